@@ -1,0 +1,78 @@
+//! What a call on a socket can answer other than success. The preload library turns each into its errno.
+
+use core::fmt;
+
+/// Why a socket call did not succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Error {
+    /// Nothing to read, or no room to write, at this moment (`EAGAIN`).
+    WouldBlock,
+    /// The handle names no live socket (`EBADF`).
+    Stale,
+    /// A pool is full (`ENOBUFS`).
+    NoBuffers,
+    /// The datagram is longer than can be sent (`EMSGSIZE`).
+    MessageTooLong,
+    /// The socket has no peer (`ENOTCONN`), or no destination was given (`EDESTADDRREQ`).
+    NotConnected,
+    /// The socket already has a peer (`EISCONN`).
+    AlreadyConnected,
+    /// A connect is under way (`EALREADY`, `EINPROGRESS`).
+    InProgress,
+    /// The peer refused: RST to our SYN, or ICMP port unreachable (`ECONNREFUSED`).
+    Refused,
+    /// The peer reset the connection (`ECONNRESET`).
+    Reset,
+    /// The connection was aborted before it was accepted (`ECONNABORTED`).
+    Aborted,
+    /// No answer within the user timeout or after all retransmissions (`ETIMEDOUT`).
+    TimedOut,
+    /// ICMP or the neighbour table says the host cannot be reached (`EHOSTUNREACH`).
+    HostUnreachable,
+    /// ICMP says the network cannot be reached (`ENETUNREACH`).
+    NetworkUnreachable,
+    /// ICMP says the protocol is not known there (`ENOPROTOOPT`).
+    ProtocolUnreachable,
+    /// The lane is gone: the service stopped, or its interface went away (`ENETDOWN`).
+    NetworkDown,
+    /// The sending side is shut (`EPIPE`).
+    Pipe,
+    /// Another socket of this lane has that address and port (`EADDRINUSE`).
+    AddressInUse,
+    /// The call does not fit the socket's state or kind (`EINVAL`).
+    Invalid,
+    /// The path to the destination is not known yet: ask the host, enter it with
+    /// [`crate::Stack::path_set`] and call again.
+    NeedPath,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::WouldBlock => "would block",
+            Self::Stale => "no such socket",
+            Self::NoBuffers => "no buffer space left in the lane",
+            Self::MessageTooLong => "message too long",
+            Self::NotConnected => "not connected",
+            Self::AlreadyConnected => "already connected",
+            Self::InProgress => "connect in progress",
+            Self::Refused => "connection refused",
+            Self::Reset => "connection reset by peer",
+            Self::Aborted => "connection aborted",
+            Self::TimedOut => "timed out",
+            Self::HostUnreachable => "host unreachable",
+            Self::NetworkUnreachable => "network unreachable",
+            Self::ProtocolUnreachable => "protocol unreachable",
+            Self::NetworkDown => "the lane is gone",
+            Self::Pipe => "sending side is shut",
+            Self::AddressInUse => "address in use",
+            Self::Invalid => "invalid for this socket",
+            Self::NeedPath => "path not known yet",
+        })
+    }
+}
+
+impl core::error::Error for Error {}
+
+/// The result of a socket call.
+pub type Result<T> = core::result::Result<T, Error>;

@@ -1,0 +1,139 @@
+//! Frames: the packet buffers of the lane, and what the stack notes about each.
+//!
+//! A frame has one owner at a time: the free list, the kernel's fill ring, a socket's queue, the transmit queue, or the
+//! kernel's transmit ring. Received payload stays in its frame until the program reads it; a sent TCP segment stays in
+//! its frame until it is acknowledged (one copy each way).
+
+use crate::addr::Endpoint;
+use crate::pool::{FreeList, Link, Slot};
+use crate::time::Instant;
+use zerocopy::FromZeros;
+
+/// Bytes of one frame: an AF_XDP chunk, a power of two (half a page on the usual hosts).
+pub const FRAME_SIZE: usize = 2048;
+
+/// Where the payload of an outgoing frame starts: room before it for Ethernet (14), IPv6 (40), its fragment header (8)
+/// and TCP with all options (60), rounded up so that payloads lie on a cache line.
+pub const HEADROOM: usize = 128;
+
+/// The largest payload of one outgoing frame.
+pub const MAX_PAYLOAD: usize = FRAME_SIZE - HEADROOM;
+
+/// The index of a frame in the lane.
+pub type FrameId = u32;
+
+/// Bits of [`FrameMeta::flags`].
+pub mod flag {
+    /// In the kernel's transmit ring, not yet completed: its bytes must not change and it must not be reused.
+    pub const IN_KERNEL: u16 = 1 << 0;
+    /// To be freed when the kernel has completed it (nobody else holds it).
+    pub const FREE_ON_COMPLETE: u16 = 1 << 1;
+    /// Waiting in the transmit queue.
+    pub const QUEUED: u16 = 1 << 2;
+    /// The packet goes on in the next frame of the chain (jumbo frames, fragments).
+    pub const MORE: u16 = 1 << 3;
+    /// The TCP segment carries SYN.
+    pub const SYN: u16 = 1 << 4;
+    /// The TCP segment carries FIN.
+    pub const FIN: u16 = 1 << 5;
+    /// Selectively acknowledged (RFC 2018).
+    pub const SACKED: u16 = 1 << 6;
+    /// Deemed lost (RFC 6675, RFC 8985).
+    pub const LOST: u16 = 1 << 7;
+    /// Retransmitted at least once, so it gives no RTT sample (Karn).
+    pub const RETRANSMITTED: u16 = 1 << 8;
+    /// The segment should carry PSH.
+    pub const PUSH: u16 = 1 << 9;
+}
+
+/// What the stack notes about a frame.
+#[derive(Debug, Default, FromZeros)]
+#[repr(C, align(64))]
+pub struct FrameMeta {
+    /// The next frame of whatever list it is on.
+    pub next: Link,
+    /// The previous frame, on lists that are walked both ways.
+    pub prev: Link,
+    /// Where the bytes in question (payload on a queue, whole packet in the transmit queue) start in the frame.
+    pub offset: u16,
+    /// How many bytes.
+    pub len: u16,
+    /// Bits of [`flag`].
+    pub flags: u16,
+    /// Where the IP header starts in a received frame.
+    pub network: u16,
+    /// TCP: sequence number of the first payload byte (or of SYN/FIN).
+    pub seq: u32,
+    /// TCP: how often it was sent.
+    pub transmits: u16,
+    /// UDP: traffic class (TOS) octet of the received packet.
+    pub tos: u8,
+    /// UDP: time to live (hop limit) of the received packet.
+    pub ttl: u8,
+    /// TCP: when it was last sent. UDP: when it was received.
+    pub at: Instant,
+    /// UDP and reassembly: length of the whole datagram, in its first frame.
+    pub total: u32,
+    /// UDP: where the datagram came from (the destination is read from the packet's own header).
+    pub source: Endpoint,
+}
+
+impl Slot for FrameMeta {
+    fn link(&mut self) -> &mut Link {
+        &mut self.next
+    }
+}
+
+/// The frames of a lane: bytes, notes and free list together.
+#[derive(Debug)]
+pub struct Frames<'a> {
+    /// The bytes of all frames, `FRAME_SIZE` each.
+    pub bytes: &'a mut [u8],
+    /// The notes, one a frame.
+    pub meta: &'a mut [FrameMeta],
+    /// The free frames.
+    pub free: &'a mut FreeList<FrameMeta>,
+}
+
+impl Frames<'_> {
+    /// Takes a free frame, its notes cleared.
+    pub fn take(&mut self) -> Option<FrameId> {
+        let id = self.free.take(self.meta)?;
+        self.meta[id as usize] = FrameMeta::default();
+        Some(id)
+    }
+
+    /// Gives a frame back, at once or, if the kernel still has it, when it is completed.
+    pub fn give(&mut self, id: FrameId) {
+        let meta = &mut self.meta[id as usize];
+        if meta.flags & (flag::IN_KERNEL | flag::QUEUED) != 0 {
+            meta.flags |= flag::FREE_ON_COMPLETE;
+        } else {
+            self.free.give(self.meta, id);
+        }
+    }
+
+    /// How many frames are free.
+    #[must_use]
+    pub fn available(&self) -> usize {
+        self.meta.len() - self.free.used()
+    }
+
+    /// The whole frame.
+    #[must_use]
+    pub fn bytes(&self, id: FrameId) -> &[u8] {
+        &self.bytes[id as usize * FRAME_SIZE..][..FRAME_SIZE]
+    }
+
+    /// The whole frame, to write.
+    pub fn bytes_mut(&mut self, id: FrameId) -> &mut [u8] {
+        &mut self.bytes[id as usize * FRAME_SIZE..][..FRAME_SIZE]
+    }
+
+    /// The bytes that the notes of the frame delimit (`offset`, `len`).
+    #[must_use]
+    pub fn data(&self, id: FrameId) -> &[u8] {
+        let meta = &self.meta[id as usize];
+        &self.bytes(id)[usize::from(meta.offset)..][..usize::from(meta.len)]
+    }
+}

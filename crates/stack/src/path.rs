@@ -1,0 +1,81 @@
+//! What the host said about reaching a destination. The stack never routes or resolves by itself (rule 1): it asks for a
+//! path and is told one.
+
+use crate::addr::{Address, Mac};
+use crate::pool::{Link, Slot};
+use crate::time::Instant;
+use zerocopy::FromZeros;
+
+/// Whether packets can go out on a path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros)]
+#[repr(u8)]
+pub enum PathState {
+    /// The slot is free.
+    #[default]
+    Free = 0,
+    /// The host is resolving the neighbour; packets wait.
+    Resolving = 1,
+    /// The neighbour is known.
+    Ready = 2,
+    /// The host gave up, or has no route.
+    Unreachable = 3,
+    /// This destination is reached by the kernel's stack only (loopback, own address, another interface).
+    Kernel = 4,
+}
+
+/// The host's answer for one destination.
+#[derive(Clone, Copy, Debug, Default, FromZeros)]
+#[repr(C)]
+pub struct PathInfo {
+    /// The destination.
+    pub destination: Address,
+    /// The source address the host prefers for it.
+    pub source: Address,
+    /// The interface it leaves by.
+    pub interface: u32,
+    /// Largest IP packet of the interface or route, in bytes.
+    pub mtu: u32,
+    /// Our own Ethernet address on that interface.
+    pub source_mac: Mac,
+    /// The Ethernet address of the next hop.
+    pub next_hop_mac: Mac,
+    /// Whether it can be used.
+    pub state: PathState,
+}
+
+/// A path in the lane's cache.
+#[derive(Debug, Default, FromZeros)]
+#[repr(C)]
+pub struct Path {
+    /// Chain of the hash bucket, or of the free list.
+    pub link: Link,
+    /// What the host said.
+    pub info: PathInfo,
+    /// Path MTU learnt by ICMP (RFC 1191, RFC 8201), 0 if none; never above `info.mtu`.
+    pub pmtu: u32,
+    /// When the learnt path MTU is forgotten (RFC 1191 §6.3: after ten minutes).
+    pub pmtu_until: Instant,
+    /// Whether the path was only inferred from a packet that came in (its next hop is that packet's sender); the host
+    /// is still to confirm it.
+    pub inferred: u8,
+    /// First of the frames that wait for the neighbour.
+    pub waiting_head: Link,
+    /// Last of them.
+    pub waiting_tail: Link,
+    /// How many wait.
+    pub waiting: u32,
+}
+
+impl Slot for Path {
+    fn link(&mut self) -> &mut Link {
+        &mut self.link
+    }
+}
+
+impl Path {
+    /// The largest IP packet that this path is known to carry at `now`, in bytes.
+    #[must_use]
+    pub fn mtu(&self, now: Instant) -> u32 {
+        if self.pmtu != 0 && now < self.pmtu_until { self.pmtu.min(self.info.mtu) } else { self.info.mtu }
+    }
+}
