@@ -7,8 +7,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use zerocopy::FromZeros;
 
 /// An IPv4 (mapped) or IPv6 address, in network byte order.
-#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[derive(FromZeros)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, FromZeros)]
 #[repr(transparent)]
 pub struct Address(pub [u8; 16]);
 
@@ -22,8 +21,7 @@ pub enum Family {
 }
 
 /// An address and a port (host byte order).
-#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[derive(FromZeros)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, FromZeros)]
 #[repr(C)]
 pub struct Endpoint {
     /// The address.
@@ -33,8 +31,7 @@ pub struct Endpoint {
 }
 
 /// An Ethernet address.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
-#[derive(FromZeros)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, FromZeros)]
 #[repr(transparent)]
 pub struct Mac(pub [u8; 6]);
 

@@ -44,6 +44,8 @@ pub mod flag {
     pub const RETRANSMITTED: u16 = 1 << 8;
     /// The segment should carry PSH.
     pub const PUSH: u16 = 1 << 9;
+    /// In the kernel's fill ring, waiting for a packet.
+    pub const FILLED: u16 = 1 << 10;
 }
 
 /// What the stack notes about a frame.
@@ -76,6 +78,10 @@ pub struct FrameMeta {
     pub total: u32,
     /// UDP: where the datagram came from (the destination is read from the packet's own header).
     pub source: Endpoint,
+    /// TCP: the outstanding segment that was sent next after this one (RACK walks segments in the order of sending).
+    pub newer: Link,
+    /// TCP: the outstanding segment that was sent just before this one.
+    pub older: Link,
 }
 
 impl Slot for FrameMeta {
@@ -85,7 +91,6 @@ impl Slot for FrameMeta {
 }
 
 /// The frames of a lane: bytes, notes and free list together.
-#[derive(Debug)]
 pub struct Frames<'a> {
     /// The bytes of all frames, `FRAME_SIZE` each.
     pub bytes: &'a mut [u8],
@@ -110,6 +115,16 @@ impl Frames<'_> {
             meta.flags |= flag::FREE_ON_COMPLETE;
         } else {
             self.free.give(self.meta, id);
+        }
+    }
+
+    /// Gives back a frame and all that are chained to it by [`flag::MORE`].
+    pub fn give_chain(&mut self, first: FrameId) {
+        let mut at = Some(first);
+        while let Some(id) = at {
+            let meta = &self.meta[id as usize];
+            at = if meta.flags & flag::MORE != 0 { meta.next.get() } else { None };
+            self.give(id);
         }
     }
 

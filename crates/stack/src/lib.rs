@@ -1,6 +1,57 @@
+//! The user-mode network stack: TCP, UDP, IPv4, IPv6, ICMP errors and readiness. Frames go in, frames come out.
+//!
+//! The crate is deterministic: it does no I/O, reads no clock, takes no memory and knows nothing of an operating system. Every
+//! call that may act on time is told the time ([`time::Instant`]), memory is lent by the caller ([`memory::Memory`]), frames are
+//! handed in by [`Stack::ingress`] and out by [`Stack::egress`], and what only the host can know (routes, neighbours) is asked for and
+//! told by [`Stack::path_set`]. So the same code runs in a lane, in simulation, under a fuzzer and on any operating system.
+//!
+//! It may depend on `core` and on crates of the same kind; no `std` outside tests and the `owned` feature.
+//!
+//! A call that made something ready on which another thread sleeps leaves a note: [`Stack::take_doorbell`].
 #![cfg_attr(not(any(test, feature = "owned")), no_std)]
 #![forbid(unsafe_code)]
-pub mod addr; pub mod error; pub mod pool; pub mod time; pub mod frame; pub mod path;
-#[doc(inline)] pub use error::Error;
-pub struct Stack;
-impl Stack { pub fn path_set(){} }
+
+pub mod addr;
+pub mod checksum;
+mod core_state;
+mod demux;
+pub mod error;
+pub mod frame;
+mod handle;
+pub mod ids;
+pub mod ip;
+pub mod memory;
+pub mod path;
+mod path_cache;
+pub mod pool;
+mod queue;
+pub mod table;
+pub mod tcp;
+pub mod time;
+mod timers;
+pub mod udp;
+pub mod watch;
+
+pub use core_state::Config;
+#[doc(inline)]
+pub use error::{Error, Result};
+pub use ids::{ListenerId, Ready, SetId, Sink, SocketId, SocketKind, Source, TcpId, UdpId};
+#[cfg(any(test, feature = "owned"))]
+pub use memory::OwnedMemory;
+pub use memory::{Limits, Memory};
+pub use queue::Transmit;
+
+/// A user-mode stack over memory that someone lends. It has no state outside that memory: a value of this type is a view, and
+/// may be made afresh (in another process, too) as long as only one is used at a time.
+#[derive(Debug)]
+pub struct Stack<'a> {
+    pub(crate) mem: Memory<'a>,
+}
+
+impl<'a> Stack<'a> {
+    /// A stack over `memory`. On all-zero memory, [`Stack::init`] must follow once.
+    #[must_use]
+    pub fn new(memory: Memory<'a>) -> Self {
+        Self { mem: memory }
+    }
+}

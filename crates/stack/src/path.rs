@@ -3,6 +3,7 @@
 
 use crate::addr::{Address, Mac};
 use crate::pool::{Link, Slot};
+use crate::queue::Queued;
 use crate::time::Instant;
 use zerocopy::FromZeros;
 
@@ -58,12 +59,30 @@ pub struct Path {
     /// Whether the path was only inferred from a packet that came in (its next hop is that packet's sender); the host
     /// is still to confirm it.
     pub inferred: u8,
-    /// First of the frames that wait for the neighbour.
+    /// Whether it was used since the eviction hand last passed.
+    pub used: u8,
+    /// When it was entered or last asked for.
+    pub asked: Instant,
+    /// First of the packets that wait for the neighbour.
     pub waiting_head: Link,
     /// Last of them.
     pub waiting_tail: Link,
     /// How many wait.
     pub waiting: u32,
+}
+
+/// A packet that waits for a neighbour. It keeps the packet's bounds as the transmit queue would.
+#[derive(Debug, Default, FromZeros)]
+#[repr(C)]
+pub(crate) struct Waiting {
+    pub(crate) link: Link,
+    pub(crate) packet: Queued,
+}
+
+impl Slot for Waiting {
+    fn link(&mut self) -> &mut Link {
+        &mut self.link
+    }
 }
 
 impl Slot for Path {

@@ -5,8 +5,7 @@ use core::marker::PhantomData;
 use zerocopy::FromZeros;
 
 /// An optional index into a pool. All-zero memory is "none", so a fresh region needs no set-up.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Hash)]
-#[derive(FromZeros)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Hash, FromZeros)]
 #[repr(transparent)]
 pub struct Link(u32);
 

@@ -6,14 +6,12 @@ use zerocopy::FromZeros;
 /// A point in time: nanoseconds since an origin that the caller chooses (on Linux: `CLOCK_MONOTONIC`).
 ///
 /// Zero means "never" wherever a field documents it so; a caller's clock is never at zero.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[derive(FromZeros)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, FromZeros)]
 #[repr(transparent)]
 pub struct Instant(u64);
 
 /// A length of time in nanoseconds, up to about 584 years.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[derive(FromZeros)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, FromZeros)]
 #[repr(transparent)]
 pub struct Span(u64);
 

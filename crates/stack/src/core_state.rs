@@ -1,0 +1,129 @@
+//! What a stack has one of: configuration, free lists, list ends, cursors.
+
+use crate::Stack;
+use crate::addr::Address;
+use crate::frame::FrameId;
+use crate::ip::reassembly::Reassembly;
+use crate::path::{Path, Waiting};
+use crate::pool::{FreeList, Link};
+use crate::time::Instant;
+use crate::watch::{Item, Set};
+use crate::{tcp, udp};
+use zerocopy::FromZeros;
+
+/// What a stack is told at its start.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Random words from the host: keys of the hash tables, of initial sequence numbers and of SYN cookies.
+    pub secret: [u64; 4],
+    /// How many frames the kernel's fill ring should hold (never more than half of all frames).
+    pub fill: u32,
+    /// Largest IP packet to assume for a path that was only inferred from a received packet.
+    pub default_mtu: u32,
+    /// Defaults of TCP.
+    pub tcp: tcp::Config,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { secret: [0; 4], fill: 1024, default_mtu: 1500, tcp: tcp::Config::default() }
+    }
+}
+
+/// How many destinations may wait to be asked for at one time.
+pub(crate) const REQUESTS: usize = 64;
+
+/// The single things of a stack.
+#[derive(FromZeros)]
+#[repr(C)]
+pub(crate) struct Core {
+    /// Random words, see [`Config::secret`].
+    pub(crate) secret: [u64; 4],
+    /// Frames in the kernel's fill ring, and how many there should be.
+    pub(crate) filled: u32,
+    pub(crate) fill: u32,
+    pub(crate) default_mtu: u32,
+    /// Identification of the next IPv4 datagram or IPv6 fragment.
+    pub(crate) ip_id: u32,
+    /// First and last frame of a received packet whose other frames are still to come.
+    pub(crate) partial_head: Link,
+    pub(crate) partial_tail: Link,
+    /// Frames in it; and whether the rest of it is to be thrown away.
+    pub(crate) partial_len: u32,
+    pub(crate) partial_bad: u32,
+    /// Transmit queue: where the next packet is taken from, and where the next one goes (both run freely).
+    pub(crate) queue_head: u32,
+    pub(crate) queue_tail: u32,
+    /// Entries of the timer heap.
+    pub(crate) heap_len: u32,
+    /// Threads asleep, and whether one of them should be woken.
+    pub(crate) sleepers: u32,
+    pub(crate) doorbell: u32,
+    /// Path requests: a ring.
+    pub(crate) requests_head: u32,
+    pub(crate) requests_len: u32,
+    pub(crate) requests: [Address; REQUESTS],
+    /// Hand of the path cache's clock (eviction).
+    pub(crate) path_hand: u32,
+    /// Reassemblies, oldest first.
+    pub(crate) reassembly_head: Link,
+    pub(crate) reassembly_tail: Link,
+    /// Frames held by reassemblies.
+    pub(crate) reassembly_frames: u32,
+    /// When paths that are being resolved are looked at again.
+    pub(crate) paths_at: Instant,
+    pub(crate) free_tcp: FreeList<tcp::Socket>,
+    pub(crate) free_listeners: FreeList<tcp::Listener>,
+    pub(crate) free_udp: FreeList<udp::Socket>,
+    pub(crate) free_groups: FreeList<udp::Membership>,
+    pub(crate) free_paths: FreeList<Path>,
+    pub(crate) free_waiting: FreeList<Waiting>,
+    pub(crate) free_reassemblies: FreeList<Reassembly>,
+    pub(crate) free_items: FreeList<Item>,
+    pub(crate) free_sets: FreeList<Set>,
+    /// What TCP has one of.
+    pub(crate) tcp: tcp::Shared,
+}
+
+impl Stack<'_> {
+    /// Prepares all-zero memory. Once, before anything else.
+    pub fn init(&mut self, config: &Config, now: Instant) {
+        let half = self.mem.frames.meta.len() as u32 / 2;
+        let core = &mut *self.mem.core;
+        core.secret = config.secret;
+        core.fill = config.fill.min(half);
+        core.default_mtu = config.default_mtu;
+        core.tcp.init(&config.tcp, now);
+    }
+
+    /// Says that this thread is about to sleep until the lane's descriptors show something; from now on
+    /// [`Stack::take_doorbell`] tells the others when to ring.
+    pub fn sleep_begin(&mut self) {
+        self.mem.core.sleepers += 1;
+    }
+
+    /// Says that this thread has woken up.
+    pub fn sleep_end(&mut self) {
+        self.mem.core.sleepers = self.mem.core.sleepers.saturating_sub(1);
+    }
+
+    /// Whether something became ready since the last call while threads were asleep: the caller rings the doorbell.
+    pub fn take_doorbell(&mut self) -> bool {
+        core::mem::take(&mut self.mem.core.doorbell) != 0
+    }
+
+    /// The words that the caller keeps in the region for itself.
+    pub fn user(&mut self) -> &mut [u64] {
+        self.mem.user
+    }
+
+    /// A frame for a packet that is not kept: it frees itself when the kernel has sent it.
+    pub(crate) fn control_frame(&mut self) -> Option<FrameId> {
+        let id = self.mem.frames.take();
+        match id {
+            Some(id) => self.mem.frames.meta[id as usize].flags |= crate::frame::flag::FREE_ON_COMPLETE,
+            None => self.mem.counters.frames_exhausted.inc(),
+        }
+        id
+    }
+}

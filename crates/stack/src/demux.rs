@@ -1,0 +1,215 @@
+//! Which socket a packet is for: two hash tables, one of connected sockets by all four ends, one of listening and bound
+//! sockets by port. The cost of a packet does not depend on the number of sockets.
+
+use crate::Stack;
+use crate::addr::{Address, Endpoint, Family};
+use crate::error::{Error, Result};
+use crate::ids::SocketKind;
+use crate::pool::Link;
+use core::hash::Hasher;
+use siphasher::sip::SipHasher13;
+use zerocopy::FromZeros;
+
+/// IP protocol number of TCP.
+pub(crate) const TCP: u8 = 6;
+/// IP protocol number of UDP.
+pub(crate) const UDP: u8 = 17;
+
+/// In which table a node is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros)]
+#[repr(u8)]
+enum Place {
+    #[default]
+    Nowhere = 0,
+    Connected = 1,
+    Bound = 2,
+}
+
+/// A socket's place in the tables.
+#[derive(Clone, Copy, Debug, Default, FromZeros)]
+#[repr(C)]
+pub(crate) struct Node {
+    next: Link,
+    bucket: u32,
+    local: Endpoint,
+    remote: Endpoint,
+    protocol: u8,
+    /// For sockets bound to `::`: IPv6 only, no IPv4.
+    v6only: u8,
+    place: Place,
+}
+
+/// How well a bound socket fits a packet; the best wins.
+fn fit(bound: Address, v6only: bool, wanted: Address) -> Option<u8> {
+    if bound == wanted {
+        return Some(3);
+    }
+    match (wanted.family(), bound) {
+        (Family::V4, Address::ANY_V4) => Some(2),
+        (Family::V6, Address::ANY) => Some(2),
+        (Family::V4, Address::ANY) if !v6only => Some(1),
+        _ => None,
+    }
+}
+
+const fn protocol_of(kind: SocketKind) -> u8 {
+    match kind {
+        SocketKind::Udp => UDP,
+        _ => TCP,
+    }
+}
+
+impl Stack<'_> {
+    /// A keyed hash over both ends, so that a peer cannot aim at one bucket (or at one of several listeners).
+    pub(crate) fn flow_hash(&self, protocol: u8, local: Endpoint, remote: Endpoint) -> u64 {
+        let secret = self.mem.core.secret;
+        let mut hasher = SipHasher13::new_with_keys(secret[0], secret[1]);
+        let mut key = [0; 40];
+        key[..16].copy_from_slice(&local.address.0);
+        key[16..32].copy_from_slice(&remote.address.0);
+        key[32..34].copy_from_slice(&local.port.to_be_bytes());
+        key[34..36].copy_from_slice(&remote.port.to_be_bytes());
+        key[36] = protocol;
+        hasher.write(&key);
+        hasher.finish()
+    }
+
+    fn connected_bucket(&self, protocol: u8, local: Endpoint, remote: Endpoint) -> usize {
+        self.flow_hash(protocol, local, remote) as usize & (self.mem.connected.len() - 1)
+    }
+
+    /// Ports are chosen on this host, so this one needs no key.
+    fn bound_bucket(&self, protocol: u8, port: u16) -> usize {
+        (usize::from(port) ^ usize::from(protocol) << 8) & (self.mem.bound.len() - 1)
+    }
+
+    /// Enters a connected socket.
+    ///
+    /// # Errors
+    /// [`Error::AddressInUse`] if that connection exists.
+    pub(crate) fn demux_connect(
+        &mut self,
+        kind: SocketKind,
+        index: u32,
+        local: Endpoint,
+        remote: Endpoint,
+    ) -> Result<()> {
+        let protocol = protocol_of(kind);
+        if self.find_connected(protocol, local, remote).is_some() {
+            return Err(Error::AddressInUse);
+        }
+        self.demux_remove(kind, index);
+        let slot = self.mem.slot(kind, index).ok_or(Error::Stale)?;
+        let bucket = self.connected_bucket(protocol, local, remote);
+        let next = core::mem::replace(&mut self.mem.connected[bucket], Link::to(slot as u32));
+        self.mem.nodes[slot] =
+            Node { next, bucket: bucket as u32, local, remote, protocol, v6only: 0, place: Place::Connected };
+        Ok(())
+    }
+
+    /// Enters a listening or bound socket. Several may share an address and port (the host decided that already).
+    ///
+    /// # Errors
+    /// [`Error::Stale`] if there is no such slot.
+    pub(crate) fn demux_bind(&mut self, kind: SocketKind, index: u32, local: Endpoint, v6only: bool) -> Result<()> {
+        self.demux_remove(kind, index);
+        let protocol = protocol_of(kind);
+        let slot = self.mem.slot(kind, index).ok_or(Error::Stale)?;
+        let bucket = self.bound_bucket(protocol, local.port);
+        let next = core::mem::replace(&mut self.mem.bound[bucket], Link::to(slot as u32));
+        self.mem.nodes[slot] = Node {
+            next,
+            bucket: bucket as u32,
+            local,
+            remote: Endpoint::default(),
+            protocol,
+            v6only: v6only.into(),
+            place: Place::Bound,
+        };
+        Ok(())
+    }
+
+    /// Takes a socket out, wherever it is; nothing happens if it is nowhere.
+    pub(crate) fn demux_remove(&mut self, kind: SocketKind, index: u32) {
+        let Some(slot) = self.mem.slot(kind, index) else { return };
+        let Some(&Node { next, bucket, place, .. }) = self.mem.nodes.get(slot) else { return };
+        let bucket = bucket as usize;
+        let head = match place {
+            Place::Nowhere => return,
+            Place::Connected => &mut self.mem.connected[bucket],
+            Place::Bound => &mut self.mem.bound[bucket],
+        };
+        if head.get() == Some(slot as u32) {
+            *head = next;
+        } else {
+            let mut at = *head;
+            while let Some(i) = at.get() {
+                let node = &mut self.mem.nodes[i as usize];
+                if node.next.get() == Some(slot as u32) {
+                    node.next = next;
+                    break;
+                }
+                at = node.next;
+            }
+        }
+        self.mem.nodes[slot] = Node::default();
+    }
+
+    /// The connected socket with exactly these ends.
+    pub(crate) fn find_connected(&self, protocol: u8, local: Endpoint, remote: Endpoint) -> Option<(SocketKind, u32)> {
+        let mut at = self.mem.connected[self.connected_bucket(protocol, local, remote)];
+        while let Some(slot) = at.get() {
+            let node = &self.mem.nodes[slot as usize];
+            if node.local == local && node.remote == remote && node.protocol == protocol {
+                return Some(self.mem.socket_of_slot(slot as usize));
+            }
+            at = node.next;
+        }
+        None
+    }
+
+    /// The socket bound to that port which fits the address best; among equals (SO_REUSEPORT) the flow decides, so that a
+    /// flow stays with its socket.
+    pub(crate) fn find_bound(&self, protocol: u8, local: Endpoint, remote: Endpoint) -> Option<(SocketKind, u32)> {
+        let (mut best, mut count, mut found) = (0, 0u64, None);
+        for (slot, score) in self.bound_to(protocol, local) {
+            if score > best {
+                (best, count, found) = (score, 1, Some(slot));
+            } else if score == best {
+                count += 1;
+            }
+        }
+        if count > 1 {
+            let nth = (self.flow_hash(protocol, local, remote) >> 32) % count;
+            found = self
+                .bound_to(protocol, local)
+                .filter(|&(_, score)| score == best)
+                .nth(nth as usize)
+                .map(|(slot, _)| slot);
+        }
+        found.map(|slot| self.mem.socket_of_slot(slot as usize))
+    }
+
+    /// The listener for a connection to `local` from `remote`.
+    pub(crate) fn find_listener(&self, local: Endpoint, remote: Endpoint) -> Option<u32> {
+        self.find_bound(TCP, local, remote).map(|(_, index)| index)
+    }
+
+    /// Every socket bound to that port and address or to any address, with how well it fits (higher is better).
+    pub(crate) fn bound_to(&self, protocol: u8, local: Endpoint) -> impl Iterator<Item = (u32, u8)> {
+        let mut at = self.mem.bound[self.bound_bucket(protocol, local.port)];
+        core::iter::from_fn(move || {
+            while let Some(slot) = at.get() {
+                let node = &self.mem.nodes[slot as usize];
+                at = node.next;
+                if node.local.port == local.port
+                    && node.protocol == protocol
+                    && let Some(score) = fit(node.local.address, node.v6only != 0, local.address)
+                {
+                    return Some((slot, score));
+                }
+            }
+            None
+        })
+    }
+}

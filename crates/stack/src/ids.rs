@@ -1,0 +1,213 @@
+//! Handles of sockets, readiness bits, and the program's buffers as the stack sees them.
+
+use core::ops::{BitAnd, BitOr, BitOrAssign, Not};
+use zerocopy::FromZeros;
+
+/// What a handle names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, FromZeros)]
+#[repr(u32)]
+pub enum SocketKind {
+    /// Nothing.
+    #[default]
+    None = 0,
+    /// A TCP connection.
+    Tcp = 1,
+    /// A listening TCP socket.
+    Listener = 2,
+    /// A UDP socket.
+    Udp = 3,
+    /// An epoll set (which another set may watch).
+    Set = 4,
+}
+
+/// A socket or set. The generation tells a handle of the slot's earlier user from one of its present user, so a stale
+/// handle is an error ([`crate::Error::Stale`]), never another socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, FromZeros)]
+#[repr(C)]
+pub struct SocketId {
+    /// What it is.
+    pub kind: SocketKind,
+    /// Its index in the pool of its kind.
+    pub index: u32,
+    /// Which user of that slot.
+    pub generation: u32,
+}
+
+impl SocketId {
+    /// The handle packed into one word (never zero for a live socket), for tables of atomics.
+    #[must_use]
+    pub const fn to_bits(self) -> u64 {
+        (self.kind as u64) << 60 | ((self.index & 0x0fff_ffff) as u64) << 32 | self.generation as u64
+    }
+
+    /// The handle from [`SocketId::to_bits`]; any other word gives a handle that is stale at worst.
+    #[must_use]
+    pub const fn from_bits(bits: u64) -> Self {
+        let kind = match bits >> 60 {
+            1 => SocketKind::Tcp,
+            2 => SocketKind::Listener,
+            3 => SocketKind::Udp,
+            4 => SocketKind::Set,
+            _ => SocketKind::None,
+        };
+        Self { kind, index: (bits >> 32) as u32 & 0x0fff_ffff, generation: bits as u32 }
+    }
+}
+
+macro_rules! typed {
+    ($($(#[$doc:meta])* $name:ident = $kind:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name {
+            /// Its index in the pool of its kind.
+            pub index: u32,
+            /// Which user of that slot.
+            pub generation: u32,
+        }
+
+        impl From<$name> for SocketId {
+            fn from(id: $name) -> Self {
+                Self { kind: SocketKind::$kind, index: id.index, generation: id.generation }
+            }
+        }
+
+        impl TryFrom<SocketId> for $name {
+            type Error = crate::Error;
+            fn try_from(id: SocketId) -> crate::Result<Self> {
+                match id.kind {
+                    SocketKind::$kind => Ok(Self { index: id.index, generation: id.generation }),
+                    _ => Err(crate::Error::Invalid),
+                }
+            }
+        }
+    )*};
+}
+
+typed! {
+    /// A TCP connection.
+    TcpId = Tcp;
+    /// A listening TCP socket.
+    ListenerId = Listener;
+    /// A UDP socket.
+    UdpId = Udp;
+    /// An epoll set.
+    SetId = Set;
+}
+
+/// What a socket is ready for: the poll bits, under their own names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, FromZeros)]
+#[repr(transparent)]
+pub struct Ready(pub u32);
+
+impl Ready {
+    /// Nothing.
+    pub const NONE: Self = Self(0);
+    /// Something to read (or to accept, or the end of the stream).
+    pub const IN: Self = Self(0x001);
+    /// Urgent data.
+    pub const PRI: Self = Self(0x002);
+    /// Room to write.
+    pub const OUT: Self = Self(0x004);
+    /// An error is pending.
+    pub const ERR: Self = Self(0x008);
+    /// Both directions are shut.
+    pub const HUP: Self = Self(0x010);
+    /// The peer will send no more.
+    pub const RDHUP: Self = Self(0x2000);
+
+    /// Whether no bit is set.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether all bits of `other` are set.
+    #[must_use]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl BitOr for Ready {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl BitOrAssign for Ready {
+    fn bitor_assign(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+}
+
+impl BitAnd for Ready {
+    type Output = Self;
+    fn bitand(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+}
+
+impl Not for Ready {
+    type Output = Self;
+    fn not(self) -> Self {
+        Self(!self.0)
+    }
+}
+
+/// Where the bytes of a send come from: the program's buffers, possibly scattered.
+pub trait Source {
+    /// How many bytes are left.
+    fn remaining(&self) -> usize;
+    /// Copies the next bytes into all of `into`, as far as there are any, and says how many.
+    fn read(&mut self, into: &mut [u8]) -> usize;
+}
+
+/// Where the bytes of a receive go: the program's buffers, possibly scattered.
+pub trait Sink {
+    /// How many more bytes fit.
+    fn room(&self) -> usize;
+    /// Takes as many of the bytes as fit and says how many.
+    fn write(&mut self, from: &[u8]) -> usize;
+}
+
+impl Source for &[u8] {
+    fn remaining(&self) -> usize {
+        self.len()
+    }
+
+    fn read(&mut self, into: &mut [u8]) -> usize {
+        let n = self.len().min(into.len());
+        let (head, tail) = self.split_at(n);
+        into[..n].copy_from_slice(head);
+        *self = tail;
+        n
+    }
+}
+
+impl Sink for &mut [u8] {
+    fn room(&self) -> usize {
+        self.len()
+    }
+
+    fn write(&mut self, from: &[u8]) -> usize {
+        let n = self.len().min(from.len());
+        let (head, tail) = core::mem::take(self).split_at_mut(n);
+        head.copy_from_slice(&from[..n]);
+        *self = tail;
+        n
+    }
+}
+
+/// A sink without end, for tests and simulation.
+#[cfg(any(test, feature = "owned"))]
+impl Sink for Vec<u8> {
+    fn room(&self) -> usize {
+        usize::MAX - self.len()
+    }
+
+    fn write(&mut self, from: &[u8]) -> usize {
+        self.extend_from_slice(from);
+        from.len()
+    }
+}

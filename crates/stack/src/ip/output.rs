@@ -1,0 +1,149 @@
+//! Sending: Ethernet and IP headers in front of a transport message that lies in its frame already.
+
+use crate::Stack;
+use crate::addr::{Address, Family};
+use crate::checksum::{plain, same_family};
+use crate::error::{Error, Result};
+use crate::frame::{FrameId, flag};
+use crate::path::PathState;
+use crate::queue::{Queued, in_frame};
+use crate::time::Instant;
+
+/// Bytes of an Ethernet header.
+pub(crate) const ETHERNET: usize = 14;
+/// Bytes of an IPv4 header without options.
+pub(crate) const IPV4: usize = 20;
+/// Bytes of an IPv6 header.
+pub(crate) const IPV6: usize = 40;
+
+/// How a packet is to be sent.
+#[derive(Clone, Copy, Debug)]
+pub struct IpSend {
+    /// The path, from `path_lookup` or `path_infer`. It is looked up again if it no longer leads to the destination.
+    pub path: u32,
+    /// Our address.
+    pub source: Address,
+    /// The peer's, of the same family.
+    pub destination: Address,
+    /// IP protocol number.
+    pub protocol: u8,
+    /// Time to live, hop limit.
+    pub ttl: u8,
+    /// Traffic class (TOS) octet.
+    pub tos: u8,
+    /// IPv4: forbid routers to fragment it.
+    pub dont_fragment: bool,
+}
+
+impl Stack<'_> {
+    /// Sends the `l4_len` bytes at `l4_offset` of a frame as one packet: writes the headers before them and puts the packet
+    /// into the transmit queue, or lets it wait until the neighbour is known.
+    ///
+    /// The frame stays the caller's, unless it carries [`flag::FREE_ON_COMPLETE`]: then it is freed when sent, and also if this fails.
+    /// A frame that is still queued or in the kernel must not be sent again.
+    ///
+    /// # Errors
+    /// [`Error::NeedPath`] if the path has been forgotten and the host must be asked; [`Error::HostUnreachable`] if the host has no way;
+    /// [`Error::NoBuffers`] if too many packets wait for neighbours; [`Error::Invalid`] for mixed address families or impossible bounds.
+    pub(crate) fn ip_output(
+        &mut self,
+        now: Instant,
+        send: &IpSend,
+        frame: FrameId,
+        l4_offset: u16,
+        l4_len: u16,
+    ) -> Result<()> {
+        self.mem.counters.ip_out_requests.inc();
+        let sent = self.output_inner(now, send, frame, l4_offset, l4_len);
+        if sent.is_err() {
+            let counter = match sent {
+                Err(Error::NeedPath | Error::HostUnreachable) => &self.mem.counters.ip_out_no_routes,
+                _ => &self.mem.counters.ip_out_discards,
+            };
+            counter.inc();
+            let meta = &mut self.mem.frames.meta[frame as usize];
+            if meta.flags & (flag::FREE_ON_COMPLETE | flag::QUEUED | flag::IN_KERNEL) == flag::FREE_ON_COMPLETE {
+                self.mem.frames.give(frame);
+            }
+        }
+        sent
+    }
+
+    fn output_inner(&mut self, now: Instant, send: &IpSend, frame: FrameId, l4_offset: u16, l4_len: u16) -> Result<()> {
+        let family = same_family(send.source, send.destination).ok_or(Error::Invalid)?;
+        let header = if family == Family::V4 { IPV4 } else { IPV6 };
+        let start = usize::from(l4_offset).checked_sub(header + ETHERNET).ok_or(Error::Invalid)?;
+        if !in_frame(usize::from(l4_offset), usize::from(l4_len)) {
+            return Err(Error::Invalid);
+        }
+        if self.mem.frames.meta[frame as usize].flags & (flag::QUEUED | flag::IN_KERNEL) != 0 {
+            return Err(Error::NoBuffers);
+        }
+        let mut path = send.path;
+        if self
+            .mem
+            .paths
+            .get(path as usize)
+            .is_none_or(|p| p.info.destination != send.destination || p.info.state == PathState::Free)
+        {
+            path = self.path_lookup(send.destination, now)?;
+        }
+        let id = if family == Family::V4 && !send.dont_fragment { self.next_ip_id() as u16 } else { 0 };
+        let bytes = &mut self.mem.frames.bytes_mut(frame)[start..];
+        let (link, network) = bytes.split_at_mut(ETHERNET);
+        match family {
+            Family::V4 => {
+                let fragment = if send.dont_fragment { 0x4000 } else { 0 };
+                write_ipv4(network, send, (header as u16) + l4_len, id, fragment);
+            }
+            Family::V6 => write_ipv6(network, send, send.protocol, l4_len),
+        }
+        write_ethertype(link, family);
+        let len = (ETHERNET + header) as u16 + l4_len;
+        self.path_send(path, Queued { frame, offset: start as u16, len })
+    }
+
+    /// The next IPv4 or fragment identification. Not predictable from outside: a keyed permutation of a counter would be
+    /// better still, but a counter that starts at random is what RFC 7739 §5.3 allows per destination; ours is per lane.
+    pub(crate) fn next_ip_id(&mut self) -> u32 {
+        let core = &mut *self.mem.core;
+        core.ip_id = core.ip_id.wrapping_add(1);
+        core.ip_id
+    }
+}
+
+fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
+    bytes[at..at + value.len()].copy_from_slice(value);
+}
+
+pub(crate) fn write_ethertype(link: &mut [u8], family: Family) {
+    put(link, 12, &if family == Family::V4 { [0x08, 0x00] } else { [0x86, 0xdd] });
+}
+
+/// Writes an IPv4 header (RFC 791 §3.1) of 20 bytes; `fragment` is its flags and offset field.
+pub(crate) fn write_ipv4(bytes: &mut [u8], send: &IpSend, total: u16, id: u16, fragment: u16) {
+    let header = &mut bytes[..IPV4];
+    header[0] = 0x45;
+    header[1] = send.tos;
+    put(header, 2, &total.to_be_bytes());
+    put(header, 4, &id.to_be_bytes());
+    put(header, 6, &fragment.to_be_bytes());
+    header[8] = send.ttl;
+    header[9] = send.protocol;
+    put(header, 10, &[0, 0]);
+    put(header, 12, &send.source.0[12..]);
+    put(header, 16, &send.destination.0[12..]);
+    let sum = plain(header);
+    put(header, 10, &sum.to_be_bytes());
+}
+
+/// Writes an IPv6 header (RFC 8200 §3); `len` is what follows it.
+pub(crate) fn write_ipv6(bytes: &mut [u8], send: &IpSend, next: u8, len: u16) {
+    let header = &mut bytes[..IPV6];
+    put(header, 0, &(0x6000_0000 | u32::from(send.tos) << 20).to_be_bytes());
+    put(header, 4, &len.to_be_bytes());
+    header[6] = next;
+    header[7] = send.ttl;
+    put(header, 8, &send.source.0);
+    put(header, 24, &send.destination.0);
+}

@@ -1,0 +1,102 @@
+//! A received packet, headers checked, on its way to its protocol.
+
+use crate::addr::{Address, Endpoint, Mac};
+use crate::checksum::Sum;
+use crate::frame::{FrameId, Frames, flag};
+
+/// A received packet whose IP header has been checked. Whoever gets it owns its frames.
+///
+/// A packet may lie in several frames (reassembled, or larger than a frame): they are chained by `next`, all but the last
+/// carry [`flag::MORE`], and the notes `offset` and `len` of each delimit its part of the transport message (header
+/// included in the first).
+#[derive(Clone, Copy, Debug)]
+pub struct Packet {
+    /// Who sent it.
+    pub source: Address,
+    /// To which of our addresses, or to which group.
+    pub destination: Address,
+    /// IP protocol number of the transport message.
+    pub protocol: u8,
+    /// Traffic class (TOS) octet.
+    pub tos: u8,
+    /// Time to live, hop limit.
+    pub ttl: u8,
+    /// The first frame.
+    pub frame: FrameId,
+    /// Where the transport message starts in the first frame.
+    pub offset: u16,
+    /// How many of its bytes are in the first frame.
+    pub len: u16,
+    /// How many there are in all frames.
+    pub total: u32,
+    /// The Ethernet address it came from.
+    pub source_mac: Mac,
+    /// The Ethernet address it was sent to.
+    pub destination_mac: Mac,
+}
+
+impl Packet {
+    /// The transport message as far as it lies in the first frame.
+    #[must_use]
+    pub fn bytes<'f>(&self, frames: &'f Frames<'_>) -> &'f [u8] {
+        &frames.bytes(self.frame)[usize::from(self.offset)..][..usize::from(self.len)]
+    }
+
+    /// Whether the checksum over the whole message with its pseudo-header is good (TCP, UDP, ICMPv6).
+    #[must_use]
+    pub fn checksum_is_good(&self, frames: &Frames<'_>) -> bool {
+        let sum = Sum::ZERO.pseudo(self.source, self.destination, self.protocol, self.total);
+        let sum = sum.bytes(self.bytes(frames));
+        if u32::from(self.len) == self.total {
+            return sum.is_good();
+        }
+        // Pieces of odd length leave the next piece at an odd place: its bytes count swapped (RFC 1071 §2 (B)).
+        let (mut sum, mut odd) = (sum, self.len & 1 == 1);
+        let mut at = self.frame;
+        while frames.meta[at as usize].flags & flag::MORE != 0
+            && let Some(next) = frames.meta[at as usize].next.get()
+        {
+            let bytes = frames.data(next);
+            sum = if odd { sum.swapped_bytes(bytes) } else { sum.bytes(bytes) };
+            odd ^= bytes.len() & 1 == 1;
+            at = next;
+        }
+        sum.is_good()
+    }
+}
+
+/// What an ICMP error says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IcmpKind {
+    /// The network cannot be reached.
+    NetworkUnreachable,
+    /// The host cannot be reached, or is administratively forbidden.
+    HostUnreachable,
+    /// Nobody there speaks the protocol.
+    ProtocolUnreachable,
+    /// Nobody listens on the port.
+    PortUnreachable,
+    /// The packet is larger than the next hop's MTU, given here in bytes (0: an old router that does not say).
+    TooBig(u32),
+    /// The hop limit ran out on the way, or reassembly did not finish in time.
+    TimeExceeded,
+    /// The header has a problem at the other end (RFC 792, RFC 4443 §3.4).
+    ParameterProblem,
+}
+
+/// An ICMP error about a packet that we are said to have sent.
+#[derive(Clone, Copy, Debug)]
+pub struct IcmpError {
+    /// What it says.
+    pub kind: IcmpKind,
+    /// Source address and port of the quoted packet: ours.
+    pub local: Endpoint,
+    /// Destination address and port of the quoted packet.
+    pub remote: Endpoint,
+    /// Protocol of the quoted packet.
+    pub protocol: u8,
+    /// TCP: sequence number of the quoted segment, which must lie in flight to be believed (RFC 5927 §4.1).
+    pub seq: u32,
+    /// Who sent the error.
+    pub from: Address,
+}

@@ -1,0 +1,378 @@
+//! All memory of a stack: one list of sections says what there is, how it is sized, and in which order it lies.
+//!
+//! The stack itself sees slices. Where they come from is the caller's business: a shared region places them behind each
+//! other (through [`Place`]), tests and simulations take them from the heap ([`OwnedMemory`], feature `owned`). All-zero
+//! memory is a valid start everywhere, so a fresh region needs no constructor, and indices instead of pointers mean the same in
+//! every process that maps it.
+
+use crate::core_state::Core;
+use crate::demux::Node;
+use crate::frame::{FRAME_SIZE, FrameMeta, Frames};
+use crate::handle::Handle;
+use crate::ip::reassembly::Reassembly;
+use crate::path::{Path, Waiting};
+use crate::pool::{FreeList, Link};
+use crate::queue::Queued;
+use crate::table::{Counters, Row};
+use crate::timers::Timer;
+use crate::watch::{Item, Set};
+use crate::{tcp, udp};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+
+/// How many of each thing a stack can hold. Fixed when the memory is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct Limits {
+    /// Packet frames of [`FRAME_SIZE`] bytes. The largest part of the memory by far.
+    pub frames: u32,
+    /// TCP connections, those in TIME-WAIT included.
+    pub tcp: u32,
+    /// Listening TCP sockets.
+    pub listeners: u32,
+    /// UDP sockets.
+    pub udp: u32,
+    /// Rows for sockets that stay on the kernel, shown by `tickwire stat` with their reason.
+    pub kernel_rows: u32,
+    /// Destinations whose path is remembered.
+    pub paths: u32,
+    /// Packets that wait for a neighbour, all paths together.
+    pub waiting: u32,
+    /// Datagrams under reassembly at one time.
+    pub reassemblies: u32,
+    /// Group memberships (and source entries) of all UDP sockets.
+    pub groups: u32,
+    /// Sockets in epoll sets, counted once per set.
+    pub watch_items: u32,
+    /// Epoll sets.
+    pub watch_sets: u32,
+    /// 64-bit words that the caller keeps in the region for itself (descriptor tables, process references).
+    pub user_words: u32,
+}
+
+impl Limits {
+    /// The default of a lane: below 32 MiB all together.
+    pub const DEFAULT: Self = Self {
+        frames: 8192,
+        tcp: 4096,
+        listeners: 256,
+        udp: 1024,
+        kernel_rows: 1024,
+        paths: 1024,
+        waiting: 256,
+        reassemblies: 64,
+        groups: 512,
+        watch_items: 8192,
+        watch_sets: 512,
+        user_words: 16384,
+    };
+
+    /// The most of anything that [`Limits::valid`] accepts: keeps every index and every size far from overflow.
+    pub const MAX: u32 = 1 << 20;
+
+    /// Whether every limit is at least 1 and at most [`Limits::MAX`], and there are frames enough to work at all.
+    #[must_use]
+    pub fn valid(&self) -> bool {
+        let all = [
+            self.frames,
+            self.tcp,
+            self.listeners,
+            self.udp,
+            self.kernel_rows,
+            self.paths,
+            self.waiting,
+            self.reassemblies,
+            self.groups,
+            self.watch_items,
+            self.watch_sets,
+            self.user_words,
+        ];
+        all.iter().all(|&n| (1..=Self::MAX).contains(&n)) && self.frames >= 64
+    }
+
+    /// Table rows: one per socket that the stack can hold, then those of kernel sockets.
+    #[must_use]
+    pub const fn rows(&self) -> usize {
+        self.sockets() + self.kernel_rows as usize
+    }
+
+    const fn sockets(&self) -> usize {
+        self.tcp as usize + self.listeners as usize + self.udp as usize
+    }
+
+    const fn handles(&self) -> usize {
+        self.sockets() + self.watch_sets as usize
+    }
+
+    const fn buckets(entries: usize) -> usize {
+        entries.next_power_of_two()
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// One piece of the memory, in layout order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Section {
+    /// What it is, for people.
+    pub name: &'static str,
+    /// Bytes of one entry.
+    pub size: usize,
+    /// Alignment of the section's start in bytes.
+    pub align: usize,
+    /// Entries.
+    pub count: usize,
+}
+
+impl Section {
+    /// Bytes of the section without padding.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.size * self.count
+    }
+}
+
+/// Hands out the sections of a memory, called once per section, in the order of [`Memory::sections`].
+pub trait Place<'a> {
+    /// `count` entries that are either all zero or what an earlier user of the same layout left.
+    fn slice<T: FromZeros>(&mut self, count: usize) -> &'a mut [T];
+}
+
+/// Alignment of the frame bytes (AF_XDP wants its UMEM page aligned) and thus of the whole memory.
+pub const PAGE: usize = 4096;
+
+const fn align_of_section<T>(wanted: usize) -> usize {
+    let own = align_of::<T>();
+    // A cache line each at least, so that no two sections share one.
+    let own = if own < 64 { 64 } else { own };
+    if own > wanted { own } else { wanted }
+}
+
+/// Generates [`Memory`], its section list, its placing and the hash of its layout from one list.
+macro_rules! memory {
+    ($( $(#[$doc:meta])* $name:ident : $ty:ty = |$limits:ident| $count:expr ; )*) => {
+        /// The memory of a stack as slices. Every field is a pool or a table; see the types of their entries.
+        pub struct Memory<'a> {
+            /// Packet frames, their notes and their free list.
+            pub frames: Frames<'a>,
+            /// Counters of the lane; another process may read them at any time.
+            pub counters: &'a Counters,
+            /// One row per socket, then rows of kernel sockets; another process may read them at any time.
+            pub rows: &'a [Row],
+            /// What there is one of.
+            pub(crate) core: &'a mut Core,
+            $( $(#[$doc])* pub(crate) $name: &'a mut [$ty], )*
+        }
+
+        impl<'a> Memory<'a> {
+            /// The sections in layout order, for given limits. The frame bytes come first; the public part ([`Counters`]
+            /// and [`Row`]s) follows, so that a reader need not know the rest.
+            #[must_use]
+            pub fn sections(limits: &Limits) -> [Section; SECTIONS] {
+                let fixed = |name, size, align, count| Section { name, size, align, count };
+                [
+                    fixed("frames", 1, PAGE, limits.frames as usize * FRAME_SIZE),
+                    fixed("counters", size_of::<Counters>(), PAGE, 1),
+                    fixed("rows", size_of::<Row>(), align_of_section::<Row>(PAGE), limits.rows()),
+                    fixed("core", size_of::<Core>(), align_of_section::<Core>(PAGE), 1),
+                    fixed("frame notes", size_of::<FrameMeta>(), align_of_section::<FrameMeta>(1), limits.frames as usize),
+                    fixed("frame free list", size_of::<FreeList<FrameMeta>>(), align_of_section::<FreeList<FrameMeta>>(1), 1),
+                    $( fixed(stringify!($name), size_of::<$ty>(), align_of_section::<$ty>(1), {
+                        let $limits = limits;
+                        $count
+                    }), )*
+                ]
+            }
+
+            /// Takes every section from `place`, in the order of [`Memory::sections`].
+            ///
+            /// # Panics
+            /// If `place` hands out a slice of another length than it was asked for.
+            pub fn place(limits: &Limits, place: &mut impl Place<'a>) -> Self {
+                fn take<'a, T: FromZeros>(place: &mut impl Place<'a>, count: usize) -> &'a mut [T] {
+                    let slice = place.slice(count);
+                    assert_eq!(slice.len(), count, "the memory is of the promised length");
+                    slice
+                }
+                let bytes = take(place, limits.frames as usize * FRAME_SIZE);
+                let counters = &take(place, 1)[0];
+                let rows = take(place, limits.rows());
+                let core = &mut take(place, 1)[0];
+                let meta = take(place, limits.frames as usize);
+                let free = &mut take(place, 1)[0];
+                Self {
+                    frames: Frames { bytes, meta, free },
+                    counters,
+                    rows,
+                    core,
+                    $( $name: {
+                        let $limits = limits;
+                        take(place, $count)
+                    }, )*
+                }
+            }
+
+            /// A hash over the sizes and alignments of everything in the memory: two builds that differ here must not share a region.
+            pub const LAYOUT_HASH: u64 = {
+                let mut hash = Fnv::new().add(FRAME_SIZE).add(size_of::<Limits>());
+                hash = hash.add_type::<Counters>().add_type::<Row>().add_type::<Core>();
+                hash = hash.add_type::<FrameMeta>().add_type::<FreeList<FrameMeta>>();
+                $( hash = hash.add_name(stringify!($name)).add_type::<$ty>(); )*
+                hash.0
+            };
+        }
+
+        /// Memory from the heap, for simulation and tests.
+        #[cfg(any(test, feature = "owned"))]
+        pub struct OwnedMemory {
+            bytes: Vec<u8>,
+            counters: Box<Counters>,
+            rows: Vec<Row>,
+            core: Box<Core>,
+            meta: Vec<FrameMeta>,
+            free: Box<FreeList<FrameMeta>>,
+            $( $name: Vec<$ty>, )*
+        }
+
+        #[cfg(any(test, feature = "owned"))]
+        impl OwnedMemory {
+            /// All-zero memory for `limits`.
+            ///
+            /// # Panics
+            /// If the limits are not [`Limits::valid`], or the heap has no room for them.
+            #[must_use]
+            pub fn new(limits: &Limits) -> Self {
+                fn zeroed<T: FromZeros>(count: usize) -> Vec<T> {
+                    T::new_vec_zeroed(count).expect("room on the heap")
+                }
+                fn one<T: FromZeros>() -> Box<T> {
+                    T::new_box_zeroed().expect("room on the heap")
+                }
+                assert!(limits.valid(), "limits out of range: {limits:?}");
+                Self {
+                    bytes: zeroed(limits.frames as usize * FRAME_SIZE),
+                    counters: one(),
+                    rows: zeroed(limits.rows()),
+                    core: one(),
+                    meta: zeroed(limits.frames as usize),
+                    free: one(),
+                    $( $name: {
+                        let $limits = limits;
+                        zeroed($count)
+                    }, )*
+                }
+            }
+
+            /// The memory as the stack wants to see it.
+            pub fn memory(&mut self) -> Memory<'_> {
+                Memory {
+                    frames: Frames { bytes: &mut self.bytes, meta: &mut self.meta, free: &mut self.free },
+                    counters: &self.counters,
+                    rows: &self.rows,
+                    core: &mut self.core,
+                    $( $name: &mut self.$name, )*
+                }
+            }
+
+            /// A stack over this memory; what it holds stays in the memory when the stack value goes.
+            pub fn stack(&mut self) -> crate::Stack<'_> {
+                crate::Stack::new(self.memory())
+            }
+        }
+
+        #[cfg(any(test, feature = "owned"))]
+        impl core::fmt::Debug for OwnedMemory {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.debug_struct("OwnedMemory").field("frames", &self.meta.len()).finish_non_exhaustive()
+            }
+        }
+
+        /// How many sections a memory has.
+        pub const SECTIONS: usize = 6 $( + { let _ = stringify!($name); 1 } )*;
+    };
+}
+
+memory! {
+    /// Packets to be handed to the kernel, a ring.
+    queue: Queued = |l| l.frames.next_power_of_two() as usize;
+    /// Generation and watchers of every socket and set.
+    handles: Handle = |l| l.handles();
+    /// Place of every socket in the demultiplexer.
+    nodes: Node = |l| l.sockets();
+    /// Hash buckets of connected sockets.
+    connected: Link = |l| Limits::buckets(l.tcp as usize + l.udp as usize);
+    /// Hash buckets of sockets bound to a port.
+    bound: Link = |l| Limits::buckets(l.listeners as usize + l.udp as usize);
+    /// TCP connections.
+    tcp: tcp::Socket = |l| l.tcp as usize;
+    /// Listening sockets.
+    listeners: tcp::Listener = |l| l.listeners as usize;
+    /// Timers, one per TCP connection.
+    timers: Timer = |l| l.tcp as usize;
+    /// The heap over the timers.
+    heap: u32 = |l| l.tcp as usize;
+    /// UDP sockets.
+    udp: udp::Socket = |l| l.udp as usize;
+    /// Group memberships of UDP sockets.
+    groups: udp::Membership = |l| l.groups as usize;
+    /// Paths to destinations.
+    paths: Path = |l| l.paths as usize;
+    /// Hash buckets of the paths.
+    path_buckets: Link = |l| Limits::buckets(l.paths as usize);
+    /// Packets that wait for a neighbour.
+    waiting: Waiting = |l| l.waiting as usize;
+    /// Datagrams under reassembly.
+    reassemblies: Reassembly = |l| l.reassemblies as usize;
+    /// Hash buckets of the reassemblies.
+    reassembly_buckets: Link = |l| Limits::buckets(l.reassemblies as usize);
+    /// Sockets in epoll sets.
+    items: Item = |l| l.watch_items as usize;
+    /// Epoll sets.
+    sets: Set = |l| l.watch_sets as usize;
+    /// Words for the caller's own use.
+    user: u64 = |l| l.user_words as usize;
+}
+
+impl Memory<'_> {
+    /// Bytes from the start of the first section to the end of the last, with all padding.
+    #[must_use]
+    pub fn size(limits: &Limits) -> usize {
+        Self::sections(limits).iter().fold(0usize, |end, s| end.next_multiple_of(s.align) + s.bytes())
+    }
+}
+
+impl core::fmt::Debug for Memory<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Memory").field("frames", &self.frames.meta.len()).finish_non_exhaustive()
+    }
+}
+
+/// FNV-1a over words, usable in constants.
+struct Fnv(u64);
+
+impl Fnv {
+    const fn new() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+
+    const fn add(self, word: usize) -> Self {
+        Self((self.0 ^ word as u64).wrapping_mul(0x0000_0100_0000_01b3))
+    }
+
+    const fn add_type<T>(self) -> Self {
+        self.add(size_of::<T>()).add(align_of::<T>())
+    }
+
+    const fn add_name(mut self, name: &str) -> Self {
+        let bytes = name.as_bytes();
+        let mut i = 0;
+        while i < bytes.len() {
+            self = self.add(bytes[i] as usize);
+            i += 1;
+        }
+        self
+    }
+}

@@ -1,0 +1,301 @@
+//! The cache of paths: looked up by destination, filled by the host, evicted by a clock hand when it is full.
+
+use crate::Stack;
+use crate::addr::Address;
+use crate::core_state::REQUESTS;
+use crate::error::{Error, Result};
+use crate::frame::flag;
+use crate::ip::Packet;
+use crate::path::{Path, PathInfo, PathState, Waiting};
+use crate::pool::Link;
+use crate::queue::Queued;
+use crate::time::{Instant, Span};
+use core::hash::Hasher;
+use siphasher::sip::SipHasher13;
+
+/// Most packets that wait for one neighbour.
+const WAITING_PER_PATH: u32 = 32;
+/// How long packets wait for a neighbour, and how long "unreachable" is believed.
+const RESOLVE_TIME: Span = Span::from_secs(3);
+
+impl Stack<'_> {
+    /// The path to a destination, to be named in an `IpSend`.
+    ///
+    /// # Errors
+    /// [`Error::NeedPath`] if the host has to be asked; [`Error::HostUnreachable`] if it said there is no way.
+    pub(crate) fn path_lookup(&mut self, destination: Address, now: Instant) -> Result<u32> {
+        let index = self.path_find(destination).ok_or(Error::NeedPath)?;
+        let path = &mut self.mem.paths[index as usize];
+        path.used = 1;
+        match path.info.state {
+            PathState::Ready | PathState::Resolving => Ok(index),
+            // The host's verdict is not for ever: after a while, ask again.
+            PathState::Unreachable if now.since(path.asked) < RESOLVE_TIME => Err(Error::HostUnreachable),
+            PathState::Unreachable | PathState::Free | PathState::Kernel => Err(Error::NeedPath),
+        }
+    }
+
+    /// The path back to the sender of a packet. If it is not known, the packet's own Ethernet addresses give one that is used
+    /// until the host has confirmed it.
+    ///
+    /// # Errors
+    /// [`Error::NoBuffers`] if the cache is full of paths on which packets wait.
+    pub(crate) fn path_infer(&mut self, packet: &Packet, now: Instant) -> Result<u32> {
+        if let Some(index) = self.path_find(packet.source) {
+            let path = &mut self.mem.paths[index as usize];
+            path.used = 1;
+            if path.info.state == PathState::Ready {
+                return Ok(index);
+            }
+        }
+        let index = self.path_enter(packet.source)?;
+        let mtu = self.mem.core.default_mtu;
+        let path = &mut self.mem.paths[index as usize];
+        path.info = PathInfo {
+            destination: packet.source,
+            source: packet.destination,
+            interface: path.info.interface,
+            mtu: if path.info.mtu == 0 { mtu } else { path.info.mtu },
+            source_mac: packet.destination_mac,
+            next_hop_mac: packet.source_mac,
+            state: PathState::Ready,
+        };
+        path.inferred = 1;
+        path.asked = now;
+        self.request(packet.source);
+        self.release_waiting(index);
+        Ok(index)
+    }
+
+    /// What the host said about a destination: enters or replaces the path, and sends or drops the packets that waited for it.
+    pub fn path_set(&mut self, info: PathInfo, now: Instant) {
+        if info.state == PathState::Free {
+            return self.path_forget(info.destination);
+        }
+        let Ok(index) = self.path_enter(info.destination) else { return };
+        let path = &mut self.mem.paths[index as usize];
+        // While the host resolves again what we have in use, the old next hop stays in use.
+        if info.state == PathState::Resolving && path.info.state == PathState::Ready {
+            path.info = PathInfo { state: PathState::Ready, next_hop_mac: path.info.next_hop_mac, ..info };
+        } else {
+            path.info = info;
+            path.inferred = 0;
+        }
+        path.asked = now;
+        match path.info.state {
+            PathState::Ready => self.release_waiting(index),
+            PathState::Resolving => {
+                if self.mem.core.paths_at.is_never() {
+                    self.mem.core.paths_at = now + RESOLVE_TIME;
+                }
+            }
+            _ => self.drop_waiting(index),
+        }
+        self.tcp_path_changed(now, index);
+    }
+
+    /// What is known about the way to a destination.
+    #[must_use]
+    pub fn path_get(&self, destination: &Address) -> Option<&Path> {
+        self.path_find(*destination).map(|index| &self.mem.paths[index as usize])
+    }
+
+    /// Forgets a path; the next packet that needs it asks again.
+    pub fn path_forget(&mut self, destination: Address) {
+        if let Some(index) = self.path_find(destination) {
+            self.path_evict(index);
+        }
+    }
+
+    /// A destination about which the stack wants to hear ([`Stack::path_set`]), without haste.
+    pub fn take_request(&mut self) -> Option<Address> {
+        let core = &mut *self.mem.core;
+        if core.requests_len == 0 {
+            return None;
+        }
+        let address = core.requests[core.requests_head as usize % REQUESTS];
+        core.requests_head = (core.requests_head + 1) % REQUESTS as u32;
+        core.requests_len -= 1;
+        Some(address)
+    }
+
+    /// Queues a packet on its path. The frame's link-layer addresses are filled in here, when they are known.
+    pub(crate) fn path_send(&mut self, index: u32, packet: Queued) -> Result<()> {
+        let path = &mut self.mem.paths[index as usize];
+        match path.info.state {
+            PathState::Ready => {
+                let info = path.info;
+                self.write_macs(&info, packet);
+                self.enqueue(packet);
+                Ok(())
+            }
+            PathState::Resolving => self.wait(index, packet),
+            PathState::Unreachable => Err(Error::HostUnreachable),
+            PathState::Free | PathState::Kernel => Err(Error::NeedPath),
+        }
+    }
+
+    fn write_macs(&mut self, info: &PathInfo, packet: Queued) {
+        let link = &mut self.mem.frames.bytes_mut(packet.frame)[usize::from(packet.offset)..][..12];
+        let next_hop =
+            if info.destination.is_multicast() { info.destination.multicast_mac() } else { info.next_hop_mac };
+        link[..6].copy_from_slice(&next_hop.0);
+        link[6..].copy_from_slice(&info.source_mac.0);
+    }
+
+    fn wait(&mut self, index: u32, packet: Queued) -> Result<()> {
+        let path = &mut self.mem.paths[index as usize];
+        let slot =
+            if path.waiting < WAITING_PER_PATH { self.mem.core.free_waiting.take(self.mem.waiting) } else { None };
+        let Some(slot) = slot else {
+            self.mem.counters.path_drops.inc();
+            return Err(Error::NoBuffers);
+        };
+        self.mem.waiting[slot as usize] = Waiting { link: Link::NONE, packet };
+        match path.waiting_tail.get() {
+            Some(tail) => self.mem.waiting[tail as usize].link = Link::to(slot),
+            None => path.waiting_head = Link::to(slot),
+        }
+        path.waiting_tail = Link::to(slot);
+        path.waiting += 1;
+        self.mem.frames.meta[packet.frame as usize].flags |= flag::QUEUED;
+        self.mem.counters.path_waits.inc();
+        Ok(())
+    }
+
+    fn next_waiting(&mut self, index: u32) -> Option<Queued> {
+        let path = &mut self.mem.paths[index as usize];
+        let slot = path.waiting_head.get()?;
+        let Waiting { link, packet } = core::mem::take(&mut self.mem.waiting[slot as usize]);
+        path.waiting_head = link;
+        if link.is_none() {
+            path.waiting_tail = Link::NONE;
+        }
+        path.waiting -= 1;
+        self.mem.core.free_waiting.give(self.mem.waiting, slot);
+        Some(packet)
+    }
+
+    fn release_waiting(&mut self, index: u32) {
+        let info = self.mem.paths[index as usize].info;
+        while let Some(packet) = self.next_waiting(index) {
+            self.write_macs(&info, packet);
+            self.enqueue(packet);
+        }
+    }
+
+    fn drop_waiting(&mut self, index: u32) {
+        while let Some(packet) = self.next_waiting(index) {
+            self.mem.counters.path_drops.inc();
+            let meta = &mut self.mem.frames.meta[packet.frame as usize];
+            meta.flags &= !flag::QUEUED;
+            if meta.flags & flag::FREE_ON_COMPLETE != 0 {
+                self.mem.frames.give(packet.frame);
+            }
+        }
+    }
+
+    /// Gives up on neighbours that have not answered in time. Called when [`Stack::deadline`] said so.
+    pub(crate) fn paths_on_time(&mut self, now: Instant) {
+        if self.mem.core.paths_at.is_never() || now < self.mem.core.paths_at {
+            return;
+        }
+        self.mem.core.paths_at = Instant::NEVER;
+        for index in 0..self.mem.paths.len() as u32 {
+            let path = &mut self.mem.paths[index as usize];
+            if path.info.state != PathState::Resolving {
+                continue;
+            }
+            if now.since(path.asked) >= RESOLVE_TIME {
+                path.info.state = PathState::Unreachable;
+                path.asked = now;
+                self.drop_waiting(index);
+                self.tcp_path_changed(now, index);
+            } else {
+                let at = path.asked + RESOLVE_TIME;
+                let core = &mut *self.mem.core;
+                core.paths_at = if core.paths_at.is_never() { at } else { core.paths_at.min(at) };
+            }
+        }
+    }
+
+    fn request(&mut self, destination: Address) {
+        let core = &mut *self.mem.core;
+        let (head, len) = (core.requests_head as usize, core.requests_len as usize);
+        let queued = (0..len).any(|i| core.requests[(head + i) % REQUESTS] == destination);
+        // When the ring is full the path stays inferred; its next inference asks again.
+        if !queued && len < REQUESTS {
+            core.requests[(head + len) % REQUESTS] = destination;
+            core.requests_len += 1;
+        }
+    }
+
+    fn path_bucket(&self, destination: Address) -> usize {
+        let secret = self.mem.core.secret;
+        let mut hasher = SipHasher13::new_with_keys(secret[2], secret[3]);
+        hasher.write(&destination.0);
+        hasher.finish() as usize & (self.mem.path_buckets.len() - 1)
+    }
+
+    fn path_find(&self, destination: Address) -> Option<u32> {
+        let mut at = self.mem.path_buckets[self.path_bucket(destination)];
+        while let Some(index) = at.get() {
+            let path = &self.mem.paths[index as usize];
+            if path.info.destination == destination {
+                return Some(index);
+            }
+            at = path.link;
+        }
+        None
+    }
+
+    /// The path for a destination, made if there is none.
+    fn path_enter(&mut self, destination: Address) -> Result<u32> {
+        if let Some(index) = self.path_find(destination) {
+            return Ok(index);
+        }
+        if self.mem.core.free_paths.used() == self.mem.paths.len() {
+            self.path_make_room();
+        }
+        let index = self.mem.core.free_paths.take(self.mem.paths).ok_or(Error::NoBuffers)?;
+        let bucket = self.path_bucket(destination);
+        let link = core::mem::replace(&mut self.mem.path_buckets[bucket], Link::to(index));
+        let info = PathInfo { destination, ..PathInfo::default() };
+        self.mem.paths[index as usize] = Path { link, info, used: 1, ..Path::default() };
+        Ok(index)
+    }
+
+    /// Evicts a path that was not used since the hand last passed; paths on which packets wait are spared.
+    fn path_make_room(&mut self) {
+        let n = self.mem.paths.len() as u32;
+        for _ in 0..2 * n {
+            let index = self.mem.core.path_hand % n;
+            self.mem.core.path_hand = (index + 1) % n;
+            let path = &mut self.mem.paths[index as usize];
+            if path.waiting == 0 && core::mem::take(&mut path.used) == 0 {
+                return self.path_evict(index);
+            }
+        }
+    }
+
+    fn path_evict(&mut self, index: u32) {
+        self.drop_waiting(index);
+        let bucket = self.path_bucket(self.mem.paths[index as usize].info.destination);
+        let next = self.mem.paths[index as usize].link;
+        let mut at = self.mem.path_buckets[bucket];
+        if at.get() == Some(index) {
+            self.mem.path_buckets[bucket] = next;
+        } else {
+            while let Some(i) = at.get() {
+                let path = &mut self.mem.paths[i as usize];
+                if path.link.get() == Some(index) {
+                    path.link = next;
+                    break;
+                }
+                at = path.link;
+            }
+        }
+        self.mem.paths[index as usize] = Path::default();
+        self.mem.core.free_paths.give(self.mem.paths, index);
+    }
+}

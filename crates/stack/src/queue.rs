@@ -1,0 +1,106 @@
+//! Packets on their way out: from the protocols through the transmit queue to the kernel's ring and back as completed.
+
+use crate::Stack;
+use crate::frame::{FRAME_SIZE, FrameId, flag};
+use crate::time::Instant;
+use zerocopy::FromZeros;
+
+/// A packet in the transmit queue. It keeps its own bounds, because the notes of a TCP segment's frame go on
+/// describing the payload.
+#[derive(Clone, Copy, Debug, Default, FromZeros)]
+#[repr(C)]
+pub(crate) struct Queued {
+    pub(crate) frame: FrameId,
+    pub(crate) offset: u16,
+    pub(crate) len: u16,
+}
+
+/// A packet to be put into the kernel's transmit ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// The frame.
+    pub frame: FrameId,
+    /// Where the packet (its Ethernet header) starts in the frame.
+    pub offset: u16,
+    /// Its length in bytes.
+    pub len: u16,
+}
+
+impl Stack<'_> {
+    /// Puts a packet at the end of the transmit queue. The frame must not be on it already.
+    pub(crate) fn enqueue(&mut self, item: Queued) {
+        let core = &mut *self.mem.core;
+        let mask = self.mem.queue.len() as u32 - 1;
+        // There are at least as many entries as frames, and a frame is queued at most once.
+        debug_assert!(core.queue_tail.wrapping_sub(core.queue_head) <= mask);
+        self.mem.queue[(core.queue_tail & mask) as usize] = item;
+        core.queue_tail = core.queue_tail.wrapping_add(1);
+        self.mem.frames.meta[item.frame as usize].flags |= flag::QUEUED;
+    }
+
+    /// Whether packets wait to be handed to the kernel.
+    #[must_use]
+    pub fn has_egress(&self) -> bool {
+        self.mem.core.queue_head != self.mem.core.queue_tail
+    }
+
+    /// Hands out the packets that wait, in order, until there are no more or `sink` says `false` (the ring is full; that packet
+    /// stays). Every frame taken comes back through [`Stack::completed`]. Says how many were taken.
+    pub fn egress(&mut self, _now: Instant, mut sink: impl FnMut(Transmit) -> bool) -> usize {
+        let mask = self.mem.queue.len() as u32 - 1;
+        let core = &mut *self.mem.core;
+        let mut sent = 0;
+        while core.queue_head != core.queue_tail {
+            let Queued { frame, offset, len } = self.mem.queue[(core.queue_head & mask) as usize];
+            let meta = &mut self.mem.frames.meta[frame as usize];
+            // Marked before the kernel can see it; a refusal takes the mark back.
+            meta.flags = meta.flags & !flag::QUEUED | flag::IN_KERNEL;
+            if !sink(Transmit { frame, offset, len }) {
+                meta.flags = meta.flags & !flag::IN_KERNEL | flag::QUEUED;
+                break;
+            }
+            core.queue_head = core.queue_head.wrapping_add(1);
+            sent += 1;
+        }
+        self.mem.counters.tx_packets.add(sent as u64);
+        sent
+    }
+
+    /// The kernel is done with a frame that [`Stack::egress`] handed out.
+    pub fn completed(&mut self, frame: FrameId) {
+        match self.mem.frames.meta.get_mut(frame as usize) {
+            Some(meta) if meta.flags & flag::IN_KERNEL != 0 => {
+                meta.flags &= !flag::IN_KERNEL;
+                if meta.flags & (flag::FREE_ON_COMPLETE | flag::QUEUED) == flag::FREE_ON_COMPLETE {
+                    self.mem.frames.give(frame);
+                }
+            }
+            _ => self.mem.counters.eth_in_bad_frame.inc(),
+        }
+    }
+
+    /// A free frame for the kernel's fill ring, `None` when the ring holds its share or frames are needed elsewhere.
+    pub fn refill(&mut self) -> Option<FrameId> {
+        let core = &mut *self.mem.core;
+        // The last sixteenth is kept for transmitting: acknowledgements free memory.
+        let reserve = self.mem.frames.meta.len() / 16;
+        if core.filled >= core.fill || self.mem.frames.available() <= reserve {
+            return None;
+        }
+        let id = self.mem.frames.take()?;
+        self.mem.frames.meta[id as usize].flags = flag::FILLED;
+        core.filled += 1;
+        Some(id)
+    }
+
+    /// How many packets [`Stack::egress`] would hand out now.
+    #[must_use]
+    pub fn egress_len(&self) -> usize {
+        self.mem.core.queue_tail.wrapping_sub(self.mem.core.queue_head) as usize
+    }
+}
+
+/// Bounds of a received packet inside its frame, checked.
+pub(crate) fn in_frame(offset: usize, len: usize) -> bool {
+    offset.checked_add(len).is_some_and(|end| end <= FRAME_SIZE)
+}
