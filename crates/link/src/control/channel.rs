@@ -1,0 +1,374 @@
+//! One end of a control connection.
+//!
+//! The system calls are made directly, not through the C library's wrappers: the preload library stands in for these, and would
+//! meet itself here. Control data is parsed here, too, so that every descriptor that arrives is owned from that moment, also with
+//! a message that is then refused (a hostile peer must not make the service collect descriptors).
+
+use super::codec::{MAX_MESSAGE, Malformed};
+use super::message::MessageTo;
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// The most descriptors that may come with one message.
+pub const MAX_DESCRIPTORS: usize = 4;
+
+/// Descriptors that came with a message. Those not taken are closed.
+#[derive(Debug, Default)]
+pub struct Descriptors {
+    list: [Option<OwnedFd>; MAX_DESCRIPTORS],
+    len: usize,
+}
+
+impl Descriptors {
+    /// How many came (taken ones still count).
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether none came.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Takes the descriptor at a place, counted from 0, out of the list.
+    pub fn take(&mut self, place: usize) -> Option<OwnedFd> {
+        self.list.get_mut(place)?.take()
+    }
+
+    fn push(&mut self, fd: OwnedFd) {
+        if let Some(place) = self.list.get_mut(self.len) {
+            *place = Some(fd);
+            self.len += 1;
+        }
+    }
+}
+
+/// Something that came through a channel.
+#[derive(Debug)]
+pub struct Incoming {
+    bytes: [u8; MAX_MESSAGE],
+    len: usize,
+    /// Descriptors that came with it.
+    pub descriptors: Descriptors,
+}
+
+impl Incoming {
+    /// Reads it as a message of the wanted direction: its number and itself.
+    ///
+    /// # Errors
+    /// [`Malformed`] if it is none.
+    pub fn decode<M: MessageTo>(&self) -> Result<(u32, M), Malformed> {
+        M::decode(&self.bytes[..self.len], self.descriptors.len())
+    }
+}
+
+/// One end of a control connection: a Unix `SOCK_SEQPACKET` socket.
+#[derive(Debug)]
+pub struct Channel(OwnedFd);
+
+/// Room for control data: the descriptors, in units of the alignment that `cmsghdr` needs.
+// SAFETY: `CMSG_SPACE` only computes.
+const CONTROL_SPACE: usize = unsafe { libc::CMSG_SPACE((MAX_DESCRIPTORS * size_of::<RawFd>()) as u32) } as usize;
+
+#[repr(C, align(8))]
+struct Control([u8; CONTROL_SPACE]);
+
+fn result(value: libc::c_long) -> io::Result<usize> {
+    usize::try_from(value).map_err(|_| io::Error::last_os_error())
+}
+
+/// Repeats a system call for as long as signals interrupt it.
+fn retry(mut call: impl FnMut() -> libc::c_long) -> io::Result<usize> {
+    loop {
+        match result(call()) {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
+}
+
+impl Channel {
+    /// Connects to the service's socket. At once: a listener whose queue is full is an error, not a wait.
+    ///
+    /// # Errors
+    /// `NotFound` or `ConnectionRefused` when no service is there, `PermissionDenied`, `WouldBlock`, `InvalidInput` for a path that is
+    /// too long for a socket.
+    pub fn connect(path: &Path) -> io::Result<Self> {
+        // SAFETY: the call takes numbers only.
+        let fd = retry(|| unsafe {
+            libc::syscall(
+                libc::SYS_socket,
+                libc::AF_UNIX,
+                libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK,
+                0,
+            )
+        })?;
+        // SAFETY: the descriptor was just made and belongs to nobody else.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
+        // SAFETY: all-zero is a valid `sockaddr_un`.
+        let mut address: libc::sockaddr_un = unsafe { zeroed() };
+        address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+        let bytes = path.as_os_str().as_bytes();
+        // A terminating zero must remain.
+        if bytes.len() >= address.sun_path.len() || bytes.contains(&0) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the socket's path is too long"));
+        }
+        for (to, from) in address.sun_path.iter_mut().zip(bytes) {
+            *to = *from as libc::c_char;
+        }
+        // SAFETY: `address` is alive and of the length given.
+        retry(|| unsafe {
+            libc::syscall(libc::SYS_connect, fd.as_raw_fd(), &raw const address, size_of::<libc::sockaddr_un>())
+        })?;
+        Ok(Self(fd))
+    }
+
+    /// Two connected ends.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    pub fn pair() -> io::Result<(Self, Self)> {
+        let mut fds: [RawFd; 2] = [-1; 2];
+        let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        // SAFETY: `fds` has room for the two numbers that the call writes.
+        retry(|| unsafe { libc::syscall(libc::SYS_socketpair, libc::AF_UNIX, kind, 0, fds.as_mut_ptr()) })?;
+        // SAFETY: the two descriptors were just made and belong to nobody else.
+        let [a, b] = fds.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
+        Ok((Self(a), Self(b)))
+    }
+
+    /// Sends a message with descriptors. Never waits: a peer that does not read is an error (`WouldBlock`).
+    ///
+    /// # Errors
+    /// `WouldBlock`, `BrokenPipe` (the peer has gone), or what the kernel says about the descriptors.
+    pub fn send(&self, message: &impl MessageTo, number: u32, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let mut done = Ok(());
+        message.encode(number, &mut |bytes| done = self.send_bytes(bytes, descriptors));
+        done
+    }
+
+    fn send_bytes(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        if descriptors.len() > MAX_DESCRIPTORS {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let mut control = Control([0; CONTROL_SPACE]);
+        let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+        // SAFETY: all-zero is a valid `msghdr`.
+        let mut header: libc::msghdr = unsafe { zeroed() };
+        header.msg_iov = &raw mut part;
+        header.msg_iovlen = 1;
+        if !descriptors.is_empty() {
+            let length = size_of_val(descriptors) as u32;
+            const { assert!(size_of::<BorrowedFd<'_>>() == size_of::<RawFd>()) };
+            header.msg_control = (&raw mut control).cast();
+            // SAFETY: `CMSG_SPACE` only computes.
+            header.msg_controllen = unsafe { libc::CMSG_SPACE(length) } as _;
+            // SAFETY: `control` is aligned for `cmsghdr` and has room for one with `MAX_DESCRIPTORS` descriptors, so the first
+            // header exists and its data has room for `descriptors`.
+            unsafe {
+                let first = libc::CMSG_FIRSTHDR(&raw const header);
+                (*first).cmsg_level = libc::SOL_SOCKET;
+                (*first).cmsg_type = libc::SCM_RIGHTS;
+                (*first).cmsg_len = libc::CMSG_LEN(length) as _;
+                let data = libc::CMSG_DATA(first).cast::<RawFd>();
+                for (i, fd) in descriptors.iter().enumerate() {
+                    data.add(i).write_unaligned(fd.as_raw_fd());
+                }
+            }
+        }
+        let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+        // SAFETY: `header` points at `part`, `bytes` and `control`, all alive; the kernel only reads them.
+        let sent = retry(|| unsafe { libc::syscall(libc::SYS_sendmsg, self.0.as_raw_fd(), &raw const header, flags) })?;
+        if sent == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+    }
+
+    /// What has come, without waiting. `Ok(None)` when nothing has.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` when the peer has gone; `InvalidData` for a packet or a set of descriptors longer than any message has.
+    pub fn try_receive(&self) -> io::Result<Option<Incoming>> {
+        let mut incoming = Incoming { bytes: [0; MAX_MESSAGE], len: 0, descriptors: Descriptors::default() };
+        let mut control = Control([0; CONTROL_SPACE]);
+        let mut part = libc::iovec { iov_base: incoming.bytes.as_mut_ptr().cast(), iov_len: MAX_MESSAGE };
+        // SAFETY: all-zero is a valid `msghdr`.
+        let mut header: libc::msghdr = unsafe { zeroed() };
+        header.msg_iov = &raw mut part;
+        header.msg_iovlen = 1;
+        header.msg_control = (&raw mut control).cast();
+        header.msg_controllen = CONTROL_SPACE as _;
+        let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+        // SAFETY: `header` points at `part`, the message's bytes and `control`, all alive and of the lengths given.
+        let received =
+            retry(|| unsafe { libc::syscall(libc::SYS_recvmsg, self.0.as_raw_fd(), &raw mut header, flags) });
+        incoming.len = match received {
+            Ok(len) => len,
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            Err(e) if e.kind() == io::ErrorKind::ConnectionReset => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(e) => return Err(e),
+        };
+        // SAFETY: the kernel has filled `control` up to `msg_controllen` with well-formed headers.
+        unsafe { own_descriptors(&header, &mut incoming.descriptors) };
+        if header.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0 {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "a control packet longer than any message"));
+        }
+        if incoming.len == 0 && incoming.descriptors.is_empty() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(Some(incoming))
+    }
+
+    /// Waits up to `timeout` for something to come.
+    ///
+    /// # Errors
+    /// `TimedOut`, or as [`Channel::try_receive`].
+    pub fn receive(&self, timeout: Duration) -> io::Result<Incoming> {
+        let end = Instant::now() + timeout;
+        loop {
+            if let Some(incoming) = self.try_receive()? {
+                return Ok(incoming);
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            let wait = libc::timespec { tv_sec: left.as_secs() as _, tv_nsec: left.subsec_nanos().into() };
+            // SAFETY: one `pollfd` and one `timespec`, both alive; no signal mask.
+            let done = result(unsafe {
+                libc::syscall(libc::SYS_ppoll, &raw mut poll, 1, &raw const wait, std::ptr::null::<libc::sigset_t>(), 8)
+            });
+            match done {
+                Err(e) if e.kind() != io::ErrorKind::Interrupted => return Err(e),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Takes ownership of every descriptor in received control data; those beyond [`MAX_DESCRIPTORS`] are closed.
+///
+/// # Safety
+/// `header` must be as the kernel left it after a successful `recvmsg`, its control buffer alive.
+unsafe fn own_descriptors(header: &libc::msghdr, descriptors: &mut Descriptors) {
+    // SAFETY: the caller's promise: headers are well formed, and each `SCM_RIGHTS` one holds descriptors that now belong to this
+    // process and to nobody in it.
+    unsafe {
+        let mut at = libc::CMSG_FIRSTHDR(header);
+        while !at.is_null() {
+            if (*at).cmsg_level == libc::SOL_SOCKET && (*at).cmsg_type == libc::SCM_RIGHTS {
+                let bytes = ((*at).cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);
+                let data = libc::CMSG_DATA(at).cast::<RawFd>();
+                for i in 0..bytes / size_of::<RawFd>() {
+                    descriptors.push(OwnedFd::from_raw_fd(data.add(i).read_unaligned()));
+                }
+            }
+            at = libc::CMSG_NXTHDR(header, at);
+        }
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsRawFd for Channel {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+impl From<OwnedFd> for Channel {
+    /// A connected (accepted) `SOCK_SEQPACKET` socket.
+    fn from(fd: OwnedFd) -> Self {
+        Self(fd)
+    }
+}
+
+impl From<Channel> for OwnedFd {
+    fn from(channel: Channel) -> Self {
+        channel.0
+    }
+}
+
+impl IntoRawFd for Channel {
+    fn into_raw_fd(self) -> RawFd {
+        self.0.into_raw_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::{Name, Push, Reply, Request};
+
+    fn hello() -> Request {
+        Request::Hello { program: Name::new("test"), layout: 1 }
+    }
+
+    #[test]
+    fn messages_and_descriptors_arrive() {
+        let (a, b) = Channel::pair().unwrap();
+        assert!(b.try_receive().unwrap().is_none());
+        a.send(&hello(), 5, &[]).unwrap();
+        let (number, got) = b.try_receive().unwrap().unwrap().decode::<Request>().unwrap();
+        assert!(number == 5 && matches!(got, Request::Hello { layout: 1, .. }));
+
+        let file = std::fs::File::open("/dev/null").unwrap();
+        b.send(&Reply::Capturing, 5, &[file.as_fd()]).unwrap();
+        let mut incoming = a.receive(Duration::from_secs(1)).unwrap();
+        assert!(matches!(incoming.decode::<Reply>().unwrap(), (5, Reply::Capturing)));
+        assert!(incoming.descriptors.take(0).is_some() && incoming.descriptors.take(0).is_none());
+        assert!(incoming.descriptors.take(9).is_none());
+        assert!(incoming.decode::<Push>().is_err());
+    }
+
+    #[test]
+    fn silence_times_out_and_a_closed_peer_is_told_apart() {
+        let (a, b) = Channel::pair().unwrap();
+        let silence = a.receive(Duration::from_millis(5)).unwrap_err();
+        assert_eq!(silence.kind(), io::ErrorKind::TimedOut);
+        drop(b);
+        assert_eq!(a.try_receive().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        assert_eq!(a.send(&hello(), 1, &[]).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+    }
+
+    #[test]
+    fn a_peer_that_does_not_read_blocks_nobody() {
+        let (a, _b) = Channel::pair().unwrap();
+        let error = (0..100_000).find_map(|i| a.send(&hello(), i, &[]).err()).expect("the queue is bounded");
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn oversized_packets_and_too_many_descriptors_are_refused_and_leak_nothing() {
+        let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+        let (a, b) = Channel::pair().unwrap();
+        a.send_bytes(&[0; MAX_MESSAGE], &[]).unwrap();
+        assert_eq!(b.try_receive().unwrap().unwrap().decode::<Request>().unwrap_err(), Malformed::Magic);
+        let file = std::fs::File::open("/dev/null").unwrap();
+        assert!(a.send(&hello(), 1, &[file.as_fd(); MAX_DESCRIPTORS + 1]).is_err());
+        let before = open();
+        for _ in 0..64 {
+            a.send_bytes(b"garbage", &[file.as_fd(); MAX_DESCRIPTORS]).unwrap();
+            assert!(b.try_receive().unwrap().unwrap().decode::<Request>().is_err());
+        }
+        // Other tests of this process open and close descriptors meanwhile; a leak would be 256 of them.
+        assert!(open() < before + 128);
+    }
+
+    #[test]
+    fn an_absent_service_is_said_at_once() {
+        let error = Channel::connect(Path::new("/nonexistent/service.sock")).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        let error = Channel::connect(Path::new(&"x".repeat(200))).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    }
+}

@@ -1,0 +1,310 @@
+//! From messages to bytes and back: fields one behind the other, no padding, the exact length and nothing else.
+
+use super::name::Name;
+use super::reason::Reason;
+use tickwire_stack::Limits;
+use tickwire_stack::addr::{Address, Endpoint, Mac};
+use tickwire_stack::path::{PathInfo, PathState};
+
+/// The longest message in bytes.
+pub const MAX_MESSAGE: usize = 1024;
+
+/// The version of the protocol: changed whenever a message changes. Descriptors and region have versions of their own.
+pub const VERSION: u16 = 1;
+
+/// First bytes of every message. Magic and version keep this place in all versions to come.
+const MAGIC: u32 = 0x5457_4331; // "TWC1"
+
+/// Why bytes are no message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// It does not begin like a message.
+    #[error("not a Tickwire control message")]
+    Magic,
+    /// The other side speaks another version.
+    #[error("control protocol version {0}, but this side speaks version {VERSION}: update both")]
+    Version(u16),
+    /// It is shorter or longer than its kind.
+    #[error("control message of a wrong length")]
+    Length,
+    /// There is no such kind of message in this direction.
+    #[error("unknown control message {0}")]
+    Kind(u16),
+    /// A field holds what it cannot.
+    #[error("control message with a bad {0}")]
+    Field(&'static str),
+    /// It came with another number of descriptors than its kind has.
+    #[error("control message with {0} descriptors")]
+    Descriptors(usize),
+}
+
+/// Puts fields behind each other.
+pub(super) struct Writer {
+    bytes: [u8; MAX_MESSAGE],
+    len: usize,
+}
+
+impl Writer {
+    /// A message of the given kind and number, without fields yet.
+    pub(super) fn new(kind: u16, number: u32) -> Self {
+        let mut writer = Self { bytes: [0; MAX_MESSAGE], len: 0 };
+        MAGIC.put(&mut writer);
+        VERSION.put(&mut writer);
+        kind.put(&mut writer);
+        number.put(&mut writer);
+        writer
+    }
+
+    /// Appends bytes. The longest message of all is tested to fit.
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.bytes[self.len..][..bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
+    }
+
+    /// The whole message.
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// Takes fields off the front.
+pub(super) struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    /// Reads the head of a message: its kind and number.
+    pub(super) fn new(bytes: &'a [u8]) -> Result<(Self, u16, u32), Malformed> {
+        let mut reader = Self(bytes);
+        if u32::take(&mut reader).ok() != Some(MAGIC) {
+            return Err(Malformed::Magic);
+        }
+        let version = u16::take(&mut reader)?;
+        if version != VERSION {
+            return Err(Malformed::Version(version));
+        }
+        let kind = u16::take(&mut reader)?;
+        let number = u32::take(&mut reader)?;
+        Ok((reader, kind, number))
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let (taken, rest) = self.0.split_first_chunk().ok_or(Malformed::Length)?;
+        self.0 = rest;
+        Ok(*taken)
+    }
+
+    /// Makes sure that nothing is left.
+    pub(super) fn end(self) -> Result<(), Malformed> {
+        if self.0.is_empty() { Ok(()) } else { Err(Malformed::Length) }
+    }
+}
+
+/// Something that can be in a message.
+pub(super) trait Field: Sized {
+    fn put(&self, writer: &mut Writer);
+    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed>;
+}
+
+macro_rules! numbers {
+    ($($ty:ty),*) => {$(
+        impl Field for $ty {
+            fn put(&self, writer: &mut Writer) {
+                writer.bytes(&self.to_ne_bytes());
+            }
+            fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+                reader.array().map(Self::from_ne_bytes)
+            }
+        }
+    )*};
+}
+
+numbers!(u8, u16, u32, u64);
+
+impl Field for bool {
+    fn put(&self, writer: &mut Writer) {
+        u8::from(*self).put(writer);
+    }
+    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        match u8::take(reader)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(Malformed::Field("flag")),
+        }
+    }
+}
+
+impl<const N: usize> Field for [u8; N] {
+    fn put(&self, writer: &mut Writer) {
+        writer.bytes(self);
+    }
+    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        reader.array()
+    }
+}
+
+impl Field for Name {
+    fn put(&self, writer: &mut Writer) {
+        let (len, bytes) = self.to_wire();
+        len.put(writer);
+        bytes.put(writer);
+    }
+    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let len = u8::take(reader)?;
+        Self::from_wire(len, &reader.array()?).ok_or(Malformed::Field("name"))
+    }
+}
+
+impl Field for Reason {
+    fn put(&self, writer: &mut Writer) {
+        self.code().put(writer);
+    }
+    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Self::from_code(u16::take(reader)?.into()).ok_or(Malformed::Field("reason"))
+    }
+}
+
+impl Field for Address {
+    fn put(&self, writer: &mut Writer) {
+        self.0.put(writer);
+    }
+    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        reader.array().map(Self)
+    }
+}
+
+impl Field for Mac {
+    fn put(&self, writer: &mut Writer) {
+        self.0.put(writer);
+    }
+    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        reader.array().map(Self)
+    }
+}
+
+impl Field for PathState {
+    fn put(&self, writer: &mut Writer) {
+        (*self as u8).put(writer);
+    }
+    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        [Self::Free, Self::Resolving, Self::Ready, Self::Unreachable, Self::Kernel]
+            .get(usize::from(u8::take(reader)?))
+            .copied()
+            .ok_or(Malformed::Field("path state"))
+    }
+}
+
+/// Makes a struct a field: its own fields in the order given.
+macro_rules! field_struct {
+    ($ty:ty { $($name:ident),* $(,)? }) => {
+        impl Field for $ty {
+            fn put(&self, writer: &mut Writer) {
+                $( Field::put(&self.$name, writer); )*
+            }
+            fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+                $( let $name = Field::take(reader)?; )*
+                Ok(Self { $($name),* })
+            }
+        }
+    };
+}
+pub(super) use field_struct;
+
+field_struct!(Endpoint { address, port });
+field_struct!(PathInfo { destination, source, interface, mtu, source_mac, next_hop_mac, state });
+
+/// The fields of [`Limits`] in order.
+macro_rules! limits {
+    ($($name:ident),*) => {
+        impl Field for Limits {
+            fn put(&self, writer: &mut Writer) {
+                $( self.$name.put(writer); )*
+            }
+            fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+                $( let $name = u32::take(reader)?; )*
+                let limits = Self { $($name),* };
+                if limits.valid() { Ok(limits) } else { Err(Malformed::Field("limit")) }
+            }
+        }
+    };
+}
+
+limits!(
+    frames,
+    tcp,
+    listeners,
+    udp,
+    kernel_rows,
+    paths,
+    waiting,
+    reassemblies,
+    groups,
+    watch_items,
+    watch_sets,
+    user_words
+);
+
+/// Makes an enum without values a field, by the codes given.
+macro_rules! field_enum {
+    ($ty:ident as $what:literal { $($name:ident = $code:literal),* $(,)? }) => {
+        impl Field for $ty {
+            fn put(&self, writer: &mut Writer) {
+                let code: u8 = match self { $( Self::$name => $code, )* };
+                code.put(writer);
+            }
+            fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+                match u8::take(reader)? {
+                    $( $code => Ok(Self::$name), )*
+                    _ => Err(Malformed::Field($what)),
+                }
+            }
+        }
+    };
+}
+pub(super) use field_enum;
+
+/// Makes an enum of messages: the enum itself, and its two directions.
+macro_rules! messages {
+    (
+        $(#[$outer:meta])* $enum:ident, $direction:literal;
+        $( $(#[$doc:meta])* $name:ident = $code:literal [$fds:pat] $({ $( $(#[$fdoc:meta])* $field:ident : $ty:ty ),* $(,)? })? ; )*
+    ) => {
+        $(#[$outer])*
+        #[derive(Clone, Debug)]
+        // Messages live briefly, on the stack of whoever sends or reads them; a heap would gain nothing.
+        #[allow(clippy::large_enum_variant)]
+        pub enum $enum {
+            $( $(#[$doc])* $name $({ $( $(#[$fdoc])* $field: $ty ),* })?, )*
+        }
+
+        impl MessageTo for $enum {
+            fn encode(&self, number: u32, send: &mut dyn FnMut(&[u8])) {
+                let writer = match self {
+                    $( Self::$name $({ $($field),* })? => {
+                        #[allow(unused_mut)]
+                        let mut writer = Writer::new($direction | $code, number);
+                        $( $( Field::put($field, &mut writer); )* )?
+                        writer
+                    } )*
+                };
+                send(writer.as_bytes());
+            }
+
+            fn decode(bytes: &[u8], descriptors: usize) -> Result<(u32, Self), Malformed> {
+                #[allow(unused_mut)]
+                let (mut reader, kind, number) = Reader::new(bytes)?;
+                let message = match kind {
+                    $( k if k == ($direction | $code) => {
+                        if !matches!(descriptors, $fds) {
+                            return Err(Malformed::Descriptors(descriptors));
+                        }
+                        $( $( let $field = Field::take(&mut reader)?; )* )?
+                        Self::$name $({ $($field),* })?
+                    } )*
+                    _ => return Err(Malformed::Kind(kind)),
+                };
+                reader.end()?;
+                Ok((number, message))
+            }
+        }
+    };
+}
+pub(super) use messages;

@@ -1,0 +1,589 @@
+//! The messages themselves. The number in brackets is how many descriptors come with a message.
+
+use super::codec::{Field, Malformed, Reader, Writer, field_enum, field_struct, messages};
+use super::name::Name;
+use super::reason::Reason;
+use std::fmt;
+use tickwire_stack::Limits;
+use tickwire_stack::addr::{Address, Endpoint, Mac};
+use tickwire_stack::path::PathInfo;
+
+/// A message in one of the two directions.
+pub trait MessageTo: Sized {
+    /// Hands the message as bytes to `send`. `number` pairs a reply with its request; pushes have 0.
+    fn encode(&self, number: u32, send: &mut dyn FnMut(&[u8]));
+
+    /// Reads a message that came with so many descriptors.
+    ///
+    /// # Errors
+    /// [`Malformed`], which says what is wrong with it.
+    fn decode(bytes: &[u8], descriptors: usize) -> Result<(u32, Self), Malformed>;
+}
+
+/// Secret of a lane: who knows it may attach to the lane. Never printed.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Token(pub [u8; 16]);
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+impl Field for Token {
+    fn put(&self, writer: &mut Writer) {
+        self.0.put(writer);
+    }
+    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Field::take(reader).map(Self)
+    }
+}
+
+/// The service's name for a claim; means something only on the lane that made it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Claim(pub u64);
+
+impl Field for Claim {
+    fn put(&self, writer: &mut Writer) {
+        self.0.put(writer);
+    }
+    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Field::take(reader).map(Self)
+    }
+}
+
+/// What a claim covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ClaimKind {
+    /// Whatever comes to the socket's address and port: listeners and unconnected UDP sockets.
+    Bound,
+    /// What comes to it from one remote address and port.
+    Flow,
+}
+
+field_enum!(ClaimKind as "claim kind" { Bound = 1, Flow = 2 });
+
+/// How a divert program is attached to an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AttachMode {
+    /// It is not attached: [`Accelerated::reason`] says why.
+    None,
+    /// XDP in the driver.
+    Native,
+    /// XDP in the kernel's generic receive path.
+    Generic,
+    /// A traffic control classifier at the interface's ingress.
+    Tc,
+}
+
+field_enum!(AttachMode as "attach mode" { None = 0, Native = 1, Generic = 2, Tc = 3 });
+
+/// A few remote endpoints.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Remotes {
+    list: [Endpoint; Remotes::MAX],
+    len: u8,
+}
+
+impl Remotes {
+    /// How many fit into one message.
+    pub const MAX: usize = 32;
+
+    /// As many of `remotes` as fit; the caller sends the rest in further messages.
+    #[must_use]
+    pub fn new(remotes: &[Endpoint]) -> Self {
+        let mut list = [Endpoint::default(); Self::MAX];
+        let len = remotes.len().min(Self::MAX);
+        list[..len].copy_from_slice(&remotes[..len]);
+        Self { list, len: len as u8 }
+    }
+
+    /// The endpoints.
+    #[must_use]
+    pub fn as_slice(&self) -> &[Endpoint] {
+        &self.list[..usize::from(self.len)]
+    }
+}
+
+impl fmt::Debug for Remotes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_slice().fmt(f)
+    }
+}
+
+impl Field for Remotes {
+    fn put(&self, writer: &mut Writer) {
+        self.len.put(writer);
+        for endpoint in self.as_slice() {
+            endpoint.put(writer);
+        }
+    }
+    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let len = u8::take(reader)?;
+        let mut remotes = Self { list: [Endpoint::default(); Self::MAX], len };
+        let list = remotes.list.get_mut(..usize::from(len)).ok_or(Malformed::Field("list"))?;
+        for endpoint in list {
+            *endpoint = Field::take(reader)?;
+        }
+        Ok(remotes)
+    }
+}
+
+/// Membership in a multicast group, as [`Request::Join`] asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Membership {
+    /// The group.
+    pub group: Address,
+    /// Only from this source; unspecified: from any (less those excluded by the program's own filter, which the stack applies).
+    pub source: Address,
+    /// The interface on which it was joined; 0: the one of the group's route.
+    pub interface: u32,
+}
+
+field_struct!(Membership { group, source, interface });
+
+/// A list of figures; what each means depends on what was asked for (see [`CountersOf`]).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Figures {
+    list: [u64; Figures::MAX],
+    len: u8,
+}
+
+impl Figures {
+    /// How many fit into one message.
+    pub const MAX: usize = 96;
+
+    /// As many of `figures` as fit.
+    #[must_use]
+    pub fn new(figures: &[u64]) -> Self {
+        let mut list = [0; Self::MAX];
+        let len = figures.len().min(Self::MAX);
+        list[..len].copy_from_slice(&figures[..len]);
+        Self { list, len: len as u8 }
+    }
+
+    /// The figures.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u64] {
+        &self.list[..usize::from(self.len)]
+    }
+}
+
+impl fmt::Debug for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_slice().fmt(f)
+    }
+}
+
+impl Field for Figures {
+    fn put(&self, writer: &mut Writer) {
+        self.len.put(writer);
+        for figure in self.as_slice() {
+            figure.put(writer);
+        }
+    }
+    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let len = u8::take(reader)?;
+        let mut figures = Self { list: [0; Self::MAX], len };
+        let list = figures.list.get_mut(..usize::from(len)).ok_or(Malformed::Field("list"))?;
+        for figure in list {
+            *figure = u64::take(reader)?;
+        }
+        Ok(figures)
+    }
+}
+
+/// Whose BPF counters are asked for. The figures are in the order of the counter's names in the `bpf` module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CountersOf {
+    /// All of the host: what divert did.
+    Host,
+    /// One lane: what divert sent to it and what its guard did.
+    Lane,
+}
+
+field_enum!(CountersOf as "counter scope" { Host = 1, Lane = 2 });
+
+/// What the service says about a lane to `tickwire stat`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneInfo {
+    /// The lane's number; 0 for a program that was refused one.
+    pub lane: u32,
+    /// The process that asked for it.
+    pub pid: u32,
+    /// Its user.
+    pub uid: u32,
+    /// The program's name.
+    pub program: Name,
+    /// Processes attached.
+    pub processes: u32,
+    /// Claims held.
+    pub claims: u32,
+    /// Age in milliseconds.
+    pub age_ms: u64,
+    /// The host end's interface index.
+    pub interface: u32,
+    /// Why it has no lane, [`Reason::None`] if it has one.
+    pub reason: Reason,
+    /// Limits of its region, with which the region can be mapped.
+    pub limits: Limits,
+}
+
+field_struct!(LaneInfo { lane, pid, uid, program, processes, claims, age_ms, interface, reason, limits });
+
+/// One claim, as the service holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Its name.
+    pub claim: Claim,
+    /// What it covers.
+    pub kind: ClaimKind,
+    /// IP protocol number (6, 17).
+    pub protocol: u8,
+    /// The socket's address and port.
+    pub local: Endpoint,
+    /// The remote of a flow.
+    pub remote: Endpoint,
+}
+
+field_struct!(Held { claim, kind, protocol, local, remote });
+
+/// What the service says about an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accelerated {
+    /// Its index.
+    pub interface: u32,
+    /// Its name.
+    pub name: Name,
+    /// Its driver.
+    pub driver: Name,
+    /// Its Ethernet address.
+    pub mac: Mac,
+    /// Its MTU in bytes.
+    pub mtu: u32,
+    /// How divert is attached.
+    pub mode: AttachMode,
+    /// Why it is not, [`Reason::None`] if it is.
+    pub reason: Reason,
+}
+
+field_struct!(Accelerated { interface, name, driver, mac, mtu, mode, reason });
+
+messages! {
+    /// From the program (or a tool) to the service.
+    Request, 0x100;
+    /// Make a lane for this process. Answered by [`Reply::Lane`] or [`Reply::Refused`].
+    Hello = 1 [0] {
+        /// The program's name, for people.
+        program: Name,
+        /// The layout hash of the stack memory that the library knows; another than the service's is refused.
+        layout: u64,
+    };
+    /// This process shares an existing lane (fork, exec). Answered by [`Reply::Attached`], or by [`Reply::Lane`] if descriptors were
+    /// asked for, or by [`Reply::Refused`].
+    Attach = 2 [0] {
+        /// The lane.
+        lane: u32,
+        /// Its secret.
+        token: Token,
+        /// Whether the lane's descriptors are wanted (after exec) or were inherited (after fork).
+        descriptors: bool,
+    };
+    /// Divert to me what comes to the address and port of the kernel socket passed along, which must be bound. Answered by
+    /// [`Reply::Claimed`] or [`Reply::Refused`].
+    Claim = 3 [1] {
+        /// All that comes to it, or one flow.
+        kind: ClaimKind,
+        /// The remote of a flow; ignored for [`ClaimKind::Bound`].
+        remote: Endpoint,
+    };
+    /// A listener closes: enter exact flows for connections that it accepted; after the last message the claim covers these only.
+    /// Answered by [`Reply::Done`].
+    Convert = 4 [0] {
+        /// The listener's claim.
+        claim: Claim,
+        /// Remotes of live connections.
+        remotes: Remotes,
+        /// Whether further remotes follow in another message.
+        more: bool,
+    };
+    /// Take a claim out. With a remote whose port is not 0: only this flow of a converted claim. Answered by [`Reply::Done`].
+    Release = 5 [0] {
+        /// The claim.
+        claim: Claim,
+        /// Which flow of it, or all.
+        remote: Endpoint,
+    };
+    /// A UDP socket joined a group (the kernel has joined already, through the claim's socket). Answered by [`Reply::Done`] or
+    /// [`Reply::Refused`].
+    Join = 6 [0] {
+        /// The socket's claim.
+        claim: Claim,
+        /// What it joined.
+        membership: Membership,
+    };
+    /// It left. Answered by [`Reply::Done`].
+    Leave = 7 [0] {
+        /// The socket's claim.
+        claim: Claim,
+        /// What it left.
+        membership: Membership,
+    };
+    /// How is this destination reached? Answered by [`Reply::Path`]; changes are then pushed for as long as the lane lives.
+    Resolve = 8 [0] {
+        /// The destination.
+        destination: Address,
+        /// The source address; unspecified if the host may choose.
+        source: Address,
+        /// The interface; 0 if the host may choose.
+        interface: u32,
+    };
+    /// The first lane whose number is above `after` (0: the first of all). Answered by [`Reply::LaneInfo`] with a read-only
+    /// descriptor of its region (none if it was refused a lane, or is not the asker's to see), or by [`Reply::Done`] behind the last.
+    ListLanes = 9 [0] {
+        /// Where the last answer ended: its `cursor`.
+        after: u64,
+    };
+    /// The first interface above `after`. Answered by [`Reply::Interface`], or [`Reply::Done`] behind the last.
+    ListInterfaces = 10 [0] {
+        /// Index of the interface before.
+        after: u32,
+    };
+    /// The first claim of a lane above `after`. Answered by [`Reply::Held`], or [`Reply::Done`] behind the last.
+    ListClaims = 11 [0] {
+        /// The lane.
+        lane: u32,
+        /// The claim before.
+        after: Claim,
+    };
+    /// BPF counters. Answered by [`Reply::Counters`].
+    Counters = 12 [0] {
+        /// Whose.
+        of: CountersOf,
+        /// The lane, if a lane's.
+        lane: u32,
+    };
+    /// Send me copies of diverted packets. Answered by [`Reply::Capturing`] with the reading end of a stream of records
+    /// (see `capture`), or [`Reply::Refused`]; ends with the connection.
+    Capture = 13 [0] {
+        /// Of this lane; 0: of all that the asker may see.
+        lane: u32,
+        /// At most so many bytes of each packet.
+        snaplen: u32,
+    };
+}
+
+messages! {
+    /// From the service, in answer to a request.
+    Reply, 0x200;
+    /// The lane is made (or, after [`Request::Attach`], this is it). Descriptors: region, AF_XDP socket, doorbell.
+    Lane = 1 [3] {
+        /// Its number.
+        lane: u32,
+        /// Its secret, for further processes.
+        token: Token,
+        /// What its region holds.
+        limits: Limits,
+    };
+    /// The process now counts as one of the lane.
+    Attached = 2 [0];
+    /// The claim is entered.
+    Claimed = 3 [0] {
+        /// Its name.
+        claim: Claim,
+        /// The address and port that the service read from the socket.
+        local: Endpoint,
+    };
+    /// It is done; or a listing has ended.
+    Done = 4 [0];
+    /// It cannot be: the socket stays on the kernel.
+    Refused = 5 [0] {
+        /// Why.
+        reason: Reason,
+        /// The interface in question, 0 if none.
+        interface: u32,
+    };
+    /// The path to a destination as it is now.
+    Path = 6 [0] {
+        /// What the stack is to know.
+        path: PathInfo,
+        /// Why it is not for a lane, [`Reason::None`] if it is.
+        reason: Reason,
+    };
+    /// A lane.
+    LaneInfo = 7 [0..=1] {
+        /// What to ask with for the next.
+        cursor: u64,
+        /// The lane.
+        info: LaneInfo,
+    };
+    /// An interface.
+    Interface = 8 [0] {
+        /// The interface.
+        info: Accelerated,
+    };
+    /// A claim.
+    Held = 9 [0] {
+        /// The claim.
+        held: Held,
+    };
+    /// Counters in the order of their names.
+    Counters = 10 [0] {
+        /// The figures.
+        figures: Figures,
+    };
+    /// Captured packets come through the descriptor.
+    Capturing = 11 [1];
+}
+
+messages! {
+    /// From the service, unasked.
+    Push, 0x300;
+    /// What is known of a destination has changed.
+    PathChanged = 1 [0] {
+        /// What the stack is to know now.
+        path: PathInfo,
+        /// Why it is not for a lane any more, [`Reason::None`] if it is.
+        reason: Reason,
+    };
+    /// A process of this lane is gone.
+    PeerGone = 2 [0] {
+        /// Its process id, as the service sees it.
+        pid: u32,
+    };
+    /// A claim is void: its address left the host, or its interface went away.
+    ClaimLost = 3 [0] {
+        /// The claim.
+        claim: Claim,
+        /// Why.
+        reason: Reason,
+    };
+    /// The service is ending this lane.
+    Closing = 4 [0] {
+        /// Why.
+        reason: Reason,
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::MAX_MESSAGE;
+
+    fn bytes_of(message: &impl MessageTo, number: u32) -> Vec<u8> {
+        let mut out = Vec::new();
+        message.encode(number, &mut |bytes| out = bytes.to_vec());
+        out
+    }
+
+    /// Encodes, decodes and compares what is printed (paths have no equality), then tries wrong lengths.
+    fn goes_back<M: MessageTo + fmt::Debug>(message: &M, descriptors: usize) {
+        let bytes = bytes_of(message, 7);
+        assert!(bytes.len() <= MAX_MESSAGE);
+        let again = M::decode(&bytes, descriptors).unwrap();
+        assert_eq!(format!("{again:?}"), format!("{:?}", (7, message)));
+        for len in 0..bytes.len() {
+            assert!(M::decode(&bytes[..len], descriptors).is_err(), "cut to {len}");
+        }
+        let longer = [&bytes[..], &[0]].concat();
+        assert_eq!(M::decode(&longer, descriptors).err(), Some(Malformed::Length));
+        assert_eq!(M::decode(&bytes, 4).err(), Some(Malformed::Descriptors(4)));
+    }
+
+    const PEER: Endpoint = Endpoint::new(Address::v4([10, 0, 0, 2]), 80);
+
+    fn path() -> PathInfo {
+        PathInfo { destination: PEER.address, mtu: 1500, interface: 3, ..PathInfo::default() }
+    }
+
+    #[test]
+    fn requests_go_there_and_back() {
+        let membership = Membership { group: Address::v4([239, 1, 1, 1]), source: Address::ANY_V4, interface: 2 };
+        let claim = Claim(9);
+        for (request, descriptors) in [
+            (Request::Hello { program: Name::new("nginx"), layout: 5 }, 0),
+            (Request::Attach { lane: 3, token: Token([7; 16]), descriptors: true }, 0),
+            (Request::Claim { kind: ClaimKind::Flow, remote: PEER }, 1),
+            (Request::Convert { claim, remotes: Remotes::new(&[PEER; 40]), more: true }, 0),
+            (Request::Release { claim, remote: PEER }, 0),
+            (Request::Join { claim, membership }, 0),
+            (Request::Leave { claim, membership }, 0),
+            (Request::Resolve { destination: PEER.address, source: Address::ANY, interface: 0 }, 0),
+            (Request::ListLanes { after: 0 }, 0),
+            (Request::ListInterfaces { after: 0 }, 0),
+            (Request::ListClaims { lane: 1, after: claim }, 0),
+            (Request::Counters { of: CountersOf::Lane, lane: 1 }, 0),
+            (Request::Capture { lane: 0, snaplen: 96 }, 0),
+        ] {
+            goes_back(&request, descriptors);
+        }
+    }
+
+    #[test]
+    fn replies_and_pushes_go_there_and_back() {
+        let info = LaneInfo {
+            lane: 1,
+            pid: 2,
+            uid: 3,
+            program: Name::new("redis-server"),
+            processes: 1,
+            claims: 4,
+            age_ms: 5,
+            interface: 6,
+            reason: Reason::None,
+            limits: Limits::DEFAULT,
+        };
+        let interface = Accelerated {
+            interface: 2,
+            name: Name::new("eth0"),
+            driver: Name::new("igb"),
+            mac: Mac([2, 0, 0, 0, 0, 1]),
+            mtu: 9000,
+            mode: AttachMode::Generic,
+            reason: Reason::None,
+        };
+        let held = Held { claim: Claim(1), kind: ClaimKind::Bound, protocol: 6, local: PEER, remote: PEER };
+        for (reply, descriptors) in [
+            (Reply::Lane { lane: 1, token: Token([1; 16]), limits: Limits::DEFAULT }, 3),
+            (Reply::Attached, 0),
+            (Reply::Claimed { claim: Claim(4), local: PEER }, 0),
+            (Reply::Done, 0),
+            (Reply::Refused { reason: Reason::PortTaken, interface: 0 }, 0),
+            (Reply::Path { path: path(), reason: Reason::Loopback }, 0),
+            (Reply::LaneInfo { cursor: 8, info }, 1),
+            (Reply::Interface { info: interface }, 0),
+            (Reply::Held { held }, 0),
+            (Reply::Counters { figures: Figures::new(&[u64::MAX; Figures::MAX]) }, 0),
+            (Reply::Capturing, 1),
+        ] {
+            goes_back(&reply, descriptors);
+        }
+        for push in [
+            Push::PathChanged { path: path(), reason: Reason::None },
+            Push::PeerGone { pid: 44 },
+            Push::ClaimLost { claim: Claim(1), reason: Reason::Address },
+            Push::Closing { reason: Reason::Stopping },
+        ] {
+            goes_back(&push, 0);
+        }
+    }
+
+    #[test]
+    fn hostile_messages_are_refused_with_their_fault() {
+        let good = bytes_of(&Request::Claim { kind: ClaimKind::Flow, remote: PEER }, 1);
+        let with = |at: usize, value: u8| {
+            let mut bytes = good.clone();
+            bytes[at] = value;
+            Request::decode(&bytes, 1).err()
+        };
+        assert_eq!(with(0, 0), Some(Malformed::Magic));
+        assert_eq!(with(4, 99), Some(Malformed::Version(99)));
+        assert_eq!(with(6, 200), Some(Malformed::Kind(0x1c8)));
+        assert_eq!(with(12, 3), Some(Malformed::Field("claim kind")));
+        assert_eq!(Request::decode(&good, 0).err(), Some(Malformed::Descriptors(0)));
+        assert_eq!(Reply::decode(&good, 1).err(), Some(Malformed::Kind(0x103)), "a request is no reply");
+        let mut convert = bytes_of(&Request::Convert { claim: Claim(1), remotes: Remotes::new(&[]), more: false }, 1);
+        convert[20] = 255;
+        assert_eq!(Request::decode(&convert, 0).err(), Some(Malformed::Field("list")));
+    }
+}

@@ -1,0 +1,142 @@
+//! Why a socket, or a whole program, is not on the fast path: a number for the table in the region and for messages, and a text for
+//! people (rule 3: never silently slow).
+
+use std::fmt;
+
+macro_rules! reasons {
+    ($( $(#[$doc:meta])* $name:ident = $code:literal : $text:literal ; )*) => {
+        /// Why something is not accelerated. The code fits into [`tickwire_stack::table::Row::reason`].
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+        #[repr(u16)]
+        #[non_exhaustive]
+        pub enum Reason {
+            $( $(#[$doc])* $name = $code, )*
+        }
+
+        impl Reason {
+            /// Every reason.
+            pub const ALL: &'static [Self] = &[$( Self::$name ),*];
+
+            /// The reason with a given code.
+            #[must_use]
+            pub const fn from_code(code: u32) -> Option<Self> {
+                match code {
+                    $( $code => Some(Self::$name), )*
+                    _ => None,
+                }
+            }
+
+            /// What to tell a person: what is the matter, and where it makes sense, what to do.
+            #[must_use]
+            pub const fn text(self) -> &'static str {
+                match self {
+                    $( Self::$name => $text, )*
+                }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// It is accelerated.
+    #[default]
+    None = 0: "accelerated";
+    /// Nobody answers at the service's socket.
+    NoService = 1: "no service answers: start it with `tickwire service`, or set TICKWIRE_SOCKET to its socket";
+    /// The service's socket may not be opened by this user.
+    NotPermitted = 2: "this user may not use the service: its socket's group and mode decide who may";
+    /// Program library and service are of different versions.
+    Version = 3: "library and service are of different versions: restart the service after an update";
+    /// As many lanes as the configuration allows in total.
+    LaneLimit = 4: "all lanes are taken: raise the limit of lanes in the service's configuration";
+    /// As many lanes as the configuration allows one user.
+    UserLaneLimit = 5: "this user has all the lanes it may have: raise the limit per user in the service's configuration";
+    /// As much memory as the configuration allows.
+    MemoryLimit = 6: "lanes use all the memory they may: raise the memory limit in the service's configuration";
+    /// As many claims as the configuration allows in total.
+    FlowLimit = 7: "all flows are taken: raise the limit of flows in the service's configuration";
+    /// As many claims as the configuration allows one user.
+    UserFlowLimit = 8: "this user has all the flows it may have: raise the limit per user in the service's configuration";
+    /// More requests than a connection may make in a time.
+    RateLimit = 9: "too many requests in a short time";
+    /// The service could not do it; its log says more.
+    ServiceError = 10: "the service failed to set it up: see its log";
+    /// The service ends.
+    Stopping = 11: "the service is stopping";
+    /// The lane of the program is gone.
+    LaneGone = 12: "the program's lane is gone";
+    /// The lane's own pool is full.
+    LaneFull = 13: "the lane has no room for another socket";
+    /// The service has no interface to accelerate.
+    NoInterface = 14: "the service accelerates no interface: name one with --interface";
+    /// The peer is this host.
+    Loopback = 15: "the peer is this host itself: the kernel's loopback is the way";
+    /// The route leaves by an interface that the service does not accelerate.
+    Interface = 16: "the route leaves by an interface that is not accelerated";
+    /// The socket is bound to a device that the service does not accelerate.
+    BoundDevice = 17: "the socket is bound to a device that is not accelerated";
+    /// The address is not one of an accelerated interface.
+    Address = 18: "the socket's address belongs to no accelerated interface";
+    /// Broadcasts are the kernel's.
+    Broadcast = 19: "broadcasts go through the kernel";
+    /// There is no route to the destination.
+    NoRoute = 20: "there is no route to the destination";
+    /// The neighbour does not answer.
+    NoNeighbour = 21: "the next hop does not answer";
+    /// Not TCP or UDP over IPv4 or IPv6.
+    Type = 22: "only TCP and UDP sockets over IPv4 and IPv6 are accelerated";
+    /// The socket passed as proof is not bound.
+    NotBound = 23: "the socket is not bound to a port";
+    /// The socket passed as proof lives in another network namespace.
+    Namespace = 24: "the socket belongs to another network namespace than the service";
+    /// Another program on the fast path has this address and port, and they do not share it by SO_REUSEPORT.
+    PortTaken = 25: "another accelerated program has claimed this address and port";
+    /// More programs share the port or group than the divert program can serve.
+    ShareLimit = 26: "too many accelerated programs share this port or group";
+    /// A multicast datagram that local programs are to hear goes through the kernel.
+    MulticastLoop = 27: "multicast that loops back to this host goes through the kernel (IP_MULTICAST_LOOP is on)";
+    /// The group could not be joined on the fast path.
+    Group = 28: "this kind of group membership is not accelerated";
+    /// The socket has an option that only the kernel can honour.
+    Option = 29: "the socket has an option that only the kernel's stack provides";
+    /// The socket was made before the lane, or inherited from a program without one.
+    Early = 30: "the socket is older than the program's lane";
+    /// A statically linked or set-user-id program cannot be helped by a preloaded library.
+    Program = 31: "a static or set-user-id program cannot be accelerated";
+    /// Switched off by configuration or environment.
+    Disabled = 32: "acceleration is switched off for it";
+    /// The request was not understood or does not fit the state of the lane.
+    BadRequest = 33: "the service did not accept the request";
+    /// The device cannot carry lanes.
+    Device = 34: "the interface cannot take the divert program";
+    /// Nothing is known about it yet: the socket has neither been bound nor connected.
+    Idle = 35: "not bound or connected yet";
+}
+
+impl Reason {
+    /// The number of this reason in messages and table rows.
+    #[must_use]
+    pub const fn code(self) -> u16 {
+        self as u16
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_unique_and_go_back() {
+        for &reason in Reason::ALL {
+            assert_eq!(Reason::from_code(reason.code().into()), Some(reason));
+            assert!(!reason.text().is_empty());
+        }
+        assert_eq!(Reason::from_code(65_535), None);
+    }
+}
