@@ -1,1 +1,35 @@
-//! tickwire-lab
+//! The lab: computers, cables and switches made of network namespaces, veth pairs and bridges.
+//!
+//! May know the operating system and the tools `ip`, `ethtool` and `tc`; knows Tickwire only as a program to start (`tickwire service`,
+//! `tickwire run`, `tickwire stat --json`). Needs root. Nothing in a lab can reach the outside, and nothing of it stays: a [`Lab`] removes
+//! its namespaces, devices, files and processes when it is dropped, on Ctrl-C and SIGTERM, and whatever a killed run left is swept by the
+//! next one (the names carry the process number).
+//!
+//! ```no_run
+//! # fn main() -> anyhow::Result<()> {
+//! let pair = tickwire_lab::Pair::new()?;
+//! let answer = pair.a.run(&["ping", "-c1", &pair.b_v4()])?;
+//! println!("{answer}");
+//! # Ok(()) }
+//! ```
+#![forbid(unsafe_code)]
+
+mod cable;
+mod host;
+mod lab;
+mod pair;
+mod process;
+mod registry;
+mod service;
+mod shell;
+pub mod stat;
+pub mod tools;
+
+pub use cable::{CableOptions, Switch};
+pub use host::Host;
+pub use lab::Lab;
+pub use pair::Pair;
+pub use process::{Ended, Process};
+pub use registry::sweep;
+pub use service::{Service, ServiceOptions};
+pub use shell::{is_root, run};

@@ -1,0 +1,95 @@
+//! Cables (veth pairs) and switches (bridges).
+
+use crate::host::Host;
+use anyhow::Result;
+
+/// What a cable or a switch port is like.
+#[derive(Clone, Debug)]
+pub struct CableOptions {
+    /// MTU of the interfaces.
+    pub mtu: u32,
+    /// Whether the hosts' kernels may leave checksums to the device and send more than an MTU at a time. A veth pair passes both on
+    /// as they are, which no wire does: so it is off unless a test asks for the kernel's best throughput.
+    pub offload: bool,
+    /// Bits per second of a switch port, in each direction; none: as fast as the machine.
+    pub rate: Option<u64>,
+}
+
+impl Default for CableOptions {
+    fn default() -> Self {
+        Self { mtu: 1500, offload: false, rate: None }
+    }
+}
+
+pub(crate) fn join(a: &Host, b: &Host, interface: &str, options: &CableOptions) -> Result<()> {
+    connect(a, interface, b, interface)?;
+    for host in [a, b] {
+        bring_up(host, interface, options)?;
+    }
+    Ok(())
+}
+
+fn connect(a: &Host, a_interface: &str, b: &Host, b_interface: &str) -> Result<()> {
+    let command = format!(
+        "ip link add {a_interface} netns {} type veth peer name {b_interface} netns {}",
+        a.namespace(),
+        b.namespace()
+    );
+    crate::run(&command.split(' ').collect::<Vec<_>>()).map(drop)
+}
+
+fn bring_up(host: &Host, interface: &str, options: &CableOptions) -> Result<()> {
+    host.mtu(interface, options.mtu)?;
+    if !options.offload {
+        host.run(&["ethtool", "-K", interface, "tx", "off", "tso", "off", "gso", "off"])?;
+    }
+    // GRO makes veth poll (NAPI), which it must do before a peer may redirect XDP frames into it.
+    host.run(&["ethtool", "-K", interface, "gro", "on"])?;
+    host.run(&["ip", "link", "set", interface, "up"])?;
+    Ok(())
+}
+
+/// An Ethernet switch whose ports may be limited in rate.
+#[derive(Clone, Debug)]
+pub struct Switch {
+    host: Host,
+}
+
+const BRIDGE: &str = "bridge";
+
+impl Switch {
+    pub(crate) fn new(host: Host) -> Result<Self> {
+        // No spanning tree and no snooping: a port forwards at once, and multicast goes to every port.
+        host.run(&["ip", "link", "add", BRIDGE, "type", "bridge", "stp_state", "0", "mcast_snooping", "0"])?;
+        host.run(&["ip", "link", "set", BRIDGE, "up"])?;
+        Ok(Self { host })
+    }
+
+    /// The namespace that holds the bridge, for tests that look at its ports.
+    #[must_use]
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+}
+
+pub(crate) fn plug(host: &Host, switch: &Switch, interface: &str, options: &CableOptions) -> Result<()> {
+    // Interface names have at most 15 bytes.
+    let port: String = format!("{}-{interface}", host.name()).chars().take(15).collect();
+    connect(host, interface, &switch.host, &port)?;
+    bring_up(host, interface, options)?;
+    switch.host.mtu(&port, options.mtu)?;
+    switch.host.run(&["ip", "link", "set", &port, "master", BRIDGE])?;
+    switch.host.run(&["ip", "link", "set", &port, "up"])?;
+    if let Some(rate) = options.rate {
+        limit(&switch.host, &port, rate)?;
+        limit(host, interface, rate)?;
+    }
+    Ok(())
+}
+
+fn limit(host: &Host, interface: &str, rate: u64) -> Result<()> {
+    let rate = format!("{rate}bit");
+    let command =
+        ["tc", "qdisc", "add", "dev", interface, "root", "tbf", "rate", &rate, "burst", "64kb", "latency", "20ms"];
+    host.run(&command).map(drop)
+}

@@ -1,0 +1,82 @@
+//! A lab as a value: dropping it removes everything.
+
+use crate::cable::{CableOptions, Switch, join, plug};
+use crate::host::Host;
+use crate::registry;
+use anyhow::{Result, bail};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A set of hosts, cables and switches that lives as long as the value and every [`Host`] of it.
+#[derive(Clone, Debug)]
+pub struct Lab {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    name: String,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        registry::leave(&self.name);
+    }
+}
+
+impl Lab {
+    /// An empty lab.
+    ///
+    /// # Errors
+    /// Not root, or the temporary directory is not writable.
+    pub fn new() -> Result<Self> {
+        if !crate::is_root() {
+            bail!("a lab is made of network namespaces, which only root may create: run this with sudo");
+        }
+        Ok(Self { inner: Arc::new(Inner { name: registry::enter()? }) })
+    }
+
+    /// The lab's name, which all its namespaces begin with.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// A directory that goes away with the lab, readable by every user.
+    #[must_use]
+    pub fn directory(&self) -> PathBuf {
+        registry::directory(self.name())
+    }
+
+    /// A computer with nothing but a loopback interface.
+    ///
+    /// # Errors
+    /// The namespace cannot be made, or the name is in use in this lab.
+    pub fn host(&self, name: &str) -> Result<Host> {
+        Host::new(self.clone(), name)
+    }
+
+    /// Joins two hosts by a cable; the interface has the given name on both (at most 15 bytes).
+    ///
+    /// # Errors
+    /// The devices cannot be made.
+    pub fn cable(&self, a: &Host, b: &Host, interface: &str, options: &CableOptions) -> Result<()> {
+        join(a, b, interface, options)
+    }
+
+    /// A switch without ports.
+    ///
+    /// # Errors
+    /// The bridge cannot be made.
+    pub fn switch(&self, name: &str) -> Result<Switch> {
+        Switch::new(self.host(name)?)
+    }
+
+    /// Plugs a host into a switch.
+    ///
+    /// # Errors
+    /// The devices cannot be made.
+    pub fn plug(&self, host: &Host, switch: &Switch, interface: &str, options: &CableOptions) -> Result<()> {
+        plug(host, switch, interface, options)
+    }
+}

@@ -1,0 +1,69 @@
+//! The lab of most tests: two hosts and one cable.
+
+use crate::cable::CableOptions;
+use crate::{Host, Lab};
+use anyhow::Result;
+
+/// Hosts `a` and `b`, joined at `eth0`, with an address of both families each.
+#[derive(Clone, Debug)]
+pub struct Pair {
+    /// The lab, for more hosts.
+    pub lab: Lab,
+    /// The first host.
+    pub a: Host,
+    /// The second host.
+    pub b: Host,
+}
+
+/// The interface of both hosts.
+pub(crate) const INTERFACE: &str = "eth0";
+
+impl Pair {
+    /// Two hosts on a plain cable.
+    ///
+    /// # Errors
+    /// Not root, or a device cannot be made.
+    pub fn new() -> Result<Self> {
+        Self::with(&CableOptions::default())
+    }
+
+    /// Two hosts on a cable of the given kind.
+    ///
+    /// # Errors
+    /// Not root, or a device cannot be made.
+    pub fn with(options: &CableOptions) -> Result<Self> {
+        let lab = Lab::new()?;
+        let (a, b) = (lab.host("a")?, lab.host("b")?);
+        lab.cable(&a, &b, INTERFACE, options)?;
+        let pair = Self { lab, a, b };
+        for (host, v4, v6) in [(&pair.a, pair.a_v4(), pair.a_v6()), (&pair.b, pair.b_v4(), pair.b_v6())] {
+            host.address(INTERFACE, &format!("{v4}/24"))?;
+            host.address(INTERFACE, &format!("{v6}/64"))?;
+        }
+        Ok(pair)
+    }
+
+    /// The IPv4 address of `a`.
+    #[must_use]
+    pub fn a_v4(&self) -> String {
+        "10.77.0.1".to_owned()
+    }
+
+    /// The IPv4 address of `b`.
+    #[must_use]
+    pub fn b_v4(&self) -> String {
+        "10.77.0.2".to_owned()
+    }
+
+    /// The IPv6 address of `a`.
+    #[must_use]
+    pub fn a_v6(&self) -> String {
+        "fd77::1".to_owned()
+    }
+
+    /// The IPv6 address of `b`.
+    #[must_use]
+    pub fn b_v6(&self) -> String {
+        "fd77::2".to_owned()
+    }
+}

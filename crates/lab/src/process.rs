@@ -1,0 +1,192 @@
+//! A program running in the lab.
+
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::io::Read;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A running program whose output is collected; killed when dropped.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    shown: String,
+    stdout: Stream,
+    stderr: Stream,
+}
+
+/// What a program ended with.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// Its exit status.
+    pub status: ExitStatus,
+    /// All that it wrote on standard output.
+    pub stdout: String,
+    /// All that it wrote on standard error.
+    pub stderr: String,
+}
+
+#[derive(Debug)]
+struct Stream {
+    text: Arc<Mutex<Vec<u8>>>,
+    reader: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Stream {
+    fn collect(mut from: impl Read + Send + 'static) -> Self {
+        let text = Arc::new(Mutex::new(Vec::new()));
+        let into = Arc::clone(&text);
+        let reader = std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(count @ 1..) = from.read(&mut buffer) {
+                into.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(&buffer[..count]);
+            }
+        });
+        Self { text, reader: Some(reader) }
+    }
+
+    fn so_far(&self) -> String {
+        String::from_utf8_lossy(&self.text.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
+    }
+
+    /// Waits a moment for the end of the stream: a grandchild may hold it open for longer than the program lives.
+    fn finish(&mut self) -> String {
+        let until = Instant::now() + Duration::from_millis(500);
+        if let Some(reader) = self.reader.take() {
+            while !reader.is_finished() && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        self.so_far()
+    }
+}
+
+impl Process {
+    /// Starts a command with no standard input and its output collected.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn spawn(mut command: Command) -> Result<Self> {
+        let shown = crate::shell::shown(&command);
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("cannot start `{shown}`"))?;
+        let stdout = Stream::collect(child.stdout.take().context("no standard output")?);
+        let stderr = Stream::collect(child.stderr.take().context("no standard error")?);
+        Ok(Self { child, shown, stdout, stderr })
+    }
+
+    /// Its process number.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Errors
+    /// It is no longer there.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        let pid = Pid::from_raw(i32::try_from(self.id()).context("process number")?);
+        kill(pid, signal).with_context(|| format!("cannot signal `{}`", self.shown))
+    }
+
+    /// What it wrote on standard output so far.
+    #[must_use]
+    pub fn stdout(&self) -> String {
+        self.stdout.so_far()
+    }
+
+    /// What it wrote on standard error so far.
+    #[must_use]
+    pub fn stderr(&self) -> String {
+        self.stderr.so_far()
+    }
+
+    /// Whether it still runs.
+    ///
+    /// # Errors
+    /// Its state cannot be read.
+    pub fn is_running(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait()?.is_none())
+    }
+
+    /// Waits until it ends by itself, at most for `patience`; then it is killed and that is an error.
+    ///
+    /// # Errors
+    /// It did not end in time.
+    pub fn wait(&mut self, patience: Duration) -> Result<Ended> {
+        let until = Instant::now() + patience;
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(Ended { status, stdout: self.stdout.finish(), stderr: self.stderr.finish() });
+            }
+            if Instant::now() > until {
+                self.kill();
+                bail!(
+                    "`{}` did not end within {patience:?}; standard output: {} standard error: {}",
+                    self.shown,
+                    self.stdout.finish(),
+                    self.stderr.finish()
+                );
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// As [`Process::wait`], and anything but success is an error; returns standard output.
+    ///
+    /// # Errors
+    /// It did not end in time or did not succeed.
+    pub fn success(&mut self, patience: Duration) -> Result<String> {
+        let ended = self.wait(patience)?;
+        if !ended.status.success() {
+            bail!("`{}` failed ({}): {}{}", self.shown, ended.status, ended.stderr.trim(), ended.stdout.trim());
+        }
+        Ok(ended.stdout)
+    }
+
+    /// Waits until its output (either stream) contains `text`.
+    ///
+    /// # Errors
+    /// It ended, or the text did not come in time.
+    pub fn wait_for(&mut self, text: &str, patience: Duration) -> Result<()> {
+        let until = Instant::now() + patience;
+        loop {
+            let running = self.is_running()?;
+            if self.stdout().contains(text) || self.stderr().contains(text) {
+                return Ok(());
+            }
+            if !running || Instant::now() > until {
+                bail!("`{}` never said {text:?}; it said: {}{}", self.shown, self.stdout(), self.stderr());
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Asks it to end, and kills it if it has not done so in time.
+    ///
+    /// # Errors
+    /// It had to be killed.
+    pub fn stop(&mut self, patience: Duration) -> Result<Ended> {
+        let _ = self.signal(Signal::SIGTERM);
+        self.wait(patience)
+    }
+
+    /// Kills it (SIGKILL) and waits until it is gone.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

@@ -1,0 +1,167 @@
+//! What must be removed, known in one place, so that a drop, a signal and the next run all remove it the same way.
+//!
+//! Everything of a lab carries the lab's name, `twlab-<process>-<number>`: the namespaces `twlab-<process>-<number>-<host>` and the
+//! directory of the same name under the temporary directory. A name whose process is gone is a leftover.
+
+use crate::shell::run;
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::time::{Duration, Instant};
+
+const PREFIX: &str = "twlab-";
+
+/// The names of the labs that live in this process.
+static LIVE: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+fn live() -> MutexGuard<'static, Vec<String>> {
+    LIVE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Enters a new lab and returns its name; installs the signal handler and sweeps leftovers the first time.
+pub(crate) fn enter() -> Result<String> {
+    static FIRST: Once = Once::new();
+    FIRST.call_once(|| {
+        // Another handler (the caller's own) may be there already; then removal is left to it and to the next run.
+        let _ = ctrlc::set_handler(end_on_signal);
+        let _ = sweep();
+    });
+    let mut live = live();
+    let number = (0..).find(|n| !live.contains(&name(*n))).context("no lab number left")?;
+    let name = name(number);
+    std::fs::create_dir_all(directory(&name))
+        .with_context(|| format!("cannot create {}", directory(&name).display()))?;
+    live.push(name.clone());
+    Ok(name)
+}
+
+fn name(number: u32) -> String {
+    format!("{PREFIX}{}-{number}", std::process::id())
+}
+
+/// Where a lab keeps its sockets, logs and configuration.
+pub(crate) fn directory(lab: &str) -> PathBuf {
+    std::env::temp_dir().join(lab)
+}
+
+/// Makes a namespace of a lab; nothing is made any more once a signal has ended the labs.
+pub(crate) fn add_namespace(namespace: &str) -> Result<()> {
+    let _guard = live();
+    run(&["ip", "netns", "add", namespace]).map(drop)
+}
+
+/// Removes a lab.
+pub(crate) fn leave(lab: &str) {
+    let mut live = live();
+    remove(lab);
+    live.retain(|l| l != lab);
+}
+
+fn end_on_signal() {
+    // The lock is kept until the process has ended, so no other thread makes anything new meanwhile.
+    let live = live();
+    for lab in live.iter() {
+        remove(lab);
+    }
+    std::process::exit(130);
+}
+
+/// Removes the labs of processes that no longer run; returns how many namespaces and directories there were.
+///
+/// # Errors
+/// The namespaces cannot be listed.
+pub fn sweep() -> Result<usize> {
+    let mut labs: Vec<String> = namespaces()?.into_iter().filter_map(|n| lab_of(&n)).collect();
+    if let Ok(entries) = std::fs::read_dir(std::env::temp_dir()) {
+        labs.extend(entries.flatten().filter_map(|e| lab_of(&e.file_name().to_string_lossy())));
+    }
+    labs.sort();
+    labs.dedup();
+    labs.retain(|lab| process_of(lab).is_some_and(|p| !Path::new(&format!("/proc/{p}")).exists()));
+    for lab in &labs {
+        remove(lab);
+    }
+    Ok(labs.len())
+}
+
+/// `twlab-12-0-a` and `twlab-12-0` belong to the lab `twlab-12-0`.
+fn lab_of(name: &str) -> Option<String> {
+    let mut parts = name.strip_prefix(PREFIX)?.split('-');
+    let process: u32 = parts.next()?.parse().ok()?;
+    let number: u32 = parts.next()?.parse().ok()?;
+    Some(format!("{PREFIX}{process}-{number}"))
+}
+
+fn process_of(lab: &str) -> Option<u32> {
+    lab.strip_prefix(PREFIX)?.split('-').next()?.parse().ok()
+}
+
+fn namespaces() -> Result<Vec<String>> {
+    let listed = run(&["ip", "netns", "list"])?;
+    Ok(listed.lines().filter_map(|l| l.split_whitespace().next()).map(str::to_owned).collect())
+}
+
+/// Ends every process of the lab's namespaces, then removes them and the directory. Best effort: what fails is left to the sweep.
+fn remove(lab: &str) {
+    let prefix = format!("{lab}-");
+    let mine: Vec<String> = namespaces().unwrap_or_default().into_iter().filter(|n| n.starts_with(&prefix)).collect();
+    for (signal, patience) in [(Signal::SIGTERM, Duration::from_secs(2)), (Signal::SIGKILL, Duration::from_secs(2))] {
+        if end_processes(&mine, signal, patience).is_ok() {
+            break;
+        }
+    }
+    for namespace in &mine {
+        let _ = run(&["ip", "netns", "delete", namespace]);
+    }
+    let _ = std::fs::remove_dir_all(directory(lab));
+}
+
+fn end_processes(namespaces: &[String], signal: Signal, patience: Duration) -> Result<()> {
+    let until = Instant::now() + patience;
+    let mut told = Vec::new();
+    loop {
+        let pids: Vec<i32> = namespaces.iter().flat_map(|n| processes(n)).collect();
+        if pids.is_empty() {
+            return Ok(());
+        }
+        for pid in pids {
+            if !told.contains(&pid) {
+                let _ = kill(Pid::from_raw(pid), signal);
+                told.push(pid);
+            }
+        }
+        if Instant::now() > until {
+            bail!("processes remain");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The processes inside a namespace that are not yet dead (a zombie waits only for its parent to look).
+fn processes(namespace: &str) -> Vec<i32> {
+    let listed = run(&["ip", "netns", "pids", namespace]).unwrap_or_default();
+    let me = i32::try_from(std::process::id()).unwrap_or(-1);
+    listed.split_whitespace().filter_map(|p| p.parse().ok()).filter(|p| *p != me && !is_zombie(*p)).collect()
+}
+
+fn is_zombie(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The state follows the name, which is in parentheses and may itself contain some.
+    stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('Z'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_which_lab_and_process_they_belong_to() {
+        assert_eq!(lab_of("twlab-12-0-a").as_deref(), Some("twlab-12-0"));
+        assert_eq!(lab_of("twlab-12-3").as_deref(), Some("twlab-12-3"));
+        assert_eq!(process_of("twlab-12-3"), Some(12));
+        assert_eq!(lab_of("twlab-x-3"), None);
+        assert_eq!(lab_of("other"), None);
+    }
+}

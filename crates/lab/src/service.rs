@@ -1,0 +1,107 @@
+//! A Tickwire service in a host.
+
+use crate::host::Host;
+use crate::pair::INTERFACE;
+use crate::process::{Ended, Process};
+use crate::stat::Stat;
+use crate::tools;
+use anyhow::{Context, Result, bail};
+use std::time::{Duration, Instant};
+
+/// How a service is started.
+#[derive(Clone, Debug)]
+pub struct ServiceOptions {
+    /// The interface to accelerate.
+    pub interface: String,
+    /// More settings, as lines of TOML.
+    pub config: String,
+    /// More arguments of `tickwire service`.
+    pub arguments: Vec<String>,
+}
+
+impl Default for ServiceOptions {
+    fn default() -> Self {
+        Self { interface: INTERFACE.to_owned(), config: String::new(), arguments: Vec::new() }
+    }
+}
+
+/// A running service; ended (SIGTERM, then SIGKILL) when dropped.
+#[derive(Debug)]
+pub struct Service {
+    host: Host,
+    process: Process,
+}
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Service {
+    /// Starts `tickwire service` for `eth0` of the host and waits until it takes connections.
+    ///
+    /// # Errors
+    /// Not built, or it did not come up; the error has its log.
+    pub fn start(host: &Host) -> Result<Self> {
+        Self::start_with(host, &ServiceOptions::default())
+    }
+
+    /// As [`Service::start`], with options.
+    ///
+    /// # Errors
+    /// As [`Service::start`].
+    pub fn start_with(host: &Host, options: &ServiceOptions) -> Result<Self> {
+        let config = host.directory().join("tickwire.toml");
+        std::fs::write(&config, &options.config).with_context(|| format!("cannot write {}", config.display()))?;
+        let mut command = host.command(&tools::tickwire()?.to_string_lossy());
+        command.arg("service").arg("--config").arg(&config).arg("--socket").arg(host.socket());
+        command.args(["--interface", &options.interface]).args(&options.arguments);
+        let mut process = Process::spawn(command)?;
+        let until = Instant::now() + PATIENCE;
+        while !answers(host) {
+            if !process.is_running()? || Instant::now() > until {
+                bail!("the service on host {} did not come up: {}", host.name(), process.stderr());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(Self { host: host.clone(), process })
+    }
+
+    /// What `tickwire stat --json` says.
+    ///
+    /// # Errors
+    /// The service does not answer, or says what cannot be read.
+    pub fn stat(&self) -> Result<Stat> {
+        Stat::read(&self.host)
+    }
+
+    /// Its log so far.
+    #[must_use]
+    pub fn log(&self) -> String {
+        self.process.stderr()
+    }
+
+    /// The process, for tests that hurt it.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    /// Ends it as systemd would.
+    ///
+    /// # Errors
+    /// It did not end within ten seconds.
+    pub fn stop(&mut self) -> Result<Ended> {
+        self.process.stop(PATIENCE)
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.process.stop(Duration::from_secs(3));
+    }
+}
+
+fn answers(host: &Host) -> bool {
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
+    use std::os::fd::AsRawFd;
+    let Ok(address) = UnixAddr::new(&host.socket()) else { return false };
+    let Ok(fd) = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None) else { return false };
+    connect(fd.as_raw_fd(), &address).is_ok()
+}

@@ -1,0 +1,30 @@
+//! What `tickwire stat --json` says, as far as tests need it.
+
+use crate::host::Host;
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+/// One reading of a host's counters.
+#[derive(Clone, Debug)]
+pub struct Stat {
+    /// The whole answer.
+    pub json: Value,
+}
+
+impl Stat {
+    /// Asks the host's service.
+    ///
+    /// # Errors
+    /// It does not answer, or not with JSON.
+    pub fn read(host: &Host) -> Result<Self> {
+        let tickwire = crate::tools::tickwire()?;
+        let text = host.run(&[&tickwire.to_string_lossy(), "stat", "--json"])?;
+        Ok(Self { json: serde_json::from_str(&text).context("`tickwire stat --json` did not print JSON")? })
+    }
+
+    /// A number by its path (`/host/diverted`); zero if it is not there.
+    #[must_use]
+    pub fn number(&self, pointer: &str) -> u64 {
+        self.json.pointer(pointer).and_then(Value::as_u64).unwrap_or(0)
+    }
+}

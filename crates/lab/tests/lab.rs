@@ -1,0 +1,67 @@
+//! The lab itself: hosts reach each other as told, and nothing stays.
+
+use std::time::Duration;
+use tickwire_lab::{CableOptions, Lab, Pair, run};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn namespaces_of(lab: &str) -> usize {
+    run(&["ip", "netns", "list"]).unwrap().lines().filter(|l| l.starts_with(lab)).count()
+}
+
+#[test]
+fn two_hosts_on_a_cable_reach_each_other_in_both_families() {
+    let pair = Pair::new().unwrap();
+    pair.a.run(&["ping", "-c1", "-W2", &pair.b_v4()]).unwrap();
+    pair.b.run(&["ping", "-c1", "-W2", &pair.a_v6()]).unwrap();
+}
+
+#[test]
+fn a_switch_joins_hosts_and_limits_their_rate() {
+    let lab = Lab::new().unwrap();
+    let switch = lab.switch("s").unwrap();
+    let options = CableOptions { rate: Some(100_000_000), ..CableOptions::default() };
+    for (name, address) in [("a", "10.1.0.1/24"), ("b", "10.1.0.2/24")] {
+        let host = lab.host(name).unwrap();
+        lab.plug(&host, &switch, "eth0", &options).unwrap();
+        host.address("eth0", address).unwrap();
+        if name == "b" {
+            host.run(&["ping", "-c1", "-W2", "10.1.0.1"]).unwrap();
+            assert!(host.run(&["tc", "qdisc", "show", "dev", "eth0"]).unwrap().contains("rate 100Mbit"));
+        }
+    }
+}
+
+#[test]
+fn dropping_a_lab_ends_its_programs_and_removes_its_namespaces_and_files() {
+    let pair = Pair::new().unwrap();
+    let (name, directory) = (pair.lab.name().to_owned(), pair.lab.directory());
+    let mut sleeper = pair.a.spawn(&["sleep", "1000"]).unwrap();
+    // A grandchild that ignores SIGTERM goes too.
+    pair.b.run(&["sh", "-c", "trap '' TERM; sleep 1000 >/dev/null 2>&1 &"]).unwrap();
+    assert_eq!(namespaces_of(&name), 2);
+    assert!(directory.exists());
+    drop(pair);
+    assert_eq!(namespaces_of(&name), 0);
+    assert!(!directory.exists());
+    assert!(!sleeper.wait(PATIENCE).unwrap().status.success());
+}
+
+#[test]
+fn what_a_dead_process_left_is_swept() {
+    // The largest process number that Linux gives is 2^22.
+    let leftover = "twlab-4194304-0-a";
+    run(&["ip", "netns", "add", leftover]).unwrap();
+    tickwire_lab::sweep().unwrap();
+    assert_eq!(namespaces_of(leftover), 0);
+}
+
+#[test]
+fn a_program_that_does_not_end_in_time_is_killed_and_reported() {
+    let lab = Lab::new().unwrap();
+    let host = lab.host("a").unwrap();
+    let mut sleeper = host.spawn(&["sleep", "1000"]).unwrap();
+    let error = sleeper.wait(Duration::from_millis(50)).unwrap_err().to_string();
+    assert!(error.contains("did not end"), "{error}");
+    assert!(!sleeper.is_running().unwrap());
+}
