@@ -128,6 +128,83 @@ impl Frames<'_> {
         }
     }
 
+    /// How many bytes the notes of a chain of frames delimit together.
+    #[must_use]
+    pub fn chain_len(&self, first: FrameId) -> u32 {
+        let (mut at, mut total) = (first, 0);
+        loop {
+            let meta = &self.meta[at as usize];
+            total += u32::from(meta.len);
+            match meta.next.get() {
+                Some(next) if meta.flags & flag::MORE != 0 => at = next,
+                _ => return total,
+            }
+        }
+    }
+
+    /// Cuts a chain of frames to `len` bytes: the notes of the frame where it ends are shortened, the frames behind are given
+    /// back. Says how many bytes there are now (fewer than `len` if there were not so many).
+    pub fn truncate_chain(&mut self, first: FrameId, len: u32) -> u32 {
+        let (mut at, mut total) = (first, 0);
+        loop {
+            let meta = &mut self.meta[at as usize];
+            let here = u32::from(meta.len).min(len - total);
+            meta.len = here as u16;
+            total += here;
+            let next = if meta.flags & flag::MORE != 0 { meta.next.get() } else { None };
+            let Some(next) = next else { return total };
+            if total == len {
+                meta.flags &= !flag::MORE;
+                meta.next = Link::NONE;
+                self.give_chain(next);
+                return total;
+            }
+            at = next;
+        }
+    }
+
+    /// How many frames a chain has.
+    #[must_use]
+    pub fn chain_frames(&self, first: FrameId) -> u32 {
+        let (mut at, mut count) = (first, 1);
+        loop {
+            let meta = &self.meta[at as usize];
+            match meta.next.get() {
+                Some(next) if meta.flags & flag::MORE != 0 => (at, count) = (next, count + 1),
+                _ => return count,
+            }
+        }
+    }
+
+    /// Copies a chain of frames, notes and bytes; `None`, and nothing taken, if there are not frames enough.
+    pub fn copy_chain(&mut self, first: FrameId) -> Option<FrameId> {
+        let (mut from, mut copy, mut last) = (first, None, None);
+        loop {
+            let Some(to) = self.take() else {
+                copy.into_iter().for_each(|copy| self.give_chain(copy));
+                return None;
+            };
+            let (source, target) = (from as usize * FRAME_SIZE, to as usize * FRAME_SIZE);
+            self.bytes.copy_within(source..source + FRAME_SIZE, target);
+            let original = &self.meta[from as usize];
+            let (next, more) = (original.next.get(), original.flags & flag::MORE != 0);
+            self.meta[to as usize] = FrameMeta { next: Link::NONE, prev: Link::NONE, flags: 0, ..*original };
+            match last {
+                None => copy = Some(to),
+                Some(last) => {
+                    let last: &mut FrameMeta = &mut self.meta[last as usize];
+                    last.next = Link::to(to);
+                    last.flags |= flag::MORE;
+                }
+            }
+            last = Some(to);
+            match next {
+                Some(next) if more => from = next,
+                _ => return copy,
+            }
+        }
+    }
+
     /// How many frames are free.
     #[must_use]
     pub fn available(&self) -> usize {

@@ -14,6 +14,7 @@
 pub mod addr;
 pub mod checksum;
 mod core_state;
+mod deadline;
 mod demux;
 pub mod error;
 pub mod frame;

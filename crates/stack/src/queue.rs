@@ -63,6 +63,7 @@ impl Stack<'_> {
             sent += 1;
         }
         self.mem.counters.tx_packets.add(sent as u64);
+        self.udp_write_space();
         sent
     }
 
@@ -73,6 +74,7 @@ impl Stack<'_> {
                 meta.flags &= !flag::IN_KERNEL;
                 if meta.flags & (flag::FREE_ON_COMPLETE | flag::QUEUED) == flag::FREE_ON_COMPLETE {
                     self.mem.frames.give(frame);
+                    self.udp_write_space();
                 }
             }
             _ => self.mem.counters.eth_in_bad_frame.inc(),
@@ -91,6 +93,29 @@ impl Stack<'_> {
         self.mem.frames.meta[id as usize].flags = flag::FILLED;
         core.filled += 1;
         Some(id)
+    }
+
+    /// The bytes of a frame, for whoever plays the kernel's part over memory of his own.
+    ///
+    /// # Panics
+    /// If there is no such frame.
+    #[must_use]
+    pub fn frame(&self, frame: FrameId) -> &[u8] {
+        self.mem.frames.bytes(frame)
+    }
+
+    /// The bytes of a frame, to write.
+    ///
+    /// # Panics
+    /// If there is no such frame.
+    pub fn frame_mut(&mut self, frame: FrameId) -> &mut [u8] {
+        self.mem.frames.bytes_mut(frame)
+    }
+
+    /// Frames that are not free, those in the fill ring among them.
+    #[must_use]
+    pub fn frames_in_use(&self) -> usize {
+        self.mem.frames.meta.len() - self.mem.frames.available()
     }
 
     /// How many packets [`Stack::egress`] would hand out now.

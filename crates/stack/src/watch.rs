@@ -44,6 +44,7 @@ impl Stack<'_> {
         match kind {
             SocketKind::Tcp => self.tcp_readiness(index),
             SocketKind::Listener => self.listener_readiness(index),
+            SocketKind::Udp => self.udp_readiness(index),
             _ => Ready::NONE,
         }
     }

@@ -1,8 +1,18 @@
 //! IPv4 and IPv6: what comes in is checked and handed to its protocol, what goes out gets its headers.
 
+pub(crate) mod fragment;
+mod icmp;
+mod input;
 pub(crate) mod output;
 pub(crate) mod packet;
 pub(crate) mod reassembly;
+mod v4;
+mod v6;
 
 pub use output::IpSend;
 pub use packet::{IcmpError, IcmpKind, Packet};
+
+/// IP protocol number of ICMP.
+pub(crate) const ICMP: u8 = 1;
+/// IP protocol number (next header) of ICMPv6.
+pub(crate) const ICMPV6: u8 = 58;

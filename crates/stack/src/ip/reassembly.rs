@@ -1,17 +1,333 @@
-//! Reassembly of fragmented datagrams.
+//! Reassembly of fragmented datagrams (RFC 791 §3.2, RFC 8200 §4.5), in any order, in bounded memory and time.
+//!
+//! The fragments' frames are kept as they came, chained by offset; a datagram is complete when they reach from zero to a last
+//! one without a gap. Overlaps end the reassembly for both families (RFC 5722; no honest sender makes any); exact
+//! duplicates are ignored.
 
+use super::input::Fragment;
+use super::packet::Packet;
+use crate::Stack;
+use crate::addr::{Address, Family};
+use crate::frame::{FrameId, Frames, flag};
 use crate::pool::{Link, Slot};
+use crate::time::{Instant, Span};
+use core::hash::Hasher;
+use siphasher::sip::SipHasher13;
 use zerocopy::FromZeros;
 
+/// How long a datagram may take (RFC 1122 §3.3.2 asks for 60 to 120 s, RFC 8200 §4.5 for 60; Linux takes 30 for IPv4, which
+/// spares memory on a fast network).
+const TIME_V4: Span = Span::from_secs(30);
+const TIME_V6: Span = Span::from_secs(60);
+/// Largest datagram: what 16 bits of length can say.
+const MOST: u32 = 65_535;
+/// Most fragments of one datagram: 65,535 bytes in pieces of 512 (routers with the least MTU make pieces of 528 and more).
+/// Smaller ones only serve to fill our memory.
+const MOST_FRAGMENTS: u32 = 128;
+
 /// A datagram under reassembly.
-#[derive(Debug, Default, FromZeros)]
+#[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
 pub(crate) struct Reassembly {
+    /// Chain of the hash bucket, or of the free list.
     link: Link,
+    /// The order of age.
+    older: Link,
+    newer: Link,
+    source: Address,
+    destination: Address,
+    id: u32,
+    protocol: u8,
+    /// All that still comes of it is dropped: it had an overlap.
+    spoilt: u8,
+    /// Frames, in order of offset.
+    head: Link,
+    tail: Link,
+    /// How many frames, and how many bytes they carry.
+    count: u32,
+    bytes: u32,
+    /// Length of the datagram, known from the last fragment; 0 until then.
+    total: u32,
+    expires: Instant,
 }
 
 impl Slot for Reassembly {
     fn link(&mut self) -> &mut Link {
         &mut self.link
+    }
+}
+
+/// What adding a fragment came to.
+enum Added {
+    Incomplete,
+    Complete,
+    /// Known already: the frames are to be given back.
+    Duplicate,
+    /// Contradicts what is there.
+    Overlap,
+    /// Could not be part of any datagram, or there are too many.
+    Refused,
+}
+
+impl Stack<'_> {
+    /// Adds a fragment; gives the datagram when it is whole. The frames are ours.
+    pub(super) fn reassemble(&mut self, now: Instant, packet: &Packet, fragment: Fragment) -> Option<Packet> {
+        let counters = self.mem.counters;
+        counters.ip_reasm_reqds.inc();
+        let end = fragment.offset + packet.total;
+        // All but the last carry a multiple of eight bytes; empty ones fill memory without end.
+        if packet.total == 0 || end > MOST || (fragment.more && packet.total & 7 != 0) {
+            counters.ip_reasm_fails.inc();
+            self.mem.frames.give_chain(packet.frame);
+            return None;
+        }
+        let Some(index) = self.reassembly_of(now, packet, fragment.id) else {
+            counters.ip_reasm_fails.inc();
+            self.mem.frames.give_chain(packet.frame);
+            return None;
+        };
+        let (held, quota) = (self.mem.core.reassembly_frames, self.mem.frames.meta.len() as u32 / 8);
+        let frames = self.mem.frames.chain_frames(packet.frame);
+        let datagram = &mut self.mem.reassemblies[index as usize];
+        let added = if datagram.spoilt != 0 || datagram.count + frames > MOST_FRAGMENTS || held + frames > quota {
+            Added::Refused
+        } else {
+            datagram.add(&mut self.mem.frames, packet, fragment, frames)
+        };
+        match added {
+            Added::Incomplete => self.mem.core.reassembly_frames += frames,
+            Added::Complete => {
+                self.mem.core.reassembly_frames += frames;
+                return self.reassembly_finish(index, packet);
+            }
+            Added::Duplicate => self.mem.frames.give_chain(packet.frame),
+            Added::Overlap => {
+                counters.ip_reasm_overlaps.inc();
+                self.mem.frames.give_chain(packet.frame);
+                self.reassembly_empty(index);
+                // The slot stays until its time is up, so that what still comes of the datagram cannot begin it anew.
+                self.mem.reassemblies[index as usize].spoilt = 1;
+            }
+            Added::Refused => {
+                counters.ip_reasm_fails.inc();
+                self.mem.frames.give_chain(packet.frame);
+            }
+        }
+        None
+    }
+
+    fn reassembly_finish(&mut self, index: u32, last: &Packet) -> Option<Packet> {
+        let datagram = &mut self.mem.reassemblies[index as usize];
+        let total = datagram.total;
+        let head = core::mem::take(&mut datagram.head);
+        datagram.tail = Link::NONE;
+        let count = core::mem::take(&mut datagram.count);
+        self.mem.core.reassembly_frames -= count;
+        self.reassembly_free(index);
+        self.mem.counters.ip_reasm_oks.inc();
+        let first = head.get()?;
+        let meta = &self.mem.frames.meta[first as usize];
+        Some(Packet { frame: first, offset: meta.offset, len: meta.len, total, ..*last })
+    }
+
+    /// The reassembly to which a fragment belongs, made if there is none. When all are in use the oldest gives way.
+    fn reassembly_of(&mut self, now: Instant, packet: &Packet, id: u32) -> Option<u32> {
+        let bucket = self.reassembly_bucket(packet, id);
+        let mut at = self.mem.reassembly_buckets[bucket];
+        while let Some(index) = at.get() {
+            let r = &self.mem.reassemblies[index as usize];
+            let same_ends = r.source == packet.source && r.destination == packet.destination;
+            if same_ends && r.id == id && r.protocol == packet.protocol {
+                return Some(index);
+            }
+            at = r.link;
+        }
+        if self.mem.core.free_reassemblies.used() == self.mem.reassemblies.len()
+            && let Some(oldest) = self.mem.core.reassembly_head.get()
+        {
+            self.mem.counters.ip_reasm_fails.inc();
+            self.reassembly_free(oldest);
+        }
+        let index = self.mem.core.free_reassemblies.take(self.mem.reassemblies)?;
+        let time = if packet.source.family() == Family::V4 { TIME_V4 } else { TIME_V6 };
+        let older = core::mem::replace(&mut self.mem.core.reassembly_tail, Link::to(index));
+        match older.get() {
+            Some(older) => self.mem.reassemblies[older as usize].newer = Link::to(index),
+            None => self.mem.core.reassembly_head = Link::to(index),
+        }
+        let link = core::mem::replace(&mut self.mem.reassembly_buckets[bucket], Link::to(index));
+        self.mem.reassemblies[index as usize] = Reassembly {
+            link,
+            older,
+            source: packet.source,
+            destination: packet.destination,
+            id,
+            protocol: packet.protocol,
+            expires: now + time,
+            ..Reassembly::default()
+        };
+        Some(index)
+    }
+
+    fn reassembly_bucket(&self, packet: &Packet, id: u32) -> usize {
+        self.reassembly_hash(packet.source, packet.destination, packet.protocol, id)
+    }
+
+    fn reassembly_hash(&self, source: Address, destination: Address, protocol: u8, id: u32) -> usize {
+        let secret = self.mem.core.secret;
+        let mut hasher = SipHasher13::new_with_keys(secret[2], secret[3]);
+        hasher.write(&source.0);
+        hasher.write(&destination.0);
+        hasher.write(&id.to_be_bytes());
+        hasher.write(&[protocol]);
+        hasher.finish() as usize & (self.mem.reassembly_buckets.len() - 1)
+    }
+
+    /// Gives back the frames of a reassembly.
+    fn reassembly_empty(&mut self, index: u32) {
+        let datagram = &mut self.mem.reassemblies[index as usize];
+        self.mem.core.reassembly_frames -= core::mem::take(&mut datagram.count);
+        datagram.tail = Link::NONE;
+        if let Some(first) = core::mem::take(&mut datagram.head).get() {
+            self.mem.frames.give_chain(first);
+        }
+    }
+
+    /// Ends a reassembly: frames, bucket, order of age, slot.
+    fn reassembly_free(&mut self, index: u32) {
+        self.reassembly_empty(index);
+        let Reassembly { link, older, newer, source, destination, id, protocol, .. } =
+            self.mem.reassemblies[index as usize];
+        match older.get() {
+            Some(older) => self.mem.reassemblies[older as usize].newer = newer,
+            None => self.mem.core.reassembly_head = newer,
+        }
+        match newer.get() {
+            Some(newer) => self.mem.reassemblies[newer as usize].older = older,
+            None => self.mem.core.reassembly_tail = older,
+        }
+        let bucket = self.reassembly_hash(source, destination, protocol, id);
+        let mut at = self.mem.reassembly_buckets[bucket];
+        if at.get() == Some(index) {
+            self.mem.reassembly_buckets[bucket] = link;
+        } else {
+            while let Some(i) = at.get() {
+                let r = &mut self.mem.reassemblies[i as usize];
+                if r.link.get() == Some(index) {
+                    r.link = link;
+                    break;
+                }
+                at = r.link;
+            }
+        }
+        self.mem.core.free_reassemblies.give(self.mem.reassemblies, index);
+    }
+
+    /// When the oldest reassembly is given up at the latest.
+    pub(crate) fn reassembly_deadline(&self) -> Option<Instant> {
+        let oldest = self.mem.core.reassembly_head.get()?;
+        Some(self.mem.reassemblies[oldest as usize].expires)
+    }
+
+    /// Gives up reassemblies whose time is up. (One of IPv6 in front may hold back later ones of IPv4 by half a minute.)
+    pub(crate) fn reassembly_on_time(&mut self, now: Instant) {
+        while let Some(oldest) = self.mem.core.reassembly_head.get() {
+            let datagram = &self.mem.reassemblies[oldest as usize];
+            if datagram.expires > now {
+                return;
+            }
+            if datagram.spoilt == 0 {
+                self.mem.counters.ip_reasm_timeout.inc();
+            }
+            self.mem.counters.ip_reasm_fails.inc();
+            self.reassembly_free(oldest);
+        }
+    }
+}
+
+impl Reassembly {
+    /// Links a fragment's frames in at their place. While under reassembly, `total` of a frame is its offset in the datagram.
+    fn add(&mut self, frames: &mut Frames<'_>, packet: &Packet, fragment: Fragment, count: u32) -> Added {
+        let (start, end) = (fragment.offset, fragment.offset + packet.total);
+        if !fragment.more {
+            if self.total != 0 && self.total != end {
+                return Added::Overlap;
+            }
+            // Something lies beyond what is said to be the end.
+            if self.tail.get().is_some_and(|tail| end_of(frames, tail) > end) {
+                return Added::Overlap;
+            }
+        } else if self.total != 0 && end > self.total {
+            return Added::Overlap;
+        }
+        // Most fragments come in order: look from the end.
+        let before = match self.tail.get() {
+            Some(tail) if end_of(frames, tail) <= start => Some(tail),
+            Some(_) => match self.place(frames, start, end) {
+                Ok(before) => before,
+                Err(refused) => return refused,
+            },
+            None => None,
+        };
+        let last = note_offsets(frames, packet.frame, start);
+        let after = match before {
+            Some(before) => core::mem::replace(&mut frames.meta[before as usize].next, Link::to(packet.frame)),
+            None => core::mem::replace(&mut self.head, Link::to(packet.frame)),
+        };
+        if let Some(before) = before {
+            frames.meta[before as usize].flags |= flag::MORE;
+        }
+        let meta = &mut frames.meta[last as usize];
+        meta.next = after;
+        if after.is_none() {
+            meta.flags &= !flag::MORE;
+            self.tail = Link::to(last);
+        } else {
+            meta.flags |= flag::MORE;
+        }
+        self.count += count;
+        self.bytes += packet.total;
+        if !fragment.more {
+            self.total = end;
+        }
+        // Nothing overlaps, so as many bytes as the datagram has are all of them.
+        if self.total != 0 && self.bytes == self.total { Added::Complete } else { Added::Incomplete }
+    }
+
+    /// The frame behind which bytes `start..end` belong; an error if they are known or overlap.
+    fn place(&self, frames: &Frames<'_>, start: u32, end: u32) -> Result<Option<FrameId>, Added> {
+        let (mut before, mut at) = (None, self.head.get());
+        while let Some(frame) = at {
+            let (here, here_end) = (frames.meta[frame as usize].total, end_of(frames, frame));
+            if here >= end {
+                break;
+            }
+            if here_end > start {
+                let duplicate = here == start && here_end == end;
+                return Err(if duplicate { Added::Duplicate } else { Added::Overlap });
+            }
+            before = Some(frame);
+            at = frames.meta[frame as usize].next.get();
+        }
+        Ok(before)
+    }
+}
+
+fn end_of(frames: &Frames<'_>, frame: FrameId) -> u32 {
+    let meta = &frames.meta[frame as usize];
+    meta.total + u32::from(meta.len)
+}
+
+/// Notes the offset in the datagram in each frame of a fragment; gives the last one.
+fn note_offsets(frames: &mut Frames<'_>, first: FrameId, start: u32) -> FrameId {
+    let (mut at, mut offset) = (first, start);
+    loop {
+        let meta = &mut frames.meta[at as usize];
+        meta.total = offset;
+        offset += u32::from(meta.len);
+        match meta.next.get() {
+            Some(next) if meta.flags & flag::MORE != 0 => at = next,
+            _ => return at,
+        }
     }
 }

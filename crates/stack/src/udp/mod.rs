@@ -1,20 +1,110 @@
-//! UDP (RFC 768) over both families.
+//! UDP (RFC 768) over both families: sockets, their options, and what the program calls on them.
 
+mod api;
+mod groups;
+mod receive;
+mod send;
+
+pub use receive::Datagram;
+pub use send::SendTo;
+
+pub(crate) use groups::Membership;
+
+use crate::addr::Endpoint;
+use crate::error::Error;
 use crate::pool::{Link, Slot};
 use zerocopy::FromZeros;
 
-/// A UDP socket.
-#[derive(Debug, Default, FromZeros)]
-#[repr(C)]
-pub(crate) struct Socket {
-    link: Link,
+/// Bytes of a UDP header.
+pub(crate) const HEADER: usize = 8;
+
+/// What a datagram larger than the path's MTU meets (`IP_MTU_DISCOVER`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros)]
+#[repr(u8)]
+pub enum MtuDiscover {
+    /// It is fragmented, and routers may fragment what is not.
+    Dont = 0,
+    /// It is fragmented; what fits is sent with "don't fragment", so that the path MTU is learnt. The default.
+    #[default]
+    Want = 1,
+    /// It is refused with [`Error::MessageTooLong`].
+    Do = 2,
+    /// As [`MtuDiscover::Do`], but only the interface's MTU counts, not what was learnt.
+    Probe = 3,
 }
 
-/// A group membership of a UDP socket.
-#[derive(Debug, Default, FromZeros)]
+/// Options of a UDP socket.
+#[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C)]
-pub(crate) struct Membership {
+pub struct UdpOptions {
+    /// Receive buffer in bytes; a datagram is charged with its length and a fixed part per frame.
+    pub rcvbuf: u32,
+    /// Send buffer in bytes, as the program asked for it. What limits sending is the lane's transmit queue.
+    pub sndbuf: u32,
+    /// Time to live (hop limit) of unicast datagrams.
+    pub ttl: u8,
+    /// Time to live (hop limit) of multicast datagrams.
+    pub multicast_ttl: u8,
+    /// Traffic class (TOS) octet.
+    pub tos: u8,
+    /// What happens to datagrams larger than the MTU.
+    pub mtu_discover: MtuDiscover,
+    /// A socket bound to `::` takes no IPv4.
+    pub v6only: bool,
+    /// Multicast datagrams are taken also for groups that this socket has not joined (`IP_MULTICAST_ALL`, on by default).
+    pub multicast_all: bool,
+}
+
+impl Default for UdpOptions {
+    fn default() -> Self {
+        Self {
+            rcvbuf: 212_992,
+            sndbuf: 212_992,
+            ttl: 64,
+            multicast_ttl: 1,
+            tos: 0,
+            mtu_discover: MtuDiscover::Want,
+            v6only: false,
+            multicast_all: true,
+        }
+    }
+}
+
+/// Bits of [`Socket::shut`].
+mod shut {
+    pub(super) const RECEIVE: u8 = 1;
+    pub(super) const SEND: u8 = 2;
+}
+
+/// A UDP socket.
+#[derive(Debug, FromZeros)]
+#[repr(C)]
+pub(crate) struct Socket {
+    /// Chain of the free list.
     link: Link,
+    /// First and last datagram of the receive queue: first frames, chained by their `prev`.
+    head: Link,
+    tail: Link,
+    /// Datagrams in the queue, and what they are charged with.
+    count: u32,
+    charged: u32,
+    /// Where it is bound (port 0: nowhere) and connected (port 0: not).
+    local: Endpoint,
+    remote: Endpoint,
+    /// What the program bound, to which a disconnect returns.
+    bound: Endpoint,
+    /// An error to be reported by the next call.
+    pending: u8,
+    /// Bits of [`shut`].
+    shut: u8,
+    /// On the list of sockets that wait for room to send.
+    blocked: u8,
+    blocked_next: Link,
+    /// The path last used; checked against the destination.
+    path: u32,
+    /// Group memberships.
+    groups: Link,
+    options: UdpOptions,
 }
 
 impl Slot for Socket {
@@ -23,8 +113,36 @@ impl Slot for Socket {
     }
 }
 
-impl Slot for Membership {
-    fn link(&mut self) -> &mut Link {
-        &mut self.link
+impl Socket {
+    fn new(options: UdpOptions) -> Self {
+        Self { options, ..Self::new_zeroed() }
+    }
+
+    fn take_error(&mut self) -> Option<Error> {
+        let error = pending::error(self.pending);
+        self.pending = 0;
+        error
+    }
+}
+
+/// Errors that may be pending on a socket, as a byte (the socket must be valid when all zero).
+mod pending {
+    use crate::error::Error;
+
+    const TABLE: [Error; 6] = [
+        Error::Refused,
+        Error::HostUnreachable,
+        Error::NetworkUnreachable,
+        Error::ProtocolUnreachable,
+        Error::MessageTooLong,
+        Error::NetworkDown,
+    ];
+
+    pub(super) fn code(error: Error) -> u8 {
+        TABLE.iter().position(|&e| e == error).map_or(0, |i| i as u8 + 1)
+    }
+
+    pub(super) fn error(code: u8) -> Option<Error> {
+        TABLE.get(usize::from(code).checked_sub(1)?).copied()
     }
 }

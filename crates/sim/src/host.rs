@@ -1,0 +1,108 @@
+//! A host in the simulation: a stack, and the part that a kernel's rings would play.
+
+use std::collections::VecDeque;
+use tickwire_stack::addr::{Address, Mac};
+use tickwire_stack::frame::{FRAME_SIZE, FrameId};
+use tickwire_stack::path::{PathInfo, PathState};
+use tickwire_stack::time::Instant;
+use tickwire_stack::{Config, Limits, OwnedMemory, Stack};
+
+/// Where the kernel puts a packet in a frame (its own headroom for XDP).
+const KERNEL_HEADROOM: usize = 256;
+
+/// A host.
+#[derive(Debug)]
+pub struct Host {
+    memory: OwnedMemory,
+    fill: VecDeque<FrameId>,
+    sent: Vec<FrameId>,
+    /// Its IPv4 and IPv6 addresses.
+    pub addresses: [Address; 2],
+    /// Its Ethernet address.
+    pub mac: Mac,
+}
+
+impl Host {
+    /// Host number `number`, with addresses 10.0.0.(number + 1) and fd00::(number + 1).
+    pub(crate) fn new(number: u8, limits: &Limits, config: &Config, now: Instant) -> Self {
+        let mut memory = OwnedMemory::new(limits);
+        memory.stack().init(config, now);
+        let mut v6 = [0; 16];
+        (v6[0], v6[15]) = (0xfd, number + 1);
+        Self {
+            memory,
+            fill: VecDeque::new(),
+            sent: Vec::new(),
+            addresses: [Address::v4([10, 0, 0, number + 1]), Address(v6)],
+            mac: Mac([2, 0, 0, 0, 0, number + 1]),
+        }
+    }
+
+    /// The host's stack.
+    pub fn stack(&mut self) -> Stack<'_> {
+        self.memory.stack()
+    }
+
+    /// Frames in the fill ring, which are out of the stack's free list without being lost.
+    #[must_use]
+    pub fn filled(&self) -> usize {
+        self.fill.len()
+    }
+
+    /// The host's answer about a destination, reached directly at `mac`.
+    pub(crate) fn path_to(&self, destination: Address, mac: Mac, mtu: u32) -> PathInfo {
+        PathInfo {
+            destination,
+            source: self.addresses[usize::from(destination.to_v4().is_none())],
+            interface: 1,
+            mtu,
+            source_mac: self.mac,
+            next_hop_mac: mac,
+            state: PathState::Ready,
+        }
+    }
+
+    /// Puts a packet in, as the kernel would: into one frame of the fill ring or several. Says whether there was room.
+    pub fn receive(&mut self, now: Instant, packet: &[u8]) -> bool {
+        let mut stack = self.memory.stack();
+        while let Some(frame) = stack.refill() {
+            self.fill.push_back(frame);
+        }
+        let mut pieces = packet.chunks(FRAME_SIZE - KERNEL_HEADROOM).peekable();
+        if self.fill.len() < pieces.len() {
+            return false;
+        }
+        while let Some(piece) = pieces.next() {
+            let Some(frame) = self.fill.pop_front() else { return false };
+            stack.frame_mut(frame)[KERNEL_HEADROOM..][..piece.len()].copy_from_slice(piece);
+            stack.ingress(now, frame, KERNEL_HEADROOM as u16, piece.len() as u16, pieces.peek().is_some());
+        }
+        true
+    }
+
+    /// Takes out what the stack wants to send. Frames are completed at the next call only, as with a real ring.
+    pub fn transmit(&mut self, now: Instant) -> Vec<Vec<u8>> {
+        let mut stack = self.memory.stack();
+        for frame in self.sent.drain(..) {
+            stack.completed(frame);
+        }
+        let mut taken = Vec::new();
+        stack.egress(now, |transmit| {
+            taken.push(transmit);
+            true
+        });
+        taken
+            .into_iter()
+            .map(|t| {
+                self.sent.push(t.frame);
+                stack.frame(t.frame)[usize::from(t.offset)..][..usize::from(t.len)].to_vec()
+            })
+            .collect()
+    }
+
+    /// Whether frames are in the transmit ring, to be completed by the next [`Host::transmit`].
+    #[must_use]
+    pub fn transmitting(&self) -> bool {
+        !self.sent.is_empty()
+    }
+}

@@ -1,0 +1,221 @@
+//! Two hosts on a cable, and the time that passes between them.
+
+use crate::host::Host;
+use crate::link::{Link, LinkConfig, LinkStats};
+use crate::rng::Rng;
+use tickwire_stack::time::{Instant, Span};
+use tickwire_stack::{Config, Limits, Stack};
+
+/// How a pair is made.
+#[derive(Clone, Debug)]
+pub struct PairConfig {
+    /// Seed of all chance.
+    pub seed: u64,
+    /// Sizes of both stacks.
+    pub limits: Limits,
+    /// Configuration of both stacks; their secrets are drawn from the seed.
+    pub stack: Config,
+    /// The cable from host 0 to host 1 and back.
+    pub links: [LinkConfig; 2],
+    /// The interface MTU that each host is told.
+    pub mtu: u32,
+    /// Each host knows the way to the other from the start. If not, a request for a path is answered by the next step.
+    pub paths: bool,
+}
+
+impl Default for PairConfig {
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            limits: Limits { frames: 4096, tcp: 256, udp: 256, ..Limits::DEFAULT },
+            stack: Config::default(),
+            links: [LinkConfig::default(); 2],
+            mtu: 1500,
+            paths: true,
+        }
+    }
+}
+
+impl PairConfig {
+    /// The same conditions on both directions of the cable.
+    #[must_use]
+    pub fn with_link(mut self, link: LinkConfig) -> Self {
+        self.links = [link; 2];
+        self
+    }
+
+    /// Another seed.
+    #[must_use]
+    pub fn with_seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+}
+
+/// Two hosts on a cable.
+#[derive(Debug)]
+pub struct Pair {
+    hosts: [Host; 2],
+    links: [Link; 2],
+    rng: Rng,
+    now: Instant,
+    mtu: u32,
+    trace: u64,
+}
+
+impl Pair {
+    /// Makes a pair. Time starts at one second.
+    #[must_use]
+    pub fn new(config: &PairConfig) -> Self {
+        let mut rng = Rng::new(config.seed);
+        let now = Instant::from_nanos(1_000_000_000);
+        let mut host = |number| {
+            let secret = core::array::from_fn(|_| rng.next_u64());
+            Host::new(number, &config.limits, &Config { secret, ..config.stack }, now)
+        };
+        let hosts = [host(0), host(1)];
+        let links = config.links.map(Link::new);
+        let mut pair = Self { hosts, links, rng, now, mtu: config.mtu, trace: 0xcbf2_9ce4_8422_2325 };
+        if config.paths {
+            pair.resolve(0);
+            pair.resolve(1);
+        }
+        pair
+    }
+
+    /// A pair with the default conditions and this seed.
+    #[must_use]
+    pub fn seeded(seed: u64) -> Self {
+        Self::new(&PairConfig::default().with_seed(seed))
+    }
+
+    /// The time.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// The stack of a host.
+    pub fn stack(&mut self, host: usize) -> Stack<'_> {
+        self.hosts[host].stack()
+    }
+
+    /// A host.
+    #[must_use]
+    pub fn host(&self, host: usize) -> &Host {
+        &self.hosts[host]
+    }
+
+    /// A host, to act on it.
+    pub fn host_mut(&mut self, host: usize) -> &mut Host {
+        &mut self.hosts[host]
+    }
+
+    /// The conditions on the way from a host; they may be changed at any time and hold for what is sent from then on.
+    pub fn link_mut(&mut self, from: usize) -> &mut LinkConfig {
+        &mut self.links[from].config
+    }
+
+    /// What happened on the way from a host.
+    #[must_use]
+    pub fn link_stats(&self, from: usize) -> LinkStats {
+        self.links[from].stats
+    }
+
+    /// Tells a host the way to both addresses of the other.
+    pub fn resolve(&mut self, host: usize) {
+        let peer = &self.hosts[1 - host];
+        let (addresses, mac) = (peer.addresses, peer.mac);
+        for address in addresses {
+            let info = self.hosts[host].path_to(address, mac, self.mtu);
+            self.hosts[host].stack().path_set(info, self.now);
+        }
+    }
+
+    /// A hash over everything that was sent and when: equal for equal seeds.
+    #[must_use]
+    pub fn trace(&self) -> u64 {
+        self.trace
+    }
+
+    /// Moves packets from the stacks to the links, without letting time pass. Says whether there were any.
+    pub fn flush(&mut self) -> bool {
+        let mut any = false;
+        for from in 0..2 {
+            while let Some(address) = self.hosts[from].stack().take_request() {
+                let peer = &self.hosts[1 - from];
+                if peer.addresses.contains(&address) {
+                    let info = self.hosts[from].path_to(address, peer.mac, self.mtu);
+                    self.hosts[from].stack().path_set(info, self.now);
+                }
+            }
+            for packet in self.hosts[from].transmit(self.now) {
+                any = true;
+                self.note(from as u64);
+                self.note(self.now.as_nanos());
+                packet.chunks(8).for_each(|c| self.note(c.iter().fold(0, |w, &b| w << 8 | u64::from(b))));
+                self.links[from].send(self.now, &mut self.rng, packet);
+            }
+        }
+        any
+    }
+
+    fn note(&mut self, word: u64) {
+        self.trace = (self.trace ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
+    }
+
+    /// When something happens next.
+    fn next_event(&mut self) -> Option<Instant> {
+        let deadlines = self.hosts.each_mut().map(|h| h.stack().deadline());
+        let arrivals = self.links.each_ref().map(Link::next_arrival);
+        deadlines.into_iter().chain(arrivals).flatten().min()
+    }
+
+    /// Goes to the next event, but not beyond `limit`, and lets it happen. Says whether there was one.
+    pub fn step(&mut self, limit: Instant) -> bool {
+        self.flush();
+        let Some(at) = self.next_event().filter(|&at| at <= limit) else {
+            self.now = self.now.max(limit);
+            // Completions of what was sent last.
+            self.flush();
+            return false;
+        };
+        self.now = self.now.max(at);
+        for to in 0..2 {
+            while let Some(packet) = self.links[1 - to].arrive(self.now) {
+                self.hosts[to].receive(self.now, &packet);
+            }
+            if self.hosts[to].stack().deadline().is_some_and(|at| at <= self.now) {
+                self.hosts[to].stack().on_time(self.now);
+            }
+        }
+        self.flush();
+        true
+    }
+
+    /// Lets time pass.
+    pub fn run_for(&mut self, span: Span) {
+        let limit = self.now + span;
+        while self.step(limit) {}
+    }
+
+    /// Lets time pass until `done` says so, for at most `span`. Says whether it did.
+    pub fn run_until(&mut self, span: Span, mut done: impl FnMut(&mut Self) -> bool) -> bool {
+        let limit = self.now + span;
+        loop {
+            if done(self) {
+                return true;
+            }
+            if !self.step(limit) {
+                return done(self);
+            }
+        }
+    }
+
+    /// Frames of a host that are neither free nor in the fill ring: held by sockets, queues or the transmit ring.
+    pub fn frames_held(&mut self, host: usize) -> usize {
+        let filled = self.hosts[host].filled();
+        let stack = self.hosts[host].stack();
+        stack.frames_in_use() - filled
+    }
+}

@@ -1,0 +1,32 @@
+//! Chance, reproducibly: the SplitMix64 generator (Steele, Lea, Flood 2014). Good enough to shake a network, and small.
+
+/// A seeded generator.
+#[derive(Clone, Debug)]
+pub struct Rng(u64);
+
+impl Rng {
+    /// The generator of this seed.
+    #[must_use]
+    pub const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next 64 bits.
+    pub fn next_u64(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    /// A number below `bound`, which must not be zero.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        // The bias is below bound / 2^64.
+        ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
+    }
+
+    /// True in `per_million` of a million cases.
+    pub fn chance(&mut self, per_million: u32) -> bool {
+        per_million != 0 && self.below(1_000_000) < u64::from(per_million)
+    }
+}

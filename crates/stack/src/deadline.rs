@@ -1,0 +1,22 @@
+//! Time: when the stack wants to be called again, and what it does then.
+
+use crate::Stack;
+use crate::time::Instant;
+
+impl Stack<'_> {
+    /// When [`Stack::on_time`] is to be called at the latest; `None` if nothing waits for time to pass.
+    pub fn deadline(&mut self) -> Option<Instant> {
+        let timers = self.timer_next().map(|(at, _)| at);
+        let paths = Some(self.mem.core.paths_at).filter(|at| !at.is_never());
+        [timers, paths, self.reassembly_deadline()].into_iter().flatten().min()
+    }
+
+    /// Does what is due at `now`.
+    pub fn on_time(&mut self, now: Instant) {
+        self.paths_on_time(now);
+        self.reassembly_on_time(now);
+        while let Some(tcp) = self.timer_due(now) {
+            self.tcp_timer(now, tcp);
+        }
+    }
+}

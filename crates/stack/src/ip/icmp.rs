@@ -1,0 +1,162 @@
+//! ICMP and ICMPv6 errors about packets of ours (RFC 792, RFC 4443). Everything else in ICMP is the host's business: we answer
+//! nothing and originate nothing.
+//!
+//! Anyone can forge an error. Each must quote a packet that a live socket could have sent (RFC 5927 §4): the protocols check
+//! that, TCP by the sequence number too.
+
+use super::output::{IPV4, IPV6};
+use super::packet::{IcmpError, IcmpKind, Packet};
+use super::{ICMP, ICMPV6};
+use crate::Stack;
+use crate::addr::{Address, Endpoint};
+use crate::checksum::Sum;
+use crate::demux::{TCP, UDP};
+use crate::path::Path;
+use crate::time::{Instant, Span};
+
+/// No IPv4 path has a smaller MTU; a claim below is an attack on performance (RFC 791 says 68, RFC 1191 §3 names 296 as the
+/// smallest in use; Linux's floor is 552).
+const LEAST_MTU_V4: u32 = 552;
+/// No IPv6 path has a smaller MTU (RFC 8200 §5).
+const LEAST_MTU_V6: u32 = 1280;
+/// How long a learnt path MTU is believed (RFC 1191 §6.3, RFC 8201 §4).
+const PMTU_TIME: Span = Span::from_secs(600);
+
+impl Stack<'_> {
+    pub(super) fn icmp_input(&mut self, now: Instant, packet: &Packet) {
+        let counters = self.mem.counters;
+        counters.icmp_in_msgs.inc();
+        // Errors are short: at most 1280 bytes (RFC 4443 §2.4). What needs several frames is none.
+        if packet.total != u32::from(packet.len) {
+            return counters.icmp_in_errors.inc();
+        }
+        let bytes = packet.bytes(&self.mem.frames);
+        let good = match packet.protocol {
+            ICMP => Sum::ZERO.bytes(bytes).is_good(),
+            _ => packet.checksum_is_good(&self.mem.frames),
+        };
+        if !good {
+            return counters.icmp_in_csum_errors.inc();
+        }
+        let Some((head, quoted)) = bytes.split_first_chunk::<8>() else { return counters.icmp_in_errors.inc() };
+        let kind = match packet.protocol {
+            ICMP => kind_v4(head),
+            _ => kind_v6(head),
+        };
+        // Echo, neighbour discovery and the like reach us only by mistake.
+        let Some(kind) = kind else { return };
+        match kind {
+            IcmpKind::TooBig(_) => &counters.icmp_in_too_big,
+            IcmpKind::TimeExceeded => &counters.icmp_in_time_excds,
+            _ => &counters.icmp_in_dest_unreachs,
+        }
+        .inc();
+        let quote = match packet.protocol {
+            ICMPV6 => quote_v6(quoted),
+            _ => quote_v4(quoted),
+        };
+        let Some(quote) = quote else { return counters.icmp_in_errors.inc() };
+        // We were not its sender: the quoted source is not the address the error came to.
+        if quote.local.address != packet.destination {
+            return counters.icmp_in_unmatched.inc();
+        }
+        let error = IcmpError { kind, from: packet.source, ..quote };
+        match error.protocol {
+            TCP => self.tcp_icmp(now, &error),
+            UDP => self.udp_icmp(now, &error),
+            _ => counters.icmp_in_unmatched.inc(),
+        }
+    }
+
+    /// Learns a smaller path MTU from an error that the protocol has found believable. Says the path's index if it got smaller.
+    pub(crate) fn learn_pmtu(&mut self, now: Instant, destination: Address, mtu: u32) -> Option<u32> {
+        let index = self.path_lookup(destination, now).ok()?;
+        let path: &mut Path = &mut self.mem.paths[index as usize];
+        let known = path.mtu(now);
+        let floor = if destination.to_v4().is_some() { LEAST_MTU_V4 } else { LEAST_MTU_V6 };
+        // An old router names none: step down to the floor at once (RFC 1191 §5's plateaus are history).
+        let mtu = mtu.max(floor);
+        if mtu >= known {
+            return None;
+        }
+        path.pmtu = mtu;
+        path.pmtu_until = now + PMTU_TIME;
+        Some(index)
+    }
+}
+
+fn kind_v4(head: &[u8; 8]) -> Option<IcmpKind> {
+    let mtu = u32::from(u16::from_be_bytes([head[6], head[7]]));
+    Some(match (head[0], head[1]) {
+        (3, 0 | 6 | 9 | 11) => IcmpKind::NetworkUnreachable,
+        (3, 2) => IcmpKind::ProtocolUnreachable,
+        (3, 3) => IcmpKind::PortUnreachable,
+        (3, 4) => IcmpKind::TooBig(mtu),
+        (3, _) => IcmpKind::HostUnreachable,
+        (11, _) => IcmpKind::TimeExceeded,
+        (12, _) => IcmpKind::ParameterProblem,
+        _ => return None,
+    })
+}
+
+fn kind_v6(head: &[u8; 8]) -> Option<IcmpKind> {
+    let mtu = u32::from_be_bytes([head[4], head[5], head[6], head[7]]);
+    Some(match (head[0], head[1]) {
+        (1, 0) => IcmpKind::NetworkUnreachable,
+        (1, 4) => IcmpKind::PortUnreachable,
+        (1, _) => IcmpKind::HostUnreachable,
+        (2, _) => IcmpKind::TooBig(mtu),
+        (3, _) => IcmpKind::TimeExceeded,
+        // Unrecognised next header: nobody there speaks the protocol.
+        (4, 1) => IcmpKind::ProtocolUnreachable,
+        (4, _) => IcmpKind::ParameterProblem,
+        _ => return None,
+    })
+}
+
+/// The error as far as the quoted packet tells; the rest is filled in by the caller.
+fn quote(source: Address, destination: Address, protocol: u8, transport: &[u8]) -> Option<IcmpError> {
+    // At least eight bytes of it are quoted (RFC 792): ports, and TCP's sequence number.
+    let &[a, b, c, d, s0, s1, s2, s3, ..] = transport else { return None };
+    Some(IcmpError {
+        kind: IcmpKind::HostUnreachable,
+        local: Endpoint::new(source, u16::from_be_bytes([a, b])),
+        remote: Endpoint::new(destination, u16::from_be_bytes([c, d])),
+        protocol,
+        seq: u32::from_be_bytes([s0, s1, s2, s3]),
+        from: Address::ANY,
+    })
+}
+
+fn quote_v4(bytes: &[u8]) -> Option<IcmpError> {
+    let header = bytes.first_chunk::<IPV4>()?;
+    let len = usize::from(header[0] & 15) * 4;
+    // Only a first fragment carries ports.
+    if header[0] >> 4 != 4 || len < IPV4 || u16::from_be_bytes([header[6], header[7]]) & 0x1fff != 0 {
+        return None;
+    }
+    let [source, destination] =
+        [12, 16].map(|at| Address::v4([header[at], header[at + 1], header[at + 2], header[at + 3]]));
+    quote(source, destination, header[9], bytes.get(len..)?)
+}
+
+fn quote_v6(bytes: &[u8]) -> Option<IcmpError> {
+    let (header, rest) = bytes.split_first_chunk::<IPV6>()?;
+    if header[0] >> 4 != 6 {
+        return None;
+    }
+    let address = |at: usize| header[at..at + 16].try_into().map(Address);
+    let (source, destination) = (address(8).ok()?, address(24).ok()?);
+    // The only extension header that we ever send is the fragment header.
+    let (protocol, rest) = match header[6] {
+        44 => {
+            let (fragment, rest) = rest.split_first_chunk::<8>()?;
+            if u16::from_be_bytes([fragment[2], fragment[3]]) & !7 != 0 {
+                return None;
+            }
+            (fragment[0], rest)
+        }
+        other => (other, rest),
+    };
+    quote(source, destination, protocol, rest)
+}

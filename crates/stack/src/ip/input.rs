@@ -1,0 +1,203 @@
+//! Receiving: from the kernel's ring to the protocol that a packet is for.
+
+use super::packet::Packet;
+use super::{ICMP, ICMPV6, v4, v6};
+use crate::Stack;
+use crate::addr::{Address, Mac};
+use crate::demux::{TCP, UDP};
+use crate::frame::{FrameId, flag};
+use crate::ip::output::ETHERNET;
+use crate::pool::Link;
+use crate::queue::in_frame;
+use crate::time::Instant;
+
+/// Most frames of one received packet: a 9000-byte jumbo frame in pieces of half a frame, with room to spare.
+const MOST_PIECES: u32 = 36;
+
+/// A part of a datagram, as its fragment header describes it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fragment {
+    /// Offset in the datagram in bytes.
+    pub(super) offset: u32,
+    /// Whether others follow.
+    pub(super) more: bool,
+    /// Identification of the datagram.
+    pub(super) id: u32,
+}
+
+/// Why a packet goes no further. Each has its counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Drop {
+    Header,
+    Address,
+    Truncated,
+    Protocol,
+}
+
+/// An IP header that has been read: the packet behind it and, if it is one, which fragment.
+pub(super) type Parsed = core::result::Result<(Packet, Option<Fragment>), Drop>;
+
+/// What the parsers need to know besides the bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrival {
+    pub(super) frame: FrameId,
+    /// Where the IP header starts in the frame.
+    pub(super) network: u16,
+    /// Bytes from there on, in all frames of the packet.
+    pub(super) available: u32,
+    pub(super) source_mac: Mac,
+    pub(super) destination_mac: Mac,
+}
+
+impl Stack<'_> {
+    /// Takes a frame that the kernel has filled: a packet (from its Ethernet header on) or a piece of one. `more` says that the
+    /// packet goes on in the next frame given.
+    ///
+    /// The frame must have come from [`Stack::refill`]; others, and impossible bounds, are counted and ignored.
+    pub fn ingress(&mut self, now: Instant, frame: FrameId, offset: u16, len: u16, more: bool) {
+        match self.mem.frames.meta.get_mut(frame as usize) {
+            Some(meta) if meta.flags == flag::FILLED => meta.flags = 0,
+            _ => return self.mem.counters.eth_in_bad_frame.inc(),
+        }
+        self.mem.core.filled -= 1;
+        if !in_frame(usize::from(offset), usize::from(len)) {
+            self.mem.counters.eth_in_bad_frame.inc();
+            return self.mem.frames.give(frame);
+        }
+        let meta = &mut self.mem.frames.meta[frame as usize];
+        (meta.offset, meta.len, meta.at) = (offset, len, now);
+        if more || self.mem.core.partial_len != 0 {
+            return self.piece(now, frame, more);
+        }
+        self.packet(now, frame, u32::from(len));
+    }
+
+    /// One frame of a packet that needs several.
+    fn piece(&mut self, now: Instant, frame: FrameId, more: bool) {
+        let core = &mut *self.mem.core;
+        core.partial_len += 1;
+        if core.partial_len > MOST_PIECES || core.partial_bad != 0 {
+            core.partial_bad = 1;
+            self.mem.frames.give(frame);
+        } else {
+            match core.partial_tail.get() {
+                None => core.partial_head = Link::to(frame),
+                Some(tail) => {
+                    let tail = &mut self.mem.frames.meta[tail as usize];
+                    tail.next = Link::to(frame);
+                    tail.flags |= flag::MORE;
+                }
+            }
+            core.partial_tail = Link::to(frame);
+        }
+        if more {
+            return;
+        }
+        let bad = core::mem::take(&mut core.partial_bad) != 0;
+        core.partial_len = 0;
+        core.partial_tail = Link::NONE;
+        let Some(first) = core::mem::take(&mut core.partial_head).get() else { return };
+        if bad {
+            self.mem.counters.eth_in_bad_frame.inc();
+            return self.mem.frames.give_chain(first);
+        }
+        let available = self.mem.frames.chain_len(first);
+        self.packet(now, first, available);
+    }
+
+    fn packet(&mut self, now: Instant, frame: FrameId, available: u32) {
+        let meta = &mut self.mem.frames.meta[frame as usize];
+        let network = meta.offset + ETHERNET as u16;
+        meta.network = network;
+        let bytes = self.mem.frames.data(frame);
+        let Some((link, rest)) = bytes.split_first_chunk::<ETHERNET>() else {
+            self.mem.counters.eth_in_unknown.inc();
+            return self.mem.frames.give_chain(frame);
+        };
+        let &[d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, t0, t1] = link;
+        let arrival = Arrival {
+            frame,
+            network,
+            available: available - ETHERNET as u32,
+            source_mac: Mac([s0, s1, s2, s3, s4, s5]),
+            destination_mac: Mac([d0, d1, d2, d3, d4, d5]),
+        };
+        self.mem.counters.ip_in_receives.inc();
+        let parsed = match [t0, t1] {
+            [0x08, 0x00] => v4::parse(rest, &arrival),
+            [0x86, 0xdd] => v6::parse(rest, &arrival),
+            _ => {
+                self.mem.counters.eth_in_unknown.inc();
+                return self.mem.frames.give_chain(frame);
+            }
+        };
+        let (packet, fragment) = match parsed {
+            Ok(parsed) => parsed,
+            Err(why) => {
+                let counters = self.mem.counters;
+                match why {
+                    Drop::Header => &counters.ip_in_hdr_errors,
+                    Drop::Address => &counters.ip_in_addr_errors,
+                    Drop::Truncated => &counters.ip_in_truncated,
+                    Drop::Protocol => &counters.ip_in_unknown_protos,
+                }
+                .inc();
+                return self.mem.frames.give_chain(frame);
+            }
+        };
+        let Some(packet) = self.trim(packet) else { return };
+        match fragment {
+            None => self.deliver(now, &packet),
+            Some(fragment) => {
+                if let Some(whole) = self.reassemble(now, &packet, fragment) {
+                    self.deliver(now, &whole);
+                }
+            }
+        }
+    }
+
+    /// Cuts the frames to the transport message: headers off the front, link-layer padding off the end.
+    fn trim(&mut self, mut packet: Packet) -> Option<Packet> {
+        let meta = &mut self.mem.frames.meta[packet.frame as usize];
+        if meta.flags & flag::MORE == 0 {
+            // The parser has checked that all of it is there.
+            (meta.offset, meta.len) = (packet.offset, packet.total as u16);
+            packet.len = packet.total as u16;
+            return Some(packet);
+        }
+        let in_first = (meta.offset + meta.len - packet.offset).min(packet.total as u16);
+        (meta.offset, meta.len) = (packet.offset, in_first);
+        packet.len = in_first;
+        let kept = self.mem.frames.truncate_chain(packet.frame, packet.total);
+        if kept == packet.total {
+            return Some(packet);
+        }
+        self.mem.counters.ip_in_truncated.inc();
+        self.mem.frames.give_chain(packet.frame);
+        None
+    }
+
+    fn deliver(&mut self, now: Instant, packet: &Packet) {
+        self.mem.counters.ip_in_delivers.inc();
+        match packet.protocol {
+            TCP if !packet.destination.is_multicast() => self.tcp_input(now, packet),
+            UDP => self.udp_input(now, packet),
+            ICMP | ICMPV6 => {
+                self.icmp_input(now, packet);
+                self.mem.frames.give_chain(packet.frame);
+            }
+            _ => {
+                self.mem.counters.ip_in_unknown_protos.inc();
+                self.mem.frames.give_chain(packet.frame);
+            }
+        }
+    }
+}
+
+/// Whether a packet may come from such an address: one that an answer could go to.
+pub(super) fn is_source(address: Address) -> bool {
+    !address.is_unspecified()
+        && !address.is_multicast()
+        && !address.is_limited_broadcast()
+        && !address.is_loopback()
+}

@@ -1,0 +1,263 @@
+//! Opening, binding, connecting and closing UDP sockets, and errors about them.
+
+use super::{Socket, UdpOptions, pending, shut};
+use crate::Stack;
+use crate::addr::{Address, Endpoint, Family};
+use crate::demux::UDP;
+use crate::error::{Error, Result};
+use crate::ids::{Ready, SocketKind, UdpId};
+use crate::ip::{IcmpError, IcmpKind};
+use crate::path::PathState;
+use crate::pool::Link;
+use crate::time::Instant;
+
+/// Socket states as Linux numbers them in its tables.
+const CONNECTED: u32 = 1;
+const UNCONNECTED: u32 = 7;
+
+impl Stack<'_> {
+    /// Opens a UDP socket, bound nowhere yet.
+    ///
+    /// # Errors
+    /// [`Error::NoBuffers`] when there are as many as the lane can hold.
+    pub fn udp_open(&mut self, options: UdpOptions) -> Result<UdpId> {
+        let id = self.open(SocketKind::Udp)?;
+        self.mem.udp[id.index as usize] = Socket::new(options);
+        self.mem.row(SocketKind::Udp, id.index).state.set(UNCONNECTED);
+        id.try_into()
+    }
+
+    /// Binds a socket: from now on datagrams to that address (or to any, `0.0.0.0` or `::`) and port are its own. Whether the port
+    /// may be had is the host's decision and has been made; several sockets of the lane may share one.
+    ///
+    /// # Errors
+    /// [`Error::Stale`]; [`Error::Invalid`] if it is connected, or the port is 0.
+    pub fn udp_bind(&mut self, id: UdpId, local: Endpoint) -> Result<()> {
+        let index = self.check(id.into())?;
+        let socket = &mut self.mem.udp[index];
+        if socket.remote.port != 0 || local.port == 0 {
+            return Err(Error::Invalid);
+        }
+        (socket.local, socket.bound) = (local, local);
+        let v6only = socket.options.v6only;
+        self.demux_bind(SocketKind::Udp, id.index, local, v6only)?;
+        self.mem.row(SocketKind::Udp, id.index).local.set(local);
+        Ok(())
+    }
+
+    /// Connects a bound socket: datagrams go there by default, come from there only, and ICMP errors are reported. `None` takes
+    /// the connection back.
+    ///
+    /// # Errors
+    /// [`Error::Stale`]; [`Error::Invalid`] if it is not bound or the addresses do not go together; [`Error::NeedPath`] and
+    /// [`Error::HostUnreachable`] as for sending; [`Error::AddressInUse`] if another socket has that very connection.
+    pub fn udp_connect(&mut self, id: UdpId, now: Instant, remote: Option<Endpoint>) -> Result<()> {
+        let index = self.check(id.into())?;
+        let Socket { bound, options, .. } = self.mem.udp[index];
+        if bound.port == 0 {
+            return Err(Error::Invalid);
+        }
+        let Some(remote) = remote else {
+            self.demux_bind(SocketKind::Udp, id.index, bound, options.v6only)?;
+            let socket = &mut self.mem.udp[index];
+            (socket.local, socket.remote) = (bound, Endpoint::default());
+            let row = self.mem.row(SocketKind::Udp, id.index);
+            row.local.set(bound);
+            row.remote.set(Endpoint::default());
+            row.state.set(UNCONNECTED);
+            return Ok(());
+        };
+        if remote.port == 0 {
+            return Err(Error::Invalid);
+        }
+        let path = self.path_lookup(remote.address, now)?;
+        let source = self.udp_source(bound.address, options.v6only, remote.address, path)?;
+        let local = Endpoint::new(source, bound.port);
+        let same = self.mem.udp[index].remote == remote && self.mem.udp[index].local == local;
+        if !same {
+            self.demux_connect(SocketKind::Udp, id.index, local, remote)?;
+        }
+        let socket = &mut self.mem.udp[index];
+        (socket.local, socket.remote, socket.path) = (local, remote, path);
+        let row = self.mem.row(SocketKind::Udp, id.index);
+        row.local.set(local);
+        row.remote.set(remote);
+        row.state.set(CONNECTED);
+        Ok(())
+    }
+
+    /// The address a datagram to `destination` is sent from: the bound one, or the one the host prefers on that path.
+    pub(super) fn udp_source(&self, bound: Address, v6only: bool, destination: Address, path: u32) -> Result<Address> {
+        let info = self.mem.paths[path as usize].info;
+        let family = destination.family();
+        let fits = match bound {
+            Address::ANY => family == Family::V6 || !v6only,
+            _ => bound.family() == family,
+        };
+        if !fits {
+            return Err(Error::NetworkUnreachable);
+        }
+        let source = if bound.is_unspecified() || bound.is_multicast() { info.source } else { bound };
+        if source.is_unspecified() || source.family() != family || info.state == PathState::Kernel {
+            return Err(Error::NetworkUnreachable);
+        }
+        Ok(source)
+    }
+
+    /// A socket's options.
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn udp_options(&self, id: UdpId) -> Result<UdpOptions> {
+        Ok(self.mem.udp[self.check(id.into())?].options)
+    }
+
+    /// Replaces a socket's options. `v6only` counts only until it is bound.
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn udp_set_options(&mut self, id: UdpId, options: UdpOptions) -> Result<()> {
+        let index = self.check(id.into())?;
+        self.mem.udp[index].options = options;
+        Ok(())
+    }
+
+    /// Where a socket is bound and, if it is, connected.
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn udp_names(&self, id: UdpId) -> Result<(Endpoint, Option<Endpoint>)> {
+        let socket = &self.mem.udp[self.check(id.into())?];
+        Ok((socket.local, (socket.remote.port != 0).then_some(socket.remote)))
+    }
+
+    /// Shuts a direction or both of a connected socket.
+    ///
+    /// # Errors
+    /// [`Error::Stale`]; [`Error::NotConnected`], though the shutdown takes effect, as on Linux.
+    pub fn udp_shutdown(&mut self, id: UdpId, receive: bool, send: bool) -> Result<()> {
+        let index = self.check(id.into())?;
+        let socket = &mut self.mem.udp[index];
+        socket.shut |= if receive { shut::RECEIVE } else { 0 } | if send { shut::SEND } else { 0 };
+        let connected = socket.remote.port != 0;
+        self.notify(id.into(), Ready::IN | Ready::OUT | Ready::HUP | Ready::RDHUP);
+        if connected { Ok(()) } else { Err(Error::NotConnected) }
+    }
+
+    /// The error pending on a socket, which is thereby taken (`SO_ERROR`).
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn udp_take_error(&mut self, id: UdpId) -> Result<Option<Error>> {
+        let index = self.check(id.into())?;
+        Ok(self.mem.udp[index].take_error())
+    }
+
+    /// Closes a socket; what it had received and not read is lost.
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn udp_close(&mut self, id: UdpId) -> Result<()> {
+        self.check(id.into())?;
+        while self.udp_pop(id.index) {}
+        self.drop_memberships(id.index);
+        self.udp_unblock(id.index);
+        self.release(SocketKind::Udp, id.index);
+        Ok(())
+    }
+
+    /// What a UDP socket is ready for.
+    pub(crate) fn udp_readiness(&self, index: u32) -> Ready {
+        let socket = &self.mem.udp[index as usize];
+        let mut ready = Ready::NONE;
+        if socket.count > 0 || socket.shut & shut::RECEIVE != 0 {
+            ready |= Ready::IN;
+        }
+        if socket.shut & shut::RECEIVE != 0 {
+            ready |= Ready::RDHUP;
+        }
+        if socket.shut == shut::RECEIVE | shut::SEND {
+            ready |= Ready::HUP;
+        }
+        if self.udp_may_send() {
+            ready |= Ready::OUT;
+        }
+        if socket.pending != 0 {
+            ready |= Ready::ERR;
+        }
+        ready
+    }
+
+    /// An ICMP error about a datagram of ours.
+    pub(crate) fn udp_icmp(&mut self, now: Instant, error: &IcmpError) {
+        let connected = self.find_connected(UDP, error.local, error.remote);
+        let socket = connected.or_else(|| self.find_bound(UDP, error.local, error.remote));
+        let Some((_, index)) = socket else { return self.mem.counters.icmp_in_unmatched.inc() };
+        let mut report = match error.kind {
+            IcmpKind::PortUnreachable => Some(Error::Refused),
+            IcmpKind::ProtocolUnreachable => Some(Error::ProtocolUnreachable),
+            // Not final: the way may come back, and Linux does not report these to UDP either.
+            IcmpKind::NetworkUnreachable | IcmpKind::HostUnreachable | IcmpKind::TimeExceeded => None,
+            IcmpKind::ParameterProblem => None,
+            IcmpKind::TooBig(mtu) => {
+                let smaller = self.learn_pmtu(now, error.remote.address, mtu);
+                if let Some(path) = smaller {
+                    self.tcp_path_changed(now, path);
+                }
+                (self.mem.udp[index as usize].options.mtu_discover == super::MtuDiscover::Do)
+                    .then_some(Error::MessageTooLong)
+            }
+        };
+        // An unconnected socket could not tell to which of its datagrams an error belongs (RFC 1122 §4.1.3.3 and Linux
+        // without IP_RECVERR).
+        if connected.is_none() {
+            report = None;
+        }
+        if let Some(report) = report {
+            self.mem.udp[index as usize].pending = pending::code(report);
+            let id = self.id_of(SocketKind::Udp, index);
+            self.notify(id, Ready::ERR);
+        }
+    }
+
+    /// Puts a socket on the list of those that wait for room to send.
+    pub(super) fn udp_block(&mut self, index: u32) {
+        let socket = &mut self.mem.udp[index as usize];
+        if socket.blocked == 0 {
+            socket.blocked = 1;
+            socket.blocked_next = core::mem::replace(&mut self.mem.core.udp_blocked, Link::to(index));
+        }
+    }
+
+    fn udp_unblock(&mut self, index: u32) {
+        if self.mem.udp[index as usize].blocked == 0 {
+            return;
+        }
+        let next = self.mem.udp[index as usize].blocked_next;
+        let mut at = &mut self.mem.core.udp_blocked;
+        let mut from = at.get();
+        // The list is short: sockets that are blocked at this moment.
+        while let Some(i) = from {
+            if i == index {
+                *at = next;
+                return;
+            }
+            at = &mut self.mem.udp[i as usize].blocked_next;
+            from = at.get();
+        }
+    }
+
+    /// Tells the sockets that wait for room to send that there is some.
+    pub(crate) fn udp_write_space(&mut self) {
+        if self.mem.core.udp_blocked.is_none() || !self.udp_has_room() {
+            return;
+        }
+        while let Some(index) = self.mem.core.udp_blocked.get() {
+            let socket = &mut self.mem.udp[index as usize];
+            socket.blocked = 0;
+            self.mem.core.udp_blocked = core::mem::take(&mut socket.blocked_next);
+            let id = self.id_of(SocketKind::Udp, index);
+            self.notify(id, Ready::OUT);
+        }
+    }
+}

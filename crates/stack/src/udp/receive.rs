@@ -1,0 +1,236 @@
+//! Receiving datagrams: to which sockets one goes, and the queue in which it waits for the program.
+
+use super::{HEADER, shut};
+use crate::Stack;
+use crate::addr::{Address, Endpoint};
+use crate::demux::UDP;
+use crate::error::{Error, Result};
+use crate::frame::{FrameId, Frames, flag};
+use crate::ids::{Ready, Sink, SocketKind, UdpId};
+use crate::ip::Packet;
+use crate::pool::Link;
+use crate::time::Instant;
+
+/// What a frame costs of a socket's receive buffer besides its payload.
+const FRAME_CHARGE: u32 = 512;
+
+/// What a receive says about the datagram it took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Datagram {
+    /// Length of the whole datagram in bytes.
+    pub len: usize,
+    /// How much of it fitted into the program's buffers; the rest is lost unless it was a peek.
+    pub copied: usize,
+    /// Who sent it.
+    pub source: Endpoint,
+    /// To which of our addresses, or to which group.
+    pub destination: Address,
+    /// Traffic class (TOS) octet it came with.
+    pub tos: u8,
+    /// Time to live (hop limit) it came with.
+    pub ttl: u8,
+    /// When it came in.
+    pub at: Instant,
+}
+
+impl Stack<'_> {
+    /// A UDP datagram came in; its frames are ours.
+    pub(crate) fn udp_input(&mut self, now: Instant, packet: &Packet) {
+        let Some((packet, source, port)) = self.udp_check(packet) else {
+            return self.mem.frames.give_chain(packet.frame);
+        };
+        let frame = packet.frame;
+        let meta = &mut self.mem.frames.meta[frame as usize];
+        meta.offset += HEADER as u16;
+        meta.len -= HEADER as u16;
+        (meta.total, meta.source, meta.tos, meta.ttl) = (packet.total - HEADER as u32, source, packet.tos, packet.ttl);
+        meta.at = now;
+        let local = Endpoint::new(packet.destination, port);
+        if packet.destination.is_multicast() || packet.destination.is_limited_broadcast() {
+            return self.udp_deliver_to_group(frame, local, source);
+        }
+        let socket = self.find_connected(UDP, local, source).or_else(|| self.find_bound(UDP, local, source));
+        match socket {
+            Some((_, index)) => self.udp_push(index, frame),
+            None => {
+                self.mem.counters.udp_no_ports.inc();
+                self.mem.frames.give_chain(frame);
+            }
+        }
+    }
+
+    /// Checks header, length and checksum, cuts what follows the datagram, and reads the ports.
+    fn udp_check(&mut self, packet: &Packet) -> Option<(Packet, Endpoint, u16)> {
+        let mut packet = *packet;
+        let counters = self.mem.counters;
+        let Some(&header) = packet.bytes(&self.mem.frames).first_chunk::<HEADER>() else {
+            counters.udp_in_errors.inc();
+            return None;
+        };
+        let [s0, s1, d0, d1, l0, l1, c0, c1] = header;
+        let len = u32::from(u16::from_be_bytes([l0, l1]));
+        if len < HEADER as u32 || len > packet.total {
+            counters.udp_in_errors.inc();
+            return None;
+        }
+        if len < packet.total {
+            self.mem.frames.truncate_chain(packet.frame, len);
+            packet.total = len;
+            packet.len = self.mem.frames.meta[packet.frame as usize].len;
+        }
+        // No checksum is allowed over IPv4 only (RFC 768, RFC 8200 §8.1).
+        let good = match [c0, c1] {
+            [0, 0] => packet.destination.to_v4().is_some(),
+            _ => packet.checksum_is_good(&self.mem.frames),
+        };
+        if !good {
+            counters.udp_in_csum_errors.inc();
+            counters.udp_in_errors.inc();
+            return None;
+        }
+        let source = Endpoint::new(packet.source, u16::from_be_bytes([s0, s1]));
+        Some((packet, source, u16::from_be_bytes([d0, d1])))
+    }
+
+    /// A multicast or broadcast datagram goes to every socket that is bound to its port and wants it: copies for all but the last.
+    fn udp_deliver_to_group(&mut self, frame: FrameId, local: Endpoint, source: Endpoint) {
+        let connected = self.find_connected(UDP, local, source).map(|(_, index)| index);
+        let (mut last, mut cursor) = (connected, 0);
+        loop {
+            // The list of sockets is walked anew from where it was, because delivering borrows everything.
+            let next = self.bound_to(UDP, local).nth(cursor).map(|(slot, _)| slot);
+            let Some(slot) = next else { break };
+            cursor += 1;
+            let (_, index) = self.mem.socket_of_slot(slot as usize);
+            if !self.wants_group(index, local.address, source.address) {
+                self.mem.counters.udp_filtered.inc();
+                continue;
+            }
+            if let Some(previous) = last.replace(index) {
+                match self.mem.frames.copy_chain(frame) {
+                    Some(copy) => self.udp_push(previous, copy),
+                    None => self.mem.counters.udp_mem_errors.inc(),
+                }
+            }
+        }
+        match last {
+            Some(index) => self.udp_push(index, frame),
+            None => {
+                self.mem.counters.udp_no_ports.inc();
+                self.mem.frames.give_chain(frame);
+            }
+        }
+    }
+
+    /// Puts a datagram at the end of a socket's queue, or drops it if the queue is full.
+    fn udp_push(&mut self, index: u32, frame: FrameId) {
+        let frames = &mut self.mem.frames;
+        let meta = &frames.meta[frame as usize];
+        let (total, single) = (meta.total, meta.flags & flag::MORE == 0);
+        let charge = total + FRAME_CHARGE * if single { 1 } else { frames.chain_frames(frame) };
+        let socket = &mut self.mem.udp[index as usize];
+        let counters = self.mem.counters;
+        // When frames run low, nobody may hold many.
+        let low = frames.available() < frames.meta.len() / 8 && socket.charged > 16 * FRAME_CHARGE;
+        if socket.charged > socket.options.rcvbuf || socket.shut & shut::RECEIVE != 0 || low {
+            if low { &counters.udp_mem_errors } else { &counters.udp_rcvbuf_errors }.inc();
+            self.mem.row(SocketKind::Udp, index).drops.inc();
+            return self.mem.frames.give_chain(frame);
+        }
+        frames.meta[frame as usize].prev = Link::NONE;
+        match socket.tail.get() {
+            Some(tail) => frames.meta[tail as usize].prev = Link::to(frame),
+            None => socket.head = Link::to(frame),
+        }
+        socket.tail = Link::to(frame);
+        socket.count += 1;
+        socket.charged += charge;
+        let charged = socket.charged;
+        counters.udp_in_datagrams.inc();
+        let row = self.mem.row(SocketKind::Udp, index);
+        row.rx_packets.inc();
+        row.rx_bytes.add(u64::from(total));
+        row.rx_queue.set(charged);
+        let id = self.id_of(SocketKind::Udp, index);
+        self.notify(id, Ready::IN);
+    }
+
+    /// Takes the first datagram off a socket's queue and gives its frames back. Says whether there was one.
+    pub(super) fn udp_pop(&mut self, index: u32) -> bool {
+        let frames = &mut self.mem.frames;
+        let socket = &mut self.mem.udp[index as usize];
+        let Some(frame) = socket.head.get() else { return false };
+        let meta = &mut frames.meta[frame as usize];
+        socket.head = core::mem::take(&mut meta.prev);
+        if socket.head.is_none() {
+            socket.tail = Link::NONE;
+        }
+        socket.count -= 1;
+        let (total, single) = (meta.total, meta.flags & flag::MORE == 0);
+        socket.charged -= total + FRAME_CHARGE * if single { 1 } else { frames.chain_frames(frame) };
+        let charged = socket.charged;
+        frames.give_chain(frame);
+        self.mem.row(SocketKind::Udp, index).rx_queue.set(charged);
+        true
+    }
+
+    /// Receives one datagram. With `peek` it stays in the queue.
+    ///
+    /// # Errors
+    /// [`Error::Stale`]; the socket's pending error; [`Error::WouldBlock`] if there is none. On a socket shut for receiving an empty
+    /// datagram says so.
+    pub fn udp_recv(&mut self, id: UdpId, peek: bool, sink: &mut impl Sink) -> Result<Datagram> {
+        let index = self.check(id.into())?;
+        let socket = &mut self.mem.udp[index];
+        if let Some(error) = socket.take_error() {
+            return Err(error);
+        }
+        let Some(first) = socket.head.get() else {
+            return if socket.shut & shut::RECEIVE != 0 { Ok(Datagram::default()) } else { Err(Error::WouldBlock) };
+        };
+        let frames = &self.mem.frames;
+        let meta = &frames.meta[first as usize];
+        let mut datagram = Datagram {
+            len: meta.total as usize,
+            copied: 0,
+            source: meta.source,
+            destination: destination(frames, first),
+            tos: meta.tos,
+            ttl: meta.ttl,
+            at: meta.at,
+        };
+        let mut at = Some(first);
+        while let Some(frame) = at {
+            let bytes = frames.data(frame);
+            let taken = sink.write(bytes);
+            datagram.copied += taken;
+            let meta = &frames.meta[frame as usize];
+            at = if taken == bytes.len() && meta.flags & flag::MORE != 0 { meta.next.get() } else { None };
+        }
+        if !peek {
+            self.udp_pop(id.index);
+        }
+        Ok(datagram)
+    }
+
+    /// Length of the first datagram that waits (`FIONREAD`), `None` if there is none.
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn udp_next_len(&self, id: UdpId) -> Result<Option<usize>> {
+        let index = self.check(id.into())?;
+        let first = self.mem.udp[index].head.get();
+        Ok(first.map(|frame| self.mem.frames.meta[frame as usize].total as usize))
+    }
+}
+
+/// The destination address, from the IP header that still lies in front of the datagram.
+fn destination(frames: &Frames<'_>, frame: FrameId) -> Address {
+    let header = &frames.bytes(frame)[usize::from(frames.meta[frame as usize].network)..];
+    match header {
+        [first, ..] if first >> 4 == 4 => {
+            header.get(16..20).and_then(|a| a.try_into().ok()).map_or(Address::ANY_V4, Address::v4)
+        }
+        _ => header.get(24..40).and_then(|a| a.try_into().ok()).map_or(Address::ANY, Address),
+    }
+}

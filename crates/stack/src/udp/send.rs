@@ -1,0 +1,236 @@
+//! Sending datagrams.
+
+use super::{HEADER, MtuDiscover, Socket, shut};
+use crate::Stack;
+use crate::addr::{Address, Endpoint, Family};
+use crate::checksum::Sum;
+use crate::demux::UDP;
+use crate::error::{Error, Result};
+use crate::frame::{FrameId, HEADROOM, MAX_PAYLOAD, flag};
+use crate::ids::{SocketKind, Source, UdpId};
+use crate::ip::IpSend;
+use crate::ip::output::{IPV4, IPV6};
+use crate::path::PathState;
+use crate::pool::Link;
+use crate::time::Instant;
+
+/// The most that an IPv4 datagram can carry: 65,535 less both headers.
+const MOST_V4: usize = 65_535 - IPV4 - HEADER;
+/// The most that an IPv6 datagram without jumbo payload option can carry.
+const MOST_V6: usize = 65_535 - HEADER;
+
+/// Packets in the transmit queue at which UDP sockets have to wait.
+const QUEUE_FULL: usize = 1024;
+
+/// Where and how one datagram is sent; what is not said comes from the socket.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SendTo {
+    /// The destination; `None` for the connected peer.
+    pub destination: Option<Endpoint>,
+    /// The source address (`IP_PKTINFO`).
+    pub source: Option<Address>,
+    /// Time to live, hop limit.
+    pub ttl: Option<u8>,
+    /// Traffic class (TOS) octet.
+    pub tos: Option<u8>,
+}
+
+impl Stack<'_> {
+    /// Sends one datagram: all that is left in `source`. Says how many bytes that was.
+    ///
+    /// # Errors
+    /// [`Error::Stale`]; the socket's pending error; [`Error::NotConnected`] without destination; [`Error::Invalid`] if the socket is not
+    /// bound; [`Error::MessageTooLong`]; [`Error::NeedPath`] if the host must first be asked (nothing has been read from `source` then);
+    /// [`Error::HostUnreachable`], [`Error::NetworkUnreachable`]; [`Error::WouldBlock`] when the transmit queue is full.
+    pub fn udp_send(&mut self, id: UdpId, now: Instant, to: &SendTo, source: &mut impl Source) -> Result<usize> {
+        let index = self.check(id.into())?;
+        let socket = &mut self.mem.udp[index];
+        if let Some(error) = socket.take_error() {
+            return Err(error);
+        }
+        if socket.shut & shut::SEND != 0 {
+            return Err(Error::Pipe);
+        }
+        let Socket { local, remote, path, options, .. } = *socket;
+        let peer = to.destination.unwrap_or(remote);
+        if peer.port == 0 {
+            return Err(if to.destination.is_some() { Error::Invalid } else { Error::NotConnected });
+        }
+        if local.port == 0 {
+            return Err(Error::Invalid);
+        }
+        let known = self.mem.paths.get(path as usize);
+        let path = match known {
+            Some(p) if p.info.destination == peer.address && p.info.state == PathState::Ready => path,
+            _ => self.path_lookup(peer.address, now)?,
+        };
+        self.mem.udp[index].path = path;
+        let from = match to.source {
+            Some(address) if !address.is_unspecified() => address,
+            _ => self.udp_source(local.address, options.v6only, peer.address, path)?,
+        };
+        if from.family() != peer.address.family() {
+            return Err(Error::NetworkUnreachable);
+        }
+        if !self.udp_has_room() {
+            self.udp_block(id.index);
+            return Err(Error::WouldBlock);
+        }
+        let ttl = if peer.address.is_multicast() { options.multicast_ttl } else { options.ttl };
+        let send = IpSend {
+            path,
+            source: from,
+            destination: peer.address,
+            protocol: UDP,
+            ttl: to.ttl.unwrap_or(ttl),
+            tos: to.tos.unwrap_or(options.tos),
+            dont_fragment: options.mtu_discover != MtuDiscover::Dont,
+        };
+        let len = source.remaining();
+        let sent = self.udp_emit(now, &send, [local.port, peer.port], options.mtu_discover, source);
+        let counters = self.mem.counters;
+        match sent {
+            Ok(()) => {
+                counters.udp_out_datagrams.inc();
+                let row = self.mem.row(SocketKind::Udp, id.index);
+                row.tx_packets.inc();
+                row.tx_bytes.add(len as u64);
+                Ok(len)
+            }
+            Err(Error::NoBuffers) => {
+                counters.udp_sndbuf_errors.inc();
+                self.udp_block(id.index);
+                Err(Error::WouldBlock)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether a send would not have to wait.
+    pub(super) fn udp_has_room(&self) -> bool {
+        self.egress_len() < QUEUE_FULL / 2 && self.mem.frames.available() > self.mem.frames.meta.len() / 8
+    }
+
+    /// As [`Stack::udp_has_room`]; the name says what readiness means by it.
+    pub(super) fn udp_may_send(&self) -> bool {
+        self.udp_has_room()
+    }
+
+    fn udp_emit(
+        &mut self,
+        now: Instant,
+        send: &IpSend,
+        ports: [u16; 2],
+        discover: MtuDiscover,
+        source: &mut impl Source,
+    ) -> Result<()> {
+        let len = source.remaining();
+        let (most, header) = match send.destination.family() {
+            Family::V4 => (MOST_V4, IPV4),
+            Family::V6 => (MOST_V6, IPV6),
+        };
+        if len > most {
+            return Err(Error::MessageTooLong);
+        }
+        let path = &self.mem.paths[send.path as usize];
+        let mtu = if discover == MtuDiscover::Probe { path.info.mtu } else { path.mtu(now) } as usize;
+        let whole = header + HEADER + len;
+        if whole > mtu && matches!(discover, MtuDiscover::Do | MtuDiscover::Probe) {
+            return Err(Error::MessageTooLong);
+        }
+        if whole <= mtu && len <= MAX_PAYLOAD {
+            return self.udp_emit_one(now, send, ports, len, source);
+        }
+        let first = self.udp_fill(send, ports, len, mtu, source)?;
+        self.ip_fragment(now, send, first)
+    }
+
+    /// A datagram that fits one packet in one frame.
+    fn udp_emit_one(
+        &mut self,
+        now: Instant,
+        send: &IpSend,
+        ports: [u16; 2],
+        len: usize,
+        source: &mut impl Source,
+    ) -> Result<()> {
+        const START: usize = HEADROOM - HEADER;
+        let frame = self.control_frame().ok_or(Error::NoBuffers)?;
+        let datagram = &mut self.mem.frames.bytes_mut(frame)[START..][..HEADER + len];
+        let got = source.read(&mut datagram[HEADER..]);
+        if got != len {
+            self.mem.frames.give(frame);
+            return Err(Error::Invalid);
+        }
+        write_header(datagram, ports, (HEADER + len) as u16);
+        let sum = Sum::ZERO.pseudo(send.source, send.destination, UDP, datagram.len() as u32).bytes(datagram);
+        write_checksum(datagram, sum);
+        self.ip_output(now, send, frame, START as u16, (HEADER + len) as u16)
+    }
+
+    /// Copies a datagram into a chain of frames, each as large a fragment as the MTU allows.
+    fn udp_fill(
+        &mut self,
+        send: &IpSend,
+        ports: [u16; 2],
+        len: usize,
+        mtu: usize,
+        source: &mut impl Source,
+    ) -> Result<FrameId> {
+        let piece = crate::ip::fragment::piece(send.destination.family(), mtu);
+        let total = HEADER + len;
+        let mut sum = Sum::ZERO.pseudo(send.source, send.destination, UDP, total as u32);
+        let (mut first, mut last, mut done) = (None, 0, 0);
+        while done < total {
+            let taken = self.control_frame();
+            let Some(frame) = taken else {
+                first.into_iter().for_each(|first| self.mem.frames.give_chain(first));
+                return Err(Error::NoBuffers);
+            };
+            let here = piece.min(total - done);
+            let meta = &mut self.mem.frames.meta[frame as usize];
+            (meta.offset, meta.len) = (HEADROOM as u16, here as u16);
+            match first {
+                None => first = Some(frame),
+                Some(_) => {
+                    let previous = &mut self.mem.frames.meta[last as usize];
+                    previous.next = Link::to(frame);
+                    previous.flags |= flag::MORE;
+                }
+            }
+            last = frame;
+            let bytes = &mut self.mem.frames.bytes_mut(frame)[HEADROOM..][..here];
+            let skip = if done == 0 {
+                write_header(bytes, ports, total as u16);
+                HEADER
+            } else {
+                0
+            };
+            if source.read(&mut bytes[skip..]) != here - skip {
+                first.into_iter().for_each(|first| self.mem.frames.give_chain(first));
+                return Err(Error::Invalid);
+            }
+            sum = sum.bytes(bytes);
+            done += here;
+        }
+        let first = first.ok_or(Error::Invalid)?;
+        write_checksum(&mut self.mem.frames.bytes_mut(first)[HEADROOM..], sum);
+        Ok(first)
+    }
+}
+
+fn write_header(datagram: &mut [u8], [source, destination]: [u16; 2], len: u16) {
+    datagram[..2].copy_from_slice(&source.to_be_bytes());
+    datagram[2..4].copy_from_slice(&destination.to_be_bytes());
+    datagram[4..6].copy_from_slice(&len.to_be_bytes());
+    datagram[6..8].copy_from_slice(&[0, 0]);
+}
+
+/// Writes the checksum; zero is sent as all ones, since zero would say "none" (RFC 768).
+fn write_checksum(datagram: &mut [u8], sum: Sum) {
+    let checksum = match sum.checksum() {
+        0 => 0xffff,
+        other => other,
+    };
+    datagram[6..8].copy_from_slice(&checksum.to_be_bytes());
+}
