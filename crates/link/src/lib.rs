@@ -8,4 +8,5 @@
 //! Nothing that another process can write (rings, region, messages) is trusted.
 
 pub mod control;
+pub mod sys_packet;
 pub mod sys_socket;

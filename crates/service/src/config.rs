@@ -1,0 +1,322 @@
+//! The service's settings: one TOML file, every key optional, unknown keys refused.
+//!
+//! `packaging/tickwire.toml` shows every key with its default; a test keeps the two in step.
+
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Where the settings are read from unless the command line says otherwise. That this file is absent is no error.
+pub const DEFAULT_PATH: &str = "/etc/tickwire/tickwire.toml";
+
+/// All settings.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Interfaces to accelerate, by name. Empty: every one that looks physical, also those that appear later.
+    pub interfaces: Vec<String>,
+    /// How divert is attached.
+    pub attach: Attach,
+    /// Other ways to attach on single interfaces, by name.
+    pub attach_by_interface: BTreeMap<String, Attach>,
+    /// The service's socket.
+    pub socket: SocketConfig,
+    /// Limits.
+    pub limits: Limits,
+    /// The size of a lane.
+    pub lane: LaneConfig,
+}
+
+/// How divert is attached to an interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Attach {
+    /// What is best for the driver without disturbing others.
+    #[default]
+    Auto,
+    /// XDP in the driver: fastest; some virtual drivers give up segmentation offload for it.
+    Native,
+    /// XDP after the driver: every driver, slower.
+    Generic,
+    /// A tc filter: every driver, disturbs others least, slowest.
+    Tc,
+}
+
+/// The socket on which programs reach the service.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SocketConfig {
+    /// Its path.
+    pub path: PathBuf,
+    /// The group that may be accelerated. Unset: the group `tickwire` if there is one, else the socket is root's only.
+    pub group: Option<String>,
+    /// The socket's mode. Unset: 0o660 with a group, 0o600 without.
+    pub mode: Option<u32>,
+}
+
+impl Default for SocketConfig {
+    fn default() -> Self {
+        Self { path: PathBuf::from("/run/tickwire/service.sock"), group: None, mode: None }
+    }
+}
+
+/// Limits. Past one, the new lane or socket is refused with a reason and runs on the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Lanes in all (at most 4096).
+    pub lanes: u32,
+    /// Lanes of one user.
+    pub lanes_per_user: u32,
+    /// Claims (diverted ports and flows) in all (at most 262144).
+    pub flows: u32,
+    /// Claims of one user.
+    pub flows_per_user: u32,
+    /// Memory of all lanes, in MiB.
+    pub memory_mib: u32,
+    /// Memory of one user's lanes, in MiB.
+    pub memory_per_user_mib: u32,
+    /// Connections to the service's socket in all.
+    pub connections: u32,
+    /// Connections of one user.
+    pub connections_per_user: u32,
+    /// Requests per second on one connection, over a while; a program that goes on asking faster is cut off.
+    pub requests_per_second: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            lanes: 256,
+            lanes_per_user: 64,
+            flows: 65_536,
+            flows_per_user: 16_384,
+            memory_mib: 4096,
+            memory_per_user_mib: 1024,
+            connections: 1024,
+            connections_per_user: 256,
+            requests_per_second: 20_000,
+        }
+    }
+}
+
+/// The size of a lane. Memory is taken once, when the lane is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LaneConfig {
+    /// Packet frames of 2 KiB, a power of two. Unset: the stack's default.
+    pub frames: Option<u32>,
+    /// TCP connections. Unset: the stack's default.
+    pub tcp: Option<u32>,
+    /// TCP listeners. Unset: the stack's default.
+    pub listeners: Option<u32>,
+    /// UDP sockets. Unset: the stack's default.
+    pub udp: Option<u32>,
+}
+
+/// Settings that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read the configuration {path}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The file is not what it should be.
+    #[error("{path}:{line}:{column}: {message}")]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// Line, from 1.
+        line: usize,
+        /// Column in characters, from 1.
+        column: usize,
+        /// What is wrong, and what was expected.
+        message: String,
+    },
+    /// A value that cannot be.
+    #[error("{path}: {message}")]
+    Value {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and what was expected.
+        message: String,
+    },
+}
+
+impl Config {
+    /// Reads a file. Without a path, [`DEFAULT_PATH`], which may be absent.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or says something that is not understood.
+    pub fn load(path: Option<&Path>) -> Result<Self, ConfigError> {
+        let file = path.unwrap_or(Path::new(DEFAULT_PATH));
+        match std::fs::read_to_string(file) {
+            Ok(text) => Self::parse(&text, file),
+            Err(error) if path.is_none() && error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(source) => Err(ConfigError::Read { path: file.to_owned(), source }),
+        }
+    }
+
+    /// Reads settings from `text`; `path` is only named in errors.
+    ///
+    /// # Errors
+    /// If it says something that is not understood.
+    pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
+        let config: Self = toml::from_str(text).map_err(|error| {
+            let (line, column) = place(text, error.span().map_or(0, |span| span.start));
+            ConfigError::Content { path: path.to_owned(), line, column, message: error.message().replace('\n', " ") }
+        })?;
+        config.check().map_err(|message| ConfigError::Value { path: path.to_owned(), message })?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let limits = &self.limits;
+        for (name, value, most) in [
+            ("limits.lanes", limits.lanes, 4096),
+            ("limits.flows", limits.flows, 262_144),
+            ("limits.connections", limits.connections, 65_536),
+            ("limits.requests_per_second", limits.requests_per_second, 10_000_000),
+            ("limits.memory_mib", limits.memory_mib, 16 << 20),
+        ] {
+            if value == 0 || value > most {
+                return Err(format!("{name} is {value}; expected a number from 1 to {most}"));
+            }
+        }
+        for (name, value) in [
+            ("lane.frames", self.lane.frames),
+            ("lane.tcp", self.lane.tcp),
+            ("lane.listeners", self.lane.listeners),
+            ("lane.udp", self.lane.udp),
+        ] {
+            if value.is_some_and(|v| v == 0 || v > 1 << 20) {
+                return Err(format!("{name} is {}; expected a number from 1 to 1048576", value.unwrap_or(0)));
+            }
+        }
+        if let Some(frames) = self.lane.frames
+            && (!frames.is_power_of_two() || frames < 256)
+        {
+            return Err(format!("lane.frames is {frames}; expected a power of two, at least 256"));
+        }
+        if let Some(mode) = self.socket.mode
+            && mode > 0o777
+        {
+            return Err(format!("socket.mode is {mode:#o}; expected an octal number up to 0o777"));
+        }
+        if !self.socket.path.is_absolute() {
+            return Err(format!("socket.path is {}; expected an absolute path", self.socket.path.display()));
+        }
+        if let Some(name) = self.interfaces.iter().chain(self.attach_by_interface.keys()).find(|n| !is_link_name(n)) {
+            return Err(format!("{name:?} is no interface name"));
+        }
+        Ok(())
+    }
+
+    /// How divert is to be attached to an interface.
+    #[must_use]
+    pub fn attach_for(&self, interface: &str) -> Attach {
+        self.attach_by_interface.get(interface).copied().unwrap_or(self.attach)
+    }
+}
+
+/// Whether the kernel would take this as the name of a link.
+fn is_link_name(name: &str) -> bool {
+    !name.is_empty() && name.len() < 16 && !name.contains(|c: char| c == '/' || c == ':' || c.is_whitespace())
+}
+
+/// Line and column (both from 1, the column in characters) of a byte offset.
+fn place(text: &str, offset: usize) -> (usize, usize) {
+    let before = &text.as_bytes()[..offset.min(text.len())];
+    let line_start = before.iter().rposition(|&b| b == b'\n').map_or(0, |at| at + 1);
+    let line = before.iter().filter(|&&b| b == b'\n').count() + 1;
+    (line, String::from_utf8_lossy(&before[line_start..]).chars().count() + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Config, String> {
+        Config::parse(text, Path::new("t.toml")).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn nothing_said_means_the_defaults() {
+        assert_eq!(parse("").unwrap(), Config::default());
+    }
+
+    #[test]
+    fn unknown_keys_are_refused_with_their_place() {
+        let error = parse("attach = \"native\"\n\n[limits]\n  lains = 3\n").unwrap_err();
+        assert!(error.starts_with("t.toml:4:3: "), "{error}");
+        assert!(error.contains("lains"), "{error}");
+        let error = parse("atach = \"native\"").unwrap_err();
+        assert!(error.starts_with("t.toml:1:1: ") && error.contains("attach"), "{error}");
+    }
+
+    #[test]
+    fn wrong_values_say_what_was_expected() {
+        let error = parse("attach = \"fast\"").unwrap_err();
+        assert!(error.starts_with("t.toml:1:10: ") && error.contains("native"), "{error}");
+        assert!(parse("[limits]\nlanes = -1").unwrap_err().starts_with("t.toml:2:9: "));
+        for (text, part) in [
+            ("[limits]\nlanes = 0", "from 1 to 4096"),
+            ("[lane]\nframes = 1000", "a power of two"),
+            ("[socket]\nmode = 0o1777", "up to 0o777"),
+            ("[socket]\npath = \"x\"", "an absolute path"),
+            ("interfaces = [\"a b\"]", "no interface name"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn single_interfaces_may_differ() {
+        let config = parse("attach = \"generic\"\n[attach_by_interface]\neth1 = \"tc\"\n").unwrap();
+        assert_eq!((config.attach_for("eth0"), config.attach_for("eth1")), (Attach::Generic, Attach::Tc));
+    }
+
+    #[test]
+    fn a_missing_file_is_an_error_only_if_it_was_named() {
+        assert!(Config::load(Some(Path::new("/nonexistent/tickwire.toml"))).is_err());
+    }
+
+    #[test]
+    fn the_packaged_example_states_the_defaults() {
+        let text = include_str!("../../../packaging/tickwire.toml");
+        assert_eq!(parse(text).unwrap(), Config::default());
+        // The commented settings are real ones: without their "#" the file still parses, and names every key.
+        let uncommented: String = text
+            .lines()
+            .map(|line| line.strip_prefix("#").filter(|rest| rest.starts_with(char::is_alphabetic)).unwrap_or(line))
+            .fold(String::new(), |all, line| all + line + "\n");
+        parse(&uncommented).unwrap();
+        for key in [
+            "interfaces",
+            "attach",
+            "path",
+            "group",
+            "mode",
+            "lanes",
+            "lanes_per_user",
+            "flows",
+            "flows_per_user",
+            "memory_mib",
+            "memory_per_user_mib",
+            "connections",
+            "connections_per_user",
+            "requests_per_second",
+            "frames",
+            "tcp",
+            "listeners",
+            "udp",
+        ] {
+            assert!(uncommented.lines().any(|l| l.starts_with(&format!("{key} ="))), "{key} is not in the example");
+        }
+    }
+}

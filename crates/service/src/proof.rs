@@ -1,0 +1,139 @@
+//! The proof of a claim: what the kernel says of the socket that a program passed. Nothing that the program says counts.
+
+use crate::registry::{Bound, Protocol};
+use nix::sys::socket::{SockaddrLike, SockaddrStorage, getsockname, getsockopt, sockopt};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use tickwire_link::sys_socket;
+use tickwire_stack::addr::{Address, Endpoint};
+
+/// What the kernel says of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Proof {
+    pub(crate) bound: Bound,
+    /// It listens (TCP).
+    pub(crate) listens: bool,
+    /// The interface it is bound to, 0 if to none.
+    pub(crate) interface: u32,
+}
+
+/// Why a socket proves nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    /// It is no socket, or the kernel does not say what it is.
+    NoSocket,
+    /// It is neither TCP nor UDP over IPv4 or IPv6 (MPTCP, SCTP, UDP-Lite, raw, ...).
+    Kind,
+    /// It was made in another network namespace, whose ports mean nothing here.
+    Namespace,
+    /// It is bound to no port.
+    Unbound,
+}
+
+/// Judges sockets for one service: knows the service's own namespace.
+#[derive(Debug)]
+pub(crate) struct Judge {
+    cookie: u64,
+}
+
+impl Judge {
+    /// A judge of sockets of the calling thread's network namespace.
+    pub(crate) fn new() -> io::Result<Self> {
+        let probe = std::net::UdpSocket::bind((std::net::Ipv4Addr::UNSPECIFIED, 0))?;
+        Ok(Self { cookie: sys_socket::namespace_cookie(probe.as_fd())? })
+    }
+
+    /// Reads from the kernel what a socket is and where it is bound.
+    pub(crate) fn examine(&self, socket: BorrowedFd<'_>) -> Result<Proof, Flaw> {
+        let domain = sys_socket::domain(socket).map_err(|_| Flaw::NoSocket)?;
+        let kind = sys_socket::kind(socket).map_err(|_| Flaw::NoSocket)?;
+        let number = sys_socket::protocol(socket).map_err(|_| Flaw::NoSocket)?;
+        if domain != libc::AF_INET && domain != libc::AF_INET6 {
+            return Err(Flaw::Kind);
+        }
+        let protocol = match (kind, number) {
+            (libc::SOCK_STREAM, libc::IPPROTO_TCP) => Protocol::Tcp,
+            (libc::SOCK_DGRAM, libc::IPPROTO_UDP) => Protocol::Udp,
+            _ => return Err(Flaw::Kind),
+        };
+        // Whoever makes a namespace of his own may bind any port in it; that gives no right to ours.
+        if sys_socket::namespace_cookie(socket).map_err(|_| Flaw::NoSocket)? != self.cookie {
+            return Err(Flaw::Namespace);
+        }
+        let local = local_name(socket).ok_or(Flaw::NoSocket)?;
+        if local.port == 0 {
+            return Err(Flaw::Unbound);
+        }
+        let only = domain == libc::AF_INET6 && getsockopt(&socket, sockopt::Ipv6V6Only).unwrap_or(true);
+        Ok(Proof {
+            bound: Bound {
+                protocol,
+                local,
+                dual: domain == libc::AF_INET6 && !only && local.address == Address::ANY,
+                shares: sys_socket::reuses_port(socket).unwrap_or(false),
+            },
+            listens: sys_socket::listens(socket).unwrap_or(false),
+            interface: sys_socket::bound_interface(socket).unwrap_or(0),
+        })
+    }
+}
+
+/// The address and port a socket is bound to; for an IPv4 socket in mapped form.
+pub(crate) fn local_name(socket: BorrowedFd<'_>) -> Option<Endpoint> {
+    let name: SockaddrStorage = getsockname(socket.as_raw_fd()).ok()?;
+    match name.family()? {
+        nix::sys::socket::AddressFamily::Inet => {
+            let v4 = name.as_sockaddr_in()?;
+            Some(Endpoint::new(Address::v4(v4.ip().octets()), v4.port()))
+        }
+        nix::sys::socket::AddressFamily::Inet6 => {
+            let v6 = name.as_sockaddr_in6()?;
+            Some(Endpoint::new(Address::from(v6.ip()), v6.port()))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, UdpSocket};
+    use std::os::unix::net::UnixDatagram;
+
+    #[test]
+    fn a_bound_socket_proves_its_address_and_port() {
+        let judge = Judge::new().unwrap();
+        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let proof = judge.examine(udp.as_fd()).unwrap();
+        assert_eq!(proof.bound.protocol, Protocol::Udp);
+        assert_eq!(proof.bound.local, Endpoint::from(udp.local_addr().unwrap()));
+        assert!(!proof.listens && !proof.bound.dual && !proof.bound.shares);
+        let listener = TcpListener::bind("[::]:0").unwrap();
+        let proof = judge.examine(listener.as_fd()).unwrap();
+        assert!(proof.listens && proof.bound.dual);
+        assert_eq!(proof.bound.protocol, Protocol::Tcp);
+    }
+
+    #[test]
+    fn what_is_no_bound_internet_socket_proves_nothing() {
+        use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+        let judge = Judge::new().unwrap();
+        let unbound = socket(AddressFamily::Inet, SockType::Stream, SockFlag::empty(), None).unwrap();
+        assert_eq!(judge.examine(unbound.as_fd()), Err(Flaw::Unbound));
+        let (unix, _other) = UnixDatagram::pair().unwrap();
+        assert_eq!(judge.examine(unix.as_fd()), Err(Flaw::Kind));
+        assert_eq!(judge.examine(std::fs::File::open("/dev/null").unwrap().as_fd()), Err(Flaw::NoSocket));
+    }
+
+    #[test]
+    fn a_socket_of_another_namespace_proves_nothing_here() {
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!("skipped: network namespaces need root");
+            return;
+        }
+        let judge = Judge::new().unwrap();
+        let elsewhere = crate::namespace::Namespace::create().unwrap();
+        let foreign = elsewhere.run(|| UdpSocket::bind("0.0.0.0:22").unwrap()).unwrap();
+        assert_eq!(judge.examine(foreign.as_fd()), Err(Flaw::Namespace));
+    }
+}

@@ -1,0 +1,52 @@
+//! A token bucket: what one connection may ask of the service in a while.
+
+use std::time::{Duration, Instant};
+
+/// So many requests may come at once beyond the steady rate, as a share of one second's worth.
+const BURST_SECONDS: u32 = 2;
+
+/// A bucket that fills steadily and is emptied one token per request.
+#[derive(Debug)]
+pub(crate) struct Bucket {
+    per_second: u32,
+    tokens: f64,
+    filled: Instant,
+}
+
+impl Bucket {
+    /// A full bucket.
+    pub(crate) fn new(per_second: u32, now: Instant) -> Self {
+        Self { per_second, tokens: f64::from(per_second) * f64::from(BURST_SECONDS), filled: now }
+    }
+
+    /// Takes a token; `false` if there is none: the rate is exceeded.
+    pub(crate) fn take(&mut self, now: Instant) -> bool {
+        let rate = f64::from(self.per_second);
+        let passed: Duration = now.saturating_duration_since(self.filled);
+        self.filled = now;
+        self.tokens = (self.tokens + passed.as_secs_f64() * rate).min(rate * f64::from(BURST_SECONDS));
+        if self.tokens < 1.0 {
+            return false;
+        }
+        self.tokens -= 1.0;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_passes_and_a_flood_does_not() {
+        let start = Instant::now();
+        let mut bucket = Bucket::new(10, start);
+        assert!((0..20).all(|_| bucket.take(start)));
+        assert!(!bucket.take(start));
+        let later = start + Duration::from_millis(350);
+        assert!((0..3).all(|_| bucket.take(later)));
+        assert!(!bucket.take(later));
+        let much_later = start + Duration::from_secs(3600);
+        assert_eq!((0..1000).take_while(|_| bucket.take(much_later)).count(), 20, "it does not overflow");
+    }
+}

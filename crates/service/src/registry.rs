@@ -1,0 +1,421 @@
+//! Who owns which port and flow: the rules, without any system call.
+//!
+//! Every change of the registry is answered with the [`Change`]s that make the BPF maps agree with it; the caller applies
+//! them and, if the kernel refuses one, undoes them with [`Change::inverse`].
+
+use std::collections::{BTreeMap, HashMap};
+use tickwire_stack::addr::{Address, Endpoint};
+
+/// The number of a lane.
+pub(crate) type LaneId = u32;
+/// The number of a claim; never used twice.
+pub(crate) type ClaimId = u64;
+
+/// At most so many lanes share one port (`SO_REUSEPORT`): the size of the map's value.
+pub(crate) const MAX_SHARED: usize = 8;
+
+/// The two transport protocols, as IP numbers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub(crate) enum Protocol {
+    Tcp = 6,
+    Udp = 17,
+}
+
+/// A local address (or any of a family) and port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct PortKey {
+    pub(crate) protocol: Protocol,
+    pub(crate) local: Endpoint,
+}
+
+/// A connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct FlowKey {
+    pub(crate) protocol: Protocol,
+    pub(crate) local: Endpoint,
+    pub(crate) remote: Endpoint,
+}
+
+/// What was proved about a socket that a claim is made with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bound {
+    pub(crate) protocol: Protocol,
+    pub(crate) local: Endpoint,
+    /// Bound to `::` without `IPV6_V6ONLY`: IPv4 comes here too.
+    pub(crate) dual: bool,
+    /// `SO_REUSEPORT`.
+    pub(crate) shares: bool,
+}
+
+impl Bound {
+    /// The keys under which packets for this socket are found.
+    fn keys(&self) -> impl Iterator<Item = PortKey> + use<> {
+        let key = |address| PortKey { protocol: self.protocol, local: Endpoint::new(address, self.local.port) };
+        let also = (self.dual && self.local.address == Address::ANY).then(|| key(Address::ANY_V4));
+        std::iter::once(key(self.local.address)).chain(also)
+    }
+}
+
+/// One change of the BPF maps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// The lanes of a port; before and after. Empty: no entry.
+    Port { key: PortKey, before: Vec<LaneId>, after: Vec<LaneId> },
+    /// The lane of a flow; before and after.
+    Flow { key: FlowKey, before: Option<LaneId>, after: Option<LaneId> },
+    /// Whether a lane may send from a port.
+    Owned { lane: LaneId, key: PortKey, after: bool },
+}
+
+impl Change {
+    /// The change that undoes this one.
+    pub(crate) fn inverse(self) -> Self {
+        match self {
+            Self::Port { key, before, after } => Self::Port { key, before: after, after: before },
+            Self::Flow { key, before, after } => Self::Flow { key, before: after, after: before },
+            Self::Owned { lane, key, after } => Self::Owned { lane, key, after: !after },
+        }
+    }
+}
+
+/// Why a claim is not possible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Conflict {
+    /// Another lane has that port, and they do not both share it.
+    Port,
+    /// Another lane has that flow.
+    Flow,
+    /// Too many lanes share the port.
+    TooManySharing,
+    /// No such claim of this lane.
+    Unknown,
+}
+
+#[derive(Debug)]
+struct Claim {
+    lane: LaneId,
+    bound: Bound,
+    ports: Vec<PortKey>,
+    flows: Vec<FlowKey>,
+    owned: Vec<PortKey>,
+}
+
+#[derive(Debug)]
+struct Holder {
+    lane: LaneId,
+    claim: ClaimId,
+    shares: bool,
+}
+
+/// The registry of one service.
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    claims: BTreeMap<ClaimId, Claim>,
+    ports: HashMap<PortKey, Vec<Holder>>,
+    flows: HashMap<FlowKey, (LaneId, u32)>,
+    owned: HashMap<(LaneId, PortKey), u32>,
+    last: ClaimId,
+}
+
+impl Registry {
+    /// Claims everything that comes to a bound socket.
+    pub(crate) fn claim_bound(&mut self, lane: LaneId, bound: Bound) -> Result<(ClaimId, Vec<Change>), Conflict> {
+        for key in bound.keys() {
+            let holders = self.ports.get(&key).map_or(&[][..], Vec::as_slice);
+            if holders.iter().any(|h| h.lane != lane && !(h.shares && bound.shares)) {
+                return Err(Conflict::Port);
+            }
+            let lanes = lanes_of(holders);
+            if !lanes.contains(&lane) && lanes.len() >= MAX_SHARED {
+                return Err(Conflict::TooManySharing);
+            }
+        }
+        let id = self.new_claim(lane, bound);
+        let mut changes = Vec::new();
+        for key in bound.keys() {
+            self.own(id, key, &mut changes);
+            self.hold(id, key, &mut changes);
+        }
+        Ok((id, changes))
+    }
+
+    /// Claims one connection of a bound socket.
+    pub(crate) fn claim_flow(
+        &mut self,
+        lane: LaneId,
+        bound: Bound,
+        remote: Endpoint,
+    ) -> Result<(ClaimId, Vec<Change>), Conflict> {
+        let key = FlowKey { protocol: bound.protocol, local: bound.local, remote };
+        if self.flows.get(&key).is_some_and(|&(holder, _)| holder != lane) {
+            return Err(Conflict::Flow);
+        }
+        let id = self.new_claim(lane, bound);
+        let mut changes = Vec::new();
+        self.own(id, PortKey { protocol: bound.protocol, local: bound.local }, &mut changes);
+        self.enter_flow(id, key, &mut changes);
+        Ok((id, changes))
+    }
+
+    /// Turns the claim of a closing listener into exact flows: new connections are no longer ours, the live ones stay.
+    /// A flow that another lane has is left out.
+    pub(crate) fn convert(
+        &mut self,
+        lane: LaneId,
+        id: ClaimId,
+        flows: &[(Address, Endpoint)],
+    ) -> Result<Vec<Change>, Conflict> {
+        let bound = self.claim(lane, id)?.bound;
+        let mut changes = Vec::new();
+        for &(local, remote) in flows {
+            // A listener on one address cannot have accepted on another; on "any" it may have on each.
+            let covered = bound.local.address == local
+                || bound.keys().any(|k| k.local.address.is_unspecified() && k.local.address.family() == local.family());
+            let key = FlowKey { protocol: bound.protocol, local: Endpoint::new(local, bound.local.port), remote };
+            if covered && self.flows.get(&key).is_none_or(|&(holder, _)| holder == lane) {
+                self.enter_flow(id, key, &mut changes);
+            }
+        }
+        // Flows first, so that no packet of a live connection falls between.
+        for key in self.claims.get_mut(&id).map(|c| std::mem::take(&mut c.ports)).unwrap_or_default() {
+            self.unhold(id, key, &mut changes);
+        }
+        Ok(changes)
+    }
+
+    /// Takes a claim out.
+    pub(crate) fn release(&mut self, lane: LaneId, id: ClaimId) -> Result<Vec<Change>, Conflict> {
+        self.claim(lane, id)?;
+        let mut changes = Vec::new();
+        if let Some(claim) = self.claims.remove(&id) {
+            for key in claim.ports {
+                self.unhold(id, key, &mut changes);
+            }
+            for key in claim.flows {
+                self.leave_flow(lane, key, &mut changes);
+            }
+            for key in claim.owned {
+                self.disown(lane, key, &mut changes);
+            }
+        }
+        Ok(changes)
+    }
+
+    /// The claims of a lane.
+    pub(crate) fn of_lane(&self, lane: LaneId) -> Vec<ClaimId> {
+        self.claims.iter().filter(|(_, claim)| claim.lane == lane).map(|(&id, _)| id).collect()
+    }
+
+    /// What a claim was made with.
+    pub(crate) fn bound(&self, lane: LaneId, id: ClaimId) -> Result<Bound, Conflict> {
+        self.claim(lane, id).map(|claim| claim.bound)
+    }
+
+    /// Whether a lane may send from an address and port.
+    pub(crate) fn owns(&self, lane: LaneId, protocol: Protocol, local: Endpoint) -> bool {
+        let any = if local.address.to_v4().is_some() { Address::ANY_V4 } else { Address::ANY };
+        [local.address, any].into_iter().any(|address| {
+            let key = PortKey { protocol, local: Endpoint::new(address, local.port) };
+            self.owned.contains_key(&(lane, key))
+        })
+    }
+
+    /// How many claims there are.
+    pub(crate) fn len(&self) -> usize {
+        self.claims.len()
+    }
+
+    fn claim(&self, lane: LaneId, id: ClaimId) -> Result<&Claim, Conflict> {
+        self.claims.get(&id).filter(|claim| claim.lane == lane).ok_or(Conflict::Unknown)
+    }
+
+    fn new_claim(&mut self, lane: LaneId, bound: Bound) -> ClaimId {
+        self.last += 1;
+        let claim = Claim { lane, bound, ports: Vec::new(), flows: Vec::new(), owned: Vec::new() };
+        self.claims.insert(self.last, claim);
+        self.last
+    }
+
+    fn hold(&mut self, id: ClaimId, key: PortKey, changes: &mut Vec<Change>) {
+        let Some(claim) = self.claims.get_mut(&id) else { return };
+        claim.ports.push(key);
+        let holders = self.ports.entry(key).or_default();
+        let before = lanes_of(holders);
+        holders.push(Holder { lane: claim.lane, claim: id, shares: claim.bound.shares });
+        let after = lanes_of(holders);
+        if before != after {
+            changes.push(Change::Port { key, before, after });
+        }
+    }
+
+    fn unhold(&mut self, id: ClaimId, key: PortKey, changes: &mut Vec<Change>) {
+        let Some(holders) = self.ports.get_mut(&key) else { return };
+        let before = lanes_of(holders);
+        holders.retain(|holder| holder.claim != id);
+        let after = lanes_of(holders);
+        if after.is_empty() {
+            self.ports.remove(&key);
+        }
+        if before != after {
+            changes.push(Change::Port { key, before, after });
+        }
+    }
+
+    fn own(&mut self, id: ClaimId, key: PortKey, changes: &mut Vec<Change>) {
+        let Some(claim) = self.claims.get_mut(&id) else { return };
+        claim.owned.push(key);
+        let count = self.owned.entry((claim.lane, key)).or_insert(0);
+        *count += 1;
+        if *count == 1 {
+            changes.push(Change::Owned { lane: claim.lane, key, after: true });
+        }
+    }
+
+    fn disown(&mut self, lane: LaneId, key: PortKey, changes: &mut Vec<Change>) {
+        if let Some(count) = self.owned.get_mut(&(lane, key)) {
+            *count -= 1;
+            if *count == 0 {
+                self.owned.remove(&(lane, key));
+                changes.push(Change::Owned { lane, key, after: false });
+            }
+        }
+    }
+
+    fn enter_flow(&mut self, id: ClaimId, key: FlowKey, changes: &mut Vec<Change>) {
+        let Some(claim) = self.claims.get_mut(&id) else { return };
+        claim.flows.push(key);
+        let entry = self.flows.entry(key).or_insert((claim.lane, 0));
+        entry.1 += 1;
+        if entry.1 == 1 {
+            changes.push(Change::Flow { key, before: None, after: Some(claim.lane) });
+        }
+    }
+
+    fn leave_flow(&mut self, lane: LaneId, key: FlowKey, changes: &mut Vec<Change>) {
+        if let Some(entry) = self.flows.get_mut(&key) {
+            entry.1 -= 1;
+            if entry.1 == 0 {
+                self.flows.remove(&key);
+                changes.push(Change::Flow { key, before: Some(lane), after: None });
+            }
+        }
+    }
+}
+
+/// The lanes among holders, each once, in the order in which they came.
+fn lanes_of(holders: &[Holder]) -> Vec<LaneId> {
+    let mut lanes = Vec::new();
+    for holder in holders {
+        if !lanes.contains(&holder.lane) {
+            lanes.push(holder.lane);
+        }
+    }
+    lanes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: Address = Address::v4([10, 0, 0, 1]);
+    const THERE: Endpoint = Endpoint::new(Address::v4([10, 0, 0, 2]), 9000);
+
+    fn udp(address: Address, port: u16) -> Bound {
+        Bound { protocol: Protocol::Udp, local: Endpoint::new(address, port), dual: false, shares: false }
+    }
+
+    fn key(bound: &Bound) -> PortKey {
+        PortKey { protocol: bound.protocol, local: bound.local }
+    }
+
+    #[test]
+    fn a_claim_diverts_and_owns_and_its_release_undoes_both() {
+        let mut registry = Registry::default();
+        let bound = udp(HERE, 53);
+        let (id, changes) = registry.claim_bound(1, bound).unwrap();
+        assert_eq!(
+            changes,
+            [
+                Change::Owned { lane: 1, key: key(&bound), after: true },
+                Change::Port { key: key(&bound), before: vec![], after: vec![1] },
+            ]
+        );
+        assert!(registry.owns(1, Protocol::Udp, bound.local));
+        assert!(!registry.owns(1, Protocol::Tcp, bound.local) && !registry.owns(2, Protocol::Udp, bound.local));
+        let undone = registry.release(1, id).unwrap();
+        assert_eq!(undone.len(), 2);
+        assert!(changes.into_iter().map(Change::inverse).all(|c| undone.contains(&c)));
+        assert_eq!(registry.len(), 0);
+        assert_eq!(registry.release(1, id), Err(Conflict::Unknown));
+    }
+
+    #[test]
+    fn a_dual_stack_socket_is_entered_for_both_families() {
+        let mut registry = Registry::default();
+        let (id, changes) = registry.claim_bound(1, Bound { dual: true, ..udp(Address::ANY, 53) }).unwrap();
+        let ports = changes.iter().filter(|c| matches!(c, Change::Port { .. })).count();
+        assert_eq!(ports, 2);
+        assert!(registry.owns(1, Protocol::Udp, Endpoint::new(HERE, 53)));
+        assert!(registry.owns(1, Protocol::Udp, Endpoint::new(Address([0xfd; 16]), 53)));
+        registry.release(1, id).unwrap();
+        registry.claim_bound(1, udp(Address::ANY, 53)).unwrap();
+        assert!(!registry.owns(1, Protocol::Udp, Endpoint::new(HERE, 53)), "IPV6_V6ONLY");
+    }
+
+    #[test]
+    fn another_lane_is_refused_unless_both_share() {
+        let mut registry = Registry::default();
+        let sharing = Bound { shares: true, ..udp(HERE, 53) };
+        registry.claim_bound(1, udp(HERE, 53)).unwrap();
+        assert_eq!(registry.claim_bound(2, sharing).unwrap_err(), Conflict::Port);
+        registry.claim_bound(1, udp(HERE, 53)).expect("the same lane may: its stack sorts it out");
+
+        let mut registry = Registry::default();
+        for lane in 1..=8 {
+            let (_, changes) = registry.claim_bound(lane, sharing).unwrap();
+            assert!(matches!(&changes[1], Change::Port { after, .. } if after.len() == lane as usize));
+        }
+        assert_eq!(registry.claim_bound(9, sharing).unwrap_err(), Conflict::TooManySharing);
+        assert_eq!(registry.claim_bound(9, udp(HERE, 53)).unwrap_err(), Conflict::Port);
+    }
+
+    #[test]
+    fn a_flow_has_one_lane() {
+        let mut registry = Registry::default();
+        let bound = Bound { protocol: Protocol::Tcp, ..udp(HERE, 40000) };
+        let (first, _) = registry.claim_flow(1, bound, THERE).unwrap();
+        assert_eq!(registry.claim_flow(2, bound, THERE).unwrap_err(), Conflict::Flow);
+        let (second, changes) = registry.claim_flow(1, bound, THERE).unwrap();
+        assert!(changes.is_empty(), "the maps know it already");
+        assert!(registry.release(1, first).unwrap().is_empty(), "still claimed once");
+        assert_eq!(registry.release(1, second).unwrap().len(), 2);
+        registry.claim_flow(2, bound, THERE).unwrap();
+    }
+
+    #[test]
+    fn a_closed_listener_keeps_its_connections_only() {
+        let mut registry = Registry::default();
+        let listener = Bound { protocol: Protocol::Tcp, ..udp(Address::ANY_V4, 80) };
+        let (id, _) = registry.claim_bound(1, listener).unwrap();
+        assert_eq!(registry.convert(2, id, &[]), Err(Conflict::Unknown), "not that lane's");
+        let changes = registry.convert(1, id, &[(HERE, THERE), (Address([0xfd; 16]), THERE)]).unwrap();
+        let local = Endpoint::new(HERE, 80);
+        assert_eq!(
+            changes,
+            [
+                Change::Flow {
+                    key: FlowKey { protocol: Protocol::Tcp, local, remote: THERE },
+                    before: None,
+                    after: Some(1)
+                },
+                Change::Port { key: key(&listener), before: vec![1], after: vec![] },
+            ],
+            "an IPv4 listener has no IPv6 connections"
+        );
+        assert!(registry.owns(1, Protocol::Tcp, local), "the live connection still sends");
+        registry.claim_bound(2, listener).expect("a new server may listen");
+        assert_eq!(registry.release(1, id).unwrap().len(), 2);
+        assert!(!registry.owns(1, Protocol::Tcp, local));
+    }
+}
