@@ -16,6 +16,8 @@ pub(crate) struct Handle {
     pub(crate) generation: u32,
     /// The items of epoll sets that watch it.
     pub(crate) watchers: Link,
+    /// Threads that sleep until it is ready.
+    pub(crate) sleepers: u32,
 }
 
 impl Memory<'_> {

@@ -155,6 +155,16 @@ impl Stack<'_> {
         self.notify(id, Ready::IN);
     }
 
+    /// Puts a datagram into a socket's queue as if it had come in.
+    #[cfg(test)]
+    pub(crate) fn udp_put(&mut self, id: UdpId, bytes: &[u8]) {
+        let frame = self.mem.frames.take().expect("a free frame");
+        self.mem.frames.bytes_mut(frame)[64..64 + bytes.len()].copy_from_slice(bytes);
+        let meta = &mut self.mem.frames.meta[frame as usize];
+        (meta.offset, meta.len, meta.total) = (64, bytes.len() as u16, bytes.len() as u32);
+        self.udp_push(id.index, frame);
+    }
+
     /// Takes the first datagram off a socket's queue and gives its frames back. Says whether there was one.
     pub(super) fn udp_pop(&mut self, index: u32) -> bool {
         let frames = &mut self.mem.frames;
