@@ -1,0 +1,171 @@
+//! The command line, and nothing else: the man pages are generated from it.
+
+use clap::{Args, Parser, Subcommand, ValueHint};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Unmodified programs on a low-latency network path.
+///
+/// Tickwire gives unmodified programs a user-mode TCP/UDP stack over ordinary Ethernet. `tickwire service` runs once on each machine, as
+/// root. `tickwire run` starts a program, as any user, so that its sockets take the fast path. Programs that are not started this
+/// way notice nothing, and what cannot be accelerated runs on the kernel, with a reason in `tickwire stat`.
+#[derive(Debug, Parser)]
+#[command(name = "tickwire", version, disable_help_subcommand = true, arg_required_else_help = true)]
+pub(crate) struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Service(Service),
+    Run(Run),
+    Stat(Stat),
+    Capture(Capture),
+    Doctor(Doctor),
+}
+
+/// Where the service listens.
+#[derive(Debug, Args)]
+pub(crate) struct Socket {
+    /// The service's socket [default: /run/tickwire/service.sock]
+    #[arg(long, env = "TICKWIRE_SOCKET", hide_env_values = true, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    pub(crate) socket: Option<PathBuf>,
+}
+
+/// Run the service that diverts packets and hands out lanes (as root).
+///
+/// It runs in the foreground, attaches its divert program to the interfaces, listens for programs that want a lane, and logs to standard error. SIGTERM or SIGINT
+/// ends it cleanly: programs that run on lanes then go on with the kernel, except that their established connections end with an
+/// error. Command line settings win over the configuration file. Needs root (or CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and
+/// CAP_SYS_ADMIN).
+#[derive(Debug, Args)]
+pub(crate) struct Service {
+    /// The configuration file; it is no error if the default one does not exist [default: /etc/tickwire/tickwire.toml]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Accelerate this interface; may be given several times [default: every physical interface]
+    #[arg(long = "interface", value_name = "IF")]
+    pub(crate) interfaces: Vec<String>,
+
+    /// Where to listen.
+    #[command(flatten)]
+    pub(crate) socket: Socket,
+}
+
+/// Start a program so that its TCP and UDP sockets take the fast path.
+///
+/// The program replaces this process: its process number, its exit status and its terminal are its own. If it cannot be accelerated (no
+/// service, static or set-user-ID program) it runs on the kernel and one line on standard error says why.
+///
+/// Exit status: that of the program; 69 if --require is given and the program cannot be accelerated; 125 if something else goes
+/// wrong here; 126 if the program cannot be executed; 127 if it is not found.
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// Where the service listens.
+    #[command(flatten)]
+    pub(crate) socket: Socket,
+
+    /// Do not start the program if it cannot be accelerated (exit status 69)
+    #[arg(long)]
+    pub(crate) require: bool,
+
+    /// How long a waiting thread polls for packets before it sleeps
+    ///
+    /// `adaptive` polls briefly after recent traffic; `never` sleeps at once and costs the least processor time; `always` never sleeps and
+    /// has the lowest latency, at the price of one processor for each waiting thread; a number is microseconds.
+    #[arg(long, env = "TICKWIRE_SPIN", hide_env_values = true, value_name = "MICROSECONDS|always|never|adaptive", value_parser = spin)]
+    pub(crate) spin: Option<String>,
+
+    /// The program
+    #[arg(value_hint = ValueHint::CommandName)]
+    pub(crate) program: OsString,
+
+    /// Its arguments
+    #[arg(value_name = "ARG", trailing_var_arg = true, allow_hyphen_values = true, value_hint = ValueHint::CommandWithArguments)]
+    pub(crate) arguments: Vec<OsString>,
+}
+
+/// Show programs on the fast path, their sockets and the counters.
+///
+/// The figures come from the lanes' memory, without asking the programs. For every socket it says whether it is accelerated and, if not,
+/// why. A user sees the lanes of that user; root sees all.
+#[derive(Debug, Args)]
+pub(crate) struct Stat {
+    /// Where the service listens.
+    #[command(flatten)]
+    pub(crate) socket: Socket,
+
+    /// Print JSON, one document a reading
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Read again every second, until Ctrl-C
+    #[arg(long)]
+    pub(crate) watch: bool,
+}
+
+/// Record the packets of accelerated programs.
+///
+/// Diverted packets never reach the kernel's stack, so tcpdump cannot see them. The file is in pcapng format with nanosecond stamps and one
+/// interface for each lane and each network card; Wireshark and tcpdump read it. Ctrl-C ends it and says how many packets were recorded
+/// and how many were lost. Needs root.
+#[derive(Debug, Args)]
+pub(crate) struct Capture {
+    /// Where the service listens.
+    #[command(flatten)]
+    pub(crate) socket: Socket,
+
+    /// Write to this file; `-` is standard output
+    #[arg(short = 'w', long = "write", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) write: PathBuf,
+
+    /// Stop after so many packets
+    #[arg(short, long, value_name = "N")]
+    pub(crate) count: Option<u64>,
+
+    /// Keep at most so many bytes of each packet
+    #[arg(short, long, value_name = "BYTES", default_value_t = 262_144, value_parser = clap::value_parser!(u32).range(64..=262_144))]
+    pub(crate) snaplen: u32,
+
+    /// Only this lane (its number, see `tickwire stat`)
+    #[arg(long, value_name = "N", conflicts_with = "program")]
+    pub(crate) lane: Option<u32>,
+
+    /// Only lanes of this program (its name or process number)
+    #[arg(long, value_name = "NAME|PID")]
+    pub(crate) program: Option<String>,
+}
+
+/// Check whether this machine is ready for low latency.
+///
+/// One line for each check: good, or what to change and how much it matters. Changes nothing. Exit status 1 if something is missing
+/// without which Tickwire does not work.
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// Check these interfaces [default: every physical interface]
+    #[arg(long = "interface", value_name = "IF")]
+    pub(crate) interfaces: Vec<String>,
+
+    /// Where the service listens.
+    #[command(flatten)]
+    pub(crate) socket: Socket,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The longest spin that a person can mean, in microseconds: a quarter of an hour.
+const LONGEST_SPIN: u64 = 1_000_000_000;
+
+fn spin(text: &str) -> Result<String, String> {
+    match text {
+        "always" | "never" | "adaptive" => Ok(text.to_owned()),
+        number if number.parse().is_ok_and(|us: u64| us <= LONGEST_SPIN) => Ok(text.to_owned()),
+        _ => Err(format!("expected `always`, `never`, `adaptive` or microseconds up to {LONGEST_SPIN}")),
+    }
+}

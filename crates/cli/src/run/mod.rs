@@ -1,0 +1,101 @@
+//! `tickwire run`: starts a program with the preload library in front of its socket calls.
+//!
+//! It finds out beforehand what can be found out: whether there is a service, and whether the program can be preloaded at all. The
+//! program then replaces this process.
+
+mod elf;
+mod environment;
+mod fitness;
+mod lookup;
+
+use crate::args::Run;
+use fitness::Unfit;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+/// The service or the lane is not available, and `--require` was given (EX_UNAVAILABLE of sysexits.h).
+const EXIT_UNAVAILABLE: u8 = 69;
+/// `tickwire run` itself failed.
+const EXIT_FAILED: u8 = 125;
+/// The program was found but cannot be executed.
+const EXIT_NOT_EXECUTABLE: u8 = 126;
+/// The program was not found.
+const EXIT_NOT_FOUND: u8 = 127;
+
+/// Starts the program; returns only if that failed.
+pub(crate) fn run(arguments: &Run) -> ExitCode {
+    let name = arguments.program.to_string_lossy();
+    let path = match lookup::find(&arguments.program) {
+        Ok(path) => path,
+        Err(error) => return fail(error.exit_code(), &format!("{name}: {error}")),
+    };
+    let socket = arguments.socket.socket.clone().unwrap_or_else(tickwire_link::control::socket_path);
+    let library = match environment::library() {
+        Ok(library) => library,
+        Err(error) => return fail(EXIT_FAILED, &format!("{error:#}")),
+    };
+
+    let obstacle = obstacle(&path, &socket);
+    if let Some(obstacle) = &obstacle {
+        if arguments.require {
+            return fail(EXIT_UNAVAILABLE, &format!("{name} was not started: {obstacle}"));
+        }
+        eprintln!("tickwire: {name} runs on the kernel's network stack: {obstacle}");
+    }
+
+    let mut command = Command::new(&path);
+    command.arg0(&arguments.program).args(&arguments.arguments);
+    // A program with another loader would not start with our library in its way; for the others it does no harm and serves the
+    // programs that they start in turn.
+    if !matches!(obstacle, Some(Obstacle::Program(Unfit::ForeignLoader(_)))) {
+        match environment::preload(&library) {
+            Ok(value) => command.env("LD_PRELOAD", value),
+            Err(error) => return fail(EXIT_FAILED, &format!("{error:#}")),
+        };
+    }
+    if arguments.socket.socket.is_some() {
+        command.env(tickwire_link::control::SOCKET_VARIABLE, &socket);
+    }
+    if let Some(spin) = &arguments.spin {
+        command.env("TICKWIRE_SPIN", spin);
+    }
+    command.env_remove("TICKWIRE_REQUIRE").env_remove("TICKWIRE_NOTED");
+    if arguments.require {
+        command.env("TICKWIRE_REQUIRE", "1");
+    }
+    if obstacle.is_some() {
+        // The library need not say again what has just been said.
+        command.env("TICKWIRE_NOTED", "1");
+    }
+    let error = lookup::execute(command, &path, arguments);
+    fail(EXIT_NOT_EXECUTABLE, &format!("{name}: cannot be executed: {error}"))
+}
+
+/// Why a program will run on the kernel.
+#[derive(Debug, PartialEq, Eq)]
+enum Obstacle {
+    Service(String),
+    Program(Unfit),
+}
+
+impl std::fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Service(why) => f.write_str(why),
+            Self::Program(unfit) => unfit.fmt(f),
+        }
+    }
+}
+
+fn obstacle(program: &Path, socket: &Path) -> Option<Obstacle> {
+    if let Err(unfit) = fitness::check(program) {
+        return Some(Obstacle::Program(unfit));
+    }
+    environment::service_answers(socket).err().map(Obstacle::Service)
+}
+
+fn fail(code: u8, message: &str) -> ExitCode {
+    eprintln!("tickwire: {message}");
+    ExitCode::from(code)
+}

@@ -1,0 +1,161 @@
+//! `tickwire run`: exit statuses, messages and what the program finds in its environment. No service and no root needed.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+/// A stand-in for the preload library: any shared object will do for these tests; this one is everywhere.
+struct Setup {
+    directory: tempfile::TempDir,
+}
+
+impl Setup {
+    fn new() -> Self {
+        Self { directory: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn file(&self, name: &str, content: &[u8], mode: u32) -> String {
+        let path = self.path(name);
+        std::fs::write(&path, content).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    /// Runs `tickwire run` with a library that is empty but there, and a socket on which nobody listens.
+    fn run(&self, arguments: &[&str]) -> Output {
+        let library = self.file("libtickwire_preload.so", b"", 0o644);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tickwire"));
+        command.arg("run").args(arguments).env("TICKWIRE_PRELOAD", library).env_remove("LD_PRELOAD");
+        command.env("TICKWIRE_SOCKET", self.path("service.sock"));
+        command.output().unwrap()
+    }
+
+    /// Makes it look as if a service listened.
+    fn listen(&self) -> std::os::fd::OwnedFd {
+        use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket};
+        use std::os::fd::AsRawFd;
+        let fd = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None).unwrap();
+        bind(fd.as_raw_fd(), &UnixAddr::new(&self.path("service.sock")).unwrap()).unwrap();
+        listen(&fd, Backlog::new(16).unwrap()).unwrap();
+        fd
+    }
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// What we said; the loader also complains of the empty library.
+fn own_words(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stderr);
+    text.lines().filter(|l| l.starts_with("tickwire: ")).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_programs_arguments_and_exit_status_are_its_own() {
+    let setup = Setup::new();
+    let output = setup.run(&["sh", "-c", "echo \"$0 $1\"; exit 7", "--require", "-x"]);
+    assert_eq!(stdout(&output), "--require -x\n");
+    assert_eq!(output.status.code(), Some(7));
+    let output = setup.run(&["--", "echo", "--", "-n"]);
+    assert_eq!(stdout(&output), "-- -n\n");
+}
+
+#[test]
+fn without_a_service_the_program_runs_and_one_line_says_why() {
+    let setup = Setup::new();
+    let output = setup.run(&["echo", "hello"]);
+    assert_eq!(stdout(&output), "hello\n");
+    let words = own_words(&output);
+    assert!(words.starts_with("tickwire: echo runs on the kernel's network stack: no service at "), "{words}");
+    assert_eq!(words.lines().count(), 1);
+}
+
+#[test]
+fn without_a_service_a_program_that_requires_it_is_not_started() {
+    let setup = Setup::new();
+    let output = setup.run(&["--require", "echo", "hello"]);
+    assert_eq!((stdout(&output).as_str(), output.status.code()), ("", Some(69)));
+    let words = own_words(&output);
+    assert!(words.starts_with("tickwire: echo was not started: no service at "), "{words}");
+}
+
+#[test]
+fn the_program_finds_library_and_settings_in_its_environment() {
+    let setup = Setup::new();
+    let _service = setup.listen();
+    let show = ["sh", "-c", "echo $LD_PRELOAD $TICKWIRE_SPIN $TICKWIRE_REQUIRE $TICKWIRE_SOCKET"];
+    let output = setup.run(&[&["--require", "--spin", "25"][..], &show].concat());
+    let library = setup.path("libtickwire_preload.so");
+    let expected = format!("{} 25 1 {}\n", library.display(), setup.path("service.sock").display());
+    assert_eq!(stdout(&output), expected);
+    assert_eq!(own_words(&output), "");
+}
+
+#[test]
+fn a_static_program_runs_on_the_kernel_and_is_not_started_if_acceleration_is_required() {
+    let setup = Setup::new();
+    let _service = setup.listen();
+    // An ELF file without a loader that cannot even be executed: it must not come to that.
+    let mut header = vec![0; 64];
+    header[..6].copy_from_slice(b"\x7fELF\x02\x01");
+    header[54] = 56;
+    let program = setup.file("static", &header, 0o755);
+    let output = setup.run(&["--require", &program]);
+    assert_eq!(output.status.code(), Some(69));
+    assert!(own_words(&output).contains("is a static program"), "{}", own_words(&output));
+    let output = setup.run(&[&program]);
+    assert!(![Some(0), Some(69)].contains(&output.status.code()), "it was tried: {output:?}");
+    assert!(own_words(&output).contains("runs on the kernel"), "{}", own_words(&output));
+}
+
+#[test]
+fn a_program_that_is_not_there_or_not_executable_has_the_shells_exit_status() {
+    let setup = Setup::new();
+    let output = setup.run(&["no-such-program"]);
+    assert_eq!(output.status.code(), Some(127));
+    assert_eq!(own_words(&output), "tickwire: no-such-program: not found");
+    let plain = setup.file("plain", b"", 0o644);
+    assert_eq!(setup.run(&[&plain]).status.code(), Some(126));
+}
+
+#[test]
+fn a_text_without_interpreter_is_run_by_the_shell() {
+    let setup = Setup::new();
+    let script = setup.file("script", b"echo from $1 $TICKWIRE_SPIN\n", 0o755);
+    let output = setup.run(&["--spin", "never", &script, "here"]);
+    assert_eq!(stdout(&output), "from here never\n");
+}
+
+#[test]
+fn a_wrong_command_line_is_explained() {
+    let setup = Setup::new();
+    let output = setup.run(&["--spin", "soon", "true"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("microseconds"));
+    assert_eq!(setup.run(&["--no-such-option", "true"]).status.code(), Some(2));
+    assert_eq!(setup.run(&[]).status.code(), Some(2));
+}
+
+#[test]
+fn starting_costs_little() {
+    let setup = Setup::new();
+    let _service = setup.listen();
+    assert!(Path::new("/bin/true").exists());
+    let best = |f: &dyn Fn()| {
+        let time = || {
+            let start = Instant::now();
+            f();
+            start.elapsed()
+        };
+        (0..10).map(|_| time()).min().unwrap_or_default()
+    };
+    let plain = best(&|| assert!(Command::new("/bin/true").status().unwrap().success()));
+    let ours = best(&|| drop(setup.run(&["/bin/true"])));
+    assert!(ours < plain + Duration::from_millis(20), "{plain:?} became {ours:?}");
+}
