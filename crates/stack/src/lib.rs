@@ -55,4 +55,10 @@ impl<'a> Stack<'a> {
     pub fn new(memory: Memory<'a>) -> Self {
         Self { mem: memory }
     }
+
+    /// The counters of this stack.
+    #[must_use]
+    pub fn counters(&self) -> &table::Counters {
+        self.mem.counters
+    }
 }

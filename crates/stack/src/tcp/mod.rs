@@ -1,73 +1,57 @@
-//! TCP. This is the least that the rest of the stack needs to know of it.
+//! TCP (RFC 9293 and its companions): one small file per mechanism, each with its RFC.
+//!
+//! | file | mechanism |
+//! |---|---|
+//! | `seq`, `options`, `header` | the wire format |
+//! | `socket`, `config` | what a connection consists of, and defaults |
+//! | `send`, `scoreboard` | the send queue and the marks of SACK on it |
+//! | `rtt`, `congestion`, `rack`, `prr`, `recovery`, `spurious` | when to send again, and how much |
+//! | `receive`, `window`, `ack` | the receive queue, the window offered, when to acknowledge |
+//! | `output` | what is sent now |
+//! | `input`, `handshake`, `established`, `closing` | what a received segment does |
+//! | `timers` | what time does |
+//! | `listener`, `cookies`, `isn` | passive opens |
+//! | `pmtu`, `urgent` | path MTU and ICMP errors, urgent data |
+//! | `api`, `settings`, `info` | what a program calls |
+//!
+//! Everything is a method of [`crate::Stack`] with the index of the connection, or a function on one part of a connection.
 
-use crate::Stack;
-use crate::ids::Ready;
-use crate::ip::{IcmpError, Packet};
-use crate::pool::{Link, Slot};
-use crate::time::Instant;
-use zerocopy::FromZeros;
+mod ack;
+mod api;
+mod closing;
+mod config;
+mod congestion;
+mod cookies;
+mod established;
+mod handshake;
+mod header;
+mod info;
+mod input;
+mod isn;
+mod listener;
+mod options;
+mod output;
+mod pmtu;
+mod prr;
+mod rack;
+mod receive;
+mod recovery;
+mod rtt;
+mod scoreboard;
+mod send;
+mod seq;
+mod settings;
+mod socket;
+mod spurious;
+mod timers;
+mod urgent;
+mod window;
 
-/// Defaults of TCP that the caller may set.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Config {}
-
-/// What TCP has one of.
-#[derive(Debug, Default, FromZeros)]
-#[repr(C)]
-pub(crate) struct Shared {}
-
-impl Shared {
-    pub(crate) fn init(&mut self, _config: &Config, _now: Instant) {}
-}
-
-/// A TCP connection.
-#[derive(Debug, Default, FromZeros)]
-#[repr(C)]
-pub(crate) struct Socket {
-    link: Link,
-}
-
-/// A listening socket.
-#[derive(Debug, Default, FromZeros)]
-#[repr(C)]
-pub(crate) struct Listener {
-    link: Link,
-}
-
-impl Slot for Socket {
-    fn link(&mut self) -> &mut Link {
-        &mut self.link
-    }
-}
-
-impl Slot for Listener {
-    fn link(&mut self) -> &mut Link {
-        &mut self.link
-    }
-}
-
-impl Stack<'_> {
-    /// A TCP segment came in; its frames are ours now.
-    pub(crate) fn tcp_input(&mut self, _now: Instant, packet: &Packet) {
-        self.mem.frames.give_chain(packet.frame);
-    }
-
-    /// The timer of a connection is due.
-    pub(crate) fn tcp_timer(&mut self, _now: Instant, _index: u32) {}
-
-    /// An ICMP error about one of our segments.
-    pub(crate) fn tcp_icmp(&mut self, _now: Instant, _error: &IcmpError) {}
-
-    /// A path changed its state, next hop or MTU.
-    pub(crate) fn tcp_path_changed(&mut self, _now: Instant, _path: u32) {}
-
-    /// What a connection is ready for.
-    pub(crate) fn tcp_readiness(&self, _index: u32) -> Ready {
-        Ready::NONE
-    }
-
-    /// What a listener is ready for.
-    pub(crate) fn listener_readiness(&self, _index: u32) -> Ready {
-        Ready::NONE
-    }
-}
+pub use api::{RecvFlags, Shutdown};
+pub use config::Config;
+pub(crate) use config::Shared;
+pub use congestion::Algorithm;
+pub use info::TcpInfo;
+pub use listener::Listener;
+pub use settings::{Setting, TcpOptions};
+pub use socket::{Socket, State};

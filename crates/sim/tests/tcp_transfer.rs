@@ -1,0 +1,95 @@
+//! TCP moves bytes, whatever the cable does to them.
+
+mod tcp_support;
+
+use tcp_support::*;
+use tickwire_sim::{LinkConfig, Pair};
+use tickwire_stack::Error;
+use tickwire_stack::tcp::State;
+use tickwire_stack::time::Span;
+
+/// RFC 9293 §3.5 and §3.6: three-way handshake, a few bytes both ways, an orderly close.
+#[test]
+fn a_connection_opens_carries_bytes_and_closes() {
+    for family in 0..2 {
+        let mut pair = Pair::seeded(1);
+        let (client, server, listener) = connected(&mut pair, family);
+        assert_eq!(send(&mut pair, 0, client, b"question"), Ok(8));
+        pair.run_for(Span::from_millis(1));
+        assert_eq!(recv(&mut pair, 1, server, 100).unwrap(), b"question");
+        assert_eq!(recv(&mut pair, 1, server, 100), Err(Error::WouldBlock));
+        assert_eq!(send(&mut pair, 1, server, b"answer"), Ok(6));
+        pair.run_for(Span::from_millis(1));
+        assert_eq!(recv(&mut pair, 0, client, 100).unwrap(), b"answer");
+        assert_eq!(state(&mut pair, 0, client), State::Established);
+        close(&mut pair, 0, client);
+        pair.run_for(Span::from_millis(1));
+        assert_eq!(state(&mut pair, 1, server), State::CloseWait);
+        assert_eq!(recv(&mut pair, 1, server, 100).unwrap(), b"");
+        close(&mut pair, 1, server);
+        let now = pair.now();
+        pair.stack(1).tcp_close_listener(listener, now).unwrap();
+        pair.run_for(Span::from_secs(70));
+        for host in 0..2 {
+            assert_eq!(pair.frames_held(host), 0);
+            assert!(pair.stack(host).deadline().is_none());
+        }
+    }
+}
+
+#[test]
+fn a_clean_cable_needs_no_retransmission() {
+    let mut pair = Pair::seeded(2);
+    let (client, server, listener) = connected(&mut pair, 0);
+    transfer(&mut pair, &mut [Flow::new((0, client), (1, server), 20 << 20)], Span::from_secs(10));
+    assert_eq!(pair.stack(0).counters().tcp_retrans_segs.get(), 0);
+    close_and_check(&mut pair, client, server, listener);
+}
+
+#[test]
+fn loss_of_a_tenth_of_a_percent_to_a_fifth_is_repaired_in_both_directions() {
+    for (seed, loss) in [1_000, 10_000, 50_000, 100_000, 200_000].into_iter().enumerate() {
+        for family in 0..2 {
+            let link = LinkConfig { loss, delay: Span::from_micros(50), ..LinkConfig::default() };
+            let mut pair = pair_with(seed as u64, link);
+            let (client, server, listener) = connected(&mut pair, family);
+            let len = if loss > 50_000 { 300_000 } else { 2_000_000 };
+            let mut flows = [Flow::new((0, client), (1, server), len), Flow::new((1, server), (0, client), len)];
+            transfer(&mut pair, &mut flows, Span::from_secs(300));
+            close_and_check(&mut pair, client, server, listener);
+        }
+    }
+}
+
+#[test]
+fn reorder_duplication_and_corruption_together_change_nothing() {
+    for seed in 0..6 {
+        let link = LinkConfig {
+            loss: 5_000,
+            reorder: 50_000,
+            duplicate: 30_000,
+            corrupt: 5_000,
+            jitter: Span::from_micros(30),
+            ..LinkConfig::default()
+        };
+        let mut pair = pair_with(seed, link);
+        let (client, server, listener) = connected(&mut pair, (seed & 1) as usize);
+        let mut flows =
+            [Flow::new((0, client), (1, server), 1_000_000), Flow::new((1, server), (0, client), 1_000_000)];
+        flows[1].chunk = 700;
+        transfer(&mut pair, &mut flows, Span::from_secs(120));
+        close_and_check(&mut pair, client, server, listener);
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace() {
+    let run = |seed| {
+        let mut pair = pair_with(seed, LinkConfig { loss: 20_000, reorder: 20_000, ..LinkConfig::default() });
+        let (client, server, _) = connected(&mut pair, 0);
+        transfer(&mut pair, &mut [Flow::new((0, client), (1, server), 500_000)], Span::from_secs(60));
+        pair.trace()
+    };
+    assert_eq!(run(5), run(5));
+    assert_ne!(run(5), run(6));
+}

@@ -1,0 +1,185 @@
+//! What a program does with a connection: open, write, read. Nothing here waits; [`Error::WouldBlock`] says when a
+//! blocking call would.
+
+use super::closing::over;
+use super::output::Hold;
+use super::settings::TcpOptions;
+use super::socket::{Pending, State};
+use crate::Stack;
+use crate::addr::Endpoint;
+use crate::error::{Error, Result};
+use crate::ids::{Sink, SocketKind, Source, TcpId};
+use crate::time::Instant;
+
+/// Which directions to shut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shutdown {
+    /// Receiving (`SHUT_RD`).
+    Read,
+    /// Sending (`SHUT_WR`).
+    Write,
+    /// Both (`SHUT_RDWR`).
+    Both,
+}
+
+/// How to read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecvFlags {
+    /// Leave the data in the queue (`MSG_PEEK`).
+    pub peek: bool,
+}
+
+impl Stack<'_> {
+    /// Begins to open a connection from `local` (address and port, which the caller owns) to `remote`. It is open when it becomes
+    /// writable; when it fails, it shows an error.
+    ///
+    /// # Errors
+    /// [`Error::NeedPath`] if the path is to be asked of the host first; [`Error::HostUnreachable`]; [`Error::AddressInUse`] if
+    /// there is such a connection; [`Error::NoBuffers`]; [`Error::Invalid`] for ends that no connection can have.
+    pub fn tcp_connect(
+        &mut self,
+        options: &TcpOptions,
+        local: Endpoint,
+        remote: Endpoint,
+        now: Instant,
+    ) -> Result<TcpId> {
+        let good = |e: &Endpoint| e.port != 0 && !e.address.is_unspecified() && !e.address.is_multicast();
+        if !good(&local) || !good(&remote) || local.address.family() != remote.address.family() {
+            return Err(Error::Invalid);
+        }
+        let path = self.path_lookup(remote.address, now)?;
+        let index = self.new_connection(now, local, remote, path, options)?;
+        self.mem.tcp[index].state = State::SynSent;
+        self.mem.counters.tcp_active_opens.inc();
+        self.send_syn(index, now);
+        TcpId::try_from(self.id_of(SocketKind::Tcp, index as u32))
+    }
+
+    /// Queues data to be sent and sends what may be sent now. `more`: the program will write more at once (`MSG_MORE`), so an
+    /// incomplete segment waits. Returns how many bytes were taken, at least one.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`] if the send buffer is full, no frame is free, or the connection is not open yet; [`Error::Pipe`] if the
+    /// sending side is shut; what ended the connection; [`Error::Stale`].
+    pub fn tcp_send(&mut self, id: TcpId, now: Instant, more: bool, source: &mut impl Source) -> Result<usize> {
+        let index = self.check(id.into())?;
+        let taken = self.queue(index, source)?;
+        let hold = if more && source.remaining() == 0 { Hold::More } else { Hold::AsSet };
+        self.tcp_output(index, now, hold);
+        self.update_row(index);
+        Ok(taken)
+    }
+
+    /// Sends data of which the last byte is urgent (`MSG_OOB`).
+    ///
+    /// # Errors
+    /// As [`Stack::tcp_send`].
+    pub fn tcp_send_urgent(&mut self, id: TcpId, now: Instant, source: &mut impl Source) -> Result<usize> {
+        let index = self.check(id.into())?;
+        let taken = self.queue(index, source)?;
+        if source.remaining() == 0 {
+            self.mem.tcp[index].mark_urgent();
+        }
+        self.tcp_output(index, now, Hold::AsSet);
+        self.update_row(index);
+        Ok(taken)
+    }
+
+    fn queue(&mut self, index: usize, source: &mut impl Source) -> Result<usize> {
+        let all = self.mem.frames.meta.len();
+        let s = &mut self.mem.tcp[index];
+        if let Some(error) = core::mem::take(&mut s.error).error() {
+            return Err(error);
+        }
+        match s.state {
+            State::SynSent | State::SynReceived => return Err(Error::WouldBlock),
+            State::Established | State::CloseWait if !s.write_shut => {}
+            _ => return Err(Error::Pipe),
+        }
+        if source.remaining() == 0 {
+            return Ok(0);
+        }
+        let space = s.send_space() as usize;
+        // Each connection may have one frame when the others have taken nearly all.
+        let reserve = if s.send.frames == 0 { all / 32 } else { all / 8 };
+        let mss = usize::from(s.mss);
+        let wanted = source.remaining();
+        let taken = s.send.append(&mut self.mem.frames, mss, space.min(wanted), reserve, |into| source.read(into));
+        if taken < wanted {
+            s.wants_room = true;
+        }
+        if taken == 0 {
+            if space > 0 && s.send.frames == 0 {
+                // No acknowledgement of this connection will free a frame: a timer tells the program to try again.
+                s.starved = true;
+                self.mem.counters.frames_exhausted.inc();
+            }
+            return Err(Error::WouldBlock);
+        }
+        s.send.push_tail(&mut self.mem.frames);
+        Ok(taken)
+    }
+
+    /// Reads what has arrived in order. `Ok(0)` is the end of the stream (or a sink without room).
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`] if nothing is there; what ended the connection, once; [`Error::NotConnected`]; [`Error::Stale`].
+    pub fn tcp_recv(&mut self, id: TcpId, now: Instant, flags: RecvFlags, sink: &mut impl Sink) -> Result<usize> {
+        let index = self.check(id.into())?;
+        let most_buffer = self.mem.core.tcp.config.receive_buffer_max;
+        let s = &mut self.mem.tcp[index];
+        if sink.room() == 0 {
+            return Ok(0);
+        }
+        let frames = &mut self.mem.frames;
+        let limit = s.limit_to_mark(frames, flags.peek).min(sink.room());
+        let taken = s.recv.read(frames, limit, flags.peek, |bytes| sink.write(bytes));
+        if taken == 0 {
+            return self.nothing_to_read(index);
+        }
+        if !flags.peek {
+            s.urgent_passed();
+            let opened = s.taken(frames, now, taken as u32, most_buffer);
+            if opened && s.state.may_receive() {
+                self.send_ack(index, now);
+                self.set_timer(index);
+            }
+            let row = self.mem.row(SocketKind::Tcp, index as u32);
+            row.rx_queue.set(self.mem.tcp[index].recv.bytes);
+        }
+        Ok(taken)
+    }
+
+    fn nothing_to_read(&mut self, index: usize) -> Result<usize> {
+        let s = &mut self.mem.tcp[index];
+        if s.error != Pending::None {
+            return Err(over(core::mem::take(&mut s.error)));
+        }
+        if s.fin_received || s.read_shut {
+            return Ok(0);
+        }
+        match s.state {
+            State::Closed => Ok(0),
+            State::SynSent | State::SynReceived => Err(Error::WouldBlock),
+            _ => Err(Error::WouldBlock),
+        }
+    }
+
+    /// Takes the pending error (`SO_ERROR`).
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn tcp_take_error(&mut self, id: TcpId) -> Result<Option<Error>> {
+        let index = self.check(id.into())?;
+        Ok(core::mem::take(&mut self.mem.tcp[index].error).error())
+    }
+
+    /// The state of a connection.
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn tcp_state(&self, id: TcpId) -> Result<State> {
+        let index = self.check(id.into())?;
+        Ok(self.mem.tcp[index].state)
+    }
+}

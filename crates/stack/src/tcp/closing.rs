@@ -1,0 +1,353 @@
+//! Closing: FIN in both directions, TIME-WAIT, resets, and what is left of a connection that is over
+//! (RFC 9293 §3.6, §3.10.4; RFC 1337; RFC 6191; RFC 2525 §2.17).
+
+use super::api::Shutdown;
+use super::header::{Segment, bit};
+use super::output::Hold;
+use super::socket::{Pending, State};
+use crate::Stack;
+use crate::error::{Error, Result};
+use crate::ids::{Ready, SocketKind, TcpId};
+use crate::pool::Link;
+use crate::time::Instant;
+
+impl Stack<'_> {
+    /// Moves a connection to another state and keeps the count of established ones.
+    pub(super) fn set_state(&mut self, index: usize, state: State) {
+        let counts = |state: State| matches!(state, State::Established | State::CloseWait);
+        let old = core::mem::replace(&mut self.mem.tcp[index].state, state);
+        if counts(old) && !counts(state) {
+            let current = &self.mem.counters.tcp_curr_estab;
+            current.set(current.get().saturating_sub(1));
+        }
+        if old == State::SynReceived && state != State::Established {
+            self.leave_half_open(index);
+        }
+    }
+
+    /// FIN of the peer, now or seen earlier, once everything before it is there (RFC 9293 §3.10.7.4, eighth check).
+    pub(super) fn fin_input(&mut self, index: usize, now: Instant, segment: &Segment) {
+        let s = &mut self.mem.tcp[index];
+        if segment.has(bit::FIN) && !s.fin_received {
+            let at = segment.seq + segment.len;
+            if at.le(s.edge) && at.ge(s.recv.next) {
+                (s.fin_seen, s.fin_at) = (true, at);
+            }
+        }
+        if !s.fin_seen || s.fin_received || s.fin_at != s.recv.next || !s.state.may_receive() {
+            return;
+        }
+        s.fin_received = true;
+        s.recv.next += 1;
+        s.edge = s.edge.max(s.recv.next);
+        s.ack_now = true;
+        s.recv.prune(&mut self.mem.frames);
+        match s.state {
+            State::Established => self.set_state(index, State::CloseWait),
+            State::FinWait1 => self.set_state(index, State::Closing),
+            State::FinWait2 => self.enter_time_wait(index, now),
+            _ => {}
+        }
+        let id = self.id_of(SocketKind::Tcp, index as u32);
+        self.notify(id, self.tcp_readiness(index as u32));
+    }
+
+    /// The peer has acknowledged our FIN.
+    pub(super) fn fin_acknowledged(&mut self, index: usize, now: Instant) {
+        match self.mem.tcp[index].state {
+            State::FinWait1 => {
+                self.set_state(index, State::FinWait2);
+                if self.mem.tcp[index].orphan {
+                    self.limit_fin_wait(index, now);
+                }
+            }
+            State::Closing => self.enter_time_wait(index, now),
+            State::LastAck => self.finish(index),
+            _ => {}
+        }
+    }
+
+    /// Nobody waits for the peer's data any more: its FIN must come within a limit.
+    fn limit_fin_wait(&mut self, index: usize, now: Instant) {
+        let limit = self.mem.core.tcp.config.fin_timeout;
+        self.mem.tcp[index].at.keep = now + limit;
+    }
+
+    fn enter_time_wait(&mut self, index: usize, now: Instant) {
+        self.set_state(index, State::TimeWait);
+        self.mem.counters.tcp_time_wait.inc();
+        let s = &mut self.mem.tcp[index];
+        s.send.clear(&mut self.mem.frames);
+        s.at.retransmit = Instant::NEVER;
+        if s.orphan {
+            self.list_time_wait(index);
+        }
+        self.restart_time_wait(index, now);
+        let s = &mut self.mem.tcp[index];
+        if s.ack_now {
+            self.send_ack(index, now); // output has nothing else to send in this state
+        }
+        self.set_timer(index);
+    }
+
+    fn restart_time_wait(&mut self, index: usize, now: Instant) {
+        let lasts = self.mem.core.tcp.config.time_wait;
+        self.mem.tcp[index].at.keep = now + lasts;
+        self.set_timer(index);
+    }
+
+    fn list_time_wait(&mut self, index: usize) {
+        let shared = &mut self.mem.core.tcp;
+        let this = Link::to(index as u32);
+        let last = core::mem::replace(&mut shared.time_wait_tail, this);
+        match last.get() {
+            Some(last) => self.mem.tcp[last as usize].link = this,
+            None => shared.time_wait_head = this,
+        }
+        let s = &mut self.mem.tcp[index];
+        (s.link, s.back, s.queued) = (Link::NONE, last, true);
+    }
+
+    fn unlist_time_wait(&mut self, index: usize) {
+        let s = &mut self.mem.tcp[index];
+        s.queued = false;
+        let (next, last) = (core::mem::take(&mut s.link), core::mem::take(&mut s.back));
+        let shared = &mut self.mem.core.tcp;
+        match last.get() {
+            Some(last) => self.mem.tcp[last as usize].link = next,
+            None => shared.time_wait_head = next,
+        }
+        match next.get() {
+            Some(next) => self.mem.tcp[next as usize].back = last,
+            None => shared.time_wait_tail = last,
+        }
+    }
+
+    /// Gives up the oldest TIME-WAIT that nobody holds a handle to. False if there is none.
+    pub(super) fn evict_time_wait(&mut self) -> bool {
+        let Some(oldest) = self.mem.core.tcp.time_wait_head.get() else { return false };
+        self.finish(oldest as usize);
+        true
+    }
+
+    /// A segment in TIME-WAIT. Returns whether it is a SYN that may open a new connection in place of this one, which
+    /// is then gone.
+    pub(super) fn time_wait_input(&mut self, index: usize, now: Instant, segment: &Segment) -> bool {
+        let s = &mut self.mem.tcp[index];
+        if segment.has(bit::RST) {
+            return false; // RFC 1337: TIME-WAIT must not be assassinated
+        }
+        if segment.bits & (bit::SYN | bit::ACK) == bit::SYN {
+            // RFC 6191 and RFC 9293 §3.10.7.4: new enough by timestamp or by sequence number.
+            let newer = match segment.options.timestamps {
+                Some(times) if s.timestamps => {
+                    (times.value.wrapping_sub(s.ts_recent) as i32) > 0
+                        || times.value == s.ts_recent && segment.seq.gt(s.recv.next)
+                }
+                _ => segment.seq.gt(s.recv.next),
+            };
+            if newer {
+                self.finish(index);
+                return true;
+            }
+        }
+        if segment.has(bit::FIN) {
+            self.restart_time_wait(index, now);
+        }
+        if segment.length() > 0 || segment.seq != self.mem.tcp[index].recv.next {
+            self.send_ack(index, now);
+        }
+        false
+    }
+
+    /// Ends a connection without a word to anyone but the program. Unread data stays for it.
+    pub(super) fn finish(&mut self, index: usize) {
+        if self.mem.tcp[index].state == State::TimeWait && self.mem.tcp[index].orphan {
+            self.unlist_time_wait(index);
+        }
+        let nobody = {
+            let s = &self.mem.tcp[index];
+            // In SYN-RECEIVED a passive connection has no handle yet.
+            s.orphan || s.state == State::SynReceived && s.passive
+        };
+        self.set_state(index, State::Closed);
+        self.demux_remove(SocketKind::Tcp, index as u32);
+        self.disarm(index as u32);
+        let s = &mut self.mem.tcp[index];
+        s.at = Default::default();
+        s.ack_now = false;
+        s.send.clear(&mut self.mem.frames);
+        s.recv.prune(&mut self.mem.frames);
+        if nobody {
+            self.recycle(index);
+            return;
+        }
+        self.update_row(index);
+        let id = self.id_of(SocketKind::Tcp, index as u32);
+        self.notify(id, self.tcp_readiness(index as u32));
+    }
+
+    /// Ends a connection with an error for the program.
+    pub(super) fn fail(&mut self, index: usize, _now: Instant, why: Pending) {
+        self.mem.tcp[index].error = why;
+        self.finish(index);
+    }
+
+    /// Gives the slot of a connection back that is over and that nobody holds.
+    fn recycle(&mut self, index: usize) {
+        let s = &mut self.mem.tcp[index];
+        s.recv.clear(&mut self.mem.frames);
+        s.state = State::Free;
+        self.release(SocketKind::Tcp, index as u32);
+    }
+
+    /// Resets a connection whose handle is gone, or never was.
+    pub(super) fn drop_connection(&mut self, index: usize, now: Instant) {
+        let s = &mut self.mem.tcp[index];
+        s.orphan = s.state != State::TimeWait;
+        if !matches!(s.state, State::Closed | State::TimeWait | State::SynSent) {
+            self.send_reset(index, now);
+        }
+        if self.mem.tcp[index].state == State::TimeWait {
+            self.mem.tcp[index].orphan = true;
+            self.list_time_wait(index);
+        } else {
+            self.finish(index);
+        }
+    }
+
+    /// Shuts one or both directions. The program reads on until the peer shuts its own.
+    ///
+    /// # Errors
+    /// [`Error::Stale`]; [`Error::NotConnected`].
+    pub fn tcp_shutdown(&mut self, id: TcpId, now: Instant, how: Shutdown) -> Result<()> {
+        let index = self.check(id.into())?;
+        let s = &mut self.mem.tcp[index];
+        if matches!(s.state, State::Closed | State::SynSent | State::SynReceived | State::Free) {
+            return Err(Error::NotConnected);
+        }
+        if how != Shutdown::Write {
+            s.read_shut = true;
+        }
+        if how != Shutdown::Read {
+            self.shut_sending(index, now);
+        }
+        let socket = self.id_of(SocketKind::Tcp, index as u32);
+        self.notify(socket, self.tcp_readiness(index as u32));
+        self.update_row(index);
+        Ok(())
+    }
+
+    fn shut_sending(&mut self, index: usize, now: Instant) {
+        let next = match self.mem.tcp[index].state {
+            State::Established => State::FinWait1,
+            State::CloseWait => State::LastAck,
+            _ => return,
+        };
+        self.set_state(index, next);
+        self.mem.tcp[index].write_shut = true;
+        self.tcp_output(index, now, Hold::AsSet);
+    }
+
+    /// Closes the program's handle. What was sent still arrives, unless there is unread data or the connection lingers
+    /// for no time: then it is reset.
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn tcp_close(&mut self, id: TcpId, now: Instant) -> Result<()> {
+        let index = self.check(id.into())?;
+        let s = &self.mem.tcp[index];
+        let unread = s.recv.bytes > 0;
+        let reset = s.settings.linger && s.settings.linger_time.is_zero();
+        match s.state {
+            State::Closed | State::SynSent | State::Free => {
+                self.mem.tcp[index].orphan = true;
+                self.finish(index);
+                return Ok(());
+            }
+            State::TimeWait => {
+                let s = &mut self.mem.tcp[index];
+                s.recv.clear(&mut self.mem.frames);
+                s.orphan = true;
+                self.orphan(SocketKind::Tcp, index as u32);
+                self.list_time_wait(index);
+                return Ok(());
+            }
+            State::SynReceived => return self.tcp_abort(id, now),
+            _ if unread || reset => {
+                if unread {
+                    self.mem.counters.tcp_abort_on_data.inc();
+                }
+                return self.tcp_abort(id, now);
+            }
+            _ => {}
+        }
+        self.mem.tcp[index].orphan = true;
+        self.mem.tcp[index].at.keep = Instant::NEVER;
+        self.orphan(SocketKind::Tcp, index as u32);
+        self.shut_sending(index, now);
+        if self.mem.tcp[index].state == State::FinWait2 {
+            self.limit_fin_wait(index, now);
+        }
+        self.set_timer(index);
+        self.update_row(index);
+        Ok(())
+    }
+
+    /// Resets the connection and closes the program's handle.
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn tcp_abort(&mut self, id: TcpId, now: Instant) -> Result<()> {
+        let index = self.check(id.into())?;
+        self.orphan(SocketKind::Tcp, index as u32);
+        self.drop_connection(index, now);
+        Ok(())
+    }
+
+    /// What a connection is ready for, as `poll` on Linux tells it.
+    pub(crate) fn tcp_readiness(&self, index: u32) -> Ready {
+        let s = &self.mem.tcp[index as usize];
+        let mut ready = Ready::NONE;
+        if matches!(s.state, State::SynSent | State::SynReceived) {
+            return ready;
+        }
+        let over = s.state == State::Closed;
+        let (no_more_in, no_more_out) = (s.fin_received || s.read_shut || over, s.write_shut || over);
+        if no_more_in && no_more_out {
+            ready |= Ready::HUP;
+        }
+        if no_more_in {
+            ready |= Ready::IN | Ready::RDHUP;
+        }
+        if s.readable() > 0 {
+            ready |= Ready::IN;
+        }
+        if no_more_out || s.writable() {
+            ready |= Ready::OUT;
+        }
+        if s.urgent.is_readable() {
+            ready |= Ready::PRI;
+        }
+        if s.error != Pending::None {
+            ready |= Ready::ERR;
+        }
+        ready
+    }
+
+    /// What a listener is ready for.
+    pub(crate) fn listener_readiness(&self, index: u32) -> Ready {
+        self.mem.listeners[index as usize].readiness()
+    }
+
+    /// Tells the program that it may write again.
+    pub(super) fn notify_writable(&mut self, index: usize) {
+        let id = self.id_of(SocketKind::Tcp, index as u32);
+        self.notify(id, Ready::OUT);
+    }
+}
+
+/// The error that a call on a connection that is over reports.
+pub(super) fn over(error: Pending) -> Error {
+    error.error().unwrap_or(Error::NotConnected)
+}

@@ -1,0 +1,122 @@
+//! Defaults of all connections, and what there is one of.
+
+use super::congestion::Algorithm;
+use super::rtt::Bounds;
+use crate::pool::Link;
+use crate::time::{Instant, Span};
+use zerocopy::FromZeros;
+
+/// Defaults of TCP. The figures fit a LAN; all times can be changed by whoever starts the stack.
+#[derive(Clone, Copy, Debug, FromZeros)]
+#[repr(C)]
+pub struct Config {
+    /// Retransmission timeout before the first round-trip sample.
+    pub initial_rto: Span,
+    /// Smallest retransmission timeout.
+    pub min_rto: Span,
+    /// Largest retransmission timeout.
+    pub max_rto: Span,
+    /// Longest delay of an acknowledgement (RFC 9293 §3.8.6.3 allows 500 ms). The delay in use is shorter: below
+    /// `min_rto`, so that a peer of our kind does not time out over it.
+    pub ack_delay: Span,
+    /// Send buffer at the start, in bytes.
+    pub send_buffer: u32,
+    /// The send buffer grows up to this many bytes.
+    pub send_buffer_max: u32,
+    /// Receive buffer at the start, in bytes.
+    pub receive_buffer: u32,
+    /// The receive buffer grows up to this many bytes.
+    pub receive_buffer_max: u32,
+    /// How long TIME-WAIT lasts (RFC 9293 §3.6.1: twice the segment lifetime; Linux: 60 s).
+    pub time_wait: Span,
+    /// How long a closed connection waits in FIN-WAIT-2 for the peer's FIN.
+    pub fin_timeout: Span,
+    /// How long a program's last cork holds back an incomplete segment (Linux: 200 ms).
+    pub cork_time: Span,
+    /// Idle time before keepalive probes (RFC 1122 §4.2.3.6: two hours).
+    pub keep_idle: Span,
+    /// Time between keepalive probes.
+    pub keep_interval: Span,
+    /// How many keepalive probes go unanswered before the connection ends.
+    pub keep_count: u8,
+    /// How often SYN is sent again.
+    pub syn_retries: u8,
+    /// How often SYN-ACK is sent again.
+    pub synack_retries: u8,
+    /// How often data is sent again (RFC 9293 §3.8.3 R2).
+    pub retries: u8,
+    /// How often data or FIN of a connection that the program has closed is sent again.
+    pub orphan_retries: u8,
+    /// Time to live of packets.
+    pub ttl: u8,
+    /// Congestion control.
+    pub algorithm: Algorithm,
+    /// Challenge acknowledgements per second, all connections together (RFC 5961 §10).
+    pub challenge_limit: u32,
+    /// Half-open connections of one listener before SYN cookies are used.
+    pub syn_queue: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            initial_rto: Span::from_secs(1),
+            min_rto: Span::from_millis(5),
+            max_rto: Span::from_secs(60),
+            ack_delay: Span::from_millis(40),
+            send_buffer: 256 << 10,
+            send_buffer_max: 4 << 20,
+            receive_buffer: 256 << 10,
+            receive_buffer_max: 4 << 20,
+            time_wait: Span::from_secs(60),
+            fin_timeout: Span::from_secs(60),
+            cork_time: Span::from_millis(200),
+            keep_idle: Span::from_secs(7200),
+            keep_interval: Span::from_secs(75),
+            keep_count: 9,
+            syn_retries: 6,
+            synack_retries: 5,
+            retries: 15,
+            orphan_retries: 8,
+            ttl: 64,
+            algorithm: Algorithm::Cubic,
+            challenge_limit: 1000,
+            syn_queue: 256,
+        }
+    }
+}
+
+impl Config {
+    /// The bounds of the retransmission timeout.
+    pub(super) const fn bounds(&self) -> Bounds {
+        Bounds { initial: self.initial_rto, min: self.min_rto, max: self.max_rto }
+    }
+
+    /// The acknowledgement delay in use.
+    pub(super) fn delay(&self) -> Span {
+        self.ack_delay.min(Span::from_nanos(self.min_rto.as_nanos() / 4 * 3))
+    }
+}
+
+/// What TCP has one of.
+#[derive(FromZeros)]
+#[repr(C)]
+pub(crate) struct Shared {
+    pub(super) config: Config,
+    /// Connections in TIME-WAIT, the oldest first: it is given up when a slot is needed.
+    pub(super) time_wait_head: Link,
+    pub(super) time_wait_tail: Link,
+    /// Challenge acknowledgements left in this second.
+    pub(super) challenges: u32,
+    /// When that second ends.
+    pub(super) challenges_until: Instant,
+    /// When a SYN cookie was last sent; never = none yet.
+    pub(super) cookie_sent: Instant,
+}
+
+impl Shared {
+    /// Takes the configuration.
+    pub(crate) fn init(&mut self, config: &Config, _now: Instant) {
+        self.config = *config;
+    }
+}

@@ -1,0 +1,119 @@
+//! CUBIC (RFC 9438): the window grows with the cube of the time since the last loss, flat around the window at which
+//! that loss happened. Whole numbers only: windows in bytes, time in milliseconds.
+
+use super::Acked;
+use crate::tcp::rtt::Rtt;
+use crate::time::Instant;
+use zerocopy::FromZeros;
+
+/// C = 0.4 segments / s^3 (§5), as C * 10.
+const C_TIMES_10: i64 = 4;
+
+/// The cube is followed this far from the plateau, in milliseconds; it keeps the arithmetic within 64 bits.
+const MAX_DISTANCE_MS: i64 = 100_000;
+
+/// CUBIC's own state; windows in bytes.
+#[derive(Clone, Copy, Debug, Default, FromZeros)]
+#[repr(C)]
+pub(super) struct Cubic {
+    /// W_max: the window at the last loss (after fast convergence).
+    plateau: u32,
+    /// cwnd_prior: the window just before the last loss.
+    prior: u32,
+    /// When this stage of congestion avoidance began; never = it has not.
+    epoch: Instant,
+    /// K: the time from the epoch to the plateau, in milliseconds.
+    k_ms: u64,
+    /// W_est: what Reno would have by now (§4.3).
+    estimate: u32,
+    /// Fractions not yet turned into growth, of the estimate and of the window.
+    estimate_credit: u64,
+    credit: u64,
+}
+
+fn cube_root(n: u64) -> u64 {
+    let mut root = 0u64;
+    for bit in (0..=20).rev() {
+        let candidate = root | 1 << bit;
+        if candidate * candidate * candidate <= n {
+            root = candidate;
+        }
+    }
+    root
+}
+
+impl Cubic {
+    fn begin(&mut self, now: Instant, mss: u32, cwnd: u32) {
+        self.epoch = now;
+        self.estimate = cwnd;
+        self.estimate_credit = 0;
+        self.credit = 0;
+        if cwnd < self.plateau {
+            // K^3 = (W_max - cwnd) / (C * segment), in s^3 (equation 2); 1 s^3 = 10^9 ms^3.
+            let bytes = u64::from(self.plateau - cwnd);
+            self.k_ms = cube_root(bytes * 10 / C_TIMES_10.unsigned_abs() * 1_000_000 / u64::from(mss) * 1_000);
+        } else {
+            self.plateau = cwnd;
+            self.k_ms = 0;
+        }
+    }
+
+    /// W_cubic(t) (equation 1), in bytes.
+    fn at(&self, t_ms: u64, mss: u32) -> i64 {
+        let distance = (t_ms as i64 - self.k_ms as i64).clamp(-MAX_DISTANCE_MS, MAX_DISTANCE_MS);
+        let cube = distance * distance * distance / 100_000;
+        i64::from(self.plateau) + cube * C_TIMES_10 * i64::from(mss) / 100_000
+    }
+
+    /// The window after `bytes` were acknowledged in congestion avoidance.
+    pub(super) fn avoid(&mut self, acked: &Acked, bytes: u32, rtt: &Rtt, cwnd: u32) -> u32 {
+        if self.epoch.is_never() {
+            self.begin(acked.now, acked.mss, cwnd);
+        }
+        let window = u64::from(cwnd.max(acked.mss));
+        // §4.3: alpha = 3 (1 - beta) / (1 + beta) = 9/17 until the old window is regained, then 1.
+        let (numerator, denominator) = if self.estimate < self.prior { (9, 17) } else { (1, 1) };
+        self.estimate_credit += u64::from(bytes) * u64::from(acked.mss) * numerator;
+        let whole = window * denominator;
+        self.estimate = self.estimate.saturating_add((self.estimate_credit / whole) as u32);
+        self.estimate_credit %= whole;
+
+        let t = acked.now.since(self.epoch).as_millis();
+        if self.at(t, acked.mss) < i64::from(self.estimate) {
+            return cwnd.max(self.estimate);
+        }
+        // §4.4, §4.5: towards the target of one round trip ahead, at most half a window a round trip.
+        let target = self.at(t + rtt.srtt.as_millis(), acked.mss).clamp(i64::from(cwnd), i64::from(cwnd) * 3 / 2);
+        self.credit += u64::from(bytes) * (target as u64 - u64::from(cwnd));
+        let growth = self.credit / window;
+        self.credit %= window;
+        cwnd.saturating_add(growth as u32)
+    }
+
+    /// The slow start threshold after a loss: beta = 0.7 (§4.6), with fast convergence (§4.7).
+    pub(super) fn reduce(&mut self, _now: Instant, mss: u32, cwnd: u32) -> u32 {
+        self.prior = cwnd;
+        self.plateau = if cwnd + mss < self.plateau { (u64::from(cwnd) * 17 / 20) as u32 } else { cwnd };
+        self.epoch = Instant::NEVER;
+        (u64::from(cwnd) * 7 / 10) as u32
+    }
+
+    /// The next acknowledgement in congestion avoidance begins a new stage (§4.8, §5.8).
+    pub(super) fn restart(&mut self) {
+        self.epoch = Instant::NEVER;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cube_roots_are_rounded_down() {
+        for (n, root) in
+            [(0, 0), (1, 1), (7, 1), (8, 2), (26, 2), (27, 3), (1_000_000_000, 1000), (750_000_000_000, 9085)]
+        {
+            assert_eq!(cube_root(n), root);
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Congestion control: how much may be under way. One face for all algorithms; the state is plain data, because it
+//! lives in the lane's region, so the choice is a tag and not a trait object.
+
+mod cubic;
+mod hystart;
+mod reno;
+
+use super::rtt::Rtt;
+use crate::time::Instant;
+use cubic::Cubic;
+use hystart::HyStart;
+use reno::Reno;
+use zerocopy::FromZeros;
+
+/// The algorithm of one connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros)]
+#[repr(u8)]
+pub enum Algorithm {
+    /// CUBIC (RFC 9438).
+    #[default]
+    Cubic = 0,
+    /// Reno (RFC 5681).
+    Reno = 1,
+}
+
+impl Algorithm {
+    /// The name by which programs know it (`TCP_CONGESTION`).
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cubic => "cubic",
+            Self::Reno => "reno",
+        }
+    }
+
+    /// The algorithm of that name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Cubic, Self::Reno].into_iter().find(|a| a.name() == name)
+    }
+}
+
+/// What an acknowledgement tells congestion control.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Acked {
+    /// When it came.
+    pub now: Instant,
+    /// Bytes newly acknowledged.
+    pub bytes: u32,
+    /// Maximum segment size, in bytes.
+    pub mss: u32,
+    /// Whether the window, rather than the program or the peer, limited what was under way (RFC 7661 §4.3 in spirit:
+    /// a window that was not used proves nothing).
+    pub limited: bool,
+    /// Whether this acknowledgement begins a new round trip.
+    pub new_round: bool,
+}
+
+/// The congestion state of one connection; windows are in bytes.
+#[derive(Clone, Copy, Debug, FromZeros)]
+#[repr(C)]
+pub struct Congestion {
+    /// The congestion window.
+    pub cwnd: u32,
+    /// The slow start threshold.
+    pub ssthresh: u32,
+    /// The algorithm.
+    pub algorithm: Algorithm,
+    cubic: Cubic,
+    reno: Reno,
+    hystart: HyStart,
+}
+
+/// The largest window: what the largest scaled peer window can hold.
+pub(super) const MAX_WINDOW: u32 = 1 << 30;
+
+/// The initial window (RFC 6928: ten segments).
+#[must_use]
+pub(super) fn initial_window(mss: u32) -> u32 {
+    (10 * mss).min((2 * mss).max(14_600))
+}
+
+impl Congestion {
+    /// The state of a new connection.
+    #[must_use]
+    pub(in crate::tcp) fn new(algorithm: Algorithm, mss: u32) -> Self {
+        Self {
+            cwnd: initial_window(mss),
+            ssthresh: MAX_WINDOW,
+            algorithm,
+            cubic: Cubic::default(),
+            reno: Reno::default(),
+            hystart: HyStart::default(),
+        }
+    }
+
+    /// Whether the window grows by what is acknowledged.
+    #[must_use]
+    pub(in crate::tcp) const fn in_slow_start(&self) -> bool {
+        self.cwnd < self.ssthresh
+    }
+
+    /// New data was acknowledged while nothing was being recovered.
+    pub(in crate::tcp) fn on_ack(&mut self, acked: &Acked, rtt: &Rtt) {
+        if !acked.limited {
+            return;
+        }
+        let mut bytes = acked.bytes;
+        if self.in_slow_start() {
+            let growth = self.hystart.growth(acked, rtt, bytes);
+            let room = self.ssthresh - self.cwnd;
+            self.cwnd += growth.min(room);
+            if self.hystart.leaves_slow_start() {
+                self.ssthresh = self.cwnd;
+            }
+            if growth <= room {
+                self.cwnd = self.cwnd.min(MAX_WINDOW);
+                return;
+            }
+            bytes = growth - room;
+        }
+        let grown = match self.algorithm {
+            Algorithm::Cubic => self.cubic.avoid(acked, bytes, rtt, self.cwnd),
+            Algorithm::Reno => self.reno.avoid(bytes, acked.mss, self.cwnd),
+        };
+        self.cwnd = grown.min(MAX_WINDOW);
+    }
+
+    /// Loss was found: sets the slow start threshold; PRR then leads the window there.
+    pub(in crate::tcp) fn on_loss(&mut self, now: Instant, mss: u32) {
+        let reduced = match self.algorithm {
+            Algorithm::Cubic => self.cubic.reduce(now, mss, self.cwnd),
+            Algorithm::Reno => self.reno.reduce(self.cwnd),
+        };
+        self.hystart = HyStart::default();
+        self.ssthresh = reduced.max(2 * mss);
+    }
+
+    /// The retransmission timer expired (RFC 5681 §3.1, equation 4): one segment, then slow start again.
+    pub(in crate::tcp) fn on_timeout(&mut self, now: Instant, mss: u32, first: bool) {
+        if first {
+            self.on_loss(now, mss);
+        }
+        self.cubic.restart();
+        self.cwnd = mss;
+    }
+
+    /// The connection sends again after it was idle for longer than a timeout (RFC 5681 §4.1).
+    pub(in crate::tcp) fn on_idle(&mut self, mss: u32) {
+        self.cubic.restart();
+        self.cwnd = self.cwnd.min(initial_window(mss));
+    }
+
+    /// The segment size changed: the window never falls below one segment.
+    pub(in crate::tcp) fn on_mss(&mut self, mss: u32) {
+        self.cwnd = self.cwnd.max(mss);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Span;
+
+    const MSS: u32 = 1000;
+
+    fn rtt(us: u64) -> Rtt {
+        let mut rtt = Rtt::default();
+        rtt.sample(Instant::from_nanos(1), Span::from_micros(us));
+        rtt
+    }
+
+    /// Acknowledges `rounds` full windows, one round trip each.
+    fn run(cc: &mut Congestion, from_ms: u64, rounds: u64, rtt_ms: u64) {
+        for round in 0..rounds {
+            let now = Instant::from_nanos((from_ms + round * rtt_ms) * 1_000_000 + 1);
+            let mut left = cc.cwnd;
+            let mut new_round = true;
+            while left > 0 {
+                let bytes = left.min(2 * MSS);
+                cc.on_ack(&Acked { now, bytes, mss: MSS, limited: true, new_round }, &rtt(rtt_ms * 1000));
+                new_round = false;
+                left -= bytes;
+            }
+        }
+    }
+
+    #[test]
+    fn ten_segments_start_and_slow_start_doubles() {
+        let mut cc = Congestion::new(Algorithm::Cubic, MSS);
+        assert_eq!(cc.cwnd, 10 * MSS);
+        assert_eq!(initial_window(9000), 18_000);
+        run(&mut cc, 0, 3, 10);
+        assert_eq!(cc.cwnd, 80 * MSS);
+    }
+
+    #[test]
+    fn a_window_that_was_not_used_does_not_grow() {
+        let mut cc = Congestion::new(Algorithm::Reno, MSS);
+        let acked = Acked { now: Instant::from_nanos(1), bytes: MSS, mss: MSS, limited: false, new_round: false };
+        cc.on_ack(&acked, &rtt(10));
+        assert_eq!(cc.cwnd, 10 * MSS);
+    }
+
+    #[test]
+    fn reno_halves_and_grows_by_one_segment_a_round() {
+        let mut cc = Congestion::new(Algorithm::Reno, MSS);
+        cc.cwnd = 100 * MSS;
+        cc.on_loss(Instant::from_nanos(1), MSS);
+        assert_eq!(cc.ssthresh, 50 * MSS);
+        cc.cwnd = cc.ssthresh;
+        run(&mut cc, 0, 10, 10);
+        assert!((59 * MSS..=61 * MSS).contains(&cc.cwnd), "{}", cc.cwnd);
+    }
+
+    #[test]
+    fn cubic_returns_to_the_old_window_after_k_and_then_goes_beyond() {
+        // RFC 9438 §4.2: K = cbrt(W_max (1 - beta) / C) = cbrt(1000 * 0.3 / 0.4) = 9.08 s.
+        let mut cc = Congestion::new(Algorithm::Cubic, MSS);
+        cc.cwnd = 1000 * MSS;
+        cc.on_loss(Instant::from_nanos(1), MSS);
+        assert_eq!(cc.ssthresh, 700 * MSS);
+        cc.cwnd = cc.ssthresh;
+        run(&mut cc, 0, 45, 100); // 4.5 s: the plateau is near but not reached
+        assert!((930 * MSS..1000 * MSS).contains(&cc.cwnd), "{}", cc.cwnd);
+        run(&mut cc, 4_500, 46, 100); // 9.1 s
+        assert!((990 * MSS..1010 * MSS).contains(&cc.cwnd), "{}", cc.cwnd);
+        run(&mut cc, 9_100, 60, 100); // 15.1 s: 0.4 * 6^3 = 86 segments above
+        assert!((1060 * MSS..1110 * MSS).contains(&cc.cwnd), "{}", cc.cwnd);
+    }
+
+    #[test]
+    fn cubic_is_not_slower_than_reno_on_a_short_path() {
+        let mut windows = [Algorithm::Cubic, Algorithm::Reno].map(|algorithm| {
+            let mut cc = Congestion::new(algorithm, MSS);
+            cc.cwnd = 40 * MSS;
+            cc.on_loss(Instant::from_nanos(1), MSS);
+            cc.cwnd = cc.ssthresh;
+            run(&mut cc, 0, 200, 1);
+            cc.cwnd
+        });
+        windows.sort_unstable();
+        assert!(windows[1] - windows[0] < windows[0] / 4, "{windows:?}");
+    }
+
+    #[test]
+    fn a_timeout_starts_again_from_one_segment() {
+        let mut cc = Congestion::new(Algorithm::Cubic, MSS);
+        cc.on_timeout(Instant::from_nanos(1), MSS, true);
+        assert_eq!((cc.cwnd, cc.ssthresh), (MSS, 7 * MSS));
+        cc.on_timeout(Instant::from_nanos(2), MSS, false);
+        assert_eq!((cc.cwnd, cc.ssthresh), (MSS, 7 * MSS));
+    }
+
+    #[test]
+    fn algorithms_are_found_by_name() {
+        assert_eq!(Algorithm::from_name("reno"), Some(Algorithm::Reno));
+        assert_eq!(Algorithm::from_name("bbr"), None);
+    }
+}

@@ -1,0 +1,375 @@
+//! Segments in the synchronized states (RFC 9293 §3.10.7.4, in its order of checks; RFC 5961; RFC 7323 §5).
+
+use super::header::{Segment, bit};
+use super::input::Payload;
+use super::receive::Placed;
+use super::recovery::News;
+use super::send::Delivered;
+use super::socket::{Pending, Socket, State};
+use crate::Stack;
+use crate::frame::flag;
+use crate::ids::{Ready, SocketKind};
+use crate::pool::Link;
+use crate::time::{Instant, Span};
+
+/// After this long without a segment the peer's timestamp says nothing (RFC 7323 §5.5).
+const TIMESTAMP_VALID: Span = Span::from_secs(24 * 24 * 3600);
+
+/// Segments outside of the window are answered at most once in this time (per connection): two peers that disagree
+/// must not keep a loop of acknowledgements going.
+const OUT_OF_WINDOW_INTERVAL: Span = Span::from_millis(1);
+
+impl Socket {
+    /// PAWS (RFC 7323 §5.3): whether the segment's timestamp is older than what has been seen.
+    fn is_old_duplicate(&self, now: Instant, segment: &Segment) -> bool {
+        let Some(times) = segment.options.timestamps else { return false };
+        self.timestamps
+            && (times.value.wrapping_sub(self.ts_recent) as i32) < 0
+            && now.since(self.ts_recent_at) < TIMESTAMP_VALID
+    }
+
+    /// Takes the timestamp to be echoed (RFC 7323 §4.3).
+    pub(super) fn take_timestamp(&mut self, now: Instant, segment: &Segment) {
+        if let Some(times) = segment.options.timestamps
+            && self.timestamps
+            && segment.seq.le(self.acked)
+            && (times.value.wrapping_sub(self.ts_recent) as i32) >= 0
+        {
+            (self.ts_recent, self.ts_recent_at) = (times.value, now);
+        }
+    }
+
+    /// RFC 9293 §3.10.7.4, first check, with the right edge that was really offered.
+    pub(super) fn is_acceptable(&self, segment: &Segment) -> bool {
+        let (next, edge) = (self.recv.next, self.edge);
+        let (seq, end) = (segment.seq, segment.end());
+        match (segment.length() > 0, edge.gt(next)) {
+            (false, false) => seq == next,
+            (false, true) => next.le(seq) && seq.lt(edge),
+            (true, false) => false,
+            (true, true) => seq.lt(edge) && end.gt(next),
+        }
+    }
+
+    /// Takes the peer's window (RFC 9293 §3.10.7.4, SND.WL1 and SND.WL2). Returns whether it changed.
+    pub(super) fn take_window(&mut self, segment: &Segment) -> bool {
+        let newer =
+            self.window_seq.lt(segment.seq) || self.window_seq == segment.seq && self.window_ack.le(segment.ack);
+        if !newer {
+            return false;
+        }
+        let window = u32::from(segment.window) << self.send_shift;
+        let changed = window != self.window;
+        self.window = window;
+        self.max_window = self.max_window.max(window);
+        (self.window_seq, self.window_ack) = (segment.seq, segment.ack);
+        changed
+    }
+}
+
+impl Stack<'_> {
+    /// A segment for a connection that is synchronized and not in TIME-WAIT.
+    pub(super) fn established_input(&mut self, index: usize, now: Instant, segment: &Segment, payload: &mut Payload) {
+        if !self.sequence_is_good(index, now, segment) {
+            return;
+        }
+        if segment.bits & (bit::RST | bit::SYN) != 0 {
+            return self.reset_or_challenge(index, now, segment);
+        }
+        if !segment.has(bit::ACK) {
+            return;
+        }
+        let s = &mut self.mem.tcp[index];
+        // RFC 5961 §5.2: what acknowledges data that was never sent, or is older than any window, is not from the peer.
+        let oldest = s.send.una - s.max_window.max(1);
+        if segment.ack.gt(s.send.nxt) || segment.ack.lt(oldest) {
+            self.challenge(index, now);
+            return;
+        }
+        s.take_timestamp(now, segment);
+        s.heard = now;
+        if s.keep_probes > 0 || s.settings.keepalive && s.at.keep.is_never() {
+            s.keep_probes = 0;
+            s.at.keep = now + s.settings.keep_idle;
+        }
+        self.acknowledgement(index, now, segment);
+        if self.mem.tcp[index].state == State::Free {
+            return;
+        }
+        self.urgent_input(index, segment);
+        self.payload_input(index, now, segment, payload);
+        self.fin_input(index, now, segment);
+    }
+
+    /// PAWS and the sequence check. What fails is answered with an acknowledgement, unless it is a RST.
+    pub(super) fn sequence_is_good(&mut self, index: usize, now: Instant, segment: &Segment) -> bool {
+        let s = &mut self.mem.tcp[index];
+        let old = s.is_old_duplicate(now, segment) && !segment.has(bit::RST);
+        if !old && s.is_acceptable(segment) {
+            return true;
+        }
+        if old {
+            self.mem.counters.tcp_paws_drops.inc();
+        }
+        if segment.has(bit::RST) {
+            return false;
+        }
+        if !old {
+            self.mem.counters.tcp_out_of_window.inc();
+            if segment.len > 0 && segment.end().le(s.recv.next) {
+                self.mem.counters.tcp_dup_data.inc();
+                s.recv.duplicate = super::options::SackBlock { start: segment.seq, end: segment.end() };
+            }
+            // A full window must not stop acknowledgements from being taken (RFC 9293 §3.10.7.4: "special allowance").
+            if segment.has(bit::ACK)
+                && segment.ack.gt(s.send.una)
+                && segment.ack.le(s.send.nxt)
+                && segment.seq.le(s.edge)
+                && segment.seq.ge(s.recv.next)
+            {
+                self.acknowledgement(index, now, segment);
+            } else if segment.has(bit::ACK) && segment.ack == s.send.una && segment.seq + 1 == s.recv.next {
+                s.heard = now; // a keepalive or window probe: the peer is alive
+            }
+        }
+        let s = &mut self.mem.tcp[index];
+        if segment.has(bit::SYN) && s.state != State::SynReceived {
+            self.challenge(index, now);
+        } else if segment.len > 0 || now.since(s.out_of_window_at) >= OUT_OF_WINDOW_INTERVAL {
+            s.out_of_window_at = now;
+            s.disorder();
+        }
+        false
+    }
+
+    /// RFC 5961 §3.2 and §4.2: only a RST at exactly RCV.NXT resets; any other, and any SYN, is answered by an
+    /// acknowledgement that makes a real peer prove itself.
+    fn reset_or_challenge(&mut self, index: usize, now: Instant, segment: &Segment) {
+        let s = &self.mem.tcp[index];
+        if segment.has(bit::SYN) && !segment.has(bit::RST) || segment.seq != s.recv.next {
+            self.challenge(index, now);
+            return;
+        }
+        self.mem.counters.tcp_in_rsts.inc();
+        let why = if s.state == State::CloseWait { Pending::Pipe } else { Pending::Reset };
+        if matches!(s.state, State::Established | State::CloseWait) {
+            self.mem.counters.tcp_estab_resets.inc();
+        }
+        self.fail(index, now, why);
+    }
+
+    /// Sends a challenge acknowledgement within the limit of RFC 5961 §10.
+    pub(super) fn challenge(&mut self, index: usize, now: Instant) {
+        let shared = &mut self.mem.core.tcp;
+        if now >= shared.challenges_until {
+            shared.challenges_until = now + Span::from_secs(1);
+            shared.challenges = shared.config.challenge_limit;
+        }
+        if shared.challenges == 0 {
+            self.mem.counters.tcp_challenge_limited.inc();
+            return;
+        }
+        shared.challenges -= 1;
+        self.mem.counters.tcp_challenge_acks.inc();
+        self.send_ack(index, now);
+    }
+
+    /// The acknowledgement in a segment: frees what was received, finds what was lost, moves the windows.
+    pub(super) fn acknowledgement(&mut self, index: usize, now: Instant, segment: &Segment) {
+        let s = &mut self.mem.tcp[index];
+        let frames = &mut self.mem.frames;
+        let counters = self.mem.counters;
+        let una = s.send.una;
+        let window_changed = s.take_window(segment);
+        s.attempts = if s.window == 0 || s.send.outstanding() == 0 { 0 } else { s.attempts };
+        if segment.ack.lt(una) {
+            return; // an old acknowledgement, overtaken by a newer one
+        }
+        let blocks = segment.options.blocks();
+        if s.send.outstanding() == 0 && blocks.is_empty() {
+            if window_changed && s.window > 0 {
+                s.rtt.recovered();
+                s.at.waiting = super::socket::Waiting::Nothing;
+                s.stuck_since = Instant::NEVER;
+            }
+            return;
+        }
+        let mut news = News { acked: segment.ack - una, ..News::default() };
+        let mut sample = Sample::default();
+        {
+            let Socket { send, rack, rtt, .. } = s;
+            let min_rtt = rtt.min;
+            let mut visit = |segment: Delivered| {
+                news.delivered += segment.bytes;
+                news.retransmitted |= segment.retransmitted;
+                sample.take(&segment);
+                rack.delivered(now, &segment, min_rtt);
+            };
+            if segment.ack.gt(una) {
+                send.acknowledge(frames, segment.ack, &mut visit);
+            }
+            if !blocks.is_empty() {
+                counters.tcp_sack_recv.add(blocks.len() as u64);
+            }
+        }
+        let mut blocks = blocks;
+        if s.sack
+            && let Some((first, rest)) = blocks.split_first()
+        {
+            // RFC 2883 §4: a block below the acknowledgement, or inside the second block, reports a duplicate.
+            let inside = rest.first().is_some_and(|second| first.start.ge(second.start) && first.end.le(second.end));
+            if first.start.lt(segment.ack) || inside {
+                s.duplicate_reported();
+                blocks = rest;
+            }
+            let Socket { send, rack, rtt, .. } = s;
+            let min_rtt = rtt.min;
+            send.sack(frames, blocks, |segment: Delivered| {
+                news.delivered += segment.bytes;
+                news.retransmitted |= segment.retransmitted;
+                sample.take(&segment);
+                rack.delivered(now, &segment, min_rtt);
+            });
+        }
+        news.duplicate = news.acked == 0 && segment.length() == 0 && !window_changed && s.send.outstanding() > 0;
+        if news.duplicate {
+            counters.tcp_dup_acks.inc();
+        }
+        s.sample_rtt(now, &sample, segment, news.acked > 0);
+        if news.acked > 0 {
+            s.rtt.recovered();
+            s.attempts = 0;
+            s.stuck_since = Instant::NEVER;
+            s.soft_error = Pending::None;
+            s.at.timeout_from = now;
+            (s.at.waiting, s.at.retransmit) = (super::socket::Waiting::Nothing, Instant::NEVER);
+            if s.small_out && s.small_end.le(s.send.una) {
+                s.small_out = false;
+            }
+            s.check_spurious(counters, segment.options.timestamps.map(|t| t.echo).filter(|_| news.retransmitted));
+        }
+        let wait = s.recover(frames, counters, now, &news);
+        s.wait_for_reordering(now, wait);
+        if news.acked > 0 {
+            self.after_acknowledgement(index, now);
+        }
+    }
+
+    /// SND.UNA moved: our FIN may have been acknowledged, and the program may have room again.
+    fn after_acknowledgement(&mut self, index: usize, now: Instant) {
+        let most = self.mem.core.tcp.config.send_buffer_max;
+        let s = &mut self.mem.tcp[index];
+        if !s.settings.send_fixed && s.cc.cwnd.saturating_mul(2) > s.settings.send_buffer {
+            s.settings.send_buffer = s.cc.cwnd.saturating_mul(2).min(most).max(s.settings.send_buffer);
+        }
+        if s.wants_room && s.writable() {
+            s.wants_room = false;
+            self.notify_writable(index);
+        }
+        let s = &self.mem.tcp[index];
+        if s.fin_queued && s.send.una == s.send.end {
+            self.fin_acknowledged(index, now);
+        }
+    }
+
+    /// The data of a segment (RFC 9293 §3.10.7.4, seventh check).
+    pub(super) fn payload_input(&mut self, index: usize, now: Instant, segment: &Segment, payload: &mut Payload) {
+        if segment.len == 0 {
+            return;
+        }
+        let s = &mut self.mem.tcp[index];
+        if !s.state.may_receive() {
+            return;
+        }
+        if s.orphan {
+            // Nobody will ever read it: the peer must know (RFC 2525 §2.17).
+            if segment.end().gt(s.recv.next) {
+                self.mem.counters.tcp_abort_on_data.inc();
+                self.send_reset(index, now);
+                self.fail(index, now, Pending::None);
+            }
+            return;
+        }
+        let before = s.recv.next;
+        let (mut seq, mut at, mut filled) = (segment.seq, core::mem::take(&mut payload.first), false);
+        let scarce = self.mem.frames.available() < self.mem.frames.meta.len() / 16;
+        while let Some(id) = at.get() {
+            let frames = &mut self.mem.frames;
+            let s = &mut self.mem.tcp[index];
+            let meta = &mut frames.meta[id as usize];
+            at = if meta.flags & flag::MORE != 0 { meta.next } else { Link::NONE };
+            (meta.flags, meta.seq) = (0, seq.0);
+            // What lies beyond the window is not taken.
+            meta.len = u32::from(meta.len).min(s.edge.since(seq)) as u16;
+            seq += u32::from(meta.len);
+            if meta.len == 0 {
+                frames.give(id);
+                continue;
+            }
+            if scarce && seq.gt(s.recv.next) && u32::from(meta.len) < seq.since(s.recv.next) {
+                // Out of order, and frames run low: the peer sends it again.
+                frames.give(id);
+                self.mem.counters.tcp_ofo_drop.inc();
+                s.disorder();
+                continue;
+            }
+            match s.recv.insert(frames, id) {
+                Placed::InOrder { filled: f } => filled |= f,
+                Placed::OutOfOrder => {
+                    self.mem.counters.tcp_ofo_queue.inc();
+                    s.disorder();
+                }
+                Placed::Duplicate => {
+                    self.mem.counters.tcp_dup_data.inc();
+                    s.disorder();
+                }
+                Placed::Dropped => {
+                    self.mem.counters.tcp_ofo_drop.inc();
+                    s.disorder();
+                }
+            }
+        }
+        let s = &mut self.mem.tcp[index];
+        let news = s.recv.next - before;
+        if news == 0 {
+            return;
+        }
+        s.data_arrived(&self.mem.core.tcp.config, now, news, filled);
+        self.fetch_urgent(index);
+        let row = self.mem.row(SocketKind::Tcp, index as u32);
+        row.rx_bytes.add(u64::from(news));
+        let id = self.id_of(SocketKind::Tcp, index as u32);
+        self.notify(id, Ready::IN);
+    }
+}
+
+/// The round-trip sample of one acknowledgement: the segment that was sent last among those that were sent once (Karn).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sample {
+    sent: Instant,
+}
+
+impl Sample {
+    fn take(&mut self, segment: &Delivered) {
+        if !segment.retransmitted {
+            self.sent = self.sent.max(segment.at);
+        }
+    }
+}
+
+impl Socket {
+    fn sample_rtt(&mut self, now: Instant, sample: &Sample, segment: &Segment, acked: bool) {
+        if !sample.sent.is_never() {
+            self.rtt.sample(now, now.since(sample.sent));
+        } else if let Some(times) = segment.options.timestamps
+            && self.timestamps
+            && acked
+        {
+            // Only retransmitted segments: the echo tells which transmission it was (RFC 7323 §4.1), in milliseconds.
+            let ms = self.timestamp(now).wrapping_sub(times.echo);
+            if (1..60_000).contains(&ms) {
+                self.rtt.sample(now, Span::from_millis(u64::from(ms)));
+            }
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! Opening: SYN-SENT and SYN-RECEIVED (RFC 9293 §3.5, §3.10.7.3, §3.10.7.4), simultaneous open included.
+
+use super::congestion::Congestion;
+use super::header::{Segment, bit};
+use super::input::Payload;
+use super::options::{Options, Timestamps};
+use super::rack::Rack;
+use super::receive::ReceiveQueue;
+use super::send::SendQueue;
+use super::seq::Seq;
+use super::settings::{MIN_MSS, Settings};
+use super::socket::{Pending, Socket, State, Waiting};
+use crate::Stack;
+use crate::addr::{Endpoint, Family};
+use crate::error::{Error, Result};
+use crate::frame::MAX_PAYLOAD;
+use crate::ids::{Ready, SocketKind};
+use crate::pool::Link;
+use crate::time::Instant;
+use zerocopy::FromZeros;
+
+/// Shift of the windows that we offer: lets buffers of up to 8 MiB be used in full.
+pub(super) const WINDOW_SHIFT: u8 = 7;
+
+impl Socket {
+    /// Takes the options of the peer's SYN. What we did not offer cannot be agreed on.
+    fn take_syn(&mut self, now: Instant, segment: &Segment) {
+        let options = &segment.options;
+        // RFC 9293 §3.7.1: without the option, what every host must take.
+        let default = if self.remote.address.family() == Family::V4 { 536 } else { 1220 };
+        self.peer_mss = if options.mss == 0 { default } else { options.mss.max(MIN_MSS) };
+        self.agree(options.window_scale, options.sack_permitted, options.timestamps.is_some());
+        if let Some(times) = options.timestamps {
+            (self.ts_recent, self.ts_recent_at) = (times.value, now);
+        }
+        self.irs = segment.seq;
+        self.recv = ReceiveQueue::new(segment.seq + 1);
+        self.acked = segment.seq + 1;
+        self.edge = self.recv.next + self.settings.receive_buffer.min(0xffff); // what our SYN offered, or will offer
+        self.window = u32::from(segment.window); // never scaled in a SYN (RFC 7323 §2.2)
+        self.max_window = self.window;
+        (self.window_seq, self.window_ack) = (segment.seq, segment.ack);
+    }
+
+    /// Takes over what both sides' SYNs offer.
+    pub(super) fn agree(&mut self, window_scale: Option<u8>, sack: bool, timestamps: bool) {
+        self.scaling = window_scale.is_some();
+        self.send_shift = window_scale.unwrap_or(0);
+        self.receive_shift = if self.scaling { WINDOW_SHIFT } else { 0 };
+        self.sack = sack;
+        self.timestamps = timestamps;
+    }
+
+    /// The segment size that fits a path of `mtu` bytes, the peer, and what the program has set.
+    pub(super) fn fitting_mss(&self, mtu: u32) -> u16 {
+        let options = if self.timestamps { super::options::TIMESTAMPS_LEN as u32 } else { 0 };
+        let path = mtu.saturating_sub(self.header_len());
+        let user = if self.settings.max_segment == 0 { u32::MAX } else { u32::from(self.settings.max_segment) };
+        let largest = path.min(u32::from(self.peer_mss)).min(user).saturating_sub(options);
+        largest.clamp(32, MAX_PAYLOAD as u32) as u16
+    }
+}
+
+impl Stack<'_> {
+    /// A socket in the pool, all of it new, entered in the demultiplexer. Gives up the oldest TIME-WAIT if there is no free slot.
+    pub(super) fn new_connection(
+        &mut self,
+        now: Instant,
+        local: Endpoint,
+        remote: Endpoint,
+        path: u32,
+        settings: &Settings,
+    ) -> Result<usize> {
+        let id = match self.open(SocketKind::Tcp) {
+            Err(Error::NoBuffers) if self.evict_time_wait() => self.open(SocketKind::Tcp)?,
+            other => other?,
+        };
+        let index = id.index as usize;
+        let (iss, ts_offset) = self.initial_sequence(now, local, remote);
+        let mtu = self.path_mtu(path, now);
+        let s = &mut self.mem.tcp[index];
+        *s = Socket::new_zeroed();
+        (s.local, s.remote, s.path, s.settings) = (local, remote, path, *settings);
+        (s.iss, s.ts_offset) = (iss, ts_offset);
+        s.send = SendQueue::new(iss);
+        (s.heard, s.sent) = (now, now);
+        s.peer_mss = u16::MAX;
+        // What the offered options take is not known yet; the peer subtracts them by itself (RFC 6691).
+        s.receive_mss = (mtu.saturating_sub(s.header_len())).min(u32::from(u16::MAX)) as u16;
+        if settings.max_segment != 0 {
+            s.receive_mss = s.receive_mss.min(settings.max_segment);
+        }
+        s.state = State::Closed;
+        if let Err(error) = self.demux_connect(SocketKind::Tcp, id.index, local, remote) {
+            self.mem.tcp[index].state = State::Free;
+            self.release(SocketKind::Tcp, id.index);
+            return Err(error);
+        }
+        let row = self.mem.row(SocketKind::Tcp, id.index);
+        row.local.set(local);
+        row.remote.set(remote);
+        Ok(index)
+    }
+
+    /// The largest packet of a path.
+    pub(super) fn path_mtu(&self, path: u32, now: Instant) -> u32 {
+        self.mem.paths.get(path as usize).map_or(self.mem.core.default_mtu, |p| p.mtu(now)).max(68)
+    }
+
+    /// Sends SYN or SYN-ACK, for the first time or again, and sets the timer.
+    pub(super) fn send_syn(&mut self, index: usize, now: Instant) {
+        let bounds = self.mem.core.tcp.config.bounds();
+        let s = &mut self.mem.tcp[index];
+        let answers = s.state == State::SynReceived;
+        let timestamps = (!answers || s.timestamps)
+            .then(|| Timestamps { value: s.timestamp(now), echo: if answers { s.ts_recent } else { 0 } });
+        let options = Options {
+            mss: s.receive_mss,
+            window_scale: (!answers || s.scaling).then_some(WINDOW_SHIFT),
+            sack_permitted: !answers || s.sack,
+            timestamps,
+            ..Options::default()
+        };
+        s.send.nxt = s.iss + 1;
+        s.send.end = s.iss + 1;
+        let (iss, ack) = (s.iss, s.recv.next);
+        let window = s.offer_syn_window();
+        (s.at.waiting, s.at.retransmit) = (Waiting::Timeout, now + s.rtt.rto(&bounds));
+        s.sent = now;
+        self.send_bare(index, now, |header| {
+            header.seq = iss;
+            header.bits = if answers { bit::SYN | bit::ACK } else { bit::SYN };
+            header.ack = if answers { ack } else { Seq(0) };
+            header.window = window;
+            header.options = options;
+        });
+        self.set_timer(index);
+        self.update_row(index);
+    }
+
+    /// Nobody has answered SYN or SYN-ACK in time.
+    pub(super) fn handshake_timeout(&mut self, index: usize, now: Instant) {
+        let config = &self.mem.core.tcp.config;
+        let s = &mut self.mem.tcp[index];
+        let retries = if s.passive { config.synack_retries } else { config.syn_retries };
+        let limit = s.settings.user_timeout;
+        if s.stuck_since.is_never() {
+            s.stuck_since = s.heard;
+        }
+        let late = !limit.is_zero() && now.since(s.stuck_since) >= limit;
+        if s.attempts >= retries || late {
+            self.mem.counters.tcp_attempt_fails.inc();
+            self.time_out(index, now);
+            return;
+        }
+        s.attempts += 1;
+        s.rtt.back_off();
+        s.retransmits += 1;
+        self.mem.counters.tcp_retrans_segs.inc();
+        self.send_syn(index, now);
+    }
+
+    /// A segment in SYN-SENT (RFC 9293 §3.10.7.3).
+    pub(super) fn syn_sent_input(&mut self, index: usize, now: Instant, segment: &Segment, payload: &mut Payload) {
+        let s = &mut self.mem.tcp[index];
+        let acknowledges = segment.has(bit::ACK);
+        if acknowledges && (segment.ack.le(s.iss) || segment.ack.gt(s.send.nxt)) {
+            if !segment.has(bit::RST) {
+                let ack = segment.ack;
+                self.mem.counters.tcp_out_rsts.inc();
+                self.send_bare(index, now, |header| {
+                    *header = Segment {
+                        seq: ack,
+                        ack: Seq(0),
+                        bits: bit::RST,
+                        window: 0,
+                        options: Options::default(),
+                        ..*header
+                    };
+                });
+            }
+            return;
+        }
+        if segment.has(bit::RST) {
+            if acknowledges {
+                self.mem.counters.tcp_in_rsts.inc();
+                self.mem.counters.tcp_attempt_fails.inc();
+                self.fail(index, now, Pending::Refused);
+            }
+            return;
+        }
+        if !segment.has(bit::SYN) {
+            return;
+        }
+        s.heard = now;
+        s.take_syn(now, segment);
+        if acknowledges {
+            self.establish(index, now);
+            self.mem.tcp[index].ack_now = true;
+            // Data or FIN on a SYN-ACK come again if they are not taken; take them now.
+            let rest = Segment { seq: segment.seq + 1, bits: segment.bits & !bit::SYN, ..*segment };
+            self.payload_input(index, now, &rest, payload);
+            self.fin_input(index, now, &rest);
+        } else {
+            // Simultaneous open (RFC 9293 §3.5, figure 7).
+            s.state = State::SynReceived;
+            s.rtt.recovered();
+            self.send_syn(index, now);
+        }
+    }
+
+    /// A segment in SYN-RECEIVED (RFC 9293 §3.10.7.4).
+    pub(super) fn syn_received_input(&mut self, index: usize, now: Instant, segment: &Segment, payload: &mut Payload) {
+        let s = &mut self.mem.tcp[index];
+        let mut segment = *segment;
+        if segment.has(bit::SYN) && !segment.has(bit::RST) && segment.seq == s.irs {
+            if !segment.has(bit::ACK) {
+                self.send_syn(index, now); // the peer has not got our SYN-ACK
+                return;
+            }
+            // The other half of a simultaneous open: the SYN is known, the acknowledgement is what counts.
+            segment.bits &= !bit::SYN;
+            segment.seq += 1;
+        }
+        if !self.sequence_is_good(index, now, &segment) {
+            if core::mem::take(&mut self.mem.tcp[index].ack_now) {
+                self.send_ack(index, now);
+            }
+            return;
+        }
+        let s = &mut self.mem.tcp[index];
+        if segment.has(bit::RST) {
+            if segment.seq == s.recv.next {
+                self.mem.counters.tcp_in_rsts.inc();
+                self.mem.counters.tcp_attempt_fails.inc();
+                self.fail(index, now, Pending::Refused);
+            } else {
+                self.challenge(index, now);
+            }
+            return;
+        }
+        if segment.has(bit::SYN) {
+            self.challenge(index, now);
+            return;
+        }
+        if !segment.has(bit::ACK) {
+            return;
+        }
+        if segment.ack != s.send.nxt {
+            let ack = segment.ack;
+            self.mem.counters.tcp_out_rsts.inc();
+            self.send_bare(index, now, |header| {
+                *header = Segment {
+                    seq: ack,
+                    ack: Seq(0),
+                    bits: bit::RST,
+                    window: 0,
+                    options: Options::default(),
+                    ..*header
+                };
+            });
+            return;
+        }
+        if s.passive && !self.has_accept_room(index) {
+            return; // as on Linux: the peer believes it is connected; its data, or our SYN-ACK again, tries once more
+        }
+        self.establish(index, now);
+        let s = &mut self.mem.tcp[index];
+        s.window = u32::from(segment.window) << s.send_shift;
+        s.max_window = s.max_window.max(s.window);
+        (s.window_seq, s.window_ack) = (segment.seq, segment.ack);
+        self.established_input(index, now, &segment, payload);
+    }
+
+    /// Both SYNs have been acknowledged.
+    pub(super) fn establish(&mut self, index: usize, now: Instant) {
+        let mtu = self.path_mtu(self.mem.tcp[index].path, now);
+        let s = &mut self.mem.tcp[index];
+        if s.attempts == 0 && s.sent != now {
+            s.rtt.sample(now, now.since(s.sent));
+        }
+        s.rtt.recovered();
+        s.send = SendQueue::new(s.iss + 1);
+        s.rack = Rack::new(s.iss + 1);
+        s.recovery.round = s.iss + 1;
+        s.mss = s.fitting_mss(mtu);
+        s.cc = Congestion::new(s.settings.algorithm, u32::from(s.mss));
+        if s.attempts > 1 {
+            s.cc.cwnd = u32::from(s.mss); // RFC 5681 §3.1: a lost SYN means a window of one segment
+        }
+        s.receive_mss = s.receive_mss.min(s.mss.max(536));
+        (s.attempts, s.stuck_since) = (0, Instant::NEVER);
+        s.at = Default::default();
+        s.quick_acks = super::ack::QUICK;
+        s.state = State::Established;
+        if s.settings.keepalive {
+            s.at.keep = now + s.settings.keep_idle;
+        }
+        let counters = self.mem.counters;
+        counters.tcp_curr_estab.inc();
+        if s.passive {
+            counters.tcp_passive_opens.inc();
+            self.enqueue_accepted(index);
+        } else {
+            let id = self.id_of(SocketKind::Tcp, index as u32);
+            self.notify(id, Ready::OUT);
+        }
+    }
+
+    /// Makes a connection out of the SYN that a listener got.
+    pub(super) fn answer_syn(&mut self, index: usize, listener: usize, now: Instant, segment: &Segment) {
+        let s = &mut self.mem.tcp[index];
+        s.passive = true;
+        s.listener = Link::to(listener as u32);
+        s.state = State::SynReceived;
+        s.take_syn(now, segment);
+        self.send_syn(index, now);
+    }
+}

@@ -1,0 +1,171 @@
+//! What can be known of a connection: for the program (`TCP_INFO`, `SIOCINQ`, `SIOCOUTQ`, names) and for the public row.
+
+use super::congestion::Algorithm;
+use super::recovery::Phase;
+use super::socket::State;
+use crate::Stack;
+use crate::addr::Endpoint;
+use crate::error::Result;
+use crate::ids::{ListenerId, SocketKind, TcpId};
+use crate::time::{Instant, Span};
+
+/// The figures of a connection, enough for Linux's `struct tcp_info`.
+#[derive(Clone, Copy, Debug)]
+pub struct TcpInfo {
+    /// The state.
+    pub state: State,
+    /// Linux's congestion state: 0 open, 3 recovery, 4 loss.
+    pub congestion_state: u8,
+    /// Retransmissions of what is outstanding, in a row.
+    pub retransmits: u8,
+    /// Unanswered window or keepalive probes.
+    pub probes: u8,
+    /// Doublings of the timeout.
+    pub backoff: u8,
+    /// Timestamps are in use.
+    pub timestamps: bool,
+    /// SACK is in use.
+    pub sack: bool,
+    /// Shifts of the windows received and sent, if scaled.
+    pub scale: Option<(u8, u8)>,
+    /// Retransmission timeout.
+    pub rto: Span,
+    /// Delay of acknowledgements.
+    pub ack_delay: Span,
+    /// Payload of a full segment sent, in bytes.
+    pub send_mss: u16,
+    /// Payload of a full segment received.
+    pub receive_mss: u16,
+    /// Bytes sent and not acknowledged.
+    pub outstanding: u32,
+    /// Of these: selectively acknowledged.
+    pub sacked: u32,
+    /// Of these: deemed lost.
+    pub lost: u32,
+    /// Bytes queued and not sent.
+    pub unsent: u32,
+    /// Bytes received and not read: what a read would find.
+    pub unread: u32,
+    /// Smoothed round-trip time.
+    pub srtt: Span,
+    /// Its mean deviation.
+    pub rttvar: Span,
+    /// Smallest recent round trip.
+    pub min_rtt: Span,
+    /// Congestion window in bytes.
+    pub cwnd: u32,
+    /// Slow start threshold in bytes.
+    pub ssthresh: u32,
+    /// The peer's window in bytes.
+    pub send_window: u32,
+    /// The window that we offer, in bytes.
+    pub receive_window: u32,
+    /// Receive buffer in bytes.
+    pub receive_buffer: u32,
+    /// Largest packet of the path.
+    pub path_mtu: u32,
+    /// Segments sent again since the start.
+    pub total_retransmits: u32,
+    /// Since data was last sent.
+    pub since_sent: Span,
+    /// Since anything was last received.
+    pub since_received: Span,
+    /// Congestion control.
+    pub algorithm: Algorithm,
+}
+
+impl Stack<'_> {
+    /// The figures of a connection.
+    ///
+    /// # Errors
+    /// [`crate::Error::Stale`].
+    pub fn tcp_info(&self, id: TcpId, now: Instant) -> Result<TcpInfo> {
+        let index = self.check(id.into())?;
+        let config = &self.mem.core.tcp.config;
+        let s = &self.mem.tcp[index];
+        Ok(TcpInfo {
+            state: s.state,
+            congestion_state: match s.recovery.phase {
+                Phase::Open => 0,
+                Phase::Recovery => 3,
+                Phase::Loss => 4,
+            },
+            retransmits: s.attempts,
+            probes: s.keep_probes,
+            backoff: s.rtt.backoff(),
+            timestamps: s.timestamps,
+            sack: s.sack,
+            scale: s.scaling.then_some((s.send_shift, s.receive_shift)),
+            rto: s.rtt.rto(&config.bounds()),
+            ack_delay: config.delay(),
+            send_mss: s.mss,
+            receive_mss: s.receive_mss,
+            outstanding: s.send.outstanding(),
+            sacked: s.send.board.sacked,
+            lost: s.send.board.lost,
+            unsent: s.send.unsent(),
+            unread: s.readable(),
+            srtt: s.rtt.srtt,
+            rttvar: s.rtt.rttvar,
+            min_rtt: s.rtt.min,
+            cwnd: s.cc.cwnd,
+            ssthresh: s.cc.ssthresh,
+            send_window: s.window,
+            receive_window: s.open_window(),
+            receive_buffer: s.settings.receive_buffer,
+            path_mtu: self.path_mtu(s.path, now),
+            total_retransmits: s.retransmits,
+            since_sent: now.since(s.sent),
+            since_received: now.since(s.heard),
+            algorithm: s.cc.algorithm,
+        })
+    }
+
+    /// Both ends of a connection: ours, then the peer's.
+    ///
+    /// # Errors
+    /// [`crate::Error::Stale`].
+    pub fn tcp_endpoints(&self, id: TcpId) -> Result<(Endpoint, Endpoint)> {
+        let index = self.check(id.into())?;
+        let s = &self.mem.tcp[index];
+        Ok((s.local, s.remote))
+    }
+
+    /// Where a listener listens.
+    ///
+    /// # Errors
+    /// [`crate::Error::Stale`].
+    pub fn tcp_listener_endpoint(&self, id: ListenerId) -> Result<Endpoint> {
+        let index = self.check(id.into())?;
+        Ok(self.mem.listeners[index].local)
+    }
+
+    /// Writes what others may see of a connection into its row.
+    pub(super) fn update_row(&mut self, index: usize) {
+        let s = &self.mem.tcp[index];
+        if s.state == State::Free {
+            return;
+        }
+        let bounds = self.mem.core.tcp.config.bounds();
+        let row = self.mem.row(SocketKind::Tcp, index as u32);
+        row.state.set(u32::from(s.state as u8));
+        row.rx_queue.set(s.recv.bytes);
+        row.tx_queue.set(s.send.queued());
+        row.snd_nxt.set(s.send.nxt.0);
+        row.snd_una.set(s.send.una.0);
+        row.rcv_nxt.set(s.recv.next.0);
+        row.cwnd.set(s.cc.cwnd);
+        row.ssthresh.set(s.cc.ssthresh);
+        row.mss.set(u32::from(s.mss));
+        row.retransmits.set(s.retransmits);
+        row.srtt_us.set(s.rtt.srtt.as_micros() as u32);
+        row.rto_us.set(s.rtt.rto(&bounds).as_micros() as u32);
+        if row.interface.get() == 0
+            && let Some(path) = self.mem.paths.get(s.path as usize)
+        {
+            row.interface.set(path.info.interface);
+            row.source_mac.set(path.info.source_mac);
+            row.next_hop_mac.set(path.info.next_hop_mac);
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What comes in: checked, looked up, and given to its connection, its listener, or nobody.
+
+use super::header::{Segment, bit};
+use super::output::Hold;
+use super::socket::State;
+use crate::Stack;
+use crate::addr::Endpoint;
+use crate::demux::TCP;
+use crate::frame::{FrameId, flag};
+use crate::ids::SocketKind;
+use crate::ip::Packet;
+use crate::pool::Link;
+use crate::time::Instant;
+
+/// The payload of a segment: a chain of frames whose notes delimit it. Whoever holds it frees it.
+#[derive(Debug)]
+pub(super) struct Payload {
+    pub(super) first: Link,
+}
+
+impl Stack<'_> {
+    /// Takes a received segment.
+    pub(crate) fn tcp_input(&mut self, now: Instant, packet: &Packet) {
+        self.mem.counters.tcp_in_segs.inc();
+        let frames = &mut self.mem.frames;
+        let Some((segment, header_len)) = Segment::parse(packet.bytes(frames), packet.total as usize) else {
+            self.mem.counters.tcp_in_errs.inc();
+            self.free_chain(packet.frame);
+            return;
+        };
+        if !packet.checksum_is_good(frames) {
+            self.mem.counters.tcp_in_csum_errors.inc();
+            self.mem.counters.tcp_in_errs.inc();
+            self.free_chain(packet.frame);
+            return;
+        }
+        let meta = &mut frames.meta[packet.frame as usize];
+        meta.offset = packet.offset + header_len as u16;
+        meta.len = packet.len - header_len as u16;
+        let mut payload = Payload { first: Link::to(packet.frame) };
+        self.route(now, packet, &segment, &mut payload);
+        if let Some(first) = payload.first.get() {
+            self.free_chain(first);
+        }
+    }
+
+    fn route(&mut self, now: Instant, packet: &Packet, segment: &Segment, payload: &mut Payload) {
+        if packet.destination.is_multicast() || packet.source.is_multicast() || packet.source.is_unspecified() {
+            self.mem.counters.tcp_in_errs.inc(); // RFC 9293 §3.9.2.3
+            return;
+        }
+        let local = Endpoint::new(packet.destination, segment.destination_port);
+        let remote = Endpoint::new(packet.source, segment.source_port);
+        if let Some((SocketKind::Tcp, index)) = self.find_connected(TCP, local, remote) {
+            let reused = self.tcp_segment(index as usize, now, segment, payload);
+            if !reused {
+                return;
+            }
+        }
+        match self.find_listener(local, remote) {
+            Some(listener) => self.listener_input(listener as usize, now, packet, local, remote, segment, payload),
+            None => {
+                self.mem.counters.tcp_no_socket.inc();
+                self.refuse(now, packet, local, remote, segment);
+            }
+        }
+    }
+
+    /// A segment for a connection. Returns whether it is a SYN that ended the TIME-WAIT it met and now opens another.
+    fn tcp_segment(&mut self, index: usize, now: Instant, segment: &Segment, payload: &mut Payload) -> bool {
+        let row = self.mem.row(SocketKind::Tcp, index as u32);
+        row.rx_packets.inc();
+        let mut reused = false;
+        match self.mem.tcp[index].state {
+            State::Free | State::Closed => return false,
+            State::SynSent => self.syn_sent_input(index, now, segment, payload),
+            State::SynReceived => self.syn_received_input(index, now, segment, payload),
+            State::TimeWait => reused = self.time_wait_input(index, now, segment),
+            _ => self.established_input(index, now, segment, payload),
+        }
+        if self.mem.tcp[index].state.is_synchronized() && !reused {
+            self.tcp_output(index, now, Hold::AsSet);
+            self.update_row(index);
+        }
+        reused
+    }
+
+    /// Answers a segment that belongs to no connection with RST (RFC 9293 §3.10.7.1).
+    pub(super) fn refuse(
+        &mut self,
+        now: Instant,
+        packet: &Packet,
+        local: Endpoint,
+        remote: Endpoint,
+        segment: &Segment,
+    ) {
+        if segment.has(bit::RST) {
+            return;
+        }
+        let (seq, ack, bits) = if segment.has(bit::ACK) {
+            (segment.ack, super::seq::Seq(0), bit::RST)
+        } else {
+            (super::seq::Seq(0), segment.end(), bit::RST | bit::ACK)
+        };
+        let header =
+            Segment { source_port: local.port, destination_port: remote.port, seq, ack, bits, ..Segment::default() };
+        self.mem.counters.tcp_out_rsts.inc();
+        self.reply(now, packet, local, remote, &header);
+    }
+
+    /// Sends a segment that belongs to no connection back to where `packet` came from.
+    pub(super) fn reply(&mut self, now: Instant, packet: &Packet, local: Endpoint, remote: Endpoint, header: &Segment) {
+        let Ok(path) = self.path_infer(packet, now) else { return };
+        let Some(id) = self.control_frame() else { return };
+        let send = crate::ip::IpSend {
+            path,
+            source: local.address,
+            destination: remote.address,
+            protocol: TCP,
+            ttl: self.mem.core.tcp.config.ttl,
+            tos: 0,
+            dont_fragment: true,
+        };
+        self.emit_to(now, &send, header, id, crate::frame::HEADROOM as u16, 0);
+    }
+
+    /// Frees a frame and those that continue its packet.
+    pub(super) fn free_chain(&mut self, first: FrameId) {
+        let frames = &mut self.mem.frames;
+        let mut at = Link::to(first);
+        while let Some(id) = at.get() {
+            let meta = &frames.meta[id as usize];
+            at = if meta.flags & flag::MORE != 0 { meta.next } else { Link::NONE };
+            frames.give(id);
+        }
+    }
+}

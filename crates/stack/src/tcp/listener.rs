@@ -1,0 +1,336 @@
+//! Listening: the SYN queue (connections in SYN-RECEIVED), SYN cookies when it is full, and the accept queue.
+
+use super::cookies::timestamp_with;
+use super::header::{Segment, bit};
+use super::input::Payload;
+use super::options::{Options, Timestamps};
+use super::output::Hold;
+use super::seq::Seq;
+use super::settings::{Settings, TcpOptions};
+use super::socket::State;
+use crate::Stack;
+use crate::addr::Endpoint;
+use crate::error::{Error, Result};
+use crate::ids::{ListenerId, Ready, SocketKind, TcpId};
+use crate::ip::Packet;
+use crate::pool::{Link, Slot};
+use crate::time::{Instant, Span};
+use zerocopy::FromZeros;
+
+/// A cookie that comes back later than this after the last one was sent is not looked at.
+const COOKIE_LIFE: Span = Span::from_secs(128);
+
+/// A listening socket.
+#[derive(Debug, FromZeros)]
+#[repr(C)]
+pub struct Listener {
+    link: Link,
+    pub(super) local: Endpoint,
+    pub(super) settings: Settings,
+    /// Accepted connections that the program has not taken, the oldest first.
+    accept_head: Link,
+    accept_tail: Link,
+    accept_len: u32,
+    /// How many may wait to be accepted.
+    backlog: u32,
+    /// Connections in SYN-RECEIVED.
+    pub(super) half_open: u32,
+}
+
+impl Slot for Listener {
+    fn link(&mut self) -> &mut Link {
+        &mut self.link
+    }
+}
+
+impl Listener {
+    /// As on Linux, a backlog of n lets n + 1 connections wait.
+    fn is_full(&self) -> bool {
+        self.accept_len > self.backlog
+    }
+
+    pub(super) fn readiness(&self) -> Ready {
+        if self.accept_len > 0 { Ready::IN } else { Ready::NONE }
+    }
+}
+
+impl Stack<'_> {
+    /// Listens on `local`, whose address may be any address of its family, or `::` for both.
+    ///
+    /// # Errors
+    /// [`Error::NoBuffers`] if the lane has as many listeners as it can hold; [`Error::Invalid`] without a port.
+    pub fn tcp_listen(&mut self, options: &TcpOptions, local: Endpoint, backlog: u32) -> Result<ListenerId> {
+        if local.port == 0 {
+            return Err(Error::Invalid);
+        }
+        let id = self.open(SocketKind::Listener)?;
+        let listener = &mut self.mem.listeners[id.index as usize];
+        *listener = Listener::new_zeroed();
+        (listener.local, listener.settings, listener.backlog) = (local, *options, backlog);
+        if let Err(error) = self.demux_bind(SocketKind::Listener, id.index, local, options.v6only) {
+            self.release(SocketKind::Listener, id.index);
+            return Err(error);
+        }
+        let row = self.mem.row(SocketKind::Listener, id.index);
+        row.local.set(local);
+        row.state.set(10); // LISTEN, as Linux numbers it
+        ListenerId::try_from(id)
+    }
+
+    /// Changes how many connections may wait to be accepted (a second `listen` call).
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn tcp_set_backlog(&mut self, id: ListenerId, backlog: u32) -> Result<()> {
+        let index = self.check(id.into())?;
+        self.mem.listeners[index].backlog = backlog;
+        Ok(())
+    }
+
+    /// Takes the connection that has waited longest. It may have ended meanwhile; reading from it tells.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`] if none waits; [`Error::Stale`].
+    pub fn tcp_accept(&mut self, id: ListenerId) -> Result<TcpId> {
+        let at = self.check(id.into())?;
+        let index = self.dequeue_accepted(at).ok_or(Error::WouldBlock)?;
+        TcpId::try_from(self.id_of(SocketKind::Tcp, index as u32))
+    }
+
+    /// Stops listening. Connections that were not accepted are reset.
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn tcp_close_listener(&mut self, id: ListenerId, now: Instant) -> Result<()> {
+        let at = self.check(id.into())?;
+        while let Some(index) = self.dequeue_accepted(at) {
+            self.drop_connection(index, now);
+        }
+        if self.mem.listeners[at].half_open > 0 {
+            for index in 0..self.mem.tcp.len() {
+                let s = &self.mem.tcp[index];
+                if s.state == State::SynReceived && s.listener == Link::to(at as u32) {
+                    self.drop_connection(index, now);
+                }
+            }
+        }
+        self.release(SocketKind::Listener, at as u32);
+        Ok(())
+    }
+
+    fn dequeue_accepted(&mut self, at: usize) -> Option<usize> {
+        let listener = &mut self.mem.listeners[at];
+        let index = listener.accept_head.get()? as usize;
+        let s = &mut self.mem.tcp[index];
+        listener.accept_head = core::mem::take(&mut s.link);
+        if listener.accept_head.is_none() {
+            listener.accept_tail = Link::NONE;
+        }
+        listener.accept_len -= 1;
+        s.queued = false;
+        s.listener = Link::NONE;
+        let len = listener.accept_len;
+        self.mem.row(SocketKind::Listener, at as u32).rx_queue.set(len);
+        Some(index)
+    }
+
+    /// Whether the accept queue takes another connection.
+    pub(super) fn has_accept_room(&self, index: usize) -> bool {
+        let Some(at) = self.mem.tcp[index].listener.get() else { return true };
+        let full = self.mem.listeners[at as usize].is_full();
+        if full {
+            self.mem.counters.tcp_listen_overflows.inc();
+            self.mem.counters.tcp_listen_drops.inc();
+        }
+        !full
+    }
+
+    /// A connection has left SYN-RECEIVED, for better or worse.
+    pub(super) fn leave_half_open(&mut self, index: usize) {
+        if let Some(at) = self.mem.tcp[index].listener.get() {
+            let listener = &mut self.mem.listeners[at as usize];
+            listener.half_open = listener.half_open.saturating_sub(1);
+        }
+    }
+
+    /// Puts an established connection at the end of its listener's accept queue.
+    pub(super) fn enqueue_accepted(&mut self, index: usize) {
+        self.leave_half_open(index);
+        let Some(at) = self.mem.tcp[index].listener.get() else { return };
+        let listener = &mut self.mem.listeners[at as usize];
+        let this = Link::to(index as u32);
+        match core::mem::replace(&mut listener.accept_tail, this).get() {
+            Some(last) => self.mem.tcp[last as usize].link = this,
+            None => listener.accept_head = this,
+        }
+        listener.accept_len += 1;
+        let len = listener.accept_len;
+        let s = &mut self.mem.tcp[index];
+        (s.queued, s.link) = (true, Link::NONE);
+        self.mem.row(SocketKind::Listener, at).rx_queue.set(len);
+        let id = self.id_of(SocketKind::Listener, at);
+        self.notify(id, Ready::IN);
+    }
+
+    /// A segment for a listener (RFC 9293 §3.10.7.2).
+    #[expect(clippy::too_many_arguments, reason = "one call, and each part has been looked up already")]
+    pub(super) fn listener_input(
+        &mut self,
+        at: usize,
+        now: Instant,
+        packet: &Packet,
+        local: Endpoint,
+        remote: Endpoint,
+        segment: &Segment,
+        payload: &mut Payload,
+    ) {
+        if segment.has(bit::RST) {
+            return;
+        }
+        if segment.has(bit::ACK) {
+            if segment.has(bit::SYN) || !self.take_cookie(at, now, packet, local, remote, segment, payload) {
+                self.refuse(now, packet, local, remote, segment);
+            }
+            return;
+        }
+        if !segment.has(bit::SYN) || segment.has(bit::FIN) {
+            return;
+        }
+        let listener = &self.mem.listeners[at];
+        if listener.is_full() {
+            self.mem.counters.tcp_listen_overflows.inc();
+            self.mem.counters.tcp_listen_drops.inc();
+            return;
+        }
+        let most = self.mem.core.tcp.config.syn_queue.min(listener.backlog.max(8));
+        let settings = listener.settings;
+        let Ok(path) = self.path_infer(packet, now) else {
+            self.mem.counters.tcp_listen_drops.inc();
+            return;
+        };
+        // A flood must not take the slots that the program's own connections need.
+        let scarce =
+            self.mem.core.free_tcp.used() >= self.mem.tcp.len() / 4 * 3 && listener_is_busy(&self.mem.listeners[at]);
+        let index = if self.mem.listeners[at].half_open >= most || scarce {
+            None
+        } else {
+            self.new_connection(now, local, remote, path, &settings).ok()
+        };
+        match index {
+            Some(index) => {
+                self.mem.listeners[at].half_open += 1;
+                self.answer_syn(index, at, now, segment);
+            }
+            None => self.send_cookie(at, now, packet, local, remote, segment),
+        }
+    }
+
+    fn send_cookie(
+        &mut self,
+        at: usize,
+        now: Instant,
+        packet: &Packet,
+        local: Endpoint,
+        remote: Endpoint,
+        segment: &Segment,
+    ) {
+        self.mem.core.tcp.cookie_sent = now;
+        self.mem.counters.tcp_syncookies_sent.inc();
+        let (_, offset) = self.initial_sequence(now, local, remote);
+        let settings = &self.mem.listeners[at].settings;
+        let window = settings.receive_buffer.min(0xffff) as u16;
+        let offered = &segment.options;
+        let clock = ((now.as_nanos() / 1_000_000) as u32).wrapping_add(offset);
+        let timestamps =
+            offered.timestamps.map(|theirs| Timestamps { value: timestamp_with(clock, offered), echo: theirs.value });
+        let mtu = self.path_infer(packet, now).map_or(self.mem.core.default_mtu, |path| self.path_mtu(path, now));
+        let header_len = if remote.address.to_v4().is_some() { 40 } else { 60 };
+        let mut options =
+            Options { mss: mtu.saturating_sub(header_len).min(65_535) as u16, timestamps, ..Options::default() };
+        if timestamps.is_some() {
+            // Only what the echoed timestamp will remember may be agreed on.
+            options.sack_permitted = offered.sack_permitted;
+            options.window_scale = offered.window_scale.map(|_| super::handshake::WINDOW_SHIFT);
+        }
+        let cookie =
+            self.make_cookie(now, local, remote, segment.seq, if offered.mss == 0 { 536 } else { offered.mss });
+        let header = Segment {
+            source_port: local.port,
+            destination_port: remote.port,
+            seq: cookie,
+            ack: segment.seq + 1,
+            bits: bit::SYN | bit::ACK,
+            window,
+            options,
+            ..Segment::default()
+        };
+        self.reply(now, packet, local, remote, &header);
+    }
+
+    /// Makes a connection of an acknowledgement that brings a good cookie back. False if it does not.
+    #[expect(clippy::too_many_arguments, reason = "one call, and each part has been looked up already")]
+    fn take_cookie(
+        &mut self,
+        at: usize,
+        now: Instant,
+        packet: &Packet,
+        local: Endpoint,
+        remote: Endpoint,
+        segment: &Segment,
+        payload: &mut Payload,
+    ) -> bool {
+        let sent = self.mem.core.tcp.cookie_sent;
+        if sent.is_never() || now.since(sent) > COOKIE_LIFE {
+            return false;
+        }
+        let (irs, cookie) = (segment.seq - 1, segment.ack - 1);
+        let echo = segment.options.timestamps.map(|t| t.echo);
+        let Some(remembered) = self.check_cookie(now, local, remote, irs, cookie, echo) else {
+            self.mem.counters.tcp_syncookies_failed.inc();
+            return false;
+        };
+        self.mem.counters.tcp_syncookies_recv.inc();
+        if self.mem.listeners[at].is_full() {
+            self.mem.counters.tcp_listen_overflows.inc();
+            self.mem.counters.tcp_listen_drops.inc();
+            return true; // dropped without a word: the peer tries again
+        }
+        let settings = self.mem.listeners[at].settings;
+        let Ok(path) = self.path_infer(packet, now) else { return true };
+        let Ok(index) = self.new_connection(now, local, remote, path, &settings) else {
+            self.mem.counters.tcp_listen_drops.inc();
+            return true;
+        };
+        let s = &mut self.mem.tcp[index];
+        s.passive = true;
+        s.listener = Link::to(at as u32);
+        s.state = State::SynReceived;
+        s.iss = cookie;
+        s.irs = irs;
+        s.peer_mss = remembered.mss;
+        s.agree(remembered.window_scale, remembered.sack, segment.options.timestamps.is_some());
+        if let Some(times) = segment.options.timestamps {
+            (s.ts_recent, s.ts_recent_at) = (times.value, now);
+        }
+        s.recv = super::receive::ReceiveQueue::new(segment.seq);
+        s.acked = segment.seq;
+        s.edge = segment.seq + settings.receive_buffer.min(0xffff);
+        self.mem.listeners[at].half_open += 1; // taken back by `establish`
+        self.establish(index, now);
+        let s = &mut self.mem.tcp[index];
+        s.window = u32::from(segment.window) << s.send_shift;
+        s.max_window = s.window;
+        (s.window_seq, s.window_ack) = (segment.seq, Seq(segment.ack.0));
+        self.established_input(index, now, segment, payload);
+        if self.mem.tcp[index].state.is_synchronized() {
+            self.tcp_output(index, now, Hold::AsSet);
+            self.update_row(index);
+        }
+        true
+    }
+}
+
+/// Whether a listener has half-open connections of its own already.
+fn listener_is_busy(listener: &Listener) -> bool {
+    listener.half_open > 0
+}

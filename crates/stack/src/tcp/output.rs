@@ -1,0 +1,263 @@
+//! What is sent now: lost segments first, then new ones, as far as the congestion window, the peer's window and Nagle
+//! allow; then a bare acknowledgement if one is due.
+
+use super::header::{HEADER_LEN, Segment, bit};
+use super::options::{MAX_OPTIONS, Options, Timestamps};
+use super::recovery::Phase;
+use super::send::{IN_FLIGHT, length};
+use super::seq::Seq;
+use super::socket::{Socket, State};
+use crate::Stack;
+use crate::checksum::Sum;
+use crate::demux::TCP;
+use crate::frame::{FrameId, Frames, HEADROOM, flag};
+use crate::ids::SocketKind;
+use crate::ip::IpSend;
+use crate::time::Instant;
+
+/// What holds back an incomplete segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hold {
+    /// Nagle's algorithm and the cork, as the program set them.
+    AsSet,
+    /// The program says that more follows at once (`MSG_MORE`).
+    More,
+    /// Nothing: a timer says that it has waited long enough.
+    Nothing,
+}
+
+impl Socket {
+    /// Where a packet of this connection goes.
+    pub(super) fn ip_send(&self) -> IpSend {
+        IpSend {
+            path: self.path,
+            source: self.local.address,
+            destination: self.remote.address,
+            protocol: TCP,
+            ttl: self.settings.ttl,
+            tos: self.settings.tos,
+            dont_fragment: self.settings.dont_fragment,
+        }
+    }
+
+    /// The header of a segment from SND.NXT without payload, with an acknowledgement and the options that every segment
+    /// carries.
+    pub(super) fn header(&mut self, frames: &Frames<'_>, now: Instant) -> Segment {
+        let timestamps = self.timestamps.then(|| Timestamps { value: self.timestamp(now), echo: self.ts_recent });
+        Segment {
+            source_port: self.local.port,
+            destination_port: self.remote.port,
+            seq: self.send.nxt,
+            ack: self.recv.next,
+            bits: bit::ACK,
+            window: self.offer_window(frames),
+            urgent: 0,
+            options: Options { timestamps, ..Options::default() },
+            len: 0,
+        }
+    }
+
+    /// Adds as many SACK blocks as fit into `room` bytes of options.
+    pub(super) fn add_blocks(&self, frames: &Frames<'_>, options: &mut Options, room: usize) {
+        let some = self.recv.has_gap() || self.recv.duplicate.start != self.recv.duplicate.end;
+        if !self.sack || !some {
+            return;
+        }
+        let left = room.min(MAX_OPTIONS).saturating_sub(options.emitted_len());
+        let most = left.saturating_sub(4) / 8;
+        self.recv.blocks(frames, most, |block| options.add_block(block));
+    }
+
+    /// The segment to be sent next, if any may be sent now.
+    fn choose(&mut self, frames: &mut Frames<'_>, hold: Hold) -> Option<FrameId> {
+        if !self.state.may_transmit() {
+            return None;
+        }
+        let mss = usize::from(self.mss);
+        let edge = self.send.una + self.window;
+        if let Some(id) = self.send.first_lost(frames) {
+            let meta = &frames.meta[id as usize];
+            if meta.flags & IN_FLIGHT != 0 {
+                return None; // its last transmission has not even left this host
+            }
+            let bytes = length(meta);
+            let is_first = self.send.head.get() == Some(id);
+            let fits = self.in_flight() == 0 || self.in_flight() + bytes <= self.cc.cwnd;
+            if !fits || !is_first && (Seq(meta.seq) + bytes).gt(edge) {
+                return None;
+            }
+            return self.send.split(frames, id, mss).then_some(id);
+        }
+        let id = self.send.next.get()?;
+        let meta = &frames.meta[id as usize];
+        if meta.flags & IN_FLIGHT != 0 {
+            return None;
+        }
+        let (len, flags, is_last) = (usize::from(meta.len), meta.flags, meta.next.is_none());
+        let room = edge.since(self.send.nxt) as usize;
+        let mut most = mss;
+        if len > room {
+            // Silly window avoidance on our side (RFC 9293 §3.8.6.2.1).
+            let worth = room >= self.max_window as usize / 2 || hold == Hold::Nothing;
+            if room == 0 || !worth {
+                return None;
+            }
+            most = most.min(room);
+        } else if len == 0 && room == 0 && self.send.outstanding() > 0 {
+            return None; // a bare FIN waits for the window as data does
+        }
+        let bytes = (length(meta)).min(most as u32);
+        if self.in_flight() > 0 && self.in_flight() + bytes > self.cc.cwnd {
+            return None;
+        }
+        if len < mss && is_last && flags & flag::FIN == 0 && hold != Hold::Nothing {
+            let small_under_way = self.small_out && self.small_end.gt(self.send.una);
+            if hold == Hold::More || self.settings.cork || !self.settings.nodelay && small_under_way {
+                return None;
+            }
+        }
+        self.send.split(frames, id, most).then_some(id)
+    }
+}
+
+impl Stack<'_> {
+    /// Sends what may be sent, acknowledges what must be acknowledged, and sets the timers.
+    pub(super) fn tcp_output(&mut self, index: usize, now: Instant, hold: Hold) {
+        self.append_pending_fin(index);
+        let mut sent = false;
+        while let Some(id) = {
+            let s = &mut self.mem.tcp[index];
+            s.choose(&mut self.mem.frames, hold)
+        } {
+            if !sent {
+                self.restart_after_idle(index, now);
+                sent = true;
+            }
+            self.send_segment(index, now, id);
+        }
+        if self.mem.tcp[index].ack_now {
+            self.send_ack(index, now);
+        }
+        self.schedule(index, now, sent);
+    }
+
+    /// FIN waits for a frame if there was none when the program shut its side.
+    fn append_pending_fin(&mut self, index: usize) {
+        let s = &mut self.mem.tcp[index];
+        if s.write_shut && !s.fin_queued && s.state.may_transmit() {
+            s.fin_queued = s.send.append_fin(&mut self.mem.frames);
+        }
+    }
+
+    /// RFC 5681 §4.1: a window that has not been used for longer than a timeout says nothing any more.
+    fn restart_after_idle(&mut self, index: usize, now: Instant) {
+        let bounds = self.mem.core.tcp.config.bounds();
+        let s = &mut self.mem.tcp[index];
+        if s.send.outstanding() == 0 && now.since(s.sent) > s.rtt.base(&bounds) {
+            s.cc.on_idle(u32::from(s.mss));
+        }
+    }
+
+    /// Sends the segment in a frame: the first unsent one, a lost one, or a probe.
+    pub(super) fn send_segment(&mut self, index: usize, now: Instant, id: FrameId) {
+        let frames = &mut self.mem.frames;
+        let s = &mut self.mem.tcp[index];
+        let mut header = s.header(frames, now);
+        let meta = &frames.meta[id as usize];
+        let (offset, len, flags, is_new) = (meta.offset, meta.len, meta.flags, s.send.next.get() == Some(id));
+        let is_tail = meta.next.is_none();
+        header.seq = Seq(meta.seq);
+        header.len = u32::from(len);
+        if flags & flag::FIN != 0 {
+            header.bits |= bit::FIN;
+        }
+        if len > 0 && (flags & flag::PUSH != 0 || is_tail) {
+            header.bits |= bit::PSH;
+        }
+        s.urgent_pointer(&mut header);
+        // Options beyond the timestamps only where the segment leaves room for them.
+        let spare = (usize::from(s.mss) + header.options.emitted_len()).saturating_sub(usize::from(len));
+        s.add_blocks(frames, &mut header.options, spare);
+        let bytes = length(meta);
+        let was_small = usize::from(len) < usize::from(s.mss);
+        s.send.sent(frames, id, now);
+        if is_new {
+            (s.small_out, s.small_end) = if was_small { (true, s.send.nxt) } else { (s.small_out, s.small_end) };
+        } else {
+            s.retransmits = s.retransmits.saturating_add(1);
+            s.recovery.undo.resent = s.recovery.undo.resent.saturating_add(1);
+            self.mem.counters.tcp_retrans_segs.inc();
+            if s.recovery.phase == Phase::Recovery {
+                self.mem.counters.tcp_fast_retrans.inc();
+            }
+        }
+        if s.recovery.phase == Phase::Recovery {
+            s.prr.sent(bytes);
+        }
+        s.recovery.most_in_flight = s.recovery.most_in_flight.max(s.send.pipe);
+        s.sent = now;
+        s.acknowledged(now, len > 0, &self.mem.core.tcp.config);
+        let row = self.mem.row(SocketKind::Tcp, index as u32);
+        row.tx_bytes.add(u64::from(len));
+        self.emit(index, now, &header, id, offset, len);
+    }
+
+    /// Sends a segment without payload: `adjust` makes of a plain acknowledgement what is wanted.
+    pub(super) fn send_bare(&mut self, index: usize, now: Instant, adjust: impl FnOnce(&mut Segment)) {
+        let Some(id) = self.control_frame() else { return };
+        let frames = &self.mem.frames;
+        let s = &mut self.mem.tcp[index];
+        let mut header = s.header(frames, now);
+        adjust(&mut header);
+        if header.has(bit::ACK) && header.bits & (bit::SYN | bit::RST) == 0 {
+            s.add_blocks(frames, &mut header.options, MAX_OPTIONS);
+            s.acknowledged(now, false, &self.mem.core.tcp.config);
+        }
+        self.emit(index, now, &header, id, HEADROOM as u16, 0);
+    }
+
+    /// Acknowledges what has been received.
+    pub(super) fn send_ack(&mut self, index: usize, now: Instant) {
+        self.send_bare(index, now, |_| {});
+    }
+
+    /// Sends RST for this connection (RFC 9293 §3.5.2).
+    pub(super) fn send_reset(&mut self, index: usize, now: Instant) {
+        self.mem.counters.tcp_out_rsts.inc();
+        let synchronized = self.mem.tcp[index].state != State::SynSent;
+        self.send_bare(index, now, |header| {
+            header.bits = if synchronized { bit::RST | bit::ACK } else { bit::RST };
+        });
+    }
+
+    /// Writes the header in front of the payload and hands the packet down.
+    fn emit(&mut self, index: usize, now: Instant, header: &Segment, id: FrameId, offset: u16, len: u16) {
+        let send = self.mem.tcp[index].ip_send();
+        let row = self.mem.row(SocketKind::Tcp, index as u32);
+        row.tx_packets.inc();
+        self.emit_to(now, &send, header, id, offset, len);
+    }
+
+    /// Writes `header` before the `len` bytes at `offset` of a frame, with its checksum, and hands the packet down.
+    pub(super) fn emit_to(
+        &mut self,
+        now: Instant,
+        send: &IpSend,
+        header: &Segment,
+        id: FrameId,
+        offset: u16,
+        len: u16,
+    ) {
+        let header_len = header.header_len();
+        debug_assert!((HEADER_LEN..=60).contains(&header_len) && header_len <= usize::from(offset));
+        let start = usize::from(offset) - header_len;
+        let message = &mut self.mem.frames.bytes_mut(id)[start..usize::from(offset + len)];
+        header.emit(&mut message[..header_len]);
+        let total = message.len() as u32;
+        let sum = Sum::ZERO.pseudo(send.source, send.destination, TCP, total).bytes(message).checksum();
+        message[16..18].copy_from_slice(&sum.to_be_bytes());
+        self.mem.counters.tcp_out_segs.inc();
+        // A packet that cannot go out is a lost packet: the timers repair it, and path errors come by ICMP or time.
+        let _ = self.ip_output(now, send, id, start as u16, total as u16);
+    }
+}

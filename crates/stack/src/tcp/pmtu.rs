@@ -1,0 +1,113 @@
+//! Path MTU (RFC 1191, RFC 8201) and ICMP errors (RFC 9293 §3.9.2.2, RFC 5927).
+
+use super::output::Hold;
+use super::seq::Seq;
+use super::socket::{Pending, State};
+use crate::Stack;
+use crate::demux::TCP;
+use crate::frame::flag;
+use crate::ids::SocketKind;
+use crate::ip::{IcmpError, IcmpKind};
+use crate::path::PathState;
+use crate::time::Instant;
+
+impl Stack<'_> {
+    /// The connection whose segment an ICMP error quotes, if it really has that segment under way: only then may the error
+    /// be believed (RFC 5927 §4.1).
+    fn find_quoted(&self, error: &IcmpError) -> Option<usize> {
+        let (kind, index) = self.find_connected(TCP, error.local, error.remote)?;
+        let s = &self.mem.tcp[index as usize];
+        let seq = Seq(error.seq);
+        let live = kind == SocketKind::Tcp && !matches!(s.state, State::Free | State::Closed | State::TimeWait);
+        (live && seq.ge(s.send.una) && seq.lt(s.send.nxt)).then_some(index as usize)
+    }
+
+    /// An ICMP error about a segment that is said to be ours.
+    pub(crate) fn tcp_icmp(&mut self, now: Instant, error: &IcmpError) {
+        let Some(index) = self.find_quoted(error) else { return self.mem.counters.icmp_in_unmatched.inc() };
+        let s = &mut self.mem.tcp[index];
+        let opening = matches!(s.state, State::SynSent) || s.state == State::SynReceived && !s.passive;
+        let why = match error.kind {
+            IcmpKind::TooBig(mtu) => {
+                // Other connections on the path find out when they send next.
+                if self.learn_pmtu(now, error.remote.address, mtu).is_some() {
+                    self.refresh_mss(index, now);
+                }
+                return;
+            }
+            IcmpKind::PortUnreachable => Pending::Refused,
+            IcmpKind::ProtocolUnreachable => Pending::ProtocolUnreachable,
+            IcmpKind::HostUnreachable => Pending::HostUnreachable,
+            IcmpKind::NetworkUnreachable => Pending::NetworkUnreachable,
+            IcmpKind::TimeExceeded | IcmpKind::ParameterProblem => return,
+        };
+        // A connection that works is not given up over what may be a passing, or forged, report: RFC 9293 §3.9.2.2 for soft
+        // errors, RFC 5927 §5.2 for hard ones.
+        if opening {
+            self.mem.counters.tcp_attempt_fails.inc();
+            self.fail(index, now, why);
+        } else {
+            s.soft_error = why;
+        }
+    }
+
+    /// Adapts the segment size to the path. What is under way and too long now is sent again in pieces; that is not
+    /// a sign of congestion (RFC 1191 §6.4).
+    pub(super) fn refresh_mss(&mut self, index: usize, now: Instant) {
+        let mtu = self.path_mtu(self.mem.tcp[index].path, now);
+        let s = &mut self.mem.tcp[index];
+        if !s.state.is_synchronized() {
+            return;
+        }
+        let mss = s.fitting_mss(mtu);
+        if mss == s.mss {
+            return;
+        }
+        let shrinks = mss < s.mss;
+        s.mss = mss;
+        s.cc.on_mss(u32::from(mss));
+        if !shrinks {
+            return;
+        }
+        self.mem.counters.tcp_mtu_reductions.inc();
+        let frames = &mut self.mem.frames;
+        let mut at = s.send.head;
+        while let Some(id) = at.get() {
+            if at == s.send.next {
+                break;
+            }
+            let meta = &frames.meta[id as usize];
+            at = meta.next;
+            if meta.len > mss && meta.flags & (flag::SACKED | flag::LOST) == 0 {
+                s.send.mark_lost(frames, id);
+            }
+        }
+        self.tcp_output(index, now, Hold::AsSet);
+    }
+
+    /// The host's word on a path has changed: connections that are being opened over one that leads nowhere fail.
+    pub(crate) fn tcp_path_changed(&mut self, now: Instant, path: u32) {
+        let Some(info) = self.mem.paths.get(path as usize).map(|p| p.info) else { return };
+        if !matches!(info.state, PathState::Unreachable | PathState::Ready) || self.mem.core.free_tcp.used() == 0 {
+            return;
+        }
+        for index in 0..self.mem.tcp.len() {
+            let s = &mut self.mem.tcp[index];
+            if s.path != path || s.remote.address != info.destination {
+                continue;
+            }
+            match (info.state, s.state) {
+                (_, State::Free | State::Closed) => {}
+                (PathState::Unreachable, State::SynSent) => {
+                    self.mem.counters.tcp_attempt_fails.inc();
+                    self.fail(index, now, Pending::HostUnreachable);
+                }
+                (PathState::Unreachable, _) => s.soft_error = Pending::HostUnreachable,
+                _ => {
+                    self.refresh_mss(index, now);
+                    self.update_row(index);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! RACK (RFC 8985 §6): a segment is lost if one that was sent sufficiently later has arrived.
+
+use super::rtt::Rtt;
+use super::send::{Delivered, SendQueue, end};
+use super::seq::Seq;
+use crate::frame::Frames;
+use crate::time::{Instant, Span};
+use zerocopy::FromZeros;
+
+/// How many recoveries a widened reordering window lasts (RFC 8985 §6.2 step 4).
+const PERSIST: u8 = 16;
+
+/// RACK's state of one connection.
+#[derive(Clone, Copy, Debug, Default, FromZeros)]
+#[repr(C)]
+pub struct Rack {
+    /// When the most recently sent segment that has arrived was sent; never = none yet.
+    sent: Instant,
+    /// The sequence number after it.
+    end: Seq,
+    /// Its round trip.
+    rtt: Span,
+    /// The highest sequence number that has arrived (RACK.fack).
+    highest: Seq,
+    /// Whether segments were ever seen to arrive in another order than they were sent.
+    reordering: bool,
+    /// The reordering window is this many quarters of the smallest round trip, plus one.
+    widened: u8,
+    persist: u8,
+    /// The window was widened in the round that ends here.
+    round: Seq,
+    in_round: bool,
+}
+
+/// Whether a segment sent at `a`, ending at `a_end`, was sent after the other.
+fn sent_after(a: Instant, a_end: Seq, b: Instant, b_end: Seq) -> bool {
+    a > b || a == b && a_end.gt(b_end)
+}
+
+impl Rack {
+    /// State of a connection whose first sequence number is `first`.
+    pub(super) fn new(first: Seq) -> Self {
+        Self { highest: first, ..Self::default() }
+    }
+
+    /// Learns from a segment that has arrived (steps 2 and 3).
+    pub(super) fn delivered(&mut self, now: Instant, segment: &Delivered, min_rtt: Span) {
+        let rtt = now.since(segment.at);
+        // An acknowledgement this quick is of the first transmission, not of the retransmission.
+        if segment.retransmitted && rtt < min_rtt {
+            return;
+        }
+        if sent_after(segment.at, segment.end, self.sent, self.end) {
+            (self.sent, self.end, self.rtt) = (segment.at, segment.end, rtt);
+        }
+        if segment.end.gt(self.highest) {
+            self.highest = segment.end;
+        } else if segment.end.lt(self.highest) && !segment.retransmitted {
+            self.reordering = true;
+        }
+    }
+
+    /// A duplicate was reported (RFC 2883): what was deemed lost had only been reordered. At most once a round trip.
+    pub(super) fn spurious(&mut self, una: Seq, nxt: Seq) {
+        if !self.in_round || una.ge(self.round) {
+            (self.in_round, self.round) = (true, nxt);
+            self.widened = self.widened.saturating_add(1);
+            self.persist = PERSIST;
+        }
+    }
+
+    /// A recovery has ended.
+    pub(super) fn recovered(&mut self) {
+        self.persist = self.persist.saturating_sub(1);
+        if self.persist == 0 {
+            self.widened = 0;
+        }
+    }
+
+    /// How much later a segment may arrive without being deemed lost (step 4).
+    fn window(&self, rtt: &Rtt, recovering: bool, sacked: u32, mss: u32) -> Span {
+        if !self.reordering && (recovering || sacked >= 3 * mss) {
+            return Span::ZERO;
+        }
+        rtt.min.over(4).times(u64::from(self.widened) + 1).min(rtt.srtt)
+    }
+
+    /// Marks what is lost (step 5). Returns how long to wait until the next segment would be, if any might.
+    pub(super) fn detect(
+        &self,
+        now: Instant,
+        queue: &mut SendQueue,
+        frames: &mut Frames<'_>,
+        rtt: &Rtt,
+        recovering: bool,
+        mss: u32,
+    ) -> Option<Span> {
+        if self.sent.is_never() {
+            return None;
+        }
+        let window = self.window(rtt, recovering, queue.board.sacked, mss);
+        let allowed = self.rtt + window;
+        while let Some(id) = queue.oldest.get() {
+            let meta = &frames.meta[id as usize];
+            if !sent_after(self.sent, self.end, meta.at, end(meta)) {
+                return None;
+            }
+            let age = now.since(meta.at);
+            if age < allowed {
+                return Some(allowed - age);
+            }
+            queue.mark_lost(frames, id);
+        }
+        None
+    }
+}

@@ -1,0 +1,175 @@
+//! Loss recovery (RFC 6675 §5, RFC 6582, RFC 8985): from acknowledgements to what is sent again and to the window.
+
+use super::congestion::Acked;
+use super::prr::Prr;
+use super::seq::Seq;
+use super::socket::Socket;
+use super::spurious::Undo;
+use crate::frame::Frames;
+use crate::table::Counters;
+use crate::time::{Instant, Span};
+use zerocopy::FromZeros;
+
+/// What is being done about loss.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros)]
+#[repr(u8)]
+pub(super) enum Phase {
+    /// Nothing is known to be lost.
+    #[default]
+    Open = 0,
+    /// Fast recovery: PRR leads the window.
+    Recovery = 1,
+    /// After a retransmission timeout: slow start.
+    Loss = 2,
+}
+
+/// The state of recovery.
+#[derive(Clone, Copy, Debug, Default, FromZeros)]
+#[repr(C)]
+pub(super) struct Recovery {
+    pub(super) phase: Phase,
+    /// Duplicate acknowledgements in a row.
+    pub(super) duplicates: u8,
+    /// Recovery ends when this is acknowledged (RecoveryPoint).
+    pub(super) point: Seq,
+    /// Without SACK: bytes that duplicate acknowledgements stand for (RFC 6582's inflation).
+    pub(super) arrived_unnamed: u32,
+    /// A round trip ends when this is acknowledged.
+    pub(super) round: Seq,
+    /// The most that was under way in this round: whether the window was the limit.
+    pub(super) most_in_flight: u32,
+    /// A tail loss probe is under way up to here (RFC 8985 §7.4).
+    pub(super) probe_end: Seq,
+    pub(super) probing: bool,
+    pub(super) probe_was_retransmission: bool,
+    /// What to return to if the recovery proves needless.
+    pub(super) undo: Undo,
+}
+
+/// What one acknowledgement brought.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct News {
+    /// Bytes that SND.UNA advanced by.
+    pub(super) acked: u32,
+    /// Bytes delivered, by ACK or SACK, for the first time.
+    pub(super) delivered: u32,
+    /// It is a duplicate acknowledgement (RFC 5681 §2).
+    pub(super) duplicate: bool,
+    /// A segment that had been retransmitted was delivered.
+    pub(super) retransmitted: bool,
+}
+
+impl Socket {
+    /// Finds what is lost after an acknowledgement and moves the window. Returns after what time more may be found
+    /// lost.
+    pub(super) fn recover(
+        &mut self,
+        frames: &mut Frames<'_>,
+        counters: &Counters,
+        now: Instant,
+        news: &News,
+    ) -> Option<Span> {
+        let mss = u32::from(self.mss);
+        let new_round = self.send.una.ge(self.recovery.round);
+        if new_round {
+            self.recovery.round = self.send.nxt;
+        }
+        self.check_probe(counters, now, news);
+        let was_open = self.recovery.phase == Phase::Open;
+        if !was_open && self.send.una.ge(self.recovery.point) {
+            self.leave_recovery();
+        }
+        let lost_before = self.send.board.lost;
+        let wait = self.rack.detect(now, &mut self.send, frames, &self.rtt, self.recovery.phase != Phase::Open, mss);
+        if !self.sack {
+            self.count_duplicates(frames, news);
+        }
+        let found = self.send.board.lost > lost_before;
+        if self.send.board.lost > 0 && self.recovery.phase == Phase::Open {
+            counters.tcp_recoveries.inc();
+            self.enter_recovery(now);
+        }
+        match self.recovery.phase {
+            Phase::Open | Phase::Loss => {
+                // RFC 5681 §3.1, RFC 9438 §4.2: grow only if the window was the limit. In slow start, half of it.
+                let most = self.recovery.most_in_flight.max(self.send.pipe + news.delivered);
+                let limited =
+                    if self.cc.in_slow_start() { self.cc.cwnd < 2 * most.max(mss) } else { most + mss >= self.cc.cwnd };
+                if news.acked > 0 && was_open | (self.recovery.phase == Phase::Loss) {
+                    let acked = Acked { now, bytes: news.acked, mss, limited, new_round };
+                    self.cc.on_ack(&acked, &self.rtt);
+                }
+            }
+            Phase::Recovery => {
+                let pipe = self.in_flight();
+                let progress = news.acked > 0 && !found;
+                self.cc.cwnd = self.prr.window(news.delivered, pipe, self.cc.ssthresh, mss, progress);
+            }
+        }
+        if new_round {
+            self.recovery.most_in_flight = 0;
+        }
+        wait
+    }
+
+    /// Begins fast recovery.
+    pub(super) fn enter_recovery(&mut self, now: Instant) {
+        self.recovery.undo = Undo::before(self, now);
+        self.cc.on_loss(now, u32::from(self.mss));
+        self.prr = Prr::begin(self.send.outstanding());
+        self.recovery.phase = Phase::Recovery;
+        self.recovery.point = self.send.nxt;
+    }
+
+    fn leave_recovery(&mut self) {
+        if self.recovery.phase == Phase::Recovery {
+            self.cc.cwnd = self.cc.ssthresh; // RFC 6937 §3
+        }
+        self.recovery.phase = Phase::Open;
+        self.recovery.duplicates = 0;
+        self.recovery.arrived_unnamed = 0;
+        self.rack.recovered();
+    }
+
+    /// Without SACK: the third duplicate acknowledgement says that the first segment is lost (RFC 5681 §3.2), and so
+    /// does each partial acknowledgement in recovery (RFC 6582 §3.2).
+    fn count_duplicates(&mut self, frames: &mut Frames<'_>, news: &News) {
+        let recovering = self.recovery.phase == Phase::Recovery;
+        if news.duplicate {
+            self.recovery.duplicates = self.recovery.duplicates.saturating_add(1);
+            let arrived = self.recovery.arrived_unnamed.saturating_add(u32::from(self.mss));
+            self.recovery.arrived_unnamed = arrived.min(self.send.pipe);
+        } else if news.acked > 0 {
+            self.recovery.duplicates = 0;
+            self.recovery.arrived_unnamed = 0;
+        }
+        let first_is_lost = self.recovery.duplicates == 3 && !recovering || recovering && news.acked > 0;
+        if first_is_lost
+            && self.recovery.phase != Phase::Loss
+            && let Some(head) = self.send.head.get()
+            && self.send.head != self.send.next
+            && frames.meta[head as usize].flags & crate::frame::flag::LOST == 0
+        {
+            self.send.mark_lost(frames, head);
+        }
+    }
+
+    /// RFC 8985 §7.4.2: if the probe repaired a loss, the window must react to that loss. It did not if the peer reports
+    /// that it got the segment twice.
+    fn check_probe(&mut self, counters: &Counters, now: Instant, news: &News) {
+        let end = self.recovery.probe_end;
+        if !self.recovery.probing || self.send.una.lt(end) {
+            return;
+        }
+        if !self.recovery.probe_was_retransmission || self.recovery.undo.duplicate_reported || news.duplicate {
+            self.recovery.probing = false;
+        } else if self.send.una.gt(end) {
+            self.recovery.probing = false;
+            counters.tcp_loss_probe_recovery.inc();
+            if self.recovery.phase == Phase::Open {
+                self.cc.on_loss(now, u32::from(self.mss));
+                self.cc.cwnd = self.cc.cwnd.min(self.cc.ssthresh);
+            }
+        }
+    }
+}

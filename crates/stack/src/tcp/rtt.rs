@@ -1,0 +1,157 @@
+//! Round-trip time and retransmission timeout (RFC 6298), with a floor that fits a LAN, and the minimum of recent
+//! round trips that RACK needs (RFC 8985 §6.1).
+
+use crate::time::{Instant, Span};
+use zerocopy::FromZeros;
+
+/// How long a minimum round trip counts before a newer one takes its place.
+const MIN_WINDOW: Span = Span::from_secs(10);
+
+/// How often the timeout may double before it stays where it is; the caller's maximum holds as well.
+const MAX_BACKOFF: u8 = 15;
+
+/// Bounds of the timeout.
+#[derive(Clone, Copy, Debug, FromZeros)]
+#[repr(C)]
+pub struct Bounds {
+    /// Timeout before the first sample (RFC 6298 §2.1: one second).
+    pub initial: Span,
+    /// Smallest timeout. RFC 6298 §2.4 says one second, for clocks and networks that are coarse; both ends of a LAN
+    /// are not.
+    pub min: Span,
+    /// Largest timeout (RFC 6298 §2.5: at least 60 s).
+    pub max: Span,
+}
+
+/// The estimator of one connection.
+#[derive(Clone, Copy, Debug, Default, FromZeros)]
+#[repr(C)]
+pub struct Rtt {
+    /// Smoothed round-trip time; zero before the first sample.
+    pub srtt: Span,
+    /// Its mean deviation.
+    pub rttvar: Span,
+    /// Smallest round trip of the running window; zero before the first sample.
+    pub min: Span,
+    /// The latest sample.
+    pub latest: Span,
+    next_min: Span,
+    window_ends: Instant,
+    backoff: u8,
+}
+
+impl Rtt {
+    /// Takes a sample: the time from sending a segment that was sent once (Karn) to its acknowledgement.
+    pub fn sample(&mut self, now: Instant, rtt: Span) {
+        let rtt = rtt.max(Span::from_nanos(1));
+        self.latest = rtt;
+        if self.srtt.is_zero() {
+            self.srtt = rtt;
+            self.rttvar = rtt.over(2);
+        } else {
+            // RFC 6298 §2.3 with alpha 1/8 and beta 1/4.
+            let (srtt, sample) = (self.srtt.as_nanos(), rtt.as_nanos());
+            let deviation = srtt.abs_diff(sample);
+            self.rttvar = Span::from_nanos(self.rttvar.as_nanos() - self.rttvar.as_nanos() / 4 + deviation / 4);
+            self.srtt = Span::from_nanos(srtt - srtt / 8 + sample / 8);
+        }
+        self.backoff = 0;
+        self.track_min(now, rtt);
+    }
+
+    /// Two half-overlapping windows: the minimum is never older than two windows, and never jumps up for lack of samples.
+    fn track_min(&mut self, now: Instant, rtt: Span) {
+        if now >= self.window_ends {
+            self.min = if self.next_min.is_zero() { rtt } else { self.next_min };
+            self.next_min = rtt;
+            self.window_ends = now + MIN_WINDOW;
+        }
+        self.next_min = self.next_min.min(rtt);
+        self.min = self.min.min(rtt);
+    }
+
+    /// Whether there has been a sample.
+    #[must_use]
+    pub const fn known(&self) -> bool {
+        !self.srtt.is_zero()
+    }
+
+    /// The timeout without back-off (RFC 6298 §2.2-2.5).
+    #[must_use]
+    pub fn base(&self, bounds: &Bounds) -> Span {
+        let rto = if self.known() { self.srtt + self.rttvar.times(4) } else { bounds.initial };
+        rto.max(bounds.min).min(bounds.max)
+    }
+
+    /// The timeout as it stands.
+    #[must_use]
+    pub fn rto(&self, bounds: &Bounds) -> Span {
+        self.base(bounds).times(1 << self.backoff).min(bounds.max)
+    }
+
+    /// Doubles the timeout (RFC 6298 §5.5).
+    pub fn back_off(&mut self) {
+        self.backoff = (self.backoff + 1).min(MAX_BACKOFF);
+    }
+
+    /// Takes the doubling back: new data was acknowledged (as the stacks in use do, and RFC 6298 §5 allows).
+    pub fn recovered(&mut self) {
+        self.backoff = 0;
+    }
+
+    /// How often the timeout has doubled.
+    #[must_use]
+    pub const fn backoff(&self) -> u8 {
+        self.backoff
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds { initial: Span::from_secs(1), min: Span::from_millis(5), max: Span::from_secs(60) };
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_nanos(ms * 1_000_000)
+    }
+
+    #[test]
+    fn the_first_sample_sets_and_later_ones_smooth() {
+        let mut rtt = Rtt::default();
+        assert_eq!(rtt.rto(&BOUNDS), Span::from_secs(1));
+        rtt.sample(at(1), Span::from_millis(100));
+        assert_eq!((rtt.srtt, rtt.rttvar), (Span::from_millis(100), Span::from_millis(50)));
+        assert_eq!(rtt.rto(&BOUNDS), Span::from_millis(300));
+        rtt.sample(at(2), Span::from_millis(180));
+        assert_eq!((rtt.srtt, rtt.rttvar), (Span::from_millis(110), Span::from_micros(57_500)));
+    }
+
+    #[test]
+    fn the_timeout_keeps_its_bounds_and_doubles_until_a_sample() {
+        let mut rtt = Rtt::default();
+        rtt.sample(at(1), Span::from_micros(10));
+        assert_eq!(rtt.rto(&BOUNDS), Span::from_millis(5));
+        rtt.back_off();
+        rtt.back_off();
+        assert_eq!(rtt.rto(&BOUNDS), Span::from_millis(20));
+        for _ in 0..100 {
+            rtt.back_off();
+        }
+        assert_eq!(rtt.rto(&BOUNDS), Span::from_secs(60));
+        rtt.sample(at(2), Span::from_micros(10));
+        assert_eq!(rtt.rto(&BOUNDS), Span::from_millis(5));
+    }
+
+    #[test]
+    fn the_minimum_forgets_what_is_older_than_two_windows() {
+        let mut rtt = Rtt::default();
+        rtt.sample(at(1), Span::from_micros(10));
+        rtt.sample(at(2), Span::from_micros(30));
+        assert_eq!(rtt.min, Span::from_micros(10));
+        for n in 1..4 {
+            rtt.sample(at(10_100 * n), Span::from_micros(50));
+        }
+        assert_eq!(rtt.min, Span::from_micros(50));
+    }
+}

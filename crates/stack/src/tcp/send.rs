@@ -1,0 +1,332 @@
+//! The send queue: one frame per segment, payload at [`HEADROOM`], from the oldest unacknowledged byte to the newest
+//! byte that the program wrote.
+//!
+//! Two orders run through the frames. `next` links them by sequence number. `newer` and `older` link the ones that are
+//! under way (sent, neither acknowledged nor deemed lost) by the time of sending, which is the order in which RACK
+//! (RFC 8985) looks at them; the sum of their lengths is the `pipe` of RFC 6675.
+
+use super::scoreboard::Scoreboard;
+use super::seq::Seq;
+use crate::frame::{FRAME_SIZE, FrameId, FrameMeta, Frames, HEADROOM, flag};
+use crate::pool::Link;
+use crate::time::Instant;
+use zerocopy::FromZeros;
+
+/// Flags that mean that the kernel or the transmit queue reads the frame's bytes.
+pub(super) const IN_FLIGHT: u16 = flag::IN_KERNEL | flag::QUEUED;
+
+/// How many sequence numbers a segment takes.
+pub(super) fn length(meta: &FrameMeta) -> u32 {
+    u32::from(meta.len) + u32::from(meta.flags & flag::FIN != 0)
+}
+
+/// The sequence number after a segment.
+pub(super) fn end(meta: &FrameMeta) -> Seq {
+    Seq(meta.seq) + length(meta)
+}
+
+/// What is told of a segment that the peer has got, by ACK or by SACK, for the first time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Delivered {
+    /// When it was last sent.
+    pub(super) at: Instant,
+    /// The sequence number after it.
+    pub(super) end: Seq,
+    /// Bytes.
+    pub(super) bytes: u32,
+    /// Whether it was sent more than once.
+    pub(super) retransmitted: bool,
+}
+
+impl Delivered {
+    pub(super) fn of(meta: &FrameMeta) -> Self {
+        Self { at: meta.at, end: end(meta), bytes: length(meta), retransmitted: meta.flags & flag::RETRANSMITTED != 0 }
+    }
+}
+
+/// The send queue of one connection.
+#[derive(Clone, Copy, Debug, Default, FromZeros)]
+#[repr(C)]
+pub struct SendQueue {
+    /// The oldest segment.
+    pub(super) head: Link,
+    /// The newest segment.
+    pub(super) tail: Link,
+    /// The first segment that was never sent.
+    pub(super) next: Link,
+    /// The segment under way that was sent longest ago.
+    pub(super) oldest: Link,
+    /// The segment under way that was sent last.
+    pub(super) newest: Link,
+    /// SND.UNA: the oldest unacknowledged sequence number.
+    pub(super) una: Seq,
+    /// SND.NXT: the number after the last that was ever sent.
+    pub(super) nxt: Seq,
+    /// The number after the last that is queued.
+    pub(super) end: Seq,
+    /// Frames in the queue.
+    pub(super) frames: u32,
+    /// Bytes under way (RFC 6675 `pipe`).
+    pub(super) pipe: u32,
+    /// What the peer said it has, and what is deemed lost.
+    pub(super) board: Scoreboard,
+}
+
+impl SendQueue {
+    /// An empty queue whose first byte will be `first`.
+    pub(super) fn new(first: Seq) -> Self {
+        Self { una: first, nxt: first, end: first, ..Self::default() }
+    }
+
+    /// Bytes sent and not acknowledged, selectively acknowledged and lost ones included.
+    pub(super) fn outstanding(&self) -> u32 {
+        self.nxt - self.una
+    }
+
+    /// Bytes queued and never sent.
+    pub(super) fn unsent(&self) -> u32 {
+        self.end - self.nxt
+    }
+
+    /// Bytes queued, sent or not.
+    pub(super) fn queued(&self) -> u32 {
+        self.end - self.una
+    }
+
+    /// How much the unsent tail can still take, so that it is at most `mss` long.
+    fn tail_room(&self, frames: &Frames<'_>, mss: usize) -> Option<(FrameId, usize)> {
+        if self.next.is_none() {
+            return None;
+        }
+        let id = self.tail.get()?;
+        let meta = &frames.meta[id as usize];
+        if meta.flags & (IN_FLIGHT | flag::FIN) != 0 {
+            return None;
+        }
+        let in_frame = FRAME_SIZE - usize::from(meta.offset) - usize::from(meta.len);
+        let room = mss.saturating_sub(usize::from(meta.len)).min(in_frame);
+        (room > 0).then_some((id, room))
+    }
+
+    fn append_frame(&mut self, frames: &mut Frames<'_>) -> Option<FrameId> {
+        let id = frames.take()?;
+        let meta = &mut frames.meta[id as usize];
+        meta.offset = HEADROOM as u16;
+        meta.seq = self.end.0;
+        match self.tail.get() {
+            Some(tail) => frames.meta[tail as usize].next = Link::to(id),
+            None => self.head = Link::to(id),
+        }
+        self.tail = Link::to(id);
+        if self.next.is_none() {
+            self.next = Link::to(id);
+        }
+        self.frames += 1;
+        Some(id)
+    }
+
+    /// Queues up to `limit` bytes: first into the unsent tail, then into new frames of at most `mss` bytes each. `fill`
+    /// writes into the buffer it is given and says how much; less than the whole buffer means it has no more. Stops
+    /// when the free frames would fall to `reserve`. Returns the bytes taken.
+    pub(super) fn append(
+        &mut self,
+        frames: &mut Frames<'_>,
+        mss: usize,
+        mut limit: usize,
+        reserve: usize,
+        mut fill: impl FnMut(&mut [u8]) -> usize,
+    ) -> usize {
+        let mut total = 0;
+        let mut room = self.tail_room(frames, mss);
+        while limit > 0 {
+            let (id, space) = match room.take() {
+                Some(room) => room,
+                None if frames.available() > reserve => match self.append_frame(frames) {
+                    Some(id) => (id, mss.min(FRAME_SIZE - HEADROOM)),
+                    None => break,
+                },
+                None => break,
+            };
+            let space = space.min(limit);
+            let meta = &frames.meta[id as usize];
+            let start = usize::from(meta.offset) + usize::from(meta.len);
+            let taken = fill(&mut frames.bytes_mut(id)[start..start + space]).min(space);
+            frames.meta[id as usize].len += taken as u16;
+            self.end += taken as u32;
+            total += taken;
+            limit -= taken;
+            if taken < space {
+                if frames.meta[id as usize].len == 0 {
+                    self.drop_empty_tail(frames, id);
+                }
+                break;
+            }
+        }
+        total
+    }
+
+    /// Takes back a frame that was appended just now and got no byte.
+    fn drop_empty_tail(&mut self, frames: &mut Frames<'_>, id: FrameId) {
+        if self.head == Link::to(id) {
+            (self.head, self.tail) = (Link::NONE, Link::NONE);
+        } else {
+            let mut at = self.head;
+            while let Some(before) = at.get() {
+                at = frames.meta[before as usize].next;
+                if at == Link::to(id) {
+                    frames.meta[before as usize].next = Link::NONE;
+                    self.tail = Link::to(before);
+                    break;
+                }
+            }
+        }
+        if self.next == Link::to(id) {
+            self.next = Link::NONE;
+        }
+        self.frames -= 1;
+        frames.give(id);
+    }
+
+    /// Queues FIN: on the unsent tail, or in a frame of its own. False if there is no frame for it now.
+    pub(super) fn append_fin(&mut self, frames: &mut Frames<'_>) -> bool {
+        let tail = if self.next.is_none() { None } else { self.tail.get() };
+        let Some(id) = tail.or_else(|| self.append_frame(frames)) else { return false };
+        frames.meta[id as usize].flags |= flag::FIN | flag::PUSH;
+        self.end += 1;
+        true
+    }
+
+    /// Marks the newest unsent segment to carry PSH.
+    pub(super) fn push_tail(&self, frames: &mut Frames<'_>) {
+        if let (Some(_), Some(id)) = (self.next.get(), self.tail.get()) {
+            frames.meta[id as usize].flags |= flag::PUSH;
+        }
+    }
+
+    /// Notes that a segment is being sent now: the first unsent one, a lost one, or (a probe) one under way.
+    pub(super) fn sent(&mut self, frames: &mut Frames<'_>, id: FrameId, now: Instant) {
+        let meta = &mut frames.meta[id as usize];
+        if self.next == Link::to(id) {
+            self.nxt = end(meta);
+            self.next = meta.next;
+        } else {
+            if meta.flags & flag::LOST != 0 {
+                self.board.lost -= length(meta);
+                meta.flags &= !flag::LOST;
+            } else {
+                self.unlink(frames, id);
+            }
+            frames.meta[id as usize].flags |= flag::RETRANSMITTED;
+        }
+        let newest = self.newest;
+        let meta = &mut frames.meta[id as usize];
+        meta.at = now;
+        meta.transmits = meta.transmits.saturating_add(1);
+        meta.older = newest;
+        meta.newer = Link::NONE;
+        self.pipe += length(meta);
+        match newest.get() {
+            Some(last) => frames.meta[last as usize].newer = Link::to(id),
+            None => self.oldest = Link::to(id),
+        }
+        self.newest = Link::to(id);
+    }
+
+    /// Takes a segment that is under way off the list by time, and its bytes out of the pipe.
+    pub(super) fn unlink(&mut self, frames: &mut Frames<'_>, id: FrameId) {
+        let meta = &mut frames.meta[id as usize];
+        let (older, newer) = (core::mem::take(&mut meta.older), core::mem::take(&mut meta.newer));
+        self.pipe -= length(meta);
+        match older.get() {
+            Some(other) => frames.meta[other as usize].newer = newer,
+            None => self.oldest = newer,
+        }
+        match newer.get() {
+            Some(other) => frames.meta[other as usize].older = older,
+            None => self.newest = older,
+        }
+    }
+
+    /// Frees what `ack` covers, telling `visit` of each segment that was not known to be delivered before. `ack` must lie
+    /// between `una` and `nxt`. Costs as much as there are segments acknowledged.
+    pub(super) fn acknowledge(&mut self, frames: &mut Frames<'_>, ack: Seq, mut visit: impl FnMut(Delivered)) {
+        while let Some(id) = self.head.get() {
+            if self.head == self.next {
+                break;
+            }
+            let meta = &frames.meta[id as usize];
+            if end(meta).gt(ack) {
+                self.acknowledge_part(frames, id, ack);
+                break;
+            }
+            let (bytes, next) = (length(meta), meta.next);
+            if meta.flags & flag::SACKED != 0 {
+                self.board.sacked -= bytes;
+            } else {
+                visit(Delivered::of(meta));
+                if meta.flags & flag::LOST != 0 { self.board.lost -= bytes } else { self.unlink(frames, id) }
+            }
+            self.board.forget(id, next);
+            self.head = next;
+            self.frames -= 1;
+            frames.give(id);
+        }
+        if self.head.is_none() {
+            self.tail = Link::NONE;
+        }
+        self.una = ack;
+    }
+
+    /// The peer acknowledged the front of a segment: what is left starts there.
+    fn acknowledge_part(&mut self, frames: &mut Frames<'_>, id: FrameId, ack: Seq) {
+        let meta = &mut frames.meta[id as usize];
+        let cut = ack.since(Seq(meta.seq)).min(u32::from(meta.len));
+        meta.seq = meta.seq.wrapping_add(cut);
+        meta.offset += cut as u16;
+        meta.len -= cut as u16;
+        if meta.flags & flag::SACKED != 0 {
+            self.board.sacked -= cut;
+        } else if meta.flags & flag::LOST != 0 {
+            self.board.lost -= cut;
+        } else {
+            self.pipe -= cut;
+        }
+    }
+
+    /// Cuts a segment that is not under way (unsent or lost) after `at` bytes; the rest moves to a new frame behind it.
+    /// False if there is no frame for it.
+    pub(super) fn split(&mut self, frames: &mut Frames<'_>, id: FrameId, at: usize) -> bool {
+        let meta = &frames.meta[id as usize];
+        if at == 0 || at >= usize::from(meta.len) {
+            return true;
+        }
+        let (offset, len, next) = (usize::from(meta.offset), usize::from(meta.len), meta.next);
+        let flags = meta.flags & !(IN_FLIGHT | flag::FREE_ON_COMPLETE);
+        let (seq, transmits, sent) = (meta.seq.wrapping_add(at as u32), meta.transmits, meta.at);
+        let Some(new) = frames.take() else { return false };
+        let from = id as usize * FRAME_SIZE + offset;
+        frames.bytes.copy_within(from + at..from + len, new as usize * FRAME_SIZE + HEADROOM);
+        let meta = &mut frames.meta[new as usize];
+        meta.offset = HEADROOM as u16;
+        meta.len = (len - at) as u16;
+        (meta.seq, meta.flags, meta.next, meta.transmits, meta.at) = (seq, flags, next, transmits, sent);
+        let meta = &mut frames.meta[id as usize];
+        meta.len = at as u16;
+        meta.flags &= !(flag::FIN | flag::PUSH);
+        meta.next = Link::to(new);
+        if self.tail == Link::to(id) {
+            self.tail = Link::to(new);
+        }
+        self.frames += 1;
+        true
+    }
+
+    /// Frees everything.
+    pub(super) fn clear(&mut self, frames: &mut Frames<'_>) {
+        while let Some(id) = self.head.get() {
+            self.head = frames.meta[id as usize].next;
+            frames.give(id);
+        }
+        *self = Self { una: self.una, nxt: self.nxt, end: self.nxt, ..Self::default() };
+    }
+}

@@ -1,0 +1,259 @@
+//! What a program can set on a connection (the socket options).
+
+use super::config::Config;
+use super::congestion::Algorithm;
+use crate::Stack;
+use crate::error::{Error, Result};
+use crate::ids::{ListenerId, TcpId};
+use crate::time::{Instant, Span};
+use zerocopy::FromZeros;
+
+/// The smallest buffers that still move data.
+const MIN_RECEIVE_BUFFER: u32 = 2304;
+const MIN_SEND_BUFFER: u32 = 4608;
+
+/// The largest buffers that can be set.
+const MAX_BUFFER: u32 = 1 << 26;
+
+/// The smallest segment size that can be set (Linux: TCP_MIN_MSS).
+pub(super) const MIN_MSS: u16 = 88;
+
+/// All settings of a connection or listener. A listener's are those of the connections it accepts.
+#[derive(Clone, Copy, Debug, FromZeros)]
+#[repr(C)]
+pub struct TcpOptions {
+    /// Nagle's algorithm is off (`TCP_NODELAY`).
+    pub nodelay: bool,
+    /// Incomplete segments are held back (`TCP_CORK`).
+    pub cork: bool,
+    /// Acknowledgements are sent at once (`TCP_QUICKACK`).
+    pub quickack: bool,
+    /// Keepalive probes (`SO_KEEPALIVE`).
+    pub keepalive: bool,
+    /// Urgent data stays in the stream (`SO_OOBINLINE`).
+    pub oob_inline: bool,
+    /// The listener takes IPv6 only (`IPV6_V6ONLY`).
+    pub v6only: bool,
+    /// Routers may not fragment (path MTU discovery; the default).
+    pub dont_fragment: bool,
+    /// The program has set the send buffer: it does not grow by itself.
+    pub send_fixed: bool,
+    /// The program has set the receive buffer.
+    pub receive_fixed: bool,
+    /// `close` lingers (`SO_LINGER`). With a time of zero it resets the connection; any other time is the caller's
+    /// business.
+    pub linger: bool,
+    /// Keepalive probes that may go unanswered (`TCP_KEEPCNT`).
+    pub keep_count: u8,
+    /// Time to live, hop limit.
+    pub ttl: u8,
+    /// Traffic class (TOS) octet.
+    pub tos: u8,
+    /// Congestion control (`TCP_CONGESTION`).
+    pub algorithm: Algorithm,
+    /// Largest segment to send and to ask for (`TCP_MAXSEG`); 0: what the path allows.
+    pub max_segment: u16,
+    /// Send buffer in bytes (`SO_SNDBUF`, not doubled).
+    pub send_buffer: u32,
+    /// Receive buffer in bytes (`SO_RCVBUF`, not doubled).
+    pub receive_buffer: u32,
+    /// Idle time before keepalive probes (`TCP_KEEPIDLE`).
+    pub keep_idle: Span,
+    /// Time between keepalive probes (`TCP_KEEPINTVL`).
+    pub keep_interval: Span,
+    /// Data that is not acknowledged for so long ends the connection (`TCP_USER_TIMEOUT`); zero: retransmissions are counted.
+    pub user_timeout: Span,
+    /// How long `close` lingers.
+    pub linger_time: Span,
+}
+
+pub(super) type Settings = TcpOptions;
+
+/// One thing to set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// [`TcpOptions::nodelay`].
+    NoDelay(bool),
+    /// [`TcpOptions::cork`].
+    Cork(bool),
+    /// [`TcpOptions::quickack`].
+    QuickAck(bool),
+    /// [`TcpOptions::keepalive`].
+    KeepAlive(bool),
+    /// [`TcpOptions::keep_idle`], at least a millisecond.
+    KeepIdle(Span),
+    /// [`TcpOptions::keep_interval`], at least a millisecond.
+    KeepInterval(Span),
+    /// [`TcpOptions::keep_count`], 1 to 127.
+    KeepCount(u8),
+    /// [`TcpOptions::user_timeout`].
+    UserTimeout(Span),
+    /// [`TcpOptions::linger`]; `None`: off.
+    Linger(Option<Span>),
+    /// [`TcpOptions::send_buffer`]; held between what moves data and 64 MiB.
+    SendBuffer(u32),
+    /// [`TcpOptions::receive_buffer`]; held likewise.
+    ReceiveBuffer(u32),
+    /// [`TcpOptions::max_segment`], 88 to 32767, or 0.
+    MaxSegment(u16),
+    /// [`TcpOptions::tos`].
+    Tos(u8),
+    /// [`TcpOptions::ttl`], not 0.
+    Ttl(u8),
+    /// [`TcpOptions::dont_fragment`].
+    DontFragment(bool),
+    /// [`TcpOptions::oob_inline`].
+    OobInline(bool),
+    /// [`TcpOptions::v6only`]; counts when listening begins.
+    V6Only(bool),
+    /// [`TcpOptions::algorithm`].
+    Algorithm(Algorithm),
+}
+
+impl TcpOptions {
+    /// The settings of a socket of which nothing has been set.
+    #[must_use]
+    pub const fn new(config: &Config) -> Self {
+        Self {
+            nodelay: false,
+            cork: false,
+            quickack: false,
+            keepalive: false,
+            oob_inline: false,
+            v6only: false,
+            dont_fragment: true,
+            send_fixed: false,
+            receive_fixed: false,
+            linger: false,
+            keep_count: config.keep_count,
+            ttl: config.ttl,
+            tos: 0,
+            algorithm: config.algorithm,
+            max_segment: 0,
+            send_buffer: config.send_buffer,
+            receive_buffer: config.receive_buffer,
+            keep_idle: config.keep_idle,
+            keep_interval: config.keep_interval,
+            user_timeout: Span::ZERO,
+            linger_time: Span::ZERO,
+        }
+    }
+
+    /// Changes one setting.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the value is out of its range; nothing is changed then.
+    pub fn set(&mut self, setting: Setting) -> Result<()> {
+        let check = |good: bool| if good { Ok(()) } else { Err(Error::Invalid) };
+        let shortest = Span::from_millis(1);
+        match setting {
+            Setting::NoDelay(on) => self.nodelay = on,
+            Setting::Cork(on) => self.cork = on,
+            Setting::QuickAck(on) => self.quickack = on,
+            Setting::KeepAlive(on) => self.keepalive = on,
+            Setting::KeepIdle(time) => {
+                check(time >= shortest)?;
+                self.keep_idle = time;
+            }
+            Setting::KeepInterval(time) => {
+                check(time >= shortest)?;
+                self.keep_interval = time;
+            }
+            Setting::KeepCount(count) => {
+                check((1..=127).contains(&count))?;
+                self.keep_count = count;
+            }
+            Setting::UserTimeout(time) => self.user_timeout = time,
+            Setting::Linger(time) => {
+                self.linger = time.is_some();
+                self.linger_time = time.unwrap_or_default();
+            }
+            Setting::SendBuffer(bytes) => {
+                self.send_buffer = bytes.clamp(MIN_SEND_BUFFER, MAX_BUFFER);
+                self.send_fixed = true;
+            }
+            Setting::ReceiveBuffer(bytes) => {
+                self.receive_buffer = bytes.clamp(MIN_RECEIVE_BUFFER, MAX_BUFFER);
+                self.receive_fixed = true;
+            }
+            Setting::MaxSegment(bytes) => {
+                check(bytes == 0 || (MIN_MSS..=32_767).contains(&bytes))?;
+                self.max_segment = bytes;
+            }
+            Setting::Tos(tos) => self.tos = tos,
+            Setting::Ttl(ttl) => {
+                check(ttl > 0)?;
+                self.ttl = ttl;
+            }
+            Setting::DontFragment(on) => self.dont_fragment = on,
+            Setting::OobInline(on) => self.oob_inline = on,
+            Setting::V6Only(on) => self.v6only = on,
+            Setting::Algorithm(algorithm) => self.algorithm = algorithm,
+        }
+        Ok(())
+    }
+}
+
+impl Stack<'_> {
+    /// The settings of a new socket.
+    #[must_use]
+    pub fn tcp_defaults(&self) -> TcpOptions {
+        TcpOptions::new(&self.mem.core.tcp.config)
+    }
+
+    /// The settings of a connection.
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn tcp_options(&self, id: TcpId) -> Result<TcpOptions> {
+        let index = self.check(id.into())?;
+        Ok(self.mem.tcp[index].settings)
+    }
+
+    /// Changes a setting of a connection. What it held back (Nagle, cork) goes out at once.
+    ///
+    /// # Errors
+    /// [`Error::Stale`]; [`Error::Invalid`] if the value is out of its range.
+    pub fn tcp_set(&mut self, id: TcpId, now: Instant, setting: Setting) -> Result<()> {
+        let index = self.check(id.into())?;
+        let s = &mut self.mem.tcp[index];
+        s.settings.set(setting)?;
+        match setting {
+            Setting::NoDelay(true) | Setting::Cork(false) if s.state.is_synchronized() => {
+                self.tcp_output(index, now, super::output::Hold::AsSet);
+            }
+            Setting::QuickAck(on) => {
+                s.quick_acks = if on { super::ack::QUICK } else { 0 };
+                if on && !s.at.ack.is_never() {
+                    self.send_ack(index, now);
+                }
+            }
+            Setting::KeepAlive(_) | Setting::KeepIdle(_) if s.state.is_synchronized() && !s.orphan => {
+                s.at.keep = if s.settings.keepalive { s.heard + s.settings.keep_idle } else { Instant::NEVER };
+                self.set_timer(index);
+            }
+            Setting::Algorithm(algorithm) => s.cc.algorithm = algorithm,
+            Setting::MaxSegment(_) => self.refresh_mss(index, now),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The settings of a listener.
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn tcp_listener_options(&self, id: ListenerId) -> Result<TcpOptions> {
+        let index = self.check(id.into())?;
+        Ok(self.mem.listeners[index].settings)
+    }
+
+    /// Changes a setting of a listener, for connections to come.
+    ///
+    /// # Errors
+    /// [`Error::Stale`]; [`Error::Invalid`] if the value is out of its range.
+    pub fn tcp_listener_set(&mut self, id: ListenerId, setting: Setting) -> Result<()> {
+        let index = self.check(id.into())?;
+        self.mem.listeners[index].settings.set(setting)
+    }
+}

@@ -1,0 +1,281 @@
+//! What a connection consists of (the transmission control block of RFC 9293 §3.3.1).
+
+use super::congestion::Congestion;
+use super::prr::Prr;
+use super::rack::Rack;
+use super::receive::ReceiveQueue;
+use super::recovery::Recovery;
+use super::rtt::Rtt;
+use super::send::SendQueue;
+use super::seq::Seq;
+use super::settings::Settings;
+use super::urgent::Urgent;
+use super::window::Sizing;
+use crate::addr::{Endpoint, Family};
+use crate::error::Error;
+use crate::pool::{Link, Slot};
+use crate::time::{Instant, Span};
+use zerocopy::FromZeros;
+
+/// The state of a connection (RFC 9293 §3.3.2), numbered as Linux does in `TCP_INFO`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros)]
+#[repr(u8)]
+pub enum State {
+    /// The slot is free.
+    #[default]
+    Free = 0,
+    /// ESTABLISHED.
+    Established = 1,
+    /// SYN-SENT.
+    SynSent = 2,
+    /// SYN-RECEIVED.
+    SynReceived = 3,
+    /// FIN-WAIT-1.
+    FinWait1 = 4,
+    /// FIN-WAIT-2.
+    FinWait2 = 5,
+    /// TIME-WAIT.
+    TimeWait = 6,
+    /// CLOSED: over, but the program has not closed its handle yet.
+    Closed = 7,
+    /// CLOSE-WAIT.
+    CloseWait = 8,
+    /// LAST-ACK.
+    LastAck = 9,
+    /// CLOSING.
+    Closing = 11,
+}
+
+impl State {
+    /// Whether the peer's SYN has been acknowledged, and the connection is not over.
+    #[must_use]
+    pub const fn is_synchronized(self) -> bool {
+        !matches!(self, Self::Free | Self::SynSent | Self::SynReceived | Self::Closed)
+    }
+
+    /// Whether data that the program has queued may (still) be sent.
+    pub(super) const fn may_transmit(self) -> bool {
+        matches!(self, Self::Established | Self::CloseWait | Self::FinWait1 | Self::Closing | Self::LastAck)
+    }
+
+    /// Whether data from the peer is wanted.
+    pub(super) const fn may_receive(self) -> bool {
+        matches!(self, Self::Established | Self::FinWait1 | Self::FinWait2)
+    }
+}
+
+/// An error that waits for the program's next call, as one octet in shared memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros)]
+#[repr(u8)]
+pub(super) enum Pending {
+    #[default]
+    None = 0,
+    Refused,
+    Reset,
+    TimedOut,
+    HostUnreachable,
+    NetworkUnreachable,
+    ProtocolUnreachable,
+    Pipe,
+}
+
+impl Pending {
+    pub(super) const fn error(self) -> Option<Error> {
+        Some(match self {
+            Self::None => return None,
+            Self::Refused => Error::Refused,
+            Self::Reset => Error::Reset,
+            Self::TimedOut => Error::TimedOut,
+            Self::HostUnreachable => Error::HostUnreachable,
+            Self::NetworkUnreachable => Error::NetworkUnreachable,
+            Self::ProtocolUnreachable => Error::ProtocolUnreachable,
+            Self::Pipe => Error::Pipe,
+        })
+    }
+}
+
+/// What the retransmission timer is set for; they exclude each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros)]
+#[repr(u8)]
+pub(super) enum Waiting {
+    /// Nothing.
+    #[default]
+    Nothing = 0,
+    /// The oldest segment is to be deemed lost (RFC 6298).
+    Timeout,
+    /// The reordering window closes (RFC 8985 §6.2).
+    Reordering,
+    /// A tail loss probe is due (RFC 8985 §7).
+    Probe,
+    /// A zero window, a cork, or too small a window is to be probed (RFC 9293 §3.8.6.1).
+    Persist,
+}
+
+/// Deadlines of a connection; never = not set.
+#[derive(Clone, Copy, Debug, Default, FromZeros)]
+#[repr(C)]
+pub(super) struct Deadlines {
+    /// See [`Waiting`].
+    pub(super) retransmit: Instant,
+    /// A delayed acknowledgement is due.
+    pub(super) ack: Instant,
+    /// Keepalive; in FIN-WAIT-2 and TIME-WAIT the end of that state.
+    pub(super) keep: Instant,
+    /// From when the retransmission timeout counts (RFC 6298 §5).
+    pub(super) timeout_from: Instant,
+    /// What `retransmit` stands for.
+    pub(super) waiting: Waiting,
+}
+
+/// A TCP connection.
+#[derive(Debug, FromZeros)]
+#[repr(C)]
+pub struct Socket {
+    /// Free list, accept queue, or TIME-WAIT list.
+    pub(super) link: Link,
+    /// The other way on the TIME-WAIT list.
+    pub(super) back: Link,
+    /// The listener it came from, until it is accepted.
+    pub(super) listener: Link,
+    /// The path it uses.
+    pub(super) path: u32,
+    pub(super) local: Endpoint,
+    pub(super) remote: Endpoint,
+    pub(super) state: State,
+    pub(super) error: Pending,
+    /// An ICMP error that is reported only if the connection times out over it (RFC 9293 §3.9.2.2).
+    pub(super) soft_error: Pending,
+    /// The program has closed its handle.
+    pub(super) orphan: bool,
+    /// It is in its listener's accept queue.
+    pub(super) queued: bool,
+    /// It was opened by the peer.
+    pub(super) passive: bool,
+    /// The program has shut its receiving side.
+    pub(super) read_shut: bool,
+    /// The program has shut its sending side: FIN is queued, or to be queued when there is a frame for it.
+    pub(super) write_shut: bool,
+    /// FIN is in the send queue.
+    pub(super) fin_queued: bool,
+    /// The peer's FIN has been received in order.
+    pub(super) fin_received: bool,
+    /// Both sides use timestamps.
+    pub(super) timestamps: bool,
+    /// The peer takes SACK blocks.
+    pub(super) sack: bool,
+    /// Both sides scale windows.
+    pub(super) scaling: bool,
+    /// Shift of the windows we receive.
+    pub(super) send_shift: u8,
+    /// Shift of the windows we send.
+    pub(super) receive_shift: u8,
+    /// An acknowledgement must be sent at once.
+    pub(super) ack_now: bool,
+    /// So many acknowledgements are still sent at once (quick-ack mode).
+    pub(super) quick_acks: u8,
+    /// Full segments received since the last acknowledgement.
+    pub(super) unacked_segments: u8,
+    /// How often SYN, data or a probe has been sent again in vain.
+    pub(super) attempts: u8,
+    /// Unanswered keepalive probes.
+    pub(super) keep_probes: u8,
+    /// `tcp_send` found no frame; the program is told when there may be some.
+    pub(super) starved: bool,
+    /// The program found the send buffer full and waits for room.
+    pub(super) wants_room: bool,
+    /// The segment that was sent last was shorter than a full one and is not acknowledged (Minshall's Nagle).
+    pub(super) small_end: Seq,
+    pub(super) small_out: bool,
+
+    /// Payload bytes of a full segment.
+    pub(super) mss: u16,
+    /// What the peer's SYN said.
+    pub(super) peer_mss: u16,
+    /// What our SYN said, and the largest segment seen: what a "full segment" is when acknowledging.
+    pub(super) receive_mss: u16,
+    /// ISS and IRS.
+    pub(super) iss: Seq,
+    pub(super) irs: Seq,
+    /// SND.WND in bytes, the largest it ever was, and the segment that set it (SND.WL1, SND.WL2).
+    pub(super) window: u32,
+    pub(super) max_window: u32,
+    pub(super) window_seq: Seq,
+    pub(super) window_ack: Seq,
+    /// The right edge of the window we have offered: never moves left.
+    pub(super) edge: Seq,
+    /// Last.ACK.sent (RFC 7323 §4.3).
+    pub(super) acked: Seq,
+    /// The peer's FIN lies here, if `fin_seen`.
+    pub(super) fin_at: Seq,
+    pub(super) fin_seen: bool,
+    /// TS.Recent and when it was taken.
+    pub(super) ts_recent: u32,
+    pub(super) ts_recent_at: Instant,
+    /// Added to our timestamp clock, so that it says nothing of the host (RFC 7323 §7.1).
+    pub(super) ts_offset: u32,
+
+    pub(super) send: SendQueue,
+    pub(super) recv: ReceiveQueue,
+    pub(super) sizing: Sizing,
+    pub(super) rtt: Rtt,
+    pub(super) cc: Congestion,
+    pub(super) rack: Rack,
+    pub(super) prr: Prr,
+    pub(super) recovery: Recovery,
+    pub(super) urgent: Urgent,
+    pub(super) settings: Settings,
+    pub(super) at: Deadlines,
+    /// When the peer was last heard, and when we last sent data.
+    pub(super) heard: Instant,
+    pub(super) sent: Instant,
+    /// Since when nothing has got through though something is to be sent; never = all is well.
+    pub(super) stuck_since: Instant,
+    /// Segments sent again.
+    pub(super) retransmits: u32,
+    /// When the last segment outside of the window was answered.
+    pub(super) out_of_window_at: Instant,
+}
+
+impl Slot for Socket {
+    fn link(&mut self) -> &mut Link {
+        &mut self.link
+    }
+}
+
+impl Socket {
+    /// Bytes of IP and TCP header without options.
+    pub(super) const fn header_len(&self) -> u32 {
+        match self.remote.address.family() {
+            Family::V4 => 40,
+            Family::V6 => 60,
+        }
+    }
+
+    /// The value of our timestamp clock (RFC 7323 §5.4): it ticks once a millisecond.
+    pub(super) const fn timestamp(&self, now: Instant) -> u32 {
+        ((now.as_nanos() / 1_000_000) as u32).wrapping_add(self.ts_offset)
+    }
+
+    /// Bytes under way, as congestion control sees them.
+    pub(super) fn in_flight(&self) -> u32 {
+        self.send.pipe.saturating_sub(self.recovery.arrived_unnamed)
+    }
+
+    /// How much the program may queue.
+    pub(super) fn send_space(&self) -> u32 {
+        // A queue of small segments must not hold more memory than a queue of large ones.
+        let frames = (self.settings.send_buffer / 1024).max(16);
+        if self.send.frames >= frames { 0 } else { self.settings.send_buffer.saturating_sub(self.send.queued()) }
+    }
+
+    /// Whether there is room enough that a program is told of it: a third of what is queued, as on Linux.
+    pub(super) fn writable(&self) -> bool {
+        let space = self.send_space();
+        space > 0 && space >= self.send.queued() / 2
+    }
+
+    /// The time during which nothing was sent or received.
+    pub(super) fn idle(&self, now: Instant) -> Span {
+        now.since(self.heard)
+    }
+}

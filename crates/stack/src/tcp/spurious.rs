@@ -1,0 +1,71 @@
+//! Taking back a reduction of the window that proved needless: the segments were late, not lost.
+//!
+//! Two signs count: the timestamp that is echoed is older than the first retransmission (Eifel, RFC 3522), or the peer
+//! reports everything that was sent again as a duplicate (DSACK, RFC 3708).
+
+use super::recovery::Phase;
+use super::socket::Socket;
+use crate::table::Counters;
+use crate::time::Instant;
+use zerocopy::FromZeros;
+
+/// What to return to.
+#[derive(Clone, Copy, Debug, Default, FromZeros)]
+#[repr(C)]
+pub(super) struct Undo {
+    cwnd: u32,
+    ssthresh: u32,
+    /// Our timestamp clock at the first retransmission.
+    stamp: u32,
+    /// Whether there is something to return to.
+    armed: bool,
+    /// The peer reported a duplicate during this recovery, or of this probe.
+    pub(super) duplicate_reported: bool,
+    /// Segments sent again in this recovery, less those reported as duplicates.
+    pub(super) resent: u16,
+}
+
+impl Undo {
+    /// The state before the window is reduced at `now`.
+    pub(super) fn before(socket: &Socket, now: Instant) -> Self {
+        Self {
+            cwnd: socket.cc.cwnd,
+            ssthresh: socket.cc.ssthresh,
+            stamp: socket.timestamp(now),
+            armed: true,
+            duplicate_reported: false,
+            resent: 0,
+        }
+    }
+}
+
+impl Socket {
+    /// An acknowledgement that moved SND.UNA during a recovery echoes `echo`.
+    pub(super) fn check_spurious(&mut self, counters: &Counters, echo: Option<u32>) {
+        let undo = &self.recovery.undo;
+        if self.recovery.phase == Phase::Open || !undo.armed {
+            return;
+        }
+        let older = echo.is_some_and(|echo| (echo.wrapping_sub(undo.stamp) as i32) < 0);
+        let all_reported = undo.duplicate_reported && undo.resent == 0;
+        if !older && !all_reported {
+            return;
+        }
+        if self.recovery.phase == Phase::Loss {
+            counters.tcp_spurious_rtos.inc();
+            self.rtt.recovered();
+        }
+        self.cc.cwnd = self.cc.cwnd.max(undo.cwnd);
+        self.cc.ssthresh = self.cc.ssthresh.max(undo.ssthresh);
+        self.recovery.undo = Undo::default();
+        self.recovery.phase = Phase::Open;
+        self.recovery.duplicates = 0;
+    }
+
+    /// The peer reports that it received a segment twice (RFC 2883).
+    pub(super) fn duplicate_reported(&mut self) {
+        self.recovery.undo.duplicate_reported = true;
+        self.recovery.undo.resent = self.recovery.undo.resent.saturating_sub(1);
+        self.rack.spurious(self.send.una, self.send.nxt);
+    }
+}

@@ -1,0 +1,302 @@
+//! What time does: retransmission timeout (RFC 6298), tail loss probe and reordering timer (RFC 8985), window probes
+//! (RFC 9293 §3.8.6.1), keepalive (RFC 9293 §3.8.4), user timeout (RFC 5482), FIN-WAIT-2 and TIME-WAIT.
+//!
+//! A connection has one timer in the heap, set to the earliest of its deadlines.
+
+use super::output::Hold;
+use super::recovery::Phase;
+use super::send::IN_FLIGHT;
+use super::socket::{Pending, Socket, State, Waiting};
+use super::spurious::Undo;
+use crate::Stack;
+use crate::time::{Instant, Span};
+
+/// The earlier of two deadlines, of which either may be unset.
+fn earlier(a: Instant, b: Instant) -> Instant {
+    match (a.is_never(), b.is_never()) {
+        (true, _) => b,
+        (_, true) => a,
+        _ => a.min(b),
+    }
+}
+
+impl Socket {
+    /// Whether a tail loss probe may be scheduled (RFC 8985 §7.2).
+    fn may_probe(&self) -> bool {
+        self.sack
+            && self.recovery.phase == Phase::Open
+            && !self.recovery.probing
+            && self.send.board.sacked == 0
+            && self.rtt.known()
+            && self.state.may_transmit()
+    }
+
+    /// The time without progress after which the connection is given up, zero if only counts limit it.
+    fn out_of_patience(&self, now: Instant) -> bool {
+        let limit = self.settings.user_timeout;
+        !limit.is_zero() && !self.stuck_since.is_never() && now.since(self.stuck_since) >= limit
+    }
+}
+
+impl Stack<'_> {
+    /// Sets the retransmission deadline to what is under way, and the timer to the earliest deadline. `sent`: data was
+    /// sent just now.
+    pub(super) fn schedule(&mut self, index: usize, now: Instant, sent: bool) {
+        let config = &self.mem.core.tcp.config;
+        let bounds = config.bounds();
+        let s = &mut self.mem.tcp[index];
+        if s.state.is_synchronized() && s.state != State::TimeWait {
+            if s.send.outstanding() > 0 {
+                if s.at.timeout_from.is_never() {
+                    s.at.timeout_from = now;
+                }
+                let timeout = s.at.timeout_from + s.rtt.rto(&bounds);
+                let stale = sent || !matches!(s.at.waiting, Waiting::Reordering | Waiting::Probe);
+                if stale || s.at.retransmit.is_never() {
+                    let probe = s.sent + s.rtt.srtt.times(2).max(bounds.min);
+                    (s.at.waiting, s.at.retransmit) = if s.may_probe() && probe <= timeout {
+                        (Waiting::Probe, probe)
+                    } else {
+                        (Waiting::Timeout, timeout)
+                    };
+                }
+            } else if s.send.unsent() > 0 || s.write_shut && !s.fin_queued {
+                s.at.timeout_from = Instant::NEVER;
+                if s.at.waiting != Waiting::Persist {
+                    let wait = if s.window > 0 && s.settings.cork { config.cork_time } else { s.rtt.rto(&bounds) };
+                    (s.at.waiting, s.at.retransmit) = (Waiting::Persist, now + wait);
+                }
+            } else {
+                s.at.timeout_from = Instant::NEVER;
+                (s.at.waiting, s.at.retransmit) =
+                    if s.starved { (Waiting::Persist, now + bounds.min) } else { (Waiting::Nothing, Instant::NEVER) };
+            }
+        }
+        self.set_timer(index);
+    }
+
+    /// Sets the timer to the earliest deadline.
+    pub(super) fn set_timer(&mut self, index: usize) {
+        let at = &self.mem.tcp[index].at;
+        let next = earlier(earlier(at.retransmit, at.ack), at.keep);
+        if next.is_never() { self.disarm(index as u32) } else { self.arm(index as u32, next) }
+    }
+
+    /// The timer of a connection has expired.
+    pub(crate) fn tcp_timer(&mut self, now: Instant, index: u32) {
+        let index = index as usize;
+        let Some(s) = self.mem.tcp.get_mut(index) else { return };
+        if s.state == State::Free {
+            return;
+        }
+        let due = |at: Instant| !at.is_never() && at <= now;
+        if due(s.at.ack) {
+            s.at.ack = Instant::NEVER;
+            s.ack_now = true;
+            self.mem.counters.tcp_delayed_acks.inc();
+        }
+        let (retransmit, keep) = (due(s.at.retransmit), due(s.at.keep));
+        if retransmit {
+            s.at.retransmit = Instant::NEVER;
+            let waiting = core::mem::take(&mut s.at.waiting);
+            match (s.state, waiting) {
+                (State::SynSent | State::SynReceived, _) => self.handshake_timeout(index, now),
+                (_, Waiting::Timeout) => self.retransmission_timeout(index, now),
+                (_, Waiting::Reordering) => self.reordering_timeout(index, now),
+                (_, Waiting::Probe) => self.send_tail_probe(index, now),
+                (_, Waiting::Persist) => self.persist_timeout(index, now),
+                (_, Waiting::Nothing) => {}
+            }
+        }
+        if keep && !self.mem.tcp[index].at.keep.is_never() {
+            self.keep_timeout(index, now);
+        }
+        if self.mem.tcp[index].state != State::Free {
+            if self.mem.tcp[index].state.is_synchronized() {
+                self.tcp_output(index, now, Hold::AsSet);
+            } else {
+                self.set_timer(index);
+            }
+            self.update_row(index);
+        }
+    }
+
+    /// Another retransmission is due: ends the connection if there have been enough of them.
+    fn give_up_or_count(&mut self, index: usize, now: Instant) -> bool {
+        let config = &self.mem.core.tcp.config;
+        let s = &mut self.mem.tcp[index];
+        if s.stuck_since.is_never() {
+            s.stuck_since = if s.at.timeout_from.is_never() { now } else { s.at.timeout_from };
+        }
+        let retries = if s.orphan { config.orphan_retries } else { config.retries };
+        if s.attempts >= retries && s.settings.user_timeout.is_zero() || s.out_of_patience(now) {
+            self.time_out(index, now);
+            return true;
+        }
+        s.attempts = s.attempts.saturating_add(1);
+        false
+    }
+
+    /// Ends a connection that nothing gets through on.
+    pub(super) fn time_out(&mut self, index: usize, now: Instant) {
+        self.mem.counters.tcp_abort_on_timeout.inc();
+        let s = &self.mem.tcp[index];
+        let why = if s.soft_error == Pending::None { Pending::TimedOut } else { s.soft_error };
+        if s.state.is_synchronized() {
+            self.send_reset(index, now);
+        }
+        self.fail(index, now, why);
+    }
+
+    fn retransmission_timeout(&mut self, index: usize, now: Instant) {
+        let s = &mut self.mem.tcp[index];
+        let frames = &mut self.mem.frames;
+        let Some(head) = s.send.head.get().filter(|_| s.send.outstanding() > 0) else { return };
+        if frames.meta[head as usize].flags & IN_FLIGHT != 0 {
+            s.at.timeout_from = now; // it has not left this host yet: nothing is known to be lost
+            return;
+        }
+        if self.give_up_or_count(index, now) {
+            return;
+        }
+        self.mem.counters.tcp_timeouts.inc();
+        let s = &mut self.mem.tcp[index];
+        let frames = &mut self.mem.frames;
+        if s.send.reneged(frames) {
+            s.send.forget_sacks(frames);
+        }
+        // RFC 5681 §3.1: the threshold is lowered once for one loss, however often the timer expires for it.
+        let first = s.attempts == 1;
+        if first && s.recovery.phase != Phase::Loss {
+            s.recovery.undo = Undo::before(s, now);
+        }
+        s.cc.on_timeout(now, u32::from(s.mss), first);
+        s.send.mark_all_lost(frames);
+        s.recovery.phase = Phase::Loss;
+        s.recovery.point = s.send.nxt;
+        (s.recovery.arrived_unnamed, s.recovery.duplicates, s.recovery.probing) = (0, 0, false);
+        s.rtt.back_off();
+        s.at.timeout_from = now;
+    }
+
+    fn reordering_timeout(&mut self, index: usize, now: Instant) {
+        let s = &mut self.mem.tcp[index];
+        let recovering = s.recovery.phase != Phase::Open;
+        let mss = u32::from(s.mss);
+        let wait = s.rack.detect(now, &mut s.send, &mut self.mem.frames, &s.rtt, recovering, mss);
+        if s.send.board.lost > 0 && !recovering {
+            self.mem.counters.tcp_recoveries.inc();
+            s.enter_recovery(now);
+            s.cc.cwnd = s.prr.window(0, s.send.pipe, s.cc.ssthresh, mss, false);
+        }
+        s.wait_for_reordering(now, wait);
+    }
+
+    /// RFC 8985 §7.3: sends something whose acknowledgement will show what is missing.
+    fn send_tail_probe(&mut self, index: usize, now: Instant) {
+        let s = &mut self.mem.tcp[index];
+        s.at.waiting = Waiting::Timeout;
+        let edge = s.send.una + s.window;
+        let frames = &self.mem.frames;
+        let ready = |id: &u32| frames.meta[*id as usize].flags & IN_FLIGHT == 0;
+        let new = s.send.next.get().filter(ready).filter(|&id| {
+            let meta = &frames.meta[id as usize];
+            meta.len <= s.mss && super::send::end(meta).le(edge)
+        });
+        let Some(id) = new.or_else(|| s.send.newest.get().filter(ready)) else {
+            s.at.timeout_from = now;
+            return;
+        };
+        s.recovery.undo = Undo::default();
+        s.recovery.probe_was_retransmission = new.is_none();
+        self.mem.counters.tcp_loss_probes.inc();
+        self.send_segment(index, now, id);
+        let s = &mut self.mem.tcp[index];
+        s.recovery.probing = true;
+        s.recovery.probe_end = s.send.nxt;
+        s.at.timeout_from = now;
+    }
+
+    fn persist_timeout(&mut self, index: usize, now: Instant) {
+        let bounds = self.mem.core.tcp.config.bounds();
+        let s = &mut self.mem.tcp[index];
+        if core::mem::take(&mut s.starved) {
+            self.notify_writable(index);
+        }
+        let s = &mut self.mem.tcp[index];
+        if s.send.unsent() == 0 && (!s.write_shut || s.fin_queued) {
+            return;
+        }
+        if s.window > s.send.outstanding() {
+            // The window is open: a cork, Nagle or silly window avoidance held it back, long enough now.
+            self.tcp_output(index, now, Hold::Nothing);
+            return;
+        }
+        if self.give_up_or_count(index, now) {
+            return;
+        }
+        self.mem.counters.tcp_zero_window_probes.inc();
+        self.send_probe(index, now);
+        let s = &mut self.mem.tcp[index];
+        s.rtt.back_off();
+        (s.at.waiting, s.at.retransmit) = (Waiting::Persist, now + s.rtt.rto(&bounds));
+    }
+
+    /// A segment that lies just before the window: the peer must answer with an acknowledgement (RFC 9293 §3.10.7.4).
+    fn send_probe(&mut self, index: usize, now: Instant) {
+        self.send_bare(index, now, |header| header.seq = header.seq - 1);
+    }
+
+    /// Keepalive, or the end of FIN-WAIT-2 or TIME-WAIT.
+    fn keep_timeout(&mut self, index: usize, now: Instant) {
+        let s = &mut self.mem.tcp[index];
+        s.at.keep = Instant::NEVER;
+        match s.state {
+            State::TimeWait => return self.finish(index),
+            State::FinWait2 if s.orphan => return self.finish(index),
+            State::SynSent | State::SynReceived | State::Closed | State::Free => return,
+            _ => {}
+        }
+        if !s.settings.keepalive {
+            return;
+        }
+        let (idle, interval) = (s.settings.keep_idle, s.settings.keep_interval);
+        if s.send.outstanding() > 0 || s.send.unsent() > 0 {
+            s.at.keep = now + idle; // data is better than a probe
+            return;
+        }
+        if s.idle(now) < idle && s.keep_probes == 0 {
+            s.at.keep = s.heard + idle;
+            return;
+        }
+        let limit = s.settings.user_timeout;
+        let enough = if limit.is_zero() {
+            s.keep_probes >= s.settings.keep_count
+        } else {
+            s.keep_probes > 0 && s.idle(now) >= limit
+        };
+        if enough {
+            self.time_out(index, now);
+            return;
+        }
+        s.keep_probes = s.keep_probes.saturating_add(1);
+        s.at.keep = now + interval.max(Span::from_millis(1));
+        self.mem.counters.tcp_keepalives.inc();
+        self.send_probe(index, now);
+    }
+}
+
+impl Socket {
+    /// Sets the timer to the end of the reordering window, if RACK wants to wait for it.
+    pub(super) fn wait_for_reordering(&mut self, now: Instant, wait: Option<Span>) {
+        match wait {
+            Some(wait) => {
+                (self.at.waiting, self.at.retransmit) = (Waiting::Reordering, now + wait.max(Span::from_nanos(1)));
+            }
+            None if self.at.waiting == Waiting::Reordering => {
+                (self.at.waiting, self.at.retransmit) = (Waiting::Nothing, Instant::NEVER);
+            }
+            None => {}
+        }
+    }
+}

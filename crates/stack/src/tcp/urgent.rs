@@ -1,0 +1,170 @@
+//! Urgent data as Linux has it (RFC 6093 §3): the urgent pointer names the byte after the one urgent byte, which is
+//! taken out of the stream unless the program wants it inline, and reading stops at its place.
+
+use super::header::{Segment, bit};
+use super::seq::Seq;
+use super::socket::Socket;
+use crate::Stack;
+use crate::error::{Error, Result};
+use crate::frame::Frames;
+use crate::ids::{Ready, SocketKind, TcpId};
+use zerocopy::FromZeros;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros)]
+#[repr(u8)]
+enum Mark {
+    /// There is none, or the program has read past it.
+    #[default]
+    None = 0,
+    /// Announced; the byte itself has not come yet.
+    Announced,
+    /// The byte is there.
+    Valid,
+    /// The program has taken the byte; its place in the stream is still ahead.
+    Taken,
+}
+
+/// Urgent data of one connection, both ways.
+#[derive(Clone, Copy, Debug, Default, FromZeros)]
+#[repr(C)]
+pub(super) struct Urgent {
+    /// SND.UP: the number after our urgent byte.
+    send_end: Seq,
+    /// Where the peer's urgent byte is.
+    at: Seq,
+    sending: bool,
+    mark: Mark,
+    byte: u8,
+}
+
+impl Urgent {
+    pub(super) fn is_readable(&self) -> bool {
+        self.mark == Mark::Valid
+    }
+}
+
+impl Socket {
+    /// Our urgent byte is the last one queued.
+    pub(super) fn mark_urgent(&mut self) {
+        (self.urgent.sending, self.urgent.send_end) = (true, self.send.end);
+    }
+
+    /// Adds the urgent pointer to a segment while the urgent byte is ahead.
+    pub(super) fn urgent_pointer(&mut self, header: &mut Segment) {
+        if !self.urgent.sending {
+            return;
+        }
+        if self.urgent.send_end.le(self.send.una) {
+            self.urgent.sending = false;
+            return;
+        }
+        let distance = self.urgent.send_end.since(header.seq);
+        if distance > 0 {
+            header.bits |= bit::URG;
+            header.urgent = distance.min(0xffff) as u16;
+        }
+    }
+
+    /// The first unread sequence number.
+    fn unread(&self) -> Seq {
+        let fin = u32::from(self.fin_received);
+        self.recv.next - fin - self.recv.bytes
+    }
+
+    /// Forgets the mark once the program has read past it.
+    pub(super) fn urgent_passed(&mut self) {
+        if self.urgent.mark != Mark::None && self.unread().gt(self.urgent.at) {
+            self.urgent.mark = Mark::None;
+        }
+    }
+
+    /// How much of what is unread the program can read now.
+    pub(super) fn readable(&self) -> u32 {
+        let at_head = self.urgent.mark != Mark::None && self.urgent.at == self.unread();
+        if at_head && !self.settings.oob_inline { self.recv.bytes.saturating_sub(1) } else { self.recv.bytes }
+    }
+
+    /// Prepares a read: drops the urgent byte if the program has read up to it, and says how many bytes lie before the
+    /// next one.
+    pub(super) fn limit_to_mark(&mut self, frames: &mut Frames<'_>, peek: bool) -> usize {
+        if self.urgent.mark == Mark::None {
+            return usize::MAX;
+        }
+        let distance = self.urgent.at.since(self.unread());
+        if distance > 0 {
+            return distance as usize;
+        }
+        if !self.settings.oob_inline && self.recv.bytes > 0 && !peek {
+            self.recv.skip(frames, 1);
+            self.urgent_passed();
+        }
+        usize::MAX
+    }
+}
+
+impl Stack<'_> {
+    /// The urgent pointer of a segment (RFC 9293 §3.10.7.4, sixth check).
+    pub(super) fn urgent_input(&mut self, index: usize, segment: &Segment) {
+        let s = &mut self.mem.tcp[index];
+        if segment.has(bit::URG) && segment.urgent > 0 && s.state.may_receive() {
+            let at = segment.seq + u32::from(segment.urgent) - 1;
+            let newer = s.urgent.mark == Mark::None || at.gt(s.urgent.at);
+            if at.ge(s.recv.next) && newer {
+                (s.urgent.at, s.urgent.mark) = (at, Mark::Announced);
+            }
+        }
+    }
+
+    /// Looks for the announced byte among what has arrived.
+    pub(super) fn fetch_urgent(&mut self, index: usize) {
+        let s = &mut self.mem.tcp[index];
+        if s.urgent.mark != Mark::Announced || s.recv.next.le(s.urgent.at) || s.fin_received {
+            return;
+        }
+        let mut before = s.urgent.at.since(s.unread()) as usize;
+        let mut byte = None;
+        s.recv.read(&mut self.mem.frames, before + 1, true, |bytes| {
+            byte = bytes.get(before).copied().or(byte);
+            before = before.saturating_sub(bytes.len());
+            bytes.len()
+        });
+        if let Some(byte) = byte {
+            (s.urgent.mark, s.urgent.byte) = (Mark::Valid, byte);
+            let id = self.id_of(SocketKind::Tcp, index as u32);
+            self.notify(id, Ready::PRI);
+        }
+    }
+
+    /// Takes the urgent byte (`MSG_OOB`).
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`] if it is announced but not there yet; [`Error::Invalid`] if there is none, it was taken already, or it
+    /// stays inline; [`Error::Stale`].
+    pub fn tcp_recv_urgent(&mut self, id: TcpId, peek: bool) -> Result<u8> {
+        let index = self.check(id.into())?;
+        let s = &mut self.mem.tcp[index];
+        if s.settings.oob_inline {
+            return Err(Error::Invalid);
+        }
+        match s.urgent.mark {
+            Mark::Valid => {
+                if !peek {
+                    s.urgent.mark = Mark::Taken;
+                }
+                Ok(s.urgent.byte)
+            }
+            Mark::Announced => Err(Error::WouldBlock),
+            Mark::None | Mark::Taken => Err(Error::Invalid),
+        }
+    }
+
+    /// Whether the program has read up to the urgent byte (`SIOCATMARK`).
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn tcp_at_mark(&self, id: TcpId) -> Result<bool> {
+        let index = self.check(id.into())?;
+        let s = &self.mem.tcp[index];
+        Ok(s.urgent.mark != Mark::None && s.urgent.at == s.unread())
+    }
+}

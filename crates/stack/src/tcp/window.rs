@@ -1,0 +1,79 @@
+//! The window we offer (RFC 9293 §3.8.6), and how the receive buffer grows to what the program really takes.
+
+use super::socket::Socket;
+use crate::frame::Frames;
+use crate::time::{Instant, Span};
+use zerocopy::FromZeros;
+
+/// The receive buffer is looked at no more often than this: a round trip on a LAN is too short to measure a program by.
+const MIN_INTERVAL: Span = Span::from_micros(500);
+
+/// Growing the receive buffer (dynamic right-sizing).
+#[derive(Clone, Copy, Debug, Default, FromZeros)]
+#[repr(C)]
+pub(super) struct Sizing {
+    /// Bytes that the program took since `since`.
+    taken: u32,
+    since: Instant,
+}
+
+impl Socket {
+    /// The receive buffer's free part, 0 if the frames that this connection holds, or all connections, are too many.
+    fn receive_space(&self, frames: &Frames<'_>) -> u32 {
+        let buffer = self.settings.receive_buffer;
+        // A full segment fills at least half of a frame; a queue of smaller ones must not hold more memory for it.
+        let most_frames = (buffer / 1024).max(32);
+        if self.recv.held() >= most_frames || frames.available() < frames.meta.len() / 8 {
+            return 0;
+        }
+        buffer.saturating_sub(self.recv.bytes)
+    }
+
+    /// Bytes from RCV.NXT to the right edge already offered.
+    pub(super) fn open_window(&self) -> u32 {
+        self.edge.since(self.recv.next)
+    }
+
+    /// The window that could be offered now, before rounding; the right edge never moves left.
+    fn possible_window(&self, frames: &Frames<'_>) -> u32 {
+        let (open, space) = (self.open_window(), self.receive_space(frames));
+        // Silly window avoidance (RFC 9293 §3.8.6.2.2): only steps worth a segment or half of the buffer.
+        let step = u32::from(self.receive_mss).min(self.settings.receive_buffer / 2).max(1);
+        if space >= open + step { space } else { open }
+    }
+
+    /// The window field of a segment that is about to be sent; the right edge moves along.
+    pub(super) fn offer_window(&mut self, frames: &Frames<'_>) -> u16 {
+        let shift = self.receive_shift;
+        let window = self.possible_window(frames);
+        // Rounded up: rounding down would move the right edge to the left (RFC 7323 §2.4).
+        let field = ((u64::from(window) + (1 << shift) - 1) >> shift).min(0xffff) as u16;
+        self.edge = self.edge.max(self.recv.next + (u32::from(field) << shift));
+        field
+    }
+
+    /// The window field of SYN and SYN-ACK, which is not scaled (RFC 7323 §2.2).
+    pub(super) fn offer_syn_window(&mut self) -> u16 {
+        let field = self.settings.receive_buffer.min(0xffff) as u16;
+        self.edge = self.recv.next + u32::from(field);
+        field
+    }
+
+    /// The program took `bytes`. Grows the buffer if it took more than half of it in a round trip. Returns whether the
+    /// window has opened so far that the peer should be told without being asked.
+    pub(super) fn taken(&mut self, frames: &Frames<'_>, now: Instant, bytes: u32, most: u32) -> bool {
+        self.sizing.taken = self.sizing.taken.saturating_add(bytes);
+        let span = now.since(self.sizing.since);
+        if span >= self.rtt.srtt.max(MIN_INTERVAL) {
+            // Twice the data of a round trip lets the peer's slow start double (as on Linux).
+            let wanted = self.sizing.taken.saturating_mul(2).saturating_add(16 * u32::from(self.receive_mss));
+            let plenty = frames.available() > frames.meta.len() / 2;
+            if !self.settings.receive_fixed && plenty && span < self.rtt.srtt.max(MIN_INTERVAL).times(4) {
+                self.settings.receive_buffer = self.settings.receive_buffer.max(wanted.min(most));
+            }
+            (self.sizing.taken, self.sizing.since) = (0, now);
+        }
+        let (open, possible) = (self.open_window(), self.possible_window(frames));
+        possible > open && possible >= 2 * open
+    }
+}
