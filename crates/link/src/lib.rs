@@ -7,6 +7,8 @@
 //! `unsafe` is allowed here, for system calls, mapped rings, the mapped region and its lock; every block says why it is sound.
 //! Nothing that another process can write (rings, region, messages) is trusted.
 
+#[cfg(feature = "bpf")]
+pub mod bpf;
 pub mod control;
 pub mod sys_packet;
 pub mod sys_socket;

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
+/* Copies of packets for `tickwire capture`: tcpdump cannot see packets that never reach the kernel's stack. Costs one array lookup
+ * while no capture runs. */
+#pragma once
+
+#include "maps.h"
+
+struct capture_record {
+	__u64 monotonic_ns; /* CLOCK_MONOTONIC when the program saw it */
+	__u32 lane;
+	__u32 nic;       /* 0 for packets on their way out */
+	__u32 length;    /* of the packet on the wire */
+	__u32 captured;  /* bytes that follow */
+	__u32 outgoing;
+	__u32 pad;
+};
+
+/* A ring buffer reservation has a constant size: three sizes, so that small packets do not fill the buffer. */
+#define CAPTURE_SMALL 256
+#define CAPTURE_MEDIUM 2048
+#define CAPTURE_LARGE 9216
+
+static __always_inline int capturing(void)
+{
+	__u32 zero = 0;
+	__u32 *bits = bpf_map_lookup_elem(&settings, &zero);
+	return bits && *bits & SETTING_CAPTURE;
+}
+
+#define CAPTURE_SIZED(load, ctx, size)                                                                                 \
+	do {                                                                                                           \
+		struct capture_record *r = bpf_ringbuf_reserve(&capture, sizeof(*r) + (size), 0);                      \
+		if (!r) {                                                                                              \
+			count(HOST_CAPTURE_LOST);                                                                      \
+			return;                                                                                        \
+		}                                                                                                      \
+		__u64 bytes = length < (size) ? length : (size);                                                       \
+		/* The verifier must see the very register that is passed to be bounded. */                            \
+		asm volatile("" : "+r"(bytes));                                                                        \
+		r->monotonic_ns = bpf_ktime_get_ns();                                                                  \
+		r->lane = lane;                                                                                        \
+		r->nic = nic;                                                                                          \
+		r->length = length;                                                                                    \
+		r->captured = bytes;                                                                                   \
+		r->outgoing = nic == 0;                                                                                \
+		r->pad = 0;                                                                                            \
+		if (bytes == 0 || bytes > (size) || load(ctx, 0, r + 1, bytes)) {                                      \
+			bpf_ringbuf_discard(r, 0);                                                                     \
+			return;                                                                                        \
+		}                                                                                                      \
+		bpf_ringbuf_submit(r, 0);                                                                              \
+	} while (0)
+
+#define DEFINE_CAPTURE(name, context, load)                                                                            \
+	static __attribute__((noinline)) void name(context *ctx, __u32 length, __u32 lane, __u32 nic)                  \
+	{                                                                                                              \
+		if (length <= CAPTURE_SMALL)                                                                           \
+			CAPTURE_SIZED(load, ctx, CAPTURE_SMALL);                                                       \
+		else if (length <= CAPTURE_MEDIUM)                                                                     \
+			CAPTURE_SIZED(load, ctx, CAPTURE_MEDIUM);                                                      \
+		else                                                                                                   \
+			CAPTURE_SIZED(load, ctx, CAPTURE_LARGE);                                                       \
+	}
+
+DEFINE_CAPTURE(capture_xdp, struct xdp_md, bpf_xdp_load_bytes)
+DEFINE_CAPTURE(capture_skb, struct __sk_buff, bpf_skb_load_bytes)

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
+/* divert: on the NIC. What an accelerated socket has claimed goes to its lane, everything else to the kernel untouched.
+ *
+ * Unicast: exact flow, then bound port; later fragments follow their first one; ICMP errors follow the packet that they quote.
+ * Multicast (tc only, beside the XDP program where there is one): each member lane gets a copy, the kernel keeps the original. */
+#pragma once
+
+#include "capture.h"
+#include "packet.h"
+
+static __always_inline int port_in_use(__u8 protocol, __be16 port)
+{
+	__u32 host_port = bpf_ntohs(port);
+	__u32 word = (protocol == PROTOCOL_UDP ? 1024 : 0) + (host_port >> 6);
+	__u64 *bits = bpf_map_lookup_elem(&port_bits, &word);
+	return bits && *bits >> (host_port & 63) & 1;
+}
+
+/* Whether `destination` and `mac` are this NIC's own: an any-bound port claims no packet that is only passing through. */
+static __always_inline int addressed_to_us(const struct address *destination, const __u8 *mac, __u32 nic)
+{
+	struct address_key key = {.address = *destination, .nic = nic};
+	struct address_value *value = bpf_map_lookup_elem(&addresses, &key);
+	if (!value)
+		return 0;
+	__u8 differs = 0;
+#pragma unroll
+	for (int i = 0; i < 6; i++)
+		differs |= value->mac[i] ^ mac[i];
+	return !differs;
+}
+
+/* One of the lanes that share a port, always the same one for the same peer. */
+static __always_inline __u32 choose(const struct port_value *value, const struct address *remote, __be16 remote_port)
+{
+	__u32 shared = value->count;
+	if (shared <= 1 || shared > MAX_SHARED)
+		return value->lanes[0];
+	const __u32 *words = (const void *)remote;
+	__u32 hash = (words[0] ^ words[1] ^ words[2] ^ words[3]) * 0x9e3779b1u ^ remote_port * 0x85ebca6bu;
+	hash ^= hash >> 15;
+	__u32 index = hash % shared;
+	/* Keep the mask, which the verifier needs and the compiler knows to be redundant. */
+	asm volatile("" : "+r"(index));
+	return value->lanes[index & (MAX_SHARED - 1)];
+}
+
+/* The lane that claimed the packets between these ends, 0 if none. */
+static __always_inline __u32 find_lane(__u8 protocol, const struct address *local, __be16 local_port,
+				       const struct address *remote, __be16 remote_port, __u8 family)
+{
+	if (!port_in_use(protocol, local_port))
+		return 0;
+	struct flow_key flow = {
+		.local = *local,
+		.remote = *remote,
+		.local_port = local_port,
+		.remote_port = remote_port,
+		.protocol = protocol,
+	};
+	__u32 *lane = bpf_map_lookup_elem(&flows, &flow);
+	if (lane)
+		return *lane;
+	struct port_key port = {.local = *local, .port = local_port, .protocol = protocol};
+	struct port_value *value = bpf_map_lookup_elem(&ports, &port);
+	if (!value) {
+		memset(&port.local, 0, sizeof(port.local));
+		if (family == 4) {
+			port.local.bytes[10] = 0xff;
+			port.local.bytes[11] = 0xff;
+		}
+		value = bpf_map_lookup_elem(&ports, &port);
+	}
+	return value ? choose(value, remote, remote_port) : 0;
+}
+
+/* The lane of an ICMP error: that of the packet which it quotes (RFC 792, RFC 4443 section 3). */
+static __always_inline __u32 find_quoted(const struct packet *outer, void *l4, void *end)
+{
+	__u8 *icmp = l4;
+	if ((void *)(icmp + 8) > end)
+		return 0;
+	struct packet quoted = {};
+	void *inner_l4 = 0;
+	enum verdict verdict;
+	if (outer->family == 4 && outer->protocol == PROTOCOL_ICMP) {
+		/* destination unreachable, time exceeded, parameter problem */
+		if (icmp[0] != 3 && icmp[0] != 11 && icmp[0] != 12)
+			return 0;
+		verdict = parse_ipv4(&quoted, icmp + 8, end, &inner_l4);
+	} else if (outer->family == 6 && outer->protocol == PROTOCOL_ICMPV6) {
+		/* destination unreachable, packet too big, time exceeded, parameter problem */
+		if (icmp[0] < 1 || icmp[0] > 4)
+			return 0;
+		verdict = parse_ipv6(&quoted, icmp + 8, end, &inner_l4);
+	} else {
+		return 0;
+	}
+	if (verdict != FOUND || quoted.later_fragment || !same_address(&quoted.source, &outer->destination))
+		return 0;
+	return find_lane(quoted.protocol, &quoted.source, quoted.source_port, &quoted.destination,
+			 quoted.destination_port, quoted.family);
+}
+
+/* The lane for a unicast frame, 0: it belongs to the kernel. */
+static __always_inline __u32 find(struct packet *p, void *data, void *end, __u32 nic)
+{
+	struct ethernet *eth = data;
+	void *l4 = 0;
+	__u32 lane = 0;
+	enum verdict verdict = parse(p, data, end, &l4);
+	if (verdict == TAGGED) {
+		count(HOST_VLAN);
+		return 0;
+	}
+	if (verdict == MALFORMED || (void *)(eth + 1) > end)
+		return 0;
+	if (verdict == OTHER) {
+		if (p->later_fragment || !l4)
+			return 0;
+		lane = find_quoted(p, l4, end);
+	} else if (p->later_fragment) {
+		struct fragment_key key;
+		fragment_key(&key, p);
+		struct fragment_value *value = bpf_map_lookup_elem(&fragments, &key);
+		if (value)
+			lane = value->lane;
+		else if (addressed_to_us(&p->destination, eth->destination, nic))
+			count(HOST_STRAY_FRAGMENT);
+	} else {
+		lane = find_lane(p->protocol, &p->destination, p->destination_port, &p->source, p->source_port,
+				 p->family);
+	}
+	if (!lane || !addressed_to_us(&p->destination, eth->destination, nic))
+		return 0;
+	if (p->first_fragment) {
+		struct fragment_key key;
+		struct fragment_value value = {.lane = lane};
+		fragment_key(&key, p);
+		bpf_map_update_elem(&fragments, &key, &value, BPF_ANY);
+	}
+	return lane;
+}
+
+static __always_inline void count_in(__u32 lane, __u64 bytes)
+{
+	struct lane_counters *c = bpf_map_lookup_elem(&lane_counters, &lane);
+	if (c) {
+		c->in_packets += 1;
+		c->in_bytes += bytes;
+	}
+	count(HOST_DIVERTED);
+}
+
+SEC("xdp.frags")
+int divert(struct xdp_md *ctx)
+{
+	struct packet p = {};
+	__u32 nic = ctx->ingress_ifindex;
+	__u32 lane = find(&p, (void *)(long)ctx->data, (void *)(long)ctx->data_end, nic);
+	if (!lane) {
+		count(HOST_PASSED);
+		return XDP_PASS;
+	}
+	__u32 length = bpf_xdp_get_buff_len(ctx);
+	count_in(lane, length);
+	if (capturing())
+		capture_xdp(ctx, length, lane, nic);
+	/* A lane that has just gone: the kernel is told of a packet it does not know, as without us. */
+	return bpf_redirect_map(&lanes, lane, XDP_PASS);
+}
+
+/* Headers that the parser may want to see: Ethernet, IPv6, four extensions, and a quoted packet. */
+#define HEADERS 192
+
+static __always_inline void pull_headers(struct __sk_buff *skb)
+{
+	__u32 have = (__u32)(skb->data_end - skb->data);
+	if (have < HEADERS && have < skb->len)
+		bpf_skb_pull_data(skb, skb->len < HEADERS ? skb->len : HEADERS);
+}
+
+/* Copies of a group's datagram to the lanes that joined. */
+static __always_inline void copy_to_members(struct __sk_buff *skb, struct packet *p)
+{
+	struct group_key key = {.group = p->destination, .nic = skb->ifindex, .port = p->destination_port};
+	struct fragment_key fragment;
+	if (p->protocol != PROTOCOL_UDP)
+		return;
+	if (p->later_fragment) {
+		fragment_key(&fragment, p);
+		struct fragment_value *value = bpf_map_lookup_elem(&fragments, &fragment);
+		if (!value)
+			return;
+		key.port = value->group_port;
+	}
+	struct group_value *members = bpf_map_lookup_elem(&groups, &key);
+	if (!members)
+		return;
+	if (p->first_fragment) {
+		struct fragment_value value = {.group_port = p->destination_port};
+		fragment_key(&fragment, p);
+		bpf_map_update_elem(&fragments, &fragment, &value, BPF_ANY);
+	}
+	__u32 length = skb->len;
+	__u32 nic = skb->ifindex;
+	for (__u32 i = 0; i < MAX_MEMBERS; i++) {
+		if (i >= members->count)
+			break;
+		__u32 lane = members->lanes[i];
+		struct lane_counters *c = bpf_map_lookup_elem(&lane_counters, &lane);
+		if (c) {
+			c->in_packets += 1;
+			c->in_bytes += length;
+		}
+		count(HOST_GROUP_COPIES);
+		if (capturing())
+			capture_skb(skb, length, lane, nic);
+		bpf_clone_redirect(skb, lane, 0);
+	}
+}
+
+/* Beside the XDP program: multicast only. Tagged packets are another (VLAN) device's business. */
+SEC("classifier")
+int divert_groups(struct __sk_buff *skb)
+{
+	struct packet p = {};
+	void *l4 = 0;
+	if (skb->vlan_present)
+		return TC_ACT_UNSPEC;
+	pull_headers(skb);
+	if (parse(&p, (void *)(long)skb->data, (void *)(long)skb->data_end, &l4) == FOUND && is_multicast(&p))
+		copy_to_members(skb, &p);
+	return TC_ACT_UNSPEC;
+}
+
+/* Without an XDP program (attach mode "tc"): unicast and multicast. */
+SEC("classifier")
+int divert_tc(struct __sk_buff *skb)
+{
+	struct packet p = {};
+	void *l4 = 0;
+	if (skb->vlan_present) {
+		count(HOST_VLAN);
+		return TC_ACT_UNSPEC;
+	}
+	pull_headers(skb);
+	__u32 lane = find(&p, (void *)(long)skb->data, (void *)(long)skb->data_end, skb->ifindex);
+	if (lane) {
+		count_in(lane, skb->len);
+		if (capturing())
+			capture_skb(skb, skb->len, lane, skb->ifindex);
+		return bpf_redirect(lane, 0);
+	}
+	if (is_multicast(&p) && (p.later_fragment || p.destination_port))
+		copy_to_members(skb, &p);
+	count(HOST_PASSED);
+	return TC_ACT_UNSPEC;
+}
+

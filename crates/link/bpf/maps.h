@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
+/* Keys, values and maps that the service fills and the programs read. src/bpf.rs mirrors every struct here.
+ *
+ * Addresses are 16 bytes, IPv4 as ::ffff:a.b.c.d; ports are in network byte order; a lane is named by the interface index of its
+ * host end. All padding is explicit and zero, since a key is compared as bytes. */
+#pragma once
+
+#include "helpers.h"
+
+struct address {
+	__u8 bytes[16];
+};
+
+/* One connection of one of our sockets. */
+struct flow_key {
+	struct address local;
+	struct address remote;
+	__be16 local_port;
+	__be16 remote_port;
+	__u8 protocol;
+	__u8 pad[3];
+};
+
+/* One bound port; local is the bound address, or any (:: or ::ffff:0.0.0.0). */
+struct port_key {
+	struct address local;
+	__be16 port;
+	__u8 protocol;
+	__u8 pad;
+};
+
+#define MAX_SHARED 8
+
+/* The lanes that share a port (SO_REUSEPORT); one is chosen by the flow's hash. */
+struct port_value {
+	__u32 count;
+	__u32 lanes[MAX_SHARED];
+};
+
+/* One multicast group and port on one NIC. Source filters are the stack's. */
+struct group_key {
+	struct address group;
+	__u32 nic;
+	__be16 port;
+	__u8 pad[2];
+};
+
+#define MAX_MEMBERS 16
+
+struct group_value {
+	__u32 count;
+	__u32 lanes[MAX_MEMBERS];
+};
+
+/* What the fragments of one datagram have in common (RFC 791, RFC 8200 section 4.5). */
+struct fragment_key {
+	struct address source;
+	struct address destination;
+	__u32 id;
+	__u8 protocol;
+	__u8 pad[3];
+};
+
+/* Where the later fragments of a datagram go: to the lane, or, for a group's datagram, to the members at this port. */
+struct fragment_value {
+	__u32 lane;
+	__be16 group_port;
+	__u8 pad[2];
+};
+
+/* An address of ours on a NIC: packets to it may be diverted. */
+struct address_key {
+	struct address address;
+	__u32 nic;
+};
+
+struct address_value {
+	__u8 mac[6];
+	__u8 pad[2];
+};
+
+/* An address and Ethernet address that lanes may send from; the value is the NIC to leave by. */
+struct source_key {
+	struct address address;
+	__u8 mac[6];
+	__u8 pad[2];
+};
+
+/* A port that a lane may send from. */
+struct owned_key {
+	struct address local;
+	__u32 lane;
+	__be16 port;
+	__u8 protocol;
+	__u8 pad;
+};
+
+/* Why the guard refused a frame. */
+enum refusal {
+	REFUSED_MALFORMED, /* truncated or inconsistent headers */
+	REFUSED_PROTOCOL,  /* not IPv4 or IPv6 with TCP or UDP, or VLAN-tagged */
+	REFUSED_SOURCE,    /* source address or Ethernet address is not the host's */
+	REFUSED_PORT,      /* source port is not the lane's */
+	REFUSED_FRAGMENT,  /* later fragment without a first one */
+	REFUSALS = 8,
+};
+
+struct lane_counters {
+	__u64 in_packets;
+	__u64 in_bytes;
+	__u64 out_packets;
+	__u64 out_bytes;
+	__u64 refused[REFUSALS];
+};
+
+/* What became of packets that arrived on the NICs. */
+enum host_counter {
+	HOST_PASSED,            /* to the kernel: nobody claimed them */
+	HOST_DIVERTED,          /* to a lane */
+	HOST_GROUP_COPIES,      /* copies of multicast datagrams to lanes */
+	HOST_VLAN,              /* VLAN-tagged, to the kernel */
+	HOST_STRAY_FRAGMENT,    /* later fragment of an unknown datagram to a claimed address, to the kernel */
+	HOST_CAPTURE_LOST,      /* not captured: the ring buffer was full */
+	HOST_COUNTERS = 8,
+};
+
+/* Bits of the only entry of `settings`. */
+#define SETTING_CAPTURE 1
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct flow_key);
+	__type(value, __u32);
+} flows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct port_key);
+	__type(value, struct port_value);
+} ports SEC(".maps");
+
+/* One bit per protocol and local port that any claim uses: TCP in the first 1024 words, UDP in the others. Spares the traffic of
+ * everybody else the hash lookups. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2048);
+	__type(key, __u32);
+	__type(value, __u64);
+} port_bits SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct group_key);
+	__type(value, struct group_value);
+} groups SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);
+	__uint(max_entries, 1024);
+	__type(key, __u32);
+	__type(value, __u32);
+} lanes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);
+	__uint(max_entries, 256);
+	__type(key, __u32);
+	__type(value, __u32);
+} nics SEC(".maps");
+
+/* Fragments on their way in, and on their way out. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, struct fragment_key);
+	__type(value, struct fragment_value);
+} fragments SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, struct fragment_key);
+	__type(value, struct fragment_value);
+} fragments_out SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct address_key);
+	__type(value, struct address_value);
+} addresses SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct source_key);
+	__type(value, __u32);
+} sources SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct owned_key);
+	__type(value, __u32);
+} owned SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, __u32);
+	__type(value, struct lane_counters);
+} lane_counters SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, HOST_COUNTERS);
+	__type(key, __u32);
+	__type(value, __u64);
+} host_counters SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} settings SEC(".maps");
+
+/* Captured packets on their way to `tickwire capture`. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 22);
+} capture SEC(".maps");
+
+static __always_inline void count(enum host_counter which)
+{
+	__u32 key = which;
+	__u64 *n = bpf_map_lookup_elem(&host_counters, &key);
+	if (n)
+		*n += 1;
+}

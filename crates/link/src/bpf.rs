@@ -1,0 +1,436 @@
+//! The BPF programs as the service loads them, and the keys and values of their maps (feature `bpf`).
+//!
+//! Every struct mirrors one of `bpf/maps.h`; padding is explicit and zero, because the kernel compares keys as bytes. A lane
+//! is named by the interface index of its host end.
+
+use tickwire_stack::addr::{Address, Endpoint, Mac};
+
+/// An object file with the alignment that an ELF reader wants.
+#[repr(C, align(8))]
+struct Aligned<const N: usize>([u8; N]);
+
+macro_rules! object {
+    ($name:literal) => {{
+        const BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".o"));
+        static OBJECT: Aligned<{ BYTES.len() }> = Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".o")));
+        &OBJECT.0
+    }};
+}
+
+/// divert and guard with their shared maps. Programs: [`program`]; maps: [`map`].
+pub static HOST: &[u8] = object!("host");
+
+/// The program on a lane's program end; one instance per lane. Program `lane`, map `sockets` (index 0: the AF_XDP socket).
+pub static LANE: &[u8] = object!("lane");
+
+/// Names of the programs in [`HOST`] and [`LANE`].
+pub mod program {
+    /// XDP on a NIC: diverts unicast.
+    pub const DIVERT: &str = "divert";
+    /// tc ingress on a NIC beside [`DIVERT`]: copies of multicast.
+    pub const DIVERT_GROUPS: &str = "divert_groups";
+    /// tc ingress on a NIC alone: unicast and multicast.
+    pub const DIVERT_TC: &str = "divert_tc";
+    /// XDP on a lane's host end.
+    pub const GUARD: &str = "guard";
+    /// tc ingress on a lane's host end, for NICs that cannot transmit redirected XDP frames.
+    pub const GUARD_TC: &str = "guard_tc";
+    /// tc ingress on a lane's host end, behind the guard: lets nothing through.
+    pub const DROP_ALL: &str = "drop_all";
+    /// XDP on a lane's program end.
+    pub const LANE: &str = "lane";
+}
+
+/// Names of the maps in [`HOST`] and [`LANE`].
+pub mod map {
+    /// [`super::FlowKey`] -> lane.
+    pub const FLOWS: &str = "flows";
+    /// [`super::PortKey`] -> [`super::PortValue`].
+    pub const PORTS: &str = "ports";
+    /// Word index ([`super::port_bit`]) -> 64 bits, one per port that any claim uses.
+    pub const PORT_BITS: &str = "port_bits";
+    /// [`super::GroupKey`] -> [`super::GroupValue`].
+    pub const GROUPS: &str = "groups";
+    /// Device map: lane -> lane.
+    pub const LANES: &str = "lanes";
+    /// Device map: NIC -> NIC.
+    pub const NICS: &str = "nics";
+    /// [`super::AddressKey`] -> [`super::AddressValue`].
+    pub const ADDRESSES: &str = "addresses";
+    /// [`super::SourceKey`] -> NIC.
+    pub const SOURCES: &str = "sources";
+    /// [`super::OwnedKey`] -> 1.
+    pub const OWNED: &str = "owned";
+    /// Lane -> [`super::LaneCounters`], per CPU.
+    pub const LANE_COUNTERS: &str = "lane_counters";
+    /// [`super::HostCounter`] -> u64, per CPU.
+    pub const HOST_COUNTERS: &str = "host_counters";
+    /// 0 -> bits of [`super::setting`].
+    pub const SETTINGS: &str = "settings";
+    /// Ring buffer of [`super::CaptureRecord`]s.
+    pub const CAPTURE: &str = "capture";
+    /// AF_XDP sockets of a lane ([`super::LANE`]).
+    pub const SOCKETS: &str = "sockets";
+}
+
+/// Bits of the entry of [`map::SETTINGS`].
+pub mod setting {
+    /// Packets are copied to [`super::map::CAPTURE`].
+    pub const CAPTURE: u32 = 1;
+}
+
+/// Marks a struct as plain bytes without padding for the loader.
+macro_rules! plain {
+    ($($name:ty: $size:literal),* $(,)?) => { $(
+        const _: () = assert!(size_of::<$name>() == $size, "mirrors bpf/maps.h");
+        // SAFETY: `repr(C)`, integers and arrays of them only, no implicit padding (the size is the sum of the fields, asserted above),
+        // valid for any bit pattern.
+        unsafe impl aya::Pod for $name {}
+    )* };
+}
+
+plain! {
+    FlowKey: 40,
+    PortKey: 20,
+    PortValue: 36,
+    GroupKey: 24,
+    GroupValue: 68,
+    AddressKey: 20,
+    AddressValue: 8,
+    SourceKey: 24,
+    OwnedKey: 24,
+    LaneCounters: 96,
+}
+
+/// One connection of one of our sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct FlowKey {
+    local: [u8; 16],
+    remote: [u8; 16],
+    local_port: [u8; 2],
+    remote_port: [u8; 2],
+    protocol: u8,
+    pad: [u8; 3],
+}
+
+impl FlowKey {
+    /// The key of a flow; `protocol` is the IP protocol number.
+    #[must_use]
+    pub const fn new(protocol: u8, local: Endpoint, remote: Endpoint) -> Self {
+        Self {
+            local: local.address.0,
+            remote: remote.address.0,
+            local_port: local.port.to_be_bytes(),
+            remote_port: remote.port.to_be_bytes(),
+            protocol,
+            pad: [0; 3],
+        }
+    }
+}
+
+/// One bound port; the address is the bound one, [`Address::ANY`] or [`Address::ANY_V4`].
+///
+/// A dual-stack socket bound to `::` has two keys, one per family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct PortKey {
+    local: [u8; 16],
+    port: [u8; 2],
+    protocol: u8,
+    pad: u8,
+}
+
+impl PortKey {
+    /// The key of a bound port.
+    #[must_use]
+    pub const fn new(protocol: u8, local: Endpoint) -> Self {
+        Self { local: local.address.0, port: local.port.to_be_bytes(), protocol, pad: 0 }
+    }
+}
+
+/// At most so many lanes share a port.
+pub const MAX_SHARED: usize = 8;
+
+/// The lanes that share a port; one is chosen by the hash of the remote end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct PortValue {
+    count: u32,
+    lanes: [u32; MAX_SHARED],
+}
+
+impl PortValue {
+    /// The value for these lanes; `None` if there are none or more than [`MAX_SHARED`].
+    #[must_use]
+    pub fn new(lanes: &[u32]) -> Option<Self> {
+        let (count, lanes) = fixed(lanes)?;
+        Some(Self { count, lanes })
+    }
+}
+
+/// One multicast group and port on one NIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct GroupKey {
+    group: [u8; 16],
+    nic: u32,
+    port: [u8; 2],
+    pad: [u8; 2],
+}
+
+impl GroupKey {
+    /// The key of a group on the NIC with interface index `nic`.
+    #[must_use]
+    pub const fn new(group: Endpoint, nic: u32) -> Self {
+        Self { group: group.address.0, nic, port: group.port.to_be_bytes(), pad: [0; 2] }
+    }
+}
+
+/// At most so many lanes are members of one group at one port on one NIC.
+pub const MAX_MEMBERS: usize = 16;
+
+/// The lanes that get a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct GroupValue {
+    count: u32,
+    lanes: [u32; MAX_MEMBERS],
+}
+
+impl GroupValue {
+    /// The value for these lanes; `None` if there are none or more than [`MAX_MEMBERS`].
+    #[must_use]
+    pub fn new(lanes: &[u32]) -> Option<Self> {
+        let (count, lanes) = fixed(lanes)?;
+        Some(Self { count, lanes })
+    }
+}
+
+fn fixed<const N: usize>(lanes: &[u32]) -> Option<(u32, [u32; N])> {
+    let mut all = [0; N];
+    if lanes.is_empty() {
+        return None;
+    }
+    all.get_mut(..lanes.len())?.copy_from_slice(lanes);
+    Some((u32::try_from(lanes.len()).ok()?, all))
+}
+
+/// An address of ours on a NIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct AddressKey {
+    address: [u8; 16],
+    nic: u32,
+}
+
+impl AddressKey {
+    /// The key of an address on the NIC with interface index `nic`.
+    #[must_use]
+    pub const fn new(address: Address, nic: u32) -> Self {
+        Self { address: address.0, nic }
+    }
+}
+
+/// The Ethernet address that packets to one of our addresses carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct AddressValue {
+    mac: [u8; 6],
+    pad: [u8; 2],
+}
+
+impl AddressValue {
+    /// The value for this Ethernet address.
+    #[must_use]
+    pub const fn new(mac: Mac) -> Self {
+        Self { mac: mac.0, pad: [0; 2] }
+    }
+}
+
+/// An address and Ethernet address that lanes may send from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct SourceKey {
+    address: [u8; 16],
+    mac: [u8; 6],
+    pad: [u8; 2],
+}
+
+impl SourceKey {
+    /// The key of a source.
+    #[must_use]
+    pub const fn new(address: Address, mac: Mac) -> Self {
+        Self { address: address.0, mac: mac.0, pad: [0; 2] }
+    }
+}
+
+/// A port that a lane may send from; the address as in [`PortKey`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct OwnedKey {
+    local: [u8; 16],
+    lane: u32,
+    port: [u8; 2],
+    protocol: u8,
+    pad: u8,
+}
+
+impl OwnedKey {
+    /// The key of a port of `lane`.
+    #[must_use]
+    pub const fn new(lane: u32, protocol: u8, local: Endpoint) -> Self {
+        Self { local: local.address.0, lane, port: local.port.to_be_bytes(), protocol, pad: 0 }
+    }
+}
+
+/// Why the guard refused a frame: index into [`LaneCounters::refused`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Refusal {
+    /// Truncated or inconsistent headers.
+    Malformed = 0,
+    /// Not IPv4 or IPv6 with TCP or UDP, or VLAN-tagged.
+    Protocol = 1,
+    /// The source address or Ethernet address is not the host's.
+    Source = 2,
+    /// The source port is not the lane's.
+    Port = 3,
+    /// A later fragment without a first one.
+    Fragment = 4,
+}
+
+impl Refusal {
+    /// All reasons, with a name for tables.
+    pub const ALL: [(Self, &'static str); 5] = [
+        (Self::Malformed, "malformed"),
+        (Self::Protocol, "protocol"),
+        (Self::Source, "source"),
+        (Self::Port, "port"),
+        (Self::Fragment, "fragment"),
+    ];
+}
+
+/// What the programs counted for a lane (on one CPU).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct LaneCounters {
+    /// Packets diverted to the lane.
+    pub in_packets: u64,
+    /// Their bytes.
+    pub in_bytes: u64,
+    /// Packets that the guard let out.
+    pub out_packets: u64,
+    /// Their bytes.
+    pub out_bytes: u64,
+    /// Frames that the guard refused, by [`Refusal`].
+    pub refused: [u64; 8],
+}
+
+impl core::ops::AddAssign for LaneCounters {
+    fn add_assign(&mut self, other: Self) {
+        self.in_packets += other.in_packets;
+        self.in_bytes += other.in_bytes;
+        self.out_packets += other.out_packets;
+        self.out_bytes += other.out_bytes;
+        for (mine, theirs) in self.refused.iter_mut().zip(other.refused) {
+            *mine += theirs;
+        }
+    }
+}
+
+/// What became of packets that arrived on the NICs: index into [`map::HOST_COUNTERS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum HostCounter {
+    /// To the kernel: nobody claimed them.
+    Passed = 0,
+    /// To a lane.
+    Diverted = 1,
+    /// Copies of multicast datagrams to lanes.
+    GroupCopies = 2,
+    /// VLAN-tagged, to the kernel.
+    Vlan = 3,
+    /// Later fragments of an unknown datagram to an address of ours, to the kernel.
+    StrayFragment = 4,
+    /// Not captured: the ring buffer was full.
+    CaptureLost = 5,
+}
+
+/// The word of [`map::PORT_BITS`] and the bit in it that stand for a port.
+#[must_use]
+pub const fn port_bit(protocol: u8, port: u16) -> (u32, u64) {
+    const UDP: u8 = 17;
+    let base = if protocol == UDP { 1024 } else { 0 };
+    (base + (port >> 6) as u32, 1 << (port & 63))
+}
+
+/// A captured packet, ahead of its bytes in [`map::CAPTURE`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CaptureRecord {
+    /// `CLOCK_MONOTONIC` in nanoseconds when the program saw the packet.
+    pub monotonic_ns: u64,
+    /// The lane.
+    pub lane: u32,
+    /// The NIC that it came by; 0 for packets on their way out.
+    pub nic: u32,
+    /// Length of the packet in bytes.
+    pub length: u32,
+    /// Whether it was on its way out.
+    pub outgoing: bool,
+}
+
+impl CaptureRecord {
+    const SIZE: usize = 32;
+
+    /// Splits an entry of the ring buffer into the record and the captured bytes; `None` if it is inconsistent.
+    #[must_use]
+    pub fn parse(entry: &[u8]) -> Option<(Self, &[u8])> {
+        let (head, rest) = entry.split_at_checked(Self::SIZE)?;
+        let word = |at: usize| head[at..at + 4].try_into().map(u32::from_ne_bytes).ok();
+        let captured = word(20)? as usize;
+        let record = Self {
+            monotonic_ns: u64::from_ne_bytes(head[..8].try_into().ok()?),
+            lane: word(8)?,
+            nic: word(12)?,
+            length: word(16)?,
+            outgoing: word(24)? != 0,
+        };
+        Some((record, rest.get(..captured)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_holds_at_least_one_and_at_most_all_lanes() {
+        assert!(PortValue::new(&[]).is_none());
+        assert!(PortValue::new(&[7; MAX_SHARED]).is_some());
+        assert!(PortValue::new(&[7; MAX_SHARED + 1]).is_none());
+        assert_eq!(PortValue::new(&[5, 6]).unwrap().lanes[..3], [5, 6, 0]);
+    }
+
+    #[test]
+    fn every_port_of_both_protocols_has_a_bit_of_its_own() {
+        let mut seen = std::collections::HashSet::new();
+        for protocol in [6, 17] {
+            for port in 0..=u16::MAX {
+                let (word, bit) = port_bit(protocol, port);
+                assert!(word < 2048 && bit.is_power_of_two());
+                assert!(seen.insert((word, bit)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_capture_record_that_promises_more_than_there_is_is_refused() {
+        let mut entry = vec![0_u8; 32 + 10];
+        entry[20..24].copy_from_slice(&10_u32.to_ne_bytes());
+        assert_eq!(CaptureRecord::parse(&entry).unwrap().1.len(), 10);
+        entry[20..24].copy_from_slice(&11_u32.to_ne_bytes());
+        assert!(CaptureRecord::parse(&entry).is_none());
+        assert!(CaptureRecord::parse(&entry[..31]).is_none());
+    }
+}
