@@ -1,42 +1,16 @@
-//! UDP between two hosts.
+//! UDP between two hosts: what a program sees of it.
 
+mod common;
+
+use common::{counter, frame, ip, open, open_with, pattern, received, send, udp};
 use tickwire_sim::{Pair, PairConfig};
 use tickwire_stack::addr::{Address, Endpoint};
+use tickwire_stack::path::{PathInfo, PathState};
 use tickwire_stack::time::Span;
-use tickwire_stack::udp::{SendTo, UdpOptions};
-use tickwire_stack::{Error, UdpId};
+use tickwire_stack::udp::{MtuDiscover, SendTo, UdpOptions};
+use tickwire_stack::{Error, Limits, Ready};
 
-fn open(pair: &mut Pair, host: usize, address: Address, port: u16) -> UdpId {
-    let mut stack = pair.stack(host);
-    let id = stack.udp_open(UdpOptions::default()).unwrap();
-    stack.udp_bind(id, Endpoint::new(address, port)).unwrap();
-    id
-}
-
-fn send(pair: &mut Pair, host: usize, id: UdpId, to: Endpoint, bytes: &[u8]) -> Result<usize, Error> {
-    let now = pair.now();
-    let to = SendTo { destination: Some(to), ..SendTo::default() };
-    pair.stack(host).udp_send(id, now, &to, &mut &bytes[..])
-}
-
-fn received(pair: &mut Pair, host: usize, id: UdpId) -> Vec<Vec<u8>> {
-    let mut all = Vec::new();
-    loop {
-        let mut bytes = Vec::new();
-        match pair.stack(host).udp_recv(id, false, &mut bytes) {
-            Ok(datagram) => {
-                assert_eq!(datagram.len, bytes.len());
-                all.push(bytes);
-            }
-            Err(Error::WouldBlock) => return all,
-            Err(other) => panic!("{other}"),
-        }
-    }
-}
-
-fn pattern(len: usize, salt: u8) -> Vec<u8> {
-    (0..len).map(|i| (i as u8).wrapping_mul(31).wrapping_add((i >> 8) as u8) ^ salt).collect()
-}
+const MS: Span = Span::from_millis(1);
 
 /// Both families, all sizes around every border, up to the largest datagram there is.
 #[test]
@@ -46,17 +20,301 @@ fn datagrams_of_every_size_arrive_whole() {
         let [from, to] = [0, 1].map(|h| pair.host(h).addresses[family]);
         let a = open(&mut pair, 0, from, 1000);
         let b = open(&mut pair, 1, to, 2000);
-        let sizes =
-            [0, 1, 2, 7, 63, 64, 1400, 1451, 1452, 1453, 1471, 1472, 1473, 1920, 1921, 2960, 8972, 30_001, 65_507];
-        for (salt, size) in sizes.into_iter().enumerate() {
+        let mut sizes =
+            vec![0, 1, 2, 7, 63, 64, 1400, 1451, 1452, 1453, 1471, 1472, 1473, 1920, 1921, 2960, 8972, 30_001];
+        sizes.push([65_507, 65_527][family]);
+        for (salt, &size) in sizes.iter().enumerate() {
             let sent = pattern(size, salt as u8);
             assert_eq!(send(&mut pair, 0, a, Endpoint::new(to, 2000), &sent), Ok(size));
-            pair.run_for(Span::from_millis(1));
+            pair.run_for(MS);
             assert_eq!(received(&mut pair, 1, b), [sent], "family {family}, {size} bytes");
         }
-        let most = [65_507, 65_527][family];
-        assert_eq!(send(&mut pair, 0, a, Endpoint::new(to, 2000), &vec![0; most + 1]), Err(Error::MessageTooLong));
-        pair.run_for(Span::from_millis(1));
+        let too_long = vec![0; sizes.last().unwrap() + 1];
+        assert_eq!(send(&mut pair, 0, a, Endpoint::new(to, 2000), &too_long), Err(Error::MessageTooLong));
+        pair.run_for(MS);
         assert_eq!((pair.frames_held(0), pair.frames_held(1)), (0, 0));
     }
+}
+
+#[test]
+fn jumbo_frames_from_a_peer_are_taken_in_pieces() {
+    let mut pair = Pair::seeded(1);
+    let [peer, own] = [1, 0].map(|h| pair.host(h).addresses[0]);
+    let (from, to) = (Endpoint::new(peer, 9), Endpoint::new(own, 1000));
+    let socket = open(&mut pair, 0, own, 1000);
+    for size in [1792 - 42, 1792 - 41, 3542, 8972] {
+        let sent = pattern(size, 3);
+        let packet = frame(&ip(peer, own, 17, &udp(from, to, &sent)));
+        let now = pair.now();
+        assert!(pair.host_mut(0).receive(now, &packet));
+        assert_eq!(received(&mut pair, 0, socket), [sent], "{size} bytes");
+    }
+    assert_eq!(pair.frames_held(0), 0);
+}
+
+#[test]
+fn a_receive_tells_where_from_where_to_and_how() {
+    let mut pair = Pair::seeded(1);
+    for family in 0..2 {
+        let [from, to] = [0, 1].map(|h| pair.host(h).addresses[family]);
+        let a = open(&mut pair, 0, from, 1000);
+        let b = open(&mut pair, 1, [Address::ANY_V4, Address::ANY][family], 2000);
+        let now = pair.now();
+        let how =
+            SendTo { destination: Some(Endpoint::new(to, 2000)), ttl: Some(9), tos: Some(0xb8), source: Some(from) };
+        pair.stack(0).udp_send(a, now, &how, &mut &b"hello"[..]).unwrap();
+        pair.run_for(MS);
+        let mut bytes = [0; 3];
+        let peeked = pair.stack(1).udp_recv(b, true, &mut &mut bytes[..]).unwrap();
+        let taken = pair.stack(1).udp_recv(b, false, &mut &mut bytes[..]).unwrap();
+        assert_eq!(peeked, taken);
+        assert_eq!((taken.len, taken.copied, &bytes), (5, 3, b"hel"));
+        assert_eq!((taken.source, taken.destination), (Endpoint::new(from, 1000), to));
+        assert_eq!((taken.ttl, taken.tos), (9, 0xb8));
+        assert!(taken.at > now);
+        assert_eq!(pair.stack(1).udp_recv(b, false, &mut &mut bytes[..]), Err(Error::WouldBlock));
+        pair.stack(1).udp_close(b).unwrap();
+    }
+}
+
+#[test]
+fn a_connected_socket_hears_its_peer_only_and_an_unconnected_one_all() {
+    let mut pair = Pair::seeded(1);
+    let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
+    let (a, other) = (open(&mut pair, 0, from, 1000), open(&mut pair, 0, from, 1001));
+    let b = open(&mut pair, 1, Address::ANY_V4, 2000);
+    let now = pair.now();
+    pair.stack(1).udp_connect(b, now, Some(Endpoint::new(from, 1000))).unwrap();
+    assert_eq!(pair.stack(1).udp_names(b).unwrap().0.address, to, "the local address is settled by connecting");
+    for (socket, bytes) in [(a, b"a"), (other, b"o")] {
+        send(&mut pair, 0, socket, Endpoint::new(to, 2000), bytes).unwrap();
+    }
+    pair.run_for(MS);
+    assert_eq!(received(&mut pair, 1, b), [b"a"]);
+    assert_eq!(counter(&mut pair, 1, "UdpNoPorts"), 1);
+    let now = pair.now();
+    pair.stack(1).udp_send(b, now, &SendTo::default(), &mut &b"back"[..]).unwrap();
+    pair.run_for(MS);
+    assert_eq!(received(&mut pair, 0, a), [b"back"]);
+    let now = pair.now();
+    pair.stack(1).udp_connect(b, now, None).unwrap();
+    send(&mut pair, 0, other, Endpoint::new(to, 2000), b"o").unwrap();
+    pair.run_for(MS);
+    assert_eq!(received(&mut pair, 1, b), [b"o"]);
+    assert_eq!(pair.stack(1).udp_send(b, now, &SendTo::default(), &mut &b"x"[..]), Err(Error::NotConnected));
+}
+
+#[test]
+fn the_best_fitting_socket_gets_the_datagram() {
+    let mut pair = Pair::seeded(1);
+    let [v4, v6] = pair.host(1).addresses;
+    let dual = open(&mut pair, 1, Address::ANY, 2000);
+    let any = open(&mut pair, 1, Address::ANY_V4, 2000);
+    let exact = open(&mut pair, 1, v4, 2000);
+    let from = [0, 1].map(|f| pair.host(0).addresses[f]);
+    let senders = [open(&mut pair, 0, from[0], 1), open(&mut pair, 0, from[1], 1)];
+    let mut round = |pair: &mut Pair| {
+        send(pair, 0, senders[0], Endpoint::new(v4, 2000), b"4").unwrap();
+        send(pair, 0, senders[1], Endpoint::new(v6, 2000), b"6").unwrap();
+        pair.run_for(MS);
+    };
+    round(&mut pair);
+    assert_eq!((received(&mut pair, 1, exact), received(&mut pair, 1, any).len()), (vec![b"4".to_vec()], 0));
+    assert_eq!(received(&mut pair, 1, dual), [b"6"]);
+    pair.stack(1).udp_close(exact).unwrap();
+    round(&mut pair);
+    assert_eq!((received(&mut pair, 1, any).len(), received(&mut pair, 1, dual).len()), (1, 1));
+    pair.stack(1).udp_close(any).unwrap();
+    round(&mut pair);
+    assert_eq!(received(&mut pair, 1, dual).len(), 2, "a dual-stack socket takes both families");
+    pair.stack(1).udp_close(dual).unwrap();
+    let six = open_with(&mut pair, 1, Address::ANY, 2000, UdpOptions { v6only: true, ..UdpOptions::default() });
+    round(&mut pair);
+    assert_eq!(received(&mut pair, 1, six), [b"6"]);
+}
+
+#[test]
+fn sockets_that_share_a_port_share_the_flows_and_a_flow_stays_with_its_socket() {
+    let mut pair = Pair::seeded(3);
+    let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
+    let workers: Vec<_> = (0..4).map(|_| open(&mut pair, 1, to, 2000)).collect();
+    let mut owners = Vec::new();
+    for port in 1000..1064 {
+        let sender = open(&mut pair, 0, from, port);
+        for _ in 0..3 {
+            send(&mut pair, 0, sender, Endpoint::new(to, 2000), b"x").unwrap();
+        }
+        pair.run_for(MS);
+        let got: Vec<usize> = workers.iter().map(|&w| received(&mut pair, 1, w).len()).collect();
+        owners.push(got.iter().position(|&n| n == 3).unwrap_or_else(|| panic!("flow {port} was split: {got:?}")));
+    }
+    for worker in 0..4 {
+        assert!(owners.iter().filter(|&&o| o == worker).count() >= 4, "{owners:?}");
+    }
+}
+
+#[test]
+fn a_full_receive_queue_drops_and_counts_and_recovers() {
+    let mut pair = Pair::seeded(1);
+    let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
+    let a = open(&mut pair, 0, from, 1000);
+    let b = open_with(&mut pair, 1, to, 2000, UdpOptions { rcvbuf: 10_000, ..UdpOptions::default() });
+    for _ in 0..100 {
+        send(&mut pair, 0, a, Endpoint::new(to, 2000), &[1; 100]).unwrap();
+    }
+    pair.run_for(MS);
+    let got = received(&mut pair, 1, b).len();
+    assert!((10..30).contains(&got), "{got}");
+    assert_eq!(counter(&mut pair, 1, "UdpRcvbufErrors"), 100 - got as u64);
+    assert_eq!(pair.stack(1).socket_row(b.into()).unwrap().drops.get(), 100 - got as u32);
+    send(&mut pair, 0, a, Endpoint::new(to, 2000), b"again").unwrap();
+    pair.run_for(MS);
+    assert_eq!(received(&mut pair, 1, b).len(), 1);
+}
+
+#[test]
+fn a_sender_that_is_too_fast_has_to_wait_and_is_told_when_to_go_on() {
+    let limits = Limits { frames: 256, ..Limits::DEFAULT };
+    let mut pair = Pair::new(&PairConfig { limits, ..PairConfig::default() });
+    let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
+    let a = open(&mut pair, 0, from, 1000);
+    let mut sent = 0;
+    while send(&mut pair, 0, a, Endpoint::new(to, 2000), &[0; 1400]) == Ok(1400) {
+        sent += 1;
+    }
+    assert!((100..256).contains(&sent), "{sent}");
+    assert_eq!(send(&mut pair, 0, a, Endpoint::new(to, 2000), b"x"), Err(Error::WouldBlock));
+    assert!(!pair.stack(0).readiness(a.into()).unwrap().contains(Ready::OUT));
+    let set = pair.stack(0).set_create().unwrap();
+    let out = tickwire_stack::watch::Interest::edge(Ready::OUT);
+    pair.stack(0).item_add(set, a.into(), 0, out, 5).unwrap();
+    assert_eq!(pair.stack(0).set_wait(set, 9, |_| {}), Ok(0));
+    pair.run_for(MS);
+    let mut events = Vec::new();
+    pair.stack(0).set_wait(set, 9, |event| events.push(event.data)).unwrap();
+    assert_eq!(events, [5]);
+    assert_eq!(send(&mut pair, 0, a, Endpoint::new(to, 2000), b"x"), Ok(1));
+}
+
+#[test]
+fn what_may_not_be_fragmented_is_refused() {
+    let mut pair = Pair::seeded(1);
+    let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
+    let options = UdpOptions { mtu_discover: MtuDiscover::Do, ..UdpOptions::default() };
+    let a = open_with(&mut pair, 0, from, 1000, options);
+    assert_eq!(send(&mut pair, 0, a, Endpoint::new(to, 2000), &[0; 1472]), Ok(1472));
+    assert_eq!(send(&mut pair, 0, a, Endpoint::new(to, 2000), &[0; 1473]), Err(Error::MessageTooLong));
+}
+
+#[test]
+fn packets_wait_for_the_neighbour_and_go_out_in_order_once_it_is_known() {
+    let mut pair = Pair::new(&PairConfig { paths: false, ..PairConfig::default() });
+    let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
+    let a = open(&mut pair, 0, from, 1000);
+    let b = open(&mut pair, 1, to, 2000);
+    let peer = Endpoint::new(to, 2000);
+    assert_eq!(send(&mut pair, 0, a, peer, b"x"), Err(Error::NeedPath));
+    let now = pair.now();
+    let resolving =
+        PathInfo { destination: to, source: from, mtu: 1500, state: PathState::Resolving, ..PathInfo::default() };
+    pair.stack(0).path_set(resolving, now);
+    for i in 0..5u8 {
+        assert_eq!(send(&mut pair, 0, a, peer, &[i]), Ok(1));
+    }
+    pair.run_for(MS);
+    assert_eq!(received(&mut pair, 1, b).len(), 0);
+    pair.resolve(0);
+    pair.run_for(MS);
+    assert_eq!(received(&mut pair, 1, b), (0..5u8).map(|i| vec![i]).collect::<Vec<_>>());
+    assert_eq!(pair.frames_held(0), 0);
+}
+
+#[test]
+fn a_neighbour_that_never_answers_costs_its_packets_and_then_an_error() {
+    let mut pair = Pair::new(&PairConfig { paths: false, ..PairConfig::default() });
+    let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
+    let a = open(&mut pair, 0, from, 1000);
+    let now = pair.now();
+    let resolving =
+        PathInfo { destination: to, source: from, mtu: 1500, state: PathState::Resolving, ..PathInfo::default() };
+    pair.stack(0).path_set(resolving, now);
+    for _ in 0..300 {
+        let _ = send(&mut pair, 0, a, Endpoint::new(to, 2000), b"x");
+    }
+    assert!(pair.frames_held(0) <= 64, "waiting packets are bounded");
+    pair.run_for(Span::from_secs(4));
+    assert_eq!(pair.frames_held(0), 0);
+    assert_eq!(send(&mut pair, 0, a, Endpoint::new(to, 2000), b"x"), Err(Error::HostUnreachable));
+    pair.run_for(Span::from_secs(4));
+    assert_eq!(
+        send(&mut pair, 0, a, Endpoint::new(to, 2000), b"x"),
+        Err(Error::NeedPath),
+        "the verdict is not for ever"
+    );
+}
+
+#[test]
+fn a_full_path_cache_forgets_what_was_not_used() {
+    let limits = Limits { paths: 8, ..Limits::DEFAULT };
+    let mut pair = Pair::new(&PairConfig { limits, ..PairConfig::default() });
+    let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
+    let a = open(&mut pair, 0, from, 1000);
+    let b = open(&mut pair, 1, to, 2000);
+    let now = pair.now();
+    for n in 0..200u8 {
+        let other = Address::v4([10, 0, 1, n]);
+        let info =
+            PathInfo { destination: other, source: from, mtu: 1500, state: PathState::Ready, ..PathInfo::default() };
+        pair.stack(0).path_set(info, now);
+        assert!(pair.stack(0).path_get(&other).is_some());
+        if send(&mut pair, 0, a, Endpoint::new(to, 2000), b"x") == Err(Error::NeedPath) {
+            pair.resolve(0);
+        }
+        pair.run_for(MS);
+    }
+    assert!(received(&mut pair, 1, b).len() > 150);
+}
+
+#[test]
+fn after_a_restart_everything_is_new_and_nothing_is_lost_but_the_sockets() {
+    let mut pair = Pair::seeded(1);
+    let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
+    let a = open(&mut pair, 0, from, 1000);
+    let b = open(&mut pair, 1, to, 2000);
+    for _ in 0..50 {
+        send(&mut pair, 0, a, Endpoint::new(to, 2000), &[0; 3000]).unwrap();
+    }
+    pair.run_for(MS);
+    send(&mut pair, 0, a, Endpoint::new(to, 2000), &[0; 3000]).unwrap();
+    pair.flush();
+    let now = pair.now();
+    for host in 0..2 {
+        pair.stack(host).restart(&tickwire_stack::Config::default(), now);
+        pair.resolve(host);
+    }
+    assert_eq!(pair.stack(1).readiness(b.into()), Err(Error::Stale));
+    pair.run_for(MS);
+    assert_eq!((pair.frames_held(0), pair.frames_held(1)), (0, 0));
+    let again = open(&mut pair, 0, from, 1000);
+    assert_ne!(again, a);
+    let b = open(&mut pair, 1, to, 2000);
+    send(&mut pair, 0, again, Endpoint::new(to, 2000), b"new").unwrap();
+    pair.run_for(MS);
+    assert_eq!(received(&mut pair, 1, b), [b"new"]);
+}
+
+#[test]
+fn shutting_and_errors_show_in_readiness() {
+    let mut pair = Pair::seeded(1);
+    let own = pair.host(0).addresses[0];
+    let a = open(&mut pair, 0, own, 1000);
+    assert_eq!(pair.stack(0).readiness(a.into()), Ok(Ready::OUT));
+    assert_eq!(pair.stack(0).udp_shutdown(a, true, false), Err(Error::NotConnected));
+    assert_eq!(pair.stack(0).readiness(a.into()), Ok(Ready::IN | Ready::OUT | Ready::RDHUP));
+    let end = pair.stack(0).udp_recv(a, false, &mut Vec::new()).unwrap();
+    assert_eq!(end.len, 0);
+    let _ = pair.stack(0).udp_shutdown(a, false, true);
+    assert!(pair.stack(0).readiness(a.into()).unwrap().contains(Ready::HUP));
+    let to = Endpoint::new(pair.host(1).addresses[0], 1);
+    assert_eq!(send(&mut pair, 0, a, to, b"x"), Err(Error::Pipe));
 }

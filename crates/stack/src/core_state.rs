@@ -2,7 +2,7 @@
 
 use crate::Stack;
 use crate::addr::Address;
-use crate::frame::FrameId;
+use crate::frame::{FrameId, flag};
 use crate::ip::reassembly::Reassembly;
 use crate::path::{Path, Waiting};
 use crate::pool::{FreeList, Link};
@@ -95,7 +95,22 @@ impl Stack<'_> {
         core.secret = config.secret;
         core.fill = config.fill.min(half);
         core.default_mtu = config.default_mtu;
+        core.ip_id = (config.secret[3] >> 32) as u32;
         core.tcp.init(&config.tcp, now);
+    }
+
+    /// Starts afresh after the memory may have been left half-changed (a process died inside): every socket, set, path and queued
+    /// packet is gone, every handle stale. Counters and the caller's own words stay, and so does what is known about frames in the
+    /// kernel's rings, which come back through [`Stack::ingress`] and [`Stack::completed`] as before.
+    pub fn restart(&mut self, config: &Config, now: Instant) {
+        self.mem.wipe();
+        self.mem.frames.rebuild();
+        let filled = self.mem.frames.meta.iter().filter(|meta| meta.flags & flag::FILLED != 0).count();
+        self.init(config, now);
+        let core = &mut *self.mem.core;
+        core.filled = filled as u32;
+        // Whoever sleeps finds out that his sockets are gone.
+        core.doorbell = 1;
     }
 
     /// Says that this thread is about to sleep until the lane's descriptors show something; from now on
@@ -123,7 +138,7 @@ impl Stack<'_> {
     pub(crate) fn control_frame(&mut self) -> Option<FrameId> {
         let id = self.mem.frames.take();
         match id {
-            Some(id) => self.mem.frames.meta[id as usize].flags |= crate::frame::flag::FREE_ON_COMPLETE,
+            Some(id) => self.mem.frames.meta[id as usize].flags |= flag::FREE_ON_COMPLETE,
             None => self.mem.counters.frames_exhausted.inc(),
         }
         id

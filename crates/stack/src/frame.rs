@@ -118,6 +118,27 @@ impl Frames<'_> {
         }
     }
 
+    /// Makes every frame free that is not in one of the kernel's rings; those are freed when they come back.
+    pub(crate) fn rebuild(&mut self) {
+        self.free.zero();
+        let all = self.meta.len();
+        // Taking them all and giving back the free ones leaves exactly the others taken.
+        for _ in 0..all {
+            self.free.take(self.meta);
+        }
+        for id in (0..all as FrameId).rev() {
+            let flags = self.meta[id as usize].flags;
+            self.meta[id as usize] = FrameMeta::default();
+            if flags & flag::FILLED != 0 {
+                self.meta[id as usize].flags = flag::FILLED;
+            } else if flags & flag::IN_KERNEL != 0 {
+                self.meta[id as usize].flags = flag::IN_KERNEL | flag::FREE_ON_COMPLETE;
+            } else {
+                self.free.give(self.meta, id);
+            }
+        }
+    }
+
     /// Gives back a frame and all that are chained to it by [`flag::MORE`].
     pub fn give_chain(&mut self, first: FrameId) {
         let mut at = Some(first);

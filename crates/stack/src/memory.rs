@@ -215,6 +215,20 @@ macro_rules! memory {
                 }
             }
 
+            /// Empties everything but the frames, the counters and the caller's words. Handles stay stale for ever.
+            pub(crate) fn wipe(&mut self) {
+                let generations = |handle: &mut Handle| {
+                    let generation = handle.generation.wrapping_add(1) & !1;
+                    *handle = Handle { generation, ..Handle::default() };
+                };
+                self.handles.iter_mut().for_each(generations);
+                self.rows.iter().for_each(Row::clear);
+                self.core.zero();
+                $( if !matches!(stringify!($name), "handles" | "user") {
+                    self.$name.zero();
+                } )*
+            }
+
             /// A hash over the sizes and alignments of everything in the memory: two builds that differ here must not share a region.
             pub const LAYOUT_HASH: u64 = {
                 let mut hash = Fnv::new().add(FRAME_SIZE).add(size_of::<Limits>());

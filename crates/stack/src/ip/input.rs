@@ -145,6 +145,11 @@ impl Stack<'_> {
                 return self.mem.frames.give_chain(frame);
             }
         };
+        // A packet to one host must not have been sent to all (RFC 1122 §3.3.6); it would get around switches' filters.
+        if packet.destination_mac.0[0] & 1 != 0 && !packet.destination.is_multicast() {
+            self.mem.counters.ip_in_addr_errors.inc();
+            return self.mem.frames.give_chain(frame);
+        }
         let Some(packet) = self.trim(packet) else { return };
         match fragment {
             None => self.deliver(now, &packet),
@@ -196,8 +201,5 @@ impl Stack<'_> {
 
 /// Whether a packet may come from such an address: one that an answer could go to.
 pub(super) fn is_source(address: Address) -> bool {
-    !address.is_unspecified()
-        && !address.is_multicast()
-        && !address.is_limited_broadcast()
-        && !address.is_loopback()
+    !address.is_unspecified() && !address.is_multicast() && !address.is_limited_broadcast() && !address.is_loopback()
 }

@@ -134,7 +134,11 @@ mod tests {
     #[test]
     fn what_asks_to_be_routed_or_refused_is_dropped() {
         assert_eq!(chain(ROUTING, &[6, 0, 0, 1, 0, 0, 0, 0]), Err(Drop::Header), "segments left");
-        assert_eq!(chain(DESTINATION, &[6, 0, 0xc2, 4, 0, 0, 0, 0]), Err(Drop::Header), "unknown option with action bits");
+        assert_eq!(
+            chain(DESTINATION, &[6, 0, 0xc2, 4, 0, 0, 0, 0]),
+            Err(Drop::Header),
+            "unknown option with action bits"
+        );
         assert_eq!(chain(DESTINATION, &[6, 0, 5, 200, 0, 0, 0, 0]), Err(Drop::Header), "option longer than its header");
         let twice = [HOP_BY_HOP, 0, 1, 4, 0, 0, 0, 0, 17, 0, 1, 4, 0, 0, 0, 0];
         assert_eq!(chain(HOP_BY_HOP, &twice), Err(Drop::Header), "hop-by-hop twice");

@@ -1,0 +1,115 @@
+//! ICMP errors: the socket concerned hears of them, forged ones do nothing.
+
+mod common;
+
+use common::{counter, frame, icmp, ip, open, received, send, udp};
+use tickwire_sim::Pair;
+use tickwire_stack::addr::{Address, Endpoint};
+use tickwire_stack::time::Span;
+use tickwire_stack::{Error, Ready, UdpId};
+
+/// A connected socket on host 0 and both of its ends.
+fn connected(pair: &mut Pair, family: usize) -> (UdpId, Endpoint, Endpoint) {
+    let [own, peer] = [0, 1].map(|h| pair.host(h).addresses[family]);
+    let (own, peer) = (Endpoint::new(own, 1000), Endpoint::new(peer, 2000));
+    let id = open(pair, 0, own.address, own.port);
+    let now = pair.now();
+    pair.stack(0).udp_connect(id, now, Some(peer)).unwrap();
+    (id, own, peer)
+}
+
+fn give(pair: &mut Pair, packet: &[u8]) {
+    let now = pair.now();
+    assert!(pair.host_mut(0).receive(now, &frame(packet)));
+}
+
+fn router(family: usize) -> Address {
+    let mut v6 = [0; 16];
+    (v6[0], v6[15]) = (0xfd, 99);
+    [Address::v4([10, 0, 0, 99]), Address(v6)][family]
+}
+
+#[test]
+fn port_unreachable_refuses_the_connected_socket() {
+    for family in 0..2 {
+        let mut pair = Pair::seeded(1);
+        let (id, own, peer) = connected(&mut pair, family);
+        let quoted = ip(own.address, peer.address, 17, &udp(own, peer, b"ping"));
+        let (kind, code) = [(3, 3), (1, 4)][family];
+        give(&mut pair, &icmp(peer.address, own.address, kind, code, 0, &quoted));
+        assert!(pair.stack(0).readiness(id.into()).unwrap().contains(Ready::ERR));
+        assert_eq!(pair.stack(0).udp_recv(id, false, &mut Vec::new()), Err(Error::Refused));
+        assert_eq!(pair.stack(0).udp_recv(id, false, &mut Vec::new()), Err(Error::WouldBlock), "an error is told once");
+    }
+}
+
+#[test]
+fn errors_that_quote_what_no_socket_sent_do_nothing() {
+    for family in 0..2 {
+        let mut pair = Pair::seeded(1);
+        let (id, own, peer) = connected(&mut pair, family);
+        let (kind, code) = [(3, 3), (1, 4)][family];
+        let other = Endpoint::new(peer.address, 2001);
+        let quoted = ip(own.address, other.address, 17, &udp(own, other, b"ping"));
+        give(&mut pair, &icmp(peer.address, own.address, kind, code, 0, &quoted));
+        let port = Endpoint::new(own.address, 1001);
+        let quoted = ip(port.address, peer.address, 17, &udp(port, peer, b"ping"));
+        give(&mut pair, &icmp(peer.address, own.address, kind, code, 0, &quoted));
+        // Quoting a packet that another host would have sent.
+        let quoted = ip(router(family), peer.address, 17, &udp(Endpoint::new(router(family), 1000), peer, b"ping"));
+        give(&mut pair, &icmp(peer.address, own.address, kind, code, 0, &quoted));
+        assert_eq!(counter(&mut pair, 0, "IcmpInUnmatched"), 3);
+        // Cut, and with a flipped bit.
+        let quoted = ip(own.address, peer.address, 17, &udp(own, peer, b"ping"));
+        give(&mut pair, &icmp(peer.address, own.address, kind, code, 0, &quoted[..[27, 47][family]]));
+        assert_eq!(counter(&mut pair, 0, "IcmpInErrors"), 1);
+        let mut flipped = icmp(peer.address, own.address, kind, code, 0, &quoted);
+        *flipped.last_mut().unwrap() ^= 1;
+        give(&mut pair, &flipped);
+        assert_eq!(counter(&mut pair, 0, "IcmpInCsumErrors"), 1);
+        assert_eq!(pair.stack(0).readiness(id.into()), Ok(Ready::OUT));
+        assert_eq!(pair.frames_held(0), 0);
+    }
+}
+
+#[test]
+fn an_unconnected_socket_is_not_bothered() {
+    let mut pair = Pair::seeded(1);
+    let [own, peer] = [0, 1].map(|h| pair.host(h).addresses[0]);
+    let (own, peer) = (Endpoint::new(own, 1000), Endpoint::new(peer, 2000));
+    let id = open(&mut pair, 0, Address::ANY_V4, 1000);
+    let quoted = ip(own.address, peer.address, 17, &udp(own, peer, b"ping"));
+    give(&mut pair, &icmp(peer.address, own.address, 3, 3, 0, &quoted));
+    assert_eq!(pair.stack(0).readiness(id.into()), Ok(Ready::OUT));
+}
+
+#[test]
+fn a_smaller_path_mtu_is_learnt_obeyed_and_forgotten_after_ten_minutes() {
+    for family in 0..2 {
+        let mut pair = Pair::seeded(1);
+        let (id, own, peer) = connected(&mut pair, family);
+        let b = open(&mut pair, 1, peer.address, 2000);
+        let packets = |pair: &mut Pair, size: usize| {
+            let before = pair.link_stats(0).sent;
+            send(pair, 0, id, peer, &vec![5; size]).unwrap();
+            pair.run_for(Span::from_millis(1));
+            assert_eq!(received(pair, 1, b), [vec![5; size]]);
+            pair.link_stats(0).sent - before
+        };
+        assert_eq!(packets(&mut pair, 1440), 1);
+        let quoted = ip(own.address, peer.address, 17, &udp(own, peer, &[0; 100]));
+        let (kind, code) = [(3, 4), (2, 0)][family];
+        give(&mut pair, &icmp(router(family), own.address, kind, code, 1300, &quoted));
+        assert_eq!(packets(&mut pair, 1440), 2);
+        assert_eq!(packets(&mut pair, 1300 - 48), 1);
+        // Absurd claims are held at the floor, larger ones ignored.
+        give(&mut pair, &icmp(router(family), own.address, kind, code, 68, &quoted));
+        let floor = [552, 1280][family];
+        let now = pair.now();
+        assert_eq!(pair.stack(0).path_get(&peer.address).unwrap().mtu(now), floor);
+        give(&mut pair, &icmp(router(family), own.address, kind, code, 9000, &quoted));
+        assert_eq!(pair.stack(0).path_get(&peer.address).unwrap().mtu(now), floor);
+        pair.run_for(Span::from_secs(601));
+        assert_eq!(packets(&mut pair, 1440), 1);
+    }
+}

@@ -1,0 +1,92 @@
+//! What one small datagram costs in the stack alone: `cargo run --release -p tickwire-stack --features owned --example udp_cost`.
+//!
+//! One stack sends, its frame's bytes are copied into a frame of the other as a wire would, that one receives; each part is timed.
+
+use std::time::{Duration, Instant as Clock};
+use tickwire_stack::addr::{Address, Endpoint, Mac};
+use tickwire_stack::path::{PathInfo, PathState};
+use tickwire_stack::time::Instant;
+use tickwire_stack::udp::{SendTo, UdpOptions};
+use tickwire_stack::{Config, Limits, OwnedMemory, Stack, UdpId};
+
+const ROUNDS: u32 = 2_000_000;
+
+fn open(stack: &mut Stack<'_>, own: Endpoint, peer: Endpoint, connect: bool) -> UdpId {
+    let now = Instant::from_nanos(1);
+    stack.init(&Config { secret: [1, 2, 3, 4], ..Config::default() }, now);
+    stack.path_set(
+        PathInfo {
+            destination: peer.address,
+            source: own.address,
+            interface: 1,
+            mtu: 1500,
+            source_mac: Mac([2, 0, 0, 0, 0, 1]),
+            next_hop_mac: Mac([2, 0, 0, 0, 0, 2]),
+            state: PathState::Ready,
+        },
+        now,
+    );
+    let id = stack.udp_open(UdpOptions::default()).expect("a socket");
+    stack.udp_bind(id, own).expect("bound");
+    if connect {
+        stack.udp_connect(id, now, Some(peer)).expect("connected");
+    }
+    id
+}
+
+fn measure(connect: bool, size: usize) {
+    let (mut near, mut far) = (OwnedMemory::new(&Limits::DEFAULT), OwnedMemory::new(&Limits::DEFAULT));
+    let (mut a, mut b) = (near.stack(), far.stack());
+    let [here, there] = [1, 2].map(|n| Endpoint::new(Address::v4([10, 0, 0, n]), 1000 + u16::from(n)));
+    let from = open(&mut a, here, there, connect);
+    let to = open(&mut b, there, here, connect);
+    let payload = vec![7u8; size];
+    let mut buffer = vec![0u8; size];
+    let send_to = SendTo { destination: Some(there), ..SendTo::default() };
+    let (mut sending, mut receiving) = (Duration::ZERO, Duration::ZERO);
+    let overhead = {
+        let start = Clock::now();
+        let mut sum = Duration::ZERO;
+        for _ in 0..ROUNDS {
+            sum += Clock::now().elapsed();
+        }
+        std::hint::black_box(sum);
+        start.elapsed() / ROUNDS / 2
+    };
+    for round in 0..ROUNDS {
+        let now = Instant::from_nanos(1000 + u64::from(round));
+        let start = Clock::now();
+        a.udp_send(from, now, &send_to, &mut &payload[..]).expect("sent");
+        let mut out = None;
+        a.egress(now, |transmit| {
+            out = Some(transmit);
+            true
+        });
+        sending += start.elapsed();
+        let out = out.expect("a packet");
+        let frame = b.refill().expect("a frame");
+        let (start_at, len) = (usize::from(out.offset), usize::from(out.len));
+        b.frame_mut(frame)[256..256 + len].copy_from_slice(&a.frame(out.frame)[start_at..start_at + len]);
+        let start = Clock::now();
+        a.completed(out.frame);
+        b.ingress(now, frame, 256, out.len, false);
+        let got = b.udp_recv(to, false, &mut &mut buffer[..]).expect("a datagram");
+        receiving += start.elapsed();
+        assert_eq!(got.copied, size);
+    }
+    let cost = |total: Duration| (total / ROUNDS).saturating_sub(overhead).as_nanos();
+    println!(
+        "{size:>5} bytes, {}: send {} ns, receive {} ns",
+        if connect { "connected" } else { "bound    " },
+        cost(sending),
+        cost(receiving)
+    );
+}
+
+fn main() {
+    for size in [64, 1472] {
+        for connect in [false, true] {
+            measure(connect, size);
+        }
+    }
+}
