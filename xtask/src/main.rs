@@ -1,2 +1,58 @@
-//! xtask
-fn main() {}
+//! What a developer types: `cargo xtask demo`, `test`, `lab`, `check`, `man`.
+//!
+//! Depends on the lab only, never on the other crates: it must build on a machine on which their needs (clang, for one) are not installed
+//! yet, because it is what installs them. It builds them with cargo and runs their programs.
+#![forbid(unsafe_code)]
+
+mod check;
+mod demo;
+mod deps;
+mod lab;
+mod man;
+mod test;
+mod workspace;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Development tasks of Tickwire.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", disable_help_subcommand = true)]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Run real programs on the kernel and on Tickwire in turn, and compare
+    Demo(demo::Options),
+    /// Run all tests: unit, property, simulation and lab
+    Test(test::Options),
+    /// Make two hosts with a service each and open a shell in the first
+    Lab(lab::Options),
+    /// Check that the shared crates depend on nothing of an operating system
+    Check,
+    /// Write the man pages
+    Man(man::Options),
+    /// Install what building, tests and demo need
+    Deps,
+}
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().task {
+        Task::Demo(options) => demo::run(&options),
+        Task::Test(options) => test::run(&options),
+        Task::Lab(options) => lab::run(&options),
+        Task::Check => check::run(),
+        Task::Man(options) => man::run(&options),
+        Task::Deps => deps::install(&deps::EVERYTHING),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

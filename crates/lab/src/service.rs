@@ -6,6 +6,7 @@ use crate::process::{Ended, Process};
 use crate::stat::Stat;
 use crate::tools;
 use anyhow::{Context, Result, bail};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// How a service is started.
@@ -17,11 +18,13 @@ pub struct ServiceOptions {
     pub config: String,
     /// More arguments of `tickwire service`.
     pub arguments: Vec<String>,
+    /// The program `tickwire`, if not the one that [`tools::tickwire`] finds.
+    pub program: Option<PathBuf>,
 }
 
 impl Default for ServiceOptions {
     fn default() -> Self {
-        Self { interface: INTERFACE.to_owned(), config: String::new(), arguments: Vec::new() }
+        Self { interface: INTERFACE.to_owned(), config: String::new(), arguments: Vec::new(), program: None }
     }
 }
 
@@ -50,7 +53,8 @@ impl Service {
     pub fn start_with(host: &Host, options: &ServiceOptions) -> Result<Self> {
         let config = host.directory().join("tickwire.toml");
         std::fs::write(&config, &options.config).with_context(|| format!("cannot write {}", config.display()))?;
-        let mut command = host.command(&tools::tickwire()?.to_string_lossy());
+        let tickwire = options.program.clone().map_or_else(tools::tickwire, Ok)?;
+        let mut command = host.command(&tickwire.to_string_lossy());
         command.arg("service").arg("--config").arg(&config).arg("--socket").arg(host.socket());
         command.args(["--interface", &options.interface]).args(&options.arguments);
         let mut process = Process::spawn(command)?;

@@ -22,7 +22,20 @@ impl Stat {
         Ok(Self { json: serde_json::from_str(&text).context("`tickwire stat --json` did not print JSON")? })
     }
 
-    /// A number by its path (`/host/diverted`); zero if it is not there.
+    /// Packets that divert has sent to lanes since the service started.
+    #[must_use]
+    pub fn diverted(&self) -> u64 {
+        self.number("/host/counters/diverted")
+    }
+
+    /// The lanes of programs of this name.
+    #[must_use]
+    pub fn lanes(&self, program: &str) -> Vec<&Value> {
+        let all = self.json["lanes"].as_array().map(Vec::as_slice).unwrap_or_default();
+        all.iter().filter(|lane| lane["program"] == program).collect()
+    }
+
+    /// A number by its path (`/host/counters/diverted`); zero if it is not there.
     #[must_use]
     pub fn number(&self, pointer: &str) -> u64 {
         self.json.pointer(pointer).and_then(Value::as_u64).unwrap_or(0)

@@ -1,0 +1,101 @@
+//! `cargo xtask demo`: real programs that we did not write, on the kernel and on Tickwire in turn.
+
+mod figures;
+mod http;
+mod iperf;
+mod redis;
+mod side;
+mod sockperf;
+mod table;
+
+use crate::{deps, workspace};
+use anyhow::{Result, bail};
+use figures::Figures;
+use side::{Path, Side};
+use std::time::{Duration, Instant};
+use tickwire_lab::tools::DIRECTORY_VARIABLE;
+
+/// How long, and what.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Seconds of each measurement that is bounded by time
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=20))]
+    seconds: u32,
+
+    /// Only the measurements whose name contains this
+    #[arg(long)]
+    only: Option<String>,
+
+    /// Only the kernel's column
+    #[arg(long)]
+    kernel: bool,
+}
+
+/// One measurement: a server on host b, a client on host a.
+struct Workload {
+    name: &'static str,
+    run: fn(&Side, Duration) -> Result<Figures>,
+}
+
+const WORKLOADS: [Workload; 5] = [
+    Workload { name: "sockperf UDP ping-pong, 64 B", run: sockperf::udp },
+    Workload { name: "sockperf TCP ping-pong, 64 B", run: sockperf::tcp },
+    Workload { name: "redis-benchmark GET, 1 client", run: redis::get },
+    Workload { name: "curl from nginx, 1 KiB, keep-alive", run: http::requests },
+    Workload { name: "iperf3, one TCP stream", run: iperf::stream },
+];
+
+/// Runs the demo; an error if a measurement failed or did not cross our stack.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    if std::env::var_os(DIRECTORY_VARIABLE).is_none() {
+        deps::install(&deps::EVERYTHING)?;
+        let build = workspace::build_release()?;
+        let arguments: Vec<String> = std::env::args().skip(1).collect();
+        // Through sudo or directly: the program runs again with the built programs named in its environment.
+        let again: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        if workspace::as_root(&build, &again)? {
+            return Ok(());
+        }
+        let me = std::env::current_exe()?;
+        return workspace::run(std::process::Command::new(me).args(again).env(DIRECTORY_VARIABLE, build));
+    }
+    measure(options)
+}
+
+fn measure(options: &Options) -> Result<()> {
+    let start = Instant::now();
+    let chosen: Vec<&Workload> =
+        WORKLOADS.iter().filter(|w| options.only.as_ref().is_none_or(|only| w.name.contains(only.as_str()))).collect();
+    let paths: &[Path] = if options.kernel { &[Path::Kernel] } else { &[Path::Kernel, Path::Tickwire] };
+    eprintln!("two hosts (network namespaces), one cable (veth pair), each program pinned to a processor of its own");
+    let sides: Vec<Side> = paths.iter().map(|path| Side::new(*path)).collect::<Result<_>>()?;
+
+    let mut rows = Vec::new();
+    let total = chosen.len() * sides.len();
+    for (number, workload) in chosen.iter().enumerate() {
+        let mut outcomes = Vec::new();
+        for (place, side) in sides.iter().enumerate() {
+            eprint!("[{}/{total}] {} on {} ... ", number * sides.len() + place + 1, workload.name, side.path());
+            let began = Instant::now();
+            let outcome = side.proven(|| (workload.run)(side, Duration::from_secs(options.seconds.into())));
+            match &outcome {
+                Ok(_) => eprintln!("{:.1} s", began.elapsed().as_secs_f64()),
+                Err(error) => eprintln!("failed: {error:#}"),
+            }
+            outcomes.push(outcome);
+        }
+        rows.push((workload.name, outcomes));
+    }
+    drop(sides);
+    println!("{}", table::table(&rows, paths));
+    println!("Round trips in microseconds, the smaller the better; ratio: how many times better than the kernel.");
+    println!(
+        "The kernel has its offloads (a virtual cable carries 64 KiB at once); Tickwire sends frames of 1500 bytes."
+    );
+    eprintln!("took {:.0} s", start.elapsed().as_secs_f64());
+    let failed = rows.iter().flat_map(|(_, outcomes)| outcomes).filter(|o| o.is_err()).count();
+    if failed > 0 {
+        bail!("{failed} of {total} measurements failed (see above)");
+    }
+    Ok(())
+}

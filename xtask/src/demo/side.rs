@@ -1,0 +1,110 @@
+//! The two ways that a packet can take, each with hosts of its own, so that neither disturbs the other.
+
+use anyhow::{Result, bail};
+use std::fmt;
+use std::process::Command;
+use std::time::Duration;
+use tickwire_lab::{CableOptions, Host, Pair, Process, Service, tools};
+
+/// Which stack carries the traffic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Path {
+    /// The kernel's.
+    Kernel,
+    /// Ours, at both ends.
+    Tickwire,
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Kernel => "the kernel",
+            Self::Tickwire => "Tickwire",
+        })
+    }
+}
+
+/// Two hosts, with a service each if it is Tickwire's side.
+pub(crate) struct Side {
+    path: Path,
+    // Before the hosts, so that services end before their hosts go.
+    services: Vec<Service>,
+    pair: Pair,
+}
+
+/// The server's and the client's processor.
+const SERVER_CPU: &str = "0";
+const CLIENT_CPU: &str = "1";
+
+impl Side {
+    pub(crate) fn new(path: Path) -> Result<Self> {
+        let kernel = path == Path::Kernel;
+        let pair = Pair::with(&CableOptions { offload: kernel, ..CableOptions::default() })?;
+        let hosts: &[&Host] = if kernel { &[] } else { &[&pair.a, &pair.b] };
+        let services = hosts.iter().map(|host| Service::start(host)).collect::<Result<_>>()?;
+        Ok(Self { path, services, pair })
+    }
+
+    pub(crate) fn path(&self) -> Path {
+        self.path
+    }
+
+    /// The server's address.
+    pub(crate) fn address(&self) -> String {
+        self.pair.b_v4()
+    }
+
+    /// The server's host, for its files.
+    pub(crate) fn server_host(&self) -> &Host {
+        &self.pair.b
+    }
+
+    /// Starts a server and waits until its port is bound (`tcp` or `udp`).
+    pub(crate) fn server(&self, protocol: &str, port: u16, command: &[&str]) -> Result<Process> {
+        let mut server = Process::spawn(self.prepared(&self.pair.b, SERVER_CPU, command)?)?;
+        let filter = format!("sport = :{port}");
+        let sockets = if protocol == "tcp" { "-lnt" } else { "-lnu" };
+        let mut gone = false;
+        tools::until(&format!("port {port} is bound"), Duration::from_secs(5), || {
+            gone = !server.is_running().unwrap_or(false);
+            gone || self.pair.b.run(&["ss", "-H", sockets, &filter]).is_ok_and(|found| !found.trim().is_empty())
+        })?;
+        if gone {
+            bail!("the server ended: {}{}", server.stdout(), server.stderr());
+        }
+        // The port is entered with the service right after it is bound.
+        std::thread::sleep(Duration::from_millis(200));
+        Ok(server)
+    }
+
+    /// Runs a client to its end and returns what it printed.
+    pub(crate) fn client(&self, command: &[&str], patience: Duration) -> Result<String> {
+        Process::spawn(self.prepared(&self.pair.a, CLIENT_CPU, command)?)?.success(patience)
+    }
+
+    fn prepared(&self, host: &Host, cpu: &str, command: &[&str]) -> Result<Command> {
+        let mut prepared = host.command("taskset");
+        prepared.args(["-c", cpu]);
+        if self.path == Path::Tickwire {
+            prepared.arg(tools::tickwire()?).args(["run", "--require", "--"]);
+        }
+        prepared.args(command);
+        Ok(prepared)
+    }
+
+    /// Measures; on Tickwire's side the figures count only if the lanes' counters show that the traffic crossed our stack.
+    pub(crate) fn proven<T>(&self, measure: impl FnOnce() -> Result<T>) -> Result<T> {
+        let before = self.diverted()?;
+        let figures = measure()?;
+        for (service, (before, after)) in before.into_iter().zip(self.diverted()?).enumerate() {
+            if after < before + 100 {
+                bail!("service {service} diverted only {} packets: this traffic ran on the kernel", after - before);
+            }
+        }
+        Ok(figures)
+    }
+
+    fn diverted(&self) -> Result<Vec<u64>> {
+        self.services.iter().map(|s| Ok(s.stat()?.diverted())).collect()
+    }
+}

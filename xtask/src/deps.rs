@@ -1,0 +1,93 @@
+//! What must be installed, named and installed.
+//!
+//! Installing a server package starts that server on most Debian machines. Here it must not: while apt-get runs, a
+//! `policy-rc.d` forbids it, and afterwards the units that came with it are disabled, so that the next boot does not start them either.
+
+use anyhow::{Context, Result, bail};
+use std::path::Path;
+use std::process::Command;
+use tickwire_lab::tools::installed;
+
+/// A program (or a file) that is needed, the Debian package that has it, and the service units that come with it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Need {
+    what: &'static str,
+    package: &'static str,
+    units: &'static [&'static str],
+}
+
+const fn tool(what: &'static str, package: &'static str) -> Need {
+    Need { what, package, units: &[] }
+}
+
+/// Needed to build the BPF programs.
+const CLANG: Need = tool("clang", "clang");
+/// Needed to link.
+const CC: Need = tool("cc", "gcc");
+/// Needed by the lab.
+const IP: Need = tool("ip", "iproute2");
+const ETHTOOL: Need = tool("ethtool", "ethtool");
+const TASKSET: Need = tool("taskset", "util-linux");
+/// Programs that the demo and the lab tests run.
+const PING: Need = tool("ping", "iputils-ping");
+const SOCKPERF: Need = tool("sockperf", "sockperf");
+const IPERF: Need = tool("iperf3", "iperf3");
+const CURL: Need = tool("curl", "curl");
+const PYTHON: Need = tool("python3", "python3");
+const NGINX: Need = Need { what: "nginx", package: "nginx", units: &["nginx.service"] };
+const REDIS: Need = Need { what: "redis-server", package: "redis-server", units: &["redis-server.service"] };
+const REDIS_TOOLS: Need = tool("redis-benchmark", "redis-tools");
+
+/// What builds, tests and demo need together.
+pub(crate) const EVERYTHING: [Need; 13] =
+    [CLANG, CC, IP, ETHTOOL, TASKSET, PING, SOCKPERF, IPERF, CURL, PYTHON, NGINX, REDIS, REDIS_TOOLS];
+
+/// Installs what is missing of `needs`, or says exactly what to install.
+pub(crate) fn install(needs: &[Need]) -> Result<()> {
+    let missing: Vec<&Need> = needs.iter().filter(|n| !installed(n.what)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let packages: Vec<&str> = missing.iter().map(|n| n.package).collect();
+    let what: Vec<&str> = missing.iter().map(|n| n.what).collect();
+    let by_hand = format!("apt-get install --no-install-recommends {}", packages.join(" "));
+    eprintln!("missing: {} (Debian packages: {})", what.join(", "), packages.join(" "));
+    if !installed("apt-get") {
+        bail!("this machine has no apt-get: install {} by its own means, then try again", what.join(", "));
+    }
+    let root = tickwire_lab::is_root();
+    if !root && !installed("sudo") {
+        bail!("installing needs root; as root run: {by_hand}");
+    }
+    eprintln!("installing: {by_hand}");
+    // One shell script, so that the policy file goes away however apt-get ends, and sudo asks once.
+    let script = script(&packages, &missing.iter().flat_map(|n| n.units).copied().collect::<Vec<_>>());
+    let mut command = if root { Command::new("sh") } else { Command::new("sudo") };
+    if !root {
+        command.arg("sh");
+    }
+    crate::workspace::run(command.args(["-c", &script])).with_context(|| format!("as root run: {by_hand}"))?;
+    match missing.iter().find(|n| !installed(n.what)) {
+        Some(need) => bail!("package {} is installed, but {} is still not found", need.package, need.what),
+        None => Ok(()),
+    }
+}
+
+const POLICY: &str = "/usr/sbin/policy-rc.d";
+
+fn script(packages: &[&str], units: &[&str]) -> String {
+    let mut script = String::from("set -e\nexport DEBIAN_FRONTEND=noninteractive\n");
+    if !Path::new(POLICY).exists() {
+        script += &format!(
+            "trap 'rm -f {POLICY}' EXIT INT TERM\nprintf '#!/bin/sh\\nexit 101\\n' > {POLICY}\nchmod 755 {POLICY}\n"
+        );
+    }
+    script += "apt-get update -q\n";
+    script += &format!("apt-get install -q -y --no-install-recommends {}\n", packages.join(" "));
+    for unit in units {
+        script += &format!(
+            "if command -v deb-systemd-helper >/dev/null; then deb-systemd-helper disable {unit} >/dev/null || true; fi\n"
+        );
+    }
+    script
+}

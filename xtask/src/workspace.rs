@@ -1,0 +1,58 @@
+//! Building the workspace, and becoming root for what needs it.
+
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tickwire_lab::tools::DIRECTORY_VARIABLE;
+
+/// The top of the source tree.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
+}
+
+/// Cargo, to be run in the source tree; the one that runs us, if one does.
+pub(crate) fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root());
+    command
+}
+
+/// Runs a command with our own terminal.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let shown = format!("{command:?}");
+    let status = command.status().with_context(|| format!("cannot run {shown}"))?;
+    if !status.success() {
+        bail!("{shown} failed ({status})");
+    }
+    Ok(())
+}
+
+/// Builds all programs in release mode and tells the lab where they are.
+pub(crate) fn build_release() -> Result<PathBuf> {
+    eprintln!("building (the first time takes some minutes) ...");
+    run(cargo().args(["build", "--release", "--workspace", "--exclude", "xtask"]))?;
+    let directory = target()?.join("release");
+    Ok(directory)
+}
+
+/// Cargo's target directory: this program is in `debug` or `release` below it.
+pub(crate) fn target() -> Result<PathBuf> {
+    let me = std::env::current_exe().context("cannot find the running program")?;
+    let directory = me.parent().and_then(Path::parent).context("the running program is not in a target directory")?;
+    Ok(directory.to_path_buf())
+}
+
+/// Runs this program again as root, with the built programs' directory, unless it is root already. Returns whether it did.
+pub(crate) fn as_root(build: &Path, arguments: &[&str]) -> Result<bool> {
+    if tickwire_lab::is_root() {
+        return Ok(false);
+    }
+    if !tickwire_lab::tools::installed("sudo") {
+        bail!("this makes network namespaces and needs root: run it as root, or install sudo");
+    }
+    eprintln!("network namespaces need root: asking sudo");
+    let me = std::env::current_exe()?;
+    let variable = format!("{DIRECTORY_VARIABLE}={}", build.display());
+    run(Command::new("sudo").arg("env").arg(variable).arg(me).args(arguments))?;
+    Ok(true)
+}
