@@ -4,6 +4,8 @@
 //! would, then let time pass.
 #![forbid(unsafe_code)]
 
+pub mod hostile;
+
 mod host;
 mod link;
 mod pair;

@@ -1,0 +1,334 @@
+//! A hostile network, read from bytes: what the fuzz targets run, and what the tests run again over the committed corpus.
+//!
+//! Whatever the bytes say, the stack must not panic, must stay within its memory, and must get every frame back once the sockets
+//! are closed and time has passed.
+
+use crate::{Pair, PairConfig};
+use tickwire_stack::addr::{Address, Endpoint};
+use tickwire_stack::checksum::{Sum, plain};
+use tickwire_stack::tcp::{RecvFlags, Shutdown, State};
+use tickwire_stack::time::Span;
+use tickwire_stack::udp::{SendTo, UdpOptions};
+use tickwire_stack::{Limits, ListenerId, TcpId, UdpId};
+
+const PORT: u16 = 80;
+const UDP_PORT: u16 = 90;
+/// The hostile peer's end of the connection.
+const PEER_PORT: u16 = 4000;
+/// The longest packet that is made.
+const LONGEST: usize = 3000;
+/// At most so many actions a run, so that no input takes long.
+const MOST_ACTIONS: usize = 256;
+
+/// Raw frames, each behind its length in two bytes, into a host with open sockets.
+pub fn frames(data: &[u8]) {
+    let mut arena = Arena::new(0);
+    let mut input = Input(data);
+    for _ in 0..MOST_ACTIONS {
+        if input.0.is_empty() {
+            break;
+        }
+        let len = usize::from(input.u16()) % LONGEST;
+        let packet = input.take(len).to_vec();
+        arena.inject(&packet);
+    }
+    arena.finish();
+}
+
+/// Actions on a live connection: segments near its sequence numbers, raw frames, fragments, ICMP errors about it, calls of the program,
+/// and time.
+pub fn live(data: &[u8]) {
+    let mut input = Input(data);
+    let mut arena = Arena::new(usize::from(input.u8() & 1));
+    arena.connect();
+    for _ in 0..MOST_ACTIONS {
+        if input.0.is_empty() {
+            break;
+        }
+        match input.u8() % 10 {
+            0 | 1 => arena.segment(&mut input),
+            2 => {
+                let len = usize::from(input.u8());
+                let packet = input.take(len).to_vec();
+                arena.inject(&packet);
+            }
+            3 => arena.fragment(&mut input),
+            4 => arena.icmp(&mut input),
+            5 => arena.pair.run_for(Span::from_nanos(1 << (input.u8() % 36))),
+            6 => arena.write(usize::from(input.u16())),
+            7 => arena.read(usize::from(input.u16())),
+            8 => arena.peer_write(usize::from(input.u16())),
+            _ => arena.shut(input.u8()),
+        }
+    }
+    arena.finish();
+}
+
+/// Bytes as a source of decisions; zeros once they are used up.
+struct Input<'a>(&'a [u8]);
+
+impl<'a> Input<'a> {
+    fn take(&mut self, len: usize) -> &'a [u8] {
+        let (taken, rest) = self.0.split_at(len.min(self.0.len()));
+        self.0 = rest;
+        taken
+    }
+
+    fn u8(&mut self) -> u8 {
+        self.take(1).first().copied().unwrap_or(0)
+    }
+
+    fn u16(&mut self) -> u16 {
+        u16::from(self.u8()) << 8 | u16::from(self.u8())
+    }
+
+    /// Often near zero, sometimes anything.
+    fn offset(&mut self) -> u32 {
+        match self.u8() {
+            0xff => u32::from(self.u16()) << 16 | u32::from(self.u16()),
+            near => i32::from(near as i8) as u32,
+        }
+    }
+}
+
+/// Host 1 is the one under attack; host 0 is its honest peer, whose packets the attacker adds to.
+struct Arena {
+    pair: Pair,
+    family: usize,
+    listener: ListenerId,
+    client: Option<TcpId>,
+    server: Option<TcpId>,
+    udp: UdpId,
+}
+
+impl Arena {
+    fn new(family: usize) -> Self {
+        let limits =
+            Limits { frames: 256, tcp: 16, listeners: 4, udp: 4, reassemblies: 4, waiting: 16, ..Limits::DEFAULT };
+        let mut pair = Pair::new(&PairConfig { limits, ..PairConfig::default() });
+        let mut stack = pair.stack(1);
+        let options = stack.tcp_defaults();
+        let listener = stack.tcp_listen(&options, Endpoint::new(Address::ANY, PORT), 4).expect("a fresh stack listens");
+        let udp = stack.udp_open(UdpOptions::default()).expect("a fresh stack has UDP sockets");
+        stack.udp_bind(udp, Endpoint::new(Address::ANY, UDP_PORT)).expect("a fresh stack has free ports");
+        Self { pair, family, listener, client: None, server: None, udp }
+    }
+
+    fn address(&self, host: usize) -> Address {
+        self.pair.host(host).addresses[self.family]
+    }
+
+    fn connect(&mut self) {
+        let (local, remote) = (Endpoint::new(self.address(0), PEER_PORT), Endpoint::new(self.address(1), PORT));
+        let now = self.pair.now();
+        let mut stack = self.pair.stack(0);
+        let options = stack.tcp_defaults();
+        let client = stack.tcp_connect(&options, local, remote, now).expect("the path is known");
+        self.client = Some(client);
+        let open = self.pair.run_until(Span::from_secs(5), |p| p.stack(0).tcp_state(client) == Ok(State::Established));
+        assert!(open, "an honest connection opens");
+        self.accept();
+    }
+
+    fn accept(&mut self) {
+        if self.server.is_none() {
+            self.server = self.pair.stack(1).tcp_accept(self.listener).ok();
+        }
+    }
+
+    fn inject(&mut self, packet: &[u8]) {
+        let now = self.pair.now();
+        self.pair.host_mut(1).receive(now, packet);
+        self.pair.flush();
+    }
+
+    fn inject_ip(&mut self, protocol: u8, payload: &[u8]) {
+        let (source, destination) = (self.address(0), self.address(1));
+        self.inject(&ethernet(&ip(source, destination, protocol, 0, payload)));
+    }
+
+    /// What the connection expects and sends next, as its row tells.
+    fn numbers(&mut self) -> (u32, u32) {
+        let Some(server) = self.server else { return (0, 0) };
+        let stack = self.pair.stack(1);
+        stack.socket_row(server.into()).map_or((0, 0), |row| (row.rcv_nxt.get(), row.snd_nxt.get()))
+    }
+
+    fn segment(&mut self, input: &mut Input<'_>) {
+        let (expected, next) = self.numbers();
+        let flags = input.u8();
+        let shape = input.u8();
+        let seq = expected.wrapping_add(input.offset());
+        let ack = next.wrapping_add(input.offset());
+        let window = input.u16();
+        let urgent = if flags & 0x20 == 0 { 0 } else { input.u16() };
+        let mut options = input.take(usize::from(shape & 0x0f) * 4).to_vec();
+        options.truncate(40);
+        options.resize(options.len().next_multiple_of(4), 0);
+        let payload_len = usize::from(shape >> 4) * 100;
+        let port = if shape == 0 { PEER_PORT + 1 } else { PEER_PORT };
+        let mut tcp = Vec::new();
+        tcp.extend_from_slice(&port.to_be_bytes());
+        tcp.extend_from_slice(&PORT.to_be_bytes());
+        tcp.extend_from_slice(&seq.to_be_bytes());
+        tcp.extend_from_slice(&ack.to_be_bytes());
+        tcp.push((((20 + options.len()) / 4) << 4) as u8);
+        tcp.push(flags);
+        tcp.extend_from_slice(&window.to_be_bytes());
+        tcp.extend_from_slice(&[0, 0]);
+        tcp.extend_from_slice(&urgent.to_be_bytes());
+        tcp.extend_from_slice(&options);
+        tcp.resize(tcp.len() + payload_len, 0x55);
+        let sum = self.transport_sum(6, &tcp);
+        tcp[16..18].copy_from_slice(&sum.to_be_bytes());
+        self.inject_ip(6, &tcp);
+    }
+
+    fn transport_sum(&self, protocol: u8, bytes: &[u8]) -> u16 {
+        Sum::ZERO.pseudo(self.address(0), self.address(1), protocol, bytes.len() as u32).bytes(bytes).checksum()
+    }
+
+    /// A fragment of a UDP datagram, with any identification, offset and length.
+    fn fragment(&mut self, input: &mut Input<'_>) {
+        let id = input.u8() % 8;
+        let offset_more = input.u16();
+        let len = usize::from(input.u8()) * 8;
+        let mut piece = vec![0; len];
+        if len >= 8 {
+            piece[..2].copy_from_slice(&PEER_PORT.to_be_bytes());
+            piece[2..4].copy_from_slice(&UDP_PORT.to_be_bytes());
+            piece[4..6].copy_from_slice(&input.u16().to_be_bytes());
+        }
+        if self.family == 0 {
+            // More fragments: bit 13; offset: 13 bits.
+            let field = offset_more >> 3 | (offset_more & 1) << 13;
+            let packet = ip(self.address(0), self.address(1), 17, u32::from(id) << 16 | u32::from(field), &piece);
+            self.inject(&ethernet(&packet));
+        } else {
+            let mut payload = vec![17, 0];
+            payload.extend_from_slice(&(offset_more & 0xfff9).to_be_bytes());
+            payload.extend_from_slice(&u32::from(id).to_be_bytes());
+            payload.extend_from_slice(&piece);
+            self.inject_ip(44, &payload);
+        }
+    }
+
+    /// An ICMP error that quotes a segment of the connection.
+    fn icmp(&mut self, input: &mut Input<'_>) {
+        let (_, next) = self.numbers();
+        let (kind, code, word) = (input.u8() % 13, input.u8() % 16, u32::from(input.u16()));
+        let mut quoted_tcp = Vec::new();
+        quoted_tcp.extend_from_slice(&PORT.to_be_bytes());
+        quoted_tcp.extend_from_slice(&PEER_PORT.to_be_bytes());
+        quoted_tcp.extend_from_slice(&next.wrapping_add(input.offset()).to_be_bytes());
+        quoted_tcp.resize(20, 0);
+        let mut quoted = ip(self.address(1), self.address(0), 6, 0, &quoted_tcp);
+        quoted.truncate(quoted.len() - usize::from(input.u8() % 24));
+        let mut message = vec![kind, code, 0, 0];
+        message.extend_from_slice(&word.to_be_bytes());
+        message.extend_from_slice(&quoted);
+        let v4 = self.family == 0;
+        let sum = if v4 { plain(&message) } else { self.transport_sum(58, &message) };
+        message[2..4].copy_from_slice(&sum.to_be_bytes());
+        self.inject_ip(if v4 { 1 } else { 58 }, &message);
+    }
+
+    fn write(&mut self, len: usize) {
+        self.accept();
+        let now = self.pair.now();
+        let bytes = vec![0xa5; len];
+        if let Some(server) = self.server {
+            // Any answer is right; what counts is that there is one.
+            let _ = self.pair.stack(1).tcp_send(server, now, false, &mut &bytes[..]);
+        }
+        let to = SendTo { destination: Some(Endpoint::new(self.address(0), PEER_PORT)), ..SendTo::default() };
+        let _ = self.pair.stack(1).udp_send(self.udp, now, &to, &mut &bytes[..]);
+        self.pair.flush();
+    }
+
+    fn read(&mut self, len: usize) {
+        self.accept();
+        let now = self.pair.now();
+        if let Some(server) = self.server {
+            let mut buffer = vec![0; len];
+            let read = self.pair.stack(1).tcp_recv(server, now, RecvFlags::default(), &mut &mut buffer[..]);
+            assert!(read.is_ok_and(|n| n <= len) || read.is_err());
+        }
+        let _ = self.pair.stack(1).udp_recv(self.udp, false, &mut Vec::new());
+        self.pair.flush();
+    }
+
+    fn peer_write(&mut self, len: usize) {
+        let now = self.pair.now();
+        if let Some(client) = self.client {
+            let _ = self.pair.stack(0).tcp_send(client, now, false, &mut &vec![0x5a; len][..]);
+            self.pair.run_for(Span::from_millis(1));
+        }
+    }
+
+    fn shut(&mut self, how: u8) {
+        let now = self.pair.now();
+        let Some(server) = self.server else { return };
+        let mut stack = self.pair.stack(1);
+        match how % 4 {
+            // Any answer is right, here and below: the connection may be gone already.
+            0 => _ = stack.tcp_shutdown(server, now, Shutdown::Write),
+            1 => _ = stack.tcp_shutdown(server, now, Shutdown::Read),
+            2 => {
+                _ = stack.tcp_close(server, now);
+                self.server = None;
+            }
+            _ => {
+                _ = stack.tcp_abort(server, now);
+                self.server = None;
+            }
+        }
+        self.pair.flush();
+    }
+
+    /// Closes everything, lets the longest timers end, and counts the frames.
+    fn finish(mut self) {
+        let now = self.pair.now();
+        for _ in 0..16 {
+            self.accept();
+            if let Some(server) = self.server.take() {
+                let _ = self.pair.stack(1).tcp_abort(server, now);
+            }
+        }
+        let _ = self.pair.stack(1).tcp_close_listener(self.listener, now);
+        let _ = self.pair.stack(1).udp_close(self.udp);
+        if let Some(client) = self.client.take() {
+            let _ = self.pair.stack(0).tcp_abort(client, now);
+        }
+        self.pair.run_for(Span::from_secs(3600));
+        assert_eq!(self.pair.frames_held(1), 0, "every frame comes back");
+    }
+}
+
+fn ethernet(packet: &[u8]) -> Vec<u8> {
+    let ethertype: u16 = if packet[0] >> 4 == 4 { 0x0800 } else { 0x86dd };
+    [&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1][..], &ethertype.to_be_bytes(), packet].concat()
+}
+
+/// An IP packet; `id_fragment` holds IPv4's identification (upper half) and flags with offset (lower half).
+fn ip(source: Address, destination: Address, protocol: u8, id_fragment: u32, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let (Some(source), Some(destination)) = (source.to_v4(), destination.to_v4()) {
+        bytes.extend_from_slice(&[0x45, 0]);
+        bytes.extend_from_slice(&(20 + payload.len() as u16).to_be_bytes());
+        bytes.extend_from_slice(&id_fragment.to_be_bytes());
+        bytes.extend_from_slice(&[64, protocol, 0, 0]);
+        bytes.extend_from_slice(&source);
+        bytes.extend_from_slice(&destination);
+        let sum = plain(&bytes);
+        bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+    } else {
+        bytes.extend_from_slice(&[0x60, 0, 0, 0]);
+        bytes.extend_from_slice(&(payload.len() as u16).to_be_bytes());
+        bytes.extend_from_slice(&[protocol, 64]);
+        bytes.extend_from_slice(&source.0);
+        bytes.extend_from_slice(&destination.0);
+    }
+    bytes.extend_from_slice(payload);
+    bytes
+}
