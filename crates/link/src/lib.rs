@@ -10,5 +10,12 @@
 #[cfg(feature = "bpf")]
 pub mod bpf;
 pub mod control;
+pub mod layout;
+pub mod lock;
+pub mod port;
+pub mod region;
+mod ring;
+pub mod sys_ethtool;
 pub mod sys_packet;
 pub mod sys_socket;
+pub mod xsk;

@@ -1,0 +1,167 @@
+//! Where everything lies in a lane's region.
+//!
+//! ```text
+//! frames (UMEM) | header page | counters | rows | the stack's pools
+//!                 \______ readable by others ___/
+//! ```
+//! The offsets follow from the limits alone, so both sides compute them and neither has to believe the other.
+
+use crate::xsk::RingSizes;
+use std::mem::offset_of;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+use tickwire_stack::memory::{PAGE, SECTIONS};
+use tickwire_stack::{Limits, Memory};
+
+/// Version of the header's own layout. The stack's layout has [`Memory::LAYOUT_HASH`].
+pub const REGION_VERSION: u32 = 1;
+
+/// First bytes of a header.
+pub(crate) const MAGIC: u64 = 0x5449_434b_5749_5245; // "TICKWIRE"
+
+/// Places in the order of [`Memory::sections`]: frames, counters, rows, then what only the lane's processes know.
+const FRAMES: usize = 0;
+const COUNTERS: usize = 1;
+const ROWS: usize = 2;
+
+/// Offsets in a region, in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    limits: Limits,
+    sections: [usize; SECTIONS],
+    header: usize,
+    public_end: usize,
+    size: usize,
+}
+
+impl Layout {
+    /// The layout for given limits; `None` if they are not [`Limits::valid`].
+    #[must_use]
+    pub fn new(limits: &Limits) -> Option<Self> {
+        if !limits.valid() {
+            return None;
+        }
+        let mut layout = Self { limits: *limits, sections: [0; SECTIONS], header: 0, public_end: 0, size: 0 };
+        let mut end = 0usize;
+        for (place, section) in Memory::sections(limits).iter().enumerate() {
+            end = end.next_multiple_of(section.align);
+            layout.sections[place] = end;
+            end += section.bytes();
+            if place == FRAMES {
+                layout.header = end.next_multiple_of(PAGE);
+                end = layout.header + PAGE;
+            }
+            if place == ROWS {
+                // The next section starts on a page of its own, so that a view of the public part shows nothing else.
+                end = end.next_multiple_of(PAGE);
+                layout.public_end = end;
+            }
+        }
+        layout.size = end.next_multiple_of(PAGE);
+        Some(layout)
+    }
+
+    /// The limits it was made for.
+    #[must_use]
+    pub const fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Bytes of the whole region.
+    #[must_use]
+    pub const fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Bytes of the frames, which begin at 0: the UMEM.
+    #[must_use]
+    pub fn umem(&self) -> usize {
+        self.limits.frames as usize * tickwire_stack::frame::FRAME_SIZE
+    }
+
+    /// Where the header page is.
+    #[must_use]
+    pub const fn header(&self) -> usize {
+        self.header
+    }
+
+    /// Where the part that other processes may read ends; it begins with the header.
+    #[must_use]
+    pub const fn public_end(&self) -> usize {
+        self.public_end
+    }
+
+    pub(crate) const fn sections(&self) -> &[usize; SECTIONS] {
+        &self.sections
+    }
+
+    pub(crate) const fn counters(&self) -> usize {
+        self.sections[COUNTERS]
+    }
+
+    pub(crate) const fn rows(&self) -> usize {
+        self.sections[ROWS]
+    }
+}
+
+/// What the lane's processes tell each other about waiting. All of it is advice: nothing breaks if a word is wrong.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct Waiting {
+    /// When the rings were last polled, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub polled_at: AtomicU64,
+    /// When the stack next wants to be called, in the same time; 0: never.
+    pub deadline: AtomicU64,
+    /// Threads that sleep on the lane's descriptors.
+    pub sleepers: AtomicU32,
+    /// Threads that poll.
+    pub spinners: AtomicU32,
+    /// For whatever else the preload library finds useful.
+    pub words: [AtomicU64; 5],
+}
+
+/// The header page. The service writes it once, before anybody else has the region; afterwards only the lock and the waiting
+/// state change.
+#[repr(C)]
+pub(crate) struct Header {
+    pub(crate) magic: u64,
+    pub(crate) version: u32,
+    pub(crate) lane: u32,
+    pub(crate) layout: u64,
+    pub(crate) size: u64,
+    pub(crate) limits: Limits,
+    pub(crate) rings: RingSizes,
+    pub(crate) lock: crate::lock::RawLock,
+    pub(crate) waiting: Waiting,
+}
+
+const _: () = assert!(size_of::<Header>() <= PAGE && offset_of!(Header, lock) % 64 == 0);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sections_do_not_overlap_and_a_default_lane_stays_below_32_mib() {
+        let layout = Layout::new(&Limits::DEFAULT).unwrap();
+        assert!(layout.size() <= 32 << 20, "{}", layout.size());
+        assert_eq!(layout.header() % PAGE, 0);
+        assert!(layout.umem() <= layout.header());
+        assert!(layout.header() + PAGE <= layout.counters() && layout.counters() < layout.rows());
+        assert_eq!(layout.public_end() % PAGE, 0);
+        let sections = Memory::sections(&Limits::DEFAULT);
+        for (i, pair) in layout.sections.windows(2).enumerate() {
+            assert!(pair[0] + sections[i].bytes() <= pair[1], "{}", sections[i].name);
+            assert_eq!(pair[1] % sections[i + 1].align, 0);
+        }
+        assert!(layout.sections[ROWS + 1] >= layout.public_end());
+    }
+
+    #[test]
+    fn odd_frame_counts_and_wild_limits() {
+        let odd = Layout::new(&Limits { frames: 65, ..Limits::DEFAULT }).unwrap();
+        assert_eq!(odd.header() % PAGE, 0);
+        assert!(odd.header() >= odd.umem());
+        assert_eq!(Layout::new(&Limits { frames: 0, ..Limits::DEFAULT }), None);
+        assert_eq!(Layout::new(&Limits { udp: u32::MAX, ..Limits::DEFAULT }), None);
+    }
+}

@@ -1,0 +1,259 @@
+//! The lock of a lane: shared by its processes, and aware of death.
+//!
+//! A robust process-shared mutex. When its holder dies inside, the stack may be half-changed; the next to take the lock is told
+//! ([`LaneGuard::recovered`]) and has to start the stack afresh before it does anything else. Taking the lock twice in one thread (a
+//! signal handler that interrupts a holder) is an error instead of a deadlock.
+//!
+//! A thread that polls takes and releases the lock all the time, and a sleeping waiter would rarely find it free. So a waiter
+//! says that it waits, spins for a while before it sleeps, and a polling thread makes room ([`LaneLock::give_way`]).
+
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// How often a waiter tries before it sleeps: about 10 to 20 microseconds.
+const TRIES: u32 = 400;
+
+/// How long a polling thread makes room, in pauses of the processor: a few microseconds, so that a waiter who died counted
+/// costs little.
+const ROOM: u32 = 64;
+
+/// The lock as it lies in the region.
+#[repr(C, align(64))]
+pub(crate) struct RawLock {
+    mutex: UnsafeCell<libc::pthread_mutex_t>,
+    /// Threads that wait for it.
+    waiters: AtomicU32,
+}
+
+// SAFETY: a process-shared mutex is made to be used by many threads at a time.
+unsafe impl Sync for RawLock {}
+
+/// Why the lock was not had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LockError {
+    /// This thread holds it already: a signal handler interrupted it inside.
+    #[error("the lane is in use by this very thread")]
+    Recursive,
+    /// The lock is beyond use: the program has overwritten its own region.
+    #[error("the lane's lock is destroyed")]
+    Lost,
+}
+
+/// A lane's lock.
+#[derive(Clone, Copy)]
+pub struct LaneLock<'r>(&'r RawLock);
+
+/// The lock, held. Released when dropped, by the thread that took it.
+#[must_use]
+pub struct LaneGuard<'r> {
+    lock: LaneLock<'r>,
+    recovered: bool,
+    /// A mutex must be unlocked by the thread that locked it.
+    here: PhantomData<*const ()>,
+}
+
+impl RawLock {
+    /// Prepares the lock in place.
+    ///
+    /// # Safety
+    /// `at` must be valid for writing, and nobody may use the lock yet.
+    pub(crate) unsafe fn init(at: *mut Self) {
+        let mut attributes = MaybeUninit::<libc::pthread_mutexattr_t>::uninit();
+        // SAFETY: the attributes are initialised before they are used and destroyed after; `at` is writable by the caller's promise.
+        // None of these calls can fail with these arguments.
+        unsafe {
+            libc::pthread_mutexattr_init(attributes.as_mut_ptr());
+            libc::pthread_mutexattr_setpshared(attributes.as_mut_ptr(), libc::PTHREAD_PROCESS_SHARED);
+            libc::pthread_mutexattr_setrobust(attributes.as_mut_ptr(), libc::PTHREAD_MUTEX_ROBUST);
+            libc::pthread_mutexattr_settype(attributes.as_mut_ptr(), libc::PTHREAD_MUTEX_ERRORCHECK);
+            libc::pthread_mutex_init((&raw mut (*at).mutex).cast(), attributes.as_ptr());
+            libc::pthread_mutexattr_destroy(attributes.as_mut_ptr());
+            (&raw mut (*at).waiters).write(AtomicU32::new(0));
+        }
+    }
+}
+
+impl<'r> LaneLock<'r> {
+    pub(crate) const fn new(raw: &'r RawLock) -> Self {
+        Self(raw)
+    }
+
+    fn mutex(self) -> *mut libc::pthread_mutex_t {
+        self.0.mutex.get()
+    }
+
+    /// What the C library answered to an attempt.
+    fn answer(self, code: libc::c_int) -> Option<Result<LaneGuard<'r>, LockError>> {
+        match code {
+            0 => Some(Ok(LaneGuard { lock: self, recovered: false, here: PhantomData })),
+            libc::EBUSY => None,
+            libc::EDEADLK => Some(Err(LockError::Recursive)),
+            libc::EOWNERDEAD => {
+                // SAFETY: the mutex is initialised, and with this answer the calling thread holds it.
+                unsafe { libc::pthread_mutex_consistent(self.mutex()) };
+                // Whoever died may have been counted elsewhere, too.
+                self.forget_waiters();
+                Some(Ok(LaneGuard { lock: self, recovered: true, here: PhantomData }))
+            }
+            // What a region that its own program has overwritten may bring.
+            _ => Some(Err(LockError::Lost)),
+        }
+    }
+
+    /// Takes the lock if it is free; `Ok(None)` if another thread has it.
+    ///
+    /// # Errors
+    /// [`LockError`].
+    pub fn try_lock(self) -> Result<Option<LaneGuard<'r>>, LockError> {
+        // SAFETY: the mutex was initialised when the region was made.
+        self.answer(unsafe { libc::pthread_mutex_trylock(self.mutex()) }).transpose()
+    }
+
+    /// Takes the lock, waiting for it.
+    ///
+    /// # Errors
+    /// [`LockError`].
+    pub fn lock(self) -> Result<LaneGuard<'r>, LockError> {
+        if let Some(guard) = self.try_lock()? {
+            return Ok(guard);
+        }
+        self.0.waiters.fetch_add(1, Relaxed);
+        let done = self.wait();
+        self.0.waiters.fetch_sub(1, Relaxed);
+        done
+    }
+
+    #[cold]
+    fn wait(self) -> Result<LaneGuard<'r>, LockError> {
+        for _ in 0..TRIES {
+            if let Some(guard) = self.try_lock()? {
+                return Ok(guard);
+            }
+            std::hint::spin_loop();
+        }
+        // SAFETY: the mutex was initialised when the region was made.
+        self.answer(unsafe { libc::pthread_mutex_lock(self.mutex()) }).unwrap_or(Err(LockError::Lost))
+    }
+
+    /// For a polling thread, between two turns without the lock: lets waiting threads have it. Takes a few microseconds at
+    /// most, and next to nothing when nobody waits.
+    pub fn give_way(self) {
+        for _ in 0..ROOM {
+            if self.0.waiters.load(Relaxed) == 0 {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Forgets who waits: after the death of a process that may have been among them.
+    pub fn forget_waiters(self) {
+        self.0.waiters.store(0, Relaxed);
+    }
+
+    /// Whether threads wait for it.
+    #[must_use]
+    pub fn is_wanted(self) -> bool {
+        self.0.waiters.load(Relaxed) != 0
+    }
+}
+
+impl LaneGuard<'_> {
+    /// Whether the last holder died inside. The stack must then be started afresh under this very guard; who dies doing so leaves
+    /// the same message to the next.
+    #[must_use]
+    pub const fn recovered(&self) -> bool {
+        self.recovered
+    }
+}
+
+impl Drop for LaneGuard<'_> {
+    fn drop(&mut self) {
+        // SAFETY: a guard exists only while its thread (it cannot leave it) holds the mutex.
+        unsafe { libc::pthread_mutex_unlock(self.lock.mutex()) };
+    }
+}
+
+impl fmt::Debug for LaneLock<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LaneLock")
+    }
+}
+
+impl fmt::Debug for LaneGuard<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LaneGuard")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU64;
+
+    /// A lock in memory that forked children share.
+    fn shared() -> &'static RawLock {
+        // SAFETY: a fresh anonymous mapping, writable, page aligned, never unmapped.
+        unsafe {
+            let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+            let at = libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+            assert_ne!(at, libc::MAP_FAILED);
+            let at = at.cast::<RawLock>();
+            RawLock::init(at);
+            &*at
+        }
+    }
+
+    #[test]
+    fn it_excludes_and_tells_recursion() {
+        let lock = LaneLock::new(shared());
+        let guard = lock.lock().unwrap();
+        assert_eq!(lock.lock().err(), Some(LockError::Recursive));
+        std::thread::scope(|s| {
+            s.spawn(|| assert!(lock.try_lock().unwrap().is_none())).join().unwrap();
+        });
+        drop(guard);
+        assert!(lock.try_lock().unwrap().is_some());
+    }
+
+    #[test]
+    fn a_holder_that_died_is_told_to_the_next() {
+        let lock = LaneLock::new(shared());
+        // SAFETY: the child only takes a lock and exits, without running anything that another thread may have left half done.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            std::mem::forget(lock.lock());
+            // SAFETY: ends the child at once.
+            unsafe { libc::_exit(0) };
+        }
+        let mut status = 0;
+        // SAFETY: waits for the child made above.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert!(lock.lock().unwrap().recovered());
+        assert!(!lock.lock().unwrap().recovered(), "told once");
+    }
+
+    #[test]
+    fn a_polling_thread_does_not_keep_others_out() {
+        let lock = LaneLock::new(shared());
+        let polls = AtomicU64::new(0);
+        let stop = AtomicU32::new(0);
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                while stop.load(Relaxed) == 0 {
+                    drop(lock.lock().unwrap());
+                    polls.fetch_add(1, Relaxed);
+                    lock.give_way();
+                }
+            });
+            for _ in 0..2_000 {
+                drop(lock.lock().unwrap());
+            }
+            stop.store(1, Relaxed);
+        });
+        assert!(!lock.is_wanted());
+    }
+}

@@ -1,0 +1,176 @@
+//! The program's side of a lane's rings, coupled to a stack.
+//!
+//! Everything but [`Port::quiet`], [`Port::kick`] and [`Port::statistics`] is to be called under the lane's lock. A port keeps no state of its own
+//! (the rings have it), so a forked child goes on with its copy.
+
+use crate::ring::{Desc, DescCell, Ring};
+use crate::xsk::{self, RingSizes, XskStatistics};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use tickwire_stack::Stack;
+use tickwire_stack::frame::{FRAME_SIZE, FrameId};
+use tickwire_stack::time::Instant;
+
+/// The most packets that one poll takes in, so that a flood leaves time for sending.
+const RX_BATCH: u32 = 64;
+
+/// The most completions that one poll takes.
+const COMPLETION_BATCH: u32 = 256;
+
+/// The most system calls of one kick. The kernel sends some 32 packets each.
+const KICKS: u32 = 128;
+
+/// The rings of a lane in one process.
+#[derive(Debug)]
+pub struct Port {
+    socket: OwnedFd,
+    rx: Ring<DescCell>,
+    tx: Ring<DescCell>,
+    fill: Ring<AtomicU64>,
+    completion: Ring<AtomicU64>,
+}
+
+/// What a poll found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Polled {
+    /// Frames received.
+    pub received: u32,
+    /// Frames that the kernel has sent.
+    pub completed: u32,
+}
+
+/// How a kick ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kicked {
+    /// The kernel has taken all there was.
+    Done,
+    /// The device's queue is full: packets are left in the ring, and a later kick sends them.
+    Busy,
+}
+
+impl Port {
+    /// Maps the rings of an AF_XDP socket that was made with these sizes.
+    ///
+    /// # Errors
+    /// If it is no such socket, or the kernel does not let a bound socket's rings be mapped (before Linux 6.4).
+    pub fn attach(socket: OwnedFd, sizes: RingSizes) -> io::Result<Self> {
+        let fd = socket.as_fd();
+        let offsets = xsk::offsets(fd)?;
+        let place = |value: u64| i64::try_from(value).map_err(io::Error::other);
+        let rx = Ring::map(fd, libc::XDP_PGOFF_RX_RING, &offsets.rx, sizes.rx)?;
+        let tx = Ring::map(fd, libc::XDP_PGOFF_TX_RING, &offsets.tx, sizes.tx)?;
+        let fill = Ring::map(fd, place(libc::XDP_UMEM_PGOFF_FILL_RING)?, &offsets.fr, sizes.fill)?;
+        let completion = Ring::map(fd, place(libc::XDP_UMEM_PGOFF_COMPLETION_RING)?, &offsets.cr, sizes.completion)?;
+        Ok(Self { socket, rx, tx, fill, completion })
+    }
+
+    /// Whether nothing has been received. A guess without the lock, for polling threads.
+    #[must_use]
+    pub fn quiet(&self) -> bool {
+        self.rx.filled(Relaxed) == 0
+    }
+
+    /// Whether packets that were handed over still wait for the kernel: time for another [`Port::kick`].
+    #[must_use]
+    pub fn unsent(&self) -> bool {
+        self.tx.filled(Relaxed) != 0
+    }
+
+    /// Takes in what has come, takes back what was sent, and gives the kernel free frames.
+    pub fn poll(&self, stack: &mut Stack<'_>, now: Instant) -> Polled {
+        let completed = self.completion.consume(COMPLETION_BATCH, |address| {
+            // A wild address names no frame that is in the kernel, and is counted by the stack.
+            stack.completed(split(address).0);
+        });
+        let received = self.rx.consume(RX_BATCH, |desc| {
+            let (frame, offset) = split(desc.address);
+            // A length that no frame can have stays one: the stack counts and ignores it.
+            let len = u16::try_from(desc.len).unwrap_or(u16::MAX);
+            stack.ingress(now, frame, offset, len, desc.options & libc::XDP_PKT_CONTD != 0);
+        });
+        self.fill.produce(|| stack.refill().map(address));
+        Polled { received, completed }
+    }
+
+    /// Hands over what the stack has to send. Says whether a [`Port::kick`] is due, which is best done after the lock was released.
+    pub fn flush(&self, stack: &mut Stack<'_>, now: Instant) -> bool {
+        if stack.has_egress() {
+            let mut writer = self.tx.writer();
+            stack.egress(now, |packet| {
+                writer.put(Desc {
+                    address: address(packet.frame) + u64::from(packet.offset),
+                    len: packet.len.into(),
+                    options: 0,
+                })
+            });
+            writer.submit();
+        }
+        self.unsent() && self.tx.wants_kick()
+    }
+
+    /// Makes the kernel send what is in the transmit ring. The only system call of the data path.
+    ///
+    /// # Errors
+    /// If the lane's device is gone or down (`ENETDOWN`, `ENXIO`).
+    pub fn kick(&self) -> io::Result<Kicked> {
+        for _ in 0..KICKS {
+            // SAFETY: no memory is passed.
+            let sent = unsafe {
+                let nothing = std::ptr::null::<u8>();
+                libc::syscall(libc::SYS_sendto, self.socket.as_raw_fd(), nothing, 0, libc::MSG_DONTWAIT, nothing, 0)
+            };
+            if sent >= 0 {
+                return Ok(Kicked::Done);
+            }
+            let error = io::Error::last_os_error();
+            match error.raw_os_error() {
+                // As many as it does in one call: the rest.
+                Some(libc::EAGAIN | libc::EINTR) if self.unsent() => {}
+                Some(libc::EAGAIN | libc::EINTR) => return Ok(Kicked::Done),
+                Some(libc::EBUSY | libc::ENOBUFS) => return Ok(Kicked::Busy),
+                _ => return Err(error),
+            }
+        }
+        Ok(Kicked::Busy)
+    }
+
+    /// What the kernel has counted about the rings.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn statistics(&self) -> io::Result<XskStatistics> {
+        xsk::statistics(self.socket.as_fd())
+    }
+}
+
+impl AsFd for Port {
+    /// The AF_XDP socket: readable when something was received.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// The address of a frame's first byte in the UMEM.
+fn address(frame: FrameId) -> u64 {
+    u64::from(frame) * FRAME_SIZE as u64
+}
+
+/// The frame of an address, and the place in it. An address outside of all frames yields a frame that does not exist.
+fn split(address: u64) -> (FrameId, u16) {
+    let frame = FrameId::try_from(address / FRAME_SIZE as u64).unwrap_or(FrameId::MAX);
+    (frame, (address % FRAME_SIZE as u64) as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_name_frames_and_wild_ones_name_none() {
+        assert_eq!(split(address(5) + 256), (5, 256));
+        assert_eq!(split(u64::MAX).0, FrameId::MAX);
+        assert_eq!(split(2047), (0, 2047));
+    }
+}

@@ -1,0 +1,379 @@
+//! A lane's region: one sealed memfd, the same layout in every process of the lane.
+//!
+//! The service makes it ([`Region::create`]) and keeps no mapping of it but, read-only, the public part ([`View`]). The lane's processes map
+//! all of it. The file cannot shrink (it is sealed), so no access can fault, whatever a program does to it.
+
+use crate::layout::{Header, Layout, MAGIC, REGION_VERSION, Waiting};
+use crate::lock::{LaneLock, RawLock};
+use crate::xsk::RingSizes;
+use std::io;
+use std::marker::PhantomData;
+use std::mem::{align_of, size_of};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr::NonNull;
+use tickwire_stack::memory::{PAGE, Place, SECTIONS};
+use tickwire_stack::table::{Counters, Row};
+use tickwire_stack::{Limits, Memory};
+use zerocopy::FromZeros;
+
+/// What every region's file is sealed against. (Not against writing: the lane's processes write.)
+const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+
+/// Why a descriptor is no region that can be used.
+#[derive(Debug, thiserror::Error)]
+pub enum RegionError {
+    /// The limits are out of range.
+    #[error("the lane's limits are out of range")]
+    Limits,
+    /// It is no sealed memfd of the size that the limits ask for.
+    #[error(
+        "the lane's region is not a sealed file of {expected} bytes: library and service may be of different versions"
+    )]
+    File {
+        /// The size that the limits ask for.
+        expected: usize,
+    },
+    /// Its header does not fit.
+    #[error("the lane's region has another {0} than this library: restart the service and the program after an update")]
+    Header(&'static str),
+    /// The kernel refused.
+    #[error("the lane's region: {0}")]
+    Os(#[from] io::Error),
+}
+
+/// A piece of a file in this process's memory, unmapped when dropped.
+#[derive(Debug)]
+struct Mapping {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a mapping is a range of addresses; what may be done with it from which thread is decided by who uses it.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    fn new(
+        fd: BorrowedFd<'_>,
+        offset: usize,
+        len: usize,
+        protection: libc::c_int,
+        flags: libc::c_int,
+    ) -> io::Result<Self> {
+        let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
+        // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
+        let start = unsafe {
+            libc::mmap(std::ptr::null_mut(), len, protection, libc::MAP_SHARED | flags, fd.as_raw_fd(), offset)
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::other("mapped at address 0"))?;
+        Ok(Self { start, len })
+    }
+
+    /// A pointer to `count` things of a type at an offset.
+    fn at<T>(&self, offset: usize, count: usize) -> NonNull<T> {
+        let end = size_of::<T>().checked_mul(count).and_then(|bytes| bytes.checked_add(offset));
+        assert!(end.is_some_and(|end| end <= self.len) && offset % align_of::<T>() == 0, "inside the mapping");
+        // SAFETY: the offset was just found to lie inside the mapping.
+        unsafe { self.start.add(offset) }.cast()
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range was mapped by `new` and nothing that refers to it outlives the value.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
+
+fn result(value: libc::c_long) -> io::Result<libc::c_long> {
+    if value < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
+}
+
+/// Whether `fd` is a file of exactly `size` bytes that can neither shrink nor grow.
+fn check_file(fd: BorrowedFd<'_>, size: usize) -> Result<(), RegionError> {
+    // SAFETY: no memory is passed.
+    let seals = result(unsafe { libc::syscall(libc::SYS_fcntl, fd.as_raw_fd(), libc::F_GET_SEALS) });
+    let sealed = seals.is_ok_and(|seals| seals & libc::c_long::from(SEALS) == libc::c_long::from(SEALS));
+    // SAFETY: all-zero is a valid `stat`.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: `stat` has room for what the call writes.
+    result(unsafe { libc::fstat(fd.as_raw_fd(), &raw mut stat) }.into())?;
+    let size_fits = usize::try_from(stat.st_size).is_ok_and(|n| n == size);
+    if sealed && size_fits { Ok(()) } else { Err(RegionError::File { expected: size }) }
+}
+
+/// Makes a new region, all zero but for its header, and answers its descriptor.
+///
+/// # Errors
+/// [`RegionError::Limits`], or that there is no memory.
+pub fn create(lane: u32, limits: &Limits, rings: RingSizes) -> Result<OwnedFd, RegionError> {
+    let layout = Layout::new(limits).ok_or(RegionError::Limits)?;
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    let make = |flags: libc::c_uint| {
+        // SAFETY: the name is a C string.
+        result(unsafe { libc::syscall(libc::SYS_memfd_create, c"tickwire-lane".as_ptr(), flags) })
+    };
+    // Kernels before 6.3 do not know that a file is not for execution.
+    let fd = make(flags | libc::MFD_NOEXEC_SEAL).or_else(|_| make(flags))?;
+    // SAFETY: the descriptor was just made and belongs to nobody else.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
+    let size = libc::off_t::try_from(layout.size()).map_err(io::Error::other)?;
+    // SAFETY: no memory is passed.
+    result(unsafe { libc::ftruncate(fd.as_raw_fd(), size) }.into())?;
+    // Only its owner may open it again by way of /proc: a reader who was given a read-only descriptor stays one.
+    // SAFETY: no memory is passed.
+    result(unsafe { libc::fchmod(fd.as_raw_fd(), 0o600) }.into())?;
+    // SAFETY: no memory is passed.
+    result(unsafe { libc::syscall(libc::SYS_fcntl, fd.as_raw_fd(), libc::F_ADD_SEALS, SEALS) })?;
+
+    let page = Mapping::new(fd.as_fd(), layout.header(), PAGE, libc::PROT_READ | libc::PROT_WRITE, 0)?;
+    let header = page.at::<Header>(0, 1).as_ptr();
+    // SAFETY: a writable page of our own that nobody else has yet; each field is written in place.
+    unsafe {
+        (&raw mut (*header).magic).write(MAGIC);
+        (&raw mut (*header).version).write(REGION_VERSION);
+        (&raw mut (*header).lane).write(lane);
+        (&raw mut (*header).layout).write(Memory::LAYOUT_HASH);
+        (&raw mut (*header).size).write(layout.size() as u64);
+        (&raw mut (*header).limits).write(*limits);
+        (&raw mut (*header).rings).write(rings);
+        (&raw mut (*header).waiting).write(Waiting::default());
+        RawLock::init(&raw mut (*header).lock);
+    }
+    Ok(fd)
+}
+
+/// The same file, to be read only: what a tool gets to see.
+///
+/// # Errors
+/// If `/proc` is not there, or there are no descriptors left.
+pub fn read_only(region: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    std::fs::File::open(format!("/proc/self/fd/{}", region.as_raw_fd())).map(OwnedFd::from)
+}
+
+/// A region in a process of its lane.
+#[derive(Debug)]
+pub struct Region {
+    mapping: Mapping,
+    layout: Layout,
+    rings: RingSizes,
+    lane: u32,
+}
+
+impl Region {
+    /// Maps a region with all its memory present. `lane` and `limits` are what the service said.
+    ///
+    /// # Errors
+    /// [`RegionError`]: if the file or its header is not what the limits ask for.
+    pub fn map(fd: BorrowedFd<'_>, lane: u32, limits: &Limits) -> Result<Self, RegionError> {
+        let layout = Layout::new(limits).ok_or(RegionError::Limits)?;
+        check_file(fd, layout.size())?;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // Page faults later would be jitter on the data path.
+        let mapping = Mapping::new(fd, 0, layout.size(), protection, libc::MAP_POPULATE)?;
+        let header = mapping.at::<Header>(layout.header(), 1).as_ptr();
+        // SAFETY: the header page is inside the mapping. These fields do not change after the region was made; every bit pattern
+        // is valid for them.
+        let (magic, version, found_lane, hash, size, found_limits, rings) = unsafe {
+            (
+                (*header).magic,
+                (*header).version,
+                (*header).lane,
+                (*header).layout,
+                (*header).size,
+                (*header).limits,
+                (*header).rings,
+            )
+        };
+        let checks = [
+            (magic == MAGIC, "kind"),
+            (version == REGION_VERSION, "version"),
+            (hash == Memory::LAYOUT_HASH, "layout"),
+            (size == layout.size() as u64, "size"),
+            (found_limits == *limits, "set of limits"),
+            (found_lane == lane, "lane"),
+            (rings.valid(), "ring size"),
+        ];
+        match checks.iter().find(|(good, _)| !good) {
+            Some((_, what)) => Err(RegionError::Header(what)),
+            None => Ok(Self { mapping, layout, rings, lane }),
+        }
+    }
+
+    /// The lane's number.
+    #[must_use]
+    pub const fn lane(&self) -> u32 {
+        self.lane
+    }
+
+    /// The limits it was made for.
+    #[must_use]
+    pub const fn limits(&self) -> &Limits {
+        self.layout.limits()
+    }
+
+    /// Sizes of the rings that go with it.
+    #[must_use]
+    pub const fn rings(&self) -> RingSizes {
+        self.rings
+    }
+
+    /// The lane's lock.
+    #[must_use]
+    pub fn lock(&self) -> LaneLock<'_> {
+        // SAFETY: the header is inside the mapping, the lock was initialised when the region was made, and it is only ever used
+        // through shared references.
+        LaneLock::new(unsafe { &(*self.mapping.at::<Header>(self.layout.header(), 1).as_ptr()).lock })
+    }
+
+    /// What the lane's processes tell each other about waiting.
+    #[must_use]
+    pub fn waiting(&self) -> &Waiting {
+        // SAFETY: as for the lock; all atomics.
+        unsafe { &(*self.mapping.at::<Header>(self.layout.header(), 1).as_ptr()).waiting }
+    }
+
+    /// The stack's memory.
+    ///
+    /// # Safety
+    /// The memory, and what is made of it, may only be used by a thread that holds [`Region::lock`], by one such value at a time in this
+    /// process, and not after the region was dropped (which the lifetime that the caller chooses must see to).
+    #[must_use]
+    pub unsafe fn memory<'a>(&self) -> Memory<'a> {
+        let mut placer = Placer { region: self, next: 0, life: PhantomData };
+        Memory::place(self.layout.limits(), &mut placer)
+    }
+}
+
+/// Places the stack's sections.
+struct Placer<'r, 'a> {
+    region: &'r Region,
+    next: usize,
+    life: PhantomData<&'a mut ()>,
+}
+
+impl<'a> Place<'a> for Placer<'_, 'a> {
+    fn slice<T: FromZeros>(&mut self, count: usize) -> &'a mut [T] {
+        assert!(self.next < SECTIONS, "one slice per section");
+        let start = self.region.mapping.at::<T>(self.region.layout.sections()[self.next], count);
+        self.next += 1;
+        // SAFETY: the range is inside the mapping and aligned (checked by `at`); the sections of a layout do not overlap (tested), and
+        // each is handed out once per placer; the bytes are zero or what an earlier holder of the lock left, of the same type, as the
+        // layout hash says. That nobody else uses them meanwhile is promised by the caller of `Region::memory`.
+        unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), count) }
+    }
+}
+
+/// The public part of somebody else's region, to be read only, and not to be believed.
+#[derive(Debug)]
+pub struct View {
+    mapping: Mapping,
+    layout: Layout,
+}
+
+impl View {
+    /// Maps the public part. The limits come from the service, never from the region.
+    ///
+    /// # Errors
+    /// [`RegionError`].
+    pub fn map(fd: BorrowedFd<'_>, limits: &Limits) -> Result<Self, RegionError> {
+        let layout = Layout::new(limits).ok_or(RegionError::Limits)?;
+        check_file(fd, layout.size())?;
+        let len = layout.public_end() - layout.header();
+        let mapping = Mapping::new(fd, layout.header(), len, libc::PROT_READ, 0)?;
+        Ok(Self { mapping, layout })
+    }
+
+    /// The lane's counters.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        let at = self.mapping.at::<Counters>(self.layout.counters() - self.layout.header(), 1);
+        // SAFETY: inside the mapping and aligned; atomics only, for which every bit pattern is valid at any time.
+        unsafe { at.as_ref() }
+    }
+
+    /// One row per socket.
+    #[must_use]
+    pub fn rows(&self) -> &[Row] {
+        let count = self.layout.limits().rows();
+        let at = self.mapping.at::<Row>(self.layout.rows() - self.layout.header(), count);
+        // SAFETY: as for the counters.
+        unsafe { std::slice::from_raw_parts(at.as_ptr(), count) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tickwire_stack::{Config, Stack};
+
+    fn small() -> Limits {
+        Limits { frames: 128, tcp: 16, udp: 16, ..Limits::DEFAULT }
+    }
+
+    #[test]
+    fn two_mappings_show_the_same_stack() {
+        let fd = create(7, &small(), RingSizes::DEFAULT).unwrap();
+        let a = Region::map(fd.as_fd(), 7, &small()).unwrap();
+        let b = Region::map(fd.as_fd(), 7, &small()).unwrap();
+        {
+            let _guard = a.lock().lock().unwrap();
+            // SAFETY: the lock is held, the value does not leave this block.
+            let mut stack = Stack::new(unsafe { a.memory() });
+            stack.init(&Config::default(), tickwire_stack::time::Instant::from_nanos(1));
+            stack.user()[3] = 77;
+        }
+        {
+            let _guard = b.lock().lock().unwrap();
+            assert!(a.lock().lock().is_err(), "one lock for both");
+            // SAFETY: as above.
+            assert_eq!(Stack::new(unsafe { b.memory() }).user()[3], 77);
+        }
+        a.waiting().polled_at.store(5, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(b.waiting().polled_at.load(std::sync::atomic::Ordering::Relaxed), 5);
+    }
+
+    #[test]
+    fn a_view_sees_rows_and_cannot_write() {
+        let fd = create(1, &small(), RingSizes::DEFAULT).unwrap();
+        let region = Region::map(fd.as_fd(), 1, &small()).unwrap();
+        let reader = read_only(fd.as_fd()).unwrap();
+        let view = View::map(reader.as_fd(), &small()).unwrap();
+        // SAFETY: nobody else uses this region.
+        let memory: Memory<'_> = unsafe { region.memory() };
+        memory.rows[2].pid.set(1234);
+        memory.counters.tx_packets.add(3);
+        assert_eq!(view.rows()[2].pid.get(), 1234);
+        assert_eq!(view.rows().len(), small().rows());
+        assert_eq!(view.counters().tx_packets.get(), 3);
+        assert!(Region::map(reader.as_fd(), 1, &small()).is_err(), "read-only means read-only");
+    }
+
+    #[test]
+    fn the_file_is_sealed() {
+        let fd = create(1, &small(), RingSizes::DEFAULT).unwrap();
+        for size in [0, 1 << 30] {
+            // SAFETY: no memory is passed.
+            assert_eq!(unsafe { libc::ftruncate(fd.as_raw_fd(), size) }, -1, "size {size}");
+        }
+    }
+
+    #[test]
+    fn strangers_files_and_headers_are_refused() {
+        let plain = std::fs::File::open("/dev/null").unwrap();
+        assert!(matches!(View::map(plain.as_fd(), &small()), Err(RegionError::File { .. })));
+        let fd = create(1, &small(), RingSizes::DEFAULT).unwrap();
+        let other = Limits { frames: 256, ..small() };
+        assert!(matches!(Region::map(fd.as_fd(), 1, &other), Err(RegionError::File { .. })));
+        assert!(matches!(View::map(fd.as_fd(), &other), Err(RegionError::File { .. })));
+        assert!(matches!(Region::map(fd.as_fd(), 2, &small()), Err(RegionError::Header("lane"))));
+        assert!(matches!(Region::map(fd.as_fd(), 1, &Limits { tcp: 0, ..small() }), Err(RegionError::Limits)));
+        let bad = RingSizes { rx: 3, ..RingSizes::DEFAULT };
+        let fd = create(1, &small(), bad).unwrap();
+        assert!(matches!(Region::map(fd.as_fd(), 1, &small()), Err(RegionError::Header("ring size"))));
+    }
+}
