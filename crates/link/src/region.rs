@@ -76,7 +76,7 @@ impl Mapping {
     /// A pointer to `count` things of a type at an offset.
     fn at<T>(&self, offset: usize, count: usize) -> NonNull<T> {
         let end = size_of::<T>().checked_mul(count).and_then(|bytes| bytes.checked_add(offset));
-        assert!(end.is_some_and(|end| end <= self.len) && offset % align_of::<T>() == 0, "inside the mapping");
+        assert!(end.is_some_and(|end| end <= self.len) && offset.is_multiple_of(align_of::<T>()), "inside the mapping");
         // SAFETY: the offset was just found to lie inside the mapping.
         unsafe { self.start.add(offset) }.cast()
     }
