@@ -38,6 +38,12 @@ const NGINX: Need = Need { what: "nginx", package: "nginx", units: &["nginx.serv
 const REDIS: Need = Need { what: "redis-server", package: "redis-server", units: &["redis-server.service"] };
 const REDIS_TOOLS: Need = tool("redis-benchmark", "redis-tools");
 
+/// Needed to build libFuzzer.
+const CXX: Need = tool("c++", "g++");
+
+/// What fuzzing needs beside Rust.
+pub(crate) const FUZZING: [Need; 3] = [CLANG, CC, CXX];
+
 /// What builds, tests and demo need together.
 pub(crate) const EVERYTHING: [Need; 13] =
     [CLANG, CC, IP, ETHTOOL, TASKSET, PING, SOCKPERF, IPERF, CURL, PYTHON, NGINX, REDIS, REDIS_TOOLS];

@@ -1,4 +1,4 @@
-//! What a developer types: `cargo xtask demo`, `test`, `lab`, `check`, `man`.
+//! What a developer types: `cargo xtask demo`, `test`, `fuzz`, `lab`, `check`, `man`.
 //!
 //! Depends on the lab only, never on the other crates: it must build on a machine on which their needs (clang, for one) are not installed
 //! yet, because it is what installs them. It builds them with cargo and runs their programs.
@@ -7,6 +7,7 @@
 mod check;
 mod demo;
 mod deps;
+mod fuzz;
 mod lab;
 mod man;
 mod test;
@@ -33,6 +34,8 @@ enum Task {
     Lab(lab::Options),
     /// Check that the shared crates depend on nothing of an operating system
     Check,
+    /// Fuzz the parsers and the stack from the committed corpus
+    Fuzz(fuzz::Options),
     /// Write the man pages
     Man(man::Options),
     /// Install what building, tests and demo need
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         Task::Test(options) => test::run(&options),
         Task::Lab(options) => lab::run(&options),
         Task::Check => check::run(),
+        Task::Fuzz(options) => fuzz::run(&options),
         Task::Man(options) => man::run(&options),
         Task::Deps => deps::install(&deps::EVERYTHING),
     };

@@ -1,0 +1,82 @@
+//! `cargo xtask fuzz`: the fuzz targets with libFuzzer, for a bounded time each.
+//!
+//! Coverage instrumentation is asked of the compiler directly, so that a stable toolchain will do. Starts from the committed corpus; what
+//! it finds beside goes to the target directory, not into the tree.
+
+use crate::{deps, workspace};
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::process::Command;
+
+/// What to fuzz, and for how long.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Only this target; without it, all in turn
+    target: Option<String>,
+
+    /// Seconds for each target
+    #[arg(long, default_value_t = 60)]
+    seconds: u32,
+}
+
+/// Edges and comparisons of everything, as libFuzzer reads them.
+const INSTRUMENTATION: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+    -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing";
+
+/// No input of a target needs to be longer.
+const LONGEST_INPUT: usize = 4096;
+
+/// One input must not take longer than this many seconds: the stack's work is bounded.
+const TIMEOUT: u32 = 10;
+
+/// Fuzzes; fails at the first input that breaks a target, and says how to run it again.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    deps::install(&deps::FUZZING)?;
+    let folder = workspace::root().join("fuzz");
+    let known = targets(&folder.join("corpus"))?;
+    let chosen = match &options.target {
+        Some(name) if known.contains(name) => std::slice::from_ref(name),
+        Some(name) => bail!("no fuzz target {name}; there are: {}", known.join(", ")),
+        None => &known[..],
+    };
+    let triple = env!("XTASK_TARGET");
+    let build = workspace::target()?.join("fuzz");
+    workspace::run(
+        workspace::cargo()
+            .current_dir(&folder)
+            .args(["build", "--release", "--target", triple, "--target-dir"])
+            .arg(&build)
+            .env("RUSTFLAGS", INSTRUMENTATION),
+    )?;
+    for name in chosen {
+        let found = build.join("corpus").join(name);
+        fs::create_dir_all(&found).with_context(|| format!("cannot make {}", found.display()))?;
+        let artifacts = format!("{}/", build.display());
+        println!("== {name}, {} s", options.seconds);
+        workspace::run(
+            Command::new(build.join(triple).join("release").join(name))
+                .arg(format!("-max_total_time={}", options.seconds))
+                .arg(format!("-max_len={LONGEST_INPUT}"))
+                .arg(format!("-timeout={TIMEOUT}"))
+                .arg(format!("-artifact_prefix={artifacts}"))
+                .args(["-print_final_stats=1", "-verbosity=0"])
+                .arg(&found)
+                .arg(folder.join("corpus").join(name)),
+        )
+        .with_context(|| {
+            format!("target {name} broke; the input is in {artifacts} (add it to fuzz/corpus/{name} with the mend)")
+        })?;
+    }
+    Ok(())
+}
+
+/// A target has a folder in the corpus, and its own program.
+fn targets(corpus: &std::path::Path) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(corpus).with_context(|| format!("cannot read {}", corpus.display()))? {
+        names.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    Ok(names)
+}
