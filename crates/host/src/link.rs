@@ -29,6 +29,8 @@ pub struct Link {
     pub kind: String,
     /// The bridge, bond or VRF it is a port of; 0 if none.
     pub master: u32,
+    /// The bus and the name on it of the hardware behind it; `None` for a software device.
+    pub parent: Option<(String, String)>,
 }
 
 impl Link {
@@ -61,13 +63,17 @@ impl Link {
             loopback,
             kind: String::new(),
             master: 0,
+            parent: None,
         };
+        let (mut bus, mut device) = (None, None);
         for attribute in &message.attributes {
             match attribute {
                 LinkAttribute::IfName(name) => link.name.clone_from(name),
                 LinkAttribute::Mtu(mtu) => link.mtu = *mtu,
                 LinkAttribute::MaxMtu(mtu) => link.max_mtu = *mtu,
                 LinkAttribute::Controller(index) => link.master = *index,
+                LinkAttribute::ParentDevBusName(name) => bus = Some(name.clone()),
+                LinkAttribute::ParentDevName(name) => device = Some(name.clone()),
                 LinkAttribute::Address(bytes) if ethernet && !loopback => {
                     link.mac = <[u8; 6]>::try_from(bytes.as_slice()).ok().map(Mac);
                 }
@@ -81,6 +87,7 @@ impl Link {
                 _ => {}
             }
         }
+        link.parent = bus.zip(device).filter(|(bus, device)| !bus.contains('/') && !device.contains('/'));
         (link.index != 0 && !link.name.is_empty()).then_some(link)
     }
 }

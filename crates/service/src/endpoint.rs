@@ -5,7 +5,7 @@ use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, getsockopt, listen, socket, sockopt,
 };
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
@@ -80,7 +80,8 @@ impl NamespaceLock {
 /// The listening socket; its file is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
-    listener: OwnedFd,
+    /// Of type `SOCK_SEQPACKET`; accepting is the same for all types.
+    listener: UnixListener,
     path: PathBuf,
     inode: u64,
     made_directory: Option<PathBuf>,
@@ -101,7 +102,7 @@ impl Endpoint {
         let address = UnixAddr::new(path).map_err(|e| system("use the path")(e.into()))?;
         bind(listener.as_raw_fd(), &address).map_err(|e| system("bind")(e.into()))?;
         let inode = std::fs::symlink_metadata(path).map_err(system("look at"))?.ino();
-        let endpoint = Self { listener, path: path.clone(), inode, made_directory };
+        let endpoint = Self { listener: listener.into(), path: path.clone(), inode, made_directory };
         // Owner and mode are set before the socket listens, so nobody slips in between.
         let mode = config.mode.unwrap_or(if group.is_some() { 0o660 } else { 0o600 });
         if let Some((_, gid)) = &group {
@@ -123,9 +124,10 @@ impl Endpoint {
     }
 }
 
-impl AsFd for Endpoint {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.listener.as_fd()
+impl Endpoint {
+    /// The listening socket.
+    pub(crate) fn listener(&self) -> &UnixListener {
+        &self.listener
     }
 }
 

@@ -5,11 +5,30 @@
 //! system, `tickwire-link`, `tickwire-host`, and of the stack the address types and the table rows. No unsafe code.
 #![forbid(unsafe_code)]
 
+mod capture;
+mod claims;
 pub mod config;
+mod connection;
 mod endpoint;
+mod events;
+mod groups;
+mod lanes;
+mod listing;
 mod namespace;
+mod nics;
+mod programs;
 mod proof;
 mod rate;
+mod reaper;
 mod registry;
+mod requests;
 mod reset;
+mod run;
+mod service;
+mod usage;
 mod watch;
+
+pub use config::{Attach, Config, ConfigError};
+pub use endpoint::EndpointError;
+pub use programs::BpfError;
+pub use run::{Error, Options, run};

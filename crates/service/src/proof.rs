@@ -71,6 +71,7 @@ impl Judge {
                 local,
                 dual: domain == libc::AF_INET6 && !only && local.address == Address::ANY,
                 shares: sys_socket::reuses_port(socket).unwrap_or(false),
+                reuses: getsockopt(&socket, sockopt::ReuseAddr).unwrap_or(false),
             },
             listens: sys_socket::listens(socket).unwrap_or(false),
             interface: sys_socket::bound_interface(socket).unwrap_or(0),

@@ -44,8 +44,10 @@ pub(crate) struct Bound {
     pub(crate) local: Endpoint,
     /// Bound to `::` without `IPV6_V6ONLY`: IPv4 comes here too.
     pub(crate) dual: bool,
-    /// `SO_REUSEPORT`.
+    /// `SO_REUSEPORT`: packets are spread over all that share.
     pub(crate) shares: bool,
+    /// `SO_REUSEADDR`, which lets several UDP sockets have one port; unicast then goes to the one bound last.
+    pub(crate) reuses: bool,
 }
 
 impl Bound {
@@ -105,7 +107,7 @@ struct Claim {
 struct Holder {
     lane: LaneId,
     claim: ClaimId,
-    shares: bool,
+    bound: Bound,
 }
 
 /// The registry of one service.
@@ -123,18 +125,23 @@ impl Registry {
     pub(crate) fn claim_bound(&mut self, lane: LaneId, bound: Bound) -> Result<(ClaimId, Vec<Change>), Conflict> {
         for key in bound.keys() {
             let holders = self.ports.get(&key).map_or(&[][..], Vec::as_slice);
-            if holders.iter().any(|h| h.lane != lane && !(h.shares && bound.shares)) {
+            let together = |h: &Holder| {
+                h.bound.shares && bound.shares || bound.protocol == Protocol::Udp && h.bound.reuses && bound.reuses
+            };
+            if holders.iter().any(|h| h.lane != lane && !together(h)) {
                 return Err(Conflict::Port);
             }
             let lanes = lanes_of(holders);
-            if !lanes.contains(&lane) && lanes.len() >= MAX_SHARED {
+            if bound.shares && !lanes.contains(&lane) && lanes.len() >= MAX_SHARED {
                 return Err(Conflict::TooManySharing);
             }
         }
         let id = self.new_claim(lane, bound);
         let mut changes = Vec::new();
         for key in bound.keys() {
-            self.own(id, key, &mut changes);
+            // A socket bound to a group sends from whichever address the route gives it.
+            let any = PortKey { local: Endpoint::new(any_of(key.local.address), key.local.port), ..key };
+            self.own(id, if key.local.address.is_multicast() { any } else { key }, &mut changes);
             self.hold(id, key, &mut changes);
         }
         Ok((id, changes))
@@ -202,6 +209,23 @@ impl Registry {
         Ok(changes)
     }
 
+    /// Takes the flows with one remote end out of a claim.
+    pub(crate) fn release_flows(
+        &mut self,
+        lane: LaneId,
+        id: ClaimId,
+        remote: Endpoint,
+    ) -> Result<Vec<Change>, Conflict> {
+        self.claim(lane, id)?;
+        let mut changes = Vec::new();
+        let Some(claim) = self.claims.get_mut(&id) else { return Err(Conflict::Unknown) };
+        let gone: Vec<FlowKey> = claim.flows.extract_if(.., |flow| flow.remote == remote).collect();
+        for key in gone {
+            self.leave_flow(lane, key, &mut changes);
+        }
+        Ok(changes)
+    }
+
     /// The claims of a lane.
     pub(crate) fn of_lane(&self, lane: LaneId) -> Vec<ClaimId> {
         self.claims.iter().filter(|(_, claim)| claim.lane == lane).map(|(&id, _)| id).collect()
@@ -214,8 +238,7 @@ impl Registry {
 
     /// Whether a lane may send from an address and port.
     pub(crate) fn owns(&self, lane: LaneId, protocol: Protocol, local: Endpoint) -> bool {
-        let any = if local.address.to_v4().is_some() { Address::ANY_V4 } else { Address::ANY };
-        [local.address, any].into_iter().any(|address| {
+        [local.address, any_of(local.address)].into_iter().any(|address| {
             let key = PortKey { protocol, local: Endpoint::new(address, local.port) };
             self.owned.contains_key(&(lane, key))
         })
@@ -242,7 +265,7 @@ impl Registry {
         claim.ports.push(key);
         let holders = self.ports.entry(key).or_default();
         let before = lanes_of(holders);
-        holders.push(Holder { lane: claim.lane, claim: id, shares: claim.bound.shares });
+        holders.push(Holder { lane: claim.lane, claim: id, bound: claim.bound });
         let after = lanes_of(holders);
         if before != after {
             changes.push(Change::Port { key, before, after });
@@ -303,8 +326,17 @@ impl Registry {
     }
 }
 
-/// The lanes among holders, each once, in the order in which they came.
+/// "Any address" of an address's family.
+fn any_of(address: Address) -> Address {
+    if address.to_v4().is_some() { Address::ANY_V4 } else { Address::ANY }
+}
+
+/// The lanes that get the packets, each once: all that share the port, in the order in which they came, else (as in the
+/// kernel) the last that bound it.
 fn lanes_of(holders: &[Holder]) -> Vec<LaneId> {
+    if !holders.iter().all(|h| h.bound.shares) {
+        return holders.last().map(|h| h.lane).into_iter().collect();
+    }
     let mut lanes = Vec::new();
     for holder in holders {
         if !lanes.contains(&holder.lane) {
@@ -322,7 +354,13 @@ mod tests {
     const THERE: Endpoint = Endpoint::new(Address::v4([10, 0, 0, 2]), 9000);
 
     fn udp(address: Address, port: u16) -> Bound {
-        Bound { protocol: Protocol::Udp, local: Endpoint::new(address, port), dual: false, shares: false }
+        Bound {
+            protocol: Protocol::Udp,
+            local: Endpoint::new(address, port),
+            dual: false,
+            shares: false,
+            reuses: false,
+        }
     }
 
     fn key(bound: &Bound) -> PortKey {
@@ -381,6 +419,25 @@ mod tests {
     }
 
     #[test]
+    fn with_reuseaddr_unicast_goes_to_the_last_that_bound() {
+        let mut registry = Registry::default();
+        let bound = Bound { reuses: true, ..udp(Address::ANY_V4, 5000) };
+        registry.claim_bound(1, bound).unwrap();
+        let (second, changes) = registry.claim_bound(2, bound).unwrap();
+        assert_eq!(changes[1], Change::Port { key: key(&bound), before: vec![1], after: vec![2] });
+        assert!(registry.owns(1, Protocol::Udp, bound.local), "both still send");
+        let changes = registry.release(2, second).unwrap();
+        assert!(changes.contains(&Change::Port { key: key(&bound), before: vec![2], after: vec![1] }));
+    }
+
+    #[test]
+    fn a_socket_bound_to_a_group_sends_from_any_address() {
+        let mut registry = Registry::default();
+        registry.claim_bound(1, udp(Address::v4([239, 1, 1, 1]), 5000)).unwrap();
+        assert!(registry.owns(1, Protocol::Udp, Endpoint::new(HERE, 5000)));
+    }
+
+    #[test]
     fn a_flow_has_one_lane() {
         let mut registry = Registry::default();
         let bound = Bound { protocol: Protocol::Tcp, ..udp(HERE, 40000) };
@@ -415,6 +472,9 @@ mod tests {
         );
         assert!(registry.owns(1, Protocol::Tcp, local), "the live connection still sends");
         registry.claim_bound(2, listener).expect("a new server may listen");
+        let closed = registry.release_flows(1, id, THERE).unwrap();
+        assert!(matches!(closed[..], [Change::Flow { after: None, .. }]));
+        registry.convert(1, id, &[(HERE, THERE)]).unwrap();
         assert_eq!(registry.release(1, id).unwrap().len(), 2);
         assert!(!registry.owns(1, Protocol::Tcp, local));
     }

@@ -1,0 +1,305 @@
+//! Claims: what a program may have diverted to its lane, and on what proof.
+
+use crate::connection::{Answer, ConnectionId};
+use crate::groups::{GroupKey, filter};
+use crate::proof::{Flaw, Proof, local_name};
+use crate::registry::{Bound, ClaimId, Conflict, LaneId, Protocol};
+use crate::requests::refused;
+use crate::service::Service;
+use nix::sys::socket::{Shutdown, shutdown};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use tickwire_host::RouteQuery;
+use tickwire_link::control::{Claim, ClaimKind, Membership, Push, Reason, Remotes, Reply};
+use tickwire_link::sys_socket;
+use tickwire_stack::addr::{Address, Endpoint};
+
+/// Memberships of one claim.
+const MAX_GROUPS: usize = 256;
+
+/// A claim as the service holds it.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) lane: LaneId,
+    pub(crate) user: u32,
+    pub(crate) kind: ClaimKind,
+    pub(crate) bound: Bound,
+    pub(crate) remote: Endpoint,
+    /// The program's kernel socket: as long as it is held, the port stays taken in the kernel's registry.
+    socket: OwnedFd,
+    /// Remotes collected so far for a conversion that takes several messages.
+    converting: Vec<Endpoint>,
+}
+
+impl Service {
+    /// Answers [`tickwire_link::control::Request::Claim`].
+    pub(crate) fn claim(&mut self, id: ConnectionId, kind: ClaimKind, remote: Endpoint, socket: OwnedFd) -> Answer {
+        let Some(lane) = self.connections.get(&id).and_then(|c| c.lane) else {
+            return refused(Reason::BadRequest);
+        };
+        match self.try_claim(lane, kind, remote, socket) {
+            Ok((claim, local)) => Reply::Claimed { claim: Claim(claim), local }.into(),
+            Err(reason) => refused(reason),
+        }
+    }
+
+    fn try_claim(
+        &mut self,
+        number: LaneId,
+        kind: ClaimKind,
+        remote: Endpoint,
+        socket: OwnedFd,
+    ) -> Result<(ClaimId, Endpoint), Reason> {
+        let user = self.lanes.get(&number).map(|lane| lane.user).ok_or(Reason::LaneGone)?;
+        let proof = self.judge.examine(socket.as_fd()).map_err(reason_of_flaw)?;
+        self.check(&proof, kind, remote)?;
+        self.usage.take_flow(user)?;
+        let bound = proof.bound;
+        let entered = match kind {
+            ClaimKind::Bound => self.registry.claim_bound(number, bound),
+            ClaimKind::Flow => self.registry.claim_flow(number, bound, remote),
+        };
+        let entered = entered.map_err(reason_of_conflict).and_then(|(claim, changes)| {
+            self.programs.apply(changes).map(|()| claim).map_err(|error| {
+                tracing::error!(lane = number, %error, "a claim could not be entered");
+                let _ = self.registry.release(number, claim);
+                Reason::ServiceError
+            })
+        });
+        let claim = entered.inspect_err(|_| self.usage.give_flow(user))?;
+        tracing::debug!(lane = number, claim, protocol = ?bound.protocol, local = %bound.local, ?kind, "claimed");
+        self.claims.insert(claim, Held { lane: number, user, kind, bound, remote, socket, converting: Vec::new() });
+        Ok((claim, bound.local))
+    }
+
+    /// Whether what was proved is a reason to divert anything.
+    fn check(&self, proof: &Proof, kind: ClaimKind, remote: Endpoint) -> Result<(), Reason> {
+        let Bound { protocol, local, .. } = proof.bound;
+        if !self.nics.any() {
+            return Err(Reason::NoInterface);
+        }
+        // Divert does not know by which interface a packet may come to a socket that accepts only one of several.
+        if proof.interface != 0 && !self.nics.is_only(proof.interface) {
+            return Err(Reason::BoundDevice);
+        }
+        let ours = self.nics.has_address(local.address);
+        match kind {
+            // A TCP socket that is bound but does not listen has no right to what comes to the port: connections of others may.
+            ClaimKind::Bound if protocol == Protocol::Tcp && !proof.listens => Err(Reason::NotBound),
+            ClaimKind::Bound if local.address.is_loopback() => Err(Reason::Loopback),
+            ClaimKind::Bound if local.address.is_unspecified() || ours => Ok(()),
+            ClaimKind::Bound if protocol == Protocol::Udp && local.address.is_multicast() => Ok(()),
+            ClaimKind::Flow if remote.port == 0 || remote.address.is_unspecified() => Err(Reason::BadRequest),
+            ClaimKind::Flow if remote.address.family() != local.address.family() => Err(Reason::BadRequest),
+            ClaimKind::Flow if remote.address.is_loopback() => Err(Reason::Loopback),
+            ClaimKind::Flow if local.address.is_unspecified() => Err(Reason::NotBound),
+            ClaimKind::Flow if ours => Ok(()),
+            _ => Err(Reason::Address),
+        }
+    }
+
+    /// Answers [`tickwire_link::control::Request::Convert`].
+    pub(crate) fn convert(&mut self, id: ConnectionId, claim: ClaimId, remotes: &Remotes, more: bool) -> Answer {
+        let Some(lane) = self.connections.get(&id).and_then(|c| c.lane) else { return refused(Reason::BadRequest) };
+        let limit = self.lanes.get(&lane).map_or(0, |lane| lane.limits.tcp as usize);
+        let Some(held) = self.claims.get_mut(&claim).filter(|held| held.lane == lane) else {
+            return refused(Reason::BadRequest);
+        };
+        held.converting.extend_from_slice(remotes.as_slice());
+        if held.converting.len() > limit {
+            held.converting.clear();
+            return refused(Reason::LaneFull);
+        }
+        if more {
+            return Reply::Done.into();
+        }
+        let remotes = std::mem::take(&mut held.converting);
+        // The listener closes: the kernel's must not go on accepting behind the program's back.
+        let _ = shutdown(held.socket.as_raw_fd(), Shutdown::Both);
+        let bound = held.bound;
+        // A listener on "any" may have accepted on each of our addresses; the messages name only the remote ends.
+        let locals: Vec<Address> = if bound.local.address.is_unspecified() {
+            self.nics.addresses().into_iter().collect()
+        } else {
+            vec![bound.local.address]
+        };
+        let flows: Vec<(Address, Endpoint)> = remotes
+            .iter()
+            .flat_map(|&remote| locals.iter().map(move |&local| (local, remote)))
+            .filter(|(local, remote)| local.family() == remote.address.family())
+            .collect();
+        match self.registry.convert(lane, claim, &flows) {
+            Ok(changes) => {
+                self.programs.apply_best(changes);
+                Reply::Done.into()
+            }
+            Err(conflict) => refused(reason_of_conflict(conflict)),
+        }
+    }
+
+    /// Answers [`tickwire_link::control::Request::Release`].
+    pub(crate) fn release(&mut self, id: ConnectionId, claim: ClaimId, remote: Endpoint) -> Answer {
+        let Some(lane) = self.connections.get(&id).and_then(|c| c.lane) else { return refused(Reason::BadRequest) };
+        if self.claims.get(&claim).is_none_or(|held| held.lane != lane) {
+            return refused(Reason::BadRequest);
+        }
+        if remote.port == 0 {
+            self.remove_claim(lane, claim);
+        } else if let Ok(changes) = self.registry.release_flows(lane, claim, remote) {
+            self.programs.apply_best(changes);
+        }
+        Reply::Done.into()
+    }
+
+    /// Takes a claim out of everything.
+    pub(crate) fn remove_claim(&mut self, lane: LaneId, claim: ClaimId) {
+        for (key, member) in self.groups.of_claim(claim) {
+            let members = self.groups.leave(key, member);
+            if let Err(error) = self.programs.set_members(&members) {
+                tracing::debug!(%error, "leaving a group");
+            }
+        }
+        if let Ok(changes) = self.registry.release(lane, claim) {
+            self.programs.apply_best(changes);
+        }
+        if let Some(held) = self.claims.remove(&claim) {
+            self.usage.give_flow(held.user);
+            // The program may go on with its socket on the kernel.
+            if held.bound.protocol == Protocol::Udp {
+                let _ = sys_socket::detach_filter(held.socket.as_fd());
+            }
+        }
+    }
+
+    /// Answers [`tickwire_link::control::Request::Join`].
+    pub(crate) fn join(&mut self, id: ConnectionId, claim: ClaimId, membership: &Membership) -> Answer {
+        match self.try_join(id, claim, membership) {
+            Ok(()) => Reply::Done.into(),
+            Err(reason) => refused(reason),
+        }
+    }
+
+    fn try_join(&mut self, id: ConnectionId, claim: ClaimId, membership: &Membership) -> Result<(), Reason> {
+        let (lane, key) = self.group_of(id, claim, membership)?;
+        if self.groups.of_claim(claim).len() >= MAX_GROUPS {
+            return Err(Reason::ShareLimit);
+        }
+        let member = (lane, claim, membership.source);
+        let members = self.groups.join(key, member).ok_or(Reason::ShareLimit)?;
+        let entered = self.programs.set_members(&members).map_err(|error| {
+            tracing::error!(lane, %error, "a group could not be entered");
+            Reason::ServiceError
+        });
+        // Without the filter the kernel would deliver each datagram a second time.
+        let entered = entered.and_then(|()| self.filter_kernel_copies(claim));
+        if let Err(reason) = entered {
+            let members = self.groups.leave(key, member);
+            let _ = self.programs.set_members(&members);
+            return Err(reason);
+        }
+        Ok(())
+    }
+
+    /// Answers [`tickwire_link::control::Request::Leave`].
+    pub(crate) fn leave(&mut self, id: ConnectionId, claim: ClaimId, membership: &Membership) -> Answer {
+        match self.group_of(id, claim, membership) {
+            Ok((lane, key)) => {
+                let members = self.groups.leave(key, (lane, claim, membership.source));
+                if let Err(error) = self.programs.set_members(&members) {
+                    tracing::debug!(lane, %error, "leaving a group");
+                }
+                let _ = self.filter_kernel_copies(claim);
+                Reply::Done.into()
+            }
+            Err(reason) => refused(reason),
+        }
+    }
+
+    /// Which group on which interface a membership of a claim means.
+    fn group_of(
+        &mut self,
+        id: ConnectionId,
+        claim: ClaimId,
+        membership: &Membership,
+    ) -> Result<(LaneId, GroupKey), Reason> {
+        let lane = self.connections.get(&id).and_then(|c| c.lane).ok_or(Reason::BadRequest)?;
+        let held = self.claims.get(&claim).filter(|held| held.lane == lane).ok_or(Reason::BadRequest)?;
+        if held.bound.protocol != Protocol::Udp || held.kind != ClaimKind::Bound || !membership.group.is_multicast() {
+            return Err(Reason::Group);
+        }
+        let port = held.bound.local.port;
+        let mut interface = membership.interface;
+        if interface == 0 {
+            let query = RouteQuery { destination: membership.group, source: None, interface: 0, mark: 0 };
+            interface = self.host.route(&query).map_err(|_| Reason::ServiceError)?.interface;
+        }
+        if !self.nics.contains(interface) {
+            return Err(Reason::Interface);
+        }
+        Ok((lane, GroupKey { group: Endpoint::new(membership.group, port), interface }))
+    }
+
+    /// Keeps the kernel from delivering what the lane gets already (see [`crate::groups`]).
+    fn filter_kernel_copies(&self, claim: ClaimId) -> Result<(), Reason> {
+        let Some(held) = self.claims.get(&claim) else { return Err(Reason::BadRequest) };
+        let mut joined: Vec<Address> = self.groups.of_claim(claim).iter().map(|(key, _)| key.group.address).collect();
+        joined.sort_unstable();
+        joined.dedup();
+        let done = if joined.is_empty() {
+            sys_socket::detach_filter(held.socket.as_fd())
+        } else {
+            let program = filter(&joined, &self.nics.indices()).ok_or(Reason::ShareLimit)?;
+            sys_socket::attach_filter(held.socket.as_fd(), &program)
+        };
+        done.map_err(|error| {
+            tracing::warn!(lane = held.lane, %error, "cannot filter a socket that joined a group");
+            Reason::Group
+        })
+    }
+
+    /// Makes the filters anew after interfaces came or went.
+    pub(crate) fn refresh_filters(&mut self) {
+        let claims: Vec<ClaimId> = self.claims.keys().copied().collect();
+        for claim in claims {
+            if !self.groups.of_claim(claim).is_empty() {
+                let _ = self.filter_kernel_copies(claim);
+            }
+        }
+    }
+
+    /// Ends the claims for which `gone` says that their address has left the host.
+    pub(crate) fn lose_claims(&mut self, gone: impl Fn(&Held) -> bool, reason: Reason) {
+        let lost: Vec<(LaneId, ClaimId)> =
+            self.claims.iter().filter(|(_, held)| gone(held)).map(|(&id, held)| (held.lane, id)).collect();
+        for (lane, claim) in lost {
+            tracing::info!(lane, claim, %reason, "claim lost");
+            self.remove_claim(lane, claim);
+            self.push_to_lane(lane, || Push::ClaimLost { claim: Claim(claim), reason });
+        }
+    }
+
+    /// Ends claims whose socket has let go of its port: a socket that was bound to "any free port" loses it when it is
+    /// disconnected, and the kernel may give it to somebody else, whose packets must not be diverted.
+    pub(crate) fn verify_claims(&mut self) {
+        self.lose_claims(
+            |held| local_name(held.socket.as_fd()).is_none_or(|name| name.port != held.bound.local.port),
+            Reason::NotBound,
+        );
+    }
+}
+
+fn reason_of_flaw(flaw: Flaw) -> Reason {
+    match flaw {
+        Flaw::NoSocket => Reason::BadRequest,
+        Flaw::Kind => Reason::Type,
+        Flaw::Namespace => Reason::Namespace,
+        Flaw::Unbound => Reason::NotBound,
+    }
+}
+
+fn reason_of_conflict(conflict: Conflict) -> Reason {
+    match conflict {
+        Conflict::Port | Conflict::Flow => Reason::PortTaken,
+        Conflict::TooManySharing => Reason::ShareLimit,
+        Conflict::Unknown => Reason::BadRequest,
+    }
+}

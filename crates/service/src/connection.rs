@@ -1,0 +1,224 @@
+//! One process at the service's socket: what it may ask, what it is told, without ever waiting for it.
+
+use crate::rate::Bucket;
+use crate::registry::LaneId;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
+use tickwire_host::Query;
+use tickwire_link::control::{Channel, Incoming, Name, Push, Reason, Reply};
+
+/// The number of a connection; never used twice.
+pub(crate) type ConnectionId = u64;
+
+/// A process that does not read so many answers to its own requests is not worth having.
+const MAX_REPLIES: usize = 64;
+
+/// Nor is one that does not read so many pushes; changes of paths are not among them, they are told in their latest state.
+const MAX_PUSHES: usize = 4096;
+
+/// An answer to be sent.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) reply: Reply,
+    pub(crate) descriptors: Vec<OwnedFd>,
+}
+
+impl From<Reply> for Answer {
+    fn from(reply: Reply) -> Self {
+        Self { reply, descriptors: Vec::new() }
+    }
+}
+
+/// Who is at the other end, as the kernel says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Peer {
+    pub(crate) pid: u32,
+    pub(crate) uid: u32,
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    channel: Channel,
+    pub(crate) peer: Peer,
+    /// The lane that this process uses.
+    pub(crate) lane: Option<LaneId>,
+    /// The program, and why it was refused a lane, if it was.
+    pub(crate) refused: Option<(Name, Reason)>,
+    bucket: Bucket,
+    replies: VecDeque<(u32, Answer)>,
+    pushes: VecDeque<Push>,
+    /// Destinations whose path changed since the process was last told.
+    changed: VecDeque<Query>,
+    /// Whether readiness for writing is asked for.
+    pub(crate) waits_to_write: bool,
+}
+
+/// Why a connection is at its end.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The process closed it, or is gone.
+    Gone,
+    /// It asks too much.
+    Flood,
+    /// It does not read what it is told.
+    Deaf,
+    /// It says what nobody understands.
+    Malformed(String),
+}
+
+impl Connection {
+    pub(crate) fn new(channel: Channel, peer: Peer, requests_per_second: u32, now: Instant) -> Self {
+        Self {
+            channel,
+            peer,
+            lane: None,
+            refused: None,
+            bucket: Bucket::new(requests_per_second, now),
+            replies: VecDeque::new(),
+            pushes: VecDeque::new(),
+            changed: VecDeque::new(),
+            waits_to_write: false,
+        }
+    }
+
+    /// The next message, without waiting; `Ok(None)` if there is none.
+    pub(crate) fn receive(&mut self, now: Instant) -> Result<Option<Incoming>, End> {
+        match self.channel.try_receive() {
+            Ok(None) => Ok(None),
+            Ok(Some(incoming)) if self.bucket.take(now) => Ok(Some(incoming)),
+            Ok(Some(_)) => Err(End::Flood),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(End::Malformed(error.to_string())),
+            Err(_) => Err(End::Gone),
+        }
+    }
+
+    /// Queues the answer to a request.
+    pub(crate) fn answer(&mut self, number: u32, answer: Answer) -> Result<(), End> {
+        if self.replies.len() >= MAX_REPLIES {
+            return Err(End::Deaf);
+        }
+        self.replies.push_back((number, answer));
+        Ok(())
+    }
+
+    /// Queues a push.
+    pub(crate) fn push(&mut self, push: Push) -> Result<(), End> {
+        if self.pushes.len() >= MAX_PUSHES {
+            return Err(End::Deaf);
+        }
+        self.pushes.push_back(push);
+        Ok(())
+    }
+
+    /// Notes that the path for a query changed; its latest state is sent when there is room.
+    pub(crate) fn path_changed(&mut self, query: Query) {
+        if !self.changed.contains(&query) {
+            self.changed.push_back(query);
+        }
+    }
+
+    /// Sends what is queued, as far as there is room. `latest` tells the state of a path now. Whether something is left.
+    pub(crate) fn flush(&mut self, latest: impl Fn(&Query) -> Option<Push>) -> Result<bool, End> {
+        while let Some((number, answer)) = self.replies.front() {
+            let descriptors: Vec<BorrowedFd<'_>> = answer.descriptors.iter().map(AsFd::as_fd).collect();
+            if !sent(self.channel.send(&answer.reply, *number, &descriptors))? {
+                return Ok(true);
+            }
+            self.replies.pop_front();
+        }
+        while let Some(push) = self.pushes.front() {
+            if !sent(self.channel.send(push, 0, &[]))? {
+                return Ok(true);
+            }
+            self.pushes.pop_front();
+        }
+        while let Some(query) = self.changed.front() {
+            if let Some(push) = latest(query)
+                && !sent(self.channel.send(&push, 0, &[]))?
+            {
+                return Ok(true);
+            }
+            self.changed.pop_front();
+        }
+        Ok(false)
+    }
+}
+
+/// Whether a message went out; `Ok(false)` if there was no room.
+fn sent(result: io::Result<()>) -> Result<bool, End> {
+    match result {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        Err(_) => Err(End::Gone),
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.channel.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tickwire_link::control::Request;
+    use tickwire_stack::addr::Address;
+    use tickwire_stack::path::PathInfo;
+
+    fn pair(rate: u32) -> (Connection, Channel) {
+        let (ours, theirs) = Channel::pair().unwrap();
+        (Connection::new(ours, Peer { pid: 1, uid: 2 }, rate, Instant::now()), theirs)
+    }
+
+    #[test]
+    fn too_many_requests_end_it() {
+        let (mut connection, client) = pair(5);
+        for number in 0..20 {
+            client.send(&Request::ListLanes { after: 0 }, number, &[]).unwrap();
+        }
+        let now = Instant::now();
+        let end = (0..20).find_map(|_| connection.receive(now).err());
+        assert_eq!(end, Some(End::Flood));
+    }
+
+    #[test]
+    fn a_deaf_process_blocks_nobody_and_ends() {
+        let (mut connection, _client) = pair(5);
+        let mut end = None;
+        for number in 0..10_000 {
+            if let Err(why) = connection.answer(number, Reply::Done.into()).and_then(|()| connection.flush(|_| None)) {
+                end = Some(why);
+                break;
+            }
+        }
+        assert_eq!(end, Some(End::Deaf));
+    }
+
+    #[test]
+    fn only_the_latest_state_of_a_path_is_told() {
+        let (mut connection, client) = pair(5);
+        let query = Query { destination: Address::v4([10, 0, 0, 1]), source: Address::ANY_V4, interface: 0 };
+        for _ in 0..10 {
+            connection.path_changed(query);
+        }
+        let latest = |q: &Query| {
+            let path = PathInfo { destination: q.destination, mtu: 1400, ..PathInfo::default() };
+            Some(Push::PathChanged { path, reason: Reason::None })
+        };
+        assert!(!connection.flush(latest).unwrap());
+        let (number, push) = client.try_receive().unwrap().unwrap().decode::<Push>().unwrap();
+        assert!(number == 0 && matches!(push, Push::PathChanged { path, .. } if path.mtu == 1400));
+        assert!(client.try_receive().unwrap().is_none());
+    }
+
+    #[test]
+    fn a_process_that_is_gone_ends_it() {
+        let (mut connection, client) = pair(5);
+        drop(client);
+        assert!(matches!(connection.receive(Instant::now()), Err(End::Gone)));
+    }
+}

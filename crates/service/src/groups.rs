@@ -1,0 +1,237 @@
+//! Multicast groups: which lanes get copies, and the filter that keeps the kernel from delivering them a second time.
+//!
+//! The kernel joins (IGMP, MLD) through the program's own socket. Divert clones each datagram of the group to every lane that
+//! joined and lets the original go on to the kernel, whose other members hear it as ever. The program's own kernel socket is a
+//! member as well, so a filter on it drops what came by an accelerated interface: that the lane has already.
+
+use crate::registry::{ClaimId, LaneId};
+use std::collections::HashMap;
+use tickwire_link::sys_socket::Instruction;
+use tickwire_stack::addr::{Address, Endpoint};
+
+/// At most so many lanes get copies of one group's datagrams: the size of the map's value.
+pub(crate) const MAX_MEMBERS: usize = 16;
+
+/// A group on a port of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct GroupKey {
+    pub(crate) group: Endpoint,
+    pub(crate) interface: u32,
+}
+
+/// One membership: of a lane, by the socket of a claim, from one source or (unspecified) from any. Sources are filtered by
+/// the stack; here they only count, so that a socket which joined for two sources stays a member when it leaves one.
+type Member = (LaneId, ClaimId, Address);
+
+/// Who is a member of what.
+#[derive(Debug, Default)]
+pub(crate) struct Groups {
+    members: HashMap<GroupKey, Vec<Member>>,
+}
+
+/// The lanes that get copies now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Members {
+    pub(crate) key: GroupKey,
+    pub(crate) before: Vec<LaneId>,
+    pub(crate) after: Vec<LaneId>,
+}
+
+impl Groups {
+    /// Enters a membership; `None` if there are too many members. A second entry of the same membership changes nothing.
+    pub(crate) fn join(&mut self, key: GroupKey, member: Member) -> Option<Members> {
+        let members = self.members.entry(key).or_default();
+        let before = lanes(members);
+        if !members.contains(&member) {
+            if !before.contains(&member.0) && before.len() >= MAX_MEMBERS || members.len() >= MAX_ENTRIES {
+                return None;
+            }
+            members.push(member);
+        }
+        let after = lanes(members);
+        Some(Members { key, before, after })
+    }
+
+    /// Takes a membership out.
+    pub(crate) fn leave(&mut self, key: GroupKey, member: Member) -> Members {
+        let members = self.members.entry(key).or_default();
+        let before = lanes(members);
+        members.retain(|m| *m != member);
+        let after = lanes(members);
+        if after.is_empty() {
+            self.members.remove(&key);
+        }
+        Members { key, before, after }
+    }
+
+    /// The memberships of a claim.
+    pub(crate) fn of_claim(&self, claim: ClaimId) -> Vec<(GroupKey, Member)> {
+        let all = self.members.iter().flat_map(|(&key, members)| members.iter().map(move |&m| (key, m)));
+        all.filter(|(_, member)| member.1 == claim).collect()
+    }
+}
+
+/// At most so many memberships of one group on one port, all sockets and sources together.
+const MAX_ENTRIES: usize = 1024;
+
+fn lanes(members: &[Member]) -> Vec<LaneId> {
+    let mut lanes: Vec<_> = members.iter().map(|m| m.0).collect();
+    lanes.sort_unstable();
+    lanes.dedup();
+    lanes
+}
+
+// Classic BPF, see the kernel's Documentation/networking/filter.rst.
+const LOAD_WORD: u16 = 0x20;
+const LOAD_BYTE: u16 = 0x30;
+const AND: u16 = 0x54;
+const JUMP_EQUAL: u16 = 0x15;
+const RETURN: u16 = 0x06;
+/// `SKF_AD_OFF + SKF_AD_IFINDEX`: the interface by which the packet came.
+const INTERFACE: u32 = (-0x1000_i32 + 8).cast_unsigned();
+/// `SKF_NET_OFF`: where the IP header begins.
+const IP_HEADER: u32 = (-0x10_0000_i32).cast_unsigned();
+const EVERYTHING: u32 = u32::MAX;
+
+/// More groups or interfaces than this on one socket are not filtered exactly: jumps of a filter are short.
+const MAX_FILTERED: usize = 32;
+
+/// The filter for a socket that joined `groups` on a host whose accelerated interfaces are `interfaces`: drops datagrams to
+/// those groups that came by those interfaces, passes everything else. `None` if nothing needs to be dropped, or if there are
+/// too many for a filter (the caller then leaves those groups to the kernel).
+pub(crate) fn filter(groups: &[Address], interfaces: &[u32]) -> Option<Vec<Instruction>> {
+    if groups.is_empty() || interfaces.is_empty() || groups.len() > MAX_FILTERED || interfaces.len() > MAX_FILTERED {
+        return None;
+    }
+    let op = |code, k| Instruction { code, jt: 0, jf: 0, k };
+    let equal = |k, jt, jf| Instruction { code: JUMP_EQUAL, jt, jf, k };
+    let mut program = vec![op(LOAD_WORD, INTERFACE)];
+    for (at, &index) in interfaces.iter().enumerate() {
+        // To behind the "pass" that ends this list.
+        let left = u8::try_from(interfaces.len() - at).unwrap_or(u8::MAX);
+        program.push(equal(index, left, 0));
+    }
+    program.push(op(RETURN, EVERYTHING));
+    let v4: Vec<_> = groups.iter().filter_map(|g| g.to_v4()).map(u32::from_be_bytes).collect();
+    let v6: Vec<_> = groups.iter().filter(|g| g.to_v4().is_none()).map(|g| g.0).collect();
+    program.push(op(LOAD_BYTE, IP_HEADER));
+    program.push(op(AND, 0xf0));
+    // IPv4: fall through to its list; else jump over it.
+    let v4_length = u8::try_from(v4.len() * 2 + 2).unwrap_or(u8::MAX);
+    program.push(equal(0x40, 0, v4_length));
+    program.push(op(LOAD_WORD, IP_HEADER + 16));
+    for group in v4 {
+        program.push(equal(group, 0, 1));
+        program.push(op(RETURN, 0));
+    }
+    program.push(op(RETURN, EVERYTHING));
+    for group in v6 {
+        for (at, word) in (0..).zip(group.as_chunks::<4>().0) {
+            program.push(op(LOAD_WORD, IP_HEADER + 24 + at * 4));
+            // To behind the "drop": the remaining words take two instructions each.
+            let past = u8::try_from(2 * (3 - at) + 1).unwrap_or(u8::MAX);
+            program.push(equal(u32::from_be_bytes(*word), 0, past));
+        }
+        program.push(op(RETURN, 0));
+    }
+    program.push(op(RETURN, EVERYTHING));
+    Some(program)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+    use tickwire_link::sys_socket::attach_filter;
+
+    const GROUP: Address = Address::v4([239, 1, 1, 1]);
+    const KEY: GroupKey = GroupKey { group: Endpoint::new(GROUP, 5000), interface: 3 };
+    const ANY: Address = Address::ANY_V4;
+
+    #[test]
+    fn each_lane_counts_once_however_many_sockets_joined() {
+        let mut groups = Groups::default();
+        assert_eq!(groups.join(KEY, (1, 10, ANY)).unwrap().after, [1]);
+        let again = groups.join(KEY, (1, 11, ANY)).unwrap();
+        assert_eq!(again.before, again.after);
+        assert_eq!(groups.join(KEY, (2, 12, ANY)).unwrap().after, [1, 2]);
+        assert_eq!(groups.of_claim(11), [(KEY, (1, 11, ANY))]);
+        assert_eq!(groups.leave(KEY, (1, 10, ANY)).after, [1, 2]);
+        assert_eq!(groups.leave(KEY, (1, 11, ANY)).after, [2]);
+        assert_eq!(groups.leave(KEY, (2, 12, ANY)).after, []);
+        assert!(groups.members.is_empty());
+    }
+
+    #[test]
+    fn members_are_bounded() {
+        let mut groups = Groups::default();
+        for lane in 0..MAX_MEMBERS as u32 {
+            groups.join(KEY, (lane, u64::from(lane), ANY)).unwrap();
+        }
+        assert_eq!(groups.join(KEY, (99, 99, ANY)), None);
+    }
+
+    /// Runs a filter on a datagram as the kernel would, as far as these programs need it.
+    fn run(program: &[Instruction], interface: u32, ip: &[u8]) -> u32 {
+        let (mut at, mut a) = (0, 0);
+        loop {
+            let i = program[at];
+            at += 1;
+            match i.code {
+                LOAD_WORD if i.k == INTERFACE => a = interface,
+                LOAD_WORD => {
+                    let offset = (i.k - IP_HEADER) as usize;
+                    match ip.get(offset..offset + 4) {
+                        Some(word) => a = u32::from_be_bytes(word.try_into().unwrap()),
+                        None => return 0,
+                    }
+                }
+                LOAD_BYTE => a = u32::from(ip[(i.k - IP_HEADER) as usize]),
+                AND => a &= i.k,
+                JUMP_EQUAL => at += usize::from(if a == i.k { i.jt } else { i.jf }),
+                RETURN => return i.k,
+                other => panic!("{other:#x}"),
+            }
+        }
+    }
+
+    fn ip_to(destination: Address) -> Vec<u8> {
+        let mut bytes = vec![0; 40];
+        if let Some(v4) = destination.to_v4() {
+            bytes[0] = 0x45;
+            bytes[16..20].copy_from_slice(&v4);
+        } else {
+            bytes[0] = 0x60;
+            bytes[24..40].copy_from_slice(&destination.0);
+        }
+        bytes
+    }
+
+    #[test]
+    fn only_the_groups_by_accelerated_interfaces_are_dropped() {
+        let other = Address::v4([239, 1, 1, 2]);
+        let six = Address([0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x12, 0x34]);
+        let mut six_other = six;
+        six_other.0[15] = 0x35;
+        let program = filter(&[GROUP, six, Address::v4([239, 9, 9, 9])], &[3, 4]).unwrap();
+        for interface in [3, 4] {
+            assert_eq!(run(&program, interface, &ip_to(GROUP)), 0);
+            assert_eq!(run(&program, interface, &ip_to(six)), 0);
+            assert_eq!(run(&program, interface, &ip_to(Address::v4([239, 9, 9, 9]))), 0);
+            assert_eq!(run(&program, interface, &ip_to(other)), EVERYTHING);
+            assert_eq!(run(&program, interface, &ip_to(six_other)), EVERYTHING);
+        }
+        assert_eq!(run(&program, 1, &ip_to(GROUP)), EVERYTHING, "looped back");
+        assert_eq!(filter(&[], &[3]), None);
+        // The kernel accepts it, also at its largest.
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        attach_filter(socket.as_fd(), &program).unwrap();
+        let many: Vec<_> = (0..MAX_FILTERED as u8).map(|n| Address::v4([239, 0, 0, n])).collect();
+        let interfaces: Vec<_> = (1..=MAX_FILTERED as u32).collect();
+        let program = filter(&many, &interfaces).unwrap();
+        attach_filter(socket.as_fd(), &program).unwrap();
+        assert_eq!(run(&program, 32, &ip_to(many[31])), 0);
+        assert_eq!(run(&program, 33, &ip_to(many[31])), EVERYTHING);
+    }
+}

@@ -1,0 +1,288 @@
+//! Making and removing lanes: the veth pair, the region, the AF_XDP socket, the programs on both ends.
+
+use crate::config::LaneConfig;
+use crate::connection::{Answer, ConnectionId};
+use crate::programs::{BpfError, LaneHook};
+use crate::registry::LaneId;
+use crate::requests::refused;
+use crate::service::Service;
+use crate::watch::Watches;
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use std::collections::BTreeSet;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Instant;
+use tickwire_host::device::VethPair;
+use tickwire_host::link::is_lane_device;
+use tickwire_link::control::{AttachMode, Name, Reason, Reply, Token};
+use tickwire_link::region::{self, RegionError, View};
+use tickwire_link::sys_ethtool::switch_transmit_checksums_off;
+use tickwire_link::xsk::{self, RingSizes};
+use tickwire_stack::{Limits, Memory};
+
+/// A lane.
+pub(crate) struct Lane {
+    /// The number in its devices' names.
+    pub(crate) number: u32,
+    /// Index of the program end in its namespace.
+    pub(crate) program_end: u32,
+    pub(crate) user: u32,
+    pub(crate) pid: u32,
+    pub(crate) program: Name,
+    pub(crate) limits: Limits,
+    /// Booked on the user's memory.
+    pub(crate) bytes: u64,
+    pub(crate) token: Token,
+    pub(crate) region: OwnedFd,
+    /// The public part of the region. What is read there is the program's word, and untrusted.
+    pub(crate) view: View,
+    socket: OwnedFd,
+    doorbell: OwnedFd,
+    hook: LaneHook,
+    pub(crate) connections: BTreeSet<ConnectionId>,
+    pub(crate) made: Instant,
+    pub(crate) watches: Watches,
+}
+
+impl Lane {
+    /// Name of the host end.
+    pub(crate) fn host_end(&self) -> String {
+        host_end(self.number)
+    }
+}
+
+/// Why a lane could not be made.
+#[derive(Debug, thiserror::Error)]
+enum LaneError {
+    #[error(transparent)]
+    Host(#[from] tickwire_host::Error),
+    #[error(transparent)]
+    Bpf(#[from] BpfError),
+    #[error(transparent)]
+    Region(#[from] RegionError),
+    #[error("{what}: {source}")]
+    System { what: &'static str, source: io::Error },
+}
+
+fn system(what: &'static str) -> impl FnOnce(io::Error) -> LaneError {
+    move |source| LaneError::System { what, source }
+}
+
+fn host_end(number: u32) -> String {
+    format!("tw{number}h")
+}
+
+/// The limits of a lane as configured.
+pub(crate) fn lane_limits(config: &LaneConfig) -> Limits {
+    let default = Limits::DEFAULT;
+    Limits {
+        frames: config.frames.unwrap_or(default.frames),
+        tcp: config.tcp.unwrap_or(default.tcp),
+        listeners: config.listeners.unwrap_or(default.listeners),
+        udp: config.udp.unwrap_or(default.udp),
+        ..default
+    }
+}
+
+impl Service {
+    /// Answers [`tickwire_link::control::Request::Hello`].
+    pub(crate) fn hello(&mut self, id: ConnectionId, program: Name, layout: u64) -> Answer {
+        let Some(connection) = self.connections.get(&id) else { return refused(Reason::BadRequest) };
+        if connection.lane.is_some() {
+            return refused(Reason::BadRequest);
+        }
+        let (pid, uid) = (connection.peer.pid, connection.peer.uid);
+        match self.new_lane(id, program, layout) {
+            Ok(answer) => answer,
+            Err(reason) => {
+                tracing::info!(pid, uid, %program, %reason, "no lane");
+                if let Some(connection) = self.connections.get_mut(&id) {
+                    connection.refused = Some((program, reason));
+                }
+                refused(reason)
+            }
+        }
+    }
+
+    fn new_lane(&mut self, id: ConnectionId, program: Name, layout: u64) -> Result<Answer, Reason> {
+        let peer = self.connections.get(&id).map(|c| c.peer).ok_or(Reason::BadRequest)?;
+        if layout != Memory::LAYOUT_HASH {
+            return Err(Reason::Version);
+        }
+        if !self.nics.any() {
+            return Err(Reason::NoInterface);
+        }
+        let limits = lane_limits(&self.config.lane);
+        let bytes = Memory::size(&limits) as u64;
+        self.usage.take_lane(peer.uid, bytes)?;
+        let made = self.make_lane(peer.uid, peer.pid, program, &limits, bytes).map_err(|error| {
+            tracing::error!(pid = peer.pid, %error, "a lane could not be made");
+            self.usage.give_lane(peer.uid, bytes);
+            Reason::ServiceError
+        });
+        let (lane, mut new) = made?;
+        new.connections.insert(id);
+        let answer = answer(lane, &new).map_err(|_| Reason::ServiceError);
+        tracing::info!(lane, devices = new.host_end(), pid = peer.pid, uid = peer.uid, %program, guard = crate::nics::mode_name(new.hook.guard_mode()), "lane made");
+        self.lanes.insert(lane, new);
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.lane = Some(lane);
+            connection.refused = None;
+        }
+        answer
+    }
+
+    /// Answers [`tickwire_link::control::Request::Attach`].
+    pub(crate) fn attach(&mut self, id: ConnectionId, number: LaneId, token: Token, descriptors: bool) -> Answer {
+        let Some(connection) = self.connections.get_mut(&id) else { return refused(Reason::BadRequest) };
+        let Some(lane) = self.lanes.get_mut(&number).filter(|lane| lane.token == token) else {
+            return refused(Reason::LaneGone);
+        };
+        if connection.lane.is_some_and(|own| own != number) {
+            return refused(Reason::BadRequest);
+        }
+        let answer = if descriptors { answer(number, lane) } else { Ok(Reply::Attached.into()) };
+        let Ok(answer) = answer else { return refused(Reason::ServiceError) };
+        connection.lane = Some(number);
+        lane.connections.insert(id);
+        answer
+    }
+
+    fn make_lane(
+        &mut self,
+        user: u32,
+        pid: u32,
+        program: Name,
+        limits: &Limits,
+        bytes: u64,
+    ) -> Result<(LaneId, Lane), LaneError> {
+        let number = self.free_number();
+        let here = host_end(number);
+        let there = format!("tw{number}p");
+        let pair = VethPair { here: &here, there: &there, namespace: self.namespace.as_fd(), mtu: self.nics.mtu() };
+        self.host.create_veth(&pair)?;
+        let found = self.host.link_by_name(&here)?;
+        let Some(link) = found else {
+            return Err(system("finding the new device")(io::ErrorKind::NotFound.into()));
+        };
+        let lane = link.index;
+        let made = self.furnish(number, lane, &there, user, pid, program, limits, bytes);
+        if made.is_err() {
+            self.programs.remove_lane(lane);
+            if let Err(error) = self.host.delete_link(lane) {
+                tracing::warn!(device = here, %error, "an unfinished lane could not be removed");
+            }
+        }
+        made.map(|made| (lane, made))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one caller; all of it goes into the lane")]
+    fn furnish(
+        &mut self,
+        number: u32,
+        lane: LaneId,
+        there: &str,
+        user: u32,
+        pid: u32,
+        program: Name,
+        limits: &Limits,
+        bytes: u64,
+    ) -> Result<Lane, LaneError> {
+        // The guard comes before anything can pass.
+        let here = host_end(number);
+        let guard = self.programs.attach_guard(&here, lane, self.guard_mode())?;
+        // What the kernel hands to the lane must carry its checksums, as on a wire: AF_XDP shows bare bytes.
+        switch_transmit_checksums_off(&here).map_err(system("switching checksum offload off"))?;
+        let region = region::create(lane, limits, RingSizes::DEFAULT)?;
+        let view = View::map(region.as_fd(), limits)?;
+        let inside = || -> Result<_, LaneError> {
+            let mut host = tickwire_host::Host::open()?;
+            let link = host.link_by_name(there)?;
+            let index = link
+                .map(|l| l.index)
+                .ok_or_else(|| system("finding the program end")(io::ErrorKind::NotFound.into()))?;
+            host.raise_quietly(index)?;
+            let socket =
+                xsk::create(region.as_fd(), limits, RingSizes::DEFAULT).map_err(system("making the AF_XDP socket"))?;
+            xsk::bind(socket.as_fd(), index, 0).map_err(system("binding the AF_XDP socket"))?;
+            let hook = LaneHook::attach(index, socket.as_fd(), guard)?;
+            Ok((index, socket, hook))
+        };
+        let (program_end, socket, hook) = self.namespace.run(inside).map_err(system("entering the namespace"))??;
+        self.programs.add_lane(lane)?;
+        self.host.raise_quietly(lane)?;
+        let doorbell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)
+            .map_err(|e| system("making the doorbell")(e.into()))?;
+        Ok(Lane {
+            number,
+            program_end,
+            user,
+            pid,
+            program,
+            limits: *limits,
+            bytes,
+            token: Token(random().map_err(system("drawing a token"))?),
+            region,
+            view,
+            socket,
+            doorbell: doorbell.into(),
+            hook,
+            connections: BTreeSet::new(),
+            made: Instant::now(),
+            watches: Watches::new(limits.paths as usize),
+        })
+    }
+
+    /// How new lanes are guarded: in XDP if every interface takes frames that XDP redirects to it, else by a tc filter.
+    fn guard_mode(&self) -> AttachMode {
+        if self.nics.all_take_redirects() { AttachMode::Native } else { AttachMode::Tc }
+    }
+
+    /// The smallest number that no lane has.
+    fn free_number(&self) -> u32 {
+        let taken: BTreeSet<u32> =
+            self.lanes.values().map(|l| l.number).chain(self.dying.iter().map(|d| d.lane.number)).collect();
+        (0..).find(|n| !taken.contains(n)).unwrap_or(0)
+    }
+
+    /// Removes what an earlier service left behind.
+    pub(crate) fn remove_leftovers(&mut self) -> tickwire_host::Result<()> {
+        for link in self.host.links()? {
+            if link.kind == "veth" && is_lane_device(&link.name) {
+                tracing::info!(device = link.name, "removing a lane of an earlier service");
+                self.host.delete_link(link.index)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives every lane the largest MTU of the interfaces, after one of them changed its own.
+    pub(crate) fn fit_lanes_to_mtu(&mut self) {
+        let mtu = self.nics.mtu();
+        let ends: Vec<(LaneId, u32)> = self.lanes.iter().map(|(&id, lane)| (id, lane.program_end)).collect();
+        for (here, there) in ends {
+            let current = self.host.link_by_index(here).ok().flatten().map_or(mtu, |link| link.mtu);
+            if current == mtu {
+                continue;
+            }
+            let far = self.namespace.run(|| tickwire_host::Host::open()?.set_mtu(there, mtu));
+            let near = self.host.set_mtu(here, mtu);
+            if let (Ok(Err(error)), _) | (_, Err(error)) = (far, near) {
+                tracing::warn!(lane = here, mtu, %error, "a lane cannot take the interface's MTU");
+            }
+        }
+    }
+}
+
+/// The answer that hands a lane over.
+fn answer(number: LaneId, lane: &Lane) -> io::Result<Answer> {
+    let descriptors =
+        [&lane.region, &lane.socket, &lane.doorbell].into_iter().map(OwnedFd::try_clone).collect::<io::Result<_>>()?;
+    Ok(Answer { reply: Reply::Lane { lane: number, token: lane.token, limits: lane.limits }, descriptors })
+}
+
+fn random() -> io::Result<[u8; 16]> {
+    let mut bytes = [0; 16];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes)
+}

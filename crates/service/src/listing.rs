@@ -1,0 +1,142 @@
+//! What `tickwire stat` and `tickwire capture` ask.
+//!
+//! Root sees everything, a user what belongs to him: of other users' lanes he learns that they exist, not what they do.
+
+use crate::connection::{Answer, ConnectionId};
+use crate::registry::LaneId;
+use crate::requests::refused;
+use crate::service::Service;
+use std::time::Instant;
+use tickwire_link::control::{Claim, CountersOf, Figures, Held, LaneInfo, Reason, Reply};
+use tickwire_link::region::read_only;
+use tickwire_stack::addr::Endpoint;
+
+/// Cursors of programs without a lane lie above those of lanes.
+const REFUSED: u64 = 1 << 32;
+
+impl Service {
+    fn user_of(&self, id: ConnectionId) -> Option<u32> {
+        self.connections.get(&id).map(|c| c.peer.uid)
+    }
+
+    fn may_see(&self, id: ConnectionId, lane: LaneId) -> bool {
+        let user = self.user_of(id);
+        user == Some(0) || self.lanes.get(&lane).is_some_and(|lane| Some(lane.user) == user)
+    }
+
+    /// Answers [`tickwire_link::control::Request::ListLanes`].
+    pub(crate) fn list_lanes(&self, id: ConnectionId, after: u64) -> Answer {
+        if let Ok(after) = LaneId::try_from(after)
+            && let Some((&number, lane)) = self.lanes.range(after.saturating_add(1)..).next()
+        {
+            let now = Instant::now();
+            let info = LaneInfo {
+                lane: number,
+                pid: lane.pid,
+                uid: lane.user,
+                program: lane.program,
+                processes: count(lane.connections.len()),
+                claims: count(self.registry.of_lane(number).len()),
+                age_ms: u64::try_from(now.duration_since(lane.made).as_millis()).unwrap_or(u64::MAX),
+                interface: number,
+                reason: Reason::None,
+                limits: lane.limits,
+            };
+            let region =
+                self.may_see(id, number).then(|| read_only(std::os::fd::AsFd::as_fd(&lane.region)).ok()).flatten();
+            return Answer {
+                reply: Reply::LaneInfo { cursor: u64::from(number), info },
+                descriptors: region.into_iter().collect(),
+            };
+        }
+        let start = after.max(REFUSED) - REFUSED + 1;
+        let refused =
+            self.connections.range(start..).find_map(|(&at, c)| c.refused.map(|(program, why)| (at, c, program, why)));
+        match refused {
+            Some((at, connection, program, reason)) => {
+                let info = LaneInfo {
+                    lane: 0,
+                    pid: connection.peer.pid,
+                    uid: connection.peer.uid,
+                    program,
+                    processes: 1,
+                    claims: 0,
+                    age_ms: 0,
+                    interface: 0,
+                    reason,
+                    limits: crate::lanes::lane_limits(&self.config.lane),
+                };
+                Reply::LaneInfo { cursor: REFUSED + at, info }.into()
+            }
+            None => Reply::Done.into(),
+        }
+    }
+
+    /// Answers [`tickwire_link::control::Request::ListInterfaces`].
+    pub(crate) fn list_interfaces(&self, after: u32) -> Answer {
+        self.nics.describe_next(after).map_or(Reply::Done, |info| Reply::Interface { info }).into()
+    }
+
+    /// Answers [`tickwire_link::control::Request::ListClaims`].
+    pub(crate) fn list_claims(&self, id: ConnectionId, lane: LaneId, after: Claim) -> Answer {
+        if !self.may_see(id, lane) {
+            return refused(Reason::NotPermitted);
+        }
+        let next = self.registry.of_lane(lane).into_iter().find(|&claim| claim > after.0);
+        let held = next.and_then(|claim| self.claims.get(&claim).map(|held| (claim, held)));
+        match held {
+            Some((claim, held)) => {
+                let held = Held {
+                    claim: Claim(claim),
+                    kind: held.kind,
+                    protocol: held.bound.protocol as u8,
+                    local: held.bound.local,
+                    remote: match held.kind {
+                        tickwire_link::control::ClaimKind::Flow => held.remote,
+                        tickwire_link::control::ClaimKind::Bound => Endpoint::default(),
+                    },
+                };
+                Reply::Held { held }.into()
+            }
+            None => Reply::Done.into(),
+        }
+    }
+
+    /// Answers [`tickwire_link::control::Request::Counters`].
+    pub(crate) fn counters(&self, id: ConnectionId, of: CountersOf, lane: LaneId) -> Answer {
+        let figures = match of {
+            CountersOf::Host => Figures::new(&self.programs.host_counters()),
+            CountersOf::Lane if self.may_see(id, lane) => {
+                let c = self.programs.lane_counters(lane);
+                let mut figures = vec![c.in_packets, c.in_bytes, c.out_packets, c.out_bytes];
+                figures.extend(c.refused);
+                Figures::new(&figures)
+            }
+            CountersOf::Lane => return refused(Reason::NotPermitted),
+        };
+        Reply::Counters { figures }.into()
+    }
+
+    /// Answers [`tickwire_link::control::Request::Capture`].
+    pub(crate) fn capture(&mut self, id: ConnectionId, lane: LaneId, snaplen: u32) -> Answer {
+        let all = self.user_of(id) == Some(0) && lane == 0;
+        // A user captures the lanes that he has now; those he makes later need another capture.
+        let lanes = match (all, lane) {
+            (true, _) => None,
+            (false, 0) => Some(self.lanes.keys().copied().filter(|&lane| self.may_see(id, lane)).collect()),
+            (false, lane) if self.may_see(id, lane) => Some(vec![lane]),
+            _ => return refused(Reason::NotPermitted),
+        };
+        match self.captures.begin(id, lanes, snaplen, &mut self.programs) {
+            Ok(stream) => Answer { reply: Reply::Capturing, descriptors: vec![stream] },
+            Err(error) => {
+                tracing::warn!(%error, "capture refused");
+                refused(Reason::ServiceError)
+            }
+        }
+    }
+}
+
+fn count(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,304 @@
+//! The accelerated interfaces: which they are, how divert is attached to each, and their addresses.
+
+use crate::config::{Attach, Config};
+use crate::programs::{NicHook, Programs};
+use std::collections::{BTreeMap, BTreeSet};
+use tickwire_host::{InterfaceAddress, Link, Nic as PathNic};
+use tickwire_link::control::{Accelerated, AttachMode, Name, Reason};
+use tickwire_stack::addr::{Address, Mac};
+
+/// One interface that is, or is meant to be, accelerated.
+#[derive(Debug)]
+pub(crate) struct Nic {
+    pub(crate) link: Link,
+    pub(crate) driver: String,
+    mac: Mac,
+    pub(crate) mode: AttachMode,
+    reason: Reason,
+    hook: Option<NicHook>,
+    pub(crate) addresses: BTreeSet<Address>,
+}
+
+/// All of them, by index.
+#[derive(Debug, Default)]
+pub(crate) struct Nics {
+    all: BTreeMap<u32, Nic>,
+}
+
+/// What a change of a link means for the lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// Nothing.
+    None,
+    /// Paths are to be asked for anew.
+    Paths,
+    /// An interface came: filters and paths are to be made anew.
+    Came,
+    /// An interface went: its addresses are gone, too.
+    Went,
+}
+
+impl Nics {
+    /// Takes up what the host says of a link now.
+    pub(crate) fn link_changed(&mut self, link: &Link, config: &Config, programs: &mut Programs) -> Effect {
+        let Some(nic) = self.all.get_mut(&link.index) else {
+            return if wanted(link, config) { self.add(link, config, programs) } else { Effect::None };
+        };
+        if !wanted(link, config) {
+            // Renamed, or made a port of a bridge.
+            self.link_gone(link.index, programs);
+            return Effect::Went;
+        }
+        let before = std::mem::replace(&mut nic.link, link.clone());
+        if let Some(mac) = link.mac
+            && mac != nic.mac
+        {
+            for &address in &nic.addresses {
+                programs.remove_address(link.index, address, nic.mac);
+                if let Err(error) = programs.add_address(link.index, address, mac) {
+                    tracing::warn!(interface = link.name, %error, "cannot enter an address");
+                }
+            }
+            nic.mac = mac;
+        }
+        if before == *link { Effect::None } else { Effect::Paths }
+    }
+
+    fn add(&mut self, link: &Link, config: &Config, programs: &mut Programs) -> Effect {
+        let Some(mac) = link.mac else { return Effect::None };
+        let driver = driver(link);
+        let mut nic = Nic {
+            link: link.clone(),
+            mac,
+            mode: AttachMode::None,
+            reason: Reason::Device,
+            hook: None,
+            addresses: BTreeSet::new(),
+            driver,
+        };
+        for &mode in modes(config.attach_for(&link.name), &nic.driver) {
+            match programs.attach_nic(&link.name, link.index, mode) {
+                Ok(hook) => {
+                    nic.hook = Some(hook);
+                    nic.mode = mode;
+                    nic.reason = Reason::None;
+                    tracing::info!(interface = link.name, driver = nic.driver, mode = mode_name(mode), "accelerated");
+                    break;
+                }
+                Err(error) => {
+                    tracing::warn!(interface = link.name, driver = nic.driver, mode = mode_name(mode), %error, "divert could not be attached");
+                }
+            }
+        }
+        if nic.hook.is_none() {
+            tracing::error!(interface = link.name, "not accelerated: no way to attach divert worked");
+        }
+        self.all.insert(link.index, nic);
+        Effect::Came
+    }
+
+    /// Forgets a link that is gone.
+    pub(crate) fn link_gone(&mut self, index: u32, programs: &mut Programs) -> Effect {
+        let Some(nic) = self.all.remove(&index) else { return Effect::None };
+        for &address in &nic.addresses {
+            programs.remove_address(index, address, nic.mac);
+        }
+        programs.remove_nic(index);
+        tracing::info!(interface = nic.link.name, "no longer accelerated");
+        Effect::Went
+    }
+
+    /// Takes up an address; whether that changed anything.
+    pub(crate) fn address_changed(&mut self, address: &InterfaceAddress, programs: &mut Programs) -> bool {
+        if !address.usable {
+            return self.address_gone(address, programs);
+        }
+        let Some(nic) = self.all.get_mut(&address.interface) else { return false };
+        if !nic.addresses.insert(address.address) {
+            return false;
+        }
+        if let Err(error) = programs.add_address(address.interface, address.address, nic.mac) {
+            tracing::warn!(interface = nic.link.name, address = %address.address, %error, "cannot enter an address");
+        }
+        true
+    }
+
+    /// Takes an address out; whether that changed anything.
+    pub(crate) fn address_gone(&mut self, address: &InterfaceAddress, programs: &mut Programs) -> bool {
+        let Some(nic) = self.all.get_mut(&address.interface) else { return false };
+        let had = nic.addresses.remove(&address.address);
+        if had {
+            programs.remove_address(address.interface, address.address, nic.mac);
+        }
+        had
+    }
+
+    /// What a path needs to know of an interface; `None` if lanes cannot use it now.
+    pub(crate) fn path(&self, index: u32) -> Option<PathNic> {
+        let nic = self.all.get(&index).filter(|nic| nic.hook.is_some() && nic.link.up)?;
+        Some(PathNic { mac: nic.mac, mtu: nic.link.mtu })
+    }
+
+    /// Whether lanes can use some interface.
+    pub(crate) fn any(&self) -> bool {
+        self.active().next().is_some()
+    }
+
+    /// Whether an address is one of an accelerated interface.
+    pub(crate) fn has_address(&self, address: Address) -> bool {
+        self.active().any(|nic| nic.addresses.contains(&address))
+    }
+
+    /// All addresses of accelerated interfaces.
+    pub(crate) fn addresses(&self) -> BTreeSet<Address> {
+        self.active().flat_map(|nic| nic.addresses.iter().copied()).collect()
+    }
+
+    /// The indices of accelerated interfaces.
+    pub(crate) fn indices(&self) -> Vec<u32> {
+        self.active().map(|nic| nic.link.index).collect()
+    }
+
+    /// Whether an interface is accelerated and the only one.
+    pub(crate) fn is_only(&self, index: u32) -> bool {
+        self.indices() == [index]
+    }
+
+    /// Whether an interface is accelerated.
+    pub(crate) fn contains(&self, index: u32) -> bool {
+        self.active().any(|nic| nic.link.index == index)
+    }
+
+    /// The largest MTU, in bytes: what lanes must carry.
+    pub(crate) fn mtu(&self) -> u32 {
+        self.active().map(|nic| nic.link.mtu).max().unwrap_or(1500)
+    }
+
+    /// The indices of all interfaces that are taken care of.
+    pub(crate) fn known(&self) -> Vec<u32> {
+        self.all.keys().copied().collect()
+    }
+
+    /// All addresses with their interfaces.
+    pub(crate) fn interface_addresses(&self) -> Vec<InterfaceAddress> {
+        let of = |nic: &Nic, address| InterfaceAddress { interface: nic.link.index, address, prefix: 0, usable: true };
+        self.all.values().flat_map(|nic| nic.addresses.iter().map(move |&a| of(nic, a))).collect()
+    }
+
+    /// Whether every accelerated interface transmits frames that XDP redirects to it. A virtual device does so only
+    /// under conditions at its far end, which may change at any time.
+    pub(crate) fn all_take_redirects(&self) -> bool {
+        self.active().all(|nic| nic.mode == AttachMode::Native && nic.driver != "veth")
+    }
+
+    /// Those to which divert is attached.
+    pub(crate) fn active(&self) -> impl Iterator<Item = &Nic> {
+        self.all.values().filter(|nic| nic.hook.is_some())
+    }
+
+    /// The first interface above `after`, as `tickwire stat` shows it.
+    pub(crate) fn describe_next(&self, after: u32) -> Option<Accelerated> {
+        let (&interface, nic) = self.all.range(after.checked_add(1)?..).next()?;
+        Some(Accelerated {
+            interface,
+            name: Name::new(&nic.link.name),
+            driver: Name::new(&nic.driver),
+            mac: nic.mac,
+            mtu: nic.link.mtu,
+            mode: nic.mode,
+            reason: nic.reason,
+        })
+    }
+}
+
+/// Whether the configuration asks for this link.
+fn wanted(link: &Link, config: &Config) -> bool {
+    if config.interfaces.is_empty() {
+        // One that is down is taken when it comes up: an unused port is nobody's business.
+        link.looks_physical() && link.up
+    } else {
+        config.interfaces.contains(&link.name) && link.mac.is_some()
+    }
+}
+
+/// The ways to attach, in the order in which they are tried.
+fn modes(attach: Attach, driver: &str) -> &'static [AttachMode] {
+    use AttachMode::{Generic, Native, Tc};
+    match attach {
+        Attach::Native => &[Native],
+        Attach::Generic => &[Generic],
+        Attach::Tc => &[Tc],
+        Attach::Auto => match driver {
+            // Virtual devices hand on packets of up to 64 KiB whose segmentation they would have to give up for XDP, at a
+            // multiple of what the filter costs.
+            "veth" | "virtio_net" | "xen-netfront" | "hv_netvsc" | "vmxnet3" => &[Tc, Generic],
+            _ => &[Native, Tc, Generic],
+        },
+    }
+}
+
+/// The driver's name: the kind of a virtual device, else what sysfs says of the hardware.
+fn driver(link: &Link) -> String {
+    if !link.kind.is_empty() {
+        return link.kind.clone();
+    }
+    let Some((bus, device)) = &link.parent else { return "unknown".into() };
+    let path = format!("/sys/bus/{bus}/devices/{device}/driver");
+    let target = std::fs::read_link(path).ok();
+    target.and_then(|t| Some(t.file_name()?.to_str()?.to_owned())).unwrap_or_else(|| "unknown".into())
+}
+
+/// The name of a mode, as in the configuration.
+pub(crate) fn mode_name(mode: AttachMode) -> &'static str {
+    match mode {
+        AttachMode::None => "none",
+        AttachMode::Native => "native",
+        AttachMode::Generic => "generic",
+        AttachMode::Tc => "tc",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(name: &str, kind: &str) -> Link {
+        Link {
+            index: 2,
+            name: name.into(),
+            mac: Some(Mac([2; 6])),
+            mtu: 1500,
+            max_mtu: 9000,
+            up: true,
+            running: true,
+            loopback: false,
+            kind: kind.into(),
+            master: 0,
+            parent: None,
+        }
+    }
+
+    #[test]
+    fn without_names_every_physical_interface_that_is_up_is_meant() {
+        let config = Config::default();
+        assert!(wanted(&link("eth0", ""), &config) && wanted(&link("eth0", "veth"), &config));
+        assert!(!wanted(&link("br0", "bridge"), &config) && !wanted(&link("tw1h", "veth"), &config));
+        assert!(!wanted(&Link { up: false, ..link("eth0", "") }, &config));
+        assert!(!wanted(&Link { master: 9, ..link("eth0", "") }, &config));
+    }
+
+    #[test]
+    fn named_interfaces_are_meant_and_no_others() {
+        let config = Config { interfaces: vec!["br0".into()], ..Config::default() };
+        assert!(wanted(&Link { up: false, ..link("br0", "bridge") }, &config));
+        assert!(!wanted(&link("eth0", ""), &config));
+        assert!(!wanted(&Link { mac: None, ..link("br0", "tun") }, &config));
+    }
+
+    #[test]
+    fn a_mode_that_was_asked_for_is_the_only_one_tried() {
+        assert_eq!(modes(Attach::Native, "veth"), [AttachMode::Native]);
+        assert_eq!(modes(Attach::Auto, "igb")[0], AttachMode::Native);
+        assert_ne!(modes(Attach::Auto, "veth")[0], AttachMode::Native);
+    }
+}

@@ -1,0 +1,401 @@
+//! The BPF programs and their maps: loading, attaching, and making the maps agree with what the service decided.
+
+use crate::groups::Members;
+use crate::registry::{Change, FlowKey, LaneId, PortKey, Protocol};
+use aya::maps::xdp::{DevMapHash, XdpMapError};
+use aya::maps::{Array, HashMap, MapData, MapError, PerCpuArray, PerCpuHashMap, PerCpuValues, XskMap};
+use aya::programs::tc::{NlOptions, SchedClassifierLink, TcAttachOptions};
+use aya::programs::xdp::{XdpLink, XdpMode};
+use aya::programs::{LinkOrder, ProgramError, SchedClassifier, TcAttachType, Xdp};
+use aya::{Ebpf, EbpfError, EbpfLoader};
+use std::collections::HashMap as Books;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use tickwire_link::bpf::{self, HostCounter, LaneCounters, map, program};
+use tickwire_link::control::AttachMode;
+use tickwire_stack::addr::{Address, Mac};
+
+/// The BPF side failed.
+#[derive(Debug, thiserror::Error)]
+pub enum BpfError {
+    /// The object could not be loaded.
+    #[error("cannot load the BPF programs: {0}")]
+    Load(#[from] EbpfError),
+    /// A map refused a change.
+    #[error("a BPF map refused a change: {0}")]
+    Map(#[from] MapError),
+    /// A device map refused a change.
+    #[error("a BPF device map refused a change: {0}")]
+    DeviceMap(#[from] XdpMapError),
+    /// A program could not be loaded or attached.
+    #[error("cannot attach a BPF program: {}", innermost(.0))]
+    Program(#[from] ProgramError),
+    /// The object lacks something: service and object are of different versions.
+    #[error("the BPF object has no \"{0}\"")]
+    Missing(&'static str),
+    /// What lies around the programs failed.
+    #[error("{0}")]
+    System(String),
+}
+
+/// The cause at the bottom of an error, which says most.
+fn innermost(error: &ProgramError) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    format!("{error} ({cause})")
+}
+
+type Result<T> = std::result::Result<T, BpfError>;
+
+/// What is attached to a NIC; dropping it detaches.
+#[derive(Debug)]
+pub(crate) struct NicHook {
+    _xdp: Option<XdpLink>,
+    _tc: SchedClassifierLink,
+}
+
+/// What is attached to the two ends of a lane; dropping it detaches all but the drop filter behind the guard.
+pub(crate) struct LaneHook {
+    _lane: Ebpf,
+    _lane_link: XdpLink,
+    guard: GuardLink,
+}
+
+/// How the guard is attached to a lane's host end.
+#[derive(Debug)]
+pub(crate) enum GuardLink {
+    Xdp(#[expect(dead_code, reason = "held to stay attached")] XdpLink),
+    Tc(#[expect(dead_code, reason = "held to stay attached")] SchedClassifierLink),
+}
+
+/// The loaded programs and their maps.
+pub(crate) struct Programs {
+    ebpf: Ebpf,
+    flows: HashMap<MapData, bpf::FlowKey, u32>,
+    ports: HashMap<MapData, bpf::PortKey, bpf::PortValue>,
+    port_bits: Array<MapData, u64>,
+    groups: HashMap<MapData, bpf::GroupKey, bpf::GroupValue>,
+    lanes: DevMapHash<MapData>,
+    nics: DevMapHash<MapData>,
+    addresses: HashMap<MapData, bpf::AddressKey, bpf::AddressValue>,
+    sources: HashMap<MapData, bpf::SourceKey, u32>,
+    owned: HashMap<MapData, bpf::OwnedKey, u32>,
+    lane_counters: PerCpuHashMap<MapData, u32, LaneCounters>,
+    host_counters: PerCpuArray<MapData, u64>,
+    settings: Array<MapData, u32>,
+    /// How many entries of `flows` and `ports` stand behind each bit of `port_bits`.
+    port_uses: Books<(Protocol, u16), u32>,
+    cpus: usize,
+}
+
+/// Priority of the guard where it is a legacy tc filter, and of the drop filter behind it.
+const GUARD_PRIORITY: u16 = 1;
+const DROP_PRIORITY: u16 = 2;
+
+impl Programs {
+    /// Loads the programs. `flows` bounds the number of claims.
+    pub(crate) fn load(flows: u32) -> Result<Self> {
+        let mut ebpf = EbpfLoader::new()
+            .map_max_entries(map::FLOWS, flows.max(1024))
+            .map_max_entries(map::PORTS, flows.max(1024))
+            .map_max_entries(map::OWNED, flows.saturating_mul(2).max(1024))
+            .load(bpf::HOST)?;
+        for name in [program::DIVERT, program::GUARD] {
+            xdp(&mut ebpf, name)?.load()?;
+        }
+        for name in [program::DIVERT_GROUPS, program::DIVERT_TC, program::GUARD_TC, program::DROP_ALL] {
+            classifier(&mut ebpf, name)?.load()?;
+        }
+        let mut take = |name| ebpf.take_map(name).ok_or(BpfError::Missing(name));
+        Ok(Self {
+            flows: take(map::FLOWS)?.try_into()?,
+            ports: take(map::PORTS)?.try_into()?,
+            port_bits: take(map::PORT_BITS)?.try_into()?,
+            groups: take(map::GROUPS)?.try_into()?,
+            lanes: take(map::LANES)?.try_into()?,
+            nics: take(map::NICS)?.try_into()?,
+            addresses: take(map::ADDRESSES)?.try_into()?,
+            sources: take(map::SOURCES)?.try_into()?,
+            owned: take(map::OWNED)?.try_into()?,
+            lane_counters: take(map::LANE_COUNTERS)?.try_into()?,
+            host_counters: take(map::HOST_COUNTERS)?.try_into()?,
+            settings: take(map::SETTINGS)?.try_into()?,
+            port_uses: Books::new(),
+            cpus: aya::util::nr_cpus().map_err(|(what, error)| BpfError::System(format!("{what}: {error}")))?,
+            ebpf,
+        })
+    }
+
+    /// Takes the capture ring out, once.
+    pub(crate) fn take_capture_ring(&mut self) -> Result<aya::maps::RingBuf<MapData>> {
+        Ok(self.ebpf.take_map(map::CAPTURE).ok_or(BpfError::Missing(map::CAPTURE))?.try_into()?)
+    }
+
+    /// Switches capturing on or off.
+    pub(crate) fn set_capture(&mut self, on: bool) -> Result<()> {
+        Ok(self.settings.set(0, if on { bpf::setting::CAPTURE } else { 0 }, 0)?)
+    }
+
+    /// Attaches divert to a NIC in one mode.
+    pub(crate) fn attach_nic(&mut self, name: &str, index: u32, mode: AttachMode) -> Result<NicHook> {
+        let xdp_mode = match mode {
+            AttachMode::Native => Some(XdpMode::Driver),
+            AttachMode::Generic => Some(XdpMode::Skb),
+            AttachMode::Tc | AttachMode::None => None,
+        };
+        let divert = match xdp_mode {
+            Some(xdp_mode) => {
+                let divert = xdp(&mut self.ebpf, program::DIVERT)?;
+                let id = divert.attach_to_if_index(index, xdp_mode)?;
+                Some(divert.take_link(id)?)
+            }
+            None => None,
+        };
+        let tc = if divert.is_some() { program::DIVERT_GROUPS } else { program::DIVERT_TC };
+        let tc = attach_ingress(classifier(&mut self.ebpf, tc)?, name, None)?;
+        self.nics.insert(index, index, None, 0)?;
+        Ok(NicHook { _xdp: divert, _tc: tc })
+    }
+
+    /// Forgets a NIC; its hook is the caller's to drop.
+    pub(crate) fn remove_nic(&mut self, index: u32) {
+        let _ = self.nics.remove(index);
+    }
+
+    /// Enters an address of ours on a NIC.
+    pub(crate) fn add_address(&mut self, nic: u32, address: Address, mac: Mac) -> Result<()> {
+        self.addresses.insert(bpf::AddressKey::new(address, nic), bpf::AddressValue::new(mac), 0)?;
+        self.sources.insert(bpf::SourceKey::new(address, mac), nic, 0)?;
+        Ok(())
+    }
+
+    /// Takes an address out.
+    pub(crate) fn remove_address(&mut self, nic: u32, address: Address, mac: Mac) {
+        let _ = self.addresses.remove(&bpf::AddressKey::new(address, nic));
+        let source = bpf::SourceKey::new(address, mac);
+        if self.sources.get(&source, 0).is_ok_and(|found| found == nic) {
+            let _ = self.sources.remove(&source);
+        }
+    }
+
+    /// Guards the host end of a lane, and puts a filter behind the guard that lets nothing through and outlives the service.
+    pub(crate) fn attach_guard(&mut self, name: &str, index: u32, mode: AttachMode) -> Result<GuardLink> {
+        // Netlink, not a BPF link: this one must stay when the service ends, however it ends.
+        clsact(name)?;
+        let drop_all = classifier(&mut self.ebpf, program::DROP_ALL)?;
+        std::mem::forget(attach_legacy(drop_all, name, DROP_PRIORITY)?);
+        self.attach_guard_only(name, index, mode)
+    }
+
+    /// Puts a guard onto a host end that has the drop filter already.
+    pub(crate) fn attach_guard_only(&mut self, name: &str, index: u32, mode: AttachMode) -> Result<GuardLink> {
+        if mode == AttachMode::Native {
+            let guard = xdp(&mut self.ebpf, program::GUARD)?;
+            let id = guard.attach_to_if_index(index, XdpMode::Driver)?;
+            return Ok(GuardLink::Xdp(guard.take_link(id)?));
+        }
+        let guard = classifier(&mut self.ebpf, program::GUARD_TC)?;
+        Ok(GuardLink::Tc(attach_ingress(guard, name, Some(GUARD_PRIORITY))?))
+    }
+
+    /// Makes a lane reachable: packets for it may be redirected to its host end.
+    pub(crate) fn add_lane(&mut self, lane: LaneId) -> Result<()> {
+        let zero = PerCpuValues::try_from(vec![LaneCounters::default(); self.cpus])
+            .map_err(|e| BpfError::System(e.to_string()))?;
+        self.lane_counters.insert(lane, zero, 0)?;
+        Ok(self.lanes.insert(lane, lane, None, 0)?)
+    }
+
+    /// Makes a lane unreachable and forgets its counters.
+    pub(crate) fn remove_lane(&mut self, lane: LaneId) {
+        let _ = self.lanes.remove(lane);
+        let _ = self.lane_counters.remove(&lane);
+    }
+
+    /// Applies changes in order; if one fails, undoes those before it.
+    pub(crate) fn apply(&mut self, changes: Vec<Change>) -> Result<()> {
+        let mut done = Vec::with_capacity(changes.len());
+        for change in changes {
+            if let Err(error) = self.apply_one(&change) {
+                for change in done.into_iter().rev() {
+                    let _ = self.apply_one(&Change::inverse(change));
+                }
+                return Err(error);
+            }
+            done.push(change);
+        }
+        Ok(())
+    }
+
+    /// Applies changes as far as possible: what is gone already needs no removal.
+    pub(crate) fn apply_best(&mut self, changes: Vec<Change>) {
+        for change in changes {
+            if let Err(error) = self.apply_one(&change) {
+                tracing::debug!(%error, ?change, "a map did not take a change");
+            }
+        }
+    }
+
+    fn apply_one(&mut self, change: &Change) -> Result<()> {
+        match change {
+            Change::Port { key, before, after } => {
+                let bpf_key = bpf::PortKey::new(key.protocol as u8, key.local);
+                if let Some(value) = bpf::PortValue::new(after) {
+                    if before.is_empty() {
+                        self.use_port(*key)?;
+                    }
+                    let done = self.ports.insert(bpf_key, value, 0);
+                    if done.is_err() && before.is_empty() {
+                        self.unuse_port(*key)?;
+                    }
+                    done?;
+                } else {
+                    self.ports.remove(&bpf_key)?;
+                    self.unuse_port(*key)?;
+                }
+            }
+            Change::Flow { key, after, .. } => {
+                let FlowKey { protocol, local, remote } = *key;
+                let bpf_key = bpf::FlowKey::new(protocol as u8, local, remote);
+                let port = PortKey { protocol, local };
+                if let Some(lane) = after {
+                    self.use_port(port)?;
+                    let done = self.flows.insert(bpf_key, lane, 0);
+                    if done.is_err() {
+                        self.unuse_port(port)?;
+                    }
+                    done?;
+                } else {
+                    self.flows.remove(&bpf_key)?;
+                    self.unuse_port(port)?;
+                }
+            }
+            Change::Owned { lane, key, after } => {
+                let bpf_key = bpf::OwnedKey::new(*lane, key.protocol as u8, key.local);
+                if *after {
+                    self.owned.insert(bpf_key, 1, 0)?;
+                } else {
+                    self.owned.remove(&bpf_key)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Enters who gets copies of a group's datagrams.
+    pub(crate) fn set_members(&mut self, members: &Members) -> Result<()> {
+        let key = bpf::GroupKey::new(members.key.group, members.key.interface);
+        match bpf::GroupValue::new(&members.after) {
+            Some(value) => self.groups.insert(key, value, 0)?,
+            None if !members.before.is_empty() => self.groups.remove(&key)?,
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// What was counted for a lane, all processors together.
+    pub(crate) fn lane_counters(&self, lane: LaneId) -> LaneCounters {
+        let mut total = LaneCounters::default();
+        if let Ok(values) = self.lane_counters.get(&lane, 0) {
+            values.iter().for_each(|value| total += *value);
+        }
+        total
+    }
+
+    /// What became of packets on the NICs, in the order of [`HostCounter`].
+    pub(crate) fn host_counters(&self) -> [u64; 6] {
+        use HostCounter as C;
+        [C::Passed, C::Diverted, C::GroupCopies, C::Vlan, C::StrayFragment, C::CaptureLost]
+            .map(|counter| self.host_counters.get(&(counter as u32), 0).map_or(0, |values| values.iter().sum()))
+    }
+
+    fn use_port(&mut self, key: PortKey) -> Result<()> {
+        let uses = self.port_uses.entry((key.protocol, key.local.port)).or_insert(0);
+        *uses += 1;
+        if *uses == 1 {
+            self.flip_port(key, true)?;
+        }
+        Ok(())
+    }
+
+    fn unuse_port(&mut self, key: PortKey) -> Result<()> {
+        let Some(uses) = self.port_uses.get_mut(&(key.protocol, key.local.port)) else { return Ok(()) };
+        *uses -= 1;
+        if *uses == 0 {
+            self.port_uses.remove(&(key.protocol, key.local.port));
+            self.flip_port(key, false)?;
+        }
+        Ok(())
+    }
+
+    fn flip_port(&mut self, key: PortKey, on: bool) -> Result<()> {
+        let (word, bit) = bpf::port_bit(key.protocol as u8, key.local.port);
+        let bits = self.port_bits.get(&word, 0)?;
+        Ok(self.port_bits.set(word, if on { bits | bit } else { bits & !bit }, 0)?)
+    }
+}
+
+impl LaneHook {
+    /// Puts the lane program onto the program end and the AF_XDP socket into its map. To be called in the namespace of the
+    /// program end.
+    pub(crate) fn attach(program_end: u32, socket: BorrowedFd<'_>, guard: GuardLink) -> Result<Self> {
+        let mut ebpf = Ebpf::load(bpf::LANE)?;
+        let lane = xdp(&mut ebpf, program::LANE)?;
+        lane.load()?;
+        let id = lane.attach_to_if_index(program_end, XdpMode::Driver)?;
+        let link = lane.take_link(id)?;
+        let mut sockets: XskMap<MapData> =
+            ebpf.take_map(map::SOCKETS).ok_or(BpfError::Missing(map::SOCKETS))?.try_into()?;
+        sockets.set(0, socket.as_raw_fd(), 0)?;
+        Ok(Self { _lane: ebpf, _lane_link: link, guard })
+    }
+
+    /// How the lane is guarded.
+    pub(crate) fn guard_mode(&self) -> AttachMode {
+        match self.guard {
+            GuardLink::Xdp(_) => AttachMode::Native,
+            GuardLink::Tc(_) => AttachMode::Tc,
+        }
+    }
+
+    /// Replaces the guard. The new one is attached already, so there is no moment without one.
+    pub(crate) fn set_guard(&mut self, guard: GuardLink) {
+        self.guard = guard;
+    }
+}
+
+fn xdp<'a>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut Xdp> {
+    Ok(ebpf.program_mut(name).ok_or(BpfError::Missing(name))?.try_into()?)
+}
+
+fn classifier<'a>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut SchedClassifier> {
+    Ok(ebpf.program_mut(name).ok_or(BpfError::Missing(name))?.try_into()?)
+}
+
+/// Attaches a classifier at a device's ingress: as a TCX link where the kernel has these (6.6), which runs before any legacy
+/// filter, else as a legacy filter.
+fn attach_ingress(program: &mut SchedClassifier, name: &str, priority: Option<u16>) -> Result<SchedClassifierLink> {
+    let tcx = TcAttachOptions::TcxOrder(LinkOrder::default());
+    if let Ok(id) = program.attach_with_options(name, TcAttachType::Ingress, tcx) {
+        return Ok(program.take_link(id)?);
+    }
+    clsact(name)?;
+    attach_legacy(program, name, priority.unwrap_or(0))
+}
+
+fn attach_legacy(program: &mut SchedClassifier, name: &str, priority: u16) -> Result<SchedClassifierLink> {
+    let options = TcAttachOptions::Netlink(NlOptions { priority, ..NlOptions::default() });
+    let id = program.attach_with_options(name, TcAttachType::Ingress, options)?;
+    Ok(program.take_link(id)?)
+}
+
+/// Makes the place where a device's legacy filters are; that it exists already is fine.
+fn clsact(name: &str) -> Result<()> {
+    use aya::programs::tc::{TcError, qdisc_add_clsact};
+    match qdisc_add_clsact(name) {
+        Ok(()) | Err(TcError::AlreadyAttached) => Ok(()),
+        Err(TcError::NetlinkError(error)) if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),
+        Err(error) => Err(BpfError::System(format!("cannot prepare {name} for filters: {error}"))),
+    }
+}

@@ -1,0 +1,186 @@
+//! The end of a lane: its traffic is no longer diverted, its peers are told, and what it had is removed.
+//!
+//! In two steps. At once: claims leave divert, and for every live connection in the lane's table a RST goes out, through the lane's own
+//! guard: the table is the dead program's word, so a row that lies about its address resets nobody. A little later, when
+//! those frames have passed: ports, sockets, devices and memory are given back.
+
+use crate::lanes::Lane;
+use crate::registry::{Change, ClaimId, LaneId, Protocol, Registry};
+use crate::reset::{Reset, frame};
+use crate::service::Service;
+use std::time::{Duration, Instant};
+use tickwire_link::control::{Push, Reason};
+use tickwire_link::sys_packet::PacketSender;
+use tickwire_stack::addr::{Address, Mac};
+use tickwire_stack::table::{Row, kind};
+
+/// How long a lane's devices outlive it, so that the resets pass. Peers must be told within a second of the death.
+const LINGER: Duration = Duration::from_millis(50);
+
+/// A lane whose program is gone.
+pub(crate) struct Dying {
+    pub(crate) lane: Lane,
+    pub(crate) id: LaneId,
+    claims: Vec<ClaimId>,
+    owned: Vec<Change>,
+    due: Instant,
+}
+
+impl Service {
+    /// Ends a lane: step one. Processes that still hold it are told why.
+    pub(crate) fn reap(&mut self, id: LaneId, reason: Reason) {
+        self.push_to_lane(id, || Push::Closing { reason });
+        let Some(lane) = self.lanes.remove(&id) else { return };
+        for connection in &lane.connections {
+            if let Some(connection) = self.connections.get_mut(connection) {
+                connection.lane = None;
+            }
+        }
+        let resets = resets(&lane, id, &self.registry);
+        let claims = self.registry.of_lane(id);
+        let mut owned = Vec::new();
+        for &claim in &claims {
+            for (key, member) in self.groups.of_claim(claim) {
+                let members = self.groups.leave(key, member);
+                if let Err(error) = self.programs.set_members(&members) {
+                    tracing::debug!(%error, "leaving a group");
+                }
+            }
+            let changes = self.registry.release(id, claim).unwrap_or_default();
+            let (later, now): (Vec<_>, Vec<_>) =
+                changes.into_iter().partition(|change| matches!(change, Change::Owned { .. }));
+            self.programs.apply_best(now);
+            owned.extend(later);
+        }
+        let sent = self.send_resets(&lane, &resets);
+        tracing::info!(
+            lane = id, devices = lane.host_end(), pid = lane.pid, claims = claims.len(), resets = sent,
+            %reason, "lane ended"
+        );
+        self.dying.push(Dying { lane, id, claims, owned, due: Instant::now() + LINGER });
+    }
+
+    fn send_resets(&self, lane: &Lane, resets: &[Vec<u8>]) -> usize {
+        if resets.is_empty() {
+            return 0;
+        }
+        let sent = self.namespace.run(|| {
+            let sender = PacketSender::open(lane.program_end)?;
+            Ok::<_, std::io::Error>(resets.iter().filter(|frame| sender.send(frame).is_ok()).count())
+        });
+        match sent {
+            Ok(Ok(sent)) => sent,
+            Ok(Err(error)) | Err(error) => {
+                tracing::warn!(%error, "the peers of a dead program cannot be told");
+                0
+            }
+        }
+    }
+
+    /// When the next lane is due for its second step.
+    pub(crate) fn next_burial(&self) -> Option<Instant> {
+        self.dying.iter().map(|d| d.due).min()
+    }
+
+    /// Ends lanes: step two, for those that are due.
+    pub(crate) fn bury(&mut self, now: Instant) {
+        for dead in self.dying.extract_if(.., |d| d.due <= now).collect::<Vec<_>>() {
+            self.programs.apply_best(dead.owned);
+            for claim in dead.claims {
+                if let Some(held) = self.claims.remove(&claim) {
+                    self.usage.give_flow(held.user);
+                }
+            }
+            self.programs.remove_lane(dead.id);
+            if let Err(error) = self.host.delete_link(dead.id) {
+                tracing::warn!(device = dead.lane.host_end(), %error, "a lane's device could not be removed");
+            }
+            self.usage.give_lane(dead.lane.user, dead.lane.bytes);
+        }
+    }
+}
+
+/// The frames that reset the live connections of a lane.
+fn resets(lane: &Lane, id: LaneId, registry: &Registry) -> Vec<Vec<u8>> {
+    let rows = lane.view.rows().iter().take(lane.limits.rows());
+    rows.flat_map(|row| row_resets(row, |local| registry.owns(id, Protocol::Tcp, local)))
+        .filter_map(|r| frame(&r))
+        .collect()
+}
+
+/// The resets for one row; none if the row is no live connection or claims a port that the lane does not own.
+fn row_resets(row: &Row, owns: impl Fn(tickwire_stack::addr::Endpoint) -> bool) -> Vec<Reset> {
+    /// States of RFC 9293 as Linux numbers them in which the peer has a connection: ESTABLISHED, SYN-RECEIVED, FIN-WAIT-1,
+    /// FIN-WAIT-2, CLOSE-WAIT, LAST-ACK, CLOSING.
+    const LIVE: [u32; 7] = [1, 3, 4, 5, 8, 9, 11];
+    if row.kind.get() != kind::TCP || !LIVE.contains(&row.state.get()) {
+        return Vec::new();
+    }
+    let (local, remote) = (row.local.get(), row.remote.get());
+    let (source_mac, next_hop_mac) = (row.source_mac.get(), row.next_hop_mac.get());
+    let unusable = |a: Address| a.is_unspecified() || a.is_multicast() || a.is_limited_broadcast();
+    if remote.port == 0 || unusable(remote.address) || next_hop_mac == Mac::default() || !owns(local) {
+        return Vec::new();
+    }
+    let (next, oldest) = (row.snd_nxt.get(), row.snd_una.get());
+    let reset = Reset { source_mac, next_hop_mac, local, remote, sequence: next, acknowledgement: row.rcv_nxt.get() };
+    // A peer obeys a RST only with the number that it expects (RFC 5961 §3.2): what we sent last, or, if that was lost, what it
+    // has acknowledged. To anything between it answers with a challenge, which the kernel, having no such socket, resets.
+    let mut resets = vec![reset];
+    if oldest != next {
+        resets.push(Reset { sequence: oldest, ..reset });
+    }
+    resets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tickwire_stack::addr::Endpoint;
+
+    const LOCAL: Endpoint = Endpoint::new(Address::v4([10, 0, 0, 1]), 4000);
+
+    fn row() -> Row {
+        let row = Row::default();
+        row.kind.set(kind::TCP);
+        row.state.set(1);
+        row.local.set(LOCAL);
+        row.remote.set(Endpoint::new(Address::v4([10, 0, 0, 2]), 80));
+        row.source_mac.set(Mac([2, 0, 0, 0, 0, 1]));
+        row.next_hop_mac.set(Mac([2, 0, 0, 0, 0, 2]));
+        row.snd_nxt.set(1000);
+        row.snd_una.set(1000);
+        row.rcv_nxt.set(77);
+        row
+    }
+
+    #[test]
+    fn a_live_connection_is_reset_with_the_numbers_its_peer_may_expect() {
+        let row = row();
+        let quiet = row_resets(&row, |local| local == LOCAL);
+        assert_eq!(quiet.len(), 1);
+        assert_eq!((quiet[0].sequence, quiet[0].acknowledgement), (1000, 77));
+        row.snd_una.set(900);
+        let busy: Vec<u32> = row_resets(&row, |_| true).iter().map(|r| r.sequence).collect();
+        assert_eq!(busy, [1000, 900]);
+    }
+
+    #[test]
+    fn rows_that_lie_or_are_at_their_end_reset_nobody() {
+        assert!(row_resets(&row(), |_| false).is_empty(), "a port of somebody else");
+        for state in [0, 2, 6, 7, 10, 12, 99] {
+            let row = row();
+            row.state.set(state);
+            assert!(row_resets(&row, |_| true).is_empty(), "state {state}");
+        }
+        let udp = row();
+        udp.kind.set(kind::UDP);
+        assert!(row_resets(&udp, |_| true).is_empty());
+        let unknown = row();
+        unknown.next_hop_mac.set(Mac::default());
+        assert!(row_resets(&unknown, |_| true).is_empty());
+        let group = row();
+        group.remote.set(Endpoint::new(Address::v4([239, 0, 0, 1]), 80));
+        assert!(row_resets(&group, |_| true).is_empty());
+    }
+}

@@ -1,0 +1,80 @@
+//! What each request of a program means.
+
+use crate::connection::{Answer, ConnectionId};
+use crate::service::Service;
+use tickwire_host::{Query, Why};
+use tickwire_link::control::{Descriptors, Reason, Reply, Request};
+use tickwire_stack::addr::Address;
+use tickwire_stack::path::{PathInfo, PathState};
+
+/// A refusal.
+pub(crate) fn refused(reason: Reason) -> Answer {
+    Reply::Refused { reason, interface: 0 }.into()
+}
+
+/// The reason to tell a program for a path that is not for lanes.
+pub(crate) fn reason_of(why: Option<Why>) -> Reason {
+    match why {
+        None => Reason::None,
+        Some(Why::Loopback) => Reason::Loopback,
+        Some(Why::Broadcast) => Reason::Broadcast,
+        Some(Why::Interface(_)) => Reason::Interface,
+        Some(Why::NoRoute) => Reason::NoRoute,
+        Some(Why::NoNeighbour) => Reason::NoNeighbour,
+    }
+}
+
+/// Handles one request.
+pub(crate) fn handle(
+    service: &mut Service,
+    id: ConnectionId,
+    request: Request,
+    mut descriptors: Descriptors,
+) -> Answer {
+    match request {
+        Request::Hello { program, layout } => service.hello(id, program, layout),
+        Request::Attach { lane, token, descriptors } => service.attach(id, lane, token, descriptors),
+        Request::Claim { kind, remote } => match descriptors.take(0) {
+            Some(socket) => service.claim(id, kind, remote, socket),
+            None => refused(Reason::BadRequest),
+        },
+        Request::Convert { claim, remotes, more } => service.convert(id, claim.0, &remotes, more),
+        Request::Release { claim, remote } => service.release(id, claim.0, remote),
+        Request::Join { claim, membership } => service.join(id, claim.0, &membership),
+        Request::Leave { claim, membership } => service.leave(id, claim.0, &membership),
+        Request::Resolve { destination, source, interface } => {
+            service.resolve(id, Query { destination, source, interface })
+        }
+        Request::ListLanes { after } => service.list_lanes(id, after),
+        Request::ListInterfaces { after } => service.list_interfaces(after),
+        Request::ListClaims { lane, after } => service.list_claims(id, lane, after),
+        Request::Counters { of, lane } => service.counters(id, of, lane),
+        Request::Capture { lane, snaplen } => service.capture(id, lane, snaplen),
+    }
+}
+
+impl Service {
+    /// Answers [`Request::Resolve`].
+    fn resolve(&mut self, id: ConnectionId, query: Query) -> Answer {
+        let Some(lane) = self.connections.get(&id).and_then(|c| c.lane) else { return refused(Reason::BadRequest) };
+        let nics = &self.nics;
+        match self.host.resolve(&query, |index| nics.path(index)) {
+            Ok(answer) => {
+                if let Some(lane) = self.lanes.get_mut(&lane) {
+                    lane.watches.set(query, answer);
+                }
+                Reply::Path { path: answer.path, reason: reason_of(answer.why) }.into()
+            }
+            Err(error) => {
+                tracing::warn!(lane, destination = %query.destination, %error, "the kernel could not be asked for a path");
+                let path = PathInfo {
+                    destination: query.destination,
+                    source: Address::ANY,
+                    state: PathState::Kernel,
+                    ..PathInfo::default()
+                };
+                Reply::Path { path, reason: Reason::ServiceError }.into()
+            }
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! Starting the service, its event loop, and its end.
+
+use crate::capture::Captures;
+use crate::config::{Attach, Config, ConfigError};
+use crate::connection::ConnectionId;
+use crate::endpoint::{Endpoint, EndpointError, NamespaceLock};
+use crate::groups::Groups;
+use crate::namespace::Namespace;
+use crate::nics::Nics;
+use crate::programs::{BpfError, Programs};
+use crate::proof::Judge;
+use crate::registry::Registry;
+use crate::service::Service;
+use crate::usage::Usage;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use tickwire_host::{Host, Monitor};
+use tickwire_link::control::Reason;
+
+/// How the service is to run; what is given here goes before the configuration file.
+#[derive(Debug, Default)]
+pub struct Options {
+    /// The configuration file; `None`: the default one, if it exists.
+    pub config: Option<PathBuf>,
+    /// Interfaces to accelerate; empty: those of the configuration.
+    pub interfaces: Vec<String>,
+    /// The service's socket.
+    pub socket: Option<PathBuf>,
+    /// The socket's mode.
+    pub socket_mode: Option<u32>,
+    /// The socket's group.
+    pub socket_group: Option<String>,
+    /// How divert is attached.
+    pub attach: Option<Attach>,
+    /// Ends the service when it becomes readable, as SIGTERM does.
+    pub stop: Option<OwnedFd>,
+}
+
+/// Why the service cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The configuration cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The socket cannot be made.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
+    /// The BPF side failed.
+    #[error(transparent)]
+    Bpf(#[from] BpfError),
+    /// The kernel could not be asked.
+    #[error(transparent)]
+    Host(#[from] tickwire_host::Error),
+    /// The service needs privileges that it does not have.
+    #[error("the service needs root (or CAP_NET_ADMIN, CAP_NET_RAW, CAP_SYS_ADMIN and CAP_BPF): {0}")]
+    Privilege(io::Error),
+    /// An interface that was named does not exist.
+    #[error("there is no interface \"{0}\" that could be accelerated; see `ip link`")]
+    NoInterface(String),
+    /// The system refused.
+    #[error("cannot {what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+fn system(what: &'static str) -> impl FnOnce(io::Error) -> Error {
+    move |source| Error::System { what, source }
+}
+
+// What woke the loop; connections are counted from `FIRST_CONNECTION`.
+const LISTENER: u64 = 0;
+const SIGNALS: u64 = 1;
+const EVENTS: u64 = 2;
+const STOP: u64 = 3;
+const CAPTURE: u64 = 4;
+const FIRST_CONNECTION: ConnectionId = 16;
+
+/// How often claims are verified, in the background.
+const VERIFY_EVERY: Duration = Duration::from_secs(1);
+
+/// Changes of routes come in bursts; paths are asked anew once, so long after the first.
+const SETTLE: Duration = Duration::from_millis(20);
+
+/// Runs the service until SIGTERM, SIGINT, or `Options::stop`.
+///
+/// The calling thread's signal mask is changed: the three signals are read by the loop. Call it from the first thread, before others
+/// are started.
+///
+/// # Errors
+/// If it cannot start. What happens later is logged and survived.
+pub fn run(options: Options) -> Result<(), Error> {
+    let stop = options.stop.as_ref().map(OwnedFd::try_clone).transpose().map_err(system("copy a descriptor"))?;
+    let config = configuration(&options)?;
+    let _lock = NamespaceLock::take()?;
+    raise_limits();
+    let mut service = start(config)?;
+    let endpoint = Endpoint::open(&service.config.socket)?;
+    let outcome = serve(&mut service, &endpoint, &options, stop);
+    // Nobody new from here on; those who are here are told, and their peers.
+    drop(endpoint);
+    end(&mut service);
+    outcome
+}
+
+/// The configuration file and what was said on top of it.
+fn configuration(options: &Options) -> Result<Config, Error> {
+    let mut config = Config::load(options.config.as_deref())?;
+    if !options.interfaces.is_empty() {
+        config.interfaces.clone_from(&options.interfaces);
+    }
+    if let Some(path) = &options.socket {
+        config.socket.path.clone_from(path);
+    }
+    if options.socket_mode.is_some() {
+        config.socket.mode = options.socket_mode;
+    }
+    if options.socket_group.is_some() {
+        config.socket.group.clone_from(&options.socket_group);
+    }
+    if let Some(attach) = options.attach {
+        config.attach = attach;
+        config.attach_by_interface.clear();
+    }
+    Ok(config)
+}
+
+/// Lets the process hold what many lanes need: their memory locked, and a few descriptors each.
+fn raise_limits() {
+    if let Err(error) = setrlimit(Resource::RLIMIT_MEMLOCK, RLIM_INFINITY, RLIM_INFINITY) {
+        tracing::debug!(%error, "the limit of locked memory stays as it is");
+    }
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let wanted = hard.max(65_536);
+        let raised = setrlimit(Resource::RLIMIT_NOFILE, wanted, wanted)
+            .or_else(|_| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
+        if let Err(error) = raised {
+            tracing::debug!(%error, "the limit of open files stays as it is");
+        }
+    }
+}
+
+fn start(config: Config) -> Result<Service, Error> {
+    let namespace = Namespace::create().map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => Error::Privilege(error),
+        _ => system("make a network namespace")(error),
+    })?;
+    let mut programs = Programs::load(config.limits.flows)?;
+    let captures = Captures::new(programs.take_capture_ring()?);
+    let mut service = Service {
+        usage: Usage::new(config.limits),
+        config,
+        host: Host::open()?,
+        // Before the inventory, so that no change falls between.
+        monitor: Monitor::open()?,
+        judge: Judge::new().map_err(system("tell network namespaces apart (Linux 5.14 or newer is needed)"))?,
+        programs,
+        namespace,
+        nics: Nics::default(),
+        lanes: BTreeMap::new(),
+        dying: Vec::new(),
+        registry: Registry::default(),
+        claims: HashMap::new(),
+        groups: Groups::default(),
+        connections: BTreeMap::new(),
+        captures,
+        poll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(|e| system("make an epoll instance")(e.into()))?,
+        paths_stale: false,
+    };
+    service.remove_leftovers()?;
+    for name in &service.config.interfaces {
+        if service.host.link_by_name(name)?.is_none_or(|link| link.mac.is_none()) {
+            return Err(Error::NoInterface(name.clone()));
+        }
+    }
+    service.take_inventory()?;
+    if !service.nics.any() {
+        tracing::warn!("no interface is accelerated yet; one that comes up will be");
+    }
+    Ok(service)
+}
+
+fn serve(service: &mut Service, endpoint: &Endpoint, options: &Options, stop: Option<OwnedFd>) -> Result<(), Error> {
+    let mut mask = SigSet::empty();
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+        mask.add(signal);
+    }
+    mask.thread_block().map_err(|e| system("block signals")(e.into()))?;
+    let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
+        .map_err(|e| system("read signals")(e.into()))?;
+    let watch = |service: &Service, what: &dyn AsFdRef, token| {
+        let event = EpollEvent::new(EpollFlags::EPOLLIN, token);
+        service.poll.add(what.fd(), event).map_err(|e| system("watch a descriptor")(e.into()))
+    };
+    watch(service, endpoint.listener(), LISTENER)?;
+    watch(service, &signals, SIGNALS)?;
+    watch(service, &service.monitor, EVENTS)?;
+    watch(service, &service.captures.descriptor(), CAPTURE)?;
+    if let Some(stop) = &stop {
+        watch(service, stop, STOP)?;
+    }
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), "ready");
+    let mut next = FIRST_CONNECTION;
+    let mut verified = Instant::now();
+    let mut settle: Option<Instant> = None;
+    let mut events = [EpollEvent::empty(); 64];
+    loop {
+        let now = Instant::now();
+        let due = [Some(verified + VERIFY_EVERY), service.next_burial(), settle].into_iter().flatten().min();
+        let wait = due.map_or(VERIFY_EVERY, |due| due.saturating_duration_since(now));
+        // Rounded up, so that what is due is due when the loop wakes.
+        let timeout = EpollTimeout::try_from(wait + Duration::from_millis(1)).unwrap_or(EpollTimeout::ZERO);
+        let ready = match service.poll.wait(&mut events, timeout) {
+            Ok(ready) => ready,
+            Err(nix::errno::Errno::EINTR) => 0,
+            Err(error) => return Err(system("wait for events")(error.into())),
+        };
+        for event in &events[..ready] {
+            match event.data() {
+                LISTENER => service.accept(endpoint.listener(), &mut next),
+                SIGNALS => {
+                    while let Ok(Some(info)) = signals.read_signal() {
+                        if i32::try_from(info.ssi_signo) == Ok(Signal::SIGHUP as i32) {
+                            reload(service, options);
+                        } else {
+                            tracing::info!("asked to end");
+                            return Ok(());
+                        }
+                    }
+                }
+                EVENTS => service.host_events(),
+                STOP => return Ok(()),
+                CAPTURE => service.captures.drain(),
+                id => {
+                    service.flush(id);
+                    service.serve(id);
+                }
+            }
+        }
+        let now = Instant::now();
+        service.bury(now);
+        if now >= verified + VERIFY_EVERY {
+            verified = now;
+            service.verify_claims();
+        }
+        if service.paths_stale && settle.is_none() {
+            settle = Some(now + SETTLE);
+        }
+        if settle.is_some_and(|due| due <= now) {
+            settle = None;
+            service.refresh_paths();
+        }
+    }
+}
+
+/// What epoll can watch.
+trait AsFdRef {
+    fn fd(&self) -> std::os::fd::BorrowedFd<'_>;
+}
+
+impl<T: AsFd> AsFdRef for T {
+    fn fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.as_fd()
+    }
+}
+
+/// Takes up new limits; everything else needs a restart.
+fn reload(service: &mut Service, options: &Options) {
+    match configuration(options) {
+        Ok(config) => {
+            service.usage.set_limits(config.limits);
+            service.config.limits = config.limits;
+            tracing::info!("limits read anew; other settings take effect at the next start");
+        }
+        Err(error) => tracing::error!(%error, "the configuration was not read anew"),
+    }
+}
+
+/// Ends all lanes, and waits until their peers are told.
+fn end(service: &mut Service) {
+    let lanes: Vec<_> = service.lanes.keys().copied().collect();
+    for lane in lanes {
+        service.reap(lane, Reason::Stopping);
+    }
+    while let Some(due) = service.next_burial() {
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        service.bury(Instant::now());
+    }
+    // Sockets that go on with the kernel must not keep our filters.
+    let claims: Vec<_> = service.claims.iter().map(|(&id, held)| (held.lane, id)).collect();
+    for (lane, claim) in claims {
+        service.remove_claim(lane, claim);
+    }
+    tracing::info!("ended");
+}

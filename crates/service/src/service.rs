@@ -1,0 +1,181 @@
+//! The state of the service, and what its parts share.
+
+use crate::capture::Captures;
+use crate::config::Config;
+use crate::connection::{Connection, ConnectionId, End, Peer};
+use crate::groups::Groups;
+use crate::lanes::Lane;
+use crate::namespace::Namespace;
+use crate::nics::Nics;
+use crate::programs::Programs;
+use crate::proof::Judge;
+use crate::reaper::Dying;
+use crate::registry::{ClaimId, LaneId, Registry};
+use crate::usage::Usage;
+use crate::{claims, requests};
+use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
+use nix::sys::socket::{getsockopt, sockopt};
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::time::Instant;
+use tickwire_host::{Host, Monitor, Query};
+use tickwire_link::control::{Channel, Push, Reason, Request};
+
+/// At most so many messages of one connection are handled before the others have their turn.
+const TURN: usize = 32;
+
+/// The service.
+pub(crate) struct Service {
+    pub(crate) config: Config,
+    pub(crate) host: Host,
+    pub(crate) monitor: Monitor,
+    pub(crate) judge: Judge,
+    pub(crate) programs: Programs,
+    pub(crate) namespace: Namespace,
+    pub(crate) nics: Nics,
+    pub(crate) lanes: BTreeMap<LaneId, Lane>,
+    pub(crate) dying: Vec<Dying>,
+    pub(crate) registry: Registry,
+    pub(crate) claims: HashMap<ClaimId, claims::Held>,
+    pub(crate) groups: Groups,
+    pub(crate) usage: Usage,
+    pub(crate) connections: BTreeMap<ConnectionId, Connection>,
+    pub(crate) poll: Epoll,
+    pub(crate) captures: Captures,
+    /// Set when paths are to be asked for anew at the next opportunity.
+    pub(crate) paths_stale: bool,
+}
+
+impl Service {
+    /// Accepts whoever waits at the service's socket.
+    pub(crate) fn accept(&mut self, listener: &UnixListener, next: &mut ConnectionId) {
+        // Bounded, so that a storm of connections leaves the loop its turns.
+        for _ in 0..TURN {
+            let Some(socket) = accept_one(listener) else { return };
+            let Ok(credentials) = getsockopt(&socket, sockopt::PeerCredentials) else { continue };
+            let peer = Peer { pid: u32::try_from(credentials.pid()).unwrap_or(0), uid: credentials.uid() };
+            if !self.usage.take_connection(peer.uid) {
+                tracing::warn!(pid = peer.pid, uid = peer.uid, "too many connections: refused");
+                continue;
+            }
+            let id = *next;
+            *next += 1;
+            let rate = self.usage.limits().requests_per_second;
+            let connection = Connection::new(Channel::from(socket), peer, rate, Instant::now());
+            if let Err(error) = self.poll.add(&connection, EpollEvent::new(EpollFlags::EPOLLIN, id)) {
+                tracing::warn!(%error, "cannot watch a connection");
+                self.usage.give_connection(peer.uid);
+                continue;
+            }
+            self.connections.insert(id, connection);
+        }
+    }
+
+    /// Handles what a connection has to say.
+    pub(crate) fn serve(&mut self, id: ConnectionId) {
+        for _ in 0..TURN {
+            let Some(connection) = self.connections.get_mut(&id) else { return };
+            let incoming = match connection.receive(Instant::now()) {
+                Ok(Some(incoming)) => incoming,
+                Ok(None) => break,
+                Err(end) => return self.end_connection(id, &end),
+            };
+            let (number, request) = match incoming.decode::<Request>() {
+                Ok(message) => message,
+                Err(error) => return self.end_connection(id, &End::Malformed(error.to_string())),
+            };
+            let answer = requests::handle(self, id, request, incoming.descriptors);
+            let Some(connection) = self.connections.get_mut(&id) else { return };
+            if let Err(end) = connection.answer(number, answer) {
+                return self.end_connection(id, &end);
+            }
+        }
+        self.flush(id);
+    }
+
+    /// Sends what is queued for a connection, and asks to be called again if something is left.
+    pub(crate) fn flush(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let watches = connection.lane.and_then(|lane| self.lanes.get(&lane)).map(|lane| &lane.watches);
+        let latest = |query: &Query| {
+            let answer = watches?.get(query)?;
+            Some(Push::PathChanged { path: answer.path, reason: requests::reason_of(answer.why) })
+        };
+        match connection.flush(latest) {
+            Ok(left) => {
+                if left != connection.waits_to_write {
+                    connection.waits_to_write = left;
+                    let write = if left { EpollFlags::EPOLLOUT } else { EpollFlags::empty() };
+                    let mut event = EpollEvent::new(EpollFlags::EPOLLIN | write, id);
+                    let _ = self.poll.modify(&*connection, &mut event);
+                }
+            }
+            Err(end) => self.end_connection(id, &end),
+        }
+    }
+
+    /// Tells something to every process of a lane.
+    pub(crate) fn push_to_lane(&mut self, lane: LaneId, push: impl Fn() -> Push) {
+        let Some(lane) = self.lanes.get(&lane) else { return };
+        for id in lane.connections.clone() {
+            let done = self.connections.get_mut(&id).map(|connection| connection.push(push()));
+            match done {
+                Some(Err(end)) => self.end_connection(id, &end),
+                Some(Ok(())) => self.flush(id),
+                None => {}
+            }
+        }
+    }
+
+    /// Tells every process of a lane the latest state of these paths.
+    pub(crate) fn push_paths(&mut self, lane: LaneId, queries: &[Query]) {
+        let Some(lane) = self.lanes.get(&lane) else { return };
+        for id in lane.connections.clone() {
+            if let Some(connection) = self.connections.get_mut(&id) {
+                queries.iter().for_each(|&query| connection.path_changed(query));
+                self.flush(id);
+            }
+        }
+    }
+
+    /// Ends a connection; with the last one of a lane, the lane.
+    pub(crate) fn end_connection(&mut self, id: ConnectionId, why: &End) {
+        let Some(connection) = self.connections.remove(&id) else { return };
+        let _ = self.poll.delete(&connection);
+        let Peer { pid, uid } = connection.peer;
+        match why {
+            End::Gone => tracing::debug!(pid, uid, "connection closed"),
+            End::Flood => tracing::warn!(pid, uid, "too many requests in a short time: connection ended"),
+            End::Deaf => tracing::warn!(pid, uid, "does not read what it is told: connection ended"),
+            End::Malformed(what) => tracing::warn!(pid, uid, what, "message not understood: connection ended"),
+        }
+        self.usage.give_connection(uid);
+        self.captures.end(id, &mut self.programs);
+        let Some(number) = connection.lane else { return };
+        let Some(lane) = self.lanes.get_mut(&number) else { return };
+        lane.connections.remove(&id);
+        if lane.connections.is_empty() {
+            self.reap(number, Reason::LaneGone);
+        } else {
+            self.push_to_lane(number, || Push::PeerGone { pid });
+        }
+    }
+}
+
+fn accept_one(listener: &UnixListener) -> Option<OwnedFd> {
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) => return Some(stream.into()),
+            Err(error) => match error.kind() {
+                io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
+                io::ErrorKind::WouldBlock => return None,
+                _ => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    return None;
+                }
+            },
+        }
+    }
+}

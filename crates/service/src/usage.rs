@@ -1,0 +1,187 @@
+//! Who uses how much: the limits per user and in total.
+
+use crate::config::Limits;
+use std::collections::HashMap;
+use tickwire_link::control::Reason;
+
+const MIB: u64 = 1 << 20;
+
+/// What somebody uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Used {
+    lanes: u32,
+    flows: u32,
+    memory: u64,
+    connections: u32,
+}
+
+/// The books.
+#[derive(Debug)]
+pub(crate) struct Usage {
+    limits: Limits,
+    total: Used,
+    users: HashMap<u32, Used>,
+}
+
+impl Usage {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self { limits, total: Used::default(), users: HashMap::new() }
+    }
+
+    /// Changes the limits; what is used beyond them stays until it is given back.
+    pub(crate) fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Books a lane of so many bytes.
+    pub(crate) fn take_lane(&mut self, user: u32, bytes: u64) -> Result<(), Reason> {
+        let (limits, total) = (&self.limits, &mut self.total);
+        let own = self.users.entry(user).or_default();
+        let checks = [
+            (total.lanes >= limits.lanes, Reason::LaneLimit),
+            (own.lanes >= limits.lanes_per_user, Reason::UserLaneLimit),
+            (total.memory + bytes > u64::from(limits.memory_mib) * MIB, Reason::MemoryLimit),
+            (own.memory + bytes > u64::from(limits.memory_per_user_mib) * MIB, Reason::MemoryLimit),
+        ];
+        if let Some((_, reason)) = checks.into_iter().find(|(over, _)| *over) {
+            self.forget(user);
+            return Err(reason);
+        }
+        for used in [own, total] {
+            used.lanes += 1;
+            used.memory += bytes;
+        }
+        Ok(())
+    }
+
+    /// Gives a lane back.
+    pub(crate) fn give_lane(&mut self, user: u32, bytes: u64) {
+        self.each(user, |used| {
+            used.lanes = used.lanes.saturating_sub(1);
+            used.memory = used.memory.saturating_sub(bytes);
+        });
+    }
+
+    /// Books a claim.
+    pub(crate) fn take_flow(&mut self, user: u32) -> Result<(), Reason> {
+        let (limits, total) = (&self.limits, &mut self.total);
+        let own = self.users.entry(user).or_default();
+        let refused = if total.flows >= limits.flows {
+            Some(Reason::FlowLimit)
+        } else if own.flows >= limits.flows_per_user {
+            Some(Reason::UserFlowLimit)
+        } else {
+            None
+        };
+        if let Some(reason) = refused {
+            self.forget(user);
+            return Err(reason);
+        }
+        own.flows += 1;
+        total.flows += 1;
+        Ok(())
+    }
+
+    /// Gives a claim back.
+    pub(crate) fn give_flow(&mut self, user: u32) {
+        self.each(user, |used| used.flows = used.flows.saturating_sub(1));
+    }
+
+    /// Books a connection to the service; `false` if there are too many.
+    pub(crate) fn take_connection(&mut self, user: u32) -> bool {
+        let (limits, total) = (&self.limits, &mut self.total);
+        let own = self.users.entry(user).or_default();
+        // Root is let in beyond the total, so that `tickwire stat` works when it is needed most.
+        let over =
+            total.connections >= limits.connections && user != 0 || own.connections >= limits.connections_per_user;
+        if over {
+            self.forget(user);
+            return false;
+        }
+        own.connections += 1;
+        total.connections += 1;
+        true
+    }
+
+    /// Gives a connection back.
+    pub(crate) fn give_connection(&mut self, user: u32) {
+        self.each(user, |used| used.connections = used.connections.saturating_sub(1));
+    }
+
+    fn each(&mut self, user: u32, change: impl Fn(&mut Used)) {
+        change(&mut self.total);
+        if let Some(own) = self.users.get_mut(&user) {
+            change(own);
+        }
+        self.forget(user);
+    }
+
+    /// Drops the books of a user who uses nothing.
+    fn forget(&mut self, user: u32) {
+        if self.users.get(&user) == Some(&Used::default()) {
+            self.users.remove(&user);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usage() -> Usage {
+        Usage::new(Limits {
+            lanes: 3,
+            lanes_per_user: 2,
+            flows: 3,
+            flows_per_user: 2,
+            memory_mib: 100,
+            memory_per_user_mib: 60,
+            connections: 3,
+            connections_per_user: 2,
+            requests_per_second: 10,
+        })
+    }
+
+    #[test]
+    fn lanes_are_limited_by_user_in_total_and_by_memory() {
+        let mut usage = usage();
+        usage.take_lane(1, 10 * MIB).unwrap();
+        usage.take_lane(1, 10 * MIB).unwrap();
+        assert_eq!(usage.take_lane(1, MIB), Err(Reason::UserLaneLimit));
+        assert_eq!(usage.take_lane(2, 61 * MIB), Err(Reason::MemoryLimit));
+        usage.take_lane(2, 60 * MIB).unwrap();
+        assert_eq!(usage.take_lane(3, MIB), Err(Reason::LaneLimit));
+        usage.give_lane(1, 10 * MIB);
+        assert_eq!(usage.take_lane(3, 31 * MIB), Err(Reason::MemoryLimit));
+        usage.take_lane(3, 30 * MIB).unwrap();
+    }
+
+    #[test]
+    fn what_is_given_back_leaves_no_trace() {
+        let mut usage = usage();
+        usage.take_lane(1, MIB).unwrap();
+        usage.take_flow(1).unwrap();
+        assert!(usage.take_connection(1));
+        usage.give_lane(1, MIB);
+        usage.give_flow(1);
+        usage.give_connection(1);
+        assert!(usage.users.is_empty());
+        assert_eq!(usage.total, Used::default());
+    }
+
+    #[test]
+    fn flows_and_connections_are_limited() {
+        let mut usage = usage();
+        assert!(usage.take_flow(1).is_ok() && usage.take_flow(1).is_ok());
+        assert_eq!(usage.take_flow(1), Err(Reason::UserFlowLimit));
+        usage.take_flow(2).unwrap();
+        assert_eq!(usage.take_flow(3), Err(Reason::FlowLimit));
+        assert!(usage.take_connection(1) && usage.take_connection(1) && !usage.take_connection(1));
+        assert!(usage.take_connection(2) && !usage.take_connection(3));
+        assert!(usage.take_connection(0), "root still gets in");
+    }
+}

@@ -1,0 +1,291 @@
+//! A service in a network namespace of the lab, and a hand-made client: a lane's user without the preload library.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
+
+use nix::sched::{CloneFlags, setns};
+use nix::sys::eventfd::EventFd;
+use std::fs::File;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tickwire_lab::Pair;
+use tickwire_link::control::{
+    Channel, Claim, ClaimKind, CountersOf, Descriptors, Name, Push, Reason, Reply, Request, Token,
+};
+use tickwire_link::port::Port;
+use tickwire_link::region::Region;
+use tickwire_service::{Attach, Options};
+use tickwire_stack::addr::{Address, Endpoint};
+use tickwire_stack::path::{PathInfo, PathState};
+use tickwire_stack::{Config, Limits, Memory, Stack, time};
+
+pub const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The port of a test is chosen by the test; each has its own pair of hosts.
+pub struct World {
+    pub pair: Pair,
+    pub socket: PathBuf,
+    stop: EventFd,
+    service: Option<JoinHandle<Result<(), tickwire_service::Error>>>,
+}
+
+/// Says so and answers `true` if the test cannot run here.
+pub fn skipped() -> bool {
+    let skip = !tickwire_lab::is_root();
+    if skip {
+        eprintln!("skipped: network namespaces need root");
+    }
+    skip
+}
+
+/// Runs `work` in a lab host's network namespace.
+pub fn within<T: Send>(host: &tickwire_lab::Host, work: impl FnOnce() -> T + Send) -> T {
+    let namespace = File::open(format!("/run/netns/{}", host.namespace())).expect("the lab's namespace");
+    std::thread::scope(|scope| {
+        let inside = scope.spawn(|| {
+            setns(&namespace, CloneFlags::CLONE_NEWNET).expect("enter the namespace");
+            work()
+        });
+        inside.join().expect("the work in the namespace")
+    })
+}
+
+impl World {
+    pub fn new(attach: Attach) -> Self {
+        Self::with(attach, "")
+    }
+
+    /// Two hosts; a service on host `a` with this configuration file.
+    pub fn with(attach: Attach, config: &str) -> Self {
+        let pair = Pair::new().expect("the lab");
+        Self::on(pair, attach, config)
+    }
+
+    pub fn on(pair: Pair, attach: Attach, config: &str) -> Self {
+        let mut world = Self { socket: pair.a.socket(), pair, stop: EventFd::new().unwrap(), service: None };
+        world.start(attach, config);
+        world
+    }
+
+    pub fn start(&mut self, attach: Attach, config: &str) {
+        let file = self.pair.a.directory().join("tickwire.toml");
+        std::fs::write(&file, config).unwrap();
+        self.stop = EventFd::new().unwrap();
+        let options = Options {
+            config: Some(file),
+            interfaces: vec!["eth0".into()],
+            socket: Some(self.socket.clone()),
+            socket_mode: Some(0o666),
+            attach: Some(attach),
+            stop: Some(self.stop.as_fd().try_clone_to_owned().unwrap()),
+            ..Options::default()
+        };
+        let namespace = File::open(format!("/run/netns/{}", self.pair.a.namespace())).unwrap();
+        self.service = Some(std::thread::spawn(move || {
+            setns(namespace, CloneFlags::CLONE_NEWNET).unwrap();
+            tickwire_service::run(options)
+        }));
+        let end = Instant::now() + PATIENCE * 2;
+        while Channel::connect(&self.socket).is_err() {
+            if self.service.as_ref().is_some_and(JoinHandle::is_finished) {
+                panic!("the service ended: {:?}", self.service.take().map(JoinHandle::join));
+            }
+            assert!(Instant::now() < end, "the service answers in time");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Ends the service in good order.
+    pub fn stop(&mut self) {
+        self.stop.write(1).unwrap();
+        if let Some(service) = self.service.take() {
+            service.join().unwrap().unwrap();
+        }
+    }
+
+    pub fn client(&self) -> Client {
+        Client::connect(self)
+    }
+
+    pub fn a(&self, port: u16) -> SocketAddr {
+        SocketAddr::new(self.pair.a_v4().parse().unwrap(), port)
+    }
+
+    pub fn b(&self, port: u16) -> SocketAddr {
+        SocketAddr::new(self.pair.b_v4().parse().unwrap(), port)
+    }
+
+    /// Names of the devices of host `a` that look like lanes.
+    pub fn lane_devices(&self) -> Vec<String> {
+        let links = within(&self.pair.a, || tickwire_host::Host::open().unwrap().links().unwrap());
+        links.into_iter().map(|l| l.name).filter(|name| tickwire_host::link::is_lane_device(name)).collect()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let _ = self.stop.write(1);
+        if let Some(service) = self.service.take() {
+            let _ = service.join();
+        }
+    }
+}
+
+/// Waits until `holds`, at most [`PATIENCE`].
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+pub fn now() -> time::Instant {
+    let t = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).unwrap();
+    time::Instant::from_nanos(t.tv_sec() as u64 * 1_000_000_000 + t.tv_nsec() as u64)
+}
+
+/// A process at the service's socket.
+pub struct Client {
+    channel: Channel,
+    number: u32,
+    pub pushes: Vec<Push>,
+}
+
+/// What a client got with its lane.
+pub struct LaneOf {
+    pub lane: u32,
+    pub token: Token,
+    pub limits: Limits,
+    pub region: Region,
+    pub port: Port,
+}
+
+impl Client {
+    pub fn connect(world: &World) -> Self {
+        Self { channel: Channel::connect(&world.socket).unwrap(), number: 0, pushes: Vec::new() }
+    }
+
+    pub fn request(&mut self, request: &Request, descriptors: &[BorrowedFd<'_>]) -> (Reply, Descriptors) {
+        self.try_request(request, descriptors).expect("an answer")
+    }
+
+    pub fn try_request(
+        &mut self,
+        request: &Request,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> std::io::Result<(Reply, Descriptors)> {
+        self.number += 1;
+        self.channel.send(request, self.number, descriptors)?;
+        loop {
+            let incoming = self.channel.receive(PATIENCE)?;
+            if let Ok((_, push)) = incoming.decode::<Push>() {
+                self.pushes.push(push);
+                continue;
+            }
+            let (number, reply) = incoming.decode::<Reply>().expect("a reply");
+            assert_eq!(number, self.number);
+            return Ok((reply, incoming.descriptors));
+        }
+    }
+
+    /// The next push.
+    pub fn push(&mut self) -> Push {
+        if !self.pushes.is_empty() {
+            return self.pushes.remove(0);
+        }
+        self.channel.receive(PATIENCE).expect("a push").decode::<Push>().expect("a push").1
+    }
+
+    /// Whether the service has closed the connection by now.
+    pub fn is_closed(&self) -> bool {
+        matches!(self.channel.try_receive(), Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof)
+    }
+
+    pub fn channel(&self) -> &Channel {
+        &self.channel
+    }
+
+    pub fn hello(&mut self) -> Result<LaneOf, Reason> {
+        let hello = Request::Hello { program: Name::new("test"), layout: Memory::LAYOUT_HASH };
+        let (reply, descriptors) = self.request(&hello, &[]);
+        match reply {
+            Reply::Lane { lane, token, limits } => Ok(LaneOf::new(lane, token, limits, descriptors)),
+            Reply::Refused { reason, .. } => Err(reason),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn claim(&mut self, kind: ClaimKind, remote: Endpoint, socket: BorrowedFd<'_>) -> Result<Claim, Reason> {
+        match self.request(&Request::Claim { kind, remote }, &[socket]).0 {
+            Reply::Claimed { claim, .. } => Ok(claim),
+            Reply::Refused { reason, .. } => Err(reason),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn claim_bound(&mut self, socket: &impl AsFd) -> Result<Claim, Reason> {
+        self.claim(ClaimKind::Bound, Endpoint::default(), socket.as_fd())
+    }
+
+    /// Asks for a path until it is resolved.
+    pub fn path(&mut self, destination: Address) -> PathInfo {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let request = Request::Resolve { destination, source: Address::ANY, interface: 0 };
+            let Reply::Path { path, .. } = self.request(&request, &[]).0 else { panic!("a path") };
+            if path.state == PathState::Ready {
+                return path;
+            }
+            assert!(Instant::now() < end, "{destination} is resolved in time: {path:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    pub fn counters(&mut self, of: CountersOf, lane: u32) -> Vec<u64> {
+        match self.request(&Request::Counters { of, lane }, &[]).0 {
+            Reply::Counters { figures } => figures.as_slice().to_vec(),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+impl LaneOf {
+    pub fn new(lane: u32, token: Token, limits: Limits, mut descriptors: Descriptors) -> Self {
+        let region = descriptors.take(0).unwrap();
+        let region = Region::map(region.as_fd(), lane, &limits).unwrap();
+        let socket: OwnedFd = descriptors.take(1).unwrap();
+        let port = Port::attach(socket, region.rings()).unwrap();
+        Self { lane, token, limits, region, port }
+    }
+
+    /// The stack in the region, which the caller alone uses. Call once.
+    pub fn stack(&self) -> Stack<'static> {
+        // SAFETY: a test has one thread that uses the region, and the region outlives the stack because tests leak neither: the
+        // stack is dropped before its `LaneOf` at the end of the test.
+        let mut stack = Stack::new(unsafe { self.region.memory() });
+        stack.init(&Config::default(), now());
+        // Gives the kernel frames to receive into.
+        self.turn(&mut stack);
+        stack
+    }
+
+    /// One round of the lane's rings.
+    pub fn turn(&self, stack: &mut Stack<'_>) {
+        self.port.poll(stack, now());
+        stack.on_time(now());
+        if self.port.flush(stack, now()) {
+            let _ = self.port.kick();
+        }
+    }
+
+    /// Turns the rings until `holds`.
+    pub fn turn_until(&self, stack: &mut Stack<'_>, what: &str, mut holds: impl FnMut(&mut Stack<'_>) -> bool) {
+        let end = Instant::now() + PATIENCE;
+        while !holds(stack) {
+            assert!(Instant::now() < end, "{what}");
+            self.turn(stack);
+        }
+    }
+}

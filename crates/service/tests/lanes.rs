@@ -1,0 +1,147 @@
+//! A lane from its making to its end, with a hand-made client.
+
+mod common;
+
+use common::{World, now, skipped, until, within};
+use std::io::{ErrorKind, Read};
+use std::net::{TcpListener, UdpSocket};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+use tickwire_link::control::{ClaimKind, CountersOf, Reason};
+use tickwire_service::Attach;
+use tickwire_stack::addr::Endpoint;
+use tickwire_stack::udp::{SendTo, UdpOptions};
+
+/// A kernel socket of host `a`, bound as given.
+fn bound(world: &World, address: &str) -> UdpSocket {
+    within(&world.pair.a, || UdpSocket::bind(address).unwrap())
+}
+
+fn datagrams_cross(attach: Attach, v6: bool) {
+    if skipped() {
+        return;
+    }
+    let world = World::new(attach);
+    let mut client = world.client();
+    let lane = client.hello().unwrap();
+    let mut stack = lane.stack();
+    let (ours, theirs) =
+        if v6 { (world.pair.a_v6(), world.pair.b_v6()) } else { (world.pair.a_v4(), world.pair.b_v4()) };
+    let any = if v6 { "[::]:7000" } else { "0.0.0.0:7000" };
+    let proof = bound(&world, any);
+    client.claim_bound(&proof).unwrap();
+    let id = stack.udp_open(UdpOptions::default()).unwrap();
+    stack.udp_bind(id, proof.local_addr().unwrap().into()).unwrap();
+
+    let peer = within(&world.pair.b, || UdpSocket::bind((theirs.parse::<std::net::IpAddr>().unwrap(), 0)).unwrap());
+    peer.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    let path = client.path(theirs.parse::<std::net::IpAddr>().unwrap().into());
+    stack.path_set(path, now());
+    for round in 0..20_u8 {
+        peer.send_to(&[round; 64], (ours.parse::<std::net::IpAddr>().unwrap(), 7000)).unwrap();
+        let mut got = Vec::new();
+        let mut from = Endpoint::default();
+        lane.turn_until(&mut stack, "the datagram comes by the lane", |stack| {
+            let mut buffer = [0; 128];
+            let mut room = &mut buffer[..];
+            match stack.udp_recv(id, false, &mut room) {
+                Ok(datagram) => {
+                    from = datagram.source;
+                    got = buffer[..datagram.copied].to_vec();
+                    true
+                }
+                Err(_) => false,
+            }
+        });
+        assert_eq!(got, [round; 64]);
+        let to = SendTo { destination: Some(from), ..SendTo::default() };
+        stack.udp_send(id, now(), &to, &mut &[round; 32][..]).unwrap();
+        lane.turn(&mut stack);
+        let mut answer = [0; 128];
+        assert_eq!(peer.recv(&mut answer).unwrap(), 32);
+    }
+    let counters = client.counters(CountersOf::Lane, lane.lane);
+    assert_eq!((counters[0], counters[2]), (20, 20), "in and out, all by the lane: {counters:?}");
+    assert_eq!(counters[4..], [0; 8], "nothing refused");
+    assert!(client.counters(CountersOf::Host, 0)[1] >= 20);
+    proof.set_nonblocking(true).unwrap();
+    assert_eq!(proof.recv(&mut [0; 8]).unwrap_err().kind(), ErrorKind::WouldBlock, "the kernel saw none");
+}
+
+#[test]
+fn datagrams_cross_with_tc() {
+    datagrams_cross(Attach::Tc, false);
+}
+
+#[test]
+fn datagrams_cross_with_generic_xdp_and_ipv6() {
+    datagrams_cross(Attach::Generic, true);
+}
+
+#[test]
+fn datagrams_cross_with_native_xdp() {
+    datagrams_cross(Attach::Native, false);
+}
+
+#[test]
+fn a_dead_program_is_gone_within_a_second_and_its_peers_know() {
+    if skipped() {
+        return;
+    }
+    let world = World::new(Attach::Auto);
+    let listener = within(&world.pair.b, || TcpListener::bind(world.b(80)).unwrap());
+    let mut client = world.client();
+    let lane = client.hello().unwrap();
+    let mut stack = lane.stack();
+    let proof = within(&world.pair.a, || {
+        use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, socket};
+        use std::os::fd::AsRawFd;
+        let socket = socket(AddressFamily::Inet, SockType::Stream, SockFlag::empty(), None).unwrap();
+        bind(socket.as_raw_fd(), &SockaddrStorage::from(world.a(40000))).unwrap();
+        socket
+    });
+    let remote = Endpoint::from(world.b(80));
+    client.claim(ClaimKind::Flow, remote, proof.as_fd()).unwrap();
+    stack.path_set(client.path(remote.address), now());
+    let id = stack.tcp_connect(&stack.tcp_defaults(), world.a(40000).into(), remote, now()).unwrap();
+    lane.turn_until(&mut stack, "connected", |stack| {
+        stack.readiness(id.into()).is_ok_and(|ready| ready.contains(tickwire_stack::ids::Ready::OUT))
+    });
+    let (mut accepted, _) = listener.accept().unwrap();
+    accepted.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
+    assert_eq!(world.lane_devices().len(), 1);
+    let death = Instant::now();
+    drop((client, stack, lane));
+    let error = accepted.read(&mut [0; 8]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    until("the lane's device goes", || world.lane_devices().is_empty());
+    assert!(death.elapsed() < Duration::from_secs(1), "took {:?}", death.elapsed());
+    drop(proof);
+    within(&world.pair.a, || TcpListener::bind(world.a(40000))).expect("the port is free again");
+}
+
+#[test]
+fn a_foreign_claim_is_refused() {
+    if skipped() {
+        return;
+    }
+    let world = World::new(Attach::Tc);
+    let (mut first, mut second) = (world.client(), world.client());
+    let socket = bound(&world, "0.0.0.0:7000");
+    assert_eq!(first.claim_bound(&socket), Err(Reason::BadRequest), "no lane yet");
+    let (_one, _two) = (first.hello().unwrap(), second.hello().unwrap());
+    assert_eq!(second.hello().err(), Some(Reason::BadRequest), "one lane each");
+    let claim = first.claim_bound(&socket).unwrap();
+    assert_eq!(second.claim_bound(&socket), Err(Reason::PortTaken));
+    let loopback = bound(&world, "127.0.0.1:7001");
+    assert_eq!(first.claim_bound(&loopback), Err(Reason::Loopback));
+    let elsewhere = within(&world.pair.b, || UdpSocket::bind("0.0.0.0:7002").unwrap());
+    assert_eq!(first.claim_bound(&elsewhere), Err(Reason::Namespace));
+    let unix = std::os::unix::net::UnixDatagram::unbound().unwrap();
+    assert_eq!(first.claim_bound(&unix), Err(Reason::Type));
+    let release = |claim| tickwire_link::control::Request::Release { claim, remote: Endpoint::default() };
+    use tickwire_link::control::Reply;
+    assert!(matches!(second.request(&release(claim), &[]).0, Reply::Refused { .. }), "not its claim");
+    assert!(matches!(first.request(&release(claim), &[]).0, Reply::Done));
+    second.claim_bound(&socket).unwrap();
+}
