@@ -132,7 +132,7 @@ impl Pair {
         }
     }
 
-    /// A hash over everything that was sent and when: equal for equal seeds.
+    /// A hash over everything that was sent and arrived, and when: equal for equal seeds.
     #[must_use]
     pub fn trace(&self) -> u64 {
         self.trace
@@ -151,13 +151,17 @@ impl Pair {
             }
             for packet in self.hosts[from].transmit(self.now) {
                 any = true;
-                self.note(from as u64);
-                self.note(self.now.as_nanos());
-                packet.chunks(8).for_each(|c| self.note(c.iter().fold(0, |w, &b| w << 8 | u64::from(b))));
+                self.note_packet(from, &packet);
                 self.links[from].send(self.now, &mut self.rng, packet);
             }
         }
         any
+    }
+
+    fn note_packet(&mut self, place: usize, packet: &[u8]) {
+        self.note(place as u64);
+        self.note(self.now.as_nanos());
+        packet.chunks(8).for_each(|c| self.note(c.iter().fold(0, |w, &b| w << 8 | u64::from(b))));
     }
 
     fn note(&mut self, word: u64) {
@@ -183,6 +187,7 @@ impl Pair {
         self.now = self.now.max(at);
         for to in 0..2 {
             while let Some(packet) = self.links[1 - to].arrive(self.now) {
+                self.note_packet(2 + to, &packet);
                 self.hosts[to].receive(self.now, &packet);
             }
             if self.hosts[to].stack().deadline().is_some_and(|at| at <= self.now) {

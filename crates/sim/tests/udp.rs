@@ -113,7 +113,7 @@ fn the_best_fitting_socket_gets_the_datagram() {
     let exact = open(&mut pair, 1, v4, 2000);
     let from = [0, 1].map(|f| pair.host(0).addresses[f]);
     let senders = [open(&mut pair, 0, from[0], 1), open(&mut pair, 0, from[1], 1)];
-    let mut round = |pair: &mut Pair| {
+    let round = |pair: &mut Pair| {
         send(pair, 0, senders[0], Endpoint::new(v4, 2000), b"4").unwrap();
         send(pair, 0, senders[1], Endpoint::new(v6, 2000), b"6").unwrap();
         pair.run_for(MS);

@@ -15,7 +15,9 @@ impl Stack<'_> {
     pub fn on_time(&mut self, now: Instant) {
         self.paths_on_time(now);
         self.reassembly_on_time(now);
-        while let Some(tcp) = self.timer_due(now) {
+        // Each timer at most once: one that is set to a time that has passed is due at the next call, not for ever in this one.
+        for _ in 0..self.mem.core.heap_len {
+            let Some(tcp) = self.timer_due(now) else { break };
             self.tcp_timer(now, tcp);
         }
     }

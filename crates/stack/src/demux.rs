@@ -1,6 +1,9 @@
 //! Which socket a packet is for: two hash tables, one of connected sockets by all four ends, one of listening and bound
 //! sockets by port. The cost of a packet does not depend on the number of sockets.
 
+#[cfg(test)]
+mod tests;
+
 use crate::Stack;
 use crate::addr::{Address, Endpoint, Family};
 use crate::error::{Error, Result};

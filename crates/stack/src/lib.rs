@@ -28,6 +28,8 @@ pub mod pool;
 mod queue;
 pub mod table;
 pub mod tcp;
+#[cfg(test)]
+mod testing;
 pub mod time;
 mod timers;
 pub mod udp;

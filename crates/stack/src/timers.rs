@@ -161,6 +161,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::testing::proptest_config(256))]
         #[test]
         fn timers_fire_once_each_in_order_and_only_when_due(steps in prop::collection::vec(step(), 1..200)) {
             let mut memory = OwnedMemory::new(&Limits { frames: 64, tcp: 32, ..Limits::DEFAULT });

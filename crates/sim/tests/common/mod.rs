@@ -1,11 +1,17 @@
 //! What several scenario tests share: sockets on a pair, and packets made by hand.
-#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 
+use proptest::test_runner::{Config as ProptestConfig, RngSeed};
 use tickwire_sim::Pair;
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::checksum::{Sum, plain};
 use tickwire_stack::udp::{SendTo, UdpOptions};
 use tickwire_stack::{Error, UdpId};
+
+/// Property tests that are the same at every run.
+pub fn proptest_config(cases: u32) -> ProptestConfig {
+    ProptestConfig { cases, failure_persistence: None, rng_seed: RngSeed::Fixed(1), ..ProptestConfig::default() }
+}
 
 pub fn open(pair: &mut Pair, host: usize, address: Address, port: u16) -> UdpId {
     open_with(pair, host, address, port, UdpOptions::default())

@@ -164,7 +164,8 @@ impl Model {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(crate::testing::proptest_config(400))]
+
     #[test]
     fn sets_do_what_the_model_does(steps in prop::collection::vec(step(), 1..120)) {
         let mut memory = memory();

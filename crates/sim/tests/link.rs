@@ -1,0 +1,95 @@
+//! The simulation itself: reproducible, and doing to packets what it was told.
+
+mod common;
+
+use common::{open, received, send};
+use tickwire_sim::{LinkConfig, Pair, PairConfig};
+use tickwire_stack::addr::Endpoint;
+use tickwire_stack::time::Span;
+
+/// Sends numbered datagrams; gives their numbers as they arrived, and the pair.
+fn run(config: &PairConfig, count: u16, gap: Span) -> (Vec<u16>, Pair) {
+    let mut pair = Pair::new(config);
+    let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
+    let a = open(&mut pair, 0, from, 1000);
+    let b = open(&mut pair, 1, to, 2000);
+    let mut got = Vec::new();
+    for number in 0..count {
+        send(&mut pair, 0, a, Endpoint::new(to, 2000), &number.to_be_bytes()).unwrap();
+        pair.run_for(gap);
+        got.extend(received(&mut pair, 1, b));
+    }
+    pair.run_for(Span::from_millis(10));
+    got.extend(received(&mut pair, 1, b));
+    let numbers = got.iter().map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]])).collect();
+    (numbers, pair)
+}
+
+fn rough() -> LinkConfig {
+    LinkConfig {
+        loss: 50_000,
+        duplicate: 30_000,
+        reorder: 100_000,
+        corrupt: 10_000,
+        jitter: Span::from_micros(9),
+        ..LinkConfig::default()
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace_and_another_seed_another() {
+    let trace =
+        |seed| run(&PairConfig::default().with_link(rough()).with_seed(seed), 500, Span::from_micros(3)).1.trace();
+    assert_eq!(trace(7), trace(7));
+    assert_ne!(trace(7), trace(8));
+}
+
+#[test]
+fn a_perfect_link_delivers_all_in_order_after_its_delay() {
+    let (got, pair) = run(&PairConfig::default(), 100, Span::from_micros(1));
+    assert_eq!(got, (0..100).collect::<Vec<_>>());
+    assert_eq!(pair.link_stats(0).delivered, 100);
+}
+
+#[test]
+fn jitter_alone_keeps_the_order() {
+    let link = LinkConfig { jitter: Span::from_micros(50), ..LinkConfig::default() };
+    let (got, _) = run(&PairConfig::default().with_link(link), 200, Span::from_micros(1));
+    assert_eq!(got, (0..200).collect::<Vec<_>>());
+}
+
+#[test]
+fn loss_duplication_and_reordering_happen_about_as_often_as_asked() {
+    let config = PairConfig::default().with_link(LinkConfig { corrupt: 0, ..rough() });
+    let (got, pair) = run(&config, 4000, Span::from_micros(3));
+    let stats = pair.link_stats(0);
+    assert!((150..250).contains(&stats.lost), "{stats:?}");
+    assert_eq!(got.len() as u64, stats.delivered);
+    let copies = stats.delivered + stats.lost - stats.sent;
+    assert!((80..160).contains(&copies), "{copies}");
+    let overtaken = got.windows(2).filter(|w| w[1] < w[0]).count();
+    assert!((200..500).contains(&overtaken), "{overtaken}");
+}
+
+#[test]
+fn the_rate_limit_spreads_packets_and_its_queue_is_bounded() {
+    let link = LinkConfig { rate: 1_000_000, queue: 440, ..LinkConfig::default() };
+    let (got, pair) = run(&PairConfig::default().with_link(link), 50, Span::from_micros(1));
+    // 44 bytes at 1 Mbit/s take 352 us: ten wait, the others are dropped.
+    assert!((10..=13).contains(&got.len()), "{}", got.len());
+    assert_eq!(pair.link_stats(0).overflowed, 50 - got.len() as u64);
+}
+
+#[test]
+fn what_exceeds_the_mtu_of_the_link_vanishes() {
+    let mut pair = Pair::new(&PairConfig::default().with_link(LinkConfig { mtu: 1000, ..LinkConfig::default() }));
+    let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
+    let a = open(&mut pair, 0, from, 1000);
+    let b = open(&mut pair, 1, to, 2000);
+    for size in [972, 973] {
+        send(&mut pair, 0, a, Endpoint::new(to, 2000), &vec![0; size]).unwrap();
+    }
+    pair.run_for(Span::from_millis(1));
+    assert_eq!(received(&mut pair, 1, b).len(), 1);
+    assert_eq!(pair.link_stats(0).too_big, 1);
+}
