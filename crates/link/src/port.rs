@@ -1,17 +1,17 @@
 //! The program's side of a lane's rings, coupled to a stack.
 //!
-//! Everything but [`Port::quiet`], [`Port::kick`] and [`Port::statistics`] is to be called under the lane's lock. A port keeps no state of its own
+//! Everything but [`Port::quiet`], [`Port::unsent`], [`Port::kick_due`], [`Port::kick`] and [`Port::statistics`] is to be called under the lane's lock. A port keeps no state of its own
 //! (the rings have it), so a forked child goes on with its copy.
 
-use crate::ring::{Desc, DescCell, Ring};
+use crate::ring::{Desc, DescCell, Ring, Writer};
 use crate::xsk::{self, RingSizes, XskStatistics};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use tickwire_stack::Stack;
 use tickwire_stack::frame::{FRAME_SIZE, FrameId};
 use tickwire_stack::time::Instant;
+use tickwire_stack::{Stack, Transmit};
 
 /// The most packets that one poll takes in, so that a flood leaves time for sending.
 const RX_BATCH: u32 = 64;
@@ -39,6 +39,36 @@ pub struct Polled {
     pub received: u32,
     /// Frames that the kernel has sent.
     pub completed: u32,
+}
+
+/// A frame that the kernel has filled: a packet, or a piece of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// The frame.
+    pub frame: FrameId,
+    /// Where the bytes start in it.
+    pub offset: u16,
+    /// How many there are.
+    pub len: u16,
+    /// Whether the packet goes on in the next frame.
+    pub more: bool,
+}
+
+/// Packets on their way into the transmit ring.
+#[must_use = "packets that are not submitted are not sent"]
+pub struct Transmission<'p>(Writer<'p, DescCell>);
+
+impl Transmission<'_> {
+    /// Puts in one packet; `false` if the ring is full.
+    pub fn put(&mut self, packet: Transmit) -> bool {
+        let address = address(packet.frame) + u64::from(packet.offset);
+        self.0.put(Desc { address, len: packet.len.into(), options: 0 })
+    }
+
+    /// Hands them over and says how many there were.
+    pub fn submit(self) -> u32 {
+        self.0.submit()
+    }
 }
 
 /// How a kick ended.
@@ -80,33 +110,52 @@ impl Port {
 
     /// Takes in what has come, takes back what was sent, and gives the kernel free frames.
     pub fn poll(&self, stack: &mut Stack<'_>, now: Instant) -> Polled {
-        let completed = self.completion.consume(COMPLETION_BATCH, |address| {
-            // A wild address names no frame that is in the kernel, and is counted by the stack.
-            stack.completed(split(address).0);
-        });
-        let received = self.rx.consume(RX_BATCH, |desc| {
-            let (frame, offset) = split(desc.address);
-            // A length that no frame can have stays one: the stack counts and ignores it.
-            let len = u16::try_from(desc.len).unwrap_or(u16::MAX);
-            stack.ingress(now, frame, offset, len, desc.options & libc::XDP_PKT_CONTD != 0);
-        });
-        self.fill.produce(|| stack.refill().map(address));
+        // A wild address names no frame that is in the kernel, and is counted by the stack.
+        let completed = self.completed(|frame| stack.completed(frame));
+        let received = self.receive(|f| stack.ingress(now, f.frame, f.offset, f.len, f.more));
+        self.refill(|| stack.refill());
         Polled { received, completed }
     }
 
     /// Hands over what the stack has to send. Says whether a [`Port::kick`] is due, which is best done after the lock was released.
     pub fn flush(&self, stack: &mut Stack<'_>, now: Instant) -> bool {
         if stack.has_egress() {
-            let mut writer = self.tx.writer();
-            stack.egress(now, |packet| {
-                writer.put(Desc {
-                    address: address(packet.frame) + u64::from(packet.offset),
-                    len: packet.len.into(),
-                    options: 0,
-                })
-            });
-            writer.submit();
+            let mut transmission = self.transmission();
+            stack.egress(now, |packet| transmission.put(packet));
+            transmission.submit();
         }
+        self.kick_due()
+    }
+
+    /// Without a stack: takes the frames that the kernel has filled. What is in them, and the bounds, is not to be trusted.
+    pub fn receive(&self, mut take: impl FnMut(Received)) -> u32 {
+        self.rx.consume(RX_BATCH, |desc| {
+            let (frame, offset) = split(desc.address);
+            // A length that no frame can have stays one, and is refused by whoever checks bounds.
+            let len = u16::try_from(desc.len).unwrap_or(u16::MAX);
+            take(Received { frame, offset, len, more: desc.options & libc::XDP_PKT_CONTD != 0 });
+        })
+    }
+
+    /// Without a stack: takes back the frames that the kernel has sent.
+    pub fn completed(&self, mut take: impl FnMut(FrameId)) -> u32 {
+        self.completion.consume(COMPLETION_BATCH, |address| take(split(address).0))
+    }
+
+    /// Without a stack: gives the kernel free frames for as long as there are some and the ring has room.
+    pub fn refill(&self, mut next: impl FnMut() -> Option<FrameId>) -> u32 {
+        self.fill.produce(|| next().map(address))
+    }
+
+    /// Packets to be put into the transmit ring together.
+    #[must_use]
+    pub fn transmission(&self) -> Transmission<'_> {
+        Transmission(self.tx.writer())
+    }
+
+    /// Whether packets wait for a [`Port::kick`].
+    #[must_use]
+    pub fn kick_due(&self) -> bool {
         self.unsent() && self.tx.wants_kick()
     }
 

@@ -1,0 +1,279 @@
+//! A test bed: two hosts (network namespaces) on one cable (a veth pair), each with one lane, made without the service.
+//!
+//! The namespaces have no names and belong to this process: whatever happens, nothing is left behind.
+
+use std::fs::File;
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use aya::Ebpf;
+use aya::maps::{Array, DevMapHash, HashMap, MapData, PerCpuHashMap, XskMap};
+use aya::programs::{SchedClassifier, TcAttachType, Xdp, XdpMode};
+use tickwire_link::bpf::{self, map, program};
+use tickwire_link::port::Port;
+use tickwire_link::region::{self, Region};
+use tickwire_link::sys_ethtool::switch_transmit_checksums_off;
+use tickwire_link::xsk::{self, RingSizes, XskStatistics};
+use tickwire_stack::Limits;
+use tickwire_stack::addr::{Address, Endpoint, Mac};
+
+/// The port that both ends own.
+pub const PORT: u16 = 7007;
+const UDP: u8 = 17;
+
+/// A network namespace of our own.
+pub struct Namespace(File);
+
+impl Namespace {
+    pub fn new() -> Result<Self> {
+        let made = std::thread::spawn(|| -> io::Result<Self> {
+            // SAFETY: no memory is passed; concerns only this thread.
+            if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            for family in ["all", "default"] {
+                // Neighbour discovery and its like would disturb the measurement. A kernel without IPv6 has no such file.
+                let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{family}/disable_ipv6"), "1");
+            }
+            Ok(Self(File::open("/proc/thread-self/ns/net")?))
+        });
+        made.join().expect("does not panic").context("a network namespace (this needs root)")
+    }
+
+    /// Moves the calling thread in.
+    pub fn enter(&self) {
+        // SAFETY: no memory is passed; concerns only this thread.
+        assert_eq!(unsafe { libc::setns(self.0.as_raw_fd(), libc::CLONE_NEWNET) }, 0, "{}", io::Error::last_os_error());
+    }
+
+    /// Does something inside.
+    pub fn run<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        std::thread::scope(|s| {
+            let thread = s.spawn(|| {
+                self.enter();
+                work()
+            });
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    /// What `ip` takes for it.
+    fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
+    }
+
+    /// Runs `ip` (several commands, separated by `;`) inside.
+    pub fn ip(&self, commands: &str) -> Result<()> {
+        self.run(|| {
+            for command in commands.split(';') {
+                let output =
+                    Command::new("ip").args(command.split_whitespace()).output().context("cannot run ip (iproute2)")?;
+                let error = String::from_utf8_lossy(&output.stderr);
+                ensure!(output.status.success(), "ip {}: {error}", command.trim());
+            }
+            Ok(())
+        })
+    }
+
+    pub fn index(&self, device: &str) -> Result<u32> {
+        self.run(|| {
+            let name = std::ffi::CString::new(device)?;
+            // SAFETY: `name` is a C string.
+            match unsafe { libc::if_nametoindex(name.as_ptr()) } {
+                0 => Err(io::Error::last_os_error()).context(format!("device {device}")),
+                index => Ok(index),
+            }
+        })
+    }
+}
+
+/// How divert is attached to the NIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Divert {
+    Native,
+    Generic,
+    Tc,
+}
+
+/// How the guard is attached to the host end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guard {
+    Xdp,
+    Tc,
+}
+
+/// One host of the bed.
+pub struct Host {
+    pub ns: Namespace,
+    pub address: Ipv4Addr,
+    pub mac: Mac,
+    pub nic: u32,
+    bpf: Option<Ebpf>,
+}
+
+/// One lane: what the service keeps, and what the program gets.
+pub struct Lane {
+    _programs: Ebpf,
+    _ns: Namespace,
+    pub host_end: u32,
+    pub region: OwnedFd,
+    pub socket: OwnedFd,
+    pub limits: Limits,
+}
+
+/// Two hosts on one cable of the given MTU.
+pub fn cable(mtu: u32, jumbo_ready: bool) -> Result<[Host; 2]> {
+    let (a, b) = (Namespace::new()?, Namespace::new()?);
+    a.ip(&format!(
+        "link add nic0 mtu {mtu} address 02:00:00:00:00:01 type veth peer name nic0 mtu {mtu} address 02:00:00:00:00:02 netns {}",
+        b.path()
+    ))?;
+    let host = |ns: Namespace, n: u8| -> Result<Host> {
+        ns.ip(&format!("address add 10.77.0.{n}/24 dev nic0; link set nic0 up; link set lo up"))?;
+        if !jumbo_ready {
+            // As a wire would have it: whole checksums.
+            ns.run(|| switch_transmit_checksums_off("nic0"))?;
+        }
+        let nic = ns.index("nic0")?;
+        Ok(Host { ns, address: Ipv4Addr::new(10, 77, 0, n), mac: Mac([2, 0, 0, 0, 0, n]), nic, bpf: None })
+    };
+    Ok([host(a, 1)?, host(b, 2)?])
+}
+
+impl Host {
+    fn maps(&mut self) -> &mut Ebpf {
+        self.bpf.as_mut().expect("divert first")
+    }
+
+    fn hash<K: aya::Pod, V: aya::Pod>(&mut self, name: &str) -> HashMap<&mut MapData, K, V> {
+        HashMap::try_from(self.maps().map_mut(name).expect("a known map")).expect("a hash map")
+    }
+
+    fn xdp(bpf: &mut Ebpf, name: &str, device: u32, mode: XdpMode) -> Result<()> {
+        let program: &mut Xdp = bpf.program_mut(name).context("a known program")?.try_into()?;
+        program.load()?;
+        program.attach_to_if_index(device, mode).with_context(|| format!("{name} as {mode:?}"))?;
+        Ok(())
+    }
+
+    fn tc(bpf: &mut Ebpf, name: &str, device: &str) -> Result<()> {
+        let program: &mut SchedClassifier = bpf.program_mut(name).context("a known program")?.try_into()?;
+        program.load()?;
+        program.attach(device, TcAttachType::Ingress).with_context(|| format!("{name} at tc"))?;
+        Ok(())
+    }
+
+    /// Attaches divert to the NIC.
+    pub fn divert(&mut self, how: Divert) -> Result<()> {
+        let nic = self.nic;
+        let mut bpf = Ebpf::load(bpf::HOST)?;
+        self.ns.run(|| -> Result<()> {
+            match how {
+                Divert::Native => Self::xdp(&mut bpf, program::DIVERT, nic, XdpMode::Driver)?,
+                Divert::Generic => Self::xdp(&mut bpf, program::DIVERT, nic, XdpMode::Skb)?,
+                Divert::Tc => Self::tc(&mut bpf, program::DIVERT_TC, "nic0")?,
+            }
+            if how != Divert::Tc {
+                Self::tc(&mut bpf, program::DIVERT_GROUPS, "nic0")?;
+            }
+            let mut nics: DevMapHash<_> = bpf.map_mut(map::NICS).context("a known map")?.try_into()?;
+            nics.insert(nic, nic, None, 0)?;
+            Ok(())
+        })?;
+        self.bpf = Some(bpf);
+        let (address, mac) = (Address::from(self.address), self.mac);
+        self.hash(map::ADDRESSES).insert(bpf::AddressKey::new(address, nic), bpf::AddressValue::new(mac), 0)?;
+        self.hash(map::SOURCES).insert(bpf::SourceKey::new(address, mac), nic, 0)?;
+        Ok(())
+    }
+
+    /// Makes a lane. It owns nothing yet.
+    pub fn lane(&mut self, mtu: u32, guard: Guard, limits: &Limits) -> Result<Lane> {
+        let inner = Namespace::new()?;
+        self.ns.ip(&format!(
+            "link add twh type veth peer name twp netns {}; link set twh mtu {mtu} arp off; link set twh up",
+            inner.path()
+        ))?;
+        inner.ip(&format!("link set twp mtu {mtu} arp off; link set twp up"))?;
+        self.ns.run(|| switch_transmit_checksums_off("twh"))?;
+        let (host_end, program_end) = (self.ns.index("twh")?, inner.index("twp")?);
+
+        let bpf = self.bpf.as_mut().context("divert first")?;
+        self.ns.run(|| -> Result<()> {
+            match guard {
+                Guard::Xdp => Self::xdp(bpf, program::GUARD, host_end, XdpMode::Driver)?,
+                Guard::Tc => Self::tc(bpf, program::GUARD_TC, "twh")?,
+            }
+            Self::tc(bpf, program::DROP_ALL, "twh")?;
+            let mut lanes: DevMapHash<_> = bpf.map_mut(map::LANES).context("a known map")?.try_into()?;
+            lanes.insert(host_end, host_end, None, 0)?;
+            let mut counters: PerCpuHashMap<_, u32, bpf::LaneCounters> =
+                bpf.map_mut(map::LANE_COUNTERS).context("a known map")?.try_into()?;
+            let zero = vec![bpf::LaneCounters::default(); aya::util::nr_cpus().map_err(|(_, e)| e)?];
+            counters.insert(host_end, aya::maps::PerCpuValues::try_from(zero)?, 0)?;
+            Ok(())
+        })?;
+        attach_socket(inner, program_end, host_end, limits)
+    }
+
+    /// Lets the lane send from [`PORT`] and receive what comes to it: by its address, or any.
+    pub fn claim(&mut self, lane: &Lane, port: u16) -> Result<()> {
+        let local = Endpoint::new(self.address.into(), port);
+        self.hash(map::OWNED).insert(bpf::OwnedKey::new(lane.host_end, UDP, local), 1u32, 0)?;
+        let value = bpf::PortValue::new(&[lane.host_end]).context("one lane")?;
+        self.hash(map::PORTS).insert(bpf::PortKey::new(UDP, local), value, 0)?;
+        let (word, bit) = bpf::port_bit(UDP, port);
+        let mut bits: Array<_, u64> = self.maps().map_mut(map::PORT_BITS).context("a known map")?.try_into()?;
+        let old = bits.get(&word, 0)?;
+        bits.set(word, old | bit, 0)?;
+        Ok(())
+    }
+
+    /// What the programs counted for a lane, all processors together.
+    pub fn lane_counters(&mut self, lane: &Lane) -> Result<bpf::LaneCounters> {
+        let map = self.maps().map_mut(map::LANE_COUNTERS).context("a known map")?;
+        let counters: PerCpuHashMap<_, u32, bpf::LaneCounters> = map.try_into()?;
+        let mut sum = bpf::LaneCounters::default();
+        for &one in counters.get(&lane.host_end, 0)?.iter() {
+            sum += one;
+        }
+        Ok(sum)
+    }
+}
+
+/// An AF_XDP socket on a device, with the program that feeds it.
+fn attach_socket(ns: Namespace, device: u32, host_end: u32, limits: &Limits) -> Result<Lane> {
+    let region = region::create(host_end, limits, RingSizes::DEFAULT)?;
+    let (programs, socket) = ns.run(|| -> Result<_> {
+        let mut bpf = Ebpf::load(bpf::LANE)?;
+        Host::xdp(&mut bpf, program::LANE, device, XdpMode::Driver)?;
+        let socket = xsk::create(region.as_fd(), limits, RingSizes::DEFAULT).context("an AF_XDP socket")?;
+        xsk::bind(socket.as_fd(), device, 0).context("binding the AF_XDP socket")?;
+        let mut sockets: XskMap<_> = bpf.map_mut(map::SOCKETS).context("a known map")?.try_into()?;
+        sockets.set(0, socket.as_raw_fd(), 0)?;
+        Ok((bpf, socket))
+    })?;
+    Ok(Lane { _programs: programs, _ns: ns, host_end, region, socket, limits: *limits })
+}
+
+/// An AF_XDP socket on the host's NIC itself: no divert, no lane.
+pub fn direct(host: &Host, limits: &Limits) -> Result<Lane> {
+    attach_socket(Namespace(host.ns.0.try_clone()?), host.nic, host.nic, limits)
+}
+
+impl Lane {
+    /// What the kernel counted about the socket.
+    pub fn statistics(&self) -> io::Result<XskStatistics> {
+        xsk::statistics(self.socket.as_fd())
+    }
+
+    /// What the program makes of the descriptors.
+    pub fn open(&self) -> Result<(Region, Port)> {
+        let region = Region::map(self.region.as_fd(), self.host_end, &self.limits)?;
+        let port = Port::attach(self.socket.try_clone()?, region.rings())?;
+        Ok((region, port))
+    }
+}

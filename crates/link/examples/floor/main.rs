@@ -1,0 +1,180 @@
+//! The floor: what bare frames through lanes cost, without any stack, and what the attach modes cost the kernel's own traffic.
+//!
+//! `floor [--rounds N] [--trips N] [ROW...]` prints one JSON object per row and round. Rows: `direct`, `lane:DIVERT:GUARD`, `kernel[:DIVERT]`
+//! with DIVERT `native`, `generic` or `tc` and GUARD `xdp` or `tc`. As root; needs two processors to say anything.
+
+// Modules of a program: what they show is for their neighbours.
+#![allow(unreachable_pub)]
+
+mod bed;
+mod kernel;
+mod raw;
+
+use anyhow::{Context, Result, bail};
+use bed::{Divert, Guard, Host, Lane, PORT};
+use raw::Raw;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+use tickwire_stack::Limits;
+
+const FLOOD: Duration = Duration::from_secs(1);
+
+/// Pins the calling thread to a processor.
+fn pin(processor: usize) {
+    // SAFETY: the set is a plain array of bits, alive for the call.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(processor, &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set);
+    }
+}
+
+struct Settings {
+    rounds: usize,
+    trips: usize,
+    rows: Vec<String>,
+}
+
+fn settings() -> Result<Settings> {
+    let mut settings = Settings { rounds: 1, trips: 100_000, rows: Vec::new() };
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let mut number = || words.next().and_then(|n| n.parse().ok()).context(format!("{word} needs a number"));
+        match word.as_str() {
+            "--rounds" => settings.rounds = number()?,
+            "--trips" => settings.trips = number()?,
+            _ => settings.rows.push(word),
+        }
+    }
+    if settings.rows.is_empty() {
+        let all = [
+            "direct",
+            "lane:native:xdp",
+            "lane:generic:tc",
+            "lane:tc:tc",
+            "kernel",
+            "kernel:native",
+            "kernel:generic",
+            "kernel:tc",
+        ];
+        settings.rows = all.map(String::from).into();
+    }
+    Ok(settings)
+}
+
+fn divert_mode(word: &str) -> Result<Divert> {
+    Ok(match word {
+        "native" => Divert::Native,
+        "generic" => Divert::Generic,
+        "tc" => Divert::Tc,
+        _ => bail!("unknown attach mode {word}: native, generic or tc"),
+    })
+}
+
+fn guard_mode(word: &str) -> Result<Guard> {
+    Ok(match word {
+        "xdp" => Guard::Xdp,
+        "tc" => Guard::Tc,
+        _ => bail!("unknown guard {word}: xdp or tc"),
+    })
+}
+
+/// Sorts and picks p50, p99, p99.9 and the largest.
+pub fn percentiles(times: &mut [u32]) -> [u32; 4] {
+    times.sort_unstable();
+    let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
+    [at(0.5), at(0.99), at(0.999), at(1.0)]
+}
+
+fn lanes(hosts: &mut [Host; 2], row: &str) -> Result<[Lane; 2]> {
+    let limits = Limits { frames: 4096, ..Limits::DEFAULT };
+    let lane = |host: &mut Host| match row.split_once(':') {
+        None => bed::direct(host, &limits),
+        Some((_, modes)) => {
+            let mut words = modes.split(':');
+            let divert = divert_mode(words.next().unwrap_or("native"))?;
+            let guard = guard_mode(words.next().unwrap_or("xdp"))?;
+            host.divert(divert)?;
+            let lane = host.lane(1500, guard, &limits)?;
+            host.claim(&lane, PORT)?;
+            Ok(lane)
+        }
+    };
+    let [a, b] = hosts;
+    Ok([lane(a)?, lane(b)?])
+}
+
+/// How far packets came, for the case that they did not arrive.
+fn story(hosts: &mut [Host; 2], lanes: [&Lane; 2]) -> String {
+    let mut story = Vec::new();
+    for (host, lane) in hosts.iter_mut().zip(lanes) {
+        story.push(format!("{:?}, {:?}", host.lane_counters(lane).ok(), lane.statistics().ok()));
+    }
+    story.join("; ")
+}
+
+/// Latency and throughput of bare frames.
+fn bare(row: &str, trips: usize) -> Result<String> {
+    let mut hosts = bed::cable(1500, false)?;
+    let [a, b] = lanes(&mut hosts, row)?;
+    let [from, to] = [0, 1].map(|n| (hosts[n].mac.0, hosts[n].address.octets()));
+    let (mut raw_a, mut raw_b) = (Raw::new(a.open()?), Raw::new(b.open()?));
+    let stop = AtomicBool::new(false);
+    let request = raw::packet(from, to, PORT, 64);
+    let answer = raw::packet(to, from, PORT, 64);
+    let times = std::thread::scope(|s| {
+        s.spawn(|| {
+            pin(1);
+            raw::pong(&mut raw_b, &answer, PORT, || stop.load(Relaxed));
+        });
+        pin(0);
+        let warm = raw::ping(&mut raw_a, &request, PORT, trips / 10 + 1);
+        let times = warm.and_then(|_| raw::ping(&mut raw_a, &request, PORT, trips));
+        stop.store(true, Relaxed);
+        times
+    });
+    let mut times = match times {
+        Some(times) => times,
+        None => bail!("a packet was lost: {}", story(&mut hosts, [&a, &b])),
+    };
+    let [p50, p99, p999, max] = percentiles(&mut times);
+
+    stop.store(false, Relaxed);
+    let large = raw::packet(from, to, PORT, 1500 - 28);
+    let (sent, received) = std::thread::scope(|s| {
+        let drain = s.spawn(|| {
+            pin(1);
+            raw::drain(&mut raw_b, PORT, || stop.load(Relaxed))
+        });
+        pin(0);
+        let sent = raw::flood(&mut raw_a, &large, FLOOD);
+        std::thread::sleep(Duration::from_millis(50));
+        stop.store(true, Relaxed);
+        (sent, drain.join().expect("does not panic"))
+    });
+    let seconds = FLOOD.as_secs_f64();
+    let gbit = received as f64 * large.len() as f64 * 8.0 / seconds / 1e9;
+    Ok(format!(
+        "\"p50_ns\":{p50},\"p99_ns\":{p99},\"p999_ns\":{p999},\"max_ns\":{max},\"trips\":{trips},\"sent_pps\":{:.0},\"received_pps\":{:.0},\"gbit\":{gbit:.2}",
+        sent as f64 / seconds,
+        received as f64 / seconds,
+    ))
+}
+
+fn main() -> Result<()> {
+    let settings = settings()?;
+    for round in 0..settings.rounds {
+        for row in &settings.rows {
+            let figures = match row.split_once(':').map_or((row.as_str(), None), |(a, b)| (a, Some(b))) {
+                ("kernel", mode) => kernel::measure(mode.map(divert_mode).transpose()?, settings.trips / 4),
+                ("direct" | "lane", _) => bare(row, settings.trips),
+                _ => bail!("unknown row {row}"),
+            };
+            match figures {
+                Ok(figures) => println!("{{\"row\":\"{row}\",\"round\":{round},{figures}}}"),
+                Err(error) => println!("{{\"row\":\"{row}\",\"round\":{round},\"error\":\"{error:#}\"}}"),
+            }
+        }
+    }
+    Ok(())
+}
