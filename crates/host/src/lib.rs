@@ -16,6 +16,7 @@ pub mod neighbour;
 mod netlink;
 pub mod resolve;
 pub mod route;
+mod xdp;
 
 pub use address::InterfaceAddress;
 pub use error::{Error, Result};
@@ -24,6 +25,7 @@ pub use link::Link;
 pub use neighbour::{Neighbour, Reachability};
 pub use resolve::{Answer, Nic, Query, Why};
 pub use route::{Route, RouteKind, RouteQuery};
+pub use xdp::{XdpFeatures, XdpInfo};
 
 use netlink::Netlink;
 

@@ -190,7 +190,8 @@ impl Service {
     ) -> Result<Lane, LaneError> {
         // The guard comes before anything can pass.
         let here = host_end(number);
-        let guard = self.programs.attach_guard(&here, lane, self.guard_mode())?;
+        let mode = self.guard_mode();
+        let guard = self.programs.attach_guard(&here, lane, mode)?;
         // What the kernel hands to the lane must carry its checksums, as on a wire: AF_XDP shows bare bytes.
         switch_transmit_checksums_off(&here).map_err(system("switching checksum offload off"))?;
         let region = region::create(lane, limits, RingSizes::DEFAULT)?;
@@ -233,9 +234,26 @@ impl Service {
         })
     }
 
-    /// How new lanes are guarded: in XDP if every interface takes frames that XDP redirects to it, else by a tc filter.
-    fn guard_mode(&self) -> AttachMode {
-        if self.nics.all_take_redirects() { AttachMode::Native } else { AttachMode::Tc }
+    /// How lanes are to be guarded now: in XDP if every interface takes frames that XDP redirects to it, else by a tc filter.
+    fn guard_mode(&mut self) -> AttachMode {
+        if self.nics.all_take_redirects(self.xdp_info.as_mut()) { AttachMode::Native } else { AttachMode::Tc }
+    }
+
+    /// Guards every lane as it is to be guarded now: whether an interface takes redirected frames may change under our feet.
+    pub(crate) fn fit_guards(&mut self) {
+        if self.lanes.is_empty() {
+            return;
+        }
+        let mode = self.guard_mode();
+        for (&id, lane) in self.lanes.iter_mut().filter(|(_, lane)| lane.hook.guard_mode() != mode) {
+            match self.programs.attach_guard_only(&lane.host_end(), id, mode) {
+                Ok(guard) => {
+                    tracing::info!(lane = id, guard = crate::nics::mode_name(mode), "guard changed");
+                    lane.hook.set_guard(guard);
+                }
+                Err(error) => tracing::warn!(lane = id, %error, "the guard could not be changed"),
+            }
+        }
     }
 
     /// The smallest number that no lane has.

@@ -3,7 +3,7 @@
 use crate::config::{Attach, Config};
 use crate::programs::{NicHook, Programs};
 use std::collections::{BTreeMap, BTreeSet};
-use tickwire_host::{InterfaceAddress, Link, Nic as PathNic};
+use tickwire_host::{InterfaceAddress, Link, Nic as PathNic, XdpInfo};
 use tickwire_link::control::{Accelerated, AttachMode, Name, Reason};
 use tickwire_stack::addr::{Address, Mac};
 
@@ -24,6 +24,9 @@ pub(crate) struct Nic {
 pub(crate) struct Nics {
     all: BTreeMap<u32, Nic>,
 }
+
+/// Up to this MTU a frame fits into one page with everything that XDP keeps beside it.
+const PAGE_MTU: u32 = 3000;
 
 /// What a change of a link means for the lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,8 +190,17 @@ impl Nics {
 
     /// Whether every accelerated interface transmits frames that XDP redirects to it. A virtual device does so only
     /// under conditions at its far end, which may change at any time.
-    pub(crate) fn all_take_redirects(&self) -> bool {
-        self.active().all(|nic| nic.mode == AttachMode::Native && nic.driver != "veth")
+    pub(crate) fn all_take_redirects(&self, info: Option<&mut XdpInfo>) -> bool {
+        let Some(info) = info else {
+            // A kernel that cannot tell: hardware drivers that run XDP nearly all do.
+            return self.active().all(|nic| nic.mode == AttachMode::Native && nic.driver != "veth");
+        };
+        self.active().all(|nic| {
+            let features = info.features(nic.link.index).unwrap_or_default();
+            nic.mode == AttachMode::Native
+                && features.takes_redirects()
+                && (nic.link.mtu <= PAGE_MTU || features.takes_long_redirects())
+        })
     }
 
     /// Those to which divert is attached.

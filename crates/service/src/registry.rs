@@ -231,22 +231,12 @@ impl Registry {
         self.claims.iter().filter(|(_, claim)| claim.lane == lane).map(|(&id, _)| id).collect()
     }
 
-    /// What a claim was made with.
-    pub(crate) fn bound(&self, lane: LaneId, id: ClaimId) -> Result<Bound, Conflict> {
-        self.claim(lane, id).map(|claim| claim.bound)
-    }
-
     /// Whether a lane may send from an address and port.
     pub(crate) fn owns(&self, lane: LaneId, protocol: Protocol, local: Endpoint) -> bool {
         [local.address, any_of(local.address)].into_iter().any(|address| {
             let key = PortKey { protocol, local: Endpoint::new(address, local.port) };
             self.owned.contains_key(&(lane, key))
         })
-    }
-
-    /// How many claims there are.
-    pub(crate) fn len(&self) -> usize {
-        self.claims.len()
     }
 
     fn claim(&self, lane: LaneId, id: ClaimId) -> Result<&Claim, Conflict> {
@@ -384,7 +374,7 @@ mod tests {
         let undone = registry.release(1, id).unwrap();
         assert_eq!(undone.len(), 2);
         assert!(changes.into_iter().map(Change::inverse).all(|c| undone.contains(&c)));
-        assert_eq!(registry.len(), 0);
+        assert!(registry.claims.is_empty() && registry.owned.is_empty() && registry.ports.is_empty());
         assert_eq!(registry.release(1, id), Err(Conflict::Unknown));
     }
 

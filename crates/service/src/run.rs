@@ -21,8 +21,8 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use tickwire_host::{Host, Monitor};
-use tickwire_link::control::Reason;
+use tickwire_host::{Host, Monitor, XdpInfo};
+use tickwire_link::control::{Reason, SOCKET_VARIABLE};
 
 /// How the service is to run; what is given here goes before the configuration file.
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ pub struct Options {
     pub config: Option<PathBuf>,
     /// Interfaces to accelerate; empty: those of the configuration.
     pub interfaces: Vec<String>,
-    /// The service's socket.
+    /// The service's socket; `None`: what `TICKWIRE_SOCKET` says, else the configuration.
     pub socket: Option<PathBuf>,
     /// The socket's mode.
     pub socket_mode: Option<u32>,
@@ -119,8 +119,8 @@ fn configuration(options: &Options) -> Result<Config, Error> {
     if !options.interfaces.is_empty() {
         config.interfaces.clone_from(&options.interfaces);
     }
-    if let Some(path) = &options.socket {
-        config.socket.path.clone_from(path);
+    if let Some(path) = options.socket.clone().or_else(|| std::env::var_os(SOCKET_VARIABLE).map(PathBuf::from)) {
+        config.socket.path = path;
     }
     if options.socket_mode.is_some() {
         config.socket.mode = options.socket_mode;
@@ -163,6 +163,7 @@ fn start(config: Config) -> Result<Service, Error> {
         host: Host::open()?,
         // Before the inventory, so that no change falls between.
         monitor: Monitor::open()?,
+        xdp_info: XdpInfo::open().ok(),
         judge: Judge::new().map_err(system("tell network namespaces apart (Linux 5.14 or newer is needed)"))?,
         programs,
         namespace,
@@ -252,6 +253,7 @@ fn serve(service: &mut Service, endpoint: &Endpoint, options: &Options, stop: Op
         if now >= verified + VERIFY_EVERY {
             verified = now;
             service.verify_claims();
+            service.fit_guards();
         }
         if service.paths_stale && settle.is_none() {
             settle = Some(now + SETTLE);

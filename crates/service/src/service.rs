@@ -20,7 +20,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::time::Instant;
-use tickwire_host::{Host, Monitor, Query};
+use tickwire_host::{Host, Monitor, Query, XdpInfo};
 use tickwire_link::control::{Channel, Push, Reason, Request};
 
 /// At most so many messages of one connection are handled before the others have their turn.
@@ -31,6 +31,8 @@ pub(crate) struct Service {
     pub(crate) config: Config,
     pub(crate) host: Host,
     pub(crate) monitor: Monitor,
+    /// `None` on kernels that cannot tell what devices do with XDP.
+    pub(crate) xdp_info: Option<XdpInfo>,
     pub(crate) judge: Judge,
     pub(crate) programs: Programs,
     pub(crate) namespace: Namespace,
