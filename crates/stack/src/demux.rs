@@ -200,19 +200,32 @@ impl Stack<'_> {
 
     /// Every socket bound to that port and address or to any address, with how well it fits (higher is better).
     pub(crate) fn bound_to(&self, protocol: u8, local: Endpoint) -> impl Iterator<Item = (u32, u8)> {
-        let mut at = self.mem.bound[self.bound_bucket(protocol, local.port)];
+        let mut at = self.bound_first(protocol, local.port);
         core::iter::from_fn(move || {
-            while let Some(slot) = at.get() {
-                let node = &self.mem.nodes[slot as usize];
-                at = node.next;
-                if node.local.port == local.port
-                    && node.protocol == protocol
-                    && let Some(score) = fit(node.local.address, node.v6only != 0, local.address)
-                {
-                    return Some((slot, score));
-                }
-            }
-            None
+            let (slot, score, next) = self.bound_next(at, protocol, local)?;
+            at = next;
+            Some((slot, score))
         })
+    }
+
+    /// Where a walk over the sockets bound to a port starts.
+    pub(crate) fn bound_first(&self, protocol: u8, port: u16) -> Link {
+        self.mem.bound[self.bound_bucket(protocol, port)]
+    }
+
+    /// The next socket of such a walk from `at` on, how well it fits, and where the walk goes on. For walks during which the
+    /// sockets change (but not their places).
+    pub(crate) fn bound_next(&self, mut at: Link, protocol: u8, local: Endpoint) -> Option<(u32, u8, Link)> {
+        while let Some(slot) = at.get() {
+            let node = &self.mem.nodes[slot as usize];
+            at = node.next;
+            if node.local.port == local.port
+                && node.protocol == protocol
+                && let Some(score) = fit(node.local.address, node.v6only != 0, local.address)
+            {
+                return Some((slot, score, at));
+            }
+        }
+        None
     }
 }

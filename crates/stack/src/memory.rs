@@ -390,3 +390,44 @@ impl Fnv {
         self
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_lane_stays_below_32_mebibytes() {
+        let size = Memory::size(&Limits::DEFAULT);
+        assert!(size < 31 << 20, "{size} bytes, and the region's header comes on top");
+    }
+
+    #[test]
+    fn sections_are_placed_in_the_order_of_the_list() {
+        struct Record(Vec<(usize, usize, usize)>);
+        impl<'a> Place<'a> for Record {
+            fn slice<T: FromZeros>(&mut self, count: usize) -> &'a mut [T] {
+                self.0.push((size_of::<T>(), align_of::<T>(), count));
+                Vec::leak(T::new_vec_zeroed(count).unwrap())
+            }
+        }
+        let limits = Limits { frames: 64, tcp: 3, listeners: 2, udp: 5, ..Limits::DEFAULT };
+        let mut record = Record(Vec::new());
+        let _ = Memory::place(&limits, &mut record);
+        let sections = Memory::sections(&limits);
+        assert_eq!(record.0.len(), sections.len());
+        for (section, (size, align, count)) in sections.iter().zip(record.0) {
+            assert_eq!((section.size, section.count), (size, count), "{}", section.name);
+            assert!(section.align >= align && section.align.is_power_of_two(), "{}", section.name);
+        }
+        assert_eq!((sections[0].name, sections[0].align), ("frames", PAGE));
+    }
+
+    #[test]
+    fn limits_out_of_range_are_refused() {
+        assert!(Limits::DEFAULT.valid());
+        assert!(!Limits { frames: 63, ..Limits::DEFAULT }.valid());
+        assert!(!Limits { udp: 0, ..Limits::DEFAULT }.valid());
+        assert!(!Limits { tcp: Limits::MAX + 1, ..Limits::DEFAULT }.valid());
+        assert!(!Limits { user_words: u32::MAX, ..Limits::DEFAULT }.valid());
+    }
+}

@@ -95,12 +95,9 @@ impl Stack<'_> {
     /// A multicast or broadcast datagram goes to every socket that is bound to its port and wants it: copies for all but the last.
     fn udp_deliver_to_group(&mut self, frame: FrameId, local: Endpoint, source: Endpoint) {
         let connected = self.find_connected(UDP, local, source).map(|(_, index)| index);
-        let (mut last, mut cursor) = (connected, 0);
-        loop {
-            // The list of sockets is walked anew from where it was, because delivering borrows everything.
-            let next = self.bound_to(UDP, local).nth(cursor).map(|(slot, _)| slot);
-            let Some(slot) = next else { break };
-            cursor += 1;
+        let (mut last, mut at) = (connected, self.bound_first(UDP, local.port));
+        while let Some((slot, _, next)) = self.bound_next(at, UDP, local) {
+            at = next;
             let (_, index) = self.mem.socket_of_slot(slot as usize);
             if !self.wants_group(index, local.address, source.address) {
                 self.mem.counters.udp_filtered.inc();
