@@ -1,6 +1,6 @@
 //! The command line, and nothing else: the man pages are generated from it.
 
-use clap::{Args, Parser, Subcommand, ValueHint};
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -35,6 +35,16 @@ pub(crate) struct Socket {
     pub(crate) socket: Option<PathBuf>,
 }
 
+impl Socket {
+    /// The socket that was named, else the usual one.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.socket.clone().unwrap_or_else(|| DEFAULT_SOCKET.into())
+    }
+}
+
+/// Where the service listens unless told otherwise.
+pub(crate) const DEFAULT_SOCKET: &str = "/run/tickwire/service.sock";
+
 /// Run the service that diverts packets and hands out lanes (as root).
 ///
 /// It runs in the foreground, attaches its divert program to the interfaces, listens for programs that want a lane, and logs to standard error. SIGTERM or SIGINT
@@ -54,6 +64,31 @@ pub(crate) struct Service {
     /// Where to listen.
     #[command(flatten)]
     pub(crate) socket: Socket,
+
+    /// The socket's mode, in octal: who may be accelerated [default: 660 with a group, 600 without]
+    #[arg(long, value_name = "MODE", value_parser = octal)]
+    pub(crate) socket_mode: Option<u32>,
+
+    /// The socket's group [default: `tickwire`, if there is such a group]
+    #[arg(long, value_name = "GROUP")]
+    pub(crate) socket_group: Option<String>,
+
+    /// How the divert program is attached to the interfaces [default: what disturbs others least with each driver]
+    #[arg(long, value_enum, value_name = "MODE")]
+    pub(crate) attach: Option<AttachMode>,
+}
+
+/// How the divert program is attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AttachMode {
+    /// What is best for the driver without disturbing others
+    Auto,
+    /// XDP in the driver: the fastest, where the driver has it
+    Native,
+    /// XDP after the driver: every driver
+    Generic,
+    /// A traffic control filter: every driver, disturbs others least
+    Tc,
 }
 
 /// Start a program so that its TCP and UDP sockets take the fast path.
@@ -112,7 +147,7 @@ pub(crate) struct Stat {
 ///
 /// Diverted packets never reach the kernel's stack, so tcpdump cannot see them. The file is in pcapng format with nanosecond stamps and one
 /// interface for each lane and each network card; Wireshark and tcpdump read it. Ctrl-C ends it and says how many packets were recorded
-/// and how many were lost. Needs root.
+/// and how many were lost. Root records all lanes, another user only that user's.
 #[derive(Debug, Args)]
 pub(crate) struct Capture {
     /// Where the service listens.
@@ -167,5 +202,12 @@ fn spin(text: &str) -> Result<String, String> {
         "always" | "never" | "adaptive" => Ok(text.to_owned()),
         number if number.parse().is_ok_and(|us: u64| us <= LONGEST_SPIN) => Ok(text.to_owned()),
         _ => Err(format!("expected `always`, `never`, `adaptive` or microseconds up to {LONGEST_SPIN}")),
+    }
+}
+
+fn octal(text: &str) -> Result<u32, String> {
+    match u32::from_str_radix(text, 8) {
+        Ok(mode) if mode <= 0o777 => Ok(mode),
+        _ => Err("expected an octal mode of three digits, for example 660".to_owned()),
     }
 }

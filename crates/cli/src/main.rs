@@ -5,7 +5,12 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod capture;
+mod client;
+mod doctor;
 mod run;
+mod service;
+mod stat;
 
 use args::{Arguments, Command};
 use clap::Parser;
@@ -14,7 +19,10 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Run(arguments) => return run::run(&arguments),
-        _ => Err(anyhow::anyhow!("not in this build yet")),
+        Command::Service(arguments) => service::run(arguments).map(|()| ExitCode::SUCCESS),
+        Command::Stat(arguments) => stat::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Capture(arguments) => capture::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Doctor(arguments) => doctor::run(&arguments),
     };
     outcome.unwrap_or_else(|error: anyhow::Error| {
         // One sentence: what happened, and why, from the outside in.

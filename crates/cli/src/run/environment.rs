@@ -12,7 +12,7 @@ const LIBRARY: &str = "libtickwire_preload.so";
 const LIBRARY_VARIABLE: &str = "TICKWIRE_PRELOAD";
 
 /// The preload library: named by `TICKWIRE_PRELOAD`, beside this program (a build tree), or where packages put it.
-pub(super) fn library() -> Result<PathBuf> {
+pub(crate) fn library() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os(LIBRARY_VARIABLE).filter(|p| !p.is_empty()) {
         let path = PathBuf::from(path);
         return path.canonicalize().with_context(|| format!("{LIBRARY_VARIABLE} names {}", path.display()));
@@ -57,7 +57,7 @@ fn joined(library: &OsStr, before: &OsStr) -> Result<OsString> {
 }
 
 /// Whether a service takes connections there.
-pub(super) fn service_answers(path: &Path) -> Result<(), String> {
+pub(crate) fn service_answers(path: &Path) -> Result<(), String> {
     let shown = path.display();
     let address = UnixAddr::new(path).map_err(|e| format!("{shown} cannot be the service's socket: {e}"))?;
     let fd = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK, None)

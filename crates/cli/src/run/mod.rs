@@ -4,7 +4,7 @@
 //! program then replaces this process.
 
 mod elf;
-mod environment;
+pub(crate) mod environment;
 mod fitness;
 mod lookup;
 
@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: &Run) -> ExitCode {
         Ok(path) => path,
         Err(error) => return fail(error.exit_code(), &format!("{name}: {error}")),
     };
-    let socket = arguments.socket.socket.clone().unwrap_or_else(tickwire_link::control::socket_path);
+    let socket = arguments.socket.path();
     let library = match environment::library() {
         Ok(library) => library,
         Err(error) => return fail(EXIT_FAILED, &format!("{error:#}")),

@@ -1,0 +1,158 @@
+//! `tickwire capture`: the packets that tcpdump cannot see.
+
+mod clock;
+mod file;
+mod stream;
+
+use crate::args::Capture;
+use crate::client::{Client, unexpected};
+use anyhow::{Context, Result};
+use clock::WallClock;
+use file::File;
+use std::collections::HashMap;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use stream::{Stream, Turn};
+use tickwire_link::bpf::{CaptureRecord, HostCounter};
+use tickwire_link::control::{CountersOf, Reply, Request};
+
+/// How long packets may lie in the buffer while no more come: who follows the file or the pipe sees them soon.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Captures until Ctrl-C, until enough packets have come, or until the service ends.
+pub(crate) fn run(arguments: &Capture) -> Result<()> {
+    let end = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&end);
+    ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed)).context("cannot wait for Ctrl-C")?;
+
+    let mut client = Client::connect(&arguments.socket.path())?;
+    let mut names = Names::read(&mut client)?;
+    let out = open(&arguments.write)?;
+    let lost_before = lost(&mut client)?;
+    let request = Request::Capture { lane: arguments.lane.unwrap_or(0), snaplen: arguments.snaplen };
+    let (reply, mut descriptors) = client.ask(&request)?;
+    let Reply::Capturing = reply else { return Err(unexpected(&reply)) };
+    let mut stream = Stream::new(descriptors.take(0).context("the service gave no stream")?);
+    let clock = WallClock::new().context("cannot read the clocks")?;
+    let mut file = File::new(out, clock, arguments.snaplen).context("cannot write")?;
+    file.flush().context("cannot write")?;
+    eprintln!("tickwire: capturing to {} (Ctrl-C ends)", arguments.write.display());
+
+    let mut count = 0;
+    while !end.load(Ordering::Relaxed) && arguments.count.is_none_or(|most| count < most) {
+        match stream.next(PATIENCE)? {
+            Turn::Ended => {
+                eprintln!("tickwire: the service has ended the capture");
+                break;
+            }
+            Turn::Quiet => file.flush().context("cannot write")?,
+            Turn::Record(entry) => {
+                let Some((record, bytes)) = CaptureRecord::parse(entry) else { continue };
+                names.learn(&mut client, record.lane);
+                if arguments.program.as_ref().is_some_and(|wanted| !names.is(record.lane, wanted)) {
+                    continue;
+                }
+                file.write(&record, bytes, || names.describe(&record)).context("cannot write")?;
+                count += 1;
+            }
+        }
+    }
+    file.flush().context("cannot write")?;
+    // The service may be gone.
+    let lost = lost(&mut client).map_or(0, |after| after.saturating_sub(lost_before));
+    eprintln!("tickwire: {count} packets recorded, {lost} lost");
+    Ok(())
+}
+
+fn open(path: &Path) -> Result<BufWriter<Box<dyn Write>>> {
+    let out: Box<dyn Write> = if path == Path::new("-") {
+        Box::new(std::io::stdout())
+    } else {
+        Box::new(std::fs::File::create(path).with_context(|| format!("cannot create {}", path.display()))?)
+    };
+    Ok(BufWriter::with_capacity(1 << 16, out))
+}
+
+fn lost(client: &mut Client) -> Result<u64> {
+    match client.ask(&Request::Counters { of: CountersOf::Host, lane: 0 })?.0 {
+        Reply::Counters { figures } => {
+            Ok(figures.as_slice().get(HostCounter::CaptureLost as usize).copied().unwrap_or(0))
+        }
+        reply => Err(unexpected(&reply)),
+    }
+}
+
+/// What lanes and network cards are called.
+#[derive(Default)]
+struct Names {
+    /// Program and process by lane; none if the service does not tell.
+    programs: HashMap<u32, Option<(String, u32)>>,
+    cards: HashMap<u32, String>,
+}
+
+impl Names {
+    fn read(client: &mut Client) -> Result<Self> {
+        let mut names = Self::default();
+        let mut after = 0;
+        while let Reply::Interface { info } = client.ask(&Request::ListInterfaces { after })?.0 {
+            after = info.interface;
+            names.cards.insert(after, info.name.as_str().to_owned());
+        }
+        Ok(names)
+    }
+
+    /// Asks about a lane that has not been seen yet.
+    fn learn(&mut self, client: &mut Client, lane: u32) {
+        if self.programs.contains_key(&lane) {
+            return;
+        }
+        let before = u64::from(lane).saturating_sub(1);
+        let program = match client.ask(&Request::ListLanes { after: before }) {
+            Ok((Reply::LaneInfo { info, .. }, _)) if info.lane == lane => {
+                Some((info.program.as_str().to_owned(), info.pid))
+            }
+            _ => None,
+        };
+        self.programs.insert(lane, program);
+    }
+
+    /// Whether a lane is that of a program, by its name or process number.
+    fn is(&self, lane: u32, wanted: &str) -> bool {
+        let program = self.programs.get(&lane).and_then(Option::as_ref);
+        program.is_some_and(|(name, pid)| name == wanted || pid.to_string() == wanted)
+    }
+
+    /// Name and description of the interface of a record.
+    fn describe(&self, record: &CaptureRecord) -> (String, String) {
+        let lane = record.lane;
+        let who = match self.programs.get(&lane) {
+            Some(Some((name, pid))) => format!("{name} (process {pid})"),
+            _ => format!("the program of lane {lane}"),
+        };
+        if record.outgoing {
+            return (format!("lane{lane}"), format!("sent by {who}"));
+        }
+        let card = self.cards.get(&record.nic).cloned().unwrap_or_else(|| format!("if{}", record.nic));
+        (format!("lane{lane}:{card}"), format!("came by {card} for {who}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interfaces_are_named_after_lane_card_and_program() {
+        let mut names = Names::default();
+        names.cards.insert(2, "eth0".into());
+        names.programs.insert(5, Some(("nginx".into(), 77)));
+        let record = CaptureRecord { monotonic_ns: 0, lane: 5, nic: 2, length: 60, outgoing: false };
+        assert_eq!(names.describe(&record), ("lane5:eth0".into(), "came by eth0 for nginx (process 77)".into()));
+        let sent = CaptureRecord { outgoing: true, ..record };
+        assert_eq!(names.describe(&sent), ("lane5".into(), "sent by nginx (process 77)".into()));
+        assert!(names.is(5, "nginx") && names.is(5, "77") && !names.is(5, "redis") && !names.is(6, "nginx"));
+    }
+}

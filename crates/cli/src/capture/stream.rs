@@ -1,0 +1,59 @@
+//! The service's stream of captured packets.
+
+use anyhow::{Context, Result};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{MsgFlags, recv};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::Duration;
+
+/// A record and a jumbo packet fit; the ring buffer's entries are smaller.
+const LARGEST: usize = 1 << 18;
+
+/// The reading end: one packet of the socket is one record.
+pub(crate) struct Stream {
+    fd: OwnedFd,
+    buffer: Vec<u8>,
+}
+
+/// What a turn brought.
+pub(crate) enum Turn<'a> {
+    /// A record with its bytes.
+    Record(&'a [u8]),
+    /// Nothing within the time.
+    Quiet,
+    /// The service has ended the capture.
+    Ended,
+}
+
+impl Stream {
+    pub(crate) fn new(fd: OwnedFd) -> Self {
+        Self { fd, buffer: vec![0; LARGEST] }
+    }
+
+    /// The next record, if one comes within `patience`. A signal ends the waiting.
+    pub(crate) fn next(&mut self, patience: Duration) -> Result<Turn<'_>> {
+        let read = |buffer: &mut [u8]| recv(self.fd.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT);
+        let length = match read(&mut self.buffer) {
+            Err(Errno::EAGAIN) => {
+                let mut wait = [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)];
+                let patience = PollTimeout::try_from(patience).unwrap_or(PollTimeout::ZERO);
+                match poll(&mut wait, patience) {
+                    Ok(0) | Err(Errno::EINTR) => return Ok(Turn::Quiet),
+                    Ok(_) => match read(&mut self.buffer) {
+                        Err(Errno::EAGAIN | Errno::EINTR) => return Ok(Turn::Quiet),
+                        done => done,
+                    },
+                    Err(error) => Err(error),
+                }
+            }
+            Err(Errno::EINTR) => return Ok(Turn::Quiet),
+            done => done,
+        };
+        match length {
+            Ok(0) | Err(Errno::ECONNRESET) => Ok(Turn::Ended),
+            Ok(length) => Ok(Turn::Record(self.buffer.get(..length).unwrap_or_default())),
+            Err(error) => Err(error).context("cannot read captured packets"),
+        }
+    }
+}

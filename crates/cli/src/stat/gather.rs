@@ -1,0 +1,245 @@
+//! Asking the service, and reading the lanes' own memory.
+
+use super::reading::{Claim, Host, Interface, Lane, Reading, Socket, Tcp};
+use crate::client::{Client, unexpected};
+use anyhow::Result;
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use tickwire_link::bpf::Refusal;
+use tickwire_link::control::{Accelerated, AttachMode, ClaimKind, CountersOf, Held, LaneInfo, Reason, Reply, Request};
+use tickwire_link::region::View;
+use tickwire_stack::table::{Row, kind};
+
+/// More lanes than this no service makes; a listing that does not end is broken.
+const MANY: usize = 1 << 20;
+
+/// The figures of [`CountersOf::Host`], in their order (`tickwire_link::bpf::HostCounter`).
+const HOST_COUNTERS: [&str; 6] = ["passed", "diverted", "group_copies", "vlan", "stray_fragments", "capture_lost"];
+
+/// The first figures of [`CountersOf::Lane`]; the refusals of the guard follow.
+const LANE_COUNTERS: [&str; 4] = ["in_packets", "in_bytes", "out_packets", "out_bytes"];
+
+const REFUSALS: [&str; Refusal::ALL.len()] =
+    ["refused_malformed", "refused_protocol", "refused_source", "refused_port", "refused_fragment"];
+
+/// Reads everything.
+pub(crate) fn gather(client: &mut Client) -> Result<Reading> {
+    Ok(Reading { host: host(client)?, lanes: lanes(client)? })
+}
+
+fn host(client: &mut Client) -> Result<Host> {
+    let mut interfaces = Vec::new();
+    let mut after = 0;
+    while let Reply::Interface { info } = listed(client, &Request::ListInterfaces { after })? {
+        after = info.interface;
+        interfaces.push(interface(&info));
+    }
+    let figures = counters(client, CountersOf::Host, 0)?;
+    Ok(Host { interfaces, counters: HOST_COUNTERS.into_iter().zip(figures).collect() })
+}
+
+fn listed(client: &mut Client, request: &Request) -> Result<Reply> {
+    match client.ask(request)?.0 {
+        reply @ (Reply::Interface { .. } | Reply::Held { .. } | Reply::Done) => Ok(reply),
+        reply => Err(unexpected(&reply)),
+    }
+}
+
+fn counters(client: &mut Client, of: CountersOf, lane: u32) -> Result<Vec<u64>> {
+    match client.ask(&Request::Counters { of, lane })?.0 {
+        Reply::Counters { figures } => Ok(figures.as_slice().to_vec()),
+        reply => Err(unexpected(&reply)),
+    }
+}
+
+fn interface(info: &Accelerated) -> Interface {
+    Interface {
+        name: info.name.as_str().to_owned(),
+        driver: info.driver.as_str().to_owned(),
+        mac: info.mac.to_string(),
+        mtu: info.mtu,
+        mode: match info.mode {
+            AttachMode::None => "none",
+            AttachMode::Native => "native",
+            AttachMode::Generic => "generic",
+            AttachMode::Tc => "tc",
+        },
+        reason: why(info.reason),
+    }
+}
+
+fn why(reason: Reason) -> Option<&'static str> {
+    (reason != Reason::None).then(|| reason.text())
+}
+
+fn lanes(client: &mut Client) -> Result<Vec<Lane>> {
+    let mut lanes = Vec::new();
+    let mut after = 0;
+    while lanes.len() < MANY {
+        let (reply, mut descriptors) = client.ask(&Request::ListLanes { after })?;
+        let (cursor, info) = match reply {
+            Reply::LaneInfo { cursor, info } => (cursor, info),
+            Reply::Done => break,
+            reply => return Err(unexpected(&reply)),
+        };
+        after = cursor;
+        // What a lane's memory holds is the program's word; that it cannot be mapped is no reason to show the others not.
+        let view = descriptors.take(0).and_then(|fd| View::map(fd.as_fd(), &info.limits).ok());
+        lanes.push(lane(client, &info, view.as_ref())?);
+    }
+    Ok(lanes)
+}
+
+fn lane(client: &mut Client, info: &LaneInfo, view: Option<&View>) -> Result<Lane> {
+    let accelerated = info.reason == Reason::None;
+    let (guard, claims) = if accelerated { of_lane(client, info.lane)? } else { Default::default() };
+    Ok(Lane {
+        lane: info.lane,
+        program: info.program.as_str().to_owned(),
+        pid: info.pid,
+        uid: info.uid,
+        processes: info.processes,
+        age_ms: info.age_ms,
+        accelerated,
+        reason: why(info.reason),
+        guard,
+        counters: view.map(|v| v.counters().iter().collect()).unwrap_or_default(),
+        sockets: view.map(|v| v.rows().iter().filter_map(socket).collect()).unwrap_or_default(),
+        claims,
+    })
+}
+
+/// A lane may go away between two questions: then it has nothing.
+fn of_lane(client: &mut Client, lane: u32) -> Result<(BTreeMap<&'static str, u64>, Vec<Claim>)> {
+    let names = LANE_COUNTERS.into_iter().chain(REFUSALS);
+    let guard = names.zip(counters(client, CountersOf::Lane, lane).unwrap_or_default()).collect();
+    let mut claims = Vec::new();
+    let mut after = tickwire_link::control::Claim::default();
+    while let Ok(Reply::Held { held }) = listed(client, &Request::ListClaims { lane, after }) {
+        after = held.claim;
+        claims.push(claim(&held));
+        if claims.len() >= MANY {
+            break;
+        }
+    }
+    Ok((guard, claims))
+}
+
+const IPPROTO_TCP: u8 = 6;
+
+fn claim(held: &Held) -> Claim {
+    Claim {
+        protocol: if held.protocol == IPPROTO_TCP { "tcp" } else { "udp" },
+        local: held.local.to_string(),
+        remote: (held.kind == ClaimKind::Flow).then(|| held.remote.to_string()),
+    }
+}
+
+/// A row as a socket; none if it is free.
+pub(crate) fn socket(row: &Row) -> Option<Socket> {
+    let (protocol, accelerated) = match row.kind.get() {
+        kind::TCP | kind::LISTENER => ("tcp", true),
+        kind::UDP => ("udp", true),
+        kind::KERNEL_TCP => ("tcp", false),
+        kind::KERNEL_UDP => ("udp", false),
+        _ => return None,
+    };
+    let remote = row.remote.get();
+    Some(Socket {
+        protocol,
+        accelerated,
+        reason: (!accelerated).then(|| reason(row.reason.get())),
+        pid: row.pid.get(),
+        fd: row.fd.get(),
+        local: row.local.get().to_string(),
+        remote: (remote.port != 0).then(|| remote.to_string()),
+        state: state(row),
+        rx_queue: row.rx_queue.get(),
+        tx_queue: row.tx_queue.get(),
+        rx_packets: row.rx_packets.get(),
+        rx_bytes: row.rx_bytes.get(),
+        tx_packets: row.tx_packets.get(),
+        tx_bytes: row.tx_bytes.get(),
+        drops: row.drops.get(),
+        tcp: (row.kind.get() == kind::TCP).then(|| tcp(row)),
+    })
+}
+
+fn tcp(row: &Row) -> Tcp {
+    Tcp {
+        srtt_us: row.srtt_us.get(),
+        rto_us: row.rto_us.get(),
+        cwnd: row.cwnd.get(),
+        ssthresh: row.ssthresh.get(),
+        mss: row.mss.get(),
+        retransmits: row.retransmits.get(),
+    }
+}
+
+fn reason(code: u32) -> String {
+    Reason::from_code(code).map_or_else(|| format!("reason {code}, unknown to this version"), |r| r.text().to_owned())
+}
+
+/// The state's name as `ss` prints it; the numbers are Linux's.
+fn state(row: &Row) -> &'static str {
+    const STATES: [&str; 12] = [
+        "-",
+        "ESTAB",
+        "SYN-SENT",
+        "SYN-RECV",
+        "FIN-WAIT-1",
+        "FIN-WAIT-2",
+        "TIME-WAIT",
+        "UNCONN",
+        "CLOSE-WAIT",
+        "LAST-ACK",
+        "LISTEN",
+        "CLOSING",
+    ];
+    match row.kind.get() {
+        kind::LISTENER => "LISTEN",
+        _ => STATES.get(row.state.get() as usize).copied().unwrap_or("?"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tickwire_stack::addr::{Address, Endpoint};
+
+    #[test]
+    fn the_guards_refusals_have_the_names_of_the_guard() {
+        for ((_, theirs), ours) in Refusal::ALL.iter().zip(REFUSALS) {
+            assert_eq!(format!("refused_{theirs}"), ours);
+        }
+    }
+
+    #[test]
+    fn a_row_becomes_a_socket_and_a_free_one_none() {
+        let row = Row::default();
+        assert!(socket(&row).is_none());
+        row.kind.set(kind::TCP);
+        row.state.set(1);
+        row.local.set(Endpoint::new(Address::v4([10, 0, 0, 1]), 80));
+        row.remote.set(Endpoint::new(Address::v4([10, 0, 0, 2]), 4000));
+        row.srtt_us.set(25);
+        let seen = socket(&row).unwrap();
+        assert_eq!((seen.protocol, seen.state, seen.local.as_str()), ("tcp", "ESTAB", "10.0.0.1:80"));
+        assert_eq!(seen.remote.as_deref(), Some("10.0.0.2:4000"));
+        assert_eq!(seen.tcp.unwrap().srtt_us, 25);
+        assert!(seen.reason.is_none());
+    }
+
+    #[test]
+    fn a_socket_on_the_kernel_says_why_and_nonsense_in_a_row_does_no_harm() {
+        let row = Row::default();
+        row.kind.set(kind::KERNEL_UDP);
+        row.reason.set(Reason::Loopback.code().into());
+        row.state.set(u32::MAX);
+        let seen = socket(&row).unwrap();
+        assert!(!seen.accelerated && seen.reason.unwrap().contains("loopback"));
+        assert_eq!(seen.state, "?");
+        row.reason.set(60_000);
+        assert!(socket(&row).unwrap().reason.unwrap().contains("60000"));
+    }
+}

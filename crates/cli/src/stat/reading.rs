@@ -1,0 +1,104 @@
+//! One reading: what `--json` prints, and what the tables are made of.
+
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Everything at one moment.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Reading {
+    /// The machine as a whole.
+    pub(crate) host: Host,
+    /// One entry for each program that has a lane, or was refused one.
+    pub(crate) lanes: Vec<Lane>,
+}
+
+/// What the divert program did, and where.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Host {
+    pub(crate) interfaces: Vec<Interface>,
+    /// By name, since the service started.
+    pub(crate) counters: BTreeMap<&'static str, u64>,
+}
+
+/// An interface that the service knows.
+#[derive(Debug, Serialize)]
+pub(crate) struct Interface {
+    pub(crate) name: String,
+    pub(crate) driver: String,
+    pub(crate) mac: String,
+    pub(crate) mtu: u32,
+    /// `native`, `generic`, `tc`, `none`.
+    pub(crate) mode: &'static str,
+    /// Why it is not accelerated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<&'static str>,
+}
+
+/// A program.
+#[derive(Debug, Serialize)]
+pub(crate) struct Lane {
+    /// 0 if it was refused a lane.
+    pub(crate) lane: u32,
+    pub(crate) program: String,
+    pub(crate) pid: u32,
+    pub(crate) uid: u32,
+    pub(crate) processes: u32,
+    pub(crate) age_ms: u64,
+    pub(crate) accelerated: bool,
+    /// Why it was refused a lane.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<&'static str>,
+    /// What divert and guard counted for it.
+    pub(crate) guard: BTreeMap<&'static str, u64>,
+    /// What its stack counted, by the names of `netstat -s`; empty if the lane is not the asker's to look into.
+    pub(crate) counters: BTreeMap<&'static str, u64>,
+    pub(crate) sockets: Vec<Socket>,
+    /// What is diverted to it.
+    pub(crate) claims: Vec<Claim>,
+}
+
+/// A socket, as its row in the lane's memory says.
+#[derive(Debug, Serialize)]
+pub(crate) struct Socket {
+    /// `tcp` or `udp`.
+    pub(crate) protocol: &'static str,
+    pub(crate) accelerated: bool,
+    /// Why it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<String>,
+    pub(crate) pid: u32,
+    pub(crate) fd: u32,
+    pub(crate) local: String,
+    pub(crate) remote: Option<String>,
+    pub(crate) state: &'static str,
+    pub(crate) rx_queue: u32,
+    pub(crate) tx_queue: u32,
+    pub(crate) rx_packets: u64,
+    pub(crate) rx_bytes: u64,
+    pub(crate) tx_packets: u64,
+    pub(crate) tx_bytes: u64,
+    pub(crate) drops: u32,
+    /// Of a TCP connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tcp: Option<Tcp>,
+}
+
+/// Figures of a TCP connection; times in microseconds, sizes in bytes.
+#[derive(Debug, Serialize)]
+pub(crate) struct Tcp {
+    pub(crate) srtt_us: u32,
+    pub(crate) rto_us: u32,
+    pub(crate) cwnd: u32,
+    pub(crate) ssthresh: u32,
+    pub(crate) mss: u32,
+    pub(crate) retransmits: u32,
+}
+
+/// What is diverted to a lane.
+#[derive(Debug, Serialize)]
+pub(crate) struct Claim {
+    pub(crate) protocol: &'static str,
+    pub(crate) local: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) remote: Option<String>,
+}
