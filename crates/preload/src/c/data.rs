@@ -1,0 +1,415 @@
+//! Exports that move data: read and write, send and receive, in all their forms.
+
+use super::iov::{Buffers, one};
+use super::name::{self, Name};
+use super::sys::{Control, Extras};
+use super::{answer, answer_len, export, real, sys};
+use crate::errno::{Errno, Result};
+use crate::fd::TABLE;
+use crate::ops;
+use core::ffi::{c_int, c_uint, c_void};
+use libc::{iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t, timespec};
+use tickwire_stack::time::Span;
+
+/// Receives into one buffer.
+unsafe fn receive_one(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
+    let iov = one(buffer, len);
+    answer_len(|| {
+        // SAFETY: the program's buffer, as long as it says.
+        let mut buffers = unsafe { Buffers::new(iov.as_ptr(), 1) }?;
+        ops::receive(fd, &mut buffers, flags, &mut Extras::default())
+    })
+}
+
+/// Sends one buffer.
+unsafe fn send_one(fd: c_int, buffer: *const c_void, len: size_t, flags: c_int, name: Option<Name>) -> ssize_t {
+    let iov = one(buffer, len);
+    answer_len(|| {
+        // SAFETY: the program's buffer, as long as it says.
+        let mut buffers = unsafe { Buffers::new(iov.as_ptr(), 1) }?;
+        ops::send(fd, &mut buffers, flags, name, &mut Extras::default())
+    })
+}
+
+unsafe fn receive_vector(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t {
+    answer_len(|| {
+        let count = usize::try_from(count).map_err(|_| Errno(libc::EINVAL))?;
+        // SAFETY: the program's list.
+        let mut buffers = unsafe { Buffers::new(iov, count) }?;
+        ops::receive(fd, &mut buffers, 0, &mut Extras::default())
+    })
+}
+
+unsafe fn send_vector(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t {
+    answer_len(|| {
+        let count = usize::try_from(count).map_err(|_| Errno(libc::EINVAL))?;
+        // SAFETY: the program's list.
+        let mut buffers = unsafe { Buffers::new(iov, count) }?;
+        ops::send(fd, &mut buffers, 0, None, &mut Extras::default())
+    })
+}
+
+/// One message in.
+unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_int) -> Result<usize> {
+    // SAFETY: null or the program's structure.
+    let message = unsafe { message.as_mut() }.ok_or(Errno(libc::EFAULT))?;
+    if message.msg_iovlen as usize > super::iov::MAX_BUFFERS {
+        return Err(Errno(libc::EMSGSIZE));
+    }
+    // SAFETY: the program's list.
+    let mut buffers = unsafe { Buffers::new(message.msg_iov, message.msg_iovlen as usize) }?;
+    // SAFETY: the program's place for control messages.
+    let control = unsafe { Control::new(message.msg_control, message.msg_controllen as usize) };
+    let mut extras = Extras { control: Some(control), ..Extras::default() };
+    let len = ops::receive(fd, &mut buffers, flags, &mut extras)?;
+    if message.msg_name.is_null() {
+        message.msg_namelen = 0;
+    } else if extras.name_len > 0 {
+        let room = &raw mut message.msg_namelen;
+        // SAFETY: the program's place for the name.
+        unsafe { name::store(&extras.name[..extras.name_len], message.msg_name.cast(), room) }?;
+    } else {
+        message.msg_namelen = 0;
+    }
+    message.msg_controllen = extras.control.map_or(0, |c| c.len()) as _;
+    message.msg_flags = extras.flags;
+    Ok(len)
+}
+
+/// One message out.
+unsafe fn send_message(fd: c_int, message: *const msghdr, flags: c_int) -> Result<usize> {
+    // SAFETY: null or the program's structure.
+    let message = unsafe { message.as_ref() }.ok_or(Errno(libc::EFAULT))?;
+    if message.msg_iovlen as usize > super::iov::MAX_BUFFERS {
+        return Err(Errno(libc::EMSGSIZE));
+    }
+    // SAFETY: the program's list.
+    let mut buffers = unsafe { Buffers::new(message.msg_iov, message.msg_iovlen as usize) }?;
+    // SAFETY: the program's control messages.
+    let control = unsafe { Control::new(message.msg_control, message.msg_controllen as usize) };
+    let mut extras = Extras { control: Some(control), ..Extras::default() };
+    // SAFETY: the program's name.
+    let name = unsafe { Name::read(message.msg_name.cast(), message.msg_namelen) };
+    ops::send(fd, &mut buffers, flags, name, &mut extras)
+}
+
+unsafe fn receive_messages(
+    fd: c_int,
+    messages: *mut mmsghdr,
+    count: c_uint,
+    flags: c_int,
+    timeout: *mut timespec,
+) -> Result<usize> {
+    // SAFETY: null or the program's structure.
+    let limit = unsafe { timeout.as_ref() }.map(span_of).transpose()?;
+    let begin = sys::now();
+    let mut flags = flags & !libc::MSG_WAITFORONE | flags & libc::MSG_WAITFORONE;
+    let one_only = flags & libc::MSG_WAITFORONE != 0;
+    flags &= !libc::MSG_WAITFORONE;
+    let count = (count as usize).min(super::iov::MAX_BUFFERS);
+    for done in 0..count {
+        let entry = messages.wrapping_add(done);
+        // SAFETY: the program's array has `count` entries.
+        let got = unsafe { receive_message(fd, &raw mut (*entry).msg_hdr, flags) };
+        match got {
+            // SAFETY: as above.
+            Ok(len) => unsafe { (*entry).msg_len = len as c_uint },
+            Err(error) if done == 0 => return Err(error),
+            Err(_) => return Ok(done),
+        }
+        if one_only {
+            flags |= libc::MSG_DONTWAIT;
+        }
+        // As in Linux the time is looked at after each message only.
+        if limit.is_some_and(|limit| sys::now().since(begin) >= limit) {
+            return Ok(done + 1);
+        }
+    }
+    Ok(count)
+}
+
+unsafe fn send_messages(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> Result<usize> {
+    let count = (count as usize).min(super::iov::MAX_BUFFERS);
+    for done in 0..count {
+        let entry = messages.wrapping_add(done);
+        // SAFETY: the program's array has `count` entries.
+        match unsafe { send_message(fd, &raw const (*entry).msg_hdr, flags) } {
+            // SAFETY: as above.
+            Ok(len) => unsafe { (*entry).msg_len = len as c_uint },
+            Err(error) if done == 0 => return Err(error),
+            Err(_) => return Ok(done),
+        }
+    }
+    Ok(count)
+}
+
+/// A program's time as a span; `EINVAL` if it is none.
+pub(super) fn span_of(time: &timespec) -> Result<Span> {
+    match (u64::try_from(time.tv_sec), u64::try_from(time.tv_nsec)) {
+        (Ok(s), Ok(ns)) if ns < 1_000_000_000 => {
+            Ok(Span::from_nanos(s.saturating_mul(1_000_000_000).saturating_add(ns)))
+        }
+        _ => Err(Errno(libc::EINVAL)),
+    }
+}
+
+export! {
+    /// `read(2)`.
+    fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t {
+        // SAFETY: the program's arguments go on unchanged.
+        unsafe { if TABLE.get(fd).is_socket() { receive_one(fd, buffer, len, 0) } else { real::read(fd, buffer, len) } }
+    }
+
+    /// The fortified `read`.
+    fn __read_chk(fd: c_int, buffer: *mut c_void, len: size_t, room: size_t) -> ssize_t {
+        fortify(len, room);
+        // SAFETY: the program's arguments go on unchanged.
+        unsafe { read(fd, buffer, len) }
+    }
+
+    /// `readv(2)`.
+    fn readv(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t {
+        // SAFETY: the program's arguments go on unchanged.
+        unsafe { if TABLE.get(fd).is_socket() { receive_vector(fd, iov, count) } else { real::readv(fd, iov, count) } }
+    }
+
+    /// `preadv2(2)`: with offset -1 it is `readv`.
+    fn preadv2(fd: c_int, iov: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t {
+        // SAFETY: the program's arguments go on unchanged.
+        unsafe {
+            if offset == -1 && TABLE.get(fd).is_socket() { receive_vector(fd, iov, count) } else { real::preadv2(fd, iov, count, offset, flags) }
+        }
+    }
+
+    /// `preadv2(2)` under its other name.
+    fn preadv64v2(fd: c_int, iov: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t {
+        // SAFETY: the program's arguments go on unchanged.
+        unsafe { preadv2(fd, iov, count, offset, flags) }
+    }
+
+    /// `recv(2)`.
+    fn recv(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
+        // SAFETY: the program's arguments go on unchanged.
+        unsafe { if TABLE.get(fd).is_socket() { receive_one(fd, buffer, len, flags) } else { real::recv(fd, buffer, len, flags) } }
+    }
+
+    /// The fortified `recv`.
+    fn __recv_chk(fd: c_int, buffer: *mut c_void, len: size_t, room: size_t, flags: c_int) -> ssize_t {
+        fortify(len, room);
+        // SAFETY: the program's arguments go on unchanged.
+        unsafe { recv(fd, buffer, len, flags) }
+    }
+
+    /// `recvfrom(2)`.
+    fn recvfrom(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int, address: *mut sockaddr, alen: *mut socklen_t) -> ssize_t {
+        if !TABLE.get(fd).is_socket() {
+            // SAFETY: the program's arguments go on unchanged.
+            return unsafe { real::recvfrom(fd, buffer, len, flags, address, alen) };
+        }
+        let iov = one(buffer, len);
+        answer_len(|| {
+            // SAFETY: the program's buffer, as long as it says.
+            let mut buffers = unsafe { Buffers::new(iov.as_ptr(), 1) }?;
+            let mut extras = Extras::default();
+            let len = ops::receive(fd, &mut buffers, flags, &mut extras)?;
+            if extras.name_len > 0 {
+                // SAFETY: the program's place for the name.
+                unsafe { name::store(&extras.name[..extras.name_len], address, alen) }?;
+            } else if !alen.is_null() {
+                // A stream has no name to tell, as in Linux.
+                // SAFETY: the program's place.
+                unsafe { *alen = 0 };
+            }
+            Ok(len)
+        })
+    }
+
+    /// The fortified `recvfrom`.
+    fn __recvfrom_chk(fd: c_int, buffer: *mut c_void, len: size_t, room: size_t, flags: c_int, address: *mut sockaddr, alen: *mut socklen_t) -> ssize_t {
+        fortify(len, room);
+        // SAFETY: the program's arguments go on unchanged.
+        unsafe { recvfrom(fd, buffer, len, flags, address, alen) }
+    }
+
+    /// `recvmsg(2)`.
+    fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
+        if !TABLE.get(fd).is_socket() {
+            // SAFETY: the program's arguments go on unchanged.
+            return unsafe { real::recvmsg(fd, message, flags) };
+        }
+        // SAFETY: the program's structure.
+        answer_len(|| unsafe { receive_message(fd, message, flags) })
+    }
+
+    /// `recvmmsg(2)`.
+    fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int {
+        if !TABLE.get(fd).is_socket() {
+            // SAFETY: the program's arguments go on unchanged.
+            return unsafe { real::recvmmsg(fd, messages, count, flags, timeout) };
+        }
+        // SAFETY: the program's structures.
+        answer(|| unsafe { receive_messages(fd, messages, count, flags, timeout) }.map(|n| n as c_int))
+    }
+
+    /// `write(2)`.
+    fn write(fd: c_int, buffer: *const c_void, len: size_t) -> ssize_t {
+        // SAFETY: the program's arguments go on unchanged.
+        unsafe { if TABLE.get(fd).is_socket() { send_one(fd, buffer, len, 0, None) } else { real::write(fd, buffer, len) } }
+    }
+
+    /// `writev(2)`.
+    fn writev(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t {
+        // SAFETY: the program's arguments go on unchanged.
+        unsafe { if TABLE.get(fd).is_socket() { send_vector(fd, iov, count) } else { real::writev(fd, iov, count) } }
+    }
+
+    /// `pwritev2(2)`: with offset -1 it is `writev`.
+    fn pwritev2(fd: c_int, iov: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t {
+        // SAFETY: the program's arguments go on unchanged.
+        unsafe {
+            if offset == -1 && TABLE.get(fd).is_socket() { send_vector(fd, iov, count) } else { real::pwritev2(fd, iov, count, offset, flags) }
+        }
+    }
+
+    /// `pwritev2(2)` under its other name.
+    fn pwritev64v2(fd: c_int, iov: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t {
+        // SAFETY: the program's arguments go on unchanged.
+        unsafe { pwritev2(fd, iov, count, offset, flags) }
+    }
+
+    /// `send(2)`.
+    fn send(fd: c_int, buffer: *const c_void, len: size_t, flags: c_int) -> ssize_t {
+        // SAFETY: the program's arguments go on unchanged.
+        unsafe { if TABLE.get(fd).is_socket() { send_one(fd, buffer, len, flags, None) } else { real::send(fd, buffer, len, flags) } }
+    }
+
+    /// `sendto(2)`.
+    fn sendto(fd: c_int, buffer: *const c_void, len: size_t, flags: c_int, address: *const sockaddr, alen: socklen_t) -> ssize_t {
+        // SAFETY: the program's arguments go on unchanged.
+        unsafe {
+            if TABLE.get(fd).is_socket() {
+                send_one(fd, buffer, len, flags, Name::read(address, alen))
+            } else {
+                real::sendto(fd, buffer, len, flags, address, alen)
+            }
+        }
+    }
+
+    /// `sendmsg(2)`.
+    fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
+        if !TABLE.get(fd).is_socket() {
+            // SAFETY: the program's arguments go on unchanged.
+            return unsafe { real::sendmsg(fd, message, flags) };
+        }
+        // SAFETY: the program's structure.
+        answer_len(|| unsafe { send_message(fd, message, flags) })
+    }
+
+    /// `sendmmsg(2)`.
+    fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int {
+        if !TABLE.get(fd).is_socket() {
+            // SAFETY: the program's arguments go on unchanged.
+            return unsafe { real::sendmmsg(fd, messages, count, flags) };
+        }
+        // SAFETY: the program's structures.
+        answer(|| unsafe { send_messages(fd, messages, count, flags) }.map(|n| n as c_int))
+    }
+
+    /// `sendfile(2)`: the file is read piece by piece and sent.
+    fn sendfile(out: c_int, input: c_int, offset: *mut off_t, len: size_t) -> ssize_t {
+        if !TABLE.get(out).is_socket() {
+            // SAFETY: the program's arguments go on unchanged.
+            return unsafe { real::sendfile(out, input, offset, len) };
+        }
+        // SAFETY: null or the program's place.
+        let at = unsafe { offset.as_mut() };
+        answer_len(|| send_file(out, input, at, len))
+    }
+
+    /// `sendfile(2)` under its other name.
+    fn sendfile64(out: c_int, input: c_int, offset: *mut off_t, len: size_t) -> ssize_t {
+        // SAFETY: the program's arguments go on unchanged.
+        unsafe { sendfile(out, input, offset, len) }
+    }
+
+    /// `splice(2)`: not possible with a socket of ours (`EINVAL`, upon which programs read and write instead).
+    fn splice(from: c_int, from_offset: *mut i64, to: c_int, to_offset: *mut i64, len: size_t, flags: c_uint) -> ssize_t {
+        if TABLE.get(from).is_socket() || TABLE.get(to).is_socket() {
+            return answer_len(|| Err(Errno(libc::EINVAL)));
+        }
+        // SAFETY: the program's arguments go on unchanged.
+        unsafe { real::splice(from, from_offset, to, to_offset, len, flags) }
+    }
+}
+
+/// What the fortified forms check: that the buffer is not longer than the object it is in.
+fn fortify(len: size_t, room: size_t) {
+    if len > room {
+        sys::say("buffer overflow detected by a fortified receive call; the program is stopped");
+        std::process::abort();
+    }
+}
+
+/// Sends from a file until `len` bytes, its end, or a full socket. Only what was sent counts as read.
+fn send_file(out: c_int, input: c_int, mut offset: Option<&mut off_t>, len: size_t) -> Result<usize> {
+    const PIECE: usize = 64 << 10;
+    let mut piece = vec![0u8; PIECE.min(len.max(1))];
+    // Without an offset the file's own position moves; it is set by what was sent, so that nothing is lost when the socket is full.
+    // SAFETY: plain numbers.
+    let start = match &offset {
+        Some(at) => **at,
+        None => unsafe { libc::lseek(input, 0, libc::SEEK_CUR) },
+    };
+    let seekable = start >= 0;
+    let mut sent = 0;
+    let mut outcome = Ok(());
+    while sent < len && outcome.is_ok() {
+        let want = PIECE.min(len - sent);
+        // SAFETY: `piece` has room for `want`.
+        let got = unsafe {
+            if seekable {
+                real::pread(input, piece.as_mut_ptr().cast(), want, start + sent as off_t)
+            } else {
+                real::read(input, piece.as_mut_ptr().cast(), want)
+            }
+        };
+        let Ok(got) = usize::try_from(got) else {
+            outcome = Err(Errno::last());
+            break;
+        };
+        if got == 0 {
+            break;
+        }
+        let mut done = 0;
+        while done < got {
+            let iov = one(piece[done..got].as_ptr().cast(), got - done);
+            // SAFETY: the piece is ours and lives on.
+            let mut buffers = unsafe { Buffers::new(iov.as_ptr(), 1) }?;
+            match ops::send(out, &mut buffers, libc::MSG_NOSIGNAL, None, &mut Extras::default()) {
+                Ok(n) => done += n,
+                // A pipe's bytes cannot be put back: wait until they are gone.
+                Err(Errno(libc::EAGAIN)) if !seekable => ops::wait_writable(out)?,
+                Err(error) => {
+                    outcome = Err(error);
+                    break;
+                }
+            }
+        }
+        sent += done;
+    }
+    if let Some(at) = &mut offset {
+        **at = start + sent as off_t;
+    } else if seekable {
+        // SAFETY: plain numbers.
+        unsafe { libc::lseek(input, start + sent as off_t, libc::SEEK_SET) };
+    }
+    match outcome {
+        Err(error) if sent == 0 => {
+            if error == Errno(libc::EPIPE) {
+                sys::raise_pipe();
+            }
+            Err(error)
+        }
+        _ => Ok(sent),
+    }
+}

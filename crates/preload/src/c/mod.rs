@@ -1,0 +1,71 @@
+//! The C boundary: everything unsafe in this crate lies in these files, and everything exported.
+//!
+//! An exported function decides with one look at the descriptor table whether the call is ours. If not, the C library's function
+//! is called as if we were not there. If so, the C arguments become safe values, and the answer becomes a return value and `errno`.
+//! A panic inside never leaves the library: the call fails with `EIO` and the reason is logged.
+
+pub(crate) mod iov;
+pub(crate) mod name;
+pub(crate) mod real;
+pub(crate) mod sys;
+
+pub(crate) mod shared;
+
+mod data;
+mod descriptor;
+mod process;
+mod socket;
+mod waiting;
+
+use crate::errno::{self, Errno, Result};
+use core::ffi::c_int;
+use libc::ssize_t;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Declares functions under their C names; inside this crate's own tests they are not exported.
+macro_rules! export {
+    ($( $(#[$meta:meta])* fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty $body:block )*) => {$(
+        $(#[$meta])*
+        ///
+        /// # Safety
+        /// As the C library's function of this name.
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        pub(crate) unsafe extern "C" fn $name($($arg: $ty),*) -> $ret $body
+    )*};
+}
+pub(crate) use export;
+
+/// Runs a call of ours; panics become `EIO`.
+fn caught<T>(call: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| Err(Errno(libc::EIO)))
+}
+
+/// The answer of a call that says a length. `errno` changes on failure only.
+pub(crate) fn answer_len(call: impl FnOnce() -> Result<usize>) -> ssize_t {
+    let before = errno::get();
+    match caught(call) {
+        Ok(n) => {
+            errno::set(before);
+            n as ssize_t
+        }
+        Err(Errno(code)) => {
+            errno::set(code);
+            -1
+        }
+    }
+}
+
+/// The answer of a call that says a number. `errno` changes on failure only.
+pub(crate) fn answer(call: impl FnOnce() -> Result<c_int>) -> c_int {
+    let before = errno::get();
+    match caught(call) {
+        Ok(n) => {
+            errno::set(before);
+            n
+        }
+        Err(Errno(code)) => {
+            errno::set(code);
+            -1
+        }
+    }
+}

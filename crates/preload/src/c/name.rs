@@ -1,0 +1,122 @@
+//! Socket addresses between the C structures and [`Endpoint`].
+
+use crate::errno::{Errno, Result};
+use core::ffi::c_int;
+use libc::{sockaddr, socklen_t};
+use tickwire_stack::addr::{Address, Endpoint};
+
+/// The longest socket address we look at (`sockaddr_in6`).
+pub(crate) const MAX: usize = 28;
+
+/// An address that the program gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Name {
+    /// `AF_UNSPEC`: dissolve the association.
+    Unspecified,
+    /// An IPv4 or IPv6 address; `scope` is the interface of a link-local address, or 0.
+    Inet { endpoint: Endpoint, scope: u32, v6: bool },
+    /// Something else, for the kernel to refuse.
+    Other,
+}
+
+impl Name {
+    /// Reads a socket address; `None` for a null pointer.
+    ///
+    /// # Safety
+    /// `address` is null or points to `len` readable bytes.
+    pub(crate) unsafe fn read(address: *const sockaddr, len: socklen_t) -> Option<Self> {
+        if address.is_null() {
+            return None;
+        }
+        let mut bytes = [0u8; MAX];
+        let n = (len as usize).min(MAX);
+        // SAFETY: `n` is at most `len`.
+        unsafe { core::ptr::copy_nonoverlapping(address.cast::<u8>(), bytes.as_mut_ptr(), n) };
+        Some(Self::parse(&bytes[..n]))
+    }
+
+    /// The address in these bytes.
+    pub(crate) fn parse(bytes: &[u8]) -> Self {
+        let [f0, f1, ..] = *bytes else { return Self::Other };
+        match c_int::from(u16::from_ne_bytes([f0, f1])) {
+            libc::AF_UNSPEC => Self::Unspecified,
+            libc::AF_INET if bytes.len() >= 8 => {
+                let port = u16::from_be_bytes([bytes[2], bytes[3]]);
+                let address = Address::v4([bytes[4], bytes[5], bytes[6], bytes[7]]);
+                Self::Inet { endpoint: Endpoint::new(address, port), scope: 0, v6: false }
+            }
+            libc::AF_INET6 if bytes.len() >= 24 => {
+                let port = u16::from_be_bytes([bytes[2], bytes[3]]);
+                let mut octets = [0; 16];
+                octets.copy_from_slice(&bytes[8..24]);
+                let scope = bytes.get(24..28).map_or(0, |s| u32::from_ne_bytes([s[0], s[1], s[2], s[3]]));
+                Self::Inet { endpoint: Endpoint::new(Address(octets), port), scope, v6: true }
+            }
+            _ => Self::Other,
+        }
+    }
+}
+
+/// The C form of an endpoint for a socket of the given family: its bytes and how many of them count.
+pub(crate) fn emit(endpoint: Endpoint, v6: bool, scope: u32) -> ([u8; MAX], usize) {
+    let mut bytes = [0u8; MAX];
+    bytes[2..4].copy_from_slice(&endpoint.port.to_be_bytes());
+    if v6 {
+        bytes[..2].copy_from_slice(&(libc::AF_INET6 as u16).to_ne_bytes());
+        bytes[8..24].copy_from_slice(&endpoint.address.0);
+        if endpoint.address.is_link_local() {
+            bytes[24..28].copy_from_slice(&scope.to_ne_bytes());
+        }
+        (bytes, 28)
+    } else {
+        bytes[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
+        bytes[4..8].copy_from_slice(&endpoint.address.to_v4().unwrap_or_default());
+        (bytes, 16)
+    }
+}
+
+/// Stores a name where the program wants it, cut to its room, and says the whole length.
+///
+/// # Safety
+/// `address` is null or has room for `*len` bytes; `len` is null or valid.
+pub(crate) unsafe fn store(name: &[u8], address: *mut sockaddr, len: *mut socklen_t) -> Result<()> {
+    if address.is_null() || len.is_null() {
+        return if address.is_null() { Ok(()) } else { Err(Errno(libc::EFAULT)) };
+    }
+    // SAFETY: `len` is valid by the caller's promise.
+    let room = unsafe { *len } as usize;
+    if room > i32::MAX as usize {
+        return Err(Errno(libc::EINVAL));
+    }
+    // SAFETY: at most `room` bytes are written.
+    unsafe {
+        core::ptr::copy_nonoverlapping(name.as_ptr(), address.cast::<u8>(), room.min(name.len()));
+        *len = name.len() as socklen_t;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_survive_the_way_there_and_back() {
+        let v4 = Endpoint::new(Address::v4([10, 0, 0, 7]), 4660);
+        let (bytes, len) = emit(v4, false, 0);
+        assert_eq!(Name::parse(&bytes[..len]), Name::Inet { endpoint: v4, scope: 0, v6: false });
+        let link_local = Endpoint::new(Address([0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9]), 7);
+        let (bytes, len) = emit(link_local, true, 3);
+        assert_eq!(Name::parse(&bytes[..len]), Name::Inet { endpoint: link_local, scope: 3, v6: true });
+        let (bytes, len) = emit(v4, true, 0);
+        assert_eq!(Name::parse(&bytes[..len]), Name::Inet { endpoint: v4, scope: 0, v6: true });
+    }
+
+    #[test]
+    fn short_and_foreign_names_are_left_to_the_kernel() {
+        assert_eq!(Name::parse(&[]), Name::Other);
+        assert_eq!(Name::parse(&[2, 0, 1]), Name::Other);
+        assert_eq!(Name::parse(&[1, 0, b'/', b'x', 0, 0, 0, 0]), Name::Other);
+        assert_eq!(Name::parse(&[0, 0]), Name::Unspecified);
+    }
+}

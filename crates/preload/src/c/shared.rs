@@ -1,0 +1,188 @@
+//! The stack in the shared region, and the lock that makes using it sound.
+
+use core::cell::UnsafeCell;
+use core::ffi::c_int;
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{AtomicPtr, Ordering};
+use std::os::fd::BorrowedFd;
+use tickwire_link::lock::LaneGuard;
+use tickwire_link::port::Port;
+use tickwire_link::region::Region;
+#[cfg(test)]
+use tickwire_stack::Limits;
+use tickwire_stack::Stack;
+use tickwire_stack::table::Row;
+use tickwire_stack::time::Instant;
+
+use crate::wire::Wire;
+
+/// What the lock protects.
+pub(crate) struct Core {
+    /// The stack.
+    pub(crate) stack: Stack<'static>,
+    /// Where its packets come from and go to.
+    pub(crate) wire: Wire,
+}
+
+/// The stack behind its lock.
+pub(crate) struct Shared {
+    core: UnsafeCell<Core>,
+    lock: Lock,
+    rows: &'static [Row],
+    port: Option<&'static Port>,
+}
+
+enum Lock {
+    Region(&'static Region),
+    #[cfg(test)]
+    Local(std::sync::Mutex<()>),
+}
+
+// SAFETY: the core is reached through `lock` only, which lets one thread of all processes in at a time.
+unsafe impl Sync for Shared {}
+// SAFETY: as above; nothing in it belongs to a thread.
+unsafe impl Send for Shared {}
+
+/// The core, for as long as the lock is held.
+pub(crate) struct Guard<'s> {
+    core: &'s mut Core,
+    _lock: Held<'s>,
+}
+
+enum Held<'s> {
+    Region {
+        _guard: LaneGuard<'static>,
+    },
+    #[cfg(test)]
+    Local {
+        _guard: std::sync::MutexGuard<'s, ()>,
+    },
+    #[expect(dead_code, reason = "names the lifetime outside tests")]
+    Never(core::marker::PhantomData<&'s ()>),
+}
+
+/// The lane was lost: a process died inside, or went wrong inside.
+#[derive(Debug)]
+pub(crate) struct Lost;
+
+impl Shared {
+    /// The stack in a region of the service's.
+    pub(crate) fn in_region(region: Region, wire: Wire) -> Self {
+        // Never unmapped: a thread may be inside at any time.
+        let region: &'static Region = Box::leak(Box::new(region));
+        // SAFETY: the memory is used under the region's lock only (`Shared::lock`), by this one value, and the region is never dropped.
+        let memory: tickwire_stack::Memory<'static> = unsafe { region.memory() };
+        let rows = memory.rows;
+        let port = wire.port();
+        let core = Core { stack: Stack::new(memory), wire };
+        Self { core: UnsafeCell::new(core), lock: Lock::Region(region), rows, port }
+    }
+
+    /// A stack of this process alone.
+    #[cfg(test)]
+    pub(crate) fn local(limits: Limits, wire: Wire) -> Self {
+        let memory = Box::leak(Box::new(tickwire_stack::OwnedMemory::new(&limits)));
+        let memory = memory.memory();
+        let rows = memory.rows;
+        let core = Core { stack: Stack::new(memory), wire };
+        Self { core: UnsafeCell::new(core), lock: Lock::Local(std::sync::Mutex::new(())), rows, port: None }
+    }
+
+    /// Takes the lock.
+    ///
+    /// # Errors
+    /// [`Lost`].
+    pub(crate) fn lock(&self) -> Result<Guard<'_>, Lost> {
+        let held = match &self.lock {
+            Lock::Region(region) => {
+                if region.waiting().words[0].load(Ordering::Relaxed) != 0 {
+                    return Err(Lost);
+                }
+                Held::Region { _guard: region.lock().lock().map_err(|_| Lost)? }
+            }
+            #[cfg(test)]
+            Lock::Local(mutex) => Held::Local { _guard: mutex.lock().map_err(|_| Lost)? },
+        };
+        // SAFETY: the lock is held, for as long as the guard lives, and no other guard of this thread exists (a second lock by one
+        // thread is an error of the lock).
+        Ok(Guard { core: unsafe { &mut *self.core.get() }, _lock: held })
+    }
+
+    /// A call inside went wrong: nobody in any process may use the stack any more.
+    pub(crate) fn poison(&self) {
+        match &self.lock {
+            Lock::Region(region) => region.waiting().words[0].store(1, Ordering::Relaxed),
+            #[cfg(test)]
+            Lock::Local(_) => {}
+        }
+    }
+
+    /// Lets threads that wait for the lock have it.
+    pub(crate) fn give_way(&self) {
+        match &self.lock {
+            Lock::Region(region) => region.lock().give_way(),
+            #[cfg(test)]
+            Lock::Local(_) => std::thread::yield_now(),
+        }
+    }
+
+    /// Notes that the rings were polled on the program's behalf.
+    pub(crate) fn note_poll(&self, now: Instant) {
+        match &self.lock {
+            Lock::Region(region) => region.waiting().polled_at.store(now.as_nanos(), Ordering::Relaxed),
+            #[cfg(test)]
+            Lock::Local(_) => {}
+        }
+    }
+
+    /// When the rings were last polled on a program's behalf, in any process of the lane.
+    pub(crate) fn polled_at(&self) -> Instant {
+        match &self.lock {
+            Lock::Region(region) => Instant::from_nanos(region.waiting().polled_at.load(Ordering::Relaxed)),
+            #[cfg(test)]
+            Lock::Local(_) => Instant::NEVER,
+        }
+    }
+
+    /// Public rows of all sockets.
+    pub(crate) fn rows(&self) -> &'static [Row] {
+        self.rows
+    }
+
+    /// The rings, which may be looked at and kicked without the lock.
+    pub(crate) fn port(&self) -> Option<&'static Port> {
+        self.port
+    }
+}
+
+impl Deref for Guard<'_> {
+    type Target = Core;
+    fn deref(&self) -> &Core {
+        self.core
+    }
+}
+
+impl DerefMut for Guard<'_> {
+    fn deref_mut(&mut self) -> &mut Core {
+        self.core
+    }
+}
+
+/// What a pointer to something that is never freed points to.
+pub(crate) fn leaked<T>(at: &AtomicPtr<T>) -> Option<&'static T> {
+    // SAFETY: such pointers are null or come from `Box::leak`.
+    unsafe { at.load(Ordering::Acquire).as_ref() }
+}
+
+/// A descriptor of the program's, lent for one call.
+pub(crate) fn borrow<'a>(fd: c_int) -> BorrowedFd<'a> {
+    // SAFETY: the program called us with this descriptor; if it closes it meanwhile, another file is passed, or none, which the
+    // service checks.
+    unsafe { BorrowedFd::borrow_raw(fd.max(0)) }
+}
+
+/// A protected descriptor as an owned one, for the channel.
+pub(crate) fn own(fd: c_int) -> std::os::fd::OwnedFd {
+    // SAFETY: the number was just made by `protect::keep` and belongs to the channel from here on.
+    unsafe { std::os::fd::FromRawFd::from_raw_fd(fd) }
+}

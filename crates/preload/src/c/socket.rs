@@ -1,0 +1,179 @@
+//! Exports about sockets as such: making, naming, connecting, options.
+
+use super::name;
+use super::{answer, export, real};
+use crate::errno::{Errno, Result};
+use crate::fd::{Entry, TABLE};
+use crate::{open, ops, options};
+use core::ffi::{c_int, c_void};
+use libc::{sockaddr, socklen_t};
+
+/// The program's address as bytes, cut to what an IP address can have.
+///
+/// # Safety
+/// `address` is null or points to `len` readable bytes.
+unsafe fn bytes_of<'a>(address: *const sockaddr, len: socklen_t) -> Result<&'a [u8]> {
+    if address.is_null() {
+        return Err(Errno(libc::EFAULT));
+    }
+    // SAFETY: by the caller's promise.
+    Ok(unsafe { core::slice::from_raw_parts(address.cast(), (len as usize).min(name::MAX)) })
+}
+
+/// Stores a name that we know, or asks the kernel.
+unsafe fn store_name(
+    fd: c_int,
+    peer: bool,
+    address: *mut sockaddr,
+    len: *mut socklen_t,
+    kernel: unsafe fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int,
+) -> c_int {
+    if let Entry::Tcp(_) = TABLE.get(fd) {
+        let mut known = None;
+        let done = answer(|| {
+            known = ops::socket_name(fd, peer)?;
+            Ok(0)
+        });
+        if done < 0 {
+            return done;
+        }
+        if let Some((bytes, n)) = known {
+            if address.is_null() || len.is_null() {
+                return answer(|| Err(Errno(libc::EFAULT)));
+            }
+            // SAFETY: the program's place for the name.
+            return answer(|| unsafe { name::store(&bytes[..n], address, len) }.map(|()| 0));
+        }
+    }
+    // SAFETY: the program's arguments go on unchanged.
+    unsafe { kernel(fd, address, len) }
+}
+
+unsafe fn accept_any(fd: c_int, address: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int {
+    if !TABLE.get(fd).is_socket() {
+        // SAFETY: the program's arguments go on unchanged.
+        return unsafe { real::accept4(fd, address, len, flags) };
+    }
+    answer(|| {
+        if !address.is_null() && len.is_null() {
+            return Err(Errno(libc::EFAULT));
+        }
+        let (new, bytes, n) = ops::accept(fd, flags)?;
+        // SAFETY: the program's place for the name.
+        unsafe { name::store(&bytes[..n], address, len) }?;
+        Ok(new)
+    })
+}
+
+export! {
+    /// `socket(2)`.
+    fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+        if open::wanted(domain, kind, protocol).is_none() {
+            // SAFETY: plain numbers.
+            return unsafe { real::socket(domain, kind, protocol) };
+        }
+        answer(|| open::socket(domain, kind, protocol))
+    }
+
+    /// `bind(2)`.
+    fn bind(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
+        if !TABLE.get(fd).is_socket() {
+            // SAFETY: the program's arguments go on unchanged.
+            return unsafe { real::bind(fd, address, len) };
+        }
+        // SAFETY: the program's address.
+        answer(|| ops::bind(fd, unsafe { bytes_of(address, len) }?).map(|()| 0))
+    }
+
+    /// `connect(2)`.
+    fn connect(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
+        if !TABLE.get(fd).is_socket() {
+            // SAFETY: the program's arguments go on unchanged.
+            return unsafe { real::connect(fd, address, len) };
+        }
+        // SAFETY: the program's address.
+        answer(|| ops::connect(fd, unsafe { bytes_of(address, len) }?).map(|()| 0))
+    }
+
+    /// `listen(2)`.
+    fn listen(fd: c_int, backlog: c_int) -> c_int {
+        if !TABLE.get(fd).is_socket() {
+            // SAFETY: plain numbers.
+            return unsafe { real::listen(fd, backlog) };
+        }
+        answer(|| ops::listen(fd, backlog).map(|()| 0))
+    }
+
+    /// `accept(2)`.
+    fn accept(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
+        // SAFETY: the program's arguments go on unchanged.
+        unsafe { accept_any(fd, address, len, 0) }
+    }
+
+    /// `accept4(2)`.
+    fn accept4(fd: c_int, address: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int {
+        // SAFETY: the program's arguments go on unchanged.
+        unsafe { accept_any(fd, address, len, flags) }
+    }
+
+    /// `shutdown(2)`.
+    fn shutdown(fd: c_int, how: c_int) -> c_int {
+        if !TABLE.get(fd).is_socket() {
+            // SAFETY: plain numbers.
+            return unsafe { real::shutdown(fd, how) };
+        }
+        answer(|| ops::shutdown(fd, how).map(|()| 0))
+    }
+
+    /// `getsockname(2)`.
+    fn getsockname(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
+        // SAFETY: the program's arguments go on unchanged.
+        unsafe { store_name(fd, false, address, len, real::getsockname) }
+    }
+
+    /// `getpeername(2)`.
+    fn getpeername(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
+        // SAFETY: the program's arguments go on unchanged.
+        unsafe { store_name(fd, true, address, len, real::getpeername) }
+    }
+
+    /// `setsockopt(2)`.
+    fn setsockopt(fd: c_int, level: c_int, option: c_int, value: *const c_void, len: socklen_t) -> c_int {
+        // SAFETY: the program's arguments go on unchanged.
+        let done = unsafe { real::setsockopt(fd, level, option, value, len) };
+        if done == 0 && TABLE.get(fd).is_socket() && !value.is_null() {
+            // SAFETY: the kernel has just read as many bytes there.
+            let bytes = unsafe { core::slice::from_raw_parts(value.cast::<u8>(), (len as usize).min(512)) };
+            return answer(|| {
+                options::set(fd, level, option, bytes);
+                Ok(0)
+            });
+        }
+        done
+    }
+
+    /// `getsockopt(2)`.
+    fn getsockopt(fd: c_int, level: c_int, option: c_int, value: *mut c_void, len: *mut socklen_t) -> c_int {
+        if TABLE.get(fd).is_socket() && !value.is_null() && !len.is_null() {
+            let mut known = None;
+            let done = answer(|| {
+                known = options::get(fd, level, option)?;
+                Ok(0)
+            });
+            if done < 0 {
+                return done;
+            }
+            if let Some((bytes, whole)) = known {
+                // SAFETY: the program's place, as long as it says.
+                unsafe {
+                    let n = (*len as usize).min(whole);
+                    core::ptr::copy_nonoverlapping(bytes.as_ptr(), value.cast::<u8>(), n);
+                    *len = n as socklen_t;
+                }
+                return 0;
+            }
+        }
+        // SAFETY: the program's arguments go on unchanged.
+        unsafe { real::getsockopt(fd, level, option, value, len) }
+    }
+}

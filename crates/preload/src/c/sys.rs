@@ -1,0 +1,431 @@
+//! The operating system's calls that this library makes for itself, with safe faces. All go to the C library behind us, never
+//! to our own stand-ins.
+
+use super::iov::Buffers;
+use super::name;
+use super::real;
+use crate::errno::{Errno, Result};
+use core::ffi::{c_int, c_void};
+use core::mem::{MaybeUninit, zeroed};
+use libc::{epoll_event, msghdr, pollfd, sigset_t, socklen_t, ssize_t, timespec};
+use tickwire_stack::addr::Endpoint;
+use tickwire_stack::time::{Instant, Span};
+
+/// Sets the thread's error number.
+pub(crate) fn set_errno(value: c_int) {
+    // SAFETY: the C library gives every thread its own valid place.
+    unsafe { *libc::__errno_location() = value };
+}
+
+fn check(answer: c_int) -> Result<c_int> {
+    if answer < 0 { Err(Errno::last()) } else { Ok(answer) }
+}
+
+fn check_len(answer: ssize_t) -> Result<usize> {
+    usize::try_from(answer).map_err(|_| Errno::last())
+}
+
+/// The time of `CLOCK_MONOTONIC`, without a system call on the usual hosts.
+#[inline]
+pub(crate) fn now() -> Instant {
+    let mut at = MaybeUninit::<timespec>::uninit();
+    // SAFETY: a valid place; this clock always exists, so it is filled in.
+    let at = unsafe {
+        libc::clock_gettime(libc::CLOCK_MONOTONIC, at.as_mut_ptr());
+        at.assume_init()
+    };
+    Instant::from_nanos(at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64)
+}
+
+/// A span as the kernel wants it.
+pub(crate) fn timespec(span: Span) -> timespec {
+    let ns = span.as_nanos();
+    timespec { tv_sec: (ns / 1_000_000_000) as libc::time_t, tv_nsec: (ns % 1_000_000_000) as libc::c_long }
+}
+
+/// The calling process.
+pub(crate) fn process() -> u32 {
+    std::process::id()
+}
+
+/// Whether a process with this number exists and is not a zombie of someone's.
+pub(crate) fn process_lives(pid: u32) -> bool {
+    // SAFETY: signal 0 only asks.
+    if unsafe { libc::kill(pid as libc::pid_t, 0) } < 0 {
+        return Errno::last() != Errno(libc::ESRCH);
+    }
+    // The third field of stat is the state; the second, the name in parentheses, may hold anything.
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .ok()
+        .and_then(|stat| stat.rsplit_once(") ").map(|(_, rest)| !rest.starts_with(['Z', 'X'])))
+        .unwrap_or(true)
+}
+
+/// A new kernel socket.
+pub(crate) fn socket(domain: c_int, kind: c_int, protocol: c_int) -> Result<c_int> {
+    // SAFETY: plain numbers.
+    check(unsafe { real::socket(domain, kind, protocol) })
+}
+
+/// Closes a descriptor for good.
+pub(crate) fn close(fd: c_int) {
+    // SAFETY: a plain number; callers close what they own.
+    unsafe { real::close(fd) };
+}
+
+/// `fcntl` with a number as argument.
+pub(crate) fn fcntl(fd: c_int, command: c_int, argument: c_int) -> Result<c_int> {
+    // SAFETY: only commands that take a number.
+    check(unsafe { real::fcntl(fd, command, argument as usize) })
+}
+
+/// Binds a kernel socket.
+pub(crate) fn bind(fd: c_int, address: &[u8]) -> Result<()> {
+    // SAFETY: the slice is as long as said.
+    check(unsafe { real::bind(fd, address.as_ptr().cast(), address.len() as socklen_t) }).map(drop)
+}
+
+/// Connects a kernel socket.
+pub(crate) fn connect(fd: c_int, address: &[u8]) -> Result<()> {
+    // SAFETY: the slice is as long as said.
+    check(unsafe { real::connect(fd, address.as_ptr().cast(), address.len() as socklen_t) }).map(drop)
+}
+
+/// Makes a kernel socket listen.
+pub(crate) fn listen(fd: c_int, backlog: c_int) -> Result<()> {
+    // SAFETY: plain numbers.
+    check(unsafe { real::listen(fd, backlog) }).map(drop)
+}
+
+/// Shuts a kernel socket.
+pub(crate) fn shutdown(fd: c_int, how: c_int) -> Result<()> {
+    // SAFETY: plain numbers.
+    check(unsafe { real::shutdown(fd, how) }).map(drop)
+}
+
+/// Accepts from a kernel socket; the peer's name comes as bytes.
+pub(crate) fn accept(fd: c_int, flags: c_int) -> Result<(c_int, [u8; name::MAX], usize)> {
+    let mut bytes = [0u8; name::MAX];
+    let mut len = name::MAX as socklen_t;
+    // SAFETY: `len` says how long `bytes` is.
+    let new = check(unsafe { real::accept4(fd, bytes.as_mut_ptr().cast(), &raw mut len, flags) })?;
+    Ok((new, bytes, (len as usize).min(name::MAX)))
+}
+
+/// The name of a kernel socket, if it is an IP one: its own, or its peer's.
+pub(crate) fn socket_name(fd: c_int, peer: bool) -> Result<Endpoint> {
+    let mut bytes = [0u8; name::MAX];
+    let mut len = name::MAX as socklen_t;
+    let (address, room) = (bytes.as_mut_ptr().cast(), &raw mut len);
+    // SAFETY: `len` says how long `bytes` is.
+    check(unsafe { if peer { real::getpeername(fd, address, room) } else { real::getsockname(fd, address, room) } })?;
+    match name::Name::parse(&bytes[..(len as usize).min(name::MAX)]) {
+        name::Name::Inet { endpoint, .. } => Ok(endpoint),
+        _ => Err(Errno(libc::EAFNOSUPPORT)),
+    }
+}
+
+/// Sets an option whose value is of type `T`, plain data.
+pub(crate) fn set_option<T: Copy>(fd: c_int, level: c_int, option: c_int, value: &T) -> Result<()> {
+    // SAFETY: the value is as long as said.
+    check(unsafe {
+        real::setsockopt(fd, level, option, core::ptr::from_ref(value).cast(), size_of::<T>() as socklen_t)
+    })
+    .map(drop)
+}
+
+/// Reads an option that is a C int.
+pub(crate) fn option(fd: c_int, level: c_int, option: c_int) -> Result<c_int> {
+    let mut value: c_int = 0;
+    let mut len = size_of::<c_int>() as socklen_t;
+    // SAFETY: `len` says how long `value` is.
+    check(unsafe { real::getsockopt(fd, level, option, (&raw mut value).cast(), &raw mut len) })?;
+    Ok(value)
+}
+
+/// Reads the `linger` option: `None` if off, else seconds.
+pub(crate) fn linger(fd: c_int) -> Option<u32> {
+    let mut value = libc::linger { l_onoff: 0, l_linger: 0 };
+    let mut len = size_of::<libc::linger>() as socklen_t;
+    // SAFETY: `len` says how long `value` is.
+    let got = unsafe { real::getsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, (&raw mut value).cast(), &raw mut len) };
+    (got == 0 && value.l_onoff != 0).then_some(value.l_linger.max(0) as u32)
+}
+
+/// The name of a TCP socket's congestion control.
+pub(crate) fn congestion(fd: c_int) -> Option<String> {
+    let mut name = [0u8; 16];
+    let mut len = name.len() as socklen_t;
+    // SAFETY: `len` says how long `name` is.
+    let got = unsafe {
+        real::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name.as_mut_ptr().cast(), &raw mut len)
+    };
+    let text = name.split(|&b| b == 0).next()?;
+    (got == 0).then(|| String::from_utf8_lossy(text).into_owned())
+}
+
+/// The inode of a socket, which names it in every process that has it; `None` if the descriptor is not a socket.
+pub(crate) fn socket_inode(fd: c_int) -> Option<u64> {
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: a valid place, read only if it was filled in.
+    let stat = unsafe {
+        if libc::fstat(fd, stat.as_mut_ptr()) < 0 {
+            return None;
+        }
+        stat.assume_init()
+    };
+    (stat.st_mode & libc::S_IFMT == libc::S_IFSOCK).then_some(stat.st_ino)
+}
+
+/// What a message call on a kernel socket may fill in or use beside the bytes.
+#[derive(Default)]
+pub(crate) struct Extras<'a> {
+    /// The address: given to send, filled in on receive.
+    pub(crate) name: [u8; name::MAX],
+    /// How much of it counts.
+    pub(crate) name_len: usize,
+    /// Control data.
+    pub(crate) control: Option<Control<'a>>,
+    /// `msg_flags` of a received message.
+    pub(crate) flags: c_int,
+}
+
+/// A place for control messages, in the program's memory.
+pub(crate) struct Control<'a> {
+    start: *mut u8,
+    room: usize,
+    len: usize,
+    program: core::marker::PhantomData<&'a mut u8>,
+}
+
+impl Control<'_> {
+    /// The place.
+    ///
+    /// # Safety
+    /// `start` is null or points to `room` bytes, writable to receive, readable to send.
+    pub(crate) unsafe fn new(start: *mut c_void, room: usize) -> Self {
+        let room = if start.is_null() { 0 } else { room };
+        Self { start: start.cast(), room, len: 0, program: core::marker::PhantomData }
+    }
+
+    /// Bytes written.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Appends one message; `false` if it did not fit (`MSG_CTRUNC`).
+    pub(crate) fn push(&mut self, level: c_int, kind: c_int, data: &[u8]) -> bool {
+        // SAFETY: pure arithmetic.
+        let (whole, padded) =
+            unsafe { (libc::CMSG_LEN(data.len() as u32) as usize, libc::CMSG_SPACE(data.len() as u32) as usize) };
+        if self.len + whole > self.room {
+            return false;
+        }
+        // SAFETY: all parts are zero-valid integers.
+        let mut header: libc::cmsghdr = unsafe { zeroed() };
+        header.cmsg_len = whole as _;
+        header.cmsg_level = level;
+        header.cmsg_type = kind;
+        let at = self.start.wrapping_add(self.len);
+        // SAFETY: `whole` bytes fit behind `len` as checked; the place need not be aligned for these copies.
+        unsafe {
+            core::ptr::write_unaligned(at.cast(), header);
+            core::ptr::copy_nonoverlapping(data.as_ptr(), at.add(libc::CMSG_LEN(0) as usize), data.len());
+        }
+        self.len = (self.len + padded).min(self.room);
+        true
+    }
+
+    /// Every message that the program gave: `each(level, type, data)`. Data longer than 64 bytes is cut.
+    pub(crate) fn each(&self, mut each: impl FnMut(c_int, c_int, &[u8])) {
+        // SAFETY: pure arithmetic.
+        let head = unsafe { libc::CMSG_LEN(0) } as usize;
+        let mut at = 0;
+        while at + head <= self.room {
+            // SAFETY: a whole header lies before `room`.
+            let header: libc::cmsghdr = unsafe { core::ptr::read_unaligned(self.start.wrapping_add(at).cast()) };
+            let whole = header.cmsg_len as usize;
+            if whole < head || whole > self.room - at {
+                return;
+            }
+            let mut data = [0u8; 64];
+            let n = (whole - head).min(data.len());
+            // SAFETY: `whole` bytes lie before `room` as checked.
+            unsafe { core::ptr::copy_nonoverlapping(self.start.wrapping_add(at + head), data.as_mut_ptr(), n) };
+            each(header.cmsg_level, header.cmsg_type, &data[..n]);
+            at += whole.next_multiple_of(size_of::<usize>());
+        }
+    }
+}
+
+/// Receives from a kernel socket into the program's buffers.
+pub(crate) fn receive(fd: c_int, buffers: &Buffers<'_>, flags: c_int, extras: &mut Extras<'_>) -> Result<usize> {
+    let (iov, count) = buffers.raw();
+    // SAFETY: all parts are zero-valid.
+    let mut message: msghdr = unsafe { zeroed() };
+    message.msg_name = extras.name.as_mut_ptr().cast();
+    message.msg_namelen = name::MAX as socklen_t;
+    message.msg_iov = iov.cast_mut();
+    message.msg_iovlen = count as _;
+    if let Some(control) = &extras.control {
+        message.msg_control = control.start.cast();
+        message.msg_controllen = control.room as _;
+    }
+    // SAFETY: the buffers are valid by the promise of their maker, the rest is ours.
+    let len = check_len(unsafe { real::recvmsg(fd, &raw mut message, flags) })?;
+    extras.name_len = (message.msg_namelen as usize).min(name::MAX);
+    extras.flags = message.msg_flags;
+    if let Some(control) = &mut extras.control {
+        control.len = message.msg_controllen as usize;
+    }
+    Ok(len)
+}
+
+/// Sends from the program's buffers through a kernel socket.
+pub(crate) fn send(fd: c_int, buffers: &Buffers<'_>, flags: c_int, extras: &mut Extras<'_>) -> Result<usize> {
+    let (iov, count) = buffers.raw();
+    // SAFETY: all parts are zero-valid.
+    let mut message: msghdr = unsafe { zeroed() };
+    if extras.name_len > 0 {
+        message.msg_name = extras.name.as_mut_ptr().cast();
+        message.msg_namelen = extras.name_len as socklen_t;
+    }
+    message.msg_iov = iov.cast_mut();
+    message.msg_iovlen = count as _;
+    if let Some(control) = &extras.control {
+        message.msg_control = control.start.cast();
+        message.msg_controllen = control.room as _;
+    }
+    // SAFETY: the buffers are valid by the promise of their maker, the rest is ours.
+    check_len(unsafe { real::sendmsg(fd, &raw const message, flags) })
+}
+
+/// `ppoll` on a list of our own; `None` waits without end.
+pub(crate) fn ppoll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigset_t>) -> Result<usize> {
+    let timeout = timeout.map(timespec);
+    let (timeout, mask) = (
+        timeout.as_ref().map_or(core::ptr::null(), core::ptr::from_ref),
+        mask.map_or(core::ptr::null(), core::ptr::from_ref),
+    );
+    // SAFETY: the slice is as long as said, the others null or valid.
+    let n = check(unsafe { real::ppoll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout, mask) })?;
+    Ok(n as usize)
+}
+
+/// A new epoll instance.
+pub(crate) fn epoll_create(flags: c_int) -> Result<c_int> {
+    // SAFETY: a plain number.
+    check(unsafe { real::epoll_create1(flags) })
+}
+
+/// Changes a kernel epoll instance.
+pub(crate) fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, events: u32, data: u64) -> Result<()> {
+    let mut event = epoll_event { events, u64: data };
+    // SAFETY: the event is ours.
+    check(unsafe { real::epoll_ctl(epfd, op, fd, &raw mut event) }).map(drop)
+}
+
+/// What a kernel epoll instance has ready now.
+pub(crate) fn epoll_take(epfd: c_int, events: &mut [epoll_event]) -> Result<usize> {
+    if events.is_empty() {
+        return Ok(0);
+    }
+    // SAFETY: the slice is as long as said.
+    let n = check(unsafe { real::epoll_wait(epfd, events.as_mut_ptr(), events.len() as c_int, 0) })?;
+    Ok(n as usize)
+}
+
+/// Blocks every signal of this thread and gives back what was blocked before.
+pub(crate) fn block_signals() -> sigset_t {
+    // SAFETY: both sets are ours and filled in before use; blocking is always allowed.
+    unsafe {
+        let (mut all, mut before) = (zeroed(), zeroed());
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        before
+    }
+}
+
+/// Puts back what [`block_signals`] gave.
+pub(crate) fn restore_signals(before: &sigset_t) {
+    // SAFETY: a set that the system gave.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, core::ptr::null_mut()) };
+}
+
+/// Whether a signal waits that `mask` would let through.
+pub(crate) fn signal_waits(mask: &sigset_t) -> bool {
+    // SAFETY: the sets are valid.
+    unsafe {
+        let mut pending: sigset_t = zeroed();
+        libc::sigpending(&raw mut pending);
+        (1..=64)
+            .any(|signal| libc::sigismember(&raw const pending, signal) == 1 && libc::sigismember(mask, signal) == 0)
+    }
+}
+
+/// Whether a call that a signal has interrupted goes on by itself: so it is if every handler of the program was installed with
+/// `SA_RESTART` (which of them ran cannot be seen from here).
+pub(crate) fn handlers_restart() -> bool {
+    (1..=64).all(|signal| {
+        let mut action = MaybeUninit::<libc::sigaction>::uninit();
+        // SAFETY: only asks; read only if filled in.
+        let action = unsafe {
+            if libc::sigaction(signal, core::ptr::null(), action.as_mut_ptr()) < 0 {
+                return true;
+            }
+            action.assume_init()
+        };
+        action.sa_sigaction == libc::SIG_DFL
+            || action.sa_sigaction == libc::SIG_IGN
+            || action.sa_flags & libc::SA_RESTART != 0
+    })
+}
+
+/// Raises SIGPIPE in this thread.
+pub(crate) fn raise_pipe() {
+    // SAFETY: a plain number.
+    unsafe { libc::raise(libc::SIGPIPE) };
+}
+
+/// Rings a doorbell (an eventfd).
+pub(crate) fn ring(doorbell: c_int) {
+    let one = 1u64;
+    // SAFETY: eight bytes of our own.
+    unsafe { real::write(doorbell, (&raw const one).cast(), 8) };
+}
+
+/// A new eventfd that does not block.
+pub(crate) fn eventfd() -> Result<c_int> {
+    // SAFETY: plain numbers.
+    check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })
+}
+
+/// Takes the count out of an eventfd.
+pub(crate) fn drain(fd: c_int) {
+    let mut count = 0u64;
+    // SAFETY: eight bytes of our own.
+    unsafe { real::read(fd, (&raw mut count).cast(), 8) };
+}
+
+/// Random words of the kernel.
+pub(crate) fn random() -> Result<[u64; 4]> {
+    let mut words = [0u64; 4];
+    // SAFETY: as many bytes as the array has.
+    let got = unsafe { libc::getrandom(words.as_mut_ptr().cast(), size_of_val(&words), 0) };
+    if got == size_of_val(&words) as isize { Ok(words) } else { Err(Errno::last()) }
+}
+
+/// Says something on standard error in one write.
+pub(crate) fn say(text: &str) {
+    let line = format!("tickwire: {text}\n");
+    // SAFETY: the bytes are ours.
+    unsafe { real::write(2, line.as_ptr().cast(), line.len()) };
+}
+
+/// The descriptor limit of this process.
+pub(crate) fn descriptor_limit() -> c_int {
+    let mut limit = libc::rlimit { rlim_cur: 1024, rlim_max: 1024 };
+    // SAFETY: a valid place.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    limit.rlim_cur.min(crate::fd::LIMIT as u64) as c_int
+}

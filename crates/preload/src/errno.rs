@@ -1,0 +1,55 @@
+//! The C library's error number, and the stack's errors as such numbers.
+
+use core::ffi::c_int;
+use tickwire_stack::Error;
+
+/// An error number as a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Errno(pub(crate) c_int);
+
+/// What a call answers.
+pub(crate) type Result<T> = core::result::Result<T, Errno>;
+
+/// The calling thread's error number.
+pub(crate) fn get() -> c_int {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+/// Sets the calling thread's error number.
+pub(crate) fn set(value: c_int) {
+    crate::c::sys::set_errno(value);
+}
+
+impl Errno {
+    /// The error of the call that just failed.
+    pub(crate) fn last() -> Self {
+        Self(get())
+    }
+}
+
+impl From<Error> for Errno {
+    fn from(error: Error) -> Self {
+        Self(match error {
+            Error::WouldBlock => libc::EAGAIN,
+            Error::Stale => libc::EBADF,
+            Error::NoBuffers => libc::ENOBUFS,
+            Error::MessageTooLong => libc::EMSGSIZE,
+            Error::NotConnected => libc::ENOTCONN,
+            Error::AlreadyConnected => libc::EISCONN,
+            Error::InProgress => libc::EINPROGRESS,
+            Error::Refused => libc::ECONNREFUSED,
+            Error::Reset => libc::ECONNRESET,
+            Error::Aborted => libc::ECONNABORTED,
+            Error::TimedOut => libc::ETIMEDOUT,
+            Error::HostUnreachable => libc::EHOSTUNREACH,
+            Error::NetworkUnreachable => libc::ENETUNREACH,
+            Error::ProtocolUnreachable => libc::ENOPROTOOPT,
+            Error::NetworkDown => libc::ENETDOWN,
+            Error::Pipe => libc::EPIPE,
+            Error::AddressInUse => libc::EADDRINUSE,
+            Error::Invalid => libc::EINVAL,
+            // Whoever can ask the host has done so before this reaches the program.
+            Error::NeedPath => libc::EHOSTUNREACH,
+        })
+    }
+}

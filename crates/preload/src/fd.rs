@@ -1,0 +1,142 @@
+//! Descriptor table of this process: which descriptors are ours, and what they stand for.
+//!
+//! It is looked at before anything else by every intercepted call, so it is an array of words: for a descriptor that is not
+//! ours the cost is one load and one branch.
+
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+/// Descriptors from this number on are never accelerated.
+pub(crate) const LIMIT: usize = 65_536;
+
+/// What a descriptor stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// Nothing of ours.
+    Foreign,
+    /// An accelerated UDP socket: the index of its description.
+    Udp(u32),
+    /// An accelerated TCP socket: the index of its description.
+    Tcp(u32),
+    /// An epoll instance that we know: the index of its description.
+    Epoll(u32),
+    /// A descriptor of the lane itself, which the program must not close.
+    Lane,
+    /// An IP socket that stays on the kernel: the row that says so to `tickwire stat`.
+    Kernel(u32),
+    /// A TCP socket whose lane went away; the number is the error every call gets.
+    Dead(u32),
+}
+
+impl Entry {
+    /// The description that this entry refers to.
+    pub(crate) fn description(self) -> Option<u32> {
+        match self {
+            Self::Udp(index) | Self::Tcp(index) | Self::Epoll(index) => Some(index),
+            Self::Foreign | Self::Lane | Self::Dead(_) | Self::Kernel(_) => None,
+        }
+    }
+
+    /// Whether socket calls on it are ours to answer.
+    #[inline]
+    pub(crate) fn is_socket(self) -> bool {
+        matches!(self, Self::Udp(_) | Self::Tcp(_) | Self::Dead(_))
+    }
+}
+
+const SHIFT: u32 = 28;
+const MASK: u32 = (1 << SHIFT) - 1;
+
+impl Entry {
+    fn pack(self) -> u32 {
+        match self {
+            Self::Foreign => 0,
+            Self::Udp(index) => 1 << SHIFT | index & MASK,
+            Self::Tcp(index) => 2 << SHIFT | index & MASK,
+            Self::Epoll(index) => 3 << SHIFT | index & MASK,
+            Self::Lane => 4 << SHIFT,
+            Self::Dead(errno) => 5 << SHIFT | errno & MASK,
+            Self::Kernel(row) => 6 << SHIFT | row & MASK,
+        }
+    }
+
+    fn unpack(word: u32) -> Self {
+        match word >> SHIFT {
+            1 => Self::Udp(word & MASK),
+            2 => Self::Tcp(word & MASK),
+            3 => Self::Epoll(word & MASK),
+            4 => Self::Lane,
+            5 => Self::Dead(word & MASK),
+            6 => Self::Kernel(word & MASK),
+            _ => Self::Foreign,
+        }
+    }
+}
+
+/// The table.
+pub(crate) struct Table {
+    words: [AtomicU32; LIMIT],
+    /// One more than the highest descriptor ever entered, so that walks are short.
+    top: AtomicU32,
+}
+
+/// The table of this process.
+pub(crate) static TABLE: Table = Table::new();
+
+impl Table {
+    const fn new() -> Self {
+        Self { words: [const { AtomicU32::new(0) }; LIMIT], top: AtomicU32::new(0) }
+    }
+
+    /// What `fd` stands for.
+    #[inline]
+    pub(crate) fn get(&self, fd: c_int) -> Entry {
+        match self.words.get(fd as usize) {
+            Some(word) => {
+                let word = word.load(Ordering::Acquire);
+                if word == 0 { Entry::Foreign } else { Entry::unpack(word) }
+            }
+            None => Entry::Foreign,
+        }
+    }
+
+    /// Whether a descriptor can be entered at all.
+    pub(crate) fn fits(fd: c_int) -> bool {
+        usize::try_from(fd).is_ok_and(|fd| fd < LIMIT)
+    }
+
+    /// Enters what `fd` stands for and says what it stood for.
+    pub(crate) fn set(&self, fd: c_int, entry: Entry) -> Entry {
+        let Some(word) = self.words.get(fd as usize) else { return Entry::Foreign };
+        if entry != Entry::Foreign {
+            self.top.fetch_max(fd as u32 + 1, Ordering::AcqRel);
+        }
+        Entry::unpack(word.swap(entry.pack(), Ordering::AcqRel))
+    }
+
+    /// Every descriptor that is ours, with what it stands for.
+    pub(crate) fn each(&self) -> impl Iterator<Item = (c_int, Entry)> + '_ {
+        (0..self.top.load(Ordering::Acquire) as c_int)
+            .map(|fd| (fd, self.get(fd)))
+            .filter(|(_, e)| *e != Entry::Foreign)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_survive_the_table_and_strange_numbers_are_foreign() {
+        static OWN: Table = Table::new();
+        for entry in [Entry::Udp(7), Entry::Tcp(8), Entry::Epoll(9), Entry::Lane, Entry::Dead(104)] {
+            assert_eq!(OWN.set(12, entry), Entry::Foreign);
+            assert_eq!(OWN.get(12), entry);
+            assert_eq!(OWN.each().collect::<Vec<_>>(), [(12, entry)]);
+            assert_eq!(OWN.set(12, Entry::Foreign), entry);
+        }
+        assert_eq!(OWN.get(-1), Entry::Foreign);
+        assert_eq!(OWN.get(c_int::MAX), Entry::Foreign);
+        assert_eq!(OWN.set(-1, Entry::Lane), Entry::Foreign);
+    }
+}

@@ -1,0 +1,122 @@
+//! The helper thread: keeps acknowledgements, retransmissions and keepalives going while the program is busy elsewhere, and hears the
+//! service.
+//!
+//! It stays out of the way of a program that polls or sleeps on the lane by itself: then it only looks now and then whether that is
+//! still so. When nobody does, it waits on the rings and the stack's next deadline in the program's place.
+
+use crate::c::sys;
+use crate::lane::{self, Lane};
+use crate::{pending, process, protect};
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::Relaxed};
+use libc::pollfd;
+use tickwire_stack::time::Span;
+
+/// The program counts as polling for so long after it last did.
+const RECENT: Span = Span::from_millis(1);
+/// How often the helper looks whether the program still polls: at first, and, doubled each time, at last.
+const FIRST_LOOK: Span = Span::from_millis(2);
+const LAST_LOOK: Span = Span::from_millis(16);
+/// While connections that the program closed are to be finished, or other processes may die.
+const SWEEP: Span = Span::from_millis(200);
+/// The thread needs little.
+const STACK: usize = 256 << 10;
+
+/// The process whose helper runs, 0 if none does.
+static RUNS_IN: AtomicU32 = AtomicU32::new(0);
+/// An eventfd that wakes it.
+static WAKE: AtomicI32 = AtomicI32::new(-1);
+
+/// Starts the helper of this process, if it does not run.
+pub(crate) fn start() {
+    let pid = sys::process();
+    if RUNS_IN.swap(pid, Relaxed) == pid {
+        return wake();
+    }
+    if let Ok(fd) = sys::eventfd().and_then(protect::keep) {
+        WAKE.store(fd, Relaxed);
+    }
+    // The program's signals are for its own threads.
+    let before = sys::block_signals();
+    let started = std::thread::Builder::new().name("tickwire-helper".into()).stack_size(STACK).spawn(|| {
+        let _ = std::panic::catch_unwind(run);
+        RUNS_IN.store(0, Relaxed);
+    });
+    sys::restore_signals(&before);
+    if started.is_err() {
+        RUNS_IN.store(0, Relaxed);
+        sys::say("the helper thread cannot be started; acknowledgements wait until the program polls");
+    }
+}
+
+/// Makes the helper look around.
+pub(crate) fn wake() {
+    let fd = WAKE.load(Relaxed);
+    if fd >= 0 {
+        sys::ring(fd);
+    }
+}
+
+/// Forgets the helper, which a forked child does not have.
+pub(crate) fn forget() {
+    RUNS_IN.store(0, Relaxed);
+    let fd = WAKE.swap(-1, Relaxed);
+    if fd >= 0 {
+        protect::release(fd);
+    }
+}
+
+fn run() {
+    let mut look = FIRST_LOOK;
+    let mut swept = sys::now();
+    loop {
+        let Some(lane) = lane::current() else {
+            // The next lane starts the helper anew.
+            return;
+        };
+        let woken = turn(lane, &mut look);
+        if woken[1] {
+            lane.hear();
+        }
+        if woken[2] {
+            sys::drain(WAKE.load(Relaxed));
+        }
+        lane.run_errands();
+        let now = sys::now();
+        if now.since(swept) >= SWEEP {
+            swept = now;
+            pending::sweep(lane);
+            process::look_for_dead(lane);
+        }
+    }
+}
+
+/// One wait. Says which of the rings, the control connection and the wake-up showed something.
+fn turn(lane: &'static Lane, look: &mut Span) -> [bool; 3] {
+    let now = sys::now();
+    let busy = lane.sleepers() > 0 || now.since(lane.polled_at()) < RECENT;
+    let (ring, _) = lane.descriptors();
+    let readable = |fd: c_int| pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let mut fds =
+        [readable(if busy { -1 } else { ring }), readable(lane.control_descriptor()), readable(WAKE.load(Relaxed))];
+    let mut timeout = if busy {
+        let this = *look;
+        *look = this.times(2).min(LAST_LOOK);
+        Some(this)
+    } else {
+        *look = FIRST_LOOK;
+        // Here the stack is the helper's: it polls, and learns when to be back.
+        let deadline = lane.with_quietly(|access| Ok(access.stack.deadline()));
+        deadline.ok().flatten().map(|at| at.since(sys::now()))
+    };
+    if !pending::is_empty() || process::has_company(lane) {
+        timeout = Some(timeout.map_or(SWEEP, |t| t.min(SWEEP)));
+    }
+    if sys::ppoll(&mut fds, timeout, None).is_err() {
+        return [false; 3];
+    }
+    if fds[0].revents != 0 && now.since(lane.polled_at()) >= RECENT {
+        let _ = lane.with_quietly(|_| Ok(()));
+    }
+    fds.map(|fd| fd.revents != 0)
+}

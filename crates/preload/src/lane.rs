@@ -1,0 +1,449 @@
+//! The lane as this process has it: the stack in the shared region, the rings, the lock around both, and the control connection.
+
+use crate::c::shared::{Core, Shared};
+use crate::c::sys;
+use crate::config::Settings;
+use crate::desc::Descriptions;
+use crate::errno::{Errno, Result};
+use crate::session::Session;
+use crate::wait;
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::os::fd::BorrowedFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tickwire_link::control::{Claim, ClaimKind, Descriptors, Push, Reason, Reply, Request, Token};
+use tickwire_link::port::Port;
+use tickwire_stack::addr::{Address, Endpoint};
+use tickwire_stack::path::{PathInfo, PathState};
+use tickwire_stack::time::Instant;
+use tickwire_stack::{Stack, table};
+
+/// A lane in use by this process. Lanes are never taken down in memory: a thread may be inside at any time; a lane that ended is marked.
+pub(crate) struct Lane {
+    shared: Shared,
+    /// The rings' descriptor (-1 in tests) and the doorbell.
+    ring: c_int,
+    doorbell: c_int,
+    number: u32,
+    token: Token,
+    settings: Settings,
+    session: Mutex<Option<Session>>,
+    /// This process's slot among the lane's processes.
+    slot: AtomicUsize,
+    /// Code of the reason for which the lane ended, 0 while it lives.
+    ended: AtomicU32,
+    /// When frames last came in, in nanoseconds.
+    traffic: AtomicU64,
+    /// When the stack next wants to be called, in nanoseconds; 0 never.
+    deadline: AtomicU64,
+    sleepers: AtomicU32,
+    /// How many other processes use the lane, as last seen.
+    company: AtomicU32,
+    /// Destinations of which the stack wants to hear; the helper thread asks.
+    requests: Mutex<Vec<Address>>,
+}
+
+/// The stack, for as long as the lock is held.
+pub(crate) struct Access<'l> {
+    /// The stack.
+    pub(crate) stack: &'l mut Stack<'static>,
+    /// The time at which the lock was had.
+    pub(crate) now: Instant,
+    /// The slot of this process.
+    pub(crate) slot: usize,
+    rows: &'static [table::Row],
+}
+
+impl Access<'_> {
+    /// The descriptions of all sockets of the lane.
+    pub(crate) fn descriptions(&mut self) -> Descriptions<'_> {
+        Descriptions::new(self.stack.user())
+    }
+
+    /// The public row of a TCP connection by its index, whatever has become of it.
+    pub(crate) fn tcp_row(&self, index: u32) -> Option<&'static table::Row> {
+        self.rows.get(index as usize)
+    }
+}
+
+/// Marks the lane as lost if a panic passes by: what the stack holds may be half-changed.
+struct Poison<'l>(&'l Lane);
+
+impl Drop for Poison<'_> {
+    fn drop(&mut self) {
+        self.0.shared.poison();
+    }
+}
+
+/// A thread of this process that sleeps on the lane.
+pub(crate) struct Sleeping<'l>(&'l AtomicU32);
+
+impl Drop for Sleeping<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+static CURRENT: AtomicPtr<Lane> = AtomicPtr::new(core::ptr::null_mut());
+
+/// The lane of this process, if it has one that lives.
+#[inline]
+pub(crate) fn current() -> Option<&'static Lane> {
+    crate::c::shared::leaked(&CURRENT)
+}
+
+/// Makes `lane` the one of this process, for good or until it ends.
+pub(crate) fn install(lane: Lane) -> &'static Lane {
+    let lane = Box::leak(Box::new(lane));
+    CURRENT.store(lane, core::sync::atomic::Ordering::Release);
+    lane
+}
+
+/// What a lane is made of.
+pub(crate) struct Parts {
+    pub(crate) shared: Shared,
+    pub(crate) ring: c_int,
+    pub(crate) doorbell: c_int,
+    pub(crate) number: u32,
+    pub(crate) token: Token,
+    pub(crate) settings: Settings,
+    pub(crate) session: Option<Session>,
+}
+
+impl Lane {
+    /// A lane of these parts; a process slot is taken for this process.
+    ///
+    /// # Errors
+    /// The reason for which it cannot be used.
+    pub(crate) fn new(parts: Parts, slot: Option<usize>) -> core::result::Result<Self, Reason> {
+        let lane = Self {
+            shared: parts.shared,
+            ring: parts.ring,
+            doorbell: parts.doorbell,
+            number: parts.number,
+            token: parts.token,
+            settings: parts.settings,
+            session: Mutex::new(parts.session),
+            slot: AtomicUsize::new(0),
+            ended: AtomicU32::new(0),
+            traffic: AtomicU64::new(0),
+            deadline: AtomicU64::new(0),
+            sleepers: AtomicU32::new(0),
+            company: AtomicU32::new(0),
+            requests: Mutex::new(Vec::new()),
+        };
+        let pid = sys::process();
+        let slot = match slot {
+            Some(slot) => Ok(slot),
+            None => lane.with(|access| access.descriptions().take_process(pid).ok_or(Errno(libc::ENOBUFS))),
+        };
+        lane.slot.store(slot.map_err(|_| Reason::LaneFull)?, Relaxed);
+        Ok(lane)
+    }
+
+    /// The settings of this process.
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The lane's number and secret.
+    pub(crate) fn identity(&self) -> (u32, Token) {
+        (self.number, self.token)
+    }
+
+    /// The rings' descriptor and the doorbell.
+    pub(crate) fn descriptors(&self) -> (c_int, c_int) {
+        (self.ring, self.doorbell)
+    }
+
+    /// The slot of this process.
+    pub(crate) fn slot(&self) -> usize {
+        self.slot.load(Relaxed)
+    }
+
+    /// This process has another slot from now on (a forked child).
+    pub(crate) fn set_slot(&self, slot: usize) {
+        self.slot.store(slot, Relaxed);
+    }
+
+    /// How many other processes use the lane, as last seen.
+    pub(crate) fn company(&self) -> u32 {
+        self.company.load(Relaxed)
+    }
+
+    /// Remembers how many other processes use the lane.
+    pub(crate) fn set_company(&self, others: u32) {
+        self.company.store(others, Relaxed);
+    }
+
+    /// A forked child has none of its parent's other threads.
+    pub(crate) fn forget_threads(&self) {
+        self.sleepers.store(0, Relaxed);
+        self.set_company(1);
+    }
+
+    /// When frames last came in.
+    pub(crate) fn last_traffic(&self) -> Instant {
+        Instant::from_nanos(self.traffic.load(Relaxed))
+    }
+
+    /// Whether the stack wants to be called at `now`.
+    pub(crate) fn due(&self, now: Instant) -> bool {
+        let at = self.deadline.load(Relaxed);
+        at != 0 && now.as_nanos() >= at
+    }
+
+    /// Whether the rings show nothing to do. A guess without the lock.
+    pub(crate) fn quiet(&self) -> bool {
+        self.shared.port().is_none_or(Port::quiet)
+    }
+
+    /// Lets threads that wait for the lock have it.
+    pub(crate) fn give_way(&self) {
+        self.shared.give_way();
+    }
+
+    /// When a program of the lane last polled.
+    pub(crate) fn polled_at(&self) -> Instant {
+        self.shared.polled_at()
+    }
+
+    /// Counts the calling thread as asleep.
+    pub(crate) fn sleeping(&self) -> Sleeping<'_> {
+        self.sleepers.fetch_add(1, Relaxed);
+        Sleeping(&self.sleepers)
+    }
+
+    /// How many threads of this process sleep on the lane.
+    pub(crate) fn sleepers(&self) -> u32 {
+        self.sleepers.load(Relaxed)
+    }
+
+    /// Polls the rings, runs timers, does `work`, and sends what that left to send.
+    ///
+    /// # Errors
+    /// What `work` answers; `EAGAIN` if this very thread is inside already (a signal handler interrupted it there); `ENETDOWN` if the lane
+    /// has ended.
+    pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Access<'_>) -> Result<T>) -> Result<T> {
+        self.enter(work, true)
+    }
+
+    /// As [`Lane::with`], for the helper thread, which does not count as the program's own polling.
+    pub(crate) fn with_quietly<T>(&self, work: impl FnOnce(&mut Access<'_>) -> Result<T>) -> Result<T> {
+        self.enter(work, false)
+    }
+
+    fn enter<T>(&self, work: impl FnOnce(&mut Access<'_>) -> Result<T>, program: bool) -> Result<T> {
+        let inside = wait::enter().ok_or(wait::AGAIN)?;
+        if self.ended.load(Relaxed) != 0 {
+            return Err(Errno(libc::ENETDOWN));
+        }
+        let poison = Poison(self);
+        let mut guard = match self.shared.lock() {
+            Ok(guard) => guard,
+            Err(_) => {
+                core::mem::forget(poison);
+                drop(inside);
+                self.end(Reason::LaneGone);
+                return Err(Errno(libc::ENETDOWN));
+            }
+        };
+        let now = sys::now();
+        let Core { stack, wire } = &mut *guard;
+        if wire.poll(stack, now) > 0 {
+            self.traffic.store(now.as_nanos(), Relaxed);
+        }
+        if stack.deadline().is_some_and(|at| at <= now) {
+            stack.on_time(now);
+        }
+        if program {
+            self.shared.note_poll(now);
+        }
+        let answer = work(&mut Access { stack, now, slot: self.slot(), rows: self.shared.rows() });
+        let kick = wire.flush(stack, now);
+        self.deadline.store(stack.deadline().map_or(0, Instant::as_nanos), Relaxed);
+        let ring = stack.take_doorbell();
+        let mut request = false;
+        while let Some(destination) = stack.take_request() {
+            request = true;
+            self.requests.lock().unwrap_or_else(PoisonError::into_inner).push(destination);
+        }
+        drop(guard);
+        core::mem::forget(poison);
+        drop(inside);
+        if kick && let Some(port) = self.shared.port() {
+            // A full device queue is no error: the next call kicks again.
+            let _ = port.kick();
+        }
+        if ring {
+            sys::ring(self.doorbell);
+        }
+        if request {
+            crate::helper::wake();
+        }
+        answer
+    }
+
+    /// Asks the service for the paths of which the stack wants to hear.
+    pub(crate) fn run_errands(&self) {
+        let wanted = std::mem::take(&mut *self.requests.lock().unwrap_or_else(PoisonError::into_inner));
+        for destination in wanted {
+            let _ = self.resolve(destination, Address::ANY, 0);
+        }
+    }
+
+    fn session(&self) -> MutexGuard<'_, Option<Session>> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The control connection, held (across fork).
+    pub(crate) fn hold_session(&self) -> MutexGuard<'_, Option<Session>> {
+        self.session()
+    }
+
+    /// The control connection's descriptor, -1 if there is none.
+    pub(crate) fn control_descriptor(&self) -> c_int {
+        self.session().as_ref().map_or(-1, Session::descriptor)
+    }
+
+    /// Asks the service; the lane ends if it does not answer.
+    ///
+    /// # Errors
+    /// The reason for which the service refused, or cannot be asked.
+    pub(crate) fn ask(
+        &self,
+        request: &Request,
+        descriptor: Option<c_int>,
+    ) -> core::result::Result<(Reply, Descriptors), Reason> {
+        if wait::is_inside() {
+            return Err(Reason::ServiceError);
+        }
+        let borrowed = descriptor.map(crate::c::shared::borrow);
+        let answer = match self.session().as_mut() {
+            Some(session) => session.call(request, borrowed as Option<BorrowedFd<'_>>),
+            None => return Err(Reason::LaneGone),
+        };
+        match answer {
+            Ok((Reply::Refused { reason, .. }, _)) => Err(reason),
+            Ok(answer) => Ok(answer),
+            Err(_) => {
+                self.end(Reason::LaneGone);
+                Err(Reason::LaneGone)
+            }
+        }
+    }
+
+    /// Claims what comes to the kernel socket's port, or one flow to it.
+    ///
+    /// # Errors
+    /// The reason for which the socket stays on the kernel.
+    pub(crate) fn claim(&self, fd: c_int, kind: ClaimKind, remote: Endpoint) -> core::result::Result<u64, Reason> {
+        match self.ask(&Request::Claim { kind, remote }, Some(fd))? {
+            (Reply::Claimed { claim: Claim(claim), .. }, _) => Ok(claim),
+            _ => Err(Reason::BadRequest),
+        }
+    }
+
+    /// Takes a claim out, or one flow of it. Best effort: the service forgets all claims with the lane.
+    pub(crate) fn release(&self, claim: u64, remote: Endpoint) {
+        if claim != 0 {
+            let _ = self.ask(&Request::Release { claim: Claim(claim), remote }, None);
+        }
+    }
+
+    /// Asks how a destination is reached, if the stack does not know, and tells the stack.
+    ///
+    /// # Errors
+    /// The reason for which it is not reached by the lane.
+    pub(crate) fn reach(
+        &self,
+        destination: Address,
+        source: Address,
+        interface: u32,
+    ) -> core::result::Result<PathInfo, Reason> {
+        let known = self.with(|access| Ok(access.stack.path_get(&destination).map(|path| (path.info, path.inferred))));
+        match known {
+            Ok(Some((info, 0))) if matches!(info.state, PathState::Ready | PathState::Resolving) => return Ok(info),
+            Err(_) => return Err(Reason::LaneGone),
+            _ => {}
+        }
+        self.resolve(destination, source, interface)
+    }
+
+    fn resolve(&self, destination: Address, source: Address, interface: u32) -> core::result::Result<PathInfo, Reason> {
+        match self.ask(&Request::Resolve { destination, source, interface }, None)? {
+            (Reply::Path { path, reason }, _) => {
+                let _ = self.with(|access| {
+                    access.stack.path_set(path, access.now);
+                    Ok(())
+                });
+                match (path.state, reason) {
+                    (PathState::Ready | PathState::Resolving, Reason::None) => Ok(path),
+                    (_, Reason::None) => Err(Reason::NoRoute),
+                    (_, reason) => Err(reason),
+                }
+            }
+            _ => Err(Reason::BadRequest),
+        }
+    }
+
+    /// What the service said unasked: the stack is told. The lane ends if the service has gone.
+    pub(crate) fn hear(&'static self) {
+        let pushes = match self.session().as_mut().map(Session::pushes) {
+            Some(Ok(pushes)) => pushes,
+            Some(Err(_)) => return self.end(Reason::NoService),
+            None => return,
+        };
+        for push in pushes {
+            match push {
+                Push::PathChanged { path, .. } => {
+                    let _ = self.with_quietly(|access| {
+                        access.stack.path_set(path, access.now);
+                        Ok(())
+                    });
+                }
+                Push::PeerGone { pid } => crate::process::gone(self, pid),
+                Push::ClaimLost { claim, reason } => crate::open::claim_lost(self, claim.0, reason),
+                Push::Closing { reason } => return self.end(reason),
+            }
+        }
+    }
+
+    /// The lane is over: connections fail, everything else goes on as what its kernel socket is.
+    pub(crate) fn end(&self, reason: Reason) {
+        if self.ended.swap(u32::from(reason.code()).max(1), Relaxed) != 0 {
+            return;
+        }
+        let _ = CURRENT.compare_exchange(
+            core::ptr::from_ref(self).cast_mut(),
+            core::ptr::null_mut(),
+            core::sync::atomic::Ordering::AcqRel,
+            Relaxed,
+        );
+        crate::open::lane_ended(self, reason);
+        sys::ring(self.doorbell);
+    }
+
+    /// Flags of a description, also of a lane that has ended.
+    pub(crate) fn flags_of(&self, index: u32) -> u64 {
+        let Some(_inside) = wait::enter() else { return 0 };
+        self.shared.lock().map_or(0, |mut guard| Descriptions::new(guard.stack.user()).get(index).flags())
+    }
+
+    /// Flags of a description, inside.
+    pub(crate) fn flags_of_held(&self, access: &mut Access<'_>, index: u32) -> u64 {
+        access.descriptions().get(index).flags()
+    }
+
+    /// Whether it is over.
+    pub(crate) fn is_over(&self) -> bool {
+        self.ended.load(Relaxed) != 0
+    }
+}
+
+/// A free row for a socket that stays on the kernel.
+pub(crate) fn kernel_row<'s>(stack: &'s Stack<'_>) -> Option<(u32, &'s table::Row)> {
+    let rows = stack.kernel_rows();
+    let free = rows.iter().position(|row| row.kind.get() == table::kind::FREE)?;
+    Some((free as u32, &rows[free]))
+}

@@ -1,0 +1,423 @@
+//! The life of descriptors: sockets are entered when they are made, shared by dup and fork, given to the kernel when the fast path
+//! cannot have them, and closed with their last descriptor.
+
+use crate::c::sys;
+use crate::desc::flag;
+use crate::errno::{Errno, Result};
+use crate::fd::{Entry, LIMIT, TABLE, Table};
+use crate::lane::{self, Access, Lane};
+use crate::pending;
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Relaxed};
+use tickwire_link::control::{Claim, Reason, Remotes, Request};
+use tickwire_stack::addr::Endpoint;
+use tickwire_stack::udp::UdpOptions;
+use tickwire_stack::{ListenerId, SocketId, SocketKind, TcpId, UdpId, table};
+
+/// The socket is the kernel's: whoever gets this repeats the call there. Never an error number of the system.
+pub(crate) const DEMOTED: Errno = Errno(-2);
+
+/// How many descriptors of this process refer to each description.
+static COUNTS: [AtomicU32; LIMIT] = [const { AtomicU32::new(0) }; LIMIT];
+
+/// What of a socket call's arguments makes a socket that could be ours: the flags of its description.
+pub(crate) fn wanted(domain: c_int, kind: c_int, protocol: c_int) -> Option<u64> {
+    let family = match domain {
+        libc::AF_INET => 0,
+        libc::AF_INET6 => flag::V6,
+        _ => return None,
+    };
+    let base = match (kind & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC), protocol) {
+        (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => flag::UDP,
+        (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) => flag::TCP,
+        _ => return None,
+    };
+    let nonblock = if kind & libc::SOCK_NONBLOCK != 0 { flag::NONBLOCK } else { 0 };
+    Some(family | base | nonblock)
+}
+
+/// `socket`: always a kernel socket; accelerated if it can be.
+pub(crate) fn socket(domain: c_int, kind: c_int, protocol: c_int) -> Result<c_int> {
+    let fd = sys::socket(domain, kind, protocol)?;
+    if let Some(flags) = wanted(domain, kind, protocol)
+        && Table::fits(fd)
+        && let Some(lane) = crate::start::lane()
+    {
+        make(lane, fd, flags);
+    }
+    Ok(fd)
+}
+
+fn make(lane: &'static Lane, fd: c_int, mut flags: u64) {
+    if flags & flag::V6 != 0 && sys::option(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY).is_ok_and(|on| on != 0) {
+        flags |= flag::V6ONLY;
+    }
+    let inode = sys::socket_inode(fd).unwrap_or(0);
+    let made = lane.with(|access| {
+        let slot = access.slot;
+        let index = access.descriptions().take(flags, slot).ok_or(Errno(libc::ENOBUFS))?;
+        *access.descriptions().get(index).inode() = inode;
+        if flags & flag::UDP != 0 {
+            match access.stack.udp_open(UdpOptions::default()) {
+                Ok(id) => {
+                    access.descriptions().get(index).set_socket(id.into());
+                    label(access, id.into(), fd);
+                }
+                Err(error) => {
+                    access.descriptions().give(index);
+                    return Err(error.into());
+                }
+            }
+        }
+        Ok(index)
+    });
+    match made {
+        Ok(index) if flags & flag::UDP != 0 => enter(fd, Entry::Udp(index)),
+        Ok(index) => enter(fd, Entry::Tcp(index)),
+        Err(_) => show_kernel(lane, fd, flags & flag::UDP != 0, Reason::LaneFull),
+    }
+}
+
+/// Whether this process has any descriptor of ours.
+pub(crate) fn any() -> bool {
+    TABLE.each().any(|(_, entry)| entry.description().is_some())
+}
+
+/// Enters a new descriptor of a description.
+pub(crate) fn enter(fd: c_int, entry: Entry) {
+    if let Some(index) = entry.description() {
+        COUNTS[index as usize].fetch_add(1, AcqRel);
+    }
+    TABLE.set(fd, entry);
+}
+
+/// Writes into a socket's public row to whom it belongs.
+pub(crate) fn label(access: &mut Access<'_>, id: SocketId, fd: c_int) {
+    if let Ok(row) = access.stack.socket_row(id) {
+        row.pid.set(sys::process());
+        row.fd.set(fd as u32);
+    }
+}
+
+/// Shows a socket that stays on the kernel, with its reason, to `tickwire stat`.
+fn show_kernel(lane: &'static Lane, fd: c_int, udp: bool, reason: Reason) {
+    let names = (sys::socket_name(fd, false), sys::socket_name(fd, true));
+    let shown = lane.with(|access| {
+        let Some((index, row)) = lane::kernel_row(access.stack) else { return Err(Errno(libc::ENOBUFS)) };
+        row.clear();
+        row.pid.set(sys::process());
+        row.fd.set(fd as u32);
+        row.reason.set(u32::from(reason.code()));
+        row.local.set(names.0.unwrap_or_default());
+        row.remote.set(names.1.unwrap_or_default());
+        row.kind.set(if udp { table::kind::KERNEL_UDP } else { table::kind::KERNEL_TCP });
+        Ok(index)
+    });
+    TABLE.set(fd, shown.map_or(Entry::Foreign, Entry::Kernel));
+}
+
+/// A connection that a listener took from the kernel.
+pub(crate) fn accepted_by_kernel(lane: &'static Lane, fd: c_int) {
+    if Table::fits(fd) {
+        show_kernel(lane, fd, false, Reason::Loopback);
+    }
+}
+
+/// Gives a socket to the kernel for good. The kernel socket behind the descriptor is in the state in which the stack's was.
+pub(crate) fn demote(lane: &'static Lane, index: u32, reason: Reason) {
+    if lane.settings().verbose {
+        sys::say(&format!("a socket stays on the kernel: {reason}"));
+    }
+    let taken = lane.with(|access| {
+        let now = access.now;
+        let mut descriptions = access.descriptions();
+        let mut description = descriptions.get(index);
+        let (flags, socket) = (description.flags(), description.socket());
+        let claim = core::mem::take(description.claim());
+        description.set(flag::KERNEL, true);
+        description.set(flag::CLAIMED | flag::STARTED, false);
+        description.set_socket(SocketId::default());
+        match socket.kind {
+            SocketKind::Udp => access.stack.udp_close(UdpId::try_from(socket)?)?,
+            SocketKind::Tcp => access.stack.tcp_abort(TcpId::try_from(socket)?, now)?,
+            SocketKind::Listener => access.stack.tcp_close_listener(ListenerId::try_from(socket)?, now)?,
+            _ => {}
+        }
+        Ok((flags, claim))
+    });
+    let (flags, claim) = taken.unwrap_or((0, 0));
+    crate::epoll::moved_to_kernel(index);
+    forget(lane, index, flags, reason);
+    lane.release(claim, Endpoint::default());
+}
+
+/// Takes every descriptor of a description that is the kernel's now out of this process's table.
+pub(crate) fn forget(lane: &'static Lane, index: u32, flags: u64, reason: Reason) {
+    let mut gone = 0;
+    for (fd, entry) in TABLE.each() {
+        if entry.description() == Some(index) {
+            if flags & (flag::LISTENING | flag::NONBLOCK) == flag::LISTENING {
+                restore_blocking(fd);
+            }
+            gone += 1;
+            show_kernel(lane, fd, flags & flag::UDP != 0, reason);
+        }
+    }
+    if gone > 0 {
+        COUNTS[index as usize].store(0, Relaxed);
+        drop_reference(lane, index);
+    }
+}
+
+/// The kernel's listener was set not to wait; the program had it otherwise.
+fn restore_blocking(fd: c_int) {
+    if let Ok(flags) = sys::fcntl(fd, libc::F_GETFL, 0) {
+        let _ = sys::fcntl(fd, libc::F_SETFL, flags & !libc::O_NONBLOCK);
+    }
+}
+
+/// `dup` and its kin: `new` means what `old` means.
+pub(crate) fn duplicated(old: c_int, new: c_int) {
+    match TABLE.get(old) {
+        entry @ (Entry::Udp(_) | Entry::Tcp(_) | Entry::Epoll(_)) => {
+            if Table::fits(new) {
+                enter(new, entry);
+                crate::epoll::duplicated(old, new);
+            }
+        }
+        entry @ Entry::Dead(_) => {
+            TABLE.set(new, entry);
+        }
+        Entry::Foreign | Entry::Lane | Entry::Kernel(_) => {}
+    }
+}
+
+/// What `close` does for a descriptor of ours, before or instead of the kernel's own. The descriptor is closed for the program
+/// from here on, whatever else happens.
+pub(crate) fn closing(fd: c_int) {
+    crate::epoll::closing(fd);
+    match TABLE.set(fd, Entry::Foreign) {
+        Entry::Udp(index) | Entry::Tcp(index) | Entry::Epoll(index) => {
+            if COUNTS[index as usize].fetch_sub(1, AcqRel) == 1
+                && let Some(lane) = lane::current()
+            {
+                linger(lane, index);
+                crate::multicast::closed(index);
+                drop_reference(lane, index);
+            }
+        }
+        Entry::Kernel(row) => {
+            if let Some(lane) = lane::current() {
+                let _ = lane.with(|access| {
+                    if let Some(row) = access.stack.kernel_rows().get(row as usize) {
+                        row.clear();
+                    }
+                    Ok(())
+                });
+            }
+        }
+        Entry::Foreign | Entry::Lane | Entry::Dead(_) => {}
+    }
+}
+
+/// `SO_LINGER` with a time: `close` waits until all is acknowledged.
+fn linger(lane: &'static Lane, index: u32) {
+    let time = lane.with(|access| {
+        let slot = access.slot;
+        let mut descriptions = access.descriptions();
+        let mut description = descriptions.get(index);
+        let last = *description.holders() == 1 << slot;
+        let socket = description.socket();
+        let Ok(id) = TcpId::try_from(socket) else { return Ok(None) };
+        let options = access.stack.tcp_options(id)?;
+        Ok((last && options.linger && !options.linger_time.is_zero()).then_some((id, options.linger_time)))
+    });
+    let Ok(Some((id, time))) = time else { return };
+    let shut =
+        lane.with(|access| Ok(access.stack.tcp_shutdown(id, access.now, tickwire_stack::tcp::Shutdown::Write)?));
+    if shut.is_ok() {
+        crate::flush::until_acknowledged(lane, id, sys::now() + time);
+    }
+}
+
+/// This process has no descriptor of a description any more; if no process has, the socket closes.
+pub(crate) fn drop_reference(lane: &'static Lane, index: u32) {
+    let dropped = lane.with(|access| {
+        let slot = access.slot;
+        drop_reference_of(access, index, slot)
+    });
+    if let Ok(Some(after)) = dropped {
+        after.finish(lane);
+    }
+}
+
+/// What is left to do, without the lock, after a socket has closed.
+pub(crate) enum After {
+    /// Its claim goes at once.
+    Release(u64),
+    /// A listener: its claim shrinks to the connections it accepted.
+    Convert(u64, Vec<Endpoint>),
+    /// A connection: its claim goes when the stack is done with it.
+    Pending(pending::Closed),
+}
+
+impl After {
+    /// Does it.
+    pub(crate) fn finish(self, lane: &'static Lane) {
+        match self {
+            Self::Release(claim) => lane.release(claim, Endpoint::default()),
+            Self::Convert(claim, remotes) => convert(lane, claim, &remotes),
+            Self::Pending(closed) => pending::add(closed),
+        }
+    }
+}
+
+fn convert(lane: &'static Lane, claim: u64, remotes: &[Endpoint]) {
+    let mut all: Vec<Endpoint> = remotes.to_vec();
+    all.extend(pending::remotes_of(claim));
+    if all.is_empty() {
+        return lane.release(claim, Endpoint::default());
+    }
+    pending::converted(claim);
+    let pieces = all.chunks(Remotes::MAX);
+    let last = pieces.len() - 1;
+    for (i, piece) in pieces.enumerate() {
+        let request = Request::Convert { claim: Claim(claim), remotes: Remotes::new(piece), more: i < last };
+        if lane.ask(&request, None).is_err() {
+            return;
+        }
+    }
+}
+
+/// Takes a process's bit off a description, under the lock.
+pub(crate) fn drop_reference_of(access: &mut Access<'_>, index: u32, slot: usize) -> Result<Option<After>> {
+    let now = access.now;
+    let mut descriptions = access.descriptions();
+    let mut description = descriptions.get(index);
+    let holders = description.holders();
+    if *holders & 1 << slot == 0 {
+        return Ok(None);
+    }
+    *holders &= !(1 << slot);
+    if *holders != 0 {
+        return Ok(None);
+    }
+    let (flags, socket) = (description.flags(), description.socket());
+    let claim = *description.claim();
+    access.descriptions().give(index);
+    Ok(match socket.kind {
+        SocketKind::Udp => {
+            let _ = access.stack.udp_close(UdpId::try_from(socket)?);
+            (claim != 0).then_some(After::Release(claim))
+        }
+        SocketKind::Listener => {
+            let _ = access.stack.tcp_close_listener(ListenerId::try_from(socket)?, now);
+            (claim != 0).then(|| After::Convert(claim, accepted_of(access, claim)))
+        }
+        SocketKind::Tcp => {
+            let id = TcpId::try_from(socket)?;
+            let ends = access.stack.tcp_endpoints(id);
+            let _ = access.stack.tcp_close(id, now);
+            match ends {
+                Ok((local, remote)) if claim != 0 => Some(After::Pending(pending::Closed {
+                    index: id.index,
+                    local,
+                    remote,
+                    claim,
+                    shared: flags & flag::ACCEPTED != 0,
+                    converted: flags & flag::CONVERTED != 0,
+                })),
+                _ => None,
+            }
+        }
+        SocketKind::Set => {
+            let _ = access.stack.set_destroy(socket.try_into()?);
+            None
+        }
+        SocketKind::None => (claim != 0).then_some(After::Release(claim)),
+    })
+}
+
+/// Remotes of the open connections that a listener with this claim has accepted; they are marked as converted.
+fn accepted_of(access: &mut Access<'_>, claim: u64) -> Vec<Endpoint> {
+    let mut remotes = Vec::new();
+    for index in 0..access.descriptions().used() {
+        let mut descriptions = access.descriptions();
+        let mut description = descriptions.get(index);
+        if !description.has(flag::ACCEPTED) || *description.claim() != claim {
+            continue;
+        }
+        description.set(flag::CONVERTED, true);
+        if let Ok(id) = TcpId::try_from(description.socket())
+            && let Ok((_, remote)) = access.stack.tcp_endpoints(id)
+        {
+            remotes.push(remote);
+        }
+    }
+    remotes
+}
+
+/// A listener was shut: it stops listening, its descriptor stays.
+pub(crate) fn stop_listening(lane: &'static Lane, index: u32) {
+    let after = lane.with(|access| {
+        let now = access.now;
+        let mut descriptions = access.descriptions();
+        let mut description = descriptions.get(index);
+        let Ok(id) = ListenerId::try_from(description.socket()) else { return Ok(None) };
+        let claim = core::mem::take(description.claim());
+        description.set_socket(SocketId::default());
+        description.set(flag::CLAIMED | flag::STARTED | flag::LISTENING, false);
+        let _ = access.stack.tcp_close_listener(id, now);
+        Ok(Some(After::Convert(claim, accepted_of(access, claim))))
+    });
+    if let Ok(Some(after)) = after {
+        after.finish(lane);
+    }
+}
+
+/// The service took a claim back (an address went away): the sockets on it are the kernel's again, connections end.
+pub(crate) fn claim_lost(lane: &'static Lane, claim: u64, reason: Reason) {
+    let found = lane.with(|access| {
+        let mut found = Vec::new();
+        for index in 0..access.descriptions().used() {
+            if *access.descriptions().get(index).claim() == claim {
+                found.push(index);
+            }
+        }
+        Ok(found)
+    });
+    for index in found.unwrap_or_default() {
+        let connection = lane.with(|access| {
+            let id = TcpId::try_from(access.descriptions().get(index).socket())?;
+            Ok(access.stack.tcp_abort(id, access.now)?)
+        });
+        if connection.is_err() {
+            demote(lane, index, reason);
+        }
+    }
+}
+
+/// The lane is over. Connections are dead; listeners and UDP sockets go on as what their kernel sockets are.
+pub(crate) fn lane_ended(lane: &Lane, reason: Reason) {
+    sys::say(&format!(
+        "the lane has ended ({reason}); open connections are reset, everything else goes on with the kernel's stack"
+    ));
+    for (fd, entry) in TABLE.each() {
+        match entry {
+            Entry::Udp(index) | Entry::Tcp(index) => {
+                let flags = lane.flags_of(index);
+                let connection = flags & (flag::TCP | flag::STARTED | flag::LISTENING) == flag::TCP | flag::STARTED;
+                if flags & (flag::LISTENING | flag::NONBLOCK) == flag::LISTENING {
+                    restore_blocking(fd);
+                }
+                TABLE.set(fd, if connection { Entry::Dead(libc::ECONNRESET as u32) } else { Entry::Foreign });
+                COUNTS[index as usize].store(0, Relaxed);
+            }
+            Entry::Kernel(_) | Entry::Epoll(_) => {
+                TABLE.set(fd, Entry::Foreign);
+            }
+            Entry::Foreign | Entry::Lane | Entry::Dead(_) => {}
+        }
+    }
+    crate::epoll::lane_ended();
+}

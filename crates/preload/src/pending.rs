@@ -1,0 +1,94 @@
+//! Connections that the program has closed and the stack has not finished with (FIN-WAIT, TIME-WAIT): their flows stay claimed until it
+//! has, so that the last acknowledgements reach the stack and the port stays taken.
+
+use crate::lane::{Access, Lane};
+use std::sync::{Mutex, PoisonError};
+use tickwire_stack::addr::Endpoint;
+use tickwire_stack::table;
+
+/// A closed connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Closed {
+    /// Its row among those of TCP.
+    pub(crate) index: u32,
+    pub(crate) local: Endpoint,
+    pub(crate) remote: Endpoint,
+    pub(crate) claim: u64,
+    /// The claim is a listener's.
+    pub(crate) shared: bool,
+    /// That listener has closed: the claim covers single flows now.
+    pub(crate) converted: bool,
+}
+
+static CLOSED: Mutex<Vec<Closed>> = Mutex::new(Vec::new());
+
+fn list() -> std::sync::MutexGuard<'static, Vec<Closed>> {
+    CLOSED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Remembers a closed connection, if its claim is to be released some day.
+pub(crate) fn add(closed: Closed) {
+    list().push(closed);
+    crate::helper::wake();
+}
+
+/// Remotes of closed connections under a listener's claim.
+pub(crate) fn remotes_of(claim: u64) -> Vec<Endpoint> {
+    list().iter().filter(|c| c.claim == claim).map(|c| c.remote).collect()
+}
+
+/// A listener's claim covers single flows from now on.
+pub(crate) fn converted(claim: u64) {
+    list().iter_mut().filter(|c| c.claim == claim).for_each(|c| c.converted = true);
+}
+
+/// Whether any connection is left.
+pub(crate) fn is_empty() -> bool {
+    list().is_empty()
+}
+
+/// Forgets everything (in a forked child: the parent sees to it).
+pub(crate) fn clear() {
+    list().clear();
+}
+
+/// Whether the stack still has the connection.
+pub(crate) fn lives(access: &Access<'_>, closed: &Closed) -> bool {
+    access.tcp_row(closed.index).is_some_and(|row| {
+        row.kind.get() == table::kind::TCP && row.local.get() == closed.local && row.remote.get() == closed.remote
+    })
+}
+
+/// Whether data or FIN of a connection is still unacknowledged: the program may not end yet.
+pub(crate) fn unfinished(access: &Access<'_>) -> bool {
+    // FIN-WAIT-1, CLOSING, LAST-ACK, and anything with bytes in the queue, as Linux numbers states.
+    list().iter().filter(|c| lives(access, c)).any(|c| {
+        access.tcp_row(c.index).is_some_and(|row| row.tx_queue.get() > 0 || matches!(row.state.get(), 4 | 9 | 11))
+    })
+}
+
+/// Releases the claims of connections that have ended.
+pub(crate) fn sweep(lane: &'static Lane) {
+    let mut over = Vec::new();
+    let swept = lane.with_quietly(|access| {
+        list().retain(|closed| {
+            let alive = lives(access, closed);
+            if !alive {
+                over.push(*closed);
+            }
+            alive
+        });
+        Ok(())
+    });
+    if swept.is_err() {
+        return clear();
+    }
+    for closed in over {
+        match (closed.shared, closed.converted) {
+            (false, _) => lane.release(closed.claim, Endpoint::default()),
+            (true, true) => lane.release(closed.claim, closed.remote),
+            // The listener lives and keeps its claim.
+            (true, false) => {}
+        }
+    }
+}

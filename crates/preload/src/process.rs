@@ -1,0 +1,170 @@
+//! Several processes on one lane: fork, exec, and processes that die alone.
+
+use crate::c::sys;
+use crate::desc::PROCESSES;
+use crate::fd::TABLE;
+use crate::lane::{self, Lane};
+use crate::{epoll, open, pending};
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// The slot that was taken for the child before the fork that is under way; none is [`NONE`].
+static CHILD_SLOT: AtomicUsize = AtomicUsize::new(NONE);
+const NONE: usize = usize::MAX;
+/// In a child whose process number is not known yet: the slot is taken, by nobody who could be dead.
+const UNBORN: u32 = u32::MAX;
+
+/// Whether other processes use the lane.
+pub(crate) fn has_company(lane: &'static Lane) -> bool {
+    lane.company() > 0
+}
+
+/// Before a fork: the child gets a slot and counts as a holder of all that this process has, so that nothing closes before
+/// the child has run its first instruction.
+pub(crate) fn before_fork(lane: &'static Lane) {
+    let taken = lane.with(|access| {
+        let own = access.slot;
+        let mut descriptions = access.descriptions();
+        let slot = descriptions.take_process(UNBORN).ok_or(crate::errno::Errno(libc::ENOBUFS))?;
+        for index in 0..descriptions.used() {
+            let mut description = descriptions.get(index);
+            let holders = description.holders();
+            if *holders & 1 << own != 0 {
+                *holders |= 1 << slot;
+            }
+        }
+        Ok(slot)
+    });
+    if taken.is_err() {
+        sys::say("too many processes share one lane; the sockets of this child will not work");
+    }
+    CHILD_SLOT.store(taken.unwrap_or(NONE), Relaxed);
+    lane.set_company(lane.company() + 1);
+}
+
+/// After a fork, in the parent: the child's number, or -1 if there is none.
+pub(crate) fn after_fork_in_parent(lane: &'static Lane, child: c_int) {
+    let slot = CHILD_SLOT.swap(NONE, Relaxed);
+    if slot == NONE {
+        return;
+    }
+    if child < 0 {
+        return drop_process(lane, slot);
+    }
+    let _ = lane.with(|access| {
+        *access.descriptions().process(slot) = child as u64;
+        Ok(())
+    });
+    crate::helper::wake();
+}
+
+/// After a fork, in the child: it has a slot, a control connection and, when needed, a helper of its own.
+pub(crate) fn after_fork_in_child(lane: &'static Lane) {
+    let slot = CHILD_SLOT.swap(NONE, Relaxed);
+    pending::clear();
+    crate::helper::forget();
+    lane.forget_threads();
+    if slot == NONE {
+        // Without a slot nothing would keep the parent's sockets from being closed by us, or ours by it.
+        for (fd, entry) in TABLE.each() {
+            if entry.description().is_some() {
+                TABLE.set(fd, crate::fd::Entry::Dead(libc::ENOBUFS as u32));
+            }
+        }
+        return;
+    }
+    lane.set_slot(slot);
+    let pid = sys::process();
+    let _ = lane.with(|access| {
+        *access.descriptions().process(slot) = u64::from(pid);
+        Ok(())
+    });
+    let (number, token) = lane.identity();
+    // The inherited connection is the parent's; it stays open here until our own is made, so the lane has one at any time.
+    match crate::start::attach_again(number, token, false) {
+        Ok((session, _)) => {
+            *lane.hold_session() = Some(session);
+            crate::helper::start();
+        }
+        Err(reason) => lane.end(reason),
+    }
+}
+
+/// A process is gone, or has let go of everything: its share of every socket goes, and with the last share the socket.
+pub(crate) fn drop_process(lane: &'static Lane, slot: usize) {
+    let mut left = Vec::new();
+    let _ = lane.with_quietly(|access| {
+        for index in 0..access.descriptions().used() {
+            if let Ok(Some(after)) = open::drop_reference_of(access, index, slot) {
+                left.push(after);
+            }
+        }
+        *access.descriptions().process(slot) = 0;
+        Ok(())
+    });
+    left.into_iter().for_each(|after| after.finish(lane));
+}
+
+/// The service says that a process has closed its connection: it died, or became another program.
+pub(crate) fn gone(lane: &'static Lane, pid: u32) {
+    let own = lane.slot();
+    let slots = lane.with_quietly(|access| {
+        let mut descriptions = access.descriptions();
+        Ok((0..PROCESSES)
+            .filter(|&slot| slot != own && *descriptions.process(slot) == u64::from(pid))
+            .collect::<Vec<_>>())
+    });
+    slots.unwrap_or_default().into_iter().for_each(|slot| drop_process(lane, slot));
+    look_for_dead(lane);
+}
+
+/// Looks for processes of the lane that have died.
+pub(crate) fn look_for_dead(lane: &'static Lane) {
+    let own = lane.slot();
+    let mut others = [0u64; PROCESSES];
+    let read = lane.with_quietly(|access| {
+        let mut descriptions = access.descriptions();
+        for (slot, pid) in others.iter_mut().enumerate() {
+            *pid = *descriptions.process(slot);
+        }
+        Ok(())
+    });
+    if read.is_err() {
+        return;
+    }
+    let mut company = 0;
+    for (slot, &pid) in others.iter().enumerate() {
+        if slot == own || pid == 0 {
+            continue;
+        }
+        if pid != u64::from(UNBORN) && !sys::process_lives(pid as u32) {
+            drop_process(lane, slot);
+        } else {
+            company += 1;
+        }
+    }
+    lane.set_company(company);
+}
+
+/// At the end of the program: what was sent arrives, then everything is let go of.
+pub(crate) fn at_exit() {
+    let Some(lane) = lane::current() else { return };
+    for (fd, entry) in TABLE.each() {
+        if entry.description().is_some() {
+            open::closing(fd);
+        }
+    }
+    crate::flush::at_exit(lane);
+    drop_process(lane, lane.slot());
+}
+
+/// Locks that must not be held by another thread while the process forks.
+pub(crate) struct ForkLocks<'l> {
+    _registry: std::sync::MutexGuard<'static, Option<std::collections::HashMap<c_int, Vec<epoll::Registration>>>>,
+    _session: std::sync::MutexGuard<'l, Option<crate::session::Session>>,
+}
+
+/// Takes them.
+pub(crate) fn fork_locks(lane: &'static Lane) -> ForkLocks<'static> {
+    ForkLocks { _registry: epoll::registry(), _session: lane.hold_session() }
+}

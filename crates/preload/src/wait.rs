@@ -1,0 +1,256 @@
+//! How a call waits: it polls the lane for a while, then sleeps on the lane's descriptors and the program's own together.
+
+use crate::c::sys;
+use crate::config::Spin;
+use crate::errno::{Errno, Result};
+use crate::lane::{Access, Lane};
+use core::ffi::c_int;
+use libc::{pollfd, sigset_t};
+use std::cell::{Cell, RefCell};
+use tickwire_stack::time::{Instant, Span};
+
+/// Adaptive: for how long a thread polls before it sleeps, if there was traffic lately.
+const ADAPTIVE: Span = Span::from_micros(100);
+/// Adaptive: what "lately" is.
+const LATELY: Span = Span::from_millis(5);
+/// After this time of polling, signals are held back and looked for, so that a handler that runs is not overlooked. A signal before is
+/// as one that came just before the call.
+const UNWATCHED: Span = Span::from_micros(20);
+/// How often a polling thread looks for signals and at the kernel's descriptors.
+const LOOK: Span = Span::from_micros(50);
+
+/// Not yet: what an attempt answers to go on waiting.
+pub(crate) const AGAIN: Errno = Errno(libc::EAGAIN);
+/// The time is over.
+pub(crate) const TIMED_OUT: Errno = Errno(libc::ETIMEDOUT);
+
+/// How a call wants to wait.
+pub(crate) struct Plan<'a> {
+    /// Place 0 is the lane's; then the kernel descriptors whose readiness also ends a sleep.
+    pub(crate) fds: &'a mut [pollfd],
+    /// Until when; `None` without end.
+    pub(crate) until: Option<Instant>,
+    /// Signal mask during the wait (`ppoll`, `pselect`, `epoll_pwait`).
+    pub(crate) mask: Option<&'a sigset_t>,
+    /// Whether Linux restarts this call when a handler installed with `SA_RESTART` has run.
+    pub(crate) restart: bool,
+}
+
+/// An empty place in a list of descriptors.
+pub(crate) const NO_FD: pollfd = pollfd { fd: -1, events: 0, revents: 0 };
+
+/// A place that waits for `fd` to become readable.
+pub(crate) fn readable(fd: c_int) -> pollfd {
+    pollfd { fd, events: libc::POLLIN, revents: 0 }
+}
+
+/// Holds signals back; lets them through again when dropped.
+struct Held(sigset_t);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        sys::restore_signals(&self.0);
+    }
+}
+
+/// After a first attempt answered [`AGAIN`]: repeats `attempt` under the lane's lock until it answers anything else. Its second argument says whether it must look at
+/// kernel descriptors too, however lately it did.
+///
+/// # Errors
+/// What `attempt` answers; [`TIMED_OUT`]; `EINTR`.
+pub(crate) fn wait<T>(
+    lane: &'static Lane,
+    plan: &mut Plan<'_>,
+    mut attempt: impl FnMut(&mut Access<'_>, bool) -> Result<T>,
+) -> Result<T> {
+    if is_inside() {
+        // A signal handler interrupted this very thread inside the lane: it cannot wait for itself.
+        return Err(Errno(libc::EINTR));
+    }
+    loop {
+        match spin(lane, plan, &mut attempt) {
+            Err(AGAIN) => {}
+            done => return done,
+        }
+        match sleep(lane, plan, &mut attempt) {
+            Err(AGAIN) => {}
+            done => return done,
+        }
+    }
+}
+
+fn budget(lane: &Lane, now: Instant) -> Span {
+    match lane.settings().spin {
+        Spin::Never => Span::ZERO,
+        Spin::Always => Span::from_nanos(u64::MAX),
+        Spin::For(time) => time,
+        Spin::Adaptive if now.since(lane.last_traffic()) < LATELY => ADAPTIVE,
+        Spin::Adaptive => Span::ZERO,
+    }
+}
+
+/// Polls; [`AGAIN`] when it is time to sleep.
+fn spin<T>(
+    lane: &'static Lane,
+    plan: &mut Plan<'_>,
+    attempt: &mut impl FnMut(&mut Access<'_>, bool) -> Result<T>,
+) -> Result<T> {
+    let begin = sys::now();
+    let budget = budget(lane, begin);
+    if budget.is_zero() {
+        return Err(AGAIN);
+    }
+    let mut held: Option<Held> = None;
+    let mut looked = begin;
+    let mut now = begin;
+    loop {
+        if lane.quiet() {
+            // Nothing in the rings: stay out of the lock, so that other threads get it.
+            lane.give_way();
+            core::hint::spin_loop();
+            now = sys::now();
+        }
+        let due = now.since(looked) >= LOOK;
+        if !lane.quiet() || due || lane.due(now) {
+            match lane.with(|access| {
+                now = access.now;
+                attempt(access, false)
+            }) {
+                Err(AGAIN) => {}
+                done => return done,
+            }
+        }
+        if plan.until.is_some_and(|until| now >= until) {
+            return Err(TIMED_OUT);
+        }
+        let spent = now.since(begin);
+        if spent >= budget {
+            return Err(AGAIN);
+        }
+        if due {
+            looked = now;
+            if plan.mask.is_some() {
+                // With a mask of its own the call sees signals only through it.
+                sys::ppoll(&mut [], Some(Span::ZERO), plan.mask)?;
+            } else if let Some(signals) = &held {
+                if sys::signal_waits(&signals.0) {
+                    drop(held.take());
+                    interrupted(plan)?;
+                }
+            }
+        }
+        if held.is_none() && plan.mask.is_none() && spent >= UNWATCHED {
+            held = Some(Held(sys::block_signals()));
+        }
+    }
+}
+
+/// A handler has run: whether the call ends with `EINTR` or goes on.
+fn interrupted(plan: &Plan<'_>) -> Result<()> {
+    if plan.restart && sys::handlers_restart() { Ok(()) } else { Err(Errno(libc::EINTR)) }
+}
+
+/// Sleeps until something may have changed; then one attempt.
+fn sleep<T>(
+    lane: &'static Lane,
+    plan: &mut Plan<'_>,
+    attempt: &mut impl FnMut(&mut Access<'_>, bool) -> Result<T>,
+) -> Result<T> {
+    let watch = own_watch(lane)?;
+    let mut deadline = None;
+    let first = lane.with(|access| {
+        let answer = attempt(access, true);
+        if let Err(AGAIN) = answer {
+            access.stack.sleep_begin();
+            deadline = access.stack.deadline();
+        }
+        answer
+    });
+    match first {
+        Err(AGAIN) => {}
+        done => return done,
+    }
+    let sleeping = lane.sleeping();
+    if let Some(place) = plan.fds.first_mut() {
+        *place = readable(watch);
+    }
+    let until = match (plan.until, deadline) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    };
+    let timeout = until.map(|until| until.since(sys::now()));
+    let slept = sys::ppoll(plan.fds, timeout, plan.mask);
+    drop(sleeping);
+    // Takes the doorbell's edge off the list, or the next sleep would end at once.
+    let _ = sys::epoll_take(watch, &mut [libc::epoll_event { events: 0, u64: 0 }; 2]);
+    let answer = lane.with(|access| {
+        access.stack.sleep_end();
+        attempt(access, true)
+    });
+    if !matches!(answer, Err(AGAIN)) {
+        return answer;
+    }
+    if slept == Err(Errno(libc::EINTR)) {
+        interrupted(plan)?;
+    }
+    if plan.until.is_some_and(|until| sys::now() >= until) { Err(TIMED_OUT) } else { Err(AGAIN) }
+}
+
+/// The calling thread's private epoll instance over the lane's descriptors.
+struct Watch {
+    fd: c_int,
+    lane: *const Lane,
+    process: u32,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if self.fd >= 0 && self.process == sys::process() {
+            crate::protect::release(self.fd);
+        }
+    }
+}
+
+thread_local! {
+    static WATCH: RefCell<Watch> = const { RefCell::new(Watch { fd: -1, lane: core::ptr::null(), process: 0 }) };
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Makes the thread's epoll instance if it has none for this lane and process (a forked child shares its parent's, and would take
+/// the parent's edges).
+fn own_watch(lane: &'static Lane) -> Result<c_int> {
+    WATCH.with(|watch| {
+        let mut watch = watch.try_borrow_mut().map_err(|_| AGAIN)?;
+        let process = sys::process();
+        if watch.fd >= 0 && core::ptr::eq(watch.lane, lane) && watch.process == process {
+            return Ok(watch.fd);
+        }
+        let fd = crate::protect::keep(sys::epoll_create(libc::EPOLL_CLOEXEC)?)?;
+        *watch = Watch { fd, lane, process };
+        let (ring, doorbell) = lane.descriptors();
+        if ring >= 0 {
+            sys::epoll_ctl(fd, libc::EPOLL_CTL_ADD, ring, libc::EPOLLIN as u32, 0)?;
+        }
+        sys::epoll_ctl(fd, libc::EPOLL_CTL_ADD, doorbell, (libc::EPOLLIN | libc::EPOLLET) as u32, 1)?;
+        Ok(fd)
+    })
+}
+
+/// Marks the calling thread as inside the lane; `None` if it is already, which means that a signal handler interrupted it there.
+pub(crate) fn enter() -> Option<Inside> {
+    INSIDE.with(|inside| if inside.replace(true) { None } else { Some(Inside) })
+}
+
+/// Whether the calling thread is inside the lane.
+pub(crate) fn is_inside() -> bool {
+    INSIDE.with(Cell::get)
+}
+
+/// The mark of [`enter`].
+pub(crate) struct Inside;
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        INSIDE.with(|inside| inside.set(false));
+    }
+}

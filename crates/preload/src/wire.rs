@@ -1,0 +1,56 @@
+//! Where the stack's packets come from and go to: the lane's rings; in tests, another stack.
+
+use core::ffi::c_int;
+use std::io;
+use tickwire_link::port::Port;
+use tickwire_link::region::Region;
+use tickwire_stack::Stack;
+use tickwire_stack::time::Instant;
+
+/// The rings.
+pub(crate) enum Wire {
+    Ring(&'static Port),
+    #[cfg(test)]
+    Test(Box<dyn FnMut(&mut Stack<'static>, Instant) -> u32 + Send>),
+}
+
+impl Wire {
+    /// Maps the rings of the lane's socket.
+    ///
+    /// # Errors
+    /// As [`Port::attach`].
+    pub(crate) fn attach(ring: c_int, region: &Region) -> io::Result<Self> {
+        let port = Port::attach(crate::c::shared::own(ring), region.rings())?;
+        Ok(Self::Ring(Box::leak(Box::new(port))))
+    }
+
+    /// The rings, which may be looked at and kicked without the lock.
+    pub(crate) fn port(&self) -> Option<&'static Port> {
+        match self {
+            Self::Ring(port) => Some(port),
+            #[cfg(test)]
+            Self::Test(_) => None,
+        }
+    }
+
+    /// Takes in what has come, and says how many frames that was.
+    pub(crate) fn poll(&mut self, stack: &mut Stack<'static>, now: Instant) -> u32 {
+        match self {
+            Self::Ring(port) => port.poll(stack, now).received,
+            #[cfg(test)]
+            Self::Test(exchange) => exchange(stack, now),
+        }
+    }
+
+    /// Hands over what is to be sent; says whether the kernel must be told.
+    pub(crate) fn flush(&mut self, stack: &mut Stack<'static>, now: Instant) -> bool {
+        match self {
+            Self::Ring(port) => port.flush(stack, now),
+            #[cfg(test)]
+            Self::Test(exchange) => {
+                exchange(stack, now);
+                false
+            }
+        }
+    }
+}
