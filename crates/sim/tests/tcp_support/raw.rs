@@ -200,6 +200,8 @@ impl Wire {
             let (seg, port) = Seg::parse(&packet);
             self.out.push_back((self.now, seg, port));
         }
+        // The cable is fast: what was sent just now has left the host.
+        assert!(self.pair.host_mut(1).transmit(self.now).is_empty());
     }
 
     /// What the stack has sent since the last call.
@@ -301,7 +303,6 @@ impl Wire {
 
     /// Frames that are neither free nor in the fill ring.
     pub(crate) fn held(&mut self) -> usize {
-        self.collect();
         self.collect();
         self.pair.frames_held(1)
     }

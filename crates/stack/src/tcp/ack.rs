@@ -9,9 +9,9 @@ use crate::time::Instant;
 pub(super) const QUICK: u8 = 16;
 
 impl Socket {
-    /// Data arrived in order: acknowledge now or later.
-    pub(super) fn data_arrived(&mut self, config: &Config, now: Instant, bytes: u32, filled_gap: bool) {
-        self.receive_mss = self.receive_mss.max(bytes.min(0xffff) as u16);
+    /// Data arrived in order, with a segment of `len` bytes: acknowledge now or later.
+    pub(super) fn data_arrived(&mut self, config: &Config, now: Instant, len: u32, filled_gap: bool) {
+        self.receive_mss = self.receive_mss.max(len.min(0xffff) as u16);
         let unacknowledged = self.recv.next.since(self.acked);
         let full = 2 * u32::from(self.receive_mss);
         if filled_gap || self.recv.has_gap() || unacknowledged >= full {

@@ -3,8 +3,6 @@
 use super::header::{Segment, bit};
 use super::input::Payload;
 use super::receive::Placed;
-use super::recovery::News;
-use super::send::Delivered;
 use super::socket::{Pending, Socket, State};
 use crate::Stack;
 use crate::frame::flag;
@@ -194,43 +192,8 @@ impl Stack<'_> {
             }
             return;
         }
-        let mut news = News { acked: segment.ack - una, ..News::default() };
-        let mut sample = Sample::default();
-        {
-            let Socket { send, rack, rtt, .. } = s;
-            let min_rtt = rtt.min;
-            let mut visit = |segment: Delivered| {
-                news.delivered += segment.bytes;
-                news.retransmitted |= segment.retransmitted;
-                sample.take(&segment);
-                rack.delivered(now, &segment, min_rtt);
-            };
-            if segment.ack.gt(una) {
-                send.acknowledge(frames, segment.ack, &mut visit);
-            }
-            if !blocks.is_empty() {
-                counters.tcp_sack_recv.add(blocks.len() as u64);
-            }
-        }
-        let mut blocks = blocks;
-        if s.sack
-            && let Some((first, rest)) = blocks.split_first()
-        {
-            // RFC 2883 §4: a block below the acknowledgement, or inside the second block, reports a duplicate.
-            let inside = rest.first().is_some_and(|second| first.start.ge(second.start) && first.end.le(second.end));
-            if first.start.lt(segment.ack) || inside {
-                s.duplicate_reported();
-                blocks = rest;
-            }
-            let Socket { send, rack, rtt, .. } = s;
-            let min_rtt = rtt.min;
-            send.sack(frames, blocks, |segment: Delivered| {
-                news.delivered += segment.bytes;
-                news.retransmitted |= segment.retransmitted;
-                sample.take(&segment);
-                rack.delivered(now, &segment, min_rtt);
-            });
-        }
+        let (mut news, sample) = s.take_feedback(frames, now, segment);
+        counters.tcp_sack_recv.add(blocks.len() as u64);
         news.duplicate = news.acked == 0 && segment.length() == 0 && !window_changed && s.send.outstanding() > 0;
         if news.duplicate {
             counters.tcp_dup_acks.inc();
@@ -246,7 +209,7 @@ impl Stack<'_> {
             if s.small_out && s.small_end.le(s.send.una) {
                 s.small_out = false;
             }
-            s.check_spurious(counters, segment.options.timestamps.map(|t| t.echo).filter(|_| news.retransmitted));
+            s.check_spurious(frames, counters, news.resent_at, segment.options.timestamps.map(|t| t.echo));
         }
         let wait = s.recover(frames, counters, now, &news);
         s.wait_for_reordering(now, wait);
@@ -334,42 +297,11 @@ impl Stack<'_> {
         if news == 0 {
             return;
         }
-        s.data_arrived(&self.mem.core.tcp.config, now, news, filled);
+        s.data_arrived(&self.mem.core.tcp.config, now, segment.len, filled);
         self.fetch_urgent(index);
         let row = self.mem.row(SocketKind::Tcp, index as u32);
         row.rx_bytes.add(u64::from(news));
         let id = self.id_of(SocketKind::Tcp, index as u32);
         self.notify(id, Ready::IN);
-    }
-}
-
-/// The round-trip sample of one acknowledgement: the segment that was sent last among those that were sent once (Karn).
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Sample {
-    sent: Instant,
-}
-
-impl Sample {
-    fn take(&mut self, segment: &Delivered) {
-        if !segment.retransmitted {
-            self.sent = self.sent.max(segment.at);
-        }
-    }
-}
-
-impl Socket {
-    fn sample_rtt(&mut self, now: Instant, sample: &Sample, segment: &Segment, acked: bool) {
-        if !sample.sent.is_never() {
-            self.rtt.sample(now, now.since(sample.sent));
-        } else if let Some(times) = segment.options.timestamps
-            && self.timestamps
-            && acked
-        {
-            // Only retransmitted segments: the echo tells which transmission it was (RFC 7323 §4.1), in milliseconds.
-            let ms = self.timestamp(now).wrapping_sub(times.echo);
-            if (1..60_000).contains(&ms) {
-                self.rtt.sample(now, Span::from_millis(u64::from(ms)));
-            }
-        }
     }
 }

@@ -283,7 +283,7 @@ impl Stack<'_> {
         s.send = SendQueue::new(s.iss + 1);
         s.rack = Rack::new(s.iss + 1);
         s.recovery.round = s.iss + 1;
-        s.mss = s.fitting_mss(mtu);
+        (s.mtu, s.mss) = (mtu, s.fitting_mss(mtu));
         s.cc = Congestion::new(s.settings.algorithm, u32::from(s.mss));
         if s.attempts > 1 {
             s.cc.cwnd = u32::from(s.mss); // RFC 5681 §3.1: a lost SYN means a window of one segment

@@ -160,9 +160,8 @@ impl Stack<'_> {
         row.retransmits.set(s.retransmits);
         row.srtt_us.set(s.rtt.srtt.as_micros() as u32);
         row.rto_us.set(s.rtt.rto(&bounds).as_micros() as u32);
-        if row.interface.get() == 0
-            && let Some(path) = self.mem.paths.get(s.path as usize)
-        {
+        // The next hop may change at any time; the service needs the one in use to reset a dead program's connections.
+        if let Some(path) = self.mem.paths.get(s.path as usize) {
             row.interface.set(path.info.interface);
             row.source_mac.set(path.info.source_mac);
             row.next_hop_mac.set(path.info.next_hop_mac);

@@ -5,7 +5,7 @@
 //! | `seq`, `options`, `header` | the wire format |
 //! | `socket`, `config` | what a connection consists of, and defaults |
 //! | `send`, `scoreboard` | the send queue and the marks of SACK on it |
-//! | `rtt`, `congestion`, `rack`, `prr`, `recovery`, `spurious` | when to send again, and how much |
+//! | `feedback`, `rtt`, `congestion`, `rack`, `prr`, `recovery`, `spurious` | when to send again, and how much |
 //! | `receive`, `window`, `ack` | the receive queue, the window offered, when to acknowledge |
 //! | `output` | what is sent now |
 //! | `input`, `handshake`, `established`, `closing` | what a received segment does |
@@ -23,6 +23,7 @@ mod config;
 mod congestion;
 mod cookies;
 mod established;
+mod feedback;
 mod handshake;
 mod header;
 mod info;

@@ -124,6 +124,7 @@ impl Stack<'_> {
     /// Sends what may be sent, acknowledges what must be acknowledged, and sets the timers.
     pub(super) fn tcp_output(&mut self, index: usize, now: Instant, hold: Hold) {
         self.append_pending_fin(index);
+        self.follow_path(index, now);
         let mut sent = false;
         while let Some(id) = {
             let s = &mut self.mem.tcp[index];

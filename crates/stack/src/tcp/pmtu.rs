@@ -29,9 +29,9 @@ impl Stack<'_> {
         let opening = matches!(s.state, State::SynSent) || s.state == State::SynReceived && !s.passive;
         let why = match error.kind {
             IcmpKind::TooBig(mtu) => {
-                // Other connections on the path find out when they send next.
                 if self.learn_pmtu(now, error.remote.address, mtu).is_some() {
                     self.refresh_mss(index, now);
+                    self.tcp_output(index, now, Hold::AsSet);
                 }
                 return;
             }
@@ -59,6 +59,7 @@ impl Stack<'_> {
         if !s.state.is_synchronized() {
             return;
         }
+        s.mtu = mtu;
         let mss = s.fitting_mss(mtu);
         if mss == s.mss {
             return;
@@ -82,13 +83,21 @@ impl Stack<'_> {
                 s.send.mark_lost(frames, id);
             }
         }
-        self.tcp_output(index, now, Hold::AsSet);
     }
 
-    /// The host's word on a path has changed: connections that are being opened over one that leads nowhere fail.
+    /// Notices that the path's MTU is another than when this connection looked last.
+    pub(super) fn follow_path(&mut self, index: usize, now: Instant) {
+        let s = &self.mem.tcp[index];
+        if self.path_mtu(s.path, now) != s.mtu {
+            self.refresh_mss(index, now);
+        }
+    }
+
+    /// The host's word on a path has changed. Connections that are being opened over one that leads nowhere fail; a new
+    /// MTU or next hop is noticed by each connection when it sends next.
     pub(crate) fn tcp_path_changed(&mut self, now: Instant, path: u32) {
         let Some(info) = self.mem.paths.get(path as usize).map(|p| p.info) else { return };
-        if !matches!(info.state, PathState::Unreachable | PathState::Ready) || self.mem.core.free_tcp.used() == 0 {
+        if info.state != PathState::Unreachable || self.mem.core.free_tcp.used() == 0 {
             return;
         }
         for index in 0..self.mem.tcp.len() {
@@ -96,17 +105,13 @@ impl Stack<'_> {
             if s.path != path || s.remote.address != info.destination {
                 continue;
             }
-            match (info.state, s.state) {
-                (_, State::Free | State::Closed) => {}
-                (PathState::Unreachable, State::SynSent) => {
+            match s.state {
+                State::Free | State::Closed => {}
+                State::SynSent => {
                     self.mem.counters.tcp_attempt_fails.inc();
                     self.fail(index, now, Pending::HostUnreachable);
                 }
-                (PathState::Unreachable, _) => s.soft_error = Pending::HostUnreachable,
-                _ => {
-                    self.refresh_mss(index, now);
-                    self.update_row(index);
-                }
+                _ => s.soft_error = Pending::HostUnreachable,
             }
         }
     }

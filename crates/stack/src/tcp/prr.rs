@@ -24,8 +24,8 @@ impl Prr {
         self.out = self.out.saturating_add(bytes);
     }
 
-    /// The window after an acknowledgement that delivered `delivered` bytes. `progress`: SND.UNA moved and nothing
-    /// new was found lost, so the slow start bound is safe (PRR-SSRB), otherwise the conservative one holds (PRR-CRB).
+    /// The window after an acknowledgement that delivered `delivered` bytes. `progress`: nothing more was found lost, so
+    /// the slow start bound is safe (PRR-SSRB); otherwise the conservative one holds (PRR-CRB).
     pub(super) fn window(&mut self, delivered: u32, pipe: u32, ssthresh: u32, mss: u32, progress: bool) -> u32 {
         self.delivered = self.delivered.saturating_add(delivered);
         let allowance = if pipe > ssthresh {

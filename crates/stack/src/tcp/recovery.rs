@@ -55,8 +55,8 @@ pub(super) struct News {
     pub(super) delivered: u32,
     /// It is a duplicate acknowledgement (RFC 5681 §2).
     pub(super) duplicate: bool,
-    /// A segment that had been retransmitted was delivered.
-    pub(super) retransmitted: bool,
+    /// When the segments that SND.UNA passed and that had been sent more than once were last sent; never = none of them.
+    pub(super) resent_at: Instant,
 }
 
 impl Socket {
@@ -102,7 +102,7 @@ impl Socket {
             }
             Phase::Recovery => {
                 let pipe = self.in_flight();
-                let progress = news.acked > 0 && !found;
+                let progress = was_open || !found;
                 self.cc.cwnd = self.prr.window(news.delivered, pipe, self.cc.ssthresh, mss, progress);
             }
         }

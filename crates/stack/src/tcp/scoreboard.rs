@@ -141,6 +141,35 @@ impl SendQueue {
         }
     }
 
+    /// Takes the marks of loss back: the segments were only late. They were sent before everything that is under way now.
+    pub(super) fn unmark_lost(&mut self, frames: &mut Frames<'_>) {
+        let (mut at, mut before) = (self.head, Link::NONE);
+        while let Some(id) = at.get() {
+            if at == self.next {
+                break;
+            }
+            let meta = &mut frames.meta[id as usize];
+            let this = core::mem::replace(&mut at, meta.next);
+            if meta.flags & flag::LOST == 0 {
+                continue;
+            }
+            meta.flags &= !flag::LOST;
+            self.board.lost -= length(meta);
+            self.pipe += length(meta);
+            let after = match before.get() {
+                Some(before) => core::mem::replace(&mut frames.meta[before as usize].newer, this),
+                None => core::mem::replace(&mut self.oldest, this),
+            };
+            match after.get() {
+                Some(after) => frames.meta[after as usize].older = this,
+                None => self.newest = this,
+            }
+            (frames.meta[id as usize].older, frames.meta[id as usize].newer) = (before, after);
+            before = this;
+        }
+        self.board.lost_hint = Link::NONE;
+    }
+
     /// The lost segment with the lowest sequence number.
     pub(super) fn first_lost(&mut self, frames: &Frames<'_>) -> Option<FrameId> {
         if self.board.lost == 0 {

@@ -233,7 +233,10 @@ impl Stack<'_> {
                 self.set_timer(index);
             }
             Setting::Algorithm(algorithm) => s.cc.algorithm = algorithm,
-            Setting::MaxSegment(_) => self.refresh_mss(index, now),
+            Setting::MaxSegment(_) if s.state.is_synchronized() => {
+                self.refresh_mss(index, now);
+                self.tcp_output(index, now, super::output::Hold::AsSet);
+            }
             _ => {}
         }
         Ok(())

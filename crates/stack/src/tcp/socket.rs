@@ -137,8 +137,9 @@ pub struct Socket {
     pub(super) back: Link,
     /// The listener it came from, until it is accepted.
     pub(super) listener: Link,
-    /// The path it uses.
+    /// The path it uses, and that path's MTU when it was last looked at.
     pub(super) path: u32,
+    pub(super) mtu: u32,
     pub(super) local: Endpoint,
     pub(super) remote: Endpoint,
     pub(super) state: State,

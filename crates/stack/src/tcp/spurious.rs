@@ -5,6 +5,7 @@
 
 use super::recovery::Phase;
 use super::socket::Socket;
+use crate::frame::Frames;
 use crate::table::Counters;
 use crate::time::Instant;
 use zerocopy::FromZeros;
@@ -15,7 +16,8 @@ use zerocopy::FromZeros;
 pub(super) struct Undo {
     cwnd: u32,
     ssthresh: u32,
-    /// Our timestamp clock at the first retransmission.
+    /// When the recovery began, and our timestamp clock then.
+    since: Instant,
     stamp: u32,
     /// Whether there is something to return to.
     armed: bool,
@@ -31,6 +33,7 @@ impl Undo {
         Self {
             cwnd: socket.cc.cwnd,
             ssthresh: socket.cc.ssthresh,
+            since: now,
             stamp: socket.timestamp(now),
             armed: true,
             duplicate_reported: false,
@@ -40,13 +43,22 @@ impl Undo {
 }
 
 impl Socket {
-    /// An acknowledgement that moved SND.UNA during a recovery echoes `echo`.
-    pub(super) fn check_spurious(&mut self, counters: &Counters, echo: Option<u32>) {
+    /// An acknowledgement moved SND.UNA past segments that were sent again, the last at `resent_at` (never: there were
+    /// none), and echoes `echo`.
+    pub(super) fn check_spurious(
+        &mut self,
+        frames: &mut Frames<'_>,
+        counters: &Counters,
+        resent_at: Instant,
+        echo: Option<u32>,
+    ) {
         let undo = &self.recovery.undo;
         if self.recovery.phase == Phase::Open || !undo.armed {
             return;
         }
-        let older = echo.is_some_and(|echo| (echo.wrapping_sub(undo.stamp) as i32) < 0);
+        // What was sent again in an earlier recovery says nothing about this one.
+        let resent = !resent_at.is_never() && resent_at >= undo.since;
+        let older = resent && self.timestamps && echo.is_some_and(|echo| (echo.wrapping_sub(undo.stamp) as i32) < 0);
         let all_reported = undo.duplicate_reported && undo.resent == 0;
         if !older && !all_reported {
             return;
@@ -55,8 +67,10 @@ impl Socket {
             counters.tcp_spurious_rtos.inc();
             self.rtt.recovered();
         }
-        self.cc.cwnd = self.cc.cwnd.max(undo.cwnd);
-        self.cc.ssthresh = self.cc.ssthresh.max(undo.ssthresh);
+        let Undo { cwnd, ssthresh, .. } = self.recovery.undo;
+        self.cc.cwnd = self.cc.cwnd.max(cwnd);
+        self.cc.ssthresh = self.cc.ssthresh.max(ssthresh);
+        self.send.unmark_lost(frames);
         self.recovery.undo = Undo::default();
         self.recovery.phase = Phase::Open;
         self.recovery.duplicates = 0;

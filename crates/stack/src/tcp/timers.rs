@@ -53,7 +53,7 @@ impl Stack<'_> {
                 let timeout = s.at.timeout_from + s.rtt.rto(&bounds);
                 let stale = sent || !matches!(s.at.waiting, Waiting::Reordering | Waiting::Probe);
                 if stale || s.at.retransmit.is_never() {
-                    let probe = s.sent + s.rtt.srtt.times(2).max(bounds.min);
+                    let probe = now + s.rtt.srtt.times(2).max(bounds.min);
                     (s.at.waiting, s.at.retransmit) = if s.may_probe() && probe <= timeout {
                         (Waiting::Probe, probe)
                     } else {
@@ -204,7 +204,9 @@ impl Stack<'_> {
             meta.len <= s.mss && super::send::end(meta).le(edge)
         });
         let Some(id) = new.or_else(|| s.send.newest.get().filter(ready)) else {
-            s.at.timeout_from = now;
+            // Nothing has left this host since: the timeout decides.
+            (s.recovery.probing, s.recovery.probe_end) = (true, s.send.nxt);
+            (s.recovery.probe_was_retransmission, s.at.timeout_from) = (false, now);
             return;
         };
         s.recovery.undo = Undo::default();

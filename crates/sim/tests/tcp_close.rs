@@ -1,0 +1,244 @@
+//! Ending connections: in order, half-way, by force, by time.
+
+mod tcp_support;
+
+use tcp_support::raw::*;
+use tcp_support::*;
+use tickwire_sim::Pair;
+use tickwire_stack::tcp::{Setting, Shutdown, State};
+use tickwire_stack::time::Span;
+use tickwire_stack::{Error, Ready};
+
+/// RFC 9293 §3.6: one direction ends, the other goes on.
+#[test]
+fn a_half_closed_connection_still_carries_the_other_direction() {
+    let mut pair = Pair::seeded(1);
+    let (client, server, listener) = connected(&mut pair, 0);
+    send(&mut pair, 0, client, b"request").unwrap();
+    let now = pair.now();
+    pair.stack(0).tcp_shutdown(client, now, Shutdown::Write).unwrap();
+    assert_eq!(send(&mut pair, 0, client, b"x"), Err(Error::Pipe));
+    pair.run_for(Span::from_millis(10));
+    assert_eq!(recv(&mut pair, 1, server, 100).unwrap(), b"request");
+    assert_eq!(recv(&mut pair, 1, server, 100).unwrap(), b"");
+    let ready = pair.stack(1).readiness(server.into()).unwrap();
+    assert!(ready.contains(Ready::IN | Ready::RDHUP | Ready::OUT) && !ready.contains(Ready::HUP));
+    assert_eq!((state(&mut pair, 0, client), state(&mut pair, 1, server)), (State::FinWait2, State::CloseWait));
+    transfer(&mut pair, &mut [Flow::new((1, server), (0, client), 500_000)], Span::from_secs(5));
+    close(&mut pair, 1, server);
+    pair.run_for(Span::from_millis(10));
+    assert_eq!(recv(&mut pair, 0, client, 100).unwrap(), b"");
+    assert_eq!(state(&mut pair, 0, client), State::TimeWait);
+    assert!(pair.stack(0).readiness(client.into()).unwrap().contains(Ready::HUP));
+    close(&mut pair, 0, client);
+    let now = pair.now();
+    pair.stack(1).tcp_close_listener(listener, now).unwrap();
+    pair.run_for(Span::from_secs(61));
+    assert!((0..2).all(|h| pair.frames_held(h) == 0 && pair.stack(h).deadline().is_none()));
+}
+
+/// RFC 9293 §3.6, figure 13.
+#[test]
+fn both_sides_close_at_once() {
+    let mut pair = Pair::seeded(2);
+    let (client, server, _) = connected(&mut pair, 1);
+    let now = pair.now();
+    pair.stack(0).tcp_shutdown(client, now, Shutdown::Write).unwrap();
+    pair.stack(1).tcp_shutdown(server, now, Shutdown::Write).unwrap();
+    pair.run_for(Span::from_millis(10));
+    assert_eq!((state(&mut pair, 0, client), state(&mut pair, 1, server)), (State::TimeWait, State::TimeWait));
+}
+
+/// What was written before close arrives, over a bad cable too, though nobody holds the handle any more.
+#[test]
+fn close_delivers_what_was_written() {
+    for seed in 0..10 {
+        let mut pair = Pair::seeded(seed);
+        let (client, server, _) = connected(&mut pair, 0);
+        pair.link_mut(0).loss = 200_000;
+        pair.link_mut(1).loss = 200_000;
+        let data = pattern(200_000, 9);
+        assert_eq!(send(&mut pair, 0, client, &data), Ok(data.len()));
+        close(&mut pair, 0, client);
+        assert_eq!(pair.stack(0).tcp_state(client), Err(Error::Stale));
+        let mut got = Vec::new();
+        let ended = pair.run_until(Span::from_secs(120), |pair| match recv(pair, 1, server, 1 << 20) {
+            Ok(bytes) if bytes.is_empty() => true,
+            Ok(bytes) => {
+                got.extend(bytes);
+                false
+            }
+            Err(error) => {
+                assert_eq!(error, Error::WouldBlock);
+                false
+            }
+        });
+        assert!(ended && got == data, "seed {seed}: {} bytes", got.len());
+        close(&mut pair, 1, server);
+        pair.run_for(Span::from_secs(200));
+        assert_eq!((pair.frames_held(0), pair.frames_held(1)), (0, 0));
+    }
+}
+
+/// RFC 2525 §2.17.
+#[test]
+fn close_with_unread_data_resets() {
+    let mut pair = Pair::seeded(3);
+    let (client, server, _) = connected(&mut pair, 0);
+    send(&mut pair, 0, client, b"never read").unwrap();
+    pair.run_for(Span::from_millis(1));
+    close(&mut pair, 1, server);
+    pair.run_for(Span::from_millis(1));
+    assert_eq!(recv(&mut pair, 0, client, 10), Err(Error::Reset));
+    assert_eq!((pair.frames_held(0), pair.frames_held(1)), (0, 0));
+}
+
+#[test]
+fn data_for_a_closed_program_is_answered_by_a_reset() {
+    let mut wire = Wire::new();
+    let (id, ours, theirs) = wire.accepted();
+    wire.close(id);
+    assert_eq!(wire.one().bits, FIN | ACK);
+    wire.put(Seg::new(ACK, theirs, ours + 1).data(b"too late"));
+    assert!(wire.taken().last().unwrap().has(RST));
+    assert_eq!((wire.held(), wire.stack().deadline()), (0, None));
+}
+
+/// `SO_LINGER` with no time.
+#[test]
+fn a_lingering_close_without_time_resets() {
+    let mut pair = Pair::seeded(4);
+    let (client, server, _) = connected(&mut pair, 0);
+    let now = pair.now();
+    pair.stack(0).tcp_set(client, now, Setting::Linger(Some(Span::ZERO))).unwrap();
+    close(&mut pair, 0, client);
+    pair.run_for(Span::from_millis(1));
+    assert_eq!(recv(&mut pair, 1, server, 10), Err(Error::Reset));
+    assert_eq!(pair.frames_held(0), 0);
+}
+
+#[test]
+fn data_before_a_reset_can_still_be_read() {
+    let mut wire = Wire::new();
+    let (id, ours, theirs) = wire.accepted();
+    wire.put(Seg::new(ACK | PSH, theirs, ours).data(b"last words"));
+    wire.put(Seg::new(RST, theirs + 10, 0));
+    assert_eq!(wire.recv(id).unwrap(), b"last words");
+    assert_eq!(wire.recv(id), Err(Error::Reset));
+    wire.close(id);
+    assert_eq!(wire.held(), 0);
+}
+
+#[test]
+fn fin_wait_2_of_a_closed_program_ends_by_time() {
+    let mut wire = Wire::new();
+    let (id, ours, theirs) = wire.accepted();
+    wire.close(id);
+    wire.taken();
+    wire.put(Seg::new(ACK, theirs, ours + 1));
+    wire.pass(Span::from_secs(59));
+    assert!(wire.stack().deadline().is_some());
+    wire.pass(Span::from_secs(2));
+    assert_eq!((wire.held(), wire.stack().deadline()), (0, None));
+}
+
+/// RFC 1337: TIME-WAIT is not assassinated, and answers a FIN that comes again.
+#[test]
+fn time_wait_survives_a_reset_and_answers_a_repeated_fin() {
+    let mut wire = Wire::new();
+    let (id, ours, theirs) = wire.accepted();
+    wire.close(id);
+    wire.taken();
+    wire.put(Seg::new(FIN | ACK, theirs, ours + 1));
+    assert_eq!((wire.one().ack, wire.count("TcpExtTW")), (theirs + 1, 1));
+    wire.pass(Span::from_secs(30));
+    wire.put(Seg::new(RST, theirs + 1, 0));
+    wire.put(Seg::new(FIN | ACK, theirs, ours + 1));
+    assert_eq!(wire.one().ack, theirs + 1);
+    wire.pass(Span::from_secs(59)); // the FIN has started the time again
+    assert!(wire.stack().deadline().is_some());
+    wire.pass(Span::from_secs(2));
+    assert_eq!(wire.stack().deadline(), None);
+}
+
+/// A FIN that overtakes data waits for it.
+#[test]
+fn fin_out_of_order_is_held_until_the_gap_closes() {
+    let mut wire = Wire::new();
+    let (id, ours, theirs) = wire.accepted();
+    wire.put(Seg::new(FIN | ACK, theirs + 3, ours).data(b"def"));
+    assert_eq!(wire.one().ack, theirs);
+    assert_eq!(wire.state(id), Ok(State::Established));
+    wire.put(Seg::new(ACK, theirs, ours).data(b"abc"));
+    assert_eq!(wire.one().ack, theirs + 7);
+    assert_eq!(wire.state(id), Ok(State::CloseWait));
+    assert_eq!(wire.recv(id).unwrap(), b"abcdef");
+    assert_eq!(wire.recv(id).unwrap(), b"");
+}
+
+/// `TCP_USER_TIMEOUT` (RFC 5482).
+#[test]
+fn the_user_timeout_ends_a_connection_that_gets_nothing_through() {
+    let mut pair = Pair::seeded(5);
+    let (client, _, _) = connected(&mut pair, 0);
+    let now = pair.now();
+    pair.stack(0).tcp_set(client, now, Setting::UserTimeout(Span::from_secs(2))).unwrap();
+    pair.link_mut(0).loss = 1_000_000;
+    send(&mut pair, 0, client, b"lost").unwrap();
+    pair.run_for(Span::from_millis(1_900));
+    assert_eq!(state(&mut pair, 0, client), State::Established);
+    pair.run_for(Span::from_millis(3_000));
+    assert_eq!(recv(&mut pair, 0, client, 1), Err(Error::TimedOut));
+}
+
+/// Without one, retransmissions are counted (RFC 9293 §3.8.3: at least 100 s).
+#[test]
+fn retransmissions_end_after_more_than_a_hundred_seconds() {
+    let mut pair = Pair::seeded(6);
+    let (client, _, _) = connected(&mut pair, 0);
+    pair.link_mut(0).loss = 1_000_000;
+    let start = pair.now();
+    send(&mut pair, 0, client, b"lost").unwrap();
+    let ended = pair.run_until(Span::from_secs(1000), |pair| state(pair, 0, client) == State::Closed);
+    assert!(ended);
+    let took = pair.now().since(start);
+    assert!((Span::from_secs(100)..Span::from_secs(600)).contains(&took), "{} s", took.as_millis() / 1000);
+    close(&mut pair, 0, client);
+    pair.run_for(Span::from_secs(1));
+    assert_eq!(pair.frames_held(0), 0);
+}
+
+/// RFC 9293 §3.8.4.
+#[test]
+fn keepalive_finds_out_that_the_peer_is_gone() {
+    let mut pair = Pair::seeded(7);
+    let (client, _, _) = connected(&mut pair, 0);
+    let now = pair.now();
+    let mut stack = pair.stack(0);
+    for setting in [
+        Setting::KeepIdle(Span::from_secs(10)),
+        Setting::KeepInterval(Span::from_secs(1)),
+        Setting::KeepCount(3),
+        Setting::KeepAlive(true),
+    ] {
+        stack.tcp_set(client, now, setting).unwrap();
+    }
+    pair.run_for(Span::from_secs(100));
+    assert_eq!(state(&mut pair, 0, client), State::Established);
+    let probes = pair.stack(0).counters().tcp_keepalives.get();
+    assert!((8..=10).contains(&probes), "one every ten seconds: {probes}");
+    pair.link_mut(0).loss = 1_000_000;
+    pair.run_for(Span::from_secs(14));
+    assert_eq!(recv(&mut pair, 0, client, 1), Err(Error::TimedOut));
+}
+
+#[test]
+fn an_orphan_whose_peer_is_gone_is_given_up() {
+    let mut pair = Pair::seeded(8);
+    let (client, _, _) = connected(&mut pair, 0);
+    pair.link_mut(0).loss = 1_000_000;
+    send(&mut pair, 0, client, &[1; 50_000]).unwrap();
+    close(&mut pair, 0, client);
+    pair.run_for(Span::from_secs(120));
+    assert_eq!((pair.frames_held(0), pair.stack(0).deadline()), (0, None));
+}

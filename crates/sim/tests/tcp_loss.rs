@@ -1,0 +1,264 @@
+//! How losses are repaired: by whom, how fast, and what that does to the window.
+
+mod tcp_support;
+
+use tcp_support::raw::*;
+use tcp_support::*;
+use tickwire_sim::{LinkConfig, Pair};
+use tickwire_stack::TcpId;
+use tickwire_stack::tcp::{Setting, State};
+use tickwire_stack::time::Span;
+
+/// An accepted connection with SACK, MSS 1000, no Nagle, and a measured round trip of 1 ms.
+fn measured(wire: &mut Wire) -> (TcpId, u32, u32) {
+    let (id, ours, theirs) = wire.accepted();
+    let now = wire.now;
+    wire.stack().tcp_set(id, now, Setting::NoDelay(true)).unwrap();
+    wire.send(id, b"x").unwrap();
+    wire.one();
+    wire.pass(Span::from_millis(1));
+    wire.put(Seg::new(ACK, theirs, ours + 1));
+    wire.nothing();
+    (id, ours + 1, theirs)
+}
+
+/// RFC 2018, RFC 6675: what the peer has is not sent again, what lies before three SACKed segments is, at once.
+#[test]
+fn sack_shows_what_is_lost_and_only_that_is_sent_again() {
+    let mut wire = Wire::new();
+    let (id, ours, theirs) = measured(&mut wire);
+    wire.send(id, &pattern(10_000, 1)).unwrap();
+    assert_eq!(wire.taken().len(), 10);
+    wire.pass(Span::from_millis(1));
+    wire.put(Seg::new(ACK, theirs, ours + 1000).sack(&[(ours + 2000, ours + 3000)]));
+    wire.put(Seg::new(ACK, theirs, ours + 1000).sack(&[(ours + 2000, ours + 4000)]));
+    wire.nothing();
+    wire.put(Seg::new(ACK, theirs, ours + 1000).sack(&[(ours + 2000, ours + 5000)]));
+    let again = wire.one();
+    assert_eq!((again.seq, again.data.len()), (ours + 1000, 1000));
+    // The next hole.
+    wire.put(Seg::new(ACK, theirs, ours + 1000).sack(&[(ours + 6000, ours + 9000), (ours + 2000, ours + 5000)]));
+    assert_eq!(wire.one().seq, ours + 5000);
+    wire.pass(Span::from_millis(1));
+    wire.put(Seg::new(ACK, theirs, ours + 10_000));
+    wire.nothing();
+    assert_eq!(wire.count("TcpRetransSegs"), 2);
+    assert_eq!(wire.count("TcpExtTCPTimeouts"), 0);
+}
+
+/// RFC 8985 §7: a loss at the end is found by a probe, not by a timeout.
+#[test]
+fn a_tail_loss_is_repaired_by_a_probe() {
+    let mut wire = Wire::new();
+    let (id, ours, theirs) = measured(&mut wire);
+    wire.send(id, &pattern(3_000, 1)).unwrap();
+    assert_eq!(wire.taken().len(), 3);
+    let sent_at = wire.now;
+    wire.put(Seg::new(ACK, theirs, ours + 1000));
+    wire.pass(Span::from_millis(20));
+    let (at, probe) = wire.taken_at().remove(0);
+    assert_eq!(probe.seq, ours + 2000, "the last segment is the probe");
+    assert!(at.since(sent_at) <= Span::from_millis(6));
+    assert_eq!(wire.count("TcpExtTCPLossProbes"), 1);
+    // SACK of the probe shows the hole before it: RACK repairs that at once.
+    let mut wire = Wire::new();
+    let (id, ours, theirs) = measured(&mut wire);
+    wire.send(id, &pattern(3_000, 1)).unwrap();
+    wire.taken();
+    wire.pass(Span::from_millis(6));
+    assert_eq!(wire.one().seq, ours + 2000);
+    wire.pass(Span::from_millis(1));
+    wire.put(Seg::new(ACK, theirs, ours).sack(&[(ours + 2000, ours + 3000)]));
+    wire.pass(Span::from_millis(1));
+    let again: Vec<_> = wire.taken().iter().map(|s| s.seq).collect();
+    assert_eq!(again, [ours, ours + 1000]);
+    assert_eq!(wire.count("TcpExtTCPTimeouts"), 0);
+}
+
+/// RFC 6298: nothing answers; the timeout doubles.
+#[test]
+fn the_timeout_doubles_while_nothing_answers() {
+    let mut wire = Wire::new();
+    let (id, ours, _) = measured(&mut wire);
+    wire.send(id, b"lost").unwrap();
+    wire.taken();
+    wire.pass(Span::from_secs(1));
+    let times: Vec<_> =
+        wire.taken_at().into_iter().inspect(|(_, s)| assert_eq!(s.seq, ours)).map(|(at, _)| at).collect();
+    let gaps: Vec<_> = times.windows(2).map(|w| w[1].since(w[0]).as_millis()).collect();
+    assert_eq!(gaps, [5, 10, 20, 40, 80, 160, 320]);
+}
+
+/// RFC 5681 §3.1: after a timeout the window is one segment, and grows again by slow start.
+#[test]
+fn a_timeout_closes_the_window_to_one_segment() {
+    let mut wire = Wire::new();
+    let (id, ours, theirs) = measured(&mut wire);
+    wire.send(id, &pattern(10_000, 1)).unwrap();
+    assert_eq!(wire.taken().len(), 10);
+    wire.pass(Span::from_millis(12)); // probe, then timeout
+    let again: Vec<_> = wire.taken().iter().map(|s| s.seq).collect();
+    assert_eq!(again, [ours + 9000, ours]);
+    wire.put(Seg::new(ACK, theirs, ours + 1000));
+    let next: Vec<_> = wire.taken().iter().map(|s| s.seq).collect();
+    assert_eq!(next, [ours + 1000, ours + 2000]);
+}
+
+/// RFC 6582: a peer without SACK.
+#[test]
+fn three_duplicate_acknowledgements_repair_a_loss_without_sack() {
+    let mut wire = Wire::new();
+    let listener = wire.listen(4);
+    let (id, ours, theirs) = wire.accepted_with(listener, Seg::new(SYN, 1000, 0).options(&[2, 4, 3, 232]));
+    wire.send(id, &pattern(10_000, 1)).unwrap();
+    assert_eq!(wire.taken().len(), 10);
+    for _ in 0..2 {
+        wire.put(Seg::new(ACK, theirs, ours));
+        wire.nothing();
+    }
+    wire.put(Seg::new(ACK, theirs, ours));
+    assert_eq!(wire.one().seq, ours);
+    // A partial acknowledgement shows the next loss.
+    wire.put(Seg::new(ACK, theirs, ours + 4000));
+    assert_eq!(wire.taken()[0].seq, ours + 4000);
+    wire.put(Seg::new(ACK, theirs, ours + 10_000));
+    assert_eq!(wire.count("TcpRetransSegs"), 2);
+}
+
+/// RFC 8985: reordering that stays within a quarter of the round trip is waited for once it has been seen.
+#[test]
+fn reordering_alone_soon_causes_no_retransmission() {
+    let link = LinkConfig {
+        delay: Span::from_micros(500),
+        reorder: 20_000,
+        reorder_by: Span::from_micros(100),
+        rate: 1_000_000_000,
+        ..LinkConfig::default()
+    };
+    let mut pair = pair_with(1, link);
+    let (client, server, _) = connected(&mut pair, 0);
+    transfer(&mut pair, &mut [Flow::new((0, client), (1, server), 4_000_000)], Span::from_secs(60));
+    let again = pair.stack(0).counters().tcp_retrans_segs.get();
+    assert!(again < 20, "{again} of about 2760 segments were sent again");
+    assert_eq!(pair.stack(0).counters().tcp_timeouts.get(), 0);
+}
+
+/// RFC 2018 §8: a peer that throws away what it had SACKed.
+#[test]
+fn a_peer_that_reneges_still_gets_everything() {
+    let mut wire = Wire::new();
+    let (id, ours, theirs) = measured(&mut wire);
+    wire.send(id, &pattern(4_000, 1)).unwrap();
+    wire.taken();
+    wire.put(Seg::new(ACK, theirs, ours).sack(&[(ours + 1000, ours + 4000)]));
+    wire.pass(Span::from_millis(1));
+    wire.taken();
+    // The hole is filled, but what was SACKed is not acknowledged: it is gone.
+    wire.put(Seg::new(ACK, theirs, ours + 1000));
+    wire.pass(Span::from_millis(100));
+    let again: Vec<_> = wire.taken().iter().map(|s| s.seq).collect();
+    assert_eq!(again.first(), Some(&(ours + 1000)), "{again:?}");
+    for n in 2..=4 {
+        wire.put(Seg::new(ACK, theirs, ours + n * 1000));
+    }
+    let now = wire.now;
+    assert_eq!(wire.stack().tcp_info(id, now).unwrap().outstanding, 0);
+    assert_eq!(wire.held(), 0);
+}
+
+/// RFC 3522: the echo of an old timestamp shows that the timeout was needless, and the window comes back.
+#[test]
+fn a_needless_timeout_is_taken_back() {
+    let mut wire = Wire::new();
+    let listener = wire.listen(4);
+    let syn = Seg::new(SYN, 1000, 0).options(&[2, 4, 3, 232, 4, 2, 1, 1]).timestamps(5, 0);
+    let (id, ours, theirs) = wire.accepted_with(listener, syn);
+    wire.pass(Span::from_millis(10));
+    wire.send(id, &pattern(9_000, 1)).unwrap();
+    let first = wire.taken();
+    let stamp = first[0].times().unwrap().0;
+    let now = wire.now;
+    let before = wire.stack().tcp_info(id, now).unwrap().cwnd;
+    wire.pass(Span::from_millis(1_200)); // the first timeout is after one second
+    let now = wire.now;
+    assert!(wire.stack().tcp_info(id, now).unwrap().cwnd < before);
+    wire.put(Seg::new(ACK, theirs, ours + first[0].data.len() as u32).timestamps(6, stamp));
+    let now = wire.now;
+    assert!(wire.stack().tcp_info(id, now).unwrap().cwnd >= before);
+    assert_eq!(wire.count("TcpExtTCPSpuriousRTOs"), 1);
+}
+
+/// The cable is dead for a while and comes back.
+#[test]
+fn a_blackout_is_survived() {
+    for (seed, dark) in [10, 100, 1_000, 10_000].into_iter().enumerate() {
+        let mut pair = Pair::seeded(seed as u64);
+        let (client, server, listener) = connected(&mut pair, seed & 1);
+        let mut flows = [Flow::new((0, client), (1, server), 8_000_000), Flow::new((1, server), (0, client), 300_000)];
+        pair.link_mut(0).rate = 1_000_000_000;
+        pair.run_until(Span::from_millis(5), |pair| {
+            flows.iter_mut().for_each(|f| f.pump(pair));
+            false
+        });
+        assert!(!flows[0].done());
+        for from in 0..2 {
+            pair.link_mut(from).loss = 1_000_000;
+        }
+        pair.run_until(Span::from_millis(dark), |pair| {
+            flows.iter_mut().for_each(|f| f.pump(pair));
+            false
+        });
+        for from in 0..2 {
+            pair.link_mut(from).loss = 0;
+        }
+        let took = transfer(&mut pair, &mut flows, Span::from_secs(60));
+        let limit = Span::from_millis(2 * dark + 500);
+        assert!(took < limit, "{} ms after {dark} ms of darkness", took.as_millis());
+        close_and_check(&mut pair, client, server, listener);
+    }
+}
+
+/// One lost message in a ping-pong costs about the smallest timeout, not 200 ms.
+#[test]
+fn a_lost_message_costs_milliseconds() {
+    let mut pair = Pair::seeded(3);
+    let (client, server, _) = connected(&mut pair, 0);
+    let mut worst = Span::ZERO;
+    for round in 0..1_000 {
+        if round > 100 {
+            (0..2).for_each(|from| pair.link_mut(from).loss = 10_000);
+        }
+        let start = pair.now();
+        send(&mut pair, 0, client, &[1; 64]).unwrap();
+        let mut answered = false;
+        let done = pair.run_until(Span::from_secs(1), |pair| {
+            if !answered && recv(pair, 1, server, 64).is_ok() {
+                answered = true;
+                send(pair, 1, server, &[2; 64]).unwrap();
+            }
+            recv(pair, 0, client, 64).is_ok()
+        });
+        assert!(done);
+        worst = worst.max(pair.now().since(start));
+    }
+    assert!(pair.stack(0).counters().tcp_retrans_segs.get() > 0);
+    assert!(worst < Span::from_millis(35), "the worst round trip took {} us", worst.as_micros());
+}
+
+/// A bottleneck with a short queue: CUBIC keeps it busy.
+#[test]
+fn a_bottleneck_is_kept_busy() {
+    for name in ["cubic", "reno"] {
+        let link =
+            LinkConfig { delay: Span::from_micros(200), rate: 100_000_000, queue: 30_000, ..LinkConfig::default() };
+        let mut pair = pair_with(4, link);
+        let (client, server, _) = connected(&mut pair, 0);
+        let algorithm = tickwire_stack::tcp::Algorithm::from_name(name).unwrap();
+        let now = pair.now();
+        pair.stack(0).tcp_set(client, now, Setting::Algorithm(algorithm)).unwrap();
+        let took = transfer(&mut pair, &mut [Flow::new((0, client), (1, server), 10_000_000)], Span::from_secs(60));
+        let ideal = 800_000; // microseconds: ten megabytes at 100 Mbit/s
+        assert!(took.as_micros() < ideal * 11 / 10, "{name}: {} of {ideal} us", took.as_micros());
+        assert_eq!(state(&mut pair, 0, client), State::Established);
+    }
+}

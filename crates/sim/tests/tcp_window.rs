@@ -1,0 +1,299 @@
+//! Windows, buffers, and when to send or to acknowledge.
+
+mod tcp_support;
+
+use tcp_support::raw::*;
+use tcp_support::*;
+use tickwire_sim::Pair;
+use tickwire_stack::tcp::Setting;
+use tickwire_stack::time::Span;
+use tickwire_stack::{Error, Ready};
+
+/// RFC 9293 §3.8.6.1.
+#[test]
+fn a_zero_window_is_probed_until_it_opens() {
+    let mut wire = Wire::new();
+    let (id, ours, theirs) = wire.accepted();
+    wire.put(Seg::new(ACK, theirs, ours).window(0));
+    wire.send(id, &[1; 2000]).unwrap();
+    wire.nothing();
+    wire.pass(Span::from_secs(10));
+    let probes = wire.taken();
+    assert!((3..15).contains(&probes.len()), "{} probes", probes.len());
+    assert!(probes.iter().all(|p| p.seq == ours.wrapping_sub(1) && p.data.is_empty()), "{probes:?}");
+    // The peer is alive and keeps its window shut: that may last for ever (RFC 9293 §3.8.6.1).
+    for _ in 0..100 {
+        wire.pass(Span::from_secs(60));
+        wire.put(Seg::new(ACK, theirs, ours).window(0));
+    }
+    wire.taken();
+    wire.put(Seg::new(ACK, theirs, ours).window(5000));
+    assert_eq!(wire.taken().iter().map(|s| s.data.len()).sum::<usize>(), 2000);
+}
+
+#[test]
+fn a_receiver_that_does_not_read_stops_the_sender_and_loses_nothing() {
+    let mut pair = Pair::seeded(1);
+    let (client, server, listener) = connected(&mut pair, 0);
+    let data = pattern(3_000_000, 1);
+    let mut sent = 0;
+    pair.run_until(Span::from_secs(5), |pair| {
+        while let Ok(n) = send(pair, 0, client, &data[sent..]) {
+            sent += n;
+            if sent == data.len() {
+                break;
+            }
+        }
+        false
+    });
+    assert!(sent < data.len());
+    assert!(!pair.stack(0).readiness(client.into()).unwrap().contains(Ready::OUT));
+    let mut flow = Flow::new((0, client), (1, server), 0);
+    (flow.data, flow.sent) = (data, sent);
+    transfer(&mut pair, &mut [flow], Span::from_secs(10));
+    assert!(pair.stack(0).readiness(client.into()).unwrap().contains(Ready::OUT));
+    assert_eq!(pair.stack(0).counters().tcp_retrans_segs.get(), 0);
+    close_and_check(&mut pair, client, server, listener);
+}
+
+/// RFC 9293 §3.8.6.2: no silly windows, from a reader of single bytes.
+#[test]
+fn a_slow_reader_does_not_cause_small_segments() {
+    let mut pair = Pair::seeded(2);
+    let (client, server, _) = connected(&mut pair, 0);
+    let now = pair.now();
+    pair.stack(1).tcp_set(server, now, Setting::ReceiveBuffer(10_000)).unwrap();
+    let data = pattern(60_000, 1);
+    let (mut sent, mut got) = (0, Vec::new());
+    for _ in 0..2_000 {
+        while sent < data.len() {
+            match send(&mut pair, 0, client, &data[sent..]) {
+                Ok(n) => sent += n,
+                Err(_) => break,
+            }
+        }
+        if let Ok(bytes) = recv(&mut pair, 1, server, 100) {
+            got.extend(bytes);
+        }
+        pair.run_for(Span::from_micros(50));
+    }
+    assert!(got == data, "{} bytes", got.len());
+    let segments = pair.link_stats(0).sent;
+    assert!(segments < 140, "{segments} segments for 42 full ones");
+}
+
+/// RFC 9293 §3.7.4 with Minshall's variant, as on Linux.
+#[test]
+fn nagle_holds_a_second_small_segment_and_nodelay_does_not() {
+    let mut wire = Wire::new();
+    let (id, ours, theirs) = wire.accepted();
+    wire.send(id, b"one").unwrap();
+    assert_eq!(wire.one().data, b"one");
+    wire.send(id, b"two").unwrap();
+    wire.send(id, b"three").unwrap();
+    wire.nothing();
+    wire.put(Seg::new(ACK, theirs, ours + 3));
+    assert_eq!(wire.one().data, b"twothree");
+    let now = wire.now;
+    wire.stack().tcp_set(id, now, Setting::NoDelay(true)).unwrap();
+    wire.send(id, b"four").unwrap();
+    wire.send(id, b"five").unwrap();
+    assert_eq!(wire.taken().iter().map(|s| s.data.clone()).collect::<Vec<_>>(), [b"four", b"five"]);
+}
+
+/// `TCP_CORK`, and `MSG_MORE`.
+#[test]
+fn a_cork_holds_incomplete_segments_for_two_hundred_milliseconds() {
+    let mut wire = Wire::new();
+    let (id, ours, theirs) = wire.accepted();
+    let now = wire.now;
+    wire.stack().tcp_set(id, now, Setting::Cork(true)).unwrap();
+    wire.send(id, &[1; 1500]).unwrap();
+    assert_eq!(wire.one().data.len(), 1000);
+    wire.put(Seg::new(ACK, theirs, ours + 1000));
+    wire.pass(Span::from_millis(190));
+    wire.nothing();
+    wire.pass(Span::from_millis(12));
+    assert_eq!(wire.one().data.len(), 500);
+    wire.put(Seg::new(ACK, theirs, ours + 1500));
+    wire.send(id, b"header").unwrap();
+    wire.nothing();
+    let now = wire.now;
+    wire.stack().tcp_set(id, now, Setting::Cork(false)).unwrap();
+    assert_eq!(wire.one().data, b"header");
+    wire.put(Seg::new(ACK, theirs, ours + 1506));
+    let now = wire.now;
+    wire.stack().tcp_send(id, now, true, &mut &b"more"[..]).unwrap();
+    wire.nothing();
+    wire.send(id, b"!").unwrap();
+    assert_eq!(wire.one().data, b"more!");
+}
+
+/// RFC 9293 §3.8.6.3: at once at the start, then every second segment, and after a while in any case.
+#[test]
+fn acknowledgements_are_quick_at_first_and_then_delayed() {
+    let mut wire = Wire::new();
+    let (_, ours, mut theirs) = wire.accepted();
+    let mut data = |wire: &mut Wire, len: usize| {
+        wire.put(Seg::new(ACK, theirs, ours).data(&vec![7; len]));
+        theirs += len as u32;
+    };
+    for _ in 0..16 {
+        data(&mut wire, 1000);
+        wire.one();
+    }
+    data(&mut wire, 1000);
+    wire.nothing();
+    data(&mut wire, 1000);
+    wire.one();
+    data(&mut wire, 100);
+    wire.pass(Span::from_millis(1));
+    wire.nothing();
+    wire.pass(Span::from_millis(40));
+    wire.one();
+    assert_eq!(wire.count("TcpExtDelayedACKs"), 1);
+}
+
+#[test]
+fn an_answer_carries_the_acknowledgement() {
+    let mut pair = Pair::seeded(3);
+    let (client, server, _) = connected(&mut pair, 0);
+    for round in 0..200 {
+        send(&mut pair, 0, client, &[1; 64]).unwrap();
+        let (mut answered, mut done) = (false, false);
+        while !done {
+            let limit = pair.now() + Span::from_millis(1);
+            pair.step(limit);
+            if !answered && recv(&mut pair, 1, server, 64).is_ok() {
+                answered = true;
+                send(&mut pair, 1, server, &[2; 64]).unwrap();
+            }
+            done = recv(&mut pair, 0, client, 64).is_ok();
+        }
+        if round == 99 {
+            pair.run_for(Span::from_millis(50));
+        }
+    }
+    let sent = pair.link_stats(0).sent;
+    assert!(sent < 240, "{sent} packets for 200 questions");
+}
+
+#[test]
+fn quickack_acknowledges_at_once_until_it_is_switched_off() {
+    let mut wire = Wire::new();
+    let (id, ours, theirs) = wire.accepted();
+    let now = wire.now;
+    wire.stack().tcp_set(id, now, Setting::QuickAck(false)).unwrap();
+    wire.put(Seg::new(ACK, theirs, ours).data(b"a"));
+    wire.nothing();
+    wire.stack().tcp_set(id, now, Setting::QuickAck(true)).unwrap();
+    assert_eq!(wire.one().ack, theirs + 1);
+    wire.put(Seg::new(ACK, theirs + 1, ours).data(b"b"));
+    wire.one();
+}
+
+/// RFC 7323 §2.4: the right edge never moves left, whatever the program does.
+#[test]
+fn the_offered_window_never_shrinks() {
+    let mut pair = Pair::seeded(4);
+    let (client, server, _) = connected(&mut pair, 0);
+    let mut flow = Flow::new((0, client), (1, server), 2_000_000);
+    let mut edge = 0u32;
+    let mut rng = tickwire_sim::Rng::new(1);
+    for _ in 0..100_000 {
+        if flow.done() {
+            break;
+        }
+        pair.run_for(Span::from_micros(rng.below(40)));
+        let pair = &mut pair;
+        if rng.chance(100_000) {
+            flow.pump(pair);
+        }
+        if rng.chance(1_000) {
+            let (now, bytes) = (pair.now(), rng.below(500_000) as u32);
+            pair.stack(1).tcp_set(server, now, Setting::ReceiveBuffer(bytes)).unwrap();
+        }
+        let now = pair.now();
+        let window = pair.stack(1).tcp_info(server, now).unwrap().receive_window;
+        let next = pair.stack(1).socket_row(server.into()).unwrap().rcv_nxt.get();
+        let new = next.wrapping_add(window);
+        assert!(edge == 0 || (new.wrapping_sub(edge) as i32) >= 0);
+        edge = new;
+    }
+    assert!(flow.got == flow.data, "{} bytes", flow.got.len());
+}
+
+#[test]
+fn the_receive_buffer_grows_for_a_program_that_reads_fast() {
+    let link = tickwire_sim::LinkConfig { delay: Span::from_millis(5), ..Default::default() };
+    let mut pair = pair_with(5, link);
+    let (client, server, _) = connected(&mut pair, 0);
+    let now = pair.now();
+    let before = pair.stack(1).tcp_info(server, now).unwrap().receive_buffer;
+    transfer(&mut pair, &mut [Flow::new((0, client), (1, server), 20_000_000)], Span::from_secs(20));
+    let now = pair.now();
+    let after = pair.stack(1).tcp_info(server, now).unwrap().receive_buffer;
+    assert!(after > 2 * before, "{before} -> {after}");
+}
+
+/// 256 byte-sized segments out of order in 100 separate runs: bounded, and put together again.
+#[test]
+fn a_hundred_separate_runs_are_kept() {
+    let mut wire = Wire::new();
+    let (id, ours, theirs) = wire.accepted();
+    for n in (0..100).rev() {
+        wire.put(Seg::new(ACK, theirs + 2 * n + 1, ours).data(&[n as u8]));
+        let ack = wire.one();
+        assert_eq!(ack.ack, theirs);
+        assert_eq!(ack.blocks()[0], (theirs + 2 * n + 1, theirs + 2 * n + 2), "the latest run comes first");
+    }
+    for n in 0..100 {
+        wire.put(Seg::new(ACK, theirs + 2 * n, ours).data(&[100 + n as u8]));
+    }
+    let expected: Vec<u8> = (0..100).flat_map(|n| [100 + n, n]).collect();
+    assert_eq!(wire.recv(id).unwrap(), expected);
+    wire.close(id);
+}
+
+/// RFC 2883.
+#[test]
+fn a_duplicate_is_reported() {
+    let mut wire = Wire::new();
+    let (_, ours, theirs) = wire.accepted();
+    wire.put(Seg::new(ACK, theirs, ours).data(b"abcdef"));
+    wire.taken();
+    wire.put(Seg::new(ACK, theirs + 2, ours).data(b"cd"));
+    let ack = wire.one();
+    assert_eq!((ack.ack, ack.blocks()), (theirs + 6, vec![(theirs + 2, theirs + 4)]));
+}
+
+/// A flood of tiny segments that nobody reads holds no more memory than the buffer's worth.
+#[test]
+fn tiny_segments_do_not_hold_a_frame_each() {
+    let mut wire = Wire::new();
+    let (id, ours, theirs) = wire.accepted();
+    for n in 0..5_000 {
+        wire.put(Seg::new(ACK, theirs + n, ours).data(&[n as u8]));
+    }
+    wire.taken();
+    assert!(wire.held() < 10, "{} frames", wire.held());
+    assert_eq!(wire.recv(id).unwrap(), (0..5_000).map(|n| n as u8).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_send_buffer_that_was_set_is_kept_to() {
+    let mut wire = Wire::new();
+    let (id, ours, theirs) = wire.accepted();
+    let now = wire.now;
+    wire.stack().tcp_set(id, now, Setting::SendBuffer(20_000)).unwrap();
+    wire.put(Seg::new(ACK, theirs, ours).window(0));
+    assert_eq!(wire.send(id, &[1; 100_000]), Ok(20_000));
+    assert_eq!(wire.send(id, &[1; 10]), Err(Error::WouldBlock));
+    // Room for a single byte is not worth waking anybody.
+    wire.put(Seg::new(ACK, theirs, ours).window(60_000));
+    let sent: u32 = wire.taken().iter().map(|s| s.data.len() as u32).sum();
+    wire.put(Seg::new(ACK, theirs, ours + 1000));
+    assert!(!wire.stack().readiness(id.into()).unwrap().contains(Ready::OUT));
+    wire.put(Seg::new(ACK, theirs, ours + sent));
+    assert!(wire.stack().readiness(id.into()).unwrap().contains(Ready::OUT));
+}

@@ -1,0 +1,84 @@
+//! What an acknowledgement tells: which segments have arrived, by number or by SACK block, and how long they took.
+
+use super::header::Segment;
+use super::recovery::News;
+use super::send::Delivered;
+use super::socket::Socket;
+use crate::frame::Frames;
+use crate::time::{Instant, Span};
+
+/// An echoed timestamp gives a round trip only if that is shorter than this: the clock ticks too coarsely to be fooled by.
+const LONGEST_ECHO_MS: u32 = 60_000;
+
+/// The round-trip sample of one acknowledgement: the segment that was sent last among those that were sent once (Karn).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sample {
+    sent: Instant,
+}
+
+impl Socket {
+    /// Takes the acknowledgement number and the SACK blocks of a segment: frees and marks what has arrived, and lets
+    /// RACK learn from it. The number lies between SND.UNA and SND.NXT.
+    pub(super) fn take_feedback(&mut self, frames: &mut Frames<'_>, now: Instant, segment: &Segment) -> (News, Sample) {
+        let una = self.send.una;
+        let mut news = News { acked: segment.ack - una, ..News::default() };
+        let mut sample = Sample::default();
+        let echo = segment.options.timestamps.filter(|_| self.timestamps).map(|times| times.echo);
+        let (min_rtt, offset) = (self.rtt.min, self.ts_offset);
+        let Self { send, rack, .. } = self;
+        // RFC 8985 §6.2 step 2: an echo older than the last transmission means that an earlier one has arrived.
+        let earlier = |at: Instant| {
+            let stamp = ((at.as_nanos() / 1_000_000) as u32).wrapping_add(offset);
+            echo.is_some_and(|echo| (echo.wrapping_sub(stamp) as i32) < 0)
+        };
+        let mut learn = |segment: &Delivered| {
+            if !segment.retransmitted {
+                sample.sent = sample.sent.max(segment.at);
+            } else if earlier(segment.at) {
+                return;
+            }
+            rack.delivered(now, segment, min_rtt);
+        };
+        if segment.ack.gt(una) {
+            send.acknowledge(frames, segment.ack, |segment| {
+                news.delivered += segment.bytes;
+                if segment.retransmitted {
+                    news.resent_at = news.resent_at.max(segment.at);
+                }
+                learn(&segment);
+            });
+        }
+        let mut blocks = segment.options.blocks();
+        let Some((first, rest)) = blocks.split_first().filter(|_| self.sack) else { return (news, sample) };
+        // RFC 2883 §4: a block below the acknowledgement, or inside the second block, reports a duplicate.
+        let inside = rest.first().is_some_and(|second| first.start.ge(second.start) && first.end.le(second.end));
+        let duplicate = first.start.lt(segment.ack) || inside;
+        if duplicate {
+            blocks = rest;
+        }
+        send.sack(frames, blocks, |segment| {
+            news.delivered += segment.bytes;
+            learn(&segment);
+        });
+        if duplicate {
+            self.duplicate_reported();
+        }
+        (news, sample)
+    }
+
+    /// Takes the round-trip sample of an acknowledgement. `acked`: it moved SND.UNA.
+    pub(super) fn sample_rtt(&mut self, now: Instant, sample: &Sample, segment: &Segment, acked: bool) {
+        if !sample.sent.is_never() {
+            self.rtt.sample(now, now.since(sample.sent));
+        } else if let Some(times) = segment.options.timestamps
+            && self.timestamps
+            && acked
+        {
+            // Only retransmitted segments: the echo tells which transmission it was (RFC 7323 §4.1), in milliseconds.
+            let ms = self.timestamp(now).wrapping_sub(times.echo);
+            if (1..LONGEST_ECHO_MS).contains(&ms) {
+                self.rtt.sample(now, Span::from_millis(u64::from(ms)));
+            }
+        }
+    }
+}
