@@ -93,20 +93,12 @@ fn a_dead_program_is_gone_within_a_second_and_its_peers_know() {
     let mut client = world.client();
     let lane = client.hello().unwrap();
     let mut stack = lane.stack();
-    let proof = within(&world.pair.a, || {
-        use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, socket};
-        use std::os::fd::AsRawFd;
-        let socket = socket(AddressFamily::Inet, SockType::Stream, SockFlag::empty(), None).unwrap();
-        bind(socket.as_raw_fd(), &SockaddrStorage::from(world.a(40000))).unwrap();
-        socket
-    });
+    let proof = common::tcp_socket(&world.pair.a, world.a(40000));
     let remote = Endpoint::from(world.b(80));
     client.claim(ClaimKind::Flow, remote, proof.as_fd()).unwrap();
     stack.path_set(client.path(remote.address), now());
     let id = stack.tcp_connect(&stack.tcp_defaults(), world.a(40000).into(), remote, now()).unwrap();
-    lane.turn_until(&mut stack, "connected", |stack| {
-        stack.readiness(id.into()).is_ok_and(|ready| ready.contains(tickwire_stack::ids::Ready::OUT))
-    });
+    lane.turn_until(&mut stack, "connected", |stack| common::is_connected(stack, id));
     let (mut accepted, _) = listener.accept().unwrap();
     accepted.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
     assert_eq!(world.lane_devices().len(), 1);

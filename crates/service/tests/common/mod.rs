@@ -116,6 +116,16 @@ impl World {
         SocketAddr::new(self.pair.b_v4().parse().unwrap(), port)
     }
 
+    /// What a service says that is to accelerate an interface of this name, on host `b`.
+    pub fn try_interface(&self, name: &str) -> Result<(), tickwire_service::Error> {
+        let options = Options {
+            interfaces: vec![name.into()],
+            socket: Some(self.pair.b.directory().join("b.sock")),
+            ..Options::default()
+        };
+        within(&self.pair.b, || tickwire_service::run(options))
+    }
+
     /// Names of the devices of host `a` that look like lanes.
     pub fn lane_devices(&self) -> Vec<String> {
         let links = within(&self.pair.a, || tickwire_host::Host::open().unwrap().links().unwrap());
@@ -146,6 +156,22 @@ pub fn now() -> time::Instant {
     time::Instant::from_nanos(t.tv_sec() as u64 * 1_000_000_000 + t.tv_nsec() as u64)
 }
 
+/// A TCP socket of a host that is bound and neither listens nor connects.
+pub fn tcp_socket(host: &tickwire_lab::Host, address: SocketAddr) -> OwnedFd {
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, socket};
+    use std::os::fd::AsRawFd;
+    within(host, || {
+        let socket = socket(AddressFamily::Inet, SockType::Stream, SockFlag::empty(), None).unwrap();
+        bind(socket.as_raw_fd(), &SockaddrStorage::from(address)).unwrap();
+        socket
+    })
+}
+
+/// Whether a connection is open.
+pub fn is_connected(stack: &Stack<'_>, id: tickwire_stack::ids::TcpId) -> bool {
+    stack.readiness(id.into()).is_ok_and(|ready| ready.contains(tickwire_stack::ids::Ready::OUT))
+}
+
 /// A process at the service's socket.
 pub struct Client {
     channel: Channel,
@@ -164,7 +190,11 @@ pub struct LaneOf {
 
 impl Client {
     pub fn connect(world: &World) -> Self {
-        Self { channel: Channel::connect(&world.socket).unwrap(), number: 0, pushes: Vec::new() }
+        Self::at(&world.socket)
+    }
+
+    pub fn at(socket: &std::path::Path) -> Self {
+        Self { channel: Channel::connect(socket).unwrap(), number: 0, pushes: Vec::new() }
     }
 
     pub fn request(&mut self, request: &Request, descriptors: &[BorrowedFd<'_>]) -> (Reply, Descriptors) {

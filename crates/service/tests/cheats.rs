@@ -1,0 +1,240 @@
+//! Programs that try to do what they may not, with a hand-made lane user.
+
+mod common;
+
+use common::{Client, LaneOf, World, skipped, until, within};
+use std::net::UdpSocket;
+use std::time::{Duration, Instant};
+use tickwire_link::control::{CountersOf, Name, Push, Reason, Reply, Request};
+use tickwire_service::Attach;
+use tickwire_stack::addr::{Address, Endpoint, Mac};
+use tickwire_stack::frame::FRAME_SIZE;
+use tickwire_stack::table::kind;
+use tickwire_stack::{Memory, Stack};
+
+/// Puts a raw frame into the lane's transmit ring, as a program with its rings in hand can.
+fn send_raw(lane: &LaneOf, memory: &mut Memory<'_>, frame: u32, bytes: &[u8]) {
+    memory.frames.bytes[frame as usize * FRAME_SIZE..][..bytes.len()].copy_from_slice(bytes);
+    let mut transmission = lane.port.transmission();
+    let len = u16::try_from(bytes.len()).unwrap();
+    assert!(transmission.put(tickwire_stack::Transmit { frame, offset: 0, len }));
+    transmission.submit();
+    lane.port.kick().unwrap();
+}
+
+/// An Ethernet frame with an IPv4 UDP datagram.
+fn udp_frame(source_mac: Mac, destination_mac: Mac, source: Endpoint, destination: Endpoint) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    bytes.extend(destination_mac.0);
+    bytes.extend(source_mac.0);
+    bytes.extend([8, 0, 0x45, 0, 0, 32, 0, 0, 0, 0, 64, 17, 0, 0]);
+    bytes.extend(source.address.to_v4().unwrap());
+    bytes.extend(destination.address.to_v4().unwrap());
+    let sum: u32 = bytes[14..34].chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(w[1])).sum();
+    let checksum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    bytes[24..26].copy_from_slice(&checksum.to_be_bytes());
+    bytes.extend(source.port.to_be_bytes());
+    bytes.extend(destination.port.to_be_bytes());
+    bytes.extend([0, 12, 0, 0]);
+    bytes.extend(*b"evil");
+    bytes
+}
+
+fn guard_refuses(attach: Attach) {
+    if skipped() {
+        return;
+    }
+    let world = World::new(attach);
+    let mut client = world.client();
+    let lane = client.hello().unwrap();
+    // SAFETY: this test alone uses the region, and `lane` outlives `memory`.
+    let mut memory: Memory<'_> = unsafe { lane.region.memory() };
+    let socket = within(&world.pair.a, || UdpSocket::bind("0.0.0.0:7000").unwrap());
+    client.claim_bound(&socket).unwrap();
+    let receiver = within(&world.pair.b, || UdpSocket::bind(world.b(9000)).unwrap());
+    receiver.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    let path = client.path(Address::v4([10, 77, 0, 2]));
+    let (ours, theirs) = (Endpoint::from(world.a(7000)), Endpoint::from(world.b(9000)));
+    let good = udp_frame(path.source_mac, path.next_hop_mac, ours, theirs);
+    let port = udp_frame(path.source_mac, path.next_hop_mac, Endpoint::new(ours.address, 7001), theirs);
+    let address =
+        udp_frame(path.source_mac, path.next_hop_mac, Endpoint::new(Address::v4([10, 77, 0, 9]), 7000), theirs);
+    let mac = udp_frame(Mac([2, 9, 9, 9, 9, 9]), path.next_hop_mac, ours, theirs);
+    let mut arp = vec![0xff; 6];
+    arp.extend(path.source_mac.0);
+    arp.extend([8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
+    arp.resize(60, 0);
+    let mut icmp = good.clone();
+    icmp[23] = 1;
+    let short = good[..30].to_vec();
+    let vlan = [&good[..12], &[0x81, 0, 0, 5], &good[12..]].concat();
+    for (n, frame) in [&port, &address, &mac, &arp, &icmp, &short, &vlan].into_iter().enumerate() {
+        send_raw(&lane, &mut memory, n as u32, frame);
+    }
+    send_raw(&lane, &mut memory, 20, &good);
+    let mut buffer = [0; 64];
+    let (length, from) = receiver.recv_from(&mut buffer).unwrap();
+    assert_eq!((&buffer[..length], from), (&b"evil"[..], world.a(7000)), "only the honest one came");
+    receiver.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    assert!(receiver.recv_from(&mut buffer).is_err());
+    let counters = client.counters(CountersOf::Lane, lane.lane);
+    assert_eq!(counters[2], 1, "one let out");
+    // malformed, protocol (ARP, ICMP, VLAN), source (address, MAC), port
+    assert_eq!(counters[4..8], [1, 3, 2, 1], "{counters:?}");
+}
+
+#[test]
+fn the_guard_refuses_foreign_ports_addresses_macs_and_protocols() {
+    guard_refuses(Attach::Tc);
+}
+
+#[test]
+fn the_guard_in_xdp_refuses_the_same() {
+    guard_refuses(Attach::Native);
+}
+
+#[test]
+fn rows_that_lie_reset_nobody() {
+    if skipped() {
+        return;
+    }
+    let world = World::new(Attach::Tc);
+    // A connection of the kernel's, which the cheat would like to see reset.
+    let listener = within(&world.pair.b, || std::net::TcpListener::bind(world.b(80)).unwrap());
+    let honest = within(&world.pair.a, || std::net::TcpStream::connect(world.b(80)).unwrap());
+    let (peer, _) = listener.accept().unwrap();
+    let mut client = world.client();
+    let lane = client.hello().unwrap();
+    let path = client.path(Address::v4([10, 77, 0, 2]));
+    // SAFETY: this test alone uses the region, and `lane` outlives `memory`.
+    let memory: Memory<'_> = unsafe { lane.region.memory() };
+    for row in memory.rows.iter() {
+        row.kind.set(kind::TCP);
+        row.state.set(1);
+        row.local.set(honest.local_addr().unwrap().into());
+        row.remote.set(world.b(80).into());
+        row.source_mac.set(path.source_mac);
+        row.next_hop_mac.set(path.next_hop_mac);
+    }
+    drop((client, memory, lane));
+    until("the lane is gone", || world.lane_devices().is_empty());
+    use std::io::{Read, Write};
+    (&honest).write_all(b"alive").unwrap();
+    let mut got = [0; 5];
+    (&peer).read_exact(&mut got).unwrap();
+    assert_eq!(&got, b"alive");
+}
+
+#[test]
+fn a_flood_or_garbage_ends_only_its_own_connection() {
+    if skipped() {
+        return;
+    }
+    let world = World::with(Attach::Tc, "[limits]\nrequests_per_second = 200\n");
+    let mut good = world.client();
+    let lane = good.hello().unwrap();
+
+    let flood = world.client();
+    let end = Instant::now() + Duration::from_secs(5);
+    while !flood.is_closed() {
+        assert!(Instant::now() < end, "the flood is cut off");
+        let _ = flood.channel().send(&Request::ListInterfaces { after: 0 }, 1, &[]);
+        let _ = flood.channel().try_receive();
+    }
+    let garbage = world.client();
+    garbage.channel().send(&Reply::Done, 1, &[]).unwrap();
+    until("garbage ends the connection", || garbage.is_closed());
+
+    let counters = good.counters(CountersOf::Lane, lane.lane);
+    assert_eq!(counters[4..], [0; 8]);
+}
+
+#[test]
+fn limits_refuse_the_new_and_keep_the_old() {
+    if skipped() {
+        return;
+    }
+    let config = "[limits]\nlanes = 3\nlanes_per_user = 2\nflows = 4\nflows_per_user = 3\nmemory_mib = 128\n";
+    let world = World::with(Attach::Tc, config);
+    let (mut first, mut second, mut third) = (world.client(), world.client(), world.client());
+    let _lane = first.hello().unwrap();
+    let other = second.hello().unwrap();
+    assert_eq!(third.hello().err(), Some(Reason::UserLaneLimit));
+    let sockets: Vec<UdpSocket> =
+        within(&world.pair.a, || (0..5).map(|n| UdpSocket::bind(("0.0.0.0", 7000 + n)).unwrap()).collect());
+    for socket in &sockets[..3] {
+        first.claim_bound(socket).unwrap();
+    }
+    assert_eq!(first.claim_bound(&sockets[3]).err(), Some(Reason::UserFlowLimit));
+    assert_eq!(second.claim_bound(&sockets[3]).err(), Some(Reason::UserFlowLimit));
+    // A program that was refused is listed with the reason.
+    let mut after = 0;
+    let mut reasons = Vec::new();
+    while let Reply::LaneInfo { cursor, info } = first.request(&Request::ListLanes { after }, &[]).0 {
+        reasons.push(info.reason);
+        after = cursor;
+    }
+    assert_eq!(reasons, [Reason::None, Reason::None, Reason::UserLaneLimit]);
+    drop((second, other));
+    until("the lane is given back", || third.hello().is_ok());
+    drop(first);
+    until("the flows are given back", || third.claim_bound(&sockets[4]).is_ok());
+}
+
+#[test]
+fn only_who_knows_the_token_attaches_and_the_lane_ends_with_the_last() {
+    if skipped() {
+        return;
+    }
+    let world = World::new(Attach::Tc);
+    let (mut parent, mut child, mut thief) = (world.client(), world.client(), world.client());
+    let lane = parent.hello().unwrap();
+    let attach = |token, descriptors| Request::Attach { lane: lane.lane, token, descriptors };
+    let guess = tickwire_link::control::Token([0; 16]);
+    assert!(matches!(thief.request(&attach(guess, true), &[]).0, Reply::Refused { reason: Reason::LaneGone, .. }));
+    assert!(matches!(child.request(&attach(lane.token, false), &[]).0, Reply::Attached));
+    let (reply, descriptors) = child.request(&attach(lane.token, true), &[]);
+    let Reply::Lane { lane: number, token, limits } = reply else { panic!("{reply:?}") };
+    assert_eq!((number, token, descriptors.len()), (lane.lane, lane.token, 3));
+    drop(LaneOf::new(number, token, limits, descriptors));
+    drop(parent);
+    assert!(matches!(child.push(), Push::PeerGone { .. }));
+    assert_eq!(world.lane_devices().len(), 1, "the child goes on");
+    drop(child);
+    until("the lane ends with its last process", || world.lane_devices().is_empty());
+}
+
+#[test]
+fn a_library_of_another_version_is_told_so() {
+    if skipped() {
+        return;
+    }
+    let world = World::new(Attach::Tc);
+    let mut client: Client = world.client();
+    let hello = Request::Hello { program: Name::new("old"), layout: Memory::LAYOUT_HASH ^ 1 };
+    assert!(matches!(client.request(&hello, &[]).0, Reply::Refused { reason: Reason::Version, .. }));
+}
+
+#[test]
+fn a_socket_that_lets_go_of_its_port_loses_its_claim() {
+    if skipped() {
+        return;
+    }
+    let world = World::new(Attach::Tc);
+    let mut client = world.client();
+    let lane = client.hello().unwrap();
+    let _stack: Stack<'_> = lane.stack();
+    let socket = within(&world.pair.a, || UdpSocket::bind("0.0.0.0:0").unwrap());
+    let claim = client.claim_bound(&socket).unwrap();
+    // Connecting to "nowhere" dissolves the binding of a socket that asked for any free port.
+    use std::os::fd::AsRawFd;
+    let nowhere = libc::sockaddr { sa_family: libc::AF_UNSPEC as u16, sa_data: [0; 14] };
+    // SAFETY: `nowhere` is a whole `sockaddr` that lives for the call.
+    let done = unsafe { libc::connect(socket.as_raw_fd(), &raw const nowhere, 16) };
+    assert_eq!(done, 0);
+    assert_eq!(socket.local_addr().unwrap().port(), 0);
+    match client.push() {
+        Push::ClaimLost { claim: lost, reason } => assert_eq!((lost, reason), (claim, Reason::NotBound)),
+        other => panic!("{other:?}"),
+    }
+}

@@ -1,0 +1,154 @@
+//! Ports and groups that several programs share, and listeners that close.
+
+mod common;
+
+use common::{LaneOf, World, now, skipped, within};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
+use tickwire_link::control::{Claim, CountersOf, Membership, Remotes, Reply, Request};
+use tickwire_service::Attach;
+use tickwire_stack::Stack;
+use tickwire_stack::addr::{Address, Endpoint};
+use tickwire_stack::ids::UdpId;
+use tickwire_stack::udp::UdpOptions;
+
+const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
+
+/// A socket of host `a` on the group's port, as every multicast receiver makes it.
+fn member(world: &World) -> UdpSocket {
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, setsockopt, socket, sockopt};
+    within(&world.pair.a, || {
+        let fd: OwnedFd = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::empty(), None).unwrap();
+        setsockopt(&fd, sockopt::ReuseAddr, &true).unwrap();
+        let any: std::net::SocketAddr = "0.0.0.0:5000".parse().unwrap();
+        bind(fd.as_raw_fd(), &SockaddrStorage::from(any)).unwrap();
+        let socket = UdpSocket::from(fd);
+        socket.join_multicast_v4(&GROUP, &world.pair.a_v4().parse().unwrap()).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        socket
+    })
+}
+
+fn received(stack: &mut Stack<'_>, id: UdpId) -> Option<Vec<u8>> {
+    let mut buffer = [0; 2048];
+    let mut room = &mut buffer[..];
+    let datagram = stack.udp_recv(id, false, &mut room).ok()?;
+    Some(buffer[..datagram.copied].to_vec())
+}
+
+fn every_member_hears(attach: Attach) {
+    if skipped() {
+        return;
+    }
+    let world = World::new(attach);
+    let group = Endpoint::new(GROUP.into(), 5000);
+    let membership = Membership { group: group.address, source: Address::ANY_V4, interface: 0 };
+    world.pair.a.run(&["ip", "route", "add", "239.0.0.0/8", "dev", "eth0"]).unwrap();
+    world.pair.b.run(&["ip", "route", "add", "239.0.0.0/8", "dev", "eth0"]).unwrap();
+    let kernel = member(&world);
+    let mut programs: Vec<_> = (0..2)
+        .map(|_| {
+            let mut client = world.client();
+            let lane = client.hello().unwrap();
+            let mut stack = lane.stack();
+            let socket = member(&world);
+            let claim = client.claim_bound(&socket).unwrap();
+            let (reply, _) = client.request(&Request::Join { claim, membership }, &[]);
+            assert!(matches!(reply, Reply::Done), "{reply:?}");
+            let id = stack.udp_open(UdpOptions::default()).unwrap();
+            stack.udp_bind(id, Endpoint::new(Address::ANY_V4, 5000)).unwrap();
+            stack.udp_join(id, group.address, None).unwrap();
+            (client, lane, stack, socket, claim, id)
+        })
+        .collect();
+    let sender = within(&world.pair.b, || UdpSocket::bind(world.b(0)).unwrap());
+    for payload in [&[1_u8; 100][..], &[2; 1400]] {
+        sender.send_to(payload, (GROUP, 5000)).unwrap();
+        for (_, lane, stack, socket, _, id) in &mut programs {
+            let mut got = None;
+            lane.turn_until(stack, "each lane hears it", |stack| {
+                got = received(stack, *id);
+                got.is_some()
+            });
+            assert_eq!(got.unwrap(), payload);
+            assert_eq!(socket.recv(&mut [0; 8]).unwrap_err().kind(), ErrorKind::WouldBlock, "once is enough");
+        }
+        let mut buffer = [0; 2048];
+        common::until("the kernel's member hears it", || kernel.recv(&mut buffer).is_ok_and(|n| n == payload.len()));
+    }
+    let (client, lane, stack, socket, claim, id) = &mut programs[0];
+    assert!(matches!(client.request(&Request::Leave { claim: *claim, membership }, &[]).0, Reply::Done));
+    sender.send_to(b"later", (GROUP, 5000)).unwrap();
+    common::until("who left the lane's group hears by the kernel", || {
+        lane.turn(stack);
+        assert_eq!(received(stack, *id), None);
+        socket.recv(&mut [0; 8]).is_ok()
+    });
+    let counters = client.counters(CountersOf::Host, 0);
+    assert_eq!(counters[2], 2 * 2 + 1, "copies: {counters:?}");
+}
+
+#[test]
+fn every_member_of_a_group_hears_once_with_tc() {
+    every_member_hears(Attach::Tc);
+}
+
+#[test]
+fn every_member_of_a_group_hears_once_beside_xdp() {
+    every_member_hears(Attach::Generic);
+}
+
+/// Accepts one connection from host `b`.
+fn accepted(lane: &LaneOf, stack: &mut Stack<'_>, id: tickwire_stack::ids::ListenerId) -> tickwire_stack::ids::TcpId {
+    let mut found = None;
+    lane.turn_until(stack, "a connection comes", |stack| {
+        found = stack.tcp_accept(id).ok();
+        found.is_some()
+    });
+    found.unwrap()
+}
+
+#[test]
+fn a_listener_that_closes_keeps_its_connections_and_frees_the_port() {
+    if skipped() {
+        return;
+    }
+    let world = World::new(Attach::Tc);
+    let mut client = world.client();
+    let lane = client.hello().unwrap();
+    let mut stack = lane.stack();
+    stack.path_set(client.path(Address::v4([10, 77, 0, 2])), now());
+    let listener = within(&world.pair.a, || TcpListener::bind("0.0.0.0:8080").unwrap());
+    let claim: Claim = client.claim_bound(&listener).unwrap();
+    let id = stack.tcp_listen(&stack.tcp_defaults(), Endpoint::new(Address::ANY_V4, 8080), 16).unwrap();
+    let peer = std::thread::scope(|scope| {
+        let connecting = scope.spawn(|| within(&world.pair.b, || TcpStream::connect(world.a(8080)).unwrap()));
+        let connection = accepted(&lane, &mut stack, id);
+        let peer = connecting.join().unwrap();
+        (peer, connection)
+    });
+    let (mut peer, connection) = peer;
+    let remotes = Remotes::new(&[peer.local_addr().unwrap().into()]);
+    let (reply, _) = client.request(&Request::Convert { claim, remotes, more: false }, &[]);
+    assert!(matches!(reply, Reply::Done), "{reply:?}");
+    drop(listener);
+    stack.tcp_close_listener(id, now()).unwrap();
+    // The old connection still goes by the lane, both ways.
+    peer.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    peer.write_all(b"ping").unwrap();
+    let mut got = [0; 16];
+    lane.turn_until(&mut stack, "data still comes", |stack| {
+        let mut room = &mut got[..];
+        stack.tcp_recv(connection, now(), Default::default(), &mut room).is_ok_and(|n| n == 4)
+    });
+    stack.tcp_send(connection, now(), false, &mut &b"pong"[..]).unwrap();
+    lane.turn(&mut stack);
+    let mut answer = [0; 4];
+    peer.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"pong");
+    // New ones are refused by the kernel: nobody listens.
+    let refused = within(&world.pair.b, || TcpStream::connect(world.a(8080)));
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+}
