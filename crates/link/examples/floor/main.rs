@@ -1,7 +1,7 @@
 //! The floor: what bare frames through lanes cost, without any stack, and what the attach modes cost the kernel's own traffic.
 //!
-//! `floor [--rounds N] [--trips N] [ROW...]` prints one JSON object per row and round. Rows: `direct`, `lane:DIVERT:GUARD`, `kernel[:DIVERT]`
-//! with DIVERT `native`, `generic` or `tc` and GUARD `xdp` or `tc`. As root; needs two processors to say anything.
+//! `floor [--rounds N] [--trips N] [ROW...]` prints one JSON object per row and round. Rows: `direct`, `lane:DIVERT:GUARD`, `kernel[:DIVERT]`,
+//! `smoltcp:udp`, `smoltcp:tcp`, `smoltcp:stream`; with DIVERT `native`, `generic` or `tc` and GUARD `xdp` or `tc`. As root; needs two processors to say anything.
 
 // Modules of a program: what they show is for their neighbours.
 #![allow(unreachable_pub)]
@@ -9,6 +9,7 @@
 mod bed;
 mod kernel;
 mod raw;
+mod smoltcp;
 
 use anyhow::{Context, Result, bail};
 use bed::{Divert, Guard, Host, Lane, PORT};
@@ -56,6 +57,9 @@ fn settings() -> Result<Settings> {
             "kernel:native",
             "kernel:generic",
             "kernel:tc",
+            "smoltcp:udp",
+            "smoltcp:tcp",
+            "smoltcp:stream",
         ];
         settings.rows = all.map(String::from).into();
     }
@@ -161,12 +165,52 @@ fn bare(row: &str, trips: usize) -> Result<String> {
     ))
 }
 
+/// smoltcp on both ends, on direct AF_XDP.
+fn peer(what: &str, trips: usize) -> Result<String> {
+    const MESSAGE: usize = 64;
+    const ROOM: usize = 1 << 19;
+    let hosts = bed::cable(1500, false)?;
+    let limits = Limits { frames: 4096, ..Limits::DEFAULT };
+    let ends = [bed::direct(&hosts[0], &limits)?, bed::direct(&hosts[1], &limits)?];
+    let stop = AtomicBool::new(false);
+    let to = smoltcp::server(&hosts[1]);
+    let sink = what == "stream";
+    std::thread::scope(|s| -> Result<String> {
+        let server = s.spawn(|| -> Result<u64> {
+            pin(1);
+            smoltcp::Node::new(&hosts[1], Raw::new(ends[1].open()?))?.serve(ROOM, sink, || stop.load(Relaxed))
+        });
+        pin(0);
+        let measured = (|| -> Result<Vec<u32>> {
+            let mut client = smoltcp::Node::new(&hosts[0], Raw::new(ends[0].open()?))?;
+            Ok(match what {
+                "udp" => client.ping_udp(to, MESSAGE, trips)?,
+                "tcp" => client.ping_tcp(to, MESSAGE, trips, ROOM)?,
+                "stream" => {
+                    client.stream(to, FLOOD, ROOM)?;
+                    Vec::new()
+                }
+                _ => bail!("unknown row smoltcp:{what}: udp, tcp or stream"),
+            })
+        })();
+        stop.store(true, Relaxed);
+        let bytes = server.join().expect("does not panic")?;
+        let mut times = measured?;
+        if sink {
+            return Ok(format!("\"gbit\":{:.2}", bytes as f64 * 8.0 / FLOOD.as_secs_f64() / 1e9));
+        }
+        let [p50, p99, p999, max] = percentiles(&mut times);
+        Ok(format!("\"p50_ns\":{p50},\"p99_ns\":{p99},\"p999_ns\":{p999},\"max_ns\":{max},\"trips\":{trips}"))
+    })
+}
+
 fn main() -> Result<()> {
     let settings = settings()?;
     for round in 0..settings.rounds {
         for row in &settings.rows {
             let figures = match row.split_once(':').map_or((row.as_str(), None), |(a, b)| (a, Some(b))) {
                 ("kernel", mode) => kernel::measure(mode.map(divert_mode).transpose()?, settings.trips / 4),
+                ("smoltcp", what) => peer(what.unwrap_or("udp"), settings.trips),
                 ("direct" | "lane", _) => bare(row, settings.trips),
                 _ => bail!("unknown row {row}"),
             };

@@ -111,7 +111,8 @@ impl Node {
         let mut interface = Interface::new(config, &mut rings, SmolInstant::from_micros(0));
         let address = IpAddress::from(host.address);
         let mut room = Ok(());
-        interface.update_ip_addrs(|all| room = all.push(IpCidr::new(address, 24)).map_err(|_| "no room for an address"));
+        interface
+            .update_ip_addrs(|all| room = all.push(IpCidr::new(address, 24)).map_err(|_| "no room for an address"));
         room.map_err(anyhow::Error::msg)?;
         Ok(Self { rings, interface, sockets: SocketSet::new(Vec::new()), epoch })
     }
@@ -135,7 +136,6 @@ impl Node {
         let buffer = || tcp::SocketBuffer::new(vec![0; room]);
         let mut socket = tcp::Socket::new(buffer(), buffer());
         socket.set_nagle_enabled(false);
-        socket.set_ack_delay(None);
         self.sockets.add(socket)
     }
 
@@ -173,9 +173,6 @@ impl Node {
             } else if socket.can_recv() && socket.can_send() {
                 let n = socket.recv_slice(&mut message).unwrap_or(0);
                 socket.send_slice(&message[..n]).context("answering")?;
-            }
-            if self.rings.raw.unsent() || self.sockets.iter().next().is_some() {
-                self.turn();
             }
             turns = turns.wrapping_add(1);
             if turns % 256 == 0 && stop() {
@@ -220,7 +217,10 @@ impl Node {
         let mut all = Vec::with_capacity(times);
         while all.len() < times {
             let begin = Instant::now();
-            self.sockets.get_mut::<tcp::Socket<'_>>(handle).send_slice(&out).map_err(|e| anyhow::anyhow!("send: {e}"))?;
+            self.sockets
+                .get_mut::<tcp::Socket<'_>>(handle)
+                .send_slice(&out)
+                .map_err(|e| anyhow::anyhow!("send: {e}"))?;
             let mut got = 0;
             while got < size {
                 self.turn();
