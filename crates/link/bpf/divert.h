@@ -152,8 +152,7 @@ static __always_inline void count_in(__u32 lane, __u64 bytes)
 	count(HOST_DIVERTED);
 }
 
-SEC("xdp.frags")
-int divert(struct xdp_md *ctx)
+static __always_inline int divert_frame(struct xdp_md *ctx)
 {
 	struct packet p = {};
 	__u32 nic = ctx->ingress_ifindex;
@@ -168,6 +167,20 @@ int divert(struct xdp_md *ctx)
 		capture_xdp(ctx, length, lane, nic);
 	/* A lane that has just gone: the kernel is told of a packet it does not know, as without us. */
 	return bpf_redirect_map(&lanes, lane, XDP_PASS);
+}
+
+SEC("xdp.frags")
+int divert(struct xdp_md *ctx)
+{
+	return divert_frame(ctx);
+}
+
+/* For generic XDP: for a program that takes packets in pieces, the kernel copies them there without their mac_len, and every tc filter
+ * behind it (ours for groups, and those of others) would look for the Ethernet header 14 bytes too late. */
+SEC("xdp")
+int divert_generic(struct xdp_md *ctx)
+{
+	return divert_frame(ctx);
 }
 
 /* Headers that the parser may want to see: Ethernet, IPv6, four extensions, and a quoted packet. */

@@ -25,8 +25,10 @@ pub static LANE: &[u8] = object!("lane");
 
 /// Names of the programs in [`HOST`] and [`LANE`].
 pub mod program {
-    /// XDP on a NIC: diverts unicast.
+    /// XDP in a NIC's driver: diverts unicast.
     pub const DIVERT: &str = "divert";
+    /// The same in the kernel's generic receive path.
+    pub const DIVERT_GENERIC: &str = "divert_generic";
     /// tc ingress on a NIC beside [`DIVERT`]: copies of multicast.
     pub const DIVERT_GROUPS: &str = "divert_groups";
     /// tc ingress on a NIC alone: unicast and multicast.

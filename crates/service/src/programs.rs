@@ -101,7 +101,7 @@ impl Programs {
             .map_max_entries(map::PORTS, flows.max(1024))
             .map_max_entries(map::OWNED, flows.saturating_mul(2).max(1024))
             .load(bpf::HOST)?;
-        for name in [program::DIVERT, program::GUARD] {
+        for name in [program::DIVERT, program::DIVERT_GENERIC, program::GUARD] {
             xdp(&mut ebpf, name)?.load()?;
         }
         for name in [program::DIVERT_GROUPS, program::DIVERT_TC, program::GUARD_TC, program::DROP_ALL] {
@@ -139,14 +139,14 @@ impl Programs {
 
     /// Attaches divert to a NIC in one mode.
     pub(crate) fn attach_nic(&mut self, name: &str, index: u32, mode: AttachMode) -> Result<NicHook> {
-        let xdp_mode = match mode {
-            AttachMode::Native => Some(XdpMode::Driver),
-            AttachMode::Generic => Some(XdpMode::Skb),
+        let variant = match mode {
+            AttachMode::Native => Some((program::DIVERT, XdpMode::Driver)),
+            AttachMode::Generic => Some((program::DIVERT_GENERIC, XdpMode::Skb)),
             AttachMode::Tc | AttachMode::None => None,
         };
-        let divert = match xdp_mode {
-            Some(xdp_mode) => {
-                let divert = xdp(&mut self.ebpf, program::DIVERT)?;
+        let divert = match variant {
+            Some((name, xdp_mode)) => {
+                let divert = xdp(&mut self.ebpf, name)?;
                 let id = divert.attach_to_if_index(index, xdp_mode)?;
                 Some(divert.take_link(id)?)
             }
