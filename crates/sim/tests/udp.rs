@@ -197,6 +197,28 @@ fn a_sender_that_is_too_fast_has_to_wait_and_is_told_when_to_go_on() {
 }
 
 #[test]
+fn a_sender_that_waits_because_receivers_hold_all_frames_goes_on_when_they_read() {
+    let limits = Limits { frames: 256, ..Limits::DEFAULT };
+    let mut pair = Pair::new(&PairConfig { limits, ..PairConfig::default() });
+    let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
+    let a = open(&mut pair, 0, from, 1000);
+    let options = UdpOptions { rcvbuf: 1 << 20, ..UdpOptions::default() };
+    let b = open_with(&mut pair, 1, to, 2000, options);
+    for _ in 0..300 {
+        let _ = send(&mut pair, 0, a, Endpoint::new(to, 2000), b"x");
+        pair.run_for(Span::from_micros(50));
+    }
+    assert_eq!(pair.stack(1).readiness(b.into()), Ok(Ready::IN), "no room, though nobody tried to send");
+    let set = pair.stack(1).set_create().unwrap();
+    let out = tickwire_stack::watch::Interest::edge(Ready::OUT);
+    pair.stack(1).item_add(set, b.into(), 0, out, 5).unwrap();
+    assert_eq!(pair.stack(1).set_wait(set, 9, |_| {}), Ok(0));
+    assert!(received(&mut pair, 1, b).len() > 64);
+    assert_eq!(pair.stack(1).set_wait(set, 9, |_| {}), Ok(1));
+    assert_eq!(send(&mut pair, 1, b, Endpoint::new(from, 1000), b"back"), Ok(4));
+}
+
+#[test]
 fn what_may_not_be_fragmented_is_refused() {
     let mut pair = Pair::seeded(1);
     let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);

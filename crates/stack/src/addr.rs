@@ -50,27 +50,30 @@ impl Address {
 
     /// The family this address belongs to; `::` is IPv6.
     #[must_use]
+    #[inline]
     pub const fn family(self) -> Family {
         if self.to_v4().is_some() { Family::V4 } else { Family::V6 }
     }
 
     /// The four octets if this is an IPv4 address.
     #[must_use]
+    #[inline]
     pub const fn to_v4(self) -> Option<[u8; 4]> {
-        match self.0 {
-            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d] => Some([a, b, c, d]),
-            _ => None,
-        }
+        // As one number: this is asked several times per packet.
+        let number = u128::from_be_bytes(self.0);
+        if number >> 32 == 0xffff { Some((number as u32).to_be_bytes()) } else { None }
     }
 
     /// Whether this is `0.0.0.0` or `::`.
     #[must_use]
+    #[inline]
     pub fn is_unspecified(self) -> bool {
         self == Self::ANY || self == Self::ANY_V4
     }
 
     /// Whether this is a multicast group of its family.
     #[must_use]
+    #[inline]
     pub const fn is_multicast(self) -> bool {
         match self.to_v4() {
             Some([a, ..]) => a >> 4 == 0xe,
@@ -80,16 +83,18 @@ impl Address {
 
     /// Whether this is `255.255.255.255`. (A subnet's broadcast address is known to the host only.)
     #[must_use]
+    #[inline]
     pub const fn is_limited_broadcast(self) -> bool {
         matches!(self.to_v4(), Some([255, 255, 255, 255]))
     }
 
     /// Whether this is a loopback address.
     #[must_use]
+    #[inline]
     pub fn is_loopback(self) -> bool {
         match self.to_v4() {
             Some([a, ..]) => a == 127,
-            None => Ipv6Addr::from(self.0).is_loopback(),
+            None => u128::from_be_bytes(self.0) == 1,
         }
     }
 
@@ -196,5 +201,37 @@ impl fmt::Display for Mac {
 impl fmt::Debug for Mac {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_families_are_told_apart_and_come_back_as_they_went_in() {
+        for text in ["0.0.0.0", "10.1.2.3", "127.9.9.9", "224.0.0.1", "255.255.255.255"] {
+            let address = Address::from(text.parse::<IpAddr>().unwrap());
+            assert_eq!((address.family(), address.to_string()), (Family::V4, text.to_string()));
+        }
+        for text in ["::", "::1", "fe80::1", "fd00::ffff:a01:203", "ff02::1"] {
+            let address = Address::from(text.parse::<IpAddr>().unwrap());
+            assert_eq!((address.family(), address.to_string()), (Family::V6, text.to_string()));
+        }
+    }
+
+    #[test]
+    fn special_addresses_are_known() {
+        let address = |text: &str| Address::from(text.parse::<IpAddr>().unwrap());
+        let all =
+            ["0.0.0.0", "::", "127.1.2.3", "::1", "239.1.1.1", "ff05::2", "255.255.255.255", "fe80::9", "10.0.0.1"];
+        let which = |test: fn(Address) -> bool| all.into_iter().filter(|a| test(address(a))).collect::<Vec<_>>();
+        assert_eq!(which(Address::is_unspecified), ["0.0.0.0", "::"]);
+        assert_eq!(which(Address::is_loopback), ["127.1.2.3", "::1"]);
+        assert_eq!(which(Address::is_multicast), ["239.1.1.1", "ff05::2"]);
+        assert_eq!(which(Address::is_limited_broadcast), ["255.255.255.255"]);
+        assert_eq!(which(Address::is_link_local), ["fe80::9"]);
+        assert_eq!(address("239.129.2.3").multicast_mac(), Mac([1, 0, 0x5e, 1, 2, 3]));
+        assert_eq!(address("ff05::1:2").multicast_mac(), Mac([0x33, 0x33, 0, 1, 0, 2]));
     }
 }

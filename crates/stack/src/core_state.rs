@@ -72,8 +72,8 @@ pub(crate) struct Core {
     pub(crate) reassembly_frames: u32,
     /// When paths that are being resolved are looked at again.
     pub(crate) paths_at: Instant,
-    /// UDP sockets that wait for room to send.
-    pub(crate) udp_blocked: Link,
+    /// There was no room for UDP to send; its sockets are to be told when there is.
+    pub(crate) udp_full: u32,
     pub(crate) free_tcp: FreeList<tcp::Socket>,
     pub(crate) free_listeners: FreeList<tcp::Listener>,
     pub(crate) free_udp: FreeList<udp::Socket>,

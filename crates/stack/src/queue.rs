@@ -83,6 +83,9 @@ impl Stack<'_> {
 
     /// A free frame for the kernel's fill ring, `None` when the ring holds its share or frames are needed elsewhere.
     pub fn refill(&mut self) -> Option<FrameId> {
+        // Called at every poll: frames may have run out, or come back, by other ways than UDP's.
+        self.udp_note_room();
+        self.udp_write_space();
         let core = &mut *self.mem.core;
         // The last sixteenth is kept for transmitting: acknowledgements free memory.
         let reserve = self.mem.frames.meta.len() / 16;

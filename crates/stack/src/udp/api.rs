@@ -8,8 +8,10 @@ use crate::error::{Error, Result};
 use crate::ids::{Ready, SocketKind, UdpId};
 use crate::ip::{IcmpError, IcmpKind};
 use crate::path::PathState;
-use crate::pool::Link;
 use crate::time::Instant;
+
+/// Packets in the transmit queue at which UDP sockets have to wait.
+const QUEUE_FULL: usize = 512;
 
 /// Socket states as Linux numbers them in its tables.
 const CONNECTED: u32 = 1;
@@ -161,8 +163,8 @@ impl Stack<'_> {
         self.check(id.into())?;
         while self.udp_pop(id.index) {}
         self.drop_memberships(id.index);
-        self.udp_unblock(id.index);
         self.release(SocketKind::Udp, id.index);
+        self.udp_write_space();
         Ok(())
     }
 
@@ -179,7 +181,7 @@ impl Stack<'_> {
         if socket.shut == shut::RECEIVE | shut::SEND {
             ready |= Ready::HUP;
         }
-        if self.udp_may_send() {
+        if self.udp_has_room() {
             ready |= Ready::OUT;
         }
         if socket.pending != 0 {
@@ -220,44 +222,32 @@ impl Stack<'_> {
         }
     }
 
-    /// Puts a socket on the list of those that wait for room to send.
-    pub(super) fn udp_block(&mut self, index: u32) {
-        let socket = &mut self.mem.udp[index as usize];
-        if socket.blocked == 0 {
-            socket.blocked = 1;
-            socket.blocked_next = core::mem::replace(&mut self.mem.core.udp_blocked, Link::to(index));
+    /// Whether a send would not have to wait: room in the transmit queue, and frames that are not kept for others.
+    pub(super) fn udp_has_room(&self) -> bool {
+        self.egress_len() < QUEUE_FULL && self.mem.frames.available() > self.mem.frames.meta.len() / 8
+    }
+
+    /// Notes when there is no room to send, so that sockets are told when there is some again.
+    pub(crate) fn udp_note_room(&mut self) {
+        if !self.udp_has_room() {
+            self.mem.core.udp_full = 1;
         }
     }
 
-    fn udp_unblock(&mut self, index: u32) {
-        if self.mem.udp[index as usize].blocked == 0 {
-            return;
-        }
-        let next = self.mem.udp[index as usize].blocked_next;
-        let mut at = &mut self.mem.core.udp_blocked;
-        let mut from = at.get();
-        // The list is short: sockets that are blocked at this moment.
-        while let Some(i) = from {
-            if i == index {
-                *at = next;
-                return;
-            }
-            at = &mut self.mem.udp[i as usize].blocked_next;
-            from = at.get();
-        }
-    }
-
-    /// Tells the sockets that wait for room to send that there is some.
+    /// Tells all sockets that there is room to send again. Only when there is more than a little, or it would come and go with
+    /// every packet.
     pub(crate) fn udp_write_space(&mut self) {
-        if self.mem.core.udp_blocked.is_none() || !self.udp_has_room() {
+        let all = self.mem.frames.meta.len();
+        let plenty = || self.egress_len() < QUEUE_FULL / 2 && self.mem.frames.available() > all / 8 + all / 32;
+        if self.mem.core.udp_full == 0 || !plenty() {
             return;
         }
-        while let Some(index) = self.mem.core.udp_blocked.get() {
-            let socket = &mut self.mem.udp[index as usize];
-            socket.blocked = 0;
-            self.mem.core.udp_blocked = core::mem::take(&mut socket.blocked_next);
+        self.mem.core.udp_full = 0;
+        for index in 0..self.mem.udp.len() as u32 {
             let id = self.id_of(SocketKind::Udp, index);
-            self.notify(id, Ready::OUT);
+            if id.generation & 1 == 1 {
+                self.notify(id, Ready::OUT);
+            }
         }
     }
 }

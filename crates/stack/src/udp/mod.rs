@@ -97,9 +97,6 @@ pub(crate) struct Socket {
     pending: u8,
     /// Bits of [`shut`].
     shut: u8,
-    /// On the list of sockets that wait for room to send.
-    blocked: u8,
-    blocked_next: Link,
     /// The path last used; checked against the destination.
     path: u32,
     /// Group memberships.

@@ -216,6 +216,7 @@ impl Stack<'_> {
         }
         if !peek {
             self.udp_pop(id.index);
+            self.udp_write_space();
         }
         Ok(datagram)
     }

@@ -19,9 +19,6 @@ const MOST_V4: usize = 65_535 - IPV4 - HEADER;
 /// The most that an IPv6 datagram without jumbo payload option can carry.
 const MOST_V6: usize = 65_535 - HEADER;
 
-/// Packets in the transmit queue at which UDP sockets have to wait.
-const QUEUE_FULL: usize = 1024;
-
 /// Where and how one datagram is sent; what is not said comes from the socket.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SendTo {
@@ -73,7 +70,7 @@ impl Stack<'_> {
             return Err(Error::NetworkUnreachable);
         }
         if !self.udp_has_room() {
-            self.udp_block(id.index);
+            self.mem.core.udp_full = 1;
             return Err(Error::WouldBlock);
         }
         let ttl = if peer.address.is_multicast() { options.multicast_ttl } else { options.ttl };
@@ -95,25 +92,16 @@ impl Stack<'_> {
                 let row = self.mem.row(SocketKind::Udp, id.index);
                 row.tx_packets.inc();
                 row.tx_bytes.add(len as u64);
+                self.udp_note_room();
                 Ok(len)
             }
             Err(Error::NoBuffers) => {
                 counters.udp_sndbuf_errors.inc();
-                self.udp_block(id.index);
+                self.mem.core.udp_full = 1;
                 Err(Error::WouldBlock)
             }
             Err(error) => Err(error),
         }
-    }
-
-    /// Whether a send would not have to wait.
-    pub(super) fn udp_has_room(&self) -> bool {
-        self.egress_len() < QUEUE_FULL / 2 && self.mem.frames.available() > self.mem.frames.meta.len() / 8
-    }
-
-    /// As [`Stack::udp_has_room`]; the name says what readiness means by it.
-    pub(super) fn udp_may_send(&self) -> bool {
-        self.udp_has_room()
     }
 
     fn udp_emit(
