@@ -100,8 +100,8 @@ impl Stack<'_> {
             return Ok(0);
         }
         let space = s.send_space() as usize;
-        // Each connection may have one frame when the others have taken nearly all.
-        let reserve = if s.send.frames == 0 { all / 32 } else { all / 8 };
+        // Each connection may have one frame when the others have taken nearly all; the last sixteenth keeps the fill ring fed.
+        let reserve = if s.send.frames == 0 { all / 16 + all / 64 } else { all / 8 };
         let mss = usize::from(s.mss);
         let wanted = source.remaining();
         let taken = s.send.append(&mut self.mem.frames, mss, space.min(wanted), reserve, |into| source.read(into));

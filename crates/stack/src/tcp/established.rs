@@ -220,7 +220,8 @@ impl Stack<'_> {
 
     /// SND.UNA moved: our FIN may have been acknowledged, and the program may have room again.
     fn after_acknowledgement(&mut self, index: usize, now: Instant) {
-        let most = self.mem.core.tcp.config.send_buffer_max;
+        // One connection never takes more than a quarter of all frames.
+        let most = self.mem.core.tcp.config.send_buffer_max.min(self.mem.frames.meta.len() as u32 / 4 * 1024);
         let s = &mut self.mem.tcp[index];
         if !s.settings.send_fixed && s.cc.cwnd.saturating_mul(2) > s.settings.send_buffer {
             s.settings.send_buffer = s.cc.cwnd.saturating_mul(2).min(most).max(s.settings.send_buffer);
@@ -255,7 +256,7 @@ impl Stack<'_> {
         }
         let before = s.recv.next;
         let (mut seq, mut at, mut filled) = (segment.seq, core::mem::take(&mut payload.first), false);
-        let scarce = self.mem.frames.available() < self.mem.frames.meta.len() / 16;
+        let filled_ring = self.mem.core.filled > self.mem.core.fill / 2;
         while let Some(id) = at.get() {
             let frames = &mut self.mem.frames;
             let s = &mut self.mem.tcp[index];
@@ -269,8 +270,9 @@ impl Stack<'_> {
                 frames.give(id);
                 continue;
             }
-            if scarce && seq.gt(s.recv.next) && u32::from(meta.len) < seq.since(s.recv.next) {
-                // Out of order, and frames run low: the peer sends it again.
+            if s.is_over_share(frames, filled_ring) {
+                // The peer sends it again. What waits out of order goes first: it may have to wait for long.
+                s.recv.prune(frames);
                 frames.give(id);
                 self.mem.counters.tcp_ofo_drop.inc();
                 s.disorder();

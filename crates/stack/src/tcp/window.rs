@@ -8,6 +8,9 @@ use zerocopy::FromZeros;
 /// The receive buffer is looked at no more often than this: a round trip on a LAN is too short to measure a program by.
 const MIN_INTERVAL: Span = Span::from_micros(500);
 
+/// Frames that a connection may hold when they run low.
+const FAIR_SHARE: u32 = 4;
+
 /// Growing the receive buffer (dynamic right-sizing).
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
@@ -18,15 +21,31 @@ pub(super) struct Sizing {
 }
 
 impl Socket {
-    /// The receive buffer's free part, 0 if the frames that this connection holds, or all connections, are too many.
+    /// The receive buffer's free part. When this connection holds many frames, or all together hold nearly all, it is
+    /// nothing or little: a program that does not read must not starve the others.
     fn receive_space(&self, frames: &Frames<'_>) -> u32 {
         let buffer = self.settings.receive_buffer;
         // A full segment fills at least half of a frame; a queue of smaller ones must not hold more memory for it.
         let most_frames = (buffer / 1024).max(32);
-        if self.recv.held() >= most_frames || frames.available() < frames.meta.len() / 8 {
-            return 0;
+        let space = buffer.saturating_sub(self.recv.bytes);
+        if frames.available() >= frames.meta.len() / 8 {
+            // No more is promised than there are frames for.
+            let room = (frames.available() - frames.meta.len() / 8) as u32;
+            let room = room.saturating_mul(u32::from(self.receive_mss)).max(self.open_window());
+            if self.recv.held() >= most_frames { 0 } else { space.min(room) }
+        } else if self.recv.held() < FAIR_SHARE {
+            space.min(FAIR_SHARE * u32::from(self.receive_mss))
+        } else {
+            0
         }
-        buffer.saturating_sub(self.recv.bytes)
+    }
+
+    /// Whether data must be dropped for want of frames. The fill ring is fed only while more than a sixteenth is free
+    /// (`Stack::refill`), and without it no acknowledgement would come in to free others: below that, only a connection that
+    /// holds nothing may keep a frame, and only while the ring is still half full (`filled`).
+    pub(super) fn is_over_share(&self, frames: &Frames<'_>, filled: bool) -> bool {
+        let (available, all, held) = (frames.available(), frames.meta.len(), self.recv.held());
+        if available <= all / 16 { held > 0 || !filled } else { available < all * 3 / 32 && held >= FAIR_SHARE }
     }
 
     /// Bytes from RCV.NXT to the right edge already offered.
@@ -67,6 +86,8 @@ impl Socket {
         if span >= self.rtt.srtt.max(MIN_INTERVAL) {
             // Twice the data of a round trip lets the peer's slow start double (as on Linux).
             let wanted = self.sizing.taken.saturating_mul(2).saturating_add(16 * u32::from(self.receive_mss));
+            // One connection never takes more than a quarter of all frames.
+            let most = most.min(frames.meta.len() as u32 / 4 * 1024);
             let plenty = frames.available() > frames.meta.len() / 2;
             if !self.settings.receive_fixed && plenty && span < self.rtt.srtt.max(MIN_INTERVAL).times(4) {
                 self.settings.receive_buffer = self.settings.receive_buffer.max(wanted.min(most));

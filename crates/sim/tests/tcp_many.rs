@@ -1,0 +1,184 @@
+//! Many connections, small pools, and what must hold for all of them together.
+
+mod tcp_support;
+
+use tcp_support::*;
+use tickwire_sim::{LinkConfig, Pair, PairConfig, Rng};
+use tickwire_stack::tcp::Shutdown;
+use tickwire_stack::time::Span;
+use tickwire_stack::{Error, Limits, Ready, TcpId};
+
+/// A random life of many connections over a bad cable, with random writes, reads, half-closes, closes and aborts: bytes that arrive
+/// are those that were sent, in order, and at the end nothing is left.
+#[test]
+fn random_lives_leave_nothing_behind() {
+    struct Side {
+        id: TcpId,
+        written: u32,
+        read: u32,
+        salt: u8,
+    }
+    for seed in 0..20 {
+        let link = LinkConfig {
+            loss: 20_000,
+            reorder: 20_000,
+            duplicate: 10_000,
+            corrupt: 5_000,
+            jitter: Span::from_micros(20),
+            ..LinkConfig::default()
+        };
+        let limits = Limits { frames: 512, tcp: 64, ..Limits::DEFAULT };
+        let config = PairConfig { limits, ..PairConfig::default() }.with_seed(seed).with_link(link);
+        let mut pair = Pair::new(&config);
+        let mut rng = Rng::new(seed ^ 0xabcd);
+        let listener = listen(&mut pair, 1, 16);
+        let mut sides: [Vec<Side>; 2] = [Vec::new(), Vec::new()];
+        let mut port = 1000;
+        let salt_of = |pair: &mut Pair, host: usize, id| {
+            let (a, b) = pair.stack(host).tcp_endpoints(id).unwrap();
+            (a.port ^ b.port) as u8
+        };
+        for _ in 0..3_000 {
+            let now = pair.now();
+            if rng.chance(30_000) && sides[0].len() < 24 {
+                port += 1;
+                let (local, remote) = (end(&pair, 0, 0, port), end(&pair, 1, 0, PORT));
+                let options = options(&mut pair, 0);
+                if let Ok(id) = pair.stack(0).tcp_connect(&options, local, remote, now) {
+                    let salt = salt_of(&mut pair, 0, id);
+                    sides[0].push(Side { id, written: 0, read: 0, salt });
+                }
+            }
+            if let Ok(id) = pair.stack(1).tcp_accept(listener) {
+                let salt = salt_of(&mut pair, 1, id);
+                sides[1].push(Side { id, written: 0, read: 0, salt });
+            }
+            for (host, all) in sides.iter_mut().enumerate() {
+                if all.is_empty() {
+                    continue;
+                }
+                let at = rng.below(all.len() as u64) as usize;
+                let side = &mut all[at];
+                let byte = |n: u32, salt: u8| (n.wrapping_mul(2_654_435_761) >> 24) as u8 ^ salt;
+                match rng.below(100) {
+                    0..45 => {
+                        let len = rng.below(20_000) as u32;
+                        let data: Vec<u8> = (0..len).map(|n| byte(side.written + n, side.salt)).collect();
+                        if let Ok(n) = send(&mut pair, host, side.id, &data) {
+                            side.written += n as u32;
+                        }
+                    }
+                    45..95 => {
+                        if let Ok(bytes) = recv(&mut pair, host, side.id, rng.below(40_000) as usize + 1) {
+                            for b in bytes {
+                                assert_eq!(b, byte(side.read, side.salt), "seed {seed}");
+                                side.read += 1;
+                            }
+                        }
+                    }
+                    95 => {
+                        let _ = pair.stack(host).tcp_shutdown(side.id, now, Shutdown::Write);
+                    }
+                    96..99 => {
+                        close(&mut pair, host, side.id);
+                        all.swap_remove(at);
+                    }
+                    _ => {
+                        pair.stack(host).tcp_abort(side.id, now).unwrap();
+                        all.swap_remove(at);
+                    }
+                }
+            }
+            pair.run_for(Span::from_micros(rng.below(300)));
+        }
+        let now = pair.now();
+        for (host, all) in sides.iter().enumerate() {
+            for side in all {
+                pair.stack(host).tcp_abort(side.id, now).unwrap();
+            }
+        }
+        pair.stack(1).tcp_close_listener(listener, now).unwrap();
+        pair.run_for(Span::from_secs(400));
+        for host in 0..2 {
+            assert_eq!(pair.frames_held(host), 0, "seed {seed}: frames of host {host}");
+            assert_eq!(pair.stack(host).deadline(), None, "seed {seed}");
+            assert_eq!(pair.stack(host).counters().tcp_curr_estab.get(), 0, "seed {seed}");
+        }
+    }
+}
+
+/// Thirty transfers at once through a lane with few frames: all come to their end.
+#[test]
+fn few_frames_are_shared_and_nothing_deadlocks() {
+    let limits = Limits { frames: 256, tcp: 64, ..Limits::DEFAULT };
+    let config = PairConfig { limits, ..PairConfig::default() };
+    let mut pair = Pair::new(&config);
+    let listener = listen(&mut pair, 1, 64);
+    let mut flows = Vec::new();
+    for n in 0..30 {
+        let client = connect(&mut pair, usize::from(n) % 2, 2000 + n);
+        let mut server = None;
+        assert!(pair.run_until(Span::from_secs(10), |pair| {
+            server = server.or_else(|| pair.stack(1).tcp_accept(listener).ok());
+            server.is_some()
+        }));
+        flows.push(Flow::new((0, client), (1, server.unwrap()), 200_000));
+        flows.push(Flow::new((1, server.unwrap()), (0, client), 200_000));
+    }
+    transfer(&mut pair, &mut flows, Span::from_secs(120));
+    for flow in &flows {
+        close(&mut pair, flow.from.0, flow.from.1);
+    }
+    pair.run_for(Span::from_secs(70));
+    assert_eq!((pair.frames_held(0), pair.frames_held(1)), (0, 0));
+}
+
+/// A program that never reads cannot take the lane's frames from the others.
+#[test]
+fn unread_connections_do_not_starve_the_others() {
+    let limits = Limits { frames: 1024, tcp: 64, ..Limits::DEFAULT };
+    let mut pair = Pair::new(&PairConfig { limits, ..PairConfig::default() });
+    let listener = listen(&mut pair, 1, 64);
+    let mut pairs = Vec::new();
+    for n in 0..20 {
+        let client = connect(&mut pair, 0, 2000 + n);
+        pair.run_for(Span::from_millis(1));
+        pairs.push((client, pair.stack(1).tcp_accept(listener).unwrap()));
+    }
+    for &(client, _) in &pairs[..19] {
+        while send(&mut pair, 0, client, &[1; 1000]).is_ok() {
+            pair.run_for(Span::from_micros(20));
+        }
+    }
+    pair.run_for(Span::from_millis(100));
+    let (client, server) = pairs[19];
+    transfer(&mut pair, &mut [Flow::new((0, client), (1, server), 300_000)], Span::from_secs(60));
+}
+
+/// Readiness as `poll` on Linux shows it, from the first to the last moment of a connection.
+#[test]
+fn readiness_follows_the_life_of_a_connection() {
+    let mut pair = Pair::seeded(1);
+    let listener = listen(&mut pair, 1, 8);
+    assert_eq!(pair.stack(1).readiness(listener.into()), Ok(Ready::NONE));
+    let client = connect(&mut pair, 0, 4000);
+    assert_eq!(pair.stack(0).readiness(client.into()), Ok(Ready::NONE));
+    pair.run_for(Span::from_millis(1));
+    assert_eq!(pair.stack(1).readiness(listener.into()), Ok(Ready::IN));
+    assert_eq!(pair.stack(0).readiness(client.into()), Ok(Ready::OUT));
+    let server = pair.stack(1).tcp_accept(listener).unwrap();
+    assert_eq!(pair.stack(1).readiness(listener.into()), Ok(Ready::NONE));
+    send(&mut pair, 0, client, b"x").unwrap();
+    pair.run_for(Span::from_millis(1));
+    assert_eq!(pair.stack(1).readiness(server.into()), Ok(Ready::IN | Ready::OUT));
+    recv(&mut pair, 1, server, 10).unwrap();
+    assert_eq!(pair.stack(1).readiness(server.into()), Ok(Ready::OUT));
+    close(&mut pair, 0, client);
+    assert_eq!(pair.stack(0).readiness(client.into()), Err(Error::Stale));
+    pair.run_for(Span::from_millis(1));
+    assert_eq!(pair.stack(1).readiness(server.into()), Ok(Ready::IN | Ready::OUT | Ready::RDHUP));
+    let now = pair.now();
+    pair.stack(1).tcp_shutdown(server, now, Shutdown::Write).unwrap();
+    pair.run_for(Span::from_millis(1));
+    assert_eq!(pair.stack(1).readiness(server.into()), Ok(Ready::IN | Ready::OUT | Ready::RDHUP | Ready::HUP));
+}

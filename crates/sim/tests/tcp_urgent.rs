@@ -1,0 +1,69 @@
+//! Urgent data as Linux has it (RFC 6093).
+
+mod tcp_support;
+
+use tcp_support::raw::*;
+use tcp_support::*;
+use tickwire_sim::Pair;
+use tickwire_stack::tcp::Setting;
+use tickwire_stack::time::Span;
+use tickwire_stack::{Error, Ready};
+
+#[test]
+fn the_urgent_byte_is_taken_out_of_the_stream_and_reading_stops_at_its_place() {
+    let mut pair = Pair::seeded(1);
+    let (client, server, _) = connected(&mut pair, 0);
+    send(&mut pair, 0, client, b"before").unwrap();
+    let now = pair.now();
+    assert_eq!(pair.stack(0).tcp_send_urgent(client, now, &mut &b"more!"[..]), Ok(5));
+    send(&mut pair, 0, client, b"after").unwrap();
+    pair.run_for(Span::from_millis(50));
+    assert!(pair.stack(1).readiness(server.into()).unwrap().contains(Ready::PRI));
+    assert_eq!(pair.stack(1).tcp_at_mark(server), Ok(false));
+    assert_eq!(recv(&mut pair, 1, server, 100).unwrap(), b"beforemore");
+    assert_eq!(pair.stack(1).tcp_at_mark(server), Ok(true));
+    assert_eq!(pair.stack(1).tcp_recv_urgent(server, true), Ok(b'!'));
+    assert_eq!(pair.stack(1).tcp_recv_urgent(server, false), Ok(b'!'));
+    assert_eq!(pair.stack(1).tcp_recv_urgent(server, false), Err(Error::Invalid));
+    assert!(!pair.stack(1).readiness(server.into()).unwrap().contains(Ready::PRI));
+    assert_eq!(recv(&mut pair, 1, server, 100).unwrap(), b"after");
+    assert_eq!(pair.stack(1).tcp_at_mark(server), Ok(false));
+}
+
+/// `SO_OOBINLINE`.
+#[test]
+fn inline_the_byte_stays_in_the_stream() {
+    let mut pair = Pair::seeded(2);
+    let (client, server, _) = connected(&mut pair, 0);
+    let now = pair.now();
+    pair.stack(1).tcp_set(server, now, Setting::OobInline(true)).unwrap();
+    pair.stack(0).tcp_send_urgent(client, now, &mut &b"ab!"[..]).unwrap();
+    send(&mut pair, 0, client, b"cd").unwrap();
+    pair.run_for(Span::from_millis(50));
+    assert_eq!(pair.stack(1).tcp_recv_urgent(server, false), Err(Error::Invalid));
+    assert_eq!(recv(&mut pair, 1, server, 100).unwrap(), b"ab");
+    assert_eq!(pair.stack(1).tcp_at_mark(server), Ok(true));
+    assert_eq!(recv(&mut pair, 1, server, 100).unwrap(), b"!cd");
+}
+
+#[test]
+fn a_mark_that_is_announced_before_its_byte_waits_for_it() {
+    let mut wire = Wire::new();
+    let (id, ours, theirs) = wire.accepted();
+    let mut seg = Seg::new(ACK | URG, theirs, ours).data(b"ab");
+    seg.urgent = 4;
+    wire.put(seg);
+    assert_eq!(wire.stack().tcp_recv_urgent(id, false), Err(Error::WouldBlock));
+    assert_eq!(wire.recv(id).unwrap(), b"ab");
+    wire.put(Seg::new(ACK, theirs + 2, ours).data(b"c!d"));
+    assert_eq!(wire.stack().tcp_recv_urgent(id, false), Ok(b'!'));
+    assert_eq!(wire.recv(id).unwrap(), b"c");
+    assert_eq!(wire.recv(id).unwrap(), b"d");
+    // Only the urgent byte is left to read: that is nothing to read.
+    let mut seg = Seg::new(ACK | URG, theirs + 5, ours).data(b"?");
+    seg.urgent = 1;
+    wire.put(seg);
+    let ready = wire.stack().readiness(id.into()).unwrap();
+    assert!(ready.contains(Ready::PRI) && !ready.contains(Ready::IN));
+    assert_eq!(wire.recv(id), Err(Error::WouldBlock));
+}
