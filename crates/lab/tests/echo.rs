@@ -1,0 +1,96 @@
+//! A small program against plain sockets, accelerated at either end or both, over both protocols and families.
+
+mod common;
+
+use common::{Both, PATIENCE, bound, built, crossing, start};
+
+const PORT: u16 = 7000;
+const COUNT: u64 = 500;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Ends {
+    Server,
+    Client,
+    Both,
+}
+
+fn ping_pong(transport: &str, v6: bool, ends: Ends) {
+    let both = Both::new();
+    let address = if v6 { format!("[{}]:{PORT}", both.pair.b_v6()) } else { format!("{}:{PORT}", both.pair.b_v4()) };
+    let pingpong = built("pingpong");
+    let mut server = start(both.b(), ends != Ends::Client, &[&pingpong, "server", transport, &address]);
+    bound(both.b(), &mut server, transport, PORT);
+    let mut measure = || {
+        let count = COUNT.to_string();
+        let client = [&pingpong, "client", transport, &address, "--count", &count, "--warmup", "10"];
+        start(both.a(), ends != Ends::Server, &client).success(PATIENCE).unwrap()
+    };
+    let printed = match ends {
+        Ends::Server => crossing(&both.b_service, COUNT, measure),
+        Ends::Client => crossing(&both.a_service, COUNT, measure),
+        Ends::Both => crossing(&both.a_service, COUNT, || crossing(&both.b_service, COUNT, &mut measure)),
+    };
+    let figures: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!((figures["count"].as_u64(), figures["lost"].as_u64()), (Some(COUNT), Some(0)), "{printed}");
+    assert!(server.is_running().unwrap(), "{}", server.stderr());
+}
+
+#[test]
+fn udp_over_ipv4_with_an_accelerated_server_and_a_kernel_client() {
+    ping_pong("udp", false, Ends::Server);
+}
+
+#[test]
+fn udp_over_ipv4_with_a_kernel_server_and_an_accelerated_client() {
+    ping_pong("udp", false, Ends::Client);
+}
+
+#[test]
+fn udp_over_ipv4_with_both_ends_accelerated() {
+    ping_pong("udp", false, Ends::Both);
+}
+
+#[test]
+fn udp_over_ipv6_with_an_accelerated_server_and_a_kernel_client() {
+    ping_pong("udp", true, Ends::Server);
+}
+
+#[test]
+fn udp_over_ipv6_with_a_kernel_server_and_an_accelerated_client() {
+    ping_pong("udp", true, Ends::Client);
+}
+
+#[test]
+fn udp_over_ipv6_with_both_ends_accelerated() {
+    ping_pong("udp", true, Ends::Both);
+}
+
+#[test]
+fn tcp_over_ipv4_with_an_accelerated_server_and_a_kernel_client() {
+    ping_pong("tcp", false, Ends::Server);
+}
+
+#[test]
+fn tcp_over_ipv4_with_a_kernel_server_and_an_accelerated_client() {
+    ping_pong("tcp", false, Ends::Client);
+}
+
+#[test]
+fn tcp_over_ipv4_with_both_ends_accelerated() {
+    ping_pong("tcp", false, Ends::Both);
+}
+
+#[test]
+fn tcp_over_ipv6_with_an_accelerated_server_and_a_kernel_client() {
+    ping_pong("tcp", true, Ends::Server);
+}
+
+#[test]
+fn tcp_over_ipv6_with_a_kernel_server_and_an_accelerated_client() {
+    ping_pong("tcp", true, Ends::Client);
+}
+
+#[test]
+fn tcp_over_ipv6_with_both_ends_accelerated() {
+    ping_pong("tcp", true, Ends::Both);
+}

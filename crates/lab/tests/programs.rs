@@ -1,0 +1,160 @@
+//! Programs that we did not write, accelerated, with what they carried checked byte by byte where they carry bytes of ours.
+
+mod common;
+
+use common::{Both, PATIENCE, bound, crossing, python, start};
+use std::fmt::Write;
+use std::path::Path;
+
+/// Bytes that repeat nowhere near a segment's size, so that anything lost, doubled or swapped shows.
+fn pattern(length: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_u32;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        state.to_le_bytes()
+    };
+    (0..length.div_ceil(4)).flat_map(|_| next()).take(length).collect()
+}
+
+fn nginx_configuration(directory: &Path, address: &str) -> String {
+    let mut text = String::from("daemon off; user root; worker_processes 2;\nevents { worker_connections 256; }\n");
+    let shown = directory.display();
+    let _ = write!(text, "pid {shown}/nginx.pid;\nhttp {{ access_log off; sendfile on;\n");
+    for (number, name) in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].iter().enumerate() {
+        let _ = writeln!(text, "{name}_temp_path {shown}/t{number};");
+    }
+    let _ = write!(text, "server {{ listen {address}:8080; root {shown};\n");
+    text + "} }\n"
+}
+
+#[test]
+fn nginx_serves_files_to_curl_without_a_wrong_byte() {
+    let both = Both::new();
+    let directory = both.b().directory();
+    let content = pattern(8 << 20);
+    std::fs::write(directory.join("file"), &content).unwrap();
+    let config = directory.join("nginx.conf");
+    let address = both.pair.b_v4();
+    std::fs::write(&config, nginx_configuration(&directory, &address)).unwrap();
+    let nginx = ["nginx", "-p", directory.to_str().unwrap(), "-c", config.to_str().unwrap(), "-e", "stderr"];
+    let mut server = start(both.b(), true, &nginx);
+    bound(both.b(), &mut server, "tcp", 8080);
+    for accelerated in [true, false] {
+        let copy = both.a().directory().join("copy");
+        let url = format!("http://{address}:8080/file");
+        let curl = ["curl", "-sSf", "--max-time", "30", "-o", copy.to_str().unwrap(), &url];
+        crossing(&both.b_service, 1000, || start(both.a(), accelerated, &curl).success(PATIENCE).unwrap());
+        assert!(std::fs::read(&copy).unwrap() == content, "the file differs (client accelerated: {accelerated})");
+        std::fs::remove_file(copy).unwrap();
+    }
+    server.stop(PATIENCE).unwrap();
+}
+
+#[test]
+fn redis_answers_its_benchmark() {
+    let both = Both::new();
+    let address = both.pair.b_v4();
+    let redis = [
+        "redis-server",
+        "--port",
+        "6390",
+        "--bind",
+        &address,
+        "--save",
+        "",
+        "--appendonly",
+        "no",
+        "--protected-mode",
+        "no",
+    ];
+    let mut server = start(both.b(), true, &redis);
+    bound(both.b(), &mut server, "tcp", 6390);
+    let benchmark = [
+        "redis-benchmark",
+        "-h",
+        &address,
+        "-p",
+        "6390",
+        "-t",
+        "set,get,lrange_100",
+        "-c",
+        "20",
+        "-n",
+        "2000",
+        "-d",
+        "1000",
+        "-q",
+    ];
+    let printed = crossing(&both.a_service, 6000, || start(both.a(), true, &benchmark).success(PATIENCE).unwrap());
+    assert!(printed.contains("GET") && !printed.contains("rror"), "{printed}");
+}
+
+#[test]
+fn iperf3_sends_and_receives_over_several_streams() {
+    let both = Both::new();
+    let address = both.pair.b_v4();
+    let mut server = start(both.b(), true, &["iperf3", "-s", "-p", "5201"]);
+    bound(both.b(), &mut server, "tcp", 5201);
+    for direction in [&[][..], &["-R"]] {
+        let client = ["iperf3", "-c", &address, "-t", "1", "-P", "3", "-J"];
+        let command = [&client[..], direction].concat();
+        let printed = crossing(&both.b_service, 100, || start(both.a(), true, &command).success(PATIENCE).unwrap());
+        let report: serde_json::Value = serde_json::from_str(&printed).unwrap();
+        let rate = report.pointer("/end/sum_received/bits_per_second").and_then(serde_json::Value::as_f64);
+        assert!(rate.is_some_and(|rate| rate > 1e6), "{printed}");
+    }
+}
+
+#[test]
+fn iperf3_sends_udp_without_loss_at_a_modest_rate() {
+    let both = Both::new();
+    let address = both.pair.b_v4();
+    let mut server = start(both.b(), true, &["iperf3", "-s", "-p", "5201"]);
+    bound(both.b(), &mut server, "tcp", 5201);
+    let client = ["iperf3", "-c", &address, "-u", "-b", "5M", "-l", "1400", "-t", "1", "-J"];
+    let printed = crossing(&both.b_service, 300, || start(both.a(), true, &client).success(PATIENCE).unwrap());
+    let report: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    let lost = report.pointer("/end/sum/lost_percent").and_then(serde_json::Value::as_f64);
+    assert!(lost.is_some_and(|lost| lost < 5.0), "{printed}");
+}
+
+#[test]
+fn sockperf_plays_ping_pong_over_both_protocols() {
+    let both = Both::new();
+    let address = both.pair.b_v4();
+    for (protocol, more) in [("udp", &[][..]), ("tcp", &["--tcp"])] {
+        let mut server =
+            start(both.b(), true, &[&["sockperf", "server", "-i", &address, "-p", "11111"], more].concat());
+        bound(both.b(), &mut server, protocol, 11111);
+        let client = ["sockperf", "ping-pong", "-i", &address, "-p", "11111", "-t", "1", "--data-integrity"];
+        let printed = crossing(&both.a_service, 500, || {
+            start(both.a(), true, &[&client[..], more].concat()).success(PATIENCE).unwrap()
+        });
+        assert!(printed.contains("percentile 99.900"), "{printed}");
+    }
+}
+
+#[test]
+fn pythons_web_server_serves_concurrent_clients() {
+    let both = Both::new();
+    let address = both.pair.b_v4();
+    let directory = both.b().directory();
+    let content = pattern(300_000);
+    std::fs::write(directory.join("file"), &content).unwrap();
+    let serve = [python(), "-m", "http.server", "8000", "--bind", &address, "--directory", directory.to_str().unwrap()];
+    let mut server = start(both.b(), true, &serve);
+    bound(both.b(), &mut server, "tcp", 8000);
+    let copies = both.a().directory();
+    let one = format!("curl -sSf --max-time 20 -o {}/$i http://{address}:8000/file || echo failed", copies.display());
+    let script = format!("for i in 1 2 3 4 5 6; do ({one}) & done; wait");
+    crossing(&both.b_service, 300, || {
+        let mut clients = start(both.a(), true, &["sh", "-c", &script]);
+        let ended = clients.wait(PATIENCE).unwrap();
+        assert!(ended.stdout.is_empty(), "{ended:?}\nserver: {}", server.stderr());
+    });
+    for copy in 1..=6 {
+        assert!(std::fs::read(copies.join(copy.to_string())).unwrap() == content, "copy {copy} differs");
+    }
+}
