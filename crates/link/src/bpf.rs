@@ -20,8 +20,12 @@ macro_rules! object {
 /// divert and guard with their shared maps. Programs: [`program`]; maps: [`map`].
 pub static HOST: &[u8] = object!("host");
 
-/// The program on a lane's program end; one instance per lane. Program `lane`, map `sockets` (index 0: the AF_XDP socket).
+/// The program on a lane's program end. Program `lane`, map `sockets`: the AF_XDP socket of the device with index `i` is at
+/// `i & mask`, where [`SLOT_MASK`] is 0 unless the loader sets it (to a power of two less one, and the map's size to that power).
 pub static LANE: &[u8] = object!("lane");
+
+/// The constant in [`LANE`] that says how many lanes one instance serves.
+pub const SLOT_MASK: &str = "slot_mask";
 
 /// Names of the programs in [`HOST`] and [`LANE`].
 pub mod program {

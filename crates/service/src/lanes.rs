@@ -2,7 +2,7 @@
 
 use crate::config::LaneConfig;
 use crate::connection::{Answer, ConnectionId};
-use crate::programs::{BpfError, LaneHook};
+use crate::programs::{BpfError, LaneHook, slot};
 use crate::registry::LaneId;
 use crate::requests::refused;
 use crate::service::Service;
@@ -51,6 +51,9 @@ impl Lane {
     }
 }
 
+/// So many further devices are tried if one's place among the sockets is taken (see [`slot`]).
+const SLOT_ATTEMPTS: usize = 64;
+
 /// Why a lane could not be made.
 #[derive(Debug, thiserror::Error)]
 enum LaneError {
@@ -60,6 +63,8 @@ enum LaneError {
     Bpf(#[from] BpfError),
     #[error(transparent)]
     Region(#[from] RegionError),
+    #[error("its place among the sockets is taken")]
+    SlotTaken,
     #[error("{what}: {source}")]
     System { what: &'static str, source: io::Error },
 }
@@ -115,7 +120,15 @@ impl Service {
         let limits = lane_limits(&self.config.lane);
         let bytes = Memory::size(&limits) as u64;
         self.usage.take_lane(peer.uid, bytes)?;
-        let made = self.make_lane(peer.uid, peer.pid, program, &limits, bytes).map_err(|error| {
+        // A slot that is taken is rare, and the next device has another one.
+        let mut made = self.make_lane(peer.uid, peer.pid, program, &limits, bytes);
+        for _ in 0..SLOT_ATTEMPTS {
+            if !matches!(&made, Err(LaneError::SlotTaken)) {
+                break;
+            }
+            made = self.make_lane(peer.uid, peer.pid, program, &limits, bytes);
+        }
+        let made = made.map_err(|error| {
             tracing::error!(pid = peer.pid, %error, "a lane could not be made");
             self.usage.give_lane(peer.uid, bytes);
             Reason::ServiceError
@@ -157,6 +170,7 @@ impl Service {
         bytes: u64,
     ) -> Result<(LaneId, Lane), LaneError> {
         let number = self.free_number();
+        let taken: BTreeSet<u32> = self.all_lanes().map(|lane| slot(lane.program_end)).collect();
         let here = host_end(number);
         let there = format!("tw{number}p");
         let pair = VethPair { here: &here, there: &there, namespace: self.namespace.as_fd(), mtu: self.nics.mtu() };
@@ -166,7 +180,7 @@ impl Service {
             return Err(system("finding the new device")(io::ErrorKind::NotFound.into()));
         };
         let lane = link.index;
-        let made = self.furnish(number, lane, &there, user, pid, program, limits, bytes);
+        let made = self.furnish(number, lane, &there, user, pid, program, limits, bytes, &taken);
         if made.is_err() {
             self.programs.remove_lane(lane);
             if let Err(error) = self.host.delete_link(lane) {
@@ -187,6 +201,7 @@ impl Service {
         program: Name,
         limits: &Limits,
         bytes: u64,
+        taken: &BTreeSet<u32>,
     ) -> Result<Lane, LaneError> {
         // The guard comes before anything can pass.
         let here = host_end(number);
@@ -196,17 +211,21 @@ impl Service {
         switch_transmit_checksums_off(&here).map_err(system("switching checksum offload off"))?;
         let region = region::create(lane, limits, RingSizes::DEFAULT)?;
         let view = View::map(region.as_fd(), limits)?;
+        let on_program_end = &mut self.lane_program;
         let inside = || -> Result<_, LaneError> {
             let mut host = tickwire_host::Host::open()?;
             let link = host.link_by_name(there)?;
             let index = link
                 .map(|l| l.index)
                 .ok_or_else(|| system("finding the program end")(io::ErrorKind::NotFound.into()))?;
+            if taken.contains(&slot(index)) {
+                return Err(LaneError::SlotTaken);
+            }
             host.raise_quietly(index)?;
             let socket =
                 xsk::create(region.as_fd(), limits, RingSizes::DEFAULT).map_err(system("making the AF_XDP socket"))?;
             xsk::bind(socket.as_fd(), index, 0).map_err(system("binding the AF_XDP socket"))?;
-            let hook = LaneHook::attach(index, socket.as_fd(), guard)?;
+            let hook = on_program_end.attach(index, socket.as_fd(), guard)?;
             Ok((index, socket, hook))
         };
         let (program_end, socket, hook) = self.namespace.run(inside).map_err(system("entering the namespace"))??;
@@ -256,10 +275,14 @@ impl Service {
         }
     }
 
+    /// The lanes that live and those whose devices still exist.
+    fn all_lanes(&self) -> impl Iterator<Item = &Lane> {
+        self.lanes.values().chain(self.dying.iter().map(|dying| &dying.lane))
+    }
+
     /// The smallest number that no lane has.
     fn free_number(&self) -> u32 {
-        let taken: BTreeSet<u32> =
-            self.lanes.values().map(|l| l.number).chain(self.dying.iter().map(|d| d.lane.number)).collect();
+        let taken: BTreeSet<u32> = self.all_lanes().map(|lane| lane.number).collect();
         (0..).find(|n| !taken.contains(n)).unwrap_or(0)
     }
 

@@ -57,9 +57,22 @@ pub(crate) struct NicHook {
 
 /// What is attached to the two ends of a lane; dropping it detaches all but the drop filter behind the guard.
 pub(crate) struct LaneHook {
-    _lane: Ebpf,
-    _lane_link: XdpLink,
+    _lane: XdpLink,
     guard: GuardLink,
+}
+
+/// The program on all program ends, and the AF_XDP sockets to which it hands packets.
+pub(crate) struct LaneProgram {
+    ebpf: Ebpf,
+    sockets: XskMap<MapData>,
+}
+
+/// One instance of the lane program serves so many lanes; a power of two.
+const SLOTS: u32 = 4096;
+
+/// The place of a program end among the sockets, by its interface index. Two devices may have the same one.
+pub(crate) fn slot(program_end: u32) -> u32 {
+    program_end % SLOTS
 }
 
 /// How the guard is attached to a lane's host end.
@@ -336,21 +349,31 @@ impl Programs {
     }
 }
 
-impl LaneHook {
-    /// Puts the lane program onto the program end and the AF_XDP socket into its map. To be called in the namespace of the
-    /// program end.
-    pub(crate) fn attach(program_end: u32, socket: BorrowedFd<'_>, guard: GuardLink) -> Result<Self> {
-        let mut ebpf = Ebpf::load(bpf::LANE)?;
-        let lane = xdp(&mut ebpf, program::LANE)?;
-        lane.load()?;
-        let id = lane.attach_to_if_index(program_end, XdpMode::Driver)?;
-        let link = lane.take_link(id)?;
-        let mut sockets: XskMap<MapData> =
-            ebpf.take_map(map::SOCKETS).ok_or(BpfError::Missing(map::SOCKETS))?.try_into()?;
-        sockets.set(0, socket.as_raw_fd(), 0)?;
-        Ok(Self { _lane: ebpf, _lane_link: link, guard })
+impl LaneProgram {
+    /// Loads the program.
+    pub(crate) fn load() -> Result<Self> {
+        let mut ebpf = EbpfLoader::new()
+            .override_global(bpf::SLOT_MASK, &(SLOTS - 1), true)
+            .map_max_entries(map::SOCKETS, SLOTS)
+            .load(bpf::LANE)?;
+        xdp(&mut ebpf, program::LANE)?.load()?;
+        let sockets = ebpf.take_map(map::SOCKETS).ok_or(BpfError::Missing(map::SOCKETS))?.try_into()?;
+        Ok(Self { ebpf, sockets })
     }
 
+    /// Puts the program onto a program end whose [`slot`] is free, to hand its packets to `socket`. To be called in the
+    /// namespace of the program end.
+    pub(crate) fn attach(&mut self, program_end: u32, socket: BorrowedFd<'_>, guard: GuardLink) -> Result<LaneHook> {
+        let lane = xdp(&mut self.ebpf, program::LANE)?;
+        let id = lane.attach_to_if_index(program_end, XdpMode::Driver)?;
+        let link = lane.take_link(id)?;
+        // The kernel takes the entry out by itself when the socket goes.
+        self.sockets.set(slot(program_end), socket.as_raw_fd(), 0)?;
+        Ok(LaneHook { _lane: link, guard })
+    }
+}
+
+impl LaneHook {
     /// How the lane is guarded.
     pub(crate) fn guard_mode(&self) -> AttachMode {
         match self.guard {

@@ -7,7 +7,7 @@ use crate::endpoint::{Endpoint, EndpointError, NamespaceLock};
 use crate::groups::Groups;
 use crate::namespace::Namespace;
 use crate::nics::Nics;
-use crate::programs::{BpfError, Programs};
+use crate::programs::{BpfError, LaneProgram, Programs};
 use crate::proof::Judge;
 use crate::registry::Registry;
 use crate::service::Service;
@@ -166,6 +166,7 @@ fn start(config: Config) -> Result<Service, Error> {
         xdp_info: XdpInfo::open().ok(),
         judge: Judge::new().map_err(system("tell network namespaces apart (Linux 5.14 or newer is needed)"))?,
         programs,
+        lane_program: LaneProgram::load()?,
         namespace,
         nics: Nics::default(),
         lanes: BTreeMap::new(),

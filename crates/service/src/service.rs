@@ -7,7 +7,7 @@ use crate::groups::Groups;
 use crate::lanes::Lane;
 use crate::namespace::Namespace;
 use crate::nics::Nics;
-use crate::programs::Programs;
+use crate::programs::{LaneProgram, Programs};
 use crate::proof::Judge;
 use crate::reaper::Dying;
 use crate::registry::{ClaimId, LaneId, Registry};
@@ -35,6 +35,7 @@ pub(crate) struct Service {
     pub(crate) xdp_info: Option<XdpInfo>,
     pub(crate) judge: Judge,
     pub(crate) programs: Programs,
+    pub(crate) lane_program: LaneProgram,
     pub(crate) namespace: Namespace,
     pub(crate) nics: Nics,
     pub(crate) lanes: BTreeMap<LaneId, Lane>,
