@@ -141,7 +141,8 @@ impl SendQueue {
         }
     }
 
-    /// Takes the marks of loss back: the segments were only late. They were sent before everything that is under way now.
+    /// Takes the marks of loss back: the segments were only late. Nearly always the order of sending is that of the
+    /// numbers, so one walk over both lists puts them in their places.
     pub(super) fn unmark_lost(&mut self, frames: &mut Frames<'_>) {
         let (mut at, mut before) = (self.head, Link::NONE);
         while let Some(id) = at.get() {
@@ -156,12 +157,21 @@ impl SendQueue {
             meta.flags &= !flag::LOST;
             self.board.lost -= length(meta);
             self.pipe += length(meta);
-            let after = match before.get() {
-                Some(before) => core::mem::replace(&mut frames.meta[before as usize].newer, this),
-                None => core::mem::replace(&mut self.oldest, this),
-            };
+            let sent = meta.at;
+            if before.get().is_some_and(|other| frames.meta[other as usize].at > sent) {
+                before = Link::NONE;
+            }
+            let mut after = before.get().map_or(self.oldest, |other| frames.meta[other as usize].newer);
+            while let Some(other) = after.get().filter(|&other| frames.meta[other as usize].at <= sent) {
+                before = after;
+                after = frames.meta[other as usize].newer;
+            }
+            match before.get() {
+                Some(other) => frames.meta[other as usize].newer = this,
+                None => self.oldest = this,
+            }
             match after.get() {
-                Some(after) => frames.meta[after as usize].older = this,
+                Some(other) => frames.meta[other as usize].older = this,
                 None => self.newest = this,
             }
             (frames.meta[id as usize].older, frames.meta[id as usize].newer) = (before, after);
