@@ -16,7 +16,7 @@ use tickwire_link::port::Port;
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::path::{PathInfo, PathState};
 use tickwire_stack::time::Instant;
-use tickwire_stack::{Stack, table};
+use tickwire_stack::{Limits, Stack, table};
 
 /// A lane in use by this process. Lanes are never taken down in memory: a thread may be inside at any time; a lane that ended is marked.
 pub(crate) struct Lane {
@@ -24,8 +24,7 @@ pub(crate) struct Lane {
     /// The rings' descriptor (-1 in tests) and the doorbell.
     ring: c_int,
     doorbell: c_int,
-    number: u32,
-    token: Token,
+    handover: Handover,
     settings: Settings,
     session: Mutex<Option<Session>>,
     /// This process's slot among the lane's processes.
@@ -99,13 +98,22 @@ pub(crate) fn install(lane: Lane) -> &'static Lane {
     lane
 }
 
+/// What names a lane to a program that is to go on with it.
+#[derive(Clone, Debug)]
+pub(crate) struct Handover {
+    pub(crate) number: u32,
+    pub(crate) token: Token,
+    pub(crate) limits: Limits,
+    /// The region's descriptor, -1 in tests.
+    pub(crate) region: c_int,
+}
+
 /// What a lane is made of.
 pub(crate) struct Parts {
     pub(crate) shared: Shared,
     pub(crate) ring: c_int,
     pub(crate) doorbell: c_int,
-    pub(crate) number: u32,
-    pub(crate) token: Token,
+    pub(crate) handover: Handover,
     pub(crate) settings: Settings,
     pub(crate) session: Option<Session>,
 }
@@ -120,8 +128,7 @@ impl Lane {
             shared: parts.shared,
             ring: parts.ring,
             doorbell: parts.doorbell,
-            number: parts.number,
-            token: parts.token,
+            handover: parts.handover,
             settings: parts.settings,
             session: Mutex::new(parts.session),
             slot: AtomicUsize::new(0),
@@ -148,7 +155,12 @@ impl Lane {
 
     /// The lane's number and secret.
     pub(crate) fn identity(&self) -> (u32, Token) {
-        (self.number, self.token)
+        (self.handover.number, self.handover.token)
+    }
+
+    /// What another program needs to know to go on with the lane, and its region's descriptor.
+    pub(crate) fn handover(&self) -> &Handover {
+        &self.handover
     }
 
     /// The rings' descriptor and the doorbell.

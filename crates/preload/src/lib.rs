@@ -12,7 +12,7 @@
 //! | `open`, `pending`, `flush` | the life of a socket from `socket` to the last acknowledgement |
 //! | `ops`, `udp`, `tcp`, `options`, `multicast`, `ancillary`, `descriptor` | what calls do |
 //! | `wait`, `poll`, `epoll`, `readiness` | waiting |
-//! | `helper`, `process` | the helper thread; fork, exec and death |
+//! | `helper`, `process`, `exec` | the helper thread; fork and death; sockets that outlive exec |
 //!
 //! A signal handler that interrupts a call inside the lane and itself calls a socket function gets `EAGAIN` or `EINTR`, as if it had come at a
 //! bad moment: it cannot wait for the thread it interrupted.
@@ -26,6 +26,7 @@ mod desc;
 mod descriptor;
 mod epoll;
 mod errno;
+mod exec;
 mod fd;
 mod flush;
 mod helper;
@@ -42,6 +43,8 @@ mod readiness;
 mod session;
 mod start;
 mod tcp;
+#[cfg(test)]
+mod testing;
 mod udp;
 mod wait;
 mod wire;

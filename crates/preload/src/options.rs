@@ -301,7 +301,6 @@ fn linux_info(info: &TcpInfo) -> Vec<u8> {
         0,
         millis(info.since_received),
         millis(info.since_received),
-        millis(info.since_received),
         info.path_mtu,
         info.receive_window,
         micros(info.srtt),
@@ -315,7 +314,7 @@ fn linux_info(info: &TcpInfo) -> Vec<u8> {
         info.total_retransmits,
     ];
     bytes.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
-    debug_assert_eq!(bytes.len(), 8 + 4 * 25);
+    debug_assert_eq!(bytes.len(), 104);
     bytes
 }
 

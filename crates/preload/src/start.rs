@@ -5,7 +5,7 @@ use crate::c::sys;
 use crate::config::Settings;
 use crate::desc::single;
 use crate::errno::Errno;
-use crate::lane::{self, Lane, Parts};
+use crate::lane::{self, Handover, Lane, Parts};
 use crate::protect;
 use crate::session::Session;
 use crate::wire::Wire;
@@ -140,9 +140,20 @@ pub(crate) fn attach(
         sys::say(&error.to_string());
         Reason::Version
     })?;
-    drop(region);
     let keep = |fd: OwnedFd| protect::keep(fd.into_raw_fd()).map_err(|_| Reason::LaneFull);
-    let (ring, doorbell) = (keep(ring)?, keep(doorbell)?);
+    let (region, ring, doorbell) = (keep(region)?, keep(ring)?, keep(doorbell)?);
+    assemble(session, Handover { number, token, limits: *limits, region }, mapped, ring, doorbell, slot)
+}
+
+/// Puts a lane together from protected descriptors.
+pub(crate) fn assemble(
+    session: Session,
+    handover: Handover,
+    mapped: Region,
+    ring: i32,
+    doorbell: i32,
+    slot: Option<usize>,
+) -> Result<Lane, Reason> {
     let wire = Wire::attach(ring, &mapped).map_err(|error| {
         sys::say(&format!("the lane's rings cannot be mapped: {error}"));
         Reason::ServiceError
@@ -151,8 +162,7 @@ pub(crate) fn attach(
         shared: Shared::in_region(mapped, wire),
         ring,
         doorbell,
-        number,
-        token,
+        handover,
         settings: settings().clone(),
         session: Some(session),
     };

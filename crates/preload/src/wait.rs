@@ -6,7 +6,7 @@ use crate::errno::{Errno, Result};
 use crate::lane::{Access, Lane};
 use core::ffi::c_int;
 use libc::{pollfd, sigset_t};
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use tickwire_stack::time::{Instant, Span};
 
 /// Adaptive: for how long a thread polls before it sleeps, if there was traffic lately.
@@ -197,43 +197,54 @@ fn sleep<T>(
 }
 
 /// The calling thread's private epoll instance over the lane's descriptors.
+#[derive(Clone, Copy)]
 struct Watch {
     fd: c_int,
     lane: *const Lane,
     process: u32,
 }
 
-impl Drop for Watch {
+const NO_WATCH: Watch = Watch { fd: -1, lane: core::ptr::null(), process: 0 };
+
+/// Closes the instance when the thread ends. (The instance itself is in a variable without destructor: at the end of the program it is
+/// needed after the destructors of the main thread have run.)
+struct Closer;
+
+impl Drop for Closer {
     fn drop(&mut self) {
-        if self.fd >= 0 && self.process == sys::process() {
-            crate::protect::release(self.fd);
+        let watch = WATCH.replace(NO_WATCH);
+        if watch.fd >= 0 && watch.process == sys::process() {
+            crate::protect::release(watch.fd);
         }
     }
 }
 
 thread_local! {
-    static WATCH: RefCell<Watch> = const { RefCell::new(Watch { fd: -1, lane: core::ptr::null(), process: 0 }) };
+    static WATCH: Cell<Watch> = const { Cell::new(NO_WATCH) };
+    static CLOSER: Closer = const { Closer };
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Makes the thread's epoll instance if it has none for this lane and process (a forked child shares its parent's, and would take
 /// the parent's edges).
 fn own_watch(lane: &'static Lane) -> Result<c_int> {
-    WATCH.with(|watch| {
-        let mut watch = watch.try_borrow_mut().map_err(|_| AGAIN)?;
-        let process = sys::process();
-        if watch.fd >= 0 && core::ptr::eq(watch.lane, lane) && watch.process == process {
+    let watch = WATCH.get();
+    let process = sys::process();
+    if watch.fd >= 0 && watch.process == process {
+        if core::ptr::eq(watch.lane, lane) {
             return Ok(watch.fd);
         }
-        let fd = crate::protect::keep(sys::epoll_create(libc::EPOLL_CLOEXEC)?)?;
-        *watch = Watch { fd, lane, process };
-        let (ring, doorbell) = lane.descriptors();
-        if ring >= 0 {
-            sys::epoll_ctl(fd, libc::EPOLL_CTL_ADD, ring, libc::EPOLLIN as u32, 0)?;
-        }
-        sys::epoll_ctl(fd, libc::EPOLL_CTL_ADD, doorbell, (libc::EPOLLIN | libc::EPOLLET) as u32, 1)?;
-        Ok(fd)
-    })
+        crate::protect::release(watch.fd);
+    }
+    let fd = crate::protect::keep(sys::epoll_create(libc::EPOLL_CLOEXEC)?)?;
+    WATCH.set(Watch { fd, lane, process });
+    let _ = CLOSER.try_with(|_| {});
+    let (ring, doorbell) = lane.descriptors();
+    if ring >= 0 {
+        sys::epoll_ctl(fd, libc::EPOLL_CTL_ADD, ring, libc::EPOLLIN as u32, 0)?;
+    }
+    sys::epoll_ctl(fd, libc::EPOLL_CTL_ADD, doorbell, (libc::EPOLLIN | libc::EPOLLET) as u32, 1)?;
+    Ok(fd)
 }
 
 /// Marks the calling thread as inside the lane; `None` if it is already, which means that a signal handler interrupted it there.

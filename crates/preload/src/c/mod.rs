@@ -13,6 +13,7 @@ pub(crate) mod shared;
 
 mod data;
 mod descriptor;
+mod exec;
 mod process;
 mod socket;
 mod waiting;

@@ -54,6 +54,10 @@ extern "C" fn load() {
         libc::pthread_atfork(Some(prepare), Some(parent), Some(child));
         libc::atexit(at_exit);
     }
+    let _ = super::caught(|| {
+        crate::exec::inherit();
+        Ok(())
+    });
 }
 
 #[cfg(not(test))]
@@ -97,6 +101,7 @@ export! {
     }
 
     /// `_Exit(3)`.
+    #[allow(non_snake_case, reason = "the C library's name")]
     fn _Exit(status: c_int) -> ! {
         // SAFETY: ends the process.
         unsafe { _exit(status) }

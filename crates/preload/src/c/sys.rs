@@ -366,7 +366,9 @@ pub(crate) fn signal_waits(mask: &sigset_t) -> bool {
 /// Whether a call that a signal has interrupted goes on by itself: so it is if every handler of the program was installed with
 /// `SA_RESTART` (which of them ran cannot be seen from here).
 pub(crate) fn handlers_restart() -> bool {
-    (1..=64).all(|signal| {
+    // Handlers of faults do not interrupt waits.
+    const FAULTS: [c_int; 6] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGABRT];
+    (1..=64).filter(|signal| !FAULTS.contains(signal)).all(|signal| {
         let mut action = MaybeUninit::<libc::sigaction>::uninit();
         // SAFETY: only asks; read only if filled in.
         let action = unsafe {
@@ -413,6 +415,20 @@ pub(crate) fn random() -> Result<[u64; 4]> {
     // SAFETY: as many bytes as the array has.
     let got = unsafe { libc::getrandom(words.as_mut_ptr().cast(), size_of_val(&words), 0) };
     if got == size_of_val(&words) as isize { Ok(words) } else { Err(Errno::last()) }
+}
+
+/// Takes a variable out of the environment; only while the program has one thread.
+pub(crate) fn take_variable(name: &core::ffi::CStr) -> Option<String> {
+    // SAFETY: a terminated name; the text is copied before the environment changes. The caller runs before the program does.
+    unsafe {
+        let text = libc::getenv(name.as_ptr());
+        if text.is_null() {
+            return None;
+        }
+        let copy = core::ffi::CStr::from_ptr(text).to_str().ok().map(str::to_owned);
+        libc::unsetenv(name.as_ptr());
+        copy
+    }
 }
 
 /// Says something on standard error in one write.

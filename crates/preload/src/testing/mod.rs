@@ -1,0 +1,107 @@
+//! A lane without service and rings, for this crate's own tests: the wire is another stack in the same process, whose programs (echo,
+//! discard, a dialler) run inline, and a thread answers control requests.
+//!
+//! Descriptors, kernel sockets, waiting and locking are the real ones.
+
+mod peer;
+mod service;
+
+mod epoll;
+mod tcp;
+mod udp;
+mod waiting;
+
+use crate::c::iov::{Buffers, one};
+use crate::c::name::{self, Name};
+use crate::c::shared::Shared;
+use crate::c::sys::{self, Extras};
+use crate::config::{Settings, Spin};
+use crate::errno::Result;
+use crate::lane::{self, Handover, Lane, Parts};
+use crate::session::Session;
+use crate::wire::Wire;
+use crate::{open, ops, start};
+use core::ffi::c_int;
+use std::sync::OnceLock;
+use tickwire_link::control::Token;
+use tickwire_stack::Limits;
+use tickwire_stack::addr::{Address, Endpoint};
+
+/// Our address on the lane.
+pub(crate) const HERE: Address = Address::v4([10, 99, 0, 1]);
+/// The peer's.
+pub(crate) const THERE: Address = Address::v4([10, 99, 0, 2]);
+
+/// The one lane of the test process.
+pub(crate) fn lane() -> &'static Lane {
+    static ONCE: OnceLock<()> = OnceLock::new();
+    ONCE.get_or_init(|| {
+        let limits = Limits { frames: 4096, ..Limits::DEFAULT };
+        let mut peer = peer::Peer::new();
+        let wire = Wire::Test(Box::new(move |stack, now| peer.exchange(stack, now)));
+        let parts = Parts {
+            shared: Shared::local(limits, wire),
+            ring: -1,
+            doorbell: sys::eventfd().unwrap(),
+            handover: Handover { number: 1, token: Token([1; 16]), limits, region: -1 },
+            settings: Settings { spin: Spin::Adaptive, require: false, verbose: false },
+            session: Some(Session::new(service::start())),
+        };
+        start::begin(&parts).unwrap();
+        lane::install(Lane::new(parts, None).ok().unwrap());
+    });
+    lane::current().unwrap()
+}
+
+/// A socket of ours that may bind our address on the lane, which this machine does not have.
+pub(crate) fn socket(kind: c_int) -> c_int {
+    lane();
+    let fd = open::socket(libc::AF_INET, kind, 0).unwrap();
+    sys::set_option(fd, libc::IPPROTO_IP, libc::IP_FREEBIND, &1i32).unwrap();
+    fd
+}
+
+/// Closes as the exported function does.
+pub(crate) fn close(fd: c_int) {
+    open::closing(fd);
+    sys::close(fd);
+}
+
+/// An IPv4 address in C's form.
+pub(crate) fn address(address: Address, port: u16) -> Vec<u8> {
+    let (bytes, len) = name::emit(Endpoint::new(address, port), false, 0);
+    bytes[..len].to_vec()
+}
+
+/// Sends, to somewhere or to the peer.
+pub(crate) fn send(fd: c_int, data: &[u8], flags: c_int, to: Option<(Address, u16)>) -> Result<usize> {
+    let iov = one(data.as_ptr().cast(), data.len());
+    // SAFETY: the data lives on.
+    let mut buffers = unsafe { Buffers::new(iov.as_ptr(), 1) }?;
+    let to = to.map(|(a, p)| Name::Inet { endpoint: Endpoint::new(a, p), scope: 0, v6: false });
+    ops::send(fd, &mut buffers, flags | libc::MSG_NOSIGNAL, to, &mut Extras::default())
+}
+
+/// Receives up to `len` bytes; also says what call and message said.
+pub(crate) fn receive_all(fd: c_int, len: usize, flags: c_int) -> Result<(Vec<u8>, usize, Extras<'static>)> {
+    let mut data = vec![0u8; len];
+    let iov = one(data.as_mut_ptr().cast(), len);
+    // SAFETY: the data lives on.
+    let mut buffers = unsafe { Buffers::new(iov.as_ptr(), 1) }?;
+    let mut extras = Extras::default();
+    let n = ops::receive(fd, &mut buffers, flags, &mut extras)?;
+    data.truncate(n.min(len));
+    Ok((data, n, extras))
+}
+
+/// Receives up to `len` bytes.
+pub(crate) fn receive(fd: c_int, len: usize, flags: c_int) -> Result<Vec<u8>> {
+    receive_all(fd, len, flags).map(|(data, ..)| data)
+}
+
+/// A connection to a port of the peer.
+pub(crate) fn connected(port: u16) -> c_int {
+    let fd = socket(libc::SOCK_STREAM);
+    ops::connect(fd, &address(THERE, port)).unwrap();
+    fd
+}

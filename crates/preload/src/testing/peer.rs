@@ -1,0 +1,164 @@
+//! The other end of the test lane's wire: a stack whose programs run inline.
+//!
+//! UDP port 7 echoes, but `mute` is not answered and `dial PORT` makes it connect to that port of ours and say hello. TCP port 7 echoes until
+//! the end of the stream and then closes; port 9 reads nothing; nobody listens elsewhere.
+
+use super::{HERE, THERE, service};
+use std::collections::VecDeque;
+use tickwire_stack::addr::Endpoint;
+use tickwire_stack::frame::FrameId;
+use tickwire_stack::tcp::RecvFlags;
+use tickwire_stack::time::Instant;
+use tickwire_stack::udp::{SendTo, UdpOptions};
+use tickwire_stack::{Config, Limits, ListenerId, OwnedMemory, Stack, TcpId, UdpId};
+
+/// Where the kernel would put a packet in a frame.
+const HEADROOM: usize = 256;
+
+struct Connection {
+    id: TcpId,
+    echo: VecDeque<u8>,
+    silent: bool,
+}
+
+/// The peer.
+pub(super) struct Peer {
+    memory: OwnedMemory,
+    fill: VecDeque<FrameId>,
+    udp: Option<UdpId>,
+    listeners: Vec<(ListenerId, bool)>,
+    connections: Vec<Connection>,
+    dialled: u16,
+}
+
+/// Moves every packet that one stack wants to send into the other.
+fn carry(from: &mut Stack<'_>, to: &mut Stack<'_>, fill: &mut VecDeque<FrameId>, now: Instant) -> u32 {
+    let mut packets = Vec::new();
+    from.egress(now, |packet| {
+        packets.push(packet);
+        true
+    });
+    let mut moved = 0;
+    for packet in packets {
+        let bytes = from.frame(packet.frame)[usize::from(packet.offset)..][..usize::from(packet.len)].to_vec();
+        from.completed(packet.frame);
+        while let Some(frame) = to.refill() {
+            fill.push_back(frame);
+        }
+        let Some(frame) = fill.pop_front() else { continue };
+        to.frame_mut(frame)[HEADROOM..][..bytes.len()].copy_from_slice(&bytes);
+        to.ingress(now, frame, HEADROOM as u16, bytes.len() as u16, false);
+        moved += 1;
+    }
+    moved
+}
+
+impl Peer {
+    pub(super) fn new() -> Self {
+        Self {
+            memory: OwnedMemory::new(&Limits { frames: 4096, ..Limits::DEFAULT }),
+            fill: VecDeque::new(),
+            udp: None,
+            listeners: Vec::new(),
+            connections: Vec::new(),
+            dialled: 40_000,
+        }
+    }
+
+    fn begin(&mut self, now: Instant) {
+        let mut stack = self.memory.stack();
+        stack.init(&Config { secret: [9; 4], ..Config::default() }, now);
+        stack.path_set(service::path_to(HERE, THERE), now);
+        let udp = stack.udp_open(UdpOptions::default()).unwrap();
+        stack.udp_bind(udp, Endpoint::new(THERE, 7)).unwrap();
+        self.udp = Some(udp);
+        for (port, silent) in [(7, false), (9, true)] {
+            let options = stack.tcp_defaults();
+            self.listeners.push((stack.tcp_listen(&options, Endpoint::new(THERE, port), 64).unwrap(), silent));
+        }
+    }
+
+    /// Carries packets both ways until none are left, with the peer's programs running in between. Says how many came back.
+    pub(super) fn exchange(&mut self, stack: &mut Stack<'static>, now: Instant) -> u32 {
+        // Frames that wait to be filled, by our side's stack; both sides share the list's memory but not its content.
+        thread_local!(static OURS: std::cell::RefCell<VecDeque<FrameId>> = const { std::cell::RefCell::new(VecDeque::new()) });
+        if self.udp.is_none() {
+            self.begin(now);
+        }
+        let mut back = 0;
+        loop {
+            let there = carry(stack, &mut self.memory.stack(), &mut self.fill, now);
+            self.memory.stack().on_time(now);
+            self.serve(now);
+            let here = OURS.with_borrow_mut(|fill| carry(&mut self.memory.stack(), stack, fill, now));
+            back += here;
+            if there + here == 0 {
+                return back;
+            }
+        }
+    }
+
+    fn serve(&mut self, now: Instant) {
+        let mut stack = self.memory.stack();
+        let udp = self.udp.unwrap();
+        loop {
+            let mut data = Vec::new();
+            let Ok(datagram) = stack.udp_recv(udp, false, &mut data) else { break };
+            if data == b"mute" {
+                continue;
+            }
+            if let Some(port) =
+                std::str::from_utf8(&data).ok().and_then(|text| text.strip_prefix("dial ")?.parse().ok())
+            {
+                self.dialled += 1;
+                let (local, remote) = (Endpoint::new(THERE, self.dialled), Endpoint::new(HERE, port));
+                let options = stack.tcp_defaults();
+                let id = stack.tcp_connect(&options, local, remote, now).unwrap();
+                self.connections.push(Connection { id, echo: b"hello".iter().copied().collect(), silent: false });
+                continue;
+            }
+            let to = SendTo { destination: Some(datagram.source), ..SendTo::default() };
+            let _ = stack.udp_send(udp, now, &to, &mut data.as_slice());
+        }
+        for &(listener, silent) in &self.listeners {
+            while let Ok(id) = stack.tcp_accept(listener) {
+                self.connections.push(Connection { id, echo: VecDeque::new(), silent });
+            }
+        }
+        self.connections.retain_mut(|connection| {
+            let alive = connection.silent || connection.turn(&mut stack, now);
+            if !alive {
+                let _ = stack.tcp_close(connection.id, now);
+            }
+            alive
+        });
+    }
+}
+
+impl Connection {
+    /// Reads and echoes; false at the end.
+    fn turn(&mut self, stack: &mut Stack<'_>, now: Instant) -> bool {
+        let mut ended = false;
+        loop {
+            let mut data = Vec::new();
+            match stack.tcp_recv(self.id, now, RecvFlags::default(), &mut data) {
+                Ok(0) => {
+                    ended = true;
+                    break;
+                }
+                Ok(_) => self.echo.extend(data),
+                Err(tickwire_stack::Error::WouldBlock) => break,
+                Err(_) => return false,
+            }
+        }
+        while !self.echo.is_empty() {
+            let data: Vec<u8> = self.echo.iter().copied().collect();
+            match stack.tcp_send(self.id, now, false, &mut data.as_slice()) {
+                Ok(n) => drop(self.echo.drain(..n)),
+                Err(tickwire_stack::Error::WouldBlock) => return true,
+                Err(_) => return false,
+            }
+        }
+        !ended
+    }
+}

@@ -1,0 +1,45 @@
+//! The control side of the test lane: grants every claim, and knows one way to everywhere.
+
+use super::HERE;
+use std::time::Duration;
+use tickwire_link::control::{Channel, Claim, Reason, Reply, Request};
+use tickwire_stack::addr::{Address, Endpoint, Mac};
+use tickwire_stack::path::{PathInfo, PathState};
+
+/// The way to the peer.
+pub(super) fn path_to(destination: Address, source: Address) -> PathInfo {
+    PathInfo {
+        destination,
+        source,
+        interface: 1,
+        mtu: 1500,
+        source_mac: Mac([2, 0, 0, 0, 0, 1]),
+        next_hop_mac: Mac([2, 0, 0, 0, 0, 2]),
+        state: PathState::Ready,
+    }
+}
+
+/// Starts it and gives the program's end of the connection.
+pub(super) fn start() -> Channel {
+    let (ours, theirs) = Channel::pair().unwrap();
+    std::thread::spawn(move || {
+        let mut claims = 0;
+        while let Ok(incoming) = theirs.receive(Duration::from_secs(3600)) {
+            let (number, request) = incoming.decode::<Request>().unwrap();
+            let reply = match request {
+                Request::Claim { .. } => {
+                    claims += 1;
+                    Reply::Claimed { claim: Claim(claims), local: Endpoint::default() }
+                }
+                Request::Resolve { destination, .. } => {
+                    Reply::Path { path: path_to(destination, HERE), reason: Reason::None }
+                }
+                _ => Reply::Done,
+            };
+            if theirs.send(&reply, number, &[]).is_err() {
+                return;
+            }
+        }
+    });
+    ours
+}

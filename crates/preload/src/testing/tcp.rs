@@ -1,0 +1,152 @@
+use super::*;
+use crate::errno::Errno;
+use crate::{descriptor, options, poll};
+
+fn so_error(fd: c_int) -> i32 {
+    let (bytes, _) = options::get(fd, libc::SOL_SOCKET, libc::SO_ERROR).unwrap().unwrap();
+    i32::from_ne_bytes(bytes.try_into().unwrap())
+}
+
+#[test]
+fn a_stream_goes_there_and_back() {
+    let fd = connected(7);
+    assert_eq!(send(fd, b"hello", 0, None), Ok(5));
+    assert_eq!(receive(fd, 2, libc::MSG_PEEK), Ok(b"he".to_vec()));
+    assert_eq!(receive(fd, 5, libc::MSG_WAITALL), Ok(b"hello".to_vec()));
+    assert_eq!(receive(fd, 5, libc::MSG_DONTWAIT), Err(Errno(libc::EAGAIN)));
+    close(fd);
+}
+
+#[test]
+fn half_close_ends_the_stream_in_one_direction() {
+    let fd = connected(7);
+    send(fd, b"last words", 0, None).unwrap();
+    ops::shutdown(fd, libc::SHUT_WR).unwrap();
+    assert_eq!(receive(fd, 100, libc::MSG_WAITALL), Ok(b"last words".to_vec()));
+    assert_eq!(receive(fd, 100, 0), Ok(Vec::new()));
+    assert_eq!(send(fd, b"x", 0, None), Err(Errno(libc::EPIPE)));
+    close(fd);
+}
+
+#[test]
+fn names_are_those_of_the_connection() {
+    let fd = connected(7);
+    let (bytes, len) = ops::socket_name(fd, true).unwrap().unwrap();
+    assert_eq!(bytes[..len], address(THERE, 7));
+    let (bytes, len) = ops::socket_name(fd, false).unwrap().unwrap();
+    assert_eq!(bytes[4..8], [10, 99, 0, 1]);
+    assert_eq!(len, 16);
+    close(fd);
+}
+
+#[test]
+fn a_refused_connect_says_so_and_leaves_a_fresh_socket() {
+    let fd = socket(libc::SOCK_STREAM);
+    assert_eq!(ops::connect(fd, &address(THERE, 4444)), Err(Errno(libc::ECONNREFUSED)));
+    assert_eq!(ops::connect(fd, &address(THERE, 7)), Ok(()));
+    assert_eq!(ops::connect(fd, &address(THERE, 7)), Err(Errno(libc::EISCONN)));
+    close(fd);
+}
+
+#[test]
+fn a_nonblocking_connect_is_told_by_poll_and_so_error() {
+    let fd = socket(libc::SOCK_STREAM | libc::SOCK_NONBLOCK);
+    assert_eq!(ops::connect(fd, &address(THERE, 7)), Err(Errno(libc::EINPROGRESS)));
+    let mut fds = [libc::pollfd { fd, events: libc::POLLOUT, revents: 0 }];
+    assert_eq!(poll::poll(&mut fds, None, None), Ok(1));
+    assert_eq!(fds[0].revents, libc::POLLOUT);
+    assert_eq!(so_error(fd), 0);
+    close(fd);
+
+    let fd = socket(libc::SOCK_STREAM | libc::SOCK_NONBLOCK);
+    assert_eq!(ops::connect(fd, &address(THERE, 4444)), Err(Errno(libc::EINPROGRESS)));
+    let mut fds = [libc::pollfd { fd, events: libc::POLLOUT, revents: 0 }];
+    assert_eq!(poll::poll(&mut fds, None, None), Ok(1));
+    assert_ne!(fds[0].revents & (libc::POLLERR | libc::POLLHUP), 0);
+    assert_eq!(so_error(fd), libc::ECONNREFUSED);
+    close(fd);
+}
+
+#[test]
+fn an_unconnected_socket_has_linux_errors() {
+    let fd = socket(libc::SOCK_STREAM);
+    assert_eq!(receive(fd, 1, 0), Err(Errno(libc::ENOTCONN)));
+    assert_eq!(send(fd, b"x", 0, None), Err(Errno(libc::EPIPE)));
+    assert_eq!(ops::shutdown(fd, libc::SHUT_WR), Err(Errno(libc::ENOTCONN)));
+    close(fd);
+}
+
+#[test]
+fn a_listener_accepts_from_the_lane_and_from_the_kernel() {
+    let listener = socket(libc::SOCK_STREAM);
+    ops::bind(listener, &address(Address::ANY_V4, 0)).unwrap();
+    ops::listen(listener, 8).unwrap();
+    let port = sys::socket_name(listener, false).unwrap().port;
+
+    let dialler = socket(libc::SOCK_DGRAM);
+    send(dialler, format!("dial {port}").as_bytes(), 0, Some((THERE, 7))).unwrap();
+    let (fd, name, len) = ops::accept(listener, libc::SOCK_CLOEXEC).unwrap();
+    assert!(matches!(Name::parse(&name[..len]), Name::Inet { endpoint, .. } if endpoint.address == THERE));
+    assert_eq!(receive(fd, 5, libc::MSG_WAITALL), Ok(b"hello".to_vec()));
+
+    let local = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let (kernels, ..) = ops::accept(listener, 0).unwrap();
+    assert!(!crate::fd::TABLE.get(kernels).is_socket(), "the kernel's connection is the kernel's");
+    assert_eq!(descriptor::flags(listener).unwrap() & libc::O_NONBLOCK, 0, "the program's flags are as it set them");
+    descriptor::set_nonblocking(listener, true).unwrap();
+    assert!(matches!(ops::accept(listener, 0), Err(Errno(libc::EAGAIN))));
+    drop(local);
+    close(kernels);
+    close(listener);
+    // The accepted connection outlives its listener.
+    send(fd, b"more", 0, None).unwrap();
+    assert_eq!(receive(fd, 4, libc::MSG_WAITALL), Ok(b"more".to_vec()));
+    close(fd);
+    close(dialler);
+}
+
+#[test]
+fn a_full_send_buffer_stops_a_nonblocking_sender_with_a_part() {
+    let fd = connected(9);
+    let data = vec![7; 16 << 20];
+    let n = send(fd, &data, libc::MSG_DONTWAIT, None).unwrap();
+    assert!(n > 0 && n < data.len());
+    let mut more = Ok(0);
+    for _ in 0..1000 {
+        more = send(fd, &data, libc::MSG_DONTWAIT, None);
+        if more.is_err() {
+            break;
+        }
+    }
+    assert_eq!(more, Err(Errno(libc::EAGAIN)));
+    let mut fds = [libc::pollfd { fd, events: libc::POLLOUT, revents: 0 }];
+    assert_eq!(poll::poll(&mut fds, Some(tickwire_stack::time::Span::ZERO), None), Ok(0));
+    close(fd);
+}
+
+#[test]
+fn options_are_kept_on_both_sides() {
+    let fd = socket(libc::SOCK_STREAM);
+    sys::set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, &1i32).unwrap();
+    ops::connect(fd, &address(THERE, 7)).unwrap();
+    let read = |name| {
+        let (bytes, _) = options::get(fd, libc::IPPROTO_TCP, name).unwrap().unwrap();
+        i32::from_ne_bytes(bytes[..4].try_into().unwrap())
+    };
+    assert_eq!(read(libc::TCP_NODELAY), 1, "set before the connection was ours");
+    options::set(fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, &77i32.to_ne_bytes());
+    assert_eq!(read(libc::TCP_KEEPIDLE), 77);
+    let (info, len) = options::get(fd, libc::IPPROTO_TCP, libc::TCP_INFO).unwrap().unwrap();
+    assert_eq!((info[0], len), (1, 104), "ESTABLISHED");
+    close(fd);
+}
+
+#[test]
+fn what_waits_to_be_read_is_counted() {
+    let fd = connected(7);
+    send(fd, b"12345", 0, None).unwrap();
+    let mut fds = [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }];
+    poll::poll(&mut fds, None, None).unwrap();
+    assert_eq!(descriptor::figure(fd, libc::FIONREAD), Ok(Some(5)));
+    close(fd);
+}

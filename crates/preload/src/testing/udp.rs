@@ -1,0 +1,106 @@
+use super::*;
+use crate::errno::Errno;
+
+#[test]
+fn datagrams_go_by_the_lane_and_come_back_with_their_sender() {
+    let fd = socket(libc::SOCK_DGRAM);
+    assert_eq!(send(fd, b"ping", 0, Some((THERE, 7))), Ok(4));
+    let (data, _, extras) = receive_all(fd, 100, 0).unwrap();
+    assert_eq!(data, b"ping");
+    let from = Name::parse(&extras.name[..extras.name_len]);
+    assert_eq!(from, Name::Inet { endpoint: Endpoint::new(THERE, 7), scope: 0, v6: false });
+    close(fd);
+}
+
+#[test]
+fn a_peek_leaves_the_datagram_and_a_short_buffer_is_told() {
+    let fd = socket(libc::SOCK_DGRAM);
+    send(fd, b"0123456789", 0, Some((THERE, 7))).unwrap();
+    assert_eq!(receive(fd, 4, libc::MSG_PEEK), Ok(b"0123".to_vec()));
+    let (data, n, extras) = receive_all(fd, 4, libc::MSG_TRUNC).unwrap();
+    assert_eq!((data.as_slice(), n), (&b"0123"[..], 10));
+    assert_eq!(extras.flags & libc::MSG_TRUNC, libc::MSG_TRUNC);
+    assert_eq!(receive(fd, 4, libc::MSG_DONTWAIT), Err(Errno(libc::EAGAIN)));
+    close(fd);
+}
+
+#[test]
+fn the_kernel_is_behind_the_same_descriptor() {
+    let ours = socket(libc::SOCK_DGRAM);
+    ops::bind(ours, &address(Address::ANY_V4, 0)).unwrap();
+    let port = sys::socket_name(ours, false).unwrap().port;
+    let other = socket(libc::SOCK_DGRAM);
+    // Loopback is the kernel's, both ways.
+    send(other, b"local", 0, Some((Address::v4([127, 0, 0, 1]), port))).unwrap();
+    assert_eq!(receive(ours, 100, 0), Ok(b"local".to_vec()));
+    send(ours, b"far", 0, Some((THERE, 7))).unwrap();
+    assert_eq!(receive(ours, 100, 0), Ok(b"far".to_vec()));
+    send(other, b"again", 0, Some((Address::v4([127, 0, 0, 1]), port))).unwrap();
+    assert_eq!(receive(ours, 100, 0), Ok(b"again".to_vec()));
+    close(ours);
+    close(other);
+}
+
+#[test]
+fn control_messages_tell_destination_and_hops() {
+    use crate::c::sys::Control;
+    let fd = socket(libc::SOCK_DGRAM);
+    for option in [libc::IP_PKTINFO, libc::IP_RECVTTL, libc::IP_RECVTOS] {
+        crate::options::set(fd, libc::IPPROTO_IP, option, &1i32.to_ne_bytes());
+    }
+    send(fd, b"x", 0, Some((THERE, 7))).unwrap();
+    let mut place = [0u64; 32];
+    let mut data = [0u8; 8];
+    let iov = one(data.as_mut_ptr().cast(), 8);
+    // SAFETY: the data lives on.
+    let mut buffers = unsafe { Buffers::new(iov.as_ptr(), 1) }.unwrap();
+    // SAFETY: the place lives on.
+    let control = unsafe { Control::new(place.as_mut_ptr().cast(), size_of_val(&place)) };
+    let mut extras = Extras { control: Some(control), ..Extras::default() };
+    assert_eq!(ops::receive(fd, &mut buffers, 0, &mut extras), Ok(1));
+    let written = extras.control.as_ref().unwrap().len();
+    // SAFETY: what was just written.
+    let written = unsafe { Control::new(place.as_mut_ptr().cast(), written) };
+    let mut seen = Vec::new();
+    written.each(|level, kind, data| seen.push((level, kind, data.to_vec())));
+    let kinds: Vec<_> = seen.iter().map(|(_, kind, _)| *kind).collect();
+    assert_eq!(kinds, [libc::IP_PKTINFO, libc::IP_TTL, libc::IP_TOS]);
+    assert_eq!(seen[0].2[8..12], [10, 99, 0, 1]);
+    assert_eq!(seen[1].2, 64i32.to_ne_bytes());
+    close(fd);
+}
+
+#[test]
+fn large_datagrams_are_fragmented_and_put_together() {
+    let fd = socket(libc::SOCK_DGRAM);
+    let data: Vec<u8> = (0..60_000u32).map(|i| i as u8).collect();
+    assert_eq!(send(fd, &data, 0, Some((THERE, 7))), Ok(data.len()));
+    assert_eq!(receive(fd, 65_536, 0), Ok(data));
+    let too_long = vec![0; 65_508];
+    assert_eq!(send(fd, &too_long, 0, Some((THERE, 7))), Err(Errno(libc::EMSGSIZE)));
+    close(fd);
+}
+
+#[test]
+fn a_receive_timeout_ends_the_wait() {
+    let fd = socket(libc::SOCK_DGRAM);
+    send(fd, b"mute", 0, Some((THERE, 7))).unwrap();
+    let timeval = [0i64.to_ne_bytes(), 30_000i64.to_ne_bytes()].concat();
+    crate::options::set(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &timeval);
+    let begin = std::time::Instant::now();
+    assert_eq!(receive(fd, 10, 0), Err(Errno(libc::EAGAIN)));
+    assert!(begin.elapsed().as_millis() >= 30);
+    close(fd);
+}
+
+#[test]
+fn a_duplicate_keeps_the_socket_open() {
+    let fd = socket(libc::SOCK_DGRAM);
+    let copy = sys::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3).unwrap();
+    open::duplicated(fd, copy);
+    close(fd);
+    send(copy, b"still", 0, Some((THERE, 7))).unwrap();
+    assert_eq!(receive(copy, 10, 0), Ok(b"still".to_vec()));
+    close(copy);
+    assert_eq!(crate::fd::TABLE.get(copy), crate::fd::Entry::Foreign);
+}
