@@ -148,7 +148,6 @@ impl Port {
     }
 
     /// Packets to be put into the transmit ring together.
-    #[must_use]
     pub fn transmission(&self) -> Transmission<'_> {
         Transmission(self.tx.writer())
     }

@@ -103,6 +103,8 @@ pub enum Divert {
 pub enum Guard {
     Xdp,
     Tc,
+    /// Only what is left when the service has died: the filter that drops everything.
+    Gone,
 }
 
 /// One host of the bed.
@@ -184,9 +186,11 @@ impl Host {
             Ok(())
         })?;
         self.bpf = Some(bpf);
-        let (address, mac) = (Address::from(self.address), self.mac);
-        self.hash(map::ADDRESSES).insert(bpf::AddressKey::new(address, nic), bpf::AddressValue::new(mac), 0)?;
-        self.hash(map::SOURCES).insert(bpf::SourceKey::new(address, mac), nic, 0)?;
+        let mac = self.mac;
+        for address in self.addresses() {
+            self.hash(map::ADDRESSES).insert(bpf::AddressKey::new(address, nic), bpf::AddressValue::new(mac), 0)?;
+            self.hash(map::SOURCES).insert(bpf::SourceKey::new(address, mac), nic, 0)?;
+        }
         Ok(())
     }
 
@@ -206,6 +210,7 @@ impl Host {
             match guard {
                 Guard::Xdp => Self::xdp(bpf, program::GUARD, host_end, XdpMode::Driver)?,
                 Guard::Tc => Self::tc(bpf, program::GUARD_TC, "twh")?,
+                Guard::Gone => {}
             }
             Self::tc(bpf, program::DROP_ALL, "twh")?;
             let mut lanes: DevMapHash<_> = bpf.map_mut(map::LANES).context("a known map")?.try_into()?;
@@ -219,12 +224,21 @@ impl Host {
         attach_socket(inner, program_end, host_end, limits)
     }
 
-    /// Lets the lane send from [`PORT`] and receive what comes to it: by its address, or any.
+    /// The addresses of the host. That of IPv6 is known to the programs only, not to the kernel.
+    pub fn addresses(&self) -> [Address; 2] {
+        let mut v6 = [0; 16];
+        (v6[0], v6[1], v6[15]) = (0xfd, 0x77, self.address.octets()[3]);
+        [self.address.into(), Address(v6)]
+    }
+
+    /// Lets the lane send from a port and receive what comes to it.
     pub fn claim(&mut self, lane: &Lane, port: u16) -> Result<()> {
-        let local = Endpoint::new(self.address.into(), port);
-        self.hash(map::OWNED).insert(bpf::OwnedKey::new(lane.host_end, UDP, local), 1u32, 0)?;
-        let value = bpf::PortValue::new(&[lane.host_end]).context("one lane")?;
-        self.hash(map::PORTS).insert(bpf::PortKey::new(UDP, local), value, 0)?;
+        for address in self.addresses() {
+            let local = Endpoint::new(address, port);
+            self.hash(map::OWNED).insert(bpf::OwnedKey::new(lane.host_end, UDP, local), 1u32, 0)?;
+            let value = bpf::PortValue::new(&[lane.host_end]).context("one lane")?;
+            self.hash(map::PORTS).insert(bpf::PortKey::new(UDP, local), value, 0)?;
+        }
         let (word, bit) = bpf::port_bit(UDP, port);
         let mut bits: Array<_, u64> = self.maps().map_mut(map::PORT_BITS).context("a known map")?.try_into()?;
         let old = bits.get(&word, 0)?;

@@ -3,8 +3,8 @@
 //! `floor [--rounds N] [--trips N] [ROW...]` prints one JSON object per row and round. Rows: `direct`, `lane:DIVERT:GUARD`, `kernel[:DIVERT]`,
 //! `smoltcp:udp`, `smoltcp:tcp`, `smoltcp:stream`; with DIVERT `native`, `generic` or `tc` and GUARD `xdp` or `tc`. As root; needs two processors to say anything.
 
-// Modules of a program: what they show is for their neighbours.
-#![allow(unreachable_pub)]
+// Modules of a program, shared with the tests in `tests/`: what they show is for their neighbours.
+#![allow(unreachable_pub, dead_code)]
 
 mod bed;
 mod kernel;

@@ -19,6 +19,7 @@ pub struct Raw {
     _region: Region,
     free: Vec<FrameId>,
     filled: usize,
+    pieces: u64,
 }
 
 impl Raw {
@@ -26,7 +27,7 @@ impl Raw {
         // SAFETY: nobody else uses this region, and the memory goes no later than the region, with this value.
         let memory = unsafe { region.memory() };
         let free = (0..region.limits().frames).collect();
-        let mut raw = Self { memory, port, _region: region, free, filled: 0 };
+        let mut raw = Self { memory, port, _region: region, free, filled: 0, pieces: 0 };
         raw.refill();
         raw
     }
@@ -69,15 +70,21 @@ impl Raw {
         self.port.kick().expect("the device is up")
     }
 
+    /// Frames received whose packet went on in the next.
+    pub fn pieces(&self) -> u64 {
+        self.pieces
+    }
+
     pub fn unsent(&self) -> bool {
         self.port.unsent()
     }
 
     /// Takes what has come, and gives every packet to `see`.
     pub fn poll(&mut self, mut see: impl FnMut(&[u8])) -> u32 {
-        let Self { memory, port, free, filled, .. } = self;
+        let Self { memory, port, free, filled, pieces, .. } = self;
         port.completed(|frame| free.push(frame));
-        let received = port.receive(|Received { frame, offset, len, .. }| {
+        let received = port.receive(|Received { frame, offset, len, more }| {
+            *pieces += u64::from(more);
             let start = frame as usize * FRAME_SIZE + usize::from(offset);
             see(&memory.frames.bytes[start..][..usize::from(len)]);
             free.push(frame);
@@ -128,7 +135,7 @@ pub fn ping(raw: &mut Raw, request: &[u8], port: u16, times: usize) -> Option<Ve
         while !back {
             raw.poll(|frame| back |= is_ours(frame, port));
             spins = spins.wrapping_add(1);
-            if spins % 4096 == 0 && begin.elapsed() > Duration::from_secs(1) {
+            if spins.is_multiple_of(4096) && begin.elapsed() > Duration::from_secs(1) {
                 return None;
             }
         }
@@ -150,7 +157,7 @@ pub fn pong(raw: &mut Raw, answer: &[u8], port: u16, stop: impl Fn() -> bool) {
             raw.kick();
         }
         polls = polls.wrapping_add(1);
-        if polls % 1024 == 0 && stop() {
+        if polls.is_multiple_of(1024) && stop() {
             return;
         }
     }
@@ -182,7 +189,7 @@ pub fn drain(raw: &mut Raw, port: u16, stop: impl Fn() -> bool) -> u64 {
     loop {
         raw.poll(|frame| received += u64::from(is_ours(frame, port)));
         polls = polls.wrapping_add(1);
-        if polls % 1024 == 0 && stop() {
+        if polls.is_multiple_of(1024) && stop() {
             return received;
         }
     }

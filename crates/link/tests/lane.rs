@@ -1,0 +1,297 @@
+//! Lanes on the real kernel: two hosts (namespaces) on one cable, the BPF programs, bare frames. Needs root; without it the
+//! tests say so and pass.
+
+// Modules that are shared with the benchmark; not every test uses all of them.
+#![allow(unreachable_pub, dead_code)]
+
+#[path = "../examples/floor/bed.rs"]
+mod bed;
+#[path = "../examples/floor/raw.rs"]
+mod raw;
+
+use bed::{Divert, Guard, Host, Lane, PORT};
+use raw::{HEADERS, Raw, packet};
+use std::net::UdpSocket;
+use std::time::{Duration, Instant};
+use tickwire_link::bpf::Refusal;
+use tickwire_link::port::Port;
+use tickwire_link::region::Region;
+use tickwire_link::sys_packet::PacketSender;
+use tickwire_stack::Limits;
+
+fn limits() -> Limits {
+    Limits { frames: 2048, tcp: 16, udp: 16, ..Limits::DEFAULT }
+}
+
+fn have_root() -> bool {
+    // SAFETY: no memory is passed.
+    let root = unsafe { libc::geteuid() } == 0;
+    if !root {
+        eprintln!("skipped: network namespaces need root");
+    }
+    root
+}
+
+/// A host with a lane that owns [`PORT`], in use.
+struct End {
+    host: Host,
+    lane: Lane,
+    raw: Raw,
+}
+
+impl End {
+    fn new(mut host: Host, divert: Divert, guard: Guard, mtu: u32) -> Self {
+        host.divert(divert).unwrap();
+        let lane = host.lane(mtu, guard, &limits()).unwrap();
+        host.claim(&lane, PORT).unwrap();
+        let raw = Raw::new(lane.open().unwrap());
+        Self { host, lane, raw }
+    }
+
+    fn identity(&self) -> ([u8; 6], [u8; 4]) {
+        (self.host.mac.0, self.host.address.octets())
+    }
+
+    fn send(&mut self, frame: &[u8]) {
+        assert!(self.raw.send(frame.len(), |p| p.copy_from_slice(frame)));
+        self.raw.kick();
+    }
+
+    /// Everything that comes, until `wanted` frames are there or nothing has come for a while.
+    fn receive(&mut self, wanted: usize) -> Vec<Vec<u8>> {
+        let end = Instant::now() + if wanted == 0 { Duration::from_millis(100) } else { Duration::from_secs(3) };
+        let mut got = Vec::new();
+        while Instant::now() < end && (wanted == 0 || got.len() < wanted) {
+            self.raw.poll(|frame| got.push(frame.to_vec()));
+        }
+        got
+    }
+
+    fn refused(&mut self, why: Refusal) -> u64 {
+        self.host.lane_counters(&self.lane).unwrap().refused[why as usize]
+    }
+}
+
+fn pair(divert: Divert, guard: Guard) -> [End; 2] {
+    bed::cable(1500, false).unwrap().map(|host| End::new(host, divert, guard, 1500))
+}
+
+fn udp(from: &End, to: &End, payload: usize) -> Vec<u8> {
+    packet(from.identity(), to.identity(), PORT, payload)
+}
+
+/// The same datagram over IPv6, behind so many empty destination options.
+fn udp6(from: &End, to: &End, payload: usize, options: usize) -> Vec<u8> {
+    let v4 = udp(from, to, payload);
+    let mut p = v4[..12].to_vec();
+    p.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
+    p.extend((8 * options as u16 + 8 + payload as u16).to_be_bytes());
+    p.extend([if options > 0 { 60 } else { 17 }, 64]);
+    p.extend(from.host.addresses()[1].0);
+    p.extend(to.host.addresses()[1].0);
+    for i in 1..=options {
+        p.extend([if i < options { 60 } else { 17 }, 0, 1, 4, 0, 0, 0, 0]);
+    }
+    p.extend(&v4[34..]);
+    p
+}
+
+#[test]
+fn frames_cross_lanes_in_every_attach_mode_that_a_veth_can_take() {
+    if !have_root() {
+        return;
+    }
+    for (divert, guard) in [(Divert::Native, Guard::Xdp), (Divert::Tc, Guard::Tc), (Divert::Native, Guard::Tc)] {
+        let [mut a, mut b] = pair(divert, guard);
+        for frame in [udp(&a, &b, 64), udp(&a, &b, 1472), udp6(&a, &b, 64, 0)] {
+            a.send(&frame);
+            assert_eq!(b.receive(1), [frame], "{divert:?} {guard:?}");
+        }
+        let sent = a.host.lane_counters(&a.lane).unwrap();
+        let received = b.host.lane_counters(&b.lane).unwrap();
+        assert_eq!((sent.out_packets, received.in_packets), (3, 3));
+        assert_eq!(sent.out_bytes, received.in_bytes);
+        assert_eq!(sent.refused, [0; 8]);
+    }
+}
+
+#[test]
+fn extension_headers_are_followed_so_far_and_no_further() {
+    if !have_root() {
+        return;
+    }
+    // The guard is not asked: the frames come from the wire.
+    let [a, mut b] = pair(Divert::Tc, Guard::Tc);
+    let wire = a.host.ns.run(|| PacketSender::open(a.host.nic)).unwrap();
+    for (options, arrives) in [(3, true), (4, true), (5, false)] {
+        let frame = udp6(&a, &b, 8, options);
+        wire.send(&frame).unwrap();
+        assert_eq!(b.receive(usize::from(arrives)).len(), usize::from(arrives), "{options} headers");
+    }
+}
+
+#[test]
+fn the_guard_refuses_and_counts_what_the_lane_does_not_own() {
+    if !have_root() {
+        return;
+    }
+    for (divert, guard) in [(Divert::Native, Guard::Xdp), (Divert::Tc, Guard::Tc)] {
+        let [mut a, mut b] = pair(divert, guard);
+        let good = udp(&a, &b, 64);
+        let with = |at: usize, bytes: &[u8]| {
+            let mut frame = good.clone();
+            frame[at..at + bytes.len()].copy_from_slice(bytes);
+            frame
+        };
+        let mut tagged = good.clone();
+        tagged.splice(12..12, [0x81, 0, 0, 5]);
+        for (frame, why) in [
+            (with(6, &[2, 9, 9, 9, 9, 9]), Refusal::Source),
+            (with(26, &[10, 77, 0, 9]), Refusal::Source),
+            (with(34, &[0, 53]), Refusal::Port),
+            (with(23, &[1]), Refusal::Protocol),
+            (with(12, &[8, 6]), Refusal::Protocol),
+            (tagged, Refusal::Protocol),
+            (with(14, &[0x41]), Refusal::Malformed),
+            (with(20, &[0, 9]), Refusal::Fragment),
+        ] {
+            let before = a.refused(why);
+            a.send(&frame);
+            assert_eq!(a.refused(why), before + 1, "{why:?} {guard:?}");
+        }
+        assert_eq!(b.receive(0), [[]; 0], "nothing got out");
+        a.send(&good);
+        assert_eq!(b.receive(1), [good]);
+        assert_eq!(a.host.lane_counters(&a.lane).unwrap().out_packets, 1);
+    }
+}
+
+#[test]
+fn a_lane_whose_guard_has_gone_leaks_nothing() {
+    if !have_root() {
+        return;
+    }
+    let [mut a, mut b] = pair(Divert::Tc, Guard::Gone);
+    let victim = a.host.ns.run(|| UdpSocket::bind(("0.0.0.0", 9))).unwrap();
+    victim.set_nonblocking(true).unwrap();
+    let out = udp(&a, &b, 64);
+    let mut into_the_host = packet(b.identity(), a.identity(), 9, 64);
+    into_the_host[..6].copy_from_slice(&[0xff; 6]);
+    a.send(&out);
+    a.send(&into_the_host);
+    assert_eq!(b.receive(0), [[]; 0]);
+    assert!(victim.recv(&mut [0; 64]).is_err());
+}
+
+#[test]
+fn what_nobody_claimed_goes_to_the_kernel() {
+    if !have_root() {
+        return;
+    }
+    for divert in [Divert::Native, Divert::Tc] {
+        let [a, mut b] = pair(divert, Guard::Tc);
+        let sender = a.host.ns.run(|| UdpSocket::bind((a.host.address, 0))).unwrap();
+        let receiver = b.host.ns.run(|| UdpSocket::bind(("0.0.0.0", 9))).unwrap();
+        receiver.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
+        sender.send_to(b"kernel", (b.host.address, 9)).unwrap();
+        let mut buffer = [0; 16];
+        assert_eq!(receiver.recv(&mut buffer).unwrap(), 6);
+        sender.send_to(b"lane", (b.host.address, PORT)).unwrap();
+        let got = b.receive(1);
+        assert_eq!(&got[0][HEADERS..HEADERS + 4], b"lane");
+    }
+}
+
+#[test]
+fn a_tagged_packet_is_not_ours() {
+    if !have_root() {
+        return;
+    }
+    for divert in [Divert::Native, Divert::Tc] {
+        let [a, mut b] = pair(divert, Guard::Tc);
+        let mut tagged = udp(&a, &b, 8);
+        tagged.splice(12..12, [0x81, 0, 0, 5]);
+        a.host.ns.run(|| PacketSender::open(a.host.nic)).unwrap().send(&tagged).unwrap();
+        assert_eq!(b.receive(0), [[]; 0], "{divert:?}");
+    }
+}
+
+#[test]
+fn fragments_follow_their_first_both_ways() {
+    if !have_root() {
+        return;
+    }
+    for (divert, guard) in [(Divert::Native, Guard::Xdp), (Divert::Tc, Guard::Tc)] {
+        let [mut a, mut b] = pair(divert, guard);
+        // The kernel of A cuts a datagram of 4000 bytes in three.
+        let sender = a.host.ns.run(|| UdpSocket::bind((a.host.address, 0))).unwrap();
+        sender.send_to(&[7; 4000], (b.host.address, PORT)).unwrap();
+        let got = b.receive(3);
+        assert_eq!(got.iter().map(|f| f.len() - 34).sum::<usize>(), 4008, "{divert:?}");
+
+        // The lane of A sends a datagram in two pieces: the later one may go because the first went.
+        let mut first = udp(&a, &b, 64);
+        first[18..22].copy_from_slice(&[0x12, 0x34, 0x20, 0]);
+        let mut later = first.clone();
+        later[20..22].copy_from_slice(&[0, 9]);
+        let mut other = later.clone();
+        other[18] = 0x99;
+        a.send(&other);
+        a.send(&first);
+        a.send(&later);
+        assert_eq!(b.receive(2), [first, later]);
+        assert_eq!(a.refused(Refusal::Fragment), 1);
+    }
+}
+
+#[test]
+fn an_icmp_error_finds_the_lane_whose_packet_it_quotes() {
+    if !have_root() {
+        return;
+    }
+    let [a, b] = bed::cable(1500, false).unwrap();
+    let mut a = End::new(a, Divert::Tc, Guard::Tc, 1500);
+    // B is a host without Tickwire, and nobody listens there.
+    let frame = packet(a.identity(), (b.mac.0, b.address.octets()), PORT, 64);
+    a.send(&frame);
+    let got = a.receive(1);
+    assert_eq!((got[0][23], got[0][34], got[0][35]), (1, 3, 3), "ICMP port unreachable");
+}
+
+#[test]
+fn a_jumbo_frame_comes_in_pieces() {
+    if !have_root() {
+        return;
+    }
+    for divert in [Divert::Native, Divert::Tc] {
+        let [a, b] = bed::cable(9000, false).unwrap();
+        let mut b = End::new(b, divert, Guard::Tc, 9000);
+        let sender = a.ns.run(|| UdpSocket::bind((a.address, 0))).unwrap();
+        sender.send_to(&[7; 8000], (b.host.address, PORT)).unwrap();
+        let got = b.receive(5);
+        assert_eq!(got.iter().map(Vec::len).sum::<usize>(), HEADERS + 8000, "{divert:?}: {}", got.len());
+        assert_eq!(b.raw.pieces(), got.len() as u64 - 1);
+    }
+}
+
+#[test]
+fn a_process_without_privilege_uses_the_rings_and_another_takes_over() {
+    if !have_root() {
+        return;
+    }
+    let [a, mut b] = pair(Divert::Tc, Guard::Tc);
+    let frame = udp(&a, &b, 64);
+    let End { host: _host, lane, raw } = a;
+    drop(raw);
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            // SAFETY: no memory is passed; the bare system call concerns this thread only.
+            assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, 65_534, 65_534, 65_534) }, 0);
+            let (region, port): (Region, Port) = lane.open().unwrap();
+            let mut raw = Raw::new((region, port));
+            assert!(raw.send(frame.len(), |p| p.copy_from_slice(&frame)));
+            raw.kick();
+        });
+    });
+    assert_eq!(b.receive(1), [frame]);
+}
