@@ -242,3 +242,19 @@ fn an_orphan_whose_peer_is_gone_is_given_up() {
     pair.run_for(Span::from_secs(120));
     assert_eq!((pair.frames_held(0), pair.stack(0).deadline()), (0, None));
 }
+
+/// A peer that acknowledges but never opens its window cannot hold a closed connection's memory for ever.
+#[test]
+fn an_orphan_before_a_shut_window_is_given_up() {
+    let mut wire = Wire::new();
+    let (id, ours, theirs) = wire.accepted();
+    wire.put(Seg::new(ACK, theirs, ours).window(0));
+    wire.send(id, &[1; 5_000]).unwrap();
+    wire.close(id);
+    for _ in 0..1_400 {
+        wire.pass(Span::from_millis(500));
+        wire.put(Seg::new(ACK, theirs, ours).window(0));
+    }
+    wire.taken();
+    assert_eq!((wire.held(), wire.stack().deadline()), (0, None));
+}

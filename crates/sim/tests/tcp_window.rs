@@ -297,3 +297,17 @@ fn a_send_buffer_that_was_set_is_kept_to() {
     wire.put(Seg::new(ACK, theirs, ours + sent));
     assert!(wire.stack().readiness(id.into()).unwrap().contains(Ready::OUT));
 }
+
+/// A segment larger than a frame (jumbo MTU, or what a virtual device put together) arrives in several.
+#[test]
+fn a_segment_in_several_frames_is_taken_whole() {
+    let mut wire = Wire::new();
+    let (id, ours, theirs) = wire.accepted();
+    let data = pattern(8_000, 5);
+    wire.put(Seg::new(ACK, theirs + 4_001, ours).data(&data[4_001..]));
+    assert_eq!(wire.one().blocks(), [(theirs + 4_001, theirs + 8_000)]);
+    wire.put(Seg::new(ACK, theirs, ours).data(&data[..4_001]));
+    assert_eq!(wire.one().ack, theirs + 8_000);
+    assert!(wire.recv(id).unwrap() == data);
+    assert_eq!(wire.held(), 0);
+}

@@ -126,7 +126,8 @@ impl Stack<'_> {
     /// [`Error::WouldBlock`] if nothing is there; what ended the connection, once; [`Error::NotConnected`]; [`Error::Stale`].
     pub fn tcp_recv(&mut self, id: TcpId, now: Instant, flags: RecvFlags, sink: &mut impl Sink) -> Result<usize> {
         let index = self.check(id.into())?;
-        let most_buffer = self.mem.core.tcp.config.receive_buffer_max;
+        // What is under way must find room in the fill ring even if nobody looks at it for a while.
+        let most_buffer = self.mem.core.tcp.config.receive_buffer_max.min(self.mem.core.fill * 1024);
         let s = &mut self.mem.tcp[index];
         if sink.room() == 0 {
             return Ok(0);

@@ -45,7 +45,8 @@ pub struct Config {
     pub synack_retries: u8,
     /// How often data is sent again (RFC 9293 §3.8.3 R2).
     pub retries: u8,
-    /// How often data or FIN of a connection that the program has closed is sent again.
+    /// How often data, FIN or a window probe of a connection that the program has closed is sent again. From the smallest
+    /// timeout, thirteen doublings take 82 seconds.
     pub orphan_retries: u8,
     /// Time to live of packets.
     pub ttl: u8,
@@ -77,7 +78,7 @@ impl Default for Config {
             syn_retries: 6,
             synack_retries: 5,
             retries: 15,
-            orphan_retries: 8,
+            orphan_retries: 13,
             ttl: 64,
             algorithm: Algorithm::Cubic,
             challenge_limit: 1000,

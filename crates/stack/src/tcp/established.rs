@@ -86,7 +86,7 @@ impl Stack<'_> {
         }
         s.take_timestamp(now, segment);
         s.heard = now;
-        if s.keep_probes > 0 || s.settings.keepalive && s.at.keep.is_never() {
+        if !s.orphan && (s.keep_probes > 0 || s.settings.keepalive && s.at.keep.is_never()) {
             s.keep_probes = 0;
             s.at.keep = now + s.settings.keep_idle;
         }
@@ -179,7 +179,8 @@ impl Stack<'_> {
         let counters = self.mem.counters;
         let una = s.send.una;
         let window_changed = s.take_window(segment);
-        s.attempts = if s.window == 0 || s.send.outstanding() == 0 { 0 } else { s.attempts };
+        // A peer that keeps its window shut is alive, and may keep it so (RFC 9293 §3.8.6.1) as long as somebody here cares.
+        s.attempts = if !s.orphan && (s.window == 0 || s.send.outstanding() == 0) { 0 } else { s.attempts };
         if segment.ack.lt(una) {
             return; // an old acknowledgement, overtaken by a newer one
         }

@@ -150,11 +150,12 @@ impl Stack<'_> {
         }
     }
 
-    /// RFC 5681 §4.1: a window that has not been used for longer than a timeout says nothing any more.
+    /// RFC 5681 §4.1: a window that has not been used for longer than a timeout says nothing any more. The timeout meant
+    /// there is at least a second; ours is far shorter, and a pause of milliseconds changes nothing on a LAN.
     fn restart_after_idle(&mut self, index: usize, now: Instant) {
         let bounds = self.mem.core.tcp.config.bounds();
         let s = &mut self.mem.tcp[index];
-        if s.send.outstanding() == 0 && now.since(s.sent) > s.rtt.base(&bounds) {
+        if s.send.outstanding() == 0 && now.since(s.sent) > s.rtt.base(&bounds).max(bounds.initial) {
             s.cc.on_idle(u32::from(s.mss));
         }
     }
