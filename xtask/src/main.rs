@@ -1,9 +1,10 @@
 //! What a developer types: `cargo xtask demo`, `test`, `fuzz`, `lab`, `check`, `man`.
 //!
-//! Depends on the lab only, never on the other crates: it must build on a machine on which their needs (clang, for one) are not installed
+//! Depends on the lab and the figures of the benchmark only, never on the other crates: it must build on a machine on which their needs (clang, for one) are not installed
 //! yet, because it is what installs them. It builds them with cargo and runs their programs.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod check;
 mod demo;
 mod deps;
@@ -28,6 +29,8 @@ struct Arguments {
 enum Task {
     /// Run real programs on the kernel and on Tickwire in turn, and compare
     Demo(demo::Options),
+    /// Measure the performance promises, rivals interleaved
+    Bench(bench::Options),
     /// Run all tests: unit, property, simulation and lab
     Test(test::Options),
     /// Make two hosts with a service each and open a shell in the first
@@ -45,6 +48,7 @@ enum Task {
 fn main() -> ExitCode {
     let done = match Arguments::parse().task {
         Task::Demo(options) => demo::run(&options),
+        Task::Bench(options) => bench::run(&options),
         Task::Test(options) => test::run(&options),
         Task::Lab(options) => lab::run(&options),
         Task::Check => check::run(),

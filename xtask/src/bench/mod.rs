@@ -1,0 +1,116 @@
+//! `cargo xtask bench`: the rows of the performance promise, all in one run, rivals interleaved in rounds.
+//!
+//! A virtual machine's speed drifts by tens of percent within minutes, so a single figure says nothing: every row is measured in
+//! every round, one after the other, and rows are compared by the medians of their rounds.
+
+mod bed;
+mod figures;
+mod report;
+mod rows;
+mod targets;
+
+use crate::{deps, workspace};
+use anyhow::{Context, Result, bail};
+use bed::Bed;
+use figures::{Measured, Outcome};
+use rows::{ROWS, Row};
+use std::path::PathBuf;
+use tickwire_lab::tools::DIRECTORY_VARIABLE;
+
+/// How much, and where to.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Rounds; every row is measured once in each
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+
+    /// Round trips of a row in each round
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(100..=10_000_000))]
+    trips: u32,
+
+    /// Seconds of a stream in each round
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=60))]
+    seconds: u32,
+
+    /// Only the rows whose name contains this
+    #[arg(long)]
+    only: Option<String>,
+
+    /// Write the figures of all rounds here, as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// How the service attaches its divert program
+    #[arg(long, value_name = "auto|native|generic|tc", default_value = "native")]
+    attach: String,
+}
+
+/// Measures; fails if a row could not be measured, not if it is slow.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    if std::env::var_os(DIRECTORY_VARIABLE).is_some() {
+        return measure(options);
+    }
+    deps::install(&deps::EVERYTHING)?;
+    let build = workspace::build_release()?;
+    workspace::run(workspace::cargo().args([
+        "build",
+        "--release",
+        "--package",
+        "tickwire-link",
+        "--features",
+        "bpf",
+        "--example",
+        "floor",
+    ]))?;
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let again: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    if workspace::as_root(&build, &again)? {
+        return Ok(());
+    }
+    let me = std::env::current_exe()?;
+    workspace::run(std::process::Command::new(me).args(again).env(DIRECTORY_VARIABLE, build))
+}
+
+fn measure(options: &Options) -> Result<()> {
+    let chosen: Vec<&Row> =
+        ROWS.iter().filter(|row| options.only.as_ref().is_none_or(|only| row.name.contains(only.as_str()))).collect();
+    if chosen.is_empty() {
+        bail!("no row's name contains that; there are: {}", ROWS.map(|row| row.name).join(", "));
+    }
+    let bed = Bed::new(options.trips, options.seconds, &options.attach)?;
+    let mut outcomes: Vec<Outcome> = chosen.iter().map(|row| Outcome::new(row.name)).collect();
+    for round in 0..options.rounds {
+        for (row, outcome) in chosen.iter().zip(&mut outcomes) {
+            eprint!("\r\x1b[Kround {} of {}: {}", round + 1, options.rounds, row.name);
+            match (row.measure)(&bed) {
+                Ok(measured) => outcome.rounds.push(measured),
+                Err(error) => {
+                    eprintln!(" failed: {error:#}");
+                    outcome.failures.push(format!("{error:#}"));
+                }
+            }
+        }
+    }
+    eprintln!("\r\x1b[K");
+    drop(bed);
+    println!("{}", report::machine());
+    println!("{}", report::table(&outcomes));
+    println!("{}", report::verdicts(&targets::check(&outcomes)));
+    if let Some(path) = &options.json {
+        let text = report::json(&outcomes)?;
+        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let failed = outcomes.iter().filter(|o| o.rounds.is_empty()).count();
+    if failed > 0 {
+        bail!("{failed} rows could not be measured");
+    }
+    Ok(())
+}
+
+/// A row's figures of one round as latency, if it is a latency row.
+fn as_latency(measured: &Measured) -> Option<&tickwire_bench::latency::Latency> {
+    match measured {
+        Measured::Latency(latency) => Some(latency),
+        Measured::Rate(_) => None,
+    }
+}

@@ -1,0 +1,76 @@
+//! Tables and JSON.
+
+use super::figures::{Measured, Outcome};
+use super::targets::Verdict;
+use anyhow::Result;
+use comfy_table::{CellAlignment, Table, presets};
+use serde_json::json;
+
+/// The machine in one line.
+pub(crate) fn machine() -> String {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let cpu = read("/proc/cpuinfo");
+    let model = cpu
+        .lines()
+        .find_map(|l| l.strip_prefix("model name"))
+        .map_or("unknown processor", |l| l.trim_start_matches([' ', '\t', ':']));
+    let processors = std::thread::available_parallelism().map_or(0, usize::from);
+    let kernel = read("/proc/sys/kernel/osrelease");
+    format!("{model}, {processors} processors, Linux {}", kernel.trim())
+}
+
+/// One line for each row: medians over the rounds; the maximum is the worst of all rounds.
+pub(crate) fn table(outcomes: &[Outcome]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_BORDERS_ONLY);
+    table.set_header(["row", "rounds", "p50 us", "p99 us", "p99.9 us", "max us", "Gbit/s"]);
+    for outcome in outcomes {
+        let us = |ns: u64| format!("{:.2}", ns as f64 / 1000.0);
+        let mut cells = vec![outcome.name.to_owned(), outcome.rounds.len().to_string()];
+        match (outcome.latency(), outcome.rate()) {
+            (Some(l), _) => cells.extend([us(l.p50_ns), us(l.p99_ns), us(l.p999_ns), us(l.max_ns), String::new()]),
+            (_, Some(rate)) => {
+                cells.extend([String::new(), String::new(), String::new(), String::new(), format!("{rate:.2}")])
+            }
+            _ => cells.push(
+                outcome.failures.last().map_or_else(|| "not measured".into(), |why| format!("failed: {why:.60}")),
+            ),
+        }
+        table.add_row(cells);
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// One line for each promise.
+pub(crate) fn verdicts(verdicts: &[Verdict]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_BORDERS_ONLY);
+    table.set_header(["promise", "measured", "bound", ""]);
+    for v in verdicts {
+        let kept = if v.kept { "kept" } else { "MISSED" };
+        table.add_row([v.promise.clone(), format!("{:.2}", v.measured), format!("{:.2}", v.bound), kept.into()]);
+    }
+    table
+}
+
+/// Everything, round by round.
+pub(crate) fn json(outcomes: &[Outcome]) -> Result<String> {
+    let rows: Vec<_> = outcomes
+        .iter()
+        .map(|o| {
+            let rounds: Vec<_> = o
+                .rounds
+                .iter()
+                .map(|m| match m {
+                    Measured::Latency(latency) => json!({ "latency": latency }),
+                    Measured::Rate(gbit) => json!({ "gbit": gbit }),
+                })
+                .collect();
+            json!({ "row": o.name, "median": o.latency(), "median_gbit": o.rate(), "rounds": rounds, "failures": o.failures })
+        })
+        .collect();
+    Ok(serde_json::to_string_pretty(&json!({ "machine": machine(), "rows": rows }))?)
+}

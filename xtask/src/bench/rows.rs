@@ -1,0 +1,68 @@
+//! What is measured, in this order, in every round.
+
+use super::bed::{Bed, Ends, Traffic};
+use super::figures::Measured;
+use anyhow::{Context, Result};
+use serde_json::Value;
+use tickwire_bench::latency::Latency;
+
+/// One row of the table.
+pub(crate) struct Row {
+    /// Its name; rows are compared by it.
+    pub(crate) name: &'static str,
+    /// Measures it once.
+    pub(crate) measure: fn(&Bed) -> Result<Measured>,
+}
+
+const UDP_BLOCK: Traffic = Traffic { transport: "udp", spin: false };
+const UDP_SPIN: Traffic = Traffic { transport: "udp", spin: true };
+const TCP_BLOCK: Traffic = Traffic { transport: "tcp", spin: false };
+const TCP_SPIN: Traffic = Traffic { transport: "tcp", spin: true };
+
+/// All rows. Rivals stand side by side, so that the machine's drift meets them alike.
+pub(crate) const ROWS: [Row; 27] = [
+    Row { name: "raw AF_XDP, direct", measure: |bed| latency(&bed.floor("direct")?) },
+    Row { name: "raw AF_XDP, lane", measure: |bed| latency(&bed.floor("lane:native:xdp")?) },
+    Row { name: "UDP kernel, blocking", measure: |bed| bed.ping_pong(Ends::Kernel, UDP_BLOCK) },
+    Row { name: "UDP kernel, spinning", measure: |bed| bed.ping_pong(Ends::Kernel, UDP_SPIN) },
+    Row { name: "UDP smoltcp, direct", measure: |bed| latency(&bed.floor("smoltcp:udp")?) },
+    Row { name: "UDP Tickwire, spinning", measure: |bed| bed.ping_pong(Ends::Both, UDP_SPIN) },
+    Row { name: "UDP Tickwire, adaptive", measure: |bed| bed.ping_pong(Ends::Both, UDP_BLOCK) },
+    Row { name: "UDP Tickwire, sockperf", measure: |bed| bed.sockperf(Ends::Both, "udp") },
+    Row { name: "UDP kernel, sockperf", measure: |bed| bed.sockperf(Ends::Kernel, "udp") },
+    Row { name: "UDP Tickwire to kernel", measure: |bed| bed.ping_pong(Ends::Client, UDP_BLOCK) },
+    Row { name: "UDP kernel beside service", measure: |bed| bed.ping_pong(Ends::Beside, UDP_BLOCK) },
+    Row { name: "TCP kernel, blocking", measure: |bed| bed.ping_pong(Ends::Kernel, TCP_BLOCK) },
+    Row { name: "TCP kernel, spinning", measure: |bed| bed.ping_pong(Ends::Kernel, TCP_SPIN) },
+    Row { name: "TCP smoltcp, direct", measure: |bed| latency(&bed.floor("smoltcp:tcp")?) },
+    Row { name: "TCP Tickwire, spinning", measure: |bed| bed.ping_pong(Ends::Both, TCP_SPIN) },
+    Row { name: "TCP Tickwire, adaptive", measure: |bed| bed.ping_pong(Ends::Both, TCP_BLOCK) },
+    Row { name: "TCP Tickwire, sockperf", measure: |bed| bed.sockperf(Ends::Both, "tcp") },
+    Row { name: "TCP kernel, sockperf", measure: |bed| bed.sockperf(Ends::Kernel, "tcp") },
+    Row { name: "TCP Tickwire to kernel", measure: |bed| bed.ping_pong(Ends::Client, TCP_BLOCK) },
+    Row { name: "TCP kernel beside service", measure: |bed| bed.ping_pong(Ends::Beside, TCP_BLOCK) },
+    Row { name: "stream raw AF_XDP, lane", measure: |bed| rate(&bed.floor("lane:native:xdp")?) },
+    Row { name: "stream smoltcp, direct", measure: |bed| rate(&bed.floor("smoltcp:stream")?) },
+    Row { name: "stream Tickwire", measure: |bed| bed.stream(Ends::Both, true) },
+    Row { name: "stream kernel, 1500-byte frames", measure: |bed| bed.stream(Ends::Kernel, true) },
+    Row { name: "stream kernel, offloads", measure: |bed| bed.stream(Ends::Kernel, false) },
+    Row { name: "stream kernel beside service", measure: |bed| bed.stream(Ends::Beside, false) },
+    Row { name: "UDP raw AF_XDP, lane by tc", measure: |bed| latency(&bed.floor("lane:tc:tc")?) },
+];
+
+fn latency(figures: &Value) -> Result<Measured> {
+    let number = |key: &str| figures.get(key).and_then(Value::as_u64).with_context(|| format!("no {key} in {figures}"));
+    Ok(Measured::Latency(Latency {
+        count: number("trips")?,
+        min_ns: number("p50_ns")?,
+        p50_ns: number("p50_ns")?,
+        p99_ns: number("p99_ns")?,
+        p999_ns: number("p999_ns")?,
+        max_ns: number("max_ns")?,
+        lost: 0,
+    }))
+}
+
+fn rate(figures: &Value) -> Result<Measured> {
+    figures.get("gbit").and_then(Value::as_f64).map(Measured::Rate).with_context(|| format!("no gbit in {figures}"))
+}
