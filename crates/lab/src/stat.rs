@@ -35,6 +35,13 @@ impl Stat {
         all.iter().filter(|lane| lane["program"] == program).collect()
     }
 
+    /// The lanes of the program that runs as this process.
+    #[must_use]
+    pub fn lanes_of(&self, process: u32) -> Vec<&Value> {
+        let all = self.json["lanes"].as_array().map(Vec::as_slice).unwrap_or_default();
+        all.iter().filter(|lane| lane["pid"] == process).collect()
+    }
+
     /// A number by its path (`/host/counters/diverted`); zero if it is not there.
     #[must_use]
     pub fn number(&self, pointer: &str) -> u64 {

@@ -21,8 +21,13 @@ impl Both {
 
     pub(crate) fn with(cable: &CableOptions, options: &ServiceOptions) -> Self {
         let pair = Pair::with(cable).unwrap();
-        let start = |host| Service::start_with(host, options).unwrap();
-        Self { a_service: start(&pair.a), b_service: start(&pair.b), pair }
+        // Both at a time: the kernel takes its time to verify BPF programs.
+        let (a_service, b_service) = std::thread::scope(|scope| {
+            let a = scope.spawn(|| Service::start_with(&pair.a, options).unwrap());
+            let b = Service::start_with(&pair.b, options).unwrap();
+            (a.join().unwrap(), b)
+        });
+        Self { a_service, b_service, pair }
     }
 
     pub(crate) fn a(&self) -> &Host {
