@@ -1,8 +1,9 @@
 //! The lock of a lane: shared by its processes, and aware of death.
 //!
-//! A robust process-shared mutex. When its holder dies inside, the stack may be half-changed; the next to take the lock is told
-//! ([`LaneGuard::recovered`]) and has to start the stack afresh before it does anything else. Taking the lock twice in one thread (a
-//! signal handler that interrupts a holder) is an error instead of a deadlock.
+//! A robust process-shared mutex. When its holder dies inside, the stack may be half-changed, and no bookkeeping could tell how:
+//! the lock stays closed for good, and everybody who wants it is told that the lane is lost ([`LockError::Lost`]). The program then
+//! starts afresh with a new lane. Taking the lock twice in one thread (a signal handler that interrupts a holder) is an error instead
+//! of a deadlock.
 //!
 //! A thread that polls takes and releases the lock all the time, and a sleeping waiter would rarely find it free. So a waiter
 //! says that it waits, spins for a while before it sleeps, and a polling thread makes room ([`LaneLock::give_way`]).
@@ -26,6 +27,9 @@ pub(crate) struct RawLock {
     mutex: UnsafeCell<libc::pthread_mutex_t>,
     /// Threads that wait for it.
     waiters: AtomicU32,
+    /// Not 0 after a holder died inside. (The mutex could keep this in mind itself, by not being made consistent, but glibc's
+    /// `trylock` then leaves it locked.)
+    lost: AtomicU32,
 }
 
 // SAFETY: a process-shared mutex is made to be used by many threads at a time.
@@ -37,8 +41,8 @@ pub enum LockError {
     /// This thread holds it already: a signal handler interrupted it inside.
     #[error("the lane is in use by this very thread")]
     Recursive,
-    /// The lock is beyond use: the program has overwritten its own region.
-    #[error("the lane's lock is destroyed")]
+    /// A holder died inside: the lane is lost, for all its processes.
+    #[error("a process died inside the lane: its state is lost")]
     Lost,
 }
 
@@ -50,7 +54,6 @@ pub struct LaneLock<'r>(&'r RawLock);
 #[must_use]
 pub struct LaneGuard<'r> {
     lock: LaneLock<'r>,
-    recovered: bool,
     /// A mutex must be unlocked by the thread that locked it.
     here: PhantomData<*const ()>,
 }
@@ -72,6 +75,7 @@ impl RawLock {
             libc::pthread_mutex_init((&raw mut (*at).mutex).cast(), attributes.as_ptr());
             libc::pthread_mutexattr_destroy(attributes.as_mut_ptr());
             (&raw mut (*at).waiters).write(AtomicU32::new(0));
+            (&raw mut (*at).lost).write(AtomicU32::new(0));
         }
     }
 }
@@ -88,16 +92,21 @@ impl<'r> LaneLock<'r> {
     /// What the C library answered to an attempt.
     fn answer(self, code: libc::c_int) -> Option<Result<LaneGuard<'r>, LockError>> {
         match code {
-            0 => Some(Ok(LaneGuard { lock: self, recovered: false, here: PhantomData })),
+            0 if self.0.lost.load(Relaxed) == 0 => Some(Ok(LaneGuard { lock: self, here: PhantomData })),
+            0 | libc::EOWNERDEAD => {
+                self.0.lost.store(1, Relaxed);
+                // SAFETY: the mutex is initialised, and with these answers the calling thread holds it. Consistent, it can be taken
+                // again, so that everybody else finds out, too.
+                unsafe {
+                    if code == libc::EOWNERDEAD {
+                        libc::pthread_mutex_consistent(self.mutex());
+                    }
+                    libc::pthread_mutex_unlock(self.mutex());
+                }
+                Some(Err(LockError::Lost))
+            }
             libc::EBUSY => None,
             libc::EDEADLK => Some(Err(LockError::Recursive)),
-            libc::EOWNERDEAD => {
-                // SAFETY: the mutex is initialised, and with this answer the calling thread holds it.
-                unsafe { libc::pthread_mutex_consistent(self.mutex()) };
-                // Whoever died may have been counted elsewhere, too.
-                self.forget_waiters();
-                Some(Ok(LaneGuard { lock: self, recovered: true, here: PhantomData }))
-            }
             // What a region that its own program has overwritten may bring.
             _ => Some(Err(LockError::Lost)),
         }
@@ -161,15 +170,6 @@ impl<'r> LaneLock<'r> {
     }
 }
 
-impl LaneGuard<'_> {
-    /// Whether the last holder died inside. The stack must then be started afresh under this very guard; who dies doing so leaves
-    /// the same message to the next.
-    #[must_use]
-    pub const fn recovered(&self) -> bool {
-        self.recovered
-    }
-}
-
 impl Drop for LaneGuard<'_> {
     fn drop(&mut self) {
         // SAFETY: a guard exists only while its thread (it cannot leave it) holds the mutex.
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_that_died_is_told_to_the_next() {
+    fn a_holder_that_died_is_told_to_everybody_after_it() {
         let lock = LaneLock::new(shared());
         // SAFETY: the child only takes a lock and exits, without running anything that another thread may have left half done.
         let child = unsafe { libc::fork() };
@@ -232,8 +232,9 @@ mod tests {
         let mut status = 0;
         // SAFETY: waits for the child made above.
         assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-        assert!(lock.lock().unwrap().recovered());
-        assert!(!lock.lock().unwrap().recovered(), "told once");
+        assert_eq!(lock.lock().err(), Some(LockError::Lost));
+        assert_eq!(lock.lock().err(), Some(LockError::Lost), "and for good");
+        assert_eq!(lock.try_lock().err(), Some(LockError::Lost));
     }
 
     #[test]
