@@ -262,3 +262,24 @@ fn a_bottleneck_is_kept_busy() {
         assert_eq!(state(&mut pair, 0, client), State::Established);
     }
 }
+
+/// A program that did not run for a while finds its timers late and the acknowledgements in its receive ring: it must not
+/// take its own pause for a loss.
+#[test]
+fn a_late_timer_is_not_taken_for_a_loss() {
+    let mut wire = Wire::new();
+    let (id, ours, theirs) = measured(&mut wire);
+    wire.send(id, &pattern(5_000, 1)).unwrap();
+    wire.taken();
+    wire.now += Span::from_millis(50);
+    wire.pass(Span::ZERO);
+    wire.nothing();
+    wire.put(Seg::new(ACK, theirs, ours + 5_000));
+    assert_eq!((wire.count("TcpRetransSegs"), wire.count("TcpExtTCPTimeouts")), (0, 0));
+    // It is excused once; a real loss is repaired.
+    wire.send(id, &pattern(5_000, 1)).unwrap();
+    wire.taken();
+    wire.now += Span::from_millis(50);
+    wire.pass(Span::from_millis(200));
+    assert!(wire.taken().iter().any(|s| s.seq == ours + 5_000));
+}

@@ -180,6 +180,8 @@ pub struct Socket {
     pub(super) attempts: u8,
     /// Unanswered keepalive probes.
     pub(super) keep_probes: u8,
+    /// The timer of the running timeout fired late and was set again.
+    pub(super) excused: bool,
     /// `tcp_send` found no frame; the program is told when there may be some.
     pub(super) starved: bool,
     /// The program found the send buffer full and waits for room.

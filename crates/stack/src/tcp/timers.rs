@@ -11,6 +11,9 @@ use super::spurious::Undo;
 use crate::Stack;
 use crate::time::{Instant, Span};
 
+/// A timer that fires later than this was held up by the host.
+const LATE: Span = Span::from_millis(1);
+
 /// The earlier of two deadlines, of which either may be unset.
 fn earlier(a: Instant, b: Instant) -> Instant {
     match (a.is_never(), b.is_never()) {
@@ -96,11 +99,17 @@ impl Stack<'_> {
             self.mem.counters.tcp_delayed_acks.inc();
         }
         let (retransmit, keep) = (due(s.at.retransmit), due(s.at.keep));
+        let late = now.since(s.at.retransmit) > LATE;
         if retransmit {
             s.at.retransmit = Instant::NEVER;
             let waiting = core::mem::take(&mut s.at.waiting);
             match (s.state, waiting) {
                 (State::SynSent | State::SynReceived, _) => self.handshake_timeout(index, now),
+                (_, Waiting::Timeout | Waiting::Probe) if late && !s.excused => {
+                    // This program did not run when it should have; what it waits for may lie in its receive ring. That
+                    // says nothing of the network, so the time starts again, once.
+                    (s.excused, s.at.timeout_from) = (true, now);
+                }
                 (_, Waiting::Timeout) => self.retransmission_timeout(index, now),
                 (_, Waiting::Reordering) => self.reordering_timeout(index, now),
                 (_, Waiting::Probe) => self.send_tail_probe(index, now),
