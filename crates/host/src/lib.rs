@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+mod connections;
 pub mod device;
 mod error;
 mod event;
@@ -19,6 +20,7 @@ pub mod route;
 mod xdp;
 
 pub use address::InterfaceAddress;
+pub use connections::{Connections, Ends};
 pub use error::{Error, Result};
 pub use event::{Event, Monitor};
 pub use link::Link;

@@ -7,8 +7,9 @@ use crate::registry::{Bound, ClaimId, Conflict, LaneId, Protocol};
 use crate::requests::refused;
 use crate::service::Service;
 use nix::sys::socket::{Shutdown, shutdown};
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use tickwire_host::RouteQuery;
+use tickwire_host::{Ends, RouteQuery};
 use tickwire_link::control::{Claim, ClaimKind, Membership, Push, Reason, Remotes, Reply};
 use tickwire_link::sys_socket;
 use tickwire_stack::addr::{Address, Endpoint};
@@ -59,16 +60,51 @@ impl Service {
             ClaimKind::Flow => self.registry.claim_flow(number, bound, remote),
         };
         let entered = entered.map_err(reason_of_conflict).and_then(|(claim, changes)| {
-            self.programs.apply(changes).map(|()| claim).map_err(|error| {
+            // What the kernel has accepted already stays with it, also what it accepts while the claim is entered.
+            self.except_kernel_connections(number, claim, bound);
+            let done = self.programs.apply(changes).map(|()| claim).map_err(|error| {
                 tracing::error!(lane = number, %error, "a claim could not be entered");
-                let _ = self.registry.release(number, claim);
+                let undo = self.registry.release(number, claim).unwrap_or_default();
+                self.programs.apply_best(undo);
                 Reason::ServiceError
-            })
+            });
+            self.except_kernel_connections(number, claim, bound);
+            done
         });
         let claim = entered.inspect_err(|_| self.usage.give_flow(user))?;
         tracing::debug!(lane = number, claim, protocol = ?bound.protocol, local = %bound.local, ?kind, "claimed");
         self.claims.insert(claim, Held { lane: number, user, kind, bound, remote, socket, converting: Vec::new() });
         Ok((claim, bound.local))
+    }
+
+    /// Leaves the kernel's own connections on a claimed port to the kernel.
+    fn except_kernel_connections(&mut self, lane: LaneId, claim: ClaimId, bound: Bound) {
+        if bound.protocol != Protocol::Tcp {
+            return;
+        }
+        let Some(connections) = &mut self.kernel_connections else { return };
+        match connections.of_port(bound.local.port) {
+            Ok(ends) => {
+                let changes = self.registry.except(lane, claim, &ends).unwrap_or_default();
+                self.programs.apply_best(changes);
+            }
+            Err(error) => tracing::warn!(lane, %error, "the kernel's connections on a claimed port are not known"),
+        }
+    }
+
+    /// Forgets exceptions for connections of the kernel's that are over.
+    pub(crate) fn verify_exceptions(&mut self) {
+        let mut live: BTreeMap<u16, Vec<Ends>> = BTreeMap::new();
+        for (claim, lane, key) in self.registry.exceptions() {
+            let Some(connections) = &mut self.kernel_connections else { return };
+            let port = key.local.port;
+            let ends = live.entry(port).or_insert_with(|| connections.of_port(port).unwrap_or_default());
+            if !ends.contains(&(key.local, key.remote))
+                && let Ok(changes) = self.registry.release_flows(lane, claim, key.remote)
+            {
+                self.programs.apply_best(changes);
+            }
+        }
     }
 
     /// Whether what was proved is a reason to divert anything.

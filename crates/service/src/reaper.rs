@@ -14,8 +14,11 @@ use tickwire_link::sys_packet::PacketSender;
 use tickwire_stack::addr::{Address, Mac};
 use tickwire_stack::table::{Row, kind};
 
-/// How long a lane's devices outlive it, so that the resets pass. Peers must be told within a second of the death.
-const LINGER: Duration = Duration::from_millis(50);
+/// A lane's devices outlive it for so long, in steps, until its guard has counted the resets.
+const LINGER: Duration = Duration::from_millis(20);
+
+/// But no longer than this, should one of them be lost: all must be over within a second of the death.
+const PATIENCE: Duration = Duration::from_millis(600);
 
 /// A lane whose program is gone.
 pub(crate) struct Dying {
@@ -23,7 +26,10 @@ pub(crate) struct Dying {
     pub(crate) id: LaneId,
     claims: Vec<ClaimId>,
     owned: Vec<Change>,
+    /// What the guard has counted when all resets have passed it.
+    passed: u64,
     due: Instant,
+    latest: Instant,
 }
 
 impl Service {
@@ -52,12 +58,21 @@ impl Service {
             self.programs.apply_best(now);
             owned.extend(later);
         }
+        let before = self.guarded(id);
         let sent = self.send_resets(&lane, &resets);
         tracing::info!(
             lane = id, devices = lane.host_end(), pid = lane.pid, claims = claims.len(), resets = sent,
             %reason, "lane ended"
         );
-        self.dying.push(Dying { lane, id, claims, owned, due: Instant::now() + LINGER });
+        let now = Instant::now();
+        let passed = before + sent as u64;
+        self.dying.push(Dying { lane, id, claims, owned, passed, due: now + LINGER, latest: now + PATIENCE });
+    }
+
+    /// How many frames the guard of a lane has seen.
+    fn guarded(&self, id: LaneId) -> u64 {
+        let counters = self.programs.lane_counters(id);
+        counters.out_packets + counters.refused.iter().sum::<u64>()
     }
 
     fn send_resets(&self, lane: &Lane, resets: &[Vec<u8>]) -> usize {
@@ -84,6 +99,14 @@ impl Service {
 
     /// Ends lanes: step two, for those that are due.
     pub(crate) fn bury(&mut self, now: Instant) {
+        for at in 0..self.dying.len() {
+            let (id, passed) = (self.dying[at].id, self.dying[at].passed);
+            let waiting = self.guarded(id) < passed;
+            let dead = &mut self.dying[at];
+            if dead.due <= now && now < dead.latest && waiting {
+                dead.due = now + LINGER;
+            }
+        }
         for dead in self.dying.extract_if(.., |d| d.due <= now).collect::<Vec<_>>() {
             self.programs.apply_best(dead.owned);
             for claim in dead.claims {

@@ -14,6 +14,9 @@ pub(crate) type ClaimId = u64;
 /// At most so many lanes share one port (`SO_REUSEPORT`): the size of the map's value.
 pub(crate) const MAX_SHARED: usize = 8;
 
+/// In the place of a lane: flows that are the kernel's.
+pub(crate) const KERNEL: LaneId = 0;
+
 /// The two transport protocols, as IP numbers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
@@ -56,6 +59,15 @@ impl Bound {
         let key = |address| PortKey { protocol: self.protocol, local: Endpoint::new(address, self.local.port) };
         let also = (self.dual && self.local.address == Address::ANY).then(|| key(Address::ANY_V4));
         std::iter::once(key(self.local.address)).chain(also)
+    }
+}
+
+impl Bound {
+    /// Whether packets to `local` come to this socket: one that is bound to an address has no others; one that is bound to
+    /// "any" has all of the family.
+    fn covers(&self, local: Endpoint) -> bool {
+        let any = any_of(local.address);
+        self.keys().any(|k| k.local.address == local.address || k.local.address == any) && self.local.port == local.port
     }
 }
 
@@ -165,6 +177,38 @@ impl Registry {
         Ok((id, changes))
     }
 
+    /// Leaves flows that fall under a claim to the kernel: connections that its stack has already.
+    pub(crate) fn except(
+        &mut self,
+        lane: LaneId,
+        id: ClaimId,
+        flows: &[(Endpoint, Endpoint)],
+    ) -> Result<Vec<Change>, Conflict> {
+        let bound = self.claim(lane, id)?.bound;
+        let mut changes = Vec::new();
+        for &(local, remote) in flows {
+            let key = FlowKey { protocol: bound.protocol, local, remote };
+            if bound.covers(local) && !self.flows.contains_key(&key) {
+                if let Some(claim) = self.claims.get_mut(&id) {
+                    claim.flows.push(key);
+                }
+                self.flows.insert(key, (KERNEL, 1));
+                changes.push(Change::Flow { key, before: None, after: Some(KERNEL) });
+            }
+        }
+        Ok(changes)
+    }
+
+    /// The local ports of claims that leave flows to the kernel, with these flows.
+    pub(crate) fn exceptions(&self) -> Vec<(ClaimId, LaneId, FlowKey)> {
+        let of = |(&id, claim): (&ClaimId, &Claim)| {
+            let left = |key: &&FlowKey| self.flows.get(key).is_some_and(|&(lane, _)| lane == KERNEL);
+            let lane = claim.lane;
+            claim.flows.iter().filter(left).map(|&key| (id, lane, key)).collect::<Vec<_>>()
+        };
+        self.claims.iter().flat_map(of).collect()
+    }
+
     /// Turns the claim of a closing listener into exact flows: new connections are no longer ours, the live ones stay.
     /// A flow that another lane has is left out.
     pub(crate) fn convert(
@@ -176,11 +220,9 @@ impl Registry {
         let bound = self.claim(lane, id)?.bound;
         let mut changes = Vec::new();
         for &(local, remote) in flows {
-            // A listener on one address cannot have accepted on another; on "any" it may have on each.
-            let covered = bound.local.address == local
-                || bound.keys().any(|k| k.local.address.is_unspecified() && k.local.address.family() == local.family());
-            let key = FlowKey { protocol: bound.protocol, local: Endpoint::new(local, bound.local.port), remote };
-            if covered && self.flows.get(&key).is_none_or(|&(holder, _)| holder == lane) {
+            let local = Endpoint::new(local, bound.local.port);
+            let key = FlowKey { protocol: bound.protocol, local, remote };
+            if bound.covers(local) && self.flows.get(&key).is_none_or(|&(holder, _)| holder == lane) {
                 self.enter_flow(id, key, &mut changes);
             }
         }
@@ -425,6 +467,23 @@ mod tests {
         let mut registry = Registry::default();
         registry.claim_bound(1, udp(Address::v4([239, 1, 1, 1]), 5000)).unwrap();
         assert!(registry.owns(1, Protocol::Udp, Endpoint::new(HERE, 5000)));
+    }
+
+    #[test]
+    fn connections_that_the_kernel_has_stay_with_it() {
+        let mut registry = Registry::default();
+        let listener = Bound { protocol: Protocol::Tcp, dual: true, ..udp(Address::ANY, 80) };
+        let (id, _) = registry.claim_bound(1, listener).unwrap();
+        let (here, elsewhere) = (Endpoint::new(HERE, 80), Endpoint::new(HERE, 81));
+        let changes = registry.except(1, id, &[(here, THERE), (here, THERE), (elsewhere, THERE)]).unwrap();
+        let key = FlowKey { protocol: Protocol::Tcp, local: here, remote: THERE };
+        assert_eq!(changes, [Change::Flow { key, before: None, after: Some(KERNEL) }]);
+        assert_eq!(registry.exceptions(), [(id, 1, key)]);
+        let bound = Bound { local: here, dual: false, ..listener };
+        assert_eq!(registry.claim_flow(1, bound, THERE).unwrap_err(), Conflict::Flow);
+        let undone = registry.release(1, id).unwrap();
+        assert!(undone.iter().any(|c| matches!(c, Change::Flow { after: None, .. })));
+        assert!(registry.flows.is_empty() && registry.exceptions().is_empty());
     }
 
     #[test]

@@ -21,7 +21,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use tickwire_host::{Host, Monitor, XdpInfo};
+use tickwire_host::{Connections, Host, Monitor, XdpInfo};
 use tickwire_link::control::{Reason, SOCKET_VARIABLE};
 
 /// How the service is to run; what is given here goes before the configuration file.
@@ -163,6 +163,7 @@ fn start(config: Config) -> Result<Service, Error> {
         host: Host::open()?,
         // Before the inventory, so that no change falls between.
         monitor: Monitor::open()?,
+        kernel_connections: Connections::open().ok(),
         xdp_info: XdpInfo::open().ok(),
         judge: Judge::new().map_err(system("tell network namespaces apart (Linux 5.14 or newer is needed)"))?,
         programs,
@@ -254,6 +255,7 @@ fn serve(service: &mut Service, endpoint: &Endpoint, options: &Options, stop: Op
         if now >= verified + VERIFY_EVERY {
             verified = now;
             service.verify_claims();
+            service.verify_exceptions();
             service.fit_guards();
         }
         if service.paths_stale && settle.is_none() {

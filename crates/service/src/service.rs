@@ -20,7 +20,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::time::Instant;
-use tickwire_host::{Host, Monitor, Query, XdpInfo};
+use tickwire_host::{Connections, Host, Monitor, Query, XdpInfo};
 use tickwire_link::control::{Channel, Push, Reason, Request};
 
 /// At most so many messages of one connection are handled before the others have their turn.
@@ -33,6 +33,8 @@ pub(crate) struct Service {
     pub(crate) monitor: Monitor,
     /// `None` on kernels that cannot tell what devices do with XDP.
     pub(crate) xdp_info: Option<XdpInfo>,
+    /// `None` on kernels without socket diagnostics.
+    pub(crate) kernel_connections: Option<Connections>,
     pub(crate) judge: Judge,
     pub(crate) programs: Programs,
     pub(crate) lane_program: LaneProgram,

@@ -20,7 +20,7 @@ const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
 fn member(world: &World) -> UdpSocket {
     use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, setsockopt, socket, sockopt};
     within(&world.pair.a, || {
-        let fd: OwnedFd = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::empty(), None).unwrap();
+        let fd: OwnedFd = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None).unwrap();
         setsockopt(&fd, sockopt::ReuseAddr, &true).unwrap();
         let any: std::net::SocketAddr = "0.0.0.0:5000".parse().unwrap();
         bind(fd.as_raw_fd(), &SockaddrStorage::from(any)).unwrap();
@@ -151,4 +151,31 @@ fn a_listener_that_closes_keeps_its_connections_and_frees_the_port() {
     // New ones are refused by the kernel: nobody listens.
     let refused = within(&world.pair.b, || TcpStream::connect(world.a(8080)));
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+}
+
+#[test]
+fn connections_that_the_kernel_accepted_stay_with_it() {
+    if skipped() {
+        return;
+    }
+    let world = World::new(Attach::Tc);
+    let listener = within(&world.pair.a, || TcpListener::bind(world.a(8080)).unwrap());
+    let mut old = within(&world.pair.b, || TcpStream::connect(world.a(8080)).unwrap());
+    let mut client = world.client();
+    let lane = client.hello().unwrap();
+    let mut stack = lane.stack();
+    stack.path_set(client.path(Address::v4([10, 77, 0, 2])), now());
+    client.claim_bound(&listener).unwrap();
+    let id = stack.tcp_listen(&stack.tcp_defaults(), world.a(8080).into(), 16).unwrap();
+    let (mut accepted_by_kernel, _) = listener.accept().unwrap();
+    old.write_all(b"still here").unwrap();
+    let mut got = [0; 10];
+    accepted_by_kernel.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    accepted_by_kernel.read_exact(&mut got).unwrap();
+    assert_eq!(&got, b"still here");
+    std::thread::scope(|scope| {
+        let connecting = scope.spawn(|| within(&world.pair.b, || TcpStream::connect(world.a(8080)).unwrap()));
+        accepted(&lane, &mut stack, id);
+        connecting.join().unwrap();
+    });
 }

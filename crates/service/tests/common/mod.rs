@@ -69,6 +69,12 @@ impl World {
     }
 
     pub fn start(&mut self, attach: Attach, config: &str) {
+        // The service's log, among the output of tests that fail.
+        let _ = tracing_subscriber::fmt()
+            .with_test_writer()
+            .with_ansi(false)
+            .with_max_level(tracing::Level::DEBUG)
+            .try_init();
         let file = self.pair.a.directory().join("tickwire.toml");
         std::fs::write(&file, config).unwrap();
         self.stop = EventFd::new().unwrap();
@@ -161,7 +167,7 @@ pub fn tcp_socket(host: &tickwire_lab::Host, address: SocketAddr) -> OwnedFd {
     use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, socket};
     use std::os::fd::AsRawFd;
     within(host, || {
-        let socket = socket(AddressFamily::Inet, SockType::Stream, SockFlag::empty(), None).unwrap();
+        let socket = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
         bind(socket.as_raw_fd(), &SockaddrStorage::from(address)).unwrap();
         socket
     })

@@ -1,0 +1,172 @@
+//! TCP connections that the kernel's own stack has, asked of its socket diagnostics (`sock_diag(7)`).
+//!
+//! A port that an accelerated program claims may still have connections of the kernel's: of a server that ran before, or
+//! accepted just before the claim. They must stay with the kernel.
+
+use crate::error::{Error, Result};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_SOCK_DIAG};
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, recv, setsockopt, sockopt};
+use nix::sys::time::TimeVal;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use tickwire_stack::addr::{Address, Endpoint};
+
+const WHAT: &str = "list its TCP connections";
+
+/// `SOCK_DIAG_BY_FAMILY`.
+const BY_FAMILY: u16 = 20;
+const REQUEST_AND_DUMP: u16 = 0x301;
+const DONE: u16 = 3;
+const ERROR: u16 = 2;
+const TCP: u8 = 6;
+const IPV4: u8 = 2;
+const IPV6: u8 = 10;
+const HEADER: usize = 16;
+/// Bytes of `struct inet_diag_req_v2` and of `struct inet_diag_msg`.
+const REQUEST: usize = 56;
+const ANSWER: usize = 72;
+const PATIENCE_S: i64 = 2;
+
+/// ESTABLISHED, SYN-SENT, SYN-RECEIVED, FIN-WAIT-1, FIN-WAIT-2, CLOSE-WAIT, LAST-ACK, CLOSING, as Linux numbers them: states with
+/// something to lose. A connection in TIME-WAIT is no more than a memory.
+const LIVE: u32 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11;
+
+/// A connection to the kernel's socket diagnostics, in the namespace of the thread that opened it.
+#[derive(Debug)]
+pub struct Connections {
+    socket: Socket,
+    sequence: u32,
+}
+
+/// Both ends of a connection: ours, and the peer's.
+pub type Ends = (Endpoint, Endpoint);
+
+impl Connections {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// If the socket cannot be made, or the kernel has no socket diagnostics.
+    pub fn open() -> Result<Self> {
+        let fail = |source| Error::Socket { what: WHAT, source };
+        let mut socket = Socket::new(NETLINK_SOCK_DIAG).map_err(fail)?;
+        socket.bind(&SocketAddr::new(0, 0)).map_err(fail)?;
+        socket.connect(&SocketAddr::new(0, 0)).map_err(fail)?;
+        setsockopt(&socket.as_fd(), sockopt::ReceiveTimeout, &TimeVal::new(PATIENCE_S, 0))
+            .map_err(|e| fail(e.into()))?;
+        Ok(Self { socket, sequence: 0 })
+    }
+
+    /// The live connections of the kernel's stack whose local port is `port`.
+    ///
+    /// # Errors
+    /// If the kernel cannot be asked.
+    pub fn of_port(&mut self, port: u16) -> Result<Vec<Ends>> {
+        let mut found = Vec::new();
+        for family in [IPV4, IPV6] {
+            self.dump(family, port, &mut found)?;
+        }
+        Ok(found)
+    }
+
+    fn dump(&mut self, family: u8, port: u16, found: &mut Vec<Ends>) -> Result<()> {
+        let fail = |source| Error::Socket { what: WHAT, source };
+        self.sequence = self.sequence.wrapping_add(1);
+        self.socket.send(&request(family, port, self.sequence), 0).map_err(fail)?;
+        let mut buffer = vec![0; 64 * 1024];
+        loop {
+            let length = match recv(self.socket.as_raw_fd(), &mut buffer, MsgFlags::empty()) {
+                Ok(length) => length,
+                Err(Errno::EINTR) => continue,
+                Err(errno) => return Err(fail(errno.into())),
+            };
+            let mut rest = &buffer[..length];
+            while let Some((kind, sequence, body, after)) = split(rest) {
+                rest = after;
+                if sequence != self.sequence {
+                    continue;
+                }
+                match kind {
+                    DONE => return Ok(()),
+                    ERROR => {
+                        let code = body.first_chunk().map_or(0, |c| i32::from_ne_bytes(*c).saturating_abs());
+                        return match Errno::from_raw(code) {
+                            // A kernel without that family, or without its diagnostics, has no such connections to tell of.
+                            Errno::ENOENT | Errno::EINVAL if family == IPV6 => Ok(()),
+                            errno => Err(Error::Refused { what: WHAT, source: io::Error::from(errno) }),
+                        };
+                    }
+                    BY_FAMILY => found.extend(ends(body).filter(|(local, _)| local.port == port)),
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+fn request(family: u8, port: u16, sequence: u32) -> Vec<u8> {
+    let length = HEADER + REQUEST;
+    let mut bytes = Vec::with_capacity(length);
+    bytes.extend(u32::try_from(length).unwrap_or(0).to_ne_bytes());
+    bytes.extend(BY_FAMILY.to_ne_bytes());
+    bytes.extend(REQUEST_AND_DUMP.to_ne_bytes());
+    bytes.extend(sequence.to_ne_bytes());
+    bytes.extend([0; 4]);
+    bytes.extend([family, TCP, 0, 0]);
+    bytes.extend(LIVE.to_ne_bytes());
+    bytes.extend(port.to_be_bytes()); // the kernel filters by the local port
+    bytes.resize(length - 8, 0);
+    bytes.extend([0xff; 8]); // no cookie
+    bytes
+}
+
+/// Kind, sequence number and body of the first message, and what follows it.
+fn split(bytes: &[u8]) -> Option<(u16, u32, &[u8], &[u8])> {
+    let length = u32::from_ne_bytes(*bytes.first_chunk()?) as usize;
+    let message = bytes.get(..length)?;
+    let body = message.get(HEADER..)?;
+    let kind = u16::from_ne_bytes([message[4], message[5]]);
+    let sequence = u32::from_ne_bytes([message[8], message[9], message[10], message[11]]);
+    Some((kind, sequence, body, bytes.get(length.next_multiple_of(4)..).unwrap_or_default()))
+}
+
+/// The ends in a `struct inet_diag_msg`.
+fn ends(body: &[u8]) -> Option<Ends> {
+    let body = body.get(..ANSWER)?;
+    let port = |at: usize| u16::from_be_bytes([body[at], body[at + 1]]);
+    let address = |at: usize| -> Option<Address> {
+        match body[0] {
+            IPV4 => Some(Address::v4(body[at..at + 4].try_into().ok()?)),
+            IPV6 => Some(Address(body[at..at + 16].try_into().ok()?)),
+            _ => None,
+        }
+    };
+    Some((Endpoint::new(address(8)?, port(4)), Endpoint::new(address(24)?, port(6))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn connections_of_a_port_are_found_and_listeners_are_not() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(listener) = TcpListener::bind(address) else { continue };
+            let here = listener.local_addr().unwrap();
+            let mut connections = Connections::open().unwrap();
+            assert_eq!(connections.of_port(here.port()).unwrap(), []);
+            let client = TcpStream::connect(here).unwrap();
+            let found = connections.of_port(here.port()).unwrap();
+            assert_eq!(found, [(here.into(), client.local_addr().unwrap().into())]);
+        }
+    }
+
+    #[test]
+    fn broken_answers_are_no_connections() {
+        assert_eq!(ends(&[0; 71]), None);
+        assert_eq!(ends(&[77; 72]), None, "unknown family");
+        assert!(split(&[0; 15]).is_none() && split(&[8, 0, 0, 0, 0, 0, 0, 0]).is_none());
+        assert!(split(&[255, 255, 0, 0]).is_none());
+    }
+}
