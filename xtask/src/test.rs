@@ -21,7 +21,7 @@ pub(crate) struct Options {
 }
 
 /// Packages whose tests make namespaces, devices or BPF programs.
-const ROOT: [&str; 4] = ["tickwire-lab", "tickwire-host", "tickwire-link", "tickwire-service"];
+const ROOT: [&str; 5] = ["tickwire-lab", "tickwire-host", "tickwire-link", "tickwire-service", "tickwire-preload"];
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Sum {
