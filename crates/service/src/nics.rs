@@ -47,8 +47,8 @@ impl Nics {
         let Some(nic) = self.all.get_mut(&link.index) else {
             return if wanted(link, config) { self.add(link, config, programs) } else { Effect::None };
         };
-        if !wanted(link, config) {
-            // Renamed, or made a port of a bridge.
+        if !meant(link, config) {
+            // Renamed, or made a port of a bridge. One that only goes down is kept: it may come up again.
             self.link_gone(link.index, programs);
             return Effect::Went;
         }
@@ -223,14 +223,19 @@ impl Nics {
     }
 }
 
-/// Whether the configuration asks for this link.
-fn wanted(link: &Link, config: &Config) -> bool {
+/// Whether the configuration means this link.
+fn meant(link: &Link, config: &Config) -> bool {
     if config.interfaces.is_empty() {
-        // One that is down is taken when it comes up: an unused port is nobody's business.
-        link.looks_physical() && link.up
+        link.looks_physical()
     } else {
         config.interfaces.contains(&link.name) && link.mac.is_some()
     }
+}
+
+/// Whether to begin with this link. Without a name, one that is down waits until it comes up: an unused port is nobody's
+/// business.
+fn wanted(link: &Link, config: &Config) -> bool {
+    meant(link, config) && (link.up || !config.interfaces.is_empty())
 }
 
 /// The ways to attach, in the order in which they are tried.

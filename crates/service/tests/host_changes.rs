@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use std::process::Command;
 use std::time::Duration;
 use tickwire_lab::Pair;
-use tickwire_link::control::{Accelerated, AttachMode, Channel, Push, Reason, Reply, Request};
+use tickwire_link::control::{Accelerated, AttachMode, Channel, CountersOf, Push, Reason, Reply, Request};
 use tickwire_service::{Attach, Options};
 use tickwire_stack::addr::{Address, Mac};
 use tickwire_stack::path::PathState;
@@ -183,6 +183,31 @@ fn one_service_in_a_namespace_and_one_at_a_socket() {
     let unknown = World::try_interface(&world, "eth9").unwrap_err().to_string();
     assert!(unknown.contains("\"eth9\""), "{unknown}");
     assert!(Channel::connect(&world.socket).is_ok(), "the first goes on");
+}
+
+#[test]
+fn an_interface_that_goes_down_and_up_keeps_its_claims() {
+    if skipped() {
+        return;
+    }
+    let world = World::new(Attach::Tc);
+    let mut client = world.client();
+    let lane = client.hello().unwrap();
+    let socket = within(&world.pair.a, || UdpSocket::bind(world.a(7000)).unwrap());
+    client.claim_bound(&socket).unwrap();
+    client.path(PEER);
+    client.pushes.clear();
+    world.pair.a.run(&["ip", "link", "set", "eth0", "down"]).unwrap();
+    until("the path is lost", || path_push(&mut client).state == PathState::Unreachable);
+    world.pair.a.run(&["ip", "link", "set", "eth0", "up"]).unwrap();
+    until("and found again", || client.path(PEER).state == PathState::Ready);
+    assert!(client.pushes.iter().all(|p| !matches!(p, Push::ClaimLost { .. })));
+    let peer = within(&world.pair.b, || UdpSocket::bind(world.b(0)).unwrap());
+    let mut came = || client.counters(CountersOf::Lane, lane.lane)[0];
+    until("packets come", || {
+        peer.send_to(b"x", world.a(7000)).unwrap();
+        came() > 0
+    });
 }
 
 /// The service as a program of its own, to be killed.

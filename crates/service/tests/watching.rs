@@ -1,0 +1,156 @@
+//! What `tickwire stat` and `tickwire capture` get, and lanes that come and go beside ordinary traffic.
+
+mod common;
+
+use common::{World, now, skipped, until, within};
+use nix::sys::socket::{MsgFlags, recv};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tickwire_link::bpf::CaptureRecord;
+use tickwire_link::control::{Claim, Reason, Reply, Request};
+use tickwire_link::region::{Region, View};
+use tickwire_service::Attach;
+use tickwire_stack::addr::{Address, Endpoint};
+
+fn captures(attach: Attach) {
+    if skipped() {
+        return;
+    }
+    let world = World::new(attach);
+    let mut client = world.client();
+    let lane = client.hello().unwrap();
+    let mut stack = lane.stack();
+    let socket = within(&world.pair.a, || UdpSocket::bind(world.a(7000)).unwrap());
+    client.claim_bound(&socket).unwrap();
+    let id = stack.udp_open(tickwire_stack::udp::UdpOptions::default()).unwrap();
+    stack.udp_bind(id, world.a(7000).into()).unwrap();
+    stack.path_set(client.path(Address::v4([10, 77, 0, 2])), now());
+
+    let mut tool = world.client();
+    let (reply, mut descriptors) = tool.request(&Request::Capture { lane: 0, snaplen: 60 }, &[]);
+    assert!(matches!(reply, Reply::Capturing), "{reply:?}");
+    let stream = descriptors.take(0).unwrap();
+    let peer = within(&world.pair.b, || UdpSocket::bind(world.b(9000)).unwrap());
+    peer.send_to(&[7; 200], world.a(7000)).unwrap();
+    let to = tickwire_stack::udp::SendTo {
+        destination: Some(Endpoint::from(world.b(9000))),
+        ..tickwire_stack::udp::SendTo::default()
+    };
+    stack.udp_send(id, now(), &to, &mut &[8; 300][..]).unwrap();
+    lane.turn(&mut stack);
+    let mut seen = Vec::new();
+    let mut buffer = [0; 10_000];
+    until("both packets are captured", || {
+        while let Ok(length) = recv(stream.as_raw_fd(), &mut buffer, MsgFlags::MSG_DONTWAIT) {
+            let (record, bytes) = CaptureRecord::parse(&buffer[..length]).unwrap();
+            assert_eq!((record.lane, bytes.len()), (lane.lane, 60));
+            assert!(record.monotonic_ns <= now().as_nanos());
+            seen.push((record.outgoing, record.length));
+        }
+        seen.len() >= 2
+    });
+    seen.sort_unstable();
+    assert_eq!(seen, [(false, 242), (true, 342)]);
+    drop((tool, stream));
+}
+
+#[test]
+fn packets_of_lanes_are_captured_with_tc() {
+    captures(Attach::Tc);
+}
+
+#[test]
+fn packets_of_lanes_are_captured_with_xdp() {
+    captures(Attach::Native);
+}
+
+#[test]
+fn lanes_are_listed_with_their_claims_and_read_only_regions() {
+    if skipped() {
+        return;
+    }
+    let world = World::new(Attach::Tc);
+    let mut client = world.client();
+    let lane = client.hello().unwrap();
+    let mut stack = lane.stack();
+    let id = stack.udp_open(tickwire_stack::udp::UdpOptions::default()).unwrap();
+    let socket = within(&world.pair.a, || UdpSocket::bind(world.a(7000)).unwrap());
+    let claim = client.claim_bound(&socket).unwrap();
+    let mut tool = world.client();
+    let (reply, mut descriptors) = tool.request(&Request::ListLanes { after: 0 }, &[]);
+    let Reply::LaneInfo { cursor, info } = reply else { panic!("{reply:?}") };
+    assert_eq!((info.lane, info.processes, info.claims, info.reason), (lane.lane, 1, 1, Reason::None));
+    assert_eq!((info.program.as_str(), info.pid), ("test", std::process::id()));
+    let region = descriptors.take(0).unwrap();
+    let view = View::map(region.as_fd(), &info.limits).unwrap();
+    assert_eq!(view.rows().iter().filter(|row| row.kind.get() == tickwire_stack::table::kind::UDP).count(), 1);
+    assert!(Region::map(region.as_fd(), info.lane, &info.limits).is_err(), "it is read-only");
+    assert!(matches!(tool.request(&Request::ListLanes { after: cursor }, &[]).0, Reply::Done));
+    let list = |after| Request::ListClaims { lane: lane.lane, after };
+    let Reply::Held { held } = tool.request(&list(Claim(0)), &[]).0 else { panic!("a claim") };
+    assert_eq!((held.claim, held.protocol, held.local), (claim, 17, world.a(7000).into()));
+    assert!(matches!(tool.request(&list(claim), &[]).0, Reply::Done));
+    stack.udp_close(id).unwrap();
+}
+
+#[test]
+fn ordinary_traffic_is_untouched_while_lanes_come_and_go() {
+    if skipped() {
+        return;
+    }
+    let world = World::new(Attach::Auto);
+    // A login, as it were: short messages there and back over one connection of the kernel's.
+    let listener = within(&world.pair.a, || TcpListener::bind(world.a(22)).unwrap());
+    let mut login = within(&world.pair.b, || TcpStream::connect(world.a(22)).unwrap());
+    let (mut shell, _) = listener.accept().unwrap();
+    login.set_nodelay(true).unwrap();
+    shell.set_nodelay(true).unwrap();
+    for end in [&login, &shell] {
+        end.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
+    }
+    let done = AtomicBool::new(false);
+    let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let echoes = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut buffer = [0; 32];
+            while shell.read_exact(&mut buffer).is_ok() {
+                shell.write_all(&buffer).unwrap();
+            }
+        });
+        let echoes = scope.spawn(|| {
+            let mut echoes = 0_u32;
+            let mut buffer = [0; 32];
+            while !done.load(Ordering::Relaxed) {
+                login.write_all(&[9; 32]).unwrap();
+                login.read_exact(&mut buffer).unwrap();
+                echoes += 1;
+            }
+            drop(login);
+            echoes
+        });
+        let end = Instant::now() + Duration::from_secs(2);
+        let mut rounds = 0;
+        while Instant::now() < end {
+            let mut client = world.client();
+            let lane = client.hello().unwrap();
+            let _stack = lane.stack();
+            let sockets: Vec<_> =
+                within(&world.pair.a, || (0..20).map(|n| UdpSocket::bind(("0.0.0.0", 7000 + n)).unwrap()).collect());
+            for socket in &sockets {
+                let claimed = client.claim_bound(socket);
+                assert!(matches!(claimed, Ok(_) | Err(Reason::PortTaken)), "{claimed:?}");
+            }
+            drop((client, sockets));
+            rounds += 1;
+        }
+        done.store(true, Ordering::Relaxed);
+        assert!(rounds > 3, "{rounds}");
+        echoes.join().unwrap()
+    });
+    assert!(echoes > 100, "{echoes}");
+    until("all lanes are gone", || world.lane_devices().is_empty());
+    until("no descriptor is left", || descriptors() < 200);
+}
