@@ -155,6 +155,36 @@ fn unread_connections_do_not_starve_the_others() {
     transfer(&mut pair, &mut [Flow::new((0, client), (1, server), 300_000)], Span::from_secs(60));
 }
 
+/// No frame for a connection that has nothing under way: it is not writable, and hears of it when there is one again.
+#[test]
+fn a_connection_without_a_frame_is_told_when_there_is_one() {
+    let limits = Limits { frames: 64, tcp: 64, ..Limits::DEFAULT };
+    let mut pair = Pair::new(&PairConfig { limits, ..PairConfig::default() });
+    let listener = listen(&mut pair, 1, 64);
+    let clients: Vec<_> = (0..40).map(|n| connect(&mut pair, 0, 2000 + n)).collect();
+    let mut servers = Vec::new();
+    pair.run_until(Span::from_secs(10), |pair| {
+        servers.extend(pair.stack(1).tcp_accept(listener));
+        servers.len() == 40
+    });
+    pair.run_for(Span::from_millis(100));
+    pair.link_mut(0).loss = 1_000_000;
+    let refused: Vec<_> = clients.iter().copied().filter(|&c| send(&mut pair, 0, c, &[1; 1400]).is_err()).collect();
+    assert!(!refused.is_empty() && refused.len() < 40);
+    for &id in &refused {
+        assert_eq!(pair.stack(0).readiness(id.into()), Ok(Ready::NONE));
+    }
+    pair.link_mut(0).loss = 0;
+    let all = pair.run_until(Span::from_secs(10), |pair| {
+        refused.iter().all(|&id| pair.stack(0).readiness(id.into()) == Ok(Ready::OUT))
+    });
+    assert!(all);
+    for &id in &refused {
+        send(&mut pair, 0, id, b"now").unwrap();
+        pair.run_for(Span::from_millis(5));
+    }
+}
+
 /// Readiness as `poll` on Linux shows it, from the first to the last moment of a connection.
 #[test]
 fn readiness_follows_the_life_of_a_connection() {

@@ -63,7 +63,7 @@ impl Stack<'_> {
     /// sending side is shut; what ended the connection; [`Error::Stale`].
     pub fn tcp_send(&mut self, id: TcpId, now: Instant, more: bool, source: &mut impl Source) -> Result<usize> {
         let index = self.check(id.into())?;
-        let taken = self.queue(index, source)?;
+        let taken = self.queue(index, now, source)?;
         let hold = if more && source.remaining() == 0 { Hold::More } else { Hold::AsSet };
         self.tcp_output(index, now, hold);
         self.update_row(index);
@@ -76,7 +76,7 @@ impl Stack<'_> {
     /// As [`Stack::tcp_send`].
     pub fn tcp_send_urgent(&mut self, id: TcpId, now: Instant, source: &mut impl Source) -> Result<usize> {
         let index = self.check(id.into())?;
-        let taken = self.queue(index, source)?;
+        let taken = self.queue(index, now, source)?;
         if source.remaining() == 0 {
             self.mem.tcp[index].mark_urgent();
         }
@@ -85,7 +85,7 @@ impl Stack<'_> {
         Ok(taken)
     }
 
-    fn queue(&mut self, index: usize, source: &mut impl Source) -> Result<usize> {
+    fn queue(&mut self, index: usize, now: Instant, source: &mut impl Source) -> Result<usize> {
         let all = self.mem.frames.meta.len();
         let s = &mut self.mem.tcp[index];
         if let Some(error) = core::mem::take(&mut s.error).error() {
@@ -109,10 +109,11 @@ impl Stack<'_> {
             s.wants_room = true;
         }
         if taken == 0 {
-            if space > 0 && s.send.frames == 0 {
-                // No acknowledgement of this connection will free a frame: a timer tells the program to try again.
+            if space > 0 {
+                // There is no frame: not writable until an acknowledgement, or a timer if none is to come, frees some.
                 s.starved = true;
                 self.mem.counters.frames_exhausted.inc();
+                self.schedule(index, now, false);
             }
             return Err(Error::WouldBlock);
         }

@@ -227,6 +227,7 @@ impl Stack<'_> {
         if !s.settings.send_fixed && s.cc.cwnd.saturating_mul(2) > s.settings.send_buffer {
             s.settings.send_buffer = s.cc.cwnd.saturating_mul(2).min(most).max(s.settings.send_buffer);
         }
+        s.starved = false;
         if s.wants_room && s.writable() {
             s.wants_room = false;
             self.notify_writable(index);

@@ -274,7 +274,7 @@ impl Socket {
     /// Whether there is room enough that a program is told of it: a third of what is queued, as on Linux.
     pub(super) fn writable(&self) -> bool {
         let space = self.send_space();
-        space > 0 && space >= self.send.queued() / 2
+        !self.starved && space > 0 && space >= self.send.queued() / 2
     }
 
     /// The time during which nothing was sent or received.
