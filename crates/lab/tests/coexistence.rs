@@ -1,0 +1,174 @@
+//! Accelerated programs beside ordinary ones: ports are taken once, and what nobody claimed is untouched.
+
+mod common;
+
+use common::{Both, PATIENCE, bound, crossing, python, start};
+use tickwire_lab::{Host, Service, tools};
+
+const LISTEN: &str = r#"
+import socket, sys, time
+s = socket.socket()
+s.bind((sys.argv[1], 9000))
+s.listen()
+print('listening', flush=True)
+time.sleep(60)
+"#;
+
+#[test]
+fn a_kernel_program_and_an_accelerated_one_cannot_both_take_a_port() {
+    let both = Both::new();
+    let address = both.pair.b_v4();
+    for first_accelerated in [true, false] {
+        let mut first = start(both.b(), first_accelerated, &[python(), "-c", LISTEN, &address]);
+        first.wait_for("listening", PATIENCE).unwrap();
+        for second_accelerated in [true, false] {
+            let mut second = start(both.b(), second_accelerated, &[python(), "-c", LISTEN, &address]);
+            let ended = second.wait(PATIENCE).unwrap();
+            assert!(ended.stderr.contains("Address already in use"), "{ended:?}");
+        }
+        first.kill();
+        let free = || both.b().run(&["ss", "-H", "-lnt"]).unwrap().is_empty();
+        tools::until("the port is free", PATIENCE, free).unwrap();
+    }
+}
+
+/// A login session in its habits: small messages back and forth on one long connection, each answered, none late or wrong.
+const SESSION: &str = r#"
+import socket, sys, time
+s = socket.create_connection((sys.argv[1], 2222), timeout=10)
+slowest = 0
+for n in range(int(sys.argv[2])):
+    begin = time.monotonic()
+    line = b'line %d\n' % n
+    s.sendall(line)
+    back = b''
+    while len(back) < len(line): back += s.recv(100)
+    assert back == line
+    slowest = max(slowest, time.monotonic() - begin)
+    time.sleep(0.01)
+print('slowest', slowest)
+"#;
+
+const SESSION_SERVER: &str = r#"
+import socket, sys
+listener = socket.create_server((sys.argv[1], 2222))
+while True:
+    c, _ = listener.accept()
+    while d := c.recv(100): c.sendall(d)
+    c.close()
+"#;
+
+#[test]
+fn an_ordinary_session_goes_on_while_lanes_come_and_go_under_load() {
+    let both = Both::new();
+    let address = both.pair.b_v4();
+    let mut server = start(both.b(), false, &[python(), "-c", SESSION_SERVER, &address]);
+    bound(both.b(), &mut server, "tcp", 2222);
+    let mut session = start(both.a(), false, &[python(), "-c", SESSION, &address, "500"]);
+    let mut rounds = 0;
+    while session.is_running().unwrap() {
+        let mut echo =
+            start(both.b(), true, &[&common::built("pingpong"), "server", "udp", &format!("{address}:7000")]);
+        bound(both.b(), &mut echo, "udp", 7000);
+        let client = [&common::built("pingpong"), "client", "udp", &format!("{address}:7000"), "--count", "2000"];
+        crossing(&both.b_service, 2000, || start(both.a(), true, &client).success(PATIENCE).unwrap());
+        echo.kill();
+        rounds += 1;
+        let free = || both.b().run(&["ss", "-H", "-lnu"]).unwrap().is_empty();
+        tools::until("the port is free", PATIENCE, free).unwrap();
+    }
+    let said = session.success(PATIENCE).unwrap();
+    let slowest: f64 = said.trim().strip_prefix("slowest ").unwrap().parse().unwrap();
+    assert!(rounds >= 2 && slowest < 2.0, "{rounds} rounds, slowest answer {slowest} s");
+    // A session that was diverted would show as a socket of a lane.
+    assert!(both.b_service.stat().unwrap().json["lanes"].as_array().unwrap().is_empty());
+}
+
+/// Connects and closes so many times.
+const CONNECT: &str = r#"
+import socket, sys
+for n in range(int(sys.argv[2])):
+    with socket.create_connection((sys.argv[1], 9000), timeout=10) as s:
+        s.sendall(b'x')
+        assert s.recv(1) == b'x'
+print('done')
+"#;
+
+const ACCEPT: &str = r#"
+import socket, sys
+listener = socket.create_server((sys.argv[1], 9000), backlog=64)
+while True:
+    c, _ = listener.accept()
+    with c:
+        while d := c.recv(10): c.sendall(d)
+"#;
+
+#[test]
+fn many_connections_one_after_the_other_leave_no_claim_behind() {
+    let both = Both::new();
+    let address = both.pair.b_v4();
+    let mut server = start(both.b(), true, &[python(), "-c", ACCEPT, &address]);
+    bound(both.b(), &mut server, "tcp", 9000);
+    let client = [python(), "-c", CONNECT, &address, "200"];
+    crossing(&both.b_service, 800, || start(both.a(), true, &client).success(PATIENCE).unwrap());
+    let claims = || {
+        let stat = both.b_service.stat().unwrap();
+        stat.lanes_of(server.id())[0]["claims"].as_array().map_or(0, Vec::len)
+    };
+    tools::until("only the listener's claim is left", PATIENCE, || claims() == 1).unwrap();
+}
+
+#[test]
+fn peers_on_the_same_host_talk_through_the_kernel_and_the_reason_is_said() {
+    let both = Both::new();
+    for address in ["127.0.0.1".to_owned(), both.pair.b_v4()] {
+        let script = ACCEPT.replace("sys.argv[1]", "''");
+        let mut server = start(both.b(), true, &[python(), "-c", &script]);
+        bound(both.b(), &mut server, "tcp", 9000);
+        let client = CONNECT.replace("print('done')", "import time; print('done', flush=True); time.sleep(30)");
+        let keep = client
+            .replace("with socket.create_connection", "if True:\n        s = socket.create_connection")
+            .replace(" as s:", "");
+        let mut client = start(both.b(), true, &[python(), "-c", &keep, &address, "1"]);
+        client.wait_for("done", PATIENCE).unwrap();
+        let sockets = sockets_of(&both.b_service, client.id());
+        let kernel: Vec<_> = sockets.iter().filter(|s| s["accelerated"] == false).collect();
+        assert_eq!(kernel.len(), 1, "{sockets:?}");
+        assert!(kernel[0]["reason"].as_str().unwrap().contains("this host itself"), "{sockets:?}");
+        server.kill();
+        client.kill();
+        tools::until("the port is free", PATIENCE, || both.b().run(&["ss", "-H", "-lnt"]).unwrap().is_empty()).unwrap();
+    }
+}
+
+fn sockets_of(service: &Service, process: u32) -> Vec<serde_json::Value> {
+    let stat = service.stat().unwrap();
+    let lanes = stat.lanes_of(process);
+    lanes.iter().flat_map(|lane| lane["sockets"].as_array().cloned().unwrap_or_default()).collect()
+}
+
+#[test]
+fn a_user_without_the_right_to_the_socket_runs_on_the_kernel_and_an_entitled_one_is_accelerated() {
+    let mut both = Both::new();
+    let address = both.pair.a_v4();
+    let run = |host: &Host, more: &[&str]| {
+        let tickwire = tools::tickwire().unwrap();
+        let script = format!(
+            "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('{address}', 9000)); print('bound')"
+        );
+        let user = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--no-new-privs"];
+        let command =
+            [&user[..], &[tickwire.to_str().unwrap(), "run"], more, &["--", python(), "-c", &script]].concat();
+        host.spawn(&command).unwrap().wait(PATIENCE).unwrap()
+    };
+    let ended = run(both.a(), &["--require"]);
+    assert_eq!(ended.status.code(), Some(69), "{ended:?}");
+    let ended = run(both.a(), &[]);
+    assert!(ended.stdout == "bound\n" && ended.stderr.contains("may not use the service"), "{ended:?}");
+
+    both.a_service.stop().unwrap();
+    let options = tickwire_lab::ServiceOptions { config: "[socket]\nmode = 0o666\n".into(), ..Default::default() };
+    both.a_service = Service::start_with(&both.pair.a, &options).unwrap();
+    let ended = run(both.a(), &["--require"]);
+    assert!(ended.status.success() && ended.stdout == "bound\n", "{ended:?}");
+}
