@@ -26,10 +26,8 @@ pub(crate) fn set(fd: c_int, level: c_int, name: c_int, value: &[u8]) {
         return;
     }
     match entry {
-        Entry::Udp(index) => {
-            if !multicast::set(lane, fd, index, level, name, value) {
-                let _ = lane.with(|access| set_udp(access, index, level, name, number));
-            }
+        Entry::Udp(index) if !multicast::set(lane, fd, index, level, name, value) => {
+            let _ = lane.with(|access| set_udp(access, index, level, name, number));
         }
         Entry::Tcp(index) => set_tcp(lane, fd, index, level, name, number),
         _ => {}

@@ -132,11 +132,9 @@ fn spin<T>(
             if plan.mask.is_some() {
                 // With a mask of its own the call sees signals only through it.
                 sys::ppoll(&mut [], Some(Span::ZERO), plan.mask)?;
-            } else if let Some(signals) = &held {
-                if sys::signal_waits(&signals.0) {
-                    drop(held.take());
-                    interrupted(plan)?;
-                }
+            } else if held.as_ref().is_some_and(|signals| sys::signal_waits(&signals.0)) {
+                drop(held.take());
+                interrupted(plan)?;
             }
         }
         if held.is_none() && plan.mask.is_none() && spent >= UNWATCHED {

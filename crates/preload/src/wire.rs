@@ -7,11 +7,15 @@ use tickwire_link::region::Region;
 use tickwire_stack::Stack;
 use tickwire_stack::time::Instant;
 
+/// Carries packets between a stack and whatever a test put behind it; says how many came in.
+#[cfg(test)]
+pub(crate) type Exchange = Box<dyn FnMut(&mut Stack<'static>, Instant) -> u32 + Send>;
+
 /// The rings.
 pub(crate) enum Wire {
     Ring(&'static Port),
     #[cfg(test)]
-    Test(Box<dyn FnMut(&mut Stack<'static>, Instant) -> u32 + Send>),
+    Test(Exchange),
 }
 
 impl Wire {

@@ -53,13 +53,13 @@ unsafe fn send_vector(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t {
 unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_int) -> Result<usize> {
     // SAFETY: null or the program's structure.
     let message = unsafe { message.as_mut() }.ok_or(Errno(libc::EFAULT))?;
-    if message.msg_iovlen as usize > super::iov::MAX_BUFFERS {
+    if message.msg_iovlen > super::iov::MAX_BUFFERS {
         return Err(Errno(libc::EMSGSIZE));
     }
     // SAFETY: the program's list.
-    let mut buffers = unsafe { Buffers::new(message.msg_iov, message.msg_iovlen as usize) }?;
+    let mut buffers = unsafe { Buffers::new(message.msg_iov, message.msg_iovlen) }?;
     // SAFETY: the program's place for control messages.
-    let control = unsafe { Control::new(message.msg_control, message.msg_controllen as usize) };
+    let control = unsafe { Control::new(message.msg_control, message.msg_controllen) };
     let mut extras = Extras { control: Some(control), ..Extras::default() };
     let len = ops::receive(fd, &mut buffers, flags, &mut extras)?;
     if message.msg_name.is_null() {
@@ -80,13 +80,13 @@ unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_int) -> Resu
 unsafe fn send_message(fd: c_int, message: *const msghdr, flags: c_int) -> Result<usize> {
     // SAFETY: null or the program's structure.
     let message = unsafe { message.as_ref() }.ok_or(Errno(libc::EFAULT))?;
-    if message.msg_iovlen as usize > super::iov::MAX_BUFFERS {
+    if message.msg_iovlen > super::iov::MAX_BUFFERS {
         return Err(Errno(libc::EMSGSIZE));
     }
     // SAFETY: the program's list.
-    let mut buffers = unsafe { Buffers::new(message.msg_iov, message.msg_iovlen as usize) }?;
+    let mut buffers = unsafe { Buffers::new(message.msg_iov, message.msg_iovlen) }?;
     // SAFETY: the program's control messages.
-    let control = unsafe { Control::new(message.msg_control, message.msg_controllen as usize) };
+    let control = unsafe { Control::new(message.msg_control, message.msg_controllen) };
     let mut extras = Extras { control: Some(control), ..Extras::default() };
     // SAFETY: the program's name.
     let name = unsafe { Name::read(message.msg_name.cast(), message.msg_namelen) };
@@ -355,9 +355,9 @@ fn send_file(out: c_int, input: c_int, mut offset: Option<&mut off_t>, len: size
     const PIECE: usize = 64 << 10;
     let mut piece = vec![0u8; PIECE.min(len.max(1))];
     // Without an offset the file's own position moves; it is set by what was sent, so that nothing is lost when the socket is full.
-    // SAFETY: plain numbers.
     let start = match &offset {
         Some(at) => **at,
+        // SAFETY: plain numbers.
         None => unsafe { libc::lseek(input, 0, libc::SEEK_CUR) },
     };
     let seekable = start >= 0;
