@@ -32,11 +32,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if std::env::var_os(DIRECTORY_VARIABLE).is_none() {
         deps::install(&deps::EVERYTHING)?;
         let build = workspace::build_release()?;
-        let arguments: Vec<String> = std::env::args().skip(1).collect();
-        if workspace::as_root(&build, &arguments.iter().map(String::as_str).collect::<Vec<_>>())? {
-            return Ok(());
-        }
-        return with_build(options, &build.join("tickwire"));
+        return workspace::again_as_root(&build);
     }
     with_build(options, &tools::tickwire()?)
 }

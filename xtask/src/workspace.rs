@@ -1,6 +1,7 @@
 //! Building the workspace, and becoming root for what needs it.
 
 use anyhow::{Context, Result, bail};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tickwire_lab::tools::DIRECTORY_VARIABLE;
@@ -42,17 +43,21 @@ pub(crate) fn target() -> Result<PathBuf> {
     Ok(directory.to_path_buf())
 }
 
-/// Runs this program again as root, with the built programs' directory, unless it is root already. Returns whether it did.
-pub(crate) fn as_root(build: &Path, arguments: &[&str]) -> Result<bool> {
-    if tickwire_lab::is_root() {
-        return Ok(false);
-    }
-    if !tickwire_lab::tools::installed("sudo") {
-        bail!("this makes network namespaces and needs root: run it as root, or install sudo");
-    }
-    eprintln!("network namespaces need root: asking sudo");
-    let me = std::env::current_exe()?;
-    let variable = format!("{DIRECTORY_VARIABLE}={}", build.display());
-    run(Command::new("sudo").arg("env").arg(variable).arg(me).args(arguments))?;
-    Ok(true)
+/// Becomes this program again: as root, and with the directory of the built programs in its environment. It replaces this process, so
+/// that a signal meets the one that has something to clean up. Returns only if that fails.
+pub(crate) fn again_as_root(build: &Path) -> Result<()> {
+    let me = std::env::current_exe().context("cannot find the running program")?;
+    let mut command = if tickwire_lab::is_root() {
+        Command::new(me)
+    } else {
+        if !tickwire_lab::tools::installed("sudo") {
+            bail!("this makes network namespaces and needs root: run it as root, or install sudo");
+        }
+        eprintln!("network namespaces need root: asking sudo");
+        let mut sudo = Command::new("sudo");
+        sudo.arg("env").arg(format!("{DIRECTORY_VARIABLE}={}", build.display())).arg(me);
+        sudo
+    };
+    command.args(std::env::args_os().skip(1)).env(DIRECTORY_VARIABLE, build);
+    Err(command.exec()).context("cannot run this program again")
 }

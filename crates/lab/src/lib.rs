@@ -30,6 +30,6 @@ pub use host::Host;
 pub use lab::Lab;
 pub use pair::Pair;
 pub use process::{Ended, Process};
-pub use registry::sweep;
+pub use registry::{interrupted, sweep};
 pub use service::{Service, ServiceOptions};
 pub use shell::{is_root, run};

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -59,7 +60,17 @@ pub(crate) fn leave(lab: &str) {
     live.retain(|l| l != lab);
 }
 
+/// Set once a signal has ended the labs of this process.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// Whether Ctrl-C or SIGTERM is ending this process: what fails from now on fails for that reason, and need not be reported.
+#[must_use]
+pub fn interrupted() -> bool {
+    INTERRUPTED.load(Ordering::Relaxed)
+}
+
 fn end_on_signal() {
+    INTERRUPTED.store(true, Ordering::Relaxed);
     // The lock is kept until the process has ended, so no other thread makes anything new meanwhile.
     let live = live();
     for lab in live.iter() {

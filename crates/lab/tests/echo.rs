@@ -20,7 +20,7 @@ fn ping_pong(transport: &str, v6: bool, ends: Ends) {
     let pingpong = built("pingpong");
     let mut server = start(both.b(), ends != Ends::Client, &[&pingpong, "server", transport, &address]);
     bound(both.b(), &mut server, transport, PORT);
-    let mut measure = || {
+    let measure = || {
         let count = COUNT.to_string();
         let client = [&pingpong, "client", transport, &address, "--count", &count, "--warmup", "10"];
         start(both.a(), ends != Ends::Server, &client).success(PATIENCE).unwrap()
@@ -28,7 +28,7 @@ fn ping_pong(transport: &str, v6: bool, ends: Ends) {
     let printed = match ends {
         Ends::Server => crossing(&both.b_service, COUNT, measure),
         Ends::Client => crossing(&both.a_service, COUNT, measure),
-        Ends::Both => crossing(&both.a_service, COUNT, || crossing(&both.b_service, COUNT, &mut measure)),
+        Ends::Both => crossing(&both.a_service, COUNT, || crossing(&both.b_service, COUNT, measure)),
     };
     let figures: serde_json::Value = serde_json::from_str(&printed).unwrap();
     assert_eq!((figures["count"].as_u64(), figures["lost"].as_u64()), (Some(COUNT), Some(0)), "{printed}");

@@ -1,7 +1,9 @@
 //! The lab itself: hosts reach each other as told, and nothing stays.
 
+use nix::sys::signal::Signal;
+use std::process::Command;
 use std::time::Duration;
-use tickwire_lab::{CableOptions, Lab, Pair, run};
+use tickwire_lab::{CableOptions, Lab, Pair, Process, run};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -64,4 +66,34 @@ fn a_program_that_does_not_end_in_time_is_killed_and_reported() {
     let error = sleeper.wait(Duration::from_millis(50)).unwrap_err().to_string();
     assert!(error.contains("did not end"), "{error}");
     assert!(!sleeper.is_running().unwrap());
+}
+
+/// Starts a program that holds a lab; the lab's name.
+fn hold() -> (Process, String) {
+    let mut holder = Process::spawn(Command::new(tickwire_lab::tools::built("examples/hold").unwrap())).unwrap();
+    holder.wait_for("\n", PATIENCE).unwrap();
+    let name = holder.stdout().trim().to_owned();
+    assert_eq!(namespaces_of(&name), 2);
+    (holder, name)
+}
+
+#[test]
+fn an_interrupted_program_leaves_no_lab_behind() {
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        let (mut holder, name) = hold();
+        holder.signal(signal).unwrap();
+        assert_eq!(holder.wait(PATIENCE).unwrap().status.code(), Some(130));
+        assert_eq!(namespaces_of(&name), 0);
+        assert!(!std::env::temp_dir().join(name).exists());
+    }
+}
+
+#[test]
+fn a_killed_programs_lab_is_swept_by_the_next_with_the_programs_in_it() {
+    let (mut holder, name) = hold();
+    holder.kill();
+    assert_eq!(namespaces_of(&name), 2);
+    tickwire_lab::sweep().unwrap();
+    assert_eq!(namespaces_of(&name), 0);
+    assert!(!std::env::temp_dir().join(name).exists());
 }

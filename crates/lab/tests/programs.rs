@@ -21,11 +21,11 @@ fn pattern(length: usize) -> Vec<u8> {
 fn nginx_configuration(directory: &Path, address: &str) -> String {
     let mut text = String::from("daemon off; user root; worker_processes 2;\nevents { worker_connections 256; }\n");
     let shown = directory.display();
-    let _ = write!(text, "pid {shown}/nginx.pid;\nhttp {{ access_log off; sendfile on;\n");
+    let _ = writeln!(text, "pid {shown}/nginx.pid;\nhttp {{ access_log off; sendfile on;");
     for (number, name) in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].iter().enumerate() {
         let _ = writeln!(text, "{name}_temp_path {shown}/t{number};");
     }
-    let _ = write!(text, "server {{ listen {address}:8080; root {shown};\n");
+    let _ = writeln!(text, "server {{ listen {address}:8080; root {shown};");
     text + "} }\n"
 }
 

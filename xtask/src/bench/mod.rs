@@ -62,13 +62,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         "--example",
         "floor",
     ]))?;
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let again: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    if workspace::as_root(&build, &again)? {
-        return Ok(());
-    }
-    let me = std::env::current_exe()?;
-    workspace::run(std::process::Command::new(me).args(again).env(DIRECTORY_VARIABLE, build))
+    workspace::again_as_root(&build)
 }
 
 fn measure(options: &Options) -> Result<()> {

@@ -50,16 +50,17 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if std::env::var_os(DIRECTORY_VARIABLE).is_none() {
         deps::install(&deps::EVERYTHING)?;
         let build = workspace::build_release()?;
-        let arguments: Vec<String> = std::env::args().skip(1).collect();
-        // Through sudo or directly: the program runs again with the built programs named in its environment.
-        let again: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        if workspace::as_root(&build, &again)? {
-            return Ok(());
-        }
-        let me = std::env::current_exe()?;
-        return workspace::run(std::process::Command::new(me).args(again).env(DIRECTORY_VARIABLE, build));
+        return workspace::again_as_root(&build);
     }
     measure(options)
+}
+
+/// The lab is being removed by the signal's handler, which then ends the process.
+fn wait_for_the_end() {
+    eprintln!("interrupted: removing the lab");
+    loop {
+        std::thread::park();
+    }
 }
 
 fn measure(options: &Options) -> Result<()> {
@@ -80,6 +81,7 @@ fn measure(options: &Options) -> Result<()> {
             let outcome = side.proven(|| (workload.run)(side, Duration::from_secs(options.seconds.into())));
             match &outcome {
                 Ok(_) => eprintln!("{:.1} s", began.elapsed().as_secs_f64()),
+                Err(_) if tickwire_lab::interrupted() => wait_for_the_end(),
                 Err(error) => eprintln!("failed: {error:#}"),
             }
             outcomes.push(outcome);

@@ -1,0 +1,10 @@
+//! Makes two hosts with a program in each, says so, and waits: for the test of what a signal leaves behind, and for looking around.
+
+fn main() -> anyhow::Result<()> {
+    let pair = tickwire_lab::Pair::new()?;
+    let _programs = [pair.a.spawn(&["sleep", "600"])?, pair.b.spawn(&["sleep", "600"])?];
+    println!("{}", pair.lab.name());
+    loop {
+        std::thread::park();
+    }
+}
