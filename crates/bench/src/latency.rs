@@ -112,8 +112,7 @@ mod tests {
 
     #[test]
     fn a_row_is_the_median_of_its_rounds_and_the_worst_of_all() {
-        let round =
-            |p50_ns, max_ns| Latency { count: 1, min_ns: 1, p50_ns, p99_ns: 9, p999_ns: 9, max_ns, lost: 0 };
+        let round = |p50_ns, max_ns| Latency { count: 1, min_ns: 1, p50_ns, p99_ns: 9, p999_ns: 9, max_ns, lost: 0 };
         let row = Latency::of_rounds(&[round(5, 100), round(900, 20), round(6, 30)]).unwrap();
         assert_eq!((row.p50_ns, row.max_ns, row.count), (6, 100, 3));
         assert_eq!(Latency::of_rounds(&[]), None);

@@ -117,7 +117,10 @@ fn measure(peer: &mut dyn RoundTrip, count: u64, warmup: u64) -> Result<()> {
 }
 
 /// Repeats a non-blocking call until it does something else than "would block", or blocks in it.
-fn when_ready<T>(patience: Option<Duration>, mut call: impl FnMut() -> std::io::Result<T>) -> std::io::Result<Option<T>> {
+fn when_ready<T>(
+    patience: Option<Duration>,
+    mut call: impl FnMut() -> std::io::Result<T>,
+) -> std::io::Result<Option<T>> {
     let start = Instant::now();
     let mut tries = 0_u32;
     loop {
@@ -202,7 +205,8 @@ struct TcpPeer {
 
 impl TcpPeer {
     fn connect(address: SocketAddr, wait: Wait, size: usize) -> Result<Self> {
-        let stream = TcpStream::connect_timeout(&address, PATIENCE).with_context(|| format!("connecting to {address}"))?;
+        let stream =
+            TcpStream::connect_timeout(&address, PATIENCE).with_context(|| format!("connecting to {address}"))?;
         stream.set_nodelay(true)?;
         stream.set_nonblocking(wait == Wait::Spin)?;
         Ok(Self { stream, out: vec![0x5a; size], back: vec![0; size] })
