@@ -73,12 +73,6 @@ pub(crate) mod flag {
     pub(crate) const TIMESTAMPNS: u64 = 1 << 16;
     /// IP_MULTICAST_LOOP is off, so groups are sent to by the lane.
     pub(crate) const LOOP_OFF: u64 = 1 << 17;
-    /// The receiving side was shut by the program (UDP).
-    pub(crate) const SHUT_READ: u64 = 1 << 18;
-    /// The sending side was shut by the program (UDP).
-    pub(crate) const SHUT_WRITE: u64 = 1 << 19;
-    /// IP_RECVERR: also errors of an unconnected socket are told.
-    pub(crate) const RECVERR: u64 = 1 << 20;
     /// TCP: accepted by a listener that has closed since; its flow is released when it ends.
     pub(crate) const CONVERTED: u64 = 1 << 23;
     /// TCP: SO_SNDBUF was set by the program.
@@ -105,11 +99,6 @@ impl<'a> Descriptions<'a> {
     /// The descriptions in these words.
     pub(crate) fn new(words: &'a mut [u64]) -> Self {
         Self { words }
-    }
-
-    /// A single word.
-    pub(crate) fn single(&mut self, index: usize) -> &mut u64 {
-        &mut self.words[index]
     }
 
     /// How many there can be.

@@ -109,6 +109,10 @@ fn turn(lane: &'static Lane, look: &mut Span) -> [bool; 3] {
         let deadline = lane.with_quietly(|access| Ok(access.stack.deadline()));
         deadline.ok().flatten().map(|at| at.since(sys::now()))
     };
+    if lane.unsent() {
+        lane.kick_again();
+        timeout = Some(timeout.map_or(FIRST_LOOK, |t| t.min(FIRST_LOOK)));
+    }
     if !pending::is_empty() || process::has_company(lane) {
         timeout = Some(timeout.map_or(SWEEP, |t| t.min(SWEEP)));
     }

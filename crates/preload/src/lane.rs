@@ -205,6 +205,20 @@ impl Lane {
         at != 0 && now.as_nanos() >= at
     }
 
+    /// Whether packets wait in the transmit ring because the device was busy: they need another kick soon.
+    pub(crate) fn unsent(&self) -> bool {
+        self.shared.port().is_some_and(Port::unsent)
+    }
+
+    /// Kicks what the device was too busy for.
+    pub(crate) fn kick_again(&self) {
+        if let Some(port) = self.shared.port()
+            && port.unsent()
+        {
+            let _ = port.kick();
+        }
+    }
+
     /// Whether the rings show nothing to do. A guess without the lock.
     pub(crate) fn quiet(&self) -> bool {
         self.shared.port().is_none_or(Port::quiet)

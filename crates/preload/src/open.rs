@@ -116,6 +116,20 @@ fn show_kernel(lane: &'static Lane, fd: c_int, udp: bool, reason: Reason) {
     TABLE.set(fd, shown.map_or(Entry::Foreign, Entry::Kernel));
 }
 
+/// A socket that stays on the kernel was connected there: its row gets the names.
+pub(crate) fn connected_by_kernel(fd: c_int) {
+    if let (Entry::Kernel(row), Some(lane)) = (TABLE.get(fd), lane::current()) {
+        let names = (sys::socket_name(fd, false), sys::socket_name(fd, true));
+        let _ = lane.with(|access| {
+            if let Some(row) = access.stack.kernel_rows().get(row as usize) {
+                row.local.set(names.0.unwrap_or_default());
+                row.remote.set(names.1.unwrap_or_default());
+            }
+            Ok(())
+        });
+    }
+}
+
 /// A connection that a listener took from the kernel.
 pub(crate) fn accepted_by_kernel(lane: &'static Lane, fd: c_int) {
     if Table::fits(fd) {

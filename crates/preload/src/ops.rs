@@ -119,7 +119,12 @@ pub(crate) fn connect(fd: c_int, address: &[u8]) -> Result<()> {
         },
         Entry::Tcp(index) => {
             let answer = the_lane().and_then(|lane| tcp::connect(lane, fd, index, address));
-            if for_kernel(entry, &answer) { sys::connect(fd, address) } else { answer }
+            if for_kernel(entry, &answer) {
+                let done = sys::connect(fd, address);
+                open::connected_by_kernel(fd);
+                return done;
+            }
+            answer
         }
         Entry::Dead(_) => Err(Errno(libc::EISCONN)),
         _ => sys::connect(fd, address),

@@ -19,6 +19,9 @@ const UNWATCHED: Span = Span::from_micros(20);
 /// How often a polling thread looks for signals and at the kernel's descriptors.
 const LOOK: Span = Span::from_micros(50);
 
+/// How long to sleep while packets wait for the device.
+const CROWDED: Span = Span::from_micros(200);
+
 /// Not yet: what an attempt answers to go on waiting.
 pub(crate) const AGAIN: Errno = Errno(libc::EAGAIN);
 /// The time is over.
@@ -156,11 +159,13 @@ fn sleep<T>(
 ) -> Result<T> {
     let watch = own_watch(lane)?;
     let mut deadline = None;
+    let mut waiting_to_send = false;
     let first = lane.with(|access| {
         let answer = attempt(access, true);
         if let Err(AGAIN) = answer {
             access.stack.sleep_begin();
             deadline = access.stack.deadline();
+            waiting_to_send = access.stack.has_egress();
         }
         answer
     });
@@ -171,6 +176,11 @@ fn sleep<T>(
     let sleeping = lane.sleeping();
     if let Some(place) = plan.fds.first_mut() {
         *place = readable(watch);
+    }
+    if waiting_to_send || lane.unsent() {
+        // Nothing tells when the device has room again: look soon.
+        let soon = sys::now() + CROWDED;
+        deadline = Some(deadline.map_or(soon, |at: Instant| at.min(soon)));
     }
     let until = match (plan.until, deadline) {
         (Some(a), Some(b)) => Some(a.min(b)),

@@ -126,6 +126,7 @@ pub(crate) fn socket_name(fd: c_int, peer: bool) -> Result<Endpoint> {
 }
 
 /// Sets an option whose value is of type `T`, plain data.
+#[cfg(test)]
 pub(crate) fn set_option<T: Copy>(fd: c_int, level: c_int, option: c_int, value: &T) -> Result<()> {
     // SAFETY: the value is as long as said.
     check(unsafe {
