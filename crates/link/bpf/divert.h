@@ -23,11 +23,8 @@ static __always_inline int addressed_to_us(const struct address *destination, co
 	struct address_value *value = bpf_map_lookup_elem(&addresses, &key);
 	if (!value)
 		return 0;
-	__u8 differs = 0;
-#pragma unroll
-	for (int i = 0; i < 6; i++)
-		differs |= value->mac[i] ^ mac[i];
-	return !differs;
+	const __u16 *a = (const void *)value->mac, *b = (const void *)mac;
+	return !((a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2]));
 }
 
 /* One of the lanes that share a port, always the same one for the same peer. */
@@ -36,7 +33,7 @@ static __always_inline __u32 choose(const struct port_value *value, const struct
 	__u32 shared = value->count;
 	if (shared <= 1 || shared > MAX_SHARED)
 		return value->lanes[0];
-	const __u32 *words = (const void *)remote;
+	const __u32 *words = remote->words;
 	__u32 hash = (words[0] ^ words[1] ^ words[2] ^ words[3]) * 0x9e3779b1u ^ remote_port * 0x85ebca6bu;
 	hash ^= hash >> 15;
 	__u32 index = hash % shared;
@@ -45,81 +42,65 @@ static __always_inline __u32 choose(const struct port_value *value, const struct
 	return value->lanes[index & (MAX_SHARED - 1)];
 }
 
-/* The lane that claimed the packets between these ends, 0 if none. */
-static __always_inline __u32 find_lane(__u8 protocol, const struct address *local, __be16 local_port,
-				       const struct address *remote, __be16 remote_port, __u8 family)
+/* The lane that claimed the packets of a flow, 0 if none. */
+static __always_inline __u32 find_lane(const struct flow_key *flow, __u8 family)
 {
-	if (!port_in_use(protocol, local_port))
+	if (!port_in_use(flow->protocol, flow->local_port))
 		return 0;
-	struct flow_key flow = {
-		.local = *local,
-		.remote = *remote,
-		.local_port = local_port,
-		.remote_port = remote_port,
-		.protocol = protocol,
-	};
-	__u32 *lane = bpf_map_lookup_elem(&flows, &flow);
+	__u32 *lane = bpf_map_lookup_elem(&flows, flow);
 	if (lane)
 		return *lane;
-	struct port_key port = {.local = *local, .port = local_port, .protocol = protocol};
+	struct port_key port = {.local = flow->local, .port = flow->local_port, .protocol = flow->protocol};
 	struct port_value *value = bpf_map_lookup_elem(&ports, &port);
 	if (!value) {
-		memset(&port.local, 0, sizeof(port.local));
-		if (family == 4) {
-			port.local.bytes[10] = 0xff;
-			port.local.bytes[11] = 0xff;
-		}
+		any_address(&port.local, family);
 		value = bpf_map_lookup_elem(&ports, &port);
 	}
-	return value ? choose(value, remote, remote_port) : 0;
+	return value ? choose(value, &flow->remote, flow->remote_port) : 0;
 }
 
-/* The lane of an ICMP error: that of the packet which it quotes (RFC 792, RFC 4443 section 3). */
-static __always_inline __u32 find_quoted(const struct packet *outer, void *l4, void *end)
+/* The flow of the packet that an ICMP error quotes, seen from our side (RFC 792, RFC 4443 section 3). 0: it is none of ours. */
+static __always_inline int quoted_flow(struct flow_key *flow, const struct packet *outer, const struct frame *f)
 {
-	__u8 *icmp = l4;
-	if ((void *)(icmp + 8) > end)
+	__u8 *icmp = header_at(f->data, f->end, outer->l4, 8);
+	if (!icmp)
 		return 0;
-	struct packet quoted = {};
-	void *inner_l4 = 0;
-	enum verdict verdict;
-	if (outer->family == 4 && outer->protocol == PROTOCOL_ICMP) {
+	if (outer->family == 4) {
 		/* destination unreachable, time exceeded, parameter problem */
-		if (icmp[0] != 3 && icmp[0] != 11 && icmp[0] != 12)
+		if (outer->protocol != PROTOCOL_ICMP || (icmp[0] != 3 && icmp[0] != 11 && icmp[0] != 12))
 			return 0;
-		verdict = parse_ipv4(&quoted, icmp + 8, end, &inner_l4);
-	} else if (outer->family == 6 && outer->protocol == PROTOCOL_ICMPV6) {
-		/* destination unreachable, packet too big, time exceeded, parameter problem */
-		if (icmp[0] < 1 || icmp[0] > 4)
-			return 0;
-		verdict = parse_ipv6(&quoted, icmp + 8, end, &inner_l4);
 	} else {
-		return 0;
+		/* destination unreachable, packet too big, time exceeded, parameter problem */
+		if (outer->protocol != PROTOCOL_ICMPV6 || icmp[0] < 1 || icmp[0] > 4)
+			return 0;
 	}
-	if (verdict != FOUND || quoted.later_fragment || !same_address(&quoted.source, &outer->destination))
+	struct packet quoted = {};
+	if (parse_ip(&quoted, f, outer->l4 + 8, outer->family) != FOUND || quoted.later_fragment ||
+	    !same_address(&quoted.source, &outer->destination))
 		return 0;
-	return find_lane(quoted.protocol, &quoted.source, quoted.source_port, &quoted.destination,
-			 quoted.destination_port, quoted.family);
+	flow->local = quoted.source;
+	flow->remote = quoted.destination;
+	flow->local_port = quoted.source_port;
+	flow->remote_port = quoted.destination_port;
+	flow->protocol = quoted.protocol;
+	return 1;
 }
 
 /* The lane for a unicast frame, 0: it belongs to the kernel. */
-static __always_inline __u32 find(struct packet *p, void *data, void *end, __u32 nic)
+static __always_inline __u32 find(struct packet *p, const struct frame *f, __u32 nic)
 {
-	struct ethernet *eth = data;
-	void *l4 = 0;
+	struct ethernet *eth = f->data;
 	__u32 lane = 0;
-	enum verdict verdict = parse(p, data, end, &l4);
+	enum verdict verdict = parse(p, f);
 	if (verdict == TAGGED) {
 		count(HOST_VLAN);
 		return 0;
 	}
-	if (verdict == MALFORMED || (void *)(eth + 1) > end)
+	if (verdict == MALFORMED || !p->family || (void *)(eth + 1) > f->end)
 		return 0;
-	if (verdict == OTHER) {
-		if (p->later_fragment || !l4)
+	if (p->later_fragment) {
+		if (verdict != FOUND)
 			return 0;
-		lane = find_quoted(p, l4, end);
-	} else if (p->later_fragment) {
 		struct fragment_key key;
 		fragment_key(&key, p);
 		struct fragment_value *value = bpf_map_lookup_elem(&fragments, &key);
@@ -128,8 +109,17 @@ static __always_inline __u32 find(struct packet *p, void *data, void *end, __u32
 		else if (addressed_to_us(&p->destination, eth->destination, nic))
 			count(HOST_STRAY_FRAGMENT);
 	} else {
-		lane = find_lane(p->protocol, &p->destination, p->destination_port, &p->source, p->source_port,
-				 p->family);
+		struct flow_key flow = {};
+		if (verdict == FOUND) {
+			flow.local = p->destination;
+			flow.remote = p->source;
+			flow.local_port = p->destination_port;
+			flow.remote_port = p->source_port;
+			flow.protocol = p->protocol;
+		} else if (!quoted_flow(&flow, p, f)) {
+			return 0;
+		}
+		lane = find_lane(&flow, p->family);
 	}
 	if (!lane || !addressed_to_us(&p->destination, eth->destination, nic))
 		return 0;
@@ -156,7 +146,8 @@ static __always_inline int divert_frame(struct xdp_md *ctx)
 {
 	struct packet p = {};
 	__u32 nic = ctx->ingress_ifindex;
-	__u32 lane = find(&p, (void *)(long)ctx->data, (void *)(long)ctx->data_end, nic);
+	struct frame f = XDP_FRAME(ctx);
+	__u32 lane = find(&p, &f, nic);
 	if (!lane) {
 		count(HOST_PASSED);
 		return XDP_PASS;
@@ -193,44 +184,48 @@ static __always_inline void pull_headers(struct __sk_buff *skb)
 		bpf_skb_pull_data(skb, skb->len < HEADERS ? skb->len : HEADERS);
 }
 
-/* Copies of a group's datagram to the lanes that joined. */
-static __always_inline void copy_to_members(struct __sk_buff *skb, struct packet *p)
+/* A copy of a group's datagram to one lane. Global functions, this and the next, for the verifier's sake, as `walk_skb` is. */
+__attribute__((noinline)) int copy_to_member(struct __sk_buff *skb, __u32 lane)
 {
+	struct lane_counters *c = bpf_map_lookup_elem(&lane_counters, &lane);
+	if (c) {
+		c->in_packets += 1;
+		c->in_bytes += skb->len;
+	}
+	count(HOST_GROUP_COPIES);
+	if (capturing())
+		capture_skb(skb, skb->len, lane, skb->ifindex);
+	return bpf_clone_redirect(skb, lane, 0);
+}
+
+/* Copies of a group's datagram to the lanes that joined. */
+__attribute__((noinline)) int copy_to_members(struct __sk_buff *skb, struct packet *p)
+{
+	if (!p || p->protocol != PROTOCOL_UDP)
+		return 0;
 	struct group_key key = {.group = p->destination, .nic = skb->ifindex, .port = p->destination_port};
 	struct fragment_key fragment;
-	if (p->protocol != PROTOCOL_UDP)
-		return;
 	if (p->later_fragment) {
 		fragment_key(&fragment, p);
 		struct fragment_value *value = bpf_map_lookup_elem(&fragments, &fragment);
 		if (!value)
-			return;
+			return 0;
 		key.port = value->group_port;
 	}
 	struct group_value *members = bpf_map_lookup_elem(&groups, &key);
 	if (!members)
-		return;
+		return 0;
 	if (p->first_fragment) {
 		struct fragment_value value = {.group_port = p->destination_port};
 		fragment_key(&fragment, p);
 		bpf_map_update_elem(&fragments, &fragment, &value, BPF_ANY);
 	}
-	__u32 length = skb->len;
-	__u32 nic = skb->ifindex;
 	for (__u32 i = 0; i < MAX_MEMBERS; i++) {
 		if (i >= members->count)
 			break;
-		__u32 lane = members->lanes[i];
-		struct lane_counters *c = bpf_map_lookup_elem(&lane_counters, &lane);
-		if (c) {
-			c->in_packets += 1;
-			c->in_bytes += length;
-		}
-		count(HOST_GROUP_COPIES);
-		if (capturing())
-			capture_skb(skb, length, lane, nic);
-		bpf_clone_redirect(skb, lane, 0);
+		copy_to_member(skb, members->lanes[i]);
 	}
+	return 0;
 }
 
 /* Beside the XDP program: multicast only. Tagged packets are another (VLAN) device's business. */
@@ -238,11 +233,11 @@ SEC("classifier")
 int divert_groups(struct __sk_buff *skb)
 {
 	struct packet p = {};
-	void *l4 = 0;
 	if (skb->vlan_present)
 		return TC_ACT_UNSPEC;
 	pull_headers(skb);
-	if (parse(&p, (void *)(long)skb->data, (void *)(long)skb->data_end, &l4) == FOUND && is_multicast(&p))
+	struct frame f = SKB_FRAME(skb);
+	if (parse(&p, &f) == FOUND && is_multicast(&p))
 		copy_to_members(skb, &p);
 	return TC_ACT_UNSPEC;
 }
@@ -252,13 +247,13 @@ SEC("classifier")
 int divert_tc(struct __sk_buff *skb)
 {
 	struct packet p = {};
-	void *l4 = 0;
 	if (skb->vlan_present) {
 		count(HOST_VLAN);
 		return TC_ACT_UNSPEC;
 	}
 	pull_headers(skb);
-	__u32 lane = find(&p, (void *)(long)skb->data, (void *)(long)skb->data_end, skb->ifindex);
+	struct frame f = SKB_FRAME(skb);
+	__u32 lane = find(&p, &f, skb->ifindex);
 	if (lane) {
 		count_in(lane, skb->len);
 		if (capturing())

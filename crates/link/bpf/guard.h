@@ -11,24 +11,19 @@ static __always_inline int owns(const struct packet *p, __u32 lane)
 	struct owned_key key = {.local = p->source, .lane = lane, .port = p->source_port, .protocol = p->protocol};
 	if (bpf_map_lookup_elem(&owned, &key))
 		return 1;
-	memset(&key.local, 0, sizeof(key.local));
-	if (p->family == 4) {
-		key.local.bytes[10] = 0xff;
-		key.local.bytes[11] = 0xff;
-	}
+	any_address(&key.local, p->family);
 	return bpf_map_lookup_elem(&owned, &key) != 0;
 }
 
 /* The NIC that a frame may leave by; 0: refused, for `reason`. */
-static __always_inline __u32 check(void *data, void *end, __u32 lane, enum refusal *reason)
+static __always_inline __u32 check(const struct frame *f, __u32 lane, enum refusal *reason)
 {
 	struct packet p = {};
-	struct ethernet *eth = data;
-	void *l4 = 0;
+	struct ethernet *eth = f->data;
 	*reason = REFUSED_MALFORMED;
-	if ((void *)(eth + 1) > end)
+	if ((void *)(eth + 1) > f->end)
 		return 0;
-	enum verdict verdict = parse(&p, data, end, &l4);
+	enum verdict verdict = parse(&p, f);
 	if (verdict == MALFORMED)
 		return 0;
 	*reason = REFUSED_PROTOCOL;
@@ -78,7 +73,8 @@ int guard(struct xdp_md *ctx)
 	enum refusal reason;
 	__u32 lane = ctx->ingress_ifindex;
 	__u32 length = bpf_xdp_get_buff_len(ctx);
-	__u32 nic = check((void *)(long)ctx->data, (void *)(long)ctx->data_end, lane, &reason);
+	struct frame f = XDP_FRAME(ctx);
+	__u32 nic = check(&f, lane, &reason);
 	count_out(lane, nic, reason, length);
 	if (!nic)
 		return XDP_DROP;
@@ -95,7 +91,8 @@ int guard_tc(struct __sk_buff *skb)
 	__u32 lane = skb->ifindex;
 	if (skb->len > (__u32)(skb->data_end - skb->data))
 		bpf_skb_pull_data(skb, skb->len < 192 ? skb->len : 192);
-	__u32 nic = skb->vlan_present ? 0 : check((void *)(long)skb->data, (void *)(long)skb->data_end, lane, &reason);
+	struct frame f = SKB_FRAME(skb);
+	__u32 nic = skb->vlan_present ? 0 : check(&f, lane, &reason);
 	if (skb->vlan_present)
 		reason = REFUSED_PROTOCOL;
 	count_out(lane, nic, reason, skb->len);

@@ -7,8 +7,9 @@
 
 #include "helpers.h"
 
+/* Words, because the compiler copies bytes one at a time. */
 struct address {
-	__u8 bytes[16];
+	__u32 words[4];
 };
 
 /* One connection of one of our sockets. */

@@ -36,8 +36,8 @@ struct ipv4 {
 	__u8 ttl;
 	__u8 protocol;
 	__be16 checksum;
-	__u8 source[4];
-	__u8 destination[4];
+	__be32 source;
+	__be32 destination;
 };
 
 struct ipv6 {
@@ -47,11 +47,6 @@ struct ipv6 {
 	__u8 hop_limit;
 	struct address source;
 	struct address destination;
-};
-
-struct ipv6_extension {
-	__u8 next_header;
-	__u8 length; /* in 8 bytes, the first 8 not counted */
 };
 
 struct ipv6_fragment {
@@ -83,33 +78,54 @@ struct packet {
 	__u8 first_fragment; /* the ports are known, more of the datagram follows */
 	__u8 later_fragment; /* no ports */
 	__u8 family;         /* 4 or 6 */
+	__u32 l4;            /* where the transport header is in the frame; meaningless in a later fragment */
 };
 
-static __always_inline void map_v4(struct address *to, const __u8 *octets)
+/* Where a packet comes from: the program's context, of one of two kinds. */
+struct frame {
+	void *ctx;
+	void *data;
+	void *end;
+	int xdp;
+};
+
+/* No header that we want to see starts further on. */
+#define MAX_OFFSET 0x3ff
+
+/* The header of `size` bytes at an offset, or null. */
+static __always_inline void *header_at(void *data, void *end, __u32 at, __u32 size)
 {
-	memset(to->bytes, 0, 10);
-	to->bytes[10] = 0xff;
-	to->bytes[11] = 0xff;
-	memcpy(to->bytes + 12, octets, 4);
+	/* The compiler must not conclude that the mask is needless, nor take the pointer apart: the verifier needs both as they are. */
+	asm volatile("" : "+r"(at));
+	void *header = data + (at & MAX_OFFSET);
+	asm volatile("" : "+r"(header));
+	return header + size > end ? 0 : header;
 }
 
-static __always_inline enum verdict parse_ports(struct packet *p, void *l4, void *end)
+/* "::ffff:0.0.0.0" without its last word. */
+#define MAPPED bpf_htonl(0x0000ffff)
+
+static __always_inline void map_v4(struct address *to, __be32 octets)
 {
-	struct transport *t = l4;
-	if (p->protocol != PROTOCOL_TCP && p->protocol != PROTOCOL_UDP)
-		return OTHER;
-	if ((void *)(t + 1) > end)
-		return MALFORMED;
-	p->source_port = t->source_port;
-	p->destination_port = t->destination_port;
-	return FOUND;
+	to->words[0] = 0;
+	to->words[1] = 0;
+	to->words[2] = MAPPED;
+	to->words[3] = octets;
 }
 
-/* `l4` is set whenever the verdict is FOUND or OTHER and the packet is not a later fragment. */
-static __always_inline enum verdict parse_ipv4(struct packet *p, void *data, void *end, void **l4)
+/* The unspecified address of a family, as bound sockets have it. */
+static __always_inline void any_address(struct address *to, __u8 family)
 {
-	struct ipv4 *ip = data;
-	if ((void *)(ip + 1) > end)
+	to->words[0] = 0;
+	to->words[1] = 0;
+	to->words[2] = family == 4 ? MAPPED : 0;
+	to->words[3] = 0;
+}
+
+static __always_inline enum verdict parse_ipv4(struct packet *p, const struct frame *f, __u32 at)
+{
+	struct ipv4 *ip = header_at(f->data, f->end, at, sizeof(*ip));
+	if (!ip)
 		return MALFORMED;
 	__u32 header = (ip->version_ihl & 0xf) * 4;
 	if (ip->version_ihl >> 4 != 4 || header < sizeof(*ip))
@@ -120,86 +136,126 @@ static __always_inline enum verdict parse_ipv4(struct packet *p, void *data, voi
 	p->protocol = ip->protocol;
 	__u16 fragment = bpf_ntohs(ip->fragment);
 	p->fragment_id = ip->id;
-	if (fragment & 0x1fff) {
-		p->later_fragment = 1;
-		return p->protocol == PROTOCOL_TCP || p->protocol == PROTOCOL_UDP ? FOUND : OTHER;
-	}
-	p->first_fragment = fragment >> 13 & 1;
-	*l4 = data + header;
-	return parse_ports(p, *l4, end);
+	p->later_fragment = (fragment & 0x1fff) != 0;
+	p->first_fragment = !p->later_fragment && fragment & 0x2000;
+	p->l4 = at + header;
+	return FOUND;
 }
 
-static __always_inline enum verdict parse_ipv6(struct packet *p, void *data, void *end, void **l4)
+/* What a walk over extension headers found, as one number. 0: the packet ends too early, or there are too many. */
+#define WALKED(at, next, first, later, id)                                                                             \
+	((__u64)(id) << 32 | 1u << 31 | (__u32)(first) << 30 | (__u32)(later) << 29 | (__u32)(next) << 16 | (at))
+
+static __always_inline int is_extension(__u8 next)
 {
-	struct ipv6 *ip = data;
-	if ((void *)(ip + 1) > end)
-		return MALFORMED;
-	if (ip->version_class_flow[0] >> 4 != 6)
+	return next == PROTOCOL_FRAGMENT || next == PROTOCOL_HOPOPTS || next == PROTOCOL_DSTOPTS || next == PROTOCOL_ROUTING;
+}
+
+/* Walks over IPv6 extension headers from an offset on. Rare, so it may cost: a global function, which the verifier checks once and by itself;
+ * as part of the programs each of its ways would multiply theirs. */
+#define DEFINE_WALK(name, context, load)                                                                               \
+	__attribute__((noinline)) __u64 name(context *ctx, __u32 at, __u32 next)                                       \
+	{                                                                                                              \
+		__u32 first = 0, id = 0;                                                                               \
+		for (int i = 0; i < MAX_EXTENSIONS; i++) {                                                             \
+			struct ipv6_fragment header;                                                                   \
+			if (!is_extension(next))                                                                       \
+				break;                                                                                 \
+			if (at > MAX_OFFSET || load(ctx, at, &header, sizeof(header)))                                 \
+				return 0;                                                                              \
+			if (next == PROTOCOL_FRAGMENT) {                                                               \
+				__u16 offset_more = bpf_ntohs(header.offset_more);                                     \
+				id = header.id;                                                                        \
+				at += sizeof(header);                                                                  \
+				if (offset_more & 0xfff8)                                                              \
+					return WALKED(at, header.next_header, 0, 1, id);                               \
+				first = offset_more & 1;                                                               \
+			} else {                                                                                       \
+				/* The length is in 8 bytes, the first 8 not counted. */                              \
+				at += (header.reserved + 1) * 8;                                                       \
+			}                                                                                              \
+			next = header.next_header;                                                                     \
+		}                                                                                                      \
+		return at > MAX_OFFSET ? 0 : WALKED(at, next, first, 0, id);                                           \
+	}
+
+DEFINE_WALK(walk_xdp, struct xdp_md, bpf_xdp_load_bytes)
+DEFINE_WALK(walk_skb, struct __sk_buff, bpf_skb_load_bytes)
+
+static __always_inline enum verdict parse_ipv6(struct packet *p, const struct frame *f, __u32 at)
+{
+	struct ipv6 *ip = header_at(f->data, f->end, at, sizeof(*ip));
+	if (!ip || ip->version_class_flow[0] >> 4 != 6)
 		return MALFORMED;
 	p->source = ip->source;
 	p->destination = ip->destination;
 	p->family = 6;
-	__u8 next = ip->next_header;
-	void *cursor = ip + 1;
-#pragma unroll
-	for (int i = 0; i < MAX_EXTENSIONS; i++) {
-		if (next == PROTOCOL_FRAGMENT) {
-			struct ipv6_fragment *f = cursor;
-			if ((void *)(f + 1) > end)
-				return MALFORMED;
-			__u16 offset_more = bpf_ntohs(f->offset_more);
-			next = f->next_header;
-			p->fragment_id = f->id;
-			if (offset_more & 0xfff8) {
-				p->later_fragment = 1;
-				p->protocol = next;
-				return next == PROTOCOL_TCP || next == PROTOCOL_UDP ? FOUND : OTHER;
-			}
-			p->first_fragment = offset_more & 1;
-			cursor = f + 1;
-		} else if (next == PROTOCOL_HOPOPTS || next == PROTOCOL_DSTOPTS || next == PROTOCOL_ROUTING) {
-			struct ipv6_extension *e = cursor;
-			if ((void *)(e + 1) > end)
-				return MALFORMED;
-			next = e->next_header;
-			cursor += (e->length + 1) * 8;
-		} else {
-			break;
-		}
+	p->protocol = ip->next_header;
+	p->l4 = at + sizeof(*ip);
+	if (is_extension(p->protocol)) {
+		__u64 walked = f->xdp ? walk_xdp(f->ctx, p->l4, p->protocol) : walk_skb(f->ctx, p->l4, p->protocol);
+		if (!walked)
+			return MALFORMED;
+		p->l4 = walked & MAX_OFFSET;
+		p->protocol = walked >> 16;
+		p->later_fragment = walked >> 29 & 1;
+		p->first_fragment = walked >> 30 & 1;
+		p->fragment_id = walked >> 32;
 	}
-	p->protocol = next;
-	*l4 = cursor;
-	return parse_ports(p, cursor, end);
+	return FOUND;
 }
 
-/* Describes the frame. `p` must be all zero. `l4` as in parse_ipv4. */
-static __always_inline enum verdict parse(struct packet *p, void *data, void *end, void **l4)
+/* What follows the IP header of either family. */
+static __always_inline enum verdict parse_ports(struct packet *p, const struct frame *f)
 {
-	struct ethernet *eth = data;
-	if ((void *)(eth + 1) > end)
-		return MALFORMED;
-	switch (bpf_ntohs(eth->type)) {
-	case ETHERTYPE_IPV4:
-		return parse_ipv4(p, eth + 1, end, l4);
-	case ETHERTYPE_IPV6:
-		return parse_ipv6(p, eth + 1, end, l4);
-	case ETHERTYPE_VLAN:
-	case ETHERTYPE_QINQ:
-		return TAGGED;
-	default:
+	if (p->protocol != PROTOCOL_TCP && p->protocol != PROTOCOL_UDP)
 		return OTHER;
-	}
+	if (p->later_fragment)
+		return FOUND;
+	struct transport *t = header_at(f->data, f->end, p->l4, sizeof(*t));
+	if (!t)
+		return MALFORMED;
+	p->source_port = t->source_port;
+	p->destination_port = t->destination_port;
+	return FOUND;
 }
+
+/* Describes the packet whose IP header, of the family that the caller knows, is at an offset. `p` must be all zero. */
+static __always_inline enum verdict parse_ip(struct packet *p, const struct frame *f, __u32 at, __u8 family)
+{
+	enum verdict verdict = family == 4 ? parse_ipv4(p, f, at) : parse_ipv6(p, f, at);
+	return verdict == FOUND ? parse_ports(p, f) : verdict;
+}
+
+/* Describes the frame. `p` must be all zero. OTHER with a family: an IP packet of another protocol. */
+static __always_inline enum verdict parse(struct packet *p, const struct frame *f)
+{
+	struct ethernet *eth = f->data;
+	if ((void *)(eth + 1) > f->end)
+		return MALFORMED;
+	__u16 type = bpf_ntohs(eth->type);
+	if (type == ETHERTYPE_IPV4)
+		return parse_ip(p, f, sizeof(*eth), 4);
+	if (type == ETHERTYPE_IPV6)
+		return parse_ip(p, f, sizeof(*eth), 6);
+	return type == ETHERTYPE_VLAN || type == ETHERTYPE_QINQ ? TAGGED : OTHER;
+}
+
+#define XDP_FRAME(context)                                                                                             \
+	{.ctx = (context), .data = (void *)(long)(context)->data, .end = (void *)(long)(context)->data_end, .xdp = 1}
+#define SKB_FRAME(context)                                                                                             \
+	{.ctx = (context), .data = (void *)(long)(context)->data, .end = (void *)(long)(context)->data_end, .xdp = 0}
 
 static __always_inline int is_multicast(const struct packet *p)
 {
-	return p->family == 4 ? p->destination.bytes[12] >> 4 == 0xe : p->destination.bytes[0] == 0xff;
+	return p->family == 4 ? (p->destination.words[3] & bpf_htonl(0xf0000000)) == bpf_htonl(0xe0000000)
+			      : (p->destination.words[0] & bpf_htonl(0xff000000)) == bpf_htonl(0xff000000);
 }
 
 static __always_inline int same_address(const struct address *a, const struct address *b)
 {
-	const __u64 *x = (const void *)a, *y = (const void *)b;
-	return x[0] == y[0] && x[1] == y[1];
+	return !((a->words[0] ^ b->words[0]) | (a->words[1] ^ b->words[1]) | (a->words[2] ^ b->words[2]) |
+		 (a->words[3] ^ b->words[3]));
 }
 
 static __always_inline void fragment_key(struct fragment_key *key, const struct packet *p)

@@ -259,6 +259,47 @@ fn an_icmp_error_finds_the_lane_whose_packet_it_quotes() {
 }
 
 #[test]
+fn an_icmpv6_error_and_ipv6_fragments_find_their_lane() {
+    if !have_root() {
+        return;
+    }
+    for divert in [Divert::Native, Divert::Tc] {
+        let [a, mut b] = pair(divert, Guard::Tc);
+        let wire = a.host.ns.run(|| PacketSender::open(a.host.nic)).unwrap();
+        let datagram = udp6(&a, &b, 64, 0);
+        let with = |next: u8, payload: &[u8]| {
+            let mut p = datagram[..54].to_vec();
+            p[18..20].copy_from_slice(&(payload.len() as u16).to_be_bytes());
+            p[20] = next;
+            p.extend(payload);
+            p
+        };
+        // Packet too big, about a datagram that B sent; and about one that it cannot have sent.
+        let mut error = vec![2, 0, 0, 0, 0, 0, 5, 0];
+        error.extend(&udp6(&b, &a, 64, 0)[14..]);
+        let too_big = with(58, &error);
+        let mut strange = too_big.clone();
+        strange[62 + 40] ^= 1;
+        wire.send(&strange).unwrap();
+        wire.send(&too_big).unwrap();
+        assert_eq!(b.receive(1), [too_big], "{divert:?}");
+        // A datagram in two pieces, with a stray one before.
+        let piece = |offset_more: [u8; 2], id: u8, bytes: &[u8]| {
+            let mut fragment = vec![17, 0, offset_more[0], offset_more[1], 0, 0, 0, id];
+            fragment.extend(bytes);
+            with(44, &fragment)
+        };
+        let first = piece([0, 1], 1, &datagram[54..54 + 40]);
+        let later = piece([0, 40], 1, &datagram[54 + 40..]);
+        wire.send(&piece([0, 40], 2, &datagram[54 + 40..])).unwrap();
+        wire.send(&first).unwrap();
+        wire.send(&later).unwrap();
+        assert_eq!(b.receive(2), [first, later], "{divert:?}");
+        assert_eq!(b.receive(0), [[]; 0]);
+    }
+}
+
+#[test]
 fn a_jumbo_frame_comes_in_pieces() {
     if !have_root() {
         return;

@@ -175,7 +175,7 @@ impl Node {
                 socket.send_slice(&message[..n]).context("answering")?;
             }
             turns = turns.wrapping_add(1);
-            if turns % 256 == 0 && stop() {
+            if turns.is_multiple_of(256) && stop() {
                 return Ok(bytes);
             }
         }
