@@ -27,6 +27,8 @@ pub(crate) struct Held {
     pub(crate) remote: Endpoint,
     /// The program's kernel socket: as long as it is held, the port stays taken in the kernel's registry.
     socket: OwnedFd,
+    /// Whether our filter is on it (see [`crate::groups`]); one that the program attached itself is none of our business.
+    filtered: bool,
     /// Remotes collected so far for a conversion that takes several messages.
     converting: Vec<Endpoint>,
 }
@@ -73,7 +75,10 @@ impl Service {
         });
         let claim = entered.inspect_err(|_| self.usage.give_flow(user))?;
         tracing::debug!(lane = number, claim, protocol = ?bound.protocol, local = %bound.local, ?kind, "claimed");
-        self.claims.insert(claim, Held { lane: number, user, kind, bound, remote, socket, converting: Vec::new() });
+        self.claims.insert(
+            claim,
+            Held { lane: number, user, kind, bound, remote, socket, filtered: false, converting: Vec::new() },
+        );
         Ok((claim, bound.local))
     }
 
@@ -197,10 +202,14 @@ impl Service {
         if let Ok(changes) = self.registry.release(lane, claim) {
             self.programs.apply_best(changes);
         }
+        self.forget_claim(claim);
+    }
+
+    /// Closes the service's copy of a claim's socket, with which the program may go on on the kernel.
+    pub(crate) fn forget_claim(&mut self, claim: ClaimId) {
         if let Some(held) = self.claims.remove(&claim) {
             self.usage.give_flow(held.user);
-            // The program may go on with its socket on the kernel.
-            if held.bound.protocol == Protocol::Udp {
+            if held.filtered {
                 let _ = sys_socket::detach_filter(held.socket.as_fd());
             }
         }
@@ -275,15 +284,17 @@ impl Service {
     }
 
     /// Keeps the kernel from delivering what the lane gets already (see [`crate::groups`]).
-    fn filter_kernel_copies(&self, claim: ClaimId) -> Result<(), Reason> {
-        let Some(held) = self.claims.get(&claim) else { return Err(Reason::BadRequest) };
+    fn filter_kernel_copies(&mut self, claim: ClaimId) -> Result<(), Reason> {
+        let Some(held) = self.claims.get_mut(&claim) else { return Err(Reason::BadRequest) };
         let mut joined: Vec<Address> = self.groups.of_claim(claim).iter().map(|(key, _)| key.group.address).collect();
         joined.sort_unstable();
         joined.dedup();
         let done = if joined.is_empty() {
+            held.filtered = false;
             sys_socket::detach_filter(held.socket.as_fd())
         } else {
             let program = filter(&joined, &self.nics.indices()).ok_or(Reason::ShareLimit)?;
+            held.filtered = true;
             sys_socket::attach_filter(held.socket.as_fd(), &program)
         };
         done.map_err(|error| {

@@ -44,6 +44,7 @@ impl Service {
         }
         let resets = resets(&lane, id, &self.registry);
         let claims = self.registry.of_lane(id);
+        let number = claims.len();
         let mut owned = Vec::new();
         for &claim in &claims {
             for (key, member) in self.groups.of_claim(claim) {
@@ -61,9 +62,18 @@ impl Service {
         let before = self.guarded(id);
         let sent = self.send_resets(&lane, &resets);
         tracing::info!(
-            lane = id, devices = lane.host_end(), pid = lane.pid, claims = claims.len(), resets = sent,
+            lane = id, devices = lane.host_end(), pid = lane.pid, claims = number, resets = sent,
             %reason, "lane ended"
         );
+        // Ports for which no peer has to be told are free at once: who starts again wants them.
+        let claims = claims.into_iter().filter(|claim| {
+            let done = sent == 0 || self.claims.get(claim).is_some_and(|held| held.bound.protocol == Protocol::Udp);
+            if done {
+                self.forget_claim(*claim);
+            }
+            !done
+        });
+        let claims = claims.collect();
         let now = Instant::now();
         let passed = before + sent as u64;
         self.dying.push(Dying { lane, id, claims, owned, passed, due: now + LINGER, latest: now + PATIENCE });
@@ -110,9 +120,7 @@ impl Service {
         for dead in self.dying.extract_if(.., |d| d.due <= now).collect::<Vec<_>>() {
             self.programs.apply_best(dead.owned);
             for claim in dead.claims {
-                if let Some(held) = self.claims.remove(&claim) {
-                    self.usage.give_flow(held.user);
-                }
+                self.forget_claim(claim);
             }
             self.programs.remove_lane(dead.id);
             if let Err(error) = self.host.delete_link(dead.id) {

@@ -42,7 +42,7 @@ fn every_member_hears(attach: Attach) {
     if skipped() {
         return;
     }
-    let world = World::new(attach);
+    let mut world = World::new(attach);
     let group = Endpoint::new(GROUP.into(), 5000);
     let membership = Membership { group: group.address, source: Address::ANY_V4, interface: 0 };
     world.pair.a.run(&["ip", "route", "add", "239.0.0.0/8", "dev", "eth0"]).unwrap();
@@ -88,6 +88,11 @@ fn every_member_hears(attach: Attach) {
     });
     let counters = client.counters(CountersOf::Host, 0);
     assert_eq!(counters[2], 2 * 2 + 1, "copies: {counters:?}");
+    // When the service ends, whoever was a member goes on with the kernel.
+    world.stop();
+    sender.send_to(b"kernel", (GROUP, 5000)).unwrap();
+    let (_, _, _, socket, _, _) = &programs[1];
+    common::until("the kernel delivers again", || socket.recv(&mut [0; 8]).is_ok());
 }
 
 #[test]

@@ -112,6 +112,13 @@ fn ordinary_traffic_is_untouched_while_lanes_come_and_go() {
         end.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
     }
     let done = AtomicBool::new(false);
+    /// Ends the echoes also when the test fails, which would wait for them for ever.
+    struct Done<'a>(&'a AtomicBool);
+    impl Drop for Done<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
     let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
     let echoes = std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -131,6 +138,7 @@ fn ordinary_traffic_is_untouched_while_lanes_come_and_go() {
             drop(login);
             echoes
         });
+        let echoing = Done(&done);
         let end = Instant::now() + Duration::from_secs(2);
         let mut rounds = 0;
         while Instant::now() < end {
@@ -146,7 +154,7 @@ fn ordinary_traffic_is_untouched_while_lanes_come_and_go() {
             drop((client, sockets));
             rounds += 1;
         }
-        done.store(true, Ordering::Relaxed);
+        drop(echoing);
         assert!(rounds > 3, "{rounds}");
         echoes.join().unwrap()
     });
