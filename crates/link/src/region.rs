@@ -1,6 +1,6 @@
 //! A lane's region: one sealed memfd, the same layout in every process of the lane.
 //!
-//! The service makes it ([`Region::create`]) and keeps no mapping of it but, read-only, the public part ([`View`]). The lane's processes map
+//! The service makes it ([`create`]) and keeps no mapping of it but, read-only, the public part ([`View`]). The lane's processes map
 //! all of it. The file cannot shrink (it is sealed), so no access can fault, whatever a program does to it.
 
 use crate::layout::{Header, Layout, MAGIC, REGION_VERSION, Waiting};
