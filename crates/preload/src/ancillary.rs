@@ -12,10 +12,14 @@ use tickwire_stack::udp::{Datagram, SendTo};
 /// Fills in what `recvmsg` says about a datagram of the stack.
 pub(crate) fn received(access: &mut Access<'_>, bits: u64, datagram: &Datagram, extras: &mut Extras<'_>) {
     let v6 = bits & flag::V6 != 0;
-    let interface = access.stack.path_get(&datagram.source.address).map_or(0, |path| path.info.interface);
+    const WANTED: u64 = flag::PKTINFO | flag::RECVTTL | flag::RECVTOS | flag::TIMESTAMP | flag::TIMESTAMPNS;
+    let interface = if bits & WANTED != 0 || datagram.source.address.is_link_local() {
+        access.stack.path_get(&datagram.source.address).map_or(0, |path| path.info.interface)
+    } else {
+        0
+    };
     (extras.name, extras.name_len) = name::emit(datagram.source, v6, interface);
     extras.flags = if datagram.copied < datagram.len { libc::MSG_TRUNC } else { 0 };
-    const WANTED: u64 = flag::PKTINFO | flag::RECVTTL | flag::RECVTOS | flag::TIMESTAMP | flag::TIMESTAMPNS;
     let Some(control) = extras.control.as_mut().filter(|_| bits & WANTED != 0) else { return };
     let mut whole = true;
     let has = |bit| bits & bit != 0;

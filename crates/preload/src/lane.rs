@@ -251,15 +251,29 @@ impl Lane {
     /// What `work` answers; `EAGAIN` if this very thread is inside already (a signal handler interrupted it there); `ENETDOWN` if the lane
     /// has ended.
     pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Access<'_>) -> Result<T>) -> Result<T> {
-        self.enter(work, true)
+        self.enter(None, work, true)
+    }
+
+    /// As [`Lane::with`], for a polling thread that has just read the clock.
+    ///
+    /// # Errors
+    /// As [`Lane::with`].
+    pub(crate) fn with_at<T>(&self, now: Instant, work: impl FnOnce(&mut Access<'_>) -> Result<T>) -> Result<T> {
+        self.enter(Some(now), work, true)
     }
 
     /// As [`Lane::with`], for the helper thread, which does not count as the program's own polling.
     pub(crate) fn with_quietly<T>(&self, work: impl FnOnce(&mut Access<'_>) -> Result<T>) -> Result<T> {
-        self.enter(work, false)
+        self.enter(None, work, false)
     }
 
-    fn enter<T>(&self, work: impl FnOnce(&mut Access<'_>) -> Result<T>, program: bool) -> Result<T> {
+    #[inline]
+    fn enter<T>(
+        &self,
+        now: Option<Instant>,
+        work: impl FnOnce(&mut Access<'_>) -> Result<T>,
+        program: bool,
+    ) -> Result<T> {
         let inside = wait::enter().ok_or(wait::AGAIN)?;
         if self.ended.load(Relaxed) != 0 {
             return Err(Errno(libc::ENETDOWN));
@@ -274,12 +288,12 @@ impl Lane {
                 return Err(Errno(libc::ENETDOWN));
             }
         };
-        let now = sys::now();
+        let now = now.unwrap_or_else(sys::now);
         let Core { stack, wire } = &mut *guard;
         if wire.poll(stack, now) > 0 {
             self.traffic.store(now.as_nanos(), Relaxed);
         }
-        if stack.deadline().is_some_and(|at| at <= now) {
+        if self.due(now) {
             stack.on_time(now);
         }
         if program {

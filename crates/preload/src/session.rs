@@ -5,8 +5,9 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 use tickwire_link::control::{Channel, Descriptors, Push, Reply, Request};
 
-/// How long the service may take for an answer before it counts as gone.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// How long the service may take for an answer before it counts as gone. Long, because a host under full load is slow and giving up
+/// costs the program its connections; a service that has ended is noticed at once, by its end of the connection.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Answers to requests that nobody waited for are told from others by their number.
 pub(crate) struct Session {

@@ -105,20 +105,16 @@ fn spin<T>(
     }
     let mut held: Option<Held> = None;
     let mut looked = begin;
-    let mut now = begin;
     loop {
         if lane.quiet() {
             // Nothing in the rings: stay out of the lock, so that other threads get it.
             lane.give_way();
             core::hint::spin_loop();
-            now = sys::now();
         }
+        let now = sys::now();
         let due = now.since(looked) >= LOOK;
         if !lane.quiet() || due || lane.due(now) {
-            match lane.with(|access| {
-                now = access.now;
-                attempt(access, false)
-            }) {
+            match lane.with_at(now, |access| attempt(access, false)) {
                 Err(AGAIN) => {}
                 done => return done,
             }
