@@ -46,9 +46,8 @@ impl PacketSender {
     /// If the device is down or its queue is full.
     pub fn send(&self, frame: &[u8]) -> io::Result<()> {
         // SAFETY: `frame` lives for the call and its own length is passed.
-        let sent = unsafe {
-            libc::send(self.socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), libc::MSG_DONTWAIT)
-        };
+        let sent =
+            unsafe { libc::send(self.socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), libc::MSG_DONTWAIT) };
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 }
