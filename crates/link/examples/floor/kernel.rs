@@ -1,7 +1,7 @@
 //! Ordinary programs beside the lanes: kernel sockets at both ends, with divert attached that has nothing to divert.
 
 use crate::bed::{self, Divert};
-use crate::{percentiles, pin};
+use crate::{percentiles, pin, realtime};
 use anyhow::{Context, Result};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -33,9 +33,10 @@ pub fn measure(mode: Option<Divert>, trips: usize) -> Result<String> {
     let listener = b.ns.run(|| TcpListener::bind((b.address, 9)))?;
     let mut client = a.ns.run(|| TcpStream::connect((b.address, 9)))?;
     let (mut server, _) = listener.accept()?;
+    realtime(false);
+    pin(1);
     let bytes = std::thread::scope(|s| {
         let reader = s.spawn(move || {
-            pin(1);
             let mut buffer = vec![0; 1 << 18];
             let mut bytes = 0u64;
             while let Ok(n @ 1..) = server.read(&mut buffer) {
@@ -72,9 +73,10 @@ fn receive(socket: &UdpSocket, stop: &AtomicBool) -> bool {
 
 fn round_trips(a: &UdpSocket, b: &UdpSocket, trips: usize) -> Result<Vec<u32>> {
     let stop = AtomicBool::new(false);
+    realtime(true);
+    pin(1);
     std::thread::scope(|s| {
         s.spawn(|| {
-            pin(1);
             while receive(b, &stop) {
                 let _ = b.send(&[0; 64]);
             }

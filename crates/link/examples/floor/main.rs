@@ -1,7 +1,8 @@
 //! The floor: what bare frames through lanes cost, without any stack, and what the attach modes cost the kernel's own traffic.
 //!
-//! `floor [--rounds N] [--trips N] [ROW...]` prints one JSON object per row and round. Rows: `direct`, `lane:DIVERT:GUARD`, `kernel[:DIVERT]`,
+//! `floor [--rounds N] [--trips N] [--realtime] [ROW...]` prints one JSON object per row and round. Rows: `direct`, `lane:DIVERT:GUARD`, `kernel[:DIVERT]`,
 //! `smoltcp:udp`, `smoltcp:tcp`, `smoltcp:stream`; with DIVERT `native`, `generic` or `tc` and GUARD `xdp` or `tc`. As root; needs two processors to say anything.
+//! `--realtime` measures latencies at real-time priority, for a machine that others use, too.
 
 // Modules of a program, shared with the tests in `tests/`: what they show is for their neighbours.
 #![allow(unreachable_pub, dead_code)]
@@ -20,6 +21,9 @@ use tickwire_stack::Limits;
 
 const FLOOD: Duration = Duration::from_secs(1);
 
+/// Whether latencies are measured at real-time priority.
+static REALTIME: AtomicBool = AtomicBool::new(false);
+
 /// Pins the calling thread to a processor.
 fn pin(processor: usize) {
     // SAFETY: the set is a plain array of bits, alive for the call.
@@ -28,6 +32,21 @@ fn pin(processor: usize) {
         libc::CPU_SET(processor, &mut set);
         libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set);
     }
+}
+
+/// Puts the calling thread, and those that it makes from now on, at real-time priority or back. Not for throughput: the kernel's own
+/// threads, which do a part of the work then, would get no time.
+fn realtime(on: bool) {
+    let policy = if on && REALTIME.load(Relaxed) { libc::SCHED_FIFO } else { libc::SCHED_OTHER };
+    // Where it is not allowed, the figures are those of an ordinary thread.
+    // SAFETY: the parameters are alive for the call.
+    unsafe {
+        libc::sched_setscheduler(
+            0,
+            policy,
+            &libc::sched_param { sched_priority: libc::c_int::from(policy == libc::SCHED_FIFO) },
+        )
+    };
 }
 
 struct Settings {
@@ -44,6 +63,7 @@ fn settings() -> Result<Settings> {
         match word.as_str() {
             "--rounds" => settings.rounds = number()?,
             "--trips" => settings.trips = number()?,
+            "--realtime" => REALTIME.store(true, Relaxed),
             _ => settings.rows.push(word),
         }
     }
@@ -126,9 +146,11 @@ fn bare(row: &str, trips: usize) -> Result<String> {
     let stop = AtomicBool::new(false);
     let request = raw::packet(from, to, PORT, 64);
     let answer = raw::packet(to, from, PORT, 64);
+    realtime(true);
+    // A thread starts where its maker is pinned, and there it could not even move away from a real-time one that spins.
+    pin(1);
     let times = std::thread::scope(|s| {
         s.spawn(|| {
-            pin(1);
             raw::pong(&mut raw_b, &answer, PORT, || stop.load(Relaxed));
         });
         pin(0);
@@ -144,12 +166,11 @@ fn bare(row: &str, trips: usize) -> Result<String> {
     let [p50, p99, p999, max] = percentiles(&mut times);
 
     stop.store(false, Relaxed);
+    realtime(false);
+    pin(1);
     let large = raw::packet(from, to, PORT, 1500 - 28);
     let (sent, received) = std::thread::scope(|s| {
-        let drain = s.spawn(|| {
-            pin(1);
-            raw::drain(&mut raw_b, PORT, || stop.load(Relaxed))
-        });
+        let drain = s.spawn(|| raw::drain(&mut raw_b, PORT, || stop.load(Relaxed)));
         pin(0);
         let sent = raw::flood(&mut raw_a, &large, FLOOD);
         std::thread::sleep(Duration::from_millis(50));
@@ -175,9 +196,10 @@ fn peer(what: &str, trips: usize) -> Result<String> {
     let stop = AtomicBool::new(false);
     let to = smoltcp::server(&hosts[1]);
     let sink = what == "stream";
+    realtime(!sink);
+    pin(1);
     std::thread::scope(|s| -> Result<String> {
         let server = s.spawn(|| -> Result<u64> {
-            pin(1);
             smoltcp::Node::new(&hosts[1], Raw::new(ends[1].open()?))?.serve(ROOM, sink, || stop.load(Relaxed))
         });
         pin(0);
