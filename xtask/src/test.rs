@@ -1,11 +1,13 @@
 //! `cargo xtask test`: all tests, and their sum.
 //!
-//! The lab's tests make network namespaces: they run as root (by sudo, if the caller is not), one at a time because they measure and because
-//! the machine may have two processors only. All others run first, as the caller.
+//! Everything is built once, as the caller. The tests that make network namespaces then run as root (by sudo, if the caller is not), one at
+//! a time, because they measure time and the machine may have two processors only. All others run first, as the caller.
 
 use crate::{deps, workspace};
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
 use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tickwire_lab::tools::DIRECTORY_VARIABLE;
 
@@ -20,8 +22,36 @@ pub(crate) struct Options {
     no_lab: bool,
 }
 
-/// Packages whose tests make namespaces, devices or BPF programs.
-const ROOT: [&str; 5] = ["tickwire-lab", "tickwire-host", "tickwire-link", "tickwire-service", "tickwire-preload"];
+/// Folders of the crates whose tests make namespaces, devices or BPF programs.
+const ROOT: [&str; 5] = ["lab", "host", "link", "service", "preload"];
+
+/// A built test program.
+#[derive(Debug, PartialEq, Eq)]
+struct Program {
+    executable: PathBuf,
+    /// The crate's folder, in which it runs.
+    folder: PathBuf,
+    name: String,
+}
+
+impl Program {
+    /// From a line of cargo's JSON; none if it speaks of something else.
+    fn read(line: &str) -> Option<Self> {
+        let message: Value = serde_json::from_str(line).ok()?;
+        if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {
+            return None;
+        }
+        Some(Self {
+            executable: message["executable"].as_str()?.into(),
+            folder: Path::new(message["manifest_path"].as_str()?).parent()?.into(),
+            name: message["target"]["name"].as_str()?.to_owned(),
+        })
+    }
+
+    fn needs_root(&self) -> bool {
+        self.folder.file_name().is_some_and(|name| ROOT.iter().any(|root| name == *root))
+    }
+}
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Sum {
@@ -29,46 +59,54 @@ struct Sum {
     failed: u64,
 }
 
+impl Sum {
+    /// Runs a test program (or cargo itself), passes its output on and counts. What ends badly without having counted a failure
+    /// has crashed, or did not build, and is one: the last line must not look like success.
+    fn run(&mut self, what: &str, command: &mut Command) -> Result<()> {
+        println!("== {what}");
+        let before = self.failed;
+        let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot run {what}"))?;
+        let output = child.stdout.take().context("no output")?;
+        for line in BufReader::new(output).lines() {
+            let line = line?;
+            println!("{line}");
+            if let Some((passed, failed)) = result(&line) {
+                self.passed += passed;
+                self.failed += failed;
+            }
+        }
+        let status = child.wait()?;
+        if !status.success() && self.failed == before {
+            println!("{what} ended with {status}");
+            self.failed += 1;
+        }
+        Ok(())
+    }
+}
+
 /// Runs the tests; the last line of output is `N passed, M failed`.
 pub(crate) fn run(options: &Options) -> Result<()> {
     deps::install(&deps::EVERYTHING)?;
+    // The tests start `tickwire`, and that loads the preload library.
+    workspace::run(workspace::cargo().args(["build", "--workspace"]))?;
+    let (for_root, for_all): (Vec<_>, Vec<_>) = build()?.into_iter().partition(Program::needs_root);
+    let filter = options.filter.as_deref();
+
     let mut sum = Sum::default();
-    let mut broken = Vec::new();
-    let mut part = |what: &str, command: &mut Command| -> Result<()> {
-        println!("== {what}");
-        if let Some(filter) = &options.filter {
-            command.args(["--", filter]);
-        }
-        if !tests(command, &mut sum)? {
-            broken.push(what.to_owned());
-        }
-        Ok(())
-    };
-
-    let mut first = workspace::cargo();
-    first.args(["test", "--workspace", "--no-fail-fast"]);
-    for package in ROOT {
-        first.args(["--exclude", package]);
+    for program in &for_all {
+        sum.run(&title(program), Command::new(&program.executable).args(filter).current_dir(&program.folder))?;
     }
-    part("unit, property and simulation tests", &mut first)?;
+    let mut documentation = workspace::cargo();
+    documentation.args(["test", "--workspace", "--doc", "--no-fail-fast", "--quiet", "--"]).args(filter);
+    sum.run("examples in the documentation", &mut documentation)?;
     if !options.no_lab {
-        // The tests start `tickwire`, and that loads the preload library.
-        workspace::run(workspace::cargo().args(["build", "--workspace", "--exclude", "xtask"]))?;
-        let mut lab = workspace::cargo();
-        lab.args(["test", "--no-fail-fast"]);
-        for package in ROOT {
-            lab.args(["--package", package]);
+        let build = workspace::target()?.join("debug");
+        for program in &for_root {
+            let mut command = as_root(&program.executable, &build)?;
+            sum.run(&title(program), command.args(filter).current_dir(&program.folder))?;
         }
-        lab.env("RUST_TEST_THREADS", "1").env(DIRECTORY_VARIABLE, workspace::target()?.join("debug"));
-        run_by_root(&mut lab)?;
-        part("lab tests", &mut lab)?;
     }
 
-    if !broken.is_empty() {
-        println!("not all well in: {}", broken.join(", "));
-        // What did not even build counts as one failure: the last line must not look like success.
-        sum.failed = sum.failed.max(1);
-    }
     println!("{} passed, {} failed", sum.passed, sum.failed);
     if sum.failed > 0 {
         bail!("tests failed");
@@ -76,34 +114,38 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Cargo builds as the caller and runs the built tests by sudo.
-fn run_by_root(command: &mut Command) -> Result<()> {
-    if tickwire_lab::is_root() {
-        return Ok(());
+fn title(program: &Program) -> String {
+    let folder = program.folder.strip_prefix(workspace::root()).unwrap_or(&program.folder);
+    format!("{}: {}", folder.display(), program.name)
+}
+
+/// Builds all tests and finds out where they are.
+fn build() -> Result<Vec<Program>> {
+    let mut cargo = workspace::cargo();
+    cargo.args(["test", "--workspace", "--no-run", "--message-format", "json-render-diagnostics"]);
+    let output = cargo.stderr(Stdio::inherit()).output().context("cannot run cargo test")?;
+    if !output.status.success() {
+        bail!("the tests do not build");
     }
-    if !tickwire_lab::tools::installed("sudo") {
+    Ok(String::from_utf8_lossy(&output.stdout).lines().filter_map(Program::read).collect())
+}
+
+/// A test program that is to run as root, one test at a time.
+fn as_root(executable: &Path, build: &Path) -> Result<Command> {
+    let settings = ["RUST_TEST_THREADS=1".to_owned(), format!("{DIRECTORY_VARIABLE}={}", build.display())];
+    let mut command = if tickwire_lab::is_root() {
+        Command::new("env")
+    } else if tickwire_lab::tools::installed("sudo") {
+        let mut sudo = Command::new("sudo");
+        sudo.arg("env");
+        sudo
+    } else {
         bail!(
             "the lab's tests make network namespaces and need root: run this as root, install sudo, or leave them out with --no-lab"
         );
-    }
-    let runner = format!("CARGO_TARGET_{}_RUNNER", env!("XTASK_TARGET").to_uppercase().replace('-', "_"));
-    command.env(runner, "sudo -E");
-    Ok(())
-}
-
-/// Runs cargo test, passes its output on and counts; whether all was well.
-fn tests(command: &mut Command, sum: &mut Sum) -> Result<bool> {
-    let mut child = command.stdout(Stdio::piped()).spawn().context("cannot run cargo test")?;
-    let output = child.stdout.take().context("no output")?;
-    for line in BufReader::new(output).lines() {
-        let line = line?;
-        println!("{line}");
-        if let Some((passed, failed)) = result(&line) {
-            sum.passed += passed;
-            sum.failed += failed;
-        }
-    }
-    Ok(child.wait()?.success())
+    };
+    command.args(settings).arg(executable);
+    Ok(command)
 }
 
 /// The numbers of `test result: ok. 3 passed; 0 failed; ...`.
@@ -118,12 +160,36 @@ fn result(line: &str) -> Option<(u64, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::result;
+    use super::*;
 
     #[test]
     fn the_runners_summaries_are_read() {
         let line = "test result: FAILED. 12 passed; 3 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.07s";
         assert_eq!(result(line), Some((12, 3)));
         assert_eq!(result("test a ... ok"), None);
+    }
+
+    #[test]
+    fn test_programs_are_found_in_what_cargo_says() {
+        let line = |test| {
+            format!(
+                r#"{{"reason":"compiler-artifact","manifest_path":"/x/crates/lab/Cargo.toml","target":{{"name":"echo"}},"profile":{{"test":{test}}},"executable":"/t/echo-1"}}"#
+            )
+        };
+        let program = Program::read(&line(true)).unwrap();
+        assert_eq!((program.name.as_str(), program.executable.to_str()), ("echo", Some("/t/echo-1")));
+        assert!(program.needs_root());
+        assert_eq!(Program::read(&line(false)), None);
+        assert_eq!(Program::read("Compiling"), None);
+    }
+
+    #[test]
+    fn a_program_that_crashes_counts_as_a_failure() {
+        let mut sum = Sum::default();
+        sum.run("a test", Command::new("sh").args(["-c", "echo 'test result: ok. 2 passed; 0 failed; 0 ignored'"]))
+            .unwrap();
+        assert_eq!(sum, Sum { passed: 2, failed: 0 });
+        sum.run("another", Command::new("sh").args(["-c", "kill -9 $$"])).unwrap();
+        assert_eq!(sum, Sum { passed: 2, failed: 1 });
     }
 }
