@@ -12,6 +12,7 @@ mod raw;
 use bed::{Divert, Guard, Host, Lane, PORT};
 use raw::{HEADERS, Raw, packet};
 use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 use tickwire_link::bpf::Refusal;
 use tickwire_link::port::Port;
@@ -256,6 +257,42 @@ fn an_icmp_error_finds_the_lane_whose_packet_it_quotes() {
     a.send(&frame);
     let got = a.receive(1);
     assert_eq!((got[0][23], got[0][34], got[0][35]), (1, 3, 3), "ICMP port unreachable");
+}
+
+/// Whether the UDP checksum of an IPv4 packet is right.
+fn checksum_is_right(frame: &[u8]) -> bool {
+    let udp = &frame[34..];
+    let mut sum = 17 + udp.len() as u32;
+    for word in frame[26..34].chunks(2).chain(udp.chunks(2)) {
+        sum += u32::from(word[0]) << 8 | u32::from(*word.get(1).unwrap_or(&0));
+    }
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum == 0xffff
+}
+
+#[test]
+fn at_tc_packets_that_the_kernel_has_merged_reach_the_lane_cut_and_summed() {
+    if !have_root() {
+        return;
+    }
+    // Segmentation and checksums stay "offloaded" on this cable, as a real interface's receive path merges packets.
+    let [a, b] = bed::cable(1500, true).unwrap();
+    let mut b = End::new(b, Divert::Tc, Guard::Tc, 1500);
+    let sender = a.ns.run(|| UdpSocket::bind((a.address, 0))).unwrap();
+    let segment: libc::c_int = 1000;
+    // SAFETY: the option's value is an integer, alive for the call.
+    let set = unsafe {
+        let size = size_of::<libc::c_int>() as libc::socklen_t;
+        libc::setsockopt(sender.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, (&raw const segment).cast(), size)
+    };
+    assert_eq!(set, 0);
+    sender.send_to(&[7; 9_500], (b.host.address, PORT)).unwrap();
+    let got = b.receive(10);
+    let lengths: Vec<_> = got.iter().map(|f| f.len() - HEADERS).collect();
+    assert_eq!(lengths, [1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 500]);
+    assert!(got.iter().all(|frame| checksum_is_right(frame)));
 }
 
 #[test]
