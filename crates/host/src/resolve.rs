@@ -71,6 +71,10 @@ fn decide(query: &Query, route: &Route, nic: Option<Nic>) -> Step {
         ..PathInfo::default()
     };
     match route.kind {
+        // To a group the kernel also sends by the interface that the socket names, without any route.
+        RouteKind::Unreachable if query.destination.is_multicast() => {
+            return kernel(path, PathState::Kernel, Why::NoRoute);
+        }
         RouteKind::Unreachable => return kernel(path, PathState::Unreachable, Why::NoRoute),
         RouteKind::Local => return kernel(path, PathState::Kernel, Why::Loopback),
         RouteKind::Broadcast => return kernel(path, PathState::Kernel, Why::Broadcast),

@@ -24,6 +24,8 @@ pub(crate) struct Settings {
     pub(crate) require: bool,
     /// `TICKWIRE_LOG`: say more on standard error.
     pub(crate) verbose: bool,
+    /// `TICKWIRE_NOTED`: `tickwire run` has said already that no service answers.
+    pub(crate) noted: bool,
 }
 
 impl Spin {
@@ -54,7 +56,10 @@ impl Settings {
                 )),
             ),
         };
-        (Self { spin, require: on("TICKWIRE_REQUIRE"), verbose: on("TICKWIRE_LOG") }, complaint)
+        (
+            Self { spin, require: on("TICKWIRE_REQUIRE"), verbose: on("TICKWIRE_LOG"), noted: on("TICKWIRE_NOTED") },
+            complaint,
+        )
     }
 }
 

@@ -4,7 +4,7 @@ use crate::desc::flag;
 use crate::lane::Lane;
 use core::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use tickwire_link::control::{Claim, Membership, Request};
+use tickwire_link::control::{Claim, Membership, Reply, Request};
 use tickwire_stack::UdpId;
 use tickwire_stack::addr::{Address, Endpoint};
 
@@ -99,9 +99,36 @@ const MCAST_LEAVE_GROUP: c_int = 45;
 const MCAST_JOIN_SOURCE_GROUP: c_int = 46;
 const MCAST_LEAVE_SOURCE_GROUP: c_int = 47;
 
+/// The address by which the older IPv4 options name the interface; `None` if there is none, or the interface's number beside it.
+fn interface_address(level: c_int, name: c_int, value: &[u8]) -> Option<Address> {
+    let old = level == libc::IPPROTO_IP
+        && matches!(
+            name,
+            libc::IP_ADD_MEMBERSHIP
+                | libc::IP_DROP_MEMBERSHIP
+                | libc::IP_ADD_SOURCE_MEMBERSHIP
+                | libc::IP_DROP_SOURCE_MEMBERSHIP
+        );
+    v4(value, 4).filter(|address| old && !address.is_unspecified())
+}
+
+/// The interface that has an address. The kernel's own rule: a group is reached by the interface of the source address, without a route.
+fn interface_with(lane: &'static Lane, group: Address, source: Address) -> u32 {
+    match lane.ask(&Request::Resolve { destination: group, source, interface: 0 }, None) {
+        Ok((Reply::Path { path, .. }, _)) => path.interface,
+        _ => 0,
+    }
+}
+
 /// After the kernel has done it: tells stack and service. Says whether the option was about memberships.
 pub(crate) fn set(lane: &'static Lane, _fd: c_int, index: u32, level: c_int, name: c_int, value: &[u8]) -> bool {
-    let Some(change) = change(level, name, value) else { return false };
+    let Some(mut change) = change(level, name, value) else { return false };
+    if let Change::Join(m) | Change::Leave(m) = &mut change
+        && m.interface == 0
+        && let Some(address) = interface_address(level, name, value)
+    {
+        m.interface = interface_with(lane, m.group, address);
+    }
     let source = |m: &Membership| Some(m.source).filter(|s| !s.is_unspecified());
     let _ = lane.with(|access| {
         let id: UdpId = access.descriptions().get(index).socket().try_into()?;
@@ -172,5 +199,13 @@ mod tests {
         assert_eq!(change(libc::IPPROTO_IP, libc::IP_BLOCK_SOURCE, &source), Some(Change::Block(want, true)));
         assert_eq!(change(libc::IPPROTO_IP, libc::IP_ADD_MEMBERSHIP, &[1, 2]), None);
         assert_eq!(change(libc::IPPROTO_IP, libc::IP_TTL, &mreq), None);
+    }
+    #[test]
+    fn the_older_options_name_the_interface_by_its_address() {
+        let mreq = [239, 1, 2, 3, 10, 0, 0, 1];
+        let named = interface_address(libc::IPPROTO_IP, libc::IP_ADD_MEMBERSHIP, &mreq);
+        assert_eq!(named, Some(Address::v4([10, 0, 0, 1])));
+        assert_eq!(interface_address(libc::IPPROTO_IP, libc::IP_DROP_MEMBERSHIP, &[239, 1, 2, 3, 0, 0, 0, 0]), None);
+        assert_eq!(interface_address(libc::IPPROTO_IP, libc::IP_TTL, &mreq), None);
     }
 }

@@ -75,8 +75,12 @@ pub(crate) fn lane() -> Option<&'static Lane> {
 /// Says why the program is not accelerated, once; ends it if it must not run so.
 fn refused(reason: Reason) {
     let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = told.is_none() && settings().noted && matches!(reason, Reason::NoService | Reason::NotPermitted);
     if *told != Some(reason) {
         *told = Some(reason);
+        if known {
+            return;
+        }
         sys::say(&format!("not accelerated, running on the kernel's stack: {reason}"));
     }
     if settings().require {
