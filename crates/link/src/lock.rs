@@ -30,6 +30,8 @@ pub(crate) struct RawLock {
     /// Not 0 after a holder died inside. (The mutex could keep this in mind itself, by not being made consistent, but glibc's
     /// `trylock` then leaves it locked.)
     lost: AtomicU32,
+    /// Not 0 while the holder means to die with the lock in hand, having left everything in order.
+    retired: AtomicU32,
 }
 
 // SAFETY: a process-shared mutex is made to be used by many threads at a time.
@@ -76,6 +78,7 @@ impl RawLock {
             libc::pthread_mutexattr_destroy(attributes.as_mut_ptr());
             (&raw mut (*at).waiters).write(AtomicU32::new(0));
             (&raw mut (*at).lost).write(AtomicU32::new(0));
+            (&raw mut (*at).retired).write(AtomicU32::new(0));
         }
     }
 }
@@ -92,6 +95,11 @@ impl<'r> LaneLock<'r> {
     /// What the C library answered to an attempt.
     fn answer(self, code: libc::c_int) -> Option<Result<LaneGuard<'r>, LockError>> {
         match code {
+            libc::EOWNERDEAD if self.0.retired.swap(0, Relaxed) != 0 && self.0.lost.load(Relaxed) == 0 => {
+                // SAFETY: the mutex is initialised, and with this answer the calling thread holds it.
+                unsafe { libc::pthread_mutex_consistent(self.mutex()) };
+                Some(Ok(LaneGuard { lock: self, here: PhantomData }))
+            }
             0 if self.0.lost.load(Relaxed) == 0 => Some(Ok(LaneGuard { lock: self, here: PhantomData })),
             0 | libc::EOWNERDEAD => {
                 self.0.lost.store(1, Relaxed);
@@ -147,6 +155,14 @@ impl<'r> LaneLock<'r> {
         self.answer(unsafe { libc::pthread_mutex_lock(self.mutex()) }).unwrap_or(Err(LockError::Lost))
     }
 
+    /// Undoes [`LaneGuard::retire`] by the same thread, whose end did not come (an exec that failed).
+    pub fn resume(self) {
+        if self.0.retired.swap(0, Relaxed) != 0 {
+            // SAFETY: the mutex checks its owner: if this thread is not the one that retired, nothing happens.
+            unsafe { libc::pthread_mutex_unlock(self.mutex()) };
+        }
+    }
+
     /// For a polling thread, between two turns without the lock: lets waiting threads have it. Takes a few microseconds at
     /// most, and next to nothing when nobody waits.
     pub fn give_way(self) {
@@ -167,6 +183,15 @@ impl<'r> LaneLock<'r> {
     #[must_use]
     pub fn is_wanted(self) -> bool {
         self.0.waiters.load(Relaxed) != 0
+    }
+}
+
+impl LaneGuard<'_> {
+    /// Keeps the lock until this process, or its program, ends: exec and exit kill all other threads wherever they are, and must not
+    /// kill one inside the lane. Whoever takes the lock next knows that everything was left in order.
+    pub fn retire(self) {
+        self.lock.0.retired.store(1, Relaxed);
+        std::mem::forget(self);
     }
 }
 
@@ -217,6 +242,27 @@ mod tests {
         });
         drop(guard);
         assert!(lock.try_lock().unwrap().is_some());
+    }
+
+    #[test]
+    fn a_holder_that_retired_leaves_the_lock_in_order() {
+        let lock = LaneLock::new(shared());
+        // SAFETY: as below.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            if let Ok(guard) = lock.lock() {
+                guard.retire();
+            }
+            // SAFETY: ends the child at once.
+            unsafe { libc::_exit(0) };
+        }
+        let mut status = 0;
+        // SAFETY: waits for the child made above.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        lock.lock().unwrap().retire();
+        assert_eq!(lock.lock().err(), Some(LockError::Recursive));
+        lock.resume();
+        assert!(lock.lock().is_ok());
     }
 
     #[test]

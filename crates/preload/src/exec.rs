@@ -135,9 +135,17 @@ pub(crate) fn before() -> Option<String> {
     Some(format!("{}={}", VARIABLE.to_string_lossy(), inheritance.to_text()))
 }
 
+/// Right before an exec, which kills the other threads of this process: none of them is inside the lane then.
+pub(crate) fn now() {
+    if let Some(lane) = lane::current() {
+        lane.retire();
+    }
+}
+
 /// After an exec that failed.
 pub(crate) fn failed() {
     if let Some(lane) = lane::current() {
+        lane.resume();
         set_close_on_exec(&descriptors_of(lane), true);
     }
 }

@@ -148,6 +148,16 @@ impl Lane {
         Ok(lane)
     }
 
+    /// The program is about to end or to be replaced: no other thread of it is inside the lane when that happens.
+    pub(crate) fn retire(&self) {
+        self.shared.retire();
+    }
+
+    /// The program goes on after all.
+    pub(crate) fn resume(&self) {
+        self.shared.resume();
+    }
+
     /// The settings of this process.
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings

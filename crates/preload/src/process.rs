@@ -156,6 +156,8 @@ pub(crate) fn at_exit() {
     }
     crate::flush::at_exit(lane);
     drop_process(lane, lane.slot());
+    // Our other threads are killed wherever they are; not inside the lane, which other processes may share.
+    lane.retire();
 }
 
 /// Locks that must not be held by another thread while the process forks.

@@ -23,6 +23,17 @@ unsafe fn with_environment(envp: Strings, run: impl FnOnce(Strings) -> c_int) ->
         addition = exec::before().and_then(|text| CString::new(text).ok());
         Ok(())
     });
+    let run = |envp| {
+        let _ = super::caught(|| {
+            exec::now();
+            Ok(())
+        });
+        let done = run(envp);
+        let before = crate::errno::get();
+        exec::failed();
+        crate::errno::set(before);
+        done
+    };
     let Some(addition) = addition else { return run(envp) };
     let mut list = Vec::new();
     let mut at = envp;
@@ -35,11 +46,7 @@ unsafe fn with_environment(envp: Strings, run: impl FnOnce(Strings) -> c_int) ->
     }
     list.push(addition.as_ptr());
     list.push(core::ptr::null());
-    let done = run(list.as_ptr());
-    let before = crate::errno::get();
-    exec::failed();
-    crate::errno::set(before);
-    done
+    run(list.as_ptr())
 }
 
 export! {

@@ -46,12 +46,12 @@ unsafe impl Send for Shared {}
 /// The core, for as long as the lock is held.
 pub(crate) struct Guard<'s> {
     core: &'s mut Core,
-    _lock: Held<'s>,
+    lock: Held<'s>,
 }
 
 enum Held<'s> {
     Region {
-        _guard: LaneGuard<'static>,
+        guard: LaneGuard<'static>,
     },
     #[cfg(test)]
     Local {
@@ -98,20 +98,36 @@ impl Shared {
                 if region.waiting().words[0].load(Ordering::Relaxed) != 0 {
                     return Err(Lost);
                 }
-                Held::Region { _guard: region.lock().lock().map_err(|_| Lost)? }
+                Held::Region { guard: region.lock().lock().map_err(|_| Lost)? }
             }
             #[cfg(test)]
             Lock::Local(mutex) => Held::Local { _guard: mutex.lock().map_err(|_| Lost)? },
         };
         // SAFETY: the lock is held, for as long as the guard lives, and no other guard of this thread exists (a second lock by one
         // thread is an error of the lock).
-        Ok(Guard { core: unsafe { &mut *self.core.get() }, _lock: held })
+        Ok(Guard { core: unsafe { &mut *self.core.get() }, lock: held })
     }
 
     /// A call inside went wrong: nobody in any process may use the stack any more.
     pub(crate) fn poison(&self) {
         match &self.lock {
             Lock::Region(region) => region.waiting().words[0].store(1, Ordering::Relaxed),
+            #[cfg(test)]
+            Lock::Local(_) => {}
+        }
+    }
+
+    /// Takes the lock for the rest of this process, or program: see [`LaneGuard::retire`].
+    pub(crate) fn retire(&self) {
+        if let Ok(Guard { lock: Held::Region { guard }, .. }) = self.lock() {
+            guard.retire();
+        }
+    }
+
+    /// Gives it back after an exec that failed.
+    pub(crate) fn resume(&self) {
+        match &self.lock {
+            Lock::Region(region) => region.lock().resume(),
             #[cfg(test)]
             Lock::Local(_) => {}
         }
