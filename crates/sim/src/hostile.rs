@@ -41,26 +41,17 @@ pub fn live(data: &[u8]) {
     let mut input = Input(data);
     let mut arena = Arena::new(usize::from(input.u8() & 1));
     arena.connect();
-    for _ in 0..MOST_ACTIONS {
-        if input.0.is_empty() {
-            break;
-        }
-        match input.u8() % 10 {
-            0 | 1 => arena.segment(&mut input),
-            2 => {
-                let len = usize::from(input.u8());
-                let packet = input.take(len).to_vec();
-                arena.inject(&packet);
-            }
-            3 => arena.fragment(&mut input),
-            4 => arena.icmp(&mut input),
-            5 => arena.pair.run_for(Span::from_nanos(1 << (input.u8() % 36))),
-            6 => arena.write(usize::from(input.u16())),
-            7 => arena.read(usize::from(input.u16())),
-            8 => arena.peer_write(usize::from(input.u16())),
-            _ => arena.shut(input.u8()),
-        }
-    }
+    arena.act(&mut input);
+    arena.finish();
+}
+
+/// The same actions on a connection that the attacker himself begins to open.
+pub fn opening(data: &[u8]) {
+    let mut input = Input(data);
+    let how = input.u8();
+    let mut arena = Arena::new(usize::from(how & 1));
+    arena.half_open(how & 2 != 0);
+    arena.act(&mut input);
     arena.finish();
 }
 
@@ -99,6 +90,8 @@ struct Arena {
     client: Option<TcpId>,
     server: Option<TcpId>,
     udp: UdpId,
+    /// The numbers of a connection that is not open yet: what it expects and sends next.
+    half_open: (u32, u32),
 }
 
 impl Arena {
@@ -111,7 +104,7 @@ impl Arena {
         let listener = stack.tcp_listen(&options, Endpoint::new(Address::ANY, PORT), 4).expect("a fresh stack listens");
         let udp = stack.udp_open(UdpOptions::default()).expect("a fresh stack has UDP sockets");
         stack.udp_bind(udp, Endpoint::new(Address::ANY, UDP_PORT)).expect("a fresh stack has free ports");
-        Self { pair, family, listener, client: None, server: None, udp }
+        Self { pair, family, listener, client: None, server: None, udp, half_open: (0, 0) }
     }
 
     fn address(&self, host: usize) -> Address {
@@ -128,6 +121,52 @@ impl Arena {
         let open = self.pair.run_until(Span::from_secs(5), |p| p.stack(0).tcp_state(client) == Ok(State::Established));
         assert!(open, "an honest connection opens");
         self.accept();
+    }
+
+    /// A SYN that nobody but the attacker knows of, and its answer; the honest host stays out of it.
+    fn half_open(&mut self, options: bool) {
+        self.pair.link_mut(0).loss = 1_000_000;
+        let options: &[u8] =
+            if options { &[2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 0, 9, 0, 0, 0, 0, 1, 3, 3, 7] } else { &[] };
+        let mut tcp = Vec::new();
+        tcp.extend_from_slice(&PEER_PORT.to_be_bytes());
+        tcp.extend_from_slice(&PORT.to_be_bytes());
+        tcp.extend_from_slice(&[0, 0, 3, 231, 0, 0, 0, 0]);
+        tcp.extend_from_slice(&[(((20 + options.len()) / 4) << 4) as u8, 2, 0xff, 0xff, 0, 0, 0, 0]);
+        tcp.extend_from_slice(options);
+        let sum = self.transport_sum(6, &tcp);
+        tcp[16..18].copy_from_slice(&sum.to_be_bytes());
+        let now = self.pair.now();
+        let packet = ethernet(&ip(self.address(0), self.address(1), 6, 0, &tcp));
+        self.pair.host_mut(1).receive(now, &packet);
+        let answers = self.pair.host_mut(1).transmit(now);
+        let start = 14 + if self.family == 0 { 20 } else { 40 };
+        let number = answers.first().and_then(|a| a.get(start + 4..start + 8)).and_then(|n| n.try_into().ok());
+        self.half_open = (1000, u32::from_be_bytes(number.expect("a SYN is answered")).wrapping_add(1));
+    }
+
+    /// Does what the bytes say.
+    fn act(&mut self, input: &mut Input<'_>) {
+        for _ in 0..MOST_ACTIONS {
+            if input.0.is_empty() {
+                break;
+            }
+            match input.u8() % 10 {
+                0 | 1 => self.segment(input),
+                2 => {
+                    let len = usize::from(input.u8());
+                    let packet = input.take(len).to_vec();
+                    self.inject(&packet);
+                }
+                3 => self.fragment(input),
+                4 => self.icmp(input),
+                5 => self.pair.run_for(Span::from_nanos(1 << (input.u8() % 36))),
+                6 => self.write(usize::from(input.u16())),
+                7 => self.read(usize::from(input.u16())),
+                8 => self.peer_write(usize::from(input.u16())),
+                _ => self.shut(input.u8()),
+            }
+        }
     }
 
     fn accept(&mut self) {
@@ -149,7 +188,7 @@ impl Arena {
 
     /// What the connection expects and sends next, as its row tells.
     fn numbers(&mut self) -> (u32, u32) {
-        let Some(server) = self.server else { return (0, 0) };
+        let Some(server) = self.server else { return self.half_open };
         let stack = self.pair.stack(1);
         stack.socket_row(server.into()).map_or((0, 0), |row| (row.rcv_nxt.get(), row.snd_nxt.get()))
     }

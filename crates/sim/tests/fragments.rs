@@ -215,6 +215,37 @@ fn a_flood_of_fragments_takes_a_bounded_share_of_memory_and_lets_honest_ones_thr
     }
 }
 
+/// A few datagrams in many small pieces fill the quota before they fill the places.
+#[test]
+fn a_datagram_arrives_while_a_flood_holds_all_the_memory() {
+    let mut target = Target::new(0, Limits { frames: 1024, ..Limits::DEFAULT });
+    for id in 0..9 {
+        for piece in 0..100 {
+            target.give(&Part { offset: piece * 16, more: true, id, bytes: &[0; 8] });
+        }
+    }
+    let (datagram, payload) = target.datagram(2000);
+    for part in target.cut(&datagram, 1000, 7000) {
+        target.give(&part);
+    }
+    assert_eq!(target.received(), [payload]);
+}
+
+/// The network may deliver a packet twice, also one that takes several frames.
+#[test]
+fn a_duplicate_of_a_jumbo_fragment_does_no_harm() {
+    for family in 0..2 {
+        let mut target = Target::new(family, Limits::DEFAULT);
+        let (datagram, payload) = target.datagram(20_000);
+        let parts = target.cut(&datagram, 8000, 9);
+        for part in [0, 0, 1, 0, 1, 2] {
+            target.give(&parts[part]);
+        }
+        assert_eq!(target.received(), [payload]);
+        assert_eq!(target.pair.frames_held(0), 0);
+    }
+}
+
 #[test]
 fn a_datagram_arrives_while_a_flood_holds_every_place() {
     let mut target = Target::new(0, Limits { frames: 1024, ..Limits::DEFAULT });

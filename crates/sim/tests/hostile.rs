@@ -34,3 +34,9 @@ fn an_attack_on_a_live_connection_neither_crashes_a_host_nor_keeps_its_frames() 
     replay("live", hostile::live);
     chance(300, hostile::live);
 }
+
+#[test]
+fn an_attack_on_a_connection_that_is_being_opened_neither_crashes_a_host_nor_keeps_its_frames() {
+    replay("opening", hostile::opening);
+    chance(300, hostile::opening);
+}

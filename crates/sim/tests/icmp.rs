@@ -5,6 +5,7 @@ mod common;
 use common::{counter, frame, icmp, ip, open, received, send, udp};
 use tickwire_sim::Pair;
 use tickwire_stack::addr::{Address, Endpoint};
+use tickwire_stack::path::PathInfo;
 use tickwire_stack::time::Span;
 use tickwire_stack::{Error, Ready, UdpId};
 
@@ -83,6 +84,31 @@ fn an_unconnected_socket_is_not_bothered() {
     assert_eq!(pair.stack(0).readiness(id.into()), Ok(Ready::OUT));
 }
 
+/// RFC 5927 §7.2: ports are easily guessed. What an error about UDP says does not slow TCP down.
+#[test]
+fn an_error_about_a_datagram_does_not_concern_tcp_nor_other_destinations() {
+    let mut pair = Pair::seeded(1);
+    let (_, own, peer) = connected(&mut pair, 0);
+    let stranger = Endpoint::new(Address::v4([10, 0, 0, 77]), 2000);
+    let now = pair.now();
+    let info = pair.stack(0).path_get(&peer.address).unwrap().info;
+    pair.stack(0).path_set(PathInfo { destination: stranger.address, ..info }, now);
+    open(&mut pair, 0, Address::ANY_V4, 1001);
+    for (from, to) in [(own, peer), (Endpoint::new(own.address, 1001), stranger)] {
+        let quoted = ip(own.address, to.address, 17, &udp(from, to, &[0; 100]));
+        give(&mut pair, &icmp(router(0), own.address, 3, 4, 600, &quoted));
+    }
+    let mtus = |pair: &mut Pair, to: Endpoint| {
+        let now = pair.now();
+        let stack = pair.stack(0);
+        let path = stack.path_get(&to.address).unwrap();
+        (path.mtu(now), path.udp_mtu(now))
+    };
+    assert_eq!(mtus(&mut pair, peer), (1500, 600));
+    assert_eq!(mtus(&mut pair, stranger), (1500, 1500));
+    assert_eq!(counter(&mut pair, 0, "IcmpInUnmatched"), 1);
+}
+
 #[test]
 fn a_smaller_path_mtu_is_learnt_obeyed_and_forgotten_after_ten_minutes() {
     for family in 0..2 {
@@ -106,9 +132,9 @@ fn a_smaller_path_mtu_is_learnt_obeyed_and_forgotten_after_ten_minutes() {
         give(&mut pair, &icmp(router(family), own.address, kind, code, 68, &quoted));
         let floor = [552, 1280][family];
         let now = pair.now();
-        assert_eq!(pair.stack(0).path_get(&peer.address).unwrap().mtu(now), floor);
+        assert_eq!(pair.stack(0).path_get(&peer.address).unwrap().udp_mtu(now), floor);
         give(&mut pair, &icmp(router(family), own.address, kind, code, 9000, &quoted));
-        assert_eq!(pair.stack(0).path_get(&peer.address).unwrap().mtu(now), floor);
+        assert_eq!(pair.stack(0).path_get(&peer.address).unwrap().udp_mtu(now), floor);
         pair.run_for(Span::from_secs(601));
         assert_eq!(packets(&mut pair, 1440), 1);
     }

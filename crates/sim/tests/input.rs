@@ -114,6 +114,21 @@ fn broken_headers_are_dropped_by_reason() {
 }
 
 #[test]
+fn source_routes_and_options_without_sense_are_refused() {
+    let mut target = Target::new();
+    for options in
+        [[1, 131, 7, 4, 10, 0, 0, 9], [1, 137, 7, 4, 10, 0, 0, 9], [68, 9, 5, 0, 0, 0, 0, 0], [7, 0, 0, 0, 0, 0, 0, 0]]
+    {
+        let packet = fixed(target.good(0), |packet| {
+            packet[0] = 0x47;
+            packet[3] += 8;
+            packet.splice(20..20, options);
+        });
+        target.dropped(&frame(&packet), "IpInHdrErrors", "an option");
+    }
+}
+
+#[test]
 fn addresses_that_nobody_can_have_are_refused() {
     let mut target = Target::new();
     let (from, to) = target.ends(0);

@@ -3,9 +3,9 @@
 mod tcp_support;
 
 use tcp_support::raw::*;
+use tickwire_stack::Error;
 use tickwire_stack::tcp::State;
 use tickwire_stack::time::Span;
-use tickwire_stack::{Config, Error};
 
 /// RFC 5961 §3.2.
 #[test]
@@ -38,6 +38,7 @@ fn a_syn_on_a_connection_is_challenged() {
         wire.put(Seg::new(SYN, seq, 0));
         let challenge = wire.one();
         assert_eq!((challenge.bits, challenge.seq, challenge.ack), (ACK, ours, theirs), "SYN at {seq}");
+        wire.pass(Span::from_millis(500));
     }
     assert_eq!(wire.state(id), Ok(State::Established));
 }
@@ -50,27 +51,89 @@ fn data_with_an_acknowledgement_of_what_was_never_sent_is_not_taken() {
     for ack in [ours + 1, ours.wrapping_sub(70_000)] {
         wire.put(Seg::new(ACK, theirs, ack).data(b"evil"));
         assert_eq!(wire.one().bits, ACK);
+        wire.pass(Span::from_millis(500));
     }
     assert_eq!(wire.recv(id), Err(Error::WouldBlock));
     wire.put(Seg::new(ACK, theirs, ours).data(b"good"));
     assert_eq!(wire.recv(id).unwrap(), b"good");
 }
 
-/// RFC 5961 §10.
+/// RFC 5961 §7, CVE-2016-5696: how many challenges one connection gets says nothing of any other.
 #[test]
-fn challenges_are_limited_and_the_limit_passes() {
-    let mut config = Config::default();
-    config.tcp.challenge_limit = 10;
-    let mut wire = Wire::with(config);
-    let (_, _, theirs) = wire.accepted();
-    for n in 0..50 {
+fn challenges_are_limited_for_each_connection_by_itself() {
+    let mut wire = Wire::new();
+    let listener = wire.listen(8);
+    let (_, _, theirs) = wire.accepted_with(listener, Seg::new(SYN, 1000, 0));
+    for n in 0..5000 {
         wire.put(Seg::new(RST, theirs + 1 + n, 0));
     }
-    assert_eq!(wire.taken().len(), 10);
-    assert_eq!(wire.count("TcpExtTCPACKSkippedChallenge"), 40);
-    wire.pass(Span::from_millis(1001));
+    assert_eq!(wire.taken().len(), 1);
+    assert_eq!(wire.count("TcpExtTCPACKSkippedChallenge"), 4999);
+    wire.peer.port += 1;
+    let (_, _, theirs) = wire.accepted_with(listener, Seg::new(SYN, 1000, 0));
     wire.put(Seg::new(RST, theirs + 1, 0));
     wire.one();
+    wire.pass(Span::from_millis(499));
+    wire.put(Seg::new(RST, theirs + 1, 0));
+    wire.nothing();
+    wire.pass(Span::from_millis(1));
+    wire.put(Seg::new(RST, theirs + 1, 0));
+    wire.one();
+}
+
+/// RFC 9293 §3.10.7.4: before the connection is open, what is not acceptable is only answered, whatever it acknowledges.
+#[test]
+fn an_acknowledgement_at_the_edge_of_a_half_open_window_is_not_taken() {
+    let mut wire = Wire::new();
+    let listener = wire.listen(8);
+    wire.put(Seg::new(SYN, 1000, 0).options(&[2, 4, 3, 232]));
+    let ours = wire.one().seq.wrapping_add(1);
+    for beyond in [65_535, 65_536, 1 << 30] {
+        wire.put(Seg::new(ACK, 1001 + beyond, ours));
+        let answer = wire.one();
+        assert_eq!((answer.bits, answer.seq, answer.ack), (ACK, ours, 1001), "{beyond} bytes beyond");
+        wire.pass(Span::from_millis(2));
+    }
+    assert_eq!(wire.stack().tcp_accept(listener), Err(Error::WouldBlock));
+    wire.put(Seg::new(ACK, 1001, ours).data(b"good"));
+    let id = wire.stack().tcp_accept(listener).unwrap();
+    assert_eq!(wire.recv(id).unwrap(), b"good");
+}
+
+/// A SYN that is repeated for ever does not keep a half-open connection, nor is each one answered.
+#[test]
+fn a_repeated_syn_does_not_keep_a_half_open_connection() {
+    let mut wire = Wire::new();
+    wire.listen(8);
+    let mut numbers = Vec::new();
+    for _ in 0..1000 {
+        wire.put(Seg::new(SYN, 1000, 0));
+        numbers.extend(wire.taken().iter().map(|seg| seg.seq));
+        wire.pass(Span::from_millis(100));
+    }
+    assert!(numbers.len() <= 220, "{} answers in 100 s", numbers.len());
+    numbers.dedup();
+    assert!(numbers.len() > 1, "it ended, and another took its place");
+}
+
+#[test]
+fn time_wait_ends_whatever_is_sent_to_it() {
+    let mut wire = Wire::new();
+    let (id, ours, theirs) = wire.accepted();
+    wire.close(id);
+    assert!(wire.one().has(FIN));
+    wire.put(Seg::new(FIN | ACK, theirs, ours + 1));
+    wire.one();
+    let mut answers = 0;
+    for n in 0..610 {
+        wire.put(Seg::new(FIN | ACK, theirs + 1000 * (n % 3), ours + 1 + n % 2).data(&[0; 10]));
+        wire.put(Seg::new(ACK, theirs + 1000, ours + 1));
+        answers += wire.taken().iter().filter(|seg| seg.bits == ACK).count();
+        wire.pass(Span::from_millis(100));
+    }
+    assert!(answers <= 125, "{answers} answers in a minute");
+    wire.put(Seg::new(ACK, theirs + 1, ours + 1));
+    assert_eq!(wire.taken().last().map(|seg| seg.bits), Some(RST), "it is gone");
 }
 
 /// RFC 7323 §5.3.

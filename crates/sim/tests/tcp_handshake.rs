@@ -227,6 +227,9 @@ fn a_reset_ends_a_half_open_connection_only_if_exact() {
     wire.put(Seg::new(ACK, 1001, answer.seq + 5));
     assert_eq!((wire.one().bits, wire.count("TcpOutRsts")), (RST, 1));
     wire.put(Seg::new(SYN, 1000, 0));
+    wire.nothing();
+    wire.pass(Span::from_millis(500));
+    wire.put(Seg::new(SYN, 1000, 0));
     assert_eq!(wire.one(), answer, "the SYN came again: so does the answer");
     wire.put(Seg::new(RST, 1001, 0));
     wire.put(Seg::new(ACK, 1001, answer.seq + 1));

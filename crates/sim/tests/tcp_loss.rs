@@ -46,6 +46,28 @@ fn sack_shows_what_is_lost_and_only_that_is_sent_again() {
     assert_eq!(wire.count("TcpExtTCPTimeouts"), 0);
 }
 
+/// RFC 8985 §7.4.2: a duplicate acknowledgement of the probe says that nothing was lost, also when nothing else is under way, and from a
+/// peer that reports no duplicates.
+#[test]
+fn a_needless_probe_costs_no_window() {
+    let mut wire = Wire::new();
+    let (id, mut ours, theirs) = wire.accepted();
+    let mut exchange = |wire: &mut Wire, delay: Span, acknowledgements: usize| {
+        wire.send(id, &[1; 100]).unwrap();
+        wire.pass(delay);
+        ours += 100;
+        for _ in 0..acknowledgements {
+            wire.put(Seg::new(ACK, theirs, ours));
+        }
+        wire.taken().len()
+    };
+    assert_eq!(exchange(&mut wire, Span::from_millis(1), 1), 1);
+    assert_eq!(exchange(&mut wire, Span::from_millis(6), 2), 2, "the segment and the probe");
+    assert_eq!(wire.count("TcpExtTCPLossProbes"), 1);
+    assert_eq!(exchange(&mut wire, Span::from_millis(1), 1), 1);
+    assert_eq!(wire.count("TcpExtTCPLossProbeRecovery"), 0);
+}
+
 /// RFC 8985 §7: a loss at the end is found by a probe, not by a timeout.
 #[test]
 fn a_tail_loss_is_repaired_by_a_probe() {

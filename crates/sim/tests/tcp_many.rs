@@ -2,11 +2,12 @@
 
 mod tcp_support;
 
+use tcp_support::raw::*;
 use tcp_support::*;
 use tickwire_sim::{LinkConfig, Pair, PairConfig, Rng};
-use tickwire_stack::tcp::Shutdown;
+use tickwire_stack::tcp::{Shutdown, State};
 use tickwire_stack::time::Span;
-use tickwire_stack::{Error, Limits, Ready, TcpId};
+use tickwire_stack::{Error, Limits, ListenerId, Ready, TcpId};
 
 /// A random life of many connections over a bad cable, with random writes, reads, half-closes, closes and aborts: bytes that arrive
 /// are those that were sent, in order, and at the end nothing is left.
@@ -153,6 +154,76 @@ fn unread_connections_do_not_starve_the_others() {
     pair.run_for(Span::from_millis(100));
     let (client, server) = pairs[19];
     transfer(&mut pair, &mut [Flow::new((0, client), (1, server), 300_000)], Span::from_secs(60));
+}
+
+/// As many connections as wanted whose peers open no window, each with as much queued for it as the stack takes.
+fn slow_readers(wire: &mut Wire, listener: ListenerId, count: u16) -> Vec<TcpId> {
+    let readers = (0..count).map(|n| {
+        wire.peer.port = 5000 + n;
+        let (id, ours, theirs) = wire.accepted_with(listener, Seg::new(SYN, 1000, 0).options(&[2, 4, 3, 232]));
+        wire.put(Seg::new(ACK, theirs, ours).window(0));
+        while wire.send(id, &[1; 1000]).is_ok() {}
+        id
+    });
+    let readers = readers.collect();
+    wire.taken();
+    readers
+}
+
+fn pressed() -> Wire {
+    Wire::on(&PairConfig { limits: Limits { frames: 2048, tcp: 512, ..Limits::DEFAULT }, ..PairConfig::default() })
+}
+
+#[test]
+fn slow_readers_leave_room_for_the_others() {
+    let mut wire = pressed();
+    let listener = wire.listen(8);
+    slow_readers(&mut wire, listener, 28);
+    for port in 4000..4004 {
+        wire.peer.port = port;
+        let (id, _, _) = wire.accepted_with(listener, Seg::new(SYN, 1000, 0).options(&[2, 4, 3, 232]));
+        let taken = wire.send(id, &[1; 64_000]);
+        assert!(taken.is_ok_and(|n| n >= 16_000), "room for {taken:?} bytes");
+        wire.taken();
+    }
+}
+
+/// RFC 6429 §4: a connection that makes no progress may be given up when there is no memory. One that makes some is not.
+#[test]
+fn slow_readers_are_given_up_when_frames_run_out() {
+    let mut wire = pressed();
+    let listener = wire.listen(8);
+    let mut readers = slow_readers(&mut wire, listener, 200);
+    let orphan = readers.remove(0);
+    wire.close(orphan);
+    wire.taken();
+    wire.peer.port = 4000;
+    let syn = Seg::new(SYN, 1000, 0).options(&[2, 4, 3, 232]);
+    let (id, _, theirs) = wire.accepted_with(listener, syn);
+    let mut until = [Span::from_secs(9), Span::from_secs(45), Span::from_secs(20)].into_iter();
+    let mut work = |wire: &mut Wire| {
+        let end = wire.now + until.next().unwrap();
+        let mut most = 0;
+        while wire.now < end {
+            most = wire.send(id, &[1; 64_000]).unwrap_or(0);
+            wire.pass(Span::from_millis(50));
+            let port = wire.peer.port;
+            let sent = wire.taken_to(port);
+            if let Some(last) = sent.iter().filter(|seg| !seg.data.is_empty()).map(Seg::end).max() {
+                wire.put(Seg::new(ACK, theirs, last));
+            }
+        }
+        (most, wire.count("TcpExtTCPAbortOnMemory"))
+    };
+    let (few, given_up) = work(&mut wire);
+    assert_eq!(given_up, 0);
+    let (_, given_up) = work(&mut wire);
+    assert_eq!(given_up, 1, "nobody reads what is left of it");
+    let (many, given_up) = work(&mut wire);
+    assert!(given_up > 1 && many > few && many >= 16_000, "{given_up} given up; room for {few}, then {many} bytes");
+    assert_eq!(wire.state(id), Ok(State::Established));
+    let lost = readers.into_iter().find(|id| wire.state(*id) == Ok(State::Closed)).unwrap();
+    assert_eq!(wire.send(lost, b"x"), Err(Error::TimedOut));
 }
 
 /// No frame for a connection that has nothing under way: it is not writable, and hears of it when there is one again.

@@ -36,6 +36,25 @@ fn datagrams_of_every_size_arrive_whole() {
     }
 }
 
+/// Many sockets that nobody reads, each below its own limit, must not keep all frames: without any in the fill ring a lane is deaf.
+#[test]
+fn unread_sockets_leave_frames_for_the_fill_ring() {
+    let limits = Limits { frames: 1024, udp: 256, ..Limits::DEFAULT };
+    let mut pair = Pair::new(&PairConfig { limits, ..PairConfig::default() });
+    let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
+    let a = open(&mut pair, 0, from, 1000);
+    let unread: Vec<_> = (0..250).map(|n| open(&mut pair, 1, to, 2000 + n)).collect();
+    for _ in 0..16 {
+        for n in 0..250 {
+            // Where there is no room just now, there is no datagram.
+            let _ = send(&mut pair, 0, a, Endpoint::new(to, 2000 + n), b"unread");
+            pair.run_for(Span::from_micros(20));
+        }
+    }
+    assert!(pair.host(1).filled() > 100, "{} frames in the fill ring", pair.host(1).filled());
+    assert!(unread.iter().any(|&socket| !received(&mut pair, 1, socket).is_empty()));
+}
+
 #[test]
 fn jumbo_frames_from_a_peer_are_taken_in_pieces() {
     let mut pair = Pair::seeded(1);

@@ -2,6 +2,7 @@
 
 use crate::Stack;
 use crate::addr::Address;
+use crate::fill::Fill;
 use crate::frame::{FrameId, flag};
 use crate::ip::reassembly::Reassembly;
 use crate::path::{Path, Waiting};
@@ -16,7 +17,8 @@ use zerocopy::FromZeros;
 pub struct Config {
     /// Random words from the host: keys of the hash tables, of initial sequence numbers and of SYN cookies.
     pub secret: [u64; 4],
-    /// How many frames the kernel's fill ring should hold (never more than half of all frames).
+    /// How many frames the kernel's fill ring holds at most (never more than half of all frames). While packets are taken as they
+    /// come it is a quarter of the default.
     pub fill: u32,
     /// Largest IP packet to assume for a path that was only inferred from a received packet.
     pub default_mtu: u32,
@@ -41,7 +43,7 @@ pub(crate) struct Core {
     pub(crate) secret: [u64; 4],
     /// Frames in the kernel's fill ring, and how many there should be.
     pub(crate) filled: u32,
-    pub(crate) fill: u32,
+    pub(crate) fill: Fill,
     pub(crate) default_mtu: u32,
     /// Identification of the next IPv4 datagram or IPv6 fragment.
     pub(crate) ip_id: u32,
@@ -63,6 +65,8 @@ pub(crate) struct Core {
     pub(crate) requests_head: u32,
     pub(crate) requests_len: u32,
     pub(crate) requests: [Address; REQUESTS],
+    /// Paths that are only guessed.
+    pub(crate) guesses: u32,
     /// Hand of the path cache's clock (eviction).
     pub(crate) path_hand: u32,
     /// Reassemblies, oldest first.
@@ -93,7 +97,7 @@ impl Stack<'_> {
         let half = self.mem.frames.meta.len() as u32 / 2;
         let core = &mut *self.mem.core;
         core.secret = config.secret;
-        core.fill = config.fill.min(half);
+        core.fill = Fill::new(config.fill.min(half));
         core.default_mtu = config.default_mtu;
         core.ip_id = (config.secret[3] >> 32) as u32;
         core.tcp.init(&config.tcp, now);

@@ -53,40 +53,38 @@ impl Limits {
     /// The default of a lane: below 32 MiB all together.
     pub const DEFAULT: Self = Self {
         frames: 8192,
-        tcp: 4096,
+        tcp: 8192,
         listeners: 256,
-        udp: 1024,
+        udp: 4096,
         kernel_rows: 1024,
         paths: 1024,
         waiting: 256,
         reassemblies: 64,
         groups: 512,
-        watch_items: 8192,
+        watch_items: 16384,
         watch_sets: 512,
-        user_words: 16384,
+        user_words: 131_072,
     };
 
     /// The most of anything that [`Limits::valid`] accepts: keeps every index and every size far from overflow.
     pub const MAX: u32 = 1 << 20;
 
+    /// The limits in the order of the fields, to be passed on as numbers.
+    #[must_use]
+    pub fn to_list(self) -> [u32; 12] {
+        zerocopy::transmute!(self)
+    }
+
+    /// The limits that [`Limits::to_list`] listed. Any numbers make limits; [`Limits::valid`] says whether they can be used.
+    #[must_use]
+    pub fn from_list(list: [u32; 12]) -> Self {
+        zerocopy::transmute!(list)
+    }
+
     /// Whether every limit is at least 1 and at most [`Limits::MAX`], and there are frames enough to work at all.
     #[must_use]
     pub fn valid(&self) -> bool {
-        let all = [
-            self.frames,
-            self.tcp,
-            self.listeners,
-            self.udp,
-            self.kernel_rows,
-            self.paths,
-            self.waiting,
-            self.reassemblies,
-            self.groups,
-            self.watch_items,
-            self.watch_sets,
-            self.user_words,
-        ];
-        all.iter().all(|&n| (1..=Self::MAX).contains(&n)) && self.frames >= 64
+        self.to_list().iter().all(|&n| (1..=Self::MAX).contains(&n)) && self.frames >= 64
     }
 
     /// Table rows: one per socket that the stack can hold, then those of kernel sockets.

@@ -44,6 +44,11 @@ pub struct PathInfo {
     pub state: PathState,
 }
 
+/// [`Path::inferred`]: good enough to answer a SYN, and for nothing else: whoever is on the link chooses it.
+pub(crate) const GUESSED: u8 = 1;
+/// [`Path::inferred`]: the host has been asked, but has not spoken yet.
+pub(crate) const ASKED: u8 = 2;
+
 /// A path in the lane's cache.
 #[derive(Debug, Default, FromZeros)]
 #[repr(C)]
@@ -56,11 +61,17 @@ pub struct Path {
     pub pmtu: u32,
     /// When the learnt path MTU is forgotten (RFC 1191 §6.3: after ten minutes).
     pub pmtu_until: Instant,
-    /// Whether the path was only inferred from a packet that came in (its next hop is that packet's sender); the host
-    /// is still to confirm it.
+    /// The same as UDP has heard it: nothing in what such an error quotes is hard to guess, so it does not concern TCP.
+    pub udp_pmtu: u32,
+    /// When that is forgotten.
+    pub udp_pmtu_until: Instant,
+    /// 0: the host's word. 1: only inferred from a packet that came in (its next hop is that packet's sender).
+    /// 2: the host is asked, and packets wait for its word.
     pub inferred: u8,
     /// Whether it was used since the eviction hand last passed.
     pub used: u8,
+    /// How many half-open connections use a guess.
+    pub guests: u16,
     /// When it was entered or last asked for.
     pub asked: Instant,
     /// First of the packets that wait for the neighbour.
@@ -96,5 +107,12 @@ impl Path {
     #[must_use]
     pub fn mtu(&self, now: Instant) -> u32 {
         if self.pmtu != 0 && now < self.pmtu_until { self.pmtu.min(self.info.mtu) } else { self.info.mtu }
+    }
+
+    /// The largest IP packet for UDP, in bytes.
+    #[must_use]
+    pub fn udp_mtu(&self, now: Instant) -> u32 {
+        let known = self.mtu(now);
+        if self.udp_pmtu != 0 && now < self.udp_pmtu_until { self.udp_pmtu.min(known) } else { known }
     }
 }

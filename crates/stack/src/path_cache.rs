@@ -2,11 +2,9 @@
 
 use crate::Stack;
 use crate::addr::Address;
-use crate::core_state::REQUESTS;
 use crate::error::{Error, Result};
 use crate::frame::flag;
-use crate::ip::Packet;
-use crate::path::{Path, PathInfo, PathState, Waiting};
+use crate::path::{ASKED, GUESSED, Path, PathInfo, PathState, Waiting};
 use crate::pool::Link;
 use crate::queue::Queued;
 use crate::time::{Instant, Span};
@@ -16,55 +14,27 @@ use siphasher::sip::SipHasher13;
 /// Most packets that wait for one neighbour.
 const WAITING_PER_PATH: u32 = 32;
 /// How long packets wait for a neighbour, and how long "unreachable" is believed.
-const RESOLVE_TIME: Span = Span::from_secs(3);
+pub(crate) const RESOLVE_TIME: Span = Span::from_secs(3);
+
+/// After this long without an answer the host is asked again.
+pub(crate) const ASK_AGAIN: Span = Span::from_millis(500);
 
 impl Stack<'_> {
     /// The path to a destination, to be named in an `IpSend`.
     ///
     /// # Errors
-    /// [`Error::NeedPath`] if the host has to be asked; [`Error::HostUnreachable`] if it said there is no way.
+    /// [`Error::NeedPath`] if the host has to be asked, or has not yet answered; [`Error::HostUnreachable`] if it said there is no way.
     pub(crate) fn path_lookup(&mut self, destination: Address, now: Instant) -> Result<u32> {
         let index = self.path_find(destination).ok_or(Error::NeedPath)?;
         let path = &mut self.mem.paths[index as usize];
         path.used = 1;
         match path.info.state {
+            _ if path.inferred != 0 => Err(Error::NeedPath),
             PathState::Ready | PathState::Resolving => Ok(index),
             // The host's verdict is not for ever: after a while, ask again.
             PathState::Unreachable if now.since(path.asked) < RESOLVE_TIME => Err(Error::HostUnreachable),
             PathState::Unreachable | PathState::Free | PathState::Kernel => Err(Error::NeedPath),
         }
-    }
-
-    /// The path back to the sender of a packet. If it is not known, the packet's own Ethernet addresses give one that is used
-    /// until the host has confirmed it.
-    ///
-    /// # Errors
-    /// [`Error::NoBuffers`] if the cache is full of paths on which packets wait.
-    pub(crate) fn path_infer(&mut self, packet: &Packet, now: Instant) -> Result<u32> {
-        if let Some(index) = self.path_find(packet.source) {
-            let path = &mut self.mem.paths[index as usize];
-            path.used = 1;
-            if path.info.state == PathState::Ready {
-                return Ok(index);
-            }
-        }
-        let index = self.path_enter(packet.source)?;
-        let mtu = self.mem.core.default_mtu;
-        let path = &mut self.mem.paths[index as usize];
-        path.info = PathInfo {
-            destination: packet.source,
-            source: packet.destination,
-            interface: path.info.interface,
-            mtu: if path.info.mtu == 0 { mtu } else { path.info.mtu },
-            source_mac: packet.destination_mac,
-            next_hop_mac: packet.source_mac,
-            state: PathState::Ready,
-        };
-        path.inferred = 1;
-        path.asked = now;
-        self.request(packet.source);
-        self.release_waiting(index);
-        Ok(index)
     }
 
     /// What the host said about a destination: enters or replaces the path, and sends or drops the packets that waited for it.
@@ -74,14 +44,15 @@ impl Stack<'_> {
         }
         let Ok(index) = self.path_enter(info.destination) else { return };
         let path = &mut self.mem.paths[index as usize];
-        // While the host resolves again what we have in use, the old next hop stays in use.
-        if info.state == PathState::Resolving && path.info.state == PathState::Ready {
+        // While the host resolves again what we have in use, the old next hop stays in use, if it was the host's word.
+        if info.state == PathState::Resolving && path.info.state == PathState::Ready && path.inferred == 0 {
             path.info = PathInfo { state: PathState::Ready, next_hop_mac: path.info.next_hop_mac, ..info };
         } else {
             path.info = info;
-            path.inferred = 0;
         }
         path.asked = now;
+        self.path_mark(index, 0);
+        let path = &mut self.mem.paths[index as usize];
         match path.info.state {
             PathState::Ready => self.release_waiting(index),
             PathState::Resolving => {
@@ -105,18 +76,6 @@ impl Stack<'_> {
         if let Some(index) = self.path_find(destination) {
             self.path_evict(index);
         }
-    }
-
-    /// A destination about which the stack wants to hear ([`Stack::path_set`]), without haste.
-    pub fn take_request(&mut self) -> Option<Address> {
-        let core = &mut *self.mem.core;
-        if core.requests_len == 0 {
-            return None;
-        }
-        let address = core.requests[core.requests_head as usize % REQUESTS];
-        core.requests_head = (core.requests_head + 1) % REQUESTS as u32;
-        core.requests_len -= 1;
-        Some(address)
     }
 
     /// Queues a packet on its path. The frame's link-layer addresses are filled in here, when they are known.
@@ -195,7 +154,8 @@ impl Stack<'_> {
         }
     }
 
-    /// Gives up on neighbours that have not answered in time. Called when [`Stack::deadline`] said so.
+    /// Gives up on neighbours that have not answered in time, and asks again for what was asked for in vain: the process that took the
+    /// request may have died with it. Called when [`Stack::deadline`] said so.
     pub(crate) fn paths_on_time(&mut self, now: Instant) {
         if self.mem.core.paths_at.is_never() || now < self.mem.core.paths_at {
             return;
@@ -212,21 +172,15 @@ impl Stack<'_> {
                 self.drop_waiting(index);
                 self.tcp_path_changed(now, index);
             } else {
-                let at = path.asked + RESOLVE_TIME;
+                let mut at = path.asked + RESOLVE_TIME;
+                if path.inferred == ASKED {
+                    at = at.min(now + ASK_AGAIN);
+                    let destination = path.info.destination;
+                    let _ = self.request(destination);
+                }
                 let core = &mut *self.mem.core;
                 core.paths_at = if core.paths_at.is_never() { at } else { core.paths_at.min(at) };
             }
-        }
-    }
-
-    fn request(&mut self, destination: Address) {
-        let core = &mut *self.mem.core;
-        let (head, len) = (core.requests_head as usize, core.requests_len as usize);
-        let queued = (0..len).any(|i| core.requests[(head + i) % REQUESTS] == destination);
-        // When the ring is full the path stays inferred; its next inference asks again.
-        if !queued && len < REQUESTS {
-            core.requests[(head + len) % REQUESTS] = destination;
-            core.requests_len += 1;
         }
     }
 
@@ -237,7 +191,7 @@ impl Stack<'_> {
         hasher.finish() as usize & (self.mem.path_buckets.len() - 1)
     }
 
-    fn path_find(&self, destination: Address) -> Option<u32> {
+    pub(crate) fn path_find(&self, destination: Address) -> Option<u32> {
         let mut at = self.mem.path_buckets[self.path_bucket(destination)];
         while let Some(index) = at.get() {
             let path = &self.mem.paths[index as usize];
@@ -250,7 +204,7 @@ impl Stack<'_> {
     }
 
     /// The path for a destination, made if there is none.
-    fn path_enter(&mut self, destination: Address) -> Result<u32> {
+    pub(crate) fn path_enter(&mut self, destination: Address) -> Result<u32> {
         if let Some(index) = self.path_find(destination) {
             return Ok(index);
         }
@@ -261,25 +215,28 @@ impl Stack<'_> {
         let bucket = self.path_bucket(destination);
         let link = core::mem::replace(&mut self.mem.path_buckets[bucket], Link::to(index));
         let info = PathInfo { destination, ..PathInfo::default() };
-        self.mem.paths[index as usize] = Path { link, info, used: 1, ..Path::default() };
+        // Not used yet: newcomers that nobody uses give way to each other before they drive out what is in use.
+        self.mem.paths[index as usize] = Path { link, info, ..Path::default() };
         Ok(index)
     }
 
-    /// Evicts a path that was not used since the hand last passed; paths on which packets wait are spared.
+    /// Evicts a path that was not used since the hand last passed; paths on which packets wait are spared, and guesses, which
+    /// go with the connections that need them and are bounded by themselves.
     fn path_make_room(&mut self) {
         let n = self.mem.paths.len() as u32;
         for _ in 0..2 * n {
             let index = self.mem.core.path_hand % n;
             self.mem.core.path_hand = (index + 1) % n;
             let path = &mut self.mem.paths[index as usize];
-            if path.waiting == 0 && core::mem::take(&mut path.used) == 0 {
+            if path.waiting == 0 && path.inferred != GUESSED && core::mem::take(&mut path.used) == 0 {
                 return self.path_evict(index);
             }
         }
     }
 
-    fn path_evict(&mut self, index: u32) {
+    pub(crate) fn path_evict(&mut self, index: u32) {
         self.drop_waiting(index);
+        self.path_mark(index, 0);
         let bucket = self.path_bucket(self.mem.paths[index as usize].info.destination);
         let next = self.mem.paths[index as usize].link;
         let mut at = self.mem.path_buckets[bucket];

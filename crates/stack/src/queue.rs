@@ -81,6 +81,12 @@ impl Stack<'_> {
         }
     }
 
+    /// So many packets wait in the kernel's ring as a poll begins: whether the fill ring holds enough frames follows from it.
+    #[inline]
+    pub fn backlog(&mut self, waiting: u32) {
+        self.mem.core.fill.backlog(waiting);
+    }
+
     /// A free frame for the kernel's fill ring, `None` when the ring holds its share or frames are needed elsewhere.
     pub fn refill(&mut self) -> Option<FrameId> {
         // Called at every poll: frames may have run out, or come back, by other ways than UDP's.
@@ -89,7 +95,7 @@ impl Stack<'_> {
         let core = &mut *self.mem.core;
         // The last sixteenth is kept for transmitting: acknowledgements free memory.
         let reserve = self.mem.frames.meta.len() / 16;
-        if core.filled >= core.fill || self.mem.frames.available() <= reserve {
+        if core.filled >= core.fill.wanted || self.mem.frames.available() <= reserve {
             return None;
         }
         let id = self.mem.frames.take()?;

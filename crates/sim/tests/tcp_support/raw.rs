@@ -103,7 +103,7 @@ impl Seg {
         self.option(8).map(|b| (word(&b[..4]), word(&b[4..])))
     }
 
-    fn packet(&self, from: Endpoint, to: Endpoint) -> Vec<u8> {
+    pub(crate) fn packet(&self, from: Endpoint, to: Endpoint) -> Vec<u8> {
         let header = 20 + self.options.len().next_multiple_of(4);
         let mut tcp = vec![0; header];
         tcp[0..2].copy_from_slice(&from.port.to_be_bytes());
@@ -163,6 +163,8 @@ pub(crate) struct Wire {
     pub(crate) peer: Endpoint,
     /// The stack's end.
     pub(crate) own: Endpoint,
+    /// The Ethernet address to which the last packet went.
+    pub(crate) last_to: [u8; 6],
     out: VecDeque<(Instant, Seg, u16)>,
 }
 
@@ -172,11 +174,15 @@ impl Wire {
     }
 
     pub(crate) fn with(config: Config) -> Self {
-        let pair = Pair::new(&PairConfig { stack: config, ..PairConfig::default() });
+        Self::on(&PairConfig { stack: config, ..PairConfig::default() })
+    }
+
+    pub(crate) fn on(config: &PairConfig) -> Self {
+        let pair = Pair::new(config);
         let peer = Endpoint::new(pair.host(0).addresses[0], 4000);
         let own = Endpoint::new(pair.host(1).addresses[0], super::PORT);
         let now = pair.now();
-        Self { pair, now, peer, own, out: VecDeque::new() }
+        Self { pair, now, peer, own, last_to: [0; 6], out: VecDeque::new() }
     }
 
     pub(crate) fn stack(&mut self) -> Stack<'_> {
@@ -197,6 +203,7 @@ impl Wire {
 
     fn collect(&mut self) {
         for packet in self.pair.host_mut(1).transmit(self.now) {
+            self.last_to.copy_from_slice(&packet[..6]);
             let (seg, port) = Seg::parse(&packet);
             self.out.push_back((self.now, seg, port));
         }
@@ -208,6 +215,12 @@ impl Wire {
     pub(crate) fn taken(&mut self) -> Vec<Seg> {
         self.collect();
         self.out.drain(..).map(|(_, seg, _)| seg).collect()
+    }
+
+    /// What the stack has sent to one port of the peer; the rest is forgotten.
+    pub(crate) fn taken_to(&mut self, port: u16) -> Vec<Seg> {
+        self.collect();
+        self.out.drain(..).filter(|(_, _, to)| *to == port).map(|(_, seg, _)| seg).collect()
     }
 
     /// What the stack has sent, and when.

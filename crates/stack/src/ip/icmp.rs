@@ -69,18 +69,23 @@ impl Stack<'_> {
     }
 
     /// Learns a smaller path MTU from an error that the protocol has found believable. Says the path's index if it got smaller.
-    pub(crate) fn learn_pmtu(&mut self, now: Instant, destination: Address, mtu: u32) -> Option<u32> {
-        let index = self.path_lookup(destination, now).ok()?;
+    /// `proven`: what the error quotes could not be guessed.
+    pub(crate) fn learn_pmtu(&mut self, now: Instant, destination: Address, mtu: u32, proven: bool) -> Option<u32> {
+        let index = self.path_find(destination)?;
         let path: &mut Path = &mut self.mem.paths[index as usize];
-        let known = path.mtu(now);
+        let known = if proven { path.mtu(now) } else { path.udp_mtu(now) };
         let floor = if destination.to_v4().is_some() { LEAST_MTU_V4 } else { LEAST_MTU_V6 };
         // An old router names none: step down to the floor at once (RFC 1191 §5's plateaus are history).
         let mtu = mtu.max(floor);
         if mtu >= known {
             return None;
         }
-        path.pmtu = mtu;
-        path.pmtu_until = now + PMTU_TIME;
+        let until = now + PMTU_TIME;
+        if proven {
+            (path.pmtu, path.pmtu_until) = (mtu, until);
+        } else {
+            (path.udp_pmtu, path.udp_pmtu_until) = (mtu, until);
+        }
         Some(index)
     }
 }

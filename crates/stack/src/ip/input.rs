@@ -146,7 +146,9 @@ impl Stack<'_> {
             }
         };
         // A packet to one host must not have been sent to all (RFC 1122 §3.3.6); it would get around switches' filters.
-        if packet.destination_mac.0[0] & 1 != 0 && !packet.destination.is_multicast() {
+        // Nobody is a group (RFC 1122 §3.2.1.3 says so of addresses; an answer would go to all), or sends to us from our own address.
+        let group = packet.destination_mac.0[0] & 1 != 0 && !packet.destination.is_multicast();
+        if group || packet.source_mac.0[0] & 1 != 0 || packet.source == packet.destination {
             self.mem.counters.ip_in_addr_errors.inc();
             return self.mem.frames.give_chain(frame);
         }

@@ -5,7 +5,8 @@ use crate::addr::{Address, Family};
 use crate::checksum::{plain, same_family};
 use crate::error::{Error, Result};
 use crate::frame::{FrameId, flag};
-use crate::path::PathState;
+use crate::ip::Packet;
+use crate::path::{GUESSED, PathState};
 use crate::queue::{Queued, in_frame};
 use crate::time::Instant;
 
@@ -19,8 +20,10 @@ pub(crate) const IPV6: usize = 40;
 /// How a packet is to be sent.
 #[derive(Clone, Copy, Debug)]
 pub struct IpSend {
-    /// The path, from `path_lookup` or `path_infer`. It is looked up again if it no longer leads to the destination.
+    /// The path, from `path_lookup` or `path_infer`. It is looked up or asked for again if it no longer leads to the destination.
     pub path: u32,
+    /// A path that was only guessed will do: the packet answers one that anybody may have forged.
+    pub on_guess: bool,
     /// Our address.
     pub source: Address,
     /// The peer's, of the same family.
@@ -70,6 +73,37 @@ impl Stack<'_> {
     }
 
     fn output_inner(&mut self, now: Instant, send: &IpSend, frame: FrameId, l4_offset: u16, l4_len: u16) -> Result<()> {
+        let packet = self.write_ip(send, frame, l4_offset, l4_len)?;
+        let path = match self.mem.paths.get_mut(send.path as usize) {
+            Some(path)
+                if path.info.destination == send.destination
+                    && matches!(path.info.state, PathState::Ready | PathState::Resolving)
+                    && (path.inferred != GUESSED || send.on_guess) =>
+            {
+                path.used = 1;
+                send.path
+            }
+            _ => self.path_again(send.destination, now)?,
+        };
+        self.path_send(path, packet)
+    }
+
+    /// Sends a packet back to where `to` came from, as [`Stack::ip_output`] does, but without a path: neither cache nor host hear of an
+    /// address that anybody may have forged. The frame must carry [`flag::FREE_ON_COMPLETE`].
+    pub(crate) fn ip_answer(&mut self, to: &Packet, send: &IpSend, frame: FrameId, l4_offset: u16, l4_len: u16) {
+        self.mem.counters.ip_out_requests.inc();
+        let Ok(packet) = self.write_ip(send, frame, l4_offset, l4_len) else {
+            self.mem.counters.ip_out_discards.inc();
+            return self.mem.frames.give(frame);
+        };
+        let link = &mut self.mem.frames.bytes_mut(frame)[usize::from(packet.offset)..][..12];
+        link[..6].copy_from_slice(&to.source_mac.0);
+        link[6..].copy_from_slice(&to.destination_mac.0);
+        self.enqueue(packet);
+    }
+
+    /// Writes the Ethernet type and the IP header.
+    fn write_ip(&mut self, send: &IpSend, frame: FrameId, l4_offset: u16, l4_len: u16) -> Result<Queued> {
         let family = same_family(send.source, send.destination).ok_or(Error::Invalid)?;
         let header = if family == Family::V4 { IPV4 } else { IPV6 };
         let start = usize::from(l4_offset).checked_sub(header + ETHERNET).ok_or(Error::Invalid)?;
@@ -78,15 +112,6 @@ impl Stack<'_> {
         }
         if self.mem.frames.meta[frame as usize].flags & (flag::QUEUED | flag::IN_KERNEL) != 0 {
             return Err(Error::NoBuffers);
-        }
-        let mut path = send.path;
-        if self
-            .mem
-            .paths
-            .get(path as usize)
-            .is_none_or(|p| p.info.destination != send.destination || p.info.state == PathState::Free)
-        {
-            path = self.path_lookup(send.destination, now)?;
         }
         let id = if family == Family::V4 && !send.dont_fragment { self.next_ip_id() as u16 } else { 0 };
         let bytes = &mut self.mem.frames.bytes_mut(frame)[start..];
@@ -100,7 +125,7 @@ impl Stack<'_> {
         }
         write_ethertype(link, family);
         let len = (ETHERNET + header) as u16 + l4_len;
-        self.path_send(path, Queued { frame, offset: start as u16, len })
+        Ok(Queued { frame, offset: start as u16, len })
     }
 
     /// The next IPv4 or fragment identification. Not predictable from outside: a keyed permutation of a counter would be

@@ -86,8 +86,16 @@ impl Stack<'_> {
             self.mem.frames.give_chain(packet.frame);
             return None;
         };
-        let (held, quota) = (self.mem.core.reassembly_frames, self.mem.frames.meta.len() as u32 / 8);
+        let quota = self.mem.frames.meta.len() as u32 / 8;
         let frames = self.mem.frames.chain_frames(packet.frame);
+        // Who came first must not keep out who comes later: the oldest give way.
+        while self.mem.core.reassembly_frames + frames > quota
+            && let Some(oldest) = self.mem.core.reassembly_head.get().filter(|&oldest| oldest != index)
+        {
+            self.mem.counters.ip_reasm_fails.inc();
+            self.reassembly_free(oldest);
+        }
+        let held = self.mem.core.reassembly_frames;
         let datagram = &mut self.mem.reassemblies[index as usize];
         let added = if datagram.spoilt != 0 || datagram.count + frames > MOST_FRAGMENTS || held + frames > quota {
             Added::Refused
@@ -303,14 +311,26 @@ impl Reassembly {
                 break;
             }
             if here_end > start {
-                let duplicate = here == start && here_end == end;
-                return Err(if duplicate { Added::Duplicate } else { Added::Overlap });
+                return Err(if run_is(frames, frame, start, end) { Added::Duplicate } else { Added::Overlap });
             }
             before = Some(frame);
             at = frames.meta[frame as usize].next.get();
         }
         Ok(before)
     }
+}
+
+/// Whether the frames from `frame` on, one after the other, are just the bytes `start..end`: a fragment larger than a frame lies in several.
+fn run_is(frames: &Frames<'_>, frame: FrameId, start: u32, end: u32) -> bool {
+    let (mut at, mut next) = (Some(frame), start);
+    while let Some(frame) = at
+        && next < end
+        && frames.meta[frame as usize].total == next
+    {
+        next = end_of(frames, frame);
+        at = frames.meta[frame as usize].next.get();
+    }
+    next == end
 }
 
 fn end_of(frames: &Frames<'_>, frame: FrameId) -> u32 {

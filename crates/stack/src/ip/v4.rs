@@ -25,6 +25,10 @@ pub(super) fn parse(bytes: &[u8], arrival: &Arrival) -> Parsed {
     if !Sum::ZERO.bytes(&bytes[..header]).is_good() {
         return Err(Drop::Header);
     }
+    // Who names the way that his packets take may pretend to be anybody, and have the answers (RFC 7126 §4.3, §4.4).
+    if header > IPV4 && has_source_route(&bytes[IPV4..header]) {
+        return Err(Drop::Header);
+    }
     let (source, destination) = (Address::from(view.src_addr()), Address::from(view.dst_addr()));
     if !is_source(source) || destination.is_unspecified() || destination.is_loopback() {
         return Err(Drop::Address);
@@ -49,4 +53,17 @@ pub(super) fn parse(bytes: &[u8], arrival: &Arrival) -> Parsed {
     };
     // ICMPv6 over IPv4 is nothing (and would be checked with the wrong sum).
     if packet.protocol == super::ICMPV6 { Err(Drop::Protocol) } else { Ok((packet, fragment)) }
+}
+
+/// Whether one of the options is a source route, loose (131) or strict (137), or the options make no sense.
+fn has_source_route(mut options: &[u8]) -> bool {
+    loop {
+        match *options {
+            [] | [0, ..] => return false,
+            [1, ref rest @ ..] => options = rest,
+            [131 | 137, ..] => return true,
+            [_, len, ..] if len >= 2 && usize::from(len) <= options.len() => options = &options[usize::from(len)..],
+            _ => return true,
+        }
+    }
 }

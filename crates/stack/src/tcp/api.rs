@@ -86,7 +86,6 @@ impl Stack<'_> {
     }
 
     fn queue(&mut self, index: usize, now: Instant, source: &mut impl Source) -> Result<usize> {
-        let all = self.mem.frames.meta.len();
         let s = &mut self.mem.tcp[index];
         if let Some(error) = core::mem::take(&mut s.error).error() {
             return Err(error);
@@ -100,14 +99,20 @@ impl Stack<'_> {
             return Ok(0);
         }
         let space = s.send_space() as usize;
-        // Each connection may have one frame when the others have taken nearly all; the last sixteenth keeps the fill ring fed.
-        let reserve = if s.send.frames == 0 { all / 16 + all / 64 } else { all / 8 };
+        let reserve = s.frames_for_others(&self.mem.frames);
+        if s.send.frames == 0 {
+            s.freed_at = now;
+        }
         let mss = usize::from(s.mss);
         let wanted = source.remaining();
         let taken = s.send.append(&mut self.mem.frames, mss, space.min(wanted), reserve, |into| source.read(into));
         if taken < wanted {
             s.wants_room = true;
+            if taken < space {
+                self.relieve(index, now);
+            }
         }
+        let s = &mut self.mem.tcp[index];
         if taken == 0 {
             if space > 0 {
                 // There is no frame: not writable until an acknowledgement, or a timer if none is to come, frees some.
@@ -128,7 +133,7 @@ impl Stack<'_> {
     pub fn tcp_recv(&mut self, id: TcpId, now: Instant, flags: RecvFlags, sink: &mut impl Sink) -> Result<usize> {
         let index = self.check(id.into())?;
         // What is under way must find room in the fill ring even if nobody looks at it for a while.
-        let most_buffer = self.mem.core.tcp.config.receive_buffer_max.min(self.mem.core.fill * 1024);
+        let most_buffer = self.mem.core.tcp.config.receive_buffer_max.min(self.mem.core.fill.most * 1024);
         let s = &mut self.mem.tcp[index];
         if sink.room() == 0 {
             return Ok(0);

@@ -151,11 +151,12 @@ impl Stack<'_> {
                 return true;
             }
         }
-        if segment.has(bit::FIN) {
+        // Only the peer's own FIN, sent again, shows that it has not got our last acknowledgement (RFC 9293 §3.10.7.4).
+        if segment.has(bit::FIN) && segment.seq + segment.len + 1 == s.recv.next {
             self.restart_time_wait(index, now);
-        }
-        if segment.length() > 0 || segment.seq != self.mem.tcp[index].recv.next {
             self.send_ack(index, now);
+        } else if (segment.length() > 0 || segment.seq != s.recv.next) && s.may_challenge(now) {
+            self.send_ack(index, now); // two that disagree must not go on answering each other
         }
         false
     }
@@ -302,6 +303,24 @@ impl Stack<'_> {
         let index = self.check(id.into())?;
         self.orphan(SocketKind::Tcp, index as u32);
         self.drop_connection(index, now);
+        Ok(())
+    }
+
+    /// Resets the connection for a reason outside it (its address has gone): the program keeps its handle, which shows an error and a
+    /// hang-up, and is told [`Error::Aborted`] by its next call, as on Linux after `SOCK_DESTROY`.
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn tcp_sever(&mut self, id: TcpId, now: Instant) -> Result<()> {
+        let index = self.check(id.into())?;
+        let state = self.mem.tcp[index].state;
+        if state == State::Closed {
+            return Ok(());
+        }
+        if state.is_synchronized() && state != State::TimeWait {
+            self.send_reset(index, now);
+        }
+        self.fail(index, now, Pending::Aborted);
         Ok(())
     }
 

@@ -52,8 +52,6 @@ pub struct Config {
     pub ttl: u8,
     /// Congestion control.
     pub algorithm: Algorithm,
-    /// Challenge acknowledgements per second, all connections together (RFC 5961 §10).
-    pub challenge_limit: u32,
     /// Half-open connections of one listener before SYN cookies are used.
     pub syn_queue: u32,
 }
@@ -81,7 +79,6 @@ impl Default for Config {
             orphan_retries: 13,
             ttl: 64,
             algorithm: Algorithm::Cubic,
-            challenge_limit: 1000,
             syn_queue: 256,
         }
     }
@@ -107,10 +104,8 @@ pub(crate) struct Shared {
     /// Connections in TIME-WAIT, the oldest first: it is given up when a slot is needed.
     pub(super) time_wait_head: Link,
     pub(super) time_wait_tail: Link,
-    /// Challenge acknowledgements left in this second.
-    pub(super) challenges: u32,
-    /// When that second ends.
-    pub(super) challenges_until: Instant,
+    /// When connections that keep frames in vain may be looked for again.
+    pub(super) relieve_at: Instant,
     /// When a SYN cookie was last sent; never = none yet.
     pub(super) cookie_sent: Instant,
 }

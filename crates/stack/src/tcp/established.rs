@@ -17,6 +17,9 @@ const TIMESTAMP_VALID: Span = Span::from_secs(24 * 24 * 3600);
 /// must not keep a loop of acknowledgements going.
 const OUT_OF_WINDOW_INTERVAL: Span = Span::from_millis(1);
 
+/// A connection is challenged at most once in this time, as on Linux.
+const CHALLENGE_INTERVAL: Span = Span::from_millis(500);
+
 impl Socket {
     /// PAWS (RFC 7323 §5.3): whether the segment's timestamp is older than what has been seen.
     fn is_old_duplicate(&self, now: Instant, segment: &Segment) -> bool {
@@ -24,6 +27,15 @@ impl Socket {
         self.timestamps
             && (times.value.wrapping_sub(self.ts_recent) as i32) < 0
             && now.since(self.ts_recent_at) < TIMESTAMP_VALID
+    }
+
+    /// Whether an answer that anybody can provoke may be sent again.
+    pub(super) fn may_challenge(&mut self, now: Instant) -> bool {
+        let may = self.challenged_at.is_never() || now.since(self.challenged_at) >= CHALLENGE_INTERVAL;
+        if may {
+            self.challenged_at = now;
+        }
+        may
     }
 
     /// Takes the timestamp to be echoed (RFC 7323 §4.3).
@@ -118,8 +130,10 @@ impl Stack<'_> {
                 self.mem.counters.tcp_dup_data.inc();
                 s.recv.duplicate = super::options::SackBlock { start: segment.seq, end: segment.end() };
             }
-            // A full window must not stop acknowledgements from being taken (RFC 9293 §3.10.7.4: "special allowance").
-            if segment.has(bit::ACK)
+            // A full window must not stop acknowledgements from being taken (RFC 9293 §3.10.7.4: "special allowance"). Not in
+            // SYN-RECEIVED: what acknowledges our SYN opens the connection, and must be acceptable to do so.
+            if s.state.is_synchronized()
+                && segment.has(bit::ACK)
                 && segment.ack.gt(s.send.una)
                 && segment.ack.le(s.send.nxt)
                 && segment.seq.le(s.edge)
@@ -156,18 +170,13 @@ impl Stack<'_> {
         self.fail(index, now, why);
     }
 
-    /// Sends a challenge acknowledgement within the limit of RFC 5961 §10.
+    /// Sends a challenge acknowledgement, if this connection has not just sent one (RFC 5961 §7). The limit is each connection's own:
+    /// one that all share tells an attacker what others' connections have used of it (CVE-2016-5696).
     pub(super) fn challenge(&mut self, index: usize, now: Instant) {
-        let shared = &mut self.mem.core.tcp;
-        if now >= shared.challenges_until {
-            shared.challenges_until = now + Span::from_secs(1);
-            shared.challenges = shared.config.challenge_limit;
-        }
-        if shared.challenges == 0 {
+        if !self.mem.tcp[index].may_challenge(now) {
             self.mem.counters.tcp_challenge_limited.inc();
             return;
         }
-        shared.challenges -= 1;
         self.mem.counters.tcp_challenge_acks.inc();
         self.send_ack(index, now);
     }
@@ -186,6 +195,9 @@ impl Stack<'_> {
         }
         let blocks = segment.options.blocks();
         if s.send.outstanding() == 0 && blocks.is_empty() {
+            if segment.length() == 0 && !window_changed {
+                s.recovery.probing = false; // the probe arrived beside what it repeated: nothing was lost (RFC 8985 §7.4.2)
+            }
             if window_changed && s.window > 0 {
                 s.rtt.recovered();
                 s.at.waiting = super::socket::Waiting::Nothing;
@@ -193,7 +205,11 @@ impl Stack<'_> {
             }
             return;
         }
+        let queued = s.send.frames;
         let (mut news, sample) = s.take_feedback(frames, now, segment);
+        if s.send.frames < queued {
+            s.freed_at = now;
+        }
         counters.tcp_sack_recv.add(blocks.len() as u64);
         news.duplicate = news.acked == 0 && segment.length() == 0 && !window_changed && s.send.outstanding() > 0;
         if news.duplicate {
@@ -221,8 +237,8 @@ impl Stack<'_> {
 
     /// SND.UNA moved: our FIN may have been acknowledged, and the program may have room again.
     fn after_acknowledgement(&mut self, index: usize, now: Instant) {
-        // One connection never takes more than a quarter of all frames.
-        let most = self.mem.core.tcp.config.send_buffer_max.min(self.mem.frames.meta.len() as u32 / 4 * 1024);
+        // One connection never takes more than an eighth of all frames, about what `pressure` would give it.
+        let most = self.mem.core.tcp.config.send_buffer_max.min(self.mem.frames.meta.len() as u32 / 8 * 1024);
         let s = &mut self.mem.tcp[index];
         if !s.settings.send_fixed && s.cc.cwnd.saturating_mul(2) > s.settings.send_buffer {
             s.settings.send_buffer = s.cc.cwnd.saturating_mul(2).min(most).max(s.settings.send_buffer);
@@ -258,7 +274,7 @@ impl Stack<'_> {
         }
         let before = s.recv.next;
         let (mut seq, mut at, mut filled) = (segment.seq, core::mem::take(&mut payload.first), false);
-        let filled_ring = self.mem.core.filled > self.mem.core.fill / 2;
+        let filled_ring = self.mem.core.filled > self.mem.core.fill.wanted / 2;
         while let Some(id) = at.get() {
             let frames = &mut self.mem.frames;
             let s = &mut self.mem.tcp[index];

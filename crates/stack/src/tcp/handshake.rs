@@ -90,6 +90,9 @@ impl Stack<'_> {
         if settings.max_segment != 0 {
             s.receive_mss = s.receive_mss.min(settings.max_segment);
         }
+        // Nothing may be sent or counted before `establish` knows better, but what divides by them never meets a zero.
+        s.mss = MIN_MSS;
+        s.cc = Congestion::new(settings.algorithm, u32::from(MIN_MSS));
         s.state = State::Closed;
         if let Err(error) = self.demux_connect(SocketKind::Tcp, id.index, local, remote) {
             self.mem.tcp[index].state = State::Free;
@@ -104,12 +107,28 @@ impl Stack<'_> {
 
     /// The largest packet of a path.
     pub(super) fn path_mtu(&self, path: u32, now: Instant) -> u32 {
-        self.mem.paths.get(path as usize).map_or(self.mem.core.default_mtu, |p| p.mtu(now)).max(68)
+        self.mem.paths.get(path as usize).map_or(self.mem.core.default_mtu, |p| p.mtu(now)).max(super::pmtu::LEAST_MTU)
     }
 
-    /// Sends SYN or SYN-ACK, for the first time or again, and sets the timer.
+    /// Sends SYN or SYN-ACK, for the first time or because of its timer, and sets the timer.
     pub(super) fn send_syn(&mut self, index: usize, now: Instant) {
         let bounds = self.mem.core.tcp.config.bounds();
+        let s = &mut self.mem.tcp[index];
+        (s.at.waiting, s.at.retransmit) = (Waiting::Timeout, now + s.rtt.rto(&bounds));
+        self.write_syn(index, now);
+        self.set_timer(index);
+        self.update_row(index);
+    }
+
+    /// The peer has sent its SYN again: so do we with ours, but not as often as it likes, and its timer goes on: whoever repeats a SYN
+    /// for ever must not keep a half-open connection, or have all of them answered to somebody else.
+    fn repeat_syn(&mut self, index: usize, now: Instant) {
+        if self.mem.tcp[index].may_challenge(now) {
+            self.write_syn(index, now);
+        }
+    }
+
+    fn write_syn(&mut self, index: usize, now: Instant) {
         let s = &mut self.mem.tcp[index];
         let answers = s.state == State::SynReceived;
         let timestamps = (!answers || s.timestamps)
@@ -125,7 +144,6 @@ impl Stack<'_> {
         s.send.end = s.iss + 1;
         let (iss, ack) = (s.iss, s.recv.next);
         let window = s.offer_syn_window();
-        (s.at.waiting, s.at.retransmit) = (Waiting::Timeout, now + s.rtt.rto(&bounds));
         s.sent = now;
         self.send_bare(index, now, |header| {
             header.seq = iss;
@@ -134,8 +152,6 @@ impl Stack<'_> {
             header.window = window;
             header.options = options;
         });
-        self.set_timer(index);
-        self.update_row(index);
     }
 
     /// Nobody has answered SYN or SYN-ACK in time.
@@ -166,18 +182,7 @@ impl Stack<'_> {
         let acknowledges = segment.has(bit::ACK);
         if acknowledges && (segment.ack.le(s.iss) || segment.ack.gt(s.send.nxt)) {
             if !segment.has(bit::RST) {
-                let ack = segment.ack;
-                self.mem.counters.tcp_out_rsts.inc();
-                self.send_bare(index, now, |header| {
-                    *header = Segment {
-                        seq: ack,
-                        ack: Seq(0),
-                        bits: bit::RST,
-                        window: 0,
-                        options: Options::default(),
-                        ..*header
-                    };
-                });
+                self.reset_acknowledgement(index, now, segment.ack);
             }
             return;
         }
@@ -215,7 +220,7 @@ impl Stack<'_> {
         let mut segment = *segment;
         if segment.has(bit::SYN) && !segment.has(bit::RST) && segment.seq == s.irs {
             if !segment.has(bit::ACK) {
-                self.send_syn(index, now); // the peer has not got our SYN-ACK
+                self.repeat_syn(index, now); // the peer has not got our SYN-ACK
                 return;
             }
             // The other half of a simultaneous open: the SYN is known, the acknowledgement is what counts.
@@ -247,21 +252,10 @@ impl Stack<'_> {
             return;
         }
         if segment.ack != s.send.nxt {
-            let ack = segment.ack;
-            self.mem.counters.tcp_out_rsts.inc();
-            self.send_bare(index, now, |header| {
-                *header = Segment {
-                    seq: ack,
-                    ack: Seq(0),
-                    bits: bit::RST,
-                    window: 0,
-                    options: Options::default(),
-                    ..*header
-                };
-            });
+            self.reset_acknowledgement(index, now, segment.ack);
             return;
         }
-        if s.passive && !self.has_accept_room(index) {
+        if s.passive && !(self.has_accept_room(index) && self.confirm_path(index, now)) {
             return; // as on Linux: the peer believes it is connected; its data, or our SYN-ACK again, tries once more
         }
         self.establish(index, now);
@@ -270,6 +264,28 @@ impl Stack<'_> {
         s.max_window = s.max_window.max(s.window);
         (s.window_seq, s.window_ack) = (segment.seq, segment.ack);
         self.established_input(index, now, &segment, payload);
+    }
+
+    /// Answers an acknowledgement of what was never sent; the connection itself stays (RFC 9293 §3.10.7.3, §3.10.7.4).
+    fn reset_acknowledgement(&mut self, index: usize, now: Instant, ack: Seq) {
+        self.mem.counters.tcp_out_rsts.inc();
+        self.send_bare(index, now, |header| {
+            *header =
+                Segment { seq: ack, ack: Seq(0), bits: bit::RST, window: 0, options: Options::default(), ..*header };
+        });
+    }
+
+    /// The host is asked for the way to a peer that has shown that it is there; a packet's word was enough until now. False if that
+    /// cannot be done at present.
+    fn confirm_path(&mut self, index: usize, now: Instant) -> bool {
+        let s = &self.mem.tcp[index];
+        match self.path_confirm(s.path, s.remote.address, now) {
+            Ok(path) => {
+                self.mem.tcp[index].path = path;
+                true
+            }
+            Err(_) => false,
+        }
     }
 
     /// Both SYNs have been acknowledged.

@@ -113,7 +113,7 @@ impl Stack<'_> {
             send_window: s.window,
             receive_window: s.open_window(),
             receive_buffer: s.settings.receive_buffer,
-            path_mtu: self.path_mtu(s.path, now),
+            path_mtu: self.path_of(index).map_or(s.mtu, |path| path.mtu(now)),
             total_retransmits: s.retransmits,
             since_sent: now.since(s.sent),
             since_received: now.since(s.heard),
@@ -161,7 +161,7 @@ impl Stack<'_> {
         row.srtt_us.set(s.rtt.srtt.as_micros() as u32);
         row.rto_us.set(s.rtt.rto(&bounds).as_micros() as u32);
         // The next hop may change at any time; the service needs the one in use to reset a dead program's connections.
-        if let Some(path) = self.mem.paths.get(s.path as usize) {
+        if let Some(path) = self.path_of(index) {
             row.interface.set(path.info.interface);
             row.source_mac.set(path.info.source_mac);
             row.next_hop_mac.set(path.info.next_hop_mac);

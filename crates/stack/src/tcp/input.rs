@@ -110,10 +110,11 @@ impl Stack<'_> {
 
     /// Sends a segment that belongs to no connection back to where `packet` came from.
     pub(super) fn reply(&mut self, now: Instant, packet: &Packet, local: Endpoint, remote: Endpoint, header: &Segment) {
-        let Ok(path) = self.path_infer(packet, now) else { return };
+        let known = self.path_find(packet.source);
         let Some(id) = self.control_frame() else { return };
         let send = crate::ip::IpSend {
-            path,
+            path: known.unwrap_or(u32::MAX),
+            on_guess: true,
             source: local.address,
             destination: remote.address,
             protocol: TCP,
@@ -121,7 +122,12 @@ impl Stack<'_> {
             tos: 0,
             dont_fragment: true,
         };
-        self.emit_to(now, &send, header, id, crate::frame::HEADROOM as u16, 0);
+        let (start, total) = self.write_segment(&send, header, id, crate::frame::HEADROOM as u16, 0);
+        if known.is_none() {
+            return self.ip_answer(packet, &send, id, start, total);
+        }
+        // What the host knows of the sender holds, whatever the packet says of itself.
+        let _ = self.ip_output(now, &send, id, start, total);
     }
 
     /// Frees a frame and those that continue its packet.

@@ -136,8 +136,12 @@ impl Stack<'_> {
 
     /// Whether the accept queue takes another connection.
     pub(super) fn has_accept_room(&self, index: usize) -> bool {
-        let Some(at) = self.mem.tcp[index].listener.get() else { return true };
-        let full = self.mem.listeners[at as usize].is_full();
+        self.mem.tcp[index].listener.get().is_none_or(|at| self.listener_has_room(at as usize))
+    }
+
+    /// Whether a listener's accept queue takes another connection. Counts one that is lost if it does not.
+    fn listener_has_room(&self, at: usize) -> bool {
+        let full = self.mem.listeners[at].is_full();
         if full {
             self.mem.counters.tcp_listen_overflows.inc();
             self.mem.counters.tcp_listen_drops.inc();
@@ -151,6 +155,8 @@ impl Stack<'_> {
             let listener = &mut self.mem.listeners[at as usize];
             listener.half_open = listener.half_open.saturating_sub(1);
         }
+        let (path, remote) = (self.mem.tcp[index].path, self.mem.tcp[index].remote.address);
+        self.path_leave(path, remote);
     }
 
     /// Puts an established connection at the end of its listener's accept queue.
@@ -196,25 +202,34 @@ impl Stack<'_> {
         if !segment.has(bit::SYN) || segment.has(bit::FIN) {
             return;
         }
-        let listener = &self.mem.listeners[at];
-        if listener.is_full() {
-            self.mem.counters.tcp_listen_overflows.inc();
-            self.mem.counters.tcp_listen_drops.inc();
+        if !self.listener_has_room(at) {
             return;
         }
+        let listener = &self.mem.listeners[at];
         let most = self.mem.core.tcp.config.syn_queue.min(listener.backlog.max(8));
         let settings = listener.settings;
-        let Ok(path) = self.path_infer(packet, now) else {
-            self.mem.counters.tcp_listen_drops.inc();
-            return;
-        };
         // A flood must not take the slots that the program's own connections need.
         let scarce =
             self.mem.core.free_tcp.used() >= self.mem.tcp.len() / 4 * 3 && listener_is_busy(&self.mem.listeners[at]);
-        let index = if self.mem.listeners[at].half_open >= most || scarce {
-            None
+        let path = if self.mem.listeners[at].half_open >= most || scarce {
+            Err(Error::NoBuffers)
         } else {
-            self.new_connection(now, local, remote, path, &settings).ok()
+            self.path_infer(packet, now)
+        };
+        let index = match path {
+            Ok(path) => {
+                let made = self.new_connection(now, local, remote, path, &settings).ok();
+                if made.is_none() {
+                    self.path_leave(path, remote.address);
+                }
+                made
+            }
+            Err(Error::NoBuffers) => None,
+            // The host says that the sender is not out there.
+            Err(_) => {
+                self.mem.counters.tcp_listen_drops.inc();
+                return;
+            }
         };
         match index {
             Some(index) => {
@@ -243,7 +258,7 @@ impl Stack<'_> {
         let clock = ((now.as_nanos() / 1_000_000) as u32).wrapping_add(offset);
         let timestamps =
             offered.timestamps.map(|theirs| Timestamps { value: timestamp_with(clock, offered), echo: theirs.value });
-        let mtu = self.path_infer(packet, now).map_or(self.mem.core.default_mtu, |path| self.path_mtu(path, now));
+        let mtu = self.path_find(packet.source).map_or(self.mem.core.default_mtu, |path| self.path_mtu(path, now));
         let header_len = if remote.address.to_v4().is_some() { 40 } else { 60 };
         let mut options =
             Options { mss: mtu.saturating_sub(header_len).min(65_535) as u16, timestamps, ..Options::default() };
@@ -290,13 +305,12 @@ impl Stack<'_> {
             return false;
         };
         self.mem.counters.tcp_syncookies_recv.inc();
-        if self.mem.listeners[at].is_full() {
-            self.mem.counters.tcp_listen_overflows.inc();
-            self.mem.counters.tcp_listen_drops.inc();
+        if !self.listener_has_room(at) {
             return true; // dropped without a word: the peer tries again
         }
         let settings = self.mem.listeners[at].settings;
-        let Ok(path) = self.path_infer(packet, now) else { return true };
+        // Data on the connection needs more than a guess.
+        let Ok(path) = self.path_again(packet.source, now) else { return true };
         let Ok(index) = self.new_connection(now, local, remote, path, &settings) else {
             self.mem.counters.tcp_listen_drops.inc();
             return true;

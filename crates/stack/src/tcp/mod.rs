@@ -10,6 +10,7 @@
 //! | `output` | what is sent now |
 //! | `input`, `handshake`, `established`, `closing` | what a received segment does |
 //! | `timers` | what time does |
+//! | `pressure` | who may queue how much when frames are few |
 //! | `listener`, `cookies`, `isn` | passive opens |
 //! | `pmtu`, `urgent` | path MTU and ICMP errors, urgent data |
 //! | `api`, `settings`, `info` | what a program calls |
@@ -33,6 +34,7 @@ mod listener;
 mod options;
 mod output;
 mod pmtu;
+mod pressure;
 mod prr;
 mod rack;
 mod receive;

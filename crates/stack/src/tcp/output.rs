@@ -31,6 +31,7 @@ impl Socket {
     pub(super) fn ip_send(&self) -> IpSend {
         IpSend {
             path: self.path,
+            on_guess: self.state == State::SynReceived,
             source: self.local.address,
             destination: self.remote.address,
             protocol: TCP,
@@ -250,6 +251,20 @@ impl Stack<'_> {
         offset: u16,
         len: u16,
     ) {
+        let (start, total) = self.write_segment(send, header, id, offset, len);
+        // A packet that cannot go out is a lost packet: the timers repair it, and path errors come by ICMP or time.
+        let _ = self.ip_output(now, send, id, start, total);
+    }
+
+    /// Writes the header and the checksum; says where the segment starts in the frame, and its length.
+    pub(super) fn write_segment(
+        &mut self,
+        send: &IpSend,
+        header: &Segment,
+        id: FrameId,
+        offset: u16,
+        len: u16,
+    ) -> (u16, u16) {
         let header_len = header.header_len();
         debug_assert!((HEADER_LEN..=60).contains(&header_len) && header_len <= usize::from(offset));
         let start = usize::from(offset) - header_len;
@@ -259,7 +274,6 @@ impl Stack<'_> {
         let sum = Sum::ZERO.pseudo(send.source, send.destination, TCP, total).bytes(message).checksum();
         message[16..18].copy_from_slice(&sum.to_be_bytes());
         self.mem.counters.tcp_out_segs.inc();
-        // A packet that cannot go out is a lost packet: the timers repair it, and path errors come by ICMP or time.
-        let _ = self.ip_output(now, send, id, start as u16, total as u16);
+        (start as u16, total as u16)
     }
 }

@@ -8,10 +8,19 @@ use crate::demux::TCP;
 use crate::frame::flag;
 use crate::ids::SocketKind;
 use crate::ip::{IcmpError, IcmpKind};
-use crate::path::PathState;
+use crate::path::{Path, PathState};
 use crate::time::Instant;
 
+/// No packet needs to be shorter (RFC 791).
+pub(super) const LEAST_MTU: u32 = 68;
+
 impl Stack<'_> {
+    /// The path of a connection, unless it was evicted: then its place in the cache may be a stranger's.
+    pub(super) fn path_of(&self, index: usize) -> Option<&Path> {
+        let s = &self.mem.tcp[index];
+        self.mem.paths.get(s.path as usize).filter(|path| path.info.destination == s.remote.address)
+    }
+
     /// The connection whose segment an ICMP error quotes, if it really has that segment under way: only then may the error
     /// be believed (RFC 5927 §4.1).
     fn find_quoted(&self, error: &IcmpError) -> Option<usize> {
@@ -29,7 +38,7 @@ impl Stack<'_> {
         let opening = matches!(s.state, State::SynSent) || s.state == State::SynReceived && !s.passive;
         let why = match error.kind {
             IcmpKind::TooBig(mtu) => {
-                if self.learn_pmtu(now, error.remote.address, mtu).is_some() {
+                if self.learn_pmtu(now, error.remote.address, mtu, true).is_some() {
                     self.refresh_mss(index, now);
                     self.tcp_output(index, now, Hold::AsSet);
                 }
@@ -54,7 +63,7 @@ impl Stack<'_> {
     /// Adapts the segment size to the path. What is under way and too long now is sent again in pieces; that is not
     /// a sign of congestion (RFC 1191 §6.4).
     pub(super) fn refresh_mss(&mut self, index: usize, now: Instant) {
-        let mtu = self.path_mtu(self.mem.tcp[index].path, now);
+        let Some(mtu) = self.path_of(index).map(|path| path.mtu(now).max(LEAST_MTU)) else { return };
         let s = &mut self.mem.tcp[index];
         if !s.state.is_synchronized() {
             return;
@@ -85,10 +94,26 @@ impl Stack<'_> {
         }
     }
 
-    /// Notices that the path's MTU is another than when this connection looked last.
+    /// Notices that the path's MTU is another than when this connection looked last, or that the path lies elsewhere in the cache.
     pub(super) fn follow_path(&mut self, index: usize, now: Instant) {
-        let s = &self.mem.tcp[index];
-        if self.path_mtu(s.path, now) != s.mtu {
+        let s = &mut self.mem.tcp[index];
+        let mtu = match self.mem.paths.get(s.path as usize) {
+            Some(path) if path.info.destination == s.remote.address => {
+                if path.inferred != 0 || !matches!(path.info.state, PathState::Ready | PathState::Resolving) {
+                    return; // the host has not said how large packets may be: what was known before holds
+                }
+                path.mtu(now)
+            }
+            _ => {
+                // Evicted. If nobody else has had it entered since, sending will ask for it.
+                let remote = s.remote.address;
+                if let Some(path) = self.path_find(remote) {
+                    self.mem.tcp[index].path = path;
+                }
+                return;
+            }
+        };
+        if mtu.max(LEAST_MTU) != s.mtu {
             self.refresh_mss(index, now);
         }
     }
@@ -97,7 +122,7 @@ impl Stack<'_> {
     /// MTU or next hop is noticed by each connection when it sends next.
     pub(crate) fn tcp_path_changed(&mut self, now: Instant, path: u32) {
         let Some(info) = self.mem.paths.get(path as usize).map(|p| p.info) else { return };
-        if info.state != PathState::Unreachable || self.mem.core.free_tcp.used() == 0 {
+        if !matches!(info.state, PathState::Unreachable | PathState::Kernel) || self.mem.core.free_tcp.used() == 0 {
             return;
         }
         for index in 0..self.mem.tcp.len() {

@@ -48,7 +48,9 @@ impl SendQueue {
         blocks: &[SackBlock],
         mut visit: impl FnMut(Delivered),
     ) -> bool {
-        let known = self.board.known;
+        // Runs are known while segments are marked: the marks that they stand for lie in the queue, so no more than a window ago.
+        // Without any they are from long ago, and their numbers may have come around meanwhile.
+        let known = if self.board.sacked == 0 { Default::default() } else { self.board.known };
         let mut seen = [Known::default(); MAX_SACK_BLOCKS];
         let mut news = false;
         for (block, seen) in blocks.iter().zip(&mut seen) {

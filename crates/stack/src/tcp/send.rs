@@ -349,6 +349,7 @@ mod tests {
         Split(usize),
         Unmark,
         ForgetSacks,
+        Around(u32),
     }
 
     fn step() -> impl Strategy<Value = Step> {
@@ -362,6 +363,7 @@ mod tests {
             1 => (1..700usize).prop_map(Step::Split),
             1 => Just(Step::Unmark),
             1 => Just(Step::ForgetSacks),
+            1 => (0..6000u32).prop_map(Step::Around),
         ]
     }
 
@@ -414,6 +416,41 @@ mod tests {
         }
         assert_eq!((before, under_way), (queue.newest, 0));
         assert_eq!(frames.meta.len() - frames.available(), queue.frames as usize);
+    }
+
+    /// Where the last selective acknowledgement ended is of no use once everything up to there is acknowledged: its frame is another's.
+    #[test]
+    fn no_mark_is_made_on_a_frame_that_was_given_back_a_whole_sequence_space_ago() {
+        let mut memory = OwnedMemory::new(&Limits { frames: 64, tcp: 4, ..Limits::DEFAULT });
+        let mut stack = memory.stack();
+        let frames = &mut stack.mem.frames;
+        let mut queue = SendQueue::new(Seq(1000));
+        let now = Instant::from_nanos(1);
+        let send = |queue: &mut SendQueue, frames: &mut Frames<'_>| {
+            let mut seq = queue.end.0;
+            queue.append(frames, 700, 2800, 16, |into| {
+                into.iter_mut().for_each(|b| (*b, seq) = (byte(seq), seq.wrapping_add(1)));
+                into.len()
+            });
+            while let Some(id) = queue.next.get() {
+                queue.sent(frames, id, now);
+            }
+        };
+        send(&mut queue, frames);
+        queue.sack(frames, &[SackBlock { start: Seq(2400), end: Seq(3100) }], |_| {});
+        queue.acknowledge(frames, Seq(3800), |_| {});
+        // Somebody else has the frames; then the numbers come around.
+        let others: Vec<_> = (0..4).map(|_| frames.take().unwrap()).collect();
+        for &id in &others {
+            (frames.meta[id as usize].seq, frames.meta[id as usize].len) = (2500, 100);
+        }
+        (queue.una, queue.nxt, queue.end) = (Seq(1000), Seq(1000), Seq(1000));
+        send(&mut queue, frames);
+        queue.sack(frames, &[SackBlock { start: Seq(2400), end: Seq(3800) }], |_| {});
+        assert!(others.iter().all(|&id| frames.meta[id as usize].flags == 0));
+        others.into_iter().for_each(|id| frames.give(id));
+        check(&queue, frames);
+        assert_eq!(queue.board.sacked, 1400);
     }
 
     proptest! {
@@ -490,6 +527,16 @@ mod tests {
                     Step::ForgetSacks => {
                         forgotten = true;
                         queue.forget_sacks(frames);
+                    }
+                    Step::Around(less) => {
+                        // Nearly 4 GB go through without a loss.
+                        while let Some(id) = queue.next.get() {
+                            queue.sent(frames, id, now);
+                        }
+                        acknowledged += u64::from(queue.outstanding());
+                        queue.acknowledge(frames, queue.nxt, |s| delivered += u64::from(s.bytes));
+                        let begin = queue.una - less;
+                        (queue.una, queue.nxt, queue.end) = (begin, begin, begin);
                     }
                 }
                 check(&queue, frames);

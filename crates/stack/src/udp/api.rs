@@ -120,6 +120,7 @@ impl Stack<'_> {
     /// [`Error::Stale`].
     pub fn udp_set_options(&mut self, id: UdpId, options: UdpOptions) -> Result<()> {
         let index = self.check(id.into())?;
+        self.mem.core.fill.room_for(options.rcvbuf);
         self.mem.udp[index].options = options;
         Ok(())
     }
@@ -202,10 +203,12 @@ impl Stack<'_> {
             IcmpKind::NetworkUnreachable | IcmpKind::HostUnreachable | IcmpKind::TimeExceeded => None,
             IcmpKind::ParameterProblem => None,
             IcmpKind::TooBig(mtu) => {
-                let smaller = self.learn_pmtu(now, error.remote.address, mtu);
-                if let Some(path) = smaller {
-                    self.tcp_path_changed(now, path);
+                // Only about where this socket has sent to last: it is a little more to guess (RFC 5927 §4).
+                let path = self.mem.paths.get(self.mem.udp[index as usize].path as usize);
+                if path.is_none_or(|path| path.info.destination != error.remote.address) {
+                    return self.mem.counters.icmp_in_unmatched.inc();
                 }
+                let _ = self.learn_pmtu(now, error.remote.address, mtu, false);
                 (self.mem.udp[index as usize].options.mtu_discover == super::MtuDiscover::Do)
                     .then_some(Error::MessageTooLong)
             }

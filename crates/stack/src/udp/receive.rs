@@ -128,7 +128,11 @@ impl Stack<'_> {
         let socket = &mut self.mem.udp[index as usize];
         let counters = self.mem.counters;
         // When frames run low, nobody may hold many.
-        let low = frames.available() < frames.meta.len() / 8 && socket.charged > 16 * FRAME_CHARGE;
+        // The last sixteenth does not feed the fill ring (`Stack::refill`), and without it nothing at all comes in any more: then only a
+        // socket that holds nothing may keep a datagram, and only while the ring is still half full.
+        let (available, all) = (frames.available(), frames.meta.len());
+        let low = available < all / 8 && socket.charged > 16 * FRAME_CHARGE
+            || available <= all / 16 && (socket.count > 0 || self.mem.core.filled <= self.mem.core.fill.wanted / 2);
         if socket.charged > socket.options.rcvbuf || socket.shut & shut::RECEIVE != 0 || low {
             if low { &counters.udp_mem_errors } else { &counters.udp_rcvbuf_errors }.inc();
             self.mem.row(SocketKind::Udp, index).drops.inc();

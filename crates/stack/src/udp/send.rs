@@ -58,7 +58,9 @@ impl Stack<'_> {
         }
         let known = self.mem.paths.get(path as usize);
         let path = match known {
-            Some(p) if p.info.destination == peer.address && p.info.state == PathState::Ready => path,
+            Some(p) if p.info.destination == peer.address && p.info.state == PathState::Ready && p.inferred == 0 => {
+                path
+            }
             _ => self.path_lookup(peer.address, now)?,
         };
         self.mem.udp[index].path = path;
@@ -76,6 +78,7 @@ impl Stack<'_> {
         let ttl = if peer.address.is_multicast() { options.multicast_ttl } else { options.ttl };
         let send = IpSend {
             path,
+            on_guess: false,
             source: from,
             destination: peer.address,
             protocol: UDP,
@@ -121,7 +124,7 @@ impl Stack<'_> {
             return Err(Error::MessageTooLong);
         }
         let path = &self.mem.paths[send.path as usize];
-        let mtu = if discover == MtuDiscover::Probe { path.info.mtu } else { path.mtu(now) } as usize;
+        let mtu = if discover == MtuDiscover::Probe { path.info.mtu } else { path.udp_mtu(now) } as usize;
         let whole = header + HEADER + len;
         if whole > mtu && matches!(discover, MtuDiscover::Do | MtuDiscover::Probe) {
             return Err(Error::MessageTooLong);

@@ -51,7 +51,7 @@ impl Cubic {
         if cwnd < self.plateau {
             // K^3 = (W_max - cwnd) / (C * segment), in s^3 (equation 2); 1 s^3 = 10^9 ms^3.
             let bytes = u64::from(self.plateau - cwnd);
-            self.k_ms = cube_root(bytes * 10 / C_TIMES_10.unsigned_abs() * 1_000_000 / u64::from(mss) * 1_000);
+            self.k_ms = cube_root(bytes * 10 / C_TIMES_10.unsigned_abs() * 1_000_000 / u64::from(mss.max(1)) * 1_000);
         } else {
             self.plateau = cwnd;
             self.k_ms = 0;
@@ -70,7 +70,7 @@ impl Cubic {
         if self.epoch.is_never() {
             self.begin(acked.now, acked.mss, cwnd);
         }
-        let window = u64::from(cwnd.max(acked.mss));
+        let window = u64::from(cwnd.max(acked.mss).max(1));
         // §4.3: alpha = 3 (1 - beta) / (1 + beta) = 9/17 until the old window is regained, then 1.
         let (numerator, denominator) = if self.estimate < self.prior { (9, 17) } else { (1, 1) };
         self.estimate_credit += u64::from(bytes) * u64::from(acked.mss) * numerator;

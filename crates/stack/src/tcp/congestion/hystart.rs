@@ -38,7 +38,7 @@ impl HyStart {
             self.this_round = Span::ZERO;
             self.samples = 0;
             if !self.baseline.is_zero() {
-                self.rounds += 1;
+                self.rounds = self.rounds.saturating_add(1);
             }
         }
         if !rtt.latest.is_zero() {

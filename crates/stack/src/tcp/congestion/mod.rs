@@ -112,6 +112,7 @@ impl Congestion {
             self.cwnd += growth.min(room);
             if self.hystart.leaves_slow_start() {
                 self.ssthresh = self.cwnd;
+                self.hystart = HyStart::default();
             }
             if growth <= room {
                 self.cwnd = self.cwnd.min(MAX_WINDOW);
@@ -148,6 +149,8 @@ impl Congestion {
     /// The connection sends again after it was idle for longer than a timeout (RFC 5681 §4.1).
     pub(in crate::tcp) fn on_idle(&mut self, mss: u32) {
         self.cubic.restart();
+        // What round trips were before the pause says nothing of the slow start that follows.
+        self.hystart = HyStart::default();
         self.cwnd = self.cwnd.min(initial_window(mss));
     }
 
@@ -250,6 +253,21 @@ mod tests {
         assert_eq!((cc.cwnd, cc.ssthresh), (MSS, 7 * MSS));
         cc.on_timeout(Instant::from_nanos(2), MSS, false);
         assert_eq!((cc.cwnd, cc.ssthresh), (MSS, 7 * MSS));
+    }
+
+    /// RFC 9406 looks at one slow start; the next one begins with nothing known.
+    #[test]
+    fn slow_start_after_a_pause_is_not_left_for_what_was_before() {
+        let mut cc = Congestion::new(Algorithm::Cubic, MSS);
+        for (round, ms) in [10, 10, 20, 20, 20, 20, 20, 20, 20, 20].into_iter().enumerate() {
+            run(&mut cc, 1000 * round as u64, 1, ms);
+        }
+        let threshold = cc.ssthresh;
+        assert!(threshold < MAX_WINDOW, "round trips doubled: slow start was left");
+        cc.on_idle(MSS);
+        assert_eq!(cc.cwnd, 10 * MSS);
+        run(&mut cc, 100_000, 2, 20);
+        assert_eq!((cc.cwnd, cc.ssthresh), (40 * MSS, threshold));
     }
 
     #[test]

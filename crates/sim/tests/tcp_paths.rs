@@ -1,0 +1,213 @@
+//! The way to a peer: guessed from its SYN, asked of the host, evicted, lost, and found again.
+
+mod tcp_support;
+
+use tcp_support::raw::*;
+use tickwire_sim::PairConfig;
+use tickwire_stack::addr::{Address, Endpoint, Mac};
+use tickwire_stack::path::{PathInfo, PathState};
+use tickwire_stack::tcp::State;
+use tickwire_stack::time::Span;
+use tickwire_stack::{Error, Limits};
+
+/// What the host says of a destination.
+fn told(wire: &Wire, destination: Address, state: PathState, mtu: u32, next_hop: u8) -> PathInfo {
+    PathInfo {
+        destination,
+        source: wire.own.address,
+        interface: 1,
+        mtu,
+        source_mac: Mac([2, 0, 0, 0, 0, 2]),
+        next_hop_mac: Mac([2, 0, 0, 0, 9, next_hop]),
+        state,
+    }
+}
+
+fn tell(wire: &mut Wire, destination: Address, state: PathState, mtu: u32, next_hop: u8) {
+    let (info, now) = (told(wire, destination, state, mtu, next_hop), wire.now);
+    wire.stack().path_set(info, now);
+}
+
+fn stranger(n: u32) -> Address {
+    let [_, a, b, c] = n.to_be_bytes();
+    Address::v4([10, 1 + a, b, c])
+}
+
+/// A wire whose stack knows no path yet, and has room for `paths`.
+fn wire(paths: u32) -> Wire {
+    let limits = Limits { frames: 1024, tcp: 256, paths, ..Limits::DEFAULT };
+    Wire::on(&PairConfig { limits, paths: false, ..PairConfig::default() })
+}
+
+/// As [`wire`], with a connection to a peer whose path the host has told.
+fn accepted(paths: u32) -> (Wire, tickwire_stack::TcpId, u32, u32) {
+    let mut wire = wire(paths);
+    let peer = wire.peer.address;
+    tell(&mut wire, peer, PathState::Ready, 1500, 1);
+    let (id, ours, theirs) = wire.accepted();
+    (wire, id, ours, theirs)
+}
+
+#[test]
+fn a_connection_whose_path_was_evicted_asks_for_it_and_goes_on() {
+    let (mut wire, id, _, _) = accepted(8);
+    let peer = wire.peer.address;
+    for n in 0..64 {
+        tell(&mut wire, stranger(n), PathState::Ready, 600, 7);
+    }
+    assert!(wire.stack().path_get(&peer).is_none(), "strangers fill the cache");
+    wire.send(id, &[1; 3000]).unwrap();
+    wire.nothing();
+    // Whoever takes the request may die before he has asked.
+    for _ in 0..3 {
+        assert_eq!(wire.stack().take_request(), Some(peer));
+        assert_eq!(wire.stack().take_request(), None);
+        wire.pass(Span::from_millis(500));
+    }
+    tell(&mut wire, peer, PathState::Ready, 1500, 3);
+    let lens: Vec<_> = wire.taken().iter().map(|seg| seg.data.len()).collect();
+    assert_eq!(lens, [1000; 3], "a stranger's MTU is not ours");
+    assert_eq!(wire.last_to, [2, 0, 0, 0, 9, 3]);
+    let row_mac = wire.stack().socket_row(id.into()).unwrap().next_hop_mac.get();
+    assert_ne!(row_mac.0, [2, 0, 0, 0, 9, 7], "nor is its next hop");
+}
+
+#[test]
+fn a_path_in_use_is_not_evicted() {
+    let (mut wire, id, mut ours, theirs) = accepted(8);
+    let peer = wire.peer.address;
+    for n in 0..256 {
+        tell(&mut wire, stranger(n), PathState::Ready, 1500, 7);
+        wire.send(id, &[1; 10]).unwrap();
+        assert_eq!(wire.one().data.len(), 10, "stranger {n}");
+        ours += 10;
+        wire.put(Seg::new(ACK, theirs, ours));
+        assert!(wire.stack().path_get(&peer).is_some());
+    }
+}
+
+/// A cable is pulled for some seconds. Nobody but us has a reason to ask for the neighbour again.
+#[test]
+fn a_neighbour_that_failed_is_asked_for_again() {
+    let (mut wire, id, _, _) = accepted(64);
+    let peer = wire.peer.address;
+    tell(&mut wire, peer, PathState::Unreachable, 0, 1);
+    wire.send(id, &[1; 1000]).unwrap();
+    wire.pass(Span::from_secs(2));
+    assert_eq!(wire.stack().take_request(), None, "the host's word counts for a while");
+    wire.pass(Span::from_secs(10));
+    wire.nothing();
+    assert_eq!(wire.stack().take_request(), Some(peer));
+    tell(&mut wire, peer, PathState::Ready, 1500, 4);
+    wire.pass(Span::from_secs(60));
+    let sent = wire.taken();
+    assert!(!sent.is_empty() && sent.iter().all(|seg| seg.data.len() == 1000), "{sent:?}");
+    assert_eq!(wire.last_to, [2, 0, 0, 0, 9, 4]);
+    assert_eq!(wire.state(id), Ok(State::Established));
+}
+
+/// Whoever is on the link can send a SYN from any address; data goes only where the host says.
+#[test]
+fn a_guess_answers_the_syn_and_data_waits_for_the_host() {
+    let mut wire = wire(64);
+    let listener = wire.listen(8);
+    wire.put(Seg::new(SYN, 1000, 0));
+    let ours = wire.one().seq.wrapping_add(1);
+    assert_eq!(wire.last_to, [2, 0, 0, 0, 0, 1], "back to where it came from");
+    assert_eq!(wire.stack().take_request(), None, "the host is not asked for what anybody may forge");
+    let (own, peer, now) = (wire.own, wire.peer, wire.now);
+    let options = wire.stack().tcp_defaults();
+    let other = Endpoint::new(own.address, 2000);
+    assert_eq!(
+        wire.stack().tcp_connect(&options, other, peer, now),
+        Err(Error::NeedPath),
+        "no use is made of it either"
+    );
+    wire.put(Seg::new(ACK, 1001, ours));
+    let id = wire.stack().tcp_accept(listener).unwrap();
+    assert_eq!(wire.stack().take_request(), Some(peer.address));
+    wire.send(id, b"secret").unwrap();
+    wire.nothing();
+    tell(&mut wire, peer.address, PathState::Resolving, 1500, 0);
+    wire.put(Seg::new(SYN, 5, 0));
+    wire.nothing();
+    tell(&mut wire, peer.address, PathState::Ready, 1500, 5);
+    assert!(wire.taken().iter().any(|seg| seg.data == b"secret"));
+    assert_eq!(wire.last_to, [2, 0, 0, 0, 9, 5]);
+}
+
+#[test]
+fn the_hosts_word_is_not_overruled_by_a_packet() {
+    for state in [PathState::Kernel, PathState::Unreachable, PathState::Resolving] {
+        let mut wire = wire(64);
+        let peer = wire.peer.address;
+        wire.listen(8);
+        tell(&mut wire, peer, state, 1500, 1);
+        wire.put(Seg::new(SYN, 1000, 0));
+        wire.put(Seg::new(ACK, 1000, 0));
+        wire.nothing();
+        assert_eq!(wire.stack().path_get(&peer).unwrap().info.state, state);
+        // Nor for a segment to a port where nobody is.
+        wire.own.port += 1;
+        wire.put(Seg::new(SYN, 1000, 0));
+        wire.nothing();
+    }
+}
+
+#[test]
+fn what_nobody_can_have_sent_is_not_answered() {
+    let mut wire = wire(64);
+    wire.listen(8);
+    let (peer, own) = (wire.peer, wire.own);
+    let mut packet = Seg::new(SYN, 1000, 0).packet(peer, own);
+    packet[6] |= 1;
+    wire.put_bytes(&packet);
+    packet[6..12].fill(0xff);
+    wire.put_bytes(&packet);
+    wire.put_bytes(&Seg::new(SYN, 1000, 0).packet(Endpoint::new(own.address, 4000), own));
+    wire.nothing();
+    assert_eq!(wire.count("IpInAddrErrors"), 3);
+}
+
+/// RFC 4987. Neither the path cache nor the host notices.
+#[test]
+fn a_flood_of_syns_costs_no_path_and_asks_nobody() {
+    let (mut wire, id, _, _) = accepted(64);
+    let (peer, own) = (wire.peer, wire.own);
+    for n in 0..2000 {
+        let from = Endpoint::new(stranger(n), 4000);
+        wire.put_bytes(&Seg::new(SYN, 1000, 0).packet(from, own));
+        wire.put_bytes(&Seg::new(ACK, 1000, 7).packet(from, Endpoint::new(own.address, 81)));
+    }
+    let answers = wire.taken();
+    assert_eq!(answers.iter().filter(|seg| seg.bits == SYN | ACK).count(), 2000);
+    assert_eq!(answers.iter().filter(|seg| seg.bits == RST).count(), 2000);
+    assert!(wire.count("TcpExtSyncookiesSent") > 0);
+    assert_eq!(wire.stack().take_request(), None);
+    let guesses = (0..2000).filter(|n| wire.stack().path_get(&stranger(*n)).is_some()).count();
+    assert!(guesses <= 16, "{guesses}");
+    wire.send(id, b"still here").unwrap();
+    assert_eq!(wire.one().data, b"still here");
+    // The guesses go with the connections that did not come about.
+    wire.pass(Span::from_secs(300));
+    wire.taken();
+    assert!((0..2000).all(|n| wire.stack().path_get(&stranger(n)).is_none()));
+    assert!(wire.stack().path_get(&peer.address).is_some());
+}
+
+/// A cookie that comes back is as good as a SYN-ACK that was acknowledged.
+#[test]
+fn a_connection_from_a_cookie_asks_the_host_too() {
+    let mut wire = wire(2);
+    let listener = wire.listen(8);
+    wire.put(Seg::new(SYN, 1000, 0));
+    let ours = wire.one().seq.wrapping_add(1);
+    assert_eq!(wire.count("TcpExtSyncookiesSent"), 1);
+    wire.put(Seg::new(ACK, 1001, ours));
+    let (id, peer) = (wire.stack().tcp_accept(listener).unwrap(), wire.peer.address);
+    wire.send(id, b"secret").unwrap();
+    wire.nothing();
+    assert_eq!(wire.stack().take_request(), Some(peer));
+    tell(&mut wire, peer, PathState::Ready, 1500, 5);
+    assert_eq!(wire.one().data, b"secret");
+}

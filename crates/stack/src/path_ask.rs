@@ -1,0 +1,149 @@
+//! Paths of which the host has not spoken: guessed from a packet that came in, or asked for.
+//!
+//! A guess is what whoever sent the packet wants it to be. It carries the answer to a SYN, because the host must not be asked for
+//! every address that somebody forges; once the handshake is complete the host is asked, and data waits for its word. A path that
+//! is gone when a connection needs it (evicted, or its neighbour failed) is asked for in the same way.
+
+use crate::Stack;
+use crate::addr::Address;
+use crate::core_state::REQUESTS;
+use crate::error::{Error, Result};
+use crate::ip::Packet;
+use crate::path::{ASKED, GUESSED, PathInfo, PathState};
+use crate::path_cache::{ASK_AGAIN, RESOLVE_TIME};
+use crate::time::Instant;
+
+impl Stack<'_> {
+    /// The path on which a SYN is answered. If none is known, the packet's own Ethernet addresses are a guess; the half-open
+    /// connection is its guest until [`Stack::path_confirm`] or [`Stack::path_leave`].
+    ///
+    /// # Errors
+    /// [`Error::NoBuffers`] if there are too many guesses; [`Error::HostUnreachable`] and [`Error::NeedPath`] if the host said that
+    /// this source is not reached by the lane: a forged packet must not overrule it.
+    pub(crate) fn path_infer(&mut self, packet: &Packet, now: Instant) -> Result<u32> {
+        if let Some(index) = self.path_find(packet.source) {
+            let path = &mut self.mem.paths[index as usize];
+            if path.inferred == GUESSED {
+                (path.used, path.guests) = (1, path.guests.saturating_add(1));
+                return Ok(index);
+            }
+            return self.path_again(packet.source, now);
+        }
+        if self.mem.core.guesses as usize >= self.mem.paths.len() / 4 {
+            return Err(Error::NoBuffers);
+        }
+        let index = self.path_enter(packet.source)?;
+        let mtu = self.mem.core.default_mtu;
+        let path = &mut self.mem.paths[index as usize];
+        path.info = PathInfo {
+            destination: packet.source,
+            source: packet.destination,
+            interface: 0,
+            mtu,
+            source_mac: packet.destination_mac,
+            next_hop_mac: packet.source_mac,
+            state: PathState::Ready,
+        };
+        (path.guests, path.asked) = (1, now);
+        self.path_mark(index, GUESSED);
+        Ok(index)
+    }
+
+    /// The path of a connection that is about to open: asks the host if it was only guessed.
+    ///
+    /// # Errors
+    /// [`Error::NeedPath`] if too many destinations are being asked for; otherwise as for sending.
+    pub(crate) fn path_confirm(&mut self, index: u32, destination: Address, now: Instant) -> Result<u32> {
+        match self.mem.paths.get(index as usize) {
+            Some(path) if path.info.destination == destination && path.inferred != GUESSED => Ok(index),
+            _ => self.path_again(destination, now),
+        }
+    }
+
+    /// A half-open connection has ended, or is open: a guess goes with the last of them.
+    pub(crate) fn path_leave(&mut self, index: u32, destination: Address) {
+        if let Some(path) = self.mem.paths.get_mut(index as usize)
+            && path.info.destination == destination
+            && path.inferred == GUESSED
+        {
+            path.guests = path.guests.saturating_sub(1);
+            if path.guests == 0 {
+                self.path_evict(index);
+            }
+        }
+    }
+
+    /// The path to a destination of which a packet's sender thought that it had one. What is not known, or was not reached some time
+    /// ago, is asked for, and packets wait meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::HostUnreachable`] if the host said so lately; [`Error::NeedPath`] if too many destinations are being asked for;
+    /// [`Error::NoBuffers`] if the cache is full of paths on which packets wait.
+    #[cold]
+    pub(crate) fn path_again(&mut self, destination: Address, now: Instant) -> Result<u32> {
+        if let Some(index) = self.path_find(destination) {
+            let path = &mut self.mem.paths[index as usize];
+            path.used = 1;
+            match path.info.state {
+                PathState::Ready | PathState::Resolving if path.inferred != GUESSED => return Ok(index),
+                PathState::Unreachable | PathState::Kernel if now.since(path.asked) < RESOLVE_TIME => {
+                    return Err(Error::HostUnreachable);
+                }
+                _ => {}
+            }
+        }
+        if !self.request(destination) {
+            return Err(Error::NeedPath);
+        }
+        let index = self.path_enter(destination)?;
+        let mtu = self.mem.core.default_mtu;
+        let path = &mut self.mem.paths[index as usize];
+        path.info.state = PathState::Resolving;
+        path.info.mtu = if path.info.mtu == 0 { mtu } else { path.info.mtu };
+        (path.asked, path.guests, path.used) = (now, 0, 1);
+        self.path_mark(index, ASKED);
+        let (core, at) = (&mut *self.mem.core, now + ASK_AGAIN);
+        core.paths_at = if core.paths_at.is_never() { at } else { core.paths_at.min(at) };
+        Ok(index)
+    }
+
+    /// Notes whose word a path is, and how many guesses there are.
+    pub(crate) fn path_mark(&mut self, index: u32, inferred: u8) {
+        let old = core::mem::replace(&mut self.mem.paths[index as usize].inferred, inferred);
+        let core = &mut *self.mem.core;
+        core.guesses = core.guesses + u32::from(inferred == GUESSED) - u32::from(old == GUESSED);
+    }
+
+    /// Whether [`Stack::take_request`] has something to give.
+    #[must_use]
+    pub fn has_request(&self) -> bool {
+        self.mem.core.requests_len > 0
+    }
+
+    /// A destination about which the stack wants to hear ([`Stack::path_set`]), without haste.
+    pub fn take_request(&mut self) -> Option<Address> {
+        let core = &mut *self.mem.core;
+        if core.requests_len == 0 {
+            return None;
+        }
+        let address = core.requests[core.requests_head as usize % REQUESTS];
+        core.requests_head = (core.requests_head + 1) % REQUESTS as u32;
+        core.requests_len -= 1;
+        Some(address)
+    }
+
+    /// Notes that the host is to be asked. False if too many destinations wait for that: whoever needs the path tries again.
+    pub(crate) fn request(&mut self, destination: Address) -> bool {
+        let core = &mut *self.mem.core;
+        let (head, len) = (core.requests_head as usize, core.requests_len as usize);
+        if (0..len).any(|i| core.requests[(head + i) % REQUESTS] == destination) {
+            return true;
+        }
+        if len == REQUESTS {
+            return false;
+        }
+        core.requests[(head + len) % REQUESTS] = destination;
+        core.requests_len += 1;
+        true
+    }
+}
