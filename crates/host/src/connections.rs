@@ -69,6 +69,40 @@ impl Connections {
         Ok(found)
     }
 
+    /// Whether the kernel's stack has a live connection between these ends, ours first, for what comes by an interface.
+    ///
+    /// # Errors
+    /// If the kernel cannot be asked.
+    pub fn has(&mut self, ends: &Ends, interface: u32) -> Result<bool> {
+        let fail = |source| Error::Socket { what: WHAT, source };
+        self.sequence = self.sequence.wrapping_add(1);
+        self.socket.send(&exact_request(ends, interface, self.sequence), 0).map_err(fail)?;
+        let mut buffer = [0; 4096];
+        loop {
+            let length = match recv(self.socket.as_raw_fd(), &mut buffer, MsgFlags::empty()) {
+                Ok(length) => length,
+                Err(Errno::EINTR) => continue,
+                Err(errno) => return Err(fail(errno.into())),
+            };
+            match split(&buffer[..length]) {
+                Some((_, sequence, ..)) if sequence != self.sequence => {}
+                // Where there is no connection, the kernel answers with the listener.
+                Some((BY_FAMILY, _, body, _)) => {
+                    let live = body.get(1).is_some_and(|&state| state < 32 && LIVE >> state & 1 != 0);
+                    return Ok(live && self::ends(body).as_ref() == Some(ends));
+                }
+                Some((ERROR, _, body, _)) => {
+                    let code = body.first_chunk().map_or(0, |c| i32::from_ne_bytes(*c).saturating_abs());
+                    return match Errno::from_raw(code) {
+                        Errno::ENOENT => Ok(false),
+                        errno => Err(Error::Refused { what: WHAT, source: io::Error::from(errno) }),
+                    };
+                }
+                _ => {}
+            }
+        }
+    }
+
     fn dump(&mut self, family: u8, port: u16, found: &mut Vec<Ends>) -> Result<()> {
         let fail = |source| Error::Socket { what: WHAT, source };
         self.sequence = self.sequence.wrapping_add(1);
@@ -120,6 +154,32 @@ fn request(family: u8, port: u16, sequence: u32) -> Vec<u8> {
     bytes
 }
 
+/// Asks for one socket: the kernel looks it up as for a packet.
+fn exact_request((local, remote): &Ends, interface: u32, sequence: u32) -> Vec<u8> {
+    let length = HEADER + REQUEST;
+    let mut bytes = Vec::with_capacity(length);
+    bytes.extend(u32::try_from(length).unwrap_or(0).to_ne_bytes());
+    bytes.extend(BY_FAMILY.to_ne_bytes());
+    bytes.extend(1u16.to_ne_bytes()); // NLM_F_REQUEST
+    bytes.extend(sequence.to_ne_bytes());
+    bytes.extend([0; 4]);
+    bytes.extend([if local.address.to_v4().is_some() { IPV4 } else { IPV6 }, TCP, 0, 0]);
+    bytes.extend(u32::MAX.to_ne_bytes());
+    bytes.extend(local.port.to_be_bytes());
+    bytes.extend(remote.port.to_be_bytes());
+    for address in [local.address, remote.address] {
+        let mut field = [0; 16];
+        match address.to_v4() {
+            Some(v4) => field[..4].copy_from_slice(&v4),
+            None => field = address.0,
+        }
+        bytes.extend(field);
+    }
+    bytes.extend(interface.to_ne_bytes());
+    bytes.extend([0xff; 8]); // no cookie
+    bytes
+}
+
 /// Kind, sequence number and body of the first message, and what follows it.
 fn split(bytes: &[u8]) -> Option<(u16, u32, &[u8], &[u8])> {
     let length = u32::from_ne_bytes(*bytes.first_chunk()?) as usize;
@@ -158,7 +218,13 @@ mod tests {
             assert_eq!(connections.of_port(here.port()).unwrap(), []);
             let client = TcpStream::connect(here).unwrap();
             let found = connections.of_port(here.port()).unwrap();
-            assert_eq!(found, [(here.into(), client.local_addr().unwrap().into())]);
+            let there = client.local_addr().unwrap();
+            assert_eq!(found, [(here.into(), there.into())]);
+            assert!(connections.has(&(here.into(), there.into()), 1).unwrap());
+            assert!(connections.has(&(there.into(), here.into()), 1).unwrap());
+            let other = Endpoint::new(there.ip().into(), there.port() ^ 1);
+            assert!(!connections.has(&(here.into(), other), 1).unwrap(), "the listener is no connection");
+            assert!(!connections.has(&(other, here.into()), 1).unwrap());
         }
     }
 

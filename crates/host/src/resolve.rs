@@ -8,7 +8,7 @@ use tickwire_stack::addr::{Address, Family, Mac};
 use tickwire_stack::path::{PathInfo, PathState};
 
 /// A question for [`Host::resolve`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Query {
     /// Where to.
     pub destination: Address,
