@@ -34,17 +34,23 @@ static __always_inline int capturing(void)
 			count(HOST_CAPTURE_LOST);                                                                      \
 			return 0;                                                                                      \
 		}                                                                                                      \
-		__u64 bytes = length < (size) ? length : (size);                                                       \
-		/* The verifier must see the very register that is passed to be bounded. */                            \
-		asm volatile("" : "+r"(bytes));                                                                        \
+		/* The verifier must see the very register that is passed to be bounded, also from below, which kernels */ \
+		/* before 6.8 do not learn from a comparison with zero. */                                             \
+		__u64 last = (__u64)(length < (size) ? length : (size)) - 1;                                           \
+		asm volatile("" : "+r"(last));                                                                         \
 		r->monotonic_ns = bpf_ktime_get_ns();                                                                  \
 		r->lane = lane;                                                                                        \
 		r->nic = nic;                                                                                          \
 		r->length = length;                                                                                    \
-		r->captured = bytes;                                                                                   \
+		r->captured = last + 1;                                                                                \
 		r->outgoing = nic == 0;                                                                                \
 		r->pad = 0;                                                                                            \
-		if (bytes == 0 || bytes > (size) || load(ctx, 0, r + 1, bytes)) {                                      \
+		if (last >= (size)) {                                                                                  \
+			bpf_ringbuf_discard(r, 0);                                                                     \
+			return 0;                                                                                      \
+		}                                                                                                      \
+		asm volatile("" : "+r"(last));                                                                         \
+		if (load(ctx, 0, r + 1, last + 1)) {                                                                   \
 			bpf_ringbuf_discard(r, 0);                                                                     \
 			return 0;                                                                                      \
 		}                                                                                                      \

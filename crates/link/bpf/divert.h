@@ -27,19 +27,37 @@ static __always_inline int addressed_to_us(const struct address *destination, co
 	return !((a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2]));
 }
 
-/* One of the lanes that share a port, always the same one for the same peer. */
-static __always_inline __u32 choose(const struct port_value *value, const struct address *remote, __be16 remote_port)
+/* One of the lanes that share a port: the one that weighs most for this flow (rendezvous hashing). A lane that joins or leaves moves the flows
+ * that become or were its own, and no others. `chosen` of src/bpf.rs is the same. A global function for the verifier's sake. */
+__attribute__((noinline)) __u32 choose_shared(struct port_value *value, __u32 flow)
 {
-	__u32 shared = value->count;
-	if (shared <= 1 || shared > MAX_SHARED)
+	__u32 lane = 0, most = 0;
+	if (!value)
+		return 0;
+	for (__u32 i = 0; i < MAX_SHARED; i++) {
+		if (i >= value->count)
+			break;
+		__u32 weight = flow ^ value->lanes[i] * 0x9e3779b1u;
+		weight ^= weight >> 16;
+		weight *= 0x85ebca6bu;
+		weight ^= weight >> 13;
+		weight *= 0xc2b2ae35u;
+		weight ^= weight >> 16;
+		if (!lane || weight > most) {
+			lane = value->lanes[i];
+			most = weight;
+		}
+	}
+	return lane;
+}
+
+static __always_inline __u32 choose(struct port_value *value, const struct address *remote, __be16 remote_port)
+{
+	if (value->count <= 1)
 		return value->lanes[0];
 	const __u32 *words = remote->words;
-	__u32 hash = (words[0] ^ words[1] ^ words[2] ^ words[3]) * 0x9e3779b1u ^ remote_port * 0x85ebca6bu;
-	hash ^= hash >> 15;
-	__u32 index = hash % shared;
-	/* Keep the mask, which the verifier needs and the compiler knows to be redundant. */
-	asm volatile("" : "+r"(index));
-	return value->lanes[index & (MAX_SHARED - 1)];
+	__u32 flow = (words[0] ^ words[1] ^ words[2] ^ words[3]) * 0x9e3779b1u ^ remote_port * 0x85ebca6bu;
+	return choose_shared(value, flow ^ flow >> 15);
 }
 
 /* The lane that claimed the packets of a flow, 0 if none. */
@@ -63,7 +81,7 @@ static __always_inline __u32 find_lane(const struct flow_key *flow, __u8 family)
 static __always_inline int quoted_flow(struct flow_key *flow, const struct packet *outer, const struct frame *f)
 {
 	__u8 *icmp = header_at(f->data, f->end, outer->l4, 8);
-	if (!icmp)
+	if (!icmp || outer->l4 + 8 > outer->limit)
 		return 0;
 	if (outer->family == 4) {
 		/* destination unreachable, time exceeded, parameter problem */
@@ -76,7 +94,7 @@ static __always_inline int quoted_flow(struct flow_key *flow, const struct packe
 	}
 	struct packet quoted = {};
 	if (parse_ip(&quoted, f, outer->l4 + 8, outer->family) != FOUND || quoted.later_fragment ||
-	    !same_address(&quoted.source, &outer->destination))
+	    !same_address(&quoted.source, &outer->destination) || quoted.l4 + sizeof(struct transport) > outer->limit)
 		return 0;
 	flow->local = quoted.source;
 	flow->remote = quoted.destination;
@@ -102,8 +120,8 @@ static __always_inline __u32 find(struct packet *p, const struct frame *f, __u32
 		if (verdict != FOUND)
 			return 0;
 		struct fragment_key key;
-		fragment_key(&key, p);
-		struct fragment_value *value = bpf_map_lookup_elem(&fragments, &key);
+		fragment_key(&key, p, 0);
+		struct fragment_value *value = first_of(&fragments, &key);
 		if (value)
 			lane = value->lane;
 		else if (addressed_to_us(&p->destination, eth->destination, nic))
@@ -119,15 +137,21 @@ static __always_inline __u32 find(struct packet *p, const struct frame *f, __u32
 		} else if (!quoted_flow(&flow, p, f)) {
 			return 0;
 		}
-		lane = find_lane(&flow, p->family);
+		/* Later fragments of such a datagram name another protocol: nobody could keep its pieces together. */
+		lane = p->behind ? 0 : find_lane(&flow, p->family);
 	}
-	if (!lane || !addressed_to_us(&p->destination, eth->destination, nic))
-		return 0;
+	if (lane && !addressed_to_us(&p->destination, eth->destination, nic))
+		lane = 0;
 	if (p->first_fragment) {
 		struct fragment_key key;
-		struct fragment_value value = {.lane = lane};
-		fragment_key(&key, p);
-		bpf_map_update_elem(&fragments, &key, &value, BPF_ANY);
+		fragment_key(&key, p, 0);
+		if (lane) {
+			struct fragment_value value = {.seen_ns = bpf_ktime_get_ns(), .lane = lane};
+			bpf_map_update_elem(&fragments, &key, &value, BPF_ANY);
+		} else {
+			/* An earlier datagram with the same identification was a lane's; the rest of this one is the kernel's. */
+			bpf_map_delete_elem(&fragments, &key);
+		}
 	}
 	return lane;
 }
@@ -206,8 +230,8 @@ __attribute__((noinline)) int copy_to_members(struct __sk_buff *skb, struct pack
 	struct group_key key = {.group = p->destination, .nic = skb->ifindex, .port = p->destination_port};
 	struct fragment_key fragment;
 	if (p->later_fragment) {
-		fragment_key(&fragment, p);
-		struct fragment_value *value = bpf_map_lookup_elem(&fragments, &fragment);
+		fragment_key(&fragment, p, 0);
+		struct fragment_value *value = first_of(&fragments, &fragment);
 		if (!value)
 			return 0;
 		key.port = value->group_port;
@@ -216,8 +240,8 @@ __attribute__((noinline)) int copy_to_members(struct __sk_buff *skb, struct pack
 	if (!members)
 		return 0;
 	if (p->first_fragment) {
-		struct fragment_value value = {.group_port = p->destination_port};
-		fragment_key(&fragment, p);
+		struct fragment_value value = {.seen_ns = bpf_ktime_get_ns(), .group_port = p->destination_port};
+		fragment_key(&fragment, p, 0);
 		bpf_map_update_elem(&fragments, &fragment, &value, BPF_ANY);
 	}
 	for (__u32 i = 0; i < MAX_MEMBERS; i++) {

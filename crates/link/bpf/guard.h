@@ -6,13 +6,41 @@
 #include "capture.h"
 #include "packet.h"
 
-static __always_inline int owns(const struct packet *p, __u32 lane)
+/* Whether the packet belongs to one of the lane's flows. A global function for the verifier's sake; rare. */
+__attribute__((noinline)) int is_of_flow(struct packet *p, __u32 lane)
+{
+	if (!p)
+		return 0;
+	struct flow_key key = {
+		.local = p->source,
+		.remote = p->destination,
+		.local_port = p->source_port,
+		.remote_port = p->destination_port,
+		.protocol = p->protocol,
+	};
+	__u32 *holder = bpf_map_lookup_elem(&flows, &key);
+	return holder && *holder == lane;
+}
+
+/* Whether a share of the source port covers the packet's destination. */
+static __always_inline int covers(const struct owned_value *value, struct packet *p, __u32 lane)
+{
+	if (value->share == OWNED_WHOLE)
+		return 1;
+	if (value->share == OWNED_ONE)
+		return value->remote_port == p->destination_port && same_address(&value->remote, &p->destination);
+	return is_of_flow(p, lane);
+}
+
+static __always_inline int owns(struct packet *p, __u32 lane)
 {
 	struct owned_key key = {.local = p->source, .lane = lane, .port = p->source_port, .protocol = p->protocol};
-	if (bpf_map_lookup_elem(&owned, &key))
+	struct owned_value *value = bpf_map_lookup_elem(&owned, &key);
+	if (value && covers(value, p, lane))
 		return 1;
 	any_address(&key.local, p->family);
-	return bpf_map_lookup_elem(&owned, &key) != 0;
+	value = bpf_map_lookup_elem(&owned, &key);
+	return value && covers(value, p, lane);
 }
 
 /* The NIC that a frame may leave by; 0: refused, for `reason`. */
@@ -24,7 +52,13 @@ static __always_inline __u32 check(const struct frame *f, __u32 lane, enum refus
 	if ((void *)(eth + 1) > f->end)
 		return 0;
 	enum verdict verdict = parse(&p, f);
-	if (verdict == MALFORMED)
+	/* The stack always says where its packets end. */
+	if (verdict == MALFORMED || p.limit == NO_LIMIT)
+		return 0;
+	/* Ports behind further extension headers could be overwritten by a later fragment, which need not name the same protocol. Our stack
+	 * makes no such fragments. */
+	*reason = REFUSED_FRAGMENT;
+	if (p.behind)
 		return 0;
 	*reason = REFUSED_PROTOCOL;
 	if (verdict != FOUND)
@@ -35,23 +69,21 @@ static __always_inline __u32 check(const struct frame *f, __u32 lane, enum refus
 	__u32 *nic = bpf_map_lookup_elem(&sources, &source);
 	if (!nic)
 		return 0;
-	if (p.first_fragment || p.later_fragment) {
-		struct fragment_key key;
-		struct fragment_value value = {.lane = lane};
-		fragment_key(&key, &p);
-		if (p.later_fragment) {
-			*reason = REFUSED_FRAGMENT;
-			struct fragment_value *first = bpf_map_lookup_elem(&fragments_out, &key);
-			return first && first->lane == lane ? *nic : 0;
-		}
-		*reason = REFUSED_PORT;
-		if (!owns(&p, lane))
-			return 0;
-		bpf_map_update_elem(&fragments_out, &key, &value, BPF_ANY);
-		return *nic;
+	struct fragment_key key;
+	if (p.later_fragment) {
+		*reason = REFUSED_FRAGMENT;
+		fragment_key(&key, &p, lane);
+		return first_of(&fragments_out, &key) ? *nic : 0;
 	}
 	*reason = REFUSED_PORT;
-	return owns(&p, lane) ? *nic : 0;
+	if (!owns(&p, lane))
+		return 0;
+	if (p.first_fragment) {
+		struct fragment_value value = {.seen_ns = bpf_ktime_get_ns(), .lane = lane};
+		fragment_key(&key, &p, lane);
+		bpf_map_update_elem(&fragments_out, &key, &value, BPF_ANY);
+	}
+	return *nic;
 }
 
 static __always_inline void count_out(__u32 lane, __u32 nic, enum refusal reason, __u64 bytes)

@@ -53,17 +53,24 @@ struct group_value {
 	__u32 lanes[MAX_MEMBERS];
 };
 
-/* What the fragments of one datagram have in common (RFC 791, RFC 8200 section 4.5). */
+/* What the fragments of one datagram have in common (RFC 791, RFC 8200 section 4.5); on their way out also the lane, whose
+ * identifications are its own. */
 struct fragment_key {
 	struct address source;
 	struct address destination;
 	__u32 id;
+	__u32 lane; /* 0 on the way in */
 	__u8 protocol;
 	__u8 pad[3];
 };
 
+/* An identification is used again after a while, for a datagram that may be somebody else's: fragments follow the first one of their
+ * datagram for so long, far longer than one sender takes for a datagram. */
+#define FRAGMENT_LIFE_NS 1000000000ull
+
 /* Where the later fragments of a datagram go: to the lane, or, for a group's datagram, to the members at this port. */
 struct fragment_value {
+	__u64 seen_ns; /* when the first one came */
 	__u32 lane;
 	__be16 group_port;
 	__u8 pad[2];
@@ -87,12 +94,27 @@ struct source_key {
 	__u8 pad[2];
 };
 
-/* A port that a lane may send from. */
+/* A port that a lane may send from, at least to some. */
 struct owned_key {
 	struct address local;
 	__u32 lane;
 	__be16 port;
 	__u8 protocol;
+	__u8 pad;
+};
+
+/* How much of the port: all of it, connections to one remote end, or those that are in `flows`. A port may have connections of several
+ * programs, and of the kernel. */
+enum owned_share {
+	OWNED_WHOLE = 1,
+	OWNED_ONE = 2,
+	OWNED_FLOWS = 3,
+};
+
+struct owned_value {
+	struct address remote; /* of OWNED_ONE */
+	__be16 remote_port;
+	__u8 share;
 	__u8 pad;
 };
 
@@ -158,9 +180,12 @@ struct {
 	__type(value, struct group_value);
 } groups SEC(".maps");
 
+/* Twice what the configuration allows: those that are being taken down count, too. */
+#define MAX_LANES 8192
+
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);
-	__uint(max_entries, 1024);
+	__uint(max_entries, MAX_LANES);
 	__type(key, __u32);
 	__type(value, __u32);
 } lanes SEC(".maps");
@@ -205,12 +230,14 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);
 	__type(key, struct owned_key);
-	__type(value, __u32);
+	__type(value, struct owned_value);
 } owned SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
-	__uint(max_entries, 1024);
+	/* Memory for those that are there only: entries are made by the service, one per lane. */
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, MAX_LANES);
 	__type(key, __u32);
 	__type(value, struct lane_counters);
 } lane_counters SEC(".maps");

@@ -78,8 +78,13 @@ struct packet {
 	__u8 first_fragment; /* the ports are known, more of the datagram follows */
 	__u8 later_fragment; /* no ports */
 	__u8 family;         /* 4 or 6 */
+	__u8 behind;         /* an extension header follows a fragment header: what later fragments overlap may be the ports */
 	__u32 l4;            /* where the transport header is in the frame; meaningless in a later fragment */
+	__u32 limit;         /* where the packet ends, as its header says: what follows in the frame is padding */
 };
+
+/* The header does not say where the packet ends: one that the kernel has merged beyond 64 KB, or a malformed one. */
+#define NO_LIMIT 0xffffffff
 
 /* Where a packet comes from: the program's context, of one of two kinds. */
 struct frame {
@@ -139,12 +144,14 @@ static __always_inline enum verdict parse_ipv4(struct packet *p, const struct fr
 	p->later_fragment = (fragment & 0x1fff) != 0;
 	p->first_fragment = !p->later_fragment && fragment & 0x2000;
 	p->l4 = at + header;
+	p->limit = ip->total_length ? at + bpf_ntohs(ip->total_length) : NO_LIMIT;
 	return FOUND;
 }
 
 /* What a walk over extension headers found, as one number. 0: the packet ends too early, or there are too many. */
-#define WALKED(at, next, first, later, id)                                                                             \
-	((__u64)(id) << 32 | 1u << 31 | (__u32)(first) << 30 | (__u32)(later) << 29 | (__u32)(next) << 16 | (at))
+#define WALKED(at, next, first, later, behind, id)                                                                     \
+	((__u64)(id) << 32 | 1u << 31 | (__u32)(first) << 30 | (__u32)(later) << 29 | (__u32)(behind) << 28 |          \
+	 (__u32)(next) << 16 | (at))
 
 static __always_inline int is_extension(__u8 next)
 {
@@ -156,27 +163,29 @@ static __always_inline int is_extension(__u8 next)
 #define DEFINE_WALK(name, context, load)                                                                               \
 	__attribute__((noinline)) __u64 name(context *ctx, __u32 at, __u32 next)                                       \
 	{                                                                                                              \
-		__u32 first = 0, id = 0;                                                                               \
+		__u32 first = 0, id = 0, fragment = 0, behind = 0;                                                     \
 		for (int i = 0; i < MAX_EXTENSIONS; i++) {                                                             \
 			struct ipv6_fragment header;                                                                   \
 			if (!is_extension(next))                                                                       \
 				break;                                                                                 \
 			if (at > MAX_OFFSET || load(ctx, at, &header, sizeof(header)))                                 \
 				return 0;                                                                              \
+			behind = fragment;                                                                             \
 			if (next == PROTOCOL_FRAGMENT) {                                                               \
+				fragment = 1;                                                                          \
 				__u16 offset_more = bpf_ntohs(header.offset_more);                                     \
 				id = header.id;                                                                        \
 				at += sizeof(header);                                                                  \
 				if (offset_more & 0xfff8)                                                              \
-					return WALKED(at, header.next_header, 0, 1, id);                               \
-				first = offset_more & 1;                                                               \
+					return WALKED(at, header.next_header, 0, 1, behind, id);                       \
+				first |= offset_more & 1;                                                              \
 			} else {                                                                                       \
 				/* The length is in 8 bytes, the first 8 not counted. */                              \
 				at += (header.reserved + 1) * 8;                                                       \
 			}                                                                                              \
 			next = header.next_header;                                                                     \
 		}                                                                                                      \
-		return at > MAX_OFFSET ? 0 : WALKED(at, next, first, 0, id);                                           \
+		return at > MAX_OFFSET ? 0 : WALKED(at, next, first, 0, behind, id);                                   \
 	}
 
 DEFINE_WALK(walk_xdp, struct xdp_md, bpf_xdp_load_bytes)
@@ -192,6 +201,7 @@ static __always_inline enum verdict parse_ipv6(struct packet *p, const struct fr
 	p->family = 6;
 	p->protocol = ip->next_header;
 	p->l4 = at + sizeof(*ip);
+	p->limit = ip->payload_length ? p->l4 + bpf_ntohs(ip->payload_length) : NO_LIMIT;
 	if (is_extension(p->protocol)) {
 		__u64 walked = f->xdp ? walk_xdp(f->ctx, p->l4, p->protocol) : walk_skb(f->ctx, p->l4, p->protocol);
 		if (!walked)
@@ -200,6 +210,7 @@ static __always_inline enum verdict parse_ipv6(struct packet *p, const struct fr
 		p->protocol = walked >> 16;
 		p->later_fragment = walked >> 29 & 1;
 		p->first_fragment = walked >> 30 & 1;
+		p->behind = walked >> 28 & 1;
 		p->fragment_id = walked >> 32;
 	}
 	return FOUND;
@@ -210,6 +221,9 @@ static __always_inline enum verdict parse_ports(struct packet *p, const struct f
 {
 	if (p->protocol != PROTOCOL_TCP && p->protocol != PROTOCOL_UDP)
 		return OTHER;
+	/* All headers lie before this point, so that one comparison is for all of them. */
+	if (p->l4 + (p->later_fragment ? 0 : sizeof(struct transport)) > p->limit)
+		return MALFORMED;
 	if (p->later_fragment)
 		return FOUND;
 	struct transport *t = header_at(f->data, f->end, p->l4, sizeof(*t));
@@ -258,11 +272,19 @@ static __always_inline int same_address(const struct address *a, const struct ad
 		 (a->words[3] ^ b->words[3]));
 }
 
-static __always_inline void fragment_key(struct fragment_key *key, const struct packet *p)
+static __always_inline void fragment_key(struct fragment_key *key, const struct packet *p, __u32 lane)
 {
 	memset(key, 0, sizeof(*key));
 	key->source = p->source;
 	key->destination = p->destination;
 	key->id = p->fragment_id;
+	key->lane = lane;
 	key->protocol = p->protocol;
+}
+
+/* What is known of the first fragment of a later fragment's datagram, if that has come lately. */
+static __always_inline struct fragment_value *first_of(void *map, const struct fragment_key *key)
+{
+	struct fragment_value *first = bpf_map_lookup_elem(map, key);
+	return first && bpf_ktime_get_ns() - first->seen_ns < FRAGMENT_LIFE_NS ? first : 0;
 }

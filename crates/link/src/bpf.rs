@@ -65,7 +65,7 @@ pub mod map {
     pub const ADDRESSES: &str = "addresses";
     /// [`super::SourceKey`] -> NIC.
     pub const SOURCES: &str = "sources";
-    /// [`super::OwnedKey`] -> 1.
+    /// [`super::OwnedKey`] -> [`super::OwnedValue`].
     pub const OWNED: &str = "owned";
     /// Lane -> [`super::LaneCounters`], per CPU.
     pub const LANE_COUNTERS: &str = "lane_counters";
@@ -105,6 +105,7 @@ plain! {
     AddressValue: 8,
     SourceKey: 24,
     OwnedKey: 24,
+    OwnedValue: 20,
     LaneCounters: 96,
 }
 
@@ -173,6 +174,25 @@ impl PortValue {
         let (count, lanes) = fixed(lanes)?;
         Some(Self { count, lanes })
     }
+}
+
+/// The lane that gets what comes from a remote end to a port that lanes share; `None` if there are none.
+///
+/// A lane that joins or leaves moves those remote ends that become or were its own, and no others.
+#[must_use]
+pub fn chosen(lanes: &[u32], remote: Endpoint) -> Option<u32> {
+    let mix = |flow: u32, lane: u32| {
+        let mut weight = flow ^ lane.wrapping_mul(0x9e37_79b1);
+        weight = (weight ^ weight >> 16).wrapping_mul(0x85eb_ca6b);
+        weight = (weight ^ weight >> 13).wrapping_mul(0xc2b2_ae35);
+        weight ^ weight >> 16
+    };
+    let words = remote.address.0.as_chunks::<4>().0.iter().fold(0, |all, word| all ^ u32::from_ne_bytes(*word));
+    let port = u32::from(u16::from_ne_bytes(remote.port.to_be_bytes()));
+    let flow = words.wrapping_mul(0x9e37_79b1) ^ port.wrapping_mul(0x85eb_ca6b);
+    let flow = flow ^ flow >> 15;
+    // The first of equals, as in the program.
+    lanes.iter().copied().rev().max_by_key(|&lane| mix(flow, lane))
 }
 
 /// One multicast group and port on one NIC.
@@ -287,6 +307,29 @@ impl OwnedKey {
     #[must_use]
     pub const fn new(lane: u32, protocol: u8, local: Endpoint) -> Self {
         Self { local: local.address.0, lane, port: local.port.to_be_bytes(), protocol, pad: 0 }
+    }
+}
+
+/// How much of a port a lane owns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct OwnedValue {
+    remote: [u8; 16],
+    remote_port: [u8; 2],
+    share: u8,
+    pad: u8,
+}
+
+impl OwnedValue {
+    /// All of it: the lane may send to everybody.
+    pub const WHOLE: Self = Self { remote: [0; 16], remote_port: [0; 2], share: 1, pad: 0 };
+    /// The lane may send to the remote ends of its entries in [`map::FLOWS`].
+    pub const FLOWS: Self = Self { share: 3, ..Self::WHOLE };
+
+    /// The lane may send to one remote end.
+    #[must_use]
+    pub const fn one(remote: Endpoint) -> Self {
+        Self { remote: remote.address.0, remote_port: remote.port.to_be_bytes(), share: 2, pad: 0 }
     }
 }
 
@@ -416,6 +459,22 @@ mod tests {
         assert!(PortValue::new(&[7; MAX_SHARED]).is_some());
         assert!(PortValue::new(&[7; MAX_SHARED + 1]).is_none());
         assert_eq!(PortValue::new(&[5, 6]).unwrap().lanes[..3], [5, 6, 0]);
+    }
+
+    #[test]
+    fn a_lane_that_joins_or_leaves_moves_its_own_remote_ends_only() {
+        let lanes = [7, 12, 9];
+        let mut moved = 0;
+        for port in 1000..2000 {
+            let remote = Endpoint::new(Address::v4([10, 77, 0, 2]), port);
+            let before = chosen(&lanes[..2], remote).unwrap();
+            let after = chosen(&lanes, remote).unwrap();
+            assert!(after == before || after == 9);
+            moved += u32::from(after == 9);
+            assert_eq!(chosen(&[9, 7, 12], remote), Some(after), "the order is no matter");
+        }
+        assert!((250..420).contains(&moved), "a third of 1000: {moved}");
+        assert_eq!(chosen(&[], Endpoint::default()), None);
     }
 
     #[test]

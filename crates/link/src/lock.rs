@@ -21,6 +21,19 @@ const TRIES: u32 = 400;
 /// costs little.
 const ROOM: u32 = 64;
 
+/// For how long a waiter sleeps before it looks again by itself. A waiter that was woken may be killed before it runs (exec and exit kill threads
+/// anywhere); if another thread has the lock by then, it does not know of those who sleep on, and nobody would wake them.
+const NAP_NS: libc::c_long = 10_000_000;
+
+unsafe extern "C" {
+    /// Of the C library since 2.30.
+    fn pthread_mutex_clocklock(
+        mutex: *mut libc::pthread_mutex_t,
+        clock: libc::clockid_t,
+        until: *const libc::timespec,
+    ) -> libc::c_int;
+}
+
 /// The lock as it lies in the region.
 #[repr(C, align(64))]
 pub(crate) struct RawLock {
@@ -151,8 +164,20 @@ impl<'r> LaneLock<'r> {
             }
             std::hint::spin_loop();
         }
-        // SAFETY: the mutex was initialised when the region was made.
-        self.answer(unsafe { libc::pthread_mutex_lock(self.mutex()) }).unwrap_or(Err(LockError::Lost))
+        loop {
+            // SAFETY: filled in before use; the mutex was initialised when the region was made.
+            let code = unsafe {
+                let mut until = MaybeUninit::<libc::timespec>::zeroed().assume_init();
+                libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut until);
+                until.tv_nsec += NAP_NS;
+                until.tv_sec += until.tv_nsec / 1_000_000_000;
+                until.tv_nsec %= 1_000_000_000;
+                pthread_mutex_clocklock(self.mutex(), libc::CLOCK_MONOTONIC, &raw const until)
+            };
+            if code != libc::ETIMEDOUT {
+                return self.answer(code).unwrap_or(Err(LockError::Lost));
+            }
+        }
     }
 
     /// Undoes [`LaneGuard::retire`] by the same thread, whose end did not come (an exec that failed).

@@ -84,7 +84,7 @@ impl Port {
     /// Maps the rings of an AF_XDP socket that was made with these sizes.
     ///
     /// # Errors
-    /// If it is no such socket, or the kernel does not let a bound socket's rings be mapped (before Linux 6.4).
+    /// If it is no such socket; `ResourceBusy` if it is bound already and the kernel (before Linux 6.4) lets nobody map its rings then.
     pub fn attach(socket: OwnedFd, sizes: RingSizes) -> io::Result<Self> {
         let fd = socket.as_fd();
         let offsets = xsk::offsets(fd)?;
@@ -112,6 +112,7 @@ impl Port {
     pub fn poll(&self, stack: &mut Stack<'_>, now: Instant) -> Polled {
         // A wild address names no frame that is in the kernel, and is counted by the stack.
         let completed = self.completed(|frame| stack.completed(frame));
+        stack.backlog(self.rx.filled(Relaxed));
         let received = self.receive(|f| stack.ingress(now, f.frame, f.offset, f.len, f.more));
         self.refill(|| stack.refill());
         Polled { received, completed }

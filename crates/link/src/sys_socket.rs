@@ -14,13 +14,15 @@ const MAX_INSTRUCTIONS: usize = 4096;
 
 /// Reads an option of a fixed size at the `SOL_SOCKET` level.
 fn option<T: Copy + Default>(socket: BorrowedFd<'_>, name: libc::c_int) -> io::Result<T> {
+    option_of(socket, libc::SOL_SOCKET, name)
+}
+
+fn option_of<T: Copy + Default>(socket: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int) -> io::Result<T> {
     let mut value = T::default();
     let mut length = libc::socklen_t::try_from(size_of::<T>()).map_err(io::Error::other)?;
     // SAFETY: `value` is a live, writable object of `length` bytes, and the callers below use integer types only, for
     // which every byte pattern that the kernel may write is a valid value.
-    let done = unsafe {
-        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, (&raw mut value).cast(), &raw mut length)
-    };
+    let done = unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut length) };
     if done != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -28,6 +30,14 @@ fn option<T: Copy + Default>(socket: BorrowedFd<'_>, name: libc::c_int) -> io::R
         return Err(io::Error::new(io::ErrorKind::InvalidData, "a socket option of unexpected length"));
     }
     Ok(value)
+}
+
+/// The state of a TCP socket, as Linux numbers them (ESTABLISHED 1, CLOSE 7, LISTEN 10): the first byte of `TCP_INFO`.
+///
+/// # Errors
+/// If the descriptor is no TCP socket.
+pub fn tcp_state(socket: BorrowedFd<'_>) -> io::Result<u8> {
+    option_of(socket, libc::IPPROTO_TCP, libc::TCP_INFO)
 }
 
 /// A number that names the network namespace the socket was made in. Equal numbers mean the same namespace.
@@ -163,6 +173,8 @@ mod tests {
         assert_eq!(kind(udp.as_fd()).unwrap(), libc::SOCK_DGRAM);
         assert_eq!(protocol(tcp.as_fd()).unwrap(), libc::IPPROTO_TCP);
         assert!(listens(tcp.as_fd()).unwrap() && !listens(udp.as_fd()).unwrap());
+        assert_eq!(tcp_state(tcp.as_fd()).unwrap(), 10);
+        assert!(tcp_state(udp.as_fd()).is_err());
         assert!(!reuses_port(udp.as_fd()).unwrap());
         assert_eq!(bound_interface(udp.as_fd()).unwrap(), 0);
         assert_eq!(namespace_cookie(udp.as_fd()).unwrap(), namespace_cookie(tcp.as_fd()).unwrap());

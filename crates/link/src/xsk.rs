@@ -1,7 +1,8 @@
 //! AF_XDP sockets: made and bound by the service, used by the program.
 //!
-//! The service makes the socket in the namespace of the lane's device, registers the region's frames as its UMEM, sizes the rings, binds it
-//! and hands it over; whoever has the descriptor can map the rings, without privilege (of a bound socket: since Linux 6.4).
+//! The service makes the socket in the namespace of the lane's device, registers the region's frames as its UMEM, sizes the rings and hands
+//! it over; whoever has the descriptor can map the rings, without privilege. Only then the service binds it: before Linux 6.4
+//! nobody can map the rings of a bound socket.
 //! System calls are made directly, not through the C library's wrappers, for which the preload library stands in.
 
 use std::io;
@@ -112,32 +113,57 @@ pub fn create(region: BorrowedFd<'_>, limits: &Limits, sizes: RingSizes) -> io::
     Ok(socket)
 }
 
+/// The longest frame, Ethernet header included, that the kernel puts into one frame of the UMEM: it keeps `XDP_PACKET_HEADROOM`
+/// in front. Longer ones need [`takes_long_frames`].
+pub const LONGEST_PIECE: u32 = FRAME_SIZE as u32 - 256;
+
+/// Whether this kernel hands out frames longer than [`LONGEST_PIECE`] in pieces (Linux 6.6). Tried, not read off a version: a
+/// kernel that knows the flag goes on to miss the device. Needs `CAP_NET_RAW`.
+///
+/// # Errors
+/// What the kernel says, if it makes no AF_XDP socket or answers neither way.
+pub fn takes_long_frames() -> io::Result<bool> {
+    // SAFETY: no memory is passed.
+    let fd = result(unsafe { libc::syscall(libc::SYS_socket, libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) })?;
+    // SAFETY: the descriptor was just made and belongs to nobody else.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
+    let Err(error) = bind_with(std::os::fd::AsFd::as_fd(&socket), i32::MAX.cast_unsigned(), 0, libc::XDP_USE_SG) else {
+        return Ok(true);
+    };
+    match error.raw_os_error() {
+        Some(libc::ENODEV) => Ok(true),
+        Some(libc::EINVAL) => Ok(false),
+        _ => Err(error),
+    }
+}
+
+fn bind_with(socket: BorrowedFd<'_>, interface: u32, queue: u32, flags: u16) -> io::Result<()> {
+    let address = libc::sockaddr_xdp {
+        sxdp_family: libc::AF_XDP as u16,
+        sxdp_flags: flags,
+        sxdp_ifindex: interface,
+        sxdp_queue_id: queue,
+        sxdp_shared_umem_fd: 0,
+    };
+    // SAFETY: `address` is alive and of the length given.
+    result(unsafe {
+        libc::syscall(libc::SYS_bind, socket.as_raw_fd(), &raw const address, size_of::<libc::sockaddr_xdp>())
+    })?;
+    Ok(())
+}
+
 /// Binds a socket to a queue of a device in its namespace. Copy mode (a lane's device has no other); packets longer than a frame
 /// come in pieces where the kernel can (Linux 6.6).
 ///
 /// # Errors
 /// What the kernel says; `ResourceBusy` if another socket has the queue.
 pub fn bind(socket: BorrowedFd<'_>, interface: u32, queue: u32) -> io::Result<()> {
-    let try_with = |flags: u16| {
-        let address = libc::sockaddr_xdp {
-            sxdp_family: libc::AF_XDP as u16,
-            sxdp_flags: flags,
-            sxdp_ifindex: interface,
-            sxdp_queue_id: queue,
-            sxdp_shared_umem_fd: 0,
-        };
-        // SAFETY: `address` is alive and of the length given.
-        result(unsafe {
-            libc::syscall(libc::SYS_bind, socket.as_raw_fd(), &raw const address, size_of::<libc::sockaddr_xdp>())
-        })
-    };
     let flags = libc::XDP_COPY | libc::XDP_USE_NEED_WAKEUP;
-    match try_with(flags | libc::XDP_USE_SG) {
+    match bind_with(socket, interface, queue, flags | libc::XDP_USE_SG) {
         // An older kernel does not know the flag.
-        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => try_with(flags)?,
-        done => done?,
-    };
-    Ok(())
+        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => bind_with(socket, interface, queue, flags),
+        done => done,
+    }
 }
 
 /// Where the rings are.

@@ -167,6 +167,66 @@ fn the_guard_refuses_and_counts_what_the_lane_does_not_own() {
     }
 }
 
+/// An IPv6 packet of so many bytes, as its header says, of which the given ones follow the header.
+fn v6(from: &End, to: &End, next: u8, length: usize, payload: &[u8]) -> Vec<u8> {
+    let mut p = udp6(from, to, 0, 0)[..54].to_vec();
+    p[18..20].copy_from_slice(&(length as u16).to_be_bytes());
+    p[20] = next;
+    p.extend(payload);
+    p
+}
+
+#[test]
+fn the_guard_reads_ports_inside_of_the_packet_only() {
+    if !have_root() {
+        return;
+    }
+    const OPTIONS: [u8; 8] = [17, 0, 1, 4, 0, 0, 0, 0];
+    const FIRST: [u8; 8] = [60, 0, 0, 1, 0, 0, 0, 7];
+    for guard in [Guard::Xdp, Guard::Tc] {
+        let [mut a, mut b] = pair(Divert::Native, guard);
+        let ports = udp6(&a, &b, 8, 0)[54..].to_vec();
+        let padded = v6(&a, &b, 44, 16, &[&FIRST[..], &OPTIONS, &ports].concat());
+        let behind = v6(&a, &b, 44, 16 + ports.len(), &[&FIRST[..], &OPTIONS, &ports].concat());
+        let nested = v6(&a, &b, 44, 16 + ports.len(), &[&[44, 0, 0, 1, 0, 0, 0, 7], &FIRST_UDP[..], &ports].concat());
+        let endless = v6(&a, &b, 17, 0, &ports);
+        let mut short = udp(&a, &b, 64);
+        short[16..18].copy_from_slice(&22u16.to_be_bytes());
+        for (frame, why) in [
+            (padded, Refusal::Malformed),
+            (behind, Refusal::Fragment),
+            (nested, Refusal::Fragment),
+            (endless, Refusal::Malformed),
+            (short, Refusal::Malformed),
+        ] {
+            let before = a.refused(why);
+            a.send(&frame);
+            assert_eq!(a.refused(why), before + 1, "{why:?} {guard:?}");
+        }
+        let later = v6(&a, &b, 44, 8 + ports.len(), &[&[17, 0, 0, 8, 0, 0, 0, 7], &ports[..]].concat());
+        a.send(&later);
+        assert_eq!(b.receive(0), [[]; 0], "no first fragment was let out, so no later one is");
+    }
+}
+
+/// The header of a whole datagram (RFC 6946).
+const FIRST_UDP: [u8; 8] = [17, 0, 0, 0, 0, 0, 0, 7];
+
+#[test]
+fn padding_is_no_part_of_a_packet() {
+    if !have_root() {
+        return;
+    }
+    for divert in [Divert::Native, Divert::Tc] {
+        let [a, mut b] = pair(divert, Guard::Tc);
+        let wire = a.host.ns.run(|| PacketSender::open(a.host.nic)).unwrap();
+        let mut short = udp(&a, &b, 64);
+        short[16..18].copy_from_slice(&22u16.to_be_bytes());
+        wire.send(&short).unwrap();
+        assert_eq!(b.receive(0), [[]; 0], "{divert:?}");
+    }
+}
+
 #[test]
 fn a_lane_whose_guard_has_gone_leaks_nothing() {
     if !have_root() {
@@ -242,6 +302,55 @@ fn fragments_follow_their_first_both_ways() {
         a.send(&later);
         assert_eq!(b.receive(2), [first, later]);
         assert_eq!(a.refused(Refusal::Fragment), 1);
+    }
+}
+
+/// A datagram from the wire to a port, in two pieces of which the later has eight bytes.
+fn in_two_pieces(from: &End, to: &End, port: u16, id: u16) -> [Vec<u8>; 2] {
+    let mut first = packet(from.identity(), to.identity(), port, 8);
+    first[38..40].copy_from_slice(&24u16.to_be_bytes());
+    let mut later = first.clone();
+    for (piece, fragment) in [(&mut first, 0x2000u16), (&mut later, 2)] {
+        piece[18..20].copy_from_slice(&id.to_be_bytes());
+        piece[20..22].copy_from_slice(&fragment.to_be_bytes());
+        piece[24..26].fill(0);
+        let sum: u32 = piece[14..34].chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum();
+        piece[24..26].copy_from_slice(&(!((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes());
+    }
+    // Eight bytes of data more; the kernel refuses pieces that are longer than they say.
+    later.truncate(14 + 20 + 8);
+    later[16..18].copy_from_slice(&28u16.to_be_bytes());
+    later[24..26].fill(0);
+    let sum: u32 = later[14..34].chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum();
+    later[24..26].copy_from_slice(&(!((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes());
+    [first, later]
+}
+
+#[test]
+fn an_identification_that_is_used_again_does_not_take_the_kernels_fragments() {
+    if !have_root() {
+        return;
+    }
+    for divert in [Divert::Native, Divert::Tc] {
+        let [a, mut b] = pair(divert, Guard::Tc);
+        let wire = a.host.ns.run(|| PacketSender::open(a.host.nic)).unwrap();
+        let receiver = b.host.ns.run(|| UdpSocket::bind(("0.0.0.0", 9))).unwrap();
+        receiver.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
+        let ours = in_two_pieces(&a, &b, PORT, 7);
+        let kernels = in_two_pieces(&a, &b, 9, 7);
+        wire.send(&ours[0]).unwrap();
+        wire.send(&ours[1]).unwrap();
+        assert_eq!(b.receive(2), ours);
+        wire.send(&kernels[0]).unwrap();
+        wire.send(&kernels[1]).unwrap();
+        let mut buffer = [0; 64];
+        assert_eq!(receiver.recv(&mut buffer).unwrap(), 16, "{divert:?}");
+        // What is left of a datagram long after its first piece is nobody's.
+        wire.send(&ours[0]).unwrap();
+        assert_eq!(b.receive(1), [&ours[0][..]]);
+        std::thread::sleep(Duration::from_millis(1100));
+        wire.send(&ours[1]).unwrap();
+        assert_eq!(b.receive(0), [[]; 0], "{divert:?}");
     }
 }
 

@@ -2,13 +2,17 @@
 
 use crate::connection::{Answer, ConnectionId};
 use crate::groups::{GroupKey, filter};
+use crate::offload::Foreign;
+use crate::pins;
 use crate::proof::{Flaw, Proof, local_name};
-use crate::registry::{Bound, ClaimId, Conflict, LaneId, Protocol};
+use crate::registry::{Bound, Change, ClaimId, Conflict, FlowKey, LaneId, Protocol};
 use crate::requests::refused;
 use crate::service::Service;
-use nix::sys::socket::{Shutdown, shutdown};
+use nix::sys::socket::{Shutdown, SockaddrStorage, bind, shutdown};
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::Arc;
 use tickwire_host::{Ends, RouteQuery};
 use tickwire_link::control::{Claim, ClaimKind, Membership, Push, Reason, Remotes, Reply};
 use tickwire_link::sys_socket;
@@ -26,16 +30,22 @@ pub(crate) struct Held {
     pub(crate) bound: Bound,
     pub(crate) remote: Endpoint,
     /// The program's kernel socket: as long as it is held, the port stays taken in the kernel's registry.
-    socket: OwnedFd,
+    pub(crate) socket: Arc<Foreign>,
     /// Whether our filter is on it (see [`crate::groups`]); one that the program attached itself is none of our business.
     filtered: bool,
     /// Remotes collected so far for a conversion that takes several messages.
     converting: Vec<Endpoint>,
+    /// It is a closed listener's, for the connections that were left.
+    pub(crate) converted: bool,
+    /// Entries of the flow map that are booked on the user beyond the claim itself.
+    charged: usize,
+    /// Connections of a shared port that stay with this lane (see [`crate::pins`]).
+    pub(crate) pinned: Vec<FlowKey>,
 }
 
 impl Service {
     /// Answers [`tickwire_link::control::Request::Claim`].
-    pub(crate) fn claim(&mut self, id: ConnectionId, kind: ClaimKind, remote: Endpoint, socket: OwnedFd) -> Answer {
+    pub(crate) fn claim(&mut self, id: ConnectionId, kind: ClaimKind, remote: Endpoint, socket: Foreign) -> Answer {
         let Some(lane) = self.connections.get(&id).and_then(|c| c.lane) else {
             return refused(Reason::BadRequest);
         };
@@ -50,10 +60,18 @@ impl Service {
         number: LaneId,
         kind: ClaimKind,
         remote: Endpoint,
-        socket: OwnedFd,
+        socket: Foreign,
     ) -> Result<(ClaimId, Endpoint), Reason> {
         let user = self.lanes.get(&number).map(|lane| lane.user).ok_or(Reason::LaneGone)?;
-        let proof = self.judge.examine(socket.as_fd()).map_err(reason_of_flaw)?;
+        let judge = self.judge;
+        let (socket, proof) = socket
+            .queue()
+            .ask(move || {
+                let proof = socket.get().ok_or(Flaw::NoSocket).and_then(|fd| judge.examine(fd));
+                (socket, proof)
+            })
+            .ok_or(Reason::ServiceError)?;
+        let proof = proof.map_err(reason_of_flaw)?;
         self.check(&proof, kind, remote)?;
         self.usage.take_flow(user)?;
         let bound = proof.bound;
@@ -61,25 +79,82 @@ impl Service {
             ClaimKind::Bound => self.registry.claim_bound(number, bound),
             ClaimKind::Flow => self.registry.claim_flow(number, bound, remote),
         };
-        let entered = entered.map_err(reason_of_conflict).and_then(|(claim, changes)| {
-            // What the kernel has accepted already stays with it, also what it accepts while the claim is entered.
-            self.except_kernel_connections(number, claim, bound);
-            let done = self.programs.apply(changes).map(|()| claim).map_err(|error| {
-                tracing::error!(lane = number, %error, "a claim could not be entered");
-                let undo = self.registry.release(number, claim).unwrap_or_default();
-                self.programs.apply_best(undo);
-                Reason::ServiceError
-            });
-            self.except_kernel_connections(number, claim, bound);
-            done
-        });
-        let claim = entered.inspect_err(|_| self.usage.give_flow(user))?;
+        let (claim, changes) = entered.map_err(reason_of_conflict).inspect_err(|_| self.usage.give_flow(user))?;
+        let socket = Arc::new(socket);
+        let held = Held {
+            lane: number,
+            user,
+            kind,
+            bound,
+            remote,
+            socket,
+            filtered: false,
+            converting: Vec::new(),
+            converted: false,
+            charged: 0,
+            pinned: Vec::new(),
+        };
+        self.claims.insert(claim, held);
+        self.enter(number, claim, changes).inspect_err(|_| self.remove_claim(number, claim))?;
         tracing::debug!(lane = number, claim, protocol = ?bound.protocol, local = %bound.local, ?kind, "claimed");
-        self.claims.insert(
-            claim,
-            Held { lane: number, user, kind, bound, remote, socket, filtered: false, converting: Vec::new() },
-        );
         Ok((claim, bound.local))
+    }
+
+    /// Makes the maps agree with a new claim, and leaves to the kernel what is the kernel's.
+    fn enter(&mut self, lane: LaneId, claim: ClaimId, changes: Vec<Change>) -> Result<(), Reason> {
+        let Some((kind, bound, remote)) = self.claims.get(&claim).map(|h| (h.kind, h.bound, h.remote)) else {
+            return Err(Reason::ServiceError);
+        };
+        if kind == ClaimKind::Bound {
+            // What the kernel has accepted already stays with it, also what it accepts while the claim is entered.
+            self.except_kernel_connections(lane, claim, bound);
+        }
+        let joined = pins::joined(&changes);
+        self.pin(&joined);
+        if let Err(error) = self.programs.apply(changes.clone()) {
+            tracing::error!(lane, %error, "a claim could not be entered");
+            // What was not entered must not be taken out.
+            let mut undo = self.registry.release(lane, claim).unwrap_or_default();
+            undo.retain(|change| !changes.iter().any(|done| done.clone().inverse() == *change));
+            self.programs.apply_best(undo);
+            return Err(Reason::ServiceError);
+        }
+        // Those that came about in the meantime, too.
+        self.pin(&joined);
+        match kind {
+            ClaimKind::Bound => self.except_kernel_connections(lane, claim, bound),
+            // Now that it is entered no new one can come into being: its answers would come here.
+            ClaimKind::Flow if self.kernel_has(bound.local, remote) => return Err(Reason::PortTaken),
+            ClaimKind::Flow => {}
+        }
+        self.charge(claim)
+    }
+
+    /// Whether the kernel's own stack has a live connection between these ends. One local port may have connections of several
+    /// programs, so that a socket of that port proves no right to each of them.
+    fn kernel_has(&mut self, local: Endpoint, remote: Endpoint) -> bool {
+        let Some(connections) = &mut self.kernel_connections else { return false };
+        self.nics.indices().into_iter().any(|nic| {
+            connections.has(&(local, remote), nic).unwrap_or_else(|error| {
+                tracing::warn!(%error, "the kernel does not say whether it has a connection that is claimed");
+                true
+            })
+        })
+    }
+
+    /// Books the entries that stand behind a claim, beyond the first, on its user.
+    pub(crate) fn charge(&mut self, claim: ClaimId) -> Result<(), Reason> {
+        let Some(held) = self.claims.get_mut(&claim) else { return Ok(()) };
+        let entries = self.registry.flows_of(claim).saturating_sub(usize::from(held.kind == ClaimKind::Flow));
+        if entries <= held.charged {
+            self.usage.give_flows(held.user, held.charged - entries);
+        } else if entries - held.charged > self.usage.room_for_flows(held.user) {
+            return Err(Reason::UserFlowLimit);
+        } else {
+            self.usage.take_flows(held.user, entries - held.charged);
+        }
+        held.charged = entries;
+        Ok(())
     }
 
     /// Leaves the kernel's own connections on a claimed port to the kernel.
@@ -108,6 +183,7 @@ impl Service {
                 && let Ok(changes) = self.registry.release_flows(lane, claim, key.remote)
             {
                 self.programs.apply_best(changes);
+                let _ = self.charge(claim);
             }
         }
     }
@@ -116,7 +192,7 @@ impl Service {
     fn check(&self, proof: &Proof, kind: ClaimKind, remote: Endpoint) -> Result<(), Reason> {
         let Bound { protocol, local, .. } = proof.bound;
         if !self.nics.any() {
-            return Err(Reason::NoInterface);
+            return Err(self.nics.why_none());
         }
         // Divert does not know by which interface a packet may come to a socket that accepts only one of several.
         if proof.interface != 0 && !self.nics.is_only(proof.interface) {
@@ -129,6 +205,8 @@ impl Service {
             ClaimKind::Bound if local.address.is_loopback() => Err(Reason::Loopback),
             ClaimKind::Bound if local.address.is_unspecified() || ours => Ok(()),
             ClaimKind::Bound if protocol == Protocol::Udp && local.address.is_multicast() => Ok(()),
+            // A connection of the kernel's has its own way; and its socket's port may be shared with others'.
+            ClaimKind::Flow if !proof.idle => Err(Reason::BadRequest),
             ClaimKind::Flow if remote.port == 0 || remote.address.is_unspecified() => Err(Reason::BadRequest),
             ClaimKind::Flow if remote.address.family() != local.address.family() => Err(Reason::BadRequest),
             ClaimKind::Flow if remote.address.is_loopback() => Err(Reason::Loopback),
@@ -154,9 +232,20 @@ impl Service {
             return Reply::Done.into();
         }
         let remotes = std::mem::take(&mut held.converting);
-        // The listener closes: the kernel's must not go on accepting behind the program's back.
-        let _ = shutdown(held.socket.as_raw_fd(), Shutdown::Both);
-        let bound = held.bound;
+        held.converted = true;
+        let (socket, bound, user) = (Arc::clone(&held.socket), held.bound, held.user);
+        let queue = socket.queue();
+        // The listener closes: the kernel's must not go on accepting behind the program's back. A port that the kernel chose it would
+        // let go of with that.
+        queue.finish(move || {
+            let Some(fd) = socket.get() else { return };
+            let _ = shutdown(fd.as_raw_fd(), Shutdown::Both);
+            if local_name(fd).is_some_and(|name| name.port == 0) {
+                let _ = bind(fd.as_raw_fd(), &SockaddrStorage::from(socket_address(fd, bound.local)));
+            }
+        });
+        // What the kernel had accepted by now is its own.
+        self.except_kernel_connections(lane, claim, bound);
         // A listener on "any" may have accepted on each of our addresses; the messages name only the remote ends.
         let locals: Vec<Address> = if bound.local.address.is_unspecified() {
             self.nics.addresses().into_iter().collect()
@@ -167,10 +256,16 @@ impl Service {
             .iter()
             .flat_map(|&remote| locals.iter().map(move |&local| (local, remote)))
             .filter(|(local, remote)| local.family() == remote.address.family())
+            .take(self.usage.room_for_flows(user))
             .collect();
         match self.registry.convert(lane, claim, &flows) {
             Ok(changes) => {
                 self.programs.apply_best(changes);
+                let pinned = self.claims.get_mut(&claim).map(|held| std::mem::take(&mut held.pinned));
+                for flow in pinned.unwrap_or_default() {
+                    self.unpin(lane, claim, &flow);
+                }
+                let _ = self.charge(claim);
                 Reply::Done.into()
             }
             Err(conflict) => refused(reason_of_conflict(conflict)),
@@ -187,6 +282,7 @@ impl Service {
             self.remove_claim(lane, claim);
         } else if let Ok(changes) = self.registry.release_flows(lane, claim, remote) {
             self.programs.apply_best(changes);
+            let _ = self.charge(claim);
         }
         Reply::Done.into()
     }
@@ -208,10 +304,16 @@ impl Service {
     /// Closes the service's copy of a claim's socket, with which the program may go on on the kernel.
     pub(crate) fn forget_claim(&mut self, claim: ClaimId) {
         if let Some(held) = self.claims.remove(&claim) {
-            self.usage.give_flow(held.user);
-            if held.filtered {
-                let _ = sys_socket::detach_filter(held.socket.as_fd());
-            }
+            self.usage.give_flows(held.user, 1 + held.charged);
+            let Held { socket, filtered, .. } = held;
+            socket.queue().finish(move || {
+                if filtered && let Some(fd) = socket.get() {
+                    let _ = sys_socket::detach_filter(fd);
+                }
+                if let Some(socket) = Arc::into_inner(socket) {
+                    socket.close();
+                }
+            });
         }
     }
 
@@ -289,15 +391,21 @@ impl Service {
         let mut joined: Vec<Address> = self.groups.of_claim(claim).iter().map(|(key, _)| key.group.address).collect();
         joined.sort_unstable();
         joined.dedup();
-        let done = if joined.is_empty() {
-            held.filtered = false;
-            sys_socket::detach_filter(held.socket.as_fd())
+        let program = if joined.is_empty() {
+            None
         } else {
-            let program = filter(&joined, &self.nics.indices()).ok_or(Reason::ShareLimit)?;
-            held.filtered = true;
-            sys_socket::attach_filter(held.socket.as_fd(), &program)
+            Some(filter(&joined, &self.nics.indices()).ok_or(Reason::ShareLimit)?)
         };
-        done.map_err(|error| {
+        held.filtered = program.is_some();
+        let socket = Arc::clone(&held.socket);
+        let done = socket.queue().ask(move || {
+            let Some(fd) = socket.get() else { return Ok(()) };
+            match program {
+                Some(program) => sys_socket::attach_filter(fd, &program),
+                None => sys_socket::detach_filter(fd),
+            }
+        });
+        done.ok_or(Reason::ServiceError)?.map_err(|error| {
             tracing::warn!(lane = held.lane, %error, "cannot filter a socket that joined a group");
             Reason::Group
         })
@@ -315,22 +423,27 @@ impl Service {
 
     /// Ends the claims for which `gone` says that their address has left the host.
     pub(crate) fn lose_claims(&mut self, gone: impl Fn(&Held) -> bool, reason: Reason) {
-        let lost: Vec<(LaneId, ClaimId)> =
-            self.claims.iter().filter(|(_, held)| gone(held)).map(|(&id, held)| (held.lane, id)).collect();
-        for (lane, claim) in lost {
+        let lost: Vec<ClaimId> = self.claims.iter().filter(|(_, held)| gone(held)).map(|(&id, _)| id).collect();
+        self.lose_these(lost, reason);
+    }
+
+    /// Ends these claims.
+    pub(crate) fn lose_these(&mut self, lost: impl IntoIterator<Item = ClaimId>, reason: Reason) {
+        for claim in lost {
+            let Some(lane) = self.claims.get(&claim).map(|held| held.lane) else { continue };
             tracing::info!(lane, claim, %reason, "claim lost");
             self.remove_claim(lane, claim);
             self.push_to_lane(lane, || Push::ClaimLost { claim: Claim(claim), reason });
         }
     }
+}
 
-    /// Ends claims whose socket has let go of its port: a socket that was bound to "any free port" loses it when it is
-    /// disconnected, and the kernel may give it to somebody else, whose packets must not be diverted.
-    pub(crate) fn verify_claims(&mut self) {
-        self.lose_claims(
-            |held| local_name(held.socket.as_fd()).is_none_or(|name| name.port != held.bound.local.port),
-            Reason::NotBound,
-        );
+/// An address as a socket of this family wants it.
+fn socket_address(socket: BorrowedFd<'_>, local: Endpoint) -> SocketAddr {
+    let v6 = sys_socket::domain(socket).is_ok_and(|domain| domain == libc::AF_INET6);
+    match local.address.to_v4() {
+        Some(v4) if !v6 => SocketAddr::from((v4, local.port)),
+        _ => SocketAddr::from((local.address.0, local.port)),
     }
 }
 

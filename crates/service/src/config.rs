@@ -118,7 +118,7 @@ pub struct LaneConfig {
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
-    #[error("cannot read the configuration {path}: {source}")]
+    #[error("cannot read the configuration {path}")]
     Read {
         /// The file.
         path: PathBuf,
@@ -205,7 +205,7 @@ impl Config {
         if let Some(mode) = self.socket.mode
             && mode > 0o777
         {
-            return Err(format!("socket.mode is {mode:#o}; expected an octal number up to 0o777"));
+            return Err(format!("socket.mode is {mode:#o}; expected an octal number, such as 0o660, up to 0o777"));
         }
         if !self.socket.path.is_absolute() {
             return Err(format!("socket.path is {}; expected an absolute path", self.socket.path.display()));

@@ -1,10 +1,12 @@
 //! One process at the service's socket: what it may ask, what it is told, without ever waiting for it.
 
+use crate::offload::{Foreign, Queue};
 use crate::rate::Bucket;
 use crate::registry::LaneId;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Instant;
 use tickwire_host::Query;
 use tickwire_link::control::{Channel, Incoming, Name, Push, Reason, Reply};
@@ -43,6 +45,8 @@ pub(crate) struct Peer {
 pub(crate) struct Connection {
     channel: Channel,
     pub(crate) peer: Peer,
+    /// Where what it passes is looked at and closed.
+    queue: Arc<Queue>,
     /// The lane that this process uses.
     pub(crate) lane: Option<LaneId>,
     /// The program, and why it was refused a lane, if it was.
@@ -70,10 +74,11 @@ pub(crate) enum End {
 }
 
 impl Connection {
-    pub(crate) fn new(channel: Channel, peer: Peer, requests_per_second: u32, now: Instant) -> Self {
+    pub(crate) fn new(channel: Channel, peer: Peer, queue: Arc<Queue>, requests_per_second: u32, now: Instant) -> Self {
         Self {
             channel,
             peer,
+            queue,
             lane: None,
             refused: None,
             bucket: Bucket::new(requests_per_second, now),
@@ -84,15 +89,18 @@ impl Connection {
         }
     }
 
-    /// The next message, without waiting; `Ok(None)` if there is none.
-    pub(crate) fn receive(&mut self, now: Instant) -> Result<Option<Incoming>, End> {
-        match self.channel.try_receive() {
-            Ok(None) => Ok(None),
-            Ok(Some(incoming)) if self.bucket.take(now) => Ok(Some(incoming)),
-            Ok(Some(_)) => Err(End::Flood),
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(End::Malformed(error.to_string())),
-            Err(_) => Err(End::Gone),
-        }
+    /// The next message with the descriptors that came with it, without waiting; `Ok(None)` if there is none.
+    pub(crate) fn receive(&mut self, now: Instant) -> Result<Option<(Incoming, Vec<Foreign>)>, End> {
+        let Some(mut incoming) = self.channel.try_receive().map_err(|_| End::Gone)? else { return Ok(None) };
+        // Whatever becomes of the message, what it brought is not closed here.
+        let passed = incoming.descriptors.take_all().map(|fd| Foreign::new(fd, Arc::clone(&self.queue))).collect();
+        if self.bucket.take(now) { Ok(Some((incoming, passed))) } else { Err(End::Flood) }
+    }
+
+    /// Closes it. Packets that were not read may hold descriptors, which are closed with it.
+    pub(crate) fn close(self) {
+        let queue = Arc::clone(&self.queue);
+        queue.later(move || drop(self));
     }
 
     /// Queues the answer to a request.
@@ -171,7 +179,7 @@ mod tests {
 
     fn pair(rate: u32) -> (Connection, Channel) {
         let (ours, theirs) = Channel::pair().unwrap();
-        (Connection::new(ours, Peer { pid: 1, uid: 2 }, rate, Instant::now()), theirs)
+        (Connection::new(ours, Peer { pid: 1, uid: 2 }, Arc::default(), rate, Instant::now()), theirs)
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub enum EndpointError {
     #[error("{0} exists and is no socket; remove it or set socket.path to another path")]
     NotASocket(PathBuf),
     /// The system refused.
-    #[error("cannot {what} {path}: {source}")]
+    #[error("cannot {what} {path}")]
     System {
         /// What was tried.
         what: &'static str,
@@ -163,7 +163,8 @@ fn make_directory(path: &Path) -> io::Result<Option<PathBuf>> {
     if directory.is_dir() {
         return Ok(None);
     }
-    std::fs::create_dir_all(directory)?;
+    // One, which is removed at the end; a whole path that is not there is rather a slip of the pen.
+    std::fs::create_dir(directory)?;
     std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o755))?;
     Ok(Some(directory.to_owned()))
 }

@@ -4,12 +4,16 @@ use crate::nics::Effect;
 use crate::registry::LaneId;
 use crate::service::Service;
 use crate::watch::differs;
+use std::collections::BTreeMap;
 use tickwire_host::{Event, Neighbour, Query, Reachability};
 use tickwire_link::control::Reason;
 use tickwire_stack::addr::Address;
 
 /// At most so many batches of events are handled before the loop goes on.
 const TURN: usize = 64;
+
+/// At most so many paths are asked for anew before the loop goes on: some milliseconds.
+const SLICE: usize = 64;
 
 impl Service {
     /// Takes up all interfaces and addresses, at the start and after events were lost.
@@ -165,28 +169,38 @@ impl Service {
         }
     }
 
-    /// Asks anew for every watched path, and tells the lanes what changed.
+    /// Notes that every watched path is to be asked for anew.
     pub(crate) fn refresh_paths(&mut self) {
         self.paths_stale = false;
-        let mut told: Vec<(LaneId, Vec<Query>)> = Vec::new();
-        for (&id, lane) in &mut self.lanes {
-            let mut changed = Vec::new();
+        let mut lanes_of: BTreeMap<Query, Vec<LaneId>> = BTreeMap::new();
+        for (&id, lane) in &self.lanes {
             for query in lane.watches.queries() {
-                let nics = &self.nics;
-                let answer = match self.host.resolve(&query, |index| nics.path(index)) {
-                    Ok(answer) => answer,
-                    Err(error) => {
-                        tracing::debug!(%error, "a path could not be asked for anew");
-                        continue;
-                    }
-                };
-                if lane.watches.get(&query).is_none_or(|before| differs(before, &answer)) {
-                    changed.push(query);
+                lanes_of.entry(query).or_default().push(id);
+            }
+        }
+        self.refreshing = lanes_of.into_iter().collect();
+    }
+
+    /// Asks anew for some of these, and tells the lanes what changed. A route that flaps must not keep the loop from its other duties.
+    pub(crate) fn refresh_some(&mut self) {
+        let mut told: BTreeMap<LaneId, Vec<Query>> = BTreeMap::new();
+        for (query, lanes) in self.refreshing.drain(..self.refreshing.len().min(SLICE)) {
+            let nics = &self.nics;
+            let answer = match self.host.resolve(&query, |index| nics.path(index)) {
+                Ok(answer) => answer,
+                Err(error) => {
+                    tracing::debug!(%error, "a path could not be asked for anew");
+                    continue;
+                }
+            };
+            for id in lanes {
+                // It may be gone, or may have forgotten it, by now.
+                let Some(lane) = self.lanes.get_mut(&id) else { continue };
+                let Some(before) = lane.watches.get(&query) else { continue };
+                if differs(before, &answer) {
+                    told.entry(id).or_default().push(query);
                 }
                 lane.watches.set(query, answer);
-            }
-            if !changed.is_empty() {
-                told.push((id, changed));
             }
         }
         for (lane, queries) in told {

@@ -37,6 +37,8 @@ pub(crate) struct Lane {
     /// The public part of the region. What is read there is the program's word, and untrusted.
     pub(crate) view: View,
     socket: OwnedFd,
+    /// Whether the socket is bound: from when its rings are mapped.
+    carries: bool,
     doorbell: OwnedFd,
     hook: LaneHook,
     pub(crate) connections: BTreeSet<ConnectionId>,
@@ -80,13 +82,17 @@ fn host_end(number: u32) -> String {
 /// The limits of a lane as configured.
 pub(crate) fn lane_limits(config: &LaneConfig) -> Limits {
     let default = Limits::DEFAULT;
-    Limits {
+    let limits = Limits {
         frames: config.frames.unwrap_or(default.frames),
         tcp: config.tcp.unwrap_or(default.tcp),
         listeners: config.listeners.unwrap_or(default.listeners),
         udp: config.udp.unwrap_or(default.udp),
         ..default
-    }
+    };
+    // More sockets need more room in epoll sets and among what the library notes of each; fewer need no less of either.
+    let sockets = limits.tcp.saturating_add(limits.listeners).saturating_add(limits.udp);
+    let at_least = |default: u32, each: u32| default.max(sockets.saturating_mul(each)).min(Limits::MAX);
+    Limits { watch_items: at_least(default.watch_items, 1), user_words: at_least(default.user_words, 12), ..limits }
 }
 
 impl Service {
@@ -115,7 +121,7 @@ impl Service {
             return Err(Reason::Version);
         }
         if !self.nics.any() {
-            return Err(Reason::NoInterface);
+            return Err(self.nics.why_none());
         }
         let limits = lane_limits(&self.config.lane);
         let bytes = Memory::size(&limits) as u64;
@@ -159,6 +165,26 @@ impl Service {
         connection.lane = Some(number);
         lane.connections.insert(id);
         answer
+    }
+
+    /// Answers [`tickwire_link::control::Request::Mapped`].
+    pub(crate) fn mapped(&mut self, id: ConnectionId) -> Answer {
+        let number = self.connections.get(&id).and_then(|connection| connection.lane);
+        let Some((number, lane)) = number.and_then(|number| Some((number, self.lanes.get_mut(&number)?))) else {
+            return refused(Reason::BadRequest);
+        };
+        if !lane.carries {
+            // The socket looks for the device in the namespace that it was made in.
+            let bound =
+                xsk::bind(lane.socket.as_fd(), lane.program_end, 0).map_err(system("binding the AF_XDP socket"));
+            let done = bound.and_then(|()| Ok(self.lane_program.deliver(lane.program_end, lane.socket.as_fd())?));
+            if let Err(error) = done {
+                tracing::error!(lane = number, pid = lane.pid, %error, "a lane cannot carry anything");
+                return refused(Reason::ServiceError);
+            }
+            lane.carries = true;
+        }
+        Reply::Done.into()
     }
 
     fn make_lane(
@@ -224,8 +250,7 @@ impl Service {
             host.raise_quietly(index)?;
             let socket =
                 xsk::create(region.as_fd(), limits, RingSizes::DEFAULT).map_err(system("making the AF_XDP socket"))?;
-            xsk::bind(socket.as_fd(), index, 0).map_err(system("binding the AF_XDP socket"))?;
-            let hook = on_program_end.attach(index, socket.as_fd(), guard)?;
+            let hook = on_program_end.attach(index, guard)?;
             Ok((index, socket, hook))
         };
         let (program_end, socket, hook) = self.namespace.run(inside).map_err(system("entering the namespace"))??;
@@ -245,6 +270,7 @@ impl Service {
             region,
             view,
             socket,
+            carries: false,
             doorbell: doorbell.into(),
             hook,
             connections: BTreeSet::new(),

@@ -16,6 +16,8 @@ mod lanes;
 mod listing;
 mod namespace;
 mod nics;
+mod offload;
+mod pins;
 mod programs;
 mod proof;
 mod rate;
@@ -25,7 +27,9 @@ mod requests;
 mod reset;
 mod run;
 mod service;
+pub mod trial;
 mod usage;
+mod verify;
 mod watch;
 
 pub use config::{Attach, Config, ConfigError};

@@ -5,6 +5,7 @@ use crate::programs::{NicHook, Programs};
 use std::collections::{BTreeMap, BTreeSet};
 use tickwire_host::{InterfaceAddress, Link, Nic as PathNic, XdpInfo};
 use tickwire_link::control::{Accelerated, AttachMode, Name, Reason};
+use tickwire_link::xsk::LONGEST_PIECE;
 use tickwire_stack::addr::{Address, Mac};
 
 /// One interface that is, or is meant to be, accelerated.
@@ -20,10 +21,15 @@ pub(crate) struct Nic {
 }
 
 /// All of them, by index.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Nics {
     all: BTreeMap<u32, Nic>,
+    /// The largest MTU whose frames a lane can take, in bytes.
+    longest: u32,
 }
+
+/// Bytes of a frame that its MTU does not count.
+const ETHERNET_HEADER: u32 = 14;
 
 /// Up to this MTU a frame fits into one page with everything that XDP keeps beside it.
 const PAGE_MTU: u32 = 3000;
@@ -42,6 +48,11 @@ pub(crate) enum Effect {
 }
 
 impl Nics {
+    /// None yet. Without `long_frames` the kernel hands only such frames to a lane as fit into one of its own.
+    pub(crate) fn new(long_frames: bool) -> Self {
+        Self { all: BTreeMap::new(), longest: if long_frames { u32::MAX } else { LONGEST_PIECE - ETHERNET_HEADER } }
+    }
+
     /// Takes up what the host says of a link now.
     pub(crate) fn link_changed(&mut self, link: &Link, config: &Config, programs: &mut Programs) -> Effect {
         let Some(nic) = self.all.get_mut(&link.index) else {
@@ -64,6 +75,13 @@ impl Nics {
             }
             nic.mac = mac;
         }
+        if (before.mtu > self.longest) != (link.mtu > self.longest) {
+            // Its addresses stay: they are ours in either state.
+            programs.remove_nic(link.index);
+            nic.hook = None;
+            hook(nic, self.longest, config, programs);
+            return if nic.hook.is_some() { Effect::Came } else { Effect::Went };
+        }
         if before == *link { Effect::None } else { Effect::Paths }
     }
 
@@ -79,23 +97,7 @@ impl Nics {
             addresses: BTreeSet::new(),
             driver,
         };
-        for &mode in modes(config.attach_for(&link.name), &nic.driver) {
-            match programs.attach_nic(&link.name, link.index, mode) {
-                Ok(hook) => {
-                    nic.hook = Some(hook);
-                    nic.mode = mode;
-                    nic.reason = Reason::None;
-                    tracing::info!(interface = link.name, driver = nic.driver, mode = mode_name(mode), "accelerated");
-                    break;
-                }
-                Err(error) => {
-                    tracing::warn!(interface = link.name, driver = nic.driver, mode = mode_name(mode), %error, "divert could not be attached");
-                }
-            }
-        }
-        if nic.hook.is_none() {
-            tracing::error!(interface = link.name, "not accelerated: no way to attach divert worked");
-        }
+        hook(&mut nic, self.longest, config, programs);
         self.all.insert(link.index, nic);
         Effect::Came
     }
@@ -145,6 +147,11 @@ impl Nics {
     /// Whether lanes can use some interface.
     pub(crate) fn any(&self) -> bool {
         self.active().next().is_some()
+    }
+
+    /// What to tell a program while lanes can use no interface.
+    pub(crate) fn why_none(&self) -> Reason {
+        self.all.values().map(|nic| nic.reason).find(|&reason| reason != Reason::None).unwrap_or(Reason::NoInterface)
     }
 
     /// Whether an address is one of an accelerated interface.
@@ -221,6 +228,33 @@ impl Nics {
             reason: nic.reason,
         })
     }
+}
+
+/// Attaches divert to an interface in the first way that works, if lanes can take its frames.
+fn hook(nic: &mut Nic, longest: u32, config: &Config, programs: &mut Programs) {
+    let (name, driver, mtu) = (&nic.link.name, &nic.driver, nic.link.mtu);
+    nic.mode = AttachMode::None;
+    if mtu > longest {
+        nic.reason = Reason::Jumbo;
+        tracing::error!(interface = name, mtu, longest, "not accelerated: {}", Reason::Jumbo);
+        return;
+    }
+    nic.reason = Reason::Device;
+    for &mode in modes(config.attach_for(name), driver) {
+        match programs.attach_nic(name, nic.link.index, mode) {
+            Ok(hook) => {
+                nic.hook = Some(hook);
+                nic.mode = mode;
+                nic.reason = Reason::None;
+                tracing::info!(interface = name, driver, mode = mode_name(mode), "accelerated");
+                return;
+            }
+            Err(error) => {
+                tracing::warn!(interface = name, driver, mode = mode_name(mode), %error, "divert could not be attached");
+            }
+        }
+    }
+    tracing::error!(interface = name, "not accelerated: no way to attach divert worked");
 }
 
 /// Whether the configuration means this link.

@@ -1,7 +1,7 @@
 //! The BPF programs and their maps: loading, attaching, and making the maps agree with what the service decided.
 
 use crate::groups::Members;
-use crate::registry::{Change, FlowKey, LaneId, PortKey, Protocol};
+use crate::registry::{Change, FlowKey, LaneId, PortKey, Protocol, Share};
 use aya::maps::xdp::{DevMapHash, XdpMapError};
 use aya::maps::{Array, HashMap, MapData, MapError, PerCpuArray, PerCpuHashMap, PerCpuValues, XskMap};
 use aya::programs::tc::{NlOptions, SchedClassifierLink, TcAttachOptions};
@@ -93,7 +93,7 @@ pub(crate) struct Programs {
     nics: DevMapHash<MapData>,
     addresses: HashMap<MapData, bpf::AddressKey, bpf::AddressValue>,
     sources: HashMap<MapData, bpf::SourceKey, u32>,
-    owned: HashMap<MapData, bpf::OwnedKey, u32>,
+    owned: HashMap<MapData, bpf::OwnedKey, bpf::OwnedValue>,
     lane_counters: PerCpuHashMap<MapData, u32, LaneCounters>,
     host_counters: PerCpuArray<MapData, u64>,
     settings: Array<MapData, u32>,
@@ -264,8 +264,9 @@ impl Programs {
                     }
                     done?;
                 } else {
-                    self.ports.remove(&bpf_key)?;
+                    let done = self.ports.remove(&bpf_key);
                     self.unuse_port(*key)?;
+                    done?;
                 }
             }
             Change::Flow { key, after, .. } => {
@@ -280,20 +281,32 @@ impl Programs {
                     }
                     done?;
                 } else {
-                    self.flows.remove(&bpf_key)?;
+                    let done = self.flows.remove(&bpf_key);
                     self.unuse_port(port)?;
+                    done?;
                 }
             }
-            Change::Owned { lane, key, after } => {
+            Change::Owned { lane, key, after, .. } => {
                 let bpf_key = bpf::OwnedKey::new(*lane, key.protocol as u8, key.local);
-                if *after {
-                    self.owned.insert(bpf_key, 1, 0)?;
-                } else {
-                    self.owned.remove(&bpf_key)?;
+                let value = after.map(|share| match share {
+                    Share::Whole => bpf::OwnedValue::WHOLE,
+                    Share::One(remote) => bpf::OwnedValue::one(remote),
+                    Share::Flows => bpf::OwnedValue::FLOWS,
+                });
+                match value {
+                    Some(value) => self.owned.insert(bpf_key, value, 0)?,
+                    None => self.owned.remove(&bpf_key)?,
                 }
             }
         }
         Ok(())
+    }
+
+    /// A flow's removal was put off until somebody else had entered it anew: only the port's use is given back.
+    pub(crate) fn supersede_flow(&mut self, key: &FlowKey) {
+        if let Err(error) = self.unuse_port(PortKey { protocol: key.protocol, local: key.local }) {
+            tracing::debug!(%error, "a port's use could not be given back");
+        }
     }
 
     /// Enters who gets copies of a group's datagrams.
@@ -361,15 +374,19 @@ impl LaneProgram {
         Ok(Self { ebpf, sockets })
     }
 
-    /// Puts the program onto a program end whose [`slot`] is free, to hand its packets to `socket`. To be called in the
-    /// namespace of the program end.
-    pub(crate) fn attach(&mut self, program_end: u32, socket: BorrowedFd<'_>, guard: GuardLink) -> Result<LaneHook> {
+    /// Puts the program onto a program end whose [`slot`] is free. To be called in the namespace of the program end. It drops
+    /// everything until there is a socket: see [`LaneProgram::deliver`].
+    pub(crate) fn attach(&mut self, program_end: u32, guard: GuardLink) -> Result<LaneHook> {
         let lane = xdp(&mut self.ebpf, program::LANE)?;
         let id = lane.attach_to_if_index(program_end, XdpMode::Driver)?;
         let link = lane.take_link(id)?;
-        // The kernel takes the entry out by itself when the socket goes.
-        self.sockets.set(slot(program_end), socket.as_raw_fd(), 0)?;
         Ok(LaneHook { _lane: link, guard })
+    }
+
+    /// Hands a program end's packets to `socket`, which is bound.
+    pub(crate) fn deliver(&mut self, program_end: u32, socket: BorrowedFd<'_>) -> Result<()> {
+        // The kernel takes the entry out by itself when the socket goes.
+        Ok(self.sockets.set(slot(program_end), socket.as_raw_fd(), 0)?)
     }
 }
 

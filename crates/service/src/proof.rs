@@ -1,7 +1,7 @@
 //! The proof of a claim: what the kernel says of the socket that a program passed. Nothing that the program says counts.
 
 use crate::registry::{Bound, Protocol};
-use nix::sys::socket::{SockaddrLike, SockaddrStorage, getsockname, getsockopt, sockopt};
+use nix::sys::socket::{SockaddrLike, SockaddrStorage, getpeername, getsockname, getsockopt, sockopt};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use tickwire_link::sys_socket;
@@ -13,6 +13,8 @@ pub(crate) struct Proof {
     pub(crate) bound: Bound,
     /// It listens (TCP).
     pub(crate) listens: bool,
+    /// It is bound and nothing else: it neither listens nor has, or ever asked for, a connection of the kernel's (TCP).
+    pub(crate) idle: bool,
     /// The interface it is bound to, 0 if to none.
     pub(crate) interface: u32,
 }
@@ -31,7 +33,7 @@ pub(crate) enum Flaw {
 }
 
 /// Judges sockets for one service: knows the service's own namespace.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Judge {
     cookie: u64,
 }
@@ -74,8 +76,46 @@ impl Judge {
                 reuses: getsockopt(&socket, sockopt::ReuseAddr).unwrap_or(false),
             },
             listens: sys_socket::listens(socket).unwrap_or(false),
+            idle: protocol == Protocol::Tcp && is_idle(socket),
             interface: sys_socket::bound_interface(socket).unwrap_or(0),
         })
+    }
+}
+
+/// TCP_CLOSE, as Linux numbers the states.
+const CLOSED: u8 = 7;
+
+fn is_idle(socket: BorrowedFd<'_>) -> bool {
+    sys_socket::tcp_state(socket).is_ok_and(|state| state == CLOSED)
+}
+
+/// What must go on being true of a claim's socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Duty {
+    /// It listens at this address and port.
+    Listen,
+    /// It is bound to this address and port, and has no connection of its own.
+    Idle,
+    /// It has this port.
+    Port,
+    /// A UDP socket: it is bound to this address and port; one that is bound to any address has another while it is connected.
+    Datagrams,
+}
+
+/// Whether a socket still gives the right to what was claimed with it. A program can let it go: stop to listen, disconnect, bind it anew; then the
+/// port may be somebody else's.
+pub(crate) fn holds(socket: BorrowedFd<'_>, local: Endpoint, duty: Duty) -> bool {
+    let Some(name) = local_name(socket).filter(|name| name.port == local.port) else { return false };
+    match duty {
+        Duty::Listen => name == local && sys_socket::listens(socket).unwrap_or(false),
+        Duty::Idle => name == local && is_idle(socket),
+        Duty::Port => true,
+        Duty::Datagrams => {
+            let connected = || getpeername::<SockaddrStorage>(socket.as_raw_fd()).is_ok();
+            name == local
+                || name.address.is_unspecified()
+                || local.address.is_unspecified() && !name.address.is_loopback() && connected()
+        }
     }
 }
 
@@ -111,13 +151,20 @@ mod tests {
         assert!(!proof.listens && !proof.bound.dual && !proof.bound.shares);
         let listener = TcpListener::bind("[::]:0").unwrap();
         let proof = judge.examine(listener.as_fd()).unwrap();
-        assert!(proof.listens && proof.bound.dual);
+        assert!(proof.listens && proof.bound.dual && !proof.idle);
+        let local = proof.bound.local;
+        assert!(holds(listener.as_fd(), local, Duty::Listen) && !holds(listener.as_fd(), local, Duty::Idle));
+        nix::sys::socket::shutdown(listener.as_raw_fd(), nix::sys::socket::Shutdown::Both).unwrap();
+        assert!(!holds(listener.as_fd(), local, Duty::Listen), "it stopped");
         assert_eq!(proof.bound.protocol, Protocol::Tcp);
     }
 
     #[test]
     fn what_is_no_bound_internet_socket_proves_nothing() {
         use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let connected = std::net::TcpStream::connect(server.local_addr().unwrap()).unwrap();
+        assert!(!is_idle(connected.as_fd()));
         let judge = Judge::new().unwrap();
         let unbound = socket(AddressFamily::Inet, SockType::Stream, SockFlag::empty(), None).unwrap();
         assert_eq!(judge.examine(unbound.as_fd()), Err(Flaw::Unbound));

@@ -5,13 +5,13 @@
 //! those frames have passed: ports, sockets, devices and memory are given back.
 
 use crate::lanes::Lane;
-use crate::registry::{Change, ClaimId, LaneId, Protocol, Registry};
+use crate::registry::{Change, ClaimId, LaneId, Protocol, Registry, Share};
 use crate::reset::{Reset, frame};
 use crate::service::Service;
 use std::time::{Duration, Instant};
 use tickwire_link::control::{Push, Reason};
 use tickwire_link::sys_packet::PacketSender;
-use tickwire_stack::addr::{Address, Mac};
+use tickwire_stack::addr::{Address, Endpoint, Mac};
 use tickwire_stack::table::{Row, kind};
 
 /// A lane's devices outlive it for so long, in steps, until its guard has counted the resets.
@@ -25,7 +25,8 @@ pub(crate) struct Dying {
     pub(crate) lane: Lane,
     pub(crate) id: LaneId,
     claims: Vec<ClaimId>,
-    owned: Vec<Change>,
+    /// What the resets need until they have passed the guard: the ports they come from.
+    later: Vec<Change>,
     /// What the guard has counted when all resets have passed it.
     passed: u64,
     due: Instant,
@@ -45,7 +46,7 @@ impl Service {
         let resets = resets(&lane, id, &self.registry);
         let claims = self.registry.of_lane(id);
         let number = claims.len();
-        let mut owned = Vec::new();
+        let mut later = Vec::new();
         for &claim in &claims {
             for (key, member) in self.groups.of_claim(claim) {
                 let members = self.groups.leave(key, member);
@@ -54,10 +55,16 @@ impl Service {
                 }
             }
             let changes = self.registry.release(id, claim).unwrap_or_default();
-            let (later, now): (Vec<_>, Vec<_>) =
-                changes.into_iter().partition(|change| matches!(change, Change::Owned { .. }));
+            // Where a port is owned by its flows only, the guard looks at these, too.
+            let by_flows = changes.iter().any(|c| matches!(c, Change::Owned { before: Some(Share::Flows), .. }));
+            let (put_off, now): (Vec<_>, Vec<_>) = changes.into_iter().partition(|change| match change {
+                // Only TCP is reset; other ports are free for somebody else from now on.
+                Change::Owned { key, .. } => key.protocol == Protocol::Tcp,
+                Change::Flow { .. } => by_flows,
+                Change::Port { .. } => false,
+            });
             self.programs.apply_best(now);
-            owned.extend(later);
+            later.extend(put_off);
         }
         let before = self.guarded(id);
         let sent = self.send_resets(&lane, &resets);
@@ -76,7 +83,7 @@ impl Service {
         let claims = claims.collect();
         let now = Instant::now();
         let passed = before + sent as u64;
-        self.dying.push(Dying { lane, id, claims, owned, passed, due: now + LINGER, latest: now + PATIENCE });
+        self.dying.push(Dying { lane, id, claims, later, passed, due: now + LINGER, latest: now + PATIENCE });
     }
 
     /// How many frames the guard of a lane has seen.
@@ -118,7 +125,12 @@ impl Service {
             }
         }
         for dead in self.dying.extract_if(.., |d| d.due <= now).collect::<Vec<_>>() {
-            self.programs.apply_best(dead.owned);
+            for change in dead.later {
+                match change {
+                    Change::Flow { key, .. } if self.registry.knows_flow(&key) => self.programs.supersede_flow(&key),
+                    change => self.programs.apply_best(vec![change]),
+                }
+            }
             for claim in dead.claims {
                 self.forget_claim(claim);
             }
@@ -134,13 +146,13 @@ impl Service {
 /// The frames that reset the live connections of a lane.
 fn resets(lane: &Lane, id: LaneId, registry: &Registry) -> Vec<Vec<u8>> {
     let rows = lane.view.rows().iter().take(lane.limits.rows());
-    rows.flat_map(|row| row_resets(row, |local| registry.owns(id, Protocol::Tcp, local)))
+    rows.flat_map(|row| row_resets(row, |local, remote| registry.owns(id, Protocol::Tcp, local, remote)))
         .filter_map(|r| frame(&r))
         .collect()
 }
 
-/// The resets for one row; none if the row is no live connection or claims a port that the lane does not own.
-fn row_resets(row: &Row, owns: impl Fn(tickwire_stack::addr::Endpoint) -> bool) -> Vec<Reset> {
+/// The resets for one row; none if the row is no live connection, or one between ends that are not the lane's.
+fn row_resets(row: &Row, owns: impl Fn(Endpoint, Endpoint) -> bool) -> Vec<Reset> {
     /// States of RFC 9293 as Linux numbers them in which the peer has a connection: ESTABLISHED, SYN-RECEIVED, FIN-WAIT-1,
     /// FIN-WAIT-2, CLOSE-WAIT, LAST-ACK, CLOSING.
     const LIVE: [u32; 7] = [1, 3, 4, 5, 8, 9, 11];
@@ -150,7 +162,7 @@ fn row_resets(row: &Row, owns: impl Fn(tickwire_stack::addr::Endpoint) -> bool) 
     let (local, remote) = (row.local.get(), row.remote.get());
     let (source_mac, next_hop_mac) = (row.source_mac.get(), row.next_hop_mac.get());
     let unusable = |a: Address| a.is_unspecified() || a.is_multicast() || a.is_limited_broadcast();
-    if remote.port == 0 || unusable(remote.address) || next_hop_mac == Mac::default() || !owns(local) {
+    if remote.port == 0 || unusable(remote.address) || next_hop_mac == Mac::default() || !owns(local, remote) {
         return Vec::new();
     }
     let (next, oldest) = (row.snd_nxt.get(), row.snd_una.get());
@@ -167,7 +179,6 @@ fn row_resets(row: &Row, owns: impl Fn(tickwire_stack::addr::Endpoint) -> bool) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tickwire_stack::addr::Endpoint;
 
     const LOCAL: Endpoint = Endpoint::new(Address::v4([10, 0, 0, 1]), 4000);
 
@@ -188,30 +199,30 @@ mod tests {
     #[test]
     fn a_live_connection_is_reset_with_the_numbers_its_peer_may_expect() {
         let row = row();
-        let quiet = row_resets(&row, |local| local == LOCAL);
+        let quiet = row_resets(&row, |local, remote| local == LOCAL && remote.port == 80);
         assert_eq!(quiet.len(), 1);
         assert_eq!((quiet[0].sequence, quiet[0].acknowledgement), (1000, 77));
         row.snd_una.set(900);
-        let busy: Vec<u32> = row_resets(&row, |_| true).iter().map(|r| r.sequence).collect();
+        let busy: Vec<u32> = row_resets(&row, |_, _| true).iter().map(|r| r.sequence).collect();
         assert_eq!(busy, [1000, 900]);
     }
 
     #[test]
     fn rows_that_lie_or_are_at_their_end_reset_nobody() {
-        assert!(row_resets(&row(), |_| false).is_empty(), "a port of somebody else");
+        assert!(row_resets(&row(), |_, _| false).is_empty(), "a port of somebody else");
         for state in [0, 2, 6, 7, 10, 12, 99] {
             let row = row();
             row.state.set(state);
-            assert!(row_resets(&row, |_| true).is_empty(), "state {state}");
+            assert!(row_resets(&row, |_, _| true).is_empty(), "state {state}");
         }
         let udp = row();
         udp.kind.set(kind::UDP);
-        assert!(row_resets(&udp, |_| true).is_empty());
+        assert!(row_resets(&udp, |_, _| true).is_empty());
         let unknown = row();
         unknown.next_hop_mac.set(Mac::default());
-        assert!(row_resets(&unknown, |_| true).is_empty());
+        assert!(row_resets(&unknown, |_, _| true).is_empty());
         let group = row();
         group.remote.set(Endpoint::new(Address::v4([239, 0, 0, 1]), 80));
-        assert!(row_resets(&group, |_| true).is_empty());
+        assert!(row_resets(&group, |_, _| true).is_empty());
     }
 }

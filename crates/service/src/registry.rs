@@ -78,8 +78,58 @@ pub(crate) enum Change {
     Port { key: PortKey, before: Vec<LaneId>, after: Vec<LaneId> },
     /// The lane of a flow; before and after.
     Flow { key: FlowKey, before: Option<LaneId>, after: Option<LaneId> },
-    /// Whether a lane may send from a port.
-    Owned { lane: LaneId, key: PortKey, after: bool },
+    /// What a lane may send from a port; before and after.
+    Owned { lane: LaneId, key: PortKey, before: Option<Share>, after: Option<Share> },
+}
+
+/// How much of a port a lane owns: to whom it may send from there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Share {
+    /// To everybody: the port is its own.
+    Whole,
+    /// To one remote end: the port may have other connections, of somebody else.
+    One(Endpoint),
+    /// To those of its flows.
+    Flows,
+}
+
+/// The claims of one lane on one port, by what they give.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Shares {
+    whole: u32,
+    flows: u32,
+    remotes: Vec<Endpoint>,
+}
+
+impl Shares {
+    fn add(&mut self, share: Share) {
+        match share {
+            Share::Whole => self.whole += 1,
+            Share::Flows => self.flows += 1,
+            Share::One(remote) => self.remotes.push(remote),
+        }
+    }
+
+    fn remove(&mut self, share: Share) {
+        match share {
+            Share::Whole => self.whole = self.whole.saturating_sub(1),
+            Share::Flows => self.flows = self.flows.saturating_sub(1),
+            Share::One(remote) => {
+                if let Some(at) = self.remotes.iter().position(|&r| r == remote) {
+                    self.remotes.swap_remove(at);
+                }
+            }
+        }
+    }
+
+    fn sum(&self) -> Option<Share> {
+        match &self.remotes[..] {
+            _ if self.whole > 0 => Some(Share::Whole),
+            [] if self.flows == 0 => None,
+            [first, rest @ ..] if self.flows == 0 && rest.iter().all(|r| r == first) => Some(Share::One(*first)),
+            _ => Some(Share::Flows),
+        }
+    }
 }
 
 impl Change {
@@ -88,7 +138,7 @@ impl Change {
         match self {
             Self::Port { key, before, after } => Self::Port { key, before: after, after: before },
             Self::Flow { key, before, after } => Self::Flow { key, before: after, after: before },
-            Self::Owned { lane, key, after } => Self::Owned { lane, key, after: !after },
+            Self::Owned { lane, key, before, after } => Self::Owned { lane, key, before: after, after: before },
         }
     }
 }
@@ -112,7 +162,7 @@ struct Claim {
     bound: Bound,
     ports: Vec<PortKey>,
     flows: Vec<FlowKey>,
-    owned: Vec<PortKey>,
+    owned: Vec<(PortKey, Share)>,
 }
 
 #[derive(Debug)]
@@ -128,7 +178,7 @@ pub(crate) struct Registry {
     claims: BTreeMap<ClaimId, Claim>,
     ports: HashMap<PortKey, Vec<Holder>>,
     flows: HashMap<FlowKey, (LaneId, u32)>,
-    owned: HashMap<(LaneId, PortKey), u32>,
+    owned: HashMap<(LaneId, PortKey), Shares>,
     last: ClaimId,
 }
 
@@ -153,7 +203,8 @@ impl Registry {
         for key in bound.keys() {
             // A socket bound to a group sends from whichever address the route gives it.
             let any = PortKey { local: Endpoint::new(any_of(key.local.address), key.local.port), ..key };
-            self.own(id, if key.local.address.is_multicast() { any } else { key }, &mut changes);
+            let from = if key.local.address.is_multicast() { any } else { key };
+            self.own(id, from, Share::Whole, &mut changes);
             self.hold(id, key, &mut changes);
         }
         Ok((id, changes))
@@ -172,7 +223,8 @@ impl Registry {
         }
         let id = self.new_claim(lane, bound);
         let mut changes = Vec::new();
-        self.own(id, PortKey { protocol: bound.protocol, local: bound.local }, &mut changes);
+        let port = PortKey { protocol: bound.protocol, local: bound.local };
+        self.own(id, port, Share::One(remote), &mut changes);
         self.enter_flow(id, key, &mut changes);
         Ok((id, changes))
     }
@@ -210,7 +262,8 @@ impl Registry {
     }
 
     /// Turns the claim of a closing listener into exact flows: new connections are no longer ours, the live ones stay.
-    /// A flow that another lane has is left out.
+    /// A flow that another lane has, or the kernel, is left out. What the lane may send shrinks to these flows: the port may be
+    /// somebody else's next.
     pub(crate) fn convert(
         &mut self,
         lane: LaneId,
@@ -230,7 +283,39 @@ impl Registry {
         for key in self.claims.get_mut(&id).map(|c| std::mem::take(&mut c.ports)).unwrap_or_default() {
             self.unhold(id, key, &mut changes);
         }
+        for (key, share) in self.claims.get_mut(&id).map(|c| std::mem::take(&mut c.owned)).unwrap_or_default() {
+            // The smaller share is entered first, so that the live connections may send all the while.
+            self.own(id, key, Share::Flows, &mut changes);
+            self.disown(lane, key, share, &mut changes);
+        }
         Ok(changes)
+    }
+
+    /// The lanes that hold a port, with the claims by which they do.
+    pub(crate) fn holders(&self, key: PortKey) -> Vec<(LaneId, ClaimId)> {
+        self.ports.get(&key).into_iter().flatten().map(|h| (h.lane, h.claim)).collect()
+    }
+
+    /// Enters flows of connections that a claim's lane has, so that they stay with it when others join the port.
+    pub(crate) fn pin(&mut self, lane: LaneId, id: ClaimId, flows: &[FlowKey]) -> Vec<Change> {
+        let mut changes = Vec::new();
+        if self.claim(lane, id).is_ok() {
+            flows.iter().for_each(|&key| self.enter_flow(id, key, &mut changes));
+        }
+        changes
+    }
+
+    /// Takes one such flow out.
+    pub(crate) fn unpin(&mut self, lane: LaneId, id: ClaimId, key: &FlowKey) -> Vec<Change> {
+        let mut changes = Vec::new();
+        if self.claim(lane, id).is_ok()
+            && let Some(claim) = self.claims.get_mut(&id)
+            && let Some(at) = claim.flows.iter().position(|flow| flow == key)
+        {
+            claim.flows.swap_remove(at);
+            self.leave_flow(lane, *key, &mut changes);
+        }
+        changes
     }
 
     /// Takes a claim out.
@@ -244,8 +329,8 @@ impl Registry {
             for key in claim.flows {
                 self.leave_flow(lane, key, &mut changes);
             }
-            for key in claim.owned {
-                self.disown(lane, key, &mut changes);
+            for (key, share) in claim.owned {
+                self.disown(lane, key, share, &mut changes);
             }
         }
         Ok(changes)
@@ -273,12 +358,32 @@ impl Registry {
         self.claims.iter().filter(|(_, claim)| claim.lane == lane).map(|(&id, _)| id).collect()
     }
 
-    /// Whether a lane may send from an address and port.
-    pub(crate) fn owns(&self, lane: LaneId, protocol: Protocol, local: Endpoint) -> bool {
+    /// Whether a lane may send from an address and port to a remote end, as the guard sees it.
+    pub(crate) fn owns(&self, lane: LaneId, protocol: Protocol, local: Endpoint, remote: Endpoint) -> bool {
         [local.address, any_of(local.address)].into_iter().any(|address| {
             let key = PortKey { protocol, local: Endpoint::new(address, local.port) };
-            self.owned.contains_key(&(lane, key))
+            match self.owned.get(&(lane, key)).and_then(Shares::sum) {
+                Some(Share::Whole) => true,
+                Some(Share::One(only)) => only == remote,
+                Some(Share::Flows) => self.holds_flow(lane, &FlowKey { protocol, local, remote }),
+                None => false,
+            }
         })
+    }
+
+    /// Whether a flow is a lane's.
+    pub(crate) fn holds_flow(&self, lane: LaneId, key: &FlowKey) -> bool {
+        self.flows.get(key).is_some_and(|&(holder, _)| holder == lane)
+    }
+
+    /// Whether a flow is anybody's.
+    pub(crate) fn knows_flow(&self, key: &FlowKey) -> bool {
+        self.flows.contains_key(key)
+    }
+
+    /// How many entries of the flow map stand behind a claim.
+    pub(crate) fn flows_of(&self, id: ClaimId) -> usize {
+        self.claims.get(&id).map_or(0, |claim| claim.flows.len())
     }
 
     fn claim(&self, lane: LaneId, id: ClaimId) -> Result<&Claim, Conflict> {
@@ -317,23 +422,29 @@ impl Registry {
         }
     }
 
-    fn own(&mut self, id: ClaimId, key: PortKey, changes: &mut Vec<Change>) {
+    fn own(&mut self, id: ClaimId, key: PortKey, share: Share, changes: &mut Vec<Change>) {
         let Some(claim) = self.claims.get_mut(&id) else { return };
-        claim.owned.push(key);
-        let count = self.owned.entry((claim.lane, key)).or_insert(0);
-        *count += 1;
-        if *count == 1 {
-            changes.push(Change::Owned { lane: claim.lane, key, after: true });
+        claim.owned.push((key, share));
+        let lane = claim.lane;
+        let shares = self.owned.entry((lane, key)).or_default();
+        let before = shares.sum();
+        shares.add(share);
+        let after = shares.sum();
+        if before != after {
+            changes.push(Change::Owned { lane, key, before, after });
         }
     }
 
-    fn disown(&mut self, lane: LaneId, key: PortKey, changes: &mut Vec<Change>) {
-        if let Some(count) = self.owned.get_mut(&(lane, key)) {
-            *count -= 1;
-            if *count == 0 {
-                self.owned.remove(&(lane, key));
-                changes.push(Change::Owned { lane, key, after: false });
-            }
+    fn disown(&mut self, lane: LaneId, key: PortKey, share: Share, changes: &mut Vec<Change>) {
+        let Some(shares) = self.owned.get_mut(&(lane, key)) else { return };
+        let before = shares.sum();
+        shares.remove(share);
+        let after = shares.sum();
+        if after.is_none() {
+            self.owned.remove(&(lane, key));
+        }
+        if before != after {
+            changes.push(Change::Owned { lane, key, before, after });
         }
     }
 
@@ -407,12 +518,15 @@ mod tests {
         assert_eq!(
             changes,
             [
-                Change::Owned { lane: 1, key: key(&bound), after: true },
+                Change::Owned { lane: 1, key: key(&bound), before: None, after: Some(Share::Whole) },
                 Change::Port { key: key(&bound), before: vec![], after: vec![1] },
             ]
         );
-        assert!(registry.owns(1, Protocol::Udp, bound.local));
-        assert!(!registry.owns(1, Protocol::Tcp, bound.local) && !registry.owns(2, Protocol::Udp, bound.local));
+        assert!(registry.owns(1, Protocol::Udp, bound.local, THERE));
+        assert!(
+            !registry.owns(1, Protocol::Tcp, bound.local, THERE)
+                && !registry.owns(2, Protocol::Udp, bound.local, THERE)
+        );
         let undone = registry.release(1, id).unwrap();
         assert_eq!(undone.len(), 2);
         assert!(changes.into_iter().map(Change::inverse).all(|c| undone.contains(&c)));
@@ -426,11 +540,11 @@ mod tests {
         let (id, changes) = registry.claim_bound(1, Bound { dual: true, ..udp(Address::ANY, 53) }).unwrap();
         let ports = changes.iter().filter(|c| matches!(c, Change::Port { .. })).count();
         assert_eq!(ports, 2);
-        assert!(registry.owns(1, Protocol::Udp, Endpoint::new(HERE, 53)));
-        assert!(registry.owns(1, Protocol::Udp, Endpoint::new(Address([0xfd; 16]), 53)));
+        assert!(registry.owns(1, Protocol::Udp, Endpoint::new(HERE, 53), THERE));
+        assert!(registry.owns(1, Protocol::Udp, Endpoint::new(Address([0xfd; 16]), 53), THERE));
         registry.release(1, id).unwrap();
         registry.claim_bound(1, udp(Address::ANY, 53)).unwrap();
-        assert!(!registry.owns(1, Protocol::Udp, Endpoint::new(HERE, 53)), "IPV6_V6ONLY");
+        assert!(!registry.owns(1, Protocol::Udp, Endpoint::new(HERE, 53), THERE), "IPV6_V6ONLY");
     }
 
     #[test]
@@ -457,7 +571,7 @@ mod tests {
         registry.claim_bound(1, bound).unwrap();
         let (second, changes) = registry.claim_bound(2, bound).unwrap();
         assert_eq!(changes[1], Change::Port { key: key(&bound), before: vec![1], after: vec![2] });
-        assert!(registry.owns(1, Protocol::Udp, bound.local), "both still send");
+        assert!(registry.owns(1, Protocol::Udp, bound.local, THERE), "both still send");
         let changes = registry.release(2, second).unwrap();
         assert!(changes.contains(&Change::Port { key: key(&bound), before: vec![2], after: vec![1] }));
     }
@@ -466,7 +580,7 @@ mod tests {
     fn a_socket_bound_to_a_group_sends_from_any_address() {
         let mut registry = Registry::default();
         registry.claim_bound(1, udp(Address::v4([239, 1, 1, 1]), 5000)).unwrap();
-        assert!(registry.owns(1, Protocol::Udp, Endpoint::new(HERE, 5000)));
+        assert!(registry.owns(1, Protocol::Udp, Endpoint::new(HERE, 5000), THERE));
     }
 
     #[test]
@@ -484,6 +598,25 @@ mod tests {
         let undone = registry.release(1, id).unwrap();
         assert!(undone.iter().any(|c| matches!(c, Change::Flow { after: None, .. })));
         assert!(registry.flows.is_empty() && registry.exceptions().is_empty());
+    }
+
+    #[test]
+    fn a_flow_gives_no_right_to_the_rest_of_its_port() {
+        let mut registry = Registry::default();
+        let bound = Bound { protocol: Protocol::Tcp, ..udp(HERE, 40000) };
+        let (first, changes) = registry.claim_flow(1, bound, THERE).unwrap();
+        let owned = |before, after| Change::Owned { lane: 1, key: key(&bound), before, after };
+        assert_eq!(changes[0], owned(None, Some(Share::One(THERE))));
+        let other = Endpoint::new(THERE.address, 9001);
+        assert!(registry.owns(1, Protocol::Tcp, bound.local, THERE));
+        assert!(!registry.owns(1, Protocol::Tcp, bound.local, other));
+        let (second, changes) = registry.claim_flow(1, bound, other).unwrap();
+        assert_eq!(changes[0], owned(Some(Share::One(THERE)), Some(Share::Flows)));
+        assert!(registry.owns(1, Protocol::Tcp, bound.local, other));
+        assert!(registry.release(1, first).unwrap().contains(&owned(Some(Share::Flows), Some(Share::One(other)))));
+        assert!(!registry.owns(1, Protocol::Tcp, bound.local, THERE));
+        assert!(registry.release(1, second).unwrap().contains(&owned(Some(Share::One(other)), None)));
+        assert!(registry.owned.is_empty());
     }
 
     #[test]
@@ -516,15 +649,18 @@ mod tests {
                     after: Some(1)
                 },
                 Change::Port { key: key(&listener), before: vec![1], after: vec![] },
+                Change::Owned { lane: 1, key: key(&listener), before: Some(Share::Whole), after: Some(Share::Flows) },
             ],
             "an IPv4 listener has no IPv6 connections"
         );
-        assert!(registry.owns(1, Protocol::Tcp, local), "the live connection still sends");
+        assert!(registry.owns(1, Protocol::Tcp, local, THERE), "the live connection still sends");
+        let other = Endpoint::new(THERE.address, 9001);
+        assert!(!registry.owns(1, Protocol::Tcp, local, other), "but nothing else does");
         registry.claim_bound(2, listener).expect("a new server may listen");
         let closed = registry.release_flows(1, id, THERE).unwrap();
         assert!(matches!(closed[..], [Change::Flow { after: None, .. }]));
         registry.convert(1, id, &[(HERE, THERE)]).unwrap();
         assert_eq!(registry.release(1, id).unwrap().len(), 2);
-        assert!(!registry.owns(1, Protocol::Tcp, local));
+        assert!(!registry.owns(1, Protocol::Tcp, local, THERE));
     }
 }

@@ -1,9 +1,10 @@
 //! What each request of a program means.
 
 use crate::connection::{Answer, ConnectionId};
+use crate::offload::Foreign;
 use crate::service::Service;
 use tickwire_host::{Query, Why};
-use tickwire_link::control::{Descriptors, Reason, Reply, Request};
+use tickwire_link::control::{Reason, Reply, Request};
 use tickwire_stack::addr::Address;
 use tickwire_stack::path::{PathInfo, PathState};
 
@@ -25,16 +26,11 @@ pub(crate) fn reason_of(why: Option<Why>) -> Reason {
 }
 
 /// Handles one request.
-pub(crate) fn handle(
-    service: &mut Service,
-    id: ConnectionId,
-    request: Request,
-    mut descriptors: Descriptors,
-) -> Answer {
+pub(crate) fn handle(service: &mut Service, id: ConnectionId, request: Request, passed: Vec<Foreign>) -> Answer {
     match request {
         Request::Hello { program, layout } => service.hello(id, program, layout),
         Request::Attach { lane, token, descriptors } => service.attach(id, lane, token, descriptors),
-        Request::Claim { kind, remote } => match descriptors.take(0) {
+        Request::Claim { kind, remote } => match passed.into_iter().next() {
             Some(socket) => service.claim(id, kind, remote, socket),
             None => refused(Reason::BadRequest),
         },
@@ -49,6 +45,7 @@ pub(crate) fn handle(
         Request::ListInterfaces { after } => service.list_interfaces(after),
         Request::ListClaims { lane, after } => service.list_claims(id, lane, after),
         Request::Counters { of, lane } => service.counters(id, of, lane),
+        Request::Mapped => service.mapped(id),
         Request::Capture { lane, snaplen } => service.capture(id, lane, snaplen),
     }
 }

@@ -7,6 +7,7 @@ use crate::endpoint::{Endpoint, EndpointError, NamespaceLock};
 use crate::groups::Groups;
 use crate::namespace::Namespace;
 use crate::nics::Nics;
+use crate::offload::Offload;
 use crate::programs::{BpfError, LaneProgram, Programs};
 use crate::proof::Judge;
 use crate::registry::Registry;
@@ -16,13 +17,14 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tickwire_host::{Connections, Host, Monitor, XdpInfo};
 use tickwire_link::control::{Reason, SOCKET_VARIABLE};
+use tickwire_link::xsk;
 
 /// How the service is to run; what is given here goes before the configuration file.
 #[derive(Debug, Default)]
@@ -136,7 +138,7 @@ fn configuration(options: &Options) -> Result<Config, Error> {
 }
 
 /// Lets the process hold what many lanes need: their memory locked, and a few descriptors each.
-fn raise_limits() {
+pub(crate) fn raise_limits() {
     if let Err(error) = setrlimit(Resource::RLIMIT_MEMLOCK, RLIM_INFINITY, RLIM_INFINITY) {
         tracing::debug!(%error, "the limit of locked memory stays as it is");
     }
@@ -155,6 +157,13 @@ fn start(config: Config) -> Result<Service, Error> {
         io::ErrorKind::PermissionDenied => Error::Privilege(error),
         _ => system("make a network namespace")(error),
     })?;
+    let long_frames =
+        xsk::takes_long_frames().map_err(system("make an AF_XDP socket (CONFIG_XDP_SOCKETS is needed)"))?;
+    if !long_frames {
+        tracing::info!(
+            "interfaces with jumbo frames stay with the kernel: this one hands them to no program (Linux 6.6 does)"
+        );
+    }
     let mut programs = Programs::load(config.limits.flows)?;
     let captures = Captures::new(programs.take_capture_ring()?);
     let mut service = Service {
@@ -169,16 +178,19 @@ fn start(config: Config) -> Result<Service, Error> {
         programs,
         lane_program: LaneProgram::load()?,
         namespace,
-        nics: Nics::default(),
+        nics: Nics::new(long_frames),
         lanes: BTreeMap::new(),
         dying: Vec::new(),
         registry: Registry::default(),
         claims: HashMap::new(),
+        offload: Offload::default(),
+        verifications: HashMap::new(),
         groups: Groups::default(),
         connections: BTreeMap::new(),
         captures,
         poll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(|e| system("make an epoll instance")(e.into()))?,
         paths_stale: false,
+        refreshing: VecDeque::new(),
     };
     service.remove_leftovers()?;
     for name in &service.config.interfaces {
@@ -219,7 +231,8 @@ fn serve(service: &mut Service, endpoint: &Endpoint, options: &Options, stop: Op
     let mut events = [EpollEvent::empty(); 64];
     loop {
         let now = Instant::now();
-        let due = [Some(verified + VERIFY_EVERY), service.next_burial(), settle].into_iter().flatten().min();
+        let more = (!service.refreshing.is_empty()).then_some(now);
+        let due = [Some(verified + VERIFY_EVERY), service.next_burial(), settle, more].into_iter().flatten().min();
         let wait = due.map_or(VERIFY_EVERY, |due| due.saturating_duration_since(now));
         // Rounded up, so that what is due is due when the loop wakes.
         let timeout = EpollTimeout::try_from(wait + Duration::from_millis(1)).unwrap_or(EpollTimeout::ZERO);
@@ -256,6 +269,7 @@ fn serve(service: &mut Service, endpoint: &Endpoint, options: &Options, stop: Op
             verified = now;
             service.verify_claims();
             service.verify_exceptions();
+            service.verify_pins();
             service.fit_guards();
         }
         if service.paths_stale && settle.is_none() {
@@ -265,6 +279,7 @@ fn serve(service: &mut Service, endpoint: &Endpoint, options: &Options, stop: Op
             settle = None;
             service.refresh_paths();
         }
+        service.refresh_some();
     }
 }
 
@@ -305,6 +320,9 @@ fn end(service: &mut Service) {
     let claims: Vec<_> = service.claims.iter().map(|(&id, held)| (held.lane, id)).collect();
     for (lane, claim) in claims {
         service.remove_claim(lane, claim);
+    }
+    for connection in std::mem::take(&mut service.connections).into_values() {
+        connection.close();
     }
     tracing::info!("ended");
 }

@@ -7,15 +7,17 @@ use crate::groups::Groups;
 use crate::lanes::Lane;
 use crate::namespace::Namespace;
 use crate::nics::Nics;
+use crate::offload::Offload;
 use crate::programs::{LaneProgram, Programs};
 use crate::proof::Judge;
 use crate::reaper::Dying;
 use crate::registry::{ClaimId, LaneId, Registry};
 use crate::usage::Usage;
+use crate::verify::Verification;
 use crate::{claims, requests};
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 use nix::sys::socket::{getsockopt, sockopt};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
@@ -44,6 +46,9 @@ pub(crate) struct Service {
     pub(crate) dying: Vec<Dying>,
     pub(crate) registry: Registry,
     pub(crate) claims: HashMap<ClaimId, claims::Held>,
+    pub(crate) offload: Offload,
+    /// What is being looked at in the background: the claims of each user.
+    pub(crate) verifications: HashMap<u32, Verification>,
     pub(crate) groups: Groups,
     pub(crate) usage: Usage,
     pub(crate) connections: BTreeMap<ConnectionId, Connection>,
@@ -51,6 +56,8 @@ pub(crate) struct Service {
     pub(crate) captures: Captures,
     /// Set when paths are to be asked for anew at the next opportunity.
     pub(crate) paths_stale: bool,
+    /// Paths that are being asked for anew, with the lanes that watch them.
+    pub(crate) refreshing: VecDeque<(Query, Vec<LaneId>)>,
 }
 
 impl Service {
@@ -63,14 +70,17 @@ impl Service {
             let peer = Peer { pid: u32::try_from(credentials.pid()).unwrap_or(0), uid: credentials.uid() };
             if !self.usage.take_connection(peer.uid) {
                 tracing::warn!(pid = peer.pid, uid = peer.uid, "too many connections: refused");
+                self.offload.of(peer.uid).later(move || drop(socket));
                 continue;
             }
             let id = *next;
             *next += 1;
             let rate = self.usage.limits().requests_per_second;
-            let connection = Connection::new(Channel::from(socket), peer, rate, Instant::now());
+            let connection =
+                Connection::new(Channel::from(socket), peer, self.offload.of(peer.uid), rate, Instant::now());
             if let Err(error) = self.poll.add(&connection, EpollEvent::new(EpollFlags::EPOLLIN, id)) {
                 tracing::warn!(%error, "cannot watch a connection");
+                connection.close();
                 self.usage.give_connection(peer.uid);
                 continue;
             }
@@ -82,7 +92,11 @@ impl Service {
     pub(crate) fn serve(&mut self, id: ConnectionId) {
         for _ in 0..TURN {
             let Some(connection) = self.connections.get_mut(&id) else { return };
-            let incoming = match connection.receive(Instant::now()) {
+            // Who does not read answers is asked nothing: they may hold descriptors.
+            if connection.waits_to_write {
+                return;
+            }
+            let (incoming, passed) = match connection.receive(Instant::now()) {
                 Ok(Some(incoming)) => incoming,
                 Ok(None) => break,
                 Err(end) => return self.end_connection(id, &end),
@@ -91,13 +105,13 @@ impl Service {
                 Ok(message) => message,
                 Err(error) => return self.end_connection(id, &End::Malformed(error.to_string())),
             };
-            let answer = requests::handle(self, id, request, incoming.descriptors);
+            let answer = requests::handle(self, id, request, passed);
             let Some(connection) = self.connections.get_mut(&id) else { return };
             if let Err(end) = connection.answer(number, answer) {
                 return self.end_connection(id, &end);
             }
+            self.flush(id);
         }
-        self.flush(id);
     }
 
     /// Sends what is queued for a connection, and asks to be called again if something is left.
@@ -112,8 +126,8 @@ impl Service {
             Ok(left) => {
                 if left != connection.waits_to_write {
                     connection.waits_to_write = left;
-                    let write = if left { EpollFlags::EPOLLOUT } else { EpollFlags::empty() };
-                    let mut event = EpollEvent::new(EpollFlags::EPOLLIN | write, id);
+                    let events = if left { EpollFlags::EPOLLOUT } else { EpollFlags::EPOLLIN };
+                    let mut event = EpollEvent::new(events, id);
                     let _ = self.poll.modify(&*connection, &mut event);
                 }
             }
@@ -158,7 +172,9 @@ impl Service {
         }
         self.usage.give_connection(uid);
         self.captures.end(id, &mut self.programs);
-        let Some(number) = connection.lane else { return };
+        let number = connection.lane;
+        connection.close();
+        let Some(number) = number else { return };
         let Some(lane) = self.lanes.get_mut(&number) else { return };
         lane.connections.remove(&id);
         if lane.connections.is_empty() {

@@ -88,7 +88,29 @@ impl Usage {
 
     /// Gives a claim back.
     pub(crate) fn give_flow(&mut self, user: u32) {
-        self.each(user, |used| used.flows = used.flows.saturating_sub(1));
+        self.give_flows(user, 1);
+    }
+
+    /// How many flows a user may book beyond those that he has.
+    pub(crate) fn room_for_flows(&self, user: u32) -> usize {
+        let own = self.users.get(&user).map_or(0, |used| used.flows);
+        let left = self.limits.flows.saturating_sub(self.total.flows);
+        left.min(self.limits.flows_per_user.saturating_sub(own)) as usize
+    }
+
+    /// Books so many flows: entries of one claim beyond its first.
+    pub(crate) fn take_flows(&mut self, user: u32, number: usize) {
+        let number = u32::try_from(number).unwrap_or(u32::MAX);
+        let own = self.users.entry(user).or_default();
+        own.flows = own.flows.saturating_add(number);
+        self.total.flows = self.total.flows.saturating_add(number);
+        self.forget(user);
+    }
+
+    /// Gives so many flows back.
+    pub(crate) fn give_flows(&mut self, user: u32, number: usize) {
+        let number = u32::try_from(number).unwrap_or(u32::MAX);
+        self.each(user, |used| used.flows = used.flows.saturating_sub(number));
     }
 
     /// Books a connection to the service; `false` if there are too many.

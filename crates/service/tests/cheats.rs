@@ -2,10 +2,12 @@
 
 mod common;
 
-use common::{Client, LaneOf, World, skipped, until, within};
-use std::net::UdpSocket;
+use common::{Client, LaneOf, PEER, World, skipped, until, within};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
-use tickwire_link::control::{CountersOf, Name, Push, Reason, Reply, Request};
+use tickwire_link::control::{ClaimKind, CountersOf, Name, Push, Reason, Reply, Request};
 use tickwire_service::Attach;
 use tickwire_stack::addr::{Address, Endpoint, Mac};
 use tickwire_stack::frame::FRAME_SIZE;
@@ -53,7 +55,7 @@ fn guard_refuses(attach: Attach) {
     client.claim_bound(&socket).unwrap();
     let receiver = within(&world.pair.b, || UdpSocket::bind(world.b(9000)).unwrap());
     receiver.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
-    let path = client.path(Address::v4([10, 77, 0, 2]));
+    let path = client.path(PEER);
     let (ours, theirs) = (Endpoint::from(world.a(7000)), Endpoint::from(world.b(9000)));
     let good = udp_frame(path.source_mac, path.next_hop_mac, ours, theirs);
     let port = udp_frame(path.source_mac, path.next_hop_mac, Endpoint::new(ours.address, 7001), theirs);
@@ -93,6 +95,169 @@ fn the_guard_in_xdp_refuses_the_same() {
     guard_refuses(Attach::Native);
 }
 
+/// A TCP socket of host `a` with `SO_REUSEADDR`, bound and nothing else.
+fn reusing(world: &World, port: u16) -> OwnedFd {
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, setsockopt, socket, sockopt};
+    within(&world.pair.a, || {
+        let socket = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+        setsockopt(&socket, sockopt::ReuseAddr, &true).unwrap();
+        bind(socket.as_raw_fd(), &SockaddrStorage::from(world.a(port))).unwrap();
+        socket
+    })
+}
+
+#[test]
+fn a_connection_of_the_kernels_cannot_be_claimed() {
+    if skipped() {
+        return;
+    }
+    let world = World::new(Attach::Tc);
+    // A server that accepted a connection and closed its listener: the port can be bound by others.
+    let listener = within(&world.pair.a, || TcpListener::bind(world.a(8080)).unwrap());
+    let peer = within(&world.pair.b, || TcpStream::connect(world.a(8080)).unwrap());
+    let (victim, _) = listener.accept().unwrap();
+    drop(listener);
+    let remote = Endpoint::from(peer.local_addr().unwrap());
+    let mut client = world.client();
+    let _lane = client.hello().unwrap();
+    let thief = reusing(&world, 8080);
+    assert_eq!(client.claim(ClaimKind::Flow, remote, thief.as_fd()), Err(Reason::PortTaken));
+    assert_eq!(client.claim(ClaimKind::Flow, remote, victim.as_fd()), Err(Reason::BadRequest), "it is connected");
+    let other = Endpoint::new(remote.address, remote.port ^ 1);
+    let claim = client.claim(ClaimKind::Flow, other, thief.as_fd()).expect("that connection is nobody's");
+    assert_eq!(client.claim(ClaimKind::Flow, remote, thief.as_fd()), Err(Reason::PortTaken), "also beside it");
+    (&peer).write_all(b"still").unwrap();
+    let mut got = [0; 5];
+    victim.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    (&victim).read_exact(&mut got).unwrap();
+    assert_eq!(&got, b"still");
+    // Once it is connected in the kernel, the socket proves nothing any more.
+    let other = within(&world.pair.b, || TcpListener::bind(world.b(9999)).unwrap());
+    use nix::sys::socket::{SockaddrStorage, connect};
+    connect(thief.as_raw_fd(), &SockaddrStorage::from(other.local_addr().unwrap())).unwrap();
+    match client.push() {
+        Push::ClaimLost { claim: lost, reason } => assert_eq!((lost, reason), (claim, Reason::NotBound)),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_flow_lets_nothing_else_out_of_its_port() {
+    if skipped() {
+        return;
+    }
+    for attach in [Attach::Tc, Attach::Native] {
+        let world = World::new(attach);
+        let mut client = world.client();
+        let lane = client.hello().unwrap();
+        // SAFETY: this test alone uses the region, and `lane` outlives `memory`.
+        let mut memory: Memory<'_> = unsafe { lane.region.memory() };
+        let path = client.path(Address::v4([10, 77, 0, 2]));
+        let socket = reusing(&world, 7000);
+        let ours = Endpoint::from(world.a(7000));
+        let tcp = |to: u16| {
+            let mut frame = udp_frame(path.source_mac, path.next_hop_mac, ours, world.b(to).into());
+            frame[23] = 6;
+            frame
+        };
+        let first = client.claim(ClaimKind::Flow, world.b(80).into(), socket.as_fd()).unwrap();
+        for (n, port) in [80, 81, 82].into_iter().enumerate() {
+            send_raw(&lane, &mut memory, n as u32, &tcp(port));
+        }
+        let figures = |client: &mut Client| {
+            let counters = client.counters(CountersOf::Lane, lane.lane);
+            (counters[2], counters[7])
+        };
+        until("one of three", || figures(&mut client) == (1, 2));
+        client.claim(ClaimKind::Flow, world.b(81).into(), socket.as_fd()).unwrap();
+        for (n, port) in [80, 81, 82].into_iter().enumerate() {
+            send_raw(&lane, &mut memory, 8 + n as u32, &tcp(port));
+        }
+        until("two of three", || figures(&mut client) == (3, 3));
+        client.request(&Request::Release { claim: first, remote: Endpoint::default() }, &[]);
+        for (n, port) in [80, 81].into_iter().enumerate() {
+            send_raw(&lane, &mut memory, 16 + n as u32, &tcp(port));
+        }
+        until("what was released is over", || figures(&mut client) == (4, 4));
+    }
+}
+
+#[test]
+fn a_listener_that_stops_in_the_kernel_loses_its_claim() {
+    if skipped() {
+        return;
+    }
+    let world = World::new(Attach::Tc);
+    let mut client = world.client();
+    let _lane = client.hello().unwrap();
+    let listener = within(&world.pair.a, || TcpListener::bind("0.0.0.0:8080").unwrap());
+    let claim = client.claim_bound(&listener).unwrap();
+    nix::sys::socket::shutdown(listener.as_raw_fd(), nix::sys::socket::Shutdown::Both).unwrap();
+    match client.push() {
+        Push::ClaimLost { claim: lost, reason } => assert_eq!((lost, reason), (claim, Reason::NotBound)),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_socket_that_lingers_stops_nobody() {
+    if skipped() {
+        return;
+    }
+    let world = World::new(Attach::Tc);
+    let mut good = world.client();
+    let _lane = good.hello().unwrap();
+    let mut bad = world.client();
+    let _bad_lane = bad.hello().unwrap();
+    let listener = within(&world.pair.b, || TcpListener::bind(world.b(80)).unwrap());
+    // Its FIN waits behind data that the peer never reads.
+    let lingering = || {
+        let socket = within(&world.pair.a, || TcpStream::connect(world.b(80)).unwrap());
+        nix::sys::socket::setsockopt(
+            &socket,
+            nix::sys::socket::sockopt::Linger,
+            &libc::linger { l_onoff: 1, l_linger: 3600 },
+        )
+        .unwrap();
+        socket.set_nonblocking(true).unwrap();
+        while (&socket).write(&[0; 65_536]).is_ok() {}
+        socket
+    };
+    // Whichever copy is closed last waits, and that may be ours.
+    let forget = |socket: TcpStream| drop(std::thread::spawn(move || drop(socket)));
+    let claim = Request::Claim { kind: ClaimKind::Bound, remote: Endpoint::default() };
+    // As what it claims, as part of garbage, as one of too many, and unread.
+    let socket = lingering();
+    bad.channel().send(&claim, 1, &[socket.as_fd()]).unwrap();
+    forget(socket);
+    let answer = Instant::now();
+    good.counters(CountersOf::Host, 0);
+    assert!(answer.elapsed() < Duration::from_secs(2), "claimed: {:?}", answer.elapsed());
+    for request in [&Request::ListLanes { after: 0 }, &claim] {
+        let socket = lingering();
+        bad.channel().send(request, 2, &[socket.as_fd(), socket.as_fd()]).unwrap();
+        forget(socket);
+        let answer = Instant::now();
+        good.counters(CountersOf::Host, 0);
+        assert!(answer.elapsed() < Duration::from_secs(2), "garbage: {:?}", answer.elapsed());
+        bad = world.client();
+    }
+    let socket = lingering();
+    for _ in 0..8 {
+        bad.channel().send(&Request::ListLanes { after: 0 }, 3, &[]).unwrap();
+        bad.channel().send(&claim, 4, &[socket.as_fd()]).unwrap();
+    }
+    forget(socket);
+    drop(bad);
+    let answer = Instant::now();
+    good.counters(CountersOf::Host, 0);
+    let claimed = within(&world.pair.a, || UdpSocket::bind("0.0.0.0:7000").unwrap());
+    // The same user: his sockets are not waited for now, and go on with the kernel.
+    let _ = good.claim_bound(&claimed);
+    assert!(answer.elapsed() < Duration::from_secs(3), "unread: {:?}", answer.elapsed());
+    drop(listener);
+}
+
 #[test]
 fn rows_that_lie_reset_nobody() {
     if skipped() {
@@ -105,7 +270,7 @@ fn rows_that_lie_reset_nobody() {
     let (peer, _) = listener.accept().unwrap();
     let mut client = world.client();
     let lane = client.hello().unwrap();
-    let path = client.path(Address::v4([10, 77, 0, 2]));
+    let path = client.path(PEER);
     // SAFETY: this test alone uses the region, and `lane` outlives `memory`.
     let memory: Memory<'_> = unsafe { lane.region.memory() };
     for row in memory.rows.iter() {
@@ -118,7 +283,6 @@ fn rows_that_lie_reset_nobody() {
     }
     drop((client, memory, lane));
     until("the lane is gone", || world.lane_devices().is_empty());
-    use std::io::{Read, Write};
     (&honest).write_all(b"alive").unwrap();
     let mut got = [0; 5];
     (&peer).read_exact(&mut got).unwrap();
@@ -147,6 +311,30 @@ fn a_flood_or_garbage_ends_only_its_own_connection() {
 
     let counters = good.counters(CountersOf::Lane, lane.lane);
     assert_eq!(counters[4..], [0; 8]);
+}
+
+#[test]
+fn who_does_not_read_answers_is_not_listened_to_until_he_does() {
+    if skipped() {
+        return;
+    }
+    let world = World::with(Attach::Tc, "[limits]\nrequests_per_second = 1000000\n");
+    let (mut good, deaf) = (world.client(), world.client());
+    let _lane = good.hello().unwrap();
+    // Each answer brings a descriptor.
+    let mut asked = 0;
+    loop {
+        match deaf.channel().send(&Request::ListLanes { after: 0 }, asked, &[]) {
+            Ok(()) => asked += 1,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
+            Err(error) => panic!("{error} after {asked} requests"),
+        }
+    }
+    good.counters(CountersOf::Host, 0);
+    for number in 0..asked {
+        let incoming = deaf.channel().receive(Duration::from_secs(2)).unwrap();
+        assert_eq!(incoming.decode::<Reply>().unwrap().0, number, "in order, and none is lost");
+    }
 }
 
 #[test]
@@ -196,7 +384,11 @@ fn only_who_knows_the_token_attaches_and_the_lane_ends_with_the_last() {
     let (reply, descriptors) = child.request(&attach(lane.token, true), &[]);
     let Reply::Lane { lane: number, token, limits } = reply else { panic!("{reply:?}") };
     assert_eq!((number, token, descriptors.len()), (lane.lane, lane.token, 3));
-    drop(LaneOf::new(number, token, limits, descriptors));
+    // Only kernels from 6.4 on let the rings of a bound socket be mapped again.
+    match LaneOf::try_new(number, token, limits, descriptors) {
+        Ok(second) => drop(second),
+        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ResourceBusy),
+    }
     drop(parent);
     assert!(matches!(child.push(), Push::PeerGone { .. }));
     assert_eq!(world.lane_devices().len(), 1, "the child goes on");
@@ -227,7 +419,6 @@ fn a_socket_that_lets_go_of_its_port_loses_its_claim() {
     let socket = within(&world.pair.a, || UdpSocket::bind("0.0.0.0:0").unwrap());
     let claim = client.claim_bound(&socket).unwrap();
     // Connecting to "nowhere" dissolves the binding of a socket that asked for any free port.
-    use std::os::fd::AsRawFd;
     let nowhere = libc::sockaddr { sa_family: libc::AF_UNSPEC as u16, sa_data: [0; 14] };
     // SAFETY: `nowhere` is a whole `sockaddr` that lives for the call.
     let done = unsafe { libc::connect(socket.as_raw_fd(), &raw const nowhere, 16) };

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Client, World, now, skipped, until, within};
+use common::{Client, PEER, World, now, skipped, until, within};
 use std::io::{ErrorKind, Read};
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::AsFd;
@@ -11,10 +11,8 @@ use std::time::Duration;
 use tickwire_lab::Pair;
 use tickwire_link::control::{Accelerated, AttachMode, Channel, CountersOf, Push, Reason, Reply, Request};
 use tickwire_service::{Attach, Options};
-use tickwire_stack::addr::{Address, Mac};
+use tickwire_stack::addr::Mac;
 use tickwire_stack::path::PathState;
-
-const PEER: Address = Address::v4([10, 77, 0, 2]);
 
 fn interfaces(client: &mut Client) -> Vec<Accelerated> {
     let mut all = Vec::new();
@@ -126,9 +124,7 @@ fn a_service_that_ends_tells_everybody_and_leaves_nothing() {
     }
     let mut world = World::new(Attach::Native);
     let listener = within(&world.pair.b, || TcpListener::bind(world.b(80)).unwrap());
-    let mut client = world.client();
-    let lane = client.hello().unwrap();
-    let mut stack = lane.stack();
+    let (mut client, lane, mut stack) = world.program();
     let socket = within(&world.pair.a, || UdpSocket::bind(world.a(7000)).unwrap());
     client.claim_bound(&socket).unwrap();
     stack.path_set(client.path(PEER), now());

@@ -22,9 +22,7 @@ fn datagrams_cross(attach: Attach, v6: bool) {
         return;
     }
     let world = World::new(attach);
-    let mut client = world.client();
-    let lane = client.hello().unwrap();
-    let mut stack = lane.stack();
+    let (mut client, lane, mut stack) = world.program();
     let (ours, theirs) =
         if v6 { (world.pair.a_v6(), world.pair.b_v6()) } else { (world.pair.a_v4(), world.pair.b_v4()) };
     let any = if v6 { "[::]:7000" } else { "0.0.0.0:7000" };
@@ -90,9 +88,7 @@ fn a_dead_program_is_gone_within_a_second_and_its_peers_know() {
     }
     let world = World::new(Attach::Auto);
     let listener = within(&world.pair.b, || TcpListener::bind(world.b(80)).unwrap());
-    let mut client = world.client();
-    let lane = client.hello().unwrap();
-    let mut stack = lane.stack();
+    let (mut client, lane, mut stack) = world.program();
     let proof = common::tcp_socket(&world.pair.a, world.a(40000));
     let remote = Endpoint::from(world.b(80));
     client.claim(ClaimKind::Flow, remote, proof.as_fd()).unwrap();

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{LaneOf, World, now, skipped, within};
+use common::{LaneOf, PEER, World, now, skipped, within};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -50,9 +50,7 @@ fn every_member_hears(attach: Attach) {
     let kernel = member(&world);
     let mut programs: Vec<_> = (0..2)
         .map(|_| {
-            let mut client = world.client();
-            let lane = client.hello().unwrap();
-            let mut stack = lane.stack();
+            let (mut client, lane, mut stack) = world.program();
             let socket = member(&world);
             let claim = client.claim_bound(&socket).unwrap();
             let (reply, _) = client.request(&Request::Join { claim, membership }, &[]);
@@ -121,10 +119,8 @@ fn a_listener_that_closes_keeps_its_connections_and_frees_the_port() {
         return;
     }
     let world = World::new(Attach::Tc);
-    let mut client = world.client();
-    let lane = client.hello().unwrap();
-    let mut stack = lane.stack();
-    stack.path_set(client.path(Address::v4([10, 77, 0, 2])), now());
+    let (mut client, lane, mut stack) = world.program();
+    stack.path_set(client.path(PEER), now());
     let listener = within(&world.pair.a, || TcpListener::bind("0.0.0.0:8080").unwrap());
     let claim: Claim = client.claim_bound(&listener).unwrap();
     let id = stack.tcp_listen(&stack.tcp_defaults(), Endpoint::new(Address::ANY_V4, 8080), 16).unwrap();
@@ -166,10 +162,8 @@ fn connections_that_the_kernel_accepted_stay_with_it() {
     let world = World::new(Attach::Tc);
     let listener = within(&world.pair.a, || TcpListener::bind(world.a(8080)).unwrap());
     let mut old = within(&world.pair.b, || TcpStream::connect(world.a(8080)).unwrap());
-    let mut client = world.client();
-    let lane = client.hello().unwrap();
-    let mut stack = lane.stack();
-    stack.path_set(client.path(Address::v4([10, 77, 0, 2])), now());
+    let (mut client, lane, mut stack) = world.program();
+    stack.path_set(client.path(PEER), now());
     client.claim_bound(&listener).unwrap();
     let id = stack.tcp_listen(&stack.tcp_defaults(), world.a(8080).into(), 16).unwrap();
     let (mut accepted_by_kernel, _) = listener.accept().unwrap();
@@ -183,4 +177,114 @@ fn connections_that_the_kernel_accepted_stay_with_it() {
         accepted(&lane, &mut stack, id);
         connecting.join().unwrap();
     });
+}
+
+/// A listener of host `a` that shares its port.
+fn sharing(world: &World, port: u16) -> TcpListener {
+    use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, SockaddrStorage};
+    use nix::sys::socket::{bind, listen, setsockopt, socket, sockopt};
+    within(&world.pair.a, || {
+        let fd: OwnedFd = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+        setsockopt(&fd, sockopt::ReusePort, &true).unwrap();
+        bind(fd.as_raw_fd(), &SockaddrStorage::from(world.a(port))).unwrap();
+        listen(&fd, Backlog::new(64).unwrap()).unwrap();
+        TcpListener::from(fd)
+    })
+}
+
+/// A program that shares port 8080.
+struct Server {
+    client: common::Client,
+    lane: LaneOf,
+    stack: Stack<'static>,
+    listener: tickwire_stack::ids::ListenerId,
+    _socket: TcpListener,
+    connections: Vec<tickwire_stack::ids::TcpId>,
+}
+
+impl Server {
+    fn new(world: &World) -> Self {
+        let mut client = world.client();
+        let lane = client.hello().unwrap();
+        let mut stack = lane.stack();
+        stack.path_set(client.path(Address::v4([10, 77, 0, 2])), now());
+        let listener = stack.tcp_listen(&stack.tcp_defaults(), world.a(8080).into(), 64).unwrap();
+        let socket = sharing(world, 8080);
+        client.claim_bound(&socket).unwrap();
+        Self { client, lane, stack, listener, _socket: socket, connections: Vec::new() }
+    }
+
+    /// Accepts, and answers what comes.
+    fn turn(&mut self) {
+        self.lane.turn(&mut self.stack);
+        self.connections.extend(self.stack.tcp_accept(self.listener).ok());
+        for &id in &self.connections {
+            let mut got = [0; 64];
+            let mut room = &mut got[..];
+            if let Ok(n @ 1..) = self.stack.tcp_recv(id, now(), Default::default(), &mut room) {
+                self.stack.tcp_send(id, now(), false, &mut &got[..n]).unwrap();
+            }
+        }
+    }
+}
+
+/// Connects so often while the servers work.
+fn connect_to(world: &World, servers: &mut [Server], number: usize) -> Vec<TcpStream> {
+    let before: usize = servers.iter().map(|s| s.connections.len()).sum();
+    let address = world.a(8080);
+    std::thread::scope(|scope| {
+        let pair = &world.pair;
+        let connecting = scope.spawn(move || {
+            within(&pair.b, || (0..number).map(|_| TcpStream::connect(address).unwrap()).collect::<Vec<_>>())
+        });
+        common::until("all are accepted", || {
+            servers.iter_mut().for_each(Server::turn);
+            servers.iter().map(|s| s.connections.len()).sum::<usize>() == before + number
+        });
+        connecting.join().unwrap()
+    })
+}
+
+/// Whether each peer gets its answer.
+fn all_answer(servers: &mut [Server], peers: &[TcpStream]) {
+    for mut peer in peers {
+        peer.set_nonblocking(true).unwrap();
+        peer.write_all(b"ping").unwrap();
+        let mut got = [0; 4];
+        common::until("the answer of a connection that lives", || {
+            servers.iter_mut().for_each(Server::turn);
+            match peer.read(&mut got) {
+                Ok(n) => n == 4,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => false,
+                Err(error) => panic!("{error}"),
+            }
+        });
+    }
+}
+
+#[test]
+fn connections_stay_when_lanes_join_and_leave_their_port() {
+    if skipped() {
+        return;
+    }
+    let world = World::new(Attach::Tc);
+    let mut servers = vec![Server::new(&world)];
+    let old = connect_to(&world, &mut servers, 16);
+    servers.push(Server::new(&world));
+    all_answer(&mut servers, &old);
+    let new = connect_to(&world, &mut servers, 32);
+    assert!(servers.iter().all(|s| s.connections.len() > 4), "both have some");
+    servers.push(Server::new(&world));
+    all_answer(&mut servers, &old);
+    all_answer(&mut servers, &new);
+    // The first leaves; the connections of the second are not touched.
+    let theirs: Vec<Endpoint> =
+        servers[1].connections.iter().map(|&id| servers[1].stack.tcp_endpoints(id).unwrap().1).collect();
+    drop(servers.remove(0));
+    let mut kept: Vec<TcpStream> = old.into_iter().chain(new).collect();
+    kept.retain(|peer| theirs.contains(&peer.local_addr().unwrap().into()));
+    std::thread::sleep(Duration::from_millis(100));
+    all_answer(&mut servers, &kept);
+    let Server { client, lane, .. } = &mut servers[1];
+    assert_eq!(client.counters(CountersOf::Lane, lane.lane)[4..], [0; 8], "the guard refused nothing");
 }

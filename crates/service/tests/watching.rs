@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{World, now, skipped, until, within};
+use common::{PEER, World, now, skipped, until, within};
 use nix::sys::socket::{MsgFlags, recv};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -13,21 +13,19 @@ use tickwire_link::bpf::CaptureRecord;
 use tickwire_link::control::{Claim, Reason, Reply, Request};
 use tickwire_link::region::{Region, View};
 use tickwire_service::Attach;
-use tickwire_stack::addr::{Address, Endpoint};
+use tickwire_stack::addr::Endpoint;
 
 fn captures(attach: Attach) {
     if skipped() {
         return;
     }
     let world = World::new(attach);
-    let mut client = world.client();
-    let lane = client.hello().unwrap();
-    let mut stack = lane.stack();
+    let (mut client, lane, mut stack) = world.program();
     let socket = within(&world.pair.a, || UdpSocket::bind(world.a(7000)).unwrap());
     client.claim_bound(&socket).unwrap();
     let id = stack.udp_open(tickwire_stack::udp::UdpOptions::default()).unwrap();
     stack.udp_bind(id, world.a(7000).into()).unwrap();
-    stack.path_set(client.path(Address::v4([10, 77, 0, 2])), now());
+    stack.path_set(client.path(PEER), now());
 
     let mut tool = world.client();
     let (reply, mut descriptors) = tool.request(&Request::Capture { lane: 0, snaplen: 60 }, &[]);
@@ -73,9 +71,7 @@ fn lanes_are_listed_with_their_claims_and_read_only_regions() {
         return;
     }
     let world = World::new(Attach::Tc);
-    let mut client = world.client();
-    let lane = client.hello().unwrap();
-    let mut stack = lane.stack();
+    let (mut client, lane, mut stack) = world.program();
     let id = stack.udp_open(tickwire_stack::udp::UdpOptions::default()).unwrap();
     let socket = within(&world.pair.a, || UdpSocket::bind(world.a(7000)).unwrap());
     let claim = client.claim_bound(&socket).unwrap();

@@ -235,7 +235,7 @@ impl Host {
     pub fn claim(&mut self, lane: &Lane, port: u16) -> Result<()> {
         for address in self.addresses() {
             let local = Endpoint::new(address, port);
-            self.hash(map::OWNED).insert(bpf::OwnedKey::new(lane.host_end, UDP, local), 1u32, 0)?;
+            self.hash(map::OWNED).insert(bpf::OwnedKey::new(lane.host_end, UDP, local), bpf::OwnedValue::WHOLE, 0)?;
             let value = bpf::PortValue::new(&[lane.host_end]).context("one lane")?;
             self.hash(map::PORTS).insert(bpf::PortKey::new(UDP, local), value, 0)?;
         }

@@ -16,10 +16,16 @@ use std::time::{Duration, Instant};
 /// The most descriptors that may come with one message.
 pub const MAX_DESCRIPTORS: usize = 4;
 
+/// The most descriptors that the kernel lets through with one packet (`SCM_MAX_FD`). There is room for all of them: those for which there is
+/// none the kernel closes within the receiving call, and closing what a stranger passed may take as long as he likes.
+const ANY_DESCRIPTORS: usize = 253;
+
 /// Descriptors that came with a message. Those not taken are closed.
 #[derive(Debug, Default)]
 pub struct Descriptors {
     list: [Option<OwnedFd>; MAX_DESCRIPTORS],
+    /// More than any message has.
+    surplus: Vec<OwnedFd>,
     len: usize,
 }
 
@@ -41,11 +47,17 @@ impl Descriptors {
         self.list.get_mut(place)?.take()
     }
 
+    /// Takes all that are left.
+    pub fn take_all(&mut self) -> impl Iterator<Item = OwnedFd> {
+        self.list.iter_mut().filter_map(Option::take).chain(self.surplus.drain(..))
+    }
+
     fn push(&mut self, fd: OwnedFd) {
-        if let Some(place) = self.list.get_mut(self.len) {
-            *place = Some(fd);
-            self.len += 1;
+        match self.list.get_mut(self.len) {
+            Some(place) => *place = Some(fd),
+            None => self.surplus.push(fd),
         }
+        self.len += 1;
     }
 }
 
@@ -54,6 +66,8 @@ impl Descriptors {
 pub struct Incoming {
     bytes: [u8; MAX_MESSAGE],
     len: usize,
+    /// It was longer than any message, or had more descriptors than any packet.
+    cut: bool,
     /// Descriptors that came with it.
     pub descriptors: Descriptors,
 }
@@ -64,6 +78,9 @@ impl Incoming {
     /// # Errors
     /// [`Malformed`] if it is none.
     pub fn decode<M: MessageTo>(&self) -> Result<(u32, M), Malformed> {
+        if self.cut {
+            return Err(Malformed::Length);
+        }
         M::decode(&self.bytes[..self.len], self.descriptors.len())
     }
 }
@@ -72,12 +89,14 @@ impl Incoming {
 #[derive(Debug)]
 pub struct Channel(OwnedFd);
 
-/// Room for control data: the descriptors, in units of the alignment that `cmsghdr` needs.
 // SAFETY: `CMSG_SPACE` only computes.
-const CONTROL_SPACE: usize = unsafe { libc::CMSG_SPACE((MAX_DESCRIPTORS * size_of::<RawFd>()) as u32) } as usize;
+const SEND_SPACE: usize = unsafe { libc::CMSG_SPACE((MAX_DESCRIPTORS * size_of::<RawFd>()) as u32) } as usize;
+// SAFETY: as above.
+const RECEIVE_SPACE: usize = unsafe { libc::CMSG_SPACE((ANY_DESCRIPTORS * size_of::<RawFd>()) as u32) } as usize;
 
+/// Room for control data, with the alignment that `cmsghdr` needs.
 #[repr(C, align(8))]
-struct Control([u8; CONTROL_SPACE]);
+struct Control<const SPACE: usize>([u8; SPACE]);
 
 fn result(value: libc::c_long) -> io::Result<usize> {
     usize::try_from(value).map_err(|_| io::Error::last_os_error())
@@ -157,7 +176,7 @@ impl Channel {
         if descriptors.len() > MAX_DESCRIPTORS {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let mut control = Control([0; CONTROL_SPACE]);
+        let mut control = Control([0; SEND_SPACE]);
         let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
         // SAFETY: all-zero is a valid `msghdr`.
         let mut header: libc::msghdr = unsafe { zeroed() };
@@ -191,17 +210,18 @@ impl Channel {
     /// What has come, without waiting. `Ok(None)` when nothing has.
     ///
     /// # Errors
-    /// `UnexpectedEof` when the peer has gone; `InvalidData` for a packet or a set of descriptors longer than any message has.
+    /// `UnexpectedEof` when the peer has gone.
     pub fn try_receive(&self) -> io::Result<Option<Incoming>> {
-        let mut incoming = Incoming { bytes: [0; MAX_MESSAGE], len: 0, descriptors: Descriptors::default() };
-        let mut control = Control([0; CONTROL_SPACE]);
+        let mut incoming =
+            Incoming { bytes: [0; MAX_MESSAGE], len: 0, cut: false, descriptors: Descriptors::default() };
+        let mut control = Control([0; RECEIVE_SPACE]);
         let mut part = libc::iovec { iov_base: incoming.bytes.as_mut_ptr().cast(), iov_len: MAX_MESSAGE };
         // SAFETY: all-zero is a valid `msghdr`.
         let mut header: libc::msghdr = unsafe { zeroed() };
         header.msg_iov = &raw mut part;
         header.msg_iovlen = 1;
         header.msg_control = (&raw mut control).cast();
-        header.msg_controllen = CONTROL_SPACE as _;
+        header.msg_controllen = RECEIVE_SPACE as _;
         let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
         // SAFETY: `header` points at `part`, the message's bytes and `control`, all alive and of the lengths given.
         let received =
@@ -214,9 +234,8 @@ impl Channel {
         };
         // SAFETY: the kernel has filled `control` up to `msg_controllen` with well-formed headers.
         unsafe { own_descriptors(&header, &mut incoming.descriptors) };
-        if header.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0 {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "a control packet longer than any message"));
-        }
+        // Not an error of this call: the descriptors are the caller's to close.
+        incoming.cut = header.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
         if incoming.len == 0 && incoming.descriptors.is_empty() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -251,7 +270,7 @@ impl Channel {
     }
 }
 
-/// Takes ownership of every descriptor in received control data; those beyond [`MAX_DESCRIPTORS`] are closed.
+/// Takes ownership of every descriptor in received control data.
 ///
 /// # Safety
 /// `header` must be as the kernel left it after a successful `recvmsg`, its control buffer alive.
@@ -360,6 +379,11 @@ mod tests {
             a.send_bytes(b"garbage", &[file.as_fd(); MAX_DESCRIPTORS]).unwrap();
             assert!(b.try_receive().unwrap().unwrap().decode::<Request>().is_err());
         }
+        // More of both than any message has: all descriptors are handed to the receiver, who closes them where he likes.
+        a.send_bytes(&[0; MAX_MESSAGE], &[file.as_fd(); MAX_DESCRIPTORS]).unwrap();
+        let mut incoming = b.try_receive().unwrap().unwrap();
+        assert_eq!(incoming.descriptors.take_all().count(), MAX_DESCRIPTORS);
+        assert_eq!(incoming.descriptors.take_all().count(), 0);
         // Other tests of this process open and close descriptors meanwhile; a leak would be 256 of them.
         assert!(open() < before + 128);
     }

@@ -5,6 +5,7 @@ use super::reason::Reason;
 use tickwire_stack::Limits;
 use tickwire_stack::addr::{Address, Endpoint, Mac};
 use tickwire_stack::path::{PathInfo, PathState};
+use zerocopy::{IntoBytes, transmute};
 
 /// The longest message in bytes.
 pub const MAX_MESSAGE: usize = 1024;
@@ -211,36 +212,15 @@ pub(super) use field_struct;
 field_struct!(Endpoint { address, port });
 field_struct!(PathInfo { destination, source, interface, mtu, source_mac, next_hop_mac, state });
 
-/// The fields of [`Limits`] in order.
-macro_rules! limits {
-    ($($name:ident),*) => {
-        impl Field for Limits {
-            fn put(&self, writer: &mut Writer) {
-                $( self.$name.put(writer); )*
-            }
-            fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-                $( let $name = u32::take(reader)?; )*
-                let limits = Self { $($name),* };
-                if limits.valid() { Ok(limits) } else { Err(Malformed::Field("limit")) }
-            }
-        }
-    };
+impl Field for Limits {
+    fn put(&self, writer: &mut Writer) {
+        writer.bytes(self.as_bytes());
+    }
+    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let limits: Self = transmute!(reader.array::<{ size_of::<Limits>() }>()?);
+        if limits.valid() { Ok(limits) } else { Err(Malformed::Field("limit")) }
+    }
 }
-
-limits!(
-    frames,
-    tcp,
-    listeners,
-    udp,
-    kernel_rows,
-    paths,
-    waiting,
-    reassemblies,
-    groups,
-    watch_items,
-    watch_sets,
-    user_words
-);
 
 /// Makes an enum without values a field, by the codes given.
 macro_rules! field_enum {

@@ -1,6 +1,7 @@
 //! The messages themselves. The number in brackets is how many descriptors come with a message.
 
 use super::codec::{Field, Malformed, Reader, Writer, field_enum, field_struct, messages};
+use super::list::List;
 use super::name::Name;
 use super::reason::Reason;
 use std::fmt;
@@ -78,56 +79,8 @@ pub enum AttachMode {
 
 field_enum!(AttachMode as "attach mode" { None = 0, Native = 1, Generic = 2, Tc = 3 });
 
-/// A few remote endpoints.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Remotes {
-    list: [Endpoint; Remotes::MAX],
-    len: u8,
-}
-
-impl Remotes {
-    /// How many fit into one message.
-    pub const MAX: usize = 32;
-
-    /// As many of `remotes` as fit; the caller sends the rest in further messages.
-    #[must_use]
-    pub fn new(remotes: &[Endpoint]) -> Self {
-        let mut list = [Endpoint::default(); Self::MAX];
-        let len = remotes.len().min(Self::MAX);
-        list[..len].copy_from_slice(&remotes[..len]);
-        Self { list, len: len as u8 }
-    }
-
-    /// The endpoints.
-    #[must_use]
-    pub fn as_slice(&self) -> &[Endpoint] {
-        &self.list[..usize::from(self.len)]
-    }
-}
-
-impl fmt::Debug for Remotes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.as_slice().fmt(f)
-    }
-}
-
-impl Field for Remotes {
-    fn put(&self, writer: &mut Writer) {
-        self.len.put(writer);
-        for endpoint in self.as_slice() {
-            endpoint.put(writer);
-        }
-    }
-    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-        let len = u8::take(reader)?;
-        let mut remotes = Self { list: [Endpoint::default(); Self::MAX], len };
-        let list = remotes.list.get_mut(..usize::from(len)).ok_or(Malformed::Field("list"))?;
-        for endpoint in list {
-            *endpoint = Field::take(reader)?;
-        }
-        Ok(remotes)
-    }
-}
+/// A few remote endpoints; the caller sends the rest in further messages.
+pub type Remotes = List<Endpoint, 32>;
 
 /// Membership in a multicast group, as [`Request::Join`] asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,55 +96,7 @@ pub struct Membership {
 field_struct!(Membership { group, source, interface });
 
 /// A list of figures; what each means depends on what was asked for (see [`CountersOf`]).
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Figures {
-    list: [u64; Figures::MAX],
-    len: u8,
-}
-
-impl Figures {
-    /// How many fit into one message.
-    pub const MAX: usize = 96;
-
-    /// As many of `figures` as fit.
-    #[must_use]
-    pub fn new(figures: &[u64]) -> Self {
-        let mut list = [0; Self::MAX];
-        let len = figures.len().min(Self::MAX);
-        list[..len].copy_from_slice(&figures[..len]);
-        Self { list, len: len as u8 }
-    }
-
-    /// The figures.
-    #[must_use]
-    pub fn as_slice(&self) -> &[u64] {
-        &self.list[..usize::from(self.len)]
-    }
-}
-
-impl fmt::Debug for Figures {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.as_slice().fmt(f)
-    }
-}
-
-impl Field for Figures {
-    fn put(&self, writer: &mut Writer) {
-        self.len.put(writer);
-        for figure in self.as_slice() {
-            figure.put(writer);
-        }
-    }
-    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-        let len = u8::take(reader)?;
-        let mut figures = Self { list: [0; Self::MAX], len };
-        let list = figures.list.get_mut(..usize::from(len)).ok_or(Malformed::Field("list"))?;
-        for figure in list {
-            *figure = u64::take(reader)?;
-        }
-        Ok(figures)
-    }
-}
+pub type Figures = List<u64, 96>;
 
 /// Whose BPF counters are asked for. The figures are in the order of the counter's names in the `bpf` module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -371,12 +276,16 @@ messages! {
         /// At most so many bytes of each packet.
         snaplen: u32,
     };
+    /// The lane's rings are mapped: bind their socket to the lane's device. It is not bound before, because kernels before 6.4 let
+    /// nobody map the rings of a bound socket. To say it again changes nothing. Answered by [`Reply::Done`] or [`Reply::Refused`].
+    Mapped = 14 [0];
 }
 
 messages! {
     /// From the service, in answer to a request.
     Reply, 0x200;
-    /// The lane is made (or, after [`Request::Attach`], this is it). Descriptors: region, AF_XDP socket, doorbell.
+    /// The lane is made (or, after [`Request::Attach`], this is it). Descriptors: region, AF_XDP socket, doorbell. A new lane
+    /// carries nothing before [`Request::Mapped`].
     Lane = 1 [3] {
         /// Its number.
         lane: u32,
@@ -514,6 +423,7 @@ mod tests {
             (Request::ListClaims { lane: 1, after: claim }, 0),
             (Request::Counters { of: CountersOf::Lane, lane: 1 }, 0),
             (Request::Capture { lane: 0, snaplen: 96 }, 0),
+            (Request::Mapped, 0),
         ] {
             goes_back(&request, descriptors);
         }

@@ -7,12 +7,14 @@
 
 mod channel;
 mod codec;
+mod list;
 mod message;
 mod name;
 mod reason;
 
 pub use channel::{Channel, Descriptors, Incoming, MAX_DESCRIPTORS};
 pub use codec::{MAX_MESSAGE, Malformed, VERSION};
+pub use list::List;
 pub use message::{
     Accelerated, AttachMode, Claim, ClaimKind, CountersOf, Figures, Held, LaneInfo, Membership, MessageTo, Push,
     Remotes, Reply, Request, Token,

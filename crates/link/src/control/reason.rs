@@ -111,6 +111,12 @@ reasons! {
     Device = 34: "the interface cannot take the divert program";
     /// Nothing is known about it yet: the socket has neither been bound nor connected.
     Idle = 35: "not bound or connected yet";
+    /// The interface's frames may be longer than the kernel hands to a lane (before Linux 6.6).
+    Jumbo = 36: "this kernel cannot hand frames so long to a program: lower the interface's MTU to 1500, or run Linux 6.6 or newer";
+    /// The socket names an interface by which the destination's route does not leave.
+    OtherWay = 37: "the socket names another interface than that of the route";
+    /// The program passed the descriptor on, and whoever received it knows only the kernel socket.
+    Passed = 38: "the program passed the socket to another process over a Unix socket";
 }
 
 impl Reason {

@@ -22,6 +22,9 @@ use tickwire_stack::{Config, Limits, Memory, Stack, time};
 
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Host `b`, as a lane of host `a` addresses it.
+pub const PEER: Address = Address::v4([10, 77, 0, 2]);
+
 /// The port of a test is chosen by the test; each has its own pair of hosts.
 pub struct World {
     pub pair: Pair,
@@ -112,6 +115,14 @@ impl World {
 
     pub fn client(&self) -> Client {
         Client::connect(self)
+    }
+
+    /// A program on host `a` that has got a lane, and the stack in that lane.
+    pub fn program(&self) -> (Client, LaneOf, Stack<'static>) {
+        let mut client = self.client();
+        let lane = client.hello().unwrap();
+        let stack = lane.stack();
+        (client, lane, stack)
     }
 
     pub fn a(&self, port: u16) -> SocketAddr {
@@ -247,7 +258,16 @@ impl Client {
         let hello = Request::Hello { program: Name::new("test"), layout: Memory::LAYOUT_HASH };
         let (reply, descriptors) = self.request(&hello, &[]);
         match reply {
-            Reply::Lane { lane, token, limits } => Ok(LaneOf::new(lane, token, limits, descriptors)),
+            Reply::Lane { lane, token, limits } => {
+                let lane = LaneOf::new(lane, token, limits, descriptors);
+                // A kernel before 6.4 could not map the rings of a bound socket: it is bound only when we say that they are mapped.
+                assert_eq!(lane.port.kick().unwrap_err().raw_os_error(), Some(nix::libc::ENXIO), "not bound yet");
+                for _ in 0..2 {
+                    assert!(matches!(self.request(&Request::Mapped, &[]).0, Reply::Done));
+                }
+                assert!(lane.port.kick().is_ok(), "bound");
+                Ok(lane)
+            }
             Reply::Refused { reason, .. } => Err(reason),
             other => panic!("{other:?}"),
         }
@@ -288,12 +308,17 @@ impl Client {
 }
 
 impl LaneOf {
-    pub fn new(lane: u32, token: Token, limits: Limits, mut descriptors: Descriptors) -> Self {
+    pub fn new(lane: u32, token: Token, limits: Limits, descriptors: Descriptors) -> Self {
+        Self::try_new(lane, token, limits, descriptors).unwrap()
+    }
+
+    /// As `new`, where the kernel may refuse to map the rings.
+    pub fn try_new(lane: u32, token: Token, limits: Limits, mut descriptors: Descriptors) -> std::io::Result<Self> {
         let region = descriptors.take(0).unwrap();
         let region = Region::map(region.as_fd(), lane, &limits).unwrap();
         let socket: OwnedFd = descriptors.take(1).unwrap();
-        let port = Port::attach(socket, region.rings()).unwrap();
-        Self { lane, token, limits, region, port }
+        let port = Port::attach(socket, region.rings())?;
+        Ok(Self { lane, token, limits, region, port })
     }
 
     /// The stack in the region, which the caller alone uses. Call once.

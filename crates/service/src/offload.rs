@@ -1,0 +1,228 @@
+//! Work on descriptors that programs passed, away from the service's loop.
+//!
+//! A program keeps a hold on what it passes: a system call on its socket waits for as long as another call of the program holds the
+//! socket's lock, and closing it waits for as long as the program's `SO_LINGER` says. Neither may stop the service. Each user has a few
+//! threads of his own for this, so that whoever plays such tricks plays them on himself.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long the loop waits for an answer. Such calls take microseconds; a thread of a busy host may have to wait for its turn.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// For so long after an answer was late nothing of that user's is waited for.
+const PENALTY: Duration = Duration::from_secs(30);
+
+/// Threads of one user.
+const MAX_THREADS: usize = 4;
+
+/// A thread without work ends after so long.
+const IDLE: Duration = Duration::from_secs(5);
+
+type Job = Box<dyn FnOnce() + Send>;
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    threads: usize,
+    idle: usize,
+    distrusted: Option<Instant>,
+}
+
+/// The work for one user.
+#[derive(Default)]
+pub(crate) struct Queue {
+    state: Mutex<State>,
+    work: Condvar,
+}
+
+/// The queues of one service, by user. There are as many as users ever came.
+#[derive(Default)]
+pub(crate) struct Offload(HashMap<u32, Arc<Queue>>);
+
+impl Offload {
+    /// The queue of a user.
+    pub(crate) fn of(&mut self, user: u32) -> Arc<Queue> {
+        Arc::clone(self.0.entry(user).or_default())
+    }
+}
+
+impl std::fmt::Debug for Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Queue").field("jobs", &self.state().jobs.len()).finish_non_exhaustive()
+    }
+}
+
+impl Queue {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(self: &Arc<Self>, job: Job) {
+        let mut state = self.state();
+        state.jobs.push_back(job);
+        if state.jobs.len() <= state.idle || state.threads >= MAX_THREADS {
+            drop(state);
+            return self.work.notify_one();
+        }
+        state.threads += 1;
+        drop(state);
+        let queue = Arc::clone(self);
+        let made = std::thread::Builder::new().name("foreign".into()).stack_size(256 << 10).spawn(move || queue.run());
+        if let Err(error) = made {
+            tracing::warn!(%error, "no thread for work on a program's sockets");
+            self.state().threads -= 1;
+        }
+    }
+
+    fn run(&self) {
+        loop {
+            let mut state = self.state();
+            let Some(job) = state.jobs.pop_front() else {
+                state.idle += 1;
+                let (mut state, waited) = self.work.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
+                state.idle -= 1;
+                if waited.timed_out() && state.jobs.is_empty() {
+                    state.threads -= 1;
+                    return;
+                }
+                continue;
+            };
+            drop(state);
+            job();
+        }
+    }
+
+    fn is_trusted(&self) -> bool {
+        self.state().distrusted.is_none_or(|since| since.elapsed() > PENALTY)
+    }
+
+    /// Does the job and waits for its answer, unless that takes too long.
+    fn wait<T: Send + 'static>(self: &Arc<Self>, job: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        let (tell, told) = sync_channel(1);
+        self.add(Box::new(move || {
+            let _ = tell.send(job());
+        }));
+        let answer = told.recv_timeout(PATIENCE).ok();
+        if answer.is_none() {
+            tracing::warn!("a program's socket keeps the service waiting: nothing of that user's is waited for now");
+            self.state().distrusted = Some(Instant::now());
+        }
+        answer
+    }
+
+    /// Asks something of the user's descriptors; `None` if there is no answer in time, or was none lately.
+    pub(crate) fn ask<T: Send + 'static>(self: &Arc<Self>, job: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        if self.is_trusted() { self.wait(job) } else { None }
+    }
+
+    /// Does something that must be done, and waits for it if that does not take long.
+    pub(crate) fn finish(self: &Arc<Self>, job: impl FnOnce() + Send + 'static) {
+        if self.is_trusted() {
+            let _ = self.wait(job);
+        } else {
+            self.add(Box::new(job));
+        }
+    }
+
+    /// Does something when there is time.
+    pub(crate) fn later(self: &Arc<Self>, job: impl FnOnce() + Send + 'static) {
+        self.add(Box::new(job));
+    }
+
+    /// Whether all threads of the user are at work and more of it waits.
+    pub(crate) fn is_stuck(&self) -> bool {
+        let state = self.state();
+        state.threads >= MAX_THREADS && state.idle == 0 && !state.jobs.is_empty()
+    }
+}
+
+/// A descriptor that a program passed. Dropping it closes it, somewhere else.
+#[derive(Debug)]
+pub(crate) struct Foreign {
+    descriptor: Option<OwnedFd>,
+    queue: Arc<Queue>,
+}
+
+impl Foreign {
+    pub(crate) fn new(descriptor: OwnedFd, queue: Arc<Queue>) -> Self {
+        Self { descriptor: Some(descriptor), queue }
+    }
+
+    /// Where work on it is done.
+    pub(crate) fn queue(&self) -> Arc<Queue> {
+        Arc::clone(&self.queue)
+    }
+
+    /// The descriptor, while there is one: until it is closed.
+    pub(crate) fn get(&self) -> Option<BorrowedFd<'_>> {
+        self.descriptor.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Closes it here and now: for the threads of this module.
+    pub(crate) fn close(mut self) {
+        drop(self.descriptor.take());
+    }
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        if let Some(descriptor) = self.descriptor.take() {
+            self.queue.later(move || drop(descriptor));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_keeps_the_service_waiting_does_so_once_and_others_are_served() {
+        let mut offload = Offload::default();
+        let (slow, other) = (offload.of(1), offload.of(2));
+        let (release, held) = sync_channel::<()>(0);
+        let begin = Instant::now();
+        assert_eq!(slow.ask(move || held.recv().is_ok()), None);
+        assert!(begin.elapsed() >= PATIENCE);
+        let begin = Instant::now();
+        assert_eq!(slow.ask(|| 1), None, "not again");
+        slow.finish(|| ());
+        assert!(begin.elapsed() < PATIENCE);
+        assert_eq!(other.ask(|| 2), Some(2));
+        release.send(()).unwrap();
+    }
+
+    #[test]
+    fn a_user_has_so_many_threads_and_no_more() {
+        let queue: Arc<Queue> = Arc::default();
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let held = Arc::new(Mutex::new(held));
+        for _ in 0..MAX_THREADS + 3 {
+            let held = Arc::clone(&held);
+            queue.later(move || {
+                let _ = held.lock().unwrap().recv();
+            });
+        }
+        assert_eq!(queue.state().threads, MAX_THREADS);
+        let end = Instant::now() + Duration::from_secs(5);
+        while !queue.is_stuck() {
+            assert!(Instant::now() < end, "all threads wait");
+        }
+        drop(release);
+        assert_eq!(queue.ask(|| 1), Some(1));
+    }
+
+    #[test]
+    fn what_must_be_done_is_done_when_the_answer_comes() {
+        let queue: Arc<Queue> = Arc::default();
+        let (mine, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let foreign = Foreign::new(theirs.into(), Arc::clone(&queue));
+        queue.finish(move || foreign.close());
+        let mut end = [0; 1];
+        assert_eq!(std::io::Read::read(&mut &mine, &mut end).unwrap(), 0, "closed");
+    }
+}

@@ -1,0 +1,96 @@
+//! Connections of ports that several lanes share (`SO_REUSEPORT`). A new lane takes over a part of the remote ends, but not the connections that
+//! these have: like the kernel's established connections they are found before any listener, by exact flows. When a lane leaves, only its own
+//! remote ends move, so that nothing has to be kept then.
+
+use crate::registry::{Change, ClaimId, FlowKey, LaneId, PortKey, Protocol};
+use crate::service::Service;
+use std::collections::HashSet;
+use tickwire_link::bpf;
+use tickwire_stack::addr::Endpoint;
+use tickwire_stack::table::{Row, kind};
+
+/// A port that a lane has joined, and who shares it now.
+pub(crate) type Joined = (PortKey, Vec<LaneId>);
+
+/// The shared TCP ports among changes that a new lane joins.
+pub(crate) fn joined(changes: &[Change]) -> Vec<Joined> {
+    let of = |change: &Change| match change {
+        Change::Port { key, before, after }
+            if key.protocol == Protocol::Tcp && !before.is_empty() && after.len() > before.len() =>
+        {
+            Some((*key, after.clone()))
+        }
+        _ => None,
+    };
+    changes.iter().filter_map(of).collect()
+}
+
+/// Local and remote end of a live connection, as the lane itself says; what it may have for that is its claims' business.
+fn connection(row: &Row) -> Option<(Endpoint, Endpoint)> {
+    /// As Linux numbers them: neither CLOSE nor LISTEN, nor TIME-WAIT, which nobody misses.
+    const OVER: [u32; 3] = [6, 7, 10];
+    let live = row.kind.get() == kind::TCP && !OVER.contains(&row.state.get());
+    let (local, remote) = (row.local.get(), row.remote.get());
+    (live && remote.port != 0).then_some((local, remote))
+}
+
+impl Service {
+    /// Keeps the connections of those that share a port where they are, while others join.
+    pub(crate) fn pin(&mut self, joined: &[Joined]) {
+        for (key, lanes) in joined {
+            for (lane, claim) in self.registry.holders(*key) {
+                self.pin_lane(*key, lanes, lane, claim);
+            }
+        }
+    }
+
+    fn pin_lane(&mut self, key: PortKey, lanes: &[LaneId], lane: LaneId, claim: ClaimId) {
+        let Some(of_lane) = self.lanes.get(&lane) else { return };
+        let rows = of_lane.view.rows().iter().take(of_lane.limits.rows());
+        let moved: Vec<FlowKey> = rows
+            .filter_map(connection)
+            .filter(|(local, remote)| {
+                local.port == key.local.port
+                    && (key.local.address == local.address || key.local.address.is_unspecified())
+                    && key.local.address.family() == local.address.family()
+                    && self.nics.has_address(local.address)
+                    && bpf::chosen(lanes, *remote) != Some(lane)
+            })
+            .map(|(local, remote)| FlowKey { protocol: Protocol::Tcp, local, remote })
+            .filter(|flow| !self.registry.knows_flow(flow))
+            .take(self.usage.room_for_flows(of_lane.user))
+            .collect();
+        let changes = self.registry.pin(lane, claim, &moved);
+        if moved.is_empty() {
+            return;
+        }
+        tracing::debug!(lane, claim, connections = moved.len(), "a shared port's connections stay");
+        self.programs.apply_best(changes);
+        if let Some(held) = self.claims.get_mut(&claim) {
+            held.pinned.extend(moved);
+        }
+        let _ = self.charge(claim);
+    }
+
+    /// Forgets connections that are over.
+    pub(crate) fn verify_pins(&mut self) {
+        let mut over: Vec<(LaneId, ClaimId, FlowKey)> = Vec::new();
+        for (&claim, held) in self.claims.iter_mut().filter(|(_, held)| !held.pinned.is_empty()) {
+            let Some(lane) = self.lanes.get(&held.lane) else { continue };
+            let rows = lane.view.rows().iter().take(lane.limits.rows());
+            let live: HashSet<(Endpoint, Endpoint)> = rows.filter_map(connection).collect();
+            let gone = held.pinned.extract_if(.., |flow| !live.contains(&(flow.local, flow.remote)));
+            over.extend(gone.map(|flow| (held.lane, claim, flow)));
+        }
+        for (lane, claim, flow) in over {
+            self.unpin(lane, claim, &flow);
+        }
+    }
+
+    /// Takes one connection's entry out of a claim.
+    pub(crate) fn unpin(&mut self, lane: LaneId, claim: ClaimId, flow: &FlowKey) {
+        let changes = self.registry.unpin(lane, claim, flow);
+        self.programs.apply_best(changes);
+        let _ = self.charge(claim);
+    }
+}

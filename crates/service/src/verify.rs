@@ -1,0 +1,85 @@
+//! Claims hold for as long as their sockets hold what was claimed with them. This is looked at in the background, since a program can make
+//! every system call on its socket wait (see [`crate::offload`]).
+
+use crate::claims::Held;
+use crate::offload::Foreign;
+use crate::proof::{Duty, holds};
+use crate::registry::{ClaimId, Protocol};
+use crate::service::Service;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+use tickwire_link::control::{ClaimKind, Reason};
+use tickwire_stack::addr::Endpoint;
+
+/// A socket that cannot be looked at for so long proves nothing.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// One look at all claims of a user.
+#[derive(Debug)]
+pub(crate) struct Verification {
+    claims: Vec<(ClaimId, Duty)>,
+    /// How many have been looked at.
+    done: Arc<AtomicUsize>,
+    lost: Receiver<(ClaimId, Duty)>,
+    begun: Instant,
+}
+
+/// What is looked at: a claim's socket, and what is expected of it.
+type Look = (ClaimId, Duty, Endpoint, Weak<Foreign>);
+
+/// What a claim's socket must go on doing.
+fn duty(held: &Held) -> Duty {
+    match (held.bound.protocol, held.kind) {
+        (Protocol::Udp, _) => Duty::Datagrams,
+        (Protocol::Tcp, ClaimKind::Flow) => Duty::Idle,
+        (Protocol::Tcp, ClaimKind::Bound) if held.converted => Duty::Port,
+        (Protocol::Tcp, ClaimKind::Bound) => Duty::Listen,
+    }
+}
+
+impl Service {
+    /// Ends claims whose socket has let go of what was claimed with it: the kernel may have given that to somebody else, whose packets must not
+    /// be diverted. Called every second; what one call finds the next one acts upon.
+    pub(crate) fn verify_claims(&mut self) {
+        let mut lost: Vec<(ClaimId, Duty)> = Vec::new();
+        self.verifications.retain(|&user, verification| {
+            lost.extend(verification.lost.try_iter());
+            let done = verification.done.load(Relaxed);
+            if done < verification.claims.len() && verification.begun.elapsed() < PATIENCE {
+                return true;
+            }
+            // The one at which it stands; all that are left, if nothing of this user's moves any more.
+            let left = verification.claims.get(done..).unwrap_or_default();
+            lost.extend(if self.offload.of(user).is_stuck() { left } else { left.get(..1).unwrap_or_default() });
+            false
+        });
+        lost.retain(|(claim, seen)| self.claims.get(claim).is_some_and(|held| duty(held) == *seen));
+        self.lose_these(lost.into_iter().map(|(claim, _)| claim), Reason::NotBound);
+        let mut due: HashMap<u32, Vec<Look>> = HashMap::new();
+        for (&claim, held) in &self.claims {
+            if !self.verifications.contains_key(&held.user) {
+                let socket = Arc::downgrade(&held.socket);
+                due.entry(held.user).or_default().push((claim, duty(held), held.bound.local, socket));
+            }
+        }
+        for (user, claims) in due {
+            let (tell, lost) = channel();
+            let done = Arc::new(AtomicUsize::new(0));
+            let listed = claims.iter().map(|&(claim, duty, ..)| (claim, duty)).collect();
+            let verification = Verification { claims: listed, done: Arc::clone(&done), lost, begun: Instant::now() };
+            self.verifications.insert(user, verification);
+            self.offload.of(user).later(move || {
+                for (claim, duty, local, socket) in claims {
+                    let held = socket.upgrade().is_none_or(|s| s.get().is_some_and(|fd| holds(fd, local, duty)));
+                    if !held && tell.send((claim, duty)).is_err() {
+                        return;
+                    }
+                    done.fetch_add(1, Relaxed);
+                }
+            });
+        }
+    }
+}
