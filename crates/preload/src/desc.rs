@@ -2,6 +2,8 @@
 //! descriptions"). They live in the caller's words of the region, so forked and executed programs see the same ones; they are
 //! touched under the lane's lock only.
 
+use crate::fd::LIMIT;
+use crate::via::Via;
 use tickwire_stack::SocketId;
 use tickwire_stack::time::Span;
 
@@ -11,7 +13,7 @@ const SINGLES: usize = 64;
 pub(crate) const PROCESSES: usize = 64;
 const FIRST: usize = SINGLES + PROCESSES;
 /// Words of one description.
-const WORDS: usize = 8;
+const WORDS: usize = 10;
 
 /// Meaning of the single words.
 pub(crate) mod single {
@@ -33,6 +35,9 @@ mod word {
     pub(super) const SEND_TIMEOUT: usize = 5;
     pub(super) const INODE: usize = 6;
     pub(super) const KERNEL_CHECK: usize = 7;
+    /// Interfaces named for single hosts and, in the upper half, for groups.
+    pub(super) const VIA: usize = 8;
+    pub(super) const VIA_SOURCE: usize = 9;
 }
 
 /// Bits of [`Description::flags`].
@@ -83,6 +88,8 @@ pub(crate) mod flag {
     pub(crate) const KERNEL: u64 = 1 << 22;
     /// IPV6_V6ONLY.
     pub(crate) const V6ONLY: u64 = 1 << 21;
+    /// The program has put a filter of its own on the kernel socket.
+    pub(crate) const OWN_FILTER: u64 = 1 << 18;
 }
 
 /// The caller's words of the region, as descriptions.
@@ -101,9 +108,9 @@ impl<'a> Descriptions<'a> {
         Self { words }
     }
 
-    /// How many there can be.
+    /// How many there can be; never more than a process can have descriptors of.
     pub(crate) fn capacity(&self) -> u32 {
-        (self.words.len().saturating_sub(FIRST) / WORDS) as u32
+        (self.words.len().saturating_sub(FIRST) / WORDS).min(LIMIT) as u32
     }
 
     /// How many were ever used: their indices are below.
@@ -221,6 +228,18 @@ impl Description<'_> {
     /// The inode of the kernel socket, by which a program after exec finds it again.
     pub(crate) fn inode(&mut self) -> &mut u64 {
         &mut self.words[word::INODE]
+    }
+
+    /// The interface that the socket names for what it sends.
+    pub(crate) fn via(&self) -> Via {
+        let both = self.words[word::VIA];
+        Via { unicast: both as u32, groups: (both >> 32) as u32, source: self.words[word::VIA_SOURCE] as u32 }
+    }
+
+    /// Replaces it.
+    pub(crate) fn set_via(&mut self, via: Via) {
+        self.words[word::VIA] = u64::from(via.unicast) | u64::from(via.groups) << 32;
+        self.words[word::VIA_SOURCE] = via.source.into();
     }
 
     /// When the kernel socket was last looked at, in nanoseconds.

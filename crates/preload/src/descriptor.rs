@@ -80,9 +80,6 @@ fn udp(access: &mut Access<'_>, index: u32, request: c_ulong) -> Result<Option<u
         return Ok(None);
     }
     let id: UdpId = access.descriptions().get(index).socket().try_into()?;
-    let mut nothing: &mut [u8] = &mut [];
-    match access.stack.udp_recv(id, true, &mut nothing) {
-        Ok(datagram) => Ok(Some(datagram.len as u32)),
-        Err(_) => Ok(None),
-    }
+    // Not by a peek, which takes the socket's pending error.
+    Ok(access.stack.udp_next_len(id)?.map(|len| len as u32))
 }

@@ -1,25 +1,26 @@
 //! `epoll`: the kernel's instance watches kernel descriptors, a set in the stack watches accelerated sockets, and a wait merges both.
 //!
-//! An instance gets its set when the first socket of ours is added to it; until then it is the kernel's alone.
+//! An instance gets its set when the first socket of ours is added to it; until then it is the kernel's alone. All its descriptors get
+//! the set, and so do the instances that contain it; threads that are asleep in it by then are woken.
 
 use crate::c::sys;
 use crate::desc::flag;
 use crate::errno::{Errno, Result};
-use crate::fd::{Entry, TABLE, Table};
+use crate::fd::{Entry, LIMIT, TABLE};
 use crate::lane::{self, Access, Lane};
 use crate::open;
 use crate::readiness;
 use crate::wait::{self, AGAIN, NO_FD, Plan, TIMED_OUT};
 use core::ffi::c_int;
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst, fence};
 use libc::{epoll_event, sigset_t};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tickwire_stack::time::{Instant, Span};
 use tickwire_stack::watch::{Interest, WatchError};
 use tickwire_stack::{SetId, SocketKind};
-
-/// How often the kernel is asked while a thread polls the lane.
-const LOOK: Span = Span::from_micros(50);
 
 /// A descriptor of ours in an instance.
 #[derive(Clone, Copy, Debug)]
@@ -33,13 +34,72 @@ pub(crate) struct Registration {
     in_kernel: bool,
 }
 
-/// What this process has registered, by descriptor. The stack's items and the kernel's instances are what counts; this remembers what
-/// is needed to move a registration between them.
-static REGISTRY: Mutex<Option<HashMap<c_int, Vec<Registration>>>> = Mutex::new(None);
+/// Registrations by descriptor. The stack's items and the kernel's instances are what counts; this remembers what is needed to move a
+/// registration between them.
+type Map = HashMap<c_int, Vec<Registration>>;
 
-/// The registry, locked; also held across fork.
-pub(crate) fn registry() -> MutexGuard<'static, Option<HashMap<c_int, Vec<Registration>>>> {
+/// What this process has registered.
+static REGISTRY: Mutex<Option<Map>> = Mutex::new(None);
+
+/// What the calling thread has to do with the registry.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Hold {
+    Free,
+    Held,
+    /// Held, and the lane has ended meanwhile: to be dealt with when it is let go of.
+    Ended,
+}
+
+thread_local! {
+    static HOLD: Cell<Hold> = const { Cell::new(Hold::Free) };
+}
+
+/// The registry, locked. Any call into the lane while it is held may find that the lane has ended, which concerns the registry itself.
+pub(crate) struct Registry(Option<MutexGuard<'static, Option<Map>>>);
+
+impl Registry {
+    fn map(&mut self) -> &mut Map {
+        self.get_or_insert_default()
+    }
+}
+
+impl Deref for Registry {
+    type Target = Option<Map>;
+    fn deref(&self) -> &Option<Map> {
+        self.0.as_ref().map_or(&None, |guard| &**guard)
+    }
+}
+
+impl DerefMut for Registry {
+    fn deref_mut(&mut self) -> &mut Option<Map> {
+        self.0.get_or_insert_with(lock)
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        drop(self.0.take());
+        if HOLD.replace(Hold::Free) == Hold::Ended {
+            lane_ended();
+        }
+        crate::c::signal::deliver_any();
+    }
+}
+
+/// Whether the calling thread has the registry locked.
+pub(crate) fn is_held() -> bool {
+    HOLD.get() != Hold::Free
+}
+
+fn lock() -> MutexGuard<'static, Option<Map>> {
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Locks the registry; also held across fork.
+pub(crate) fn registry() -> Registry {
+    let guard = lock();
+    HOLD.set(Hold::Held);
+    Registry(Some(guard))
 }
 
 fn errno(error: WatchError) -> Errno {
@@ -52,18 +112,44 @@ fn errno(error: WatchError) -> Errno {
     })
 }
 
-/// Whether a change of an instance needs us: the descriptor is ours, or an instance with a set.
+/// Whether a change of an instance needs us: the descriptor is ours, or an instance.
 pub(crate) fn concerns(fd: c_int) -> bool {
-    matches!(TABLE.get(fd), Entry::Udp(_) | Entry::Tcp(_) | Entry::Epoll(_))
+    matches!(TABLE.get(fd), Entry::Udp(_) | Entry::Tcp(_) | Entry::Epoll(_) | Entry::Instance(_))
+}
+
+/// The next instance's number.
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// The program has made an instance.
+pub(crate) fn created(epfd: c_int) {
+    TABLE.set(epfd, Entry::Instance(NUMBER.fetch_add(1, Relaxed)));
+}
+
+fn has_set(epfd: c_int) -> bool {
+    matches!(TABLE.get(epfd), Entry::Epoll(_))
+}
+
+/// Whether two descriptors are of one instance.
+fn same(a: c_int, b: c_int) -> bool {
+    a == b
+        || match TABLE.get(a) {
+            entry @ (Entry::Epoll(_) | Entry::Instance(_)) => entry == TABLE.get(b),
+            _ => false,
+        }
 }
 
 /// The instance's description, made if it has none yet.
 fn instance(lane: &'static Lane, epfd: c_int) -> Result<u32> {
-    if let Entry::Epoll(index) = TABLE.get(epfd) {
-        return Ok(index);
-    }
-    if !Table::fits(epfd) {
-        return Err(Errno(libc::ENOSPC));
+    let before = TABLE.get(epfd);
+    match before {
+        Entry::Epoll(index) => return Ok(index),
+        _ if epfd >= LIMIT as c_int => return Err(Errno(libc::ENOSPC)),
+        Entry::Instance(_) => {}
+        // Perhaps an instance that we have not seen being made: one answers that it does not contain the doorbell.
+        _ => match sys::epoll_ctl(epfd, libc::EPOLL_CTL_MOD, lane.descriptors().1, 0, 0) {
+            Ok(()) | Err(Errno(libc::ENOENT)) => {}
+            Err(error) => return Err(error),
+        },
     }
     let index = lane.with(|access| {
         let slot = access.slot;
@@ -76,8 +162,96 @@ fn instance(lane: &'static Lane, epfd: c_int) -> Result<u32> {
         *description.claim() = 1;
         Ok(index)
     })?;
-    open::enter(epfd, Entry::Epoll(index));
+    let all: Vec<c_int> = match before {
+        Entry::Instance(_) => TABLE.each().filter(|&(_, entry)| entry == before).map(|(fd, _)| fd).collect(),
+        _ => vec![epfd],
+    };
+    all.iter().for_each(|&fd| open::enter(fd, Entry::Epoll(index)));
+    rouse(&all);
     Ok(index)
+}
+
+/// How many threads of this process sleep in the kernel's wait on each descriptor.
+static ASLEEP: [AtomicU32; LIMIT] = [const { AtomicU32::new(0) }; LIMIT];
+/// One more than the highest descriptor that any thread ever slept on.
+static HIGHEST: AtomicU32 = AtomicU32::new(0);
+/// Whether instances may tell [`MARK`].
+static MARKED: AtomicBool = AtomicBool::new(false);
+/// What the event carries that rouses sleeping threads.
+const MARK: u64 = u64::from_le_bytes(*b"tickwire");
+/// How long a thread may take to wake up. (One that never does has left its wait by a jump out of a signal handler.)
+const AWAKENING: Span = Span::from_secs(1);
+/// How often it is looked whether all have.
+const LOOK_AGAIN: Span = Span::from_micros(20);
+
+/// Before the kernel's wait on an instance without a set. False if it has one by now; whoever gives it one later wakes the caller.
+pub(crate) fn falls_asleep(epfd: c_int) -> bool {
+    let Some(count) = ASLEEP.get(epfd as usize) else { return true };
+    HIGHEST.fetch_max(epfd as u32 + 1, Relaxed);
+    count.fetch_add(1, Relaxed);
+    // Either `rouse` sees the count, or we see the set.
+    fence(SeqCst);
+    if has_set(epfd) {
+        awakes(epfd);
+        return false;
+    }
+    true
+}
+
+/// After the kernel's wait.
+pub(crate) fn awakes(epfd: c_int) {
+    if let Some(count) = ASLEEP.get(epfd as usize) {
+        let _ = count.fetch_update(Relaxed, Relaxed, |n| n.checked_sub(1));
+    }
+}
+
+/// In a forked child, which has none of its parent's other threads.
+pub(crate) fn forget_sleepers() {
+    ASLEEP.iter().take(HIGHEST.load(Relaxed) as usize).for_each(|count| count.store(0, Relaxed));
+}
+
+/// Wakes the threads that sleep in the kernel's wait on an instance that has just got a set: nothing that comes by the lane would. A
+/// descriptor that is readable is put into the instance until all have left.
+fn rouse(all: &[c_int]) {
+    fence(SeqCst);
+    let asleep = || all.iter().any(|&fd| ASLEEP[fd as usize].load(Acquire) != 0);
+    if !asleep() {
+        return;
+    }
+    let Ok(bell) = sys::eventfd() else { return };
+    sys::ring(bell);
+    MARKED.store(true, SeqCst);
+    if sys::epoll_ctl(all[0], libc::EPOLL_CTL_ADD, bell, IN, MARK).is_ok() {
+        let until = sys::now() + AWAKENING;
+        while asleep() && sys::now() < until {
+            let _ = sys::ppoll(&mut [], Some(LOOK_AGAIN), None);
+        }
+        let _ = sys::epoll_ctl(all[0], libc::EPOLL_CTL_DEL, bell, 0, 0);
+    }
+    sys::close(bell);
+    all.iter().for_each(|&fd| ASLEEP[fd as usize].store(0, Relaxed));
+}
+
+/// Takes what rouses threads out of the kernel's events. Says how many are left.
+pub(crate) fn without_marks(events: &mut [epoll_event]) -> usize {
+    if !MARKED.load(Relaxed) {
+        return events.len();
+    }
+    let mut kept = 0;
+    for at in 0..events.len() {
+        let event = events[at];
+        if { event.u64 } != MARK {
+            events[kept] = event;
+            kept += 1;
+        }
+    }
+    kept
+}
+
+/// What the kernel's instance has ready now.
+fn take(epfd: c_int, events: &mut [epoll_event]) -> Result<usize> {
+    let n = sys::epoll_take(epfd, events)?;
+    Ok(without_marks(&mut events[..n]))
 }
 
 fn interest(events: u32) -> Interest {
@@ -88,6 +262,7 @@ fn interest(events: u32) -> Interest {
     }
 }
 
+const IN: u32 = libc::EPOLLIN as u32;
 const MODES: u32 = (libc::EPOLLET | libc::EPOLLONESHOT) as u32;
 
 /// Puts a descriptor where it belongs at this moment: into the stack's set, the kernel's instance, or both.
@@ -137,16 +312,36 @@ fn watches_kernel(entry: Entry) -> bool {
     matches!(entry, Entry::Udp(_) | Entry::Epoll(_))
 }
 
-/// `epoll_ctl` for a descriptor of ours.
+/// `epoll_ctl` for a descriptor of ours, or an instance.
 pub(crate) fn control(epfd: c_int, op: c_int, fd: c_int, events: u32, data: u64) -> Result<()> {
+    let entry = TABLE.get(fd);
+    if let Entry::Instance(_) = entry {
+        return nested(epfd, op, fd, events, data);
+    }
     let Some(lane) = lane::current() else { return sys::epoll_ctl(epfd, op, fd, events, data) };
     if epfd == fd {
         return Err(Errno(libc::EINVAL));
     }
-    let entry = TABLE.get(fd);
     let mut guard = registry();
-    let list = guard.get_or_insert_default().entry(fd).or_default();
-    let known = list.iter().position(|r| r.epfd == epfd);
+    let map = guard.map();
+    let had_set = has_set(epfd);
+    let done = change(lane, map.entry(fd).or_default(), op, fd, entry, (epfd, events, data));
+    if !had_set && has_set(epfd) {
+        rises(lane, map, epfd);
+    }
+    done
+}
+
+/// Changes one of a descriptor's registrations: with which instance, for what, and what it is told by.
+fn change(
+    lane: &'static Lane,
+    list: &mut Vec<Registration>,
+    op: c_int,
+    fd: c_int,
+    entry: Entry,
+    (epfd, events, data): (c_int, u32, u64),
+) -> Result<()> {
+    let known = list.iter().position(|r| same(r.epfd, epfd));
     match (op, known) {
         (libc::EPOLL_CTL_ADD, Some(_)) => Err(Errno(libc::EEXIST)),
         (libc::EPOLL_CTL_ADD, None) => {
@@ -173,6 +368,42 @@ pub(crate) fn control(epfd: c_int, op: c_int, fd: c_int, events: u32, data: u64)
             Ok(())
         }
         _ => Err(Errno(libc::EINVAL)),
+    }
+}
+
+/// `epoll_ctl` for an instance without a set: the kernel's, but remembered for the day on which it gets one.
+fn nested(epfd: c_int, op: c_int, fd: c_int, events: u32, data: u64) -> Result<()> {
+    sys::epoll_ctl(epfd, op, fd, events, data)?;
+    if op == libc::EPOLL_CTL_ADD {
+        kernel_added(epfd);
+    }
+    let mut guard = registry();
+    let list = guard.map().entry(fd).or_default();
+    match (op, list.iter().position(|r| same(r.epfd, epfd))) {
+        (libc::EPOLL_CTL_ADD, None) => {
+            list.push(Registration { epfd, events, data, in_stack: false, in_kernel: true });
+        }
+        (libc::EPOLL_CTL_MOD, Some(at)) => (list[at].events, list[at].data) = (events, data),
+        (libc::EPOLL_CTL_DEL, Some(at)) => drop(list.swap_remove(at)),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// An instance has got a set: those that contain it need one, too, and theirs contain it.
+fn rises(lane: &'static Lane, map: &mut Map, epfd: c_int) {
+    let mut work = vec![epfd];
+    while let Some(inner) = work.pop() {
+        for (&fd, list) in map.iter_mut().filter(|(fd, _)| same(**fd, inner)) {
+            for registration in list.iter_mut().filter(|r| !r.in_stack) {
+                let outer = registration.epfd;
+                let had_set = has_set(outer);
+                let _ = place(lane, fd, TABLE.get(fd), registration, false);
+                if !had_set && has_set(outer) {
+                    work.push(outer);
+                }
+            }
+        }
     }
 }
 
@@ -211,16 +442,25 @@ pub(crate) fn wait(
         let strict = looked.is_never() && *access.descriptions().get(index).claim() != 0;
         let mut n = 0;
         // Kernel descriptors first when it is their turn, or a busy set would never let them through.
-        if force || strict || access.now.since(looked) >= LOOK {
+        if force || strict || access.now.since(looked) >= wait::LOOK {
             looked = access.now;
-            n = sys::epoll_take(epfd, events)?;
+            n = take(epfd, events)?;
+            if n > 0 {
+                readiness::kernel_spoke(access.now);
+            }
         }
+        let from_kernel = n;
         let room = events.len() - n;
         if room > 0 {
             access
                 .stack
                 .set_wait(set, room, |event| {
-                    if let Some(place) = events.get_mut(n) {
+                    // A UDP socket that is ready on both sides is one descriptor, so one event. Descriptors that share their data
+                    // cannot be told apart by the program either.
+                    let (before, _) = events.split_at_mut(from_kernel);
+                    if let Some(same) = before.iter_mut().find(|told| told.u64 == event.data) {
+                        same.events |= event.ready.0;
+                    } else if let Some(place) = events.get_mut(n) {
                         *place = epoll_event { events: event.ready.0, u64: event.data };
                         n += 1;
                     }
@@ -233,7 +473,7 @@ pub(crate) fn wait(
     let answer = match first {
         Err(AGAIN) if timeout.is_some_and(|t| t.is_zero()) => Ok(0),
         Err(AGAIN) => {
-            let mut fds = [NO_FD, wait::readable(epfd)];
+            let mut fds = [NO_FD, NO_FD, wait::readable(epfd)];
             let mut plan = Plan { fds: &mut fds, until, mask, restart: false };
             wait::wait(lane, &mut plan, attempt)
         }
@@ -246,9 +486,15 @@ pub(crate) fn wait(
     }
 }
 
-fn by_kernel(epfd: c_int, events: &mut [epoll_event], timeout: Option<Span>, mask: Option<&sigset_t>) -> Result<usize> {
+/// A wait in the kernel's instance alone.
+pub(crate) fn by_kernel(
+    epfd: c_int,
+    events: &mut [epoll_event],
+    timeout: Option<Span>,
+    mask: Option<&sigset_t>,
+) -> Result<usize> {
     let n = sys::ppoll(&mut [wait::readable(epfd)], timeout, mask)?;
-    if n == 0 { Ok(0) } else { sys::epoll_take(epfd, events) }
+    if n == 0 { Ok(0) } else { take(epfd, events) }
 }
 
 /// Every registration of a description's descriptors, to be moved.
@@ -286,6 +532,9 @@ fn to_kernel(fd: c_int, registration: &mut Registration) {
 
 /// The lane has ended: everything is the kernel's.
 pub(crate) fn lane_ended() {
+    if HOLD.get() != Hold::Free {
+        return HOLD.set(Hold::Ended);
+    }
     let mut guard = registry();
     let Some(map) = guard.as_mut() else { return };
     for (&fd, list) in map.iter_mut() {
@@ -294,26 +543,31 @@ pub(crate) fn lane_ended() {
     map.clear();
 }
 
-/// A descriptor is being closed: this process forgets what it registered with it, and with it as an instance.
-pub(crate) fn closing(fd: c_int) {
-    let mut guard = registry();
-    let Some(map) = guard.as_mut() else { return };
-    map.remove(&fd);
-    if matches!(TABLE.get(fd), Entry::Epoll(_)) {
-        map.values_mut().for_each(|list| list.retain(|r| r.epfd != fd));
+/// Forgets everything, in a child that has no part in its parent's lane, and before whose birth the registry may have been locked for
+/// ever. (The kernel's instances are the parent's, too.)
+pub(crate) fn abandon() {
+    if let Ok(mut registry) = REGISTRY.try_lock() {
+        *registry = None;
     }
 }
 
-/// An instance was duplicated: what is registered in it can be changed by either descriptor.
-pub(crate) fn duplicated(old: c_int, new: c_int) {
-    if !matches!(TABLE.get(old), Entry::Epoll(_)) {
+/// A descriptor is being closed: this process forgets what it registered with it, and with it as an instance's last.
+pub(crate) fn closing(fd: c_int) {
+    if HOLD.get() != Hold::Free {
+        // A signal handler that interrupted us in here cannot wait for us; what is forgotten too late harms nobody.
         return;
     }
     let mut guard = registry();
     let Some(map) = guard.as_mut() else { return };
-    for list in map.values_mut() {
-        let copies: Vec<Registration> =
-            list.iter().filter(|r| r.epfd == old).map(|r| Registration { epfd: new, ..*r }).collect();
-        list.extend(copies);
+    map.remove(&fd);
+    let entry = TABLE.get(fd);
+    if matches!(entry, Entry::Epoll(_) | Entry::Instance(_)) {
+        let other = TABLE.each().find(|&(other, of)| other != fd && of == entry).map(|(other, _)| other);
+        for list in map.values_mut() {
+            match other {
+                Some(other) => list.iter_mut().filter(|r| r.epfd == fd).for_each(|r| r.epfd = other),
+                None => list.retain(|r| r.epfd != fd),
+            }
+        }
     }
 }

@@ -1,15 +1,17 @@
 //! Sockets that outlive exec: the old program leaves the lane's descriptors open and says in the environment which they are; the
-//! new one maps the region again and finds its sockets by their inodes.
+//! new one maps the region again and finds its sockets by their inodes. A program in a new process (`posix_spawn`) gets the lane's descriptors
+//! from the service instead.
 
 use crate::c::sys;
 use crate::desc::flag;
 use crate::fd::{Entry, TABLE, Table};
 use crate::lane::{self, Handover, Lane};
 use crate::session::Session;
-use crate::{open, start};
+use crate::{open, process, start};
 use core::ffi::{CStr, c_int};
+use core::fmt::Write;
 use std::collections::HashMap;
-use tickwire_link::control::{Channel, Token};
+use tickwire_link::control::{Channel, Reason, Token};
 use tickwire_link::region::Region;
 use tickwire_stack::Limits;
 
@@ -22,70 +24,32 @@ struct Inheritance {
     number: u32,
     token: [u8; 16],
     slot: usize,
+    /// What was left open; nothing for a process that is to attach by itself.
+    left: Option<Left>,
+}
+
+/// The lane's descriptors, and what the region holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Left {
     /// Control connection, rings, doorbell, region.
     descriptors: [c_int; 4],
     limits: [u32; 12],
-}
-
-fn limits_to_list(l: &Limits) -> [u32; 12] {
-    [
-        l.frames,
-        l.tcp,
-        l.listeners,
-        l.udp,
-        l.kernel_rows,
-        l.paths,
-        l.waiting,
-        l.reassemblies,
-        l.groups,
-        l.watch_items,
-        l.watch_sets,
-        l.user_words,
-    ]
-}
-
-fn limits_from_list(list: [u32; 12]) -> Limits {
-    let [
-        frames,
-        tcp,
-        listeners,
-        udp,
-        kernel_rows,
-        paths,
-        waiting,
-        reassemblies,
-        groups,
-        watch_items,
-        watch_sets,
-        user_words,
-    ] = list;
-    Limits {
-        frames,
-        tcp,
-        listeners,
-        udp,
-        kernel_rows,
-        paths,
-        waiting,
-        reassemblies,
-        groups,
-        watch_items,
-        watch_sets,
-        user_words,
-    }
 }
 
 impl Inheritance {
     fn to_text(&self) -> String {
         let token: String = self.token.iter().map(|byte| format!("{byte:02x}")).collect();
         let join = |numbers: Vec<String>| numbers.join(",");
-        format!(
-            "{}:{token}:{}:{}:{}",
-            self.number,
-            self.slot,
-            join(self.descriptors.iter().map(ToString::to_string).collect()),
-            join(self.limits.iter().map(ToString::to_string).collect()),
-        )
+        let mut text = format!("{}:{token}:{}", self.number, self.slot);
+        if let Some(left) = &self.left {
+            let _ = write!(
+                text,
+                ":{}:{}",
+                join(left.descriptors.iter().map(ToString::to_string).collect()),
+                join(left.limits.iter().map(ToString::to_string).collect()),
+            );
+        }
+        text
     }
 
     fn from_text(text: &str) -> Option<Self> {
@@ -100,11 +64,21 @@ impl Inheritance {
             *byte = u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).ok()?;
         }
         let slot = parts.next()?.parse().ok()?;
-        let mut descriptors = [0; 4];
-        fill(&mut descriptors, parts.next()?)?;
-        let mut limits = [0; 12];
-        fill(&mut limits, parts.next()?)?;
-        parts.next().is_none().then_some(Self { number, token, slot, descriptors, limits })
+        let left = match parts.next() {
+            None => None,
+            Some(text) => {
+                let mut left = Left { descriptors: [0; 4], limits: [0; 12] };
+                fill(&mut left.descriptors, text)?;
+                fill(&mut left.limits, parts.next()?)?;
+                Some(left)
+            }
+        };
+        parts.next().is_none().then_some(Self { number, token, slot, left })
+    }
+
+    /// As an entry of the environment.
+    fn to_entry(&self) -> String {
+        format!("{}={}", VARIABLE.to_string_lossy(), self.to_text())
     }
 }
 
@@ -120,19 +94,25 @@ fn fill<T: std::str::FromStr>(list: &mut [T], text: &str) -> Option<()> {
 /// Before an exec: what to add to the new program's environment, if it inherits a socket of ours. The lane's descriptors stay open then.
 pub(crate) fn before() -> Option<String> {
     let lane = lane::current()?;
-    let inherits = TABLE.each().any(|(fd, entry)| {
-        matches!(entry, Entry::Udp(_) | Entry::Tcp(_))
-            && sys::fcntl(fd, libc::F_GETFD, 0).is_ok_and(|flags| flags & libc::FD_CLOEXEC == 0)
-    });
-    if !inherits {
+    if !TABLE.each().any(|(fd, entry)| matches!(entry, Entry::Udp(_) | Entry::Tcp(_)) && outlives(fd)) {
         return None;
     }
     let descriptors = descriptors_of(lane);
     set_close_on_exec(&descriptors, false);
     let Handover { number, token, limits, .. } = lane.handover();
-    let inheritance =
-        Inheritance { number: *number, token: token.0, slot: lane.slot(), descriptors, limits: limits_to_list(limits) };
-    Some(format!("{}={}", VARIABLE.to_string_lossy(), inheritance.to_text()))
+    let left = Some(Left { descriptors, limits: limits.to_list() });
+    Some(Inheritance { number: *number, token: token.0, slot: lane.slot(), left }.to_entry())
+}
+
+/// What to add to the environment of a program in a process of its own, for which a slot has been taken.
+pub(crate) fn to_a_new_process(lane: &Lane, slot: usize) -> String {
+    let (number, token) = lane.identity();
+    Inheritance { number, token: token.0, slot, left: None }.to_entry()
+}
+
+/// Whether a descriptor stays open through exec.
+pub(crate) fn outlives(fd: c_int) -> bool {
+    sys::fcntl(fd, libc::F_GETFD, 0).is_ok_and(|flags| flags & libc::FD_CLOEXEC == 0)
 }
 
 /// Right before an exec, which kills the other threads of this process: none of them is inside the lane then.
@@ -164,30 +144,48 @@ fn set_close_on_exec(descriptors: &[c_int], on: bool) {
 /// In a new program, before it runs: takes over the lane that it was left, if it was.
 pub(crate) fn inherit() {
     let Some(text) = sys::take_variable(VARIABLE) else { return };
-    let taken = Inheritance::from_text(&text).and_then(|inheritance| adopt(&inheritance));
-    if taken.is_none() {
-        sys::say("the sockets of the program before this one cannot be taken over; they are reset");
+    let taken = Inheritance::from_text(&text).ok_or(Reason::BadRequest).and_then(|inheritance| {
+        let lane = match &inheritance.left {
+            Some(left) => adopt(&inheritance, left),
+            None => attach(&inheritance),
+        }?;
+        start::inherited();
+        let lane = lane::install(lane);
+        process::born(lane, inheritance.slot, sys::process());
+        find_sockets(lane);
+        process::look_for_dead(lane);
+        crate::helper::start();
+        Ok(())
+    });
+    if let Err(reason) = taken {
+        sys::say(&format!("sockets that this program was given cannot be taken over and do not work here: {reason}"));
     }
 }
 
-fn adopt(inheritance: &Inheritance) -> Option<()> {
-    let limits = limits_from_list(inheritance.limits);
-    let [control, ring, doorbell, region] = inheritance.descriptors;
-    if inheritance.descriptors.iter().any(|&fd| !Table::fits(fd) || sys::fcntl(fd, libc::F_GETFD, 0).is_err()) {
-        return None;
+/// Goes on with the lane of the program that was this process before.
+fn adopt(inheritance: &Inheritance, left: &Left) -> Result<Lane, Reason> {
+    let limits = Limits::from_list(left.limits);
+    let [control, ring, doorbell, region] = left.descriptors;
+    if left.descriptors.iter().any(|&fd| !Table::fits(fd) || sys::fcntl(fd, libc::F_GETFD, 0).is_err()) {
+        return Err(Reason::BadRequest);
     }
-    set_close_on_exec(&inheritance.descriptors, true);
-    let mapped = Region::map(crate::c::shared::borrow(region), inheritance.number, &limits).ok()?;
-    inheritance.descriptors.iter().for_each(|&fd| {
+    set_close_on_exec(&left.descriptors, true);
+    let mapped = Region::map(crate::c::shared::borrow(region), inheritance.number, &limits);
+    let mapped = mapped.map_err(|_| Reason::Version)?;
+    left.descriptors.iter().for_each(|&fd| {
         TABLE.set(fd, Entry::Lane);
     });
     let session = Session::new(Channel::from(crate::c::shared::own(control)));
     let handover = Handover { number: inheritance.number, token: Token(inheritance.token), limits, region };
-    let lane = start::assemble(session, handover, mapped, ring, doorbell, Some(inheritance.slot)).ok()?;
-    let lane = lane::install(lane);
-    find_sockets(lane);
-    crate::helper::start();
-    Some(())
+    start::assemble(session, handover, mapped, ring, doorbell, Some(inheritance.slot))
+}
+
+/// Takes part in the lane of the program that started this one.
+fn attach(inheritance: &Inheritance) -> Result<Lane, Reason> {
+    let token = Token(inheritance.token);
+    let (session, given) = start::attach_again(inheritance.number, token, true)?;
+    let (limits, descriptors) = given.ok_or(Reason::BadRequest)?;
+    start::attach(session, inheritance.number, token, &limits, descriptors, Some(inheritance.slot))
 }
 
 /// Finds which descriptors of this program are sockets of the lane, and lets go of those that exec has closed.
@@ -240,12 +238,13 @@ mod tests {
             number: 7,
             token: [0xab; 16],
             slot: 3,
-            descriptors: [900, 901, 902, 903],
-            limits: limits_to_list(&Limits::DEFAULT),
+            left: Some(Left { descriptors: [900, 901, 902, 903], limits: Limits::DEFAULT.to_list() }),
         };
         let text = inheritance.to_text();
         assert_eq!(Inheritance::from_text(&text), Some(inheritance.clone()));
-        assert_eq!(limits_from_list(inheritance.limits), Limits::DEFAULT);
+        assert_eq!(inheritance.left.as_ref().map(|left| Limits::from_list(left.limits)), Some(Limits::DEFAULT));
+        let attaching = Inheritance { left: None, ..inheritance };
+        assert_eq!(Inheritance::from_text(&attaching.to_text()), Some(attaching));
         for bad in ["", "7", "7:zz:3:1,2,3,4:5", &text[1..20], &format!("{text}:9"), &text.replace("903", "903,904")] {
             assert_eq!(Inheritance::from_text(bad), None, "{bad}");
         }

@@ -18,8 +18,10 @@ pub(crate) enum Entry {
     Udp(u32),
     /// An accelerated TCP socket: the index of its description.
     Tcp(u32),
-    /// An epoll instance that we know: the index of its description.
+    /// An epoll instance with a set in the stack: the index of its description.
     Epoll(u32),
+    /// An epoll instance that is the kernel's alone so far. The number tells it from others; its duplicates have the same.
+    Instance(u32),
     /// A descriptor of the lane itself, which the program must not close.
     Lane,
     /// An IP socket that stays on the kernel: the row that says so to `tickwire stat`.
@@ -33,7 +35,7 @@ impl Entry {
     pub(crate) fn description(self) -> Option<u32> {
         match self {
             Self::Udp(index) | Self::Tcp(index) | Self::Epoll(index) => Some(index),
-            Self::Foreign | Self::Lane | Self::Dead(_) | Self::Kernel(_) => None,
+            Self::Foreign | Self::Instance(_) | Self::Lane | Self::Dead(_) | Self::Kernel(_) => None,
         }
     }
 
@@ -57,6 +59,7 @@ impl Entry {
             Self::Lane => 4 << SHIFT,
             Self::Dead(errno) => 5 << SHIFT | errno & MASK,
             Self::Kernel(row) => 6 << SHIFT | row & MASK,
+            Self::Instance(number) => 7 << SHIFT | number & MASK,
         }
     }
 
@@ -68,6 +71,7 @@ impl Entry {
             4 => Self::Lane,
             5 => Self::Dead(word & MASK),
             6 => Self::Kernel(word & MASK),
+            7 => Self::Instance(word & MASK),
             _ => Self::Foreign,
         }
     }
@@ -129,7 +133,8 @@ mod tests {
     #[test]
     fn entries_survive_the_table_and_strange_numbers_are_foreign() {
         static OWN: Table = Table::new();
-        for entry in [Entry::Udp(7), Entry::Tcp(8), Entry::Epoll(9), Entry::Lane, Entry::Dead(104)] {
+        for entry in [Entry::Udp(7), Entry::Tcp(8), Entry::Epoll(9), Entry::Instance(10), Entry::Lane, Entry::Dead(104)]
+        {
             assert_eq!(OWN.set(12, entry), Entry::Foreign);
             assert_eq!(OWN.get(12), entry);
             assert_eq!(OWN.each().collect::<Vec<_>>(), [(12, entry)]);

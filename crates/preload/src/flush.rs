@@ -3,7 +3,7 @@
 use crate::c::sys;
 use crate::lane::Lane;
 use crate::pending;
-use crate::wait::{self, AGAIN, NO_FD, Plan};
+use crate::wait::{self, AGAIN, NO_FD, OWN, Plan};
 use tickwire_stack::TcpId;
 use tickwire_stack::time::{Instant, Span};
 
@@ -34,7 +34,7 @@ fn wait_in_steps(
 ) -> crate::errno::Result<()> {
     loop {
         let step = (sys::now() + Span::from_millis(5)).min(until);
-        let mut plan = Plan { fds: &mut [NO_FD], until: Some(step), mask: None, restart: true };
+        let mut plan = Plan { fds: &mut [NO_FD; OWN], until: Some(step), mask: None, restart: true };
         match wait::wait(lane, &mut plan, &mut *attempt) {
             Err(wait::TIMED_OUT) if sys::now() < until => {}
             done => return done,

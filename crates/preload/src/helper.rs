@@ -16,7 +16,7 @@ use tickwire_stack::time::Span;
 const RECENT: Span = Span::from_millis(1);
 /// How often the helper looks whether the program still polls: at first, and, doubled each time, at last.
 const FIRST_LOOK: Span = Span::from_millis(2);
-const LAST_LOOK: Span = Span::from_millis(16);
+const LAST_LOOK: Span = Span::from_millis(32);
 /// While connections that the program closed are to be finished, or other processes may die.
 const SWEEP: Span = Span::from_millis(200);
 /// The thread needs little.
@@ -57,11 +57,11 @@ pub(crate) fn wake() {
     }
 }
 
-/// Forgets the helper, which a forked child does not have.
-pub(crate) fn forget() {
+/// Forgets the helper, which a forked child does not have. Its descriptor is closed if the child has descriptors of its own.
+pub(crate) fn forget(own_descriptors: bool) {
     RUNS_IN.store(0, Relaxed);
     let fd = WAKE.swap(-1, Relaxed);
-    if fd >= 0 {
+    if fd >= 0 && own_descriptors {
         protect::release(fd);
     }
 }

@@ -8,7 +8,8 @@ use crate::errno::{Errno, Result};
 use crate::session::Session;
 use crate::wait;
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 use std::os::fd::BorrowedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tickwire_link::control::{Claim, ClaimKind, Descriptors, Push, Reason, Reply, Request, Token};
@@ -17,6 +18,11 @@ use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::path::{PathInfo, PathState};
 use tickwire_stack::time::Instant;
 use tickwire_stack::{Limits, Stack, table};
+
+/// Most destinations that wait to be asked for, beside those that wait in the stack.
+const MOST_REQUESTS: usize = 64;
+/// How many of them are asked for in one turn of the helper thread.
+const ERRANDS: usize = 8;
 
 /// A lane in use by this process. Lanes are never taken down in memory: a thread may be inside at any time; a lane that ended is marked.
 pub(crate) struct Lane {
@@ -40,6 +46,12 @@ pub(crate) struct Lane {
     company: AtomicU32,
     /// Destinations of which the stack wants to hear; the helper thread asks.
     requests: Mutex<Vec<Address>>,
+}
+
+/// A lane's locks, held while the process forks.
+pub(crate) struct ForkLocks {
+    _session: MutexGuard<'static, Option<Session>>,
+    _requests: MutexGuard<'static, Vec<Address>>,
 }
 
 /// The stack, for as long as the lock is held.
@@ -83,19 +95,45 @@ impl Drop for Sleeping<'_> {
     }
 }
 
-static CURRENT: AtomicPtr<Lane> = AtomicPtr::new(core::ptr::null_mut());
+/// The lane of this process, on a page of its own, which the kernel empties in every child. So a child of which we did not hear (made by a direct
+/// system call) has no lane, and cannot close its parent's sockets or take the lock in its parent's name.
+#[repr(align(4096))]
+struct Wiped(AtomicPtr<Lane>);
+static CURRENT: Wiped = Wiped(AtomicPtr::new(core::ptr::null_mut()));
+/// The same, in memory that a child inherits.
+static INHERITED: AtomicPtr<Lane> = AtomicPtr::new(core::ptr::null_mut());
 
 /// The lane of this process, if it has one that lives.
 #[inline]
 pub(crate) fn current() -> Option<&'static Lane> {
-    crate::c::shared::leaked(&CURRENT)
+    crate::c::shared::leaked(&CURRENT.0)
+}
+
+/// The lane of the process of which this one is a child without a lane, until it is forgotten.
+pub(crate) fn of_parent() -> Option<&'static Lane> {
+    if current().is_some() { None } else { crate::c::shared::leaked(&INHERITED) }
 }
 
 /// Makes `lane` the one of this process, for good or until it ends.
 pub(crate) fn install(lane: Lane) -> &'static Lane {
     let lane = Box::leak(Box::new(lane));
-    CURRENT.store(lane, core::sync::atomic::Ordering::Release);
+    sys::wipe_in_children(&CURRENT);
+    INHERITED.store(lane, Release);
+    CURRENT.0.store(lane, Release);
     lane
+}
+
+/// In a child that knows that it is one: its parent's lane, which is its own from now on, until it forgets it.
+pub(crate) fn inherit() -> Option<&'static Lane> {
+    let lane = crate::c::shared::leaked(&INHERITED)?;
+    CURRENT.0.store(core::ptr::from_ref(lane).cast_mut(), Release);
+    Some(lane)
+}
+
+/// In a process that has no share in `lane`: it is not this process's any more, and nobody is told.
+pub(crate) fn forget(lane: &'static Lane) {
+    lane.ended.store(1, Relaxed);
+    lane.uninstall();
 }
 
 /// What names a lane to a program that is to go on with it.
@@ -313,14 +351,10 @@ impl Lane {
         let kick = wire.flush(stack, now);
         self.deadline.store(stack.deadline().map_or(0, Instant::as_nanos), Relaxed);
         let ring = stack.take_doorbell();
-        let mut request = false;
-        while let Some(destination) = stack.take_request() {
-            request = true;
-            self.requests.lock().unwrap_or_else(PoisonError::into_inner).push(destination);
-        }
+        let request = stack.has_request() && self.note_requests(stack);
         drop(guard);
         core::mem::forget(poison);
-        drop(inside);
+        let signalled = inside.leave();
         if kick && let Some(port) = self.shared.port() {
             // A full device queue is no error: the next call kicks again.
             let _ = port.kick();
@@ -331,14 +365,37 @@ impl Lane {
         if request {
             crate::helper::wake();
         }
+        if signalled {
+            crate::c::signal::deliver();
+        }
         answer
     }
 
-    /// Asks the service for the paths of which the stack wants to hear.
+    /// Takes over what the stack wants to hear of, as far as there is room; the rest stays with the stack. Says whether it was any.
+    #[cold]
+    fn note_requests(&self, stack: &mut Stack<'_>) -> bool {
+        let mut wanted = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = wanted.len();
+        while wanted.len() < MOST_REQUESTS
+            && let Some(destination) = stack.take_request()
+        {
+            wanted.push(destination);
+        }
+        wanted.len() > before
+    }
+
+    /// Asks the service for the paths of which the stack wants to hear: a few at a time, because the caller has other work, too.
     pub(crate) fn run_errands(&self) {
-        let wanted = std::mem::take(&mut *self.requests.lock().unwrap_or_else(PoisonError::into_inner));
+        let (wanted, more) = {
+            let mut all = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+            let few = all.len().min(ERRANDS);
+            (all.drain(..few).collect::<Vec<_>>(), !all.is_empty())
+        };
         for destination in wanted {
             let _ = self.resolve(destination, Address::ANY, 0);
+        }
+        if more {
+            crate::helper::wake();
         }
     }
 
@@ -346,9 +403,15 @@ impl Lane {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The control connection, held (across fork).
-    pub(crate) fn hold_session(&self) -> MutexGuard<'_, Option<Session>> {
-        self.session()
+    /// Puts another control connection in the place of the present one.
+    pub(crate) fn set_session(&self, session: Session) {
+        *self.session() = Some(session);
+    }
+
+    /// Its locks, held (across fork).
+    pub(crate) fn fork_locks(&'static self) -> ForkLocks {
+        let session = self.session();
+        ForkLocks { _session: session, _requests: self.requests.lock().unwrap_or_else(PoisonError::into_inner) }
     }
 
     /// The control connection's descriptor, -1 if there is none.
@@ -356,7 +419,7 @@ impl Lane {
         self.session().as_ref().map_or(-1, Session::descriptor)
     }
 
-    /// Asks the service; the lane ends if it does not answer.
+    /// Asks the service; the lane ends if that is gone.
     ///
     /// # Errors
     /// The reason for which the service refused, or cannot be asked.
@@ -368,6 +431,7 @@ impl Lane {
         if wait::is_inside() {
             return Err(Reason::ServiceError);
         }
+        let _shield = crate::c::cancel::Shield::new();
         let borrowed = descriptor.map(crate::c::shared::borrow);
         let answer = match self.session().as_mut() {
             Some(session) => session.call(request, borrowed as Option<BorrowedFd<'_>>),
@@ -376,6 +440,8 @@ impl Lane {
         match answer {
             Ok((Reply::Refused { reason, .. }, _)) => Err(reason),
             Ok(answer) => Ok(answer),
+            // The service is slow; what runs needs it not. Only this request fails.
+            Err(error) if error.kind() == std::io::ErrorKind::TimedOut => Err(Reason::ServiceError),
             Err(_) => {
                 self.end(Reason::LaneGone);
                 Err(Reason::LaneGone)
@@ -401,7 +467,8 @@ impl Lane {
         }
     }
 
-    /// Asks how a destination is reached, if the stack does not know, and tells the stack.
+    /// Asks how a destination is reached, if the stack does not know, and tells the stack. `scope` is the interface that a link-local
+    /// address needs, `via` the one that the socket names; 0 is none.
     ///
     /// # Errors
     /// The reason for which it is not reached by the lane.
@@ -409,15 +476,25 @@ impl Lane {
         &self,
         destination: Address,
         source: Address,
-        interface: u32,
+        scope: u32,
+        via: u32,
     ) -> core::result::Result<PathInfo, Reason> {
+        let wanted = if via == 0 { scope } else { via };
+        let fit = |path: PathInfo| {
+            if wanted == 0 || path.interface == wanted { Ok(path) } else { Err(Reason::OtherWay) }
+        };
         let known = self.with(|access| Ok(access.stack.path_get(&destination).map(|path| (path.info, path.inferred))));
         match known {
-            Ok(Some((info, 0))) if matches!(info.state, PathState::Ready | PathState::Resolving) => return Ok(info),
+            Ok(Some((info, 0))) if matches!(info.state, PathState::Ready | PathState::Resolving) => return fit(info),
             Err(_) => return Err(Reason::LaneGone),
             _ => {}
         }
-        self.resolve(destination, source, interface)
+        match self.resolve(destination, source, scope) {
+            // A group needs no route if the socket names the interface.
+            Err(Reason::NoRoute) if via != 0 && destination.is_multicast() => self.resolve(destination, source, via),
+            Ok(path) => fit(path),
+            Err(reason) => Err(reason),
+        }
     }
 
     fn resolve(&self, destination: Address, source: Address, interface: u32) -> core::result::Result<PathInfo, Reason> {
@@ -439,7 +516,9 @@ impl Lane {
 
     /// What the service said unasked: the stack is told. The lane ends if the service has gone.
     pub(crate) fn hear(&'static self) {
-        let pushes = match self.session().as_mut().map(Session::pushes) {
+        // The connection is let go of before anything is done with what it brought.
+        let pushes = self.session().as_mut().map(Session::pushes);
+        let pushes = match pushes {
             Some(Ok(pushes)) => pushes,
             Some(Err(_)) => return self.end(Reason::NoService),
             None => return,
@@ -459,17 +538,19 @@ impl Lane {
         }
     }
 
+    fn uninstall(&self) {
+        let this = core::ptr::from_ref(self).cast_mut();
+        for place in [&INHERITED, &CURRENT.0] {
+            let _ = place.compare_exchange(this, core::ptr::null_mut(), AcqRel, Relaxed);
+        }
+    }
+
     /// The lane is over: connections fail, everything else goes on as what its kernel socket is.
     pub(crate) fn end(&self, reason: Reason) {
         if self.ended.swap(u32::from(reason.code()).max(1), Relaxed) != 0 {
             return;
         }
-        let _ = CURRENT.compare_exchange(
-            core::ptr::from_ref(self).cast_mut(),
-            core::ptr::null_mut(),
-            core::sync::atomic::Ordering::AcqRel,
-            Relaxed,
-        );
+        self.uninstall();
         crate::open::lane_ended(self, reason);
         sys::ring(self.doorbell);
     }

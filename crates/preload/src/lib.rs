@@ -10,24 +10,34 @@
 //! | `fd`, `desc` | descriptor table of the process; descriptions shared by the lane's processes |
 //! | `start`, `lane`, `session`, `wire`, `protect` | getting a lane, and what it consists of |
 //! | `open`, `pending`, `flush` | the life of a socket from `socket` to the last acknowledgement |
-//! | `ops`, `udp`, `tcp`, `options`, `multicast`, `ancillary`, `descriptor` | what calls do |
+//! | `ops`, `udp`, `tcp`, `options`, `multicast`, `ancillary`, `descriptor`, `rights` | what calls do |
 //! | `wait`, `poll`, `epoll`, `readiness` | waiting |
-//! | `helper`, `process`, `exec` | the helper thread; fork and death; sockets that outlive exec |
+//! | `helper`, `process`, `exec`, `spawn` | the helper thread; fork and death; sockets that outlive exec; programs that are spawned |
 //!
 //! # What stays outside
-//! * The C library's own use of descriptors does not pass here: `stdio` streams over a socket (`fdopen`), `dprintf`, the resolver's own
-//!   sockets. The latter are kernel sockets and work; a stream over an accelerated socket does not.
-//! * `execl` and its kin (a variable number of arguments) and `posix_spawn` do not hand sockets over; `execv`, `execve` and their kin do. An
-//!   epoll instance that is inherited by exec watches kernel descriptors only.
-//! * `splice` with an accelerated socket answers `EINVAL`; `O_ASYNC` signals, `io_uring` and direct system calls see the kernel socket.
+//! * The C library's own use of descriptors does not pass here. Its resolver's sockets are kernel sockets and work. Its streams (`fdopen`, and `stdin`,
+//!   `stdout`, `stderr` where a socket becomes descriptor 0, 1 or 2) are made of our own functions; not so a stream over another file whose number
+//!   `dup2` turns into a socket's, nor what holds the original standard stream by its address (C++'s `cout` from GCC 13 on, unless
+//!   `sync_with_stdio(false)` was called). `aio_read` and its kin see the kernel socket.
+//! * `system` and `popen` start their shell inside the C library, so it cannot use inherited sockets; those of the program stay as they are. The same
+//!   holds for `pidfd_spawn`. `exec` in all forms and `posix_spawn` hand sockets over, but for epoll instances: an inherited one watches
+//!   kernel descriptors only.
+//! * A child made by `clone` into namespaces, or by a direct system call, has none of its parent's sockets: they fail there (`ENOBUFS`, or as an unconnected
+//!   kernel socket). A `clone` that fork could do is a fork.
+//! * A connection, and an epoll instance with sockets of ours, cannot be passed over a Unix socket: `EOPNOTSUPP`. Listeners and UDP sockets become the
+//!   kernel's when they are passed, and lose what waits to be accepted or received at that moment.
+//! * `splice` with an accelerated socket answers `EINVAL`, upon which programs read and write instead; `O_ASYNC` signals, `io_uring` and direct
+//!   system calls see the kernel socket.
 //! * A bad pointer of the program is a fault, not `EFAULT`.
 //! * Whether an interrupted call restarts is decided by all handlers of the program together: it restarts if all of them were installed
 //!   with `SA_RESTART`, since which of them ran cannot be seen.
-//! * `vfork` is `fork`. `dup2` onto a number that the lane uses (the highest ones of the process) answers `EBUSY`.
+//! * `vfork` is `fork`. The lane's descriptors have numbers above the soft limit, which a program cannot name; where soft and hard limit are the same, they
+//!   are the highest below, and `dup2` onto one of them answers `EBUSY`. `close` and `close_range` spare them.
 //! * Accelerated descriptors have numbers below 65,536; a socket above stays on the kernel.
 //!
-//! A signal handler that interrupts a call inside the lane and itself calls a socket function gets `EAGAIN` or `EINTR`, as if it had come at a
-//! bad moment: it cannot wait for the thread it interrupted.
+//! A signal handler that would interrupt a thread inside the lane runs when it is out, so it may call socket functions, and leave by `longjmp`.
+//! One that runs at once all the same (of a fault, or installed with `SA_RESETHAND` or by a direct system call) and calls a socket function
+//! there gets `EAGAIN` or `EINTR`: it cannot wait for the thread it interrupted.
 #![cfg_attr(test, allow(dead_code, reason = "exports are exports outside tests only"))]
 
 pub(crate) mod c;
@@ -52,11 +62,14 @@ mod poll;
 mod process;
 mod protect;
 mod readiness;
+mod rights;
 mod session;
+mod spawn;
 mod start;
 mod tcp;
 #[cfg(test)]
 mod testing;
 mod udp;
+mod via;
 mod wait;
 mod wire;

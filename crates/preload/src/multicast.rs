@@ -9,10 +9,21 @@ use tickwire_stack::UdpId;
 use tickwire_stack::addr::{Address, Endpoint};
 
 /// Memberships of sockets of this process, by description: to be told again when the port is claimed later than the group was joined.
-static JOINED: Mutex<Vec<(u32, Membership)>> = Mutex::new(Vec::new());
+static JOINED: Mutex<Joined> = Mutex::new(Vec::new());
 
-fn joined() -> MutexGuard<'static, Vec<(u32, Membership)>> {
+/// Memberships, by description.
+pub(crate) type Joined = Vec<(u32, Membership)>;
+
+/// The memberships, locked; also held across fork.
+pub(crate) fn joined() -> MutexGuard<'static, Joined> {
     JOINED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Forgets everything, in a child before whose birth the list may have been locked for ever.
+pub(crate) fn abandon() {
+    if let Ok(mut joined) = JOINED.try_lock() {
+        joined.clear();
+    }
 }
 
 /// What an option does to the memberships.
@@ -113,7 +124,7 @@ fn interface_address(level: c_int, name: c_int, value: &[u8]) -> Option<Address>
 }
 
 /// The interface that has an address. The kernel's own rule: a group is reached by the interface of the source address, without a route.
-fn interface_with(lane: &'static Lane, group: Address, source: Address) -> u32 {
+pub(crate) fn interface_with(lane: &'static Lane, group: Address, source: Address) -> u32 {
     match lane.ask(&Request::Resolve { destination: group, source, interface: 0 }, None) {
         Ok((Reply::Path { path, .. }, _)) => path.interface,
         _ => 0,

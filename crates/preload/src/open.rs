@@ -41,9 +41,15 @@ pub(crate) fn socket(domain: c_int, kind: c_int, protocol: c_int) -> Result<c_in
     let fd = sys::socket(domain, kind, protocol)?;
     if let Some(flags) = wanted(domain, kind, protocol)
         && Table::fits(fd)
-        && let Some(lane) = crate::start::lane()
     {
-        make(lane, fd, flags);
+        match crate::start::lane() {
+            Some(lane) => make(lane, fd, flags),
+            None if crate::start::refuses() => {
+                sys::close(fd);
+                return Err(Errno(libc::ENETDOWN));
+            }
+            None => {}
+        }
     }
     Ok(fd)
 }
@@ -89,6 +95,9 @@ pub(crate) fn enter(fd: c_int, entry: Entry) {
         COUNTS[index as usize].fetch_add(1, AcqRel);
     }
     TABLE.set(fd, entry);
+    if entry.is_socket() {
+        crate::c::stdio::stand_in(fd);
+    }
 }
 
 /// Writes into a socket's public row to whom it belongs.
@@ -165,6 +174,31 @@ pub(crate) fn demote(lane: &'static Lane, index: u32, reason: Reason) {
     lane.release(claim, Endpoint::default());
 }
 
+/// As [`demote`], of a socket that works as it is: connections that a listener has accepted stay with the stack. What waits to be accepted or received
+/// is lost.
+pub(crate) fn give_to_kernel(lane: &'static Lane, fd: c_int, index: u32, reason: Reason) {
+    let kept = lane.with(|access| {
+        let mut descriptions = access.descriptions();
+        let mut description = descriptions.get(index);
+        if description.socket().kind != SocketKind::Listener {
+            return Ok(None);
+        }
+        let claim = core::mem::take(description.claim());
+        Ok((claim != 0).then(|| After::Convert(claim, accepted_of(access, claim))))
+    });
+    demote(lane, index, reason);
+    if let Ok(Some(after)) = kept {
+        after.finish(lane);
+        // To the service its listener has closed, and it has shut the kernel's; this one goes on.
+        let _ = sys::listen(fd, crate::tcp::SOMAXCONN);
+    }
+}
+
+/// Nobody counts the descriptors of a description here any more (in a forked child that has no part in its parent's lane).
+pub(crate) fn uncount(index: u32) {
+    COUNTS[index as usize].store(0, Relaxed);
+}
+
 /// Takes every descriptor of a description that is the kernel's now out of this process's table.
 pub(crate) fn forget(lane: &'static Lane, index: u32, flags: u64, reason: Reason) {
     let mut gone = 0;
@@ -196,10 +230,9 @@ pub(crate) fn duplicated(old: c_int, new: c_int) {
         entry @ (Entry::Udp(_) | Entry::Tcp(_) | Entry::Epoll(_)) => {
             if Table::fits(new) {
                 enter(new, entry);
-                crate::epoll::duplicated(old, new);
             }
         }
-        entry @ Entry::Dead(_) => {
+        entry @ (Entry::Dead(_) | Entry::Instance(_)) => {
             TABLE.set(new, entry);
         }
         Entry::Foreign | Entry::Lane | Entry::Kernel(_) => {}
@@ -230,7 +263,7 @@ pub(crate) fn closing(fd: c_int) {
                 });
             }
         }
-        Entry::Foreign | Entry::Lane | Entry::Dead(_) => {}
+        Entry::Foreign | Entry::Instance(_) | Entry::Lane | Entry::Dead(_) => {}
     }
 }
 
@@ -402,8 +435,12 @@ pub(crate) fn claim_lost(lane: &'static Lane, claim: u64, reason: Reason) {
     });
     for index in found.unwrap_or_default() {
         let connection = lane.with(|access| {
-            let id = TcpId::try_from(access.descriptions().get(index).socket())?;
-            Ok(access.stack.tcp_abort(id, access.now)?)
+            let mut descriptions = access.descriptions();
+            let mut description = descriptions.get(index);
+            let id = TcpId::try_from(description.socket())?;
+            *description.claim() = 0;
+            // The program keeps its descriptor, and must hear of it by whatever way it waits.
+            Ok(access.stack.tcp_sever(id, access.now)?)
         });
         if connection.is_err() {
             demote(lane, index, reason);
@@ -424,13 +461,17 @@ pub(crate) fn lane_ended(lane: &Lane, reason: Reason) {
                 if flags & (flag::LISTENING | flag::NONBLOCK) == flag::LISTENING {
                     restore_blocking(fd);
                 }
+                // The service that would take its filter for groups off again may have been killed.
+                if flags & (flag::UDP | flag::OWN_FILTER) == flag::UDP {
+                    let _ = sys::detach_filter(fd);
+                }
                 TABLE.set(fd, if connection { Entry::Dead(libc::ECONNRESET as u32) } else { Entry::Foreign });
                 COUNTS[index as usize].store(0, Relaxed);
             }
             Entry::Kernel(_) | Entry::Epoll(_) => {
                 TABLE.set(fd, Entry::Foreign);
             }
-            Entry::Foreign | Entry::Lane | Entry::Dead(_) => {}
+            Entry::Foreign | Entry::Instance(_) | Entry::Lane | Entry::Dead(_) => {}
         }
     }
     crate::epoll::lane_ended();

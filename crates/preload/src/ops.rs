@@ -7,7 +7,7 @@ use crate::errno::{Errno, Result};
 use crate::fd::{Entry, TABLE};
 use crate::lane::{self, Lane};
 use crate::open::{self, DEMOTED};
-use crate::wait::{self, AGAIN, NO_FD, Plan};
+use crate::wait::{self, AGAIN, NO_FD, OWN, Plan};
 use crate::{tcp, udp};
 use core::ffi::c_int;
 use tickwire_link::control::Reason;
@@ -19,9 +19,10 @@ pub(crate) fn the_lane() -> Result<&'static Lane> {
 }
 
 /// Takes a description that another process gave to the kernel out of this one's table.
-fn catch_up(index: u32) {
+pub(crate) fn catch_up(index: u32) {
     if let Some(lane) = lane::current() {
         let flags = lane.flags_of(index);
+        crate::epoll::moved_to_kernel(index);
         open::forget(lane, index, flags, Reason::Idle);
     }
 }
@@ -198,6 +199,6 @@ pub(crate) fn wait_writable(fd: c_int) -> Result<()> {
         let ready = access.stack.readiness(socket)?;
         if (ready & (Ready::OUT | Ready::ERR | Ready::HUP)).is_empty() { Err(AGAIN) } else { Ok(()) }
     };
-    let mut plan = Plan { fds: &mut [NO_FD], until: None, mask: None, restart: true };
+    let mut plan = Plan { fds: &mut [NO_FD; OWN], until: None, mask: None, restart: true };
     wait::wait(lane, &mut plan, attempt)
 }

@@ -18,6 +18,9 @@ use tickwire_stack::{TcpId, UdpId};
 pub(crate) fn set(fd: c_int, level: c_int, name: c_int, value: &[u8]) {
     let (Some(lane), entry) = (lane::current(), TABLE.get(fd)) else { return };
     let Some(index) = entry.description() else { return };
+    if crate::via::set(lane, fd, index, level, name, value) {
+        return;
+    }
     let number =
         value.first_chunk().map(|bytes| c_int::from_ne_bytes(*bytes)).or(value.first().map(|&b| c_int::from(b)));
     let Some(number) = number else { return };
@@ -60,6 +63,10 @@ fn set_common(access: &mut Access<'_>, index: u32, level: c_int, name: c_int, nu
         (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => flag::V6ONLY,
         (libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP) | (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_LOOP) => {
             description.set(flag::LOOP_OFF, !on);
+            return true;
+        }
+        (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER | libc::SO_ATTACH_BPF | libc::SO_DETACH_FILTER) => {
+            description.set(flag::OWN_FILTER, name != libc::SO_DETACH_FILTER);
             return true;
         }
         _ => return false,

@@ -22,7 +22,8 @@ pub(crate) struct Closed {
 
 static CLOSED: Mutex<Vec<Closed>> = Mutex::new(Vec::new());
 
-fn list() -> std::sync::MutexGuard<'static, Vec<Closed>> {
+/// The list, locked; also held across fork.
+pub(crate) fn list() -> std::sync::MutexGuard<'static, Vec<Closed>> {
     CLOSED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -50,6 +51,13 @@ pub(crate) fn is_empty() -> bool {
 /// Forgets everything (in a forked child: the parent sees to it).
 pub(crate) fn clear() {
     list().clear();
+}
+
+/// As [`clear`], in a child before whose birth the list may have been locked for ever.
+pub(crate) fn abandon() {
+    if let Ok(mut list) = CLOSED.try_lock() {
+        list.clear();
+    }
 }
 
 /// Whether the stack still has the connection.

@@ -1,17 +1,15 @@
 //! `poll` and `select` over descriptors of ours and of the kernel together.
 
 use crate::c::sys;
+use crate::desc::flag;
 use crate::errno::Result;
 use crate::fd::{Entry, TABLE};
-use crate::lane::{self, Access};
+use crate::lane::{self, Access, Lane};
 use crate::open::DEMOTED;
 use crate::readiness::{self, long, short};
-use crate::wait::{self, AGAIN, NO_FD, Plan, TIMED_OUT};
+use crate::wait::{self, AGAIN, NO_FD, OWN, Plan, TIMED_OUT};
 use libc::{pollfd, sigset_t};
 use tickwire_stack::time::{Instant, Span};
-
-/// How often the kernel is asked while a thread polls the lane.
-const LOOK: Span = Span::from_micros(50);
 
 /// Whether any of these descriptors needs us.
 pub(crate) fn concerns(fds: &[pollfd]) -> bool {
@@ -28,14 +26,14 @@ struct Asked {
 pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigset_t>) -> Result<usize> {
     let Some(lane) = lane::current() else { return by_kernel(fds, timeout, mask) };
     let until = timeout.map(|t| sys::now() + t);
-    let mut kernel = vec![NO_FD];
+    let mut kernel = vec![NO_FD; OWN];
     let mut asked: Vec<Asked> = Vec::new();
     let mut foreign = false;
     lane.with(|access| {
         for (place, fd) in fds.iter().enumerate() {
             let entry = TABLE.get(fd.fd);
             let events = match entry {
-                Entry::Foreign | Entry::Lane | Entry::Kernel(_) => long(fd.events),
+                Entry::Foreign | Entry::Instance(_) | Entry::Lane | Entry::Kernel(_) => long(fd.events),
                 Entry::Dead(_) => continue,
                 _ => readiness::kernel_events(access, entry, long(fd.events)),
             };
@@ -53,10 +51,10 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigs
     let mut copy = kernel.clone();
     let mut attempt = |access: &mut Access<'_>, force: bool| {
         let mut ready = stack_part(access, fds)?;
-        if (ready == 0 || foreign) && (force || access.now.since(looked) >= LOOK) && copy.len() > 1 {
+        if (ready == 0 || foreign) && (force || access.now.since(looked) >= wait::LOOK) && copy.len() > OWN {
             looked = access.now;
-            sys::ppoll(&mut copy[1..], Some(Span::ZERO), None)?;
-            for (fd, Asked { place, entry }) in copy[1..].iter().zip(&asked) {
+            sys::ppoll(&mut copy[OWN..], Some(Span::ZERO), None)?;
+            for (fd, Asked { place, entry }) in copy[OWN..].iter().zip(&asked) {
                 if fd.revents == 0 {
                     continue;
                 }
@@ -80,10 +78,25 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigs
     };
     match answer {
         Err(TIMED_OUT) => Ok(0),
-        // The lane ended, or a socket went to the kernel: the rest of the time is the kernel's.
-        Err(DEMOTED) => by_kernel(fds, until.map(|until| until.since(sys::now())), mask),
+        // A socket went to the kernel: what is ours is seen anew, and the others stay with the stack.
+        Err(DEMOTED) if catch_up(lane, fds) => poll(fds, until.map(|until| until.since(sys::now())), mask),
+        // The rest of the time is the kernel's.
+        Err(_) if lane.is_over() => by_kernel(fds, until.map(|until| until.since(sys::now())), mask),
         answer => answer,
     }
+}
+
+/// Takes the sockets out of the table that are the kernel's now, by another process's doing or another thread's. Says whether there
+/// were any.
+fn catch_up(lane: &'static Lane, fds: &[pollfd]) -> bool {
+    let mut any = false;
+    for index in fds.iter().filter_map(|fd| TABLE.get(fd.fd).description()) {
+        if lane.flags_of(index) & flag::KERNEL != 0 {
+            crate::ops::catch_up(index);
+            any = true;
+        }
+    }
+    any
 }
 
 /// Fills in what the stack knows.
@@ -111,12 +124,14 @@ fn dead(events: u32) -> u32 {
 
 /// Without a lane: the kernel, but for connections whose lane ended.
 fn by_kernel(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigset_t>) -> Result<usize> {
-    let mut ready = 0;
-    for fd in fds.iter_mut() {
-        if let Entry::Dead(_) = TABLE.get(fd.fd) {
-            fd.revents = short(dead(long(fd.events)));
-            ready += 1;
-        }
+    let is_dead = |fd: &pollfd| matches!(TABLE.get(fd.fd), Entry::Dead(_));
+    if !fds.iter().any(is_dead) {
+        return sys::ppoll(fds, timeout, mask);
     }
-    if ready > 0 { Ok(ready) } else { sys::ppoll(fds, timeout, mask) }
+    let mut others: Vec<pollfd> = fds.iter().map(|fd| if is_dead(fd) { NO_FD } else { *fd }).collect();
+    sys::ppoll(&mut others, Some(Span::ZERO), mask)?;
+    for (fd, other) in fds.iter_mut().zip(&others) {
+        fd.revents = if is_dead(fd) { short(dead(long(fd.events))) } else { other.revents };
+    }
+    Ok(fds.iter().filter(|fd| fd.revents != 0).count())
 }

@@ -2,17 +2,21 @@
 
 use crate::c::sys;
 use crate::desc::PROCESSES;
-use crate::fd::TABLE;
+use crate::fd::{Entry, TABLE};
 use crate::lane::{self, Lane};
-use crate::{epoll, open, pending};
+use crate::{epoll, multicast, open, pending};
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::cell::Cell;
+use std::sync::MutexGuard;
 
-/// The slot that was taken for the child before the fork that is under way; none is [`NONE`].
-static CHILD_SLOT: AtomicUsize = AtomicUsize::new(NONE);
+thread_local! {
+    /// The slot that was taken for the child before the fork that this thread is about; none is [`NONE`]. The child's only thread is
+    /// the one that forked, and other threads of the parent may fork at the same time.
+    static CHILD_SLOT: Cell<usize> = const { Cell::new(NONE) };
+}
 const NONE: usize = usize::MAX;
 /// In a child whose process number is not known yet: the slot is taken, by nobody who could be dead.
-const UNBORN: u32 = u32::MAX;
+pub(crate) const UNBORN: u32 = u32::MAX;
 
 /// Whether other processes use the lane.
 pub(crate) fn has_company(lane: &'static Lane) -> bool {
@@ -20,8 +24,12 @@ pub(crate) fn has_company(lane: &'static Lane) -> bool {
 }
 
 /// Before a fork: the child gets a slot and counts as a holder of all that this process has, so that nothing closes before
-/// the child has run its first instruction.
+/// the child has run its first instruction. A child that inherits nothing gets no slot, and later a lane of its own.
 pub(crate) fn before_fork(lane: &'static Lane) {
+    CHILD_SLOT.set(NONE);
+    if !open::any() {
+        return;
+    }
     let taken = lane.with(|access| {
         let own = access.slot;
         let mut descriptions = access.descriptions();
@@ -38,21 +46,30 @@ pub(crate) fn before_fork(lane: &'static Lane) {
     if taken.is_err() {
         sys::say("too many processes share one lane; the sockets of this child will not work");
     }
-    CHILD_SLOT.store(taken.unwrap_or(NONE), Relaxed);
+    CHILD_SLOT.set(taken.unwrap_or(NONE));
     lane.set_company(lane.company() + 1);
 }
 
 /// After a fork, in the parent: the child's number, or -1 if there is none.
 pub(crate) fn after_fork_in_parent(lane: &'static Lane, child: c_int) {
-    let slot = CHILD_SLOT.swap(NONE, Relaxed);
+    let slot = CHILD_SLOT.replace(NONE);
     if slot == NONE {
         return;
     }
     if child < 0 {
         return drop_process(lane, slot);
     }
+    born(lane, slot, child as u32);
+}
+
+/// The process of a slot that was taken for it has a number now. (It may have ended already, and the slot be another's.)
+pub(crate) fn born(lane: &'static Lane, slot: usize, pid: u32) {
     let _ = lane.with(|access| {
-        *access.descriptions().process(slot) = child as u64;
+        let mut descriptions = access.descriptions();
+        let process = descriptions.process(slot);
+        if *process == u64::from(UNBORN) {
+            *process = u64::from(pid);
+        }
         Ok(())
     });
     crate::helper::wake();
@@ -60,33 +77,51 @@ pub(crate) fn after_fork_in_parent(lane: &'static Lane, child: c_int) {
 
 /// After a fork, in the child: it has a slot, a control connection and, when needed, a helper of its own.
 pub(crate) fn after_fork_in_child(lane: &'static Lane) {
-    let slot = CHILD_SLOT.swap(NONE, Relaxed);
+    let slot = CHILD_SLOT.replace(NONE);
     pending::clear();
-    crate::helper::forget();
+    crate::helper::forget(true);
     lane.forget_threads();
     if slot == NONE {
-        // Without a slot nothing would keep the parent's sockets from being closed by us, or ours by it.
-        for (fd, entry) in TABLE.each() {
-            if entry.description().is_some() {
-                TABLE.set(fd, crate::fd::Entry::Dead(libc::ENOBUFS as u32));
-            }
-        }
-        return;
+        return abandon(lane, true);
     }
     lane.set_slot(slot);
-    let pid = sys::process();
-    let _ = lane.with(|access| {
-        *access.descriptions().process(slot) = u64::from(pid);
-        Ok(())
-    });
+    born(lane, slot, sys::process());
     let (number, token) = lane.identity();
     // The inherited connection is the parent's; it stays open here until our own is made, so the lane has one at any time.
     match crate::start::attach_again(number, token, false) {
         Ok((session, _)) => {
-            *lane.hold_session() = Some(session);
+            lane.set_session(session);
             crate::helper::start();
         }
         Err(reason) => lane.end(reason),
+    }
+}
+
+/// In a child that has no share of its parent's lane: the sockets that it inherited fail, its next one asks for a lane of its own. Without a slot
+/// nothing would keep the parent's sockets from being closed by us, or ours by it; and the control connection is the parent's.
+pub(crate) fn abandon(lane: &'static Lane, own_descriptors: bool) {
+    crate::helper::forget(own_descriptors);
+    pending::abandon();
+    multicast::abandon();
+    epoll::abandon();
+    lane::forget(lane);
+    for (fd, entry) in TABLE.each() {
+        if let Some(index) = entry.description() {
+            open::uncount(index);
+        }
+        match entry {
+            Entry::Udp(_) | Entry::Tcp(_) | Entry::Dead(_) => {
+                TABLE.set(fd, Entry::Dead(libc::ENOBUFS as u32));
+            }
+            Entry::Epoll(_) | Entry::Kernel(_) => {
+                TABLE.set(fd, Entry::Foreign);
+            }
+            Entry::Lane if own_descriptors => {
+                TABLE.set(fd, Entry::Foreign);
+                sys::close(fd);
+            }
+            Entry::Instance(_) | Entry::Lane | Entry::Foreign => {}
+        }
     }
 }
 
@@ -160,13 +195,32 @@ pub(crate) fn at_exit() {
     lane.retire();
 }
 
-/// Locks that must not be held by another thread while the process forks.
-pub(crate) struct ForkLocks<'l> {
-    _registry: std::sync::MutexGuard<'static, Option<std::collections::HashMap<c_int, Vec<epoll::Registration>>>>,
-    _session: std::sync::MutexGuard<'l, Option<crate::session::Session>>,
+/// Locks that must not be held by another thread while the process forks: the child would find them taken for ever.
+pub(crate) struct ForkLocks {
+    _starting: Option<MutexGuard<'static, ()>>,
+    _registry: epoll::Registry,
+    _joined: MutexGuard<'static, multicast::Joined>,
+    _pending: MutexGuard<'static, Vec<pending::Closed>>,
+    _streams: MutexGuard<'static, Vec<(usize, c_int)>>,
+    _given: MutexGuard<'static, Option<std::collections::HashMap<usize, Vec<c_int>>>>,
+    _lane: Option<lane::ForkLocks>,
 }
 
-/// Takes them.
-pub(crate) fn fork_locks(lane: &'static Lane) -> ForkLocks<'static> {
-    ForkLocks { _registry: epoll::registry(), _session: lane.hold_session() }
+/// Before a fork, in the parent: what the child needs, and the locks.
+pub(crate) fn prepare() -> ForkLocks {
+    // First of all: no other thread is making a lane now.
+    let starting = crate::start::hold();
+    let lane = lane::current();
+    if let Some(lane) = lane {
+        before_fork(lane);
+    }
+    ForkLocks {
+        _starting: starting,
+        _registry: epoll::registry(),
+        _joined: multicast::joined(),
+        _pending: pending::list(),
+        _streams: crate::c::stdio::streams(),
+        _given: crate::spawn::given(),
+        _lane: lane.map(Lane::fork_locks),
+    }
 }

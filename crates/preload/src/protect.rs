@@ -1,4 +1,7 @@
-//! The lane's own descriptors: at high numbers, out of the program's way, and entered in the table so that its `close` spares them.
+//! The lane's own descriptors: at numbers that the program cannot ask for, and entered in the table so that its `close` spares them.
+//!
+//! A descriptor's number may lie above the soft limit, if that was higher when it was made; `dup2` to such a number fails. Only where the hard limit leaves
+//! no room are they at the highest numbers below, in the way of a program that wants just these.
 
 use crate::c::sys;
 use crate::errno::Result;
@@ -12,7 +15,9 @@ const BELOW_LIMIT: c_int = 128;
 pub(crate) fn keep(fd: c_int) -> Result<c_int> {
     let limit = sys::descriptor_limit();
     let floor = (limit - BELOW_LIMIT).max(limit / 2);
-    let moved = sys::fcntl(fd, libc::F_DUPFD_CLOEXEC, floor).or_else(|_| sys::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3));
+    let moved = sys::duplicate_above_limit(fd)
+        .or_else(|_| sys::fcntl(fd, libc::F_DUPFD_CLOEXEC, floor))
+        .or_else(|_| sys::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3));
     sys::close(fd);
     let moved = moved?;
     TABLE.set(moved, Entry::Lane);
@@ -24,5 +29,24 @@ pub(crate) fn release(fd: c_int) {
     if TABLE.get(fd) == Entry::Lane {
         TABLE.set(fd, Entry::Foreign);
         sys::close(fd);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_descriptors_are_beyond_the_programs_reach_and_its_limit_stays() {
+        let limit = sys::descriptor_limit();
+        sys::set_descriptor_limit(500).unwrap();
+        let kept = keep(sys::eventfd().unwrap()).unwrap();
+        assert!(kept >= 500, "{kept}");
+        assert_eq!(sys::descriptor_limit(), 500);
+        // SAFETY: plain numbers.
+        assert_eq!(unsafe { crate::c::real::dup2(2, kept) }, -1);
+        sys::ring(kept);
+        release(kept);
+        sys::set_descriptor_limit(limit).unwrap();
     }
 }

@@ -5,6 +5,8 @@ use crate::errno::Result;
 use crate::fd::Entry;
 use crate::lane::Access;
 use crate::open::DEMOTED;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use tickwire_stack::time::{Instant, Span};
 use tickwire_stack::{Ready, SocketKind};
 
 /// What to ask the kernel about a descriptor of ours, beside the stack.
@@ -68,6 +70,25 @@ pub(crate) fn in_stack(access: &mut Access<'_>, index: u32) -> Result<Ready> {
 /// The kernel has something on a socket of ours: the next receive looks there at once.
 pub(crate) fn kernel_has_some(access: &mut Access<'_>, index: u32) {
     access.descriptions().get(index).set(flag::KERNEL_QUIET, false);
+}
+
+/// How long nothing found at a kernel socket is believed while the program polls.
+const KERNEL_QUIET: Span = Span::from_micros(50);
+
+/// When the kernel last told this process anything that may have been for a socket of ours, in nanoseconds.
+static KERNEL_SPOKE: AtomicU64 = AtomicU64::new(0);
+
+/// The kernel has told something (an event of an instance, a datagram to a neighbour) and it is not known which socket it is for: what
+/// was found earlier at any of them is not believed any more. An edge is told once only, so the next receive must look.
+pub(crate) fn kernel_spoke(now: Instant) {
+    KERNEL_SPOKE.fetch_max(now.as_nanos(), Relaxed);
+}
+
+/// Whether nothing is known to be at a kernel socket, with flags `bits`, that was last looked at at `checked`.
+pub(crate) fn kernel_is_quiet(bits: u64, checked: u64, now: Instant) -> bool {
+    bits & flag::KERNEL_QUIET != 0
+        && now.as_nanos() < checked + KERNEL_QUIET.as_nanos()
+        && checked > KERNEL_SPOKE.load(Relaxed)
 }
 
 /// The bits of a `short`, as in `struct pollfd`.

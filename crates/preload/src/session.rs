@@ -4,9 +4,10 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 use tickwire_link::control::{Channel, Descriptors, Push, Reply, Request};
+use tickwire_stack::addr::Endpoint;
 
-/// How long the service may take for an answer before it counts as gone. Long, because a host under full load is slow and giving up
-/// costs the program its connections; a service that has ended is noticed at once, by its end of the connection.
+/// How long the service may take for an answer. Long, because a host under full load is slow and giving up costs the socket that asked its
+/// place in the lane; a service that has ended is noticed at once, by its end of the connection.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Answers to requests that nobody waited for are told from others by their number.
@@ -31,7 +32,8 @@ impl Session {
     /// Asks, and waits for the answer.
     ///
     /// # Errors
-    /// If the connection is broken, the service silent, or the answer no answer.
+    /// If the connection is broken, or the answer no answer; `TimedOut` if the service is silent: its answer may still come, and is not
+    /// missed.
     pub(crate) fn call(
         &mut self,
         request: &Request,
@@ -51,6 +53,19 @@ impl Session {
             if number == self.number {
                 return Ok((reply, std::mem::take(&mut incoming.descriptors)));
             }
+            self.too_late(&reply)?;
+        }
+    }
+
+    /// An answer came for which nobody waits any more: a claim that is granted now is given back, since its socket has gone on with the
+    /// kernel.
+    fn too_late(&self, reply: &Reply) -> io::Result<()> {
+        match reply {
+            // Answered with the number 0, which no request has.
+            Reply::Claimed { claim, .. } => {
+                self.channel.send(&Request::Release { claim: *claim, remote: Endpoint::default() }, 0, &[])
+            }
+            _ => Ok(()),
         }
     }
 
@@ -65,6 +80,8 @@ impl Session {
                 Ok(Some(incoming)) => {
                     if let Ok((_, push)) = incoming.decode::<Push>() {
                         self.pushes.push(push);
+                    } else if let Ok((_, reply)) = incoming.decode::<Reply>() {
+                        self.too_late(&reply)?;
                     }
                 }
                 Ok(None) => break,
@@ -85,5 +102,23 @@ impl Drop for Session {
     fn drop(&mut self) {
         // The table would keep our own `close` from closing it.
         crate::fd::TABLE.set(self.channel.as_raw_fd(), crate::fd::Entry::Foreign);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tickwire_link::control::Claim;
+
+    #[test]
+    fn a_claim_that_is_granted_too_late_is_given_back() {
+        let (ours, service) = Channel::pair().unwrap();
+        let mut session = Session::new(ours);
+        session.number = 7;
+        let local = Endpoint::default();
+        service.send(&Reply::Claimed { claim: Claim(5), local }, 6, &[]).unwrap();
+        assert!(session.pushes().unwrap().is_empty());
+        let (_, request) = service.try_receive().unwrap().unwrap().decode::<Request>().unwrap();
+        assert!(matches!(request, Request::Release { claim: Claim(5), .. }), "{request:?}");
     }
 }

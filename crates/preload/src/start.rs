@@ -9,10 +9,11 @@ use crate::lane::{self, Handover, Lane, Parts};
 use crate::protect;
 use crate::session::Session;
 use crate::wire::Wire;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use tickwire_link::control::{Channel, Descriptors, Name, Reason, Reply, Request, Token, socket_path};
 use tickwire_link::region::Region;
 use tickwire_stack::time::Span;
@@ -23,10 +24,37 @@ const RETRY: Span = Span::from_secs(1);
 
 /// When the service may be asked again, in nanoseconds of the monotonic clock.
 static RETRY_AT: AtomicU64 = AtomicU64::new(0);
-/// One thread asks at a time.
+/// One thread asks at a time; the others wait for its lane.
 static STARTING: Mutex<()> = Mutex::new(());
+
+thread_local! {
+    /// Whether this thread is the one that asks: a signal handler that interrupts it cannot wait for it.
+    static ASKING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Says, while it lives, that this thread asks.
+struct Asking;
+
+impl Asking {
+    fn begin() -> Option<Self> {
+        ASKING.with(|asking| (!asking.replace(true)).then_some(Self))
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        ASKING.with(|asking| asking.set(false));
+    }
+}
+
+/// Waits until no thread asks, and keeps it so (across fork). `None` in a signal handler that interrupted the one that asks.
+pub(crate) fn hold() -> Option<MutexGuard<'static, ()>> {
+    (!ASKING.with(Cell::get)).then(|| STARTING.lock().unwrap_or_else(PoisonError::into_inner))
+}
 /// The reason that was told on standard error last.
 static TOLD: Mutex<Option<Reason>> = Mutex::new(None);
+/// Whether this program ever had a lane.
+static HAD_ONE: AtomicBool = AtomicBool::new(false);
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 
 /// The settings of this process.
@@ -53,13 +81,28 @@ pub(crate) fn lane() -> Option<&'static Lane> {
     if now < RETRY_AT.load(Relaxed) {
         return None;
     }
-    let _one = STARTING.try_lock().ok()?;
+    let _asking = Asking::begin()?;
+    let _shield = crate::c::cancel::Shield::new();
+    let _one = match lane::of_parent() {
+        // A child of which we did not hear: the lock may be held by a thread that it does not have.
+        Some(_) => STARTING.try_lock().ok()?,
+        None => STARTING.lock().unwrap_or_else(PoisonError::into_inner),
+    };
     if let Some(lane) = lane::current() {
         return Some(lane);
+    }
+    // Another thread may have asked in vain meanwhile.
+    let now = sys::now().as_nanos();
+    if now < RETRY_AT.load(Relaxed) {
+        return None;
+    }
+    if let Some(lane) = lane::of_parent() {
+        crate::process::abandon(lane, true);
     }
     match connect() {
         Ok(lane) => {
             *TOLD.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            HAD_ONE.store(true, Relaxed);
             let lane = lane::install(lane);
             crate::helper::start();
             Some(lane)
@@ -72,7 +115,18 @@ pub(crate) fn lane() -> Option<&'static Lane> {
     }
 }
 
-/// Says why the program is not accelerated, once; ends it if it must not run so.
+/// Whether a new socket must fail because the program's lane has ended and acceleration is required.
+pub(crate) fn refuses() -> bool {
+    settings().require && HAD_ONE.load(Relaxed) && lane::current().is_none()
+}
+
+/// A program after exec goes on with a lane.
+pub(crate) fn inherited() {
+    HAD_ONE.store(true, Relaxed);
+}
+
+/// Says why the program is not accelerated, once. If it requires that, it ends here at its first socket; one that was accelerated
+/// before gets an error for each new socket instead ([`refuses`]).
 fn refused(reason: Reason) {
     let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
     let known = told.is_none() && settings().noted && matches!(reason, Reason::NoService | Reason::NotPermitted);
@@ -81,9 +135,13 @@ fn refused(reason: Reason) {
         if known {
             return;
         }
-        sys::say(&format!("not accelerated, running on the kernel's stack: {reason}"));
+        if refuses() {
+            sys::say(&format!("new sockets fail (--require) until the program is accelerated again: {reason}"));
+        } else {
+            sys::say(&format!("not accelerated, running on the kernel's stack: {reason}"));
+        }
     }
-    if settings().require {
+    if settings().require && !HAD_ONE.load(Relaxed) {
         sys::say("acceleration is required (--require), so the program ends here");
         std::process::exit(69);
     }
@@ -146,7 +204,10 @@ pub(crate) fn attach(
     })?;
     let keep = |fd: OwnedFd| protect::keep(fd.into_raw_fd()).map_err(|_| Reason::LaneFull);
     let (region, ring, doorbell) = (keep(region)?, keep(ring)?, keep(doorbell)?);
-    assemble(session, Handover { number, token, limits: *limits, region }, mapped, ring, doorbell, slot)
+    let lane = assemble(session, Handover { number, token, limits: *limits, region }, mapped, ring, doorbell, slot)?;
+    // The service binds the rings' socket now: a kernel before 6.4 would not have let us map them afterwards.
+    lane.ask(&Request::Mapped, None)?;
+    Ok(lane)
 }
 
 /// Puts a lane together from protected descriptors.
@@ -159,7 +220,9 @@ pub(crate) fn assemble(
     slot: Option<usize>,
 ) -> Result<Lane, Reason> {
     let wire = Wire::attach(ring, &mapped).map_err(|error| {
-        sys::say(&format!("the lane's rings cannot be mapped: {error}"));
+        let busy = error.raw_os_error() == Some(libc::EBUSY);
+        let hint = if busy { " (only before their socket is bound: Linux 6.4 and newer can later, too)" } else { "" };
+        sys::say(&format!("the lane's rings cannot be mapped: {error}{hint}"));
         Reason::ServiceError
     })?;
     let parts = Parts {

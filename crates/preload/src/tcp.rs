@@ -9,7 +9,8 @@ use crate::errno::{Errno, Result};
 use crate::lane::{Access, Lane};
 use crate::open::{self, DEMOTED};
 use crate::options;
-use crate::wait::{self, AGAIN, NO_FD, Plan, TIMED_OUT};
+use crate::readiness;
+use crate::wait::{self, AGAIN, NO_FD, OWN, Plan, TIMED_OUT};
 use core::ffi::c_int;
 use tickwire_link::control::{ClaimKind, Reason};
 use tickwire_stack::addr::{Address, Endpoint, Family};
@@ -17,10 +18,8 @@ use tickwire_stack::tcp::{RecvFlags, Shutdown, State};
 use tickwire_stack::time::Span;
 use tickwire_stack::{Error, ListenerId, Ready, SocketKind, Source, TcpId};
 
-/// How long nothing found at the kernel's listener is believed while the program polls.
-const KERNEL_QUIET: Span = Span::from_micros(50);
 /// The longest accept queue, as on Linux by default.
-const SOMAXCONN: c_int = 4096;
+pub(crate) const SOMAXCONN: c_int = 4096;
 
 /// What a TCP description stands for at this moment.
 pub(crate) enum Stage {
@@ -86,7 +85,7 @@ pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]
     }
     let timeout = lane.with(|access| Ok(access.descriptions().get(index).send_timeout()))?;
     let until = timeout.map(|t| sys::now() + t);
-    let mut plan = Plan { fds: &mut [NO_FD], until, mask: None, restart: timeout.is_none() };
+    let mut plan = Plan { fds: &mut [NO_FD; OWN], until, mask: None, restart: timeout.is_none() };
     let first = lane.with(|access| outcome(access, index));
     let end = if first == Err(AGAIN) { wait::wait(lane, &mut plan, |access, _| outcome(access, index)) } else { first };
     match end {
@@ -115,7 +114,7 @@ fn begin(lane: &'static Lane, fd: c_int, index: u32, remote: Endpoint, scope: u3
     };
     let bound = sys::socket_name(fd, false)?;
     let wanted = if bound.address.is_unspecified() { Address::ANY } else { bound.address };
-    let path = match lane.reach(remote.address, wanted, scope) {
+    let path = match lane.reach(remote.address, wanted, scope, crate::via::bound_device(fd)) {
         Ok(path) => path,
         Err(reason) => return demote(reason),
     };
@@ -271,9 +270,7 @@ pub(crate) fn accept(
         let now = access.now;
         let mut descriptions = access.descriptions();
         let mut description = descriptions.get(index);
-        let quiet =
-            bits & flag::KERNEL_QUIET != 0 && now.as_nanos() < *description.kernel_check() + KERNEL_QUIET.as_nanos();
-        if quiet && !force {
+        if !force && readiness::kernel_is_quiet(bits, *description.kernel_check(), now) {
             return Err(AGAIN);
         }
         *description.kernel_check() = now.as_nanos();
@@ -290,7 +287,7 @@ pub(crate) fn accept(
     loop {
         let mut found = lane.with(|access| attempt(access, false));
         if matches!(found, Err(AGAIN)) && !nonblocking {
-            let mut fds = [NO_FD, wait::readable(fd)];
+            let mut fds = [NO_FD, NO_FD, wait::readable(fd)];
             let mut plan = Plan { fds: &mut fds, until, mask: None, restart: timeout.is_none() };
             found = wait::wait(lane, &mut plan, &mut attempt);
         }
@@ -324,7 +321,9 @@ fn take(lane: &'static Lane, index: u32, flags: c_int) -> Result<(c_int, [u8; na
     let taken = lane.with(|access| {
         let (Stage::Listener(listener), _) = stage(access, index)? else { return Err(Errno(libc::EINVAL)) };
         let slot = access.slot;
-        let claim = *access.descriptions().get(index).claim();
+        let mut descriptions = access.descriptions();
+        let mut from = descriptions.get(index);
+        let (claim, timeouts) = (*from.claim(), [from.receive_timeout(), from.send_timeout()]);
         let new = access.descriptions().take(bits, slot).ok_or(Errno(libc::ENFILE))?;
         match access.stack.tcp_accept(listener) {
             Ok(id) => {
@@ -334,6 +333,9 @@ fn take(lane: &'static Lane, index: u32, flags: c_int) -> Result<(c_int, [u8; na
                 description.set_socket(id.into());
                 *description.claim() = claim;
                 *description.inode() = inode;
+                // As on Linux, where a connection begins as a copy of its listener.
+                description.set_timeout(true, timeouts[0].unwrap_or(Span::ZERO));
+                description.set_timeout(false, timeouts[1].unwrap_or(Span::ZERO));
                 open::label(access, id.into(), fd);
                 Ok((new, remote))
             }
@@ -356,10 +358,18 @@ fn take(lane: &'static Lane, index: u32, flags: c_int) -> Result<(c_int, [u8; na
     }
 }
 
+/// Whether an error waits to be told. A call that has moved bytes leaves it to the next one, which would otherwise see an orderly end.
+fn failed(access: &mut Access<'_>, id: TcpId) -> Result<bool> {
+    Ok(access.stack.readiness(id.into())?.contains(Ready::ERR))
+}
+
 /// Sends; a blocking socket waits until all is taken.
 pub(crate) fn send(lane: &'static Lane, index: u32, buffers: &mut Buffers<'_>, flags: c_int) -> Result<usize> {
-    let mut attempt = |access: &mut Access<'_>, _: bool| -> Result<usize> {
+    let attempt = |access: &mut Access<'_>, _: bool| -> Result<usize> {
         let (id, _) = connection(access, index, libc::EPIPE)?;
+        if buffers.done() > 0 && failed(access, id)? {
+            return Ok(buffers.done());
+        }
         let now = access.now;
         let taken = if flags & libc::MSG_OOB != 0 {
             access.stack.tcp_send_urgent(id, now, buffers)
@@ -372,26 +382,9 @@ pub(crate) fn send(lane: &'static Lane, index: u32, buffers: &mut Buffers<'_>, f
             Err(error) => Err(error.into()),
         }
     };
-    let mut nonblocking = flags & libc::MSG_DONTWAIT != 0;
-    let mut timeout = None;
-    let mut end = lane.with(|access| {
-        let mut descriptions = access.descriptions();
-        let description = descriptions.get(index);
-        nonblocking |= description.has(flag::NONBLOCK);
-        timeout = description.send_timeout();
-        attempt(access, false)
-    });
-    if end == Err(AGAIN) && !nonblocking {
-        let until = timeout.map(|t| sys::now() + t);
-        let mut plan = Plan { fds: &mut [NO_FD], until, mask: None, restart: timeout.is_none() };
-        end = wait::wait(lane, &mut plan, attempt);
-        if end == Err(TIMED_OUT) {
-            end = Err(AGAIN);
-        }
-    }
-    match end {
+    match wait::transfer(lane, index, flags, |d| d.send_timeout(), &mut [NO_FD; OWN], attempt) {
         // What was taken before the trouble counts; the trouble comes up again with the next call.
-        Err(_) if buffers.done() > 0 && end != Err(DEMOTED) => Ok(buffers.done()),
+        Err(error) if buffers.done() > 0 && error != DEMOTED => Ok(buffers.done()),
         end => end,
     }
 }
@@ -428,14 +421,34 @@ pub(crate) fn receive(
     }
     let peek = flags & libc::MSG_PEEK != 0;
     let all = flags & libc::MSG_WAITALL != 0 && !peek;
+    let mut flags = flags;
     let drop_it = flags & libc::MSG_TRUNC != 0;
     let mut done = 0;
     let wanted = buffers.total();
-    let mut attempt = |access: &mut Access<'_>, _: bool| -> Result<usize> {
+    if peek && flags & libc::MSG_WAITALL != 0 {
+        // It waits until all can be seen; if that does not come to be, what there is counts.
+        let seen = wait::transfer(
+            lane,
+            index,
+            flags,
+            |d| d.receive_timeout(),
+            &mut [NO_FD; OWN],
+            |access, _| {
+                let (id, _) = connection(access, index, libc::ENOTCONN)?;
+                let ended = access.stack.readiness(id.into())? & (Ready::RDHUP | Ready::HUP | Ready::ERR);
+                let enough = access.stack.tcp_info(id, access.now)?.unread as usize >= wanted;
+                if enough || !ended.is_empty() { Ok(()) } else { Err(AGAIN) }
+            },
+        );
+        if matches!(seen, Err(AGAIN | Errno(libc::EINTR))) {
+            flags |= libc::MSG_DONTWAIT;
+        }
+    }
+    let attempt = |access: &mut Access<'_>, _: bool| -> Result<usize> {
         let (id, _) = connection(access, index, libc::ENOTCONN)?;
         let now = access.now;
         loop {
-            if wanted == done {
+            if wanted == done || done > 0 && failed(access, id)? && access.stack.tcp_info(id, now)?.unread == 0 {
                 return Ok(done);
             }
             let got = if drop_it {
@@ -457,25 +470,8 @@ pub(crate) fn receive(
             }
         }
     };
-    let mut nonblocking = flags & libc::MSG_DONTWAIT != 0;
-    let mut timeout = None;
-    let mut end = lane.with(|access| {
-        let mut descriptions = access.descriptions();
-        let description = descriptions.get(index);
-        nonblocking |= description.has(flag::NONBLOCK);
-        timeout = description.receive_timeout();
-        attempt(access, false)
-    });
-    if end == Err(AGAIN) && !nonblocking {
-        let until = timeout.map(|t| sys::now() + t);
-        let mut plan = Plan { fds: &mut [NO_FD], until, mask: None, restart: timeout.is_none() };
-        end = wait::wait(lane, &mut plan, attempt);
-        if end == Err(TIMED_OUT) {
-            end = Err(AGAIN);
-        }
-    }
-    match end {
-        Err(_) if done > 0 && end != Err(DEMOTED) => Ok(done),
+    match wait::transfer(lane, index, flags, |d| d.receive_timeout(), &mut [NO_FD; OWN], attempt) {
+        Err(error) if done > 0 && error != DEMOTED => Ok(done),
         end => {
             debug_assert!(buffers.room() <= wanted);
             end
@@ -514,10 +510,10 @@ pub(crate) fn shutdown(lane: &'static Lane, fd: c_int, index: u32, how: c_int) -
         Stage::Fresh => Err(Errno(libc::ENOTCONN)),
         Stage::Listener(_) if way == Shutdown::Write => Ok(()),
         Stage::Listener(_) => {
-            // It stops to listen; whoever waits in accept gets EINVAL.
-            sys::shutdown(fd, how)?;
+            // It stops to listen; whoever waits in accept gets EINVAL. The service hears of it first: a claim whose socket does not
+            // listen any more it would take back, with the connections.
             open::stop_listening(lane, index);
-            Ok(())
+            sys::shutdown(fd, how)
         }
     }
 }

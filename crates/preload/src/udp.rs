@@ -9,17 +9,15 @@ use crate::desc::flag;
 use crate::errno::{Errno, Result};
 use crate::lane::{Access, Lane};
 use crate::open::{self, DEMOTED};
-use crate::wait::{self, AGAIN, NO_FD, Plan, TIMED_OUT};
+use crate::readiness;
+use crate::via::{self, Verdict};
+use crate::wait::{self, AGAIN, NO_FD, OWN};
 use core::ffi::c_int;
 use tickwire_link::control::{ClaimKind, Reason};
 use tickwire_stack::addr::{Address, Endpoint, Family};
 use tickwire_stack::path::PathState;
-use tickwire_stack::time::Span;
 use tickwire_stack::udp::SendTo;
 use tickwire_stack::{Error, UdpId};
-
-/// How long nothing found at the kernel socket is believed while the program polls.
-const KERNEL_QUIET: Span = Span::from_micros(50);
 
 fn id_of(access: &mut Access<'_>, index: u32) -> Result<(UdpId, u64)> {
     let mut descriptions = access.descriptions();
@@ -99,7 +97,8 @@ pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]
             Ok(())
         });
     };
-    if let Err(reason) = lane.reach(remote.address, Address::ANY, scope) {
+    let via = lane.with(|access| Ok(access.descriptions().get(index).via().interface(remote.address)))?;
+    if let Err(reason) = lane.reach(remote.address, Address::ANY, scope, via) {
         open::demote(lane, index, reason);
         return Err(DEMOTED);
     }
@@ -126,6 +125,8 @@ enum Sent {
     Done(usize),
     Bind,
     Resolve(Address),
+    /// The socket names another interface than the lane's path leaves by.
+    OtherWay,
     Kernel,
 }
 
@@ -150,39 +151,34 @@ pub(crate) fn send(
         return by_kernel(lane, fd, index, buffers, flags, to, extras);
     }
     let mut tries = 0;
-    let mut nonblocking = flags & libc::MSG_DONTWAIT != 0;
-    let mut timeout = None;
+    let mut v6 = false;
     loop {
-        let mut v6 = false;
-        let outcome = lane.with(|access| {
-            let (id, bits) = id_of(access, index)?;
-            v6 = bits & flag::V6 != 0;
-            nonblocking |= bits & flag::NONBLOCK != 0;
-            timeout = access.descriptions().get(index).send_timeout();
-            attempt(access, id, bits, &call, buffers)
-        });
-        let outcome = match outcome {
-            Err(AGAIN) if !nonblocking => {
-                let until = timeout.map(|t| sys::now() + t);
-                let mut plan = Plan { fds: &mut [NO_FD], until, mask: None, restart: timeout.is_none() };
-                let waited = wait::wait(lane, &mut plan, |access, _| {
-                    let (id, bits) = id_of(access, index)?;
-                    attempt(access, id, bits, &call, buffers)
-                });
-                if waited.as_ref().err() == Some(&TIMED_OUT) { Err(AGAIN) } else { waited }
-            }
-            other => other,
-        };
+        let outcome = wait::transfer(
+            lane,
+            index,
+            flags,
+            |d| d.send_timeout(),
+            &mut [NO_FD; OWN],
+            |access, _| {
+                let (id, bits) = id_of(access, index)?;
+                v6 = bits & flag::V6 != 0;
+                attempt(access, index, id, bits, &call, buffers)
+            },
+        );
         match outcome? {
             Sent::Done(len) => return Ok(len),
             Sent::Kernel => return by_kernel(lane, fd, index, buffers, flags, to, extras),
             Sent::Bind => bind_somewhere(lane, fd, index, v6)?,
             Sent::Resolve(address) => {
                 let source = call.source.unwrap_or(Address::ANY);
-                if lane.reach(address, source, scope).is_err() {
-                    return by_kernel(lane, fd, index, buffers, flags, to, extras);
+                let via = lane.with(|access| Ok(access.descriptions().get(index).via().interface(address)))?;
+                match lane.reach(address, source, scope, via) {
+                    Ok(_) => {}
+                    Err(Reason::OtherWay) if via != 0 => return other_way(lane, index),
+                    Err(_) => return by_kernel(lane, fd, index, buffers, flags, to, extras),
                 }
             }
+            Sent::OtherWay => return other_way(lane, index),
         }
         tries += 1;
         if tries > 4 {
@@ -192,7 +188,20 @@ pub(crate) fn send(
     }
 }
 
-fn attempt(access: &mut Access<'_>, id: UdpId, bits: u64, call: &SendTo, buffers: &mut Buffers<'_>) -> Result<Sent> {
+/// The socket sends where the lane does not: it is the kernel's, and shows so.
+fn other_way(lane: &'static Lane, index: u32) -> Result<usize> {
+    open::demote(lane, index, Reason::OtherWay);
+    Err(DEMOTED)
+}
+
+fn attempt(
+    access: &mut Access<'_>,
+    index: u32,
+    id: UdpId,
+    bits: u64,
+    call: &SendTo,
+    buffers: &mut Buffers<'_>,
+) -> Result<Sent> {
     let peer = match call.destination {
         Some(peer) => peer,
         None if bits & flag::CONNECTED == 0 => return Ok(Sent::Kernel),
@@ -211,6 +220,15 @@ fn attempt(access: &mut Access<'_>, id: UdpId, bits: u64, call: &SendTo, buffers
     }
     if bits & flag::CLAIMED == 0 {
         return Ok(Sent::Bind);
+    }
+    // A connected socket's way was found to fit when it was connected.
+    if call.destination.is_some() {
+        let local = call.source.unwrap_or(access.stack.udp_names(id)?.0.address);
+        match via::verdict(access, index, &peer, local) {
+            Verdict::Fits => {}
+            Verdict::Unknown => return Ok(Sent::Resolve(peer.address)),
+            Verdict::Elsewhere => return Ok(Sent::OtherWay),
+        }
     }
     match access.stack.udp_send(id, access.now, call, buffers) {
         Ok(len) => Ok(Sent::Done(len)),
@@ -240,6 +258,8 @@ fn by_kernel(
     let claimed = lane.with(|access| {
         let (_, bits) = id_of(access, index)?;
         access.descriptions().get(index).set(flag::KERNEL_QUIET, false);
+        // It may have been for another socket of this program.
+        readiness::kernel_spoke(access.now);
         Ok(bits & flag::CLAIMED != 0)
     })?;
     if !claimed {
@@ -263,7 +283,7 @@ pub(crate) fn receive(
     if flags & (libc::MSG_ERRQUEUE | libc::MSG_OOB) != 0 {
         return sys::receive(fd, buffers, flags, extras);
     }
-    let mut attempt = |access: &mut Access<'_>, force: bool| -> Result<usize> {
+    let attempt = |access: &mut Access<'_>, force: bool| -> Result<usize> {
         let (id, bits) = id_of(access, index)?;
         match access.stack.udp_recv(id, flags & libc::MSG_PEEK != 0, buffers) {
             Ok(datagram) => {
@@ -277,9 +297,7 @@ pub(crate) fn receive(
         let now = access.now;
         let mut descriptions = access.descriptions();
         let mut description = descriptions.get(index);
-        let quiet =
-            bits & flag::KERNEL_QUIET != 0 && now.as_nanos() < *description.kernel_check() + KERNEL_QUIET.as_nanos();
-        if quiet && !force {
+        if !force && readiness::kernel_is_quiet(bits, *description.kernel_check(), now) {
             return Err(AGAIN);
         }
         *description.kernel_check() = now.as_nanos();
@@ -287,24 +305,7 @@ pub(crate) fn receive(
         description.set(flag::KERNEL_QUIET, got == Err(AGAIN));
         got
     };
-    let mut nonblocking = flags & libc::MSG_DONTWAIT != 0;
-    let mut timeout = None;
-    let first = lane.with(|access| {
-        let (_, bits) = id_of(access, index)?;
-        nonblocking |= bits & flag::NONBLOCK != 0;
-        timeout = access.descriptions().get(index).receive_timeout();
-        attempt(access, false)
-    });
-    if first != Err(AGAIN) || nonblocking {
-        return first;
-    }
-    let until = timeout.map(|t| sys::now() + t);
-    let mut fds = [NO_FD, wait::readable(fd)];
-    let mut plan = Plan { fds: &mut fds, until, mask: None, restart: timeout.is_none() };
-    match wait::wait(lane, &mut plan, attempt) {
-        Err(TIMED_OUT) => Err(AGAIN),
-        done => done,
-    }
+    wait::transfer(lane, index, flags, |d| d.receive_timeout(), &mut [NO_FD, NO_FD, wait::readable(fd)], attempt)
 }
 
 /// `shutdown` after the kernel's own.

@@ -1,7 +1,8 @@
 //! How a call waits: it polls the lane for a while, then sleeps on the lane's descriptors and the program's own together.
 
-use crate::c::sys;
+use crate::c::{cancel, signal, sys};
 use crate::config::Spin;
+use crate::desc::{Description, flag};
 use crate::errno::{Errno, Result};
 use crate::lane::{Access, Lane};
 use core::ffi::c_int;
@@ -17,19 +18,19 @@ const LATELY: Span = Span::from_millis(5);
 /// as one that came just before the call.
 const UNWATCHED: Span = Span::from_micros(20);
 /// How often a polling thread looks for signals and at the kernel's descriptors.
-const LOOK: Span = Span::from_micros(50);
+pub(crate) const LOOK: Span = Span::from_micros(50);
 
 /// How long to sleep while packets wait for the device.
 const CROWDED: Span = Span::from_micros(200);
 
 /// Not yet: what an attempt answers to go on waiting.
 pub(crate) const AGAIN: Errno = Errno(libc::EAGAIN);
-/// The time is over.
-pub(crate) const TIMED_OUT: Errno = Errno(libc::ETIMEDOUT);
+/// The call's time is over. Never an error number of the system: `ETIMEDOUT` is what a connection says on which nothing gets through.
+pub(crate) const TIMED_OUT: Errno = Errno(-3);
 
 /// How a call wants to wait.
 pub(crate) struct Plan<'a> {
-    /// Place 0 is the lane's; then the kernel descriptors whose readiness also ends a sleep.
+    /// The first [`OWN`] places are the lane's; then the kernel descriptors whose readiness also ends a sleep.
     pub(crate) fds: &'a mut [pollfd],
     /// Until when; `None` without end.
     pub(crate) until: Option<Instant>,
@@ -41,6 +42,9 @@ pub(crate) struct Plan<'a> {
 
 /// An empty place in a list of descriptors.
 pub(crate) const NO_FD: pollfd = pollfd { fd: -1, events: 0, revents: 0 };
+
+/// How many places of a list are the lane's: the rings, and the thread's watch.
+pub(crate) const OWN: usize = 2;
 
 /// A place that waits for `fd` to become readable.
 pub(crate) fn readable(fd: c_int) -> pollfd {
@@ -70,7 +74,16 @@ pub(crate) fn wait<T>(
         // A signal handler interrupted this very thread inside the lane: it cannot wait for itself.
         return Err(Errno(libc::EINTR));
     }
+    let mut ran = signal::ran();
     loop {
+        cancel::check()?;
+        if ran != signal::ran() {
+            // A handler has run that was put off, or came in between.
+            if !(plan.restart && sys::handlers_restart()) {
+                return Err(Errno(libc::EINTR));
+            }
+            ran = signal::ran();
+        }
         match spin(lane, plan, &mut attempt) {
             Err(AGAIN) => {}
             done => return done,
@@ -79,6 +92,38 @@ pub(crate) fn wait<T>(
             Err(AGAIN) => {}
             done => return done,
         }
+    }
+}
+
+/// How a call that moves data waits: tries once, then, unless the call or the socket is non-blocking, for as long as the socket's own
+/// `timeout` allows. `fds` as in [`Plan`].
+///
+/// # Errors
+/// What `attempt` answers; [`AGAIN`] also when the time is over; `EINTR`.
+pub(crate) fn transfer<T>(
+    lane: &'static Lane,
+    index: u32,
+    flags: c_int,
+    timeout: fn(&Description<'_>) -> Option<Span>,
+    fds: &mut [pollfd],
+    mut attempt: impl FnMut(&mut Access<'_>, bool) -> Result<T>,
+) -> Result<T> {
+    let mut nonblocking = flags & libc::MSG_DONTWAIT != 0;
+    let mut time = None;
+    let first = lane.with(|access| {
+        let mut descriptions = access.descriptions();
+        let description = descriptions.get(index);
+        nonblocking |= description.has(flag::NONBLOCK);
+        time = timeout(&description);
+        attempt(access, false)
+    });
+    if nonblocking || !matches!(first, Err(AGAIN)) {
+        return first;
+    }
+    let mut plan = Plan { fds, until: time.map(|t| sys::now() + t), mask: None, restart: time.is_none() };
+    match wait(lane, &mut plan, attempt) {
+        Err(TIMED_OUT) => Err(AGAIN),
+        done => done,
     }
 }
 
@@ -124,16 +169,17 @@ fn spin<T>(
         }
         let spent = now.since(begin);
         if spent >= budget {
+            let_through(&mut held, plan)?;
             return Err(AGAIN);
         }
         if due {
+            cancel::check()?;
             looked = now;
             if plan.mask.is_some() {
                 // With a mask of its own the call sees signals only through it.
                 sys::ppoll(&mut [], Some(Span::ZERO), plan.mask)?;
-            } else if held.as_ref().is_some_and(|signals| sys::signal_waits(&signals.0)) {
-                drop(held.take());
-                interrupted(plan)?;
+            } else {
+                let_through(&mut held, plan)?;
             }
         }
         if held.is_none() && plan.mask.is_none() && spent >= UNWATCHED {
@@ -142,9 +188,18 @@ fn spin<T>(
     }
 }
 
-/// A handler has run: whether the call ends with `EINTR` or goes on.
-fn interrupted(plan: &Plan<'_>) -> Result<()> {
-    if plan.restart && sys::handlers_restart() { Ok(()) } else { Err(Errno(libc::EINTR)) }
+/// Lets the signals through that were held back, if any wait: the call ends with `EINTR` if a handler has run that does not let it
+/// go on.
+fn let_through(held: &mut Option<Held>, plan: &Plan<'_>) -> Result<()> {
+    let Some(signals) = held else { return Ok(()) };
+    let waiting = sys::waiting_signals(&signals.0);
+    if waiting != sys::Signals::None {
+        drop(held.take());
+    }
+    match waiting {
+        sys::Signals::Handled { restart } if !(restart && plan.restart) => Err(Errno(libc::EINTR)),
+        _ => Ok(()),
+    }
 }
 
 /// Sleeps until something may have changed; then one attempt.
@@ -170,8 +225,8 @@ fn sleep<T>(
         done => return done,
     }
     let sleeping = lane.sleeping();
-    if let Some(place) = plan.fds.first_mut() {
-        *place = readable(watch);
+    if let Some(places) = plan.fds.first_chunk_mut::<OWN>() {
+        *places = [readable(lane.descriptors().0), readable(watch)];
     }
     if waiting_to_send || lane.unsent() {
         // Nothing tells when the device has room again: look soon.
@@ -186,7 +241,7 @@ fn sleep<T>(
     let slept = sys::ppoll(plan.fds, timeout, plan.mask);
     drop(sleeping);
     // Takes the doorbell's edge off the list, or the next sleep would end at once.
-    let _ = sys::epoll_take(watch, &mut [libc::epoll_event { events: 0, u64: 0 }; 2]);
+    let _ = sys::epoll_take(watch, &mut [libc::epoll_event { events: 0, u64: 0 }]);
     let answer = lane.with(|access| {
         access.stack.sleep_end();
         attempt(access, true)
@@ -194,13 +249,14 @@ fn sleep<T>(
     if !matches!(answer, Err(AGAIN)) {
         return answer;
     }
-    if slept == Err(Errno(libc::EINTR)) {
-        interrupted(plan)?;
+    if slept == Err(Errno(libc::EINTR)) && !(plan.restart && sys::handlers_restart()) {
+        return Err(Errno(libc::EINTR));
     }
     if plan.until.is_some_and(|until| sys::now() >= until) { Err(TIMED_OUT) } else { Err(AGAIN) }
 }
 
-/// The calling thread's private epoll instance over the lane's descriptors.
+/// The calling thread's private epoll instance over the doorbell, whose ring every sleeping thread has to hear. (The rings are not in it:
+/// whatever watches them, even while nobody sleeps, costs the kernel a wake-up for every packet.)
 #[derive(Clone, Copy)]
 struct Watch {
     fd: c_int,
@@ -226,7 +282,7 @@ impl Drop for Closer {
 thread_local! {
     static WATCH: Cell<Watch> = const { Cell::new(NO_WATCH) };
     static CLOSER: Closer = const { Closer };
-    static INSIDE: Cell<bool> = const { Cell::new(false) };
+    static INSIDE: Cell<Where> = const { Cell::new(Where::Outside) };
 }
 
 /// Makes the thread's epoll instance if it has none for this lane and process (a forked child shares its parent's, and would take
@@ -243,29 +299,57 @@ fn own_watch(lane: &'static Lane) -> Result<c_int> {
     let fd = crate::protect::keep(sys::epoll_create(libc::EPOLL_CLOEXEC)?)?;
     WATCH.set(Watch { fd, lane, process });
     let _ = CLOSER.try_with(|_| {});
-    let (ring, doorbell) = lane.descriptors();
-    if ring >= 0 {
-        sys::epoll_ctl(fd, libc::EPOLL_CTL_ADD, ring, libc::EPOLLIN as u32, 0)?;
-    }
-    sys::epoll_ctl(fd, libc::EPOLL_CTL_ADD, doorbell, (libc::EPOLLIN | libc::EPOLLET) as u32, 1)?;
+    let (_, doorbell) = lane.descriptors();
+    sys::epoll_ctl(fd, libc::EPOLL_CTL_ADD, doorbell, (libc::EPOLLIN | libc::EPOLLET) as u32, 0)?;
     Ok(fd)
+}
+
+/// Where a thread is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Where {
+    Outside,
+    Inside,
+    /// Inside, with a signal that waits until it is out.
+    Signalled,
 }
 
 /// Marks the calling thread as inside the lane; `None` if it is already, which means that a signal handler interrupted it there.
 pub(crate) fn enter() -> Option<Inside> {
-    INSIDE.with(|inside| if inside.replace(true) { None } else { Some(Inside) })
+    INSIDE.with(|place| {
+        if place.get() != Where::Outside {
+            return None;
+        }
+        place.set(Where::Inside);
+        Some(Inside)
+    })
 }
 
 /// Whether the calling thread is inside the lane.
 pub(crate) fn is_inside() -> bool {
-    INSIDE.with(Cell::get)
+    INSIDE.get() != Where::Outside
+}
+
+/// A signal waits until the calling thread, which is inside the lane, is out.
+pub(crate) fn signal_put_off() {
+    INSIDE.set(Where::Signalled);
 }
 
 /// The mark of [`enter`].
 pub(crate) struct Inside;
 
+impl Inside {
+    /// Takes the mark off. True if a signal waits for that, which the caller must let through: [`signal::deliver`].
+    #[must_use]
+    pub(crate) fn leave(self) -> bool {
+        core::mem::forget(self);
+        INSIDE.replace(Where::Outside) == Where::Signalled
+    }
+}
+
 impl Drop for Inside {
     fn drop(&mut self) {
-        INSIDE.with(|inside| inside.set(false));
+        if INSIDE.replace(Where::Outside) == Where::Signalled {
+            signal::deliver();
+        }
     }
 }

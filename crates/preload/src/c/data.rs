@@ -5,8 +5,8 @@ use super::name::{self, Name};
 use super::sys::{Control, Extras};
 use super::{answer, answer_len, export, real, sys};
 use crate::errno::{Errno, Result};
-use crate::fd::TABLE;
-use crate::ops;
+use crate::fd::{Entry, TABLE};
+use crate::{ops, rights};
 use core::ffi::{c_int, c_uint, c_void};
 use libc::{iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t, timespec};
 use tickwire_stack::time::Span;
@@ -31,22 +31,30 @@ unsafe fn send_one(fd: c_int, buffer: *const c_void, len: size_t, flags: c_int, 
     })
 }
 
-unsafe fn receive_vector(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t {
+unsafe fn receive_vector(fd: c_int, iov: *const iovec, count: c_int, flags: c_int) -> ssize_t {
     answer_len(|| {
         let count = usize::try_from(count).map_err(|_| Errno(libc::EINVAL))?;
         // SAFETY: the program's list.
         let mut buffers = unsafe { Buffers::new(iov, count) }?;
-        ops::receive(fd, &mut buffers, 0, &mut Extras::default())
+        ops::receive(fd, &mut buffers, message_flags(flags)?, &mut Extras::default())
     })
 }
 
-unsafe fn send_vector(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t {
+unsafe fn send_vector(fd: c_int, iov: *const iovec, count: c_int, flags: c_int) -> ssize_t {
     answer_len(|| {
         let count = usize::try_from(count).map_err(|_| Errno(libc::EINVAL))?;
         // SAFETY: the program's list.
         let mut buffers = unsafe { Buffers::new(iov, count) }?;
-        ops::send(fd, &mut buffers, 0, None, &mut Extras::default())
+        ops::send(fd, &mut buffers, message_flags(flags)?, None, &mut Extras::default())
     })
+}
+
+/// The flags of `preadv2` and `pwritev2` as those of `recvmsg` and `sendmsg`, as Linux has them for sockets.
+fn message_flags(flags: c_int) -> Result<c_int> {
+    if flags & !(libc::RWF_HIPRI | libc::RWF_NOWAIT) != 0 {
+        return Err(Errno(libc::EOPNOTSUPP));
+    }
+    Ok(if flags & libc::RWF_NOWAIT != 0 { libc::MSG_DONTWAIT } else { 0 })
 }
 
 /// One message in.
@@ -91,6 +99,18 @@ unsafe fn send_message(fd: c_int, message: *const msghdr, flags: c_int) -> Resul
     // SAFETY: the program's name.
     let name = unsafe { Name::read(message.msg_name.cast(), message.msg_namelen) };
     ops::send(fd, &mut buffers, flags, name, &mut extras)
+}
+
+/// Before a message goes to a socket that is not ours: sockets of ours may be passed with it. (On a descriptor of the lane the service is told of them.)
+unsafe fn before_passing(fd: c_int, message: *const msghdr) -> Result<()> {
+    // SAFETY: null or the program's structure.
+    let Some(message) = (unsafe { message.as_ref() }) else { return Ok(()) };
+    if message.msg_controllen == 0 || TABLE.get(fd) == Entry::Lane {
+        return Ok(());
+    }
+    // SAFETY: the program's control messages.
+    let control = unsafe { Control::new(message.msg_control, message.msg_controllen) };
+    super::caught(|| rights::before_passing(&control.passed()))
 }
 
 unsafe fn receive_messages(
@@ -170,14 +190,14 @@ export! {
     /// `readv(2)`.
     fn readv(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t {
         // SAFETY: the program's arguments go on unchanged.
-        unsafe { if TABLE.get(fd).is_socket() { receive_vector(fd, iov, count) } else { real::readv(fd, iov, count) } }
+        unsafe { if TABLE.get(fd).is_socket() { receive_vector(fd, iov, count, 0) } else { real::readv(fd, iov, count) } }
     }
 
     /// `preadv2(2)`: with offset -1 it is `readv`.
     fn preadv2(fd: c_int, iov: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t {
         // SAFETY: the program's arguments go on unchanged.
         unsafe {
-            if offset == -1 && TABLE.get(fd).is_socket() { receive_vector(fd, iov, count) } else { real::preadv2(fd, iov, count, offset, flags) }
+            if offset == -1 && TABLE.get(fd).is_socket() { receive_vector(fd, iov, count, flags) } else { real::preadv2(fd, iov, count, offset, flags) }
         }
     }
 
@@ -260,14 +280,14 @@ export! {
     /// `writev(2)`.
     fn writev(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t {
         // SAFETY: the program's arguments go on unchanged.
-        unsafe { if TABLE.get(fd).is_socket() { send_vector(fd, iov, count) } else { real::writev(fd, iov, count) } }
+        unsafe { if TABLE.get(fd).is_socket() { send_vector(fd, iov, count, 0) } else { real::writev(fd, iov, count) } }
     }
 
     /// `pwritev2(2)`: with offset -1 it is `writev`.
     fn pwritev2(fd: c_int, iov: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t {
         // SAFETY: the program's arguments go on unchanged.
         unsafe {
-            if offset == -1 && TABLE.get(fd).is_socket() { send_vector(fd, iov, count) } else { real::pwritev2(fd, iov, count, offset, flags) }
+            if offset == -1 && TABLE.get(fd).is_socket() { send_vector(fd, iov, count, flags) } else { real::pwritev2(fd, iov, count, offset, flags) }
         }
     }
 
@@ -298,6 +318,10 @@ export! {
     /// `sendmsg(2)`.
     fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
         if !TABLE.get(fd).is_socket() {
+            // SAFETY: the program's structure.
+            if let Err(error) = unsafe { before_passing(fd, message) } {
+                return answer_len(|| Err(error));
+            }
             // SAFETY: the program's arguments go on unchanged.
             return unsafe { real::sendmsg(fd, message, flags) };
         }
@@ -308,6 +332,16 @@ export! {
     /// `sendmmsg(2)`.
     fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int {
         if !TABLE.get(fd).is_socket() {
+            for i in 0..(count as usize).min(super::iov::MAX_BUFFERS) {
+                // SAFETY: the program's array has `count` entries.
+                match unsafe { before_passing(fd, &raw const (*messages.wrapping_add(i)).msg_hdr) } {
+                    Ok(()) => {}
+                    Err(error) if i == 0 => return answer(|| Err(error)),
+                    // As many as can be sent.
+                    // SAFETY: the program's arguments go on, but for the number.
+                    Err(_) => return unsafe { real::sendmmsg(fd, messages, i as c_uint, flags) },
+                }
+            }
             // SAFETY: the program's arguments go on unchanged.
             return unsafe { real::sendmmsg(fd, messages, count, flags) };
         }

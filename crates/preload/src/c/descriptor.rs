@@ -27,6 +27,9 @@ fn duplicate_to(from: c_int, to: c_int, call: impl FnOnce() -> c_int) -> c_int {
     if from != to && TABLE.get(to) != Entry::Foreign && sys::fcntl(from, libc::F_GETFD, 0).is_ok() {
         let_go(to);
     }
+    if TABLE.get(from).is_socket() {
+        super::stdio::before_stand_in(to);
+    }
     let new = call();
     if new >= 0 && from != to {
         open::duplicated(from, new);

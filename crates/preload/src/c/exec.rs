@@ -1,16 +1,57 @@
-//! Exports that replace the program: the exec family with an explicit or the present environment. (The forms with a variable number of
-//! arguments, `execl` and its kin, go to the C library; sockets do not outlive them.)
+//! Exports that replace the program: the exec family.
 
+use super::variadic::{Arguments, variadic};
 use super::{export, real};
 use crate::exec;
-use core::ffi::{c_char, c_int};
-use std::ffi::CString;
+use core::ffi::{CStr, c_char, c_int};
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::OnceLock;
 
-type Strings = *const *const c_char;
+pub(super) type Strings = *const *const c_char;
+
+/// Without these a program cannot take its sockets over: our library, and where the service is. As they were when this program began.
+static NEEDED: OnceLock<Vec<CString>> = OnceLock::new();
+
+/// Remembers them, before the program can change its environment.
+pub(super) fn remember_environment() {
+    NEEDED.get_or_init(|| {
+        let names = [OsStr::from_bytes(b"LD_PRELOAD"), OsStr::from_bytes(b"TICKWIRE_SOCKET")];
+        let entry = |name: &&OsStr| {
+            let value = std::env::var_os(name)?;
+            CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()).ok()
+        };
+        names.iter().filter_map(entry).collect()
+    });
+}
+
+/// An environment with one entry more, for a program that inherits sockets; and with what it needs for that, if the program that starts it
+/// has left it out. The list is valid for as long as `envp` and `addition`.
+///
+/// # Safety
+/// `envp` is null or a terminated list.
+pub(super) unsafe fn extended(envp: Strings, addition: &CStr) -> Vec<*const c_char> {
+    let mut list = Vec::new();
+    let mut at = envp;
+    let mut missing: Vec<&CString> = NEEDED.get().map(|all| all.iter().collect()).unwrap_or_default();
+    // SAFETY: a terminated list of strings by the caller's promise.
+    unsafe {
+        while !at.is_null() && !(*at).is_null() {
+            list.push(*at);
+            let name = CStr::from_ptr(*at).to_bytes().split(|&byte| byte == b'=').next();
+            missing.retain(|entry| entry.as_bytes().split(|&byte| byte == b'=').next() != name);
+            at = at.add(1);
+        }
+    }
+    list.extend(missing.iter().map(|entry| entry.as_ptr()));
+    list.push(addition.as_ptr());
+    list.push(core::ptr::null());
+    list
+}
 
 unsafe extern "C" {
     /// The present environment.
-    static environ: Strings;
+    pub(super) static environ: Strings;
 }
 
 /// Runs an exec with an environment that tells the new program of its lane.
@@ -35,17 +76,8 @@ unsafe fn with_environment(envp: Strings, run: impl FnOnce(Strings) -> c_int) ->
         done
     };
     let Some(addition) = addition else { return run(envp) };
-    let mut list = Vec::new();
-    let mut at = envp;
-    // SAFETY: a terminated list by the caller's promise.
-    unsafe {
-        while !at.is_null() && !(*at).is_null() {
-            list.push(*at);
-            at = at.add(1);
-        }
-    }
-    list.push(addition.as_ptr());
-    list.push(core::ptr::null());
+    // SAFETY: by the caller's promise.
+    let list = unsafe { extended(envp, &addition) };
     run(list.as_ptr())
 }
 
@@ -84,5 +116,56 @@ export! {
     fn execveat(dirfd: c_int, path: *const c_char, argv: Strings, envp: Strings, flags: c_int) -> c_int {
         // SAFETY: as above.
         unsafe { with_environment(envp, |envp| real::execveat(dirfd, path, argv, envp, flags)) }
+    }
+}
+
+/// The arguments of an exec that lists them, up to the null that ends them.
+///
+/// # Safety
+/// The remaining arguments are strings, and a null ends them.
+unsafe fn listed(arguments: &mut Arguments) -> Vec<*const c_char> {
+    let mut list = Vec::new();
+    loop {
+        // SAFETY: by the caller's promise.
+        let next = unsafe { arguments.next() } as *const c_char;
+        list.push(next);
+        if next.is_null() {
+            return list;
+        }
+    }
+}
+
+variadic! {
+    /// `execl(3)`.
+    fn execl => run_execl;
+    /// `execlp(3)`.
+    fn execlp => run_execlp;
+    /// `execle(3)`.
+    fn execle => run_execle;
+}
+
+unsafe extern "C" fn run_execl(mut arguments: Arguments) -> c_int {
+    // SAFETY: the program's arguments: a path, strings, null.
+    unsafe {
+        let path = arguments.next() as *const c_char;
+        execv(path, listed(&mut arguments).as_ptr())
+    }
+}
+
+unsafe extern "C" fn run_execlp(mut arguments: Arguments) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        let file = arguments.next() as *const c_char;
+        execvp(file, listed(&mut arguments).as_ptr())
+    }
+}
+
+unsafe extern "C" fn run_execle(mut arguments: Arguments) -> c_int {
+    // SAFETY: as above, and the environment after the null.
+    unsafe {
+        let path = arguments.next() as *const c_char;
+        let argv = listed(&mut arguments);
+        let envp = arguments.next() as Strings;
+        execve(path, argv.as_ptr(), envp)
     }
 }

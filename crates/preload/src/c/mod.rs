@@ -2,7 +2,8 @@
 //!
 //! An exported function decides with one look at the descriptor table whether the call is ours. If not, the C library's function
 //! is called as if we were not there. If so, the C arguments become safe values, and the answer becomes a return value and `errno`.
-//! A panic inside never leaves the library: the call fails with `EIO` and the reason is logged.
+//! A panic inside never leaves the library: the call fails with `EIO` and the reason is logged. What may pass is the end of a cancelled
+//! thread (see `cancel`).
 
 pub(crate) mod iov;
 pub(crate) mod name;
@@ -10,13 +11,18 @@ pub(crate) mod real;
 pub(crate) mod sys;
 
 pub(crate) mod shared;
+pub(crate) mod stdio;
 
-mod data;
+pub(crate) mod cancel;
+pub(crate) mod data;
 mod descriptor;
 mod exec;
 mod process;
+pub(crate) mod signal;
 mod socket;
-mod waiting;
+mod spawn;
+mod variadic;
+pub(crate) mod waiting;
 
 use crate::errno::{self, Errno, Result};
 use core::ffi::c_int;
@@ -31,7 +37,7 @@ macro_rules! export {
         /// # Safety
         /// As the C library's function of this name.
         #[cfg_attr(not(test), unsafe(no_mangle))]
-        pub(crate) unsafe extern "C" fn $name($($arg: $ty),*) -> $ret $body
+        pub(crate) unsafe extern "C-unwind" fn $name($($arg: $ty),*) -> $ret $body
     )*};
 }
 pub(crate) use export;
@@ -43,30 +49,37 @@ fn caught<T>(call: impl FnOnce() -> Result<T>) -> Result<T> {
 
 /// The answer of a call that says a length. `errno` changes on failure only.
 pub(crate) fn answer_len(call: impl FnOnce() -> Result<usize>) -> ssize_t {
-    let before = errno::get();
-    match caught(call) {
-        Ok(n) => {
-            errno::set(before);
-            n as ssize_t
-        }
-        Err(Errno(code)) => {
-            errno::set(code);
-            -1
-        }
+    match finished(call) {
+        Some(n) => n as ssize_t,
+        None => -1,
     }
 }
 
 /// The answer of a call that says a number. `errno` changes on failure only.
 pub(crate) fn answer(call: impl FnOnce() -> Result<c_int>) -> c_int {
+    finished(call).unwrap_or(-1)
+}
+
+/// Runs a call to its end and sets `errno`. A thread that was cancelled meanwhile ends here, where nothing is held.
+fn finished<T: Copy>(call: impl FnOnce() -> Result<T>) -> Option<T> {
     let before = errno::get();
-    match caught(call) {
-        Ok(n) => {
+    let shield = cancel::begin();
+    let done = caught(call);
+    cancel::end(shield);
+    match done {
+        Ok(answer) => {
             errno::set(before);
-            n
+            Some(answer)
+        }
+        Err(cancel::CANCELLED) => {
+            cancel::act();
+            // It was another that had the name of this thread.
+            errno::set(libc::EINTR);
+            None
         }
         Err(Errno(code)) => {
             errno::set(code);
-            -1
+            None
         }
     }
 }

@@ -3,21 +3,23 @@
 use super::{export, real};
 use crate::process::{self, ForkLocks};
 use crate::{lane, open};
-use core::ffi::c_int;
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use libc::pid_t;
 use std::cell::RefCell;
 
+/// What `clone` runs in the child.
+type Start = extern "C" fn(*mut c_void) -> c_int;
+
 thread_local! {
     /// The locks held by the thread that forks, between the two sides of the fork.
-    static LOCKS: RefCell<Option<ForkLocks<'static>>> = const { RefCell::new(None) };
+    static LOCKS: RefCell<Option<ForkLocks>> = const { RefCell::new(None) };
 }
 
 extern "C" fn prepare() {
     let _ = super::caught(|| {
-        if let Some(lane) = lane::current().filter(|_| open::any()) {
-            process::before_fork(lane);
-            LOCKS.with(|locks| *locks.borrow_mut() = Some(process::fork_locks(lane)));
-        }
+        let held = process::prepare();
+        LOCKS.with(|locks| *locks.borrow_mut() = Some(held));
         Ok(())
     });
 }
@@ -32,14 +34,22 @@ extern "C" fn parent() {
 extern "C" fn child() {
     let _ = super::caught(|| {
         LOCKS.with(|locks| drop(locks.borrow_mut().take()));
-        if let Some(lane) = lane::current() {
+        crate::epoll::forget_sleepers();
+        if let Some(lane) = lane::inherit() {
             process::after_fork_in_child(lane);
         }
         Ok(())
     });
 }
 
+/// At `exit`: after all that the program wanted to be done then, before the C library flushes its streams.
 extern "C" fn at_exit() {
+    super::stdio::flush_all();
+    at_end();
+}
+
+/// At the end of the process.
+fn at_end() {
     let _ = super::caught(|| {
         process::at_exit();
         Ok(())
@@ -49,6 +59,7 @@ extern "C" fn at_exit() {
 /// Runs when the library is loaded, before the program.
 extern "C" fn load() {
     real::resolve_all();
+    super::exec::remember_environment();
     // SAFETY: functions of ours that live as long as the process.
     unsafe {
         libc::pthread_atfork(Some(prepare), Some(parent), Some(child));
@@ -66,22 +77,114 @@ extern "C" fn load() {
 #[unsafe(link_section = ".init_array")]
 static LOAD: extern "C" fn() = load;
 
+/// In the parent, after a fork or its failure.
+fn forked(pid: pid_t) {
+    let before = crate::errno::get();
+    let _ = super::caught(|| {
+        if let Some(lane) = lane::current() {
+            process::after_fork_in_parent(lane, pid);
+        }
+        Ok(())
+    });
+    crate::errno::set(before);
+}
+
+/// What the child of a clone that is no fork begins with.
+struct Orphan {
+    start: Start,
+    argument: *mut c_void,
+    own_descriptors: bool,
+}
+
+extern "C" fn begin_orphan(orphan: *mut c_void) -> c_int {
+    // SAFETY: the structure in the parent's frame, of which this process has a copy.
+    let Orphan { start, argument, own_descriptors } = unsafe { orphan.cast::<Orphan>().read() };
+    let _ = super::caught(|| {
+        if let Some(lane) = lane::inherit() {
+            process::abandon(lane, own_descriptors);
+        }
+        Ok(())
+    });
+    let status = start(argument);
+    // The C library would end this thread only, but by now there may be a helper thread.
+    // SAFETY: ends the process, as a clone whose function returns does.
+    unsafe { _exit(status) }
+}
+
+/// Says once why the child of a clone has none of its parent's sockets.
+fn say_orphan() {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if !SAID.swap(true, Relaxed) {
+        super::sys::say(
+            "the program calls clone with flags that fork does not have (namespaces, for one): \
+             its sockets do not work in the child, which may open new ones",
+        );
+    }
+}
+
 export! {
     /// `fork(2)`. The hooks do the work, for forks inside the C library, too; here the parent learns the child's number.
     fn fork() -> pid_t {
         // SAFETY: no arguments.
         let pid = unsafe { real::fork() };
         if pid != 0 {
-            let before = crate::errno::get();
-            let _ = super::caught(|| {
-                if let Some(lane) = lane::current() {
-                    process::after_fork_in_parent(lane, pid);
-                }
-                Ok(())
-            });
-            crate::errno::set(before);
+            forked(pid);
         }
         pid
+    }
+
+    /// `_Fork(3)`: a fork without hooks, so ours are called here.
+    #[allow(non_snake_case, reason = "the C library's name")]
+    fn _Fork() -> pid_t {
+        prepare();
+        // SAFETY: no arguments.
+        let pid = unsafe { real::_Fork() };
+        if pid == 0 {
+            child();
+        } else {
+            parent();
+            forked(pid);
+        }
+        pid
+    }
+
+    /// `clone(2)`. Threads are left alone. What does no more than `fork` or `vfork` becomes one, since a bare clone leaves the C library in the child
+    /// thinking that it is the parent's thread, and with that a lock of the lane would be held by both. (Later arguments that the program has not
+    /// given are not looked at, only passed on.)
+    fn clone(start: Option<Start>, stack: *mut c_void, flags: c_int, argument: *mut c_void, parent_tid: *mut pid_t, tls: *mut c_void, child_tid: *mut pid_t) -> c_int {
+        const FORK: c_int = 0xff | libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PARENT_SETTID | libc::CLONE_CHILD_SETTID | libc::CLONE_CHILD_CLEARTID;
+        let shares_memory = flags & libc::CLONE_VM != 0 && (flags & libc::CLONE_VFORK == 0 || flags & libc::CLONE_SIGHAND != 0);
+        let pass_on = |start, argument, flags| {
+            // SAFETY: the program's arguments, but for what runs first.
+            unsafe { real::clone(start, stack, flags, argument, parent_tid, tls, child_tid) }
+        };
+        let (Some(run), false, true) = (start, shares_memory || flags & libc::CLONE_THREAD != 0, lane::current().is_some()) else {
+            return pass_on(start, argument, flags);
+        };
+        if flags & !FORK == 0 && flags & 0xff == libc::SIGCHLD {
+            // SAFETY: no arguments.
+            let pid = unsafe { fork() };
+            if pid == 0 {
+                if flags & libc::CLONE_CHILD_SETTID != 0 && !child_tid.is_null() {
+                    // SAFETY: the program's place.
+                    unsafe { *child_tid = super::sys::process() as pid_t };
+                }
+                let status = run(argument);
+                // SAFETY: ends the process, as a clone whose function returns does.
+                unsafe { _exit(status) }
+            }
+            if pid > 0 && flags & libc::CLONE_PARENT_SETTID != 0 && !parent_tid.is_null() {
+                // SAFETY: the program's place.
+                unsafe { *parent_tid = pid };
+            }
+            return pid;
+        }
+        if open::any() {
+            say_orphan();
+        }
+        let mut orphan = Orphan { start: run, argument, own_descriptors: flags & libc::CLONE_FILES == 0 };
+        // A child that borrows its parent's memory until it execs would change our tables for the parent, too. The parent waits all the same.
+        pass_on(Some(begin_orphan), (&raw mut orphan).cast(), flags & !libc::CLONE_VM)
     }
 
     /// `vfork(2)`: as `fork`, since a child that borrows its parent's memory would close the parent's sockets in our table.
@@ -92,7 +195,7 @@ export! {
 
     /// `_exit(2)`: what was sent still arrives.
     fn _exit(status: c_int) -> ! {
-        at_exit();
+        at_end();
         // SAFETY: ends the process.
         unsafe {
             libc::syscall(libc::SYS_exit_group, status);

@@ -7,8 +7,8 @@ use crate::errno;
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use libc::{
-    epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t, off_t, pid_t, pollfd, sigset_t, size_t, sockaddr, socklen_t,
-    ssize_t, timespec, timeval,
+    epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t, off_t, pid_t, pollfd, posix_spawn_file_actions_t,
+    posix_spawnattr_t, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec, timeval,
 };
 
 /// Looks `name` up behind this library; null if there is none.
@@ -27,6 +27,7 @@ macro_rules! real {
             /// # Safety
             /// As that function.
             #[inline]
+            #[allow(non_snake_case, reason = "the C library's name")]
             pub(crate) unsafe fn $name($($arg: $ty),*) -> $ret {
                 let slot = &slots::$name;
                 let mut found = slot.load(Relaxed);
@@ -34,17 +35,18 @@ macro_rules! real {
                     found = look_up(slot, name!($name));
                     if found.is_null() {
                         errno::set(libc::ENOSYS);
-                        return -1 as $ret;
+                        return -1_isize as $ret;
                     }
                 }
+                // A thread that is cancelled unwinds from here through the exported function, in whose frame nothing is to be dropped.
                 // SAFETY: the C library's function of this name has this signature.
-                let function: unsafe extern "C" fn($($ty),*) -> $ret = unsafe { core::mem::transmute(found) };
+                let function: unsafe extern "C-unwind" fn($($ty),*) -> $ret = unsafe { core::mem::transmute(found) };
                 // SAFETY: the caller keeps the function's contract.
                 unsafe { function($($arg),*) }
             }
         )*
 
-        #[allow(non_upper_case_globals, reason = "a slot has its function's name")]
+        #[allow(non_upper_case_globals, non_snake_case, reason = "a slot has its function's name")]
         mod slots {
             use super::{AtomicPtr, c_void};
             $( pub(super) static $name: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut()); )*
@@ -100,11 +102,15 @@ real! {
     fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int;
     fn select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval) -> c_int;
     fn pselect(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int;
+    fn epoll_create(size: c_int) -> c_int;
     fn epoll_create1(flags: c_int) -> c_int;
     fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> c_int;
     fn epoll_wait(epfd: c_int, events: *mut epoll_event, max: c_int, timeout: c_int) -> c_int;
     fn epoll_pwait(epfd: c_int, events: *mut epoll_event, max: c_int, timeout: c_int, mask: *const sigset_t) -> c_int;
     fn epoll_pwait2(epfd: c_int, events: *mut epoll_event, max: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int;
+    fn fdopen(fd: c_int, mode: *const c_char) -> isize;
+    fn vdprintf(fd: c_int, format: *const c_char, list: *mut c_void) -> c_int;
+    fn __vdprintf_chk(fd: c_int, flag: c_int, format: *const c_char, list: *mut c_void) -> c_int;
     fn close(fd: c_int) -> c_int;
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int;
     fn dup(fd: c_int) -> c_int;
@@ -114,6 +120,19 @@ real! {
     fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int;
     fn ioctl(fd: c_int, request: libc::c_ulong, argument: usize) -> c_int;
     fn fork() -> pid_t;
+    fn _Fork() -> pid_t;
+    fn clone(start: Option<extern "C" fn(*mut c_void) -> c_int>, stack: *mut c_void, flags: c_int, argument: *mut c_void, parent: *mut pid_t, tls: *mut c_void, child: *mut pid_t) -> c_int;
+    fn posix_spawn(pid: *mut pid_t, path: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
+    fn posix_spawnp(pid: *mut pid_t, file: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
+    fn posix_spawn_file_actions_init(actions: *mut posix_spawn_file_actions_t) -> c_int;
+    fn posix_spawn_file_actions_destroy(actions: *mut posix_spawn_file_actions_t) -> c_int;
+    fn posix_spawn_file_actions_adddup2(actions: *mut posix_spawn_file_actions_t, fd: c_int, new: c_int) -> c_int;
+    fn sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int;
+    fn signal(signal: c_int, handler: libc::sighandler_t) -> libc::sighandler_t;
+    fn sigset(signal: c_int, handler: libc::sighandler_t) -> libc::sighandler_t;
+    fn pthread_cancel(thread: libc::pthread_t) -> c_int;
+    fn pthread_setcanceltype(kind: c_int, before: *mut c_int) -> c_int;
+    fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
     fn execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
     fn execvpe(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
     fn fexecve(fd: c_int, argv: *const *const c_char, envp: *const *const c_char) -> c_int;

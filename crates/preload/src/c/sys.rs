@@ -1,5 +1,5 @@
-//! The operating system's calls that this library makes for itself, with safe faces. All go to the C library behind us, never
-//! to our own stand-ins.
+//! The operating system's calls that this library makes for itself, with safe faces. All go to the C library behind us or straight to
+//! the kernel, never to our own stand-ins.
 
 use super::iov::Buffers;
 use super::name;
@@ -7,7 +7,7 @@ use super::real;
 use crate::errno::{Errno, Result};
 use core::ffi::{c_int, c_void};
 use core::mem::{MaybeUninit, zeroed};
-use libc::{epoll_event, msghdr, pollfd, sigset_t, socklen_t, ssize_t, timespec};
+use libc::{epoll_event, msghdr, pollfd, sigset_t, socklen_t, timespec};
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::time::{Instant, Span};
 
@@ -21,9 +21,14 @@ fn check(answer: c_int) -> Result<c_int> {
     if answer < 0 { Err(Errno::last()) } else { Ok(answer) }
 }
 
-fn check_len(answer: ssize_t) -> Result<usize> {
+/// The answer of a direct system call. Those that wait are direct: the C library's are points at which a thread is cancelled, and none
+/// may be in the midst of the lane (see `cancel`).
+fn called(answer: libc::c_long) -> Result<usize> {
     usize::try_from(answer).map_err(|_| Errno::last())
 }
+
+/// How many bytes the kernel's set of signals has.
+const KERNEL_SIGNALS: usize = 8;
 
 /// The time of `CLOCK_MONOTONIC`, without a system call on the usual hosts.
 #[inline]
@@ -41,6 +46,13 @@ pub(crate) fn now() -> Instant {
 pub(crate) fn timespec(span: Span) -> timespec {
     let ns = span.as_nanos();
     timespec { tv_sec: (ns / 1_000_000_000) as libc::time_t, tv_nsec: (ns % 1_000_000_000) as libc::c_long }
+}
+
+/// Has the kernel empty a static in every child that does not share memory. The static fills its pages alone and begins empty, so it is anonymous memory;
+/// where pages are larger than it thinks, nothing happens.
+pub(crate) fn wipe_in_children<T>(place: &'static T) {
+    // SAFETY: pages of ours; the advice changes nothing in this process.
+    unsafe { libc::madvise(core::ptr::from_ref(place).cast_mut().cast(), size_of::<T>(), libc::MADV_WIPEONFORK) };
 }
 
 /// The calling process.
@@ -70,7 +82,7 @@ pub(crate) fn socket(domain: c_int, kind: c_int, protocol: c_int) -> Result<c_in
 /// Closes a descriptor for good.
 pub(crate) fn close(fd: c_int) {
     // SAFETY: a plain number; callers close what they own.
-    unsafe { real::close(fd) };
+    unsafe { libc::syscall(libc::SYS_close, fd) };
 }
 
 /// `fcntl` with a number as argument.
@@ -88,7 +100,7 @@ pub(crate) fn bind(fd: c_int, address: &[u8]) -> Result<()> {
 /// Connects a kernel socket.
 pub(crate) fn connect(fd: c_int, address: &[u8]) -> Result<()> {
     // SAFETY: the slice is as long as said.
-    check(unsafe { real::connect(fd, address.as_ptr().cast(), address.len() as socklen_t) }).map(drop)
+    called(unsafe { libc::syscall(libc::SYS_connect, fd, address.as_ptr(), address.len()) }).map(drop)
 }
 
 /// Makes a kernel socket listen.
@@ -108,7 +120,8 @@ pub(crate) fn accept(fd: c_int, flags: c_int) -> Result<(c_int, [u8; name::MAX],
     let mut bytes = [0u8; name::MAX];
     let mut len = name::MAX as socklen_t;
     // SAFETY: `len` says how long `bytes` is.
-    let new = check(unsafe { real::accept4(fd, bytes.as_mut_ptr().cast(), &raw mut len, flags) })?;
+    let new =
+        called(unsafe { libc::syscall(libc::SYS_accept4, fd, bytes.as_mut_ptr(), &raw mut len, flags) })? as c_int;
     Ok((new, bytes, (len as usize).min(name::MAX)))
 }
 
@@ -131,6 +144,22 @@ pub(crate) fn set_option<T: Copy>(fd: c_int, level: c_int, option: c_int, value:
     // SAFETY: the value is as long as said.
     check(unsafe {
         real::setsockopt(fd, level, option, core::ptr::from_ref(value).cast(), size_of::<T>() as socklen_t)
+    })
+    .map(drop)
+}
+
+/// Takes the socket filter off; there need not be one.
+pub(crate) fn detach_filter(fd: c_int) -> Result<()> {
+    let ignored: c_int = 0;
+    // SAFETY: the value is as long as said.
+    check(unsafe {
+        real::setsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_DETACH_FILTER,
+            (&raw const ignored).cast(),
+            size_of::<c_int>() as socklen_t,
+        )
     })
     .map(drop)
 }
@@ -239,6 +268,30 @@ impl Control<'_> {
 
     /// Every message that the program gave: `each(level, type, data)`. Data longer than 64 bytes is cut.
     pub(crate) fn each(&self, mut each: impl FnMut(c_int, c_int, &[u8])) {
+        self.walk(|level, kind, start, len| {
+            let mut data = [0u8; 64];
+            let n = len.min(data.len());
+            // SAFETY: as many bytes are there.
+            unsafe { core::ptr::copy_nonoverlapping(start, data.as_mut_ptr(), n) };
+            each(level, kind, &data[..n]);
+        });
+    }
+
+    /// The descriptors that the program passes (`SCM_RIGHTS`).
+    pub(crate) fn passed(&self) -> Vec<c_int> {
+        let mut fds = Vec::new();
+        self.walk(|level, kind, start, len| {
+            if (level, kind) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+                let count = len / size_of::<c_int>();
+                // SAFETY: as many bytes are there.
+                fds.extend((0..count).map(|i| unsafe { start.cast::<c_int>().add(i).read_unaligned() }));
+            }
+        });
+        fds
+    }
+
+    /// Every message: `each(level, type, start, length)`.
+    fn walk(&self, mut each: impl FnMut(c_int, c_int, *const u8, usize)) {
         // SAFETY: pure arithmetic.
         let head = unsafe { libc::CMSG_LEN(0) } as usize;
         let mut at = 0;
@@ -249,11 +302,7 @@ impl Control<'_> {
             if whole < head || whole > self.room - at {
                 return;
             }
-            let mut data = [0u8; 64];
-            let n = (whole - head).min(data.len());
-            // SAFETY: `whole` bytes lie before `room` as checked.
-            unsafe { core::ptr::copy_nonoverlapping(self.start.wrapping_add(at + head), data.as_mut_ptr(), n) };
-            each(header.cmsg_level, header.cmsg_type, &data[..n]);
+            each(header.cmsg_level, header.cmsg_type, self.start.wrapping_add(at + head), whole - head);
             at += whole.next_multiple_of(size_of::<usize>());
         }
     }
@@ -273,7 +322,7 @@ pub(crate) fn receive(fd: c_int, buffers: &Buffers<'_>, flags: c_int, extras: &m
         message.msg_controllen = control.room as _;
     }
     // SAFETY: the buffers are valid by the promise of their maker, the rest is ours.
-    let len = check_len(unsafe { real::recvmsg(fd, &raw mut message, flags) })?;
+    let len = called(unsafe { libc::syscall(libc::SYS_recvmsg, fd, &raw mut message, flags) })?;
     extras.name_len = (message.msg_namelen as usize).min(name::MAX);
     extras.flags = message.msg_flags;
     if let Some(control) = &mut extras.control {
@@ -298,19 +347,19 @@ pub(crate) fn send(fd: c_int, buffers: &Buffers<'_>, flags: c_int, extras: &mut 
         message.msg_controllen = control.room as _;
     }
     // SAFETY: the buffers are valid by the promise of their maker, the rest is ours.
-    check_len(unsafe { real::sendmsg(fd, &raw const message, flags) })
+    called(unsafe { libc::syscall(libc::SYS_sendmsg, fd, &raw const message, flags) })
 }
 
 /// `ppoll` on a list of our own; `None` waits without end.
 pub(crate) fn ppoll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigset_t>) -> Result<usize> {
-    let timeout = timeout.map(timespec);
+    // The kernel writes the rest of the time back, which nobody here wants.
+    let mut timeout = timeout.map(timespec);
     let (timeout, mask) = (
-        timeout.as_ref().map_or(core::ptr::null(), core::ptr::from_ref),
+        timeout.as_mut().map_or(core::ptr::null_mut(), core::ptr::from_mut),
         mask.map_or(core::ptr::null(), core::ptr::from_ref),
     );
     // SAFETY: the slice is as long as said, the others null or valid.
-    let n = check(unsafe { real::ppoll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout, mask) })?;
-    Ok(n as usize)
+    called(unsafe { libc::syscall(libc::SYS_ppoll, fds.as_mut_ptr(), fds.len(), timeout, mask, KERNEL_SIGNALS) })
 }
 
 /// A new epoll instance.
@@ -331,18 +380,27 @@ pub(crate) fn epoll_take(epfd: c_int, events: &mut [epoll_event]) -> Result<usiz
     if events.is_empty() {
         return Ok(0);
     }
+    let no_mask = core::ptr::null::<sigset_t>();
     // SAFETY: the slice is as long as said.
-    let n = check(unsafe { real::epoll_wait(epfd, events.as_mut_ptr(), events.len() as c_int, 0) })?;
-    Ok(n as usize)
+    called(unsafe {
+        libc::syscall(libc::SYS_epoll_pwait, epfd, events.as_mut_ptr(), events.len(), 0, no_mask, KERNEL_SIGNALS)
+    })
 }
 
-/// Blocks every signal of this thread and gives back what was blocked before.
+/// Signals that a fault of the running code raises. Blocked, such a fault would end the program without running its handler.
+pub(crate) const FAULTS: [c_int; 7] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGABRT, libc::SIGSYS];
+
+/// Blocks every signal of this thread but those of faults, and gives back what was blocked before.
 pub(crate) fn block_signals() -> sigset_t {
     // SAFETY: both sets are ours and filled in before use; blocking is always allowed.
     unsafe {
         let (mut all, mut before) = (zeroed(), zeroed());
         libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        for signal in FAULTS {
+            libc::sigdelset(&raw mut all, signal);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, &raw mut before);
         before
     }
 }
@@ -353,35 +411,62 @@ pub(crate) fn restore_signals(before: &sigset_t) {
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, core::ptr::null_mut()) };
 }
 
-/// Whether a signal waits that `mask` would let through.
-pub(crate) fn signal_waits(mask: &sigset_t) -> bool {
-    // SAFETY: the sets are valid.
-    unsafe {
+/// What the signals that wait to be let through will do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Signals {
+    /// There are none.
+    None,
+    /// No handler runs: they are ignored, or end or stop the process. (Signals that are ignored wait, too, while they are blocked.)
+    Silent,
+    /// Handlers run; `restart` says whether all of them were installed with `SA_RESTART`.
+    Handled { restart: bool },
+}
+
+/// What the signals will do that wait and that `mask` would let through.
+pub(crate) fn waiting_signals(mask: &sigset_t) -> Signals {
+    // SAFETY: all zero is a valid set; the system fills it in.
+    let pending = unsafe {
         let mut pending: sigset_t = zeroed();
         libc::sigpending(&raw mut pending);
-        (1..=64)
-            .any(|signal| libc::sigismember(&raw const pending, signal) == 1 && libc::sigismember(mask, signal) == 0)
+        pending
+    };
+    let mut found = Signals::None;
+    for signal in 1..=64 {
+        // SAFETY: the sets are valid.
+        let waits =
+            unsafe { libc::sigismember(&raw const pending, signal) == 1 && libc::sigismember(mask, signal) == 0 };
+        if !waits {
+            continue;
+        }
+        found = match (found, handler_restarts(signal)) {
+            (Signals::Handled { restart }, Some(this)) => Signals::Handled { restart: restart && this },
+            (_, Some(restart)) => Signals::Handled { restart },
+            (Signals::None, None) => Signals::Silent,
+            (found, None) => found,
+        };
     }
+    found
+}
+
+/// Whether the handler of a signal, if it has one, was installed with `SA_RESTART`.
+fn handler_restarts(signal: c_int) -> Option<bool> {
+    let mut action = MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: only asks; read only if filled in.
+    let action = unsafe {
+        if libc::sigaction(signal, core::ptr::null(), action.as_mut_ptr()) < 0 {
+            return None;
+        }
+        action.assume_init()
+    };
+    (action.sa_sigaction != libc::SIG_DFL && action.sa_sigaction != libc::SIG_IGN)
+        .then_some(action.sa_flags & libc::SA_RESTART != 0)
 }
 
 /// Whether a call that a signal has interrupted goes on by itself: so it is if every handler of the program was installed with
 /// `SA_RESTART` (which of them ran cannot be seen from here).
 pub(crate) fn handlers_restart() -> bool {
     // Handlers of faults do not interrupt waits.
-    const FAULTS: [c_int; 6] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGABRT];
-    (1..=64).filter(|signal| !FAULTS.contains(signal)).all(|signal| {
-        let mut action = MaybeUninit::<libc::sigaction>::uninit();
-        // SAFETY: only asks; read only if filled in.
-        let action = unsafe {
-            if libc::sigaction(signal, core::ptr::null(), action.as_mut_ptr()) < 0 {
-                return true;
-            }
-            action.assume_init()
-        };
-        action.sa_sigaction == libc::SIG_DFL
-            || action.sa_sigaction == libc::SIG_IGN
-            || action.sa_flags & libc::SA_RESTART != 0
-    })
+    (1..=64).filter(|signal| !FAULTS.contains(signal)).all(|signal| handler_restarts(signal).unwrap_or(true))
 }
 
 /// Raises SIGPIPE in this thread.
@@ -394,7 +479,7 @@ pub(crate) fn raise_pipe() {
 pub(crate) fn ring(doorbell: c_int) {
     let one = 1u64;
     // SAFETY: eight bytes of our own.
-    unsafe { real::write(doorbell, (&raw const one).cast(), 8) };
+    unsafe { libc::syscall(libc::SYS_write, doorbell, &raw const one, 8usize) };
 }
 
 /// A new eventfd that does not block.
@@ -407,7 +492,7 @@ pub(crate) fn eventfd() -> Result<c_int> {
 pub(crate) fn drain(fd: c_int) {
     let mut count = 0u64;
     // SAFETY: eight bytes of our own.
-    unsafe { real::read(fd, (&raw mut count).cast(), 8) };
+    unsafe { libc::syscall(libc::SYS_read, fd, &raw mut count, 8usize) };
 }
 
 /// Random words of the kernel.
@@ -436,13 +521,44 @@ pub(crate) fn take_variable(name: &core::ffi::CStr) -> Option<String> {
 pub(crate) fn say(text: &str) {
     let line = format!("tickwire: {text}\n");
     // SAFETY: the bytes are ours.
-    unsafe { real::write(2, line.as_ptr().cast(), line.len()) };
+    unsafe { libc::syscall(libc::SYS_write, 2, line.as_ptr(), line.len()) };
+}
+
+fn limits() -> libc::rlimit {
+    let mut limit = libc::rlimit { rlim_cur: 1024, rlim_max: 1024 };
+    // SAFETY: a valid place.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    limit
 }
 
 /// The descriptor limit of this process.
 pub(crate) fn descriptor_limit() -> c_int {
-    let mut limit = libc::rlimit { rlim_cur: 1024, rlim_max: 1024 };
-    // SAFETY: a valid place.
-    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
-    limit.rlim_cur.min(crate::fd::LIMIT as u64) as c_int
+    limits().rlim_cur.min(crate::fd::LIMIT as u64) as c_int
+}
+
+/// Changes the soft descriptor limit of this process.
+pub(crate) fn set_descriptor_limit(limit: c_int) -> Result<()> {
+    let limit = libc::rlimit { rlim_cur: limit as libc::rlim_t, ..limits() };
+    // SAFETY: a valid structure.
+    check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }).map(drop)
+}
+
+/// Duplicates a descriptor to a number above the soft limit, close-on-exec. The limit is higher for a moment.
+///
+/// # Errors
+/// `EMFILE` if the hard limit, or our table, leaves no room.
+pub(crate) fn duplicate_above_limit(fd: c_int) -> Result<c_int> {
+    /// For all threads of a program.
+    const ROOM: u64 = 4096;
+    static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let Ok(_one) = ONE_AT_A_TIME.try_lock() else { return Err(Errno(libc::EMFILE)) };
+    let libc::rlimit { rlim_cur: soft, rlim_max: hard } = limits();
+    let most = hard.min(crate::fd::LIMIT as u64).min(soft.saturating_add(ROOM));
+    if most <= soft {
+        return Err(Errno(libc::EMFILE));
+    }
+    set_descriptor_limit(most as c_int)?;
+    let new = fcntl(fd, libc::F_DUPFD_CLOEXEC, soft as c_int);
+    set_descriptor_limit(soft as c_int)?;
+    new
 }

@@ -54,6 +54,43 @@ unsafe fn epoll_any(
     })
 }
 
+/// Waits on an instance that is the kernel's alone, by the C library's `call`; it may get a set meanwhile.
+///
+/// # Safety
+/// `events` points to room for `max` entries, `mask` is null or a mask.
+unsafe fn epoll_kernels(
+    epfd: c_int,
+    events: *mut epoll_event,
+    max: c_int,
+    timeout: Option<Span>,
+    mask: *const sigset_t,
+    call: impl FnOnce() -> c_int,
+) -> c_int {
+    let until = timeout.map(|timeout| super::sys::now() + timeout);
+    if epoll::falls_asleep(epfd) {
+        let told = call();
+        epoll::awakes(epfd);
+        if told <= 0 {
+            return told;
+        }
+        // SAFETY: the kernel has just filled in as many.
+        let left = epoll::without_marks(unsafe { core::slice::from_raw_parts_mut(events, told as usize) });
+        if left > 0 {
+            return left as c_int;
+        }
+    }
+    let timeout = until.map(|until| until.since(super::sys::now()));
+    match TABLE.get(epfd) {
+        // SAFETY: by the caller's promise.
+        Entry::Epoll(index) => unsafe { epoll_any(epfd, index, events, max, timeout, mask) },
+        _ => answer(|| {
+            // SAFETY: by the caller's promise.
+            let (events, mask) = unsafe { (room(events, max)?, mask.as_ref()) };
+            epoll::by_kernel(epfd, events, timeout, mask).map(|n| n as c_int)
+        }),
+    }
+}
+
 fn is_set(set: *const fd_set, fd: c_int) -> bool {
     // SAFETY: null or the program's set, which the caller checked to hold `fd`.
     !set.is_null() && unsafe { bits(set).wrapping_add(fd as usize / 8).read() } & 1 << (fd % 8) != 0
@@ -155,7 +192,7 @@ export! {
         unsafe { ppoll(fds, count, timeout, mask) }
     }
 
-    /// `select(2)`. Linux writes the time that is left back; so do we.
+    /// `select(2)`. Linux writes the time that is left back, also when a signal ends the wait; so do we.
     fn select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval) -> c_int {
         if !select_concerns(count, [read, write, except]) {
             // SAFETY: the program's arguments go on unchanged.
@@ -170,13 +207,13 @@ export! {
                 .transpose()?;
             let begin = super::sys::now();
             // SAFETY: the program's sets.
-            let told = unsafe { select_any(count, [read, write, except], limit, None) }?;
+            let told = unsafe { select_any(count, [read, write, except], limit, None) };
             if let (Some(left), Some(limit)) = (&mut timeout, limit) {
                 let rest = limit - super::sys::now().since(begin);
                 left.tv_sec = (rest.as_micros() / 1_000_000) as _;
                 left.tv_usec = (rest.as_micros() % 1_000_000) as _;
             }
-            Ok(told)
+            told
         })
     }
 
@@ -193,6 +230,22 @@ export! {
                 select_any(count, [read, write, except], limit, mask.as_ref())
             }
         })
+    }
+
+    /// `epoll_create(2)`.
+    fn epoll_create(size: c_int) -> c_int {
+        // SAFETY: a plain number.
+        let epfd = unsafe { real::epoll_create(size) };
+        epoll::created(epfd);
+        epfd
+    }
+
+    /// `epoll_create1(2)`.
+    fn epoll_create1(flags: c_int) -> c_int {
+        // SAFETY: a plain number.
+        let epfd = unsafe { real::epoll_create1(flags) };
+        epoll::created(epfd);
+        epfd
     }
 
     /// `epoll_ctl(2)`.
@@ -221,7 +274,9 @@ export! {
             // SAFETY: the program's arguments.
             Entry::Epoll(index) => unsafe { epoll_any(epfd, index, events, max, millis(timeout), core::ptr::null()) },
             // SAFETY: the program's arguments go on unchanged.
-            _ => unsafe { real::epoll_wait(epfd, events, max, timeout) },
+            _ => unsafe {
+                epoll_kernels(epfd, events, max, millis(timeout), core::ptr::null(), || real::epoll_wait(epfd, events, max, timeout))
+            },
         }
     }
 
@@ -231,21 +286,26 @@ export! {
             // SAFETY: the program's arguments.
             Entry::Epoll(index) => unsafe { epoll_any(epfd, index, events, max, millis(timeout), mask) },
             // SAFETY: the program's arguments go on unchanged.
-            _ => unsafe { real::epoll_pwait(epfd, events, max, timeout, mask) },
+            _ => unsafe {
+                epoll_kernels(epfd, events, max, millis(timeout), mask, || real::epoll_pwait(epfd, events, max, timeout, mask))
+            },
         }
     }
 
     /// `epoll_pwait2(2)`.
     fn epoll_pwait2(epfd: c_int, events: *mut epoll_event, max: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int {
-        let Entry::Epoll(index) = TABLE.get(epfd) else {
-            // SAFETY: the program's arguments go on unchanged.
-            return unsafe { real::epoll_pwait2(epfd, events, max, timeout, mask) };
-        };
         // SAFETY: null or the program's structure.
-        match unsafe { timeout.as_ref() }.map(span_of).transpose() {
+        let limit = match unsafe { timeout.as_ref() }.map(span_of).transpose() {
+            Ok(limit) => limit,
+            Err(error) => return answer(|| Err(error)),
+        };
+        match TABLE.get(epfd) {
             // SAFETY: the program's arguments.
-            Ok(limit) => unsafe { epoll_any(epfd, index, events, max, limit, mask) },
-            Err(error) => answer(|| Err(error)),
+            Entry::Epoll(index) => unsafe { epoll_any(epfd, index, events, max, limit, mask) },
+            // SAFETY: the program's arguments go on unchanged.
+            _ => unsafe {
+                epoll_kernels(epfd, events, max, limit, mask, || real::epoll_pwait2(epfd, events, max, timeout, mask))
+            },
         }
     }
 }

@@ -94,6 +94,26 @@ fn udp_is_told_from_both_sides() {
 }
 
 #[test]
+fn a_udp_socket_that_is_ready_on_both_sides_is_one_event() {
+    let epfd = sys::epoll_create(0).unwrap();
+    let fd = socket(libc::SOCK_DGRAM);
+    ops::bind(fd, &address(Address::ANY_V4, 0)).unwrap();
+    let port = sys::socket_name(fd, false).unwrap().port;
+    add(epfd, fd, IN | OUT, 9);
+    send(fd, b"far", 0, Some((THERE, 7))).unwrap();
+    let other = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    other.send_to(b"near", ("127.0.0.1", port)).unwrap();
+    for _ in 0..3 {
+        assert_eq!(ready(epfd), [(9, IN | OUT)], "one event with what both sides have");
+    }
+    let mut got = [(); 2].map(|()| receive(fd, 10, libc::MSG_DONTWAIT).unwrap());
+    got.sort();
+    assert_eq!(got, [b"far".to_vec(), b"near".to_vec()]);
+    assert_eq!(ready(epfd), [(9, OUT)]);
+    [fd, epfd].into_iter().for_each(close);
+}
+
+#[test]
 fn instances_can_be_nested() {
     let (outer, inner) = (sys::epoll_create(0).unwrap(), sys::epoll_create(0).unwrap());
     let fd = connected(7);
@@ -106,4 +126,124 @@ fn instances_can_be_nested() {
     receive(fd, 1, 0).unwrap();
     assert_eq!(ready(outer), []);
     [fd, inner, outer].into_iter().for_each(close);
+}
+
+#[test]
+fn an_edge_from_the_kernel_is_followed_by_its_data_at_once() {
+    let epfd = sys::epoll_create(0).unwrap();
+    let fd = socket(libc::SOCK_DGRAM | libc::SOCK_NONBLOCK);
+    ops::bind(fd, &address(Address::ANY_V4, 0)).unwrap();
+    let port = sys::socket_name(fd, false).unwrap().port;
+    add(epfd, fd, IN | libc::EPOLLET as u32, 9);
+    let other = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    for _ in 0..100 {
+        assert_eq!(receive(fd, 10, 0), Err(Errno(libc::EAGAIN)));
+        other.send_to(b"near", ("127.0.0.1", port)).unwrap();
+        assert_eq!(ready(epfd), [(9, IN)]);
+        assert_eq!(receive(fd, 10, 0), Ok(b"near".to_vec()), "the edge is not told again");
+    }
+    // By a socket of ours, without asking for events at all.
+    let neighbour = socket(libc::SOCK_DGRAM);
+    for _ in 0..100 {
+        assert_eq!(receive(fd, 10, 0), Err(Errno(libc::EAGAIN)));
+        send(neighbour, b"near", 0, Some((Address::v4([127, 0, 0, 1]), port))).unwrap();
+        assert_eq!(receive(fd, 10, 0), Ok(b"near".to_vec()));
+    }
+    [fd, neighbour, epfd].into_iter().for_each(close);
+}
+
+/// An instance as the program makes it.
+fn create() -> c_int {
+    // SAFETY: a plain number.
+    unsafe { crate::c::waiting::epoll_create1(libc::EPOLL_CLOEXEC) }
+}
+
+/// `epoll_wait` as the program calls it.
+fn wait_for(epfd: c_int, timeout: c_int) -> Vec<(u64, u32)> {
+    let mut events = [epoll_event { events: 0, u64: 0 }; 8];
+    // SAFETY: as many as said.
+    let n = unsafe { crate::c::waiting::epoll_wait(epfd, events.as_mut_ptr(), 8, timeout) };
+    events[..usize::try_from(n).unwrap()].iter().map(|e| (e.u64, e.events)).collect()
+}
+
+#[test]
+fn threads_asleep_in_an_instance_hear_of_the_first_socket_that_is_added() {
+    for epfd in [create(), sys::epoll_create(0).unwrap()] {
+        let bell = sys::eventfd().unwrap();
+        add(epfd, bell, IN, 1);
+        let sleepers = [(); 3].map(|()| std::thread::spawn(move || wait_for(epfd, -1)));
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        let fd = connected(7);
+        add(epfd, fd, IN, 2);
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(sleepers.iter().all(|sleeper| !sleeper.is_finished()), "nothing has been told");
+        send(fd, b"x", 0, None).unwrap();
+        for sleeper in sleepers {
+            assert_eq!(sleeper.join().unwrap(), [(2, IN)]);
+        }
+        sys::ring(bell);
+        assert_eq!(ready(epfd), [(1, IN), (2, IN)]);
+        receive(fd, 1, 0).unwrap();
+        [fd, bell, epfd].into_iter().for_each(close);
+    }
+}
+
+#[test]
+fn the_time_of_a_wait_goes_on_when_it_becomes_ours() {
+    let epfd = create();
+    let begin = std::time::Instant::now();
+    let sleeper = std::thread::spawn(move || wait_for(epfd, 150));
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    let fd = connected(7);
+    add(epfd, fd, IN, 2);
+    assert_eq!(sleeper.join().unwrap(), []);
+    assert!(begin.elapsed().as_millis() >= 150);
+    [fd, epfd].into_iter().for_each(close);
+}
+
+#[test]
+fn duplicates_of_an_instance_are_one_instance() {
+    // As mio has it: it waits on one descriptor and registers by another.
+    let epfd = create();
+    let copy = sys::fcntl(epfd, libc::F_DUPFD_CLOEXEC, 3).unwrap();
+    open::duplicated(epfd, copy);
+    let fd = connected(7);
+    add(copy, fd, IN, 2);
+    assert_eq!(wait_for(epfd, 0), []);
+    send(fd, b"x", 0, None).unwrap();
+    assert_eq!(wait_for(epfd, 1000), [(2, IN)]);
+    epoll::control(epfd, libc::EPOLL_CTL_MOD, fd, IN, 3).unwrap();
+    assert_eq!(epoll::control(epfd, libc::EPOLL_CTL_ADD, fd, IN, 4), Err(Errno(libc::EEXIST)));
+    close(copy);
+    assert_eq!(wait_for(epfd, 1000), [(3, IN)]);
+    epoll::control(epfd, libc::EPOLL_CTL_DEL, fd, 0, 0).unwrap();
+    assert_eq!(wait_for(epfd, 0), []);
+    [fd, epfd].into_iter().for_each(close);
+}
+
+#[test]
+fn instances_that_were_nested_before_either_had_a_socket_of_ours_tell_of_it() {
+    let (outer, middle, inner) = (create(), create(), create());
+    add(middle, inner, IN, 3);
+    add(outer, middle, IN, 2);
+    let sleeper = std::thread::spawn(move || wait_for(outer, -1));
+    std::thread::sleep(std::time::Duration::from_millis(30));
+    let fd = connected(7);
+    add(inner, fd, IN, 1);
+    assert_eq!(wait_for(outer, 0), []);
+    send(fd, b"x", 0, None).unwrap();
+    assert_eq!(sleeper.join().unwrap(), [(2, IN)]);
+    assert_eq!(wait_for(middle, 1000), [(3, IN)]);
+    assert_eq!(wait_for(inner, 1000), [(1, IN)]);
+    [fd, inner, middle, outer].into_iter().for_each(close);
+}
+
+#[test]
+fn what_is_no_instance_is_refused_by_the_kernels_word() {
+    let fd = connected(7);
+    let other = connected(7);
+    assert_eq!(epoll::control(other, libc::EPOLL_CTL_ADD, fd, IN, 0), Err(Errno(libc::EINVAL)));
+    assert_eq!(epoll::control(-1, libc::EPOLL_CTL_ADD, fd, IN, 0), Err(Errno(libc::EBADF)));
+    send(other, b"x", 0, None).unwrap();
+    [fd, other].into_iter().for_each(close);
 }

@@ -7,6 +7,7 @@ mod peer;
 mod service;
 
 mod epoll;
+mod rights;
 mod tcp;
 mod udp;
 mod waiting;

@@ -1,7 +1,8 @@
 //! The other end of the test lane's wire: a stack whose programs run inline.
 //!
 //! UDP port 7 echoes, but `mute` is not answered and `dial PORT` makes it connect to that port of ours and say hello. TCP port 7 echoes until
-//! the end of the stream and then closes; port 9 reads nothing; nobody listens elsewhere.
+//! the end of the stream and then closes; port 9 reads nothing; what goes to port 13 is lost on the way, and to port 15 everything that
+//! carries data; nobody listens elsewhere.
 
 use super::{HERE, THERE, service};
 use std::collections::VecDeque;
@@ -31,6 +32,14 @@ pub(super) struct Peer {
     dialled: u16,
 }
 
+/// Whether a frame (Ethernet, IPv4 without options, TCP) is to be lost on the way.
+fn lost(frame: &[u8]) -> bool {
+    let at = |i: usize| frame.get(i).map_or(0, |&byte| usize::from(byte));
+    let (tcp, port) = (at(23) == 6, at(36) << 8 | at(37));
+    let data = (at(16) << 8 | at(17)).saturating_sub(20 + (at(46) >> 4) * 4);
+    tcp && (port == 13 || port == 15 && data > 0)
+}
+
 /// Moves every packet that one stack wants to send into the other.
 fn carry(from: &mut Stack<'_>, to: &mut Stack<'_>, fill: &mut VecDeque<FrameId>, now: Instant) -> u32 {
     let mut packets = Vec::new();
@@ -42,6 +51,9 @@ fn carry(from: &mut Stack<'_>, to: &mut Stack<'_>, fill: &mut VecDeque<FrameId>,
     for packet in packets {
         let bytes = from.frame(packet.frame)[usize::from(packet.offset)..][..usize::from(packet.len)].to_vec();
         from.completed(packet.frame);
+        if lost(&bytes) {
+            continue;
+        }
         while let Some(frame) = to.refill() {
             fill.push_back(frame);
         }
@@ -72,7 +84,7 @@ impl Peer {
         let udp = stack.udp_open(UdpOptions::default()).unwrap();
         stack.udp_bind(udp, Endpoint::new(THERE, 7)).unwrap();
         self.udp = Some(udp);
-        for (port, silent) in [(7, false), (9, true)] {
+        for (port, silent) in [(7, false), (9, true), (15, true)] {
             let options = stack.tcp_defaults();
             self.listeners.push((stack.tcp_listen(&options, Endpoint::new(THERE, port), 64).unwrap(), silent));
         }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::errno::Errno;
+use crate::fd::{Entry, TABLE};
 use crate::{descriptor, options, poll};
 
 fn so_error(fd: c_int) -> i32 {
@@ -148,5 +149,106 @@ fn what_waits_to_be_read_is_counted() {
     let mut fds = [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }];
     poll::poll(&mut fds, None, None).unwrap();
     assert_eq!(descriptor::figure(fd, libc::FIONREAD), Ok(Some(5)));
+    close(fd);
+}
+
+#[test]
+fn a_peer_that_cannot_be_reached_is_told_as_such_and_not_as_the_end_of_a_wait() {
+    let patience = 50u32.to_ne_bytes();
+    let fd = socket(libc::SOCK_STREAM);
+    sys::set_option(fd, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, &50u32).unwrap();
+    assert_eq!(ops::connect(fd, &address(THERE, 13)), Err(Errno(libc::ETIMEDOUT)));
+    close(fd);
+
+    let fd = connected(15);
+    options::set(fd, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, &patience);
+    send(fd, b"lost", 0, None).unwrap();
+    assert_eq!(receive(fd, 1, 0), Err(Errno(libc::ETIMEDOUT)));
+    assert_eq!(receive(fd, 1, 0), Ok(Vec::new()), "told once");
+    close(fd);
+}
+
+#[test]
+fn a_connection_whose_address_goes_fails_and_is_told_like_any_other_failure() {
+    use crate::epoll;
+    let (fd, other) = (connected(7), connected(7));
+    let epfd = sys::epoll_create(0).unwrap();
+    epoll::control(epfd, libc::EPOLL_CTL_ADD, fd, (libc::EPOLLIN | libc::EPOLLET) as u32, 1).unwrap();
+    sever(fd);
+
+    let Entry::Epoll(set) = TABLE.get(epfd) else { panic!("an instance with a set") };
+    let mut events = [libc::epoll_event { events: 0, u64: 0 }; 4];
+    assert_eq!(epoll::wait(epfd, set, &mut events, None, None), Ok(1));
+    let told = events[0].events;
+    assert_eq!(told, (libc::EPOLLIN | libc::EPOLLERR | libc::EPOLLHUP) as u32);
+    let pollin = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let mut fds = [pollin(fd), pollin(other)];
+    assert_eq!(poll::poll(&mut fds, None, None), Ok(1));
+    assert_eq!(fds[1].revents, 0);
+    assert_eq!(receive(fd, 1, 0), Err(Errno(libc::ECONNABORTED)));
+    assert_eq!(receive(fd, 1, 0), Ok(Vec::new()));
+    send(other, b"goes on", 0, None).unwrap();
+    assert_eq!(receive(other, 7, libc::MSG_WAITALL), Ok(b"goes on".to_vec()));
+    [fd, other, epfd].into_iter().for_each(close);
+}
+
+/// Ends a connection with an error, as when its address goes.
+fn sever(fd: c_int) {
+    let Entry::Tcp(index) = TABLE.get(fd) else { panic!("a connection") };
+    let claim = lane().with(|access| Ok(*access.descriptions().get(index).claim())).unwrap();
+    open::claim_lost(lane(), claim, tickwire_link::control::Reason::Address);
+}
+
+#[test]
+fn an_error_after_a_part_of_the_data_is_told_by_the_next_call() {
+    let fd = connected(7);
+    send(fd, b"part", 0, None).unwrap();
+    let reader = std::thread::spawn(move || receive(fd, 10, libc::MSG_WAITALL));
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    sever(fd);
+    assert_eq!(reader.join().unwrap(), Ok(b"part".to_vec()));
+    assert_eq!(receive(fd, 10, 0), Err(Errno(libc::ECONNABORTED)), "not the end of the stream");
+    close(fd);
+
+    let fd = connected(9);
+    let writer = std::thread::spawn(move || send(fd, &vec![7; 64 << 20], 0, None));
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    sever(fd);
+    assert!(writer.join().unwrap().is_ok_and(|n| n > 0 && n < 64 << 20));
+    assert_eq!(send(fd, b"x", 0, None), Err(Errno(libc::ECONNABORTED)));
+    assert_eq!(send(fd, b"x", 0, None), Err(Errno(libc::EPIPE)));
+    close(fd);
+}
+
+#[test]
+fn an_accepted_connection_has_its_listeners_timeouts() {
+    let listener = socket(libc::SOCK_STREAM);
+    ops::bind(listener, &address(Address::ANY_V4, 0)).unwrap();
+    let timeval = [0i64.to_ne_bytes(), 20_000i64.to_ne_bytes()].concat();
+    options::set(listener, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &timeval);
+    ops::listen(listener, 8).unwrap();
+    let port = sys::socket_name(listener, false).unwrap().port;
+    let dialler = socket(libc::SOCK_DGRAM);
+    send(dialler, format!("dial {port}").as_bytes(), 0, Some((THERE, 7))).unwrap();
+    let (fd, ..) = ops::accept(listener, 0).unwrap();
+    assert_eq!(receive(fd, 5, libc::MSG_WAITALL), Ok(b"hello".to_vec()));
+    assert_eq!(receive(fd, 1, 0), Err(Errno(libc::EAGAIN)), "it does not wait for ever");
+    [fd, dialler, listener].into_iter().for_each(close);
+}
+
+#[test]
+fn a_peek_that_waits_for_all_sees_all() {
+    let fd = connected(7);
+    send(fd, b"ab", 0, None).unwrap();
+    let writer = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        send(fd, b"cde", 0, None)
+    });
+    assert_eq!(receive(fd, 5, libc::MSG_PEEK | libc::MSG_WAITALL), Ok(b"abcde".to_vec()));
+    writer.join().unwrap().unwrap();
+    let now = libc::MSG_PEEK | libc::MSG_WAITALL | libc::MSG_DONTWAIT;
+    assert_eq!(receive(fd, 9, now), Ok(b"abcde".to_vec()), "what there is");
+    ops::shutdown(fd, libc::SHUT_WR).unwrap();
+    assert_eq!(receive(fd, 9, libc::MSG_PEEK | libc::MSG_WAITALL), Ok(b"abcde".to_vec()), "no more will come");
     close(fd);
 }

@@ -1,7 +1,9 @@
 use super::*;
 use crate::errno::Errno;
 use crate::poll;
+use core::ffi::c_void;
 use libc::pollfd;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tickwire_stack::time::Span;
@@ -41,13 +43,15 @@ fn a_thread_asleep_is_woken_by_what_another_thread_brings_in() {
     close(fd);
 }
 
+/// Handlers are the whole process's: one test at a time has any.
+static SIGNALS: Mutex<()> = Mutex::new(());
 static HANDLED: AtomicU32 = AtomicU32::new(0);
 
 extern "C" fn handler(_: c_int) {
     HANDLED.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Installs the handler for a signal; the action is process-wide, so one test does all of it.
+/// Installs the handler for a signal.
 fn install(signal: c_int, flags: c_int) {
     // SAFETY: a valid action whose handler only counts.
     unsafe {
@@ -60,6 +64,7 @@ fn install(signal: c_int, flags: c_int) {
 
 #[test]
 fn a_signal_interrupts_a_call_or_restarts_it_as_its_handler_says() {
+    let _alone = SIGNALS.lock();
     // SAFETY: asks for the thread's own name.
     let this = unsafe { libc::pthread_self() } as usize;
     let poke = move || {
@@ -99,4 +104,173 @@ fn a_call_from_a_handler_that_interrupted_the_lane_does_not_wait() {
     assert_eq!(receive(fd, 10, 0), Err(Errno(libc::EINTR)));
     drop(inside);
     close(fd);
+}
+
+#[test]
+fn only_signals_with_a_handler_interrupt_and_faults_are_never_held_back() {
+    use sys::Signals;
+    let _alone = SIGNALS.lock();
+    let before = sys::block_signals();
+    // SAFETY: the thread's own signals; none of these is used by another test, or has a handler.
+    let waiting = |signal| unsafe {
+        assert_eq!(libc::pthread_kill(libc::pthread_self(), signal), 0);
+        sys::waiting_signals(&before)
+    };
+    assert_eq!(sys::waiting_signals(&before), Signals::None);
+    assert_eq!(waiting(libc::SIGWINCH), Signals::Silent, "ignored by default, and waits all the same");
+    install(libc::SIGUSR2, libc::SA_RESTART);
+    assert_eq!(waiting(libc::SIGUSR2), Signals::Handled { restart: true });
+    install(libc::SIGURG, 0);
+    assert_eq!(waiting(libc::SIGURG), Signals::Handled { restart: false });
+    // SAFETY: only asks.
+    let blocked = unsafe {
+        let mut now: libc::sigset_t = core::mem::zeroed();
+        libc::pthread_sigmask(libc::SIG_BLOCK, core::ptr::null(), &raw mut now);
+        [libc::SIGSEGV, libc::SIGABRT, libc::SIGINT].map(|signal| libc::sigismember(&raw const now, signal))
+    };
+    assert_eq!(blocked, [0, 0, 1]);
+    // They go through to this thread, and are ignored here, before another test counts what its handler sees.
+    for signal in [libc::SIGUSR2, libc::SIGURG] {
+        // SAFETY: ignoring a signal is always allowed; waiting ones are dropped by it.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+    sys::restore_signals(&before);
+}
+
+/// A thread of the C library that receives until it is cancelled.
+extern "C-unwind" fn receive_for_ever(fd: *mut c_void) -> *mut c_void {
+    let mut byte = 0u8;
+    loop {
+        // SAFETY: one byte of our own.
+        unsafe { crate::c::data::recv(fd as c_int, (&raw mut byte).cast(), 1, 0) };
+    }
+}
+
+/// As above, but may be cancelled at any instruction.
+extern "C-unwind" fn receive_for_ever_at_any_time(fd: *mut c_void) -> *mut c_void {
+    // SAFETY: nothing is asked back.
+    unsafe { crate::c::cancel::pthread_setcanceltype(1, core::ptr::null_mut()) };
+    receive_for_ever(fd)
+}
+
+#[test]
+fn a_thread_that_receives_can_be_cancelled() {
+    type Start = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
+    let fd = socket(libc::SOCK_DGRAM);
+    send(fd, b"mute", 0, Some((THERE, 7))).unwrap();
+    for start in [receive_for_ever as Start, receive_for_ever_at_any_time] {
+        // SAFETY: a thread whose only frame has nothing to drop; it is joined. The two kinds of function differ in whether unwinding
+        // may pass, which it does here.
+        unsafe {
+            let start = core::mem::transmute::<Start, extern "C" fn(*mut c_void) -> *mut c_void>(start);
+            let mut thread: libc::pthread_t = 0;
+            assert_eq!(libc::pthread_create(&raw mut thread, core::ptr::null(), start, fd as *mut c_void), 0);
+            std::thread::sleep(Duration::from_millis(30));
+            assert_eq!(crate::c::cancel::pthread_cancel(thread), 0);
+            let mut end = core::ptr::null_mut();
+            assert_eq!(libc::pthread_join(thread, &raw mut end), 0);
+            assert_eq!(end as isize, -1, "PTHREAD_CANCELED");
+        }
+    }
+    // The lane is as it was.
+    send(fd, b"after", 0, Some((THERE, 7))).unwrap();
+    assert_eq!(receive(fd, 10, 0), Ok(b"after".to_vec()));
+    close(fd);
+}
+
+#[test]
+fn vectors_with_flags_wait_or_not_as_they_say() {
+    let fd = socket(libc::SOCK_DGRAM);
+    send(fd, b"mute", 0, Some((THERE, 7))).unwrap();
+    let mut byte = [0u8];
+    let iov = one(byte.as_mut_ptr().cast(), 1);
+    // SAFETY: one byte of our own.
+    let read = |flags| unsafe { crate::c::data::preadv2(fd, iov.as_ptr(), 1, -1, flags) };
+    assert_eq!((read(libc::RWF_NOWAIT), crate::errno::get()), (-1, libc::EAGAIN));
+    assert_eq!((read(libc::RWF_APPEND), crate::errno::get()), (-1, libc::EOPNOTSUPP));
+    close(fd);
+}
+
+#[test]
+fn a_socket_that_went_to_the_kernel_elsewhere_leaves_the_others_with_the_stack() {
+    let (gone, fd) = (socket(libc::SOCK_DGRAM), connected(7));
+    let crate::fd::Entry::Udp(index) = crate::fd::TABLE.get(gone) else { panic!("a socket of ours") };
+    // As another process does it.
+    let done = lane().with(|access| {
+        let id = access.descriptions().get(index).socket().try_into()?;
+        access.stack.udp_close(id)?;
+        let mut descriptions = access.descriptions();
+        let mut description = descriptions.get(index);
+        description.set(crate::desc::flag::KERNEL, true);
+        description.set_socket(tickwire_stack::SocketId::default());
+        Ok(())
+    });
+    done.unwrap();
+    let mut fds = [pollin(gone), pollin(fd)];
+    assert_eq!(poll::poll(&mut fds, Some(Span::from_millis(5)), None), Ok(0), "{fds:?}");
+    assert!(!crate::fd::TABLE.get(gone).is_socket());
+    send(fd, b"x", 0, None).unwrap();
+    assert_eq!(poll::poll(&mut fds, Some(Span::from_secs(5)), None), Ok(1));
+    assert_eq!([fds[0].revents, fds[1].revents], [0, libc::POLLIN]);
+    [gone, fd].into_iter().for_each(close);
+}
+
+#[test]
+fn a_dead_connection_does_not_hide_the_others_of_a_list() {
+    let bell = sys::eventfd().unwrap();
+    let quiet = sys::eventfd().unwrap();
+    let dead = sys::socket(libc::AF_INET, libc::SOCK_STREAM, 0).unwrap();
+    lane();
+    crate::fd::TABLE.set(dead, crate::fd::Entry::Dead(libc::ECONNRESET as u32));
+    sys::ring(bell);
+    let mut fds = [pollin(dead), pollin(bell), pollin(quiet)];
+    fds[2].revents = libc::POLLIN;
+    assert_eq!(poll::poll(&mut fds, None, None), Ok(2));
+    assert_eq!([fds[1].revents, fds[2].revents], [libc::POLLIN, 0]);
+    [dead, bell, quiet].into_iter().for_each(close);
+}
+
+static INSIDE_SEEN: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn looks_where_it_is(_: c_int) {
+    INSIDE_SEEN.fetch_add(if crate::wait::is_inside() { 1000 } else { 1 }, Ordering::Relaxed);
+}
+
+#[test]
+fn handlers_run_when_the_thread_is_out_of_the_lane() {
+    let _alone = SIGNALS.lock();
+    let handler = looks_where_it_is as *const () as usize;
+    // SAFETY: valid actions, and a signal to this very thread.
+    unsafe {
+        use crate::c::signal::{sigaction, signal};
+        assert_eq!(signal(libc::SIGVTALRM, handler), libc::SIG_DFL);
+        let mut action: libc::sigaction = core::mem::zeroed();
+        assert_eq!(sigaction(libc::SIGVTALRM, core::ptr::null(), &raw mut action), 0);
+        assert_eq!(
+            (action.sa_sigaction, action.sa_flags & libc::SA_SIGINFO),
+            (handler, 0),
+            "as the program installed it"
+        );
+        let here = libc::pthread_self();
+        let before = crate::c::signal::ran();
+        libc::pthread_kill(here, libc::SIGVTALRM);
+        assert_eq!(INSIDE_SEEN.load(Ordering::Relaxed), 1, "at once");
+        let done = lane().with(|_| {
+            libc::pthread_kill(here, libc::SIGVTALRM);
+            libc::pthread_kill(here, libc::SIGVTALRM);
+            Ok(INSIDE_SEEN.load(Ordering::Relaxed))
+        });
+        assert_eq!(done, Ok(1), "not inside");
+        assert_eq!(INSIDE_SEEN.load(Ordering::Relaxed), 2, "but right after, once, as signals that wait are one");
+        assert_eq!(crate::c::signal::ran(), before + 2);
+        libc::pthread_kill(here, libc::SIGVTALRM);
+        assert_eq!(INSIDE_SEEN.load(Ordering::Relaxed), 3, "it is not blocked");
+        // While the registry is held, too.
+        let held = crate::epoll::registry();
+        lane().with(|_| Ok(libc::pthread_kill(here, libc::SIGVTALRM))).unwrap();
+        assert_eq!(INSIDE_SEEN.load(Ordering::Relaxed), 3);
+        drop(held);
+        assert_eq!(INSIDE_SEEN.load(Ordering::Relaxed), 4);
+        assert_eq!(signal(libc::SIGVTALRM, libc::SIG_DFL), handler);
+    }
 }

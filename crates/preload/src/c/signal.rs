@@ -1,0 +1,205 @@
+//! Signal handlers and threads that are inside the lane.
+//!
+//! A handler that interrupts a thread there cannot call into the lane, and one that does not come back (`longjmp`) would leave the lane
+//! half-changed and its lock taken for ever, for all its processes. So handlers are installed behind one of ours: inside the lane, it
+//! blocks the signal, sends it to the thread once more, and lets it through when the thread is out, a microsecond later. Handlers of
+//! faults cannot be put off, and handlers that are uninstalled by running (`SA_RESETHAND`) are not: they run wherever they are.
+
+use super::{export, real, sys};
+use crate::{errno, wait};
+use core::cell::Cell;
+use core::ffi::{c_int, c_void};
+use core::mem::{transmute, zeroed};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use libc::{sighandler_t, siginfo_t, ucontext_t};
+
+/// What the program installed, by signal.
+static HANDLERS: [AtomicUsize; 65] = [const { AtomicUsize::new(0) }; 65];
+/// Whether that handler wants no more than the signal's number.
+static PLAIN: [AtomicBool; 65] = [const { AtomicBool::new(false) }; 65];
+
+thread_local! {
+    /// Signals that are put off, a bit each.
+    static PUT_OFF: Cell<u64> = const { Cell::new(0) };
+    /// How many handlers have run in this thread.
+    static RAN: Cell<u32> = const { Cell::new(0) };
+}
+
+/// How many handlers have run in this thread.
+pub(crate) fn ran() -> u32 {
+    RAN.get()
+}
+
+extern "C-unwind" fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    // SAFETY: what the kernel gave this handler.
+    if wait::is_inside() && unsafe { put_off(signal, info, context) } {
+        return;
+    }
+    let Some((handler, plain)) = HANDLERS.get(signal as usize).zip(PLAIN.get(signal as usize)) else { return };
+    let handler = handler.load(SeqCst);
+    if handler == 0 {
+        return;
+    }
+    RAN.set(RAN.get().wrapping_add(1));
+    // SAFETY: the program installed a function of this kind.
+    unsafe {
+        if plain.load(SeqCst) {
+            transmute::<usize, extern "C-unwind" fn(c_int)>(handler)(signal);
+        } else {
+            transmute::<usize, extern "C-unwind" fn(c_int, *mut siginfo_t, *mut c_void)>(handler)(
+                signal, info, context,
+            );
+        }
+    }
+}
+
+/// Puts a signal off until the thread is out of the lane. False if the system does not take it back.
+///
+/// # Safety
+/// `info` and `context` are what the kernel gave the running handler.
+unsafe fn put_off(signal: c_int, info: *mut siginfo_t, context: *mut c_void) -> bool {
+    let before = errno::get();
+    // SAFETY: by the caller's promise. The kernel takes the thread's mask from the context when the handler returns; until then the
+    // signal may be open (`SA_NODEFER`).
+    let sent = unsafe {
+        let mut this = zeroed();
+        libc::sigemptyset(&raw mut this);
+        libc::sigaddset(&raw mut this, signal);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const this, core::ptr::null_mut());
+        let sent = libc::syscall(libc::SYS_rt_tgsigqueueinfo, libc::getpid(), libc::gettid(), signal, info) == 0;
+        if sent {
+            libc::sigaddset(&raw mut (*context.cast::<ucontext_t>()).uc_sigmask, signal);
+        }
+        sent
+    };
+    if sent {
+        PUT_OFF.set(PUT_OFF.get() | 1 << (signal - 1));
+        wait::signal_put_off();
+    }
+    errno::set(before);
+    sent
+}
+
+/// Lets the signals through that were put off. Their handlers run before this returns, if it does.
+#[cold]
+pub(crate) fn deliver() {
+    if crate::epoll::is_held() {
+        // The registry's lock is let go of first.
+        return;
+    }
+    let signals = PUT_OFF.replace(0);
+    // SAFETY: a set of our own.
+    unsafe {
+        let mut set = zeroed();
+        libc::sigemptyset(&raw mut set);
+        (1..=64).filter(|signal| signals & 1 << (signal - 1) != 0).for_each(|signal| {
+            libc::sigaddset(&raw mut set, signal);
+        });
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, core::ptr::null_mut());
+    }
+}
+
+/// As [`deliver`], if there are any.
+pub(crate) fn deliver_any() {
+    if PUT_OFF.get() != 0 {
+        deliver();
+    }
+}
+
+fn ours() -> sighandler_t {
+    on_signal as *const () as sighandler_t
+}
+
+/// What the program has installed behind our handler.
+fn installed(signal: c_int) -> (usize, bool) {
+    HANDLERS
+        .get(signal as usize)
+        .zip(PLAIN.get(signal as usize))
+        .map_or((0, false), |(handler, plain)| (handler.load(SeqCst), plain.load(SeqCst)))
+}
+
+fn remember(signal: c_int, (handler, plain): (usize, bool)) {
+    if let Some((a, b)) = HANDLERS.get(signal as usize).zip(PLAIN.get(signal as usize)) {
+        a.store(handler, SeqCst);
+        b.store(plain, SeqCst);
+    }
+}
+
+/// Whether an action is to be put behind our handler.
+fn is_to_be_ours(signal: c_int, action: &libc::sigaction) -> bool {
+    (1..=64).contains(&signal)
+        && !sys::FAULTS.contains(&signal)
+        && ![libc::SIG_DFL, libc::SIG_IGN, libc::SIG_ERR].contains(&action.sa_sigaction)
+        && action.sa_flags & libc::SA_RESETHAND == 0
+}
+
+/// Puts what `signal` and its kin installed behind our handler; the answer is theirs as the program knows it.
+fn adopt(signal: c_int, before: (usize, bool), answer: sighandler_t) -> sighandler_t {
+    // SAFETY: all zero is a valid action, and is filled in; the changed one differs in the handler, which is a function of ours.
+    unsafe {
+        let mut action: libc::sigaction = zeroed();
+        if answer != libc::SIG_ERR
+            && real::sigaction(signal, core::ptr::null(), &raw mut action) == 0
+            && action.sa_sigaction != ours()
+            && is_to_be_ours(signal, &action)
+        {
+            remember(signal, (action.sa_sigaction, action.sa_flags & libc::SA_SIGINFO == 0));
+            action.sa_sigaction = ours();
+            action.sa_flags |= libc::SA_SIGINFO;
+            real::sigaction(signal, &raw const action, core::ptr::null_mut());
+        }
+    }
+    if answer == ours() { before.0 } else { answer }
+}
+
+export! {
+    /// `sigaction(2)`.
+    fn sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int {
+        let before = installed(signal);
+        // SAFETY: null or the program's structures; one of our own in the place of the first.
+        unsafe {
+            let changed = new.as_ref().filter(|action| is_to_be_ours(signal, action)).map(|action| {
+                if action.sa_sigaction != ours() {
+                    remember(signal, (action.sa_sigaction, action.sa_flags & libc::SA_SIGINFO == 0));
+                }
+                let mut changed = *action;
+                changed.sa_sigaction = ours();
+                changed.sa_flags |= libc::SA_SIGINFO;
+                changed
+            });
+            let done = real::sigaction(signal, changed.as_ref().map_or(new, core::ptr::from_ref), old);
+            if done < 0 {
+                remember(signal, before);
+            } else if let Some(old) = old.as_mut()
+                && old.sa_sigaction == ours()
+            {
+                old.sa_sigaction = before.0;
+                if before.1 {
+                    old.sa_flags &= !libc::SA_SIGINFO;
+                }
+            }
+            done
+        }
+    }
+
+    /// `signal(3)`.
+    fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+        let before = installed(signal);
+        // SAFETY: the program's arguments go on unchanged.
+        adopt(signal, before, unsafe { real::signal(signal, handler) })
+    }
+
+    /// `bsd_signal(3)`.
+    fn bsd_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+        let before = installed(signal);
+        // SAFETY: the program's arguments go on unchanged.
+        adopt(signal, before, unsafe { real::signal(signal, handler) })
+    }
+
+    /// `sigset(3)`.
+    fn sigset(signal: c_int, handler: sighandler_t) -> sighandler_t {
+        let before = installed(signal);
+        // SAFETY: the program's arguments go on unchanged.
+        adopt(signal, before, unsafe { real::sigset(signal, handler) })
+    }
+}
