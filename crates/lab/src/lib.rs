@@ -14,6 +14,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod bound;
 mod cable;
 mod host;
 mod lab;
@@ -25,6 +26,7 @@ mod shell;
 pub mod stat;
 pub mod tools;
 
+pub use bound::bound;
 pub use cable::{CableOptions, Switch};
 pub use host::Host;
 pub use lab::Lab;

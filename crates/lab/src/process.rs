@@ -5,7 +5,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::Read;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A running program whose output is collected; killed when dropped.
@@ -28,38 +28,56 @@ pub struct Ended {
     pub stderr: String,
 }
 
+/// One output of a program, collected by a thread.
 #[derive(Debug)]
-struct Stream {
-    text: Arc<Mutex<Vec<u8>>>,
-    reader: Option<std::thread::JoinHandle<()>>,
+struct Stream(Arc<Collected>);
+
+#[derive(Debug, Default)]
+struct Collected {
+    so_far: Mutex<SoFar>,
+    ended: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct SoFar {
+    bytes: Vec<u8>,
+    ended: bool,
 }
 
 impl Stream {
     fn collect(mut from: impl Read + Send + 'static) -> Self {
-        let text = Arc::new(Mutex::new(Vec::new()));
-        let into = Arc::clone(&text);
-        let reader = std::thread::spawn(move || {
+        let collected = Arc::new(Collected::default());
+        let into = Arc::clone(&collected);
+        std::thread::spawn(move || {
             let mut buffer = [0; 4096];
             while let Ok(count @ 1..) = from.read(&mut buffer) {
-                into.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(&buffer[..count]);
+                into.lock().bytes.extend_from_slice(&buffer[..count]);
             }
+            into.lock().ended = true;
+            into.ended.notify_all();
         });
-        Self { text, reader: Some(reader) }
+        Self(collected)
     }
 
     fn so_far(&self) -> String {
-        String::from_utf8_lossy(&self.text.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
+        String::from_utf8_lossy(&self.0.lock().bytes).into_owned()
     }
 
-    /// Waits a moment for the end of the stream: a grandchild may hold it open for longer than the program lives.
-    fn finish(&mut self) -> String {
-        let until = Instant::now() + Duration::from_millis(500);
-        if let Some(reader) = self.reader.take() {
-            while !reader.is_finished() && Instant::now() < until {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        }
+    /// Sleeps until the stream ends, at most for `patience`: a grandchild may hold it open for longer than the program lives.
+    fn wait(&self, patience: Duration) {
+        let running = |so_far: &mut SoFar| !so_far.ended;
+        drop(self.0.ended.wait_timeout_while(self.0.lock(), patience, running));
+    }
+
+    fn finish(&self) -> String {
+        self.wait(Duration::from_millis(500));
         self.so_far()
+    }
+}
+
+impl Collected {
+    fn lock(&self) -> MutexGuard<'_, SoFar> {
+        self.so_far.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -122,6 +140,8 @@ impl Process {
     /// It did not end in time.
     pub fn wait(&mut self, patience: Duration) -> Result<Ended> {
         let until = Instant::now() + patience;
+        // A program mostly ends with its output. Asleep until then: who looks again and again takes the processor from what is measured.
+        self.stdout.wait(patience);
         loop {
             if let Some(status) = self.child.try_wait()? {
                 return Ok(Ended { status, stdout: self.stdout.finish(), stderr: self.stderr.finish() });

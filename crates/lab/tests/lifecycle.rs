@@ -170,3 +170,184 @@ fn a_stopped_service_leaves_nothing_behind_and_a_killed_one_is_cleaned_up_after_
     })
     .unwrap();
 }
+
+/// Joins a group and prints what it hears.
+const HEAR: &str = r#"
+import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(('239.1.2.3', 7100))
+s.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton('239.1.2.3') + socket.inet_aton(sys.argv[1]))
+print('joined', flush=True)
+while True:
+    print(s.recv(100).decode(), flush=True)
+"#;
+
+const TELL: &str = r#"
+import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(sys.argv[1]))
+for n in range(3):
+    s.sendto(f'{sys.argv[2]} {n}'.encode(), ('239.1.2.3', 7100))
+"#;
+
+/// A program under `tickwire run` without `--require`.
+fn willing(host: &tickwire_lab::Host, command: &[&str]) -> Process {
+    let tickwire = tools::tickwire().unwrap();
+    start(host, false, &[&[tickwire.to_str().unwrap(), "run"], command].concat())
+}
+
+#[test]
+fn a_member_of_a_group_goes_on_hearing_it_when_the_service_is_killed() {
+    let mut both = Both::new();
+    let (own, other) = (both.pair.a_v4(), both.pair.b_v4());
+    let mut hearer = willing(both.a(), &[python(), "-c", HEAR, &own]);
+    hearer.wait_for("joined", PATIENCE).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    let teller = both.pair.b.clone();
+    let tell = |name: &str| start(&teller, false, &[python(), "-c", TELL, &other, name]).success(PATIENCE).unwrap();
+    tell("by the lane");
+    hearer.wait_for("by the lane 2", PATIENCE).unwrap();
+    assert_eq!(both.a_service.stat().unwrap().number("/host/counters/group_copies"), 3);
+    both.a_service.process().signal(Signal::SIGKILL).unwrap();
+    let _ = both.a_service.process().wait(PATIENCE).unwrap();
+    tools::until("the program has noticed", PATIENCE, || hearer.stderr().contains("the lane has ended")).unwrap();
+    tell("by the kernel");
+    hearer.wait_for("by the kernel 2", PATIENCE).unwrap();
+    assert_eq!(hearer.stdout().lines().count(), 7, "each once: {}", hearer.stdout());
+}
+
+/// Makes a socket now and then, and says when the outcome changes.
+const TRY: &str = r#"
+import errno, socket, time
+before = None
+while True:
+    try:
+        socket.socket().close()
+        now = 'made'
+    except OSError as error:
+        now = errno.errorcode[error.errno]
+    if now != before:
+        print(now, flush=True)
+        before = now
+    time.sleep(0.05)
+"#;
+
+#[test]
+fn a_program_that_requires_acceleration_gets_errors_without_the_service_and_lives_on() {
+    let mut both = Both::new();
+    let mut program = start(both.a(), true, &[python(), "-c", TRY]);
+    program.wait_for("made", PATIENCE).unwrap();
+    assert!(both.a_service.stop().unwrap().status.success());
+    program.wait_for("ENETDOWN", PATIENCE).unwrap();
+    assert!(program.stderr().contains("new sockets fail (--require)"), "{}", program.stderr());
+    both.a_service = Service::start(&both.pair.a).unwrap();
+    tools::until("sockets can be made again", PATIENCE, || program.stdout() == "made\nENETDOWN\nmade\n").unwrap();
+    assert_eq!(both.a_service.stat().unwrap().lanes_of(program.id()).len(), 1);
+}
+
+#[test]
+fn established_connections_end_with_an_error_when_the_service_stops_or_is_killed() {
+    for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+        let mut both = Both::new();
+        let mut server = server(&both);
+        let mut client = willing(both.a(), &[python(), "-c", WAITING_CLIENT, &both.pair.b_v4()]);
+        client.wait_for("connected", PATIENCE).unwrap();
+        let stat = both.a_service.stat().unwrap();
+        assert!(stat.diverted() > 1, "it crossed the stack");
+        both.a_service.process().signal(signal).unwrap();
+        client.wait_for("reset", Duration::from_secs(5)).unwrap();
+        assert!(server.is_running().unwrap());
+    }
+}
+
+/// Fills the send buffer while the peer does not read, and ends.
+const LEAVE: &str = r#"
+import socket, sys
+s = socket.create_connection((sys.argv[1], 9000), timeout=20)
+s.sendall(bytes(150000))
+s.sendall(b'end')
+sys.exit(int(sys.argv[2]))
+"#;
+
+const READ_LATE: &str = r#"
+import socket, sys, time
+listener = socket.socket()
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 20000)
+listener.bind((sys.argv[1], 9000))
+listener.listen()
+for _ in range(2):
+    c, _ = listener.accept()
+    time.sleep(0.5)
+    data = b''
+    while d := c.recv(65536): data += d
+    print(len(data), data[-3:], flush=True)
+"#;
+
+#[test]
+fn what_a_program_has_sent_arrives_though_it_exits_at_once() {
+    let both = Both::new();
+    let mut reader = start(both.b(), false, &[python(), "-c", READ_LATE, &both.pair.b_v4()]);
+    bound(both.b(), &mut reader, "tcp", 9000);
+    crossing(&both.a_service, 10, || {
+        for status in ["0", "3"] {
+            let ended = start(both.a(), true, &[python(), "-c", LEAVE, &both.pair.b_v4(), status]).wait(PATIENCE);
+            assert_eq!(ended.unwrap().status.code(), Some(status.parse().unwrap()));
+        }
+        tools::until("both have arrived", PATIENCE, || reader.stdout() == "150003 b'end'\n150003 b'end'\n").unwrap();
+    });
+}
+
+/// Three processes share a listener and one connection; each says who it is.
+const FAMILY: &str = r#"
+import os, socket, sys
+listener = socket.create_server((sys.argv[1], 9000))
+def serve(name, c):
+    while d := c.recv(100): c.sendall(name + b' ' + d)
+first, _ = listener.accept()
+for _ in range(2):
+    if os.fork() == 0:
+        os.write(1, b'child %d\n' % os.getpid())
+        while True:
+            c, _ = listener.accept()
+            serve(b'child', c)
+serve(b'parent', first)
+"#;
+
+const TALK: &str = r#"
+import socket, sys, time
+def talk(c, text):
+    c.sendall(text)
+    return c.recv(100).decode()
+first = socket.create_connection((sys.argv[1], 9000), timeout=20)
+print(talk(first, b'one'), flush=True)
+while True:
+    c = socket.create_connection((sys.argv[1], 9000), timeout=20)
+    print(talk(c, b'two'), flush=True)
+    c.close()
+    print(talk(first, b'three'), flush=True)
+    time.sleep(0.1)
+"#;
+
+#[test]
+fn a_forked_child_that_is_killed_takes_none_of_its_siblings_sockets_along() {
+    let both = Both::new();
+    let mut family = start(both.b(), true, &[python(), "-c", FAMILY, &both.pair.b_v4()]);
+    bound(both.b(), &mut family, "tcp", 9000);
+    let mut talker = start(both.a(), false, &[python(), "-c", TALK, &both.pair.b_v4()]);
+    talker.wait_for("parent three", PATIENCE).unwrap();
+    let children: Vec<i32> =
+        family.stdout().lines().filter_map(|line| line.strip_prefix("child ")?.parse().ok()).collect();
+    assert_eq!(children.len(), 2, "{}", family.stdout());
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(children[0]), Signal::SIGKILL).unwrap();
+    // Longer than anything that cleans up after the dead takes.
+    std::thread::sleep(Duration::from_secs(1));
+    let before = talker.stdout().len();
+    crossing(&both.b_service, 10, || {
+        tools::until("both still answer", PATIENCE, || {
+            let since = talker.stdout().split_off(before);
+            since.matches("child two").count() >= 3 && since.matches("parent three").count() >= 3
+        })
+        .unwrap();
+    });
+    assert!(talker.is_running().unwrap(), "{}", talker.stderr());
+}

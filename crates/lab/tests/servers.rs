@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Both, PATIENCE, bound, crossing, python, start};
+use common::{Both, python};
 
 /// Serves `handle(connection)`; the frame around it is what differs.
 const PREFORK: &str = r#"
@@ -64,6 +64,34 @@ while True:
     connection.close()
 "#;
 
+/// The connection is given to a program that `posix_spawn` starts, without an environment.
+const SPAWN_EACH: &str = r#"
+import os, signal, socket, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+listener = socket.create_server((sys.argv[1], 9000))
+while True:
+    connection, _ = listener.accept()
+    given = [(os.POSIX_SPAWN_DUP2, connection.fileno(), n) for n in (0, 1)]
+    os.posix_spawn('/bin/cat', ['cat'], {}, file_actions=given)
+    connection.close()
+"#;
+
+/// As a program is started that inherits descriptors: by vfork and exec, and by `posix_spawn` without file actions.
+const SUBPROCESS_EACH: &str = r#"
+import os, signal, socket, subprocess, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+listener = socket.create_server((sys.argv[1], 9000))
+echo = 'import socket, sys; c = socket.socket(fileno=int(sys.argv[1]))\nwhile d := c.recv(65536): c.sendall(d)'
+for n in range(10**9):
+    connection, _ = listener.accept()
+    if n % 2:
+        subprocess.Popen(['/bin/cat'], stdin=connection, stdout=connection, close_fds=False)
+    else:
+        connection.set_inheritable(True)
+        os.posix_spawn(sys.executable, [sys.executable, '-c', echo, str(connection.fileno())], os.environ)
+    connection.close()
+"#;
+
 /// Echoes until the peer has finished.
 const HANDLE: &str = r"
 def handle(connection):
@@ -72,44 +100,10 @@ def handle(connection):
     connection.close()
 ";
 
-/// Several connections at once; on each, data goes there and comes back, and the end of it is seen.
-const CLIENT: &str = r#"
-import hashlib, os, socket, sys, threading
-def talk(number, results):
-    with socket.create_connection((sys.argv[1], 9000), timeout=20) as s:
-        sent = os.urandom(200_000)
-        def send():
-            s.sendall(sent)
-            s.shutdown(socket.SHUT_WR)
-        sender = threading.Thread(target=send)
-        sender.start()
-        back = b''
-        while data := s.recv(65536):
-            back += data
-        sender.join()
-        results[number] = hashlib.sha256(sent).digest() == hashlib.sha256(back).digest() and len(back) == len(sent)
-for _ in range(2):
-    results = {}
-    threads = [threading.Thread(target=talk, args=(n, results)) for n in range(4)]
-    [t.start() for t in threads]
-    [t.join() for t in threads]
-    assert len(results) == 4 and all(results.values()), results
-print('all came back')
-"#;
-
 fn echoes(server: &str) {
     let both = Both::new();
-    let address = both.pair.b_v4();
     let script = format!("{HANDLE}{server}");
-    let mut serving = start(both.b(), true, &[python(), "-c", &script, &address]);
-    bound(both.b(), &mut serving, "tcp", 9000);
-    for accelerated in [true, false] {
-        let mut client = start(both.a(), accelerated, &[python(), "-c", CLIENT, &address]);
-        let printed = crossing(&both.b_service, 100, || client.success(PATIENCE));
-        let printed = printed.unwrap_or_else(|e| panic!("{e:#}\nserver: {}", serving.stderr()));
-        assert_eq!(printed, "all came back\n");
-    }
-    assert!(serving.is_running().unwrap(), "{}", serving.stderr());
+    common::echoes(&both, &[python(), "-c", &script, &both.pair.b_v4()]);
 }
 
 #[test]
@@ -135,4 +129,14 @@ fn an_asynchronous_server_waits_with_epoll() {
 #[test]
 fn a_connection_is_inherited_by_the_program_that_is_executed() {
     echoes(EXEC_EACH);
+}
+
+#[test]
+fn a_connection_is_inherited_by_a_program_that_is_spawned() {
+    echoes(SPAWN_EACH);
+}
+
+#[test]
+fn a_connection_is_inherited_by_a_subprocess() {
+    echoes(SUBPROCESS_EACH);
 }

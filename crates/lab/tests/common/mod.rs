@@ -44,6 +44,7 @@ pub(crate) fn crossing<T>(service: &Service, packets: u64, work: impl FnOnce() -
     let before = service.stat().unwrap().diverted();
     let result = work();
     let crossed = service.stat().unwrap().diverted() - before;
+    println!("{crossed} packets crossed the stack, of at least {packets}");
     assert!(crossed >= packets, "only {crossed} packets crossed the stack\nlog: {}", service.log());
     result
 }
@@ -56,14 +57,9 @@ pub(crate) fn start(host: &Host, accelerated: bool, command: &[&str]) -> Process
     Process::spawn(prepared).unwrap()
 }
 
-/// Waits until a port is bound on a host (`tcp` or `udp`), and a moment longer: it is entered with the service after that.
+/// Waits until a server's port is bound (`tcp` or `udp`), and diverted if it is accelerated.
 pub(crate) fn bound(host: &Host, process: &mut Process, protocol: &str, port: u16) {
-    let kind = if protocol == "tcp" { "-lnt" } else { "-lnu" };
-    let filter = format!("sport = :{port}");
-    let there = || host.run(&["ss", "-H", kind, &filter]).is_ok_and(|found| !found.trim().is_empty());
-    let waited = tools::until("the port is bound", PATIENCE, || there() || !process.is_running().unwrap());
-    assert!(waited.is_ok() && process.is_running().unwrap(), "{}{}", process.stdout(), process.stderr());
-    std::thread::sleep(Duration::from_millis(150));
+    tickwire_lab::bound(host, protocol, port, process).unwrap();
 }
 
 /// The system's Python, not a version manager's script in front of it.
@@ -74,4 +70,57 @@ pub(crate) fn python() -> &'static str {
 /// A program of the workspace.
 pub(crate) fn built(name: &str) -> String {
     tools::built(name).unwrap().to_str().unwrap().to_owned()
+}
+
+/// A small C program, compiled for this test.
+pub(crate) fn compiled(host: &Host, source: &str) -> String {
+    let program = host.directory().join("program");
+    let file = program.with_extension("c");
+    std::fs::write(&file, source).unwrap();
+    let mut compiler = std::process::Command::new("cc");
+    let made =
+        compiler.args(["-O2", "-Wall", "-D_GNU_SOURCE", "-D_FORTIFY_SOURCE=2", "-o"]).arg(&program).arg(&file).output();
+    let made = made.expect("cc is needed (cargo xtask deps)");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    program.to_str().unwrap().to_owned()
+}
+
+/// Several connections at once; on each, data goes there and comes back, and the end of it is seen.
+pub(crate) const ECHO_CLIENT: &str = r#"
+import hashlib, os, socket, sys, threading
+def talk(number, results):
+    with socket.create_connection((sys.argv[1], 9000), timeout=20) as s:
+        sent = os.urandom(200_000)
+        def send():
+            s.sendall(sent)
+            s.shutdown(socket.SHUT_WR)
+        sender = threading.Thread(target=send)
+        sender.start()
+        back = b''
+        while data := s.recv(65536):
+            back += data
+        sender.join()
+        results[number] = hashlib.sha256(sent).digest() == hashlib.sha256(back).digest() and len(back) == len(sent)
+for _ in range(2):
+    results = {}
+    threads = [threading.Thread(target=talk, args=(n, results)) for n in range(4)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert len(results) == 4 and all(results.values()), results
+print('all came back')
+"#;
+
+/// Starts an echo server on host b and lets clients of both kinds, one after the other, talk with it on port 9000.
+pub(crate) fn echoes(both: &Both, server: &[&str]) -> Process {
+    let address = both.pair.b_v4();
+    let mut serving = start(both.b(), true, server);
+    bound(both.b(), &mut serving, "tcp", 9000);
+    for accelerated in [true, false] {
+        let mut client = start(both.a(), accelerated, &[python(), "-c", ECHO_CLIENT, &address]);
+        let printed = crossing(&both.b_service, 100, || client.success(PATIENCE));
+        let printed = printed.unwrap_or_else(|e| panic!("{e:#}\nserver: {}", serving.stderr()));
+        assert_eq!(printed, "all came back\n");
+    }
+    assert!(serving.is_running().unwrap(), "{}", serving.stderr());
+    serving
 }

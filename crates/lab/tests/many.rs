@@ -1,0 +1,67 @@
+//! One program with thousands of sockets.
+
+mod common;
+
+use common::{Both, PATIENCE, bound, crossing, python, start};
+use std::time::Duration;
+
+const SERVER: &str = r#"
+import asyncio, resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (20000, 20000))
+async def serve(reader, writer):
+    while data := await reader.read(100):
+        writer.write(data)
+async def main():
+    server = await asyncio.start_server(serve, sys.argv[1], 9000, backlog=4096)
+    await server.serve_forever()
+asyncio.run(main())
+"#;
+
+/// Connections first, then datagram sockets; all of them are used.
+const CLIENT: &str = r#"
+import os, resource, select, socket, sys, time
+resource.setrlimit(resource.RLIMIT_NOFILE, (20000, 20000))
+connections = [socket.create_connection((sys.argv[1], 9000), timeout=20) for _ in range(3000)]
+datagrams = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(5000)]
+epoll = select.epoll()
+for c in connections:
+    epoll.register(c.fileno(), select.EPOLLIN)
+for s in datagrams:
+    s.bind(('', 0))
+    epoll.register(s.fileno(), select.EPOLLIN)
+for c in connections:
+    c.sendall(b'hello')
+answered = set()
+while len(answered) < 3000:
+    events = epoll.poll(20)
+    assert events, len(answered)
+    for fd, _ in events:
+        answered.add(fd)
+        os.read(fd, 100)
+for s in datagrams:
+    s.sendto(b'x', (sys.argv[1], 9))
+print('open', flush=True)
+time.sleep(60)
+"#;
+
+#[test]
+fn thousands_of_sockets_are_accelerated_up_to_the_lanes_limits_and_then_say_why_not() {
+    let both = Both::new();
+    let address = both.pair.b_v4();
+    let mut server = start(both.b(), false, &[python(), "-c", SERVER, &address]);
+    bound(both.b(), &mut server, "tcp", 9000);
+    let mut client = start(both.a(), true, &[python(), "-c", CLIENT, &address]);
+    crossing(&both.a_service, 9000, || {
+        let opened = client.wait_for("open", PATIENCE + Duration::from_secs(60));
+        assert!(opened.is_ok(), "{}{}", client.stdout(), client.stderr());
+    });
+    let stat = both.a_service.stat().unwrap();
+    let lanes = stat.lanes_of(client.id());
+    let sockets = lanes[0]["sockets"].as_array().unwrap();
+    let with = |text: &str| sockets.iter().filter(|s| s.to_string().contains(text)).count();
+    assert_eq!(with("\"ESTAB\""), 3000);
+    let full = with("the lane has no room");
+    // The default of a lane: 4096 datagram sockets.
+    assert_eq!(full, 5000 - 4096, "{}", sockets.len());
+    assert_eq!(sockets.len(), 8000);
+}

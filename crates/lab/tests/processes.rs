@@ -1,0 +1,310 @@
+//! What becomes of sockets when a program starts others: who has a share in a connection, and who has not.
+
+mod common;
+
+use common::{Both, PATIENCE, bound, compiled, crossing, python, start};
+use std::time::Duration;
+use tickwire_lab::tools;
+
+/// Tells the time at which each of its connections ended, in words.
+const WATCHER: &str = r#"
+import socket, sys, threading
+def watch(c, name):
+    c.sendall(b'go')
+    while c.recv(100): pass
+    print(name, 'ended', flush=True)
+listener = socket.create_server((sys.argv[1], 9000))
+for n in range(100):
+    c, _ = listener.accept()
+    threading.Thread(target=watch, args=(c, n), daemon=True).start()
+"#;
+
+#[test]
+fn a_connection_ends_with_the_last_program_that_has_it() {
+    const SPAWNER: &str = r#"
+import os, signal, socket, sys
+def connection():
+    s = socket.create_connection((sys.argv[1], 9000), timeout=20)
+    assert s.recv(2) == b'go'
+    return s
+def spawn(path, s, given=True):
+    actions = [(os.POSIX_SPAWN_DUP2, s.fileno(), 0)] if given else []
+    return os.posix_spawn(path, ['sleep', '100'], os.environ, file_actions=actions)
+def step(text):
+    print(text, flush=True)
+    os.read(7, 1)
+first, second, third = connection(), connection(), connection()
+try:
+    spawn('/no/such/program', first)
+except FileNotFoundError:
+    first.close()
+step('not started')
+child = spawn('/bin/sleep', second, given=False)
+second.close()
+step('not given')
+os.kill(child, signal.SIGKILL)
+child = spawn('/bin/sleep', third)
+third.close()
+step('given')
+os.kill(child, signal.SIGKILL)
+step('killed')
+"#;
+    let both = Both::new();
+    let address = both.pair.b_v4();
+    let mut watcher = start(both.b(), true, &[python(), "-c", WATCHER, &address]);
+    bound(both.b(), &mut watcher, "tcp", 9000);
+    let fifo = both.a().directory().join("fifo");
+    both.a().run(&["mkfifo", fifo.to_str().unwrap()]).unwrap();
+    let script = format!("exec 7<>{}; exec \"$@\"", fifo.display());
+    let mut spawner = start(both.a(), true, &["bash", "-c", &script, "bash", python(), "-c", SPAWNER, &address]);
+    let go_on = || std::fs::write(&fifo, "x").unwrap();
+
+    spawner.wait_for("not started", PATIENCE).unwrap();
+    watcher.wait_for("0 ended", PATIENCE).unwrap();
+    go_on();
+    spawner.wait_for("not given", PATIENCE).unwrap();
+    watcher.wait_for("1 ended", PATIENCE).unwrap();
+    go_on();
+    spawner.wait_for("\ngiven", PATIENCE).unwrap();
+    std::thread::sleep(Duration::from_millis(700));
+    assert!(!watcher.stdout().contains("2 ended"), "the spawned program has it still");
+    go_on();
+    watcher.wait_for("2 ended", PATIENCE).unwrap();
+    assert!(both.b_service.stat().unwrap().diverted() > 10);
+}
+
+/// Echoes with a thread for each connection.
+const ECHO: &str = r#"
+import socket, sys, threading
+def serve(c):
+    while d := c.recv(65536): c.sendall(d)
+listener = socket.create_server((sys.argv[1], 9000))
+while True:
+    c, _ = listener.accept()
+    threading.Thread(target=serve, args=(c,), daemon=True).start()
+"#;
+
+fn against_echo(client: &[&str], packets: u64) -> String {
+    let both = Both::new();
+    let address = both.pair.b_v4();
+    let mut server = start(both.b(), true, &[python(), "-c", ECHO, &address]);
+    bound(both.b(), &mut server, "tcp", 9000);
+    let program;
+    let mut command = client.to_vec();
+    if let [source, rest @ ..] = client
+        && source.starts_with("#include")
+    {
+        program = compiled(both.a(), source);
+        command = [&[program.as_str()], rest].concat();
+    }
+    command.push(&address);
+    let mut client = start(both.a(), true, &command);
+    crossing(&both.a_service, packets, || {
+        let ended = client.wait(PATIENCE).unwrap();
+        assert!(ended.status.success(), "{}{}", ended.stdout, ended.stderr);
+        ended.stdout + &ended.stderr
+    })
+}
+
+#[test]
+fn parent_and_child_open_sockets_after_a_fork_without_any() {
+    const CLIENT: &str = r#"
+import os, socket, sys
+socket.socket().close()
+children = [os.fork() for _ in range(1)]
+for _ in range(20):
+    with socket.create_connection((sys.argv[1], 9000), timeout=5) as s:
+        s.sendall(b'hello')
+        assert s.recv(5) == b'hello'
+if 0 in children:
+    os._exit(0)
+assert os.wait()[1] == 0
+print('ok')
+"#;
+    assert_eq!(against_echo(&[python(), "-c", CLIENT], 100), "ok\n");
+}
+
+#[test]
+fn shell_commands_leave_the_sockets_of_the_program_alone() {
+    const CLIENT: &str = r#"
+import ctypes, os, socket, sys
+libc = ctypes.CDLL(None)
+with socket.create_connection((sys.argv[1], 9000), timeout=5) as s:
+    s.set_inheritable(True)
+    for n in range(5):
+        assert libc.system(b'true; exec 0</dev/null') == 0
+        libc.popen.restype = ctypes.c_void_p
+        pipe = libc.popen(b'cat /dev/null', b'r')
+        assert libc.pclose(ctypes.c_void_p(pipe)) == 0
+        assert os.popen('echo out').read() == 'out\n'
+        s.sendall(b'hello')
+        assert s.recv(5) == b'hello'
+print('ok')
+"#;
+    assert_eq!(against_echo(&[python(), "-c", CLIENT], 7), "ok\n");
+}
+
+#[test]
+fn a_program_may_take_and_close_every_number_that_it_can_name() {
+    const CLIENT: &str = r#"
+import os, socket, sys
+s = socket.create_connection((sys.argv[1], 9000), timeout=5)
+def talk():
+    s.sendall(b'hello')
+    assert s.recv(5) == b'hello'
+talk()
+for n in range(s.fileno() + 1, os.sysconf('SC_OPEN_MAX')):
+    os.dup2(0, n)
+talk()
+os.closerange(s.fileno() + 1, 100000)
+talk()
+for n in range(s.fileno() + 1, 20000):
+    try:
+        os.close(n)
+    except OSError:
+        pass
+talk()
+print('ok')
+"#;
+    let limited = ["bash", "-c", "ulimit -S -n 1000; exec \"$@\"", "bash", python(), "-c", CLIENT];
+    assert_eq!(against_echo(&limited, 6), "ok\n");
+}
+
+#[test]
+fn a_child_that_is_no_forks_has_no_sockets_and_its_parent_keeps_them() {
+    const CLIENT: &str = r#"#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct sockaddr_in name = {.sin_family = AF_INET};
+static int connection;
+static char buffer[5];
+
+static int talk(int fd) {
+    return write(fd, "hello", 5) != 5 || recv(fd, buffer, 5, MSG_WAITALL) != 5;
+}
+
+static int child(void *argument) {
+    int own;
+    if (read(connection, buffer, 5) >= 0 || (errno != ENOBUFS && errno != ENOTCONN))
+        return 1;
+    close(connection);
+    own = socket(AF_INET, SOCK_STREAM, 0);
+    if (connect(own, (struct sockaddr *)&name, sizeof name))
+        return 2;
+    return talk(own);
+}
+
+int main(int count, char **arguments) {
+    int status, n;
+    name.sin_port = htons(9000);
+    inet_pton(AF_INET, arguments[1], &name.sin_addr);
+    connection = socket(AF_INET, SOCK_STREAM, 0);
+    if (connect(connection, (struct sockaddr *)&name, sizeof name) || talk(connection))
+        return 1;
+    for (n = 0; n < 4; n++) {
+        char *stack = (char *)malloc(65536) + 65536;
+        pid_t pid = n == 0   ? clone(child, stack, CLONE_NEWUTS | SIGCHLD, NULL)
+                    : n == 1 ? clone(child, stack, CLONE_NEWUTS | CLONE_VM | CLONE_VFORK | SIGCHLD, NULL)
+                             : syscall(SYS_fork);
+        if (!pid && n == 2)
+            _exit(child(NULL));
+        if (!pid)
+            return execl("/bin/true", "true", (char *)NULL);
+        if (waitpid(pid, &status, 0) != pid || status)
+            return 10 + WEXITSTATUS(status);
+        if (talk(connection))
+            return 3;
+    }
+    puts("ok");
+    return 0;
+}
+"#;
+    let said = against_echo(&[CLIENT], 10);
+    assert!(said.starts_with("ok\n") && said.matches("clone with flags").count() == 1, "{said}");
+}
+
+#[test]
+fn a_listener_is_passed_to_a_program_that_is_not_accelerated_and_a_connection_is_not() {
+    const SENDER: &str = r#"
+import errno, socket, sys
+listener = socket.create_server((sys.argv[1], 9000))
+datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+datagrams.bind((sys.argv[1], 9001))
+print('listening', flush=True)
+first, _ = listener.accept()
+over = socket.socket(socket.AF_UNIX)
+over.connect(sys.argv[2])
+try:
+    socket.send_fds(over, [b'x'], [listener.fileno(), first.fileno()])
+except OSError as error:
+    assert error.errno == errno.EOPNOTSUPP, error
+    print('refused', flush=True)
+socket.send_fds(over, [b'x'], [listener.fileno(), datagrams.fileno()])
+listener.close()
+datagrams.close()
+print('passed', flush=True)
+while data := first.recv(100):
+    first.sendall(data)
+"#;
+    const RECEIVER: &str = r#"
+import socket, sys
+with socket.socket(socket.AF_UNIX) as waiting:
+    waiting.bind(sys.argv[1])
+    waiting.listen()
+    print('waiting', flush=True)
+    over, _ = waiting.accept()
+_, fds, _, _ = socket.recv_fds(over, 1, 2)
+listener, datagrams = [socket.socket(fileno=fd) for fd in fds]
+print('received', flush=True)
+c, _ = listener.accept()
+c.sendall(c.recv(5))
+data, sender = datagrams.recvfrom(100)
+datagrams.sendto(data, sender)
+"#;
+    const CLIENT: &str = r#"
+import os, socket, sys
+first = socket.create_connection((sys.argv[1], 9000), timeout=20)
+print('connected', flush=True)
+while not os.path.exists(sys.argv[2]):
+    pass
+with socket.create_connection((sys.argv[1], 9000), timeout=20) as second:
+    second.sendall(b'hello')
+    assert second.recv(5) == b'hello'
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as third:
+    third.settimeout(20)
+    third.sendto(b'datagram', (sys.argv[1], 9001))
+    assert third.recv(100) == b'datagram'
+first.sendall(b'still there')
+assert first.recv(100) == b'still there'
+print('ok')
+"#;
+    let both = Both::new();
+    let (address, directory) = (both.pair.b_v4(), both.b().directory());
+    let (path, go) = (directory.join("passing"), directory.join("go"));
+    let path = path.to_str().unwrap();
+    let mut receiver = start(both.b(), false, &[python(), "-c", RECEIVER, path]);
+    receiver.wait_for("waiting", PATIENCE).unwrap();
+    let mut sender = start(both.b(), true, &[python(), "-c", SENDER, &address, path]);
+    bound(both.b(), &mut sender, "tcp", 9000);
+    let mut client = start(both.a(), true, &[python(), "-c", CLIENT, &address, go.to_str().unwrap()]);
+    sender.wait_for("passed", PATIENCE).unwrap();
+    receiver.wait_for("received", PATIENCE).unwrap();
+    assert!(sender.stdout().contains("refused"));
+    assert_eq!(sender.stderr().matches("EOPNOTSUPP").count(), 1, "{}", sender.stderr());
+    std::fs::write(&go, "").unwrap();
+    let said = client.success(PATIENCE);
+    let said = said.unwrap_or_else(|e| panic!("{e:#}\nsender: {}\nreceiver: {}", sender.stderr(), receiver.stderr()));
+    assert_eq!(said, "connected\nok\n");
+    tools::until("the programs end", PATIENCE, || !sender.is_running().unwrap() && !receiver.is_running().unwrap())
+        .unwrap();
+    assert!(sender.success(PATIENCE).is_ok() && receiver.success(PATIENCE).is_ok());
+}
