@@ -105,6 +105,9 @@ pub(crate) struct Run {
     pub(crate) socket: Socket,
 
     /// Do not start the program if it cannot be accelerated (exit status 69)
+    ///
+    /// It also ends with this status if it gets no lane at its first socket. Once it runs accelerated it is never ended: while the service
+    /// is away, making a new socket fails (ENETDOWN), and works again when the service is back.
     #[arg(long)]
     pub(crate) require: bool,
 
@@ -159,7 +162,7 @@ pub(crate) struct Capture {
     pub(crate) write: PathBuf,
 
     /// Stop after so many packets
-    #[arg(short, long, value_name = "N")]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
 
     /// Keep at most so many bytes of each packet

@@ -1,6 +1,7 @@
 //! Asking the service.
 
 use anyhow::{Context, Result, bail};
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 use tickwire_link::control::{Channel, Descriptors, Push, Reply, Request};
@@ -17,8 +18,9 @@ pub(crate) struct Client {
 impl Client {
     /// Connects.
     pub(crate) fn connect(socket: &Path) -> Result<Self> {
-        let channel = Channel::connect(socket).with_context(|| {
-            format!("no service at {}: start `tickwire service`, or name its socket with --socket", socket.display())
+        let channel = Channel::connect(socket).map_err(|error| {
+            let advice = advice(&error);
+            anyhow::Error::new(error).context(format!("{}: {advice}", socket.display()))
         })?;
         Ok(Self { channel, number: 0 })
     }
@@ -43,6 +45,16 @@ impl Client {
                 reply => Ok((reply, incoming.descriptors)),
             };
         }
+    }
+}
+
+/// What to do about a socket that cannot be connected to.
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "this user may not ask the service: be root, or join the group that owns the socket (`usermod -aG tickwire USER`, then log in again)"
+        }
+        _ => "no service answers there: start `tickwire service`, or name its socket with --socket",
     }
 }
 

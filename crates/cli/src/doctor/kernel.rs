@@ -2,13 +2,58 @@
 
 use super::finding::Finding;
 use super::system::System;
+use tickwire_service::trial::Trial;
 
-/// The service tells network namespaces apart by SO_NETNS_COOKIE, new in 5.14.
-const OLDEST: (u32, u32) = (5, 14);
+/// The BPF programs read packets by `bpf_xdp_load_bytes`, new in 5.18.
+const OLDEST: (u32, u32) = (5, 18);
 
 /// All checks of the kernel.
 pub(crate) fn check(system: &System) -> Vec<Finding> {
     vec![version(system), af_xdp(system), jit(system)]
+}
+
+/// What can only be found out by trying.
+pub(crate) fn tried(trial: &Trial) -> Vec<Finding> {
+    const ROOT: &str = "run `tickwire doctor` as root to have it tried";
+    let untried = |check: &str, error: &std::io::Error| Finding::improve(check, format!("not tried: {error}"), ROOT);
+    let denied = |error: &std::io::Error| error.kind() == std::io::ErrorKind::PermissionDenied;
+    let programs = match (&trial.programs, &trial.long_frames) {
+        (Ok(()), _) => Finding::good("BPF programs", "the kernel takes them"),
+        (Err(_), Err(error)) if denied(error) => untried("BPF programs", error),
+        (Err(why), _) => Finding::missing(
+            "BPF programs",
+            format!("the kernel refuses them: {why}"),
+            "the service needs CAP_BPF and Linux 6.1 or newer",
+        ),
+    };
+    let ability =
+        |check, tried: &std::io::Result<bool>, has, (lacks, advice), (broken, remedy): (&str, &str)| match tried {
+            Ok(true) => Finding::good(check, has),
+            Ok(false) => Finding::improve(check, lacks, advice),
+            Err(error) if denied(error) => untried(check, error),
+            Err(error) => Finding::missing(check, format!("{broken}: {error}"), remedy),
+        };
+    let long = ability(
+        "jumbo frames",
+        &trial.long_frames,
+        "the kernel hands them to lanes",
+        (
+            "the kernel hands none to lanes",
+            "Linux 6.6 does: matters only for interfaces with an MTU above 1778, which stay with the kernel here",
+        ),
+        ("no AF_XDP socket can be made", "a kernel with CONFIG_XDP_SOCKETS is needed: without it there are no lanes"),
+    );
+    let exec = ability(
+        "sockets over exec",
+        &trial.bound_rings,
+        "the kernel lets a new program map a lane's rings",
+        (
+            "the kernel lets nobody map a lane's rings again",
+            "Linux 6.4 does: matters only for programs that leave open sockets to a program they exec; here these are reset",
+        ),
+        ("a lane's rings cannot be made", "lanes need it: raise RLIMIT_MEMLOCK, or see the kernel's log"),
+    );
+    vec![programs, long, exec]
 }
 
 fn version(system: &System) -> Finding {
@@ -57,6 +102,16 @@ mod tests {
     use super::super::finding::Verdict::{Good, Improve, Missing};
     use super::super::tests::{tree, verdicts};
     use super::*;
+
+    #[test]
+    fn what_was_tried_is_told_and_so_is_what_could_not_be() {
+        let denied = || std::io::Error::from(std::io::ErrorKind::PermissionDenied);
+        let of = |programs, long_frames, bound_rings| verdicts(&tried(&Trial { programs, long_frames, bound_rings }));
+        assert_eq!(of(Ok(()), Ok(true), Ok(true)), [Good; 3]);
+        assert_eq!(of(Ok(()), Ok(false), Ok(false)), [Good, Improve, Improve], "Linux 6.1");
+        assert_eq!(of(Err("no".into()), Err(denied()), Err(denied())), [Improve; 3], "not root");
+        assert_eq!(of(Err("no".into()), Ok(true), Ok(true)), [Missing, Good, Good]);
+    }
 
     #[test]
     fn an_old_kernel_without_af_xdp_is_told_apart_from_a_new_one() {

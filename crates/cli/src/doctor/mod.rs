@@ -17,6 +17,7 @@ use system::System;
 pub(crate) fn run(arguments: &Doctor) -> Result<ExitCode> {
     let system = System::this();
     let mut findings = kernel::check(&system);
+    findings.extend(kernel::tried(&tickwire_service::trial::trial()));
     findings.extend(installation::check(&arguments.socket.path()));
     findings.extend(processor::check(&system));
     let interfaces = interface::chosen(&system, &arguments.interfaces);

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use tickwire_link::bpf::Refusal;
 use tickwire_link::control::{Accelerated, AttachMode, ClaimKind, CountersOf, Held, LaneInfo, Reason, Reply, Request};
+use tickwire_link::layout::Layout;
 use tickwire_link::region::View;
 use tickwire_stack::table::{Row, kind};
 
@@ -100,6 +101,7 @@ fn lane(client: &mut Client, info: &LaneInfo, view: Option<&View>) -> Result<Lan
         uid: info.uid,
         processes: info.processes,
         age_ms: info.age_ms,
+        memory_bytes: if accelerated { Layout::new(&info.limits).map_or(0, |layout| layout.size()) } else { 0 },
         accelerated,
         reason: why(info.reason),
         guard,

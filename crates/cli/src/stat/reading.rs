@@ -44,6 +44,8 @@ pub(crate) struct Lane {
     pub(crate) uid: u32,
     pub(crate) processes: u32,
     pub(crate) age_ms: u64,
+    /// Memory of the lane: frames, sockets, buffers, counters.
+    pub(crate) memory_bytes: usize,
     pub(crate) accelerated: bool,
     /// Why it was refused a lane.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -63,7 +63,8 @@ fn lane_line(lane: &Lane) -> String {
     if lane.processes > 1 {
         text += &format!(", {} processes", lane.processes);
     }
-    text += &format!(", in {} packets, out {}", of("in_packets"), of("out_packets"));
+    let mib = lane.memory_bytes as f64 / f64::from(1 << 20);
+    text += &format!(", {mib:.0} MiB, in {} packets, out {}", of("in_packets"), of("out_packets"));
     if !refused.is_empty() {
         text += &format!(", guard: {refused}");
     }
@@ -138,6 +139,7 @@ mod tests {
             uid: 1000,
             processes: 2,
             age_ms: 2500,
+            memory_bytes: 29 << 20,
             accelerated: reason.is_none(),
             reason,
             guard: BTreeMap::from([("in_packets", 7), ("refused_port", 2), ("refused_source", 0)]),
@@ -151,7 +153,10 @@ mod tests {
     fn a_page_names_programs_refusals_and_what_the_stacks_counted() {
         let reading = Reading { lanes: vec![lane("nginx", None), lane("tool", Some("no room"))], ..Reading::default() };
         let page = page(&reading);
-        assert!(page.contains("nginx (process 100, user 1000): lane 3, 2 s, 2 processes, in 7 packets"), "{page}");
+        assert!(
+            page.contains("nginx (process 100, user 1000): lane 3, 2 s, 2 processes, 29 MiB, in 7 packets"),
+            "{page}"
+        );
         assert!(page.contains("guard: refused port 2\n"), "{page}");
         assert!(page.contains("tool (process 100, user 1000): on the kernel: no room"), "{page}");
         assert!(page.contains("TcpInSegs") && !page.contains("UdpInErrors"), "{page}");
