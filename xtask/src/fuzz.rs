@@ -27,7 +27,7 @@ const INSTRUMENTATION: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-cov
 /// No input of a target needs to be longer.
 const LONGEST_INPUT: usize = 4096;
 
-/// One input must not take longer than this many seconds: the stack's work is bounded.
+/// One input must not take longer than this many seconds: the work of stack and decoders is bounded.
 const TIMEOUT: u32 = 10;
 
 /// Fuzzes; fails at the first input that breaks a target, and says how to run it again.

@@ -11,7 +11,10 @@ mod deps;
 mod fuzz;
 mod lab;
 mod man;
+mod progress;
+mod sockperf;
 mod test;
+mod traffic;
 mod workspace;
 
 use clap::{Parser, Subcommand};

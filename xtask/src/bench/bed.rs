@@ -1,12 +1,26 @@
 //! The hosts that the rows run on: one pair with a service on each, and one that no service has touched.
 
 use super::figures::Measured;
+use crate::sockperf::Report;
+use crate::traffic;
 use anyhow::{Context, Result, bail};
+use std::cell::{Cell, OnceCell};
 use std::process::Command;
 use std::time::Duration;
 use tickwire_bench::latency::Latency;
 use tickwire_bench::rate::Rate;
 use tickwire_lab::{CableOptions, Host, Pair, Process, Service, ServiceOptions, tools};
+
+/// How the services beside ordinary programs attach divert.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attach {
+    /// As they choose by themselves.
+    Default,
+    /// XDP in the driver.
+    Native,
+    /// XDP before the kernel's stack.
+    Generic,
+}
 
 /// Which ends are accelerated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +28,7 @@ pub(crate) enum Ends {
     /// None, on hosts without a service.
     Kernel,
     /// None, on hosts with a service that diverts nothing of it.
-    Beside,
+    Beside(Attach),
     /// Both.
     Both,
     /// The client only; its peer is the kernel.
@@ -37,8 +51,28 @@ pub(crate) struct Bed {
     with: Pair,
     without: Pair,
     wire: Pair,
+    beside: [OnceCell<Beside>; 3],
+    lane_bytes: Cell<u64>,
     pub(crate) trips: u32,
     pub(crate) seconds: u32,
+}
+
+/// Hosts as the kernel likes them best, with all offloads, and a service on each of which nobody asks anything.
+struct Beside {
+    _services: [Service; 2],
+    pair: Pair,
+}
+
+impl Beside {
+    fn new(attach: &str) -> Result<Self> {
+        let pair = Pair::with(&CableOptions { offload: true, ..CableOptions::default() })?;
+        Ok(Self { _services: services(&pair, attach)?, pair })
+    }
+}
+
+fn services(pair: &Pair, attach: &str) -> Result<[Service; 2]> {
+    let options = ServiceOptions { arguments: vec!["--attach".into(), attach.into()], ..ServiceOptions::default() };
+    Ok([Service::start_with(&pair.a, &options)?, Service::start_with(&pair.b, &options)?])
 }
 
 const PORT: u16 = 5201;
@@ -53,14 +87,31 @@ impl Bed {
         let with = Pair::new()?;
         let without = Pair::with(&CableOptions { offload: true, ..CableOptions::default() })?;
         let wire = Pair::new()?;
-        let options = ServiceOptions { arguments: vec!["--attach".into(), attach.into()], ..ServiceOptions::default() };
-        let services = [Service::start_with(&with.a, &options)?, Service::start_with(&with.b, &options)?];
-        Ok(Self { services, with, without, wire, trips, seconds })
+        let services = services(&with, attach)?;
+        let (beside, lane_bytes) = Default::default();
+        Ok(Self { services, with, without, wire, beside, lane_bytes, trips, seconds })
+    }
+
+    /// The memory of the largest lane that was seen, in bytes; 0 if there was none.
+    pub(crate) fn lane_bytes(&self) -> u64 {
+        self.lane_bytes.get()
+    }
+
+    /// How the services have really attached divert, which `auto` leaves to them.
+    pub(crate) fn attached(&self) -> Result<String> {
+        let mut modes = Vec::new();
+        for service in &self.services {
+            let stat = service.stat()?;
+            let mode = stat.json.pointer("/host/interfaces/0/mode").and_then(serde_json::Value::as_str);
+            modes.push(mode.context("the service does not say how divert is attached")?.to_owned());
+        }
+        modes.dedup();
+        Ok(modes.join(" and "))
     }
 
     /// Runs a program of our own against plain sockets on both ends.
     pub(crate) fn ping_pong(&self, ends: Ends, traffic: Traffic) -> Result<Measured> {
-        let pair = self.pair(ends, traffic);
+        let pair = self.pair(ends, traffic.spin)?;
         let address = format!("{}:{PORT}", pair.b_v4());
         let program = tools::built("pingpong")?;
         let program = program.to_str().context("a path that is not text")?;
@@ -69,7 +120,7 @@ impl Bed {
         let wait = |accelerated: bool| if traffic.spin && !accelerated { "spin" } else { "block" };
         let serve = [program, "server", traffic.transport, &address, "--wait", wait(server_end.2), "--size", SIZE];
         let mut server = self.start(server_end, traffic.spin, &serve)?;
-        bound(&pair.b, traffic.transport, &mut server)?;
+        tickwire_lab::bound(&pair.b, traffic.transport, PORT, &mut server)?;
         let trips = self.trips.to_string();
         let ask = [
             program,
@@ -94,17 +145,13 @@ impl Bed {
 
     /// One TCP stream between programs of our own; `wire`: the kernel sends frames of the MTU, as over a real cable.
     pub(crate) fn stream(&self, ends: Ends, wire: bool) -> Result<Measured> {
-        let pair = if wire && ends == Ends::Kernel {
-            &self.wire
-        } else {
-            self.pair(ends, Traffic { transport: "tcp", spin: false })
-        };
+        let pair = if wire && ends == Ends::Kernel { &self.wire } else { self.pair(ends, false)? };
         let address = format!("{}:{PORT}", pair.b_v4());
         let program = tools::built("pingpong")?;
         let program = program.to_str().context("a path that is not text")?;
         let accelerated = ends == Ends::Both;
         let mut sink = self.start((&pair.b, SERVER_CPU, accelerated), false, &[program, "sink", &address])?;
-        bound(&pair.b, "tcp", &mut sink)?;
+        tickwire_lab::bound(&pair.b, "tcp", PORT, &mut sink)?;
         let seconds = self.seconds.to_string();
         let source = [program, "source", &address, "--seconds", &seconds];
         let printed = self.proven(ends, || {
@@ -118,20 +165,30 @@ impl Bed {
 
     /// sockperf ping-pong, which we did not write.
     pub(crate) fn sockperf(&self, ends: Ends, transport: &str) -> Result<Measured> {
-        let pair = self.pair(ends, Traffic { transport: "udp", spin: true });
+        let pair = self.pair(ends, false)?;
         let (address, port) = (pair.b_v4(), PORT.to_string());
         let accelerated = ends == Ends::Both;
         let flag: &[&str] = if transport == "tcp" { &["--tcp"] } else { &[] };
         let at = ["-i", &address, "-p", &port];
         let mut server =
             self.start((&pair.b, SERVER_CPU, accelerated), true, &[&["sockperf", "server"], &at[..], flag].concat())?;
-        bound(&pair.b, transport, &mut server)?;
+        tickwire_lab::bound(&pair.b, transport, PORT, &mut server)?;
         let seconds = self.seconds.to_string();
         let client = [&["sockperf", "ping-pong", "-m", SIZE, "-t", &seconds, "--full-rtt"], &at[..], flag].concat();
         let printed =
             self.proven(ends, || self.start((&pair.a, CLIENT_CPU, accelerated), true, &client)?.success(PATIENCE));
         server.kill();
-        sockperf_figures(&printed?)
+        let report = Report::read(&printed?)?;
+        let ns = |us: f64| (us * 1000.0) as u64;
+        Ok(Measured::Latency(Latency {
+            count: report.count,
+            min_ns: ns(report.min),
+            p50_ns: ns(report.p50),
+            p99_ns: ns(report.p99),
+            p999_ns: ns(report.p999),
+            max_ns: ns(report.max),
+            lost: 0,
+        }))
     }
 
     /// One row of the raw measurements, which bring their own hosts.
@@ -147,84 +204,49 @@ impl Bed {
         }
     }
 
-    fn pair(&self, ends: Ends, traffic: Traffic) -> &Pair {
-        match ends {
-            Ends::Kernel if traffic.transport == "tcp" && !traffic.spin => &self.without,
-            Ends::Kernel => &self.wire,
-            Ends::Beside | Ends::Both | Ends::Client => &self.with,
+    fn pair(&self, ends: Ends, spin: bool) -> Result<&Pair> {
+        Ok(match ends {
+            Ends::Kernel if spin => &self.wire,
+            Ends::Kernel => &self.without,
+            Ends::Beside(attach) => self.beside(attach)?,
+            Ends::Both | Ends::Client => &self.with,
+        })
+    }
+
+    /// Made when the first row needs it.
+    fn beside(&self, attach: Attach) -> Result<&Pair> {
+        let (place, name) = match attach {
+            Attach::Default => (&self.beside[0], "auto"),
+            Attach::Native => (&self.beside[1], "native"),
+            Attach::Generic => (&self.beside[2], "generic"),
+        };
+        if place.get().is_none() {
+            // Nobody else can have filled it meanwhile.
+            let _ = place.set(Beside::new(name)?);
         }
+        Ok(&place.get().context("hosts that were just made")?.pair)
     }
 
     fn start(&self, (host, cpu, accelerated): (&Host, &str, bool), spin: bool, command: &[&str]) -> Result<Process> {
-        let mut prepared = host.command("taskset");
-        prepared.args(["-c", cpu]);
-        if accelerated {
-            prepared.arg(tools::tickwire()?).args(["run", "--require"]);
-            if spin {
-                prepared.args(["--spin", "always"]);
-            }
-            prepared.arg("--");
-        }
-        prepared.args(command);
-        Process::spawn(prepared)
+        let options: &[&str] = if spin { &["--spin", "always"] } else { &[] };
+        Process::spawn(traffic::command(host, cpu, accelerated.then_some(options), command)?)
     }
 
     /// Accelerated figures count only if the counters show that the traffic crossed our stack.
     fn proven<T>(&self, ends: Ends, measure: impl FnOnce() -> Result<T>) -> Result<T> {
         let wanted: &[Service] = match ends {
-            Ends::Kernel | Ends::Beside => &[],
+            Ends::Kernel | Ends::Beside(_) => &[],
             Ends::Both => &self.services,
             Ends::Client => &self.services[..1],
         };
-        let diverted = || wanted.iter().map(|s| Ok(s.stat()?.diverted())).collect::<Result<Vec<u64>>>();
-        let before = diverted()?;
-        let figures = measure()?;
-        if before.into_iter().zip(diverted()?).any(|(before, after)| after < before + 100) {
-            bail!("this traffic did not cross the stack");
+        let measured = traffic::proven(wanted, measure)?;
+        if ends == Ends::Both {
+            // The server still has its lane.
+            let stat = self.services[1].stat()?;
+            let lanes = stat.json["lanes"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let bytes = lanes.iter().filter_map(|lane| lane["memory_bytes"].as_u64()).max().unwrap_or(0);
+            self.lane_bytes.set(self.lane_bytes.get().max(bytes));
         }
-        Ok(figures)
+        Ok(measured)
     }
-}
-
-fn bound(host: &Host, transport: &str, server: &mut Process) -> Result<()> {
-    let sockets = if transport == "tcp" { "-lnt" } else { "-lnu" };
-    let filter = format!("sport = :{PORT}");
-    let mut gone = false;
-    tools::until("the server's port is bound", Duration::from_secs(5), || {
-        gone = !server.is_running().unwrap_or(false);
-        gone || host.run(&["ss", "-H", sockets, &filter]).is_ok_and(|found| !found.trim().is_empty())
-    })?;
-    if gone {
-        bail!("the server ended: {}{}", server.stdout(), server.stderr());
-    }
-    // The port is entered with the service right after it is bound.
-    std::thread::sleep(Duration::from_millis(100));
-    Ok(())
-}
-
-/// `---> percentile 99.900 =   12.345` in microseconds, and the like for maximum and minimum.
-fn sockperf_figures(printed: &str) -> Result<Measured> {
-    let at = |label: &str| -> Result<u64> {
-        let line = printed
-            .lines()
-            .find(|l| l.contains(label))
-            .with_context(|| format!("sockperf printed no {label}: {printed}"))?;
-        let us: f64 =
-            line.rsplit('=').next().unwrap_or("").trim().parse().with_context(|| format!("sockperf printed {line}"))?;
-        Ok((us * 1000.0) as u64)
-    };
-    let count = printed
-        .lines()
-        .find_map(|l| l.split("ReceivedMessages=").nth(1))
-        .and_then(|rest| rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok())
-        .unwrap_or(0);
-    Ok(Measured::Latency(Latency {
-        count,
-        min_ns: at("<MIN>")?,
-        p50_ns: at("percentile 50.000")?,
-        p99_ns: at("percentile 99.000")?,
-        p999_ns: at("percentile 99.900")?,
-        max_ns: at("<MAX>")?,
-        lost: 0,
-    }))
 }

@@ -9,12 +9,15 @@ mod report;
 mod rows;
 mod targets;
 
+use crate::progress::Progress;
 use crate::{deps, workspace};
 use anyhow::{Context, Result, bail};
 use bed::Bed;
 use figures::{Measured, Outcome};
+use report::Conditions;
 use rows::{ROWS, Row};
 use std::path::PathBuf;
+use std::time::Instant;
 use tickwire_lab::tools::DIRECTORY_VARIABLE;
 
 /// How much, and where to.
@@ -66,6 +69,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 }
 
 fn measure(options: &Options) -> Result<()> {
+    let start = Instant::now();
     let chosen: Vec<&Row> =
         ROWS.iter().filter(|row| options.only.as_ref().is_none_or(|only| row.name.contains(only.as_str()))).collect();
     if chosen.is_empty() {
@@ -73,25 +77,39 @@ fn measure(options: &Options) -> Result<()> {
     }
     let bed = Bed::new(options.trips, options.seconds, &options.attach)?;
     let mut outcomes: Vec<Outcome> = chosen.iter().map(|row| Outcome::new(row.name)).collect();
-    for round in 0..options.rounds {
+    let attach = bed.attached()?;
+    let mut progress = Progress::new();
+    for round in 1..=options.rounds {
+        let began = Instant::now();
         for (row, outcome) in chosen.iter().zip(&mut outcomes) {
-            eprint!("\r\x1b[Kround {} of {}: {}", round + 1, options.rounds, row.name);
+            progress.begin(format!("round {round} of {}: {}", options.rounds, row.name));
             match (row.measure)(&bed) {
                 Ok(measured) => outcome.rounds.push(measured),
                 Err(error) => {
-                    eprintln!(" failed: {error:#}");
+                    progress.keep(&format!("failed: {error:#}"));
                     outcome.failures.push(format!("{error:#}"));
                 }
             }
         }
+        let (rows, seconds) = (chosen.len(), began.elapsed().as_secs());
+        progress.sum(&format!("round {round} of {}: {rows} rows in {seconds} s", options.rounds));
     }
-    eprintln!("\r\x1b[K");
+    progress.clear();
+    let conditions = Conditions {
+        machine: report::machine(),
+        attach,
+        rounds: options.rounds,
+        trips: options.trips,
+        stream_seconds: options.seconds,
+        took: start.elapsed(),
+    };
+    let lane_bytes = bed.lane_bytes();
     drop(bed);
-    println!("{}", report::machine());
+    println!("{conditions}");
     println!("{}", report::table(&outcomes));
-    println!("{}", report::verdicts(&targets::check(&outcomes)));
+    println!("{}", report::verdicts(&targets::check(&outcomes, lane_bytes)));
     if let Some(path) = &options.json {
-        let text = report::json(&outcomes)?;
+        let text = report::json(&conditions, &outcomes)?;
         std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
     let failed = outcomes.iter().filter(|o| o.rounds.is_empty()).count();

@@ -5,6 +5,36 @@ use super::targets::Verdict;
 use anyhow::Result;
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::json;
+use std::fmt;
+use std::time::Duration;
+
+/// Under what conditions the figures came about: without them they cannot be compared with others.
+pub(crate) struct Conditions {
+    /// From [`machine`].
+    pub(crate) machine: String,
+    /// How divert was attached.
+    pub(crate) attach: String,
+    /// Rounds.
+    pub(crate) rounds: u32,
+    /// Round trips of a row in each round.
+    pub(crate) trips: u32,
+    /// Seconds of a stream in each round.
+    pub(crate) stream_seconds: u32,
+    /// The whole run, by the clock on the wall.
+    pub(crate) took: Duration,
+}
+
+impl fmt::Display for Conditions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { machine, attach, rounds, trips, stream_seconds, took } = self;
+        writeln!(f, "{machine}")?;
+        write!(
+            f,
+            "divert attached: {attach}; {rounds} rounds of {trips} round trips and {stream_seconds} s of stream; took {} s",
+            took.as_secs()
+        )
+    }
+}
 
 /// The machine in one line.
 pub(crate) fn machine() -> String {
@@ -57,7 +87,7 @@ pub(crate) fn verdicts(verdicts: &[Verdict]) -> Table {
 }
 
 /// Everything, round by round.
-pub(crate) fn json(outcomes: &[Outcome]) -> Result<String> {
+pub(crate) fn json(conditions: &Conditions, outcomes: &[Outcome]) -> Result<String> {
     let rows: Vec<_> = outcomes
         .iter()
         .map(|o| {
@@ -72,5 +102,35 @@ pub(crate) fn json(outcomes: &[Outcome]) -> Result<String> {
             json!({ "row": o.name, "median": o.latency(), "median_gbit": o.rate(), "rounds": rounds, "failures": o.failures })
         })
         .collect();
-    Ok(serde_json::to_string_pretty(&json!({ "machine": machine(), "rows": rows }))?)
+    let Conditions { machine, attach, rounds, trips, stream_seconds, took } = conditions;
+    Ok(serde_json::to_string_pretty(&json!({
+        "machine": machine,
+        "attach": attach,
+        "rounds": rounds,
+        "trips": trips,
+        "stream_seconds": stream_seconds,
+        "took_seconds": took.as_secs_f64(),
+        "rows": rows,
+    }))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_figures_come_with_the_conditions_they_were_taken_under() {
+        let conditions = Conditions {
+            machine: "a machine".into(),
+            attach: "native".into(),
+            rounds: 5,
+            trips: 20_000,
+            stream_seconds: 1,
+            took: Duration::from_millis(61_500),
+        };
+        let shown = conditions.to_string();
+        assert!(shown.contains("a machine\n") && shown.contains("native") && shown.ends_with("took 61 s"), "{shown}");
+        let written: serde_json::Value = serde_json::from_str(&json(&conditions, &[]).unwrap()).unwrap();
+        assert_eq!((&written["machine"], &written["took_seconds"]), (&json!("a machine"), &json!(61.5)));
+    }
 }

@@ -1,6 +1,6 @@
 //! What is measured, in this order, in every round.
 
-use super::bed::{Bed, Ends, Traffic};
+use super::bed::{Attach, Bed, Ends, Traffic};
 use super::figures::Measured;
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -20,7 +20,7 @@ const TCP_BLOCK: Traffic = Traffic { transport: "tcp", spin: false };
 const TCP_SPIN: Traffic = Traffic { transport: "tcp", spin: true };
 
 /// All rows. Rivals stand side by side, so that the machine's drift meets them alike.
-pub(crate) const ROWS: [Row; 27] = [
+pub(crate) const ROWS: [Row; 31] = [
     Row { name: "raw AF_XDP, direct", measure: |bed| latency(&bed.floor("direct")?) },
     Row { name: "raw AF_XDP, lane", measure: |bed| latency(&bed.floor("lane:native:xdp")?) },
     Row { name: "UDP kernel, blocking", measure: |bed| bed.ping_pong(Ends::Kernel, UDP_BLOCK) },
@@ -31,7 +31,15 @@ pub(crate) const ROWS: [Row; 27] = [
     Row { name: "UDP Tickwire, sockperf", measure: |bed| bed.sockperf(Ends::Both, "udp") },
     Row { name: "UDP kernel, sockperf", measure: |bed| bed.sockperf(Ends::Kernel, "udp") },
     Row { name: "UDP Tickwire to kernel", measure: |bed| bed.ping_pong(Ends::Client, UDP_BLOCK) },
-    Row { name: "UDP kernel beside service", measure: |bed| bed.ping_pong(Ends::Beside, UDP_BLOCK) },
+    Row { name: "UDP kernel beside service", measure: |bed| bed.ping_pong(Ends::Beside(Attach::Default), UDP_BLOCK) },
+    Row {
+        name: "UDP kernel beside service, native",
+        measure: |bed| bed.ping_pong(Ends::Beside(Attach::Native), UDP_BLOCK),
+    },
+    Row {
+        name: "UDP kernel beside service, generic",
+        measure: |bed| bed.ping_pong(Ends::Beside(Attach::Generic), UDP_BLOCK),
+    },
     Row { name: "TCP kernel, blocking", measure: |bed| bed.ping_pong(Ends::Kernel, TCP_BLOCK) },
     Row { name: "TCP kernel, spinning", measure: |bed| bed.ping_pong(Ends::Kernel, TCP_SPIN) },
     Row { name: "TCP smoltcp, direct", measure: |bed| latency(&bed.floor("smoltcp:tcp")?) },
@@ -40,13 +48,21 @@ pub(crate) const ROWS: [Row; 27] = [
     Row { name: "TCP Tickwire, sockperf", measure: |bed| bed.sockperf(Ends::Both, "tcp") },
     Row { name: "TCP kernel, sockperf", measure: |bed| bed.sockperf(Ends::Kernel, "tcp") },
     Row { name: "TCP Tickwire to kernel", measure: |bed| bed.ping_pong(Ends::Client, TCP_BLOCK) },
-    Row { name: "TCP kernel beside service", measure: |bed| bed.ping_pong(Ends::Beside, TCP_BLOCK) },
+    Row { name: "TCP kernel beside service", measure: |bed| bed.ping_pong(Ends::Beside(Attach::Default), TCP_BLOCK) },
     Row { name: "stream raw AF_XDP, lane", measure: |bed| rate(&bed.floor("lane:native:xdp")?) },
     Row { name: "stream smoltcp, direct", measure: |bed| rate(&bed.floor("smoltcp:stream")?) },
     Row { name: "stream Tickwire", measure: |bed| bed.stream(Ends::Both, true) },
     Row { name: "stream kernel, 1500-byte frames", measure: |bed| bed.stream(Ends::Kernel, true) },
     Row { name: "stream kernel, offloads", measure: |bed| bed.stream(Ends::Kernel, false) },
-    Row { name: "stream kernel beside service", measure: |bed| bed.stream(Ends::Beside, false) },
+    Row { name: "stream kernel beside service", measure: |bed| bed.stream(Ends::Beside(Attach::Default), false) },
+    Row {
+        name: "stream kernel beside service, native",
+        measure: |bed| bed.stream(Ends::Beside(Attach::Native), false),
+    },
+    Row {
+        name: "stream kernel beside service, generic",
+        measure: |bed| bed.stream(Ends::Beside(Attach::Generic), false),
+    },
     Row { name: "UDP raw AF_XDP, lane by tc", measure: |bed| latency(&bed.floor("lane:tc:tc")?) },
 ];
 

@@ -33,8 +33,8 @@ impl Rows<'_> {
     }
 }
 
-/// All promises whose rows were measured.
-pub(crate) fn check(outcomes: &[Outcome]) -> Vec<Verdict> {
+/// All promises whose rows were measured. `lane_bytes`: memory of a lane, 0 if none was seen.
+pub(crate) fn check(outcomes: &[Outcome], lane_bytes: u64) -> Vec<Verdict> {
     let rows = Rows(outcomes);
     let mut verdicts = Vec::new();
     let mut judge = |promise: String, measured: Option<f64>, bound: Bound| {
@@ -76,12 +76,14 @@ pub(crate) fn check(outcomes: &[Outcome]) -> Vec<Verdict> {
             judge(name(&format!("one end accelerated, {label} over kernel to kernel")), one_end, Bound::AtMost(1.0));
         }
         let beside = ratio(row("kernel beside service"), row("kernel, blocking"), p50);
-        judge(name("ordinary program beside the service, p50"), beside, Bound::AtMost(1.1));
+        judge(name("ordinary program beside the service (default attach), p50"), beside, Bound::AtMost(1.1));
     }
     let stream = rows.rate("stream Tickwire");
     judge("one TCP stream, Gbit/s".into(), stream, Bound::AtLeast(4.0));
     let over = stream.zip(rows.rate("stream raw AF_XDP, lane")).map(|(ours, raw)| ours / raw);
     judge("one TCP stream over raw AF_XDP through a lane".into(), over, Bound::AtLeast(0.75));
+    let mib = (lane_bytes > 0).then(|| lane_bytes as f64 / f64::from(1 << 20));
+    judge("memory of a lane, MiB".into(), mib, Bound::AtMost(32.0));
     verdicts
 }
 
@@ -97,10 +99,10 @@ mod tests {
 
     #[test]
     fn a_promise_is_judged_by_the_ratio_of_its_rows_and_left_out_without_them() {
-        let verdicts = check(&[row("UDP Tickwire, spinning", 6000), row("UDP kernel, blocking", 60_000)]);
+        let verdicts = check(&[row("UDP Tickwire, spinning", 6000), row("UDP kernel, blocking", 60_000)], 0);
         assert_eq!(verdicts.len(), 1);
         assert!(verdicts[0].kept && (verdicts[0].measured - 10.0).abs() < 1e-9);
-        let verdicts = check(&[row("UDP Tickwire, spinning", 6000), row("raw AF_XDP, lane", 4000)]);
-        assert!(!verdicts[0].kept);
+        let verdicts = check(&[row("UDP Tickwire, spinning", 6000), row("raw AF_XDP, lane", 4000)], 40 << 20);
+        assert!(!verdicts[0].kept && !verdicts[1].kept && verdicts.len() == 2);
     }
 }

@@ -8,6 +8,7 @@ mod side;
 mod sockperf;
 mod table;
 
+use crate::progress::Progress;
 use crate::{deps, workspace};
 use anyhow::{Result, bail};
 use figures::Figures;
@@ -71,18 +72,24 @@ fn measure(options: &Options) -> Result<()> {
     eprintln!("two hosts (network namespaces), one cable (veth pair), each program pinned to a processor of its own");
     let sides: Vec<Side> = paths.iter().map(|path| Side::new(*path)).collect::<Result<_>>()?;
 
+    let mut progress = Progress::new();
     let mut rows = Vec::new();
     let total = chosen.len() * sides.len();
     for (number, workload) in chosen.iter().enumerate() {
         let mut outcomes = Vec::new();
         for (place, side) in sides.iter().enumerate() {
-            eprint!("[{}/{total}] {} on {} ... ", number * sides.len() + place + 1, workload.name, side.path());
+            progress.begin(format!(
+                "[{}/{total}] {} on {}",
+                number * sides.len() + place + 1,
+                workload.name,
+                side.path()
+            ));
             let began = Instant::now();
             let outcome = side.proven(|| (workload.run)(side, Duration::from_secs(options.seconds.into())));
             match &outcome {
-                Ok(_) => eprintln!("{:.1} s", began.elapsed().as_secs_f64()),
+                Ok(_) => progress.keep(&format!("{:.1} s", began.elapsed().as_secs_f64())),
                 Err(_) if tickwire_lab::interrupted() => wait_for_the_end(),
-                Err(error) => eprintln!("failed: {error:#}"),
+                Err(error) => progress.keep(&format!("failed: {error:#}")),
             }
             outcomes.push(outcome);
         }
@@ -90,7 +97,11 @@ fn measure(options: &Options) -> Result<()> {
     }
     drop(sides);
     println!("{}", table::table(&rows, paths));
-    println!("Round trips in microseconds, the smaller the better; ratio: how many times better than the kernel.");
+    println!(
+        "Round trips in microseconds, the smaller the better, and Gbit/s, the larger the better; ratio: how many times better than the kernel.\n\
+         The maximum is a single message. On two processors, shared with everything else of this machine, it is mostly the machine's: `tickwire doctor` says\n\
+         what makes tails (no isolated core, a virtual machine), and `cargo xtask bench` repeats and compares medians."
+    );
     println!(
         "The kernel has its offloads (a virtual cable carries 64 KiB at once); Tickwire sends frames of 1500 bytes."
     );

@@ -1,10 +1,11 @@
 //! The two ways that a packet can take, each with hosts of its own, so that neither disturbs the other.
 
-use anyhow::{Result, bail};
+use crate::traffic;
+use anyhow::Result;
 use std::fmt;
 use std::process::Command;
 use std::time::Duration;
-use tickwire_lab::{CableOptions, Host, Pair, Process, Service, tools};
+use tickwire_lab::{CableOptions, Host, Pair, Process, Service};
 
 /// Which stack carries the traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,18 +63,7 @@ impl Side {
     /// Starts a server and waits until its port is bound (`tcp` or `udp`).
     pub(crate) fn server(&self, protocol: &str, port: u16, command: &[&str]) -> Result<Process> {
         let mut server = Process::spawn(self.prepared(&self.pair.b, SERVER_CPU, command)?)?;
-        let filter = format!("sport = :{port}");
-        let sockets = if protocol == "tcp" { "-lnt" } else { "-lnu" };
-        let mut gone = false;
-        tools::until(&format!("port {port} is bound"), Duration::from_secs(5), || {
-            gone = !server.is_running().unwrap_or(false);
-            gone || self.pair.b.run(&["ss", "-H", sockets, &filter]).is_ok_and(|found| !found.trim().is_empty())
-        })?;
-        if gone {
-            bail!("the server ended: {}{}", server.stdout(), server.stderr());
-        }
-        // The port is entered with the service right after it is bound.
-        std::thread::sleep(Duration::from_millis(200));
+        tickwire_lab::bound(&self.pair.b, protocol, port, &mut server)?;
         Ok(server)
     }
 
@@ -83,28 +73,12 @@ impl Side {
     }
 
     fn prepared(&self, host: &Host, cpu: &str, command: &[&str]) -> Result<Command> {
-        let mut prepared = host.command("taskset");
-        prepared.args(["-c", cpu]);
-        if self.path == Path::Tickwire {
-            prepared.arg(tools::tickwire()?).args(["run", "--require", "--"]);
-        }
-        prepared.args(command);
-        Ok(prepared)
+        let accelerated: Option<&[&str]> = (self.path == Path::Tickwire).then_some(&[]);
+        traffic::command(host, cpu, accelerated, command)
     }
 
     /// Measures; on Tickwire's side the figures count only if the lanes' counters show that the traffic crossed our stack.
     pub(crate) fn proven<T>(&self, measure: impl FnOnce() -> Result<T>) -> Result<T> {
-        let before = self.diverted()?;
-        let figures = measure()?;
-        for (service, (before, after)) in before.into_iter().zip(self.diverted()?).enumerate() {
-            if after < before + 100 {
-                bail!("service {service} diverted only {} packets: this traffic ran on the kernel", after - before);
-            }
-        }
-        Ok(figures)
-    }
-
-    fn diverted(&self) -> Result<Vec<u64>> {
-        self.services.iter().map(|s| Ok(s.stat()?.diverted())).collect()
+        traffic::proven(&self.services, measure)
     }
 }

@@ -2,7 +2,8 @@
 
 use super::figures::Figures;
 use super::side::Side;
-use anyhow::{Context, Result};
+use crate::sockperf::Report;
+use anyhow::Result;
 use std::time::Duration;
 
 const PORT: u16 = 11111;
@@ -21,34 +22,6 @@ fn ping_pong(side: &Side, time: Duration, protocol: &str, more: &[&str]) -> Resu
         side.server(protocol, PORT, &[&["sockperf", "server", "-i", &address, "-p", &port], more].concat())?;
     let client = ["sockperf", "ping-pong", "-i", &address, "-p", &port, "-t", &seconds, "-m", "64", "--full-rtt"];
     let printed = side.client(&[&client, more].concat(), time + Duration::from_secs(15))?;
-    read(&printed).with_context(|| format!("cannot read what sockperf printed: {printed}"))
-}
-
-/// Lines like `sockperf: ---> percentile 99.900 =   45.123`.
-fn read(printed: &str) -> Option<Figures> {
-    let value = |name: &str| {
-        let line = printed.lines().find(|l| l.contains(name))?;
-        line.rsplit('=').next()?.trim().parse::<f64>().ok()
-    };
-    Some(Figures::RoundTrip {
-        p50: value("percentile 50.000")?,
-        p99: value("percentile 99.000")?,
-        p999: value("percentile 99.900")?,
-        max: value("<MAX> observation")?,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn its_report_is_read() {
-        let printed = "sockperf: ---> <MAX> observation = 2052.540\nsockperf: ---> percentile 99.999 = 1000.0\n\
-                       sockperf: ---> percentile 99.900 =   45.123\nsockperf: ---> percentile 99.000 =   30.5\n\
-                       sockperf: ---> percentile 50.000 =   12.25\n";
-        let figures = Figures::RoundTrip { p50: 12.25, p99: 30.5, p999: 45.123, max: 2052.54 };
-        assert_eq!(read(printed), Some(figures));
-        assert_eq!(read(""), None);
-    }
+    let Report { p50, p99, p999, max, .. } = Report::read(&printed)?;
+    Ok(Figures::RoundTrip { p50, p99, p999, max })
 }
