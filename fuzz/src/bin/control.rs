@@ -1,0 +1,9 @@
+//! Arbitrary bytes on the control socket, in both directions.
+#![no_main]
+
+#[path = "../../../crates/link/tests/canonical/mod.rs"]
+mod canonical;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    canonical::check(data);
+});
