@@ -335,9 +335,12 @@ fn a_forked_child_that_is_killed_takes_none_of_its_siblings_sockets_along() {
     bound(both.b(), &mut family, "tcp", 9000);
     let mut talker = start(both.a(), false, &[python(), "-c", TALK, &both.pair.b_v4()]);
     talker.wait_for("parent three", PATIENCE).unwrap();
-    let children: Vec<i32> =
-        family.stdout().lines().filter_map(|line| line.strip_prefix("child ")?.parse().ok()).collect();
-    assert_eq!(children.len(), 2, "{}", family.stdout());
+    let children = || -> Vec<i32> {
+        let said = family.stdout();
+        said.split_inclusive('\n').filter_map(|l| l.strip_prefix("child ")?.strip_suffix('\n')?.parse().ok()).collect()
+    };
+    tools::until("both children have said who they are", PATIENCE, || children().len() == 2).unwrap();
+    let children = children();
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(children[0]), Signal::SIGKILL).unwrap();
     // Longer than anything that cleans up after the dead takes.
     std::thread::sleep(Duration::from_secs(1));

@@ -98,9 +98,8 @@ fn against_echo(client: &[&str], packets: u64) -> String {
         command = [&[program.as_str()], rest].concat();
     }
     command.push(&address);
-    let mut client = start(both.a(), true, &command);
     crossing(&both.a_service, packets, || {
-        let ended = client.wait(PATIENCE).unwrap();
+        let ended = start(both.a(), true, &command).wait(PATIENCE).unwrap();
         assert!(ended.status.success(), "{}{}", ended.stdout, ended.stderr);
         ended.stdout + &ended.stderr
     })
