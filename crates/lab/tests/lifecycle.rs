@@ -354,3 +354,46 @@ fn a_forked_child_that_is_killed_takes_none_of_its_siblings_sockets_along() {
     });
     assert!(talker.is_running().unwrap(), "{}", talker.stderr());
 }
+
+/// Answers on one listener; makes another socket when it is told to.
+const OLD_LISTENER: &str = r#"
+import socket, sys
+listener = socket.create_server((sys.argv[1], 9000))
+kept = []
+while True:
+    c, _ = listener.accept()
+    d = c.recv(100)
+    if d == b'new':
+        kept.append(socket.create_server((sys.argv[1], 9001)))
+    c.sendall(d)
+    kept.append(c)
+"#;
+
+#[test]
+fn sockets_that_are_older_than_the_service_are_listed_with_the_reason() {
+    let mut both = Both::new();
+    let (host, address) = (both.pair.a.clone(), both.pair.b_v4());
+    let mut server = willing(both.b(), &[python(), "-c", OLD_LISTENER, &address]);
+    bound(both.b(), &mut server, "tcp", 9000);
+    assert!(both.b_service.stop().unwrap().status.success());
+    both.b_service = Service::start(&both.pair.b).unwrap();
+
+    let program = || both.b_service.stat().unwrap().lanes_of(server.id()).first().map(|lane| (*lane).clone());
+    tools::until("the program is listed", PATIENCE, || program().is_some()).unwrap();
+    let listed = program().unwrap();
+    assert_eq!(listed["accelerated"], false);
+    assert!(listed["reason"].as_str().unwrap().contains("older than the service"), "{listed}");
+
+    let script = "import socket, sys; c = socket.create_connection((sys.argv[1], 9000)); c.sendall(b'new'); c.recv(3)";
+    start(&host, false, &[python(), "-c", script, &address]).success(PATIENCE).unwrap();
+    let listed = program().unwrap();
+    assert_eq!(listed["accelerated"], true, "its new socket took the fast path: {listed}");
+    let on = |port: u16, accelerated: bool| {
+        let local = format!("{address}:{port}");
+        let all = listed["sockets"].as_array().unwrap();
+        all.iter().filter(|s| s["local"] == local.as_str() && s["accelerated"] == accelerated).count()
+    };
+    assert_eq!(on(9001, true), 1, "{listed}");
+    assert!(on(9000, false) >= 2, "the old listener, and a connection that it accepted: {listed}");
+    assert_eq!(on(9000, true), 0, "{listed}");
+}

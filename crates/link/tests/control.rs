@@ -57,6 +57,7 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
         named("request-counters", &Request::Counters { of: CountersOf::Host, lane: 0 }),
         named("request-capture", &Request::Capture { lane, snaplen: 96 }),
         named("request-mapped", &Request::Mapped),
+        named("request-on-kernel", &Request::OnKernel { program: name, reason }),
         named("reply-lane", &Reply::Lane { lane, token, limits }),
         named("reply-attached", &Reply::Attached),
         named("reply-claimed", &Reply::Claimed { claim, local: peer }),

@@ -26,6 +26,8 @@ pub(crate) enum Entry {
     Lane,
     /// An IP socket that stays on the kernel: the row that says so to `tickwire stat`.
     Kernel(u32),
+    /// An IP socket that stays on the kernel, in no lane's rows: it was made on a lane that has ended.
+    Unlisted,
     /// A TCP socket whose lane went away; the number is the error every call gets.
     Dead(u32),
 }
@@ -35,7 +37,7 @@ impl Entry {
     pub(crate) fn description(self) -> Option<u32> {
         match self {
             Self::Udp(index) | Self::Tcp(index) | Self::Epoll(index) => Some(index),
-            Self::Foreign | Self::Instance(_) | Self::Lane | Self::Dead(_) | Self::Kernel(_) => None,
+            Self::Foreign | Self::Instance(_) | Self::Lane | Self::Dead(_) | Self::Kernel(_) | Self::Unlisted => None,
         }
     }
 
@@ -60,6 +62,7 @@ impl Entry {
             Self::Dead(errno) => 5 << SHIFT | errno & MASK,
             Self::Kernel(row) => 6 << SHIFT | row & MASK,
             Self::Instance(number) => 7 << SHIFT | number & MASK,
+            Self::Unlisted => 8 << SHIFT,
         }
     }
 
@@ -72,6 +75,7 @@ impl Entry {
             5 => Self::Dead(word & MASK),
             6 => Self::Kernel(word & MASK),
             7 => Self::Instance(word & MASK),
+            8 => Self::Unlisted,
             _ => Self::Foreign,
         }
     }
@@ -133,8 +137,8 @@ mod tests {
     #[test]
     fn entries_survive_the_table_and_strange_numbers_are_foreign() {
         static OWN: Table = Table::new();
-        for entry in [Entry::Udp(7), Entry::Tcp(8), Entry::Epoll(9), Entry::Instance(10), Entry::Lane, Entry::Dead(104)]
-        {
+        let numbered = [Entry::Udp(7), Entry::Tcp(8), Entry::Epoll(9), Entry::Instance(10), Entry::Dead(104)];
+        for entry in numbered.into_iter().chain([Entry::Lane, Entry::Unlisted]) {
             assert_eq!(OWN.set(12, entry), Entry::Foreign);
             assert_eq!(OWN.get(12), entry);
             assert_eq!(OWN.each().collect::<Vec<_>>(), [(12, entry)]);

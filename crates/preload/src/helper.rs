@@ -6,7 +6,7 @@
 
 use crate::c::sys;
 use crate::lane::{self, Lane};
-use crate::{pending, process, protect};
+use crate::{open, pending, process, protect, start};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::Relaxed};
 use libc::pollfd;
@@ -19,6 +19,8 @@ const FIRST_LOOK: Span = Span::from_millis(2);
 const LAST_LOOK: Span = Span::from_millis(32);
 /// While connections that the program closed are to be finished, or other processes may die.
 const SWEEP: Span = Span::from_millis(200);
+/// How often a service that is away is looked for.
+const AWAY: Span = Span::from_secs(1);
 /// The thread needs little.
 const STACK: usize = 256 << 10;
 
@@ -71,6 +73,9 @@ fn run() {
     let mut swept = sys::now();
     loop {
         let Some(lane) = lane::current() else {
+            if tell_why() {
+                continue;
+            }
             // The next lane starts the helper anew.
             return;
         };
@@ -89,6 +94,28 @@ fn run() {
             process::look_for_dead(lane);
         }
     }
+}
+
+/// The lane has ended, and sockets of it go on with the kernel: `tickwire stat` is to say so when the service is back, although the program
+/// may never make another socket. Says whether there are such sockets.
+fn tell_why() -> bool {
+    if open::unlisted().next().is_none() {
+        start::withdraw();
+        return false;
+    }
+    let service = start::announce();
+    let readable = |fd: c_int| pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let mut fds = [readable(service), readable(WAKE.load(Relaxed))];
+    let _ = sys::ppoll(&mut fds, (service < 0).then_some(AWAY), None);
+    if fds[0].revents != 0 {
+        start::withdraw();
+        // Not at once again, should it be the service that ends such connections.
+        let _ = sys::ppoll(&mut fds[1..], Some(AWAY), None);
+    }
+    if fds[1].revents != 0 {
+        sys::drain(WAKE.load(Relaxed));
+    }
+    true
 }
 
 /// One wait. Says which of the rings, the control connection and the wake-up showed something.

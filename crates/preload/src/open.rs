@@ -108,15 +108,20 @@ pub(crate) fn label(access: &mut Access<'_>, id: SocketId, fd: c_int) {
     }
 }
 
+/// The kernel's number of the state, for the rows.
+const TCP_LISTEN: u32 = 10;
+
 /// Shows a socket that stays on the kernel, with its reason, to `tickwire stat`.
 fn show_kernel(lane: &'static Lane, fd: c_int, udp: bool, reason: Reason) {
     let names = (sys::socket_name(fd, false), sys::socket_name(fd, true));
+    let listens = sys::option(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN).is_ok_and(|on| on != 0);
     let shown = lane.with(|access| {
         let Some((index, row)) = lane::kernel_row(access.stack) else { return Err(Errno(libc::ENOBUFS)) };
         row.clear();
         row.pid.set(sys::process());
         row.fd.set(fd as u32);
         row.reason.set(u32::from(reason.code()));
+        row.state.set(if listens { TCP_LISTEN } else { 0 });
         row.local.set(names.0.unwrap_or_default());
         row.remote.set(names.1.unwrap_or_default());
         row.kind.set(if udp { table::kind::KERNEL_UDP } else { table::kind::KERNEL_TCP });
@@ -143,6 +148,23 @@ pub(crate) fn connected_by_kernel(fd: c_int) {
 pub(crate) fn accepted_by_kernel(lane: &'static Lane, fd: c_int) {
     if Table::fits(fd) {
         show_kernel(lane, fd, false, Reason::Loopback);
+    }
+}
+
+/// A connection that a listener which is not ours took from the kernel: it is there for the listener's reason.
+pub(crate) fn accepted_beside(listener: c_int, fd: c_int) {
+    match (TABLE.get(listener), lane::current()) {
+        (Entry::Kernel(row), Some(lane)) if Table::fits(fd) => {
+            let reason = lane.with(|access| {
+                let row = access.stack.kernel_rows().get(row as usize);
+                Ok(row.and_then(|row| Reason::from_code(row.reason.get())).unwrap_or_default())
+            });
+            show_kernel(lane, fd, false, reason.unwrap_or_default());
+        }
+        (Entry::Unlisted, _) => {
+            TABLE.set(fd, Entry::Unlisted);
+        }
+        _ => {}
     }
 }
 
@@ -235,7 +257,7 @@ pub(crate) fn duplicated(old: c_int, new: c_int) {
         entry @ (Entry::Dead(_) | Entry::Instance(_)) => {
             TABLE.set(new, entry);
         }
-        Entry::Foreign | Entry::Lane | Entry::Kernel(_) => {}
+        Entry::Foreign | Entry::Lane | Entry::Kernel(_) | Entry::Unlisted => {}
     }
 }
 
@@ -263,6 +285,8 @@ pub(crate) fn closing(fd: c_int) {
                 });
             }
         }
+        // With the last of them there is nothing to tell the service any more.
+        Entry::Unlisted => crate::helper::wake(),
         Entry::Foreign | Entry::Instance(_) | Entry::Lane | Entry::Dead(_) => {}
     }
 }
@@ -465,14 +489,30 @@ pub(crate) fn lane_ended(lane: &Lane, reason: Reason) {
                 if flags & (flag::UDP | flag::OWN_FILTER) == flag::UDP {
                     let _ = sys::detach_filter(fd);
                 }
-                TABLE.set(fd, if connection { Entry::Dead(libc::ECONNRESET as u32) } else { Entry::Foreign });
+                TABLE.set(fd, if connection { Entry::Dead(libc::ECONNRESET as u32) } else { Entry::Unlisted });
                 COUNTS[index as usize].store(0, Relaxed);
             }
-            Entry::Kernel(_) | Entry::Epoll(_) => {
+            Entry::Kernel(_) => {
+                TABLE.set(fd, Entry::Unlisted);
+            }
+            Entry::Epoll(_) => {
                 TABLE.set(fd, Entry::Foreign);
             }
-            Entry::Foreign | Entry::Instance(_) | Entry::Lane | Entry::Dead(_) => {}
+            Entry::Foreign | Entry::Instance(_) | Entry::Lane | Entry::Unlisted | Entry::Dead(_) => {}
         }
     }
     crate::epoll::lane_ended();
+}
+
+/// The sockets of this process that were made on a lane that has ended.
+pub(crate) fn unlisted() -> impl Iterator<Item = c_int> {
+    TABLE.each().filter(|(_, entry)| *entry == Entry::Unlisted).map(|(fd, _)| fd)
+}
+
+/// A new lane shows the sockets that are older than it.
+pub(crate) fn list_older(lane: &'static Lane) {
+    for fd in unlisted() {
+        let udp = sys::option(fd, libc::SOL_SOCKET, libc::SO_TYPE) == Ok(libc::SOCK_DGRAM);
+        show_kernel(lane, fd, udp, Reason::Restarted);
+    }
 }

@@ -158,7 +158,14 @@ pub(crate) fn accept(fd: c_int, flags: c_int) -> Result<(c_int, [u8; name::MAX],
         Entry::Dead(_) => Err(Errno(libc::EINVAL)),
         _ => Err(DEMOTED),
     };
-    if for_kernel(entry, &answer) { sys::accept(fd, flags) } else { answer }
+    if !for_kernel(entry, &answer) {
+        return answer;
+    }
+    let taken = sys::accept(fd, flags);
+    if let Ok((new, ..)) = taken {
+        open::accepted_beside(fd, new);
+    }
+    taken
 }
 
 /// `shutdown`.

@@ -33,7 +33,9 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigs
         for (place, fd) in fds.iter().enumerate() {
             let entry = TABLE.get(fd.fd);
             let events = match entry {
-                Entry::Foreign | Entry::Instance(_) | Entry::Lane | Entry::Kernel(_) => long(fd.events),
+                Entry::Foreign | Entry::Instance(_) | Entry::Lane | Entry::Kernel(_) | Entry::Unlisted => {
+                    long(fd.events)
+                }
                 Entry::Dead(_) => continue,
                 _ => readiness::kernel_events(access, entry, long(fd.events)),
             };

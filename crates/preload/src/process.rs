@@ -4,6 +4,7 @@ use crate::c::sys;
 use crate::desc::PROCESSES;
 use crate::fd::{Entry, TABLE};
 use crate::lane::{self, Lane};
+use crate::session::Session;
 use crate::{epoll, multicast, open, pending};
 use core::ffi::c_int;
 use std::cell::Cell;
@@ -113,7 +114,7 @@ pub(crate) fn abandon(lane: &'static Lane, own_descriptors: bool) {
             Entry::Udp(_) | Entry::Tcp(_) | Entry::Dead(_) => {
                 TABLE.set(fd, Entry::Dead(libc::ENOBUFS as u32));
             }
-            Entry::Epoll(_) | Entry::Kernel(_) => {
+            Entry::Epoll(_) | Entry::Kernel(_) | Entry::Unlisted => {
                 TABLE.set(fd, Entry::Foreign);
             }
             Entry::Lane if own_descriptors => {
@@ -197,7 +198,7 @@ pub(crate) fn at_exit() {
 
 /// Locks that must not be held by another thread while the process forks: the child would find them taken for ever.
 pub(crate) struct ForkLocks {
-    _starting: Option<MutexGuard<'static, ()>>,
+    _starting: Option<MutexGuard<'static, Option<Session>>>,
     _registry: epoll::Registry,
     _joined: MutexGuard<'static, multicast::Joined>,
     _pending: MutexGuard<'static, Vec<pending::Closed>>,

@@ -24,8 +24,8 @@ const RETRY: Span = Span::from_secs(1);
 
 /// When the service may be asked again, in nanoseconds of the monotonic clock.
 static RETRY_AT: AtomicU64 = AtomicU64::new(0);
-/// One thread asks at a time; the others wait for its lane.
-static STARTING: Mutex<()> = Mutex::new(());
+/// One thread asks at a time; the others wait for its lane. While there is none: the connection by which `tickwire stat` knows why.
+static STARTING: Mutex<Option<Session>> = Mutex::new(None);
 
 thread_local! {
     /// Whether this thread is the one that asks: a signal handler that interrupts it cannot wait for it.
@@ -48,7 +48,7 @@ impl Drop for Asking {
 }
 
 /// Waits until no thread asks, and keeps it so (across fork). `None` in a signal handler that interrupted the one that asks.
-pub(crate) fn hold() -> Option<MutexGuard<'static, ()>> {
+pub(crate) fn hold() -> Option<MutexGuard<'static, Option<Session>>> {
     (!ASKING.with(Cell::get)).then(|| STARTING.lock().unwrap_or_else(PoisonError::into_inner))
 }
 /// The reason that was told on standard error last.
@@ -83,7 +83,7 @@ pub(crate) fn lane() -> Option<&'static Lane> {
     }
     let _asking = Asking::begin()?;
     let _shield = crate::c::cancel::Shield::new();
-    let _one = match lane::of_parent() {
+    let mut kept = match lane::of_parent() {
         // A child of which we did not hear: the lock may be held by a thread that it does not have.
         Some(_) => STARTING.try_lock().ok()?,
         None => STARTING.lock().unwrap_or_else(PoisonError::into_inner),
@@ -99,11 +99,13 @@ pub(crate) fn lane() -> Option<&'static Lane> {
     if let Some(lane) = lane::of_parent() {
         crate::process::abandon(lane, true);
     }
-    match connect() {
+    *kept = None;
+    match connect(&mut kept) {
         Ok(lane) => {
             *TOLD.lock().unwrap_or_else(PoisonError::into_inner) = None;
             HAD_ONE.store(true, Relaxed);
             let lane = lane::install(lane);
+            crate::open::list_older(lane);
             crate::helper::start();
             Some(lane)
         }
@@ -147,26 +149,59 @@ fn refused(reason: Reason) {
     }
 }
 
-fn connect() -> Result<Lane, Reason> {
+/// The service is back, but the program has made no socket since: as long as it has some of its last lane, it has the service say so in
+/// `tickwire stat`. Returns the connection's descriptor, -1 if no service answers.
+pub(crate) fn announce() -> i32 {
+    let Some(_asking) = Asking::begin() else { return -1 };
+    let mut kept = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    if kept.is_none() && lane::current().is_none() {
+        *kept = session().ok().and_then(|mut session| {
+            let request = Request::OnKernel { program: Name::new(&program()), reason: Reason::Restarted };
+            matches!(session.call(&request, None), Ok((Reply::Done, _))).then_some(session)
+        });
+    }
+    kept.as_ref().map_or(-1, Session::descriptor)
+}
+
+/// There is nothing more to say, or nobody to say it to.
+pub(crate) fn withdraw() {
+    *STARTING.lock().unwrap_or_else(PoisonError::into_inner) = None;
+}
+
+/// In a forked child: the connection is the parent's.
+pub(crate) fn forget() {
+    if let Ok(mut kept) = STARTING.try_lock() {
+        *kept = None;
+    }
+}
+
+fn session() -> Result<Session, Reason> {
     let channel = Channel::connect(&socket_path()).map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied => Reason::NotPermitted,
         _ => Reason::NoService,
     })?;
-    let channel = kept(channel)?;
-    let mut session = Session::new(channel);
+    Ok(Session::new(protected(channel)?))
+}
+
+/// A lane from the service; if that refuses one, the connection is kept.
+fn connect(kept: &mut Option<Session>) -> Result<Lane, Reason> {
+    let mut session = session()?;
     let hello = Request::Hello { program: Name::new(&program()), layout: Memory::LAYOUT_HASH };
     match session.call(&hello, None) {
         Ok((Reply::Lane { lane, token, limits }, descriptors)) => {
             attach(session, lane, token, &limits, descriptors, None)
         }
-        Ok((Reply::Refused { reason, .. }, _)) => Err(reason),
+        Ok((Reply::Refused { reason, .. }, _)) => {
+            *kept = Some(session);
+            Err(reason)
+        }
         Ok(_) => Err(Reason::Version),
         Err(_) => Err(Reason::NoService),
     }
 }
 
 /// Moves a channel to a protected descriptor.
-pub(crate) fn kept(channel: Channel) -> Result<Channel, Reason> {
+pub(crate) fn protected(channel: Channel) -> Result<Channel, Reason> {
     let fd = protect::keep(channel.into_raw_fd()).map_err(|_| Reason::LaneFull)?;
     Ok(Channel::from(crate::c::shared::own(fd)))
 }
@@ -178,7 +213,7 @@ pub(crate) fn attach_again(
     descriptors: bool,
 ) -> Result<(Session, Option<(Limits, Descriptors)>), Reason> {
     let channel = Channel::connect(&socket_path()).map_err(|_| Reason::NoService)?;
-    let mut session = Session::new(kept(channel)?);
+    let mut session = Session::new(protected(channel)?);
     match session.call(&Request::Attach { lane: number, token, descriptors }, None) {
         Ok((Reply::Attached, _)) => Ok((session, None)),
         Ok((Reply::Lane { limits, .. }, descriptors)) => Ok((session, Some((limits, descriptors)))),

@@ -49,7 +49,7 @@ pub(crate) struct Connection {
     queue: Arc<Queue>,
     /// The lane that this process uses.
     pub(crate) lane: Option<LaneId>,
-    /// The program, and why it was refused a lane, if it was.
+    /// The program, and why it has no lane, if it was refused one or says that it is on the kernel.
     pub(crate) refused: Option<(Name, Reason)>,
     bucket: Bucket,
     replies: VecDeque<(u32, Answer)>,

@@ -115,6 +115,17 @@ impl Service {
         }
     }
 
+    /// Answers [`tickwire_link::control::Request::OnKernel`].
+    pub(crate) fn on_kernel(&mut self, id: ConnectionId, program: Name, reason: Reason) -> Answer {
+        match self.connections.get_mut(&id) {
+            Some(connection) if connection.lane.is_none() && reason != Reason::None => {
+                connection.refused = Some((program, reason));
+                Reply::Done.into()
+            }
+            _ => refused(Reason::BadRequest),
+        }
+    }
+
     fn new_lane(&mut self, id: ConnectionId, program: Name, layout: u64) -> Result<Answer, Reason> {
         let peer = self.connections.get(&id).map(|c| c.peer).ok_or(Reason::BadRequest)?;
         if layout != Memory::LAYOUT_HASH {

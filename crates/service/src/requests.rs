@@ -46,6 +46,7 @@ pub(crate) fn handle(service: &mut Service, id: ConnectionId, request: Request, 
         Request::ListClaims { lane, after } => service.list_claims(id, lane, after),
         Request::Counters { of, lane } => service.counters(id, of, lane),
         Request::Mapped => service.mapped(id),
+        Request::OnKernel { program, reason } => service.on_kernel(id, program, reason),
         Request::Capture { lane, snaplen } => service.capture(id, lane, snaplen),
     }
 }

@@ -279,6 +279,14 @@ messages! {
     /// The lane's rings are mapped: bind their socket to the lane's device. It is not bound before, because kernels before 6.4 let
     /// nobody map the rings of a bound socket. To say it again changes nothing. Answered by [`Reply::Done`] or [`Reply::Refused`].
     Mapped = 14 [0];
+    /// This program has no lane, and sockets on the kernel that once were on one: listings are to say so for as long as the connection
+    /// lasts. Answered by [`Reply::Done`], or [`Reply::Refused`] if the connection has a lane.
+    OnKernel = 15 [0] {
+        /// The program's name, for people.
+        program: Name,
+        /// Why.
+        reason: Reason,
+    };
 }
 
 messages! {
@@ -424,6 +432,7 @@ mod tests {
             (Request::Counters { of: CountersOf::Lane, lane: 1 }, 0),
             (Request::Capture { lane: 0, snaplen: 96 }, 0),
             (Request::Mapped, 0),
+            (Request::OnKernel { program: Name::new("nginx"), reason: Reason::Restarted }, 0),
         ] {
             goes_back(&request, descriptors);
         }

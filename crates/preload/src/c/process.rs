@@ -34,6 +34,7 @@ extern "C" fn parent() {
 extern "C" fn child() {
     let _ = super::caught(|| {
         LOCKS.with(|locks| drop(locks.borrow_mut().take()));
+        crate::start::forget();
         crate::epoll::forget_sleepers();
         if let Some(lane) = lane::inherit() {
             process::after_fork_in_child(lane);

@@ -52,7 +52,14 @@ unsafe fn store_name(
 unsafe fn accept_any(fd: c_int, address: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int {
     if !TABLE.get(fd).is_socket() {
         // SAFETY: the program's arguments go on unchanged.
-        return unsafe { real::accept4(fd, address, len, flags) };
+        let new = unsafe { real::accept4(fd, address, len, flags) };
+        if new >= 0 && matches!(TABLE.get(fd), Entry::Kernel(_) | Entry::Unlisted) {
+            let _ = super::caught(|| {
+                open::accepted_beside(fd, new);
+                Ok(())
+            });
+        }
+        return new;
     }
     answer(|| {
         if !address.is_null() && len.is_null() {
