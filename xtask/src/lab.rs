@@ -2,7 +2,8 @@
 
 use crate::{deps, workspace};
 use anyhow::Result;
-use std::io::{IsTerminal, Read};
+use std::io::IsTerminal;
+use std::path::Path;
 use std::process::Command;
 use tickwire_lab::tools::DIRECTORY_VARIABLE;
 use tickwire_lab::{CableOptions, Pair, Service, tools};
@@ -22,7 +23,7 @@ pub(crate) struct Options {
     #[arg(long)]
     offload: bool,
 
-    /// Run this in host a instead of a shell
+    /// Run this in host a instead of a shell; a shell whose input is no terminal runs that as its script
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<String>,
 }
@@ -30,6 +31,7 @@ pub(crate) struct Options {
 /// Makes the lab, runs the command or a shell in host a, removes the lab.
 pub(crate) fn run(options: &Options) -> Result<()> {
     if std::env::var_os(DIRECTORY_VARIABLE).is_none() {
+        workspace::ask_for_root()?;
         deps::install(&deps::EVERYTHING)?;
         let build = workspace::build_release()?;
         return workspace::again_as_root(&build);
@@ -37,7 +39,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     with_build(options, &tools::tickwire()?)
 }
 
-fn with_build(options: &Options, tickwire: &std::path::Path) -> Result<()> {
+fn with_build(options: &Options, tickwire: &Path) -> Result<()> {
     let pair = Pair::with(&CableOptions { mtu: options.mtu, offload: options.offload, rate: None })?;
     let _services = if options.bare { Vec::new() } else { start(&pair, tickwire)? };
     let (shell, arguments) = match options.command.split_first() {
@@ -49,26 +51,36 @@ fn with_build(options: &Options, tickwire: &std::path::Path) -> Result<()> {
         eprintln!("    ip netns exec {} env TICKWIRE_SOCKET={} {shell}", host.namespace(), host.socket().display());
     }
     eprintln!("program: {}", tickwire.display());
-    if options.command.is_empty() && !std::io::stdin().is_terminal() {
-        eprintln!("the lab stays until the end of standard input, or Ctrl-C");
-        std::io::stdin().read_to_end(&mut Vec::new())?;
-        return Ok(());
-    }
-    // The shell's own exit status is nobody's business, a command's is.
+    let interactive = options.command.is_empty() && std::io::stdin().is_terminal();
     let mut command: Command = pair.a.command(&shell);
     if let Some(directory) = tickwire.parent() {
         let path = std::env::var("PATH").unwrap_or_default();
         command.env("PATH", format!("{}:{path}", directory.display()));
     }
     command.args(arguments).env("PEER", pair.b_v4());
-    if options.command.is_empty() {
+    if interactive {
+        prompt(&pair, &shell, &mut command)?;
+        // Its exit status is nobody's business, that of a command or a script is.
         command.status().map(drop).map_err(Into::into)
     } else {
         workspace::run(&mut command)
     }
 }
 
-fn start(pair: &Pair, tickwire: &std::path::Path) -> Result<Vec<Service>> {
+/// Lets the shell's prompt say where one is.
+fn prompt(pair: &Pair, shell: &str, command: &mut Command) -> Result<()> {
+    if Path::new(shell).file_name().is_some_and(|name| name == "bash") {
+        // It would set the prompt of the environment anew.
+        let file = pair.a.directory().join("bashrc");
+        std::fs::write(&file, "[ -r ~/.bashrc ] && . ~/.bashrc\nPS1=\"(host a) $PS1\"\n")?;
+        command.arg("--rcfile").arg(file);
+    } else {
+        command.env("PS1", "(host a) # ");
+    }
+    Ok(())
+}
+
+fn start(pair: &Pair, tickwire: &Path) -> Result<Vec<Service>> {
     let options = tickwire_lab::ServiceOptions { program: Some(tickwire.to_path_buf()), ..Default::default() };
     [&pair.a, &pair.b].into_iter().map(|host| Service::start_with(host, &options)).collect()
 }

@@ -62,6 +62,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
+            tickwire_lab::wait_if_interrupted();
             eprintln!("xtask: {error:#}");
             ExitCode::FAILURE
         }

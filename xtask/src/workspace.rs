@@ -30,7 +30,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
 
 /// Builds all programs in release mode and tells the lab where they are.
 pub(crate) fn build_release() -> Result<PathBuf> {
-    eprintln!("building (the first time takes some minutes) ...");
+    eprintln!("building (the first time takes some minutes and 2 GB of disk) ...");
     run(cargo().args(["build", "--release", "--workspace", "--exclude", "xtask"]))?;
     let directory = target()?.join("release");
     Ok(directory)
@@ -43,6 +43,22 @@ pub(crate) fn target() -> Result<PathBuf> {
     Ok(directory.to_path_buf())
 }
 
+/// Makes sure that root can be had when the time comes, before anything takes long: sudo asks for its password now, if it needs one.
+pub(crate) fn ask_for_root() -> Result<()> {
+    if tickwire_lab::is_root() {
+        return Ok(());
+    }
+    if !tickwire_lab::tools::installed("sudo") {
+        bail!("this makes network namespaces and needs root: run it as root, or install sudo");
+    }
+    let ready = Command::new("sudo").args(["-n", "true"]).stderr(std::process::Stdio::null()).status();
+    if ready.is_ok_and(|status| status.success()) {
+        return Ok(());
+    }
+    eprintln!("network namespaces need root: asking sudo now, so that nothing has to wait for it later");
+    run(Command::new("sudo").arg("-v"))
+}
+
 /// Becomes this program again: as root, and with the directory of the built programs in its environment. It replaces this process, so
 /// that a signal meets the one that has something to clean up. Returns only if that fails.
 pub(crate) fn again_as_root(build: &Path) -> Result<()> {
@@ -50,10 +66,6 @@ pub(crate) fn again_as_root(build: &Path) -> Result<()> {
     let mut command = if tickwire_lab::is_root() {
         Command::new(me)
     } else {
-        if !tickwire_lab::tools::installed("sudo") {
-            bail!("this makes network namespaces and needs root: run it as root, or install sudo");
-        }
-        eprintln!("network namespaces need root: asking sudo");
         let mut sudo = Command::new("sudo");
         sudo.arg("env").arg(format!("{DIRECTORY_VARIABLE}={}", build.display())).arg(me);
         sudo

@@ -2,8 +2,8 @@
 //!
 //! May know the operating system and the tools `ip`, `ethtool` and `tc`; knows Tickwire only as a program to start (`tickwire service`,
 //! `tickwire run`, `tickwire stat --json`). Needs root. Nothing in a lab can reach the outside, and nothing of it stays: a [`Lab`] removes
-//! its namespaces, devices, files and processes when it is dropped, on Ctrl-C and SIGTERM, and whatever a killed run left is swept by the
-//! next one (the names carry the process number).
+//! its namespaces, devices, files and processes when it is dropped, on Ctrl-C and SIGTERM; a guardian process does when the program is killed,
+//! and whatever is left all the same is swept by the next run (the names carry the process number).
 //!
 //! ```no_run
 //! # fn main() -> anyhow::Result<()> {
@@ -16,6 +16,7 @@
 
 mod bound;
 mod cable;
+mod guardian;
 mod host;
 mod lab;
 mod pair;
@@ -32,6 +33,6 @@ pub use host::Host;
 pub use lab::Lab;
 pub use pair::Pair;
 pub use process::{Ended, Process};
-pub use registry::{interrupted, sweep};
+pub use registry::{sweep, wait_if_interrupted};
 pub use service::{Service, ServiceOptions};
 pub use shell::{is_root, run};

@@ -4,6 +4,7 @@ use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -89,6 +90,8 @@ impl Process {
     pub fn spawn(mut command: Command) -> Result<Self> {
         let shown = crate::shell::shown(&command);
         let mut child = command
+            // Ctrl-C ends the lab, which then ends what runs in it.
+            .process_group(0)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

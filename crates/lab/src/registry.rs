@@ -1,12 +1,15 @@
-//! What must be removed, known in one place, so that a drop, a signal and the next run all remove it the same way.
+//! What must be removed, known in one place, so that a drop, a signal and the next run all remove it the same way. After a death that leaves no
+//! time for that, the guardian does.
 //!
 //! Everything of a lab carries the lab's name, `twlab-<process>-<number>`: the namespaces `twlab-<process>-<number>-<host>` and the
 //! directory of the same name under the temporary directory. A name whose process is gone is a leftover.
 
+use crate::guardian::Guardian;
 use crate::shell::run;
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
@@ -14,10 +17,17 @@ use std::time::{Duration, Instant};
 
 const PREFIX: &str = "twlab-";
 
-/// The names of the labs that live in this process.
-static LIVE: Mutex<Vec<String>> = Mutex::new(Vec::new());
+/// The labs that live in this process.
+#[derive(Debug)]
+struct Live {
+    names: Vec<String>,
+    /// While there are any.
+    guardian: Option<Guardian>,
+}
 
-fn live() -> MutexGuard<'static, Vec<String>> {
+static LIVE: Mutex<Live> = Mutex::new(Live { names: Vec::new(), guardian: None });
+
+fn live() -> MutexGuard<'static, Live> {
     LIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -27,14 +37,19 @@ pub(crate) fn enter() -> Result<String> {
     FIRST.call_once(|| {
         // Another handler (the caller's own) may be there already; then removal is left to it and to the next run.
         let _ = ctrlc::set_handler(end_on_signal);
-        let _ = sweep();
+        if let Ok(swept @ 1..) = sweep() {
+            eprintln!("removed what killed runs had left: {swept} lab{}", if swept == 1 { "" } else { "s" });
+        }
     });
     let mut live = live();
-    let number = (0..).find(|n| !live.contains(&name(*n))).context("no lab number left")?;
+    let number = (0..).find(|n| !live.names.contains(&name(*n))).context("no lab number left")?;
+    if live.guardian.is_none() {
+        live.guardian = Guardian::start(&format!("{PREFIX}{}-", std::process::id()), &std::env::temp_dir());
+    }
     let name = name(number);
     std::fs::create_dir_all(directory(&name))
         .with_context(|| format!("cannot create {}", directory(&name).display()))?;
-    live.push(name.clone());
+    live.names.push(name.clone());
     Ok(name)
 }
 
@@ -57,25 +72,34 @@ pub(crate) fn add_namespace(namespace: &str) -> Result<()> {
 pub(crate) fn leave(lab: &str) {
     let mut live = live();
     remove(lab);
-    live.retain(|l| l != lab);
+    live.names.retain(|l| l != lab);
+    if live.names.is_empty() {
+        live.guardian = None;
+    }
 }
 
 /// Set once a signal has ended the labs of this process.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// Whether Ctrl-C or SIGTERM is ending this process: what fails from now on fails for that reason, and need not be reported.
-#[must_use]
-pub fn interrupted() -> bool {
-    INTERRUPTED.load(Ordering::Relaxed)
+/// To be called before something that failed is reported. If Ctrl-C or SIGTERM is ending this process, it failed for that reason: this waits for
+/// the end, instead of hastening it before all is removed.
+pub fn wait_if_interrupted() {
+    while INTERRUPTED.load(Ordering::Relaxed) {
+        std::thread::park();
+    }
 }
 
 fn end_on_signal() {
     INTERRUPTED.store(true, Ordering::Relaxed);
+    // A terminal's line holds what was under way, and the `^C`.
+    let start = if std::io::stderr().is_terminal() { "\n" } else { "" };
+    eprintln!("{start}interrupted: removing the lab");
     // The lock is kept until the process has ended, so no other thread makes anything new meanwhile.
-    let live = live();
-    for lab in live.iter() {
+    let mut live = live();
+    for lab in &live.names {
         remove(lab);
     }
+    live.guardian = None;
     std::process::exit(130);
 }
 

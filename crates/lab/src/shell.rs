@@ -1,6 +1,7 @@
 //! Running a tool to its end, with its own words in the error.
 
 use anyhow::{Context, Result, bail};
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 /// Whether this process may make namespaces.
@@ -21,7 +22,9 @@ pub fn run(command: &[&str]) -> Result<String> {
 /// As [`run`], for a prepared command.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let shown = shown(command);
-    let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run `{shown}`"))?;
+    // Ctrl-C ends the lab, which then ends what runs in it: the terminal is not to do that before.
+    let output =
+        command.process_group(0).stdin(Stdio::null()).output().with_context(|| format!("cannot run `{shown}`"))?;
     if !output.status.success() {
         let words = String::from_utf8_lossy(&output.stderr);
         bail!("`{shown}` failed ({}): {}", output.status, words.trim());

@@ -86,18 +86,23 @@ fn an_interrupted_program_leaves_no_lab_behind() {
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
         let (mut holder, name) = hold();
         holder.signal(signal).unwrap();
-        assert_eq!(holder.wait(PATIENCE).unwrap().status.code(), Some(130));
+        let ended = holder.wait(PATIENCE).unwrap();
+        assert_eq!((ended.status.code(), ended.stderr.as_str()), (Some(130), "interrupted: removing the lab\n"));
         assert_eq!(namespaces_of(&name), 0);
         assert!(!std::env::temp_dir().join(name).exists());
     }
 }
 
 #[test]
-fn a_killed_programs_lab_is_swept_by_the_next_with_the_programs_in_it() {
+fn a_killed_programs_lab_goes_by_itself_with_the_programs_in_it() {
     let (mut holder, name) = hold();
+    let inside = run(&["ip", "netns", "pids", &format!("{name}-a")]).unwrap();
+    let process = std::path::PathBuf::from(format!("/proc/{}", inside.trim()));
+    assert!(process.exists(), "{inside:?}");
     holder.kill();
-    assert_eq!(namespaces_of(&name), 2);
-    tickwire_lab::sweep().unwrap();
-    assert_eq!(namespaces_of(&name), 0);
-    assert!(!std::env::temp_dir().join(name).exists());
+    let directory = std::env::temp_dir().join(&name);
+    tickwire_lab::tools::until("nothing is left", PATIENCE, || {
+        namespaces_of(&name) == 0 && !directory.exists() && !process.exists()
+    })
+    .unwrap();
 }

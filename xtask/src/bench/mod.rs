@@ -53,6 +53,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if std::env::var_os(DIRECTORY_VARIABLE).is_some() {
         return measure(options);
     }
+    workspace::ask_for_root()?;
     deps::install(&deps::EVERYTHING)?;
     let build = workspace::build_release()?;
     workspace::run(workspace::cargo().args([

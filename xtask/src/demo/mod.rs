@@ -49,6 +49,7 @@ const WORKLOADS: [Workload; 5] = [
 /// Runs the demo; an error if a measurement failed or did not cross our stack.
 pub(crate) fn run(options: &Options) -> Result<()> {
     if std::env::var_os(DIRECTORY_VARIABLE).is_none() {
+        workspace::ask_for_root()?;
         deps::install(&deps::EVERYTHING)?;
         let build = workspace::build_release()?;
         return workspace::again_as_root(&build);
@@ -56,18 +57,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     measure(options)
 }
 
-/// The lab is being removed by the signal's handler, which then ends the process.
-fn wait_for_the_end() {
-    eprintln!("interrupted: removing the lab");
-    loop {
-        std::thread::park();
-    }
-}
-
 fn measure(options: &Options) -> Result<()> {
     let start = Instant::now();
     let chosen: Vec<&Workload> =
         WORKLOADS.iter().filter(|w| options.only.as_ref().is_none_or(|only| w.name.contains(only.as_str()))).collect();
+    if chosen.is_empty() {
+        bail!("no measurement's name contains that; there are: {}", WORKLOADS.map(|w| w.name).join("; "));
+    }
     let paths: &[Path] = if options.kernel { &[Path::Kernel] } else { &[Path::Kernel, Path::Tickwire] };
     eprintln!("two hosts (network namespaces), one cable (veth pair), each program pinned to a processor of its own");
     let sides: Vec<Side> = paths.iter().map(|path| Side::new(*path)).collect::<Result<_>>()?;
@@ -88,8 +84,10 @@ fn measure(options: &Options) -> Result<()> {
             let outcome = side.proven(|| (workload.run)(side, Duration::from_secs(options.seconds.into())));
             match &outcome {
                 Ok(_) => progress.keep(&format!("{:.1} s", began.elapsed().as_secs_f64())),
-                Err(_) if tickwire_lab::interrupted() => wait_for_the_end(),
-                Err(error) => progress.keep(&format!("failed: {error:#}")),
+                Err(error) => {
+                    tickwire_lab::wait_if_interrupted();
+                    progress.keep(&format!("failed: {error:#}"));
+                }
             }
             outcomes.push(outcome);
         }
