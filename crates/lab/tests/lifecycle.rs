@@ -5,7 +5,7 @@ mod common;
 use common::{Both, PATIENCE, bound, crossing, python, start};
 use nix::sys::signal::Signal;
 use std::time::{Duration, Instant};
-use tickwire_lab::{Pair, Process, Service, tools};
+use tickwire_lab::{CableOptions, Pair, Process, Service, ServiceOptions, tools};
 
 /// Connects, says so, and waits for the end of the connection; says how it came.
 const WAITING_CLIENT: &str = r#"
@@ -358,7 +358,8 @@ fn a_forked_child_that_is_killed_takes_none_of_its_siblings_sockets_along() {
 /// Answers on one listener; makes another socket when it is told to.
 const OLD_LISTENER: &str = r#"
 import socket, sys
-listener = socket.create_server((sys.argv[1], 9000))
+family = socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET
+listener = socket.create_server((sys.argv[1], 9000), family=family)
 kept = []
 while True:
     c, _ = listener.accept()
@@ -396,4 +397,24 @@ fn sockets_that_are_older_than_the_service_are_listed_with_the_reason() {
     assert_eq!(on(9001, true), 1, "{listed}");
     assert!(on(9000, false) >= 2, "the old listener, and a connection that it accepted: {listed}");
     assert_eq!(on(9000, true), 0, "{listed}");
+}
+
+#[test]
+fn a_program_for_which_there_is_no_lane_is_listed_with_the_reason() {
+    let options = ServiceOptions { config: "[limits]\nlanes = 1\n".into(), ..ServiceOptions::default() };
+    let both = Both::with(&CableOptions::default(), &options);
+    let listen = |address: String| {
+        let mut server = willing(both.b(), &[python(), "-c", OLD_LISTENER, &address]);
+        bound(both.b(), &mut server, "tcp", 9000);
+        server
+    };
+    let first = listen(both.pair.b_v4());
+    let mut second = listen(both.pair.b_v6());
+    let stat = both.b_service.stat().unwrap();
+    assert_eq!(stat.lanes_of(first.id())[0]["accelerated"], true);
+    let listed = stat.lanes_of(second.id());
+    assert_eq!(listed.len(), 1, "{}", stat.json);
+    assert!(listed[0]["reason"].as_str().unwrap().starts_with("all lanes are taken"), "{}", listed[0]);
+    second.kill();
+    tools::until("it is gone", PATIENCE, || both.b_service.stat().unwrap().lanes_of(second.id()).is_empty()).unwrap();
 }
