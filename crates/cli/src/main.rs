@@ -8,6 +8,7 @@ mod args;
 mod capture;
 mod client;
 mod doctor;
+mod log;
 mod run;
 mod service;
 mod stat;

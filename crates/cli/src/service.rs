@@ -1,25 +1,12 @@
-//! `tickwire service`: the log, and the service crate does the rest.
+//! `tickwire service`: the service crate does it.
 
 use crate::args::{AttachMode, Service};
 use anyhow::Result;
-use std::io::IsTerminal;
 use tickwire_service::{Attach, Options};
-use tracing_subscriber::EnvFilter;
 
 /// Runs the service until it is told to end.
 pub(crate) fn run(arguments: Service) -> Result<()> {
-    let filter = EnvFilter::builder().with_default_directive(tracing_subscriber::filter::LevelFilter::INFO.into());
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter.from_env_lossy())
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_target(false);
-    // The journal has stamps of its own.
-    if std::env::var_os("JOURNAL_STREAM").is_some() {
-        log.without_time().init()
-    } else {
-        log.init()
-    }
+    crate::log::begin();
     tickwire_service::run(options(arguments))?;
     Ok(())
 }

@@ -137,15 +137,10 @@ pub enum ConfigError {
         /// What is wrong, and what was expected.
         message: String,
     },
-    /// A value that cannot be.
-    #[error("{path}: {message}")]
-    Value {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong, and what was expected.
-        message: String,
-    },
 }
+
+/// A value that cannot be: the path of its key, and what is wrong.
+struct Wrong(&'static str, String);
 
 impl Config {
     /// Reads a file. Without a path, [`DEFAULT_PATH`], which may be absent.
@@ -166,15 +161,18 @@ impl Config {
     /// # Errors
     /// If it says something that is not understood.
     pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
+        let wrong = |offset, message| {
+            let (line, column) = place(text, offset);
+            ConfigError::Content { path: path.to_owned(), line, column, message }
+        };
         let config: Self = toml::from_str(text).map_err(|error| {
-            let (line, column) = place(text, error.span().map_or(0, |span| span.start));
-            ConfigError::Content { path: path.to_owned(), line, column, message: error.message().replace('\n', " ") }
+            wrong(error.span().map_or(0, |span| span.start), crate::wording::of_person(error.message()))
         })?;
-        config.check().map_err(|message| ConfigError::Value { path: path.to_owned(), message })?;
+        config.check().map_err(|Wrong(key, message)| wrong(offset_of(text, key).unwrap_or(0), message))?;
         Ok(config)
     }
 
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), Wrong> {
         let limits = &self.limits;
         for (name, value, most) in [
             ("limits.lanes", limits.lanes, 4096),
@@ -184,7 +182,7 @@ impl Config {
             ("limits.memory_mib", limits.memory_mib, 16 << 20),
         ] {
             if value == 0 || value > most {
-                return Err(format!("{name} is {value}; expected a number from 1 to {most}"));
+                return Err(Wrong(name, format!("{name} is {value}; expected a number from 1 to {most}")));
             }
         }
         for (name, value) in [
@@ -194,24 +192,31 @@ impl Config {
             ("lane.udp", self.lane.udp),
         ] {
             if value.is_some_and(|v| v == 0 || v > 1 << 20) {
-                return Err(format!("{name} is {}; expected a number from 1 to 1048576", value.unwrap_or(0)));
+                let message = format!("{name} is {}; expected a number from 1 to 1048576", value.unwrap_or(0));
+                return Err(Wrong(name, message));
             }
         }
         if let Some(frames) = self.lane.frames
             && (!frames.is_power_of_two() || frames < 256)
         {
-            return Err(format!("lane.frames is {frames}; expected a power of two, at least 256"));
+            let message = format!("lane.frames is {frames}; expected a power of two, at least 256");
+            return Err(Wrong("lane.frames", message));
         }
         if let Some(mode) = self.socket.mode
             && mode > 0o777
         {
-            return Err(format!("socket.mode is {mode:#o}; expected an octal number, such as 0o660, up to 0o777"));
+            let message = format!("socket.mode is {mode:#o}; expected an octal number, such as 0o660, up to 0o777");
+            return Err(Wrong("socket.mode", message));
         }
         if !self.socket.path.is_absolute() {
-            return Err(format!("socket.path is {}; expected an absolute path", self.socket.path.display()));
+            let message = format!("socket.path is {}; expected an absolute path", self.socket.path.display());
+            return Err(Wrong("socket.path", message));
         }
-        if let Some(name) = self.interfaces.iter().chain(self.attach_by_interface.keys()).find(|n| !is_link_name(n)) {
-            return Err(format!("{name:?} is no interface name"));
+        if let Some(name) = self.interfaces.iter().find(|n| !is_link_name(n)) {
+            return Err(Wrong("interfaces", format!("{name:?} is no interface name")));
+        }
+        if let Some(name) = self.attach_by_interface.keys().find(|n| !is_link_name(n)) {
+            return Err(Wrong("attach_by_interface", format!("{name:?} is no interface name")));
         }
         Ok(())
     }
@@ -226,6 +231,22 @@ impl Config {
 /// Whether the kernel would take this as the name of a link.
 fn is_link_name(name: &str) -> bool {
     !name.is_empty() && name.len() < 16 && !name.contains(|c: char| c == '/' || c == ':' || c.is_whitespace())
+}
+
+/// Where the value of a key (`limits.lanes`) begins.
+fn offset_of(text: &str, key: &str) -> Option<usize> {
+    let mut table = toml::de::DeTable::parse(text).ok()?;
+    let mut offset = None;
+    for name in key.split('.') {
+        let (_, value) = std::mem::take(table.get_mut()).into_iter().find(|(key, _)| key.get_ref() == name)?;
+        offset = Some(value.span().start);
+        let span = value.span();
+        match value.into_inner() {
+            toml::de::DeValue::Table(inner) => table = toml::Spanned::new(span, inner),
+            _ => break,
+        }
+    }
+    offset
 }
 
 /// Line and column (both from 1, the column in characters) of a byte offset.
@@ -263,15 +284,25 @@ mod tests {
         let error = parse("attach = \"fast\"").unwrap_err();
         assert!(error.starts_with("t.toml:1:10: ") && error.contains("native"), "{error}");
         assert!(parse("[limits]\nlanes = -1").unwrap_err().starts_with("t.toml:2:9: "));
-        for (text, part) in [
-            ("[limits]\nlanes = 0", "from 1 to 4096"),
-            ("[lane]\nframes = 1000", "a power of two"),
-            ("[socket]\nmode = 0o1777", "up to 0o777"),
-            ("[socket]\npath = \"x\"", "an absolute path"),
-            ("interfaces = [\"a b\"]", "no interface name"),
+        for (text, place, part) in [
+            ("[limits]\nlanes = 0", "2:9", "from 1 to 4096"),
+            ("[lane]\nframes = 1000", "2:10", "a power of two"),
+            ("[socket]\n\nmode = 0o1777", "3:8", "up to 0o777"),
+            ("socket.path = \"x\"", "1:15", "an absolute path"),
+            ("interfaces = [\"a b\"]", "1:14", "no interface name"),
+            ("interfaces = \"eth0\"", "1:14", "found the text \"eth0\"; expected a list"),
+            ("attach = 5", "1:10", "one of \"auto\", \"native\""),
+            ("limits = 5", "1:10", "expected a table of settings"),
+            ("[limits]\nlanes = \"many\"", "2:9", "expected a whole number"),
+            ("[limits]\nlanes = 1.5", "2:9", "found the number 1.5; expected a whole number"),
+            ("[socket]\npath = 1", "2:8", "text in quotes"),
+            ("[attach_by_interface]\neth1 = true", "2:8", "one of \"auto\""),
+            ("attach_by_interface = 1", "1:23", "a table of names"),
+            ("attach = ", "1:10", "value"),
         ] {
             let error = parse(text).unwrap_err();
-            assert!(error.contains(part), "{text}: {error}");
+            assert!(error.starts_with(&format!("t.toml:{place}: ")) && error.contains(part), "{text}: {error}");
+            assert!(!error.contains('\n'), "one line: {error}");
         }
     }
 

@@ -64,8 +64,18 @@ pub enum Error {
     #[error("the service needs root (or CAP_NET_ADMIN, CAP_NET_RAW, CAP_SYS_ADMIN and CAP_BPF): {0}")]
     Privilege(io::Error),
     /// An interface that was named does not exist.
-    #[error("there is no interface \"{0}\" that could be accelerated; see `ip link`")]
+    #[error("there is no interface \"{0}\": see `ip link`")]
     NoInterface(String),
+    /// An interface that was named is the loopback.
+    #[error(
+        "\"{0}\" is the loopback: what stays inside this host is the kernel's; name a network interface (see `ip link`)"
+    )]
+    Loopback(String),
+    /// An interface that was named is no Ethernet.
+    #[error(
+        "\"{0}\" carries no Ethernet frames (a tunnel?) and cannot be accelerated; name another interface (see `ip link`)"
+    )]
+    NoEthernet(String),
     /// The system refused.
     #[error("cannot {what}: {source}")]
     System {
@@ -194,9 +204,13 @@ fn start(config: Config) -> Result<Service, Error> {
     };
     service.remove_leftovers()?;
     for name in &service.config.interfaces {
-        if service.host.link_by_name(name)?.is_none_or(|link| link.mac.is_none()) {
-            return Err(Error::NoInterface(name.clone()));
-        }
+        let error = match service.host.link_by_name(name)? {
+            None => Error::NoInterface,
+            Some(link) if link.loopback => Error::Loopback,
+            Some(link) if link.mac.is_none() => Error::NoEthernet,
+            Some(_) => continue,
+        };
+        return Err(error(name.clone()));
     }
     service.take_inventory()?;
     if !service.nics.any() {

@@ -1,0 +1,75 @@
+//! What the TOML reader finds wrong, in the words of somebody who writes a configuration file.
+
+/// Says it again without the names of Rust's types.
+pub(crate) fn of_person(message: &str) -> String {
+    let message = message.split('\n').filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
+    if let Some(rest) = message.strip_prefix("unknown field ") {
+        return format!("unknown key {rest}");
+    }
+    if let Some(rest) = message.strip_prefix("unknown variant ") {
+        return format!("unknown value {rest}");
+    }
+    if let Some(wanted) = message.strip_prefix("wanted ") {
+        return format!("expected {}", wanted_words(wanted));
+    }
+    let mismatch = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "));
+    match mismatch.and_then(|rest| rest.rsplit_once(", expected ")) {
+        Some((found, wanted)) => format!("found {}; expected {}", found_words(found), wanted_words(wanted)),
+        None => message,
+    }
+}
+
+fn found_words(found: &str) -> String {
+    const KINDS: [(&str, &str); 4] = [
+        ("integer ", "the number "),
+        ("floating point ", "the number "),
+        ("string ", "the text "),
+        ("boolean ", "the truth value "),
+    ];
+    match KINDS.iter().find_map(|(theirs, ours)| Some((ours, found.strip_prefix(theirs)?))) {
+        Some((kind, value)) => format!("{kind}{}", value.trim_matches('`')),
+        None => match found {
+            "sequence" => "a list".to_owned(),
+            "map" => "a table".to_owned(),
+            other => other.to_owned(),
+        },
+    }
+}
+
+fn wanted_words(wanted: &str) -> String {
+    match wanted {
+        "u32" => "a whole number that is not negative",
+        "a sequence" => "a list, such as [\"eth0\", \"eth1\"]",
+        "a string" | "path string" => "text in quotes",
+        "a map" => "a table of names and values",
+        // The only settings that are one of several words.
+        "string or table" => "one of \"auto\", \"native\", \"generic\", \"tc\"",
+        wanted if wanted.starts_with("struct ") => "a table of settings, such as [limits]",
+        other => other,
+    }
+    .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::of_person;
+
+    #[test]
+    fn types_of_rust_become_things_of_a_configuration_file() {
+        for (theirs, ours) in [
+            ("unknown field `x`, expected `a` or `b`", "unknown key `x`, expected `a` or `b`"),
+            (
+                "invalid type: string \"eth0\", expected a sequence",
+                "found the text \"eth0\"; expected a list, such as [\"eth0\", \"eth1\"]",
+            ),
+            (
+                "invalid value: integer `-1`, expected u32",
+                "found the number -1; expected a whole number that is not negative",
+            ),
+            ("invalid type: map, expected a string", "found a table; expected text in quotes"),
+            ("something new\nabout it\n", "something new; about it"),
+        ] {
+            assert_eq!(of_person(theirs), ours);
+        }
+    }
+}
