@@ -1,7 +1,7 @@
 //! `cargo xtask lab`: two hosts to play with.
 
 use crate::{deps, workspace};
-use anyhow::Result;
+use anyhow::{Result, bail};
 use std::io::IsTerminal;
 use std::path::Path;
 use std::process::Command;
@@ -42,9 +42,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 fn with_build(options: &Options, tickwire: &Path) -> Result<()> {
     let pair = Pair::with(&CableOptions { mtu: options.mtu, offload: options.offload, rate: None })?;
     let _services = if options.bare { Vec::new() } else { start(&pair, tickwire)? };
-    let (shell, arguments) = match options.command.split_first() {
+    let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".into());
+    let (program, arguments) = match options.command.split_first() {
         Some((program, arguments)) => (program.clone(), arguments.to_vec()),
-        None => (std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".into()), Vec::new()),
+        None => (shell.clone(), Vec::new()),
     };
     for (host, v4, v6) in [(&pair.a, pair.a_v4(), pair.a_v6()), (&pair.b, pair.b_v4(), pair.b_v6())] {
         eprintln!("host {}: {v4}, {v6}", host.name());
@@ -52,7 +53,7 @@ fn with_build(options: &Options, tickwire: &Path) -> Result<()> {
     }
     eprintln!("program: {}", tickwire.display());
     let interactive = options.command.is_empty() && std::io::stdin().is_terminal();
-    let mut command: Command = pair.a.command(&shell);
+    let mut command: Command = pair.a.command(&program);
     if let Some(directory) = tickwire.parent() {
         let path = std::env::var("PATH").unwrap_or_default();
         command.env("PATH", format!("{}:{path}", directory.display()));
@@ -63,7 +64,11 @@ fn with_build(options: &Options, tickwire: &Path) -> Result<()> {
         // Its exit status is nobody's business, that of a command or a script is.
         command.status().map(drop).map_err(Into::into)
     } else {
-        workspace::run(&mut command)
+        let status = command.status()?;
+        if !status.success() {
+            bail!("{program} ended with {status}");
+        }
+        Ok(())
     }
 }
 
