@@ -6,7 +6,9 @@
 mod args;
 
 use anyhow::{Context, Result};
-use clap::CommandFactory;
+use clap::{Arg, ArgAction, Command, CommandFactory};
+use clap_mangen::Man;
+use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
 use std::path::{Path, PathBuf};
 
 /// Where to.
@@ -36,20 +38,104 @@ fn checked_in() -> PathBuf {
 fn pages() -> Result<Vec<(PathBuf, Vec<u8>)>> {
     let mut program = args::Arguments::command();
     program.build();
-    let mut pages = vec![page(&program)?];
+    let mut commands = vec![program.clone()];
     for subcommand in program.get_subcommands() {
         // Pages of subcommands are named as those of git are.
         let name = format!("tickwire-{}", subcommand.get_name());
         let usage = format!("tickwire {}", subcommand.get_name());
-        pages.push(page(&subcommand.clone().name(name).bin_name(usage))?);
+        commands.push(subcommand.clone().name(name).bin_name(usage));
     }
-    Ok(pages)
+    let names: Vec<String> = commands.iter().map(|command| command.get_name().to_owned()).collect();
+    commands.iter().map(|command| page(command, &names)).collect()
 }
 
-fn page(command: &clap::Command) -> Result<(PathBuf, Vec<u8>)> {
+fn page(command: &Command, all: &[String]) -> Result<(PathBuf, Vec<u8>)> {
+    let name = command.get_name();
+    let source = concat!("Tickwire ", env!("CARGO_PKG_VERSION"));
+    let man = Man::new(command.clone()).title(name.to_uppercase()).section("1").source(source).manual("Tickwire");
     let mut text = Vec::new();
-    clap_mangen::Man::new(command.clone()).section("1").render(&mut text)?;
-    Ok((Path::new(command.get_name()).with_extension("1"), text))
+    man.render_title(&mut text)?;
+    man.render_name_section(&mut text)?;
+    synopsis(command).to_writer(&mut text)?;
+    man.render_description_section(&mut text)?;
+    man.render_options_section(&mut text)?;
+    if command.has_subcommands() {
+        man.render_subcommands_section(&mut text)?;
+    }
+    if let Some(more) = command.get_after_long_help() {
+        sections(&more.to_string()).to_writer(&mut text)?;
+    }
+    see_also(all.iter().filter(|other| *other != name)).to_writer(&mut text)?;
+    Ok((Path::new(name).with_extension("1"), text))
+}
+
+/// Each option with what it takes.
+fn synopsis(command: &Command) -> Roff {
+    let mut line = vec![bold(command.get_bin_name().unwrap_or(command.get_name()))];
+    if command.has_subcommands() {
+        line.extend([roman(" "), italic("COMMAND"), roman(" [...]")]);
+    }
+    let known = |argument: &&Arg| !argument.is_hide_set() && argument.get_id() != "help";
+    let (positional, options): (Vec<&Arg>, Vec<&Arg>) =
+        command.get_arguments().filter(known).partition(|argument| argument.is_positional());
+    let options = options.into_iter().filter(|_| !command.has_subcommands());
+    options.for_each(|option| line.extend(usage(option)));
+    if positional.iter().any(|argument| argument.is_trailing_var_arg_set()) {
+        line.extend([roman(" ["), bold("--"), roman("]")]);
+    }
+    positional.iter().for_each(|argument| line.extend(usage(argument)));
+    let mut roff = Roff::new();
+    roff.control("SH", ["SYNOPSIS"]).text(line);
+    roff
+}
+
+/// An argument as a usage line shows it: ` [--interface IF]...`.
+fn usage(argument: &Arg) -> Vec<Inline> {
+    let (open, close) = if argument.is_required_set() { (" ", "") } else { (" [", "]") };
+    let mut line = vec![roman(open)];
+    match (argument.get_short(), argument.get_long()) {
+        (Some(short), _) => line.push(bold(format!("-{short}"))),
+        (None, Some(long)) => line.push(bold(format!("--{long}"))),
+        (None, None) => {}
+    }
+    if argument.get_action().takes_values() {
+        let separator = if argument.is_positional() { "" } else { " " };
+        let names = argument.get_value_names().unwrap_or_default();
+        line.push(roman(separator));
+        line.extend(names.iter().map(|name| italic(name.as_str())));
+    }
+    line.push(roman(close));
+    let many = argument.is_positional() && argument.get_num_args().is_some_and(|n| n.max_values() > 1);
+    if many || matches!(argument.get_action(), ArgAction::Append) && !argument.is_positional() {
+        line.push(roman("..."));
+    }
+    line
+}
+
+/// The text behind the options: headings end with a colon, terms are indented by two, what they mean by six.
+fn sections(text: &str) -> Roff {
+    let mut roff = Roff::new();
+    for line in text.lines().filter(|line| !line.is_empty()) {
+        match line.len() - line.trim_start().len() {
+            0 => roff.control("SH", [line.trim_end_matches(':').to_uppercase().as_str()]),
+            2 => roff.control("TP", []).text([bold(line.trim_start())]),
+            _ => roff.text([roman(line.trim_start())]),
+        };
+    }
+    roff
+}
+
+fn see_also<'a>(others: impl Iterator<Item = &'a String>) -> Roff {
+    let mut line = Vec::new();
+    for other in others {
+        if !line.is_empty() {
+            line.push(roman(", "));
+        }
+        line.extend([bold(other.as_str()), roman("(1)")]);
+    }
+    let mut roff = Roff::new();
+    roff.control("SH", ["SEE ALSO"]).text(line);
+    roff
 }
 
 #[cfg(test)]
@@ -62,6 +148,31 @@ mod tests {
             let path = checked_in().join(name);
             let found = std::fs::read(&path).unwrap_or_default();
             assert!(found == page, "{} is out of date: run `cargo xtask man`", path.display());
+        }
+    }
+
+    #[test]
+    fn the_synopsis_shows_what_options_take() {
+        let mut program = args::Arguments::command();
+        program.build();
+        let of = |name: &str| {
+            let text = synopsis(program.find_subcommand(name).unwrap()).to_roff();
+            text.replace("\\fB", "").replace("\\fI", "").replace("\\fR", "").replace('\\', "")
+        };
+        assert!(of("service").contains("[--interface IF]... [--socket PATH]"), "{}", of("service"));
+        assert!(of("run").ends_with("[--] PROGRAM [ARG]...\n"), "{}", of("run"));
+        assert!(of("capture").contains(" -w FILE [-c N]"), "{}", of("capture"));
+    }
+
+    #[test]
+    fn every_page_says_how_it_exits_and_what_it_reads() {
+        for (name, page) in pages().unwrap() {
+            let page = String::from_utf8(page).unwrap();
+            for heading in ["EXAMPLES", "ENVIRONMENT", "\"EXIT STATUS\"", "\"SEE ALSO\""] {
+                assert!(page.contains(&format!(".SH {heading}\n")), "{}: {heading}", name.display());
+            }
+            let wide = page.lines().filter(|line| !line.starts_with(".SH")).count();
+            assert!(wide > 20);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The command line, and nothing else: the man pages are generated from it.
+//! The command line, and nothing else: the man pages are generated from it. What they and `--help` say beside it is in `manual/`.
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use std::ffi::OsString;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 /// root. `tickwire run` starts a program, as any user, so that its sockets take the fast path. Programs that are not started this
 /// way notice nothing, and what cannot be accelerated runs on the kernel, with a reason in `tickwire stat`.
 #[derive(Debug, Parser)]
-#[command(name = "tickwire", version, disable_help_subcommand = true, arg_required_else_help = true)]
+#[command(name = "tickwire", version, disable_help_subcommand = true, arg_required_else_help = true, after_long_help = include_str!("manual/tickwire.txt"))]
 pub(crate) struct Arguments {
     /// What to do.
     #[command(subcommand)]
@@ -52,6 +52,7 @@ pub(crate) const DEFAULT_SOCKET: &str = "/run/tickwire/service.sock";
 /// error. Command line settings win over the configuration file. Needs root (or CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and
 /// CAP_SYS_ADMIN).
 #[derive(Debug, Args)]
+#[command(after_long_help = include_str!("manual/service.txt"))]
 pub(crate) struct Service {
     /// The configuration file; it is no error if the default one does not exist [default: /etc/tickwire/tickwire.toml]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -95,10 +96,8 @@ pub(crate) enum AttachMode {
 ///
 /// The program replaces this process: its process number, its exit status and its terminal are its own. If it cannot be accelerated (no
 /// service, static or set-user-ID program) it runs on the kernel and one line on standard error says why.
-///
-/// Exit status: that of the program; 69 if --require is given and the program cannot be accelerated; 125 if something else goes
-/// wrong here; 126 if the program cannot be executed; 127 if it is not found.
 #[derive(Debug, Args)]
+#[command(after_long_help = include_str!("manual/run.txt"))]
 pub(crate) struct Run {
     /// Where the service listens.
     #[command(flatten)]
@@ -130,8 +129,9 @@ pub(crate) struct Run {
 /// Show programs on the fast path, their sockets and the counters.
 ///
 /// The figures come from the lanes' memory, without asking the programs. For every socket it says whether it is accelerated and, if not,
-/// why. A user sees the lanes of that user; root sees all.
+/// why. A user sees the lanes of that user; root sees all. On a terminal too narrow for the table each socket has a few lines.
 #[derive(Debug, Args)]
+#[command(after_long_help = include_str!("manual/stat.txt"))]
 pub(crate) struct Stat {
     /// Where the service listens.
     #[command(flatten)]
@@ -141,7 +141,7 @@ pub(crate) struct Stat {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Read again every second, until Ctrl-C
+    /// Read again every second, until Ctrl-C; waits for a service that is away
     #[arg(long)]
     pub(crate) watch: bool,
 }
@@ -150,8 +150,9 @@ pub(crate) struct Stat {
 ///
 /// Diverted packets never reach the kernel's stack, so tcpdump cannot see them. The file is in pcapng format with nanosecond stamps and one
 /// interface for each lane and each network card; Wireshark and tcpdump read it. Ctrl-C ends it and says how many packets were recorded
-/// and how many were lost. Root records all lanes, another user only that user's.
+/// and how many were lost. Root records all lanes, another user the lanes that he has when it begins.
 #[derive(Debug, Args)]
+#[command(after_long_help = include_str!("manual/capture.txt"))]
 pub(crate) struct Capture {
     /// Where the service listens.
     #[command(flatten)]
@@ -180,9 +181,10 @@ pub(crate) struct Capture {
 
 /// Check whether this machine is ready for low latency.
 ///
-/// One line for each check: good, or what to change and how much it matters. Changes nothing. Exit status 1 if something is missing
-/// without which Tickwire does not work.
+/// One line for each check: good, or what to change and how much it matters. Changes nothing. What only root can find out is not known to
+/// other users.
 #[derive(Debug, Args)]
+#[command(after_long_help = include_str!("manual/doctor.txt"))]
 pub(crate) struct Doctor {
     /// Check these interfaces [default: every physical interface]
     #[arg(long = "interface", value_name = "IF")]

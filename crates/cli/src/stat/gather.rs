@@ -15,7 +15,8 @@ use tickwire_stack::table::{Row, kind};
 const MANY: usize = 1 << 20;
 
 /// The figures of [`CountersOf::Host`], in their order (`tickwire_link::bpf::HostCounter`).
-const HOST_COUNTERS: [&str; 6] = ["passed", "diverted", "group_copies", "vlan", "stray_fragments", "capture_lost"];
+pub(super) const HOST_COUNTERS: [&str; 6] =
+    ["passed", "diverted", "group_copies", "vlan", "stray_fragments", "capture_lost"];
 
 /// The first figures of [`CountersOf::Lane`]; the refusals of the guard follow.
 const LANE_COUNTERS: [&str; 4] = ["in_packets", "in_bytes", "out_packets", "out_bytes"];
@@ -111,10 +112,14 @@ fn lane(client: &mut Client, info: &LaneInfo, view: Option<&View>) -> Result<Lan
     })
 }
 
+/// The names of what divert and guard count for a lane.
+pub(super) fn guard_counters() -> impl Iterator<Item = &'static str> {
+    LANE_COUNTERS.into_iter().chain(REFUSALS)
+}
+
 /// A lane may go away between two questions: then it has nothing.
 fn of_lane(client: &mut Client, lane: u32) -> Result<(BTreeMap<&'static str, u64>, Vec<Claim>)> {
-    let names = LANE_COUNTERS.into_iter().chain(REFUSALS);
-    let guard = names.zip(counters(client, CountersOf::Lane, lane).unwrap_or_default()).collect();
+    let guard = guard_counters().zip(counters(client, CountersOf::Lane, lane).unwrap_or_default()).collect();
     let mut claims = Vec::new();
     let mut after = tickwire_link::control::Claim::default();
     while let Ok(Reply::Held { held }) = listed(client, &Request::ListClaims { lane, after }) {

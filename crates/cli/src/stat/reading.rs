@@ -104,3 +104,79 @@ pub(crate) struct Claim {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) remote: Option<String>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    /// Every name of a field in a JSON value, except the names of counters of a stack, which are those of netstat.
+    fn names(value: &Value, into: &mut Vec<String>) {
+        match value {
+            Value::Object(fields) => {
+                for (name, value) in fields {
+                    into.push(name.clone());
+                    names(value, into);
+                }
+            }
+            Value::Array(all) => all.iter().for_each(|value| names(value, into)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn every_field_is_in_the_manual() {
+        let socket = Socket {
+            protocol: "tcp",
+            accelerated: false,
+            reason: Some(String::new()),
+            pid: 0,
+            fd: 0,
+            local: String::new(),
+            remote: None,
+            state: "",
+            rx_queue: 0,
+            tx_queue: 0,
+            rx_packets: 0,
+            rx_bytes: 0,
+            tx_packets: 0,
+            tx_bytes: 0,
+            drops: 0,
+            tcp: Some(Tcp { srtt_us: 0, rto_us: 0, cwnd: 0, ssthresh: 0, mss: 0, retransmits: 0 }),
+        };
+        let lane = Lane {
+            lane: 0,
+            program: String::new(),
+            pid: 0,
+            uid: 0,
+            processes: 0,
+            age_ms: 0,
+            memory_bytes: 0,
+            accelerated: false,
+            reason: Some(""),
+            guard: super::super::gather::guard_counters().map(|name| (name, 0)).collect(),
+            counters: BTreeMap::new(),
+            sockets: vec![socket],
+            claims: vec![Claim { protocol: "tcp", local: String::new(), remote: Some(String::new()) }],
+        };
+        let interface = Interface {
+            name: String::new(),
+            driver: String::new(),
+            mac: String::new(),
+            mtu: 0,
+            mode: "",
+            reason: Some(""),
+        };
+        let counters = super::super::gather::HOST_COUNTERS.map(|name| (name, 0)).into_iter().collect();
+        let reading = Reading { host: Host { interfaces: vec![interface], counters }, lanes: vec![lane] };
+        let mut all = Vec::new();
+        names(&serde_json::to_value(reading).unwrap(), &mut all);
+        assert!(all.len() > 60, "{all:?}");
+        let manual = include_str!("../manual/stat.txt");
+        let manual = manual.split_once("JSON:").unwrap().1.split_once("Environment:").unwrap().0;
+        let words: Vec<&str> = manual.split(|c: char| !(c.is_alphanumeric() || c == '_')).collect();
+        for name in all {
+            assert!(words.contains(&name.as_str()), "{name} is not explained");
+        }
+    }
+}

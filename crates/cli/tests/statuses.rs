@@ -1,0 +1,73 @@
+//! Exit statuses and messages of the commands other than `run`, as the manual says them. No service and no root needed.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Output, Stdio};
+
+fn tickwire(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tickwire"));
+    command.args(arguments).env("TICKWIRE_SOCKET", "/nonexistent/service.sock");
+    command
+}
+
+fn done(arguments: &[&str]) -> (Option<i32>, String) {
+    let Output { status, stderr, .. } = tickwire(arguments).output().unwrap();
+    (status.code(), String::from_utf8(stderr).unwrap())
+}
+
+#[test]
+fn what_was_asked_for_is_success_and_a_wrong_command_line_is_two() {
+    assert_eq!(done(&["--version"]).0, Some(0));
+    for command in ["service", "run", "stat", "capture", "doctor"] {
+        assert_eq!(done(&[command, "--help"]).0, Some(0));
+        let (status, words) = done(&[command, "--no-such-option"]);
+        assert_eq!(status, Some(2), "{command}");
+        assert!(words.contains("--no-such-option") && words.contains("Usage: tickwire"), "{words}");
+    }
+    assert_eq!(done(&[]).0, Some(2));
+    assert_eq!(done(&["no-such-command"]).0, Some(2));
+}
+
+#[test]
+fn without_a_service_there_is_nothing_to_show_or_record() {
+    for arguments in [&["stat"][..], &["stat", "--json"], &["capture", "-w", "/nonexistent/file"]] {
+        let (status, words) = done(arguments);
+        assert_eq!(status, Some(1), "{arguments:?}");
+        assert!(words.starts_with("tickwire: /nonexistent/service.sock: no service answers there"), "{words}");
+        assert_eq!(words.lines().count(), 1, "{words}");
+    }
+    assert_eq!(done(&["doctor"]).0, Some(1), "a service is missing");
+}
+
+#[test]
+fn a_service_that_is_away_is_waited_for_and_that_is_said_once() {
+    for more in [&[][..], &["--json"]] {
+        let arguments = [&["stat", "--watch", "--socket", "/nonexistent/other.sock"], more].concat();
+        let mut stat = tickwire(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut errors = BufReader::new(stat.stderr.take().unwrap());
+        let mut first = String::new();
+        errors.read_line(&mut first).unwrap();
+        assert!(first.contains("/nonexistent/other.sock") && first.ends_with("; waiting for it\n"), "{first}");
+        // Time for two more attempts: nothing more is said, and it still runs.
+        std::thread::sleep(std::time::Duration::from_millis(2500));
+        assert!(stat.try_wait().unwrap().is_none());
+        stat.kill().unwrap();
+        stat.wait().unwrap();
+        let mut rest = String::new();
+        errors.read_to_string(&mut rest).unwrap();
+        stat.stdout.unwrap().read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "");
+    }
+}
+
+#[test]
+fn a_configuration_that_cannot_be_used_is_an_error_with_its_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("t.toml");
+    std::fs::write(&file, "\n[limits]\nlanes = \"many\"\n").unwrap();
+    let (status, words) = done(&["service", "--config", file.to_str().unwrap()]);
+    assert_eq!(status, Some(1));
+    assert!(words.contains("t.toml:3:9: found the text \"many\"; expected a whole number"), "{words}");
+    let (status, words) = done(&["service", "--config", "/nonexistent/t.toml"]);
+    assert_eq!(status, Some(1));
+    assert!(words.contains("cannot read the configuration /nonexistent/t.toml"), "{words}");
+}
