@@ -3,24 +3,27 @@
 mod clock;
 mod file;
 mod stream;
+mod wanted;
 
 use crate::args::Capture;
 use crate::client::{Client, unexpected};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clock::WallClock;
 use file::File;
 use std::collections::HashMap;
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, IsTerminal, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use stream::{Stream, Turn};
 use tickwire_link::bpf::{CaptureRecord, HostCounter};
 use tickwire_link::control::{CountersOf, Reply, Request};
 
 /// How long packets may lie in the buffer while no more come: who follows the file or the pipe sees them soon.
 const PATIENCE: Duration = Duration::from_millis(100);
+/// How often it is looked whether the only lane of interest is still there, while no packets come.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Captures until Ctrl-C, until enough packets have come, or until the service ends.
 pub(crate) fn run(arguments: &Capture) -> Result<()> {
@@ -29,6 +32,7 @@ pub(crate) fn run(arguments: &Capture) -> Result<()> {
     ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed)).context("cannot wait for Ctrl-C")?;
 
     let mut client = Client::connect(&arguments.socket.path())?;
+    let waits_for = wanted::check(&wanted::lanes(&mut client)?, arguments, nix::unistd::geteuid().is_root())?;
     let mut names = Names::read(&mut client)?;
     let out = open(&arguments.write)?;
     let lost_before = lost(&mut client)?;
@@ -39,20 +43,34 @@ pub(crate) fn run(arguments: &Capture) -> Result<()> {
     let clock = WallClock::new().context("cannot read the clocks")?;
     let mut file = File::new(out, clock, arguments.snaplen).context("cannot write")?;
     file.flush().context("cannot write")?;
-    eprintln!("tickwire: capturing to {} (Ctrl-C ends)", arguments.write.display());
+    let to = if is_stdout(&arguments.write) { "standard output".into() } else { arguments.write.display().to_string() };
+    eprintln!("tickwire: capturing to {to} (Ctrl-C ends)");
+    if let Some(what) = waits_for {
+        eprintln!("tickwire: waiting for {what}");
+    }
 
     let mut count = 0;
+    let mut looked = Instant::now();
     while !end.load(Ordering::Relaxed) && arguments.count.is_none_or(|most| count < most) {
         match stream.next(PATIENCE)? {
             Turn::Ended => {
                 eprintln!("tickwire: the service has ended the capture");
                 break;
             }
-            Turn::Quiet => file.flush().context("cannot write")?,
+            Turn::Quiet => {
+                file.flush().context("cannot write")?;
+                if let Some(lane) = arguments.lane.filter(|_| looked.elapsed() >= LOOK) {
+                    looked = Instant::now();
+                    if wanted::lanes(&mut client).is_ok_and(|lanes| lanes.iter().all(|other| other.number != lane)) {
+                        eprintln!("tickwire: lane {lane} has ended");
+                        break;
+                    }
+                }
+            }
             Turn::Record(entry) => {
                 let Some((record, bytes)) = CaptureRecord::parse(entry) else { continue };
                 names.learn(&mut client, record.lane);
-                if arguments.program.as_ref().is_some_and(|wanted| !names.is(record.lane, wanted)) {
+                if arguments.program.as_ref().is_some_and(|program| !names.is(record.lane, program)) {
                     continue;
                 }
                 file.write(&record, bytes, || names.describe(&record)).context("cannot write")?;
@@ -67,8 +85,15 @@ pub(crate) fn run(arguments: &Capture) -> Result<()> {
     Ok(())
 }
 
+fn is_stdout(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
 fn open(path: &Path) -> Result<BufWriter<Box<dyn Write>>> {
-    let out: Box<dyn Write> = if path == Path::new("-") {
+    let out: Box<dyn Write> = if is_stdout(path) {
+        if std::io::stdout().is_terminal() {
+            bail!("packets are nothing for a terminal: name a file with -w, or pass standard output on to a program");
+        }
         Box::new(std::io::stdout())
     } else {
         Box::new(std::fs::File::create(path).with_context(|| format!("cannot create {}", path.display()))?)
@@ -122,7 +147,7 @@ impl Names {
     /// Whether a lane is that of a program, by its name or process number.
     fn is(&self, lane: u32, wanted: &str) -> bool {
         let program = self.programs.get(&lane).and_then(Option::as_ref);
-        program.is_some_and(|(name, pid)| name == wanted || pid.to_string() == wanted)
+        program.is_some_and(|(name, pid)| wanted::is(name, *pid, wanted))
     }
 
     /// Name and description of the interface of a record.

@@ -13,6 +13,8 @@ pub(crate) enum Verdict {
     Improve,
     /// Tickwire does not work without it.
     Missing,
+    /// Only root can find it out.
+    Unknown,
 }
 
 /// One line of the doctor.
@@ -37,6 +39,11 @@ impl Finding {
         Self { check: check.into(), verdict: Verdict::Improve, found: found.into(), advice: Some(advice.into()) }
     }
 
+    pub(crate) fn unknown(check: impl Into<String>) -> Self {
+        let found = "only root can try it: `sudo tickwire doctor`";
+        Self { verdict: Verdict::Unknown, ..Self::good(check, found) }
+    }
+
     pub(crate) fn missing(check: impl Into<String>, found: impl Into<String>, advice: impl Into<String>) -> Self {
         Self { verdict: Verdict::Missing, ..Self::improve(check, found, advice) }
     }
@@ -48,6 +55,7 @@ impl fmt::Display for Finding {
             Verdict::Good => "good   ",
             Verdict::Improve => "improve",
             Verdict::Missing => "MISSING",
+            Verdict::Unknown => "unknown",
         };
         write!(f, "{verdict}  {}: {}", self.check, self.found)?;
         self.advice.as_ref().map_or(Ok(()), |advice| write!(f, "; {advice}"))

@@ -14,12 +14,10 @@ pub(crate) fn check(system: &System) -> Vec<Finding> {
 
 /// What can only be found out by trying.
 pub(crate) fn tried(trial: &Trial) -> Vec<Finding> {
-    const ROOT: &str = "run `tickwire doctor` as root to have it tried";
-    let untried = |check: &str, error: &std::io::Error| Finding::improve(check, format!("not tried: {error}"), ROOT);
     let denied = |error: &std::io::Error| error.kind() == std::io::ErrorKind::PermissionDenied;
     let programs = match (&trial.programs, &trial.long_frames) {
         (Ok(()), _) => Finding::good("BPF programs", "the kernel takes them"),
-        (Err(_), Err(error)) if denied(error) => untried("BPF programs", error),
+        (Err(_), Err(error)) if denied(error) => Finding::unknown("BPF programs"),
         (Err(why), _) => Finding::missing(
             "BPF programs",
             format!("the kernel refuses them: {why}"),
@@ -30,7 +28,7 @@ pub(crate) fn tried(trial: &Trial) -> Vec<Finding> {
         |check, tried: &std::io::Result<bool>, has, (lacks, advice), (broken, remedy): (&str, &str)| match tried {
             Ok(true) => Finding::good(check, has),
             Ok(false) => Finding::improve(check, lacks, advice),
-            Err(error) if denied(error) => untried(check, error),
+            Err(error) if denied(error) => Finding::unknown(check),
             Err(error) => Finding::missing(check, format!("{broken}: {error}"), remedy),
         };
     let long = ability(
@@ -99,7 +97,7 @@ fn jit(system: &System) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::Verdict::{Good, Improve, Missing};
+    use super::super::finding::Verdict::{Good, Improve, Missing, Unknown};
     use super::super::tests::{tree, verdicts};
     use super::*;
 
@@ -109,7 +107,7 @@ mod tests {
         let of = |programs, long_frames, bound_rings| verdicts(&tried(&Trial { programs, long_frames, bound_rings }));
         assert_eq!(of(Ok(()), Ok(true), Ok(true)), [Good; 3]);
         assert_eq!(of(Ok(()), Ok(false), Ok(false)), [Good, Improve, Improve], "Linux 6.1");
-        assert_eq!(of(Err("no".into()), Err(denied()), Err(denied())), [Improve; 3], "not root");
+        assert_eq!(of(Err("no".into()), Err(denied()), Err(denied())), [Unknown; 3], "not root");
         assert_eq!(of(Err("no".into()), Ok(true), Ok(true)), [Missing, Good, Good]);
     }
 

@@ -1,6 +1,7 @@
 //! `tickwire stat`: what is on the fast path, and why the rest is not.
 
 mod gather;
+mod layout;
 mod reading;
 mod show;
 
@@ -9,6 +10,7 @@ use crate::client::Client;
 use anyhow::{Context, Result};
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
+use terminal_size::{Height, Width, terminal_size_of};
 
 /// How often `--watch` reads.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -19,27 +21,49 @@ const CLEAR: &str = "\x1b[H\x1b[2J";
 /// Prints one reading, or one a second.
 pub(crate) fn run(arguments: &Stat) -> Result<()> {
     let socket = arguments.socket.path();
+    // What kept a reading with --watch from being made, once said.
+    let mut said = None;
     loop {
         // A connection for each reading: with --watch the service may be restarted in between.
-        let reading = Client::connect(&socket).and_then(|mut client| gather::gather(&mut client));
-        let text = match reading {
-            Ok(reading) if arguments.json => {
-                serde_json::to_string(&reading).context("cannot print the reading")? + "\n"
+        match Client::connect(&socket).and_then(|mut client| gather::gather(&mut client)) {
+            Ok(reading) => {
+                said = None;
+                if !print(arguments, &reading)? {
+                    return Ok(());
+                }
             }
-            Ok(reading) => show::page(&reading),
-            Err(error) if arguments.watch && !arguments.json => format!("tickwire: {error:#}\n"),
+            Err(error) if arguments.watch => {
+                let why = format!("{error:#}");
+                if said.as_ref() != Some(&why) {
+                    eprintln!("tickwire: {why}; waiting for it");
+                    said = Some(why);
+                }
+            }
             Err(error) => return Err(error),
-        };
-        let mut out = std::io::stdout().lock();
-        let clear = if arguments.watch && !arguments.json && out.is_terminal() { CLEAR } else { "" };
-        match write!(out, "{clear}{text}").and_then(|()| out.flush()) {
-            // Whoever read us (`head`) has enough.
-            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
-            done => done.context("cannot write")?,
         }
         if !arguments.watch {
             return Ok(());
         }
         std::thread::sleep(INTERVAL);
+    }
+}
+
+/// Says whether whoever reads us wants more.
+fn print(arguments: &Stat, reading: &reading::Reading) -> Result<bool> {
+    let mut out = std::io::stdout().lock();
+    let size = terminal_size_of(&out).filter(|_| out.is_terminal());
+    let text = match size {
+        _ if arguments.json => serde_json::to_string(reading).context("cannot print the reading")? + "\n",
+        None => show::page(reading, None),
+        Some((Width(width), Height(height))) => {
+            let page = show::page(reading, Some(width.into()));
+            // Only the top of a page that scrolls away would be seen for a moment.
+            if arguments.watch { CLEAR.to_owned() + &layout::cut(&page, height.into()) } else { page }
+        }
+    };
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        // `head` has enough.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        done => done.context("cannot write").map(|()| true),
     }
 }

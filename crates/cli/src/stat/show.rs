@@ -1,45 +1,45 @@
 //! A reading for people.
 
+use super::layout::{fits, wrap};
 use super::reading::{Interface, Lane, Reading, Socket};
 use comfy_table::{CellAlignment, Table, presets};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// The whole page.
-pub(crate) fn page(reading: &Reading) -> String {
+/// The whole page, for a terminal of this width; without one lines are as long as they are.
+pub(crate) fn page(reading: &Reading, width: Option<usize>) -> String {
     let mut page = String::new();
+    let mut line = |text: &str| {
+        // Writing to a string does not fail.
+        let _ = writeln!(page, "{}", wrap(text.trim_end(), width));
+    };
     for interface in &reading.host.interfaces {
-        line(&mut page, &interface_line(interface));
+        line(&interface_line(interface));
     }
     if reading.host.interfaces.is_empty() {
-        line(&mut page, "no interface is accelerated");
+        line("no interface is accelerated");
     }
     let counters = &reading.host.counters;
-    line(&mut page, &format!("packets: {}", listed(counters.iter().map(|(name, value)| (*name, *value)))));
+    line(&format!("packets: {}", listed(counters.iter().map(|(name, value)| (*name, *value)))));
     if reading.lanes.is_empty() {
-        line(&mut page, "\nno program is on the fast path: start one with `tickwire run PROGRAM`");
+        line("");
+        line("no program is on the fast path: start one with `tickwire run PROGRAM`");
         return page;
     }
     for lane in &reading.lanes {
-        page.push('\n');
-        line(&mut page, &lane_line(lane));
-        if !lane.sockets.is_empty() {
-            line(&mut page, &sockets(&lane.sockets).to_string());
-        }
+        line("");
+        line(&lane_line(lane));
+        sockets(&lane.sockets, width).lines().for_each(&mut line);
     }
     let totals = totals(&reading.lanes);
     if !totals.is_empty() {
-        line(&mut page, "\ncounters of all lanes shown, where not zero:");
+        line("");
+        line("counters of all lanes shown, where not zero:");
         for (name, value) in totals {
-            line(&mut page, &format!("  {name:<32} {value:>14}"));
+            line(&format!("  {name:<32} {value:>14}"));
         }
     }
     page
-}
-
-fn line(page: &mut String, text: &str) {
-    // Writing to a string does not fail.
-    let _ = writeln!(page, "{}", text.trim_end());
 }
 
 fn interface_line(interface: &Interface) -> String {
@@ -75,25 +75,59 @@ fn listed<'a>(counters: impl Iterator<Item = (&'a str, u64)>) -> String {
     counters.map(|(name, value)| format!("{} {value}", name.replace('_', " "))).collect::<Vec<_>>().join(", ")
 }
 
-fn sockets(sockets: &[Socket]) -> Table {
+/// The sockets as a table, or, where that is too wide, as a few lines for each; below, why some are on the kernel.
+fn sockets(sockets: &[Socket], width: Option<usize>) -> String {
+    if sockets.is_empty() {
+        return String::new();
+    }
+    let mut reasons: Vec<&str> = Vec::new();
+    let ways: Vec<String> = sockets.iter().map(|socket| way(socket, &mut reasons)).collect();
+    let mut text = table(sockets, &ways).to_string();
+    if !fits(&text, width) {
+        text = sockets.iter().zip(&ways).map(|(socket, way)| lines(socket, way)).collect::<Vec<_>>().join("\n");
+    }
+    for (number, reason) in reasons.iter().enumerate() {
+        let _ = write!(text, "\n [{}] {reason}", number + 1);
+    }
+    text
+}
+
+/// What a socket is on; its reason gets a number.
+fn way<'s>(socket: &'s Socket, reasons: &mut Vec<&'s str>) -> String {
+    let Some(reason) = &socket.reason else { return "lane".to_owned() };
+    let known = reasons.iter().position(|known| known == reason);
+    let number = known.unwrap_or_else(|| {
+        reasons.push(reason);
+        reasons.len() - 1
+    });
+    format!("kernel [{}]", number + 1)
+}
+
+/// A socket's names in lines of their own, so that the longest addresses fit 80 columns, and its figures.
+fn lines(socket: &Socket, way: &str) -> String {
+    let remote = socket.remote.as_deref().unwrap_or("*");
+    let mut text = format!(" {:<4} {:<10} {}\n", socket.protocol, socket.state, socket.local);
+    text += &format!("      {:>10} {remote}\n", "to");
+    text += &format!("      {way}");
+    let (packets, queues) = ((socket.rx_packets, socket.tx_packets), (socket.rx_queue, socket.tx_queue));
+    // A listener has none, and of the kernel's sockets they are not known.
+    if packets != (0, 0) || queues != (0, 0) {
+        text +=
+            &format!(", rx {} packets, queue {}; tx {} packets, queue {}", packets.0, queues.0, packets.1, queues.1);
+    }
+    if let Some(tcp) = &socket.tcp {
+        text += &format!("; RTT {} us, cwnd {}, rexmit {}", tcp.srtt_us, tcp.cwnd, tcp.retransmits);
+    }
+    text
+}
+
+fn table(sockets: &[Socket], ways: &[String]) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
-    let header = [
-        "",
-        "local",
-        "remote",
-        "state",
-        "rx queue",
-        "tx queue",
-        "rx packets",
-        "tx packets",
-        "RTT us",
-        "cwnd",
-        "rexmit",
-        "on",
-    ];
+    let header =
+        ["", "local", "remote", "state", "Recv-Q", "Send-Q", "rx pkts", "tx pkts", "RTT us", "cwnd", "rexmit", "on"];
     table.set_header(header);
-    for socket in sockets {
+    for (socket, way) in sockets.iter().zip(ways) {
         let tcp = |value: fn(&super::reading::Tcp) -> u32| {
             socket.tcp.as_ref().map_or(String::new(), |t| value(t).to_string())
         };
@@ -109,7 +143,7 @@ fn sockets(sockets: &[Socket]) -> Table {
             tcp(|t| t.srtt_us),
             tcp(|t| t.cwnd),
             tcp(|t| t.retransmits),
-            socket.reason.as_ref().map_or("lane".to_owned(), |reason| format!("kernel: {reason}")),
+            way.clone(),
         ]);
     }
     for column in table.column_iter_mut().skip(4).take(7) {
@@ -129,6 +163,7 @@ fn totals(lanes: &[Lane]) -> BTreeMap<&'static str, u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::reading::Tcp;
     use super::*;
 
     fn lane(program: &str, reason: Option<&'static str>) -> Lane {
@@ -152,7 +187,7 @@ mod tests {
     #[test]
     fn a_page_names_programs_refusals_and_what_the_stacks_counted() {
         let reading = Reading { lanes: vec![lane("nginx", None), lane("tool", Some("no room"))], ..Reading::default() };
-        let page = page(&reading);
+        let page = page(&reading, None);
         assert!(
             page.contains("nginx (process 100, user 1000): lane 3, 2 s, 2 processes, 29 MiB, in 7 packets"),
             "{page}"
@@ -164,6 +199,51 @@ mod tests {
 
     #[test]
     fn an_empty_page_says_what_to_do() {
-        assert!(page(&Reading::default()).contains("tickwire run"));
+        assert!(page(&Reading::default(), None).contains("tickwire run"));
+    }
+
+    fn socket(local: &str, remote: &str, reason: Option<&str>) -> Socket {
+        Socket {
+            protocol: "tcp",
+            accelerated: reason.is_none(),
+            reason: reason.map(str::to_owned),
+            pid: 100,
+            fd: 5,
+            local: local.to_owned(),
+            remote: Some(remote.to_owned()),
+            state: "CLOSE-WAIT",
+            rx_queue: 123_456,
+            tx_queue: 5,
+            rx_packets: 123_456_789,
+            rx_bytes: 0,
+            tx_packets: 5756,
+            tx_bytes: 0,
+            drops: 0,
+            tcp: Some(Tcp { srtt_us: 485, rto_us: 0, cwnd: 14480, ssthresh: 0, mss: 1448, retransmits: 3 }),
+        }
+    }
+
+    #[test]
+    fn a_page_fits_its_terminal_however_long_the_addresses_are() {
+        const WHY: &str =
+            "the socket names another interface than that of the route, which is said at some length here";
+        let long = "[2001:db8:85a3:1234:5678:8a2e:1370:7334]:65535";
+        let mut reading =
+            Reading { lanes: vec![lane("a-program-with-", None), lane("tool", Some(WHY))], ..Reading::default() };
+        let short = "10.77.0.1:6390";
+        reading.lanes[0].sockets =
+            vec![socket(long, long, None), socket(short, long, Some(WHY)), socket(short, short, Some(WHY))];
+        reading.host.counters = BTreeMap::from([("capture_lost", 0), ("diverted", u64::MAX), ("group_copies", 17)]);
+        for width in [80, 120] {
+            let page = page(&reading, Some(width));
+            assert!(fits(&page, Some(width)), "{width}:\n{page}");
+            assert!(page.contains(long) && page.contains("14480"), "{page}");
+            assert_eq!(page.matches("kernel [1]").count(), 2, "{page}");
+            assert_eq!(page.matches("[1] the socket names").count(), 1, "each reason once: {page}");
+        }
+        reading.lanes[0].sockets.drain(..2);
+        let wide = page(&reading, Some(120));
+        assert!(wide.contains("rx pkts"), "a table where it fits: {wide}");
+        assert!(page(&reading, Some(80)).lines().any(|line| line.trim() == "to 10.77.0.1:6390"));
     }
 }
