@@ -59,10 +59,11 @@ pub struct Received {
 pub struct Transmission<'p>(Writer<'p, DescCell>);
 
 impl Transmission<'_> {
-    /// Puts in one packet; `false` if the ring is full.
+    /// Puts in one packet, or a piece of one; `false` if the ring is full. The kernel waits for the rest of a packet.
     pub fn put(&mut self, packet: Transmit) -> bool {
         let address = address(packet.frame) + u64::from(packet.offset);
-        self.0.put(Desc { address, len: packet.len.into(), options: 0 })
+        let options = if packet.more { libc::XDP_PKT_CONTD } else { 0 };
+        self.0.put(Desc { address, len: packet.len.into(), options })
     }
 
     /// Hands them over and says how many there were.

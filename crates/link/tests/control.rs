@@ -58,7 +58,7 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
         named("request-capture", &Request::Capture { lane, snaplen: 96 }),
         named("request-mapped", &Request::Mapped),
         named("request-on-kernel", &Request::OnKernel { program: name, reason }),
-        named("reply-lane", &Reply::Lane { lane, token, limits }),
+        named("reply-lane", &Reply::Lane { lane, token, limits, mtu: 1500 }),
         named("reply-attached", &Reply::Attached),
         named("reply-claimed", &Reply::Claimed { claim, local: peer }),
         named("reply-done", &Reply::Done),
@@ -73,6 +73,7 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
         named("push-peer-gone", &Push::PeerGone { pid: 44 }),
         named("push-claim-lost", &Push::ClaimLost { claim, reason: Reason::Address }),
         named("push-closing", &Push::Closing { reason: Reason::Stopping }),
+        named("push-mtu", &Push::Mtu { mtu: 9000 }),
     ]
 }
 

@@ -534,8 +534,17 @@ impl Lane {
                 Push::PeerGone { pid } => crate::process::gone(self, pid),
                 Push::ClaimLost { claim, reason } => crate::open::claim_lost(self, claim.0, reason),
                 Push::Closing { reason } => return self.end(reason),
+                Push::Mtu { mtu } => self.assume_mtu(mtu),
             }
         }
+    }
+
+    /// The smallest MTU of the interfaces: the stack assumes it until it knows by which of them a peer is reached.
+    pub(crate) fn assume_mtu(&self, mtu: u32) {
+        let _ = self.with_quietly(|access| {
+            access.stack.assume_mtu(mtu);
+            Ok(())
+        });
     }
 
     fn uninstall(&self) {

@@ -188,8 +188,10 @@ fn connect(kept: &mut Option<Session>) -> Result<Lane, Reason> {
     let mut session = session()?;
     let hello = Request::Hello { program: Name::new(&program()), layout: Memory::LAYOUT_HASH };
     match session.call(&hello, None) {
-        Ok((Reply::Lane { lane, token, limits }, descriptors)) => {
-            attach(session, lane, token, &limits, descriptors, None)
+        Ok((Reply::Lane { lane, token, limits, mtu }, descriptors)) => {
+            let lane = attach(session, lane, token, &limits, descriptors, None)?;
+            lane.assume_mtu(mtu);
+            Ok(lane)
         }
         Ok((Reply::Refused { reason, .. }, _)) => {
             *kept = Some(session);

@@ -108,6 +108,7 @@ impl Service {
                 self.refresh_filters();
             }
             Effect::Went => {
+                self.fit_lanes_to_mtu();
                 self.refresh_filters();
                 let left = self.nics.addresses();
                 self.lose_claims(

@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 use tickwire_host::device::VethPair;
 use tickwire_host::link::is_lane_device;
-use tickwire_link::control::{AttachMode, Name, Reason, Reply, Token};
+use tickwire_link::control::{AttachMode, Name, Push, Reason, Reply, Token};
 use tickwire_link::region::{self, RegionError, View};
 use tickwire_link::sys_ethtool::switch_transmit_checksums_off;
 use tickwire_link::xsk::{self, RingSizes};
@@ -42,6 +42,8 @@ pub(crate) struct Lane {
     doorbell: OwnedFd,
     hook: LaneHook,
     pub(crate) connections: BTreeSet<ConnectionId>,
+    /// The smallest MTU of the interfaces, as its program was told.
+    least_mtu: u32,
     pub(crate) made: Instant,
     pub(crate) watches: Watches,
 }
@@ -285,6 +287,7 @@ impl Service {
             doorbell: doorbell.into(),
             hook,
             connections: BTreeSet::new(),
+            least_mtu: self.nics.least_mtu(),
             made: Instant::now(),
             watches: Watches::new(limits.paths as usize),
         })
@@ -334,8 +337,14 @@ impl Service {
         Ok(())
     }
 
-    /// Gives every lane the largest MTU of the interfaces, after one of them changed its own.
+    /// Gives every lane the largest MTU of the interfaces, after one of them changed its own, and tells its program the smallest.
     pub(crate) fn fit_lanes_to_mtu(&mut self) {
+        let least = self.nics.least_mtu();
+        let told =
+            |(&id, lane): (&LaneId, &mut Lane)| (core::mem::replace(&mut lane.least_mtu, least) != least).then_some(id);
+        for id in self.lanes.iter_mut().filter_map(told).collect::<Vec<_>>() {
+            self.push_to_lane(id, || Push::Mtu { mtu: least });
+        }
         let mtu = self.nics.mtu();
         let ends: Vec<(LaneId, u32)> = self.lanes.iter().map(|(&id, lane)| (id, lane.program_end)).collect();
         for (here, there) in ends {
@@ -356,7 +365,8 @@ impl Service {
 fn answer(number: LaneId, lane: &Lane) -> io::Result<Answer> {
     let descriptors =
         [&lane.region, &lane.socket, &lane.doorbell].into_iter().map(OwnedFd::try_clone).collect::<io::Result<_>>()?;
-    Ok(Answer { reply: Reply::Lane { lane: number, token: lane.token, limits: lane.limits }, descriptors })
+    let (token, limits, mtu) = (lane.token, lane.limits, lane.least_mtu);
+    Ok(Answer { reply: Reply::Lane { lane: number, token, limits, mtu }, descriptors })
 }
 
 fn random() -> io::Result<[u8; 16]> {

@@ -184,6 +184,11 @@ impl Nics {
         self.active().map(|nic| nic.link.mtu).max().unwrap_or(1500)
     }
 
+    /// The smallest MTU, in bytes: what a program may assume before it knows the interface.
+    pub(crate) fn least_mtu(&self) -> u32 {
+        self.active().map(|nic| nic.link.mtu).min().unwrap_or(1500)
+    }
+
     /// The indices of all interfaces that are taken care of.
     pub(crate) fn known(&self) -> Vec<u32> {
         self.all.keys().copied().collect()

@@ -19,7 +19,7 @@ fn send_raw(lane: &LaneOf, memory: &mut Memory<'_>, frame: u32, bytes: &[u8]) {
     memory.frames.bytes[frame as usize * FRAME_SIZE..][..bytes.len()].copy_from_slice(bytes);
     let mut transmission = lane.port.transmission();
     let len = u16::try_from(bytes.len()).unwrap();
-    assert!(transmission.put(tickwire_stack::Transmit { frame, offset: 0, len }));
+    assert!(transmission.put(tickwire_stack::Transmit { frame, offset: 0, len, more: false }));
     transmission.submit();
     lane.port.kick().unwrap();
 }
@@ -382,7 +382,7 @@ fn only_who_knows_the_token_attaches_and_the_lane_ends_with_the_last() {
     assert!(matches!(thief.request(&attach(guess, true), &[]).0, Reply::Refused { reason: Reason::LaneGone, .. }));
     assert!(matches!(child.request(&attach(lane.token, false), &[]).0, Reply::Attached));
     let (reply, descriptors) = child.request(&attach(lane.token, true), &[]);
-    let Reply::Lane { lane: number, token, limits } = reply else { panic!("{reply:?}") };
+    let Reply::Lane { lane: number, token, limits, .. } = reply else { panic!("{reply:?}") };
     assert_eq!((number, token, descriptors.len()), (lane.lane, lane.token, 3));
     // Only kernels from 6.4 on let the rings of a bound socket be mapped again.
     match LaneOf::try_new(number, token, limits, descriptors) {

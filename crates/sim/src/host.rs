@@ -91,13 +91,19 @@ impl Host {
             taken.push(transmit);
             true
         });
-        taken
-            .into_iter()
-            .map(|t| {
-                self.sent.push(t.frame);
-                stack.frame(t.frame)[usize::from(t.offset)..][..usize::from(t.len)].to_vec()
-            })
-            .collect()
+        let mut packets: Vec<Vec<u8>> = Vec::new();
+        let mut begins = true;
+        for t in taken {
+            self.sent.push(t.frame);
+            if begins {
+                packets.push(Vec::new());
+            }
+            if let Some(packet) = packets.last_mut() {
+                packet.extend_from_slice(&stack.frame(t.frame)[usize::from(t.offset)..][..usize::from(t.len)]);
+            }
+            begins = !t.more;
+        }
+        packets
     }
 
     /// Whether frames are in the transmit ring, to be completed by the next [`Host::transmit`].

@@ -45,6 +45,12 @@ impl Sum {
         Self(self.0 + u64::from(own.swap_bytes()))
     }
 
+    /// Adds bytes that start at an odd place of the whole, or at an even one.
+    #[must_use]
+    pub fn bytes_at(self, odd: bool, bytes: &[u8]) -> Self {
+        if odd { self.swapped_bytes(bytes) } else { self.bytes(bytes) }
+    }
+
     /// Adds one 16-bit word.
     #[must_use]
     pub fn word(self, word: u16) -> Self {

@@ -20,7 +20,7 @@ pub struct Config {
     /// How many frames the kernel's fill ring holds at most (never more than half of all frames). While packets are taken as they
     /// come it is a quarter of the default.
     pub fill: u32,
-    /// Largest IP packet to assume for a path that was only inferred from a received packet.
+    /// Largest IP packet to assume for a path of which the host has not spoken, until [`Stack::assume_mtu`].
     pub default_mtu: u32,
     /// Defaults of TCP.
     pub tcp: tcp::Config,
@@ -107,14 +107,22 @@ impl Stack<'_> {
     /// packet is gone, every handle stale. Counters and the caller's own words stay, and so does what is known about frames in the
     /// kernel's rings, which come back through [`Stack::ingress`] and [`Stack::completed`] as before.
     pub fn restart(&mut self, config: &Config, now: Instant) {
+        let mtu = self.mem.core.default_mtu;
         self.mem.wipe();
         self.mem.frames.rebuild();
         let filled = self.mem.frames.meta.iter().filter(|meta| meta.flags & flag::FILLED != 0).count();
         self.init(config, now);
         let core = &mut *self.mem.core;
         core.filled = filled as u32;
+        core.default_mtu = mtu;
         // Whoever sleeps finds out that his sockets are gone.
         core.doorbell = 1;
+    }
+
+    /// The largest IP packet to assume for paths of which the host has not spoken: what is answered to a peer's SYN depends on it, so
+    /// it must not be more than any of the host's interfaces takes.
+    pub fn assume_mtu(&mut self, mtu: u32) {
+        self.mem.core.default_mtu = mtu;
     }
 
     /// Says that this thread is about to sleep until the lane's descriptors show something; from now on

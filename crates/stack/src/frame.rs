@@ -19,6 +19,9 @@ pub const HEADROOM: usize = 128;
 /// The largest payload of one outgoing frame.
 pub const MAX_PAYLOAD: usize = FRAME_SIZE - HEADROOM;
 
+/// Most frames of one outgoing packet: enough for 9000 bytes with room to spare, and fewer than an skb has places for.
+pub const MOST_PIECES: usize = 8;
+
 /// The index of a frame in the lane.
 pub type FrameId = u32;
 

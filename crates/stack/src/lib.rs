@@ -8,8 +8,7 @@
 //! It may depend on `core` and on crates of the same kind; no `std` outside tests and the `owned` feature.
 //!
 //! What is not here on purpose, because the host does it: ARP and neighbour discovery, routing, DHCP, IGMP and MLD, echo replies and
-//! every other ICMP answer. What is not here yet: packets larger than one frame are received but not sent (UDP is fragmented, TCP
-//! uses segments that fit), ICMP errors do not reach unconnected UDP sockets (`IP_RECVERR`), flow labels are zero.
+//! every other ICMP answer. What is not here yet: ICMP errors do not reach unconnected UDP sockets (`IP_RECVERR`), flow labels are zero.
 //!
 //! A call that made something ready on which another thread sleeps leaves a note: [`Stack::take_doorbell`].
 #![cfg_attr(not(any(test, feature = "owned")), no_std)]

@@ -104,20 +104,26 @@ impl Stack<'_> {
 
     fn wait(&mut self, index: u32, packet: Queued) -> Result<()> {
         let path = &mut self.mem.paths[index as usize];
-        let slot =
-            if path.waiting < WAITING_PER_PATH { self.mem.core.free_waiting.take(self.mem.waiting) } else { None };
-        let Some(slot) = slot else {
+        let left = self.mem.waiting.len() - self.mem.core.free_waiting.used();
+        // All of a packet waits, or nothing of it.
+        if path.waiting + u32::from(packet.rest) >= WAITING_PER_PATH || usize::from(packet.rest) >= left {
             self.mem.counters.path_drops.inc();
             return Err(Error::NoBuffers);
-        };
-        self.mem.waiting[slot as usize] = Waiting { link: Link::NONE, packet };
-        match path.waiting_tail.get() {
-            Some(tail) => self.mem.waiting[tail as usize].link = Link::to(slot),
-            None => path.waiting_head = Link::to(slot),
         }
-        path.waiting_tail = Link::to(slot);
-        path.waiting += 1;
-        self.mem.frames.meta[packet.frame as usize].flags |= flag::QUEUED;
+        let mut piece = Some(packet);
+        while let Some(packet) = piece
+            && let Some(slot) = self.mem.core.free_waiting.take(self.mem.waiting)
+        {
+            piece = packet.continued(&self.mem.frames);
+            self.mem.waiting[slot as usize] = Waiting { link: Link::NONE, packet };
+            match path.waiting_tail.get() {
+                Some(tail) => self.mem.waiting[tail as usize].link = Link::to(slot),
+                None => path.waiting_head = Link::to(slot),
+            }
+            path.waiting_tail = Link::to(slot);
+            path.waiting += 1;
+            self.mem.frames.meta[packet.frame as usize].flags |= flag::QUEUED;
+        }
         self.mem.counters.path_waits.inc();
         Ok(())
     }
@@ -137,19 +143,23 @@ impl Stack<'_> {
 
     fn release_waiting(&mut self, index: u32) {
         let info = self.mem.paths[index as usize].info;
-        while let Some(packet) = self.next_waiting(index) {
-            self.write_macs(&info, packet);
-            self.enqueue(packet);
+        let mut begins = true;
+        while let Some(piece) = self.next_waiting(index) {
+            if begins {
+                self.write_macs(&info, piece);
+            }
+            begins = piece.rest == 0;
+            self.enqueue_piece(piece);
         }
     }
 
     fn drop_waiting(&mut self, index: u32) {
-        while let Some(packet) = self.next_waiting(index) {
-            self.mem.counters.path_drops.inc();
-            let meta = &mut self.mem.frames.meta[packet.frame as usize];
+        while let Some(piece) = self.next_waiting(index) {
+            self.mem.counters.path_drops.add(u64::from(piece.rest == 0));
+            let meta = &mut self.mem.frames.meta[piece.frame as usize];
             meta.flags &= !flag::QUEUED;
             if meta.flags & flag::FREE_ON_COMPLETE != 0 {
-                self.mem.frames.give(packet.frame);
+                self.mem.frames.give(piece.frame);
             }
         }
     }

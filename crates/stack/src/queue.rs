@@ -1,34 +1,57 @@
 //! Packets on their way out: from the protocols through the transmit queue to the kernel's ring and back as completed.
 
 use crate::Stack;
-use crate::frame::{FRAME_SIZE, FrameId, flag};
+use crate::frame::{FRAME_SIZE, FrameId, Frames, flag};
 use crate::time::Instant;
 use zerocopy::FromZeros;
 
-/// A packet in the transmit queue. It keeps its own bounds, because the notes of a TCP segment's frame go on
-/// describing the payload.
+/// A packet on its way to the transmit queue, or a piece of one in it. It keeps its own bounds, because the notes of a TCP
+/// segment's frame go on describing the payload, of which the peer may acknowledge a part meanwhile.
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
 pub(crate) struct Queued {
     pub(crate) frame: FrameId,
     pub(crate) offset: u16,
     pub(crate) len: u16,
+    /// In how many further frames the packet goes on. On the way to the queue they follow by `next`, delimited by their notes.
+    pub(crate) rest: u16,
 }
 
-/// A packet to be put into the kernel's transmit ring.
+impl Queued {
+    /// The piece of the packet that follows this one.
+    pub(crate) fn continued(&self, frames: &Frames<'_>) -> Option<Self> {
+        let rest = self.rest.checked_sub(1)?;
+        let frame = frames.meta[self.frame as usize].next.get()?;
+        let meta = &frames.meta[frame as usize];
+        Some(Self { frame, offset: meta.offset, len: meta.len, rest })
+    }
+}
+
+/// A packet, or a piece of one, to be put into the kernel's transmit ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
     /// The frame.
     pub frame: FrameId,
-    /// Where the packet (its Ethernet header) starts in the frame.
+    /// Where the packet (its Ethernet header), or the piece, starts in the frame.
     pub offset: u16,
     /// Its length in bytes.
     pub len: u16,
+    /// Whether the packet goes on in the next frame handed out. Only where the interface's MTU asks for it.
+    pub more: bool,
 }
 
 impl Stack<'_> {
-    /// Puts a packet at the end of the transmit queue. The frame must not be on it already.
-    pub(crate) fn enqueue(&mut self, item: Queued) {
+    /// Puts a packet at the end of the transmit queue. None of its frames may be on it already.
+    pub(crate) fn enqueue(&mut self, packet: Queued) {
+        let mut piece = Some(packet);
+        while let Some(item) = piece {
+            piece = item.continued(&self.mem.frames);
+            self.enqueue_piece(item);
+        }
+    }
+
+    /// Puts one piece of a packet at the end of the transmit queue.
+    pub(crate) fn enqueue_piece(&mut self, item: Queued) {
         let core = &mut *self.mem.core;
         let mask = self.mem.queue.len() as u32 - 1;
         // There are at least as many entries as frames, and a frame is queued at most once.
@@ -45,22 +68,23 @@ impl Stack<'_> {
     }
 
     /// Hands out the packets that wait, in order, until there are no more or `sink` says `false` (the ring is full; that packet
-    /// stays). Every frame taken comes back through [`Stack::completed`]. Says how many were taken.
+    /// stays, or what is left of it). Every frame taken comes back through [`Stack::completed`]. Says how many packets were taken
+    /// to their ends.
     pub fn egress(&mut self, _now: Instant, mut sink: impl FnMut(Transmit) -> bool) -> usize {
         let mask = self.mem.queue.len() as u32 - 1;
         let core = &mut *self.mem.core;
         let mut sent = 0;
         while core.queue_head != core.queue_tail {
-            let Queued { frame, offset, len } = self.mem.queue[(core.queue_head & mask) as usize];
+            let Queued { frame, offset, len, rest } = self.mem.queue[(core.queue_head & mask) as usize];
             let meta = &mut self.mem.frames.meta[frame as usize];
             // Marked before the kernel can see it; a refusal takes the mark back.
             meta.flags = meta.flags & !flag::QUEUED | flag::IN_KERNEL;
-            if !sink(Transmit { frame, offset, len }) {
+            if !sink(Transmit { frame, offset, len, more: rest > 0 }) {
                 meta.flags = meta.flags & !flag::IN_KERNEL | flag::QUEUED;
                 break;
             }
             core.queue_head = core.queue_head.wrapping_add(1);
-            sent += 1;
+            sent += usize::from(rest == 0);
         }
         self.mem.counters.tx_packets.add(sent as u64);
         self.udp_write_space();
@@ -127,7 +151,7 @@ impl Stack<'_> {
         self.mem.frames.meta.len() - self.mem.frames.available()
     }
 
-    /// How many packets [`Stack::egress`] would hand out now.
+    /// How many frames [`Stack::egress`] would hand out now.
     #[must_use]
     pub fn egress_len(&self) -> usize {
         self.mem.core.queue_tail.wrapping_sub(self.mem.core.queue_head) as usize

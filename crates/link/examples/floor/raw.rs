@@ -58,7 +58,7 @@ impl Raw {
         let Some(frame) = self.free.pop() else { return false };
         write(&mut self.bytes(frame)[..len]);
         let mut transmission = self.port.transmission();
-        let put = transmission.put(Transmit { frame, offset: 0, len: len as u16 });
+        let put = transmission.put(Transmit { frame, offset: 0, len: len as u16, more: false });
         transmission.submit();
         if !put {
             self.free.push(frame);

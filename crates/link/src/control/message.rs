@@ -301,6 +301,8 @@ messages! {
         token: Token,
         /// What its region holds.
         limits: Limits,
+        /// The smallest MTU of the accelerated interfaces: what to assume of a path before the host has spoken.
+        mtu: u32,
     };
     /// The process now counts as one of the lane.
     Attached = 2 [0];
@@ -379,6 +381,11 @@ messages! {
     Closing = 4 [0] {
         /// Why.
         reason: Reason,
+    };
+    /// The smallest MTU of the accelerated interfaces has changed.
+    Mtu = 5 [0] {
+        /// What it is now.
+        mtu: u32,
     };
 }
 
@@ -463,7 +470,7 @@ mod tests {
         };
         let held = Held { claim: Claim(1), kind: ClaimKind::Bound, protocol: 6, local: PEER, remote: PEER };
         for (reply, descriptors) in [
-            (Reply::Lane { lane: 1, token: Token([1; 16]), limits: Limits::DEFAULT }, 3),
+            (Reply::Lane { lane: 1, token: Token([1; 16]), limits: Limits::DEFAULT, mtu: 1500 }, 3),
             (Reply::Attached, 0),
             (Reply::Claimed { claim: Claim(4), local: PEER }, 0),
             (Reply::Done, 0),
@@ -482,6 +489,7 @@ mod tests {
             Push::PeerGone { pid: 44 },
             Push::ClaimLost { claim: Claim(1), reason: Reason::Address },
             Push::Closing { reason: Reason::Stopping },
+            Push::Mtu { mtu: 9000 },
         ] {
             goes_back(&push, 0);
         }

@@ -258,7 +258,7 @@ impl Client {
         let hello = Request::Hello { program: Name::new("test"), layout: Memory::LAYOUT_HASH };
         let (reply, descriptors) = self.request(&hello, &[]);
         match reply {
-            Reply::Lane { lane, token, limits } => {
+            Reply::Lane { lane, token, limits, .. } => {
                 let lane = LaneOf::new(lane, token, limits, descriptors);
                 // A kernel before 6.4 could not map the rings of a bound socket: it is bound only when we say that they are mapped.
                 assert_eq!(lane.port.kick().unwrap_err().raw_os_error(), Some(nix::libc::ENXIO), "not bound yet");

@@ -5,7 +5,7 @@ use super::output::{ETHERNET, IPV4, IPV6, write_ethertype, write_ipv4, write_ipv
 use crate::Stack;
 use crate::addr::Family;
 use crate::error::{Error, Result};
-use crate::frame::{FrameId, HEADROOM, MAX_PAYLOAD, flag};
+use crate::frame::{FrameId, HEADROOM, MAX_PAYLOAD, MOST_PIECES, flag};
 use crate::path::PathState;
 use crate::pool::Link;
 use crate::queue::Queued;
@@ -15,29 +15,29 @@ use crate::time::Instant;
 const FRAGMENT: usize = 8;
 const NEXT_HEADER_FRAGMENT: u8 = 44;
 
-/// How many bytes of a datagram one fragment carries: as many as the MTU and a frame allow, in units of eight.
+/// How many bytes of a datagram one fragment carries: as many as the MTU and the frames of one packet allow, in units of eight.
 pub(crate) fn piece(family: Family, mtu: usize) -> usize {
     let headers = match family {
         Family::V4 => IPV4,
         Family::V6 => IPV6 + FRAGMENT,
     };
-    (mtu.saturating_sub(headers).min(MAX_PAYLOAD) & !7).max(8)
+    (mtu.saturating_sub(headers).min(MOST_PIECES * MAX_PAYLOAD) & !7).max(8)
 }
 
 impl Stack<'_> {
-    /// Sends a chain of frames as the fragments of one datagram. Each frame's notes delimit its part, which starts at
-    /// [`HEADROOM`]; the frames free themselves when sent.
+    /// Sends a chain of frames as the fragments of one datagram, each of `piece` bytes but the last. Each frame's notes delimit its
+    /// part, which starts at [`HEADROOM`]; no frame goes over the end of a fragment. The frames free themselves when sent.
     ///
     /// # Errors
     /// As for `ip_output`; what was not sent is freed.
-    pub(crate) fn ip_fragment(&mut self, now: Instant, send: &IpSend, first: FrameId) -> Result<()> {
-        let sent = self.fragment_chain(now, send, first);
+    pub(crate) fn ip_fragment(&mut self, now: Instant, send: &IpSend, first: FrameId, piece: usize) -> Result<()> {
+        let sent = self.fragment_chain(now, send, first, piece);
         let counters = self.mem.counters;
         if sent.is_ok() { &counters.ip_frag_oks } else { &counters.ip_frag_fails }.inc();
         sent
     }
 
-    fn fragment_chain(&mut self, now: Instant, send: &IpSend, first: FrameId) -> Result<()> {
+    fn fragment_chain(&mut self, now: Instant, send: &IpSend, first: FrameId, piece: usize) -> Result<()> {
         let family = send.destination.family();
         let mut path = send.path;
         let known = &self.mem.paths[path as usize].info;
@@ -53,12 +53,10 @@ impl Stack<'_> {
         let id = self.next_ip_id();
         let (mut at, mut offset) = (Some(first), 0);
         while let Some(frame) = at {
-            let meta = &mut self.mem.frames.meta[frame as usize];
-            let more = meta.flags & flag::MORE != 0;
-            at = if more { meta.next.get() } else { None };
-            meta.flags &= !flag::MORE;
-            meta.next = Link::NONE;
-            let len = meta.len;
+            let len = self.mem.frames.meta[frame as usize].len;
+            let (rest, total, next) = self.cut_fragment(frame, piece);
+            at = next;
+            let more = at.is_some();
             let headers = match family {
                 Family::V4 => IPV4,
                 Family::V6 => IPV6 + FRAGMENT,
@@ -69,25 +67,41 @@ impl Stack<'_> {
             match family {
                 Family::V4 => {
                     let field = (offset / 8) as u16 | if more { 0x2000 } else { 0 };
-                    write_ipv4(network, send, IPV4 as u16 + len, id as u16, field);
+                    write_ipv4(network, send, IPV4 as u16 + total, id as u16, field);
                 }
                 Family::V6 => {
-                    write_ipv6(network, send, NEXT_HEADER_FRAGMENT, FRAGMENT as u16 + len);
+                    write_ipv6(network, send, NEXT_HEADER_FRAGMENT, FRAGMENT as u16 + total);
                     let [o0, o1] = (offset as u16 | u16::from(more)).to_be_bytes();
                     let [i0, i1, i2, i3] = id.to_be_bytes();
                     network[IPV6..IPV6 + FRAGMENT].copy_from_slice(&[send.protocol, 0, o0, o1, i0, i1, i2, i3]);
                 }
             }
-            offset += u32::from(len);
-            let packet = Queued { frame, offset: start as u16, len: (ETHERNET + headers) as u16 + len };
+            offset += u32::from(total);
+            let packet = Queued { frame, offset: start as u16, len: (ETHERNET + headers) as u16 + len, rest };
             self.mem.counters.ip_out_requests.inc();
             self.mem.counters.ip_frag_creates.inc();
             if let Err(error) = self.path_send(path, packet) {
-                self.mem.frames.give(frame);
+                self.mem.frames.give_chain(frame);
                 at.into_iter().for_each(|rest| self.mem.frames.give_chain(rest));
                 return Err(if error == Error::NeedPath { Error::HostUnreachable } else { error });
             }
         }
         Ok(())
+    }
+
+    /// Cuts the first fragment off a chain. Says in how many further frames it goes on, how long it is, and what is left.
+    fn cut_fragment(&mut self, first: FrameId, piece: usize) -> (u16, u16, Option<FrameId>) {
+        let (mut at, mut rest, mut total) = (first, 0, 0);
+        loop {
+            let meta = &mut self.mem.frames.meta[at as usize];
+            total += meta.len;
+            let next = if meta.flags & flag::MORE != 0 { meta.next.get() } else { None };
+            let Some(next) = next.filter(|_| usize::from(total) < piece) else {
+                meta.flags &= !flag::MORE;
+                meta.next = Link::NONE;
+                return (rest, total, next);
+            };
+            (at, rest) = (next, rest + 1);
+        }
     }
 }

@@ -38,42 +38,62 @@ pub struct IpSend {
     pub dont_fragment: bool,
 }
 
+/// A transport message on its way out: in one frame, or in several that follow each other by `next`, delimited by their notes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Message {
+    /// The first frame.
+    pub(crate) frame: FrameId,
+    /// Where the message starts in it.
+    pub(crate) offset: u16,
+    /// How much of it lies there.
+    pub(crate) len: u16,
+    /// In how many further frames it goes on.
+    pub(crate) rest: u16,
+    /// How long it is altogether.
+    pub(crate) total: u16,
+}
+
+impl Message {
+    /// A message that lies in one frame.
+    pub(crate) const fn one(frame: FrameId, offset: u16, len: u16) -> Self {
+        Self { frame, offset, len, rest: 0, total: len }
+    }
+}
+
 impl Stack<'_> {
-    /// Sends the `l4_len` bytes at `l4_offset` of a frame as one packet: writes the headers before them and puts the packet
-    /// into the transmit queue, or lets it wait until the neighbour is known.
+    /// Sends a message as one packet: writes the headers before it and puts the packet into the transmit queue, or lets it wait
+    /// until the neighbour is known.
     ///
-    /// The frame stays the caller's, unless it carries [`flag::FREE_ON_COMPLETE`]: then it is freed when sent, and also if this fails.
-    /// A frame that is still queued or in the kernel must not be sent again.
+    /// The frames stay the caller's, unless they carry [`flag::FREE_ON_COMPLETE`]: then they are freed when sent, and also if this
+    /// fails. A frame that is still queued or in the kernel must not be sent again.
     ///
     /// # Errors
     /// [`Error::NeedPath`] if the path has been forgotten and the host must be asked; [`Error::HostUnreachable`] if the host has no way;
     /// [`Error::NoBuffers`] if too many packets wait for neighbours; [`Error::Invalid`] for mixed address families or impossible bounds.
-    pub(crate) fn ip_output(
-        &mut self,
-        now: Instant,
-        send: &IpSend,
-        frame: FrameId,
-        l4_offset: u16,
-        l4_len: u16,
-    ) -> Result<()> {
+    pub(crate) fn ip_output(&mut self, now: Instant, send: &IpSend, message: Message) -> Result<()> {
         self.mem.counters.ip_out_requests.inc();
-        let sent = self.output_inner(now, send, frame, l4_offset, l4_len);
+        let sent = self.output_inner(now, send, message);
         if sent.is_err() {
             let counter = match sent {
                 Err(Error::NeedPath | Error::HostUnreachable) => &self.mem.counters.ip_out_no_routes,
                 _ => &self.mem.counters.ip_out_discards,
             };
             counter.inc();
-            let meta = &mut self.mem.frames.meta[frame as usize];
-            if meta.flags & (flag::FREE_ON_COMPLETE | flag::QUEUED | flag::IN_KERNEL) == flag::FREE_ON_COMPLETE {
-                self.mem.frames.give(frame);
+            let Message { frame, offset, len, rest, .. } = message;
+            let mut piece = Some(Queued { frame, offset, len, rest });
+            while let Some(unsent) = piece {
+                piece = unsent.continued(&self.mem.frames);
+                let meta = &self.mem.frames.meta[unsent.frame as usize];
+                if meta.flags & (flag::FREE_ON_COMPLETE | flag::QUEUED | flag::IN_KERNEL) == flag::FREE_ON_COMPLETE {
+                    self.mem.frames.give(unsent.frame);
+                }
             }
         }
         sent
     }
 
-    fn output_inner(&mut self, now: Instant, send: &IpSend, frame: FrameId, l4_offset: u16, l4_len: u16) -> Result<()> {
-        let packet = self.write_ip(send, frame, l4_offset, l4_len)?;
+    fn output_inner(&mut self, now: Instant, send: &IpSend, message: Message) -> Result<()> {
+        let packet = self.write_ip(send, message)?;
         let path = match self.mem.paths.get_mut(send.path as usize) {
             Some(path)
                 if path.info.destination == send.destination
@@ -89,25 +109,26 @@ impl Stack<'_> {
     }
 
     /// Sends a packet back to where `to` came from, as [`Stack::ip_output`] does, but without a path: neither cache nor host hear of an
-    /// address that anybody may have forged. The frame must carry [`flag::FREE_ON_COMPLETE`].
-    pub(crate) fn ip_answer(&mut self, to: &Packet, send: &IpSend, frame: FrameId, l4_offset: u16, l4_len: u16) {
+    /// address that anybody may have forged. The message's one frame must carry [`flag::FREE_ON_COMPLETE`].
+    pub(crate) fn ip_answer(&mut self, to: &Packet, send: &IpSend, message: Message) {
         self.mem.counters.ip_out_requests.inc();
-        let Ok(packet) = self.write_ip(send, frame, l4_offset, l4_len) else {
+        let Ok(packet) = self.write_ip(send, message) else {
             self.mem.counters.ip_out_discards.inc();
-            return self.mem.frames.give(frame);
+            return self.mem.frames.give(message.frame);
         };
-        let link = &mut self.mem.frames.bytes_mut(frame)[usize::from(packet.offset)..][..12];
+        let link = &mut self.mem.frames.bytes_mut(message.frame)[usize::from(packet.offset)..][..12];
         link[..6].copy_from_slice(&to.source_mac.0);
         link[6..].copy_from_slice(&to.destination_mac.0);
         self.enqueue(packet);
     }
 
     /// Writes the Ethernet type and the IP header.
-    fn write_ip(&mut self, send: &IpSend, frame: FrameId, l4_offset: u16, l4_len: u16) -> Result<Queued> {
+    fn write_ip(&mut self, send: &IpSend, message: Message) -> Result<Queued> {
+        let Message { frame, offset, len, rest, total } = message;
         let family = same_family(send.source, send.destination).ok_or(Error::Invalid)?;
         let header = if family == Family::V4 { IPV4 } else { IPV6 };
-        let start = usize::from(l4_offset).checked_sub(header + ETHERNET).ok_or(Error::Invalid)?;
-        if !in_frame(usize::from(l4_offset), usize::from(l4_len)) {
+        let start = usize::from(offset).checked_sub(header + ETHERNET).ok_or(Error::Invalid)?;
+        if !in_frame(usize::from(offset), usize::from(len)) {
             return Err(Error::Invalid);
         }
         if self.mem.frames.meta[frame as usize].flags & (flag::QUEUED | flag::IN_KERNEL) != 0 {
@@ -119,13 +140,13 @@ impl Stack<'_> {
         match family {
             Family::V4 => {
                 let fragment = if send.dont_fragment { 0x4000 } else { 0 };
-                write_ipv4(network, send, (header as u16) + l4_len, id, fragment);
+                write_ipv4(network, send, (header as u16) + total, id, fragment);
             }
-            Family::V6 => write_ipv6(network, send, send.protocol, l4_len),
+            Family::V6 => write_ipv6(network, send, send.protocol, total),
         }
         write_ethertype(link, family);
-        let len = (ETHERNET + header) as u16 + l4_len;
-        Ok(Queued { frame, offset: start as u16, len })
+        let len = (ETHERNET + header) as u16 + len;
+        Ok(Queued { frame, offset: start as u16, len, rest })
     }
 
     /// The next IPv4 or fragment identification. Not predictable from outside: a keyed permutation of a counter would be

@@ -57,7 +57,7 @@ impl Packet {
             && let Some(next) = frames.meta[at as usize].next.get()
         {
             let bytes = frames.data(next);
-            sum = if odd { sum.swapped_bytes(bytes) } else { sum.bytes(bytes) };
+            sum = sum.bytes_at(odd, bytes);
             odd ^= bytes.len() & 1 == 1;
             at = next;
         }

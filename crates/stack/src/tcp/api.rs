@@ -103,9 +103,9 @@ impl Stack<'_> {
         if s.send.frames == 0 {
             s.freed_at = now;
         }
-        let mss = usize::from(s.mss);
+        let part = super::run::part(s.mss.into());
         let wanted = source.remaining();
-        let taken = s.send.append(&mut self.mem.frames, mss, space.min(wanted), reserve, |into| source.read(into));
+        let taken = s.send.append(&mut self.mem.frames, part, space.min(wanted), reserve, |into| source.read(into));
         if taken < wanted {
             s.wants_room = true;
             if taken < space {

@@ -13,7 +13,6 @@ use super::socket::{Pending, Socket, State, Waiting};
 use crate::Stack;
 use crate::addr::{Endpoint, Family};
 use crate::error::{Error, Result};
-use crate::frame::MAX_PAYLOAD;
 use crate::ids::{Ready, SocketKind};
 use crate::pool::Link;
 use crate::time::Instant;
@@ -57,7 +56,7 @@ impl Socket {
         let path = mtu.saturating_sub(self.header_len());
         let user = if self.settings.max_segment == 0 { u32::MAX } else { u32::from(self.settings.max_segment) };
         let largest = path.min(u32::from(self.peer_mss)).min(user).saturating_sub(options);
-        largest.clamp(32, MAX_PAYLOAD as u32) as u16
+        super::run::whole_parts(largest.max(32) as usize) as u16
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::header::{Segment, bit};
 use super::output::Hold;
+use super::run::Run;
 use super::socket::State;
 use crate::Stack;
 use crate::addr::Endpoint;
@@ -122,12 +123,12 @@ impl Stack<'_> {
             tos: 0,
             dont_fragment: true,
         };
-        let (start, total) = self.write_segment(&send, header, id, crate::frame::HEADROOM as u16, 0);
+        let message = self.write_segment(&send, header, &Run::bare(id));
         if known.is_none() {
-            return self.ip_answer(packet, &send, id, start, total);
+            return self.ip_answer(packet, &send, message);
         }
         // What the host knows of the sender holds, whatever the packet says of itself.
-        let _ = self.ip_output(now, &send, id, start, total);
+        let _ = self.ip_output(now, &send, message);
     }
 
     /// Frees a frame and those that continue its packet.

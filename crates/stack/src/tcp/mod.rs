@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `seq`, `options`, `header` | the wire format |
 //! | `socket`, `config` | what a connection consists of, and defaults |
-//! | `send`, `scoreboard` | the send queue and the marks of SACK on it |
+//! | `send`, `scoreboard`, `run` | the send queue, the marks of SACK on it, and what goes out as one segment |
 //! | `feedback`, `rtt`, `congestion`, `rack`, `prr`, `recovery`, `spurious` | when to send again, and how much |
 //! | `receive`, `window`, `ack` | the receive queue, the window offered, when to acknowledge |
 //! | `output` | what is sent now |
@@ -40,6 +40,7 @@ mod rack;
 mod receive;
 mod recovery;
 mod rtt;
+mod run;
 mod scoreboard;
 mod send;
 mod seq;

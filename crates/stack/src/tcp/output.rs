@@ -4,15 +4,18 @@
 use super::header::{HEADER_LEN, Segment, bit};
 use super::options::{MAX_OPTIONS, Options, Timestamps};
 use super::recovery::Phase;
+use super::run::Run;
 use super::send::{IN_FLIGHT, length};
 use super::seq::Seq;
 use super::socket::{Socket, State};
 use crate::Stack;
 use crate::checksum::Sum;
 use crate::demux::TCP;
-use crate::frame::{FrameId, Frames, HEADROOM, flag};
+use crate::frame::{Frames, flag};
 use crate::ids::SocketKind;
 use crate::ip::IpSend;
+use crate::ip::output::Message;
+use crate::pool::Link;
 use crate::time::Instant;
 
 /// What holds back an incomplete segment.
@@ -70,7 +73,7 @@ impl Socket {
     }
 
     /// The segment to be sent next, if any may be sent now.
-    fn choose(&mut self, frames: &mut Frames<'_>, hold: Hold) -> Option<FrameId> {
+    fn choose(&mut self, frames: &mut Frames<'_>, hold: Hold) -> Option<Run> {
         if !self.state.may_transmit() {
             return None;
         }
@@ -81,20 +84,25 @@ impl Socket {
             if meta.flags & IN_FLIGHT != 0 {
                 return None; // its last transmission has not even left this host
             }
-            let bytes = length(meta);
+            let bytes = length(meta) as usize;
             let is_first = self.send.head.get() == Some(id);
-            let fits = self.in_flight() == 0 || self.in_flight() + bytes <= self.cc.cwnd;
-            if !fits || !is_first && (Seq(meta.seq) + bytes).gt(edge) {
+            let room = edge.since(Seq(meta.seq)) as usize;
+            let window = self.cc.cwnd.saturating_sub(self.in_flight()) as usize;
+            let fits = self.in_flight() == 0 || bytes <= window;
+            if !fits || !is_first && bytes > room {
                 return None;
             }
-            return self.send.split(frames, id, mss).then_some(id);
+            // One frame goes in any case; those behind it as far as both windows reach.
+            let more = window.min(room).max(bytes);
+            return self.send.cut_run(frames, id, mss.min(more));
         }
         let id = self.send.next.get()?;
         let meta = &frames.meta[id as usize];
         if meta.flags & IN_FLIGHT != 0 {
             return None;
         }
-        let (len, flags, is_last) = (usize::from(meta.len), meta.flags, meta.next.is_none());
+        let run = Run::from(frames, id, mss);
+        let len = run.total as usize;
         let room = edge.since(self.send.nxt) as usize;
         let mut most = mss;
         if len > room {
@@ -107,17 +115,17 @@ impl Socket {
         } else if len == 0 && room == 0 && self.send.outstanding() > 0 {
             return None; // a bare FIN waits for the window as data does
         }
-        let bytes = (length(meta)).min(most as u32);
+        let bytes = run.length.min(most as u32);
         if self.in_flight() > 0 && self.in_flight() + bytes > self.cc.cwnd {
             return None;
         }
-        if len < mss && is_last && flags & flag::FIN == 0 && hold != Hold::Nothing {
+        if len < mss && run.is_tail && run.flags & flag::FIN == 0 && hold != Hold::Nothing {
             let small_under_way = self.small_out && self.small_end.gt(self.send.una);
             if hold == Hold::More || self.settings.cork || !self.settings.nodelay && small_under_way {
                 return None;
             }
         }
-        self.send.split(frames, id, most).then_some(id)
+        self.send.cut_run(frames, id, most)
     }
 }
 
@@ -127,7 +135,7 @@ impl Stack<'_> {
         self.append_pending_fin(index);
         self.follow_path(index, now);
         let mut sent = false;
-        while let Some(id) = {
+        while let Some(run) = {
             let s = &mut self.mem.tcp[index];
             s.choose(&mut self.mem.frames, hold)
         } {
@@ -135,7 +143,7 @@ impl Stack<'_> {
                 self.restart_after_idle(index, now);
                 sent = true;
             }
-            self.send_segment(index, now, id);
+            self.send_segment(index, now, &run);
         }
         if self.mem.tcp[index].ack_now {
             self.send_ack(index, now);
@@ -161,29 +169,32 @@ impl Stack<'_> {
         }
     }
 
-    /// Sends the segment in a frame: the first unsent one, a lost one, or a probe.
-    pub(super) fn send_segment(&mut self, index: usize, now: Instant, id: FrameId) {
+    /// Sends a segment: the first unsent one, a lost one, or a probe.
+    pub(super) fn send_segment(&mut self, index: usize, now: Instant, run: &Run) {
         let frames = &mut self.mem.frames;
         let s = &mut self.mem.tcp[index];
         let mut header = s.header(frames, now);
-        let meta = &frames.meta[id as usize];
-        let (offset, len, flags, is_new) = (meta.offset, meta.len, meta.flags, s.send.next.get() == Some(id));
-        let is_tail = meta.next.is_none();
-        header.seq = Seq(meta.seq);
-        header.len = u32::from(len);
-        if flags & flag::FIN != 0 {
+        let is_new = s.send.next.get() == Some(run.first);
+        header.seq = Seq(frames.meta[run.first as usize].seq);
+        header.len = run.total;
+        if run.flags & flag::FIN != 0 {
             header.bits |= bit::FIN;
         }
-        if len > 0 && (flags & flag::PUSH != 0 || is_tail) {
+        if run.total > 0 && (run.flags & flag::PUSH != 0 || run.is_tail) {
             header.bits |= bit::PSH;
         }
         s.urgent_pointer(&mut header);
         // Options beyond the timestamps only where the segment leaves room for them.
-        let spare = (usize::from(s.mss) + header.options.emitted_len()).saturating_sub(usize::from(len));
+        let spare = (usize::from(s.mss) + header.options.emitted_len()).saturating_sub(run.total as usize);
         s.add_blocks(frames, &mut header.options, spare);
-        let bytes = length(meta);
-        let was_small = usize::from(len) < usize::from(s.mss);
-        s.send.sent(frames, id, now);
+        let was_small = run.total < u32::from(s.mss);
+        let mut at = Link::to(run.first);
+        for _ in 0..=run.rest {
+            if let Some(id) = at.get() {
+                at = frames.meta[id as usize].next;
+                s.send.sent(frames, id, now);
+            }
+        }
         if is_new {
             (s.small_out, s.small_end) = if was_small { (true, s.send.nxt) } else { (s.small_out, s.small_end) };
         } else {
@@ -195,14 +206,14 @@ impl Stack<'_> {
             }
         }
         if s.recovery.phase == Phase::Recovery {
-            s.prr.sent(bytes);
+            s.prr.sent(run.length);
         }
         s.recovery.most_in_flight = s.recovery.most_in_flight.max(s.send.pipe);
         s.sent = now;
-        s.acknowledged(now, len > 0, &self.mem.core.tcp.config);
+        s.acknowledged(now, run.total > 0, &self.mem.core.tcp.config);
         let row = self.mem.row(SocketKind::Tcp, index as u32);
-        row.tx_bytes.add(u64::from(len));
-        self.emit(index, now, &header, id, offset, len);
+        row.tx_bytes.add(u64::from(run.total));
+        self.emit(index, now, &header, run);
     }
 
     /// Sends a segment without payload: `adjust` makes of a plain acknowledgement what is wanted.
@@ -216,7 +227,7 @@ impl Stack<'_> {
             s.add_blocks(frames, &mut header.options, MAX_OPTIONS);
             s.acknowledged(now, false, &self.mem.core.tcp.config);
         }
-        self.emit(index, now, &header, id, HEADROOM as u16, 0);
+        self.emit(index, now, &header, &Run::bare(id));
     }
 
     /// Acknowledges what has been received.
@@ -234,46 +245,43 @@ impl Stack<'_> {
     }
 
     /// Writes the header in front of the payload and hands the packet down.
-    fn emit(&mut self, index: usize, now: Instant, header: &Segment, id: FrameId, offset: u16, len: u16) {
+    fn emit(&mut self, index: usize, now: Instant, header: &Segment, run: &Run) {
         let send = self.mem.tcp[index].ip_send();
         let row = self.mem.row(SocketKind::Tcp, index as u32);
         row.tx_packets.inc();
-        self.emit_to(now, &send, header, id, offset, len);
+        self.emit_to(now, &send, header, run);
     }
 
-    /// Writes `header` before the `len` bytes at `offset` of a frame, with its checksum, and hands the packet down.
-    pub(super) fn emit_to(
-        &mut self,
-        now: Instant,
-        send: &IpSend,
-        header: &Segment,
-        id: FrameId,
-        offset: u16,
-        len: u16,
-    ) {
-        let (start, total) = self.write_segment(send, header, id, offset, len);
+    /// Writes `header` before the payload, with its checksum, and hands the packet down.
+    pub(super) fn emit_to(&mut self, now: Instant, send: &IpSend, header: &Segment, run: &Run) {
+        let message = self.write_segment(send, header, run);
         // A packet that cannot go out is a lost packet: the timers repair it, and path errors come by ICMP or time.
-        let _ = self.ip_output(now, send, id, start, total);
+        let _ = self.ip_output(now, send, message);
     }
 
-    /// Writes the header and the checksum; says where the segment starts in the frame, and its length.
-    pub(super) fn write_segment(
-        &mut self,
-        send: &IpSend,
-        header: &Segment,
-        id: FrameId,
-        offset: u16,
-        len: u16,
-    ) -> (u16, u16) {
+    /// Writes the header and the checksum; says where the segment lies.
+    pub(super) fn write_segment(&mut self, send: &IpSend, header: &Segment, run: &Run) -> Message {
+        let &Run { first, rest, offset, len, .. } = run;
         let header_len = header.header_len();
         debug_assert!((HEADER_LEN..=60).contains(&header_len) && header_len <= usize::from(offset));
         let start = usize::from(offset) - header_len;
-        let message = &mut self.mem.frames.bytes_mut(id)[start..usize::from(offset + len)];
+        let total = header_len as u32 + run.total;
+        let frames = &mut self.mem.frames;
+        let message = &mut frames.bytes_mut(first)[start..usize::from(offset + len)];
         header.emit(&mut message[..header_len]);
-        let total = message.len() as u32;
-        let sum = Sum::ZERO.pseudo(send.source, send.destination, TCP, total).bytes(message).checksum();
-        message[16..18].copy_from_slice(&sum.to_be_bytes());
+        let mut sum = Sum::ZERO.pseudo(send.source, send.destination, TCP, total).bytes(message);
+        let (mut odd, mut at) = (message.len() & 1 == 1, first);
+        for _ in 0..rest {
+            if let Some(next) = frames.meta[at as usize].next.get() {
+                let bytes = frames.data(next);
+                sum = sum.bytes_at(odd, bytes);
+                odd ^= bytes.len() & 1 == 1;
+                at = next;
+            }
+        }
+        frames.bytes_mut(first)[start + 16..][..2].copy_from_slice(&sum.checksum().to_be_bytes());
         self.mem.counters.tcp_out_segs.inc();
-        (start as u16, total as u16)
+        let len = header_len as u16 + len;
+        Message { frame: first, offset: start as u16, len, rest, total: total as u16 }
     }
 }

@@ -5,7 +5,7 @@ use super::seq::Seq;
 use super::socket::{Pending, State};
 use crate::Stack;
 use crate::demux::TCP;
-use crate::frame::flag;
+use crate::frame::{MAX_PAYLOAD, flag};
 use crate::ids::SocketKind;
 use crate::ip::{IcmpError, IcmpKind};
 use crate::path::{Path, PathState};
@@ -73,14 +73,15 @@ impl Stack<'_> {
         if mss == s.mss {
             return;
         }
-        let shrinks = mss < s.mss;
-        s.mss = mss;
+        let before = core::mem::replace(&mut s.mss, mss);
         s.cc.on_mss(u32::from(mss));
-        if !shrinks {
+        if mss > before {
             return;
         }
         self.mem.counters.tcp_mtu_reductions.inc();
         let frames = &mut self.mem.frames;
+        // Of segments in several frames nobody remembers how long they were.
+        let any = usize::from(before) > MAX_PAYLOAD;
         let mut at = s.send.head;
         while let Some(id) = at.get() {
             if at == s.send.next {
@@ -88,7 +89,7 @@ impl Stack<'_> {
             }
             let meta = &frames.meta[id as usize];
             at = meta.next;
-            if meta.len > mss && meta.flags & (flag::SACKED | flag::LOST) == 0 {
+            if (any || meta.len > mss) && meta.flags & (flag::SACKED | flag::LOST) == 0 {
                 s.send.mark_lost(frames, id);
             }
         }

@@ -28,7 +28,8 @@ impl Socket {
         // So many more that the sum is one part in `SHARE` of what is left over then.
         let mut more = spare.saturating_sub(SHARE * held as usize) / (SHARE + 1);
         if spare < all / 2 {
-            let useful = (2 * self.cc.cwnd / u32::from(self.mss.max(1))).max(LEAST);
+            let part = super::run::part(self.mss.into()).max(1) as u32;
+            let useful = (2 * self.cc.cwnd / part).max(LEAST);
             more = more.min(useful.saturating_sub(held) as usize);
         }
         // Each may have one when the others have taken nearly all; the last sixteenth keeps the fill ring fed.

@@ -150,7 +150,7 @@ impl Socket {
             && self.send.head != self.send.next
             && frames.meta[head as usize].flags & crate::frame::flag::LOST == 0
         {
-            self.send.mark_lost(frames, head);
+            self.send.mark_first_lost(frames, self.mss.into());
         }
     }
 

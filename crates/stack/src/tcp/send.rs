@@ -1,4 +1,4 @@
-//! The send queue: one frame per segment, payload at [`HEADROOM`], from the oldest unacknowledged byte to the newest
+//! The send queue: one frame per segment (or part of a segment that is longer than a frame), payload at [`HEADROOM`], from the oldest unacknowledged byte to the newest
 //! byte that the program wrote.
 //!
 //! Two orders run through the frames. `next` links them by sequence number. `newer` and `older` link the ones that are
@@ -93,8 +93,8 @@ impl SendQueue {
         self.end - self.una
     }
 
-    /// How much the unsent tail can still take, so that it is at most `mss` long.
-    fn tail_room(&self, frames: &Frames<'_>, mss: usize) -> Option<(FrameId, usize)> {
+    /// How much the unsent tail can still take, so that it is at most `part` long.
+    fn tail_room(&self, frames: &Frames<'_>, part: usize) -> Option<(FrameId, usize)> {
         if self.next.is_none() {
             return None;
         }
@@ -104,7 +104,7 @@ impl SendQueue {
             return None;
         }
         let in_frame = FRAME_SIZE - usize::from(meta.offset) - usize::from(meta.len);
-        let room = mss.saturating_sub(usize::from(meta.len)).min(in_frame);
+        let room = part.saturating_sub(usize::from(meta.len)).min(in_frame);
         (room > 0).then_some((id, room))
     }
 
@@ -125,24 +125,24 @@ impl SendQueue {
         Some(id)
     }
 
-    /// Queues up to `limit` bytes: first into the unsent tail, then into new frames of at most `mss` bytes each. `fill`
+    /// Queues up to `limit` bytes: first into the unsent tail, then into new frames of at most `part` bytes each. `fill`
     /// writes into the buffer it is given and says how much; less than the whole buffer means it has no more. Stops
     /// when the free frames would fall to `reserve`. Returns the bytes taken.
     pub(super) fn append(
         &mut self,
         frames: &mut Frames<'_>,
-        mss: usize,
+        part: usize,
         mut limit: usize,
         reserve: usize,
         mut fill: impl FnMut(&mut [u8]) -> usize,
     ) -> usize {
         let mut total = 0;
-        let mut room = self.tail_room(frames, mss);
+        let mut room = self.tail_room(frames, part);
         while limit > 0 {
             let (id, space) = match room.take() {
                 Some(room) => room,
                 None if frames.available() > reserve => match self.append_frame(frames) {
-                    Some(id) => (id, mss.min(FRAME_SIZE - HEADROOM)),
+                    Some(id) => (id, part.min(FRAME_SIZE - HEADROOM)),
                     None => break,
                 },
                 None => break,

@@ -5,6 +5,7 @@
 
 use super::output::Hold;
 use super::recovery::Phase;
+use super::run::Run;
 use super::send::IN_FLIGHT;
 use super::socket::{Pending, Socket, State, Waiting};
 use super::spurious::Undo;
@@ -221,7 +222,8 @@ impl Stack<'_> {
         s.recovery.undo = Undo::default();
         s.recovery.probe_was_retransmission = new.is_none();
         self.mem.counters.tcp_loss_probes.inc();
-        self.send_segment(index, now, id);
+        let run = Run::of(&self.mem.frames, id);
+        self.send_segment(index, now, &run);
         let s = &mut self.mem.tcp[index];
         s.recovery.probing = true;
         s.recovery.probe_end = s.send.nxt;

@@ -1,15 +1,18 @@
 //! The window we offer (RFC 9293 §3.8.6), and how the receive buffer grows to what the program really takes.
 
 use super::socket::Socket;
-use crate::frame::Frames;
+use crate::frame::{FRAME_SIZE, Frames};
 use crate::time::{Instant, Span};
 use zerocopy::FromZeros;
 
 /// The receive buffer is looked at no more often than this: a round trip on a LAN is too short to measure a program by.
 const MIN_INTERVAL: Span = Span::from_micros(500);
 
-/// Frames that a connection may hold when they run low.
+/// Frames that a connection may hold when they run low, unless that is less than two segments.
 const FAIR_SHARE: u32 = 4;
+
+/// What the kernel puts into one frame: it keeps `XDP_PACKET_HEADROOM` in front. A longer segment takes several.
+const PIECE: u32 = FRAME_SIZE as u32 - 256;
 
 /// Growing the receive buffer (dynamic right-sizing).
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
@@ -21,6 +24,15 @@ pub(super) struct Sizing {
 }
 
 impl Socket {
+    /// How much of a full segment comes in one frame.
+    fn per_frame(&self) -> u32 {
+        u32::from(self.receive_mss).min(PIECE)
+    }
+
+    fn fair_share(&self) -> u32 {
+        FAIR_SHARE.max(2 * u32::from(self.receive_mss).div_ceil(PIECE))
+    }
+
     /// The receive buffer's free part. When this connection holds many frames, or all together hold nearly all, it is
     /// nothing or little: a program that does not read must not starve the others.
     fn receive_space(&self, frames: &Frames<'_>) -> u32 {
@@ -31,10 +43,10 @@ impl Socket {
         if frames.available() >= frames.meta.len() / 8 {
             // No more is promised than there are frames for.
             let room = (frames.available() - frames.meta.len() / 8) as u32;
-            let room = room.saturating_mul(u32::from(self.receive_mss)).max(self.open_window());
+            let room = room.saturating_mul(self.per_frame()).max(self.open_window());
             if self.recv.held() >= most_frames { 0 } else { space.min(room) }
-        } else if self.recv.held() < FAIR_SHARE {
-            space.min(FAIR_SHARE * u32::from(self.receive_mss))
+        } else if self.recv.held() < self.fair_share() {
+            space.min(self.fair_share() * self.per_frame())
         } else {
             0
         }
@@ -45,7 +57,7 @@ impl Socket {
     /// holds nothing may keep a frame, and only while the ring is still half full (`filled`).
     pub(super) fn is_over_share(&self, frames: &Frames<'_>, filled: bool) -> bool {
         let (available, all, held) = (frames.available(), frames.meta.len(), self.recv.held());
-        if available <= all / 16 { held > 0 || !filled } else { available < all * 3 / 32 && held >= FAIR_SHARE }
+        if available <= all / 16 { held > 0 || !filled } else { available < all * 3 / 32 && held >= self.fair_share() }
     }
 
     /// Bytes from RCV.NXT to the right edge already offered.

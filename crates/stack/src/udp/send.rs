@@ -6,10 +6,10 @@ use crate::addr::{Address, Endpoint, Family};
 use crate::checksum::Sum;
 use crate::demux::UDP;
 use crate::error::{Error, Result};
-use crate::frame::{FrameId, HEADROOM, MAX_PAYLOAD, flag};
+use crate::frame::{FrameId, HEADROOM, MAX_PAYLOAD, MOST_PIECES, flag};
 use crate::ids::{SocketKind, Source, UdpId};
 use crate::ip::IpSend;
-use crate::ip::output::{IPV4, IPV6};
+use crate::ip::output::{IPV4, IPV6, Message};
 use crate::path::PathState;
 use crate::pool::Link;
 use crate::time::Instant;
@@ -132,8 +132,16 @@ impl Stack<'_> {
         if whole <= mtu && len <= MAX_PAYLOAD {
             return self.udp_emit_one(now, send, ports, len, source);
         }
-        let first = self.udp_fill(send, ports, len, mtu, source)?;
-        self.ip_fragment(now, send, first)
+        if whole <= mtu && HEADER + len <= MOST_PIECES * MAX_PAYLOAD {
+            let frame = self.udp_fill(send, ports, len, HEADER + len, source)?;
+            let rest = self.mem.frames.chain_frames(frame) as u16 - 1;
+            let message =
+                Message { frame, offset: HEADROOM as u16, len: MAX_PAYLOAD as u16, rest, total: (HEADER + len) as u16 };
+            return self.ip_output(now, send, message);
+        }
+        let piece = crate::ip::fragment::piece(send.destination.family(), mtu);
+        let first = self.udp_fill(send, ports, len, piece, source)?;
+        self.ip_fragment(now, send, first, piece)
     }
 
     /// A datagram that fits one packet in one frame.
@@ -156,19 +164,18 @@ impl Stack<'_> {
         write_header(datagram, ports, (HEADER + len) as u16);
         let sum = Sum::ZERO.pseudo(send.source, send.destination, UDP, datagram.len() as u32).bytes(datagram);
         write_checksum(datagram, sum);
-        self.ip_output(now, send, frame, START as u16, (HEADER + len) as u16)
+        self.ip_output(now, send, Message::one(frame, START as u16, (HEADER + len) as u16))
     }
 
-    /// Copies a datagram into a chain of frames, each as large a fragment as the MTU allows.
+    /// Copies a datagram into a chain of frames. Every packet of `piece` bytes begins in a new frame.
     fn udp_fill(
         &mut self,
         send: &IpSend,
         ports: [u16; 2],
         len: usize,
-        mtu: usize,
+        piece: usize,
         source: &mut impl Source,
     ) -> Result<FrameId> {
-        let piece = crate::ip::fragment::piece(send.destination.family(), mtu);
         let total = HEADER + len;
         let mut sum = Sum::ZERO.pseudo(send.source, send.destination, UDP, total as u32);
         let (mut first, mut last, mut done) = (None, 0, 0);
@@ -178,7 +185,7 @@ impl Stack<'_> {
                 first.into_iter().for_each(|first| self.mem.frames.give_chain(first));
                 return Err(Error::NoBuffers);
             };
-            let here = piece.min(total - done);
+            let here = MAX_PAYLOAD.min(piece - done % piece).min(total - done);
             let meta = &mut self.mem.frames.meta[frame as usize];
             (meta.offset, meta.len) = (HEADROOM as u16, here as u16);
             match first {
