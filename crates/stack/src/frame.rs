@@ -57,7 +57,7 @@ pub mod flag {
 pub struct FrameMeta {
     /// The next frame of whatever list it is on.
     pub next: Link,
-    /// The previous frame, on lists that are walked both ways.
+    /// The previous frame, on lists that are walked both ways. On TCP's send queue: a frame some way behind this one.
     pub prev: Link,
     /// Where the bytes in question (payload on a queue, whole packet in the transmit queue) start in the frame.
     pub offset: u16,

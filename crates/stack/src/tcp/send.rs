@@ -15,6 +15,9 @@ use zerocopy::FromZeros;
 /// Flags that mean that the kernel or the transmit queue reads the frame's bytes.
 pub(super) const IN_FLIGHT: u16 = flag::IN_KERNEL | flag::QUEUED;
 
+/// How far behind a frame the one lies to which a search may skip.
+pub(super) const STRIDE: u32 = 32;
+
 /// How many sequence numbers a segment takes.
 pub(super) fn length(meta: &FrameMeta) -> u32 {
     u32::from(meta.len) + u32::from(meta.flags & flag::FIN != 0)
@@ -54,6 +57,9 @@ pub struct SendQueue {
     pub(super) tail: Link,
     /// The first segment that was never sent.
     pub(super) next: Link,
+    /// The first frame that knows none to skip to yet, and how many frames lie behind it.
+    trail: Link,
+    behind: u32,
     /// The segment under way that was sent longest ago.
     pub(super) oldest: Link,
     /// The segment under way that was sent last.
@@ -117,12 +123,27 @@ impl SendQueue {
             Some(tail) => frames.meta[tail as usize].next = Link::to(id),
             None => self.head = Link::to(id),
         }
+        self.extend_trail(frames, id);
         self.tail = Link::to(id);
         if self.next.is_none() {
             self.next = Link::to(id);
         }
         self.frames += 1;
         Some(id)
+    }
+
+    /// Frame `id` comes behind the tail: the tail, which stays, is what an earlier frame may skip to.
+    fn extend_trail(&mut self, frames: &mut Frames<'_>, id: FrameId) {
+        let Some(trail) = self.trail.get() else {
+            (self.trail, self.behind) = (Link::to(id), 0);
+            return;
+        };
+        self.behind += 1;
+        if self.behind > STRIDE {
+            let meta = &mut frames.meta[trail as usize];
+            meta.prev = self.tail;
+            (self.trail, self.behind) = (meta.next, self.behind - 1);
+        }
     }
 
     /// Queues up to `limit` bytes: first into the unsent tail, then into new frames of at most `part` bytes each. `fill`
@@ -183,6 +204,10 @@ impl SendQueue {
         if self.next == Link::to(id) {
             self.next = Link::NONE;
         }
+        if self.trail == Link::to(id) {
+            self.trail = Link::NONE;
+        }
+        self.behind = self.behind.saturating_sub(1);
         self.frames -= 1;
         frames.give(id);
     }
@@ -267,6 +292,9 @@ impl SendQueue {
                 if meta.flags & flag::LOST != 0 { self.board.lost -= bytes } else { self.unlink(frames, id) }
             }
             self.board.forget(id, next);
+            if self.trail == Link::to(id) {
+                (self.trail, self.behind) = (next, self.behind.saturating_sub(1));
+            }
             self.head = next;
             self.frames -= 1;
             frames.give(id);
@@ -354,7 +382,7 @@ mod tests {
 
     fn step() -> impl Strategy<Value = Step> {
         prop_oneof![
-            3 => (1..4000usize).prop_map(Step::Append),
+            3 => prop_oneof![1..4000usize, 1..60_000usize].prop_map(Step::Append),
             5 => (1..6u8).prop_map(Step::Send),
             4 => (0..6000u32, 1..3000u32).prop_map(|(at, len)| Step::Sack(at, len)),
             3 => (0..4000u32).prop_map(Step::Acknowledge),
@@ -376,6 +404,7 @@ mod tests {
         let (mut at, mut seq, mut count) = (queue.head, queue.una, 0);
         let (mut pipe, mut lost, mut sacked, mut under_way) = (0, 0, 0, 0);
         let mut unsent = false;
+        let mut ahead_ends = std::collections::BTreeSet::new();
         let mut last = Link::NONE;
         while let Some(id) = at.get() {
             let meta = &frames.meta[id as usize];
@@ -397,11 +426,16 @@ mod tests {
                 pipe += length(meta);
                 under_way += 1;
             }
+            if let Some(ahead) = meta.prev.get() {
+                assert!(Seq(frames.meta[ahead as usize].seq).gt(seq) && ahead_ends.insert(ahead), "skips go ahead");
+            }
+            ahead_ends.remove(&id);
             seq = end(meta);
             count += 1;
             last = at;
             at = meta.next;
         }
+        assert!(ahead_ends.is_empty(), "skips end in the queue");
         assert_eq!((seq, last, count), (queue.end, queue.tail, queue.frames));
         assert_eq!((pipe, lost, sacked), (queue.pipe, queue.board.lost, queue.board.sacked));
         let (mut at, mut before, mut time) = (queue.oldest, Link::NONE, Instant::NEVER);
