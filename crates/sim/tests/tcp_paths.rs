@@ -136,6 +136,57 @@ fn a_guess_answers_the_syn_and_data_waits_for_the_host() {
     assert_eq!(wire.last_to, [2, 0, 0, 0, 9, 5]);
 }
 
+/// What connects in the name of a host that is not there ends with the host's word, accepted or not, whether or not it was sent anything.
+#[test]
+fn a_connection_in_a_made_up_name_ends_when_the_host_finds_nobody() {
+    for (accepts, greets) in [(false, false), (true, false), (true, true)] {
+        let mut wire = wire(64);
+        let listener = wire.listen(8);
+        wire.put(Seg::new(SYN, 1000, 0));
+        let ours = wire.one().seq.wrapping_add(1);
+        wire.put(Seg::new(ACK, 1001, ours));
+        let mut accepted = accepts.then(|| wire.stack().tcp_accept(listener).unwrap());
+        if let Some(id) = accepted.filter(|_| greets) {
+            wire.send(id, b"220 hello").unwrap();
+        }
+        let peer = wire.peer.address;
+        assert_eq!(wire.stack().take_request(), Some(peer));
+        tell(&mut wire, peer, PathState::Resolving, 1500, 0);
+        // The host says so, or never says anything.
+        if greets {
+            tell(&mut wire, peer, PathState::Unreachable, 1500, 0);
+        } else {
+            wire.pass(Span::from_secs(4));
+        }
+        let id = accepted.take().unwrap_or_else(|| wire.stack().tcp_accept(listener).unwrap());
+        assert_eq!(wire.recv(id), Err(Error::HostUnreachable));
+        wire.close(id);
+        assert_eq!(wire.count("TcpCurrEstab"), 0);
+        assert_eq!(wire.held(), 0);
+    }
+}
+
+/// A peer that has shown that data reaches it, or that has been here for long, stays while its neighbour entry comes and goes.
+#[test]
+fn a_connection_outlives_a_neighbour_that_fails_for_a_while() {
+    for proven in [true, false] {
+        let (mut wire, id, ours, theirs) = accepted(64);
+        let peer = wire.peer.address;
+        if proven {
+            wire.send(id, b"x").unwrap();
+            wire.one();
+            wire.put(Seg::new(ACK, theirs, ours + 1));
+        } else {
+            wire.pass(Span::from_secs(60));
+        }
+        tell(&mut wire, peer, PathState::Unreachable, 1500, 1);
+        wire.pass(Span::from_secs(5));
+        tell(&mut wire, peer, PathState::Ready, 1500, 1);
+        assert_eq!(wire.state(id), Ok(State::Established));
+        assert_eq!(wire.recv(id), Err(Error::WouldBlock));
+    }
+}
+
 #[test]
 fn the_hosts_word_is_not_overruled_by_a_packet() {
     for state in [PathState::Kernel, PathState::Unreachable, PathState::Resolving] {

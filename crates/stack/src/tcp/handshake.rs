@@ -289,8 +289,10 @@ impl Stack<'_> {
 
     /// Both SYNs have been acknowledged.
     pub(super) fn establish(&mut self, index: usize, now: Instant) {
-        let mtu = self.path_mtu(self.mem.tcp[index].path, now);
+        let path = self.mem.tcp[index].path;
+        let mtu = self.path_mtu(path, now);
         let s = &mut self.mem.tcp[index];
+        s.stranger = s.passive && self.mem.paths.get(path as usize).is_none_or(|path| path.inferred != 0);
         if s.attempts == 0 && s.sent != now {
             s.rtt.sample(now, now.since(s.sent));
         }

@@ -2,17 +2,30 @@
 
 use super::output::Hold;
 use super::seq::Seq;
-use super::socket::{Pending, State};
+use super::socket::{Pending, Socket, State};
 use crate::Stack;
 use crate::demux::TCP;
 use crate::frame::{MAX_PAYLOAD, flag};
 use crate::ids::SocketKind;
 use crate::ip::{IcmpError, IcmpKind};
 use crate::path::{Path, PathState};
-use crate::time::Instant;
+use crate::path_cache::RESOLVE_TIME;
+use crate::time::{Instant, Span};
 
 /// No packet needs to be shorter (RFC 791).
 pub(super) const LEAST_MTU: u32 = 68;
+
+/// The host's word on a peer that connected before it came takes no longer than this.
+const UNPROVEN: Span = RESOLVE_TIME.times(2);
+
+impl Socket {
+    /// Whether this peer connected a moment ago, before the host had spoken of it, and has never acknowledged any data: all that is known
+    /// is that somebody on the link answered our SYN-ACK, which went back to where the SYN came from.
+    fn is_unproven(&self, now: Instant) -> bool {
+        let silent = self.send.una == self.iss + 1;
+        self.stranger && self.state.is_synchronized() && silent && now.since(self.sent) <= UNPROVEN
+    }
+}
 
 impl Stack<'_> {
     /// The path of a connection, unless it was evicted: then its place in the cache may be a stranger's.
@@ -137,6 +150,8 @@ impl Stack<'_> {
                     self.mem.counters.tcp_attempt_fails.inc();
                     self.fail(index, now, Pending::HostUnreachable);
                 }
+                // Nobody has that name: it was made up. Otherwise it would stay for ever, if the program has nothing to say.
+                _ if s.is_unproven(now) => self.fail(index, now, Pending::HostUnreachable),
                 _ => s.soft_error = Pending::HostUnreachable,
             }
         }

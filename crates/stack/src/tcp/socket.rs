@@ -154,6 +154,8 @@ pub struct Socket {
     pub(super) queued: bool,
     /// It was opened by the peer.
     pub(super) passive: bool,
+    /// When the peer connected the host had not yet spoken of it: the name may be made up.
+    pub(super) stranger: bool,
     /// The program has shut its receiving side.
     pub(super) read_shut: bool,
     /// The program has shut its sending side: FIN is queued, or to be queued when there is a frame for it.
