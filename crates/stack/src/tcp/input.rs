@@ -19,6 +19,15 @@ pub(super) struct Payload {
     pub(super) first: Link,
 }
 
+/// A segment for no connection that there is: where it came from and whom it is for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stray<'p> {
+    pub(super) packet: &'p Packet,
+    pub(super) segment: &'p Segment,
+    pub(super) local: Endpoint,
+    pub(super) remote: Endpoint,
+}
+
 impl Stack<'_> {
     /// Takes a received segment.
     pub(crate) fn tcp_input(&mut self, now: Instant, packet: &Packet) {
@@ -58,11 +67,12 @@ impl Stack<'_> {
                 return;
             }
         }
+        let stray = Stray { packet, segment, local, remote };
         match self.find_listener(local, remote) {
-            Some(listener) => self.listener_input(listener as usize, now, packet, local, remote, segment, payload),
+            Some(listener) => self.listener_input(listener as usize, now, &stray, payload),
             None => {
                 self.mem.counters.tcp_no_socket.inc();
-                self.refuse(now, packet, local, remote, segment);
+                self.refuse(now, &stray);
             }
         }
     }
@@ -87,14 +97,8 @@ impl Stack<'_> {
     }
 
     /// Answers a segment that belongs to no connection with RST (RFC 9293 §3.10.7.1).
-    pub(super) fn refuse(
-        &mut self,
-        now: Instant,
-        packet: &Packet,
-        local: Endpoint,
-        remote: Endpoint,
-        segment: &Segment,
-    ) {
+    pub(super) fn refuse(&mut self, now: Instant, stray: &Stray<'_>) {
+        let segment = stray.segment;
         if segment.has(bit::RST) {
             return;
         }
@@ -103,14 +107,14 @@ impl Stack<'_> {
         } else {
             (super::seq::Seq(0), segment.end(), bit::RST | bit::ACK)
         };
-        let header =
-            Segment { source_port: local.port, destination_port: remote.port, seq, ack, bits, ..Segment::default() };
         self.mem.counters.tcp_out_rsts.inc();
-        self.reply(now, packet, local, remote, &header);
+        self.reply(now, stray, Segment { seq, ack, bits, ..Segment::default() });
     }
 
-    /// Sends a segment that belongs to no connection back to where `packet` came from.
-    pub(super) fn reply(&mut self, now: Instant, packet: &Packet, local: Endpoint, remote: Endpoint, header: &Segment) {
+    /// Sends a segment that belongs to no connection back to where a stray one came from.
+    pub(super) fn reply(&mut self, now: Instant, stray: &Stray<'_>, header: Segment) {
+        let &Stray { packet, local, remote, .. } = stray;
+        let header = Segment { source_port: local.port, destination_port: remote.port, ..header };
         let known = self.path_find(packet.source);
         let Some(id) = self.control_frame() else { return };
         let send = crate::ip::IpSend {
@@ -123,7 +127,7 @@ impl Stack<'_> {
             tos: 0,
             dont_fragment: true,
         };
-        let message = self.write_segment(&send, header, &Run::bare(id));
+        let message = self.write_segment(&send, &header, &Run::bare(id));
         if known.is_none() {
             return self.ip_answer(packet, &send, message);
         }

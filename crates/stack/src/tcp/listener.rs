@@ -2,7 +2,7 @@
 
 use super::cookies::timestamp_with;
 use super::header::{Segment, bit};
-use super::input::Payload;
+use super::input::{Payload, Stray};
 use super::options::{Options, Timestamps};
 use super::output::Hold;
 use super::seq::Seq;
@@ -12,7 +12,6 @@ use crate::Stack;
 use crate::addr::Endpoint;
 use crate::error::{Error, Result};
 use crate::ids::{ListenerId, Ready, SocketKind, TcpId};
-use crate::ip::Packet;
 use crate::pool::{Link, Slot};
 use crate::time::{Instant, Span};
 use zerocopy::FromZeros;
@@ -179,23 +178,14 @@ impl Stack<'_> {
     }
 
     /// A segment for a listener (RFC 9293 §3.10.7.2).
-    #[expect(clippy::too_many_arguments, reason = "one call, and each part has been looked up already")]
-    pub(super) fn listener_input(
-        &mut self,
-        at: usize,
-        now: Instant,
-        packet: &Packet,
-        local: Endpoint,
-        remote: Endpoint,
-        segment: &Segment,
-        payload: &mut Payload,
-    ) {
+    pub(super) fn listener_input(&mut self, at: usize, now: Instant, stray: &Stray<'_>, payload: &mut Payload) {
+        let &Stray { packet, segment, local, remote } = stray;
         if segment.has(bit::RST) {
             return;
         }
         if segment.has(bit::ACK) {
-            if segment.has(bit::SYN) || !self.take_cookie(at, now, packet, local, remote, segment, payload) {
-                self.refuse(now, packet, local, remote, segment);
+            if segment.has(bit::SYN) || !self.take_cookie(at, now, stray, payload) {
+                self.refuse(now, stray);
             }
             return;
         }
@@ -236,19 +226,12 @@ impl Stack<'_> {
                 self.mem.listeners[at].half_open += 1;
                 self.answer_syn(index, at, now, segment);
             }
-            None => self.send_cookie(at, now, packet, local, remote, segment),
+            None => self.send_cookie(at, now, stray),
         }
     }
 
-    fn send_cookie(
-        &mut self,
-        at: usize,
-        now: Instant,
-        packet: &Packet,
-        local: Endpoint,
-        remote: Endpoint,
-        segment: &Segment,
-    ) {
+    fn send_cookie(&mut self, at: usize, now: Instant, stray: &Stray<'_>) {
+        let &Stray { packet, segment, local, remote } = stray;
         self.mem.core.tcp.cookie_sent = now;
         self.mem.counters.tcp_syncookies_sent.inc();
         let (_, offset) = self.initial_sequence(now, local, remote);
@@ -270,8 +253,6 @@ impl Stack<'_> {
         let cookie =
             self.make_cookie(now, local, remote, segment.seq, if offered.mss == 0 { 536 } else { offered.mss });
         let header = Segment {
-            source_port: local.port,
-            destination_port: remote.port,
             seq: cookie,
             ack: segment.seq + 1,
             bits: bit::SYN | bit::ACK,
@@ -279,21 +260,12 @@ impl Stack<'_> {
             options,
             ..Segment::default()
         };
-        self.reply(now, packet, local, remote, &header);
+        self.reply(now, stray, header);
     }
 
     /// Makes a connection of an acknowledgement that brings a good cookie back. False if it does not.
-    #[expect(clippy::too_many_arguments, reason = "one call, and each part has been looked up already")]
-    fn take_cookie(
-        &mut self,
-        at: usize,
-        now: Instant,
-        packet: &Packet,
-        local: Endpoint,
-        remote: Endpoint,
-        segment: &Segment,
-        payload: &mut Payload,
-    ) -> bool {
+    fn take_cookie(&mut self, at: usize, now: Instant, stray: &Stray<'_>, payload: &mut Payload) -> bool {
+        let &Stray { packet, segment, local, remote } = stray;
         let sent = self.mem.core.tcp.cookie_sent;
         if sent.is_never() || now.since(sent) > COOKIE_LIFE {
             return false;
