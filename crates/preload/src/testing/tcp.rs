@@ -211,8 +211,18 @@ fn an_error_after_a_part_of_the_data_is_told_by_the_next_call() {
     close(fd);
 
     let fd = connected(9);
+    let index = TABLE.get(fd).description().unwrap();
     let writer = std::thread::spawn(move || send(fd, &vec![7; 64 << 20], 0, None));
-    std::thread::sleep(std::time::Duration::from_millis(100));
+    let sent = || {
+        let sent = lane().with(|access| {
+            let socket = access.descriptions().get(index).socket();
+            Ok(access.stack.socket_row(socket)?.tx_bytes.get())
+        });
+        sent.unwrap()
+    };
+    while sent() == 0 {
+        std::thread::yield_now();
+    }
     sever(fd);
     assert!(writer.join().unwrap().is_ok_and(|n| n > 0 && n < 64 << 20));
     assert_eq!(send(fd, b"x", 0, None), Err(Errno(libc::ECONNABORTED)));
