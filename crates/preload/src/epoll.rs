@@ -8,19 +8,19 @@ use crate::desc::flag;
 use crate::errno::{Errno, Result};
 use crate::fd::{Entry, LIMIT, TABLE};
 use crate::lane::{self, Access, Lane};
-use crate::open;
+use crate::open::{self, DEMOTED};
 use crate::readiness;
 use crate::wait::{self, AGAIN, NO_FD, Plan, TIMED_OUT};
 use core::ffi::c_int;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst, fence};
+use core::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst, fence};
 use libc::{epoll_event, sigset_t};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tickwire_stack::time::{Instant, Span};
 use tickwire_stack::watch::{Interest, WatchError};
-use tickwire_stack::{SetId, SocketKind};
+use tickwire_stack::{Ready, SetId, SocketKind};
 
 /// A descriptor of ours in an instance.
 #[derive(Clone, Copy, Debug)]
@@ -175,8 +175,6 @@ fn instance(lane: &'static Lane, epfd: c_int) -> Result<u32> {
 static ASLEEP: [AtomicU32; LIMIT] = [const { AtomicU32::new(0) }; LIMIT];
 /// One more than the highest descriptor that any thread ever slept on.
 static HIGHEST: AtomicU32 = AtomicU32::new(0);
-/// Whether instances may tell [`MARK`].
-static MARKED: AtomicBool = AtomicBool::new(false);
 /// What the event carries that rouses sleeping threads.
 const MARK: u64 = u64::from_le_bytes(*b"tickwire");
 /// How long a thread may take to wake up. (One that never does has left its wait by a jump out of a signal handler.)
@@ -220,7 +218,6 @@ fn rouse(all: &[c_int]) {
     }
     let Ok(bell) = sys::eventfd() else { return };
     sys::ring(bell);
-    MARKED.store(true, SeqCst);
     if sys::epoll_ctl(all[0], libc::EPOLL_CTL_ADD, bell, IN, MARK).is_ok() {
         let until = sys::now() + AWAKENING;
         while asleep() && sys::now() < until {
@@ -232,15 +229,52 @@ fn rouse(all: &[c_int]) {
     all.iter().for_each(|&fd| ASLEEP[fd as usize].store(0, Relaxed));
 }
 
-/// Takes what rouses threads out of the kernel's events. Says how many are left.
-pub(crate) fn without_marks(events: &mut [epoll_event]) -> usize {
-    if !MARKED.load(Relaxed) {
-        return events.len();
+/// The upper half of what the kernel's instance tells of a socket that the stack's set has, too. No pointer of a program begins like it.
+const SHADOW: u64 = 0x7469_636b << 32;
+
+/// What the kernel's instance is given to tell, instead of the program's own data: which item of the set it is for.
+fn shadow_of(index: u32, fd: c_int) -> u64 {
+    SHADOW | u64::from(index & 0xffff) << 16 | fd as u64 & 0xffff
+}
+
+/// The description and the descriptor of a [`shadow_of`].
+fn from_shadow(data: u64) -> Option<(u32, u64)> {
+    (data & !0xffff_ffff == SHADOW).then_some(((data >> 16) as u32 & 0xffff, data & 0xffff))
+}
+
+/// Turns what the kernel told of our sockets into what the program is to hear: both sides of a socket are one item, which is told once where once was
+/// asked for. Says how many events are left, and which socket, if any, has become the kernel's without our knowing.
+fn translate(access: &mut Access<'_>, set: SetId, events: &mut [epoll_event]) -> (usize, Option<u32>) {
+    let (mut kept, mut demoted) = (0, None);
+    for at in 0..events.len() {
+        let event = events[at];
+        let told = match from_shadow(event.u64) {
+            None => Some(event),
+            Some((index, key)) => {
+                let mut descriptions = access.descriptions();
+                let description = descriptions.get(index);
+                if description.has(flag::KERNEL) {
+                    demoted = Some(index);
+                }
+                let socket = description.socket();
+                let report = access.stack.item_report(set, socket, key, Ready(event.events)).ok().flatten();
+                report.map(|event| epoll_event { events: event.ready.0, u64: event.data })
+            }
+        };
+        if let Some(told) = told {
+            events[kept] = told;
+            kept += 1;
+        }
     }
+    (kept, demoted)
+}
+
+/// Takes events out that are not wanted. Says how many are left.
+fn without(events: &mut [epoll_event], unwanted: impl Fn(u64) -> bool) -> usize {
     let mut kept = 0;
     for at in 0..events.len() {
         let event = events[at];
-        if { event.u64 } != MARK {
+        if !unwanted(event.u64) {
             events[kept] = event;
             kept += 1;
         }
@@ -248,10 +282,15 @@ pub(crate) fn without_marks(events: &mut [epoll_event]) -> usize {
     kept
 }
 
+/// Takes what is not for the program out of the events of an instance that is the kernel's alone. Says how many are left.
+pub(crate) fn for_program(events: &mut [epoll_event]) -> usize {
+    without(events, |data| data == MARK || from_shadow(data).is_some())
+}
+
 /// What the kernel's instance has ready now.
 fn take(epfd: c_int, events: &mut [epoll_event]) -> Result<usize> {
     let n = sys::epoll_take(epfd, events)?;
-    Ok(without_marks(&mut events[..n]))
+    Ok(without(&mut events[..n], |data| data == MARK))
 }
 
 fn interest(events: u32) -> Interest {
@@ -292,7 +331,7 @@ fn place(lane: &'static Lane, fd: c_int, entry: Entry, registration: &mut Regist
         Some(wanted) => {
             let wanted = if in_stack { wanted } else { events };
             let op = if registration.in_kernel { libc::EPOLL_CTL_MOD } else { libc::EPOLL_CTL_ADD };
-            let placed = sys::epoll_ctl(epfd, op, fd, wanted, data);
+            let placed = sys::epoll_ctl(epfd, op, fd, wanted, if in_stack { shadow_of(index, fd) } else { data });
             if !in_stack {
                 placed?;
             }
@@ -436,6 +475,25 @@ pub(crate) fn wait(
 ) -> Result<usize> {
     let Some(lane) = lane::current() else { return by_kernel(epfd, events, timeout, mask) };
     let until = timeout.map(|t| sys::now() + t);
+    let mut stray = None;
+    let answer = wait_for(lane, (epfd, index), events, (until, mask), Some(&mut stray));
+    match (answer, stray) {
+        (Err(DEMOTED), Some(demoted)) => {
+            crate::ops::catch_up(demoted);
+            wait_for(lane, (epfd, index), events, (until, mask), None)
+        }
+        (answer, _) => answer,
+    }
+}
+
+/// As [`wait`]. Ends with [`DEMOTED`] if nothing is ready but a socket that has become the kernel's elsewhere, if the caller wants to know which.
+fn wait_for(
+    lane: &'static Lane,
+    (epfd, index): (c_int, u32),
+    events: &mut [epoll_event],
+    (until, mask): (Option<Instant>, Option<&sigset_t>),
+    mut stray: Option<&mut Option<u32>>,
+) -> Result<usize> {
     let mut looked = Instant::NEVER;
     let mut attempt = |access: &mut Access<'_>, force: bool| {
         let set: SetId = access.descriptions().get(index).socket().try_into()?;
@@ -447,6 +505,12 @@ pub(crate) fn wait(
             n = take(epfd, events)?;
             if n > 0 {
                 readiness::kernel_spoke(access.now);
+                let (told, demoted) = translate(access, set, &mut events[..n]);
+                n = told;
+                if let (0, Some(_), Some(stray)) = (n, demoted, &mut stray) {
+                    **stray = demoted;
+                    return Err(DEMOTED);
+                }
             }
         }
         let from_kernel = n;
@@ -471,7 +535,7 @@ pub(crate) fn wait(
     };
     let first = lane.with(|access| attempt(access, false));
     let answer = match first {
-        Err(AGAIN) if timeout.is_some_and(|t| t.is_zero()) => Ok(0),
+        Err(AGAIN) if until.is_some_and(|until| until <= sys::now()) => Ok(0),
         Err(AGAIN) => {
             let mut fds = [NO_FD, NO_FD, wait::readable(epfd)];
             let mut plan = Plan { fds: &mut fds, until, mask, restart: false };
@@ -494,7 +558,11 @@ pub(crate) fn by_kernel(
     mask: Option<&sigset_t>,
 ) -> Result<usize> {
     let n = sys::ppoll(&mut [wait::readable(epfd)], timeout, mask)?;
-    if n == 0 { Ok(0) } else { take(epfd, events) }
+    if n == 0 {
+        return Ok(0);
+    }
+    let n = take(epfd, events)?;
+    Ok(for_program(&mut events[..n]))
 }
 
 /// Every registration of a description's descriptors, to be moved.

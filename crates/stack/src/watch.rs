@@ -264,6 +264,34 @@ impl Stack<'_> {
         Ok(reported)
     }
 
+    /// Something outside of the stack made a member ready for `outside` (a socket may have another side in the kernel): what is to be reported, of
+    /// both sides at once; nothing if it was reported once and is to be quiet since.
+    ///
+    /// # Errors
+    /// [`WatchError::Stale`], [`WatchError::Missing`].
+    pub fn item_report(
+        &mut self,
+        set: SetId,
+        source: SocketId,
+        key: u64,
+        outside: Ready,
+    ) -> Result<Option<Event>, WatchError> {
+        let (set, slot) = (self.set_index(set)?, self.source_slot(source)?);
+        let index = self.mem.item_find(set, slot, key).ok_or(WatchError::Missing)?;
+        let inside = self.ready_now(source.kind, source.index);
+        let item = &mut self.mem.items[index as usize];
+        if item.disabled {
+            return Ok(None);
+        }
+        let event = Event { ready: outside | inside & item.interest().mask(), data: item.data };
+        item.disabled = item.oneshot;
+        // What is level-triggered stays on the list, and is told again for as long as it is so.
+        if item.queued && (item.oneshot || item.edge) {
+            self.mem.ready_remove(index);
+        }
+        Ok(Some(event))
+    }
+
     /// Says that a thread is about to sleep until a socket or set becomes ready (or until anything does, [`Stack::sleep_begin`]).
     ///
     /// # Errors

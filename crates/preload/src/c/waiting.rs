@@ -74,7 +74,7 @@ unsafe fn epoll_kernels(
             return told;
         }
         // SAFETY: the kernel has just filled in as many.
-        let left = epoll::without_marks(unsafe { core::slice::from_raw_parts_mut(events, told as usize) });
+        let left = epoll::for_program(unsafe { core::slice::from_raw_parts_mut(events, told as usize) });
         if left > 0 {
             return left as c_int;
         }

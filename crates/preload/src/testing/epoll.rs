@@ -114,6 +114,69 @@ fn a_udp_socket_that_is_ready_on_both_sides_is_one_event() {
 }
 
 #[test]
+fn a_udp_socket_that_is_ready_on_both_sides_at_different_times_is_told_once_where_once_was_asked_for() {
+    const ONCE: u32 = IN | libc::EPOLLONESHOT as u32;
+    let epfd = sys::epoll_create(0).unwrap();
+    let fd = socket(libc::SOCK_DGRAM);
+    ops::bind(fd, &address(Address::ANY_V4, 0)).unwrap();
+    let port = sys::socket_name(fd, false).unwrap().port;
+    let other = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let near = || assert_eq!(other.send_to(b"near", ("127.0.0.1", port)).unwrap(), 4);
+    let far = || assert_eq!(send(fd, b"far", 0, Some((THERE, 7))), Ok(3));
+    let both = || {
+        let mut got = [(); 2].map(|()| receive(fd, 10, libc::MSG_DONTWAIT).unwrap());
+        got.sort();
+        assert_eq!(got, [b"far".to_vec(), b"near".to_vec()]);
+    };
+    add(epfd, fd, ONCE, 9);
+    far();
+    assert_eq!(ready(epfd), [(9, IN)]);
+    near();
+    assert_eq!(ready(epfd), [], "the lane's side was told");
+    both();
+    epoll::control(epfd, libc::EPOLL_CTL_MOD, fd, ONCE, 10).unwrap();
+    assert_eq!(ready(epfd), []);
+    near();
+    assert_eq!(ready(epfd), [(10, IN)]);
+    far();
+    assert_eq!(ready(epfd), [], "the kernel's side was told");
+    epoll::control(epfd, libc::EPOLL_CTL_MOD, fd, ONCE, 11).unwrap();
+    assert_eq!(ready(epfd), [(11, IN)], "both sides are ready still");
+    both();
+    epoll::control(epfd, libc::EPOLL_CTL_MOD, fd, IN | libc::EPOLLET as u32, 12).unwrap();
+    assert_eq!(ready(epfd), []);
+    far();
+    assert_eq!(ready(epfd), [(12, IN)]);
+    near();
+    assert_eq!(ready(epfd), [(12, IN)], "each is an edge");
+    assert_eq!(ready(epfd), []);
+    both();
+    [fd, epfd].into_iter().for_each(close);
+}
+
+/// The kernel knows a registration by a number of ours while the stack has the socket, and by the program's data when it has not.
+#[test]
+fn a_socket_that_becomes_the_kernels_is_told_with_the_programs_data() {
+    let epfd = sys::epoll_create(0).unwrap();
+    let (stays, goes) = (socket(libc::SOCK_DGRAM), socket(libc::SOCK_DGRAM));
+    let copy = sys::fcntl(goes, libc::F_DUPFD_CLOEXEC, 3).unwrap();
+    open::duplicated(goes, copy);
+    let other = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    for (fd, data) in [(stays, 1), (goes, 2), (copy, 3)] {
+        add(epfd, fd, IN, data);
+    }
+    for fd in [stays, goes] {
+        ops::bind(fd, &address(Address::ANY_V4, 0)).unwrap();
+        other.send_to(b"near", ("127.0.0.1", sys::socket_name(fd, false).unwrap().port)).unwrap();
+    }
+    assert_eq!(ready(epfd), [(1, IN), (2, IN), (3, IN)]);
+    let index = TABLE.get(goes).description().unwrap();
+    open::demote(lane(), index, tickwire_link::control::Reason::Option);
+    assert_eq!(ready(epfd), [(1, IN), (2, IN), (3, IN)]);
+    [stays, goes, copy, epfd].into_iter().for_each(close);
+}
+
+#[test]
 fn instances_can_be_nested() {
     let (outer, inner) = (sys::epoll_create(0).unwrap(), sys::epoll_create(0).unwrap());
     let fd = connected(7);

@@ -287,6 +287,27 @@ fn the_doorbell_is_wanted_only_while_somebody_sleeps_on_what_became_ready() {
 }
 
 #[test]
+fn what_is_ready_outside_is_told_with_what_is_ready_inside_and_uses_up_what_is_told_once() {
+    let mut memory = memory();
+    let mut stack = memory.stack();
+    let (id, set) = (socket(&mut stack, 0), stack.set_create().unwrap());
+    let told = |stack: &mut Stack<'_>| stack.item_report(set, id.into(), 7, Ready::IN);
+    assert_eq!(told(&mut stack), Err(WatchError::Missing));
+    let once = Interest { oneshot: true, ..Interest::level(Ready::IN | Ready::OUT) };
+    stack.item_add(set, id.into(), 7, once, 1).unwrap();
+    assert_eq!(told(&mut stack), Ok(Some(Event { ready: Ready::IN | Ready::OUT, data: 1 })));
+    assert_eq!(told(&mut stack), Ok(None));
+    assert_eq!(stack.set_wait(set, 9, |_| {}), Ok(0));
+    stack.item_modify(set, id.into(), 7, once, 2).unwrap();
+    assert_eq!(stack.set_wait(set, 9, |_| {}), Ok(1));
+    assert_eq!(told(&mut stack), Ok(None), "told from inside");
+    stack.item_modify(set, id.into(), 7, Interest::level(Ready::IN), 3).unwrap();
+    for _ in 0..2 {
+        assert_eq!(told(&mut stack), Ok(Some(Event { ready: Ready::IN, data: 3 })));
+    }
+}
+
+#[test]
 fn a_stale_handle_is_refused_everywhere() {
     let mut memory = memory();
     let mut stack = memory.stack();
