@@ -365,15 +365,6 @@ export! {
         // SAFETY: the program's arguments go on unchanged.
         unsafe { sendfile(out, input, offset, len) }
     }
-
-    /// `splice(2)`: not possible with a socket of ours (`EINVAL`, upon which programs read and write instead).
-    fn splice(from: c_int, from_offset: *mut i64, to: c_int, to_offset: *mut i64, len: size_t, flags: c_uint) -> ssize_t {
-        if TABLE.get(from).is_socket() || TABLE.get(to).is_socket() {
-            return answer_len(|| Err(Errno(libc::EINVAL)));
-        }
-        // SAFETY: the program's arguments go on unchanged.
-        unsafe { real::splice(from, from_offset, to, to_offset, len, flags) }
-    }
 }
 
 /// What the fortified forms check: that the buffer is not longer than the object it is in.

@@ -21,6 +21,7 @@ mod process;
 pub(crate) mod signal;
 mod socket;
 mod spawn;
+pub(crate) mod splice;
 mod variadic;
 pub(crate) mod waiting;
 

@@ -8,6 +8,7 @@ mod service;
 
 mod epoll;
 mod rights;
+mod splice;
 mod tcp;
 mod udp;
 mod waiting;

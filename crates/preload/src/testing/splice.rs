@@ -1,0 +1,99 @@
+use super::*;
+use crate::c::splice::splice;
+use crate::errno::{self, Errno};
+use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::os::fd::AsRawFd;
+
+/// As a program calls it.
+fn spliced(from: c_int, to: c_int, len: usize, flags: u32) -> Result<usize> {
+    let none = core::ptr::null_mut();
+    // SAFETY: plain numbers, and no offsets.
+    let moved = unsafe { splice(from, none, to, none, len, flags) };
+    usize::try_from(moved).map_err(|_| Errno(errno::get()))
+}
+
+fn pipe() -> (PipeReader, PipeWriter) {
+    std::io::pipe().unwrap()
+}
+
+#[test]
+fn bytes_go_from_a_pipe_into_a_connection_and_back_into_a_pipe() {
+    let fd = connected(7);
+    let ((from, mut source), (mut sink, to)) = (pipe(), pipe());
+    let data: Vec<u8> = (0..50_000u32).map(|i| (i * 7) as u8).collect();
+    source.write_all(&data).unwrap();
+    let mut sent = 0;
+    while sent < data.len() {
+        sent += spliced(from.as_raw_fd(), fd, 1 << 20, libc::SPLICE_F_MOVE).unwrap();
+    }
+    let mut back = Vec::new();
+    while back.len() < data.len() {
+        let n = spliced(fd, to.as_raw_fd(), 1 << 20, libc::SPLICE_F_MOVE).unwrap();
+        assert!(n > 0, "the stream has not ended");
+        let begin = back.len();
+        back.resize(begin + n, 0);
+        sink.read_exact(&mut back[begin..]).unwrap();
+    }
+    assert!(back == data);
+    drop(source);
+    assert_eq!(spliced(from.as_raw_fd(), fd, 10, 0), Ok(0), "the end of the pipe");
+    ops::shutdown(fd, libc::SHUT_WR).unwrap();
+    assert_eq!(spliced(fd, to.as_raw_fd(), 10, 0), Ok(0), "the end of the stream");
+    close(fd);
+}
+
+#[test]
+fn what_a_pipe_has_no_room_for_stays_in_the_connection() {
+    let fd = connected(7);
+    let (mut sink, mut to) = pipe();
+    sys::fcntl(to.as_raw_fd(), libc::F_SETPIPE_SZ, 4096).unwrap();
+    to.write_all(&[0; 4096]).unwrap();
+    send(fd, &[1; 6000], 0, None).unwrap();
+    while receive(fd, 6000, libc::MSG_PEEK).unwrap().len() < 6000 {}
+    assert_eq!(spliced(fd, to.as_raw_fd(), 6000, libc::SPLICE_F_NONBLOCK), Err(Errno(libc::EAGAIN)));
+    sink.read_exact(&mut [0; 4096]).unwrap();
+    assert_eq!(spliced(fd, to.as_raw_fd(), 6000, libc::SPLICE_F_NONBLOCK), Ok(4096));
+    assert_eq!(receive(fd, 6000, 0), Ok(vec![1; 1904]));
+    close(fd);
+}
+
+#[test]
+fn what_a_connection_has_no_room_for_stays_in_the_pipe() {
+    // Nobody reads there.
+    let fd = connected(9);
+    crate::options::set(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &10_000i32.to_ne_bytes());
+    let (mut from, mut source) = pipe();
+    let mut taken = 0usize;
+    let rest = loop {
+        source.write_all(&[3; 30_000]).unwrap();
+        match spliced(from.as_raw_fd(), fd, 30_000, libc::SPLICE_F_NONBLOCK) {
+            Ok(30_000) => taken += 30_000,
+            Ok(n) => break 30_000 - n,
+            Err(error) => {
+                assert_eq!(error, Errno(libc::EAGAIN));
+                break 30_000;
+            }
+        }
+        assert!(taken < 1 << 30, "a socket takes only so much");
+    };
+    drop(source);
+    let mut left = Vec::new();
+    from.read_to_end(&mut left).unwrap();
+    assert_eq!(left, vec![3; rest]);
+    close(fd);
+}
+
+#[test]
+fn what_cannot_be_spliced_is_told_as_linux_does() {
+    let (stream, datagrams) = (connected(7), socket(libc::SOCK_DGRAM));
+    let (from, to) = pipe();
+    assert_eq!(spliced(stream, datagrams, 10, 0), Err(Errno(libc::EINVAL)));
+    assert_eq!(spliced(datagrams, to.as_raw_fd(), 10, 0), Err(Errno(libc::EINVAL)));
+    assert_eq!(spliced(from.as_raw_fd(), stream, 0, 0), Ok(0));
+    assert_eq!(spliced(from.as_raw_fd(), stream, 10, libc::SPLICE_F_NONBLOCK), Err(Errno(libc::EAGAIN)));
+    let mut offset = 0;
+    // SAFETY: the offset is ours.
+    let moved = unsafe { splice(from.as_raw_fd(), core::ptr::null_mut(), stream, &raw mut offset, 10, 0) };
+    assert_eq!((moved, errno::get()), (-1, libc::ESPIPE));
+    [stream, datagrams].into_iter().for_each(close);
+}
