@@ -139,3 +139,97 @@ fn every_program_that_joined_a_group_hears_each_datagram_once() {
     let copies = both.a_service.stat().unwrap().number("/host/counters/group_copies");
     assert!(copies >= 25, "only {copies} copies went to lanes: {:?}", both.a_service.stat());
 }
+
+/// Prints what control messages say about datagrams to its addresses and to groups, in both families.
+const WHERE: &str = r#"
+import select, socket, struct, sys
+own, device = sys.argv[1], socket.if_nametoindex('eth0')
+four = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+four.setsockopt(socket.IPPROTO_IP, 8, 1)
+four.bind(('', 7200))
+four.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton('239.1.2.4') + socket.inet_aton(own))
+six = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+six.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO, 1)
+six.bind(('::', 7201))
+six.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, socket.inet_pton(socket.AF_INET6, 'ff15::4') + struct.pack('I', device))
+print('joined', flush=True)
+seen = []
+while len(seen) < 4:
+    for s in select.select([four, six], [], [], 20)[0]:
+        data, control, _, _ = s.recvmsg(100, 100)
+        assert len(control) == 1, control
+        info = control[0][2]
+        if s is four:
+            index, *addresses = struct.unpack('I4s4s', info)
+        else:
+            index, addresses = struct.unpack('I', info[16:])[0], [info[:16]]
+        seen.append((data.decode(), index == device, [socket.inet_ntop(s.family, a) for a in addresses]))
+print(sorted(seen))
+"#;
+
+const TELL_ALL: &str = r#"
+import socket, struct, sys
+four = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+four.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(sys.argv[1]))
+four.sendto(b'group 4', ('239.1.2.4', 7200))
+four.sendto(b'single 4', (sys.argv[2], 7200))
+six = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+six.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, socket.if_nametoindex('eth0'))
+six.sendto(b'group 6', ('ff15::4', 7201))
+six.sendto(b'single 6', (sys.argv[3], 7201))
+"#;
+
+#[test]
+fn control_messages_say_the_same_about_a_datagrams_way_as_the_kernels() {
+    let both = Both::new();
+    let (own, sender) = (both.pair.a_v4(), both.pair.b_v4());
+    let heard = |accelerated| {
+        let mut hearer = start(both.a(), accelerated, &[python(), "-c", WHERE, &own]);
+        hearer.wait_for("joined", PATIENCE).unwrap();
+        let tell = [python(), "-c", TELL_ALL, &sender, &own, &both.pair.a_v6()];
+        start(both.b(), false, &tell).success(PATIENCE).unwrap();
+        hearer.success(PATIENCE).unwrap()
+    };
+    let by_kernel = heard(false);
+    assert!(by_kernel.contains(&format!("('group 4', True, ['{own}', '239.1.2.4'])")), "{by_kernel}");
+    let by_lane = crossing(&both.a_service, 2, || heard(true));
+    assert_eq!(by_lane, by_kernel);
+    let copies = both.a_service.stat().unwrap().number("/host/counters/group_copies");
+    assert!(copies >= 2, "only {copies} copies went to lanes");
+}
+
+/// One socket that sends to a group with a loop back, one with an option of the kernel's, and one of the lane's.
+const MIXED: &str = r#"
+import socket, sys, time
+looped, errors, plain = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(3))
+looped.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(sys.argv[1]))
+looped.sendto(b'x', ('239.1.2.5', 7300))
+errors.bind(('', 7301))
+IP_RECVERR = 11
+errors.setsockopt(socket.IPPROTO_IP, IP_RECVERR, 1)
+plain.sendto(b'x', (sys.argv[2], 7302))
+try:
+    plain.setsockopt(socket.IPPROTO_IP, IP_RECVERR, 1)
+except OSError as error:
+    print('too late', error.errno, flush=True)
+time.sleep(100)
+"#;
+
+#[test]
+fn what_goes_by_the_kernel_is_told_with_its_reason() {
+    let both = Both::new();
+    let mut program = start(both.a(), true, &[python(), "-c", MIXED, &both.pair.a_v4(), &both.pair.b_v4()]);
+    program.wait_for("too late 92", PATIENCE).unwrap();
+    let stat = both.a_service.stat().unwrap().json;
+    let sockets = stat["lanes"][0]["sockets"].as_array().unwrap().clone();
+    let told = |accelerated: bool, reason: &str| {
+        let fits = |s: &&serde_json::Value| {
+            s["accelerated"] == accelerated && s["reason"].as_str().unwrap_or_default().contains(reason)
+        };
+        sockets.iter().filter(fits).count()
+    };
+    assert_eq!(told(true, "IP_MULTICAST_LOOP"), 1, "{sockets:?}");
+    assert_eq!(told(false, "IP_RECVERR"), 1, "{sockets:?}");
+    assert_eq!(sockets.iter().filter(|s| s["reason"].is_null()).count(), 1, "{sockets:?}");
+    program.kill();
+}

@@ -4,27 +4,48 @@ use crate::c::name;
 use crate::c::sys::Extras;
 use crate::desc::flag;
 use crate::lane::Access;
+use crate::treatment::SO_TXTIME as SCM_TXTIME;
 use core::ffi::c_int;
+use tickwire_link::control::Reason;
 use tickwire_stack::addr::Address;
+use tickwire_stack::path::PathState;
 use tickwire_stack::time::Instant;
 use tickwire_stack::udp::{Datagram, SendTo};
 
-/// Fills in what `recvmsg` says about a datagram of the stack.
-pub(crate) fn received(access: &mut Access<'_>, bits: u64, datagram: &Datagram, extras: &mut Extras<'_>) {
+const WANTED: u64 = flag::PKTINFO | flag::RECVTTL | flag::RECVTOS | flag::TIMESTAMP | flag::TIMESTAMPNS;
+
+/// How a datagram came: by which interface, and by which of its addresses the host would answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Way {
+    pub(crate) interface: u32,
+    pub(crate) local: Address,
+}
+
+/// The way by which a datagram came, which is the way back; `None` if the program wants to know it and the host has to be asked.
+pub(crate) fn way(access: &Access<'_>, bits: u64, datagram: &Datagram, extras: &Extras<'_>) -> Option<Way> {
+    let told = bits & flag::PKTINFO != 0 && extras.control.is_some();
+    if !told && !datagram.source.address.is_link_local() {
+        return Some(Way::default());
+    }
+    match access.stack.path_get(&datagram.source.address) {
+        Some(path) if path.inferred == 0 && path.info.state != PathState::Free => {
+            Some(Way { interface: path.info.interface, local: path.info.source })
+        }
+        _ => (!told).then(Way::default),
+    }
+}
+
+/// Fills in what `recvmsg` says at `now` about a datagram of the stack.
+pub(crate) fn received(now: Instant, bits: u64, datagram: &Datagram, way: Way, extras: &mut Extras<'_>) {
     let v6 = bits & flag::V6 != 0;
-    const WANTED: u64 = flag::PKTINFO | flag::RECVTTL | flag::RECVTOS | flag::TIMESTAMP | flag::TIMESTAMPNS;
-    let interface = if bits & WANTED != 0 || datagram.source.address.is_link_local() {
-        access.stack.path_get(&datagram.source.address).map_or(0, |path| path.info.interface)
-    } else {
-        0
-    };
+    let Way { interface, local } = way;
     (extras.name, extras.name_len) = name::emit(datagram.source, v6, interface);
     extras.flags = if datagram.copied < datagram.len { libc::MSG_TRUNC } else { 0 };
     let Some(control) = extras.control.as_mut().filter(|_| bits & WANTED != 0) else { return };
     let mut whole = true;
     let has = |bit| bits & bit != 0;
     if has(flag::TIMESTAMPNS) || has(flag::TIMESTAMP) {
-        let (seconds, ns) = real_time(access.now, datagram.at);
+        let (seconds, ns) = real_time(now, datagram.at);
         let (kind, fine) =
             if has(flag::TIMESTAMPNS) { (libc::SCM_TIMESTAMPNS, ns) } else { (libc::SCM_TIMESTAMP, ns / 1000) };
         let mut data = [0; 16];
@@ -38,9 +59,11 @@ pub(crate) fn received(access: &mut Access<'_>, bits: u64, datagram: &Datagram, 
     if has(flag::PKTINFO) {
         match v4 {
             Some(octets) if !v6 => {
+                // As Linux fills in `ipi_spec_dst`: what an answer would come from, which is never a group.
+                let own = if datagram.destination.is_multicast() { local.to_v4().unwrap_or_default() } else { octets };
                 let mut data = [0; 12];
                 data[..4].copy_from_slice(&interface.to_ne_bytes());
-                data[4..8].copy_from_slice(&octets);
+                data[4..8].copy_from_slice(&own);
                 data[8..].copy_from_slice(&octets);
                 whole &= control.push(libc::IPPROTO_IP, libc::IP_PKTINFO, &data);
             }
@@ -75,28 +98,34 @@ fn real_time(now: Instant, at: Instant) -> (i64, i64) {
     ((then / 1_000_000_000) as i64, (then % 1_000_000_000) as i64)
 }
 
-/// Reads the control messages of a send into `call`; `false` if one of them is for the kernel only.
-pub(crate) fn for_send(extras: &Extras<'_>, call: &mut SendTo) -> bool {
-    let mut ours = true;
-    let Some(control) = &extras.control else { return true };
+/// Reads the control messages of a send into `call`, and which interface they name (0: none); the reason if one of them is for the kernel only.
+pub(crate) fn for_send(extras: &Extras<'_>, call: &mut SendTo) -> Result<u32, Reason> {
+    let mut reason = Reason::None;
+    let mut interface = 0;
+    let Some(control) = &extras.control else { return Ok(0) };
+    let word = |data: &[u8], at: usize| data[at..].first_chunk().map_or(0, |b| u32::from_ne_bytes(*b));
     control.each(|level, kind, data| {
         let number = data.first_chunk().map(|b| c_int::from_ne_bytes(*b));
         match (level, kind, number) {
-            // Which interface, if any, is the route's business as long as none is named.
-            (libc::IPPROTO_IP, libc::IP_PKTINFO, Some(0)) if data.len() >= 12 => {
+            (libc::IPPROTO_IP, libc::IP_PKTINFO, _) if data.len() >= 12 => {
+                interface = word(data, 0);
                 call.source = Some(Address::v4([data[4], data[5], data[6], data[7]]));
             }
-            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, _) if data.len() >= 20 && data[16..20] == [0; 4] => {
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, _) if data.len() >= 20 => {
                 let mut octets = [0; 16];
                 octets.copy_from_slice(&data[..16]);
+                interface = word(data, 16);
                 call.source = Some(Address(octets));
             }
             (libc::IPPROTO_IP, libc::IP_TTL, Some(ttl @ 1..=255))
             | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT, Some(ttl @ 0..=255)) => call.ttl = Some(ttl as u8),
             (libc::IPPROTO_IP, libc::IP_TOS, _) if !data.is_empty() => call.tos = Some(data[0]),
             (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, Some(class @ 0..=255)) => call.tos = Some(class as u8),
-            _ => ours = false,
+            (libc::IPPROTO_UDP, libc::UDP_SEGMENT, _) => reason = Reason::Pieces,
+            (libc::SOL_SOCKET, libc::SO_TIMESTAMPING | SCM_TXTIME, _) => reason = Reason::Stamps,
+            (libc::SOL_SOCKET, libc::SO_MARK, _) => reason = Reason::Policy,
+            _ => reason = Reason::Option,
         }
     });
-    ours
+    if reason == Reason::None { Ok(interface) } else { Err(reason) }
 }

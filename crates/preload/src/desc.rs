@@ -88,8 +88,16 @@ pub(crate) mod flag {
     pub(crate) const KERNEL: u64 = 1 << 22;
     /// IPV6_V6ONLY.
     pub(crate) const V6ONLY: u64 = 1 << 21;
-    /// The program has put a filter of its own on the kernel socket.
-    pub(crate) const OWN_FILTER: u64 = 1 << 18;
+    /// The program has sent, received or accepted by the lane: the socket cannot become the kernel's without loss.
+    pub(crate) const TRAFFIC: u64 = 1 << 18;
+    /// It names an interface for what it sends.
+    pub(crate) const VIA: u64 = 1 << 19;
+    /// UDP_CORK: what is sent waits in the kernel for more.
+    pub(crate) const CORK: u64 = 1 << 20;
+    /// The kernel has the beginning of a datagram (MSG_MORE).
+    pub(crate) const MORE: u64 = 1 << 26;
+    /// TCP: TCP_MAXSEG was set by the program.
+    pub(crate) const MAX_SEGMENT: u64 = 1 << 27;
 }
 
 /// The caller's words of the region, as descriptions.
@@ -240,6 +248,7 @@ impl Description<'_> {
     pub(crate) fn set_via(&mut self, via: Via) {
         self.words[word::VIA] = u64::from(via.unicast) | u64::from(via.groups) << 32;
         self.words[word::VIA_SOURCE] = via.source.into();
+        self.set(flag::VIA, via != Via::default());
     }
 
     /// When the kernel socket was last looked at, in nanoseconds.

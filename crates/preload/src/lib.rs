@@ -10,7 +10,7 @@
 //! | `fd`, `desc` | descriptor table of the process; descriptions shared by the lane's processes |
 //! | `start`, `lane`, `session`, `wire`, `protect` | getting a lane, and what it consists of |
 //! | `open`, `pending`, `flush` | the life of a socket from `socket` to the last acknowledgement |
-//! | `ops`, `udp`, `tcp`, `options`, `multicast`, `ancillary`, `descriptor`, `rights` | what calls do |
+//! | `ops`, `udp`, `tcp`, `options`, `treatment`, `multicast`, `ancillary`, `descriptor`, `rights` | what calls do |
 //! | `wait`, `poll`, `epoll`, `readiness` | waiting |
 //! | `helper`, `process`, `exec`, `spawn` | the helper thread; fork and death; sockets that outlive exec; programs that are spawned |
 //!
@@ -26,8 +26,10 @@
 //!   kernel socket). A `clone` that fork could do is a fork.
 //! * A connection, and an epoll instance with sockets of ours, cannot be passed over a Unix socket: `EOPNOTSUPP`. Listeners and UDP sockets become the
 //!   kernel's when they are passed, and lose what waits to be accepted or received at that moment.
-//! * `splice` with an accelerated socket answers `EINVAL`, upon which programs read and write instead; `O_ASYNC` signals, `io_uring` and direct
-//!   system calls see the kernel socket.
+//! * `splice` copies, for connections; with a UDP socket it answers `EINVAL`, as older kernels do. `O_ASYNC` signals, `io_uring` and direct system calls
+//!   see the kernel socket.
+//! * An option that only the kernel's stack has (see `treatment`) makes a socket the kernel's before it has had traffic, and is refused afterwards
+//!   (`ENOPROTOOPT`). Control messages of this kind, `MSG_MORE` and `UDP_CORK` let single datagrams go by the kernel.
 //! * A bad pointer of the program is a fault, not `EFAULT`.
 //! * Whether an interrupted call restarts is decided by all handlers of the program together: it restarts if all of them were installed
 //!   with `SA_RESTART`, since which of them ran cannot be seen.
@@ -69,6 +71,7 @@ mod start;
 mod tcp;
 #[cfg(test)]
 mod testing;
+mod treatment;
 mod udp;
 mod via;
 mod wait;

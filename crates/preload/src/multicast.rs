@@ -169,6 +169,11 @@ pub(crate) fn set(lane: &'static Lane, _fd: c_int, index: u32, level: c_int, nam
     true
 }
 
+/// The interface on which a socket of this process has joined a group, 0 if it is not known.
+pub(crate) fn interface_of(index: u32, group: Address) -> u32 {
+    joined().iter().find(|(i, m)| *i == index && m.group == group).map_or(0, |(_, m)| m.interface)
+}
+
 fn claim_of(lane: &'static Lane, index: u32) -> u64 {
     let claim = lane.with(|access| {
         let mut descriptions = access.descriptions();

@@ -235,6 +235,7 @@ pub(crate) fn forget(lane: &'static Lane, index: u32, flags: u64, reason: Reason
     }
     if gone > 0 {
         COUNTS[index as usize].store(0, Relaxed);
+        crate::multicast::closed(index);
         drop_reference(lane, index);
     }
 }
@@ -486,7 +487,7 @@ pub(crate) fn lane_ended(lane: &Lane, reason: Reason) {
                     restore_blocking(fd);
                 }
                 // The service that would take its filter for groups off again may have been killed.
-                if flags & (flag::UDP | flag::OWN_FILTER) == flag::UDP {
+                if flags & flag::UDP != 0 {
                     let _ = sys::detach_filter(fd);
                 }
                 TABLE.set(fd, if connection { Entry::Dead(libc::ECONNRESET as u32) } else { Entry::Unlisted });

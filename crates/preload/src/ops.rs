@@ -75,6 +75,9 @@ pub(crate) fn send(
     extras: &mut Extras<'_>,
 ) -> Result<usize> {
     let entry = TABLE.get(fd);
+    if flags & libc::MSG_FASTOPEN != 0 && matches!(entry, Entry::Tcp(_)) {
+        return fast_open(fd, buffers, flags, to, extras);
+    }
     let answer = match entry {
         Entry::Udp(index) => the_lane().and_then(|lane| udp::send(lane, fd, index, buffers, flags, to, extras)),
         Entry::Tcp(index) => the_lane().and_then(|lane| tcp::send(lane, index, buffers, flags)),
@@ -95,6 +98,21 @@ pub(crate) fn send(
         sys::raise_pipe();
     }
     answer
+}
+
+/// `MSG_FASTOPEN`: connects and sends, as the kernel does that has no cookie of the peer (RFC 7413 §4.1.2).
+fn fast_open(
+    fd: c_int,
+    buffers: &mut Buffers<'_>,
+    flags: c_int,
+    to: Option<Name>,
+    extras: &mut Extras<'_>,
+) -> Result<usize> {
+    if let Some(Name::Inet { endpoint, scope, v6 }) = to {
+        let (bytes, len) = name::emit(endpoint, v6, scope);
+        connect(fd, &bytes[..len])?;
+    }
+    send(fd, buffers, flags & !libc::MSG_FASTOPEN, None, extras)
 }
 
 /// `bind`.

@@ -1,18 +1,60 @@
-//! Socket options: the kernel socket takes all of them (and says which are wrong); those that mean something to the stack are set
-//! there as well, and read from there.
+//! Socket options: the kernel socket takes all that a socket on the lane may have (and says which are wrong); those that mean something to
+//! the stack are set there as well, and read from there. Which is which says [`treatment`].
 
 use crate::c::sys;
 use crate::desc::flag;
 use crate::errno::{Errno, Result};
 use crate::fd::{Entry, TABLE};
 use crate::lane::{self, Access, Lane};
-use crate::multicast;
 use crate::tcp::{self, Stage};
+use crate::treatment::{self, IPV6_MULTICAST_ALL, Treatment};
+use crate::{multicast, open};
 use core::ffi::c_int;
+use tickwire_stack::addr::Family;
 use tickwire_stack::tcp::{Algorithm, Setting, TcpInfo, TcpOptions};
 use tickwire_stack::time::Span;
 use tickwire_stack::udp::{MtuDiscover, UdpOptions};
 use tickwire_stack::{TcpId, UdpId};
+
+/// `setsockopt`; `kernel` is the kernel's own.
+pub(crate) fn program_sets(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: &[u8],
+    kernel: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    let entry = TABLE.get(fd);
+    let (Some(lane), Some(index)) = (lane::current(), entry.description()) else { return kernel() };
+    match treatment::of(matches!(entry, Entry::Tcp(_)), level, name) {
+        Treatment::Refused(error) => return Err(Errno(error)),
+        Treatment::Kernel(reason) if !treatment::is_neutral(level, name, value) => {
+            match lane.with(|access| has_traffic(access, index)) {
+                Ok(false) => {}
+                Ok(true) => return Err(Errno(treatment::TOO_LATE)),
+                // Another process has made it the kernel's.
+                Err(_) => return kernel(),
+            }
+            if treatment::is_filter(level, name) {
+                open::give_to_kernel(lane, fd, index, reason);
+                return kernel();
+            }
+            kernel()?;
+            open::give_to_kernel(lane, fd, index, reason);
+            return Ok(());
+        }
+        _ => {}
+    }
+    kernel()?;
+    set(fd, level, name, value);
+    Ok(())
+}
+
+/// Whether a socket has had traffic by the lane, so that the kernel socket cannot take its place.
+fn has_traffic(access: &mut Access<'_>, index: u32) -> Result<bool> {
+    let (stage, flags) = tcp::stage(access, index)?;
+    Ok(matches!(stage, Stage::Connection(_)) || flags & flag::TRAFFIC != 0)
+}
 
 /// `setsockopt` after the kernel's own has succeeded.
 pub(crate) fn set(fd: c_int, level: c_int, name: c_int, value: &[u8]) {
@@ -65,9 +107,10 @@ fn set_common(access: &mut Access<'_>, index: u32, level: c_int, name: c_int, nu
             description.set(flag::LOOP_OFF, !on);
             return true;
         }
-        (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER | libc::SO_ATTACH_BPF | libc::SO_DETACH_FILTER) => {
-            description.set(flag::OWN_FILTER, name != libc::SO_DETACH_FILTER);
-            return true;
+        (libc::IPPROTO_UDP, libc::UDP_CORK) => {
+            // What waits in the kernel has gone, too.
+            description.set(flag::MORE, false);
+            flag::CORK
         }
         _ => return false,
     };
@@ -107,22 +150,20 @@ fn set_udp(access: &mut Access<'_>, index: u32, level: c_int, name: c_int, numbe
         (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => options.tos = hops(0),
         (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER) | (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER) => {
             options.mtu_discover = match number {
-                libc::IP_PMTUDISC_DONT => MtuDiscover::Dont,
+                // The last two believe no ICMP message and forbid no fragments, against forged messages.
+                libc::IP_PMTUDISC_DONT | libc::IP_PMTUDISC_INTERFACE | libc::IP_PMTUDISC_OMIT => MtuDiscover::Dont,
                 libc::IP_PMTUDISC_DO => MtuDiscover::Do,
                 libc::IP_PMTUDISC_PROBE => MtuDiscover::Probe,
                 _ => MtuDiscover::Want,
             };
         }
-        (libc::IPPROTO_IP, IP_MULTICAST_ALL) | (libc::IPPROTO_IPV6, IPV6_MULTICAST_ALL) => {
+        (libc::IPPROTO_IP, libc::IP_MULTICAST_ALL) | (libc::IPPROTO_IPV6, IPV6_MULTICAST_ALL) => {
             options.multicast_all = number != 0
         }
         _ => return Ok(()),
     }
     Ok(access.stack.udp_set_options(id, options)?)
 }
-
-const IP_MULTICAST_ALL: c_int = 49;
-const IPV6_MULTICAST_ALL: c_int = 29;
 
 /// The setting of the stack that an option is, with its value; `None` for those that are the kernel's alone.
 fn setting(level: c_int, name: c_int, number: c_int) -> Option<Setting> {
@@ -145,6 +186,12 @@ fn setting(level: c_int, name: c_int, number: c_int) -> Option<Setting> {
         (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) if number > 0 => {
             Setting::Ttl(number as u8)
         }
+        (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER) | (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER) => {
+            Setting::DontFragment(matches!(
+                number,
+                libc::IP_PMTUDISC_WANT | libc::IP_PMTUDISC_DO | libc::IP_PMTUDISC_PROBE
+            ))
+        }
         _ => return None,
     })
 }
@@ -163,13 +210,14 @@ fn set_tcp(lane: &'static Lane, fd: c_int, index: u32, level: c_int, name: c_int
         match tcp::stage(access, index)?.0 {
             Stage::Connection(id) => Ok(access.stack.tcp_set(id, now, setting)?),
             Stage::Listener(id) => Ok(access.stack.tcp_listener_set(id, setting)?),
-            // The kernel socket remembers it until then, but for whether a buffer was set at all.
+            // The kernel socket remembers it until then, but for whether some were set at all.
             Stage::Fresh => {
                 let mut descriptions = access.descriptions();
                 let mut description = descriptions.get(index);
                 match setting {
                     Setting::SendBuffer(_) => description.set(flag::SEND_BUFFER, true),
                     Setting::ReceiveBuffer(_) => description.set(flag::RECEIVE_BUFFER, true),
+                    Setting::MaxSegment(bytes) => description.set(flag::MAX_SEGMENT, bytes != 0),
                     _ => {}
                 }
                 Ok(())
@@ -185,8 +233,17 @@ fn algorithm(fd: c_int) -> Algorithm {
     }
 }
 
-/// The options that a program has set on a kernel socket before the stack had the connection. `bits` are its description's flags.
-pub(crate) fn tcp_from_kernel(mut options: TcpOptions, fd: c_int, bits: u64) -> TcpOptions {
+/// An algorithm's name as Linux gives it: 16 bytes.
+fn name_of(algorithm: Algorithm) -> &'static [u8; 16] {
+    match algorithm {
+        Algorithm::Reno => b"reno\0\0\0\0\0\0\0\0\0\0\0\0",
+        Algorithm::Cubic => b"cubic\0\0\0\0\0\0\0\0\0\0\0",
+    }
+}
+
+/// The options that a program has set on a kernel socket before the stack had the connection, for packets of a family. `bits` are its
+/// description's flags.
+pub(crate) fn tcp_from_kernel(mut options: TcpOptions, fd: c_int, bits: u64, family: Family) -> TcpOptions {
     const SAME: &[(c_int, c_int)] = &[
         (libc::IPPROTO_TCP, libc::TCP_NODELAY),
         (libc::IPPROTO_TCP, libc::TCP_CORK),
@@ -196,10 +253,15 @@ pub(crate) fn tcp_from_kernel(mut options: TcpOptions, fd: c_int, bits: u64) -> 
         (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL),
         (libc::IPPROTO_TCP, libc::TCP_KEEPCNT),
         (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT),
-        (libc::IPPROTO_IP, libc::IP_TOS),
-        (libc::IPPROTO_IP, libc::IP_TTL),
     ];
-    for &(level, name) in SAME {
+    let of_family = match family {
+        Family::V4 => [libc::IP_TOS, libc::IP_TTL, libc::IP_MTU_DISCOVER].map(|name| (libc::IPPROTO_IP, name)),
+        Family::V6 => {
+            [libc::IPV6_TCLASS, libc::IPV6_UNICAST_HOPS, libc::IPV6_MTU_DISCOVER].map(|name| (libc::IPPROTO_IPV6, name))
+        }
+    };
+    let max_segment = (bits & flag::MAX_SEGMENT != 0).then_some((libc::IPPROTO_TCP, libc::TCP_MAXSEG));
+    for &(level, name) in SAME.iter().chain(&of_family).chain(&max_segment) {
         if let Ok(number) = sys::option(fd, level, name)
             && let Some(setting) = setting(level, name, number)
         {
@@ -231,6 +293,10 @@ pub(crate) fn get(fd: c_int, level: c_int, name: c_int) -> Result<Option<(Vec<u8
     }
     let Some(lane) = lane::current() else { return Ok(None) };
     match TABLE.get(fd) {
+        // What the kernel socket would map is always empty.
+        Entry::Tcp(_) if (level, name) == (libc::IPPROTO_TCP, libc::TCP_ZEROCOPY_RECEIVE) => {
+            Err(Errno(treatment::TOO_LATE))
+        }
         Entry::Udp(index) if (level, name) == (libc::SOL_SOCKET, libc::SO_ERROR) => {
             let error = lane.with(|access| {
                 let id: UdpId = access.descriptions().get(index).socket().try_into()?;
@@ -270,6 +336,10 @@ fn get_tcp(access: &mut Access<'_>, id: TcpId, level: c_int, name: c_int) -> Res
         (libc::IPPROTO_TCP, libc::TCP_KEEPCNT) => number(options.keep_count.into()),
         (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => number(options.user_timeout.as_millis()),
         (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => number(access.stack.tcp_info(id, access.now)?.send_mss.into()),
+        (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => Some(name_of(options.algorithm).to_vec()),
+        (libc::IPPROTO_IP, libc::IP_MTU) | (libc::IPPROTO_IPV6, libc::IPV6_MTU) => {
+            number(access.stack.tcp_info(id, access.now)?.path_mtu.into())
+        }
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => number(options.keepalive.into()),
         (libc::SOL_SOCKET, libc::SO_OOBINLINE) => number(options.oob_inline.into()),
         (libc::SOL_SOCKET, libc::SO_SNDBUF) => number(u64::from(options.send_buffer) * 2),

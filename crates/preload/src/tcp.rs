@@ -123,6 +123,8 @@ fn begin(lane: &'static Lane, fd: c_int, index: u32, remote: Endpoint, scope: u3
         return demote(Reason::NoRoute);
     }
     if bound.port == 0 {
+        // Otherwise `bind` leaves the port to the kernel's own connect.
+        let _ = sys::set_option(fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, &0i32);
         let (bytes, len) = name::emit(Endpoint::new(source, 0), v6, scope);
         if sys::bind(fd, &bytes[..len]).is_err() {
             return demote(Reason::Address);
@@ -135,7 +137,7 @@ fn begin(lane: &'static Lane, fd: c_int, index: u32, remote: Endpoint, scope: u3
     };
     let begun = lane.with(|access| {
         let bits = access.descriptions().get(index).flags();
-        let options = options::tcp_from_kernel(access.stack.tcp_defaults(), fd, bits);
+        let options = options::tcp_from_kernel(access.stack.tcp_defaults(), fd, bits, remote.address.family());
         let id = access.stack.tcp_connect(&options, local, remote, access.now)?;
         let mut descriptions = access.descriptions();
         let mut description = descriptions.get(index);
@@ -209,7 +211,8 @@ pub(crate) fn listen(lane: &'static Lane, fd: c_int, index: u32, backlog: c_int)
         (Stage::Listener(id), _) => access.stack.tcp_set_backlog(id, backlog).map(|()| false).map_err(Errno::from),
         (Stage::Connection(_), _) => Err(Errno(libc::EINVAL)),
         (Stage::Fresh, flags) => {
-            let mut options = options::tcp_from_kernel(access.stack.tcp_defaults(), fd, flags);
+            let family = if flags & flag::V6 != 0 { Family::V6 } else { Family::V4 };
+            let mut options = options::tcp_from_kernel(access.stack.tcp_defaults(), fd, flags, family);
             options.v6only = flags & flag::V6ONLY != 0;
             let id = access.stack.tcp_listen(&options, local, backlog)?;
             access.descriptions().get(index).set_socket(id.into());
@@ -324,6 +327,7 @@ fn take(lane: &'static Lane, index: u32, flags: c_int) -> Result<(c_int, [u8; na
         let mut descriptions = access.descriptions();
         let mut from = descriptions.get(index);
         let (claim, timeouts) = (*from.claim(), [from.receive_timeout(), from.send_timeout()]);
+        from.set(flag::TRAFFIC, true);
         let new = access.descriptions().take(bits, slot).ok_or(Errno(libc::ENFILE))?;
         match access.stack.tcp_accept(listener) {
             Ok(id) => {

@@ -1,7 +1,7 @@
 //! UDP sockets: the stack's queue first, the kernel socket behind the same descriptor for everything that comes or goes by the kernel
 //! (loopback, this host's own addresses, broadcast, looped multicast).
 
-use crate::ancillary;
+use crate::ancillary::{self, Way};
 use crate::c::iov::Buffers;
 use crate::c::name::{self, Name};
 use crate::c::sys::{self, Extras};
@@ -16,7 +16,7 @@ use core::ffi::c_int;
 use tickwire_link::control::{ClaimKind, Reason};
 use tickwire_stack::addr::{Address, Endpoint, Family};
 use tickwire_stack::path::PathState;
-use tickwire_stack::udp::SendTo;
+use tickwire_stack::udp::{Datagram, SendTo};
 use tickwire_stack::{Error, UdpId};
 
 fn id_of(access: &mut Access<'_>, index: u32) -> Result<(UdpId, u64)> {
@@ -127,7 +127,15 @@ enum Sent {
     Resolve(Address),
     /// The socket names another interface than the lane's path leaves by.
     OtherWay,
-    Kernel,
+    /// This datagram is the kernel's; [`Reason::None`] if it is not known why.
+    Kernel(Reason),
+}
+
+/// What a call says beside the bytes.
+struct Call {
+    to: SendTo,
+    /// The interface that its control messages name, 0 if none.
+    interface: u32,
 }
 
 /// Sends one datagram.
@@ -144,11 +152,16 @@ pub(crate) fn send(
         None | Some(Name::Unspecified) => (None, 0),
         Some(Name::Inet { endpoint, scope, .. }) => (Some(endpoint), scope),
         // Wrong families and lengths: the kernel knows the error.
-        Some(Name::Other) => return by_kernel(lane, fd, index, buffers, flags, to, extras),
+        Some(Name::Other) => return by_kernel(lane, fd, index, buffers, flags, to, extras, Reason::None),
     };
-    let mut call = SendTo { destination, ..SendTo::default() };
-    if !ancillary::for_send(extras, &mut call) || flags & (libc::MSG_OOB | libc::MSG_MORE | libc::MSG_CONFIRM) != 0 {
-        return by_kernel(lane, fd, index, buffers, flags, to, extras);
+    let mut call = Call { to: SendTo { destination, ..SendTo::default() }, interface: 0 };
+    match ancillary::for_send(extras, &mut call.to) {
+        _ if flags & libc::MSG_OOB != 0 => return by_kernel(lane, fd, index, buffers, flags, to, extras, Reason::None),
+        _ if flags & libc::MSG_MORE != 0 => {
+            return by_kernel(lane, fd, index, buffers, flags, to, extras, Reason::Pieces);
+        }
+        Ok(interface) => call.interface = interface,
+        Err(reason) => return by_kernel(lane, fd, index, buffers, flags, to, extras, reason),
     }
     let mut tries = 0;
     let mut v6 = false;
@@ -167,15 +180,16 @@ pub(crate) fn send(
         );
         match outcome? {
             Sent::Done(len) => return Ok(len),
-            Sent::Kernel => return by_kernel(lane, fd, index, buffers, flags, to, extras),
+            Sent::Kernel(reason) => return by_kernel(lane, fd, index, buffers, flags, to, extras, reason),
             Sent::Bind => bind_somewhere(lane, fd, index, v6)?,
             Sent::Resolve(address) => {
-                let source = call.source.unwrap_or(Address::ANY);
+                let source = call.to.source.unwrap_or(Address::ANY);
                 let via = lane.with(|access| Ok(access.descriptions().get(index).via().interface(address)))?;
+                let scope = if scope == 0 { call.interface } else { scope };
                 match lane.reach(address, source, scope, via) {
                     Ok(_) => {}
                     Err(Reason::OtherWay) if via != 0 => return other_way(lane, index),
-                    Err(_) => return by_kernel(lane, fd, index, buffers, flags, to, extras),
+                    Err(reason) => return by_kernel(lane, fd, index, buffers, flags, to, extras, reason),
                 }
             }
             Sent::OtherWay => return other_way(lane, index),
@@ -183,7 +197,7 @@ pub(crate) fn send(
         tries += 1;
         if tries > 4 {
             // The path comes and goes; the kernel decides.
-            return by_kernel(lane, fd, index, buffers, flags, to, extras);
+            return by_kernel(lane, fd, index, buffers, flags, to, extras, Reason::None);
         }
     }
 }
@@ -199,47 +213,73 @@ fn attempt(
     index: u32,
     id: UdpId,
     bits: u64,
-    call: &SendTo,
+    call: &Call,
     buffers: &mut Buffers<'_>,
 ) -> Result<Sent> {
-    let peer = match call.destination {
+    let peer = match call.to.destination {
         Some(peer) => peer,
-        None if bits & flag::CONNECTED == 0 => return Ok(Sent::Kernel),
+        None if bits & flag::CONNECTED == 0 => return Ok(Sent::Kernel(Reason::None)),
         None => access.stack.udp_names(id)?.1.ok_or(Error::NotConnected)?,
     };
     let v6 = bits & flag::V6 != 0;
-    let unfit = peer.port == 0 || (!v6 && peer.address.family() == Family::V6);
-    let looped = peer.address.is_multicast() && bits & flag::LOOP_OFF == 0;
-    if unfit
-        || looped
-        || peer.address.is_limited_broadcast()
-        || peer.address.is_loopback()
-        || peer.address.is_unspecified()
-    {
-        return Ok(Sent::Kernel);
+    if bits & (flag::CORK | flag::MORE) != 0 {
+        return Ok(Sent::Kernel(Reason::Pieces));
+    }
+    if peer.port == 0 || (!v6 && peer.address.family() == Family::V6) {
+        return Ok(Sent::Kernel(Reason::None));
+    }
+    if peer.address.is_multicast() && bits & flag::LOOP_OFF == 0 {
+        return Ok(Sent::Kernel(Reason::MulticastLoop));
+    }
+    if peer.address.is_limited_broadcast() {
+        return Ok(Sent::Kernel(Reason::Broadcast));
+    }
+    if peer.address.is_loopback() || peer.address.is_unspecified() {
+        return Ok(Sent::Kernel(Reason::Loopback));
     }
     if bits & flag::CLAIMED == 0 {
         return Ok(Sent::Bind);
     }
     // A connected socket's way was found to fit when it was connected.
-    if call.destination.is_some() {
-        let local = call.source.unwrap_or(access.stack.udp_names(id)?.0.address);
+    if bits & flag::VIA != 0 && call.to.destination.is_some() {
+        let local = call.to.source.unwrap_or(access.stack.udp_names(id)?.0.address);
         match via::verdict(access, index, &peer, local) {
             Verdict::Fits => {}
             Verdict::Unknown => return Ok(Sent::Resolve(peer.address)),
             Verdict::Elsewhere => return Ok(Sent::OtherWay),
         }
     }
-    match access.stack.udp_send(id, access.now, call, buffers) {
-        Ok(len) => Ok(Sent::Done(len)),
+    if call.interface != 0 {
+        match via::leaves_by(access, &peer) {
+            Some(interface) if interface == call.interface => {}
+            Some(_) => return Ok(Sent::Kernel(Reason::OtherWay)),
+            None => return Ok(Sent::Resolve(peer.address)),
+        }
+    }
+    match access.stack.udp_send(id, access.now, &call.to, buffers) {
+        Ok(len) => {
+            if bits & flag::TRAFFIC == 0 {
+                access.descriptions().get(index).set(flag::TRAFFIC, true);
+            }
+            Ok(Sent::Done(len))
+        }
         Err(Error::NeedPath) => match access.stack.path_get(&peer.address) {
-            Some(path) if path.info.state == PathState::Kernel => Ok(Sent::Kernel),
+            // Why, the service says; it is asked once for each socket.
+            Some(path) if path.info.state == PathState::Kernel && reason_of(access, id) != 0 => {
+                Ok(Sent::Kernel(Reason::None))
+            }
             _ => Ok(Sent::Resolve(peer.address)),
         },
         Err(error) => Err(error.into()),
     }
 }
 
+/// What a socket's row says about datagrams that went by the kernel.
+fn reason_of(access: &Access<'_>, id: UdpId) -> u32 {
+    access.stack.socket_row(id.into()).map_or(0, |row| row.reason.get())
+}
+
+#[expect(clippy::too_many_arguments, reason = "a send's own arguments, and why")]
 fn by_kernel(
     lane: &'static Lane,
     fd: c_int,
@@ -248,6 +288,7 @@ fn by_kernel(
     flags: c_int,
     to: Option<Name>,
     extras: &mut Extras<'_>,
+    reason: Reason,
 ) -> Result<usize> {
     if let Some(Name::Inet { endpoint, scope, v6 }) = to {
         (extras.name, extras.name_len) = name::emit(endpoint, v6, scope);
@@ -256,8 +297,16 @@ fn by_kernel(
     let len = sys::send(fd, buffers, flags, extras)?;
     // Answers will come that way, too; and the kernel has chosen a port if there was none.
     let claimed = lane.with(|access| {
-        let (_, bits) = id_of(access, index)?;
-        access.descriptions().get(index).set(flag::KERNEL_QUIET, false);
+        let (id, bits) = id_of(access, index)?;
+        let mut descriptions = access.descriptions();
+        let mut description = descriptions.get(index);
+        description.set(flag::KERNEL_QUIET, false);
+        description.set(flag::MORE, flags & libc::MSG_MORE != 0);
+        if reason != Reason::None
+            && let Ok(row) = access.stack.socket_row(id.into())
+        {
+            row.reason.set(reason.code().into());
+        }
         // It may have been for another socket of this program.
         readiness::kernel_spoke(access.now);
         Ok(bits & flag::CLAIMED != 0)
@@ -283,11 +332,19 @@ pub(crate) fn receive(
     if flags & (libc::MSG_ERRQUEUE | libc::MSG_OOB) != 0 {
         return sys::receive(fd, buffers, flags, extras);
     }
+    // A datagram of which it is not known how it came.
+    let mut stray: Option<(Datagram, u64)> = None;
     let attempt = |access: &mut Access<'_>, force: bool| -> Result<usize> {
         let (id, bits) = id_of(access, index)?;
         match access.stack.udp_recv(id, flags & libc::MSG_PEEK != 0, buffers) {
             Ok(datagram) => {
-                ancillary::received(access, bits, &datagram, extras);
+                match ancillary::way(access, bits, &datagram, extras) {
+                    Some(way) => ancillary::received(access.now, bits, &datagram, way, extras),
+                    None => stray = Some((datagram, bits)),
+                }
+                if bits & flag::TRAFFIC == 0 {
+                    access.descriptions().get(index).set(flag::TRAFFIC, true);
+                }
                 buffers.rewind();
                 return Ok(if flags & libc::MSG_TRUNC != 0 { datagram.len } else { datagram.copied });
             }
@@ -305,7 +362,26 @@ pub(crate) fn receive(
         description.set(flag::KERNEL_QUIET, got == Err(AGAIN));
         got
     };
-    wait::transfer(lane, index, flags, |d| d.receive_timeout(), &mut [NO_FD, NO_FD, wait::readable(fd)], attempt)
+    let fds = &mut [NO_FD, NO_FD, wait::readable(fd)];
+    let got = wait::transfer(lane, index, flags, |d| d.receive_timeout(), fds, attempt)?;
+    if let Some((datagram, bits)) = stray {
+        ancillary::received(sys::now(), bits, &datagram, way_of(lane, index, &datagram), extras);
+    }
+    Ok(got)
+}
+
+/// Asks how a datagram came. The interface of a sender that is not reached by a route of its own is that on which its group was joined.
+fn way_of(lane: &'static Lane, index: u32, datagram: &Datagram) -> Way {
+    let source = datagram.source.address;
+    let joined = crate::multicast::interface_of(index, datagram.destination);
+    let unknown = Way { interface: joined, local: Address::ANY };
+    let scope = if source.is_link_local() { joined } else { 0 };
+    if source.is_link_local() && scope == 0 {
+        // Asked without its interface, the host would deny that there is a way.
+        return unknown;
+    }
+    lane.reach(source, Address::ANY, scope, 0)
+        .map_or(unknown, |path| Way { interface: path.interface, local: path.source })
 }
 
 /// `shutdown` after the kernel's own.

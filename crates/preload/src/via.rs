@@ -26,7 +26,7 @@ pub(crate) struct Via {
 /// An interface that no path leaves by: what is named is not known, so the kernel has to see to it.
 const NO_INTERFACE: u32 = u32::MAX;
 /// As `linux/in6.h` has it; the C library does not.
-const SO_BINDTOIFINDEX: c_int = 62;
+pub(crate) const SO_BINDTOIFINDEX: c_int = 62;
 
 impl Via {
     /// The interface named for a destination.
@@ -65,12 +65,22 @@ pub(crate) fn verdict(access: &mut Access<'_>, index: u32, peer: &Endpoint, loca
     if via.interface(peer.address) == 0 {
         return Verdict::Fits;
     }
-    match access.stack.path_get(&peer.address) {
-        Some(path) if path.inferred == 0 && matches!(path.info.state, PathState::Ready | PathState::Resolving) => {
-            if via.agrees(path, local) { Verdict::Fits } else { Verdict::Elsewhere }
-        }
-        _ => Verdict::Unknown,
+    match known(access, peer) {
+        Some(path) if via.agrees(path, local) => Verdict::Fits,
+        Some(_) => Verdict::Elsewhere,
+        None => Verdict::Unknown,
     }
+}
+
+/// The interface by which the lane's path to a peer leaves; `None` if the path is to be asked for.
+pub(crate) fn leaves_by(access: &Access<'_>, peer: &Endpoint) -> Option<u32> {
+    known(access, peer).map(|path| path.info.interface)
+}
+
+/// The lane's path to a peer, if the host has spoken and it can be used.
+fn known<'a>(access: &'a Access<'_>, peer: &Endpoint) -> Option<&'a Path> {
+    let usable = |path: &&Path| matches!(path.info.state, PathState::Ready | PathState::Resolving);
+    access.stack.path_get(&peer.address).filter(|path| path.inferred == 0).filter(usable)
 }
 
 /// The interface to which a socket is bound, 0 if to none.

@@ -133,7 +133,7 @@ pub struct Row {
     pub pid: Cell,
     /// Its descriptor there.
     pub fd: Cell,
-    /// Why it is not on the fast path, a code of the control protocol; 0: it is.
+    /// Why it is not on the fast path, or why some of what it sends is not, a code of the control protocol; 0: all is.
     pub reason: Cell,
     /// The interface its path leaves by, as the host numbers it; 0 if not known.
     pub interface: Cell,

@@ -155,7 +155,7 @@ pub(crate) fn socket(row: &Row) -> Option<Socket> {
     Some(Socket {
         protocol,
         accelerated,
-        reason: (!accelerated).then(|| reason(row.reason.get())),
+        reason: (!accelerated || row.reason.get() != 0).then(|| reason(row.reason.get())),
         pid: row.pid.get(),
         fd: row.fd.get(),
         local: row.local.get().to_string(),
@@ -235,6 +235,15 @@ mod tests {
         assert_eq!(seen.remote.as_deref(), Some("10.0.0.2:4000"));
         assert_eq!(seen.tcp.unwrap().srtt_us, 25);
         assert!(seen.reason.is_none());
+    }
+
+    #[test]
+    fn a_socket_of_which_some_goes_by_the_kernel_says_why() {
+        let row = Row::default();
+        row.kind.set(kind::UDP);
+        row.reason.set(Reason::MulticastLoop.code().into());
+        let seen = socket(&row).unwrap();
+        assert!(seen.accelerated && seen.reason.unwrap().contains("IP_MULTICAST_LOOP"));
     }
 
     #[test]

@@ -65,7 +65,7 @@ pub(crate) struct Socket {
     /// `tcp` or `udp`.
     pub(crate) protocol: &'static str,
     pub(crate) accelerated: bool,
-    /// Why it is not.
+    /// Why it is not, or why some of what it sends goes by the kernel all the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
     pub(crate) pid: u32,

@@ -100,7 +100,7 @@ fn way<'s>(socket: &'s Socket, reasons: &mut Vec<&'s str>) -> String {
         reasons.push(reason);
         reasons.len() - 1
     });
-    format!("kernel [{}]", number + 1)
+    format!("{} [{}]", if socket.accelerated { "lane, in part kernel" } else { "kernel" }, number + 1)
 }
 
 /// A socket's names in lines of their own, so that the longest addresses fit 80 columns, and its figures.

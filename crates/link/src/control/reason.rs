@@ -119,6 +119,22 @@ reasons! {
     Passed = 38: "the program passed the socket to another process over a Unix socket";
     /// The service that had made its lane ended; the program's new sockets are accelerated again.
     Restarted = 39: "the socket is older than the service, which was started again: restart the program to accelerate it";
+    /// IP_RECVERR and its kin.
+    Errors = 40: "the socket asks for a queue of errors, which the kernel keeps (IP_RECVERR, IPV6_RECVERR)";
+    /// SO_TIMESTAMPING, SO_TXTIME; SO_TIMESTAMP on a stream.
+    Stamps = 41: "the socket asks for time stamps or send times of the kernel (SO_TIMESTAMPING, SO_TXTIME)";
+    /// SO_ZEROCOPY.
+    ZeroCopy = 42: "the socket asks the kernel to send from the program's memory (SO_ZEROCOPY)";
+    /// SO_ATTACH_FILTER and its kin.
+    Filter = 43: "the program has put a filter on the socket (SO_ATTACH_FILTER, SO_ATTACH_BPF)";
+    /// What the host's routing and packet schedulers are told by.
+    Policy = 44: "the socket asks for its own routing or pace (SO_MARK, SO_DONTROUTE, SO_MAX_PACING_RATE)";
+    /// MSG_MORE and UDP_CORK on datagrams, UDP_SEGMENT.
+    Pieces = 45: "the kernel puts datagrams together from pieces or cuts them (MSG_MORE, UDP_CORK, UDP_SEGMENT)";
+    /// TCP_MD5SIG, TCP-AO, kernel TLS.
+    Security = 46: "the kernel is to sign or encrypt the connection (TCP_MD5SIG, TCP_AO, TCP_ULP)";
+    /// TCP_CONGESTION.
+    Congestion = 47: "the socket asks for another congestion control than cubic or reno (TCP_CONGESTION)";
 }
 
 impl Reason {

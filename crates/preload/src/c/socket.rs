@@ -147,16 +147,20 @@ export! {
     /// `setsockopt(2)`.
     fn setsockopt(fd: c_int, level: c_int, option: c_int, value: *const c_void, len: socklen_t) -> c_int {
         // SAFETY: the program's arguments go on unchanged.
-        let done = unsafe { real::setsockopt(fd, level, option, value, len) };
-        if done == 0 && TABLE.get(fd).is_socket() && !value.is_null() {
-            // SAFETY: the kernel has just read as many bytes there.
-            let bytes = unsafe { core::slice::from_raw_parts(value.cast::<u8>(), (len as usize).min(512)) };
-            return answer(|| {
-                options::set(fd, level, option, bytes);
-                Ok(0)
-            });
+        let kernel = || unsafe { real::setsockopt(fd, level, option, value, len) };
+        if !TABLE.get(fd).is_socket() {
+            return kernel();
         }
-        done
+        let bytes = if value.is_null() {
+            &[]
+        } else {
+            // SAFETY: the program's value, as long as it says.
+            unsafe { core::slice::from_raw_parts(value.cast::<u8>(), (len as usize).min(512)) }
+        };
+        answer(|| {
+            let kernel = || if kernel() < 0 { Err(Errno::last()) } else { Ok(()) };
+            options::program_sets(fd, level, option, bytes, kernel).map(|()| 0)
+        })
     }
 
     /// `getsockopt(2)`.

@@ -139,13 +139,19 @@ pub(crate) fn socket_name(fd: c_int, peer: bool) -> Result<Endpoint> {
 }
 
 /// Sets an option whose value is of type `T`, plain data.
-#[cfg(test)]
 pub(crate) fn set_option<T: Copy>(fd: c_int, level: c_int, option: c_int, value: &T) -> Result<()> {
     // SAFETY: the value is as long as said.
     check(unsafe {
         real::setsockopt(fd, level, option, core::ptr::from_ref(value).cast(), size_of::<T>() as socklen_t)
     })
     .map(drop)
+}
+
+/// Sets an option to a value of bytes.
+#[cfg(test)]
+pub(crate) fn set_option_bytes(fd: c_int, level: c_int, option: c_int, value: &[u8]) -> Result<()> {
+    // SAFETY: the value is as long as said.
+    check(unsafe { real::setsockopt(fd, level, option, value.as_ptr().cast(), value.len() as socklen_t) }).map(drop)
 }
 
 /// Takes the socket filter off; there need not be one.

@@ -7,6 +7,7 @@ mod peer;
 mod service;
 
 mod epoll;
+mod options;
 mod rights;
 mod splice;
 mod tcp;
