@@ -115,7 +115,7 @@ fn iperf3_sends_udp_without_loss_at_a_modest_rate() {
     let mut server = start(both.b(), true, &["iperf3", "-s", "-p", "5201"]);
     bound(both.b(), &mut server, "tcp", 5201);
     let client = ["iperf3", "-c", &address, "-u", "-b", "5M", "-l", "1400", "-t", "1", "-J"];
-    let printed = crossing(&both.b_service, 300, || start(both.a(), true, &client).success(PATIENCE).unwrap());
+    let printed = crossing(&both.b_service, 50, || start(both.a(), true, &client).success(PATIENCE).unwrap());
     let report: serde_json::Value = serde_json::from_str(&printed).unwrap();
     let lost = report.pointer("/end/sum/lost_percent").and_then(serde_json::Value::as_f64);
     assert!(lost.is_some_and(|lost| lost < 5.0), "{printed}");
@@ -130,7 +130,7 @@ fn sockperf_plays_ping_pong_over_both_protocols() {
             start(both.b(), true, &[&["sockperf", "server", "-i", &address, "-p", "11111"], more].concat());
         bound(both.b(), &mut server, protocol, 11111);
         let client = ["sockperf", "ping-pong", "-i", &address, "-p", "11111", "-t", "1", "--data-integrity"];
-        let printed = crossing(&both.a_service, 500, || {
+        let printed = crossing(&both.a_service, 50, || {
             start(both.a(), true, &[&client[..], more].concat()).success(PATIENCE).unwrap()
         });
         assert!(printed.contains("percentile 99.900"), "{printed}");
