@@ -28,9 +28,9 @@ const REQUEST: usize = 56;
 const ANSWER: usize = 72;
 const PATIENCE_S: i64 = 2;
 
-/// ESTABLISHED, SYN-SENT, SYN-RECEIVED, FIN-WAIT-1, FIN-WAIT-2, CLOSE-WAIT, LAST-ACK, CLOSING, as Linux numbers them: states with
-/// something to lose. A connection in TIME-WAIT is no more than a memory.
-const LIVE: u32 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11;
+/// ESTABLISHED, SYN-SENT, SYN-RECEIVED, FIN-WAIT-1, FIN-WAIT-2, CLOSE-WAIT, LAST-ACK, CLOSING, and a handshake under way
+/// (`TCP_NEW_SYN_RECV`), as Linux numbers them: states with something to lose. A connection in TIME-WAIT is no more than a memory.
+const LIVE: u32 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11 | 1 << 12;
 
 /// A connection to the kernel's socket diagnostics, in the namespace of the thread that opened it.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl Connections {
     /// Opens it.
     ///
     /// # Errors
-    /// If the socket cannot be made, or the kernel has no socket diagnostics.
+    /// If the socket cannot be made, or the kernel has no socket diagnostics (of TCP).
     pub fn open() -> Result<Self> {
         let fail = |source| Error::Socket { what: WHAT, source };
         let mut socket = Socket::new(NETLINK_SOCK_DIAG).map_err(fail)?;
@@ -54,7 +54,10 @@ impl Connections {
         socket.connect(&SocketAddr::new(0, 0)).map_err(fail)?;
         setsockopt(&socket.as_fd(), sockopt::ReceiveTimeout, &TimeVal::new(PATIENCE_S, 0))
             .map_err(|e| fail(e.into()))?;
-        Ok(Self { socket, sequence: 0 })
+        let mut connections = Self { socket, sequence: 0 };
+        // The kernel says the same of a connection that it does not have and of diagnostics that it does not have, but not here.
+        connections.dump(IPV4, 1, &mut Vec::new())?;
+        Ok(connections)
     }
 
     /// The live connections of the kernel's stack whose local port is `port`.

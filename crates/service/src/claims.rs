@@ -1,7 +1,7 @@
 //! Claims: what a program may have diverted to its lane, and on what proof.
 
 use crate::connection::{Answer, ConnectionId};
-use crate::groups::{GroupKey, filter};
+use crate::groups::{GroupKey, Member, filter};
 use crate::offload::Foreign;
 use crate::pins;
 use crate::proof::{Flaw, Proof, local_name};
@@ -17,9 +17,6 @@ use tickwire_host::{Ends, RouteQuery};
 use tickwire_link::control::{Claim, ClaimKind, Membership, Push, Reason, Remotes, Reply};
 use tickwire_link::sys_socket;
 use tickwire_stack::addr::{Address, Endpoint};
-
-/// Memberships of one claim.
-const MAX_GROUPS: usize = 256;
 
 /// A claim as the service holds it.
 #[derive(Debug)]
@@ -105,24 +102,24 @@ impl Service {
         let Some((kind, bound, remote)) = self.claims.get(&claim).map(|h| (h.kind, h.bound, h.remote)) else {
             return Err(Reason::ServiceError);
         };
-        if kind == ClaimKind::Bound {
-            // What the kernel has accepted already stays with it, also what it accepts while the claim is entered.
-            self.except_kernel_connections(lane, claim, bound);
-        }
+        // What the kernel has accepted already stays with it, also what it accepts while the claim is entered.
+        let mut all = match kind {
+            ClaimKind::Bound => {
+                self.kernel_connections(lane, claim, bound).inspect_err(|_| self.take_back(lane, claim, &changes))?
+            }
+            ClaimKind::Flow => Vec::new(),
+        };
         let joined = pins::joined(&changes);
         self.pin(&joined);
-        if let Err(error) = self.programs.apply(changes.clone()) {
-            tracing::error!(lane, %error, "a claim could not be entered");
-            // What was not entered must not be taken out.
-            let mut undo = self.registry.release(lane, claim).unwrap_or_default();
-            undo.retain(|change| !changes.iter().any(|done| done.clone().inverse() == *change));
-            self.programs.apply_best(undo);
-            return Err(Reason::ServiceError);
-        }
+        all.extend(changes);
+        self.apply_claim(lane, claim, all)?;
         // Those that came about in the meantime, too.
         self.pin(&joined);
         match kind {
-            ClaimKind::Bound => self.except_kernel_connections(lane, claim, bound),
+            ClaimKind::Bound => {
+                let more = self.kernel_connections(lane, claim, bound)?;
+                self.apply_claim(lane, claim, more)?;
+            }
             // Now that it is entered no new one can come into being: its answers would come here.
             ClaimKind::Flow if self.kernel_has(bound.local, remote) => return Err(Reason::PortTaken),
             ClaimKind::Flow => {}
@@ -130,10 +127,25 @@ impl Service {
         self.charge(claim)
     }
 
+    /// Enters changes of a claim into the maps; if they do not take all of them, the claim is gone.
+    fn apply_claim(&mut self, lane: LaneId, claim: ClaimId, changes: Vec<Change>) -> Result<(), Reason> {
+        let Err(error) = self.programs.apply(changes.clone()) else { return Ok(()) };
+        tracing::error!(lane, %error, "a claim could not be entered");
+        self.take_back(lane, claim, &changes);
+        Err(if error.is_full() { Reason::FlowLimit } else { Reason::ServiceError })
+    }
+
+    /// Takes a claim out again of which these changes have not been entered: they must not be taken out.
+    fn take_back(&mut self, lane: LaneId, claim: ClaimId, not_entered: &[Change]) {
+        let mut undo = self.registry.release(lane, claim).unwrap_or_default();
+        undo.retain(|change| !not_entered.iter().any(|done| done.clone().inverse() == *change));
+        self.programs.apply_best(undo);
+    }
+
     /// Whether the kernel's own stack has a live connection between these ends. One local port may have connections of several
     /// programs, so that a socket of that port proves no right to each of them.
     fn kernel_has(&mut self, local: Endpoint, remote: Endpoint) -> bool {
-        let Some(connections) = &mut self.kernel_connections else { return false };
+        let Some(connections) = &mut self.kernel_connections else { return true };
         self.nics.indices().into_iter().any(|nic| {
             connections.has(&(local, remote), nic).unwrap_or_else(|error| {
                 tracing::warn!(%error, "the kernel does not say whether it has a connection that is claimed");
@@ -145,7 +157,7 @@ impl Service {
     /// Books the entries that stand behind a claim, beyond the first, on its user.
     pub(crate) fn charge(&mut self, claim: ClaimId) -> Result<(), Reason> {
         let Some(held) = self.claims.get_mut(&claim) else { return Ok(()) };
-        let entries = self.registry.flows_of(claim).saturating_sub(usize::from(held.kind == ClaimKind::Flow));
+        let entries = self.registry.entries_of(claim).saturating_sub(1);
         if entries <= held.charged {
             self.usage.give_flows(held.user, held.charged - entries);
         } else if entries - held.charged > self.usage.room_for_flows(held.user) {
@@ -157,19 +169,17 @@ impl Service {
         Ok(())
     }
 
-    /// Leaves the kernel's own connections on a claimed port to the kernel.
-    fn except_kernel_connections(&mut self, lane: LaneId, claim: ClaimId, bound: Bound) {
+    /// What leaves the kernel's own connections on a claimed port to the kernel.
+    fn kernel_connections(&mut self, lane: LaneId, claim: ClaimId, bound: Bound) -> Result<Vec<Change>, Reason> {
         if bound.protocol != Protocol::Tcp {
-            return;
+            return Ok(Vec::new());
         }
-        let Some(connections) = &mut self.kernel_connections else { return };
-        match connections.of_port(bound.local.port) {
-            Ok(ends) => {
-                let changes = self.registry.except(lane, claim, &ends).unwrap_or_default();
-                self.programs.apply_best(changes);
-            }
-            Err(error) => tracing::warn!(lane, %error, "the kernel's connections on a claimed port are not known"),
-        }
+        let Some(connections) = &mut self.kernel_connections else { return Err(Reason::NoDiagnostics) };
+        let ends = connections.of_port(bound.local.port).map_err(|error| {
+            tracing::error!(lane, %error, "the kernel's connections on a claimed port are not known");
+            Reason::ServiceError
+        })?;
+        Ok(self.registry.except(lane, claim, &ends).unwrap_or_default())
     }
 
     /// Forgets exceptions for connections of the kernel's that are over.
@@ -193,6 +203,9 @@ impl Service {
         let Bound { protocol, local, .. } = proof.bound;
         if !self.nics.any() {
             return Err(self.nics.why_none());
+        }
+        if protocol == Protocol::Tcp && self.kernel_connections.is_none() {
+            return Err(Reason::NoDiagnostics);
         }
         // Divert does not know by which interface a packet may come to a socket that accepts only one of several.
         if proof.interface != 0 && !self.nics.is_only(proof.interface) {
@@ -245,7 +258,9 @@ impl Service {
             }
         });
         // What the kernel had accepted by now is its own.
-        self.except_kernel_connections(lane, claim, bound);
+        if let Ok(changes) = self.kernel_connections(lane, claim, bound) {
+            self.programs.apply_best(changes);
+        }
         // A listener on "any" may have accepted on each of our addresses; the messages name only the remote ends.
         let locals: Vec<Address> = if bound.local.address.is_unspecified() {
             self.nics.addresses().into_iter().collect()
@@ -289,12 +304,7 @@ impl Service {
 
     /// Takes a claim out of everything.
     pub(crate) fn remove_claim(&mut self, lane: LaneId, claim: ClaimId) {
-        for (key, member) in self.groups.of_claim(claim) {
-            let members = self.groups.leave(key, member);
-            if let Err(error) = self.programs.set_members(&members) {
-                tracing::debug!(%error, "leaving a group");
-            }
-        }
+        self.leave_groups(claim);
         if let Ok(changes) = self.registry.release(lane, claim) {
             self.programs.apply_best(changes);
         }
@@ -327,33 +337,46 @@ impl Service {
 
     fn try_join(&mut self, id: ConnectionId, claim: ClaimId, membership: &Membership) -> Result<(), Reason> {
         let (lane, key) = self.group_of(id, claim, membership)?;
-        if self.groups.of_claim(claim).len() >= MAX_GROUPS {
-            return Err(Reason::ShareLimit);
-        }
+        let user = self.claims.get(&claim).map(|held| held.user).ok_or(Reason::BadRequest)?;
         let member = (lane, claim, membership.source);
-        let members = self.groups.join(key, member).ok_or(Reason::ShareLimit)?;
+        if self.groups.of_claim(claim).contains(&(key, member)) {
+            return Ok(());
+        }
+        self.usage.take_membership(user, self.groups.of_lane(lane))?;
+        let Some(members) = self.groups.join(key, member) else {
+            self.usage.give_membership(user);
+            return Err(Reason::ShareLimit);
+        };
         let entered = self.programs.set_members(&members).map_err(|error| {
             tracing::error!(lane, %error, "a group could not be entered");
-            Reason::ServiceError
+            if error.is_full() { Reason::MembershipLimit } else { Reason::ServiceError }
         });
         // Without the filter the kernel would deliver each datagram a second time.
-        let entered = entered.and_then(|()| self.filter_kernel_copies(claim));
-        if let Err(reason) = entered {
-            let members = self.groups.leave(key, member);
-            let _ = self.programs.set_members(&members);
-            return Err(reason);
+        entered.and_then(|()| self.filter_kernel_copies(claim)).inspect_err(|_| self.leave_group(key, claim, member))
+    }
+
+    fn leave_group(&mut self, key: GroupKey, claim: ClaimId, member: Member) {
+        let Some(members) = self.groups.leave(key, member) else { return };
+        if let Some(held) = self.claims.get(&claim) {
+            self.usage.give_membership(held.user);
         }
-        Ok(())
+        if let Err(error) = self.programs.set_members(&members) {
+            tracing::debug!(%error, "leaving a group");
+        }
+    }
+
+    /// Leaves all groups of a claim.
+    pub(crate) fn leave_groups(&mut self, claim: ClaimId) {
+        for (key, member) in self.groups.of_claim(claim).to_vec() {
+            self.leave_group(key, claim, member);
+        }
     }
 
     /// Answers [`tickwire_link::control::Request::Leave`].
     pub(crate) fn leave(&mut self, id: ConnectionId, claim: ClaimId, membership: &Membership) -> Answer {
         match self.group_of(id, claim, membership) {
             Ok((lane, key)) => {
-                let members = self.groups.leave(key, (lane, claim, membership.source));
-                if let Err(error) = self.programs.set_members(&members) {
-                    tracing::debug!(lane, %error, "leaving a group");
-                }
+                self.leave_group(key, claim, (lane, claim, membership.source));
                 let _ = self.filter_kernel_copies(claim);
                 Reply::Done.into()
             }

@@ -72,6 +72,12 @@ pub struct Limits {
     pub flows: u32,
     /// Claims of one user.
     pub flows_per_user: u32,
+    /// Memberships of multicast groups in all (at most 65536): of each group, port, interface and source, each socket's.
+    pub memberships: u32,
+    /// Memberships of one user.
+    pub memberships_per_user: u32,
+    /// Memberships of one lane.
+    pub memberships_per_lane: u32,
     /// Memory of all lanes, in MiB.
     pub memory_mib: u32,
     /// Memory of one user's lanes, in MiB.
@@ -80,7 +86,7 @@ pub struct Limits {
     pub connections: u32,
     /// Connections of one user.
     pub connections_per_user: u32,
-    /// Requests per second on one connection, over a while; a program that goes on asking faster is cut off.
+    /// Requests per second on one connection, over a while; a program that asks faster is listened to no faster.
     pub requests_per_second: u32,
 }
 
@@ -91,6 +97,9 @@ impl Default for Limits {
             lanes_per_user: 64,
             flows: 65_536,
             flows_per_user: 16_384,
+            memberships: 4096,
+            memberships_per_user: 1024,
+            memberships_per_lane: 256,
             memory_mib: 4096,
             memory_per_user_mib: 1024,
             connections: 1024,
@@ -177,6 +186,7 @@ impl Config {
         for (name, value, most) in [
             ("limits.lanes", limits.lanes, 4096),
             ("limits.flows", limits.flows, 262_144),
+            ("limits.memberships", limits.memberships, 65_536),
             ("limits.connections", limits.connections, 65_536),
             ("limits.requests_per_second", limits.requests_per_second, 10_000_000),
             ("limits.memory_mib", limits.memory_mib, 16 << 20),
@@ -337,6 +347,9 @@ mod tests {
             "lanes_per_user",
             "flows",
             "flows_per_user",
+            "memberships",
+            "memberships_per_user",
+            "memberships_per_lane",
             "memory_mib",
             "memory_per_user_mib",
             "connections",

@@ -58,6 +58,10 @@ pub(crate) struct Connection {
     changed: VecDeque<Query>,
     /// Whether readiness for writing is asked for.
     pub(crate) waits_to_write: bool,
+    /// Whether it is not listened to for now.
+    pub(crate) rests: bool,
+    /// Whether it ever was not.
+    pub(crate) rested: bool,
 }
 
 /// Why a connection is at its end.
@@ -65,8 +69,6 @@ pub(crate) struct Connection {
 pub(crate) enum End {
     /// The process closed it, or is gone.
     Gone,
-    /// It asks too much.
-    Flood,
     /// It does not read what it is told.
     Deaf,
     /// It says what nobody understands.
@@ -86,7 +88,14 @@ impl Connection {
             pushes: VecDeque::new(),
             changed: VecDeque::new(),
             waits_to_write: false,
+            rests: false,
+            rested: false,
         }
+    }
+
+    /// Until when it has asked as much as it may; `None` if it may ask something now.
+    pub(crate) fn must_rest(&mut self, now: Instant) -> Option<Instant> {
+        self.bucket.next(now)
     }
 
     /// The next message with the descriptors that came with it, without waiting; `Ok(None)` if there is none.
@@ -94,7 +103,8 @@ impl Connection {
         let Some(mut incoming) = self.channel.try_receive().map_err(|_| End::Gone)? else { return Ok(None) };
         // Whatever becomes of the message, what it brought is not closed here.
         let passed = incoming.descriptors.take_all().map(|fd| Foreign::new(fd, Arc::clone(&self.queue))).collect();
-        if self.bucket.take(now) { Ok(Some((incoming, passed))) } else { Err(End::Flood) }
+        self.bucket.take(now);
+        Ok(Some((incoming, passed)))
     }
 
     /// Closes it. Packets that were not read may hold descriptors, which are closed with it.
@@ -183,14 +193,22 @@ mod tests {
     }
 
     #[test]
-    fn too_many_requests_end_it() {
+    fn too_many_requests_wait_and_none_is_lost() {
         let (mut connection, client) = pair(5);
         for number in 0..20 {
             client.send(&Request::ListLanes { after: 0 }, number, &[]).unwrap();
         }
-        let now = Instant::now();
-        let end = (0..20).find_map(|_| connection.receive(now).err());
-        assert_eq!(end, Some(End::Flood));
+        let mut now = Instant::now();
+        for number in 0..20 {
+            let mut rests = 0;
+            while let Some(until) = connection.must_rest(now) {
+                assert!(until > now && number >= 10, "the burst passes at once");
+                (now, rests) = (until, rests + 1);
+            }
+            assert!(rests <= 1, "then there is a token");
+            let (incoming, _) = connection.receive(now).unwrap().unwrap();
+            assert_eq!(incoming.decode::<Request>().unwrap().0, number);
+        }
     }
 
     #[test]

@@ -21,12 +21,14 @@ pub(crate) struct GroupKey {
 
 /// One membership: of a lane, by the socket of a claim, from one source or (unspecified) from any. Sources are filtered by
 /// the stack; here they only count, so that a socket which joined for two sources stays a member when it leaves one.
-type Member = (LaneId, ClaimId, Address);
+pub(crate) type Member = (LaneId, ClaimId, Address);
 
 /// Who is a member of what.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     members: HashMap<GroupKey, Vec<Member>>,
+    of_claims: HashMap<ClaimId, Vec<(GroupKey, Member)>>,
+    of_lanes: HashMap<LaneId, u32>,
 }
 
 /// The lanes that get copies now.
@@ -47,27 +49,46 @@ impl Groups {
                 return None;
             }
             members.push(member);
+            self.of_claims.entry(member.1).or_default().push((key, member));
+            *self.of_lanes.entry(member.0).or_default() += 1;
         }
         let after = lanes(members);
         Some(Members { key, before, after })
     }
 
-    /// Takes a membership out.
-    pub(crate) fn leave(&mut self, key: GroupKey, member: Member) -> Members {
-        let members = self.members.entry(key).or_default();
+    /// Takes a membership out; `None` if there is none.
+    pub(crate) fn leave(&mut self, key: GroupKey, member: Member) -> Option<Members> {
+        let members = self.members.get_mut(&key)?;
+        let at = members.iter().position(|m| *m == member)?;
         let before = lanes(members);
-        members.retain(|m| *m != member);
+        members.swap_remove(at);
         let after = lanes(members);
         if after.is_empty() {
             self.members.remove(&key);
         }
-        Members { key, before, after }
+        if let Some(of_claim) = self.of_claims.get_mut(&member.1) {
+            of_claim.retain(|m| *m != (key, member));
+            if of_claim.is_empty() {
+                self.of_claims.remove(&member.1);
+            }
+        }
+        if let Some(number) = self.of_lanes.get_mut(&member.0) {
+            *number -= 1;
+            if *number == 0 {
+                self.of_lanes.remove(&member.0);
+            }
+        }
+        Some(Members { key, before, after })
     }
 
     /// The memberships of a claim.
-    pub(crate) fn of_claim(&self, claim: ClaimId) -> Vec<(GroupKey, Member)> {
-        let all = self.members.iter().flat_map(|(&key, members)| members.iter().map(move |&m| (key, m)));
-        all.filter(|(_, member)| member.1 == claim).collect()
+    pub(crate) fn of_claim(&self, claim: ClaimId) -> &[(GroupKey, Member)] {
+        self.of_claims.get(&claim).map_or(&[], Vec::as_slice)
+    }
+
+    /// How many memberships a lane has.
+    pub(crate) fn of_lane(&self, lane: LaneId) -> u32 {
+        self.of_lanes.get(&lane).copied().unwrap_or(0)
     }
 }
 
@@ -157,10 +178,12 @@ mod tests {
         assert_eq!(again.before, again.after);
         assert_eq!(groups.join(KEY, (2, 12, ANY)).unwrap().after, [1, 2]);
         assert_eq!(groups.of_claim(11), [(KEY, (1, 11, ANY))]);
-        assert_eq!(groups.leave(KEY, (1, 10, ANY)).after, [1, 2]);
-        assert_eq!(groups.leave(KEY, (1, 11, ANY)).after, [2]);
-        assert_eq!(groups.leave(KEY, (2, 12, ANY)).after, []);
-        assert!(groups.members.is_empty());
+        assert_eq!((groups.of_lane(1), groups.of_lane(2)), (2, 1));
+        assert_eq!(groups.leave(KEY, (1, 10, ANY)).unwrap().after, [1, 2]);
+        assert_eq!(groups.leave(KEY, (1, 10, ANY)), None, "left already");
+        assert_eq!(groups.leave(KEY, (1, 11, ANY)).unwrap().after, [2]);
+        assert_eq!(groups.leave(KEY, (2, 12, ANY)).unwrap().after, []);
+        assert!(groups.members.is_empty() && groups.of_claims.is_empty() && groups.of_lanes.is_empty());
     }
 
     #[test]

@@ -15,7 +15,7 @@ use tickwire_stack::addr::Endpoint;
 const REFUSED: u64 = 1 << 32;
 
 impl Service {
-    fn user_of(&self, id: ConnectionId) -> Option<u32> {
+    pub(crate) fn user_of(&self, id: ConnectionId) -> Option<u32> {
         self.connections.get(&id).map(|c| c.peer.uid)
     }
 

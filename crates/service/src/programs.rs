@@ -1,5 +1,6 @@
 //! The BPF programs and their maps: loading, attaching, and making the maps agree with what the service decided.
 
+use crate::config::Limits;
 use crate::groups::Members;
 use crate::registry::{Change, FlowKey, LaneId, PortKey, Protocol, Share};
 use aya::maps::xdp::{DevMapHash, XdpMapError};
@@ -35,6 +36,13 @@ pub enum BpfError {
     /// What lies around the programs failed.
     #[error("{0}")]
     System(String),
+}
+
+impl BpfError {
+    /// Whether a map had no room for another entry.
+    pub(crate) fn is_full(&self) -> bool {
+        matches!(self, Self::Map(MapError::SyscallError(call)) if call.io_error.raw_os_error() == Some(libc::E2BIG))
+    }
 }
 
 /// The cause at the bottom of an error, which says most.
@@ -107,12 +115,14 @@ const GUARD_PRIORITY: u16 = 1;
 const DROP_PRIORITY: u16 = 2;
 
 impl Programs {
-    /// Loads the programs. `flows` bounds the number of claims.
-    pub(crate) fn load(flows: u32) -> Result<Self> {
+    /// Loads the programs, with room for what the limits allow.
+    pub(crate) fn load(limits: &Limits) -> Result<Self> {
+        let flows = limits.flows.max(1024);
         let mut ebpf = EbpfLoader::new()
-            .map_max_entries(map::FLOWS, flows.max(1024))
-            .map_max_entries(map::PORTS, flows.max(1024))
-            .map_max_entries(map::OWNED, flows.saturating_mul(2).max(1024))
+            .map_max_entries(map::FLOWS, flows)
+            .map_max_entries(map::PORTS, flows)
+            .map_max_entries(map::OWNED, flows.saturating_mul(2))
+            .map_max_entries(map::GROUPS, limits.memberships.max(64))
             .load(bpf::HOST)?;
         for name in [program::DIVERT, program::DIVERT_GENERIC, program::GUARD] {
             xdp(&mut ebpf, name)?.load()?;
@@ -437,5 +447,34 @@ fn clsact(name: &str) -> Result<()> {
         Ok(()) | Err(TcError::AlreadyAttached) => Ok(()),
         Err(TcError::NetlinkError(error)) if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),
         Err(error) => Err(BpfError::System(format!("cannot prepare {name} for filters: {error}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tickwire_stack::addr::Endpoint;
+
+    #[test]
+    fn a_full_map_is_told_apart_and_keeps_what_it_had() {
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!("skipped: BPF needs root");
+            return;
+        }
+        crate::run::raise_limits(&Limits::default());
+        let mut programs = Programs::load(&Limits { flows: 1, ..Limits::default() }).unwrap();
+        let local = Endpoint::new(Address::v4([10, 0, 0, 1]), 80);
+        let flow = |port| {
+            let remote = Endpoint::new(Address::v4([10, 0, 0, 2]), port);
+            Change::Flow { key: FlowKey { protocol: Protocol::Tcp, local, remote }, before: None, after: Some(7) }
+        };
+        programs.apply((0..1020).map(flow).collect()).unwrap();
+        let error = programs.apply((2000..2010).map(flow).collect()).unwrap_err();
+        assert!(error.is_full(), "{error}");
+        // What came before the one that did not fit has been taken out again.
+        programs.apply((3000..3004).map(flow).collect()).unwrap();
+        assert_eq!(programs.flows.keys().count(), 1024);
+        programs.apply((0..1020).chain(3000..3004).map(|port| flow(port).inverse()).collect()).unwrap();
+        assert!(programs.port_uses.is_empty());
     }
 }

@@ -5,6 +5,9 @@ use std::time::{Duration, Instant};
 /// So many requests may come at once beyond the steady rate, as a share of one second's worth.
 const BURST_SECONDS: u32 = 2;
 
+/// Who waits for a token waits at least so long: many short waits would be work, too.
+const PAUSE: Duration = Duration::from_millis(10);
+
 /// A bucket that fills steadily and is emptied one token per request.
 #[derive(Debug)]
 pub(crate) struct Bucket {
@@ -19,12 +22,25 @@ impl Bucket {
         Self { per_second, tokens: f64::from(per_second) * f64::from(BURST_SECONDS), filled: now }
     }
 
-    /// Takes a token; `false` if there is none: the rate is exceeded.
-    pub(crate) fn take(&mut self, now: Instant) -> bool {
+    fn fill(&mut self, now: Instant) {
         let rate = f64::from(self.per_second);
         let passed: Duration = now.saturating_duration_since(self.filled);
         self.filled = now;
         self.tokens = (self.tokens + passed.as_secs_f64() * rate).min(rate * f64::from(BURST_SECONDS));
+    }
+
+    /// When there will be some tokens again; `None` if there is one now.
+    pub(crate) fn next(&mut self, now: Instant) -> Option<Instant> {
+        self.fill(now);
+        let missing = 1.0 - self.tokens;
+        // Rounded up, so that there is one then.
+        let wait = Duration::from_secs_f64(missing.max(0.0) / f64::from(self.per_second)) + Duration::from_micros(1);
+        (missing > 0.0).then(|| now + wait.max(PAUSE))
+    }
+
+    /// Takes a token; `false` if there is none: the rate is exceeded.
+    pub(crate) fn take(&mut self, now: Instant) -> bool {
+        self.fill(now);
         if self.tokens < 1.0 {
             return false;
         }
@@ -46,6 +62,9 @@ mod tests {
         let later = start + Duration::from_millis(350);
         assert!((0..3).all(|_| bucket.take(later)));
         assert!(!bucket.take(later));
+        let next = bucket.next(later).unwrap();
+        assert!(next >= later + PAUSE && next <= later + Duration::from_millis(110));
+        assert!(bucket.next(next).is_none() && bucket.take(next));
         let much_later = start + Duration::from_secs(3600);
         assert_eq!((0..1000).take_while(|_| bucket.take(much_later)).count(), 20, "it does not overflow");
     }

@@ -48,12 +48,7 @@ impl Service {
         let number = claims.len();
         let mut later = Vec::new();
         for &claim in &claims {
-            for (key, member) in self.groups.of_claim(claim) {
-                let members = self.groups.leave(key, member);
-                if let Err(error) = self.programs.set_members(&members) {
-                    tracing::debug!(%error, "leaving a group");
-                }
-            }
+            self.leave_groups(claim);
             let changes = self.registry.release(id, claim).unwrap_or_default();
             // Where a port is owned by its flows only, the guard looks at these, too.
             let by_flows = changes.iter().any(|c| matches!(c, Change::Owned { before: Some(Share::Flows), .. }));

@@ -381,9 +381,9 @@ impl Registry {
         self.flows.contains_key(key)
     }
 
-    /// How many entries of the flow map stand behind a claim.
-    pub(crate) fn flows_of(&self, id: ClaimId) -> usize {
-        self.claims.get(&id).map_or(0, |claim| claim.flows.len())
+    /// How many entries of the maps of ports and flows stand behind a claim.
+    pub(crate) fn entries_of(&self, id: ClaimId) -> usize {
+        self.claims.get(&id).map_or(0, |claim| claim.flows.len() + claim.ports.len())
     }
 
     fn claim(&self, lane: LaneId, id: ClaimId) -> Result<&Claim, Conflict> {

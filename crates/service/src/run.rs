@@ -1,8 +1,9 @@
 //! Starting the service, its event loop, and its end.
 
 use crate::capture::Captures;
-use crate::config::{Attach, Config, ConfigError};
+use crate::config::{Attach, Config, ConfigError, Limits};
 use crate::connection::ConnectionId;
+use crate::door::Door;
 use crate::endpoint::{Endpoint, EndpointError, NamespaceLock};
 use crate::groups::Groups;
 use crate::namespace::Namespace;
@@ -11,13 +12,14 @@ use crate::offload::Offload;
 use crate::programs::{BpfError, LaneProgram, Programs};
 use crate::proof::Judge;
 use crate::registry::Registry;
+use crate::rounds::Ready;
 use crate::service::Service;
 use crate::usage::Usage;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -115,7 +117,7 @@ pub fn run(options: Options) -> Result<(), Error> {
     let stop = options.stop.as_ref().map(OwnedFd::try_clone).transpose().map_err(system("copy a descriptor"))?;
     let config = configuration(&options)?;
     let _lock = NamespaceLock::take()?;
-    raise_limits();
+    raise_limits(&config.limits);
     let mut service = start(config)?;
     let endpoint = Endpoint::open(&service.config.socket)?;
     let outcome = serve(&mut service, &endpoint, &options, stop);
@@ -148,12 +150,14 @@ fn configuration(options: &Options) -> Result<Config, Error> {
 }
 
 /// Lets the process hold what many lanes need: their memory locked, and a few descriptors each.
-pub(crate) fn raise_limits() {
+pub(crate) fn raise_limits(limits: &Limits) {
     if let Err(error) = setrlimit(Resource::RLIMIT_MEMLOCK, RLIM_INFINITY, RLIM_INFINITY) {
         tracing::debug!(%error, "the limit of locked memory stays as it is");
     }
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        let wanted = hard.max(65_536);
+        // One for each connection and claim, and some for each lane: it has three, its programs' links, and a moment of two namespaces.
+        let each = [(limits.flows, 1), (limits.connections, 1), (limits.lanes, 16)];
+        let wanted = hard.max(each.iter().map(|&(number, of)| u64::from(number) * of).sum::<u64>() + 1024);
         let raised = setrlimit(Resource::RLIMIT_NOFILE, wanted, wanted)
             .or_else(|_| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
         if let Err(error) = raised {
@@ -174,7 +178,7 @@ fn start(config: Config) -> Result<Service, Error> {
             "interfaces with jumbo frames stay with the kernel: this one hands them to no program (Linux 6.6 does)"
         );
     }
-    let mut programs = Programs::load(config.limits.flows)?;
+    let mut programs = Programs::load(&config.limits)?;
     let captures = Captures::new(programs.take_capture_ring()?);
     let mut service = Service {
         usage: Usage::new(config.limits),
@@ -182,7 +186,7 @@ fn start(config: Config) -> Result<Service, Error> {
         host: Host::open()?,
         // Before the inventory, so that no change falls between.
         monitor: Monitor::open()?,
-        kernel_connections: Connections::open().ok(),
+        kernel_connections: connections(),
         xdp_info: XdpInfo::open().ok(),
         judge: Judge::new().map_err(system("tell network namespaces apart (Linux 5.14 or newer is needed)"))?,
         programs,
@@ -198,6 +202,7 @@ fn start(config: Config) -> Result<Service, Error> {
         groups: Groups::default(),
         connections: BTreeMap::new(),
         captures,
+        resting: BTreeSet::new(),
         poll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(|e| system("make an epoll instance")(e.into()))?,
         paths_stale: false,
         refreshing: VecDeque::new(),
@@ -217,6 +222,13 @@ fn start(config: Config) -> Result<Service, Error> {
         tracing::warn!("no interface is accelerated yet; one that comes up will be");
     }
     Ok(service)
+}
+
+/// Who tells which connections of a port are the kernel's.
+fn connections() -> Option<Connections> {
+    Connections::open()
+        .inspect_err(|error| tracing::error!(%error, "TCP is not accelerated: {}", Reason::NoDiagnostics))
+        .ok()
 }
 
 fn serve(service: &mut Service, endpoint: &Endpoint, options: &Options, stop: Option<OwnedFd>) -> Result<(), Error> {
@@ -242,11 +254,16 @@ fn serve(service: &mut Service, endpoint: &Endpoint, options: &Options, stop: Op
     let mut next = FIRST_CONNECTION;
     let mut verified = Instant::now();
     let mut settle: Option<Instant> = None;
-    let mut events = [EpollEvent::empty(); 64];
+    // As many as there may be connections of one user, so that all others' are seen beside them.
+    let mut events = [EpollEvent::empty(); 512];
+    let mut talking = Vec::new();
+    let mut rounds = 0usize;
+    let mut door = Door::new(|| endpoint.listener().accept().map(|(stream, _)| stream.into()));
     loop {
         let now = Instant::now();
         let more = (!service.refreshing.is_empty()).then_some(now);
-        let due = [Some(verified + VERIFY_EVERY), service.next_burial(), settle, more].into_iter().flatten().min();
+        let due = [Some(verified + VERIFY_EVERY), service.next_burial(), settle, more];
+        let due = due.into_iter().chain([service.next_awakening(), door.shut_until()]).flatten().min();
         let wait = due.map_or(VERIFY_EVERY, |due| due.saturating_duration_since(now));
         // Rounded up, so that what is due is due when the loop wakes.
         let timeout = EpollTimeout::try_from(wait + Duration::from_millis(1)).unwrap_or(EpollTimeout::ZERO);
@@ -257,7 +274,12 @@ fn serve(service: &mut Service, endpoint: &Endpoint, options: &Options, stop: Op
         };
         for event in &events[..ready] {
             match event.data() {
-                LISTENER => service.accept(endpoint.listener(), &mut next),
+                LISTENER => {
+                    service.accept(&mut door, &mut next);
+                    if door.shut_until().is_some() {
+                        let _ = service.poll.delete(endpoint.listener());
+                    }
+                }
                 SIGNALS => {
                     while let Ok(Some(info)) = signals.read_signal() {
                         if i32::try_from(info.ssi_signo) == Ok(Signal::SIGHUP as i32) {
@@ -271,13 +293,18 @@ fn serve(service: &mut Service, endpoint: &Endpoint, options: &Options, stop: Op
                 EVENTS => service.host_events(),
                 STOP => return Ok(()),
                 CAPTURE => service.captures.drain(),
-                id => {
-                    service.flush(id);
-                    service.serve(id);
-                }
+                id => talking.push(Ready { id, hung_up: event.events().contains(EpollFlags::EPOLLHUP) }),
             }
         }
+        rounds = rounds.wrapping_add(1);
+        service.round(&mut talking, rounds);
+        talking.clear();
         let now = Instant::now();
+        service.awake(now);
+        if door.shut_until().is_some_and(|until| until <= now) {
+            door.open();
+            watch(service, endpoint.listener(), LISTENER)?;
+        }
         service.bury(now);
         if now >= verified + VERIFY_EVERY {
             verified = now;

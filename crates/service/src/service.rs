@@ -3,6 +3,7 @@
 use crate::capture::Captures;
 use crate::config::Config;
 use crate::connection::{Connection, ConnectionId, End, Peer};
+use crate::door::{Door, Visitor};
 use crate::groups::Groups;
 use crate::lanes::Lane;
 use crate::namespace::Namespace;
@@ -17,15 +18,14 @@ use crate::verify::Verification;
 use crate::{claims, requests};
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 use nix::sys::socket::{getsockopt, sockopt};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixListener;
 use std::time::Instant;
 use tickwire_host::{Connections, Host, Monitor, Query, XdpInfo};
-use tickwire_link::control::{Channel, Push, Reason, Request};
+use tickwire_link::control::{Channel, Push, Reason};
 
-/// At most so many messages of one connection are handled before the others have their turn.
+/// At most so many connections are accepted before the others have their turn.
 const TURN: usize = 32;
 
 /// The service.
@@ -52,6 +52,8 @@ pub(crate) struct Service {
     pub(crate) groups: Groups,
     pub(crate) usage: Usage,
     pub(crate) connections: BTreeMap<ConnectionId, Connection>,
+    /// Connections that are not listened to for a while, and until when.
+    pub(crate) resting: BTreeSet<(Instant, ConnectionId)>,
     pub(crate) poll: Epoll,
     pub(crate) captures: Captures,
     /// Set when paths are to be asked for anew at the next opportunity.
@@ -62,10 +64,14 @@ pub(crate) struct Service {
 
 impl Service {
     /// Accepts whoever waits at the service's socket.
-    pub(crate) fn accept(&mut self, listener: &UnixListener, next: &mut ConnectionId) {
+    pub(crate) fn accept(&mut self, door: &mut Door<impl FnMut() -> io::Result<OwnedFd>>, next: &mut ConnectionId) {
         // Bounded, so that a storm of connections leaves the loop its turns.
         for _ in 0..TURN {
-            let Some(socket) = accept_one(listener) else { return };
+            let socket = match door.next(Instant::now()) {
+                Visitor::In(socket) => socket,
+                Visitor::ShownOut => continue,
+                Visitor::Nobody => return,
+            };
             let Ok(credentials) = getsockopt(&socket, sockopt::PeerCredentials) else { continue };
             let peer = Peer { pid: u32::try_from(credentials.pid()).unwrap_or(0), uid: credentials.uid() };
             if !self.usage.take_connection(peer.uid) {
@@ -88,30 +94,16 @@ impl Service {
         }
     }
 
-    /// Handles what a connection has to say.
-    pub(crate) fn serve(&mut self, id: ConnectionId) {
-        for _ in 0..TURN {
-            let Some(connection) = self.connections.get_mut(&id) else { return };
-            // Who does not read answers is asked nothing: they may hold descriptors.
-            if connection.waits_to_write {
-                return;
-            }
-            let (incoming, passed) = match connection.receive(Instant::now()) {
-                Ok(Some(incoming)) => incoming,
-                Ok(None) => break,
-                Err(end) => return self.end_connection(id, &end),
-            };
-            let (number, request) = match incoming.decode::<Request>() {
-                Ok(message) => message,
-                Err(error) => return self.end_connection(id, &End::Malformed(error.to_string())),
-            };
-            let answer = requests::handle(self, id, request, passed);
-            let Some(connection) = self.connections.get_mut(&id) else { return };
-            if let Err(end) = connection.answer(number, answer) {
-                return self.end_connection(id, &end);
-            }
-            self.flush(id);
-        }
+    /// Has the loop woken by what a connection waits for now.
+    pub(crate) fn watch(&self, id: ConnectionId) {
+        let Some(connection) = self.connections.get(&id) else { return };
+        let events = match (connection.waits_to_write, connection.rests) {
+            (true, _) => EpollFlags::EPOLLOUT,
+            (false, false) => EpollFlags::EPOLLIN,
+            // It is still told if the process goes.
+            (false, true) => EpollFlags::empty(),
+        };
+        let _ = self.poll.modify(connection, &mut EpollEvent::new(events, id));
     }
 
     /// Sends what is queued for a connection, and asks to be called again if something is left.
@@ -126,9 +118,7 @@ impl Service {
             Ok(left) => {
                 if left != connection.waits_to_write {
                     connection.waits_to_write = left;
-                    let events = if left { EpollFlags::EPOLLOUT } else { EpollFlags::EPOLLIN };
-                    let mut event = EpollEvent::new(events, id);
-                    let _ = self.poll.modify(&*connection, &mut event);
+                    self.watch(id);
                 }
             }
             Err(end) => self.end_connection(id, &end),
@@ -166,7 +156,6 @@ impl Service {
         let Peer { pid, uid } = connection.peer;
         match why {
             End::Gone => tracing::debug!(pid, uid, "connection closed"),
-            End::Flood => tracing::warn!(pid, uid, "too many requests in a short time: connection ended"),
             End::Deaf => tracing::warn!(pid, uid, "does not read what it is told: connection ended"),
             End::Malformed(what) => tracing::warn!(pid, uid, what, "message not understood: connection ended"),
         }
@@ -181,22 +170,6 @@ impl Service {
             self.reap(number, Reason::LaneGone);
         } else {
             self.push_to_lane(number, || Push::PeerGone { pid });
-        }
-    }
-}
-
-fn accept_one(listener: &UnixListener) -> Option<OwnedFd> {
-    loop {
-        match listener.accept() {
-            Ok((stream, _)) => return Some(stream.into()),
-            Err(error) => match error.kind() {
-                io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
-                io::ErrorKind::WouldBlock => return None,
-                _ => {
-                    tracing::warn!(%error, "cannot accept a connection");
-                    return None;
-                }
-            },
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What this kernel can do, found out by trying, for `tickwire doctor`. Nothing is attached to any interface, and nothing stays.
 
+use crate::config;
 use crate::namespace::Namespace;
 use crate::programs::{LaneProgram, Programs};
 use std::io;
@@ -23,8 +24,9 @@ pub struct Trial {
 /// Tries. Needs what the service needs (root); without that every trial says so.
 #[must_use]
 pub fn trial() -> Trial {
-    crate::run::raise_limits();
-    let loaded = Programs::load(1024).map(drop).and_then(|()| LaneProgram::load().map(drop));
+    let limits = config::Limits::default();
+    crate::run::raise_limits(&limits);
+    let loaded = Programs::load(&limits).map(drop).and_then(|()| LaneProgram::load().map(drop));
     let one_line = |error: String| error.lines().next().unwrap_or_default().chars().take(200).collect();
     Trial {
         programs: loaded.map_err(|error| one_line(error.to_string())),

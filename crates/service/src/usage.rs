@@ -11,6 +11,7 @@ const MIB: u64 = 1 << 20;
 struct Used {
     lanes: u32,
     flows: u32,
+    memberships: u32,
     memory: u64,
     connections: u32,
 }
@@ -113,6 +114,29 @@ impl Usage {
         self.each(user, |used| used.flows = used.flows.saturating_sub(number));
     }
 
+    /// Books a membership of a group, for a lane that has so many already.
+    pub(crate) fn take_membership(&mut self, user: u32, of_lane: u32) -> Result<(), Reason> {
+        let (limits, total) = (&self.limits, &mut self.total);
+        let own = self.users.entry(user).or_default();
+        let checks = [
+            (total.memberships >= limits.memberships, Reason::MembershipLimit),
+            (own.memberships >= limits.memberships_per_user, Reason::UserMembershipLimit),
+            (of_lane >= limits.memberships_per_lane, Reason::LaneMembershipLimit),
+        ];
+        if let Some((_, reason)) = checks.into_iter().find(|(over, _)| *over) {
+            self.forget(user);
+            return Err(reason);
+        }
+        own.memberships += 1;
+        total.memberships += 1;
+        Ok(())
+    }
+
+    /// Gives a membership back.
+    pub(crate) fn give_membership(&mut self, user: u32) {
+        self.each(user, |used| used.memberships = used.memberships.saturating_sub(1));
+    }
+
     /// Books a connection to the service; `false` if there are too many.
     pub(crate) fn take_connection(&mut self, user: u32) -> bool {
         let (limits, total) = (&self.limits, &mut self.total);
@@ -160,6 +184,9 @@ mod tests {
             lanes_per_user: 2,
             flows: 3,
             flows_per_user: 2,
+            memberships: 4,
+            memberships_per_user: 3,
+            memberships_per_lane: 2,
             memory_mib: 100,
             memory_per_user_mib: 60,
             connections: 3,
@@ -187,12 +214,27 @@ mod tests {
         let mut usage = usage();
         usage.take_lane(1, MIB).unwrap();
         usage.take_flow(1).unwrap();
+        usage.take_membership(1, 0).unwrap();
         assert!(usage.take_connection(1));
+        usage.give_membership(1);
         usage.give_lane(1, MIB);
         usage.give_flow(1);
         usage.give_connection(1);
         assert!(usage.users.is_empty());
         assert_eq!(usage.total, Used::default());
+    }
+
+    #[test]
+    fn memberships_are_limited_by_lane_by_user_and_in_total() {
+        let mut usage = usage();
+        assert!(usage.take_membership(1, 0).is_ok() && usage.take_membership(1, 1).is_ok());
+        assert_eq!(usage.take_membership(1, 2), Err(Reason::LaneMembershipLimit));
+        usage.take_membership(1, 0).unwrap();
+        assert_eq!(usage.take_membership(1, 0), Err(Reason::UserMembershipLimit));
+        usage.take_membership(2, 0).unwrap();
+        assert_eq!(usage.take_membership(3, 0), Err(Reason::MembershipLimit));
+        usage.give_membership(1);
+        usage.take_membership(3, 0).unwrap();
     }
 
     #[test]

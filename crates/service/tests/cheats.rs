@@ -6,6 +6,7 @@ use common::{Client, LaneOf, PEER, World, skipped, until, within};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tickwire_link::control::{ClaimKind, CountersOf, Name, Push, Reason, Reply, Request};
 use tickwire_service::Attach;
@@ -290,21 +291,81 @@ fn rows_that_lie_reset_nobody() {
 }
 
 #[test]
-fn a_flood_or_garbage_ends_only_its_own_connection() {
+fn who_asks_too_fast_is_slowed_and_loses_nothing() {
     if skipped() {
         return;
     }
-    let world = World::with(Attach::Tc, "[limits]\nrequests_per_second = 200\n");
+    const RATE: u32 = 200;
+    const REQUESTS: u32 = 3 * RATE;
+    let world = World::with(Attach::Tc, &format!("[limits]\nrequests_per_second = {RATE}\n"));
+    let (mut quick, mut good) = (world.client(), world.client());
+    let lane = quick.hello().unwrap();
+    let begun = Instant::now();
+    let (mut asked, mut answered) = (0, 0);
+    until("all is answered", || {
+        while asked < REQUESTS && quick.channel().send(&Request::ListInterfaces { after: 0 }, asked, &[]).is_ok() {
+            asked += 1;
+        }
+        while let Some(incoming) = quick.channel().try_receive().expect("the connection lives") {
+            assert_eq!(incoming.decode::<Reply>().unwrap().0, answered, "in order, and none is lost");
+            answered += 1;
+        }
+        answered == REQUESTS
+    });
+    // Two seconds' worth may come at once; that of another one takes its time.
+    assert!(begun.elapsed() >= Duration::from_millis(950), "{:?}", begun.elapsed());
+    assert_eq!(good.counters(CountersOf::Lane, lane.lane)[4..], [0; 8], "its lane lives");
+    // A process that goes while it must rest is noticed at once.
+    for number in 0..2 * RATE {
+        let _ = quick.channel().send(&Request::ListInterfaces { after: 0 }, number, &[]);
+    }
+    drop((quick, lane));
+    until("its lane goes with it", || world.lane_devices().is_empty());
+}
+
+#[test]
+fn a_flood_of_one_user_leaves_others_their_turn() {
+    if skipped() {
+        return;
+    }
+    let world = World::with(Attach::Tc, "[limits]\nrequests_per_second = 1000000\n");
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let floods: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    let flood: Vec<Client> = (0..32).map(|_| world.client()).collect();
+                    let mut answers = 0_u64;
+                    while !over.load(Relaxed) {
+                        for client in &flood {
+                            while client.channel().send(&Request::ListInterfaces { after: 0 }, 1, &[]).is_ok() {}
+                            while let Ok(Some(_)) = client.channel().try_receive() {
+                                answers += 1;
+                            }
+                        }
+                    }
+                    answers
+                })
+            })
+            .collect();
+        let mut other = Client::as_user(&world, 65_534);
+        let _lane = other.hello().unwrap();
+        for _ in 0..100 {
+            other.counters(CountersOf::Host, 0);
+        }
+        over.store(true, Relaxed);
+        assert!(floods.into_iter().map(|flood| flood.join().unwrap()).sum::<u64>() > 100, "it was one");
+    });
+}
+
+#[test]
+fn garbage_ends_only_its_own_connection() {
+    if skipped() {
+        return;
+    }
+    let world = World::new(Attach::Tc);
     let mut good = world.client();
     let lane = good.hello().unwrap();
-
-    let flood = world.client();
-    let end = Instant::now() + Duration::from_secs(5);
-    while !flood.is_closed() {
-        assert!(Instant::now() < end, "the flood is cut off");
-        let _ = flood.channel().send(&Request::ListInterfaces { after: 0 }, 1, &[]);
-        let _ = flood.channel().try_receive();
-    }
     let garbage = world.client();
     garbage.channel().send(&Reply::Done, 1, &[]).unwrap();
     until("garbage ends the connection", || garbage.is_closed());

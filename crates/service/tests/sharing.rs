@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
-use tickwire_link::control::{Claim, CountersOf, Membership, Remotes, Reply, Request};
+use tickwire_link::control::{Claim, CountersOf, Membership, Reason, Remotes, Reply, Request};
 use tickwire_service::Attach;
 use tickwire_stack::Stack;
 use tickwire_stack::addr::{Address, Endpoint};
@@ -101,6 +101,48 @@ fn every_member_of_a_group_hears_once_with_tc() {
 #[test]
 fn every_member_of_a_group_hears_once_beside_xdp() {
     every_member_hears(Attach::Generic);
+}
+
+#[test]
+fn memberships_are_limited_and_what_is_left_is_free_again() {
+    if skipped() {
+        return;
+    }
+    let config = "[limits]\nmemberships = 4\nmemberships_per_user = 3\nmemberships_per_lane = 2\n";
+    let world = World::with(Attach::Tc, config);
+    world.pair.a.run(&["ip", "route", "add", "239.0.0.0/8", "dev", "eth0"]).unwrap();
+    let membership = |n: u8| Membership { group: Address::v4([239, 1, 2, n]), source: Address::ANY_V4, interface: 0 };
+    let program = |mut client: common::Client| {
+        let lane = client.hello().unwrap();
+        let socket = member(&world);
+        let claim = client.claim_bound(&socket).unwrap();
+        (client, lane, socket, claim)
+    };
+    type Program = (common::Client, LaneOf, UdpSocket, Claim);
+    let join = |(client, _, _, claim): &mut Program, n| match client
+        .request(&Request::Join { claim: *claim, membership: membership(n) }, &[])
+        .0
+    {
+        Reply::Done => None,
+        Reply::Refused { reason, .. } => Some(reason),
+        other => panic!("{other:?}"),
+    };
+    let (mut first, mut second) = (program(world.client()), program(world.client()));
+    let mut third = program(common::Client::as_user(&world, 65_534));
+    assert_eq!([1, 2, 2].map(|n| join(&mut first, n)), [None; 3], "the same one twice is one");
+    assert_eq!(join(&mut first, 3), Some(Reason::LaneMembershipLimit));
+    assert_eq!(join(&mut second, 1), None);
+    assert_eq!(join(&mut second, 2), Some(Reason::UserMembershipLimit));
+    assert_eq!(join(&mut third, 1), None);
+    assert_eq!(join(&mut third, 2), Some(Reason::MembershipLimit));
+    let (client, _, _, claim) = &mut first;
+    let leave = Request::Leave { claim: *claim, membership: membership(1) };
+    for _ in 0..2 {
+        assert!(matches!(client.request(&leave, &[]).0, Reply::Done));
+    }
+    assert_eq!(join(&mut third, 2), None, "what was left is free");
+    drop(first);
+    common::until("what a dead program had is free", || join(&mut second, 2).is_none());
 }
 
 /// Accepts one connection from host `b`.

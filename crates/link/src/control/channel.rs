@@ -66,8 +66,10 @@ impl Descriptors {
 pub struct Incoming {
     bytes: [u8; MAX_MESSAGE],
     len: usize,
-    /// It was longer than any message, or had more descriptors than any packet.
+    /// It was longer than any message.
     cut: bool,
+    /// Descriptors that came with it are lost: this process may have no more.
+    short: bool,
     /// Descriptors that came with it.
     pub descriptors: Descriptors,
 }
@@ -78,10 +80,17 @@ impl Incoming {
     /// # Errors
     /// [`Malformed`] if it is none.
     pub fn decode<M: MessageTo>(&self) -> Result<(u32, M), Malformed> {
-        if self.cut {
+        if self.cut || self.short {
             return Err(Malformed::Length);
         }
         M::decode(&self.bytes[..self.len], self.descriptors.len())
+    }
+
+    /// The number of a message that would be well formed had all its descriptors arrived, for which this process has no room.
+    #[must_use]
+    pub fn number_if_short<M: MessageTo>(&self) -> Option<u32> {
+        let decode = |descriptors| M::decode(&self.bytes[..self.len], descriptors).ok();
+        if self.cut || !self.short { None } else { (0..=MAX_DESCRIPTORS).find_map(decode).map(|(number, _)| number) }
     }
 }
 
@@ -213,7 +222,7 @@ impl Channel {
     /// `UnexpectedEof` when the peer has gone.
     pub fn try_receive(&self) -> io::Result<Option<Incoming>> {
         let mut incoming =
-            Incoming { bytes: [0; MAX_MESSAGE], len: 0, cut: false, descriptors: Descriptors::default() };
+            Incoming { bytes: [0; MAX_MESSAGE], len: 0, cut: false, short: false, descriptors: Descriptors::default() };
         let mut control = Control([0; RECEIVE_SPACE]);
         let mut part = libc::iovec { iov_base: incoming.bytes.as_mut_ptr().cast(), iov_len: MAX_MESSAGE };
         // SAFETY: all-zero is a valid `msghdr`.
@@ -235,7 +244,9 @@ impl Channel {
         // SAFETY: the kernel has filled `control` up to `msg_controllen` with well-formed headers.
         unsafe { own_descriptors(&header, &mut incoming.descriptors) };
         // Not an error of this call: the descriptors are the caller's to close.
-        incoming.cut = header.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
+        incoming.cut = header.msg_flags & libc::MSG_TRUNC != 0;
+        // There is room for as many as a packet may have.
+        incoming.short = header.msg_flags & libc::MSG_CTRUNC != 0;
         if incoming.len == 0 && incoming.descriptors.is_empty() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }

@@ -135,6 +135,14 @@ reasons! {
     Security = 46: "the kernel is to sign or encrypt the connection (TCP_MD5SIG, TCP_AO, TCP_ULP)";
     /// TCP_CONGESTION.
     Congestion = 47: "the socket asks for another congestion control than cubic or reno (TCP_CONGESTION)";
+    /// `limits.memberships` of the configuration.
+    MembershipLimit = 48: "all group memberships are taken: raise the limit of memberships in the service's configuration";
+    /// `limits.memberships_per_user`.
+    UserMembershipLimit = 49: "this user has all the group memberships it may have: raise the limit per user in the service's configuration";
+    /// `limits.memberships_per_lane`.
+    LaneMembershipLimit = 50: "this program has all the group memberships it may have: raise the limit per lane in the service's configuration";
+    /// Without them nobody knows which connections of a port are the kernel's.
+    NoDiagnostics = 51: "this kernel does not tell its TCP connections: load its module tcp_diag (CONFIG_INET_DIAG) and start the service anew";
 }
 
 impl Reason {

@@ -210,6 +210,22 @@ impl Client {
         Self::at(&world.socket)
     }
 
+    /// As a process of another user would.
+    pub fn as_user(world: &World, user: libc::uid_t) -> Self {
+        let connected = std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                // SAFETY: no memory is passed; the bare system calls concern this thread only. Files are still looked up as root.
+                unsafe {
+                    assert_eq!(libc::syscall(libc::SYS_setresuid, -1, user, -1), 0);
+                    libc::syscall(libc::SYS_setfsuid, 0);
+                }
+                Self::connect(world)
+            });
+            thread.join()
+        });
+        connected.expect("a connection of another user")
+    }
+
     pub fn at(socket: &std::path::Path) -> Self {
         Self { channel: Channel::connect(socket).unwrap(), number: 0, pushes: Vec::new() }
     }

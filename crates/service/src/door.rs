@@ -1,0 +1,148 @@
+//! The service's door: who comes in, also when descriptors run out.
+//!
+//! A connection that cannot be accepted for want of a descriptor would stay in the listener's queue: its program would wait, and the
+//! loop, for which the listener stays readable, would spin. So one descriptor is kept in reserve: with it the program is let in, and
+//! shown out at once; it goes on with the kernel. If even that fails, the door stays shut for a moment.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+/// The door stays shut for so long.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A shortage is said once in so long a time.
+const QUIET: Duration = Duration::from_secs(60);
+
+/// Who came.
+#[derive(Debug)]
+pub(crate) enum Visitor {
+    /// A connection.
+    In(OwnedFd),
+    /// One that could not be kept.
+    ShownOut,
+    /// Nobody, or nobody can be let in for now.
+    Nobody,
+}
+
+/// The door; `A` accepts a connection without waiting.
+#[derive(Debug)]
+pub(crate) struct Door<A> {
+    accept: A,
+    reserve: Option<File>,
+    shut_until: Option<Instant>,
+    told: Option<Instant>,
+}
+
+impl<A: FnMut() -> io::Result<OwnedFd>> Door<A> {
+    pub(crate) fn new(accept: A) -> Self {
+        Self { accept, reserve: reserve(), shut_until: None, told: None }
+    }
+
+    /// Until when nobody comes in.
+    pub(crate) fn shut_until(&self) -> Option<Instant> {
+        self.shut_until
+    }
+
+    /// Opens the door again.
+    pub(crate) fn open(&mut self) {
+        self.shut_until = None;
+        self.reserve = self.reserve.take().or_else(reserve);
+    }
+
+    /// The next one who waits.
+    pub(crate) fn next(&mut self, now: Instant) -> Visitor {
+        let error = match self.accept() {
+            Ok(Some(socket)) => return Visitor::In(socket),
+            Ok(None) => return Visitor::Nobody,
+            Err(error) => error,
+        };
+        if self.told.is_none_or(|told| now.saturating_duration_since(told) > QUIET) {
+            self.told = Some(now);
+            tracing::error!(
+                %error, "connections cannot be kept: their programs run on the kernel; \
+                 raise the service's limit of open files (LimitNOFILE), or fs.file-max"
+            );
+        }
+        let shown_out = self.reserve.take().is_some() && {
+            let visitor = self.accept();
+            let came = matches!(visitor, Ok(Some(_)));
+            drop(visitor);
+            self.reserve = reserve();
+            came
+        };
+        if shown_out {
+            return Visitor::ShownOut;
+        }
+        self.shut_until = Some(now + PAUSE);
+        Visitor::Nobody
+    }
+
+    /// `Ok(None)` if nobody waits.
+    fn accept(&mut self) -> io::Result<Option<OwnedFd>> {
+        loop {
+            match (self.accept)() {
+                Ok(socket) => return Ok(Some(socket)),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
+                    io::ErrorKind::WouldBlock => return Ok(None),
+                    _ => return Err(error),
+                },
+            }
+        }
+    }
+}
+
+/// A descriptor to have in reserve.
+fn reserve() -> Option<File> {
+    File::open("/dev/null").ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    fn descriptor() -> OwnedFd {
+        File::open("/dev/null").unwrap().into()
+    }
+
+    fn full() -> io::Error {
+        io::Error::from_raw_os_error(libc::EMFILE)
+    }
+
+    #[test]
+    fn without_a_descriptor_visitors_are_shown_out_by_the_one_in_reserve() {
+        let calls = Cell::new(0);
+        let mut door = Door::new(|| {
+            calls.set(calls.get() + 1);
+            // Each second call is made with the reserve.
+            if calls.get() % 2 == 1 { Err(full()) } else { Ok(descriptor()) }
+        });
+        for _ in 0..3 {
+            assert!(matches!(door.next(Instant::now()), Visitor::ShownOut));
+        }
+        assert_eq!((calls.get(), door.shut_until()), (6, None));
+    }
+
+    #[test]
+    fn when_nothing_helps_the_door_is_shut_for_a_moment() {
+        let full_now = Cell::new(true);
+        let mut door = Door::new(|| if full_now.get() { Err(full()) } else { Ok(descriptor()) });
+        let now = Instant::now();
+        assert!(matches!(door.next(now), Visitor::Nobody));
+        assert_eq!(door.shut_until(), Some(now + PAUSE));
+        full_now.set(false);
+        door.open();
+        assert!(door.shut_until().is_none() && matches!(door.next(now), Visitor::In(_)));
+    }
+
+    #[test]
+    fn what_passes_by_is_no_shortage() {
+        let mut kinds = vec![io::ErrorKind::WouldBlock, io::ErrorKind::Interrupted, io::ErrorKind::ConnectionAborted];
+        let mut door = Door::new(|| Err(kinds.pop().unwrap().into()));
+        assert!(matches!(door.next(Instant::now()), Visitor::Nobody));
+        assert!(door.shut_until().is_none());
+    }
+}

@@ -1,0 +1,65 @@
+//! A service that may have no more descriptors.
+
+mod common;
+
+use common::{Client, skipped, until, within};
+use std::net::UdpSocket;
+use std::path::Path;
+use std::process::Command;
+use tickwire_lab::{Pair, Process};
+use tickwire_link::control::{Channel, CountersOf, Reason, Request};
+
+/// Lets a process have descriptors below this number.
+fn allow(process: u32, descriptors: u64) {
+    let pid = libc::pid_t::try_from(process).unwrap();
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: one `rlimit` each, alive for the calls.
+    let done = unsafe {
+        libc::prlimit(pid, libc::RLIMIT_NOFILE, std::ptr::null(), &raw mut limit);
+        limit.rlim_cur = descriptors;
+        libc::prlimit(pid, libc::RLIMIT_NOFILE, &raw const limit, std::ptr::null_mut())
+    };
+    assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// The number of the descriptor that a process keeps in reserve.
+fn reserve(process: u32) -> u64 {
+    let list = std::fs::read_dir(format!("/proc/{process}/fd")).unwrap().map(Result::unwrap);
+    let null = list.filter(|entry| std::fs::read_link(entry.path()).is_ok_and(|file| file == Path::new("/dev/null")));
+    null.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).max().unwrap()
+}
+
+#[test]
+fn without_descriptors_programs_are_shown_out_and_those_inside_are_served() {
+    if skipped() {
+        return;
+    }
+    let pair = Pair::new().unwrap();
+    let tests = std::env::current_exe().unwrap();
+    let program = tests.parent().unwrap().parent().unwrap().join("examples/service");
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", pair.a.namespace()]).arg(program).arg(pair.a.socket()).arg("eth0");
+    let service = Process::spawn(command).unwrap();
+    until("the service answers", || Channel::connect(&pair.a.socket()).is_ok());
+    let mut inside = Client::at(&pair.a.socket());
+    let lane = inside.hello().unwrap();
+    let sockets: Vec<UdpSocket> =
+        within(&pair.a, || [7000, 7001].map(|port| UdpSocket::bind(("0.0.0.0", port)).unwrap()).into());
+    inside.claim_bound(&sockets[0]).unwrap();
+    // Some numbers below it may be free.
+    allow(service.id(), reserve(service.id()) + 1);
+    let mut visitors: Vec<Client> = Vec::new();
+    while visitors.iter().filter(|visitor| visitor.is_closed()).count() < 8 {
+        assert!(visitors.len() < 100, "who cannot be kept is told: {}", service.stderr());
+        let mut visitor = Client::at(&pair.a.socket());
+        let _ = visitor.try_request(&Request::ListInterfaces { after: 0 }, &[]);
+        visitors.push(visitor);
+    }
+    assert_eq!(inside.claim_bound(&sockets[1]), Err(Reason::ServiceError), "its socket does not arrive");
+    assert_eq!(inside.counters(CountersOf::Lane, lane.lane)[4..], [0; 8], "it is served");
+    allow(service.id(), 4096);
+    Client::at(&pair.a.socket()).hello().unwrap();
+    inside.claim_bound(&sockets[1]).unwrap();
+    let log = service.stderr();
+    assert_eq!(log.matches("connections cannot be kept").count(), 1, "{log}");
+}
