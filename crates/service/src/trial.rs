@@ -5,6 +5,7 @@ use crate::namespace::Namespace;
 use crate::programs::{LaneProgram, Programs};
 use std::io;
 use std::os::fd::AsFd;
+use tickwire_host::Connections;
 use tickwire_link::port::Port;
 use tickwire_link::region;
 use tickwire_link::xsk::{self, RingSizes};
@@ -19,6 +20,8 @@ pub struct Trial {
     pub long_frames: io::Result<bool>,
     /// Whether the rings of a bound AF_XDP socket can be mapped, so that sockets outlive exec (Linux 6.4).
     pub bound_rings: io::Result<bool>,
+    /// Whether the kernel tells its TCP connections, so that TCP can be accelerated; else its reason.
+    pub connections: Result<(), String>,
 }
 
 /// Tries. Needs what the service needs (root); without that every trial says so.
@@ -32,6 +35,7 @@ pub fn trial() -> Trial {
         programs: loaded.map_err(|error| one_line(error.to_string())),
         long_frames: xsk::takes_long_frames(),
         bound_rings: Namespace::create().and_then(|empty| empty.run(maps_bound_rings)?),
+        connections: Connections::open().map(drop).map_err(|error| one_line(error.to_string())),
     }
 }
 
@@ -62,7 +66,7 @@ mod tests {
             return;
         }
         let trial = trial();
-        assert_eq!(trial.programs, Ok(()));
+        assert_eq!((trial.programs, trial.connections), (Ok(()), Ok(())));
         let (long, bound) = (trial.long_frames.unwrap(), trial.bound_rings.unwrap());
         assert!(bound || !long, "6.6 can do what 6.4 can");
     }

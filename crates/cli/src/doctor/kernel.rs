@@ -51,7 +51,15 @@ pub(crate) fn tried(trial: &Trial) -> Vec<Finding> {
         ),
         ("a lane's rings cannot be made", "lanes need it: raise RLIMIT_MEMLOCK, or see the kernel's log"),
     );
-    vec![programs, long, exec]
+    let connections = match &trial.connections {
+        Ok(()) => Finding::good("TCP diagnostics", "the kernel tells which connections are its own"),
+        Err(why) => Finding::missing(
+            "TCP diagnostics",
+            format!("the kernel does not tell which connections are its own: {why}"),
+            "`modprobe tcp_diag` (CONFIG_INET_DIAG): without it only UDP is accelerated",
+        ),
+    };
+    vec![programs, long, exec, connections]
 }
 
 fn version(system: &System) -> Finding {
@@ -104,11 +112,14 @@ mod tests {
     #[test]
     fn what_was_tried_is_told_and_so_is_what_could_not_be() {
         let denied = || std::io::Error::from(std::io::ErrorKind::PermissionDenied);
-        let of = |programs, long_frames, bound_rings| verdicts(&tried(&Trial { programs, long_frames, bound_rings }));
-        assert_eq!(of(Ok(()), Ok(true), Ok(true)), [Good; 3]);
-        assert_eq!(of(Ok(()), Ok(false), Ok(false)), [Good, Improve, Improve], "Linux 6.1");
-        assert_eq!(of(Err("no".into()), Err(denied()), Err(denied())), [Unknown; 3], "not root");
-        assert_eq!(of(Err("no".into()), Ok(true), Ok(true)), [Missing, Good, Good]);
+        let of = |programs, long_frames, bound_rings, connections| {
+            verdicts(&tried(&Trial { programs, long_frames, bound_rings, connections }))
+        };
+        let no = || Err("no".to_owned());
+        assert_eq!(of(Ok(()), Ok(true), Ok(true), Ok(())), [Good; 4]);
+        assert_eq!(of(Ok(()), Ok(false), Ok(false), Ok(())), [Good, Improve, Improve, Good], "Linux 6.1");
+        assert_eq!(of(no(), Err(denied()), Err(denied()), Ok(())), [Unknown, Unknown, Unknown, Good], "not root");
+        assert_eq!(of(no(), Ok(true), Ok(true), no()), [Missing, Good, Good, Missing]);
     }
 
     #[test]

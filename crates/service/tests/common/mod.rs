@@ -71,7 +71,19 @@ impl World {
         world
     }
 
+    /// Two hosts; a service on host `a` before whose start its thread does something.
+    pub fn prepared(prepare: fn()) -> Self {
+        let pair = Pair::new().expect("the lab");
+        let mut world = Self { socket: pair.a.socket(), pair, stop: EventFd::new().unwrap(), service: None };
+        world.start_prepared(Attach::Tc, "", prepare);
+        world
+    }
+
     pub fn start(&mut self, attach: Attach, config: &str) {
+        self.start_prepared(attach, config, || ());
+    }
+
+    fn start_prepared(&mut self, attach: Attach, config: &str, prepare: fn()) {
         // The service's log, among the output of tests that fail.
         let _ = tracing_subscriber::fmt()
             .with_test_writer()
@@ -93,6 +105,7 @@ impl World {
         let namespace = File::open(format!("/run/netns/{}", self.pair.a.namespace())).unwrap();
         self.service = Some(std::thread::spawn(move || {
             setns(namespace, CloneFlags::CLONE_NEWNET).unwrap();
+            prepare();
             tickwire_service::run(options)
         }));
         let end = Instant::now() + PATIENCE * 2;
