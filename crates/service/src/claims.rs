@@ -25,6 +25,8 @@ pub(crate) struct Held {
     pub(crate) user: u32,
     pub(crate) kind: ClaimKind,
     pub(crate) bound: Bound,
+    /// The address for which packets are diverted now: the bound one, or, while a UDP socket bound to any is connected, one.
+    pub(crate) covered: Address,
     pub(crate) remote: Endpoint,
     /// The program's kernel socket: as long as it is held, the port stays taken in the kernel's registry.
     pub(crate) socket: Arc<Foreign>,
@@ -83,6 +85,7 @@ impl Service {
             user,
             kind,
             bound,
+            covered: bound.local.address,
             remote,
             socket,
             filtered: false,
@@ -441,6 +444,25 @@ impl Service {
             if !self.groups.of_claim(claim).is_empty() {
                 let _ = self.filter_kernel_copies(claim);
             }
+        }
+    }
+
+    /// Diverts to a claim what comes to this address: its socket gets no more from the kernel.
+    pub(crate) fn cover(&mut self, claim: ClaimId, address: Address) {
+        let Some(lane) = self.claims.get(&claim).map(|held| held.lane) else { return };
+        let reason = match self.registry.cover(lane, claim, address) {
+            Ok(changes) => {
+                let entered = self.apply_claim(lane, claim, changes).and_then(|()| self.charge(claim));
+                if let (Ok(()), Some(held)) = (entered, self.claims.get_mut(&claim)) {
+                    tracing::debug!(lane, claim, %address, "its socket has another address");
+                    held.covered = address;
+                }
+                entered.err()
+            }
+            Err(conflict) => Some(reason_of_conflict(conflict)),
+        };
+        if let Some(reason) = reason {
+            self.lose_these([claim], reason);
         }
     }
 

@@ -98,25 +98,26 @@ pub(crate) enum Duty {
     Idle,
     /// It has this port.
     Port,
-    /// A UDP socket: it is bound to this address and port; one that is bound to any address has another while it is connected.
+    /// A UDP socket: it is bound to this address and port; one that is bound to any address has but one while it is connected.
     Datagrams,
 }
 
-/// Whether a socket still gives the right to what was claimed with it. A program can let it go: stop to listen, disconnect, bind it anew; then the
-/// port may be somebody else's.
-pub(crate) fn holds(socket: BorrowedFd<'_>, local: Endpoint, duty: Duty) -> bool {
-    let Some(name) = local_name(socket).filter(|name| name.port == local.port) else { return false };
-    match duty {
+/// The address for which a socket gives the right to what was claimed with it; `None`: for none any more. A program can let it go: stop to
+/// listen, disconnect, bind it anew; then the port may be somebody else's. That of a connected UDP socket at other addresses may be, too.
+pub(crate) fn right(socket: BorrowedFd<'_>, local: Endpoint, duty: Duty) -> Option<Address> {
+    let name = local_name(socket).filter(|name| name.port == local.port)?;
+    let holds = match duty {
         Duty::Listen => name == local && sys_socket::listens(socket).unwrap_or(false),
         Duty::Idle => name == local && is_idle(socket),
         Duty::Port => true,
-        Duty::Datagrams => {
-            let connected = || getpeername::<SockaddrStorage>(socket.as_raw_fd()).is_ok();
-            name == local
-                || name.address.is_unspecified()
-                || local.address.is_unspecified() && !name.address.is_loopback() && connected()
+        Duty::Datagrams if name.address.is_unspecified() => true,
+        Duty::Datagrams if local.address.is_unspecified() => {
+            let connected = getpeername::<SockaddrStorage>(socket.as_raw_fd()).is_ok();
+            return (connected && !name.address.is_loopback()).then_some(name.address);
         }
-    }
+        Duty::Datagrams => name == local,
+    };
+    holds.then_some(local.address)
 }
 
 /// The address and port a socket is bound to; for an IPv4 socket in mapped form.
@@ -153,10 +154,24 @@ mod tests {
         let proof = judge.examine(listener.as_fd()).unwrap();
         assert!(proof.listens && proof.bound.dual && !proof.idle);
         let local = proof.bound.local;
-        assert!(holds(listener.as_fd(), local, Duty::Listen) && !holds(listener.as_fd(), local, Duty::Idle));
+        let holds = |duty| right(listener.as_fd(), local, duty) == Some(local.address);
+        assert!(holds(Duty::Listen) && !holds(Duty::Idle));
         nix::sys::socket::shutdown(listener.as_raw_fd(), nix::sys::socket::Shutdown::Both).unwrap();
-        assert!(!holds(listener.as_fd(), local, Duty::Listen), "it stopped");
+        assert!(!holds(Duty::Listen), "it stopped");
         assert_eq!(proof.bound.protocol, Protocol::Tcp);
+    }
+
+    #[test]
+    fn a_connected_socket_has_a_right_to_one_address_only() {
+        let peer = UdpSocket::bind("[::1]:0").unwrap();
+        let (any, one) = (UdpSocket::bind("[::]:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+        let rights = |socket: &UdpSocket, local| right(socket.as_fd(), local, Duty::Datagrams);
+        let (of_any, of_one) = (any.local_addr().unwrap().into(), one.local_addr().unwrap().into());
+        assert_eq!(rights(&any, of_any), Some(Address::ANY));
+        assert_eq!(rights(&one, of_one), Some(of_one.address));
+        assert_eq!(rights(&one, Endpoint::new(of_one.address, of_one.port ^ 1)), None);
+        any.connect(peer.local_addr().unwrap()).unwrap();
+        assert_eq!(rights(&any, of_any), None, "what comes by the loopback is nobody else's");
     }
 
     #[test]

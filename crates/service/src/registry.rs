@@ -185,19 +185,7 @@ pub(crate) struct Registry {
 impl Registry {
     /// Claims everything that comes to a bound socket.
     pub(crate) fn claim_bound(&mut self, lane: LaneId, bound: Bound) -> Result<(ClaimId, Vec<Change>), Conflict> {
-        for key in bound.keys() {
-            let holders = self.ports.get(&key).map_or(&[][..], Vec::as_slice);
-            let together = |h: &Holder| {
-                h.bound.shares && bound.shares || bound.protocol == Protocol::Udp && h.bound.reuses && bound.reuses
-            };
-            if holders.iter().any(|h| h.lane != lane && !together(h)) {
-                return Err(Conflict::Port);
-            }
-            let lanes = lanes_of(holders);
-            if bound.shares && !lanes.contains(&lane) && lanes.len() >= MAX_SHARED {
-                return Err(Conflict::TooManySharing);
-            }
-        }
+        bound.keys().try_for_each(|key| self.is_free(lane, bound, key))?;
         let id = self.new_claim(lane, bound);
         let mut changes = Vec::new();
         for key in bound.keys() {
@@ -208,6 +196,44 @@ impl Registry {
             self.hold(id, key, &mut changes);
         }
         Ok((id, changes))
+    }
+
+    /// Whether a lane may have a port beside those that have it.
+    fn is_free(&self, lane: LaneId, bound: Bound, key: PortKey) -> Result<(), Conflict> {
+        let holders = self.ports.get(&key).map_or(&[][..], Vec::as_slice);
+        let together = |h: &Holder| {
+            h.bound.shares && bound.shares || bound.protocol == Protocol::Udp && h.bound.reuses && bound.reuses
+        };
+        if holders.iter().any(|h| h.lane != lane && !together(h)) {
+            return Err(Conflict::Port);
+        }
+        let lanes = lanes_of(holders);
+        if bound.shares && !lanes.contains(&lane) && lanes.len() >= MAX_SHARED {
+            return Err(Conflict::TooManySharing);
+        }
+        Ok(())
+    }
+
+    /// Changes the address for which packets come to a claim of a port: to one of those of a socket that is bound to any, and back. It may
+    /// go on to send from all of them, as it may in the kernel (`IP_PKTINFO`).
+    pub(crate) fn cover(&mut self, lane: LaneId, id: ClaimId, address: Address) -> Result<Vec<Change>, Conflict> {
+        let bound = self.claim(lane, id)?.bound;
+        let keys: Vec<PortKey> = if address == bound.local.address {
+            bound.keys().collect()
+        } else {
+            vec![PortKey { protocol: bound.protocol, local: Endpoint::new(address, bound.local.port) }]
+        };
+        keys.iter().try_for_each(|&key| self.is_free(lane, bound, key))?;
+        let Some(claim) = self.claims.get_mut(&id) else { return Err(Conflict::Unknown) };
+        let before = std::mem::take(&mut claim.ports);
+        let mut changes = Vec::new();
+        for key in keys {
+            self.hold(id, key, &mut changes);
+        }
+        for key in before {
+            self.unhold(id, key, &mut changes);
+        }
+        Ok(changes)
     }
 
     /// Claims one connection of a bound socket.
@@ -545,6 +571,27 @@ mod tests {
         registry.release(1, id).unwrap();
         registry.claim_bound(1, udp(Address::ANY, 53)).unwrap();
         assert!(!registry.owns(1, Protocol::Udp, Endpoint::new(HERE, 53), THERE), "IPV6_V6ONLY");
+    }
+
+    #[test]
+    fn a_claim_of_any_address_is_one_of_a_single_one_for_a_while() {
+        let mut registry = Registry::default();
+        let bound = Bound { dual: true, ..udp(Address::ANY, 53) };
+        let (id, _) = registry.claim_bound(1, bound).unwrap();
+        let mut held = |address| {
+            registry.cover(1, id, address).unwrap();
+            let at = [HERE, Address::ANY_V4, Address::ANY];
+            at.map(|a| registry.holders(PortKey { protocol: Protocol::Udp, local: Endpoint::new(a, 53) }).len())
+        };
+        assert_eq!(held(HERE), [1, 0, 0]);
+        assert_eq!(held(Address::ANY), [0, 1, 1]);
+        assert_eq!(held(HERE), [1, 0, 0]);
+        let (other, _) = registry.claim_bound(2, udp(Address::ANY, 53)).expect("it is free");
+        assert_eq!(registry.cover(1, id, Address::ANY).unwrap_err(), Conflict::Port);
+        assert_eq!(registry.entries_of(id), 1, "it keeps what it had");
+        registry.release(2, other).unwrap();
+        registry.release(1, id).unwrap();
+        assert!(registry.ports.is_empty() && registry.owned.is_empty());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use crate::claims::Held;
 use crate::offload::Foreign;
-use crate::proof::{Duty, holds};
+use crate::proof::{Duty, right};
 use crate::registry::{ClaimId, Protocol};
 use crate::service::Service;
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use tickwire_link::control::{ClaimKind, Reason};
-use tickwire_stack::addr::Endpoint;
+use tickwire_stack::addr::{Address, Endpoint};
 
 /// A socket that cannot be looked at for so long proves nothing.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -23,12 +23,15 @@ pub(crate) struct Verification {
     claims: Vec<(ClaimId, Duty)>,
     /// How many have been looked at.
     done: Arc<AtomicUsize>,
-    lost: Receiver<(ClaimId, Duty)>,
+    found: Receiver<Finding>,
     begun: Instant,
 }
 
-/// What is looked at: a claim's socket, and what is expected of it.
-type Look = (ClaimId, Duty, Endpoint, Weak<Foreign>);
+/// What is looked at: a claim's socket, what is expected of it, and the address for which packets are diverted now.
+type Look = (ClaimId, Duty, Endpoint, Address, Weak<Foreign>);
+
+/// A socket that gives another right than is made use of.
+type Finding = (ClaimId, Duty, Option<Address>);
 
 /// What a claim's socket must go on doing.
 fn duty(held: &Held) -> Duty {
@@ -44,38 +47,46 @@ impl Service {
     /// Ends claims whose socket has let go of what was claimed with it: the kernel may have given that to somebody else, whose packets must not
     /// be diverted. Called every second; what one call finds the next one acts upon.
     pub(crate) fn verify_claims(&mut self) {
-        let mut lost: Vec<(ClaimId, Duty)> = Vec::new();
+        let mut found: Vec<Finding> = Vec::new();
         self.verifications.retain(|&user, verification| {
-            lost.extend(verification.lost.try_iter());
+            found.extend(verification.found.try_iter());
             let done = verification.done.load(Relaxed);
             if done < verification.claims.len() && verification.begun.elapsed() < PATIENCE {
                 return true;
             }
             // The one at which it stands; all that are left, if nothing of this user's moves any more.
             let left = verification.claims.get(done..).unwrap_or_default();
-            lost.extend(if self.offload.of(user).is_stuck() { left } else { left.get(..1).unwrap_or_default() });
+            let left = if self.offload.of(user).is_stuck() { left } else { left.get(..1).unwrap_or_default() };
+            found.extend(left.iter().map(|&(claim, duty)| (claim, duty, None)));
             false
         });
-        lost.retain(|(claim, seen)| self.claims.get(claim).is_some_and(|held| duty(held) == *seen));
-        self.lose_these(lost.into_iter().map(|(claim, _)| claim), Reason::NotBound);
+        found.retain(|(claim, seen, _)| self.claims.get(claim).is_some_and(|held| duty(held) == *seen));
+        for (claim, _, address) in found {
+            match address {
+                Some(address) => self.cover(claim, address),
+                None => self.lose_these([claim], Reason::NotBound),
+            }
+        }
         let mut due: HashMap<u32, Vec<Look>> = HashMap::new();
         for (&claim, held) in &self.claims {
             if !self.verifications.contains_key(&held.user) {
                 let socket = Arc::downgrade(&held.socket);
-                due.entry(held.user).or_default().push((claim, duty(held), held.bound.local, socket));
+                due.entry(held.user).or_default().push((claim, duty(held), held.bound.local, held.covered, socket));
             }
         }
         for (user, claims) in due {
-            let (tell, lost) = channel();
+            let (tell, found) = channel();
             let done = Arc::new(AtomicUsize::new(0));
             let listed = claims.iter().map(|&(claim, duty, ..)| (claim, duty)).collect();
-            let verification = Verification { claims: listed, done: Arc::clone(&done), lost, begun: Instant::now() };
+            let verification = Verification { claims: listed, done: Arc::clone(&done), found, begun: Instant::now() };
             self.verifications.insert(user, verification);
             self.offload.of(user).later(move || {
-                for (claim, duty, local, socket) in claims {
-                    let held = socket.upgrade().is_none_or(|s| s.get().is_some_and(|fd| holds(fd, local, duty)));
-                    if !held && tell.send((claim, duty)).is_err() {
-                        return;
+                for (claim, duty, local, covered, socket) in claims {
+                    if let Some(socket) = socket.upgrade() {
+                        let right = socket.get().and_then(|fd| right(fd, local, duty));
+                        if right != Some(covered) && tell.send((claim, duty, right)).is_err() {
+                            return;
+                        }
                     }
                     done.fetch_add(1, Relaxed);
                 }

@@ -104,6 +104,36 @@ fn every_member_of_a_group_hears_once_beside_xdp() {
 }
 
 #[test]
+fn while_a_socket_is_connected_its_lane_takes_nothing_that_comes_to_other_addresses() {
+    if skipped() {
+        return;
+    }
+    let world = World::new(Attach::Tc);
+    world.pair.a.run(&["ip", "address", "add", "10.77.0.3/24", "dev", "eth0"]).unwrap();
+    let (mut client, lane, _stack) = world.program();
+    let socket = within(&world.pair.a, || UdpSocket::bind("0.0.0.0:7000").unwrap());
+    client.claim_bound(&socket).unwrap();
+    let peer = within(&world.pair.b, || UdpSocket::bind(world.b(9000)).unwrap());
+    let mut taken = |to: &str| {
+        let before = client.counters(CountersOf::Lane, lane.lane)[0];
+        peer.send_to(b"x", (to, 7000)).unwrap();
+        // On this cable it has come when the call returns, if the neighbour is known.
+        client.counters(CountersOf::Lane, lane.lane)[0] != before
+    };
+    common::until("both addresses are its", || taken("10.77.0.1") && taken("10.77.0.3"));
+    socket.connect(world.b(9000)).unwrap();
+    let other = within(&world.pair.a, || UdpSocket::bind("10.77.0.3:7000").unwrap());
+    other.set_nonblocking(true).unwrap();
+    common::until("what comes to the other is somebody else's", || !taken("10.77.0.3") && other.recv(&mut [0; 8]).is_ok());
+    common::until("what comes to its own is not", || taken("10.77.0.1"));
+    drop(other);
+    let nowhere = libc::sockaddr { sa_family: libc::AF_UNSPEC as u16, sa_data: [0; 14] };
+    // SAFETY: `nowhere` is a whole `sockaddr` that lives for the call.
+    assert_eq!(unsafe { libc::connect(socket.as_raw_fd(), &raw const nowhere, 16) }, 0);
+    common::until("both are again", || taken("10.77.0.3") && taken("10.77.0.1"));
+}
+
+#[test]
 fn memberships_are_limited_and_what_is_left_is_free_again() {
     if skipped() {
         return;
