@@ -29,13 +29,13 @@ static __always_inline int addressed_to_us(const struct address *destination, co
 
 /* One of the lanes that share a port: the one that weighs most for this flow (rendezvous hashing). A lane that joins or leaves moves the flows
  * that become or were its own, and no others. `chosen` of src/bpf.rs is the same. A global function for the verifier's sake. */
-__attribute__((noinline)) __u32 choose_shared(struct port_value *value, __u32 flow)
+__attribute__((noinline)) __u32 choose_shared(struct port_value *value, __u32 flow, __u32 count)
 {
 	__u32 lane = 0, most = 0;
 	if (!value)
 		return 0;
 	for (__u32 i = 0; i < MAX_SHARED; i++) {
-		if (i >= value->count)
+		if (i >= count)
 			break;
 		__u32 weight = flow ^ value->lanes[i] * 0x9e3779b1u;
 		weight ^= weight >> 16;
@@ -51,30 +51,82 @@ __attribute__((noinline)) __u32 choose_shared(struct port_value *value, __u32 fl
 	return lane;
 }
 
-static __always_inline __u32 choose(struct port_value *value, const struct address *remote, __be16 remote_port)
+/* What a packet is to its connection. */
+enum segment {
+	SEGMENT_NONE, /* quoted by an ICMP error, or no TCP */
+	SEGMENT_OPENS,
+	SEGMENT_OTHER,
+};
+
+static __always_inline enum segment segment_of(const struct packet *p, const struct frame *f)
+{
+	if (p->protocol != PROTOCOL_TCP)
+		return SEGMENT_NONE;
+	__u8 *tcp = header_at(f->data, f->end, p->l4, 14);
+	if (!tcp || p->l4 + 14 > p->limit)
+		return SEGMENT_NONE;
+	/* SYN without ACK (RFC 9293 section 3.1) */
+	return (tcp[13] & 0x12) == 0x02 ? SEGMENT_OPENS : SEGMENT_OTHER;
+}
+
+/* While a lane is joining: new connections go where they will belong, all others stay where they began. Those that are established already
+ * are in `flows`. */
+__attribute__((noinline)) __u32 choose_joining(struct port_value *value, const struct flow_key *flow, __u32 hash, __u32 segment)
+{
+	if (!value || !flow)
+		return 0;
+	/* Of our own: older verifiers take no other as a key. */
+	struct flow_key key = *flow;
+	if (segment == SEGMENT_OPENS) {
+		__u32 lane = choose_shared(value, hash, value->count);
+		bpf_map_update_elem(&handshakes, &key, &lane, BPF_ANY);
+		return lane;
+	}
+	__u32 *begun = bpf_map_lookup_elem(&handshakes, &key);
+	return begun ? *begun : choose_shared(value, hash, value->settled);
+}
+
+static __always_inline __u32 choose(struct port_value *value, const struct flow_key *flow, enum segment segment)
 {
 	if (value->count <= 1)
 		return value->lanes[0];
-	const __u32 *words = remote->words;
-	__u32 flow = (words[0] ^ words[1] ^ words[2] ^ words[3]) * 0x9e3779b1u ^ remote_port * 0x85ebca6bu;
-	return choose_shared(value, flow ^ flow >> 15);
+	const __u32 *words = flow->remote.words;
+	__u32 hash = (words[0] ^ words[1] ^ words[2] ^ words[3]) * 0x9e3779b1u ^ flow->remote_port * 0x85ebca6bu;
+	hash ^= hash >> 15;
+	if (value->settled < value->count)
+		return choose_joining(value, flow, hash, segment);
+	return choose_shared(value, hash, value->count);
+}
+
+/* A connection that a program said it has, when its listener closed. One of which nothing is heard before somebody opens it anew was none, or is
+ * over: whoever has the port now gets it. */
+static __always_inline int is_proven(__u32 *lane, const struct flow_key *flow, enum segment segment)
+{
+	if (!(*lane & FLOW_UNPROVEN) || segment == SEGMENT_NONE)
+		return 1;
+	if (segment == SEGMENT_OPENS) {
+		bpf_map_delete_elem(&flows, flow);
+		return 0;
+	}
+	*lane &= ~FLOW_UNPROVEN;
+	return 1;
 }
 
 /* The lane that claimed the packets of a flow, 0 if none. */
-static __always_inline __u32 find_lane(const struct flow_key *flow, __u8 family)
+static __always_inline __u32 find_lane(const struct flow_key *flow, __u8 family, enum segment segment)
 {
 	if (!port_in_use(flow->protocol, flow->local_port))
 		return 0;
 	__u32 *lane = bpf_map_lookup_elem(&flows, flow);
-	if (lane)
-		return *lane;
+	if (lane && is_proven(lane, flow, segment))
+		return *lane & ~FLOW_UNPROVEN;
 	struct port_key port = {.local = flow->local, .port = flow->local_port, .protocol = flow->protocol};
 	struct port_value *value = bpf_map_lookup_elem(&ports, &port);
 	if (!value) {
 		any_address(&port.local, family);
 		value = bpf_map_lookup_elem(&ports, &port);
 	}
-	return value ? choose(value, &flow->remote, flow->remote_port) : 0;
+	return value ? choose(value, flow, segment) : 0;
 }
 
 /* The flow of the packet that an ICMP error quotes, seen from our side (RFC 792, RFC 4443 section 3). 0: it is none of ours. */
@@ -128,7 +180,9 @@ static __always_inline __u32 find(struct packet *p, const struct frame *f, __u32
 			count(HOST_STRAY_FRAGMENT);
 	} else {
 		struct flow_key flow = {};
+		enum segment segment = SEGMENT_NONE;
 		if (verdict == FOUND) {
+			segment = segment_of(p, f);
 			flow.local = p->destination;
 			flow.remote = p->source;
 			flow.local_port = p->destination_port;
@@ -138,7 +192,7 @@ static __always_inline __u32 find(struct packet *p, const struct frame *f, __u32
 			return 0;
 		}
 		/* Later fragments of such a datagram name another protocol: nobody could keep its pieces together. */
-		lane = p->behind ? 0 : find_lane(&flow, p->family);
+		lane = p->behind ? 0 : find_lane(&flow, p->family, segment);
 	}
 	if (lane && !addressed_to_us(&p->destination, eth->destination, nic))
 		lane = 0;

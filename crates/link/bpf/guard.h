@@ -19,7 +19,7 @@ __attribute__((noinline)) int is_of_flow(struct packet *p, __u32 lane)
 		.protocol = p->protocol,
 	};
 	__u32 *holder = bpf_map_lookup_elem(&flows, &key);
-	return holder && *holder == lane;
+	return holder && (*holder & ~FLOW_UNPROVEN) == lane;
 }
 
 /* Whether a share of the source port covers the packet's destination. */

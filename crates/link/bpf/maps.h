@@ -32,9 +32,11 @@ struct port_key {
 
 #define MAX_SHARED 8
 
-/* The lanes that share a port (SO_REUSEPORT); one is chosen by the flow's hash. */
+/* The lanes that share a port (SO_REUSEPORT); one is chosen by the flow's hash. The last of them may have joined a moment ago: the handshakes
+ * that were under way then are those of the `settled` first ones. */
 struct port_value {
 	__u32 count;
+	__u32 settled;
 	__u32 lanes[MAX_SHARED];
 };
 
@@ -156,6 +158,17 @@ struct {
 	__type(key, struct flow_key);
 	__type(value, __u32);
 } flows SEC(".maps");
+
+/* In a lane of `flows`: the program says that it has this connection, and no packet of it has been seen yet. */
+#define FLOW_UNPROVEN 0x80000000u
+
+/* Handshakes that began while a lane was joining a shared port, and the lanes that they went to. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct flow_key);
+	__type(value, __u32);
+} handshakes SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

@@ -98,7 +98,7 @@ macro_rules! plain {
 plain! {
     FlowKey: 40,
     PortKey: 20,
-    PortValue: 36,
+    PortValue: 40,
     GroupKey: 24,
     GroupValue: 68,
     AddressKey: 20,
@@ -164,6 +164,7 @@ pub const MAX_SHARED: usize = 8;
 #[repr(C)]
 pub struct PortValue {
     count: u32,
+    settled: u32,
     lanes: [u32; MAX_SHARED],
 }
 
@@ -172,9 +173,20 @@ impl PortValue {
     #[must_use]
     pub fn new(lanes: &[u32]) -> Option<Self> {
         let (count, lanes) = fixed(lanes)?;
-        Some(Self { count, lanes })
+        Some(Self { count, settled: count, lanes })
+    }
+
+    /// As [`PortValue::new`], while all but the first so many lanes are joining: handshakes under way are those of the first.
+    #[must_use]
+    pub fn joining(lanes: &[u32], settled: usize) -> Option<Self> {
+        let value = Self::new(lanes)?;
+        let settled = u32::try_from(settled).ok().filter(|&n| n > 0).unwrap_or(value.count);
+        Some(Self { settled: settled.min(value.count), ..value })
     }
 }
+
+/// In the value of [`map::FLOWS`]: the program says that it has this connection, and no packet of it has been seen yet.
+pub const FLOW_UNPROVEN: u32 = 1 << 31;
 
 /// The lane that gets what comes from a remote end to a port that lanes share; `None` if there are none.
 ///

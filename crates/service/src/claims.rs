@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
+use std::time::Instant;
 use tickwire_host::{Ends, RouteQuery};
 use tickwire_link::control::{Claim, ClaimKind, Membership, Push, Reason, Remotes, Reply};
 use tickwire_link::sys_socket;
@@ -118,6 +119,7 @@ impl Service {
         self.apply_claim(lane, claim, all)?;
         // Those that came about in the meantime, too.
         self.pin(&joined);
+        self.joined.extend(joined.into_iter().map(|joined| (Instant::now() + pins::SETTLE, joined)));
         match kind {
             ClaimKind::Bound => {
                 let more = self.kernel_connections(lane, claim, bound)?;
@@ -278,7 +280,7 @@ impl Service {
             .collect();
         match self.registry.convert(lane, claim, &flows) {
             Ok(changes) => {
-                self.programs.apply_best(changes);
+                self.programs.apply_unproven(changes);
                 let pinned = self.claims.get_mut(&claim).map(|held| std::mem::take(&mut held.pinned));
                 for flow in pinned.unwrap_or_default() {
                     self.unpin(lane, claim, &flow);

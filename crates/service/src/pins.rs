@@ -1,13 +1,20 @@
 //! Connections of ports that several lanes share (`SO_REUSEPORT`). A new lane takes over a part of the remote ends, but not the connections that
 //! these have: like the kernel's established connections they are found before any listener, by exact flows. When a lane leaves, only its own
 //! remote ends move, so that nothing has to be kept then.
+//!
+//! A lane may not have seen yet what divert has given to it: for a while after a lane joined, segments that open no connection go where they would
+//! have gone before, and what has come of the handshakes by then is pinned, too.
 
 use crate::registry::{Change, ClaimId, FlowKey, LaneId, PortKey, Protocol};
 use crate::service::Service;
 use std::collections::HashSet;
+use std::time::{Duration, Instant};
 use tickwire_link::bpf;
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::table::{Row, kind};
+
+/// A handshake that takes longer is begun anew (RFC 6298: after one second, then two).
+pub(crate) const SETTLE: Duration = Duration::from_secs(3);
 
 /// A port that a lane has joined, and who shares it now.
 pub(crate) type Joined = (PortKey, Vec<LaneId>);
@@ -41,6 +48,22 @@ impl Service {
             for (lane, claim) in self.registry.holders(*key) {
                 self.pin_lane(*key, lanes, lane, claim);
             }
+        }
+    }
+
+    /// Ends the joining of ports for which it is time.
+    pub(crate) fn settle(&mut self, now: Instant) {
+        let due: Vec<Joined> = self.joined.extract_if(.., |(until, _)| *until <= now).map(|(_, joined)| joined).collect();
+        for (key, _) in due {
+            // Another one joined since: both have joined when that one has.
+            if !self.programs.is_joining(&key) || self.joined.iter().any(|(_, (other, _))| *other == key) {
+                continue;
+            }
+            let mut lanes: Vec<LaneId> = self.registry.holders(key).into_iter().map(|(lane, _)| lane).collect();
+            lanes.sort_unstable();
+            lanes.dedup();
+            self.pin(&[(key, lanes.clone())]);
+            self.programs.settle(key, &lanes);
         }
     }
 

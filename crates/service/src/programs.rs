@@ -107,6 +107,8 @@ pub(crate) struct Programs {
     settings: Array<MapData, u32>,
     /// How many entries of `flows` and `ports` stand behind each bit of `port_bits`.
     port_uses: Books<(Protocol, u16), u32>,
+    /// Lanes that joined a shared TCP port a moment ago.
+    joining: Books<PortKey, Vec<LaneId>>,
     cpus: usize,
 }
 
@@ -145,6 +147,7 @@ impl Programs {
             host_counters: take(map::HOST_COUNTERS)?.try_into()?,
             settings: take(map::SETTINGS)?.try_into()?,
             port_uses: Books::new(),
+            joining: Books::new(),
             cpus: aya::util::nr_cpus().map_err(|(what, error)| BpfError::System(format!("{what}: {error}")))?,
             ebpf,
         })
@@ -240,9 +243,9 @@ impl Programs {
     pub(crate) fn apply(&mut self, changes: Vec<Change>) -> Result<()> {
         let mut done = Vec::with_capacity(changes.len());
         for change in changes {
-            if let Err(error) = self.apply_one(&change) {
+            if let Err(error) = self.apply_one(&change, 0) {
                 for change in done.into_iter().rev() {
-                    let _ = self.apply_one(&Change::inverse(change));
+                    let _ = self.apply_one(&Change::inverse(change), 0);
                 }
                 return Err(error);
             }
@@ -253,18 +256,28 @@ impl Programs {
 
     /// Applies changes as far as possible: what is gone already needs no removal.
     pub(crate) fn apply_best(&mut self, changes: Vec<Change>) {
+        self.apply_marked(changes, 0);
+    }
+
+    /// The same with flows of which only the program says that they are connections of its own.
+    pub(crate) fn apply_unproven(&mut self, changes: Vec<Change>) {
+        self.apply_marked(changes, bpf::FLOW_UNPROVEN);
+    }
+
+    fn apply_marked(&mut self, changes: Vec<Change>, mark: u32) {
         for change in changes {
-            if let Err(error) = self.apply_one(&change) {
+            if let Err(error) = self.apply_one(&change, mark) {
                 tracing::debug!(%error, ?change, "a map did not take a change");
             }
         }
     }
 
-    fn apply_one(&mut self, change: &Change) -> Result<()> {
+    fn apply_one(&mut self, change: &Change, mark: u32) -> Result<()> {
         match change {
             Change::Port { key, before, after } => {
                 let bpf_key = bpf::PortKey::new(key.protocol as u8, key.local);
-                if let Some(value) = bpf::PortValue::new(after) {
+                let value = self.port_value(*key, before, after);
+                if let Some(value) = value {
                     if before.is_empty() {
                         self.use_port(*key)?;
                     }
@@ -285,7 +298,7 @@ impl Programs {
                 let port = PortKey { protocol, local };
                 if let Some(lane) = after {
                     self.use_port(port)?;
-                    let done = self.flows.insert(bpf_key, lane, 0);
+                    let done = self.flows.insert(bpf_key, lane | mark, 0);
                     if done.is_err() {
                         self.unuse_port(port)?;
                     }
@@ -310,6 +323,35 @@ impl Programs {
             }
         }
         Ok(())
+    }
+
+    /// The lanes of a port. Those that join others are told apart from these until [`Programs::settle`].
+    fn port_value(&mut self, key: PortKey, before: &[LaneId], after: &[LaneId]) -> Option<bpf::PortValue> {
+        let mut joining = self.joining.remove(&key).unwrap_or_default();
+        if key.protocol == Protocol::Tcp && !before.is_empty() {
+            joining.extend(after.iter().filter(|lane| !before.contains(lane)));
+        }
+        let (new, old): (Vec<LaneId>, Vec<LaneId>) = after.iter().partition(|lane| joining.contains(lane));
+        let value = bpf::PortValue::joining(&[&old[..], &new].concat(), old.len());
+        if !new.is_empty() && !old.is_empty() {
+            self.joining.insert(key, new);
+        }
+        value
+    }
+
+    /// Whether lanes are joining a port.
+    pub(crate) fn is_joining(&self, key: &PortKey) -> bool {
+        self.joining.contains_key(key)
+    }
+
+    /// The lanes that joined a port have joined it; `lanes` are all that share it.
+    pub(crate) fn settle(&mut self, key: PortKey, lanes: &[LaneId]) {
+        if self.joining.remove(&key).is_some()
+            && let Some(value) = bpf::PortValue::new(lanes)
+            && let Err(error) = self.ports.insert(bpf::PortKey::new(key.protocol as u8, key.local), value, 0)
+        {
+            tracing::warn!(%error, "a shared port stays as it is");
+        }
     }
 
     /// A flow's removal was put off until somebody else had entered it anew: only the port's use is given back.

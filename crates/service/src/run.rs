@@ -202,6 +202,7 @@ fn start(config: Config) -> Result<Service, Error> {
         groups: Groups::default(),
         connections: BTreeMap::new(),
         captures,
+        joined: Vec::new(),
         resting: BTreeSet::new(),
         poll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(|e| system("make an epoll instance")(e.into()))?,
         paths_stale: false,
@@ -311,6 +312,7 @@ fn serve(service: &mut Service, endpoint: &Endpoint, options: &Options, stop: Op
             service.verify_claims();
             service.verify_exceptions();
             service.verify_pins();
+            service.settle(now);
             service.fit_guards();
         }
         if service.paths_stale && settle.is_none() {

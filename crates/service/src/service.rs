@@ -9,6 +9,7 @@ use crate::lanes::Lane;
 use crate::namespace::Namespace;
 use crate::nics::Nics;
 use crate::offload::Offload;
+use crate::pins::Joined;
 use crate::programs::{LaneProgram, Programs};
 use crate::proof::Judge;
 use crate::reaper::Dying;
@@ -52,6 +53,8 @@ pub(crate) struct Service {
     pub(crate) groups: Groups,
     pub(crate) usage: Usage,
     pub(crate) connections: BTreeMap<ConnectionId, Connection>,
+    /// Ports that lanes are joining, and until when.
+    pub(crate) joined: Vec<(Instant, Joined)>,
     /// Connections that are not listened to for a while, and until when.
     pub(crate) resting: BTreeSet<(Instant, ConnectionId)>,
     pub(crate) poll: Epoll,

@@ -334,6 +334,102 @@ fn all_answer(servers: &mut [Server], peers: &[TcpStream]) {
     }
 }
 
+/// Begins so many connections from host `b` to port 8080 of host `a`.
+fn begin_connections(world: &World, number: usize) -> Vec<TcpStream> {
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, connect, socket};
+    let begin = || {
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let fd = socket(AddressFamily::Inet, SockType::Stream, flags, None).unwrap();
+        let done = connect(fd.as_raw_fd(), &SockaddrStorage::from(world.a(8080)));
+        assert_eq!(done, Err(nix::errno::Errno::EINPROGRESS));
+        TcpStream::from(fd)
+    };
+    within(&world.pair.b, || (0..number).map(|_| begin()).collect())
+}
+
+#[test]
+fn handshakes_that_are_under_way_stay_when_a_lane_joins_their_port() {
+    if skipped() {
+        return;
+    }
+    for attach in [Attach::Tc, Attach::Native] {
+        let world = World::new(attach);
+        let mut servers = vec![Server::new(&world)];
+        let begun = begin_connections(&world, 16);
+        // The lane has the segments; its stack has not seen them.
+        let Server { client, lane, .. } = &mut servers[0];
+        common::until("all have come", || client.counters(CountersOf::Lane, lane.lane)[0] >= 16);
+        servers.push(Server::new(&world));
+        common::until("all are accepted", || {
+            servers.iter_mut().for_each(Server::turn);
+            servers.iter().map(|s| s.connections.len()).sum::<usize>() == begun.len()
+        });
+        assert_eq!(servers[1].connections, [], "{attach:?}");
+        // So do new ones, begun while the lane was joining, when it has joined.
+        let new = connect_to(&world, &mut servers, 32);
+        assert!(servers[1].connections.len() > 4, "{attach:?}");
+        all_answer(&mut servers, &begun);
+        all_answer(&mut servers, &new);
+        let end = std::time::Instant::now() + Duration::from_millis(4500);
+        while std::time::Instant::now() < end {
+            servers.iter_mut().for_each(Server::turn);
+        }
+        all_answer(&mut servers, &begun);
+        all_answer(&mut servers, &new);
+    }
+}
+
+#[test]
+fn a_handshake_of_the_kernels_that_is_under_way_stays_with_it() {
+    if skipped() {
+        return;
+    }
+    let world = World::new(Attach::Tc);
+    let listener = within(&world.pair.a, || TcpListener::bind(world.a(8080)).unwrap());
+    listener.set_nonblocking(true).unwrap();
+    // Its answers go astray.
+    let neighbour = ["ip", "neighbour", "replace", "10.77.0.2", "lladdr", "02:00:00:00:00:99", "dev", "eth0"];
+    world.pair.a.run(&[&neighbour[..], &["nud", "permanent"]].concat()).unwrap();
+    let begun = begin_connections(&world, 1);
+    common::until("the handshake is under way", || {
+        let connections = within(&world.pair.a, || tickwire_host::Connections::open().unwrap().of_port(8080).unwrap());
+        connections.iter().any(|(_, remote)| *remote == Endpoint::from(begun[0].local_addr().unwrap()))
+    });
+    let mut client = world.client();
+    let _lane = client.hello().unwrap();
+    client.claim_bound(&listener).unwrap();
+    world.pair.a.run(&["ip", "neighbour", "del", "10.77.0.2", "dev", "eth0"]).unwrap();
+    common::until("the kernel finishes it", || listener.accept().is_ok());
+}
+
+#[test]
+fn connections_that_a_closed_listener_never_had_are_those_of_the_next() {
+    if skipped() {
+        return;
+    }
+    for attach in [Attach::Tc, Attach::Native] {
+        let world = World::new(attach);
+        let mut client = world.client();
+        let lane = client.hello().unwrap();
+        let listener = within(&world.pair.a, || TcpListener::bind("0.0.0.0:8080").unwrap());
+        let claim = client.claim_bound(&listener).unwrap();
+        let remotes = Remotes::new(&[world.b(9999).into()]);
+        let (reply, _) = client.request(&Request::Convert { claim, remotes, more: false }, &[]);
+        assert!(matches!(reply, Reply::Done), "{reply:?}");
+        drop(listener);
+        let next = within(&world.pair.a, || TcpListener::bind("0.0.0.0:8080").unwrap());
+        next.set_nonblocking(true).unwrap();
+        let peer = common::tcp_socket(&world.pair.b, world.b(9999));
+        std::thread::scope(|scope| {
+            use nix::sys::socket::{SockaddrStorage, connect};
+            let connecting = scope.spawn(|| connect(peer.as_raw_fd(), &SockaddrStorage::from(world.a(8080))));
+            common::until("it is accepted", || next.accept().is_ok());
+            connecting.join().unwrap().unwrap();
+        });
+        assert_eq!(client.counters(CountersOf::Lane, lane.lane)[0], 0, "{attach:?}");
+    }
+}
+
 #[test]
 fn connections_stay_when_lanes_join_and_leave_their_port() {
     if skipped() {
