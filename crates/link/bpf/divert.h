@@ -83,7 +83,11 @@ __attribute__((noinline)) __u32 choose_joining(struct port_value *value, const s
 		return lane;
 	}
 	__u32 *begun = bpf_map_lookup_elem(&handshakes, &key);
-	return begun ? *begun : choose_shared(value, hash, value->settled);
+	/* That of an earlier joining, perhaps of a lane that is gone, counts no more than none. */
+	for (__u32 i = 0; begun && i < MAX_SHARED; i++)
+		if (i < value->count && value->lanes[i] == *begun)
+			return *begun;
+	return choose_shared(value, hash, value->settled);
 }
 
 static __always_inline __u32 choose(struct port_value *value, const struct flow_key *flow, enum segment segment)

@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::io;
 use std::net::Ipv4Addr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -233,7 +233,12 @@ impl Host {
 
     /// Lets the lane send from a port and receive what comes to it.
     pub fn claim(&mut self, lane: &Lane, port: u16) -> Result<()> {
-        for address in self.addresses() {
+        self.claim_at(lane, self.addresses(), port)
+    }
+
+    /// The same at these addresses.
+    pub fn claim_at(&mut self, lane: &Lane, addresses: [Address; 2], port: u16) -> Result<()> {
+        for address in addresses {
             let local = Endpoint::new(address, port);
             self.hash(map::OWNED).insert(bpf::OwnedKey::new(lane.host_end, UDP, local), bpf::OwnedValue::WHOLE, 0)?;
             let value = bpf::PortValue::new(&[lane.host_end]).context("one lane")?;
@@ -244,6 +249,13 @@ impl Host {
         let old = bits.get(&word, 0)?;
         bits.set(word, old | bit, 0)?;
         Ok(())
+    }
+
+    /// A loaded XDP program.
+    pub fn program(&self, name: &str) -> Result<BorrowedFd<'_>> {
+        let bpf = self.bpf.as_ref().context("divert first")?;
+        let program: &Xdp = bpf.program(name).context("a known program")?.try_into()?;
+        Ok(program.fd()?.as_fd())
     }
 
     /// What the programs counted for a lane, all processors together.
