@@ -8,14 +8,6 @@
 #include "capture.h"
 #include "packet.h"
 
-static __always_inline int port_in_use(__u8 protocol, __be16 port)
-{
-	__u32 host_port = bpf_ntohs(port);
-	__u32 word = (protocol == PROTOCOL_UDP ? 1024 : 0) + (host_port >> 6);
-	__u64 *bits = bpf_map_lookup_elem(&port_bits, &word);
-	return bits && *bits >> (host_port & 63) & 1;
-}
-
 /* Whether `destination` and `mac` are this NIC's own: an any-bound port claims no packet that is only passing through. */
 static __always_inline int addressed_to_us(const struct address *destination, const __u8 *mac, __u32 nic)
 {
@@ -119,14 +111,17 @@ static __always_inline int is_proven(__u32 *lane, const struct flow_key *flow, e
 /* The lane that claimed the packets of a flow, 0 if none. */
 static __always_inline __u32 find_lane(const struct flow_key *flow, __u8 family, enum segment segment)
 {
-	if (!port_in_use(flow->protocol, flow->local_port))
-		return 0;
-	__u32 *lane = bpf_map_lookup_elem(&flows, flow);
-	if (lane && is_proven(lane, flow, segment))
-		return *lane & ~FLOW_UNPROVEN;
+	__u32 kinds = kinds_of(flow->protocol, flow->local_port);
+	if (kinds & PORT_FLOWS) {
+		__u32 *lane = bpf_map_lookup_elem(&flows, flow);
+		if (lane && is_proven(lane, flow, segment))
+			return *lane & ~FLOW_UNPROVEN;
+	}
 	struct port_key port = {.local = flow->local, .port = flow->local_port, .protocol = flow->protocol};
-	struct port_value *value = bpf_map_lookup_elem(&ports, &port);
-	if (!value) {
+	struct port_value *value = 0;
+	if (kinds & PORT_BOUND)
+		value = bpf_map_lookup_elem(&ports, &port);
+	if (!value && kinds & PORT_ANY) {
 		any_address(&port.local, family);
 		value = bpf_map_lookup_elem(&ports, &port);
 	}
@@ -216,7 +211,8 @@ static __always_inline __u32 find(struct packet *p, const struct frame *f, __u32
 
 static __always_inline void count_in(__u32 lane, __u64 bytes)
 {
-	struct lane_counters *c = bpf_map_lookup_elem(&lane_counters, &lane);
+	__u32 place = place_of(lane);
+	struct lane_counters *c = bpf_map_lookup_elem(&lane_counters, &place);
 	if (c) {
 		c->in_packets += 1;
 		c->in_bytes += bytes;
@@ -269,7 +265,8 @@ static __always_inline void pull_headers(struct __sk_buff *skb)
 /* A copy of a group's datagram to one lane. Global functions, this and the next, for the verifier's sake, as `walk_skb` is. */
 __attribute__((noinline)) int copy_to_member(struct __sk_buff *skb, __u32 lane)
 {
-	struct lane_counters *c = bpf_map_lookup_elem(&lane_counters, &lane);
+	__u32 place = place_of(lane);
+	struct lane_counters *c = bpf_map_lookup_elem(&lane_counters, &place);
 	if (c) {
 		c->in_packets += 1;
 		c->in_bytes += skb->len;

@@ -35,9 +35,14 @@ static __always_inline int covers(const struct owned_value *value, struct packet
 static __always_inline int owns(struct packet *p, __u32 lane)
 {
 	struct owned_key key = {.local = p->source, .lane = lane, .port = p->source_port, .protocol = p->protocol};
-	struct owned_value *value = bpf_map_lookup_elem(&owned, &key);
+	__u32 kinds = kinds_of(p->protocol, p->source_port);
+	struct owned_value *value = 0;
+	if (kinds & PORT_OWNED)
+		value = bpf_map_lookup_elem(&owned, &key);
 	if (value && covers(value, p, lane))
 		return 1;
+	if (!(kinds & PORT_OWNED_ANY))
+		return 0;
 	any_address(&key.local, p->family);
 	value = bpf_map_lookup_elem(&owned, &key);
 	return value && covers(value, p, lane);
@@ -88,7 +93,8 @@ static __always_inline __u32 check(const struct frame *f, __u32 lane, enum refus
 
 static __always_inline void count_out(__u32 lane, __u32 nic, enum refusal reason, __u64 bytes)
 {
-	struct lane_counters *c = bpf_map_lookup_elem(&lane_counters, &lane);
+	__u32 place = place_of(lane);
+	struct lane_counters *c = bpf_map_lookup_elem(&lane_counters, &place);
 	if (!c)
 		return;
 	if (nic) {

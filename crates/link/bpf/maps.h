@@ -177,14 +177,30 @@ struct {
 	__type(value, struct port_value);
 } ports SEC(".maps");
 
-/* One bit per protocol and local port that any claim uses: TCP in the first 1024 words, UDP in the others. Spares the traffic of
- * everybody else the hash lookups. */
+/* What there is of a local port in the maps: eight bits for each, eight ports in a word, those of TCP in the first 8192 words, those of UDP in
+ * the others. Spares the traffic of everybody else the hash lookups, and ours those that find nothing. */
+enum port_kind {
+	PORT_FLOWS = 1,
+	PORT_BOUND = 2,
+	PORT_ANY = 4,
+	PORT_OWNED = 8,
+	PORT_OWNED_ANY = 16,
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 2048);
+	__uint(max_entries, 16384);
 	__type(key, __u32);
 	__type(value, __u64);
-} port_bits SEC(".maps");
+} port_kinds SEC(".maps");
+
+static __always_inline __u32 kinds_of(__u8 protocol, __be16 port)
+{
+	__u32 host_port = bpf_ntohs(port);
+	__u32 word = (protocol == 17 ? 8192 : 0) + (host_port >> 3);
+	__u64 *kinds = bpf_map_lookup_elem(&port_kinds, &word);
+	return kinds ? *kinds >> (host_port & 7) * 8 & 0xff : 0;
+}
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -193,9 +209,18 @@ struct {
 	__type(value, struct group_value);
 } groups SEC(".maps");
 
-/* Twice what the configuration allows: those that are being taken down count, too. */
+/* Twice what the configuration allows at most: those that are being taken down count, too. The loader sets this number and the mask to what
+ * its configuration needs. */
 #define MAX_LANES 8192
+volatile const __u32 lane_mask = MAX_LANES - 1;
 
+/* Where a lane is in an array: no two that exist at a time have the same place. */
+static __always_inline __u32 place_of(__u32 lane)
+{
+	return lane & lane_mask;
+}
+
+/* A hash, which is as quick here: an array would have to belong to programs for frames in pieces, or to programs for whole ones. */
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);
 	__uint(max_entries, MAX_LANES);
@@ -247,9 +272,7 @@ struct {
 } owned SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
-	/* Memory for those that are there only: entries are made by the service, one per lane. */
-	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, MAX_LANES);
 	__type(key, __u32);
 	__type(value, struct lane_counters);

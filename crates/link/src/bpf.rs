@@ -27,6 +27,13 @@ pub static LANE: &[u8] = object!("lane");
 /// The constant in [`LANE`] that says how many lanes one instance serves.
 pub const SLOT_MASK: &str = "slot_mask";
 
+/// The constant in [`HOST`] by which a lane's place in the arrays is found: the bits of its number that count. A power of two less one, which is the
+/// size of [`map::LANE_COUNTERS`].
+pub const LANE_MASK: &str = "lane_mask";
+
+/// [`LANE_MASK`], unless the loader sets it.
+pub const DEFAULT_LANE_MASK: u32 = 8191;
+
 /// Names of the programs in [`HOST`] and [`LANE`].
 pub mod program {
     /// XDP in a NIC's driver: diverts unicast.
@@ -53,8 +60,8 @@ pub mod map {
     pub const FLOWS: &str = "flows";
     /// [`super::PortKey`] -> [`super::PortValue`].
     pub const PORTS: &str = "ports";
-    /// Word index ([`super::port_bit`]) -> 64 bits, one per port that any claim uses.
-    pub const PORT_BITS: &str = "port_bits";
+    /// Word index ([`super::port_kinds`]) -> eight bits for each of eight ports ([`super::port_kind`]).
+    pub const PORT_KINDS: &str = "port_kinds";
     /// [`super::GroupKey`] -> [`super::GroupValue`].
     pub const GROUPS: &str = "groups";
     /// Device map: lane -> lane.
@@ -67,7 +74,7 @@ pub mod map {
     pub const SOURCES: &str = "sources";
     /// [`super::OwnedKey`] -> [`super::OwnedValue`].
     pub const OWNED: &str = "owned";
-    /// Lane -> [`super::LaneCounters`], per CPU.
+    /// Place of a lane ([`super::LANE_MASK`]) -> [`super::LaneCounters`], per CPU.
     pub const LANE_COUNTERS: &str = "lane_counters";
     /// [`super::HostCounter`] -> u64, per CPU.
     pub const HOST_COUNTERS: &str = "host_counters";
@@ -418,12 +425,28 @@ pub enum HostCounter {
     CaptureLost = 5,
 }
 
-/// The word of [`map::PORT_BITS`] and the bit in it that stand for a port.
+/// What there is of a local port: bits of an entry of [`map::PORT_KINDS`].
+pub mod port_kind {
+    /// In [`super::map::FLOWS`].
+    pub const FLOWS: u8 = 1;
+    /// In [`super::map::PORTS`] with an address.
+    pub const BOUND: u8 = 2;
+    /// In [`super::map::PORTS`] with any address.
+    pub const ANY: u8 = 4;
+    /// In [`super::map::OWNED`] with an address.
+    pub const OWNED: u8 = 8;
+    /// In [`super::map::OWNED`] with any address.
+    pub const OWNED_ANY: u8 = 16;
+    /// All of them.
+    pub const ALL: [u8; 5] = [FLOWS, BOUND, ANY, OWNED, OWNED_ANY];
+}
+
+/// The word of [`map::PORT_KINDS`] that has a port's bits, and by how much they are shifted in it.
 #[must_use]
-pub const fn port_bit(protocol: u8, port: u16) -> (u32, u64) {
+pub const fn port_kinds(protocol: u8, port: u16) -> (u32, u32) {
     const UDP: u8 = 17;
-    let base = if protocol == UDP { 1024 } else { 0 };
-    (base + (port >> 6) as u32, 1 << (port & 63))
+    let base = if protocol == UDP { 8192 } else { 0 };
+    (base + (port >> 3) as u32, (port & 7) as u32 * 8)
 }
 
 /// A captured packet, ahead of its bytes in [`map::CAPTURE`].
@@ -490,13 +513,13 @@ mod tests {
     }
 
     #[test]
-    fn every_port_of_both_protocols_has_a_bit_of_its_own() {
+    fn every_port_of_both_protocols_has_a_place_of_its_own() {
         let mut seen = std::collections::HashSet::new();
         for protocol in [6, 17] {
             for port in 0..=u16::MAX {
-                let (word, bit) = port_bit(protocol, port);
-                assert!(word < 2048 && bit.is_power_of_two());
-                assert!(seen.insert((word, bit)));
+                let (word, shift) = port_kinds(protocol, port);
+                assert!(word < 16384 && shift <= 56 && shift % 8 == 0);
+                assert!(seen.insert((word, shift)));
             }
         }
     }

@@ -67,7 +67,7 @@ enum LaneError {
     Bpf(#[from] BpfError),
     #[error(transparent)]
     Region(#[from] RegionError),
-    #[error("its place among the sockets is taken")]
+    #[error("its place among the sockets or lanes is taken")]
     SlotTaken,
     #[error("{what}: {source}")]
     System { what: &'static str, source: io::Error },
@@ -219,7 +219,15 @@ impl Service {
             return Err(system("finding the new device")(io::ErrorKind::NotFound.into()));
         };
         let lane = link.index;
-        let made = self.furnish(number, lane, &there, user, pid, program, limits, bytes, &taken);
+        let place_is_taken = {
+            let ids = self.lanes.keys().copied().chain(self.dying.iter().map(|dying| dying.id));
+            ids.into_iter().any(|other| self.programs.place(other) == self.programs.place(lane))
+        };
+        let made = if place_is_taken {
+            Err(LaneError::SlotTaken)
+        } else {
+            self.furnish(number, lane, &there, user, pid, program, limits, bytes, &taken)
+        };
         if made.is_err() {
             self.programs.remove_lane(lane);
             if let Err(error) = self.host.delete_link(lane) {

@@ -53,7 +53,8 @@ impl Service {
 
     /// Ends the joining of ports for which it is time.
     pub(crate) fn settle(&mut self, now: Instant) {
-        let due: Vec<Joined> = self.joined.extract_if(.., |(until, _)| *until <= now).map(|(_, joined)| joined).collect();
+        let due: Vec<Joined> =
+            self.joined.extract_if(.., |(until, _)| *until <= now).map(|(_, joined)| joined).collect();
         for (key, _) in due {
             // Another one joined since: both have joined when that one has.
             if !self.programs.is_joining(&key) || self.joined.iter().any(|(_, (other, _))| *other == key) {

@@ -4,14 +4,14 @@ use crate::config::Limits;
 use crate::groups::Members;
 use crate::registry::{Change, FlowKey, LaneId, PortKey, Protocol, Share};
 use aya::maps::xdp::{DevMapHash, XdpMapError};
-use aya::maps::{Array, HashMap, MapData, MapError, PerCpuArray, PerCpuHashMap, PerCpuValues, XskMap};
+use aya::maps::{Array, HashMap, MapData, MapError, PerCpuArray, PerCpuValues, XskMap};
 use aya::programs::tc::{NlOptions, SchedClassifierLink, TcAttachOptions};
 use aya::programs::xdp::{XdpLink, XdpMode};
 use aya::programs::{LinkOrder, ProgramError, SchedClassifier, TcAttachType, Xdp};
 use aya::{Ebpf, EbpfError, EbpfLoader};
 use std::collections::HashMap as Books;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use tickwire_link::bpf::{self, HostCounter, LaneCounters, map, program};
+use tickwire_link::bpf::{self, HostCounter, LaneCounters, map, port_kind, program};
 use tickwire_link::control::AttachMode;
 use tickwire_stack::addr::{Address, Mac};
 
@@ -95,18 +95,20 @@ pub(crate) struct Programs {
     ebpf: Ebpf,
     flows: HashMap<MapData, bpf::FlowKey, u32>,
     ports: HashMap<MapData, bpf::PortKey, bpf::PortValue>,
-    port_bits: Array<MapData, u64>,
+    port_kinds: Array<MapData, u64>,
     groups: HashMap<MapData, bpf::GroupKey, bpf::GroupValue>,
     lanes: DevMapHash<MapData>,
     nics: DevMapHash<MapData>,
     addresses: HashMap<MapData, bpf::AddressKey, bpf::AddressValue>,
     sources: HashMap<MapData, bpf::SourceKey, u32>,
     owned: HashMap<MapData, bpf::OwnedKey, bpf::OwnedValue>,
-    lane_counters: PerCpuHashMap<MapData, u32, LaneCounters>,
+    lane_counters: PerCpuArray<MapData, LaneCounters>,
     host_counters: PerCpuArray<MapData, u64>,
     settings: Array<MapData, u32>,
-    /// How many entries of `flows` and `ports` stand behind each bit of `port_bits`.
-    port_uses: Books<(Protocol, u16), u32>,
+    /// By how much of a lane's number its place in the arrays is found.
+    lane_mask: u32,
+    /// How many entries of the other maps stand behind each bit of `port_kinds`.
+    port_uses: Books<(Protocol, u16), [u32; port_kind::ALL.len()]>,
     /// Lanes that joined a shared TCP port a moment ago.
     joining: Books<PortKey, Vec<LaneId>>,
     cpus: usize,
@@ -120,7 +122,10 @@ impl Programs {
     /// Loads the programs, with room for what the limits allow.
     pub(crate) fn load(limits: &Limits) -> Result<Self> {
         let flows = limits.flows.max(1024);
+        let places = limits.lanes.saturating_mul(2).next_power_of_two().clamp(512, bpf::DEFAULT_LANE_MASK + 1);
         let mut ebpf = EbpfLoader::new()
+            .override_global(bpf::LANE_MASK, &(places - 1), true)
+            .map_max_entries(map::LANE_COUNTERS, places)
             .map_max_entries(map::FLOWS, flows)
             .map_max_entries(map::PORTS, flows)
             .map_max_entries(map::OWNED, flows.saturating_mul(2))
@@ -136,7 +141,7 @@ impl Programs {
         Ok(Self {
             flows: take(map::FLOWS)?.try_into()?,
             ports: take(map::PORTS)?.try_into()?,
-            port_bits: take(map::PORT_BITS)?.try_into()?,
+            port_kinds: take(map::PORT_KINDS)?.try_into()?,
             groups: take(map::GROUPS)?.try_into()?,
             lanes: take(map::LANES)?.try_into()?,
             nics: take(map::NICS)?.try_into()?,
@@ -146,6 +151,7 @@ impl Programs {
             lane_counters: take(map::LANE_COUNTERS)?.try_into()?,
             host_counters: take(map::HOST_COUNTERS)?.try_into()?,
             settings: take(map::SETTINGS)?.try_into()?,
+            lane_mask: places - 1,
             port_uses: Books::new(),
             joining: Books::new(),
             cpus: aya::util::nr_cpus().map_err(|(what, error)| BpfError::System(format!("{what}: {error}")))?,
@@ -229,14 +235,19 @@ impl Programs {
     pub(crate) fn add_lane(&mut self, lane: LaneId) -> Result<()> {
         let zero = PerCpuValues::try_from(vec![LaneCounters::default(); self.cpus])
             .map_err(|e| BpfError::System(e.to_string()))?;
-        self.lane_counters.insert(lane, zero, 0)?;
+        let place = self.place(lane);
+        self.lane_counters.set(place, zero, 0)?;
         Ok(self.lanes.insert(lane, lane, None, 0)?)
     }
 
-    /// Makes a lane unreachable and forgets its counters.
+    /// Makes a lane unreachable.
     pub(crate) fn remove_lane(&mut self, lane: LaneId) {
         let _ = self.lanes.remove(lane);
-        let _ = self.lane_counters.remove(&lane);
+    }
+
+    /// The place of a lane in the arrays. Two devices may have the same one, lanes that exist at a time may not.
+    pub(crate) fn place(&self, lane: LaneId) -> u32 {
+        lane & self.lane_mask
     }
 
     /// Applies changes in order; if one fails, undoes those before it.
@@ -276,19 +287,20 @@ impl Programs {
         match change {
             Change::Port { key, before, after } => {
                 let bpf_key = bpf::PortKey::new(key.protocol as u8, key.local);
+                let kind = if key.local.address.is_unspecified() { port_kind::ANY } else { port_kind::BOUND };
                 let value = self.port_value(*key, before, after);
                 if let Some(value) = value {
                     if before.is_empty() {
-                        self.use_port(*key)?;
+                        self.use_port(*key, kind)?;
                     }
                     let done = self.ports.insert(bpf_key, value, 0);
                     if done.is_err() && before.is_empty() {
-                        self.unuse_port(*key)?;
+                        self.unuse_port(*key, kind)?;
                     }
                     done?;
                 } else {
                     let done = self.ports.remove(&bpf_key);
-                    self.unuse_port(*key)?;
+                    self.unuse_port(*key, kind)?;
                     done?;
                 }
             }
@@ -297,28 +309,39 @@ impl Programs {
                 let bpf_key = bpf::FlowKey::new(protocol as u8, local, remote);
                 let port = PortKey { protocol, local };
                 if let Some(lane) = after {
-                    self.use_port(port)?;
+                    self.use_port(port, port_kind::FLOWS)?;
                     let done = self.flows.insert(bpf_key, lane | mark, 0);
                     if done.is_err() {
-                        self.unuse_port(port)?;
+                        self.unuse_port(port, port_kind::FLOWS)?;
                     }
                     done?;
                 } else {
                     let done = self.flows.remove(&bpf_key);
-                    self.unuse_port(port)?;
+                    self.unuse_port(port, port_kind::FLOWS)?;
                     done?;
                 }
             }
-            Change::Owned { lane, key, after, .. } => {
+            Change::Owned { lane, key, before, after } => {
+                let kind = if key.local.address.is_unspecified() { port_kind::OWNED_ANY } else { port_kind::OWNED };
                 let bpf_key = bpf::OwnedKey::new(*lane, key.protocol as u8, key.local);
                 let value = after.map(|share| match share {
                     Share::Whole => bpf::OwnedValue::WHOLE,
                     Share::One(remote) => bpf::OwnedValue::one(remote),
                     Share::Flows => bpf::OwnedValue::FLOWS,
                 });
-                match value {
-                    Some(value) => self.owned.insert(bpf_key, value, 0)?,
-                    None => self.owned.remove(&bpf_key)?,
+                if let Some(value) = value {
+                    if before.is_none() {
+                        self.use_port(*key, kind)?;
+                    }
+                    let done = self.owned.insert(bpf_key, value, 0);
+                    if done.is_err() && before.is_none() {
+                        self.unuse_port(*key, kind)?;
+                    }
+                    done?;
+                } else {
+                    let done = self.owned.remove(&bpf_key);
+                    self.unuse_port(*key, kind)?;
+                    done?;
                 }
             }
         }
@@ -356,7 +379,7 @@ impl Programs {
 
     /// A flow's removal was put off until somebody else had entered it anew: only the port's use is given back.
     pub(crate) fn supersede_flow(&mut self, key: &FlowKey) {
-        if let Err(error) = self.unuse_port(PortKey { protocol: key.protocol, local: key.local }) {
+        if let Err(error) = self.unuse_port(PortKey { protocol: key.protocol, local: key.local }, port_kind::FLOWS) {
             tracing::debug!(%error, "a port's use could not be given back");
         }
     }
@@ -375,7 +398,7 @@ impl Programs {
     /// What was counted for a lane, all processors together.
     pub(crate) fn lane_counters(&self, lane: LaneId) -> LaneCounters {
         let mut total = LaneCounters::default();
-        if let Ok(values) = self.lane_counters.get(&lane, 0) {
+        if let Ok(values) = self.lane_counters.get(&self.place(lane), 0) {
             values.iter().for_each(|value| total += *value);
         }
         total
@@ -388,29 +411,33 @@ impl Programs {
             .map(|counter| self.host_counters.get(&(counter as u32), 0).map_or(0, |values| values.iter().sum()))
     }
 
-    fn use_port(&mut self, key: PortKey) -> Result<()> {
-        let uses = self.port_uses.entry((key.protocol, key.local.port)).or_insert(0);
+    /// Notes another entry of this kind for a port.
+    fn use_port(&mut self, key: PortKey, kind: u8) -> Result<()> {
+        let uses = self.port_uses.entry((key.protocol, key.local.port)).or_default();
+        let uses = &mut uses[kind.trailing_zeros() as usize];
         *uses += 1;
-        if *uses == 1 {
-            self.flip_port(key, true)?;
-        }
-        Ok(())
+        if *uses == 1 { self.flip_port(key, kind) } else { Ok(()) }
     }
 
-    fn unuse_port(&mut self, key: PortKey) -> Result<()> {
-        let Some(uses) = self.port_uses.get_mut(&(key.protocol, key.local.port)) else { return Ok(()) };
-        *uses -= 1;
+    /// Notes that one is gone.
+    fn unuse_port(&mut self, key: PortKey, kind: u8) -> Result<()> {
+        let Some(all) = self.port_uses.get_mut(&(key.protocol, key.local.port)) else { return Ok(()) };
+        let uses = &mut all[kind.trailing_zeros() as usize];
         if *uses == 0 {
-            self.port_uses.remove(&(key.protocol, key.local.port));
-            self.flip_port(key, false)?;
+            return Ok(());
         }
-        Ok(())
+        *uses -= 1;
+        let last = *uses == 0;
+        if all.iter().all(|&uses| uses == 0) {
+            self.port_uses.remove(&(key.protocol, key.local.port));
+        }
+        if last { self.flip_port(key, kind) } else { Ok(()) }
     }
 
-    fn flip_port(&mut self, key: PortKey, on: bool) -> Result<()> {
-        let (word, bit) = bpf::port_bit(key.protocol as u8, key.local.port);
-        let bits = self.port_bits.get(&word, 0)?;
-        Ok(self.port_bits.set(word, if on { bits | bit } else { bits & !bit }, 0)?)
+    fn flip_port(&mut self, key: PortKey, kind: u8) -> Result<()> {
+        let (word, shift) = bpf::port_kinds(key.protocol as u8, key.local.port);
+        let kinds = self.port_kinds.get(&word, 0)?;
+        Ok(self.port_kinds.set(word, kinds ^ u64::from(kind) << shift, 0)?)
     }
 }
 

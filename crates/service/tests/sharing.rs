@@ -124,7 +124,9 @@ fn while_a_socket_is_connected_its_lane_takes_nothing_that_comes_to_other_addres
     socket.connect(world.b(9000)).unwrap();
     let other = within(&world.pair.a, || UdpSocket::bind("10.77.0.3:7000").unwrap());
     other.set_nonblocking(true).unwrap();
-    common::until("what comes to the other is somebody else's", || !taken("10.77.0.3") && other.recv(&mut [0; 8]).is_ok());
+    common::until("what comes to the other is somebody else's", || {
+        !taken("10.77.0.3") && other.recv(&mut [0; 8]).is_ok()
+    });
     common::until("what comes to its own is not", || taken("10.77.0.1"));
     drop(other);
     let nowhere = libc::sockaddr { sa_family: libc::AF_UNSPEC as u16, sa_data: [0; 14] };

@@ -10,9 +10,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use aya::Ebpf;
-use aya::maps::{Array, DevMapHash, HashMap, MapData, PerCpuHashMap, XskMap};
+use aya::maps::{Array, DevMapHash, HashMap, MapData, PerCpuArray, XskMap};
 use aya::programs::{SchedClassifier, TcAttachType, Xdp, XdpMode};
-use tickwire_link::bpf::{self, map, program};
+use tickwire_link::bpf::{self, map, port_kind, program};
 use tickwire_link::port::Port;
 use tickwire_link::region::{self, Region};
 use tickwire_link::sys_ethtool::switch_transmit_checksums_off;
@@ -214,12 +214,7 @@ impl Host {
             }
             Self::tc(bpf, program::DROP_ALL, "twh")?;
             let mut lanes: DevMapHash<_> = bpf.map_mut(map::LANES).context("a known map")?.try_into()?;
-            lanes.insert(host_end, host_end, None, 0)?;
-            let mut counters: PerCpuHashMap<_, u32, bpf::LaneCounters> =
-                bpf.map_mut(map::LANE_COUNTERS).context("a known map")?.try_into()?;
-            let zero = vec![bpf::LaneCounters::default(); aya::util::nr_cpus().map_err(|(_, e)| e)?];
-            counters.insert(host_end, aya::maps::PerCpuValues::try_from(zero)?, 0)?;
-            Ok(())
+            Ok(lanes.insert(host_end, host_end, None, 0)?)
         })?;
         attach_socket(inner, program_end, host_end, limits)
     }
@@ -244,10 +239,12 @@ impl Host {
             let value = bpf::PortValue::new(&[lane.host_end]).context("one lane")?;
             self.hash(map::PORTS).insert(bpf::PortKey::new(UDP, local), value, 0)?;
         }
-        let (word, bit) = bpf::port_bit(UDP, port);
-        let mut bits: Array<_, u64> = self.maps().map_mut(map::PORT_BITS).context("a known map")?.try_into()?;
-        let old = bits.get(&word, 0)?;
-        bits.set(word, old | bit, 0)?;
+        let (word, shift) = bpf::port_kinds(UDP, port);
+        let any = addresses.iter().any(|address| address.is_unspecified());
+        let kinds = if any { port_kind::ANY | port_kind::OWNED_ANY } else { port_kind::BOUND | port_kind::OWNED };
+        let mut map: Array<_, u64> = self.maps().map_mut(map::PORT_KINDS).context("a known map")?.try_into()?;
+        let old = map.get(&word, 0)?;
+        map.set(word, old | u64::from(kinds) << shift, 0)?;
         Ok(())
     }
 
@@ -261,9 +258,9 @@ impl Host {
     /// What the programs counted for a lane, all processors together.
     pub fn lane_counters(&mut self, lane: &Lane) -> Result<bpf::LaneCounters> {
         let map = self.maps().map_mut(map::LANE_COUNTERS).context("a known map")?;
-        let counters: PerCpuHashMap<_, u32, bpf::LaneCounters> = map.try_into()?;
+        let counters: PerCpuArray<_, bpf::LaneCounters> = map.try_into()?;
         let mut sum = bpf::LaneCounters::default();
-        for &one in counters.get(&lane.host_end, 0)?.iter() {
+        for &one in counters.get(&(lane.host_end & bpf::DEFAULT_LANE_MASK), 0)?.iter() {
             sum += one;
         }
         Ok(sum)
