@@ -91,10 +91,13 @@ fn fill<T: std::str::FromStr>(list: &mut [T], text: &str) -> Option<()> {
     numbers.next().is_none().then_some(())
 }
 
-/// Before an exec: what to add to the new program's environment, if it inherits a socket of ours. The lane's descriptors stay open then.
+/// Before an exec: what to add to the new program's environment, if it inherits a socket of ours. The lane's descriptors stay open then. If it does not,
+/// what was sent arrives before the lane ends.
 pub(crate) fn before() -> Option<String> {
     let lane = lane::current()?;
     if !TABLE.each().any(|(fd, entry)| matches!(entry, Entry::Udp(_) | Entry::Tcp(_)) && outlives(fd)) {
+        // The lane ends with this program, and whatever it has in hand.
+        crate::flush::before_exec(lane);
         return None;
     }
     let descriptors = descriptors_of(lane);

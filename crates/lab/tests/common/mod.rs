@@ -1,6 +1,7 @@
 //! What the tests of accelerated programs share: two hosts with a service each, and the proof that traffic crossed our stack.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+use std::io::Write;
 use std::time::Duration;
 use tickwire_lab::{CableOptions, Host, Pair, Process, Service, ServiceOptions, tools};
 
@@ -74,15 +75,22 @@ pub(crate) fn built(name: &str) -> String {
 
 /// A small C program, compiled for this test.
 pub(crate) fn compiled(host: &Host, source: &str) -> String {
-    let program = host.directory().join("program");
-    let file = program.with_extension("c");
-    std::fs::write(&file, source).unwrap();
+    let program = host.directory().join("program").to_str().unwrap().to_owned();
+    built_from(source, &["-o", &program]);
+    program
+}
+
+/// Compiles C, with these arguments after the source.
+pub(crate) fn built_from(source: &str, arguments: &[&str]) {
     let mut compiler = std::process::Command::new("cc");
-    let made =
-        compiler.args(["-O2", "-Wall", "-D_GNU_SOURCE", "-D_FORTIFY_SOURCE=2", "-o"]).arg(&program).arg(&file).output();
-    let made = made.expect("cc is needed (cargo xtask deps)");
+    compiler
+        .args(["-O2", "-Wall", "-D_GNU_SOURCE", "-D_FORTIFY_SOURCE=2", "-x", "c", "-", "-x", "none"])
+        .args(arguments);
+    compiler.stdin(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let mut compiler = compiler.spawn().expect("cc is needed (cargo xtask deps)");
+    compiler.stdin.take().unwrap().write_all(source.as_bytes()).unwrap();
+    let made = compiler.wait_with_output().unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    program.to_str().unwrap().to_owned()
 }
 
 /// Several connections at once; on each, data goes there and comes back, and the end of it is seen.

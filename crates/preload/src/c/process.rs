@@ -43,9 +43,19 @@ extern "C" fn child() {
     });
 }
 
-/// At `exit`: after all that the program wanted to be done then, before the C library flushes its streams.
-extern "C" fn at_exit() {
+unsafe extern "C" {
+    fn __cxa_atexit(run: extern "C" fn(*mut c_void), argument: *mut c_void, object: *mut c_void) -> c_int;
+    fn __cxa_at_quick_exit(run: extern "C" fn(*mut c_void), object: *mut c_void) -> c_int;
+}
+
+/// At `exit`: after all that the program and its libraries wanted to be done then, before the C library flushes its streams.
+extern "C" fn at_exit(_: *mut c_void) {
     super::stdio::flush_all();
+    at_end();
+}
+
+/// At `quick_exit`, as the last, too.
+extern "C" fn at_quick_exit(_: *mut c_void) {
     at_end();
 }
 
@@ -64,7 +74,10 @@ extern "C" fn load() {
     // SAFETY: functions of ours that live as long as the process.
     unsafe {
         libc::pthread_atfork(Some(prepare), Some(parent), Some(child));
-        libc::atexit(at_exit);
+        // Of no object: what belongs to one runs when it is unloaded, and ours is before the libraries of the program, whose static objects
+        // may still have threads to join and sockets to close.
+        __cxa_atexit(at_exit, core::ptr::null_mut(), core::ptr::null_mut());
+        __cxa_at_quick_exit(at_quick_exit, core::ptr::null_mut());
     }
     let _ = super::caught(|| {
         crate::exec::inherit();
@@ -192,6 +205,37 @@ export! {
     fn vfork() -> pid_t {
         // SAFETY: no arguments.
         unsafe { fork() }
+    }
+
+    /// `daemon(3)`, whose parent would end inside the C library, its threads wherever they are.
+    fn daemon(stay: c_int, keep: c_int) -> c_int {
+        // SAFETY: plain numbers and a constant name; the parent ends as the C library would have it.
+        unsafe {
+            match fork() {
+                -1 => return -1,
+                0 => {}
+                _ => _exit(0),
+            }
+            if libc::setsid() < 0 {
+                return -1;
+            }
+            if stay == 0 {
+                libc::chdir(c"/".as_ptr());
+            }
+            if keep == 0 {
+                let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
+                if null < 0 {
+                    return -1;
+                }
+                for standard in 0..3 {
+                    super::descriptor::dup2(null, standard);
+                }
+                if null > 2 {
+                    super::descriptor::close(null);
+                }
+            }
+        }
+        0
     }
 
     /// `_exit(2)`: what was sent still arrives.
