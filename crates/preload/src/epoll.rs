@@ -8,6 +8,7 @@ use crate::desc::flag;
 use crate::errno::{Errno, Result};
 use crate::fd::{Entry, LIMIT, TABLE};
 use crate::lane::{self, Access, Lane};
+use crate::locked::{Holding, Lock, Locked};
 use crate::open::{self, DEMOTED};
 use crate::readiness;
 use crate::wait::{self, AGAIN, NO_FD, Plan, TIMED_OUT};
@@ -17,7 +18,6 @@ use core::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Orderi
 use libc::{epoll_event, sigset_t};
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use tickwire_stack::time::{Instant, Span};
 use tickwire_stack::watch::{Interest, WatchError};
 use tickwire_stack::{Ready, SetId, SocketKind};
@@ -39,7 +39,7 @@ pub(crate) struct Registration {
 type Map = HashMap<c_int, Vec<Registration>>;
 
 /// What this process has registered.
-static REGISTRY: Mutex<Option<Map>> = Mutex::new(None);
+static REGISTRY: Lock<Option<Map>> = Lock::new(None);
 
 /// What the calling thread has to do with the registry.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -55,7 +55,11 @@ thread_local! {
 }
 
 /// The registry, locked. Any call into the lane while it is held may find that the lane has ended, which concerns the registry itself.
-pub(crate) struct Registry(Option<MutexGuard<'static, Option<Map>>>);
+pub(crate) struct Registry {
+    lock: Option<Locked<'static, Option<Map>>>,
+    /// Until all has been dealt with that came meanwhile.
+    _holding: Holding,
+}
 
 impl Registry {
     fn map(&mut self) -> &mut Map {
@@ -66,40 +70,31 @@ impl Registry {
 impl Deref for Registry {
     type Target = Option<Map>;
     fn deref(&self) -> &Option<Map> {
-        self.0.as_ref().map_or(&None, |guard| &**guard)
+        self.lock.as_ref().map_or(&None, |guard| &**guard)
     }
 }
 
 impl DerefMut for Registry {
     fn deref_mut(&mut self) -> &mut Option<Map> {
-        self.0.get_or_insert_with(lock)
+        self.lock.get_or_insert_with(|| REGISTRY.lock())
     }
 }
 
 impl Drop for Registry {
     fn drop(&mut self) {
-        drop(self.0.take());
+        drop(self.lock.take());
         if HOLD.replace(Hold::Free) == Hold::Ended {
             lane_ended();
         }
-        crate::c::signal::deliver_any();
     }
-}
-
-/// Whether the calling thread has the registry locked.
-pub(crate) fn is_held() -> bool {
-    HOLD.get() != Hold::Free
-}
-
-fn lock() -> MutexGuard<'static, Option<Map>> {
-    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Locks the registry; also held across fork.
 pub(crate) fn registry() -> Registry {
-    let guard = lock();
+    let holding = Holding::new();
+    let lock = REGISTRY.lock();
     HOLD.set(Hold::Held);
-    Registry(Some(guard))
+    Registry { lock: Some(lock), _holding: holding }
 }
 
 fn errno(error: WatchError) -> Errno {
@@ -614,7 +609,7 @@ pub(crate) fn lane_ended() {
 /// Forgets everything, in a child that has no part in its parent's lane, and before whose birth the registry may have been locked for
 /// ever. (The kernel's instances are the parent's, too.)
 pub(crate) fn abandon() {
-    if let Ok(mut registry) = REGISTRY.try_lock() {
+    if let Some(mut registry) = REGISTRY.try_lock() {
         *registry = None;
     }
 }

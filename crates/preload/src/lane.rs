@@ -5,13 +5,13 @@ use crate::c::sys;
 use crate::config::Settings;
 use crate::desc::Descriptions;
 use crate::errno::{Errno, Result};
+use crate::locked::{Lock, Locked};
 use crate::session::Session;
 use crate::wait;
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 use std::os::fd::BorrowedFd;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use tickwire_link::control::{Claim, ClaimKind, Descriptors, Push, Reason, Reply, Request, Token};
 use tickwire_link::port::Port;
 use tickwire_stack::addr::{Address, Endpoint};
@@ -32,7 +32,7 @@ pub(crate) struct Lane {
     doorbell: c_int,
     handover: Handover,
     settings: Settings,
-    session: Mutex<Option<Session>>,
+    session: Lock<Option<Session>>,
     /// This process's slot among the lane's processes.
     slot: AtomicUsize,
     /// Code of the reason for which the lane ended, 0 while it lives.
@@ -45,13 +45,13 @@ pub(crate) struct Lane {
     /// How many other processes use the lane, as last seen.
     company: AtomicU32,
     /// Destinations of which the stack wants to hear; the helper thread asks.
-    requests: Mutex<Vec<Address>>,
+    requests: Lock<Vec<Address>>,
 }
 
 /// A lane's locks, held while the process forks.
 pub(crate) struct ForkLocks {
-    _session: MutexGuard<'static, Option<Session>>,
-    _requests: MutexGuard<'static, Vec<Address>>,
+    _session: Locked<'static, Option<Session>>,
+    _requests: Locked<'static, Vec<Address>>,
 }
 
 /// The stack, for as long as the lock is held.
@@ -117,6 +117,7 @@ pub(crate) fn of_parent() -> Option<&'static Lane> {
 /// Makes `lane` the one of this process, for good or until it ends.
 pub(crate) fn install(lane: Lane) -> &'static Lane {
     let lane = Box::leak(Box::new(lane));
+    crate::pending::make_room(lane.handover.limits.tcp);
     sys::wipe_in_children(&CURRENT);
     INHERITED.store(lane, Release);
     CURRENT.0.store(lane, Release);
@@ -168,14 +169,14 @@ impl Lane {
             doorbell: parts.doorbell,
             handover: parts.handover,
             settings: parts.settings,
-            session: Mutex::new(parts.session),
+            session: Lock::new(parts.session),
             slot: AtomicUsize::new(0),
             ended: AtomicU32::new(0),
             traffic: AtomicU64::new(0),
             deadline: AtomicU64::new(0),
             sleepers: AtomicU32::new(0),
             company: AtomicU32::new(0),
-            requests: Mutex::new(Vec::new()),
+            requests: Lock::new(Vec::with_capacity(MOST_REQUESTS)),
         };
         let pid = sys::process();
         let slot = match slot {
@@ -374,7 +375,7 @@ impl Lane {
     /// Takes over what the stack wants to hear of, as far as there is room; the rest stays with the stack. Says whether it was any.
     #[cold]
     fn note_requests(&self, stack: &mut Stack<'_>) -> bool {
-        let mut wanted = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut wanted = self.requests.lock();
         let before = wanted.len();
         while wanted.len() < MOST_REQUESTS
             && let Some(destination) = stack.take_request()
@@ -387,7 +388,7 @@ impl Lane {
     /// Asks the service for the paths of which the stack wants to hear: a few at a time, because the caller has other work, too.
     pub(crate) fn run_errands(&self) {
         let (wanted, more) = {
-            let mut all = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut all = self.requests.lock();
             let few = all.len().min(ERRANDS);
             (all.drain(..few).collect::<Vec<_>>(), !all.is_empty())
         };
@@ -399,8 +400,8 @@ impl Lane {
         }
     }
 
-    fn session(&self) -> MutexGuard<'_, Option<Session>> {
-        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    fn session(&self) -> Locked<'_, Option<Session>> {
+        self.session.lock()
     }
 
     /// Puts another control connection in the place of the present one.
@@ -411,7 +412,7 @@ impl Lane {
     /// Its locks, held (across fork).
     pub(crate) fn fork_locks(&'static self) -> ForkLocks {
         let session = self.session();
-        ForkLocks { _session: session, _requests: self.requests.lock().unwrap_or_else(PoisonError::into_inner) }
+        ForkLocks { _session: session, _requests: self.requests.lock() }
     }
 
     /// The control connection's descriptor, -1 if there is none.

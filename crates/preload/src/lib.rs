@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `c` | exported functions, the C library behind us, the program's memory |
 //! | `fd`, `desc` | descriptor table of the process; descriptions shared by the lane's processes |
+//! | `locked`, `few` | what signal handlers ask of locks and lists |
 //! | `start`, `lane`, `session`, `wire`, `protect` | getting a lane, and what it consists of |
 //! | `open`, `pending`, `flush` | the life of a socket from `socket` to the last acknowledgement |
 //! | `ops`, `udp`, `tcp`, `options`, `treatment`, `multicast`, `ancillary`, `descriptor`, `rights` | what calls do |
@@ -37,7 +38,8 @@
 //!   are the highest below, and `dup2` onto one of them answers `EBUSY`. `close` and `close_range` spare them.
 //! * Accelerated descriptors have numbers below 65,536; a socket above stays on the kernel.
 //!
-//! A signal handler that would interrupt a thread inside the lane runs when it is out, so it may call socket functions, and leave by `longjmp`.
+//! A signal handler that would interrupt a thread inside the lane, or with a lock of ours in hand, runs when it is out, so it may call socket functions,
+//! and leave by `longjmp`; those that POSIX allows in handlers allocate nothing, but for a thread's first sleep and for `epoll`.
 //! One that runs at once all the same (of a fault, or installed with `SA_RESETHAND` or by a direct system call) and calls a socket function
 //! there gets `EAGAIN` or `EINTR`: it cannot wait for the thread it interrupted.
 #![cfg_attr(test, allow(dead_code, reason = "exports are exports outside tests only"))]
@@ -52,9 +54,11 @@ mod epoll;
 mod errno;
 mod exec;
 mod fd;
+mod few;
 mod flush;
 mod helper;
 mod lane;
+mod locked;
 mod multicast;
 mod open;
 mod ops;

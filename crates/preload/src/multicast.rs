@@ -2,26 +2,26 @@
 
 use crate::desc::flag;
 use crate::lane::Lane;
+use crate::locked::{Lock, Locked};
 use core::ffi::c_int;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use tickwire_link::control::{Claim, Membership, Reply, Request};
 use tickwire_stack::UdpId;
 use tickwire_stack::addr::{Address, Endpoint};
 
 /// Memberships of sockets of this process, by description: to be told again when the port is claimed later than the group was joined.
-static JOINED: Mutex<Joined> = Mutex::new(Vec::new());
+static JOINED: Lock<Joined> = Lock::new(Vec::new());
 
 /// Memberships, by description.
 pub(crate) type Joined = Vec<(u32, Membership)>;
 
 /// The memberships, locked; also held across fork.
-pub(crate) fn joined() -> MutexGuard<'static, Joined> {
-    JOINED.lock().unwrap_or_else(PoisonError::into_inner)
+pub(crate) fn joined() -> Locked<'static, Joined> {
+    JOINED.lock()
 }
 
 /// Forgets everything, in a child before whose birth the list may have been locked for ever.
 pub(crate) fn abandon() {
-    if let Ok(mut joined) = JOINED.try_lock() {
+    if let Some(mut joined) = JOINED.try_lock() {
         joined.clear();
     }
 }

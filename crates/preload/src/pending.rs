@@ -2,7 +2,7 @@
 //! has, so that the last acknowledgements reach the stack and the port stays taken.
 
 use crate::lane::{Access, Lane};
-use std::sync::{Mutex, PoisonError};
+use crate::locked::{Lock, Locked};
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::table;
 
@@ -20,11 +20,18 @@ pub(crate) struct Closed {
     pub(crate) converted: bool,
 }
 
-static CLOSED: Mutex<Vec<Closed>> = Mutex::new(Vec::new());
+static CLOSED: Lock<Vec<Closed>> = Lock::new(Vec::new());
 
 /// The list, locked; also held across fork.
-pub(crate) fn list() -> std::sync::MutexGuard<'static, Vec<Closed>> {
-    CLOSED.lock().unwrap_or_else(PoisonError::into_inner)
+pub(crate) fn list() -> Locked<'static, Vec<Closed>> {
+    CLOSED.lock()
+}
+
+/// Makes room for all connections that a lane can have: one may be closed in a signal handler that has interrupted the allocator.
+pub(crate) fn make_room(connections: u32) {
+    let mut list = list();
+    let missing = (connections as usize).saturating_sub(list.len());
+    list.reserve(missing);
 }
 
 /// Remembers a closed connection, if its claim is to be released some day.
@@ -55,7 +62,7 @@ pub(crate) fn clear() {
 
 /// As [`clear`], in a child before whose birth the list may have been locked for ever.
 pub(crate) fn abandon() {
-    if let Ok(mut list) = CLOSED.try_lock() {
+    if let Some(mut list) = CLOSED.try_lock() {
         list.clear();
     }
 }

@@ -4,6 +4,7 @@ use crate::c::sys;
 use crate::desc::flag;
 use crate::errno::Result;
 use crate::fd::{Entry, TABLE};
+use crate::few::Few;
 use crate::lane::{self, Access, Lane};
 use crate::open::DEMOTED;
 use crate::readiness::{self, long, short};
@@ -17,6 +18,7 @@ pub(crate) fn concerns(fds: &[pollfd]) -> bool {
 }
 
 /// One place of the kernel's list: where it is in the program's.
+#[derive(Clone, Copy)]
 struct Asked {
     place: usize,
     entry: Entry,
@@ -26,8 +28,9 @@ struct Asked {
 pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigset_t>) -> Result<usize> {
     let Some(lane) = lane::current() else { return by_kernel(fds, timeout, mask) };
     let until = timeout.map(|t| sys::now() + t);
-    let mut kernel = vec![NO_FD; OWN];
-    let mut asked: Vec<Asked> = Vec::new();
+    let mut kernel = Few::new(NO_FD);
+    (0..OWN).for_each(|_| kernel.push(NO_FD));
+    let mut asked = Few::new(Asked { place: 0, entry: Entry::Foreign });
     let mut foreign = false;
     lane.with(|access| {
         for (place, fd) in fds.iter().enumerate() {
@@ -56,7 +59,7 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigs
         if (ready == 0 || foreign) && (force || access.now.since(looked) >= wait::LOOK) && copy.len() > OWN {
             looked = access.now;
             sys::ppoll(&mut copy[OWN..], Some(Span::ZERO), None)?;
-            for (fd, Asked { place, entry }) in copy[OWN..].iter().zip(&asked) {
+            for (fd, Asked { place, entry }) in copy[OWN..].iter().zip(&*asked) {
                 if fd.revents == 0 {
                     continue;
                 }
@@ -130,9 +133,10 @@ fn by_kernel(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigset_t>)
     if !fds.iter().any(is_dead) {
         return sys::ppoll(fds, timeout, mask);
     }
-    let mut others: Vec<pollfd> = fds.iter().map(|fd| if is_dead(fd) { NO_FD } else { *fd }).collect();
+    let mut others = Few::new(NO_FD);
+    fds.iter().for_each(|fd| others.push(if is_dead(fd) { NO_FD } else { *fd }));
     sys::ppoll(&mut others, Some(Span::ZERO), mask)?;
-    for (fd, other) in fds.iter_mut().zip(&others) {
+    for (fd, other) in fds.iter_mut().zip(&*others) {
         fd.revents = if is_dead(fd) { short(dead(long(fd.events))) } else { other.revents };
     }
     Ok(fds.iter().filter(|fd| fd.revents != 0).count())

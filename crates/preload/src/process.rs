@@ -4,11 +4,11 @@ use crate::c::sys;
 use crate::desc::PROCESSES;
 use crate::fd::{Entry, TABLE};
 use crate::lane::{self, Lane};
+use crate::locked::Locked;
 use crate::session::Session;
 use crate::{epoll, multicast, open, pending};
 use core::ffi::c_int;
 use std::cell::Cell;
-use std::sync::MutexGuard;
 
 thread_local! {
     /// The slot that was taken for the child before the fork that this thread is about; none is [`NONE`]. The child's only thread is
@@ -198,12 +198,12 @@ pub(crate) fn at_exit() {
 
 /// Locks that must not be held by another thread while the process forks: the child would find them taken for ever.
 pub(crate) struct ForkLocks {
-    _starting: Option<MutexGuard<'static, Option<Session>>>,
+    _starting: Option<Locked<'static, Option<Session>>>,
     _registry: epoll::Registry,
-    _joined: MutexGuard<'static, multicast::Joined>,
-    _pending: MutexGuard<'static, Vec<pending::Closed>>,
-    _streams: MutexGuard<'static, Vec<(usize, c_int)>>,
-    _given: MutexGuard<'static, Option<std::collections::HashMap<usize, Vec<c_int>>>>,
+    _joined: Locked<'static, multicast::Joined>,
+    _pending: Locked<'static, Vec<pending::Closed>>,
+    _streams: Locked<'static, Vec<(usize, c_int)>>,
+    _given: Locked<'static, Option<std::collections::HashMap<usize, Vec<c_int>>>>,
     _lane: Option<lane::ForkLocks>,
 }
 

@@ -13,6 +13,8 @@ const BELOW_LIMIT: c_int = 128;
 
 /// Moves a descriptor to a high number, close-on-exec, and protects it.
 pub(crate) fn keep(fd: c_int) -> Result<c_int> {
+    // A handler that jumped away in the midst would leave the limit raised.
+    let _holding = crate::locked::Holding::new();
     let limit = sys::descriptor_limit();
     let floor = (limit - BELOW_LIMIT).max(limit / 2);
     let moved = sys::duplicate_above_limit(fd)

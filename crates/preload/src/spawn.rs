@@ -6,18 +6,18 @@ use crate::errno::Errno;
 use crate::exec;
 use crate::fd::{Entry, TABLE};
 use crate::lane::{self, Lane};
+use crate::locked::{Lock, Locked};
 use crate::process;
 use core::ffi::c_int;
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Descriptors that a list of file actions gives to the new program by `dup2`, by the address of the list: they are inherited, close-on-exec or
 /// not. The lists themselves are the C library's secret.
-static GIVEN: Mutex<Option<HashMap<usize, Vec<c_int>>>> = Mutex::new(None);
+static GIVEN: Lock<Option<HashMap<usize, Vec<c_int>>>> = Lock::new(None);
 
 /// The table, locked; also held across fork.
-pub(crate) fn given() -> MutexGuard<'static, Option<HashMap<usize, Vec<c_int>>>> {
-    GIVEN.lock().unwrap_or_else(PoisonError::into_inner)
+pub(crate) fn given() -> Locked<'static, Option<HashMap<usize, Vec<c_int>>>> {
+    GIVEN.lock()
 }
 
 /// A list of file actions was made or destroyed: it gives nothing.

@@ -6,6 +6,7 @@ use crate::config::Settings;
 use crate::desc::single;
 use crate::errno::Errno;
 use crate::lane::{self, Handover, Lane, Parts};
+use crate::locked::{Holding, Lock, Locked};
 use crate::protect;
 use crate::session::Session;
 use crate::wire::Wire;
@@ -13,7 +14,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
 use tickwire_link::control::{Channel, Descriptors, Name, Reason, Reply, Request, Token, socket_path};
 use tickwire_link::region::Region;
 use tickwire_stack::time::Span;
@@ -25,7 +26,7 @@ const RETRY: Span = Span::from_secs(1);
 /// When the service may be asked again, in nanoseconds of the monotonic clock.
 static RETRY_AT: AtomicU64 = AtomicU64::new(0);
 /// One thread asks at a time; the others wait for its lane. While there is none: the connection by which `tickwire stat` knows why.
-static STARTING: Mutex<Option<Session>> = Mutex::new(None);
+static STARTING: Lock<Option<Session>> = Lock::new(None);
 
 thread_local! {
     /// Whether this thread is the one that asks: a signal handler that interrupts it cannot wait for it.
@@ -48,11 +49,11 @@ impl Drop for Asking {
 }
 
 /// Waits until no thread asks, and keeps it so (across fork). `None` in a signal handler that interrupted the one that asks.
-pub(crate) fn hold() -> Option<MutexGuard<'static, Option<Session>>> {
-    (!ASKING.with(Cell::get)).then(|| STARTING.lock().unwrap_or_else(PoisonError::into_inner))
+pub(crate) fn hold() -> Option<Locked<'static, Option<Session>>> {
+    (!ASKING.with(Cell::get)).then(|| STARTING.lock())
 }
 /// The reason that was told on standard error last.
-static TOLD: Mutex<Option<Reason>> = Mutex::new(None);
+static TOLD: Lock<Option<Reason>> = Lock::new(None);
 /// Whether this program ever had a lane.
 static HAD_ONE: AtomicBool = AtomicBool::new(false);
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
@@ -81,12 +82,13 @@ pub(crate) fn lane() -> Option<&'static Lane> {
     if now < RETRY_AT.load(Relaxed) {
         return None;
     }
+    let _holding = Holding::new();
     let _asking = Asking::begin()?;
     let _shield = crate::c::cancel::Shield::new();
     let mut kept = match lane::of_parent() {
         // A child of which we did not hear: the lock may be held by a thread that it does not have.
-        Some(_) => STARTING.try_lock().ok()?,
-        None => STARTING.lock().unwrap_or_else(PoisonError::into_inner),
+        Some(_) => STARTING.try_lock()?,
+        None => STARTING.lock(),
     };
     if let Some(lane) = lane::current() {
         return Some(lane);
@@ -102,7 +104,7 @@ pub(crate) fn lane() -> Option<&'static Lane> {
     *kept = None;
     match connect(&mut kept) {
         Ok(lane) => {
-            *TOLD.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            *TOLD.lock() = None;
             HAD_ONE.store(true, Relaxed);
             let lane = lane::install(lane);
             crate::open::list_older(lane);
@@ -130,7 +132,7 @@ pub(crate) fn inherited() {
 /// Says why the program is not accelerated, once. If it requires that, it ends here at its first socket; one that was accelerated
 /// before gets an error for each new socket instead ([`refuses`]).
 fn refused(reason: Reason) {
-    let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut told = TOLD.lock();
     let known = told.is_none() && settings().noted && matches!(reason, Reason::NoService | Reason::NotPermitted);
     if *told != Some(reason) {
         *told = Some(reason);

@@ -1,12 +1,12 @@
 //! Signal handlers and threads that are inside the lane.
 //!
-//! A handler that interrupts a thread there cannot call into the lane, and one that does not come back (`longjmp`) would leave the lane
+//! A handler that interrupts a thread there, or with one of our locks in hand, cannot call into the lane, and one that does not come back (`longjmp`) would leave the lane
 //! half-changed and its lock taken for ever, for all its processes. So handlers are installed behind one of ours: inside the lane, it
 //! blocks the signal, sends it to the thread once more, and lets it through when the thread is out, a microsecond later. Handlers of
 //! faults cannot be put off, and handlers that are uninstalled by running (`SA_RESETHAND`) are not: they run wherever they are.
 
 use super::{export, real, sys};
-use crate::{errno, wait};
+use crate::{errno, locked, wait};
 use core::cell::Cell;
 use core::ffi::{c_int, c_void};
 use core::mem::{transmute, zeroed};
@@ -32,7 +32,7 @@ pub(crate) fn ran() -> u32 {
 
 extern "C-unwind" fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     // SAFETY: what the kernel gave this handler.
-    if wait::is_inside() && unsafe { put_off(signal, info, context) } {
+    if (wait::is_inside() || locked::any()) && unsafe { put_off(signal, info, context) } {
         return;
     }
     let Some((handler, plain)) = HANDLERS.get(signal as usize).zip(PLAIN.get(signal as usize)) else { return };
@@ -53,7 +53,7 @@ extern "C-unwind" fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mu
     }
 }
 
-/// Puts a signal off until the thread is out of the lane. False if the system does not take it back.
+/// Puts a signal off until the thread is out of the lane, and holds none of our locks. False if the system does not take it back.
 ///
 /// # Safety
 /// `info` and `context` are what the kernel gave the running handler.
@@ -74,17 +74,18 @@ unsafe fn put_off(signal: c_int, info: *mut siginfo_t, context: *mut c_void) -> 
     };
     if sent {
         PUT_OFF.set(PUT_OFF.get() | 1 << (signal - 1));
-        wait::signal_put_off();
+        if wait::is_inside() {
+            wait::signal_put_off();
+        }
     }
     errno::set(before);
     sent
 }
 
-/// Lets the signals through that were put off. Their handlers run before this returns, if it does.
+/// Lets the signals through that were put off, unless it is still too early. Their handlers run before this returns, if it does.
 #[cold]
 pub(crate) fn deliver() {
-    if crate::epoll::is_held() {
-        // The registry's lock is let go of first.
+    if wait::is_inside() || locked::any() {
         return;
     }
     let signals = PUT_OFF.replace(0);
@@ -100,6 +101,7 @@ pub(crate) fn deliver() {
 }
 
 /// As [`deliver`], if there are any.
+#[inline]
 pub(crate) fn deliver_any() {
     if PUT_OFF.get() != 0 {
         deliver();

@@ -7,11 +7,11 @@ use super::variadic::{Arguments, variadic};
 use super::{answer, data, descriptor, export, real, sys};
 use crate::errno::{Errno, Result};
 use crate::fd::TABLE;
+use crate::locked::{Lock, Locked};
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use libc::{FILE, off64_t, size_t, ssize_t};
 use std::ffi::CStr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What a stream calls.
 #[repr(C)]
@@ -43,13 +43,13 @@ const FILENO: usize = (8 + 13 * 8) / 4;
 const NO_DESCRIPTOR: c_int = -2;
 
 /// Streams of ours, by address, to be flushed at the program's end; each with its descriptor.
-static STREAMS: Mutex<Vec<(usize, c_int)>> = Mutex::new(Vec::new());
+static STREAMS: Lock<Vec<(usize, c_int)>> = Lock::new(Vec::new());
 /// Which of the three standard streams are ours.
 static STANDARD: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
 
 /// The list, locked; also held across fork.
-pub(crate) fn streams() -> MutexGuard<'static, Vec<(usize, c_int)>> {
-    STREAMS.lock().unwrap_or_else(PoisonError::into_inner)
+pub(crate) fn streams() -> Locked<'static, Vec<(usize, c_int)>> {
+    STREAMS.lock()
 }
 
 /// A cookie is the descriptor.

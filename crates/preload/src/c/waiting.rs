@@ -4,6 +4,8 @@ use super::data::span_of;
 use super::{answer, export, real};
 use crate::errno::{Errno, Result};
 use crate::fd::{Entry, TABLE};
+use crate::few::Few;
+use crate::wait::NO_FD;
 use crate::{epoll, poll};
 use core::ffi::c_int;
 use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
@@ -120,7 +122,7 @@ unsafe fn select_any(
     const WRITE: i16 = libc::POLLWRBAND | libc::POLLWRNORM | libc::POLLOUT | libc::POLLERR;
     const EXCEPT: i16 = libc::POLLPRI;
     let meaning = [READ, WRITE, EXCEPT];
-    let mut fds = Vec::new();
+    let mut fds = Few::new(NO_FD);
     for fd in 0..count {
         let events = (0..3).filter(|&i| is_set(sets[i], fd)).fold(0, |events, i| events | meaning[i]);
         if events != 0 {
@@ -136,8 +138,7 @@ unsafe fn select_any(
         if set.is_null() {
             continue;
         }
-        let wanted: Vec<c_int> = fds.iter().map(|fd| fd.fd).filter(|&fd| is_set(set, fd)).collect();
-        for fd in fds.iter().filter(|fd| wanted.contains(&fd.fd)) {
+        for fd in fds.iter().filter(|fd| is_set(set, fd.fd)) {
             let byte = set.cast::<u8>().wrapping_add(fd.fd as usize / 8);
             let bit = 1u8 << (fd.fd % 8);
             // SAFETY: the program's set holds this descriptor, as it was set there.

@@ -1,0 +1,156 @@
+//! Signal handlers that do what POSIX lets them do, wherever in the library they meet their thread.
+
+mod common;
+
+use common::{Both, PATIENCE, bound, compiled, crossing, python, start};
+
+/// Sends back what comes, on each connection and as datagrams.
+const ECHO: &str = r#"
+import socket, sys, threading
+def serve(c):
+    try:
+        while d := c.recv(65536): c.sendall(d)
+    except ConnectionResetError:
+        pass
+def datagrams():
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.bind((sys.argv[1], 9000))
+    while True:
+        data, peer = s.recvfrom(100)
+        s.sendto(data, peer)
+threading.Thread(target=datagrams, daemon=True).start()
+listener = socket.create_server((sys.argv[1], 9000))
+while True:
+    c, _ = listener.accept()
+    threading.Thread(target=serve, args=(c,), daemon=True).start()
+"#;
+
+const START: &str = r#"
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+static struct sockaddr_in name = {.sin_family = AF_INET};
+
+static int opened(int kind) {
+    int fd = socket(AF_INET, kind, 0);
+    if (connect(fd, (struct sockaddr *)&name, sizeof name)) {
+        perror("connect");
+        exit(1);
+    }
+    return fd;
+}
+
+static void every(int microseconds) {
+    struct itimerval often = {{0, microseconds}, {0, microseconds}};
+    setitimer(ITIMER_REAL, &often, NULL);
+}
+
+static void install(void (*handler)(int), int flags) {
+    struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
+    sigaction(SIGALRM, &action, NULL);
+}
+"#;
+
+fn against_echo(source: &str, packets: u64) -> String {
+    let both = Both::new();
+    let address = both.pair.b_v4();
+    let mut server = start(both.b(), true, &[python(), "-c", ECHO, &address]);
+    bound(both.b(), &mut server, "tcp", 9000);
+    bound(both.b(), &mut server, "udp", 9000);
+    let main = format!(
+        "{START}{source}int main(int count, char **arguments) {{\n name.sin_port = htons(9000);\n \
+         inet_pton(AF_INET, arguments[1], &name.sin_addr);\n return run();\n}}\n"
+    );
+    let program = compiled(both.a(), &main);
+    crossing(&both.a_service, packets, || start(both.a(), true, &[&program, &address]).success(PATIENCE).unwrap())
+}
+
+#[test]
+fn a_handler_uses_sockets_a_thousand_times_a_second_whatever_it_interrupts() {
+    const PROGRAM: &str = r#"
+static int handlers, datagrams;
+static volatile sig_atomic_t ran;
+static unsigned written;
+
+static void handler(int number) {
+    int before = errno, used;
+    struct pollfd fds[2] = {{handlers, POLLIN | POLLOUT, 0}, {datagrams, POLLOUT, 0}};
+    struct timeval none = {0, 0};
+    fd_set set;
+    char back[64];
+    ran++;
+    if (poll(fds, 2, 0) < 1)
+        abort();
+    FD_ZERO(&set);
+    FD_SET(handlers, &set);
+    if (select(handlers + 1, &set, NULL, NULL, &none) < 0)
+        abort();
+    if (fds[0].revents & POLLOUT && write(handlers, "tick", 4) != 4)
+        abort();
+    while (recv(handlers, back, sizeof back, MSG_DONTWAIT) > 0)
+        ;
+    send(datagrams, "tick", 4, MSG_DONTWAIT);
+    while (recv(datagrams, back, sizeof back, MSG_DONTWAIT) > 0)
+        ;
+    // Every one of these asks the service.
+    if (ran % 20 == 0) {
+        used = socket(AF_INET, SOCK_DGRAM, 0);
+        if (connect(used, (struct sockaddr *)&name, sizeof name) || write(used, "once", 4) != 4)
+            abort();
+        close(used);
+    }
+    errno = before;
+}
+
+static int run(void) {
+    int own = opened(SOCK_STREAM), instance = epoll_create1(0), turn, other;
+    struct epoll_event event = {EPOLLIN, {0}};
+    handlers = opened(SOCK_STREAM);
+    datagrams = opened(SOCK_DGRAM);
+    install(handler, SA_RESTART);
+    every(1000);
+    for (turn = 0; ran < 1500; turn++) {
+        unsigned sent[64], received[64];
+        char *memory[16];
+        int n;
+        for (n = 0; n < 64; n++)
+            sent[n] = written++;
+        if (send(own, sent, sizeof sent, 0) != sizeof sent)
+            return 2;
+        for (n = 0; n < 16; n++)
+            memory[n] = memset(malloc(1 + turn % 100 + n * 8), n, 1);
+        if (recv(own, received, sizeof received, MSG_WAITALL) != sizeof received || memcmp(sent, received, sizeof sent))
+            return 3;
+        for (n = 0; n < 16; n++)
+            free(memory[n]);
+        if (turn % 10 == 0) {
+            other = opened(SOCK_STREAM);
+            epoll_ctl(instance, EPOLL_CTL_ADD, other, &event);
+            if (write(other, "x", 1) != 1)
+                return 4;
+            while (epoll_wait(instance, &event, 1, 20000) != 1)
+                if (errno != EINTR)
+                    return 5;
+            close(other);
+        }
+    }
+    every(0);
+    puts("ok");
+    return 0;
+}
+"#;
+    assert_eq!(against_echo(PROGRAM, 3000), "ok\n");
+}
