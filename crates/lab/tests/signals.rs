@@ -64,17 +64,20 @@ static void install(void (*handler)(int), int flags) {
 }
 "#;
 
-fn against_echo(source: &str, packets: u64) -> String {
+/// A program that does what `run` of this source does, with the server's address as its argument.
+fn program(both: &Both, run: &str) -> String {
+    let main = "int main(int count, char **arguments) {\n name.sin_port = htons(9000);\n \
+                inet_pton(AF_INET, arguments[1], &name.sin_addr);\n return run();\n}\n";
+    compiled(both.a(), &[START, run, main].concat())
+}
+
+fn against_echo(run: &str, packets: u64) -> String {
     let both = Both::new();
     let address = both.pair.b_v4();
     let mut server = start(both.b(), true, &[python(), "-c", ECHO, &address]);
     bound(both.b(), &mut server, "tcp", 9000);
     bound(both.b(), &mut server, "udp", 9000);
-    let main = format!(
-        "{START}{source}int main(int count, char **arguments) {{\n name.sin_port = htons(9000);\n \
-         inet_pton(AF_INET, arguments[1], &name.sin_addr);\n return run();\n}}\n"
-    );
-    let program = compiled(both.a(), &main);
+    let program = program(&both, run);
     crossing(&both.a_service, packets, || start(both.a(), true, &[&program, &address]).success(PATIENCE).unwrap())
 }
 
@@ -153,4 +156,98 @@ static int run(void) {
 }
 "#;
     assert_eq!(against_echo(PROGRAM, 3000), "ok\n");
+}
+
+#[test]
+fn a_thread_that_jumps_out_of_its_calls_does_not_count_as_waiting() {
+    const PROGRAM: &str = r#"
+static sigjmp_buf out;
+static volatile sig_atomic_t jumps;
+
+static void handler(int number) {
+    if (++jumps <= 100)
+        siglongjmp(out, 1);
+}
+
+static int run(void) {
+    int own = opened(SOCK_STREAM);
+    char back[1000];
+    install(handler, 0);
+    every(1000);
+    while (jumps < 100)
+        if (!sigsetjmp(out, 1))
+            recv(own, back, sizeof back, 0);
+    every(0);
+    if (write(own, "now", 3) != 3)
+        return 1;
+    // Busy without a call that the library could see.
+    while (access("GO", F_OK))
+        ;
+    if (recv(own, back, sizeof back, MSG_WAITALL) != sizeof back)
+        return 2;
+    puts("ok");
+    return 0;
+}
+"#;
+    // On the kernel, which knows what has been acknowledged.
+    const PEER: &str = r#"
+import array, fcntl, socket, sys, termios
+listener = socket.create_server((sys.argv[1], 9000))
+c, _ = listener.accept()
+assert c.recv(3) == b'now'
+c.sendall(bytes(1000))
+unacknowledged = array.array('i', [1])
+while unacknowledged[0]:
+    fcntl.ioctl(c, termios.TIOCOUTQ, unacknowledged)
+print('acknowledged', flush=True)
+c.recv(1)
+"#;
+    let both = Both::new();
+    let address = both.pair.b_v4();
+    let mut peer = start(both.b(), false, &[python(), "-c", PEER, &address]);
+    bound(both.b(), &mut peer, "tcp", 9000);
+    let go = both.a().directory().join("go");
+    let program = program(&both, &PROGRAM.replace("GO", go.to_str().unwrap()));
+    let mut jumper = start(both.a(), true, &[&program, &address]);
+    crossing(&both.a_service, 2, || peer.wait_for("acknowledged", PATIENCE).unwrap());
+    std::fs::write(&go, "").unwrap();
+    assert_eq!(jumper.success(PATIENCE).unwrap(), "ok\n");
+}
+
+#[test]
+fn a_thread_that_has_the_name_of_a_cancelled_one_is_not_disturbed() {
+    const PROGRAM: &str = r#"
+static int own;
+
+static void *sleeps(void *none) {
+    pause();
+    return none;
+}
+
+static void *waits(void *failed) {
+    char back[4];
+    // Nothing comes until the other has sent.
+    return recv(own, back, 4, MSG_WAITALL) == 4 && !memcmp(back, "back", 4) ? NULL : failed;
+}
+
+static int run(void) {
+    pthread_t first, second;
+    int turn, same = 0;
+    void *failed;
+    own = opened(SOCK_STREAM);
+    for (turn = 0; turn < 50; turn++) {
+        pthread_create(&first, NULL, sleeps, NULL);
+        pthread_cancel(first);
+        pthread_join(first, NULL);
+        pthread_create(&second, NULL, waits, "failed");
+        same += pthread_equal(first, second) != 0;
+        usleep(2000);
+        if (write(own, "back", 4) != 4 || pthread_join(second, &failed) || failed)
+            return 1;
+    }
+    puts(same ? "ok" : "never the same name");
+    return 0;
+}
+"#;
+    assert_eq!(against_echo(PROGRAM, 50), "ok\n");
 }

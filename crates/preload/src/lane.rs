@@ -86,15 +86,6 @@ impl Drop for Poison<'_> {
     }
 }
 
-/// A thread of this process that sleeps on the lane.
-pub(crate) struct Sleeping<'l>(&'l AtomicU32);
-
-impl Drop for Sleeping<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
-    }
-}
-
 /// The lane of this process, on a page of its own, which the kernel empties in every child. So a child of which we did not hear (made by a direct
 /// system call) has no lane, and cannot close its parent's sockets or take the lock in its parent's name.
 #[repr(align(4096))]
@@ -283,10 +274,16 @@ impl Lane {
         self.shared.polled_at()
     }
 
-    /// Counts the calling thread as asleep.
-    pub(crate) fn sleeping(&self) -> Sleeping<'_> {
+    /// Counts a thread as asleep.
+    pub(crate) fn falls_asleep(&self, access: &mut Access<'_>) {
         self.sleepers.fetch_add(1, Relaxed);
-        Sleeping(&self.sleepers)
+        access.stack.sleep_begin();
+    }
+
+    /// Counts one less.
+    pub(crate) fn wakes(&self, access: &mut Access<'_>) {
+        let _ = self.sleepers.fetch_update(Relaxed, Relaxed, |n| n.checked_sub(1));
+        access.stack.sleep_end();
     }
 
     /// How many threads of this process sleep on the lane.

@@ -1,6 +1,7 @@
 //! TCP sockets. Before `connect` or `listen` such a socket is its kernel socket, which remembers all options; then the stack has the
 //! connection, and the kernel socket keeps port and descriptor.
 
+use crate::c::cancel;
 use crate::c::iov::Buffers;
 use crate::c::name::{self, Name};
 use crate::c::sys::{self, Extras};
@@ -91,7 +92,8 @@ pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]
     match end {
         Ok(()) => Ok(()),
         Err(TIMED_OUT) => Err(Errno(libc::EINPROGRESS)),
-        Err(Errno(libc::EINTR)) => Err(Errno(libc::EINTR)),
+        // It goes on.
+        Err(error @ (Errno(libc::EINTR) | cancel::CANCELLED)) => Err(error),
         Err(error) => fail(lane, fd, index, error),
     }
 }

@@ -214,7 +214,8 @@ fn sleep<T>(
     let first = lane.with(|access| {
         let answer = attempt(access, true);
         if let Err(AGAIN) = answer {
-            access.stack.sleep_begin();
+            lane.falls_asleep(access);
+            ASLEEP.set(Some(lane));
             deadline = access.stack.deadline();
             waiting_to_send = access.stack.has_egress();
         }
@@ -224,7 +225,6 @@ fn sleep<T>(
         Err(AGAIN) => {}
         done => return done,
     }
-    let sleeping = lane.sleeping();
     if let Some(places) = plan.fds.first_chunk_mut::<OWN>() {
         *places = [readable(lane.descriptors().0), readable(watch)];
     }
@@ -239,11 +239,12 @@ fn sleep<T>(
     };
     let timeout = until.map(|until| until.since(sys::now()));
     let slept = sys::ppoll(plan.fds, timeout, plan.mask);
-    drop(sleeping);
     // Takes the doorbell's edge off the list, or the next sleep would end at once.
     let _ = sys::epoll_take(watch, &mut [libc::epoll_event { events: 0, u64: 0 }]);
     let answer = lane.with(|access| {
-        access.stack.sleep_end();
+        if ASLEEP.take().is_some() {
+            lane.wakes(access);
+        }
         attempt(access, true)
     });
     if !matches!(answer, Err(AGAIN)) {
@@ -253,6 +254,20 @@ fn sleep<T>(
         return Err(Errno(libc::EINTR));
     }
     if plan.until.is_some_and(|until| sys::now() >= until) { Err(TIMED_OUT) } else { Err(AGAIN) }
+}
+
+/// A program's handler is about to run in this thread. It may not come back (`longjmp`), so the thread counts as asleep no more. Says on which
+/// lane it was asleep.
+pub(crate) fn disturb() -> Option<&'static Lane> {
+    let lane = ASLEEP.get()?;
+    let _ = lane.with_quietly(|access| {
+        if ASLEEP.take().is_some() {
+            lane.wakes(access);
+        }
+        Ok(())
+    });
+    ASLEEP.set(None);
+    Some(lane)
 }
 
 /// The calling thread's private epoll instance over the doorbell, whose ring every sleeping thread has to hear. (The rings are not in it:
@@ -282,6 +297,8 @@ impl Drop for Closer {
 thread_local! {
     static WATCH: Cell<Watch> = const { Cell::new(NO_WATCH) };
     static CLOSER: Closer = const { Closer };
+    /// The lane on which the thread sleeps. Changes inside the lane, where no handler runs.
+    static ASLEEP: Cell<Option<&'static Lane>> = const { Cell::new(None) };
     static INSIDE: Cell<Where> = const { Cell::new(Where::Outside) };
 }
 

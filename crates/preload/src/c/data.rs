@@ -356,8 +356,8 @@ export! {
             return unsafe { real::sendfile(out, input, offset, len) };
         }
         // SAFETY: null or the program's place.
-        let at = unsafe { offset.as_mut() };
-        answer_len(|| send_file(out, input, at, len))
+        let mut at = unsafe { offset.as_mut() };
+        answer_len(|| send_file(out, input, at.as_deref_mut(), len))
     }
 
     /// `sendfile(2)` under its other name.

@@ -49,7 +49,7 @@ fn caught<T>(call: impl FnOnce() -> Result<T>) -> Result<T> {
 }
 
 /// The answer of a call that says a length. `errno` changes on failure only.
-pub(crate) fn answer_len(call: impl FnOnce() -> Result<usize>) -> ssize_t {
+pub(crate) fn answer_len(call: impl FnMut() -> Result<usize>) -> ssize_t {
     match finished(call) {
         Some(n) => n as ssize_t,
         None => -1,
@@ -57,30 +57,28 @@ pub(crate) fn answer_len(call: impl FnOnce() -> Result<usize>) -> ssize_t {
 }
 
 /// The answer of a call that says a number. `errno` changes on failure only.
-pub(crate) fn answer(call: impl FnOnce() -> Result<c_int>) -> c_int {
+pub(crate) fn answer(call: impl FnMut() -> Result<c_int>) -> c_int {
     finished(call).unwrap_or(-1)
 }
 
 /// Runs a call to its end and sets `errno`. A thread that was cancelled meanwhile ends here, where nothing is held.
-fn finished<T: Copy>(call: impl FnOnce() -> Result<T>) -> Option<T> {
+fn finished<T: Copy>(mut call: impl FnMut() -> Result<T>) -> Option<T> {
     let before = errno::get();
-    let shield = cancel::begin();
-    let done = caught(call);
-    cancel::end(shield);
-    match done {
-        Ok(answer) => {
-            errno::set(before);
-            Some(answer)
-        }
-        Err(cancel::CANCELLED) => {
-            cancel::act();
-            // It was another that had the name of this thread.
-            errno::set(libc::EINTR);
-            None
-        }
-        Err(Errno(code)) => {
-            errno::set(code);
-            None
+    loop {
+        let shield = cancel::begin();
+        let done = caught(&mut call);
+        cancel::end(shield);
+        match done {
+            Ok(answer) => {
+                errno::set(before);
+                return Some(answer);
+            }
+            // If this returns, it was another that had the name of this thread, and the call, which has done nothing yet, begins anew.
+            Err(cancel::CANCELLED) => cancel::act(),
+            Err(Errno(code)) => {
+                errno::set(code);
+                return None;
+            }
         }
     }
 }

@@ -41,6 +41,9 @@ extern "C-unwind" fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mu
         return;
     }
     RAN.set(RAN.get().wrapping_add(1));
+    let before = errno::get();
+    let disturbed = wait::disturb();
+    errno::set(before);
     // SAFETY: the program installed a function of this kind.
     unsafe {
         if plain.load(SeqCst) {
@@ -50,6 +53,12 @@ extern "C-unwind" fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mu
                 signal, info, context,
             );
         }
+    }
+    if let Some(lane) = disturbed {
+        // Nobody has rung for it meanwhile, and the signal may have come just before the thread slept.
+        let before = errno::get();
+        sys::ring(lane.descriptors().1);
+        errno::set(before);
     }
 }
 
