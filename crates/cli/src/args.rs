@@ -114,7 +114,7 @@ pub(crate) struct Run {
     ///
     /// `adaptive` polls briefly after recent traffic; `never` sleeps at once and costs the least processor time; `always` never sleeps and
     /// has the lowest latency, at the price of one processor for each waiting thread; a number is microseconds.
-    #[arg(long, env = "TICKWIRE_SPIN", hide_env_values = true, value_name = "MICROSECONDS|always|never|adaptive", value_parser = spin)]
+    #[arg(long, env = "TICKWIRE_SPIN", hide_env_values = true, value_name = "MICROSECONDS|always|never|adaptive", allow_negative_numbers = true, value_parser = spin)]
     pub(crate) spin: Option<String>,
 
     /// The program

@@ -122,6 +122,23 @@ fn a_program_that_is_not_there_or_not_executable_has_the_shells_exit_status() {
     assert_eq!(own_words(&output), "tickwire: no-such-program: not found");
     let plain = setup.file("plain", b"", 0o644);
     assert_eq!(setup.run(&[&plain]).status.code(), Some(126));
+    let output = setup.run(&["--", ""]);
+    assert_eq!(output.status.code(), Some(127));
+    assert_eq!(own_words(&output), "tickwire: the name of the program is empty");
+}
+
+#[test]
+fn an_interpreter_that_is_not_there_is_named() {
+    let setup = Setup::new();
+    let _service = setup.listen();
+    let script = setup.file("script", b"#!/no/such/interpreter -x\n", 0o755);
+    let output = setup.run(&[&script]);
+    assert_eq!(output.status.code(), Some(126));
+    assert!(
+        own_words(&output).ends_with("what runs it, \"/no/such/interpreter\", is not there"),
+        "{}",
+        own_words(&output)
+    );
 }
 
 #[test]
@@ -135,9 +152,11 @@ fn a_text_without_interpreter_is_run_by_the_shell() {
 #[test]
 fn a_wrong_command_line_is_explained() {
     let setup = Setup::new();
-    let output = setup.run(&["--spin", "soon", "true"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("microseconds"));
+    for wrong in ["soon", "-5"] {
+        let output = setup.run(&["--spin", wrong, "true"]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&output.stderr).contains("or microseconds"), "{wrong}");
+    }
     assert_eq!(setup.run(&["--no-such-option", "true"]).status.code(), Some(2));
     assert_eq!(setup.run(&[]).status.code(), Some(2));
 }

@@ -42,7 +42,8 @@ pub(super) fn inspect(path: &Path) -> io::Result<Image> {
 fn script(line: &[u8]) -> Image {
     let line = line.split(|b| *b == b'\n').next().unwrap_or_default();
     let text = String::from_utf8_lossy(line);
-    text.split_whitespace().next().map_or(Image::Other, |path| Image::Script(path.into()))
+    // As the kernel does it: a carriage return is a part of the name.
+    text.split([' ', '\t']).find(|part| !part.is_empty()).map_or(Image::Other, |path| Image::Script(path.into()))
 }
 
 /// Field offsets of the file header and of a program header, for both classes of file (ELF-64 and ELF-32).

@@ -50,6 +50,19 @@ pub(super) fn check(program: &Path) -> Result<(), Unfit> {
     Ok(())
 }
 
+/// The interpreter or loader that a program needs and that is not there.
+pub(super) fn missing(program: &Path) -> Option<PathBuf> {
+    let mut path = program.to_path_buf();
+    for _ in 0..=MAX_INTERPRETERS {
+        match elf::inspect(&path) {
+            Ok(Image::Script(next) | Image::Dynamic(next)) => path = next,
+            Ok(Image::Static | Image::Other) => return None,
+            Err(_) => return (!path.exists()).then_some(path),
+        }
+    }
+    None
+}
+
 /// The loader must be the one that loaded this very program, for which the library is built, too.
 fn check_loader(loader: &Path) -> Result<(), Unfit> {
     let Ok(Image::Dynamic(own)) = elf::inspect(Path::new("/proc/self/exe")) else { return Ok(()) };
@@ -89,6 +102,18 @@ mod tests {
         std::fs::write(&script, "#!/bin/sh\n").unwrap();
         assert_eq!(check(&script), Ok(()));
         assert_eq!(check(Path::new("/no/such/program")), Ok(()));
+    }
+
+    #[test]
+    fn the_interpreter_that_is_missing_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let (script, between) = (directory.path().join("script"), directory.path().join("between"));
+        std::fs::write(&script, format!("#!{}\n", between.display())).unwrap();
+        assert_eq!(missing(&script), Some(between.clone()));
+        std::fs::write(&between, "#!/bin/sh\r\n").unwrap();
+        assert_eq!(missing(&script), Some("/bin/sh\r".into()));
+        std::fs::write(&between, "#!/bin/sh\n").unwrap();
+        assert_eq!(missing(&script), None);
     }
 
     #[test]

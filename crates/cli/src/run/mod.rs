@@ -25,6 +25,9 @@ const EXIT_NOT_FOUND: u8 = 127;
 
 /// Starts the program; returns only if that failed.
 pub(crate) fn run(arguments: &Run) -> ExitCode {
+    if arguments.program.is_empty() {
+        return fail(EXIT_NOT_FOUND, "the name of the program is empty");
+    }
     let name = arguments.program.to_string_lossy();
     let path = match lookup::find(&arguments.program) {
         Ok(path) => path,
@@ -69,7 +72,11 @@ pub(crate) fn run(arguments: &Run) -> ExitCode {
         command.env("TICKWIRE_NOTED", "1");
     }
     let error = lookup::execute(command, &path, arguments);
-    fail(EXIT_NOT_EXECUTABLE, &format!("{name}: cannot be executed: {error}"))
+    // The system says that a file is not there, and means the one that is to run this one.
+    match fitness::missing(&path) {
+        Some(missing) => fail(EXIT_NOT_EXECUTABLE, &format!("{name}: what runs it, {missing:?}, is not there")),
+        None => fail(EXIT_NOT_EXECUTABLE, &format!("{name}: cannot be executed: {error}")),
+    }
 }
 
 /// Why a program will run on the kernel.
