@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Both, PATIENCE, bound, crossing, python, start};
+use common::{Both, PATIENCE, bound, compiled, crossing, python, start};
 use nix::sys::signal::Signal;
 use std::time::{Duration, Instant};
 use tickwire_lab::{CableOptions, Pair, Process, Service, ServiceOptions, tools};
@@ -417,4 +417,84 @@ fn a_program_for_which_there_is_no_lane_is_listed_with_the_reason() {
     assert!(listed[0]["reason"].as_str().unwrap().starts_with("all lanes are taken"), "{}", listed[0]);
     second.kill();
     tools::until("it is gone", PATIENCE, || both.b_service.stat().unwrap().lanes_of(second.id()).is_empty()).unwrap();
+}
+
+#[test]
+fn a_program_that_confines_itself_goes_on_with_the_kernel_and_is_told_why() {
+    // The child is confined as OpenSSH's are: the thread that calls what it may not is killed, and it alone.
+    const PROGRAM: &str = r#"
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <netinet/in.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define ONLY(call) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##call, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+
+static struct sock_filter rules[] = {
+    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+    ONLY(read), ONLY(write), ONLY(close), ONLY(exit_group), ONLY(futex), ONLY(rt_sigprocmask), ONLY(rt_sigreturn), ONLY(getpid),
+    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_THREAD),
+};
+
+int main(int count, char **arguments) {
+    struct sockaddr_in name = {.sin_family = AF_INET, .sin_port = htons(9000)};
+    struct sock_fprog filter = {sizeof rules / sizeof *rules, rules};
+    int connection = socket(AF_INET, SOCK_STREAM, 0), datagrams, status;
+    char back[5];
+    inet_pton(AF_INET, arguments[1], &name.sin_addr);
+    if (connect(connection, (struct sockaddr *)&name, sizeof name))
+        return 1;
+    if (!fork()) {
+        datagrams = socket(AF_INET, SOCK_DGRAM, 0);
+        if (connect(datagrams, (struct sockaddr *)&name, sizeof name) || write(datagrams, "hello", 5) != 5 ||
+            read(datagrams, back, 5) != 5)
+            _exit(2);
+        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter))
+            _exit(3);
+        if (read(connection, back, 5) >= 0 || errno != ECONNRESET)
+            _exit(4);
+        if (write(datagrams, "again", 5) != 5 || read(datagrams, back, 5) != 5 || memcmp(back, "again", 5))
+            _exit(5);
+        _exit(0);
+    }
+    if (wait(&status) < 0 || status)
+        return status >> 8;
+    // The parent's part in the connection is as it was.
+    if (write(connection, "hello", 5) != 5 || read(connection, back, 5) != 5)
+        return 6;
+    puts("ok");
+    return 0;
+}
+"#;
+    const BOTH_ECHO: &str = r#"
+import socket, sys, threading
+def datagrams():
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.bind((sys.argv[1], 9000))
+    while True:
+        data, peer = s.recvfrom(100)
+        s.sendto(data, peer)
+listener = socket.create_server((sys.argv[1], 9000))
+threading.Thread(target=datagrams, daemon=True).start()
+c, _ = listener.accept()
+while d := c.recv(100): c.sendall(d)
+"#;
+    let both = Both::new();
+    let address = both.pair.b_v4();
+    let mut server = start(both.b(), true, &[python(), "-c", BOTH_ECHO, &address]);
+    bound(both.b(), &mut server, "udp", 9000);
+    let program = compiled(both.a(), PROGRAM);
+    let ended = crossing(&both.a_service, 4, || start(both.a(), true, &[&program, &address]).wait(PATIENCE).unwrap());
+    assert_eq!(ended.stdout, "ok\n", "{:?} {}", ended.status, ended.stderr);
+    assert_eq!(ended.stderr.matches("seccomp").count(), 1, "{}", ended.stderr);
 }

@@ -562,6 +562,13 @@ impl Lane {
         sys::ring(self.doorbell);
     }
 
+    /// This process leaves the lane, which is over for it. The service learns of it by the end of the connection.
+    pub(crate) fn leave(&self, reason: Reason) {
+        self.end(reason);
+        *self.session() = None;
+        crate::helper::wake();
+    }
+
     /// Flags of a description, also of a lane that has ended.
     pub(crate) fn flags_of(&self, index: u32) -> u64 {
         let Some(_inside) = wait::enter() else { return 0 };

@@ -31,6 +31,8 @@
 //!   see the kernel socket.
 //! * An option that only the kernel's stack has (see `treatment`) makes a socket the kernel's before it has had traffic, and is refused afterwards
 //!   (`ENOPROTOOPT`). Control messages of this kind, `MSG_MORE` and `UDP_CORK` let single datagrams go by the kernel.
+//! * A program that confines itself by `prctl(PR_SET_SECCOMP)` leaves its lane then: its connections are reset, everything else becomes the kernel's. A filter
+//!   that is installed by a direct system call (as libseccomp does) must allow what the library calls.
 //! * A bad pointer of the program is a fault, not `EFAULT`.
 //! * Whether an interrupted call restarts is decided by all handlers of the program together: it restarts if all of them were installed
 //!   with `SA_RESTART`, since which of them ran cannot be seen.

@@ -119,6 +119,14 @@ pub(crate) fn lane() -> Option<&'static Lane> {
     }
 }
 
+/// The program is about to confine itself, perhaps to fewer system calls than the lane needs, and any other might be its death.
+pub(crate) fn confined() {
+    RETRY_AT.store(u64::MAX, Relaxed);
+    if let Some(lane) = lane::current() {
+        lane.leave(Reason::Confined);
+    }
+}
+
 /// Whether a new socket must fail because the program's lane has ended and acceleration is required.
 pub(crate) fn refuses() -> bool {
     settings().require && HAD_ONE.load(Relaxed) && lane::current().is_none()

@@ -143,6 +143,8 @@ reasons! {
     LaneMembershipLimit = 50: "this program has all the group memberships it may have: raise the limit per lane in the service's configuration";
     /// Without them nobody knows which connections of a port are the kernel's.
     NoDiagnostics = 51: "this kernel does not tell its TCP connections: load its module tcp_diag (CONFIG_INET_DIAG) and start the service anew";
+    /// The program forbids itself system calls, and some that the lane needs may be among them.
+    Confined = 52: "the program confines itself by seccomp, which a lane cannot work under: run it without acceleration";
 }
 
 impl Reason {

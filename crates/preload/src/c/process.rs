@@ -201,6 +201,18 @@ export! {
         pass_on(Some(begin_orphan), (&raw mut orphan).cast(), flags & !libc::CLONE_VM)
     }
 
+    /// `prctl(2)`. Its further arguments are numbers or pointers: one register each in both calling conventions.
+    fn prctl(option: c_int, second: usize, third: usize, fourth: usize, fifth: usize) -> c_int {
+        if option == libc::PR_SET_SECCOMP {
+            let _ = super::caught(|| {
+                crate::start::confined();
+                Ok(())
+            });
+        }
+        // SAFETY: the program's arguments go on unchanged.
+        unsafe { real::prctl(option, second, third, fourth, fifth) }
+    }
+
     /// `vfork(2)`: as `fork`, since a child that borrows its parent's memory would close the parent's sockets in our table.
     fn vfork() -> pid_t {
         // SAFETY: no arguments.

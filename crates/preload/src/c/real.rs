@@ -119,6 +119,7 @@ real! {
     fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int;
     fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int;
     fn ioctl(fd: c_int, request: libc::c_ulong, argument: usize) -> c_int;
+    fn prctl(option: c_int, second: usize, third: usize, fourth: usize, fifth: usize) -> c_int;
     fn fork() -> pid_t;
     fn _Fork() -> pid_t;
     fn clone(start: Option<extern "C" fn(*mut c_void) -> c_int>, stack: *mut c_void, flags: c_int, argument: *mut c_void, parent: *mut pid_t, tls: *mut c_void, child: *mut pid_t) -> c_int;
