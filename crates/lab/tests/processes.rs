@@ -307,3 +307,49 @@ print('ok')
         .unwrap();
     assert!(sender.success(PATIENCE).is_ok() && receiver.success(PATIENCE).is_ok());
 }
+
+#[test]
+fn a_child_gives_up_rights_and_keeps_its_sockets_and_one_born_without_them_is_told() {
+    const CLIENT: &str = r#"
+import os, socket, sys
+def connection():
+    s = socket.create_connection((sys.argv[1], 9000), timeout=5)
+    talk(s)
+    return s
+def talk(s):
+    s.sendall(b'hello')
+    assert s.recv(5) == b'hello'
+def give_up():
+    os.chroot('/proc')
+    os.chdir('/')
+    os.setuid(65534)
+def in_child(work):
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        except BaseException as error:
+            os.write(1, repr(error).encode())
+            os._exit(1)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+one = connection()
+def gives_up():
+    give_up()
+    talk(one)
+in_child(gives_up)
+talk(one)
+give_up()
+def is_born_without():
+    try:
+        talk(one)
+    except ConnectionResetError:
+        return
+    assert False, 'the connection works'
+in_child(is_born_without)
+talk(one)
+print('ok')
+"#;
+    let said = against_echo(&[python(), "-c", CLIENT], 5);
+    assert!(said.starts_with("ok\n") && said.matches("before the fork").count() == 1, "{said}");
+}

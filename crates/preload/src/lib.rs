@@ -31,6 +31,8 @@
 //!   see the kernel socket.
 //! * An option that only the kernel's stack has (see `treatment`) makes a socket the kernel's before it has had traffic, and is refused afterwards
 //!   (`ENOPROTOOPT`). Control messages of this kind, `MSG_MORE` and `UDP_CORK` let single datagrams go by the kernel.
+//! * A forked child connects to the service at the moment of the fork, so it may give up rights and views afterwards. One whose parent has given them up
+//!   before has none of its sockets: they are reset in it, and one line says so.
 //! * A program that confines itself by `prctl(PR_SET_SECCOMP)` leaves its lane then: its connections are reset, everything else becomes the kernel's. A filter
 //!   that is installed by a direct system call (as libseccomp does) must allow what the library calls.
 //! * A bad pointer of the program is a fault, not `EFAULT`.

@@ -9,6 +9,7 @@ use crate::session::Session;
 use crate::{epoll, multicast, open, pending};
 use core::ffi::c_int;
 use std::cell::Cell;
+use tickwire_link::control::Reason;
 
 thread_local! {
     /// The slot that was taken for the child before the fork that this thread is about; none is [`NONE`]. The child's only thread is
@@ -94,6 +95,8 @@ pub(crate) fn after_fork_in_child(lane: &'static Lane) {
             lane.set_session(session);
             crate::helper::start();
         }
+        // The lane works, or its end would have been told: the service's socket cannot be opened from here.
+        Err(Reason::NoService) => lane.end(Reason::Unreachable),
         Err(reason) => lane.end(reason),
     }
 }

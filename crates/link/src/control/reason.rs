@@ -145,6 +145,8 @@ reasons! {
     NoDiagnostics = 51: "this kernel does not tell its TCP connections: load its module tcp_diag (CONFIG_INET_DIAG) and start the service anew";
     /// The program forbids itself system calls, and some that the lane needs may be among them.
     Confined = 52: "the program confines itself by seccomp, which a lane cannot work under: run it without acceleration";
+    /// A process forks after it gave up the rights, or the view of the file system, by which it reached the service.
+    Unreachable = 53: "a child cannot reach the service, because its parent gave up the rights to (chroot, user, namespace) before the fork";
 }
 
 impl Reason {
