@@ -99,7 +99,8 @@ fn run() {
 /// The lane has ended, and sockets of it go on with the kernel: `tickwire stat` is to say so when the service is back, although the program
 /// may never make another socket. Says whether there are such sockets.
 fn tell_why() -> bool {
-    if open::unlisted().next().is_none() {
+    // What is confined ends with the thread that is, and is not kept by this one.
+    if start::is_confined() || open::unlisted().next().is_none() {
         start::withdraw();
         return false;
     }

@@ -216,6 +216,23 @@ pub(crate) fn give_to_kernel(lane: &'static Lane, fd: c_int, index: u32, reason:
     }
 }
 
+/// Gives the listeners and UDP sockets to the kernel that no other process has.
+pub(crate) fn give_own_to_kernel(lane: &'static Lane, reason: Reason) {
+    for (fd, entry) in TABLE.each() {
+        let (Entry::Udp(index) | Entry::Tcp(index)) = entry else { continue };
+        let movable = lane.with(|access| {
+            let own = 1 << access.slot;
+            let mut descriptions = access.descriptions();
+            let mut description = descriptions.get(index);
+            Ok(*description.holders() == own && description.socket().kind != SocketKind::Tcp)
+        });
+        // By another of its descriptors it may have gone already.
+        if movable == Ok(true) && TABLE.get(fd) == entry {
+            give_to_kernel(lane, fd, index, reason);
+        }
+    }
+}
+
 /// Nobody counts the descriptors of a description here any more (in a forked child that has no part in its parent's lane).
 pub(crate) fn uncount(index: u32) {
     COUNTS[index as usize].store(0, Relaxed);

@@ -123,8 +123,15 @@ pub(crate) fn lane() -> Option<&'static Lane> {
 pub(crate) fn confined() {
     RETRY_AT.store(u64::MAX, Relaxed);
     if let Some(lane) = lane::current() {
+        // In order, so that nothing is diverted any more when the program goes on.
+        crate::open::give_own_to_kernel(lane, Reason::Confined);
         lane.leave(Reason::Confined);
     }
+}
+
+/// Whether it has.
+pub(crate) fn is_confined() -> bool {
+    RETRY_AT.load(Relaxed) == u64::MAX
 }
 
 /// Whether a new socket must fail because the program's lane has ended and acceleration is required.
@@ -163,7 +170,7 @@ fn refused(reason: Reason) {
 /// `tickwire stat`. Returns the connection's descriptor, -1 if no service answers.
 pub(crate) fn announce() -> i32 {
     let Some(_asking) = Asking::begin() else { return -1 };
-    let mut kept = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut kept = STARTING.lock();
     if kept.is_none() && lane::current().is_none() {
         *kept = session().ok().and_then(|mut session| {
             let request = Request::OnKernel { program: Name::new(&program()), reason: Reason::Restarted };
@@ -175,12 +182,12 @@ pub(crate) fn announce() -> i32 {
 
 /// There is nothing more to say, or nobody to say it to.
 pub(crate) fn withdraw() {
-    *STARTING.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    *STARTING.lock() = None;
 }
 
 /// In a forked child: the connection is the parent's.
 pub(crate) fn forget() {
-    if let Ok(mut kept) = STARTING.try_lock() {
+    if let Some(mut kept) = STARTING.try_lock() {
         *kept = None;
     }
 }
