@@ -59,8 +59,10 @@ pub struct Received {
 pub struct Transmission<'p>(Writer<'p, DescCell>);
 
 impl Transmission<'_> {
-    /// Puts in one packet, or a piece of one; `false` if the ring is full. The kernel waits for the rest of a packet.
+    /// Puts in one packet, or a piece of one; `false` if the ring is full. The kernel waits for the rest of a packet. No piece is empty:
+    /// the kernel drops such a descriptor with the packet it belongs to, and never completes its frame.
     pub fn put(&mut self, packet: Transmit) -> bool {
+        debug_assert!(packet.len > 0, "a piece without a byte, frame {}", packet.frame);
         let address = address(packet.frame) + u64::from(packet.offset);
         let options = if packet.more { libc::XDP_PKT_CONTD } else { 0 };
         self.0.put(Desc { address, len: packet.len.into(), options })

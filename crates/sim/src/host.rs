@@ -81,6 +81,9 @@ impl Host {
     }
 
     /// Takes out what the stack wants to send. Frames are completed at the next call only, as with a real ring.
+    ///
+    /// # Panics
+    /// If the stack sends what no kernel takes: a frame without a byte in it.
     pub fn transmit(&mut self, now: Instant) -> Vec<Vec<u8>> {
         let mut stack = self.memory.stack();
         for frame in self.sent.drain(..) {
@@ -94,6 +97,8 @@ impl Host {
         let mut packets: Vec<Vec<u8>> = Vec::new();
         let mut begins = true;
         for t in taken {
+            // The kernel throws such a descriptor away, with the packet it belongs to, and never completes the frame.
+            assert_ne!(t.len, 0, "a piece without a byte, frame {}", t.frame);
             self.sent.push(t.frame);
             if begins {
                 packets.push(Vec::new());

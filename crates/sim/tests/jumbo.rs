@@ -5,12 +5,12 @@ mod tcp_support;
 use tcp_support::raw::*;
 use tcp_support::*;
 use tickwire_sim::{LinkConfig, Pair, PairConfig};
-use tickwire_stack::UdpId;
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::path::PathState;
-use tickwire_stack::tcp::Setting;
+use tickwire_stack::tcp::{Setting, Shutdown};
 use tickwire_stack::time::Span;
 use tickwire_stack::udp::{SendTo, UdpOptions};
+use tickwire_stack::{Error, UdpId};
 
 fn jumbo(seed: u64, link: LinkConfig) -> Pair {
     Pair::new(&PairConfig { mtu: 9000, ..PairConfig::default().with_seed(seed).with_link(link) })
@@ -215,4 +215,36 @@ fn datagrams_use_what_a_jumbo_frame_holds() {
         assert_eq!(pair.link_stats(0).sent - before, packets, "packets for {len} bytes");
     }
     assert_eq!((pair.frames_held(0), pair.frames_held(1)), (0, 0));
+}
+
+/// FIN that was queued behind data already on its way lies in a frame of its own; with the data it is lost, and sent again.
+#[test]
+fn data_and_fin_that_are_all_lost_come_again() {
+    for (family, len) in [(0, 100), (1, 1_784), (0, 5_000), (1, 8_900), (0, 30_000)] {
+        let mut pair = jumbo(8, LinkConfig::default());
+        let (client, server, listener) = connected(&mut pair, family);
+        let data = pattern(len, 3);
+        pair.link_mut(0).loss = 1_000_000;
+        assert_eq!(send(&mut pair, 0, client, &data), Ok(len));
+        pair.run_for(Span::from_micros(100));
+        let now = pair.now();
+        pair.stack(0).tcp_shutdown(client, now, Shutdown::Write).unwrap();
+        pair.run_for(Span::from_millis(300));
+        assert_eq!(recv(&mut pair, 1, server, 1), Err(Error::WouldBlock));
+        pair.link_mut(0).loss = 0;
+        let mut got = Vec::new();
+        let ended = pair.run_until(Span::from_secs(60), |pair| match recv(pair, 1, server, 1 << 16) {
+            Ok(bytes) if bytes.is_empty() => true,
+            Ok(bytes) => {
+                got.extend(bytes);
+                false
+            }
+            Err(error) => {
+                assert_eq!(error, Error::WouldBlock);
+                false
+            }
+        });
+        assert!(ended && got == data, "{len}: {} bytes, the end {ended}", got.len());
+        close_and_check(&mut pair, client, server, listener);
+    }
 }

@@ -34,7 +34,7 @@ pub struct Transmit {
     pub frame: FrameId,
     /// Where the packet (its Ethernet header), or the piece, starts in the frame.
     pub offset: u16,
-    /// Its length in bytes.
+    /// Its length in bytes, never 0.
     pub len: u16,
     /// Whether the packet goes on in the next frame handed out. Only where the interface's MTU asks for it.
     pub more: bool,

@@ -68,7 +68,8 @@ impl Run {
             let meta = &frames.meta[id as usize];
             let alike = meta.flags & flag::LOST == lost && (lost != 0 || meta.transmits == 0);
             let fits = run.length as usize + length(meta) as usize <= most;
-            if !alike || !fits || meta.flags & (IN_FLIGHT | flag::SACKED) != 0 {
+            // A FIN in a frame of its own goes alone: the kernel takes no piece without a byte, and never completes its frame.
+            if !alike || !fits || meta.len == 0 || meta.flags & (IN_FLIGHT | flag::SACKED) != 0 {
                 break;
             }
             run.rest += 1;
@@ -155,6 +156,27 @@ mod tests {
         frames.meta[ids[2] as usize].flags |= flag::QUEUED;
         assert_eq!(Run::from(frames, ids[1], 8920).rest, 0, "what has not left yet ends it");
         frames.meta[ids[2] as usize].flags &= !flag::QUEUED;
+        queue.clear(frames);
+    }
+
+    #[test]
+    fn fin_in_a_frame_of_its_own_goes_alone() {
+        let mut memory = OwnedMemory::new(&Limits { frames: 64, tcp: 4, ..Limits::DEFAULT });
+        let mut stack = memory.stack();
+        let frames = &mut stack.mem.frames;
+        let mut queue = SendQueue::new(Seq(1));
+        queue.append(frames, 1784, 2 * 1784, 16, |into| into.len());
+        while let Some(id) = queue.next.get() {
+            queue.sent(frames, id, Instant::from_nanos(1));
+        }
+        assert!(queue.append_fin(frames));
+        let fin = queue.tail.get().unwrap();
+        queue.sent(frames, fin, Instant::from_nanos(1));
+        queue.mark_all_lost(frames);
+        let run = Run::from(frames, queue.head.get().unwrap(), 8920);
+        assert_eq!((run.rest, run.length, run.flags & flag::FIN, run.is_tail), (1, 2 * 1784, 0, false));
+        let run = Run::from(frames, fin, 8920);
+        assert_eq!((run.rest, run.length, run.flags & flag::FIN, run.is_tail), (0, 1, flag::FIN, true));
         queue.clear(frames);
     }
 
