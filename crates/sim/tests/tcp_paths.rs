@@ -166,6 +166,78 @@ fn a_connection_in_a_made_up_name_ends_when_the_host_finds_nobody() {
     }
 }
 
+/// However long the forger takes for the last step of the handshake: what counts is how long the host has had for its word.
+#[test]
+fn a_made_up_name_that_answers_late_ends_too() {
+    for late in [Span::from_millis(10), Span::from_secs(5), Span::from_secs(14)] {
+        let mut wire = wire(64);
+        let listener = wire.listen(8);
+        wire.put(Seg::new(SYN, 1000, 0));
+        let ours = wire.one().seq.wrapping_add(1);
+        wire.pass(late);
+        wire.taken();
+        wire.put(Seg::new(ACK, 1001, ours));
+        let (id, peer) = (wire.stack().tcp_accept(listener).unwrap(), wire.peer.address);
+        assert_eq!(wire.stack().take_request(), Some(peer));
+        tell(&mut wire, peer, PathState::Resolving, 1500, 0);
+        wire.pass(Span::from_secs(4));
+        assert_eq!(wire.recv(id), Err(Error::HostUnreachable), "{late:?} late");
+        wire.close(id);
+        assert_eq!((wire.count("TcpCurrEstab"), wire.held()), (0, 0));
+    }
+}
+
+/// The host speaks of a name as a whole: what connects in it while the host still looks for it, or has just given up, is no better.
+#[test]
+fn a_made_up_name_does_not_stay_by_its_second_connection() {
+    for gave_up in [false, true] {
+        let mut wire = wire(64);
+        let (listener, peer) = (wire.listen(8), wire.peer);
+        wire.put(Seg::new(SYN, 1000, 0));
+        let ours = wire.one().seq.wrapping_add(1);
+        wire.peer.port += 1;
+        wire.put(Seg::new(SYN, 1000, 0));
+        let second = wire.one().seq.wrapping_add(1);
+        wire.peer = peer;
+        wire.put(Seg::new(ACK, 1001, ours));
+        assert_eq!(wire.stack().take_request(), Some(peer.address));
+        let state = if gave_up { PathState::Unreachable } else { PathState::Resolving };
+        tell(&mut wire, peer.address, state, 1500, 0);
+        wire.peer.port += 1;
+        wire.put(Seg::new(ACK, 1001, second));
+        wire.pass(Span::from_secs(4));
+        while let Ok(id) = wire.stack().tcp_accept(listener) {
+            assert_eq!(wire.recv(id), Err(Error::HostUnreachable));
+            wire.close(id);
+        }
+        assert_eq!(wire.count("TcpCurrEstab"), 0);
+    }
+}
+
+/// The host found the peer that it did not know when it connected; from then on it is a peer as others are.
+#[test]
+fn a_peer_that_the_host_has_found_outlives_its_neighbour_entry() {
+    for idle in [Span::from_millis(10), Span::from_secs(60)] {
+        let mut wire = wire(64);
+        let (id, ours, theirs) = wire.accepted();
+        let peer = wire.peer.address;
+        assert_eq!(wire.stack().take_request(), Some(peer));
+        wire.pass(Span::from_millis(10));
+        tell(&mut wire, peer, PathState::Ready, 1500, 1);
+        wire.pass(idle);
+        wire.send(id, b"hello").unwrap();
+        assert_eq!(wire.one().data, b"hello");
+        tell(&mut wire, peer, PathState::Unreachable, 1500, 1);
+        assert_eq!(wire.state(id), Ok(State::Established), "{idle:?}");
+        wire.pass(Span::from_secs(1));
+        tell(&mut wire, peer, PathState::Ready, 1500, 1);
+        wire.pass(Span::from_secs(2));
+        assert!(wire.taken().iter().any(|seg| seg.data == b"hello"));
+        wire.put(Seg::new(ACK, theirs, ours + 5));
+        assert_eq!(wire.recv(id), Err(Error::WouldBlock));
+    }
+}
+
 /// A peer that has shown that data reaches it, or that has been here for long, stays while its neighbour entry comes and goes.
 #[test]
 fn a_connection_outlives_a_neighbour_that_fails_for_a_while() {

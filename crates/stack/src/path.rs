@@ -74,6 +74,8 @@ pub struct Path {
     pub guests: u16,
     /// When it was entered or last asked for.
     pub asked: Instant,
+    /// When the host last said that it is ready.
+    pub found: Instant,
     /// First of the packets that wait for the neighbour.
     pub waiting_head: Link,
     /// Last of them.

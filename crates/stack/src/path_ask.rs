@@ -15,7 +15,7 @@ use crate::time::Instant;
 
 impl Stack<'_> {
     /// The path on which a SYN is answered. If none is known, the packet's own Ethernet addresses are a guess; the half-open
-    /// connection is its guest until [`Stack::path_confirm`] or [`Stack::path_leave`].
+    /// connection is its guest until [`Stack::path_again`] or [`Stack::path_leave`].
     ///
     /// # Errors
     /// [`Error::NoBuffers`] if there are too many guesses; [`Error::HostUnreachable`] and [`Error::NeedPath`] if the host said that
@@ -49,17 +49,6 @@ impl Stack<'_> {
         Ok(index)
     }
 
-    /// The path of a connection that is about to open: asks the host if it was only guessed.
-    ///
-    /// # Errors
-    /// [`Error::NeedPath`] if too many destinations are being asked for; otherwise as for sending.
-    pub(crate) fn path_confirm(&mut self, index: u32, destination: Address, now: Instant) -> Result<u32> {
-        match self.mem.paths.get(index as usize) {
-            Some(path) if path.info.destination == destination && path.inferred != GUESSED => Ok(index),
-            _ => self.path_again(destination, now),
-        }
-    }
-
     /// A half-open connection has ended, or is open: a guess goes with the last of them.
     pub(crate) fn path_leave(&mut self, index: u32, destination: Address) {
         if let Some(path) = self.mem.paths.get_mut(index as usize)
@@ -73,8 +62,8 @@ impl Stack<'_> {
         }
     }
 
-    /// The path to a destination of which a packet's sender thought that it had one. What is not known, or was not reached some time
-    /// ago, is asked for, and packets wait meanwhile.
+    /// The path to a destination of which a packet's sender thought that it had one, or of a connection that is about to open. What is
+    /// not known, only guessed, or was not reached some time ago, is asked for, and packets wait meanwhile.
     ///
     /// # Errors
     /// [`Error::HostUnreachable`] if the host said so lately; [`Error::NeedPath`] if too many destinations are being asked for;

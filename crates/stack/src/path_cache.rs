@@ -51,6 +51,9 @@ impl Stack<'_> {
             path.info = info;
         }
         path.asked = now;
+        if info.state == PathState::Ready {
+            path.found = now;
+        }
         self.path_mark(index, 0);
         let path = &mut self.mem.paths[index as usize];
         match path.info.state {

@@ -14,6 +14,7 @@ use crate::Stack;
 use crate::addr::{Endpoint, Family};
 use crate::error::{Error, Result};
 use crate::ids::{Ready, SocketKind};
+use crate::path::PathState;
 use crate::pool::Link;
 use crate::time::Instant;
 use zerocopy::FromZeros;
@@ -277,8 +278,7 @@ impl Stack<'_> {
     /// The host is asked for the way to a peer that has shown that it is there; a packet's word was enough until now. False if that
     /// cannot be done at present.
     fn confirm_path(&mut self, index: usize, now: Instant) -> bool {
-        let s = &self.mem.tcp[index];
-        match self.path_confirm(s.path, s.remote.address, now) {
+        match self.path_again(self.mem.tcp[index].remote.address, now) {
             Ok(path) => {
                 self.mem.tcp[index].path = path;
                 true
@@ -291,8 +291,9 @@ impl Stack<'_> {
     pub(super) fn establish(&mut self, index: usize, now: Instant) {
         let path = self.mem.tcp[index].path;
         let mtu = self.path_mtu(path, now);
+        let known = self.path_of(index).is_some_and(|path| path.inferred == 0 && path.info.state == PathState::Ready);
         let s = &mut self.mem.tcp[index];
-        s.stranger = s.passive && self.mem.paths.get(path as usize).is_none_or(|path| path.inferred != 0);
+        s.stranger_since = if s.passive && !known { now } else { Instant::NEVER };
         if s.attempts == 0 && s.sent != now {
             s.rtt.sample(now, now.since(s.sent));
         }

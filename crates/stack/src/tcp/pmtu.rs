@@ -15,15 +15,17 @@ use crate::time::{Instant, Span};
 /// No packet needs to be shorter (RFC 791).
 pub(super) const LEAST_MTU: u32 = 68;
 
-/// The host's word on a peer that connected before it came takes no longer than this.
+/// The host's word on a peer that connected before it came takes no longer than this from then on.
 const UNPROVEN: Span = RESOLVE_TIME.times(2);
 
 impl Socket {
-    /// Whether this peer connected a moment ago, before the host had spoken of it, and has never acknowledged any data: all that is known
-    /// is that somebody on the link answered our SYN-ACK, which went back to where the SYN came from.
-    fn is_unproven(&self, now: Instant) -> bool {
+    /// Whether this peer connected a moment ago, the host has never found it since, and it has never acknowledged any data: all that is
+    /// known is that somebody on the link answered our SYN-ACK, which went back to where the SYN came from.
+    fn is_unproven(&self, found: Instant, now: Instant) -> bool {
+        let since = self.stranger_since;
+        let lately = !since.is_never() && now.since(since) <= UNPROVEN;
         let silent = self.send.una == self.iss + 1;
-        self.stranger && self.state.is_synchronized() && silent && now.since(self.sent) <= UNPROVEN
+        self.state.is_synchronized() && lately && silent && found < since
     }
 }
 
@@ -135,7 +137,9 @@ impl Stack<'_> {
     /// The host's word on a path has changed. Connections that are being opened over one that leads nowhere fail; a new
     /// MTU or next hop is noticed by each connection when it sends next.
     pub(crate) fn tcp_path_changed(&mut self, now: Instant, path: u32) {
-        let Some(info) = self.mem.paths.get(path as usize).map(|p| p.info) else { return };
+        let Some((info, found)) = self.mem.paths.get(path as usize).map(|p| (p.info, p.found)) else {
+            return;
+        };
         if !matches!(info.state, PathState::Unreachable | PathState::Kernel) || self.mem.core.free_tcp.used() == 0 {
             return;
         }
@@ -151,7 +155,7 @@ impl Stack<'_> {
                     self.fail(index, now, Pending::HostUnreachable);
                 }
                 // Nobody has that name: it was made up. Otherwise it would stay for ever, if the program has nothing to say.
-                _ if s.is_unproven(now) => self.fail(index, now, Pending::HostUnreachable),
+                _ if s.is_unproven(found, now) => self.fail(index, now, Pending::HostUnreachable),
                 _ => s.soft_error = Pending::HostUnreachable,
             }
         }

@@ -154,8 +154,6 @@ pub struct Socket {
     pub(super) queued: bool,
     /// It was opened by the peer.
     pub(super) passive: bool,
-    /// When the peer connected the host had not yet spoken of it: the name may be made up.
-    pub(super) stranger: bool,
     /// The program has shut its receiving side.
     pub(super) read_shut: bool,
     /// The program has shut its sending side: FIN is queued, or to be queued when there is a frame for it.
@@ -237,6 +235,8 @@ pub struct Socket {
     pub(super) sent: Instant,
     /// Since when nothing has got through though something is to be sent; never = all is well.
     pub(super) stuck_since: Instant,
+    /// When the peer connected, if no word of the host led to it then: the name may be made up.
+    pub(super) stranger_since: Instant,
     /// Segments sent again.
     pub(super) retransmits: u32,
     /// When the last segment outside of the window was answered.
