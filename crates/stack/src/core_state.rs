@@ -106,6 +106,9 @@ impl Stack<'_> {
     /// Starts afresh after the memory may have been left half-changed (a process died inside): every socket, set, path and queued
     /// packet is gone, every handle stale. Counters and the caller's own words stay, and so does what is known about frames in the
     /// kernel's rings, which come back through [`Stack::ingress`] and [`Stack::completed`] as before.
+    ///
+    /// For sockets whose transmit ring is new as well, or does not end within a packet: the rest of one of which the ring has the
+    /// beginning is gone, and the kernel would take what is sent next for it.
     pub fn restart(&mut self, config: &Config, now: Instant) {
         let mtu = self.mem.core.default_mtu;
         self.mem.wipe();
