@@ -51,6 +51,8 @@ pub(crate) struct Connection {
     pub(crate) lane: Option<LaneId>,
     /// The program, and why it has no lane, if it was refused one or says that it is on the kernel.
     pub(crate) refused: Option<(Name, Reason)>,
+    /// It is ended once its answer is sent: it has no lane, and its place is needed.
+    pub(crate) parting: bool,
     bucket: Bucket,
     replies: VecDeque<(u32, Answer)>,
     pushes: VecDeque<Push>,
@@ -73,6 +75,8 @@ pub(crate) enum End {
     Deaf,
     /// It says what nobody understands.
     Malformed(String),
+    /// There is no room to list another program that has no lane.
+    Surplus,
 }
 
 impl Connection {
@@ -83,6 +87,7 @@ impl Connection {
             queue,
             lane: None,
             refused: None,
+            parting: false,
             bucket: Bucket::new(requests_per_second, now),
             replies: VecDeque::new(),
             pushes: VecDeque::new(),

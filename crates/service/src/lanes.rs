@@ -109,9 +109,7 @@ impl Service {
             Ok(answer) => answer,
             Err(reason) => {
                 tracing::info!(pid, uid, %program, %reason, "no lane");
-                if let Some(connection) = self.connections.get_mut(&id) {
-                    connection.refused = Some((program, reason));
-                }
+                self.list_without_lane(id, program, reason);
                 refused(reason)
             }
         }
@@ -119,13 +117,29 @@ impl Service {
 
     /// Answers [`tickwire_link::control::Request::OnKernel`].
     pub(crate) fn on_kernel(&mut self, id: ConnectionId, program: Name, reason: Reason) -> Answer {
-        match self.connections.get_mut(&id) {
+        match self.connections.get(&id) {
             Some(connection) if connection.lane.is_none() && reason != Reason::None => {
-                connection.refused = Some((program, reason));
-                Reply::Done.into()
+                if self.list_without_lane(id, program, reason) {
+                    Reply::Done.into()
+                } else {
+                    refused(Reason::RateLimit)
+                }
             }
             _ => refused(Reason::BadRequest),
         }
+    }
+
+    /// Lists a program that has no lane for as long as its connection lasts; if there are too many of them, the connection ends. Whether
+    /// it is listed.
+    fn list_without_lane(&mut self, id: ConnectionId, program: Name, reason: Reason) -> bool {
+        let Some(user) = self.connections.get(&id).map(|c| c.peer.uid) else { return false };
+        let others = self.connections.iter().filter(|&(&other, c)| other != id && c.refused.is_some());
+        let room = self.usage.room_to_list(user, others.map(|(_, c)| c.peer.uid));
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.refused = room.then_some((program, reason));
+            connection.parting = !room;
+        }
+        room
     }
 
     fn new_lane(&mut self, id: ConnectionId, program: Name, layout: u64) -> Result<Answer, Reason> {
@@ -176,6 +190,7 @@ impl Service {
         let answer = if descriptors { answer(number, lane) } else { Ok(Reply::Attached.into()) };
         let Ok(answer) = answer else { return refused(Reason::ServiceError) };
         connection.lane = Some(number);
+        connection.refused = None;
         lane.connections.insert(id);
         answer
     }

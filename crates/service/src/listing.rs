@@ -50,8 +50,8 @@ impl Service {
             };
         }
         let start = after.max(REFUSED) - REFUSED + 1;
-        let refused =
-            self.connections.range(start..).find_map(|(&at, c)| c.refused.map(|(program, why)| (at, c, program, why)));
+        let mut without = self.connections.range(start..).filter(|(_, c)| c.lane.is_none());
+        let refused = without.find_map(|(&at, c)| c.refused.map(|(program, why)| (at, c, program, why)));
         match refused {
             Some((at, connection, program, reason)) => {
                 let info = LaneInfo {

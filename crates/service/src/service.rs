@@ -118,6 +118,7 @@ impl Service {
             Some(Push::PathChanged { path: answer.path, reason: requests::reason_of(answer.why) })
         };
         match connection.flush(latest) {
+            Ok(false) if connection.parting => self.end_connection(id, &End::Surplus),
             Ok(left) => {
                 if left != connection.waits_to_write {
                     connection.waits_to_write = left;
@@ -161,6 +162,7 @@ impl Service {
             End::Gone => tracing::debug!(pid, uid, "connection closed"),
             End::Deaf => tracing::warn!(pid, uid, "does not read what it is told: connection ended"),
             End::Malformed(what) => tracing::warn!(pid, uid, what, "message not understood: connection ended"),
+            End::Surplus => tracing::debug!(pid, uid, "too many programs without a lane: not listed"),
         }
         self.usage.give_connection(uid);
         self.captures.end(id, &mut self.programs);

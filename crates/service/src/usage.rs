@@ -158,6 +158,13 @@ impl Usage {
         self.each(user, |used| used.connections = used.connections.saturating_sub(1));
     }
 
+    /// Whether one more program that has no lane may keep its connection to be listed, beside those of these users: a quarter of the
+    /// connections at most, since those who have lanes, fork, or look on need theirs.
+    pub(crate) fn room_to_list(&self, user: u32, listed: impl Iterator<Item = u32>) -> bool {
+        let (own, total) = listed.fold((0, 0), |(own, total), by| (own + u32::from(by == user), total + 1));
+        own < self.limits.connections_per_user / 4 && total < self.limits.connections / 4
+    }
+
     fn each(&mut self, user: u32, change: impl Fn(&mut Used)) {
         change(&mut self.total);
         if let Some(own) = self.users.get_mut(&user) {
@@ -247,5 +254,12 @@ mod tests {
         assert!(usage.take_connection(1) && usage.take_connection(1) && !usage.take_connection(1));
         assert!(usage.take_connection(2) && !usage.take_connection(3));
         assert!(usage.take_connection(0), "root still gets in");
+    }
+
+    #[test]
+    fn programs_without_a_lane_are_listed_by_a_quarter_of_the_connections() {
+        let usage = Usage::new(Limits { connections: 12, connections_per_user: 8, ..usage().limits });
+        assert!(usage.room_to_list(1, [1].into_iter()) && !usage.room_to_list(1, [1, 1].into_iter()));
+        assert!(usage.room_to_list(2, [1, 1].into_iter()) && !usage.room_to_list(2, [1, 1, 3].into_iter()));
     }
 }

@@ -431,6 +431,37 @@ fn limits_refuse_the_new_and_keep_the_old() {
 }
 
 #[test]
+fn programs_without_a_lane_leave_most_connections_to_others() {
+    if skipped() {
+        return;
+    }
+    let world = World::with(Attach::Tc, "[limits]\nconnections_per_user = 8\n");
+    let on_kernel = Request::OnKernel { program: Name::new("old"), reason: Reason::Restarted };
+    let mut clients: Vec<Client> = (0..3).map(|_| world.client()).collect();
+    let replies: Vec<Reply> = clients.iter_mut().map(|client| client.request(&on_kernel, &[]).0).collect();
+    assert!(matches!(replies[..], [Reply::Done, Reply::Done, Reply::Refused { .. }]), "{replies:?}");
+    until("the third is sent away", || clients[2].is_closed());
+    let mut refused = world.client();
+    let hello = Request::Hello { program: Name::new("older"), layout: Memory::LAYOUT_HASH ^ 1 };
+    assert!(matches!(refused.request(&hello, &[]).0, Reply::Refused { reason: Reason::Version, .. }), "still told why");
+    until("and so is the fourth", || refused.is_closed());
+
+    // Who is on a lane after all is not listed without one, and leaves his place to another.
+    let mut owner = world.client();
+    let lane = owner.hello().unwrap();
+    let attach = Request::Attach { lane: lane.lane, token: lane.token, descriptors: false };
+    assert!(matches!(clients[0].request(&attach, &[]).0, Reply::Attached));
+    assert!(matches!(world.client().request(&on_kernel, &[]).0, Reply::Done));
+    let mut after = 0;
+    let mut reasons = Vec::new();
+    while let Reply::LaneInfo { cursor, info } = owner.request(&Request::ListLanes { after }, &[]).0 {
+        reasons.push(info.reason);
+        after = cursor;
+    }
+    assert_eq!(reasons[..2], [Reason::None, Reason::Restarted]);
+}
+
+#[test]
 fn only_who_knows_the_token_attaches_and_the_lane_ends_with_the_last() {
     if skipped() {
         return;
