@@ -360,7 +360,7 @@ const OLD_LISTENER: &str = r#"
 import socket, sys
 family = socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET
 listener = socket.create_server((sys.argv[1], 9000), family=family)
-kept = []
+kept = [socket.create_server(('127.0.0.1', 0))]
 while True:
     c, _ = listener.accept()
     d = c.recv(100)
@@ -385,6 +385,12 @@ fn sockets_that_are_older_than_the_service_are_listed_with_the_reason() {
     assert_eq!(listed["accelerated"], false);
     assert!(listed["reason"].as_str().unwrap().contains("older than the service"), "{listed}");
 
+    // The same once more: the helper hears that the service by which the program was listed has gone.
+    assert!(both.b_service.stop().unwrap().status.success());
+    both.b_service = Service::start(&both.pair.b).unwrap();
+    let program = || both.b_service.stat().unwrap().lanes_of(server.id()).first().map(|lane| (*lane).clone());
+    tools::until("the program is listed again", PATIENCE, || program().is_some()).unwrap();
+
     let script = "import socket, sys; c = socket.create_connection((sys.argv[1], 9000)); c.sendall(b'new'); c.recv(3)";
     start(&host, false, &[python(), "-c", script, &address]).success(PATIENCE).unwrap();
     let listed = program().unwrap();
@@ -397,6 +403,16 @@ fn sockets_that_are_older_than_the_service_are_listed_with_the_reason() {
     assert_eq!(on(9001, true), 1, "{listed}");
     assert!(on(9000, false) >= 2, "the old listener, and a connection that it accepted: {listed}");
     assert_eq!(on(9000, true), 0, "{listed}");
+    let reason = |local: &str| {
+        let all = listed["sockets"].as_array().unwrap();
+        all.iter()
+            .find(|s| s["local"].as_str().unwrap().starts_with(local))
+            .and_then(|s| s["reason"].as_str())
+            .unwrap_or_default()
+    };
+    assert!(reason(&format!("{address}:9000")).contains("older than the service"), "{listed}");
+    let loopback = reason("127.0.0.1:");
+    assert!(!loopback.is_empty() && !loopback.contains("older"), "it never was on a lane: {listed}");
 }
 
 #[test]

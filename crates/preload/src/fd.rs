@@ -26,8 +26,8 @@ pub(crate) enum Entry {
     Lane,
     /// An IP socket that stays on the kernel: the row that says so to `tickwire stat`.
     Kernel(u32),
-    /// An IP socket that stays on the kernel, in no lane's rows: it was made on a lane that has ended.
-    Unlisted,
+    /// An IP socket that stays on the kernel, in no lane's rows: it was made on a lane that has ended. The number is the reason's code.
+    Unlisted(u32),
     /// A TCP socket whose lane went away; the number is the error every call gets.
     Dead(u32),
 }
@@ -37,7 +37,9 @@ impl Entry {
     pub(crate) fn description(self) -> Option<u32> {
         match self {
             Self::Udp(index) | Self::Tcp(index) | Self::Epoll(index) => Some(index),
-            Self::Foreign | Self::Instance(_) | Self::Lane | Self::Dead(_) | Self::Kernel(_) | Self::Unlisted => None,
+            Self::Foreign | Self::Instance(_) | Self::Lane | Self::Dead(_) | Self::Kernel(_) | Self::Unlisted(_) => {
+                None
+            }
         }
     }
 
@@ -62,7 +64,7 @@ impl Entry {
             Self::Dead(errno) => 5 << SHIFT | errno & MASK,
             Self::Kernel(row) => 6 << SHIFT | row & MASK,
             Self::Instance(number) => 7 << SHIFT | number & MASK,
-            Self::Unlisted => 8 << SHIFT,
+            Self::Unlisted(reason) => 8 << SHIFT | reason & MASK,
         }
     }
 
@@ -75,7 +77,7 @@ impl Entry {
             5 => Self::Dead(word & MASK),
             6 => Self::Kernel(word & MASK),
             7 => Self::Instance(word & MASK),
-            8 => Self::Unlisted,
+            8 => Self::Unlisted(word & MASK),
             _ => Self::Foreign,
         }
     }
@@ -122,6 +124,16 @@ impl Table {
         Entry::unpack(word.swap(entry.pack(), Ordering::AcqRel))
     }
 
+    /// Enters what `fd` stands for if it still stands for `from`: another thread may have closed it, and the number be another's. Whether it
+    /// did.
+    pub(crate) fn replace(&self, fd: c_int, from: Entry, to: Entry) -> bool {
+        let Some(word) = self.words.get(fd as usize) else { return false };
+        if to != Entry::Foreign {
+            self.top.fetch_max(fd as u32 + 1, Ordering::AcqRel);
+        }
+        word.compare_exchange(from.pack(), to.pack(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
     /// Every descriptor that is ours, with what it stands for.
     pub(crate) fn each(&self) -> impl Iterator<Item = (c_int, Entry)> + '_ {
         (0..self.top.load(Ordering::Acquire) as c_int)
@@ -138,12 +150,16 @@ mod tests {
     fn entries_survive_the_table_and_strange_numbers_are_foreign() {
         static OWN: Table = Table::new();
         let numbered = [Entry::Udp(7), Entry::Tcp(8), Entry::Epoll(9), Entry::Instance(10), Entry::Dead(104)];
-        for entry in numbered.into_iter().chain([Entry::Lane, Entry::Unlisted]) {
+        for entry in numbered.into_iter().chain([Entry::Lane, Entry::Unlisted(39)]) {
             assert_eq!(OWN.set(12, entry), Entry::Foreign);
             assert_eq!(OWN.get(12), entry);
             assert_eq!(OWN.each().collect::<Vec<_>>(), [(12, entry)]);
             assert_eq!(OWN.set(12, Entry::Foreign), entry);
         }
+        assert!(OWN.replace(12, Entry::Foreign, Entry::Unlisted(39)));
+        assert!(!OWN.replace(12, Entry::Unlisted(15), Entry::Kernel(1)), "it is another's by now");
+        assert_eq!(OWN.set(12, Entry::Foreign), Entry::Unlisted(39));
+        assert!(!OWN.replace(-1, Entry::Foreign, Entry::Lane));
         assert_eq!(OWN.get(-1), Entry::Foreign);
         assert_eq!(OWN.get(c_int::MAX), Entry::Foreign);
         assert_eq!(OWN.set(-1, Entry::Lane), Entry::Foreign);

@@ -6,11 +6,11 @@
 
 use crate::c::sys;
 use crate::lane::{self, Lane};
-use crate::{open, pending, process, protect, start};
+use crate::{pending, process, protect, start};
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
 use libc::pollfd;
-use tickwire_stack::time::Span;
+use tickwire_stack::time::{Instant, Span};
 
 /// The program counts as polling for so long after it last did.
 const RECENT: Span = Span::from_millis(1);
@@ -19,8 +19,6 @@ const FIRST_LOOK: Span = Span::from_millis(2);
 const LAST_LOOK: Span = Span::from_millis(32);
 /// While connections that the program closed are to be finished, or other processes may die.
 const SWEEP: Span = Span::from_millis(200);
-/// How often a service that is away is looked for.
-const AWAY: Span = Span::from_secs(1);
 /// The thread needs little.
 const STACK: usize = 256 << 10;
 
@@ -32,17 +30,28 @@ static WAKE: AtomicI32 = AtomicI32::new(-1);
 /// Starts the helper of this process, if it does not run.
 pub(crate) fn start() {
     let pid = sys::process();
-    if RUNS_IN.swap(pid, Relaxed) == pid {
+    let before = RUNS_IN.swap(pid, AcqRel);
+    if before == pid {
         return wake();
     }
-    if let Ok(fd) = sys::eventfd().and_then(protect::keep) {
+    // One that has ended leaves its eventfd; what another process left is not ours to ring.
+    if (before != 0 || WAKE.load(Relaxed) < 0)
+        && let Ok(fd) = sys::eventfd().and_then(protect::keep)
+    {
         WAKE.store(fd, Relaxed);
     }
     // The program's signals are for its own threads.
     let before = sys::block_signals();
-    let started = std::thread::Builder::new().name("tickwire-helper".into()).stack_size(STACK).spawn(|| {
-        let _ = std::panic::catch_unwind(run);
-        RUNS_IN.store(0, Relaxed);
+    let started = std::thread::Builder::new().name("tickwire-helper".into()).stack_size(STACK).spawn(move || {
+        loop {
+            let done = std::panic::catch_unwind(run);
+            RUNS_IN.swap(0, AcqRel);
+            // Whoever made a lane before this has only rung; whoever does after it starts another helper.
+            let missed = done.is_ok() && lane::current().is_some();
+            if !missed || RUNS_IN.compare_exchange(0, pid, AcqRel, Acquire).is_err() {
+                return;
+            }
+        }
     });
     sys::restore_signals(&before);
     if started.is_err() {
@@ -71,9 +80,10 @@ pub(crate) fn forget(own_descriptors: bool) {
 fn run() {
     let mut look = FIRST_LOOK;
     let mut swept = sys::now();
+    let mut not_before = swept;
     loop {
         let Some(lane) = lane::current() else {
-            if tell_why() {
+            if tell_why(&mut not_before) {
                 continue;
             }
             // The next lane starts the helper anew.
@@ -97,21 +107,30 @@ fn run() {
 }
 
 /// The lane has ended, and sockets of it go on with the kernel: `tickwire stat` is to say so when the service is back, although the program
-/// may never make another socket. Says whether there are such sockets.
-fn tell_why() -> bool {
+/// may never make another socket. `not_before` is when the service may be told again. Says whether there are such sockets.
+fn tell_why(not_before: &mut Instant) -> bool {
     // What is confined ends with the thread that is, and is not kept by this one.
-    if start::is_confined() || open::unlisted().next().is_none() {
+    let Some(reason) = start::why_unlisted().filter(|_| !start::is_confined()) else {
         start::withdraw();
         return false;
+    };
+    let mut listed = start::listed_by();
+    if lane::current().is_some() {
+        return true;
     }
-    let service = start::announce();
+    let now = sys::now();
+    if listed.is_none() && now >= *not_before {
+        *not_before = now + start::RETRY;
+        match start::announce(reason) {
+            Ok(by) => listed = by,
+            Err(rest) => *not_before = now + rest,
+        }
+    }
     let readable = |fd: c_int| pollfd { fd, events: libc::POLLIN, revents: 0 };
-    let mut fds = [readable(service), readable(WAKE.load(Relaxed))];
-    let _ = sys::ppoll(&mut fds, (service < 0).then_some(AWAY), None);
+    let mut fds = [readable(listed.unwrap_or(-1)), readable(WAKE.load(Relaxed))];
+    let _ = sys::ppoll(&mut fds, listed.is_none().then(|| not_before.since(sys::now())), None);
     if fds[0].revents != 0 {
-        start::withdraw();
-        // Not at once again, should it be the service that ends such connections.
-        let _ = sys::ppoll(&mut fds[1..], Some(AWAY), None);
+        start::hear();
     }
     if fds[1].revents != 0 {
         sys::drain(WAKE.load(Relaxed));

@@ -441,7 +441,7 @@ impl Lane {
             // The service is slow; what runs needs it not. Only this request fails.
             Err(error) if error.kind() == std::io::ErrorKind::TimedOut => Err(Reason::ServiceError),
             Err(_) => {
-                self.end(Reason::LaneGone);
+                self.end(Reason::NoService);
                 Err(Reason::LaneGone)
             }
         }
@@ -573,6 +573,16 @@ impl Lane {
     pub(crate) fn flags_of(&self, index: u32) -> u64 {
         let Some(_inside) = wait::enter() else { return 0 };
         self.shared.lock().map_or(0, |mut guard| Descriptions::new(guard.stack.user()).get(index).flags())
+    }
+
+    /// Why the socket of a row stays on the kernel, also of a lane that has ended.
+    pub(crate) fn reason_of(&self, row: u32) -> Reason {
+        let Some(_inside) = wait::enter() else { return Reason::None };
+        let code = self
+            .shared
+            .lock()
+            .map_or(0, |guard| guard.stack.kernel_rows().get(row as usize).map_or(0, |r| r.reason.get()));
+        Reason::from_code(code).unwrap_or_default()
     }
 
     /// Flags of a description, inside.

@@ -80,7 +80,7 @@ fn make(lane: &'static Lane, fd: c_int, mut flags: u64) {
     match made {
         Ok(index) if flags & flag::UDP != 0 => enter(fd, Entry::Udp(index)),
         Ok(index) => enter(fd, Entry::Tcp(index)),
-        Err(_) => show_kernel(lane, fd, flags & flag::UDP != 0, Reason::LaneFull),
+        Err(_) => show_kernel(lane, fd, TABLE.get(fd), flags & flag::UDP != 0, Reason::LaneFull),
     }
 }
 
@@ -111,8 +111,8 @@ pub(crate) fn label(access: &mut Access<'_>, id: SocketId, fd: c_int) {
 /// The kernel's number of the state, for the rows.
 const TCP_LISTEN: u32 = 10;
 
-/// Shows a socket that stays on the kernel, with its reason, to `tickwire stat`.
-fn show_kernel(lane: &'static Lane, fd: c_int, udp: bool, reason: Reason) {
+/// Shows a socket that stays on the kernel, with its reason, to `tickwire stat`, if it still is what it was (`from`).
+fn show_kernel(lane: &'static Lane, fd: c_int, from: Entry, udp: bool, reason: Reason) {
     let names = (sys::socket_name(fd, false), sys::socket_name(fd, true));
     let listens = sys::option(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN).is_ok_and(|on| on != 0);
     let shown = lane.with(|access| {
@@ -127,7 +127,19 @@ fn show_kernel(lane: &'static Lane, fd: c_int, udp: bool, reason: Reason) {
         row.kind.set(if udp { table::kind::KERNEL_UDP } else { table::kind::KERNEL_TCP });
         Ok(index)
     });
-    TABLE.set(fd, shown.map_or(Entry::Foreign, Entry::Kernel));
+    let entered = TABLE.replace(fd, from, shown.map_or(Entry::Foreign, Entry::Kernel));
+    if let (false, Ok(row)) = (entered, shown) {
+        clear_row(lane, row);
+    }
+}
+
+fn clear_row(lane: &'static Lane, row: u32) {
+    let _ = lane.with(|access| {
+        if let Some(row) = access.stack.kernel_rows().get(row as usize) {
+            row.clear();
+        }
+        Ok(())
+    });
 }
 
 /// A socket that stays on the kernel was connected there: its row gets the names.
@@ -147,7 +159,7 @@ pub(crate) fn connected_by_kernel(fd: c_int) {
 /// A connection that a listener took from the kernel.
 pub(crate) fn accepted_by_kernel(lane: &'static Lane, fd: c_int) {
     if Table::fits(fd) {
-        show_kernel(lane, fd, false, Reason::Loopback);
+        show_kernel(lane, fd, TABLE.get(fd), false, Reason::Loopback);
     }
 }
 
@@ -159,10 +171,10 @@ pub(crate) fn accepted_beside(listener: c_int, fd: c_int) {
                 let row = access.stack.kernel_rows().get(row as usize);
                 Ok(row.and_then(|row| Reason::from_code(row.reason.get())).unwrap_or_default())
             });
-            show_kernel(lane, fd, false, reason.unwrap_or_default());
+            show_kernel(lane, fd, TABLE.get(fd), false, reason.unwrap_or_default());
         }
-        (Entry::Unlisted, _) => {
-            TABLE.set(fd, Entry::Unlisted);
+        (entry @ Entry::Unlisted(_), _) => {
+            TABLE.set(fd, entry);
         }
         _ => {}
     }
@@ -247,7 +259,7 @@ pub(crate) fn forget(lane: &'static Lane, index: u32, flags: u64, reason: Reason
                 restore_blocking(fd);
             }
             gone += 1;
-            show_kernel(lane, fd, flags & flag::UDP != 0, reason);
+            show_kernel(lane, fd, entry, flags & flag::UDP != 0, reason);
         }
     }
     if gone > 0 {
@@ -272,10 +284,10 @@ pub(crate) fn duplicated(old: c_int, new: c_int) {
                 enter(new, entry);
             }
         }
-        entry @ (Entry::Dead(_) | Entry::Instance(_)) => {
+        entry @ (Entry::Dead(_) | Entry::Instance(_) | Entry::Unlisted(_)) => {
             TABLE.set(new, entry);
         }
-        Entry::Foreign | Entry::Lane | Entry::Kernel(_) | Entry::Unlisted => {}
+        Entry::Foreign | Entry::Lane | Entry::Kernel(_) => {}
     }
 }
 
@@ -295,16 +307,12 @@ pub(crate) fn closing(fd: c_int) {
         }
         Entry::Kernel(row) => {
             if let Some(lane) = lane::current() {
-                let _ = lane.with(|access| {
-                    if let Some(row) = access.stack.kernel_rows().get(row as usize) {
-                        row.clear();
-                    }
-                    Ok(())
-                });
+                clear_row(lane, row);
             }
         }
         // With the last of them there is nothing to tell the service any more.
-        Entry::Unlisted => crate::helper::wake(),
+        Entry::Unlisted(_) if lane::current().is_none() && unlisted().next().is_none() => crate::helper::wake(),
+        Entry::Unlisted(_) => {}
         Entry::Foreign | Entry::Instance(_) | Entry::Lane | Entry::Dead(_) => {}
     }
 }
@@ -495,6 +503,12 @@ pub(crate) fn lane_ended(lane: &Lane, reason: Reason) {
     sys::say(&format!(
         "the lane has ended ({reason}); open connections are reset, everything else goes on with the kernel's stack"
     ));
+    let ended = match reason {
+        // By the time that anybody sees the socket in a list there is another service.
+        Reason::NoService | Reason::Stopping => Reason::Restarted,
+        _ => reason,
+    };
+    let unlisted = |reason: Reason| Entry::Unlisted(reason.code().into());
     for (fd, entry) in TABLE.each() {
         match entry {
             Entry::Udp(index) | Entry::Tcp(index) => {
@@ -507,30 +521,38 @@ pub(crate) fn lane_ended(lane: &Lane, reason: Reason) {
                 if flags & flag::UDP != 0 {
                     let _ = sys::detach_filter(fd);
                 }
-                TABLE.set(fd, if connection { Entry::Dead(libc::ECONNRESET as u32) } else { Entry::Unlisted });
+                TABLE.replace(
+                    fd,
+                    entry,
+                    if connection { Entry::Dead(libc::ECONNRESET as u32) } else { unlisted(ended) },
+                );
                 COUNTS[index as usize].store(0, Relaxed);
             }
-            Entry::Kernel(_) => {
-                TABLE.set(fd, Entry::Unlisted);
+            Entry::Kernel(row) => {
+                let why = lane.reason_of(row);
+                TABLE.replace(fd, entry, unlisted(if why == Reason::None { ended } else { why }));
             }
             Entry::Epoll(_) => {
-                TABLE.set(fd, Entry::Foreign);
+                TABLE.replace(fd, entry, Entry::Foreign);
             }
-            Entry::Foreign | Entry::Instance(_) | Entry::Lane | Entry::Unlisted | Entry::Dead(_) => {}
+            Entry::Foreign | Entry::Instance(_) | Entry::Lane | Entry::Unlisted(_) | Entry::Dead(_) => {}
         }
     }
     crate::epoll::lane_ended();
 }
 
-/// The sockets of this process that were made on a lane that has ended.
-pub(crate) fn unlisted() -> impl Iterator<Item = c_int> {
-    TABLE.each().filter(|(_, entry)| *entry == Entry::Unlisted).map(|(fd, _)| fd)
+/// The sockets of this process that were made on a lane that has ended, each with why it is on the kernel.
+pub(crate) fn unlisted() -> impl Iterator<Item = (c_int, Reason)> {
+    TABLE.each().filter_map(|(fd, entry)| match entry {
+        Entry::Unlisted(code) => Some((fd, Reason::from_code(code).unwrap_or_default())),
+        _ => None,
+    })
 }
 
 /// A new lane shows the sockets that are older than it.
 pub(crate) fn list_older(lane: &'static Lane) {
-    for fd in unlisted() {
+    for (fd, reason) in unlisted() {
         let udp = sys::option(fd, libc::SOL_SOCKET, libc::SO_TYPE) == Ok(libc::SOCK_DGRAM);
-        show_kernel(lane, fd, udp, Reason::Restarted);
+        show_kernel(lane, fd, Entry::Unlisted(reason.code().into()), udp, reason);
     }
 }

@@ -36,7 +36,7 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigs
         for (place, fd) in fds.iter().enumerate() {
             let entry = TABLE.get(fd.fd);
             let events = match entry {
-                Entry::Foreign | Entry::Instance(_) | Entry::Lane | Entry::Kernel(_) | Entry::Unlisted => {
+                Entry::Foreign | Entry::Instance(_) | Entry::Lane | Entry::Kernel(_) | Entry::Unlisted(_) => {
                     long(fd.events)
                 }
                 Entry::Dead(_) => continue,

@@ -5,7 +5,6 @@ use crate::desc::PROCESSES;
 use crate::fd::{Entry, TABLE};
 use crate::lane::{self, Lane};
 use crate::locked::Locked;
-use crate::session::Session;
 use crate::{epoll, multicast, open, pending};
 use core::ffi::c_int;
 use std::cell::Cell;
@@ -117,7 +116,7 @@ pub(crate) fn abandon(lane: &'static Lane, own_descriptors: bool) {
             Entry::Udp(_) | Entry::Tcp(_) | Entry::Dead(_) => {
                 TABLE.set(fd, Entry::Dead(libc::ENOBUFS as u32));
             }
-            Entry::Epoll(_) | Entry::Kernel(_) | Entry::Unlisted => {
+            Entry::Epoll(_) | Entry::Kernel(_) | Entry::Unlisted(_) => {
                 TABLE.set(fd, Entry::Foreign);
             }
             Entry::Lane if own_descriptors => {
@@ -201,7 +200,7 @@ pub(crate) fn at_exit() {
 
 /// Locks that must not be held by another thread while the process forks: the child would find them taken for ever.
 pub(crate) struct ForkLocks {
-    _starting: Option<Locked<'static, Option<Session>>>,
+    _starting: Option<Locked<'static, Option<crate::start::Listed>>>,
     _registry: epoll::Registry,
     _joined: Locked<'static, multicast::Joined>,
     _pending: Locked<'static, Vec<pending::Closed>>,

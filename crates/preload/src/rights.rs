@@ -30,7 +30,7 @@ pub(crate) fn before_passing(fds: &[c_int]) -> Result<()> {
             },
             Entry::Epoll(_) => return Err(refused("an epoll instance that watches such a socket")),
             Entry::Lane => return Err(Errno(libc::EBADF)),
-            Entry::Foreign | Entry::Instance(_) | Entry::Kernel(_) | Entry::Unlisted | Entry::Dead(_) => {}
+            Entry::Foreign | Entry::Instance(_) | Entry::Kernel(_) | Entry::Unlisted(_) | Entry::Dead(_) => {}
         }
     }
     for (fd, index) in to_kernel {

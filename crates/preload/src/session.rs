@@ -39,10 +39,20 @@ impl Session {
         request: &Request,
         descriptor: Option<BorrowedFd<'_>>,
     ) -> io::Result<(Reply, Descriptors)> {
+        self.call_within(PATIENCE, request, descriptor)
+    }
+
+    /// [`Session::call`] with other patience.
+    pub(crate) fn call_within(
+        &mut self,
+        patience: Duration,
+        request: &Request,
+        descriptor: Option<BorrowedFd<'_>>,
+    ) -> io::Result<(Reply, Descriptors)> {
         self.number = self.number.wrapping_add(1).max(1);
         self.channel.send(request, self.number, descriptor.as_slice())?;
         loop {
-            let mut incoming = self.channel.receive(PATIENCE)?;
+            let mut incoming = self.channel.receive(patience)?;
             if let Ok((_, push)) = incoming.decode::<Push>() {
                 self.pushes.push(push);
                 continue;

@@ -15,18 +15,31 @@ use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
 use std::sync::OnceLock;
+use std::time::Duration;
 use tickwire_link::control::{Channel, Descriptors, Name, Reason, Reply, Request, Token, socket_path};
 use tickwire_link::region::Region;
 use tickwire_stack::time::Span;
 use tickwire_stack::{Config, Limits, Memory};
 
 /// How often at most the service is asked for a lane.
-const RETRY: Span = Span::from_secs(1);
+pub(crate) const RETRY: Span = Span::from_secs(1);
+/// How often at most one is told of this program's older sockets that did not want to hear of them, or did not answer.
+const DECLINED: Span = Span::from_secs(30);
+/// How long it may take to answer that: nothing depends on it.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A connection by which `tickwire stat` knows why this program has no lane.
+pub(crate) struct Listed {
+    session: Session,
+    /// It was made for the sockets that are older than the service, and is of no use without them; else the service refused a lane.
+    for_older: bool,
+}
 
 /// When the service may be asked again, in nanoseconds of the monotonic clock.
 static RETRY_AT: AtomicU64 = AtomicU64::new(0);
-/// One thread asks at a time; the others wait for its lane. While there is none: the connection by which `tickwire stat` knows why.
-static STARTING: Lock<Option<Session>> = Lock::new(None);
+/// One thread asks at a time; the others wait for its lane. While there is none: how it is listed. The helper sleeps on that connection, and is
+/// rung when another takes its place.
+static STARTING: Lock<Option<Listed>> = Lock::new(None);
 
 thread_local! {
     /// Whether this thread is the one that asks: a signal handler that interrupts it cannot wait for it.
@@ -49,7 +62,7 @@ impl Drop for Asking {
 }
 
 /// Waits until no thread asks, and keeps it so (across fork). `None` in a signal handler that interrupted the one that asks.
-pub(crate) fn hold() -> Option<Locked<'static, Option<Session>>> {
+pub(crate) fn hold() -> Option<Locked<'static, Option<Listed>>> {
     (!ASKING.with(Cell::get)).then(|| STARTING.lock())
 }
 /// The reason that was told on standard error last.
@@ -113,6 +126,8 @@ pub(crate) fn lane() -> Option<&'static Lane> {
         }
         Err(reason) => {
             RETRY_AT.store(now + RETRY.as_nanos(), Relaxed);
+            // What it slept on may be closed.
+            crate::helper::wake();
             refused(reason);
             None
         }
@@ -166,23 +181,46 @@ fn refused(reason: Reason) {
     }
 }
 
-/// The service is back, but the program has made no socket since: as long as it has some of its last lane, it has the service say so in
-/// `tickwire stat`. Returns the connection's descriptor, -1 if no service answers.
-pub(crate) fn announce() -> i32 {
-    let Some(_asking) = Asking::begin() else { return -1 };
-    let mut kept = STARTING.lock();
-    if kept.is_none() && lane::current().is_none() {
-        *kept = session().ok().and_then(|mut session| {
-            let request = Request::OnKernel { program: Name::new(&program()), reason: Reason::Restarted };
-            matches!(session.call(&request, None), Ok((Reply::Done, _))).then_some(session)
-        });
-    }
-    kept.as_ref().map_or(-1, Session::descriptor)
+/// Why the program's sockets are in no lane's rows, if it has such sockets: above all because they are older than the service.
+pub(crate) fn why_unlisted() -> Option<Reason> {
+    let mut reasons = crate::open::unlisted().map(|(_, reason)| reason);
+    let first = reasons.next()?;
+    Some(if reasons.any(|reason| reason == Reason::Restarted) { Reason::Restarted } else { first })
 }
 
-/// There is nothing more to say, or nobody to say it to.
+/// The descriptor of the connection by which this program is listed, if it is.
+pub(crate) fn listed_by() -> Option<i32> {
+    STARTING.lock().as_ref().map(|listed| listed.session.descriptor())
+}
+
+/// The service may be back, but the program has made no socket since: as long as it has some of its last lane, it has the service say so in
+/// `tickwire stat`.
+///
+/// # Errors
+/// For how long the service is to be left alone.
+pub(crate) fn announce(reason: Reason) -> Result<Option<i32>, Span> {
+    // Not under the lock: a service that hangs would hold up every fork and every first socket.
+    let mut session = session().map_err(|_| RETRY)?;
+    let request = Request::OnKernel { program: Name::new(&program()), reason };
+    match session.call_within(PATIENCE, &request, None) {
+        Ok((Reply::Done, _)) => {}
+        _ => return Err(DECLINED),
+    }
+    let mut listed = STARTING.lock();
+    if listed.is_none() && lane::current().is_none() {
+        *listed = Some(Listed { session, for_older: true });
+    }
+    Ok(listed.as_ref().map(|listed| listed.session.descriptor()))
+}
+
+/// The service has ended the connection by which this program is listed, or has said something that nobody waits for.
+pub(crate) fn hear() {
+    STARTING.lock().take_if(|listed| listed.session.pushes().is_err());
+}
+
+/// There are no older sockets any more.
 pub(crate) fn withdraw() {
-    *STARTING.lock() = None;
+    STARTING.lock().take_if(|listed| listed.for_older);
 }
 
 /// In a forked child: the connection is the parent's.
@@ -201,7 +239,7 @@ fn session() -> Result<Session, Reason> {
 }
 
 /// A lane from the service; if that refuses one, the connection is kept.
-fn connect(kept: &mut Option<Session>) -> Result<Lane, Reason> {
+fn connect(kept: &mut Option<Listed>) -> Result<Lane, Reason> {
     let mut session = session()?;
     let hello = Request::Hello { program: Name::new(&program()), layout: Memory::LAYOUT_HASH };
     match session.call(&hello, None) {
@@ -211,7 +249,7 @@ fn connect(kept: &mut Option<Session>) -> Result<Lane, Reason> {
             Ok(lane)
         }
         Ok((Reply::Refused { reason, .. }, _)) => {
-            *kept = Some(session);
+            *kept = Some(Listed { session, for_older: false });
             Err(reason)
         }
         Ok(_) => Err(Reason::Version),

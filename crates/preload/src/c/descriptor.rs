@@ -39,7 +39,9 @@ fn duplicate_to(from: c_int, to: c_int, call: impl FnOnce() -> c_int) -> c_int {
 
 fn control(fd: c_int, command: c_int, argument: usize, call: unsafe fn(c_int, c_int, usize) -> c_int) -> c_int {
     let entry = TABLE.get(fd);
-    if matches!(entry, Entry::Foreign | Entry::Lane | Entry::Kernel(_) | Entry::Unlisted) {
+    let duplicates = matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC);
+    let unlisted = matches!(entry, Entry::Unlisted(_)) && !duplicates;
+    if unlisted || matches!(entry, Entry::Foreign | Entry::Lane | Entry::Kernel(_)) {
         // SAFETY: the program's arguments go on unchanged.
         return unsafe { call(fd, command, argument) };
     }

@@ -36,8 +36,10 @@ extern "C" fn child() {
         LOCKS.with(|locks| drop(locks.borrow_mut().take()));
         crate::start::forget();
         crate::epoll::forget_sleepers();
-        if let Some(lane) = lane::inherit() {
-            process::after_fork_in_child(lane);
+        match lane::inherit() {
+            Some(lane) => process::after_fork_in_child(lane),
+            // The parent's may go on without a lane.
+            None => crate::helper::forget(true),
         }
         Ok(())
     });
@@ -114,8 +116,9 @@ extern "C" fn begin_orphan(orphan: *mut c_void) -> c_int {
     // SAFETY: the structure in the parent's frame, of which this process has a copy.
     let Orphan { start, argument, own_descriptors } = unsafe { orphan.cast::<Orphan>().read() };
     let _ = super::caught(|| {
-        if let Some(lane) = lane::inherit() {
-            process::abandon(lane, own_descriptors);
+        match lane::inherit() {
+            Some(lane) => process::abandon(lane, own_descriptors),
+            None => crate::helper::forget(own_descriptors),
         }
         Ok(())
     });

@@ -53,7 +53,7 @@ unsafe fn accept_any(fd: c_int, address: *mut sockaddr, len: *mut socklen_t, fla
     if !TABLE.get(fd).is_socket() {
         // SAFETY: the program's arguments go on unchanged.
         let new = unsafe { real::accept4(fd, address, len, flags) };
-        if new >= 0 && matches!(TABLE.get(fd), Entry::Kernel(_) | Entry::Unlisted) {
+        if new >= 0 && matches!(TABLE.get(fd), Entry::Kernel(_) | Entry::Unlisted(_)) {
             let _ = super::caught(|| {
                 open::accepted_beside(fd, new);
                 Ok(())
