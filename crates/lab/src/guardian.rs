@@ -6,19 +6,26 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// What it does then: `$1` is what the names of all namespaces begin with, `$2` the same of the directories. It finds nothing if all
-/// has been removed.
+/// has been removed. Who is just about to enter a namespace, or to make one, is seen a moment later only: hence twice nobody before any is
+/// deleted, and another look afterwards.
 const SCRIPT: &str = r#"
 trap '' HUP INT QUIT TERM
 while read -r _; do :; done
 ours() { ip netns list | while read -r name _; do case $name in "$1"*) echo "$name";; esac; done; }
 pids() { ours "$1" | while read -r name; do ip netns pids "$name"; done; }
-for _ in 1 2 3 4 5 6 7 8 9 10; do
+quiet=0
+for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
     found=$(pids "$1")
-    [ -n "$found" ] || break
-    kill -KILL $found
+    if [ -n "$found" ]; then
+        kill -KILL $found
+        quiet=0
+    elif [ $((quiet += 1)) -ge 2 ]; then
+        left=$(ours "$1")
+        [ -n "$left" ] || break
+        for name in $left; do ip netns delete "$name"; done
+    fi
     sleep 0.1
 done
-ours "$1" | while read -r name; do ip netns delete "$name"; done
 rm -rf "$2"*
 "#;
 
