@@ -481,7 +481,7 @@ pub(crate) fn wait(
     }
 }
 
-/// As [`wait`]. Ends with [`DEMOTED`] if nothing is ready but a socket that has become the kernel's elsewhere, if the caller wants to know which.
+/// As [`wait()`]. Ends with [`DEMOTED`] if nothing is ready but a socket that has become the kernel's elsewhere, if the caller wants to know which.
 fn wait_for(
     lane: &'static Lane,
     (epfd, index): (c_int, u32),
