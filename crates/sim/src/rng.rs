@@ -29,4 +29,19 @@ impl Rng {
     pub fn chance(&mut self, per_million: u32) -> bool {
         per_million != 0 && self.below(1_000_000) < u64::from(per_million)
     }
+
+    /// A number from 0 up to 1.
+    pub fn uniform(&mut self) -> f64 {
+        (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// A number with the mean 1, exponentially distributed: how long something random takes.
+    pub fn exponential(&mut self) -> f64 {
+        -libm::log(1.0 - self.uniform())
+    }
+
+    /// A number with the mean 0 and the variance 1, normally distributed (Box and Muller 1958).
+    pub fn normal(&mut self) -> f64 {
+        libm::sqrt(2.0 * self.exponential()) * libm::cos(core::f64::consts::TAU * self.uniform())
+    }
 }

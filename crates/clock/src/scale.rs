@@ -1,0 +1,101 @@
+//! From counts to nanoseconds in whole numbers, so that a reader and the algorithm agree to the last bit, on every machine.
+
+/// Nanoseconds per count as `mult / 2^shift`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scale {
+    /// Numerator, below 2^54.
+    pub mult: u64,
+    /// The denominator's power of two, at most 62 for a counter's scale.
+    pub shift: u32,
+}
+
+/// The places of `mult` that are used: 2^-52 is finer than any period is known.
+const BITS: i32 = 53;
+
+impl Scale {
+    /// The scale of a counter with this period in nanoseconds.
+    ///
+    /// `None` if it is no counter's: below a picosecond, above a second, or no number.
+    #[must_use]
+    pub fn from_period(ns: f64) -> Option<Self> {
+        if !(1e-3..=1e9).contains(&ns) {
+            return None;
+        }
+        let (_, exponent) = libm::frexp(ns);
+        let shift = BITS - exponent;
+        let mult = libm::round(libm::ldexp(ns, shift)) as u64;
+        Some(Self { mult, shift: u32::try_from(shift).ok()? })
+    }
+
+    /// The period in nanoseconds.
+    #[must_use]
+    pub fn period(self) -> f64 {
+        libm::ldexp(self.mult as f64, -(self.shift as i32))
+    }
+
+    /// So many counts in nanoseconds, rounded to the nearest, half up. Saturates.
+    #[must_use]
+    pub const fn nanos(self, counts: i64) -> i64 {
+        let product = counts as i128 * self.mult as i128;
+        let half = if self.shift == 0 { 0 } else { 1i128 << (self.shift - 1) };
+        let ns = (product + half) >> self.shift;
+        if ns > i64::MAX as i128 {
+            i64::MAX
+        } else if ns < i64::MIN as i128 {
+            i64::MIN
+        } else {
+            ns as i64
+        }
+    }
+
+    /// So many nanoseconds in counts, rounded to the nearest. Saturates.
+    #[must_use]
+    pub const fn counts(self, ns: i64) -> i64 {
+        if self.mult == 0 {
+            return i64::MAX;
+        }
+        let counts = (((ns as i128) << self.shift) + self.mult as i128 / 2).div_euclid(self.mult as i128);
+        if counts > i64::MAX as i128 {
+            i64::MAX
+        } else if counts < i64::MIN as i128 {
+            i64::MIN
+        } else {
+            counts as i64
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn periods_of_real_counters_survive() {
+        for (hz, counts, ns) in
+            [(2_500_000_000.0, 5, 2), (1e9, 7, 7), (24e6, 24_000_000, 1_000_000_000), (1e3, 1, 1_000_000)]
+        {
+            let scale = Scale::from_period(1e9 / hz).unwrap();
+            assert_eq!(scale.nanos(counts), ns, "{hz}");
+            assert_eq!(scale.nanos(-counts), -ns, "{hz}");
+            assert_eq!(scale.counts(ns), counts, "{hz}");
+        }
+        for none in [0.0, -1.0, 1e-9, 1e10, f64::NAN, f64::INFINITY] {
+            assert_eq!(Scale::from_period(none), None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_period_is_kept_to_its_last_digits(period in 1e-3..1e6) {
+            let back = Scale::from_period(period).unwrap().period();
+            prop_assert!((back / period - 1.0).abs() < 1e-15);
+        }
+
+        #[test]
+        fn more_counts_are_never_less_time(period in 1e-2..1e4, a in any::<i64>(), b in any::<i64>()) {
+            let scale = Scale::from_period(period).unwrap();
+            prop_assert!((a <= b) == (scale.nanos(a) <= scale.nanos(b)) || scale.nanos(a) == scale.nanos(b));
+        }
+    }
+}

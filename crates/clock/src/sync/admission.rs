@@ -1,0 +1,80 @@
+//! Which exchanges are let in at all.
+
+use crate::exchange::{Exchange, ServerState};
+use core::fmt;
+
+/// Why an exchange was not used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Refusal {
+    /// The server says that it is not synchronised.
+    Unsynchronised,
+    /// The exchange is the one before, or older.
+    Old,
+    /// A later stamp shows an earlier time, or the server kept the request for longer than the exchange took.
+    Backwards,
+    /// The round trip is longer than any network's.
+    TooSlow,
+    /// The server has another reference or stratum than a moment ago: wait whether that stays.
+    ServerChanged,
+    /// Shorter round trips than any before: wait whether they stay.
+    PathChanging,
+    /// The offset is far from all that is known.
+    Outlier,
+}
+
+impl Refusal {
+    /// All of them, for counters.
+    pub const ALL: [Self; 7] = [
+        Self::Unsynchronised,
+        Self::Old,
+        Self::Backwards,
+        Self::TooSlow,
+        Self::ServerChanged,
+        Self::PathChanging,
+        Self::Outlier,
+    ];
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unsynchronised => "the server is not synchronised",
+            Self::Old => "older than the exchange before",
+            Self::Backwards => "stamps out of order",
+            Self::TooSlow => "round trip too long",
+            Self::ServerChanged => "the server has changed its reference",
+            Self::PathChanging => "round trips shorter than ever: the path may be another",
+            Self::Outlier => "far from all that is known",
+        })
+    }
+}
+
+/// The longest round trip, in ns: a request that was held back for longer tells nothing (RFC 5905 MAXDIST is 1.5 s; a LAN has microseconds).
+const LONGEST: i64 = 1_000_000_000;
+
+/// Checks an exchange by itself and against the one before. `round_trip` is in nanoseconds, the server's time included.
+pub(crate) fn check(exchange: &Exchange, before: Option<&Exchange>, round_trip: i64) -> Result<(), Refusal> {
+    let ServerState { synchronised, stratum, .. } = exchange.server;
+    if !synchronised || !(1..16).contains(&stratum) {
+        return Err(Refusal::Unsynchronised);
+    }
+    if before
+        .is_some_and(|before| exchange.sent.since(before.sent) <= 0 || exchange.received.since(before.received) <= 0)
+    {
+        return Err(Refusal::Old);
+    }
+    let at_server = exchange.at_server();
+    if exchange.round_trip() <= 0 || at_server < 0 || at_server > round_trip {
+        return Err(Refusal::Backwards);
+    }
+    if round_trip - at_server > LONGEST {
+        return Err(Refusal::TooSlow);
+    }
+    let changed = |before: &Exchange| {
+        (before.server.reference, before.server.stratum) != (exchange.server.reference, exchange.server.stratum)
+    };
+    if before.is_some_and(changed) {
+        return Err(Refusal::ServerChanged);
+    }
+    Ok(())
+}

@@ -1,0 +1,99 @@
+//! Several models of the oscillator side by side, each weighted by how well it foretold the exchanges that followed.
+//!
+//! The weight of model m is w_m ∝ exp(L_m), where L_m = Σ -(e²/S + ln S)/2 over its forecast errors e with variance S, older ones fading
+//! (multiple-model estimation, Magill 1965). The published clock is the weighted mean, and its variance contains how far the models differ.
+
+use super::cycle::Cycle;
+use super::model::{Forecast, Model, Reading};
+use super::steady::Steady;
+
+/// Strengths of the random walk of the rate, in (ns/s)² per second, from an oven to a computer in a draught: tenfold steps.
+const WALKS: [f64; 8] = [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 1e1];
+/// Cycles in seconds: from a fan's to two hours by steps of a quarter, and the day.
+const SHORTEST_CYCLE: f64 = 120.0;
+const LONGEST_CYCLE: f64 = 7200.0;
+const CYCLE_STEP: f64 = 1.25;
+const DAY: f64 = 86_400.0;
+/// (walk, change) of the cycle models, as in [`Cycle`].
+const STEADINESS: [(f64, f64); 2] = [(1e-4, 1e-3), (1e-2, 1e-1)];
+/// What a cycle model must be better by, in nats, before it counts: there are many of them.
+const HANDICAP: f64 = 3.0;
+/// Over how many exchanges a forecast's success fades.
+const MEMORY: f64 = 256.0;
+/// A forecast error beyond so many standard deviations counts as one of so many.
+const WORST: f64 = 5.0;
+
+/// The models, and when they were last brought up to date.
+#[derive(Clone, Debug)]
+pub(crate) struct Bank {
+    steady: Vec<Steady>,
+    cycles: Vec<Cycle>,
+    /// L_m, in the order of the models.
+    scores: Vec<f64>,
+    at: f64,
+}
+
+impl Bank {
+    /// Nothing is known but that the rate is within `rate_error` ns/s (standard deviation) of nominal.
+    pub(crate) fn new(at: f64, rate_error: f64) -> Self {
+        let steady: Vec<_> = WALKS.map(|walk| Steady::new(walk, rate_error)).into();
+        let periods = core::iter::successors(Some(SHORTEST_CYCLE), |p| Some(p * CYCLE_STEP));
+        let periods = periods.take_while(|&p| p <= LONGEST_CYCLE).chain([DAY]);
+        let cycles: Vec<_> = periods
+            .flat_map(|period| STEADINESS.map(|(walk, change)| Cycle::new(period, walk, change, rate_error)))
+            .collect();
+        let scores = [vec![0.0; steady.len()], vec![-HANDICAP; cycles.len()]].concat();
+        Self { steady, cycles, scores, at }
+    }
+
+    fn models(&self) -> impl Iterator<Item = &dyn Model> {
+        let steady = self.steady.iter().map(|m| m as &dyn Model);
+        steady.chain(self.cycles.iter().map(|m| m as &dyn Model))
+    }
+
+    fn models_mut(&mut self) -> impl Iterator<Item = (&mut dyn Model, &mut f64)> {
+        let steady = self.steady.iter_mut().map(|m| m as &mut dyn Model);
+        let all = steady.chain(self.cycles.iter_mut().map(|m| m as &mut dyn Model));
+        all.zip(&mut self.scores)
+    }
+
+    /// Time passes until `at`, in seconds.
+    fn advance(&mut self, at: f64) {
+        let dt = (at - self.at).max(0.0);
+        self.at = self.at.max(at);
+        self.models_mut().for_each(|(model, _)| model.advance(dt));
+    }
+
+    /// An exchange at `at` seconds tells an offset.
+    pub(crate) fn take(&mut self, at: f64, reading: Reading) {
+        self.advance(at);
+        for (model, score) in self.models_mut() {
+            let forecast = model.forecast();
+            let total = forecast.variance + reading.variance;
+            let error = reading.offset - forecast.offset;
+            let squares = (error * error / total).min(WORST * WORST);
+            *score = *score * (1.0 - 1.0 / MEMORY) - 0.5 * (squares + libm::log(total));
+            model.update(reading);
+        }
+    }
+
+    /// What is known at `at` seconds, which is not before the last exchange.
+    pub(crate) fn forecast(&self, at: f64) -> Forecast {
+        let mut then = self.clone();
+        then.advance(at);
+        let best = self.scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let weights: Vec<_> = self.scores.iter().map(|score| libm::exp(score - best)).collect();
+        let whole: f64 = weights.iter().sum();
+        let forecasts: Vec<_> = then.models().map(Model::forecast).collect();
+        let mean = |of: &dyn Fn(&Forecast) -> f64| {
+            forecasts.iter().zip(&weights).map(|(forecast, weight)| weight * of(forecast)).sum::<f64>() / whole
+        };
+        let (offset, rate) = (mean(&|f| f.offset), mean(&|f| f.rate));
+        Forecast {
+            offset,
+            rate,
+            variance: mean(&|f| f.variance + (f.offset - offset) * (f.offset - offset)),
+            rate_variance: mean(&|f| f.rate_variance + (f.rate - rate) * (f.rate - rate)),
+        }
+    }
+}

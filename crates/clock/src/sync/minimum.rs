@@ -1,0 +1,60 @@
+//! The shortest round trip: what a packet takes that waits nowhere.
+//!
+//! Rhat = min RTT_i over a history of one to two windows (after RADclock: each half window a successor begins, so that nothing older than the
+//! history counts and nothing younger than half of it is lost).
+
+/// A minimum that forgets.
+#[derive(Clone, Debug)]
+pub(crate) struct Minimum {
+    half: f64,
+    begun: f64,
+    now: f64,
+    next: f64,
+}
+
+impl Minimum {
+    /// Forgets what is older than `window` seconds, and keeps what is younger than half of it.
+    pub(crate) fn new(window: f64) -> Self {
+        Self { half: window / 2.0, begun: f64::NEG_INFINITY, now: f64::INFINITY, next: f64::INFINITY }
+    }
+
+    /// Takes in a value at `at` seconds.
+    pub(crate) fn take(&mut self, at: f64, value: f64) {
+        if at - self.begun >= self.half {
+            self.begun = at;
+            self.now = self.next.min(value);
+            self.next = value;
+        }
+        self.now = self.now.min(value);
+        self.next = self.next.min(value);
+    }
+
+    /// Begins anew with this value.
+    pub(crate) fn set(&mut self, at: f64, value: f64) {
+        (self.begun, self.now, self.next) = (at, value, value);
+    }
+
+    /// The minimum; infinite before the first value.
+    pub(crate) fn get(&self) -> f64 {
+        self.now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_forgets_after_a_window_and_remembers_for_half_of_one() {
+        let mut minimum = Minimum::new(100.0);
+        minimum.take(0.0, 5.0);
+        for second in 1..300 {
+            minimum.take(f64::from(second), 7.0);
+            let old = minimum.get() == 5.0;
+            assert!(old || second >= 50, "{second}");
+            assert!(!old || second < 100, "{second}");
+        }
+        minimum.set(300.0, 9.0);
+        assert_eq!(minimum.get(), 9.0);
+    }
+}

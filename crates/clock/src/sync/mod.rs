@@ -1,0 +1,234 @@
+//! One server: exchanges in, a clock out. No I/O, no clock; the same exchanges give the same clock, bit for bit.
+//!
+//! | module | stage |
+//! |---|---|
+//! | `admission` | which exchanges are let in at all |
+//! | `path`, `minimum`, `noise` | the shortest round trip, its noise, and when the path is another |
+//! | `bank`, `model`, `steady`, `cycle` | offset and local period: models of the oscillator, weighted by their success |
+//!
+//! Each stage uses those before it only, so no failure can spread upstream: this is what makes feed-forward clocks robust (Ridoux and Veitch 2012).
+//! Everything is reckoned from a nominal clock C0(T) = S0 + p0 (T - T0), which is never steered; an estimate is what C0 lacks.
+
+mod admission;
+mod bank;
+mod cycle;
+mod minimum;
+mod model;
+mod noise;
+mod path;
+mod steady;
+
+pub use admission::Refusal;
+
+use crate::exchange::{Exchange, ServerState};
+use crate::scale::Scale;
+use crate::time::{Count, Nanos};
+use bank::Bank;
+use model::Reading;
+use path::{Passage, Path, Seen};
+
+/// What is known beforehand.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Config {
+    /// The counter's nominal period.
+    pub nominal: Scale,
+    /// How far the true period may be from it: standard deviation, relative.
+    pub rate_error: f64,
+    /// How much longer requests take than answers, in ns, as far as the user knows. Half of it corrects the clock.
+    pub asymmetry: f64,
+}
+
+impl Config {
+    /// A counter with this nominal period, of which a common quartz is the source.
+    #[must_use]
+    pub const fn new(nominal: Scale) -> Self {
+        Self { nominal, rate_error: 100e-6, asymmetry: 0.0 }
+    }
+}
+
+/// A clock: what a reader needs to turn counts into time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Clock {
+    /// The counter at [`Self::time`].
+    pub at: Count,
+    /// The time then.
+    pub time: Nanos,
+    /// Local period: nanoseconds per count from there on.
+    pub period: f64,
+    /// Estimated error of `time`: standard deviation in ns.
+    pub error: f64,
+    /// By how much `error` may grow: ns per second.
+    pub error_rate: f64,
+    /// The most that `time` can be wrong by, in ns; it grows by [`Self::error_rate`], too.
+    pub bound: f64,
+}
+
+/// How an exchange was used.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Outcome {
+    /// It told offset and rate.
+    Used {
+        /// What it added to the shortest round trip, in ns.
+        excess: f64,
+    },
+    /// It was the one that showed that the path is another; the asymmetry, in ns, is now thought to be greater by so much.
+    PathChanged(f64),
+    /// The server's clock has been set: the clock begins anew.
+    ServerStepped,
+}
+
+/// How often an outlier must come in a row before it is believed.
+const INSISTING: u32 = 8;
+/// What makes an outlier: standard deviations of the forecast, and noise units.
+const OUTLYING: f64 = 10.0;
+const OUTLYING_UNITS: f64 = 20.0;
+/// The bound takes the error so many times.
+const SURE: f64 = 6.0;
+/// No oscillator's rate changes by more than this between two looks, relative: part of the bound's growth.
+const RATE_BOUND: f64 = 1e-7;
+
+#[derive(Clone, Copy, Debug)]
+struct Origin {
+    count: Count,
+    time: Nanos,
+}
+
+/// The clock that one server gives.
+#[derive(Clone, Debug)]
+pub struct Sync {
+    config: Config,
+    origin: Option<Origin>,
+    path: Path,
+    bank: Bank,
+    /// What the one-way minima say beyond the configured asymmetry, in ns.
+    learnt_asymmetry: f64,
+    before: Option<Exchange>,
+    outliers: u32,
+    used: u64,
+}
+
+impl Sync {
+    /// Nothing is known yet.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        let bank = Bank::new(0.0, config.rate_error * 1e9);
+        Self {
+            config,
+            origin: None,
+            path: Path::new(),
+            bank,
+            learnt_asymmetry: 0.0,
+            before: None,
+            outliers: 0,
+            used: 0,
+        }
+    }
+
+    /// Takes in an exchange.
+    ///
+    /// # Errors
+    /// Why it was not used; the clock is as it was.
+    pub fn exchange(&mut self, exchange: &Exchange) -> Result<Outcome, Refusal> {
+        let whole = self.config.nominal.nanos(exchange.round_trip());
+        let admitted = admission::check(exchange, self.before.as_ref(), whole);
+        if matches!(admitted, Ok(()) | Err(Refusal::ServerChanged)) {
+            self.before = Some(*exchange);
+        }
+        admitted?;
+        let origin = *self.origin.get_or_insert_with(|| Origin {
+            count: exchange.sent.plus(exchange.round_trip() / 2),
+            time: middle(exchange.server_received, exchange.server_sent),
+        });
+        let here = [exchange.sent, exchange.received].map(|count| self.nominal(origin, count));
+        let at = (here[0].since(origin.time) as f64 / 2.0 + here[1].since(origin.time) as f64 / 2.0) * 1e-9;
+        let forth = exchange.server_received.since(here[0]) as f64;
+        let back = here[1].since(exchange.server_sent) as f64;
+        let naive = (forth - back) / 2.0;
+        let known = self.bank.forecast(at);
+        let known_offset = if self.used == 0 { naive } else { known.offset };
+        let passage = Passage { round_trip: forth + back, forth: forth - known_offset, back: back + known_offset };
+        let (excess, outcome) = match self.path.take(at, passage) {
+            Seen::Unclear => return Err(Refusal::PathChanging),
+            Seen::Excess(excess) => (excess, Outcome::Used { excess }),
+            Seen::Shifted(asymmetry) => {
+                self.learnt_asymmetry += asymmetry;
+                (passage.round_trip - self.path.round_trip(), Outcome::PathChanged(asymmetry))
+            }
+        };
+        let noise = self.path.noise();
+        let beyond = (excess - noise).max(0.0);
+        let reading = Reading {
+            offset: naive - self.asymmetry() / 2.0,
+            // Half the noise of a round trip is that of the offset; what is beyond may be all in one direction.
+            variance: noise * noise / 4.0 + beyond * beyond,
+        };
+        let spread = libm::sqrt(known.variance + reading.variance);
+        if self.used > 0 && (reading.offset - known.offset).abs() > OUTLYING * spread + OUTLYING_UNITS * noise {
+            self.outliers += 1;
+            if self.outliers < INSISTING {
+                return Err(Refusal::Outlier);
+            }
+            *self = Self::new(self.config);
+            self.exchange(exchange)?;
+            return Ok(Outcome::ServerStepped);
+        }
+        self.outliers = 0;
+        self.used += 1;
+        self.bank.take(at, reading);
+        Ok(outcome)
+    }
+
+    fn nominal(&self, origin: Origin, count: Count) -> Nanos {
+        origin.time.plus(self.config.nominal.nanos(count.since(origin.count)))
+    }
+
+    /// How much longer requests are thought to take than answers, in ns.
+    #[must_use]
+    pub fn asymmetry(&self) -> f64 {
+        self.config.asymmetry + self.learnt_asymmetry
+    }
+
+    /// The noise unit, in ns.
+    #[must_use]
+    pub fn noise(&self) -> f64 {
+        self.path.noise()
+    }
+
+    /// The shortest round trip, in ns; infinite before the first exchange.
+    #[must_use]
+    pub fn round_trip(&self) -> f64 {
+        self.path.round_trip()
+    }
+
+    /// What the server said of itself last.
+    #[must_use]
+    pub fn server(&self) -> Option<ServerState> {
+        self.before.map(|exchange| exchange.server)
+    }
+
+    /// The clock at a count that is not before the last exchange; `None` before the first.
+    #[must_use]
+    pub fn clock(&self, now: Count) -> Option<Clock> {
+        let origin = self.origin.filter(|_| self.used > 0)?;
+        let nominal = self.nominal(origin, now);
+        let forecast = self.bank.forecast(nominal.since(origin.time) as f64 * 1e-9);
+        let server = self.before?.server;
+        let error = libm::sqrt(forecast.variance);
+        let error_rate = libm::sqrt(forecast.rate_variance) + RATE_BOUND * 1e9;
+        let path = self.path.round_trip() / 2.0 + self.learnt_asymmetry.abs() / 2.0;
+        let root = server.root_dispersion as f64 + server.root_delay as f64 / 2.0;
+        Some(Clock {
+            at: now,
+            time: nominal.plus(libm::round(forecast.offset) as i64),
+            period: self.config.nominal.period() * (1.0 + forecast.rate * 1e-9),
+            error,
+            error_rate,
+            bound: SURE * error + path + root,
+        })
+    }
+}
+
+/// The middle of two times, without overflow.
+fn middle(a: Nanos, b: Nanos) -> Nanos {
+    a.plus(b.since(a) / 2)
+}

@@ -1,0 +1,190 @@
+//! The path to the server: its shortest round trip, and what happens when another path takes its place (a level shift).
+//!
+//! RADclock finds an upward shift by the minimum over 1500 s. Here a window of exchanges is enough, because it looks at the shape, too: on another path
+//! most round trips are near the new minimum; under congestion they are spread. The one-way minima then say which direction has changed:
+//!
+//! ```text
+//! Df = min(Tb - Ca(Ta)),  Db = min(Ca(Tf) - Te)        asymmetry of the change: dDf - dDb
+//! ```
+//!
+//! Only changes can be seen in that way, for Ca was made of the same stamps; the rest of the asymmetry, at most the round trip, is in the bound.
+
+use super::minimum::Minimum;
+use super::noise::Noise;
+use std::collections::VecDeque;
+
+/// For how long a minimum is believed, in seconds: routes and switches do change, temperatures matter little.
+const HISTORY: f64 = 6.0 * 3600.0;
+/// How many exchanges show that the path is another.
+const WINDOW: usize = 20;
+/// How many shorter round trips in a row show the same.
+const SHORTER: usize = 4;
+/// Until so many exchanges a shorter round trip is just a better minimum.
+const SETTLED: usize = 30;
+/// A change counts from so many noise units on, and from so many ns.
+const SHIFT_UNITS: f64 = 8.0;
+const SHIFT_LEAST: f64 = 2_000.0;
+/// On a path's own level half of the round trips are within so many noise units of the minimum.
+const LEVEL_UNITS: f64 = 4.0;
+
+/// One exchange as the path shows it, in ns.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Passage {
+    /// Round trip without the server's own time.
+    pub(crate) round_trip: f64,
+    /// Tb - Ca(Ta).
+    pub(crate) forth: f64,
+    /// Ca(Tf) - Te.
+    pub(crate) back: f64,
+}
+
+/// What a passage told about the path.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Seen {
+    /// The path as it was: how much longer than the shortest this round trip was.
+    Excess(f64),
+    /// It may be another: the exchange is not to be used.
+    Unclear,
+    /// It is another: the asymmetry has grown by so much.
+    Shifted(f64),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Path {
+    shortest: Minimum,
+    forth: Minimum,
+    back: Minimum,
+    noise: Noise,
+    last: VecDeque<Passage>,
+    shorter: usize,
+    taken: usize,
+}
+
+impl Path {
+    pub(crate) fn new() -> Self {
+        Self {
+            shortest: Minimum::new(HISTORY),
+            forth: Minimum::new(HISTORY),
+            back: Minimum::new(HISTORY),
+            noise: Noise::new(),
+            last: VecDeque::new(),
+            shorter: 0,
+            taken: 0,
+        }
+    }
+
+    /// The shortest round trip, in ns.
+    pub(crate) fn round_trip(&self) -> f64 {
+        self.shortest.get()
+    }
+
+    /// The noise unit, in ns.
+    pub(crate) fn noise(&self) -> f64 {
+        self.noise.unit()
+    }
+
+    /// Takes in a passage at `at` seconds.
+    pub(crate) fn take(&mut self, at: f64, passage: Passage) -> Seen {
+        if self.last.len() == WINDOW {
+            self.last.pop_front();
+        }
+        self.last.push_back(passage);
+        self.taken += 1;
+        let far = (SHIFT_UNITS * self.noise()).max(SHIFT_LEAST);
+        let over = passage.round_trip - self.shortest.get();
+        if self.taken > SETTLED && over < -far {
+            self.shorter += 1;
+            return if self.shorter < SHORTER { Seen::Unclear } else { self.shift(at, SHORTER) };
+        }
+        self.shorter = 0;
+        if self.taken > SETTLED && self.is_another_level(far) {
+            return self.shift(at, WINDOW);
+        }
+        self.shortest.take(at, passage.round_trip);
+        self.forth.take(at, passage.forth);
+        self.back.take(at, passage.back);
+        self.noise.take(at, passage.round_trip, self.shortest.get());
+        Seen::Excess(passage.round_trip - self.shortest.get())
+    }
+
+    /// Whether all of the window is far above the minimum, and most of it near one level.
+    fn is_another_level(&self, far: f64) -> bool {
+        if self.last.len() < WINDOW {
+            return false;
+        }
+        let mut sorted: Vec<_> = self.last.iter().map(|p| p.round_trip).collect();
+        sorted.sort_by(f64::total_cmp);
+        let (lowest, median) = (sorted[0], sorted[WINDOW / 2]);
+        let rise = lowest - self.shortest.get();
+        rise > far && median - lowest < (LEVEL_UNITS * self.noise()).max(rise / 8.0)
+    }
+
+    /// Begins a new level with the last `count` passages.
+    fn shift(&mut self, at: f64, count: usize) -> Seen {
+        let new = self.last.iter().rev().take(count);
+        let least = |of: fn(&Passage) -> f64| new.clone().map(of).fold(f64::INFINITY, f64::min);
+        let (round_trip, forth, back) = (least(|p| p.round_trip), least(|p| p.forth), least(|p| p.back));
+        let asymmetry = (forth - self.forth.get()) - (back - self.back.get());
+        // No direction can have changed by more than both together.
+        let change = (round_trip - self.shortest.get()).abs();
+        let asymmetry = asymmetry.clamp(-change, change);
+        self.noise = Noise::new();
+        new.for_each(|passage| self.noise.take(at, passage.round_trip, round_trip));
+        self.shortest.set(at, round_trip);
+        self.forth.set(at, forth);
+        self.back.set(at, back);
+        self.last.clear();
+        self.shorter = 0;
+        Seen::Shifted(asymmetry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A path that takes so long in each direction, and now and then a little longer.
+    fn passage(number: usize, forth: f64, back: f64) -> Passage {
+        let noise = [0.0, 300.0, 100.0, 900.0, 200.0][number % 5];
+        Passage { round_trip: forth + back + noise, forth: forth + noise, back }
+    }
+
+    fn settled() -> Path {
+        let mut path = Path::new();
+        for number in 0..60 {
+            assert!(matches!(path.take(number as f64, passage(number, 15e3, 15e3)), Seen::Excess(_)));
+        }
+        path
+    }
+
+    #[test]
+    fn the_direction_that_grew_is_told() {
+        for (forth, back, asymmetry) in [(65e3, 15e3, 50e3), (15e3, 65e3, -50e3), (40e3, 40e3, 0.0)] {
+            let mut path = settled();
+            let shift = (60..100).find_map(|number| match path.take(number as f64, passage(number, forth, back)) {
+                Seen::Shifted(by) => Some((number, by)),
+                _ => None,
+            });
+            assert_eq!(shift, Some((60 + WINDOW - 1, asymmetry)));
+            assert_eq!(path.round_trip(), 80e3);
+        }
+    }
+
+    #[test]
+    fn a_single_short_round_trip_is_not_believed() {
+        let mut path = settled();
+        assert_eq!(path.take(60.0, passage(0, 5e3, 5e3)), Seen::Unclear);
+        assert!(matches!(path.take(61.0, passage(0, 15e3, 15e3)), Seen::Excess(_)));
+        assert_eq!(path.round_trip(), 30e3);
+    }
+
+    #[test]
+    fn spread_out_round_trips_are_congestion() {
+        let mut path = settled();
+        for number in 60..200 {
+            let queue = (number * 7919 % 1000) as f64 * 1000.0;
+            assert!(matches!(path.take(number as f64, passage(number, 35e3 + queue, 15e3)), Seen::Excess(_)));
+        }
+        assert!(path.noise() < 1000.0);
+    }
+}

@@ -1,0 +1,48 @@
+//! An oscillator whose rate wanders without a pattern: offset and local period, after the exchanges so far.
+//!
+//! RADclock takes the offset as a weighted mean over a fixed window (1024 s) and the local period over another (5120 s). Both are what the
+//! filter of Kalman (1960) computes for an oscillator with white frequency noise below and random-walk frequency noise above the window's length;
+//! here the strength of that walk is a parameter, and [`super::bank`] finds out which fits. So the windows follow the oscillator at hand.
+
+use super::model::{Forecast, Model, Reading};
+
+/// Offset in ns, rate in ns/s, and how well both are known.
+#[derive(Clone, Debug)]
+pub(crate) struct Steady {
+    /// Strength of the random walk of the rate, in (ns/s)² per second.
+    walk: f64,
+    offset: f64,
+    rate: f64,
+    /// Covariance: of the offset, of offset and rate, of the rate.
+    spread: [f64; 3],
+}
+
+impl Steady {
+    /// Nothing is known but that the rate is within `rate_error` ns/s (standard deviation) of nominal.
+    pub(crate) fn new(walk: f64, rate_error: f64) -> Self {
+        Self { walk, offset: 0.0, rate: 0.0, spread: [super::model::UNKNOWN_OFFSET, 0.0, rate_error * rate_error] }
+    }
+}
+
+impl Model for Steady {
+    fn advance(&mut self, dt: f64) {
+        let [a, b, c] = self.spread;
+        let q = self.walk * dt;
+        self.offset += self.rate * dt;
+        self.spread = [a + 2.0 * b * dt + c * dt * dt + q * dt * dt / 3.0, b + c * dt + q * dt / 2.0, c + q];
+    }
+
+    fn forecast(&self) -> Forecast {
+        Forecast { offset: self.offset, rate: self.rate, variance: self.spread[0], rate_variance: self.spread[2] }
+    }
+
+    fn update(&mut self, reading: Reading) {
+        let [a, b, c] = self.spread;
+        let total = a + reading.variance;
+        let innovation = reading.offset - self.offset;
+        let (k_offset, k_rate) = (a / total, b / total);
+        self.offset += k_offset * innovation;
+        self.rate += k_rate * innovation;
+        self.spread = [a - k_offset * a, b - k_offset * b, c - k_rate * b];
+    }
+}

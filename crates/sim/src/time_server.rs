@@ -1,0 +1,77 @@
+//! A time server at the end of a path that delays: exchanges as a client with good stamps would see them.
+
+use crate::oscillator::Oscillator;
+use crate::rng::Rng;
+use tickwire_clock::{Exchange, Nanos, ServerState};
+
+/// One direction of a path, in ns.
+#[derive(Clone, Copy, Debug)]
+pub struct Delay {
+    /// What every packet takes.
+    pub least: f64,
+    /// Mean of what comes on top at random: stamps, wake-ups, queues of few packets.
+    pub noise: f64,
+    /// How many packets of a million meet a full queue, and how long that is at most.
+    pub queue: (u32, f64),
+}
+
+impl Delay {
+    /// A switch between two computers, with the kernel's stamps.
+    pub const LAN: Self = Self { least: 15_000.0, noise: 300.0, queue: (1_000, 50_000.0) };
+
+    fn draw(&self, rng: &mut Rng) -> f64 {
+        let queued = if rng.chance(self.queue.0) { rng.uniform() * self.queue.1 } else { 0.0 };
+        self.least + self.noise * rng.exponential() + queued
+    }
+}
+
+/// A server and the path to it.
+#[derive(Clone, Debug)]
+pub struct TimeServer {
+    /// The way there.
+    pub forth: Delay,
+    /// The way back.
+    pub back: Delay,
+    /// How far the server's clock is off, in ns.
+    pub error: f64,
+    /// How many exchanges of a million are lost.
+    pub loss: u32,
+    rng: Rng,
+}
+
+/// The time at the beginning of every simulation: 2026-01-01.
+pub(crate) const BEGIN: Nanos = Nanos(1_767_225_600_000_000_000);
+
+/// How long the server takes to answer, in ns.
+const AT_SERVER: f64 = 20_000.0;
+
+impl TimeServer {
+    /// A server with a right clock on a LAN.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self { forth: Delay::LAN, back: Delay::LAN, error: 0.0, loss: 0, rng: Rng::new(seed) }
+    }
+
+    /// An exchange whose request leaves at `at` seconds; `None` if it is lost.
+    pub fn exchange(&mut self, at: f64, oscillator: &mut Oscillator) -> Option<Exchange> {
+        let (forth, back) = (self.forth.draw(&mut self.rng), self.back.draw(&mut self.rng));
+        if self.rng.chance(self.loss) {
+            return None;
+        }
+        let sent = oscillator.count(at);
+        let arrives = at * 1e9 + forth;
+        let leaves = arrives + AT_SERVER;
+        let received = oscillator.count((leaves + back) * 1e-9);
+        let stamp = |ns: f64| truth(ns * 1e-9).plus(self.error as i64);
+        let server =
+            ServerState { synchronised: true, stratum: 1, reference: 0x4750_5300, root_delay: 0, root_dispersion: 100 };
+        Some(Exchange { sent, server_received: stamp(arrives), server_sent: stamp(leaves), received, server })
+    }
+}
+
+/// True time at `at` seconds of the simulation.
+#[must_use]
+pub fn truth(at: f64) -> Nanos {
+    let whole = libm::floor(at);
+    BEGIN.plus(whole as i64 * 1_000_000_000).plus(libm::round((at - whole) * 1e9) as i64)
+}
