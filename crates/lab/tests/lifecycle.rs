@@ -469,6 +469,9 @@ int main(int count, char **arguments) {
     inet_pton(AF_INET, arguments[1], &name.sin_addr);
     if (connect(connection, (struct sockaddr *)&name, sizeof name))
         return 1;
+    // To ask is not to confine oneself.
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, 0) != -1 || errno != EFAULT)
+        return 7;
     if (!fork()) {
         datagrams = socket(AF_INET, SOCK_DGRAM, 0);
         if (connect(datagrams, (struct sockaddr *)&name, sizeof name) || write(datagrams, "hello", 5) != 5 ||
