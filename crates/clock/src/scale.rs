@@ -39,13 +39,7 @@ impl Scale {
         let product = counts as i128 * self.mult as i128;
         let half = if self.shift == 0 { 0 } else { 1i128 << (self.shift - 1) };
         let ns = (product + half) >> self.shift;
-        if ns > i64::MAX as i128 {
-            i64::MAX
-        } else if ns < i64::MIN as i128 {
-            i64::MIN
-        } else {
-            ns as i64
-        }
+        saturated(ns)
     }
 
     /// So many nanoseconds in counts, rounded to the nearest. Saturates.
@@ -55,13 +49,18 @@ impl Scale {
             return i64::MAX;
         }
         let counts = (((ns as i128) << self.shift) + self.mult as i128 / 2).div_euclid(self.mult as i128);
-        if counts > i64::MAX as i128 {
-            i64::MAX
-        } else if counts < i64::MIN as i128 {
-            i64::MIN
-        } else {
-            counts as i64
-        }
+        saturated(counts)
+    }
+}
+
+/// The nearest value that 64 bits hold.
+const fn saturated(value: i128) -> i64 {
+    if value > i64::MAX as i128 {
+        i64::MAX
+    } else if value < i64::MIN as i128 {
+        i64::MIN
+    } else {
+        value as i64
     }
 }
 
