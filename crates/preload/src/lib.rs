@@ -12,7 +12,7 @@
 //! | `start`, `lane`, `session`, `wire`, `protect` | getting a lane, and what it consists of |
 //! | `open`, `pending`, `flush` | the life of a socket from `socket` to the last acknowledgement |
 //! | `ops`, `udp`, `tcp`, `options`, `treatment`, `multicast`, `ancillary`, `descriptor`, `rights` | what calls do |
-//! | `wait`, `poll`, `epoll`, `readiness` | waiting |
+//! | `wait`, `poll`, `epoll`, `epoll_wait`, `readiness` | waiting |
 //! | `helper`, `process`, `exec`, `spawn` | the helper thread; fork and death; sockets that outlive exec; programs that are spawned |
 //!
 //! # What stays outside
@@ -55,6 +55,7 @@ mod config;
 mod desc;
 mod descriptor;
 mod epoll;
+mod epoll_wait;
 mod errno;
 mod exec;
 mod fd;

@@ -35,7 +35,7 @@ extern "C" fn child() {
     let _ = super::caught(|| {
         LOCKS.with(|locks| drop(locks.borrow_mut().take()));
         crate::start::forget();
-        crate::epoll::forget_sleepers();
+        crate::epoll_wait::forget_sleepers();
         match lane::inherit() {
             Some(lane) => process::after_fork_in_child(lane),
             // The parent's may go on without a lane.

@@ -6,7 +6,7 @@ use crate::errno::{Errno, Result};
 use crate::fd::{Entry, TABLE};
 use crate::few::Few;
 use crate::wait::NO_FD;
-use crate::{epoll, poll};
+use crate::{epoll, epoll_wait, poll};
 use core::ffi::c_int;
 use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
 use tickwire_stack::time::Span;
@@ -52,7 +52,7 @@ unsafe fn epoll_any(
     answer(|| {
         // SAFETY: the program's place, and null or the program's mask.
         let (events, mask) = unsafe { (room(events, max)?, mask.as_ref()) };
-        epoll::wait(epfd, index, events, timeout, mask).map(|n| n as c_int)
+        epoll_wait::wait(epfd, index, events, timeout, mask).map(|n| n as c_int)
     })
 }
 
@@ -69,14 +69,14 @@ unsafe fn epoll_kernels(
     call: impl FnOnce() -> c_int,
 ) -> c_int {
     let until = timeout.map(|timeout| super::sys::now() + timeout);
-    if epoll::falls_asleep(epfd) {
+    if epoll_wait::falls_asleep(epfd) {
         let told = call();
-        epoll::awakes(epfd);
+        epoll_wait::awakes(epfd);
         if told <= 0 {
             return told;
         }
         // SAFETY: the kernel has just filled in as many.
-        let left = epoll::for_program(unsafe { core::slice::from_raw_parts_mut(events, told as usize) });
+        let left = epoll_wait::for_program(unsafe { core::slice::from_raw_parts_mut(events, told as usize) });
         if left > 0 {
             return left as c_int;
         }
@@ -88,7 +88,7 @@ unsafe fn epoll_kernels(
         _ => answer(|| {
             // SAFETY: by the caller's promise.
             let (events, mask) = unsafe { (room(events, max)?, mask.as_ref()) };
-            epoll::by_kernel(epfd, events, timeout, mask).map(|n| n as c_int)
+            epoll_wait::by_kernel(epfd, events, timeout, mask).map(|n| n as c_int)
         }),
     }
 }

@@ -1,7 +1,7 @@
 use super::*;
-use crate::epoll;
 use crate::errno::Errno;
 use crate::fd::{Entry, TABLE};
+use crate::{epoll, epoll_wait};
 use libc::epoll_event;
 use tickwire_stack::time::Span;
 
@@ -21,7 +21,7 @@ fn add(epfd: c_int, fd: c_int, events: u32, data: u64) {
 fn ready(epfd: c_int) -> Vec<(u64, u32)> {
     let Entry::Epoll(index) = TABLE.get(epfd) else { panic!("an instance with a set") };
     let mut events = [epoll_event { events: 0, u64: 0 }; 8];
-    let n = epoll::wait(epfd, index, &mut events, Some(Span::from_millis(5)), None).unwrap();
+    let n = epoll_wait::wait(epfd, index, &mut events, Some(Span::from_millis(5)), None).unwrap();
     let mut told: Vec<(u64, u32)> = events[..n].iter().map(|e| (e.u64, e.events)).collect();
     told.sort_unstable();
     told

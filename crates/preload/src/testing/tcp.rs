@@ -170,7 +170,7 @@ fn a_peer_that_cannot_be_reached_is_told_as_such_and_not_as_the_end_of_a_wait() 
 
 #[test]
 fn a_connection_whose_address_goes_fails_and_is_told_like_any_other_failure() {
-    use crate::epoll;
+    use crate::{epoll, epoll_wait};
     let (fd, other) = (connected(7), connected(7));
     let epfd = sys::epoll_create(0).unwrap();
     epoll::control(epfd, libc::EPOLL_CTL_ADD, fd, (libc::EPOLLIN | libc::EPOLLET) as u32, 1).unwrap();
@@ -178,7 +178,7 @@ fn a_connection_whose_address_goes_fails_and_is_told_like_any_other_failure() {
 
     let Entry::Epoll(set) = TABLE.get(epfd) else { panic!("an instance with a set") };
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; 4];
-    assert_eq!(epoll::wait(epfd, set, &mut events, None, None), Ok(1));
+    assert_eq!(epoll_wait::wait(epfd, set, &mut events, None, None), Ok(1));
     let told = events[0].events;
     assert_eq!(told, (libc::EPOLLIN | libc::EPOLLERR | libc::EPOLLHUP) as u32);
     let pollin = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
