@@ -9,7 +9,7 @@
 //! | `c` | exported functions, the C library behind us, the program's memory |
 //! | `fd`, `desc` | descriptor table of the process; descriptions shared by the lane's processes |
 //! | `locked`, `few` | what signal handlers ask of locks and lists |
-//! | `start`, `lane`, `session`, `wire`, `protect` | getting a lane, and what it consists of |
+//! | `start`, `lane`, `service`, `session`, `wire`, `protect` | getting a lane, and what it consists of |
 //! | `open`, `pending`, `flush` | the life of a socket from `socket` to the last acknowledgement |
 //! | `ops`, `udp`, `tcp`, `options`, `treatment`, `multicast`, `ancillary`, `descriptor`, `rights` | what calls do |
 //! | `wait`, `poll`, `epoll`, `epoll_wait`, `readiness` | waiting |
@@ -74,6 +74,7 @@ mod process;
 mod protect;
 mod readiness;
 mod rights;
+mod service;
 mod session;
 mod spawn;
 mod start;
