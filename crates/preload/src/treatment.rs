@@ -104,6 +104,19 @@ fn of_sockets(tcp: bool, name: c_int) -> Treatment {
     }
 }
 
+/// Whether an option is one by which both families join and leave groups (RFC 3678 §5.1).
+fn is_membership(name: c_int) -> bool {
+    matches!(
+        name,
+        libc::MCAST_JOIN_GROUP
+            | libc::MCAST_LEAVE_GROUP
+            | libc::MCAST_JOIN_SOURCE_GROUP
+            | libc::MCAST_LEAVE_SOURCE_GROUP
+            | libc::MCAST_BLOCK_SOURCE
+            | libc::MCAST_UNBLOCK_SOURCE
+    )
+}
+
 fn of_ip(name: c_int) -> Treatment {
     match name {
         libc::IP_TTL | libc::IP_TOS | libc::IP_MTU_DISCOVER => Honoured,
@@ -112,9 +125,7 @@ fn of_ip(name: c_int) -> Treatment {
         libc::IP_ADD_MEMBERSHIP | libc::IP_DROP_MEMBERSHIP | libc::IP_MULTICAST_ALL => Honoured,
         libc::IP_ADD_SOURCE_MEMBERSHIP | libc::IP_DROP_SOURCE_MEMBERSHIP => Honoured,
         libc::IP_BLOCK_SOURCE | libc::IP_UNBLOCK_SOURCE => Honoured,
-        libc::MCAST_JOIN_GROUP | libc::MCAST_LEAVE_GROUP => Honoured,
-        libc::MCAST_JOIN_SOURCE_GROUP | libc::MCAST_LEAVE_SOURCE_GROUP => Honoured,
-        libc::MCAST_BLOCK_SOURCE | libc::MCAST_UNBLOCK_SOURCE => Honoured,
+        _ if is_membership(name) => Honoured,
         // What may be bound, and to which port, the kernel decides.
         libc::IP_FREEBIND | libc::IP_BIND_ADDRESS_NO_PORT | IP_LOCAL_PORT_RANGE => Honoured,
         libc::IP_RECVERR | IP_RECVERR_RFC4884 => Kernel(Reason::Errors),
@@ -132,9 +143,7 @@ fn of_ipv6(name: c_int) -> Treatment {
         libc::IPV6_UNICAST_IF | libc::IPV6_MULTICAST_IF => Honoured,
         libc::IPV6_MULTICAST_HOPS | libc::IPV6_MULTICAST_LOOP | IPV6_MULTICAST_ALL => Honoured,
         libc::IPV6_ADD_MEMBERSHIP | libc::IPV6_DROP_MEMBERSHIP => Honoured,
-        libc::MCAST_JOIN_GROUP | libc::MCAST_LEAVE_GROUP => Honoured,
-        libc::MCAST_JOIN_SOURCE_GROUP | libc::MCAST_LEAVE_SOURCE_GROUP => Honoured,
-        libc::MCAST_BLOCK_SOURCE | libc::MCAST_UNBLOCK_SOURCE => Honoured,
+        _ if is_membership(name) => Honoured,
         libc::IPV6_FREEBIND => Honoured,
         libc::IPV6_RECVERR | IPV6_RECVERR_RFC4884 => Kernel(Reason::Errors),
         // Flow labels help routers to spread load; none is as good as any (RFC 6437 §3).

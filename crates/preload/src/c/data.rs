@@ -123,9 +123,8 @@ unsafe fn receive_messages(
     // SAFETY: null or the program's structure.
     let limit = unsafe { timeout.as_ref() }.map(span_of).transpose()?;
     let begin = sys::now();
-    let mut flags = flags & !libc::MSG_WAITFORONE | flags & libc::MSG_WAITFORONE;
     let one_only = flags & libc::MSG_WAITFORONE != 0;
-    flags &= !libc::MSG_WAITFORONE;
+    let mut flags = flags & !libc::MSG_WAITFORONE;
     let count = (count as usize).min(super::iov::MAX_BUFFERS);
     for done in 0..count {
         let entry = messages.wrapping_add(done);
