@@ -5,6 +5,7 @@ use crate::desc::flag;
 use crate::epoll::{IN, errno, has_set};
 use crate::errno::Result;
 use crate::fd::LIMIT;
+use crate::few::Few;
 use crate::lane::{self, Access, Lane};
 use crate::open::DEMOTED;
 use crate::readiness;
@@ -87,9 +88,10 @@ fn from_shadow(data: u64) -> Option<(u32, u64)> {
 }
 
 /// Turns what the kernel told of our sockets into what the program is to hear: both sides of a socket are one item, which is told once where once was
-/// asked for. Says how many events are left, and which socket, if any, has become the kernel's without our knowing.
-fn translate(access: &mut Access<'_>, set: SetId, events: &mut [epoll_event]) -> (usize, Option<u32>) {
-    let (mut kept, mut demoted) = (0, None);
+/// asked for. Says how many events are left; `strays` are the sockets that have become the kernel's without our knowing, whose events come again once
+/// they are the program's own in the kernel's instance.
+fn translate(access: &mut Access<'_>, set: SetId, events: &mut [epoll_event], strays: &mut Few<u32>) -> usize {
+    let mut kept = 0;
     for at in 0..events.len() {
         let event = events[at];
         let told = match from_shadow(event.u64) {
@@ -97,8 +99,8 @@ fn translate(access: &mut Access<'_>, set: SetId, events: &mut [epoll_event]) ->
             Some((index, key)) => {
                 let mut descriptions = access.descriptions();
                 let description = descriptions.get(index);
-                if description.has(flag::KERNEL) {
-                    demoted = Some(index);
+                if description.has(flag::KERNEL) && !strays.contains(&index) {
+                    strays.push(index);
                 }
                 let socket = description.socket();
                 let report = access.stack.item_report(set, socket, key, Ready(event.events)).ok().flatten();
@@ -110,7 +112,7 @@ fn translate(access: &mut Access<'_>, set: SetId, events: &mut [epoll_event]) ->
             kept += 1;
         }
     }
-    (kept, demoted)
+    kept
 }
 
 /// Takes events out that are not wanted. Says how many are left.
@@ -147,24 +149,25 @@ pub(crate) fn wait(
 ) -> Result<usize> {
     let Some(lane) = lane::current() else { return by_kernel(epfd, events, timeout, mask) };
     let until = timeout.map(|t| sys::now() + t);
-    let mut stray = None;
-    let answer = wait_for(lane, (epfd, index), events, (until, mask), Some(&mut stray));
-    match (answer, stray) {
-        (Err(DEMOTED), Some(demoted)) => {
-            crate::ops::catch_up(demoted);
-            wait_for(lane, (epfd, index), events, (until, mask), None)
+    let mut strays = Few::new(0);
+    loop {
+        let known = strays.len();
+        let answer = wait_for(lane, (epfd, index), events, (until, mask), &mut strays);
+        // Also beside other events: an edge, or what is told once, would not come again.
+        strays[known..].iter().for_each(|&stray| crate::ops::catch_up(stray));
+        if answer != Err(DEMOTED) {
+            return answer;
         }
-        (answer, _) => answer,
     }
 }
 
-/// As [`wait()`]. Ends with [`DEMOTED`] if nothing is ready but a socket that has become the kernel's elsewhere, if the caller wants to know which.
+/// As [`wait()`]. Ends with [`DEMOTED`] if nothing is ready but sockets that have become the kernel's elsewhere; `strays` gets those that are not in it yet.
 fn wait_for(
     lane: &'static Lane,
     (epfd, index): (c_int, u32),
     events: &mut [epoll_event],
     (until, mask): (Option<Instant>, Option<&sigset_t>),
-    mut stray: Option<&mut Option<u32>>,
+    strays: &mut Few<u32>,
 ) -> Result<usize> {
     let mut looked = Instant::NEVER;
     let mut attempt = |access: &mut Access<'_>, force: bool| {
@@ -177,10 +180,9 @@ fn wait_for(
             n = take(epfd, events)?;
             if n > 0 {
                 readiness::kernel_spoke(access.now);
-                let (told, demoted) = translate(access, set, &mut events[..n]);
-                n = told;
-                if let (0, Some(_), Some(stray)) = (n, demoted, &mut stray) {
-                    **stray = demoted;
+                let known = strays.len();
+                n = translate(access, set, &mut events[..n], strays);
+                if n == 0 && strays.len() > known {
                     return Err(DEMOTED);
                 }
             }

@@ -176,6 +176,49 @@ fn a_socket_that_becomes_the_kernels_is_told_with_the_programs_data() {
     [stays, goes, copy, epfd].into_iter().for_each(close);
 }
 
+/// As another process of the lane would give a socket to the kernel, of which this one hears by its events only.
+fn demoted_elsewhere(fd: c_int) {
+    let index = TABLE.get(fd).description().unwrap();
+    let closed = lane().with(|access| {
+        let mut descriptions = access.descriptions();
+        let mut description = descriptions.get(index);
+        let socket = description.socket();
+        description.set(crate::desc::flag::KERNEL, true);
+        description.set_socket(tickwire_stack::SocketId::default());
+        Ok(access.stack.udp_close(socket.try_into()?)?)
+    });
+    assert_eq!(closed, Ok(()));
+}
+
+#[test]
+fn no_event_of_sockets_that_another_process_gave_to_the_kernel_is_lost() {
+    let epfd = sys::epoll_create(0).unwrap();
+    let other = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let [edge, once, stays] = [(); 3].map(|()| {
+        let fd = socket(libc::SOCK_DGRAM);
+        ops::bind(fd, &address(Address::ANY_V4, 0)).unwrap();
+        fd
+    });
+    add(epfd, edge, IN | libc::EPOLLET as u32, 1);
+    add(epfd, once, IN | libc::EPOLLONESHOT as u32, 2);
+    add(epfd, stays, IN, 3);
+    assert_eq!(ready(epfd), []);
+    [edge, once].into_iter().for_each(demoted_elsewhere);
+    for fd in [edge, once, stays] {
+        other.send_to(b"near", ("127.0.0.1", sys::socket_name(fd, false).unwrap().port)).unwrap();
+    }
+    let mut seen = ready(epfd);
+    seen.extend(ready(epfd));
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen, [(1, IN), (2, IN), (3, IN)]);
+    assert_eq!(ready(epfd), [(3, IN)], "only the level is told again");
+    for fd in [edge, once] {
+        assert!(matches!(TABLE.get(fd), Entry::Kernel(_)));
+    }
+    [edge, once, stays, epfd].into_iter().for_each(close);
+}
+
 #[test]
 fn instances_can_be_nested() {
     let (outer, inner) = (sys::epoll_create(0).unwrap(), sys::epoll_create(0).unwrap());
