@@ -260,6 +260,112 @@ fn established_connections_end_with_an_error_when_the_service_stops_or_is_killed
     }
 }
 
+/// Has a connection, a listener that blocks, one that does not, and a UDP socket; then loses its lane: children that are inside it all the time are
+/// killed until one of them dies with the lock in hand.
+const LOSES_ITS_LANE: &str = r#"
+import fcntl, os, select, signal, socket, sys, threading
+own, other = sys.argv[1:]
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+blocking = socket.create_server((own, 9000))
+patient = socket.create_server((own, 9001))
+patient.setblocking(False)
+datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+datagrams.bind((own, 9002))
+connections = [socket.create_connection((other, 9000)) for _ in range(4)]
+receives, sends, asks, polls = connections
+watch = select.epoll()
+watch.register(polls, select.EPOLLIN)
+busy = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+busy.bind((own, 0))
+print('connected', flush=True)
+signal.sigwait([signal.SIGUSR1])
+
+def lost():
+    try:
+        receives.recv(1, socket.MSG_DONTWAIT | socket.MSG_PEEK)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        print('receives', error.strerror, flush=True)
+        return True
+
+while not lost():
+    ready, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        for i in range(1 << 30):
+            if i == 1000: os.write(tell, b'.')
+            try:
+                busy.recv(1, socket.MSG_DONTWAIT)
+            except OSError:
+                pass
+    os.read(ready, 1)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    os.close(ready)
+    os.close(tell)
+
+def outcome(name, call):
+    try:
+        print(name, call(), flush=True)
+    except OSError as error:
+        print(name, error.strerror, flush=True)
+outcome('receives', lambda: receives.recv(1))
+outcome('sends', lambda: sends.send(b'x'))
+outcome('sends', lambda: sends.send(b'x'))
+outcome('sends', lambda: sends.recv(1))
+outcome('asks', lambda: os.strerror(asks.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)))
+outcome('asks', lambda: asks.recv(1))
+outcome('polls', lambda: watch.poll(20)[0][1] & (select.EPOLLIN | select.EPOLLHUP) == select.EPOLLIN | select.EPOLLHUP)
+for listener in blocking, patient:
+    print('waits', not fcntl.fcntl(listener, fcntl.F_GETFL) & os.O_NONBLOCK, flush=True)
+def serve(listener):
+    listener.settimeout(None)
+    while True:
+        c, _ = listener.accept()
+        c.sendall(c.recv(100))
+        c.close()
+for listener in blocking, patient:
+    threading.Thread(target=serve, args=(listener,), daemon=True).start()
+print('serves', flush=True)
+while True:
+    data, source = datagrams.recvfrom(100)
+    datagrams.sendto(data, source)
+"#;
+
+/// Exchanges a word with each of the sockets of `LOSES_ITS_LANE`, as often as it takes until the host has taken them back.
+const ASKS_ALL: &str = r#"
+import socket, sys
+def ask(kind, port):
+    while True:
+        with socket.socket(socket.AF_INET, kind) as s:
+            s.settimeout(1)
+            try:
+                s.connect((sys.argv[1], port))
+                s.sendall(b'word')
+                return s.recv(100)
+            except (TimeoutError, ConnectionError):
+                pass
+print(ask(socket.SOCK_STREAM, 9000), ask(socket.SOCK_STREAM, 9001), ask(socket.SOCK_DGRAM, 9002))
+"#;
+
+#[test]
+fn a_program_whose_lane_is_lost_sees_resets_and_goes_on_with_the_kernel() {
+    let both = Both::new();
+    let _server = server(&both);
+    let (own, other) = (both.pair.a_v4(), both.pair.b_v4());
+    let mut loser = start(both.a(), true, &[python(), "-c", LOSES_ITS_LANE, &own, &other]);
+    loser.wait_for("connected", PATIENCE).unwrap();
+    assert!(both.a_service.stat().unwrap().diverted() >= 4, "its connections cross the stack");
+    loser.signal(Signal::SIGUSR1).unwrap();
+    loser.wait_for("serves", PATIENCE).unwrap_or_else(|e| panic!("{e:#}\n{}", loser.stderr()));
+    let expected = "connected\nreceives Connection reset by peer\nreceives b''\nsends Connection reset by peer\nsends Broken pipe\nsends b''\n\
+                    asks Connection reset by peer\nasks b''\npolls True\nwaits True\nwaits False\nserves\n";
+    assert_eq!(loser.stdout(), expected);
+    let said = start(both.b(), false, &[python(), "-c", ASKS_ALL, &own]).success(PATIENCE).unwrap();
+    assert_eq!(said, "b'word' b'word' b'word'\n");
+}
+
 /// Fills the send buffer while the peer does not read, and ends.
 const LEAVE: &str = r#"
 import socket, sys

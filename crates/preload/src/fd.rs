@@ -28,7 +28,7 @@ pub(crate) enum Entry {
     Kernel(u32),
     /// An IP socket that stays on the kernel, in no lane's rows: it was made on a lane that has ended. The number is the reason's code.
     Unlisted(u32),
-    /// A TCP socket whose lane went away; the number is the error every call gets.
+    /// A socket whose lane went away, with the error that is to be told, 0 once it has been: see `ops::take_error`.
     Dead(u32),
 }
 

@@ -81,7 +81,12 @@ fn run() {
     let mut look = FIRST_LOOK;
     let mut swept = sys::now();
     let mut not_before = swept;
+    let mut before: Option<&'static Lane> = None;
     loop {
+        // As long as the service hears us, what comes for the lane's ports goes to the lane.
+        if let Some(left) = before.take_if(|lane| lane.is_over()) {
+            left.talk.hang_up();
+        }
         let Some(lane) = lane::current() else {
             if tell_why(&mut not_before) {
                 continue;
@@ -89,6 +94,7 @@ fn run() {
             // The next lane starts the helper anew.
             return;
         };
+        before = Some(lane);
         let woken = turn(lane, &mut look);
         if woken[1] {
             lane.hear();

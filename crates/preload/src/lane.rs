@@ -309,16 +309,13 @@ impl Lane {
         if self.ended.load(Relaxed) != 0 {
             return Err(Errno(libc::ENETDOWN));
         }
-        let poison = Poison(self);
-        let mut guard = match self.shared.lock() {
-            Ok(guard) => guard,
-            Err(_) => {
-                core::mem::forget(poison);
-                drop(inside);
-                self.end(Reason::LaneGone);
-                return Err(Errno(libc::ENETDOWN));
-            }
+        let Ok(mut guard) = self.shared.lock() else {
+            drop(inside);
+            self.end(Reason::LaneGone);
+            return Err(Errno(libc::ENETDOWN));
         };
+        // Dropped before the guard: whoever comes next finds out.
+        let poison = Poison(self);
         let now = now.unwrap_or_else(sys::now);
         let Core { stack, wire } = &mut *guard;
         if wire.poll(stack, now) > 0 {
@@ -335,8 +332,8 @@ impl Lane {
         self.deadline.store(stack.deadline().map_or(0, Instant::as_nanos), Relaxed);
         let ring = stack.take_doorbell();
         let request = stack.has_request() && self.talk.note_requests(stack);
-        drop(guard);
         core::mem::forget(poison);
+        drop(guard);
         let signalled = inside.leave();
         if kick && let Some(port) = self.shared.port() {
             // A full device queue is no error: the next call kicks again.
@@ -369,19 +366,26 @@ impl Lane {
         self.uninstall();
         crate::open::lane_ended(self, reason);
         sys::ring(self.doorbell);
+        // It hangs up: a thread may be asking at this moment, perhaps this one.
+        crate::helper::wake();
     }
 
     /// This process leaves the lane, which is over for it. The service learns of it by the end of the connection.
     pub(crate) fn leave(&self, reason: Reason) {
         self.end(reason);
-        self.talk.end();
-        crate::helper::wake();
+        self.talk.hang_up();
     }
 
-    /// Flags of a description, also of a lane that has ended.
+    /// Flags of a description.
     pub(crate) fn flags_of(&self, index: u32) -> u64 {
         let Some(_inside) = wait::enter() else { return 0 };
         self.shared.lock().map_or(0, |mut guard| Descriptions::new(guard.stack.user()).get(index).flags())
+    }
+
+    /// The descriptions' words of a lane that has ended, or was lost; `None` in a signal handler that interrupted its own thread inside.
+    pub(crate) fn last_words(&self) -> Option<Vec<u64>> {
+        let _inside = wait::enter()?;
+        Some(self.shared.last_words())
     }
 
     /// Why the socket of a row stays on the kernel, also of a lane that has ended.

@@ -2,7 +2,7 @@
 //! cannot have them, and closed with their last descriptor.
 
 use crate::c::sys;
-use crate::desc::flag;
+use crate::desc::{Descriptions, flag};
 use crate::errno::{Errno, Result};
 use crate::fd::{Entry, LIMIT, TABLE, Table};
 use crate::lane::{self, Access, Lane};
@@ -509,23 +509,40 @@ pub(crate) fn lane_ended(lane: &Lane, reason: Reason) {
         _ => reason,
     };
     let unlisted = |reason: Reason| Entry::Unlisted(reason.code().into());
+    // Else, in this process alone.
+    let for_all = matches!(reason, Reason::NoService | Reason::Stopping | Reason::LaneGone);
+    let mut words = lane.last_words();
+    // What is not known counts as a connection, which must not look like a fresh socket.
+    let mut last = |index: u32| match &mut words {
+        Some(words) => {
+            let mut descriptions = Descriptions::new(words);
+            let mut description = descriptions.get(index);
+            (description.flags(), *description.holders() & !(1 << lane.slot()) == 0)
+        }
+        None => (flag::STARTED, false),
+    };
     for (fd, entry) in TABLE.each() {
         match entry {
-            Entry::Udp(index) | Entry::Tcp(index) => {
-                let flags = lane.flags_of(index);
-                let connection = flags & (flag::TCP | flag::STARTED | flag::LISTENING) == flag::TCP | flag::STARTED;
-                if flags & (flag::LISTENING | flag::NONBLOCK) == flag::LISTENING {
-                    restore_blocking(fd);
-                }
+            Entry::Udp(index) => {
                 // The service that would take its filter for groups off again may have been killed.
-                if flags & flag::UDP != 0 {
-                    let _ = sys::detach_filter(fd);
+                let _ = sys::detach_filter(fd);
+                TABLE.replace(fd, entry, unlisted(ended));
+                COUNTS[index as usize].store(0, Relaxed);
+            }
+            Entry::Tcp(index) => {
+                let (flags, ours_alone) = last(index);
+                if flags & (flag::STARTED | flag::LISTENING) == flag::STARTED {
+                    TABLE.replace(fd, entry, Entry::Dead(libc::ECONNRESET as u32));
+                    if for_all || ours_alone {
+                        // So that the kernel's epoll shows the end of the stream. It says that it is not connected, and does it all the same.
+                        let _ = sys::shutdown(fd, libc::SHUT_RDWR);
+                    }
+                } else {
+                    if flags & (flag::LISTENING | flag::NONBLOCK) == flag::LISTENING {
+                        restore_blocking(fd);
+                    }
+                    TABLE.replace(fd, entry, unlisted(ended));
                 }
-                TABLE.replace(
-                    fd,
-                    entry,
-                    if connection { Entry::Dead(libc::ECONNRESET as u32) } else { unlisted(ended) },
-                );
                 COUNTS[index as usize].store(0, Relaxed);
             }
             Entry::Kernel(row) => {

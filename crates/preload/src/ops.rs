@@ -44,12 +44,12 @@ pub(crate) fn receive(fd: c_int, buffers: &mut Buffers<'_>, flags: c_int, extras
     let answer = match entry {
         Entry::Udp(index) => the_lane().and_then(|lane| udp::receive(lane, fd, index, buffers, flags, extras)),
         Entry::Tcp(index) => the_lane().and_then(|lane| tcp::receive(lane, index, buffers, flags, extras)),
-        Entry::Dead(error) => return dead(fd, error),
+        Entry::Dead(error) => return receive_dead(fd, error),
         _ => Err(DEMOTED),
     };
     if for_kernel(entry, &answer) {
         if let Entry::Dead(error) = TABLE.get(fd) {
-            return dead(fd, error);
+            return receive_dead(fd, error);
         }
         buffers.rewind();
         return sys::receive(fd, buffers, flags, extras);
@@ -57,13 +57,24 @@ pub(crate) fn receive(fd: c_int, buffers: &mut Buffers<'_>, flags: c_int, extras
     answer
 }
 
-/// A connection whose lane ended tells its error once, then the end of the stream.
-fn dead(fd: c_int, error: u32) -> Result<usize> {
-    if error == 0 {
-        return Ok(0);
+/// The error of a socket that is dead. A connection that was reset tells it once and has ended then, as in the kernel; what this process has no share in
+/// fails every time.
+pub(crate) fn take_error(fd: c_int, error: u32) -> Option<Errno> {
+    match error as c_int {
+        0 => None,
+        libc::ECONNRESET => TABLE.replace(fd, Entry::Dead(error), Entry::Dead(0)).then_some(Errno(libc::ECONNRESET)),
+        error => Some(Errno(error)),
     }
-    TABLE.set(fd, Entry::Dead(0));
-    Err(Errno(error as c_int))
+}
+
+/// Receives from a socket that is dead.
+fn receive_dead(fd: c_int, error: u32) -> Result<usize> {
+    take_error(fd, error).map_or(Ok(0), Err)
+}
+
+/// Sends by one.
+fn send_dead(fd: c_int, error: u32) -> Result<usize> {
+    Err(take_error(fd, error).unwrap_or(Errno(libc::EPIPE)))
 }
 
 /// Sends; raises SIGPIPE as the kernel would.
@@ -78,18 +89,22 @@ pub(crate) fn send(
     if flags & libc::MSG_FASTOPEN != 0 && matches!(entry, Entry::Tcp(_)) {
         return fast_open(fd, buffers, flags, to, extras);
     }
-    let answer = match entry {
+    let mut answer = match entry {
         Entry::Udp(index) => the_lane().and_then(|lane| udp::send(lane, fd, index, buffers, flags, to, extras)),
         Entry::Tcp(index) => the_lane().and_then(|lane| tcp::send(lane, index, buffers, flags)),
-        Entry::Dead(error) => Err(Errno(if error == 0 { libc::EPIPE } else { error as c_int })),
+        Entry::Dead(error) => send_dead(fd, error),
         _ => Err(DEMOTED),
     };
-    if for_kernel(entry, &answer) && !matches!(TABLE.get(fd), Entry::Dead(_)) {
-        buffers.rewind();
-        if let Some(Name::Inet { endpoint, scope, v6 }) = to {
-            (extras.name, extras.name_len) = name::emit(endpoint, v6, scope);
+    if for_kernel(entry, &answer) {
+        if let Entry::Dead(error) = TABLE.get(fd) {
+            answer = send_dead(fd, error);
+        } else {
+            buffers.rewind();
+            if let Some(Name::Inet { endpoint, scope, v6 }) = to {
+                (extras.name, extras.name_len) = name::emit(endpoint, v6, scope);
+            }
+            return sys::send(fd, buffers, flags, extras);
         }
-        return sys::send(fd, buffers, flags, extras);
     }
     if answer == Err(Errno(libc::EPIPE))
         && matches!(entry, Entry::Tcp(_) | Entry::Dead(_))
@@ -139,6 +154,9 @@ pub(crate) fn connect(fd: c_int, address: &[u8]) -> Result<()> {
         Entry::Tcp(index) => {
             let answer = the_lane().and_then(|lane| tcp::connect(lane, fd, index, address));
             if for_kernel(entry, &answer) {
+                if let Entry::Dead(error) = TABLE.get(fd) {
+                    return Err(take_error(fd, error).unwrap_or(Errno(libc::ECONNRESET)));
+                }
                 let done = sys::connect(fd, address);
                 open::connected_by_kernel(fd);
                 return done;
@@ -165,7 +183,10 @@ pub(crate) fn listen(fd: c_int, backlog: c_int) -> Result<()> {
             answer => answer,
         };
     }
-    sys::listen(fd, backlog)
+    match TABLE.get(fd) {
+        Entry::Dead(_) => Err(Errno(libc::EINVAL)),
+        _ => sys::listen(fd, backlog),
+    }
 }
 
 /// `accept4`.

@@ -8,7 +8,7 @@ use crate::fd::{Entry, TABLE};
 use crate::lane::{self, Access, Lane};
 use crate::tcp::{self, Stage};
 use crate::treatment::{self, IPV6_MULTICAST_ALL, Treatment};
-use crate::{multicast, open};
+use crate::{multicast, open, ops};
 use core::ffi::c_int;
 use tickwire_stack::addr::Family;
 use tickwire_stack::tcp::{Algorithm, Setting, TcpInfo, TcpOptions};
@@ -289,7 +289,7 @@ pub(crate) fn get(fd: c_int, level: c_int, name: c_int) -> Result<Option<(Vec<u8
     if (level, name) == (libc::SOL_SOCKET, libc::SO_ERROR)
         && let Entry::Dead(error) = TABLE.get(fd)
     {
-        return Ok(number(error as c_int));
+        return Ok(number(ops::take_error(fd, error).map_or(0, |error| error.0)));
     }
     let Some(lane) = lane::current() else { return Ok(None) };
     match TABLE.get(fd) {

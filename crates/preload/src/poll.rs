@@ -10,6 +10,7 @@ use crate::open::DEMOTED;
 use crate::readiness::{self, long, short};
 use crate::wait::{self, AGAIN, NO_FD, OWN, Plan, TIMED_OUT};
 use libc::{pollfd, sigset_t};
+use tickwire_stack::Ready;
 use tickwire_stack::time::{Instant, Span};
 
 /// Whether any of these descriptors needs us.
@@ -113,7 +114,7 @@ fn stack_part(access: &mut Access<'_>, fds: &mut [pollfd]) -> Result<usize> {
             Entry::Udp(index) | Entry::Tcp(index) | Entry::Epoll(index) => {
                 readiness::answer(readiness::in_stack(access, index)?, long(fd.events))
             }
-            Entry::Dead(_) => dead(long(fd.events)),
+            Entry::Dead(error) => dead(error, long(fd.events)),
             _ => 0,
         };
         fd.revents = short(told);
@@ -122,22 +123,26 @@ fn stack_part(access: &mut Access<'_>, fds: &mut [pollfd]) -> Result<usize> {
     Ok(ready)
 }
 
-/// A connection whose lane ended is readable, writable and broken.
-fn dead(events: u32) -> u32 {
-    (events & (libc::POLLIN | libc::POLLOUT | libc::POLLRDHUP) as u32) | (libc::POLLERR | libc::POLLHUP) as u32
+/// A connection whose lane ended is readable, writable and broken; over, once it has told its error.
+fn dead(error: u32, events: u32) -> u32 {
+    let over = Ready::IN | Ready::OUT | Ready::RDHUP | Ready::HUP;
+    readiness::answer(if error == 0 { over } else { over | Ready::ERR }, events)
 }
 
 /// Without a lane: the kernel, but for connections whose lane ended.
 fn by_kernel(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigset_t>) -> Result<usize> {
-    let is_dead = |fd: &pollfd| matches!(TABLE.get(fd.fd), Entry::Dead(_));
-    if !fds.iter().any(is_dead) {
+    let dead_error = |fd: &pollfd| match TABLE.get(fd.fd) {
+        Entry::Dead(error) => Some(error),
+        _ => None,
+    };
+    if !fds.iter().any(|fd| dead_error(fd).is_some()) {
         return sys::ppoll(fds, timeout, mask);
     }
     let mut others = Few::new(NO_FD);
-    fds.iter().for_each(|fd| others.push(if is_dead(fd) { NO_FD } else { *fd }));
+    fds.iter().for_each(|fd| others.push(if dead_error(fd).is_some() { NO_FD } else { *fd }));
     sys::ppoll(&mut others, Some(Span::ZERO), mask)?;
     for (fd, other) in fds.iter_mut().zip(&*others) {
-        fd.revents = if is_dead(fd) { short(dead(long(fd.events))) } else { other.revents };
+        fd.revents = dead_error(fd).map_or(other.revents, |error| short(dead(error, long(fd.events))));
     }
     Ok(fds.iter().filter(|fd| fd.revents != 0).count())
 }

@@ -39,8 +39,8 @@ impl Talk {
         self.session.lock()
     }
 
-    /// Closes the connection.
-    pub(crate) fn end(&self) {
+    /// Closes the connection, by which the service learns that this process has left the lane.
+    pub(crate) fn hang_up(&self) {
         *self.session() = None;
     }
 

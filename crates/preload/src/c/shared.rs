@@ -95,10 +95,12 @@ impl Shared {
     pub(crate) fn lock(&self) -> Result<Guard<'_>, Lost> {
         let held = match &self.lock {
             Lock::Region(region) => {
+                let guard = region.lock().lock().map_err(|_| Lost)?;
+                // Not before: a thread that went wrong inside may have said so while we waited for it.
                 if region.waiting().words[0].load(Ordering::Relaxed) != 0 {
                     return Err(Lost);
                 }
-                Held::Region { guard: region.lock().lock().map_err(|_| Lost)? }
+                Held::Region { guard }
             }
             #[cfg(test)]
             Lock::Local(mutex) => Held::Local { _guard: mutex.lock().map_err(|_| Lost)? },
@@ -106,6 +108,19 @@ impl Shared {
         // SAFETY: the lock is held, for as long as the guard lives, and no other guard of this thread exists (a second lock by one
         // thread is an error of the lock).
         Ok(Guard { core: unsafe { &mut *self.core.get() }, lock: held })
+    }
+
+    /// The caller's words of the stack as they are, or as a lane that is lost was left.
+    pub(crate) fn last_words(&self) -> Vec<u64> {
+        // One at a time in this process, with the lock or without.
+        static READING: std::sync::Mutex<()> = std::sync::Mutex::new(());
+        let _reading = READING.lock();
+        if let Ok(mut guard) = self.lock() {
+            return guard.stack.user().to_vec();
+        }
+        // SAFETY: the lane is lost, so no thread of any process gets a guard any more, and whoever went wrong inside has died or left.
+        let core = unsafe { &mut *self.core.get() };
+        core.stack.user().to_vec()
     }
 
     /// A call inside went wrong: nobody in any process may use the stack any more.
