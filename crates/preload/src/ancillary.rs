@@ -12,7 +12,8 @@ use tickwire_stack::path::PathState;
 use tickwire_stack::time::Instant;
 use tickwire_stack::udp::{Datagram, SendTo};
 
-const WANTED: u64 = flag::PKTINFO | flag::RECVTTL | flag::RECVTOS | flag::TIMESTAMP | flag::TIMESTAMPNS;
+const WANTED: u64 =
+    flag::PKTINFO | flag::RECVTTL | flag::RECVTOS | flag::TIMESTAMP | flag::TIMESTAMPNS | flag::RXQ_OVFL;
 
 /// How a datagram came: by which interface, and by which of its addresses the host would answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,6 +53,10 @@ pub(crate) fn received(now: Instant, bits: u64, datagram: &Datagram, way: Way, e
         data[..8].copy_from_slice(&seconds.to_ne_bytes());
         data[8..].copy_from_slice(&fine.to_ne_bytes());
         whole &= control.push(libc::SOL_SOCKET, kind, &data);
+    }
+    // As in Linux, where none is not told.
+    if has(flag::RXQ_OVFL) && datagram.drops != 0 {
+        whole &= control.push(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &datagram.drops.to_ne_bytes());
     }
     let number = |n: u8| c_int::from(n).to_ne_bytes();
     // A v6 socket tells of an IPv4 datagram in IPv4's messages where Linux does so (TTL, TOS), and of its address mapped.
@@ -121,7 +126,9 @@ pub(crate) fn for_send(extras: &Extras<'_>, call: &mut SendTo) -> Result<u32, Re
             | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT, Some(ttl @ 0..=255)) => call.ttl = Some(ttl as u8),
             (libc::IPPROTO_IP, libc::IP_TOS, _) if !data.is_empty() => call.tos = Some(data[0]),
             (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, Some(class @ 0..=255)) => call.tos = Some(class as u8),
-            (libc::IPPROTO_UDP, libc::UDP_SEGMENT, _) => reason = Reason::Pieces,
+            (libc::IPPROTO_UDP, libc::UDP_SEGMENT, _) if data.len() == 2 => {
+                call.segment = data.first_chunk().map(|b| u16::from_ne_bytes(*b));
+            }
             (libc::SOL_SOCKET, libc::SO_TIMESTAMPING | SCM_TXTIME, _) => reason = Reason::Stamps,
             (libc::SOL_SOCKET, libc::SO_MARK, _) => reason = Reason::Policy,
             _ => reason = Reason::Option,

@@ -98,6 +98,8 @@ pub(crate) mod flag {
     pub(crate) const MORE: u64 = 1 << 26;
     /// TCP: TCP_MAXSEG was set by the program.
     pub(crate) const MAX_SEGMENT: u64 = 1 << 27;
+    /// SO_RXQ_OVFL.
+    pub(crate) const RXQ_OVFL: u64 = 1 << 28;
 }
 
 /// The caller's words of the region, as descriptions.

@@ -102,6 +102,7 @@ fn set_common(access: &mut Access<'_>, index: u32, level: c_int, name: c_int, nu
         (libc::IPPROTO_IP, libc::IP_PKTINFO) | (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) => flag::PKTINFO,
         (libc::IPPROTO_IP, libc::IP_RECVTTL) | (libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT) => flag::RECVTTL,
         (libc::IPPROTO_IP, libc::IP_RECVTOS) | (libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS) => flag::RECVTOS,
+        (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => flag::RXQ_OVFL,
         (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => flag::V6ONLY,
         (libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP) | (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_LOOP) => {
             description.set(flag::LOOP_OFF, !on);
@@ -160,6 +161,7 @@ fn set_udp(access: &mut Access<'_>, index: u32, level: c_int, name: c_int, numbe
         (libc::IPPROTO_IP, libc::IP_MULTICAST_ALL) | (libc::IPPROTO_IPV6, IPV6_MULTICAST_ALL) => {
             options.multicast_all = number != 0
         }
+        (libc::IPPROTO_UDP, libc::UDP_SEGMENT) => options.segment = number as u16,
         _ => return Ok(()),
     }
     Ok(access.stack.udp_set_options(id, options)?)

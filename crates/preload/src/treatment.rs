@@ -88,7 +88,15 @@ fn of_sockets(tcp: bool, name: c_int) -> Treatment {
         libc::SO_MARK | libc::SO_DONTROUTE | SO_MAX_PACING_RATE | SO_RCVMARK => Kernel(Reason::Policy),
         // Of a datagram nothing less than all of it can be received.
         libc::SO_RCVLOWAT if !tcp => Harmless,
-        libc::SO_RCVLOWAT | libc::SO_PEEK_OFF | libc::SO_RXQ_OVFL => Kernel(Reason::Option),
+        // Streams lose nothing.
+        libc::SO_RXQ_OVFL => {
+            if tcp {
+                Harmless
+            } else {
+                Honoured
+            }
+        }
+        libc::SO_RCVLOWAT | libc::SO_PEEK_OFF => Kernel(Reason::Option),
         SO_WIFI_STATUS => Kernel(Reason::Option),
         // It orders packets in the host's queueing disciplines, and no packet of a lane is in one.
         libc::SO_PRIORITY => Harmless,
@@ -181,11 +189,11 @@ fn of_udp(name: c_int) -> Treatment {
     match name {
         // While it is set everything is sent by the kernel.
         libc::UDP_CORK => Honoured,
+        libc::UDP_SEGMENT => Honoured,
         // It permits the kernel to hand over several datagrams as one, and says when it did.
         libc::UDP_GRO => Harmless,
         // A datagram with a checksum is as good as one without.
         libc::UDP_NO_CHECK6_TX => Harmless,
-        libc::UDP_SEGMENT => Kernel(Reason::Pieces),
         // UDP_ENCAP, UDP_NO_CHECK6_RX.
         _ => Kernel(Reason::Option),
     }
@@ -242,7 +250,8 @@ mod tests {
             (libc::IPPROTO_TCP, libc::TCP_FASTOPEN, Harmless, Kernel(Reason::Option)),
             (libc::IPPROTO_TCP, libc::TCP_MD5SIG, Kernel(Reason::Security), Kernel(Reason::Option)),
             (libc::IPPROTO_TCP, libc::TCP_ULP, Kernel(Reason::Security), Kernel(Reason::Option)),
-            (libc::IPPROTO_UDP, libc::UDP_SEGMENT, Kernel(Reason::Option), Kernel(Reason::Pieces)),
+            (libc::IPPROTO_UDP, libc::UDP_SEGMENT, Kernel(Reason::Option), Honoured),
+            (libc::SOL_SOCKET, libc::SO_RXQ_OVFL, Harmless, Honoured),
             (libc::IPPROTO_UDP, libc::UDP_GRO, Kernel(Reason::Option), Harmless),
             (libc::SOL_SOCKET, 10_000, Kernel(Reason::Option), Kernel(Reason::Option)),
             (libc::SOL_TLS, 1, Kernel(Reason::Option), Kernel(Reason::Option)),

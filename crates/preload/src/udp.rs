@@ -270,7 +270,11 @@ fn attempt(
             }
             _ => Ok(Sent::Resolve(peer.address)),
         },
-        Err(error) => Err(error.into()),
+        Err(error) => {
+            // The frames may have run out in the midst of it.
+            buffers.rewind();
+            Err(error.into())
+        }
     }
 }
 

@@ -79,8 +79,13 @@ fn a_receive_tells_where_from_where_to_and_how() {
         let a = open(&mut pair, 0, from, 1000);
         let b = open(&mut pair, 1, [Address::ANY_V4, Address::ANY][family], 2000);
         let now = pair.now();
-        let how =
-            SendTo { destination: Some(Endpoint::new(to, 2000)), ttl: Some(9), tos: Some(0xb8), source: Some(from) };
+        let how = SendTo {
+            destination: Some(Endpoint::new(to, 2000)),
+            ttl: Some(9),
+            tos: Some(0xb8),
+            source: Some(from),
+            segment: None,
+        };
         pair.stack(0).udp_send(a, now, &how, &mut &b"hello"[..]).unwrap();
         pair.run_for(MS);
         let mut bytes = [0; 3];

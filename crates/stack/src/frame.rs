@@ -67,7 +67,7 @@ pub struct FrameMeta {
     pub flags: u16,
     /// Where the IP header starts in a received frame.
     pub network: u16,
-    /// TCP: sequence number of the first payload byte (or of SYN/FIN).
+    /// TCP: sequence number of the first payload byte (or of SYN/FIN). UDP: how many datagrams its socket had dropped when this one was queued.
     pub seq: u32,
     /// TCP: how often it was sent.
     pub transmits: u16,

@@ -129,8 +129,8 @@ reasons! {
     Filter = 43: "the program has put a filter on the socket (SO_ATTACH_FILTER, SO_ATTACH_BPF)";
     /// What the host's routing and packet schedulers are told by.
     Policy = 44: "the socket asks for its own routing or pace (SO_MARK, SO_DONTROUTE, SO_MAX_PACING_RATE)";
-    /// MSG_MORE and UDP_CORK on datagrams, UDP_SEGMENT.
-    Pieces = 45: "the kernel puts datagrams together from pieces or cuts them (MSG_MORE, UDP_CORK, UDP_SEGMENT)";
+    /// MSG_MORE and UDP_CORK on datagrams.
+    Pieces = 45: "the kernel puts datagrams together from pieces (MSG_MORE, UDP_CORK)";
     /// TCP_MD5SIG, TCP-AO, kernel TLS.
     Security = 46: "the kernel is to sign or encrypt the connection (TCP_MD5SIG, TCP_AO, TCP_ULP)";
     /// TCP_CONGESTION.

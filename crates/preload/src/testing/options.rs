@@ -28,10 +28,9 @@ fn in_part(fd: c_int) -> Reason {
 }
 
 /// Options that only the kernel's stack has and that need neither rights nor peers.
-const KERNELS: [(c_int, c_int, c_int, Reason); 5] = [
+const KERNELS: [(c_int, c_int, c_int, Reason); 4] = [
     (libc::SOCK_DGRAM, libc::IPPROTO_IP, libc::IP_RECVERR, Reason::Errors),
     (libc::SOCK_DGRAM, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, Reason::Stamps),
-    (libc::SOCK_DGRAM, libc::IPPROTO_UDP, libc::UDP_SEGMENT, Reason::Pieces),
     (libc::SOCK_STREAM, libc::IPPROTO_IP, libc::IP_RECVERR, Reason::Errors),
     (libc::SOCK_STREAM, libc::IPPROTO_TCP, libc::TCP_SYNCNT, Reason::Option),
 ];
@@ -149,6 +148,44 @@ fn pieces_of_a_datagram_stay_together() {
     assert_eq!(receive(ours, 10, 0), Ok(b"b".to_vec()), "back on the lane");
     assert_eq!(kernels(ours), None);
     close(ours);
+}
+
+/// Sends to the peer with a control message of UDP_SEGMENT.
+fn send_cut(fd: c_int, data: &[u8], segment: &[u8]) -> Result<usize> {
+    use crate::c::sys::Control;
+    let mut place = [0u64; 4];
+    let room = size_of_val(&place);
+    // SAFETY: the place lives on.
+    let mut control = unsafe { Control::new(place.as_mut_ptr().cast(), room) };
+    assert!(control.push(libc::IPPROTO_UDP, libc::UDP_SEGMENT, segment));
+    let mut extras = Extras { control: Some(control), ..Extras::default() };
+    let iov = one(data.as_ptr().cast(), data.len());
+    // SAFETY: the data lives on.
+    let mut buffers = unsafe { Buffers::new(iov.as_ptr(), 1) }?;
+    let to = Some(Name::Inet { endpoint: Endpoint::new(THERE, 7), scope: 0, v6: false });
+    ops::send(fd, &mut buffers, 0, to, &mut extras)
+}
+
+#[test]
+fn one_send_is_cut_into_datagrams_as_the_socket_or_the_call_says() {
+    let fd = socket(libc::SOCK_DGRAM);
+    let back = || -> Vec<Vec<u8>> { std::iter::from_fn(|| receive(fd, 2000, libc::MSG_DONTWAIT).ok()).collect() };
+    send(fd, b"whole", 0, Some((THERE, 7))).unwrap();
+    assert_eq!(back(), [b"whole"]);
+    set(fd, libc::IPPROTO_UDP, libc::UDP_SEGMENT, &4i32.to_ne_bytes()).unwrap();
+    assert_eq!(send(fd, b"0123456789", 0, Some((THERE, 7))), Ok(10));
+    assert_eq!(back(), [&b"0123"[..], b"4567", b"89"]);
+    assert_eq!(send(fd, b"", 0, Some((THERE, 7))), Ok(0));
+    assert_eq!(back(), [b""]);
+    assert_eq!(send_cut(fd, b"0123456789", &6u16.to_ne_bytes()), Ok(10));
+    assert_eq!(back(), [&b"012345"[..], b"6789"]);
+    assert_eq!(send_cut(fd, b"0123456789", &0u16.to_ne_bytes()), Ok(10));
+    assert_eq!(back(), [b"0123456789"]);
+    assert_eq!(send_cut(fd, &[0; 3000], &1473u16.to_ne_bytes()), Err(Errno(libc::EMSGSIZE)));
+    assert_eq!(send_cut(fd, &[0; 129], &1u16.to_ne_bytes()), Err(Errno(libc::EINVAL)));
+    assert_eq!(back(), [[]; 0]);
+    assert_eq!((kernels(fd), in_part(fd)), (None, Reason::None));
+    close(fd);
 }
 
 #[test]

@@ -71,6 +71,41 @@ fn control_messages_tell_destination_and_hops() {
 }
 
 #[test]
+fn how_many_datagrams_were_lost_is_told_with_those_that_were_queued_after_them() {
+    use crate::c::sys::Control;
+    let fd = socket(libc::SOCK_DGRAM);
+    let set = |name, value: i32| crate::options::set(fd, libc::SOL_SOCKET, name, &value.to_ne_bytes());
+    set(libc::SO_RXQ_OVFL, 1);
+    set(libc::SO_RCVBUF, 0);
+    let drops = || {
+        let (mut place, mut data) = ([0u64; 8], [0u8; 8]);
+        let iov = one(data.as_mut_ptr().cast(), 8);
+        // SAFETY: the data lives on.
+        let mut buffers = unsafe { Buffers::new(iov.as_ptr(), 1) }.unwrap();
+        // SAFETY: the place lives on.
+        let control = unsafe { Control::new(place.as_mut_ptr().cast(), size_of_val(&place)) };
+        let mut extras = Extras { control: Some(control), ..Extras::default() };
+        ops::receive(fd, &mut buffers, libc::MSG_DONTWAIT, &mut extras).ok()?;
+        let written = extras.control.as_ref().unwrap().len();
+        // SAFETY: what was just written.
+        let written = unsafe { Control::new(place.as_mut_ptr().cast(), written) };
+        let mut told = 0;
+        written.each(|level, kind, data| {
+            assert_eq!((level, kind), (libc::SOL_SOCKET, libc::SO_RXQ_OVFL));
+            told = u32::from_ne_bytes(data.try_into().unwrap());
+        });
+        Some(told)
+    };
+    let sent = 40;
+    (0..sent).for_each(|_| assert_eq!(send(fd, b"x", 0, Some((THERE, 7))), Ok(1)));
+    let kept: Vec<u32> = std::iter::from_fn(drops).collect();
+    assert!((1..sent).contains(&kept.len()) && kept.iter().all(|&drops| drops == 0), "{kept:?}");
+    send(fd, b"x", 0, Some((THERE, 7))).unwrap();
+    assert_eq!(drops(), Some((sent - kept.len()) as u32));
+    close(fd);
+}
+
+#[test]
 fn large_datagrams_are_fragmented_and_put_together() {
     let fd = socket(libc::SOCK_DGRAM);
     let data: Vec<u8> = (0..60_000u32).map(|i| i as u8).collect();

@@ -53,6 +53,8 @@ pub struct UdpOptions {
     pub v6only: bool,
     /// Multicast datagrams are taken also for groups that this socket has not joined (`IP_MULTICAST_ALL`, on by default).
     pub multicast_all: bool,
+    /// Into datagrams of how many bytes what a send is given is cut (`UDP_SEGMENT`); 0: it is one datagram.
+    pub segment: u16,
 }
 
 impl Default for UdpOptions {
@@ -66,6 +68,7 @@ impl Default for UdpOptions {
             mtu_discover: MtuDiscover::Want,
             v6only: false,
             multicast_all: true,
+            segment: 0,
         }
     }
 }

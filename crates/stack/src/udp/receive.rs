@@ -31,6 +31,8 @@ pub struct Datagram {
     pub ttl: u8,
     /// When it came in.
     pub at: Instant,
+    /// How many datagrams the socket had dropped by then for want of room.
+    pub drops: u32,
 }
 
 impl Stack<'_> {
@@ -138,7 +140,11 @@ impl Stack<'_> {
             self.mem.row(SocketKind::Udp, index).drops.inc();
             return self.mem.frames.give_chain(frame);
         }
-        frames.meta[frame as usize].prev = Link::NONE;
+        let drops = self.mem.row(SocketKind::Udp, index).drops.get();
+        let frames = &mut self.mem.frames;
+        let socket = &mut self.mem.udp[index as usize];
+        let meta = &mut frames.meta[frame as usize];
+        (meta.prev, meta.seq) = (Link::NONE, drops);
         match socket.tail.get() {
             Some(tail) => frames.meta[tail as usize].prev = Link::to(frame),
             None => socket.head = Link::to(frame),
@@ -209,6 +215,7 @@ impl Stack<'_> {
             tos: meta.tos,
             ttl: meta.ttl,
             at: meta.at,
+            drops: meta.seq,
         };
         let mut at = Some(first);
         while let Some(frame) = at {

@@ -18,6 +18,8 @@ use crate::time::Instant;
 const MOST_V4: usize = 65_535 - IPV4 - HEADER;
 /// The most that an IPv6 datagram without jumbo payload option can carry.
 const MOST_V6: usize = 65_535 - HEADER;
+/// Into how many datagrams one send can be cut, as on Linux.
+const MOST_SEGMENTS: usize = 128;
 
 /// Where and how one datagram is sent; what is not said comes from the socket.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,14 +32,43 @@ pub struct SendTo {
     pub ttl: Option<u8>,
     /// Traffic class (TOS) octet.
     pub tos: Option<u8>,
+    /// Into datagrams of how many bytes it is cut; 0: it is one.
+    pub segment: Option<u16>,
+}
+
+/// The next bytes of a source.
+struct Part<'s, S> {
+    source: &'s mut S,
+    left: usize,
+}
+
+impl<S: Source> Source for Part<'_, S> {
+    fn remaining(&self) -> usize {
+        self.left
+    }
+
+    fn read(&mut self, into: &mut [u8]) -> usize {
+        let wanted = into.len().min(self.left);
+        let got = self.source.read(&mut into[..wanted]);
+        self.left -= got;
+        got
+    }
+}
+
+/// The most that a datagram can carry, and how long its IP header is.
+const fn bounds(send: &IpSend) -> (usize, usize) {
+    match send.destination.family() {
+        Family::V4 => (MOST_V4, IPV4),
+        Family::V6 => (MOST_V6, IPV6),
+    }
 }
 
 impl Stack<'_> {
-    /// Sends one datagram: all that is left in `source`. Says how many bytes that was.
+    /// Sends all that is left in `source`: one datagram, or as many as [`SendTo::segment`] says. Says how many bytes that was.
     ///
     /// # Errors
     /// [`Error::Stale`]; the socket's pending error; [`Error::NotConnected`] without destination; [`Error::Invalid`] if the socket is not
-    /// bound; [`Error::MessageTooLong`]; [`Error::NeedPath`] if the host must first be asked (nothing has been read from `source` then);
+    /// bound, or if it were too many datagrams; [`Error::MessageTooLong`], also if what it is cut into does not fit a packet; [`Error::NeedPath`] if the host must first be asked (nothing has been read from `source` then);
     /// [`Error::HostUnreachable`], [`Error::NetworkUnreachable`]; [`Error::WouldBlock`] when the transmit queue is full.
     pub fn udp_send(&mut self, id: UdpId, now: Instant, to: &SendTo, source: &mut impl Source) -> Result<usize> {
         let index = self.check(id.into())?;
@@ -86,25 +117,64 @@ impl Stack<'_> {
             tos: to.tos.unwrap_or(options.tos),
             dont_fragment: options.mtu_discover != MtuDiscover::Dont,
         };
-        let len = source.remaining();
-        let sent = self.udp_emit(now, &send, [local.port, peer.port], options.mtu_discover, source);
-        let counters = self.mem.counters;
-        match sent {
-            Ok(()) => {
-                counters.udp_out_datagrams.inc();
-                let row = self.mem.row(SocketKind::Udp, id.index);
-                row.tx_packets.inc();
-                row.tx_bytes.add(len as u64);
+        let all = source.remaining();
+        let segment = match usize::from(to.segment.unwrap_or(options.segment)) {
+            0 => all,
+            segment => {
+                self.udp_may_cut(now, &send, options.mtu_discover, all, segment)?;
+                segment
+            }
+        };
+        let mut done = 0;
+        // An empty datagram is one, too.
+        loop {
+            let len = segment.min(all - done);
+            let mut part = Part { source: &mut *source, left: len };
+            match self.udp_emit(now, &send, [local.port, peer.port], options.mtu_discover, &mut part) {
+                Ok(()) => {
+                    done += len;
+                    self.mem.counters.udp_out_datagrams.inc();
+                    let row = self.mem.row(SocketKind::Udp, id.index);
+                    row.tx_packets.inc();
+                    row.tx_bytes.add(len as u64);
+                }
+                Err(Error::NoBuffers) => {
+                    self.mem.counters.udp_sndbuf_errors.inc();
+                    self.mem.core.udp_full = 1;
+                    // What is under way cannot be taken back; the rest is lost, as in any full queue.
+                    return if done == 0 { Err(Error::WouldBlock) } else { Ok(all) };
+                }
+                Err(error) => return Err(error),
+            }
+            if done == all {
                 self.udp_note_room();
-                Ok(len)
+                return Ok(all);
             }
-            Err(Error::NoBuffers) => {
-                counters.udp_sndbuf_errors.inc();
-                self.mem.core.udp_full = 1;
-                Err(Error::WouldBlock)
-            }
-            Err(error) => Err(error),
         }
+    }
+
+    /// Whether a send may be cut into segments: each is a packet, not to be fragmented, and all of them together what one send can be.
+    fn udp_may_cut(
+        &self,
+        now: Instant,
+        send: &IpSend,
+        discover: MtuDiscover,
+        all: usize,
+        segment: usize,
+    ) -> Result<()> {
+        let (most, header) = bounds(send);
+        if all > most || header + HEADER + segment.min(all) > self.udp_mtu(now, send, discover) {
+            return Err(Error::MessageTooLong);
+        }
+        if all > segment * MOST_SEGMENTS {
+            return Err(Error::Invalid);
+        }
+        Ok(())
+    }
+
+    fn udp_mtu(&self, now: Instant, send: &IpSend, discover: MtuDiscover) -> usize {
+        let path = &self.mem.paths[send.path as usize];
+        (if discover == MtuDiscover::Probe { path.info.mtu } else { path.udp_mtu(now) }) as usize
     }
 
     fn udp_emit(
@@ -116,15 +186,11 @@ impl Stack<'_> {
         source: &mut impl Source,
     ) -> Result<()> {
         let len = source.remaining();
-        let (most, header) = match send.destination.family() {
-            Family::V4 => (MOST_V4, IPV4),
-            Family::V6 => (MOST_V6, IPV6),
-        };
+        let (most, header) = bounds(send);
         if len > most {
             return Err(Error::MessageTooLong);
         }
-        let path = &self.mem.paths[send.path as usize];
-        let mtu = if discover == MtuDiscover::Probe { path.info.mtu } else { path.udp_mtu(now) } as usize;
+        let mtu = self.udp_mtu(now, send, discover);
         let whole = header + HEADER + len;
         if whole > mtu && matches!(discover, MtuDiscover::Do | MtuDiscover::Probe) {
             return Err(Error::MessageTooLong);
