@@ -7,7 +7,8 @@ use tcp_support::*;
 use tickwire_sim::Pair;
 use tickwire_stack::tcp::Setting;
 use tickwire_stack::time::Span;
-use tickwire_stack::{Error, Ready};
+use tickwire_stack::watch::Interest;
+use tickwire_stack::{Error, Ready, SetId};
 
 /// RFC 9293 §3.8.6.1.
 #[test]
@@ -296,6 +297,33 @@ fn a_send_buffer_that_was_set_is_kept_to() {
     assert!(!wire.stack().readiness(id.into()).unwrap().contains(Ready::OUT));
     wire.put(Seg::new(ACK, theirs, ours + sent));
     assert!(wire.stack().readiness(id.into()).unwrap().contains(Ready::OUT));
+}
+
+/// What a set of its own says about a connection that is watched for room.
+fn room_told(wire: &mut Wire, set: SetId) -> bool {
+    wire.stack().set_wait(set, 1, |event| assert_eq!(event.ready, Ready::OUT)).unwrap() == 1
+}
+
+/// As on Linux, where it is noted when the program is told that there is no room, not only when a send meets none.
+#[test]
+fn room_is_told_also_when_all_was_taken_that_was_sent() {
+    for mode in [false, true] {
+        let mut wire = Wire::new();
+        let (id, ours, theirs) = wire.accepted();
+        let now = wire.now;
+        wire.stack().tcp_set(id, now, Setting::SendBuffer(20_000)).unwrap();
+        let set = wire.stack().set_create().unwrap();
+        let interest = Interest { edge: mode, ..Interest::level(Ready::OUT) };
+        wire.stack().item_add(set, id.into(), 0, interest, 0).unwrap();
+        assert!(room_told(&mut wire, set));
+        wire.put(Seg::new(ACK, theirs, ours).window(0));
+        assert_eq!(wire.send(id, &[1; 15_000]), Ok(15_000));
+        assert!(!room_told(&mut wire, set), "a quarter is little");
+        wire.put(Seg::new(ACK, theirs, ours).window(60_000));
+        let sent: u32 = wire.taken().iter().map(|s| s.data.len() as u32).sum();
+        wire.put(Seg::new(ACK, theirs, ours + sent));
+        assert!(room_told(&mut wire, set));
+    }
 }
 
 /// A segment larger than a frame (jumbo MTU, or what a virtual device put together) arrives in several.

@@ -106,11 +106,10 @@ impl Stack<'_> {
         let part = super::run::part(s.mss.into());
         let wanted = source.remaining();
         let taken = s.send.append(&mut self.mem.frames, part, space.min(wanted), reserve, |into| source.read(into));
-        if taken < wanted {
-            s.wants_room = true;
-            if taken < space {
-                self.relieve(index, now);
-            }
+        // Also when all was taken: whoever is told that there is little room now waits to be told of more.
+        s.wants_room |= taken < wanted || !s.writable();
+        if taken < wanted.min(space) {
+            self.relieve(index, now);
         }
         let s = &mut self.mem.tcp[index];
         if taken == 0 {
