@@ -179,6 +179,7 @@ fn setting(level: c_int, name: c_int, number: c_int) -> Option<Setting> {
         (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL) => Setting::KeepInterval(seconds()),
         (libc::IPPROTO_TCP, libc::TCP_KEEPCNT) => Setting::KeepCount(number.clamp(0, 255) as u8),
         (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => Setting::UserTimeout(Span::from_millis(number.max(0) as u64)),
+        (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT) => Setting::NotSentLowat(number as u32),
         (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => Setting::MaxSegment(number.clamp(0, 32_767) as u16),
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => Setting::KeepAlive(on),
         (libc::SOL_SOCKET, libc::SO_OOBINLINE) => Setting::OobInline(on),
@@ -255,6 +256,7 @@ pub(crate) fn tcp_from_kernel(mut options: TcpOptions, fd: c_int, bits: u64, fam
         (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL),
         (libc::IPPROTO_TCP, libc::TCP_KEEPCNT),
         (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT),
+        (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT),
     ];
     let of_family = match family {
         Family::V4 => [libc::IP_TOS, libc::IP_TTL, libc::IP_MTU_DISCOVER].map(|name| (libc::IPPROTO_IP, name)),
@@ -337,6 +339,7 @@ fn get_tcp(access: &mut Access<'_>, id: TcpId, level: c_int, name: c_int) -> Res
         (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL) => number(options.keep_interval.as_millis() / 1000),
         (libc::IPPROTO_TCP, libc::TCP_KEEPCNT) => number(options.keep_count.into()),
         (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => number(options.user_timeout.as_millis()),
+        (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT) => Some(options.notsent_lowat.to_ne_bytes().to_vec()),
         (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => number(access.stack.tcp_info(id, access.now)?.send_mss.into()),
         (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => Some(name_of(options.algorithm).to_vec()),
         (libc::IPPROTO_IP, libc::IP_MTU) | (libc::IPPROTO_IPV6, libc::IPV6_MTU) => {

@@ -164,6 +164,7 @@ fn of_ipv6(name: c_int) -> Treatment {
 fn of_tcp(name: c_int) -> Treatment {
     match name {
         libc::TCP_NODELAY | libc::TCP_CORK | libc::TCP_QUICKACK | libc::TCP_MAXSEG => Honoured,
+        libc::TCP_NOTSENT_LOWAT => Honoured,
         libc::TCP_KEEPIDLE | libc::TCP_KEEPINTVL | libc::TCP_KEEPCNT | libc::TCP_USER_TIMEOUT => Honoured,
         // Cubic and reno are (see `is_neutral`).
         libc::TCP_CONGESTION => Kernel(Reason::Congestion),
@@ -180,7 +181,7 @@ fn of_tcp(name: c_int) -> Treatment {
         TCP_AO_ADD_KEY..=TCP_AO_REPAIR => Kernel(Reason::Security),
         libc::TCP_ULP => Kernel(Reason::Security),
         TCP_TX_DELAY => Kernel(Reason::Policy),
-        // TCP_WINDOW_CLAMP, TCP_SYNCNT, TCP_NOTSENT_LOWAT, TCP_INQ, TCP_SAVE_SYN, TCP_REPAIR and its kin.
+        // TCP_WINDOW_CLAMP, TCP_SYNCNT, TCP_INQ, TCP_SAVE_SYN, TCP_REPAIR and its kin.
         _ => Kernel(Reason::Option),
     }
 }
@@ -247,6 +248,7 @@ mod tests {
             (libc::IPPROTO_IPV6, libc::IPV6_RECVERR, Kernel(Reason::Errors), Kernel(Reason::Errors)),
             (libc::IPPROTO_IP, libc::IP_TRANSPARENT, Kernel(Reason::Option), Kernel(Reason::Option)),
             (libc::IPPROTO_TCP, libc::TCP_MAXSEG, Honoured, Kernel(Reason::Option)),
+            (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, Honoured, Kernel(Reason::Option)),
             (libc::IPPROTO_TCP, libc::TCP_FASTOPEN, Harmless, Kernel(Reason::Option)),
             (libc::IPPROTO_TCP, libc::TCP_MD5SIG, Kernel(Reason::Security), Kernel(Reason::Option)),
             (libc::IPPROTO_TCP, libc::TCP_ULP, Kernel(Reason::Security), Kernel(Reason::Option)),

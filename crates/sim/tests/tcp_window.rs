@@ -326,6 +326,36 @@ fn room_is_told_also_when_all_was_taken_that_was_sent() {
     }
 }
 
+/// `TCP_NOTSENT_LOWAT`: a program that decides late what it sends wants little of it to wait.
+#[test]
+fn little_is_kept_unsent_where_a_mark_is_set_and_room_is_told_as_it_goes_out() {
+    const MARK: u32 = 10_000;
+    let mut wire = Wire::new();
+    let (id, ours, theirs) = wire.accepted();
+    let now = wire.now;
+    wire.stack().tcp_set(id, now, Setting::NotSentLowat(MARK)).unwrap();
+    let set = wire.stack().set_create().unwrap();
+    let interest = Interest { edge: true, ..Interest::level(Ready::OUT) };
+    wire.stack().item_add(set, id.into(), 0, interest, 0).unwrap();
+    assert!(room_told(&mut wire, set));
+    wire.put(Seg::new(ACK, theirs, ours).window(0));
+    let queued = wire.send(id, &[1; 100_000]).unwrap() as u32;
+    assert_eq!(queued, MARK);
+    assert_eq!(wire.send(id, &[1; 10]), Err(Error::WouldBlock));
+    assert!(!room_told(&mut wire, set));
+    // Not what is unacknowledged counts, but what is unsent.
+    wire.put(Seg::new(ACK, theirs, ours).window(60_000));
+    let sent = wire.taken().iter().map(|s| s.data.len() as u32).sum::<u32>();
+    assert_eq!(sent, queued);
+    assert!(room_told(&mut wire, set));
+    wire.put(Seg::new(ACK, theirs, ours + sent).window(60_000));
+    // One send goes on while what it brings goes out.
+    let more = wire.send(id, &[1; 100_000]).unwrap() as u32;
+    let out = wire.taken().iter().map(|s| s.data.len() as u32).sum::<u32>();
+    assert!(out > 0 && (MARK..MARK + 1500).contains(&(more - out)), "{out} of {more}");
+    assert!(!wire.stack().readiness(id.into()).unwrap().contains(Ready::OUT));
+}
+
 /// A segment larger than a frame (jumbo MTU, or what a virtual device put together) arrives in several.
 #[test]
 fn a_segment_in_several_frames_is_taken_whole() {

@@ -110,6 +110,34 @@ fn the_largest_segment_may_be_set_before_the_connection() {
 }
 
 #[test]
+fn a_mark_of_unsent_bytes_is_kept_to_whenever_it_is_set() {
+    let mark = |fd| {
+        i32::from_ne_bytes(
+            options::get(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT).unwrap().unwrap().0.try_into().unwrap(),
+        )
+    };
+    for before in [true, false] {
+        let fd = socket(libc::SOCK_STREAM | libc::SOCK_NONBLOCK);
+        let set = || set(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &10_000i32.to_ne_bytes()).unwrap();
+        if before {
+            set();
+        }
+        // What carries data to this port is lost, so no more than the first window is sent.
+        assert_eq!(ops::connect(fd, &address(THERE, 15)), Err(Errno(libc::EINPROGRESS)));
+        ops::wait_writable(fd).unwrap();
+        if !before {
+            set();
+        }
+        assert_eq!(mark(fd), 10_000);
+        let taken = send(fd, &[0; 200_000], 0, None).unwrap();
+        assert!((10_000..50_000).contains(&taken), "{taken}");
+        assert_eq!(send(fd, b"more", 0, None), Err(Errno(libc::EAGAIN)));
+        assert_eq!(kernels(fd), None);
+        close(fd);
+    }
+}
+
+#[test]
 fn an_address_may_be_bound_without_a_port() {
     let fd = socket(libc::SOCK_STREAM);
     set(fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, &ON.to_ne_bytes()).unwrap();

@@ -63,9 +63,21 @@ impl Stack<'_> {
     /// sending side is shut; what ended the connection; [`Error::Stale`].
     pub fn tcp_send(&mut self, id: TcpId, now: Instant, more: bool, source: &mut impl Source) -> Result<usize> {
         let index = self.check(id.into())?;
-        let taken = self.queue(index, now, source)?;
-        let hold = if more && source.remaining() == 0 { Hold::More } else { Hold::AsSet };
-        self.tcp_output(index, now, hold);
+        let mut taken = 0;
+        loop {
+            taken += match self.queue(index, now, source) {
+                Err(error) if taken == 0 => return Err(error),
+                queued => queued.unwrap_or(0),
+            };
+            let hold = if more && source.remaining() == 0 { Hold::More } else { Hold::AsSet };
+            self.tcp_output(index, now, hold);
+            // What has gone out may have made room below the mark of unsent bytes.
+            let s = &self.mem.tcp[index];
+            let room = s.settings.notsent_lowat != 0 && s.error == Pending::None && s.send_space() > 0 && !s.starved;
+            if !room || source.remaining() == 0 {
+                break;
+            }
+        }
         self.update_row(index);
         Ok(taken)
     }

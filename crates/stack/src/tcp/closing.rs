@@ -359,6 +359,15 @@ impl Stack<'_> {
         self.mem.listeners[index as usize].readiness()
     }
 
+    /// Tells the program that it may write again if it was told that it may not, and may.
+    pub(super) fn tell_of_room(&mut self, index: usize) {
+        let s = &mut self.mem.tcp[index];
+        if s.wants_room && s.writable() {
+            s.wants_room = false;
+            self.notify_writable(index);
+        }
+    }
+
     /// Tells the program that it may write again.
     pub(super) fn notify_writable(&mut self, index: usize) {
         let id = self.id_of(SocketKind::Tcp, index as u32);

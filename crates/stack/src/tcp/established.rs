@@ -244,10 +244,7 @@ impl Stack<'_> {
             s.settings.send_buffer = s.cc.cwnd.saturating_mul(2).min(most).max(s.settings.send_buffer);
         }
         s.starved = false;
-        if s.wants_room && s.writable() {
-            s.wants_room = false;
-            self.notify_writable(index);
-        }
+        self.tell_of_room(index);
         let s = &self.mem.tcp[index];
         if s.fin_queued && s.send.una == s.send.end {
             self.fin_acknowledged(index, now);

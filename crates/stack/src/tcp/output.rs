@@ -149,6 +149,9 @@ impl Stack<'_> {
             self.send_ack(index, now);
         }
         self.schedule(index, now, sent);
+        if sent && self.mem.tcp[index].settings.notsent_lowat != 0 {
+            self.tell_of_room(index);
+        }
     }
 
     /// FIN waits for a frame if there was none when the program shut its side.

@@ -57,6 +57,8 @@ pub struct TcpOptions {
     pub send_buffer: u32,
     /// Receive buffer in bytes (`SO_RCVBUF`, not doubled).
     pub receive_buffer: u32,
+    /// The program is to write while fewer bytes than this are unsent (`TCP_NOTSENT_LOWAT`); 0: however many are.
+    pub notsent_lowat: u32,
     /// Idle time before keepalive probes (`TCP_KEEPIDLE`).
     pub keep_idle: Span,
     /// Time between keepalive probes (`TCP_KEEPINTVL`).
@@ -94,6 +96,8 @@ pub enum Setting {
     SendBuffer(u32),
     /// [`TcpOptions::receive_buffer`]; held likewise.
     ReceiveBuffer(u32),
+    /// [`TcpOptions::notsent_lowat`].
+    NotSentLowat(u32),
     /// [`TcpOptions::max_segment`], 88 to 32767, or 0.
     MaxSegment(u16),
     /// [`TcpOptions::tos`].
@@ -132,6 +136,7 @@ impl TcpOptions {
             max_segment: 0,
             send_buffer: config.send_buffer,
             receive_buffer: config.receive_buffer,
+            notsent_lowat: 0,
             keep_idle: config.keep_idle,
             keep_interval: config.keep_interval,
             user_timeout: Span::ZERO,
@@ -176,6 +181,7 @@ impl TcpOptions {
                 self.receive_buffer = bytes.clamp(MIN_RECEIVE_BUFFER, MAX_BUFFER);
                 self.receive_fixed = true;
             }
+            Setting::NotSentLowat(bytes) => self.notsent_lowat = bytes,
             Setting::MaxSegment(bytes) => {
                 check(bytes == 0 || (MIN_MSS..=32_767).contains(&bytes))?;
                 self.max_segment = bytes;
@@ -233,6 +239,7 @@ impl Stack<'_> {
                 self.set_timer(index);
             }
             Setting::Algorithm(algorithm) => s.cc.algorithm = algorithm,
+            Setting::NotSentLowat(_) => self.tell_of_room(index),
             Setting::MaxSegment(_) if s.state.is_synchronized() => {
                 self.refresh_mss(index, now);
                 self.tcp_output(index, now, super::output::Hold::AsSet);

@@ -272,17 +272,28 @@ impl Socket {
         self.send.pipe.saturating_sub(self.recovery.arrived_unnamed)
     }
 
-    /// How much the program may queue.
+    /// How much the program may queue. As on Linux, a whole segment as long as what is unsent is below its mark.
     pub(super) fn send_space(&self) -> u32 {
+        let (space, mark, unsent) = (self.buffer_space(), self.settings.notsent_lowat, self.send.unsent());
+        match mark {
+            0 => space,
+            _ if unsent >= mark => 0,
+            _ => space.min((mark - unsent).max(self.mss.into())),
+        }
+    }
+
+    /// How much the send buffer has room for.
+    fn buffer_space(&self) -> u32 {
         // A queue of small segments must not hold more memory than a queue of large ones.
         let frames = (self.settings.send_buffer / 1024).max(16);
         if self.send.frames >= frames { 0 } else { self.settings.send_buffer.saturating_sub(self.send.queued()) }
     }
 
-    /// Whether there is room enough that a program is told of it: a third of what is queued, as on Linux.
+    /// Whether there is room enough that a program is told of it: a third of what is queued, and less than half of its mark unsent, as on Linux.
     pub(super) fn writable(&self) -> bool {
-        let space = self.send_space();
-        !self.starved && space > 0 && space >= self.send.queued() / 2
+        let (space, mark) = (self.buffer_space(), self.settings.notsent_lowat);
+        let below = mark == 0 || self.send.unsent() < mark.div_ceil(2);
+        !self.starved && space > 0 && space >= self.send.queued() / 2 && below
     }
 
     /// The time during which nothing was sent or received.
