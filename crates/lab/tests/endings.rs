@@ -155,3 +155,168 @@ int main(int count, char **arguments) {
         });
     }
 }
+
+/// What the programs below begin with.
+const CONNECTED: &str = r#"
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static int connected(const char *address, int port) {
+    struct sockaddr_in name = {.sin_family = AF_INET, .sin_port = htons(port)};
+    int connection = socket(AF_INET, SOCK_STREAM, 0);
+    inet_pton(AF_INET, address, &name.sin_addr);
+    if (connect(connection, (struct sockaddr *)&name, sizeof name))
+        exit(1);
+    return connection;
+}
+"#;
+
+/// Sends back what comes on port 9000, and does not look at what comes on port 9001.
+const ECHO_AND_DEAF: &str = r#"
+import socket, sys, threading
+def serve(c):
+    try:
+        while d := c.recv(65536): c.sendall(d)
+    except OSError:
+        pass
+deaf = socket.create_server((sys.argv[1], 9001))
+listener = socket.create_server((sys.argv[1], 9000))
+while True:
+    c, _ = listener.accept()
+    threading.Thread(target=serve, args=(c,), daemon=True).start()
+"#;
+
+#[test]
+fn a_program_that_cannot_end_does_not_hold_up_its_children() {
+    // Its last words find no reader but its child, which talks with the server first.
+    const PROGRAM: &str = r#"
+static char text[1 << 20];
+
+int main(int count, char **arguments) {
+    int connection = connected(arguments[1], 9000), words[2], turn, parent = getpid(), call = -1, to = -1;
+    char back[5], path[100];
+    FILE *status;
+    if (pipe(words) || dup2(words[1], 1) < 0)
+        return 2;
+    setvbuf(stdout, malloc(sizeof text), _IOFBF, sizeof text);
+    if (fork()) {
+        fwrite(text, sizeof text - 1, 1, stdout);
+        return 0;
+    }
+    snprintf(path, sizeof path, "/proc/%d/syscall", parent);
+    while (call != SYS_write || to != 1) {
+        status = fopen(path, "r");
+        if (!status || fscanf(status, "%d %x", &call, &to) < 1)
+            call = -1;
+        fclose(status);
+    }
+    for (turn = 0; turn < 100; turn++)
+        if (write(connection, "hello", 5) != 5 || recv(connection, back, 5, MSG_WAITALL) != 5)
+            _exit(3);
+    while (read(words[0], text, sizeof text) > 0 && !kill(parent, 0))
+        ;
+    _exit(0);
+}
+"#;
+    let both = Both::new();
+    let address = both.pair.b_v4();
+    let mut server = start(both.b(), true, &[python(), "-c", ECHO_AND_DEAF, &address]);
+    bound(both.b(), &mut server, "tcp", 9000);
+    let program = compiled(both.a(), &[CONNECTED, "#include <signal.h>\n", PROGRAM].concat());
+    crossing(&both.a_service, 100, || {
+        let ended = start(both.a(), true, &[&program, &address]).wait(PATIENCE).unwrap();
+        assert!(ended.status.success(), "{:?} {}", ended.status, ended.stderr);
+    });
+}
+
+#[test]
+fn a_program_ends_as_it_means_to_though_a_thread_goes_on_and_it_would_linger() {
+    // What nobody reads keeps it for a while, but not for as long as `close` would wait.
+    const PROGRAM: &str = r#"
+static int talking;
+static volatile int talked;
+
+static void *talk(void *none) {
+    char back[5];
+    while (write(talking, "hello", 5) == 5 && recv(talking, back, 5, MSG_WAITALL) == 5)
+        talked = 1;
+    return none;
+}
+
+int main(int count, char **arguments) {
+    struct linger linger = {1, 1000};
+    static char text[65536];
+    pthread_t thread;
+    int turn, deaf;
+    for (turn = 0; turn < 3; turn++) {
+        deaf = connected(arguments[1], 9001);
+        setsockopt(deaf, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
+        fcntl(deaf, F_SETFL, O_NONBLOCK);
+        while (write(deaf, text, sizeof text) > 0)
+            ;
+    }
+    talking = connected(arguments[1], 9000);
+    pthread_create(&thread, NULL, talk, NULL);
+    while (!talked)
+        ;
+    return 0;
+}
+"#;
+    let both = Both::new();
+    let address = both.pair.b_v4();
+    let mut server = start(both.b(), true, &[python(), "-c", ECHO_AND_DEAF, &address]);
+    bound(both.b(), &mut server, "tcp", 9000);
+    let program = compiled(both.a(), &[CONNECTED, PROGRAM].concat());
+    crossing(&both.a_service, 100, || {
+        let ended = start(both.a(), true, &[&program, &address]).wait(PATIENCE).unwrap();
+        assert!(ended.status.success(), "{:?} {}", ended.status, ended.stderr);
+    });
+}
+
+#[test]
+fn a_thread_goes_on_whenever_an_exec_fails() {
+    const PROGRAM: &str = r#"
+static volatile int over;
+
+static void *talk(void *connection) {
+    char back[5];
+    while (!over)
+        if (write(*(int *)connection, "hello", 5) != 5 || recv(*(int *)connection, back, 5, MSG_WAITALL) != 5)
+            return connection;
+    return NULL;
+}
+
+int main(int count, char **arguments) {
+    int connections[2] = {connected(arguments[1], 9000), connected(arguments[1], 9000)}, turn;
+    pthread_t threads[2];
+    void *failed;
+    for (turn = 0; turn < 2; turn++)
+        pthread_create(&threads[turn], NULL, talk, &connections[turn]);
+    for (turn = 0; turn < 2000; turn++)
+        if (execl("/no/such/program", "none", (char *)NULL) != -1)
+            return 2;
+    over = 1;
+    for (turn = 0; turn < 2; turn++)
+        if (pthread_join(threads[turn], &failed) || failed)
+            return 3;
+    return 0;
+}
+"#;
+    let both = Both::new();
+    let address = both.pair.b_v4();
+    let mut server = start(both.b(), true, &[python(), "-c", ECHO_AND_DEAF, &address]);
+    bound(both.b(), &mut server, "tcp", 9000);
+    let program = compiled(both.a(), &[CONNECTED, PROGRAM].concat());
+    crossing(&both.a_service, 10, || {
+        let ended = start(both.a(), true, &[&program, &address]).wait(PATIENCE).unwrap();
+        assert!(ended.status.success(), "{:?} {}", ended.status, ended.stderr);
+    });
+}

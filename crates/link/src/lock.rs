@@ -1,6 +1,6 @@
 //! The lock of a lane: shared by its processes, and aware of death.
 //!
-//! A robust process-shared mutex. When its holder dies inside, the stack may be half-changed, and no bookkeeping could tell how:
+//! A robust process-shared mutex. When its holder dies in the midst of a change ([`LaneGuard::begin`]), no bookkeeping could tell what is left:
 //! the lock stays closed for good, and everybody who wants it is told that the lane is lost ([`LockError::Lost`]). The program then
 //! starts afresh with a new lane. Taking the lock twice in one thread (a signal handler that interrupts a holder) is an error instead
 //! of a deadlock.
@@ -12,7 +12,7 @@ use std::cell::UnsafeCell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed, Ordering::SeqCst, compiler_fence};
 
 /// How often a waiter tries before it sleeps: about 10 to 20 microseconds.
 const TRIES: u32 = 400;
@@ -43,8 +43,8 @@ pub(crate) struct RawLock {
     /// Not 0 after a holder died inside. (The mutex could keep this in mind itself, by not being made consistent, but glibc's
     /// `trylock` then leaves it locked.)
     lost: AtomicU32,
-    /// Not 0 while the holder means to die with the lock in hand, having left everything in order.
-    retired: AtomicU32,
+    /// Not 0 while the holder changes what the lock protects. One that dies before or after leaves everything in order.
+    changing: AtomicU32,
 }
 
 // SAFETY: a process-shared mutex is made to be used by many threads at a time.
@@ -91,7 +91,7 @@ impl RawLock {
             libc::pthread_mutexattr_destroy(attributes.as_mut_ptr());
             (&raw mut (*at).waiters).write(AtomicU32::new(0));
             (&raw mut (*at).lost).write(AtomicU32::new(0));
-            (&raw mut (*at).retired).write(AtomicU32::new(0));
+            (&raw mut (*at).changing).write(AtomicU32::new(0));
         }
     }
 }
@@ -108,7 +108,7 @@ impl<'r> LaneLock<'r> {
     /// What the C library answered to an attempt.
     fn answer(self, code: libc::c_int) -> Option<Result<LaneGuard<'r>, LockError>> {
         match code {
-            libc::EOWNERDEAD if self.0.retired.swap(0, Relaxed) != 0 && self.0.lost.load(Relaxed) == 0 => {
+            libc::EOWNERDEAD if self.0.changing.load(Relaxed) == 0 && self.0.lost.load(Relaxed) == 0 => {
                 // SAFETY: the mutex is initialised, and with this answer the calling thread holds it.
                 unsafe { libc::pthread_mutex_consistent(self.mutex()) };
                 Some(Ok(LaneGuard { lock: self, here: PhantomData }))
@@ -180,14 +180,6 @@ impl<'r> LaneLock<'r> {
         }
     }
 
-    /// Undoes [`LaneGuard::retire`] by the same thread, whose end did not come (an exec that failed).
-    pub fn resume(self) {
-        if self.0.retired.swap(0, Relaxed) != 0 {
-            // SAFETY: the mutex checks its owner: if this thread is not the one that retired, nothing happens.
-            unsafe { libc::pthread_mutex_unlock(self.mutex()) };
-        }
-    }
-
     /// For a polling thread, between two turns without the lock: lets waiting threads have it. Takes a few microseconds at
     /// most, and next to nothing when nobody waits.
     pub fn give_way(self) {
@@ -212,16 +204,19 @@ impl<'r> LaneLock<'r> {
 }
 
 impl LaneGuard<'_> {
-    /// Keeps the lock until this process, or its program, ends: exec and exit kill all other threads wherever they are, and must not
-    /// kill one inside the lane. Whoever takes the lock next knows that everything was left in order.
-    pub fn retire(self) {
-        self.lock.0.retired.store(1, Relaxed);
-        std::mem::forget(self);
+    /// The holder begins to change what the lock protects: if it dies from here on with the lock in hand, the lane is lost.
+    #[inline]
+    pub fn begin(&self) {
+        self.lock.0.changing.store(1, Relaxed);
+        // Whoever learns of a death does so from the kernel, after all that the dead one has written; only the compiler could mix it up.
+        compiler_fence(SeqCst);
     }
 }
 
 impl Drop for LaneGuard<'_> {
     fn drop(&mut self) {
+        compiler_fence(SeqCst);
+        self.lock.0.changing.store(0, Relaxed);
         // SAFETY: a guard exists only while its thread (it cannot leave it) holds the mutex.
         unsafe { libc::pthread_mutex_unlock(self.lock.mutex()) };
     }
@@ -269,40 +264,43 @@ mod tests {
         assert!(lock.try_lock().unwrap().is_some());
     }
 
-    #[test]
-    fn a_holder_that_retired_leaves_the_lock_in_order() {
-        let lock = LaneLock::new(shared());
-        // SAFETY: as below.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            if let Ok(guard) = lock.lock() {
-                guard.retire();
-            }
-            // SAFETY: ends the child at once.
-            unsafe { libc::_exit(0) };
-        }
-        let mut status = 0;
-        // SAFETY: waits for the child made above.
-        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-        lock.lock().unwrap().retire();
-        assert_eq!(lock.lock().err(), Some(LockError::Recursive));
-        lock.resume();
-        assert!(lock.lock().is_ok());
-    }
-
-    #[test]
-    fn a_holder_that_died_is_told_to_everybody_after_it() {
-        let lock = LaneLock::new(shared());
+    /// Runs something in a child that ends with it.
+    fn in_a_child(work: impl FnOnce()) {
         // SAFETY: the child only takes a lock and exits, without running anything that another thread may have left half done.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            std::mem::forget(lock.lock());
+            work();
             // SAFETY: ends the child at once.
             unsafe { libc::_exit(0) };
         }
         let mut status = 0;
         // SAFETY: waits for the child made above.
         assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    }
+
+    #[test]
+    fn a_holder_that_died_before_or_after_its_change_leaves_the_lock_in_order() {
+        let lock = LaneLock::new(shared());
+        in_a_child(|| std::mem::forget(lock.lock()));
+        assert!(lock.lock().is_ok());
+        in_a_child(|| {
+            let _ = lock.lock().map(|guard| guard.begin());
+            std::mem::forget(lock.lock());
+        });
+        assert!(lock.lock().is_ok());
+        assert!(lock.try_lock().unwrap().is_some());
+    }
+
+    #[test]
+    fn a_holder_that_died_in_its_change_is_told_to_everybody_after_it() {
+        let lock = LaneLock::new(shared());
+        in_a_child(|| {
+            let guard = lock.lock();
+            if let Ok(guard) = &guard {
+                guard.begin();
+            }
+            std::mem::forget(guard);
+        });
         assert_eq!(lock.lock().err(), Some(LockError::Lost));
         assert_eq!(lock.lock().err(), Some(LockError::Lost), "and for good");
         assert_eq!(lock.try_lock().err(), Some(LockError::Lost));

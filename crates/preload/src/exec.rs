@@ -118,17 +118,18 @@ pub(crate) fn outlives(fd: c_int) -> bool {
     sys::fcntl(fd, libc::F_GETFD, 0).is_ok_and(|flags| flags & libc::FD_CLOEXEC == 0)
 }
 
-/// Right before an exec, which kills the other threads of this process: none of them is inside the lane then.
-pub(crate) fn now() {
-    if let Some(lane) = lane::current() {
-        lane.retire();
-    }
+/// Right before an exec, which kills the other threads of this process: none of them is inside the lane then, which is told.
+pub(crate) fn now() -> Option<&'static Lane> {
+    let lane = lane::current()?;
+    lane.gate().close(true);
+    lane.retire();
+    Some(lane)
 }
 
-/// After an exec that failed.
-pub(crate) fn failed() {
-    if let Some(lane) = lane::current() {
-        lane.resume();
+/// After an exec that failed. The lane may have ended meanwhile.
+pub(crate) fn failed(lane: Option<&'static Lane>) {
+    if let Some(lane) = lane {
+        lane.gate().open();
         set_close_on_exec(&descriptors_of(lane), true);
     }
 }

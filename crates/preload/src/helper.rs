@@ -6,6 +6,7 @@
 
 use crate::c::sys;
 use crate::lane::{self, Lane};
+use crate::locked::Holding;
 use crate::{pending, process, protect, start};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
@@ -78,6 +79,8 @@ pub(crate) fn forget(own_descriptors: bool) {
 }
 
 fn run() {
+    // Its signals are blocked. But at the program's end it goes on for as long as what was sent is on its way (see `gate`).
+    let _holding = Holding::new();
     let mut look = FIRST_LOOK;
     let mut swept = sys::now();
     let mut not_before = swept;

@@ -1,10 +1,11 @@
 //! The lane as this process has it: the stack in the shared region, the rings, and the lock around both. How it talks with the service: `service`.
 
-use crate::c::shared::{Core, Shared};
+use crate::c::shared::{Core, Guard, Refused, Shared};
 use crate::c::sys;
 use crate::config::Settings;
 use crate::desc::Descriptions;
 use crate::errno::{Errno, Result};
+use crate::gate::Gate;
 pub(crate) use crate::service::ForkLocks;
 use crate::service::Talk;
 use crate::session::Session;
@@ -163,14 +164,14 @@ impl Lane {
         Ok(lane)
     }
 
-    /// The program is about to end or to be replaced: no other thread of it is inside the lane when that happens.
-    pub(crate) fn retire(&self) {
-        self.shared.retire();
+    /// Who of this process may enter.
+    pub(crate) fn gate(&self) -> &Gate {
+        self.shared.gate()
     }
 
-    /// The program goes on after all.
-    pub(crate) fn resume(&self) {
-        self.shared.resume();
+    /// The program is about to end or to be replaced: from here on no thread of it is inside the lane.
+    pub(crate) fn retire(&self) {
+        self.shared.shut();
     }
 
     /// The settings of this process.
@@ -216,6 +217,7 @@ impl Lane {
     /// A forked child has none of its parent's other threads.
     pub(crate) fn forget_threads(&self) {
         self.sleepers.store(0, Relaxed);
+        self.gate().forget();
         self.set_company(1);
     }
 
@@ -298,6 +300,21 @@ impl Lane {
         self.enter(None, work, false)
     }
 
+    /// Marks this thread as inside and takes the lock, as soon as the gate is open.
+    #[inline]
+    fn come_in(&self) -> core::result::Result<(wait::Inside, Guard<'_>), Refused> {
+        loop {
+            let inside = wait::enter().ok_or(Refused::Again)?;
+            match self.shared.lock() {
+                Ok(guard) => return Ok((inside, guard)),
+                // Its signals are let through meanwhile.
+                Err(Refused::Barred) => drop(inside),
+                Err(refused) => return Err(refused),
+            }
+            self.gate().wait();
+        }
+    }
+
     #[inline]
     fn enter<T>(
         &self,
@@ -305,14 +322,16 @@ impl Lane {
         work: impl FnOnce(&mut Access<'_>) -> Result<T>,
         program: bool,
     ) -> Result<T> {
-        let inside = wait::enter().ok_or(wait::AGAIN)?;
-        if self.ended.load(Relaxed) != 0 {
+        if self.is_over() {
             return Err(Errno(libc::ENETDOWN));
         }
-        let Ok(mut guard) = self.shared.lock() else {
-            drop(inside);
-            self.end(Reason::LaneGone);
-            return Err(Errno(libc::ENETDOWN));
+        let (inside, mut guard) = match self.come_in() {
+            Ok(both) => both,
+            Err(Refused::Again | Refused::Barred) => return Err(wait::AGAIN),
+            Err(Refused::Lost) => {
+                self.end(Reason::LaneGone);
+                return Err(Errno(libc::ENETDOWN));
+            }
         };
         // Dropped before the guard: whoever comes next finds out.
         let poison = Poison(self);
@@ -378,23 +397,20 @@ impl Lane {
 
     /// Flags of a description.
     pub(crate) fn flags_of(&self, index: u32) -> u64 {
-        let Some(_inside) = wait::enter() else { return 0 };
-        self.shared.lock().map_or(0, |mut guard| Descriptions::new(guard.stack.user()).get(index).flags())
+        let Ok((_inside, mut guard)) = self.come_in() else { return 0 };
+        Descriptions::new(guard.stack.user()).get(index).flags()
     }
 
     /// The descriptions' words of a lane that has ended, or was lost; `None` in a signal handler that interrupted its own thread inside.
     pub(crate) fn last_words(&self) -> Option<Vec<u64>> {
         let _inside = wait::enter()?;
-        Some(self.shared.last_words())
+        self.shared.last_words()
     }
 
     /// Why the socket of a row stays on the kernel, also of a lane that has ended.
     pub(crate) fn reason_of(&self, row: u32) -> Reason {
-        let Some(_inside) = wait::enter() else { return Reason::None };
-        let code = self
-            .shared
-            .lock()
-            .map_or(0, |guard| guard.stack.kernel_rows().get(row as usize).map_or(0, |r| r.reason.get()));
+        let Ok((_inside, guard)) = self.come_in() else { return Reason::None };
+        let code = guard.stack.kernel_rows().get(row as usize).map_or(0, |r| r.reason.get());
         Reason::from_code(code).unwrap_or_default()
     }
 

@@ -10,6 +10,7 @@
 //! | `fd`, `desc` | descriptor table of the process; descriptions shared by the lane's processes |
 //! | `locked`, `few` | what signal handlers ask of locks and lists |
 //! | `start`, `lane`, `service`, `session`, `wire`, `protect` | getting a lane, and what it consists of |
+//! | `gate` | who may enter the lane while the program ends |
 //! | `open`, `pending`, `flush` | the life of a socket from `socket` to the last acknowledgement |
 //! | `ops`, `udp`, `tcp`, `options`, `treatment`, `multicast`, `ancillary`, `descriptor`, `rights` | what calls do |
 //! | `wait`, `poll`, `epoll`, `epoll_wait`, `readiness` | waiting |
@@ -45,7 +46,7 @@
 //! A signal handler that would interrupt a thread inside the lane, or with a lock of ours in hand, runs when it is out, so it may call socket functions,
 //! and leave by `longjmp`; those that POSIX allows in handlers allocate nothing, but for a thread's first sleep and for `epoll`.
 //! One that runs at once all the same (of a fault, or installed with `SA_RESETHAND` or by a direct system call) and calls a socket function
-//! there gets `EAGAIN` or `EINTR`: it cannot wait for the thread it interrupted.
+//! there gets `EAGAIN` or `EINTR`: it cannot wait for the thread it interrupted. The same holds for one that interrupts the very last of `exec` or `exit`.
 #![cfg_attr(test, allow(dead_code, reason = "exports are exports outside tests only"))]
 
 pub(crate) mod c;
@@ -61,6 +62,7 @@ mod exec;
 mod fd;
 mod few;
 mod flush;
+mod gate;
 mod helper;
 mod lane;
 mod locked;

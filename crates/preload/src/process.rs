@@ -130,17 +130,30 @@ pub(crate) fn abandon(lane: &'static Lane, own_descriptors: bool) {
 
 /// A process is gone, or has let go of everything: its share of every socket goes, and with the last share the socket.
 pub(crate) fn drop_process(lane: &'static Lane, slot: usize) {
-    let mut left = Vec::new();
-    let _ = lane.with_quietly(|access| {
-        for index in 0..access.descriptions().used() {
-            if let Ok(Some(after)) = open::drop_reference_of(access, index, slot) {
-                left.push(after);
+    let (mut next, mut whose) = (0, None);
+    // One after the other, because a list of them would have to be allocated.
+    loop {
+        let dropped = lane.with_quietly(|access| {
+            let process = *access.descriptions().process(slot);
+            if *whose.get_or_insert(process) != process {
+                // Another has done it meanwhile, and the slot is a new process's.
+                return Ok(None);
             }
+            while next < access.descriptions().used() {
+                let dropped = open::drop_reference_of(access, next, slot);
+                next += 1;
+                if let Ok(Some(after)) = dropped {
+                    return Ok(Some(after));
+                }
+            }
+            *access.descriptions().process(slot) = 0;
+            Ok(None)
+        });
+        match dropped {
+            Ok(Some(after)) => after.finish(lane),
+            _ => return,
         }
-        *access.descriptions().process(slot) = 0;
-        Ok(())
-    });
-    left.into_iter().for_each(|after| after.finish(lane));
+    }
 }
 
 /// The service says that a process has closed its connection: it died, or became another program.
@@ -184,17 +197,15 @@ pub(crate) fn look_for_dead(lane: &'static Lane) {
     lane.set_company(company);
 }
 
-/// At the end of the program: what was sent arrives, then everything is let go of.
+/// At the end of the program: everything is let go of, and what was sent arrives.
 pub(crate) fn at_exit() {
     let Some(lane) = lane::current() else { return };
-    for (fd, entry) in TABLE.each() {
-        if entry.description().is_some() {
-            open::closing(fd);
-        }
+    // Other threads wait at the gate for their death, and do not see the sockets close. If it is shut, another has come so far, or is in exec.
+    if lane.gate().close(false) {
+        // As in Linux, where a process that exits does not linger (`inet_release`).
+        drop_process(lane, lane.slot());
+        crate::flush::at_exit(lane);
     }
-    crate::flush::at_exit(lane);
-    drop_process(lane, lane.slot());
-    // Our other threads are killed wherever they are; not inside the lane, which other processes may share.
     lane.retire();
 }
 

@@ -70,8 +70,8 @@ pub(crate) fn wait<T>(
     plan: &mut Plan<'_>,
     mut attempt: impl FnMut(&mut Access<'_>, bool) -> Result<T>,
 ) -> Result<T> {
-    if is_inside() {
-        // A signal handler interrupted this very thread inside the lane: it cannot wait for itself.
+    if is_inside() || lane.gate().admits().is_err() {
+        // A signal handler interrupted this very thread inside the lane, or at the program's end: it cannot wait for itself.
         return Err(Errno(libc::EINTR));
     }
     let mut ran = signal::ran();

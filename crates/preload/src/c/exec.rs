@@ -65,13 +65,10 @@ unsafe fn with_environment(envp: Strings, run: impl FnOnce(Strings) -> c_int) ->
         Ok(())
     });
     let run = |envp| {
-        let _ = super::caught(|| {
-            exec::now();
-            Ok(())
-        });
+        let closed = super::caught(|| Ok(exec::now())).ok().flatten();
         let done = run(envp);
         let before = crate::errno::get();
-        exec::failed();
+        exec::failed(closed);
         crate::errno::set(before);
         done
     };

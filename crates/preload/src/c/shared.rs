@@ -5,7 +5,7 @@ use core::ffi::c_int;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use std::os::fd::BorrowedFd;
-use tickwire_link::lock::LaneGuard;
+use tickwire_link::lock::{LaneGuard, LockError};
 use tickwire_link::port::Port;
 use tickwire_link::region::Region;
 #[cfg(test)]
@@ -14,6 +14,7 @@ use tickwire_stack::Stack;
 use tickwire_stack::table::Row;
 use tickwire_stack::time::Instant;
 
+use crate::gate::Gate;
 use crate::wire::Wire;
 
 /// What the lock protects.
@@ -28,6 +29,7 @@ pub(crate) struct Core {
 pub(crate) struct Shared {
     core: UnsafeCell<Core>,
     lock: Lock,
+    gate: Gate,
     rows: &'static [Row],
     port: Option<&'static Port>,
 }
@@ -46,7 +48,7 @@ unsafe impl Send for Shared {}
 /// The core, for as long as the lock is held.
 pub(crate) struct Guard<'s> {
     core: &'s mut Core,
-    lock: Held<'s>,
+    _held: Held<'s>,
 }
 
 enum Held<'s> {
@@ -61,9 +63,25 @@ enum Held<'s> {
     Never(core::marker::PhantomData<&'s ()>),
 }
 
-/// The lane was lost: a process died inside, or went wrong inside.
+/// Why the lock was not had.
 #[derive(Debug)]
-pub(crate) struct Lost;
+pub(crate) enum Refused {
+    /// The lane was lost: a process died inside, or went wrong inside.
+    Lost,
+    /// This very thread is inside, or has shut the gate.
+    Again,
+    /// Another thread ends the program, or replaces it.
+    Barred,
+}
+
+impl Refused {
+    fn because(error: LockError) -> Self {
+        match error {
+            LockError::Recursive => Self::Again,
+            LockError::Lost => Self::Lost,
+        }
+    }
+}
 
 impl Shared {
     /// The stack in a region of the service's.
@@ -75,7 +93,7 @@ impl Shared {
         let rows = memory.rows;
         let port = wire.port();
         let core = Core { stack: Stack::new(memory), wire };
-        Self { core: UnsafeCell::new(core), lock: Lock::Region(region), rows, port }
+        Self { core: UnsafeCell::new(core), lock: Lock::Region(region), gate: Gate::new(), rows, port }
     }
 
     /// A stack of this process alone.
@@ -85,64 +103,75 @@ impl Shared {
         let memory = memory.memory();
         let rows = memory.rows;
         let core = Core { stack: Stack::new(memory), wire };
-        Self { core: UnsafeCell::new(core), lock: Lock::Local(std::sync::Mutex::new(())), rows, port: None }
+        let lock = Lock::Local(std::sync::Mutex::new(()));
+        Self { core: UnsafeCell::new(core), lock, gate: Gate::new(), rows, port: None }
     }
 
-    /// Takes the lock.
+    /// Takes the lock, if the gate is open to this thread.
     ///
     /// # Errors
-    /// [`Lost`].
-    pub(crate) fn lock(&self) -> Result<Guard<'_>, Lost> {
-        let held = match &self.lock {
-            Lock::Region(region) => {
-                let guard = region.lock().lock().map_err(|_| Lost)?;
-                // Not before: a thread that went wrong inside may have said so while we waited for it.
-                if region.waiting().words[0].load(Ordering::Relaxed) != 0 {
-                    return Err(Lost);
-                }
-                Held::Region { guard }
-            }
-            #[cfg(test)]
-            Lock::Local(mutex) => Held::Local { _guard: mutex.lock().map_err(|_| Lost)? },
-        };
+    /// [`Refused`].
+    pub(crate) fn lock(&self) -> Result<Guard<'_>, Refused> {
+        let held = self.held()?;
+        // Now, because the gate is shut by a thread that holds the lock.
+        match self.gate.admits() {
+            Ok(true) => {}
+            Ok(false) => return Err(Refused::Barred),
+            Err(_) => return Err(Refused::Again),
+        }
+        if let Held::Region { guard } = &held {
+            guard.begin();
+        }
         // SAFETY: the lock is held, for as long as the guard lives, and no other guard of this thread exists (a second lock by one
         // thread is an error of the lock).
-        Ok(Guard { core: unsafe { &mut *self.core.get() }, lock: held })
+        Ok(Guard { core: unsafe { &mut *self.core.get() }, _held: held })
     }
 
-    /// The caller's words of the stack as they are, or as a lane that is lost was left.
-    pub(crate) fn last_words(&self) -> Vec<u64> {
+    fn held(&self) -> Result<Held<'_>, Refused> {
+        match &self.lock {
+            Lock::Region(region) => {
+                let guard = region.lock().lock().map_err(Refused::because)?;
+                // Not before: a thread that went wrong inside may have said so while we waited for it.
+                if region.waiting().words[0].load(Ordering::Relaxed) != 0 {
+                    return Err(Refused::Lost);
+                }
+                Ok(Held::Region { guard })
+            }
+            #[cfg(test)]
+            Lock::Local(mutex) => Ok(Held::Local { _guard: mutex.lock().map_err(|_| Refused::Lost)? }),
+        }
+    }
+
+    /// Who may enter.
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    /// Shuts the gate when nobody of this process is inside.
+    pub(crate) fn shut(&self) {
+        let _held = self.held();
+        self.gate.shut();
+    }
+
+    /// The caller's words of the stack as they are, or as a lane that is lost was left. `None` while the gate is shut to this thread.
+    pub(crate) fn last_words(&self) -> Option<Vec<u64>> {
         // One at a time in this process, with the lock or without.
         static READING: std::sync::Mutex<()> = std::sync::Mutex::new(());
         let _reading = READING.lock();
-        if let Ok(mut guard) = self.lock() {
-            return guard.stack.user().to_vec();
+        match self.lock() {
+            Ok(mut guard) => return Some(guard.stack.user().to_vec()),
+            Err(Refused::Barred | Refused::Again) => return None,
+            Err(Refused::Lost) => {}
         }
         // SAFETY: the lane is lost, so no thread of any process gets a guard any more, and whoever went wrong inside has died or left.
         let core = unsafe { &mut *self.core.get() };
-        core.stack.user().to_vec()
+        Some(core.stack.user().to_vec())
     }
 
     /// A call inside went wrong: nobody in any process may use the stack any more.
     pub(crate) fn poison(&self) {
         match &self.lock {
             Lock::Region(region) => region.waiting().words[0].store(1, Ordering::Relaxed),
-            #[cfg(test)]
-            Lock::Local(_) => {}
-        }
-    }
-
-    /// Takes the lock for the rest of this process, or program: see [`LaneGuard::retire`].
-    pub(crate) fn retire(&self) {
-        if let Ok(Guard { lock: Held::Region { guard }, .. }) = self.lock() {
-            guard.retire();
-        }
-    }
-
-    /// Gives it back after an exec that failed.
-    pub(crate) fn resume(&self) {
-        match &self.lock {
-            Lock::Region(region) => region.lock().resume(),
             #[cfg(test)]
             Lock::Local(_) => {}
         }

@@ -7,6 +7,7 @@ use super::real;
 use crate::errno::{Errno, Result};
 use core::ffi::{c_int, c_void};
 use core::mem::{MaybeUninit, zeroed};
+use core::sync::atomic::AtomicU32;
 use libc::{epoll_event, msghdr, pollfd, sigset_t, socklen_t, timespec};
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::time::{Instant, Span};
@@ -58,6 +59,25 @@ pub(crate) fn wipe_in_children<T>(place: &'static T) {
 /// The calling process.
 pub(crate) fn process() -> u32 {
     std::process::id()
+}
+
+/// The calling thread, as the kernel numbers it.
+pub(crate) fn thread() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { libc::gettid() as u32 }
+}
+
+/// Waits while a word has this value: until it is changed and [`wake_all`] called, or a signal handler has run.
+pub(crate) fn wait_while(word: &AtomicU32, value: u32) {
+    let how = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: the word lives as long as the call; no time.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), how, value, core::ptr::null::<timespec>()) };
+}
+
+/// Wakes all threads that wait for a word to change.
+pub(crate) fn wake_all(word: &AtomicU32) {
+    // SAFETY: the word is only compared with others' addresses.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, c_int::MAX) };
 }
 
 /// Whether a process with this number exists and is not a zombie of someone's.
