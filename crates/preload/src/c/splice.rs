@@ -1,17 +1,21 @@
 //! `splice(2)` between a pipe and a connection of ours. The kernel would move pages; here the bytes pass through a pipe of our own, whose
 //! size bounds what one call moves. What the other side does not take stays where it was: in the connection's queue, or in the program's pipe.
 //!
-//! Both is done by looking first and taking afterwards, so threads that read from the same end at the same time may see bytes twice.
+//! Both is done by looking first and taking afterwards, so threads that read from the same end at the same time may see bytes twice. Nothing is held
+//! while a call waits, for a signal handler may jump out of it.
 
 use super::iov::{Buffers, one};
 use super::sys::{self, Extras};
 use super::{answer_len, export, real};
 use crate::errno::{Errno, Result};
 use crate::fd::{Entry, TABLE};
+use crate::lane::{self, Access};
 use crate::ops;
+use crate::wait::{self, AGAIN, NO_FD, Plan};
 use core::ffi::{c_int, c_uint};
 use core::mem::MaybeUninit;
-use libc::{size_t, ssize_t};
+use libc::{pollfd, size_t, ssize_t};
+use tickwire_stack::time::Span;
 
 /// The most that one call moves: what a pipe holds by default.
 const PIECE: usize = 64 << 10;
@@ -59,10 +63,44 @@ fn receive(socket: c_int, into: &mut [u8], flags: c_int) -> Result<usize> {
     ops::receive(socket, &mut buffers, flags, &mut Extras::default())
 }
 
-/// From a connection into a pipe. Whether it waits for data is the socket's own business, whether for room in the pipe the flags', as in Linux.
+/// Waits until the program's pipe has what is wanted: `POLLIN` or `POLLOUT`, or that its other end has gone.
+fn until_ready(pipe: c_int, events: i16) -> Result<()> {
+    let wanted = pollfd { fd: pipe, events, revents: 0 };
+    let by_kernel = |timeout| match sys::ppoll(&mut [wanted], timeout, None) {
+        Err(Errno(libc::EINTR)) if sys::handlers_restart() => Err(AGAIN),
+        Ok(0) => Err(AGAIN),
+        done => done.map(drop),
+    };
+    let waited = match lane::current() {
+        Some(lane) => {
+            let mut plan = Plan { fds: &mut [NO_FD, NO_FD, wanted], until: None, mask: None, restart: true };
+            wait::wait(lane, &mut plan, |_: &mut Access<'_>, _| by_kernel(Some(Span::ZERO)))
+        }
+        None => by_kernel(None),
+    };
+    // A handler that lets the call go on, or the end of the lane: whoever waits looks again.
+    if matches!(waited, Err(AGAIN | Errno(libc::ENETDOWN))) { Ok(()) } else { waited }
+}
+
+/// From a connection into a pipe. Whether it waits for data is the socket's own business, whether for room in the pipe the flags' and the pipe's, as in
+/// Linux.
 fn from_socket(socket: c_int, pipe: c_int, len: usize, flags: c_uint) -> Result<usize> {
+    let waits = flags & libc::SPLICE_F_NONBLOCK == 0 && sys::fcntl(pipe, libc::F_GETFL, 0)? & libc::O_NONBLOCK == 0;
+    loop {
+        if receive(socket, &mut [0], libc::MSG_PEEK)? == 0 {
+            return Ok(0);
+        }
+        match from_queue(socket, pipe, len, flags | libc::SPLICE_F_NONBLOCK) {
+            Err(AGAIN) if waits => until_ready(pipe, libc::POLLOUT)?,
+            done => return done,
+        }
+    }
+}
+
+/// What a connection has, as far as the pipe has room.
+fn from_queue(socket: c_int, pipe: c_int, len: usize, flags: c_uint) -> Result<usize> {
     let mut piece = vec![0u8; len.min(PIECE)];
-    let seen = receive(socket, &mut piece, libc::MSG_PEEK)?;
+    let seen = receive(socket, &mut piece, libc::MSG_PEEK | libc::MSG_DONTWAIT)?;
     if seen == 0 {
         return Ok(0);
     }
@@ -84,34 +122,53 @@ fn from_socket(socket: c_int, pipe: c_int, len: usize, flags: c_uint) -> Result<
     Ok(taken)
 }
 
-/// From a pipe into a connection.
+/// From a pipe into a connection. Whether it waits for the pipe is the flags' business.
 fn to_socket(pipe: c_int, socket: c_int, len: usize, flags: c_uint) -> Result<usize> {
+    loop {
+        match glimpse(pipe, len) {
+            Err(AGAIN) if flags & libc::SPLICE_F_NONBLOCK == 0 => until_ready(pipe, libc::POLLIN)?,
+            Ok((_, seen)) if seen.is_empty() => return Ok(0),
+            Ok((own, seen)) => return from_glimpse(pipe, &own, seen, socket, flags),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// What a pipe has, which stays there, and a pipe of our own with as much room.
+fn glimpse(pipe: c_int, len: usize) -> Result<(Pipe, Vec<u8>)> {
     let own = Pipe::new()?;
     let mut piece = vec![0u8; len.min(PIECE)];
-    let data = piece.as_mut_ptr();
     // SAFETY: plain numbers, and room for as many bytes as are asked for.
     let seen = unsafe {
-        let copied =
-            moved(libc::syscall(libc::SYS_tee, pipe, own.write, piece.len(), flags & libc::SPLICE_F_NONBLOCK))?;
-        if copied == 0 {
-            return Ok(0);
+        match moved(libc::syscall(libc::SYS_tee, pipe, own.write, piece.len(), libc::SPLICE_F_NONBLOCK))? {
+            0 => 0,
+            copied => moved(libc::syscall(libc::SYS_read, own.read, piece.as_mut_ptr(), copied))?,
         }
-        moved(libc::syscall(libc::SYS_read, own.read, data, copied))?
     };
+    piece.truncate(seen);
+    Ok((own, piece))
+}
+
+/// Sends what was seen in a pipe, and takes out of it what was sent.
+fn from_glimpse(pipe: c_int, own: &Pipe, seen: Vec<u8>, socket: c_int, flags: c_uint) -> Result<usize> {
     let mut how = if flags & libc::SPLICE_F_MORE != 0 { libc::MSG_MORE } else { 0 };
     if flags & libc::SPLICE_F_NONBLOCK != 0 {
         how |= libc::MSG_DONTWAIT;
     }
-    let iov = one(data.cast(), seen);
-    // SAFETY: the piece lives on.
+    let iov = one(seen.as_ptr().cast(), seen.len());
+    // SAFETY: what was seen lives on.
     let mut buffers = unsafe { Buffers::new(iov.as_ptr(), 1) }?;
     let sent = ops::send(socket, &mut buffers, how, None, &mut Extras::default())?;
+    let nowhere = core::ptr::null_mut::<i64>();
     let mut left = sent;
     while left > 0 {
-        // SAFETY: room for as many bytes.
-        match moved(unsafe { libc::syscall(libc::SYS_read, pipe, data, left) }) {
+        // Into our own, which has room, and without waiting: another thread may have read it.
+        // SAFETY: plain numbers.
+        let taken = unsafe {
+            libc::syscall(libc::SYS_splice, pipe, nowhere, own.write, nowhere, left, libc::SPLICE_F_NONBLOCK)
+        };
+        match moved(taken) {
             Ok(n) if n > 0 => left -= n,
-            Err(Errno(libc::EINTR)) => {}
             _ => break,
         }
     }
@@ -139,5 +196,26 @@ export! {
         }
         let offsets = !from_offset.is_null() || !to_offset.is_null();
         answer_len(|| between(from, to, offsets, len, flags))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use std::io::{Read, Write};
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn what_another_thread_has_taken_out_of_the_pipe_is_not_waited_for() {
+        let fd = testing::connected(7);
+        let (mut from, mut to) = std::io::pipe().unwrap();
+        to.write_all(b"some").unwrap();
+        let (own, seen) = glimpse(from.as_raw_fd(), 100).unwrap();
+        assert_eq!(seen, b"some");
+        from.read_exact(&mut [0; 2]).unwrap();
+        assert_eq!(from_glimpse(from.as_raw_fd(), &own, seen, fd, 0), Ok(4));
+        assert_eq!(testing::receive(fd, 4, libc::MSG_WAITALL), Ok(b"some".to_vec()));
+        testing::close(fd);
     }
 }

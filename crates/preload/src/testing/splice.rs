@@ -97,3 +97,39 @@ fn what_cannot_be_spliced_is_told_as_linux_does() {
     assert_eq!((moved, errno::get()), (-1, libc::ESPIPE));
     [stream, datagrams].into_iter().for_each(close);
 }
+
+/// Runs something in another thread as soon as the calling one sleeps.
+fn when_this_sleeps<T>(then: impl FnOnce() + Send, call: impl FnOnce() -> T) -> T {
+    let stat = format!("/proc/self/task/{}/stat", sys::thread());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !std::fs::read_to_string(&stat).unwrap().contains(") S ") {
+                std::thread::yield_now();
+            }
+            then();
+        });
+        call()
+    })
+}
+
+#[test]
+fn a_call_that_may_wait_does_so_for_the_pipe() {
+    let fd = connected(7);
+    let ((from, mut source), (mut sink, mut to)) = (pipe(), pipe());
+    let sent = when_this_sleeps(|| source.write_all(b"some").unwrap(), || spliced(from.as_raw_fd(), fd, 100, 0));
+    assert_eq!(sent, Ok(4));
+    sys::fcntl(to.as_raw_fd(), libc::F_SETPIPE_SZ, 4096).unwrap();
+    to.write_all(&[0; 4096]).unwrap();
+    let read = || sink.read_exact(&mut [0; 4096]).unwrap();
+    assert_eq!(when_this_sleeps(read, || spliced(fd, to.as_raw_fd(), 100, 0)), Ok(4));
+    let mut back = [0; 4];
+    sink.read_exact(&mut back).unwrap();
+    assert_eq!(&back, b"some");
+    sys::fcntl(to.as_raw_fd(), libc::F_SETFL, libc::O_WRONLY | libc::O_NONBLOCK).unwrap();
+    to.write_all(&[0; 4096]).unwrap();
+    send(fd, b"more", 0, None).unwrap();
+    assert_eq!(spliced(fd, to.as_raw_fd(), 100, 0), Err(Errno(libc::EAGAIN)), "the pipe is not to be waited for");
+    drop(source);
+    assert_eq!(spliced(from.as_raw_fd(), fd, 100, 0), Ok(0));
+    close(fd);
+}
