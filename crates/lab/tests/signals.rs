@@ -253,3 +253,65 @@ static int run(void) {
 "#;
     assert_eq!(against_echo(PROGRAM, 50), "ok\n");
 }
+
+#[test]
+fn a_thread_is_cancelled_after_many_others_that_were_elsewhere() {
+    const PROGRAM: &str = r#"
+static int own;
+static volatile int waiting;
+
+static void *sleeps(void *none) {
+    pause();
+    return none;
+}
+
+static void asleep(volatile int *thread) {
+    char path[100], state = 0;
+    FILE *file;
+    while (!*thread)
+        ;
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", *thread);
+    while (state != 'S') {
+        file = fopen(path, "r");
+        if (!file || fscanf(file, "%*d %*s %c", &state) != 1)
+            abort();
+        fclose(file);
+    }
+}
+
+static void *waits(void *none) {
+    char back[4];
+    waiting = gettid();
+    recv(own, back, 4, MSG_WAITALL);
+    return none;
+}
+
+static int run(void) {
+    pthread_t some[100], last;
+    void *how;
+    int n;
+    own = opened(SOCK_STREAM);
+    pthread_create(&last, NULL, waits, NULL);
+    for (n = 0; n < 100; n++)
+        pthread_create(&some[n], NULL, sleeps, NULL);
+    for (n = 0; n < 100; n++)
+        pthread_cancel(some[n]);
+    for (n = 0; n < 100; n++)
+        pthread_join(some[n], NULL);
+    asleep(&waiting);
+    pthread_cancel(last);
+    if (pthread_join(last, &how) || how != PTHREAD_CANCELED)
+        return 2;
+    for (n = 0; n < 100; n++)
+        pthread_create(&some[n], NULL, n % 2 ? sleeps : waits, NULL);
+    for (n = 0; n < 100; n++)
+        pthread_cancel(some[n]);
+    for (n = 0; n < 100; n++)
+        if (pthread_join(some[n], &how) || how != PTHREAD_CANCELED)
+            return 1;
+    puts("ok");
+    return 0;
+}
+"#;
+    assert_eq!(against_echo(PROGRAM, 2), "ok\n");
+}

@@ -5,11 +5,13 @@
 //! cancelled; a thread that sleeps there is woken instead, its call ends, and at the edge, where nothing is held, it is cancelled as by
 //! any other call. Threads that may be cancelled at any instruction (`PTHREAD_CANCEL_ASYNCHRONOUS`) cannot be within a call of ours.
 
+use super::shared::leaked;
 use super::{export, real};
 use crate::errno::{Errno, Result};
 use crate::lane;
+use crate::locked::Holding;
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 use libc::pthread_t;
 use std::cell::Cell;
 
@@ -20,16 +22,56 @@ const ENABLE: c_int = 0;
 const DISABLE: c_int = 1;
 const ASYNCHRONOUS: c_int = 1;
 
-/// Threads that were cancelled and have not been seen to act on it; 0 is an empty place.
-static MARKED: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
+/// Threads that were cancelled and have not been seen to act on it, by the kernel's numbers; 0 is an empty place. No lock: fork, or a thread that
+/// holds one of the C library's own, must not wait for it.
+struct Marked {
+    places: [AtomicU32; 64],
+    /// More of them, never freed: as many as threads were ever in this state at a time.
+    more: AtomicPtr<Marked>,
+}
+
+static MARKED: Marked = Marked::new();
 /// How many of these places are taken, roughly: at 0 there is nothing to look for.
 static MARKS: AtomicU32 = AtomicU32::new(0);
 /// Whether any thread of the program may be cancelled at any instruction.
 static ASYNCHRONOUSLY: AtomicBool = AtomicBool::new(false);
 
-fn this() -> pthread_t {
-    // SAFETY: asks for the thread's own name.
-    unsafe { libc::pthread_self() }
+impl Marked {
+    const fn new() -> Self {
+        Self { places: [const { AtomicU32::new(0) }; 64], more: AtomicPtr::new(core::ptr::null_mut()) }
+    }
+
+    fn all(&'static self) -> impl Iterator<Item = &'static AtomicU32> {
+        core::iter::successors(Some(self), |marked| leaked(&marked.more)).flat_map(|marked| &marked.places)
+    }
+
+    fn enter(&'static self, thread: u32) {
+        while !self.all().any(|place| place.compare_exchange(0, thread, SeqCst, Relaxed).is_ok()) {
+            let last = core::iter::successors(Some(self), |marked| leaked(&marked.more)).last().unwrap_or(self);
+            let new = Box::into_raw(Box::new(Self::new()));
+            if last.more.compare_exchange(core::ptr::null_mut(), new, SeqCst, Relaxed).is_err() {
+                // SAFETY: made above, and nobody else has seen it.
+                drop(unsafe { Box::from_raw(new) });
+            }
+        }
+        MARKS.fetch_add(1, SeqCst);
+    }
+
+    fn leave(place: &AtomicU32, thread: u32) {
+        if place.compare_exchange(thread, 0, SeqCst, Relaxed).is_ok() {
+            MARKS.fetch_sub(1, SeqCst);
+        }
+    }
+
+    /// Takes out threads that have ended elsewhere: their numbers will be others'.
+    fn forget_dead(&'static self) {
+        for place in self.all() {
+            let thread = place.load(SeqCst);
+            if thread != 0 && !super::sys::thread_lives(thread) {
+                Self::leave(place, thread);
+            }
+        }
+    }
 }
 
 thread_local! {
@@ -63,19 +105,25 @@ fn set_state(state: c_int) -> c_int {
 }
 
 /// Keeps the thread from being cancelled while it lives: for requests to the service, which pass through the C library.
-pub(crate) struct Shield(c_int);
+/// A handler that jumped away meanwhile would leave it up, so signals are put off.
+pub(crate) struct Shield {
+    before: c_int,
+    // Dropped after the state has been put back.
+    _holding: Holding,
+}
 
 impl Shield {
     /// Puts it up.
     pub(crate) fn new() -> Self {
-        Self(set_state(DISABLE))
+        let holding = Holding::new();
+        Self { before: set_state(DISABLE), _holding: holding }
     }
 }
 
 impl Drop for Shield {
     fn drop(&mut self) {
         // A thread that may be cancelled at any instruction has its state changed at the edge already, and stays as it is.
-        set_state(self.0);
+        set_state(self.before);
     }
 }
 
@@ -90,7 +138,9 @@ pub(crate) fn check() -> Result<()> {
 
 #[cold]
 fn look() -> Result<()> {
-    if MARKED.iter().all(|place| place.load(SeqCst) != this()) {
+    MARKED.forget_dead();
+    let this = super::sys::thread();
+    if MARKED.all().all(|place| place.load(SeqCst) != this) {
         return Ok(());
     }
     // It counts only for a thread that can be cancelled at present.
@@ -111,20 +161,31 @@ unsafe extern "C-unwind" {
 /// Ends the calling thread, if it was cancelled.
 #[cold]
 pub(super) fn act() {
-    for place in &MARKED {
-        if place.compare_exchange(this(), 0, SeqCst, Relaxed).is_ok() {
-            MARKS.fetch_sub(1, SeqCst);
-        }
-    }
+    let this = super::sys::thread();
+    MARKED.all().for_each(|place| Marked::leave(place, this));
     // SAFETY: no arguments; the frames up to the program's have nothing to drop.
     unsafe { pthread_testcancel() };
 }
 
+/// The kernel's number of a thread: that of the clock of its processor time says it (`CPUCLOCK_PID` in Linux's `posix-timers.h`).
+fn number_of(thread: pthread_t) -> Option<u32> {
+    let mut clock = 0;
+    // SAFETY: the program's argument, and a valid place.
+    let done = unsafe { libc::pthread_getcpuclockid(thread, &raw mut clock) };
+    (done == 0).then_some(!(clock >> 3) as u32)
+}
+
+/// In a forked child, which has none of its parent's other threads, and numbers its only one anew.
+pub(crate) fn forget() {
+    MARKED.all().for_each(|place| place.store(0, SeqCst));
+    MARKS.store(0, SeqCst);
+}
+
 /// A thread has been cancelled: it is woken, if it sleeps in a call of ours.
-fn mark(thread: pthread_t) {
-    let free = MARKED.iter().find(|place| place.compare_exchange(0, thread, SeqCst, Relaxed).is_ok());
-    if free.is_some() {
-        MARKS.fetch_add(1, SeqCst);
+fn mark(thread: u32) {
+    MARKED.forget_dead();
+    if MARKED.all().all(|place| place.load(SeqCst) != thread) {
+        MARKED.enter(thread);
     }
     if let Some(lane) = lane::current() {
         super::sys::ring(lane.descriptors().1);
@@ -134,10 +195,12 @@ fn mark(thread: pthread_t) {
 export! {
     /// `pthread_cancel(3)`.
     fn pthread_cancel(thread: pthread_t) -> c_int {
+        // Before, because the thread, and its name with it, may be gone after.
+        let number = number_of(thread);
         // SAFETY: the program's argument goes on unchanged. (A thread that cancels itself ends at its next call.)
         let done = unsafe { real::pthread_cancel(thread) };
-        if done == 0 && lane::current().is_some() {
-            mark(thread);
+        if done == 0 && let Some(number) = number {
+            mark(number);
         }
         done
     }

@@ -36,6 +36,7 @@ extern "C" fn child() {
         LOCKS.with(|locks| drop(locks.borrow_mut().take()));
         crate::start::forget();
         crate::epoll_wait::forget_sleepers();
+        super::cancel::forget();
         match lane::inherit() {
             Some(lane) => process::after_fork_in_child(lane),
             // The parent's may go on without a lane.

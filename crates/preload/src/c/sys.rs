@@ -67,6 +67,12 @@ pub(crate) fn thread() -> u32 {
     unsafe { libc::gettid() as u32 }
 }
 
+/// Whether this process has a thread with this number.
+pub(crate) fn thread_lives(thread: u32) -> bool {
+    // SAFETY: signal 0 only asks.
+    unsafe { libc::syscall(libc::SYS_tgkill, process(), thread, 0) == 0 }
+}
+
 /// Waits while a word has this value: until it is changed and [`wake_all`] called, or a signal handler has run.
 pub(crate) fn wait_while(word: &AtomicU32, value: u32) {
     let how = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
