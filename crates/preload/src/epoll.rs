@@ -402,7 +402,10 @@ pub(crate) fn closing(fd: c_int) {
     }
     let mut guard = registry();
     let Some(map) = guard.as_mut() else { return };
-    map.remove(&fd);
+    // A signal handler that has interrupted the allocator may close it, so the list stays.
+    if let Some(list) = map.get_mut(&fd) {
+        list.clear();
+    }
     let entry = TABLE.get(fd);
     if matches!(entry, Entry::Epoll(_) | Entry::Instance(_)) {
         let other = TABLE.each().find(|&(other, of)| other != fd && of == entry).map(|(other, _)| other);

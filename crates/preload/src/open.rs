@@ -218,7 +218,7 @@ pub(crate) fn give_to_kernel(lane: &'static Lane, fd: c_int, index: u32, reason:
             return Ok(None);
         }
         let claim = core::mem::take(description.claim());
-        Ok((claim != 0).then(|| After::Convert(claim, accepted_of(access, claim))))
+        Ok((claim != 0).then_some(After::Convert(claim)))
     });
     demote(lane, index, reason);
     if let Ok(Some(after)) = kept {
@@ -353,7 +353,7 @@ pub(crate) enum After {
     /// Its claim goes at once.
     Release(u64),
     /// A listener: its claim shrinks to the connections it accepted.
-    Convert(u64, Vec<Endpoint>),
+    Convert(u64),
     /// A connection: its claim goes when the stack is done with it.
     Pending(pending::Closed),
 }
@@ -363,26 +363,25 @@ impl After {
     pub(crate) fn finish(self, lane: &'static Lane) {
         match self {
             Self::Release(claim) => lane.release(claim, Endpoint::default()),
-            Self::Convert(claim, remotes) => convert(lane, claim, &remotes),
+            Self::Convert(claim) => convert(lane, claim),
             Self::Pending(closed) => pending::add(closed),
         }
     }
 }
 
-fn convert(lane: &'static Lane, claim: u64, remotes: &[Endpoint]) {
-    let mut all: Vec<Endpoint> = remotes.to_vec();
-    all.extend(pending::remotes_of(claim));
-    if all.is_empty() {
+fn convert(lane: &'static Lane, claim: u64) {
+    let mut next = 0;
+    let mut remotes = accepted(lane, claim, &mut next);
+    if remotes.as_slice().is_empty() {
         return lane.release(claim, Endpoint::default());
     }
-    pending::converted(claim);
-    let pieces = all.chunks(Remotes::MAX);
-    let last = pieces.len() - 1;
-    for (i, piece) in pieces.enumerate() {
-        let request = Request::Convert { claim: Claim(claim), remotes: Remotes::new(piece), more: i < last };
-        if lane.ask(&request, None).is_err() {
+    loop {
+        let further = accepted(lane, claim, &mut next);
+        let more = !further.as_slice().is_empty();
+        if lane.ask(&Request::Convert { claim: Claim(claim), remotes, more }, None).is_err() || !more {
             return;
         }
+        remotes = further;
     }
 }
 
@@ -409,7 +408,7 @@ pub(crate) fn drop_reference_of(access: &mut Access<'_>, index: u32, slot: usize
         }
         SocketKind::Listener => {
             let _ = access.stack.tcp_close_listener(ListenerId::try_from(socket)?, now);
-            (claim != 0).then(|| After::Convert(claim, accepted_of(access, claim)))
+            (claim != 0).then_some(After::Convert(claim))
         }
         SocketKind::Tcp => {
             let id = TcpId::try_from(socket)?;
@@ -435,23 +434,31 @@ pub(crate) fn drop_reference_of(access: &mut Access<'_>, index: u32, slot: usize
     })
 }
 
-/// Remotes of the open connections that a listener with this claim has accepted; they are marked as converted.
-fn accepted_of(access: &mut Access<'_>, claim: u64) -> Vec<Endpoint> {
-    let mut remotes = Vec::new();
-    for index in 0..access.descriptions().used() {
-        let mut descriptions = access.descriptions();
-        let mut description = descriptions.get(index);
-        if !description.has(flag::ACCEPTED) || *description.claim() != claim {
-            continue;
+/// Remotes of connections that a closed listener with this claim has accepted, as many as fit into one request; they are marked as converted. `next` is
+/// the description to go on with. (Not all at once: a list of them would have to be allocated.)
+fn accepted(lane: &'static Lane, claim: u64, next: &mut u32) -> Remotes {
+    let mut remotes = [Endpoint::default(); Remotes::MAX];
+    let mut count = 0;
+    let _ = lane.with(|access| {
+        while *next < access.descriptions().used() && count < remotes.len() {
+            let mut descriptions = access.descriptions();
+            let mut description = descriptions.get(*next);
+            *next += 1;
+            if !description.has(flag::ACCEPTED) || *description.claim() != claim {
+                continue;
+            }
+            description.set(flag::CONVERTED, true);
+            if let Ok(id) = TcpId::try_from(description.socket())
+                && let Ok((_, remote)) = access.stack.tcp_endpoints(id)
+            {
+                remotes[count] = remote;
+                count += 1;
+            }
         }
-        description.set(flag::CONVERTED, true);
-        if let Ok(id) = TcpId::try_from(description.socket())
-            && let Ok((_, remote)) = access.stack.tcp_endpoints(id)
-        {
-            remotes.push(remote);
-        }
-    }
-    remotes
+        Ok(())
+    });
+    count += pending::convert(claim, &mut remotes[count..]);
+    Remotes::new(&remotes[..count])
 }
 
 /// A listener was shut: it stops listening, its descriptor stays.
@@ -465,7 +472,7 @@ pub(crate) fn stop_listening(lane: &'static Lane, index: u32) {
         description.set_socket(SocketId::default());
         description.set(flag::CLAIMED | flag::STARTED | flag::LISTENING, false);
         let _ = access.stack.tcp_close_listener(id, now);
-        Ok(Some(After::Convert(claim, accepted_of(access, claim))))
+        Ok(Some(After::Convert(claim)))
     });
     if let Ok(Some(after)) = after {
         after.finish(lane);

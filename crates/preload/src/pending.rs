@@ -40,14 +40,15 @@ pub(crate) fn add(closed: Closed) {
     crate::helper::wake();
 }
 
-/// Remotes of closed connections under a listener's claim.
-pub(crate) fn remotes_of(claim: u64) -> Vec<Endpoint> {
-    list().iter().filter(|c| c.claim == claim).map(|c| c.remote).collect()
-}
-
-/// A listener's claim covers single flows from now on.
-pub(crate) fn converted(claim: u64) {
-    list().iter_mut().filter(|c| c.claim == claim).for_each(|c| c.converted = true);
+/// A listener's claim covers single flows from now on: those of closed connections are marked, as many as there is room to name. Says how many.
+pub(crate) fn convert(claim: u64, remotes: &mut [Endpoint]) -> usize {
+    let mut list = list();
+    let found = list.iter_mut().filter(|c| c.claim == claim && !c.converted);
+    let named = found.zip(remotes).map(|(closed, remote)| {
+        closed.converted = true;
+        *remote = closed.remote;
+    });
+    named.count()
 }
 
 /// Whether any connection is left.

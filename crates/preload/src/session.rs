@@ -10,6 +10,9 @@ use tickwire_stack::addr::Endpoint;
 /// place in the lane; a service that has ended is noticed at once, by its end of the connection.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How many pushes may come while an answer is awaited before room for them is allocated: a signal handler may be who asks.
+const PUSHES: usize = 32;
+
 /// Answers to requests that nobody waited for are told from others by their number.
 pub(crate) struct Session {
     channel: Channel,
@@ -21,7 +24,7 @@ pub(crate) struct Session {
 impl Session {
     /// A session over a connected channel.
     pub(crate) fn new(channel: Channel) -> Self {
-        Self { channel, number: 0, pushes: Vec::new() }
+        Self { channel, number: 0, pushes: Vec::with_capacity(PUSHES) }
     }
 
     /// Its descriptor, for waiting.
@@ -103,7 +106,7 @@ impl Session {
         }
         match gone {
             Some(error) if self.pushes.is_empty() => Err(error),
-            _ => Ok(std::mem::take(&mut self.pushes)),
+            _ => Ok(std::mem::replace(&mut self.pushes, Vec::with_capacity(PUSHES))),
         }
     }
 }

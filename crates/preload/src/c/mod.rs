@@ -14,6 +14,8 @@ pub(crate) mod shared;
 pub(crate) mod stdio;
 
 pub(crate) mod cancel;
+#[cfg(test)]
+pub(crate) mod counting;
 pub(crate) mod data;
 mod descriptor;
 mod exec;

@@ -7,6 +7,7 @@ mod peer;
 mod service;
 
 mod epoll;
+mod handlers;
 mod options;
 mod rights;
 mod splice;
@@ -14,6 +15,7 @@ mod tcp;
 mod udp;
 mod waiting;
 
+use crate::c::counting;
 use crate::c::iov::{Buffers, one};
 use crate::c::name::{self, Name};
 use crate::c::shared::Shared;
@@ -41,7 +43,7 @@ pub(crate) fn lane() -> &'static Lane {
     ONCE.get_or_init(|| {
         let limits = Limits { frames: 4096, ..Limits::DEFAULT };
         let mut peer = peer::Peer::new();
-        let wire = Wire::Test(Box::new(move |stack, now| peer.exchange(stack, now)));
+        let wire = Wire::Test(Box::new(move |stack, now| counting::apart(|| peer.exchange(stack, now))));
         let parts = Parts {
             shared: Shared::local(limits, wire),
             ring: -1,
