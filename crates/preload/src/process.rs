@@ -119,13 +119,17 @@ pub(crate) fn abandon(lane: &'static Lane, own_descriptors: bool) {
             Entry::Epoll(_) | Entry::Kernel(_) | Entry::Unlisted(_) => {
                 TABLE.set(fd, Entry::Foreign);
             }
-            Entry::Lane if own_descriptors => {
-                TABLE.set(fd, Entry::Foreign);
-                sys::close(fd);
-            }
             Entry::Instance(_) | Entry::Lane | Entry::Foreign => {}
         }
     }
+    if own_descriptors {
+        close_protected();
+    }
+}
+
+/// Closes what belongs to the parent's lane, or to its asking for one.
+pub(crate) fn close_protected() {
+    TABLE.each().filter(|&(_, entry)| entry == Entry::Lane).for_each(|(fd, _)| crate::protect::release(fd));
 }
 
 /// A process is gone, or has let go of everything: its share of every socket goes, and with the last share the socket.

@@ -47,7 +47,8 @@ impl Talk {
     /// Takes over what the stack wants to hear of, as far as there is room; the rest stays with the stack. Says whether it was any.
     #[cold]
     pub(crate) fn note_requests(&self, stack: &mut Stack<'_>) -> bool {
-        let mut wanted = self.requests.lock();
+        // Fork holds it until nobody else flushes C's streams, and this may be a stream's write: the next who comes in tries again.
+        let Some(mut wanted) = self.requests.try_lock() else { return false };
         let before = wanted.len();
         while wanted.len() < MOST_REQUESTS
             && let Some(destination) = stack.take_request()

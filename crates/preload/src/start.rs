@@ -200,7 +200,6 @@ pub(crate) fn listed_by() -> Option<i32> {
 /// For how long the service is to be left alone.
 pub(crate) fn announce(reason: Reason) -> Result<Option<i32>, Span> {
     // Not under the lock: a service that hangs would hold up every fork and every first socket.
-    let mut session = session().map_err(|_| RETRY)?;
     let request = Request::OnKernel { program: Name::new(&program()), reason };
     match session.call_within(PATIENCE, &request, None) {
         Ok((Reply::Done, _)) => {}
@@ -211,6 +210,12 @@ pub(crate) fn announce(reason: Reason) -> Result<Option<i32>, Span> {
         *listed = Some(Listed { session, for_older: true });
     }
     Ok(listed.as_ref().map(|listed| listed.session.descriptor()))
+    let session = {
+        // A child forked now would keep the connection.
+        let _starting = STARTING.lock();
+        session()
+    };
+    let mut session = session.map_err(|_| RETRY)?;
 }
 
 /// The service has ended the connection by which this program is listed, or has said something that nobody waits for.

@@ -40,7 +40,10 @@ extern "C" fn child() {
         match lane::inherit() {
             Some(lane) => process::after_fork_in_child(lane),
             // The parent's may go on without a lane.
-            None => crate::helper::forget(true),
+            None => {
+                crate::helper::forget(true);
+                process::close_protected();
+            }
         }
         Ok(())
     });
