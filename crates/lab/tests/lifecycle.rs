@@ -578,6 +578,15 @@ int main(int count, char **arguments) {
     // To ask is not to confine oneself.
     if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, 0) != -1 || errno != EFAULT)
         return 7;
+    // Nor is to be refused it.
+    if (!fork()) {
+        if (setgid(65534) || setuid(65534) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != -1 || errno != EACCES ||
+            prctl(PR_SET_SECCOMP, 7, &filter) != -1 || errno != EINVAL)
+            _exit(8);
+        _exit(write(connection, "hello", 5) != 5 || read(connection, back, 5) != 5);
+    }
+    if (wait(&status) < 0 || status)
+        return 9;
     if (!fork()) {
         datagrams = socket(AF_INET, SOCK_DGRAM, 0);
         if (connect(datagrams, (struct sockaddr *)&name, sizeof name) || write(datagrams, "hello", 5) != 5 ||

@@ -10,7 +10,7 @@ use crate::locked::{Holding, Lock, Locked};
 use crate::protect;
 use crate::session::Session;
 use crate::wire::Wire;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
@@ -37,6 +37,8 @@ pub(crate) struct Listed {
 
 /// When the service may be asked again, in nanoseconds of the monotonic clock.
 static RETRY_AT: AtomicU64 = AtomicU64::new(0);
+/// The program has confined itself: it may not be asked at all.
+static CONFINED: AtomicBool = AtomicBool::new(false);
 /// One thread asks at a time; the others wait for its lane. While there is none: how it is listed. The helper sleeps on that connection, and is
 /// rung when another takes its place.
 static STARTING: Lock<Option<Listed>> = Lock::new(None);
@@ -91,8 +93,7 @@ pub(crate) fn lane() -> Option<&'static Lane> {
     if crate::wait::is_inside() {
         return None;
     }
-    let now = sys::now().as_nanos();
-    if now < RETRY_AT.load(Relaxed) {
+    if is_vain() {
         return None;
     }
     let _holding = Holding::new();
@@ -107,8 +108,7 @@ pub(crate) fn lane() -> Option<&'static Lane> {
         return Some(lane);
     }
     // Another thread may have asked in vain meanwhile.
-    let now = sys::now().as_nanos();
-    if now < RETRY_AT.load(Relaxed) {
+    if is_vain() {
         return None;
     }
     if let Some(lane) = lane::of_parent() {
@@ -125,7 +125,7 @@ pub(crate) fn lane() -> Option<&'static Lane> {
             Some(lane)
         }
         Err(reason) => {
-            RETRY_AT.store(now + RETRY.as_nanos(), Relaxed);
+            RETRY_AT.store((sys::now() + RETRY).as_nanos(), Relaxed);
             // What it slept on may be closed.
             crate::helper::wake();
             refused(reason);
@@ -134,9 +134,16 @@ pub(crate) fn lane() -> Option<&'static Lane> {
     }
 }
 
+/// Whether it is of no use to ask for a lane now.
+fn is_vain() -> bool {
+    is_confined() || sys::now().as_nanos() < RETRY_AT.load(Relaxed)
+}
+
 /// The program is about to confine itself, perhaps to fewer system calls than the lane needs, and any other might be its death.
-pub(crate) fn confined() {
-    RETRY_AT.store(u64::MAX, Relaxed);
+pub(crate) fn confine() {
+    CONFINED.store(true, SeqCst);
+    // A thread that is making a lane has made it after this; none begins any more.
+    drop(hold());
     if let Some(lane) = lane::current() {
         // In order, so that nothing is diverted any more when the program goes on.
         crate::open::give_own_to_kernel(lane, Reason::Confined);
@@ -144,9 +151,14 @@ pub(crate) fn confined() {
     }
 }
 
+/// It was not let.
+pub(crate) fn unconfine() {
+    CONFINED.store(false, SeqCst);
+}
+
 /// Whether it has.
 pub(crate) fn is_confined() -> bool {
-    RETRY_AT.load(Relaxed) == u64::MAX
+    CONFINED.load(SeqCst)
 }
 
 /// Whether a new socket must fail because the program's lane has ended and acceleration is required.
@@ -199,6 +211,12 @@ pub(crate) fn listed_by() -> Option<i32> {
 /// # Errors
 /// For how long the service is to be left alone.
 pub(crate) fn announce(reason: Reason) -> Result<Option<i32>, Span> {
+    let session = {
+        // A child forked now would keep the connection.
+        let _starting = STARTING.lock();
+        session()
+    };
+    let mut session = session.map_err(|_| RETRY)?;
     // Not under the lock: a service that hangs would hold up every fork and every first socket.
     let request = Request::OnKernel { program: Name::new(&program()), reason };
     match session.call_within(PATIENCE, &request, None) {
@@ -210,12 +228,6 @@ pub(crate) fn announce(reason: Reason) -> Result<Option<i32>, Span> {
         *listed = Some(Listed { session, for_older: true });
     }
     Ok(listed.as_ref().map(|listed| listed.session.descriptor()))
-    let session = {
-        // A child forked now would keep the connection.
-        let _starting = STARTING.lock();
-        session()
-    };
-    let mut session = session.map_err(|_| RETRY)?;
 }
 
 /// The service has ended the connection by which this program is listed, or has said something that nobody waits for.

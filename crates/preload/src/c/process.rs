@@ -143,8 +143,18 @@ fn say_orphan() {
     }
 }
 
-/// As `linux/seccomp.h` has it.
-const SECCOMP_MODE_FILTER: usize = 2;
+/// Whether a `prctl` may confine the program. What the kernel refuses for want of a right, or does not know, does not; nor does a filter without an
+/// address, which is a question whether the kernel knows filters.
+fn confines(option: c_int, mode: usize, filter: usize) -> bool {
+    const STRICT: usize = libc::SECCOMP_MODE_STRICT as usize;
+    const FILTER: usize = libc::SECCOMP_MODE_FILTER as usize;
+    option == libc::PR_SET_SECCOMP
+        && match mode {
+            STRICT => true,
+            FILTER => filter != 0 && super::sys::may_filter_calls(),
+            _ => false,
+        }
+}
 
 export! {
     /// `fork(2)`. The hooks do the work, for forks inside the C library, too; here the parent learns the child's number.
@@ -213,16 +223,19 @@ export! {
 
     /// `prctl(2)`. Its further arguments are numbers or pointers: one register each in both calling conventions.
     fn prctl(option: c_int, second: usize, third: usize, fourth: usize, fifth: usize) -> c_int {
-        // Without a filter's address it is a question whether the kernel knows filters, answered EFAULT.
-        let confines = second != SECCOMP_MODE_FILTER || third != 0;
-        if option == libc::PR_SET_SECCOMP && confines {
+        let confines = confines(option, second, third);
+        if confines {
             let _ = super::caught(|| {
-                crate::start::confined();
+                crate::start::confine();
                 Ok(())
             });
         }
         // SAFETY: the program's arguments go on unchanged.
-        unsafe { real::prctl(option, second, third, fourth, fifth) }
+        let done = unsafe { real::prctl(option, second, third, fourth, fifth) };
+        if confines && done < 0 {
+            crate::start::unconfine();
+        }
+        done
     }
 
     /// `vfork(2)`: as `fork`, since a child that borrows its parent's memory would close the parent's sockets in our table.

@@ -73,6 +73,20 @@ pub(crate) fn thread_lives(thread: u32) -> bool {
     unsafe { libc::syscall(libc::SYS_tgkill, process(), thread, 0) == 0 }
 }
 
+/// Whether the calling thread may confine itself by a filter: it has promised never to gain rights, or has them.
+pub(crate) fn may_filter_calls() -> bool {
+    const VERSION_3: u32 = 0x2008_0522;
+    const SYS_ADMIN: u32 = 1 << 21;
+    let header = [VERSION_3, 0];
+    // Effective, permitted and inheritable rights, twice.
+    let mut rights = [0u32; 6];
+    // SAFETY: plain numbers; as many words as this version of the call reads and writes.
+    unsafe {
+        libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1
+            || libc::syscall(libc::SYS_capget, header.as_ptr(), rights.as_mut_ptr()) == 0 && rights[0] & SYS_ADMIN != 0
+    }
+}
+
 /// Waits while a word has this value: until it is changed and [`wake_all`] called, or a signal handler has run.
 pub(crate) fn wait_while(word: &AtomicU32, value: u32) {
     let how = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
