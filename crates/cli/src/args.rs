@@ -194,7 +194,7 @@ pub(crate) struct Doctor {
     #[command(flatten)]
     pub(crate) socket: Socket,
 
-    /// Print JSON
+    /// Print JSON, one document
     #[arg(long)]
     pub(crate) json: bool,
 }

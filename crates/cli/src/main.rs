@@ -9,6 +9,7 @@ mod capture;
 mod client;
 mod doctor;
 mod log;
+mod output;
 mod run;
 mod service;
 mod stat;

@@ -71,3 +71,21 @@ fn a_configuration_that_cannot_be_used_is_an_error_with_its_place() {
     assert_eq!(status, Some(1));
     assert!(words.contains("cannot read the configuration /nonexistent/t.toml"), "{words}");
 }
+
+#[test]
+fn output_that_cannot_be_written_is_an_error_and_a_reader_that_has_enough_is_none() {
+    for more in [&[][..], &["--json"]] {
+        let arguments = [&["doctor"], more].concat();
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let Output { status, stderr, .. } = tickwire(&arguments).stdout(full).output().unwrap();
+        assert_eq!(status.code(), Some(1));
+        let words = String::from_utf8(stderr).unwrap();
+        assert_eq!(words, "tickwire: cannot write to standard output: No space left on device (os error 28)\n");
+
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let Output { status, stderr, .. } = tickwire(&arguments).stdout(writer).output().unwrap();
+        assert_eq!(status.code(), Some(1), "a service is missing");
+        assert_eq!(String::from_utf8(stderr).unwrap(), "");
+    }
+}

@@ -8,6 +8,7 @@ mod processor;
 mod system;
 
 use crate::args::Doctor;
+use crate::output;
 use anyhow::{Context, Result};
 use finding::{Finding, Verdict};
 use std::process::ExitCode;
@@ -25,11 +26,12 @@ pub(crate) fn run(arguments: &Doctor) -> Result<ExitCode> {
         findings.push(Finding::improve("interfaces", "none looks physical", "name those to check with --interface"));
     }
     findings.extend(interfaces.iter().flat_map(|name| interface::check(&system, name)));
-    if arguments.json {
-        println!("{}", serde_json::to_string(&findings).context("cannot print the findings")?);
+    let text = if arguments.json {
+        serde_json::to_string(&findings).context("cannot print the findings")? + "\n"
     } else {
-        findings.iter().for_each(|finding| println!("{finding}"));
-    }
+        findings.iter().map(|finding| format!("{finding}\n")).collect()
+    };
+    output::print(&text)?;
     let ready = findings.iter().all(|finding| finding.verdict != Verdict::Missing);
     Ok(if ready { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -7,8 +7,9 @@ mod show;
 
 use crate::args::Stat;
 use crate::client::Client;
+use crate::output;
 use anyhow::{Context, Result};
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::Duration;
 use terminal_size::{Height, Width, terminal_size_of};
 
@@ -50,7 +51,7 @@ pub(crate) fn run(arguments: &Stat) -> Result<()> {
 
 /// Says whether whoever reads us wants more.
 fn print(arguments: &Stat, reading: &reading::Reading) -> Result<bool> {
-    let mut out = std::io::stdout().lock();
+    let out = std::io::stdout();
     let size = terminal_size_of(&out).filter(|_| out.is_terminal());
     let text = match size {
         _ if arguments.json => serde_json::to_string(reading).context("cannot print the reading")? + "\n",
@@ -61,9 +62,5 @@ fn print(arguments: &Stat, reading: &reading::Reading) -> Result<bool> {
             if arguments.watch { CLEAR.to_owned() + &layout::cut(&page, height.into()) } else { page }
         }
     };
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        // `head` has enough.
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
-        done => done.context("cannot write").map(|()| true),
-    }
+    output::print(&text)
 }
