@@ -97,7 +97,7 @@ pub(crate) enum AttachMode {
 /// The program replaces this process: its process number, its exit status and its terminal are its own. If it cannot be accelerated (no
 /// service, static or set-user-ID program) it runs on the kernel and one line on standard error says why.
 #[derive(Debug, Args)]
-#[command(after_long_help = include_str!("manual/run.txt"))]
+#[command(override_usage = "tickwire run [OPTIONS] <PROGRAM> [ARG]...", after_long_help = include_str!("manual/run.txt"))]
 pub(crate) struct Run {
     /// Where the service listens.
     #[command(flatten)]
@@ -152,7 +152,7 @@ pub(crate) struct Stat {
 /// interface for each lane and each network card; Wireshark and tcpdump read it. Ctrl-C ends it and says how many packets were recorded
 /// and how many were lost. Root records all lanes, another user the lanes that he has when it begins.
 #[derive(Debug, Args)]
-#[command(after_long_help = include_str!("manual/capture.txt"))]
+#[command(override_usage = "tickwire capture [OPTIONS] --write <FILE>", after_long_help = include_str!("manual/capture.txt"))]
 pub(crate) struct Capture {
     /// Where the service listens.
     #[command(flatten)]

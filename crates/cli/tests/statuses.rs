@@ -89,3 +89,14 @@ fn output_that_cannot_be_written_is_an_error_and_a_reader_that_has_enough_is_non
         assert_eq!(String::from_utf8(stderr).unwrap(), "");
     }
 }
+
+#[test]
+fn a_usage_line_does_not_ask_for_the_socket() {
+    // A variable that is set is no argument that has to be given.
+    for command in ["run", "capture"] {
+        let (status, words) = done(&[command]);
+        assert_eq!(status, Some(2));
+        assert!(words.contains(&format!("Usage: tickwire {command} [OPTIONS] ")), "{words}");
+        assert!(!words.contains("--socket"), "{words}");
+    }
+}
