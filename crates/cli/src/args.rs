@@ -38,7 +38,13 @@ pub(crate) struct Socket {
 impl Socket {
     /// The socket that was named, else the usual one.
     pub(crate) fn path(&self) -> PathBuf {
-        self.socket.clone().unwrap_or_else(|| DEFAULT_SOCKET.into())
+        self.named().unwrap_or_else(|| DEFAULT_SOCKET.into())
+    }
+
+    /// The socket that was named, from the root: who uses it may be in another directory by then.
+    pub(crate) fn named(&self) -> Option<PathBuf> {
+        let socket = self.socket.as_ref()?;
+        Some(std::path::absolute(socket).unwrap_or_else(|_| socket.clone()))
     }
 }
 

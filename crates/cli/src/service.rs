@@ -15,7 +15,7 @@ fn options(arguments: Service) -> Options {
     Options {
         config: arguments.config,
         interfaces: arguments.interfaces,
-        socket: arguments.socket.socket,
+        socket: arguments.socket.named(),
         socket_mode: arguments.socket_mode,
         socket_group: arguments.socket_group,
         attach: arguments.attach.map(|mode| match mode {

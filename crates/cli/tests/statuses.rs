@@ -100,3 +100,15 @@ fn a_usage_line_does_not_ask_for_the_socket() {
         assert!(!words.contains("--socket"), "{words}");
     }
 }
+
+#[test]
+fn a_relative_socket_is_one_of_the_directory_in_which_it_was_named() {
+    let temporary = tempfile::tempdir().unwrap();
+    let directory = std::fs::canonicalize(temporary.path()).unwrap();
+    let there = directory.join("s.sock");
+    let program = ["run", "--socket", "s.sock", "--", "sh", "-c", "cd /; echo $TICKWIRE_SOCKET"];
+    let run = tickwire(&program).current_dir(&directory).output().unwrap();
+    let stat = tickwire(&["stat", "--socket", "s.sock"]).current_dir(&directory).output().unwrap();
+    assert_eq!(String::from_utf8(run.stdout).unwrap().trim_end(), there.to_str().unwrap());
+    assert!(String::from_utf8(stat.stderr).unwrap().contains(there.to_str().unwrap()));
+}
