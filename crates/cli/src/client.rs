@@ -30,7 +30,10 @@ impl Client {
         self.number += 1;
         self.channel.send(request, self.number, &[]).context("the service does not take requests")?;
         loop {
-            let incoming = self.channel.receive(PATIENCE).context("the service does not answer")?;
+            let incoming = self
+                .channel
+                .receive(PATIENCE)
+                .context("the service does not answer: see its log, or start it again")?;
             // Number 0 is a push, which concerns lanes; a tool has none.
             if incoming.decode::<Push>().is_ok() {
                 continue;

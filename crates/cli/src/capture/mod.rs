@@ -41,9 +41,10 @@ pub(crate) fn run(arguments: &Capture) -> Result<()> {
     let Reply::Capturing = reply else { return Err(unexpected(&reply)) };
     let mut stream = Stream::new(descriptors.take(0).context("the service gave no stream")?);
     let clock = WallClock::new().context("cannot read the clocks")?;
-    let mut file = File::new(out, clock, arguments.snaplen).context("cannot write")?;
-    file.flush().context("cannot write")?;
     let to = if is_stdout(&arguments.write) { "standard output".into() } else { arguments.write.display().to_string() };
+    let cannot_write = || format!("cannot write to {to}");
+    let mut file = File::new(out, clock, arguments.snaplen).with_context(cannot_write)?;
+    file.flush().with_context(cannot_write)?;
     eprintln!("tickwire: capturing to {to} (Ctrl-C ends)");
     if let Some(what) = waits_for {
         eprintln!("tickwire: waiting for {what}");
@@ -58,7 +59,7 @@ pub(crate) fn run(arguments: &Capture) -> Result<()> {
                 break;
             }
             Turn::Quiet => {
-                file.flush().context("cannot write")?;
+                file.flush().with_context(cannot_write)?;
                 if let Some(lane) = arguments.lane.filter(|_| looked.elapsed() >= LOOK) {
                     looked = Instant::now();
                     if wanted::lanes(&mut client).is_ok_and(|lanes| lanes.iter().all(|other| other.number != lane)) {
@@ -73,12 +74,12 @@ pub(crate) fn run(arguments: &Capture) -> Result<()> {
                 if arguments.program.as_ref().is_some_and(|program| !names.is(record.lane, program)) {
                     continue;
                 }
-                file.write(&record, bytes, || names.describe(&record)).context("cannot write")?;
+                file.write(&record, bytes, || names.describe(&record)).with_context(cannot_write)?;
                 count += 1;
             }
         }
     }
-    file.flush().context("cannot write")?;
+    file.flush().with_context(cannot_write)?;
     // The service may be gone.
     let lost = lost(&mut client).map_or(0, |after| after.saturating_sub(lost_before));
     eprintln!("tickwire: {count} packets recorded, {lost} lost");
