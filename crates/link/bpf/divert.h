@@ -43,33 +43,42 @@ __attribute__((noinline)) __u32 choose_shared(struct port_value *value, __u32 fl
 	return lane;
 }
 
-/* What a packet is to its connection. */
-enum segment {
-	SEGMENT_NONE, /* quoted by an ICMP error, or no TCP */
-	SEGMENT_OPENS,
-	SEGMENT_OTHER,
+/* What a packet is to its connection (RFC 9293 section 3.1). */
+enum kind {
+	KIND_NONE,    /* quoted by an ICMP error, or no TCP */
+	KIND_OPENS,   /* SYN alone */
+	KIND_GOES_ON, /* ACK, and neither SYN nor RST */
+	KIND_OTHER,   /* a RST, which anybody gets who asks for it; the answer to a SYN of ours; nonsense */
 };
 
-static __always_inline enum segment segment_of(const struct packet *p, const struct frame *f)
+struct segment {
+	enum kind kind;
+	__u32 sequence;
+};
+
+static __always_inline struct segment segment_of(const struct packet *p, const struct frame *f)
 {
+	struct segment segment = {};
 	if (p->protocol != PROTOCOL_TCP)
-		return SEGMENT_NONE;
+		return segment;
 	__u8 *tcp = header_at(f->data, f->end, p->l4, 14);
 	if (!tcp || p->l4 + 14 > p->limit)
-		return SEGMENT_NONE;
-	/* SYN without ACK (RFC 9293 section 3.1) */
-	return (tcp[13] & 0x12) == 0x02 ? SEGMENT_OPENS : SEGMENT_OTHER;
+		return segment;
+	__u8 flags = tcp[13] & (TCP_FIN | TCP_SYN | TCP_RST | TCP_ACK);
+	segment.sequence = bpf_ntohl(*(__be32 *)(tcp + 4));
+	segment.kind = flags == TCP_SYN ? KIND_OPENS : (flags & ~TCP_FIN) == TCP_ACK ? KIND_GOES_ON : KIND_OTHER;
+	return segment;
 }
 
 /* While a lane is joining: new connections go where they will belong, all others stay where they began. Those that are established already
  * are in `flows`. */
-__attribute__((noinline)) __u32 choose_joining(struct port_value *value, const struct flow_key *flow, __u32 hash, __u32 segment)
+__attribute__((noinline)) __u32 choose_joining(struct port_value *value, const struct flow_key *flow, __u32 hash, __u32 kind)
 {
 	if (!value || !flow)
 		return 0;
 	/* Of our own: older verifiers take no other as a key. */
 	struct flow_key key = *flow;
-	if (segment == SEGMENT_OPENS) {
+	if (kind == KIND_OPENS) {
 		__u32 lane = choose_shared(value, hash, value->count);
 		bpf_map_update_elem(&handshakes, &key, &lane, BPF_ANY);
 		return lane;
@@ -82,7 +91,7 @@ __attribute__((noinline)) __u32 choose_joining(struct port_value *value, const s
 	return choose_shared(value, hash, value->settled);
 }
 
-static __always_inline __u32 choose(struct port_value *value, const struct flow_key *flow, enum segment segment)
+static __always_inline __u32 choose(struct port_value *value, const struct flow_key *flow, enum kind kind)
 {
 	if (value->count <= 1)
 		return value->lanes[0];
@@ -90,32 +99,56 @@ static __always_inline __u32 choose(struct port_value *value, const struct flow_
 	__u32 hash = (words[0] ^ words[1] ^ words[2] ^ words[3]) * 0x9e3779b1u ^ flow->remote_port * 0x85ebca6bu;
 	hash ^= hash >> 15;
 	if (value->settled < value->count)
-		return choose_joining(value, flow, hash, segment);
+		return choose_joining(value, flow, hash, kind);
 	return choose_shared(value, hash, value->count);
 }
 
-/* A connection that a program said it has, when its listener closed. One of which nothing is heard before somebody opens it anew was none, or is
- * over: whoever has the port now gets it. */
-static __always_inline int is_proven(__u32 *lane, const struct flow_key *flow, enum segment segment)
+/* Segments of one connection are no further apart: more than is ever under way at a time, and so little that who sees nothing of a connection does not
+ * meet it by chance. */
+#define NEAR (1u << 22)
+
+/* Whether a segment between the ends of an unproven flow is that of a connection opened there since. A SYN says nothing against the flow: anybody can
+ * send one, and its peer answers a reply to it as RFC 5961 section 4 wants. A global function for the verifier's sake; rare. */
+__attribute__((noinline)) int is_of_opened(const struct flow_key *flow, __u32 kind, __u32 sequence)
 {
-	if (!(*lane & FLOW_UNPROVEN) || segment == SEGMENT_NONE)
-		return 1;
-	if (segment == SEGMENT_OPENS) {
-		bpf_map_delete_elem(&flows, flow);
+	if (!flow)
 		return 0;
+	/* Of our own: older verifiers take no other as a key. */
+	struct flow_key key = *flow;
+	if (kind != KIND_OPENS) {
+		__u32 *latest = bpf_map_lookup_elem(&opened, &key);
+		if (!latest || sequence - *latest + NEAR > 2 * NEAR)
+			return 0;
+		if (sequence - *latest > NEAR)
+			return 1; /* sent anew */
 	}
-	*lane &= ~FLOW_UNPROVEN;
+	bpf_map_update_elem(&opened, &key, &sequence, BPF_ANY);
 	return 1;
 }
 
-/* The lane that claimed the packets of a flow, 0 if none. */
-static __always_inline __u32 find_lane(const struct flow_key *flow, __u8 family, enum segment segment)
+/* A connection that a program said it has, when its listener closed. While nothing is heard of it there may be none, or it may be over: then what
+ * somebody opens anew is of whoever has the port now. */
+static __always_inline int holds(struct flow_value *value, const struct flow_key *flow, const struct segment *segment)
+{
+	if (!value->unproven || segment->kind == KIND_NONE)
+		return 1;
+	if (is_of_opened(flow, segment->kind, segment->sequence))
+		return 0;
+	if (segment->kind == KIND_GOES_ON)
+		value->unproven = 0;
+	return 1;
+}
+
+/* The lane that claimed the packets of a flow, 0 if none. What is not addressed to this NIC changes nothing. */
+static __always_inline __u32 find_lane(const struct flow_key *flow, __u8 family, const struct segment *segment, const __u8 *mac, __u32 nic)
 {
 	__u32 kinds = kinds_of(flow->protocol, flow->local_port);
+	if (!(kinds & (PORT_FLOWS | PORT_BOUND | PORT_ANY)) || !addressed_to_us(&flow->local, mac, nic))
+		return 0;
 	if (kinds & PORT_FLOWS) {
-		__u32 *lane = bpf_map_lookup_elem(&flows, flow);
-		if (lane && is_proven(lane, flow, segment))
-			return *lane & ~FLOW_UNPROVEN;
+		struct flow_value *value = bpf_map_lookup_elem(&flows, flow);
+		if (value && holds(value, flow, segment))
+			return value->lane;
 	}
 	struct port_key port = {.local = flow->local, .port = flow->local_port, .protocol = flow->protocol};
 	struct port_value *value = 0;
@@ -125,7 +158,7 @@ static __always_inline __u32 find_lane(const struct flow_key *flow, __u8 family,
 		any_address(&port.local, family);
 		value = bpf_map_lookup_elem(&ports, &port);
 	}
-	return value ? choose(value, flow, segment) : 0;
+	return value ? choose(value, flow, segment->kind) : 0;
 }
 
 /* The flow of the packet that an ICMP error quotes, seen from our side (RFC 792, RFC 4443 section 3). 0: it is none of ours. */
@@ -173,13 +206,15 @@ static __always_inline __u32 find(struct packet *p, const struct frame *f, __u32
 		struct fragment_key key;
 		fragment_key(&key, p, 0);
 		struct fragment_value *value = first_of(&fragments, &key);
-		if (value)
-			lane = value->lane;
-		else if (addressed_to_us(&p->destination, eth->destination, nic))
-			count(HOST_STRAY_FRAGMENT);
+		if (addressed_to_us(&p->destination, eth->destination, nic)) {
+			if (value)
+				lane = value->lane;
+			else
+				count(HOST_STRAY_FRAGMENT);
+		}
 	} else {
 		struct flow_key flow = {};
-		enum segment segment = SEGMENT_NONE;
+		struct segment segment = {};
 		if (verdict == FOUND) {
 			segment = segment_of(p, f);
 			flow.local = p->destination;
@@ -191,10 +226,8 @@ static __always_inline __u32 find(struct packet *p, const struct frame *f, __u32
 			return 0;
 		}
 		/* Later fragments of such a datagram name another protocol: nobody could keep its pieces together. */
-		lane = p->behind ? 0 : find_lane(&flow, p->family, segment);
+		lane = p->behind ? 0 : find_lane(&flow, p->family, &segment, eth->destination, nic);
 	}
-	if (lane && !addressed_to_us(&p->destination, eth->destination, nic))
-		lane = 0;
 	if (p->first_fragment) {
 		struct fragment_key key;
 		fragment_key(&key, p, 0);

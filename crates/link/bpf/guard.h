@@ -18,8 +18,8 @@ __attribute__((noinline)) int is_of_flow(struct packet *p, __u32 lane)
 		.remote_port = p->destination_port,
 		.protocol = p->protocol,
 	};
-	__u32 *holder = bpf_map_lookup_elem(&flows, &key);
-	return holder && (*holder & ~FLOW_UNPROVEN) == lane;
+	struct flow_value *holder = bpf_map_lookup_elem(&flows, &key);
+	return holder && holder->lane == lane;
 }
 
 /* Whether a share of the source port covers the packet's destination. */

@@ -31,6 +31,7 @@ static void (*bpf_ringbuf_discard)(void *data, __u64 flags) = (void *)BPF_FUNC_r
 #define bpf_htons(x) __builtin_bswap16(x)
 #define bpf_ntohs(x) __builtin_bswap16(x)
 #define bpf_htonl(x) __builtin_bswap32(x)
+#define bpf_ntohl(x) __builtin_bswap32(x)
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "big-endian hosts are not supported"
 #endif

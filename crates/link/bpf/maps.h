@@ -152,20 +152,30 @@ enum host_counter {
 /* Bits of the only entry of `settings`. */
 #define SETTING_CAPTURE 1
 
+struct flow_value {
+	__u32 lane;
+	__u32 unproven; /* only the program says that it has this connection: no packet of it has been seen yet */
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);
 	__type(key, struct flow_key);
-	__type(value, __u32);
+	__type(value, struct flow_value);
 } flows SEC(".maps");
 
-/* In a lane of `flows`: the program says that it has this connection, and no packet of it has been seen yet. */
-#define FLOW_UNPROVEN 0x80000000u
-
-/* Handshakes that began while a lane was joining a shared port, and the lanes that they went to. */
+/* Connections that somebody opened between the ends of an unproven flow, and the sequence number that each has come to. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
+	__type(key, struct flow_key);
+	__type(value, __u32);
+} opened SEC(".maps");
+
+/* Handshakes that began while a lane was joining a shared port, and the lanes that they went to. As many as flows. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536);
 	__type(key, struct flow_key);
 	__type(value, __u32);
 } handshakes SEC(".maps");

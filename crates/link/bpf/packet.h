@@ -18,6 +18,11 @@
 #define PROTOCOL_ICMPV6 58
 #define PROTOCOL_DSTOPTS 60
 
+#define TCP_FIN 0x01
+#define TCP_SYN 0x02
+#define TCP_RST 0x04
+#define TCP_ACK 0x10
+
 /* More extension headers than this before TCP or UDP nobody needs; such packets go to the kernel. */
 #define MAX_EXTENSIONS 4
 

@@ -56,8 +56,10 @@ pub mod program {
 
 /// Names of the maps in [`HOST`] and [`LANE`].
 pub mod map {
-    /// [`super::FlowKey`] -> lane.
+    /// [`super::FlowKey`] -> [`super::FlowValue`].
     pub const FLOWS: &str = "flows";
+    /// The lanes of handshakes on ports that lanes are joining.
+    pub const HANDSHAKES: &str = "handshakes";
     /// [`super::PortKey`] -> [`super::PortValue`].
     pub const PORTS: &str = "ports";
     /// Word index ([`super::port_kinds`]) -> eight bits for each of eight ports ([`super::port_kind`]).
@@ -104,6 +106,7 @@ macro_rules! plain {
 
 plain! {
     FlowKey: 40,
+    FlowValue: 8,
     PortKey: 20,
     PortValue: 40,
     GroupKey: 24,
@@ -140,6 +143,22 @@ impl FlowKey {
             protocol,
             pad: [0; 3],
         }
+    }
+}
+
+/// Whose a flow is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct FlowValue {
+    lane: u32,
+    unproven: u32,
+}
+
+impl FlowValue {
+    /// A flow of this lane. Unproven: only the program says that it has this connection, and no packet of it has been seen yet.
+    #[must_use]
+    pub const fn new(lane: u32, unproven: bool) -> Self {
+        Self { lane, unproven: unproven as u32 }
     }
 }
 
@@ -191,9 +210,6 @@ impl PortValue {
         Some(Self { settled: settled.min(value.count), ..value })
     }
 }
-
-/// In the value of [`map::FLOWS`]: the program says that it has this connection, and no packet of it has been seen yet.
-pub const FLOW_UNPROVEN: u32 = 1 << 31;
 
 /// The lane that gets what comes from a remote end to a port that lanes share; `None` if there are none.
 ///

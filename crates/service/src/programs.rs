@@ -93,7 +93,7 @@ pub(crate) enum GuardLink {
 /// The loaded programs and their maps.
 pub(crate) struct Programs {
     ebpf: Ebpf,
-    flows: HashMap<MapData, bpf::FlowKey, u32>,
+    flows: HashMap<MapData, bpf::FlowKey, bpf::FlowValue>,
     ports: HashMap<MapData, bpf::PortKey, bpf::PortValue>,
     port_kinds: Array<MapData, u64>,
     groups: HashMap<MapData, bpf::GroupKey, bpf::GroupValue>,
@@ -127,6 +127,7 @@ impl Programs {
             .override_global(bpf::LANE_MASK, &(places - 1), true)
             .map_max_entries(map::LANE_COUNTERS, places)
             .map_max_entries(map::FLOWS, flows)
+            .map_max_entries(map::HANDSHAKES, flows)
             .map_max_entries(map::PORTS, flows)
             .map_max_entries(map::OWNED, flows.saturating_mul(2))
             .map_max_entries(map::GROUPS, limits.memberships.max(64))
@@ -254,9 +255,9 @@ impl Programs {
     pub(crate) fn apply(&mut self, changes: Vec<Change>) -> Result<()> {
         let mut done = Vec::with_capacity(changes.len());
         for change in changes {
-            if let Err(error) = self.apply_one(&change, 0) {
+            if let Err(error) = self.apply_one(&change, false) {
                 for change in done.into_iter().rev() {
-                    let _ = self.apply_one(&Change::inverse(change), 0);
+                    let _ = self.apply_one(&Change::inverse(change), false);
                 }
                 return Err(error);
             }
@@ -267,23 +268,23 @@ impl Programs {
 
     /// Applies changes as far as possible: what is gone already needs no removal.
     pub(crate) fn apply_best(&mut self, changes: Vec<Change>) {
-        self.apply_marked(changes, 0);
+        self.apply_each(changes, false);
     }
 
     /// The same with flows of which only the program says that they are connections of its own.
     pub(crate) fn apply_unproven(&mut self, changes: Vec<Change>) {
-        self.apply_marked(changes, bpf::FLOW_UNPROVEN);
+        self.apply_each(changes, true);
     }
 
-    fn apply_marked(&mut self, changes: Vec<Change>, mark: u32) {
+    fn apply_each(&mut self, changes: Vec<Change>, unproven: bool) {
         for change in changes {
-            if let Err(error) = self.apply_one(&change, mark) {
+            if let Err(error) = self.apply_one(&change, unproven) {
                 tracing::debug!(%error, ?change, "a map did not take a change");
             }
         }
     }
 
-    fn apply_one(&mut self, change: &Change, mark: u32) -> Result<()> {
+    fn apply_one(&mut self, change: &Change, unproven: bool) -> Result<()> {
         match change {
             Change::Port { key, before, after } => {
                 let bpf_key = bpf::PortKey::new(key.protocol as u8, key.local);
@@ -310,7 +311,7 @@ impl Programs {
                 let port = PortKey { protocol, local };
                 if let Some(lane) = after {
                     self.use_port(port, port_kind::FLOWS)?;
-                    let done = self.flows.insert(bpf_key, lane | mark, 0);
+                    let done = self.flows.insert(bpf_key, bpf::FlowValue::new(*lane, unproven), 0);
                     if done.is_err() {
                         self.unuse_port(port, port_kind::FLOWS)?;
                     }

@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
-use tickwire_link::control::{Claim, CountersOf, Membership, Reason, Remotes, Reply, Request};
+use tickwire_link::control::{Claim, CountersOf, Membership, Reason, Reply, Request};
 use tickwire_service::Attach;
 use tickwire_stack::Stack;
 use tickwire_stack::addr::{Address, Endpoint};
@@ -188,47 +188,6 @@ fn accepted(lane: &LaneOf, stack: &mut Stack<'_>, id: tickwire_stack::ids::Liste
 }
 
 #[test]
-fn a_listener_that_closes_keeps_its_connections_and_frees_the_port() {
-    if skipped() {
-        return;
-    }
-    let world = World::new(Attach::Tc);
-    let (mut client, lane, mut stack) = world.program();
-    stack.path_set(client.path(PEER), now());
-    let listener = within(&world.pair.a, || TcpListener::bind("0.0.0.0:8080").unwrap());
-    let claim: Claim = client.claim_bound(&listener).unwrap();
-    let id = stack.tcp_listen(&stack.tcp_defaults(), Endpoint::new(Address::ANY_V4, 8080), 16).unwrap();
-    let peer = std::thread::scope(|scope| {
-        let connecting = scope.spawn(|| within(&world.pair.b, || TcpStream::connect(world.a(8080)).unwrap()));
-        let connection = accepted(&lane, &mut stack, id);
-        let peer = connecting.join().unwrap();
-        (peer, connection)
-    });
-    let (mut peer, connection) = peer;
-    let remotes = Remotes::new(&[peer.local_addr().unwrap().into()]);
-    let (reply, _) = client.request(&Request::Convert { claim, remotes, more: false }, &[]);
-    assert!(matches!(reply, Reply::Done), "{reply:?}");
-    drop(listener);
-    stack.tcp_close_listener(id, now()).unwrap();
-    // The old connection still goes by the lane, both ways.
-    peer.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
-    peer.write_all(b"ping").unwrap();
-    let mut got = [0; 16];
-    lane.turn_until(&mut stack, "data still comes", |stack| {
-        let mut room = &mut got[..];
-        stack.tcp_recv(connection, now(), Default::default(), &mut room).is_ok_and(|n| n == 4)
-    });
-    stack.tcp_send(connection, now(), false, &mut &b"pong"[..]).unwrap();
-    lane.turn(&mut stack);
-    let mut answer = [0; 4];
-    peer.read_exact(&mut answer).unwrap();
-    assert_eq!(&answer, b"pong");
-    // New ones are refused by the kernel: nobody listens.
-    let refused = within(&world.pair.b, || TcpStream::connect(world.a(8080)));
-    assert_eq!(refused.unwrap_err().kind(), ErrorKind::ConnectionRefused);
-}
-
-#[test]
 fn connections_that_the_kernel_accepted_stay_with_it() {
     if skipped() {
         return;
@@ -402,34 +361,6 @@ fn a_handshake_of_the_kernels_that_is_under_way_stays_with_it() {
     client.claim_bound(&listener).unwrap();
     world.pair.a.run(&["ip", "neighbour", "del", "10.77.0.2", "dev", "eth0"]).unwrap();
     common::until("the kernel finishes it", || listener.accept().is_ok());
-}
-
-#[test]
-fn connections_that_a_closed_listener_never_had_are_those_of_the_next() {
-    if skipped() {
-        return;
-    }
-    for attach in [Attach::Tc, Attach::Native] {
-        let world = World::new(attach);
-        let mut client = world.client();
-        let lane = client.hello().unwrap();
-        let listener = within(&world.pair.a, || TcpListener::bind("0.0.0.0:8080").unwrap());
-        let claim = client.claim_bound(&listener).unwrap();
-        let remotes = Remotes::new(&[world.b(9999).into()]);
-        let (reply, _) = client.request(&Request::Convert { claim, remotes, more: false }, &[]);
-        assert!(matches!(reply, Reply::Done), "{reply:?}");
-        drop(listener);
-        let next = within(&world.pair.a, || TcpListener::bind("0.0.0.0:8080").unwrap());
-        next.set_nonblocking(true).unwrap();
-        let peer = common::tcp_socket(&world.pair.b, world.b(9999));
-        std::thread::scope(|scope| {
-            use nix::sys::socket::{SockaddrStorage, connect};
-            let connecting = scope.spawn(|| connect(peer.as_raw_fd(), &SockaddrStorage::from(world.a(8080))));
-            common::until("it is accepted", || next.accept().is_ok());
-            connecting.join().unwrap().unwrap();
-        });
-        assert_eq!(client.counters(CountersOf::Lane, lane.lane)[0], 0, "{attach:?}");
-    }
 }
 
 #[test]

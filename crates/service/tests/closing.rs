@@ -1,0 +1,211 @@
+//! Listeners that close, and what becomes of the connections that they had.
+
+mod common;
+
+use common::{Client, LaneOf, PEER, World, now, skipped, within};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+use tickwire_link::control::{Claim, CountersOf, Remotes, Reply, Request};
+use tickwire_link::sys_packet::PacketSender;
+use tickwire_service::Attach;
+use tickwire_stack::Stack;
+use tickwire_stack::addr::{Address, Endpoint, Mac};
+use tickwire_stack::ids::TcpId;
+
+/// A program whose listener at port 8080 has accepted one connection, and then closed.
+struct Closed {
+    client: Client,
+    lane: LaneOf,
+    stack: Stack<'static>,
+    connection: TcpId,
+    peer: TcpStream,
+}
+
+/// Tells the service that the listener of a claim closed while it had connections to these.
+fn convert(client: &mut Client, claim: Claim, remotes: &[SocketAddr]) {
+    let remotes: Vec<Endpoint> = remotes.iter().map(|&remote| remote.into()).collect();
+    let remotes = Remotes::new(&remotes);
+    let (reply, _) = client.request(&Request::Convert { claim, remotes, more: false }, &[]);
+    assert!(matches!(reply, Reply::Done), "{reply:?}");
+}
+
+impl Closed {
+    fn new(world: &World) -> Self {
+        let (mut client, lane, mut stack) = world.program();
+        stack.path_set(client.path(PEER), now());
+        let listener = within(&world.pair.a, || TcpListener::bind("0.0.0.0:8080").unwrap());
+        let claim = client.claim_bound(&listener).unwrap();
+        let id = stack.tcp_listen(&stack.tcp_defaults(), Endpoint::new(Address::ANY_V4, 8080), 16).unwrap();
+        let (peer, connection) = std::thread::scope(|scope| {
+            let connecting = scope.spawn(|| within(&world.pair.b, || TcpStream::connect(world.a(8080)).unwrap()));
+            let mut accepted = None;
+            lane.turn_until(&mut stack, "a connection comes", |stack| {
+                accepted = stack.tcp_accept(id).ok();
+                accepted.is_some()
+            });
+            (connecting.join().unwrap(), accepted.unwrap())
+        });
+        peer.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        convert(&mut client, claim, &[peer.local_addr().unwrap()]);
+        drop(listener);
+        stack.tcp_close_listener(id, now()).unwrap();
+        Self { client, lane, stack, connection, peer }
+    }
+
+    /// The connection goes by the lane, both ways.
+    fn lives(&mut self) {
+        let Self { lane, stack, connection, peer, .. } = self;
+        peer.write_all(b"ping").unwrap();
+        let mut got = [0; 16];
+        lane.turn_until(stack, "data still comes", |stack| {
+            let mut room = &mut got[..];
+            stack.tcp_recv(*connection, now(), Default::default(), &mut room).is_ok_and(|n| n == 4)
+        });
+        stack.tcp_send(*connection, now(), false, &mut &b"pong"[..]).unwrap();
+        lane.turn(stack);
+        let mut answer = [0; 4];
+        peer.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"pong");
+    }
+}
+
+#[test]
+fn a_listener_that_closes_keeps_its_connections_and_frees_the_port() {
+    if skipped() {
+        return;
+    }
+    let world = World::new(Attach::Tc);
+    Closed::new(&world).lives();
+    // New ones are refused by the kernel: nobody listens.
+    let refused = within(&world.pair.b, || TcpStream::connect(world.a(8080)));
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+}
+
+const FIN: u8 = 1;
+const SYN: u8 = 2;
+const RST: u8 = 4;
+const ACK: u8 = 16;
+
+/// A segment without data. Nobody looks at its checksums before it is where it is to go.
+fn segment(to: Mac, from: SocketAddr, at: SocketAddr, flags: u8, sequence: u32) -> Vec<u8> {
+    let (SocketAddr::V4(from), SocketAddr::V4(at)) = (from, at) else { panic!("IPv4") };
+    let mut frame = [&to.0[..], &[2, 0, 0, 0, 0, 9, 8, 0, 0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0]].concat();
+    frame.extend(from.ip().octets());
+    frame.extend(at.ip().octets());
+    frame.extend(from.port().to_be_bytes());
+    frame.extend(at.port().to_be_bytes());
+    frame.extend(sequence.to_be_bytes());
+    frame.extend([0, 0, 0, 0, 0x50, flags, 16, 0, 0, 0, 0, 0]);
+    frame
+}
+
+/// The sequence number that a socket comes to next.
+fn next_sequence(socket: &TcpStream) -> u32 {
+    let mut sequence = 0_u32;
+    let set = |option, value: libc::c_int| {
+        // SAFETY: the option's value is an integer, alive for the call.
+        let done = unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_TCP,
+                option,
+                (&raw const value).cast(),
+                size_of_val(&value) as u32,
+            )
+        };
+        assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+    };
+    const SEND_QUEUE: libc::c_int = 2;
+    const OFF_WITHOUT_A_WORD: libc::c_int = -1;
+    set(libc::TCP_REPAIR, 1);
+    set(libc::TCP_REPAIR_QUEUE, SEND_QUEUE);
+    let mut length = size_of_val(&sequence) as libc::socklen_t;
+    // SAFETY: the option's value is an integer of the length given, both alive for the call.
+    let done = unsafe {
+        let (option, value) = (libc::TCP_QUEUE_SEQ, (&raw mut sequence).cast());
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_TCP, option, value, &raw mut length)
+    };
+    assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+    set(libc::TCP_REPAIR, OFF_WITHOUT_A_WORD);
+    sequence
+}
+
+#[test]
+fn who_does_not_see_an_idle_connection_cannot_take_it_from_its_lane() {
+    if skipped() {
+        return;
+    }
+    for attach in [Attach::Tc, Attach::Native] {
+        let world = World::new(attach);
+        let mut closed = Closed::new(&world);
+        let _next = within(&world.pair.a, || TcpListener::bind("0.0.0.0:8080").unwrap());
+        let link = |host| within(host, || tickwire_host::Host::open().unwrap().link_by_name("eth0").unwrap().unwrap());
+        let (here, there) = (link(&world.pair.a), link(&world.pair.b));
+        let wire = within(&world.pair.b, || PacketSender::open(there.index).unwrap());
+        let far = next_sequence(&closed.peer).wrapping_add(1 << 30);
+        let mac = here.mac.unwrap();
+        let (from, at) = (closed.peer.local_addr().unwrap(), world.a(8080));
+        for (to, flags) in [
+            (Mac([2, 0, 0, 0, 0, 0x77]), SYN),
+            (mac, SYN | RST),
+            (mac, SYN | FIN),
+            (mac, SYN | FIN | RST),
+            (mac, SYN),
+            (mac, RST),
+        ] {
+            wire.send(&segment(to, from, at, flags, far)).unwrap();
+        }
+        // Not the SYNs, which are for whoever has the port now, nor the RST that follows them.
+        let lane = closed.lane.lane;
+        let before = closed.client.counters(CountersOf::Lane, lane)[0];
+        wire.send(&segment(mac, from, at, RST, far.wrapping_add(1 << 30))).unwrap();
+        common::until("all have come", || closed.client.counters(CountersOf::Lane, lane)[0] > before);
+        closed.lives();
+        // What has been heard of is the lane's whatever comes.
+        wire.send(&segment(mac, from, at, SYN, far)).unwrap();
+        wire.send(&segment(mac, from, at, ACK, far.wrapping_add(1))).unwrap();
+        closed.lives();
+    }
+}
+
+#[test]
+fn connections_that_a_closed_listener_never_had_are_those_of_the_next() {
+    if skipped() {
+        return;
+    }
+    for attach in [Attach::Tc, Attach::Native] {
+        let world = World::new(attach);
+        let mut client = world.client();
+        let lane = client.hello().unwrap();
+        let listener = within(&world.pair.a, || TcpListener::bind("0.0.0.0:8080").unwrap());
+        let claim = client.claim_bound(&listener).unwrap();
+        convert(&mut client, claim, &[world.b(9999)]);
+        drop(listener);
+        let next = within(&world.pair.a, || TcpListener::bind("0.0.0.0:8080").unwrap());
+        next.set_nonblocking(true).unwrap();
+        let peer = TcpStream::from(common::tcp_socket(&world.pair.b, world.b(9999)));
+        std::thread::scope(|scope| {
+            use nix::sys::socket::{SockaddrStorage, connect};
+            let connecting = scope.spawn(|| connect(peer.as_raw_fd(), &SockaddrStorage::from(world.a(8080))));
+            let mut accepted = None;
+            common::until("it is accepted", || {
+                accepted = next.accept().ok();
+                accepted.is_some()
+            });
+            connecting.join().unwrap().unwrap();
+            // All of it, far beyond where it began.
+            let (mut accepted, _) = accepted.unwrap();
+            accepted.set_nonblocking(false).unwrap();
+            accepted.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+            const MUCH: usize = 20 << 20;
+            scope.spawn(|| {
+                (&peer).write_all(&vec![7; MUCH]).unwrap();
+                peer.shutdown(std::net::Shutdown::Write).unwrap();
+            });
+            assert_eq!(std::io::copy(&mut accepted, &mut std::io::sink()).unwrap(), MUCH as u64);
+        });
+        assert_eq!(client.counters(CountersOf::Lane, lane.lane)[0], 0, "{attach:?}");
+    }
+}
