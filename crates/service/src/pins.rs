@@ -45,14 +45,18 @@ impl Service {
     /// Keeps the connections of those that share a port where they are, while others join.
     pub(crate) fn pin(&mut self, joined: &[Joined]) {
         for (key, lanes) in joined {
+            let settled = self.programs.settled(key, lanes);
             for (lane, claim) in self.registry.holders(*key) {
-                self.pin_lane(*key, lanes, lane, claim);
+                self.pin_lane(*key, [lanes, &settled], lane, claim);
             }
         }
     }
 
     /// Ends the joining of ports for which it is time.
     pub(crate) fn settle(&mut self, now: Instant) {
+        // What was opened since is found by its handshake only, and these may be forgotten: there is not room for all that somebody may send.
+        let going_on: Vec<Joined> = self.joined.iter().map(|(_, joined)| joined.clone()).collect();
+        self.pin(&going_on);
         let due: Vec<Joined> =
             self.joined.extract_if(.., |(until, _)| *until <= now).map(|(_, joined)| joined).collect();
         for (key, _) in due {
@@ -63,12 +67,27 @@ impl Service {
             let mut lanes: Vec<LaneId> = self.registry.holders(key).into_iter().map(|(lane, _)| lane).collect();
             lanes.sort_unstable();
             lanes.dedup();
-            self.pin(&[(key, lanes.clone())]);
             self.programs.settle(key, &lanes);
+            self.unpin_settled(key, &lanes);
         }
     }
 
-    fn pin_lane(&mut self, key: PortKey, lanes: &[LaneId], lane: LaneId, claim: ClaimId) {
+    /// Forgets connections that are where they belong now that the lanes of their port have settled.
+    fn unpin_settled(&mut self, key: PortKey, lanes: &[LaneId]) {
+        for (lane, claim) in self.registry.holders(key) {
+            let Some(held) = self.claims.get_mut(&claim) else { continue };
+            let belongs = |flow: &mut FlowKey| {
+                flow.local.address.family() == key.local.address.family()
+                    && bpf::chosen(lanes, flow.remote) == Some(lane)
+            };
+            for flow in held.pinned.extract_if(.., belongs).collect::<Vec<_>>() {
+                self.unpin(lane, claim, &flow);
+            }
+        }
+    }
+
+    /// Pins connections of a lane that would go elsewhere by one of these choices.
+    fn pin_lane(&mut self, key: PortKey, choices: [&[LaneId]; 2], lane: LaneId, claim: ClaimId) {
         let Some(of_lane) = self.lanes.get(&lane) else { return };
         let rows = of_lane.view.rows().iter().take(of_lane.limits.rows());
         let moved: Vec<FlowKey> = rows
@@ -78,7 +97,7 @@ impl Service {
                     && (key.local.address == local.address || key.local.address.is_unspecified())
                     && key.local.address.family() == local.address.family()
                     && self.nics.has_address(local.address)
-                    && bpf::chosen(lanes, *remote) != Some(lane)
+                    && choices.iter().any(|lanes| bpf::chosen(lanes, *remote) != Some(lane))
             })
             .map(|(local, remote)| FlowKey { protocol: Protocol::Tcp, local, remote })
             .filter(|flow| !self.registry.knows_flow(flow))

@@ -368,6 +368,12 @@ impl Programs {
         self.joining.contains_key(key)
     }
 
+    /// Those of the lanes of a port that have not joined it a moment ago.
+    pub(crate) fn settled(&self, key: &PortKey, lanes: &[LaneId]) -> Vec<LaneId> {
+        let joining = self.joining.get(key).map_or(&[][..], Vec::as_slice);
+        lanes.iter().copied().filter(|lane| !joining.contains(lane)).collect()
+    }
+
     /// The lanes that joined a port have joined it; `lanes` are all that share it.
     pub(crate) fn settle(&mut self, key: PortKey, lanes: &[LaneId]) {
         if self.joining.remove(&key).is_some()

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Client, LaneOf, PEER, World, now, skipped, within};
+use common::{Client, LaneOf, PEER, World, now, segment, skipped, within};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
@@ -87,19 +87,6 @@ const FIN: u8 = 1;
 const SYN: u8 = 2;
 const RST: u8 = 4;
 const ACK: u8 = 16;
-
-/// A segment without data. Nobody looks at its checksums before it is where it is to go.
-fn segment(to: Mac, from: SocketAddr, at: SocketAddr, flags: u8, sequence: u32) -> Vec<u8> {
-    let (SocketAddr::V4(from), SocketAddr::V4(at)) = (from, at) else { panic!("IPv4") };
-    let mut frame = [&to.0[..], &[2, 0, 0, 0, 0, 9, 8, 0, 0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0]].concat();
-    frame.extend(from.ip().octets());
-    frame.extend(at.ip().octets());
-    frame.extend(from.port().to_be_bytes());
-    frame.extend(at.port().to_be_bytes());
-    frame.extend(sequence.to_be_bytes());
-    frame.extend([0, 0, 0, 0, 0x50, flags, 16, 0, 0, 0, 0, 0]);
-    frame
-}
 
 /// The sequence number that a socket comes to next.
 fn next_sequence(socket: &TcpStream) -> u32 {

@@ -8,6 +8,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 use tickwire_link::control::{Claim, CountersOf, Membership, Reason, Reply, Request};
+use tickwire_link::sys_packet::PacketSender;
 use tickwire_service::Attach;
 use tickwire_stack::Stack;
 use tickwire_stack::addr::{Address, Endpoint};
@@ -338,6 +339,29 @@ fn handshakes_that_are_under_way_stay_when_a_lane_joins_their_port() {
         all_answer(&mut servers, &begun);
         all_answer(&mut servers, &new);
     }
+}
+
+#[test]
+fn a_flood_does_not_part_a_joining_lane_from_its_connections() {
+    if skipped() {
+        return;
+    }
+    let world = World::with(Attach::Tc, "[limits]\nflows = 1024\n");
+    let mut servers = vec![Server::new(&world), Server::new(&world)];
+    let peers = connect_to(&world, &mut servers, 32);
+    assert!(servers[1].connections.len() > 4, "the second has some, while it is joining");
+    servers.push(Server::new(&world));
+    let link = |host| within(host, || tickwire_host::Host::open().unwrap().link_by_name("eth0").unwrap().unwrap());
+    let (here, there) = (link(&world.pair.a), link(&world.pair.b));
+    let wire = within(&world.pair.b, || PacketSender::open(there.index).unwrap());
+    for n in 0..10_000_u32 {
+        let from = std::net::SocketAddr::from(([10, 78, (n >> 8) as u8, n as u8], 1024));
+        // SYN, and an ACK, so that it is not forgotten first.
+        for flags in [2, 16] {
+            wire.send(&common::segment(here.mac.unwrap(), from, world.a(8080), flags, n)).unwrap();
+        }
+    }
+    all_answer(&mut servers, &peers);
 }
 
 #[test]

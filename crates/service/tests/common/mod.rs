@@ -16,7 +16,7 @@ use tickwire_link::control::{
 use tickwire_link::port::Port;
 use tickwire_link::region::Region;
 use tickwire_service::{Attach, Options};
-use tickwire_stack::addr::{Address, Endpoint};
+use tickwire_stack::addr::{Address, Endpoint, Mac};
 use tickwire_stack::path::{PathInfo, PathState};
 use tickwire_stack::{Config, Limits, Memory, Stack, time};
 
@@ -195,6 +195,19 @@ pub fn tcp_socket(host: &tickwire_lab::Host, address: SocketAddr) -> OwnedFd {
         bind(socket.as_raw_fd(), &SockaddrStorage::from(address)).unwrap();
         socket
     })
+}
+
+/// A segment without data. Nobody looks at its checksums before it is where it is to go.
+pub fn segment(to: Mac, from: SocketAddr, at: SocketAddr, flags: u8, sequence: u32) -> Vec<u8> {
+    let (SocketAddr::V4(from), SocketAddr::V4(at)) = (from, at) else { panic!("IPv4") };
+    let mut frame = [&to.0[..], &[2, 0, 0, 0, 0, 9, 8, 0, 0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0]].concat();
+    frame.extend(from.ip().octets());
+    frame.extend(at.ip().octets());
+    frame.extend(from.port().to_be_bytes());
+    frame.extend(at.port().to_be_bytes());
+    frame.extend(sequence.to_be_bytes());
+    frame.extend([0, 0, 0, 0, 0x50, flags, 16, 0, 0, 0, 0, 0]);
+    frame
 }
 
 /// Whether a connection is open.
