@@ -19,13 +19,16 @@ pub struct VethPair<'a> {
     pub there: &'a str,
     /// The namespace in which the other end is made.
     pub namespace: BorrowedFd<'a>,
+    /// Interface index of both ends, each in its namespace; 0: the kernel chooses.
+    pub index: u32,
     /// MTU of both ends, in bytes.
     pub mtu: u32,
 }
 
 /// One end: quiet (no ARP, no IPv6 address of its own), one queue each way, not up yet.
-fn end(name: &str, mtu: u32) -> LinkMessage {
+fn end(name: &str, index: u32, mtu: u32) -> LinkMessage {
     let mut message = LinkMessage::default();
+    message.header.index = index;
     message.header.flags = LinkFlags::Noarp;
     message.header.change_mask = LinkFlags::Noarp;
     message.attributes = vec![
@@ -41,11 +44,11 @@ impl Host {
     /// Makes a veth pair, both ends down. `IFF_NOARP` and address generation mode "none" keep both ends silent.
     ///
     /// # Errors
-    /// If the kernel refuses: a name is taken, the namespace is gone, or there is no privilege.
+    /// If the kernel refuses: a name or index is taken ([`crate::Error::is_taken`]), the namespace is gone, or there is no privilege.
     pub fn create_veth(&mut self, pair: &VethPair<'_>) -> Result<()> {
-        let mut there = end(pair.there, pair.mtu);
+        let mut there = end(pair.there, pair.index, pair.mtu);
         there.attributes.push(LinkAttribute::NetNsFd(pair.namespace.as_raw_fd()));
-        let mut here = end(pair.here, pair.mtu);
+        let mut here = end(pair.here, pair.index, pair.mtu);
         here.attributes.push(LinkAttribute::LinkInfo(vec![
             LinkInfo::Kind(InfoKind::Veth),
             LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(there))),

@@ -48,6 +48,13 @@ impl Error {
         let errno = Errno::from_raw(self.errno());
         matches!(errno, Errno::ENODEV | Errno::ENOENT | Errno::ENXIO | Errno::EADDRNOTAVAIL)
     }
+
+    /// Whether the kernel said that somebody else has what was asked for.
+    #[must_use]
+    pub fn is_taken(&self) -> bool {
+        use nix::errno::Errno;
+        matches!(Errno::from_raw(self.errno()), Errno::EEXIST | Errno::EBUSY)
+    }
 }
 
 /// The result of a question or order to the kernel.

@@ -63,7 +63,7 @@ fn a_veth_pair_is_made_quiet_found_and_removed() {
     in_namespaces(|other| {
         let mut host = Host::open().unwrap();
         let mut monitor = Monitor::open().unwrap();
-        let pair = VethPair { here: "tw3h", there: "tw3p", namespace: other.as_fd(), mtu: 3000 };
+        let pair = VethPair { here: "tw3h", there: "tw3p", namespace: other.as_fd(), index: 77, mtu: 3000 };
         host.create_veth(&pair).unwrap();
         assert_eq!(host.create_veth(&pair).unwrap_err().errno(), libc_eexist());
         let here = host.link_by_name("tw3h").unwrap().unwrap();
@@ -95,7 +95,7 @@ fn paths_are_resolved_by_the_kernel_and_events_tell_when() {
     in_namespaces(|other| {
         let mut host = Host::open().unwrap();
         let mut monitor = Monitor::open().unwrap();
-        host.create_veth(&VethPair { here: "a0", there: "b0", namespace: other.as_fd(), mtu: 1500 }).unwrap();
+        host.create_veth(&VethPair { here: "a0", there: "b0", namespace: other.as_fd(), index: 0, mtu: 1500 }).unwrap();
         ip("link set a0 arp on");
         ip("addr add 10.9.0.1/24 dev a0");
         ip("addr add fd09::1/64 dev a0 nodad");

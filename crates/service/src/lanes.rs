@@ -22,10 +22,8 @@ use tickwire_stack::{Limits, Memory};
 
 /// A lane.
 pub(crate) struct Lane {
-    /// The number in its devices' names.
-    pub(crate) number: u32,
-    /// Index of the program end in its namespace.
-    pub(crate) program_end: u32,
+    /// The number in its devices' names, which is the index of its two ends, each in its namespace.
+    pub(crate) number: LaneId,
     pub(crate) user: u32,
     pub(crate) pid: u32,
     pub(crate) program: Name,
@@ -55,8 +53,8 @@ impl Lane {
     }
 }
 
-/// So many further devices are tried if one's place among the sockets is taken (see [`slot`]).
-const SLOT_ATTEMPTS: usize = 64;
+/// So many further numbers are tried if somebody else has taken one in the meantime.
+const ATTEMPTS: usize = 16;
 
 /// Why a lane could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -67,8 +65,8 @@ enum LaneError {
     Bpf(#[from] BpfError),
     #[error(transparent)]
     Region(#[from] RegionError),
-    #[error("its place among the sockets or lanes is taken")]
-    SlotTaken,
+    #[error("all places among the sockets or lanes are taken")]
+    NoPlace,
     #[error("{what}: {source}")]
     System { what: &'static str, source: io::Error },
 }
@@ -77,8 +75,12 @@ fn system(what: &'static str) -> impl FnOnce(io::Error) -> LaneError {
     move |source| LaneError::System { what, source }
 }
 
-fn host_end(number: u32) -> String {
+fn host_end(number: LaneId) -> String {
     format!("tw{number}h")
+}
+
+fn program_end(number: LaneId) -> String {
+    format!("tw{number}p")
 }
 
 /// The limits of a lane as configured.
@@ -153,29 +155,21 @@ impl Service {
         let limits = lane_limits(&self.config.lane);
         let bytes = Memory::size(&limits) as u64;
         self.usage.take_lane(peer.uid, bytes)?;
-        // A slot that is taken is rare, and the next device has another one.
-        let mut made = self.make_lane(peer.uid, peer.pid, program, &limits, bytes);
-        for _ in 0..SLOT_ATTEMPTS {
-            if !matches!(&made, Err(LaneError::SlotTaken)) {
-                break;
-            }
-            made = self.make_lane(peer.uid, peer.pid, program, &limits, bytes);
-        }
-        let made = made.map_err(|error| {
+        let made = self.make_lane(peer.uid, peer.pid, program, &limits, bytes).map_err(|error| {
             tracing::error!(pid = peer.pid, %error, "a lane could not be made");
             self.usage.give_lane(peer.uid, bytes);
             Reason::ServiceError
         });
-        let (lane, mut new) = made?;
+        let (mut new, answer) = made?;
+        let lane = new.number;
         new.connections.insert(id);
-        let answer = answer(lane, &new).map_err(|_| Reason::ServiceError);
         tracing::info!(lane, devices = new.host_end(), pid = peer.pid, uid = peer.uid, %program, guard = crate::nics::mode_name(new.hook.guard_mode()), "lane made");
         self.lanes.insert(lane, new);
         if let Some(connection) = self.connections.get_mut(&id) {
             connection.lane = Some(lane);
             connection.refused = None;
         }
-        answer
+        Ok(answer)
     }
 
     /// Answers [`tickwire_link::control::Request::Attach`].
@@ -203,9 +197,8 @@ impl Service {
         };
         if !lane.carries {
             // The socket looks for the device in the namespace that it was made in.
-            let bound =
-                xsk::bind(lane.socket.as_fd(), lane.program_end, 0).map_err(system("binding the AF_XDP socket"));
-            let done = bound.and_then(|()| Ok(self.lane_program.deliver(lane.program_end, lane.socket.as_fd())?));
+            let bound = xsk::bind(lane.socket.as_fd(), lane.number, 0).map_err(system("binding the AF_XDP socket"));
+            let done = bound.and_then(|()| Ok(self.lane_program.deliver(lane.number, lane.socket.as_fd())?));
             if let Err(error) = done {
                 tracing::error!(lane = number, pid = lane.pid, %error, "a lane cannot carry anything");
                 return refused(Reason::ServiceError);
@@ -215,6 +208,28 @@ impl Service {
         Reply::Done.into()
     }
 
+    /// Makes the devices of a lane; its number.
+    fn make_devices(&mut self) -> Result<LaneId, LaneError> {
+        let numbers: Vec<LaneId> = self.all_lanes().map(|lane| lane.number).collect();
+        let slots: BTreeSet<u32> = numbers.iter().map(|&number| slot(number)).collect();
+        let places: BTreeSet<u32> = numbers.iter().map(|&number| self.programs.place(number)).collect();
+        let (namespace, mtu) = (self.namespace.as_fd(), self.nics.mtu());
+        let mut attempts = ATTEMPTS;
+        loop {
+            let is_free = |number| {
+                !slots.contains(&slot(number))
+                    && !places.contains(&self.programs.place(number))
+                    && self.host.link_by_index(number).is_ok_and(|link| link.is_none())
+            };
+            let index = self.numbers.next(is_free).ok_or(LaneError::NoPlace)?;
+            let (here, there) = (host_end(index), program_end(index));
+            match self.host.create_veth(&VethPair { here: &here, there: &there, namespace, index, mtu }) {
+                Err(error) if error.is_taken() && attempts > 0 => attempts -= 1,
+                made => return Ok(made.map(|()| index)?),
+            }
+        }
+    }
+
     fn make_lane(
         &mut self,
         user: u32,
@@ -222,51 +237,32 @@ impl Service {
         program: Name,
         limits: &Limits,
         bytes: u64,
-    ) -> Result<(LaneId, Lane), LaneError> {
-        let number = self.free_number();
-        let taken: BTreeSet<u32> = self.all_lanes().map(|lane| slot(lane.program_end)).collect();
-        let here = host_end(number);
-        let there = format!("tw{number}p");
-        let pair = VethPair { here: &here, there: &there, namespace: self.namespace.as_fd(), mtu: self.nics.mtu() };
-        self.host.create_veth(&pair)?;
-        let found = self.host.link_by_name(&here)?;
-        let Some(link) = found else {
-            return Err(system("finding the new device")(io::ErrorKind::NotFound.into()));
-        };
-        let lane = link.index;
-        let place_is_taken = {
-            let ids = self.lanes.keys().copied().chain(self.dying.iter().map(|dying| dying.id));
-            ids.into_iter().any(|other| self.programs.place(other) == self.programs.place(lane))
-        };
-        let made = if place_is_taken {
-            Err(LaneError::SlotTaken)
-        } else {
-            self.furnish(number, lane, &there, user, pid, program, limits, bytes, &taken)
-        };
+    ) -> Result<(Lane, Answer), LaneError> {
+        let number = self.make_devices()?;
+        let made = self.furnish(number, user, pid, program, limits, bytes).and_then(|lane| {
+            let answer = answer(number, &lane).map_err(system("handing it over"))?;
+            Ok((lane, answer))
+        });
         if made.is_err() {
-            self.programs.remove_lane(lane);
-            if let Err(error) = self.host.delete_link(lane) {
-                tracing::warn!(device = here, %error, "an unfinished lane could not be removed");
+            self.programs.remove_lane(number);
+            if let Err(error) = self.host.delete_link(number) {
+                tracing::warn!(device = host_end(number), %error, "an unfinished lane could not be removed");
             }
         }
-        made.map(|made| (lane, made))
+        made
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one caller; all of it goes into the lane")]
     fn furnish(
         &mut self,
-        number: u32,
         lane: LaneId,
-        there: &str,
         user: u32,
         pid: u32,
         program: Name,
         limits: &Limits,
         bytes: u64,
-        taken: &BTreeSet<u32>,
     ) -> Result<Lane, LaneError> {
         // The guard comes before anything can pass.
-        let here = host_end(number);
+        let here = host_end(lane);
         let mode = self.guard_mode();
         let guard = self.programs.attach_guard(&here, lane, mode)?;
         // What the kernel hands to the lane must carry its checksums, as on a wire: AF_XDP shows bare bytes.
@@ -275,28 +271,19 @@ impl Service {
         let view = View::map(region.as_fd(), limits)?;
         let on_program_end = &mut self.lane_program;
         let inside = || -> Result<_, LaneError> {
-            let mut host = tickwire_host::Host::open()?;
-            let link = host.link_by_name(there)?;
-            let index = link
-                .map(|l| l.index)
-                .ok_or_else(|| system("finding the program end")(io::ErrorKind::NotFound.into()))?;
-            if taken.contains(&slot(index)) {
-                return Err(LaneError::SlotTaken);
-            }
-            host.raise_quietly(index)?;
+            tickwire_host::Host::open()?.raise_quietly(lane)?;
             let socket =
                 xsk::create(region.as_fd(), limits, RingSizes::DEFAULT).map_err(system("making the AF_XDP socket"))?;
-            let hook = on_program_end.attach(index, guard)?;
-            Ok((index, socket, hook))
+            let hook = on_program_end.attach(lane, guard)?;
+            Ok((socket, hook))
         };
-        let (program_end, socket, hook) = self.namespace.run(inside).map_err(system("entering the namespace"))??;
+        let (socket, hook) = self.namespace.run(inside).map_err(system("entering the namespace"))??;
         self.programs.add_lane(lane)?;
         self.host.raise_quietly(lane)?;
         let doorbell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)
             .map_err(|e| system("making the doorbell")(e.into()))?;
         Ok(Lane {
-            number,
-            program_end,
+            number: lane,
             user,
             pid,
             program,
@@ -343,15 +330,11 @@ impl Service {
         self.lanes.values().chain(self.dying.iter().map(|dying| &dying.lane))
     }
 
-    /// The smallest number that no lane has.
-    fn free_number(&self) -> u32 {
-        let taken: BTreeSet<u32> = self.all_lanes().map(|lane| lane.number).collect();
-        (0..).find(|n| !taken.contains(n)).unwrap_or(0)
-    }
-
-    /// Removes what an earlier service left behind.
+    /// Removes what an earlier service left behind. Lanes are numbered behind all devices that there are.
     pub(crate) fn remove_leftovers(&mut self) -> tickwire_host::Result<()> {
-        for link in self.host.links()? {
+        let links = self.host.links()?;
+        self.numbers.begin_after(links.iter().map(|link| link.index).max().unwrap_or(0));
+        for link in links {
             if link.kind == "veth" && is_lane_device(&link.name) {
                 tracing::info!(device = link.name, "removing a lane of an earlier service");
                 self.host.delete_link(link.index)?;
@@ -369,16 +352,15 @@ impl Service {
             self.push_to_lane(id, || Push::Mtu { mtu: least });
         }
         let mtu = self.nics.mtu();
-        let ends: Vec<(LaneId, u32)> = self.lanes.iter().map(|(&id, lane)| (id, lane.program_end)).collect();
-        for (here, there) in ends {
-            let current = self.host.link_by_index(here).ok().flatten().map_or(mtu, |link| link.mtu);
+        for id in self.lanes.keys().copied().collect::<Vec<_>>() {
+            let current = self.host.link_by_index(id).ok().flatten().map_or(mtu, |link| link.mtu);
             if current == mtu {
                 continue;
             }
-            let far = self.namespace.run(|| tickwire_host::Host::open()?.set_mtu(there, mtu));
-            let near = self.host.set_mtu(here, mtu);
+            let far = self.namespace.run(|| tickwire_host::Host::open()?.set_mtu(id, mtu));
+            let near = self.host.set_mtu(id, mtu);
             if let (Ok(Err(error)), _) | (_, Err(error)) = (far, near) {
-                tracing::warn!(lane = here, mtu, %error, "a lane cannot take the interface's MTU");
+                tracing::warn!(lane = id, mtu, %error, "a lane cannot take the interface's MTU");
             }
         }
     }

@@ -17,6 +17,7 @@ mod lanes;
 mod listing;
 mod namespace;
 mod nics;
+mod numbers;
 mod offload;
 mod pins;
 mod programs;

@@ -92,7 +92,7 @@ impl Service {
             return 0;
         }
         let sent = self.namespace.run(|| {
-            let sender = PacketSender::open(lane.program_end)?;
+            let sender = PacketSender::open(lane.number)?;
             Ok::<_, std::io::Error>(resets.iter().filter(|frame| sender.send(frame).is_ok()).count())
         });
         match sent {

@@ -8,6 +8,7 @@ use crate::endpoint::{Endpoint, EndpointError, NamespaceLock};
 use crate::groups::Groups;
 use crate::namespace::Namespace;
 use crate::nics::Nics;
+use crate::numbers::Numbers;
 use crate::offload::Offload;
 use crate::programs::{BpfError, LaneProgram, Programs};
 use crate::proof::Judge;
@@ -193,6 +194,7 @@ fn start(config: Config) -> Result<Service, Error> {
         lane_program: LaneProgram::load()?,
         namespace,
         nics: Nics::new(long_frames),
+        numbers: Numbers::default(),
         lanes: BTreeMap::new(),
         dying: Vec::new(),
         registry: Registry::default(),

@@ -8,6 +8,7 @@ use crate::groups::Groups;
 use crate::lanes::Lane;
 use crate::namespace::Namespace;
 use crate::nics::Nics;
+use crate::numbers::Numbers;
 use crate::offload::Offload;
 use crate::pins::Joined;
 use crate::programs::{LaneProgram, Programs};
@@ -43,6 +44,7 @@ pub(crate) struct Service {
     pub(crate) lane_program: LaneProgram,
     pub(crate) namespace: Namespace,
     pub(crate) nics: Nics,
+    pub(crate) numbers: Numbers,
     pub(crate) lanes: BTreeMap<LaneId, Lane>,
     pub(crate) dying: Vec<Dying>,
     pub(crate) registry: Registry,

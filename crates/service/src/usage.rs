@@ -20,18 +20,35 @@ struct Used {
 #[derive(Debug)]
 pub(crate) struct Usage {
     limits: Limits,
+    /// The limits at the start.
+    made_for: Limits,
     total: Used,
     users: HashMap<u32, Used>,
 }
 
 impl Usage {
     pub(crate) fn new(limits: Limits) -> Self {
-        Self { limits, total: Used::default(), users: HashMap::new() }
+        Self { limits, made_for: limits, total: Used::default(), users: HashMap::new() }
     }
 
-    /// Changes the limits; what is used beyond them stays until it is given back.
+    /// Changes the limits; what is used beyond them stays until it is given back. What the BPF maps were made for is not exceeded.
     pub(crate) fn set_limits(&mut self, limits: Limits) {
-        self.limits = limits;
+        let made_for = &self.made_for;
+        let clamp = |name, wanted: u32, most: u32| {
+            if wanted > most {
+                tracing::warn!(
+                    wanted,
+                    "limits.{name} stays at {most}: it is raised further when the service is started again"
+                );
+            }
+            wanted.min(most)
+        };
+        self.limits = Limits {
+            lanes: clamp("lanes", limits.lanes, made_for.lanes),
+            flows: clamp("flows", limits.flows, made_for.flows),
+            memberships: clamp("memberships", limits.memberships, made_for.memberships),
+            ..limits
+        };
     }
 
     pub(crate) fn limits(&self) -> &Limits {
@@ -254,6 +271,17 @@ mod tests {
         assert!(usage.take_connection(1) && usage.take_connection(1) && !usage.take_connection(1));
         assert!(usage.take_connection(2) && !usage.take_connection(3));
         assert!(usage.take_connection(0), "root still gets in");
+    }
+
+    #[test]
+    fn limits_that_are_read_anew_are_not_raised_beyond_what_the_maps_hold() {
+        let mut usage = usage();
+        usage.set_limits(Limits { lanes: 9, flows: 9, memberships: 9, connections: 9, ..*usage.limits() });
+        let limits = usage.limits();
+        assert_eq!((limits.lanes, limits.flows, limits.memberships, limits.connections), (3, 3, 4, 9));
+        usage.set_limits(Limits { lanes: 1, flows: 1, ..*usage.limits() });
+        usage.set_limits(Limits { lanes: 2, flows: 3, ..*usage.limits() });
+        assert_eq!((usage.limits().lanes, usage.limits().flows), (2, 3));
     }
 
     #[test]

@@ -133,3 +133,23 @@ fn a_foreign_claim_is_refused() {
     assert!(matches!(first.request(&release(claim), &[]).0, Reply::Done));
     second.claim_bound(&socket).unwrap();
 }
+
+#[test]
+fn names_and_numbers_that_somebody_has_are_passed_over() {
+    if skipped() {
+        return;
+    }
+    let world = World::new(Attach::Tc);
+    let add = |name: &str, index: u32| {
+        let index = index.to_string();
+        world.pair.a.run(&["ip", "link", "add", "name", name, "index", &index, "type", "bridge"]).unwrap()
+    };
+    let links = within(&world.pair.a, || tickwire_host::Host::open().unwrap().links().unwrap());
+    let last = links.iter().map(|link| link.index).max().unwrap();
+    add("tw0h", 1000);
+    add(&format!("tw{}h", last + 1), 1001);
+    add("taken0", last + 2);
+    let (mut first, mut second) = (world.client(), world.client());
+    let lanes = [first.hello().unwrap().lane, second.hello().unwrap().lane];
+    assert_eq!(lanes, [last + 3, last + 4]);
+}

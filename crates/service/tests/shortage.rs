@@ -7,7 +7,7 @@ use std::net::UdpSocket;
 use std::path::Path;
 use std::process::Command;
 use tickwire_lab::{Pair, Process};
-use tickwire_link::control::{Channel, CountersOf, Reason, Request};
+use tickwire_link::control::{Channel, CountersOf, Reason, Reply, Request};
 
 /// Lets a process have descriptors below this number.
 fn allow(process: u32, descriptors: u64) {
@@ -22,6 +22,26 @@ fn allow(process: u32, descriptors: u64) {
     assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
 }
 
+/// A service in a process of its own.
+fn service() -> (Pair, Process) {
+    let pair = Pair::new().unwrap();
+    let tests = std::env::current_exe().unwrap();
+    let program = tests.parent().unwrap().parent().unwrap().join("examples/service");
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", pair.a.namespace()]).arg(program).arg(pair.a.socket()).arg("eth0");
+    let service = Process::spawn(command).unwrap();
+    until("the service answers", || Channel::connect(&pair.a.socket()).is_ok());
+    (pair, service)
+}
+
+/// Whether the service has a lane.
+fn has_lane(client: &mut Client) -> bool {
+    match client.request(&Request::ListLanes { after: 0 }, &[]).0 {
+        Reply::LaneInfo { info, .. } => info.lane != 0,
+        _ => false,
+    }
+}
+
 /// The number of the descriptor that a process keeps in reserve.
 fn reserve(process: u32) -> u64 {
     let list = std::fs::read_dir(format!("/proc/{process}/fd")).unwrap().map(Result::unwrap);
@@ -30,17 +50,33 @@ fn reserve(process: u32) -> u64 {
 }
 
 #[test]
+fn a_lane_that_cannot_be_handed_over_is_none() {
+    if skipped() {
+        return;
+    }
+    let (pair, service) = service();
+    let mut client = Client::at(&pair.a.socket());
+    assert!(!has_lane(&mut client), "it is inside");
+    let mut first = reserve(service.id()) + 1;
+    // From none at all to enough, past each at which something else fails.
+    loop {
+        allow(service.id(), first);
+        match client.try_hello() {
+            Err(reason) => assert_eq!(reason, Reason::ServiceError),
+            Ok(()) => break,
+        }
+        assert!(!has_lane(&mut client), "at a limit of {first}");
+        first += 1;
+    }
+    assert!(has_lane(&mut client));
+}
+
+#[test]
 fn without_descriptors_programs_are_shown_out_and_those_inside_are_served() {
     if skipped() {
         return;
     }
-    let pair = Pair::new().unwrap();
-    let tests = std::env::current_exe().unwrap();
-    let program = tests.parent().unwrap().parent().unwrap().join("examples/service");
-    let mut command = Command::new("ip");
-    command.args(["netns", "exec", pair.a.namespace()]).arg(program).arg(pair.a.socket()).arg("eth0");
-    let service = Process::spawn(command).unwrap();
-    until("the service answers", || Channel::connect(&pair.a.socket()).is_ok());
+    let (pair, service) = service();
     let mut inside = Client::at(&pair.a.socket());
     let lane = inside.hello().unwrap();
     let sockets: Vec<UdpSocket> =

@@ -315,6 +315,16 @@ impl Client {
         }
     }
 
+    /// Asks for a lane and makes no use of it.
+    pub fn try_hello(&mut self) -> Result<(), Reason> {
+        let hello = Request::Hello { program: Name::new("test"), layout: Memory::LAYOUT_HASH };
+        match self.request(&hello, &[]).0 {
+            Reply::Lane { .. } => Ok(()),
+            Reply::Refused { reason, .. } => Err(reason),
+            other => panic!("{other:?}"),
+        }
+    }
+
     pub fn claim(&mut self, kind: ClaimKind, remote: Endpoint, socket: BorrowedFd<'_>) -> Result<Claim, Reason> {
         match self.request(&Request::Claim { kind, remote }, &[socket]).0 {
             Reply::Claimed { claim, .. } => Ok(claim),
