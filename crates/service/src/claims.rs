@@ -319,8 +319,9 @@ impl Service {
     /// Closes the service's copy of a claim's socket, with which the program may go on on the kernel.
     pub(crate) fn forget_claim(&mut self, claim: ClaimId) {
         if let Some(held) = self.claims.remove(&claim) {
-            self.usage.give_flows(held.user, 1 + held.charged);
-            let Held { socket, filtered, .. } = held;
+            let Held { socket, filtered, user, charged, .. } = held;
+            // What is not closed yet counts: a user may make that last.
+            let returns = self.usage.returns();
             socket.queue().finish(move || {
                 if filtered && let Some(fd) = socket.get() {
                     let _ = sys_socket::detach_filter(fd);
@@ -328,6 +329,7 @@ impl Service {
                 if let Some(socket) = Arc::into_inner(socket) {
                     socket.close();
                 }
+                returns.flows(user, 1 + charged);
             });
         }
     }

@@ -3,6 +3,7 @@
 use crate::offload::{Foreign, Queue};
 use crate::rate::Bucket;
 use crate::registry::LaneId;
+use crate::usage::Returns;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -47,6 +48,8 @@ pub(crate) struct Connection {
     pub(crate) peer: Peer,
     /// Where what it passes is looked at and closed.
     queue: Arc<Queue>,
+    /// What is given back when it is closed.
+    returns: Returns,
     /// The lane that this process uses.
     pub(crate) lane: Option<LaneId>,
     /// The program, and why it has no lane, if it was refused one or says that it is on the kernel.
@@ -80,11 +83,19 @@ pub(crate) enum End {
 }
 
 impl Connection {
-    pub(crate) fn new(channel: Channel, peer: Peer, queue: Arc<Queue>, requests_per_second: u32, now: Instant) -> Self {
+    pub(crate) fn new(
+        channel: Channel,
+        peer: Peer,
+        queue: Arc<Queue>,
+        returns: Returns,
+        requests_per_second: u32,
+        now: Instant,
+    ) -> Self {
         Self {
             channel,
             peer,
             queue,
+            returns,
             lane: None,
             refused: None,
             parting: false,
@@ -112,10 +123,18 @@ impl Connection {
         Ok(Some((incoming, passed)))
     }
 
-    /// Closes it. Packets that were not read may hold descriptors, which are closed with it.
+    /// Whether nothing more is to be received: so much that the user passed waits to be closed.
+    pub(crate) fn is_held_up(&self) -> bool {
+        self.queue.is_full()
+    }
+
+    /// Closes it. Packets that were not read may hold descriptors, which are closed with it; until then it counts as one of the user's.
     pub(crate) fn close(self) {
-        let queue = Arc::clone(&self.queue);
-        queue.later(move || drop(self));
+        let (queue, returns, user) = (Arc::clone(&self.queue), self.returns.clone(), self.peer.uid);
+        queue.later(move || {
+            drop(self);
+            returns.connection(user);
+        });
     }
 
     /// Queues the answer to a request.
@@ -188,13 +207,16 @@ impl AsFd for Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Limits;
+    use crate::usage::Usage;
     use tickwire_link::control::Request;
     use tickwire_stack::addr::Address;
     use tickwire_stack::path::PathInfo;
 
     fn pair(rate: u32) -> (Connection, Channel) {
         let (ours, theirs) = Channel::pair().unwrap();
-        (Connection::new(ours, Peer { pid: 1, uid: 2 }, Arc::default(), rate, Instant::now()), theirs)
+        let returns = Usage::new(Limits::default()).returns();
+        (Connection::new(ours, Peer { pid: 1, uid: 2 }, Arc::default(), returns, rate, Instant::now()), theirs)
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! A connection that cannot be accepted for want of a descriptor would stay in the listener's queue: its program would wait, and the
 //! loop, for which the listener stays readable, would spin. So one descriptor is kept in reserve: with it the program is let in, and
-//! shown out at once; it goes on with the kernel. If even that fails, the door stays shut for a moment.
+//! shown out at once; it goes on with the kernel. If even that fails, the door stays shut for a moment. Who is shown out may have passed
+//! descriptors already, so that closing his connection is left to the caller (see [`crate::offload`]).
 
 use std::fs::File;
 use std::io;
@@ -20,8 +21,8 @@ const QUIET: Duration = Duration::from_secs(60);
 pub(crate) enum Visitor {
     /// A connection.
     In(OwnedFd),
-    /// One that could not be kept.
-    ShownOut,
+    /// One that cannot be kept: it is to be closed soon, because its place is the reserve's.
+    ShownOut(OwnedFd),
     /// Nobody, or nobody can be let in for now.
     Nobody,
 }
@@ -48,11 +49,11 @@ impl<A: FnMut() -> io::Result<OwnedFd>> Door<A> {
     /// Opens the door again.
     pub(crate) fn open(&mut self) {
         self.shut_until = None;
-        self.reserve = self.reserve.take().or_else(reserve);
     }
 
     /// The next one who waits.
     pub(crate) fn next(&mut self, now: Instant) -> Visitor {
+        self.reserve = self.reserve.take().or_else(reserve);
         let error = match self.accept() {
             Ok(Some(socket)) => return Visitor::In(socket),
             Ok(None) => return Visitor::Nobody,
@@ -65,15 +66,11 @@ impl<A: FnMut() -> io::Result<OwnedFd>> Door<A> {
                  raise the service's limit of open files (LimitNOFILE), or fs.file-max"
             );
         }
-        let shown_out = self.reserve.take().is_some() && {
-            let visitor = self.accept();
-            let came = matches!(visitor, Ok(Some(_)));
-            drop(visitor);
+        if self.reserve.take().is_some() {
+            if let Ok(Some(socket)) = self.accept() {
+                return Visitor::ShownOut(socket);
+            }
             self.reserve = reserve();
-            came
-        };
-        if shown_out {
-            return Visitor::ShownOut;
         }
         self.shut_until = Some(now + PAUSE);
         Visitor::Nobody
@@ -121,7 +118,7 @@ mod tests {
             if calls.get() % 2 == 1 { Err(full()) } else { Ok(descriptor()) }
         });
         for _ in 0..3 {
-            assert!(matches!(door.next(Instant::now()), Visitor::ShownOut));
+            assert!(matches!(door.next(Instant::now()), Visitor::ShownOut(_)));
         }
         assert_eq!((calls.get(), door.shut_until()), (6, None));
     }

@@ -19,6 +19,9 @@ const PENALTY: Duration = Duration::from_secs(30);
 /// Threads of one user.
 const MAX_THREADS: usize = 4;
 
+/// When so much waits nothing more is received from the user: each packet may bring another 253 descriptors.
+const MAX_WAITING: usize = 256;
+
 /// A thread without work ends after so long.
 const IDLE: Duration = Duration::from_secs(5);
 
@@ -133,6 +136,11 @@ impl Queue {
         self.add(Box::new(job));
     }
 
+    /// Whether so much waits that no more should come.
+    pub(crate) fn is_full(&self) -> bool {
+        self.state().jobs.len() >= MAX_WAITING
+    }
+
     /// Whether all threads of the user are at work and more of it waits.
     pub(crate) fn is_stuck(&self) -> bool {
         let state = self.state();
@@ -214,6 +222,36 @@ mod tests {
         }
         drop(release);
         assert_eq!(queue.ask(|| 1), Some(1));
+    }
+
+    #[test]
+    fn so_much_may_wait_and_then_nothing_more_should_come() {
+        let queue: Arc<Queue> = Arc::default();
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let held = Arc::new(Mutex::new(held));
+        let hold = || {
+            let held = Arc::clone(&held);
+            queue.later(move || {
+                let _ = held.lock().unwrap().recv();
+            });
+        };
+        let until = |what, holds: &dyn Fn() -> bool| {
+            let end = Instant::now() + Duration::from_secs(5);
+            while !holds() {
+                assert!(Instant::now() < end, "{what}");
+            }
+        };
+        for _ in 0..MAX_THREADS {
+            hold();
+            until("each thread takes one", &|| queue.state().jobs.is_empty());
+        }
+        for _ in 0..MAX_WAITING {
+            assert!(!queue.is_full());
+            hold();
+        }
+        assert!(queue.is_full());
+        drop(release);
+        until("it goes on", &|| !queue.is_full());
     }
 
     #[test]

@@ -14,6 +14,9 @@ const SHARE: usize = 32;
 /// What is left when a user's requests have taken so long waits for the next round.
 const SLICE: Duration = Duration::from_millis(4);
 
+/// A user is not listened to for so long while too much of what he passed waits to be closed.
+const HELD_UP: Duration = Duration::from_millis(50);
+
 /// A connection that has something to say, or whose process has gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ready {
@@ -65,6 +68,9 @@ impl Service {
                 // What a process that is gone still wanted is not worth waiting for.
                 return if ready.hung_up { self.end_connection(id, &End::Gone) } else { self.rest(id, until) };
             }
+            if connection.is_held_up() {
+                return if ready.hung_up { self.end_connection(id, &End::Gone) } else { self.pause(id, now + HELD_UP) };
+            }
             let (incoming, passed) = match connection.receive(now) {
                 Ok(Some(incoming)) => incoming,
                 Ok(None) => break,
@@ -86,7 +92,7 @@ impl Service {
         }
     }
 
-    /// Does not listen to a connection for a while.
+    /// Slows a connection that asks too fast.
     fn rest(&mut self, id: ConnectionId, until: Instant) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         if !connection.rested {
@@ -94,6 +100,12 @@ impl Service {
             let (pid, uid) = (connection.peer.pid, connection.peer.uid);
             tracing::warn!(pid, uid, "asks more than it may (limits.requests_per_second): it is slowed");
         }
+        self.pause(id, until);
+    }
+
+    /// Does not listen to a connection for a while.
+    fn pause(&mut self, id: ConnectionId, until: Instant) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.rests = true;
         self.resting.insert((until, id));
         self.watch(id);

@@ -72,13 +72,18 @@ impl Service {
     pub(crate) fn accept(&mut self, door: &mut Door<impl FnMut() -> io::Result<OwnedFd>>, next: &mut ConnectionId) {
         // Bounded, so that a storm of connections leaves the loop its turns.
         for _ in 0..TURN {
-            let socket = match door.next(Instant::now()) {
-                Visitor::In(socket) => socket,
-                Visitor::ShownOut => continue,
+            let (socket, is_in) = match door.next(Instant::now()) {
+                Visitor::In(socket) => (socket, true),
+                Visitor::ShownOut(socket) => (socket, false),
                 Visitor::Nobody => return,
             };
             let Ok(credentials) = getsockopt(&socket, sockopt::PeerCredentials) else { continue };
             let peer = Peer { pid: u32::try_from(credentials.pid()).unwrap_or(0), uid: credentials.uid() };
+            if !is_in {
+                // He may have sent something already, and what he passed is closed with his connection.
+                self.offload.of(peer.uid).finish(move || drop(socket));
+                continue;
+            }
             if !self.usage.take_connection(peer.uid) {
                 tracing::warn!(pid = peer.pid, uid = peer.uid, "too many connections: refused");
                 self.offload.of(peer.uid).later(move || drop(socket));
@@ -87,12 +92,17 @@ impl Service {
             let id = *next;
             *next += 1;
             let rate = self.usage.limits().requests_per_second;
-            let connection =
-                Connection::new(Channel::from(socket), peer, self.offload.of(peer.uid), rate, Instant::now());
+            let connection = Connection::new(
+                Channel::from(socket),
+                peer,
+                self.offload.of(peer.uid),
+                self.usage.returns(),
+                rate,
+                Instant::now(),
+            );
             if let Err(error) = self.poll.add(&connection, EpollEvent::new(EpollFlags::EPOLLIN, id)) {
                 tracing::warn!(%error, "cannot watch a connection");
                 connection.close();
-                self.usage.give_connection(peer.uid);
                 continue;
             }
             self.connections.insert(id, connection);
@@ -166,7 +176,6 @@ impl Service {
             End::Malformed(what) => tracing::warn!(pid, uid, what, "message not understood: connection ended"),
             End::Surplus => tracing::debug!(pid, uid, "too many programs without a lane: not listed"),
         }
-        self.usage.give_connection(uid);
         self.captures.end(id, &mut self.programs);
         let number = connection.lane;
         connection.close();

@@ -2,6 +2,7 @@
 
 use crate::config::Limits;
 use std::collections::HashMap;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use tickwire_link::control::Reason;
 
 const MIB: u64 = 1 << 20;
@@ -24,11 +25,52 @@ pub(crate) struct Usage {
     made_for: Limits,
     total: Used,
     users: HashMap<u32, Used>,
+    /// What threads that close something give back.
+    returned: Receiver<Return>,
+    returns: Sender<Return>,
+}
+
+/// What a user gives back.
+#[derive(Debug)]
+struct Return {
+    user: u32,
+    flows: usize,
+    connections: u32,
+}
+
+/// Gives back from another thread what is really closed.
+#[derive(Clone, Debug)]
+pub(crate) struct Returns(Sender<Return>);
+
+impl Returns {
+    /// Gives so many flows back.
+    pub(crate) fn flows(&self, user: u32, flows: usize) {
+        let _ = self.0.send(Return { user, flows, connections: 0 });
+    }
+
+    /// Gives a connection back.
+    pub(crate) fn connection(&self, user: u32) {
+        let _ = self.0.send(Return { user, flows: 0, connections: 1 });
+    }
 }
 
 impl Usage {
     pub(crate) fn new(limits: Limits) -> Self {
-        Self { limits, made_for: limits, total: Used::default(), users: HashMap::new() }
+        let (returns, returned) = channel();
+        Self { limits, made_for: limits, total: Used::default(), users: HashMap::new(), returned, returns }
+    }
+
+    /// For who closes something in another thread.
+    pub(crate) fn returns(&self) -> Returns {
+        Returns(self.returns.clone())
+    }
+
+    /// Takes notice of what has been closed.
+    fn collect(&mut self) {
+        while let Ok(Return { user, flows, connections }) = self.returned.try_recv() {
+            self.give_flows(user, flows);
+            self.each(user, |used| used.connections = used.connections.saturating_sub(connections));
+        }
     }
 
     /// Changes the limits; what is used beyond them stays until it is given back. What the BPF maps were made for is not exceeded.
@@ -86,6 +128,7 @@ impl Usage {
 
     /// Books a claim.
     pub(crate) fn take_flow(&mut self, user: u32) -> Result<(), Reason> {
+        self.collect();
         let (limits, total) = (&self.limits, &mut self.total);
         let own = self.users.entry(user).or_default();
         let refused = if total.flows >= limits.flows {
@@ -156,6 +199,7 @@ impl Usage {
 
     /// Books a connection to the service; `false` if there are too many.
     pub(crate) fn take_connection(&mut self, user: u32) -> bool {
+        self.collect();
         let (limits, total) = (&self.limits, &mut self.total);
         let own = self.users.entry(user).or_default();
         // Root is let in beyond the total, so that `tickwire stat` works when it is needed most.
@@ -168,11 +212,6 @@ impl Usage {
         own.connections += 1;
         total.connections += 1;
         true
-    }
-
-    /// Gives a connection back.
-    pub(crate) fn give_connection(&mut self, user: u32) {
-        self.each(user, |used| used.connections = used.connections.saturating_sub(1));
     }
 
     /// Whether one more program that has no lane may keep its connection to be listed, beside those of these users: a quarter of the
@@ -243,7 +282,10 @@ mod tests {
         usage.give_membership(1);
         usage.give_lane(1, MIB);
         usage.give_flow(1);
-        usage.give_connection(1);
+        let returns = usage.returns();
+        returns.connection(1);
+        assert!(!usage.users.is_empty(), "not before it is noticed");
+        usage.collect();
         assert!(usage.users.is_empty());
         assert_eq!(usage.total, Used::default());
     }

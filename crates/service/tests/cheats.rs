@@ -200,6 +200,47 @@ fn a_listener_that_stops_in_the_kernel_loses_its_claim() {
     }
 }
 
+/// A socket of host `a` whose FIN waits behind data that its peer, at port 80 of host `b`, never reads.
+fn lingering(world: &World) -> TcpStream {
+    use nix::sys::socket::{setsockopt, sockopt};
+    let socket = within(&world.pair.a, || TcpStream::connect(world.b(80)).unwrap());
+    setsockopt(&socket, sockopt::Linger, &libc::linger { l_onoff: 1, l_linger: 3600 }).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    while (&socket).write(&[0; 65_536]).is_ok() {}
+    socket
+}
+
+#[test]
+fn a_connection_counts_until_what_it_brought_is_closed() {
+    if skipped() {
+        return;
+    }
+    let world = World::with(Attach::Tc, "[limits]\nconnections_per_user = 1\nrequests_per_second = 1\n");
+    const USER: libc::uid_t = 65_534;
+    let listener = within(&world.pair.b, || TcpListener::bind(world.b(80)).unwrap());
+    let bad = Client::as_user(&world, USER);
+    let socket = lingering(&world);
+    let claim = Request::Claim { kind: ClaimKind::Bound, remote: Endpoint::default() };
+    // More than are read in an hour.
+    for _ in 0..4 {
+        bad.channel().send(&Request::ListInterfaces { after: 0 }, 1, &[]).unwrap();
+    }
+    bad.channel().send(&claim, 2, &[socket.as_fd()]).unwrap();
+    // Whichever copy is closed last waits, and that may be ours.
+    let closing = std::thread::spawn(move || drop(socket));
+    until("its own copy is gone", || closing.is_finished());
+    drop(bad);
+    for _ in 0..3 {
+        let again = Client::as_user(&world, USER);
+        until("there is no room for another", || again.is_closed());
+    }
+    drop(listener);
+    until("its peer is gone, and it is closed", || {
+        let mut again = Client::as_user(&world, USER);
+        again.try_request(&Request::ListInterfaces { after: 0 }, &[]).is_ok()
+    });
+}
+
 #[test]
 fn a_socket_that_lingers_stops_nobody() {
     if skipped() {
@@ -211,19 +252,7 @@ fn a_socket_that_lingers_stops_nobody() {
     let mut bad = world.client();
     let _bad_lane = bad.hello().unwrap();
     let listener = within(&world.pair.b, || TcpListener::bind(world.b(80)).unwrap());
-    // Its FIN waits behind data that the peer never reads.
-    let lingering = || {
-        let socket = within(&world.pair.a, || TcpStream::connect(world.b(80)).unwrap());
-        nix::sys::socket::setsockopt(
-            &socket,
-            nix::sys::socket::sockopt::Linger,
-            &libc::linger { l_onoff: 1, l_linger: 3600 },
-        )
-        .unwrap();
-        socket.set_nonblocking(true).unwrap();
-        while (&socket).write(&[0; 65_536]).is_ok() {}
-        socket
-    };
+    let lingering = || lingering(&world);
     // Whichever copy is closed last waits, and that may be ours.
     let forget = |socket: TcpStream| drop(std::thread::spawn(move || drop(socket)));
     let claim = Request::Claim { kind: ClaimKind::Bound, remote: Endpoint::default() };

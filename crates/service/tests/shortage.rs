@@ -91,7 +91,12 @@ fn without_descriptors_programs_are_shown_out_and_those_inside_are_served() {
         let _ = visitor.try_request(&Request::ListInterfaces { after: 0 }, &[]);
         visitors.push(visitor);
     }
-    assert_eq!(inside.claim_bound(&sockets[1]), Err(Reason::ServiceError), "its socket does not arrive");
+    assert_eq!(
+        inside.claim_bound(&sockets[1]),
+        Err(Reason::ServiceError),
+        "its socket does not arrive: {}",
+        service.stderr()
+    );
     assert_eq!(inside.counters(CountersOf::Lane, lane.lane)[4..], [0; 8], "it is served");
     allow(service.id(), 4096);
     Client::at(&pair.a.socket()).hello().unwrap();
