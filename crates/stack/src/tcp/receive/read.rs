@@ -1,0 +1,58 @@
+//! What the program takes.
+
+use super::ReceiveQueue;
+use crate::frame::Frames;
+use crate::pool::Link;
+
+impl ReceiveQueue {
+    /// Hands up to `limit` unread bytes to `take`, which says how many it took. Unless `peek`, what was taken is gone.
+    /// Returns the bytes taken.
+    pub(in crate::tcp) fn read(
+        &mut self,
+        frames: &mut Frames<'_>,
+        limit: usize,
+        peek: bool,
+        mut take: impl FnMut(&[u8]) -> usize,
+    ) -> usize {
+        let (mut at, mut total) = (self.head, 0);
+        while let Some(id) = at.get() {
+            if total == limit {
+                break;
+            }
+            let data = frames.data(id);
+            let most = data.len().min(limit - total);
+            let taken = take(&data[..most]).min(most);
+            total += taken;
+            at = frames.meta[id as usize].next;
+            if !peek {
+                self.consume(frames, taken);
+            }
+            if taken < most {
+                break;
+            }
+        }
+        total
+    }
+
+    /// Drops the first `bytes` of the first frame, which holds that many.
+    fn consume(&mut self, frames: &mut Frames<'_>, bytes: usize) {
+        let Some(id) = self.head.get() else { return };
+        let meta = &mut frames.meta[id as usize];
+        meta.offset += bytes as u16;
+        meta.len -= bytes as u16;
+        self.bytes -= bytes as u32;
+        if meta.len == 0 {
+            self.head = meta.next;
+            if self.head.is_none() {
+                self.tail = Link::NONE;
+            }
+            self.frames -= 1;
+            frames.give(id);
+        }
+    }
+
+    /// Drops up to `bytes` unread bytes.
+    pub(in crate::tcp) fn skip(&mut self, frames: &mut Frames<'_>, bytes: usize) {
+        self.read(frames, bytes, false, <[u8]>::len);
+    }
+}

@@ -1,0 +1,102 @@
+//! What is under way: from sending to acknowledgement.
+
+use super::{Delivered, SendQueue, end, length};
+use crate::frame::{FrameId, Frames, flag};
+use crate::pool::Link;
+use crate::tcp::seq::Seq;
+use crate::time::Instant;
+
+impl SendQueue {
+    /// Notes that a segment is being sent now: the first unsent one, a lost one, or (a probe) one under way.
+    pub(in crate::tcp) fn sent(&mut self, frames: &mut Frames<'_>, id: FrameId, now: Instant) {
+        let meta = &mut frames.meta[id as usize];
+        if self.next == Link::to(id) {
+            self.nxt = end(meta);
+            self.next = meta.next;
+        } else {
+            if meta.flags & flag::LOST != 0 {
+                self.board.lost -= length(meta);
+                meta.flags &= !flag::LOST;
+            } else {
+                self.unlink(frames, id);
+            }
+            frames.meta[id as usize].flags |= flag::RETRANSMITTED;
+        }
+        let newest = self.newest;
+        let meta = &mut frames.meta[id as usize];
+        meta.at = now;
+        meta.transmits = meta.transmits.saturating_add(1);
+        meta.older = newest;
+        meta.newer = Link::NONE;
+        self.pipe += length(meta);
+        match newest.get() {
+            Some(last) => frames.meta[last as usize].newer = Link::to(id),
+            None => self.oldest = Link::to(id),
+        }
+        self.newest = Link::to(id);
+    }
+
+    /// Takes a segment that is under way off the list by time, and its bytes out of the pipe.
+    pub(in crate::tcp) fn unlink(&mut self, frames: &mut Frames<'_>, id: FrameId) {
+        let meta = &mut frames.meta[id as usize];
+        let (older, newer) = (core::mem::take(&mut meta.older), core::mem::take(&mut meta.newer));
+        self.pipe -= length(meta);
+        match older.get() {
+            Some(other) => frames.meta[other as usize].newer = newer,
+            None => self.oldest = newer,
+        }
+        match newer.get() {
+            Some(other) => frames.meta[other as usize].older = older,
+            None => self.newest = older,
+        }
+    }
+
+    /// Frees what `ack` covers, telling `visit` of each segment that was not known to be delivered before. `ack` must lie
+    /// between `una` and `nxt`. Costs as much as there are segments acknowledged.
+    pub(in crate::tcp) fn acknowledge(&mut self, frames: &mut Frames<'_>, ack: Seq, mut visit: impl FnMut(Delivered)) {
+        while let Some(id) = self.head.get() {
+            if self.head == self.next {
+                break;
+            }
+            let meta = &frames.meta[id as usize];
+            if end(meta).gt(ack) {
+                self.acknowledge_part(frames, id, ack);
+                break;
+            }
+            let (bytes, next) = (length(meta), meta.next);
+            if meta.flags & flag::SACKED != 0 {
+                self.board.sacked -= bytes;
+            } else {
+                visit(Delivered::of(meta));
+                if meta.flags & flag::LOST != 0 { self.board.lost -= bytes } else { self.unlink(frames, id) }
+            }
+            self.board.forget(id, next);
+            if self.trail == Link::to(id) {
+                (self.trail, self.behind) = (next, self.behind.saturating_sub(1));
+            }
+            self.head = next;
+            self.frames -= 1;
+            frames.give(id);
+        }
+        if self.head.is_none() {
+            self.tail = Link::NONE;
+        }
+        self.una = ack;
+    }
+
+    /// The peer acknowledged the front of a segment: what is left starts there.
+    fn acknowledge_part(&mut self, frames: &mut Frames<'_>, id: FrameId, ack: Seq) {
+        let meta = &mut frames.meta[id as usize];
+        let cut = ack.since(Seq(meta.seq)).min(u32::from(meta.len));
+        meta.seq = meta.seq.wrapping_add(cut);
+        meta.offset += cut as u16;
+        meta.len -= cut as u16;
+        if meta.flags & flag::SACKED != 0 {
+            self.board.sacked -= cut;
+        } else if meta.flags & flag::LOST != 0 {
+            self.board.lost -= cut;
+        } else {
+            self.pipe -= cut;
+        }
+    }
+}
