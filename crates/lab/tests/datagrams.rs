@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Both, PATIENCE, bound, crossing, python, start};
+use common::{Both, GROUP, HEAR, PATIENCE, TELL, bound, crossing, python, start};
 use tickwire_lab::{CableOptions, ServiceOptions};
 
 const ECHO: &str = r#"
@@ -83,37 +83,8 @@ fn all_sizes_go_there_and_back_in_jumbo_frames() {
     sizes_on(&both, false);
 }
 
-/// Joins a group and prints what it hears; optionally from one source only.
-const HEAR: &str = r#"
-import socket, struct, sys
-group, own, source = sys.argv[1], sys.argv[2], sys.argv[3]
-s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-s.bind((group, 7100))
-if source == 'any':
-    s.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(group) + socket.inet_aton(own))
-else:
-    IP_ADD_SOURCE_MEMBERSHIP = 39
-    s.setsockopt(socket.IPPROTO_IP, IP_ADD_SOURCE_MEMBERSHIP, socket.inet_aton(group) + socket.inet_aton(own) + socket.inet_aton(source))
-print('joined', flush=True)
-while True:
-    print(s.recv(100).decode(), flush=True)
-"#;
-
-const TELL: &str = r#"
-import socket, sys, time
-s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-s.bind((sys.argv[2], 0))
-s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(sys.argv[2]))
-s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, int(sys.argv[4]))
-for n in range(5):
-    s.sendto(f'{sys.argv[3]} {n};'.encode(), (sys.argv[1], 7100))
-    time.sleep(0.05)
-"#;
-
 #[test]
 fn every_program_that_joined_a_group_hears_each_datagram_once() {
-    const GROUP: &str = "239.1.2.3";
     let both = Both::new();
     both.b().address("eth0", "10.77.0.3/24").unwrap();
     let (own, sender, other) = (both.pair.a_v4(), both.pair.b_v4(), "10.77.0.3");

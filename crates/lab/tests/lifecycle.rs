@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Both, PATIENCE, bound, compiled, crossing, python, start};
+use common::{Both, ECHO_SERVER, GROUP, HEAR, PATIENCE, TELL, bound, compiled, crossing, python, start};
 use nix::sys::signal::Signal;
 use std::time::{Duration, Instant};
 use tickwire_lab::{CableOptions, Pair, Process, Service, ServiceOptions, tools};
@@ -18,17 +18,6 @@ try:
     print('end' if s.recv(1) == b'' else 'data', flush=True)
 except ConnectionResetError:
     print('reset', flush=True)
-"#;
-
-const ECHO_SERVER: &str = r#"
-import socket, sys, threading
-listener = socket.create_server((sys.argv[1], 9000))
-def serve(c):
-    while d := c.recv(65536): c.sendall(d)
-    c.close()
-while True:
-    c, _ = listener.accept()
-    threading.Thread(target=serve, args=(c,), daemon=True).start()
 "#;
 
 fn server(both: &Both) -> Process {
@@ -171,25 +160,6 @@ fn a_stopped_service_leaves_nothing_behind_and_a_killed_one_is_cleaned_up_after_
     .unwrap();
 }
 
-/// Joins a group and prints what it hears.
-const HEAR: &str = r#"
-import socket, sys
-s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-s.bind(('239.1.2.3', 7100))
-s.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton('239.1.2.3') + socket.inet_aton(sys.argv[1]))
-print('joined', flush=True)
-while True:
-    print(s.recv(100).decode(), flush=True)
-"#;
-
-const TELL: &str = r#"
-import socket, sys
-s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(sys.argv[1]))
-for n in range(3):
-    s.sendto(f'{sys.argv[2]} {n}'.encode(), ('239.1.2.3', 7100))
-"#;
-
 /// A program under `tickwire run` without `--require`.
 fn willing(host: &tickwire_lab::Host, command: &[&str]) -> Process {
     let tickwire = tools::tickwire().unwrap();
@@ -200,20 +170,22 @@ fn willing(host: &tickwire_lab::Host, command: &[&str]) -> Process {
 fn a_member_of_a_group_goes_on_hearing_it_when_the_service_is_killed() {
     let mut both = Both::new();
     let (own, other) = (both.pair.a_v4(), both.pair.b_v4());
-    let mut hearer = willing(both.a(), &[python(), "-c", HEAR, &own]);
+    let mut hearer = willing(both.a(), &[python(), "-c", HEAR, GROUP, &own, "any"]);
     hearer.wait_for("joined", PATIENCE).unwrap();
     std::thread::sleep(Duration::from_millis(300));
     let teller = both.pair.b.clone();
-    let tell = |name: &str| start(&teller, false, &[python(), "-c", TELL, &other, name]).success(PATIENCE).unwrap();
+    let tell = |name: &str| {
+        start(&teller, false, &[python(), "-c", TELL, GROUP, &other, name, "0"]).success(PATIENCE).unwrap()
+    };
     tell("by the lane");
-    hearer.wait_for("by the lane 2", PATIENCE).unwrap();
-    assert_eq!(both.a_service.stat().unwrap().number("/host/counters/group_copies"), 3);
+    hearer.wait_for("by the lane 4;", PATIENCE).unwrap();
+    assert_eq!(both.a_service.stat().unwrap().number("/host/counters/group_copies"), 5);
     both.a_service.process().signal(Signal::SIGKILL).unwrap();
     let _ = both.a_service.process().wait(PATIENCE).unwrap();
     tools::until("the program has noticed", PATIENCE, || hearer.stderr().contains("the lane has ended")).unwrap();
     tell("by the kernel");
-    hearer.wait_for("by the kernel 2", PATIENCE).unwrap();
-    assert_eq!(hearer.stdout().lines().count(), 7, "each once: {}", hearer.stdout());
+    hearer.wait_for("by the kernel 4;", PATIENCE).unwrap();
+    assert_eq!(hearer.stdout().lines().count(), 11, "each once: {}", hearer.stdout());
 }
 
 /// Makes a socket now and then, and says when the outcome changes.
@@ -610,22 +582,9 @@ int main(int count, char **arguments) {
     return 0;
 }
 "#;
-    const BOTH_ECHO: &str = r#"
-import socket, sys, threading
-def datagrams():
-    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    s.bind((sys.argv[1], 9000))
-    while True:
-        data, peer = s.recvfrom(100)
-        s.sendto(data, peer)
-listener = socket.create_server((sys.argv[1], 9000))
-threading.Thread(target=datagrams, daemon=True).start()
-c, _ = listener.accept()
-while d := c.recv(100): c.sendall(d)
-"#;
     let both = Both::new();
     let address = both.pair.b_v4();
-    let mut server = start(both.b(), true, &[python(), "-c", BOTH_ECHO, &address]);
+    let mut server = start(both.b(), true, &[python(), "-c", ECHO_SERVER, &address]);
     bound(both.b(), &mut server, "udp", 9000);
     let program = compiled(both.a(), PROGRAM);
     let ended = crossing(&both.a_service, 4, || start(both.a(), true, &[&program, &address]).wait(PATIENCE).unwrap());

@@ -2,28 +2,7 @@
 
 mod common;
 
-use common::{Both, PATIENCE, bound, compiled, crossing, python, start};
-
-/// Sends back what comes, on each connection and as datagrams.
-const ECHO: &str = r#"
-import socket, sys, threading
-def serve(c):
-    try:
-        while d := c.recv(65536): c.sendall(d)
-    except ConnectionResetError:
-        pass
-def datagrams():
-    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    s.bind((sys.argv[1], 9000))
-    while True:
-        data, peer = s.recvfrom(100)
-        s.sendto(data, peer)
-threading.Thread(target=datagrams, daemon=True).start()
-listener = socket.create_server((sys.argv[1], 9000))
-while True:
-    c, _ = listener.accept()
-    threading.Thread(target=serve, args=(c,), daemon=True).start()
-"#;
+use common::{Both, ECHO_SERVER, PATIENCE, bound, compiled, crossing, python, start};
 
 const START: &str = r#"
 #include <arpa/inet.h>
@@ -74,7 +53,7 @@ fn program(both: &Both, run: &str) -> String {
 fn against_echo(run: &str, packets: u64) -> String {
     let both = Both::new();
     let address = both.pair.b_v4();
-    let mut server = start(both.b(), true, &[python(), "-c", ECHO, &address]);
+    let mut server = start(both.b(), true, &[python(), "-c", ECHO_SERVER, &address]);
     bound(both.b(), &mut server, "tcp", 9000);
     bound(both.b(), &mut server, "udp", 9000);
     let program = program(&both, run);

@@ -48,8 +48,7 @@ fn guard_refuses(attach: Attach) {
         return;
     }
     let world = World::new(attach);
-    let mut client = world.client();
-    let lane = client.hello().unwrap();
+    let (mut client, lane) = world.laned();
     // SAFETY: this test alone uses the region, and `lane` outlives `memory`.
     let mut memory: Memory<'_> = unsafe { lane.region.memory() };
     let socket = within(&world.pair.a, || UdpSocket::bind("0.0.0.0:7000").unwrap());
@@ -119,8 +118,7 @@ fn a_connection_of_the_kernels_cannot_be_claimed() {
     let (victim, _) = listener.accept().unwrap();
     drop(listener);
     let remote = Endpoint::from(peer.local_addr().unwrap());
-    let mut client = world.client();
-    let _lane = client.hello().unwrap();
+    let (mut client, _lane) = world.laned();
     let thief = reusing(&world, 8080);
     assert_eq!(client.claim(ClaimKind::Flow, remote, thief.as_fd()), Err(Reason::PortTaken));
     assert_eq!(client.claim(ClaimKind::Flow, remote, victim.as_fd()), Err(Reason::BadRequest), "it is connected");
@@ -149,8 +147,7 @@ fn a_flow_lets_nothing_else_out_of_its_port() {
     }
     for attach in [Attach::Tc, Attach::Native] {
         let world = World::new(attach);
-        let mut client = world.client();
-        let lane = client.hello().unwrap();
+        let (mut client, lane) = world.laned();
         // SAFETY: this test alone uses the region, and `lane` outlives `memory`.
         let mut memory: Memory<'_> = unsafe { lane.region.memory() };
         let path = client.path(Address::v4([10, 77, 0, 2]));
@@ -189,8 +186,7 @@ fn a_listener_that_stops_in_the_kernel_loses_its_claim() {
         return;
     }
     let world = World::new(Attach::Tc);
-    let mut client = world.client();
-    let _lane = client.hello().unwrap();
+    let (mut client, _lane) = world.laned();
     let listener = within(&world.pair.a, || TcpListener::bind("0.0.0.0:8080").unwrap());
     let claim = client.claim_bound(&listener).unwrap();
     nix::sys::socket::shutdown(listener.as_raw_fd(), nix::sys::socket::Shutdown::Both).unwrap();
@@ -298,8 +294,7 @@ fn rows_that_lie_reset_nobody() {
     let listener = within(&world.pair.b, || std::net::TcpListener::bind(world.b(80)).unwrap());
     let honest = within(&world.pair.a, || std::net::TcpStream::connect(world.b(80)).unwrap());
     let (peer, _) = listener.accept().unwrap();
-    let mut client = world.client();
-    let lane = client.hello().unwrap();
+    let (mut client, lane) = world.laned();
     let path = client.path(PEER);
     // SAFETY: this test alone uses the region, and `lane` outlives `memory`.
     let memory: Memory<'_> = unsafe { lane.region.memory() };
@@ -534,8 +529,7 @@ fn a_socket_that_lets_go_of_its_port_loses_its_claim() {
         return;
     }
     let world = World::new(Attach::Tc);
-    let mut client = world.client();
-    let lane = client.hello().unwrap();
+    let (mut client, lane) = world.laned();
     let _stack: Stack<'_> = lane.stack();
     let socket = within(&world.pair.a, || UdpSocket::bind("0.0.0.0:0").unwrap());
     let claim = client.claim_bound(&socket).unwrap();

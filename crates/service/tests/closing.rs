@@ -164,8 +164,7 @@ fn connections_that_a_closed_listener_never_had_are_those_of_the_next() {
     }
     for attach in [Attach::Tc, Attach::Native] {
         let world = World::new(attach);
-        let mut client = world.client();
-        let lane = client.hello().unwrap();
+        let (mut client, lane) = world.laned();
         let listener = within(&world.pair.a, || TcpListener::bind("0.0.0.0:8080").unwrap());
         let claim = client.claim_bound(&listener).unwrap();
         convert(&mut client, claim, &[world.b(9999)]);

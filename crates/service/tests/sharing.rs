@@ -238,8 +238,7 @@ struct Server {
 
 impl Server {
     fn new(world: &World) -> Self {
-        let mut client = world.client();
-        let lane = client.hello().unwrap();
+        let (mut client, lane) = world.laned();
         let mut stack = lane.stack();
         stack.path_set(client.path(Address::v4([10, 77, 0, 2])), now());
         let listener = stack.tcp_listen(&stack.tcp_defaults(), world.a(8080).into(), 64).unwrap();
@@ -380,8 +379,7 @@ fn a_handshake_of_the_kernels_that_is_under_way_stays_with_it() {
         let connections = within(&world.pair.a, || tickwire_host::Connections::open().unwrap().of_port(8080).unwrap());
         connections.iter().any(|(_, remote)| *remote == Endpoint::from(begun[0].local_addr().unwrap()))
     });
-    let mut client = world.client();
-    let _lane = client.hello().unwrap();
+    let (mut client, _lane) = world.laned();
     client.claim_bound(&listener).unwrap();
     world.pair.a.run(&["ip", "neighbour", "del", "10.77.0.2", "dev", "eth0"]).unwrap();
     common::until("the kernel finishes it", || listener.accept().is_ok());

@@ -232,18 +232,7 @@ fn data_and_fin_that_are_all_lost_come_again() {
         pair.run_for(Span::from_millis(300));
         assert_eq!(recv(&mut pair, 1, server, 1), Err(Error::WouldBlock));
         pair.link_mut(0).loss = 0;
-        let mut got = Vec::new();
-        let ended = pair.run_until(Span::from_secs(60), |pair| match recv(pair, 1, server, 1 << 16) {
-            Ok(bytes) if bytes.is_empty() => true,
-            Ok(bytes) => {
-                got.extend(bytes);
-                false
-            }
-            Err(error) => {
-                assert_eq!(error, Error::WouldBlock);
-                false
-            }
-        });
+        let (got, ended) = read_to_end(&mut pair, 1, server, Span::from_secs(60));
         assert!(ended && got == data, "{len}: {} bytes, the end {ended}", got.len());
         close_and_check(&mut pair, client, server, listener);
     }

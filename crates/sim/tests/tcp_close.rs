@@ -61,18 +61,7 @@ fn close_delivers_what_was_written() {
         assert_eq!(send(&mut pair, 0, client, &data), Ok(data.len()));
         close(&mut pair, 0, client);
         assert_eq!(pair.stack(0).tcp_state(client), Err(Error::Stale));
-        let mut got = Vec::new();
-        let ended = pair.run_until(Span::from_secs(120), |pair| match recv(pair, 1, server, 1 << 20) {
-            Ok(bytes) if bytes.is_empty() => true,
-            Ok(bytes) => {
-                got.extend(bytes);
-                false
-            }
-            Err(error) => {
-                assert_eq!(error, Error::WouldBlock);
-                false
-            }
-        });
+        let (got, ended) = read_to_end(&mut pair, 1, server, Span::from_secs(120));
         assert!(ended && got == data, "seed {seed}: {} bytes", got.len());
         close(&mut pair, 1, server);
         pair.run_for(Span::from_secs(200));

@@ -132,3 +132,56 @@ pub(crate) fn echoes(both: &Both, server: &[&str]) -> Process {
     assert!(serving.is_running().unwrap(), "{}", serving.stderr());
     serving
 }
+
+/// Sends back what comes, on each connection and as datagrams.
+pub(crate) const ECHO_SERVER: &str = r#"
+import socket, sys, threading
+def serve(c):
+    try:
+        while d := c.recv(65536): c.sendall(d)
+    except ConnectionResetError:
+        pass
+def datagrams():
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.bind((sys.argv[1], 9000))
+    while True:
+        data, peer = s.recvfrom(100)
+        s.sendto(data, peer)
+threading.Thread(target=datagrams, daemon=True).start()
+listener = socket.create_server((sys.argv[1], 9000))
+while True:
+    c, _ = listener.accept()
+    threading.Thread(target=serve, args=(c,), daemon=True).start()
+"#;
+
+/// The group of [`HEAR`] and [`TELL`], where a test names no other.
+pub(crate) const GROUP: &str = "239.1.2.3";
+
+/// Joins a group and prints what it hears; optionally from one source only.
+pub(crate) const HEAR: &str = r#"
+import socket, struct, sys
+group, own, source = sys.argv[1], sys.argv[2], sys.argv[3]
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+s.bind((group, 7100))
+if source == 'any':
+    s.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(group) + socket.inet_aton(own))
+else:
+    IP_ADD_SOURCE_MEMBERSHIP = 39
+    s.setsockopt(socket.IPPROTO_IP, IP_ADD_SOURCE_MEMBERSHIP, socket.inet_aton(group) + socket.inet_aton(own) + socket.inet_aton(source))
+print('joined', flush=True)
+while True:
+    print(s.recv(100).decode(), flush=True)
+"#;
+
+/// Sends five datagrams with a name to a group.
+pub(crate) const TELL: &str = r#"
+import socket, sys, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind((sys.argv[2], 0))
+s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(sys.argv[2]))
+s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, int(sys.argv[4]))
+for n in range(5):
+    s.sendto(f'{sys.argv[3]} {n};'.encode(), (sys.argv[1], 7100))
+    time.sleep(0.05)
+"#;

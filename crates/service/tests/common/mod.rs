@@ -130,10 +130,16 @@ impl World {
         Client::connect(self)
     }
 
-    /// A program on host `a` that has got a lane, and the stack in that lane.
-    pub fn program(&self) -> (Client, LaneOf, Stack<'static>) {
+    /// A program on host `a` that has got a lane.
+    pub fn laned(&self) -> (Client, LaneOf) {
         let mut client = self.client();
         let lane = client.hello().unwrap();
+        (client, lane)
+    }
+
+    /// A program on host `a` that has got a lane, and the stack in that lane.
+    pub fn program(&self) -> (Client, LaneOf, Stack<'static>) {
+        let (client, lane) = self.laned();
         let stack = lane.stack();
         (client, lane, stack)
     }

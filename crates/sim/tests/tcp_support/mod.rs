@@ -62,6 +62,23 @@ pub(crate) fn recv(pair: &mut Pair, host: usize, id: TcpId, most: usize) -> Resu
     Ok(buffer)
 }
 
+/// Lets time pass until the stream has ended, for at most `limit`, and reads all of it meanwhile. Says whether it ended.
+pub(crate) fn read_to_end(pair: &mut Pair, host: usize, id: TcpId, limit: Span) -> (Vec<u8>, bool) {
+    let mut got = Vec::new();
+    let ended = pair.run_until(limit, |pair| match recv(pair, host, id, 1 << 20) {
+        Ok(bytes) if bytes.is_empty() => true,
+        Ok(bytes) => {
+            got.extend(bytes);
+            false
+        }
+        Err(error) => {
+            assert_eq!(error, Error::WouldBlock);
+            false
+        }
+    });
+    (got, ended)
+}
+
 pub(crate) fn close(pair: &mut Pair, host: usize, id: TcpId) {
     let now = pair.now();
     pair.stack(host).tcp_close(id, now).unwrap();
