@@ -16,6 +16,8 @@ pub struct Host {
     memory: OwnedMemory,
     fill: VecDeque<FrameId>,
     sent: Vec<FrameId>,
+    kept: Vec<FrameId>,
+    stalled: bool,
     /// Its IPv4 and IPv6 addresses.
     pub addresses: [Address; 2],
     /// Its Ethernet address.
@@ -33,6 +35,8 @@ impl Host {
             memory,
             fill: VecDeque::new(),
             sent: Vec::new(),
+            kept: Vec::new(),
+            stalled: false,
             addresses: [Address::v4([10, 0, 0, number + 1]), Address(v6)],
             mac: Mac([2, 0, 0, 0, 0, number + 1]),
         }
@@ -91,8 +95,10 @@ impl Host {
         }
         let mut taken = Vec::new();
         stack.egress(now, |transmit| {
-            taken.push(transmit);
-            true
+            if !self.stalled {
+                taken.push(transmit);
+            }
+            !self.stalled
         });
         let mut packets: Vec<Vec<u8>> = Vec::new();
         let mut begins = true;
@@ -109,6 +115,23 @@ impl Host {
             begins = !t.more;
         }
         packets
+    }
+
+    /// The transmit ring is full from now on, or takes packets again.
+    pub fn stall(&mut self, stalled: bool) {
+        self.stalled = stalled;
+    }
+
+    /// The device is reset: frames in the transmit ring are not completed, unless by [`Host::give_back`].
+    pub fn keep_transmitting(&mut self) {
+        self.kept.append(&mut self.sent);
+    }
+
+    /// Completes what was kept, late. Says how many frames.
+    pub fn give_back(&mut self) -> usize {
+        let kept = core::mem::take(&mut self.kept);
+        kept.iter().for_each(|&frame| self.memory.stack().completed(frame));
+        kept.len()
     }
 
     /// Whether frames are in the transmit ring, to be completed by the next [`Host::transmit`].

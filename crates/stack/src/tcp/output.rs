@@ -73,17 +73,15 @@ impl Socket {
     }
 
     /// The segment to be sent next, if any may be sent now.
-    fn choose(&mut self, frames: &mut Frames<'_>, hold: Hold) -> Option<Run> {
+    fn choose(&mut self, frames: &mut Frames<'_>, now: Instant, hold: Hold) -> Option<Run> {
         if !self.state.may_transmit() {
             return None;
         }
         let mss = usize::from(self.mss);
         let edge = self.send.una + self.window;
         if let Some(id) = self.send.first_lost(frames) {
+            let id = self.send.released(frames, id, now)?;
             let meta = &frames.meta[id as usize];
-            if meta.flags & IN_FLIGHT != 0 {
-                return None; // its last transmission has not even left this host
-            }
             let bytes = length(meta) as usize;
             let is_first = self.send.head.get() == Some(id);
             let room = edge.since(Seq(meta.seq)) as usize;
@@ -137,7 +135,7 @@ impl Stack<'_> {
         let mut sent = false;
         while let Some(run) = {
             let s = &mut self.mem.tcp[index];
-            s.choose(&mut self.mem.frames, hold)
+            s.choose(&mut self.mem.frames, now, hold)
         } {
             if !sent {
                 self.restart_after_idle(index, now);

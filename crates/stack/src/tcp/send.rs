@@ -6,10 +6,13 @@
 //! (RFC 8985) looks at them; the sum of their lengths is the `pipe` of RFC 6675.
 
 mod append;
+mod kept;
 mod split;
 #[cfg(test)]
 mod tests;
 mod transit;
+
+pub(super) use kept::is_leaving;
 
 use super::scoreboard::Scoreboard;
 use super::seq::Seq;

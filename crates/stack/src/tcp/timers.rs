@@ -6,7 +6,7 @@
 use super::output::Hold;
 use super::recovery::Phase;
 use super::run::Run;
-use super::send::IN_FLIGHT;
+use super::send::{IN_FLIGHT, is_leaving};
 use super::socket::{Pending, Socket, State, Waiting};
 use super::spurious::Undo;
 use crate::Stack;
@@ -131,20 +131,29 @@ impl Stack<'_> {
         }
     }
 
-    /// Another retransmission is due: ends the connection if there have been enough of them.
-    fn give_up_or_count(&mut self, index: usize, now: Instant) -> bool {
+    /// Nothing has got through in time: ends the connection if that has been so for long enough.
+    fn give_up(&mut self, index: usize, now: Instant) -> bool {
         let config = &self.mem.core.tcp.config;
         let s = &mut self.mem.tcp[index];
         if s.stuck_since.is_never() {
             s.stuck_since = if s.at.timeout_from.is_never() { now } else { s.at.timeout_from };
         }
         let retries = if s.orphan { config.orphan_retries } else { config.retries };
-        if s.attempts >= retries && s.settings.user_timeout.is_zero() || s.out_of_patience(now) {
+        let over = s.attempts >= retries && s.settings.user_timeout.is_zero() || s.out_of_patience(now);
+        if over {
             self.time_out(index, now);
-            return true;
         }
-        s.attempts = s.attempts.saturating_add(1);
-        false
+        over
+    }
+
+    /// Another retransmission is due: ends the connection if there have been enough of them.
+    fn give_up_or_count(&mut self, index: usize, now: Instant) -> bool {
+        let over = self.give_up(index, now);
+        if !over {
+            let s = &mut self.mem.tcp[index];
+            s.attempts = s.attempts.saturating_add(1);
+        }
+        over
     }
 
     /// Ends a connection that nothing gets through on.
@@ -159,11 +168,13 @@ impl Stack<'_> {
     }
 
     fn retransmission_timeout(&mut self, index: usize, now: Instant) {
-        let s = &mut self.mem.tcp[index];
-        let frames = &mut self.mem.frames;
+        let s = &self.mem.tcp[index];
+        let frames = &self.mem.frames;
         let Some(head) = s.send.head.get().filter(|_| s.send.outstanding() > 0) else { return };
-        if frames.meta[head as usize].flags & IN_FLIGHT != 0 {
-            s.at.timeout_from = now; // it has not left this host yet: nothing is known to be lost
+        if is_leaving(&frames.meta[head as usize], now) {
+            if !self.give_up(index, now) {
+                self.mem.tcp[index].at.timeout_from = now;
+            }
             return;
         }
         if self.give_up_or_count(index, now) {
