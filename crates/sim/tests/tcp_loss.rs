@@ -108,7 +108,7 @@ fn the_timeout_doubles_while_nothing_answers() {
     let times: Vec<_> =
         wire.taken_at().into_iter().inspect(|(_, s)| assert_eq!(s.seq, ours)).map(|(at, _)| at).collect();
     let gaps: Vec<_> = times.windows(2).map(|w| w[1].since(w[0]).as_millis()).collect();
-    assert_eq!(gaps, [5, 10, 20, 40, 80, 160, 320]);
+    assert_eq!(gaps, [6, 12, 24, 48, 96, 192, 384]);
 }
 
 /// RFC 5681 §3.1: after a timeout the window is one segment, and grows again by slow start.
@@ -304,4 +304,89 @@ fn a_late_timer_is_not_taken_for_a_loss() {
     wire.now += Span::from_millis(50);
     wire.pass(Span::from_millis(200));
     assert!(wire.taken().iter().any(|s| s.seq == ours + 5_000));
+}
+
+/// RFC 8985 §8: the reordering timer goes on, also if the acknowledgement that started it lets new data out.
+#[test]
+fn new_data_does_not_stop_the_wait_for_reordered_segments() {
+    let mut wire = Wire::new();
+    let (id, ours, theirs) = measured(&mut wire);
+    wire.send(id, &pattern(30_000, 1)).unwrap();
+    assert_eq!(wire.taken().len(), 10);
+    wire.pass(Span::from_millis(1));
+    wire.put(Seg::new(ACK, theirs, ours + 1000).sack(&[(ours + 2000, ours + 3000)]));
+    let new = wire.taken();
+    assert!(!new.is_empty() && new.iter().all(|s| s.seq >= ours + 10_000), "{new:?}");
+    wire.pass(Span::from_micros(251)); // a quarter of the round trip
+    assert_eq!(wire.taken().iter().map(|s| s.seq).collect::<Vec<_>>(), [ours + 1000]);
+}
+
+/// Questions and answers, one at a time. `delay` says how much longer than usual each question takes.
+fn ask(pair: &mut Pair, ends: (TcpId, TcpId), questions: u32, delay: impl Fn(u32) -> Span) {
+    let usual = pair.link_mut(0).delay;
+    for n in 0..questions {
+        pair.link_mut(0).delay = usual + delay(n);
+        send(pair, 0, ends.0, &[1; 64]).unwrap();
+        assert!(pair.run_until(Span::from_secs(1), |pair| recv(pair, 1, ends.1, 64).is_ok()));
+        send(pair, 1, ends.1, &[2; 64]).unwrap();
+        assert!(pair.run_until(Span::from_secs(1), |pair| recv(pair, 0, ends.0, 64).is_ok()));
+    }
+    pair.link_mut(0).delay = usual;
+}
+
+/// RFC 8985 §7.2: a peer that does not run for a scheduler's tick (4 ms), or holds its acknowledgement back, has lost nothing.
+#[test]
+fn a_peer_that_takes_breaks_is_not_probed() {
+    for micros in [10, 600, 1_500] {
+        let mut pair = pair_with(1, LinkConfig { delay: Span::from_micros(micros), ..LinkConfig::default() });
+        let (client, server, _) = connected(&mut pair, 0);
+        ask(&mut pair, (client, server), 100, |_| Span::ZERO);
+        ask(&mut pair, (client, server), 1_000, |n| Span::from_millis(if n % 50 == 49 { 4 } else { 0 }));
+        // Nor has one that takes in questions and answers none of them at once.
+        for _ in 0..100 {
+            send(&mut pair, 0, client, &[1; 64]).unwrap();
+            pair.run_for(Span::from_millis(30));
+            recv(&mut pair, 1, server, 64).unwrap();
+        }
+        let stack = pair.stack(0);
+        let counters = stack.counters();
+        assert_eq!((counters.tcp_loss_probes.get(), counters.tcp_retrans_segs.get()), (0, 0), "{micros} us each way");
+    }
+}
+
+/// The last message of all is lost: it is sent again by a probe, after two (smoothed) round trips and 5 ms at most, which begin again when what was
+/// before it is acknowledged (within 3.75 ms).
+#[test]
+fn a_lost_last_message_comes_two_round_trips_and_five_milliseconds_later() {
+    for micros in [10, 100, 1_000, 10_000] {
+        for messages in [1, 3] {
+            let mut pair = pair_with(2, LinkConfig { delay: Span::from_micros(micros), ..LinkConfig::default() });
+            let (client, server, _) = connected(&mut pair, 0);
+            let now = pair.now();
+            pair.stack(0).tcp_set(client, now, Setting::NoDelay(true)).unwrap();
+            ask(&mut pair, (client, server), 200, |_| Span::ZERO);
+            pair.run_for(Span::from_millis(100));
+            let start = pair.now();
+            for n in 1..=messages {
+                pair.link_mut(0).loss = if n == messages { 1_000_000 } else { 0 };
+                send(&mut pair, 0, client, &[1; 64]).unwrap();
+                pair.flush();
+            }
+            pair.link_mut(0).loss = 0;
+            let mut got = 0;
+            let all = pair.run_until(Span::from_secs(1), |pair| {
+                got += recv(pair, 1, server, 1000).map_or(0, |bytes| bytes.len());
+                got == 64 * messages
+            });
+            let took = pair.now().since(start);
+            let stack = pair.stack(0);
+            let counters = stack.counters();
+            assert_eq!((all, counters.tcp_timeouts.get(), counters.tcp_retrans_segs.get()), (true, 0, 1));
+            let now = pair.now();
+            let srtt = pair.stack(0).tcp_info(client, now).unwrap().srtt;
+            let held_back = Span::from_micros(if messages > 1 { 3_750 + 2 * micros } else { 0 });
+            let limit = srtt.times(2) + Span::from_millis(5) + held_back + Span::from_micros(micros + 10);
+            assert!(took <= limit, "{} us, {} us each way", took.as_micros(), micros);
+        }
+    }
 }

@@ -12,7 +12,7 @@ use zerocopy::FromZeros;
 pub struct Config {
     /// Retransmission timeout before the first round-trip sample.
     pub initial_rto: Span,
-    /// Smallest retransmission timeout.
+    /// Smallest allowance for delay in a retransmission timeout, on top of the smoothed round trip.
     pub min_rto: Span,
     /// Largest retransmission timeout.
     pub max_rto: Span,

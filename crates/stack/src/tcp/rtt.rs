@@ -16,8 +16,9 @@ const MAX_BACKOFF: u8 = 15;
 pub struct Bounds {
     /// Timeout before the first sample (RFC 6298 §2.1: one second).
     pub initial: Span,
-    /// Smallest timeout. RFC 6298 §2.4 says one second, for clocks and networks that are coarse; both ends of a LAN
-    /// are not.
+    /// How much longer than a round trip everything may take at least: a peer holds its acknowledgement back, or does not run for a
+    /// scheduler's tick. RFC 6298 §2.4 says that no timeout is below one second, for clocks and networks that are coarse; both ends
+    /// of a LAN are not.
     pub min: Span,
     /// Largest timeout (RFC 6298 §2.5: at least 60 s).
     pub max: Span,
@@ -76,10 +77,11 @@ impl Rtt {
         !self.srtt.is_zero()
     }
 
-    /// The timeout without back-off (RFC 6298 §2.2-2.5).
+    /// The timeout without back-off (RFC 6298 §2.2-2.5). As on Linux the floor is that of the deviation, not of the sum: a peer that
+    /// takes a break does so on top of the round trip.
     #[must_use]
     pub fn base(&self, bounds: &Bounds) -> Span {
-        let rto = if self.known() { self.srtt + self.rttvar.times(4) } else { bounds.initial };
+        let rto = if self.known() { self.srtt + self.rttvar.times(4).max(bounds.min) } else { bounds.initial };
         rto.max(bounds.min).min(bounds.max)
     }
 
@@ -87,6 +89,12 @@ impl Rtt {
     #[must_use]
     pub fn rto(&self, bounds: &Bounds) -> Span {
         self.base(bounds).times(1 << self.backoff).min(bounds.max)
+    }
+
+    /// After what time a tail loss probe is due (RFC 8985 §7.2), if the timeout is not due before. There the time by which the peer may
+    /// hold its acknowledgement back is added only for a single segment; but it is as long for the last of any odd number.
+    pub(super) fn probe(&self, bounds: &Bounds) -> Span {
+        self.srtt.times(2) + bounds.min
     }
 
     /// Doubles the timeout (RFC 6298 §5.5).
@@ -131,16 +139,16 @@ mod tests {
     fn the_timeout_keeps_its_bounds_and_doubles_until_a_sample() {
         let mut rtt = Rtt::default();
         rtt.sample(at(1), Span::from_micros(10));
-        assert_eq!(rtt.rto(&BOUNDS), Span::from_millis(5));
+        assert_eq!(rtt.rto(&BOUNDS), Span::from_micros(5_010));
         rtt.back_off();
         rtt.back_off();
-        assert_eq!(rtt.rto(&BOUNDS), Span::from_millis(20));
+        assert_eq!(rtt.rto(&BOUNDS), Span::from_micros(20_040));
         for _ in 0..100 {
             rtt.back_off();
         }
         assert_eq!(rtt.rto(&BOUNDS), Span::from_secs(60));
         rtt.sample(at(2), Span::from_micros(10));
-        assert_eq!(rtt.rto(&BOUNDS), Span::from_millis(5));
+        assert_eq!(rtt.rto(&BOUNDS), Span::from_micros(5_010));
     }
 
     #[test]

@@ -55,11 +55,15 @@ impl Stack<'_> {
                     s.at.timeout_from = now;
                 }
                 let timeout = s.at.timeout_from + s.rtt.rto(&bounds);
-                let stale = sent || !matches!(s.at.waiting, Waiting::Reordering | Waiting::Probe);
-                if stale || s.at.retransmit.is_never() {
-                    let probe = now + s.rtt.srtt.times(2).max(bounds.min);
-                    (s.at.waiting, s.at.retransmit) = if s.may_probe() && probe <= timeout {
-                        (Waiting::Probe, probe)
+                // What is sent now moves a probe, and nothing else (RFC 8985 §7.2, §8).
+                let holds = match s.at.waiting {
+                    Waiting::Reordering => true,
+                    Waiting::Probe => !sent,
+                    _ => false,
+                };
+                if !holds || s.at.retransmit.is_never() {
+                    (s.at.waiting, s.at.retransmit) = if s.may_probe() {
+                        (Waiting::Probe, timeout.min(now + s.rtt.probe(&bounds)))
                     } else {
                         (Waiting::Timeout, timeout)
                     };
