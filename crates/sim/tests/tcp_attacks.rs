@@ -155,6 +155,31 @@ fn paws_drops_a_segment_from_before_the_wrap() {
     assert_eq!(wire.recv(id), Err(Error::Reset));
 }
 
+/// RFC 7323 §5.5: after 24 days of silence a timestamp says nothing, and a new one takes its place.
+#[test]
+fn paws_forgets_a_timestamp_after_24_days() {
+    let mut wire = Wire::new();
+    let listener = wire.listen(8);
+    let syn = Seg::new(SYN, 1000, 0).options(&[2, 4, 5, 180]).timestamps(5000, 0);
+    let (id, ours, theirs) = wire.accepted_with(listener, syn);
+    // Meanwhile the peer's clock has gone more than half-way around.
+    let later = 5000u32.wrapping_add(1 << 31).wrapping_add(1000);
+    wire.pass(Span::from_secs(23 * 24 * 3600));
+    wire.put(Seg::new(ACK, theirs, ours).timestamps(later, 0).data(b"early"));
+    wire.taken();
+    assert_eq!(wire.recv(id), Err(Error::WouldBlock));
+    wire.pass(Span::from_secs(2 * 24 * 3600));
+    wire.put(Seg::new(ACK, theirs, ours).timestamps(later, 0).data(b"la"));
+    wire.put(Seg::new(ACK, theirs + 2, ours).timestamps(later, 0).data(b"te"));
+    assert_eq!(wire.recv(id).unwrap(), b"late");
+    assert_eq!(wire.taken().last().unwrap().times().unwrap().1, later);
+    // From here on it protects again.
+    wire.put(Seg::new(ACK, theirs + 4, ours).timestamps(later - 1, 0).data(b"old"));
+    wire.taken();
+    assert_eq!(wire.recv(id), Err(Error::WouldBlock));
+    assert_eq!(wire.count("TcpExtPAWSEstab"), 2);
+}
+
 #[test]
 fn what_lies_outside_of_the_window_is_answered_and_not_taken() {
     let mut wire = Wire::new();

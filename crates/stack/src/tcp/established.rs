@@ -23,10 +23,12 @@ const CHALLENGE_INTERVAL: Span = Span::from_millis(500);
 impl Socket {
     /// PAWS (RFC 7323 §5.3): whether the segment's timestamp is older than what has been seen.
     fn is_old_duplicate(&self, now: Instant, segment: &Segment) -> bool {
-        let Some(times) = segment.options.timestamps else { return false };
-        self.timestamps
-            && (times.value.wrapping_sub(self.ts_recent) as i32) < 0
-            && now.since(self.ts_recent_at) < TIMESTAMP_VALID
+        self.timestamps && segment.options.timestamps.is_some_and(|times| self.is_older(now, times.value))
+    }
+
+    /// Whether a timestamp is older than the last one that was taken, if that still says something.
+    fn is_older(&self, now: Instant, value: u32) -> bool {
+        (value.wrapping_sub(self.ts_recent) as i32) < 0 && now.since(self.ts_recent_at) < TIMESTAMP_VALID
     }
 
     /// Whether an answer that anybody can provoke may be sent again.
@@ -43,7 +45,7 @@ impl Socket {
         if let Some(times) = segment.options.timestamps
             && self.timestamps
             && segment.seq.le(self.acked)
-            && (times.value.wrapping_sub(self.ts_recent) as i32) >= 0
+            && !self.is_older(now, times.value)
         {
             (self.ts_recent, self.ts_recent_at) = (times.value, now);
         }
