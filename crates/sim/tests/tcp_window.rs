@@ -5,7 +5,7 @@ mod tcp_support;
 use tcp_support::raw::*;
 use tcp_support::*;
 use tickwire_sim::Pair;
-use tickwire_stack::tcp::Setting;
+use tickwire_stack::tcp::{Setting, State};
 use tickwire_stack::time::Span;
 use tickwire_stack::watch::Interest;
 use tickwire_stack::{Error, Ready, SetId};
@@ -29,6 +29,53 @@ fn a_zero_window_is_probed_until_it_opens() {
     }
     wire.taken();
     wire.put(Seg::new(ACK, theirs, ours).window(5000));
+    assert_eq!(wire.taken().iter().map(|s| s.data.len()).sum::<usize>(), 2000);
+}
+
+/// Probes come less and less often, at least once a minute, as retransmissions do; unanswered they end the connection as those would.
+#[test]
+fn probes_of_a_shut_window_back_off_and_end_only_if_nobody_answers() {
+    for answered in [true, false] {
+        let mut wire = Wire::new();
+        let (id, ours, theirs) = wire.accepted();
+        let shut = || Seg::new(ACK, theirs, ours).window(0);
+        wire.put(shut());
+        wire.send(id, &[1; 2000]).unwrap();
+        wire.nothing();
+        let mut probes = vec![wire.now];
+        while wire.state(id) == Ok(State::Established) && probes.len() < 40 {
+            wire.pass(Span::from_millis(1));
+            for (at, seg) in wire.taken_at() {
+                if seg.bits == ACK {
+                    probes.push(at);
+                    if answered {
+                        wire.put(shut());
+                    }
+                }
+            }
+        }
+        let waits: Vec<_> = probes.windows(2).map(|w| w[1].since(w[0])).collect();
+        assert!(waits.windows(2).all(|w| w[1] >= w[0] && w[1] <= w[0].times(2) + Span::from_millis(1)), "{waits:?}");
+        assert!(waits.iter().all(|&wait| wait <= Span::from_secs(60)), "{waits:?}");
+        assert_eq!(wire.state(id) == Ok(State::Established), answered);
+        let took = probes.last().unwrap().since(probes[0]);
+        assert!(took > Span::from_secs(100), "{} s", took.as_millis() / 1000);
+        if !answered {
+            assert_eq!(wire.send(id, b"x"), Err(Error::TimedOut));
+        }
+    }
+}
+
+/// The window opens, and the acknowledgement that says so is lost: the next probe finds out.
+#[test]
+fn a_lost_window_update_is_found_by_a_probe() {
+    let mut wire = Wire::new();
+    let (id, ours, theirs) = wire.accepted();
+    wire.put(Seg::new(ACK, theirs, ours).window(0));
+    wire.send(id, &[1; 2000]).unwrap();
+    wire.pass(Span::from_millis(1_001));
+    assert_eq!(wire.one().seq, ours.wrapping_sub(1));
+    wire.put(Seg::new(ACK, theirs, ours).window(4_000));
     assert_eq!(wire.taken().iter().map(|s| s.data.len()).sum::<usize>(), 2000);
 }
 
@@ -153,6 +200,32 @@ fn acknowledgements_are_quick_at_first_and_then_delayed() {
     wire.pass(Span::from_millis(40));
     wire.one();
     assert_eq!(wire.count("TcpExtDelayedACKs"), 1);
+}
+
+/// RFC 1122 §4.2.3.2: not more than half a second, however the stack is set, and never more than one full segment behind.
+#[test]
+fn acknowledgements_are_delayed_by_half_a_second_at_most() {
+    let mut config = tickwire_stack::Config::default();
+    (config.tcp.ack_delay, config.tcp.min_rto) = (Span::from_secs(3), Span::from_secs(3));
+    let mut wire = Wire::with(config);
+    let (id, ours, mut theirs) = wire.accepted();
+    let now = wire.now;
+    wire.stack().tcp_set(id, now, Setting::QuickAck(false)).unwrap();
+    for len in [1, 10, 1000] {
+        wire.put(Seg::new(ACK, theirs, ours).data(&vec![7; len]));
+        theirs += len as u32;
+        wire.pass(Span::from_millis(499));
+        wire.nothing();
+        wire.pass(Span::from_millis(1));
+        assert_eq!(wire.one().ack, theirs, "{len} bytes");
+    }
+    for _ in 0..10 {
+        for odd in [true, false] {
+            wire.put(Seg::new(ACK, theirs, ours).data(&[7; 1000]));
+            theirs += 1000;
+            if odd { wire.nothing() } else { assert_eq!(wire.one().ack, theirs) }
+        }
+    }
 }
 
 #[test]

@@ -6,6 +6,9 @@ use crate::pool::Link;
 use crate::time::{Instant, Span};
 use zerocopy::FromZeros;
 
+/// RFC 9293 §3.8.6.3.
+const LONGEST_ACK_DELAY: Span = Span::from_millis(500);
+
 /// Defaults of TCP. The figures fit a LAN; all times can be changed by whoever starts the stack.
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C)]
@@ -92,7 +95,7 @@ impl Config {
 
     /// The acknowledgement delay in use.
     pub(super) fn delay(&self) -> Span {
-        self.ack_delay.min(Span::from_nanos(self.min_rto.as_nanos() / 4 * 3))
+        self.ack_delay.min(Span::from_nanos(self.min_rto.as_nanos() / 4 * 3)).min(LONGEST_ACK_DELAY)
     }
 }
 
