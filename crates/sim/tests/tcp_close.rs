@@ -49,6 +49,30 @@ fn both_sides_close_at_once() {
     assert_eq!((state(&mut pair, 0, client), state(&mut pair, 1, server)), (State::TimeWait, State::TimeWait));
 }
 
+/// RFC 9293 §3.10.7.4: the peer's FIN comes before its acknowledgement of ours, again, and alone.
+#[test]
+fn closing_waits_for_the_acknowledgement_of_our_fin() {
+    let mut wire = Wire::new();
+    let (id, ours, theirs) = wire.accepted();
+    let now = wire.now;
+    wire.stack().tcp_shutdown(id, now, Shutdown::Write).unwrap();
+    assert!(wire.one().has(FIN | ACK));
+    for _ in 0..2 {
+        wire.put(Seg::new(FIN | ACK, theirs, ours));
+        assert_eq!(wire.one().ack, theirs + 1);
+        assert_eq!(wire.state(id), Ok(State::Closing));
+        wire.pass(Span::from_millis(2));
+    }
+    wire.pass(Span::from_secs(3));
+    assert!(wire.taken().iter().all(|s| s.has(FIN | ACK) && s.seq == ours), "only our FIN comes again");
+    wire.put(Seg::new(ACK, theirs + 1, ours + 1));
+    assert_eq!(wire.state(id), Ok(State::TimeWait));
+    wire.nothing();
+    wire.close(id);
+    wire.pass(Span::from_secs(61));
+    assert_eq!((wire.held(), wire.stack().deadline()), (0, None));
+}
+
 /// What was written before close arrives, over a bad cable too, though nobody holds the handle any more.
 #[test]
 fn close_delivers_what_was_written() {
@@ -219,6 +243,44 @@ fn keepalive_finds_out_that_the_peer_is_gone() {
     pair.link_mut(0).loss = 1_000_000;
     pair.run_for(Span::from_secs(14));
     assert_eq!(recv(&mut pair, 0, client, 1), Err(Error::TimedOut));
+}
+
+/// The first probe after the idle time, the others an interval apart, and after so many of them in vain a reset; any answer, or a probe of
+/// the peer's own, begins it all again.
+#[test]
+fn keepalive_keeps_to_its_times() {
+    let mut wire = Wire::new();
+    let (id, ours, theirs) = wire.accepted();
+    let now = wire.now;
+    for setting in [
+        Setting::KeepIdle(Span::from_secs(10)),
+        Setting::KeepInterval(Span::from_secs(2)),
+        Setting::KeepCount(3),
+        Setting::KeepAlive(true),
+    ] {
+        wire.stack().tcp_set(id, now, setting).unwrap();
+    }
+    let mut start = wire.now;
+    let times = |wire: &mut Wire, start| {
+        let sent = wire.taken_at().into_iter();
+        sent.map(|(at, seg)| (at.since(start).as_millis(), seg.bits, seg.seq.wrapping_sub(ours))).collect::<Vec<_>>()
+    };
+    let probe = |ms| (ms, ACK, u32::MAX);
+    wire.pass(Span::from_secs(13));
+    assert_eq!(times(&mut wire, start), [probe(10_000), probe(12_000)]);
+    wire.put(Seg::new(ACK, theirs, ours));
+    start = wire.now;
+    wire.pass(Span::from_secs(9));
+    assert_eq!(times(&mut wire, start), []);
+    wire.put(Seg::new(ACK, theirs.wrapping_sub(1), ours));
+    wire.taken();
+    start = wire.now;
+    wire.pass(Span::from_millis(15_999));
+    assert_eq!(times(&mut wire, start), [probe(10_000), probe(12_000), probe(14_000)]);
+    assert_eq!(wire.state(id), Ok(State::Established));
+    wire.pass(Span::from_millis(1));
+    assert_eq!(times(&mut wire, start), [(16_000, RST | ACK, 0)]);
+    assert_eq!(wire.recv(id), Err(Error::TimedOut));
 }
 
 #[test]

@@ -93,6 +93,59 @@ fn both_sides_open_at_once() {
     }
 }
 
+/// SYNs and their answers cross on a bad cable, and data follows: each loss is repaired.
+#[test]
+fn both_sides_open_at_once_over_a_bad_cable() {
+    for seed in 0..20 {
+        let link = tickwire_sim::LinkConfig { loss: 300_000, duplicate: 100_000, ..Default::default() };
+        let mut pair = pair_with(seed, link);
+        let ends = [end(&pair, 0, 0, 1000), end(&pair, 1, 0, 2000)];
+        let options = options(&mut pair, 0);
+        let now = pair.now();
+        let a = pair.stack(0).tcp_connect(&options, ends[0], ends[1], now).unwrap();
+        let b = pair.stack(1).tcp_connect(&options, ends[1], ends[0], now).unwrap();
+        let open = pair.run_until(Span::from_secs(60), |pair| {
+            (state(pair, 0, a), state(pair, 1, b)) == (State::Established, State::Established)
+        });
+        assert!(open, "seed {seed}: {:?}", (state(&mut pair, 0, a), state(&mut pair, 1, b)));
+        let mut flows = [Flow::new((0, a), (1, b), 20_000), Flow::new((1, b), (0, a), 20_000)];
+        transfer(&mut pair, &mut flows, Span::from_secs(60));
+    }
+}
+
+/// RFC 9293 §3.5: a SYN that crosses ours is answered by SYN-ACK with the same number; its answer may carry data.
+#[test]
+fn a_crossing_syn_is_answered_and_its_acknowledgement_opens() {
+    for with_syn in [true, false] {
+        let mut wire = Wire::new();
+        let (own, peer, now) = (wire.own, wire.peer, wire.now);
+        let options = wire.stack().tcp_defaults();
+        let id = wire.stack().tcp_connect(&options, own, peer, now).unwrap();
+        let syn = wire.one();
+        assert_eq!(syn.bits, SYN);
+        wire.put(Seg::new(SYN, 1000, 0).options(&[2, 4, 3, 232]));
+        let answer = wire.one();
+        assert_eq!((answer.bits, answer.seq, answer.ack), (SYN | ACK, syn.seq, 1001));
+        assert_eq!(wire.state(id), Ok(State::SynReceived));
+        let acknowledgement = if with_syn {
+            Seg::new(SYN | ACK, 1000, syn.seq.wrapping_add(1))
+        } else {
+            Seg::new(ACK, 1001, syn.seq.wrapping_add(1)).data(b"early")
+        };
+        wire.put(acknowledgement);
+        assert_eq!(wire.state(id), Ok(State::Established));
+        if !with_syn {
+            assert_eq!(wire.recv(id).unwrap(), b"early");
+        }
+        wire.send(id, b"hello").unwrap();
+        let sent = wire.taken();
+        assert_eq!(
+            (sent.last().unwrap().seq, &sent.last().unwrap().data[..]),
+            (syn.seq.wrapping_add(1), &b"hello"[..])
+        );
+    }
+}
+
 #[test]
 fn a_full_accept_queue_keeps_the_others_waiting() {
     let mut pair = Pair::seeded(6);

@@ -176,8 +176,6 @@ pub struct Socket {
     pub(super) ack_now: bool,
     /// So many acknowledgements are still sent at once (quick-ack mode).
     pub(super) quick_acks: u8,
-    /// Full segments received since the last acknowledgement.
-    pub(super) unacked_segments: u8,
     /// How often SYN, data or a probe has been sent again in vain.
     pub(super) attempts: u8,
     /// Unanswered keepalive probes.
