@@ -14,6 +14,7 @@ enum Step {
     Lose(u8),
     Resend(u8),
     Split(usize),
+    Keep,
     Unmark,
     ForgetSacks,
     Around(u32),
@@ -28,6 +29,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (1..4u8).prop_map(Step::Lose),
         3 => (1..4u8).prop_map(Step::Resend),
         1 => (1..700usize).prop_map(Step::Split),
+        1 => Just(Step::Keep),
         1 => Just(Step::Unmark),
         1 => Just(Step::ForgetSacks),
         1 => (0..6000u32).prop_map(Step::Around),
@@ -194,6 +196,20 @@ proptest! {
                 Step::Split(at) => {
                     if let Some(id) = queue.first_lost(frames).or(queue.next.get()) {
                         queue.split(frames, id, at);
+                    }
+                }
+                Step::Keep => {
+                    // The kernel keeps the first frame, and gives it back after all when a copy is in its place.
+                    if let Some(id) = queue.first_lost(frames).filter(|&id| queue.head == Link::to(id)) {
+                        frames.meta[id as usize].flags |= flag::IN_KERNEL;
+                        prop_assert_eq!(queue.released(frames, id, now), None);
+                        let copied = queue.released(frames, id, now + crate::time::Span::from_secs(1));
+                        let flags = core::mem::take(&mut frames.meta[id as usize].flags);
+                        prop_assert_eq!(copied.is_some(), flags & flag::FREE_ON_COMPLETE != 0);
+                        match copied {
+                            Some(_) => frames.give(id),
+                            None => frames.meta[id as usize].flags = flags & !flag::IN_KERNEL,
+                        }
                     }
                 }
                 Step::Unmark => queue.unmark_lost(frames),
