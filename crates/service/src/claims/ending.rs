@@ -1,0 +1,142 @@
+//! The end of claims: of a listener that leaves connections behind, by request, or because what they rest on is gone.
+
+use super::{Held, reason_of_conflict};
+use crate::connection::{Answer, ConnectionId};
+use crate::proof::local_name;
+use crate::registry::{ClaimId, LaneId};
+use crate::requests::refused;
+use crate::service::Service;
+use nix::sys::socket::{Shutdown, SockaddrStorage, bind, shutdown};
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::Arc;
+use tickwire_link::control::{Claim, Push, Reason, Remotes, Reply};
+use tickwire_link::sys_socket;
+use tickwire_stack::addr::{Address, Endpoint};
+
+impl Service {
+    /// Answers [`tickwire_link::control::Request::Convert`].
+    pub(crate) fn convert(&mut self, id: ConnectionId, claim: ClaimId, remotes: &Remotes, more: bool) -> Answer {
+        let Some(lane) = self.connections.get(&id).and_then(|c| c.lane) else { return refused(Reason::BadRequest) };
+        let limit = self.lanes.get(&lane).map_or(0, |lane| lane.limits.tcp as usize);
+        let Some(held) = self.claims.get_mut(&claim).filter(|held| held.lane == lane) else {
+            return refused(Reason::BadRequest);
+        };
+        held.converting.extend_from_slice(remotes.as_slice());
+        if held.converting.len() > limit {
+            held.converting.clear();
+            return refused(Reason::LaneFull);
+        }
+        if more {
+            return Reply::Done.into();
+        }
+        let remotes = std::mem::take(&mut held.converting);
+        held.converted = true;
+        let (socket, bound, user) = (Arc::clone(&held.socket), held.bound, held.user);
+        let queue = socket.queue();
+        // The listener closes: the kernel's must not go on accepting behind the program's back. A port that the kernel chose it would
+        // let go of with that.
+        queue.finish(move || {
+            let Some(fd) = socket.get() else { return };
+            let _ = shutdown(fd.as_raw_fd(), Shutdown::Both);
+            if local_name(fd).is_some_and(|name| name.port == 0) {
+                let _ = bind(fd.as_raw_fd(), &SockaddrStorage::from(socket_address(fd, bound.local)));
+            }
+        });
+        // What the kernel had accepted by now is its own.
+        if let Ok(changes) = self.kernel_connections(lane, claim, bound) {
+            self.programs.apply_best(changes);
+        }
+        // A listener on "any" may have accepted on each of our addresses; the messages name only the remote ends.
+        let locals: Vec<Address> = if bound.local.address.is_unspecified() {
+            self.nics.addresses().into_iter().collect()
+        } else {
+            vec![bound.local.address]
+        };
+        let flows: Vec<(Address, Endpoint)> = remotes
+            .iter()
+            .flat_map(|&remote| locals.iter().map(move |&local| (local, remote)))
+            .filter(|(local, remote)| local.family() == remote.address.family())
+            .take(self.usage.room_for_flows(user))
+            .collect();
+        match self.registry.convert(lane, claim, &flows) {
+            Ok(changes) => {
+                self.programs.apply_unproven(changes);
+                let pinned = self.claims.get_mut(&claim).map(|held| std::mem::take(&mut held.pinned));
+                for flow in pinned.unwrap_or_default() {
+                    self.unpin(lane, claim, &flow);
+                }
+                let _ = self.charge(claim);
+                Reply::Done.into()
+            }
+            Err(conflict) => refused(reason_of_conflict(conflict)),
+        }
+    }
+
+    /// Answers [`tickwire_link::control::Request::Release`].
+    pub(crate) fn release(&mut self, id: ConnectionId, claim: ClaimId, remote: Endpoint) -> Answer {
+        let Some(lane) = self.connections.get(&id).and_then(|c| c.lane) else { return refused(Reason::BadRequest) };
+        if self.claims.get(&claim).is_none_or(|held| held.lane != lane) {
+            return refused(Reason::BadRequest);
+        }
+        if remote.port == 0 {
+            self.remove_claim(lane, claim);
+        } else if let Ok(changes) = self.registry.release_flows(lane, claim, remote) {
+            self.programs.apply_best(changes);
+            let _ = self.charge(claim);
+        }
+        Reply::Done.into()
+    }
+
+    /// Takes a claim out of everything.
+    pub(crate) fn remove_claim(&mut self, lane: LaneId, claim: ClaimId) {
+        self.leave_groups(claim);
+        if let Ok(changes) = self.registry.release(lane, claim) {
+            self.programs.apply_best(changes);
+        }
+        self.forget_claim(claim);
+    }
+
+    /// Closes the service's copy of a claim's socket, with which the program may go on on the kernel.
+    pub(crate) fn forget_claim(&mut self, claim: ClaimId) {
+        if let Some(held) = self.claims.remove(&claim) {
+            let Held { socket, filtered, user, charged, .. } = held;
+            // What is not closed yet counts: a user may make that last.
+            let returns = self.usage.returns();
+            socket.queue().finish(move || {
+                if filtered && let Some(fd) = socket.get() {
+                    let _ = sys_socket::detach_filter(fd);
+                }
+                if let Some(socket) = Arc::into_inner(socket) {
+                    socket.close();
+                }
+                returns.flows(user, 1 + charged);
+            });
+        }
+    }
+
+    /// Ends the claims for which `gone` says that their address has left the host.
+    pub(crate) fn lose_claims(&mut self, gone: impl Fn(&Held) -> bool, reason: Reason) {
+        let lost: Vec<ClaimId> = self.claims.iter().filter(|(_, held)| gone(held)).map(|(&id, _)| id).collect();
+        self.lose_these(lost, reason);
+    }
+
+    /// Ends these claims.
+    pub(crate) fn lose_these(&mut self, lost: impl IntoIterator<Item = ClaimId>, reason: Reason) {
+        for claim in lost {
+            let Some(lane) = self.claims.get(&claim).map(|held| held.lane) else { continue };
+            tracing::info!(lane, claim, %reason, "claim lost");
+            self.remove_claim(lane, claim);
+            self.push_to_lane(lane, || Push::ClaimLost { claim: Claim(claim), reason });
+        }
+    }
+}
+
+/// An address as a socket of this family wants it.
+fn socket_address(socket: BorrowedFd<'_>, local: Endpoint) -> SocketAddr {
+    let v6 = sys_socket::domain(socket).is_ok_and(|domain| domain == libc::AF_INET6);
+    match local.address.to_v4() {
+        Some(v4) if !v6 => SocketAddr::from((v4, local.port)),
+        _ => SocketAddr::from((local.address.0, local.port)),
+    }
+}

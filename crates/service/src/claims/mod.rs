@@ -1,0 +1,228 @@
+//! Claims: what a program may have diverted to its lane, and on what proof.
+
+mod ending;
+mod kernels;
+mod memberships;
+
+use crate::connection::{Answer, ConnectionId};
+use crate::offload::Foreign;
+use crate::pins;
+use crate::proof::{Flaw, Proof};
+use crate::registry::{Bound, Change, ClaimId, Conflict, FlowKey, LaneId, Protocol};
+use crate::requests::refused;
+use crate::service::Service;
+use std::sync::Arc;
+use std::time::Instant;
+use tickwire_link::control::{Claim, ClaimKind, Reason, Reply};
+use tickwire_stack::addr::{Address, Endpoint};
+
+/// A claim as the service holds it.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) lane: LaneId,
+    pub(crate) user: u32,
+    pub(crate) kind: ClaimKind,
+    pub(crate) bound: Bound,
+    /// The address for which packets are diverted now: the bound one, or, while a UDP socket bound to any is connected, one.
+    pub(crate) covered: Address,
+    pub(crate) remote: Endpoint,
+    /// The program's kernel socket: as long as it is held, the port stays taken in the kernel's registry.
+    pub(crate) socket: Arc<Foreign>,
+    /// Whether our filter is on it (see [`crate::groups`]); one that the program attached itself is none of our business.
+    filtered: bool,
+    /// Remotes collected so far for a conversion that takes several messages.
+    converting: Vec<Endpoint>,
+    /// It is a closed listener's, for the connections that were left.
+    pub(crate) converted: bool,
+    /// Entries of the flow map that are booked on the user beyond the claim itself.
+    charged: usize,
+    /// Connections of a shared port that stay with this lane (see [`crate::pins`]).
+    pub(crate) pinned: Vec<FlowKey>,
+}
+
+impl Service {
+    /// Answers [`tickwire_link::control::Request::Claim`].
+    pub(crate) fn claim(&mut self, id: ConnectionId, kind: ClaimKind, remote: Endpoint, socket: Foreign) -> Answer {
+        let Some(lane) = self.connections.get(&id).and_then(|c| c.lane) else {
+            return refused(Reason::BadRequest);
+        };
+        match self.try_claim(lane, kind, remote, socket) {
+            Ok((claim, local)) => Reply::Claimed { claim: Claim(claim), local }.into(),
+            Err(reason) => refused(reason),
+        }
+    }
+
+    fn try_claim(
+        &mut self,
+        number: LaneId,
+        kind: ClaimKind,
+        remote: Endpoint,
+        socket: Foreign,
+    ) -> Result<(ClaimId, Endpoint), Reason> {
+        let user = self.lanes.get(&number).map(|lane| lane.user).ok_or(Reason::LaneGone)?;
+        let judge = self.judge;
+        let (socket, proof) = socket
+            .queue()
+            .ask(move || {
+                let proof = socket.get().ok_or(Flaw::NoSocket).and_then(|fd| judge.examine(fd));
+                (socket, proof)
+            })
+            .ok_or(Reason::ServiceError)?;
+        let proof = proof.map_err(reason_of_flaw)?;
+        self.check(&proof, kind, remote)?;
+        self.usage.take_flow(user)?;
+        let bound = proof.bound;
+        let entered = match kind {
+            ClaimKind::Bound => self.registry.claim_bound(number, bound),
+            ClaimKind::Flow => self.registry.claim_flow(number, bound, remote),
+        };
+        let (claim, changes) = entered.map_err(reason_of_conflict).inspect_err(|_| self.usage.give_flow(user))?;
+        let socket = Arc::new(socket);
+        let held = Held {
+            lane: number,
+            user,
+            kind,
+            bound,
+            covered: bound.local.address,
+            remote,
+            socket,
+            filtered: false,
+            converting: Vec::new(),
+            converted: false,
+            charged: 0,
+            pinned: Vec::new(),
+        };
+        self.claims.insert(claim, held);
+        self.enter(number, claim, changes).inspect_err(|_| self.remove_claim(number, claim))?;
+        tracing::debug!(lane = number, claim, protocol = ?bound.protocol, local = %bound.local, ?kind, "claimed");
+        Ok((claim, bound.local))
+    }
+
+    /// Makes the maps agree with a new claim, and leaves to the kernel what is the kernel's.
+    fn enter(&mut self, lane: LaneId, claim: ClaimId, changes: Vec<Change>) -> Result<(), Reason> {
+        let Some((kind, bound, remote)) = self.claims.get(&claim).map(|h| (h.kind, h.bound, h.remote)) else {
+            return Err(Reason::ServiceError);
+        };
+        // What the kernel has accepted already stays with it, also what it accepts while the claim is entered.
+        let mut all = match kind {
+            ClaimKind::Bound => {
+                self.kernel_connections(lane, claim, bound).inspect_err(|_| self.take_back(lane, claim, &changes))?
+            }
+            ClaimKind::Flow => Vec::new(),
+        };
+        let joined = pins::joined(&changes);
+        self.pin(&joined);
+        all.extend(changes);
+        self.apply_claim(lane, claim, all)?;
+        // Those that came about in the meantime, too.
+        self.pin(&joined);
+        self.joined.extend(joined.into_iter().map(|joined| (Instant::now() + pins::SETTLE, joined)));
+        match kind {
+            ClaimKind::Bound => {
+                let more = self.kernel_connections(lane, claim, bound)?;
+                self.apply_claim(lane, claim, more)?;
+            }
+            // Now that it is entered no new one can come into being: its answers would come here.
+            ClaimKind::Flow if self.kernel_has(bound.local, remote) => return Err(Reason::PortTaken),
+            ClaimKind::Flow => {}
+        }
+        self.charge(claim)
+    }
+
+    /// Enters changes of a claim into the maps; if they do not take all of them, the claim is gone.
+    fn apply_claim(&mut self, lane: LaneId, claim: ClaimId, changes: Vec<Change>) -> Result<(), Reason> {
+        let Err(error) = self.programs.apply(changes.clone()) else { return Ok(()) };
+        tracing::error!(lane, %error, "a claim could not be entered");
+        self.take_back(lane, claim, &changes);
+        Err(if error.is_full() { Reason::FlowLimit } else { Reason::ServiceError })
+    }
+
+    /// Takes a claim out again of which these changes have not been entered: they must not be taken out.
+    fn take_back(&mut self, lane: LaneId, claim: ClaimId, not_entered: &[Change]) {
+        let mut undo = self.registry.release(lane, claim).unwrap_or_default();
+        undo.retain(|change| !not_entered.iter().any(|done| done.clone().inverse() == *change));
+        self.programs.apply_best(undo);
+    }
+
+    /// Books the entries that stand behind a claim, beyond the first, on its user.
+    pub(crate) fn charge(&mut self, claim: ClaimId) -> Result<(), Reason> {
+        let Some(held) = self.claims.get_mut(&claim) else { return Ok(()) };
+        let entries = self.registry.entries_of(claim).saturating_sub(1);
+        if entries <= held.charged {
+            self.usage.give_flows(held.user, held.charged - entries);
+        } else if entries - held.charged > self.usage.room_for_flows(held.user) {
+            return Err(Reason::UserFlowLimit);
+        } else {
+            self.usage.take_flows(held.user, entries - held.charged);
+        }
+        held.charged = entries;
+        Ok(())
+    }
+
+    /// Whether what was proved is a reason to divert anything.
+    fn check(&self, proof: &Proof, kind: ClaimKind, remote: Endpoint) -> Result<(), Reason> {
+        let Bound { protocol, local, .. } = proof.bound;
+        if !self.nics.any() {
+            return Err(self.nics.why_none());
+        }
+        if protocol == Protocol::Tcp && self.kernel_connections.is_none() {
+            return Err(Reason::NoDiagnostics);
+        }
+        // Divert does not know by which interface a packet may come to a socket that accepts only one of several.
+        if proof.interface != 0 && !self.nics.is_only(proof.interface) {
+            return Err(Reason::BoundDevice);
+        }
+        let ours = self.nics.has_address(local.address);
+        match kind {
+            // A TCP socket that is bound but does not listen has no right to what comes to the port: connections of others may.
+            ClaimKind::Bound if protocol == Protocol::Tcp && !proof.listens => Err(Reason::NotBound),
+            ClaimKind::Bound if local.address.is_loopback() => Err(Reason::Loopback),
+            ClaimKind::Bound if local.address.is_unspecified() || ours => Ok(()),
+            ClaimKind::Bound if protocol == Protocol::Udp && local.address.is_multicast() => Ok(()),
+            // A connection of the kernel's has its own way; and its socket's port may be shared with others'.
+            ClaimKind::Flow if !proof.idle => Err(Reason::BadRequest),
+            ClaimKind::Flow if remote.port == 0 || remote.address.is_unspecified() => Err(Reason::BadRequest),
+            ClaimKind::Flow if remote.address.family() != local.address.family() => Err(Reason::BadRequest),
+            ClaimKind::Flow if remote.address.is_loopback() => Err(Reason::Loopback),
+            ClaimKind::Flow if local.address.is_unspecified() => Err(Reason::NotBound),
+            ClaimKind::Flow if ours => Ok(()),
+            _ => Err(Reason::Address),
+        }
+    }
+
+    /// Diverts to a claim what comes to this address: its socket gets no more from the kernel.
+    pub(crate) fn cover(&mut self, claim: ClaimId, address: Address) {
+        let Some(lane) = self.claims.get(&claim).map(|held| held.lane) else { return };
+        let reason = match self.registry.cover(lane, claim, address) {
+            Ok(changes) => {
+                let entered = self.apply_claim(lane, claim, changes).and_then(|()| self.charge(claim));
+                if let (Ok(()), Some(held)) = (entered, self.claims.get_mut(&claim)) {
+                    tracing::debug!(lane, claim, %address, "its socket has another address");
+                    held.covered = address;
+                }
+                entered.err()
+            }
+            Err(conflict) => Some(reason_of_conflict(conflict)),
+        };
+        if let Some(reason) = reason {
+            self.lose_these([claim], reason);
+        }
+    }
+}
+
+fn reason_of_flaw(flaw: Flaw) -> Reason {
+    match flaw {
+        Flaw::NoSocket => Reason::BadRequest,
+        Flaw::Kind => Reason::Type,
+        Flaw::Namespace => Reason::Namespace,
+        Flaw::Unbound => Reason::NotBound,
+    }
+}
+
+fn reason_of_conflict(conflict: Conflict) -> Reason {
+    match conflict {
+        Conflict::Port | Conflict::Flow => Reason::PortTaken,
+        Conflict::TooManySharing => Reason::ShareLimit,
+        Conflict::Unknown => Reason::BadRequest,
+    }
+}

@@ -1,0 +1,99 @@
+//! Who owns which port and flow: the rules, without any system call.
+//!
+//! Every change of the registry is answered with the [`Change`]s that make the BPF maps agree with it; the caller applies
+//! them and, if the kernel refuses one, undoes them with [`Change::inverse`].
+
+mod change;
+mod exceptions;
+mod flows;
+mod keys;
+mod ports;
+mod shares;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use change::Change;
+pub(crate) use keys::{Bound, FlowKey, PortKey, Protocol};
+pub(crate) use shares::Share;
+
+use ports::Holder;
+use shares::Shares;
+use std::collections::{BTreeMap, HashMap};
+
+/// The number of a lane.
+pub(crate) type LaneId = u32;
+/// The number of a claim; never used twice.
+pub(crate) type ClaimId = u64;
+
+/// Why a claim is not possible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Conflict {
+    /// Another lane has that port, and they do not both share it.
+    Port,
+    /// Another lane has that flow.
+    Flow,
+    /// Too many lanes share the port.
+    TooManySharing,
+    /// No such claim of this lane.
+    Unknown,
+}
+
+#[derive(Debug)]
+struct Claim {
+    lane: LaneId,
+    bound: Bound,
+    ports: Vec<PortKey>,
+    flows: Vec<FlowKey>,
+    owned: Vec<(PortKey, Share)>,
+}
+
+/// The registry of one service.
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    claims: BTreeMap<ClaimId, Claim>,
+    ports: HashMap<PortKey, Vec<Holder>>,
+    flows: HashMap<FlowKey, (LaneId, u32)>,
+    owned: HashMap<(LaneId, PortKey), Shares>,
+    last: ClaimId,
+}
+
+impl Registry {
+    /// Takes a claim out.
+    pub(crate) fn release(&mut self, lane: LaneId, id: ClaimId) -> Result<Vec<Change>, Conflict> {
+        self.claim(lane, id)?;
+        let mut changes = Vec::new();
+        if let Some(claim) = self.claims.remove(&id) {
+            for key in claim.ports {
+                self.unhold(id, key, &mut changes);
+            }
+            for key in claim.flows {
+                self.leave_flow(lane, key, &mut changes);
+            }
+            for (key, share) in claim.owned {
+                self.disown(lane, key, share, &mut changes);
+            }
+        }
+        Ok(changes)
+    }
+
+    /// The claims of a lane.
+    pub(crate) fn of_lane(&self, lane: LaneId) -> Vec<ClaimId> {
+        self.claims.iter().filter(|(_, claim)| claim.lane == lane).map(|(&id, _)| id).collect()
+    }
+
+    /// How many entries of the maps of ports and flows stand behind a claim.
+    pub(crate) fn entries_of(&self, id: ClaimId) -> usize {
+        self.claims.get(&id).map_or(0, |claim| claim.flows.len() + claim.ports.len())
+    }
+
+    fn claim(&self, lane: LaneId, id: ClaimId) -> Result<&Claim, Conflict> {
+        self.claims.get(&id).filter(|claim| claim.lane == lane).ok_or(Conflict::Unknown)
+    }
+
+    fn new_claim(&mut self, lane: LaneId, bound: Bound) -> ClaimId {
+        self.last += 1;
+        let claim = Claim { lane, bound, ports: Vec::new(), flows: Vec::new(), owned: Vec::new() };
+        self.claims.insert(self.last, claim);
+        self.last
+    }
+}
