@@ -28,6 +28,9 @@ const REQUEST: usize = 56;
 const ANSWER: usize = 72;
 const PATIENCE_S: i64 = 2;
 
+/// In a request: connections of all ports.
+const ANY_PORT: u16 = 0;
+
 /// ESTABLISHED, SYN-SENT, SYN-RECEIVED, FIN-WAIT-1, FIN-WAIT-2, CLOSE-WAIT, LAST-ACK, CLOSING, and a handshake under way
 /// (`TCP_NEW_SYN_RECV`), as Linux numbers them: states with something to lose. A connection in TIME-WAIT is no more than a memory.
 const LIVE: u32 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11 | 1 << 12;
@@ -70,6 +73,14 @@ impl Connections {
             self.dump(family, port, &mut found)?;
         }
         Ok(found)
+    }
+
+    /// All live connections of the kernel's stack.
+    ///
+    /// # Errors
+    /// If the kernel cannot be asked.
+    pub fn all(&mut self) -> Result<Vec<Ends>> {
+        self.of_port(ANY_PORT)
     }
 
     /// Whether the kernel's stack has a live connection between these ends, ours first, for what comes by an interface.
@@ -133,7 +144,7 @@ impl Connections {
                             errno => Err(Error::Refused { what: WHAT, source: io::Error::from(errno) }),
                         };
                     }
-                    BY_FAMILY => found.extend(ends(body).filter(|(local, _)| local.port == port)),
+                    BY_FAMILY => found.extend(ends(body).filter(|(local, _)| port == ANY_PORT || local.port == port)),
                     _ => {}
                 }
             }
@@ -223,6 +234,8 @@ mod tests {
             let found = connections.of_port(here.port()).unwrap();
             let there = client.local_addr().unwrap();
             assert_eq!(found, [(here.into(), there.into())]);
+            let all = connections.all().unwrap();
+            assert!(all.contains(&(here.into(), there.into())) && all.contains(&(there.into(), here.into())));
             assert!(connections.has(&(here.into(), there.into()), 1).unwrap());
             assert!(connections.has(&(there.into(), here.into()), 1).unwrap());
             let other = Endpoint::new(there.ip().into(), there.port() ^ 1);

@@ -5,7 +5,7 @@ use crate::registry::LaneId;
 use crate::service::Service;
 use crate::watch::differs;
 use std::collections::BTreeMap;
-use tickwire_host::{Event, Neighbour, Query, Reachability};
+use tickwire_host::{Event, InterfaceAddress, Neighbour, Query, Reachability};
 use tickwire_link::control::Reason;
 use tickwire_stack::addr::Address;
 
@@ -59,7 +59,7 @@ impl Service {
         match event {
             Event::Link(_) | Event::LinkGone(_) => self.link_effect(event),
             Event::Address(address) => {
-                if self.nics.address_changed(&address, &mut self.programs) {
+                if self.take_up(&address) {
                     self.paths_stale = true;
                     if !address.usable {
                         self.address_left(address.address);
@@ -128,11 +128,21 @@ impl Service {
         match self.host.addresses() {
             Ok(addresses) => {
                 for address in addresses.iter().filter(|a| a.interface == index) {
+                    self.leave_to_kernel_at(address.address);
                     self.nics.address_changed(address, &mut self.programs);
                 }
             }
             Err(error) => tracing::error!(%error, "the addresses of an interface cannot be read"),
         }
+    }
+
+    /// Takes up an address; whether that changed anything.
+    fn take_up(&mut self, address: &InterfaceAddress) -> bool {
+        // Those whose lifetime is told anew every few seconds are not new.
+        if address.usable && self.nics.contains(address.interface) && !self.nics.has_address(address.address) {
+            self.leave_to_kernel_at(address.address);
+        }
+        self.nics.address_changed(address, &mut self.programs)
     }
 
     fn address_left(&mut self, address: Address) {

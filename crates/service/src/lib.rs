@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod capture;
+mod census;
 mod claims;
 pub mod config;
 mod connection;

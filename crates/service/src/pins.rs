@@ -5,9 +5,10 @@
 //! A lane may not have seen yet what divert has given to it: for a while after a lane joined, segments that open no connection go where they would
 //! have gone before, and what has come of the handshakes by then is pinned, too.
 
+use crate::lanes::Lane;
 use crate::registry::{Change, ClaimId, FlowKey, LaneId, PortKey, Protocol};
 use crate::service::Service;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 use tickwire_link::bpf;
 use tickwire_stack::addr::Endpoint;
@@ -15,6 +16,9 @@ use tickwire_stack::table::{Row, kind};
 
 /// A handshake that takes longer is begun anew (RFC 6298: after one second, then two).
 pub(crate) const SETTLE: Duration = Duration::from_secs(3);
+
+/// The tables of so many lanes are looked at at a time.
+const LANES: usize = 8;
 
 /// A port that a lane has joined, and who shares it now.
 pub(crate) type Joined = (PortKey, Vec<LaneId>);
@@ -32,7 +36,19 @@ pub(crate) fn joined(changes: &[Change]) -> Vec<Joined> {
     changes.iter().filter_map(of).collect()
 }
 
-/// Local and remote end of a live connection, as the lane itself says; what it may have for that is its claims' business.
+impl Lane {
+    /// Local and remote ends of its live connections, as the lane itself says; what it may have for that is its claims' business.
+    fn connections_now(&self) -> impl Iterator<Item = (Endpoint, Endpoint)> + '_ {
+        self.view.rows().iter().take(self.limits.rows()).filter_map(connection)
+    }
+
+    /// Whether it says that it has this one.
+    pub(crate) fn has_connection(&self, local: Endpoint, remote: Endpoint) -> bool {
+        self.connections_now().any(|ends| ends == (local, remote))
+    }
+}
+
+/// The ends in a row, if its connection lives.
 fn connection(row: &Row) -> Option<(Endpoint, Endpoint)> {
     /// As Linux numbers them: neither CLOSE nor LISTEN, nor TIME-WAIT, which nobody misses.
     const OVER: [u32; 3] = [6, 7, 10];
@@ -89,9 +105,8 @@ impl Service {
     /// Pins connections of a lane that would go elsewhere by one of these choices.
     fn pin_lane(&mut self, key: PortKey, choices: [&[LaneId]; 2], lane: LaneId, claim: ClaimId) {
         let Some(of_lane) = self.lanes.get(&lane) else { return };
-        let rows = of_lane.view.rows().iter().take(of_lane.limits.rows());
-        let moved: Vec<FlowKey> = rows
-            .filter_map(connection)
+        let moved: Vec<FlowKey> = of_lane
+            .connections_now()
             .filter(|(local, remote)| {
                 local.port == key.local.port
                     && (key.local.address == local.address || key.local.address.is_unspecified())
@@ -115,23 +130,29 @@ impl Service {
         let _ = self.charge(claim);
     }
 
-    /// Forgets connections that are over.
+    /// Forgets connections that are over. Called every second, for a few lanes at a time.
     pub(crate) fn verify_pins(&mut self) {
-        let mut over: Vec<(LaneId, ClaimId, FlowKey)> = Vec::new();
-        for (&claim, held) in self.claims.iter_mut().filter(|(_, held)| !held.pinned.is_empty()) {
-            let Some(lane) = self.lanes.get(&held.lane) else { continue };
-            let rows = lane.view.rows().iter().take(lane.limits.rows());
-            let live: HashSet<(Endpoint, Endpoint)> = rows.filter_map(connection).collect();
-            let gone = held.pinned.extract_if(.., |flow| !live.contains(&(flow.local, flow.remote)));
-            over.extend(gone.map(|flow| (held.lane, claim, flow)));
+        let mut pinning: BTreeMap<LaneId, Vec<ClaimId>> = BTreeMap::new();
+        for (&claim, held) in self.claims.iter().filter(|(_, held)| !held.pinned.is_empty()) {
+            pinning.entry(held.lane).or_default().push(claim);
         }
-        for (lane, claim, flow) in over {
-            self.unpin(lane, claim, &flow);
+        let behind = pinning.range(self.pins_verified + 1..).chain(pinning.range(..=self.pins_verified));
+        for (&lane, claims) in behind.take(LANES) {
+            self.pins_verified = lane;
+            let Some(of_lane) = self.lanes.get(&lane) else { continue };
+            let live: HashSet<(Endpoint, Endpoint)> = of_lane.connections_now().collect();
+            for &claim in claims {
+                let Some(held) = self.claims.get_mut(&claim) else { continue };
+                let over = held.pinned.extract_if(.., |flow| !live.contains(&(flow.local, flow.remote)));
+                for flow in over.collect::<Vec<_>>() {
+                    self.unpin(lane, claim, &flow);
+                }
+            }
         }
     }
 
     /// Takes one connection's entry out of a claim.
-    pub(crate) fn unpin(&mut self, lane: LaneId, claim: ClaimId, flow: &FlowKey) {
+    fn unpin(&mut self, lane: LaneId, claim: ClaimId, flow: &FlowKey) {
         let changes = self.registry.unpin(lane, claim, flow);
         self.programs.apply_best(changes);
         let _ = self.charge(claim);

@@ -2,7 +2,7 @@
 
 use crate::config::Limits;
 use crate::groups::Members;
-use crate::registry::{Change, FlowKey, LaneId, PortKey, Protocol, Share};
+use crate::registry::{Change, FlowKey, LaneId, PortKey, Protocol, Share, Title};
 use aya::maps::xdp::{DevMapHash, XdpMapError};
 use aya::maps::{Array, HashMap, MapData, MapError, PerCpuArray, PerCpuValues, XskMap};
 use aya::programs::tc::{NlOptions, SchedClassifierLink, TcAttachOptions};
@@ -255,9 +255,9 @@ impl Programs {
     pub(crate) fn apply(&mut self, changes: Vec<Change>) -> Result<()> {
         let mut done = Vec::with_capacity(changes.len());
         for change in changes {
-            if let Err(error) = self.apply_one(&change, false) {
+            if let Err(error) = self.apply_one(&change) {
                 for change in done.into_iter().rev() {
-                    let _ = self.apply_one(&Change::inverse(change), false);
+                    let _ = self.apply_one(&Change::inverse(change));
                 }
                 return Err(error);
             }
@@ -268,23 +268,14 @@ impl Programs {
 
     /// Applies changes as far as possible: what is gone already needs no removal.
     pub(crate) fn apply_best(&mut self, changes: Vec<Change>) {
-        self.apply_each(changes, false);
-    }
-
-    /// The same with flows of which only the program says that they are connections of its own.
-    pub(crate) fn apply_unproven(&mut self, changes: Vec<Change>) {
-        self.apply_each(changes, true);
-    }
-
-    fn apply_each(&mut self, changes: Vec<Change>, unproven: bool) {
         for change in changes {
-            if let Err(error) = self.apply_one(&change, unproven) {
+            if let Err(error) = self.apply_one(&change) {
                 tracing::debug!(%error, ?change, "a map did not take a change");
             }
         }
     }
 
-    fn apply_one(&mut self, change: &Change, unproven: bool) -> Result<()> {
+    fn apply_one(&mut self, change: &Change) -> Result<()> {
         match change {
             Change::Port { key, before, after } => {
                 let bpf_key = bpf::PortKey::new(key.protocol as u8, key.local);
@@ -305,14 +296,16 @@ impl Programs {
                     done?;
                 }
             }
-            Change::Flow { key, after, .. } => {
+            Change::Flow { key, before, after } => {
                 let FlowKey { protocol, local, remote } = *key;
                 let bpf_key = bpf::FlowKey::new(protocol as u8, local, remote);
                 let port = PortKey { protocol, local };
-                if let Some(lane) = after {
-                    self.use_port(port, port_kind::FLOWS)?;
-                    let done = self.flows.insert(bpf_key, bpf::FlowValue::new(*lane, unproven), 0);
-                    if done.is_err() {
+                if let Some(title) = after {
+                    if before.is_none() {
+                        self.use_port(port, port_kind::FLOWS)?;
+                    }
+                    let done = self.flows.insert(bpf_key, flow_value(*title), 0);
+                    if done.is_err() && before.is_none() {
                         self.unuse_port(port, port_kind::FLOWS)?;
                     }
                     done?;
@@ -382,6 +375,12 @@ impl Programs {
         {
             tracing::warn!(%error, "a shared port stays as it is");
         }
+    }
+
+    /// Whether divert knows a flow. If that cannot be told, it does.
+    pub(crate) fn has_flow(&self, key: &FlowKey) -> bool {
+        let key = bpf::FlowKey::new(key.protocol as u8, key.local, key.remote);
+        !matches!(self.flows.get(&key, 0), Err(MapError::KeyNotFound))
     }
 
     /// A flow's removal was put off until somebody else had entered it anew: only the port's use is given back.
@@ -491,6 +490,15 @@ impl LaneHook {
     }
 }
 
+/// How divert is told whose a flow is.
+fn flow_value(title: Title) -> bpf::FlowValue {
+    match title {
+        Title::Kernel => bpf::FlowValue::new(0, false),
+        Title::Connects(lane) => bpf::FlowValue::new(lane, false),
+        Title::Accepted(lane) => bpf::FlowValue::new(lane, true),
+    }
+}
+
 fn xdp<'a>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut Xdp> {
     Ok(ebpf.program_mut(name).ok_or(BpfError::Missing(name))?.try_into()?)
 }
@@ -542,7 +550,11 @@ mod tests {
         let local = Endpoint::new(Address::v4([10, 0, 0, 1]), 80);
         let flow = |port| {
             let remote = Endpoint::new(Address::v4([10, 0, 0, 2]), port);
-            Change::Flow { key: FlowKey { protocol: Protocol::Tcp, local, remote }, before: None, after: Some(7) }
+            Change::Flow {
+                key: FlowKey { protocol: Protocol::Tcp, local, remote },
+                before: None,
+                after: Some(Title::Connects(7)),
+            }
         };
         programs.apply((0..1020).map(flow).collect()).unwrap();
         let error = programs.apply((2000..2010).map(flow).collect()).unwrap_err();

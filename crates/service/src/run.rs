@@ -1,6 +1,7 @@
 //! Starting the service, its event loop, and its end.
 
 use crate::capture::Captures;
+use crate::census::Census;
 use crate::config::{Attach, Config, ConfigError, Limits};
 use crate::connection::ConnectionId;
 use crate::door::Door;
@@ -188,6 +189,7 @@ fn start(config: Config) -> Result<Service, Error> {
         // Before the inventory, so that no change falls between.
         monitor: Monitor::open()?,
         kernel_connections: connections(),
+        census: Census::new(connections()),
         xdp_info: XdpInfo::open().ok(),
         judge: Judge::new().map_err(system("tell network namespaces apart (Linux 5.14 or newer is needed)"))?,
         programs,
@@ -205,6 +207,7 @@ fn start(config: Config) -> Result<Service, Error> {
         connections: BTreeMap::new(),
         captures,
         joined: Vec::new(),
+        pins_verified: 0,
         resting: BTreeSet::new(),
         poll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(|e| system("make an epoll instance")(e.into()))?,
         paths_stale: false,
@@ -312,7 +315,7 @@ fn serve(service: &mut Service, endpoint: &Endpoint, options: &Options, stop: Op
         if now >= verified + VERIFY_EVERY {
             verified = now;
             service.verify_claims();
-            service.verify_exceptions();
+            service.verify_flows();
             service.verify_pins();
             service.settle(now);
             service.fit_guards();

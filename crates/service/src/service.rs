@@ -1,6 +1,7 @@
 //! The state of the service, and what its parts share.
 
 use crate::capture::Captures;
+use crate::census::Census;
 use crate::config::Config;
 use crate::connection::{Connection, ConnectionId, End, Peer};
 use crate::door::{Door, Visitor};
@@ -39,6 +40,7 @@ pub(crate) struct Service {
     pub(crate) xdp_info: Option<XdpInfo>,
     /// `None` on kernels without socket diagnostics.
     pub(crate) kernel_connections: Option<Connections>,
+    pub(crate) census: Census,
     pub(crate) judge: Judge,
     pub(crate) programs: Programs,
     pub(crate) lane_program: LaneProgram,
@@ -57,6 +59,8 @@ pub(crate) struct Service {
     pub(crate) connections: BTreeMap<ConnectionId, Connection>,
     /// Ports that lanes are joining, and until when.
     pub(crate) joined: Vec<(Instant, Joined)>,
+    /// The lane whose pinned connections were looked at last.
+    pub(crate) pins_verified: LaneId,
     /// Connections that are not listened to for a while, and until when.
     pub(crate) resting: BTreeSet<(Instant, ConnectionId)>,
     pub(crate) poll: Epoll,

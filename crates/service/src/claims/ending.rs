@@ -7,9 +7,11 @@ use crate::registry::{ClaimId, LaneId};
 use crate::requests::refused;
 use crate::service::Service;
 use nix::sys::socket::{Shutdown, SockaddrStorage, bind, shutdown};
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
+use tickwire_host::Ends;
 use tickwire_link::control::{Claim, Push, Reason, Remotes, Reply};
 use tickwire_link::sys_socket;
 use tickwire_stack::addr::{Address, Endpoint};
@@ -43,10 +45,8 @@ impl Service {
                 let _ = bind(fd.as_raw_fd(), &SockaddrStorage::from(socket_address(fd, bound.local)));
             }
         });
-        // What the kernel had accepted by now is its own.
-        if let Ok(changes) = self.kernel_connections(lane, claim, bound) {
-            self.programs.apply_best(changes);
-        }
+        // What the kernel had accepted by now is its own. If it does not say, what it had before is.
+        let kernels: HashSet<Ends> = self.kernels_of_port(bound.local.port).unwrap_or_default().into_iter().collect();
         // A listener on "any" may have accepted on each of our addresses; the messages name only the remote ends.
         let locals: Vec<Address> = if bound.local.address.is_unspecified() {
             self.nics.addresses().into_iter().collect()
@@ -59,12 +59,11 @@ impl Service {
             .filter(|(local, remote)| local.family() == remote.address.family())
             .take(self.usage.room_for_flows(user))
             .collect();
-        match self.registry.convert(lane, claim, &flows) {
+        match self.registry.convert(lane, claim, &flows, &kernels) {
             Ok(changes) => {
-                self.programs.apply_unproven(changes);
-                let pinned = self.claims.get_mut(&claim).map(|held| std::mem::take(&mut held.pinned));
-                for flow in pinned.unwrap_or_default() {
-                    self.unpin(lane, claim, &flow);
+                self.programs.apply_best(changes);
+                if let Some(held) = self.claims.get_mut(&claim) {
+                    held.pinned.clear();
                 }
                 let _ = self.charge(claim);
                 Reply::Done.into()
@@ -76,11 +75,13 @@ impl Service {
     /// Answers [`tickwire_link::control::Request::Release`].
     pub(crate) fn release(&mut self, id: ConnectionId, claim: ClaimId, remote: Endpoint) -> Answer {
         let Some(lane) = self.connections.get(&id).and_then(|c| c.lane) else { return refused(Reason::BadRequest) };
-        if self.claims.get(&claim).is_none_or(|held| held.lane != lane) {
+        let Some(held) = self.claims.get(&claim).filter(|held| held.lane == lane) else {
             return refused(Reason::BadRequest);
-        }
+        };
         if remote.port == 0 {
             self.remove_claim(lane, claim);
+        } else if !held.converted {
+            return refused(Reason::BadRequest);
         } else if let Ok(changes) = self.registry.release_flows(lane, claim, remote) {
             self.programs.apply_best(changes);
             let _ = self.charge(claim);

@@ -1,11 +1,11 @@
 //! Connections of the kernel's own on ports and flows that are claimed.
 
-use crate::registry::{Bound, Change, ClaimId, LaneId, Protocol};
+use crate::registry::{Bound, Change, ClaimId, LaneId, PortKey, Protocol};
 use crate::service::Service;
 use std::collections::BTreeMap;
 use tickwire_host::Ends;
-use tickwire_link::control::Reason;
-use tickwire_stack::addr::Endpoint;
+use tickwire_link::control::{ClaimKind, Reason};
+use tickwire_stack::addr::{Address, Endpoint};
 
 impl Service {
     /// Whether the kernel's own stack has a live connection between these ends. One local port may have connections of several
@@ -20,8 +20,20 @@ impl Service {
         })
     }
 
+    /// The kernel's own connections on a port that may come by an accelerated interface. Those inside of this host do not: divert never
+    /// sees them.
+    pub(super) fn kernels_of_port(&mut self, port: u16) -> Result<Vec<Ends>, Reason> {
+        let Some(connections) = &mut self.kernel_connections else { return Err(Reason::NoDiagnostics) };
+        let mut ends = connections.of_port(port).map_err(|error| {
+            tracing::error!(port, %error, "the kernel's connections on a claimed port are not known");
+            Reason::ServiceError
+        })?;
+        ends.retain(|(local, remote)| self.nics.has_address(local.address) && !self.nics.has_address(remote.address));
+        Ok(ends)
+    }
+
     /// What leaves the kernel's own connections on a claimed port to the kernel.
-    pub(super) fn kernel_connections(
+    pub(super) fn leave_to_kernel(
         &mut self,
         lane: LaneId,
         claim: ClaimId,
@@ -30,27 +42,49 @@ impl Service {
         if bound.protocol != Protocol::Tcp {
             return Ok(Vec::new());
         }
-        let Some(connections) = &mut self.kernel_connections else { return Err(Reason::NoDiagnostics) };
-        let ends = connections.of_port(bound.local.port).map_err(|error| {
-            tracing::error!(lane, %error, "the kernel's connections on a claimed port are not known");
-            Reason::ServiceError
-        })?;
+        let ends = self.kernels_of_port(bound.local.port)?;
         Ok(self.registry.except(lane, claim, &ends).unwrap_or_default())
     }
 
-    /// Forgets exceptions for connections of the kernel's that are over.
-    pub(crate) fn verify_exceptions(&mut self) {
-        let mut live: BTreeMap<u16, Vec<Ends>> = BTreeMap::new();
-        for (claim, lane, key) in self.registry.exceptions() {
-            let Some(connections) = &mut self.kernel_connections else { return };
-            let port = key.local.port;
-            let ends = live.entry(port).or_insert_with(|| connections.of_port(port).unwrap_or_default());
-            if !ends.contains(&(key.local, key.remote))
-                && let Ok(changes) = self.registry.release_flows(lane, claim, key.remote)
-            {
-                self.programs.apply_best(changes);
-                let _ = self.charge(claim);
+    /// Leaves the kernel's own connections at an address to the kernel, before what comes to that is diverted.
+    pub(crate) fn leave_to_kernel_at(&mut self, address: Address) {
+        let claims: Vec<(ClaimId, LaneId, u16)> = self
+            .claims
+            .iter()
+            .filter(|(_, held)| {
+                held.kind == ClaimKind::Bound && held.bound.protocol == Protocol::Tcp && !held.converted
+            })
+            .filter(|(_, held)| held.bound.covers(Endpoint::new(address, held.bound.local.port)))
+            .map(|(&claim, held)| (claim, held.lane, held.bound.local.port))
+            .collect();
+        let Some(connections) = self.kernel_connections.as_mut().filter(|_| !claims.is_empty()) else { return };
+        let mut by_port: BTreeMap<u16, Vec<Ends>> = BTreeMap::new();
+        match connections.all() {
+            Ok(all) => all
+                .into_iter()
+                .filter(|(local, remote)| local.address == address && remote.address != address)
+                .for_each(|ends| by_port.entry(ends.0.port).or_default().push(ends)),
+            Err(error) => tracing::error!(%address, %error, "the kernel's connections at an address are not known"),
+        }
+        for (claim, lane, port) in claims {
+            let Some(ends) = by_port.get(&port) else { continue };
+            let changes = self.registry.except(lane, claim, ends).unwrap_or_default();
+            if let Err(reason) = self.apply_claim(lane, claim, changes) {
+                self.lose_these([claim], reason);
             }
         }
+    }
+
+    /// Whether another lane that holds the port of a flow says that it has this connection: it may have accepted it.
+    pub(super) fn others_have(&self, lane: LaneId, local: Endpoint, remote: Endpoint) -> bool {
+        let any = if local.address.to_v4().is_some() { Address::ANY_V4 } else { Address::ANY };
+        let keys = [local.address, any]
+            .map(|address| PortKey { protocol: Protocol::Tcp, local: Endpoint::new(address, local.port) });
+        let mut others: Vec<LaneId> =
+            keys.into_iter().flat_map(|key| self.registry.holders(key)).map(|(holder, _)| holder).collect();
+        others.sort_unstable();
+        others.dedup();
+        let has = |other: &LaneId| self.lanes.get(other).is_some_and(|other| other.has_connection(local, remote));
+        others.iter().any(|other| *other != lane && has(other))
     }
 }

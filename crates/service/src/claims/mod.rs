@@ -103,13 +103,13 @@ impl Service {
         let Some((kind, bound, remote)) = self.claims.get(&claim).map(|h| (h.kind, h.bound, h.remote)) else {
             return Err(Reason::ServiceError);
         };
-        // What the kernel has accepted already stays with it, also what it accepts while the claim is entered.
-        let mut all = match kind {
-            ClaimKind::Bound => {
-                self.kernel_connections(lane, claim, bound).inspect_err(|_| self.take_back(lane, claim, &changes))?
-            }
-            ClaimKind::Flow => Vec::new(),
+        // What the kernel has accepted already stays with it, also what it accepts while the claim is entered. So does what other lanes have.
+        let first = match kind {
+            ClaimKind::Bound => self.leave_to_kernel(lane, claim, bound),
+            ClaimKind::Flow if self.others_have(lane, bound.local, remote) => Err(Reason::PortTaken),
+            ClaimKind::Flow => Ok(Vec::new()),
         };
+        let mut all = first.inspect_err(|_| self.take_back(lane, claim, &changes))?;
         let joined = pins::joined(&changes);
         self.pin(&joined);
         all.extend(changes);
@@ -119,22 +119,26 @@ impl Service {
         self.joined.extend(joined.into_iter().map(|joined| (Instant::now() + pins::SETTLE, joined)));
         match kind {
             ClaimKind::Bound => {
-                let more = self.kernel_connections(lane, claim, bound)?;
-                self.apply_claim(lane, claim, more)?;
+                let more = self.leave_to_kernel(lane, claim, bound)?;
+                self.apply_claim(lane, claim, more)
             }
             // Now that it is entered no new one can come into being: its answers would come here.
-            ClaimKind::Flow if self.kernel_has(bound.local, remote) => return Err(Reason::PortTaken),
-            ClaimKind::Flow => {}
+            ClaimKind::Flow if self.kernel_has(bound.local, remote) || self.others_have(lane, bound.local, remote) => {
+                Err(Reason::PortTaken)
+            }
+            ClaimKind::Flow => Ok(()),
         }
-        self.charge(claim)
     }
 
-    /// Enters changes of a claim into the maps; if they do not take all of them, the claim is gone.
+    /// Books changes of a claim on its user and enters them into the maps; if there is no room for all of them, the claim is gone.
     fn apply_claim(&mut self, lane: LaneId, claim: ClaimId, changes: Vec<Change>) -> Result<(), Reason> {
-        let Err(error) = self.programs.apply(changes.clone()) else { return Ok(()) };
-        tracing::error!(lane, %error, "a claim could not be entered");
-        self.take_back(lane, claim, &changes);
-        Err(if error.is_full() { Reason::FlowLimit } else { Reason::ServiceError })
+        let entered = self.charge(claim).and_then(|()| {
+            self.programs.apply(changes.clone()).map_err(|error| {
+                tracing::error!(lane, %error, "a claim could not be entered");
+                if error.is_full() { Reason::FlowLimit } else { Reason::ServiceError }
+            })
+        });
+        entered.inspect_err(|_| self.take_back(lane, claim, &changes))
     }
 
     /// Takes a claim out again of which these changes have not been entered: they must not be taken out.
@@ -195,7 +199,7 @@ impl Service {
         let Some(lane) = self.claims.get(&claim).map(|held| held.lane) else { return };
         let reason = match self.registry.cover(lane, claim, address) {
             Ok(changes) => {
-                let entered = self.apply_claim(lane, claim, changes).and_then(|()| self.charge(claim));
+                let entered = self.apply_claim(lane, claim, changes);
                 if let (Ok(()), Some(held)) = (entered, self.claims.get_mut(&claim)) {
                     tracing::debug!(lane, claim, %address, "its socket has another address");
                     held.covered = address;

@@ -1,14 +1,14 @@
 //! The rows of the BPF maps that follow from the registry.
 
-use super::{FlowKey, LaneId, PortKey, Share};
+use super::{FlowKey, LaneId, PortKey, Share, Title};
 
 /// One change of the BPF maps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     /// The lanes of a port; before and after. Empty: no entry.
     Port { key: PortKey, before: Vec<LaneId>, after: Vec<LaneId> },
-    /// The lane of a flow; before and after.
-    Flow { key: FlowKey, before: Option<LaneId>, after: Option<LaneId> },
+    /// Whose a flow is; before and after.
+    Flow { key: FlowKey, before: Option<Title>, after: Option<Title> },
     /// What a lane may send from a port; before and after.
     Owned { lane: LaneId, key: PortKey, before: Option<Share>, after: Option<Share> },
 }

@@ -1,13 +1,10 @@
-//! Flows under a claimed port that are the kernel's.
+//! Flows under a claimed port that are the kernel's: every claim of the port leaves them to it.
 
-use super::{Change, Claim, ClaimId, Conflict, FlowKey, LaneId, Registry};
+use super::{Change, ClaimId, Conflict, FlowKey, LaneId, Registry, Title};
 use tickwire_stack::addr::Endpoint;
 
-/// In the place of a lane: flows that are the kernel's.
-pub(crate) const KERNEL: LaneId = 0;
-
 impl Registry {
-    /// Leaves flows that fall under a claim to the kernel: connections that its stack has already.
+    /// Leaves flows that fall under a claim to the kernel: connections that its stack has.
     pub(crate) fn except(
         &mut self,
         lane: LaneId,
@@ -18,24 +15,18 @@ impl Registry {
         let mut changes = Vec::new();
         for &(local, remote) in flows {
             let key = FlowKey { protocol: bound.protocol, local, remote };
-            if bound.covers(local) && !self.flows.contains_key(&key) {
-                if let Some(claim) = self.claims.get_mut(&id) {
-                    claim.flows.push(key);
-                }
-                self.flows.insert(key, (KERNEL, 1));
-                changes.push(Change::Flow { key, before: None, after: Some(KERNEL) });
+            let free = self.flows.get(&key).is_none_or(|flow| flow.title == Title::Kernel);
+            if !bound.covers(local) || !free {
+                continue;
+            }
+            let Some(claim) = self.claims.get_mut(&id) else { return Err(Conflict::Unknown) };
+            if claim.exceptions.insert(key) {
+                self.hold_flow(id, key, Title::Kernel, &mut changes);
+            } else if let Some(flow) = self.flows.get_mut(&key) {
+                self.seen += 1;
+                flow.seen = self.seen;
             }
         }
         Ok(changes)
-    }
-
-    /// The local ports of claims that leave flows to the kernel, with these flows.
-    pub(crate) fn exceptions(&self) -> Vec<(ClaimId, LaneId, FlowKey)> {
-        let of = |(&id, claim): (&ClaimId, &Claim)| {
-            let left = |key: &&FlowKey| self.flows.get(key).is_some_and(|&(lane, _)| lane == KERNEL);
-            let lane = claim.lane;
-            claim.flows.iter().filter(left).map(|&key| (id, lane, key)).collect::<Vec<_>>()
-        };
-        self.claims.iter().flat_map(of).collect()
     }
 }

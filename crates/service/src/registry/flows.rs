@@ -1,7 +1,48 @@
-//! Flows: connections that are claimed one by one.
+//! Flows: connections that are told apart from everything else that comes to their port.
 
 use super::{Bound, Change, ClaimId, Conflict, FlowKey, LaneId, PortKey, Registry, Share};
+use std::collections::HashSet;
+use std::ops::Bound::{Excluded, Unbounded};
 use tickwire_stack::addr::{Address, Endpoint};
+
+/// Whose a flow is, and on what ground.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Title {
+    /// The kernel has this connection: nothing of it is diverted.
+    Kernel,
+    /// A lane connects from here. Whoever listens at the port may get a connection between the same ends, from the other side.
+    Connects(LaneId),
+    /// A lane has accepted this connection, as its program says.
+    Accepted(LaneId),
+}
+
+impl Title {
+    /// The lane that gets what comes by the flow.
+    pub(crate) fn lane(self) -> Option<LaneId> {
+        match self {
+            Self::Kernel => None,
+            Self::Connects(lane) | Self::Accepted(lane) => Some(lane),
+        }
+    }
+}
+
+/// A flow as the registry holds it.
+#[derive(Debug)]
+pub(super) struct Flow {
+    pub(super) title: Title,
+    /// By which claims, each as often as it holds it.
+    pub(super) claims: Vec<ClaimId>,
+    /// When it was entered, or seen to live, for the last time: the registry's count of such events.
+    pub(super) seen: u64,
+}
+
+/// A flow as others may look at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Listed {
+    pub(crate) key: FlowKey,
+    pub(crate) title: Title,
+    seen: u64,
+}
 
 impl Registry {
     /// Claims one connection of a bound socket.
@@ -12,38 +53,50 @@ impl Registry {
         remote: Endpoint,
     ) -> Result<(ClaimId, Vec<Change>), Conflict> {
         let key = FlowKey { protocol: bound.protocol, local: bound.local, remote };
-        if self.flows.get(&key).is_some_and(|&(holder, _)| holder != lane) {
+        if !self.is_open_to(lane, &key) {
             return Err(Conflict::Flow);
         }
         let id = self.new_claim(lane, bound);
         let mut changes = Vec::new();
         let port = PortKey { protocol: bound.protocol, local: bound.local };
         self.own(id, port, Share::One(remote), &mut changes);
-        self.enter_flow(id, key, &mut changes);
+        self.enter_flow(id, key, Title::Connects(lane), &mut changes);
         Ok((id, changes))
     }
 
     /// Turns the claim of a closing listener into exact flows: new connections are no longer ours, the live ones stay.
-    /// A flow that another lane has, or the kernel, is left out. What the lane may send shrinks to these flows: the port may be
-    /// somebody else's next.
+    /// A flow that another lane has, or the kernel (`kernels`: local and remote ends), is left out. What the lane may send shrinks to
+    /// these flows: the port may be somebody else's next.
     pub(crate) fn convert(
         &mut self,
         lane: LaneId,
         id: ClaimId,
         flows: &[(Address, Endpoint)],
+        kernels: &HashSet<(Endpoint, Endpoint)>,
     ) -> Result<Vec<Change>, Conflict> {
         let bound = self.claim(lane, id)?.bound;
         let mut changes = Vec::new();
+        let pinned = self.claims.get_mut(&id).map(|c| std::mem::take(&mut c.flows)).unwrap_or_default();
         for &(local, remote) in flows {
             let local = Endpoint::new(local, bound.local.port);
             let key = FlowKey { protocol: bound.protocol, local, remote };
-            if bound.covers(local) && self.flows.get(&key).is_none_or(|&(holder, _)| holder == lane) {
-                self.enter_flow(id, key, &mut changes);
+            if !bound.covers(local) || kernels.contains(&(local, remote)) || !self.is_open_to(lane, &key) {
+                continue;
             }
+            let title = Title::Accepted(lane);
+            // Said anew, also of one that was pinned and has been heard of: it may be over by now.
+            if self.flows.get(&key).is_some_and(|flow| flow.title == title) {
+                changes.push(Change::Flow { key, before: Some(title), after: Some(title) });
+            }
+            self.enter_flow(id, key, title, &mut changes);
         }
         // Flows first, so that no packet of a live connection falls between.
         for key in self.claims.get_mut(&id).map(|c| std::mem::take(&mut c.ports)).unwrap_or_default() {
             self.unhold(id, key, &mut changes);
+        }
+        let exceptions = self.claims.get_mut(&id).map(|c| std::mem::take(&mut c.exceptions)).unwrap_or_default();
+        for key in pinned.into_iter().chain(exceptions) {
+            self.leave_flow(id, key, &mut changes);
         }
         for (key, share) in self.claims.get_mut(&id).map(|c| std::mem::take(&mut c.owned)).unwrap_or_default() {
             // The smaller share is entered first, so that the live connections may send all the while.
@@ -57,7 +110,7 @@ impl Registry {
     pub(crate) fn pin(&mut self, lane: LaneId, id: ClaimId, flows: &[FlowKey]) -> Vec<Change> {
         let mut changes = Vec::new();
         if self.claim(lane, id).is_ok() {
-            flows.iter().for_each(|&key| self.enter_flow(id, key, &mut changes));
+            flows.iter().for_each(|&key| self.enter_flow(id, key, Title::Accepted(lane), &mut changes));
         }
         changes
     }
@@ -70,7 +123,7 @@ impl Registry {
             && let Some(at) = claim.flows.iter().position(|flow| flow == key)
         {
             claim.flows.swap_remove(at);
-            self.leave_flow(lane, *key, &mut changes);
+            self.leave_flow(id, *key, &mut changes);
         }
         changes
     }
@@ -87,14 +140,14 @@ impl Registry {
         let Some(claim) = self.claims.get_mut(&id) else { return Err(Conflict::Unknown) };
         let gone: Vec<FlowKey> = claim.flows.extract_if(.., |flow| flow.remote == remote).collect();
         for key in gone {
-            self.leave_flow(lane, key, &mut changes);
+            self.leave_flow(id, key, &mut changes);
         }
         Ok(changes)
     }
 
     /// Whether a flow is a lane's.
     pub(crate) fn holds_flow(&self, lane: LaneId, key: &FlowKey) -> bool {
-        self.flows.get(key).is_some_and(|&(holder, _)| holder == lane)
+        self.flows.get(key).is_some_and(|flow| flow.title.lane() == Some(lane))
     }
 
     /// Whether a flow is anybody's.
@@ -102,23 +155,66 @@ impl Registry {
         self.flows.contains_key(key)
     }
 
-    fn enter_flow(&mut self, id: ClaimId, key: FlowKey, changes: &mut Vec<Change>) {
-        let Some(claim) = self.claims.get_mut(&id) else { return };
-        claim.flows.push(key);
-        let entry = self.flows.entry(key).or_insert((claim.lane, 0));
-        entry.1 += 1;
-        if entry.1 == 1 {
-            changes.push(Change::Flow { key, before: None, after: Some(claim.lane) });
-        }
+    /// So many flows behind one, in order, and after which to go on; `None`: there are no more.
+    pub(crate) fn some_flows(&self, after: Option<FlowKey>, number: usize) -> (Vec<Listed>, Option<FlowKey>) {
+        let behind = self.flows.range((after.map_or(Unbounded, Excluded), Unbounded));
+        let listed = behind.map(|(&key, flow)| Listed { key, title: flow.title, seen: flow.seen });
+        let some: Vec<Listed> = listed.take(number).collect();
+        let last = some.last().filter(|_| some.len() == number).map(|flow| flow.key);
+        (some, last)
     }
 
-    pub(super) fn leave_flow(&mut self, lane: LaneId, key: FlowKey, changes: &mut Vec<Change>) {
-        if let Some(entry) = self.flows.get_mut(&key) {
-            entry.1 -= 1;
-            if entry.1 == 0 {
-                self.flows.remove(&key);
-                changes.push(Change::Flow { key, before: Some(lane), after: None });
+    /// Takes a flow out of all claims, unless it has been entered or seen since it was listed; answers which these are.
+    pub(crate) fn forget_flow(&mut self, listed: &Listed) -> (Vec<ClaimId>, Vec<Change>) {
+        let key = listed.key;
+        let same = |flow: &&Flow| flow.title == listed.title && flow.seen == listed.seen;
+        let mut changes = Vec::new();
+        let claims = self.flows.get(&key).filter(same).map(|flow| flow.claims.clone()).unwrap_or_default();
+        for &id in &claims {
+            if let Some(claim) = self.claims.get_mut(&id) {
+                claim.exceptions.remove(&key);
+                claim.flows.retain(|&flow| flow != key);
             }
+            self.leave_flow(id, key, &mut changes);
+        }
+        (claims, changes)
+    }
+
+    /// Whether a flow is free, or this lane's already.
+    fn is_open_to(&self, lane: LaneId, key: &FlowKey) -> bool {
+        self.flows.get(key).is_none_or(|flow| flow.title.lane() == Some(lane))
+    }
+
+    fn enter_flow(&mut self, id: ClaimId, key: FlowKey, title: Title, changes: &mut Vec<Change>) {
+        let Some(claim) = self.claims.get_mut(&id) else { return };
+        if self.flows.get(&key).is_some_and(|flow| flow.title.lane() != title.lane()) {
+            return;
+        }
+        claim.flows.push(key);
+        self.hold_flow(id, key, title, changes);
+    }
+
+    /// Notes that a claim holds a flow, which is free or of the same lane.
+    pub(super) fn hold_flow(&mut self, id: ClaimId, key: FlowKey, title: Title, changes: &mut Vec<Change>) {
+        self.seen += 1;
+        let flow = self.flows.entry(key).or_insert_with(|| {
+            changes.push(Change::Flow { key, before: None, after: Some(title) });
+            Flow { title, claims: Vec::new(), seen: 0 }
+        });
+        flow.claims.push(id);
+        flow.seen = self.seen;
+    }
+
+    /// Notes that a claim holds a flow no more.
+    pub(super) fn leave_flow(&mut self, id: ClaimId, key: FlowKey, changes: &mut Vec<Change>) {
+        let Some(flow) = self.flows.get_mut(&key) else { return };
+        if let Some(at) = flow.claims.iter().position(|&claim| claim == id) {
+            flow.claims.swap_remove(at);
+        }
+        if flow.claims.is_empty() {
+            let before = Some(flow.title);
+            self.flows.remove(&key);
+            changes.push(Change::Flow { key, before, after: None });
         }
     }
 }

@@ -48,7 +48,7 @@ impl Bound {
 
     /// Whether packets to `local` come to this socket: one that is bound to an address has no others; one that is bound to
     /// "any" has all of the family.
-    pub(super) fn covers(&self, local: Endpoint) -> bool {
+    pub(crate) fn covers(&self, local: Endpoint) -> bool {
         let any = any_of(local.address);
         self.keys().any(|k| k.local.address == local.address || k.local.address == any) && self.local.port == local.port
     }

@@ -13,12 +13,14 @@ mod shares;
 mod tests;
 
 pub(crate) use change::Change;
+pub(crate) use flows::{Listed, Title};
 pub(crate) use keys::{Bound, FlowKey, PortKey, Protocol};
 pub(crate) use shares::Share;
 
+use flows::Flow;
 use ports::Holder;
 use shares::Shares;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The number of a lane.
 pub(crate) type LaneId = u32;
@@ -43,7 +45,10 @@ struct Claim {
     lane: LaneId,
     bound: Bound,
     ports: Vec<PortKey>,
+    /// Its lane's, each as often as it was entered.
     flows: Vec<FlowKey>,
+    /// The kernel's.
+    exceptions: BTreeSet<FlowKey>,
     owned: Vec<(PortKey, Share)>,
 }
 
@@ -52,9 +57,10 @@ struct Claim {
 pub(crate) struct Registry {
     claims: BTreeMap<ClaimId, Claim>,
     ports: HashMap<PortKey, Vec<Holder>>,
-    flows: HashMap<FlowKey, (LaneId, u32)>,
+    flows: BTreeMap<FlowKey, Flow>,
     owned: HashMap<(LaneId, PortKey), Shares>,
     last: ClaimId,
+    seen: u64,
 }
 
 impl Registry {
@@ -66,8 +72,8 @@ impl Registry {
             for key in claim.ports {
                 self.unhold(id, key, &mut changes);
             }
-            for key in claim.flows {
-                self.leave_flow(lane, key, &mut changes);
+            for key in claim.flows.into_iter().chain(claim.exceptions) {
+                self.leave_flow(id, key, &mut changes);
             }
             for (key, share) in claim.owned {
                 self.disown(lane, key, share, &mut changes);
@@ -83,7 +89,7 @@ impl Registry {
 
     /// How many entries of the maps of ports and flows stand behind a claim.
     pub(crate) fn entries_of(&self, id: ClaimId) -> usize {
-        self.claims.get(&id).map_or(0, |claim| claim.flows.len() + claim.ports.len())
+        self.claims.get(&id).map_or(0, |claim| claim.flows.len() + claim.exceptions.len() + claim.ports.len())
     }
 
     fn claim(&self, lane: LaneId, id: ClaimId) -> Result<&Claim, Conflict> {
@@ -92,7 +98,8 @@ impl Registry {
 
     fn new_claim(&mut self, lane: LaneId, bound: Bound) -> ClaimId {
         self.last += 1;
-        let claim = Claim { lane, bound, ports: Vec::new(), flows: Vec::new(), owned: Vec::new() };
+        let claim =
+            Claim { lane, bound, ports: Vec::new(), flows: Vec::new(), exceptions: BTreeSet::new(), owned: Vec::new() };
         self.claims.insert(self.last, claim);
         self.last
     }

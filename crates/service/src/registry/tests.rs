@@ -1,5 +1,5 @@
-use super::exceptions::KERNEL;
 use super::*;
+use std::collections::HashSet;
 use tickwire_stack::addr::{Address, Endpoint};
 
 const HERE: Address = Address::v4([10, 0, 0, 1]);
@@ -114,13 +114,51 @@ fn connections_that_the_kernel_has_stay_with_it() {
     let (here, elsewhere) = (Endpoint::new(HERE, 80), Endpoint::new(HERE, 81));
     let changes = registry.except(1, id, &[(here, THERE), (here, THERE), (elsewhere, THERE)]).unwrap();
     let key = FlowKey { protocol: Protocol::Tcp, local: here, remote: THERE };
-    assert_eq!(changes, [Change::Flow { key, before: None, after: Some(KERNEL) }]);
-    assert_eq!(registry.exceptions(), [(id, 1, key)]);
+    assert_eq!(changes, [Change::Flow { key, before: None, after: Some(Title::Kernel) }]);
+    let (exceptions, last) = registry.some_flows(None, 8);
+    assert_eq!((exceptions[0].key, exceptions.len(), last), (key, 1, None));
     let bound = Bound { local: here, dual: false, ..listener };
     assert_eq!(registry.claim_flow(1, bound, THERE).unwrap_err(), Conflict::Flow);
+    assert_eq!(registry.release_flows(1, id, THERE).unwrap(), [], "not the program's to release");
+    assert!(registry.pin(1, id, &[key]).is_empty() && registry.unpin(1, id, &key).is_empty());
     let undone = registry.release(1, id).unwrap();
-    assert!(undone.iter().any(|c| matches!(c, Change::Flow { after: None, .. })));
-    assert!(registry.flows.is_empty() && registry.exceptions().is_empty());
+    assert!(undone.contains(&Change::Flow { key, before: Some(Title::Kernel), after: None }));
+    assert!(registry.flows.is_empty());
+}
+
+#[test]
+fn an_exception_is_every_claims_and_lasts_until_it_is_not_seen_any_more() {
+    let mut registry = Registry::default();
+    let sharing = Bound { protocol: Protocol::Tcp, shares: true, ..udp(HERE, 80) };
+    let ends = (sharing.local, THERE);
+    let claims = [1, 2].map(|lane| registry.claim_bound(lane, sharing).unwrap().0);
+    assert_eq!(registry.except(1, claims[0], &[ends]).unwrap().len(), 1);
+    assert_eq!(registry.except(2, claims[1], &[ends]).unwrap(), [], "the maps know it already");
+    assert_eq!(registry.entries_of(claims[1]), 2);
+    let (before, _) = registry.some_flows(None, 8);
+    let flows = |changes: &[Change]| changes.iter().filter(|c| matches!(c, Change::Flow { .. })).count();
+    assert_eq!(flows(&registry.release(1, claims[0]).unwrap()), 0, "the other lane keeps the port");
+    registry.except(2, claims[1], &[ends]).unwrap();
+    assert_eq!(registry.forget_flow(&before[0]), (vec![], vec![]), "it was seen since");
+    let (now, last) = registry.some_flows(None, 1);
+    assert_eq!(registry.some_flows(last, 1), (vec![], None));
+    let (told, changes) = registry.forget_flow(&now[0]);
+    assert_eq!((told, flows(&changes)), (vec![claims[1]], 1));
+    assert!(registry.flows.is_empty() && registry.entries_of(claims[1]) == 1);
+}
+
+#[test]
+fn a_closed_listener_says_anew_what_was_pinned_and_has_nothing_of_the_kernels() {
+    let mut registry = Registry::default();
+    let listener = Bound { protocol: Protocol::Tcp, ..udp(HERE, 80) };
+    let (id, _) = registry.claim_bound(1, listener).unwrap();
+    let key = FlowKey { protocol: Protocol::Tcp, local: listener.local, remote: THERE };
+    let other = Endpoint::new(THERE.address, 9001);
+    registry.pin(1, id, &[key]);
+    let title = Some(Title::Accepted(1));
+    let changes = registry.convert(1, id, &[(HERE, THERE), (HERE, other)], &[(listener.local, other)].into()).unwrap();
+    assert_eq!(changes[0], Change::Flow { key, before: title, after: title });
+    assert!(registry.holds_flow(1, &key) && registry.flows.len() == 1);
 }
 
 #[test]
@@ -160,8 +198,8 @@ fn a_closed_listener_keeps_its_connections_only() {
     let mut registry = Registry::default();
     let listener = Bound { protocol: Protocol::Tcp, ..udp(Address::ANY_V4, 80) };
     let (id, _) = registry.claim_bound(1, listener).unwrap();
-    assert_eq!(registry.convert(2, id, &[]), Err(Conflict::Unknown), "not that lane's");
-    let changes = registry.convert(1, id, &[(HERE, THERE), (Address([0xfd; 16]), THERE)]).unwrap();
+    assert_eq!(registry.convert(2, id, &[], &HashSet::new()), Err(Conflict::Unknown), "not that lane's");
+    let changes = registry.convert(1, id, &[(HERE, THERE), (Address([0xfd; 16]), THERE)], &HashSet::new()).unwrap();
     let local = Endpoint::new(HERE, 80);
     assert_eq!(
         changes,
@@ -169,7 +207,7 @@ fn a_closed_listener_keeps_its_connections_only() {
             Change::Flow {
                 key: FlowKey { protocol: Protocol::Tcp, local, remote: THERE },
                 before: None,
-                after: Some(1)
+                after: Some(Title::Accepted(1))
             },
             Change::Port { key: key(&listener), before: vec![1], after: vec![] },
             Change::Owned { lane: 1, key: key(&listener), before: Some(Share::Whole), after: Some(Share::Flows) },
@@ -182,7 +220,7 @@ fn a_closed_listener_keeps_its_connections_only() {
     registry.claim_bound(2, listener).expect("a new server may listen");
     let closed = registry.release_flows(1, id, THERE).unwrap();
     assert!(matches!(closed[..], [Change::Flow { after: None, .. }]));
-    registry.convert(1, id, &[(HERE, THERE)]).unwrap();
+    registry.convert(1, id, &[(HERE, THERE)], &HashSet::new()).unwrap();
     assert_eq!(registry.release(1, id).unwrap().len(), 2);
     assert!(!registry.owns(1, Protocol::Tcp, local, THERE));
 }

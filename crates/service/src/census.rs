@@ -1,0 +1,128 @@
+//! The flows of the registry are looked at in turn: those of the kernel's that are over, and those of lanes that divert has given away, are
+//! forgotten. Which connections the kernel has is asked in the background, all at once: a busy host has many.
+
+use crate::offload::Queue;
+use crate::registry::{FlowKey, Listed, Protocol, Title};
+use crate::service::Service;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+use tickwire_host::{Connections, Ends};
+use tickwire_link::control::{ClaimKind, Reason};
+
+/// So many flows are looked at at a time: some milliseconds.
+const SLICE: usize = 4096;
+
+/// What is known of a look that is under way: who asks is given back, with those flows that are over.
+type Answer = (Connections, Vec<Listed>);
+
+/// Where the looking stands.
+#[derive(Debug, Default)]
+pub(crate) struct Census {
+    queue: Arc<Queue>,
+    connections: Option<Connections>,
+    under_way: Option<Receiver<Answer>>,
+    after: Option<FlowKey>,
+}
+
+impl Census {
+    /// One that asks by `connections`; without these the kernel has no TCP flows.
+    pub(crate) fn new(connections: Option<Connections>) -> Self {
+        Self { connections, ..Self::default() }
+    }
+
+    /// What a look has found, if there was one; `None` while it is under way.
+    fn found(&mut self) -> Option<Vec<Listed>> {
+        match self.under_way.as_ref().map(Receiver::try_recv) {
+            None => Some(Vec::new()),
+            Some(Err(TryRecvError::Empty)) => None,
+            Some(Err(TryRecvError::Disconnected)) => {
+                self.connections = Connections::open().ok();
+                self.under_way = None;
+                Some(Vec::new())
+            }
+            Some(Ok((connections, over))) => {
+                self.connections = Some(connections);
+                self.under_way = None;
+                Some(over)
+            }
+        }
+    }
+
+    /// Asks the kernel which of these connections it has no more.
+    fn ask(&mut self, kernels: Vec<Listed>) {
+        let Some(mut connections) = self.connections.take_if(|_| !kernels.is_empty()) else { return };
+        let (tell, found) = sync_channel(1);
+        self.under_way = Some(found);
+        self.queue.later(move || {
+            let over = match connections.all() {
+                Ok(all) => over(kernels, &all.into_iter().collect()),
+                Err(error) => {
+                    tracing::warn!(%error, "the kernel's connections are not known now");
+                    Vec::new()
+                }
+            };
+            let _ = tell.send((connections, over));
+        });
+    }
+}
+
+/// Those that are not among the living.
+fn over(mut kernels: Vec<Listed>, live: &HashSet<Ends>) -> Vec<Listed> {
+    kernels.retain(|flow| !live.contains(&(flow.key.local, flow.key.remote)));
+    kernels
+}
+
+impl Service {
+    /// Forgets flows that are nobody's any more. Called every second.
+    pub(crate) fn verify_flows(&mut self) {
+        let Some(over) = self.census.found() else { return };
+        over.iter().for_each(|flow| self.forget_flow(flow));
+        let (some, last) = self.registry.some_flows(self.census.after, SLICE);
+        self.census.after = last;
+        let (kernels, lanes): (Vec<Listed>, Vec<Listed>) =
+            some.into_iter().partition(|flow| flow.title == Title::Kernel);
+        for flow in lanes {
+            // A segment that opened a connection came by it, and belonged to somebody else (see `flows` of maps.h).
+            if flow.key.protocol == Protocol::Tcp && !self.programs.has_flow(&flow.key) {
+                self.forget_flow(&flow);
+            }
+        }
+        self.census.ask(kernels);
+    }
+
+    fn forget_flow(&mut self, flow: &Listed) {
+        let (mut claims, changes) = self.registry.forget_flow(flow);
+        self.programs.apply_best(changes);
+        claims.dedup();
+        for claim in claims {
+            let Some(held) = self.claims.get_mut(&claim) else { continue };
+            if held.kind == ClaimKind::Flow {
+                self.lose_these([claim], Reason::PortTaken);
+                continue;
+            }
+            held.pinned.retain(|pinned| *pinned != flow.key);
+            let _ = self.charge(claim);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::{Bound, Registry};
+    use tickwire_stack::addr::{Address, Endpoint};
+
+    #[test]
+    fn only_the_very_connection_keeps_its_flow() {
+        let end = |address, port| Endpoint::new(Address::v4([10, 0, 0, address]), port);
+        let bound = Bound { protocol: Protocol::Tcp, local: end(1, 80), dual: false, shares: false, reuses: false };
+        let mut registry = Registry::default();
+        let (claim, _) = registry.claim_bound(1, bound).unwrap();
+        registry.except(1, claim, &[(end(1, 80), end(2, 9000)), (end(1, 80), end(3, 9000))]).unwrap();
+        let (kernels, _) = registry.some_flows(None, SLICE);
+        let live = [(end(1, 80), end(3, 9000)), (end(4, 80), end(2, 9000))].into();
+        let over = over(kernels, &live);
+        assert_eq!(over.iter().map(|flow| flow.key.remote).collect::<Vec<_>>(), [end(2, 9000)]);
+    }
+}

@@ -1,0 +1,255 @@
+//! Who may hold which flow: connections of the kernel's and of other lanes, those that are over, and those that are yet to come.
+
+mod common;
+
+use common::{Client, LaneOf, PEER, World, now, skipped, until, within};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::Duration;
+use tickwire_link::bpf;
+use tickwire_link::control::{ClaimKind, CountersOf, Reason, Remotes, Reply, Request};
+use tickwire_service::Attach;
+use tickwire_stack::addr::{Address, Endpoint};
+use tickwire_stack::ids::{ListenerId, TcpId};
+use tickwire_stack::table::kind;
+use tickwire_stack::{Memory, Stack};
+
+const PORT: u16 = 8080;
+
+/// A TCP socket of host `a`, bound, with which others may share its port.
+fn bound(world: &World) -> OwnedFd {
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, setsockopt, socket, sockopt};
+    within(&world.pair.a, || {
+        let socket = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+        setsockopt(&socket, sockopt::ReuseAddr, &true).unwrap();
+        setsockopt(&socket, sockopt::ReusePort, &true).unwrap();
+        bind(socket.as_raw_fd(), &SockaddrStorage::from(world.a(PORT))).unwrap();
+        socket
+    })
+}
+
+/// The same, listening.
+fn listening(world: &World) -> TcpListener {
+    let socket = bound(world);
+    nix::sys::socket::listen(&socket, nix::sys::socket::Backlog::new(64).unwrap()).unwrap();
+    TcpListener::from(socket)
+}
+
+/// A connection of the kernel's: both ends.
+fn kernel_connection(world: &World, listener: &TcpListener, to: SocketAddr) -> (TcpStream, TcpStream) {
+    let theirs = within(&world.pair.b, || TcpStream::connect(to).unwrap());
+    let (ours, _) = listener.accept().unwrap();
+    ours.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    (ours, theirs)
+}
+
+fn lives((ours, theirs): &(TcpStream, TcpStream)) {
+    (&mut &*theirs).write_all(b"still").unwrap();
+    let mut got = [0; 5];
+    (&mut &*ours).read_exact(&mut got).expect("the kernel's connection lives");
+    assert_eq!(&got, b"still");
+}
+
+/// A program that listens at the port.
+struct Server {
+    _client: Client,
+    lane: LaneOf,
+    stack: Stack<'static>,
+    listener: ListenerId,
+    _socket: TcpListener,
+}
+
+impl Server {
+    fn new(world: &World) -> Self {
+        let (mut client, lane, mut stack) = world.program();
+        stack.path_set(client.path(PEER), now());
+        let listener = stack.tcp_listen(&stack.tcp_defaults(), world.a(PORT).into(), 64).unwrap();
+        let socket = listening(world);
+        client.claim_bound(&socket).unwrap();
+        Self { _client: client, lane, stack, listener, _socket: socket }
+    }
+
+    /// Accepts what comes from a port of host `b`.
+    fn accept_from(&mut self, world: &World, port: u16) -> (TcpStream, TcpId) {
+        let peer = connecting(world, port);
+        let mut found = None;
+        self.lane.turn_until(&mut self.stack, "a connection comes", |stack| {
+            found = stack.tcp_accept(self.listener).ok();
+            found.is_some()
+        });
+        (peer, found.unwrap())
+    }
+}
+
+/// A connection from host `b` to the port of host `a` that has begun.
+fn connecting(world: &World, from: u16) -> TcpStream {
+    use nix::sys::socket::{SockaddrStorage, connect, setsockopt, sockopt};
+    let socket = common::tcp_socket(&world.pair.b, world.b(from));
+    setsockopt(&socket, sockopt::ReuseAddr, &true).unwrap();
+    let stream = TcpStream::from(socket);
+    stream.set_nonblocking(true).unwrap();
+    let done = connect(stream.as_raw_fd(), &SockaddrStorage::from(world.a(PORT)));
+    assert_eq!(done, Err(nix::errno::Errno::EINPROGRESS));
+    stream
+}
+
+#[test]
+fn what_is_the_kernels_is_not_released_by_a_program() {
+    if skipped() {
+        return;
+    }
+    let world = World::new(Attach::Tc);
+    let listener = listening(&world);
+    let connection = kernel_connection(&world, &listener, world.a(PORT));
+    let (mut client, lane, _stack) = world.program();
+    let claim = client.claim_bound(&listener).unwrap();
+    let remote = connection.1.local_addr().unwrap().into();
+    client.request(&Request::Release { claim, remote }, &[]);
+    lives(&connection);
+    client.request(&Request::Convert { claim, remotes: Remotes::new(&[remote]), more: false }, &[]);
+    client.request(&Request::Release { claim, remote }, &[]);
+    lives(&connection);
+    assert_eq!(client.counters(CountersOf::Lane, lane.lane)[0], 0);
+}
+
+#[test]
+fn what_is_the_kernels_stays_so_for_as_long_as_anybody_holds_the_port() {
+    if skipped() {
+        return;
+    }
+    let world = World::new(Attach::Tc);
+    let listener = listening(&world);
+    let connection = kernel_connection(&world, &listener, world.a(PORT));
+    let (mut first, _first_lane, _first_stack) = world.program();
+    let claim = first.claim_bound(&listener).unwrap();
+    let second = Server::new(&world);
+    let Reply::Done = first.request(&Request::Release { claim, remote: Endpoint::default() }, &[]).0 else {
+        panic!("released")
+    };
+    lives(&connection);
+    drop(second);
+}
+
+#[test]
+fn what_was_the_kernels_is_forgotten_when_it_is_over() {
+    if skipped() {
+        return;
+    }
+    let world = World::with(Attach::Tc, "[limits]\nflows_per_user = 3\n");
+    let listener = listening(&world);
+    let (first, second) =
+        (kernel_connection(&world, &listener, world.a(PORT)), kernel_connection(&world, &listener, world.a(PORT)));
+    let mut client = world.client();
+    let _lane = client.hello().unwrap();
+    client.claim_bound(&listener).unwrap();
+    let other = within(&world.pair.a, || std::net::UdpSocket::bind(world.a(PORT)).unwrap());
+    assert_eq!(client.claim_bound(&other), Err(Reason::UserFlowLimit));
+    drop(first);
+    until("its place is free", || client.claim_bound(&other).is_ok());
+    assert_eq!(client.claim_bound(&other), Err(Reason::UserFlowLimit), "that of the other is not");
+    lives(&second);
+}
+
+#[test]
+fn connections_inside_of_the_host_are_no_exceptions_to_book() {
+    if skipped() {
+        return;
+    }
+    let world = World::with(Attach::Tc, "[limits]\nflows_per_user = 3\n");
+    let listener = within(&world.pair.a, || TcpListener::bind(("0.0.0.0", PORT)).unwrap());
+    let inside: Vec<TcpStream> = within(&world.pair.a, || {
+        let connect = |n| TcpStream::connect(if n % 2 == 0 { world.a(PORT) } else { ([127, 0, 0, 1], PORT).into() });
+        (0..8).map(|n| connect(n).unwrap()).collect()
+    });
+    let mut client = world.client();
+    let _lane = client.hello().unwrap();
+    client.claim_bound(&listener).expect("they never come by the wire");
+    drop(inside);
+}
+
+#[test]
+fn connections_of_an_address_that_comes_later_stay_with_the_kernel() {
+    if skipped() {
+        return;
+    }
+    let world = World::new(Attach::Tc);
+    let run = |host: &tickwire_lab::Host, command: &str| {
+        host.run(&command.split(' ').collect::<Vec<_>>()).unwrap();
+    };
+    run(&world.pair.a, "ip address add 10.77.9.1/32 dev lo");
+    run(&world.pair.b, "ip route add 10.77.9.1/32 via 10.77.0.1");
+    let listener = within(&world.pair.a, || TcpListener::bind(("0.0.0.0", PORT)).unwrap());
+    let connection = kernel_connection(&world, &listener, ([10, 77, 9, 1], PORT).into());
+    let (mut client, lane, mut stack) = world.program();
+    stack.path_set(client.path(PEER), now());
+    client.claim_bound(&listener).unwrap();
+    let id = stack.tcp_listen(&stack.tcp_defaults(), Endpoint::new(Address::ANY_V4, PORT), 16).unwrap();
+    lives(&connection);
+    run(&world.pair.a, "ip address add 10.77.9.1/32 dev eth0");
+    let mut late = Vec::new();
+    lane.turn_until(&mut stack, "the address is served", |stack| {
+        late.push(within(&world.pair.b, || {
+            use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, connect, socket};
+            let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+            let socket = socket(AddressFamily::Inet, SockType::Stream, flags, None).unwrap();
+            let _ = connect(socket.as_raw_fd(), &SockaddrStorage::from(SocketAddr::from(([10, 77, 9, 1], PORT))));
+            socket
+        }));
+        std::thread::sleep(Duration::from_millis(1));
+        stack.tcp_accept(id).is_ok()
+    });
+    lives(&connection);
+}
+
+#[test]
+fn a_connection_that_another_lane_has_accepted_cannot_be_claimed() {
+    if skipped() {
+        return;
+    }
+    let world = World::new(Attach::Tc);
+    let thief = bound(&world);
+    let mut server = Server::new(&world);
+    let (mut peer, accepted) = server.accept_from(&world, 9999);
+    let (mut client, lane, _stack) = world.program();
+    let claimed = client.claim(ClaimKind::Flow, world.b(9999).into(), thief.as_fd());
+    assert_eq!(claimed, Err(Reason::PortTaken));
+    client.claim(ClaimKind::Flow, world.b(9998).into(), thief.as_fd()).expect("that one is nobody's");
+    peer.write_all(b"ping").unwrap();
+    let mut got = [0; 4];
+    let Server { lane: serving, stack, .. } = &mut server;
+    serving.turn_until(stack, "its data comes where it belongs", |stack| {
+        let mut room = &mut got[..];
+        stack.tcp_recv(accepted, now(), Default::default(), &mut room).is_ok_and(|n| n == 4)
+    });
+    assert_eq!(client.counters(CountersOf::Lane, lane.lane)[0], 0);
+}
+
+#[test]
+fn connections_that_a_lane_invents_are_not_kept_from_others_that_share_its_port() {
+    if skipped() {
+        return;
+    }
+    let world = World::new(Attach::Tc);
+    let mut client = world.client();
+    let lane = client.hello().unwrap();
+    // SAFETY: this test alone uses the region, and `lane` outlives `memory`.
+    let memory: Memory<'_> = unsafe { lane.region.memory() };
+    for (row, port) in memory.rows.iter().zip(9000..9064) {
+        row.kind.set(kind::TCP);
+        row.state.set(1);
+        row.local.set(world.a(PORT).into());
+        row.remote.set(world.b(port).into());
+    }
+    let shared = listening(&world);
+    client.claim_bound(&shared).unwrap();
+    let mut server = Server::new(&world);
+    let lanes = [lane.lane, server.lane.lane];
+    let theirs = (9000..9064).filter(|&port| bpf::chosen(&lanes, world.b(port).into()) == Some(lanes[1]));
+    for port in theirs.take(4) {
+        let (peer, _) = server.accept_from(&world, port);
+        peer.set_nonblocking(false).unwrap();
+    }
+    let figures = client.counters(CountersOf::Lane, lane.lane);
+    assert_eq!(figures[0], 0, "what it invented came to nothing");
+}
