@@ -130,25 +130,53 @@ __attribute__((noinline)) int is_of_opened(const struct flow_key *flow, __u32 ki
  * somebody opens anew is of whoever has the port now. */
 static __always_inline int holds(struct flow_value *value, const struct flow_key *flow, const struct segment *segment)
 {
-	if (!value->unproven || segment->kind == KIND_NONE)
+	if (value->ground != FLOW_UNPROVEN || segment->kind == KIND_NONE)
 		return 1;
 	if (is_of_opened(flow, segment->kind, segment->sequence))
 		return 0;
 	if (segment->kind == KIND_GOES_ON)
-		value->unproven = 0;
+		value->ground = FLOW_HELD;
+	return 1;
+}
+
+/* Whether the kernel has a connection between these ends, or a listener for one. */
+static __always_inline int kernel_takes(const struct flow_key *flow, __u8 family, const struct frame *f)
+{
+	struct bpf_sock_tuple tuple = {};
+	__u32 size = sizeof(tuple.ipv6);
+	if (family == 4) {
+		tuple.ipv4.saddr = flow->remote.words[3];
+		tuple.ipv4.daddr = flow->local.words[3];
+		tuple.ipv4.sport = flow->remote_port;
+		tuple.ipv4.dport = flow->local_port;
+		size = sizeof(tuple.ipv4);
+	} else {
+		memcpy(tuple.ipv6.saddr, flow->remote.words, sizeof(tuple.ipv6.saddr));
+		memcpy(tuple.ipv6.daddr, flow->local.words, sizeof(tuple.ipv6.daddr));
+		tuple.ipv6.sport = flow->remote_port;
+		tuple.ipv6.dport = flow->local_port;
+	}
+	struct bpf_sock *sock = bpf_skc_lookup_tcp(f->ctx, &tuple, size, BPF_F_CURRENT_NETNS, 0);
+	if (!sock)
+		return 0;
+	bpf_sk_release(sock);
 	return 1;
 }
 
 /* The lane that claimed the packets of a flow, 0 if none. What is not addressed to this NIC changes nothing. */
-static __always_inline __u32 find_lane(const struct flow_key *flow, __u8 family, const struct segment *segment, const __u8 *mac, __u32 nic)
+static __always_inline __u32 find_lane(const struct flow_key *flow, __u8 family, const struct segment *segment, const struct frame *f, __u32 nic)
 {
-	__u32 kinds = kinds_of(flow->protocol, flow->local_port);
-	if (!(kinds & (PORT_FLOWS | PORT_BOUND | PORT_ANY)) || !addressed_to_us(&flow->local, mac, nic))
+	const struct ethernet *eth = f->data;
+	__u32 kinds = kinds_of(flow->protocol, flow->local_port), connects = 0;
+	if (!(kinds & (PORT_FLOWS | PORT_BOUND | PORT_ANY)) || !addressed_to_us(&flow->local, eth->destination, nic))
 		return 0;
 	if (kinds & PORT_FLOWS) {
 		struct flow_value *value = bpf_map_lookup_elem(&flows, flow);
-		if (value && holds(value, flow, segment))
-			return value->lane;
+		if (value && holds(value, flow, segment)) {
+			if (value->ground != FLOW_CONNECTS || segment->kind != KIND_OPENS)
+				return value->lane;
+			connects = value->lane;
+		}
 	}
 	struct port_key port = {.local = flow->local, .port = flow->local_port, .protocol = flow->protocol};
 	struct port_value *value = 0;
@@ -158,7 +186,15 @@ static __always_inline __u32 find_lane(const struct flow_key *flow, __u8 family,
 		any_address(&port.local, family);
 		value = bpf_map_lookup_elem(&ports, &port);
 	}
-	return value ? choose(value, flow, segment->kind) : 0;
+	__u32 lane = value ? choose(value, flow, segment->kind) : 0;
+	/* It is for who connects only if nobody else listens: a simultaneous open, or one to be challenged (RFC 5961 section 4). What is
+	 * somebody else's is so from its first segment on. */
+	if (connects) {
+		if (value ? lane == connects : !kernel_takes(flow, family, f))
+			return connects;
+		bpf_map_delete_elem(&flows, flow);
+	}
+	return lane;
 }
 
 /* The flow of the packet that an ICMP error quotes, seen from our side (RFC 792, RFC 4443 section 3). 0: it is none of ours. */
@@ -226,7 +262,7 @@ static __always_inline __u32 find(struct packet *p, const struct frame *f, __u32
 			return 0;
 		}
 		/* Later fragments of such a datagram name another protocol: nobody could keep its pieces together. */
-		lane = p->behind ? 0 : find_lane(&flow, p->family, &segment, eth->destination, nic);
+		lane = p->behind ? 0 : find_lane(&flow, p->family, &segment, f, nic);
 	}
 	if (p->first_fragment) {
 		struct fragment_key key;

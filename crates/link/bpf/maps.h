@@ -154,7 +154,13 @@ enum host_counter {
 
 struct flow_value {
 	__u32 lane;
-	__u32 unproven; /* only the program says that it has this connection: no packet of it has been seen yet */
+	__u32 ground; /* one of these */
+};
+
+enum flow_ground {
+	FLOW_HELD,
+	FLOW_UNPROVEN, /* only the program says that it has this connection: no packet of it has been seen yet */
+	FLOW_CONNECTS, /* the lane connects from here; who listens at the port may get a connection between the same ends, from the other side */
 };
 
 struct {

@@ -151,14 +151,23 @@ impl FlowKey {
 #[repr(C)]
 pub struct FlowValue {
     lane: u32,
-    unproven: u32,
+    ground: u32,
 }
 
 impl FlowValue {
-    /// A flow of this lane. Unproven: only the program says that it has this connection, and no packet of it has been seen yet.
+    /// A flow that is the kernel's.
+    pub const KERNEL: Self = Self { lane: 0, ground: 0 };
+
+    /// Only the lane's program says that it has this connection, and no packet of it has been seen yet.
     #[must_use]
-    pub const fn new(lane: u32, unproven: bool) -> Self {
-        Self { lane, unproven: unproven as u32 }
+    pub const fn unproven(lane: u32) -> Self {
+        Self { lane, ground: 1 }
+    }
+
+    /// The lane connects from here; a segment from the other side that opens a connection is for who listens.
+    #[must_use]
+    pub const fn connects(lane: u32) -> Self {
+        Self { lane, ground: 2 }
     }
 }
 

@@ -493,9 +493,9 @@ impl LaneHook {
 /// How divert is told whose a flow is.
 fn flow_value(title: Title) -> bpf::FlowValue {
     match title {
-        Title::Kernel => bpf::FlowValue::new(0, false),
-        Title::Connects(lane) => bpf::FlowValue::new(lane, false),
-        Title::Accepted(lane) => bpf::FlowValue::new(lane, true),
+        Title::Kernel => bpf::FlowValue::KERNEL,
+        Title::Connects(lane) => bpf::FlowValue::connects(lane),
+        Title::Accepted(lane) => bpf::FlowValue::unproven(lane),
     }
 }
 

@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 use tickwire_link::bpf;
-use tickwire_link::control::{ClaimKind, CountersOf, Reason, Remotes, Reply, Request};
+use tickwire_link::control::{ClaimKind, CountersOf, Push, Reason, Remotes, Reply, Request};
 use tickwire_service::Attach;
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::ids::{ListenerId, TcpId};
@@ -223,6 +223,91 @@ fn a_connection_that_another_lane_has_accepted_cannot_be_claimed() {
         stack.tcp_recv(accepted, now(), Default::default(), &mut room).is_ok_and(|n| n == 4)
     });
     assert_eq!(client.counters(CountersOf::Lane, lane.lane)[0], 0);
+}
+
+/// Claims a flow before there is a connection; with `heard`, something has come by it already.
+fn claim_in_advance(world: &World, client: &mut Client, lane: &LaneOf, stack: &mut Stack<'_>, heard: bool) -> OwnedFd {
+    let thief = bound(world);
+    client.claim(ClaimKind::Flow, world.b(9999).into(), thief.as_fd()).unwrap();
+    if heard {
+        stack.path_set(client.path(PEER), now());
+        let options = stack.tcp_defaults();
+        stack.tcp_connect(&options, world.a(PORT).into(), world.b(9999).into(), now()).unwrap();
+        lane.turn_until(stack, "it is refused", |_| client.counters(CountersOf::Lane, lane.lane)[0] > 0);
+    }
+    thief
+}
+
+#[test]
+fn a_claim_in_advance_takes_no_connection_from_who_listens_in_the_kernel() {
+    if skipped() {
+        return;
+    }
+    for (attach, heard) in [(Attach::Tc, false), (Attach::Tc, true), (Attach::Native, true)] {
+        let world = World::new(attach);
+        let (mut client, lane, mut stack) = world.program();
+        let _thief = claim_in_advance(&world, &mut client, &lane, &mut stack, heard);
+        let listener = listening(&world);
+        listener.set_nonblocking(true).unwrap();
+        let before = client.counters(CountersOf::Lane, lane.lane)[0];
+        let peer = connecting(&world, 9999);
+        let mut accepted = None;
+        until("the kernel accepts", || {
+            accepted = listener.accept().ok();
+            accepted.is_some()
+        });
+        let ours = accepted.unwrap().0;
+        ours.set_nonblocking(false).unwrap();
+        ours.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        lives(&(ours, peer));
+        assert_eq!(client.counters(CountersOf::Lane, lane.lane)[0], before, "{attach:?}, {heard}");
+        // And what the lane might have sent into it.
+        match client.push() {
+            Push::ClaimLost { reason, .. } => assert_eq!(reason, Reason::PortTaken),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_claim_in_advance_takes_no_connection_from_another_lane() {
+    if skipped() {
+        return;
+    }
+    for attach in [Attach::Tc, Attach::Native] {
+        let world = World::new(attach);
+        let (mut client, lane, mut stack) = world.program();
+        let _thief = claim_in_advance(&world, &mut client, &lane, &mut stack, true);
+        let mut server = Server::new(&world);
+        let before = client.counters(CountersOf::Lane, lane.lane)[0];
+        let (mut peer, accepted) = server.accept_from(&world, 9999);
+        peer.write_all(b"ping").unwrap();
+        let mut got = [0; 4];
+        let Server { lane: serving, stack, .. } = &mut server;
+        serving.turn_until(stack, "its data comes where it belongs", |stack| {
+            let mut room = &mut got[..];
+            stack.tcp_recv(accepted, now(), Default::default(), &mut room).is_ok_and(|n| n == 4)
+        });
+        assert_eq!(client.counters(CountersOf::Lane, lane.lane)[0], before, "{attach:?}");
+    }
+}
+
+#[test]
+fn a_segment_that_opens_a_connection_does_not_end_the_claim_where_nobody_listens() {
+    if skipped() {
+        return;
+    }
+    for attach in [Attach::Tc, Attach::Native] {
+        let world = World::new(attach);
+        let (mut client, lane, mut stack) = world.program();
+        let _socket = claim_in_advance(&world, &mut client, &lane, &mut stack, false);
+        let peer = connecting(&world, 9999);
+        until("it comes", || client.counters(CountersOf::Lane, lane.lane)[0] == 1);
+        drop(peer);
+        // As it would have to, for a simultaneous open (RFC 9293 section 3.5), or to be challenged (RFC 5961 section 4).
+        drop(connecting(&world, 9999));
+        until("and again", || client.counters(CountersOf::Lane, lane.lane)[0] >= 2);
+    }
 }
 
 #[test]
