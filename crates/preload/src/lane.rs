@@ -11,7 +11,7 @@ use crate::service::Talk;
 use crate::session::Session;
 use crate::wait;
 use core::ffi::c_int;
-use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 use tickwire_link::control::{Reason, Token};
 use tickwire_link::port::Port;
@@ -217,6 +217,7 @@ impl Lane {
     /// A forked child has none of its parent's other threads.
     pub(crate) fn forget_threads(&self) {
         self.sleepers.store(0, Relaxed);
+        ENDING.store(0, Relaxed);
         self.gate().forget();
         self.set_company(1);
     }
@@ -382,8 +383,10 @@ impl Lane {
         if self.ended.swap(u32::from(reason.code()).max(1), Relaxed) != 0 {
             return;
         }
+        ENDING.store(sys::thread(), Release);
         self.uninstall();
         crate::open::lane_ended(self, reason);
+        ENDING.store(0, Release);
         sys::ring(self.doorbell);
         // It hangs up: a thread may be asking at this moment, perhaps this one.
         crate::helper::wake();
@@ -422,6 +425,24 @@ impl Lane {
     /// Whether it is over.
     pub(crate) fn is_over(&self) -> bool {
         self.ended.load(Relaxed) != 0
+    }
+}
+
+/// The kernel's number of the thread that ends a lane at this moment: until it is done, the table of descriptors names sockets of a lane that is no more.
+static ENDING: AtomicU32 = AtomicU32::new(0);
+/// How often to look whether it is done. It takes a few microseconds for each socket.
+const LOOKS: u32 = 1_000_000;
+
+/// Waits until the table says what has become of the sockets of a lane that another thread is ending.
+#[cold]
+pub(crate) fn await_ending() {
+    for _ in 0..LOOKS {
+        let thread = ENDING.load(Acquire);
+        // A signal handler may have interrupted the very thread.
+        if thread == 0 || thread == sys::thread() {
+            return;
+        }
+        std::thread::yield_now();
     }
 }
 

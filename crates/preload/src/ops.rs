@@ -13,9 +13,12 @@ use core::ffi::c_int;
 use tickwire_link::control::Reason;
 use tickwire_stack::Ready;
 
-/// The lane, or [`DEMOTED`] if it is gone.
+/// The lane, or [`DEMOTED`] if it is gone, and then the table says what has become of the socket.
 pub(crate) fn the_lane() -> Result<&'static Lane> {
-    lane::current().ok_or(DEMOTED)
+    lane::current().ok_or_else(|| {
+        lane::await_ending();
+        DEMOTED
+    })
 }
 
 /// Takes a description that another process gave to the kernel out of this one's table.
@@ -34,6 +37,9 @@ fn for_kernel<T>(entry: Entry, answer: &Result<T>) -> bool {
     let ended = matches!(answer, Err(Errno(libc::ENETDOWN))) && lane::current().is_none();
     if demoted && let Some(index) = entry.description() {
         catch_up(index);
+    }
+    if ended {
+        lane::await_ending();
     }
     demoted || ended
 }
