@@ -9,6 +9,9 @@ const SO_NETNS_COOKIE: libc::c_int = 71;
 /// `SO_BINDTOIFINDEX` (Linux 5.0).
 const SO_BINDTOIFINDEX: libc::c_int = 62;
 
+/// `SO_PASSRIGHTS` (Linux 6.16).
+const SO_PASSRIGHTS: libc::c_int = 83;
+
 /// Longest classic BPF program the kernel takes (`BPF_MAXINSNS`).
 const MAX_INSTRUCTIONS: usize = 4096;
 
@@ -30,6 +33,34 @@ fn option_of<T: Copy + Default>(socket: BorrowedFd<'_>, level: libc::c_int, name
         return Err(io::Error::new(io::ErrorKind::InvalidData, "a socket option of unexpected length"));
     }
     Ok(value)
+}
+
+/// Says whether descriptors may be passed to a Unix socket, and to those that connect to it from now on; whoever tries in vain is told
+/// (`EPERM`).
+///
+/// # Errors
+/// If the descriptor is no Unix socket, or the kernel is older than 6.16, where they may always.
+pub fn take_descriptors(socket: BorrowedFd<'_>, whether: bool) -> io::Result<()> {
+    let value = libc::c_int::from(whether);
+    // SAFETY: `value` is alive and of the length given.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_PASSRIGHTS,
+            (&raw const value).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Whether descriptors may be passed to a Unix socket (see [`take_descriptors`]).
+///
+/// # Errors
+/// If the kernel is older than 6.16, where they may always.
+pub fn takes_descriptors(socket: BorrowedFd<'_>) -> io::Result<bool> {
+    option::<i32>(socket, SO_PASSRIGHTS).map(|on| on != 0)
 }
 
 /// The state of a TCP socket, as Linux numbers them (ESTABLISHED 1, CLOSE 7, LISTEN 10): the first byte of `TCP_INFO`.

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 use tickwire_host::Query;
-use tickwire_link::control::{Channel, Incoming, Name, Push, Reason, Reply};
+use tickwire_link::control::{Channel, Incoming, Name, Push, Reason, Reply, has_room_for_descriptors};
 
 /// The number of a connection; never used twice.
 pub(crate) type ConnectionId = u64;
@@ -44,7 +44,7 @@ pub(crate) struct Peer {
 /// A connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    channel: Channel,
+    channel: Arc<Channel>,
     pub(crate) peer: Peer,
     /// Where what it passes is looked at and closed.
     queue: Arc<Queue>,
@@ -78,6 +78,8 @@ pub(crate) enum End {
     Deaf,
     /// It says what nobody understands.
     Malformed(String),
+    /// Receiving what it passes takes too long.
+    HeldUp,
     /// There is no room to list another program that has no lane.
     Surplus,
 }
@@ -92,7 +94,7 @@ impl Connection {
         now: Instant,
     ) -> Self {
         Self {
-            channel,
+            channel: Arc::new(channel),
             peer,
             queue,
             returns,
@@ -116,16 +118,38 @@ impl Connection {
 
     /// The next message with the descriptors that came with it, without waiting; `Ok(None)` if there is none.
     pub(crate) fn receive(&mut self, now: Instant) -> Result<Option<(Incoming, Vec<Foreign>)>, End> {
-        let Some(mut incoming) = self.channel.try_receive().map_err(|_| End::Gone)? else { return Ok(None) };
+        let received = if self.comes_short() { self.receive_aside()? } else { self.channel.try_receive() };
+        let Some(mut incoming) = received.map_err(|_| End::Gone)? else { return Ok(None) };
         // Whatever becomes of the message, what it brought is not closed here.
         let passed = incoming.descriptors.take_all().map(|fd| Foreign::new(fd, Arc::clone(&self.queue))).collect();
         self.bucket.take(now);
         Ok(Some((incoming, passed)))
     }
 
-    /// Whether nothing more is to be received: so much that the user passed waits to be closed.
+    /// Whether there may be no room for what the next packet brings: the kernel closes the rest of it within the receiving call.
+    fn comes_short(&self) -> bool {
+        self.channel.brings_descriptors() && !has_room_for_descriptors()
+    }
+
+    /// Receives a packet where nobody else has to wait for that.
+    fn receive_aside(&self) -> Result<io::Result<Option<Incoming>>, End> {
+        let channel = Arc::clone(&self.channel);
+        let received = self.queue.ask(move || {
+            let mut received = channel.try_receive();
+            if let Ok(Some(incoming)) = &mut received
+                && incoming.is_short()
+            {
+                incoming.descriptors.take_all().for_each(drop);
+            }
+            received
+        });
+        received.ok_or(End::HeldUp)
+    }
+
+    /// Whether nothing more is to be received for now: so much that the user passed waits to be closed, or the next packet might make us
+    /// wait, as he did lately.
     pub(crate) fn is_held_up(&self) -> bool {
-        self.queue.is_full()
+        self.queue.is_full() || !self.queue.is_trusted() && self.comes_short()
     }
 
     /// Closes it. Packets that were not read may hold descriptors, which are closed with it; until then it counts as one of the user's.

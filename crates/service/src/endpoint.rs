@@ -5,17 +5,23 @@ use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, getsockopt, listen, socket, sockopt,
 };
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+use tickwire_link::sys_socket;
 
 /// The group whose members may be accelerated if the configuration names none.
 const DEFAULT_GROUP: &str = "tickwire";
 
 /// An abstract name, of which each network namespace has its own set; it goes away with its holder.
 const LOCK_NAME: &[u8] = b"tickwire-service";
+
+/// What programs passed before they were let in is closed in so long a time, or at the end of the process.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Why the service cannot be reached.
 #[derive(Debug, thiserror::Error)]
@@ -99,6 +105,10 @@ impl Endpoint {
         let made_directory = make_directory(path).map_err(system("create the directory of"))?;
         remove_stale(path)?;
         let listener = seqpacket().map_err(system("make a socket for"))?;
+        // Who is not let in is to be shown out without a thought, and a socket that somebody passed may keep waiting whoever closes it.
+        if let Err(error) = sys_socket::take_descriptors(listener.as_fd(), false) {
+            tracing::debug!(%error, "programs may pass descriptors before they are let in (Linux 6.16 prevents that)");
+        }
         let address = UnixAddr::new(path).map_err(|e| system("use the path")(e.into()))?;
         bind(listener.as_raw_fd(), &address).map_err(|e| system("bind")(e.into()))?;
         let inode = std::fs::symlink_metadata(path).map_err(system("look at"))?.ino();
@@ -128,6 +138,18 @@ impl Endpoint {
     /// The listening socket.
     pub(crate) fn listener(&self) -> &UnixListener {
         &self.listener
+    }
+
+    /// Lets nobody in any more. Who waits is told at once, also if what he has passed keeps us waiting while it is closed.
+    pub(crate) fn close(self) {
+        let (closing, closed) = channel::<()>();
+        let thread = std::thread::Builder::new().name("endpoint".into()).spawn(move || {
+            drop(self);
+            drop(closing);
+        });
+        if thread.is_ok() {
+            let _ = closed.recv_timeout(PATIENCE);
+        }
     }
 }
 

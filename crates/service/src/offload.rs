@@ -99,7 +99,8 @@ impl Queue {
         }
     }
 
-    fn is_trusted(&self) -> bool {
+    /// Whether the user's work is waited for.
+    pub(crate) fn is_trusted(&self) -> bool {
         self.state().distrusted.is_none_or(|since| since.elapsed() > PENALTY)
     }
 

@@ -124,7 +124,7 @@ pub fn run(options: Options) -> Result<(), Error> {
     let endpoint = Endpoint::open(&service.config.socket)?;
     let outcome = serve(&mut service, &endpoint, &options, stop);
     // Nobody new from here on; those who are here are told, and their peers.
-    drop(endpoint);
+    endpoint.close();
     end(&mut service);
     outcome
 }

@@ -23,10 +23,11 @@ use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 use nix::sys::socket::{getsockopt, sockopt};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 use tickwire_host::{Connections, Host, Monitor, Query, XdpInfo};
 use tickwire_link::control::{Channel, Push, Reason};
+use tickwire_link::sys_socket;
 
 /// At most so many connections are accepted before the others have their turn.
 const TURN: usize = 32;
@@ -84,15 +85,16 @@ impl Service {
             let Ok(credentials) = getsockopt(&socket, sockopt::PeerCredentials) else { continue };
             let peer = Peer { pid: u32::try_from(credentials.pid()).unwrap_or(0), uid: credentials.uid() };
             if !is_in {
-                // He may have sent something already, and what he passed is closed with his connection.
-                self.offload.of(peer.uid).finish(move || drop(socket));
+                self.show_out(peer.uid, socket);
                 continue;
             }
             if !self.usage.take_connection(peer.uid) {
                 tracing::warn!(pid = peer.pid, uid = peer.uid, "too many connections: refused");
-                self.offload.of(peer.uid).later(move || drop(socket));
+                self.show_out(peer.uid, socket);
                 continue;
             }
+            // Fails on older kernels, where it is so from the beginning.
+            let _ = sys_socket::take_descriptors(socket.as_fd(), true);
             let id = *next;
             *next += 1;
             let rate = self.usage.limits().requests_per_second;
@@ -110,6 +112,13 @@ impl Service {
                 continue;
             }
             self.connections.insert(id, connection);
+        }
+    }
+
+    /// Closes a connection that is not kept. Where the kernel lets him pass descriptors before he is let in, they are closed with it.
+    fn show_out(&mut self, user: u32, socket: OwnedFd) {
+        if sys_socket::takes_descriptors(socket.as_fd()).unwrap_or(true) {
+            self.offload.of(user).finish(move || drop(socket));
         }
     }
 
@@ -178,6 +187,7 @@ impl Service {
             End::Gone => tracing::debug!(pid, uid, "connection closed"),
             End::Deaf => tracing::warn!(pid, uid, "does not read what it is told: connection ended"),
             End::Malformed(what) => tracing::warn!(pid, uid, what, "message not understood: connection ended"),
+            End::HeldUp => tracing::warn!(pid, uid, "what it passes keeps the service waiting: connection ended"),
             End::Surplus => tracing::debug!(pid, uid, "too many programs without a lane: not listed"),
         }
         self.captures.end(id, &mut self.programs);

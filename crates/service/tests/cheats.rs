@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Client, LaneOf, PEER, World, skipped, until, within};
+use common::{Client, LaneOf, PEER, World, lingering, skipped, until, within};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -196,16 +196,6 @@ fn a_listener_that_stops_in_the_kernel_loses_its_claim() {
     }
 }
 
-/// A socket of host `a` whose FIN waits behind data that its peer, at port 80 of host `b`, never reads.
-fn lingering(world: &World) -> TcpStream {
-    use nix::sys::socket::{setsockopt, sockopt};
-    let socket = within(&world.pair.a, || TcpStream::connect(world.b(80)).unwrap());
-    setsockopt(&socket, sockopt::Linger, &libc::linger { l_onoff: 1, l_linger: 3600 }).unwrap();
-    socket.set_nonblocking(true).unwrap();
-    while (&socket).write(&[0; 65_536]).is_ok() {}
-    socket
-}
-
 #[test]
 fn a_connection_counts_until_what_it_brought_is_closed() {
     if skipped() {
@@ -214,8 +204,8 @@ fn a_connection_counts_until_what_it_brought_is_closed() {
     let world = World::with(Attach::Tc, "[limits]\nconnections_per_user = 1\nrequests_per_second = 1\n");
     const USER: libc::uid_t = 65_534;
     let listener = within(&world.pair.b, || TcpListener::bind(world.b(80)).unwrap());
-    let bad = Client::as_user(&world, USER);
-    let socket = lingering(&world);
+    let bad = Client::as_user(&world, USER).entered();
+    let socket = lingering(&world.pair);
     let claim = Request::Claim { kind: ClaimKind::Bound, remote: Endpoint::default() };
     // More than are read in an hour.
     for _ in 0..4 {
@@ -248,7 +238,7 @@ fn a_socket_that_lingers_stops_nobody() {
     let mut bad = world.client();
     let _bad_lane = bad.hello().unwrap();
     let listener = within(&world.pair.b, || TcpListener::bind(world.b(80)).unwrap());
-    let lingering = || lingering(&world);
+    let lingering = || lingering(&world.pair);
     // Whichever copy is closed last waits, and that may be ours.
     let forget = |socket: TcpStream| drop(std::thread::spawn(move || drop(socket)));
     let claim = Request::Claim { kind: ClaimKind::Bound, remote: Endpoint::default() };
@@ -266,7 +256,7 @@ fn a_socket_that_lingers_stops_nobody() {
         let answer = Instant::now();
         good.counters(CountersOf::Host, 0);
         assert!(answer.elapsed() < Duration::from_secs(2), "garbage: {:?}", answer.elapsed());
-        bad = world.client();
+        bad = world.client().entered();
     }
     let socket = lingering();
     for _ in 0..8 {

@@ -2,12 +2,17 @@
 
 mod common;
 
-use common::{Client, skipped, until, within};
-use std::net::UdpSocket;
+use common::{Client, lingering, skipped, until, within};
+use nix::sys::signal::Signal;
+use std::net::{TcpListener, UdpSocket};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 use tickwire_lab::{Pair, Process};
-use tickwire_link::control::{Channel, CountersOf, Reason, Reply, Request};
+use tickwire_link::control::{Channel, ClaimKind, CountersOf, Reason, Reply, Request};
+use tickwire_link::sys_socket;
+use tickwire_stack::addr::Endpoint;
 
 /// Lets a process have descriptors below this number.
 fn allow(process: u32, descriptors: u64) {
@@ -32,6 +37,13 @@ fn service() -> (Pair, Process) {
     let service = Process::spawn(command).unwrap();
     until("the service answers", || Channel::connect(&pair.a.socket()).is_ok());
     (pair, service)
+}
+
+/// Has the service stand still until it is told to go on.
+fn stop(service: &Process) {
+    service.signal(Signal::SIGSTOP).unwrap();
+    let state = || std::fs::read_to_string(format!("/proc/{}/stat", service.id())).unwrap();
+    until("the service stands still", || state().contains(") T "));
 }
 
 /// Whether the service has a lane.
@@ -103,4 +115,47 @@ fn without_descriptors_programs_are_shown_out_and_those_inside_are_served() {
     inside.claim_bound(&sockets[1]).unwrap();
     let log = service.stderr();
     assert_eq!(log.matches("connections cannot be kept").count(), 1, "{log}");
+}
+
+#[test]
+fn what_finds_no_room_keeps_nobody_waiting() {
+    if skipped() {
+        return;
+    }
+    let (pair, service) = service();
+    let _listener = within(&pair.b, || TcpListener::bind((pair.b_v4(), 80)).unwrap());
+    let mut inside = Client::at(&pair.a.socket()).entered();
+    let bad = Client::at(&pair.a.socket()).entered();
+    let socket = lingering(&pair);
+    allow(service.id(), reserve(service.id()) + 1);
+    let claim = Request::Claim { kind: ClaimKind::Bound, remote: Endpoint::default() };
+    stop(&service);
+    // The kernel closes within the receiving call what there is no room for, and whoever closes this last waits.
+    bad.channel().send(&claim, 1, &[socket.as_fd(); 4]).unwrap();
+    drop(socket);
+    service.signal(Signal::SIGCONT).unwrap();
+    let asked = Instant::now();
+    inside.counters(CountersOf::Host, 0);
+    assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
+}
+
+#[test]
+fn who_is_not_let_in_passes_nothing() {
+    if skipped() {
+        return;
+    }
+    let (pair, service) = service();
+    stop(&service);
+    let mut visitor = Client::at(&pair.a.socket());
+    let socket = within(&pair.a, || UdpSocket::bind("0.0.0.0:7000").unwrap());
+    let claim = Request::Claim { kind: ClaimKind::Bound, remote: Endpoint::default() };
+    if sys_socket::takes_descriptors(visitor.channel().as_fd()).is_err() {
+        eprintln!("skipped: before Linux 6.16 anybody may");
+        return;
+    }
+    let error = visitor.channel().send(&claim, 1, &[socket.as_fd()]).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied);
+    service.signal(Signal::SIGCONT).unwrap();
+    visitor.hello().unwrap();
+    visitor.claim_bound(&socket).unwrap();
 }

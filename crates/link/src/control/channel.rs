@@ -20,6 +20,21 @@ pub const MAX_DESCRIPTORS: usize = 4;
 /// none the kernel closes within the receiving call, and closing what a stranger passed may take as long as he likes.
 const ANY_DESCRIPTORS: usize = 253;
 
+/// Whether this process may have all descriptors that one more packet can bring. It says no also when they would only just find room.
+#[must_use]
+pub fn has_room_for_descriptors() -> bool {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: one `rlimit`, alive for the call.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
+        return false;
+    }
+    // The lowest free number is the next one's, so the highest are free for as long as there is room.
+    let end = RawFd::try_from(limit.rlim_cur).unwrap_or(RawFd::MAX);
+    // SAFETY: the call takes numbers only.
+    let is_free = |fd: RawFd| unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFD) } < 0;
+    end as usize >= ANY_DESCRIPTORS && (end - ANY_DESCRIPTORS as RawFd..end).all(is_free)
+}
+
 /// Descriptors that came with a message. Those not taken are closed.
 #[derive(Debug, Default)]
 pub struct Descriptors {
@@ -84,6 +99,12 @@ impl Incoming {
             return Err(Malformed::Length);
         }
         M::decode(&self.bytes[..self.len], self.descriptors.len())
+    }
+
+    /// Whether descriptors that came with it are lost: this process may have no more.
+    #[must_use]
+    pub const fn is_short(&self) -> bool {
+        self.short
     }
 
     /// The number of a message that would be well formed had all its descriptors arrived, for which this process has no room.
@@ -214,6 +235,17 @@ impl Channel {
         // SAFETY: `header` points at `part`, `bytes` and `control`, all alive; the kernel only reads them.
         let sent = retry(|| unsafe { libc::syscall(libc::SYS_sendmsg, self.0.as_raw_fd(), &raw const header, flags) })?;
         if sent == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+    }
+
+    /// Whether the next packet brings descriptors. It stays where it is.
+    #[must_use]
+    pub fn brings_descriptors(&self) -> bool {
+        // SAFETY: all-zero is a valid `msghdr`: room for nothing, neither bytes nor descriptors.
+        let mut header: libc::msghdr = unsafe { zeroed() };
+        let flags = libc::MSG_DONTWAIT | libc::MSG_PEEK;
+        // SAFETY: `header` is alive and points at nothing.
+        let seen = retry(|| unsafe { libc::syscall(libc::SYS_recvmsg, self.0.as_raw_fd(), &raw mut header, flags) });
+        seen.is_ok() && header.msg_flags & libc::MSG_CTRUNC != 0
     }
 
     /// What has come, without waiting. `Ok(None)` when nothing has.
@@ -358,6 +390,20 @@ mod tests {
         assert!(incoming.descriptors.take(0).is_some() && incoming.descriptors.take(0).is_none());
         assert!(incoming.descriptors.take(9).is_none());
         assert!(incoming.decode::<Push>().is_err());
+    }
+
+    #[test]
+    fn what_a_packet_brings_is_seen_before_it_is_taken() {
+        let (a, b) = Channel::pair().unwrap();
+        assert!(!b.brings_descriptors(), "nothing came");
+        let file = std::fs::File::open("/dev/null").unwrap();
+        a.send(&hello(), 1, &[]).unwrap();
+        a.send(&hello(), 2, &[file.as_fd()]).unwrap();
+        for brings in [false, true] {
+            assert!((0..2).all(|_| b.brings_descriptors() == brings));
+            assert_eq!(b.try_receive().unwrap().unwrap().descriptors.len(), usize::from(brings));
+        }
+        assert!(has_room_for_descriptors());
     }
 
     #[test]

@@ -4,7 +4,8 @@
 use nix::sched::{CloneFlags, setns};
 use nix::sys::eventfd::EventFd;
 use std::fs::File;
-use std::net::SocketAddr;
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::thread::JoinHandle;
@@ -203,6 +204,16 @@ pub fn tcp_socket(host: &tickwire_lab::Host, address: SocketAddr) -> OwnedFd {
     })
 }
 
+/// A socket of host `a` whose FIN waits behind data that its peer, at port 80 of host `b`, never reads.
+pub fn lingering(pair: &Pair) -> TcpStream {
+    use nix::sys::socket::{setsockopt, sockopt};
+    let socket = within(&pair.a, || TcpStream::connect((pair.b_v4(), 80)).unwrap());
+    setsockopt(&socket, sockopt::Linger, &nix::libc::linger { l_onoff: 1, l_linger: 3600 }).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    while (&socket).write(&[0; 65_536]).is_ok() {}
+    socket
+}
+
 /// A segment without data. Nobody looks at its checksums before it is where it is to go.
 pub fn segment(to: Mac, from: SocketAddr, at: SocketAddr, flags: u8, sequence: u32) -> Vec<u8> {
     let (SocketAddr::V4(from), SocketAddr::V4(at)) = (from, at) else { panic!("IPv4") };
@@ -283,6 +294,12 @@ impl Client {
             assert_eq!(number, self.number);
             return Ok((reply, incoming.descriptors));
         }
+    }
+
+    /// Waits until the service has let it in: before that it may pass nothing.
+    pub fn entered(mut self) -> Self {
+        self.request(&Request::ListInterfaces { after: 0 }, &[]);
+        self
     }
 
     /// The next push.
