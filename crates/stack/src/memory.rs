@@ -1,7 +1,7 @@
 //! All memory of a stack: one list of sections says what there is, how it is sized, and in which order it lies.
 //!
 //! The stack itself sees slices. Where they come from is the caller's business: a shared region places them behind each
-//! other (through [`Place`]), tests and simulations take them from the heap ([`OwnedMemory`], feature `owned`). All-zero
+//! other (through [`Place`]), tests and simulations take them from the heap (`OwnedMemory`, feature `owned`). All-zero
 //! memory is a valid start everywhere, so a fresh region needs no constructor, and indices instead of pointers mean the same in
 //! every process that maps it.
 
