@@ -181,6 +181,16 @@ impl Config {
         Ok(config)
     }
 
+    /// Ways to attach that are of no use while the host has these interfaces: of which interface, and why.
+    pub(crate) fn idle_attachments(&self, present: &[String]) -> Vec<(&str, &'static str)> {
+        let why = |name: &String| match () {
+            () if !self.interfaces.is_empty() && !self.interfaces.contains(name) => Some("it is not to be accelerated"),
+            () if !present.contains(name) => Some("there is no such interface now (see `ip link`)"),
+            () => None,
+        };
+        self.attach_by_interface.keys().filter_map(|name| Some((name.as_str(), why(name)?))).collect()
+    }
+
     fn check(&self) -> Result<(), Wrong> {
         let limits = &self.limits;
         for (name, value, most) in [
@@ -270,6 +280,19 @@ fn place(text: &str, offset: usize) -> (usize, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ways_to_attach_that_are_of_no_use_are_named() {
+        let mut config =
+            Config::parse("[attach_by_interface]\neth0 = \"tc\"\neth9 = \"native\"\n", Path::new("t")).unwrap();
+        let present = ["eth0", "eth1"].map(String::from);
+        let idle = |config: &Config| {
+            config.idle_attachments(&present).into_iter().map(|(name, _)| name.to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(idle(&config), ["eth9"]);
+        config.interfaces = vec!["eth1".into()];
+        assert_eq!(idle(&config), ["eth0", "eth9"]);
+    }
 
     fn parse(text: &str) -> Result<Config, String> {
         Config::parse(text, Path::new("t.toml")).map_err(|e| e.to_string())

@@ -89,12 +89,14 @@ pub(crate) struct Endpoint {
     /// Of type `SOCK_SEQPACKET`; accepting is the same for all types.
     listener: UnixListener,
     path: PathBuf,
+    mode: u32,
+    group: Option<String>,
     inode: u64,
     made_directory: Option<PathBuf>,
 }
 
 impl Endpoint {
-    /// Makes the socket as configured.
+    /// Makes the socket as configured. Nobody is let in before [`Endpoint::listen`].
     pub(crate) fn open(config: &SocketConfig) -> Result<Self, EndpointError> {
         let path = &config.path;
         let system = |what| {
@@ -112,29 +114,36 @@ impl Endpoint {
         let address = UnixAddr::new(path).map_err(|e| system("use the path")(e.into()))?;
         bind(listener.as_raw_fd(), &address).map_err(|e| system("bind")(e.into()))?;
         let inode = std::fs::symlink_metadata(path).map_err(system("look at"))?.ino();
-        let endpoint = Self { listener: listener.into(), path: path.clone(), inode, made_directory };
-        // Owner and mode are set before the socket listens, so nobody slips in between.
         let mode = config.mode.unwrap_or(if group.is_some() { 0o660 } else { 0o600 });
+        let name = group.as_ref().map(|(name, _)| name.clone());
+        let endpoint = Self { listener: listener.into(), path: path.clone(), mode, group: name, inode, made_directory };
+        // Owner and mode are set before the socket listens, so nobody slips in between.
         if let Some((_, gid)) = &group {
             chown(path, None, Some(*gid)).map_err(system("set the group of"))?;
         }
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).map_err(system("set the mode of"))?;
-        listen(&endpoint.listener, Backlog::MAXALLOWABLE).map_err(|e| system("listen on")(e.into()))?;
-        match &group {
-            Some((name, _)) => {
-                tracing::info!(path = %path.display(), group = name, mode = format!("{mode:#o}"), "listening")
-            }
+        Ok(endpoint)
+    }
+
+    /// Lets programs in.
+    pub(crate) fn listen(&self) -> Result<(), EndpointError> {
+        listen(&self.listener, Backlog::MAXALLOWABLE).map_err(|error| EndpointError::System {
+            what: "listen on",
+            path: self.path.clone(),
+            source: error.into(),
+        })?;
+        let (path, mode) = (self.path.display(), format!("{:#o}", self.mode));
+        match &self.group {
+            Some(group) => tracing::info!(%path, group, mode, "listening"),
             None => tracing::info!(
-                path = %path.display(), mode = format!("{mode:#o}"),
+                %path, mode,
                 "listening; without a group \"{DEFAULT_GROUP}\" only the mode decides who may be accelerated \
                  (groupadd --system {DEFAULT_GROUP}, or set socket.group or socket.mode)"
             ),
         }
-        Ok(endpoint)
+        Ok(())
     }
-}
 
-impl Endpoint {
     /// The listening socket.
     pub(crate) fn listener(&self) -> &UnixListener {
         &self.listener
@@ -226,6 +235,7 @@ mod tests {
         let path = root.path().join("run").join("service.sock");
         let endpoint = Endpoint::open(&config(path.clone())).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o640);
+        endpoint.listen().unwrap();
         assert!(matches!(Endpoint::open(&config(path.clone())), Err(EndpointError::Taken(_))));
         drop(endpoint);
         assert!(!path.exists() && !path.parent().unwrap().exists());

@@ -118,10 +118,16 @@ const SETTLE: Duration = Duration::from_millis(20);
 pub fn run(options: Options) -> Result<(), Error> {
     let stop = options.stop.as_ref().map(OwnedFd::try_clone).transpose().map_err(system("copy a descriptor"))?;
     let config = configuration(&options)?;
+    // Rights first: who has none is told so, whoever else runs here. And nothing is attached before all that can be wrong is looked at.
+    let namespace = Namespace::create().map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => Error::Privilege(error),
+        _ => system("make a network namespace")(error),
+    })?;
     let _lock = NamespaceLock::take()?;
     raise_limits(&config.limits);
-    let mut service = start(config)?;
-    let endpoint = Endpoint::open(&service.config.socket)?;
+    let endpoint = Endpoint::open(&config.socket)?;
+    let mut service = start(config, namespace)?;
+    endpoint.listen()?;
     let outcome = serve(&mut service, &endpoint, &options, stop);
     // Nobody new from here on; those who are here are told, and their peers.
     endpoint.close();
@@ -168,11 +174,7 @@ pub(crate) fn raise_limits(limits: &Limits) {
     }
 }
 
-fn start(config: Config) -> Result<Service, Error> {
-    let namespace = Namespace::create().map_err(|error| match error.kind() {
-        io::ErrorKind::PermissionDenied => Error::Privilege(error),
-        _ => system("make a network namespace")(error),
-    })?;
+fn start(config: Config, namespace: Namespace) -> Result<Service, Error> {
     let long_frames =
         xsk::takes_long_frames().map_err(system("make an AF_XDP socket (CONFIG_XDP_SOCKETS is needed)"))?;
     if !long_frames {
@@ -222,6 +224,10 @@ fn start(config: Config) -> Result<Service, Error> {
             Some(_) => continue,
         };
         return Err(error(name.clone()));
+    }
+    let names: Vec<String> = service.host.links()?.into_iter().map(|link| link.name).collect();
+    for (interface, why) in service.config.idle_attachments(&names) {
+        tracing::warn!(interface, "attach_by_interface has no effect on it: {why}");
     }
     service.take_inventory()?;
     if !service.nics.any() {
