@@ -169,7 +169,7 @@ pub(crate) struct Capture {
     pub(crate) write: PathBuf,
 
     /// Stop after so many packets
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short, long, value_name = "N", value_parser = at_least_one)]
     pub(crate) count: Option<u64>,
 
     /// Keep at most so many bytes of each packet
@@ -192,7 +192,7 @@ pub(crate) struct Capture {
 #[derive(Debug, Args)]
 #[command(after_long_help = include_str!("manual/doctor.txt"))]
 pub(crate) struct Doctor {
-    /// Check these interfaces [default: every physical interface]
+    /// Check these interfaces [default: every physical interface, and those that the service accelerates]
     #[arg(long = "interface", value_name = "IF")]
     pub(crate) interfaces: Vec<String>,
 
@@ -213,6 +213,14 @@ fn spin(text: &str) -> Result<String, String> {
         "always" | "never" | "adaptive" => Ok(text.to_owned()),
         number if number.parse().is_ok_and(|us: u64| us <= LONGEST_SPIN) => Ok(text.to_owned()),
         _ => Err(format!("expected `always`, `never`, `adaptive` or microseconds up to {LONGEST_SPIN}")),
+    }
+}
+
+fn at_least_one(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(0) => Err("expected at least 1".to_owned()),
+        Ok(number) => Ok(number),
+        Err(_) => Err("expected a whole number, at least 1".to_owned()),
     }
 }
 

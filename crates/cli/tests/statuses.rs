@@ -91,6 +91,15 @@ fn output_that_cannot_be_written_is_an_error_and_a_reader_that_has_enough_is_non
 }
 
 #[test]
+fn a_count_of_nothing_is_refused_in_plain_words() {
+    for (count, words) in [("0", "expected at least 1"), ("few", "expected a whole number, at least 1")] {
+        let (status, said) = done(&["capture", "-w", "-", "-c", count]);
+        assert_eq!(status, Some(2));
+        assert!(said.contains(words) && !said.contains("1844"), "{said}");
+    }
+}
+
+#[test]
 fn a_usage_line_does_not_ask_for_the_socket() {
     // A variable that is set is no argument that has to be given.
     for command in ["run", "capture"] {

@@ -45,13 +45,14 @@ const NATIVE: [&str; 34] = [
 /// A card that collects packets for longer than this before it interrupts is worth a word, in microseconds.
 const LONG_US: u32 = 5;
 
-/// The interfaces to check: those named, or all physical ones.
-pub(crate) fn chosen(system: &System, named: &[String]) -> Vec<String> {
+/// The interfaces to check: those named, or all physical ones and those that the service accelerates.
+pub(crate) fn chosen(system: &System, named: &[String], accelerated: &[String]) -> Vec<String> {
     if !named.is_empty() {
         return named.to_vec();
     }
     let all = system.names("sys/class/net");
-    all.into_iter().filter(|name| system.exists(&format!("sys/class/net/{name}/device"))).collect()
+    let physical = |name: &String| system.exists(&format!("sys/class/net/{name}/device"));
+    all.into_iter().filter(|name| physical(name) || accelerated.contains(name)).collect()
 }
 
 /// All checks of one interface.
@@ -145,7 +146,9 @@ mod tests {
         let system = System::at(root.path());
         std::os::unix::fs::symlink("../../drivers/ixgbe", root.path().join("sys/class/net/eth0/device/driver"))
             .unwrap();
-        assert_eq!(chosen(&system, &[]), ["eth0"]);
+        assert_eq!(chosen(&system, &[], &[]), ["eth0"]);
+        assert_eq!(chosen(&system, &[], &["veth1".into()]), ["eth0", "veth1"]);
+        assert_eq!(chosen(&system, &["eth9".into()], &["veth1".into()]), ["eth9"]);
         assert_eq!(verdicts(&[mode(&system, "eth0"), state(&system, "eth0")]), [Good, Good]);
         assert_eq!(state(&system, "veth1").verdict, Improve);
         assert_eq!(verdicts(&check(&system, "eth9")), [Missing]);

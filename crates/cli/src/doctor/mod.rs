@@ -8,9 +8,11 @@ mod processor;
 mod system;
 
 use crate::args::Doctor;
-use crate::output;
+use crate::client::Client;
+use crate::{output, stat};
 use anyhow::{Context, Result};
 use finding::{Finding, Verdict};
+use std::path::Path;
 use std::process::ExitCode;
 use system::System;
 
@@ -21,7 +23,7 @@ pub(crate) fn run(arguments: &Doctor) -> Result<ExitCode> {
     findings.extend(kernel::tried(&tickwire_service::trial::trial()));
     findings.extend(installation::check(&arguments.socket.path()));
     findings.extend(processor::check(&system));
-    let interfaces = interface::chosen(&system, &arguments.interfaces);
+    let interfaces = interface::chosen(&system, &arguments.interfaces, &accelerated(&arguments.socket.path()));
     if interfaces.is_empty() {
         findings.push(Finding::improve("interfaces", "none looks physical", "name those to check with --interface"));
     }
@@ -34,6 +36,12 @@ pub(crate) fn run(arguments: &Doctor) -> Result<ExitCode> {
     output::print(&text)?;
     let ready = findings.iter().all(|finding| finding.verdict != Verdict::Missing);
     Ok(if ready { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The interfaces that a running service accelerates; none if it does not say so.
+fn accelerated(socket: &Path) -> Vec<String> {
+    let names = Client::connect(socket).and_then(|mut client| stat::interfaces(&mut client));
+    names.unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -29,13 +29,19 @@ pub(crate) fn gather(client: &mut Client) -> Result<Reading> {
     Ok(Reading { host: host(client)?, lanes: lanes(client)? })
 }
 
-fn host(client: &mut Client) -> Result<Host> {
+/// The interfaces that the service accelerates, or means to.
+pub(super) fn interfaces(client: &mut Client) -> Result<Vec<Interface>> {
     let mut interfaces = Vec::new();
     let mut after = 0;
     while let Reply::Interface { info } = listed(client, &Request::ListInterfaces { after })? {
         after = info.interface;
         interfaces.push(interface(&info));
     }
+    Ok(interfaces)
+}
+
+fn host(client: &mut Client) -> Result<Host> {
+    let interfaces = interfaces(client)?;
     let figures = counters(client, CountersOf::Host, 0)?;
     Ok(Host { interfaces, counters: HOST_COUNTERS.into_iter().zip(figures).collect() })
 }

@@ -49,6 +49,11 @@ pub(crate) fn run(arguments: &Stat) -> Result<()> {
     }
 }
 
+/// The names of the interfaces that the service accelerates, or means to.
+pub(crate) fn interfaces(client: &mut Client) -> Result<Vec<String>> {
+    Ok(gather::interfaces(client)?.into_iter().map(|interface| interface.name).collect())
+}
+
 /// Says whether whoever reads us wants more.
 fn print(arguments: &Stat, reading: &reading::Reading) -> Result<bool> {
     let out = std::io::stdout();
