@@ -58,7 +58,7 @@ fn page(command: &Command, all: &[String]) -> Result<(PathBuf, Vec<u8>)> {
     man.render_name_section(&mut text)?;
     synopsis(command).to_writer(&mut text)?;
     man.render_description_section(&mut text)?;
-    man.render_options_section(&mut text)?;
+    text.extend(options(command, &man)?);
     if command.has_subcommands() {
         man.render_subcommands_section(&mut text)?;
     }
@@ -67,6 +67,24 @@ fn page(command: &Command, all: &[String]) -> Result<(PathBuf, Vec<u8>)> {
     }
     see_also(all.iter().filter(|other| *other != name)).to_writer(&mut text)?;
     Ok((Path::new(name).with_extension("1"), text))
+}
+
+/// The options and arguments. Of an argument that may be repeated this does not come by itself.
+fn options(command: &Command, man: &Man) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    man.render_options_section(&mut bytes)?;
+    let mut text = String::from_utf8(bytes)?;
+    for argument in command.get_positionals().filter(|argument| is_repeated(argument)) {
+        for name in argument.get_value_names().unwrap_or_default() {
+            text = text.replace(&format!("[\\fI{name}\\fR]\n"), &format!("[\\fI{name}\\fR]...\n"));
+        }
+    }
+    Ok(text.into_bytes())
+}
+
+/// Whether a positional argument may be given several times.
+fn is_repeated(argument: &Arg) -> bool {
+    argument.get_num_args().is_some_and(|number| number.max_values() > 1)
 }
 
 /// Each option with what it takes.
@@ -105,8 +123,9 @@ fn usage(argument: &Arg) -> Vec<Inline> {
         line.extend(names.iter().map(|name| italic(name.as_str())));
     }
     line.push(roman(close));
-    let many = argument.is_positional() && argument.get_num_args().is_some_and(|n| n.max_values() > 1);
-    if many || matches!(argument.get_action(), ArgAction::Append) && !argument.is_positional() {
+    if argument.is_positional() && is_repeated(argument)
+        || matches!(argument.get_action(), ArgAction::Append) && !argument.is_positional()
+    {
         line.push(roman("..."));
     }
     line
@@ -162,6 +181,13 @@ mod tests {
         assert!(of("service").contains("[--interface IF]... [--socket PATH]"), "{}", of("service"));
         assert!(of("run").ends_with("[--] PROGRAM [ARG]...\n"), "{}", of("run"));
         assert!(of("capture").contains(" -w FILE [-c N]"), "{}", of("capture"));
+    }
+
+    #[test]
+    fn arguments_that_may_be_repeated_are_shown_so_everywhere() {
+        let of_run = |(name, _): &(PathBuf, Vec<u8>)| name == Path::new("tickwire-run.1");
+        let (_, page) = pages().unwrap().into_iter().find(of_run).unwrap();
+        assert_eq!(String::from_utf8(page).unwrap().matches("[\\fIARG\\fR]...\n").count(), 2);
     }
 
     #[test]
