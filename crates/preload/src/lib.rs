@@ -4,17 +4,17 @@
 //! It may depend on `tickwire-stack` and `tickwire-link`. All unsafe code is in `c`, the C boundary; what a call means is decided in the
 //! safe modules.
 //!
-//! | module | purpose |
+//! | room | purpose |
 //! |---|---|
 //! | `c` | exported functions, the C library behind us, the program's memory |
-//! | `fd`, `desc` | descriptor table of the process; descriptions shared by the lane's processes |
-//! | `locked`, `few` | what signal handlers ask of locks and lists |
-//! | `start`, `lane`, `service`, `session`, `wire`, `protect` | getting a lane, and what it consists of |
-//! | `gate` | who may enter the lane while the program ends |
-//! | `open`, `pending`, `flush` | the life of a socket from `socket` to the last acknowledgement |
-//! | `ops`, `udp`, `tcp`, `options`, `treatment`, `multicast`, `ancillary`, `descriptor`, `rights` | what calls do |
-//! | `wait`, `poll`, `epoll`, `epoll_wait`, `readiness` | waiting |
-//! | `helper`, `process`, `exec`, `spawn` | the helper thread; fork and death; sockets that outlive exec; programs that are spawned |
+//! | `process` | fork, exec, spawned programs, the helper thread |
+//! | `socket` | what calls on a socket do, from `socket` to the last acknowledgement |
+//! | `wait` | waiting: in a call, `poll`, `select`, `epoll` |
+//! | `lane` | getting a lane, what it consists of, and how it talks with the service |
+//! | `table` | which descriptors are ours and what they stand for |
+//! | `base` | settings, errors, locks |
+//!
+//! Each room's first lines say what it may use.
 //!
 //! # What stays outside
 //! * The C library's own use of descriptors does not pass here. Its resolver's sockets are kernel sockets and work. Its streams (`fdopen`, and `stdin`,
@@ -30,7 +30,7 @@
 //!   kernel's when they are passed, and lose what waits to be accepted or received at that moment.
 //! * `splice` copies, for connections; with a UDP socket it answers `EINVAL`, as older kernels do. `O_ASYNC` signals, `io_uring` and direct system calls
 //!   see the kernel socket.
-//! * An option that only the kernel's stack has (see `treatment`) makes a socket the kernel's before it has had traffic, and is refused afterwards
+//! * An option that only the kernel's stack has (see `socket::treatment`) makes a socket the kernel's before it has had traffic, and is refused afterwards
 //!   (`ENOPROTOOPT`). Control messages of this kind, `MSG_MORE` and `UDP_CORK` let single datagrams go by the kernel.
 //! * A forked child connects to the service at the moment of the fork, so it may give up rights and views afterwards. One whose parent has given them up
 //!   before has none of its sockets: they are reset in it, and one line says so.
@@ -51,40 +51,11 @@
 
 pub(crate) mod c;
 
-mod ancillary;
-mod config;
-mod desc;
-mod descriptor;
-mod epoll;
-mod epoll_wait;
-mod errno;
-mod exec;
-mod fd;
-mod few;
-mod flush;
-mod gate;
-mod helper;
+mod base;
 mod lane;
-mod locked;
-mod multicast;
-mod open;
-mod ops;
-mod options;
-mod pending;
-mod poll;
 mod process;
-mod protect;
-mod readiness;
-mod rights;
-mod service;
-mod session;
-mod spawn;
-mod start;
-mod tcp;
+mod socket;
+mod table;
 #[cfg(test)]
 mod testing;
-mod treatment;
-mod udp;
-mod via;
 mod wait;
-mod wire;

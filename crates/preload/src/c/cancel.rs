@@ -7,9 +7,9 @@
 
 use super::shared::leaked;
 use super::{export, real};
-use crate::errno::{Errno, Result};
+use crate::base::errno::{Errno, Result};
+use crate::base::locked::Holding;
 use crate::lane;
-use crate::locked::Holding;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 use libc::pthread_t;

@@ -1,9 +1,10 @@
 //! Exports about descriptors: close, dup, fcntl, ioctl.
 
 use super::{answer, export, real, sys};
-use crate::errno::{self, Errno};
-use crate::fd::{Entry, LIMIT, TABLE};
-use crate::{descriptor, open};
+use crate::base::errno::{self, Errno};
+use crate::socket::descriptor;
+use crate::socket::open;
+use crate::table::fd::{Entry, LIMIT, TABLE};
 use core::ffi::{c_int, c_uint, c_ulong};
 
 /// Closes what is ours before the kernel closes the number.

@@ -2,7 +2,7 @@
 
 use super::variadic::{Arguments, variadic};
 use super::{export, real};
-use crate::exec;
+use crate::process::exec;
 use core::ffi::{CStr, c_char, c_int};
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -67,9 +67,9 @@ unsafe fn with_environment(envp: Strings, run: impl FnOnce(Strings) -> c_int) ->
     let run = |envp| {
         let closed = super::caught(|| Ok(exec::now())).ok().flatten();
         let done = run(envp);
-        let before = crate::errno::get();
+        let before = crate::base::errno::get();
         exec::failed(closed);
-        crate::errno::set(before);
+        crate::base::errno::set(before);
         done
     };
     let Some(addition) = addition else { return run(envp) };

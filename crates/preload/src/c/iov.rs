@@ -1,6 +1,6 @@
 //! The program's buffers: scatter-gather lists as the stack's [`Source`] and [`Sink`].
 
-use crate::errno::{Errno, Result};
+use crate::base::errno::{Errno, Result};
 use core::marker::PhantomData;
 use libc::{iovec, size_t};
 use tickwire_stack::{Sink, Source};

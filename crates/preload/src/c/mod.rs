@@ -27,7 +27,7 @@ pub(crate) mod splice;
 mod variadic;
 pub(crate) mod waiting;
 
-use crate::errno::{self, Errno, Result};
+use crate::base::errno::{self, Errno, Result};
 use core::ffi::c_int;
 use libc::ssize_t;
 use std::panic::{AssertUnwindSafe, catch_unwind};

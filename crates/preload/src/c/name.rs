@@ -1,6 +1,6 @@
 //! Socket addresses between the C structures and [`Endpoint`].
 
-use crate::errno::{Errno, Result};
+use crate::base::errno::{Errno, Result};
 use core::ffi::c_int;
 use libc::{sockaddr, socklen_t};
 use tickwire_stack::addr::{Address, Endpoint};

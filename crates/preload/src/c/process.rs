@@ -1,8 +1,9 @@
 //! Exports and hooks about processes: start, fork, end.
 
 use super::{export, real};
-use crate::process::{self, ForkLocks};
-use crate::{lane, open};
+use crate::lane;
+use crate::process::family::{self, ForkLocks};
+use crate::socket::open;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use libc::pid_t;
@@ -18,7 +19,7 @@ thread_local! {
 
 extern "C" fn prepare() {
     let _ = super::caught(|| {
-        let held = process::prepare();
+        let held = family::prepare();
         LOCKS.with(|locks| *locks.borrow_mut() = Some(held));
         Ok(())
     });
@@ -34,15 +35,15 @@ extern "C" fn parent() {
 extern "C" fn child() {
     let _ = super::caught(|| {
         LOCKS.with(|locks| drop(locks.borrow_mut().take()));
-        crate::start::forget();
-        crate::epoll_wait::forget_sleepers();
+        crate::lane::start::forget();
+        crate::wait::epoll_wait::forget_sleepers();
         super::cancel::forget();
         match lane::inherit() {
-            Some(lane) => process::after_fork_in_child(lane),
+            Some(lane) => family::after_fork_in_child(lane),
             // The parent's may go on without a lane.
             None => {
-                crate::helper::forget(true);
-                process::close_protected();
+                crate::process::helper::forget(true);
+                family::close_protected();
             }
         }
         Ok(())
@@ -68,7 +69,7 @@ extern "C" fn at_quick_exit(_: *mut c_void) {
 /// At the end of the process.
 fn at_end() {
     let _ = super::caught(|| {
-        process::at_exit();
+        family::at_exit();
         Ok(())
     });
 }
@@ -86,7 +87,7 @@ extern "C" fn load() {
         __cxa_at_quick_exit(at_quick_exit, core::ptr::null_mut());
     }
     let _ = super::caught(|| {
-        crate::exec::inherit();
+        crate::process::exec::inherit();
         Ok(())
     });
 }
@@ -99,14 +100,14 @@ static LOAD: extern "C" fn() = load;
 
 /// In the parent, after a fork or its failure.
 fn forked(pid: pid_t) {
-    let before = crate::errno::get();
+    let before = crate::base::errno::get();
     let _ = super::caught(|| {
         if let Some(lane) = lane::current() {
-            process::after_fork_in_parent(lane, pid);
+            family::after_fork_in_parent(lane, pid);
         }
         Ok(())
     });
-    crate::errno::set(before);
+    crate::base::errno::set(before);
 }
 
 /// What the child of a clone that is no fork begins with.
@@ -121,8 +122,8 @@ extern "C" fn begin_orphan(orphan: *mut c_void) -> c_int {
     let Orphan { start, argument, own_descriptors } = unsafe { orphan.cast::<Orphan>().read() };
     let _ = super::caught(|| {
         match lane::inherit() {
-            Some(lane) => process::abandon(lane, own_descriptors),
-            None => crate::helper::forget(own_descriptors),
+            Some(lane) => family::abandon(lane, own_descriptors),
+            None => crate::process::helper::forget(own_descriptors),
         }
         Ok(())
     });
@@ -226,14 +227,14 @@ export! {
         let confines = confines(option, second, third);
         if confines {
             let _ = super::caught(|| {
-                crate::start::confine();
+                crate::lane::start::confine();
                 Ok(())
             });
         }
         // SAFETY: the program's arguments go on unchanged.
         let done = unsafe { real::prctl(option, second, third, fourth, fifth) };
         if confines && done < 0 {
-            crate::start::unconfine();
+            crate::lane::start::unconfine();
         }
         done
     }

@@ -3,7 +3,7 @@
 //! Each is looked up once: at load for all of them, or at its first call if something runs before this library's constructor.
 //! The lookup takes no lock of ours and needs no thread-local storage, so it works at any time.
 
-use crate::errno;
+use crate::base::errno;
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use libc::{

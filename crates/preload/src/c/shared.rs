@@ -14,8 +14,8 @@ use tickwire_stack::Stack;
 use tickwire_stack::table::Row;
 use tickwire_stack::time::Instant;
 
-use crate::gate::Gate;
-use crate::wire::Wire;
+use crate::lane::gate::Gate;
+use crate::lane::wire::Wire;
 
 /// What the lock protects.
 pub(crate) struct Core {

@@ -6,7 +6,9 @@
 //! faults cannot be put off, and handlers that are uninstalled by running (`SA_RESETHAND`) are not: they run wherever they are.
 
 use super::{export, real, sys};
-use crate::{errno, locked, wait};
+use crate::base::errno;
+use crate::base::locked;
+use crate::wait;
 use core::cell::Cell;
 use core::ffi::{c_int, c_void};
 use core::mem::{transmute, zeroed};

@@ -2,9 +2,11 @@
 
 use super::name;
 use super::{answer, export, real};
-use crate::errno::{Errno, Result};
-use crate::fd::{Entry, TABLE};
-use crate::{open, ops, options};
+use crate::base::errno::{Errno, Result};
+use crate::socket::open;
+use crate::socket::ops;
+use crate::socket::options;
+use crate::table::fd::{Entry, TABLE};
 use core::ffi::{c_int, c_void};
 use libc::{sockaddr, socklen_t};
 

@@ -2,7 +2,7 @@
 
 use super::exec::{Strings, extended};
 use super::{export, real};
-use crate::spawn;
+use crate::process::spawn;
 use core::ffi::{c_char, c_int};
 use libc::{pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
 use std::ffi::CString;
@@ -18,12 +18,12 @@ unsafe fn with_share(
     run: impl FnOnce(*mut pid_t, Strings) -> c_int,
 ) -> c_int {
     let mut share = None;
-    let before = crate::errno::get();
+    let before = crate::base::errno::get();
     let _ = super::caught(|| {
         share = spawn::before(actions as usize);
         Ok(())
     });
-    crate::errno::set(before);
+    crate::base::errno::set(before);
     let Some((share, addition)) = share else { return run(pid, envp) };
     let addition = CString::new(addition).unwrap_or_default();
     // SAFETY: by the caller's promise.
@@ -34,12 +34,12 @@ unsafe fn with_share(
         // SAFETY: by the caller's promise.
         unsafe { *pid = child };
     }
-    let before = crate::errno::get();
+    let before = crate::base::errno::get();
     let _ = super::caught(|| {
         share.settle((error == 0).then_some(child));
         Ok(())
     });
-    crate::errno::set(before);
+    crate::base::errno::set(before);
     error
 }
 

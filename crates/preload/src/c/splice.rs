@@ -7,10 +7,10 @@
 use super::iov::{Buffers, one};
 use super::sys::{self, Extras};
 use super::{answer_len, export, real};
-use crate::errno::{Errno, Result};
-use crate::fd::{Entry, TABLE};
+use crate::base::errno::{Errno, Result};
 use crate::lane::{self, Access};
-use crate::ops;
+use crate::socket::ops;
+use crate::table::fd::{Entry, TABLE};
 use crate::wait::{self, AGAIN, NO_FD, Plan};
 use core::ffi::{c_int, c_uint};
 use core::mem::MaybeUninit;

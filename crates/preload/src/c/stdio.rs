@@ -5,9 +5,9 @@
 
 use super::variadic::{Arguments, variadic};
 use super::{answer, data, descriptor, export, real, sys};
-use crate::errno::{Errno, Result};
-use crate::fd::TABLE;
-use crate::locked::{Lock, Locked};
+use crate::base::errno::{Errno, Result};
+use crate::base::locked::{Lock, Locked};
+use crate::table::fd::TABLE;
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use libc::{FILE, off64_t, size_t, ssize_t};
@@ -200,9 +200,9 @@ unsafe fn print(fd: c_int, print: impl FnOnce(*mut *mut c_char) -> c_int) -> c_i
     // SAFETY: the string has as many bytes, and is freed once.
     unsafe {
         let done = write_stream(fd as usize as *mut c_void, text, len as usize);
-        let error = crate::errno::get();
+        let error = crate::base::errno::get();
         libc::free(text.cast());
-        crate::errno::set(error);
+        crate::base::errno::set(error);
         if done == len as ssize_t { len } else { -1 }
     }
 }
@@ -251,7 +251,7 @@ export! {
     fn sockatmark(fd: c_int) -> c_int {
         let mut mark = 0;
         // SAFETY: the place is ours.
-        let done = unsafe { descriptor::ioctl(fd, crate::descriptor::SIOCATMARK, &raw mut mark as usize) };
+        let done = unsafe { descriptor::ioctl(fd, crate::socket::descriptor::SIOCATMARK, &raw mut mark as usize) };
         if done < 0 { done } else { mark }
     }
 }
@@ -315,7 +315,7 @@ mod tests {
             assert_eq!(line(input), "three\n");
             assert_eq!(libc::fseek(input, 0, libc::SEEK_SET), -1);
             libc::fputs(c"at the end".as_ptr(), output);
-            crate::ops::shutdown(fd, libc::SHUT_RD).unwrap();
+            crate::socket::ops::shutdown(fd, libc::SHUT_RD).unwrap();
             assert_eq!(libc::fclose(output), 0);
             assert_eq!(libc::fclose(input), 0);
         }
@@ -329,7 +329,7 @@ mod tests {
         // SAFETY: streams of this test alone.
         unsafe {
             assert!(fdopen(fd, c"x".as_ptr()).is_null());
-            assert_eq!(crate::errno::get(), libc::EINVAL);
+            assert_eq!(crate::base::errno::get(), libc::EINVAL);
             let both = fdopen(fd, c"r+".as_ptr());
             for _ in 0..3 {
                 libc::fputs(c"there and back\n".as_ptr(), both);

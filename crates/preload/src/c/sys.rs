@@ -4,7 +4,7 @@
 use super::iov::Buffers;
 use super::name;
 use super::real;
-use crate::errno::{Errno, Result};
+use crate::base::errno::{Errno, Result};
 use core::ffi::{c_int, c_void};
 use core::mem::{MaybeUninit, zeroed};
 use core::sync::atomic::AtomicU32;
@@ -579,7 +579,7 @@ fn limits() -> libc::rlimit {
 
 /// The descriptor limit of this process.
 pub(crate) fn descriptor_limit() -> c_int {
-    limits().rlim_cur.min(crate::fd::LIMIT as u64) as c_int
+    limits().rlim_cur.min(crate::table::fd::LIMIT as u64) as c_int
 }
 
 /// Changes the soft descriptor limit of this process.
@@ -599,7 +599,7 @@ pub(crate) fn duplicate_above_limit(fd: c_int) -> Result<c_int> {
     static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let Ok(_one) = ONE_AT_A_TIME.try_lock() else { return Err(Errno(libc::EMFILE)) };
     let libc::rlimit { rlim_cur: soft, rlim_max: hard } = limits();
-    let most = hard.min(crate::fd::LIMIT as u64).min(soft.saturating_add(ROOM));
+    let most = hard.min(crate::table::fd::LIMIT as u64).min(soft.saturating_add(ROOM));
     if most <= soft {
         return Err(Errno(libc::EMFILE));
     }

@@ -2,11 +2,13 @@
 
 use super::data::span_of;
 use super::{answer, export, real};
-use crate::errno::{Errno, Result};
-use crate::fd::{Entry, TABLE};
-use crate::few::Few;
+use crate::base::errno::{Errno, Result};
+use crate::base::few::Few;
+use crate::table::fd::{Entry, TABLE};
 use crate::wait::NO_FD;
-use crate::{epoll, epoll_wait, poll};
+use crate::wait::epoll;
+use crate::wait::epoll_wait;
+use crate::wait::poll;
 use core::ffi::c_int;
 use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
 use tickwire_stack::time::Span;

@@ -1,7 +1,8 @@
 use super::*;
-use crate::errno::Errno;
-use crate::fd::{Entry, TABLE};
-use crate::{epoll, epoll_wait};
+use crate::base::errno::Errno;
+use crate::table::fd::{Entry, TABLE};
+use crate::wait::epoll;
+use crate::wait::epoll_wait;
 use libc::epoll_event;
 use tickwire_stack::time::Span;
 
@@ -183,7 +184,7 @@ fn demoted_elsewhere(fd: c_int) {
         let mut descriptions = access.descriptions();
         let mut description = descriptions.get(index);
         let socket = description.socket();
-        description.set(crate::desc::flag::KERNEL, true);
+        description.set(crate::table::desc::flag::KERNEL, true);
         description.set_socket(tickwire_stack::SocketId::default());
         Ok(access.stack.udp_close(socket.try_into()?)?)
     });

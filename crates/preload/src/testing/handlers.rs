@@ -1,8 +1,8 @@
 //! What POSIX allows in a signal handler must not use the allocator: the handler may have interrupted it.
 
 use super::*;
-use crate::epoll;
-use crate::tcp::Stage;
+use crate::socket::tcp::Stage;
+use crate::wait::epoll;
 
 /// A listener with connections that it has accepted.
 fn listener(port: u16, connections: u32) -> (c_int, Vec<c_int>) {
@@ -32,10 +32,10 @@ fn close_does_not_allocate() {
     // They go on without their listener.
     let lane = lane();
     for &fd in &accepted[2..] {
-        let Some(index) = crate::fd::TABLE.get(fd).description() else { panic!("not ours") };
+        let Some(index) = crate::table::fd::TABLE.get(fd).description() else { panic!("not ours") };
         let kept = lane.with(|access| {
-            let converted = access.descriptions().get(index).has(crate::desc::flag::CONVERTED);
-            Ok((converted, matches!(crate::tcp::stage(access, index)?.0, Stage::Connection(_))))
+            let converted = access.descriptions().get(index).has(crate::table::desc::flag::CONVERTED);
+            Ok((converted, matches!(crate::socket::tcp::stage(access, index)?.0, Stage::Connection(_))))
         });
         assert_eq!(kept, Ok((true, true)));
         close(fd);

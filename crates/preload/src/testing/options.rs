@@ -1,7 +1,7 @@
 use super::*;
-use crate::errno::Errno;
-use crate::fd::{Entry, TABLE};
-use crate::options;
+use crate::base::errno::Errno;
+use crate::socket::options;
+use crate::table::fd::{Entry, TABLE};
 use tickwire_link::control::Reason;
 
 const ON: i32 = 1;

@@ -1,7 +1,7 @@
 use super::*;
+use crate::base::errno::{self, Errno};
 use crate::c::data;
-use crate::errno::{self, Errno};
-use crate::fd::{Entry, TABLE};
+use crate::table::fd::{Entry, TABLE};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 

@@ -1,6 +1,6 @@
 use super::*;
+use crate::base::errno::{self, Errno};
 use crate::c::splice::splice;
-use crate::errno::{self, Errno};
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;
 
@@ -61,7 +61,7 @@ fn what_a_pipe_has_no_room_for_stays_in_the_connection() {
 fn what_a_connection_has_no_room_for_stays_in_the_pipe() {
     // Nobody reads there.
     let fd = connected(9);
-    crate::options::set(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &10_000i32.to_ne_bytes());
+    crate::socket::options::set(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &10_000i32.to_ne_bytes());
     let (mut from, mut source) = pipe();
     let mut taken = 0usize;
     let rest = loop {

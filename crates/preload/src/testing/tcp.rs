@@ -1,7 +1,9 @@
 use super::*;
-use crate::errno::Errno;
-use crate::fd::{Entry, TABLE};
-use crate::{descriptor, options, poll};
+use crate::base::errno::Errno;
+use crate::socket::descriptor;
+use crate::socket::options;
+use crate::table::fd::{Entry, TABLE};
+use crate::wait::poll;
 
 fn so_error(fd: c_int) -> i32 {
     let (bytes, _) = options::get(fd, libc::SOL_SOCKET, libc::SO_ERROR).unwrap().unwrap();
@@ -92,7 +94,7 @@ fn a_listener_accepts_from_the_lane_and_from_the_kernel() {
 
     let local = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
     let (kernels, ..) = ops::accept(listener, 0).unwrap();
-    assert!(!crate::fd::TABLE.get(kernels).is_socket(), "the kernel's connection is the kernel's");
+    assert!(!crate::table::fd::TABLE.get(kernels).is_socket(), "the kernel's connection is the kernel's");
     assert_eq!(descriptor::flags(listener).unwrap() & libc::O_NONBLOCK, 0, "the program's flags are as it set them");
     descriptor::set_nonblocking(listener, true).unwrap();
     assert!(matches!(ops::accept(listener, 0), Err(Errno(libc::EAGAIN))));
@@ -170,7 +172,8 @@ fn a_peer_that_cannot_be_reached_is_told_as_such_and_not_as_the_end_of_a_wait() 
 
 #[test]
 fn a_connection_whose_address_goes_fails_and_is_told_like_any_other_failure() {
-    use crate::{epoll, epoll_wait};
+    use crate::wait::epoll;
+    use crate::wait::epoll_wait;
     let (fd, other) = (connected(7), connected(7));
     let epfd = sys::epoll_create(0).unwrap();
     epoll::control(epfd, libc::EPOLL_CTL_ADD, fd, (libc::EPOLLIN | libc::EPOLLET) as u32, 1).unwrap();

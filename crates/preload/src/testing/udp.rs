@@ -1,5 +1,5 @@
 use super::*;
-use crate::errno::Errno;
+use crate::base::errno::Errno;
 
 #[test]
 fn datagrams_go_by_the_lane_and_come_back_with_their_sender() {
@@ -46,7 +46,7 @@ fn control_messages_tell_destination_and_hops() {
     use crate::c::sys::Control;
     let fd = socket(libc::SOCK_DGRAM);
     for option in [libc::IP_PKTINFO, libc::IP_RECVTTL, libc::IP_RECVTOS] {
-        crate::options::set(fd, libc::IPPROTO_IP, option, &1i32.to_ne_bytes());
+        crate::socket::options::set(fd, libc::IPPROTO_IP, option, &1i32.to_ne_bytes());
     }
     send(fd, b"x", 0, Some((THERE, 7))).unwrap();
     let mut place = [0u64; 32];
@@ -74,7 +74,7 @@ fn control_messages_tell_destination_and_hops() {
 fn how_many_datagrams_were_lost_is_told_with_those_that_were_queued_after_them() {
     use crate::c::sys::Control;
     let fd = socket(libc::SOCK_DGRAM);
-    let set = |name, value: i32| crate::options::set(fd, libc::SOL_SOCKET, name, &value.to_ne_bytes());
+    let set = |name, value: i32| crate::socket::options::set(fd, libc::SOL_SOCKET, name, &value.to_ne_bytes());
     set(libc::SO_RXQ_OVFL, 1);
     set(libc::SO_RCVBUF, 0);
     let drops = || {
@@ -121,7 +121,7 @@ fn a_receive_timeout_ends_the_wait() {
     let fd = socket(libc::SOCK_DGRAM);
     send(fd, b"mute", 0, Some((THERE, 7))).unwrap();
     let timeval = [0i64.to_ne_bytes(), 30_000i64.to_ne_bytes()].concat();
-    crate::options::set(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &timeval);
+    crate::socket::options::set(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &timeval);
     let begin = std::time::Instant::now();
     assert_eq!(receive(fd, 10, 0), Err(Errno(libc::EAGAIN)));
     assert!(begin.elapsed().as_millis() >= 30);
@@ -137,5 +137,5 @@ fn a_duplicate_keeps_the_socket_open() {
     send(copy, b"still", 0, Some((THERE, 7))).unwrap();
     assert_eq!(receive(copy, 10, 0), Ok(b"still".to_vec()));
     close(copy);
-    assert_eq!(crate::fd::TABLE.get(copy), crate::fd::Entry::Foreign);
+    assert_eq!(crate::table::fd::TABLE.get(copy), crate::table::fd::Entry::Foreign);
 }

@@ -1,6 +1,6 @@
 use super::*;
-use crate::errno::Errno;
-use crate::poll;
+use crate::base::errno::Errno;
+use crate::wait::poll;
 use core::ffi::c_void;
 use libc::pollfd;
 use std::sync::Mutex;
@@ -186,29 +186,29 @@ fn vectors_with_flags_wait_or_not_as_they_say() {
     let iov = one(byte.as_mut_ptr().cast(), 1);
     // SAFETY: one byte of our own.
     let read = |flags| unsafe { crate::c::data::preadv2(fd, iov.as_ptr(), 1, -1, flags) };
-    assert_eq!((read(libc::RWF_NOWAIT), crate::errno::get()), (-1, libc::EAGAIN));
-    assert_eq!((read(libc::RWF_APPEND), crate::errno::get()), (-1, libc::EOPNOTSUPP));
+    assert_eq!((read(libc::RWF_NOWAIT), crate::base::errno::get()), (-1, libc::EAGAIN));
+    assert_eq!((read(libc::RWF_APPEND), crate::base::errno::get()), (-1, libc::EOPNOTSUPP));
     close(fd);
 }
 
 #[test]
 fn a_socket_that_went_to_the_kernel_elsewhere_leaves_the_others_with_the_stack() {
     let (gone, fd) = (socket(libc::SOCK_DGRAM), connected(7));
-    let crate::fd::Entry::Udp(index) = crate::fd::TABLE.get(gone) else { panic!("a socket of ours") };
+    let crate::table::fd::Entry::Udp(index) = crate::table::fd::TABLE.get(gone) else { panic!("a socket of ours") };
     // As another process does it.
     let done = lane().with(|access| {
         let id = access.descriptions().get(index).socket().try_into()?;
         access.stack.udp_close(id)?;
         let mut descriptions = access.descriptions();
         let mut description = descriptions.get(index);
-        description.set(crate::desc::flag::KERNEL, true);
+        description.set(crate::table::desc::flag::KERNEL, true);
         description.set_socket(tickwire_stack::SocketId::default());
         Ok(())
     });
     done.unwrap();
     let mut fds = [pollin(gone), pollin(fd)];
     assert_eq!(poll::poll(&mut fds, Some(Span::from_millis(5)), None), Ok(0), "{fds:?}");
-    assert!(!crate::fd::TABLE.get(gone).is_socket());
+    assert!(!crate::table::fd::TABLE.get(gone).is_socket());
     send(fd, b"x", 0, None).unwrap();
     assert_eq!(poll::poll(&mut fds, Some(Span::from_secs(5)), None), Ok(1));
     assert_eq!([fds[0].revents, fds[1].revents], [0, libc::POLLIN]);
@@ -221,7 +221,7 @@ fn a_dead_connection_does_not_hide_the_others_of_a_list() {
     let quiet = sys::eventfd().unwrap();
     let dead = sys::socket(libc::AF_INET, libc::SOCK_STREAM, 0).unwrap();
     lane();
-    crate::fd::TABLE.set(dead, crate::fd::Entry::Dead(libc::ECONNRESET as u32));
+    crate::table::fd::TABLE.set(dead, crate::table::fd::Entry::Dead(libc::ECONNRESET as u32));
     sys::ring(bell);
     let mut fds = [pollin(dead), pollin(bell), pollin(quiet)];
     fds[2].revents = libc::POLLIN;
@@ -266,7 +266,7 @@ fn handlers_run_when_the_thread_is_out_of_the_lane() {
         libc::pthread_kill(here, libc::SIGVTALRM);
         assert_eq!(INSIDE_SEEN.load(Ordering::Relaxed), 3, "it is not blocked");
         // While the registry is held, too.
-        let held = crate::epoll::registry();
+        let held = crate::wait::epoll::registry();
         lane().with(|_| Ok(libc::pthread_kill(here, libc::SIGVTALRM))).unwrap();
         assert_eq!(INSIDE_SEEN.load(Ordering::Relaxed), 3);
         drop(held);

@@ -1,0 +1,453 @@
+//! The lane as this process has it: the stack in the shared region, the rings, and the lock around both. How it talks with the service: `service`.
+
+use crate::base::config::Settings;
+use crate::base::errno::{Errno, Result};
+use crate::c::shared::{Core, Guard, Refused, Shared};
+use crate::c::sys;
+use crate::lane::gate::Gate;
+use crate::lane::service::Talk;
+use crate::lane::session::Session;
+use crate::table::desc::Descriptions;
+use crate::wait;
+use core::ffi::c_int;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
+use tickwire_link::control::{Reason, Token};
+use tickwire_link::port::Port;
+use tickwire_stack::time::Instant;
+use tickwire_stack::{Limits, Stack, table};
+
+/// A lane in use by this process. Lanes are never taken down in memory: a thread may be inside at any time; a lane that ended is marked.
+pub(crate) struct Lane {
+    shared: Shared,
+    /// The rings' descriptor (-1 in tests) and the doorbell.
+    ring: c_int,
+    doorbell: c_int,
+    handover: Handover,
+    settings: Settings,
+    /// What it is to say to the service, and by which connection.
+    pub(crate) talk: Talk,
+    /// This process's slot among the lane's processes.
+    slot: AtomicUsize,
+    /// Code of the reason for which the lane ended, 0 while it lives.
+    ended: AtomicU32,
+    /// When frames last came in, in nanoseconds.
+    traffic: AtomicU64,
+    /// When the stack next wants to be called, in nanoseconds; 0 never.
+    deadline: AtomicU64,
+    sleepers: AtomicU32,
+    /// How many other processes use the lane, as last seen.
+    company: AtomicU32,
+}
+
+/// The stack, for as long as the lock is held.
+pub(crate) struct Access<'l> {
+    /// The stack.
+    pub(crate) stack: &'l mut Stack<'static>,
+    /// The time at which the lock was had.
+    pub(crate) now: Instant,
+    /// The slot of this process.
+    pub(crate) slot: usize,
+    rows: &'static [table::Row],
+}
+
+impl Access<'_> {
+    /// The descriptions of all sockets of the lane.
+    pub(crate) fn descriptions(&mut self) -> Descriptions<'_> {
+        Descriptions::new(self.stack.user())
+    }
+
+    /// The public row of a TCP connection by its index, whatever has become of it.
+    pub(crate) fn tcp_row(&self, index: u32) -> Option<&'static table::Row> {
+        self.rows.get(index as usize)
+    }
+}
+
+/// Marks the lane as lost if a panic passes by: what the stack holds may be half-changed.
+struct Poison<'l>(&'l Lane);
+
+impl Drop for Poison<'_> {
+    fn drop(&mut self) {
+        self.0.shared.poison();
+    }
+}
+
+/// The lane of this process, on a page of its own, which the kernel empties in every child. So a child of which we did not hear (made by a direct
+/// system call) has no lane, and cannot close its parent's sockets or take the lock in its parent's name.
+#[repr(align(4096))]
+struct Wiped(AtomicPtr<Lane>);
+static CURRENT: Wiped = Wiped(AtomicPtr::new(core::ptr::null_mut()));
+/// The same, in memory that a child inherits.
+static INHERITED: AtomicPtr<Lane> = AtomicPtr::new(core::ptr::null_mut());
+
+/// The lane of this process, if it has one that lives.
+#[inline]
+pub(crate) fn current() -> Option<&'static Lane> {
+    crate::c::shared::leaked(&CURRENT.0)
+}
+
+/// The lane of the process of which this one is a child without a lane, until it is forgotten.
+pub(crate) fn of_parent() -> Option<&'static Lane> {
+    if current().is_some() { None } else { crate::c::shared::leaked(&INHERITED) }
+}
+
+/// Makes `lane` the one of this process, for good or until it ends.
+pub(crate) fn install(lane: Lane) -> &'static Lane {
+    let lane = Box::leak(Box::new(lane));
+    crate::socket::pending::make_room(lane.handover.limits.tcp);
+    sys::wipe_in_children(&CURRENT);
+    INHERITED.store(lane, Release);
+    CURRENT.0.store(lane, Release);
+    lane
+}
+
+/// In a child that knows that it is one: its parent's lane, which is its own from now on, until it forgets it.
+pub(crate) fn inherit() -> Option<&'static Lane> {
+    let lane = crate::c::shared::leaked(&INHERITED)?;
+    CURRENT.0.store(core::ptr::from_ref(lane).cast_mut(), Release);
+    Some(lane)
+}
+
+/// In a process that has no share in `lane`: it is not this process's any more, and nobody is told.
+pub(crate) fn forget(lane: &'static Lane) {
+    lane.ended.store(1, Relaxed);
+    lane.uninstall();
+}
+
+/// What names a lane to a program that is to go on with it.
+#[derive(Clone, Debug)]
+pub(crate) struct Handover {
+    pub(crate) number: u32,
+    pub(crate) token: Token,
+    pub(crate) limits: Limits,
+    /// The region's descriptor, -1 in tests.
+    pub(crate) region: c_int,
+}
+
+/// What a lane is made of.
+pub(crate) struct Parts {
+    pub(crate) shared: Shared,
+    pub(crate) ring: c_int,
+    pub(crate) doorbell: c_int,
+    pub(crate) handover: Handover,
+    pub(crate) settings: Settings,
+    pub(crate) session: Option<Session>,
+}
+
+impl Lane {
+    /// A lane of these parts; a process slot is taken for this process.
+    ///
+    /// # Errors
+    /// The reason for which it cannot be used.
+    pub(crate) fn new(parts: Parts, slot: Option<usize>) -> core::result::Result<Self, Reason> {
+        let lane = Self {
+            shared: parts.shared,
+            ring: parts.ring,
+            doorbell: parts.doorbell,
+            handover: parts.handover,
+            settings: parts.settings,
+            talk: Talk::new(parts.session),
+            slot: AtomicUsize::new(0),
+            ended: AtomicU32::new(0),
+            traffic: AtomicU64::new(0),
+            deadline: AtomicU64::new(0),
+            sleepers: AtomicU32::new(0),
+            company: AtomicU32::new(0),
+        };
+        let pid = sys::process();
+        let slot = match slot {
+            Some(slot) => Ok(slot),
+            None => lane.with(|access| access.descriptions().take_process(pid).ok_or(Errno(libc::ENOBUFS))),
+        };
+        lane.slot.store(slot.map_err(|_| Reason::LaneFull)?, Relaxed);
+        Ok(lane)
+    }
+
+    /// Who of this process may enter.
+    pub(crate) fn gate(&self) -> &Gate {
+        self.shared.gate()
+    }
+
+    /// The program is about to end or to be replaced: from here on no thread of it is inside the lane.
+    pub(crate) fn retire(&self) {
+        self.shared.shut();
+    }
+
+    /// The settings of this process.
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The lane's number and secret.
+    pub(crate) fn identity(&self) -> (u32, Token) {
+        (self.handover.number, self.handover.token)
+    }
+
+    /// What another program needs to know to go on with the lane, and its region's descriptor.
+    pub(crate) fn handover(&self) -> &Handover {
+        &self.handover
+    }
+
+    /// The rings' descriptor and the doorbell.
+    pub(crate) fn descriptors(&self) -> (c_int, c_int) {
+        (self.ring, self.doorbell)
+    }
+
+    /// The slot of this process.
+    pub(crate) fn slot(&self) -> usize {
+        self.slot.load(Relaxed)
+    }
+
+    /// This process has another slot from now on (a forked child).
+    pub(crate) fn set_slot(&self, slot: usize) {
+        self.slot.store(slot, Relaxed);
+    }
+
+    /// How many other processes use the lane, as last seen.
+    pub(crate) fn company(&self) -> u32 {
+        self.company.load(Relaxed)
+    }
+
+    /// Remembers how many other processes use the lane.
+    pub(crate) fn set_company(&self, others: u32) {
+        self.company.store(others, Relaxed);
+    }
+
+    /// A forked child has none of its parent's other threads.
+    pub(crate) fn forget_threads(&self) {
+        self.sleepers.store(0, Relaxed);
+        ENDING.store(0, Relaxed);
+        self.gate().forget();
+        self.set_company(1);
+    }
+
+    /// When frames last came in.
+    pub(crate) fn last_traffic(&self) -> Instant {
+        Instant::from_nanos(self.traffic.load(Relaxed))
+    }
+
+    /// Whether the stack wants to be called at `now`.
+    pub(crate) fn due(&self, now: Instant) -> bool {
+        let at = self.deadline.load(Relaxed);
+        at != 0 && now.as_nanos() >= at
+    }
+
+    /// Whether packets wait in the transmit ring because the device was busy: they need another kick soon.
+    pub(crate) fn unsent(&self) -> bool {
+        self.shared.port().is_some_and(Port::unsent)
+    }
+
+    /// Kicks what the device was too busy for.
+    pub(crate) fn kick_again(&self) {
+        if let Some(port) = self.shared.port()
+            && port.unsent()
+        {
+            let _ = port.kick();
+        }
+    }
+
+    /// Whether the rings show nothing to do. A guess without the lock.
+    pub(crate) fn quiet(&self) -> bool {
+        self.shared.port().is_none_or(Port::quiet)
+    }
+
+    /// Lets threads that wait for the lock have it.
+    pub(crate) fn give_way(&self) {
+        self.shared.give_way();
+    }
+
+    /// When a program of the lane last polled.
+    pub(crate) fn polled_at(&self) -> Instant {
+        self.shared.polled_at()
+    }
+
+    /// Counts a thread as asleep.
+    pub(crate) fn falls_asleep(&self, access: &mut Access<'_>) {
+        self.sleepers.fetch_add(1, Relaxed);
+        access.stack.sleep_begin();
+    }
+
+    /// Counts one less.
+    pub(crate) fn wakes(&self, access: &mut Access<'_>) {
+        let _ = self.sleepers.fetch_update(Relaxed, Relaxed, |n| n.checked_sub(1));
+        access.stack.sleep_end();
+    }
+
+    /// How many threads of this process sleep on the lane.
+    pub(crate) fn sleepers(&self) -> u32 {
+        self.sleepers.load(Relaxed)
+    }
+
+    /// Polls the rings, runs timers, does `work`, and sends what that left to send.
+    ///
+    /// # Errors
+    /// What `work` answers; `EAGAIN` if this very thread is inside already (a signal handler interrupted it there); `ENETDOWN` if the lane
+    /// has ended.
+    pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Access<'_>) -> Result<T>) -> Result<T> {
+        self.enter(None, work, true)
+    }
+
+    /// As [`Lane::with`], for a polling thread that has just read the clock.
+    ///
+    /// # Errors
+    /// As [`Lane::with`].
+    pub(crate) fn with_at<T>(&self, now: Instant, work: impl FnOnce(&mut Access<'_>) -> Result<T>) -> Result<T> {
+        self.enter(Some(now), work, true)
+    }
+
+    /// As [`Lane::with`], for the helper thread, which does not count as the program's own polling.
+    pub(crate) fn with_quietly<T>(&self, work: impl FnOnce(&mut Access<'_>) -> Result<T>) -> Result<T> {
+        self.enter(None, work, false)
+    }
+
+    /// Marks this thread as inside and takes the lock, as soon as the gate is open.
+    #[inline]
+    fn come_in(&self) -> core::result::Result<(wait::Inside, Guard<'_>), Refused> {
+        loop {
+            let inside = wait::enter().ok_or(Refused::Again)?;
+            match self.shared.lock() {
+                Ok(guard) => return Ok((inside, guard)),
+                // Its signals are let through meanwhile.
+                Err(Refused::Barred) => drop(inside),
+                Err(refused) => return Err(refused),
+            }
+            self.gate().wait();
+        }
+    }
+
+    #[inline]
+    fn enter<T>(
+        &self,
+        now: Option<Instant>,
+        work: impl FnOnce(&mut Access<'_>) -> Result<T>,
+        program: bool,
+    ) -> Result<T> {
+        if self.is_over() {
+            return Err(Errno(libc::ENETDOWN));
+        }
+        let (inside, mut guard) = match self.come_in() {
+            Ok(both) => both,
+            Err(Refused::Again | Refused::Barred) => return Err(wait::AGAIN),
+            Err(Refused::Lost) => {
+                self.end(Reason::LaneGone);
+                return Err(Errno(libc::ENETDOWN));
+            }
+        };
+        // Dropped before the guard: whoever comes next finds out.
+        let poison = Poison(self);
+        let now = now.unwrap_or_else(sys::now);
+        let Core { stack, wire } = &mut *guard;
+        if wire.poll(stack, now) > 0 {
+            self.traffic.store(now.as_nanos(), Relaxed);
+        }
+        if self.due(now) {
+            stack.on_time(now);
+        }
+        if program {
+            self.shared.note_poll(now);
+        }
+        let answer = work(&mut Access { stack, now, slot: self.slot(), rows: self.shared.rows() });
+        let kick = wire.flush(stack, now);
+        self.deadline.store(stack.deadline().map_or(0, Instant::as_nanos), Relaxed);
+        let ring = stack.take_doorbell();
+        let request = stack.has_request() && self.talk.note_requests(stack);
+        core::mem::forget(poison);
+        drop(guard);
+        let signalled = inside.leave();
+        if kick && let Some(port) = self.shared.port() {
+            // A full device queue is no error: the next call kicks again.
+            let _ = port.kick();
+        }
+        if ring {
+            sys::ring(self.doorbell);
+        }
+        if request {
+            crate::process::helper::wake();
+        }
+        if signalled {
+            crate::c::signal::deliver();
+        }
+        answer
+    }
+
+    fn uninstall(&self) {
+        let this = core::ptr::from_ref(self).cast_mut();
+        for place in [&INHERITED, &CURRENT.0] {
+            let _ = place.compare_exchange(this, core::ptr::null_mut(), AcqRel, Relaxed);
+        }
+    }
+
+    /// The lane is over: connections fail, everything else goes on as what its kernel socket is.
+    pub(crate) fn end(&self, reason: Reason) {
+        if self.ended.swap(u32::from(reason.code()).max(1), Relaxed) != 0 {
+            return;
+        }
+        ENDING.store(sys::thread(), Release);
+        self.uninstall();
+        crate::socket::open::lane_ended(self, reason);
+        ENDING.store(0, Release);
+        sys::ring(self.doorbell);
+        // It hangs up: a thread may be asking at this moment, perhaps this one.
+        crate::process::helper::wake();
+    }
+
+    /// This process leaves the lane, which is over for it. The service learns of it by the end of the connection.
+    pub(crate) fn leave(&self, reason: Reason) {
+        self.end(reason);
+        self.talk.hang_up();
+    }
+
+    /// Flags of a description.
+    pub(crate) fn flags_of(&self, index: u32) -> u64 {
+        let Ok((_inside, mut guard)) = self.come_in() else { return 0 };
+        Descriptions::new(guard.stack.user()).get(index).flags()
+    }
+
+    /// The descriptions' words of a lane that has ended, or was lost; `None` in a signal handler that interrupted its own thread inside.
+    pub(crate) fn last_words(&self) -> Option<Vec<u64>> {
+        let _inside = wait::enter()?;
+        self.shared.last_words()
+    }
+
+    /// Why the socket of a row stays on the kernel, also of a lane that has ended.
+    pub(crate) fn reason_of(&self, row: u32) -> Reason {
+        let Ok((_inside, guard)) = self.come_in() else { return Reason::None };
+        let code = guard.stack.kernel_rows().get(row as usize).map_or(0, |r| r.reason.get());
+        Reason::from_code(code).unwrap_or_default()
+    }
+
+    /// Flags of a description, inside.
+    pub(crate) fn flags_of_held(&self, access: &mut Access<'_>, index: u32) -> u64 {
+        access.descriptions().get(index).flags()
+    }
+
+    /// Whether it is over.
+    pub(crate) fn is_over(&self) -> bool {
+        self.ended.load(Relaxed) != 0
+    }
+}
+
+/// The kernel's number of the thread that ends a lane at this moment: until it is done, the table of descriptors names sockets of a lane that is no more.
+static ENDING: AtomicU32 = AtomicU32::new(0);
+/// How often to look whether it is done. It takes a few microseconds for each socket.
+const LOOKS: u32 = 1_000_000;
+
+/// Waits until the table says what has become of the sockets of a lane that another thread is ending.
+#[cold]
+pub(crate) fn await_ending() {
+    for _ in 0..LOOKS {
+        let thread = ENDING.load(Acquire);
+        // A signal handler may have interrupted the very thread.
+        if thread == 0 || thread == sys::thread() {
+            return;
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// A free row for a socket that stays on the kernel.
+pub(crate) fn kernel_row<'s>(stack: &'s Stack<'_>) -> Option<(u32, &'s table::Row)> {
+    let rows = stack.kernel_rows();
+    let free = rows.iter().position(|row| row.kind.get() == table::kind::FREE)?;
+    Some((free as u32, &rows[free]))
+}

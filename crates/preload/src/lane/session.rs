@@ -1,0 +1,137 @@
+//! This process's control connection: requests to the service and what it says unasked.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
+use tickwire_link::control::{Channel, Descriptors, Push, Reply, Request};
+use tickwire_stack::addr::Endpoint;
+
+/// How long the service may take for an answer. Long, because a host under full load is slow and giving up costs the socket that asked its
+/// place in the lane; a service that has ended is noticed at once, by its end of the connection.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How many pushes may come while an answer is awaited before room for them is allocated: a signal handler may be who asks.
+const PUSHES: usize = 32;
+
+/// Answers to requests that nobody waited for are told from others by their number.
+pub(crate) struct Session {
+    channel: Channel,
+    number: u32,
+    /// What came unasked while an answer was awaited.
+    pushes: Vec<Push>,
+}
+
+impl Session {
+    /// A session over a connected channel.
+    pub(crate) fn new(channel: Channel) -> Self {
+        Self { channel, number: 0, pushes: Vec::with_capacity(PUSHES) }
+    }
+
+    /// Its descriptor, for waiting.
+    pub(crate) fn descriptor(&self) -> i32 {
+        self.channel.as_raw_fd()
+    }
+
+    /// Asks, and waits for the answer.
+    ///
+    /// # Errors
+    /// If the connection is broken, or the answer no answer; `TimedOut` if the service is silent: its answer may still come, and is not
+    /// missed.
+    pub(crate) fn call(
+        &mut self,
+        request: &Request,
+        descriptor: Option<BorrowedFd<'_>>,
+    ) -> io::Result<(Reply, Descriptors)> {
+        self.call_within(PATIENCE, request, descriptor)
+    }
+
+    /// [`Session::call`] with other patience.
+    pub(crate) fn call_within(
+        &mut self,
+        patience: Duration,
+        request: &Request,
+        descriptor: Option<BorrowedFd<'_>>,
+    ) -> io::Result<(Reply, Descriptors)> {
+        self.number = self.number.wrapping_add(1).max(1);
+        self.channel.send(request, self.number, descriptor.as_slice())?;
+        loop {
+            let mut incoming = self.channel.receive(patience)?;
+            if let Ok((_, push)) = incoming.decode::<Push>() {
+                self.pushes.push(push);
+                continue;
+            }
+            let (number, reply) =
+                incoming.decode::<Reply>().map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string()))?;
+            // The answer to an earlier request for which we lost patience is of no use any more.
+            if number == self.number {
+                return Ok((reply, std::mem::take(&mut incoming.descriptors)));
+            }
+            self.too_late(&reply)?;
+        }
+    }
+
+    /// An answer came for which nobody waits any more: a claim that is granted now is given back, since its socket has gone on with the
+    /// kernel.
+    fn too_late(&self, reply: &Reply) -> io::Result<()> {
+        match reply {
+            // Answered with the number 0, which no request has.
+            Reply::Claimed { claim, .. } => {
+                self.channel.send(&Request::Release { claim: *claim, remote: Endpoint::default() }, 0, &[])
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What the service said unasked since the last call of this function.
+    ///
+    /// # Errors
+    /// If the service has gone.
+    pub(crate) fn pushes(&mut self) -> io::Result<Vec<Push>> {
+        let mut gone = None;
+        loop {
+            match self.channel.try_receive() {
+                Ok(Some(incoming)) => {
+                    if let Ok((_, push)) = incoming.decode::<Push>() {
+                        self.pushes.push(push);
+                    } else if let Ok((_, reply)) = incoming.decode::<Reply>() {
+                        self.too_late(&reply)?;
+                    }
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    gone = Some(error);
+                    break;
+                }
+            }
+        }
+        match gone {
+            Some(error) if self.pushes.is_empty() => Err(error),
+            _ => Ok(std::mem::replace(&mut self.pushes, Vec::with_capacity(PUSHES))),
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // The table would keep our own `close` from closing it.
+        crate::table::fd::TABLE.set(self.channel.as_raw_fd(), crate::table::fd::Entry::Foreign);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tickwire_link::control::Claim;
+
+    #[test]
+    fn a_claim_that_is_granted_too_late_is_given_back() {
+        let (ours, service) = Channel::pair().unwrap();
+        let mut session = Session::new(ours);
+        session.number = 7;
+        let local = Endpoint::default();
+        service.send(&Reply::Claimed { claim: Claim(5), local }, 6, &[]).unwrap();
+        assert!(session.pushes().unwrap().is_empty());
+        let (_, request) = service.try_receive().unwrap().unwrap().decode::<Request>().unwrap();
+        assert!(matches!(request, Request::Release { claim: Claim(5), .. }), "{request:?}");
+    }
+}

@@ -1,0 +1,362 @@
+//! How a process gets its lane: with its first IP socket, and again when the service came back.
+
+use crate::base::config::Settings;
+use crate::base::errno::Errno;
+use crate::base::locked::{Holding, Lock, Locked};
+use crate::c::shared::Shared;
+use crate::c::sys;
+use crate::lane::session::Session;
+use crate::lane::wire::Wire;
+use crate::lane::{self, Handover, Lane, Parts};
+use crate::table::desc::single;
+use crate::table::protect;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::cell::Cell;
+use std::io;
+use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
+use std::sync::OnceLock;
+use std::time::Duration;
+use tickwire_link::control::{Channel, Descriptors, Name, Reason, Reply, Request, Token, socket_path};
+use tickwire_link::region::Region;
+use tickwire_stack::time::Span;
+use tickwire_stack::{Config, Limits, Memory};
+
+/// How often at most the service is asked for a lane.
+pub(crate) const RETRY: Span = Span::from_secs(1);
+/// How often at most one is told of this program's older sockets that did not want to hear of them, or did not answer.
+const DECLINED: Span = Span::from_secs(30);
+/// How long it may take to answer that: nothing depends on it.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A connection by which `tickwire stat` knows why this program has no lane.
+pub(crate) struct Listed {
+    session: Session,
+    /// It was made for the sockets that are older than the service, and is of no use without them; else the service refused a lane.
+    for_older: bool,
+}
+
+/// When the service may be asked again, in nanoseconds of the monotonic clock.
+static RETRY_AT: AtomicU64 = AtomicU64::new(0);
+/// The program has confined itself: it may not be asked at all.
+static CONFINED: AtomicBool = AtomicBool::new(false);
+/// One thread asks at a time; the others wait for its lane. While there is none: how it is listed. The helper sleeps on that connection, and is
+/// rung when another takes its place.
+static STARTING: Lock<Option<Listed>> = Lock::new(None);
+
+thread_local! {
+    /// Whether this thread is the one that asks: a signal handler that interrupts it cannot wait for it.
+    static ASKING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Says, while it lives, that this thread asks.
+struct Asking;
+
+impl Asking {
+    fn begin() -> Option<Self> {
+        ASKING.with(|asking| (!asking.replace(true)).then_some(Self))
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        ASKING.with(|asking| asking.set(false));
+    }
+}
+
+/// Waits until no thread asks, and keeps it so (across fork). `None` in a signal handler that interrupted the one that asks.
+pub(crate) fn hold() -> Option<Locked<'static, Option<Listed>>> {
+    (!ASKING.with(Cell::get)).then(|| STARTING.lock())
+}
+/// The reason that was told on standard error last.
+static TOLD: Lock<Option<Reason>> = Lock::new(None);
+/// Whether this program ever had a lane.
+static HAD_ONE: AtomicBool = AtomicBool::new(false);
+static SETTINGS: OnceLock<Settings> = OnceLock::new();
+
+/// The settings of this process.
+pub(crate) fn settings() -> &'static Settings {
+    SETTINGS.get_or_init(|| {
+        let (settings, complaint) = Settings::read(|name| std::env::var(name).ok());
+        if let Some(complaint) = complaint {
+            sys::say(&complaint);
+        }
+        settings
+    })
+}
+
+/// The lane of this process, made if there is none yet. `None`: sockets stay on the kernel.
+pub(crate) fn lane() -> Option<&'static Lane> {
+    if let Some(lane) = lane::current() {
+        return Some(lane);
+    }
+    // A handler that interrupted us in here, or in the lane, cannot make one.
+    if crate::wait::is_inside() {
+        return None;
+    }
+    if is_vain() {
+        return None;
+    }
+    let _holding = Holding::new();
+    let _asking = Asking::begin()?;
+    let _shield = crate::c::cancel::Shield::new();
+    let mut kept = match lane::of_parent() {
+        // A child of which we did not hear: the lock may be held by a thread that it does not have.
+        Some(_) => STARTING.try_lock()?,
+        None => STARTING.lock(),
+    };
+    if let Some(lane) = lane::current() {
+        return Some(lane);
+    }
+    // Another thread may have asked in vain meanwhile.
+    if is_vain() {
+        return None;
+    }
+    if let Some(lane) = lane::of_parent() {
+        crate::process::family::abandon(lane, true);
+    }
+    *kept = None;
+    match connect(&mut kept) {
+        Ok(lane) => {
+            *TOLD.lock() = None;
+            HAD_ONE.store(true, Relaxed);
+            let lane = lane::install(lane);
+            crate::socket::open::list_older(lane);
+            crate::process::helper::start();
+            Some(lane)
+        }
+        Err(reason) => {
+            RETRY_AT.store((sys::now() + RETRY).as_nanos(), Relaxed);
+            // What it slept on may be closed.
+            crate::process::helper::wake();
+            refused(reason);
+            None
+        }
+    }
+}
+
+/// Whether it is of no use to ask for a lane now.
+fn is_vain() -> bool {
+    is_confined() || sys::now().as_nanos() < RETRY_AT.load(Relaxed)
+}
+
+/// The program is about to confine itself, perhaps to fewer system calls than the lane needs, and any other might be its death.
+pub(crate) fn confine() {
+    CONFINED.store(true, SeqCst);
+    // A thread that is making a lane has made it after this; none begins any more.
+    drop(hold());
+    if let Some(lane) = lane::current() {
+        // In order, so that nothing is diverted any more when the program goes on.
+        crate::socket::open::give_own_to_kernel(lane, Reason::Confined);
+        lane.leave(Reason::Confined);
+    }
+}
+
+/// It was not let.
+pub(crate) fn unconfine() {
+    CONFINED.store(false, SeqCst);
+}
+
+/// Whether it has.
+pub(crate) fn is_confined() -> bool {
+    CONFINED.load(SeqCst)
+}
+
+/// Whether a new socket must fail because the program's lane has ended and acceleration is required.
+pub(crate) fn refuses() -> bool {
+    settings().require && HAD_ONE.load(Relaxed) && lane::current().is_none()
+}
+
+/// A program after exec goes on with a lane.
+pub(crate) fn inherited() {
+    HAD_ONE.store(true, Relaxed);
+}
+
+/// Says why the program is not accelerated, once. If it requires that, it ends here at its first socket; one that was accelerated
+/// before gets an error for each new socket instead ([`refuses`]).
+fn refused(reason: Reason) {
+    let mut told = TOLD.lock();
+    let known = told.is_none() && settings().noted && matches!(reason, Reason::NoService | Reason::NotPermitted);
+    if *told != Some(reason) {
+        *told = Some(reason);
+        if known {
+            return;
+        }
+        if refuses() {
+            sys::say(&format!("new sockets fail (--require) until the program is accelerated again: {reason}"));
+        } else {
+            sys::say(&format!("not accelerated, running on the kernel's stack: {reason}"));
+        }
+    }
+    if settings().require && !HAD_ONE.load(Relaxed) {
+        sys::say("acceleration is required (--require), so the program ends here");
+        std::process::exit(69);
+    }
+}
+
+/// Why the program's sockets are in no lane's rows, if it has such sockets: above all because they are older than the service.
+pub(crate) fn why_unlisted() -> Option<Reason> {
+    let mut reasons = crate::socket::open::unlisted().map(|(_, reason)| reason);
+    let first = reasons.next()?;
+    Some(if reasons.any(|reason| reason == Reason::Restarted) { Reason::Restarted } else { first })
+}
+
+/// The descriptor of the connection by which this program is listed, if it is.
+pub(crate) fn listed_by() -> Option<i32> {
+    STARTING.lock().as_ref().map(|listed| listed.session.descriptor())
+}
+
+/// The service may be back, but the program has made no socket since: as long as it has some of its last lane, it has the service say so in
+/// `tickwire stat`.
+///
+/// # Errors
+/// For how long the service is to be left alone.
+pub(crate) fn announce(reason: Reason) -> Result<Option<i32>, Span> {
+    let session = {
+        // A child forked now would keep the connection.
+        let _starting = STARTING.lock();
+        session()
+    };
+    let mut session = session.map_err(|_| RETRY)?;
+    // Not under the lock: a service that hangs would hold up every fork and every first socket.
+    let request = Request::OnKernel { program: Name::new(&program()), reason };
+    match session.call_within(PATIENCE, &request, None) {
+        Ok((Reply::Done, _)) => {}
+        _ => return Err(DECLINED),
+    }
+    let mut listed = STARTING.lock();
+    if listed.is_none() && lane::current().is_none() {
+        *listed = Some(Listed { session, for_older: true });
+    }
+    Ok(listed.as_ref().map(|listed| listed.session.descriptor()))
+}
+
+/// The service has ended the connection by which this program is listed, or has said something that nobody waits for.
+pub(crate) fn hear() {
+    STARTING.lock().take_if(|listed| listed.session.pushes().is_err());
+}
+
+/// There are no older sockets any more.
+pub(crate) fn withdraw() {
+    STARTING.lock().take_if(|listed| listed.for_older);
+}
+
+/// In a forked child: the connection is the parent's.
+pub(crate) fn forget() {
+    if let Some(mut kept) = STARTING.try_lock() {
+        *kept = None;
+    }
+}
+
+fn session() -> Result<Session, Reason> {
+    let channel = Channel::connect(&socket_path()).map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => Reason::NotPermitted,
+        _ => Reason::NoService,
+    })?;
+    Ok(Session::new(protected(channel)?))
+}
+
+/// A lane from the service; if that refuses one, the connection is kept.
+fn connect(kept: &mut Option<Listed>) -> Result<Lane, Reason> {
+    let mut session = session()?;
+    let hello = Request::Hello { program: Name::new(&program()), layout: Memory::LAYOUT_HASH };
+    match session.call(&hello, None) {
+        Ok((Reply::Lane { lane, token, limits, mtu }, descriptors)) => {
+            let lane = attach(session, lane, token, &limits, descriptors, None)?;
+            lane.assume_mtu(mtu);
+            Ok(lane)
+        }
+        Ok((Reply::Refused { reason, .. }, _)) => {
+            *kept = Some(Listed { session, for_older: false });
+            Err(reason)
+        }
+        Ok(_) => Err(Reason::Version),
+        Err(_) => Err(Reason::NoService),
+    }
+}
+
+/// Moves a channel to a protected descriptor.
+pub(crate) fn protected(channel: Channel) -> Result<Channel, Reason> {
+    let fd = protect::keep(channel.into_raw_fd()).map_err(|_| Reason::LaneFull)?;
+    Ok(Channel::from(crate::c::shared::own(fd)))
+}
+
+/// Another connection of this process to its lane (a forked child's, or after exec).
+pub(crate) fn attach_again(
+    number: u32,
+    token: Token,
+    descriptors: bool,
+) -> Result<(Session, Option<(Limits, Descriptors)>), Reason> {
+    let channel = Channel::connect(&socket_path()).map_err(|_| Reason::NoService)?;
+    let mut session = Session::new(protected(channel)?);
+    match session.call(&Request::Attach { lane: number, token, descriptors }, None) {
+        Ok((Reply::Attached, _)) => Ok((session, None)),
+        Ok((Reply::Lane { limits, .. }, descriptors)) => Ok((session, Some((limits, descriptors)))),
+        Ok((Reply::Refused { reason, .. }, _)) => Err(reason),
+        _ => Err(Reason::NoService),
+    }
+}
+
+/// Maps what the service gave and starts the stack in it if nobody has.
+pub(crate) fn attach(
+    session: Session,
+    number: u32,
+    token: Token,
+    limits: &Limits,
+    mut descriptors: Descriptors,
+    slot: Option<usize>,
+) -> Result<Lane, Reason> {
+    let mut next = |place| descriptors.take(place).ok_or(Reason::BadRequest);
+    let (region, ring, doorbell): (OwnedFd, OwnedFd, OwnedFd) = (next(0)?, next(1)?, next(2)?);
+    let mapped = Region::map(region.as_fd(), number, limits).map_err(|error| {
+        sys::say(&error.to_string());
+        Reason::Version
+    })?;
+    let keep = |fd: OwnedFd| protect::keep(fd.into_raw_fd()).map_err(|_| Reason::LaneFull);
+    let (region, ring, doorbell) = (keep(region)?, keep(ring)?, keep(doorbell)?);
+    let lane = assemble(session, Handover { number, token, limits: *limits, region }, mapped, ring, doorbell, slot)?;
+    // The service binds the rings' socket now: a kernel before 6.4 would not have let us map them afterwards.
+    lane.ask(&Request::Mapped, None)?;
+    Ok(lane)
+}
+
+/// Puts a lane together from protected descriptors.
+pub(crate) fn assemble(
+    session: Session,
+    handover: Handover,
+    mapped: Region,
+    ring: i32,
+    doorbell: i32,
+    slot: Option<usize>,
+) -> Result<Lane, Reason> {
+    let wire = Wire::attach(ring, &mapped).map_err(|error| {
+        let busy = error.raw_os_error() == Some(libc::EBUSY);
+        let hint = if busy { " (only before their socket is bound: Linux 6.4 and newer can later, too)" } else { "" };
+        sys::say(&format!("the lane's rings cannot be mapped: {error}{hint}"));
+        Reason::ServiceError
+    })?;
+    let parts = Parts {
+        shared: Shared::in_region(mapped, wire),
+        ring,
+        doorbell,
+        handover,
+        settings: settings().clone(),
+        session: Some(session),
+    };
+    begin(&parts)?;
+    Lane::new(parts, slot)
+}
+
+/// Starts the stack if this is the lane's first process.
+pub(crate) fn begin(parts: &Parts) -> Result<(), Reason> {
+    let mut guard = parts.shared.lock().map_err(|_| Reason::LaneGone)?;
+    if guard.stack.user()[single::STARTED] == 0 {
+        let config = Config { secret: sys::random().map_err(|_: Errno| Reason::ServiceError)?, ..Config::default() };
+        guard.stack.init(&config, sys::now());
+        guard.stack.user()[single::STARTED] = 1;
+    }
+    Ok(())
+}
+
+fn program() -> String {
+    std::fs::read_to_string("/proc/self/comm").unwrap_or_default().trim_end().to_owned()
+}

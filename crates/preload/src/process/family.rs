@@ -1,0 +1,247 @@
+//! Several processes on one lane: fork, exec, and processes that die alone.
+
+use crate::base::locked::Locked;
+use crate::c::sys;
+use crate::lane::{self, Lane};
+use crate::socket::multicast;
+use crate::socket::open;
+use crate::socket::pending;
+use crate::table::desc::PROCESSES;
+use crate::table::fd::{Entry, TABLE};
+use crate::wait::epoll;
+use core::ffi::c_int;
+use std::cell::Cell;
+use tickwire_link::control::Reason;
+
+thread_local! {
+    /// The slot that was taken for the child before the fork that this thread is about; none is [`NONE`]. The child's only thread is
+    /// the one that forked, and other threads of the parent may fork at the same time.
+    static CHILD_SLOT: Cell<usize> = const { Cell::new(NONE) };
+}
+const NONE: usize = usize::MAX;
+/// In a child whose process number is not known yet: the slot is taken, by nobody who could be dead.
+pub(crate) const UNBORN: u32 = u32::MAX;
+
+/// Whether other processes use the lane.
+pub(crate) fn has_company(lane: &'static Lane) -> bool {
+    lane.company() > 0
+}
+
+/// Before a fork: the child gets a slot and counts as a holder of all that this process has, so that nothing closes before
+/// the child has run its first instruction. A child that inherits nothing gets no slot, and later a lane of its own.
+pub(crate) fn before_fork(lane: &'static Lane) {
+    CHILD_SLOT.set(NONE);
+    if !open::any() {
+        return;
+    }
+    let taken = lane.with(|access| {
+        let own = access.slot;
+        let mut descriptions = access.descriptions();
+        let slot = descriptions.take_process(UNBORN).ok_or(crate::base::errno::Errno(libc::ENOBUFS))?;
+        for index in 0..descriptions.used() {
+            let mut description = descriptions.get(index);
+            let holders = description.holders();
+            if *holders & 1 << own != 0 {
+                *holders |= 1 << slot;
+            }
+        }
+        Ok(slot)
+    });
+    if taken.is_err() {
+        sys::say("too many processes share one lane; the sockets of this child will not work");
+    }
+    CHILD_SLOT.set(taken.unwrap_or(NONE));
+    lane.set_company(lane.company() + 1);
+}
+
+/// After a fork, in the parent: the child's number, or -1 if there is none.
+pub(crate) fn after_fork_in_parent(lane: &'static Lane, child: c_int) {
+    let slot = CHILD_SLOT.replace(NONE);
+    if slot == NONE {
+        return;
+    }
+    if child < 0 {
+        return drop_process(lane, slot);
+    }
+    born(lane, slot, child as u32);
+}
+
+/// The process of a slot that was taken for it has a number now. (It may have ended already, and the slot be another's.)
+pub(crate) fn born(lane: &'static Lane, slot: usize, pid: u32) {
+    let _ = lane.with(|access| {
+        let mut descriptions = access.descriptions();
+        let process = descriptions.process(slot);
+        if *process == u64::from(UNBORN) {
+            *process = u64::from(pid);
+        }
+        Ok(())
+    });
+    crate::process::helper::wake();
+}
+
+/// After a fork, in the child: it has a slot, a control connection and, when needed, a helper of its own.
+pub(crate) fn after_fork_in_child(lane: &'static Lane) {
+    let slot = CHILD_SLOT.replace(NONE);
+    pending::clear();
+    crate::process::helper::forget(true);
+    lane.forget_threads();
+    if slot == NONE {
+        return abandon(lane, true);
+    }
+    lane.set_slot(slot);
+    born(lane, slot, sys::process());
+    let (number, token) = lane.identity();
+    // The inherited connection is the parent's; it stays open here until our own is made, so the lane has one at any time.
+    match crate::lane::start::attach_again(number, token, false) {
+        Ok((session, _)) => {
+            lane.set_session(session);
+            crate::process::helper::start();
+        }
+        // The lane works, or its end would have been told: the service's socket cannot be opened from here.
+        Err(Reason::NoService) => lane.end(Reason::Unreachable),
+        Err(reason) => lane.end(reason),
+    }
+}
+
+/// In a child that has no share of its parent's lane: the sockets that it inherited fail, its next one asks for a lane of its own. Without a slot
+/// nothing would keep the parent's sockets from being closed by us, or ours by it; and the control connection is the parent's.
+pub(crate) fn abandon(lane: &'static Lane, own_descriptors: bool) {
+    crate::process::helper::forget(own_descriptors);
+    pending::abandon();
+    multicast::abandon();
+    epoll::abandon();
+    lane::forget(lane);
+    for (fd, entry) in TABLE.each() {
+        if let Some(index) = entry.description() {
+            open::uncount(index);
+        }
+        match entry {
+            Entry::Udp(_) | Entry::Tcp(_) | Entry::Dead(_) => {
+                TABLE.set(fd, Entry::Dead(libc::ENOBUFS as u32));
+            }
+            Entry::Epoll(_) | Entry::Kernel(_) | Entry::Unlisted(_) => {
+                TABLE.set(fd, Entry::Foreign);
+            }
+            Entry::Instance(_) | Entry::Lane | Entry::Foreign => {}
+        }
+    }
+    if own_descriptors {
+        close_protected();
+    }
+}
+
+/// Closes what belongs to the parent's lane, or to its asking for one.
+pub(crate) fn close_protected() {
+    TABLE.each().filter(|&(_, entry)| entry == Entry::Lane).for_each(|(fd, _)| crate::table::protect::release(fd));
+}
+
+/// A process is gone, or has let go of everything: its share of every socket goes, and with the last share the socket.
+pub(crate) fn drop_process(lane: &'static Lane, slot: usize) {
+    let (mut next, mut whose) = (0, None);
+    // One after the other, because a list of them would have to be allocated.
+    loop {
+        let dropped = lane.with_quietly(|access| {
+            let process = *access.descriptions().process(slot);
+            if *whose.get_or_insert(process) != process {
+                // Another has done it meanwhile, and the slot is a new process's.
+                return Ok(None);
+            }
+            while next < access.descriptions().used() {
+                let dropped = open::drop_reference_of(access, next, slot);
+                next += 1;
+                if let Ok(Some(after)) = dropped {
+                    return Ok(Some(after));
+                }
+            }
+            *access.descriptions().process(slot) = 0;
+            Ok(None)
+        });
+        match dropped {
+            Ok(Some(after)) => after.finish(lane),
+            _ => return,
+        }
+    }
+}
+
+/// The service says that a process has closed its connection: it died, or became another program.
+pub(crate) fn gone(lane: &'static Lane, pid: u32) {
+    let own = lane.slot();
+    let slots = lane.with_quietly(|access| {
+        let mut descriptions = access.descriptions();
+        Ok((0..PROCESSES)
+            .filter(|&slot| slot != own && *descriptions.process(slot) == u64::from(pid))
+            .collect::<Vec<_>>())
+    });
+    slots.unwrap_or_default().into_iter().for_each(|slot| drop_process(lane, slot));
+    look_for_dead(lane);
+}
+
+/// Looks for processes of the lane that have died.
+pub(crate) fn look_for_dead(lane: &'static Lane) {
+    let own = lane.slot();
+    let mut others = [0u64; PROCESSES];
+    let read = lane.with_quietly(|access| {
+        let mut descriptions = access.descriptions();
+        for (slot, pid) in others.iter_mut().enumerate() {
+            *pid = *descriptions.process(slot);
+        }
+        Ok(())
+    });
+    if read.is_err() {
+        return;
+    }
+    let mut company = 0;
+    for (slot, &pid) in others.iter().enumerate() {
+        if slot == own || pid == 0 {
+            continue;
+        }
+        if pid != u64::from(UNBORN) && !sys::process_lives(pid as u32) {
+            drop_process(lane, slot);
+        } else {
+            company += 1;
+        }
+    }
+    lane.set_company(company);
+}
+
+/// At the end of the program: everything is let go of, and what was sent arrives.
+pub(crate) fn at_exit() {
+    let Some(lane) = lane::current() else { return };
+    // Other threads wait at the gate for their death, and do not see the sockets close. If it is shut, another has come so far, or is in exec.
+    if lane.gate().close(false) {
+        // As in Linux, where a process that exits does not linger (`inet_release`).
+        drop_process(lane, lane.slot());
+        crate::socket::flush::at_exit(lane);
+    }
+    lane.retire();
+}
+
+/// Locks that must not be held by another thread while the process forks: the child would find them taken for ever.
+pub(crate) struct ForkLocks {
+    _starting: Option<Locked<'static, Option<crate::lane::start::Listed>>>,
+    _registry: epoll::Registry,
+    _joined: Locked<'static, multicast::Joined>,
+    _pending: Locked<'static, Vec<pending::Closed>>,
+    _streams: Locked<'static, Vec<(usize, c_int)>>,
+    _given: Locked<'static, Option<std::collections::HashMap<usize, Vec<c_int>>>>,
+    _lane: Option<lane::service::ForkLocks>,
+}
+
+/// Before a fork, in the parent: what the child needs, and the locks.
+pub(crate) fn prepare() -> ForkLocks {
+    // First of all: no other thread is making a lane now.
+    let starting = crate::lane::start::hold();
+    let lane = lane::current();
+    if let Some(lane) = lane {
+        before_fork(lane);
+    }
+    ForkLocks {
+        _starting: starting,
+        _registry: epoll::registry(),
+        _joined: multicast::joined(),
+        _pending: pending::list(),
+        _streams: crate::c::stdio::streams(),
+        _given: crate::process::spawn::given(),
+        _lane: lane.map(Lane::fork_locks),
+    }
+}

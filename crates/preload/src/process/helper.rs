@@ -1,0 +1,185 @@
+//! The helper thread: keeps acknowledgements, retransmissions and keepalives going while the program is busy elsewhere, and hears the
+//! service.
+//!
+//! It stays out of the way of a program that polls or sleeps on the lane by itself: then it only looks now and then whether that is
+//! still so. When nobody does, it waits on the rings and the stack's next deadline in the program's place.
+
+use crate::base::locked::Holding;
+use crate::c::sys;
+use crate::lane::start;
+use crate::lane::{self, Lane};
+use crate::process::family;
+use crate::socket::pending;
+use crate::table::protect;
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
+use libc::pollfd;
+use tickwire_stack::time::{Instant, Span};
+
+/// The program counts as polling for so long after it last did.
+const RECENT: Span = Span::from_millis(1);
+/// How often the helper looks whether the program still polls: at first, and, doubled each time, at last.
+const FIRST_LOOK: Span = Span::from_millis(2);
+const LAST_LOOK: Span = Span::from_millis(32);
+/// While connections that the program closed are to be finished, or other processes may die.
+const SWEEP: Span = Span::from_millis(200);
+/// The thread needs little.
+const STACK: usize = 256 << 10;
+
+/// The process whose helper runs, 0 if none does.
+static RUNS_IN: AtomicU32 = AtomicU32::new(0);
+/// An eventfd that wakes it.
+static WAKE: AtomicI32 = AtomicI32::new(-1);
+
+/// Starts the helper of this process, if it does not run.
+pub(crate) fn start() {
+    let pid = sys::process();
+    let before = RUNS_IN.swap(pid, AcqRel);
+    if before == pid {
+        return wake();
+    }
+    // One that has ended leaves its eventfd; what another process left is not ours to ring.
+    if (before != 0 || WAKE.load(Relaxed) < 0)
+        && let Ok(fd) = sys::eventfd().and_then(protect::keep)
+    {
+        WAKE.store(fd, Relaxed);
+    }
+    // The program's signals are for its own threads.
+    let before = sys::block_signals();
+    let started = std::thread::Builder::new().name("tickwire-helper".into()).stack_size(STACK).spawn(move || {
+        loop {
+            let done = std::panic::catch_unwind(run);
+            RUNS_IN.swap(0, AcqRel);
+            // Whoever made a lane before this has only rung; whoever does after it starts another helper.
+            let missed = done.is_ok() && lane::current().is_some();
+            if !missed || RUNS_IN.compare_exchange(0, pid, AcqRel, Acquire).is_err() {
+                return;
+            }
+        }
+    });
+    sys::restore_signals(&before);
+    if started.is_err() {
+        RUNS_IN.store(0, Relaxed);
+        sys::say("the helper thread cannot be started; acknowledgements wait until the program polls");
+    }
+}
+
+/// Makes the helper look around.
+pub(crate) fn wake() {
+    let fd = WAKE.load(Relaxed);
+    if fd >= 0 {
+        sys::ring(fd);
+    }
+}
+
+/// Forgets the helper, which a forked child does not have. Its descriptor is closed if the child has descriptors of its own.
+pub(crate) fn forget(own_descriptors: bool) {
+    RUNS_IN.store(0, Relaxed);
+    let fd = WAKE.swap(-1, Relaxed);
+    if fd >= 0 && own_descriptors {
+        protect::release(fd);
+    }
+}
+
+fn run() {
+    // Its signals are blocked. But at the program's end it goes on for as long as what was sent is on its way (see `gate`).
+    let _holding = Holding::new();
+    let mut look = FIRST_LOOK;
+    let mut swept = sys::now();
+    let mut not_before = swept;
+    let mut before: Option<&'static Lane> = None;
+    loop {
+        // As long as the service hears us, what comes for the lane's ports goes to the lane.
+        if let Some(left) = before.take_if(|lane| lane.is_over()) {
+            left.talk.hang_up();
+        }
+        let Some(lane) = lane::current() else {
+            if tell_why(&mut not_before) {
+                continue;
+            }
+            // The next lane starts the helper anew.
+            return;
+        };
+        before = Some(lane);
+        let woken = turn(lane, &mut look);
+        if woken[1] {
+            lane.hear();
+        }
+        if woken[2] {
+            sys::drain(WAKE.load(Relaxed));
+        }
+        lane.run_errands();
+        let now = sys::now();
+        if now.since(swept) >= SWEEP {
+            swept = now;
+            pending::sweep(lane);
+            family::look_for_dead(lane);
+        }
+    }
+}
+
+/// The lane has ended, and sockets of it go on with the kernel: `tickwire stat` is to say so when the service is back, although the program
+/// may never make another socket. `not_before` is when the service may be told again. Says whether there are such sockets.
+fn tell_why(not_before: &mut Instant) -> bool {
+    // What is confined ends with the thread that is, and is not kept by this one.
+    let Some(reason) = start::why_unlisted().filter(|_| !start::is_confined()) else {
+        start::withdraw();
+        return false;
+    };
+    let mut listed = start::listed_by();
+    if lane::current().is_some() {
+        return true;
+    }
+    let now = sys::now();
+    if listed.is_none() && now >= *not_before {
+        *not_before = now + start::RETRY;
+        match start::announce(reason) {
+            Ok(by) => listed = by,
+            Err(rest) => *not_before = now + rest,
+        }
+    }
+    let readable = |fd: c_int| pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let mut fds = [readable(listed.unwrap_or(-1)), readable(WAKE.load(Relaxed))];
+    let _ = sys::ppoll(&mut fds, listed.is_none().then(|| not_before.since(sys::now())), None);
+    if fds[0].revents != 0 {
+        start::hear();
+    }
+    if fds[1].revents != 0 {
+        sys::drain(WAKE.load(Relaxed));
+    }
+    true
+}
+
+/// One wait. Says which of the rings, the control connection and the wake-up showed something.
+fn turn(lane: &'static Lane, look: &mut Span) -> [bool; 3] {
+    let now = sys::now();
+    let busy = lane.sleepers() > 0 || now.since(lane.polled_at()) < RECENT;
+    let (ring, _) = lane.descriptors();
+    let readable = |fd: c_int| pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let mut fds =
+        [readable(if busy { -1 } else { ring }), readable(lane.control_descriptor()), readable(WAKE.load(Relaxed))];
+    let mut timeout = if busy {
+        let this = *look;
+        *look = this.times(2).min(LAST_LOOK);
+        Some(this)
+    } else {
+        *look = FIRST_LOOK;
+        // Here the stack is the helper's: it polls, and learns when to be back.
+        let deadline = lane.with_quietly(|access| Ok(access.stack.deadline()));
+        deadline.ok().flatten().map(|at| at.since(sys::now()))
+    };
+    if lane.unsent() {
+        lane.kick_again();
+        timeout = Some(timeout.map_or(FIRST_LOOK, |t| t.min(FIRST_LOOK)));
+    }
+    if !pending::is_empty() || family::has_company(lane) {
+        timeout = Some(timeout.map_or(SWEEP, |t| t.min(SWEEP)));
+    }
+    if sys::ppoll(&mut fds, timeout, None).is_err() {
+        return [false; 3];
+    }
+    if fds[0].revents != 0 && now.since(lane.polled_at()) >= RECENT {
+        let _ = lane.with_quietly(|_| Ok(()));
+    }
+    fds.map(|fd| fd.revents != 0)
+}

@@ -1,0 +1,12 @@
+//! The program's processes and threads, so far as the lane must know of them. It uses every other room.
+//!
+//! | file | purpose |
+//! |---|---|
+//! | `family` | several processes on one lane: fork, exit, and processes that die alone |
+//! | `exec`, `spawn` | sockets that outlive exec; programs that the C library starts by itself |
+//! | `helper` | the helper thread |
+
+pub(crate) mod exec;
+pub(crate) mod family;
+pub(crate) mod helper;
+pub(crate) mod spawn;

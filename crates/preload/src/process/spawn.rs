@@ -1,0 +1,79 @@
+//! Programs that the C library starts by itself (`posix_spawn`): there is no fork of which we hear, so the new program's share of
+//! the sockets is set aside before, and the new program attaches to the lane as it starts.
+
+use crate::base::errno::Errno;
+use crate::base::locked::{Lock, Locked};
+use crate::c::sys;
+use crate::lane::{self, Lane};
+use crate::process::exec;
+use crate::process::family;
+use crate::table::fd::{Entry, TABLE};
+use core::ffi::c_int;
+use std::collections::HashMap;
+
+/// Descriptors that a list of file actions gives to the new program by `dup2`, by the address of the list: they are inherited, close-on-exec or
+/// not. The lists themselves are the C library's secret.
+static GIVEN: Lock<Option<HashMap<usize, Vec<c_int>>>> = Lock::new(None);
+
+/// The table, locked; also held across fork.
+pub(crate) fn given() -> Locked<'static, Option<HashMap<usize, Vec<c_int>>>> {
+    GIVEN.lock()
+}
+
+/// A list of file actions was made or destroyed: it gives nothing.
+pub(crate) fn gives_nothing(list: usize) {
+    if let Some(all) = given().as_mut() {
+        all.remove(&list);
+    }
+}
+
+/// A list of file actions gives a descriptor.
+pub(crate) fn gives(list: usize, fd: c_int) {
+    given().get_or_insert_default().entry(list).or_default().push(fd);
+}
+
+/// The share of a program that is about to be started.
+pub(crate) struct Share {
+    lane: &'static Lane,
+    slot: usize,
+}
+
+/// Sets aside what a new program inherits, if it inherits a socket of ours; also what to add to its environment.
+pub(crate) fn before(list: usize) -> Option<(Share, String)> {
+    let lane = lane::current()?;
+    let named = given().as_ref().and_then(|all| all.get(&list).cloned()).unwrap_or_default();
+    let inherited: Vec<u32> = TABLE
+        .each()
+        .filter_map(|(fd, entry)| match entry {
+            Entry::Udp(index) | Entry::Tcp(index) if named.contains(&fd) || exec::outlives(fd) => Some(index),
+            _ => None,
+        })
+        .collect();
+    if inherited.is_empty() {
+        return None;
+    }
+    let taken = lane.with(|access| {
+        let mut descriptions = access.descriptions();
+        let slot = descriptions.take_process(family::UNBORN).ok_or(Errno(libc::ENOBUFS))?;
+        for index in inherited {
+            *descriptions.get(index).holders() |= 1 << slot;
+        }
+        Ok(slot)
+    });
+    let Ok(slot) = taken else {
+        sys::say("too many processes share one lane; the sockets that the new program inherits will not work");
+        return None;
+    };
+    lane.set_company(lane.company() + 1);
+    Some((Share { lane, slot }, exec::to_a_new_process(lane, slot)))
+}
+
+impl Share {
+    /// The program runs as this process, or could not be started.
+    pub(crate) fn settle(self, child: Option<c_int>) {
+        match child {
+            Some(child) => family::born(self.lane, self.slot, child as u32),
+            None => family::drop_process(self.lane, self.slot),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What comes beside a datagram: its sender's name and control messages, both ways.
+
+use crate::c::name;
+use crate::c::sys::Extras;
+use crate::lane::Access;
+use crate::socket::treatment::SO_TXTIME as SCM_TXTIME;
+use crate::table::desc::flag;
+use core::ffi::c_int;
+use tickwire_link::control::Reason;
+use tickwire_stack::addr::Address;
+use tickwire_stack::path::PathState;
+use tickwire_stack::time::Instant;
+use tickwire_stack::udp::{Datagram, SendTo};
+
+const WANTED: u64 =
+    flag::PKTINFO | flag::RECVTTL | flag::RECVTOS | flag::TIMESTAMP | flag::TIMESTAMPNS | flag::RXQ_OVFL;
+
+/// How a datagram came: by which interface, and by which of its addresses the host would answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Way {
+    pub(crate) interface: u32,
+    pub(crate) local: Address,
+}
+
+/// The way by which a datagram came, which is the way back; `None` if the program wants to know it and the host has to be asked.
+pub(crate) fn way(access: &Access<'_>, bits: u64, datagram: &Datagram, extras: &Extras<'_>) -> Option<Way> {
+    let told = bits & flag::PKTINFO != 0 && extras.control.is_some();
+    if !told && !datagram.source.address.is_link_local() {
+        return Some(Way::default());
+    }
+    match access.stack.path_get(&datagram.source.address) {
+        Some(path) if path.inferred == 0 && path.info.state != PathState::Free => {
+            Some(Way { interface: path.info.interface, local: path.info.source })
+        }
+        _ => (!told).then(Way::default),
+    }
+}
+
+/// Fills in what `recvmsg` says at `now` about a datagram of the stack.
+pub(crate) fn received(now: Instant, bits: u64, datagram: &Datagram, way: Way, extras: &mut Extras<'_>) {
+    let v6 = bits & flag::V6 != 0;
+    let Way { interface, local } = way;
+    (extras.name, extras.name_len) = name::emit(datagram.source, v6, interface);
+    extras.flags = if datagram.copied < datagram.len { libc::MSG_TRUNC } else { 0 };
+    let Some(control) = extras.control.as_mut().filter(|_| bits & WANTED != 0) else { return };
+    let mut whole = true;
+    let has = |bit| bits & bit != 0;
+    if has(flag::TIMESTAMPNS) || has(flag::TIMESTAMP) {
+        let (seconds, ns) = real_time(now, datagram.at);
+        let (kind, fine) =
+            if has(flag::TIMESTAMPNS) { (libc::SCM_TIMESTAMPNS, ns) } else { (libc::SCM_TIMESTAMP, ns / 1000) };
+        let mut data = [0; 16];
+        data[..8].copy_from_slice(&seconds.to_ne_bytes());
+        data[8..].copy_from_slice(&fine.to_ne_bytes());
+        whole &= control.push(libc::SOL_SOCKET, kind, &data);
+    }
+    // As in Linux, where none is not told.
+    if has(flag::RXQ_OVFL) && datagram.drops != 0 {
+        whole &= control.push(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &datagram.drops.to_ne_bytes());
+    }
+    let number = |n: u8| c_int::from(n).to_ne_bytes();
+    // A v6 socket tells of an IPv4 datagram in IPv4's messages where Linux does so (TTL, TOS), and of its address mapped.
+    let v4 = datagram.destination.to_v4();
+    if has(flag::PKTINFO) {
+        match v4 {
+            Some(octets) if !v6 => {
+                // As Linux fills in `ipi_spec_dst`: what an answer would come from, which is never a group.
+                let own = if datagram.destination.is_multicast() { local.to_v4().unwrap_or_default() } else { octets };
+                let mut data = [0; 12];
+                data[..4].copy_from_slice(&interface.to_ne_bytes());
+                data[4..8].copy_from_slice(&own);
+                data[8..].copy_from_slice(&octets);
+                whole &= control.push(libc::IPPROTO_IP, libc::IP_PKTINFO, &data);
+            }
+            _ => {
+                let mut data = [0; 20];
+                data[..16].copy_from_slice(&datagram.destination.0);
+                data[16..].copy_from_slice(&interface.to_ne_bytes());
+                whole &= control.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &data);
+            }
+        }
+    }
+    if has(flag::RECVTTL) {
+        let (level, kind) =
+            if v4.is_some() { (libc::IPPROTO_IP, libc::IP_TTL) } else { (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) };
+        whole &= control.push(level, kind, &number(datagram.ttl));
+    }
+    if has(flag::RECVTOS) {
+        whole &= match v4 {
+            Some(_) => control.push(libc::IPPROTO_IP, libc::IP_TOS, &[datagram.tos]),
+            None => control.push(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &number(datagram.tos)),
+        };
+    }
+    if !whole {
+        extras.flags |= libc::MSG_CTRUNC;
+    }
+}
+
+/// The wall clock's reading at `at`, given that it is `now`: seconds and nanoseconds.
+fn real_time(now: Instant, at: Instant) -> (i64, i64) {
+    let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let then = wall.as_nanos().saturating_sub(u128::from(now.since(at).as_nanos()));
+    ((then / 1_000_000_000) as i64, (then % 1_000_000_000) as i64)
+}
+
+/// Reads the control messages of a send into `call`, and which interface they name (0: none); the reason if one of them is for the kernel only.
+pub(crate) fn for_send(extras: &Extras<'_>, call: &mut SendTo) -> Result<u32, Reason> {
+    let mut reason = Reason::None;
+    let mut interface = 0;
+    let Some(control) = &extras.control else { return Ok(0) };
+    let word = |data: &[u8], at: usize| data[at..].first_chunk().map_or(0, |b| u32::from_ne_bytes(*b));
+    control.each(|level, kind, data| {
+        let number = data.first_chunk().map(|b| c_int::from_ne_bytes(*b));
+        match (level, kind, number) {
+            (libc::IPPROTO_IP, libc::IP_PKTINFO, _) if data.len() >= 12 => {
+                interface = word(data, 0);
+                call.source = Some(Address::v4([data[4], data[5], data[6], data[7]]));
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, _) if data.len() >= 20 => {
+                let mut octets = [0; 16];
+                octets.copy_from_slice(&data[..16]);
+                interface = word(data, 16);
+                call.source = Some(Address(octets));
+            }
+            (libc::IPPROTO_IP, libc::IP_TTL, Some(ttl @ 1..=255))
+            | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT, Some(ttl @ 0..=255)) => call.ttl = Some(ttl as u8),
+            (libc::IPPROTO_IP, libc::IP_TOS, _) if !data.is_empty() => call.tos = Some(data[0]),
+            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, Some(class @ 0..=255)) => call.tos = Some(class as u8),
+            (libc::IPPROTO_UDP, libc::UDP_SEGMENT, _) if data.len() == 2 => {
+                call.segment = data.first_chunk().map(|b| u16::from_ne_bytes(*b));
+            }
+            (libc::SOL_SOCKET, libc::SO_TIMESTAMPING | SCM_TXTIME, _) => reason = Reason::Stamps,
+            (libc::SOL_SOCKET, libc::SO_MARK, _) => reason = Reason::Policy,
+            _ => reason = Reason::Option,
+        }
+    });
+    if reason == Reason::None { Ok(interface) } else { Err(reason) }
+}

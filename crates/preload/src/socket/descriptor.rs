@@ -1,0 +1,85 @@
+//! Flags and figures of a descriptor of ours: `O_NONBLOCK`, `FIONREAD` and the like.
+
+use crate::base::errno::{Errno, Result};
+use crate::c::sys;
+use crate::lane::{self, Access, Lane};
+use crate::socket::tcp::{self, Stage};
+use crate::table::desc::flag;
+use crate::table::fd::TABLE;
+use core::ffi::{c_int, c_ulong};
+use tickwire_stack::UdpId;
+
+/// Whether the urgent byte is next.
+pub(crate) const SIOCATMARK: c_ulong = 0x8905;
+
+fn of(fd: c_int) -> Option<(&'static Lane, u32)> {
+    Some((lane::current()?, TABLE.get(fd).description()?))
+}
+
+/// `F_SETFL`.
+pub(crate) fn set_flags(fd: c_int, flags: c_int) -> Result<()> {
+    let Some((lane, index)) = of(fd) else { return sys::fcntl(fd, libc::F_SETFL, flags).map(drop) };
+    let on = flags & libc::O_NONBLOCK != 0;
+    let kept = if remember(lane, index, on)? { libc::O_NONBLOCK } else { 0 };
+    sys::fcntl(fd, libc::F_SETFL, flags | kept).map(drop)
+}
+
+/// Notes whether the program wants not to wait. Says whether the kernel socket must go on not to wait all the same (a listener's).
+fn remember(lane: &'static Lane, index: u32, on: bool) -> Result<bool> {
+    let listening = lane.with(|access| {
+        let mut descriptions = access.descriptions();
+        let mut description = descriptions.get(index);
+        description.set(flag::NONBLOCK, on);
+        Ok(description.has(flag::LISTENING))
+    });
+    match listening {
+        Err(Errno(libc::ENETDOWN)) => Ok(false),
+        other => other,
+    }
+}
+
+/// `FIONBIO`.
+pub(crate) fn set_nonblocking(fd: c_int, on: bool) -> Result<()> {
+    let now = sys::fcntl(fd, libc::F_GETFL, 0)?;
+    set_flags(fd, if on { now | libc::O_NONBLOCK } else { now & !libc::O_NONBLOCK })
+}
+
+/// `F_GETFL`: as the program set them.
+pub(crate) fn flags(fd: c_int) -> Result<c_int> {
+    let flags = sys::fcntl(fd, libc::F_GETFL, 0)?;
+    let Some((lane, index)) = of(fd) else { return Ok(flags) };
+    let bits = lane.flags_of(index);
+    let on = if bits & flag::NONBLOCK != 0 { libc::O_NONBLOCK } else { 0 };
+    Ok(if bits & flag::LISTENING != 0 { flags & !libc::O_NONBLOCK | on } else { flags })
+}
+
+/// `FIONREAD`, `SIOCOUTQ`, `SIOCATMARK`; `None` if the kernel is to answer.
+pub(crate) fn figure(fd: c_int, request: c_ulong) -> Result<Option<c_int>> {
+    let Some((lane, index)) = of(fd) else { return Ok(None) };
+    let figure = lane.with(|access| {
+        if lane.flags_of_held(access, index) & flag::UDP != 0 {
+            return udp(access, index, request);
+        }
+        let Stage::Connection(id) = tcp::stage(access, index)?.0 else { return Ok(None) };
+        Ok(match request {
+            libc::FIONREAD => Some(access.stack.tcp_info(id, access.now)?.unread),
+            libc::TIOCOUTQ => {
+                let info = access.stack.tcp_info(id, access.now)?;
+                Some(info.outstanding + info.unsent)
+            }
+            SIOCATMARK => Some(access.stack.tcp_at_mark(id)?.into()),
+            _ => None,
+        })
+    });
+    Ok(figure.ok().flatten().map(|n| n.min(c_int::MAX as u32) as c_int))
+}
+
+/// The size of the next datagram; the kernel's if the stack has none.
+fn udp(access: &mut Access<'_>, index: u32, request: c_ulong) -> Result<Option<u32>> {
+    if request != libc::FIONREAD {
+        return Ok(None);
+    }
+    let id: UdpId = access.descriptions().get(index).socket().try_into()?;
+    // Not by a peek, which takes the socket's pending error.
+    Ok(access.stack.udp_next_len(id)?.map(|len| len as u32))
+}

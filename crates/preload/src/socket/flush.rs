@@ -1,0 +1,87 @@
+//! Waiting until what was sent has been acknowledged: at the program's end, before another takes its place, and for `SO_LINGER`.
+
+use crate::c::sys;
+use crate::lane::Lane;
+use crate::socket::pending;
+use crate::wait::{self, AGAIN, NO_FD, OWN, Plan};
+use tickwire_stack::TcpId;
+use tickwire_stack::time::{Instant, Span};
+
+/// At the end, or before exec: how long a peer may make no progress before what is left is given up.
+const PATIENCE: Span = Span::from_secs(2);
+/// The longest wait of all.
+const LONGEST: Span = Span::from_secs(20);
+
+/// Waits until a connection that was shut has had everything acknowledged, FIN too, or until `until`.
+pub(crate) fn until_acknowledged(lane: &'static Lane, id: TcpId, until: Instant) {
+    let attempt = |access: &mut crate::lane::Access<'_>, _: bool| {
+        let info = access.stack.tcp_info(id, access.now)?;
+        use tickwire_stack::tcp::State::{CloseWait, Closing, Established, FinWait1, LastAck};
+        let sending = matches!(info.state, Established | CloseWait | FinWait1 | Closing | LastAck);
+        if sending || info.outstanding + info.unsent > 0 { Err(AGAIN) } else { Ok(()) }
+    };
+    let mut attempt = attempt;
+    if lane.with(|access| attempt(access, false)) == Err(AGAIN) {
+        let _ = wait_in_steps(lane, until, &mut attempt);
+    }
+}
+
+/// Acknowledgements do not make a socket ready, so nobody rings for them: the wait is in short steps.
+fn wait_in_steps(
+    lane: &'static Lane,
+    until: Instant,
+    attempt: &mut impl FnMut(&mut crate::lane::Access<'_>, bool) -> crate::base::errno::Result<()>,
+) -> crate::base::errno::Result<()> {
+    loop {
+        let step = (sys::now() + Span::from_millis(5)).min(until);
+        let mut plan = Plan { fds: &mut [NO_FD; OWN], until: Some(step), mask: None, restart: true };
+        match wait::wait(lane, &mut plan, &mut *attempt) {
+            Err(wait::TIMED_OUT) if sys::now() < until => {}
+            done => return done,
+        }
+    }
+}
+
+/// Waits until the connections that the program has closed have nothing left to send, or make no progress.
+pub(crate) fn at_exit(lane: &'static Lane) {
+    settle(lane, |access| pending::unfinished(access));
+}
+
+/// The same before an exec that does not go on with the lane; and until what was sent on connections that are open has arrived, because exec
+/// closes them.
+pub(crate) fn before_exec(lane: &'static Lane) {
+    settle(lane, |access| pending::unfinished(access) || has_unsent(access));
+}
+
+/// Whether anything is unacknowledged of the open connections of this process alone.
+fn has_unsent(access: &mut crate::lane::Access<'_>) -> bool {
+    let own = 1 << access.slot;
+    let used = access.descriptions().used();
+    (0..used).any(|index| {
+        let mut descriptions = access.descriptions();
+        let mut description = descriptions.get(index);
+        *description.holders() == own
+            && TcpId::try_from(description.socket())
+                .and_then(|id| access.stack.tcp_info(id, access.now))
+                .is_ok_and(|info| info.outstanding + info.unsent > 0)
+    })
+}
+
+/// Waits while there is something left, and any of it gets through.
+fn settle(lane: &'static Lane, left: impl Fn(&mut crate::lane::Access<'_>) -> bool) {
+    let begin = sys::now();
+    let mut last = (0, begin);
+    let mut attempt = |access: &mut crate::lane::Access<'_>, _: bool| {
+        if !left(access) {
+            return Ok(());
+        }
+        let progress = access.stack.counters().tcp_in_segs.get();
+        if progress != last.0 {
+            last = (progress, access.now);
+        }
+        if access.now.since(last.1) > PATIENCE { Ok(()) } else { Err(AGAIN) }
+    };
+    if lane.with(|access| attempt(access, false)) == Err(AGAIN) {
+        let _ = wait_in_steps(lane, begin + LONGEST, &mut attempt);
+    }
+}

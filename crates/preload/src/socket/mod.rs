@@ -1,0 +1,26 @@
+//! What calls on a socket do. It uses `base`, `table`, `lane` and `wait`.
+//!
+//! | file | purpose |
+//! |---|---|
+//! | `open`, `pending`, `flush` | the life of a socket from `socket` to the last acknowledgement |
+//! | `ops` | what the exported calls do with a descriptor of ours, whatever its kind |
+//! | `tcp`, `udp` | the same for each kind |
+//! | `options`, `treatment` | socket options, and what becomes of each, in one table |
+//! | `via`, `multicast` | the interface that a socket names; group memberships |
+//! | `ancillary` | what comes beside a datagram |
+//! | `descriptor` | `O_NONBLOCK`, `FIONREAD` and the like |
+//! | `rights` | sockets that are passed to another process over a Unix socket |
+
+pub(crate) mod ancillary;
+pub(crate) mod descriptor;
+pub(crate) mod flush;
+pub(crate) mod multicast;
+pub(crate) mod open;
+pub(crate) mod ops;
+pub(crate) mod options;
+pub(crate) mod pending;
+pub(crate) mod rights;
+pub(crate) mod tcp;
+pub(crate) mod treatment;
+pub(crate) mod udp;
+pub(crate) mod via;

@@ -1,0 +1,257 @@
+//! What the exported calls do with a descriptor of ours, whatever its kind; a socket that turns out to be the kernel's is served there.
+
+use crate::base::errno::{Errno, Result};
+use crate::c::iov::Buffers;
+use crate::c::name::{self, Name};
+use crate::c::sys::{self, Extras};
+use crate::lane::{self, Lane};
+use crate::socket::open::{self, DEMOTED};
+use crate::socket::tcp;
+use crate::socket::udp;
+use crate::table::fd::{Entry, TABLE};
+use crate::wait::{self, AGAIN, NO_FD, OWN, Plan};
+use core::ffi::c_int;
+use tickwire_link::control::Reason;
+use tickwire_stack::Ready;
+
+/// The lane, or [`DEMOTED`] if it is gone, and then the table says what has become of the socket.
+pub(crate) fn the_lane() -> Result<&'static Lane> {
+    lane::current().ok_or_else(|| {
+        lane::await_ending();
+        DEMOTED
+    })
+}
+
+/// Takes a description that another process gave to the kernel out of this one's table.
+pub(crate) fn catch_up(index: u32) {
+    if let Some(lane) = lane::current() {
+        let flags = lane.flags_of(index);
+        crate::wait::epoll::moved_to_kernel(index);
+        open::forget(lane, index, flags, Reason::Idle);
+    }
+}
+
+/// Whether the answer says that the call is to be repeated with the kernel socket.
+fn for_kernel<T>(entry: Entry, answer: &Result<T>) -> bool {
+    let demoted = matches!(answer, Err(DEMOTED));
+    // The lane may have ended under the call.
+    let ended = matches!(answer, Err(Errno(libc::ENETDOWN))) && lane::current().is_none();
+    if demoted && let Some(index) = entry.description() {
+        catch_up(index);
+    }
+    if ended {
+        lane::await_ending();
+    }
+    demoted || ended
+}
+
+/// Receives.
+pub(crate) fn receive(fd: c_int, buffers: &mut Buffers<'_>, flags: c_int, extras: &mut Extras<'_>) -> Result<usize> {
+    let entry = TABLE.get(fd);
+    let answer = match entry {
+        Entry::Udp(index) => the_lane().and_then(|lane| udp::receive(lane, fd, index, buffers, flags, extras)),
+        Entry::Tcp(index) => the_lane().and_then(|lane| tcp::receive(lane, index, buffers, flags, extras)),
+        Entry::Dead(error) => return receive_dead(fd, error),
+        _ => Err(DEMOTED),
+    };
+    if for_kernel(entry, &answer) {
+        if let Entry::Dead(error) = TABLE.get(fd) {
+            return receive_dead(fd, error);
+        }
+        buffers.rewind();
+        return sys::receive(fd, buffers, flags, extras);
+    }
+    answer
+}
+
+/// The error of a socket that is dead. A connection that was reset tells it once and has ended then, as in the kernel; what this process has no share in
+/// fails every time.
+pub(crate) fn take_error(fd: c_int, error: u32) -> Option<Errno> {
+    match error as c_int {
+        0 => None,
+        libc::ECONNRESET => TABLE.replace(fd, Entry::Dead(error), Entry::Dead(0)).then_some(Errno(libc::ECONNRESET)),
+        error => Some(Errno(error)),
+    }
+}
+
+/// Receives from a socket that is dead.
+fn receive_dead(fd: c_int, error: u32) -> Result<usize> {
+    take_error(fd, error).map_or(Ok(0), Err)
+}
+
+/// Sends by one.
+fn send_dead(fd: c_int, error: u32) -> Result<usize> {
+    Err(take_error(fd, error).unwrap_or(Errno(libc::EPIPE)))
+}
+
+/// Sends; raises SIGPIPE as the kernel would.
+pub(crate) fn send(
+    fd: c_int,
+    buffers: &mut Buffers<'_>,
+    flags: c_int,
+    to: Option<Name>,
+    extras: &mut Extras<'_>,
+) -> Result<usize> {
+    let entry = TABLE.get(fd);
+    if flags & libc::MSG_FASTOPEN != 0 && matches!(entry, Entry::Tcp(_)) {
+        return fast_open(fd, buffers, flags, to, extras);
+    }
+    let mut answer = match entry {
+        Entry::Udp(index) => the_lane().and_then(|lane| udp::send(lane, fd, index, buffers, flags, to, extras)),
+        Entry::Tcp(index) => the_lane().and_then(|lane| tcp::send(lane, index, buffers, flags)),
+        Entry::Dead(error) => send_dead(fd, error),
+        _ => Err(DEMOTED),
+    };
+    if for_kernel(entry, &answer) {
+        if let Entry::Dead(error) = TABLE.get(fd) {
+            answer = send_dead(fd, error);
+        } else {
+            buffers.rewind();
+            if let Some(Name::Inet { endpoint, scope, v6 }) = to {
+                (extras.name, extras.name_len) = name::emit(endpoint, v6, scope);
+            }
+            return sys::send(fd, buffers, flags, extras);
+        }
+    }
+    if answer == Err(Errno(libc::EPIPE))
+        && matches!(entry, Entry::Tcp(_) | Entry::Dead(_))
+        && flags & libc::MSG_NOSIGNAL == 0
+    {
+        sys::raise_pipe();
+    }
+    answer
+}
+
+/// `MSG_FASTOPEN`: connects and sends, as the kernel does that has no cookie of the peer (RFC 7413 §4.1.2).
+fn fast_open(
+    fd: c_int,
+    buffers: &mut Buffers<'_>,
+    flags: c_int,
+    to: Option<Name>,
+    extras: &mut Extras<'_>,
+) -> Result<usize> {
+    if let Some(Name::Inet { endpoint, scope, v6 }) = to {
+        let (bytes, len) = name::emit(endpoint, v6, scope);
+        connect(fd, &bytes[..len])?;
+    }
+    send(fd, buffers, flags & !libc::MSG_FASTOPEN, None, extras)
+}
+
+/// `bind`.
+pub(crate) fn bind(fd: c_int, address: &[u8]) -> Result<()> {
+    sys::bind(fd, address)?;
+    let answer = match TABLE.get(fd) {
+        Entry::Udp(index) => the_lane().and_then(|lane| udp::bound(lane, fd, index)),
+        // A TCP socket's port is claimed when it is used.
+        _ => Ok(()),
+    };
+    // Bound it is, accelerated or not.
+    if answer == Err(DEMOTED) { Ok(()) } else { answer }
+}
+
+/// `connect`.
+pub(crate) fn connect(fd: c_int, address: &[u8]) -> Result<()> {
+    let entry = TABLE.get(fd);
+    match entry {
+        Entry::Udp(index) => match the_lane().and_then(|lane| udp::connect(lane, fd, index, address)) {
+            // The kernel socket has been connected before anything else.
+            Err(DEMOTED) => Ok(()),
+            answer => answer,
+        },
+        Entry::Tcp(index) => {
+            let answer = the_lane().and_then(|lane| tcp::connect(lane, fd, index, address));
+            if for_kernel(entry, &answer) {
+                if let Entry::Dead(error) = TABLE.get(fd) {
+                    return Err(take_error(fd, error).unwrap_or(Errno(libc::ECONNRESET)));
+                }
+                let done = sys::connect(fd, address);
+                open::connected_by_kernel(fd);
+                return done;
+            }
+            answer
+        }
+        Entry::Dead(_) => Err(Errno(libc::EISCONN)),
+        _ => sys::connect(fd, address),
+    }
+}
+
+/// `listen`.
+pub(crate) fn listen(fd: c_int, backlog: c_int) -> Result<()> {
+    if let Entry::Tcp(index) = TABLE.get(fd)
+        && let Some(lane) = lane::current()
+    {
+        // A connection of ours would be a fresh socket to the kernel.
+        if let Ok((tcp::Stage::Connection(_), _)) = lane.with(|access| tcp::stage(access, index)) {
+            return Err(Errno(libc::EINVAL));
+        }
+        sys::listen(fd, backlog)?;
+        return match tcp::listen(lane, fd, index, backlog) {
+            Err(DEMOTED) => Ok(()),
+            answer => answer,
+        };
+    }
+    match TABLE.get(fd) {
+        Entry::Dead(_) => Err(Errno(libc::EINVAL)),
+        _ => sys::listen(fd, backlog),
+    }
+}
+
+/// `accept4`.
+pub(crate) fn accept(fd: c_int, flags: c_int) -> Result<(c_int, [u8; name::MAX], usize)> {
+    let entry = TABLE.get(fd);
+    let answer = match entry {
+        Entry::Tcp(index) => the_lane().and_then(|lane| tcp::accept(lane, fd, index, flags)),
+        Entry::Dead(_) => Err(Errno(libc::EINVAL)),
+        _ => Err(DEMOTED),
+    };
+    if !for_kernel(entry, &answer) {
+        return answer;
+    }
+    let taken = sys::accept(fd, flags);
+    if let Ok((new, ..)) = taken {
+        open::accepted_beside(fd, new);
+    }
+    taken
+}
+
+/// `shutdown`.
+pub(crate) fn shutdown(fd: c_int, how: c_int) -> Result<()> {
+    let entry = TABLE.get(fd);
+    let answer = match entry {
+        Entry::Udp(index) => {
+            let kernel = sys::shutdown(fd, how);
+            match the_lane().and_then(|lane| udp::shutdown(lane, index, how)) {
+                Err(DEMOTED) => kernel,
+                answer => answer.and(kernel),
+            }
+        }
+        Entry::Tcp(index) => the_lane().and_then(|lane| tcp::shutdown(lane, fd, index, how)),
+        Entry::Dead(_) => Err(Errno(libc::ENOTCONN)),
+        _ => Err(DEMOTED),
+    };
+    if for_kernel(entry, &answer) { sys::shutdown(fd, how) } else { answer }
+}
+
+/// `getsockname` and `getpeername`: the name if we know it better than the kernel.
+pub(crate) fn socket_name(fd: c_int, peer: bool) -> Result<Option<([u8; name::MAX], usize)>> {
+    match TABLE.get(fd) {
+        Entry::Tcp(index) => match the_lane().and_then(|lane| tcp::name(lane, index, peer)) {
+            Ok(Some((endpoint, v6))) => Ok(Some(name::emit(endpoint, v6, 0))),
+            Ok(None) | Err(DEMOTED) => Ok(None),
+            Err(error) => Err(error),
+        },
+        _ => Ok(None),
+    }
+}
+
+/// Waits until a socket can be written to.
+pub(crate) fn wait_writable(fd: c_int) -> Result<()> {
+    let (Some(lane), Some(index)) = (lane::current(), TABLE.get(fd).description()) else { return Ok(()) };
+    let attempt = |access: &mut lane::Access<'_>, _: bool| {
+        let socket = access.descriptions().get(index).socket();
+        let ready = access.stack.readiness(socket)?;
+        if (ready & (Ready::OUT | Ready::ERR | Ready::HUP)).is_empty() { Err(AGAIN) } else { Ok(()) }
+    };
+    let mut plan = Plan { fds: &mut [NO_FD; OWN], until: None, mask: None, restart: true };
+    wait::wait(lane, &mut plan, attempt)
+}

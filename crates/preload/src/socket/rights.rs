@@ -1,0 +1,56 @@
+//! Descriptors that the program passes to another process over a Unix socket (`SCM_RIGHTS`). The receiver gets the kernel socket, whatever program
+//! it is, so the kernel socket must be all there is: listeners and UDP sockets become the kernel's before they are passed. An established connection
+//! lives in the lane and cannot.
+
+use crate::base::errno::{Errno, Result};
+use crate::c::sys;
+use crate::lane;
+use crate::socket::open::{self, DEMOTED};
+use crate::socket::tcp::{self, Stage};
+use crate::table::fd::{Entry, TABLE};
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use tickwire_link::control::Reason;
+
+/// Before descriptors are passed.
+///
+/// # Errors
+/// `EOPNOTSUPP` if one of them means nothing outside the lane; then none has changed.
+pub(crate) fn before_passing(fds: &[c_int]) -> Result<()> {
+    let Some(lane) = lane::current() else { return Ok(()) };
+    let mut to_kernel = Vec::new();
+    for &fd in fds {
+        match TABLE.get(fd) {
+            Entry::Udp(index) => to_kernel.push((fd, index)),
+            Entry::Tcp(index) => match lane.with(|access| Ok(tcp::stage(access, index)?.0)) {
+                Ok(Stage::Connection(_)) => return Err(refused("a connection")),
+                Ok(Stage::Fresh | Stage::Listener(_)) => to_kernel.push((fd, index)),
+                Err(DEMOTED) => {}
+                Err(error) => return Err(error),
+            },
+            Entry::Epoll(_) => return Err(refused("an epoll instance that watches such a socket")),
+            Entry::Lane => return Err(Errno(libc::EBADF)),
+            Entry::Foreign | Entry::Instance(_) | Entry::Kernel(_) | Entry::Unlisted(_) | Entry::Dead(_) => {}
+        }
+    }
+    for (fd, index) in to_kernel {
+        // The same socket may have been named twice.
+        let kernel = lane.flags_of(index) & crate::table::desc::flag::KERNEL != 0;
+        if !kernel {
+            open::give_to_kernel(lane, fd, index, Reason::Passed);
+        }
+    }
+    Ok(())
+}
+
+/// Says once why.
+fn refused(what: &str) -> Errno {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if !SAID.swap(true, Relaxed) {
+        sys::say(&format!(
+            "{what} on the fast path cannot be passed to another process over a Unix socket (EOPNOTSUPP): \
+             pass it by fork or exec, or run the program without acceleration"
+        ));
+    }
+    Errno(libc::EOPNOTSUPP)
+}

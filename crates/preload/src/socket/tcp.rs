@@ -1,0 +1,539 @@
+//! TCP sockets. Before `connect` or `listen` such a socket is its kernel socket, which remembers all options; then the stack has the
+//! connection, and the kernel socket keeps port and descriptor.
+
+use crate::base::errno::{Errno, Result};
+use crate::c::cancel;
+use crate::c::iov::Buffers;
+use crate::c::name::{self, Name};
+use crate::c::sys::{self, Extras};
+use crate::lane::{Access, Lane};
+use crate::socket::open::{self, DEMOTED};
+use crate::socket::options;
+use crate::table::desc::flag;
+use crate::wait::readiness;
+use crate::wait::{self, AGAIN, NO_FD, OWN, Plan, TIMED_OUT};
+use core::ffi::c_int;
+use tickwire_link::control::{ClaimKind, Reason};
+use tickwire_stack::addr::{Address, Endpoint, Family};
+use tickwire_stack::tcp::{RecvFlags, Shutdown, State};
+use tickwire_stack::time::Span;
+use tickwire_stack::{Error, ListenerId, Ready, SocketKind, Source, TcpId};
+
+/// The longest accept queue, as on Linux by default.
+pub(crate) const SOMAXCONN: c_int = 4096;
+
+/// What a TCP description stands for at this moment.
+pub(crate) enum Stage {
+    /// Neither connected nor listening.
+    Fresh,
+    Connection(TcpId),
+    Listener(ListenerId),
+}
+
+/// Stage and flags of a TCP socket; [`DEMOTED`] if it is the kernel's.
+pub(crate) fn stage(access: &mut Access<'_>, index: u32) -> Result<(Stage, u64)> {
+    let mut descriptions = access.descriptions();
+    let description = descriptions.get(index);
+    let flags = description.flags();
+    if flags & flag::KERNEL != 0 {
+        return Err(DEMOTED);
+    }
+    let socket = description.socket();
+    let stage = match socket.kind {
+        SocketKind::Tcp => Stage::Connection(socket.try_into()?),
+        SocketKind::Listener => Stage::Listener(socket.try_into()?),
+        _ => Stage::Fresh,
+    };
+    Ok((stage, flags))
+}
+
+/// The connection, or the error of a call that needs one.
+fn connection(access: &mut Access<'_>, index: u32, without: c_int) -> Result<(TcpId, u64)> {
+    match stage(access, index)? {
+        (Stage::Connection(id), flags) => Ok((id, flags)),
+        _ => Err(Errno(without)),
+    }
+}
+
+/// `connect`.
+pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]) -> Result<()> {
+    let (stage, flags) = lane.with(|access| stage(access, index))?;
+    let name = Name::parse(address);
+    match (stage, name) {
+        (Stage::Listener(_), _) => return Err(Errno(libc::EISCONN)),
+        (Stage::Connection(id), Name::Unspecified) => return disconnect(lane, fd, index, id),
+        (Stage::Connection(_), _) if flags & flag::CONNECTING == 0 => return Err(Errno(libc::EISCONN)),
+        (Stage::Connection(_), _) if flags & flag::NONBLOCK != 0 => {
+            return match lane.with(|access| outcome(access, index)) {
+                Err(AGAIN) => Err(Errno(libc::EALREADY)),
+                Err(error) => fail(lane, fd, index, error),
+                done => done,
+            };
+        }
+        (Stage::Connection(_), _) => {}
+        (Stage::Fresh, Name::Inet { endpoint, scope, .. }) if fits(&endpoint, flags) => {
+            begin(lane, fd, index, endpoint, scope, flags & flag::V6 != 0)?;
+            if flags & flag::NONBLOCK != 0 {
+                return Err(Errno(libc::EINPROGRESS));
+            }
+        }
+        // The kernel knows what is wrong with it, or has the way itself.
+        (Stage::Fresh, Name::Inet { .. }) => {
+            open::demote(lane, index, Reason::Loopback);
+            return Err(DEMOTED);
+        }
+        (Stage::Fresh, _) => return sys::connect(fd, address),
+    }
+    let timeout = lane.with(|access| Ok(access.descriptions().get(index).send_timeout()))?;
+    let until = timeout.map(|t| sys::now() + t);
+    let mut plan = Plan { fds: &mut [NO_FD; OWN], until, mask: None, restart: timeout.is_none() };
+    let first = lane.with(|access| outcome(access, index));
+    let end = if first == Err(AGAIN) { wait::wait(lane, &mut plan, |access, _| outcome(access, index)) } else { first };
+    match end {
+        Ok(()) => Ok(()),
+        Err(TIMED_OUT) => Err(Errno(libc::EINPROGRESS)),
+        // It goes on.
+        Err(error @ (Errno(libc::EINTR) | cancel::CANCELLED)) => Err(error),
+        Err(error) => fail(lane, fd, index, error),
+    }
+}
+
+fn fits(remote: &Endpoint, flags: u64) -> bool {
+    let address = remote.address;
+    remote.port != 0
+        && (flags & flag::V6 != 0 || address.family() == Family::V4)
+        && !(address.is_loopback()
+            || address.is_unspecified()
+            || address.is_multicast()
+            || address.is_limited_broadcast())
+}
+
+/// Takes port and flow, and sends the SYN.
+fn begin(lane: &'static Lane, fd: c_int, index: u32, remote: Endpoint, scope: u32, v6: bool) -> Result<()> {
+    let demote = |reason| {
+        open::demote(lane, index, reason);
+        Err(DEMOTED)
+    };
+    let bound = sys::socket_name(fd, false)?;
+    let wanted = if bound.address.is_unspecified() { Address::ANY } else { bound.address };
+    let path = match lane.reach(remote.address, wanted, scope, crate::socket::via::bound_device(fd)) {
+        Ok(path) => path,
+        Err(reason) => return demote(reason),
+    };
+    let source = if wanted.is_unspecified() { path.source } else { wanted };
+    if source.family() != remote.address.family() {
+        return demote(Reason::NoRoute);
+    }
+    if bound.port == 0 {
+        // Otherwise `bind` leaves the port to the kernel's own connect.
+        let _ = sys::set_option(fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, &0i32);
+        let (bytes, len) = name::emit(Endpoint::new(source, 0), v6, scope);
+        if sys::bind(fd, &bytes[..len]).is_err() {
+            return demote(Reason::Address);
+        }
+    }
+    let local = Endpoint::new(source, sys::socket_name(fd, false)?.port);
+    let claim = match lane.claim(fd, ClaimKind::Flow, remote) {
+        Ok(claim) => claim,
+        Err(reason) => return demote(reason),
+    };
+    let begun = lane.with(|access| {
+        let bits = access.descriptions().get(index).flags();
+        let options = options::tcp_from_kernel(access.stack.tcp_defaults(), fd, bits, remote.address.family());
+        let id = access.stack.tcp_connect(&options, local, remote, access.now)?;
+        let mut descriptions = access.descriptions();
+        let mut description = descriptions.get(index);
+        description.set_socket(id.into());
+        *description.claim() = claim;
+        description.set(flag::CLAIMED | flag::STARTED | flag::CONNECTING, true);
+        open::label(access, id.into(), fd);
+        Ok(())
+    });
+    match begun {
+        Ok(()) => {
+            crate::wait::epoll::moved_to_stack(lane, index);
+            Ok(())
+        }
+        Err(error) => {
+            lane.release(claim, Endpoint::default());
+            if error == Errno(libc::ENOBUFS) { demote(Reason::LaneFull) } else { Err(error) }
+        }
+    }
+}
+
+/// What has become of a connect.
+fn outcome(access: &mut Access<'_>, index: u32) -> Result<()> {
+    let (id, _) = connection(access, index, libc::EBADF)?;
+    match access.stack.tcp_state(id)? {
+        State::SynSent | State::SynReceived => Err(AGAIN),
+        state => {
+            access.descriptions().get(index).set(flag::CONNECTING, false);
+            match access.stack.tcp_take_error(id)? {
+                Some(error) => Err(error.into()),
+                None if state == State::Closed => Err(Errno(libc::ECONNREFUSED)),
+                None => Ok(()),
+            }
+        }
+    }
+}
+
+/// A connect has failed: the socket is fresh again, as on Linux.
+fn fail(lane: &'static Lane, fd: c_int, index: u32, error: Errno) -> Result<()> {
+    let id = lane.with(|access| connection(access, index, libc::EBADF));
+    if let Ok((id, _)) = id {
+        disconnect(lane, fd, index, id)?;
+    }
+    Err(error)
+}
+
+/// Ends a connection and makes its socket fresh again.
+fn disconnect(lane: &'static Lane, _fd: c_int, index: u32, id: TcpId) -> Result<()> {
+    let (claim, remote) = lane.with(|access| {
+        let remote = access.stack.tcp_endpoints(id)?.1;
+        access.stack.tcp_abort(id, access.now)?;
+        let mut descriptions = access.descriptions();
+        let mut description = descriptions.get(index);
+        description.set_socket(tickwire_stack::SocketId::default());
+        let shared = description.has(flag::ACCEPTED);
+        description.set(flag::CLAIMED | flag::STARTED | flag::CONNECTING | flag::ACCEPTED, false);
+        let claim = core::mem::take(description.claim());
+        Ok((if shared { 0 } else { claim }, remote))
+    })?;
+    let _ = remote;
+    crate::wait::epoll::moved_to_kernel(index);
+    lane.release(claim, Endpoint::default());
+    Ok(())
+}
+
+/// `listen` after the kernel's own.
+pub(crate) fn listen(lane: &'static Lane, fd: c_int, index: u32, backlog: c_int) -> Result<()> {
+    let backlog = backlog.clamp(0, SOMAXCONN) as u32;
+    let local = sys::socket_name(fd, false)?;
+    let fresh = lane.with(|access| match stage(access, index)? {
+        (Stage::Listener(id), _) => access.stack.tcp_set_backlog(id, backlog).map(|()| false).map_err(Errno::from),
+        (Stage::Connection(_), _) => Err(Errno(libc::EINVAL)),
+        (Stage::Fresh, flags) => {
+            let family = if flags & flag::V6 != 0 { Family::V6 } else { Family::V4 };
+            let mut options = options::tcp_from_kernel(access.stack.tcp_defaults(), fd, flags, family);
+            options.v6only = flags & flag::V6ONLY != 0;
+            let id = access.stack.tcp_listen(&options, local, backlog)?;
+            access.descriptions().get(index).set_socket(id.into());
+            open::label(access, id.into(), fd);
+            Ok(true)
+        }
+    });
+    match fresh {
+        Ok(true) => {}
+        Ok(false) => return Ok(()),
+        Err(Errno(libc::ENOBUFS)) => {
+            open::demote(lane, index, Reason::LaneFull);
+            return Ok(());
+        }
+        Err(error) => return Err(error),
+    }
+    match lane.claim(fd, ClaimKind::Bound, Endpoint::default()) {
+        Ok(claim) => {
+            // The kernel's listener is asked without waiting; what the program set is remembered by us.
+            let flags = sys::fcntl(fd, libc::F_GETFL, 0)?;
+            sys::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK)?;
+            lane.with(|access| {
+                let mut descriptions = access.descriptions();
+                let mut description = descriptions.get(index);
+                *description.claim() = claim;
+                description.set(flag::CLAIMED | flag::STARTED | flag::LISTENING, true);
+                Ok(())
+            })?;
+            crate::wait::epoll::moved_to_stack(lane, index);
+        }
+        // It listens on in the kernel.
+        Err(reason) => open::demote(lane, index, reason),
+    }
+    Ok(())
+}
+
+/// Who has a connection to be accepted.
+enum Waiting {
+    Stack,
+    Kernel(c_int, [u8; name::MAX], usize),
+}
+
+/// `accept4`: the new descriptor and the peer's name.
+pub(crate) fn accept(
+    lane: &'static Lane,
+    fd: c_int,
+    index: u32,
+    flags: c_int,
+) -> Result<(c_int, [u8; name::MAX], usize)> {
+    if flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != 0 {
+        return Err(Errno(libc::EINVAL));
+    }
+    let mut attempt = |access: &mut Access<'_>, force: bool| {
+        let (Stage::Listener(id), bits) = stage(access, index)? else { return Err(Errno(libc::EINVAL)) };
+        if access.stack.readiness(id.into())?.contains(Ready::IN) {
+            return Ok(Waiting::Stack);
+        }
+        let now = access.now;
+        let mut descriptions = access.descriptions();
+        let mut description = descriptions.get(index);
+        if !force && readiness::kernel_is_quiet(bits, *description.kernel_check(), now) {
+            return Err(AGAIN);
+        }
+        *description.kernel_check() = now.as_nanos();
+        let got = sys::accept(fd, flags);
+        description.set(flag::KERNEL_QUIET, matches!(got, Err(AGAIN)));
+        got.map(|(new, bytes, len)| Waiting::Kernel(new, bytes, len))
+    };
+    let (nonblocking, timeout) = lane.with(|access| {
+        let mut descriptions = access.descriptions();
+        let description = descriptions.get(index);
+        Ok((description.has(flag::NONBLOCK), description.receive_timeout()))
+    })?;
+    let until = timeout.map(|t| sys::now() + t);
+    loop {
+        let mut found = lane.with(|access| attempt(access, false));
+        if matches!(found, Err(AGAIN)) && !nonblocking {
+            let mut fds = [NO_FD, NO_FD, wait::readable(fd)];
+            let mut plan = Plan { fds: &mut fds, until, mask: None, restart: timeout.is_none() };
+            found = wait::wait(lane, &mut plan, &mut attempt);
+        }
+        match found {
+            Ok(Waiting::Kernel(new, bytes, len)) => {
+                open::accepted_by_kernel(lane, new);
+                return Ok((new, bytes, len));
+            }
+            Ok(Waiting::Stack) => match take(lane, index, flags) {
+                // Another thread took it.
+                Err(AGAIN) if !nonblocking => {}
+                done => return done,
+            },
+            Err(TIMED_OUT) => return Err(AGAIN),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Accepts from the stack: the new socket gets a kernel socket as its descriptor.
+fn take(lane: &'static Lane, index: u32, flags: c_int) -> Result<(c_int, [u8; name::MAX], usize)> {
+    let v6 = lane.with(|access| Ok(stage(access, index)?.1 & flag::V6 != 0))?;
+    let domain = if v6 { libc::AF_INET6 } else { libc::AF_INET };
+    let fd = sys::socket(domain, libc::SOCK_STREAM | flags, 0)?;
+    let family = if v6 { flag::V6 } else { 0 };
+    let mut bits = flag::TCP | flag::STARTED | flag::CLAIMED | flag::ACCEPTED | family;
+    if flags & libc::SOCK_NONBLOCK != 0 {
+        bits |= flag::NONBLOCK;
+    }
+    let inode = sys::socket_inode(fd).unwrap_or(0);
+    let taken = lane.with(|access| {
+        let (Stage::Listener(listener), _) = stage(access, index)? else { return Err(Errno(libc::EINVAL)) };
+        let slot = access.slot;
+        let mut descriptions = access.descriptions();
+        let mut from = descriptions.get(index);
+        let (claim, timeouts) = (*from.claim(), [from.receive_timeout(), from.send_timeout()]);
+        from.set(flag::TRAFFIC, true);
+        let new = access.descriptions().take(bits, slot).ok_or(Errno(libc::ENFILE))?;
+        match access.stack.tcp_accept(listener) {
+            Ok(id) => {
+                let remote = access.stack.tcp_endpoints(id)?.1;
+                let mut descriptions = access.descriptions();
+                let mut description = descriptions.get(new);
+                description.set_socket(id.into());
+                *description.claim() = claim;
+                *description.inode() = inode;
+                // As on Linux, where a connection begins as a copy of its listener.
+                description.set_timeout(true, timeouts[0].unwrap_or(Span::ZERO));
+                description.set_timeout(false, timeouts[1].unwrap_or(Span::ZERO));
+                open::label(access, id.into(), fd);
+                Ok((new, remote))
+            }
+            Err(error) => {
+                access.descriptions().give(new);
+                Err(error.into())
+            }
+        }
+    });
+    match taken {
+        Ok((new, remote)) => {
+            open::enter(fd, crate::table::fd::Entry::Tcp(new));
+            let (bytes, len) = name::emit(remote, v6, 0);
+            Ok((fd, bytes, len))
+        }
+        Err(error) => {
+            sys::close(fd);
+            Err(error)
+        }
+    }
+}
+
+/// Whether an error waits to be told. A call that has moved bytes leaves it to the next one, which would otherwise see an orderly end.
+fn failed(access: &mut Access<'_>, id: TcpId) -> Result<bool> {
+    Ok(access.stack.readiness(id.into())?.contains(Ready::ERR))
+}
+
+/// Sends; a blocking socket waits until all is taken.
+pub(crate) fn send(lane: &'static Lane, index: u32, buffers: &mut Buffers<'_>, flags: c_int) -> Result<usize> {
+    let attempt = |access: &mut Access<'_>, _: bool| -> Result<usize> {
+        let (id, _) = connection(access, index, libc::EPIPE)?;
+        if buffers.done() > 0 && failed(access, id)? {
+            return Ok(buffers.done());
+        }
+        let now = access.now;
+        let taken = if flags & libc::MSG_OOB != 0 {
+            access.stack.tcp_send_urgent(id, now, buffers)
+        } else {
+            access.stack.tcp_send(id, now, flags & libc::MSG_MORE != 0, buffers)
+        };
+        match taken {
+            Ok(_) if buffers.remaining() == 0 => Ok(buffers.done()),
+            Ok(_) | Err(Error::WouldBlock) => Err(AGAIN),
+            Err(error) => Err(error.into()),
+        }
+    };
+    match wait::transfer(lane, index, flags, |d| d.send_timeout(), &mut [NO_FD; OWN], attempt) {
+        // What was taken before the trouble counts; the trouble comes up again with the next call.
+        Err(error) if buffers.done() > 0 && error != DEMOTED => Ok(buffers.done()),
+        end => end,
+    }
+}
+
+/// A place for bytes that nobody wants (`MSG_TRUNC`).
+struct Nowhere(usize);
+
+impl tickwire_stack::Sink for Nowhere {
+    fn room(&self) -> usize {
+        self.0
+    }
+
+    fn write(&mut self, from: &[u8]) -> usize {
+        let n = from.len().min(self.0);
+        self.0 -= n;
+        n
+    }
+}
+
+/// Receives.
+pub(crate) fn receive(
+    lane: &'static Lane,
+    index: u32,
+    buffers: &mut Buffers<'_>,
+    flags: c_int,
+    extras: &mut Extras<'_>,
+) -> Result<usize> {
+    use tickwire_stack::Sink;
+    if flags & libc::MSG_ERRQUEUE != 0 {
+        return Err(AGAIN);
+    }
+    if flags & libc::MSG_OOB != 0 {
+        return urgent(lane, index, buffers, flags, extras);
+    }
+    let peek = flags & libc::MSG_PEEK != 0;
+    let all = flags & libc::MSG_WAITALL != 0 && !peek;
+    let mut flags = flags;
+    let drop_it = flags & libc::MSG_TRUNC != 0;
+    let mut done = 0;
+    let wanted = buffers.total();
+    if peek && flags & libc::MSG_WAITALL != 0 {
+        // It waits until all can be seen; if that does not come to be, what there is counts.
+        let seen = wait::transfer(
+            lane,
+            index,
+            flags,
+            |d| d.receive_timeout(),
+            &mut [NO_FD; OWN],
+            |access, _| {
+                let (id, _) = connection(access, index, libc::ENOTCONN)?;
+                let ended = access.stack.readiness(id.into())? & (Ready::RDHUP | Ready::HUP | Ready::ERR);
+                let enough = access.stack.tcp_info(id, access.now)?.unread as usize >= wanted;
+                if enough || !ended.is_empty() { Ok(()) } else { Err(AGAIN) }
+            },
+        );
+        if matches!(seen, Err(AGAIN | Errno(libc::EINTR))) {
+            flags |= libc::MSG_DONTWAIT;
+        }
+    }
+    let attempt = |access: &mut Access<'_>, _: bool| -> Result<usize> {
+        let (id, _) = connection(access, index, libc::ENOTCONN)?;
+        let now = access.now;
+        loop {
+            if wanted == done || done > 0 && failed(access, id)? && access.stack.tcp_info(id, now)?.unread == 0 {
+                return Ok(done);
+            }
+            let got = if drop_it {
+                access.stack.tcp_recv(id, now, RecvFlags { peek }, &mut Nowhere(wanted - done))
+            } else {
+                access.stack.tcp_recv(id, now, RecvFlags { peek }, buffers)
+            };
+            match got {
+                Ok(0) => return Ok(done),
+                Ok(n) => {
+                    done += n;
+                    if !all || done == wanted {
+                        return Ok(done);
+                    }
+                }
+                Err(Error::WouldBlock) => return Err(AGAIN),
+                Err(_) if done > 0 => return Ok(done),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    };
+    match wait::transfer(lane, index, flags, |d| d.receive_timeout(), &mut [NO_FD; OWN], attempt) {
+        Err(error) if done > 0 && error != DEMOTED => Ok(done),
+        end => {
+            debug_assert!(buffers.room() <= wanted);
+            end
+        }
+    }
+}
+
+/// Receives the urgent byte.
+fn urgent(
+    lane: &'static Lane,
+    index: u32,
+    buffers: &mut Buffers<'_>,
+    flags: c_int,
+    extras: &mut Extras<'_>,
+) -> Result<usize> {
+    use tickwire_stack::Sink;
+    let byte = lane.with(|access| {
+        let (id, _) = connection(access, index, libc::ENOTCONN)?;
+        Ok(access.stack.tcp_recv_urgent(id, flags & libc::MSG_PEEK != 0)?)
+    })?;
+    extras.flags = libc::MSG_OOB;
+    Ok(buffers.write(&[byte]))
+}
+
+/// `shutdown`.
+pub(crate) fn shutdown(lane: &'static Lane, fd: c_int, index: u32, how: c_int) -> Result<()> {
+    let way = match how {
+        libc::SHUT_RD => Shutdown::Read,
+        libc::SHUT_WR => Shutdown::Write,
+        libc::SHUT_RDWR => Shutdown::Both,
+        _ => return Err(Errno(libc::EINVAL)),
+    };
+    let (stage, _) = lane.with(|access| stage(access, index))?;
+    match stage {
+        Stage::Connection(id) => lane.with(|access| Ok(access.stack.tcp_shutdown(id, access.now, way)?)),
+        Stage::Fresh => Err(Errno(libc::ENOTCONN)),
+        Stage::Listener(_) if way == Shutdown::Write => Ok(()),
+        Stage::Listener(_) => {
+            // It stops to listen; whoever waits in accept gets EINVAL. The service hears of it first: a claim whose socket does not
+            // listen any more it would take back, with the connections.
+            open::stop_listening(lane, index);
+            sys::shutdown(fd, how)
+        }
+    }
+}
+
+/// Own name, or the peer's, if the stack knows it better than the kernel socket.
+pub(crate) fn name(lane: &'static Lane, index: u32, peer: bool) -> Result<Option<(Endpoint, bool)>> {
+    lane.with(|access| match stage(access, index)? {
+        (Stage::Connection(id), flags) => {
+            let (local, remote) = access.stack.tcp_endpoints(id)?;
+            if peer && matches!(access.stack.tcp_state(id)?, State::SynSent | State::Closed) {
+                return Err(Errno(libc::ENOTCONN));
+            }
+            Ok(Some((if peer { remote } else { local }, flags & flag::V6 != 0)))
+        }
+        _ => Ok(None),
+    })
+}

@@ -1,0 +1,397 @@
+//! UDP sockets: the stack's queue first, the kernel socket behind the same descriptor for everything that comes or goes by the kernel
+//! (loopback, this host's own addresses, broadcast, looped multicast).
+
+use crate::base::errno::{Errno, Result};
+use crate::c::iov::Buffers;
+use crate::c::name::{self, Name};
+use crate::c::sys::{self, Extras};
+use crate::lane::{Access, Lane};
+use crate::socket::ancillary::{self, Way};
+use crate::socket::open::{self, DEMOTED};
+use crate::socket::via::{self, Verdict};
+use crate::table::desc::flag;
+use crate::wait::readiness;
+use crate::wait::{self, AGAIN, NO_FD, OWN};
+use core::ffi::c_int;
+use tickwire_link::control::{ClaimKind, Reason};
+use tickwire_stack::addr::{Address, Endpoint, Family};
+use tickwire_stack::path::PathState;
+use tickwire_stack::udp::{Datagram, SendTo};
+use tickwire_stack::{Error, UdpId};
+
+fn id_of(access: &mut Access<'_>, index: u32) -> Result<(UdpId, u64)> {
+    let mut descriptions = access.descriptions();
+    let description = descriptions.get(index);
+    if description.has(flag::KERNEL) {
+        return Err(DEMOTED);
+    }
+    Ok((description.socket().try_into()?, description.flags()))
+}
+
+/// `bind` after the kernel's own has succeeded: the port becomes the lane's.
+pub(crate) fn bound(lane: &'static Lane, fd: c_int, index: u32) -> Result<()> {
+    let local = sys::socket_name(fd, false)?;
+    if local.port == 0 {
+        return Ok(());
+    }
+    lane.with(|access| {
+        let (id, flags) = id_of(access, index)?;
+        if flags & flag::CLAIMED != 0 {
+            return Ok(());
+        }
+        let mut options = access.stack.udp_options(id)?;
+        options.v6only = flags & flag::V6ONLY != 0;
+        access.stack.udp_set_options(id, options)?;
+        access.stack.udp_bind(id, local)?;
+        Ok(())
+    })?;
+    match lane.claim(fd, ClaimKind::Bound, Endpoint::default()) {
+        Ok(claim) => {
+            lane.with(|access| {
+                let mut descriptions = access.descriptions();
+                let mut description = descriptions.get(index);
+                *description.claim() = claim;
+                description.set(flag::CLAIMED, true);
+                Ok(())
+            })?;
+            crate::socket::multicast::claimed(lane, index, claim);
+            Ok(())
+        }
+        Err(reason) => {
+            open::demote(lane, index, reason);
+            Err(DEMOTED)
+        }
+    }
+}
+
+/// Binds the kernel socket to a port of its choice, as the first send or connect does on Linux.
+fn bind_somewhere(lane: &'static Lane, fd: c_int, index: u32, v6: bool) -> Result<()> {
+    let any = Endpoint::new(if v6 { Address::ANY } else { Address::ANY_V4 }, 0);
+    let (bytes, len) = name::emit(any, v6, 0);
+    match sys::bind(fd, &bytes[..len]) {
+        // Bound already: by another thread, or by the kernel for a send of its own.
+        Ok(()) | Err(Errno(libc::EINVAL)) => {}
+        Err(error) => return Err(error),
+    }
+    bound(lane, fd, index)
+}
+
+/// `connect`, also with `AF_UNSPEC`.
+pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]) -> Result<()> {
+    let before = sys::socket_name(fd, false)?;
+    sys::connect(fd, address)?;
+    let (id, flags) = lane.with(|access| id_of(access, index))?;
+    let v6 = flags & flag::V6 != 0;
+    let Name::Inet { endpoint: remote, scope, .. } = Name::parse(address) else {
+        // The kernel lets go of a port that it chose itself; the claim needs it.
+        let now = sys::socket_name(fd, false)?;
+        if now.port == 0 && flags & flag::CLAIMED != 0 {
+            let (bytes, len) = name::emit(Endpoint::new(now.address, before.port), v6, 0);
+            sys::bind(fd, &bytes[..len])?;
+        }
+        return lane.with(|access| {
+            if flags & flag::CLAIMED != 0 {
+                access.stack.udp_connect(id, access.now, None)?;
+            }
+            access.descriptions().get(index).set(flag::CONNECTED, false);
+            Ok(())
+        });
+    };
+    let via = lane.with(|access| Ok(access.descriptions().get(index).via().interface(remote.address)))?;
+    if let Err(reason) = lane.reach(remote.address, Address::ANY, scope, via) {
+        open::demote(lane, index, reason);
+        return Err(DEMOTED);
+    }
+    if flags & flag::CLAIMED == 0 {
+        bound(lane, fd, index)?;
+    }
+    let connected = lane.with(|access| {
+        access.stack.udp_connect(id, access.now, Some(remote))?;
+        access.descriptions().get(index).set(flag::CONNECTED, true);
+        Ok(())
+    });
+    match connected {
+        Ok(()) => Ok(()),
+        // The stack cannot have it (no way by the lane, no room): the kernel has it.
+        Err(_) => {
+            open::demote(lane, index, Reason::LaneFull);
+            Err(DEMOTED)
+        }
+    }
+}
+
+/// What is to be done before a datagram can go, or instead.
+enum Sent {
+    Done(usize),
+    Bind,
+    Resolve(Address),
+    /// The socket names another interface than the lane's path leaves by.
+    OtherWay,
+    /// This datagram is the kernel's; [`Reason::None`] if it is not known why.
+    Kernel(Reason),
+}
+
+/// What a call says beside the bytes.
+struct Call {
+    to: SendTo,
+    /// The interface that its control messages name, 0 if none.
+    interface: u32,
+}
+
+/// Sends one datagram.
+pub(crate) fn send(
+    lane: &'static Lane,
+    fd: c_int,
+    index: u32,
+    buffers: &mut Buffers<'_>,
+    flags: c_int,
+    to: Option<Name>,
+    extras: &mut Extras<'_>,
+) -> Result<usize> {
+    let (destination, scope) = match to {
+        None | Some(Name::Unspecified) => (None, 0),
+        Some(Name::Inet { endpoint, scope, .. }) => (Some(endpoint), scope),
+        // Wrong families and lengths: the kernel knows the error.
+        Some(Name::Other) => return by_kernel(lane, fd, index, buffers, flags, to, extras, Reason::None),
+    };
+    let mut call = Call { to: SendTo { destination, ..SendTo::default() }, interface: 0 };
+    match ancillary::for_send(extras, &mut call.to) {
+        _ if flags & libc::MSG_OOB != 0 => return by_kernel(lane, fd, index, buffers, flags, to, extras, Reason::None),
+        _ if flags & libc::MSG_MORE != 0 => {
+            return by_kernel(lane, fd, index, buffers, flags, to, extras, Reason::Pieces);
+        }
+        Ok(interface) => call.interface = interface,
+        Err(reason) => return by_kernel(lane, fd, index, buffers, flags, to, extras, reason),
+    }
+    let mut tries = 0;
+    let mut v6 = false;
+    loop {
+        let outcome = wait::transfer(
+            lane,
+            index,
+            flags,
+            |d| d.send_timeout(),
+            &mut [NO_FD; OWN],
+            |access, _| {
+                let (id, bits) = id_of(access, index)?;
+                v6 = bits & flag::V6 != 0;
+                attempt(access, index, id, bits, &call, buffers)
+            },
+        );
+        match outcome? {
+            Sent::Done(len) => return Ok(len),
+            Sent::Kernel(reason) => return by_kernel(lane, fd, index, buffers, flags, to, extras, reason),
+            Sent::Bind => bind_somewhere(lane, fd, index, v6)?,
+            Sent::Resolve(address) => {
+                let source = call.to.source.unwrap_or(Address::ANY);
+                let via = lane.with(|access| Ok(access.descriptions().get(index).via().interface(address)))?;
+                let scope = if scope == 0 { call.interface } else { scope };
+                match lane.reach(address, source, scope, via) {
+                    Ok(_) => {}
+                    Err(Reason::OtherWay) if via != 0 => return other_way(lane, index),
+                    Err(reason) => return by_kernel(lane, fd, index, buffers, flags, to, extras, reason),
+                }
+            }
+            Sent::OtherWay => return other_way(lane, index),
+        }
+        tries += 1;
+        if tries > 4 {
+            // The path comes and goes; the kernel decides.
+            return by_kernel(lane, fd, index, buffers, flags, to, extras, Reason::None);
+        }
+    }
+}
+
+/// The socket sends where the lane does not: it is the kernel's, and shows so.
+fn other_way(lane: &'static Lane, index: u32) -> Result<usize> {
+    open::demote(lane, index, Reason::OtherWay);
+    Err(DEMOTED)
+}
+
+fn attempt(
+    access: &mut Access<'_>,
+    index: u32,
+    id: UdpId,
+    bits: u64,
+    call: &Call,
+    buffers: &mut Buffers<'_>,
+) -> Result<Sent> {
+    let peer = match call.to.destination {
+        Some(peer) => peer,
+        None if bits & flag::CONNECTED == 0 => return Ok(Sent::Kernel(Reason::None)),
+        None => access.stack.udp_names(id)?.1.ok_or(Error::NotConnected)?,
+    };
+    let v6 = bits & flag::V6 != 0;
+    if bits & (flag::CORK | flag::MORE) != 0 {
+        return Ok(Sent::Kernel(Reason::Pieces));
+    }
+    if peer.port == 0 || (!v6 && peer.address.family() == Family::V6) {
+        return Ok(Sent::Kernel(Reason::None));
+    }
+    if peer.address.is_multicast() && bits & flag::LOOP_OFF == 0 {
+        return Ok(Sent::Kernel(Reason::MulticastLoop));
+    }
+    if peer.address.is_limited_broadcast() {
+        return Ok(Sent::Kernel(Reason::Broadcast));
+    }
+    if peer.address.is_loopback() || peer.address.is_unspecified() {
+        return Ok(Sent::Kernel(Reason::Loopback));
+    }
+    if bits & flag::CLAIMED == 0 {
+        return Ok(Sent::Bind);
+    }
+    // A connected socket's way was found to fit when it was connected.
+    if bits & flag::VIA != 0 && call.to.destination.is_some() {
+        let local = call.to.source.unwrap_or(access.stack.udp_names(id)?.0.address);
+        match via::verdict(access, index, &peer, local) {
+            Verdict::Fits => {}
+            Verdict::Unknown => return Ok(Sent::Resolve(peer.address)),
+            Verdict::Elsewhere => return Ok(Sent::OtherWay),
+        }
+    }
+    if call.interface != 0 {
+        match via::leaves_by(access, &peer) {
+            Some(interface) if interface == call.interface => {}
+            Some(_) => return Ok(Sent::Kernel(Reason::OtherWay)),
+            None => return Ok(Sent::Resolve(peer.address)),
+        }
+    }
+    match access.stack.udp_send(id, access.now, &call.to, buffers) {
+        Ok(len) => {
+            if bits & flag::TRAFFIC == 0 {
+                access.descriptions().get(index).set(flag::TRAFFIC, true);
+            }
+            Ok(Sent::Done(len))
+        }
+        Err(Error::NeedPath) => match access.stack.path_get(&peer.address) {
+            // Why, the service says; it is asked once for each socket.
+            Some(path) if path.info.state == PathState::Kernel && reason_of(access, id) != 0 => {
+                Ok(Sent::Kernel(Reason::None))
+            }
+            _ => Ok(Sent::Resolve(peer.address)),
+        },
+        Err(error) => {
+            // The frames may have run out in the midst of it.
+            buffers.rewind();
+            Err(error.into())
+        }
+    }
+}
+
+/// What a socket's row says about datagrams that went by the kernel.
+fn reason_of(access: &Access<'_>, id: UdpId) -> u32 {
+    access.stack.socket_row(id.into()).map_or(0, |row| row.reason.get())
+}
+
+#[expect(clippy::too_many_arguments, reason = "a send's own arguments, and why")]
+fn by_kernel(
+    lane: &'static Lane,
+    fd: c_int,
+    index: u32,
+    buffers: &mut Buffers<'_>,
+    flags: c_int,
+    to: Option<Name>,
+    extras: &mut Extras<'_>,
+    reason: Reason,
+) -> Result<usize> {
+    if let Some(Name::Inet { endpoint, scope, v6 }) = to {
+        (extras.name, extras.name_len) = name::emit(endpoint, v6, scope);
+    }
+    buffers.rewind();
+    let len = sys::send(fd, buffers, flags, extras)?;
+    // Answers will come that way, too; and the kernel has chosen a port if there was none.
+    let claimed = lane.with(|access| {
+        let (id, bits) = id_of(access, index)?;
+        let mut descriptions = access.descriptions();
+        let mut description = descriptions.get(index);
+        description.set(flag::KERNEL_QUIET, false);
+        description.set(flag::MORE, flags & libc::MSG_MORE != 0);
+        if reason != Reason::None
+            && let Ok(row) = access.stack.socket_row(id.into())
+        {
+            row.reason.set(reason.code().into());
+        }
+        // It may have been for another socket of this program.
+        readiness::kernel_spoke(access.now);
+        Ok(bits & flag::CLAIMED != 0)
+    })?;
+    if !claimed {
+        match bound(lane, fd, index) {
+            Ok(()) | Err(DEMOTED) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(len)
+}
+
+/// Receives one datagram.
+pub(crate) fn receive(
+    lane: &'static Lane,
+    fd: c_int,
+    index: u32,
+    buffers: &mut Buffers<'_>,
+    flags: c_int,
+    extras: &mut Extras<'_>,
+) -> Result<usize> {
+    if flags & (libc::MSG_ERRQUEUE | libc::MSG_OOB) != 0 {
+        return sys::receive(fd, buffers, flags, extras);
+    }
+    // A datagram of which it is not known how it came.
+    let mut stray: Option<(Datagram, u64)> = None;
+    let attempt = |access: &mut Access<'_>, force: bool| -> Result<usize> {
+        let (id, bits) = id_of(access, index)?;
+        match access.stack.udp_recv(id, flags & libc::MSG_PEEK != 0, buffers) {
+            Ok(datagram) => {
+                match ancillary::way(access, bits, &datagram, extras) {
+                    Some(way) => ancillary::received(access.now, bits, &datagram, way, extras),
+                    None => stray = Some((datagram, bits)),
+                }
+                if bits & flag::TRAFFIC == 0 {
+                    access.descriptions().get(index).set(flag::TRAFFIC, true);
+                }
+                buffers.rewind();
+                return Ok(if flags & libc::MSG_TRUNC != 0 { datagram.len } else { datagram.copied });
+            }
+            Err(Error::WouldBlock) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let now = access.now;
+        let mut descriptions = access.descriptions();
+        let mut description = descriptions.get(index);
+        if !force && readiness::kernel_is_quiet(bits, *description.kernel_check(), now) {
+            return Err(AGAIN);
+        }
+        *description.kernel_check() = now.as_nanos();
+        let got = sys::receive(fd, buffers, flags | libc::MSG_DONTWAIT, extras);
+        description.set(flag::KERNEL_QUIET, got == Err(AGAIN));
+        got
+    };
+    let fds = &mut [NO_FD, NO_FD, wait::readable(fd)];
+    let got = wait::transfer(lane, index, flags, |d| d.receive_timeout(), fds, attempt)?;
+    if let Some((datagram, bits)) = stray {
+        ancillary::received(sys::now(), bits, &datagram, way_of(lane, index, &datagram), extras);
+    }
+    Ok(got)
+}
+
+/// Asks how a datagram came. The interface of a sender that is not reached by a route of its own is that on which its group was joined.
+fn way_of(lane: &'static Lane, index: u32, datagram: &Datagram) -> Way {
+    let source = datagram.source.address;
+    let joined = crate::socket::multicast::interface_of(index, datagram.destination);
+    let unknown = Way { interface: joined, local: Address::ANY };
+    let scope = if source.is_link_local() { joined } else { 0 };
+    if source.is_link_local() && scope == 0 {
+        // Asked without its interface, the host would deny that there is a way.
+        return unknown;
+    }
+    lane.reach(source, Address::ANY, scope, 0)
+        .map_or(unknown, |path| Way { interface: path.interface, local: path.source })
+}
+
+/// `shutdown` after the kernel's own.
+pub(crate) fn shutdown(lane: &'static Lane, index: u32, how: c_int) -> Result<()> {
+    lane.with(|access| {
+        let (id, _) = id_of(access, index)?;
+        Ok(access.stack.udp_shutdown(id, how != libc::SHUT_WR, how != libc::SHUT_RD)?)
+    })
+}

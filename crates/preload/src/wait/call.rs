@@ -1,0 +1,372 @@
+//! How a call waits: it polls the lane for a while, then sleeps on the lane's descriptors and the program's own together.
+
+use crate::base::config::Spin;
+use crate::base::errno::{Errno, Result};
+use crate::c::{cancel, signal, sys};
+use crate::lane::{Access, Lane};
+use crate::table::desc::{Description, flag};
+use core::ffi::c_int;
+use libc::{pollfd, sigset_t};
+use std::cell::Cell;
+use tickwire_stack::time::{Instant, Span};
+
+/// Adaptive: for how long a thread polls before it sleeps, if there was traffic lately.
+const ADAPTIVE: Span = Span::from_micros(100);
+/// Adaptive: what "lately" is.
+const LATELY: Span = Span::from_millis(5);
+/// After this time of polling, signals are held back and looked for, so that a handler that runs is not overlooked. A signal before is
+/// as one that came just before the call.
+const UNWATCHED: Span = Span::from_micros(20);
+/// How often a polling thread looks for signals and at the kernel's descriptors.
+pub(crate) const LOOK: Span = Span::from_micros(50);
+
+/// How long to sleep while packets wait for the device.
+const CROWDED: Span = Span::from_micros(200);
+
+/// Not yet: what an attempt answers to go on waiting.
+pub(crate) const AGAIN: Errno = Errno(libc::EAGAIN);
+/// The call's time is over. Never an error number of the system: `ETIMEDOUT` is what a connection says on which nothing gets through.
+pub(crate) const TIMED_OUT: Errno = Errno(-3);
+
+/// How a call wants to wait.
+pub(crate) struct Plan<'a> {
+    /// The first [`OWN`] places are the lane's; then the kernel descriptors whose readiness also ends a sleep.
+    pub(crate) fds: &'a mut [pollfd],
+    /// Until when; `None` without end.
+    pub(crate) until: Option<Instant>,
+    /// Signal mask during the wait (`ppoll`, `pselect`, `epoll_pwait`).
+    pub(crate) mask: Option<&'a sigset_t>,
+    /// Whether Linux restarts this call when a handler installed with `SA_RESTART` has run.
+    pub(crate) restart: bool,
+}
+
+/// An empty place in a list of descriptors.
+pub(crate) const NO_FD: pollfd = pollfd { fd: -1, events: 0, revents: 0 };
+
+/// How many places of a list are the lane's: the rings, and the thread's watch.
+pub(crate) const OWN: usize = 2;
+
+/// A place that waits for `fd` to become readable.
+pub(crate) fn readable(fd: c_int) -> pollfd {
+    pollfd { fd, events: libc::POLLIN, revents: 0 }
+}
+
+/// Holds signals back; lets them through again when dropped.
+struct Held(sigset_t);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        sys::restore_signals(&self.0);
+    }
+}
+
+/// After a first attempt answered [`AGAIN`]: repeats `attempt` under the lane's lock until it answers anything else. Its second argument says whether it must look at
+/// kernel descriptors too, however lately it did.
+///
+/// # Errors
+/// What `attempt` answers; [`TIMED_OUT`]; `EINTR`.
+pub(crate) fn wait<T>(
+    lane: &'static Lane,
+    plan: &mut Plan<'_>,
+    mut attempt: impl FnMut(&mut Access<'_>, bool) -> Result<T>,
+) -> Result<T> {
+    if is_inside() || lane.gate().admits().is_err() {
+        // A signal handler interrupted this very thread inside the lane, or at the program's end: it cannot wait for itself.
+        return Err(Errno(libc::EINTR));
+    }
+    let mut ran = signal::ran();
+    loop {
+        cancel::check()?;
+        if ran != signal::ran() {
+            // A handler has run that was put off, or came in between.
+            if !(plan.restart && sys::handlers_restart()) {
+                return Err(Errno(libc::EINTR));
+            }
+            ran = signal::ran();
+        }
+        match spin(lane, plan, &mut attempt) {
+            Err(AGAIN) => {}
+            done => return done,
+        }
+        match sleep(lane, plan, &mut attempt) {
+            Err(AGAIN) => {}
+            done => return done,
+        }
+    }
+}
+
+/// How a call that moves data waits: tries once, then, unless the call or the socket is non-blocking, for as long as the socket's own
+/// `timeout` allows. `fds` as in [`Plan`].
+///
+/// # Errors
+/// What `attempt` answers; [`AGAIN`] also when the time is over; `EINTR`.
+pub(crate) fn transfer<T>(
+    lane: &'static Lane,
+    index: u32,
+    flags: c_int,
+    timeout: fn(&Description<'_>) -> Option<Span>,
+    fds: &mut [pollfd],
+    mut attempt: impl FnMut(&mut Access<'_>, bool) -> Result<T>,
+) -> Result<T> {
+    let mut nonblocking = flags & libc::MSG_DONTWAIT != 0;
+    let mut time = None;
+    let first = lane.with(|access| {
+        let mut descriptions = access.descriptions();
+        let description = descriptions.get(index);
+        nonblocking |= description.has(flag::NONBLOCK);
+        time = timeout(&description);
+        attempt(access, false)
+    });
+    if nonblocking || !matches!(first, Err(AGAIN)) {
+        return first;
+    }
+    let mut plan = Plan { fds, until: time.map(|t| sys::now() + t), mask: None, restart: time.is_none() };
+    match wait(lane, &mut plan, attempt) {
+        Err(TIMED_OUT) => Err(AGAIN),
+        done => done,
+    }
+}
+
+fn budget(lane: &Lane, now: Instant) -> Span {
+    match lane.settings().spin {
+        Spin::Never => Span::ZERO,
+        Spin::Always => Span::from_nanos(u64::MAX),
+        Spin::For(time) => time,
+        Spin::Adaptive if now.since(lane.last_traffic()) < LATELY => ADAPTIVE,
+        Spin::Adaptive => Span::ZERO,
+    }
+}
+
+/// Polls; [`AGAIN`] when it is time to sleep.
+fn spin<T>(
+    lane: &'static Lane,
+    plan: &mut Plan<'_>,
+    attempt: &mut impl FnMut(&mut Access<'_>, bool) -> Result<T>,
+) -> Result<T> {
+    let begin = sys::now();
+    let budget = budget(lane, begin);
+    if budget.is_zero() {
+        return Err(AGAIN);
+    }
+    let mut held: Option<Held> = None;
+    let mut looked = begin;
+    loop {
+        if lane.quiet() {
+            // Nothing in the rings: stay out of the lock, so that other threads get it.
+            lane.give_way();
+            core::hint::spin_loop();
+        }
+        let now = sys::now();
+        let due = now.since(looked) >= LOOK;
+        if !lane.quiet() || due || lane.due(now) {
+            match lane.with_at(now, |access| attempt(access, false)) {
+                Err(AGAIN) => {}
+                done => return done,
+            }
+        }
+        if plan.until.is_some_and(|until| now >= until) {
+            return Err(TIMED_OUT);
+        }
+        let spent = now.since(begin);
+        if spent >= budget {
+            let_through(&mut held, plan)?;
+            return Err(AGAIN);
+        }
+        if due {
+            cancel::check()?;
+            looked = now;
+            if plan.mask.is_some() {
+                // With a mask of its own the call sees signals only through it.
+                sys::ppoll(&mut [], Some(Span::ZERO), plan.mask)?;
+            } else {
+                let_through(&mut held, plan)?;
+            }
+        }
+        if held.is_none() && plan.mask.is_none() && spent >= UNWATCHED {
+            held = Some(Held(sys::block_signals()));
+        }
+    }
+}
+
+/// Lets the signals through that were held back, if any wait: the call ends with `EINTR` if a handler has run that does not let it
+/// go on.
+fn let_through(held: &mut Option<Held>, plan: &Plan<'_>) -> Result<()> {
+    let Some(signals) = held else { return Ok(()) };
+    let waiting = sys::waiting_signals(&signals.0);
+    if waiting != sys::Signals::None {
+        drop(held.take());
+    }
+    match waiting {
+        sys::Signals::Handled { restart } if !(restart && plan.restart) => Err(Errno(libc::EINTR)),
+        _ => Ok(()),
+    }
+}
+
+/// Sleeps until something may have changed; then one attempt.
+fn sleep<T>(
+    lane: &'static Lane,
+    plan: &mut Plan<'_>,
+    attempt: &mut impl FnMut(&mut Access<'_>, bool) -> Result<T>,
+) -> Result<T> {
+    let watch = own_watch(lane)?;
+    let mut deadline = None;
+    let mut waiting_to_send = false;
+    let first = lane.with(|access| {
+        let answer = attempt(access, true);
+        if let Err(AGAIN) = answer {
+            lane.falls_asleep(access);
+            ASLEEP.set(Some(lane));
+            deadline = access.stack.deadline();
+            waiting_to_send = access.stack.has_egress();
+        }
+        answer
+    });
+    match first {
+        Err(AGAIN) => {}
+        done => return done,
+    }
+    if let Some(places) = plan.fds.first_chunk_mut::<OWN>() {
+        *places = [readable(lane.descriptors().0), readable(watch)];
+    }
+    if waiting_to_send || lane.unsent() {
+        // Nothing tells when the device has room again: look soon.
+        let soon = sys::now() + CROWDED;
+        deadline = Some(deadline.map_or(soon, |at: Instant| at.min(soon)));
+    }
+    let until = match (plan.until, deadline) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    };
+    let timeout = until.map(|until| until.since(sys::now()));
+    let slept = sys::ppoll(plan.fds, timeout, plan.mask);
+    // Takes the doorbell's edge off the list, or the next sleep would end at once.
+    let _ = sys::epoll_take(watch, &mut [libc::epoll_event { events: 0, u64: 0 }]);
+    let answer = lane.with(|access| {
+        if ASLEEP.take().is_some() {
+            lane.wakes(access);
+        }
+        attempt(access, true)
+    });
+    if !matches!(answer, Err(AGAIN)) {
+        return answer;
+    }
+    if slept == Err(Errno(libc::EINTR)) && !(plan.restart && sys::handlers_restart()) {
+        return Err(Errno(libc::EINTR));
+    }
+    if plan.until.is_some_and(|until| sys::now() >= until) { Err(TIMED_OUT) } else { Err(AGAIN) }
+}
+
+/// A program's handler is about to run in this thread. It may not come back (`longjmp`), so the thread counts as asleep no more. Says on which
+/// lane it was asleep.
+pub(crate) fn disturb() -> Option<&'static Lane> {
+    let lane = ASLEEP.get()?;
+    let _ = lane.with_quietly(|access| {
+        if ASLEEP.take().is_some() {
+            lane.wakes(access);
+        }
+        Ok(())
+    });
+    ASLEEP.set(None);
+    Some(lane)
+}
+
+/// The calling thread's private epoll instance over the doorbell, whose ring every sleeping thread has to hear. (The rings are not in it:
+/// whatever watches them, even while nobody sleeps, costs the kernel a wake-up for every packet.)
+#[derive(Clone, Copy)]
+struct Watch {
+    fd: c_int,
+    lane: *const Lane,
+    process: u32,
+}
+
+const NO_WATCH: Watch = Watch { fd: -1, lane: core::ptr::null(), process: 0 };
+
+/// Closes the instance when the thread ends. (The instance itself is in a variable without destructor: at the end of the program it is
+/// needed after the destructors of the main thread have run.)
+struct Closer;
+
+impl Drop for Closer {
+    fn drop(&mut self) {
+        let watch = WATCH.replace(NO_WATCH);
+        if watch.fd >= 0 && watch.process == sys::process() {
+            crate::table::protect::release(watch.fd);
+        }
+    }
+}
+
+thread_local! {
+    static WATCH: Cell<Watch> = const { Cell::new(NO_WATCH) };
+    static CLOSER: Closer = const { Closer };
+    /// The lane on which the thread sleeps. Changes inside the lane, where no handler runs.
+    static ASLEEP: Cell<Option<&'static Lane>> = const { Cell::new(None) };
+    static INSIDE: Cell<Where> = const { Cell::new(Where::Outside) };
+}
+
+/// Makes the thread's epoll instance if it has none for this lane and process (a forked child shares its parent's, and would take
+/// the parent's edges).
+fn own_watch(lane: &'static Lane) -> Result<c_int> {
+    let watch = WATCH.get();
+    let process = sys::process();
+    if watch.fd >= 0 && watch.process == process {
+        if core::ptr::eq(watch.lane, lane) {
+            return Ok(watch.fd);
+        }
+        crate::table::protect::release(watch.fd);
+    }
+    let fd = crate::table::protect::keep(sys::epoll_create(libc::EPOLL_CLOEXEC)?)?;
+    WATCH.set(Watch { fd, lane, process });
+    let _ = CLOSER.try_with(|_| {});
+    let (_, doorbell) = lane.descriptors();
+    sys::epoll_ctl(fd, libc::EPOLL_CTL_ADD, doorbell, (libc::EPOLLIN | libc::EPOLLET) as u32, 0)?;
+    Ok(fd)
+}
+
+/// Where a thread is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Where {
+    Outside,
+    Inside,
+    /// Inside, with a signal that waits until it is out.
+    Signalled,
+}
+
+/// Marks the calling thread as inside the lane; `None` if it is already, which means that a signal handler interrupted it there.
+pub(crate) fn enter() -> Option<Inside> {
+    INSIDE.with(|place| {
+        if place.get() != Where::Outside {
+            return None;
+        }
+        place.set(Where::Inside);
+        Some(Inside)
+    })
+}
+
+/// Whether the calling thread is inside the lane.
+pub(crate) fn is_inside() -> bool {
+    INSIDE.get() != Where::Outside
+}
+
+/// A signal waits until the calling thread, which is inside the lane, is out.
+pub(crate) fn signal_put_off() {
+    INSIDE.set(Where::Signalled);
+}
+
+/// The mark of [`enter`].
+pub(crate) struct Inside;
+
+impl Inside {
+    /// Takes the mark off. True if a signal waits for that, which the caller must let through: [`signal::deliver`].
+    #[must_use]
+    pub(crate) fn leave(self) -> bool {
+        core::mem::forget(self);
+        INSIDE.replace(Where::Outside) == Where::Signalled
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        if INSIDE.replace(Where::Outside) == Where::Signalled {
+            signal::deliver();
+        }
+    }
+}

@@ -1,0 +1,419 @@
+//! What is registered in `epoll` instances: the kernel's instance watches kernel descriptors, a set in the stack watches accelerated sockets, and
+//! a wait (`epoll_wait`) merges both.
+//!
+//! An instance gets its set when the first socket of ours is added to it; until then it is the kernel's alone. All its descriptors get
+//! the set, and so do the instances that contain it; threads that are asleep in it by then are woken.
+
+use crate::base::errno::{Errno, Result};
+use crate::base::locked::{Holding, Lock, Locked};
+use crate::c::sys;
+use crate::lane::{self, Access, Lane};
+use crate::socket::open;
+use crate::table::desc::flag;
+use crate::table::fd::{Entry, LIMIT, TABLE};
+use crate::wait::epoll_wait::{rouse, shadow_of};
+use crate::wait::readiness;
+use core::ffi::c_int;
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::cell::Cell;
+use std::collections::HashMap;
+use tickwire_stack::watch::{Interest, WatchError};
+use tickwire_stack::{SetId, SocketKind};
+
+/// A descriptor of ours in an instance.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Registration {
+    epfd: c_int,
+    events: u32,
+    data: u64,
+    /// The stack's set has it (else the kernel's instance alone).
+    in_stack: bool,
+    /// The kernel's instance has it too, for what comes by the kernel.
+    in_kernel: bool,
+}
+
+/// Registrations by descriptor. The stack's items and the kernel's instances are what counts; this remembers what is needed to move a
+/// registration between them.
+type Map = HashMap<c_int, Vec<Registration>>;
+
+/// What this process has registered.
+static REGISTRY: Lock<Option<Map>> = Lock::new(None);
+
+/// What the calling thread has to do with the registry.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Hold {
+    Free,
+    Held,
+    /// Held, and the lane has ended meanwhile: to be dealt with when it is let go of.
+    Ended,
+}
+
+thread_local! {
+    static HOLD: Cell<Hold> = const { Cell::new(Hold::Free) };
+}
+
+/// The registry, locked. Any call into the lane while it is held may find that the lane has ended, which concerns the registry itself.
+pub(crate) struct Registry {
+    lock: Option<Locked<'static, Option<Map>>>,
+    /// Until all has been dealt with that came meanwhile.
+    _holding: Holding,
+}
+
+impl Registry {
+    fn map(&mut self) -> &mut Map {
+        self.get_or_insert_default()
+    }
+}
+
+impl Deref for Registry {
+    type Target = Option<Map>;
+    fn deref(&self) -> &Option<Map> {
+        self.lock.as_ref().map_or(&None, |guard| &**guard)
+    }
+}
+
+impl DerefMut for Registry {
+    fn deref_mut(&mut self) -> &mut Option<Map> {
+        self.lock.get_or_insert_with(|| REGISTRY.lock())
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        drop(self.lock.take());
+        if HOLD.replace(Hold::Free) == Hold::Ended {
+            lane_ended();
+        }
+    }
+}
+
+/// Locks the registry; also held across fork.
+pub(crate) fn registry() -> Registry {
+    let holding = Holding::new();
+    let lock = REGISTRY.lock();
+    HOLD.set(Hold::Held);
+    Registry { lock: Some(lock), _holding: holding }
+}
+
+/// The error as `epoll_ctl` says it.
+pub(crate) fn errno(error: WatchError) -> Errno {
+    Errno(match error {
+        WatchError::Stale => libc::EBADF,
+        WatchError::Exists => libc::EEXIST,
+        WatchError::Missing => libc::ENOENT,
+        WatchError::Loop => libc::ELOOP,
+        WatchError::Full => libc::ENOSPC,
+    })
+}
+
+/// Whether a change of an instance needs us: the descriptor is ours, or an instance.
+pub(crate) fn concerns(fd: c_int) -> bool {
+    matches!(TABLE.get(fd), Entry::Udp(_) | Entry::Tcp(_) | Entry::Epoll(_) | Entry::Instance(_))
+}
+
+/// The next instance's number.
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// The program has made an instance.
+pub(crate) fn created(epfd: c_int) {
+    TABLE.set(epfd, Entry::Instance(NUMBER.fetch_add(1, Relaxed)));
+}
+
+/// Whether an instance has a set in the stack.
+pub(crate) fn has_set(epfd: c_int) -> bool {
+    matches!(TABLE.get(epfd), Entry::Epoll(_))
+}
+
+/// Whether two descriptors are of one instance.
+fn same(a: c_int, b: c_int) -> bool {
+    a == b
+        || match TABLE.get(a) {
+            entry @ (Entry::Epoll(_) | Entry::Instance(_)) => entry == TABLE.get(b),
+            _ => false,
+        }
+}
+
+/// The instance's description, made if it has none yet.
+fn instance(lane: &'static Lane, epfd: c_int) -> Result<u32> {
+    let before = TABLE.get(epfd);
+    match before {
+        Entry::Epoll(index) => return Ok(index),
+        _ if epfd >= LIMIT as c_int => return Err(Errno(libc::ENOSPC)),
+        Entry::Instance(_) => {}
+        // Perhaps an instance that we have not seen being made: one answers that it does not contain the doorbell.
+        _ => match sys::epoll_ctl(epfd, libc::EPOLL_CTL_MOD, lane.descriptors().1, 0, 0) {
+            Ok(()) | Err(Errno(libc::ENOENT)) => {}
+            Err(error) => return Err(error),
+        },
+    }
+    let index = lane.with(|access| {
+        let slot = access.slot;
+        let set = access.stack.set_create().map_err(errno)?;
+        let mut descriptions = access.descriptions();
+        let index = descriptions.take(flag::EPOLL, slot).ok_or(Errno(libc::ENOSPC))?;
+        let mut description = descriptions.get(index);
+        description.set_socket(set.into());
+        // What is in it already is not known: it counts as having kernel descriptors.
+        *description.claim() = 1;
+        Ok(index)
+    })?;
+    let all: Vec<c_int> = match before {
+        Entry::Instance(_) => TABLE.each().filter(|&(_, entry)| entry == before).map(|(fd, _)| fd).collect(),
+        _ => vec![epfd],
+    };
+    all.iter().for_each(|&fd| open::enter(fd, Entry::Epoll(index)));
+    rouse(&all);
+    Ok(index)
+}
+
+fn interest(events: u32) -> Interest {
+    Interest {
+        ready: readiness::interest(events),
+        edge: events & libc::EPOLLET as u32 != 0,
+        oneshot: events & libc::EPOLLONESHOT as u32 != 0,
+    }
+}
+
+/// Something to read.
+pub(crate) const IN: u32 = libc::EPOLLIN as u32;
+const MODES: u32 = (libc::EPOLLET | libc::EPOLLONESHOT) as u32;
+
+/// Puts a descriptor where it belongs at this moment: into the stack's set, the kernel's instance, or both.
+fn place(lane: &'static Lane, fd: c_int, entry: Entry, registration: &mut Registration, modify: bool) -> Result<()> {
+    let Registration { epfd, events, data, .. } = *registration;
+    let set_index = instance(lane, epfd)?;
+    let index = entry.description().ok_or(Errno(libc::EBADF))?;
+    let (kernel, in_stack) = lane.with(|access| {
+        let set: SetId = access.descriptions().get(set_index).socket().try_into()?;
+        let socket = access.descriptions().get(index).socket();
+        let kernel = readiness::kernel_events(access, entry, events & !MODES);
+        if socket.kind == SocketKind::None {
+            return Ok((kernel, false));
+        }
+        let done = if modify {
+            access.stack.item_modify(set, socket, fd as u64, interest(events), data)
+        } else {
+            access.stack.item_add(set, socket, fd as u64, interest(events), data)
+        };
+        done.map_err(errno)?;
+        Ok((kernel, true))
+    })?;
+    registration.in_stack = in_stack;
+    // A placeholder must not be watched at all: it would show a hang-up, which cannot be masked.
+    let shadow = if in_stack && kernel == 0 && !watches_kernel(entry) { None } else { Some(kernel | events & MODES) };
+    match shadow {
+        Some(wanted) => {
+            let wanted = if in_stack { wanted } else { events };
+            let op = if registration.in_kernel { libc::EPOLL_CTL_MOD } else { libc::EPOLL_CTL_ADD };
+            let placed = sys::epoll_ctl(epfd, op, fd, wanted, if in_stack { shadow_of(index, fd) } else { data });
+            if !in_stack {
+                placed?;
+            }
+            registration.in_kernel = true;
+        }
+        None if registration.in_kernel => {
+            let _ = sys::epoll_ctl(epfd, libc::EPOLL_CTL_DEL, fd, 0, 0);
+            registration.in_kernel = false;
+        }
+        None => {}
+    }
+    Ok(())
+}
+
+/// Whether the kernel's side of a socket can ever have something while the stack has the socket.
+fn watches_kernel(entry: Entry) -> bool {
+    matches!(entry, Entry::Udp(_) | Entry::Epoll(_))
+}
+
+/// `epoll_ctl` for a descriptor of ours, or an instance.
+pub(crate) fn control(epfd: c_int, op: c_int, fd: c_int, events: u32, data: u64) -> Result<()> {
+    let entry = TABLE.get(fd);
+    if let Entry::Instance(_) = entry {
+        return nested(epfd, op, fd, events, data);
+    }
+    let Some(lane) = lane::current() else { return sys::epoll_ctl(epfd, op, fd, events, data) };
+    if epfd == fd {
+        return Err(Errno(libc::EINVAL));
+    }
+    let mut guard = registry();
+    let map = guard.map();
+    let had_set = has_set(epfd);
+    let done = change(lane, map.entry(fd).or_default(), op, fd, entry, (epfd, events, data));
+    if !had_set && has_set(epfd) {
+        rises(lane, map, epfd);
+    }
+    done
+}
+
+/// Changes one of a descriptor's registrations: with which instance, for what, and what it is told by.
+fn change(
+    lane: &'static Lane,
+    list: &mut Vec<Registration>,
+    op: c_int,
+    fd: c_int,
+    entry: Entry,
+    (epfd, events, data): (c_int, u32, u64),
+) -> Result<()> {
+    let known = list.iter().position(|r| same(r.epfd, epfd));
+    match (op, known) {
+        (libc::EPOLL_CTL_ADD, Some(_)) => Err(Errno(libc::EEXIST)),
+        (libc::EPOLL_CTL_ADD, None) => {
+            let mut registration = Registration { epfd, events, data, in_stack: false, in_kernel: false };
+            place(lane, fd, entry, &mut registration, false)?;
+            list.push(registration);
+            Ok(())
+        }
+        // It was added before it was ours, or by another process: the kernel knows.
+        (_, None) => sys::epoll_ctl(epfd, op, fd, events, data),
+        (libc::EPOLL_CTL_MOD, Some(at)) => {
+            let registration = &mut list[at];
+            (registration.events, registration.data) = (events, data);
+            place(lane, fd, entry, registration, registration.in_stack)
+        }
+        (libc::EPOLL_CTL_DEL, Some(at)) => {
+            let registration = list.swap_remove(at);
+            if registration.in_stack {
+                let _ = lane.with(|access| remove(access, epfd, entry, fd));
+            }
+            if registration.in_kernel {
+                sys::epoll_ctl(epfd, op, fd, 0, 0)?;
+            }
+            Ok(())
+        }
+        _ => Err(Errno(libc::EINVAL)),
+    }
+}
+
+/// `epoll_ctl` for an instance without a set: the kernel's, but remembered for the day on which it gets one.
+fn nested(epfd: c_int, op: c_int, fd: c_int, events: u32, data: u64) -> Result<()> {
+    sys::epoll_ctl(epfd, op, fd, events, data)?;
+    if op == libc::EPOLL_CTL_ADD {
+        kernel_added(epfd);
+    }
+    let mut guard = registry();
+    let list = guard.map().entry(fd).or_default();
+    match (op, list.iter().position(|r| same(r.epfd, epfd))) {
+        (libc::EPOLL_CTL_ADD, None) => {
+            list.push(Registration { epfd, events, data, in_stack: false, in_kernel: true });
+        }
+        (libc::EPOLL_CTL_MOD, Some(at)) => (list[at].events, list[at].data) = (events, data),
+        (libc::EPOLL_CTL_DEL, Some(at)) => drop(list.swap_remove(at)),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// An instance has got a set: those that contain it need one, too, and theirs contain it.
+fn rises(lane: &'static Lane, map: &mut Map, epfd: c_int) {
+    let mut work = vec![epfd];
+    while let Some(inner) = work.pop() {
+        for (&fd, list) in map.iter_mut().filter(|(fd, _)| same(**fd, inner)) {
+            for registration in list.iter_mut().filter(|r| !r.in_stack) {
+                let outer = registration.epfd;
+                let had_set = has_set(outer);
+                let _ = place(lane, fd, TABLE.get(fd), registration, false);
+                if !had_set && has_set(outer) {
+                    work.push(outer);
+                }
+            }
+        }
+    }
+}
+
+fn remove(access: &mut Access<'_>, epfd: c_int, entry: Entry, fd: c_int) -> Result<()> {
+    let (Entry::Epoll(set), Some(index)) = (TABLE.get(epfd), entry.description()) else {
+        return Err(Errno(libc::ENOENT));
+    };
+    let set: SetId = access.descriptions().get(set).socket().try_into()?;
+    let socket = access.descriptions().get(index).socket();
+    access.stack.item_delete(set, socket, fd as u64).map_err(errno)
+}
+
+/// A kernel descriptor was added to an instance that has a set: waits must ask the kernel every time.
+pub(crate) fn kernel_added(epfd: c_int) {
+    if let (Entry::Epoll(index), Some(lane)) = (TABLE.get(epfd), lane::current()) {
+        let _ = lane.with(|access| {
+            *access.descriptions().get(index).claim() = 1;
+            Ok(())
+        });
+    }
+}
+
+/// Every registration of a description's descriptors, to be moved.
+fn each_of(index: u32, mut change: impl FnMut(c_int, Entry, &mut Registration)) {
+    let mut guard = registry();
+    let Some(map) = guard.as_mut() else { return };
+    for (&fd, list) in map.iter_mut() {
+        let entry = TABLE.get(fd);
+        if entry.description() == Some(index) {
+            list.iter_mut().for_each(|registration| change(fd, entry, registration));
+        }
+    }
+}
+
+/// The stack has the socket from now on (`connect`, `listen`).
+pub(crate) fn moved_to_stack(lane: &'static Lane, index: u32) {
+    each_of(index, |fd, entry, registration| {
+        if !registration.in_stack {
+            let _ = place(lane, fd, entry, registration, false);
+        }
+    });
+}
+
+/// The stack has it no more; the kernel's instance watches all of it.
+pub(crate) fn moved_to_kernel(index: u32) {
+    each_of(index, |fd, _, registration| to_kernel(fd, registration));
+}
+
+fn to_kernel(fd: c_int, registration: &mut Registration) {
+    let Registration { epfd, events, data, in_kernel, .. } = *registration;
+    let op = if in_kernel { libc::EPOLL_CTL_MOD } else { libc::EPOLL_CTL_ADD };
+    registration.in_kernel = sys::epoll_ctl(epfd, op, fd, events, data).is_ok();
+    registration.in_stack = false;
+}
+
+/// The lane has ended: everything is the kernel's.
+pub(crate) fn lane_ended() {
+    if HOLD.get() != Hold::Free {
+        return HOLD.set(Hold::Ended);
+    }
+    let mut guard = registry();
+    let Some(map) = guard.as_mut() else { return };
+    for (&fd, list) in map.iter_mut() {
+        list.iter_mut().filter(|r| r.in_stack).for_each(|registration| to_kernel(fd, registration));
+    }
+    map.clear();
+}
+
+/// Forgets everything, in a child that has no part in its parent's lane, and before whose birth the registry may have been locked for
+/// ever. (The kernel's instances are the parent's, too.)
+pub(crate) fn abandon() {
+    if let Some(mut registry) = REGISTRY.try_lock() {
+        *registry = None;
+    }
+}
+
+/// A descriptor is being closed: this process forgets what it registered with it, and with it as an instance's last.
+pub(crate) fn closing(fd: c_int) {
+    if HOLD.get() != Hold::Free {
+        // A signal handler that interrupted us in here cannot wait for us; what is forgotten too late harms nobody.
+        return;
+    }
+    let mut guard = registry();
+    let Some(map) = guard.as_mut() else { return };
+    // A signal handler that has interrupted the allocator may close it, so the list stays.
+    if let Some(list) = map.get_mut(&fd) {
+        list.clear();
+    }
+    let entry = TABLE.get(fd);
+    if matches!(entry, Entry::Epoll(_) | Entry::Instance(_)) {
+        let other = TABLE.each().find(|&(other, of)| other != fd && of == entry).map(|(other, _)| other);
+        for list in map.values_mut() {
+            match other {
+                Some(other) => list.iter_mut().filter(|r| r.epfd == fd).for_each(|r| r.epfd = other),
+                None => list.retain(|r| r.epfd != fd),
+            }
+        }
+    }
+}

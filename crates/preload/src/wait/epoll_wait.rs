@@ -1,0 +1,240 @@
+//! Waiting on an `epoll` instance: what the set in the stack has ready and what the kernel's instance has, as one list of events.
+
+use crate::base::errno::Result;
+use crate::base::few::Few;
+use crate::c::sys;
+use crate::lane::{self, Access, Lane};
+use crate::socket::open::DEMOTED;
+use crate::table::desc::flag;
+use crate::table::fd::LIMIT;
+use crate::wait::epoll::{IN, errno, has_set};
+use crate::wait::readiness;
+use crate::wait::{self, AGAIN, NO_FD, Plan, TIMED_OUT};
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst, fence};
+use libc::{epoll_event, sigset_t};
+use tickwire_stack::time::{Instant, Span};
+use tickwire_stack::{Ready, SetId};
+
+/// How many threads of this process sleep in the kernel's wait on each descriptor.
+static ASLEEP: [AtomicU32; LIMIT] = [const { AtomicU32::new(0) }; LIMIT];
+/// One more than the highest descriptor that any thread ever slept on.
+static HIGHEST: AtomicU32 = AtomicU32::new(0);
+/// What the event carries that rouses sleeping threads.
+const MARK: u64 = u64::from_le_bytes(*b"tickwire");
+/// How long a thread may take to wake up. (One that never does has left its wait by a jump out of a signal handler.)
+const AWAKENING: Span = Span::from_secs(1);
+/// How often it is looked whether all have.
+const LOOK_AGAIN: Span = Span::from_micros(20);
+
+/// Before the kernel's wait on an instance without a set. False if it has one by now; whoever gives it one later wakes the caller.
+pub(crate) fn falls_asleep(epfd: c_int) -> bool {
+    let Some(count) = ASLEEP.get(epfd as usize) else { return true };
+    HIGHEST.fetch_max(epfd as u32 + 1, Relaxed);
+    count.fetch_add(1, Relaxed);
+    // Either `rouse` sees the count, or we see the set.
+    fence(SeqCst);
+    if has_set(epfd) {
+        awakes(epfd);
+        return false;
+    }
+    true
+}
+
+/// After the kernel's wait.
+pub(crate) fn awakes(epfd: c_int) {
+    if let Some(count) = ASLEEP.get(epfd as usize) {
+        let _ = count.fetch_update(Relaxed, Relaxed, |n| n.checked_sub(1));
+    }
+}
+
+/// In a forked child, which has none of its parent's other threads.
+pub(crate) fn forget_sleepers() {
+    ASLEEP.iter().take(HIGHEST.load(Relaxed) as usize).for_each(|count| count.store(0, Relaxed));
+}
+
+/// Wakes the threads that sleep in the kernel's wait on an instance that has just got a set: nothing that comes by the lane would. A
+/// descriptor that is readable is put into the instance until all have left.
+pub(crate) fn rouse(all: &[c_int]) {
+    fence(SeqCst);
+    let asleep = || all.iter().any(|&fd| ASLEEP[fd as usize].load(Acquire) != 0);
+    if !asleep() {
+        return;
+    }
+    let Ok(bell) = sys::eventfd() else { return };
+    sys::ring(bell);
+    if sys::epoll_ctl(all[0], libc::EPOLL_CTL_ADD, bell, IN, MARK).is_ok() {
+        let until = sys::now() + AWAKENING;
+        while asleep() && sys::now() < until {
+            let _ = sys::ppoll(&mut [], Some(LOOK_AGAIN), None);
+        }
+        let _ = sys::epoll_ctl(all[0], libc::EPOLL_CTL_DEL, bell, 0, 0);
+    }
+    sys::close(bell);
+    all.iter().for_each(|&fd| ASLEEP[fd as usize].store(0, Relaxed));
+}
+
+/// The upper half of what the kernel's instance tells of a socket that the stack's set has, too. No pointer of a program begins like it.
+const SHADOW: u64 = 0x7469_636b << 32;
+
+/// What the kernel's instance is given to tell, instead of the program's own data: which item of the set it is for.
+pub(crate) fn shadow_of(index: u32, fd: c_int) -> u64 {
+    SHADOW | u64::from(index & 0xffff) << 16 | fd as u64 & 0xffff
+}
+
+/// The description and the descriptor of a [`shadow_of`].
+fn from_shadow(data: u64) -> Option<(u32, u64)> {
+    (data & !0xffff_ffff == SHADOW).then_some(((data >> 16) as u32 & 0xffff, data & 0xffff))
+}
+
+/// Turns what the kernel told of our sockets into what the program is to hear: both sides of a socket are one item, which is told once where once was
+/// asked for. Says how many events are left; `strays` are the sockets that have become the kernel's without our knowing, whose events come again once
+/// they are the program's own in the kernel's instance.
+fn translate(access: &mut Access<'_>, set: SetId, events: &mut [epoll_event], strays: &mut Few<u32>) -> usize {
+    let mut kept = 0;
+    for at in 0..events.len() {
+        let event = events[at];
+        let told = match from_shadow(event.u64) {
+            None => Some(event),
+            Some((index, key)) => {
+                let mut descriptions = access.descriptions();
+                let description = descriptions.get(index);
+                if description.has(flag::KERNEL) && !strays.contains(&index) {
+                    strays.push(index);
+                }
+                let socket = description.socket();
+                let report = access.stack.item_report(set, socket, key, Ready(event.events)).ok().flatten();
+                report.map(|event| epoll_event { events: event.ready.0, u64: event.data })
+            }
+        };
+        if let Some(told) = told {
+            events[kept] = told;
+            kept += 1;
+        }
+    }
+    kept
+}
+
+/// Takes events out that are not wanted. Says how many are left.
+fn without(events: &mut [epoll_event], unwanted: impl Fn(u64) -> bool) -> usize {
+    let mut kept = 0;
+    for at in 0..events.len() {
+        let event = events[at];
+        if !unwanted(event.u64) {
+            events[kept] = event;
+            kept += 1;
+        }
+    }
+    kept
+}
+
+/// Takes what is not for the program out of the events of an instance that is the kernel's alone. Says how many are left.
+pub(crate) fn for_program(events: &mut [epoll_event]) -> usize {
+    without(events, |data| data == MARK || from_shadow(data).is_some())
+}
+
+/// What the kernel's instance has ready now.
+fn take(epfd: c_int, events: &mut [epoll_event]) -> Result<usize> {
+    let n = sys::epoll_take(epfd, events)?;
+    Ok(without(&mut events[..n], |data| data == MARK))
+}
+
+/// `epoll_wait` and its kin on an instance with a set.
+pub(crate) fn wait(
+    epfd: c_int,
+    index: u32,
+    events: &mut [epoll_event],
+    timeout: Option<Span>,
+    mask: Option<&sigset_t>,
+) -> Result<usize> {
+    let Some(lane) = lane::current() else { return by_kernel(epfd, events, timeout, mask) };
+    let until = timeout.map(|t| sys::now() + t);
+    let mut strays = Few::new(0);
+    loop {
+        let known = strays.len();
+        let answer = wait_for(lane, (epfd, index), events, (until, mask), &mut strays);
+        // Also beside other events: an edge, or what is told once, would not come again.
+        strays[known..].iter().for_each(|&stray| crate::socket::ops::catch_up(stray));
+        if answer != Err(DEMOTED) {
+            return answer;
+        }
+    }
+}
+
+/// As [`wait()`]. Ends with [`DEMOTED`] if nothing is ready but sockets that have become the kernel's elsewhere; `strays` gets those that are not in it yet.
+fn wait_for(
+    lane: &'static Lane,
+    (epfd, index): (c_int, u32),
+    events: &mut [epoll_event],
+    (until, mask): (Option<Instant>, Option<&sigset_t>),
+    strays: &mut Few<u32>,
+) -> Result<usize> {
+    let mut looked = Instant::NEVER;
+    let mut attempt = |access: &mut Access<'_>, force: bool| {
+        let set: SetId = access.descriptions().get(index).socket().try_into()?;
+        let strict = looked.is_never() && *access.descriptions().get(index).claim() != 0;
+        let mut n = 0;
+        // Kernel descriptors first when it is their turn, or a busy set would never let them through.
+        if force || strict || access.now.since(looked) >= wait::LOOK {
+            looked = access.now;
+            n = take(epfd, events)?;
+            if n > 0 {
+                readiness::kernel_spoke(access.now);
+                let known = strays.len();
+                n = translate(access, set, &mut events[..n], strays);
+                if n == 0 && strays.len() > known {
+                    return Err(DEMOTED);
+                }
+            }
+        }
+        let from_kernel = n;
+        let room = events.len() - n;
+        if room > 0 {
+            access
+                .stack
+                .set_wait(set, room, |event| {
+                    // A UDP socket that is ready on both sides is one descriptor, so one event. Descriptors that share their data
+                    // cannot be told apart by the program either.
+                    let (before, _) = events.split_at_mut(from_kernel);
+                    if let Some(same) = before.iter_mut().find(|told| told.u64 == event.data) {
+                        same.events |= event.ready.0;
+                    } else if let Some(place) = events.get_mut(n) {
+                        *place = epoll_event { events: event.ready.0, u64: event.data };
+                        n += 1;
+                    }
+                })
+                .map_err(errno)?;
+        }
+        if n == 0 { Err(AGAIN) } else { Ok(n) }
+    };
+    let first = lane.with(|access| attempt(access, false));
+    let answer = match first {
+        Err(AGAIN) if until.is_some_and(|until| until <= sys::now()) => Ok(0),
+        Err(AGAIN) => {
+            let mut fds = [NO_FD, NO_FD, wait::readable(epfd)];
+            let mut plan = Plan { fds: &mut fds, until, mask, restart: false };
+            wait::wait(lane, &mut plan, attempt)
+        }
+        first => first,
+    };
+    match answer {
+        Err(TIMED_OUT) => Ok(0),
+        Err(_) if lane.is_over() => by_kernel(epfd, events, until.map(|until| until.since(sys::now())), mask),
+        answer => answer,
+    }
+}
+
+/// A wait in the kernel's instance alone.
+pub(crate) fn by_kernel(
+    epfd: c_int,
+    events: &mut [epoll_event],
+    timeout: Option<Span>,
+    mask: Option<&sigset_t>,
+) -> Result<usize> {
+    let n = sys::ppoll(&mut [wait::readable(epfd)], timeout, mask)?;
+    if n == 0 {
+        return Ok(0);
+    }
+    let n = take(epfd, events)?;
+    Ok(for_program(&mut events[..n]))
+}

@@ -1,0 +1,19 @@
+//! Waiting, in one call on one socket and for many. It uses `base`, `table` and `lane`, and asks `socket` what a descriptor is.
+//!
+//! | file | purpose |
+//! |---|---|
+//! | `call` | how a call waits: it polls the lane for a while, then sleeps; reached as `wait::wait` and `wait::transfer` |
+//! | `readiness` | what a descriptor of ours is ready for |
+//! | `poll` | `poll` and `select` |
+//! | `epoll`, `epoll_wait` | what is registered in `epoll` instances, and waiting on one |
+
+mod call;
+pub(crate) mod epoll;
+pub(crate) mod epoll_wait;
+pub(crate) mod poll;
+pub(crate) mod readiness;
+
+pub(crate) use call::{
+    AGAIN, Inside, LOOK, NO_FD, OWN, Plan, TIMED_OUT, disturb, enter, is_inside, readable, signal_put_off, transfer,
+    wait,
+};

@@ -1,0 +1,148 @@
+//! `poll` and `select` over descriptors of ours and of the kernel together.
+
+use crate::base::errno::Result;
+use crate::base::few::Few;
+use crate::c::sys;
+use crate::lane::{self, Access, Lane};
+use crate::socket::open::DEMOTED;
+use crate::table::desc::flag;
+use crate::table::fd::{Entry, TABLE};
+use crate::wait::readiness::{self, long, short};
+use crate::wait::{self, AGAIN, NO_FD, OWN, Plan, TIMED_OUT};
+use libc::{pollfd, sigset_t};
+use tickwire_stack::Ready;
+use tickwire_stack::time::{Instant, Span};
+
+/// Whether any of these descriptors needs us.
+pub(crate) fn concerns(fds: &[pollfd]) -> bool {
+    fds.iter().any(|fd| matches!(TABLE.get(fd.fd), Entry::Udp(_) | Entry::Tcp(_) | Entry::Epoll(_) | Entry::Dead(_)))
+}
+
+/// One place of the kernel's list: where it is in the program's.
+#[derive(Clone, Copy)]
+struct Asked {
+    place: usize,
+    entry: Entry,
+}
+
+/// `ppoll`; says how many descriptors have something to tell.
+pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigset_t>) -> Result<usize> {
+    let Some(lane) = lane::current() else { return by_kernel(fds, timeout, mask) };
+    let until = timeout.map(|t| sys::now() + t);
+    let mut kernel = Few::new(NO_FD);
+    (0..OWN).for_each(|_| kernel.push(NO_FD));
+    let mut asked = Few::new(Asked { place: 0, entry: Entry::Foreign });
+    let mut foreign = false;
+    lane.with(|access| {
+        for (place, fd) in fds.iter().enumerate() {
+            let entry = TABLE.get(fd.fd);
+            let events = match entry {
+                Entry::Foreign | Entry::Instance(_) | Entry::Lane | Entry::Kernel(_) | Entry::Unlisted(_) => {
+                    long(fd.events)
+                }
+                Entry::Dead(_) => continue,
+                _ => readiness::kernel_events(access, entry, long(fd.events)),
+            };
+            let ours = entry.description().is_some();
+            if fd.fd >= 0 && (events != 0 || !ours) {
+                foreign |= !ours;
+                kernel.push(pollfd { fd: fd.fd, events: short(events), revents: 0 });
+                asked.push(Asked { place, entry });
+            }
+        }
+        Ok(())
+    })?;
+    let mut looked = Instant::NEVER;
+    // The kernel's list is lent to the wait; attempts ask with a copy.
+    let mut copy = kernel.clone();
+    let mut attempt = |access: &mut Access<'_>, force: bool| {
+        let mut ready = stack_part(access, fds)?;
+        if (ready == 0 || foreign) && (force || access.now.since(looked) >= wait::LOOK) && copy.len() > OWN {
+            looked = access.now;
+            sys::ppoll(&mut copy[OWN..], Some(Span::ZERO), None)?;
+            for (fd, Asked { place, entry }) in copy[OWN..].iter().zip(&*asked) {
+                if fd.revents == 0 {
+                    continue;
+                }
+                ready += usize::from(fds[*place].revents == 0);
+                fds[*place].revents |= fd.revents;
+                if let Some(index) = entry.description() {
+                    readiness::kernel_has_some(access, index);
+                }
+            }
+        }
+        if ready == 0 { Err(AGAIN) } else { Ok(ready) }
+    };
+    let first = lane.with(|access| attempt(access, true));
+    let answer = match first {
+        Err(AGAIN) if timeout.is_some_and(|t| t.is_zero()) => Ok(0),
+        Err(AGAIN) => {
+            let mut plan = Plan { fds: &mut kernel, until, mask, restart: false };
+            wait::wait(lane, &mut plan, attempt)
+        }
+        first => first,
+    };
+    match answer {
+        Err(TIMED_OUT) => Ok(0),
+        // A socket went to the kernel: what is ours is seen anew, and the others stay with the stack.
+        Err(DEMOTED) if catch_up(lane, fds) => poll(fds, until.map(|until| until.since(sys::now())), mask),
+        // The rest of the time is the kernel's.
+        Err(_) if lane.is_over() => by_kernel(fds, until.map(|until| until.since(sys::now())), mask),
+        answer => answer,
+    }
+}
+
+/// Takes the sockets out of the table that are the kernel's now, by another process's doing or another thread's. Says whether there
+/// were any.
+fn catch_up(lane: &'static Lane, fds: &[pollfd]) -> bool {
+    let mut any = false;
+    for index in fds.iter().filter_map(|fd| TABLE.get(fd.fd).description()) {
+        if lane.flags_of(index) & flag::KERNEL != 0 {
+            crate::socket::ops::catch_up(index);
+            any = true;
+        }
+    }
+    any
+}
+
+/// Fills in what the stack knows.
+fn stack_part(access: &mut Access<'_>, fds: &mut [pollfd]) -> Result<usize> {
+    let mut ready = 0;
+    for fd in fds {
+        let entry = TABLE.get(fd.fd);
+        let told = match entry {
+            Entry::Udp(index) | Entry::Tcp(index) | Entry::Epoll(index) => {
+                readiness::answer(readiness::in_stack(access, index)?, long(fd.events))
+            }
+            Entry::Dead(error) => dead(error, long(fd.events)),
+            _ => 0,
+        };
+        fd.revents = short(told);
+        ready += usize::from(told != 0);
+    }
+    Ok(ready)
+}
+
+/// A connection whose lane ended is readable, writable and broken; over, once it has told its error.
+fn dead(error: u32, events: u32) -> u32 {
+    let over = Ready::IN | Ready::OUT | Ready::RDHUP | Ready::HUP;
+    readiness::answer(if error == 0 { over } else { over | Ready::ERR }, events)
+}
+
+/// Without a lane: the kernel, but for connections whose lane ended.
+fn by_kernel(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigset_t>) -> Result<usize> {
+    let dead_error = |fd: &pollfd| match TABLE.get(fd.fd) {
+        Entry::Dead(error) => Some(error),
+        _ => None,
+    };
+    if !fds.iter().any(|fd| dead_error(fd).is_some()) {
+        return sys::ppoll(fds, timeout, mask);
+    }
+    let mut others = Few::new(NO_FD);
+    fds.iter().for_each(|fd| others.push(if dead_error(fd).is_some() { NO_FD } else { *fd }));
+    sys::ppoll(&mut others, Some(Span::ZERO), mask)?;
+    for (fd, other) in fds.iter_mut().zip(&*others) {
+        fd.revents = dead_error(fd).map_or(other.revents, |error| short(dead(error, long(fd.events))));
+    }
+    Ok(fds.iter().filter(|fd| fd.revents != 0).count())
+}

@@ -1,0 +1,102 @@
+//! What a descriptor of ours is ready for.
+
+use crate::base::errno::Result;
+use crate::lane::Access;
+use crate::socket::open::DEMOTED;
+use crate::table::desc::flag;
+use crate::table::fd::Entry;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use tickwire_stack::time::{Instant, Span};
+use tickwire_stack::{Ready, SocketKind};
+
+/// What to ask the kernel about a descriptor of ours, beside the stack.
+pub(crate) fn kernel_events(access: &mut Access<'_>, entry: Entry, events: u32) -> u32 {
+    let Some(index) = entry.description() else { return events };
+    let mut descriptions = access.descriptions();
+    let description = descriptions.get(index);
+    let bits = description.flags();
+    if bits & flag::KERNEL != 0 {
+        return events;
+    }
+    match description.socket().kind {
+        // What comes by the kernel; there is always room to write there, which must not count.
+        SocketKind::Udp | SocketKind::Listener | SocketKind::Set => events & READING,
+        // The kernel socket is only a placeholder, and would show a hang-up.
+        SocketKind::Tcp => 0,
+        SocketKind::None => events,
+    }
+}
+
+/// The bits that ask for something to read; same numbers in poll and epoll.
+const READING: u32 = (libc::POLLIN | libc::POLLPRI | libc::POLLRDNORM | libc::POLLRDBAND) as u32;
+
+/// The bits that are normal forms of others (`POLLRDNORM`), as the stack knows them.
+pub(crate) fn interest(events: u32) -> Ready {
+    let mut ready = events & (Ready::IN | Ready::PRI | Ready::OUT | Ready::ERR | Ready::HUP | Ready::RDHUP).0;
+    if events & libc::POLLRDNORM as u32 != 0 {
+        ready |= Ready::IN.0;
+    }
+    if events & libc::POLLWRNORM as u32 != 0 {
+        ready |= Ready::OUT.0;
+    }
+    Ready(ready)
+}
+
+/// The answer for `events` when the stack's socket is `ready`: errors and hang-ups are always told.
+pub(crate) fn answer(ready: Ready, events: u32) -> u32 {
+    let mut told = ready.0 & (events | (Ready::ERR | Ready::HUP).0);
+    if ready.contains(Ready::IN) {
+        told |= events & libc::POLLRDNORM as u32;
+    }
+    if ready.contains(Ready::OUT) {
+        told |= events & libc::POLLWRNORM as u32;
+    }
+    told
+}
+
+/// What the stack says about a descriptor of ours; nothing for a socket that it does not have yet.
+pub(crate) fn in_stack(access: &mut Access<'_>, index: u32) -> Result<Ready> {
+    let mut descriptions = access.descriptions();
+    let description = descriptions.get(index);
+    if description.has(flag::KERNEL) {
+        return Err(DEMOTED);
+    }
+    match description.socket() {
+        socket if socket.kind == SocketKind::None => Ok(Ready::NONE),
+        socket => Ok(access.stack.readiness(socket)?),
+    }
+}
+
+/// The kernel has something on a socket of ours: the next receive looks there at once.
+pub(crate) fn kernel_has_some(access: &mut Access<'_>, index: u32) {
+    access.descriptions().get(index).set(flag::KERNEL_QUIET, false);
+}
+
+/// How long nothing found at a kernel socket is believed while the program polls.
+const KERNEL_QUIET: Span = Span::from_micros(50);
+
+/// When the kernel last told this process anything that may have been for a socket of ours, in nanoseconds.
+static KERNEL_SPOKE: AtomicU64 = AtomicU64::new(0);
+
+/// The kernel has told something (an event of an instance, a datagram to a neighbour) and it is not known which socket it is for: what
+/// was found earlier at any of them is not believed any more. An edge is told once only, so the next receive must look.
+pub(crate) fn kernel_spoke(now: Instant) {
+    KERNEL_SPOKE.fetch_max(now.as_nanos(), Relaxed);
+}
+
+/// Whether nothing is known to be at a kernel socket, with flags `bits`, that was last looked at at `checked`.
+pub(crate) fn kernel_is_quiet(bits: u64, checked: u64, now: Instant) -> bool {
+    bits & flag::KERNEL_QUIET != 0
+        && now.as_nanos() < checked + KERNEL_QUIET.as_nanos()
+        && checked > KERNEL_SPOKE.load(Relaxed)
+}
+
+/// The bits of a `short`, as in `struct pollfd`.
+pub(crate) fn short(bits: u32) -> libc::c_short {
+    bits as libc::c_short
+}
+
+/// The bits of a `short` without its sign.
+pub(crate) fn long(bits: libc::c_short) -> u32 {
+    u32::from(bits as u16)
+}
