@@ -7,6 +7,9 @@ use tickwire_stack::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Errno(pub(crate) c_int);
 
+/// Not yet: what an attempt answers to go on waiting.
+pub(crate) const AGAIN: Errno = Errno(libc::EAGAIN);
+
 /// What a call answers.
 pub(crate) type Result<T> = core::result::Result<T, Errno>;
 

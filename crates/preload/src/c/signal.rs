@@ -7,6 +7,7 @@
 
 use super::{export, real, sys};
 use crate::base::errno;
+use crate::base::inside;
 use crate::base::locked;
 use crate::wait;
 use core::cell::Cell;
@@ -34,7 +35,7 @@ pub(crate) fn ran() -> u32 {
 
 extern "C-unwind" fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     // SAFETY: what the kernel gave this handler.
-    if (wait::is_inside() || locked::any()) && unsafe { put_off(signal, info, context) } {
+    if (inside::is_inside() || locked::any()) && unsafe { put_off(signal, info, context) } {
         return;
     }
     let Some((handler, plain)) = HANDLERS.get(signal as usize).zip(PLAIN.get(signal as usize)) else { return };
@@ -85,8 +86,8 @@ unsafe fn put_off(signal: c_int, info: *mut siginfo_t, context: *mut c_void) -> 
     };
     if sent {
         PUT_OFF.set(PUT_OFF.get() | 1 << (signal - 1));
-        if wait::is_inside() {
-            wait::signal_put_off();
+        if inside::is_inside() {
+            inside::signal_put_off();
         }
     }
     errno::set(before);
@@ -96,7 +97,7 @@ unsafe fn put_off(signal: c_int, info: *mut siginfo_t, context: *mut c_void) -> 
 /// Lets the signals through that were put off, unless it is still too early. Their handlers run before this returns, if it does.
 #[cold]
 pub(crate) fn deliver() {
-    if wait::is_inside() || locked::any() {
+    if inside::is_inside() || locked::any() {
         return;
     }
     let signals = PUT_OFF.replace(0);

@@ -1,14 +1,14 @@
 //! The lane as this process has it: the stack in the shared region, the rings, and the lock around both. How it talks with the service: `service`.
 
 use crate::base::config::Settings;
-use crate::base::errno::{Errno, Result};
+use crate::base::errno::{AGAIN, Errno, Result};
+use crate::base::inside;
 use crate::c::shared::{Core, Guard, Refused, Shared};
 use crate::c::sys;
 use crate::lane::gate::Gate;
 use crate::lane::service::Talk;
 use crate::lane::session::Session;
 use crate::table::desc::Descriptions;
-use crate::wait;
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
@@ -302,9 +302,9 @@ impl Lane {
 
     /// Marks this thread as inside and takes the lock, as soon as the gate is open.
     #[inline]
-    fn come_in(&self) -> core::result::Result<(wait::Inside, Guard<'_>), Refused> {
+    fn come_in(&self) -> core::result::Result<(inside::Inside, Guard<'_>), Refused> {
         loop {
-            let inside = wait::enter().ok_or(Refused::Again)?;
+            let inside = inside::enter().ok_or(Refused::Again)?;
             match self.shared.lock() {
                 Ok(guard) => return Ok((inside, guard)),
                 // Its signals are let through meanwhile.
@@ -327,7 +327,7 @@ impl Lane {
         }
         let (inside, mut guard) = match self.come_in() {
             Ok(both) => both,
-            Err(Refused::Again | Refused::Barred) => return Err(wait::AGAIN),
+            Err(Refused::Again | Refused::Barred) => return Err(AGAIN),
             Err(Refused::Lost) => {
                 self.end(Reason::LaneGone);
                 return Err(Errno(libc::ENETDOWN));
@@ -362,7 +362,7 @@ impl Lane {
             sys::ring(self.doorbell);
         }
         if request {
-            crate::process::helper::wake();
+            crate::base::bell::ring();
         }
         if signalled {
             crate::c::signal::deliver();
@@ -388,7 +388,7 @@ impl Lane {
         ENDING.store(0, Release);
         sys::ring(self.doorbell);
         // It hangs up: a thread may be asking at this moment, perhaps this one.
-        crate::process::helper::wake();
+        crate::base::bell::ring();
     }
 
     /// This process leaves the lane, which is over for it. The service learns of it by the end of the connection.
@@ -405,7 +405,7 @@ impl Lane {
 
     /// The descriptions' words of a lane that has ended, or was lost; `None` in a signal handler that interrupted its own thread inside.
     pub(crate) fn last_words(&self) -> Option<Vec<u64>> {
-        let _inside = wait::enter()?;
+        let _inside = inside::enter()?;
         self.shared.last_words()
     }
 

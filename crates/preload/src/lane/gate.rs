@@ -1,10 +1,10 @@
 //! The end of a program, by exit or by exec, kills its threads wherever they are. One that dies in the midst of a change takes the lane from all its
 //! processes, so the others of the process are kept out before. Only those: forked siblings go on, however long the end takes.
 
+use crate::base::errno::AGAIN;
 use crate::base::errno::Result;
 use crate::base::locked;
 use crate::c::sys;
-use crate::wait::AGAIN;
 use core::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
 
 /// Who may enter the lane. While it is not open: the number of the thread that closes it, and [`SHUT`] when it has.

@@ -1,9 +1,9 @@
 //! How a lane talks with the service, once for each socket and once for each new destination: claims, paths, and what the service says unasked.
 
+use crate::base::inside;
 use crate::base::locked::{Lock, Locked};
 use crate::lane::Lane;
 use crate::lane::session::Session;
-use crate::wait;
 use core::ffi::c_int;
 use std::os::fd::BorrowedFd;
 use tickwire_link::control::{Claim, ClaimKind, Descriptors, Push, Reason, Reply, Request};
@@ -85,7 +85,7 @@ impl Lane {
         request: &Request,
         descriptor: Option<c_int>,
     ) -> core::result::Result<(Reply, Descriptors), Reason> {
-        if wait::is_inside() {
+        if inside::is_inside() {
             return Err(Reason::ServiceError);
         }
         let _shield = crate::c::cancel::Shield::new();
@@ -215,7 +215,7 @@ impl Lane {
             let _ = self.resolve(destination, Address::ANY, 0);
         }
         if more {
-            crate::process::helper::wake();
+            crate::base::bell::ring();
         }
     }
 }

@@ -90,7 +90,7 @@ pub(crate) fn lane() -> Option<&'static Lane> {
         return Some(lane);
     }
     // A handler that interrupted us in here, or in the lane, cannot make one.
-    if crate::wait::is_inside() {
+    if crate::base::inside::is_inside() {
         return None;
     }
     if is_vain() {
@@ -127,7 +127,7 @@ pub(crate) fn lane() -> Option<&'static Lane> {
         Err(reason) => {
             RETRY_AT.store((sys::now() + RETRY).as_nanos(), Relaxed);
             // What it slept on may be closed.
-            crate::process::helper::wake();
+            crate::base::bell::ring();
             refused(reason);
             None
         }

@@ -76,7 +76,7 @@ pub(crate) fn born(lane: &'static Lane, slot: usize, pid: u32) {
         }
         Ok(())
     });
-    crate::process::helper::wake();
+    crate::base::bell::ring();
 }
 
 /// After a fork, in the child: it has a slot, a control connection and, when needed, a helper of its own.

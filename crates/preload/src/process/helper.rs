@@ -4,6 +4,7 @@
 //! It stays out of the way of a program that polls or sleeps on the lane by itself: then it only looks now and then whether that is
 //! still so. When nobody does, it waits on the rings and the stack's next deadline in the program's place.
 
+use crate::base::bell;
 use crate::base::locked::Holding;
 use crate::c::sys;
 use crate::lane::start;
@@ -12,7 +13,7 @@ use crate::process::family;
 use crate::socket::pending;
 use crate::table::protect;
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
 use libc::pollfd;
 use tickwire_stack::time::{Instant, Span};
 
@@ -28,21 +29,19 @@ const STACK: usize = 256 << 10;
 
 /// The process whose helper runs, 0 if none does.
 static RUNS_IN: AtomicU32 = AtomicU32::new(0);
-/// An eventfd that wakes it.
-static WAKE: AtomicI32 = AtomicI32::new(-1);
 
 /// Starts the helper of this process, if it does not run.
 pub(crate) fn start() {
     let pid = sys::process();
     let before = RUNS_IN.swap(pid, AcqRel);
     if before == pid {
-        return wake();
+        return bell::ring();
     }
     // One that has ended leaves its eventfd; what another process left is not ours to ring.
-    if (before != 0 || WAKE.load(Relaxed) < 0)
+    if (before != 0 || bell::descriptor() < 0)
         && let Ok(fd) = sys::eventfd().and_then(protect::keep)
     {
-        WAKE.store(fd, Relaxed);
+        bell::replace(fd);
     }
     // The program's signals are for its own threads.
     let before = sys::block_signals();
@@ -64,18 +63,10 @@ pub(crate) fn start() {
     }
 }
 
-/// Makes the helper look around.
-pub(crate) fn wake() {
-    let fd = WAKE.load(Relaxed);
-    if fd >= 0 {
-        sys::ring(fd);
-    }
-}
-
 /// Forgets the helper, which a forked child does not have. Its descriptor is closed if the child has descriptors of its own.
 pub(crate) fn forget(own_descriptors: bool) {
     RUNS_IN.store(0, Relaxed);
-    let fd = WAKE.swap(-1, Relaxed);
+    let fd = bell::replace(-1);
     if fd >= 0 && own_descriptors {
         protect::release(fd);
     }
@@ -106,7 +97,7 @@ fn run() {
             lane.hear();
         }
         if woken[2] {
-            sys::drain(WAKE.load(Relaxed));
+            sys::drain(bell::descriptor());
         }
         lane.run_errands();
         let now = sys::now();
@@ -139,13 +130,13 @@ fn tell_why(not_before: &mut Instant) -> bool {
         }
     }
     let readable = |fd: c_int| pollfd { fd, events: libc::POLLIN, revents: 0 };
-    let mut fds = [readable(listed.unwrap_or(-1)), readable(WAKE.load(Relaxed))];
+    let mut fds = [readable(listed.unwrap_or(-1)), readable(bell::descriptor())];
     let _ = sys::ppoll(&mut fds, listed.is_none().then(|| not_before.since(sys::now())), None);
     if fds[0].revents != 0 {
         start::hear();
     }
     if fds[1].revents != 0 {
-        sys::drain(WAKE.load(Relaxed));
+        sys::drain(bell::descriptor());
     }
     true
 }
@@ -157,7 +148,7 @@ fn turn(lane: &'static Lane, look: &mut Span) -> [bool; 3] {
     let (ring, _) = lane.descriptors();
     let readable = |fd: c_int| pollfd { fd, events: libc::POLLIN, revents: 0 };
     let mut fds =
-        [readable(if busy { -1 } else { ring }), readable(lane.control_descriptor()), readable(WAKE.load(Relaxed))];
+        [readable(if busy { -1 } else { ring }), readable(lane.control_descriptor()), readable(bell::descriptor())];
     let mut timeout = if busy {
         let this = *look;
         *look = this.times(2).min(LAST_LOOK);

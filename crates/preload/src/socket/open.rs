@@ -311,9 +311,7 @@ pub(crate) fn closing(fd: c_int) {
             }
         }
         // With the last of them there is nothing to tell the service any more.
-        Entry::Unlisted(_) if lane::current().is_none() && unlisted().next().is_none() => {
-            crate::process::helper::wake()
-        }
+        Entry::Unlisted(_) if lane::current().is_none() && unlisted().next().is_none() => crate::base::bell::ring(),
         Entry::Unlisted(_) => {}
         Entry::Foreign | Entry::Instance(_) | Entry::Lane | Entry::Dead(_) => {}
     }

@@ -37,7 +37,7 @@ pub(crate) fn make_room(connections: u32) {
 /// Remembers a closed connection, if its claim is to be released some day.
 pub(crate) fn add(closed: Closed) {
     list().push(closed);
-    crate::process::helper::wake();
+    crate::base::bell::ring();
 }
 
 /// A listener's claim covers single flows from now on: those of closed connections are marked, as many as there is room to name. Says how many.

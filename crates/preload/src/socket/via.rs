@@ -7,22 +7,11 @@ use crate::c::sys;
 use crate::lane::{Access, Lane};
 use crate::socket::multicast;
 use crate::socket::open;
-use crate::table::desc::flag;
+use crate::table::desc::{Via, flag};
 use core::ffi::c_int;
 use tickwire_link::control::Reason;
 use tickwire_stack::addr::{Address, Endpoint, Family};
 use tickwire_stack::path::{Path, PathState};
-
-/// What a socket names; 0 is nothing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Via {
-    /// Interface for datagrams to single hosts.
-    pub(crate) unicast: u32,
-    /// Interface for datagrams to groups.
-    pub(crate) groups: u32,
-    /// IPv4 source address for datagrams to groups, if the socket is bound to none.
-    pub(crate) source: u32,
-}
 
 /// An interface that no path leaves by: what is named is not known, so the kernel has to see to it.
 const NO_INTERFACE: u32 = u32::MAX;

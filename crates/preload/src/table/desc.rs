@@ -2,7 +2,6 @@
 //! descriptions"). They live in the caller's words of the region, so forked and executed programs see the same ones; they are
 //! touched under the lane's lock only.
 
-use crate::socket::via::Via;
 use crate::table::fd::LIMIT;
 use tickwire_stack::SocketId;
 use tickwire_stack::time::Span;
@@ -100,6 +99,17 @@ pub(crate) mod flag {
     pub(crate) const MAX_SEGMENT: u64 = 1 << 27;
     /// SO_RXQ_OVFL.
     pub(crate) const RXQ_OVFL: u64 = 1 << 28;
+}
+
+/// The interfaces that a socket names for what it sends; 0 is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Via {
+    /// Interface for datagrams to single hosts.
+    pub(crate) unicast: u32,
+    /// Interface for datagrams to groups.
+    pub(crate) groups: u32,
+    /// IPv4 source address for datagrams to groups, if the socket is bound to none.
+    pub(crate) source: u32,
 }
 
 /// The caller's words of the region, as descriptions.

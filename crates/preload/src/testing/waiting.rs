@@ -99,7 +99,7 @@ fn a_signal_interrupts_a_call_or_restarts_it_as_its_handler_says() {
 #[test]
 fn a_call_from_a_handler_that_interrupted_the_lane_does_not_wait() {
     let fd = socket(libc::SOCK_DGRAM);
-    let inside = crate::wait::enter().unwrap();
+    let inside = crate::base::inside::enter().unwrap();
     assert_eq!(receive(fd, 10, libc::MSG_DONTWAIT), Err(Errno(libc::EAGAIN)));
     assert_eq!(receive(fd, 10, 0), Err(Errno(libc::EINTR)));
     drop(inside);
@@ -233,7 +233,7 @@ fn a_dead_connection_does_not_hide_the_others_of_a_list() {
 static INSIDE_SEEN: AtomicU32 = AtomicU32::new(0);
 
 extern "C" fn looks_where_it_is(_: c_int) {
-    INSIDE_SEEN.fetch_add(if crate::wait::is_inside() { 1000 } else { 1 }, Ordering::Relaxed);
+    INSIDE_SEEN.fetch_add(if crate::base::inside::is_inside() { 1000 } else { 1 }, Ordering::Relaxed);
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! How a call waits: it polls the lane for a while, then sleeps on the lane's descriptors and the program's own together.
 
 use crate::base::config::Spin;
-use crate::base::errno::{Errno, Result};
+use crate::base::errno::{AGAIN, Errno, Result};
+use crate::base::inside::is_inside;
 use crate::c::{cancel, signal, sys};
 use crate::lane::{Access, Lane};
 use crate::table::desc::{Description, flag};
@@ -23,8 +24,6 @@ pub(crate) const LOOK: Span = Span::from_micros(50);
 /// How long to sleep while packets wait for the device.
 const CROWDED: Span = Span::from_micros(200);
 
-/// Not yet: what an attempt answers to go on waiting.
-pub(crate) const AGAIN: Errno = Errno(libc::EAGAIN);
 /// The call's time is over. Never an error number of the system: `ETIMEDOUT` is what a connection says on which nothing gets through.
 pub(crate) const TIMED_OUT: Errno = Errno(-3);
 
@@ -299,7 +298,6 @@ thread_local! {
     static CLOSER: Closer = const { Closer };
     /// The lane on which the thread sleeps. Changes inside the lane, where no handler runs.
     static ASLEEP: Cell<Option<&'static Lane>> = const { Cell::new(None) };
-    static INSIDE: Cell<Where> = const { Cell::new(Where::Outside) };
 }
 
 /// Makes the thread's epoll instance if it has none for this lane and process (a forked child shares its parent's, and would take
@@ -319,54 +317,4 @@ fn own_watch(lane: &'static Lane) -> Result<c_int> {
     let (_, doorbell) = lane.descriptors();
     sys::epoll_ctl(fd, libc::EPOLL_CTL_ADD, doorbell, (libc::EPOLLIN | libc::EPOLLET) as u32, 0)?;
     Ok(fd)
-}
-
-/// Where a thread is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Where {
-    Outside,
-    Inside,
-    /// Inside, with a signal that waits until it is out.
-    Signalled,
-}
-
-/// Marks the calling thread as inside the lane; `None` if it is already, which means that a signal handler interrupted it there.
-pub(crate) fn enter() -> Option<Inside> {
-    INSIDE.with(|place| {
-        if place.get() != Where::Outside {
-            return None;
-        }
-        place.set(Where::Inside);
-        Some(Inside)
-    })
-}
-
-/// Whether the calling thread is inside the lane.
-pub(crate) fn is_inside() -> bool {
-    INSIDE.get() != Where::Outside
-}
-
-/// A signal waits until the calling thread, which is inside the lane, is out.
-pub(crate) fn signal_put_off() {
-    INSIDE.set(Where::Signalled);
-}
-
-/// The mark of [`enter`].
-pub(crate) struct Inside;
-
-impl Inside {
-    /// Takes the mark off. True if a signal waits for that, which the caller must let through: [`signal::deliver`].
-    #[must_use]
-    pub(crate) fn leave(self) -> bool {
-        core::mem::forget(self);
-        INSIDE.replace(Where::Outside) == Where::Signalled
-    }
-}
-
-impl Drop for Inside {
-    fn drop(&mut self) {
-        if INSIDE.replace(Where::Outside) == Where::Signalled {
-            signal::deliver();
-        }
-    }
 }

@@ -13,7 +13,5 @@ pub(crate) mod epoll_wait;
 pub(crate) mod poll;
 pub(crate) mod readiness;
 
-pub(crate) use call::{
-    AGAIN, Inside, LOOK, NO_FD, OWN, Plan, TIMED_OUT, disturb, enter, is_inside, readable, signal_put_off, transfer,
-    wait,
-};
+pub(crate) use crate::base::errno::AGAIN;
+pub(crate) use call::{LOOK, NO_FD, OWN, Plan, TIMED_OUT, disturb, readable, transfer, wait};
