@@ -91,6 +91,22 @@ fn without_a_service_programs_run_on_the_kernel_unless_they_require_it() {
     assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(69), ""));
 }
 
+#[test]
+fn a_service_that_is_stuck_is_called_so_and_a_program_goes_on_without_it() {
+    const STUCK: &str = "import socket, sys, time; s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); \
+        s.bind(sys.argv[1]); s.listen(); print('listening', flush=True); time.sleep(100)";
+    let pair = Pair::new().unwrap();
+    let (tickwire, socket) = (tools::tickwire().unwrap(), pair.a.socket());
+    let mut stuck = start(&pair.a, false, &[python(), "-c", STUCK, socket.to_str().unwrap()]);
+    stuck.wait_for("listening", PATIENCE).unwrap();
+    let script = "import socket; socket.socket(); socket.socket(); print('made')";
+    let command = [tickwire.to_str().unwrap(), "run", "--", python(), "-c", script];
+    let ended = pair.a.spawn(&command).unwrap().wait(PATIENCE).unwrap();
+    assert_eq!(ended.stdout, "made\n");
+    assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
+    assert!(ended.stderr.contains("the service does not answer"), "{}", ended.stderr);
+}
+
 /// A new listening socket for each connection, each on the next port.
 const NEW_SOCKETS: &str = r#"
 import socket, sys
@@ -183,6 +199,7 @@ fn a_member_of_a_group_goes_on_hearing_it_when_the_service_is_killed() {
     both.a_service.process().signal(Signal::SIGKILL).unwrap();
     let _ = both.a_service.process().wait(PATIENCE).unwrap();
     tools::until("the program has noticed", PATIENCE, || hearer.stderr().contains("the lane has ended")).unwrap();
+    assert!(hearer.stderr().contains("the connection to the service was lost"), "{}", hearer.stderr());
     tell("by the kernel");
     hearer.wait_for("by the kernel 4;", PATIENCE).unwrap();
     assert_eq!(hearer.stdout().lines().count(), 11, "each once: {}", hearer.stdout());
@@ -463,8 +480,9 @@ fn sockets_that_are_older_than_the_service_are_listed_with_the_reason() {
     assert_eq!(listed["accelerated"], false);
     assert!(listed["reason"].as_str().unwrap().contains("older than the service"), "{listed}");
 
-    // The same once more: the helper hears that the service by which the program was listed has gone.
-    assert!(both.b_service.stop().unwrap().status.success());
+    // The same once more, by kill -9: the helper hears that the service by which the program was listed has gone.
+    both.b_service.process().signal(Signal::SIGKILL).unwrap();
+    let _ = both.b_service.process().wait(PATIENCE).unwrap();
     both.b_service = Service::start(&both.pair.b).unwrap();
     let program = || both.b_service.stat().unwrap().lanes_of(server.id()).first().map(|lane| (*lane).clone());
     tools::until("the program is listed again", PATIENCE, || program().is_some()).unwrap();

@@ -5,6 +5,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, soc
 use std::ffi::{OsStr, OsString};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 const LIBRARY: &str = "libtickwire_preload.so";
@@ -64,9 +65,20 @@ pub(crate) fn service_answers(path: &Path) -> Result<(), String> {
         .map_err(|e| format!("no Unix socket could be made: {}", e.desc()))?;
     connect(fd.as_raw_fd(), &address).map_err(|error| match error {
         nix::errno::Errno::EACCES => format!("this user may not use the service at {shown} (see its group)"),
-        nix::errno::Errno::EAGAIN => format!("the service at {shown} is too busy"),
+        nix::errno::Errno::EAGAIN => format!("the service at {shown} does not answer: it may be stuck (see its log)"),
+        nix::errno::Errno::EPROTOTYPE => not_service(path),
+        nix::errno::Errno::ECONNREFUSED if path.metadata().is_ok_and(|file| !file.file_type().is_socket()) => {
+            not_service(path)
+        }
         error => format!("no service at {shown} ({}): start `tickwire service`", error.desc()),
     })
+}
+
+fn not_service(path: &Path) -> String {
+    format!(
+        "what is at {} is not the service's socket: name that by --socket, or start `tickwire service`",
+        path.display()
+    )
 }
 
 #[cfg(test)]
@@ -89,5 +101,20 @@ mod tests {
     fn a_missing_service_is_named_with_its_path() {
         let why = service_answers(Path::new("/no/such.sock")).unwrap_err();
         assert!(why.contains("/no/such.sock") && why.contains("tickwire service"), "{why}");
+    }
+
+    #[test]
+    fn what_is_not_the_services_socket_is_called_so() {
+        let directory = std::env::temp_dir().join(format!("tickwire-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let (file, stream) = (directory.join("file"), directory.join("stream.sock"));
+        std::fs::write(&file, "").unwrap();
+        let listener = std::os::unix::net::UnixListener::bind(&stream).unwrap();
+        for path in [&directory, &file, &stream] {
+            let why = service_answers(path).unwrap_err();
+            assert!(why.contains("is not the service's socket"), "{why}");
+        }
+        drop(listener);
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 }

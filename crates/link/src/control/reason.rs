@@ -147,6 +147,12 @@ reasons! {
     Confined = 52: "the program confines itself by seccomp, which a lane cannot work under: run it without acceleration";
     /// A process forks after it gave up the rights, or the view of the file system, by which it reached the service.
     Unreachable = 53: "a child cannot reach the service, because its parent gave up the rights to (chroot, user, namespace) before the fork";
+    /// It takes the connection, and says nothing within its time.
+    Silent = 54: "the service does not answer: it may be stuck (its log may say why; start it again)";
+    /// What is at the service's path is a file, or a socket of another kind.
+    NotService = 55: "what is at the service's path is not the service's socket: set TICKWIRE_SOCKET to that, or start `tickwire service`";
+    /// The service ended without a word, or was killed.
+    Lost = 56: "the connection to the service was lost";
 }
 
 impl Reason {

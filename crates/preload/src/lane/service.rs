@@ -100,7 +100,7 @@ impl Lane {
             // The service is slow; what runs needs it not. Only this request fails.
             Err(error) if error.kind() == std::io::ErrorKind::TimedOut => Err(Reason::ServiceError),
             Err(_) => {
-                self.end(Reason::NoService);
+                self.end(Reason::Lost);
                 Err(Reason::LaneGone)
             }
         }
@@ -177,7 +177,7 @@ impl Lane {
         let pushes = self.talk.session().as_mut().map(Session::pushes);
         let pushes = match pushes {
             Some(Ok(pushes)) => pushes,
-            Some(Err(_)) => return self.end(Reason::NoService),
+            Some(Err(_)) => return self.end(Reason::Lost),
             None => return,
         };
         for push in pushes {

@@ -14,6 +14,8 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::Seq
 use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
 use tickwire_link::control::{Channel, Descriptors, Name, Reason, Reply, Request, Token, socket_path};
@@ -23,7 +25,10 @@ use tickwire_stack::{Config, Limits, Memory};
 
 /// How often at most the service is asked for a lane.
 pub(crate) const RETRY: Span = Span::from_secs(1);
-/// How often at most one is told of this program's older sockets that did not want to hear of them, or did not answer.
+/// How long the service may take to answer a program's first request, which waits for it; and for how long it is left alone if it took longer.
+const FIRST_ANSWER: Duration = Duration::from_secs(2);
+const SILENCE: Span = Span::from_secs(10);
+/// How often at most one is told of this program's older sockets that did not want to hear of them.
 const DECLINED: Span = Span::from_secs(30);
 /// How long it may take to answer that: nothing depends on it.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -125,7 +130,8 @@ pub(crate) fn lane() -> Option<&'static Lane> {
             Some(lane)
         }
         Err(reason) => {
-            RETRY_AT.store((sys::now() + RETRY).as_nanos(), Relaxed);
+            let rest = if reason == Reason::Silent { SILENCE } else { RETRY };
+            RETRY_AT.store((sys::now() + rest).as_nanos(), Relaxed);
             // What it slept on may be closed.
             crate::base::bell::ring();
             refused(reason);
@@ -175,7 +181,9 @@ pub(crate) fn inherited() {
 /// before gets an error for each new socket instead ([`refuses`]).
 fn refused(reason: Reason) {
     let mut told = TOLD.lock();
-    let known = told.is_none() && settings().noted && matches!(reason, Reason::NoService | Reason::NotPermitted);
+    let known = told.is_none()
+        && settings().noted
+        && matches!(reason, Reason::NoService | Reason::NotPermitted | Reason::NotService | Reason::Silent);
     if *told != Some(reason) {
         *told = Some(reason);
         if known {
@@ -221,6 +229,8 @@ pub(crate) fn announce(reason: Reason) -> Result<Option<i32>, Span> {
     let request = Request::OnKernel { program: Name::new(&program()), reason };
     match session.call_within(PATIENCE, &request, None) {
         Ok((Reply::Done, _)) => {}
+        // It may only be busy with its start.
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(SILENCE),
         _ => return Err(DECLINED),
     }
     let mut listed = STARTING.lock();
@@ -248,18 +258,33 @@ pub(crate) fn forget() {
 }
 
 fn session() -> Result<Session, Reason> {
-    let channel = Channel::connect(&socket_path()).map_err(|error| match error.kind() {
-        io::ErrorKind::PermissionDenied => Reason::NotPermitted,
-        _ => Reason::NoService,
-    })?;
+    let path = socket_path();
+    let channel = Channel::connect(&path).map_err(|error| why_unconnected(&path, &error))?;
     Ok(Session::new(protected(channel)?))
+}
+
+/// Why there is no connection to what is at the path.
+fn why_unconnected(path: &Path, error: &io::Error) -> Reason {
+    match (error.kind(), error.raw_os_error()) {
+        (io::ErrorKind::PermissionDenied, _) => Reason::NotPermitted,
+        // It is not reading who came before.
+        (io::ErrorKind::WouldBlock, _) => Reason::Silent,
+        (_, Some(libc::EPROTOTYPE)) => Reason::NotService,
+        // As by the socket of a service that was killed, whose file is left.
+        (io::ErrorKind::ConnectionRefused, _)
+            if std::fs::metadata(path).is_ok_and(|file| !file.file_type().is_socket()) =>
+        {
+            Reason::NotService
+        }
+        _ => Reason::NoService,
+    }
 }
 
 /// A lane from the service; if that refuses one, the connection is kept.
 fn connect(kept: &mut Option<Listed>) -> Result<Lane, Reason> {
     let mut session = session()?;
     let hello = Request::Hello { program: Name::new(&program()), layout: Memory::LAYOUT_HASH };
-    match session.call(&hello, None) {
+    match session.call_within(FIRST_ANSWER, &hello, None) {
         Ok((Reply::Lane { lane, token, limits, mtu }, descriptors)) => {
             let lane = attach(session, lane, token, &limits, descriptors, None)?;
             lane.assume_mtu(mtu);
@@ -270,6 +295,7 @@ fn connect(kept: &mut Option<Listed>) -> Result<Lane, Reason> {
             Err(reason)
         }
         Ok(_) => Err(Reason::Version),
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(Reason::Silent),
         Err(_) => Err(Reason::NoService),
     }
 }
@@ -359,4 +385,25 @@ pub(crate) fn begin(parts: &Parts) -> Result<(), Reason> {
 
 fn program() -> String {
     std::fs::read_to_string("/proc/self/comm").unwrap_or_default().trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn what_is_not_the_services_socket_is_told_from_a_service_that_is_away() {
+        let directory = std::env::temp_dir().join(format!("tickwire-preload-{}", sys::process()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let (file, stream, old) = (directory.join("file"), directory.join("stream"), directory.join("old"));
+        std::fs::write(&file, "").unwrap();
+        let _stream = UnixListener::bind(&stream).unwrap();
+        drop(UnixListener::bind(&old).unwrap());
+        let why = |path: &Path| why_unconnected(path, &Channel::connect(path).unwrap_err());
+        let found = [&file, &directory, &stream, &old, &directory.join("nothing")].map(|path| why(path));
+        std::fs::remove_dir_all(&directory).unwrap();
+        let (other, away) = (Reason::NotService, Reason::NoService);
+        assert_eq!(found, [other, other, other, away, away]);
+    }
 }

@@ -507,17 +507,20 @@ pub(crate) fn claim_lost(lane: &'static Lane, claim: u64, reason: Reason) {
 
 /// The lane is over. Connections are dead; listeners and UDP sockets go on as what their kernel sockets are.
 pub(crate) fn lane_ended(lane: &Lane, reason: Reason) {
-    sys::say(&format!(
-        "the lane has ended ({reason}); open connections are reset, everything else goes on with the kernel's stack"
-    ));
-    let ended = match reason {
-        // By the time that anybody sees the socket in a list there is another service.
-        Reason::NoService | Reason::Stopping => Reason::Restarted,
-        _ => reason,
+    let without_service = matches!(reason, Reason::Lost | Reason::Stopping);
+    let then = if without_service {
+        "; new ones take the fast path when the service is back, listeners when the program is restarted"
+    } else {
+        ""
     };
+    sys::say(&format!(
+        "the lane has ended ({reason}): open connections are reset, other sockets go on with the kernel's stack{then}"
+    ));
+    // By the time that anybody sees the socket in a list there is another service.
+    let ended = if without_service { Reason::Restarted } else { reason };
     let unlisted = |reason: Reason| Entry::Unlisted(reason.code().into());
     // Else, in this process alone.
-    let for_all = matches!(reason, Reason::NoService | Reason::Stopping | Reason::LaneGone);
+    let for_all = without_service || reason == Reason::LaneGone;
     let mut words = lane.last_words();
     // What is not known counts as a connection, which must not look like a fresh socket.
     let mut last = |index: u32| match &mut words {
