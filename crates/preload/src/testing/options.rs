@@ -211,7 +211,7 @@ fn one_send_is_cut_into_datagrams_as_the_socket_or_the_call_says() {
     assert_eq!(back(), [b"0123456789"]);
     assert_eq!(send_cut(fd, &[0; 3000], &1473u16.to_ne_bytes()), Err(Errno(libc::EMSGSIZE)));
     assert_eq!(send_cut(fd, &[0; 129], &1u16.to_ne_bytes()), Err(Errno(libc::EINVAL)));
-    assert_eq!(back(), [[]; 0]);
+    assert!(back().is_empty());
     assert_eq!((kernels(fd), in_part(fd)), (None, Reason::None));
     close(fd);
 }
