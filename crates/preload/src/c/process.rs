@@ -40,8 +40,9 @@ extern "C" fn child() {
         super::cancel::forget();
         match lane::inherit() {
             Some(lane) => family::after_fork_in_child(lane),
-            // The parent's may go on without a lane.
+            // The parent's may go on without a lane, and its lane may have ended just now.
             None => {
+                crate::wait::epoll::lane_ended();
                 crate::process::helper::forget(true);
                 family::close_protected();
             }

@@ -14,6 +14,7 @@ use tickwire_stack::Stack;
 use tickwire_stack::table::Row;
 use tickwire_stack::time::Instant;
 
+use crate::lane::ending::Ending;
 use crate::lane::gate::Gate;
 use crate::lane::wire::Wire;
 
@@ -154,16 +155,14 @@ impl Shared {
     }
 
     /// The caller's words of the stack as they are, or as a lane that is lost was left. `None` while the gate is shut to this thread.
-    pub(crate) fn last_words(&self) -> Option<Vec<u64>> {
-        // One at a time in this process, with the lock or without.
-        static READING: std::sync::Mutex<()> = std::sync::Mutex::new(());
-        let _reading = READING.lock();
+    pub(crate) fn last_words(&self, _ending: &mut Ending) -> Option<Vec<u64>> {
         match self.lock() {
             Ok(mut guard) => return Some(guard.stack.user().to_vec()),
             Err(Refused::Barred | Refused::Again) => return None,
             Err(Refused::Lost) => {}
         }
-        // SAFETY: the lane is lost, so no thread of any process gets a guard any more, and whoever went wrong inside has died or left.
+        // SAFETY: the lane is lost, so no thread of any process gets a guard any more, and whoever went wrong inside has died or left;
+        // and only one thread of this process at a time ends a lane, which is the caller.
         let core = unsafe { &mut *self.core.get() };
         Some(core.stack.user().to_vec())
     }

@@ -5,12 +5,13 @@ use crate::base::errno::{AGAIN, Errno, Result};
 use crate::base::inside;
 use crate::c::shared::{Core, Guard, Refused, Shared};
 use crate::c::sys;
+use crate::lane::ending::Ending;
 use crate::lane::gate::Gate;
 use crate::lane::service::Talk;
 use crate::lane::session::Session;
 use crate::table::desc::Descriptions;
 use core::ffi::c_int;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 use tickwire_link::control::{Reason, Token};
 use tickwire_link::port::Port;
@@ -216,7 +217,6 @@ impl Lane {
     /// A forked child has none of its parent's other threads.
     pub(crate) fn forget_threads(&self) {
         self.sleepers.store(0, Relaxed);
-        ENDING.store(0, Relaxed);
         self.gate().forget();
         self.set_company(1);
     }
@@ -377,24 +377,11 @@ impl Lane {
         }
     }
 
-    /// The lane is over: connections fail, everything else goes on as what its kernel socket is.
-    pub(crate) fn end(&self, reason: Reason) {
-        if self.ended.swap(u32::from(reason.code()).max(1), Relaxed) != 0 {
-            return;
-        }
-        ENDING.store(sys::thread(), Release);
+    /// It is over, and no more this process's. False if it was before.
+    pub(super) fn is_over_from_now(&self, reason: Reason) -> bool {
+        let was = self.ended.swap(u32::from(reason.code()).max(1), Relaxed);
         self.uninstall();
-        crate::socket::open::lane_ended(self, reason);
-        ENDING.store(0, Release);
-        sys::ring(self.doorbell);
-        // It hangs up: a thread may be asking at this moment, perhaps this one.
-        crate::base::bell::ring();
-    }
-
-    /// This process leaves the lane, which is over for it. The service learns of it by the end of the connection.
-    pub(crate) fn leave(&self, reason: Reason) {
-        self.end(reason);
-        self.talk.hang_up();
+        was == 0
     }
 
     /// Flags of a description.
@@ -404,9 +391,9 @@ impl Lane {
     }
 
     /// The descriptions' words of a lane that has ended, or was lost; `None` in a signal handler that interrupted its own thread inside.
-    pub(crate) fn last_words(&self) -> Option<Vec<u64>> {
+    pub(crate) fn last_words(&self, ending: &mut Ending) -> Option<Vec<u64>> {
         let _inside = inside::enter()?;
-        self.shared.last_words()
+        self.shared.last_words(ending)
     }
 
     /// Why the socket of a row stays on the kernel, also of a lane that has ended.
@@ -424,24 +411,6 @@ impl Lane {
     /// Whether it is over.
     pub(crate) fn is_over(&self) -> bool {
         self.ended.load(Relaxed) != 0
-    }
-}
-
-/// The kernel's number of the thread that ends a lane at this moment: until it is done, the table of descriptors names sockets of a lane that is no more.
-static ENDING: AtomicU32 = AtomicU32::new(0);
-/// How often to look whether it is done. It takes a few microseconds for each socket.
-const LOOKS: u32 = 1_000_000;
-
-/// Waits until the table says what has become of the sockets of a lane that another thread is ending.
-#[cold]
-pub(crate) fn await_ending() {
-    for _ in 0..LOOKS {
-        let thread = ENDING.load(Acquire);
-        // A signal handler may have interrupted the very thread.
-        if thread == 0 || thread == sys::thread() {
-            return;
-        }
-        std::thread::yield_now();
     }
 }
 

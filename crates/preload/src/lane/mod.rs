@@ -5,18 +5,19 @@
 //! |---|---|
 //! | `start` | how a process gets its lane, and another when the service came back |
 //! | `access` | the lane as this process has it: the stack in the shared region and the lock around it; reached as `lane::Lane` |
+//! | `ending` | its end in this process, for which others wait |
 //! | `wire` | where the stack's packets come from and go to |
 //! | `session` | this process's control connection |
 //! | `service` | what is asked of the service by it, and what the service says unasked |
 //! | `gate` | who may enter the lane while the program ends |
 
 mod access;
+pub(crate) mod ending;
 pub(crate) mod gate;
 pub(crate) mod service;
 pub(crate) mod session;
 pub(crate) mod start;
 pub(crate) mod wire;
 
-pub(crate) use access::{
-    Access, Handover, Lane, Parts, await_ending, current, forget, inherit, install, kernel_row, of_parent,
-};
+pub(crate) use access::{Access, Handover, Lane, Parts, current, forget, inherit, install, kernel_row, of_parent};
+pub(crate) use ending::await_ending;

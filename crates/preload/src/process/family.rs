@@ -220,6 +220,7 @@ pub(crate) fn at_exit() {
 pub(crate) struct ForkLocks {
     _starting: Option<Locked<'static, Option<crate::lane::start::Listed>>>,
     _registry: epoll::Registry,
+    _ending: Option<lane::ending::Ending>,
     _joined: Locked<'static, multicast::Joined>,
     _pending: Locked<'static, Vec<pending::Closed>>,
     _streams: Locked<'static, Vec<(usize, c_int)>>,
@@ -238,6 +239,8 @@ pub(crate) fn prepare() -> ForkLocks {
     ForkLocks {
         _starting: starting,
         _registry: epoll::registry(),
+        // After the registry, with which in hand a lane may be found lost; before the pending list, which is locked inside the lane.
+        _ending: lane::ending::hold(),
         _joined: multicast::joined(),
         _pending: pending::list(),
         _streams: crate::c::stdio::streams(),

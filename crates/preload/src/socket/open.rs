@@ -3,6 +3,7 @@
 
 use crate::base::errno::{Errno, Result};
 use crate::c::sys;
+use crate::lane::ending::Ending;
 use crate::lane::{self, Access, Lane};
 use crate::socket::pending;
 use crate::table::desc::{Descriptions, flag};
@@ -505,10 +506,14 @@ pub(crate) fn claim_lost(lane: &'static Lane, claim: u64, reason: Reason) {
     }
 }
 
-/// The lane is over. Connections are dead; listeners and UDP sockets go on as what their kernel sockets are.
-pub(crate) fn lane_ended(lane: &Lane, reason: Reason) {
-    let without_service = matches!(reason, Reason::Lost | Reason::Stopping);
-    let then = if without_service {
+/// Whether a lane that ended for this reason did so because the service ended.
+fn is_without_service(reason: Reason) -> bool {
+    matches!(reason, Reason::Lost | Reason::Stopping)
+}
+
+/// Tells the person why the lane has ended, and what that means.
+pub(crate) fn say_ended(reason: Reason) {
+    let then = if is_without_service(reason) {
         "; new ones take the fast path when the service is back, listeners when the program is restarted"
     } else {
         ""
@@ -516,12 +521,17 @@ pub(crate) fn lane_ended(lane: &Lane, reason: Reason) {
     sys::say(&format!(
         "the lane has ended ({reason}): open connections are reset, other sockets go on with the kernel's stack{then}"
     ));
+}
+
+/// The lane is over. Connections are dead; listeners and UDP sockets go on as what their kernel sockets are.
+pub(crate) fn lane_ended(lane: &Lane, reason: Reason, ending: &mut Ending) {
+    let without_service = is_without_service(reason);
     // By the time that anybody sees the socket in a list there is another service.
     let ended = if without_service { Reason::Restarted } else { reason };
     let unlisted = |reason: Reason| Entry::Unlisted(reason.code().into());
     // Else, in this process alone.
     let for_all = without_service || reason == Reason::LaneGone;
-    let mut words = lane.last_words();
+    let mut words = lane.last_words(ending);
     // What is not known counts as a connection, which must not look like a fresh socket.
     let mut last = |index: u32| match &mut words {
         Some(words) => {
@@ -565,7 +575,6 @@ pub(crate) fn lane_ended(lane: &Lane, reason: Reason) {
             Entry::Foreign | Entry::Instance(_) | Entry::Lane | Entry::Unlisted(_) | Entry::Dead(_) => {}
         }
     }
-    crate::wait::epoll::lane_ended();
 }
 
 /// The sockets of this process that were made on a lane that has ended, each with why it is on the kernel.
