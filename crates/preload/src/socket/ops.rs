@@ -32,17 +32,19 @@ pub(crate) fn catch_up(index: u32) {
 }
 
 /// Whether the answer says that the call is to be repeated with the kernel socket.
-fn for_kernel<T>(entry: Entry, answer: &Result<T>) -> bool {
+fn for_kernel<T>(fd: c_int, entry: Entry, answer: &Result<T>) -> bool {
     let demoted = matches!(answer, Err(DEMOTED));
-    // The lane may have ended under the call.
-    let ended = matches!(answer, Err(Errno(libc::ENETDOWN))) && lane::current().is_none();
     if demoted && let Some(index) = entry.description() {
         catch_up(index);
     }
-    if ended {
-        lane::await_ending();
-    }
-    demoted || ended
+    demoted || matches!(answer, Err(Errno(libc::ENETDOWN))) && has_ended_under(fd, entry)
+}
+
+/// Whether the lane has ended under a call, whose socket is something else now. (There may be another lane by now.)
+#[cold]
+fn has_ended_under(fd: c_int, entry: Entry) -> bool {
+    lane::await_ending();
+    TABLE.get(fd) != entry
 }
 
 /// Receives.
@@ -54,7 +56,7 @@ pub(crate) fn receive(fd: c_int, buffers: &mut Buffers<'_>, flags: c_int, extras
         Entry::Dead(error) => return receive_dead(fd, error),
         _ => Err(DEMOTED),
     };
-    if for_kernel(entry, &answer) {
+    if for_kernel(fd, entry, &answer) {
         if let Entry::Dead(error) = TABLE.get(fd) {
             return receive_dead(fd, error);
         }
@@ -102,7 +104,7 @@ pub(crate) fn send(
         Entry::Dead(error) => send_dead(fd, error),
         _ => Err(DEMOTED),
     };
-    if for_kernel(entry, &answer) {
+    if for_kernel(fd, entry, &answer) {
         if let Entry::Dead(error) = TABLE.get(fd) {
             answer = send_dead(fd, error);
         } else {
@@ -160,7 +162,7 @@ pub(crate) fn connect(fd: c_int, address: &[u8]) -> Result<()> {
         },
         Entry::Tcp(index) => {
             let answer = the_lane().and_then(|lane| tcp::connect(lane, fd, index, address));
-            if for_kernel(entry, &answer) {
+            if for_kernel(fd, entry, &answer) {
                 if let Entry::Dead(error) = TABLE.get(fd) {
                     return Err(take_error(fd, error).unwrap_or(Errno(libc::ECONNRESET)));
                 }
@@ -204,7 +206,7 @@ pub(crate) fn accept(fd: c_int, flags: c_int) -> Result<(c_int, [u8; name::MAX],
         Entry::Dead(_) => Err(Errno(libc::EINVAL)),
         _ => Err(DEMOTED),
     };
-    if !for_kernel(entry, &answer) {
+    if !for_kernel(fd, entry, &answer) {
         return answer;
     }
     let taken = sys::accept(fd, flags);
@@ -229,7 +231,7 @@ pub(crate) fn shutdown(fd: c_int, how: c_int) -> Result<()> {
         Entry::Dead(_) => Err(Errno(libc::ENOTCONN)),
         _ => Err(DEMOTED),
     };
-    if for_kernel(entry, &answer) { sys::shutdown(fd, how) } else { answer }
+    if for_kernel(fd, entry, &answer) { sys::shutdown(fd, how) } else { answer }
 }
 
 /// `getsockname` and `getpeername`: the name if we know it better than the kernel.
