@@ -64,6 +64,14 @@ enum Held<'s> {
     Never(core::marker::PhantomData<&'s ()>),
 }
 
+/// What the stack of a lane that has ended says.
+pub(crate) struct LastWords {
+    /// The words of its user.
+    pub(crate) user: Vec<u64>,
+    /// The code of the reason of each socket that stayed on the kernel, by its row.
+    pub(crate) reasons: Vec<u32>,
+}
+
 /// Why the lock was not had.
 #[derive(Debug)]
 pub(crate) enum Refused {
@@ -154,17 +162,20 @@ impl Shared {
         self.gate.shut();
     }
 
-    /// The caller's words of the stack as they are, or as a lane that is lost was left. `None` while the gate is shut to this thread.
-    pub(crate) fn last_words(&self, _ending: &mut Ending) -> Option<Vec<u64>> {
-        match self.lock() {
-            Ok(mut guard) => return Some(guard.stack.user().to_vec()),
-            Err(Refused::Barred | Refused::Again) => return None,
-            Err(Refused::Lost) => {}
-        }
-        // SAFETY: the lane is lost, so no thread of any process gets a guard any more, and whoever went wrong inside has died or left;
-        // and only one thread of this process at a time ends a lane, which is the caller.
+    /// What the stack says as it is, or as a lane that is lost was left. `None` if this very thread is inside.
+    ///
+    /// The gate may be shut, by an exec that may yet fail. Nothing is changed here, so that a thread which that kills leaves all in order.
+    pub(crate) fn last_words(&self, _ending: &mut Ending) -> Option<LastWords> {
+        let _held = match self.held() {
+            Err(Refused::Again | Refused::Barred) => return None,
+            held => held,
+        };
+        // SAFETY: the lock is held until the end of this function, and by a thread that was not inside before. Or the lane is lost, so no thread
+        // of any process gets a guard any more, and whoever went wrong inside has died or left; and only one thread of this process at a time
+        // ends a lane, which is the caller.
         let core = unsafe { &mut *self.core.get() };
-        Some(core.stack.user().to_vec())
+        let reasons = core.stack.kernel_rows().iter().map(|row| row.reason.get()).collect();
+        Some(LastWords { user: core.stack.user().to_vec(), reasons })
     }
 
     /// A call inside went wrong: nobody in any process may use the stack any more.
@@ -244,4 +255,25 @@ pub(crate) fn borrow<'a>(fd: c_int) -> BorrowedFd<'a> {
 pub(crate) fn own(fd: c_int) -> std::os::fd::OwnedFd {
     // SAFETY: the number was just made by `protect::keep` and belongs to the channel from here on.
     unsafe { std::os::fd::FromRawFd::from_raw_fd(fd) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lane_that_ends_while_the_gate_is_shut_says_what_its_sockets_were() {
+        let wire = Wire::Test(Box::new(|_, _| 0));
+        let shared = Shared::local(Limits { frames: 64, ..Limits::DEFAULT }, wire);
+        shared.lock().ok().unwrap().stack.user()[0] = 7;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                assert!(shared.gate().close(true));
+                shared.shut();
+            });
+        });
+        assert!(matches!(shared.lock(), Err(Refused::Barred)));
+        let mut ending = crate::lane::ending::hold().unwrap();
+        assert_eq!(shared.last_words(&mut ending).unwrap().user[0], 7);
+    }
 }

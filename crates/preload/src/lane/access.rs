@@ -3,7 +3,7 @@
 use crate::base::config::Settings;
 use crate::base::errno::{AGAIN, Errno, Result};
 use crate::base::inside;
-use crate::c::shared::{Core, Guard, Refused, Shared};
+use crate::c::shared::{Core, Guard, LastWords, Refused, Shared};
 use crate::c::sys;
 use crate::lane::ending::Ending;
 use crate::lane::gate::Gate;
@@ -390,17 +390,10 @@ impl Lane {
         Descriptions::new(guard.stack.user()).get(index).flags()
     }
 
-    /// The descriptions' words of a lane that has ended, or was lost; `None` in a signal handler that interrupted its own thread inside.
-    pub(crate) fn last_words(&self, ending: &mut Ending) -> Option<Vec<u64>> {
+    /// What the stack says of a lane that has ended, or was lost; `None` in a signal handler that interrupted its own thread inside.
+    pub(crate) fn last_words(&self, ending: &mut Ending) -> Option<LastWords> {
         let _inside = inside::enter()?;
         self.shared.last_words(ending)
-    }
-
-    /// Why the socket of a row stays on the kernel, also of a lane that has ended.
-    pub(crate) fn reason_of(&self, row: u32) -> Reason {
-        let Ok((_inside, guard)) = self.come_in() else { return Reason::None };
-        let code = guard.stack.kernel_rows().get(row as usize).map_or(0, |r| r.reason.get());
-        Reason::from_code(code).unwrap_or_default()
     }
 
     /// Flags of a description, inside.

@@ -532,10 +532,11 @@ pub(crate) fn lane_ended(lane: &Lane, reason: Reason, ending: &mut Ending) {
     // Else, in this process alone.
     let for_all = without_service || reason == Reason::LaneGone;
     let mut words = lane.last_words(ending);
+    let reasons = words.as_mut().map_or_else(Vec::new, |words| core::mem::take(&mut words.reasons));
     // What is not known counts as a connection, which must not look like a fresh socket.
     let mut last = |index: u32| match &mut words {
         Some(words) => {
-            let mut descriptions = Descriptions::new(words);
+            let mut descriptions = Descriptions::new(&mut words.user);
             let mut description = descriptions.get(index);
             (description.flags(), *description.holders() & !(1 << lane.slot()) == 0)
         }
@@ -566,8 +567,8 @@ pub(crate) fn lane_ended(lane: &Lane, reason: Reason, ending: &mut Ending) {
                 COUNTS[index as usize].store(0, Relaxed);
             }
             Entry::Kernel(row) => {
-                let why = lane.reason_of(row);
-                TABLE.replace(fd, entry, unlisted(if why == Reason::None { ended } else { why }));
+                let why = reasons.get(row as usize).and_then(|&code| Reason::from_code(code));
+                TABLE.replace(fd, entry, unlisted(why.filter(|&why| why != Reason::None).unwrap_or(ended)));
             }
             Entry::Epoll(_) => {
                 TABLE.replace(fd, entry, Entry::Foreign);
