@@ -298,7 +298,9 @@ pub(crate) fn closing(fd: c_int) {
     crate::wait::epoll::closing(fd);
     match TABLE.set(fd, Entry::Foreign) {
         Entry::Udp(index) | Entry::Tcp(index) | Entry::Epoll(index) => {
-            if COUNTS[index as usize].fetch_sub(1, AcqRel) == 1
+            // Nobody counts them any more if the lane has ended meanwhile.
+            let before = COUNTS[index as usize].fetch_update(AcqRel, Relaxed, |count| count.checked_sub(1));
+            if before == Ok(1)
                 && let Some(lane) = lane::current()
             {
                 linger(lane, index);
