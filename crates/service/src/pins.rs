@@ -38,7 +38,7 @@ pub(crate) fn joined(changes: &[Change]) -> Vec<Joined> {
 
 impl Lane {
     /// Local and remote ends of its live connections, as the lane itself says; what it may have for that is its claims' business.
-    fn connections_now(&self) -> impl Iterator<Item = (Endpoint, Endpoint)> + '_ {
+    pub(crate) fn connections_now(&self) -> impl Iterator<Item = (Endpoint, Endpoint)> + '_ {
         self.view.rows().iter().take(self.limits.rows()).filter_map(connection)
     }
 
@@ -152,7 +152,7 @@ impl Service {
     }
 
     /// Takes one connection's entry out of a claim.
-    fn unpin(&mut self, lane: LaneId, claim: ClaimId, flow: &FlowKey) {
+    pub(crate) fn unpin(&mut self, lane: LaneId, claim: ClaimId, flow: &FlowKey) {
         let changes = self.registry.unpin(lane, claim, flow);
         self.programs.apply_best(changes);
         let _ = self.charge(claim);

@@ -338,3 +338,70 @@ fn connections_that_a_lane_invents_are_not_kept_from_others_that_share_its_port(
     let figures = client.counters(CountersOf::Lane, lane.lane);
     assert_eq!(figures[0], 0, "what it invented came to nothing");
 }
+
+impl Server {
+    /// A connection that it has accepted brings it what the peer sends.
+    fn is_reached_by(&mut self, peer: &mut TcpStream, accepted: TcpId) {
+        peer.write_all(b"ping").unwrap();
+        let mut got = [0; 4];
+        self.lane.turn_until(&mut self.stack, "its data comes where it belongs", |stack| {
+            let mut room = &mut got[..];
+            stack.tcp_recv(accepted, now(), Default::default(), &mut room).is_ok_and(|n| n == 4)
+        });
+    }
+}
+
+fn refusal(reply: &Reply) -> Option<Reason> {
+    match reply {
+        Reply::Refused { reason, .. } => Some(*reason),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_listener_that_closes_takes_no_connection_that_another_lane_has_accepted() {
+    if skipped() {
+        return;
+    }
+    let world = World::new(Attach::Tc);
+    let (mut client, lane) = world.laned();
+    let shared = listening(&world);
+    let claim = client.claim_bound(&shared).unwrap();
+    let mut server = Server::new(&world);
+    let lanes = [lane.lane, server.lane.lane];
+    let theirs = (9000..9064).find(|&port| bpf::chosen(&lanes, world.b(port).into()) == Some(lanes[1])).unwrap();
+    let remotes = Remotes::new(&[world.b(theirs).into()]);
+    // Said in time, to be believed later.
+    assert_eq!(refusal(&client.request(&Request::Convert { claim, remotes, more: true }, &[]).0), None);
+    let (mut peer, accepted) = server.accept_from(&world, theirs);
+    assert_eq!(refusal(&client.request(&Request::Convert { claim, remotes, more: false }, &[]).0), None);
+    server.is_reached_by(&mut peer, accepted);
+    assert_eq!(client.counters(CountersOf::Lane, lane.lane)[0], 0);
+}
+
+#[test]
+fn a_listener_closes_once() {
+    if skipped() {
+        return;
+    }
+    let world = World::new(Attach::Tc);
+    let (mut client, lane) = world.laned();
+    let listener = listening(&world);
+    let claim = client.claim_bound(&listener).unwrap();
+    let remotes = Remotes::new(&[world.b(9999).into()]);
+    let convert =
+        |client: &mut Client, claim| refusal(&client.request(&Request::Convert { claim, remotes, more: false }, &[]).0);
+    let none = Request::Convert { claim, remotes: Remotes::new(&[]), more: false };
+    assert_eq!(refusal(&client.request(&none, &[]).0), None);
+    let mut server = Server::new(&world);
+    let (mut peer, accepted) = server.accept_from(&world, 9999);
+    assert_eq!(convert(&mut client, claim), Some(Reason::BadRequest), "it is closed");
+    let idle = bound(&world);
+    let flow = client.claim(ClaimKind::Flow, world.b(9998).into(), idle.as_fd()).unwrap();
+    assert_eq!(convert(&mut client, flow), Some(Reason::BadRequest), "it is no listener's");
+    let datagrams = within(&world.pair.a, || std::net::UdpSocket::bind(world.a(PORT)).unwrap());
+    let datagrams = client.claim_bound(&datagrams).unwrap();
+    assert_eq!(convert(&mut client, datagrams), Some(Reason::BadRequest), "there are no connections");
+    server.is_reached_by(&mut peer, accepted);
+    assert_eq!(client.counters(CountersOf::Lane, lane.lane)[0], 0);
+}

@@ -3,7 +3,7 @@
 use super::{Held, reason_of_conflict};
 use crate::connection::{Answer, ConnectionId};
 use crate::proof::local_name;
-use crate::registry::{ClaimId, LaneId};
+use crate::registry::{ClaimId, FlowKey, LaneId, Protocol};
 use crate::requests::refused;
 use crate::service::Service;
 use nix::sys::socket::{Shutdown, SockaddrStorage, bind, shutdown};
@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use tickwire_host::Ends;
-use tickwire_link::control::{Claim, Push, Reason, Remotes, Reply};
+use tickwire_link::control::{Claim, ClaimKind, Push, Reason, Remotes, Reply};
 use tickwire_link::sys_socket;
 use tickwire_stack::addr::{Address, Endpoint};
 
@@ -21,7 +21,10 @@ impl Service {
     pub(crate) fn convert(&mut self, id: ConnectionId, claim: ClaimId, remotes: &Remotes, more: bool) -> Answer {
         let Some(lane) = self.connections.get(&id).and_then(|c| c.lane) else { return refused(Reason::BadRequest) };
         let limit = self.lanes.get(&lane).map_or(0, |lane| lane.limits.tcp as usize);
-        let Some(held) = self.claims.get_mut(&claim).filter(|held| held.lane == lane) else {
+        // Once only: what comes to the port afterwards is the next listener's.
+        let listens =
+            |held: &&mut Held| held.kind == ClaimKind::Bound && held.bound.protocol == Protocol::Tcp && !held.converted;
+        let Some(held) = self.claims.get_mut(&claim).filter(|held| held.lane == lane).filter(listens) else {
             return refused(Reason::BadRequest);
         };
         held.converting.extend_from_slice(remotes.as_slice());
@@ -45,25 +48,39 @@ impl Service {
                 let _ = bind(fd.as_raw_fd(), &SockaddrStorage::from(socket_address(fd, bound.local)));
             }
         });
-        // What the kernel had accepted by now is its own. If it does not say, what it had before is.
-        let kernels: HashSet<Ends> = self.kernels_of_port(bound.local.port).unwrap_or_default().into_iter().collect();
         // A listener on "any" may have accepted on each of our addresses; the messages name only the remote ends.
         let locals: Vec<Address> = if bound.local.address.is_unspecified() {
             self.nics.addresses().into_iter().collect()
         } else {
             vec![bound.local.address]
         };
-        let flows: Vec<(Address, Endpoint)> = remotes
+        let flow = |local, remote| FlowKey { protocol: Protocol::Tcp, local, remote };
+        let mut flows: Vec<FlowKey> = remotes
             .iter()
-            .flat_map(|&remote| locals.iter().map(move |&local| (local, remote)))
-            .filter(|(local, remote)| local.family() == remote.address.family())
+            .flat_map(|&remote| locals.iter().map(move |&local| flow(Endpoint::new(local, bound.local.port), remote)))
+            .filter(|flow| flow.local.address.family() == flow.remote.address.family())
             .take(self.usage.room_for_flows(user))
             .collect();
-        match self.registry.convert(lane, claim, &flows, &kernels) {
+        // What the kernel had accepted by now is its own. If it does not say what that is, all may be that was not this lane's before.
+        match self.kernels_of_port(bound.local.port) {
+            Ok(kernels) => {
+                let kernels: HashSet<Ends> = kernels.into_iter().collect();
+                flows.retain(|flow| !kernels.contains(&(flow.local, flow.remote)));
+            }
+            Err(_) => flows.retain(|flow| self.registry.holds_flow(lane, flow)),
+        }
+        // What others that listen at the port have accepted is theirs, also what they accept while the flows are entered.
+        let others = self.connections_of_others(lane, bound);
+        flows.retain(|flow| !others.contains(&(flow.local, flow.remote)));
+        match self.registry.convert(lane, claim, &flows) {
             Ok(changes) => {
                 self.programs.apply_best(changes);
                 if let Some(held) = self.claims.get_mut(&claim) {
                     held.pinned.clear();
+                }
+                let others = self.connections_of_others(lane, bound);
+                for flow in flows.iter().filter(|flow| others.contains(&(flow.local, flow.remote))) {
+                    self.unpin(lane, claim, flow);
                 }
                 let _ = self.charge(claim);
                 Reply::Done.into()

@@ -1,8 +1,9 @@
-//! Connections of the kernel's own on ports and flows that are claimed.
+//! Connections of the kernel's own, and of other lanes', on ports and flows that are claimed.
 
-use crate::registry::{Bound, Change, ClaimId, LaneId, PortKey, Protocol};
+use crate::lanes::Lane;
+use crate::registry::{Bound, Change, ClaimId, LaneId, PortKey, Protocol, any_of};
 use crate::service::Service;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use tickwire_host::Ends;
 use tickwire_link::control::{ClaimKind, Reason};
 use tickwire_stack::addr::{Address, Endpoint};
@@ -77,14 +78,24 @@ impl Service {
 
     /// Whether another lane that holds the port of a flow says that it has this connection: it may have accepted it.
     pub(super) fn others_have(&self, lane: LaneId, local: Endpoint, remote: Endpoint) -> bool {
-        let any = if local.address.to_v4().is_some() { Address::ANY_V4 } else { Address::ANY };
-        let keys = [local.address, any]
+        let keys = [local.address, any_of(local.address)]
             .map(|address| PortKey { protocol: Protocol::Tcp, local: Endpoint::new(address, local.port) });
-        let mut others: Vec<LaneId> =
-            keys.into_iter().flat_map(|key| self.registry.holders(key)).map(|(holder, _)| holder).collect();
-        others.sort_unstable();
-        others.dedup();
-        let has = |other: &LaneId| self.lanes.get(other).is_some_and(|other| other.has_connection(local, remote));
-        others.iter().any(|other| *other != lane && has(other))
+        self.others_at(lane, &keys).any(|other| other.has_connection(local, remote))
+    }
+
+    /// The connections that other lanes which hold a port, of any address, say that they have.
+    pub(super) fn connections_of_others(&self, lane: LaneId, bound: Bound) -> HashSet<Ends> {
+        let addresses = self.nics.addresses().into_iter().chain([Address::ANY, Address::ANY_V4]);
+        let keys: Vec<PortKey> = addresses
+            .map(|address| PortKey { protocol: Protocol::Tcp, local: Endpoint::new(address, bound.local.port) })
+            .collect();
+        self.others_at(lane, &keys).flat_map(Lane::connections_now).collect()
+    }
+
+    /// The lanes but one that hold any of these.
+    fn others_at(&self, lane: LaneId, keys: &[PortKey]) -> impl Iterator<Item = &Lane> {
+        let holders = keys.iter().flat_map(|&key| self.registry.holders(key)).map(|(holder, _)| holder);
+        let others: BTreeSet<LaneId> = holders.filter(|&holder| holder != lane).collect();
+        others.into_iter().filter_map(|other| self.lanes.get(&other))
     }
 }

@@ -1,9 +1,8 @@
 //! Flows: connections that are told apart from everything else that comes to their port.
 
 use super::{Bound, Change, ClaimId, Conflict, FlowKey, LaneId, PortKey, Registry, Share};
-use std::collections::HashSet;
 use std::ops::Bound::{Excluded, Unbounded};
-use tickwire_stack::addr::{Address, Endpoint};
+use tickwire_stack::addr::Endpoint;
 
 /// Whose a flow is, and on what ground.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,22 +64,13 @@ impl Registry {
     }
 
     /// Turns the claim of a closing listener into exact flows: new connections are no longer ours, the live ones stay.
-    /// A flow that another lane has, or the kernel (`kernels`: local and remote ends), is left out. What the lane may send shrinks to
-    /// these flows: the port may be somebody else's next.
-    pub(crate) fn convert(
-        &mut self,
-        lane: LaneId,
-        id: ClaimId,
-        flows: &[(Address, Endpoint)],
-        kernels: &HashSet<(Endpoint, Endpoint)>,
-    ) -> Result<Vec<Change>, Conflict> {
+    /// A flow that another lane has, or the kernel, is left out. What the lane may send shrinks to these flows: the port may be somebody else's next.
+    pub(crate) fn convert(&mut self, lane: LaneId, id: ClaimId, flows: &[FlowKey]) -> Result<Vec<Change>, Conflict> {
         let bound = self.claim(lane, id)?.bound;
         let mut changes = Vec::new();
         let pinned = self.claims.get_mut(&id).map(|c| std::mem::take(&mut c.flows)).unwrap_or_default();
-        for &(local, remote) in flows {
-            let local = Endpoint::new(local, bound.local.port);
-            let key = FlowKey { protocol: bound.protocol, local, remote };
-            if !bound.covers(local) || kernels.contains(&(local, remote)) || !self.is_open_to(lane, &key) {
+        for &key in flows {
+            if !bound.covers(key.local) || !self.is_open_to(lane, &key) {
                 continue;
             }
             let title = Title::Accepted(lane);

@@ -55,6 +55,6 @@ impl Bound {
 }
 
 /// "Any address" of an address's family.
-pub(super) fn any_of(address: Address) -> Address {
+pub(crate) fn any_of(address: Address) -> Address {
     if address.to_v4().is_some() { Address::ANY_V4 } else { Address::ANY }
 }

@@ -14,7 +14,7 @@ mod tests;
 
 pub(crate) use change::Change;
 pub(crate) use flows::{Listed, Title};
-pub(crate) use keys::{Bound, FlowKey, PortKey, Protocol};
+pub(crate) use keys::{Bound, FlowKey, PortKey, Protocol, any_of};
 pub(crate) use shares::Share;
 
 use flows::Flow;

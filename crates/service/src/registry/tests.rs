@@ -1,5 +1,4 @@
 use super::*;
-use std::collections::HashSet;
 use tickwire_stack::addr::{Address, Endpoint};
 
 const HERE: Address = Address::v4([10, 0, 0, 1]);
@@ -156,7 +155,8 @@ fn a_closed_listener_says_anew_what_was_pinned_and_has_nothing_of_the_kernels() 
     let other = Endpoint::new(THERE.address, 9001);
     registry.pin(1, id, &[key]);
     let title = Some(Title::Accepted(1));
-    let changes = registry.convert(1, id, &[(HERE, THERE), (HERE, other)], &[(listener.local, other)].into()).unwrap();
+    registry.except(1, id, &[(listener.local, other)]).unwrap();
+    let changes = registry.convert(1, id, &[key, FlowKey { remote: other, ..key }]).unwrap();
     assert_eq!(changes[0], Change::Flow { key, before: title, after: title });
     assert!(registry.holds_flow(1, &key) && registry.flows.len() == 1);
 }
@@ -198,17 +198,15 @@ fn a_closed_listener_keeps_its_connections_only() {
     let mut registry = Registry::default();
     let listener = Bound { protocol: Protocol::Tcp, ..udp(Address::ANY_V4, 80) };
     let (id, _) = registry.claim_bound(1, listener).unwrap();
-    assert_eq!(registry.convert(2, id, &[], &HashSet::new()), Err(Conflict::Unknown), "not that lane's");
-    let changes = registry.convert(1, id, &[(HERE, THERE), (Address([0xfd; 16]), THERE)], &HashSet::new()).unwrap();
+    assert_eq!(registry.convert(2, id, &[]), Err(Conflict::Unknown), "not that lane's");
     let local = Endpoint::new(HERE, 80);
+    let flow = FlowKey { protocol: Protocol::Tcp, local, remote: THERE };
+    let elsewhere = FlowKey { local: Endpoint::new(Address([0xfd; 16]), 80), ..flow };
+    let changes = registry.convert(1, id, &[flow, elsewhere]).unwrap();
     assert_eq!(
         changes,
         [
-            Change::Flow {
-                key: FlowKey { protocol: Protocol::Tcp, local, remote: THERE },
-                before: None,
-                after: Some(Title::Accepted(1))
-            },
+            Change::Flow { key: flow, before: None, after: Some(Title::Accepted(1)) },
             Change::Port { key: key(&listener), before: vec![1], after: vec![] },
             Change::Owned { lane: 1, key: key(&listener), before: Some(Share::Whole), after: Some(Share::Flows) },
         ],
@@ -220,7 +218,7 @@ fn a_closed_listener_keeps_its_connections_only() {
     registry.claim_bound(2, listener).expect("a new server may listen");
     let closed = registry.release_flows(1, id, THERE).unwrap();
     assert!(matches!(closed[..], [Change::Flow { after: None, .. }]));
-    registry.convert(1, id, &[(HERE, THERE)], &HashSet::new()).unwrap();
+    registry.convert(1, id, &[flow]).unwrap();
     assert_eq!(registry.release(1, id).unwrap().len(), 2);
     assert!(!registry.owns(1, Protocol::Tcp, local, THERE));
 }
