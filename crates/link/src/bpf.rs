@@ -58,6 +58,8 @@ pub mod program {
 pub mod map {
     /// [`super::FlowKey`] -> [`super::FlowValue`].
     pub const FLOWS: &str = "flows";
+    /// What was opened since between the ends of unproven flows: [`super::FlowKey`] -> sequence number.
+    pub const OPENED: &str = "opened";
     /// The lanes of handshakes on ports that lanes are joining.
     pub const HANDSHAKES: &str = "handshakes";
     /// [`super::PortKey`] -> [`super::PortValue`].

@@ -94,6 +94,8 @@ pub(crate) enum GuardLink {
 pub(crate) struct Programs {
     ebpf: Ebpf,
     flows: HashMap<MapData, bpf::FlowKey, bpf::FlowValue>,
+    /// Connections that were opened between the ends of flows.
+    opened: HashMap<MapData, bpf::FlowKey, u32>,
     ports: HashMap<MapData, bpf::PortKey, bpf::PortValue>,
     port_kinds: Array<MapData, u64>,
     groups: HashMap<MapData, bpf::GroupKey, bpf::GroupValue>,
@@ -127,6 +129,7 @@ impl Programs {
             .override_global(bpf::LANE_MASK, &(places - 1), true)
             .map_max_entries(map::LANE_COUNTERS, places)
             .map_max_entries(map::FLOWS, flows)
+            .map_max_entries(map::OPENED, flows.saturating_mul(2))
             .map_max_entries(map::HANDSHAKES, flows)
             .map_max_entries(map::PORTS, flows)
             .map_max_entries(map::OWNED, flows.saturating_mul(2))
@@ -141,6 +144,7 @@ impl Programs {
         let mut take = |name| ebpf.take_map(name).ok_or(BpfError::Missing(name));
         Ok(Self {
             flows: take(map::FLOWS)?.try_into()?,
+            opened: take(map::OPENED)?.try_into()?,
             ports: take(map::PORTS)?.try_into()?,
             port_kinds: take(map::PORT_KINDS)?.try_into()?,
             groups: take(map::GROUPS)?.try_into()?,
@@ -311,6 +315,8 @@ impl Programs {
                     done?;
                 } else {
                     let done = self.flows.remove(&bpf_key);
+                    // Its place is somebody else's: nobody is to fill the map by flows that come and go.
+                    let _ = self.opened.remove(&bpf_key);
                     self.unuse_port(port, port_kind::FLOWS)?;
                     done?;
                 }
