@@ -8,8 +8,9 @@
 use crate::lanes::Lane;
 use crate::registry::{Change, ClaimId, FlowKey, LaneId, PortKey, Protocol};
 use crate::service::Service;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
+use tickwire_host::Ends;
 use tickwire_link::bpf;
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::table::{Row, kind};
@@ -58,21 +59,45 @@ fn connection(row: &Row) -> Option<(Endpoint, Endpoint)> {
 }
 
 impl Service {
-    /// Keeps the connections of those that share a port where they are, while others join.
-    pub(crate) fn pin(&mut self, joined: &[Joined]) {
+    /// Keeps the connections of those that share a port where they are, while others join. A newcomer has none of them yet, whatever it says.
+    pub(crate) fn pin(&mut self, joined: &[Joined], newcomer: Option<LaneId>) {
+        let mut tables: HashMap<LaneId, HashSet<Ends>> = HashMap::new();
         for (key, lanes) in joined {
-            let settled = self.programs.settled(key, lanes);
-            for (lane, claim) in self.registry.holders(*key) {
-                self.pin_lane(*key, [lanes, &settled], lane, claim);
+            let mut settled = self.programs.settled(key, lanes);
+            settled.retain(|&lane| Some(lane) != newcomer);
+            let mut holders = self.registry.holders(*key);
+            holders.retain(|&(lane, _)| Some(lane) != newcomer);
+            for (lane, _) in &holders {
+                let table = || self.lanes.get(lane).map(|lane| lane.connections_now().collect()).unwrap_or_default();
+                tables.entry(*lane).or_insert_with(table);
+            }
+            let mut holding: HashMap<Ends, usize> = HashMap::new();
+            let different: BTreeSet<LaneId> = holders.iter().map(|&(lane, _)| lane).collect();
+            different.iter().flat_map(|lane| &tables[lane]).for_each(|&ends| *holding.entry(ends).or_default() += 1);
+            for (lane, claim) in holders {
+                let believed: Vec<FlowKey> = tables[&lane]
+                    .iter()
+                    .map(|&(local, remote)| FlowKey { protocol: Protocol::Tcp, local, remote })
+                    .filter(|flow| {
+                        holding[&(flow.local, flow.remote)] == 1 || self.bearer(flow, lanes, &settled) == Some(lane)
+                    })
+                    .collect();
+                self.pin_lane(*key, [lanes, &settled], (lane, claim), believed);
             }
         }
+    }
+
+    /// To which of several lanes that say they have a connection it has come until now, while it is no flow of its own.
+    fn bearer(&self, flow: &FlowKey, lanes: &[LaneId], settled: &[LaneId]) -> Option<LaneId> {
+        let begun = self.programs.handshake(flow).filter(|lane| lanes.contains(lane));
+        begun.or_else(|| bpf::chosen(settled, flow.remote))
     }
 
     /// Ends the joining of ports for which it is time.
     pub(crate) fn settle(&mut self, now: Instant) {
         // What was opened since is found by its handshake only, and these may be forgotten: there is not room for all that somebody may send.
         let going_on: Vec<Joined> = self.joined.iter().map(|(_, joined)| joined.clone()).collect();
-        self.pin(&going_on);
+        self.pin(&going_on, None);
         let due: Vec<Joined> =
             self.joined.extract_if(.., |(until, _)| *until <= now).map(|(_, joined)| joined).collect();
         for (key, _) in due {
@@ -102,19 +127,24 @@ impl Service {
         }
     }
 
-    /// Pins connections of a lane that would go elsewhere by one of these choices.
-    fn pin_lane(&mut self, key: PortKey, choices: [&[LaneId]; 2], lane: LaneId, claim: ClaimId) {
+    /// Pins those of a lane's connections that would go elsewhere by one of these choices.
+    fn pin_lane(
+        &mut self,
+        key: PortKey,
+        choices: [&[LaneId]; 2],
+        (lane, claim): (LaneId, ClaimId),
+        connections: Vec<FlowKey>,
+    ) {
         let Some(of_lane) = self.lanes.get(&lane) else { return };
-        let moved: Vec<FlowKey> = of_lane
-            .connections_now()
-            .filter(|(local, remote)| {
+        let moved: Vec<FlowKey> = connections
+            .into_iter()
+            .filter(|FlowKey { local, remote, .. }| {
                 local.port == key.local.port
                     && (key.local.address == local.address || key.local.address.is_unspecified())
                     && key.local.address.family() == local.address.family()
                     && self.nics.has_address(local.address)
                     && choices.iter().any(|lanes| bpf::chosen(lanes, *remote) != Some(lane))
             })
-            .map(|(local, remote)| FlowKey { protocol: Protocol::Tcp, local, remote })
             .filter(|flow| !self.registry.knows_flow(flow))
             .take(self.usage.room_for_flows(of_lane.user))
             .collect();

@@ -96,6 +96,7 @@ pub(crate) struct Programs {
     flows: HashMap<MapData, bpf::FlowKey, bpf::FlowValue>,
     /// Connections that were opened between the ends of flows.
     opened: HashMap<MapData, bpf::FlowKey, u32>,
+    handshakes: HashMap<MapData, bpf::FlowKey, u32>,
     ports: HashMap<MapData, bpf::PortKey, bpf::PortValue>,
     port_kinds: Array<MapData, u64>,
     groups: HashMap<MapData, bpf::GroupKey, bpf::GroupValue>,
@@ -145,6 +146,7 @@ impl Programs {
         Ok(Self {
             flows: take(map::FLOWS)?.try_into()?,
             opened: take(map::OPENED)?.try_into()?,
+            handshakes: take(map::HANDSHAKES)?.try_into()?,
             ports: take(map::PORTS)?.try_into()?,
             port_kinds: take(map::PORT_KINDS)?.try_into()?,
             groups: take(map::GROUPS)?.try_into()?,
@@ -381,6 +383,11 @@ impl Programs {
         {
             tracing::warn!(%error, "a shared port stays as it is");
         }
+    }
+
+    /// To which lane a connection's handshake went that began while a lane was joining its port.
+    pub(crate) fn handshake(&self, key: &FlowKey) -> Option<LaneId> {
+        self.handshakes.get(&bpf::FlowKey::new(key.protocol as u8, key.local, key.remote), 0).ok()
     }
 
     /// Whether divert knows a flow. If that cannot be told, it does.

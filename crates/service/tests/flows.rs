@@ -405,3 +405,33 @@ fn a_listener_closes_once() {
     server.is_reached_by(&mut peer, accepted);
     assert_eq!(client.counters(CountersOf::Lane, lane.lane)[0], 0);
 }
+
+#[test]
+fn a_lane_that_lies_about_anothers_connection_does_not_get_it_when_a_third_joins() {
+    if skipped() {
+        return;
+    }
+    let world = World::new(Attach::Tc);
+    let mut client = world.client();
+    let lane = client.hello().unwrap();
+    let (mut third, third_lane) = world.laned();
+    let shared = listening(&world);
+    client.claim_bound(&shared).unwrap();
+    let mut server = Server::new(&world);
+    let (two, three) = ([lane.lane, server.lane.lane], [lane.lane, server.lane.lane, third_lane.lane]);
+    let ends = |port| world.b(port).into();
+    let moves =
+        |port| bpf::chosen(&two, ends(port)) == Some(two[1]) && bpf::chosen(&three, ends(port)) == Some(three[2]);
+    let port = (9000..9064).find(|&port| moves(port)).unwrap();
+    let (mut peer, accepted) = server.accept_from(&world, port);
+    // SAFETY: this test alone uses the region, and `lane` outlives `memory`.
+    let memory: Memory<'_> = unsafe { lane.region.memory() };
+    memory.rows[0].kind.set(kind::TCP);
+    memory.rows[0].state.set(1);
+    memory.rows[0].local.set(world.a(PORT).into());
+    memory.rows[0].remote.set(ends(port));
+    let joining = listening(&world);
+    third.claim_bound(&joining).unwrap();
+    server.is_reached_by(&mut peer, accepted);
+    assert_eq!(client.counters(CountersOf::Lane, lane.lane)[0], 0);
+}

@@ -111,11 +111,11 @@ impl Service {
         };
         let mut all = first.inspect_err(|_| self.take_back(lane, claim, &changes))?;
         let joined = pins::joined(&changes);
-        self.pin(&joined);
+        self.pin(&joined, Some(lane));
         all.extend(changes);
         self.apply_claim(lane, claim, all)?;
         // Those that came about in the meantime, too.
-        self.pin(&joined);
+        self.pin(&joined, None);
         self.joined.extend(joined.into_iter().map(|joined| (Instant::now() + pins::SETTLE, joined)));
         match kind {
             ClaimKind::Bound => {
