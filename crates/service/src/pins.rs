@@ -96,13 +96,12 @@ impl Service {
     /// Ends the joining of ports for which it is time.
     pub(crate) fn settle(&mut self, now: Instant) {
         // What was opened since is found by its handshake only, and these may be forgotten: there is not room for all that somebody may send.
-        let going_on: Vec<Joined> = self.joined.iter().map(|(_, joined)| joined.clone()).collect();
+        let going_on: Vec<Joined> = self.joined.iter().map(|(&key, (_, lanes))| (key, lanes.clone())).collect();
         self.pin(&going_on, None);
-        let due: Vec<Joined> =
-            self.joined.extract_if(.., |(until, _)| *until <= now).map(|(_, joined)| joined).collect();
-        for (key, _) in due {
-            // Another one joined since: both have joined when that one has.
-            if !self.programs.is_joining(&key) || self.joined.iter().any(|(_, (other, _))| *other == key) {
+        let is_due = |(&key, (until, _)): (&PortKey, &(Instant, Vec<LaneId>))| (*until <= now).then_some(key);
+        for key in self.joined.iter().filter_map(is_due).collect::<Vec<_>>() {
+            self.joined.remove(&key);
+            if !self.programs.is_joining(&key) {
                 continue;
             }
             let mut lanes: Vec<LaneId> = self.registry.holders(key).into_iter().map(|(lane, _)| lane).collect();

@@ -208,7 +208,7 @@ fn start(config: Config, namespace: Namespace) -> Result<Service, Error> {
         groups: Groups::default(),
         connections: BTreeMap::new(),
         captures,
-        joined: Vec::new(),
+        joined: BTreeMap::new(),
         pins_verified: 0,
         resting: BTreeSet::new(),
         poll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(|e| system("make an epoll instance")(e.into()))?,

@@ -11,11 +11,10 @@ use crate::namespace::Namespace;
 use crate::nics::Nics;
 use crate::numbers::Numbers;
 use crate::offload::Offload;
-use crate::pins::Joined;
 use crate::programs::{LaneProgram, Programs};
 use crate::proof::Judge;
 use crate::reaper::Dying;
-use crate::registry::{ClaimId, LaneId, Registry};
+use crate::registry::{ClaimId, LaneId, PortKey, Registry};
 use crate::usage::Usage;
 use crate::verify::Verification;
 use crate::{claims, requests};
@@ -59,7 +58,7 @@ pub(crate) struct Service {
     pub(crate) usage: Usage,
     pub(crate) connections: BTreeMap<ConnectionId, Connection>,
     /// Ports that lanes are joining, and until when.
-    pub(crate) joined: Vec<(Instant, Joined)>,
+    pub(crate) joined: BTreeMap<PortKey, (Instant, Vec<LaneId>)>,
     /// The lane whose pinned connections were looked at last.
     pub(crate) pins_verified: LaneId,
     /// Connections that are not listened to for a while, and until when.

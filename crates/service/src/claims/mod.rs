@@ -116,7 +116,9 @@ impl Service {
         self.apply_claim(lane, claim, all)?;
         // Those that came about in the meantime, too.
         self.pin(&joined, None);
-        self.joined.extend(joined.into_iter().map(|joined| (Instant::now() + pins::SETTLE, joined)));
+        // When another one has joined since, both have.
+        let until = Instant::now() + pins::SETTLE;
+        self.joined.extend(joined.into_iter().map(|(key, lanes)| (key, (until, lanes))));
         match kind {
             ClaimKind::Bound => {
                 let more = self.leave_to_kernel(lane, claim, bound)?;
