@@ -7,9 +7,11 @@
 //! | `time`, `scale` | nanoseconds, counts, and the way between them in whole numbers |
 //! | `exchange` | what one request and its answer tell |
 //! | `sync` | one server: exchanges in, parameters of a clock out; no I/O, no clock |
+//! | `page` | the clock in shared memory: how it is published and read
 #![forbid(unsafe_code)]
 
 pub mod exchange;
+pub mod page;
 pub mod scale;
 pub mod sync;
 pub mod time;

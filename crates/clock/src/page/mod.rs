@@ -1,0 +1,186 @@
+//! The page: one clock for every program of a machine, in 4096 bytes of shared memory.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | `double` | the protocol: two buffers and a sequence number |
+//! | `parameters` | what the clock is, as words |
+//! | `reading` | from a counter's value to the time, its error and its bound |
+//!
+//! All words are native 64-bit integers: the page never leaves the machine. Words 0 to 3 say what it is and are written once; word 8 is the
+//! sequence number, alone in its cache line; the buffers begin at words 16 and 32.
+
+pub mod double;
+mod parameters;
+mod reading;
+
+pub use parameters::{Leap, Parameters, Status};
+pub use reading::Reading;
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use double::Places;
+
+/// The page's size in bytes.
+pub const SIZE: usize = 4096;
+/// Its size in words.
+pub const WORDS: usize = SIZE / 8;
+/// The first word: "TICKCLCK" in memory on a little-endian machine.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"TICKCLCK");
+/// Changes with the meaning of any word.
+pub const VERSION: u64 = 1;
+
+const WORD_MAGIC: usize = 0;
+const WORD_VERSION: usize = 1;
+const WORD_SIZE: usize = 2;
+const WORD_COUNTER: usize = 3;
+const PLACES: Places = Places { sequence: 8, buffers: [16, 32] };
+/// How often a read begins anew before it gives up: each time, the writer has published twice within some nanoseconds.
+const TRIES: u32 = 16;
+
+/// The counters that a page may be about, by their number in the page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum CounterKind {
+    /// x86's time stamp counter.
+    Tsc = 1,
+    /// The virtual counter of aarch64.
+    Cntvct = 2,
+    /// The operating system's own monotonic clock, which nobody steers; in nanoseconds.
+    MonotonicRaw = 3,
+}
+
+impl CounterKind {
+    /// From its number.
+    #[must_use]
+    pub const fn from_number(number: u64) -> Option<Self> {
+        match number {
+            1 => Some(Self::Tsc),
+            2 => Some(Self::Cntvct),
+            3 => Some(Self::MonotonicRaw),
+            _ => None,
+        }
+    }
+
+    /// Its name for people.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tsc => "TSC",
+            Self::Cntvct => "CNTVCT",
+            Self::MonotonicRaw => "CLOCK_MONOTONIC_RAW",
+        }
+    }
+}
+
+/// Why a piece of memory is no page that this program can read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Smaller or larger than a page.
+    Size(u64),
+    /// It does not begin as a page does.
+    Magic,
+    /// It is of another version of Tickwire.
+    Version(u64),
+    /// It is about a counter of which this program knows nothing.
+    Counter(u64),
+}
+
+impl core::fmt::Display for Fault {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Size(size) => write!(f, "it has {size} bytes instead of {SIZE}"),
+            Self::Magic => f.write_str("it is no clock page"),
+            Self::Version(version) => {
+                write!(
+                    f,
+                    "it is of version {version}, this program reads version {VERSION}: they belong to different Tickwires"
+                )
+            }
+            Self::Counter(number) => write!(f, "it is about a counter that this program does not know ({number})"),
+        }
+    }
+}
+
+impl core::error::Error for Fault {}
+
+/// A page, wherever it lies.
+#[derive(Clone, Copy, Debug)]
+pub struct Page<'a> {
+    words: &'a [AtomicU64],
+}
+
+impl<'a> Page<'a> {
+    /// A new page in these words, which are all zero.
+    ///
+    /// # Panics
+    /// If it has not [`WORDS`].
+    #[must_use]
+    pub fn create(words: &'a [AtomicU64], counter: CounterKind) -> Self {
+        assert_eq!(words.len(), WORDS);
+        words[WORD_VERSION].store(VERSION, Ordering::Relaxed);
+        words[WORD_SIZE].store(SIZE as u64, Ordering::Relaxed);
+        words[WORD_COUNTER].store(counter as u64, Ordering::Relaxed);
+        words[WORD_MAGIC].store(MAGIC, Ordering::Release);
+        Self { words }
+    }
+
+    /// The page that is in these words already, and its counter.
+    ///
+    /// # Errors
+    /// Why this is no page that can be read.
+    pub fn open(words: &'a [AtomicU64]) -> Result<(Self, CounterKind), Fault> {
+        if words.len() != WORDS {
+            return Err(Fault::Size(words.len() as u64 * 8));
+        }
+        if words[WORD_MAGIC].load(Ordering::Acquire) != MAGIC {
+            return Err(Fault::Magic);
+        }
+        let word = |index: usize| words[index].load(Ordering::Relaxed);
+        if word(WORD_VERSION) != VERSION {
+            return Err(Fault::Version(word(WORD_VERSION)));
+        }
+        if word(WORD_SIZE) != SIZE as u64 {
+            return Err(Fault::Size(word(WORD_SIZE)));
+        }
+        let counter = CounterKind::from_number(word(WORD_COUNTER)).ok_or(Fault::Counter(word(WORD_COUNTER)))?;
+        Ok((Self { words }, counter))
+    }
+
+    /// Publishes parameters. There must be one writer only.
+    pub fn publish(self, parameters: &Parameters) {
+        PLACES.publish(self.words, &parameters.to_words());
+    }
+
+    /// The newest parameters, and what `counter` gives while they are the newest.
+    ///
+    /// `None` if they changed all the time, which only a mad writer does.
+    #[inline]
+    pub fn read<T>(self, counter: impl FnMut() -> T) -> Option<(Parameters, T)> {
+        let (words, beside) = PLACES.read(self.words, TRIES, counter)?;
+        Some((Parameters::from_words(&words), beside))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words() -> Vec<AtomicU64> {
+        (0..WORDS).map(|_| AtomicU64::new(0)).collect()
+    }
+
+    #[test]
+    fn what_is_no_page_is_told_from_one() {
+        let memory = words();
+        assert_eq!(Page::open(&memory).unwrap_err(), Fault::Magic);
+        let page = Page::create(&memory, CounterKind::Tsc);
+        assert_eq!(Page::open(&memory).unwrap().1, CounterKind::Tsc);
+        assert!(page.read(|| ()).unwrap().0.status.is_empty(), "nothing is published yet");
+        memory[WORD_COUNTER].store(77, Ordering::Relaxed);
+        assert_eq!(Page::open(&memory).unwrap_err(), Fault::Counter(77));
+        memory[WORD_SIZE].store(12, Ordering::Relaxed);
+        assert_eq!(Page::open(&memory).unwrap_err(), Fault::Size(12));
+        memory[WORD_VERSION].store(9, Ordering::Relaxed);
+        assert_eq!(Page::open(&memory).unwrap_err(), Fault::Version(9));
+        assert_eq!(Page::open(&memory[1..]).unwrap_err(), Fault::Size(4088));
+    }
+}

@@ -1,0 +1,194 @@
+//! What the clock is at one moment: all that a reader needs, in whole numbers, so that every reader gets the same.
+
+use crate::scale::Scale;
+use crate::time::{Count, Nanos};
+use core::ops::{BitOr, BitOrAssign};
+
+/// How a clock is: a set of facts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Status(pub u32);
+
+impl Status {
+    /// The time is known, and the bound holds.
+    pub const SYNCHRONISED: Self = Self(1);
+    /// The rate is not yet known well: the bound grows fast without a server.
+    pub const WARMING_UP: Self = Self(1 << 1);
+    /// No server has answered for several polls: the clock runs on its own.
+    pub const HOLDOVER: Self = Self(1 << 2);
+    /// Since the values were published more time has passed than the daemon ever lets pass: it has died, or hangs. Readers find this out.
+    pub const STALE: Self = Self(1 << 3);
+    /// The counter has broken (suspend, migration): times from before and after cannot be compared, and none is known until servers answer.
+    pub const DISRUPTED: Self = Self(1 << 4);
+    /// The difference between TAI and UTC is known, so TAI is right.
+    pub const TAI_KNOWN: Self = Self(1 << 5);
+    /// The instant lies within an inserted leap second: 23:59:60, for which UTC repeats 23:59:59.
+    pub const LEAP_SECOND: Self = Self(1 << 6);
+    /// The servers smear leap seconds: UTC follows them, and is not true to the second's fraction near a leap.
+    pub const SMEARED: Self = Self(1 << 7);
+    /// A daemon has taken another page's place for this one: open the page anew.
+    pub const RETIRED: Self = Self(1 << 8);
+
+    const NAMES: [(Self, &'static str); 9] = [
+        (Self::SYNCHRONISED, "synchronised"),
+        (Self::WARMING_UP, "warming up"),
+        (Self::HOLDOVER, "holdover"),
+        (Self::STALE, "stale"),
+        (Self::DISRUPTED, "disrupted"),
+        (Self::TAI_KNOWN, "TAI known"),
+        (Self::LEAP_SECOND, "leap second"),
+        (Self::SMEARED, "smeared"),
+        (Self::RETIRED, "retired"),
+    ];
+
+    /// Whether all facts of `other` hold.
+    #[must_use]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Whether nothing is known.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// With `other`, if `condition` holds.
+    #[must_use]
+    pub const fn with(self, other: Self, condition: bool) -> Self {
+        if condition { Self(self.0 | other.0) } else { self }
+    }
+
+    /// Without `other`.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// The names of the facts that hold.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        Self::NAMES.into_iter().filter(move |(fact, _)| self.contains(*fact)).map(|(_, name)| name)
+    }
+}
+
+impl BitOr for Status {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl BitOrAssign for Status {
+    fn bitor_assign(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+}
+
+/// By how much TAI is ahead of UTC, and when that changes next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Leap {
+    /// TAI - UTC in whole seconds before [`Self::at`].
+    pub offset: i32,
+    /// +1: a second is inserted; -1: one is left out; 0: nothing is announced.
+    pub step: i32,
+    /// The first instant of the new offset, in TAI: the beginning of 23:59:60, or what would have been that of 23:59:59.
+    pub at: Nanos,
+}
+
+/// The clock, from its `at` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameters {
+    /// How the clock is.
+    pub status: Status,
+    /// The counter at [`Self::time`].
+    pub at: Count,
+    /// The time then, in TAI.
+    pub time: Nanos,
+    /// The local period, for the time.
+    pub local: Scale,
+    /// The long-term period, for differences of time.
+    pub difference: Scale,
+    /// Estimated error of `time`, in ns: one standard deviation.
+    pub error: u64,
+    /// The most that `time` can be wrong by, in ns.
+    pub bound: u64,
+    /// By how much error and bound grow, in 2^-32 ns per ns.
+    pub growth: u64,
+    /// After this count the daemon must have published anew.
+    pub fresh_until: Count,
+    /// UTC.
+    pub leap: Leap,
+    /// How often the counter has broken since the page exists: two values of the counter can be compared if this did not change between them.
+    pub disruptions: u32,
+}
+
+/// Words of a buffer.
+pub(super) const COUNT: usize = 14;
+
+impl Parameters {
+    pub(super) fn to_words(self) -> [u64; COUNT] {
+        [
+            u64::from(self.status.0) | u64::from(self.disruptions) << 32,
+            self.at.0,
+            self.time.0 as u64,
+            self.local.mult,
+            u64::from(self.local.shift) | u64::from(self.difference.shift) << 32,
+            self.difference.mult,
+            self.error,
+            self.bound,
+            self.growth,
+            self.fresh_until.0,
+            u64::from(self.leap.offset as u32) | u64::from(self.leap.step as u32) << 32,
+            self.leap.at.0 as u64,
+            0,
+            0,
+        ]
+    }
+
+    #[inline]
+    pub(super) const fn from_words(words: &[u64; COUNT]) -> Self {
+        // A shift is masked: whatever a foreign page holds, reading it must not panic.
+        Self {
+            status: Status(words[0] as u32),
+            disruptions: (words[0] >> 32) as u32,
+            at: Count(words[1]),
+            time: Nanos(words[2] as i64),
+            local: Scale { mult: words[3], shift: words[4] as u32 & 63 },
+            difference: Scale { mult: words[5], shift: (words[4] >> 32) as u32 & 63 },
+            error: words[6],
+            bound: words[7],
+            growth: words[8],
+            fresh_until: Count(words[9]),
+            leap: Leap {
+                offset: words[10] as u32 as i32,
+                step: (words[10] >> 32) as u32 as i32,
+                at: Nanos(words[11] as i64),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn words_mean_what_they_were_made_of(a in any::<[u64; 7]>(), b in any::<[i32; 2]>(), c in any::<[u32; 2]>(), shifts in [0u32..63, 0u32..63]) {
+            let parameters = Parameters {
+                status: Status(c[0]),
+                at: Count(a[0]),
+                time: Nanos(a[1] as i64),
+                local: Scale { mult: a[2], shift: shifts[0] },
+                difference: Scale { mult: a[3], shift: shifts[1] },
+                error: a[4],
+                bound: a[5],
+                growth: a[6],
+                fresh_until: Count(a[0] ^ a[1]),
+                leap: Leap { offset: b[0], step: b[1], at: Nanos(a[2] as i64) },
+                disruptions: c[1],
+            };
+            prop_assert_eq!(Parameters::from_words(&parameters.to_words()), parameters);
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! From a counter's value to the time. The same function serves now, a value taken earlier, and a column of a million of them.
+
+use super::parameters::{Parameters, Status};
+use crate::time::{Count, Nanos};
+
+const SECOND: i64 = 1_000_000_000;
+/// By how much the bound grows once the values are stale, in 2^-32 ns per ns: 2 ppm, more than the rate of any quartz changes in a day indoors.
+const STALE_GROWTH: u64 = (2e-6 * 4_294_967_296.0) as u64;
+
+/// The time at one value of the counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// How the clock is.
+    pub status: Status,
+    /// TAI, if `status` says that it is known; otherwise it is wrong by whole seconds.
+    pub tai: Nanos,
+    /// TAI - UTC in seconds at that time.
+    pub offset: i32,
+    /// Estimated error in ns: one standard deviation.
+    pub error: u64,
+    /// The most that the time can be wrong by, in ns; `u64::MAX` if nothing is known.
+    pub bound: u64,
+    /// Nanoseconds since the values were published, negative before.
+    pub age: i64,
+}
+
+impl Reading {
+    /// Unix time: nanoseconds since 1970-01-01 00:00:00 UTC, without the leap seconds since.
+    #[must_use]
+    #[inline]
+    pub const fn utc(&self) -> Nanos {
+        self.tai.plus(-(self.offset as i64) * SECOND)
+    }
+
+    /// The interval of Unix time in which the true time lies. Across a leap second both ends count as the middle does.
+    #[must_use]
+    pub const fn interval(&self) -> (Nanos, Nanos) {
+        let bound = if self.bound > i64::MAX as u64 { i64::MAX } else { self.bound as i64 };
+        let utc = self.utc().0;
+        (Nanos(utc.saturating_sub(bound)), Nanos(utc.saturating_add(bound)))
+    }
+}
+
+impl Parameters {
+    /// The time at a value of the counter, which may be from before or after the values were published.
+    #[must_use]
+    #[inline]
+    pub const fn reading(&self, count: Count) -> Reading {
+        let age = self.local.nanos(count.since(self.at));
+        let tai = Nanos(self.time.0.saturating_add(age));
+        let leapt = self.leap.step != 0 && tai.since(self.leap.at) >= 0;
+        let within = leapt && self.leap.step > 0 && tai.since(self.leap.at) < SECOND;
+        let beyond = count.since(self.fresh_until);
+        let mut status = self.status.with(Status::LEAP_SECOND, within);
+        let mut grown = grown(age.unsigned_abs(), self.growth);
+        if beyond > 0 {
+            status = status.with(Status::STALE, true);
+            grown = grown.saturating_add(self::grown(self.local.nanos(beyond).unsigned_abs(), STALE_GROWTH));
+        }
+        let known = status.contains(Status::SYNCHRONISED);
+        Reading {
+            status,
+            tai,
+            offset: if leapt { self.leap.offset.wrapping_add(self.leap.step) } else { self.leap.offset },
+            error: self.error.saturating_add(grown),
+            bound: if known { self.bound.saturating_add(grown) } else { u64::MAX },
+            age,
+        }
+    }
+
+    /// Nanoseconds between two values of the counter, by the difference clock: smooth, because no correction of the time enters it. Good for spans
+    /// below about 1000 s; beyond, take the difference of two readings.
+    #[must_use]
+    #[inline]
+    pub const fn elapsed(&self, from: Count, to: Count) -> i64 {
+        self.difference.nanos(to.since(from))
+    }
+
+    /// The count at which the clock will show this TAI time.
+    #[must_use]
+    pub const fn count_at(&self, tai: Nanos) -> Count {
+        self.at.plus(self.local.counts(tai.since(self.time)))
+    }
+}
+
+/// What a growth of so many 2^-32 ns per ns makes of a span, rounded up.
+#[inline]
+const fn grown(ns: u64, growth: u64) -> u64 {
+    let product = (ns as u128 * growth as u128 + 0xffff_ffff) >> 32;
+    if product > u64::MAX as u128 { u64::MAX } else { product as u64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parameters::Leap;
+    use super::*;
+    use crate::scale::Scale;
+    use proptest::prelude::*;
+
+    fn parameters() -> Parameters {
+        let half = Scale::from_period(0.5).unwrap();
+        Parameters {
+            status: Status::SYNCHRONISED,
+            at: Count(1000),
+            time: Nanos(100 * SECOND),
+            local: half,
+            difference: half,
+            error: 10,
+            bound: 100,
+            growth: 1 << 12,
+            fresh_until: Count(1000 + 20 * 2_000_000_000),
+            leap: Leap { offset: 37, step: 0, at: Nanos(0) },
+            disruptions: 0,
+        }
+    }
+
+    #[test]
+    fn the_bound_grows_in_both_directions_and_faster_once_stale() {
+        let p = parameters();
+        assert_eq!(
+            p.reading(p.at),
+            Reading { status: p.status, tai: p.time, offset: 37, error: 10, bound: 100, age: 0 }
+        );
+        for seconds in [-10i64, 10] {
+            let reading = p.reading(p.at.plus(seconds * 2_000_000_000));
+            assert_eq!(reading.age, seconds * SECOND);
+            assert_eq!(reading.utc(), Nanos((63 + seconds) * SECOND));
+            assert_eq!((reading.bound, reading.error), (100 + 9537, 10 + 9537));
+            assert_eq!(reading.interval(), (reading.utc().plus(-9637), reading.utc().plus(9637)));
+        }
+        let stale = p.reading(p.at.plus(30 * 2_000_000_000));
+        assert!(stale.status.contains(Status::STALE));
+        assert_eq!(stale.bound, 100 + 28_611 + 19_998);
+        let unknown = Parameters { status: Status::default(), ..p }.reading(p.at);
+        assert_eq!(unknown.bound, u64::MAX);
+        assert_eq!(unknown.interval(), (Nanos(63 * SECOND - i64::MAX), Nanos(i64::MAX)));
+    }
+
+    #[test]
+    fn a_leap_second_is_applied_at_its_instant() {
+        let p = parameters();
+        // 23:59:60 begins 10 s later.
+        let at = |step: i32, tenths: i64| {
+            let leap = Leap { offset: 37, step, at: p.time.plus(10 * SECOND) };
+            let reading = Parameters { leap, ..p }.reading(p.at.plus(tenths * 200_000_000));
+            (reading.utc().0 / 100_000_000, reading.status.contains(Status::LEAP_SECOND))
+        };
+        assert_eq!(at(1, 99), (630 + 99, false));
+        assert_eq!(at(1, 100), (630 + 90, true), "the second before it is repeated");
+        assert_eq!(at(1, 109), (630 + 99, true));
+        assert_eq!(at(1, 110), (630 + 100, false));
+        assert_eq!(at(-1, 99), (630 + 99, false));
+        assert_eq!(at(-1, 100), (630 + 110, false), "a second is left out");
+    }
+
+    #[test]
+    fn waiting_finds_the_count_of_an_instant() {
+        let p = parameters();
+        assert_eq!(p.reading(p.count_at(Nanos(123_456_789_012))).tai, Nanos(123_456_789_012));
+        assert_eq!(p.elapsed(Count(10), Count(30)), 10);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_that_a_page_may_hold_makes_a_reader_panic(words in any::<[u64; 14]>(), counts in any::<[u64; 2]>()) {
+            let p = Parameters::from_words(&words);
+            let reading = p.reading(Count(counts[0]));
+            let (earliest, latest) = reading.interval();
+            prop_assert!(earliest <= latest || reading.utc().0 < i64::MIN / 2 || reading.utc().0 > i64::MAX / 2);
+            let _ = (p.elapsed(Count(counts[0]), Count(counts[1])), p.count_at(reading.tai));
+        }
+    }
+}
