@@ -145,6 +145,13 @@ impl<'a> Page<'a> {
         Ok((Self { words }, counter))
     }
 
+    /// A page in words for which [`Self::open`] or [`Self::create`] has succeeded before.
+    #[inline]
+    #[must_use]
+    pub const fn assume(words: &'a [AtomicU64]) -> Self {
+        Self { words }
+    }
+
     /// Publishes parameters. There must be one writer only.
     pub fn publish(self, parameters: &Parameters) {
         PLACES.publish(self.words, &parameters.to_words());

@@ -125,6 +125,21 @@ pub struct Parameters {
 pub(super) const COUNT: usize = 14;
 
 impl Parameters {
+    /// Nothing is known.
+    pub const UNKNOWN: Self = Self {
+        status: Status(0),
+        at: Count(0),
+        time: Nanos(0),
+        local: Scale { mult: 0, shift: 0 },
+        difference: Scale { mult: 0, shift: 0 },
+        error: u64::MAX,
+        bound: u64::MAX,
+        growth: 0,
+        fresh_until: Count(0),
+        leap: Leap { offset: 0, step: 0, at: Nanos(0) },
+        disruptions: 0,
+    };
+
     pub(super) fn to_words(self) -> [u64; COUNT] {
         [
             u64::from(self.status.0) | u64::from(self.disruptions) << 32,

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * tickclock.h - read the machine's Tickwire clock without a system call. Link with -ltickclock.
+ *
+ *     struct tickclock *clock;
+ *     struct tickclock_time now;
+ *     int error = tickclock_open(&clock, NULL);
+ *     if (error)
+ *         errx(1, "no clock: %s", strerror(error));
+ *     if (tickclock_now(clock, &now) == 0)
+ *         printf("%lld ns, +- %lld\n", (long long)now.utc_ns, (long long)(now.latest_ns - now.utc_ns));
+ *     tickclock_close(clock);
+ *
+ * A struct tickclock may be shared by any number of threads. No call but open, close and wait_until makes a system call
+ * (where the page's counter is CLOCK_MONOTONIC_RAW, reading it is a call into the vDSO).
+ */
+#ifndef TICKCLOCK_H
+#define TICKCLOCK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct tickclock;
+
+/* What is true of a time: bits of status. */
+#define TICKCLOCK_SYNCHRONISED 0x001u /* the time is known, and truth lies between earliest and latest */
+#define TICKCLOCK_WARMING_UP 0x002u   /* the rate is not yet known well */
+#define TICKCLOCK_HOLDOVER 0x004u     /* no server has answered for several polls */
+#define TICKCLOCK_STALE 0x008u        /* the daemon has died or hangs: open the page anew from time to time */
+#define TICKCLOCK_DISRUPTED 0x010u    /* the counter has broken (suspend, migration) and no server has answered since */
+#define TICKCLOCK_TAI_KNOWN 0x020u    /* tai_utc_s is right */
+#define TICKCLOCK_LEAP_SECOND 0x040u  /* within 23:59:60, for which UTC repeats 23:59:59 */
+#define TICKCLOCK_SMEARED 0x080u      /* the servers smear leap seconds */
+#define TICKCLOCK_RETIRED 0x100u      /* another page has taken this one's place: open it anew */
+
+struct tickclock_time {
+	int64_t utc_ns;      /* Unix time: ns since 1970-01-01 00:00:00 UTC, without leap seconds */
+	int64_t earliest_ns; /* the true time is not before this ... */
+	int64_t latest_ns;   /* ... and not after that */
+	uint32_t status;     /* TICKCLOCK_... */
+	int32_t tai_utc_s;   /* TAI - UTC in s: TAI is utc_ns + 1000000000 * tai_utc_s */
+	uint64_t error_ns;   /* estimated error: one standard deviation */
+	int64_t age_ns;      /* since the daemon published last */
+	uint64_t counter;    /* the counter at that time */
+};
+
+/*
+ * Opens the page `path`; NULL is the default: the environment's TICKWIRE_CLOCK, or /run/tickwire/clock.
+ * Returns 0, or an errno value, and then *clock is NULL: ENOENT (no daemon has made a page), EACCES, EBADMSG (no page),
+ * EPROTO (a page of another version), ENOTSUP (this processor has not its counter), EINVAL (clock is NULL), ...
+ */
+int tickclock_open(struct tickclock **clock, const char *path);
+void tickclock_close(struct tickclock *clock); /* NULL is allowed */
+
+/* The time now. Returns 0, or EAGAIN if the time is not known (yet): then earliest and latest are the ends of time. */
+int tickclock_now(const struct tickclock *clock, struct tickclock_time *time);
+
+/* The time at a value of the counter, taken earlier. Returns as tickclock_now. */
+int tickclock_at(const struct tickclock *clock, uint64_t counter, struct tickclock_time *time);
+
+/* Unix times in ns of `count` values of the counter, by the same parameters. Returns as tickclock_now. */
+int tickclock_convert(const struct tickclock *clock, const uint64_t *counters, int64_t *utc_ns, size_t count);
+
+/* The counter itself: the cheapest stamp there is. */
+uint64_t tickclock_counter(const struct tickclock *clock);
+
+/* ns between two values of the counter, by the difference clock: smooth, for spans below about 1000 s. */
+int64_t tickclock_elapsed(const struct tickclock *clock, uint64_t from, uint64_t to);
+
+/*
+ * Waits until the clock shows `utc_ns`: sleeps until shortly before, then watches the counter. Stores the first reading that shows it, unless
+ * `time` is NULL. Returns 0, or EAGAIN as soon as the time is not known. A signal does not end it.
+ */
+int tickclock_wait_until(const struct tickclock *clock, int64_t utc_ns, struct tickclock_time *time);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,181 @@
+//! The same for C: `include/tickclock.h` says what each function does.
+//!
+//! Nothing here panics: readings are whole numbers that saturate, whatever the page holds.
+
+use crate::{Clock, OpenError};
+use std::ffi::{CStr, OsStr, OsString, c_char, c_int};
+use std::os::unix::ffi::OsStrExt;
+use tickwire_clock::page::Reading;
+use tickwire_clock::{Count, Nanos};
+
+/// `struct tickclock_time`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Time {
+    utc_ns: i64,
+    earliest_ns: i64,
+    latest_ns: i64,
+    status: u32,
+    tai_utc_s: i32,
+    error_ns: u64,
+    age_ns: i64,
+    counter: u64,
+}
+
+impl Time {
+    fn new(reading: &Reading, counter: Count) -> Self {
+        let (earliest, latest) = reading.interval();
+        Self {
+            utc_ns: reading.utc().0,
+            earliest_ns: earliest.0,
+            latest_ns: latest.0,
+            status: reading.status.0,
+            tai_utc_s: reading.offset,
+            error_ns: reading.error,
+            age_ns: reading.age,
+            counter: counter.0,
+        }
+    }
+}
+
+/// A variable of the environment, except in a program that runs with more rights than its user.
+pub(crate) fn secure_variable(name: &str) -> Option<OsString> {
+    // SAFETY: reads what the kernel told the process at its start.
+    let secure = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
+    std::env::var_os(name).filter(|value| !secure && !value.is_empty())
+}
+
+/// Opens a page: null for the default one.
+///
+/// # Safety
+/// `clock` is where a pointer can be stored; `path` is null or a string that ends with a zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tickclock_open(clock: *mut *mut Clock, path: *const c_char) -> c_int {
+    if clock.is_null() {
+        return libc::EINVAL;
+    }
+    let opened = if path.is_null() {
+        Clock::open_default()
+    } else {
+        // SAFETY: as the caller promises.
+        Clock::open(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes()))
+    };
+    let (pointer, code) = match opened {
+        Ok(opened) => (Box::into_raw(Box::new(opened)), 0),
+        Err(error) => (std::ptr::null_mut(), code(&error)),
+    };
+    // SAFETY: as the caller promises.
+    unsafe { clock.write(pointer) };
+    code
+}
+
+const fn code(error: &OpenError) -> c_int {
+    match error {
+        OpenError::Missing(_) => libc::ENOENT,
+        OpenError::System(_, errno) => *errno as c_int,
+        OpenError::Fault(_, crate::Fault::Version(_)) => libc::EPROTO,
+        OpenError::Fault(..) | OpenError::Kind(_) => libc::EBADMSG,
+        OpenError::Counter(..) => libc::ENOTSUP,
+    }
+}
+
+/// Closes it.
+///
+/// # Safety
+/// `clock` is null or from [`tickclock_open`], and is not used any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tickclock_close(clock: *mut Clock) {
+    if !clock.is_null() {
+        // SAFETY: as the caller promises.
+        drop(unsafe { Box::from_raw(clock) });
+    }
+}
+
+/// The time now.
+///
+/// # Safety
+/// `clock` is from [`tickclock_open`]; `time` is where a `struct tickclock_time` can be stored.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tickclock_now(clock: *const Clock, time: *mut Time) -> c_int {
+    // SAFETY: as the caller promises.
+    let (parameters, counter) = unsafe { &*clock }.read();
+    let reading = parameters.reading(counter);
+    // SAFETY: as the caller promises.
+    unsafe { time.write(Time::new(&reading, counter)) };
+    code_of(&reading)
+}
+
+/// The time at a value of the counter.
+///
+/// # Safety
+/// As for [`tickclock_now`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tickclock_at(clock: *const Clock, counter: u64, time: *mut Time) -> c_int {
+    // SAFETY: as the caller promises.
+    let reading = unsafe { &*clock }.at(Count(counter));
+    // SAFETY: as the caller promises.
+    unsafe { time.write(Time::new(&reading, Count(counter))) };
+    code_of(&reading)
+}
+
+/// 0 if the time is known, `EAGAIN` if it is not (yet).
+const fn code_of(reading: &Reading) -> c_int {
+    if reading.bound == u64::MAX { libc::EAGAIN } else { 0 }
+}
+
+/// Unix times of many values of the counter, all by the same parameters.
+///
+/// # Safety
+/// `clock` is from [`tickclock_open`]; `counters` are `count` values, and at `utc_ns` is room for as many.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tickclock_convert(
+    clock: *const Clock,
+    counters: *const u64,
+    utc_ns: *mut i64,
+    count: usize,
+) -> c_int {
+    // SAFETY: as the caller promises.
+    let parameters = unsafe { &*clock }.parameters();
+    for i in 0..count {
+        // SAFETY: as the caller promises.
+        unsafe { utc_ns.add(i).write(parameters.reading(Count(counters.add(i).read())).utc().0) };
+    }
+    code_of(&parameters.reading(parameters.at))
+}
+
+/// The counter.
+///
+/// # Safety
+/// `clock` is from [`tickclock_open`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tickclock_counter(clock: *const Clock) -> u64 {
+    // SAFETY: as the caller promises.
+    unsafe { &*clock }.counter().0
+}
+
+/// Nanoseconds between two values of the counter, by the difference clock.
+///
+/// # Safety
+/// `clock` is from [`tickclock_open`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tickclock_elapsed(clock: *const Clock, from: u64, to: u64) -> i64 {
+    // SAFETY: as the caller promises.
+    unsafe { &*clock }.elapsed(Count(from), Count(to))
+}
+
+/// Waits until a Unix time.
+///
+/// # Safety
+/// `clock` is from [`tickclock_open`]; `time` is null, or where a `struct tickclock_time` can be stored.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tickclock_wait_until(clock: *const Clock, utc_ns: i64, time: *mut Time) -> c_int {
+    // SAFETY: as the caller promises.
+    let clock = unsafe { &*clock };
+    let (Ok(reading) | Err(reading)) = clock.wait_until(Nanos(utc_ns));
+    if !time.is_null() {
+        let counter = clock.parameters().count_at(reading.tai);
+        // SAFETY: as the caller promises.
+        unsafe { time.write(Time::new(&reading, counter)) };
+    }
+    code_of(&reading)
+}

@@ -1,0 +1,124 @@
+//! What a program calls.
+
+use crate::counter;
+use crate::map::{MapFault, Mapping};
+use nix::errno::Errno;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+use tickwire_clock::Count;
+use tickwire_clock::page::{CounterKind, Fault, Parameters, Reading};
+
+/// Where the service has its page.
+pub const DEFAULT_PATH: &str = "/run/tickwire/clock";
+/// The environment variable that names another page.
+pub const VARIABLE: &str = "TICKWIRE_CLOCK";
+
+/// The page to read if the program names none: the variable's, except in a program with more rights than its user (as `secure_getenv(3)`), or the service's.
+#[must_use]
+pub fn default_path() -> PathBuf {
+    crate::c::secure_variable(VARIABLE).map_or_else(|| DEFAULT_PATH.into(), PathBuf::from)
+}
+
+/// Why a page cannot be read.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// There is none.
+    #[error(
+        "there is no clock at {0}: start `tickwire service` or `tickwire clock run`, or name its page in {VARIABLE}"
+    )]
+    Missing(PathBuf),
+    /// The system refused.
+    #[error("cannot open the clock at {0}: {1}")]
+    System(PathBuf, Errno),
+    /// It is not a page, or not one that this program understands.
+    #[error("{0} cannot be read as a clock: {1}")]
+    Fault(PathBuf, Fault),
+    /// It is no ordinary file.
+    #[error("{0} is no ordinary file, so no clock")]
+    Kind(PathBuf),
+    /// This processor does not have the page's counter.
+    #[error("{0} is about the counter {name}, which this processor has not", name = .1.name())]
+    Counter(PathBuf, CounterKind),
+}
+
+/// The machine's clock, open for reading. Any number of threads may share it.
+#[derive(Debug)]
+pub struct Clock {
+    mapping: Mapping,
+    counter: CounterKind,
+}
+
+impl Clock {
+    /// Opens [`default_path`].
+    ///
+    /// # Errors
+    /// No daemon has made a page there, or it cannot be read.
+    pub fn open_default() -> Result<Self, OpenError> {
+        Self::open(default_path())
+    }
+
+    /// Opens a page.
+    ///
+    /// # Errors
+    /// No daemon has made a page there, or it cannot be read.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
+        let path = path.as_ref();
+        let (mapping, counter) = Mapping::reader(path).map_err(|fault| match fault {
+            MapFault::System(Errno::ENOENT | Errno::ENOTDIR) => OpenError::Missing(path.into()),
+            MapFault::System(errno) => OpenError::System(path.into(), errno),
+            MapFault::Kind => OpenError::Kind(path.into()),
+            MapFault::Page(fault) => OpenError::Fault(path.into(), fault),
+        })?;
+        if !counter::exists(counter) {
+            return Err(OpenError::Counter(path.into(), counter));
+        }
+        Ok(Self { mapping, counter })
+    }
+
+    /// The time now.
+    #[inline]
+    #[must_use]
+    pub fn now(&self) -> Reading {
+        let (parameters, count) = self.read();
+        parameters.reading(count)
+    }
+
+    /// The time at a value of the counter that [`Self::counter`] gave earlier, or that stands in a record.
+    #[inline]
+    #[must_use]
+    pub fn at(&self, count: Count) -> Reading {
+        self.parameters().reading(count)
+    }
+
+    /// The counter: the cheapest stamp there is; [`Self::at`] tells later what time that was.
+    #[inline]
+    #[must_use]
+    pub fn counter(&self) -> Count {
+        counter::read(self.counter)
+    }
+
+    /// Which counter that is.
+    #[must_use]
+    pub const fn counter_kind(&self) -> CounterKind {
+        self.counter
+    }
+
+    /// Nanoseconds between two values of the counter, by the difference clock, into which no correction of the time enters: for spans below about 1000 s.
+    #[inline]
+    #[must_use]
+    pub fn elapsed(&self, from: Count, to: Count) -> i64 {
+        self.parameters().elapsed(from, to)
+    }
+
+    /// All that the page says: for converting many values by the same parameters.
+    #[inline]
+    #[must_use]
+    pub fn parameters(&self) -> Parameters {
+        self.mapping.page().read(|| ()).map_or(Parameters::UNKNOWN, |(parameters, ())| parameters)
+    }
+
+    #[inline]
+    pub(crate) fn read(&self) -> (Parameters, Count) {
+        self.mapping.page().read(|| self.counter()).unwrap_or_else(|| (Parameters::UNKNOWN, self.counter()))
+    }
+}

@@ -1,0 +1,76 @@
+//! The counters of this machine.
+
+use nix::time::{ClockId, clock_gettime};
+use tickwire_clock::Count;
+use tickwire_clock::page::CounterKind;
+
+/// Reads a counter, not before anything that the program did earlier.
+#[inline]
+#[must_use]
+pub fn read(kind: CounterKind) -> Count {
+    match kind {
+        CounterKind::Tsc => tsc(),
+        CounterKind::Cntvct => cntvct(),
+        CounterKind::MonotonicRaw => monotonic_raw(),
+    }
+}
+
+/// Whether this processor has such a counter at all.
+#[must_use]
+pub const fn exists(kind: CounterKind) -> bool {
+    match kind {
+        CounterKind::Tsc => cfg!(target_arch = "x86_64"),
+        CounterKind::Cntvct => cfg!(target_arch = "aarch64"),
+        CounterKind::MonotonicRaw => true,
+    }
+}
+
+#[inline]
+fn tsc() -> Count {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use core::arch::x86_64::{_mm_lfence, _rdtsc};
+        // SAFETY: every x86-64 processor has both instructions; they touch no memory. RDTSC may be executed before what precedes it unless a fence
+        // says otherwise (Intel SDM, RDTSC).
+        Count(unsafe {
+            _mm_lfence();
+            _rdtsc()
+        })
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    Count(0)
+}
+
+#[inline]
+fn cntvct() -> Count {
+    #[cfg(target_arch = "aarch64")]
+    {
+        let count;
+        // SAFETY: Linux lets every program read the virtual counter; the instructions touch no memory. ISB keeps the read from being early (Arm ARM, D12.1.2).
+        unsafe { core::arch::asm!("isb", "mrs {}, cntvct_el0", out(reg) count, options(nostack)) };
+        Count(count)
+    }
+    #[cfg(not(target_arch = "aarch64"))]
+    Count(0)
+}
+
+fn monotonic_raw() -> Count {
+    clock_gettime(ClockId::CLOCK_MONOTONIC_RAW)
+        .map_or(Count(0), |now| Count(now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_of_this_machine_run_forward() {
+        for kind in [CounterKind::Tsc, CounterKind::Cntvct, CounterKind::MonotonicRaw] {
+            if exists(kind) {
+                let before = read(kind);
+                std::thread::sleep(std::time::Duration::from_millis(1));
+                assert!(read(kind) > before, "{kind:?}");
+            }
+        }
+    }
+}

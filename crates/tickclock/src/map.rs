@@ -1,0 +1,185 @@
+//! The page's file, mapped into memory.
+
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg, OFlag, open};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use nix::sys::stat::{Mode, SFlag, fchmod, fstat};
+use nix::unistd::ftruncate;
+use std::fs::File;
+use std::num::NonZeroUsize;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+use thiserror::Error;
+use tickwire_clock::page::{CounterKind, Fault, Page, Parameters, SIZE, Status, WORDS};
+
+/// A mapped page.
+#[derive(Debug)]
+pub(crate) struct Mapping(NonNull<AtomicU64>);
+
+// SAFETY: it is memory of atomic words, which any thread may read or write, and is unmapped by its owner only.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+/// Why a file cannot be mapped.
+#[derive(Debug)]
+pub(crate) enum MapFault {
+    System(Errno),
+    /// No ordinary file.
+    Kind,
+    Page(Fault),
+}
+
+impl From<Errno> for MapFault {
+    fn from(errno: Errno) -> Self {
+        Self::System(errno)
+    }
+}
+
+impl Mapping {
+    /// Maps the page in a file. A reader cannot change it.
+    pub(crate) fn reader(path: &Path) -> Result<(Self, CounterKind), MapFault> {
+        // Not blocking: somebody may have put a pipe there.
+        let file = open(path, OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK, Mode::empty())?;
+        let mapping = Self::map(&file, ProtFlags::PROT_READ)?;
+        let (_, counter) = Page::open(mapping.words()).map_err(MapFault::Page)?;
+        Ok((mapping, counter))
+    }
+
+    fn map(file: impl AsFd, access: ProtFlags) -> Result<Self, MapFault> {
+        let stat = fstat(&file)?;
+        if stat.st_mode & SFlag::S_IFMT.bits() != SFlag::S_IFREG.bits() {
+            return Err(MapFault::Kind);
+        }
+        if stat.st_size != SIZE as i64 {
+            return Err(MapFault::Page(Fault::Size(stat.st_size.unsigned_abs())));
+        }
+        let size = const { NonZeroUsize::new(SIZE).unwrap() };
+        // SAFETY: a new mapping of a file that is as long as the mapping; the file's owner, the daemon, never makes it shorter.
+        let start = unsafe { mmap(None, size, access, MapFlags::MAP_SHARED, file, 0) }?;
+        Ok(Self(start.cast()))
+    }
+
+    #[inline]
+    pub(crate) fn words(&self) -> &[AtomicU64] {
+        // SAFETY: the mapping is WORDS words long, aligned to a page, lives as long as `self`, and is accessed by atomic operations only; through a
+        // reader's mapping nobody stores: `Page::open` hands out loads, and only `Writer` publishes.
+        unsafe { std::slice::from_raw_parts(self.0.as_ptr(), WORDS) }
+    }
+
+    #[inline]
+    pub(crate) fn page(&self) -> Page<'_> {
+        Page::assume(self.words())
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `map` with this length, and nothing borrows from it any more. An error would leave the mapping, which harms nobody.
+        let _ = unsafe { munmap(self.0.cast(), SIZE) };
+    }
+}
+
+/// Why the page cannot be made.
+#[derive(Debug, Error)]
+pub enum CreateError {
+    /// Another daemon writes it.
+    #[error("another clock daemon writes {0}; stop it, or choose another page with --page")]
+    Busy(PathBuf),
+    /// The system refused.
+    #[error("cannot {0} {1}: {2}")]
+    System(&'static str, PathBuf, std::io::Error),
+    /// Something else has this name.
+    #[error("{0} is no clock page, and is left alone; remove it, or choose another page with --page")]
+    Foreign(PathBuf),
+}
+
+/// The one writer of a page. Readers keep the page when it goes, so its file stays.
+#[derive(Debug)]
+pub struct Writer {
+    mapping: Mapping,
+    // Locked for as long as this process writes.
+    _file: Flock<File>,
+}
+
+impl Writer {
+    /// Takes over the page of this name, or makes one, which everybody may read.
+    ///
+    /// A page about another counter, or of another version, is replaced by a new one; its readers are told to open that.
+    ///
+    /// # Errors
+    /// Another daemon writes it, something else has this name, or the system refused.
+    pub fn create(path: &Path, counter: CounterKind) -> Result<Self, CreateError> {
+        if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+            std::fs::create_dir_all(directory)
+                .map_err(|error| CreateError::System("make the directory", directory.into(), error))?;
+        }
+        for _ in 0..4 {
+            match Self::attempt(path, counter)? {
+                Some(writer) => return Ok(writer),
+                None => continue,
+            }
+        }
+        Err(CreateError::Busy(path.into()))
+    }
+
+    /// `None`: the file was replaced meanwhile, or had to be; look again.
+    fn attempt(path: &Path, counter: CounterKind) -> Result<Option<Self>, CreateError> {
+        let system = |what| move |errno: Errno| CreateError::System(what, path.into(), errno.into());
+        let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+        let file = File::from(open(path, flags, Mode::from_bits_truncate(0o644)).map_err(system("open"))?);
+        let file = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
+            Errno::EWOULDBLOCK => CreateError::Busy(path.into()),
+            errno => system("lock")(errno),
+        })?;
+        let stat = fstat(&*file).map_err(system("look at"))?;
+        let same = std::fs::symlink_metadata(path).is_ok_and(|now| {
+            use std::os::unix::fs::MetadataExt;
+            (now.dev(), now.ino()) == (stat.st_dev, stat.st_ino)
+        });
+        if !same {
+            return Ok(None);
+        }
+        let new = stat.st_size == 0;
+        if new {
+            fchmod(&*file, Mode::from_bits_truncate(0o644)).map_err(system("let others read"))?;
+            ftruncate(&*file, SIZE as i64).map_err(system("lengthen"))?;
+        }
+        let mapping = match Mapping::map(&*file, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE) {
+            Ok(mapping) => mapping,
+            Err(MapFault::System(errno)) => return Err(system("map")(errno)),
+            Err(MapFault::Kind | MapFault::Page(_)) => return Err(CreateError::Foreign(path.into())),
+        };
+        if new {
+            let _ = Page::create(mapping.words(), counter);
+            return Ok(Some(Self { mapping, _file: file }));
+        }
+        match Page::open(mapping.words()) {
+            Ok((_, existing)) if existing == counter => Ok(Some(Self { mapping, _file: file })),
+            Ok((page, _)) => {
+                // Its readers read another counter.
+                page.publish(&Parameters { status: Status::RETIRED, ..Parameters::UNKNOWN });
+                std::fs::remove_file(path).map_err(|error| CreateError::System("replace", path.into(), error))?;
+                Ok(None)
+            }
+            Err(Fault::Magic) => Err(CreateError::Foreign(path.into())),
+            Err(_) => {
+                std::fs::remove_file(path).map_err(|error| CreateError::System("replace", path.into(), error))?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Publishes what the clock is.
+    pub fn publish(&self, parameters: &Parameters) {
+        self.mapping.page().publish(parameters);
+    }
+
+    /// What was published last, by this daemon or the one before it.
+    #[must_use]
+    pub fn last(&self) -> Parameters {
+        self.mapping.page().read(|| ()).map_or(Parameters::UNKNOWN, |(parameters, ())| parameters)
+    }
+}

@@ -1,0 +1,126 @@
+//! Readers and the writer share a page as programs and the daemon do.
+
+use std::path::Path;
+use tickclock::{
+    Clock, Count, CounterKind, CreateError, Fault, Leap, Nanos, OpenError, Parameters, Scale, Status, Writer,
+};
+
+fn second(n: i64) -> Nanos {
+    Nanos(n * 1_000_000_000)
+}
+
+fn parameters(time: Nanos) -> Parameters {
+    let scale = Scale::from_period(1.0).unwrap();
+    Parameters {
+        status: Status::SYNCHRONISED | Status::TAI_KNOWN,
+        at: Count(1_000_000),
+        time,
+        local: scale,
+        difference: scale,
+        error: 20,
+        bound: 500,
+        growth: 0,
+        fresh_until: Count(u64::MAX / 2),
+        leap: Leap { offset: 37, step: 0, at: Nanos(0) },
+        disruptions: 0,
+    }
+}
+
+fn page(directory: &tempfile::TempDir) -> std::path::PathBuf {
+    directory.path().join("run/clock")
+}
+
+#[test]
+fn readers_see_what_the_daemon_publishes_and_keep_it_when_another_follows() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = page(&directory);
+    assert!(matches!(Clock::open(&path), Err(OpenError::Missing(_))));
+    let writer = Writer::create(&path, CounterKind::MonotonicRaw).unwrap();
+    let clock = Clock::open(&path).unwrap();
+    assert!(!clock.now().status.contains(Status::SYNCHRONISED));
+    assert_eq!(clock.now().bound, u64::MAX);
+    assert!(clock.wait_until(Nanos(0)).is_err(), "waits for no time that is not known");
+    writer.publish(&parameters(second(1000)));
+    let reading = clock.at(Count(1_000_007));
+    assert_eq!(reading.utc(), second(963).plus(7));
+    assert_eq!(reading.interval(), (reading.utc().plus(-500), reading.utc().plus(500)));
+    assert_eq!(clock.elapsed(Count(5), Count(8)), 3);
+    assert!(matches!(Writer::create(&path, CounterKind::MonotonicRaw), Err(CreateError::Busy(_))));
+    drop(writer);
+    assert_eq!(clock.at(Count(1_000_000)).utc(), second(963), "the page outlives its writer");
+    let next = Writer::create(&path, CounterKind::MonotonicRaw).unwrap();
+    assert_eq!(next.last(), parameters(second(1000)));
+    next.publish(&parameters(second(2000)));
+    assert_eq!(clock.at(Count(1_000_000)).tai, second(2000), "and serves the next one");
+}
+
+#[test]
+fn a_page_about_another_counter_is_replaced_and_its_readers_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = page(&directory);
+    let writer = Writer::create(&path, CounterKind::Cntvct).unwrap();
+    writer.publish(&parameters(second(1000)));
+    if cfg!(not(target_arch = "aarch64")) {
+        assert!(matches!(Clock::open(&path), Err(OpenError::Counter(_, CounterKind::Cntvct))));
+    }
+    drop(writer);
+    let old = Writer::create(&path, CounterKind::MonotonicRaw).unwrap();
+    let reader = Clock::open(&path).unwrap();
+    drop(old);
+    let _new = Writer::create(&path, CounterKind::Cntvct).unwrap();
+    assert!(reader.now().status.contains(Status::RETIRED));
+}
+
+#[test]
+fn what_is_no_page_is_refused_and_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("clock");
+    let refused =
+        |path: &Path| (Clock::open(path).unwrap_err(), Writer::create(path, CounterKind::MonotonicRaw).unwrap_err());
+    std::fs::write(&path, "a letter").unwrap();
+    let (reader, writer) = refused(&path);
+    assert!(matches!(reader, OpenError::Fault(_, Fault::Size(8))), "{reader}");
+    assert!(matches!(writer, CreateError::Foreign(_)), "{writer}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "a letter");
+    std::fs::write(&path, vec![7; 4096]).unwrap();
+    let (reader, writer) = refused(&path);
+    assert!(matches!(reader, OpenError::Fault(_, Fault::Magic)), "{reader}");
+    assert!(matches!(writer, CreateError::Foreign(_)), "{writer}");
+    let (reader, writer) = refused(directory.path());
+    assert!(matches!(reader, OpenError::Kind(_)), "{reader}");
+    assert!(matches!(writer, CreateError::System(..)), "{writer}");
+    let link = directory.path().join("link");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    assert!(
+        matches!(Writer::create(&link, CounterKind::MonotonicRaw), Err(CreateError::System(..))),
+        "follows no link"
+    );
+}
+
+#[test]
+fn a_page_of_another_version_is_refused_by_readers_and_replaced_by_a_daemon() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = page(&directory);
+    drop(Writer::create(&path, CounterKind::MonotonicRaw).unwrap());
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[8..16].copy_from_slice(&99u64.to_ne_bytes());
+    std::fs::write(&path, &bytes).unwrap();
+    let error = Clock::open(&path).unwrap_err();
+    assert!(matches!(error, OpenError::Fault(_, Fault::Version(99))), "{error}");
+    let _writer = Writer::create(&path, CounterKind::MonotonicRaw).unwrap();
+    assert!(Clock::open(&path).is_ok());
+}
+
+#[test]
+fn waiting_ends_at_the_instant_and_not_before() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = page(&directory);
+    let writer = Writer::create(&path, CounterKind::MonotonicRaw).unwrap();
+    let clock = Clock::open(&path).unwrap();
+    writer.publish(&Parameters { at: clock.counter(), ..parameters(second(100)) });
+    for ms in [0, 1, 150] {
+        let instant = clock.now().utc().plus(ms * 1_000_000);
+        let reached = clock.wait_until(instant).unwrap();
+        assert!(reached.utc() >= instant);
+    }
+}
