@@ -1,0 +1,18 @@
+//! NTPv4 (RFC 5905): packets, the client's exchange, and a server. It knows the clock's algorithm, and of the operating system only sockets.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | `stamp` | NTP's formats of time, and their eras |
+//! | `packet` | the 48 bytes of every message; any bytes in, a clear refusal out |
+//! | `extension` | what may follow them (RFC 7822) |
+//! | `kiss` | what a server says that does not want to serve |
+#![forbid(unsafe_code)]
+
+pub mod extension;
+pub mod kiss;
+pub mod packet;
+pub mod stamp;
+
+pub use kiss::Kiss;
+pub use packet::{LeapIndicator, Malformed, Mode, Packet};
+pub use stamp::{Short, Stamp};

@@ -1,0 +1,198 @@
+//! The 48 bytes that every NTP message begins with (RFC 5905 §7.3).
+
+use crate::stamp::{Short, Stamp};
+use thiserror::Error;
+
+/// The header's length.
+pub const HEADER: usize = 48;
+
+/// What is announced for the end of the day.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum LeapIndicator {
+    /// Nothing.
+    #[default]
+    None = 0,
+    /// The day's last minute has 61 seconds.
+    Insert = 1,
+    /// It has 59.
+    Delete = 2,
+    /// The sender is not synchronised.
+    Unknown = 3,
+}
+
+/// Who speaks to whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// A client asks.
+    Client = 3,
+    /// A server answers.
+    Server = 4,
+}
+
+/// A message without what may follow it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// Leap second announced, or not synchronised.
+    pub leap: LeapIndicator,
+    /// 3 or 4.
+    pub version: u8,
+    /// Who speaks.
+    pub mode: Mode,
+    /// Distance from the reference; 0: see [`crate::Kiss`]; 16: not synchronised.
+    pub stratum: u8,
+    /// Interval between requests: log2 s.
+    pub poll: i8,
+    /// Precision of the sender's clock: log2 s.
+    pub precision: i8,
+    /// Round trip to the reference.
+    pub root_delay: Short,
+    /// The most that the sender's clock may be off, without half the `root_delay`.
+    pub root_dispersion: Short,
+    /// Four letters (stratum 0 and 1), or a hash of an address.
+    pub reference: u32,
+    /// When the sender's clock was last set.
+    pub set: Stamp,
+    /// The request's transmit stamp, given back.
+    pub origin: Stamp,
+    /// When the request arrived.
+    pub received: Stamp,
+    /// When this left.
+    pub transmitted: Stamp,
+}
+
+/// Why bytes are no message of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Malformed {
+    /// Shorter than a header.
+    #[error("shorter than {HEADER} bytes")]
+    Short,
+    /// Another version than 3 or 4.
+    #[error("NTP version {0}")]
+    Version(u8),
+    /// Neither client nor server.
+    #[error("NTP mode {0}")]
+    Mode(u8),
+}
+
+impl Packet {
+    /// A request with this transmit stamp, and nothing else in it that tells who asks (data minimisation).
+    #[must_use]
+    pub const fn request(transmitted: Stamp) -> Self {
+        Self {
+            leap: LeapIndicator::None,
+            version: 4,
+            mode: Mode::Client,
+            stratum: 0,
+            poll: 0,
+            // What everybody says who does not say.
+            precision: 32,
+            root_delay: Short(0),
+            root_dispersion: Short(0),
+            reference: 0,
+            set: Stamp(0),
+            origin: Stamp(0),
+            received: Stamp(0),
+            transmitted,
+        }
+    }
+
+    /// The message at the beginning of these bytes, and what follows its header.
+    ///
+    /// # Errors
+    /// Why it is none.
+    pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), Malformed> {
+        let (header, rest) = bytes.split_first_chunk::<HEADER>().ok_or(Malformed::Short)?;
+        let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        let stamp = |at: usize| Stamp(u64::from(word(at)) << 32 | u64::from(word(at + 4)));
+        let version = header[0] >> 3 & 7;
+        if !(3..=4).contains(&version) {
+            return Err(Malformed::Version(version));
+        }
+        let packet = Self {
+            leap: match header[0] >> 6 {
+                0 => LeapIndicator::None,
+                1 => LeapIndicator::Insert,
+                2 => LeapIndicator::Delete,
+                _ => LeapIndicator::Unknown,
+            },
+            version,
+            mode: match header[0] & 7 {
+                3 => Mode::Client,
+                4 => Mode::Server,
+                other => return Err(Malformed::Mode(other)),
+            },
+            stratum: header[1],
+            poll: header[2] as i8,
+            precision: header[3] as i8,
+            root_delay: Short(word(4)),
+            root_dispersion: Short(word(8)),
+            reference: word(12),
+            set: stamp(16),
+            origin: stamp(24),
+            received: stamp(32),
+            transmitted: stamp(40),
+        };
+        Ok((packet, rest))
+    }
+
+    /// The message's bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; HEADER] {
+        let mut bytes = [0; HEADER];
+        bytes[0] = (self.leap as u8) << 6 | (self.version & 7) << 3 | self.mode as u8;
+        bytes[1] = self.stratum;
+        bytes[2] = self.poll as u8;
+        bytes[3] = self.precision as u8;
+        bytes[4..8].copy_from_slice(&self.root_delay.0.to_be_bytes());
+        bytes[8..12].copy_from_slice(&self.root_dispersion.0.to_be_bytes());
+        bytes[12..16].copy_from_slice(&self.reference.to_be_bytes());
+        for (at, stamp) in [(16, self.set), (24, self.origin), (32, self.received), (40, self.transmitted)] {
+            bytes[at..at + 8].copy_from_slice(&stamp.0.to_be_bytes());
+        }
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn an_answer_is_understood() {
+        // A server that is its own reference at stratum 10; laid out by RFC 5905 figure 8.
+        let bytes = [
+            0x24, 0x0a, 0x00, 0xe7, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 0x7f, 0x01, 0x01, 0xec, 0, 0, 0, 0, 0, 0, 0, //
+            1, 2, 3, 4, 5, 6, 7, 8, 0xec, 0, 0, 1, 0, 0, 0, 9, 0xec, 0, 0, 1, 0, 0, 1, 0, 0xaa,
+        ];
+        let (packet, rest) = Packet::parse(&bytes).unwrap();
+        assert_eq!((packet.leap, packet.version, packet.mode), (LeapIndicator::None, 4, Mode::Server));
+        assert_eq!((packet.stratum, packet.precision, packet.reference), (10, -25, 0x7f7f_0101));
+        assert_eq!((packet.root_delay, packet.root_dispersion), (Short(0), Short(1)));
+        assert_eq!(packet.origin, Stamp(0x0102_0304_0506_0708));
+        assert_eq!((packet.received, packet.transmitted), (Stamp(0xec00_0001_0000_0009), Stamp(0xec00_0001_0000_0100)));
+        assert_eq!(rest, [0xaa]);
+    }
+
+    #[test]
+    fn what_is_no_message_of_ours_says_why() {
+        assert_eq!(Packet::parse(&[0x24; 47]), Err(Malformed::Short));
+        assert_eq!(Packet::parse(&[0x14; 48]), Err(Malformed::Version(2)));
+        assert_eq!(Packet::parse(&[0x25; 48]), Err(Malformed::Mode(5)));
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_there_and_back(mut bytes in proptest::collection::vec(any::<u8>(), 48..100), mode in 3u8..5, version in 3u8..5) {
+            bytes[0] = bytes[0] & 0xc0 | version << 3 | mode;
+            let (packet, rest) = Packet::parse(&bytes).unwrap();
+            prop_assert_eq!(&packet.to_bytes()[..], &bytes[..48]);
+            prop_assert_eq!(rest, &bytes[48..]);
+        }
+
+        #[test]
+        fn any_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Packet::parse(&bytes);
+        }
+    }
+}
