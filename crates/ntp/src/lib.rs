@@ -5,14 +5,17 @@
 //! | `stamp` | NTP's formats of time, and their eras |
 //! | `packet` | the 48 bytes of every message; any bytes in, a clear refusal out |
 //! | `extension` | what may follow them (RFC 7822) |
+//! | `client` | when to ask, what, and which answers to believe; no I/O |
 //! | `kiss` | what a server says that does not want to serve |
 #![forbid(unsafe_code)]
 
+pub mod client;
 pub mod extension;
 pub mod kiss;
 pub mod packet;
 pub mod stamp;
 
+pub use client::{Answer, Client, Rejection};
 pub use kiss::Kiss;
 pub use packet::{LeapIndicator, Malformed, Mode, Packet};
 pub use stamp::{Short, Stamp};

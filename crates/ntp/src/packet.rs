@@ -96,6 +96,13 @@ impl Packet {
         }
     }
 
+    /// Makes a request one for interleaved mode (RFC 9769 §2): `receive` is the number that the answer gives back if the server does it, `before` is the receive
+    /// stamp of its last answer.
+    pub const fn interleave(&mut self, receive: Stamp, before: Stamp) {
+        self.received = receive;
+        self.origin = before;
+    }
+
     /// The message at the beginning of these bytes, and what follows its header.
     ///
     /// # Errors

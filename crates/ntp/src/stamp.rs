@@ -27,7 +27,7 @@ impl Stamp {
     pub const fn from_unix(time: Nanos) -> Self {
         let seconds = (time.0.div_euclid(SECOND) + EPOCHS) as u64;
         let ns = time.0.rem_euclid(SECOND) as u64;
-        Self(seconds << 32 | (((ns << 32) + SECOND as u64 - 1) / SECOND as u64))
+        Self(seconds << 32 | (ns << 32).div_ceil(SECOND as u64))
     }
 }
 

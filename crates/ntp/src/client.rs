@@ -1,0 +1,215 @@
+//! The client's side of an exchange with one server: when to ask, what to send, which answers to believe. No I/O, no clock, no randomness of its own.
+//!
+//! A request carries two numbers that nobody can guess, one as its transmit stamp and one as its receive stamp. An answer must give one of them back
+//! as its origin: the transmit stamp in basic mode (RFC 5905), the receive stamp in interleaved mode (RFC 9769 §2), where the answer's own transmit stamp
+//! tells when the answer *before* really left. So a forged answer is believed with probability 2^-63, and a replayed one never.
+
+mod schedule;
+
+pub use schedule::Poll;
+
+use crate::kiss::Kiss;
+use crate::packet::{LeapIndicator, Malformed, Mode, Packet};
+use crate::stamp::Stamp;
+use schedule::Schedule;
+use thiserror::Error;
+use tickwire_clock::{Count, Exchange, Nanos, ServerState};
+
+/// What the user wants of an association.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// How often to ask.
+    pub poll: Poll,
+    /// What stands in a request's transmit stamp.
+    pub transmit: Transmit,
+    /// Whether to ask for the true stamps of answers (RFC 9769). A server that does not offer them answers as usual.
+    pub interleaved: bool,
+}
+
+/// What stands in a request's transmit stamp.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transmit {
+    /// A number that nobody can guess.
+    #[default]
+    Nonce,
+    /// The counter, as in the paper of 2015: readable in a capture, but an attacker who has seen one can guess the next.
+    Counter,
+}
+
+/// Why bytes that came are not the answer waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Rejection {
+    /// No message of ours.
+    #[error("garbage: {0}")]
+    Malformed(#[from] Malformed),
+    /// No answer of a server.
+    #[error("not from a server")]
+    Mode,
+    /// Nothing was asked, or something else: late, doubled, replayed or forged.
+    #[error("answers nothing that was asked")]
+    Unasked,
+    /// The server does not want to serve.
+    #[error("{0}")]
+    Kiss(Kiss),
+    /// A stamp is missing.
+    #[error("stamps are missing")]
+    Empty,
+}
+
+/// An answer that is one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Answer {
+    /// The exchange that is complete now, its server stamps in Unix time: this one in basic mode, the one before in interleaved mode. None if there is none.
+    pub exchange: Option<Exchange>,
+    /// What the server announces for the end of the day.
+    pub leap: LeapIndicator,
+    /// The server's version.
+    pub version: u8,
+    /// Whether the server answered in interleaved mode.
+    pub interleaved: bool,
+}
+
+/// A request that waits for its answer.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    transmit: Stamp,
+    receive: Stamp,
+}
+
+/// An answered request, whose answer's true transmit stamp may come with the next answer.
+#[derive(Clone, Copy, Debug)]
+struct Before {
+    sent: Count,
+    received: Count,
+    /// The server's receive stamp, which names the exchange to the server.
+    arrived: Stamp,
+    server: ServerState,
+}
+
+/// An association with one server.
+#[derive(Clone, Debug)]
+pub struct Client {
+    config: Config,
+    schedule: Schedule,
+    asked: Option<Asked>,
+    before: Option<Before>,
+}
+
+impl Client {
+    /// Asks for the first time at `now`, in ns of any clock that only runs forward.
+    #[must_use]
+    pub const fn new(config: Config, now: i64) -> Self {
+        Self { config, schedule: Schedule::new(config.poll, now), asked: None, before: None }
+    }
+
+    /// When to call [`Self::request`] next; `None`: never, because the server refuses.
+    #[must_use]
+    pub const fn due(&self) -> Option<i64> {
+        self.schedule.due()
+    }
+
+    /// The interval between requests now, in ns.
+    #[must_use]
+    pub const fn interval(&self) -> i64 {
+        self.schedule.interval()
+    }
+
+    /// Of the last eight requests those that were answered, the last in the lowest bit (as ntpq's reach).
+    #[must_use]
+    pub const fn reach(&self) -> u8 {
+        self.schedule.reach()
+    }
+
+    /// The request to send at `now`, if one is due. `random` is from a source that nobody can guess.
+    pub fn request(&mut self, now: i64, random: [u64; 2], counter: Count) -> Option<Packet> {
+        if self.due().is_none_or(|due| now < due) {
+            return None;
+        }
+        self.schedule.asked(now);
+        let transmit = match self.config.transmit {
+            Transmit::Nonce => Stamp(random[0] | 1),
+            Transmit::Counter => Stamp(counter.0.max(1)),
+        };
+        // Never equal to the other one, and never 0: RFC 9769 §2 tells the modes apart by that.
+        let receive = Stamp((random[1] | 1) ^ u64::from(random[1] | 1 == transmit.0) << 1);
+        let mut packet = Packet::request(transmit);
+        if let Some(before) = self.before.filter(|_| self.config.interleaved) {
+            packet.interleave(receive, before.arrived);
+        }
+        self.asked = Some(Asked { transmit, receive });
+        Some(packet)
+    }
+
+    /// Whether these bytes begin as the answer to what is asked does; cheap, for finding the one among many.
+    #[must_use]
+    pub fn is_asked(&self, packet: &Packet) -> bool {
+        self.mode_of(packet).is_some()
+    }
+
+    /// Whether it answers, and in interleaved mode.
+    fn mode_of(&self, packet: &Packet) -> Option<bool> {
+        let asked = self.asked?;
+        if packet.origin == asked.transmit {
+            Some(false)
+        } else {
+            (self.config.interleaved && self.before.is_some() && packet.origin == asked.receive).then_some(true)
+        }
+    }
+
+    /// Takes in what came at `now`: the request had left at `sent`, and this came at `received`; the server's clock is near `near`.
+    ///
+    /// # Errors
+    /// Why it is not believed. Only a kiss changes anything, and only one that gives the request's number back.
+    pub fn answer(
+        &mut self,
+        bytes: &[u8],
+        sent: Count,
+        received: Count,
+        now: i64,
+        near: Nanos,
+    ) -> Result<Answer, Rejection> {
+        let (packet, _) = Packet::parse(bytes)?;
+        if packet.mode != Mode::Server {
+            return Err(Rejection::Mode);
+        }
+        let interleaved = self.mode_of(&packet).ok_or(Rejection::Unasked)?;
+        self.asked = None;
+        if packet.stratum == 0 {
+            let kiss = Kiss::from_reference(packet.reference);
+            self.schedule.kissed(kiss, now);
+            return Err(Rejection::Kiss(kiss));
+        }
+        if packet.received == Stamp(0) || packet.transmitted == Stamp(0) {
+            return Err(Rejection::Empty);
+        }
+        self.schedule.answered();
+        let server = state(&packet);
+        let this = Before { sent, received, arrived: packet.received, server };
+        let before = self.before.replace(this);
+        let unix = |stamp: Stamp| stamp.to_unix(near);
+        let exchange = |of: Before| Exchange {
+            sent: of.sent,
+            server_received: unix(of.arrived),
+            server_sent: unix(packet.transmitted),
+            received: of.received,
+            server: of.server,
+        };
+        Ok(Answer {
+            exchange: if interleaved { before.map(exchange) } else { Some(exchange(this)) },
+            leap: packet.leap,
+            version: packet.version,
+            interleaved,
+        })
+    }
+}
+
+/// What a server says of itself.
+const fn state(packet: &Packet) -> ServerState {
+    ServerState {
+        synchronised: !matches!(packet.leap, LeapIndicator::Unknown) && packet.stratum < 16,
+        stratum: packet.stratum,
+        reference: packet.reference,
+        root_delay: packet.root_delay.to_ns(),
+        root_dispersion: packet.root_dispersion.to_ns(),
+    }
+}

@@ -1,0 +1,158 @@
+//! The client's exchange against servers of every kind, in virtual time.
+
+use tickwire_clock::{Count, Nanos};
+use tickwire_ntp::client::{Config, Poll, Transmit};
+use tickwire_ntp::{Client, Kiss, LeapIndicator, Mode, Packet, Rejection, Short, Stamp};
+
+const SECOND: i64 = 1_000_000_000;
+const NEAR: Nanos = Nanos(1_790_000_000 * SECOND);
+const CONFIG: Config =
+    Config { poll: Poll { usual: 16 * SECOND, longest: 1024 * SECOND }, transmit: Transmit::Nonce, interleaved: false };
+
+/// Sends what is due, with numbers that nobody guesses; says when.
+fn ask(client: &mut Client) -> (i64, Packet) {
+    let now = client.due().expect("asks on");
+    let random = [now as u64 ^ 0x9e37_79b9_7f4a_7c15, now as u64 ^ 0xd1b5_4a32_d192_ed03];
+    (now, client.request(now, random, Count(now as u64)).expect("due"))
+}
+
+/// What an honest server answers that got the request at `at`, and answered 10 us later.
+fn honest(request: &Packet, at: Nanos) -> Packet {
+    Packet {
+        mode: Mode::Server,
+        stratum: 1,
+        root_delay: Short(1),
+        root_dispersion: Short(2),
+        reference: u32::from_be_bytes(*b"GPS\0"),
+        origin: request.transmitted,
+        received: Stamp::from_unix(at),
+        transmitted: Stamp::from_unix(at.plus(10_000)),
+        ..*request
+    }
+}
+
+fn give(client: &mut Client, answer: &Packet, now: i64) -> Result<tickwire_ntp::Answer, Rejection> {
+    client.answer(&answer.to_bytes(), Count(now as u64), Count(now as u64 + 50_000), now + 50_000, NEAR)
+}
+
+#[test]
+fn an_exchange_tells_four_stamps_and_the_server() {
+    let mut client = Client::new(CONFIG, 0);
+    let (now, request) = ask(&mut client);
+    assert_eq!(client.request(now, [1, 2], Count(1)), None, "one request at a time");
+    let answer = give(&mut client, &honest(&request, NEAR), now).unwrap();
+    let exchange = answer.exchange.unwrap();
+    assert_eq!((exchange.sent, exchange.received), (Count(0), Count(50_000)));
+    assert_eq!((exchange.server_received, exchange.server_sent), (NEAR, NEAR.plus(10_000)));
+    assert_eq!((exchange.server.stratum, exchange.server.synchronised), (1, true));
+    assert_eq!((exchange.server.root_delay, exchange.server.root_dispersion), (15_259, 30_518));
+    assert_eq!((answer.leap, answer.interleaved, client.reach()), (LeapIndicator::None, false, 1));
+}
+
+#[test]
+fn nothing_but_the_answer_to_the_request_is_believed() {
+    let mut client = Client::new(CONFIG, 0);
+    let (now, first) = ask(&mut client);
+    give(&mut client, &honest(&first, NEAR), now).unwrap();
+    assert_eq!(give(&mut client, &honest(&first, NEAR), now), Err(Rejection::Unasked), "doubled");
+    let (now, request) = ask(&mut client);
+    assert_ne!(request.transmitted, first.transmitted);
+    assert_eq!(give(&mut client, &honest(&first, NEAR), now), Err(Rejection::Unasked), "replayed");
+    let forged = Packet { origin: Stamp(0), ..honest(&request, NEAR) };
+    assert_eq!(give(&mut client, &forged, now), Err(Rejection::Unasked), "forged");
+    let kiss = Packet { stratum: 0, reference: Kiss::Deny.to_reference(), ..forged };
+    assert_eq!(give(&mut client, &kiss, now), Err(Rejection::Unasked), "a forged kiss");
+    assert_eq!(give(&mut client, &request, now), Err(Rejection::Mode), "reflected");
+    assert!(matches!(client.answer(&[1; 30], Count(0), Count(1), now, NEAR), Err(Rejection::Malformed(_))));
+    let empty = Packet { transmitted: Stamp(0), ..honest(&request, NEAR) };
+    assert_eq!(give(&mut client, &empty, now), Err(Rejection::Empty));
+    let (now, request) = ask(&mut client);
+    assert!(give(&mut client, &honest(&request, NEAR), now).is_ok(), "and nothing of that has done harm");
+}
+
+#[test]
+fn a_burst_then_a_steady_pace() {
+    let mut client = Client::new(CONFIG, 0);
+    let mut times = Vec::new();
+    for _ in 0..12 {
+        let (now, request) = ask(&mut client);
+        times.push(now);
+        give(&mut client, &honest(&request, NEAR), now).unwrap();
+    }
+    assert!(times[7] <= 2 * SECOND, "{times:?}");
+    for pair in times[8..].windows(2) {
+        assert_eq!(pair[1] - pair[0], 16 * SECOND);
+    }
+    assert_eq!(client.reach(), 0xff);
+}
+
+#[test]
+fn a_lost_answer_is_asked_for_again_and_a_silent_server_less_and_less() {
+    let mut client = Client::new(CONFIG, 0);
+    for _ in 0..9 {
+        let (now, request) = ask(&mut client);
+        give(&mut client, &honest(&request, NEAR), now).unwrap();
+    }
+    let (lost, _) = ask(&mut client);
+    let (again, request) = ask(&mut client);
+    assert!(again - lost <= SECOND, "asked again after {} ns", again - lost);
+    give(&mut client, &honest(&request, NEAR), again).unwrap();
+    assert_eq!(client.reach(), 0xff, "one of the two was answered");
+    assert_eq!(client.due(), Some(lost + 16 * SECOND));
+    let begin = client.due().unwrap();
+    let requests =
+        std::iter::from_fn(|| Some(ask(&mut client).0)).take_while(|&now| now < begin + 86_400 * SECOND).count();
+    assert!((100..1000).contains(&requests), "{requests} requests in a day of silence");
+    assert_eq!((client.reach(), client.interval()), (0, 1024 * SECOND));
+    let (now, request) = ask(&mut client);
+    give(&mut client, &honest(&request, NEAR), now).unwrap();
+    assert_eq!(client.interval(), 16 * SECOND, "asks as before when it is back");
+}
+
+#[test]
+fn kisses_are_obeyed() {
+    let kiss =
+        |kiss: Kiss, request: &Packet| Packet { stratum: 0, reference: kiss.to_reference(), ..honest(request, NEAR) };
+    let mut client = Client::new(CONFIG, 0);
+    for interval in [32, 64, 128] {
+        let (now, request) = ask(&mut client);
+        assert_eq!(give(&mut client, &kiss(Kiss::Rate, &request), now), Err(Rejection::Kiss(Kiss::Rate)));
+        assert_eq!(client.interval(), interval * SECOND);
+        assert_eq!(client.due(), Some(now + 50_000 + interval * SECOND));
+    }
+    let (now, request) = ask(&mut client);
+    give(&mut client, &honest(&request, NEAR), now).unwrap();
+    assert_eq!(client.interval(), 128 * SECOND, "and remembered");
+    let (now, request) = ask(&mut client);
+    assert_eq!(give(&mut client, &kiss(Kiss::Deny, &request), now), Err(Rejection::Kiss(Kiss::Deny)));
+    assert_eq!(client.due(), None);
+    assert_eq!(client.request(now + 1_000_000 * SECOND, [1, 2], Count(0)), None);
+}
+
+#[test]
+fn an_interleaving_server_tells_when_the_answer_before_left() {
+    let mut client = Client::new(Config { interleaved: true, ..CONFIG }, 0);
+    let (now, first) = ask(&mut client);
+    assert_eq!((first.origin, first.received), (Stamp(0), Stamp(0)));
+    assert!(give(&mut client, &honest(&first, NEAR), now).unwrap().exchange.is_some());
+    let (now, second) = ask(&mut client);
+    assert_eq!(second.origin, Stamp::from_unix(NEAR), "names the exchange before");
+    assert!(second.received != Stamp(0) && second.received != second.transmitted);
+    let true_sent = Stamp::from_unix(NEAR.plus(13_000));
+    let answer = Packet { origin: second.received, transmitted: true_sent, ..honest(&second, NEAR.plus(SECOND)) };
+    let answer = give(&mut client, &answer, now).unwrap();
+    assert!(answer.interleaved);
+    let exchange = answer.exchange.unwrap();
+    assert_eq!((exchange.sent, exchange.received), (Count(0), Count(50_000)), "the exchange before");
+    assert_eq!((exchange.server_received, exchange.server_sent), (NEAR, NEAR.plus(13_000)));
+    // The server has forgotten, and answers as usual.
+    let (now, third) = ask(&mut client);
+    let answer = give(&mut client, &honest(&third, NEAR.plus(2 * SECOND)), now).unwrap();
+    assert_eq!((answer.interleaved, answer.exchange.unwrap().sent), (false, Count(now as u64)));
+}
+
+#[test]
+fn the_counter_can_stand_in_requests_as_in_2015() {
+    let mut client = Client::new(Config { transmit: Transmit::Counter, ..CONFIG }, 77);
+    assert_eq!(ask(&mut client).1.transmitted, Stamp(77));
+}
