@@ -6,6 +6,7 @@
 //! | `packet` | the 48 bytes of every message; any bytes in, a clear refusal out |
 //! | `extension` | what may follow them (RFC 7822) |
 //! | `client` | when to ask, what, and which answers to believe; no I/O |
+//! | `socket`, `sandwich` | a socket with the kernel's stamps, and from these to the counter |
 //! | `kiss` | what a server says that does not want to serve |
 #![forbid(unsafe_code)]
 
@@ -13,6 +14,8 @@ pub mod client;
 pub mod extension;
 pub mod kiss;
 pub mod packet;
+pub mod sandwich;
+pub mod socket;
 pub mod stamp;
 
 pub use client::{Answer, Client, Rejection};

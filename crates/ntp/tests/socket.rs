@@ -1,0 +1,52 @@
+//! The kernel's stamps on real packets, over loopback.
+
+use std::net::UdpSocket;
+use tickclock::{CounterKind, counter};
+use tickwire_ntp::socket::{Quality, Socket};
+use tickwire_ntp::{Packet, Stamp};
+
+#[test]
+fn both_stamps_are_the_kernels_and_in_order() {
+    for address in ["127.0.0.1:0", "[::1]:0"] {
+        let server = UdpSocket::bind(address).unwrap();
+        let mut socket = Socket::open(server.local_addr().unwrap(), CounterKind::MonotonicRaw, 1.0).unwrap();
+        for number in 1..=3 {
+            let begin = counter::read(CounterKind::MonotonicRaw);
+            socket.send(&Packet::request(Stamp(number))).unwrap();
+            let mut bytes = [0; 100];
+            let (length, client) = server.recv_from(&mut bytes).unwrap();
+            assert_eq!(Packet::parse(&bytes[..length]).unwrap().0.transmitted, Stamp(number));
+            server.send_to(b"garbage", client).unwrap();
+            server.send_to(&bytes[..length], client).unwrap();
+            let (mut all, mut garbage) = (Vec::new(), 0);
+            while all.is_empty() {
+                nix::poll::poll(
+                    &mut [nix::poll::PollFd::new(std::os::fd::AsFd::as_fd(&socket), nix::poll::PollFlags::POLLIN)],
+                    nix::poll::PollTimeout::from(1000u16),
+                )
+                .unwrap();
+                socket.receive(
+                    |packet| packet.transmitted == Stamp(number),
+                    |received| all.push(received),
+                    |_| garbage += 1,
+                );
+            }
+            let received = all.pop().unwrap().unwrap();
+            let end = counter::read(CounterKind::MonotonicRaw);
+            assert_eq!((received.quality, garbage), (Quality::Kernel, 1), "{address}");
+            assert!(begin < received.sent && received.sent < received.received && received.received < end, "{address}");
+        }
+    }
+}
+
+#[test]
+fn nobody_there_is_silence_and_no_error_for_ever() {
+    let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = server.local_addr().unwrap();
+    drop(server);
+    let mut socket = Socket::open(address, CounterKind::MonotonicRaw, 1.0).unwrap();
+    for _ in 0..3 {
+        socket.send(&Packet::request(Stamp(1))).unwrap();
+        socket.receive(|_| true, |received| panic!("{received:?}"), |_| panic!("garbage"));
+    }
+}
