@@ -20,11 +20,13 @@ pub enum Refusal {
     PathChanging,
     /// The offset is far from all that is known.
     Outlier,
+    /// So near to a leap second that a server's stamp may mean two instants.
+    Leaping,
 }
 
 impl Refusal {
     /// All of them, for counters.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Unsynchronised,
         Self::Old,
         Self::Backwards,
@@ -32,6 +34,7 @@ impl Refusal {
         Self::ServerChanged,
         Self::PathChanging,
         Self::Outlier,
+        Self::Leaping,
     ];
 }
 
@@ -45,6 +48,7 @@ impl fmt::Display for Refusal {
             Self::ServerChanged => "the server has changed its reference",
             Self::PathChanging => "round trips shorter than ever: the path may be another",
             Self::Outlier => "far from all that is known",
+            Self::Leaping => "too near to a leap second",
         })
     }
 }

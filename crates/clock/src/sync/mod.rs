@@ -57,9 +57,9 @@ pub struct Clock {
     pub period: f64,
     /// Estimated error of `time`: standard deviation in ns.
     pub error: f64,
-    /// By how much `error` may grow: ns per second.
+    /// By how much `bound` may grow: ns per second.
     pub error_rate: f64,
-    /// The most that `time` can be wrong by, in ns; it grows by [`Self::error_rate`], too.
+    /// The most that `time` can be wrong by, in ns; it grows by [`Self::error_rate`].
     pub bound: f64,
 }
 
@@ -214,7 +214,7 @@ impl Sync {
         let forecast = self.bank.forecast(nominal.since(origin.time) as f64 * 1e-9);
         let server = self.before?.server;
         let error = libm::sqrt(forecast.variance);
-        let error_rate = libm::sqrt(forecast.rate_variance) + RATE_BOUND * 1e9;
+        let error_rate = SURE * libm::sqrt(forecast.rate_variance) + RATE_BOUND * 1e9;
         let path = self.path.round_trip() / 2.0 + self.learnt_asymmetry.abs() / 2.0;
         let root = server.root_dispersion as f64 + server.root_delay as f64 / 2.0;
         Some(Clock {
