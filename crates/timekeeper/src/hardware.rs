@@ -1,0 +1,118 @@
+//! The counter to use, its nominal period, and whether it has broken.
+
+use nix::time::{ClockId, clock_gettime};
+use std::time::Duration;
+use tickclock::{Count, CounterKind, Scale, counter};
+
+/// How long the nominal period is measured.
+const MEASURE: Duration = Duration::from_millis(50);
+/// A counter that differs from the kernel's own clock by more than this much, relative and in ns, has broken. The kernel's clock may be off by 100 ppm.
+const BREAK_RATE: f64 = 1e-3;
+const BREAK_LEAST: f64 = 100_000.0;
+
+/// The best counter of this machine: the processor's, if it runs at one speed in all sleep states and the kernel, which checks that, trusts it.
+#[must_use]
+pub fn choose() -> (CounterKind, &'static str) {
+    if counter::exists(CounterKind::Cntvct) {
+        return (CounterKind::Cntvct, "the architecture guarantees it");
+    }
+    if !counter::exists(CounterKind::Tsc) {
+        return (CounterKind::MonotonicRaw, "no other counter is known on this processor");
+    }
+    let flags = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let has =
+        |flag: &str| flags.lines().any(|line| line.starts_with("flags") && line.split(' ').any(|word| word == flag));
+    if !has("constant_tsc") || !has("nonstop_tsc") {
+        return (CounterKind::MonotonicRaw, "the TSC of this processor changes its speed or stops");
+    }
+    let path = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
+    let sources = std::fs::read_to_string(path).unwrap_or_default();
+    // Linux strikes the TSC from the list when its watchdog finds the processors' counters apart.
+    if !sources.split_whitespace().any(|source| source == "tsc") {
+        return (CounterKind::MonotonicRaw, "the kernel does not trust the TSC");
+    }
+    (CounterKind::Tsc, "invariant, and the kernel trusts it")
+}
+
+/// The counter's period in ns, measured by the kernel's unsteered clock.
+#[must_use]
+pub fn nominal(kind: CounterKind) -> Option<Scale> {
+    if kind == CounterKind::MonotonicRaw {
+        return Scale::from_period(1.0);
+    }
+    let first = Look::take(kind);
+    std::thread::sleep(MEASURE);
+    let last = Look::take(kind);
+    Scale::from_period((last.raw - first.raw) as f64 / last.count.since(first.count) as f64)
+}
+
+/// Counter and clocks at one moment, to find breaks.
+#[derive(Clone, Copy, Debug)]
+pub struct Look {
+    count: Count,
+    /// CLOCK_MONOTONIC_RAW in ns.
+    raw: i64,
+    /// CLOCK_BOOTTIME - CLOCK_MONOTONIC in ns: time spent in suspend.
+    slept: i64,
+}
+
+impl Look {
+    /// Looks at counter and clocks; of some tries the quickest counts.
+    #[must_use]
+    pub fn take(kind: CounterKind) -> Self {
+        let once = || {
+            let before = counter::read(kind);
+            let raw = ns(ClockId::CLOCK_MONOTONIC_RAW);
+            let after = counter::read(kind);
+            (after.since(before), before.plus(after.since(before) / 2), raw)
+        };
+        let (_, count, raw) = (0..5).map(|_| once()).min_by_key(|&(width, ..)| width).expect("tries");
+        Self { count, raw, slept: ns(ClockId::CLOCK_BOOTTIME) - ns(ClockId::CLOCK_MONOTONIC) }
+    }
+
+    /// What has happened to the counter since an earlier look, if anything.
+    #[must_use]
+    pub fn broken_since(&self, before: &Self, nominal: Scale) -> Option<String> {
+        let slept = self.slept - before.slept;
+        if slept > 1_000_000 {
+            return Some(format!("the machine slept for {:.3} s", slept as f64 * 1e-9));
+        }
+        let counted = nominal.nanos(self.count.since(before.count));
+        let passed = self.raw - before.raw;
+        let off = (counted - passed) as f64;
+        (off.abs() > BREAK_LEAST + BREAK_RATE * passed as f64)
+            .then(|| format!("the counter went {:.3} s in {:.3} s", counted as f64 * 1e-9, passed as f64 * 1e-9))
+    }
+}
+
+fn ns(clock: ClockId) -> i64 {
+    clock_gettime(clock).map_or(0, |time| time.tv_sec() * 1_000_000_000 + time.tv_nsec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machines_counter_has_a_period_and_is_whole() {
+        let (kind, why) = choose();
+        let nominal = nominal(kind).unwrap();
+        assert!((0.01..1000.0).contains(&nominal.period()), "{kind:?} ({why}): {nominal:?}");
+        let before = Look::take(kind);
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!(Look::take(kind).broken_since(&before, nominal), None);
+    }
+
+    #[test]
+    fn breaks_are_seen() {
+        let nominal = Scale::from_period(1.0).unwrap();
+        let before = Look { count: Count(5_000_000_000), raw: 0, slept: 0 };
+        let second = Look { count: Count(6_000_050_000), raw: 1_000_000_000, slept: 0 };
+        assert_eq!(second.broken_since(&before, nominal), None);
+        let jumped = Look { count: Count(7_000_000_000), ..second };
+        assert_eq!(jumped.broken_since(&before, nominal).unwrap(), "the counter went 2.000 s in 1.000 s");
+        assert!(Look { count: Count(7), ..second }.broken_since(&before, nominal).is_some());
+        let slept = Look { slept: 60_000_000_000, ..second };
+        assert_eq!(slept.broken_since(&before, nominal).unwrap(), "the machine slept for 60.000 s");
+    }
+}

@@ -1,0 +1,196 @@
+//! One server: its name, its address, its socket, and the association with it.
+
+use crate::config::{Config, Server, Transmit};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::mpsc;
+use tickclock::{CounterKind, Scale};
+use tickwire_clock::keeper::leap::Announcement;
+use tickwire_clock::{Exchange, Nanos};
+use tickwire_ntp::client::{self, Poll};
+use tickwire_ntp::socket::{Quality, Socket};
+use tickwire_ntp::{Answer, Client, LeapIndicator, Rejection};
+use tracing::{debug, info, warn};
+
+const SECOND: i64 = 1_000_000_000;
+/// A name that is not known is looked up again after so many ns.
+const LOOK_UP_AGAIN: i64 = 30 * SECOND;
+/// After so many silent requests the name is looked up anew: the server may have moved.
+const MOVED: u32 = 8;
+
+/// An address that was looked up, or why there is none.
+type LookUp = mpsc::Receiver<Result<SocketAddr, String>>;
+
+#[derive(Debug)]
+enum Address {
+    /// To be looked up at this time.
+    Due(i64),
+    /// Being looked up, by a thread of its own: the system's resolver blocks.
+    Asked(LookUp),
+    Known(Socket),
+}
+
+/// What has come of an exchange.
+pub(crate) struct Came {
+    pub(crate) exchange: Exchange,
+    pub(crate) announced: Announcement,
+    pub(crate) quality: Quality,
+}
+
+/// One server.
+#[derive(Debug)]
+pub(crate) struct Source {
+    server: Server,
+    address: Address,
+    client: Client,
+    settings: client::Config,
+    kind: CounterKind,
+    nominal: Scale,
+    silent: u32,
+}
+
+impl Source {
+    pub(crate) fn new(config: &Config, server: &Server, kind: CounterKind, nominal: Scale, now: i64) -> Self {
+        let ns = |seconds: f64| (seconds * 1e9) as i64;
+        let settings = client::Config {
+            poll: Poll { usual: ns(config.poll), longest: ns(config.longest_poll) },
+            transmit: match config.transmit {
+                Transmit::Nonce => client::Transmit::Nonce,
+                Transmit::Counter => client::Transmit::Counter,
+            },
+            interleaved: server.interleaved,
+        };
+        Self {
+            server: server.clone(),
+            address: Address::Due(now),
+            client: Client::new(settings, now),
+            settings,
+            kind,
+            nominal,
+            silent: 0,
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.server.host
+    }
+
+    /// What to wait for.
+    pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        if let Address::Known(socket) = &self.address { Some(socket.as_fd()) } else { None }
+    }
+
+    /// When [`Self::run`] has something to do.
+    pub(crate) fn due(&self) -> Option<i64> {
+        match &self.address {
+            Address::Due(at) => Some(*at),
+            Address::Asked(_) => None,
+            Address::Known(_) => self.client.due(),
+        }
+    }
+
+    /// Whether a name is being looked up, which shows by looking only.
+    pub(crate) const fn is_looking_up(&self) -> bool {
+        matches!(self.address, Address::Asked(_))
+    }
+
+    /// Looks up, asks: whatever is due.
+    pub(crate) fn run(&mut self, now: i64, random: [u64; 2]) {
+        match &mut self.address {
+            Address::Due(at) if now >= *at => self.address = Address::Asked(look_up(&self.server)),
+            Address::Due(_) => {}
+            Address::Asked(answer) => match answer.try_recv() {
+                Ok(Ok(address)) => self.open(address, now),
+                Ok(Err(error)) => {
+                    warn!(server = self.server.host, error, "the server's name is not known");
+                    self.address = Address::Due(now + LOOK_UP_AGAIN);
+                }
+                Err(mpsc::TryRecvError::Empty) => {}
+                Err(mpsc::TryRecvError::Disconnected) => self.address = Address::Due(now + LOOK_UP_AGAIN),
+            },
+            Address::Known(socket) => {
+                let Some(request) = self.client.request(now, random, socket.counter()) else { return };
+                self.silent += 1;
+                if let Err(error) = socket.send(&request) {
+                    debug!(server = self.server.host, %error, "the request could not be sent");
+                }
+                if self.silent > MOVED && self.server.host.parse::<std::net::IpAddr>().is_err() {
+                    self.silent = 0;
+                    self.address = Address::Due(now);
+                }
+            }
+        }
+    }
+
+    fn open(&mut self, address: SocketAddr, now: i64) {
+        match Socket::open(address, self.kind, self.nominal.period()) {
+            Ok(socket) => {
+                info!(server = self.server.host, %address, "asking");
+                if self.client.due().is_some() {
+                    self.client = Client::new(self.settings, now);
+                }
+                self.address = Address::Known(socket);
+            }
+            Err(error) => {
+                warn!(server = self.server.host, %address, %error, "the server cannot be asked");
+                self.address = Address::Due(now + LOOK_UP_AGAIN);
+            }
+        }
+    }
+
+    /// Takes in what has come; `near` is about the time now.
+    pub(crate) fn receive(&mut self, now: i64, near: Nanos, mut take: impl FnMut(Result<Came, String>)) {
+        let Address::Known(socket) = &mut self.address else { return };
+        let mut all = Vec::new();
+        let client = &self.client;
+        let garbage = &mut 0;
+        socket.receive(|packet| client.is_asked(packet), |received| all.push(received), |_| *garbage += 1);
+        for _ in 0..*garbage {
+            take(Err("not asked for".into()));
+        }
+        for received in all {
+            let received = match received {
+                Ok(received) => received,
+                Err(lost) => {
+                    take(Err(lost.to_string()));
+                    continue;
+                }
+            };
+            self.silent = 0;
+            match self.client.answer(&received.bytes, received.sent, received.received, now, near) {
+                Ok(Answer { exchange: Some(exchange), leap, .. }) => {
+                    let announced = match leap {
+                        LeapIndicator::Insert => Announcement::Insert,
+                        LeapIndicator::Delete => Announcement::Delete,
+                        LeapIndicator::None | LeapIndicator::Unknown => Announcement::None,
+                    };
+                    take(Ok(Came { exchange, announced, quality: received.quality }));
+                }
+                Ok(Answer { exchange: None, .. }) => {}
+                Err(Rejection::Kiss(kiss)) => {
+                    warn!(server = self.server.host, "{kiss}");
+                    take(Err(kiss.to_string()));
+                }
+                Err(rejection) => take(Err(rejection.to_string())),
+            }
+        }
+    }
+}
+
+/// Looks a name up in a thread of its own; an address is there at once.
+fn look_up(server: &Server) -> LookUp {
+    let (sender, receiver) = mpsc::channel();
+    let (host, port) = (server.host.clone(), server.port);
+    let resolve = move || {
+        let address = (host.as_str(), port).to_socket_addrs().map_err(|error| error.to_string());
+        let first = address.and_then(|mut all| all.next().ok_or_else(|| "it has no address".into()));
+        // Nobody waits for it if the daemon has ended.
+        let _ = sender.send(first);
+    };
+    if server.host.parse::<std::net::IpAddr>().is_ok() {
+        resolve();
+    } else if let Err(error) = std::thread::Builder::new().name("resolver".into()).spawn(resolve) {
+        warn!(%error, "no thread to look up a name");
+    }
+    receiver
+}

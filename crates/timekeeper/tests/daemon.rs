@@ -1,0 +1,98 @@
+//! The daemon and a server that tells the host's own clock, over loopback.
+
+use std::net::UdpSocket;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tickclock::{Clock, Nanos, Status};
+use tickwire_ntp::{LeapIndicator, Mode, Packet, Short, Stamp};
+use tickwire_timekeeper::config::Server;
+use tickwire_timekeeper::{Config, Daemon, StartError};
+
+fn unix() -> Nanos {
+    Nanos(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64)
+}
+
+/// Answers until told to end, with what `change` makes of an honest answer.
+fn serve(server: &UdpSocket, end: &AtomicBool, change: impl Fn(&mut Packet)) {
+    server.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    let mut bytes = [0; 200];
+    while !end.load(Ordering::Relaxed) {
+        let Ok((length, client)) = server.recv_from(&mut bytes) else { continue };
+        let received = Stamp::from_unix(unix());
+        let (request, _) = Packet::parse(&bytes[..length]).unwrap();
+        let mut answer = Packet {
+            mode: Mode::Server,
+            stratum: 1,
+            root_dispersion: Short(1),
+            reference: u32::from_be_bytes(*b"TEST"),
+            origin: request.transmitted,
+            received,
+            transmitted: Stamp::from_unix(unix()),
+            ..request
+        };
+        change(&mut answer);
+        server.send_to(&answer.to_bytes(), client).unwrap();
+    }
+}
+
+/// Runs a daemon against one server until `seen` is satisfied with the clock.
+fn with_daemon(change: impl Fn(&mut Packet) + Send + Sync, seen: impl Fn(&Clock) -> bool) -> Clock {
+    let directory = tempfile::tempdir().unwrap();
+    let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let page = directory.path().join("clock");
+    let servers = vec![Server::named(&server.local_addr().unwrap().to_string())];
+    let mut daemon = Daemon::start(&Config { servers, page: page.clone(), ..Config::default() }).unwrap();
+    let clock = Clock::open(&page).unwrap();
+    let (stop, stopper) = nix::unistd::pipe().unwrap();
+    let end = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| serve(&server, &end, &change));
+        scope.spawn(|| daemon.run(stop.as_fd()).unwrap());
+        let begin = Instant::now();
+        while !seen(&clock) && begin.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        end.store(true, Ordering::Relaxed);
+        drop(stopper);
+    });
+    clock
+}
+
+#[test]
+fn truth_lies_within_the_bound_from_the_first_exchange_on() {
+    let clock = with_daemon(
+        |_| (),
+        |clock| {
+            let before = unix();
+            let now = clock.now();
+            let after = unix();
+            if now.bound == u64::MAX {
+                return false;
+            }
+            let (earliest, latest) = now.interval();
+            assert!(earliest <= after && before <= latest, "{earliest:?} {before:?} {after:?} {latest:?}");
+            // The server says that it may be 15 us off; the rest is loopback.
+            now.error < 20_000
+        },
+    );
+    let now = clock.now();
+    assert!(now.status.contains(Status::SYNCHRONISED), "{now:?}");
+    assert!(now.error < 1_000_000, "{now:?}");
+}
+
+#[test]
+fn a_server_that_is_not_synchronised_moves_no_clock() {
+    let begin = Instant::now();
+    let clock = with_daemon(
+        |answer| answer.leap = LeapIndicator::Unknown,
+        |clock| clock.now().bound != u64::MAX || begin.elapsed() > Duration::from_secs(1),
+    );
+    assert!(!clock.now().status.contains(Status::SYNCHRONISED));
+}
+
+#[test]
+fn nobody_to_ask_is_an_error_that_says_what_to_do() {
+    let error = Daemon::start(&Config::default()).unwrap_err();
+    assert!(matches!(error, StartError::NoServer) && error.to_string().contains("--server"), "{error}");
+}
