@@ -5,7 +5,7 @@ use crate::sandwich::Sandwich;
 use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockType, SockaddrStorage, TimestampingFlag, Timestamps,
-    connect, recvmsg, send, setsockopt, socket, sockopt,
+    connect, getpeername, recvmsg, send, setsockopt, socket, sockopt,
 };
 use nix::sys::time::TimeSpec;
 use std::io::IoSliceMut;
@@ -95,6 +95,12 @@ impl Socket {
         let _ = setsockopt(&socket, sockopt::Timestamping, &stamps);
         connect(socket.as_raw_fd(), &SockaddrStorage::from(server))?;
         Ok(Self { socket, kind, period, sent: None, number: None })
+    }
+
+    /// The server's address and port.
+    #[must_use]
+    pub fn peer(&self) -> Option<String> {
+        getpeername::<SockaddrStorage>(self.socket.as_raw_fd()).ok().map(|address| address.to_string())
     }
 
     /// The counter now.

@@ -1,6 +1,7 @@
 //! What the user wants of the clock: the `[clock]` table of the configuration file. Every key is optional.
 
 use serde::Deserialize;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// All settings of the clock.
@@ -17,6 +18,8 @@ pub struct Config {
     pub transmit: Transmit,
     /// Where the page is.
     pub page: PathBuf,
+    /// Where Prometheus metrics are served, if at all: an address and port of this host.
+    pub metrics: Option<SocketAddr>,
     /// TAI - UTC in seconds, if the host's time zone data do not tell.
     pub tai_offset: Option<i32>,
     /// The servers smear leap seconds.
@@ -31,6 +34,7 @@ impl Default for Config {
             longest_poll: 1024.0,
             transmit: Transmit::Nonce,
             page: tickclock::DEFAULT_PATH.into(),
+            metrics: None,
             tai_offset: None,
             smeared: false,
         }

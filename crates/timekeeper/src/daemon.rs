@@ -1,16 +1,20 @@
 //! The loop: whatever is due, then sleep until something comes or is due.
 
 use crate::config::Config;
+use crate::doors::{self, Doors};
 use crate::hardware::{self, Look};
+use crate::report::{Report, SourceReport};
 use crate::source::Source;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::time::{ClockId, clock_gettime};
 use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
 use thiserror::Error;
-use tickclock::{CounterKind, CreateError, Nanos, Scale, Writer, counter};
+use tickclock::{Count, CounterKind, CreateError, Nanos, Scale, Writer, counter};
 use tickwire_clock::Keeper;
-use tickwire_clock::keeper;
+use tickwire_clock::keeper::{self, Standing};
+use tickwire_clock::sync::Clock;
 use tickwire_ntp::socket::Quality;
 use tracing::{debug, info, warn};
 
@@ -30,6 +34,9 @@ pub enum StartError {
     /// The page cannot be made.
     #[error(transparent)]
     Page(#[from] CreateError),
+    /// The places where it tells how it is cannot be opened.
+    #[error("cannot open {0}: {1}")]
+    Door(String, std::io::Error),
     /// There is nobody to ask.
     #[error("no server is named: use --server HOST, or `servers` in the [clock] table of the configuration file")]
     NoServer,
@@ -46,6 +53,8 @@ pub struct Daemon {
     keeper: Keeper,
     sources: Vec<Source>,
     writer: Writer,
+    doors: Doors,
+    page: PathBuf,
     looked: Look,
     published: i64,
 }
@@ -62,6 +71,10 @@ impl Daemon {
         let (kind, why) = hardware::choose();
         let nominal = hardware::nominal(kind).ok_or(StartError::Counter(kind.name()))?;
         let writer = Writer::create(&config.page, kind)?;
+        let doors = Doors::open(&config.page, config.metrics).map_err(|error| {
+            let metrics = config.metrics.map(|address| format!(" or {address}")).unwrap_or_default();
+            StartError::Door(format!("{}{metrics}", doors::socket_of(&config.page).display()), error)
+        })?;
         info!(counter = kind.name(), why, period_ns = nominal.period(), page = %config.page.display(), "the clock starts");
         let keeper = keeper::Config {
             nominal,
@@ -75,7 +88,17 @@ impl Daemon {
         let now = monotonic();
         let sources = config.servers.iter().map(|server| Source::new(config, server, kind, nominal, now)).collect();
         let keeper = Keeper::new(keeper, &asymmetries);
-        Ok(Self { kind, nominal, keeper, sources, writer, looked: Look::take(kind), published: now - PUBLISH })
+        Ok(Self {
+            kind,
+            nominal,
+            keeper,
+            sources,
+            writer,
+            doors,
+            page: config.page.clone(),
+            looked: Look::take(kind),
+            published: now - PUBLISH,
+        })
     }
 
     /// Keeps the clock until `stop` is readable. What was published stays.
@@ -97,6 +120,7 @@ impl Daemon {
                 return Ok(());
             }
             self.receive();
+            self.doors.serve(|| self.report());
         }
     }
 
@@ -108,7 +132,7 @@ impl Daemon {
         // Rounded up: a turn of the loop before something is due does nothing.
         let timeout = PollTimeout::try_from((left + 999_999) / 1_000_000).unwrap_or(PollTimeout::ZERO);
         let stop = PollFd::new(stop, PollFlags::POLLIN);
-        let sockets = self.sources.iter().filter_map(Source::descriptor);
+        let sockets = self.sources.iter().filter_map(Source::descriptor).chain(self.doors.descriptors());
         let mut all: Vec<_> = [stop].into_iter().chain(sockets.map(|fd| PollFd::new(fd, PollFlags::POLLIN))).collect();
         match poll(&mut all, timeout) {
             Ok(_) | Err(Errno::EINTR) => Ok(all[0].any().unwrap_or(true)),
@@ -126,21 +150,94 @@ impl Daemon {
             for one in came {
                 match one {
                     Ok(one) => {
-                        if one.quality == Quality::Program {
-                            debug!(server = source.name(), "the kernel gave no stamps");
-                        }
+                        source.tally_mut().quality = Some(one.quality);
                         match self.keeper.exchange(number, &one.exchange, one.announced) {
-                            Ok(outcome) => debug!(server = source.name(), ?outcome, "exchange"),
-                            Err(refusal) => debug!(server = source.name(), %refusal, "exchange refused"),
+                            Ok(outcome) => {
+                                debug!(server = source.name(), ?outcome, "exchange");
+                                source.tally_mut().used += 1;
+                                source.tally_mut().last = Some(now);
+                            }
+                            Err(refusal) => {
+                                debug!(server = source.name(), %refusal, "exchange refused");
+                                source.tally_mut().refuse(refusal.to_string());
+                            }
                         }
                         fresh = true;
                     }
-                    Err(why) => debug!(server = source.name(), why, "answer rejected"),
+                    Err(why) => {
+                        debug!(server = source.name(), why, "answer rejected");
+                        source.tally_mut().refuse(why);
+                    }
                 }
             }
         }
         if fresh {
             self.publish(monotonic());
+        }
+    }
+
+    /// How the clock is.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let count = counter::read(self.kind);
+        let parameters = self.keeper.parameters(count);
+        let reading = parameters.reading(count);
+        let known = reading.bound != u64::MAX;
+        let clock = self.keeper.clock(count);
+        Report {
+            utc_ns: known.then_some(reading.utc().0),
+            status: reading.status.names().map(Into::into).collect(),
+            tai_utc_s: reading.offset,
+            leap: parameters.leap.step,
+            leap_at_tai_ns: parameters.leap.at.0,
+            error_ns: known.then_some(reading.error),
+            bound_ns: known.then_some(reading.bound),
+            counter: self.kind.name().into(),
+            nominal_period_ns: self.nominal.period(),
+            period_ns: parameters.local.period(),
+            long_period_ns: parameters.difference.period(),
+            disruptions: parameters.disruptions,
+            page: self.page.display().to_string(),
+            sources: (0..self.sources.len()).map(|number| self.source_report(number, count, clock.as_ref())).collect(),
+        }
+    }
+
+    fn source_report(&self, number: usize, count: Count, published: Option<&Clock>) -> SourceReport {
+        let source = &self.sources[number];
+        let sync = self.keeper.server(number);
+        let own = sync.clock(count);
+        let server = sync.server();
+        let (client, tally) = (source.client(), source.tally());
+        SourceReport {
+            name: source.name().into(),
+            address: source.address(),
+            standing: match self.keeper.standings()[number] {
+                Standing::Silent => "silent",
+                Standing::Followed => "followed",
+                Standing::Agrees => "agrees",
+                Standing::Outvoted => "outvoted",
+                Standing::Disputed(_) => "disputed",
+            }
+            .into(),
+            reach: client.reach(),
+            poll_s: client.interval() as f64 * 1e-9,
+            asked: client.due().is_some(),
+            last_s: tally.last.map(|last| (monotonic() - last) as f64 * 1e-9),
+            stratum: server.map(|server| server.stratum),
+            offset_ns: own.zip(published).map(|(own, published)| own.time.since(published.time) as f64),
+            bound_ns: own.map(|own| own.bound),
+            round_trip_ns: Some(sync.round_trip()).filter(|ns| ns.is_finite()),
+            noise_ns: own.map(|_| sync.noise()),
+            asymmetry_ns: sync.asymmetry(),
+            root_delay_ns: server.map(|server| server.root_delay),
+            root_dispersion_ns: server.map(|server| server.root_dispersion),
+            stamps: tally.quality.map(|quality| match quality {
+                Quality::Kernel => "kernel".into(),
+                Quality::Program => "program".into(),
+            }),
+            interleaved: tally.interleaved,
+            used: tally.used,
+            refused: tally.refused.clone(),
         }
     }
 

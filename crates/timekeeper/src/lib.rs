@@ -5,13 +5,18 @@
 //! | `config` | what the user wants |
 //! | `hardware` | the counter to use, its nominal period, and whether it has broken |
 //! | `source` | one server: its name, its address, its socket |
+//! | `report`, `doors` | what the daemon tells of itself, and where |
 //! | `daemon` | the loop |
 #![forbid(unsafe_code)]
 
 pub mod config;
 mod daemon;
+mod doors;
 pub mod hardware;
+pub mod report;
 mod source;
 
 pub use config::Config;
 pub use daemon::{Daemon, StartError};
+pub use doors::{ask, socket_of};
+pub use report::Report;

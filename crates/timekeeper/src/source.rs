@@ -1,6 +1,7 @@
 //! One server: its name, its address, its socket, and the association with it.
 
 use crate::config::{Config, Server, Transmit};
+use std::collections::BTreeMap;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc;
@@ -47,6 +48,28 @@ pub(crate) struct Source {
     kind: CounterKind,
     nominal: Scale,
     silent: u32,
+    /// What the daemon tells of it.
+    tally: Tally,
+}
+
+/// What has come of the exchanges with a server.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) used: u64,
+    pub(crate) refused: BTreeMap<String, u64>,
+    pub(crate) last: Option<i64>,
+    pub(crate) quality: Option<Quality>,
+    pub(crate) interleaved: bool,
+}
+
+impl Tally {
+    /// An answer or exchange was not used.
+    pub(crate) fn refuse(&mut self, why: String) {
+        // Reasons are of our own wording, so they are few; but a server chooses the letters of a kiss.
+        if self.refused.len() < 64 || self.refused.contains_key(&why) {
+            *self.refused.entry(why).or_default() += 1;
+        }
+    }
 }
 
 impl Source {
@@ -68,11 +91,29 @@ impl Source {
             kind,
             nominal,
             silent: 0,
+            tally: Tally::default(),
         }
     }
 
     pub(crate) fn name(&self) -> &str {
         &self.server.host
+    }
+
+    pub(crate) const fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(crate) const fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    pub(crate) const fn tally_mut(&mut self) -> &mut Tally {
+        &mut self.tally
+    }
+
+    /// Its address, once known.
+    pub(crate) fn address(&self) -> Option<String> {
+        if let Address::Known(socket) = &self.address { socket.peer() } else { None }
     }
 
     /// What to wait for.
@@ -158,7 +199,8 @@ impl Source {
             };
             self.silent = 0;
             match self.client.answer(&received.bytes, received.sent, received.received, now, near) {
-                Ok(Answer { exchange: Some(exchange), leap, .. }) => {
+                Ok(Answer { exchange: Some(exchange), leap, interleaved, .. }) => {
+                    self.tally.interleaved = interleaved;
                     let announced = match leap {
                         LeapIndicator::Insert => Announcement::Insert,
                         LeapIndicator::Delete => Announcement::Delete,

@@ -1,7 +1,8 @@
 //! The daemon and a server that tells the host's own clock, over loopback.
 
 use std::net::UdpSocket;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tickclock::{Clock, Nanos, Status};
@@ -36,8 +37,20 @@ fn serve(server: &UdpSocket, end: &AtomicBool, change: impl Fn(&mut Packet)) {
     }
 }
 
+/// Ends server and daemon.
+struct Ending<'a>(
+    &'a AtomicBool,
+    #[expect(dead_code, reason = "it is closed, which the daemon takes as the end")] OwnedFd,
+);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Runs a daemon against one server until `seen` is satisfied with the clock.
-fn with_daemon(change: impl Fn(&mut Packet) + Send + Sync, seen: impl Fn(&Clock) -> bool) -> Clock {
+fn with_daemon(change: impl Fn(&mut Packet) + Send + Sync, seen: impl Fn(&Clock, &Path) -> bool) -> Clock {
     let directory = tempfile::tempdir().unwrap();
     let server = UdpSocket::bind("127.0.0.1:0").unwrap();
     let page = directory.path().join("clock");
@@ -49,12 +62,12 @@ fn with_daemon(change: impl Fn(&mut Packet) + Send + Sync, seen: impl Fn(&Clock)
     std::thread::scope(|scope| {
         scope.spawn(|| serve(&server, &end, &change));
         scope.spawn(|| daemon.run(stop.as_fd()).unwrap());
+        // Also when a test fails: the scope waits for the threads.
+        let _ending = Ending(&end, stopper);
         let begin = Instant::now();
-        while !seen(&clock) && begin.elapsed() < Duration::from_secs(20) {
+        while !seen(&clock, &page) && begin.elapsed() < Duration::from_secs(20) {
             std::thread::sleep(Duration::from_millis(5));
         }
-        end.store(true, Ordering::Relaxed);
-        drop(stopper);
     });
     clock
 }
@@ -63,7 +76,7 @@ fn with_daemon(change: impl Fn(&mut Packet) + Send + Sync, seen: impl Fn(&Clock)
 fn truth_lies_within_the_bound_from_the_first_exchange_on() {
     let clock = with_daemon(
         |_| (),
-        |clock| {
+        |clock, _| {
             let before = unix();
             let now = clock.now();
             let after = unix();
@@ -86,7 +99,7 @@ fn a_server_that_is_not_synchronised_moves_no_clock() {
     let begin = Instant::now();
     let clock = with_daemon(
         |answer| answer.leap = LeapIndicator::Unknown,
-        |clock| clock.now().bound != u64::MAX || begin.elapsed() > Duration::from_secs(1),
+        |clock, _| clock.now().bound != u64::MAX || begin.elapsed() > Duration::from_secs(1),
     );
     assert!(!clock.now().status.contains(Status::SYNCHRONISED));
 }
@@ -95,4 +108,24 @@ fn a_server_that_is_not_synchronised_moves_no_clock() {
 fn nobody_to_ask_is_an_error_that_says_what_to_do() {
     let error = Daemon::start(&Config::default()).unwrap_err();
     assert!(matches!(error, StartError::NoServer) && error.to_string().contains("--server"), "{error}");
+}
+
+#[test]
+fn the_daemon_tells_how_it_is() {
+    let clock = with_daemon(
+        |_| (),
+        |clock, page| {
+            if clock.now().bound == u64::MAX {
+                return false;
+            }
+            let report = tickwire_timekeeper::ask(page).unwrap();
+            let source = &report.sources[0];
+            assert_eq!((source.standing.as_str(), source.stratum), ("followed", Some(1)));
+            assert!(source.used > 0 && source.reach != 0, "{source:?}");
+            assert_eq!(source.stamps.as_deref(), Some("kernel"));
+            assert!(report.bound_ns.is_some() && report.status.contains(&"synchronised".to_owned()), "{report:?}");
+            true
+        },
+    );
+    assert!(clock.now().status.contains(Status::SYNCHRONISED));
 }

@@ -1,0 +1,100 @@
+//! Where others ask how the clock is: a Unix socket that answers with JSON, and a local TCP port that answers with Prometheus metrics.
+//!
+//! Who connects gets the answer and is shown out. Nobody can hold the daemon up: nothing blocks, and what a slow reader does not take at once he does not get.
+
+use crate::report::Report;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+/// How many visitors are served in one turn of the loop.
+const AT_ONCE: usize = 8;
+
+/// Beside the page: its name with `.sock`.
+#[must_use]
+pub fn socket_of(page: &Path) -> PathBuf {
+    let mut name = page.as_os_str().to_owned();
+    name.push(".sock");
+    name.into()
+}
+
+/// Asks the daemon of a page how it is.
+///
+/// # Errors
+/// There is none, or it answers nothing that can be understood.
+pub fn ask(page: &Path) -> std::io::Result<Report> {
+    let mut stream = UnixStream::connect(socket_of(page))?;
+    stream.set_read_timeout(Some(std::time::Duration::from_secs(5)))?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    serde_json::from_str(&text).map_err(|error| std::io::Error::new(ErrorKind::InvalidData, error))
+}
+
+/// The doors of a daemon.
+#[derive(Debug)]
+pub(crate) struct Doors {
+    reports: UnixListener,
+    path: PathBuf,
+    metrics: Option<TcpListener>,
+}
+
+impl Drop for Doors {
+    fn drop(&mut self) {
+        // The name is of use to nobody any more; a leftover would be replaced at the next start.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+impl Doors {
+    /// Opens them. The page's lock says that no other daemon lives, so a socket of that name is a leftover.
+    pub(crate) fn open(page: &Path, metrics: Option<SocketAddr>) -> std::io::Result<Self> {
+        let path = socket_of(page);
+        match std::fs::symlink_metadata(&path) {
+            Ok(meta) if std::os::unix::fs::FileTypeExt::is_socket(&meta.file_type()) => std::fs::remove_file(&path)?,
+            Ok(_) => return Err(std::io::Error::new(ErrorKind::AlreadyExists, "something else has this name")),
+            Err(_) => {}
+        }
+        let reports = UnixListener::bind(&path)?;
+        // Everybody may know how the clock is, as everybody may read it.
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666))?;
+        reports.set_nonblocking(true)?;
+        let metrics = metrics.map(TcpListener::bind).transpose()?;
+        if let Some(metrics) = &metrics {
+            metrics.set_nonblocking(true)?;
+        }
+        Ok(Self { reports, path, metrics })
+    }
+
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        [self.reports.as_fd()].into_iter().chain(self.metrics.as_ref().map(AsFd::as_fd))
+    }
+
+    /// Serves who waits.
+    pub(crate) fn serve(&self, report: impl Fn() -> Report) {
+        for _ in 0..AT_ONCE {
+            let Ok((mut visitor, _)) = self.reports.accept() else { break };
+            let text = serde_json::to_vec(&report()).unwrap_or_default();
+            // It fits a socket's buffer; who is gone gets nothing.
+            let _ = visitor.set_nonblocking(true).and_then(|()| visitor.write_all(&text));
+        }
+        for _ in 0..AT_ONCE {
+            let Some(Ok((mut visitor, _))) = self.metrics.as_ref().map(TcpListener::accept) else { break };
+            let text = report().metrics();
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                text.len()
+            );
+            let _ = visitor.set_nonblocking(true).and_then(|()| {
+                // What was asked does not matter, but unread bytes would make the close a reset.
+                let mut request = [0; 4096];
+                let _ = visitor.read(&mut request);
+                visitor.write_all(head.as_bytes())?;
+                visitor.write_all(text.as_bytes())?;
+                visitor.shutdown(std::net::Shutdown::Write)
+            });
+        }
+    }
+}

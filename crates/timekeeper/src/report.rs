@@ -1,0 +1,215 @@
+//! What the daemon tells of itself: one object, as JSON on its socket and as Prometheus metrics.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// The whole state.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// Unix time in ns when this was made, by the clock itself; null before it knows.
+    pub utc_ns: Option<i64>,
+    /// What is true of the clock, in words.
+    pub status: Vec<String>,
+    /// TAI - UTC in seconds.
+    pub tai_utc_s: i32,
+    /// The leap second that is announced, or was applied last: +1, -1, or 0 for none; and when, in ns of TAI.
+    pub leap: i32,
+    /// See `leap`.
+    pub leap_at_tai_ns: i64,
+    /// Estimated error in ns: one standard deviation; null before it is known.
+    pub error_ns: Option<u64>,
+    /// The most that the time can be wrong by, in ns; null before it is known.
+    pub bound_ns: Option<u64>,
+    /// The counter's name.
+    pub counter: String,
+    /// The counter's period in ns: as measured at the start, now, and over the long term.
+    pub nominal_period_ns: f64,
+    /// See `nominal_period_ns`.
+    pub period_ns: f64,
+    /// See `nominal_period_ns`.
+    pub long_period_ns: f64,
+    /// How often the counter has broken.
+    pub disruptions: u32,
+    /// The page's path.
+    pub page: String,
+    /// The servers.
+    pub sources: Vec<SourceReport>,
+}
+
+/// One server.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SourceReport {
+    /// Its name as configured.
+    pub name: String,
+    /// Its address and port, once known.
+    pub address: Option<String>,
+    /// `followed`, `agrees`, `outvoted`, `disputed` or `silent`.
+    pub standing: String,
+    /// Of the last eight requests those that were answered, the last in the lowest bit.
+    pub reach: u8,
+    /// Seconds between requests.
+    pub poll_s: f64,
+    /// Whether it will be asked again; not after DENY or RSTR.
+    pub asked: bool,
+    /// Seconds since the last usable exchange.
+    pub last_s: Option<f64>,
+    /// Its stratum.
+    pub stratum: Option<u8>,
+    /// Its clock minus the published one, in ns.
+    pub offset_ns: Option<f64>,
+    /// The most that its clock alone can be wrong by, in ns.
+    pub bound_ns: Option<f64>,
+    /// The shortest round trip, in ns.
+    pub round_trip_ns: Option<f64>,
+    /// How much the quickest round trips differ, in ns.
+    pub noise_ns: Option<f64>,
+    /// How much longer requests are thought to take than answers, in ns.
+    pub asymmetry_ns: f64,
+    /// What it says of its own error: round trip to the reference, and dispersion, in ns.
+    pub root_delay_ns: Option<u64>,
+    /// See `root_delay_ns`.
+    pub root_dispersion_ns: Option<u64>,
+    /// `kernel` or `program`: where the last exchange's stamps were taken.
+    pub stamps: Option<String>,
+    /// Whether it tells when its answers really left (RFC 9769).
+    pub interleaved: bool,
+    /// Exchanges that were used.
+    pub used: u64,
+    /// Answers and exchanges that were not, by reason.
+    pub refused: BTreeMap<String, u64>,
+}
+
+impl Report {
+    /// Prometheus' text format (version 0.0.4).
+    #[must_use]
+    pub fn metrics(&self) -> String {
+        let mut text = String::new();
+        let mut gauge = |name: &str, help: &str, kind: &str, values: &mut dyn Iterator<Item = (String, f64)>| {
+            let mut values = values.peekable();
+            if values.peek().is_none() {
+                return;
+            }
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "# HELP tickwire_clock_{name} {help}\n# TYPE tickwire_clock_{name} {kind}");
+            for (labels, value) in values {
+                let _ = writeln!(text, "tickwire_clock_{name}{labels} {value}");
+            }
+        };
+        let one = |value: Option<f64>| value.into_iter().map(|value| (String::new(), value));
+        let has = |word: &str| f64::from(u8::from(self.status.iter().any(|fact| fact == word)));
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        gauge("synchronised", "Whether the time is known.", "gauge", &mut one(Some(has("synchronised"))));
+        gauge("holdover", "Whether the clock runs without servers.", "gauge", &mut one(Some(has("holdover"))));
+        gauge("error_seconds", "Estimated error.", "gauge", &mut one(self.error_ns.map(seconds)));
+        gauge(
+            "bound_seconds",
+            "The most that the time can be wrong by.",
+            "gauge",
+            &mut one(self.bound_ns.map(seconds)),
+        );
+        gauge("period_seconds", "The counter's period.", "gauge", &mut one(Some(self.period_ns / 1e9)));
+        gauge(
+            "disruptions_total",
+            "How often the counter has broken.",
+            "counter",
+            &mut one(Some(self.disruptions.into())),
+        );
+        let each = |of: fn(&SourceReport) -> Option<f64>| {
+            self.sources.iter().filter_map(move |source| of(source).map(|value| (label(source, None), value)))
+        };
+        gauge(
+            "source_offset_seconds",
+            "A server's clock minus the published one.",
+            "gauge",
+            &mut each(|s| s.offset_ns.map(|ns| ns / 1e9)),
+        );
+        gauge(
+            "source_round_trip_seconds",
+            "The shortest round trip.",
+            "gauge",
+            &mut each(|s| s.round_trip_ns.map(|ns| ns / 1e9)),
+        );
+        gauge(
+            "source_noise_seconds",
+            "How much the quickest round trips differ.",
+            "gauge",
+            &mut each(|s| s.noise_ns.map(|ns| ns / 1e9)),
+        );
+        gauge(
+            "source_bound_seconds",
+            "The most that a server's clock can be wrong by.",
+            "gauge",
+            &mut each(|s| s.bound_ns.map(|ns| ns / 1e9)),
+        );
+        gauge(
+            "source_followed",
+            "Whether a server is followed.",
+            "gauge",
+            &mut each(|s| Some(f64::from(u8::from(s.standing == "followed")))),
+        );
+        gauge(
+            "source_reachable",
+            "Whether one of the last eight requests was answered.",
+            "gauge",
+            &mut each(|s| Some(f64::from(u8::from(s.reach != 0)))),
+        );
+        gauge(
+            "source_exchanges_used_total",
+            "Exchanges that were used.",
+            "counter",
+            &mut each(|s| Some(s.used as f64)),
+        );
+        let mut refused = self.sources.iter().flat_map(|source| {
+            source.refused.iter().map(move |(reason, count)| (label(source, Some(reason)), *count as f64))
+        });
+        gauge("source_exchanges_refused_total", "Answers and exchanges that were not used.", "counter", &mut refused);
+        text
+    }
+}
+
+/// The labels of a server's metric.
+fn label(source: &SourceReport, reason: Option<&str>) -> String {
+    let quoted = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    let reason = reason.map(|reason| format!(",reason=\"{}\"", quoted(reason))).unwrap_or_default();
+    format!("{{server=\"{}\"{reason}}}", quoted(&source.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_are_prometheus_text() {
+        let source = SourceReport {
+            name: "a\"b".into(),
+            standing: "followed".into(),
+            round_trip_ns: Some(1e5),
+            refused: [("too long".to_owned(), 3)].into(),
+            ..SourceReport::default()
+        };
+        let report = Report {
+            utc_ns: Some(1),
+            status: vec!["synchronised".into()],
+            tai_utc_s: 37,
+            leap: 0,
+            leap_at_tai_ns: 0,
+            error_ns: Some(100),
+            bound_ns: None,
+            counter: "TSC".into(),
+            nominal_period_ns: 0.5,
+            period_ns: 0.5,
+            long_period_ns: 0.5,
+            disruptions: 0,
+            page: "/run".into(),
+            sources: vec![source],
+        };
+        let text = report.metrics();
+        assert!(text.contains("# TYPE tickwire_clock_synchronised gauge\ntickwire_clock_synchronised 1\n"), "{text}");
+        assert!(text.contains("tickwire_clock_error_seconds 0.0000001\n"), "{text}");
+        assert!(!text.contains("bound_seconds "), "what is not known is left out: {text}");
+        assert!(text.contains("source_round_trip_seconds{server=\"a\\\"b\"} 0.0001\n"), "{text}");
+        assert!(text.contains("refused_total{server=\"a\\\"b\",reason=\"too long\"} 3\n"), "{text}");
+        assert!(serde_json::to_string(&report).unwrap().contains("\"bound_ns\":null"));
+    }
+}
