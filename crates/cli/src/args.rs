@@ -25,6 +25,7 @@ pub(crate) enum Command {
     Stat(Stat),
     Capture(Capture),
     Doctor(Doctor),
+    Clock(Clock),
 }
 
 /// Where the service listens.
@@ -203,6 +204,129 @@ pub(crate) struct Doctor {
     /// Print JSON, one document
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Keep, read and examine the clock.
+///
+/// `tickwire clock run` asks NTP servers and publishes the time in a page of shared memory, which every program reads without a system call (`tickclock.h`, the crate
+/// `tickclock`). It needs no root and leaves the system clock alone.
+#[derive(Debug, Args)]
+#[command(after_long_help = include_str!("manual/clock.txt"))]
+pub(crate) struct Clock {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: ClockCommand,
+}
+
+/// The status of `tickwire clock` if the time is not known.
+pub(crate) const NOT_SYNCHRONISED: u8 = 3;
+
+/// What to do with the clock.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ClockCommand {
+    /// Ask servers and publish the time, in the foreground.
+    Run(ClockRun),
+    /// How good the clock is.
+    Status(ClockAsk),
+    /// The servers: who is followed, and how good each is.
+    Sources(ClockAsk),
+    /// The time now, as any program reads it.
+    Read(ClockRead),
+    /// Values of the counter as Unix time: one line each, with counter, ns since 1970 and bound in ns.
+    Convert(ClockConvert),
+    /// Wait until the clock is good enough.
+    Wait(ClockWait),
+}
+
+/// Where the clock is.
+#[derive(Debug, Args)]
+pub(crate) struct Page {
+    /// The clock's page [default: /run/tickwire/clock]
+    #[arg(long, env = "TICKWIRE_CLOCK", hide_env_values = true, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    pub(crate) page: Option<PathBuf>,
+}
+
+/// The daemon.
+#[derive(Debug, Args)]
+pub(crate) struct ClockRun {
+    /// Ask this server, as HOST or HOST:PORT; may be given several times [default: those of the configuration file]
+    #[arg(long = "server", value_name = "HOST")]
+    pub(crate) servers: Vec<String>,
+
+    /// Seconds between requests to each server [default: 1]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) poll: Option<f64>,
+
+    /// Where to publish.
+    #[command(flatten)]
+    pub(crate) page: Page,
+
+    /// The configuration file; it is no error if the default one does not exist [default: /etc/tickwire/tickwire.toml]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) config: Option<PathBuf>,
+}
+
+/// A question to the daemon.
+#[derive(Debug, Args)]
+pub(crate) struct ClockAsk {
+    /// Whose.
+    #[command(flatten)]
+    pub(crate) page: Page,
+
+    /// Print JSON, one document
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A reading.
+#[derive(Debug, Args)]
+pub(crate) struct ClockRead {
+    /// Of what.
+    #[command(flatten)]
+    pub(crate) page: Page,
+
+    /// Print JSON, one line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Readings of earlier counter values.
+#[derive(Debug, Args)]
+pub(crate) struct ClockConvert {
+    /// Of what.
+    #[command(flatten)]
+    pub(crate) page: Page,
+
+    /// Print JSON, one line for each value
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Values of the counter [default: one a line from standard input]
+    #[arg(value_name = "COUNTER")]
+    pub(crate) counters: Vec<u64>,
+}
+
+/// Waiting for the clock.
+#[derive(Debug, Args)]
+pub(crate) struct ClockWait {
+    /// For what.
+    #[command(flatten)]
+    pub(crate) page: Page,
+
+    /// Until the time cannot be wrong by more than so many microseconds
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 1000.0, value_parser = seconds)]
+    pub(crate) bound: f64,
+
+    /// Give up after so many seconds [default: never]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) timeout: Option<f64>,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(value) if (1e-3..=1e9).contains(&value) => Ok(value),
+        _ => Err("expected a number from 0.001 to 1000000000".to_owned()),
+    }
 }
 
 /// The longest spin that a person can mean, in microseconds: a quarter of an hour.

@@ -7,6 +7,7 @@
 mod args;
 mod capture;
 mod client;
+mod clock;
 mod doctor;
 mod log;
 mod output;
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
         Command::Service(arguments) => service::run(arguments).map(|()| ExitCode::SUCCESS),
         Command::Stat(arguments) => stat::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Capture(arguments) => capture::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Clock(arguments) => clock::run(arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
     };
     outcome.unwrap_or_else(|error: anyhow::Error| {

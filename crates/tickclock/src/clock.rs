@@ -83,6 +83,14 @@ impl Clock {
         parameters.reading(count)
     }
 
+    /// The time now, and the counter then.
+    #[inline]
+    #[must_use]
+    pub fn now_with_counter(&self) -> (Count, Reading) {
+        let (parameters, count) = self.read();
+        (count, parameters.reading(count))
+    }
+
     /// The time at a value of the counter that [`Self::counter`] gave earlier, or that stands in a record.
     #[inline]
     #[must_use]

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// All settings of the clock.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -38,6 +38,70 @@ impl Default for Config {
             tai_offset: None,
             smeared: false,
         }
+    }
+}
+
+/// The configuration file of the service, which has the clock's settings, too.
+pub const DEFAULT_FILE: &str = "/etc/tickwire/tickwire.toml";
+
+/// Why a configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// It cannot be read.
+    #[error("cannot read {0}: {1}")]
+    Read(PathBuf, std::io::Error),
+    /// It is wrong, with line and column.
+    #[error("{0}: {1}")]
+    Wrong(PathBuf, toml::de::Error),
+    /// A value makes no sense.
+    #[error("{0}: {1}")]
+    Value(PathBuf, &'static str),
+}
+
+/// The file as a whole: the other tables are the service's.
+#[derive(Deserialize)]
+struct File {
+    #[serde(default)]
+    clock: Config,
+}
+
+impl Config {
+    /// The `[clock]` table of a file.
+    ///
+    /// # Errors
+    /// It cannot be read, or is wrong.
+    pub fn read(file: &Path) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(file).map_err(|error| ConfigError::Read(file.into(), error))?;
+        let config = toml::from_str::<File>(&text).map_err(|error| ConfigError::Wrong(file.into(), error))?.clock;
+        config.check().map_err(|what| ConfigError::Value(file.into(), what))?;
+        Ok(config)
+    }
+
+    /// The `[clock]` table of the default file, which need not exist.
+    ///
+    /// # Errors
+    /// It is there, but cannot be read, or is wrong.
+    pub fn read_default() -> Result<Self, ConfigError> {
+        match Self::read(Path::new(DEFAULT_FILE)) {
+            Err(ConfigError::Read(_, error)) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
+            other => other,
+        }
+    }
+
+    fn check(&self) -> Result<(), &'static str> {
+        if !(0.05..=86_400.0).contains(&self.poll) {
+            return Err("clock.poll must be 0.05 to 86400 seconds");
+        }
+        if !(self.poll..=864_000.0).contains(&self.longest_poll) {
+            return Err("clock.longest_poll must be at least clock.poll, and at most 864000 seconds");
+        }
+        if self.servers.len() > 64 {
+            return Err("clock.servers: at most 64");
+        }
+        if self.servers.iter().any(|server| !(-1e6..=1e6).contains(&server.asymmetry)) {
+            return Err("a server's asymmetry must be within a second (1000000 us)");
+        }
+        Ok(())
     }
 }
 
@@ -96,6 +160,26 @@ pub enum Transmit {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_are_checked() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("tickwire.toml");
+        let read = |text: &str| {
+            std::fs::write(&file, text).unwrap();
+            Config::read(&file).map_err(|error| error.to_string())
+        };
+        assert_eq!(read("interfaces = ['eth0']\n").unwrap(), Config::default());
+        let config = read("[clock]\npoll = 4\n[[clock.servers]]\nhost = 'a.example'\nasymmetry = -2.5\n").unwrap();
+        assert_eq!(
+            (config.poll, config.servers[0].host.as_str(), config.servers[0].asymmetry),
+            (4.0, "a.example", -2.5)
+        );
+        assert!(read("[clock]\nservers = 3\n").unwrap_err().contains("line 2, column 11"));
+        assert!(read("[clock]\npol = 3\n").unwrap_err().contains("unknown field `pol`"));
+        assert!(read("[clock]\npoll = nan\n").unwrap_err().contains("clock.poll must be"));
+        assert!(Config::read(Path::new("/nowhere")).unwrap_err().to_string().starts_with("cannot read /nowhere"));
+    }
 
     #[test]
     fn names_of_servers() {

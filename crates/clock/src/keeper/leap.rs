@@ -90,17 +90,22 @@ impl Leaps {
 /// The end of the day if leap seconds can come then: it is the last of June or of December (ITU-R TF.460).
 fn next_leap(unix: Nanos) -> Option<Nanos> {
     let day = unix.0.div_euclid(DAY) + 1;
-    matches!(month_and_day(day), (1 | 7, 1)).then_some(Nanos(day * DAY))
+    matches!(civil(day), (_, 1 | 7, 1)).then_some(Nanos(day * DAY))
 }
 
-/// Month and day of the month of a day since 1970 (Hinnant's civil_from_days).
-const fn month_and_day(day: i64) -> (i64, i64) {
+/// Year, month and day of the month of a day since 1970 in the Gregorian calendar (Hinnant's `civil_from_days`).
+#[must_use]
+pub const fn civil(day: i64) -> (i64, i64, i64) {
     let shifted = day + 719_468;
+    let era = shifted.div_euclid(146_097);
     let of_era = shifted.rem_euclid(146_097);
     let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
     let of_year = of_era - (365 * year + year / 4 - year / 100);
+    // The year begins in March.
     let month = (5 * of_year + 2) / 153;
-    (if month < 10 { month + 3 } else { month - 9 }, of_year - (153 * month + 2) / 5 + 1)
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (year + era * 400 + (month <= 2) as i64, month, day)
 }
 
 #[cfg(test)]
@@ -143,8 +148,8 @@ mod tests {
 
     #[test]
     fn days_of_the_calendar() {
-        assert_eq!(month_and_day(0), (1, 1));
-        assert_eq!(month_and_day(11_016), (2, 29));
-        assert_eq!(month_and_day(-1), (12, 31));
+        assert_eq!(civil(0), (1970, 1, 1));
+        assert_eq!(civil(11_016), (2000, 2, 29));
+        assert_eq!(civil(-1), (1969, 12, 31));
     }
 }

@@ -1,0 +1,132 @@
+//! The clock's state for people.
+
+use comfy_table::{CellAlignment, Table, presets};
+use std::fmt::Write;
+use tickclock::Nanos;
+use tickwire_timekeeper::Report;
+
+/// A span of time in ns, with the unit that fits.
+pub(super) fn span(ns: f64) -> String {
+    match ns.abs() {
+        size if size < 1e3 => format!("{ns:.0} ns"),
+        size if size < 1e6 => format!("{:.2} us", ns / 1e3),
+        size if size < 1e9 => format!("{:.3} ms", ns / 1e6),
+        _ => format!("{:.3} s", ns / 1e9),
+    }
+}
+
+/// Unix time as date and time of day, to the nanosecond.
+pub(super) fn utc(time: Nanos) -> String {
+    const SECOND: i64 = 1_000_000_000;
+    let (seconds, ns) = (time.0.div_euclid(SECOND), time.0.rem_euclid(SECOND));
+    let (days, of_day) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let (year, month, day) = tickwire_clock::keeper::leap::civil(days);
+    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{ns:09} UTC")
+}
+
+/// What `tickwire clock status` shows.
+pub(super) fn status(report: &Report) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, value: String| {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{name:<14} {value}");
+    };
+    line("time", report.utc_ns.map_or_else(|| "not known yet".into(), |ns| utc(Nanos(ns))));
+    line("status", if report.status.is_empty() { "waiting for a server".into() } else { report.status.join(", ") });
+    if let Some((error, bound)) = report.error_ns.zip(report.bound_ns) {
+        line("error", format!("{} estimated, {} at most", span(error as f64), span(bound as f64)));
+    }
+    let followed = report.sources.iter().find(|source| source.standing == "followed");
+    let count = |standing: &str| report.sources.iter().filter(|source| source.standing == standing).count();
+    line(
+        "following",
+        followed.map_or_else(
+            || "nobody".into(),
+            |source| format!("{} (stratum {})", source.name, source.stratum.unwrap_or(0)),
+        ),
+    );
+    line(
+        "servers",
+        format!(
+            "{}: {} agree, {} outvoted, {} disputed, {} silent",
+            report.sources.len(),
+            count("agrees") + count("followed"),
+            count("outvoted"),
+            count("disputed"),
+            count("silent")
+        ),
+    );
+    let off = (report.period_ns / report.nominal_period_ns - 1.0) * 1e6;
+    line(
+        "counter",
+        format!("{}, {:.9} ns, {off:+.3} ppm from what it was taken for", report.counter, report.period_ns),
+    );
+    line("TAI - UTC", format!("{} s", report.tai_utc_s));
+    if report.leap != 0 {
+        let at = utc(Nanos(report.leap_at_tai_ns - i64::from(report.tai_utc_s) * 1_000_000_000));
+        line("leap second", format!("{:+} at {at}", report.leap));
+    }
+    if report.disruptions != 0 {
+        line("disruptions", report.disruptions.to_string());
+    }
+    line("page", report.page.clone());
+    text
+}
+
+/// What `tickwire clock sources` shows.
+pub(super) fn sources(report: &Report) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    table.set_header([
+        "", "server", "stratum", "reach", "poll", "last", "offset", "bound", "RTT", "noise", "used", "refused",
+    ]);
+    for column in table.column_iter_mut().skip(2) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let some = |value: Option<f64>| value.map_or_else(|| "-".into(), span);
+    for source in &report.sources {
+        let mark = match source.standing.as_str() {
+            "followed" => "*",
+            "agrees" => "+",
+            "outvoted" => "x",
+            "disputed" => "?",
+            _ => " ",
+        };
+        table.add_row([
+            mark.to_owned(),
+            source.name.clone(),
+            source.stratum.map_or_else(|| "-".into(), |stratum| stratum.to_string()),
+            format!("{:o}", source.reach),
+            if source.asked { span(source.poll_s * 1e9) } else { "never".into() },
+            some(source.last_s.map(|s| s * 1e9)),
+            some(source.offset_ns),
+            some(source.bound_ns),
+            some(source.round_trip_ns),
+            some(source.noise_ns),
+            source.used.to_string(),
+            source.refused.values().sum::<u64>().to_string(),
+        ]);
+    }
+    let mut text = table.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n") + "\n";
+    text += "* followed, + agrees, x outvoted, ? disputed\n";
+    for source in report.sources.iter().filter(|source| !source.refused.is_empty()) {
+        let reasons: Vec<_> = source.refused.iter().map(|(reason, count)| format!("{reason}: {count}")).collect();
+        let _ = writeln!(text, "{}: not used: {}", source.name, reasons.join("; "));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_and_dates() {
+        assert_eq!(span(999.4), "999 ns");
+        assert_eq!(span(-1500.0), "-1.50 us");
+        assert_eq!(span(2.5e9), "2.500 s");
+        assert_eq!(utc(Nanos(1_483_228_799_000_000_007)), "2016-12-31 23:59:59.000000007 UTC");
+        assert_eq!(utc(Nanos(-1)), "1969-12-31 23:59:59.999999999 UTC");
+    }
+}
