@@ -1,4 +1,5 @@
-//! NTPv4 (RFC 5905): packets, the client's exchange, and a server. It knows the clock's algorithm, and of the operating system only sockets.
+//! NTPv4 (RFC 5905): packets, the client's exchange, and a server. It knows the clock's algorithm, and of the operating system only
+//! sockets (feature `os`).
 //!
 //! | module | purpose |
 //! |---|---|
@@ -14,7 +15,9 @@ pub mod client;
 pub mod extension;
 pub mod kiss;
 pub mod packet;
+#[cfg(feature = "os")]
 pub mod sandwich;
+#[cfg(feature = "os")]
 pub mod socket;
 pub mod stamp;
 

@@ -1,0 +1,212 @@
+"""Reads the machine's Tickwire clock: nanoseconds, with an honest bound, and no system call.
+
+The clock is kept by ``tickwire service`` or ``tickwire clock run``; see ``tickclock.h`` for the same in C.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import enum
+import os
+import sys
+from pathlib import Path
+from typing import Iterable, NamedTuple, Optional, Union
+
+__all__ = ["Clock", "Status", "Time", "Unknown"]
+
+
+class Status(enum.IntFlag):
+    """What is true of a time."""
+
+    SYNCHRONISED = 0x001
+    """The time is known, and truth lies between earliest and latest."""
+    WARMING_UP = 0x002
+    """The rate is not yet known well."""
+    HOLDOVER = 0x004
+    """No server has answered for several polls."""
+    STALE = 0x008
+    """The daemon has died or hangs."""
+    DISRUPTED = 0x010
+    """The counter has broken, and no server has answered since."""
+    TAI_KNOWN = 0x020
+    """``tai_utc_s`` is right."""
+    LEAP_SECOND = 0x040
+    """Within 23:59:60, for which UTC repeats 23:59:59."""
+    SMEARED = 0x080
+    """The servers smear leap seconds."""
+    RETIRED = 0x100
+    """Another page has taken this one's place: open it anew."""
+
+
+class Time(NamedTuple):
+    """A point in time; everything in whole nanoseconds unless said otherwise."""
+
+    utc_ns: int
+    """Unix time: since 1970-01-01 00:00:00 UTC, without leap seconds."""
+    earliest_ns: int
+    """The true time is not before this ..."""
+    latest_ns: int
+    """... and not after that."""
+    status: Status
+    tai_utc_s: int
+    """TAI - UTC in seconds."""
+    error_ns: int
+    """Estimated error: one standard deviation."""
+    age_ns: int
+    """Since the daemon published last."""
+    counter: int
+    """The counter at that time."""
+
+    @property
+    def tai_ns(self) -> int:
+        """TAI since 1970-01-01 00:00:00 TAI."""
+        return self.utc_ns + 1_000_000_000 * self.tai_utc_s
+
+    @property
+    def ntp(self) -> int:
+        """The 64 bits of an NTP time stamp (RFC 5905)."""
+        seconds, ns = divmod(self.utc_ns, 1_000_000_000)
+        return ((seconds + 2_208_988_800) % (1 << 32)) << 32 | ((ns << 32) // 1_000_000_000)
+
+
+class Unknown(Exception):
+    """The time is not known (yet). ``status`` says why."""
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(f"the time is not known ({status!r})")
+        self.status = status
+
+
+class _Time(ctypes.Structure):
+    _fields_ = [
+        ("utc_ns", ctypes.c_int64),
+        ("earliest_ns", ctypes.c_int64),
+        ("latest_ns", ctypes.c_int64),
+        ("status", ctypes.c_uint32),
+        ("tai_utc_s", ctypes.c_int32),
+        ("error_ns", ctypes.c_uint64),
+        ("age_ns", ctypes.c_int64),
+        ("counter", ctypes.c_uint64),
+    ]
+
+
+def _library() -> ctypes.CDLL:
+    beside = Path(__file__).with_name("libtickclock.so")
+    library = ctypes.CDLL(str(beside) if beside.exists() else "libtickclock.so")
+    clock, time = ctypes.c_void_p, ctypes.POINTER(_Time)
+    u64, i64 = ctypes.c_uint64, ctypes.c_int64
+    for name, result, arguments in (
+        ("open", ctypes.c_int, [ctypes.POINTER(clock), ctypes.c_char_p]),
+        ("close", None, [clock]),
+        ("now", ctypes.c_int, [clock, time]),
+        ("at", ctypes.c_int, [clock, u64, time]),
+        ("convert", ctypes.c_int, [clock, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]),
+        ("counter", u64, [clock]),
+        ("elapsed", i64, [clock, u64, u64]),
+        ("wait_until", ctypes.c_int, [clock, i64, time]),
+    ):
+        function = getattr(library, "tickclock_" + name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+_lib = _library()
+
+
+class Clock:
+    """The machine's clock, open for reading. Any number of threads may share it."""
+
+    def __init__(self, path: Union[str, "os.PathLike[str]", None] = None) -> None:
+        """Opens a page; without ``path`` that of ``TICKWIRE_CLOCK``, or ``/run/tickwire/clock``.
+
+        Raises OSError if there is none, or if it cannot be read.
+        """
+        self._clock = ctypes.c_void_p()
+        error = _lib.tickclock_open(ctypes.byref(self._clock), None if path is None else os.fsencode(path))
+        if error:
+            shown = path if path is not None else os.environ.get("TICKWIRE_CLOCK") or "/run/tickwire/clock"
+            raise OSError(error, os.strerror(error), os.fspath(shown))
+
+    def close(self) -> None:
+        """Closes it; nothing else may be called afterwards."""
+        clock, self._clock = self._clock, ctypes.c_void_p()
+        _lib.tickclock_close(clock)
+
+    def __enter__(self) -> "Clock":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_clock", None):
+            self.close()
+
+    def _opened(self) -> ctypes.c_void_p:
+        if not self._clock:
+            raise ValueError("the clock is closed")
+        return self._clock
+
+    def now(self) -> Time:
+        """The time now. Raises Unknown if it is not known."""
+        time = _Time()
+        return _time(_lib.tickclock_now(self._opened(), ctypes.byref(time)), time)
+
+    def at(self, counter: int) -> Time:
+        """The time at a value of the counter, taken earlier. Raises Unknown if the time is not known."""
+        time = _Time()
+        return _time(_lib.tickclock_at(self._opened(), counter, ctypes.byref(time)), time)
+
+    def counter(self) -> int:
+        """The counter: the cheapest stamp there is."""
+        return _lib.tickclock_counter(self._opened())
+
+    def elapsed(self, start: int, end: int) -> int:
+        """Nanoseconds between two values of the counter, by the difference clock: smooth, for spans below about 1000 s."""
+        return _lib.tickclock_elapsed(self._opened(), start, end)
+
+    def convert(self, counters: Iterable[int]):
+        """Unix times in ns of many values of the counter, all by the same parameters.
+
+        A NumPy array gives a NumPy array of int64 of the same shape, in one call; anything else gives a list. Raises Unknown if the time is not known.
+        """
+        numpy = sys.modules.get("numpy")
+        if numpy is not None and isinstance(counters, numpy.ndarray):
+            stamps = numpy.ascontiguousarray(counters, dtype=numpy.uint64)
+            times = numpy.empty(stamps.shape, dtype=numpy.int64)
+            self._convert(stamps.ctypes.data, times.ctypes.data, stamps.size)
+            return times
+        values = list(counters)
+        stamps = (ctypes.c_uint64 * len(values))(*values)
+        times = (ctypes.c_int64 * len(values))()
+        self._convert(ctypes.addressof(stamps), ctypes.addressof(times), len(values))
+        return list(times)
+
+    def _convert(self, counters: int, times: int, count: int) -> None:
+        if _lib.tickclock_convert(self._opened(), counters, times, count):
+            self.now()
+            raise Unknown(Status(0))
+
+    def wait_until(self, utc_ns: int) -> Time:
+        """Waits until the clock shows this Unix time; returns the first time that does. Raises Unknown as soon as the time is not known.
+
+        Python's own signal handlers run only afterwards.
+        """
+        time = _Time()
+        return _time(_lib.tickclock_wait_until(self._opened(), utc_ns, ctypes.byref(time)), time)
+
+
+def _time(unknown: int, time: _Time) -> Time:
+    status = Status(time.status)
+    if unknown:
+        raise Unknown(status)
+    return Time(
+        time.utc_ns,
+        time.earliest_ns,
+        time.latest_ns,
+        status,
+        time.tai_utc_s,
+        time.error_ns,
+        time.age_ns,
+        time.counter,
+    )

@@ -1,0 +1,163 @@
+//! The same page read by C and by Python, as their users write it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tickclock::{Clock, Count, CounterKind, Leap, Nanos, Parameters, Scale, Status, Writer};
+
+/// The C library that was built with this test.
+fn library() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let directory = test.parent().unwrap();
+    [directory, directory.parent().unwrap()]
+        .iter()
+        .map(|directory| directory.join("libtickclock.so"))
+        .find(|path| path.exists())
+        .expect("libtickclock.so beside the test: cargo build -p tickclock")
+}
+
+/// A page whose time at count 1000 is 1 700 000 000 s, by a counter of 1 ns.
+fn page(directory: &Path) -> (PathBuf, Writer) {
+    let path = directory.join("clock");
+    let writer = Writer::create(&path, CounterKind::MonotonicRaw).unwrap();
+    let scale = Scale::from_period(1.0).unwrap();
+    writer.publish(&Parameters {
+        status: Status::SYNCHRONISED | Status::TAI_KNOWN,
+        at: Count(1000),
+        time: Nanos(1_700_000_037_000_000_000),
+        local: scale,
+        difference: scale,
+        error: 20,
+        bound: 500,
+        growth: 0,
+        fresh_until: Count(u64::MAX / 2),
+        leap: Leap { offset: 37, step: 0, at: Nanos(0) },
+        disruptions: 0,
+    });
+    (path, writer)
+}
+
+fn said(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_c_program_reads_the_clock() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, _writer) = page(directory.path());
+    let source = directory.path().join("read.c");
+    std::fs::write(
+        &source,
+        r#"
+#include <errno.h>
+#include <stdio.h>
+#include <tickclock.h>
+int main(int argc, char **argv) {
+    (void)argc;
+    struct tickclock *clock, *none;
+    struct tickclock_time at, now;
+    uint64_t counters[2] = {1000, 3000};
+    int64_t times[2];
+    if (tickclock_open(&none, "/nowhere") != ENOENT || none) return 1;
+    if (tickclock_open(&none, argv[0]) != EBADMSG) return 2;
+    if (tickclock_open(NULL, NULL) != EINVAL) return 3;
+    if (tickclock_open(&clock, argv[1])) return 4;
+    if (tickclock_at(clock, 1500, &at) || tickclock_now(clock, &now)) return 5;
+    if (tickclock_convert(clock, counters, times, 2)) return 6;
+    if (now.counter > tickclock_counter(clock)) return 7;
+    if (tickclock_wait_until(clock, now.utc_ns + 1000, NULL)) return 8;
+    printf("%lld %lld %lld %u %d %llu %lld | %lld %lld | %lld\n", (long long)at.utc_ns, (long long)at.earliest_ns, (long long)at.latest_ns, at.status,
+           at.tai_utc_s, (unsigned long long)at.error_ns, (long long)at.age_ns, (long long)times[0], (long long)times[1],
+           (long long)tickclock_elapsed(clock, 5, 8));
+    tickclock_close(clock);
+    tickclock_close(NULL);
+    return 0;
+}
+"#,
+    )
+    .unwrap();
+    let program = directory.path().join("read");
+    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
+    let library = library();
+    said(
+        Command::new("cc")
+            .args(["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-I"])
+            .arg(include)
+            .arg(&source)
+            .arg(&library)
+            .arg("-o")
+            .arg(&program),
+    );
+    let text = said(Command::new(&program).arg(&path).env("LD_LIBRARY_PATH", library.parent().unwrap()));
+    assert_eq!(
+        text,
+        "1700000000000000500 1700000000000000000 1700000000000001000 33 37 20 500 | 1700000000000000000 1700000000000002000 | 3\n"
+    );
+}
+
+#[test]
+fn a_python_program_reads_the_clock() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, writer) = page(directory.path());
+    // As in the wheel: the library beside the module.
+    let module = directory.path().join("tickclock");
+    std::fs::create_dir(&module).unwrap();
+    std::fs::copy(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("python/tickclock/__init__.py"),
+        module.join("__init__.py"),
+    )
+    .unwrap();
+    std::fs::copy(library(), module.join("libtickclock.so")).unwrap();
+    let program = r#"
+import sys, tickclock
+clock = tickclock.Clock(sys.argv[1])
+at = clock.at(1500)
+assert at.status == tickclock.Status.SYNCHRONISED | tickclock.Status.TAI_KNOWN
+assert at.tai_ns == at.utc_ns + 37 * 10**9 and at.ntp >> 32 == 1700000000 + 2208988800
+assert clock.convert([1000, 3000]) == [1700000000000000000, 1700000000000002000]
+assert clock.elapsed(5, 8) == 3
+now = clock.now()
+assert clock.wait_until(now.utc_ns + 1000).utc_ns >= now.utc_ns + 1000
+try:
+    import numpy
+    times = clock.convert(numpy.array([[1000, 3000]], dtype=numpy.uint64))
+    assert times.dtype == numpy.int64 and times.shape == (1, 2) and times[0, 1] - times[0, 0] == 2000
+except ImportError:
+    pass
+try:
+    tickclock.Clock("/nowhere")
+except FileNotFoundError as error:
+    assert error.filename == "/nowhere"
+print(at.utc_ns, at.earliest_ns, at.latest_ns, flush=True)
+input()
+try:
+    clock.now()
+except tickclock.Unknown as unknown:
+    print(unknown)
+clock.close()
+try:
+    clock.now()
+except ValueError as error:
+    print(error)
+"#;
+    let mut python = Command::new("python3")
+        .args(["-c", program])
+        .arg(&path)
+        .env("PYTHONPATH", directory.path())
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = std::io::BufReader::new(python.stdout.take().unwrap());
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut out, &mut line).unwrap();
+    assert_eq!(line, "1700000000000000500 1700000000000000000 1700000000000001000\n");
+    writer.publish(&Parameters { fresh_until: Count(u64::MAX / 2), ..Parameters::UNKNOWN });
+    assert_eq!(Clock::open(&path).unwrap().now().bound, u64::MAX);
+    std::io::Write::write_all(&mut python.stdin.take().unwrap(), b"\n").unwrap();
+    let mut rest = String::new();
+    std::io::Read::read_to_string(&mut out, &mut rest).unwrap();
+    assert!(python.wait().unwrap().success());
+    assert_eq!(rest, "the time is not known (<Status: 0>)\nthe clock is closed\n");
+}
