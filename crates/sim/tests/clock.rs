@@ -111,6 +111,19 @@ fn two_seconds_after_a_cold_start_it_is_within_a_microsecond() {
 }
 
 #[test]
+fn a_first_exchange_that_waited_spoils_nothing() {
+    for seed in 0..20 {
+        let mut run = Run::new(STILL, 1.0, seed);
+        // Nobody can know yet that this round trip is a long one.
+        run.server.back.least += 35_000.0;
+        run.until(0.1, true);
+        run.server.back = Delay::LAN;
+        let [_, _, most] = run.until(2.0, true).measure(30.0, true);
+        assert!(most < 2_000.0, "{seed}: {most}");
+    }
+}
+
+#[test]
 fn a_cycle_is_learnt_and_foretells_an_outage() {
     let mut run = Run::new(SWINGING, 1.0, 1);
     let [_, p99, _] = run.until(300.0, true).measure(1200.0, true);

@@ -87,6 +87,18 @@ const SURE: f64 = 6.0;
 /// No oscillator's rate changes by more than this between two looks, relative: part of the bound's growth.
 const RATE_BOUND: f64 = 1e-7;
 
+/// So many exchanges are the warm-up.
+const WARM_UP: usize = 30;
+
+/// An exchange of the warm-up. What it is worth shows only later, when a shorter round trip tells that this one was long: so with each further one all of
+/// them are taken anew. (RADclock, too, reckons point errors anew over its whole window while it warms up.)
+#[derive(Clone, Copy, Debug)]
+struct Early {
+    at: f64,
+    naive: f64,
+    round_trip: f64,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Origin {
     count: Count,
@@ -103,6 +115,8 @@ pub struct Sync {
     /// What the one-way minima say beyond the configured asymmetry, in ns.
     learnt_asymmetry: f64,
     before: Option<Exchange>,
+    /// None once the warm-up is over.
+    early: Option<Vec<Early>>,
     outliers: u32,
     used: u64,
 }
@@ -119,6 +133,7 @@ impl Sync {
             bank,
             learnt_asymmetry: 0.0,
             before: None,
+            early: Some(Vec::new()),
             outliers: 0,
             used: 0,
         }
@@ -155,13 +170,7 @@ impl Sync {
                 (passage.round_trip - self.path.round_trip(), Outcome::PathChanged(asymmetry))
             }
         };
-        let noise = self.path.noise();
-        let beyond = (excess - noise).max(0.0);
-        let reading = Reading {
-            offset: naive - self.asymmetry() / 2.0,
-            // Half the noise of a round trip is that of the offset; what is beyond may be all in one direction.
-            variance: noise * noise / 4.0 + beyond * beyond,
-        };
+        let (noise, reading) = (self.path.noise(), self.reading(naive, excess));
         let spread = libm::sqrt(known.variance + reading.variance);
         if self.used > 0 && (reading.offset - known.offset).abs() > OUTLYING * spread + OUTLYING_UNITS * noise {
             self.outliers += 1;
@@ -174,8 +183,29 @@ impl Sync {
         }
         self.outliers = 0;
         self.used += 1;
-        self.bank.take(at, reading);
+        match self.early.take().filter(|early| early.len() < WARM_UP && !matches!(outcome, Outcome::PathChanged(_))) {
+            Some(mut early) => {
+                early.push(Early { at, naive, round_trip: passage.round_trip });
+                self.bank = Bank::new(0.0, self.config.rate_error * 1e9);
+                for one in &early {
+                    self.bank.take(one.at, self.reading(one.naive, one.round_trip - self.path.round_trip()));
+                }
+                self.early = Some(early);
+            }
+            None => self.bank.take(at, reading),
+        }
         Ok(outcome)
+    }
+
+    /// What an exchange tells whose round trip was by so much longer than the shortest.
+    fn reading(&self, naive: f64, excess: f64) -> Reading {
+        let noise = self.path.noise();
+        let beyond = (excess - noise).max(0.0);
+        Reading {
+            offset: naive - self.asymmetry() / 2.0,
+            // Half the noise of a round trip is that of the offset; what is beyond may be all in one direction.
+            variance: noise * noise / 4.0 + beyond * beyond,
+        }
     }
 
     fn nominal(&self, origin: Origin, count: Count) -> Nanos {

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 /// How many exchanges it is measured over.
 const WINDOW: usize = 64;
-/// How many tell something.
+/// How many tell something. Of fewer nobody knows whether the quickest of them was quick: then the unit is at least the shortest round trip over their number.
 const FEW: usize = 16;
 /// For how long a quiet window is remembered, in seconds.
 const HISTORY: f64 = 6.0 * 3600.0;
@@ -40,7 +40,9 @@ impl Noise {
         let middle = excess.len() / 2;
         let (_, median, _) = excess.select_nth_unstable_by(middle, f64::total_cmp);
         self.unit = median.clamp(LEAST, MOST);
-        if self.last.len() >= FEW {
+        if self.last.len() < FEW {
+            self.unit = self.unit.max(minimum / self.last.len() as f64);
+        } else {
             self.quietest.take(at, self.unit);
         }
     }
