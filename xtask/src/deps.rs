@@ -38,11 +38,20 @@ const NGINX: Need = Need { what: "nginx", package: "nginx", units: &["nginx.serv
 const REDIS: Need = Need { what: "redis-server", package: "redis-server", units: &["redis-server.service"] };
 const REDIS_TOOLS: Need = tool("redis-benchmark", "redis-tools");
 
+/// A rival that steers the clock.
+const CHRONY: Need = Need { what: "chronyd", package: "chrony", units: &["chrony.service"] };
+
 /// Needed to build libFuzzer.
 const CXX: Need = tool("c++", "g++");
 
 /// What fuzzing needs beside Rust.
 pub(crate) const FUZZING: [Need; 3] = [CLANG, CC, CXX];
+
+/// What measuring clocks needs.
+pub(crate) const CLOCKS: [Need; 5] = [CLANG, CC, IP, ETHTOOL, PING];
+
+/// Clocks to compare ours with.
+pub(crate) const TIME_RIVALS: [Need; 1] = [CHRONY];
 
 /// What builds, tests and demo need together.
 pub(crate) const EVERYTHING: [Need; 13] =

@@ -36,6 +36,14 @@ pub(crate) fn build_release() -> Result<PathBuf> {
     Ok(directory)
 }
 
+/// Builds some packages in release mode and tells the lab where their programs are.
+pub(crate) fn build_release_of(packages: &[&str]) -> Result<PathBuf> {
+    eprintln!("building ...");
+    let packages = packages.iter().flat_map(|package| ["--package", package]);
+    run(cargo().args(["build", "--release"]).args(packages))?;
+    Ok(target()?.join("release"))
+}
+
 /// Cargo's target directory: this program is in `debug` or `release` below it.
 pub(crate) fn target() -> Result<PathBuf> {
     let me = std::env::current_exe().context("cannot find the running program")?;

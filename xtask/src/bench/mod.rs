@@ -1,9 +1,10 @@
-//! `cargo xtask bench`: the rows of the performance promise, all in one run, rivals interleaved in rounds.
+//! `cargo xtask bench`: the rows of the performance promise, all in one run, rivals interleaved in rounds. `cargo xtask bench clock` is in `clock`.
 //!
 //! A virtual machine's speed drifts by tens of percent within minutes, so a single figure says nothing: every row is measured in
 //! every round, one after the other, and rows are compared by the medians of their rounds.
 
 mod bed;
+mod clock;
 mod figures;
 mod report;
 mod rows;
@@ -22,7 +23,11 @@ use tickwire_lab::tools::DIRECTORY_VARIABLE;
 
 /// How much, and where to.
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Options {
+    #[command(subcommand)]
+    other: Option<Other>,
+
     /// Rounds; every row is measured once in each
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
@@ -48,8 +53,18 @@ pub(crate) struct Options {
     attach: String,
 }
 
+/// Other measurements than those of the data plane.
+#[derive(Debug, clap::Subcommand)]
+enum Other {
+    /// Measure clocks against a known truth
+    Clock(clock::Options),
+}
+
 /// Measures; fails if a row could not be measured, not if it is slow.
 pub(crate) fn run(options: &Options) -> Result<()> {
+    if let Some(Other::Clock(options)) = &options.other {
+        return clock::run(options);
+    }
     if std::env::var_os(DIRECTORY_VARIABLE).is_some() {
         return measure(options);
     }

@@ -1,0 +1,76 @@
+//! How wrong a clock was, read after read.
+
+use serde::{Deserialize, Serialize};
+
+/// What a probe found out. What it prints as one line of JSON. Times in ns; errors are clock - truth.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClockError {
+    /// Reads that the figures of the error are of: those after settling, at which the clock said that it knew the time.
+    pub reads: u64,
+    /// Median of the error.
+    pub median_ns: i64,
+    /// Between its quartiles.
+    pub iqr_ns: i64,
+    /// Of the error's size.
+    pub p99_ns: i64,
+    /// Of the error's size.
+    pub max_ns: i64,
+    /// Seconds from the probe's start until the error stayed below 10 us for a second; none: never.
+    pub converged_s: Option<f64>,
+    /// Reads with a bound, settled or not.
+    pub bounded: u64,
+    /// Of those, the reads whose truth was not between earliest and latest.
+    pub outside: u64,
+    /// Median of the bound, after settling.
+    pub bound_ns: i64,
+    /// How wide the sandwiches were: median. The error of the error is below half of it.
+    pub width_ns: i64,
+    /// What happened, a point per second.
+    pub series: Vec<Point>,
+}
+
+/// One second.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Point {
+    /// Seconds since the probe's start.
+    pub at_s: f64,
+    /// Median of the error.
+    pub median_ns: i64,
+    /// The error that was the largest.
+    pub worst_ns: i64,
+    /// The bound, at the end; none: the clock knows none.
+    pub bound_ns: Option<i64>,
+}
+
+/// Median, distance of the quartiles, 99th percentile and maximum of the size. `errors` is left in another order.
+#[must_use]
+pub fn spread(errors: &mut [i32]) -> Option<[i64; 4]> {
+    if errors.is_empty() {
+        return None;
+    }
+    let rank = |errors: &mut [i32], percent: usize| {
+        let place = (errors.len() - 1) * percent / 100;
+        i64::from(*errors.select_nth_unstable(place).1)
+    };
+    let [low, median, high] = [25, 50, 75].map(|percent| rank(errors, percent));
+    for error in errors.iter_mut() {
+        *error = error.saturating_abs();
+    }
+    let [p99, max] = [99, 100].map(|percent| rank(errors, percent));
+    Some([median, high - low, p99, max])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_spread_of_known_errors() {
+        let mut errors: Vec<i32> = (-100..=300).rev().collect();
+        assert_eq!(spread(&mut errors), Some([100, 200, 296, 300]));
+        assert_eq!(spread(&mut [-7]), Some([-7, 0, 7, 7]));
+        assert_eq!(spread(&mut []), None);
+    }
+}

@@ -1,0 +1,110 @@
+//! The programs of the truth bench: `truth begin`, `serve`, `probe`, `keep` and `guard`.
+#![forbid(unsafe_code)]
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand};
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::time::Instant;
+use tickwire_timekeeper::config::Server as TimeServer;
+use tickwire_timekeeper::{Config, Daemon};
+use tickwire_truth::Truth;
+use tickwire_truth::function::Recipe;
+use tickwire_truth::probe::{Plan, Probed, probe};
+use tickwire_truth::server::{Leaving, Server};
+use tickwire_truth::system_clock::Remembered;
+
+/// A time server whose clock is a known function of the counter, and a probe that compares a clock with it
+#[derive(Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Fix a truth that begins now and write it to a file
+    Begin {
+        /// The recipe, as TOML
+        recipe: PathBuf,
+        /// The file to write
+        truth: PathBuf,
+    },
+    /// Tell the truth by NTP, until killed
+    Serve {
+        /// The truth's file
+        truth: PathBuf,
+        /// Address and port
+        address: SocketAddr,
+        /// The BPF program `stamp` is at the device, and completes the answers
+        #[arg(long)]
+        completed: bool,
+    },
+    /// Compare a clock with the truth; prints the figures as JSON
+    Probe {
+        /// The truth's file
+        truth: PathBuf,
+        /// The page of the clock; none: the system clock
+        #[arg(long)]
+        page: Option<PathBuf>,
+        /// How long
+        #[arg(long, default_value_t = 60.0)]
+        seconds: f64,
+        /// Of that, what is left out of the figures
+        #[arg(long, default_value_t = 20.0)]
+        settle: f64,
+        /// Reads per second
+        #[arg(long, default_value_t = 10_000)]
+        rate: u32,
+    },
+    /// Keep a clock by a server, until killed
+    Keep {
+        /// The server, as HOST or HOST:PORT
+        server: String,
+        /// The page
+        page: PathBuf,
+        /// Seconds between requests
+        #[arg(long, default_value_t = 1.0)]
+        poll: f64,
+    },
+    /// Remember how the system clock is until standard input ends, then set it to what it would be by then if nobody had steered it
+    Guard,
+}
+
+fn main() -> Result<()> {
+    match Arguments::parse().task {
+        Task::Begin { recipe, truth } => {
+            let text = std::fs::read_to_string(&recipe).with_context(|| format!("cannot read {}", recipe.display()))?;
+            let recipe: Recipe = toml::from_str(&text).with_context(|| format!("{} is no recipe", recipe.display()))?;
+            Truth::begin(recipe)?.write(&truth)
+        }
+        Task::Serve { truth, address, completed } => {
+            let leaving = if completed { Leaving::Completed } else { Leaving::Told };
+            let mut server = Server::bind(Truth::read(&truth)?, address, leaving)?;
+            eprintln!("serving");
+            server.run()
+        }
+        Task::Probe { truth, page, seconds, settle, rate } => {
+            let truth = Truth::read(&truth)?;
+            let begin = Instant::now();
+            eprintln!("probing");
+            let probed = page.map_or(Ok(Probed::System), |page| Probed::page(&page))?;
+            let figures = probe(&truth, &probed, Plan { seconds, settle, rate }, begin);
+            println!("{}", serde_json::to_string(&figures)?);
+            Ok(())
+        }
+        Task::Keep { server, page, poll } => {
+            let config = Config { servers: vec![TimeServer::named(&server)], page, poll, ..Config::default() };
+            let (stop, _never) = nix::unistd::pipe()?;
+            Ok(Daemon::start(&config)?.run(stop.as_fd())?)
+        }
+        Task::Guard => {
+            let remembered = Remembered::now()?;
+            println!("remembered");
+            std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
+            println!("the system clock is set by {} ns", remembered.restore()?);
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What the way to the server is made to be. The server adds delays to its own stamps and really holds the answer back for as long, so one-way delays are
+//! exact, on top of those of the real way.
+
+use serde::{Deserialize, Serialize};
+use tickwire_sim::Rng;
+
+/// The way, over time; all times in s from the beginning.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Path {
+    /// Mean of what each direction takes longer at random (exponentially distributed), in us.
+    pub jitter_us: f64,
+    /// How many requests of a million are lost.
+    pub loss_ppm: u32,
+    /// For the random part.
+    pub seed: u64,
+    /// When the server does not answer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub outages: Vec<Outage>,
+    /// What the directions take longer, each entry from its time on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub levels: Vec<Level>,
+}
+
+/// The server does not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Outage {
+    /// From here.
+    pub from_s: f64,
+    /// To here.
+    pub to_s: f64,
+}
+
+/// What the directions take longer from a time on.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Level {
+    /// From here.
+    pub from_s: f64,
+    /// Requests, in us.
+    pub forth_us: f64,
+    /// Answers, in us.
+    pub back_us: f64,
+}
+
+/// How one exchange fares, in ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delays {
+    /// What the request takes longer.
+    pub forth: i64,
+    /// What the answer takes longer.
+    pub back: i64,
+}
+
+impl Path {
+    /// How an exchange fares that arrives at `t`; none: it is lost.
+    pub fn draw(&self, t: f64, rng: &mut Rng) -> Option<Delays> {
+        let out = self.outages.iter().any(|outage| (outage.from_s..outage.to_s).contains(&t));
+        if out || rng.chance(self.loss_ppm) {
+            return None;
+        }
+        let level = self.levels.iter().rev().find(|level| t >= level.from_s);
+        let (forth, back) = level.map_or((0.0, 0.0), |level| (level.forth_us, level.back_us));
+        let mut ns = |us: f64| ((us + self.jitter_us * rng.exponential()) * 1e3) as i64;
+        Some(Delays { forth: ns(forth), back: ns(back) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_and_outages_follow_the_schedule() {
+        let level = |from_s, forth_us| Level { from_s, forth_us, back_us: 1.0 };
+        let path = Path {
+            outages: vec![Outage { from_s: 5.0, to_s: 6.0 }],
+            levels: vec![level(2.0, 50.0), level(8.0, 0.0)],
+            ..Path::default()
+        };
+        let mut rng = Rng::new(1);
+        let mut at = |t| path.draw(t, &mut rng).map(|delays| (delays.forth, delays.back));
+        assert_eq!([at(1.0), at(3.0), at(5.5), at(9.0)], [Some((0, 0)), Some((50_000, 1_000)), None, Some((0, 1_000))]);
+    }
+
+    #[test]
+    fn chance_is_as_likely_as_it_says() {
+        let path = Path { loss_ppm: 100_000, jitter_us: 20.0, ..Path::default() };
+        let mut rng = Rng::new(3);
+        let all: Vec<Delays> = (0..10_000).filter_map(|_| path.draw(0.0, &mut rng)).collect();
+        assert!((8_800..9_200).contains(&all.len()), "{}", all.len());
+        let mean = all.iter().map(|delays| delays.forth).sum::<i64>() / all.len() as i64;
+        assert!((19_000..21_000).contains(&mean), "{mean}");
+    }
+}

@@ -1,0 +1,189 @@
+//! Reads a clock beside the counter, and compares it with the truth.
+
+use crate::Truth;
+use anyhow::{Context, Result};
+use nix::time::{ClockId, clock_gettime};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tickclock::{Clock, Count, Status, counter};
+use tickwire_bench::error::{ClockError, Point, spread};
+
+/// How often a reading is tried; the narrowest counts.
+const TRIES: usize = 8;
+/// How often reads are made.
+const PERIOD: Duration = Duration::from_millis(10);
+/// Converged is a clock that stays within this, in ns, for so many periods.
+const CONVERGED: i64 = 10_000;
+const STAYS: u32 = 100;
+/// How long a page may take to come.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A clock to be probed.
+#[derive(Debug)]
+pub enum Probed {
+    /// Ours.
+    Page(Clock),
+    /// The kernel's.
+    System,
+}
+
+/// What a clock shows: Unix time in ns, and how far it may be off, if it tells.
+#[derive(Clone, Copy, Debug)]
+struct Shown {
+    utc: i64,
+    bound: Option<i64>,
+}
+
+impl Probed {
+    /// The clock of a page, which a daemon that has just been started will make.
+    ///
+    /// # Errors
+    /// It never came.
+    pub fn page(path: &Path) -> Result<Self> {
+        let begin = Instant::now();
+        loop {
+            match Clock::open(path) {
+                Ok(clock) => return Ok(Self::Page(clock)),
+                Err(error) if begin.elapsed() > PATIENCE => return Err(error).context("the page never came"),
+                Err(_) => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+    }
+
+    /// `None`: it does not know the time.
+    fn show(&self) -> Option<Shown> {
+        match self {
+            Self::Page(clock) => {
+                let reading = clock.now();
+                let bound = i64::try_from(reading.bound).ok();
+                reading.status.contains(Status::SYNCHRONISED).then_some(Shown { utc: reading.utc().0, bound })
+            }
+            Self::System => {
+                let now = clock_gettime(ClockId::CLOCK_REALTIME).ok()?;
+                Some(Shown { utc: now.tv_sec() * 1_000_000_000 + now.tv_nsec(), bound: None })
+            }
+        }
+    }
+}
+
+/// How much to read, and which of it counts.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// How long.
+    pub seconds: f64,
+    /// What is before this counts for convergence and bounds only.
+    pub settle: f64,
+    /// Reads per second.
+    pub rate: u32,
+}
+
+/// One read.
+struct Read {
+    before: Count,
+    shown: Option<Shown>,
+    after: Count,
+}
+
+/// Probes a clock by plan; `begin` is when the time of the plan begins.
+#[must_use]
+pub fn probe(truth: &Truth, probed: &Probed, plan: Plan, begin: Instant) -> ClockError {
+    let at_once = (f64::from(plan.rate) * PERIOD.as_secs_f64()).ceil() as usize;
+    let mut record = Record::default();
+    let mut next = Instant::now();
+    loop {
+        let at = begin.elapsed().as_secs_f64();
+        if at >= plan.seconds {
+            return record.finish();
+        }
+        for _ in 0..at_once {
+            let read = (0..TRIES).map(|_| once(truth, probed)).min_by_key(|read| read.after.since(read.before));
+            record.take(truth, &read.expect("tries"), at >= plan.settle);
+        }
+        record.end_of_period(at);
+        next += PERIOD;
+        std::thread::sleep(next.saturating_duration_since(Instant::now()));
+    }
+}
+
+fn once(truth: &Truth, probed: &Probed) -> Read {
+    let before = counter::read(truth.kind());
+    let shown = probed.show();
+    let after = counter::read(truth.kind());
+    Read { before, shown, after }
+}
+
+#[derive(Default)]
+struct Record {
+    errors: Vec<i32>,
+    bounds: Vec<i32>,
+    widths: Vec<i32>,
+    figures: ClockError,
+    /// Of this second.
+    second: Vec<i32>,
+    bound: Option<i64>,
+    /// Whether all of this period was near.
+    far: bool,
+    near: u32,
+}
+
+impl Record {
+    fn take(&mut self, truth: &Truth, read: &Read, settled: bool) {
+        let Some(shown) = read.shown else {
+            self.far = true;
+            return;
+        };
+        let earliest = truth.at(read.before);
+        let latest = truth.at(read.after);
+        let width = latest.since(earliest);
+        let error = shown.utc - earliest.plus(width / 2).0;
+        self.far |= error.abs() >= CONVERGED;
+        self.second.push(clamp(error));
+        self.bound = shown.bound;
+        if let Some(bound) = shown.bound {
+            self.figures.bounded += 1;
+            // The clock was read somewhere between the two.
+            let outside = shown.utc + bound < earliest.0 || shown.utc - bound > latest.0;
+            self.figures.outside += u64::from(outside);
+        }
+        if settled {
+            self.errors.push(clamp(error));
+            self.widths.push(clamp(width));
+            self.bounds.extend(shown.bound.map(clamp));
+        }
+    }
+
+    fn end_of_period(&mut self, at: f64) {
+        self.near = if self.far { 0 } else { self.near + 1 };
+        self.far = false;
+        if self.near == STAYS && self.figures.converged_s.is_none() {
+            self.figures.converged_s = Some((at - f64::from(STAYS) * PERIOD.as_secs_f64()).max(0.0));
+        }
+        let second = at.floor();
+        if self.figures.series.last().is_none_or(|last| last.at_s < second) && !self.second.is_empty() {
+            let worst = self.second.iter().copied().max_by_key(|error| error.unsigned_abs()).map_or(0, i64::from);
+            let median = spread(&mut self.second).map_or(0, |[median, ..]| median);
+            let point = Point { at_s: second, median_ns: median, worst_ns: worst, bound_ns: self.bound };
+            self.figures.series.push(point);
+            self.second.clear();
+        }
+    }
+
+    fn finish(mut self) -> ClockError {
+        let [median_ns, iqr_ns, p99_ns, max_ns] = spread(&mut self.errors).unwrap_or_default();
+        let middle = |values: &mut [i32]| spread(values).map_or(0, |[median, ..]| median);
+        ClockError {
+            reads: self.errors.len() as u64,
+            median_ns,
+            iqr_ns,
+            p99_ns,
+            max_ns,
+            bound_ns: middle(&mut self.bounds),
+            width_ns: middle(&mut self.widths),
+            ..self.figures
+        }
+    }
+}
+
+fn clamp(ns: i64) -> i32 {
+    ns.clamp(i64::from(-i32::MAX), i64::from(i32::MAX)) as i32
+}

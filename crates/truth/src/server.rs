@@ -1,0 +1,194 @@
+//! An NTP server whose clock is the truth.
+//!
+//! When an answer really leaves is known only afterwards, from the kernel. So there are two modes: in interleaved mode (RFC 9769 §2) the next answer tells
+//! it, exactly; in basic mode the answer tells when it is thought to leave: the counter before the system call, and what the way from there to the driver
+//! took in the median of late. Or a BPF program at the device completes the answer (`bpf/stamp.c`); then every answer is a basic one.
+
+use crate::Truth;
+use crate::path::Delays;
+use crate::socket::{Departure, Socket};
+use anyhow::{Context, Result};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tickclock::{Count, Nanos, counter};
+use tickwire_ntp::{Mode, Packet, Short, Stamp};
+use tickwire_sim::Rng;
+
+/// How many answers are remembered for interleaved mode.
+const REMEMBERED: usize = 64;
+/// Over how many answers the way to the driver is measured.
+const TYPICAL: usize = 15;
+/// What it takes before it is known, in ns.
+const USUAL: i64 = 8_000;
+/// How wrong it may be then, in ns.
+const UNSURE: i64 = 30_000;
+/// The last of a delay is spun, not slept, in ns: a sleep ends late.
+const SPIN: i64 = 300_000;
+/// log2 s: 2 ns.
+const PRECISION: i8 = -29;
+
+/// An answer whose departure is to come or has come.
+struct Answered {
+    number: u32,
+    /// What the answer said of the arrival: the name by which the client asks for the rest.
+    received: Stamp,
+    /// Just before the system call.
+    program: Count,
+    delays: Delays,
+    left: Option<Stamp>,
+}
+
+/// Who says when an answer leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaving {
+    /// This program, and in interleaved mode the kernel.
+    Told,
+    /// The BPF program at the device.
+    Completed,
+}
+
+/// The server.
+pub struct Server {
+    truth: Truth,
+    leaving: Leaving,
+    socket: Socket,
+    answered: VecDeque<Answered>,
+    typical: VecDeque<i64>,
+    rng: Rng,
+}
+
+impl Server {
+    /// A server at this address.
+    ///
+    /// # Errors
+    /// The address cannot be had.
+    pub fn bind(truth: Truth, address: SocketAddr, leaving: Leaving) -> Result<Self> {
+        let socket = Socket::bind(address, truth.kind(), truth.period())
+            .with_context(|| format!("cannot serve at {address}"))?;
+        let rng = Rng::new(truth.recipe().path.seed);
+        Ok(Self { truth, leaving, socket, answered: VecDeque::new(), typical: VecDeque::new(), rng })
+    }
+
+    /// Serves until it is ended.
+    ///
+    /// # Errors
+    /// The system refuses to wait.
+    pub fn run(&mut self) -> Result<()> {
+        loop {
+            self.socket.wait()?;
+            self.turn();
+        }
+    }
+
+    /// Takes in what has left and come, and answers.
+    fn turn(&mut self) {
+        self.departures();
+        while let Some(arrival) = self.socket.receive() {
+            let Some(at) = arrival.at else { continue };
+            let Ok((request, _)) = Packet::parse(&arrival.bytes) else { continue };
+            if request.mode != Mode::Client {
+                continue;
+            }
+            let t = self.truth.seconds(at);
+            let Some(delays) = self.truth.recipe().path.draw(t, &mut self.rng) else { continue };
+            self.hold(at.plus(self.truth.counts(delays.forth + delays.back)));
+            let received = Stamp::from_unix(self.truth.at(at).plus(delays.forth));
+            let interleaved = request.origin != Stamp(0) && request.received != request.transmitted;
+            let before = (interleaved && self.leaving == Leaving::Told)
+                .then(|| self.answered.iter().find(|answered| answered.received == request.origin))
+                .flatten()
+                .and_then(|answered| answered.left);
+            let (way, unsure) = self.typical();
+            let (truth, leaving) = (&self.truth, self.leaving);
+            let sent = self.socket.send(&arrival.from, |now| {
+                let here = truth.at(now.count).plus(-delays.back);
+                let answer = match leaving {
+                    Leaving::Told => Packet {
+                        root_dispersion: Short::from_ns(if before.is_some() { 0 } else { unsure }),
+                        ..answer(&request, received, before, here.plus(way))
+                    },
+                    Leaving::Completed => {
+                        Packet { set: Stamp(now.monotonic.unsigned_abs()), ..answer(&request, received, None, here) }
+                    }
+                };
+                answer.to_bytes().to_vec()
+            });
+            // A client that has gone hears nothing.
+            let Ok((number, program)) = sent else { continue };
+            if self.answered.len() == REMEMBERED {
+                self.answered.pop_front();
+            }
+            self.answered.push_back(Answered { number, received, program, delays, left: None });
+            self.departures();
+        }
+    }
+
+    fn departures(&mut self) {
+        for Departure { number, at } in self.socket.departures() {
+            let Some(answered) = self.answered.iter_mut().find(|answered| answered.number == number) else { continue };
+            answered.left = Some(Stamp::from_unix(self.truth.at(at).plus(-answered.delays.back)));
+            if self.typical.len() == TYPICAL {
+                self.typical.pop_front();
+            }
+            self.typical.push_back(self.truth.at(at).since(self.truth.at(answered.program)));
+        }
+    }
+
+    /// What the way from the program to the driver takes, and by how much more or less it may take this time, in ns.
+    fn typical(&self) -> (i64, u64) {
+        let mut sorted: Vec<_> = self.typical.iter().copied().collect();
+        sorted.sort_unstable();
+        let way = sorted.get(sorted.len() / 2).copied().unwrap_or(USUAL);
+        let unsure = if sorted.len() < TYPICAL { UNSURE } else { (sorted[TYPICAL - 1] - way).max(way - sorted[0]) };
+        (way, unsure.unsigned_abs())
+    }
+
+    /// Waits for a count.
+    fn hold(&self, until: Count) {
+        let left = |now: Count| (until.since(now) as f64 * self.truth.period()) as i64;
+        let sleep = left(counter::read(self.truth.kind())) - SPIN;
+        if sleep > 0 {
+            std::thread::sleep(Duration::from_nanos(sleep.unsigned_abs()));
+        }
+        while counter::read(self.truth.kind()) < until {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+/// The answer to a request: in interleaved mode if the departure of the answer before is known, or with `leaves`.
+fn answer(request: &Packet, received: Stamp, before: Option<Stamp>, leaves: Nanos) -> Packet {
+    let (origin, transmitted) = match before {
+        Some(before) => (request.received, before),
+        None => (request.transmitted, Stamp::from_unix(leaves)),
+    };
+    Packet {
+        mode: Mode::Server,
+        stratum: 1,
+        precision: PRECISION,
+        root_delay: Short(0),
+        root_dispersion: Short(0),
+        reference: u32::from_be_bytes(*b"TRUE"),
+        set: received,
+        origin,
+        received,
+        transmitted,
+        ..*request
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interleaved_answer_gives_the_other_number_back() {
+        let mut request = Packet::request(Stamp(5));
+        let plain = answer(&request, Stamp(8), None, Nanos(0));
+        assert_eq!((plain.origin, plain.received, plain.transmitted), (Stamp(5), Stamp(8), Stamp::from_unix(Nanos(0))));
+        request.interleave(Stamp(6), Stamp(7));
+        let interleaved = answer(&request, Stamp(8), Some(Stamp(9)), Nanos(0));
+        assert_eq!((interleaved.origin, interleaved.received, interleaved.transmitted), (Stamp(6), Stamp(8), Stamp(9)));
+    }
+}

@@ -1,0 +1,151 @@
+//! A server's socket with the kernel's stamps of arrival and departure, as values of the counter.
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{
+    AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockType, SockaddrStorage, TimestampingFlag, Timestamps,
+    bind, recvmsg, sendto, setsockopt, socket, sockopt,
+};
+use nix::sys::time::TimeSpec;
+use std::collections::VecDeque;
+use std::io::IoSliceMut;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use tickclock::{Count, CounterKind};
+use tickwire_ntp::sandwich::Sandwich;
+
+const LONGEST: usize = 1500;
+/// No message waits for so long, in ns.
+const WAITS: i64 = 100_000_000;
+/// How many departures without a stamp are remembered.
+const PENDING: usize = 64;
+
+/// A message that has come.
+pub(crate) struct Arrival {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) from: SockaddrStorage,
+    /// When it came; none if somebody set the system clock, or the kernel gave no stamp.
+    pub(crate) at: Option<Count>,
+}
+
+/// What has left: its number, and the counter then.
+pub(crate) struct Departure {
+    pub(crate) number: u32,
+    pub(crate) at: Count,
+}
+
+pub(crate) struct Socket {
+    socket: OwnedFd,
+    kind: CounterKind,
+    period: f64,
+    /// Before whatever comes next, and the one that will be: a message may have waited while another one was answered.
+    before: [Sandwich; 2],
+    sent: VecDeque<(u32, Sandwich)>,
+    next: u32,
+}
+
+impl Socket {
+    pub(crate) fn bind(address: SocketAddr, kind: CounterKind, period: f64) -> nix::Result<Self> {
+        let before = Sandwich::take(kind, period);
+        let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+        let socket = socket(family, SockType::Datagram, SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK, None)?;
+        let stamps = TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE
+            | TimestampingFlag::SOF_TIMESTAMPING_TX_SOFTWARE
+            | TimestampingFlag::SOF_TIMESTAMPING_RX_SOFTWARE
+            | TimestampingFlag::SOF_TIMESTAMPING_OPT_ID
+            | TimestampingFlag::SOF_TIMESTAMPING_OPT_TSONLY;
+        setsockopt(&socket, sockopt::Timestamping, &stamps)?;
+        bind(socket.as_raw_fd(), &SockaddrStorage::from(address))?;
+        Ok(Self { socket, kind, period, before: [before; 2], sent: VecDeque::new(), next: 0 })
+    }
+
+    /// Sleeps until something has come or left.
+    pub(crate) fn wait(&self) -> nix::Result<()> {
+        match poll(&mut [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE) {
+            Ok(_) | Err(Errno::EINTR) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The next message, if one is there.
+    pub(crate) fn receive(&mut self) -> Option<Arrival> {
+        let mut bytes = [0; LONGEST];
+        let mut iov = [IoSliceMut::new(&mut bytes)];
+        let mut control = nix::cmsg_space!(Timestamps);
+        let message =
+            recvmsg::<SockaddrStorage>(self.socket.as_raw_fd(), &mut iov, Some(&mut control), MsgFlags::MSG_DONTWAIT);
+        let message = message.ok()?;
+        let after = Sandwich::take(self.kind, self.period);
+        let stamp = message.cmsgs().ok().into_iter().flatten().find_map(|control| match control {
+            ControlMessageOwned::ScmTimestampsns(stamps) => nanoseconds(stamps.system),
+            _ => None,
+        });
+        let at = stamp.and_then(|stamp| Sandwich::count_at(&self.before[0], &after, stamp));
+        let (length, from) = (message.bytes, message.address?);
+        if after.monotonic - self.before[1].monotonic > WAITS {
+            self.before = [self.before[1], after];
+        }
+        Some(Arrival { bytes: bytes[..length].to_vec(), from, at })
+    }
+
+    /// Sends what `message` makes of counter and clocks just before the system call; gives that count, and the number by which [`Self::departures`] will name
+    /// it.
+    pub(crate) fn send(
+        &mut self,
+        to: &SockaddrStorage,
+        message: impl FnOnce(&Sandwich) -> Vec<u8>,
+    ) -> nix::Result<(u32, Count)> {
+        let before = Sandwich::take(self.kind, self.period);
+        let bytes = message(&before);
+        sendto(self.socket.as_raw_fd(), &bytes, to, MsgFlags::empty())?;
+        let number = self.next;
+        self.next = self.next.wrapping_add(1);
+        if self.sent.len() == PENDING {
+            self.sent.pop_front();
+        }
+        self.sent.push_back((number, before));
+        Ok((number, before.count))
+    }
+
+    /// What has left since the last call.
+    pub(crate) fn departures(&mut self) -> Vec<Departure> {
+        let mut all = Vec::new();
+        while let Some((number, stamp)) = self.departure() {
+            let Some(at) = self.sent.iter().position(|(sent, _)| *sent == number) else { continue };
+            let Some((_, before)) = self.sent.remove(at) else { continue };
+            let after = Sandwich::take(self.kind, self.period);
+            all.extend(Sandwich::count_at(&before, &after, stamp).map(|at| Departure { number, at }));
+        }
+        all
+    }
+
+    fn departure(&self) -> Option<(u32, i64)> {
+        loop {
+            let mut none = [0; LONGEST];
+            let mut iov = [IoSliceMut::new(&mut none)];
+            let mut control = nix::cmsg_space!(Timestamps, [u8; 128]);
+            let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
+            let message =
+                recvmsg::<SockaddrStorage>(self.socket.as_raw_fd(), &mut iov, Some(&mut control), flags).ok()?;
+            let (mut stamp, mut number) = (None, None);
+            for control in message.cmsgs().ok()? {
+                match control {
+                    ControlMessageOwned::ScmTimestampsns(stamps) => stamp = nanoseconds(stamps.system),
+                    ControlMessageOwned::Ipv4RecvErr(error, _) | ControlMessageOwned::Ipv6RecvErr(error, _)
+                        if error.ee_errno == Errno::ENOMSG as u32 =>
+                    {
+                        number = Some(error.ee_data);
+                    }
+                    _ => {}
+                }
+            }
+            if let Some(both) = number.zip(stamp) {
+                return Some(both);
+            }
+        }
+    }
+}
+
+fn nanoseconds(stamp: TimeSpec) -> Option<i64> {
+    Some(stamp.tv_sec() * 1_000_000_000 + stamp.tv_nsec()).filter(|&ns| ns != 0)
+}

@@ -1,0 +1,90 @@
+//! Exchanges with the truth's server over loopback, in interleaved mode, whose stamps are all the kernel's.
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+use tickclock::{Nanos, counter};
+use tickwire_clock::Exchange;
+use tickwire_ntp::client::{Config, Poll, Transmit};
+use tickwire_ntp::socket::{Quality, Socket};
+use tickwire_ntp::{Answer, Client};
+use tickwire_truth::Truth;
+use tickwire_truth::function::{Recipe, Wander};
+use tickwire_truth::path::{Level, Path};
+use tickwire_truth::server::{Leaving, Server};
+
+/// What the readings of the kernel's clock may be off, in ns.
+const READING: i64 = 2_000;
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+fn free_address() -> SocketAddr {
+    UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap()
+}
+
+/// So many exchanges whose stamps are all the kernel's.
+fn exchanges(truth: &Truth, count: usize) -> Vec<Exchange> {
+    let address = free_address();
+    let mut server = Server::bind(truth.clone(), address, Leaving::Told).unwrap();
+    // It ends with the test.
+    std::thread::spawn(move || server.run());
+    let pace = Poll { usual: 1, longest: 1 };
+    let mut client = Client::new(Config { poll: pace, transmit: Transmit::Nonce, interleaved: true }, 0);
+    let mut socket = Socket::open(address, truth.kind(), truth.period()).unwrap();
+    let (mut all, mut now) = (Vec::new(), 0);
+    while all.len() < count {
+        now += 1_000_000_000;
+        let near = truth.at(counter::read(truth.kind()));
+        let request = client.request(now, [now as u64, !now as u64], socket.counter()).unwrap();
+        socket.send(&request).unwrap();
+        let mut received = Vec::new();
+        let until = Instant::now() + PATIENCE;
+        while received.is_empty() && Instant::now() < until {
+            let mut descriptors = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
+            poll(&mut descriptors, PollTimeout::from(100u16)).unwrap();
+            socket.receive(|packet| client.is_asked(packet), |one| received.push(one), |_| ());
+        }
+        // An exchange during which somebody set the system clock, or one that was lost, is just one less.
+        let Some(Ok(one)) = received.first() else { continue };
+        let answer = client.answer(&one.bytes, one.sent, one.received, now, near).unwrap();
+        if let Answer { exchange: Some(exchange), interleaved: true, .. } = answer
+            && one.quality == Quality::Kernel
+        {
+            all.push(exchange);
+        }
+    }
+    all
+}
+
+#[test]
+fn what_the_server_tells_is_the_truth_and_both_ways_take_as_long_as_they_should() {
+    let levels = vec![Level { from_s: 0.0, forth_us: 300.0, back_us: 100.0 }];
+    let truth = Truth::begin(Recipe {
+        ahead_us: 5e9,
+        rate_ppm: 50.0,
+        wander: Some(Wander { ppm: 0.1, period_s: 5.0 }),
+        path: Path { levels, ..Path::default() },
+        ..Recipe::default()
+    })
+    .unwrap();
+    for exchange in exchanges(&truth, 20) {
+        let Exchange { sent, server_received, server_sent, received, .. } = exchange;
+        let forth = server_received.since(truth.at(sent));
+        let back = truth.at(received).since(server_sent);
+        assert!(forth >= 300_000 - READING && back >= 100_000 - READING, "{forth} {back}");
+        // All that the exchange took is in one of the ways or at the server, which is a matter of stamps, not of speed.
+        assert!(exchange.at_server() >= 0, "{exchange:?}");
+    }
+}
+
+#[test]
+fn truth_begins_where_its_recipe_says() {
+    let before = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as i64;
+    let truth = Truth::begin(Recipe { ahead_us: 1e6, ..Recipe::default() }).unwrap();
+    let now = truth.at(counter::read(truth.kind()));
+    let after = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as i64;
+    let second = 1_000_000_000;
+    assert!(now >= Nanos(before + second) && now.0 <= after + second + READING * 10, "{before} {now:?} {after}");
+}

@@ -1,0 +1,94 @@
+//! `cargo xtask bench clock`: how wrong clocks are, against a truth that is a known function of the counter.
+//!
+//! One clock runs at a time, against the same server and the same traffic. What steers the kernel's clock moves it by about a millisecond; afterwards the
+//! clock is set to what it would be if nobody had.
+
+mod bed;
+mod report;
+mod scenario;
+
+use crate::progress::Progress;
+use crate::{deps, workspace};
+use anyhow::{Context, Result, bail};
+use bed::{Keeper, Run};
+use report::Outcome;
+use scenario::{SCENARIOS, Scenario};
+use std::path::PathBuf;
+use tickwire_lab::tools::DIRECTORY_VARIABLE;
+
+/// What, how long, and where to.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Only the scenarios whose name contains this
+    #[arg(long)]
+    only: Option<String>,
+
+    /// The clocks to measure; chronyd steers the kernel's clock for as long as it is measured
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "tickwire")]
+    clocks: Vec<Keeper>,
+
+    /// Seconds of each scenario, instead of its own (12 to 180)
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    seconds: Option<u32>,
+
+    /// Reads of the clock per second
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
+    rate: u32,
+
+    /// The server tells when answers leave in interleaved mode; otherwise a BPF program at its device completes them, which makes both directions alike
+    #[arg(long)]
+    interleaved: bool,
+
+    /// Write all figures here, with a point for every second, as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// Measures; fails if something could not be measured, not if it is wrong.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    if std::env::var_os(DIRECTORY_VARIABLE).is_some() {
+        return measure(options);
+    }
+    workspace::ask_for_root()?;
+    deps::install(&deps::CLOCKS)?;
+    if options.clocks.contains(&Keeper::Chronyd) {
+        deps::install(&deps::TIME_RIVALS)?;
+    }
+    let build = workspace::build_release_of(&["tickwire-truth", "tickwire-bench"])?;
+    workspace::again_as_root(&build)
+}
+
+fn measure(options: &Options) -> Result<()> {
+    let chosen: Vec<&Scenario> = SCENARIOS
+        .iter()
+        .filter(|scenario| options.only.as_ref().is_none_or(|only| scenario.name.contains(&**only)))
+        .collect();
+    if chosen.is_empty() {
+        let names: Vec<_> = SCENARIOS.iter().map(|scenario| scenario.name).collect();
+        bail!("no scenario's name contains that; there are: {}", names.join("; "));
+    }
+    let mut progress = Progress::new();
+    let mut outcomes = Vec::new();
+    for scenario in chosen {
+        let (usual, least) = scenario.seconds;
+        let seconds = options.seconds.map_or(usual, |seconds| seconds.max(least));
+        for &keeper in &options.clocks {
+            let run = Run { keeper, seconds, rate: options.rate, interleaved: options.interleaved };
+            progress.begin(format!("{} ({}, {seconds} s)", scenario.name, keeper.name()));
+            let measured = bed::measure(scenario, &run).map_err(|error| format!("{error:#}"));
+            progress.keep(measured.as_ref().map_or_else(|why| why.as_str(), |_| "done"));
+            outcomes.push(Outcome { scenario, keeper, seconds, measured });
+        }
+    }
+    progress.clear();
+    let machine = super::report::machine();
+    println!("{machine}\n{}", report::table(&outcomes));
+    if let Some(path) = &options.json {
+        std::fs::write(path, report::json(&machine, &outcomes)?)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if outcomes.iter().any(|outcome| outcome.measured.is_err()) {
+        bail!("not everything could be measured");
+    }
+    Ok(())
+}
