@@ -5,12 +5,17 @@ use tickclock::{CounterKind, counter};
 use tickwire_ntp::socket::{Quality, Socket};
 use tickwire_ntp::{Packet, Stamp};
 
+/// Requests until three are stamped: many, because a busy machine takes its time.
+const MOST: u64 = 100_000;
+
 #[test]
 fn both_stamps_are_the_kernels_and_in_order() {
     for address in ["127.0.0.1:0", "[::1]:0"] {
         let server = UdpSocket::bind(address).unwrap();
         let mut socket = Socket::open(server.local_addr().unwrap(), CounterKind::MonotonicRaw, 1.0).unwrap();
-        for number in 1..=3 {
+        // The kernel begins to stamp what comes some time after the first socket has asked for it (it patches its code in the background).
+        let mut stamped = 0;
+        for number in 1..=MOST {
             let begin = counter::read(CounterKind::MonotonicRaw);
             socket.send(&Packet::request(Stamp(number))).unwrap();
             let mut bytes = [0; 100];
@@ -33,9 +38,18 @@ fn both_stamps_are_the_kernels_and_in_order() {
             }
             let received = all.pop().unwrap().unwrap();
             let end = counter::read(CounterKind::MonotonicRaw);
-            assert_eq!((received.quality, garbage), (Quality::Kernel, 1), "{address}");
+            assert_eq!(garbage, 1, "{address}");
+            if received.quality == Quality::Program {
+                assert_eq!(stamped, 0, "{address}: and does not stop");
+                continue;
+            }
             assert!(begin < received.sent && received.sent < received.received && received.received < end, "{address}");
+            stamped += 1;
+            if stamped == 3 {
+                break;
+            }
         }
+        assert_eq!(stamped, 3, "{address}");
     }
 }
 
