@@ -7,7 +7,7 @@
 //! | `packet` | the 48 bytes of every message; any bytes in, a clear refusal out |
 //! | `extension` | what may follow them (RFC 7822) |
 //! | `client` | when to ask, what, and which answers to believe; no I/O |
-//! | `socket`, `sandwich` | a socket with the kernel's stamps, and from these to the counter |
+//! | `socket`, `stamping`, `sandwich` | a socket with the kernel's stamps, and from these to the counter |
 //! | `kiss` | what a server says that does not want to serve |
 #![forbid(unsafe_code)]
 
@@ -20,6 +20,8 @@ pub mod sandwich;
 #[cfg(feature = "os")]
 pub mod socket;
 pub mod stamp;
+#[cfg(feature = "os")]
+pub mod stamping;
 
 pub use client::{Answer, Client, Rejection};
 pub use kiss::Kiss;

@@ -60,7 +60,8 @@ impl Sandwich {
 }
 
 /// A clock of the kernel's in ns.
-fn now(clock: ClockId) -> i64 {
+#[must_use]
+pub fn now(clock: ClockId) -> i64 {
     // It cannot fail for these clocks; a failure would show as a step.
     clock_gettime(clock).map_or(0, |time| time.tv_sec() * 1_000_000_000 + time.tv_nsec())
 }

@@ -2,12 +2,12 @@
 
 use crate::packet::{HEADER, Malformed, Packet};
 use crate::sandwich::Sandwich;
+use crate::stamping::{self, Departure};
 use nix::errno::Errno;
 use nix::sys::socket::{
-    AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockType, SockaddrStorage, TimestampingFlag, Timestamps,
-    connect, getpeername, recvmsg, send, setsockopt, socket, sockopt,
+    AddressFamily, MsgFlags, SockFlag, SockType, SockaddrStorage, Timestamps, connect, getpeername, recvmsg, send,
+    socket,
 };
-use nix::sys::time::TimeSpec;
 use std::io::IoSliceMut;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -86,13 +86,8 @@ impl Socket {
     pub fn open(server: SocketAddr, kind: CounterKind, period: f64) -> nix::Result<Self> {
         let family = if server.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
         let socket = socket(family, SockType::Datagram, SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK, None)?;
-        let stamps = TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE
-            | TimestampingFlag::SOF_TIMESTAMPING_TX_SOFTWARE
-            | TimestampingFlag::SOF_TIMESTAMPING_RX_SOFTWARE
-            | TimestampingFlag::SOF_TIMESTAMPING_OPT_ID
-            | TimestampingFlag::SOF_TIMESTAMPING_OPT_TSONLY;
         // A kernel without stamps is no reason not to know the time: see `Quality`.
-        let _ = setsockopt(&socket, sockopt::Timestamping, &stamps);
+        let _ = stamping::ask(&socket);
         connect(socket.as_raw_fd(), &SockaddrStorage::from(server))?;
         Ok(Self { socket, kind, period, sent: None, number: None })
     }
@@ -167,27 +162,7 @@ impl Socket {
     /// Takes the kernel's stamps of what has left from the socket's error queue, and errors that do not concern anybody (unreachable: told by silence).
     fn departures(&mut self) {
         for _ in 0..AT_ONCE {
-            let mut none = [0; LONGEST];
-            let mut iov = [IoSliceMut::new(&mut none)];
-            let mut control = nix::cmsg_space!(Timestamps, [u8; 128]);
-            let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
-            let Ok(message) = recvmsg::<SockaddrStorage>(self.socket.as_raw_fd(), &mut iov, Some(&mut control), flags)
-            else {
-                return;
-            };
-            let Ok(messages) = message.cmsgs() else { continue };
-            let (mut stamp, mut number) = (None, None);
-            for control in messages {
-                match control {
-                    ControlMessageOwned::ScmTimestampsns(stamps) => stamp = nanoseconds(stamps.system),
-                    ControlMessageOwned::Ipv4RecvErr(error, _) | ControlMessageOwned::Ipv6RecvErr(error, _)
-                        if error.ee_errno == Errno::ENOMSG as u32 =>
-                    {
-                        number = Some(error.ee_data);
-                    }
-                    _ => {}
-                }
-            }
+            let Some(Departure { number, stamp }) = stamping::departure(&self.socket) else { return };
             if let Some(sent) = self.sent.as_mut().filter(|_| number.is_some() && number == self.number) {
                 sent.kernel = stamp;
             }
@@ -201,11 +176,7 @@ impl Socket {
             let mut control = nix::cmsg_space!(Timestamps);
             match recvmsg::<SockaddrStorage>(self.socket.as_raw_fd(), &mut iov, Some(&mut control), flags) {
                 Ok(message) => {
-                    let stamp = message.cmsgs().ok().into_iter().flatten().find_map(|control| match control {
-                        ControlMessageOwned::ScmTimestampsns(stamps) => nanoseconds(stamps.system),
-                        _ => None,
-                    });
-                    return Some((message.bytes, stamp));
+                    return Some((message.bytes, stamping::arrival(&message)));
                 }
                 // Somebody told that the server is not there: silence says the same.
                 Err(Errno::EINTR | Errno::ECONNREFUSED | Errno::EHOSTUNREACH | Errno::ENETUNREACH) => {}
@@ -213,9 +184,4 @@ impl Socket {
             }
         }
     }
-}
-
-/// A stamp in ns; zero means that there is none.
-fn nanoseconds(stamp: TimeSpec) -> Option<i64> {
-    Some(stamp.tv_sec() * 1_000_000_000 + stamp.tv_nsec()).filter(|&ns| ns != 0)
 }

@@ -7,7 +7,7 @@ use crate::report::{Report, SourceReport};
 use crate::source::Source;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::time::{ClockId, clock_gettime};
+use nix::time::ClockId;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -15,6 +15,7 @@ use tickclock::{Count, CounterKind, CreateError, Nanos, Scale, Writer, counter};
 use tickwire_clock::Keeper;
 use tickwire_clock::keeper::{self, Standing};
 use tickwire_clock::sync::Clock;
+use tickwire_ntp::sandwich;
 use tickwire_ntp::socket::Quality;
 use tracing::{debug, info, warn};
 
@@ -259,16 +260,12 @@ impl Daemon {
 }
 
 fn monotonic() -> i64 {
-    ns(ClockId::CLOCK_MONOTONIC)
+    sandwich::now(ClockId::CLOCK_MONOTONIC)
 }
 
 /// About the time, to within decades: of which era a server's stamp is.
 fn realtime() -> Nanos {
-    Nanos(ns(ClockId::CLOCK_REALTIME))
-}
-
-fn ns(clock: ClockId) -> i64 {
-    clock_gettime(clock).map_or(0, |time| time.tv_sec() * SECOND + time.tv_nsec())
+    Nanos(sandwich::now(ClockId::CLOCK_REALTIME))
 }
 
 /// Numbers that nobody can guess.

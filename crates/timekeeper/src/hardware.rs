@@ -1,8 +1,9 @@
 //! The counter to use, its nominal period, and whether it has broken.
 
-use nix::time::{ClockId, clock_gettime};
+use nix::time::ClockId;
 use std::time::Duration;
 use tickclock::{Count, CounterKind, Scale, counter};
+use tickwire_ntp::sandwich::now as ns;
 
 /// How long the nominal period is measured.
 const MEASURE: Duration = Duration::from_millis(50);
@@ -83,10 +84,6 @@ impl Look {
         (off.abs() > BREAK_LEAST + BREAK_RATE * passed as f64)
             .then(|| format!("the counter went {:.3} s in {:.3} s", counted as f64 * 1e-9, passed as f64 * 1e-9))
     }
-}
-
-fn ns(clock: ClockId) -> i64 {
-    clock_gettime(clock).map_or(0, |time| time.tv_sec() * 1_000_000_000 + time.tv_nsec())
 }
 
 #[cfg(test)]

@@ -3,16 +3,15 @@
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
-    AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockType, SockaddrStorage, TimestampingFlag, Timestamps,
-    bind, recvmsg, sendto, setsockopt, socket, sockopt,
+    AddressFamily, MsgFlags, SockFlag, SockType, SockaddrStorage, Timestamps, bind, recvmsg, sendto, socket,
 };
-use nix::sys::time::TimeSpec;
 use std::collections::VecDeque;
 use std::io::IoSliceMut;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use tickclock::{Count, CounterKind};
 use tickwire_ntp::sandwich::Sandwich;
+use tickwire_ntp::stamping;
 
 const LONGEST: usize = 1500;
 /// No message waits for so long, in ns.
@@ -49,12 +48,7 @@ impl Socket {
         let before = Sandwich::take(kind, period);
         let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
         let socket = socket(family, SockType::Datagram, SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK, None)?;
-        let stamps = TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE
-            | TimestampingFlag::SOF_TIMESTAMPING_TX_SOFTWARE
-            | TimestampingFlag::SOF_TIMESTAMPING_RX_SOFTWARE
-            | TimestampingFlag::SOF_TIMESTAMPING_OPT_ID
-            | TimestampingFlag::SOF_TIMESTAMPING_OPT_TSONLY;
-        setsockopt(&socket, sockopt::Timestamping, &stamps)?;
+        stamping::ask(&socket)?;
         bind(socket.as_raw_fd(), &SockaddrStorage::from(address))?;
         Ok(Self { socket, kind, period, before: [before; 2], sent: VecDeque::new(), next: 0 })
     }
@@ -76,10 +70,7 @@ impl Socket {
             recvmsg::<SockaddrStorage>(self.socket.as_raw_fd(), &mut iov, Some(&mut control), MsgFlags::MSG_DONTWAIT);
         let message = message.ok()?;
         let after = Sandwich::take(self.kind, self.period);
-        let stamp = message.cmsgs().ok().into_iter().flatten().find_map(|control| match control {
-            ControlMessageOwned::ScmTimestampsns(stamps) => nanoseconds(stamps.system),
-            _ => None,
-        });
+        let stamp = stamping::arrival(&message);
         let at = stamp.and_then(|stamp| Sandwich::count_at(&self.before[0], &after, stamp));
         let (length, from) = (message.bytes, message.address?);
         if after.monotonic - self.before[1].monotonic > WAITS {
@@ -121,31 +112,10 @@ impl Socket {
 
     fn departure(&self) -> Option<(u32, i64)> {
         loop {
-            let mut none = [0; LONGEST];
-            let mut iov = [IoSliceMut::new(&mut none)];
-            let mut control = nix::cmsg_space!(Timestamps, [u8; 128]);
-            let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
-            let message =
-                recvmsg::<SockaddrStorage>(self.socket.as_raw_fd(), &mut iov, Some(&mut control), flags).ok()?;
-            let (mut stamp, mut number) = (None, None);
-            for control in message.cmsgs().ok()? {
-                match control {
-                    ControlMessageOwned::ScmTimestampsns(stamps) => stamp = nanoseconds(stamps.system),
-                    ControlMessageOwned::Ipv4RecvErr(error, _) | ControlMessageOwned::Ipv6RecvErr(error, _)
-                        if error.ee_errno == Errno::ENOMSG as u32 =>
-                    {
-                        number = Some(error.ee_data);
-                    }
-                    _ => {}
-                }
-            }
+            let stamping::Departure { number, stamp } = stamping::departure(&self.socket)?;
             if let Some(both) = number.zip(stamp) {
                 return Some(both);
             }
         }
     }
-}
-
-fn nanoseconds(stamp: TimeSpec) -> Option<i64> {
-    Some(stamp.tv_sec() * 1_000_000_000 + stamp.tv_nsec()).filter(|&ns| ns != 0)
 }
