@@ -1,4 +1,10 @@
-//! The counters of this machine.
+//! The counters of this machine. Clocks use those that [`read`] reads; the two on the bus ([`Hpet`], [`AcpiPm`]) are here to be compared with them.
+
+mod acpi_pm;
+mod hpet;
+
+pub use acpi_pm::AcpiPm;
+pub use hpet::Hpet;
 
 use nix::time::{ClockId, clock_gettime};
 use tickwire_clock::Count;
