@@ -8,6 +8,7 @@ mod args;
 mod capture;
 mod client;
 mod clock;
+mod counters;
 mod doctor;
 mod log;
 mod output;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         Command::Stat(arguments) => stat::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Capture(arguments) => capture::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Clock(arguments) => clock::run(arguments),
+        Command::Counters(arguments) => counters::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
     };
     outcome.unwrap_or_else(|error: anyhow::Error| {

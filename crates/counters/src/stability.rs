@@ -1,0 +1,95 @@
+//! Counters beside a reference, over time: how evenly each runs.
+
+use crate::allan::deviation;
+use crate::reach::Counter;
+use serde::Serialize;
+use std::time::{Duration, Instant};
+
+/// Between two looks at all counters.
+const INTERVAL: Duration = Duration::from_millis(20);
+/// Of so many tries the one counts that the reference enclosed most narrowly.
+const TRIES: usize = 4;
+
+/// How evenly a counter runs.
+#[derive(Clone, Debug, Serialize)]
+pub struct Stability {
+    /// Which.
+    pub counter: String,
+    /// Its period in ns by the reference.
+    pub period_ns: f64,
+    /// Span in seconds, Allan deviation as a part of one.
+    pub allan: Vec<(f64, f64)>,
+}
+
+/// What is known of one counter while it is watched.
+struct Watched<'a> {
+    counter: &'a Counter,
+    last: u64,
+    /// Counts since the first look, across wraps.
+    total: u64,
+    /// The reference's ns and the counts, since the first look.
+    looks: Vec<(f64, f64)>,
+}
+
+/// Watches all counters beside `reference` for so long.
+pub(crate) fn watch(counters: &[Counter], reference: &Counter, length: Duration) -> Vec<Stability> {
+    let others = counters.iter().filter(|counter| counter.name != reference.name);
+    let mut watched: Vec<_> =
+        others.map(|counter| Watched { counter, last: counter.read(), total: 0, looks: Vec::new() }).collect();
+    let origin = reference.read();
+    let begin = Instant::now();
+    // By the plan, not by the last look, so that the looks stay evenly spaced.
+    let planned = (length.as_nanos() / INTERVAL.as_nanos()) as u32 + 1;
+    for number in 0..planned {
+        std::thread::sleep((begin + INTERVAL * number).saturating_duration_since(Instant::now()));
+        for one in &mut watched {
+            let (_, time, count) = (0..TRIES)
+                .map(|_| {
+                    let before = reference.read();
+                    let count = one.counter.read();
+                    let after = reference.read();
+                    let width = after.wrapping_sub(before);
+                    (width, before.wrapping_sub(origin) as i64 as f64 + width as f64 / 2.0, count)
+                })
+                .min_by_key(|&(width, ..)| width)
+                .expect("tries");
+            let passed = count.wrapping_sub(one.last) & (u64::MAX >> (64 - one.counter.bits()));
+            one.total += passed;
+            one.last = count;
+            one.looks.push((time, one.total as f64));
+        }
+    }
+    watched.into_iter().map(|one| evenness(&one.counter.name, &one.looks)).collect()
+}
+
+fn evenness(counter: &str, looks: &[(f64, f64)]) -> Stability {
+    let (first, last) = (looks[0], looks[looks.len() - 1]);
+    let period_ns = (last.0 - first.0) / (last.1 - first.1);
+    let phase: Vec<f64> = looks.iter().map(|&(time, count)| (count - first.1) * period_ns - (time - first.0)).collect();
+    let interval = INTERVAL.as_secs_f64();
+    Stability { counter: counter.to_owned(), period_ns, allan: deviation(&phase, interval) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counters_period_is_that_of_the_reference() {
+        let looks: Vec<_> = (0..100).map(|i| (f64::from(i) * 2e7, f64::from(i) * 6e7)).collect();
+        let even = evenness("x", &looks);
+        assert!((even.period_ns - 1.0 / 3.0).abs() < 1e-12);
+        assert!(even.allan.iter().all(|&(_, d)| d < 1e-12), "{even:?}");
+    }
+
+    #[test]
+    fn clocks_of_this_machine_agree_on_the_second() {
+        let (counters, _) = crate::reach::all();
+        let raw = counters.iter().find(|c| c.name == "CLOCK_MONOTONIC_RAW").unwrap();
+        let all = watch(&counters, raw, Duration::from_millis(200));
+        assert_eq!(all.len(), counters.len() - 1);
+        let monotonic = all.iter().find(|one| one.counter == "CLOCK_MONOTONIC").unwrap();
+        // The kernel steers one against the other by at most 500 ppm; a look that was delayed adds some.
+        assert!((monotonic.period_ns - 1.0).abs() < 0.1, "{monotonic:?}");
+    }
+}

@@ -1,0 +1,150 @@
+//! All of the study, in order.
+
+use crate::access::{self, Access};
+use crate::load::Load;
+use crate::reach::{self, Absent};
+use crate::stability::{self, Stability};
+use serde::Serialize;
+use std::fmt;
+use std::time::Duration;
+use tickwire_timekeeper::hardware;
+
+/// What to study.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Readings of each counter under each load.
+    pub reads: u64,
+    /// How long counters are watched beside the reference.
+    pub watch: Duration,
+    /// The reference, by its name.
+    pub reference: String,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Study {
+    /// The machine: processor and kernel.
+    pub machine: String,
+    /// What latencies are measured with.
+    pub stamp: String,
+    /// Readings of each counter under each load.
+    pub reads: u64,
+    /// Each counter that was read: its name, and how a program gets at it.
+    pub counters: Vec<(String, String)>,
+    /// Counters that cannot be read here.
+    pub absent: Vec<Absent>,
+    /// How long readings take.
+    pub access: Vec<Access>,
+    /// What the others were compared with.
+    pub reference: String,
+    /// For how many seconds.
+    pub watched_s: f64,
+    /// How evenly they run beside it.
+    pub stability: Vec<Stability>,
+}
+
+/// Why there is no study.
+#[derive(Debug)]
+pub enum StudyError {
+    /// No such reference.
+    Reference {
+        /// What was asked for.
+        named: String,
+        /// What there is.
+        possible: Vec<String>,
+    },
+    /// The processor's counter has no period.
+    Counter(&'static str),
+    /// A load could not begin.
+    Load(&'static str, std::io::Error),
+}
+
+impl std::error::Error for StudyError {}
+
+impl fmt::Display for StudyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Reference { named, possible } => {
+                write!(f, "{named} is no clock that can be read here: choose one of {}", possible.join(", "))
+            }
+            Self::Counter(name) => write!(f, "the counter {name} stands still"),
+            Self::Load(name, error) => write!(f, "cannot put the machine under {name}: {error}"),
+        }
+    }
+}
+
+/// Makes the study; `progress` is told what comes next. It takes about `watch` and, for each of the loads, some microseconds for each reading.
+///
+/// # Errors
+/// There is no such reference, or the machine refuses a load.
+pub fn study(options: &Options, mut progress: impl FnMut(&str)) -> Result<Study, StudyError> {
+    let (counters, absent) = reach::all();
+    let clocks = counters.iter().filter(|counter| counter.is_clock());
+    let Some(reference) = clocks.clone().find(|clock| clock.name.eq_ignore_ascii_case(&options.reference)) else {
+        let possible = clocks.map(|clock| clock.name.clone()).collect();
+        return Err(StudyError::Reference { named: options.reference.clone(), possible });
+    };
+    let (stamp, _) = hardware::choose();
+    let scale = hardware::nominal(stamp).ok_or(StudyError::Counter(stamp.name()))?;
+    let mut access = Vec::new();
+    for load in Load::ALL {
+        progress(&format!("reading each counter {} times: {}", options.reads, load.name()));
+        let running = load.begin().map_err(|error| StudyError::Load(load.name(), error))?;
+        access.push(access::measure(None, load, options.reads, stamp, scale));
+        access.extend(counters.iter().map(|one| access::measure(Some(one), load, options.reads, stamp, scale)));
+        drop(running);
+    }
+    progress(&format!("watching them beside {} for {} s", reference.name, options.watch.as_secs_f64()));
+    let stability = stability::watch(&counters, reference, options.watch);
+    Ok(Study {
+        machine: machine(),
+        stamp: stamp.name().to_owned(),
+        reads: options.reads,
+        counters: counters.iter().map(|one| (one.name.clone(), one.how.clone())).collect(),
+        absent,
+        access,
+        reference: reference.name.clone(),
+        watched_s: options.watch.as_secs_f64(),
+        stability,
+    })
+}
+
+fn machine() -> String {
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model =
+        cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ")).map(|(_, name)| name);
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!("{}, {processors} processors, Linux {}", model.unwrap_or("unknown processor"), release.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_study_has_every_counter_under_every_load() {
+        let options =
+            Options { reads: 200, watch: Duration::from_millis(100), reference: "clock_monotonic_raw".to_owned() };
+        let mut said = Vec::new();
+        let study = study(&options, |what| said.push(what.to_owned())).unwrap();
+        assert_eq!(said.len(), 4, "{said:?}");
+        assert_eq!(study.access.len(), (study.counters.len() + 1) * Load::ALL.len());
+        assert_eq!(study.stability.len(), study.counters.len() - 1);
+        let table = crate::table(&study);
+        let html = crate::html(&study, &["tickwire".to_owned(), "counters".to_owned()]);
+        for (name, _) in &study.counters {
+            assert!(table.contains(name) && html.contains(name), "{name}");
+        }
+        for Absent { name, .. } in &study.absent {
+            assert!(table.contains(name) && html.contains(name), "{name} is absent and not named");
+        }
+    }
+
+    #[test]
+    fn a_reference_that_does_not_exist_is_an_error_that_names_those_that_do() {
+        let options = Options { reads: 1, watch: Duration::ZERO, reference: "sundial".to_owned() };
+        let error = study(&options, |_| {}).unwrap_err().to_string();
+        assert!(error.starts_with("sundial is no clock") && error.contains("CLOCK_TAI"), "{error}");
+    }
+}

@@ -1,0 +1,136 @@
+//! The file: headings, verdict, paragraphs, tables, figures.
+
+use std::fmt::Write;
+
+/// What a verdict or a figure says about itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tone {
+    /// It just stands there.
+    #[default]
+    Plain,
+    /// As promised.
+    Good,
+    /// Not as promised.
+    Bad,
+}
+
+impl Tone {
+    const fn class(self) -> &'static str {
+        match self {
+            Self::Plain => "",
+            Self::Good => "good",
+            Self::Bad => "bad",
+        }
+    }
+}
+
+/// A page that grows from top to bottom. All text is escaped: names of streams and hosts come from outside.
+#[derive(Debug)]
+pub struct Page {
+    html: String,
+}
+
+impl Page {
+    /// An empty page.
+    #[must_use]
+    pub fn new(title: &str) -> Self {
+        let title = escape(title);
+        let style = include_str!("page.css");
+        let html = format!(
+            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+             <link rel=\"icon\" href=\"data:,\">\n<title>{title}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<h1>{title}</h1>\n"
+        );
+        Self { html }
+    }
+
+    /// What who has ten seconds is to know.
+    pub fn verdict(&mut self, tone: Tone, text: &str) {
+        self.push(&format!("<p class=\"verdict {}\">{}</p>\n", tone.class(), escape(text)));
+    }
+
+    /// A heading.
+    pub fn section(&mut self, heading: &str) {
+        self.push(&format!("<h2>{}</h2>\n", escape(heading)));
+    }
+
+    /// A paragraph.
+    pub fn paragraph(&mut self, text: &str) {
+        self.push(&format!("<p>{}</p>\n", escape(text)));
+    }
+
+    /// Text as a terminal would show it.
+    pub fn terminal(&mut self, text: &str) {
+        self.push(&format!("<pre>{}</pre>\n", escape(text)));
+    }
+
+    /// A table; the first column holds names.
+    pub fn table(&mut self, head: &[&str], rows: impl IntoIterator<Item = Vec<(String, Tone)>>) {
+        let mut html = "<div class=\"wide\"><table>\n<thead><tr>".to_owned();
+        for cell in head {
+            let _ = write!(html, "<th>{}</th>", escape(cell));
+        }
+        html += "</tr></thead>\n<tbody>\n";
+        for row in rows {
+            html += "<tr>";
+            for (cell, tone) in row {
+                let _ = match tone {
+                    Tone::Plain => write!(html, "<td>{}</td>", escape(&cell)),
+                    tone => write!(html, "<td class=\"{}\">{}</td>", tone.class(), escape(&cell)),
+                };
+            }
+            html += "</tr>\n";
+        }
+        html += "</tbody></table></div>\n";
+        self.push(&html);
+    }
+
+    /// A figure with what it shows.
+    pub fn figure(&mut self, plot: &crate::Plot, caption: &str) {
+        let svg = plot.svg();
+        self.push(&format!("<figure>\n{svg}\n<figcaption>{}</figcaption>\n</figure>\n", escape(caption)));
+    }
+
+    /// The whole file.
+    #[must_use]
+    pub fn finish(mut self) -> String {
+        self.push("</body>\n</html>\n");
+        self.html
+    }
+
+    fn push(&mut self, html: &str) {
+        self.html += html;
+    }
+}
+
+/// Text that HTML takes for text, also inside an attribute.
+pub(crate) fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped += "&amp;",
+            '<' => escaped += "&lt;",
+            '>' => escaped += "&gt;",
+            '"' => escaped += "&quot;",
+            '\'' => escaped += "&#39;",
+            _ => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_from_outside_stays_text() {
+        let mut page = Page::new("<script>");
+        page.verdict(Tone::Bad, "a & b");
+        page.table(&["name", "us"], [vec![("\"><img>".to_owned(), Tone::Plain), ("1.5".to_owned(), Tone::Good)]]);
+        let html = page.finish();
+        assert!(html.contains("<title>&lt;script&gt;</title>"));
+        assert!(html.contains("<p class=\"verdict bad\">a &amp; b</p>"));
+        assert!(html.contains("<td>&quot;&gt;&lt;img&gt;</td><td class=\"good\">1.5</td>"));
+        assert!(!html.contains("<script>") && !html.contains("<img>"));
+    }
+}
