@@ -61,7 +61,7 @@ pub(crate) fn after_fork_in_parent(lane: &'static Lane, child: c_int) {
         return;
     }
     if child < 0 {
-        return drop_process(lane, slot);
+        return drop_process(lane, slot, UNBORN);
     }
     born(lane, slot, child as u32);
 }
@@ -135,15 +135,14 @@ pub(crate) fn close_protected() {
     TABLE.each().filter(|&(_, entry)| entry == Entry::Lane).for_each(|(fd, _)| crate::table::protect::release(fd));
 }
 
-/// A process is gone, or has let go of everything: its share of every socket goes, and with the last share the socket.
-pub(crate) fn drop_process(lane: &'static Lane, slot: usize) {
-    let (mut next, mut whose) = (0, None);
+/// A process is gone, or has let go of everything: its share of every socket goes, and with the last share the socket. Nothing happens if the slot is
+/// not that process's any more: then it has been done, and a new process may have the slot, whose sockets would close under it.
+pub(crate) fn drop_process(lane: &'static Lane, slot: usize, process: u32) {
+    let mut next = 0;
     // One after the other, because a list of them would have to be allocated.
     loop {
         let dropped = lane.with_quietly(|access| {
-            let process = *access.descriptions().process(slot);
-            if *whose.get_or_insert(process) != process {
-                // Another has done it meanwhile, and the slot is a new process's.
+            if *access.descriptions().process(slot) != u64::from(process) {
                 return Ok(None);
             }
             while next < access.descriptions().used() {
@@ -172,7 +171,7 @@ pub(crate) fn gone(lane: &'static Lane, pid: u32) {
             .filter(|&slot| slot != own && *descriptions.process(slot) == u64::from(pid))
             .collect::<Vec<_>>())
     });
-    slots.unwrap_or_default().into_iter().for_each(|slot| drop_process(lane, slot));
+    slots.unwrap_or_default().into_iter().for_each(|slot| drop_process(lane, slot, pid));
     look_for_dead(lane);
 }
 
@@ -196,7 +195,7 @@ pub(crate) fn look_for_dead(lane: &'static Lane) {
             continue;
         }
         if pid != u64::from(UNBORN) && !sys::process_lives(pid as u32) {
-            drop_process(lane, slot);
+            drop_process(lane, slot, pid as u32);
         } else {
             company += 1;
         }
@@ -210,7 +209,7 @@ pub(crate) fn at_exit() {
     // Other threads wait at the gate for their death, and do not see the sockets close. If it is shut, another has come so far, or is in exec.
     if lane.gate().close(false) {
         // As in Linux, where a process that exits does not linger (`inet_release`).
-        drop_process(lane, lane.slot());
+        drop_process(lane, lane.slot(), sys::process());
         crate::socket::flush::at_exit(lane);
     }
     lane.retire();
@@ -246,5 +245,34 @@ pub(crate) fn prepare() -> ForkLocks {
         _streams: crate::c::stdio::streams(),
         _given: crate::process::spawn::given(),
         _lane: lane.map(Lane::fork_locks),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    #[test]
+    fn the_share_of_a_process_that_got_the_slot_of_one_that_is_gone_stays() {
+        const GONE: u32 = u32::MAX - 1;
+        // One that lives, whoever looks.
+        const NEW: u32 = 1;
+        let lane = testing::lane();
+        let fd = testing::connected(7);
+        let index = TABLE.get(fd).description().unwrap();
+        let slot = lane.with(|access| {
+            let mut descriptions = access.descriptions();
+            let slot = descriptions.take_process(NEW).unwrap();
+            *descriptions.get(index).holders() |= 1 << slot;
+            Ok(slot)
+        });
+        let slot = slot.unwrap();
+        let holds = || lane.with(|access| Ok(*access.descriptions().get(index).holders() & 1 << slot != 0)).unwrap();
+        drop_process(lane, slot, GONE);
+        assert!(holds(), "by whoever has found out too late");
+        drop_process(lane, slot, NEW);
+        assert!(!holds());
+        testing::close(fd);
     }
 }

@@ -73,7 +73,7 @@ impl Share {
     pub(crate) fn settle(self, child: Option<c_int>) {
         match child {
             Some(child) => family::born(self.lane, self.slot, child as u32),
-            None => family::drop_process(self.lane, self.slot),
+            None => family::drop_process(self.lane, self.slot, family::UNBORN),
         }
     }
 }
