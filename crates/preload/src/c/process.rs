@@ -103,9 +103,7 @@ static LOAD: extern "C" fn() = load;
 fn forked(pid: pid_t) {
     let before = crate::base::errno::get();
     let _ = super::caught(|| {
-        if let Some(lane) = lane::current() {
-            family::after_fork_in_parent(lane, pid);
-        }
+        family::after_fork_in_parent(pid);
         Ok(())
     });
     crate::base::errno::set(before);

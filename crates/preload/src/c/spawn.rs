@@ -36,7 +36,7 @@ unsafe fn with_share(
     }
     let before = crate::base::errno::get();
     let _ = super::caught(|| {
-        share.settle((error == 0).then_some(child));
+        share.settle((error == 0).then_some(child as u32));
         Ok(())
     });
     crate::base::errno::set(before);

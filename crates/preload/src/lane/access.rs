@@ -158,7 +158,7 @@ impl Lane {
         let pid = sys::process();
         let slot = match slot {
             Some(slot) => Ok(slot),
-            None => lane.with(|access| access.descriptions().take_process(pid).ok_or(Errno(libc::ENOBUFS))),
+            None => lane.with(|access| access.descriptions().take_process(pid.into()).ok_or(Errno(libc::ENOBUFS))),
         };
         lane.slot.store(slot.map_err(|_| Reason::LaneFull)?, Relaxed);
         Ok(lane)

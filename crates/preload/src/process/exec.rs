@@ -157,7 +157,7 @@ pub(crate) fn inherit() {
         }?;
         start::inherited();
         let lane = lane::install(lane);
-        family::born(lane, inheritance.slot, sys::process());
+        family::born(lane, inheritance.slot);
         find_sockets(lane);
         family::look_for_dead(lane);
         crate::process::helper::start();

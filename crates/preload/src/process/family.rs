@@ -1,8 +1,10 @@
 //! Several processes on one lane: fork, exec, and processes that die alone.
 
+use crate::base::errno::Errno;
 use crate::base::locked::Locked;
 use crate::c::sys;
 use crate::lane::{self, Lane};
+use crate::process::share::{Share, is_unborn};
 use crate::socket::multicast;
 use crate::socket::open;
 use crate::socket::pending;
@@ -14,64 +16,51 @@ use std::cell::Cell;
 use tickwire_link::control::Reason;
 
 thread_local! {
-    /// The slot that was taken for the child before the fork that this thread is about; none is [`NONE`]. The child's only thread is
-    /// the one that forked, and other threads of the parent may fork at the same time.
-    static CHILD_SLOT: Cell<usize> = const { Cell::new(NONE) };
+    /// The share of the child that this thread is about to fork. The child's only thread is the one that forked, and other threads of the parent
+    /// may fork at the same time.
+    static CHILD: Cell<Option<Share>> = const { Cell::new(None) };
 }
-const NONE: usize = usize::MAX;
-/// In a child whose process number is not known yet: the slot is taken, by nobody who could be dead.
-pub(crate) const UNBORN: u32 = u32::MAX;
 
 /// Whether other processes use the lane.
 pub(crate) fn has_company(lane: &'static Lane) -> bool {
     lane.company() > 0
 }
 
-/// Before a fork: the child gets a slot and counts as a holder of all that this process has, so that nothing closes before
-/// the child has run its first instruction. A child that inherits nothing gets no slot, and later a lane of its own.
-pub(crate) fn before_fork(lane: &'static Lane) {
-    CHILD_SLOT.set(NONE);
+/// Before a fork: the child gets a slot and counts as a holder of all that this process has. A child that inherits nothing gets no slot, and later a
+/// lane of its own.
+fn before_fork(lane: &'static Lane) {
     if !open::any() {
         return;
     }
-    let taken = lane.with(|access| {
-        let own = access.slot;
-        let mut descriptions = access.descriptions();
-        let slot = descriptions.take_process(UNBORN).ok_or(crate::base::errno::Errno(libc::ENOBUFS))?;
+    let own = 1 << lane.slot();
+    let taken = Share::take(lane, |descriptions, child| {
         for index in 0..descriptions.used() {
             let mut description = descriptions.get(index);
             let holders = description.holders();
-            if *holders & 1 << own != 0 {
-                *holders |= 1 << slot;
+            if *holders & own != 0 {
+                *holders |= child;
             }
         }
-        Ok(slot)
     });
-    if taken.is_err() {
+    if matches!(taken, Err(Errno(libc::ENOBUFS))) {
         sys::say("too many processes share one lane; the sockets of this child will not work");
     }
-    CHILD_SLOT.set(taken.unwrap_or(NONE));
-    lane.set_company(lane.company() + 1);
+    CHILD.set(taken.ok());
 }
 
 /// After a fork, in the parent: the child's number, or -1 if there is none.
-pub(crate) fn after_fork_in_parent(lane: &'static Lane, child: c_int) {
-    let slot = CHILD_SLOT.replace(NONE);
-    if slot == NONE {
-        return;
+pub(crate) fn after_fork_in_parent(child: c_int) {
+    if let Some(share) = CHILD.take() {
+        share.settle(u32::try_from(child).ok());
     }
-    if child < 0 {
-        return drop_process(lane, slot, UNBORN);
-    }
-    born(lane, slot, child as u32);
 }
 
-/// The process of a slot that was taken for it has a number now. (It may have ended already, and the slot be another's.)
-pub(crate) fn born(lane: &'static Lane, slot: usize, pid: u32) {
+/// The process of a slot has this number from now on, if it is what it is taken for.
+pub(crate) fn enter_number(lane: &'static Lane, slot: usize, pid: u32, from: impl Fn(u64) -> bool) {
     let _ = lane.with(|access| {
         let mut descriptions = access.descriptions();
         let process = descriptions.process(slot);
-        if *process == u64::from(UNBORN) {
+        if from(*process) {
             *process = u64::from(pid);
         }
         Ok(())
@@ -79,17 +68,19 @@ pub(crate) fn born(lane: &'static Lane, slot: usize, pid: u32) {
     crate::base::bell::ring();
 }
 
+/// This process has the slot that was taken for it.
+pub(crate) fn born(lane: &'static Lane, slot: usize) {
+    enter_number(lane, slot, sys::process(), is_unborn);
+}
+
 /// After a fork, in the child: it has a slot, a control connection and, when needed, a helper of its own.
 pub(crate) fn after_fork_in_child(lane: &'static Lane) {
-    let slot = CHILD_SLOT.replace(NONE);
     pending::clear();
     crate::process::helper::forget(true);
     lane.forget_threads();
-    if slot == NONE {
-        return abandon(lane, true);
-    }
-    lane.set_slot(slot);
-    born(lane, slot, sys::process());
+    let Some(share) = CHILD.take().filter(|share| share.is_of(lane)) else { return abandon(lane, true) };
+    lane.set_slot(share.slot());
+    born(lane, share.slot());
     let (number, token) = lane.identity();
     // The inherited connection is the parent's; it stays open here until our own is made, so the lane has one at any time.
     match crate::lane::start::attach_again(number, token, false) {
@@ -137,12 +128,12 @@ pub(crate) fn close_protected() {
 
 /// A process is gone, or has let go of everything: its share of every socket goes, and with the last share the socket. Nothing happens if the slot is
 /// not that process's any more: then it has been done, and a new process may have the slot, whose sockets would close under it.
-pub(crate) fn drop_process(lane: &'static Lane, slot: usize, process: u32) {
+pub(crate) fn drop_process(lane: &'static Lane, slot: usize, process: u64) {
     let mut next = 0;
     // One after the other, because a list of them would have to be allocated.
     loop {
         let dropped = lane.with_quietly(|access| {
-            if *access.descriptions().process(slot) != u64::from(process) {
+            if *access.descriptions().process(slot) != process {
                 return Ok(None);
             }
             while next < access.descriptions().used() {
@@ -171,7 +162,7 @@ pub(crate) fn gone(lane: &'static Lane, pid: u32) {
             .filter(|&slot| slot != own && *descriptions.process(slot) == u64::from(pid))
             .collect::<Vec<_>>())
     });
-    slots.unwrap_or_default().into_iter().for_each(|slot| drop_process(lane, slot, pid));
+    slots.unwrap_or_default().into_iter().for_each(|slot| drop_process(lane, slot, pid.into()));
     look_for_dead(lane);
 }
 
@@ -194,8 +185,8 @@ pub(crate) fn look_for_dead(lane: &'static Lane) {
         if slot == own || pid == 0 {
             continue;
         }
-        if pid != u64::from(UNBORN) && !sys::process_lives(pid as u32) {
-            drop_process(lane, slot, pid as u32);
+        if !is_unborn(pid) && !sys::process_lives(pid as u32) {
+            drop_process(lane, slot, pid);
         } else {
             company += 1;
         }
@@ -209,7 +200,7 @@ pub(crate) fn at_exit() {
     // Other threads wait at the gate for their death, and do not see the sockets close. If it is shut, another has come so far, or is in exec.
     if lane.gate().close(false) {
         // As in Linux, where a process that exits does not linger (`inet_release`).
-        drop_process(lane, lane.slot(), sys::process());
+        drop_process(lane, lane.slot(), sys::process().into());
         crate::socket::flush::at_exit(lane);
     }
     lane.retire();
@@ -232,6 +223,7 @@ pub(crate) fn prepare() -> ForkLocks {
     // First of all: no other thread is making a lane now.
     let starting = crate::lane::start::hold();
     let lane = lane::current();
+    CHILD.set(None);
     if let Some(lane) = lane {
         before_fork(lane);
     }
@@ -255,9 +247,9 @@ mod tests {
 
     #[test]
     fn the_share_of_a_process_that_got_the_slot_of_one_that_is_gone_stays() {
-        const GONE: u32 = u32::MAX - 1;
+        const GONE: u64 = u32::MAX as u64;
         // One that lives, whoever looks.
-        const NEW: u32 = 1;
+        const NEW: u64 = 1;
         let lane = testing::lane();
         let fd = testing::connected(7);
         let index = TABLE.get(fd).description().unwrap();

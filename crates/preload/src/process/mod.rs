@@ -3,10 +3,12 @@
 //! | file | purpose |
 //! |---|---|
 //! | `family` | several processes on one lane: fork, exit, and processes that die alone |
+//! | `share` | what a child is given before it is made |
 //! | `exec`, `spawn` | sockets that outlive exec; programs that the C library starts by itself |
 //! | `helper` | the helper thread |
 
 pub(crate) mod exec;
 pub(crate) mod family;
 pub(crate) mod helper;
+pub(crate) mod share;
 pub(crate) mod spawn;

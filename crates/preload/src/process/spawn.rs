@@ -4,9 +4,9 @@
 use crate::base::errno::Errno;
 use crate::base::locked::{Lock, Locked};
 use crate::c::sys;
-use crate::lane::{self, Lane};
+use crate::lane;
 use crate::process::exec;
-use crate::process::family;
+use crate::process::share::Share;
 use crate::table::fd::{Entry, TABLE};
 use core::ffi::c_int;
 use std::collections::HashMap;
@@ -32,12 +32,6 @@ pub(crate) fn gives(list: usize, fd: c_int) {
     given().get_or_insert_default().entry(list).or_default().push(fd);
 }
 
-/// The share of a program that is about to be started.
-pub(crate) struct Share {
-    lane: &'static Lane,
-    slot: usize,
-}
-
 /// Sets aside what a new program inherits, if it inherits a socket of ours; also what to add to its environment.
 pub(crate) fn before(list: usize) -> Option<(Share, String)> {
     let lane = lane::current()?;
@@ -52,28 +46,16 @@ pub(crate) fn before(list: usize) -> Option<(Share, String)> {
     if inherited.is_empty() {
         return None;
     }
-    let taken = lane.with(|access| {
-        let mut descriptions = access.descriptions();
-        let slot = descriptions.take_process(family::UNBORN).ok_or(Errno(libc::ENOBUFS))?;
-        for index in inherited {
-            *descriptions.get(index).holders() |= 1 << slot;
-        }
-        Ok(slot)
+    let taken = Share::take(lane, |descriptions, program| {
+        inherited.iter().for_each(|&index| *descriptions.get(index).holders() |= program);
     });
-    let Ok(slot) = taken else {
-        sys::say("too many processes share one lane; the sockets that the new program inherits will not work");
-        return None;
-    };
-    lane.set_company(lane.company() + 1);
-    Some((Share { lane, slot }, exec::to_a_new_process(lane, slot)))
-}
-
-impl Share {
-    /// The program runs as this process, or could not be started.
-    pub(crate) fn settle(self, child: Option<c_int>) {
-        match child {
-            Some(child) => family::born(self.lane, self.slot, child as u32),
-            None => family::drop_process(self.lane, self.slot, family::UNBORN),
+    match taken {
+        Ok(share) => Some((share, exec::to_a_new_process(lane, share.slot()))),
+        Err(Errno(libc::ENOBUFS)) => {
+            sys::say("too many processes share one lane; the sockets that the new program inherits will not work");
+            None
         }
+        // The lane has ended meanwhile.
+        Err(_) => None,
     }
 }

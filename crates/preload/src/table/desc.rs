@@ -144,9 +144,9 @@ impl<'a> Descriptions<'a> {
     }
 
     /// Takes a free process slot.
-    pub(crate) fn take_process(&mut self, pid: u32) -> Option<usize> {
+    pub(crate) fn take_process(&mut self, process: u64) -> Option<usize> {
         let slot = (0..PROCESSES).find(|&slot| self.words[SINGLES + slot] == 0)?;
-        self.words[SINGLES + slot] = u64::from(pid);
+        self.words[SINGLES + slot] = process;
         Some(slot)
     }
 

@@ -1,0 +1,97 @@
+//! What a child is given of its parent's sockets: set aside before there is a child, so that nothing closes before it has run its first instruction.
+
+use crate::base::errno::{Errno, Result};
+use crate::c::sys;
+use crate::lane::Lane;
+use crate::process::family;
+use crate::table::desc::Descriptions;
+
+/// In place of a process in its slot, with the number of the thread that is about to make one: nobody who could be dead. A thread makes one child at a
+/// time, so its mark is on one slot at most.
+const UNBORN: u64 = 1 << 32;
+
+/// Whether a slot is taken for a process of which the number is not known yet.
+pub(crate) fn is_unborn(process: u64) -> bool {
+    process & UNBORN != 0
+}
+
+/// A share of a child that the calling thread is about to make.
+#[derive(Clone, Copy)]
+pub(crate) struct Share {
+    lane: &'static Lane,
+    slot: usize,
+    mark: u64,
+}
+
+impl Share {
+    /// Takes a slot; `give` enters its bit with the descriptions that the child is to hold.
+    ///
+    /// # Errors
+    /// `ENOBUFS` if too many processes have the lane; `ENETDOWN` if that has ended.
+    pub(crate) fn take(lane: &'static Lane, give: impl FnOnce(&mut Descriptions<'_>, u64)) -> Result<Self> {
+        let mark = UNBORN | u64::from(sys::thread());
+        let slot = lane.with(|access| {
+            let mut descriptions = access.descriptions();
+            let slot = descriptions.take_process(mark).ok_or(Errno(libc::ENOBUFS))?;
+            give(&mut descriptions, 1 << slot);
+            Ok(slot)
+        })?;
+        lane.set_company(lane.company() + 1);
+        Ok(Self { lane, slot, mark })
+    }
+
+    /// Where it is.
+    pub(crate) fn slot(&self) -> usize {
+        self.slot
+    }
+
+    /// Whether it is one of this lane.
+    pub(crate) fn is_of(&self, lane: &Lane) -> bool {
+        core::ptr::eq(self.lane, lane)
+    }
+
+    /// In the parent: the child is this process, or could not be made. (It may have ended by now, and the slot be another's. Of a lane that has ended
+    /// meanwhile nobody wants to know.)
+    pub(crate) fn settle(self, child: Option<u32>) {
+        let Self { lane, slot, mark } = self;
+        match child {
+            Some(child) => family::enter_number(lane, slot, child, |process| process == mark),
+            None => family::drop_process(lane, slot, mark),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::fd::TABLE;
+    use crate::testing;
+
+    #[test]
+    fn a_share_is_its_childs_only_until_another_has_the_slot() {
+        let lane = testing::lane();
+        let fd = testing::connected(7);
+        let index = TABLE.get(fd).description().unwrap();
+        let give = move |descriptions: &mut Descriptions<'_>, holder| *descriptions.get(index).holders() |= holder;
+        let process = |slot| lane.with(|access| Ok(*access.descriptions().process(slot))).unwrap();
+        let holders = || lane.with(|access| Ok(access.descriptions().get(index).holders().count_ones())).unwrap();
+
+        let failed = Share::take(lane, give).unwrap();
+        assert!(is_unborn(process(failed.slot)) && holders() == 2);
+        failed.settle(None);
+        assert_eq!((process(failed.slot), holders()), (0, 1));
+
+        // Its child has come and gone before the parent got to know its number, and another thread makes one.
+        let late = Share::take(lane, give).unwrap();
+        family::enter_number(lane, late.slot, 1, is_unborn);
+        family::drop_process(lane, late.slot, 1);
+        let next = std::thread::spawn(move || Share::take(lane, give).unwrap()).join().unwrap();
+        assert_eq!(next.slot, late.slot);
+        late.settle(Some(1));
+        assert_eq!(process(next.slot), next.mark);
+        late.settle(None);
+        assert_eq!((process(next.slot), holders()), (next.mark, 2));
+        next.settle(None);
+        testing::close(fd);
+    }
+}
