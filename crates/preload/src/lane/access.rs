@@ -7,12 +7,13 @@ use crate::c::shared::{Core, Guard, LastWords, Refused, Shared};
 use crate::c::sys;
 use crate::lane::ending::Ending;
 use crate::lane::gate::Gate;
+use crate::lane::here;
 use crate::lane::service::Talk;
 use crate::lane::session::Session;
 use crate::table::desc::Descriptions;
 use core::ffi::c_int;
-use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 use tickwire_link::control::{Reason, Token};
 use tickwire_link::port::Port;
 use tickwire_stack::time::Instant;
@@ -73,46 +74,10 @@ impl Drop for Poison<'_> {
     }
 }
 
-/// The lane of this process, on a page of its own, which the kernel empties in every child. So a child of which we did not hear (made by a direct
-/// system call) has no lane, and cannot close its parent's sockets or take the lock in its parent's name.
-#[repr(align(4096))]
-struct Wiped(AtomicPtr<Lane>);
-static CURRENT: Wiped = Wiped(AtomicPtr::new(core::ptr::null_mut()));
-/// The same, in memory that a child inherits.
-static INHERITED: AtomicPtr<Lane> = AtomicPtr::new(core::ptr::null_mut());
-
-/// The lane of this process, if it has one that lives.
-#[inline]
-pub(crate) fn current() -> Option<&'static Lane> {
-    crate::c::shared::leaked(&CURRENT.0)
-}
-
-/// The lane of the process of which this one is a child without a lane, until it is forgotten.
-pub(crate) fn of_parent() -> Option<&'static Lane> {
-    if current().is_some() { None } else { crate::c::shared::leaked(&INHERITED) }
-}
-
-/// Makes `lane` the one of this process, for good or until it ends.
-pub(crate) fn install(lane: Lane) -> &'static Lane {
-    let lane = Box::leak(Box::new(lane));
-    crate::socket::pending::make_room(lane.handover.limits.tcp);
-    sys::wipe_in_children(&CURRENT);
-    INHERITED.store(lane, Release);
-    CURRENT.0.store(lane, Release);
-    lane
-}
-
-/// In a child that knows that it is one: its parent's lane, which is its own from now on, until it forgets it.
-pub(crate) fn inherit() -> Option<&'static Lane> {
-    let lane = crate::c::shared::leaked(&INHERITED)?;
-    CURRENT.0.store(core::ptr::from_ref(lane).cast_mut(), Release);
-    Some(lane)
-}
-
 /// In a process that has no share in `lane`: it is not this process's any more, and nobody is told.
 pub(crate) fn forget(lane: &'static Lane) {
     lane.ended.store(1, Relaxed);
-    lane.uninstall();
+    here::uninstall(lane);
 }
 
 /// What names a lane to a program that is to go on with it.
@@ -370,17 +335,10 @@ impl Lane {
         answer
     }
 
-    fn uninstall(&self) {
-        let this = core::ptr::from_ref(self).cast_mut();
-        for place in [&INHERITED, &CURRENT.0] {
-            let _ = place.compare_exchange(this, core::ptr::null_mut(), AcqRel, Relaxed);
-        }
-    }
-
     /// It is over, and no more this process's. False if it was before.
     pub(super) fn is_over_from_now(&self, reason: Reason) -> bool {
         let was = self.ended.swap(u32::from(reason.code()).max(1), Relaxed);
-        self.uninstall();
+        here::uninstall(self);
         was == 0
     }
 
