@@ -34,6 +34,7 @@ extern "C" fn parent() {
 
 extern "C" fn child() {
     let _ = super::caught(|| {
+        lane::heard_of();
         LOCKS.with(|locks| drop(locks.borrow_mut().take()));
         crate::lane::start::forget();
         crate::wait::epoll_wait::forget_sleepers();
@@ -120,10 +121,7 @@ extern "C" fn begin_orphan(orphan: *mut c_void) -> c_int {
     // SAFETY: the structure in the parent's frame, of which this process has a copy.
     let Orphan { start, argument, own_descriptors } = unsafe { orphan.cast::<Orphan>().read() };
     let _ = super::caught(|| {
-        match lane::inherit() {
-            Some(lane) => family::abandon(lane, own_descriptors),
-            None => crate::process::helper::forget(own_descriptors),
-        }
+        family::abandon(own_descriptors);
         Ok(())
     });
     let status = start(argument);

@@ -74,12 +74,6 @@ impl Drop for Poison<'_> {
     }
 }
 
-/// In a process that has no share in `lane`: it is not this process's any more, and nobody is told.
-pub(crate) fn forget(lane: &'static Lane) {
-    lane.ended.store(1, Relaxed);
-    here::uninstall(lane);
-}
-
 /// What names a lane to a program that is to go on with it.
 #[derive(Clone, Debug)]
 pub(crate) struct Handover {
@@ -333,6 +327,12 @@ impl Lane {
             crate::c::signal::deliver();
         }
         answer
+    }
+
+    /// It is not this process's.
+    pub(super) fn forsake(&self) {
+        self.ended.store(1, Relaxed);
+        here::uninstall(self);
     }
 
     /// It is over, and no more this process's. False if it was before.

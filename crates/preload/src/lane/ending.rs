@@ -1,50 +1,41 @@
 //! The end of a lane in this process. The table of descriptors names sockets of a lane that is no more until it is done; whoever needs it waits so long.
 
-use crate::base::locked::{Holding, Lock, Locked};
+use crate::base::locked::Holding;
 use crate::c::sys;
-use crate::lane::Lane;
+use crate::lane::{Lane, here};
 use crate::socket::open;
 use crate::wait::epoll;
-use core::cell::Cell;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use tickwire_link::control::Reason;
 
-/// Held by the thread that ends a lane, until the table says what has become of its sockets.
-static ENDING: Lock<()> = Lock::new(());
-
-thread_local! {
-    /// Whether this thread has it: a signal handler that interrupts it, because it cannot be put off, cannot wait for it.
-    static MINE: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Says, while it lives, that this thread has the lock.
-struct Mine;
-
-impl Drop for Mine {
-    fn drop(&mut self) {
-        MINE.set(false);
-    }
-}
-
-/// The lock, held: no other thread of this process is ending a lane.
+/// Held by the thread that ends a lane, until the table says what has become of its sockets: no other thread of this process does.
+///
+/// Not one of `base::locked`: its word is emptied in a child of which we did not hear, which would wait for ever for a thread that it does not have.
 pub(crate) struct Ending {
-    // Dropped in this order.
-    _lock: Locked<'static, ()>,
-    _mine: Mine,
-    /// Until the mark is off again.
     _holding: Holding,
 }
 
-/// Waits until no thread ends a lane, and keeps it so (across fork). `None` in a signal handler that interrupted the one that does.
+impl Drop for Ending {
+    fn drop(&mut self) {
+        here::ending().store(0, Release);
+        sys::wake_all(here::ending());
+    }
+}
+
+/// Waits until no thread ends a lane, and keeps it so (across fork). `None` in a signal handler that interrupted the one that does, because it cannot
+/// be put off.
 ///
 /// It may be taken with the registry of `epoll` in hand, which finds out within that a lane is lost; and with it in hand, the lane's own lock.
 pub(crate) fn hold() -> Option<Ending> {
     let holding = Holding::new();
-    if MINE.get() {
-        return None;
+    let (word, this) = (here::ending(), sys::thread());
+    loop {
+        match word.compare_exchange(0, this, Acquire, Relaxed) {
+            Ok(_) => return Some(Ending { _holding: holding }),
+            Err(other) if other == this => return None,
+            Err(other) => sys::wait_while(word, other),
+        }
     }
-    let lock = ENDING.lock();
-    MINE.set(true);
-    Some(Ending { _lock: lock, _mine: Mine, _holding: holding })
 }
 
 /// Waits until the table says what has become of the sockets of a lane that another thread is ending.
@@ -90,6 +81,9 @@ impl Lane {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing;
+    use core::ffi::c_int;
+    use std::sync::Barrier;
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 
     #[test]
@@ -111,6 +105,33 @@ mod tests {
             drop(ending);
         });
         drop(hold().unwrap());
+    }
+
+    #[test]
+    fn a_child_of_which_we_did_not_hear_does_not_wait_for_a_thread_that_only_its_parent_has() {
+        testing::lane();
+        let held = Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let _ending = hold().unwrap();
+                held.wait();
+                held.wait();
+            });
+            held.wait();
+            let mut status: c_int = -1;
+            // SAFETY: a fork without the C library's knowledge. The child only takes a lock of ours, and is ended by a signal should it wait.
+            unsafe {
+                let child = libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as libc::pid_t;
+                if child == 0 {
+                    libc::alarm(20);
+                    await_ending();
+                    libc::syscall(libc::SYS_exit_group, if here::is_stray() { 7 } else { 0 });
+                }
+                assert!(child > 0 && libc::waitpid(child, &raw mut status, 0) == child);
+            }
+            held.wait();
+            assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 7, "{status}");
+        });
     }
 
     fn sleeps(thread: u32) -> bool {

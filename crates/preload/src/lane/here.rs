@@ -1,50 +1,78 @@
-//! Which lane is this process's.
+//! Which lane is this process's, and what else is true of this process alone.
 
 use crate::c::{shared, sys};
 use crate::lane::Lane;
-use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32};
 
-/// The lane of this process, on a page of its own, which the kernel empties in every child. So a child of which we did not hear (made by a direct
-/// system call) has no lane, and cannot close its parent's sockets or take the lock in its parent's name.
+/// On a page of its own, which the kernel empties in every child. So a child of which we did not hear (made by a direct system call) has no lane,
+/// and cannot close its parent's sockets or take the lock in its parent's name; nor does it wait for a thread that only its parent has.
 #[repr(align(4096))]
-struct Wiped(AtomicPtr<Lane>);
-static CURRENT: Wiped = Wiped(AtomicPtr::new(core::ptr::null_mut()));
-/// The same, in memory that a child inherits.
+struct Here {
+    lane: AtomicPtr<Lane>,
+    /// See `ending`.
+    ending: AtomicU32,
+    /// We know of this process.
+    known: AtomicBool,
+}
+static HERE: Here =
+    Here { lane: AtomicPtr::new(core::ptr::null_mut()), ending: AtomicU32::new(0), known: AtomicBool::new(false) };
+/// The lane, in memory that a child inherits.
 static INHERITED: AtomicPtr<Lane> = AtomicPtr::new(core::ptr::null_mut());
+/// The page is emptied in children.
+static EMPTIED: AtomicBool = AtomicBool::new(false);
 
 /// The lane of this process, if it has one that lives.
 #[inline]
 pub(crate) fn current() -> Option<&'static Lane> {
-    shared::leaked(&CURRENT.0)
+    shared::leaked(&HERE.lane)
 }
 
-/// The lane of the process of which this one is a child without a lane, until it is forgotten.
-pub(crate) fn of_parent() -> Option<&'static Lane> {
-    if current().is_some() { None } else { shared::leaked(&INHERITED) }
+/// The thread that ends a lane of this process, 0 if none does.
+pub(super) fn ending() -> &'static AtomicU32 {
+    &HERE.ending
+}
+
+/// Whether this process is a child of which we did not hear. It has none of its parent's threads, so a lock of the library's may be held for ever.
+pub(crate) fn is_stray() -> bool {
+    EMPTIED.load(Relaxed) && !HERE.known.load(Relaxed)
+}
+
+/// In a child that knows that it is one, and before whose birth nobody held a lock.
+pub(crate) fn heard_of() {
+    HERE.known.store(true, Relaxed);
 }
 
 /// Makes `lane` the one of this process, for good or until it ends.
 pub(crate) fn install(lane: Lane) -> &'static Lane {
     let lane = Box::leak(Box::new(lane));
     crate::socket::pending::make_room(lane.handover().limits.tcp);
-    sys::wipe_in_children(&CURRENT);
+    sys::wipe_in_children(&HERE);
+    heard_of();
+    EMPTIED.store(true, Relaxed);
     INHERITED.store(lane, Release);
-    CURRENT.0.store(lane, Release);
+    HERE.lane.store(lane, Release);
     lane
 }
 
 /// In a child that knows that it is one: its parent's lane, which is its own from now on, until it forgets it.
 pub(crate) fn inherit() -> Option<&'static Lane> {
     let lane = shared::leaked(&INHERITED)?;
-    CURRENT.0.store(core::ptr::from_ref(lane).cast_mut(), Release);
+    HERE.lane.store(core::ptr::from_ref(lane).cast_mut(), Release);
     Some(lane)
+}
+
+/// In a process that has no share in its parent's lane: it is not this process's, and nobody is told.
+pub(crate) fn disinherit() {
+    if let Some(lane) = shared::leaked(&INHERITED) {
+        lane.forsake();
+    }
 }
 
 /// It is this process's no more.
 pub(super) fn uninstall(lane: &Lane) {
     let this = core::ptr::from_ref(lane).cast_mut();
-    for place in [&INHERITED, &CURRENT.0] {
+    for place in [&INHERITED, &HERE.lane] {
         let _ = place.compare_exchange(this, core::ptr::null_mut(), AcqRel, Relaxed);
     }
 }

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `start` | how a process gets its lane, and another when the service came back |
 //! | `access` | the lane as this process has it: the stack in the shared region and the lock around it; reached as `lane::Lane` |
-//! | `here` | which lane is this process's |
+//! | `here` | which lane is this process's, and what else is true of it alone |
 //! | `ending` | its end in this process, for which others wait |
 //! | `wire` | where the stack's packets come from and go to |
 //! | `session` | this process's control connection |
@@ -21,6 +21,6 @@ pub(crate) mod session;
 pub(crate) mod start;
 pub(crate) mod wire;
 
-pub(crate) use access::{Access, Handover, Lane, Parts, forget, kernel_row};
+pub(crate) use access::{Access, Handover, Lane, Parts, kernel_row};
 pub(crate) use ending::await_ending;
-pub(crate) use here::{current, inherit, install, of_parent};
+pub(crate) use here::{current, disinherit, heard_of, inherit, install, is_stray};

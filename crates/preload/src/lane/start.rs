@@ -104,11 +104,8 @@ pub(crate) fn lane() -> Option<&'static Lane> {
     let _holding = Holding::new();
     let _asking = Asking::begin()?;
     let _shield = crate::c::cancel::Shield::new();
-    let mut kept = match lane::of_parent() {
-        // A child of which we did not hear: the lock may be held by a thread that it does not have.
-        Some(_) => STARTING.try_lock()?,
-        None => STARTING.lock(),
-    };
+    // The lock may be held by a thread that a stray child does not have.
+    let mut kept = if lane::is_stray() { STARTING.try_lock()? } else { STARTING.lock() };
     if let Some(lane) = lane::current() {
         return Some(lane);
     }
@@ -116,8 +113,8 @@ pub(crate) fn lane() -> Option<&'static Lane> {
     if is_vain() {
         return None;
     }
-    if let Some(lane) = lane::of_parent() {
-        crate::process::family::abandon(lane, true);
+    if lane::is_stray() && !crate::process::family::abandon(true) {
+        return None;
     }
     *kept = None;
     match connect(&mut kept) {

@@ -78,7 +78,10 @@ pub(crate) fn after_fork_in_child(lane: &'static Lane) {
     pending::clear();
     crate::process::helper::forget(true);
     lane.forget_threads();
-    let Some(share) = CHILD.take().filter(|share| share.is_of(lane)) else { return abandon(lane, true) };
+    let Some(share) = CHILD.take().filter(|share| share.is_of(lane)) else {
+        abandon(true);
+        return;
+    };
     lane.set_slot(share.slot());
     born(lane, share.slot());
     let (number, token) = lane.identity();
@@ -96,12 +99,12 @@ pub(crate) fn after_fork_in_child(lane: &'static Lane) {
 
 /// In a child that has no share of its parent's lane: the sockets that it inherited fail, its next one asks for a lane of its own. Without a slot
 /// nothing would keep the parent's sockets from being closed by us, or ours by it; and the control connection is the parent's.
-pub(crate) fn abandon(lane: &'static Lane, own_descriptors: bool) {
+///
+/// False if a lock is held by a thread that only the parent has: the child cannot have a lane.
+pub(crate) fn abandon(own_descriptors: bool) -> bool {
     crate::process::helper::forget(own_descriptors);
-    pending::abandon();
-    multicast::abandon();
-    epoll::abandon();
-    lane::forget(lane);
+    let free = [pending::abandon(), multicast::abandon(), epoll::abandon()];
+    lane::disinherit();
     for (fd, entry) in TABLE.each() {
         if let Some(index) = entry.description() {
             open::uncount(index);
@@ -119,6 +122,7 @@ pub(crate) fn abandon(lane: &'static Lane, own_descriptors: bool) {
     if own_descriptors {
         close_protected();
     }
+    free == [true; 3]
 }
 
 /// Closes what belongs to the parent's lane, or to its asking for one.

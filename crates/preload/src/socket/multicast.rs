@@ -19,11 +19,9 @@ pub(crate) fn joined() -> Locked<'static, Joined> {
     JOINED.lock()
 }
 
-/// Forgets everything, in a child before whose birth the list may have been locked for ever.
-pub(crate) fn abandon() {
-    if let Some(mut joined) = JOINED.try_lock() {
-        joined.clear();
-    }
+/// Forgets everything, in a child before whose birth the list may have been locked for ever, which is told.
+pub(crate) fn abandon() -> bool {
+    JOINED.try_lock().map(|mut joined| joined.clear()).is_some()
 }
 
 /// What an option does to the memberships.

@@ -61,11 +61,9 @@ pub(crate) fn clear() {
     list().clear();
 }
 
-/// As [`clear`], in a child before whose birth the list may have been locked for ever.
-pub(crate) fn abandon() {
-    if let Some(mut list) = CLOSED.try_lock() {
-        list.clear();
-    }
+/// As [`clear`], in a child before whose birth the list may have been locked for ever, which is told.
+pub(crate) fn abandon() -> bool {
+    CLOSED.try_lock().map(|mut list| list.clear()).is_some()
 }
 
 /// Whether the stack still has the connection.

@@ -291,6 +291,9 @@ fn nested(epfd: c_int, op: c_int, fd: c_int, events: u32, data: u64) -> Result<(
     if op == libc::EPOLL_CTL_ADD {
         kernel_added(epfd);
     }
+    if lane::is_stray() {
+        return Ok(());
+    }
     let mut guard = registry();
     let list = guard.map().entry(fd).or_default();
     match (op, list.iter().position(|r| same(r.epfd, epfd))) {
@@ -387,17 +390,16 @@ pub(crate) fn lane_ended() {
 }
 
 /// Forgets everything, in a child that has no part in its parent's lane, and before whose birth the registry may have been locked for
-/// ever. (The kernel's instances are the parent's, too.)
-pub(crate) fn abandon() {
-    if let Some(mut registry) = REGISTRY.try_lock() {
-        *registry = None;
-    }
+/// ever, which is told. (The kernel's instances are the parent's, too.)
+pub(crate) fn abandon() -> bool {
+    REGISTRY.try_lock().map(|mut registry| *registry = None).is_some()
 }
 
 /// A descriptor is being closed: this process forgets what it registered with it, and with it as an instance's last.
 pub(crate) fn closing(fd: c_int) {
-    if HOLD.get() != Hold::Free {
-        // A signal handler that interrupted us in here cannot wait for us; what is forgotten too late harms nobody.
+    if HOLD.get() != Hold::Free || lane::is_stray() {
+        // A signal handler that interrupted us in here cannot wait for us; what is forgotten too late harms nobody. What a stray child inherited
+        // is its parent's, and is forgotten with its first socket.
         return;
     }
     let mut guard = registry();
