@@ -106,11 +106,12 @@ pub(crate) fn process_lives(pid: u32) -> bool {
     if unsafe { libc::kill(pid as libc::pid_t, 0) } < 0 {
         return Errno::last() != Errno(libc::ESRCH);
     }
-    // The third field of stat is the state; the second, the name in parentheses, may hold anything.
-    std::fs::read_to_string(format!("/proc/{pid}/stat"))
-        .ok()
-        .and_then(|stat| stat.rsplit_once(") ").map(|(_, rest)| !rest.starts_with(['Z', 'X'])))
-        .unwrap_or(true)
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return true };
+    // From the state on, which is the third field; the second, the name in parentheses, may hold anything.
+    let Some((_, rest)) = stat.rsplit_once(") ") else { return true };
+    // Where only the first thread has ended, the process looks dead; but it has others (the twentieth field).
+    let threads = rest.split(' ').nth(17).and_then(|n| n.parse::<u32>().ok());
+    !rest.starts_with(['Z', 'X']) || threads.is_some_and(|n| n > 1)
 }
 
 /// A new kernel socket.

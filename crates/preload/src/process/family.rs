@@ -271,4 +271,26 @@ mod tests {
         assert!(!holds());
         testing::close(fd);
     }
+
+    #[test]
+    fn a_process_whose_first_thread_has_ended_lives_while_it_has_others() {
+        let program = format!(
+            "import ctypes, threading, time\n\
+             threading.Thread(target=time.sleep, args=(60,)).start()\n\
+             ctypes.CDLL(None).syscall({}, 0)",
+            libc::SYS_exit
+        );
+        let mut other = std::process::Command::new("python3").args(["-c", &program]).spawn().unwrap();
+        let stat = format!("/proc/{}/stat", other.id());
+        while !std::fs::read_to_string(&stat).unwrap().contains(") Z ") {
+            std::thread::yield_now();
+        }
+        assert!(sys::process_lives(other.id()));
+        other.kill().unwrap();
+        while sys::process_lives(other.id()) {
+            std::thread::yield_now();
+        }
+        other.wait().unwrap();
+        assert!(!sys::process_lives(other.id()));
+    }
 }
