@@ -330,7 +330,7 @@ impl Lane {
     }
 
     /// It is not this process's.
-    pub(super) fn forsake(&self) {
+    pub(crate) fn forsake(&self) {
         self.ended.store(1, Relaxed);
         here::uninstall(self);
     }

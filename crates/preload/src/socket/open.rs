@@ -190,7 +190,7 @@ pub(crate) fn demote(lane: &'static Lane, index: u32, reason: Reason) {
         let now = access.now;
         let mut descriptions = access.descriptions();
         let mut description = descriptions.get(index);
-        let (flags, socket) = (description.flags(), description.socket());
+        let socket = description.socket();
         let claim = core::mem::take(description.claim());
         description.set(flag::KERNEL, true);
         description.set(flag::CLAIMED | flag::STARTED, false);
@@ -201,12 +201,11 @@ pub(crate) fn demote(lane: &'static Lane, index: u32, reason: Reason) {
             SocketKind::Listener => access.stack.tcp_close_listener(ListenerId::try_from(socket)?, now)?,
             _ => {}
         }
-        Ok((flags, claim))
+        Ok(claim)
     });
-    let (flags, claim) = taken.unwrap_or((0, 0));
-    crate::wait::epoll::moved_to_kernel(index);
-    forget(lane, index, flags, reason);
-    lane.release(claim, Endpoint::default());
+    crate::wait::epoll::moved_to_kernel(lane, index);
+    forget(lane, index, reason);
+    lane.release(taken.unwrap_or(0), Endpoint::default());
 }
 
 /// As [`demote`], of a socket that works as it is: connections that a listener has accepted stay with the stack. What waits to be accepted or received
@@ -252,21 +251,33 @@ pub(crate) fn uncount(index: u32) {
 }
 
 /// Takes every descriptor of a description that is the kernel's now out of this process's table.
-pub(crate) fn forget(lane: &'static Lane, index: u32, flags: u64, reason: Reason) {
-    let mut gone = 0;
-    for (fd, entry) in TABLE.each() {
-        if entry.description() == Some(index) {
-            if flags & (flag::LISTENING | flag::NONBLOCK) == flag::LISTENING {
-                restore_blocking(fd);
+pub(crate) fn forget(lane: &'static Lane, index: u32, reason: Reason) {
+    let dropped = {
+        // If the lane has ended, that has seen to it, and the number may be that of a socket of the next lane; it does not end meanwhile.
+        let Some(_ending) = lane::ending::hold().filter(|_| !lane.is_over()) else { return };
+        let flags = lane.flags_of(index);
+        let mut gone = 0;
+        for (fd, entry) in TABLE.each() {
+            if flags & flag::KERNEL != 0 && entry.description() == Some(index) {
+                if flags & (flag::LISTENING | flag::NONBLOCK) == flag::LISTENING {
+                    restore_blocking(fd);
+                }
+                gone += 1;
+                show_kernel(lane, fd, entry, flags & flag::UDP != 0, reason);
             }
-            gone += 1;
-            show_kernel(lane, fd, entry, flags & flag::UDP != 0, reason);
         }
-    }
-    if gone > 0 {
+        if gone == 0 {
+            return;
+        }
         COUNTS[index as usize].store(0, Relaxed);
         crate::socket::multicast::closed(index);
-        drop_reference(lane, index);
+        lane.with(|access| {
+            let slot = access.slot;
+            drop_reference_of(access, index, slot)
+        })
+    };
+    if let Ok(Some(after)) = dropped {
+        after.finish(lane);
     }
 }
 

@@ -8,6 +8,7 @@ use crate::lane::{self, Lane};
 use crate::socket::open::{self, DEMOTED};
 use crate::socket::tcp;
 use crate::socket::udp;
+use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE};
 use crate::wait::{self, AGAIN, NO_FD, OWN, Plan};
 use core::ffi::c_int;
@@ -22,20 +23,25 @@ pub(crate) fn the_lane() -> Result<&'static Lane> {
     })
 }
 
-/// Takes a description that another process gave to the kernel out of this one's table.
-pub(crate) fn catch_up(index: u32) {
-    if let Some(lane) = lane::current() {
-        let flags = lane.flags_of(index);
-        crate::wait::epoll::moved_to_kernel(index);
-        open::forget(lane, index, flags, Reason::Idle);
+/// Takes a description of a lane that another process, or another thread, gave to the kernel out of this process's table. Says whether it was one.
+pub(crate) fn catch_up(lane: &'static Lane, index: u32) -> bool {
+    // Another may have done it, and the number be that of another socket.
+    if lane.flags_of(index) & flag::KERNEL == 0 {
+        return false;
     }
+    crate::wait::epoll::moved_to_kernel(lane, index);
+    open::forget(lane, index, Reason::Idle);
+    true
 }
 
 /// Whether the answer says that the call is to be repeated with the kernel socket.
 fn for_kernel<T>(fd: c_int, entry: Entry, answer: &Result<T>) -> bool {
     let demoted = matches!(answer, Err(DEMOTED));
-    if demoted && let Some(index) = entry.description() {
-        catch_up(index);
+    if demoted
+        && let Some(index) = entry.description()
+        && let Some(lane) = lane::current()
+    {
+        catch_up(lane, index);
     }
     demoted || matches!(answer, Err(Errno(libc::ENETDOWN))) && has_ended_under(fd, entry)
 }
@@ -142,44 +148,41 @@ fn fast_open(
 /// `bind`.
 pub(crate) fn bind(fd: c_int, address: &[u8]) -> Result<()> {
     sys::bind(fd, address)?;
-    let answer = match TABLE.get(fd) {
+    let entry = TABLE.get(fd);
+    let answer = match entry {
         Entry::Udp(index) => the_lane().and_then(|lane| udp::bound(lane, fd, index)),
         // A TCP socket's port is claimed when it is used.
         _ => Ok(()),
     };
     // Bound it is, accelerated or not.
-    if answer == Err(DEMOTED) { Ok(()) } else { answer }
+    if for_kernel(fd, entry, &answer) { Ok(()) } else { answer }
 }
 
 /// `connect`.
 pub(crate) fn connect(fd: c_int, address: &[u8]) -> Result<()> {
     let entry = TABLE.get(fd);
-    match entry {
-        Entry::Udp(index) => match the_lane().and_then(|lane| udp::connect(lane, fd, index, address)) {
-            // The kernel socket has been connected before anything else.
-            Err(DEMOTED) => Ok(()),
-            answer => answer,
-        },
-        Entry::Tcp(index) => {
-            let answer = the_lane().and_then(|lane| tcp::connect(lane, fd, index, address));
-            if for_kernel(fd, entry, &answer) {
-                if let Entry::Dead(error) = TABLE.get(fd) {
-                    return Err(take_error(fd, error).unwrap_or(Errno(libc::ECONNRESET)));
-                }
-                let done = sys::connect(fd, address);
-                open::connected_by_kernel(fd);
-                return done;
-            }
-            answer
-        }
-        Entry::Dead(_) => Err(Errno(libc::EISCONN)),
-        _ => sys::connect(fd, address),
+    let answer = match entry {
+        Entry::Udp(index) => the_lane().and_then(|lane| udp::connect(lane, fd, index, address)),
+        Entry::Tcp(index) => the_lane().and_then(|lane| tcp::connect(lane, fd, index, address)),
+        Entry::Dead(_) => return Err(Errno(libc::EISCONN)),
+        _ => return sys::connect(fd, address),
+    };
+    if !for_kernel(fd, entry, &answer) {
+        return answer;
     }
+    if let Entry::Dead(error) = TABLE.get(fd) {
+        return Err(take_error(fd, error).unwrap_or(Errno(libc::ECONNRESET)));
+    }
+    // A UDP socket is connected in the kernel before anything else, and may be so again.
+    let done = sys::connect(fd, address);
+    open::connected_by_kernel(fd);
+    done
 }
 
 /// `listen`.
 pub(crate) fn listen(fd: c_int, backlog: c_int) -> Result<()> {
-    if let Entry::Tcp(index) = TABLE.get(fd)
+    let entry = TABLE.get(fd);
+    if let Entry::Tcp(index) = entry
         && let Some(lane) = lane::current()
     {
         // A connection of ours would be a fresh socket to the kernel.
@@ -187,10 +190,8 @@ pub(crate) fn listen(fd: c_int, backlog: c_int) -> Result<()> {
             return Err(Errno(libc::EINVAL));
         }
         sys::listen(fd, backlog)?;
-        return match tcp::listen(lane, fd, index, backlog) {
-            Err(DEMOTED) => Ok(()),
-            answer => answer,
-        };
+        let answer = tcp::listen(lane, fd, index, backlog);
+        return if for_kernel(fd, entry, &answer) { Ok(()) } else { answer };
     }
     match TABLE.get(fd) {
         Entry::Dead(_) => Err(Errno(libc::EINVAL)),
@@ -236,14 +237,13 @@ pub(crate) fn shutdown(fd: c_int, how: c_int) -> Result<()> {
 
 /// `getsockname` and `getpeername`: the name if we know it better than the kernel.
 pub(crate) fn socket_name(fd: c_int, peer: bool) -> Result<Option<([u8; name::MAX], usize)>> {
-    match TABLE.get(fd) {
-        Entry::Tcp(index) => match the_lane().and_then(|lane| tcp::name(lane, index, peer)) {
-            Ok(Some((endpoint, v6))) => Ok(Some(name::emit(endpoint, v6, 0))),
-            Ok(None) | Err(DEMOTED) => Ok(None),
-            Err(error) => Err(error),
-        },
-        _ => Ok(None),
+    let entry = TABLE.get(fd);
+    let Entry::Tcp(index) = entry else { return Ok(None) };
+    let answer = the_lane().and_then(|lane| tcp::name(lane, index, peer));
+    if for_kernel(fd, entry, &answer) {
+        return Ok(None);
     }
+    Ok(answer?.map(|(endpoint, v6)| name::emit(endpoint, v6, 0)))
 }
 
 /// Waits until a socket can be written to.
@@ -256,4 +256,32 @@ pub(crate) fn wait_writable(fd: c_int) -> Result<()> {
     };
     let mut plan = Plan { fds: &mut [NO_FD; OWN], until: None, mask: None, restart: true };
     wait::wait(lane, &mut plan, attempt)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    #[test]
+    fn what_one_lane_gave_to_the_kernel_is_no_socket_of_the_next() {
+        let fd = testing::socket(libc::SOCK_DGRAM);
+        let entry = TABLE.get(fd);
+        let index = entry.description().unwrap();
+        // The same number, of a socket that the kernel had got when its lane ended under a call.
+        let before = testing::ended(|lane| {
+            let given = lane.with(|access| {
+                access.descriptions().get(index).set(flag::UDP | flag::KERNEL, true);
+                Ok(())
+            });
+            given.unwrap();
+        });
+        catch_up(before, index);
+        open::demote(before, index, Reason::Idle);
+        assert_eq!(TABLE.get(fd), entry);
+        assert!(!catch_up(testing::lane(), index), "nor is it the kernel's");
+        assert!(!for_kernel(fd, entry, &Err::<(), _>(Errno(libc::ENETDOWN))), "the network is down, not the lane");
+        assert_eq!(TABLE.get(fd), entry);
+        testing::close(fd);
+    }
 }

@@ -200,7 +200,7 @@ fn disconnect(lane: &'static Lane, _fd: c_int, index: u32, id: TcpId) -> Result<
         Ok((if shared { 0 } else { claim }, remote))
     })?;
     let _ = remote;
-    crate::wait::epoll::moved_to_kernel(index);
+    crate::wait::epoll::moved_to_kernel(lane, index);
     lane.release(claim, Endpoint::default());
     Ok(())
 }
@@ -236,13 +236,18 @@ pub(crate) fn listen(lane: &'static Lane, fd: c_int, index: u32, backlog: c_int)
             // The kernel's listener is asked without waiting; what the program set is remembered by us.
             let flags = sys::fcntl(fd, libc::F_GETFL, 0)?;
             sys::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK)?;
-            lane.with(|access| {
+            let noted = lane.with(|access| {
                 let mut descriptions = access.descriptions();
                 let mut description = descriptions.get(index);
                 *description.claim() = claim;
                 description.set(flag::CLAIMED | flag::STARTED | flag::LISTENING, true);
                 Ok(())
-            })?;
+            });
+            if noted.is_err() {
+                // The lane's end did not know of it.
+                sys::fcntl(fd, libc::F_SETFL, flags)?;
+            }
+            noted?;
             crate::wait::epoll::moved_to_stack(lane, index);
         }
         // It listens on in the kernel.

@@ -364,9 +364,15 @@ pub(crate) fn moved_to_stack(lane: &'static Lane, index: u32) {
     });
 }
 
-/// The stack has it no more; the kernel's instance watches all of it.
-pub(crate) fn moved_to_kernel(index: u32) {
-    each_of(index, |fd, _, registration| to_kernel(fd, registration));
+/// The stack of a lane has it no more; the kernel's instance watches all of it.
+pub(crate) fn moved_to_kernel(lane: &'static Lane, index: u32) {
+    each_of(index, |fd, _, registration| {
+        // Else the number may be that of a socket of the next lane.
+        let ending = lane::ending::hold();
+        if ending.is_some() && !lane.is_over() {
+            to_kernel(fd, registration);
+        }
+    });
 }
 
 fn to_kernel(fd: c_int, registration: &mut Registration) {

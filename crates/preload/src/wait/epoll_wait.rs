@@ -154,7 +154,9 @@ pub(crate) fn wait(
         let known = strays.len();
         let answer = wait_for(lane, (epfd, index), events, (until, mask), &mut strays);
         // Also beside other events: an edge, or what is told once, would not come again.
-        strays[known..].iter().for_each(|&stray| crate::socket::ops::catch_up(stray));
+        for &stray in &strays[known..] {
+            crate::socket::ops::catch_up(lane, stray);
+        }
         if answer != Err(DEMOTED) {
             return answer;
         }

@@ -5,7 +5,6 @@ use crate::base::few::Few;
 use crate::c::sys;
 use crate::lane::{self, Access, Lane};
 use crate::socket::open::DEMOTED;
-use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE};
 use crate::wait::readiness::{self, long, short};
 use crate::wait::{self, AGAIN, NO_FD, OWN, Plan, TIMED_OUT};
@@ -97,10 +96,7 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigs
 fn catch_up(lane: &'static Lane, fds: &[pollfd]) -> bool {
     let mut any = false;
     for index in fds.iter().filter_map(|fd| TABLE.get(fd.fd).description()) {
-        if lane.flags_of(index) & flag::KERNEL != 0 {
-            crate::socket::ops::catch_up(index);
-            any = true;
-        }
+        any |= crate::socket::ops::catch_up(lane, index);
     }
     any
 }
