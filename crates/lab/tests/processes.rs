@@ -353,3 +353,44 @@ print('ok')
     let said = against_echo(&[python(), "-c", CLIENT], 5);
     assert!(said.starts_with("ok\n") && said.matches("before the fork").count() == 1, "{said}");
 }
+
+#[test]
+fn a_connection_that_an_exec_closes_ends_in_order_where_another_goes_on() {
+    const WATCH: &str = r#"
+import socket, sys, threading
+def watch(c):
+    got = b''
+    try:
+        while d := c.recv(65536):
+            got += d
+        how = 'ended'
+    except OSError as error:
+        how = str(error)
+    print(got[:1].decode(), len(got), how, flush=True)
+listener = socket.create_server((sys.argv[1], 9000))
+while True:
+    c, _ = listener.accept()
+    threading.Thread(target=watch, args=(c,), daemon=True).start()
+"#;
+    const CLIENT: &str = r#"
+import os, socket, sys
+closes, stays = (socket.create_connection((sys.argv[1], 9000), timeout=20) for _ in range(2))
+stays.set_inheritable(True)
+closes.sendall(b'c' * 50000)
+stays.sendall(b's' * 500)
+then = 'import os, sys; open(sys.argv[1]).read(); os.write(int(sys.argv[2]), b"s" * 500)'
+os.execv(sys.executable, [sys.executable, '-c', then, sys.argv[2], str(stays.fileno())])
+"#;
+    let both = Both::new();
+    let address = both.pair.b_v4();
+    let mut server = start(both.b(), true, &[python(), "-c", WATCH, &address]);
+    bound(both.b(), &mut server, "tcp", 9000);
+    let fifo = both.a().directory().join("fifo").to_str().unwrap().to_owned();
+    both.a().run(&["mkfifo", &fifo]).unwrap();
+    let mut client = start(both.a(), true, &[python(), "-c", CLIENT, &address, &fifo]);
+    server.wait_for("c 50000 ended\n", PATIENCE).unwrap();
+    std::fs::write(&fifo, "x").unwrap();
+    server.wait_for("s 1000 ended\n", PATIENCE).unwrap();
+    client.success(PATIENCE).unwrap();
+    assert!(both.a_service.stat().unwrap().diverted() > 10);
+}

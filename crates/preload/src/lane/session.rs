@@ -27,6 +27,14 @@ impl Session {
         Self { channel, number: 0, pushes: Vec::with_capacity(PUSHES) }
     }
 
+    /// A session over the channel of the program that was this process before. Answers to what that has asked may still come: the numbers begin
+    /// elsewhere.
+    pub(crate) fn inherited(channel: Channel) -> Self {
+        let mut session = Self::new(channel);
+        session.number = crate::c::sys::now().as_nanos() as u32;
+        session
+    }
+
     /// Its descriptor, for waiting.
     pub(crate) fn descriptor(&self) -> i32 {
         self.channel.as_raw_fd()
@@ -122,6 +130,20 @@ impl Drop for Session {
 mod tests {
     use super::*;
     use tickwire_link::control::Claim;
+
+    #[test]
+    fn an_answer_to_the_program_before_is_none_to_this_one() {
+        let (ours, service) = Channel::pair().unwrap();
+        service.send(&Reply::Done, 1, &[]).unwrap();
+        let answer = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let (number, _) = service.receive(PATIENCE).unwrap().decode::<Request>().unwrap();
+                service.send(&Reply::Attached, number, &[]).unwrap();
+            });
+            Session::inherited(ours).call(&Request::Mapped, None)
+        });
+        assert!(matches!(answer, Ok((Reply::Attached, _))), "{answer:?}");
+    }
 
     #[test]
     fn a_claim_that_is_granted_too_late_is_given_back() {

@@ -181,7 +181,7 @@ fn adopt(inheritance: &Inheritance, left: &Left) -> Result<Lane, Reason> {
     left.descriptors.iter().for_each(|&fd| {
         TABLE.set(fd, Entry::Lane);
     });
-    let session = Session::new(Channel::from(crate::c::shared::own(control)));
+    let session = Session::inherited(Channel::from(crate::c::shared::own(control)));
     let handover = Handover { number: inheritance.number, token: Token(inheritance.token), limits, region };
     start::assemble(session, handover, mapped, ring, doorbell, Some(inheritance.slot))
 }
