@@ -45,15 +45,17 @@ __attribute__((noinline)) __u32 choose_shared(struct port_value *value, __u32 fl
 
 /* What a packet is to its connection (RFC 9293 section 3.1). */
 enum kind {
-	KIND_NONE,    /* quoted by an ICMP error, or no TCP */
+	KIND_NONE,    /* no TCP */
+	KIND_QUOTED,  /* one of ours, in an ICMP error */
 	KIND_OPENS,   /* SYN alone */
 	KIND_GOES_ON, /* ACK, and neither SYN nor RST */
-	KIND_OTHER,   /* a RST, which anybody gets who asks for it; the answer to a SYN of ours; nonsense */
+	KIND_OTHER,   /* a RST, the answer to a SYN of ours, nonsense */
 };
 
 struct segment {
 	enum kind kind;
 	__u32 sequence;
+	__u32 acknowledged;
 };
 
 static __always_inline struct segment segment_of(const struct packet *p, const struct frame *f)
@@ -66,6 +68,7 @@ static __always_inline struct segment segment_of(const struct packet *p, const s
 		return segment;
 	__u8 flags = tcp[13] & (TCP_FIN | TCP_SYN | TCP_RST | TCP_ACK);
 	segment.sequence = bpf_ntohl(*(__be32 *)(tcp + 4));
+	segment.acknowledged = bpf_ntohl(*(__be32 *)(tcp + 8));
 	segment.kind = flags == TCP_SYN ? KIND_OPENS : (flags & ~TCP_FIN) == TCP_ACK ? KIND_GOES_ON : KIND_OTHER;
 	return segment;
 }
@@ -103,44 +106,9 @@ static __always_inline __u32 choose(struct port_value *value, const struct flow_
 	return choose_shared(value, hash, value->count);
 }
 
-/* Segments of one connection are no further apart: more than is ever under way at a time, and so little that who sees nothing of a connection does not
- * meet it by chance. */
-#define NEAR (1u << 22)
-
-/* Whether a segment between the ends of an unproven flow is that of a connection opened there since. A SYN says nothing against the flow: anybody can
- * send one, and its peer answers a reply to it as RFC 5961 section 4 wants. A global function for the verifier's sake; rare. */
-__attribute__((noinline)) int is_of_opened(const struct flow_key *flow, __u32 kind, __u32 sequence)
-{
-	if (!flow)
-		return 0;
-	/* Of our own: older verifiers take no other as a key. */
-	struct flow_key key = *flow;
-	if (kind != KIND_OPENS) {
-		__u32 *latest = bpf_map_lookup_elem(&opened, &key);
-		if (!latest || sequence - *latest + NEAR > 2 * NEAR)
-			return 0;
-		if (sequence - *latest > NEAR)
-			return 1; /* sent anew */
-	}
-	bpf_map_update_elem(&opened, &key, &sequence, BPF_ANY);
-	return 1;
-}
-
-/* A connection that a program said it has, when its listener closed. While nothing is heard of it there may be none, or it may be over: then what
- * somebody opens anew is of whoever has the port now. */
-static __always_inline int holds(struct flow_value *value, const struct flow_key *flow, const struct segment *segment)
-{
-	if (value->ground != FLOW_UNPROVEN || segment->kind == KIND_NONE)
-		return 1;
-	if (is_of_opened(flow, segment->kind, segment->sequence))
-		return 0;
-	if (segment->kind == KIND_GOES_ON)
-		value->ground = FLOW_HELD;
-	return 1;
-}
-
-/* Whether the kernel has a connection between these ends, or a listener for one. */
-static __always_inline int kernel_takes(const struct flow_key *flow, __u8 family, const struct frame *f)
+/* The state of what the kernel has between these ends: a connection, or else a listener for one. 0: neither. One that it opens itself is none: with
+ * a flow of ours between the same ends it will come to nothing. */
+static __always_inline __u32 kernels_state(const struct flow_key *flow, __u8 family, const struct frame *f)
 {
 	struct bpf_sock_tuple tuple = {};
 	__u32 size = sizeof(tuple.ipv6);
@@ -159,23 +127,64 @@ static __always_inline int kernel_takes(const struct flow_key *flow, __u8 family
 	struct bpf_sock *sock = bpf_skc_lookup_tcp(f->ctx, &tuple, size, BPF_F_CURRENT_NETNS, 0);
 	if (!sock)
 		return 0;
+	__u32 state = sock->state;
 	bpf_sk_release(sock);
-	return 1;
+	return state == BPF_TCP_SYN_SENT ? 0 : state;
+}
+
+/* What a peer sends before there can be an answer to it is no further behind his SYN. */
+#define EARLY (1u << 20)
+
+/* Whether a segment between the ends of a lane's flow is of a connection that the peer opens, or has opened, to whoever listens at the port:
+ * `listener`, another lane, or the kernel (0). When he has, the flow is gone. */
+static __always_inline int is_listeners(struct flow_value *value, const struct flow_key *flow, const struct segment *segment, __u32 listener,
+					__u8 family, const struct frame *f)
+{
+	__u32 state = listener ? BPF_TCP_LISTEN : kernels_state(flow, family, f);
+	if (!state)
+		return 0;
+	/* It knows whom it has answered. A connection in TIME-WAIT is no more than a memory. */
+	if (state != BPF_TCP_LISTEN && state != BPF_TCP_NEW_SYN_RECV && state != BPF_TCP_TIME_WAIT) {
+		bpf_map_delete_elem(&flows, flow);
+		return 1;
+	}
+	if (segment->kind == KIND_OPENS) {
+		/* A lane's answer is seen by the guard. A SYN behind the one that the kernel answers is not heard. */
+		if (!listener && (state != BPF_TCP_NEW_SYN_RECV || !value->handshake)) {
+			value->next = segment->sequence + 1;
+			value->handshake = HANDSHAKE_ASKED;
+		}
+		return 1;
+	}
+	if (segment->kind == KIND_QUOTED)
+		return value->handshake > HANDSHAKE_ASKED && segment->sequence + 1 == value->answer;
+	__u32 ahead = segment->sequence - value->next;
+	int fits = value->handshake > HANDSHAKE_ASKED && segment->acknowledged == value->answer && ahead < EARLY;
+	if (segment->kind == KIND_GOES_ON) {
+		if (listener && fits && value->handshake == HANDSHAKE_ANSWERED)
+			bpf_map_delete_elem(&flows, flow);
+		if (!listener && !ahead) {
+			value->answer = segment->acknowledged;
+			value->handshake = HANDSHAKE_FOLLOWED;
+		}
+	}
+	return fits || !ahead;
 }
 
 /* The lane that claimed the packets of a flow, 0 if none. What is not addressed to this NIC changes nothing. */
 static __always_inline __u32 find_lane(const struct flow_key *flow, __u8 family, const struct segment *segment, const struct frame *f, __u32 nic)
 {
 	const struct ethernet *eth = f->data;
-	__u32 kinds = kinds_of(flow->protocol, flow->local_port), connects = 0;
+	__u32 kinds = kinds_of(flow->protocol, flow->local_port), holder = 0;
+	struct flow_value *held = 0;
 	if (!(kinds & (PORT_FLOWS | PORT_BOUND | PORT_ANY)) || !addressed_to_us(&flow->local, eth->destination, nic))
 		return 0;
 	if (kinds & PORT_FLOWS) {
-		struct flow_value *value = bpf_map_lookup_elem(&flows, flow);
-		if (value && holds(value, flow, segment)) {
-			if (value->ground != FLOW_CONNECTS || segment->kind != KIND_OPENS)
-				return value->lane;
-			connects = value->lane;
+		held = bpf_map_lookup_elem(&flows, flow);
+		if (held) {
+			holder = held->lane;
+			if (!holder || (segment->kind != KIND_OPENS && !held->handshake))
+				return holder;
 		}
 	}
 	struct port_key port = {.local = flow->local, .port = flow->local_port, .protocol = flow->protocol};
@@ -186,19 +195,14 @@ static __always_inline __u32 find_lane(const struct flow_key *flow, __u8 family,
 		any_address(&port.local, family);
 		value = bpf_map_lookup_elem(&ports, &port);
 	}
-	__u32 lane = value ? choose(value, flow, segment->kind) : 0;
-	/* It is for who connects only if nobody else listens: a simultaneous open, or one to be challenged (RFC 5961 section 4). What is
-	 * somebody else's is so from its first segment on. */
-	if (connects) {
-		if (value ? lane == connects : !kernel_takes(flow, family, f))
-			return connects;
-		bpf_map_delete_elem(&flows, flow);
-	}
-	return lane;
+	__u32 listener = value ? choose(value, flow, segment->kind) : 0;
+	if (held && (listener == holder || !is_listeners(held, flow, segment, listener, family, f)))
+		return holder;
+	return listener;
 }
 
-/* The flow of the packet that an ICMP error quotes, seen from our side (RFC 792, RFC 4443 section 3). 0: it is none of ours. */
-static __always_inline int quoted_flow(struct flow_key *flow, const struct packet *outer, const struct frame *f)
+/* The flow of the packet that an ICMP error quotes, seen from our side, and which segment it was (RFC 792, RFC 4443 section 3). 0: it is none of ours. */
+static __always_inline int quoted_flow(struct flow_key *flow, struct segment *segment, const struct packet *outer, const struct frame *f)
 {
 	__u8 *icmp = header_at(f->data, f->end, outer->l4, 8);
 	if (!icmp || outer->l4 + 8 > outer->limit)
@@ -221,6 +225,11 @@ static __always_inline int quoted_flow(struct flow_key *flow, const struct packe
 	flow->local_port = quoted.source_port;
 	flow->remote_port = quoted.destination_port;
 	flow->protocol = quoted.protocol;
+	__be32 *sequence = header_at(f->data, f->end, quoted.l4 + 4, sizeof(*sequence));
+	if (quoted.protocol == PROTOCOL_TCP && sequence && quoted.l4 + 8 <= outer->limit) {
+		segment->kind = KIND_QUOTED;
+		segment->sequence = bpf_ntohl(*sequence);
+	}
 	return 1;
 }
 
@@ -258,7 +267,7 @@ static __always_inline __u32 find(struct packet *p, const struct frame *f, __u32
 			flow.local_port = p->destination_port;
 			flow.remote_port = p->source_port;
 			flow.protocol = p->protocol;
-		} else if (!quoted_flow(&flow, p, f)) {
+		} else if (!quoted_flow(&flow, &segment, p, f)) {
 			return 0;
 		}
 		/* Later fragments of such a datagram name another protocol: nobody could keep its pieces together. */

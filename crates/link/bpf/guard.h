@@ -6,18 +6,23 @@
 #include "capture.h"
 #include "packet.h"
 
-/* Whether the packet belongs to one of the lane's flows. A global function for the verifier's sake; rare. */
-__attribute__((noinline)) int is_of_flow(struct packet *p, __u32 lane)
+static __always_inline struct flow_key flow_out(const struct packet *p)
 {
-	if (!p)
-		return 0;
-	struct flow_key key = {
+	return (struct flow_key){
 		.local = p->source,
 		.remote = p->destination,
 		.local_port = p->source_port,
 		.remote_port = p->destination_port,
 		.protocol = p->protocol,
 	};
+}
+
+/* Whether the packet belongs to one of the lane's flows. A global function for the verifier's sake; rare. */
+__attribute__((noinline)) int is_of_flow(struct packet *p, __u32 lane)
+{
+	if (!p)
+		return 0;
+	struct flow_key key = flow_out(p);
 	struct flow_value *holder = bpf_map_lookup_elem(&flows, &key);
 	return holder && holder->lane == lane;
 }
@@ -46,6 +51,31 @@ static __always_inline int owns(struct packet *p, __u32 lane)
 	any_address(&key.local, p->family);
 	value = bpf_map_lookup_elem(&owned, &key);
 	return value && covers(value, p, lane);
+}
+
+/* A lane answers a SYN. It may have come between the ends of another lane's flow, which then is that lane's until the peer has seen this answer
+ * (RFC 9293 section 3.5). A global function for the verifier's sake; rare. */
+__attribute__((noinline)) int note_answer(struct packet *p, __u32 lane, __u32 sequence, __u32 acknowledged)
+{
+	if (!p)
+		return 0;
+	struct flow_key key = flow_out(p);
+	struct flow_value *value = bpf_map_lookup_elem(&flows, &key);
+	if (!value || !value->lane || value->lane == lane)
+		return 0;
+	value->next = acknowledged;
+	value->answer = sequence + 1;
+	value->handshake = HANDSHAKE_ANSWERED;
+	return 1;
+}
+
+static __always_inline void see_answer(struct packet *p, const struct frame *f, __u32 lane)
+{
+	if (p->protocol != PROTOCOL_TCP)
+		return;
+	__u8 *tcp = header_at(f->data, f->end, p->l4, 14);
+	if (tcp && (tcp[13] & (TCP_SYN | TCP_ACK)) == (TCP_SYN | TCP_ACK) && kinds_of(p->protocol, p->source_port) & PORT_FLOWS)
+		note_answer(p, lane, bpf_ntohl(*(__be32 *)(tcp + 4)), bpf_ntohl(*(__be32 *)(tcp + 8)));
 }
 
 /* The NIC that a frame may leave by; 0: refused, for `reason`. */
@@ -83,6 +113,7 @@ static __always_inline __u32 check(const struct frame *f, __u32 lane, enum refus
 	*reason = REFUSED_PORT;
 	if (!owns(&p, lane))
 		return 0;
+	see_answer(&p, f, lane);
 	if (p.first_fragment) {
 		struct fragment_value value = {.seen_ns = bpf_ktime_get_ns(), .lane = lane};
 		fragment_key(&key, &p, lane);

@@ -152,15 +152,21 @@ enum host_counter {
 /* Bits of the only entry of `settings`. */
 #define SETTING_CAPTURE 1
 
-struct flow_value {
-	__u32 lane;
-	__u32 ground; /* one of these */
+/* How far a connection has come that a peer opens between the ends of a lane's flow, to whoever listens at the port. */
+enum handshake {
+	HANDSHAKE_NONE,
+	HANDSHAKE_ASKED,    /* the kernel was given a SYN, behind which the peer goes on at `next` */
+	HANDSHAKE_FOLLOWED, /* and it did, acknowledging `answer`: the kernel knows whether that is right */
+	HANDSHAKE_ANSWERED, /* a lane has sent a SYN and an ACK of `next`: who received these acknowledges `answer` */
 };
 
-enum flow_ground {
-	FLOW_HELD,
-	FLOW_UNPROVEN, /* only the program says that it has this connection: no packet of it has been seen yet */
-	FLOW_CONNECTS, /* the lane connects from here; who listens at the port may get a connection between the same ends, from the other side */
+/* Whose a flow is. A lane's entry goes when a handshake between the same ends is complete that is not its own: to complete it a peer must have
+ * seen the answer to his SYN, so that nobody takes a connection from its lane by what he forges (as RFC 9293 section 3.5, RFC 5961). */
+struct flow_value {
+	__u32 lane; /* 0: the kernel's, for good */
+	__u32 handshake;
+	__u32 next;
+	__u32 answer;
 };
 
 struct {
@@ -169,15 +175,6 @@ struct {
 	__type(key, struct flow_key);
 	__type(value, struct flow_value);
 } flows SEC(".maps");
-
-/* Connections that somebody opened between the ends of an unproven flow, and the sequence number that each has come to. Twice as many as flows:
- * who forgets one of them gives it to who said it was his. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 131072);
-	__type(key, struct flow_key);
-	__type(value, __u32);
-} opened SEC(".maps");
 
 /* Handshakes that began while a lane was joining a shared port, and the lanes that they went to. As many as flows. */
 struct {

@@ -58,8 +58,6 @@ pub mod program {
 pub mod map {
     /// [`super::FlowKey`] -> [`super::FlowValue`].
     pub const FLOWS: &str = "flows";
-    /// What was opened since between the ends of unproven flows: [`super::FlowKey`] -> sequence number.
-    pub const OPENED: &str = "opened";
     /// The lanes of handshakes on ports that lanes are joining.
     pub const HANDSHAKES: &str = "handshakes";
     /// [`super::PortKey`] -> [`super::PortValue`].
@@ -108,7 +106,7 @@ macro_rules! plain {
 
 plain! {
     FlowKey: 40,
-    FlowValue: 8,
+    FlowValue: 16,
     PortKey: 20,
     PortValue: 40,
     GroupKey: 24,
@@ -148,28 +146,24 @@ impl FlowKey {
     }
 }
 
-/// Whose a flow is.
+/// Whose a flow is, and how far the handshake of another connection between its ends has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct FlowValue {
     lane: u32,
-    ground: u32,
+    handshake: u32,
+    next: u32,
+    answer: u32,
 }
 
 impl FlowValue {
     /// A flow that is the kernel's.
-    pub const KERNEL: Self = Self { lane: 0, ground: 0 };
+    pub const KERNEL: Self = Self::new(0);
 
-    /// Only the lane's program says that it has this connection, and no packet of it has been seen yet.
+    /// A flow that is a lane's.
     #[must_use]
-    pub const fn unproven(lane: u32) -> Self {
-        Self { lane, ground: 1 }
-    }
-
-    /// The lane connects from here; a segment from the other side that opens a connection is for who listens.
-    #[must_use]
-    pub const fn connects(lane: u32) -> Self {
-        Self { lane, ground: 2 }
+    pub const fn new(lane: u32) -> Self {
+        Self { lane, handshake: 0, next: 0, answer: 0 }
     }
 }
 

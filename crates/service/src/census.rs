@@ -83,12 +83,23 @@ impl Service {
         let (kernels, lanes): (Vec<Listed>, Vec<Listed>) =
             some.into_iter().partition(|flow| flow.title == Title::Kernel);
         for flow in lanes {
-            // A segment that opened a connection came by it, and belonged to somebody else (see `flows` of maps.h).
-            if flow.key.protocol == Protocol::Tcp && !self.programs.has_flow(&flow.key) {
-                self.forget_flow(&flow);
-            }
+            self.forget_if_given(&flow);
         }
         self.census.ask(kernels);
+    }
+
+    /// Forgets that a flow is a lane's if divert has given it to somebody else meanwhile, who is about to say so.
+    pub(crate) fn forget_given(&mut self, key: &FlowKey) {
+        if let Some(flow) = self.registry.lanes_flow(key) {
+            self.forget_if_given(&flow);
+        }
+    }
+
+    /// Divert gives it to whoever has got a connection between its ends from the other side (see `flows` of maps.h).
+    fn forget_if_given(&mut self, flow: &Listed) {
+        if flow.key.protocol == Protocol::Tcp && !self.programs.has_flow(&flow.key) {
+            self.forget_flow(flow);
+        }
     }
 
     fn forget_flow(&mut self, flow: &Listed) {

@@ -94,8 +94,6 @@ pub(crate) enum GuardLink {
 pub(crate) struct Programs {
     ebpf: Ebpf,
     flows: HashMap<MapData, bpf::FlowKey, bpf::FlowValue>,
-    /// Connections that were opened between the ends of flows.
-    opened: HashMap<MapData, bpf::FlowKey, u32>,
     handshakes: HashMap<MapData, bpf::FlowKey, u32>,
     ports: HashMap<MapData, bpf::PortKey, bpf::PortValue>,
     port_kinds: Array<MapData, u64>,
@@ -130,7 +128,6 @@ impl Programs {
             .override_global(bpf::LANE_MASK, &(places - 1), true)
             .map_max_entries(map::LANE_COUNTERS, places)
             .map_max_entries(map::FLOWS, flows)
-            .map_max_entries(map::OPENED, flows.saturating_mul(2))
             .map_max_entries(map::HANDSHAKES, flows)
             .map_max_entries(map::PORTS, flows)
             .map_max_entries(map::OWNED, flows.saturating_mul(2))
@@ -145,7 +142,6 @@ impl Programs {
         let mut take = |name| ebpf.take_map(name).ok_or(BpfError::Missing(name));
         Ok(Self {
             flows: take(map::FLOWS)?.try_into()?,
-            opened: take(map::OPENED)?.try_into()?,
             handshakes: take(map::HANDSHAKES)?.try_into()?,
             ports: take(map::PORTS)?.try_into()?,
             port_kinds: take(map::PORT_KINDS)?.try_into()?,
@@ -317,8 +313,6 @@ impl Programs {
                     done?;
                 } else {
                     let done = self.flows.remove(&bpf_key);
-                    // Its place is somebody else's: nobody is to fill the map by flows that come and go.
-                    let _ = self.opened.remove(&bpf_key);
                     self.unuse_port(port, port_kind::FLOWS)?;
                     done?;
                 }
@@ -507,8 +501,7 @@ impl LaneHook {
 fn flow_value(title: Title) -> bpf::FlowValue {
     match title {
         Title::Kernel => bpf::FlowValue::KERNEL,
-        Title::Connects(lane) => bpf::FlowValue::connects(lane),
-        Title::Accepted(lane) => bpf::FlowValue::unproven(lane),
+        Title::Lane(lane) => bpf::FlowValue::new(lane),
     }
 }
 
@@ -566,7 +559,7 @@ mod tests {
             Change::Flow {
                 key: FlowKey { protocol: Protocol::Tcp, local, remote },
                 before: None,
-                after: Some(Title::Connects(7)),
+                after: Some(Title::Lane(7)),
             }
         };
         programs.apply((0..1020).map(flow).collect()).unwrap();

@@ -119,40 +119,49 @@ fn next_sequence(socket: &TcpStream) -> u32 {
     sequence
 }
 
+/// The cable, at the end of host `b`.
+struct Wire {
+    sender: PacketSender,
+    here: Mac,
+}
+
+impl Wire {
+    fn new(world: &World) -> Self {
+        let link = |host| within(host, || tickwire_host::Host::open().unwrap().link_by_name("eth0").unwrap().unwrap());
+        let (here, there) = (link(&world.pair.a), link(&world.pair.b));
+        Self { sender: within(&world.pair.b, || PacketSender::open(there.index).unwrap()), here: here.mac.unwrap() }
+    }
+
+    fn send(&self, from: SocketAddr, at: SocketAddr, flags: u8, sequence: u32) {
+        self.sender.send(&segment(self.here, from, at, flags, sequence)).unwrap();
+    }
+}
+
 #[test]
 fn who_does_not_see_an_idle_connection_cannot_take_it_from_its_lane() {
     if skipped() {
         return;
     }
-    for attach in [Attach::Tc, Attach::Native] {
+    const FAR: u32 = 1 << 30;
+    for (attach, beyond) in [(Attach::Tc, FAR), (Attach::Native, FAR), (Attach::Tc, 100_u32.wrapping_neg())] {
         let world = World::new(attach);
         let mut closed = Closed::new(&world);
         let _next = within(&world.pair.a, || TcpListener::bind("0.0.0.0:8080").unwrap());
-        let link = |host| within(host, || tickwire_host::Host::open().unwrap().link_by_name("eth0").unwrap().unwrap());
-        let (here, there) = (link(&world.pair.a), link(&world.pair.b));
-        let wire = within(&world.pair.b, || PacketSender::open(there.index).unwrap());
-        let far = next_sequence(&closed.peer).wrapping_add(1 << 30);
-        let mac = here.mac.unwrap();
+        let wire = Wire::new(&world);
+        let begin = next_sequence(&closed.peer).wrapping_add(beyond);
         let (from, at) = (closed.peer.local_addr().unwrap(), world.a(8080));
-        for (to, flags) in [
-            (Mac([2, 0, 0, 0, 0, 0x77]), SYN),
-            (mac, SYN | RST),
-            (mac, SYN | FIN),
-            (mac, SYN | FIN | RST),
-            (mac, SYN),
-            (mac, RST),
-        ] {
-            wire.send(&segment(to, from, at, flags, far)).unwrap();
+        wire.sender.send(&segment(Mac([2, 0, 0, 0, 0, 0x77]), from, at, SYN, begin)).unwrap();
+        for flags in [SYN | RST, SYN | FIN, SYN | FIN | RST, SYN, RST] {
+            wire.send(from, at, flags, begin);
         }
-        // Not the SYNs, which are for whoever has the port now, nor the RST that follows them.
+        // Not the SYNs, which are for whoever has the port now.
         let lane = closed.lane.lane;
         let before = closed.client.counters(CountersOf::Lane, lane)[0];
-        wire.send(&segment(mac, from, at, RST, far.wrapping_add(1 << 30))).unwrap();
+        wire.send(from, at, RST, begin.wrapping_add(FAR));
         common::until("all have come", || closed.client.counters(CountersOf::Lane, lane)[0] > before);
         closed.lives();
-        // What has been heard of is the lane's whatever comes.
-        wire.send(&segment(mac, from, at, SYN, far)).unwrap();
-        wire.send(&segment(mac, from, at, ACK, far.wrapping_add(1))).unwrap();
+        // Nor by going on as if that had been answered, however near it is to the connection.
+        wire.send(from, at, ACK, begin.wrapping_add(1));
         closed.lives();
     }
 }
@@ -169,6 +178,10 @@ fn connections_that_a_closed_listener_never_had_are_those_of_the_next() {
         let claim = client.claim_bound(&listener).unwrap();
         convert(&mut client, claim, &[world.b(9999)]);
         drop(listener);
+        // What anybody may send proves nothing.
+        let wire = Wire::new(&world);
+        wire.send(world.b(9999), world.a(8080), ACK, 1);
+        common::until("it has come", || client.counters(CountersOf::Lane, lane.lane)[0] == 1);
         let next = within(&world.pair.a, || TcpListener::bind("0.0.0.0:8080").unwrap());
         next.set_nonblocking(true).unwrap();
         let peer = TcpStream::from(common::tcp_socket(&world.pair.b, world.b(9999)));
@@ -181,6 +194,8 @@ fn connections_that_a_closed_listener_never_had_are_those_of_the_next() {
                 accepted.is_some()
             });
             connecting.join().unwrap().unwrap();
+            // No more than a window is a segment that is far from the last one another connection's.
+            wire.send(world.b(9999), world.a(8080), ACK, next_sequence(&peer).wrapping_add(1 << 30));
             // All of it, far beyond where it began.
             let (mut accepted, _) = accepted.unwrap();
             accepted.set_nonblocking(false).unwrap();
@@ -192,6 +207,66 @@ fn connections_that_a_closed_listener_never_had_are_those_of_the_next() {
             });
             assert_eq!(std::io::copy(&mut accepted, &mut std::io::sink()).unwrap(), MUCH as u64);
         });
-        assert_eq!(client.counters(CountersOf::Lane, lane.lane)[0], 0, "{attach:?}");
+        assert_eq!(client.counters(CountersOf::Lane, lane.lane)[0], 1, "{attach:?}");
     }
+}
+
+/// An ICMP error of host `b`: a segment of `sequence` between these ends, ours first, needs pieces of so many bytes (RFC 1191).
+fn too_big(to: Mac, ours: SocketAddr, theirs: SocketAddr, sequence: u32, mtu: u16) -> Vec<u8> {
+    let (SocketAddr::V4(ours), SocketAddr::V4(theirs)) = (ours, theirs) else { panic!("IPv4") };
+    let ip = |protocol: u8, length: u8, from: [u8; 4], to: [u8; 4]| {
+        let mut header = [&[0x45, 0, 0, length, 0, 0, 0x40, 0, 64, protocol, 0, 0][..], &from, &to].concat();
+        let sum = checksum(&header);
+        header[10..12].copy_from_slice(&sum);
+        header
+    };
+    let [a, b] = [ours.ip().octets(), theirs.ip().octets()];
+    let mut icmp = vec![3, 4, 0, 0, 0, 0];
+    icmp.extend(mtu.to_be_bytes());
+    icmp.extend(ip(6, 40, a, b));
+    icmp.extend(ours.port().to_be_bytes());
+    icmp.extend(theirs.port().to_be_bytes());
+    icmp.extend(sequence.to_be_bytes());
+    let sum = checksum(&icmp);
+    icmp[2..4].copy_from_slice(&sum);
+    [&to.0[..], &[2, 0, 0, 0, 0, 9, 8, 0], &ip(1, 20 + icmp.len() as u8, b, a), &icmp].concat()
+}
+
+/// RFC 1071.
+fn checksum(bytes: &[u8]) -> [u8; 2] {
+    let sum: u32 = bytes.as_chunks::<2>().0.iter().map(|&word| u32::from(u16::from_be_bytes(word))).sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    (!(folded as u16)).to_be_bytes()
+}
+
+#[test]
+fn what_a_router_says_of_a_connection_goes_to_who_has_it() {
+    if skipped() {
+        return;
+    }
+    let world = World::new(Attach::Tc);
+    let (mut client, lane) = world.laned();
+    let listener = within(&world.pair.a, || TcpListener::bind("0.0.0.0:8080").unwrap());
+    let claim = client.claim_bound(&listener).unwrap();
+    convert(&mut client, claim, &[world.b(9999)]);
+    drop(listener);
+    let next = within(&world.pair.a, || TcpListener::bind("0.0.0.0:8080").unwrap());
+    next.set_nonblocking(true).unwrap();
+    let peer = common::tcp_socket(&world.pair.b, world.b(9999));
+    std::thread::scope(|scope| {
+        use nix::sys::socket::{SockaddrStorage, connect, getsockopt, sockopt};
+        let connecting = scope.spawn(|| connect(peer.as_raw_fd(), &SockaddrStorage::from(world.a(8080))));
+        let mut accepted = None;
+        common::until("it is accepted", || {
+            accepted = next.accept().ok();
+            accepted.is_some()
+        });
+        connecting.join().unwrap().unwrap();
+        let accepted = accepted.unwrap().0;
+        let wire = Wire::new(&world);
+        let error = too_big(wire.here, world.a(8080), world.b(9999), next_sequence(&accepted), 1000);
+        wire.sender.send(&error).unwrap();
+        common::until("its path is narrower", || getsockopt(&accepted, sockopt::IpMtu) == Ok(1000));
+    });
+    assert_eq!(client.counters(CountersOf::Lane, lane.lane)[0], 0);
 }

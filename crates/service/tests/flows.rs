@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 use tickwire_link::bpf;
-use tickwire_link::control::{ClaimKind, CountersOf, Push, Reason, Remotes, Reply, Request};
+use tickwire_link::control::{Claim, ClaimKind, CountersOf, Push, Reason, Remotes, Reply, Request};
 use tickwire_service::Attach;
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::ids::{ListenerId, TcpId};
@@ -53,7 +53,8 @@ fn lives((ours, theirs): &(TcpStream, TcpStream)) {
 
 /// A program that listens at the port.
 struct Server {
-    _client: Client,
+    client: Client,
+    claim: Claim,
     lane: LaneOf,
     stack: Stack<'static>,
     listener: ListenerId,
@@ -66,8 +67,16 @@ impl Server {
         stack.path_set(client.path(PEER), now());
         let listener = stack.tcp_listen(&stack.tcp_defaults(), world.a(PORT).into(), 64).unwrap();
         let socket = listening(world);
-        client.claim_bound(&socket).unwrap();
-        Self { _client: client, lane, stack, listener, _socket: socket }
+        let claim = client.claim_bound(&socket).unwrap();
+        Self { client, claim, lane, stack, listener, _socket: socket }
+    }
+
+    /// Its listener closes, while it has connections to these.
+    fn closes(&mut self, remotes: &[SocketAddr]) {
+        let remotes: Vec<Endpoint> = remotes.iter().map(|&remote| remote.into()).collect();
+        let close = Request::Convert { claim: self.claim, remotes: Remotes::new(&remotes), more: false };
+        assert!(matches!(self.client.request(&close, &[]).0, Reply::Done));
+        self.stack.tcp_close_listener(self.listener, now()).unwrap();
     }
 
     /// Accepts what comes from a port of host `b`.
@@ -289,6 +298,58 @@ fn a_claim_in_advance_takes_no_connection_from_another_lane() {
             stack.tcp_recv(accepted, now(), Default::default(), &mut room).is_ok_and(|n| n == 4)
         });
         assert_eq!(client.counters(CountersOf::Lane, lane.lane)[0], before, "{attach:?}");
+    }
+}
+
+#[test]
+fn a_claim_takes_no_handshake_that_is_under_way_to_another_lane() {
+    if skipped() {
+        return;
+    }
+    for attach in [Attach::Tc, Attach::Native] {
+        let world = World::new(attach);
+        let mut server = Server::new(&world);
+        let (mut client, lane) = world.laned();
+        let mut peer = connecting(&world, 9999);
+        let Server { lane: serving, stack, listener, client: served, .. } = &mut server;
+        until("it comes", || served.counters(CountersOf::Lane, serving.lane)[0] > 0);
+        // The server has not looked at it yet.
+        let thief = bound(&world);
+        client.claim(ClaimKind::Flow, world.b(9999).into(), thief.as_fd()).expect("nobody has it yet");
+        let mut found = None;
+        serving.turn_until(stack, "the connection comes", |stack| {
+            found = stack.tcp_accept(*listener).ok();
+            found.is_some()
+        });
+        server.is_reached_by(&mut peer, found.unwrap());
+        assert_eq!(client.counters(CountersOf::Lane, lane.lane)[0], 0, "{attach:?}");
+        match client.push() {
+            Push::ClaimLost { reason, .. } => assert_eq!(reason, Reason::PortTaken),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn connections_that_a_closed_listener_never_had_are_those_of_the_next_lane() {
+    if skipped() {
+        return;
+    }
+    for attach in [Attach::Tc, Attach::Native] {
+        let world = World::new(attach);
+        let (mut client, lane) = world.laned();
+        let listener = listening(&world);
+        let claim = client.claim_bound(&listener).unwrap();
+        let remotes = Remotes::new(&[world.b(9999).into()]);
+        client.request(&Request::Convert { claim, remotes, more: false }, &[]);
+        drop(listener);
+        let mut server = Server::new(&world);
+        let (mut peer, accepted) = server.accept_from(&world, 9999);
+        server.is_reached_by(&mut peer, accepted);
+        assert_eq!(client.counters(CountersOf::Lane, lane.lane)[0], 0, "{attach:?}");
+        // When it closes in its turn, the connection is one that it has, whatever was said before.
+        server.closes(&[world.b(9999)]);
+        server.is_reached_by(&mut peer, accepted);
     }
 }
 

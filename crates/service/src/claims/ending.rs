@@ -72,6 +72,11 @@ impl Service {
         // What others that listen at the port have accepted is theirs, also what they accept while the flows are entered.
         let others = self.connections_of_others(lane, bound);
         flows.retain(|flow| !others.contains(&(flow.local, flow.remote)));
+        for flow in &flows {
+            if !self.registry.holds_flow(lane, flow) {
+                self.forget_given(flow);
+            }
+        }
         match self.registry.convert(lane, claim, &flows) {
             Ok(changes) => {
                 self.programs.apply_best(changes);

@@ -1,7 +1,7 @@
 //! Connections of the kernel's own, and of other lanes', on ports and flows that are claimed.
 
 use crate::lanes::Lane;
-use crate::registry::{Bound, Change, ClaimId, LaneId, PortKey, Protocol, any_of};
+use crate::registry::{Bound, Change, ClaimId, FlowKey, LaneId, PortKey, Protocol, any_of};
 use crate::service::Service;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use tickwire_host::Ends;
@@ -44,6 +44,9 @@ impl Service {
             return Ok(Vec::new());
         }
         let ends = self.kernels_of_port(bound.local.port)?;
+        for &(local, remote) in &ends {
+            self.forget_given(&FlowKey { protocol: Protocol::Tcp, local, remote });
+        }
         Ok(self.registry.except(lane, claim, &ends).unwrap_or_default())
     }
 

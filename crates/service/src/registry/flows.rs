@@ -4,15 +4,14 @@ use super::{Bound, Change, ClaimId, Conflict, FlowKey, LaneId, PortKey, Registry
 use std::ops::Bound::{Excluded, Unbounded};
 use tickwire_stack::addr::Endpoint;
 
-/// Whose a flow is, and on what ground.
+/// Whose a flow is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Title {
     /// The kernel has this connection: nothing of it is diverted.
     Kernel,
-    /// A lane connects from here. Whoever listens at the port may get a connection between the same ends, from the other side.
-    Connects(LaneId),
-    /// A lane has accepted this connection, as its program says.
-    Accepted(LaneId),
+    /// A lane's, which connects from here or says that it has accepted this connection. Whoever listens at the port may get one between the
+    /// same ends, from the other side: then the flow is no more the lane's.
+    Lane(LaneId),
 }
 
 impl Title {
@@ -20,7 +19,7 @@ impl Title {
     pub(crate) fn lane(self) -> Option<LaneId> {
         match self {
             Self::Kernel => None,
-            Self::Connects(lane) | Self::Accepted(lane) => Some(lane),
+            Self::Lane(lane) => Some(lane),
         }
     }
 }
@@ -59,7 +58,7 @@ impl Registry {
         let mut changes = Vec::new();
         let port = PortKey { protocol: bound.protocol, local: bound.local };
         self.own(id, port, Share::One(remote), &mut changes);
-        self.enter_flow(id, key, Title::Connects(lane), &mut changes);
+        self.enter_flow(id, key, lane, &mut changes);
         Ok((id, changes))
     }
 
@@ -73,12 +72,7 @@ impl Registry {
             if !bound.covers(key.local) || !self.is_open_to(lane, &key) {
                 continue;
             }
-            let title = Title::Accepted(lane);
-            // Said anew, also of one that was pinned and has been heard of: it may be over by now.
-            if self.flows.get(&key).is_some_and(|flow| flow.title == title) {
-                changes.push(Change::Flow { key, before: Some(title), after: Some(title) });
-            }
-            self.enter_flow(id, key, title, &mut changes);
+            self.enter_flow(id, key, lane, &mut changes);
         }
         // Flows first, so that no packet of a live connection falls between.
         for key in self.claims.get_mut(&id).map(|c| std::mem::take(&mut c.ports)).unwrap_or_default() {
@@ -100,7 +94,7 @@ impl Registry {
     pub(crate) fn pin(&mut self, lane: LaneId, id: ClaimId, flows: &[FlowKey]) -> Vec<Change> {
         let mut changes = Vec::new();
         if self.claim(lane, id).is_ok() {
-            flows.iter().for_each(|&key| self.enter_flow(id, key, Title::Accepted(lane), &mut changes));
+            flows.iter().for_each(|&key| self.enter_flow(id, key, lane, &mut changes));
         }
         changes
     }
@@ -145,6 +139,12 @@ impl Registry {
         self.flows.contains_key(key)
     }
 
+    /// A flow that is a lane's.
+    pub(crate) fn lanes_flow(&self, key: &FlowKey) -> Option<Listed> {
+        let flow = self.flows.get(key).filter(|flow| flow.title != Title::Kernel)?;
+        Some(Listed { key: *key, title: flow.title, seen: flow.seen })
+    }
+
     /// So many flows behind one, in order, and after which to go on; `None`: there are no more.
     pub(crate) fn some_flows(&self, after: Option<FlowKey>, number: usize) -> (Vec<Listed>, Option<FlowKey>) {
         let behind = self.flows.range((after.map_or(Unbounded, Excluded), Unbounded));
@@ -175,9 +175,10 @@ impl Registry {
         self.flows.get(key).is_none_or(|flow| flow.title.lane() == Some(lane))
     }
 
-    fn enter_flow(&mut self, id: ClaimId, key: FlowKey, title: Title, changes: &mut Vec<Change>) {
+    fn enter_flow(&mut self, id: ClaimId, key: FlowKey, lane: LaneId, changes: &mut Vec<Change>) {
         let Some(claim) = self.claims.get_mut(&id) else { return };
-        if self.flows.get(&key).is_some_and(|flow| flow.title.lane() != title.lane()) {
+        let title = Title::Lane(lane);
+        if self.flows.get(&key).is_some_and(|flow| flow.title != title) {
             return;
         }
         claim.flows.push(key);
