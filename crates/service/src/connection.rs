@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 use tickwire_host::Query;
-use tickwire_link::control::{Channel, Incoming, Name, Push, Reason, Reply, has_room_for_descriptors};
+use tickwire_link::control::{Channel, Incoming, Name, Push, Reason, Reply};
 
 /// The number of a connection; never used twice.
 pub(crate) type ConnectionId = u64;
@@ -69,6 +69,18 @@ pub(crate) struct Connection {
     pub(crate) rested: bool,
 }
 
+/// What a connection has to say.
+#[derive(Debug)]
+pub(crate) enum Received {
+    /// Nothing for now.
+    Nothing,
+    /// Something that is not to be received for now: so much that the user passed waits to be closed, or it might make us wait, as he did
+    /// lately.
+    HeldUp,
+    /// A message, with what came with it.
+    Message(Box<Incoming>, Vec<Foreign>),
+}
+
 /// Why a connection is at its end.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum End {
@@ -116,40 +128,26 @@ impl Connection {
         self.bucket.next(now)
     }
 
-    /// The next message with the descriptors that came with it, without waiting; `Ok(None)` if there is none.
-    pub(crate) fn receive(&mut self, now: Instant) -> Result<Option<(Incoming, Vec<Foreign>)>, End> {
-        let received = if self.comes_short() { self.receive_aside()? } else { self.channel.try_receive() };
-        let Some(mut incoming) = received.map_err(|_| End::Gone)? else { return Ok(None) };
+    /// The next message with the descriptors that came with it, without waiting.
+    pub(crate) fn receive(&mut self, now: Instant) -> Result<Received, End> {
+        if self.queue.is_full() {
+            return Ok(Received::HeldUp);
+        }
+        // The files are in the queue still: what of this is dropped closes none of them, which may take as long as a stranger likes.
+        let Some(mut incoming) = self.channel.peek().map_err(|_| End::Gone)? else { return Ok(Received::Nothing) };
+        if !incoming.is_short() {
+            self.channel.skip().map_err(|_| End::Gone)?;
+        } else if self.queue.is_trusted() {
+            incoming.descriptors.take_all().for_each(drop);
+            let channel = Arc::clone(&self.channel);
+            self.queue.ask(move || channel.skip()).ok_or(End::HeldUp)?.map_err(|_| End::Gone)?;
+        } else {
+            return Ok(Received::HeldUp);
+        }
         // Whatever becomes of the message, what it brought is not closed here.
         let passed = incoming.descriptors.take_all().map(|fd| Foreign::new(fd, Arc::clone(&self.queue))).collect();
         self.bucket.take(now);
-        Ok(Some((incoming, passed)))
-    }
-
-    /// Whether there may be no room for what the next packet brings: the kernel closes the rest of it within the receiving call.
-    fn comes_short(&self) -> bool {
-        self.channel.brings_descriptors() && !has_room_for_descriptors()
-    }
-
-    /// Receives a packet where nobody else has to wait for that.
-    fn receive_aside(&self) -> Result<io::Result<Option<Incoming>>, End> {
-        let channel = Arc::clone(&self.channel);
-        let received = self.queue.ask(move || {
-            let mut received = channel.try_receive();
-            if let Ok(Some(incoming)) = &mut received
-                && incoming.is_short()
-            {
-                incoming.descriptors.take_all().for_each(drop);
-            }
-            received
-        });
-        received.ok_or(End::HeldUp)
-    }
-
-    /// Whether nothing more is to be received for now: so much that the user passed waits to be closed, or the next packet might make us
-    /// wait, as he did lately.
-    pub(crate) fn is_held_up(&self) -> bool {
-        self.queue.is_full() || !self.queue.is_trusted() && self.comes_short()
+        Ok(Received::Message(Box::new(incoming), passed))
     }
 
     /// Closes it. Packets that were not read may hold descriptors, which are closed with it; until then it counts as one of the user's.
@@ -257,7 +255,7 @@ mod tests {
                 (now, rests) = (until, rests + 1);
             }
             assert!(rests <= 1, "then there is a token");
-            let (incoming, _) = connection.receive(now).unwrap().unwrap();
+            let Received::Message(incoming, _) = connection.receive(now).unwrap() else { panic!("a message") };
             assert_eq!(incoming.decode::<Request>().unwrap().0, number);
         }
     }
@@ -290,6 +288,50 @@ mod tests {
         let (number, push) = client.try_receive().unwrap().unwrap().decode::<Push>().unwrap();
         assert!(number == 0 && matches!(push, Push::PathChanged { path, .. } if path.mtu == 1400));
         assert!(client.try_receive().unwrap().is_none());
+    }
+
+    #[test]
+    fn while_much_waits_to_be_closed_what_comes_stays_where_it_is() {
+        let (mut connection, client) = pair(5);
+        let now = Instant::now();
+        assert!(matches!(connection.receive(now), Ok(Received::Nothing)));
+        client.send(&Request::ListLanes { after: 0 }, 1, &[]).unwrap();
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let held = Arc::new(std::sync::Mutex::new(held));
+        while !connection.queue.is_full() {
+            let held = Arc::clone(&held);
+            connection.queue.later(move || {
+                let _ = held.lock().unwrap().recv();
+            });
+        }
+        assert!(matches!(connection.receive(now), Ok(Received::HeldUp)));
+        drop(release);
+        let end = now + std::time::Duration::from_secs(5);
+        while matches!(connection.receive(now), Ok(Received::HeldUp)) {
+            assert!(Instant::now() < end, "it is received");
+        }
+    }
+
+    #[test]
+    fn who_passes_more_than_any_message_has_waits_for_its_closing_himself() {
+        use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+        use std::os::fd::AsRawFd;
+        let (mut connection, client) = pair(5);
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let is_closed = || io::Read::read(&mut &ours, &mut [0]).is_ok_and(|n| n == 0);
+        let many = [theirs.as_raw_fd(); 253];
+        let rights = [ControlMessage::ScmRights(&many)];
+        sendmsg::<()>(client.as_raw_fd(), &[io::IoSlice::new(b"x")], &rights, MsgFlags::empty(), None).unwrap();
+        drop(theirs);
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        assert_eq!(connection.queue.ask(move || held.recv().is_ok()), None, "he keeps the service waiting");
+        assert!(matches!(connection.receive(Instant::now()), Ok(Received::HeldUp)));
+        assert!(!is_closed(), "it stays where it is");
+        release.send(()).unwrap();
+        connection.queue = Arc::default();
+        let Received::Message(incoming, passed) = connection.receive(Instant::now()).unwrap() else { panic!("it") };
+        assert!(incoming.is_short() && passed.is_empty() && is_closed());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Whose turn it is. Every user has the same share of a round, whatever the number of his connections and of the requests that wait
 //! in them; and who asks faster than he may is not listened to for a while.
 
-use crate::connection::{ConnectionId, End};
+use crate::connection::{ConnectionId, End, Received};
 use crate::requests;
 use crate::service::Service;
 use std::collections::HashMap;
@@ -68,12 +68,11 @@ impl Service {
                 // What a process that is gone still wanted is not worth waiting for.
                 return if ready.hung_up { self.end_connection(id, &End::Gone) } else { self.rest(id, until) };
             }
-            if connection.is_held_up() {
-                return if ready.hung_up { self.end_connection(id, &End::Gone) } else { self.pause(id, now + HELD_UP) };
-            }
             let (incoming, passed) = match connection.receive(now) {
-                Ok(Some(incoming)) => incoming,
-                Ok(None) => break,
+                Ok(Received::Message(incoming, passed)) => (incoming, passed),
+                Ok(Received::Nothing) => break,
+                Ok(Received::HeldUp) if ready.hung_up => return self.end_connection(id, &End::Gone),
+                Ok(Received::HeldUp) => return self.pause(id, now + HELD_UP),
                 Err(end) => return self.end_connection(id, &end),
             };
             let (number, answer) = match incoming.decode::<Request>() {

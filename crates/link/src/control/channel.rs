@@ -16,31 +16,10 @@ use std::time::{Duration, Instant};
 /// The most descriptors that may come with one message.
 pub const MAX_DESCRIPTORS: usize = 4;
 
-/// The most descriptors that the kernel lets through with one packet (`SCM_MAX_FD`). There is room for all of them: those for which there is
-/// none the kernel closes within the receiving call, and closing what a stranger passed may take as long as he likes.
-const ANY_DESCRIPTORS: usize = 253;
-
-/// Whether this process may have all descriptors that one more packet can bring. It says no also when they would only just find room.
-#[must_use]
-pub fn has_room_for_descriptors() -> bool {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: one `rlimit`, alive for the call.
-    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
-        return false;
-    }
-    // The lowest free number is the next one's, so the highest are free for as long as there is room.
-    let end = RawFd::try_from(limit.rlim_cur).unwrap_or(RawFd::MAX);
-    // SAFETY: the call takes numbers only.
-    let is_free = |fd: RawFd| unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFD) } < 0;
-    end as usize >= ANY_DESCRIPTORS && (end - ANY_DESCRIPTORS as RawFd..end).all(is_free)
-}
-
 /// Descriptors that came with a message. Those not taken are closed.
 #[derive(Debug, Default)]
 pub struct Descriptors {
     list: [Option<OwnedFd>; MAX_DESCRIPTORS],
-    /// More than any message has.
-    surplus: Vec<OwnedFd>,
     len: usize,
 }
 
@@ -64,13 +43,12 @@ impl Descriptors {
 
     /// Takes all that are left.
     pub fn take_all(&mut self) -> impl Iterator<Item = OwnedFd> {
-        self.list.iter_mut().filter_map(Option::take).chain(self.surplus.drain(..))
+        self.list.iter_mut().filter_map(Option::take)
     }
 
     fn push(&mut self, fd: OwnedFd) {
-        match self.list.get_mut(self.len) {
-            Some(place) => *place = Some(fd),
-            None => self.surplus.push(fd),
+        if let Some(place) = self.list.get_mut(self.len) {
+            *place = Some(fd);
         }
         self.len += 1;
     }
@@ -83,7 +61,7 @@ pub struct Incoming {
     len: usize,
     /// It was longer than any message.
     cut: bool,
-    /// Descriptors that came with it are lost: this process may have no more.
+    /// Not all descriptors of it are here: this process may have no more, or no message has so many.
     short: bool,
     /// Descriptors that came with it.
     pub descriptors: Descriptors,
@@ -101,7 +79,7 @@ impl Incoming {
         M::decode(&self.bytes[..self.len], self.descriptors.len())
     }
 
-    /// Whether descriptors that came with it are lost: this process may have no more.
+    /// Whether not all of its descriptors are here: this process may have no more, or no message has so many.
     #[must_use]
     pub const fn is_short(&self) -> bool {
         self.short
@@ -120,13 +98,11 @@ impl Incoming {
 pub struct Channel(OwnedFd);
 
 // SAFETY: `CMSG_SPACE` only computes.
-const SEND_SPACE: usize = unsafe { libc::CMSG_SPACE((MAX_DESCRIPTORS * size_of::<RawFd>()) as u32) } as usize;
-// SAFETY: as above.
-const RECEIVE_SPACE: usize = unsafe { libc::CMSG_SPACE((ANY_DESCRIPTORS * size_of::<RawFd>()) as u32) } as usize;
+const SPACE: usize = unsafe { libc::CMSG_SPACE((MAX_DESCRIPTORS * size_of::<RawFd>()) as u32) } as usize;
 
 /// Room for control data, with the alignment that `cmsghdr` needs.
 #[repr(C, align(8))]
-struct Control<const SPACE: usize>([u8; SPACE]);
+struct Control([u8; SPACE]);
 
 fn result(value: libc::c_long) -> io::Result<usize> {
     usize::try_from(value).map_err(|_| io::Error::last_os_error())
@@ -206,7 +182,7 @@ impl Channel {
         if descriptors.len() > MAX_DESCRIPTORS {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let mut control = Control([0; SEND_SPACE]);
+        let mut control = Control([0; SPACE]);
         let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
         // SAFETY: all-zero is a valid `msghdr`.
         let mut header: libc::msghdr = unsafe { zeroed() };
@@ -237,33 +213,47 @@ impl Channel {
         if sent == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
     }
 
-    /// Whether the next packet brings descriptors. It stays where it is.
-    #[must_use]
-    pub fn brings_descriptors(&self) -> bool {
-        // SAFETY: all-zero is a valid `msghdr`: room for nothing, neither bytes nor descriptors.
-        let mut header: libc::msghdr = unsafe { zeroed() };
-        let flags = libc::MSG_DONTWAIT | libc::MSG_PEEK;
-        // SAFETY: `header` is alive and points at nothing.
-        let seen = retry(|| unsafe { libc::syscall(libc::SYS_recvmsg, self.0.as_raw_fd(), &raw mut header, flags) });
-        seen.is_ok() && header.msg_flags & libc::MSG_CTRUNC != 0
-    }
-
     /// What has come, without waiting. `Ok(None)` when nothing has.
     ///
     /// # Errors
     /// `UnexpectedEof` when the peer has gone.
     pub fn try_receive(&self) -> io::Result<Option<Incoming>> {
+        self.receive_with(0)
+    }
+
+    /// The same, and it stays where it is: its descriptors are further ones of the same files, and dropping these closes no file. One that
+    /// [is short](Incoming::is_short) has more than there is room for, or than any message.
+    ///
+    /// # Errors
+    /// As [`Channel::try_receive`].
+    pub fn peek(&self) -> io::Result<Option<Incoming>> {
+        self.receive_with(libc::MSG_PEEK)
+    }
+
+    /// Takes the next packet away. What it brought is closed, but for what [`Channel::peek`] has given.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn skip(&self) -> io::Result<()> {
+        // SAFETY: all-zero is a valid `msghdr`: room for nothing, neither bytes nor descriptors.
+        let mut header: libc::msghdr = unsafe { zeroed() };
+        let flags = libc::MSG_DONTWAIT;
+        // SAFETY: `header` is alive and points at nothing.
+        retry(|| unsafe { libc::syscall(libc::SYS_recvmsg, self.0.as_raw_fd(), &raw mut header, flags) }).map(drop)
+    }
+
+    fn receive_with(&self, how: libc::c_int) -> io::Result<Option<Incoming>> {
         let mut incoming =
             Incoming { bytes: [0; MAX_MESSAGE], len: 0, cut: false, short: false, descriptors: Descriptors::default() };
-        let mut control = Control([0; RECEIVE_SPACE]);
+        let mut control = Control([0; SPACE]);
         let mut part = libc::iovec { iov_base: incoming.bytes.as_mut_ptr().cast(), iov_len: MAX_MESSAGE };
         // SAFETY: all-zero is a valid `msghdr`.
         let mut header: libc::msghdr = unsafe { zeroed() };
         header.msg_iov = &raw mut part;
         header.msg_iovlen = 1;
         header.msg_control = (&raw mut control).cast();
-        header.msg_controllen = RECEIVE_SPACE as _;
-        let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+        header.msg_controllen = SPACE as _;
+        let flags = how | libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
         // SAFETY: `header` points at `part`, the message's bytes and `control`, all alive and of the lengths given.
         let received =
             retry(|| unsafe { libc::syscall(libc::SYS_recvmsg, self.0.as_raw_fd(), &raw mut header, flags) });
@@ -277,7 +267,6 @@ impl Channel {
         unsafe { own_descriptors(&header, &mut incoming.descriptors) };
         // Not an error of this call: the descriptors are the caller's to close.
         incoming.cut = header.msg_flags & libc::MSG_TRUNC != 0;
-        // There is room for as many as a packet may have.
         incoming.short = header.msg_flags & libc::MSG_CTRUNC != 0;
         if incoming.len == 0 && incoming.descriptors.is_empty() {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -393,17 +382,27 @@ mod tests {
     }
 
     #[test]
-    fn what_a_packet_brings_is_seen_before_it_is_taken() {
+    fn a_packet_that_is_looked_at_stays_until_it_is_skipped() {
         let (a, b) = Channel::pair().unwrap();
-        assert!(!b.brings_descriptors(), "nothing came");
-        let file = std::fs::File::open("/dev/null").unwrap();
+        assert!(b.peek().unwrap().is_none(), "nothing came");
+        assert!(b.skip().is_err());
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let is_closed = || std::io::Read::read(&mut &ours, &mut [0]).is_ok_and(|n| n == 0);
         a.send(&hello(), 1, &[]).unwrap();
-        a.send(&hello(), 2, &[file.as_fd()]).unwrap();
-        for brings in [false, true] {
-            assert!((0..2).all(|_| b.brings_descriptors() == brings));
-            assert_eq!(b.try_receive().unwrap().unwrap().descriptors.len(), usize::from(brings));
+        a.send(&hello(), 2, &[theirs.as_fd(); MAX_DESCRIPTORS]).unwrap();
+        drop(theirs);
+        for (number, brings) in [(1, 0), (2, MAX_DESCRIPTORS)] {
+            drop(b.peek().unwrap());
+            let incoming = b.peek().unwrap().unwrap();
+            assert_eq!((incoming.descriptors.len(), incoming.is_short()), (brings, false));
+            assert_eq!(Request::decode(&incoming.bytes[..incoming.len], 0).unwrap().0, number);
+            b.skip().unwrap();
+            assert!(!is_closed(), "it is still in the queue, or ours");
         }
-        assert!(has_room_for_descriptors());
+        assert!(is_closed() && b.peek().unwrap().is_none());
+        drop(a);
+        assert_eq!(b.peek().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
     }
 
     #[test]
@@ -436,7 +435,7 @@ mod tests {
             a.send_bytes(b"garbage", &[file.as_fd(); MAX_DESCRIPTORS]).unwrap();
             assert!(b.try_receive().unwrap().unwrap().decode::<Request>().is_err());
         }
-        // More of both than any message has: all descriptors are handed to the receiver, who closes them where he likes.
+        // More bytes than any message has: the descriptors are handed to the receiver, who closes them where he likes.
         a.send_bytes(&[0; MAX_MESSAGE], &[file.as_fd(); MAX_DESCRIPTORS]).unwrap();
         let mut incoming = b.try_receive().unwrap().unwrap();
         assert_eq!(incoming.descriptors.take_all().count(), MAX_DESCRIPTORS);

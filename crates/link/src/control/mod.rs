@@ -12,7 +12,7 @@ mod message;
 mod name;
 mod reason;
 
-pub use channel::{Channel, Descriptors, Incoming, MAX_DESCRIPTORS, has_room_for_descriptors};
+pub use channel::{Channel, Descriptors, Incoming, MAX_DESCRIPTORS};
 pub use codec::{MAX_MESSAGE, Malformed, VERSION};
 pub use list::List;
 pub use message::{
