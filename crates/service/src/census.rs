@@ -35,7 +35,10 @@ impl Census {
     fn found(&mut self) -> Option<Vec<Listed>> {
         match self.under_way.as_ref().map(Receiver::try_recv) {
             None => Some(Vec::new()),
-            Some(Err(TryRecvError::Empty)) => None,
+            Some(Err(TryRecvError::Empty)) => {
+                self.queue.staff_anew();
+                None
+            }
             Some(Err(TryRecvError::Disconnected)) => {
                 self.connections = Connections::open().ok();
                 self.under_way = None;

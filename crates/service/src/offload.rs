@@ -5,6 +5,7 @@
 //! threads of his own for this, so that whoever plays such tricks plays them on himself.
 
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -19,7 +20,7 @@ const PENALTY: Duration = Duration::from_secs(30);
 /// Threads of one user.
 const MAX_THREADS: usize = 4;
 
-/// When so much waits nothing more is received from the user: each packet may bring another 253 descriptors.
+/// When so much waits nothing more is received from the user: each packet may bring a few more descriptors.
 const MAX_WAITING: usize = 256;
 
 /// A thread without work ends after so long.
@@ -27,12 +28,26 @@ const IDLE: Duration = Duration::from_secs(5);
 
 type Job = Box<dyn FnOnce() + Send>;
 
-#[derive(Default)]
 struct State {
     jobs: VecDeque<Job>,
     threads: usize,
     idle: usize,
     distrusted: Option<Instant>,
+    /// Makes a thread.
+    make: fn(Arc<Queue>) -> io::Result<()>,
+    /// The last one could not be made.
+    scarce: bool,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self { jobs: VecDeque::new(), threads: 0, idle: 0, distrusted: None, make: make_thread, scarce: false }
+    }
+}
+
+fn make_thread(queue: Arc<Queue>) -> io::Result<()> {
+    let named = std::thread::Builder::new().name("foreign".into()).stack_size(256 << 10);
+    named.spawn(move || queue.run()).map(drop)
 }
 
 /// The work for one user.
@@ -51,6 +66,11 @@ impl Offload {
     pub(crate) fn of(&mut self, user: u32) -> Arc<Queue> {
         Arc::clone(self.0.entry(user).or_default())
     }
+
+    /// Tries again to make the threads that could not be made. Called every second.
+    pub(crate) fn staff(&self) {
+        self.0.values().for_each(Queue::staff_anew);
+    }
 }
 
 impl std::fmt::Debug for Queue {
@@ -64,21 +84,41 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add(self: &Arc<Self>, job: Job) {
+    /// Has a job done. Without a thread it waits for one; if it is not `lasting`, it is dropped then. Whether there is a thread.
+    fn add(self: &Arc<Self>, job: Job, lasting: bool) -> bool {
         let mut state = self.state();
         state.jobs.push_back(job);
-        if state.jobs.len() <= state.idle || state.threads >= MAX_THREADS {
-            drop(state);
-            return self.work.notify_one();
-        }
-        state.threads += 1;
+        self.staff(&mut state);
+        let staffed = state.threads > 0;
+        let dropped = if staffed || lasting { None } else { state.jobs.pop_back() };
         drop(state);
-        let queue = Arc::clone(self);
-        let made = std::thread::Builder::new().name("foreign".into()).stack_size(256 << 10).spawn(move || queue.run());
-        if let Err(error) = made {
-            tracing::warn!(%error, "no thread for work on a program's sockets");
-            self.state().threads -= 1;
+        drop(dropped);
+        self.work.notify_one();
+        staffed
+    }
+
+    /// Makes another thread if one is needed.
+    fn staff(self: &Arc<Self>, state: &mut State) {
+        if state.jobs.len() <= state.idle || state.threads >= MAX_THREADS {
+            return;
         }
+        match (state.make)(Arc::clone(self)) {
+            Ok(()) => (state.threads, state.scarce) = (state.threads + 1, false),
+            Err(error) => {
+                if !std::mem::replace(&mut state.scarce, true) {
+                    let jobs = state.jobs.len();
+                    tracing::error!(
+                        %error, jobs,
+                        "no thread for work on a program's sockets, which waits: raise the service's limit of tasks (TasksMax)"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Tries again to make a thread that could not be made.
+    pub(crate) fn staff_anew(self: &Arc<Self>) {
+        self.staff(&mut self.state());
     }
 
     fn run(&self) {
@@ -104,12 +144,15 @@ impl Queue {
         self.state().distrusted.is_none_or(|since| since.elapsed() > PENALTY)
     }
 
-    /// Does the job and waits for its answer, unless that takes too long.
-    fn wait<T: Send + 'static>(self: &Arc<Self>, job: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    /// Does the job and waits for its answer, unless that takes too long or there is nobody to do it.
+    fn wait<T: Send + 'static>(self: &Arc<Self>, job: impl FnOnce() -> T + Send + 'static, lasting: bool) -> Option<T> {
         let (tell, told) = sync_channel(1);
-        self.add(Box::new(move || {
+        let job = move || {
             let _ = tell.send(job());
-        }));
+        };
+        if !self.add(Box::new(job), lasting) {
+            return None;
+        }
         let answer = told.recv_timeout(PATIENCE).ok();
         if answer.is_none() {
             tracing::warn!("a program's socket keeps the service waiting: nothing of that user's is waited for now");
@@ -120,21 +163,21 @@ impl Queue {
 
     /// Asks something of the user's descriptors; `None` if there is no answer in time, or was none lately.
     pub(crate) fn ask<T: Send + 'static>(self: &Arc<Self>, job: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-        if self.is_trusted() { self.wait(job) } else { None }
+        if self.is_trusted() { self.wait(job, false) } else { None }
     }
 
     /// Does something that must be done, and waits for it if that does not take long.
     pub(crate) fn finish(self: &Arc<Self>, job: impl FnOnce() + Send + 'static) {
         if self.is_trusted() {
-            let _ = self.wait(job);
+            let _ = self.wait(job, true);
         } else {
-            self.add(Box::new(job));
+            self.add(Box::new(job), true);
         }
     }
 
     /// Does something when there is time.
     pub(crate) fn later(self: &Arc<Self>, job: impl FnOnce() + Send + 'static) {
-        self.add(Box::new(job));
+        self.add(Box::new(job), true);
     }
 
     /// Whether so much waits that no more should come.
@@ -223,6 +266,26 @@ mod tests {
         }
         drop(release);
         assert_eq!(queue.ask(|| 1), Some(1));
+    }
+
+    #[test]
+    fn without_a_thread_what_must_be_done_waits_for_one_and_questions_have_no_answer() {
+        let mut offload = Offload::default();
+        let queue = offload.of(1);
+        queue.state().make = |_| Err(io::ErrorKind::OutOfMemory.into());
+        let (tell, told) = sync_channel(2);
+        let (first, second) = (tell.clone(), tell);
+        let begin = Instant::now();
+        queue.finish(move || first.send(1).unwrap());
+        assert_eq!(queue.ask(|| 2), None);
+        queue.later(move || second.send(3).unwrap());
+        assert!(begin.elapsed() < PATIENCE && queue.is_trusted(), "it is not the user's doing");
+        offload.staff();
+        assert_eq!((queue.state().jobs.len(), told.try_recv().ok()), (2, None));
+        queue.state().make = make_thread;
+        offload.staff();
+        assert_eq!([told.recv_timeout(PATIENCE), told.recv_timeout(PATIENCE)], [Ok(1), Ok(3)]);
+        assert_eq!(queue.ask(|| 4), Some(4));
     }
 
     #[test]

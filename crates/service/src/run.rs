@@ -320,6 +320,7 @@ fn serve(service: &mut Service, endpoint: &Endpoint, options: &Options, stop: Op
         service.bury(now);
         if now >= verified + VERIFY_EVERY {
             verified = now;
+            service.offload.staff();
             service.verify_claims();
             service.verify_flows();
             service.verify_pins();
