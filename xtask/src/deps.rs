@@ -28,6 +28,8 @@ const CC: Need = tool("cc", "gcc");
 const IP: Need = tool("ip", "iproute2");
 const ETHTOOL: Need = tool("ethtool", "ethtool");
 const TASKSET: Need = tool("taskset", "util-linux");
+/// Shows that reading a clock makes no system call.
+const STRACE: Need = tool("strace", "strace");
 /// Programs that the demo and the lab tests run.
 const PING: Need = tool("ping", "iputils-ping");
 const SOCKPERF: Need = tool("sockperf", "sockperf");
@@ -38,8 +40,9 @@ const NGINX: Need = Need { what: "nginx", package: "nginx", units: &["nginx.serv
 const REDIS: Need = Need { what: "redis-server", package: "redis-server", units: &["redis-server.service"] };
 const REDIS_TOOLS: Need = tool("redis-benchmark", "redis-tools");
 
-/// A rival that steers the clock.
-const CHRONY: Need = Need { what: "chronyd", package: "chrony", units: &["chrony.service"] };
+/// Clocks to compare ours with; they steer the kernel's.
+pub(crate) const NTPSEC: Need = Need { what: "ntpd", package: "ntpsec", units: &["ntpsec.service"] };
+pub(crate) const CHRONY: Need = Need { what: "chronyd", package: "chrony", units: &["chrony.service"] };
 
 /// Needed to build libFuzzer.
 const CXX: Need = tool("c++", "g++");
@@ -48,10 +51,7 @@ const CXX: Need = tool("c++", "g++");
 pub(crate) const FUZZING: [Need; 3] = [CLANG, CC, CXX];
 
 /// What measuring clocks needs.
-pub(crate) const CLOCKS: [Need; 5] = [CLANG, CC, IP, ETHTOOL, PING];
-
-/// Clocks to compare ours with.
-pub(crate) const TIME_RIVALS: [Need; 1] = [CHRONY];
+pub(crate) const CLOCKS: [Need; 6] = [CLANG, CC, IP, ETHTOOL, PING, STRACE];
 
 /// What builds, tests and demo need together.
 pub(crate) const EVERYTHING: [Need; 13] =

@@ -35,6 +35,7 @@ impl Scale {
 
     /// So many counts in nanoseconds, rounded to the nearest, half up. Saturates.
     #[must_use]
+    #[inline]
     pub const fn nanos(self, counts: i64) -> i64 {
         let product = counts as i128 * self.mult as i128;
         let half = if self.shift == 0 { 0 } else { 1i128 << (self.shift - 1) };
@@ -54,6 +55,7 @@ impl Scale {
 }
 
 /// The nearest value that 64 bits hold.
+#[inline]
 const fn saturated(value: i128) -> i64 {
     if value > i64::MAX as i128 {
         i64::MAX

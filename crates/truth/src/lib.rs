@@ -11,6 +11,7 @@
 //! | `socket` | a server's socket with the kernel's stamps, as values of the counter |
 //! | `server` | answers requests by f, in basic and in interleaved mode |
 //! | `probe` | reads a clock beside the counter, compares it with f |
+//! | `reading` | what a reading of a clock costs, ours and others' |
 //! | `system_clock` | remembers the kernel's clock before a rival steers it, and sets it back |
 //!
 //! May know clock, ntp, the operating system. Nothing of the product knows it.
@@ -19,6 +20,7 @@
 pub mod function;
 pub mod path;
 pub mod probe;
+pub mod reading;
 pub mod server;
 mod socket;
 pub mod system_clock;

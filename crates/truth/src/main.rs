@@ -1,4 +1,4 @@
-//! The programs of the truth bench: `truth begin`, `serve`, `probe`, `keep` and `guard`.
+//! The programs of the truth bench: `truth begin`, `serve`, `probe`, `reading`, `keep` and `guard`.
 #![forbid(unsafe_code)]
 
 use anyhow::{Context, Result};
@@ -12,6 +12,7 @@ use tickwire_timekeeper::{Config, Daemon};
 use tickwire_truth::Truth;
 use tickwire_truth::function::Recipe;
 use tickwire_truth::probe::{Plan, Probed, probe};
+use tickwire_truth::reading::{BATCH, cost};
 use tickwire_truth::server::{Leaving, Server};
 use tickwire_truth::system_clock::Remembered;
 
@@ -48,6 +49,9 @@ enum Task {
         /// The page of the clock; none: the system clock
         #[arg(long)]
         page: Option<PathBuf>,
+        /// The clock is ClockBound's
+        #[arg(long, conflicts_with = "page")]
+        clockbound: bool,
         /// How long
         #[arg(long, default_value_t = 60.0)]
         seconds: f64,
@@ -57,6 +61,23 @@ enum Task {
         /// Reads per second
         #[arg(long, default_value_t = 10_000)]
         rate: u32,
+    },
+    /// Time readings of clocks; prints the figures as JSON
+    Reading {
+        /// The page of the clock; the kernel's clock is read beside it
+        page: PathBuf,
+        /// Also ClockBound's
+        #[arg(long)]
+        clockbound: bool,
+        /// Only ours, so that its system calls can be counted
+        #[arg(long, conflicts_with = "clockbound")]
+        alone: bool,
+        /// Batches of each
+        #[arg(long, default_value_t = 20_000)]
+        batches: u32,
+        /// Readings in a batch
+        #[arg(long, default_value_t = BATCH)]
+        batch: u32,
     },
     /// Keep a clock by a server, until killed
     Keep {
@@ -85,13 +106,28 @@ fn main() -> Result<()> {
             eprintln!("serving");
             server.run()
         }
-        Task::Probe { truth, page, seconds, settle, rate } => {
+        Task::Probe { truth, page, clockbound, seconds, settle, rate } => {
             let truth = Truth::read(&truth)?;
             let begin = Instant::now();
             eprintln!("probing");
-            let probed = page.map_or(Ok(Probed::System), |page| Probed::page(&page))?;
-            let figures = probe(&truth, &probed, Plan { seconds, settle, rate }, begin);
+            let mut probed = match page {
+                Some(page) => Probed::page(&page)?,
+                None if clockbound => Probed::clockbound()?,
+                None => Probed::System,
+            };
+            let figures = probe(&truth, &mut probed, Plan { seconds, settle, rate }, begin);
             println!("{}", serde_json::to_string(&figures)?);
+            Ok(())
+        }
+        Task::Reading { page, clockbound, alone, batches, batch } => {
+            let mut clocks = vec![("tickwire", Probed::page(&page)?)];
+            if !alone {
+                clocks.push(("clock_gettime", Probed::System));
+            }
+            if clockbound {
+                clocks.push(("clockbound", Probed::clockbound()?));
+            }
+            println!("{}", serde_json::to_string(&cost(&mut clocks, batches, batch))?);
             Ok(())
         }
         Task::Keep { server, page, poll } => {

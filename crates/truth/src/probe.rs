@@ -2,6 +2,7 @@
 
 use crate::Truth;
 use anyhow::{Context, Result};
+use clock_bound::ClockStatus;
 use nix::time::{ClockId, clock_gettime};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -17,14 +18,17 @@ const CONVERGED: i64 = 10_000;
 const STAYS: u32 = 100;
 /// How long a page may take to come.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// ClockBound says nothing before it has asked a few times, every 16 s.
+const CLOCKBOUND_PATIENCE: Duration = Duration::from_secs(120);
 
 /// A clock to be probed.
-#[derive(Debug)]
 pub enum Probed {
     /// Ours.
     Page(Clock),
     /// The kernel's.
     System,
+    /// ClockBound's, read by its own library.
+    ClockBound(Box<clock_bound::Client>),
 }
 
 /// What a clock shows: Unix time in ns, and how far it may be off, if it tells.
@@ -50,13 +54,40 @@ impl Probed {
         }
     }
 
+    /// The clock of ClockBound's daemon, which has just been started.
+    ///
+    /// # Errors
+    /// It never came.
+    pub fn clockbound() -> Result<Self> {
+        let begin = Instant::now();
+        loop {
+            match clock_bound::Client::new() {
+                Ok(client) => return Ok(Self::ClockBound(Box::new(client))),
+                Err(error) if begin.elapsed() > CLOCKBOUND_PATIENCE => {
+                    anyhow::bail!("ClockBound never came: {error:?}")
+                }
+                Err(_) => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+    }
+
     /// `None`: it does not know the time.
-    fn show(&self) -> Option<Shown> {
+    fn show(&mut self) -> Option<Shown> {
         match self {
             Self::Page(clock) => {
                 let reading = clock.now();
                 let bound = i64::try_from(reading.bound).ok();
                 reading.status.contains(Status::SYNCHRONISED).then_some(Shown { utc: reading.utc().0, bound })
+            }
+            Self::ClockBound(client) => {
+                let window = client.now().ok()?;
+                matches!(window.clock_status, ClockStatus::Synchronized | ClockStatus::FreeRunning).then(|| {
+                    let ns =
+                        |time: &clock_bound::nix::sys::time::TimeSpec| time.tv_sec() * 1_000_000_000 + time.tv_nsec();
+                    let (earliest, latest) = (ns(&window.earliest), ns(&window.latest));
+                    let bound = (latest - earliest) / 2;
+                    Shown { utc: earliest + bound, bound: Some(bound) }
+                })
             }
             Self::System => {
                 let now = clock_gettime(ClockId::CLOCK_REALTIME).ok()?;
@@ -86,7 +117,7 @@ struct Read {
 
 /// Probes a clock by plan; `begin` is when the time of the plan begins.
 #[must_use]
-pub fn probe(truth: &Truth, probed: &Probed, plan: Plan, begin: Instant) -> ClockError {
+pub fn probe(truth: &Truth, probed: &mut Probed, plan: Plan, begin: Instant) -> ClockError {
     let at_once = (f64::from(plan.rate) * PERIOD.as_secs_f64()).ceil() as usize;
     let mut record = Record::default();
     let mut next = Instant::now();
@@ -105,7 +136,7 @@ pub fn probe(truth: &Truth, probed: &Probed, plan: Plan, begin: Instant) -> Cloc
     }
 }
 
-fn once(truth: &Truth, probed: &Probed) -> Read {
+fn once(truth: &Truth, probed: &mut Probed) -> Read {
     let before = counter::read(truth.kind());
     let shown = probed.show();
     let after = counter::read(truth.kind());

@@ -42,6 +42,7 @@ impl Status {
 
     /// Whether all facts of `other` hold.
     #[must_use]
+    #[inline]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
@@ -54,6 +55,7 @@ impl Status {
 
     /// With `other`, if `condition` holds.
     #[must_use]
+    #[inline]
     pub const fn with(self, other: Self, condition: bool) -> Self {
         if condition { Self(self.0 | other.0) } else { self }
     }

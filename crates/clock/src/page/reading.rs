@@ -34,6 +34,7 @@ impl Reading {
 
     /// The interval of Unix time in which the true time lies. Across a leap second both ends count as the middle does.
     #[must_use]
+    #[inline]
     pub const fn interval(&self) -> (Nanos, Nanos) {
         let bound = if self.bound > i64::MAX as u64 { i64::MAX } else { self.bound as i64 };
         let utc = self.utc().0;

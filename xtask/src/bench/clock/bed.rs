@@ -1,31 +1,14 @@
 //! The hosts and programs of one scenario: the truth's server on one host, the clock and its probe on the other.
 
+use super::keeper::Keeper;
 use super::scenario::Scenario;
 use crate::workspace;
 use anyhow::{Context, Result};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tickwire_bench::error::ClockError;
 use tickwire_lab::{CableOptions, Host, Lab, Process, tools};
-
-/// Who keeps a clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Keeper {
-    /// Ours, read from its page.
-    Tickwire,
-    /// chronyd, which steers the kernel's clock.
-    Chronyd,
-}
-
-impl Keeper {
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Tickwire => "tickwire",
-            Self::Chronyd => "chronyd",
-        }
-    }
-}
 
 const CLIENT: &str = "10.78.0.1";
 const SERVER: &str = "10.78.0.2";
@@ -35,15 +18,15 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// What a saturated cable carries in each direction, and how long its queues are.
 const TBF: &str = "root tbf rate 100mbit burst 5kb latency 10ms";
 
-struct Bed {
+pub(super) struct Bed {
     _lab: Lab,
-    client: Host,
+    pub(super) client: Host,
     server: Host,
     directory: PathBuf,
 }
 
 impl Bed {
-    fn new(saturated: bool) -> Result<Self> {
+    pub(super) fn new(saturated: bool) -> Result<Self> {
         let lab = Lab::new()?;
         let (client, server) = (lab.host("client")?, lab.host("server")?);
         let options = CableOptions::default();
@@ -81,8 +64,35 @@ impl Bed {
         self.server.run(&filter).map(drop)
     }
 
-    fn file(&self, name: &str) -> String {
+    pub(super) fn file(&self, name: &str) -> String {
         self.directory.join(name).to_string_lossy().into_owned()
+    }
+
+    /// Fixes a truth by this recipe; gives its file.
+    pub(super) fn begin(&self, recipe: &str) -> Result<String> {
+        let (truth, file) = (self.file("truth.toml"), self.file("recipe.toml"));
+        std::fs::write(&file, recipe).context("cannot write the recipe")?;
+        self.client.run(&[&program("truth")?, "begin", &file, &truth])?;
+        Ok(truth)
+    }
+
+    /// Starts the server that tells this truth.
+    pub(super) fn serve(&self, truth: &str, interleaved: bool) -> Result<Process> {
+        let (program, address) = (program("truth")?, format!("{SERVER}:{NTP}"));
+        let mut serve = vec![&*program, "serve", truth, &address];
+        if !interleaved {
+            self.complete_answers()?;
+            serve.push("--completed");
+        }
+        let mut server = self.server.spawn(&serve)?;
+        tickwire_lab::bound(&self.server, "udp", NTP, &mut server)?;
+        Ok(server)
+    }
+
+    /// Starts whoever keeps the clock; the system clock is set back after one that steers it.
+    pub(super) fn keep(&self, keeper: Keeper, poll: u32) -> Result<Kept> {
+        let system_clock = keeper.steers().then(SystemClock::guard).transpose()?;
+        Ok(Kept { process: keeper.start(&self.client, &self.directory, SERVER, poll)?, _system_clock: system_clock })
     }
 
     /// A TCP stream from one host to the other for so long.
@@ -94,26 +104,20 @@ impl Bed {
         let source = from.spawn(&[&program, "source", &address, "--seconds", &seconds.to_string()])?;
         Ok([sink, source])
     }
+}
 
-    /// Starts whoever keeps the clock.
-    fn keep(&self, keeper: Keeper, poll: u32) -> Result<Process> {
-        match keeper {
-            Keeper::Tickwire => {
-                let page = self.file("page");
-                self.client.spawn(&[&program("truth")?, "keep", SERVER, &page, "--poll", &poll.to_string()])
-            }
-            Keeper::Chronyd => {
-                let log2 = poll.ilog2();
-                let configuration = format!(
-                    "server {SERVER} minpoll {log2} maxpoll {log2} iburst xleave\ncmdport 0\nbindcmdaddress /\n\
-                     pidfile {}\n",
-                    self.file("chronyd.pid")
-                );
-                let file = self.file("chrony.conf");
-                std::fs::write(&file, configuration)?;
-                self.client.spawn(&["chronyd", "-d", "-u", "root", "-f", &file])
-            }
-        }
+/// A clock that is being kept.
+pub(super) struct Kept {
+    // Ends before the system clock is set back, or it would steer on.
+    process: Process,
+    _system_clock: Option<SystemClock>,
+}
+
+impl Kept {
+    /// Ends it; gives what it said.
+    fn stop(mut self) -> String {
+        let _ = self.process.stop(PATIENCE);
+        format!("{}{}", self.process.stdout(), self.process.stderr())
     }
 }
 
@@ -139,7 +143,7 @@ impl Drop for SystemClock {
     }
 }
 
-fn program(name: &str) -> Result<String> {
+pub(super) fn program(name: &str) -> Result<String> {
     Ok(tools::built(name)?.to_str().context("a path that is not text")?.to_owned())
 }
 
@@ -157,36 +161,22 @@ pub(super) struct Run {
 /// Runs one scenario with one clock.
 pub(super) fn measure(scenario: &Scenario, run: &Run) -> Result<ClockError> {
     let bed = Bed::new(scenario.saturated)?;
-    let system_clock = (run.keeper == Keeper::Chronyd).then(SystemClock::guard).transpose()?;
-    let measured = measure_on(&bed, scenario, run);
-    drop(system_clock);
-    measured
-}
-
-fn measure_on(bed: &Bed, scenario: &Scenario, &Run { keeper, seconds, rate, interleaved }: &Run) -> Result<ClockError> {
-    let (truth, recipe) = (bed.file("truth.toml"), bed.file("recipe.toml"));
-    std::fs::write(Path::new(&recipe), (scenario.recipe)(seconds))?;
-    let truth_program = program("truth")?;
-    bed.client.run(&[&truth_program, "begin", &recipe, &truth])?;
-    let address = format!("{SERVER}:{NTP}");
-    let mut serve = vec![&*truth_program, "serve", &truth, &address];
-    if !interleaved {
-        bed.complete_answers()?;
-        serve.push("--completed");
-    }
-    let mut server = bed.server.spawn(&serve)?;
-    tickwire_lab::bound(&bed.server, "udp", NTP, &mut server)?;
+    let &Run { keeper, seconds, rate, interleaved } = run;
+    let truth = bed.begin(&(scenario.recipe)(seconds))?;
+    let _server = bed.serve(&truth, interleaved)?;
     let settle = (scenario.settle)(seconds);
     let (page, long) = (bed.file("page"), [seconds, settle, rate].map(|number| number.to_string()));
-    let mut probe =
-        vec![&*truth_program, "probe", &truth, "--seconds", &long[0], "--settle", &long[1], "--rate", &long[2]];
-    if keeper == Keeper::Tickwire {
-        probe.extend(["--page", &page]);
+    let program = program("truth")?;
+    let mut probe = vec![&*program, "probe", &truth, "--seconds", &long[0], "--settle", &long[1], "--rate", &long[2]];
+    match keeper {
+        Keeper::Tickwire => probe.extend(["--page", &page]),
+        Keeper::Clockbound => probe.push("--clockbound"),
+        Keeper::Chronyd | Keeper::Ntpsec => {}
     }
     let mut probe = bed.client.spawn(&probe)?;
     probe.wait_for("probing", PATIENCE)?;
     let began = Instant::now();
-    let mut kept = bed.keep(keeper, scenario.poll)?;
+    let kept = bed.keep(keeper, scenario.poll)?;
     let mut streams = Vec::new();
     if scenario.saturated {
         std::thread::sleep(Duration::from_secs(settle.into()).saturating_sub(began.elapsed()));
@@ -195,12 +185,9 @@ fn measure_on(bed: &Bed, scenario: &Scenario, &Run { keeper, seconds, rate, inte
         streams.push(bed.stream(&bed.server, &bed.client, CLIENT, 5202, left)?);
     }
     let printed = probe.success(Duration::from_secs(seconds.into()) + PATIENCE)?;
-    // It must not be steering any more when the system clock is set back.
-    let _ = kept.stop(PATIENCE);
     drop(streams);
+    let said = kept.stop();
     let figures: ClockError = serde_json::from_str(printed.trim()).context("figures of the probe")?;
-    if figures.reads == 0 {
-        anyhow::bail!("the clock never knew the time: {}{}", kept.stdout(), kept.stderr());
-    }
+    anyhow::ensure!(figures.reads > 0, "the clock never knew the time: {said}");
     Ok(figures)
 }

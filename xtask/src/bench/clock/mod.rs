@@ -4,13 +4,16 @@
 //! clock is set to what it would be if nobody had.
 
 mod bed;
+mod keeper;
+mod reading;
 mod report;
 mod scenario;
 
 use crate::progress::Progress;
 use crate::{deps, workspace};
 use anyhow::{Context, Result, bail};
-use bed::{Keeper, Run};
+use bed::Run;
+use keeper::Keeper;
 use report::Outcome;
 use scenario::{SCENARIOS, Scenario};
 use std::path::PathBuf;
@@ -23,7 +26,7 @@ pub(crate) struct Options {
     #[arg(long)]
     only: Option<String>,
 
-    /// The clocks to measure; chronyd steers the kernel's clock for as long as it is measured
+    /// The clocks to measure; rivals steer the kernel's clock for as long as they are measured
     #[arg(long, value_enum, value_delimiter = ',', default_value = "tickwire")]
     clocks: Vec<Keeper>,
 
@@ -51,8 +54,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     workspace::ask_for_root()?;
     deps::install(&deps::CLOCKS)?;
-    if options.clocks.contains(&Keeper::Chronyd) {
-        deps::install(&deps::TIME_RIVALS)?;
+    for keeper in &options.clocks {
+        keeper.install()?;
     }
     let build = workspace::build_release_of(&["tickwire-truth", "tickwire-bench"])?;
     workspace::again_as_root(&build)
@@ -63,11 +66,20 @@ fn measure(options: &Options) -> Result<()> {
         .iter()
         .filter(|scenario| options.only.as_ref().is_none_or(|only| scenario.name.contains(&**only)))
         .collect();
-    if chosen.is_empty() {
-        let names: Vec<_> = SCENARIOS.iter().map(|scenario| scenario.name).collect();
+    let read = options.only.as_ref().is_none_or(|only| reading::NAME.contains(&**only));
+    if chosen.is_empty() && !read {
+        let names: Vec<_> = SCENARIOS.iter().map(|scenario| scenario.name).chain([reading::NAME]).collect();
         bail!("no scenario's name contains that; there are: {}", names.join("; "));
     }
     let mut progress = Progress::new();
+    let costs = read
+        .then(|| {
+            progress.begin("what reading a clock costs".to_owned());
+            let costs = reading::measure(&options.clocks);
+            progress.keep(if costs.is_ok() { "done" } else { "failed" });
+            costs
+        })
+        .transpose()?;
     let mut outcomes = Vec::new();
     for scenario in chosen {
         let (usual, least) = scenario.seconds;
@@ -82,9 +94,15 @@ fn measure(options: &Options) -> Result<()> {
     }
     progress.clear();
     let machine = super::report::machine();
-    println!("{machine}\n{}", report::table(&outcomes));
+    println!("{machine}");
+    if !outcomes.is_empty() {
+        println!("{}", report::table(&outcomes));
+    }
+    if let Some(costs) = &costs {
+        println!("{}", reading::table(costs));
+    }
     if let Some(path) = &options.json {
-        std::fs::write(path, report::json(&machine, &outcomes)?)
+        std::fs::write(path, report::json(&machine, &outcomes, costs.as_ref())?)
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     if outcomes.iter().any(|outcome| outcome.measured.is_err()) {

@@ -1,6 +1,7 @@
 //! Table and JSON.
 
-use super::bed::Keeper;
+use super::keeper::Keeper;
+use super::reading::Costs;
 use super::scenario::Scenario;
 use anyhow::Result;
 use comfy_table::{CellAlignment, Table, presets};
@@ -65,7 +66,7 @@ fn inside(figures: &ClockError) -> String {
 }
 
 /// All of it.
-pub(super) fn json(machine: &str, outcomes: &[Outcome]) -> Result<String> {
+pub(super) fn json(machine: &str, outcomes: &[Outcome], reading: Option<&Costs>) -> Result<String> {
     let outcomes: Vec<_> = outcomes
         .iter()
         .map(|outcome| {
@@ -76,7 +77,8 @@ pub(super) fn json(machine: &str, outcomes: &[Outcome]) -> Result<String> {
             }
         })
         .collect();
-    Ok(serde_json::to_string_pretty(&json!({"machine": machine, "outcomes": outcomes}))?)
+    let reading = reading.map(|costs| json!({"clocks": costs.costs, "system_calls": costs.system_calls}));
+    Ok(serde_json::to_string_pretty(&json!({"machine": machine, "outcomes": outcomes, "reading": reading}))?)
 }
 
 #[cfg(test)]
@@ -100,7 +102,7 @@ mod tests {
         for word in ["-1.23", "4.57", "not in 2 of 10", "1.50 s", "failed: no server"] {
             assert!(shown.contains(word), "{word}: {shown}");
         }
-        let read: serde_json::Value = serde_json::from_str(&json("a machine", &outcomes).unwrap()).unwrap();
+        let read: serde_json::Value = serde_json::from_str(&json("a machine", &outcomes, None).unwrap()).unwrap();
         assert_eq!(read["outcomes"][0]["error"]["median_ns"], -1_234);
         assert_eq!(read["outcomes"][1]["failure"], "no server");
     }

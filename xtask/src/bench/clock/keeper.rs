@@ -1,0 +1,102 @@
+//! Who keeps a clock: ours and its rivals.
+
+use super::bed::program;
+use crate::deps::{CHRONY, NTPSEC};
+use crate::{deps, workspace};
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+use tickwire_lab::{Host, Process};
+
+/// Who keeps a clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Keeper {
+    /// Ours, read from its page.
+    Tickwire,
+    /// chronyd, which steers the kernel's clock.
+    Chronyd,
+    /// ClockBound 3, read by its own library; it asks every 16 s whatever the scenario says, and steers the kernel's clock too.
+    Clockbound,
+    /// ntpd of NTPsec, which steers the kernel's clock.
+    Ntpsec,
+}
+
+/// The release of ClockBound, and where it is installed below the build directory.
+const CLOCKBOUND: &str = "3.0.0-rc.0";
+const RIVALS: &str = "rivals";
+
+impl Keeper {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Tickwire => "tickwire",
+            Self::Chronyd => "chronyd",
+            Self::Clockbound => "clockbound",
+            Self::Ntpsec => "ntpsec",
+        }
+    }
+
+    /// Whether the system clock has to be set back after it.
+    pub(super) fn steers(self) -> bool {
+        self != Self::Tickwire
+    }
+
+    /// Installs it, unless it is ours; as the user who builds.
+    pub(super) fn install(self) -> Result<()> {
+        match self {
+            Self::Tickwire => Ok(()),
+            Self::Chronyd => deps::install(&[CHRONY]),
+            Self::Ntpsec => deps::install(&[NTPSEC]),
+            Self::Clockbound => {
+                if clockbound()?.exists() {
+                    return Ok(());
+                }
+                let mut cargo = workspace::cargo();
+                cargo.args(["install", "--locked", "--features", "daemon", "--version", CLOCKBOUND, "--root"]);
+                workspace::run(cargo.arg(rivals()?).arg("clock-bound"))
+            }
+        }
+    }
+
+    /// Starts it on a host, so that it follows `server`.
+    pub(super) fn start(self, host: &Host, directory: &Path, server: &str, poll: u32) -> Result<Process> {
+        let file = |name: &str| directory.join(name).to_string_lossy().into_owned();
+        let log2 = poll.ilog2();
+        let configured = |name: &str, text: &str| -> Result<String> {
+            std::fs::write(file(name), text).with_context(|| format!("cannot write {name}"))?;
+            Ok(file(name))
+        };
+        match self {
+            Self::Tickwire => {
+                host.spawn(&[&program("truth")?, "keep", server, &file("page"), "--poll", &poll.to_string()])
+            }
+            Self::Chronyd => {
+                let text = format!(
+                    "server {server} minpoll {log2} maxpoll {log2} iburst xleave\ncmdport 0\nbindcmdaddress /\n\
+                     pidfile {}\n",
+                    file("chronyd.pid")
+                );
+                host.spawn(&["chronyd", "-d", "-u", "root", "-f", &configured("chrony.conf", &text)?])
+            }
+            Self::Clockbound => {
+                let text = format!("[[sources.ntp]]\nserver = \"{server}\"\n");
+                let clockbound = clockbound()?.to_string_lossy().into_owned();
+                host.spawn(&[&clockbound, "--configuration", &configured("clockbound.toml", &text)?])
+            }
+            Self::Ntpsec => {
+                let text = format!(
+                    "server {server} iburst minpoll {log2} maxpoll {log2}\ndriftfile {}\nlogfile {}\n",
+                    file("ntp.drift"),
+                    file("ntp.log")
+                );
+                host.spawn(&["ntpd", "-n", "-g", "-c", &configured("ntp.conf", &text)?, "-p", &file("ntp.pid")])
+            }
+        }
+    }
+}
+
+fn rivals() -> Result<PathBuf> {
+    Ok(workspace::target()?.join(RIVALS))
+}
+
+fn clockbound() -> Result<PathBuf> {
+    Ok(rivals()?.join("bin/clockbound"))
+}
