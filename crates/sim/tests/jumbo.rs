@@ -169,7 +169,7 @@ fn packets_wait_for_the_neighbour_whole() {
     pair.stack(0).path_forget(peer);
     pair.stack(0).path_set(tickwire_stack::path::PathInfo { state: PathState::Resolving, ..ready }, now);
     let sent = (0..20).filter(|&n| send_datagram(&mut pair, from, &pattern(8_900, n))).count();
-    assert_eq!(sent, 6, "six packets of five frames are what one neighbour may keep waiting");
+    assert_eq!(sent, 12, "twelve packets of five frames are what one neighbour may keep waiting");
     pair.stack(0).path_set(ready, now);
     pair.run_for(Span::from_millis(1));
     for n in 0..sent {

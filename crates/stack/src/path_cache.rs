@@ -11,8 +11,8 @@ use crate::time::{Instant, Span};
 use core::hash::Hasher;
 use siphasher::sip::SipHasher13;
 
-/// Most packets that wait for one neighbour.
-const WAITING_PER_PATH: u32 = 32;
+/// Most frames that wait for one neighbour: what one send can be fits, in packets of the usual size.
+const WAITING_PER_PATH: u32 = 64;
 /// How long packets wait for a neighbour, and how long "unreachable" is believed.
 pub(crate) const RESOLVE_TIME: Span = Span::from_secs(3);
 
@@ -105,14 +105,20 @@ impl Stack<'_> {
         link[6..].copy_from_slice(&info.source_mac.0);
     }
 
-    fn wait(&mut self, index: u32, packet: Queued) -> Result<()> {
-        let path = &mut self.mem.paths[index as usize];
+    /// Whether so many frames can go by a path, or wait together until its next hop is known.
+    pub(crate) fn path_has_room(&self, index: u32, frames: usize) -> bool {
+        let path = &self.mem.paths[index as usize];
         let left = self.mem.waiting.len() - self.mem.core.free_waiting.used();
+        path.info.state != PathState::Resolving || frames <= left.min((WAITING_PER_PATH - path.waiting) as usize)
+    }
+
+    fn wait(&mut self, index: u32, packet: Queued) -> Result<()> {
         // All of a packet waits, or nothing of it.
-        if path.waiting + u32::from(packet.rest) >= WAITING_PER_PATH || usize::from(packet.rest) >= left {
+        if !self.path_has_room(index, usize::from(packet.rest) + 1) {
             self.mem.counters.path_drops.inc();
             return Err(Error::NoBuffers);
         }
+        let path = &mut self.mem.paths[index as usize];
         let mut piece = Some(packet);
         while let Some(packet) = piece
             && let Some(slot) = self.mem.core.free_waiting.take(self.mem.waiting)

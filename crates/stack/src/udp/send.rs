@@ -8,8 +8,8 @@ use crate::demux::UDP;
 use crate::error::{Error, Result};
 use crate::frame::{FrameId, HEADROOM, MAX_PAYLOAD, MOST_PIECES, flag};
 use crate::ids::{SocketKind, Source, UdpId};
-use crate::ip::IpSend;
 use crate::ip::output::{IPV4, IPV6, Message};
+use crate::ip::{IpSend, fragment};
 use crate::path::PathState;
 use crate::pool::Link;
 use crate::time::Instant;
@@ -56,20 +56,58 @@ impl<S: Source> Source for Part<'_, S> {
 }
 
 /// The most that a datagram can carry, and how long its IP header is.
-const fn bounds(send: &IpSend) -> (usize, usize) {
-    match send.destination.family() {
+const fn bounds(family: Family) -> (usize, usize) {
+    match family {
         Family::V4 => (MOST_V4, IPV4),
         Family::V6 => (MOST_V6, IPV6),
     }
 }
 
+/// Into datagrams of how many bytes a send is cut; `cut` is what was asked for, 0: it is one. Each of several is a packet, not to be fragmented,
+/// and all of them together what one send can be.
+fn segment_of(family: Family, mtu: usize, discover: MtuDiscover, all: usize, cut: usize) -> Result<usize> {
+    let (most, header) = bounds(family);
+    let whole = matches!(discover, MtuDiscover::Do | MtuDiscover::Probe) || cut != 0;
+    let segment = if cut == 0 { all } else { cut };
+    if all > most || whole && header + HEADER + segment.min(all) > mtu {
+        return Err(Error::MessageTooLong);
+    }
+    if cut != 0 && all > cut * MOST_SEGMENTS {
+        return Err(Error::Invalid);
+    }
+    Ok(segment)
+}
+
+/// How long the IP payload of the packets is in which a datagram of `len` bytes goes: as long as itself, if it is one packet.
+fn piece_of(family: Family, mtu: usize, len: usize) -> usize {
+    let total = HEADER + len;
+    let one = bounds(family).1 + total <= mtu && total <= MOST_PIECES * MAX_PAYLOAD;
+    if one { total } else { fragment::piece(family, mtu) }
+}
+
+/// How many frames a send takes that is cut into datagrams of `segment` bytes.
+fn frames_of(family: Family, mtu: usize, all: usize, segment: usize) -> usize {
+    let datagram = |len: usize| {
+        let (total, piece) = (HEADER + len, piece_of(family, mtu, len));
+        if total == piece && len <= MAX_PAYLOAD {
+            return 1;
+        }
+        total / piece * piece.div_ceil(MAX_PAYLOAD) + (total % piece).div_ceil(MAX_PAYLOAD)
+    };
+    if segment >= all {
+        return datagram(all);
+    }
+    all / segment * datagram(segment) + if all.is_multiple_of(segment) { 0 } else { datagram(all % segment) }
+}
+
 impl Stack<'_> {
-    /// Sends all that is left in `source`: one datagram, or as many as [`SendTo::segment`] says. Says how many bytes that was.
+    /// Sends all that is left in `source`: one datagram, or as many as [`SendTo::segment`] says, all of them or none. Says how many bytes that was.
     ///
     /// # Errors
     /// [`Error::Stale`]; the socket's pending error; [`Error::NotConnected`] without destination; [`Error::Invalid`] if the socket is not
     /// bound, or if it were too many datagrams; [`Error::MessageTooLong`], also if what it is cut into does not fit a packet; [`Error::NeedPath`] if the host must first be asked (nothing has been read from `source` then);
-    /// [`Error::HostUnreachable`], [`Error::NetworkUnreachable`]; [`Error::WouldBlock`] when the transmit queue is full.
+    /// [`Error::HostUnreachable`], [`Error::NetworkUnreachable`]; [`Error::WouldBlock`] when there is no room for all of it, in the transmit queue
+    /// or, while the neighbour is looked for, among what waits for that.
     pub fn udp_send(&mut self, id: UdpId, now: Instant, to: &SendTo, source: &mut impl Source) -> Result<usize> {
         let index = self.check(id.into())?;
         let socket = &mut self.mem.udp[index];
@@ -117,35 +155,30 @@ impl Stack<'_> {
             tos: to.tos.unwrap_or(options.tos),
             dont_fragment: options.mtu_discover != MtuDiscover::Dont,
         };
-        let all = source.remaining();
-        let segment = match usize::from(to.segment.unwrap_or(options.segment)) {
-            0 => all,
-            segment => {
-                self.udp_may_cut(now, &send, options.mtu_discover, all, segment)?;
-                segment
-            }
-        };
+        let (family, all) = (peer.address.family(), source.remaining());
+        let info = &self.mem.paths[path as usize];
+        let probes = options.mtu_discover == MtuDiscover::Probe;
+        let mtu = if probes { info.info.mtu } else { info.udp_mtu(now) } as usize;
+        let cut = to.segment.unwrap_or(options.segment);
+        let segment = segment_of(family, mtu, options.mtu_discover, all, cut.into())?;
+        // All of it or nothing: what is under way cannot be taken back.
+        let frames = frames_of(family, mtu, all, segment);
+        if frames > self.mem.frames.available() || !self.path_has_room(path, frames) {
+            self.mem.counters.udp_sndbuf_errors.inc();
+            self.mem.core.udp_full = 1;
+            return Err(Error::WouldBlock);
+        }
         let mut done = 0;
         // An empty datagram is one, too.
         loop {
             let len = segment.min(all - done);
             let mut part = Part { source: &mut *source, left: len };
-            match self.udp_emit(now, &send, [local.port, peer.port], options.mtu_discover, &mut part) {
-                Ok(()) => {
-                    done += len;
-                    self.mem.counters.udp_out_datagrams.inc();
-                    let row = self.mem.row(SocketKind::Udp, id.index);
-                    row.tx_packets.inc();
-                    row.tx_bytes.add(len as u64);
-                }
-                Err(Error::NoBuffers) => {
-                    self.mem.counters.udp_sndbuf_errors.inc();
-                    self.mem.core.udp_full = 1;
-                    // What is under way cannot be taken back; the rest is lost, as in any full queue.
-                    return if done == 0 { Err(Error::WouldBlock) } else { Ok(all) };
-                }
-                Err(error) => return Err(error),
-            }
+            self.udp_emit(now, &send, [local.port, peer.port], mtu, &mut part)?;
+            done += len;
+            self.mem.counters.udp_out_datagrams.inc();
+            let row = self.mem.row(SocketKind::Udp, id.index);
+            row.tx_packets.inc();
+            row.tx_bytes.add(len as u64);
             if done == all {
                 self.udp_note_room();
                 return Ok(all);
@@ -153,61 +186,27 @@ impl Stack<'_> {
         }
     }
 
-    /// Whether a send may be cut into segments: each is a packet, not to be fragmented, and all of them together what one send can be.
-    fn udp_may_cut(
-        &self,
-        now: Instant,
-        send: &IpSend,
-        discover: MtuDiscover,
-        all: usize,
-        segment: usize,
-    ) -> Result<()> {
-        let (most, header) = bounds(send);
-        if all > most || header + HEADER + segment.min(all) > self.udp_mtu(now, send, discover) {
-            return Err(Error::MessageTooLong);
-        }
-        if all > segment * MOST_SEGMENTS {
-            return Err(Error::Invalid);
-        }
-        Ok(())
-    }
-
-    fn udp_mtu(&self, now: Instant, send: &IpSend, discover: MtuDiscover) -> usize {
-        let path = &self.mem.paths[send.path as usize];
-        (if discover == MtuDiscover::Probe { path.info.mtu } else { path.udp_mtu(now) }) as usize
-    }
-
     fn udp_emit(
         &mut self,
         now: Instant,
         send: &IpSend,
         ports: [u16; 2],
-        discover: MtuDiscover,
+        mtu: usize,
         source: &mut impl Source,
     ) -> Result<()> {
         let len = source.remaining();
-        let (most, header) = bounds(send);
-        if len > most {
-            return Err(Error::MessageTooLong);
+        let (total, piece) = (HEADER + len, piece_of(send.destination.family(), mtu, len));
+        if total > piece {
+            let first = self.udp_fill(send, ports, len, piece, source)?;
+            return self.ip_fragment(now, send, first, piece);
         }
-        let mtu = self.udp_mtu(now, send, discover);
-        let whole = header + HEADER + len;
-        if whole > mtu && matches!(discover, MtuDiscover::Do | MtuDiscover::Probe) {
-            return Err(Error::MessageTooLong);
-        }
-        if whole <= mtu && len <= MAX_PAYLOAD {
+        if len <= MAX_PAYLOAD {
             return self.udp_emit_one(now, send, ports, len, source);
         }
-        if whole <= mtu && HEADER + len <= MOST_PIECES * MAX_PAYLOAD {
-            let frame = self.udp_fill(send, ports, len, HEADER + len, source)?;
-            let rest = self.mem.frames.chain_frames(frame) as u16 - 1;
-            let message =
-                Message { frame, offset: HEADROOM as u16, len: MAX_PAYLOAD as u16, rest, total: (HEADER + len) as u16 };
-            return self.ip_output(now, send, message);
-        }
-        let piece = crate::ip::fragment::piece(send.destination.family(), mtu);
-        let first = self.udp_fill(send, ports, len, piece, source)?;
-        self.ip_fragment(now, send, first, piece)
+        let frame = self.udp_fill(send, ports, len, total, source)?;
+        let rest = self.mem.frames.chain_frames(frame) as u16 - 1;
+        let message = Message { frame, offset: HEADROOM as u16, len: MAX_PAYLOAD as u16, rest, total: total as u16 };
+        self.ip_output(now, send, message)
     }
 
     /// A datagram that fits one packet in one frame.
