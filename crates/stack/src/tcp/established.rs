@@ -188,6 +188,7 @@ impl Stack<'_> {
         let s = &mut self.mem.tcp[index];
         let frames = &mut self.mem.frames;
         let counters = self.mem.counters;
+        let least = self.mem.core.tcp.config.min_rto;
         let una = s.send.una;
         let window_changed = s.take_window(segment);
         // A peer that keeps its window shut is alive, and may keep it so (RFC 9293 §3.8.6.1) as long as somebody here cares.
@@ -197,8 +198,8 @@ impl Stack<'_> {
         }
         let blocks = segment.options.blocks();
         if s.send.outstanding() == 0 && blocks.is_empty() {
-            if segment.length() == 0 && !window_changed {
-                s.recovery.probing = false; // the probe arrived beside what it repeated: nothing was lost (RFC 8985 §7.4.2)
+            if segment.length() == 0 && !window_changed && s.recovery.probing {
+                s.probe_was_needless(now); // it arrived beside what it repeated (RFC 8985 §7.4.2)
             }
             if window_changed && s.window > 0 {
                 s.rtt.recovered();
@@ -223,6 +224,7 @@ impl Stack<'_> {
             (s.attempts, s.excused) = (0, false);
             s.stuck_since = Instant::NEVER;
             s.soft_error = Pending::None;
+            s.held_back.acknowledged(now, now.since(s.at.timeout_from), least);
             s.at.timeout_from = now;
             (s.at.waiting, s.at.retransmit) = (super::socket::Waiting::Nothing, Instant::NEVER);
             if s.small_out && s.small_end.le(s.send.una) {

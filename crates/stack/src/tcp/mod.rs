@@ -5,7 +5,7 @@
 //! | `seq`, `options`, `header` | the wire format |
 //! | `socket`, `config` | what a connection consists of, and defaults |
 //! | `send`, `scoreboard`, `run` | the send queue, the marks of SACK on it, and what goes out as one segment |
-//! | `feedback`, `rtt`, `congestion`, `rack`, `prr`, `recovery`, `spurious` | when to send again, and how much |
+//! | `feedback`, `rtt`, `held_back`, `congestion`, `rack`, `prr`, `recovery`, `spurious` | when to send again, and how much |
 //! | `receive`, `window`, `ack` | the receive queue, the window offered, when to acknowledge |
 //! | `output` | what is sent now |
 //! | `input`, `handshake`, `established`, `closing` | what a received segment does |
@@ -27,6 +27,7 @@ mod established;
 mod feedback;
 mod handshake;
 mod header;
+mod held_back;
 mod info;
 mod input;
 mod isn;

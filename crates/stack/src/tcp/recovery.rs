@@ -154,6 +154,14 @@ impl Socket {
         }
     }
 
+    /// What the probe repeated, if anything, was not lost, only late.
+    pub(super) fn probe_was_needless(&mut self, now: Instant) {
+        self.recovery.probing = false;
+        if self.recovery.probe_was_retransmission {
+            self.held_back.needless_probe(now);
+        }
+    }
+
     /// RFC 8985 §7.4.2: if the probe repaired a loss, the window must react to that loss. It did not if the peer reports
     /// that it got the segment twice.
     fn check_probe(&mut self, counters: &Counters, now: Instant, news: &News) {
@@ -162,10 +170,11 @@ impl Socket {
             return;
         }
         if !self.recovery.probe_was_retransmission || self.recovery.undo.duplicate_reported || news.duplicate {
-            self.recovery.probing = false;
+            self.probe_was_needless(now);
         } else if self.send.una.gt(end) {
             self.recovery.probing = false;
             counters.tcp_loss_probe_recovery.inc();
+            self.held_back.lost();
             if self.recovery.phase == Phase::Open {
                 self.cc.on_loss(now, u32::from(self.mss));
                 self.cc.cwnd = self.cc.cwnd.min(self.cc.ssthresh);

@@ -92,7 +92,7 @@ impl Rtt {
     }
 
     /// After what time a tail loss probe is due (RFC 8985 §7.2), if the timeout is not due before. There the time by which the peer may
-    /// hold its acknowledgement back is added only for a single segment; but it is as long for the last of any odd number.
+    /// hold its acknowledgement back is added only for a single segment; but it is as long for the last of any odd number. See `held_back`.
     pub(super) fn probe(&self, bounds: &Bounds) -> Span {
         self.srtt.times(2) + bounds.min
     }

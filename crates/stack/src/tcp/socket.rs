@@ -1,6 +1,7 @@
 //! What a connection consists of (the transmission control block of RFC 9293 §3.3.1).
 
 use super::congestion::Congestion;
+use super::held_back::HeldBack;
 use super::prr::Prr;
 use super::rack::Rack;
 use super::receive::ReceiveQueue;
@@ -221,6 +222,7 @@ pub struct Socket {
     pub(super) recv: ReceiveQueue,
     pub(super) sizing: Sizing,
     pub(super) rtt: Rtt,
+    pub(super) held_back: HeldBack,
     pub(super) cc: Congestion,
     pub(super) rack: Rack,
     pub(super) prr: Prr,

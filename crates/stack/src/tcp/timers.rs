@@ -5,6 +5,7 @@
 
 use super::output::Hold;
 use super::recovery::Phase;
+use super::rtt::Bounds;
 use super::run::Run;
 use super::send::{IN_FLIGHT, is_leaving};
 use super::socket::{Pending, Socket, State, Waiting};
@@ -35,6 +36,16 @@ impl Socket {
             && self.state.may_transmit()
     }
 
+    /// The bounds for what is under way now: less than a full segment's acknowledgement may be held back (RFC 9293 §3.8.6.3), but not that of what
+    /// is sent again.
+    fn patience(&self, now: Instant, bounds: Bounds) -> Bounds {
+        let little = self.send.outstanding() <= u32::from(self.mss);
+        if !little || self.recovery.phase != Phase::Open || self.recovery.probing {
+            return bounds;
+        }
+        Bounds { min: self.held_back.allowance(now, bounds.min), ..bounds }
+    }
+
     /// The time without progress after which the connection is given up, zero if only counts limit it.
     fn out_of_patience(&self, now: Instant) -> bool {
         let limit = self.settings.user_timeout;
@@ -54,6 +65,7 @@ impl Stack<'_> {
                 if s.at.timeout_from.is_never() {
                     s.at.timeout_from = now;
                 }
+                let bounds = s.patience(now, bounds);
                 let timeout = s.at.timeout_from + s.rtt.rto(&bounds);
                 // What is sent now moves a probe, and nothing else (RFC 8985 §7.2, §8).
                 let holds = match s.at.waiting {
@@ -196,6 +208,7 @@ impl Stack<'_> {
             s.recovery.undo = Undo::before(s, now);
         }
         s.cc.on_timeout(now, u32::from(s.mss), first);
+        s.held_back.lost();
         s.send.mark_all_lost(frames);
         s.recovery.phase = Phase::Loss;
         s.recovery.point = s.send.nxt;

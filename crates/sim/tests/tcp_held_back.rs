@@ -1,0 +1,128 @@
+//! A peer that holds its acknowledgements back as a kernel does: 40 ms for less than a full segment, but at once for what it has already.
+
+mod tcp_support;
+
+use tcp_support::raw::*;
+use tickwire_stack::TcpId;
+use tickwire_stack::tcp::Setting;
+use tickwire_stack::time::Span;
+
+const MS: Span = Span::from_millis(1);
+
+struct Peer {
+    wire: Wire,
+    id: TcpId,
+    ours: u32,
+    theirs: u32,
+}
+
+impl Peer {
+    fn new() -> Self {
+        let mut wire = Wire::new();
+        let (id, ours, theirs) = wire.accepted();
+        let now = wire.now;
+        wire.stack().tcp_set(id, now, Setting::NoDelay(true)).unwrap();
+        Self { wire, id, ours, theirs }
+    }
+
+    /// Messages that are acknowledged within 200 us.
+    fn quick(&mut self, messages: u32) {
+        for _ in 0..messages {
+            self.wire.send(self.id, &[1; 100]).unwrap();
+            self.wire.one();
+            self.wire.pass(Span::from_micros(200));
+            self.ours += 100;
+            self.wire.put(Seg::new(ACK, self.theirs, self.ours));
+            self.wire.pass(MS);
+        }
+        self.wire.nothing();
+    }
+
+    /// A message whose acknowledgement is held back for `delay`, unless a probe comes. Whether it did.
+    fn held_back(&mut self, delay: Span) -> bool {
+        let first = self.ours;
+        self.wire.send(self.id, &[2; 100]).unwrap();
+        self.ours += 100;
+        let sent = self.wire.now;
+        let mut copies = 0;
+        while self.wire.now.since(sent) < delay {
+            self.wire.pass(MS);
+            copies += self.wire.taken().len();
+            if copies == 2 {
+                self.wire.put(Seg::new(ACK, self.theirs, self.ours).sack(&[(first, self.ours)]));
+                return true;
+            }
+        }
+        self.wire.put(Seg::new(ACK, self.theirs, self.ours));
+        false
+    }
+
+    /// A message that is lost: after what time it was sent again.
+    fn lost(&mut self) -> Span {
+        self.wire.send(self.id, &[3; 100]).unwrap();
+        self.wire.one();
+        self.ours += 100;
+        let sent = self.wire.now;
+        let mut again = Vec::new();
+        while again.is_empty() {
+            self.wire.pass(MS);
+            again = self.wire.taken_at();
+        }
+        self.wire.put(Seg::new(ACK, self.theirs, self.ours));
+        again[0].0.since(sent)
+    }
+
+    fn probes(&mut self) -> u64 {
+        self.wire.count("TcpExtTCPLossProbes")
+    }
+}
+
+/// RFC 8985 §7.2 adds the peer's longest delay for a single segment. It is learnt, since most peers have none.
+#[test]
+fn a_peer_that_holds_acknowledgements_back_is_soon_probed_no_more() {
+    let mut peer = Peer::new();
+    peer.quick(50);
+    let probed: Vec<bool> = (0..40)
+        .map(|_| {
+            peer.quick(4);
+            peer.held_back(Span::from_millis(40))
+        })
+        .collect();
+    assert_eq!(probed.iter().filter(|&&p| p).count() as u64, peer.probes());
+    assert!(probed[0] && peer.probes() <= 4 && !probed[4..].contains(&true), "{probed:?}");
+    assert_eq!((peer.wire.count("TcpExtTCPTimeouts"), peer.wire.count("TcpRetransSegs")), (0, peer.probes()));
+}
+
+/// The price: one loss is repaired so much later, the next one as fast as ever.
+#[test]
+fn what_was_learnt_delays_one_repair_and_is_forgotten_with_it() {
+    let mut peer = Peer::new();
+    peer.quick(50);
+    assert!(peer.lost() < Span::from_millis(6));
+    peer.quick(1);
+    for _ in 0..10 {
+        peer.held_back(Span::from_millis(40));
+        peer.quick(50);
+    }
+    let first = peer.lost();
+    assert!((Span::from_millis(40)..Span::from_millis(82)).contains(&first), "{} us", first.as_micros());
+    peer.quick(100);
+    assert!(peer.lost() < Span::from_millis(6));
+}
+
+#[test]
+fn what_was_learnt_is_forgotten_when_it_was_of_no_use_for_ten_seconds() {
+    let mut peer = Peer::new();
+    peer.quick(50);
+    assert!(peer.held_back(Span::from_millis(40)));
+    peer.quick(1);
+    let doubled = peer.lost();
+    assert!((Span::from_millis(10)..Span::from_millis(12)).contains(&doubled), "{} us", doubled.as_micros());
+    peer.quick(50);
+    assert!(peer.held_back(Span::from_millis(40)));
+    for _ in 0..100 {
+        peer.quick(1);
+        peer.wire.pass(Span::from_millis(100));
+    }
+    assert!(peer.lost() < Span::from_millis(6));
+}

@@ -1,0 +1,88 @@
+//! How long a peer holds back the acknowledgement of less than a full segment (`TLP.max_ack_delay` of RFC 8985 §7.2).
+//!
+//! Most answer within a round trip, and then a lost message is to be repaired in milliseconds. But a kernel that has nothing to send holds an
+//! acknowledgement back for 40 ms, and would be sent a needless probe each time. So the allowance follows what is seen: it doubles with each probe
+//! that proves needless, is kept for as long as acknowledgements need it, and is the smallest again as soon as anything is lost.
+
+use crate::time::{Instant, Span};
+use zerocopy::FromZeros;
+
+/// The longest allowance, unless the smallest is longer: for a delay of 40 ms and a scheduler's tick.
+const LONGEST: Span = Span::from_millis(80);
+
+/// How often it may double until then.
+const MOST: u8 = 7;
+
+/// How long it is kept since it was last of use.
+const KEPT: Span = Span::from_secs(10);
+
+/// What is known of a peer.
+#[derive(Clone, Copy, Debug, Default, FromZeros)]
+#[repr(C)]
+pub(super) struct HeldBack {
+    /// Until when the allowance is kept.
+    until: Instant,
+    doublings: u8,
+}
+
+impl HeldBack {
+    /// The allowance for a peer that may hold its acknowledgement back, `least` for one that never was seen to.
+    pub(super) fn allowance(&self, now: Instant, least: Span) -> Span {
+        if now >= self.until {
+            return least;
+        }
+        least.times(1 << self.doublings).min(LONGEST.max(least))
+    }
+
+    /// A probe repeated what the peer had.
+    pub(super) fn needless_probe(&mut self, now: Instant) {
+        let before = if now < self.until { self.doublings } else { 0 };
+        *self = Self { until: now + KEPT, doublings: (before + 1).min(MOST) };
+    }
+
+    /// An acknowledgement came after so long.
+    pub(super) fn acknowledged(&mut self, now: Instant, after: Span, least: Span) {
+        if after > least && now < self.until {
+            self.until = now + KEPT;
+        }
+    }
+
+    /// Something was lost.
+    pub(super) fn lost(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEAST: Span = Span::from_millis(5);
+
+    #[test]
+    fn the_allowance_is_learnt_kept_while_it_is_of_use_and_forgotten() {
+        let mut held = HeldBack::default();
+        let mut now = Instant::from_nanos(1);
+        assert_eq!(held.allowance(now, LEAST), LEAST);
+        let learnt = [10, 20, 40, 80, 80].map(Span::from_millis);
+        for allowance in learnt {
+            held.needless_probe(now);
+            assert_eq!(held.allowance(now, LEAST), allowance);
+        }
+        let patient = Span::from_millis(200);
+        assert_eq!(held.allowance(now, patient), patient, "who is more patient than that learns nothing");
+        for _ in 0..3 {
+            now += Span::from_secs(8);
+            held.acknowledged(now, Span::from_millis(40), LEAST);
+            assert_eq!(held.allowance(now, LEAST), Span::from_millis(80));
+        }
+        now += Span::from_secs(8);
+        held.acknowledged(now, Span::from_millis(1), LEAST);
+        now += Span::from_secs(2);
+        assert_eq!(held.allowance(now, LEAST), LEAST, "it was of no use for ten seconds");
+        held.needless_probe(now);
+        assert_eq!(held.allowance(now, LEAST), Span::from_millis(10), "from the beginning");
+        held.lost();
+        assert_eq!(held.allowance(now, LEAST), LEAST);
+    }
+}
