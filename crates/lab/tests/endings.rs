@@ -194,6 +194,19 @@ while True:
     threading.Thread(target=serve, args=(c,), daemon=True).start()
 "#;
 
+/// Runs a C program on host a, after what all of them begin with, against that server: it has to succeed, and so many packets to cross.
+fn succeeds(source: &str, packets: u64) {
+    let both = Both::new();
+    let address = both.pair.b_v4();
+    let mut server = start(both.b(), true, &[python(), "-c", ECHO_AND_DEAF, &address]);
+    bound(both.b(), &mut server, "tcp", 9000);
+    let program = compiled(both.a(), &[CONNECTED, source].concat());
+    crossing(&both.a_service, packets, || {
+        let ended = start(both.a(), true, &[&program, &address]).wait(PATIENCE).unwrap();
+        assert!(ended.status.success(), "{:?} {}", ended.status, ended.stderr);
+    });
+}
+
 #[test]
 fn a_program_that_cannot_end_does_not_hold_up_its_children() {
     // Its last words find no reader but its child, which talks with the server first.
@@ -226,15 +239,7 @@ int main(int count, char **arguments) {
     _exit(0);
 }
 "#;
-    let both = Both::new();
-    let address = both.pair.b_v4();
-    let mut server = start(both.b(), true, &[python(), "-c", ECHO_AND_DEAF, &address]);
-    bound(both.b(), &mut server, "tcp", 9000);
-    let program = compiled(both.a(), &[CONNECTED, "#include <signal.h>\n", PROGRAM].concat());
-    crossing(&both.a_service, 100, || {
-        let ended = start(both.a(), true, &[&program, &address]).wait(PATIENCE).unwrap();
-        assert!(ended.status.success(), "{:?} {}", ended.status, ended.stderr);
-    });
+    succeeds(&["#include <signal.h>\n", PROGRAM].concat(), 100);
 }
 
 #[test]
@@ -270,15 +275,7 @@ int main(int count, char **arguments) {
     return 0;
 }
 "#;
-    let both = Both::new();
-    let address = both.pair.b_v4();
-    let mut server = start(both.b(), true, &[python(), "-c", ECHO_AND_DEAF, &address]);
-    bound(both.b(), &mut server, "tcp", 9000);
-    let program = compiled(both.a(), &[CONNECTED, PROGRAM].concat());
-    crossing(&both.a_service, 100, || {
-        let ended = start(both.a(), true, &[&program, &address]).wait(PATIENCE).unwrap();
-        assert!(ended.status.success(), "{:?} {}", ended.status, ended.stderr);
-    });
+    succeeds(PROGRAM, 100);
 }
 
 #[test]
@@ -310,13 +307,5 @@ int main(int count, char **arguments) {
     return 0;
 }
 "#;
-    let both = Both::new();
-    let address = both.pair.b_v4();
-    let mut server = start(both.b(), true, &[python(), "-c", ECHO_AND_DEAF, &address]);
-    bound(both.b(), &mut server, "tcp", 9000);
-    let program = compiled(both.a(), &[CONNECTED, PROGRAM].concat());
-    crossing(&both.a_service, 10, || {
-        let ended = start(both.a(), true, &[&program, &address]).wait(PATIENCE).unwrap();
-        assert!(ended.status.success(), "{:?} {}", ended.status, ended.stderr);
-    });
+    succeeds(PROGRAM, 10);
 }

@@ -154,6 +154,26 @@ while True:
     threading.Thread(target=serve, args=(c,), daemon=True).start()
 "#;
 
+/// The echo server on host b.
+pub(crate) fn server(both: &Both) -> Process {
+    let mut server = start(both.b(), true, &[python(), "-c", ECHO_SERVER, &both.pair.b_v4()]);
+    bound(both.b(), &mut server, "tcp", 9000);
+    server
+}
+
+/// Connects, says so, and waits for the end of the connection; says how it came.
+pub(crate) const WAITING_CLIENT: &str = r#"
+import socket, sys
+s = socket.create_connection((sys.argv[1], 9000), timeout=25)
+s.sendall(b'hello')
+assert s.recv(5) == b'hello'
+print('connected', flush=True)
+try:
+    print('end' if s.recv(1) == b'' else 'data', flush=True)
+except ConnectionResetError:
+    print('reset', flush=True)
+"#;
+
 /// The group of [`HEAR`] and [`TELL`], where a test names no other.
 pub(crate) const GROUP: &str = "239.1.2.3";
 

@@ -1,0 +1,267 @@
+//! Services that are not there, hang, stop, die or come back, and what their programs do then.
+
+mod common;
+
+use common::{Both, GROUP, HEAR, PATIENCE, TELL, WAITING_CLIENT, bound, crossing, python, server, start};
+use nix::sys::signal::Signal;
+use std::time::Duration;
+use tickwire_lab::{CableOptions, Pair, Process, Service, ServiceOptions, tools};
+
+#[test]
+fn without_a_service_programs_run_on_the_kernel_unless_they_require_it() {
+    let pair = Pair::new().unwrap();
+    let tickwire = tools::tickwire().unwrap();
+    let script = format!(
+        "import socket; s = socket.socket(); s.bind(('{}', 9000)); s.listen(); print('listening')",
+        pair.a_v4()
+    );
+    let run = |more: &[&str]| {
+        let command = [&[tickwire.to_str().unwrap(), "run"], more, &["--", python(), "-c", &script]].concat();
+        pair.a.spawn(&command).unwrap().wait(PATIENCE).unwrap()
+    };
+    let ended = run(&[]);
+    assert_eq!(ended.stdout, "listening\n");
+    assert_eq!(ended.stderr.lines().count(), 1, "one line says why: {}", ended.stderr);
+    assert!(ended.stderr.contains("no service at"), "{}", ended.stderr);
+    let ended = run(&["--require"]);
+    assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(69), ""));
+}
+
+#[test]
+fn a_service_that_is_stuck_is_called_so_and_a_program_goes_on_without_it() {
+    const STUCK: &str = "import socket, sys, time; s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); \
+        s.bind(sys.argv[1]); s.listen(); print('listening', flush=True); time.sleep(100)";
+    let pair = Pair::new().unwrap();
+    let (tickwire, socket) = (tools::tickwire().unwrap(), pair.a.socket());
+    let mut stuck = start(&pair.a, false, &[python(), "-c", STUCK, socket.to_str().unwrap()]);
+    stuck.wait_for("listening", PATIENCE).unwrap();
+    let script = "import socket; socket.socket(); socket.socket(); print('made')";
+    let command = [tickwire.to_str().unwrap(), "run", "--", python(), "-c", script];
+    let ended = pair.a.spawn(&command).unwrap().wait(PATIENCE).unwrap();
+    assert_eq!(ended.stdout, "made\n");
+    assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
+    assert!(ended.stderr.contains("the service does not answer"), "{}", ended.stderr);
+}
+
+/// A new listening socket for each connection, each on the next port.
+const NEW_SOCKETS: &str = r#"
+import socket, sys
+for port in range(9000, 9100):
+    with socket.create_server((sys.argv[1], port)) as listener:
+        c, _ = listener.accept()
+        with c:
+            while d := c.recv(65536): c.sendall(d)
+"#;
+
+#[test]
+fn without_the_service_a_program_goes_on_and_when_it_is_back_new_sockets_take_the_fast_path_again() {
+    let mut both = Both::new();
+    let (client_host, address) = (both.pair.a.clone(), both.pair.b_v4());
+    let script = WAITING_CLIENT.replace("print('connected', flush=True)", "s.shutdown(socket.SHUT_WR)");
+    let talk = |port: u16| {
+        let script = script.replace("9000", &port.to_string());
+        start(&client_host, false, &[python(), "-c", &script, &address]).success(PATIENCE).unwrap()
+    };
+    // Not with --require, which would end the program at its first socket without a service.
+    let tickwire = tools::tickwire().unwrap();
+    let mut server =
+        start(both.b(), false, &[tickwire.to_str().unwrap(), "run", python(), "-c", NEW_SOCKETS, &address]);
+    bound(both.b(), &mut server, "tcp", 9000);
+    assert_eq!(crossing(&both.b_service, 3, || talk(9000)), "end\n");
+
+    assert!(both.b_service.stop().unwrap().status.success());
+    for port in 9001..9004 {
+        bound(both.b(), &mut server, "tcp", port);
+        assert_eq!(talk(port), "end\n");
+    }
+
+    both.b_service = Service::start(&both.pair.b).unwrap();
+    let mut port = 9004;
+    tools::until("new sockets are on the fast path again", PATIENCE, || {
+        bound(both.b(), &mut server, "tcp", port);
+        let before = both.b_service.stat().unwrap().diverted();
+        assert_eq!(talk(port), "end\n");
+        port += 1;
+        both.b_service.stat().unwrap().diverted() > before + 2
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_stopped_service_leaves_nothing_behind_and_a_killed_one_is_cleaned_up_after_by_the_next() {
+    let mut both = Both::new();
+    let mut first = server(&both);
+    assert!(both.b_service.stop().unwrap().status.success());
+    let devices = both.b().run(&["ip", "-o", "link"]).unwrap();
+    assert_eq!(devices.lines().count(), 2, "lo and eth0 only: {devices}");
+    assert!(!devices.contains("xdp"), "{devices}");
+    let filters = both.b().run(&["tc", "filter", "show", "dev", "eth0", "ingress"]).unwrap();
+    assert_eq!(filters, "");
+    assert!(!both.b().socket().exists());
+    first.kill();
+
+    both.b_service = Service::start(&both.pair.b).unwrap();
+    let mut second = server(&both);
+    both.b_service.process().signal(Signal::SIGKILL).unwrap();
+    let _ = both.b_service.process().wait(PATIENCE).unwrap();
+    both.b_service = Service::start(&both.pair.b).unwrap();
+    second.kill();
+    tools::until("the leftovers are gone", PATIENCE, || {
+        both.b().run(&["ip", "-o", "link"]).unwrap().lines().count() == 2
+    })
+    .unwrap();
+}
+
+/// A program under `tickwire run` without `--require`.
+fn willing(host: &tickwire_lab::Host, command: &[&str]) -> Process {
+    let tickwire = tools::tickwire().unwrap();
+    start(host, false, &[&[tickwire.to_str().unwrap(), "run"], command].concat())
+}
+
+#[test]
+fn a_member_of_a_group_goes_on_hearing_it_when_the_service_is_killed() {
+    let mut both = Both::new();
+    let (own, other) = (both.pair.a_v4(), both.pair.b_v4());
+    let mut hearer = willing(both.a(), &[python(), "-c", HEAR, GROUP, &own, "any"]);
+    hearer.wait_for("joined", PATIENCE).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    let teller = both.pair.b.clone();
+    let tell = |name: &str| {
+        start(&teller, false, &[python(), "-c", TELL, GROUP, &other, name, "0"]).success(PATIENCE).unwrap()
+    };
+    tell("by the lane");
+    hearer.wait_for("by the lane 4;", PATIENCE).unwrap();
+    assert_eq!(both.a_service.stat().unwrap().number("/host/counters/group_copies"), 5);
+    both.a_service.process().signal(Signal::SIGKILL).unwrap();
+    let _ = both.a_service.process().wait(PATIENCE).unwrap();
+    tools::until("the program has noticed", PATIENCE, || hearer.stderr().contains("the lane has ended")).unwrap();
+    assert!(hearer.stderr().contains("the connection to the service was lost"), "{}", hearer.stderr());
+    tell("by the kernel");
+    hearer.wait_for("by the kernel 4;", PATIENCE).unwrap();
+    assert_eq!(hearer.stdout().lines().count(), 11, "each once: {}", hearer.stdout());
+}
+
+/// Makes a socket now and then, and says when the outcome changes.
+const TRY: &str = r#"
+import errno, socket, time
+before = None
+while True:
+    try:
+        socket.socket().close()
+        now = 'made'
+    except OSError as error:
+        now = errno.errorcode[error.errno]
+    if now != before:
+        print(now, flush=True)
+        before = now
+    time.sleep(0.05)
+"#;
+
+#[test]
+fn a_program_that_requires_acceleration_gets_errors_without_the_service_and_lives_on() {
+    let mut both = Both::new();
+    let mut program = start(both.a(), true, &[python(), "-c", TRY]);
+    program.wait_for("made", PATIENCE).unwrap();
+    assert!(both.a_service.stop().unwrap().status.success());
+    program.wait_for("ENETDOWN", PATIENCE).unwrap();
+    assert!(program.stderr().contains("new sockets fail (--require)"), "{}", program.stderr());
+    both.a_service = Service::start(&both.pair.a).unwrap();
+    tools::until("sockets can be made again", PATIENCE, || program.stdout() == "made\nENETDOWN\nmade\n").unwrap();
+    assert_eq!(both.a_service.stat().unwrap().lanes_of(program.id()).len(), 1);
+}
+
+#[test]
+fn established_connections_end_with_an_error_when_the_service_stops_or_is_killed() {
+    for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+        let mut both = Both::new();
+        let mut server = server(&both);
+        let mut client = willing(both.a(), &[python(), "-c", WAITING_CLIENT, &both.pair.b_v4()]);
+        client.wait_for("connected", PATIENCE).unwrap();
+        let stat = both.a_service.stat().unwrap();
+        assert!(stat.diverted() > 1, "it crossed the stack");
+        both.a_service.process().signal(signal).unwrap();
+        client.wait_for("reset", Duration::from_secs(5)).unwrap();
+        assert!(server.is_running().unwrap());
+    }
+}
+
+/// Answers on one listener; makes another socket when it is told to.
+const OLD_LISTENER: &str = r#"
+import socket, sys
+family = socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET
+listener = socket.create_server((sys.argv[1], 9000), family=family)
+kept = [socket.create_server(('127.0.0.1', 0))]
+while True:
+    c, _ = listener.accept()
+    d = c.recv(100)
+    if d == b'new':
+        kept.append(socket.create_server((sys.argv[1], 9001)))
+    c.sendall(d)
+    kept.append(c)
+"#;
+
+#[test]
+fn sockets_that_are_older_than_the_service_are_listed_with_the_reason() {
+    let mut both = Both::new();
+    let (host, address) = (both.pair.a.clone(), both.pair.b_v4());
+    let mut server = willing(both.b(), &[python(), "-c", OLD_LISTENER, &address]);
+    bound(both.b(), &mut server, "tcp", 9000);
+    assert!(both.b_service.stop().unwrap().status.success());
+    both.b_service = Service::start(&both.pair.b).unwrap();
+
+    let program = || both.b_service.stat().unwrap().lanes_of(server.id()).first().map(|lane| (*lane).clone());
+    tools::until("the program is listed", PATIENCE, || program().is_some()).unwrap();
+    let listed = program().unwrap();
+    assert_eq!(listed["accelerated"], false);
+    assert!(listed["reason"].as_str().unwrap().contains("older than the service"), "{listed}");
+
+    // The same once more, by kill -9: the helper hears that the service by which the program was listed has gone.
+    both.b_service.process().signal(Signal::SIGKILL).unwrap();
+    let _ = both.b_service.process().wait(PATIENCE).unwrap();
+    both.b_service = Service::start(&both.pair.b).unwrap();
+    let program = || both.b_service.stat().unwrap().lanes_of(server.id()).first().map(|lane| (*lane).clone());
+    tools::until("the program is listed again", PATIENCE, || program().is_some()).unwrap();
+
+    let script = "import socket, sys; c = socket.create_connection((sys.argv[1], 9000)); c.sendall(b'new'); c.recv(3)";
+    start(&host, false, &[python(), "-c", script, &address]).success(PATIENCE).unwrap();
+    let listed = program().unwrap();
+    assert_eq!(listed["accelerated"], true, "its new socket took the fast path: {listed}");
+    let on = |port: u16, accelerated: bool| {
+        let local = format!("{address}:{port}");
+        let all = listed["sockets"].as_array().unwrap();
+        all.iter().filter(|s| s["local"] == local.as_str() && s["accelerated"] == accelerated).count()
+    };
+    assert_eq!(on(9001, true), 1, "{listed}");
+    assert!(on(9000, false) >= 2, "the old listener, and a connection that it accepted: {listed}");
+    assert_eq!(on(9000, true), 0, "{listed}");
+    let reason = |local: &str| {
+        let all = listed["sockets"].as_array().unwrap();
+        all.iter()
+            .find(|s| s["local"].as_str().unwrap().starts_with(local))
+            .and_then(|s| s["reason"].as_str())
+            .unwrap_or_default()
+    };
+    assert!(reason(&format!("{address}:9000")).contains("older than the service"), "{listed}");
+    let loopback = reason("127.0.0.1:");
+    assert!(!loopback.is_empty() && !loopback.contains("older"), "it never was on a lane: {listed}");
+}
+
+#[test]
+fn a_program_for_which_there_is_no_lane_is_listed_with_the_reason() {
+    let options = ServiceOptions { config: "[limits]\nlanes = 1\n".into(), ..ServiceOptions::default() };
+    let both = Both::with(&CableOptions::default(), &options);
+    let listen = |address: String| {
+        let mut server = willing(both.b(), &[python(), "-c", OLD_LISTENER, &address]);
+        bound(both.b(), &mut server, "tcp", 9000);
+        server
+    };
+    let first = listen(both.pair.b_v4());
+    let mut second = listen(both.pair.b_v6());
+    let stat = both.b_service.stat().unwrap();
+    assert_eq!(stat.lanes_of(first.id())[0]["accelerated"], true);
+    let listed = stat.lanes_of(second.id());
+    assert_eq!(listed.len(), 1, "{}", stat.json);
+    assert!(listed[0]["reason"].as_str().unwrap().starts_with("all lanes are taken"), "{}", listed[0]);
+    second.kill();
+    tools::until("it is gone", PATIENCE, || both.b_service.stat().unwrap().lanes_of(second.id()).is_empty()).unwrap();
+}
