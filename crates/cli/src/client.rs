@@ -1,12 +1,12 @@
 //! Asking the service.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use nix::unistd::Group;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tickwire_link::control::{Channel, Descriptors, Push, Reply, Request};
+use tickwire_link::control::{Channel, Descriptors, Push, Reason, Reply, Request, why_unconnected};
 
 /// The service answers from its event loop; if it has not done so after this time, it is stuck.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -14,34 +14,31 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// A connection to the service.
 pub(crate) struct Client {
     channel: Channel,
+    /// Where it was found, for people.
+    socket: PathBuf,
     number: u32,
 }
 
 impl Client {
     /// Connects.
     pub(crate) fn connect(socket: &Path) -> Result<Self> {
-        let channel = Channel::connect(socket).map_err(|error| {
-            let advice = advice(&error, socket);
-            anyhow::Error::new(error).context(format!("{}: {advice}", socket.display()))
-        })?;
-        Ok(Self { channel, number: 0 })
+        let channel = Channel::connect(socket).map_err(|error| anyhow!(why_not(socket, &error)))?;
+        Ok(Self { channel, socket: socket.to_path_buf(), number: 0 })
     }
 
     /// Asks, and waits for the answer.
     pub(crate) fn ask(&mut self, request: &Request) -> Result<(Reply, Descriptors)> {
         self.number += 1;
-        self.channel.send(request, self.number, &[]).context("the service does not take requests")?;
+        self.channel.send(request, self.number, &[]).map_err(|error| self.why_silent(&error))?;
         loop {
-            let incoming = self
-                .channel
-                .receive(PATIENCE)
-                .context("the service does not answer: see its log, or start it again")?;
+            let incoming = self.channel.receive(PATIENCE).map_err(|error| self.why_silent(&error))?;
             // Number 0 is a push, which concerns lanes; a tool has none.
             if incoming.decode::<Push>().is_ok() {
                 continue;
             }
-            let (number, reply) =
-                incoming.decode::<Reply>().context("the service gave an answer that cannot be read")?;
+            let (number, reply) = incoming.decode::<Reply>().with_context(|| {
+                format!("what answers at {} cannot be understood: is it the service?", self.socket.display())
+            })?;
             if number != self.number {
                 bail!("the service answered another question (number {number} instead of {})", self.number);
             }
@@ -51,18 +48,40 @@ impl Client {
             };
         }
     }
+
+    fn why_silent(&self, error: &io::Error) -> anyhow::Error {
+        if error.kind() == io::ErrorKind::TimedOut {
+            return anyhow!(stuck(&self.socket));
+        }
+        anyhow!("the service at {} ended the connection ({error}): see its log", self.socket.display())
+    }
 }
 
-/// What to do about a socket that cannot be connected to.
-fn advice(error: &io::Error, socket: &Path) -> String {
-    if error.kind() != io::ErrorKind::PermissionDenied {
-        return "no service answers there: start `tickwire service`, or name its socket with --socket".into();
+/// Why nobody answers at the service's path, and what to do about it.
+pub(crate) fn why_not(socket: &Path, error: &io::Error) -> String {
+    let shown = socket.display();
+    match why_unconnected(socket, error) {
+        Reason::NotPermitted => {
+            let way = match group(socket) {
+                Some(group) => {
+                    format!("join the group that owns the socket (`usermod -aG {group} USER`, then log in again)")
+                }
+                None => {
+                    "have a group made that may (`groupadd --system tickwire`, then start the service again)".into()
+                }
+            };
+            format!("this user may not use the service at {shown}: be root, or {way}")
+        }
+        Reason::Silent => stuck(socket),
+        Reason::NotService => format!(
+            "what is at {shown} is not the service's socket: name that by --socket, or start `tickwire service`"
+        ),
+        _ => format!("no service at {shown} ({error}): start `tickwire service`, or name its socket by --socket"),
     }
-    let way = match group(socket) {
-        Some(group) => format!("join the group that owns the socket (`usermod -aG {group} USER`, then log in again)"),
-        None => "have a group made that may (`groupadd --system tickwire`, then start the service again)".into(),
-    };
-    format!("this user may not ask the service: be root, or {way}")
+}
+
+fn stuck(socket: &Path) -> String {
+    format!("the service at {} does not answer: it may be stuck (see its log, or start it again)", socket.display())
 }
 
 /// The group whose members may open the socket, if there is one beside root's.
@@ -94,10 +113,10 @@ mod tests {
             let adm = Group::from_name("adm").unwrap().unwrap().gid;
             chown(&socket, None, Some(adm.as_raw())).unwrap();
             mode(0o660);
-            assert!(advice(&denied, &socket).contains("`usermod -aG adm USER`"));
+            assert!(why_not(&socket, &denied).contains("`usermod -aG adm USER`"));
         }
         mode(0o600);
-        assert!(!advice(&denied, &socket).contains("usermod"), "nobody but root");
-        assert!(advice(&io::ErrorKind::NotFound.into(), &socket).contains("no service answers"));
+        assert!(!why_not(&socket, &denied).contains("usermod"), "nobody but root");
+        assert!(why_not(&socket, &io::ErrorKind::NotFound.into()).contains("no service at"));
     }
 }

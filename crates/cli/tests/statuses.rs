@@ -1,6 +1,8 @@
 //! Exit statuses and messages of the commands other than `run`, as the manual says them. No service and no root needed.
 
 use std::io::{BufRead, BufReader, Read};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixListener;
 use std::process::{Command, Output, Stdio};
 
 fn tickwire(arguments: &[&str]) -> Command {
@@ -32,10 +34,57 @@ fn without_a_service_there_is_nothing_to_show_or_record() {
     for arguments in [&["stat"][..], &["stat", "--json"], &["capture", "-w", "/nonexistent/file"]] {
         let (status, words) = done(arguments);
         assert_eq!(status, Some(1), "{arguments:?}");
-        assert!(words.starts_with("tickwire: /nonexistent/service.sock: no service answers there"), "{words}");
+        assert!(words.starts_with("tickwire: no service at /nonexistent/service.sock ("), "{words}");
         assert_eq!(words.lines().count(), 1, "{words}");
     }
     assert_eq!(done(&["doctor"]).0, Some(1), "a service is missing");
+}
+
+/// Every command says the same of what is at the service's path, and what to do about it.
+#[test]
+fn what_does_not_answer_at_the_services_path_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = |name: &str| directory.path().join(name);
+    std::fs::write(place("file"), "").unwrap();
+    let _stream = UnixListener::bind(place("stream")).unwrap();
+    drop(UnixListener::bind(place("old")).unwrap());
+    let other = "is not the service's socket: name that by --socket, or start `tickwire service`";
+    let away = "start `tickwire service`, or name its socket by --socket";
+    for (name, advice) in [("file", other), ("", other), ("stream", other), ("old", away), ("file/none", away)] {
+        let path = place(name).display().to_string();
+        for command in [&["stat"][..], &["capture", "-w", "-"], &["run", "--require", "true"], &["doctor"]] {
+            let Output { stdout, stderr, .. } = tickwire(command).env("TICKWIRE_SOCKET", &path).output().unwrap();
+            let said = String::from_utf8([stdout, stderr].concat()).unwrap();
+            let line = said.lines().find(|line| line.contains(&path)).unwrap_or_else(|| panic!("{command:?}: {said}"));
+            assert!(line.contains(advice), "{command:?} at {name:?}: {line}");
+        }
+    }
+}
+
+/// Somebody else's socket of the same kind, who hangs up, or says what is no answer.
+#[test]
+fn who_does_not_answer_as_the_service_would_is_told_from_it() {
+    use nix::sys::socket::{
+        AddressFamily, Backlog, MsgFlags, SockFlag, SockType, UnixAddr, accept, bind, listen, recv, send, socket,
+    };
+    let directory = tempfile::tempdir().unwrap();
+    for (name, answer, why) in [("odd", &b"what?"[..], "cannot be understood"), ("curt", b"", "ended the connection")] {
+        let path = directory.path().join(name);
+        let door = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None).unwrap();
+        bind(door.as_raw_fd(), &UnixAddr::new(&path).unwrap()).unwrap();
+        listen(&door, Backlog::new(1).unwrap()).unwrap();
+        let stat = tickwire(&["stat", "--socket", path.to_str().unwrap()]).stderr(Stdio::piped()).spawn().unwrap();
+        let peer = accept(door.as_raw_fd()).unwrap();
+        recv(peer, &mut [0; 1024], MsgFlags::empty()).unwrap();
+        if !answer.is_empty() {
+            send(peer, answer, MsgFlags::empty()).unwrap();
+        }
+        nix::unistd::close(peer).unwrap();
+        let Output { status, stderr, .. } = stat.wait_with_output().unwrap();
+        let words = String::from_utf8(stderr).unwrap();
+        assert_eq!(status.code(), Some(1));
+        assert!(words.contains(why) && words.contains(path.to_str().unwrap()), "{words}");
+    }
 }
 
 #[test]

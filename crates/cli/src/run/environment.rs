@@ -1,12 +1,11 @@
 //! What the program finds: the library in front of libc, and a service that answers.
 
+use crate::client;
 use anyhow::{Context, Result, bail};
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 use std::ffi::{OsStr, OsString};
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use tickwire_link::control::Channel;
 
 const LIBRARY: &str = "libtickwire_preload.so";
 /// Names the library, if it is in none of the usual places.
@@ -59,26 +58,7 @@ fn joined(library: &OsStr, before: &OsStr) -> Result<OsString> {
 
 /// Whether a service takes connections there.
 pub(crate) fn service_answers(path: &Path) -> Result<(), String> {
-    let shown = path.display();
-    let address = UnixAddr::new(path).map_err(|e| format!("{shown} cannot be the service's socket: {e}"))?;
-    let fd = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK, None)
-        .map_err(|e| format!("no Unix socket could be made: {}", e.desc()))?;
-    connect(fd.as_raw_fd(), &address).map_err(|error| match error {
-        nix::errno::Errno::EACCES => format!("this user may not use the service at {shown} (see its group)"),
-        nix::errno::Errno::EAGAIN => format!("the service at {shown} does not answer: it may be stuck (see its log)"),
-        nix::errno::Errno::EPROTOTYPE => not_service(path),
-        nix::errno::Errno::ECONNREFUSED if path.metadata().is_ok_and(|file| !file.file_type().is_socket()) => {
-            not_service(path)
-        }
-        error => format!("no service at {shown} ({}): start `tickwire service`", error.desc()),
-    })
-}
-
-fn not_service(path: &Path) -> String {
-    format!(
-        "what is at {} is not the service's socket: name that by --socket, or start `tickwire service`",
-        path.display()
-    )
+    Channel::connect(path).map(drop).map_err(|error| client::why_not(path, &error))
 }
 
 #[cfg(test)]
@@ -95,26 +75,5 @@ mod tests {
         assert_eq!(join("/a.so", "/b.so /c.so").as_deref(), Some("/a.so:/b.so:/c.so"));
         assert_eq!(join("/a.so", "/b.so:/a.so").as_deref(), Some("/a.so:/b.so"));
         assert_eq!(join("/a b.so", ""), None);
-    }
-
-    #[test]
-    fn a_missing_service_is_named_with_its_path() {
-        let why = service_answers(Path::new("/no/such.sock")).unwrap_err();
-        assert!(why.contains("/no/such.sock") && why.contains("tickwire service"), "{why}");
-    }
-
-    #[test]
-    fn what_is_not_the_services_socket_is_called_so() {
-        let directory = std::env::temp_dir().join(format!("tickwire-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).unwrap();
-        let (file, stream) = (directory.join("file"), directory.join("stream.sock"));
-        std::fs::write(&file, "").unwrap();
-        let listener = std::os::unix::net::UnixListener::bind(&stream).unwrap();
-        for path in [&directory, &file, &stream] {
-            let why = service_answers(path).unwrap_err();
-            assert!(why.contains("is not the service's socket"), "{why}");
-        }
-        drop(listener);
-        std::fs::remove_dir_all(&directory).unwrap();
     }
 }

@@ -11,6 +11,7 @@ mod list;
 mod message;
 mod name;
 mod reason;
+mod unconnected;
 
 pub use channel::{Channel, Descriptors, Incoming, MAX_DESCRIPTORS};
 pub use codec::{MAX_MESSAGE, Malformed, VERSION};
@@ -21,6 +22,7 @@ pub use message::{
 };
 pub use name::Name;
 pub use reason::Reason;
+pub use unconnected::why_unconnected;
 
 use std::path::PathBuf;
 

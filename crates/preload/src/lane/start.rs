@@ -14,11 +14,9 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::Seq
 use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
-use std::os::unix::fs::FileTypeExt;
-use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
-use tickwire_link::control::{Channel, Descriptors, Name, Reason, Reply, Request, Token, socket_path};
+use tickwire_link::control::{Channel, Descriptors, Name, Reason, Reply, Request, Token, socket_path, why_unconnected};
 use tickwire_link::region::Region;
 use tickwire_stack::time::Span;
 use tickwire_stack::{Config, Limits, Memory};
@@ -260,23 +258,6 @@ fn session() -> Result<Session, Reason> {
     Ok(Session::new(protected(channel)?))
 }
 
-/// Why there is no connection to what is at the path.
-fn why_unconnected(path: &Path, error: &io::Error) -> Reason {
-    match (error.kind(), error.raw_os_error()) {
-        (io::ErrorKind::PermissionDenied, _) => Reason::NotPermitted,
-        // It is not reading who came before.
-        (io::ErrorKind::WouldBlock, _) => Reason::Silent,
-        (_, Some(libc::EPROTOTYPE)) => Reason::NotService,
-        // As by the socket of a service that was killed, whose file is left.
-        (io::ErrorKind::ConnectionRefused, _)
-            if std::fs::metadata(path).is_ok_and(|file| !file.file_type().is_socket()) =>
-        {
-            Reason::NotService
-        }
-        _ => Reason::NoService,
-    }
-}
-
 /// A lane from the service; if that refuses one, the connection is kept.
 fn connect(kept: &mut Option<Listed>) -> Result<Lane, Reason> {
     let mut session = session()?;
@@ -382,25 +363,4 @@ pub(crate) fn begin(parts: &Parts) -> Result<(), Reason> {
 
 fn program() -> String {
     std::fs::read_to_string("/proc/self/comm").unwrap_or_default().trim_end().to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::unix::net::UnixListener;
-
-    #[test]
-    fn what_is_not_the_services_socket_is_told_from_a_service_that_is_away() {
-        let directory = std::env::temp_dir().join(format!("tickwire-preload-{}", sys::process()));
-        std::fs::create_dir_all(&directory).unwrap();
-        let (file, stream, old) = (directory.join("file"), directory.join("stream"), directory.join("old"));
-        std::fs::write(&file, "").unwrap();
-        let _stream = UnixListener::bind(&stream).unwrap();
-        drop(UnixListener::bind(&old).unwrap());
-        let why = |path: &Path| why_unconnected(path, &Channel::connect(path).unwrap_err());
-        let found = [&file, &directory, &stream, &old, &directory.join("nothing")].map(|path| why(path));
-        std::fs::remove_dir_all(&directory).unwrap();
-        let (other, away) = (Reason::NotService, Reason::NoService);
-        assert_eq!(found, [other, other, other, away, away]);
-    }
 }
