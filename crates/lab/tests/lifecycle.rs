@@ -262,6 +262,7 @@ fn a_program_that_confines_itself_goes_on_with_the_kernel_and_is_told_why() {
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -282,8 +283,14 @@ static struct sock_filter rules[] = {
 int main(int count, char **arguments) {
     struct sockaddr_in name = {.sin_family = AF_INET, .sin_port = htons(9000)};
     struct sock_fprog filter = {sizeof rules / sizeof *rules, rules};
-    int connection = socket(AF_INET, SOCK_STREAM, 0), datagrams, status;
+    int connection = socket(AF_INET, SOCK_STREAM, 0), datagrams, status, told[2];
     char back[5];
+    sigset_t awaited;
+    sigemptyset(&awaited);
+    sigaddset(&awaited, SIGUSR1);
+    sigprocmask(SIG_BLOCK, &awaited, NULL);
+    if (pipe(told))
+        return 10;
     inet_pton(AF_INET, arguments[1], &name.sin_addr);
     if (connect(connection, (struct sockaddr *)&name, sizeof name))
         return 1;
@@ -304,6 +311,10 @@ int main(int count, char **arguments) {
         if (connect(datagrams, (struct sockaddr *)&name, sizeof name) || write(datagrams, "hello", 5) != 5 ||
             read(datagrams, back, 5) != 5)
             _exit(2);
+        dprintf(1, "child %d\n", getpid());
+        // As OpenSSH's, which cannot reach the service any more.
+        if (chroot("/proc/self/fdinfo"))
+            _exit(11);
         prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
         if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter))
             _exit(3);
@@ -311,9 +322,9 @@ int main(int count, char **arguments) {
             _exit(4);
         if (write(datagrams, "again", 5) != 5 || read(datagrams, back, 5) != 5 || memcmp(back, "again", 5))
             _exit(5);
-        _exit(0);
+        _exit(write(1, "confined\n", 9) != 9 || read(told[0], back, 1) != 1);
     }
-    if (wait(&status) < 0 || status)
+    if (sigwait(&awaited, &status) || write(told[1], ".", 1) != 1 || wait(&status) < 0 || status)
         return status >> 8;
     // The parent's part in the connection is as it was.
     if (write(connection, "hello", 5) != 5 || read(connection, back, 5) != 5)
@@ -327,7 +338,27 @@ int main(int count, char **arguments) {
     let mut server = start(both.b(), true, &[python(), "-c", ECHO_SERVER, &address]);
     bound(both.b(), &mut server, "udp", 9000);
     let program = compiled(both.a(), PROGRAM);
-    let ended = crossing(&both.a_service, 4, || start(both.a(), true, &[&program, &address]).wait(PATIENCE).unwrap());
-    assert_eq!(ended.stdout, "ok\n", "{:?} {}", ended.status, ended.stderr);
+    let ended = crossing(&both.a_service, 4, || {
+        let mut parent = start(both.a(), true, &[&program, &address]);
+        parent.wait_for("confined", PATIENCE).unwrap_or_else(|e| panic!("{e:#}\n{}", parent.stderr()));
+        let said = parent.stdout();
+        let child = said.lines().find_map(|line| line.strip_prefix("child ")).unwrap().parse().unwrap();
+        let stat = both.a_service.stat().unwrap();
+        let listed = stat.lanes_of(child);
+        assert_eq!(listed.len(), 1, "{}", stat.json);
+        assert_eq!(
+            (&listed[0]["accelerated"], &listed[0]["program"]),
+            (&false.into(), &"program".into()),
+            "{}",
+            listed[0]
+        );
+        assert!(listed[0]["reason"].as_str().unwrap().contains("seccomp"), "{}", listed[0]);
+        assert_eq!(stat.lanes_of(parent.id())[0]["accelerated"], true, "{}", stat.json);
+        parent.signal(Signal::SIGUSR1).unwrap();
+        let ended = parent.wait(PATIENCE).unwrap();
+        tools::until("it is gone", PATIENCE, || both.a_service.stat().unwrap().lanes_of(child).is_empty()).unwrap();
+        ended
+    });
+    assert!(ended.stdout.ends_with("confined\nok\n"), "{:?} {} {}", ended.status, ended.stdout, ended.stderr);
     assert_eq!(ended.stderr.matches("seccomp").count(), 1, "{}", ended.stderr);
 }

@@ -119,16 +119,14 @@ impl Service {
 
     /// Answers [`tickwire_link::control::Request::OnKernel`].
     pub(crate) fn on_kernel(&mut self, id: ConnectionId, program: Name, reason: Reason) -> Answer {
-        match self.connections.get(&id) {
-            Some(connection) if connection.lane.is_none() && reason != Reason::None => {
-                if self.list_without_lane(id, program, reason) {
-                    Reply::Done.into()
-                } else {
-                    refused(Reason::RateLimit)
-                }
-            }
-            _ => refused(Reason::BadRequest),
+        let Some(connection) = self.connections.get_mut(&id).filter(|_| reason != Reason::None) else {
+            return refused(Reason::BadRequest);
+        };
+        let (pid, left) = (connection.peer.pid, connection.lane.take());
+        if let Some(lane) = left {
+            self.leave_lane(id, pid, lane);
         }
+        if self.list_without_lane(id, program, reason) { Reply::Done.into() } else { refused(Reason::RateLimit) }
     }
 
     /// Lists a program that has no lane for as long as its connection lasts; if there are too many of them, the connection ends. Whether

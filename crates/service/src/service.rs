@@ -192,7 +192,13 @@ impl Service {
         self.captures.end(id, &mut self.programs);
         let number = connection.lane;
         connection.close();
-        let Some(number) = number else { return };
+        if let Some(number) = number {
+            self.leave_lane(id, pid, number);
+        }
+    }
+
+    /// A process does not use its lane any more; with the last one the lane ends.
+    pub(crate) fn leave_lane(&mut self, id: ConnectionId, pid: u32, number: LaneId) {
         let Some(lane) = self.lanes.get_mut(&number) else { return };
         lane.connections.remove(&id);
         if lane.connections.is_empty() {

@@ -279,8 +279,8 @@ messages! {
     /// The lane's rings are mapped: bind their socket to the lane's device. It is not bound before, because kernels before 6.4 let
     /// nobody map the rings of a bound socket. To say it again changes nothing. Answered by [`Reply::Done`] or [`Reply::Refused`].
     Mapped = 14 [0];
-    /// This program has no lane, and sockets on the kernel that once were on one: listings are to say so for as long as the connection
-    /// lasts. Answered by [`Reply::Done`], or [`Reply::Refused`] if the connection has a lane.
+    /// This process has no lane any more (if it had one on this connection, it leaves that by this): listings are to say so for as long as the
+    /// connection lasts. Answered by [`Reply::Done`], or [`Reply::Refused`] if there is no room to list it.
     OnKernel = 15 [0] {
         /// The program's name, for people.
         program: Name,

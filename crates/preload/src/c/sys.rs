@@ -73,6 +73,14 @@ pub(crate) fn thread_lives(thread: u32) -> bool {
     unsafe { libc::syscall(libc::SYS_tgkill, process(), thread, 0) == 0 }
 }
 
+/// The name of the calling thread.
+pub(crate) fn thread_name() -> String {
+    let mut name = [0u8; 16];
+    // SAFETY: the call writes 16 bytes at most, the last of them a zero.
+    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr(), 0, 0, 0) };
+    String::from_utf8_lossy(name.split(|&b| b == 0).next().unwrap_or_default()).into_owned()
+}
+
 /// Whether the calling thread may confine itself by a filter: it has promised never to gain rights, or has them.
 pub(crate) fn may_filter_calls() -> bool {
     const VERSION_3: u32 = 0x2008_0522;

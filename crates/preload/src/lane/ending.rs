@@ -70,12 +70,6 @@ impl Lane {
         crate::base::bell::ring();
         true
     }
-
-    /// This process leaves the lane, which is over for it. The service learns of it by the end of the connection.
-    pub(crate) fn leave(&self, reason: Reason) {
-        self.end(reason);
-        self.talk.hang_up();
-    }
 }
 
 #[cfg(test)]

@@ -44,6 +44,11 @@ impl Talk {
         *self.session() = None;
     }
 
+    /// Takes the connection, for what is to be said on it when the lane is over.
+    pub(crate) fn take(&self) -> Option<Session> {
+        self.session().take()
+    }
+
     /// Takes over what the stack wants to hear of, as far as there is room; the rest stays with the stack. Says whether it was any.
     #[cold]
     pub(crate) fn note_requests(&self, stack: &mut Stack<'_>) -> bool {

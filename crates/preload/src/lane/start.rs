@@ -148,7 +148,15 @@ pub(crate) fn confine() {
     if let Some(lane) = lane::current() {
         // In order, so that nothing is diverted any more when the program goes on.
         crate::socket::open::give_own_to_kernel(lane, Reason::Confined);
-        lane.leave(Reason::Confined);
+        let session = lane.talk.take();
+        lane.end(Reason::Confined);
+        // By the connection that it has: to make another it may have given up the rights, or the view of the file system.
+        if let Some(mut session) = session
+            && list(&mut session, Reason::Confined).is_ok()
+            && let Some(mut listed) = hold()
+        {
+            *listed = Some(Listed { session, for_older: false });
+        }
     }
 }
 
@@ -221,18 +229,26 @@ pub(crate) fn announce(reason: Reason) -> Result<Option<i32>, Span> {
     };
     let mut session = session.map_err(|_| RETRY)?;
     // Not under the lock: a service that hangs would hold up every fork and every first socket.
-    let request = Request::OnKernel { program: Name::new(&program()), reason };
-    match session.call_within(PATIENCE, &request, None) {
-        Ok((Reply::Done, _)) => {}
-        // It may only be busy with its start.
-        Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(SILENCE),
-        _ => return Err(DECLINED),
-    }
+    list(&mut session, reason)?;
     let mut listed = STARTING.lock();
     if listed.is_none() && lane::current().is_none() {
         *listed = Some(Listed { session, for_older: true });
     }
     Ok(listed.as_ref().map(|listed| listed.session.descriptor()))
+}
+
+/// Has the service list this program without a lane, for as long as the connection lasts.
+///
+/// # Errors
+/// For how long the service is to be left alone.
+fn list(session: &mut Session, reason: Reason) -> Result<(), Span> {
+    let request = Request::OnKernel { program: Name::new(&program()), reason };
+    match session.call_within(PATIENCE, &request, None) {
+        Ok((Reply::Done, _)) => Ok(()),
+        // It may only be busy with its start.
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(SILENCE),
+        _ => Err(DECLINED),
+    }
 }
 
 /// The service has ended the connection by which this program is listed, or has said something that nobody waits for.
@@ -248,7 +264,11 @@ pub(crate) fn withdraw() {
 /// In a forked child: the connection is the parent's.
 pub(crate) fn forget() {
     if let Some(mut kept) = STARTING.try_lock() {
-        *kept = None;
+        let kept = kept.take();
+        if is_confined() {
+            // To close it may be forbidden.
+            core::mem::forget(kept);
+        }
     }
 }
 
@@ -361,6 +381,8 @@ pub(crate) fn begin(parts: &Parts) -> Result<(), Reason> {
     Ok(())
 }
 
+/// The program's name. One that sees no /proc any more goes by that of its thread.
 fn program() -> String {
-    std::fs::read_to_string("/proc/self/comm").unwrap_or_default().trim_end().to_owned()
+    let name = std::fs::read_to_string("/proc/self/comm").unwrap_or_else(|_| sys::thread_name());
+    name.trim_end().to_owned()
 }

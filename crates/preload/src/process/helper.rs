@@ -112,8 +112,11 @@ fn run() {
 /// The lane has ended, and sockets of it go on with the kernel: `tickwire stat` is to say so when the service is back, although the program
 /// may never make another socket. `not_before` is when the service may be told again. Says whether there are such sockets.
 fn tell_why(not_before: &mut Instant) -> bool {
-    // What is confined ends with the thread that is, and is not kept by this one.
-    let Some(reason) = start::why_unlisted().filter(|_| !start::is_confined()) else {
+    if start::is_confined() {
+        // It ends with the thread that is, and is not kept by this one; until then it stays listed.
+        return false;
+    }
+    let Some(reason) = start::why_unlisted() else {
         start::withdraw();
         return false;
     };
