@@ -1,8 +1,11 @@
 //! The same page read by C and by Python, as their users write it.
 
+mod common;
+
+use common::parameters;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use tickclock::{Clock, Count, CounterKind, Leap, Nanos, Parameters, Scale, Status, Writer};
+use tickclock::{Clock, Count, CounterKind, Nanos, Parameters, Writer};
 
 /// The C library that was built with this test.
 fn library() -> PathBuf {
@@ -19,20 +22,7 @@ fn library() -> PathBuf {
 fn page(directory: &Path) -> (PathBuf, Writer) {
     let path = directory.join("clock");
     let writer = Writer::create(&path, CounterKind::MonotonicRaw).unwrap();
-    let scale = Scale::from_period(1.0).unwrap();
-    writer.publish(&Parameters {
-        status: Status::SYNCHRONISED | Status::TAI_KNOWN,
-        at: Count(1000),
-        time: Nanos(1_700_000_037_000_000_000),
-        local: scale,
-        difference: scale,
-        error: 20,
-        bound: 500,
-        growth: 0,
-        fresh_until: Count(u64::MAX / 2),
-        leap: Leap { offset: 37, step: 0, at: Nanos(0) },
-        disruptions: 0,
-    });
+    writer.publish(&parameters(Count(1000), Nanos(1_700_000_037_000_000_000)));
     (path, writer)
 }
 

@@ -1,29 +1,16 @@
 //! Readers and the writer share a page as programs and the daemon do.
 
+mod common;
+
 use std::path::Path;
-use tickclock::{
-    Clock, Count, CounterKind, CreateError, Fault, Leap, Nanos, OpenError, Parameters, Scale, Status, Writer,
-};
+use tickclock::{Clock, Count, CounterKind, CreateError, Fault, Nanos, OpenError, Parameters, Status, Writer};
 
 fn second(n: i64) -> Nanos {
     Nanos(n * 1_000_000_000)
 }
 
 fn parameters(time: Nanos) -> Parameters {
-    let scale = Scale::from_period(1.0).unwrap();
-    Parameters {
-        status: Status::SYNCHRONISED | Status::TAI_KNOWN,
-        at: Count(1_000_000),
-        time,
-        local: scale,
-        difference: scale,
-        error: 20,
-        bound: 500,
-        growth: 0,
-        fresh_until: Count(u64::MAX / 2),
-        leap: Leap { offset: 37, step: 0, at: Nanos(0) },
-        disruptions: 0,
-    }
+    common::parameters(Count(1_000_000), time)
 }
 
 fn page(directory: &tempfile::TempDir) -> std::path::PathBuf {
