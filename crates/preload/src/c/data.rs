@@ -2,15 +2,13 @@
 
 use super::iov::{Buffers, one};
 use super::name::{self, Name};
-use super::sys::{Control, Extras};
-use super::{answer, answer_len, export, real, sys};
+use super::sys::Extras;
+use super::{answer, answer_len, export, message, real, sys};
 use crate::base::errno::{Errno, Result};
 use crate::socket::ops;
-use crate::socket::rights;
-use crate::table::fd::{Entry, TABLE};
+use crate::table::fd::TABLE;
 use core::ffi::{c_int, c_uint, c_void};
 use libc::{iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t, timespec};
-use tickwire_stack::time::Span;
 
 /// Receives into one buffer.
 unsafe fn receive_one(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
@@ -56,121 +54,6 @@ fn message_flags(flags: c_int) -> Result<c_int> {
         return Err(Errno(libc::EOPNOTSUPP));
     }
     Ok(if flags & libc::RWF_NOWAIT != 0 { libc::MSG_DONTWAIT } else { 0 })
-}
-
-/// One message in.
-unsafe fn receive_message(fd: c_int, message: *mut msghdr, flags: c_int) -> Result<usize> {
-    // SAFETY: null or the program's structure.
-    let message = unsafe { message.as_mut() }.ok_or(Errno(libc::EFAULT))?;
-    if message.msg_iovlen > super::iov::MAX_BUFFERS {
-        return Err(Errno(libc::EMSGSIZE));
-    }
-    // SAFETY: the program's list.
-    let mut buffers = unsafe { Buffers::new(message.msg_iov, message.msg_iovlen) }?;
-    // SAFETY: the program's place for control messages.
-    let control = unsafe { Control::new(message.msg_control, message.msg_controllen) };
-    let mut extras = Extras { control: Some(control), ..Extras::default() };
-    let len = ops::receive(fd, &mut buffers, flags, &mut extras)?;
-    if message.msg_name.is_null() {
-        message.msg_namelen = 0;
-    } else if extras.name_len > 0 {
-        let room = &raw mut message.msg_namelen;
-        // SAFETY: the program's place for the name.
-        unsafe { name::store(&extras.name[..extras.name_len], message.msg_name.cast(), room) }?;
-    } else {
-        message.msg_namelen = 0;
-    }
-    message.msg_controllen = extras.control.map_or(0, |c| c.len()) as _;
-    message.msg_flags = extras.flags;
-    Ok(len)
-}
-
-/// One message out.
-unsafe fn send_message(fd: c_int, message: *const msghdr, flags: c_int) -> Result<usize> {
-    // SAFETY: null or the program's structure.
-    let message = unsafe { message.as_ref() }.ok_or(Errno(libc::EFAULT))?;
-    if message.msg_iovlen > super::iov::MAX_BUFFERS {
-        return Err(Errno(libc::EMSGSIZE));
-    }
-    // SAFETY: the program's list.
-    let mut buffers = unsafe { Buffers::new(message.msg_iov, message.msg_iovlen) }?;
-    // SAFETY: the program's control messages.
-    let control = unsafe { Control::new(message.msg_control, message.msg_controllen) };
-    let mut extras = Extras { control: Some(control), ..Extras::default() };
-    // SAFETY: the program's name.
-    let name = unsafe { Name::read(message.msg_name.cast(), message.msg_namelen) };
-    ops::send(fd, &mut buffers, flags, name, &mut extras)
-}
-
-/// Before a message goes to a socket that is not ours: sockets of ours may be passed with it. (On a descriptor of the lane the service is told of them.)
-unsafe fn before_passing(fd: c_int, message: *const msghdr) -> Result<()> {
-    // SAFETY: null or the program's structure.
-    let Some(message) = (unsafe { message.as_ref() }) else { return Ok(()) };
-    if message.msg_controllen == 0 || TABLE.get(fd) == Entry::Lane {
-        return Ok(());
-    }
-    // SAFETY: the program's control messages.
-    let control = unsafe { Control::new(message.msg_control, message.msg_controllen) };
-    super::caught(|| rights::before_passing(&control.passed()))
-}
-
-unsafe fn receive_messages(
-    fd: c_int,
-    messages: *mut mmsghdr,
-    count: c_uint,
-    flags: c_int,
-    timeout: *mut timespec,
-) -> Result<usize> {
-    // SAFETY: null or the program's structure.
-    let limit = unsafe { timeout.as_ref() }.map(span_of).transpose()?;
-    let begin = sys::now();
-    let one_only = flags & libc::MSG_WAITFORONE != 0;
-    let mut flags = flags & !libc::MSG_WAITFORONE;
-    let count = (count as usize).min(super::iov::MAX_BUFFERS);
-    for done in 0..count {
-        let entry = messages.wrapping_add(done);
-        // SAFETY: the program's array has `count` entries.
-        let got = unsafe { receive_message(fd, &raw mut (*entry).msg_hdr, flags) };
-        match got {
-            // SAFETY: as above.
-            Ok(len) => unsafe { (*entry).msg_len = len as c_uint },
-            Err(error) if done == 0 => return Err(error),
-            Err(_) => return Ok(done),
-        }
-        if one_only {
-            flags |= libc::MSG_DONTWAIT;
-        }
-        // As in Linux the time is looked at after each message only.
-        if limit.is_some_and(|limit| sys::now().since(begin) >= limit) {
-            return Ok(done + 1);
-        }
-    }
-    Ok(count)
-}
-
-unsafe fn send_messages(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> Result<usize> {
-    let count = (count as usize).min(super::iov::MAX_BUFFERS);
-    for done in 0..count {
-        let entry = messages.wrapping_add(done);
-        // SAFETY: the program's array has `count` entries.
-        match unsafe { send_message(fd, &raw const (*entry).msg_hdr, flags) } {
-            // SAFETY: as above.
-            Ok(len) => unsafe { (*entry).msg_len = len as c_uint },
-            Err(error) if done == 0 => return Err(error),
-            Err(_) => return Ok(done),
-        }
-    }
-    Ok(count)
-}
-
-/// A program's time as a span; `EINVAL` if it is none.
-pub(super) fn span_of(time: &timespec) -> Result<Span> {
-    match (u64::try_from(time.tv_sec), u64::try_from(time.tv_nsec)) {
-        (Ok(s), Ok(ns)) if ns < 1_000_000_000 => {
-            Ok(Span::from_nanos(s.saturating_mul(1_000_000_000).saturating_add(ns)))
-        }
-        _ => Err(Errno(libc::EINVAL)),
-    }
 }
 
 export! {
@@ -258,7 +141,7 @@ export! {
             return unsafe { real::recvmsg(fd, message, flags) };
         }
         // SAFETY: the program's structure.
-        answer_len(|| unsafe { receive_message(fd, message, flags) })
+        answer_len(|| unsafe { message::receive(fd, message, flags) })
     }
 
     /// `recvmmsg(2)`.
@@ -268,7 +151,7 @@ export! {
             return unsafe { real::recvmmsg(fd, messages, count, flags, timeout) };
         }
         // SAFETY: the program's structures.
-        answer(|| unsafe { receive_messages(fd, messages, count, flags, timeout) }.map(|n| n as c_int))
+        answer(|| unsafe { message::receive_many(fd, messages, count, flags, timeout) }.map(|n| n as c_int))
     }
 
     /// `write(2)`.
@@ -319,14 +202,14 @@ export! {
     fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
         if !TABLE.get(fd).is_socket() {
             // SAFETY: the program's structure.
-            if let Err(error) = unsafe { before_passing(fd, message) } {
+            if let Err(error) = unsafe { message::before_passing(fd, message) } {
                 return answer_len(|| Err(error));
             }
             // SAFETY: the program's arguments go on unchanged.
             return unsafe { real::sendmsg(fd, message, flags) };
         }
         // SAFETY: the program's structure.
-        answer_len(|| unsafe { send_message(fd, message, flags) })
+        answer_len(|| unsafe { message::send(fd, message, flags) })
     }
 
     /// `sendmmsg(2)`.
@@ -334,7 +217,7 @@ export! {
         if !TABLE.get(fd).is_socket() {
             for i in 0..(count as usize).min(super::iov::MAX_BUFFERS) {
                 // SAFETY: the program's array has `count` entries.
-                match unsafe { before_passing(fd, &raw const (*messages.wrapping_add(i)).msg_hdr) } {
+                match unsafe { message::before_passing(fd, &raw const (*messages.wrapping_add(i)).msg_hdr) } {
                     Ok(()) => {}
                     Err(error) if i == 0 => return answer(|| Err(error)),
                     // As many as can be sent.
@@ -346,7 +229,7 @@ export! {
             return unsafe { real::sendmmsg(fd, messages, count, flags) };
         }
         // SAFETY: the program's structures.
-        answer(|| unsafe { send_messages(fd, messages, count, flags) }.map(|n| n as c_int))
+        answer(|| unsafe { message::send_many(fd, messages, count, flags) }.map(|n| n as c_int))
     }
 
     /// `sendfile(2)`: the file is read piece by piece and sent.

@@ -19,6 +19,7 @@ pub(crate) mod counting;
 pub(crate) mod data;
 mod descriptor;
 mod exec;
+mod message;
 mod process;
 pub(crate) mod signal;
 mod socket;

@@ -1,6 +1,6 @@
 //! Exports that wait: poll, select, epoll.
 
-use super::data::span_of;
+use super::message::span_of;
 use super::{answer, export, real};
 use crate::base::errno::{Errno, Result};
 use crate::base::few::Few;

@@ -1,0 +1,153 @@
+//! The program's messages (`msghdr`) as a checked view, and calls that move them, one or many at a time.
+
+use super::iov::{Buffers, MAX_BUFFERS};
+use super::name::{self, Name};
+use super::sys::{self, Control, Extras};
+use crate::base::errno::{Errno, Result};
+use crate::socket::{ops, rights};
+use crate::table::fd::{Entry, TABLE};
+use core::ffi::{c_int, c_uint};
+use libc::{mmsghdr, msghdr, timespec};
+use tickwire_stack::time::Span;
+
+/// A message of the program's.
+struct Message<'a> {
+    header: &'a mut msghdr,
+}
+
+impl<'a> Message<'a> {
+    /// The message at an address.
+    ///
+    /// # Errors
+    /// `EFAULT` for none, `EMSGSIZE` if it has more buffers than a call may have.
+    ///
+    /// # Safety
+    /// It is null or points to a message; name, buffers and control messages are where and as long as it says, all valid (and writable, to
+    /// receive) for `'a`.
+    unsafe fn at(header: *mut msghdr) -> Result<Self> {
+        // SAFETY: null or the program's structure.
+        let header = unsafe { header.as_mut() }.ok_or(Errno(libc::EFAULT))?;
+        if header.msg_iovlen > MAX_BUFFERS {
+            return Err(Errno(libc::EMSGSIZE));
+        }
+        Ok(Self { header })
+    }
+
+    fn buffers(&self) -> Result<Buffers<'a>> {
+        // SAFETY: the program's list, by the promise of `at`.
+        unsafe { Buffers::new(self.header.msg_iov, self.header.msg_iovlen) }
+    }
+
+    fn control(&self) -> Control<'a> {
+        // SAFETY: the program's control messages, or its place for them, by the promise of `at`.
+        unsafe { Control::new(self.header.msg_control, self.header.msg_controllen) }
+    }
+
+    fn name(&self) -> Option<Name> {
+        // SAFETY: the program's name, by the promise of `at`.
+        unsafe { Name::read(self.header.msg_name.cast(), self.header.msg_namelen) }
+    }
+
+    fn receive(&mut self, fd: c_int, flags: c_int) -> Result<usize> {
+        let mut buffers = self.buffers()?;
+        let mut extras = Extras { control: Some(self.control()), ..Extras::default() };
+        let len = ops::receive(fd, &mut buffers, flags, &mut extras)?;
+        let header = &mut *self.header;
+        if header.msg_name.is_null() || extras.name_len == 0 {
+            header.msg_namelen = 0;
+        } else {
+            let room = &raw mut header.msg_namelen;
+            // SAFETY: the program's place for the name, by the promise of `at`.
+            unsafe { name::store(&extras.name[..extras.name_len], header.msg_name.cast(), room) }?;
+        }
+        header.msg_controllen = extras.control.map_or(0, |c| c.len()) as _;
+        header.msg_flags = extras.flags;
+        Ok(len)
+    }
+
+    fn send(&self, fd: c_int, flags: c_int) -> Result<usize> {
+        let mut extras = Extras { control: Some(self.control()), ..Extras::default() };
+        ops::send(fd, &mut self.buffers()?, flags, self.name(), &mut extras)
+    }
+}
+
+/// One message in.
+pub(super) unsafe fn receive(fd: c_int, message: *mut msghdr, flags: c_int) -> Result<usize> {
+    // SAFETY: the program's message.
+    unsafe { Message::at(message) }?.receive(fd, flags)
+}
+
+/// One message out.
+pub(super) unsafe fn send(fd: c_int, message: *const msghdr, flags: c_int) -> Result<usize> {
+    // SAFETY: the program's message, which is only read.
+    unsafe { Message::at(message.cast_mut()) }?.send(fd, flags)
+}
+
+/// Before a message goes to a socket that is not ours: sockets of ours may be passed with it. (On a descriptor of the lane the service is told of them.)
+pub(super) unsafe fn before_passing(fd: c_int, message: *const msghdr) -> Result<()> {
+    // SAFETY: the program's message, which is only read. One that is none is for the kernel to refuse.
+    let Ok(message) = (unsafe { Message::at(message.cast_mut()) }) else { return Ok(()) };
+    if message.header.msg_controllen == 0 || TABLE.get(fd) == Entry::Lane {
+        return Ok(());
+    }
+    super::caught(|| rights::before_passing(&message.control().passed()))
+}
+
+/// Many messages in. As in Linux the time is looked at after each message only.
+pub(super) unsafe fn receive_many(
+    fd: c_int,
+    messages: *mut mmsghdr,
+    count: c_uint,
+    flags: c_int,
+    timeout: *mut timespec,
+) -> Result<usize> {
+    // SAFETY: null or the program's structure.
+    let limit = unsafe { timeout.as_ref() }.map(span_of).transpose()?;
+    let begin = sys::now();
+    let one_only = flags & libc::MSG_WAITFORONE != 0;
+    let mut flags = flags & !libc::MSG_WAITFORONE;
+    let count = (count as usize).min(MAX_BUFFERS);
+    for done in 0..count {
+        // SAFETY: null, or the program's array of `count` entries.
+        let entry = unsafe { messages.wrapping_add(done).as_mut() }.ok_or(Errno(libc::EFAULT))?;
+        // SAFETY: the program's message.
+        match unsafe { receive(fd, &raw mut entry.msg_hdr, flags) } {
+            Ok(len) => entry.msg_len = len as c_uint,
+            Err(error) if done == 0 => return Err(error),
+            Err(_) => return Ok(done),
+        }
+        if one_only {
+            flags |= libc::MSG_DONTWAIT;
+        }
+        if limit.is_some_and(|limit| sys::now().since(begin) >= limit) {
+            return Ok(done + 1);
+        }
+    }
+    Ok(count)
+}
+
+/// Many messages out. An error after the first message is lost, as in Linux.
+pub(super) unsafe fn send_many(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> Result<usize> {
+    let count = (count as usize).min(MAX_BUFFERS);
+    for done in 0..count {
+        // SAFETY: null, or the program's array of `count` entries.
+        let entry = unsafe { messages.wrapping_add(done).as_mut() }.ok_or(Errno(libc::EFAULT))?;
+        // SAFETY: the program's message.
+        match unsafe { send(fd, &raw const entry.msg_hdr, flags) } {
+            Ok(len) => entry.msg_len = len as c_uint,
+            Err(error) if done == 0 => return Err(error),
+            Err(_) => return Ok(done),
+        }
+    }
+    Ok(count)
+}
+
+/// A program's time as a span; `EINVAL` if it is none.
+pub(super) fn span_of(time: &timespec) -> Result<Span> {
+    match (u64::try_from(time.tv_sec), u64::try_from(time.tv_nsec)) {
+        (Ok(s), Ok(ns)) if ns < 1_000_000_000 => {
+            Ok(Span::from_nanos(s.saturating_mul(1_000_000_000).saturating_add(ns)))
+        }
+        _ => Err(Errno(libc::EINVAL)),
+    }
+}
