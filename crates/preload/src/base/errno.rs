@@ -28,6 +28,22 @@ impl Errno {
     pub(crate) fn last() -> Self {
         Self(get())
     }
+
+    /// The error that a socket has told, if it is one that comes from outside, and not from the call.
+    pub(crate) fn told_by_socket(self) -> Option<Error> {
+        const ALL: [Error; 9] = [
+            Error::Refused,
+            Error::Reset,
+            Error::Aborted,
+            Error::TimedOut,
+            Error::HostUnreachable,
+            Error::NetworkUnreachable,
+            Error::ProtocolUnreachable,
+            Error::NetworkDown,
+            Error::MessageTooLong,
+        ];
+        ALL.into_iter().find(|&error| Self::from(error) == self)
+    }
 }
 
 impl From<Error> for Errno {

@@ -93,7 +93,8 @@ pub(super) unsafe fn before_passing(fd: c_int, message: *const msghdr) -> Result
     super::caught(|| rights::before_passing(&message.control().passed()))
 }
 
-/// Many messages in. As in Linux the time is looked at after each message only.
+/// Many messages in. As in Linux the time is looked at after each message only, and what is left of it is told; and an error after the first
+/// message is for the next call.
 pub(super) unsafe fn receive_many(
     fd: c_int,
     messages: *mut mmsghdr,
@@ -102,28 +103,37 @@ pub(super) unsafe fn receive_many(
     timeout: *mut timespec,
 ) -> Result<usize> {
     // SAFETY: null or the program's structure.
-    let limit = unsafe { timeout.as_ref() }.map(span_of).transpose()?;
+    let mut timeout = unsafe { timeout.as_mut() };
+    let limit = timeout.as_deref().map(span_of).transpose()?;
     let begin = sys::now();
     let one_only = flags & libc::MSG_WAITFORONE != 0;
     let mut flags = flags & !libc::MSG_WAITFORONE;
-    let count = (count as usize).min(MAX_BUFFERS);
-    for done in 0..count {
+    for done in 0..count as usize {
         // SAFETY: null, or the program's array of `count` entries.
         let entry = unsafe { messages.wrapping_add(done).as_mut() }.ok_or(Errno(libc::EFAULT))?;
         // SAFETY: the program's message.
         match unsafe { receive(fd, &raw mut entry.msg_hdr, flags) } {
             Ok(len) => entry.msg_len = len as c_uint,
             Err(error) if done == 0 => return Err(error),
-            Err(_) => return Ok(done),
+            Err(error) => {
+                ops::keep_error(fd, error);
+                return Ok(done);
+            }
         }
         if one_only {
             flags |= libc::MSG_DONTWAIT;
         }
-        if limit.is_some_and(|limit| sys::now().since(begin) >= limit) {
+        let left = limit.map(|limit| limit - sys::now().since(begin));
+        if let (Some(left), Some(timeout)) = (left, timeout.as_deref_mut()) {
+            (timeout.tv_sec, timeout.tv_nsec) =
+                ((left.as_nanos() / 1_000_000_000) as _, (left.as_nanos() % 1_000_000_000) as _);
+        }
+        // Urgent data is told at once.
+        if left.is_some_and(Span::is_zero) || entry.msg_hdr.msg_flags & libc::MSG_OOB != 0 {
             return Ok(done + 1);
         }
     }
-    Ok(count)
+    Ok(count as usize)
 }
 
 /// Many messages out. An error after the first message is lost, as in Linux.

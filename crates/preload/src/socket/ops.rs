@@ -13,7 +13,7 @@ use crate::table::fd::{Entry, TABLE};
 use crate::wait::{self, AGAIN, NO_FD, OWN, Plan};
 use core::ffi::c_int;
 use tickwire_link::control::Reason;
-use tickwire_stack::Ready;
+use tickwire_stack::{Ready, SocketKind};
 
 /// The lane, or [`DEMOTED`] if it is gone, and then the table says what has become of the socket.
 pub(crate) fn the_lane() -> Result<&'static Lane> {
@@ -80,6 +80,26 @@ pub(crate) fn take_error(fd: c_int, error: u32) -> Option<Errno> {
         libc::ECONNRESET => TABLE.replace(fd, Entry::Dead(error), Entry::Dead(0)).then_some(Errno(libc::ECONNRESET)),
         error => Some(Errno(error)),
     }
+}
+
+/// Keeps an error that a socket has told for the next call: this one has something better to tell.
+pub(crate) fn keep_error(fd: c_int, error: Errno) {
+    let entry = TABLE.get(fd);
+    if let (Entry::Dead(0), Errno(libc::ECONNRESET)) = (entry, error) {
+        TABLE.replace(fd, entry, Entry::Dead(libc::ECONNRESET as u32));
+    }
+    let (Some(lane), Some(index), Some(error)) = (lane::current(), entry.description(), error.told_by_socket()) else {
+        return;
+    };
+    let _ = lane.with(|access| {
+        let socket = access.descriptions().get(index).socket();
+        match socket.kind {
+            SocketKind::Udp => access.stack.udp_keep_error(socket.try_into()?, error)?,
+            SocketKind::Tcp => access.stack.tcp_keep_error(socket.try_into()?, error)?,
+            _ => {}
+        }
+        Ok(())
+    });
 }
 
 /// Receives from a socket that is dead.

@@ -8,6 +8,7 @@ mod service;
 
 mod epoll;
 mod handlers;
+mod messages;
 mod options;
 mod rights;
 mod splice;

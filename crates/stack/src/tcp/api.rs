@@ -8,7 +8,7 @@ use super::socket::{Pending, State};
 use crate::Stack;
 use crate::addr::Endpoint;
 use crate::error::{Error, Result};
-use crate::ids::{Sink, SocketKind, Source, TcpId};
+use crate::ids::{Ready, Sink, SocketKind, Source, TcpId};
 use crate::time::Instant;
 
 /// Which directions to shut.
@@ -190,6 +190,22 @@ impl Stack<'_> {
     pub fn tcp_take_error(&mut self, id: TcpId) -> Result<Option<Error>> {
         let index = self.check(id.into())?;
         Ok(core::mem::take(&mut self.mem.tcp[index].error).error())
+    }
+
+    /// Puts back an error that was taken, for the next call, unless another has come. What no connection can have pending is forgotten.
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn tcp_keep_error(&mut self, id: TcpId, error: Error) -> Result<()> {
+        let index = self.check(id.into())?;
+        let s = &mut self.mem.tcp[index];
+        if s.error == Pending::None {
+            s.error = Pending::of(error);
+        }
+        if s.error != Pending::None {
+            self.notify(id.into(), Ready::ERR);
+        }
+        Ok(())
     }
 
     /// The state of a connection.

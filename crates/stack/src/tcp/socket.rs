@@ -97,6 +97,23 @@ impl Pending {
     }
 }
 
+impl Pending {
+    /// The reverse of [`Pending::error`].
+    pub(super) fn of(error: Error) -> Self {
+        const ALL: [Pending; 8] = [
+            Pending::Refused,
+            Pending::Reset,
+            Pending::TimedOut,
+            Pending::HostUnreachable,
+            Pending::NetworkUnreachable,
+            Pending::ProtocolUnreachable,
+            Pending::Pipe,
+            Pending::Aborted,
+        ];
+        ALL.into_iter().find(|pending| pending.error() == Some(error)).unwrap_or_default()
+    }
+}
+
 /// What the retransmission timer is set for; they exclude each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros)]
 #[repr(u8)]

@@ -156,6 +156,22 @@ impl Stack<'_> {
         Ok(self.mem.udp[index].take_error())
     }
 
+    /// Puts back an error that was taken, for the next call, unless another has come. What no socket can have pending is forgotten.
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn udp_keep_error(&mut self, id: UdpId, error: Error) -> Result<()> {
+        let index = self.check(id.into())?;
+        let socket = &mut self.mem.udp[index];
+        if socket.pending == 0 {
+            socket.pending = pending::code(error);
+        }
+        if socket.pending != 0 {
+            self.notify(id.into(), Ready::ERR);
+        }
+        Ok(())
+    }
+
     /// Closes a socket; what it had received and not read is lost.
     ///
     /// # Errors
