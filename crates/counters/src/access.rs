@@ -9,7 +9,7 @@ use tickclock::{CounterKind, Scale, counter};
 /// Longer than any reading takes; what takes longer counts as that much.
 const LONGEST_NS: u64 = 10_000_000_000;
 
-/// How long readings of one counter took under one load, in ns. The two readings around it are in it: see the counter named [`NOTHING`].
+/// How long readings of one counter took under one load, in ns. The two readings around it are in it: see the row `(nothing)`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Access {
     /// Which counter.
