@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 pub const DEFAULT_PATH: &str = "/etc/tickwire/tickwire.toml";
 
 /// All settings.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     /// Interfaces to accelerate, by name. Empty: every one that looks physical, also those that appear later.
@@ -25,6 +25,8 @@ pub struct Config {
     pub limits: Limits,
     /// The size of a lane.
     pub lane: LaneConfig,
+    /// The clock. Unset: the service keeps none.
+    pub clock: Option<tickwire_timekeeper::Config>,
 }
 
 /// How divert is attached to an interface.
@@ -238,6 +240,12 @@ impl Config {
         if let Some(name) = self.attach_by_interface.keys().find(|n| !is_link_name(n)) {
             return Err(Wrong("attach_by_interface", format!("{name:?} is no interface name")));
         }
+        if let Some(clock) = &self.clock {
+            clock.check().map_err(|wrong| Wrong(wrong.key, wrong.to_string()))?;
+            if clock.servers.is_empty() {
+                return Err(Wrong("clock", "the clock needs a server to ask: expected [[clock.servers]]".into()));
+            }
+        }
         Ok(())
     }
 
@@ -332,6 +340,14 @@ mod tests {
             ("[attach_by_interface]\neth1 = true", "2:8", "one of \"auto\""),
             ("attach_by_interface = 1", "1:23", "a table of names"),
             ("attach = ", "1:10", "value"),
+            ("[clock]\npol = 1", "2:1", "unknown key `pol`"),
+            ("[clock]\npoll = \"1\"", "2:8", "expected a number"),
+            ("[clock]\npoll = 0", "2:8", "clock.poll must be 0.05 to 86400 seconds"),
+            ("[clock]\nsmeared = 1", "2:11", "true or false"),
+            ("[clock]\ntransmit = \"x\"", "2:12", "`nonce` or `counter`"),
+            ("[clock]\nmetrics = \"9100\"", "2:11", "socket address"),
+            ("[clock]\n[[clock.servers]]\nhost = \"a\"\nport = 70000", "4:8", "from 0 to 65535"),
+            ("\n[clock]\npoll = 4", "2:1", "[[clock.servers]]"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.starts_with(&format!("t.toml:{place}: ")) && error.contains(part), "{text}: {error}");
@@ -357,7 +373,10 @@ mod tests {
         // The commented settings are real ones: without their "#" the file still parses, and names every key.
         let uncommented: String = text
             .lines()
-            .map(|line| line.strip_prefix("#").filter(|rest| rest.starts_with(char::is_alphabetic)).unwrap_or(line))
+            .map(|line| {
+                let setting = |rest: &&str| rest.starts_with(|c: char| c.is_alphabetic() || c == '[');
+                line.strip_prefix("#").filter(setting).unwrap_or(line)
+            })
             .fold(String::new(), |all, line| all + line + "\n");
         parse(&uncommented).unwrap();
         for key in [
@@ -382,6 +401,17 @@ mod tests {
             "tcp",
             "listeners",
             "udp",
+            "poll",
+            "longest_poll",
+            "transmit",
+            "page",
+            "metrics",
+            "tai_offset",
+            "smeared",
+            "host",
+            "port",
+            "asymmetry",
+            "interleaved",
         ] {
             assert!(uncommented.lines().any(|l| l.starts_with(&format!("{key} ="))), "{key} is not in the example");
         }

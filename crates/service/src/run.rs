@@ -2,6 +2,7 @@
 
 use crate::capture::Captures;
 use crate::census::Census;
+use crate::clock::Clock;
 use crate::config::{Attach, Config, ConfigError, Limits};
 use crate::connection::ConnectionId;
 use crate::door::Door;
@@ -262,6 +263,8 @@ fn serve(service: &mut Service, endpoint: &Endpoint, options: &Options, stop: Op
     if let Some(stop) = &stop {
         watch(service, stop, STOP)?;
     }
+    // Its threads inherit the mask, so that no signal ends one of them.
+    let _clock = service.config.clock.clone().map(Clock::start);
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "ready");
     let mut next = FIRST_CONNECTION;
     let mut verified = Instant::now();

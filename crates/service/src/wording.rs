@@ -39,6 +39,11 @@ fn found_words(found: &str) -> String {
 fn wanted_words(wanted: &str) -> String {
     match wanted {
         "u32" => "a whole number that is not negative",
+        "u16" => "a whole number from 0 to 65535",
+        "i32" => "a whole number",
+        "f64" => "a number",
+        "a boolean" => "true or false",
+        "socket address" => "a socket address, such as \"127.0.0.1:9100\"",
         "a sequence" => "a list, such as [\"eth0\", \"eth1\"]",
         "a string" | "path string" => "text in quotes",
         "a map" => "a table of names and values",

@@ -82,6 +82,16 @@ impl Drop for Mapping {
     }
 }
 
+/// Makes a directory that is not there, so that everybody can pass: a page is for all, also one of a daemon that keeps its files to itself (umask).
+fn make_directory(directory: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    if directory.is_dir() {
+        return Ok(());
+    }
+    std::fs::create_dir_all(directory)?;
+    std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o755))
+}
+
 /// Why the page cannot be made.
 #[derive(Debug, Error)]
 pub enum CreateError {
@@ -91,6 +101,11 @@ pub enum CreateError {
     /// The system refused.
     #[error("cannot {0} {1}: {2}")]
     System(&'static str, PathBuf, std::io::Error),
+    /// It is a link, behind which somebody else's page is.
+    #[error(
+        "{0} is a symbolic link, to another daemon's page (of tickwire-clock.service?); stop that, or choose another page with --page"
+    )]
+    Link(PathBuf),
     /// Something else has this name.
     #[error("{0} is no clock page, and is left alone; remove it, or choose another page with --page")]
     Foreign(PathBuf),
@@ -113,7 +128,7 @@ impl Writer {
     /// Another daemon writes it, something else has this name, or the system refused.
     pub fn create(path: &Path, counter: CounterKind) -> Result<Self, CreateError> {
         if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-            std::fs::create_dir_all(directory)
+            make_directory(directory)
                 .map_err(|error| CreateError::System("make the directory", directory.into(), error))?;
         }
         for _ in 0..4 {
@@ -129,7 +144,11 @@ impl Writer {
     fn attempt(path: &Path, counter: CounterKind) -> Result<Option<Self>, CreateError> {
         let system = |what| move |errno: Errno| CreateError::System(what, path.into(), errno.into());
         let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
-        let file = File::from(open(path, flags, Mode::from_bits_truncate(0o644)).map_err(system("open"))?);
+        let file = open(path, flags, Mode::from_bits_truncate(0o644)).map_err(|errno| match errno {
+            Errno::ELOOP => CreateError::Link(path.into()),
+            errno => system("open")(errno),
+        })?;
+        let file = File::from(file);
         let file = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
             Errno::EWOULDBLOCK => CreateError::Busy(path.into()),
             errno => system("lock")(errno),

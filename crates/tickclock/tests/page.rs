@@ -78,10 +78,7 @@ fn what_is_no_page_is_refused_and_left_alone() {
     assert!(matches!(writer, CreateError::System(..)), "{writer}");
     let link = directory.path().join("link");
     std::os::unix::fs::symlink(&path, &link).unwrap();
-    assert!(
-        matches!(Writer::create(&link, CounterKind::MonotonicRaw), Err(CreateError::System(..))),
-        "follows no link"
-    );
+    assert!(matches!(Writer::create(&link, CounterKind::MonotonicRaw), Err(CreateError::Link(_))), "follows no link");
 }
 
 #[test]
@@ -110,4 +107,15 @@ fn waiting_ends_at_the_instant_and_not_before() {
         let reached = clock.wait_until(instant).unwrap();
         assert!(reached.utc() >= instant);
     }
+}
+
+#[test]
+fn a_page_behind_a_link_is_read_but_not_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, link) = (page(&directory), directory.path().join("link"));
+    let _writer = Writer::create(&path, CounterKind::MonotonicRaw).unwrap();
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    Clock::open(&link).unwrap();
+    let error = Writer::create(&link, CounterKind::MonotonicRaw).unwrap_err();
+    assert!(matches!(error, CreateError::Link(_)), "{error}");
 }

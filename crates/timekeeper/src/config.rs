@@ -55,7 +55,17 @@ pub enum ConfigError {
     Wrong(PathBuf, toml::de::Error),
     /// A value makes no sense.
     #[error("{0}: {1}")]
-    Value(PathBuf, &'static str),
+    Value(PathBuf, Wrong),
+}
+
+/// A value that makes no sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{key} {wanted}")]
+pub struct Wrong {
+    /// Its key in the file, from the top: `clock.poll`.
+    pub key: &'static str,
+    /// What it must be.
+    pub wanted: &'static str,
 }
 
 /// The file as a whole: the other tables are the service's.
@@ -88,18 +98,26 @@ impl Config {
         }
     }
 
-    fn check(&self) -> Result<(), &'static str> {
+    /// Looks for values that make no sense.
+    ///
+    /// # Errors
+    /// The first of them.
+    pub fn check(&self) -> Result<(), Wrong> {
+        let wrong = |key, wanted| Err(Wrong { key, wanted });
         if !(0.05..=86_400.0).contains(&self.poll) {
-            return Err("clock.poll must be 0.05 to 86400 seconds");
+            return wrong("clock.poll", "must be 0.05 to 86400 seconds");
         }
         if !(self.poll..=864_000.0).contains(&self.longest_poll) {
-            return Err("clock.longest_poll must be at least clock.poll, and at most 864000 seconds");
+            return wrong("clock.longest_poll", "must be at least clock.poll, and at most 864000 seconds");
         }
         if self.servers.len() > 64 {
-            return Err("clock.servers: at most 64");
+            return wrong("clock.servers", "must be 64 at most");
         }
         if self.servers.iter().any(|server| !(-1e6..=1e6).contains(&server.asymmetry)) {
-            return Err("a server's asymmetry must be within a second (1000000 us)");
+            return wrong("clock.servers", "must have asymmetries within a second (1000000 us)");
+        }
+        if !self.page.is_absolute() {
+            return wrong("clock.page", "must be an absolute path");
         }
         Ok(())
     }
@@ -148,13 +166,25 @@ impl Server {
 
 /// What stands in a request's transmit stamp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(try_from = "String")]
 pub enum Transmit {
     /// A number that nobody can guess.
     #[default]
     Nonce,
     /// The counter, as in the paper of 2015.
     Counter,
+}
+
+impl TryFrom<String> for Transmit {
+    type Error = String;
+
+    fn try_from(word: String) -> Result<Self, String> {
+        match word.as_str() {
+            "nonce" => Ok(Self::Nonce),
+            "counter" => Ok(Self::Counter),
+            _ => Err(format!("unknown value `{word}`, expected `nonce` or `counter`")),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -178,6 +208,9 @@ mod tests {
         assert!(read("[clock]\nservers = 3\n").unwrap_err().contains("line 2, column 11"));
         assert!(read("[clock]\npol = 3\n").unwrap_err().contains("unknown field `pol`"));
         assert!(read("[clock]\npoll = nan\n").unwrap_err().contains("clock.poll must be"));
+        assert!(read("[clock]\npage = 'clock'\n").unwrap_err().contains("clock.page must be an absolute path"));
+        assert!(read("[clock]\ntransmit = 'x'\n").unwrap_err().contains("expected `nonce` or `counter`"));
+        assert_eq!(read("[clock]\ntransmit = 'counter'\n").unwrap().transmit, Transmit::Counter);
         assert!(Config::read(Path::new("/nowhere")).unwrap_err().to_string().starts_with("cannot read /nowhere"));
     }
 

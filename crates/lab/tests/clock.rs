@@ -1,0 +1,112 @@
+//! The clock that `tickwire service` keeps, against a server that tells a known truth.
+
+mod common;
+
+use common::{PATIENCE, built};
+use serde_json::Value;
+use std::path::PathBuf;
+use tickwire_lab::{Host, Pair, Process, Service, ServiceOptions, tools};
+
+const NTP: u16 = 123;
+
+/// A server of the truth on host b.
+struct Truth {
+    file: String,
+    _server: Process,
+}
+
+impl Truth {
+    fn serve(pair: &Pair) -> Self {
+        let path = |name: &str| pair.b.directory().join(name).to_str().unwrap().to_owned();
+        let (truth, recipe, file) = (built("truth"), path("recipe.toml"), path("truth.toml"));
+        // Far enough from the system clock that nobody can take one for the other.
+        std::fs::write(&recipe, "ahead_us = 3e6\nrate_ppm = 10.0\n").unwrap();
+        pair.b.run(&[&truth, "begin", &recipe, &file]).unwrap();
+        let mut server = pair.b.spawn(&[&truth, "serve", &file, &format!("{}:{NTP}", pair.b_v4())]).unwrap();
+        tickwire_lab::bound(&pair.b, "udp", NTP, &mut server).unwrap();
+        Self { file, _server: server }
+    }
+
+    /// How wrong a clock is for two seconds.
+    fn probe(&self, host: &Host, page: &str) -> Value {
+        let probe = ["probe", &self.file, "--page", page, "--seconds", "2", "--settle", "0", "--rate", "1000"];
+        let printed = host.run(&[&[built("truth").as_str()], &probe[..]].concat()).unwrap();
+        serde_json::from_str(printed.trim()).unwrap()
+    }
+}
+
+fn page_of(host: &Host) -> PathBuf {
+    host.directory().join("clock")
+}
+
+/// A service on host a with these lines in its table `[clock]`.
+fn service(pair: &Pair, lines: &str) -> Service {
+    let config = format!("[clock]\npage = {:?}\n{lines}", page_of(&pair.a));
+    Service::start_with(&pair.a, &ServiceOptions { config, ..ServiceOptions::default() }).unwrap()
+}
+
+fn server(name: &str) -> String {
+    format!("[[clock.servers]]\nhost = \"{name}\"\n")
+}
+
+#[test]
+fn the_service_keeps_the_clock_and_ends_it_with_itself() {
+    let pair = Pair::new().unwrap();
+    let truth = Truth::serve(&pair);
+    let page = page_of(&pair.a);
+    let page = page.to_str().unwrap();
+    let mut service = service(&pair, &server(&pair.b_v4()));
+    let tickwire = tools::tickwire().unwrap();
+    let clock = |command: &[&str]| {
+        let command = [&[tickwire.to_str().unwrap(), "clock"], command, &["--page", page]].concat();
+        pair.a.run(&command).unwrap()
+    };
+    clock(&["wait", "--bound", "1000", "--timeout", "20"]);
+    let reading: Value = serde_json::from_str(&clock(&["read", "--json"])).unwrap();
+    assert!(reading["bound_ns"].as_u64().unwrap() <= 1_000_000, "{reading}");
+    let figures = truth.probe(&pair.a, page);
+    assert!(figures["bounded"].as_u64().unwrap() > 1000 && figures["outside"] == 0, "{figures}");
+    let status: Value = serde_json::from_str(&clock(&["status", "--json"])).unwrap();
+    assert_eq!(status["sources"][0]["standing"], "followed", "{status}");
+
+    let ended = service.stop().unwrap();
+    assert!(ended.status.success(), "{}", ended.stderr);
+    assert!(!PathBuf::from(format!("{page}.sock")).exists(), "nobody answers any more");
+    clock(&["read"]);
+}
+
+#[test]
+fn a_clock_that_cannot_be_kept_leaves_the_fast_path_alone() {
+    let pair = Pair::new().unwrap();
+    let port = 9101;
+    let script = format!("import socket, time; s = socket.create_server(('127.0.0.1', {port})); time.sleep(100)");
+    let mut taker = pair.a.spawn(&[common::python(), "-c", &script]).unwrap();
+    tickwire_lab::bound(&pair.a, "tcp", port, &mut taker).unwrap();
+    let lines = format!("metrics = \"127.0.0.1:{port}\"\n{}", server(&pair.b_v4()));
+    let mut service = service(&pair, &lines);
+    tools::until("the failure is logged", PATIENCE, || service.log().contains("there is no clock")).unwrap();
+    assert!(service.log().contains("Address already in use"), "{}", service.log());
+    service.stat().unwrap();
+    // What was in the way goes away.
+    taker.kill();
+    tools::until("the clock begins", PATIENCE, || service.log().contains("the clock starts")).unwrap();
+    assert!(service.stop().unwrap().status.success());
+}
+
+#[test]
+fn a_server_without_an_address_is_logged_and_ends_nothing() {
+    let pair = Pair::new().unwrap();
+    let mut service = service(&pair, &server("no-such-host.invalid"));
+    tools::until("it is logged", PATIENCE, || service.log().contains("the server's name is not known")).unwrap();
+    service.stat().unwrap();
+    assert!(service.stop().unwrap().status.success());
+}
+
+#[test]
+fn a_wrong_setting_of_the_clock_is_told_with_its_place() {
+    let pair = Pair::new().unwrap();
+    let config = "[clock]\npoll = 1\n\npols = 3\n".to_owned();
+    let error = Service::start_with(&pair.a, &ServiceOptions { config, ..ServiceOptions::default() }).unwrap_err();
+    let error = format!("{error:#}");
+    assert!(error.contains("tickwire.toml:4:1: unknown key `pols`"), "{error}");
+}
