@@ -408,6 +408,7 @@ mod tests {
             "metrics",
             "tai_offset",
             "smeared",
+            "state",
             "host",
             "port",
             "asymmetry",

@@ -18,6 +18,8 @@ pub struct Config {
     pub transmit: Transmit,
     /// Where the page is.
     pub page: PathBuf,
+    /// Where the daemon keeps what it knows of the counter over its own restart. Unset: beside the page.
+    pub state: Option<PathBuf>,
     /// Where Prometheus metrics are served, if at all: an address and port of this host.
     pub metrics: Option<SocketAddr>,
     /// TAI - UTC in seconds, if the host's time zone data do not tell.
@@ -34,6 +36,7 @@ impl Default for Config {
             longest_poll: 1024.0,
             transmit: Transmit::Nonce,
             page: tickclock::DEFAULT_PATH.into(),
+            state: None,
             metrics: None,
             tai_offset: None,
             smeared: false,
@@ -118,6 +121,9 @@ impl Config {
         }
         if !self.page.is_absolute() {
             return wrong("clock.page", "must be an absolute path");
+        }
+        if self.state.as_ref().is_some_and(|state| !state.is_absolute()) {
+            return wrong("clock.state", "must be an absolute path");
         }
         Ok(())
     }

@@ -5,13 +5,14 @@ use crate::doors::{self, Doors};
 use crate::hardware::{self, Look};
 use crate::report::{Report, SourceReport};
 use crate::source::Source;
+use crate::state::{Known, State};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::time::ClockId;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use thiserror::Error;
-use tickclock::{Count, CounterKind, CreateError, Nanos, Scale, Writer, counter};
+use tickclock::{Count, CounterKind, CreateError, Nanos, Scale, Status, Writer, counter};
 use tickwire_clock::Keeper;
 use tickwire_clock::keeper::{self, Standing};
 use tickwire_clock::sync::Clock;
@@ -26,6 +27,10 @@ const PUBLISH: i64 = SECOND;
 const FRESH: i64 = 5 * SECOND;
 /// While a name is being looked up, the answer is looked for so often, in ns.
 const LOOK: i64 = SECOND / 20;
+/// What is known of the counter is kept so often, in ns.
+const KEEP: i64 = 60 * SECOND;
+/// How far a quartz may be from what the kernel has measured: standard deviation, relative.
+const QUARTZ: f64 = 100e-6;
 /// Holdover begins after so many intervals.
 const INTERVALS: f64 = 8.0;
 
@@ -56,8 +61,12 @@ pub struct Daemon {
     writer: Writer,
     doors: Doors,
     page: PathBuf,
+    state: State,
+    /// The page still says what the daemon before this one knew, which is better than nothing.
+    inherited: bool,
     looked: Look,
     published: i64,
+    kept: i64,
 }
 
 impl Daemon {
@@ -70,16 +79,20 @@ impl Daemon {
             return Err(StartError::NoServer);
         }
         let (kind, why) = hardware::choose();
-        let nominal = hardware::nominal(kind).ok_or(StartError::Counter(kind.name()))?;
+        let measured = hardware::nominal(kind).ok_or(StartError::Counter(kind.name()))?;
         let writer = Writer::create(&config.page, kind)?;
+        let state = State::new(config.state.as_deref(), &config.page);
+        let looked = Look::take(kind);
+        let warm = warm(&state, kind, &looked, measured);
+        let nominal = warm.map_or(measured, |known| known.period);
         let doors = Doors::open(&config.page, config.metrics).map_err(|error| {
             let metrics = config.metrics.map(|address| format!(" or {address}")).unwrap_or_default();
             StartError::Door(format!("{}{metrics}", doors::socket_of(&config.page).display()), error)
         })?;
-        info!(counter = kind.name(), why, period_ns = nominal.period(), page = %config.page.display(), "the clock starts");
+        info!(counter = kind.name(), why, period_ns = nominal.period(), warm = warm.is_some(), page = %config.page.display(), "the clock starts");
         let keeper = keeper::Config {
             nominal,
-            rate_error: 100e-6,
+            rate_error: warm.map_or(QUARTZ, |known| known.rate_error),
             holdover_after: (config.poll * INTERVALS * 1e9) as i64 + 2 * SECOND,
             fresh_for: FRESH,
             tai_offset: config.tai_offset,
@@ -88,7 +101,10 @@ impl Daemon {
         let asymmetries: Vec<_> = config.servers.iter().map(|server| server.asymmetry * 1e3).collect();
         let now = monotonic();
         let sources = config.servers.iter().map(|server| Source::new(config, server, kind, nominal, now)).collect();
-        let keeper = Keeper::new(keeper, &asymmetries);
+        // Without the state nobody knows whether the counter has broken since the page was written.
+        let last = writer.last();
+        let disruptions = last.disruptions.wrapping_add(u32::from(warm.is_none() && last.at != Count(0)));
+        let keeper = Keeper::new(keeper, &asymmetries).after(disruptions);
         Ok(Self {
             kind,
             nominal,
@@ -97,8 +113,11 @@ impl Daemon {
             writer,
             doors,
             page: config.page.clone(),
-            looked: Look::take(kind),
+            state,
+            inherited: warm.is_some() && last.status.contains(Status::SYNCHRONISED),
+            looked,
             published: now - PUBLISH,
+            kept: now,
         })
     }
 
@@ -116,8 +135,12 @@ impl Daemon {
             if now - self.published >= PUBLISH {
                 self.publish(now);
             }
+            if now - self.kept >= KEEP {
+                self.keep(now);
+            }
             if self.wait(stop)? {
                 self.publish(monotonic());
+                self.keep(monotonic());
                 return Ok(());
             }
             self.receive();
@@ -243,8 +266,24 @@ impl Daemon {
     }
 
     fn publish(&mut self, now: i64) {
-        self.writer.publish(&self.keeper.parameters(counter::read(self.kind)));
+        let parameters = self.keeper.parameters(counter::read(self.kind));
+        self.inherited &= !parameters.status.contains(Status::SYNCHRONISED);
+        if !self.inherited {
+            self.writer.publish(&parameters);
+        }
         self.published = now;
+    }
+
+    /// Keeps what is known of the counter for the next start.
+    fn keep(&mut self, now: i64) {
+        self.kept = now;
+        self.look();
+        if let Some(clock) = self.keeper.clock(self.looked.count)
+            && let Some(period) = Scale::from_period(clock.period)
+        {
+            let known = Known { period, rate_error: clock.error_rate * 1e-9 };
+            self.state.write(self.kind, &self.looked, known);
+        }
     }
 
     /// Whether the counter is still whole.
@@ -253,9 +292,26 @@ impl Daemon {
         if let Some(what) = look.broken_since(&self.looked, self.nominal) {
             warn!(what, "the counter has broken: the clock begins anew");
             self.keeper.disrupt();
+            self.inherited = false;
             self.publish(monotonic());
         }
         self.looked = look;
+    }
+}
+
+/// What the daemon before this one knew of the counter, if that is still worth something.
+fn warm(state: &State, kind: CounterKind, now: &Look, measured: Scale) -> Option<Known> {
+    let path = state.path().display();
+    match state.read(kind, now, measured) {
+        Ok(known) => known,
+        Err(void) => {
+            if void.is_usual() {
+                info!(%path, "a cold start, because the clock's state is void: {void}");
+            } else {
+                warn!(%path, "a cold start, because the clock's state is not believed: {void}");
+            }
+            None
+        }
     }
 }
 

@@ -48,13 +48,14 @@ pub fn nominal(kind: CounterKind) -> Option<Scale> {
 }
 
 /// Counter and clocks at one moment, to find breaks.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
-    count: Count,
+    /// The counter.
+    pub count: Count,
     /// CLOCK_MONOTONIC_RAW in ns.
-    raw: i64,
+    pub raw: i64,
     /// CLOCK_BOOTTIME - CLOCK_MONOTONIC in ns: time spent in suspend.
-    slept: i64,
+    pub slept: i64,
 }
 
 impl Look {

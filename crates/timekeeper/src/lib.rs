@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `config` | what the user wants |
 //! | `hardware` | the counter to use, its nominal period, and whether it has broken |
+//! | `state` | what is known of the counter, kept over a restart |
 //! | `source` | one server: its name, its address, its socket |
 //! | `report`, `doors` | what the daemon tells of itself, and where |
 //! | `daemon` | the loop |
@@ -15,6 +16,7 @@ mod doors;
 pub mod hardware;
 pub mod report;
 mod source;
+mod state;
 
 pub use config::Config;
 pub use daemon::{Daemon, StartError};

@@ -51,11 +51,19 @@ impl Drop for Ending<'_> {
 
 /// Runs a daemon against one server until `seen` is satisfied with the clock.
 fn with_daemon(change: impl Fn(&mut Packet) + Send + Sync, seen: impl Fn(&Clock, &Path) -> bool) -> Clock {
-    let directory = tempfile::tempdir().unwrap();
+    daemon_in(tempfile::tempdir().unwrap().path(), change, seen)
+}
+
+/// The same, with the page in this directory.
+fn daemon_in(
+    directory: &Path,
+    change: impl Fn(&mut Packet) + Send + Sync,
+    seen: impl Fn(&Clock, &Path) -> bool,
+) -> Clock {
     let server = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let page = directory.path().join("clock");
+    let page = directory.join("clock");
     let servers = vec![Server::named(&server.local_addr().unwrap().to_string())];
-    let mut daemon = Daemon::start(&Config { servers, page: page.clone(), ..Config::default() }).unwrap();
+    let mut daemon = Daemon::start(&Config { servers, poll: 0.05, page: page.clone(), ..Config::default() }).unwrap();
     let clock = Clock::open(&page).unwrap();
     let (stop, stopper) = nix::unistd::pipe().unwrap();
     let end = AtomicBool::new(false);
@@ -128,4 +136,46 @@ fn the_daemon_tells_how_it_is() {
         },
     );
     assert!(clock.now().status.contains(Status::SYNCHRONISED));
+}
+
+/// A server that nobody can use.
+fn unsynchronised(answer: &mut Packet) {
+    answer.leap = LeapIndicator::Unknown;
+}
+
+/// Better than that of any quartz.
+fn knows_the_period(clock: &Clock, _: &Path) -> bool {
+    clock.now().bound != u64::MAX && clock.parameters().growth < (50e-6 * 4_294_967_296.0) as u64
+}
+
+#[test]
+fn after_a_restart_the_time_is_known_at_once_and_the_period_without_learning() {
+    let directory = tempfile::tempdir().unwrap();
+    let before = daemon_in(directory.path(), |_| (), knows_the_period);
+    let state = std::fs::read_to_string(directory.path().join("clock.state")).unwrap();
+    let known: f64 = state.lines().find_map(|line| line.strip_prefix("period_ns = ")).unwrap().parse().unwrap();
+    daemon_in(directory.path(), unsynchronised, |clock, page| {
+        let (now, unix) = (clock.now(), unix());
+        let (earliest, latest) = now.interval();
+        assert!(now.status.contains(Status::SYNCHRONISED), "nobody takes the page's time away: {now:?}");
+        assert!(earliest <= unix && unix.since(latest) < 1_000_000, "{earliest:?} {unix:?} {latest:?}");
+        let report = tickwire_timekeeper::ask(page).unwrap();
+        assert_eq!((report.nominal_period_ns, report.disruptions), (known, 0));
+        report.sources[0].refused.values().sum::<u64>() > 2
+    });
+    let after = daemon_in(directory.path(), |_| (), knows_the_period);
+    assert_eq!(before.parameters(), after.parameters(), "it is the same page");
+}
+
+#[test]
+fn a_damaged_state_makes_a_cold_start_and_moves_no_clock() {
+    let directory = tempfile::tempdir().unwrap();
+    daemon_in(directory.path(), |_| (), knows_the_period);
+    std::fs::write(directory.path().join("clock.state"), "period_ns = 1e300\n").unwrap();
+    let clock = daemon_in(directory.path(), unsynchronised, |clock, page| {
+        // Whether the counter has broken meanwhile nobody knows.
+        assert!(clock.now().bound == u64::MAX || clock.parameters().disruptions == 0, "{:?}", clock.now());
+        tickwire_timekeeper::ask(page).unwrap().sources[0].refused.values().sum::<u64>() > 2
+    });
+    assert_eq!((clock.now().bound, clock.parameters().disruptions), (u64::MAX, 1));
 }

@@ -96,6 +96,13 @@ impl Keeper {
         }
     }
 
+    /// The same, on a page on which the counter had broken so often already.
+    #[must_use]
+    pub const fn after(mut self, disruptions: u32) -> Self {
+        self.disruptions = disruptions;
+        self
+    }
+
     /// Takes in an exchange with a server; its stamps are Unix time.
     ///
     /// # Errors
