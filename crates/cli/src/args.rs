@@ -210,7 +210,8 @@ pub(crate) struct Doctor {
 /// Keep, read and examine the clock.
 ///
 /// `tickwire clock run` asks NTP servers and publishes the time in a page of shared memory, which every program reads without a system call (`tickclock.h`, the crate
-/// `tickclock`). It needs no root and leaves the system clock alone.
+/// `tickclock`). It needs no root, and leaves the system clock alone
+/// unless it is to steer it.
 #[derive(Debug, Args)]
 #[command(after_long_help = include_str!("manual/clock.txt"))]
 pub(crate) struct Clock {

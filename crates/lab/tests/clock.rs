@@ -110,3 +110,53 @@ fn a_wrong_setting_of_the_clock_is_told_with_its_place() {
     let error = format!("{error:#}");
     assert!(error.contains("tickwire.toml:4:1: unknown key `pols`"), "{error}");
 }
+
+/// A unit of NTP's shared memory that nobody else has; it is the machine's, not the namespace's.
+struct Unit(u8);
+
+impl Drop for Unit {
+    fn drop(&mut self) {
+        let key = format!("{:#x}", 0x4e54_5030 + u32::from(self.0));
+        let _ = std::process::Command::new("ipcrm").args(["-M", &key]).status();
+    }
+}
+
+#[test]
+fn chronyd_takes_the_time_from_the_shared_memory() {
+    let pair = Pair::new().unwrap();
+    let _truth = Truth::serve(&pair);
+    let unit = Unit(77);
+    let mut service = service(&pair, &format!("shm_unit = {}\n{}", unit.0, server(&pair.b_v4())));
+    let path = |name: &str| pair.a.directory().join(name).to_str().unwrap().to_owned();
+    let configuration = path("chrony.conf");
+    let lines =
+        format!("refclock SHM {} refid TICK poll 0\ncmdport 0\nbindcmdaddress /\npidfile {}\n", unit.0, path("pid"));
+    std::fs::write(&configuration, lines).unwrap();
+    // -x: it leaves the system clock alone.
+    let mut chronyd = pair.a.spawn(&["chronyd", "-x", "-d", "-u", "root", "-f", &configuration]).unwrap();
+    // As far as the truth is ahead of it.
+    tools::until("chronyd believes it", PATIENCE, || chronyd.stderr().contains("System clock wrong by 3.000"))
+        .unwrap_or_else(|error| panic!("{error}: {}\n{}", chronyd.stderr(), service.log()));
+    assert!(chronyd.stderr().contains("Selected source TICK"), "{}", chronyd.stderr());
+    chronyd.stop(PATIENCE).unwrap();
+    service.stop().unwrap();
+}
+
+#[test]
+fn who_may_not_steer_the_system_clock_is_told_so() {
+    let pair = Pair::new().unwrap();
+    let config = pair.a.directory().join("tickwire.toml");
+    let page = page_of(&pair.a);
+    let lines = format!("[clock]\nsteer_system_clock = true\npage = {page:?}\n{}", server(&pair.b_v4()));
+    std::fs::write(&config, lines).unwrap();
+    let tickwire = tools::tickwire().unwrap();
+    let run = [tickwire.to_str().unwrap(), "clock", "run", "--config", config.to_str().unwrap()];
+    let without = ["setpriv", "--bounding-set", "-sys_time", "--inh-caps", "-sys_time"];
+    let ended = pair.a.spawn(&[&without[..], &run[..]].concat()).unwrap().wait(PATIENCE).unwrap();
+    assert_eq!(ended.status.code(), Some(1));
+    assert!(
+        ended.stderr.contains("cannot be steered: EPERM") && ended.stderr.contains("CAP_SYS_TIME"),
+        "{}",
+        ended.stderr
+    );
+}

@@ -39,6 +39,7 @@ fn found_words(found: &str) -> String {
 fn wanted_words(wanted: &str) -> String {
     match wanted {
         "u32" => "a whole number that is not negative",
+        "u8" => "a whole number from 0 to 255",
         "u16" => "a whole number from 0 to 65535",
         "i32" => "a whole number",
         "f64" => "a number",

@@ -26,6 +26,12 @@ pub struct Config {
     pub tai_offset: Option<i32>,
     /// The servers smear leap seconds.
     pub smeared: bool,
+    /// Whether to steer the system clock.
+    pub steer_system_clock: bool,
+    /// From so many seconds on the system clock is set at the start, not slewed.
+    pub step_threshold: f64,
+    /// The unit of NTP's shared memory to feed, if any: ntpd and chronyd can read it.
+    pub shm_unit: Option<u8>,
 }
 
 impl Default for Config {
@@ -40,6 +46,9 @@ impl Default for Config {
             metrics: None,
             tai_offset: None,
             smeared: false,
+            steer_system_clock: false,
+            step_threshold: 0.1,
+            shm_unit: None,
         }
     }
 }
@@ -118,6 +127,9 @@ impl Config {
         }
         if self.servers.iter().any(|server| !(-1e6..=1e6).contains(&server.asymmetry)) {
             return wrong("clock.servers", "must have asymmetries within a second (1000000 us)");
+        }
+        if !(0.001..=10.0).contains(&self.step_threshold) {
+            return wrong("clock.step_threshold", "must be 0.001 to 10 seconds");
         }
         if !self.page.is_absolute() {
             return wrong("clock.page", "must be an absolute path");

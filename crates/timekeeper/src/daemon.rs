@@ -6,6 +6,7 @@ use crate::hardware::{self, Look};
 use crate::report::{Report, SourceReport};
 use crate::source::Source;
 use crate::state::{Known, State};
+use crate::system::{self, System};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::time::ClockId;
@@ -27,6 +28,8 @@ const PUBLISH: i64 = SECOND;
 const FRESH: i64 = 5 * SECOND;
 /// While a name is being looked up, the answer is looked for so often, in ns.
 const LOOK: i64 = SECOND / 20;
+/// The time is handed on to the system so often, in ns.
+const HAND: i64 = SECOND;
 /// What is known of the counter is kept so often, in ns.
 const KEEP: i64 = 60 * SECOND;
 /// How far a quartz may be from what the kernel has measured: standard deviation, relative.
@@ -46,6 +49,9 @@ pub enum StartError {
     /// There is nobody to ask.
     #[error("no server is named: use --server HOST, or `servers` in the [clock] table of the configuration file")]
     NoServer,
+    /// The time cannot be handed on as it is to be.
+    #[error(transparent)]
+    System(#[from] system::Error),
     /// The counter runs at an impossible speed.
     #[error("the counter {0} has no usable period")]
     Counter(&'static str),
@@ -60,12 +66,14 @@ pub struct Daemon {
     sources: Vec<Source>,
     writer: Writer,
     doors: Doors,
+    system: System,
     page: PathBuf,
     state: State,
     /// The page still says what the daemon before this one knew, which is better than nothing.
     inherited: bool,
     looked: Look,
     published: i64,
+    handed: i64,
     kept: i64,
 }
 
@@ -89,6 +97,7 @@ impl Daemon {
             let metrics = config.metrics.map(|address| format!(" or {address}")).unwrap_or_default();
             StartError::Door(format!("{}{metrics}", doors::socket_of(&config.page).display()), error)
         })?;
+        let system = System::new(config)?;
         info!(counter = kind.name(), why, period_ns = nominal.period(), warm = warm.is_some(), page = %config.page.display(), "the clock starts");
         let keeper = keeper::Config {
             nominal,
@@ -112,11 +121,13 @@ impl Daemon {
             sources,
             writer,
             doors,
+            system,
             page: config.page.clone(),
             state,
             inherited: warm.is_some() && last.status.contains(Status::SYNCHRONISED),
             looked,
             published: now - PUBLISH,
+            handed: now,
             kept: now,
         })
     }
@@ -135,12 +146,18 @@ impl Daemon {
             if now - self.published >= PUBLISH {
                 self.publish(now);
             }
+            if now - self.handed >= HAND {
+                self.handed = now;
+                let parameters = self.keeper.parameters(counter::read(self.kind));
+                self.system.turn(now, self.kind, self.nominal, &self.looked, &parameters);
+            }
             if now - self.kept >= KEEP {
                 self.keep(now);
             }
             if self.wait(stop)? {
                 self.publish(monotonic());
                 self.keep(monotonic());
+                self.system.end();
                 return Ok(());
             }
             self.receive();
@@ -151,7 +168,8 @@ impl Daemon {
     /// Sleeps until something comes or is due; `true`: it is time to stop.
     fn wait(&self, stop: BorrowedFd<'_>) -> nix::Result<bool> {
         let looking = self.sources.iter().any(Source::is_looking_up);
-        let due = self.sources.iter().filter_map(Source::due).min().unwrap_or(i64::MAX).min(self.published + PUBLISH);
+        let due = self.sources.iter().filter_map(Source::due).min().unwrap_or(i64::MAX);
+        let due = due.min(self.published + PUBLISH).min(self.handed + HAND);
         let left = (due - monotonic()).max(0).min(if looking { LOOK } else { PUBLISH });
         // Rounded up: a turn of the loop before something is due does nothing.
         let timeout = PollTimeout::try_from((left + 999_999) / 1_000_000).unwrap_or(PollTimeout::ZERO);
@@ -221,6 +239,7 @@ impl Daemon {
             period_ns: parameters.local.period(),
             long_period_ns: parameters.difference.period(),
             disruptions: parameters.disruptions,
+            system_clock: self.system.report(),
             page: self.page.display().to_string(),
             sources: (0..self.sources.len()).map(|number| self.source_report(number, count, clock.as_ref())).collect(),
         }
@@ -292,6 +311,7 @@ impl Daemon {
         if let Some(what) = look.broken_since(&self.looked, self.nominal) {
             warn!(what, "the counter has broken: the clock begins anew");
             self.keeper.disrupt();
+            self.system.disrupt();
             self.inherited = false;
             self.publish(monotonic());
         }

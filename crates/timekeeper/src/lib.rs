@@ -1,4 +1,5 @@
-//! The clock daemon: one thread that asks servers, keeps the clock, and publishes it. It needs no rights but to write its page.
+//! The clock daemon: one thread that asks servers, keeps the clock, and publishes it. It needs no rights but to write its page, unless it is to steer
+//! the system clock.
 //!
 //! | module | purpose |
 //! |---|---|
@@ -6,6 +7,7 @@
 //! | `hardware` | the counter to use, its nominal period, and whether it has broken |
 //! | `state` | what is known of the counter, kept over a restart |
 //! | `source` | one server: its name, its address, its socket |
+//! | `system` | hands the time on: steers the system clock, feeds NTP's shared memory |
 //! | `report`, `doors` | what the daemon tells of itself, and where |
 //! | `daemon` | the loop |
 #![forbid(unsafe_code)]
@@ -17,8 +19,10 @@ pub mod hardware;
 pub mod report;
 mod source;
 mod state;
+mod system;
 
 pub use config::Config;
 pub use daemon::{Daemon, StartError};
 pub use doors::{ask, socket_of};
 pub use report::Report;
+pub use system::{Error as SystemError, Report as SystemClockReport};

@@ -31,6 +31,9 @@ pub struct Report {
     pub long_period_ns: f64,
     /// How often the counter has broken.
     pub disruptions: u32,
+    /// How the system clock is steered, if it is to be.
+    #[serde(default)]
+    pub system_clock: Option<crate::system::Report>,
     /// The page's path.
     pub page: String,
     /// The servers.
@@ -114,6 +117,19 @@ impl Report {
             "How often the counter has broken.",
             "counter",
             &mut one(Some(self.disruptions.into())),
+        );
+        let system = self.system_clock.as_ref();
+        gauge(
+            "system_clock_steered",
+            "Whether the system clock is steered.",
+            "gauge",
+            &mut one(system.map(|system| f64::from(u8::from(system.steered)))),
+        );
+        gauge(
+            "system_clock_ahead_seconds",
+            "By how much the system clock is ahead of the published time.",
+            "gauge",
+            &mut one(system.and_then(|system| system.ahead_ns).map(|ns| ns / 1e9)),
         );
         let each = |of: fn(&SourceReport) -> Option<f64>| {
             self.sources.iter().filter_map(move |source| of(source).map(|value| (label(source, None), value)))
@@ -201,6 +217,7 @@ mod tests {
             period_ns: 0.5,
             long_period_ns: 0.5,
             disruptions: 0,
+            system_clock: None,
             page: "/run".into(),
             sources: vec![source],
         };

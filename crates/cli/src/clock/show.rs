@@ -70,6 +70,13 @@ pub(super) fn status(report: &Report) -> String {
     if report.disruptions != 0 {
         line("disruptions", report.disruptions.to_string());
     }
+    if let Some(system) = &report.system_clock {
+        let ahead =
+            system.ahead_ns.map(|ns| format!("{} {}", span(ns.abs()), if ns < 0.0 { "behind" } else { "ahead" }));
+        let steered = if system.steered { "steered" } else { "not steered" };
+        let parts = [ahead, Some(steered.to_owned()), system.why.clone()];
+        line("system clock", parts.into_iter().flatten().collect::<Vec<_>>().join(", "));
+    }
     line("page", report.page.clone());
     text
 }

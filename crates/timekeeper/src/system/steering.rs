@@ -1,0 +1,257 @@
+//! When the system clock is steered. It belongs to everybody, so:
+//!
+//! * nobody is fought with: whoever else is known to steer it, or is seen to change how it runs, is left alone with it until he has been quiet for a while;
+//! * it is set at a start only, and only if it is far off; from then on it is slewed;
+//! * it is left alone while our own clock does not know the time, and at leap seconds.
+//!
+//! Time comes in as an argument, and the kernel is behind a trait: tests run in virtual time and touch no clock.
+
+use super::kernel::Kernel;
+use super::law::{Law, Seen};
+use super::rivals::Rival;
+use nix::errno::Errno;
+use serde::{Deserialize, Serialize};
+use tickclock::{Leap, Reading, Status};
+use tickwire_osclock::adjtime::{self, MOST_PPM, State, Told, UNITS_PER_PPM};
+
+const SECOND: i64 = 1_000_000_000;
+/// For so long nobody else must have touched the clock before we do, in ns; longer each time that somebody does later.
+const QUIET: i64 = 8 * SECOND;
+const QUIET_MOST: i64 = 24 * 3600 * SECOND;
+const LONGER: i64 = 8;
+/// How often to look for programs that are known to steer, in ns: before the clock is steered, and while it is, when they are seen by what they do as well.
+const LOOK: i64 = QUIET / 2;
+const LOOK_LATER: i64 = 64 * SECOND;
+/// If the clock is off by so much later on, in ns, it was set, or the servers were: somebody must look at that.
+const FAR: f64 = 10e9;
+/// Around a leap second the two clocks may mean different seconds: for so many ns before and after the clock is left to itself.
+const GREY: i64 = 2 * SECOND;
+/// A leap second is announced to the kernel on its day, in ns.
+const DAY: i64 = 86_400 * SECOND;
+/// What the kernel gives back may be rounded by so many units.
+const ROUNDED: u64 = 2;
+
+/// What the steering is to know each second.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Now {
+    /// When, in ns of a clock that only runs forward.
+    pub(super) at: i64,
+    /// By how much the system clock is ahead of ours, in ns.
+    pub(super) ahead: f64,
+    /// By how much faster it should run than it would by itself, in ppm.
+    pub(super) base: f64,
+    /// Our clock.
+    pub(super) reading: Reading,
+    pub(super) leap: Leap,
+}
+
+/// What the daemon tells of the system clock.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// Whether it is steered now.
+    pub steered: bool,
+    /// Why not; or what is wrong with it.
+    pub why: Option<String>,
+    /// By how much it is ahead of the published time, in ns; null before that is known.
+    pub ahead_ns: Option<f64>,
+    /// By how much faster it runs than it would by itself, in ppm; null while it is not steered.
+    pub frequency_ppm: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    /// Looks since then whether somebody else steers; and how the kernel ran the clock at the last look.
+    Watching { since: i64, before: Option<State> },
+    /// Steers; told the kernel this frequency.
+    Steering { set: i64 },
+}
+
+/// The steering of one clock.
+#[derive(Debug)]
+pub(super) struct Steering<K> {
+    kernel: K,
+    law: Law,
+    phase: Phase,
+    /// From so many ns on the clock is set at the start; `None` once it has begun.
+    threshold: Option<f64>,
+    quiet: i64,
+    looked: Option<i64>,
+    tai: Option<i32>,
+    why: Option<String>,
+    ahead: Option<f64>,
+    base: f64,
+}
+
+impl<K: Kernel> Steering<K> {
+    /// Will steer; an offset beyond `threshold` ns is stepped at the start.
+    pub(super) fn new(kernel: K, threshold: f64) -> Self {
+        Self {
+            kernel,
+            law: Law::default(),
+            phase: Phase::Watching { since: i64::MIN, before: None },
+            threshold: Some(threshold),
+            quiet: QUIET,
+            looked: None,
+            tai: None,
+            why: None,
+            ahead: None,
+            base: 0.0,
+        }
+    }
+
+    /// What is to be done each second; `rival` looks for programs that are known to steer.
+    pub(super) fn turn(&mut self, now: &Now, rival: impl FnOnce() -> Option<Rival>) {
+        let known = now.reading.bound != u64::MAX && !now.reading.status.contains(Status::STALE);
+        self.ahead = known.then_some(now.ahead);
+        if known {
+            self.base = now.base;
+        }
+        if let Err(errno) = self.attempt(now, known, rival) {
+            self.leave(now.at, format!("the kernel refuses: {errno}"));
+        }
+    }
+
+    fn attempt(&mut self, now: &Now, known: bool, rival: impl FnOnce() -> Option<Rival>) -> Result<(), Errno> {
+        let state = self.kernel.look()?;
+        let every = if matches!(self.phase, Phase::Steering { .. }) { LOOK_LATER } else { LOOK };
+        if self.looked.is_none_or(|looked| now.at - looked >= every) {
+            self.looked = Some(now.at);
+            if let Some(Rival { name, process }) = rival() {
+                self.leave(now.at, format!("{name} (process {process}) is there to steer it"));
+                return Ok(());
+            }
+        }
+        match self.phase {
+            Phase::Watching { since, before } => {
+                let since = if since == i64::MIN { now.at } else { since };
+                self.phase = Phase::Watching { since, before: Some(state) };
+                let ready = known && !now.reading.status.contains(Status::WARMING_UP) && !near_leap(now);
+                if before.is_some_and(|before| touched(&before, &state)) {
+                    self.leave(now.at, "somebody else steers it".into());
+                } else if ready && now.at - since >= self.quiet {
+                    self.begin(now)?;
+                }
+                Ok(())
+            }
+            Phase::Steering { set } => {
+                if state.frequency.abs_diff(set) > ROUNDED || state.tick != self.kernel.usual_tick() || state.looped {
+                    self.quiet = self.quiet.saturating_mul(LONGER).min(QUIET_MOST);
+                    self.leave(now.at, "somebody else has changed how it runs".into());
+                    return Ok(());
+                }
+                self.steer(now, known)
+            }
+        }
+    }
+
+    /// Takes the clock over.
+    fn begin(&mut self, now: &Now) -> Result<(), Errno> {
+        self.kernel.take_over()?;
+        if self.threshold.is_some_and(|threshold| now.ahead.abs() > threshold) {
+            tracing::warn!(by_s = -now.ahead * 1e-9, "the system clock is set");
+            self.kernel.step(-now.ahead as i64)?;
+        }
+        self.threshold = None;
+        self.law = Law::default();
+        self.why = None;
+        self.tai = None;
+        self.set(now.base)?;
+        tracing::info!(ahead_us = now.ahead * 1e-3, frequency_ppm = now.base, "the system clock is steered");
+        Ok(())
+    }
+
+    fn steer(&mut self, now: &Now, known: bool) -> Result<(), Errno> {
+        let far = known && now.ahead.abs() > FAR;
+        let hold = !known || far || near_leap(now);
+        if far && self.why.is_none() {
+            let why = format!(
+                "it has come to be {:.1} s {}, because somebody has set it, or the servers; it is set right when the daemon starts anew",
+                now.ahead.abs() * 1e-9,
+                if now.ahead > 0.0 { "ahead" } else { "back" }
+            );
+            tracing::error!("the system clock is not followed up: {why}");
+            self.why = Some(why);
+        } else if !far {
+            self.why = None;
+        }
+        let ppm = if hold {
+            self.law.pause();
+            self.law.at_rest(self.base)
+        } else {
+            self.law.turn(&Seen { at: now.at, ahead: now.ahead, base: now.base }, MOST_PPM)
+        };
+        self.set(ppm)?;
+        self.tell(now, known && !far)
+    }
+
+    fn set(&mut self, ppm: f64) -> Result<(), Errno> {
+        let units = (ppm.clamp(-MOST_PPM, MOST_PPM) * UNITS_PER_PPM).round() as i64;
+        self.kernel.set_frequency(units)?;
+        self.phase = Phase::Steering { set: units };
+        Ok(())
+    }
+
+    /// Tells programs that ask the kernel.
+    fn tell(&mut self, now: &Now, synchronised: bool) -> Result<(), Errno> {
+        let Reading { status, error, bound, offset, tai, .. } = now.reading;
+        let us = |ns: u64| (ns.saturating_add(now.ahead.abs() as u64) / 1000).min(i64::MAX as u64 / 4) as i64 + 1;
+        let until = now.leap.at.since(tai);
+        let leap = match now.leap.step {
+            1 if (0..DAY).contains(&until) => adjtime::Leap::Insert,
+            -1 if (0..DAY).contains(&until) => adjtime::Leap::Delete,
+            _ => adjtime::Leap::None,
+        };
+        if synchronised {
+            self.kernel.tell(Told { synchronised, error: us(error), most_error: us(bound), leap })?;
+        } else {
+            self.kernel.tell(Told { synchronised, error: 16_000_000, most_error: 16_000_000, leap })?;
+        }
+        let known = status.contains(Status::TAI_KNOWN).then_some(offset);
+        if let Some(offset) = known.filter(|_| known != self.tai && synchronised) {
+            self.kernel.set_tai(offset)?;
+            self.tai = known;
+        }
+        Ok(())
+    }
+
+    /// Leaves the clock to somebody else.
+    fn leave(&mut self, at: i64, why: String) {
+        self.phase = Phase::Watching { since: at, before: None };
+        if self.why.as_ref() != Some(&why) {
+            tracing::error!("the system clock is not steered: {why}");
+            self.why = Some(why);
+        }
+    }
+
+    /// Nobody looks after the clock any more: it goes on at the rate that is right as far as anybody knows.
+    pub(super) fn end(&mut self) {
+        let Phase::Steering { set } = self.phase else { return };
+        let untouched = self.kernel.look().is_ok_and(|state| state.frequency.abs_diff(set) <= ROUNDED);
+        if untouched && let Err(errno) = self.set(self.law.at_rest(self.base)) {
+            tracing::error!(%errno, "the system clock goes on as it was steered last");
+        }
+    }
+
+    pub(super) fn report(&self) -> Report {
+        let set = if let Phase::Steering { set } = self.phase { Some(set) } else { None };
+        let waits = || "it is looked whether anybody else steers it, and waited for the time".to_owned();
+        Report {
+            steered: set.is_some(),
+            why: self.why.clone().or_else(|| set.is_none().then(waits)),
+            ahead_ns: self.ahead,
+            frequency_ppm: set.map(|set| set as f64 / UNITS_PER_PPM),
+        }
+    }
+}
+
+fn near_leap(now: &Now) -> bool {
+    now.leap.step != 0 && now.leap.at.since(now.reading.tai).abs() < GREY
+}
+
+/// Whether somebody has told the kernel something between two looks. By itself it only says that the clock may be off by more.
+fn touched(before: &State, now: &State) -> bool {
+    (before.frequency, before.tick) != (now.frequency, now.tick) || now.most_error < before.most_error
+}
+
+#[cfg(test)]
+mod tests;
