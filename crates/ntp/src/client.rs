@@ -59,7 +59,8 @@ pub enum Rejection {
 /// An answer that is one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Answer {
-    /// The exchange that is complete now, its server stamps in Unix time: this one in basic mode, the one before in interleaved mode. None if there is none.
+    /// The exchange that is complete now, its server stamps in Unix time: this one in basic mode, the one before in interleaved mode. None if that one was
+    /// told already.
     pub exchange: Option<Exchange>,
     /// What the server announces for the end of the day.
     pub leap: LeapIndicator,
@@ -84,6 +85,8 @@ struct Before {
     /// The server's receive stamp, which names the exchange to the server.
     arrived: Stamp,
     server: ServerState,
+    /// Whether it was handed out, with the transmit stamp that its own answer had.
+    told: bool,
 }
 
 /// An association with one server.
@@ -184,7 +187,7 @@ impl Client {
         }
         self.schedule.answered();
         let server = state(&packet);
-        let this = Before { sent, received, arrived: packet.received, server };
+        let this = Before { sent, received, arrived: packet.received, server, told: !interleaved };
         let before = self.before.replace(this);
         let unix = |stamp: Stamp| stamp.to_unix(near);
         let exchange = |of: Before| Exchange {
@@ -194,8 +197,14 @@ impl Client {
             received: of.received,
             server: of.server,
         };
+        // The first answer of interleaved mode is about an exchange of basic mode (RFC 9769 §2). That one is not taken twice: a better stamp does not make
+        // two exchanges of one.
         Ok(Answer {
-            exchange: if interleaved { before.map(exchange) } else { Some(exchange(this)) },
+            exchange: if interleaved {
+                before.filter(|before| !before.told).map(exchange)
+            } else {
+                Some(exchange(this))
+            },
             leap: packet.leap,
             version: packet.version,
             interleaved,

@@ -138,17 +138,27 @@ fn an_interleaving_server_tells_when_the_answer_before_left() {
     let (now, second) = ask(&mut client);
     assert_eq!(second.origin, Stamp::from_unix(NEAR), "names the exchange before");
     assert!(second.received != Stamp(0) && second.received != second.transmitted);
-    let true_sent = Stamp::from_unix(NEAR.plus(13_000));
-    let answer = Packet { origin: second.received, transmitted: true_sent, ..honest(&second, NEAR.plus(SECOND)) };
-    let answer = give(&mut client, &answer, now).unwrap();
-    assert!(answer.interleaved);
+    let interleave = |request: &Packet, at: i64, before: i64| Packet {
+        origin: request.received,
+        transmitted: Stamp::from_unix(NEAR.plus(before)),
+        ..honest(request, NEAR.plus(at))
+    };
+    let answer = give(&mut client, &interleave(&second, SECOND, 13_000), now).unwrap();
+    assert_eq!((answer.interleaved, answer.exchange), (true, None), "the exchange before was told already");
+    let (third_now, third) = ask(&mut client);
+    assert_eq!(third.origin, Stamp::from_unix(NEAR.plus(SECOND)));
+    let answer = give(&mut client, &interleave(&third, 2 * SECOND, SECOND + 12_000), third_now).unwrap();
     let exchange = answer.exchange.unwrap();
-    assert_eq!((exchange.sent, exchange.received), (Count(0), Count(50_000)), "the exchange before");
-    assert_eq!((exchange.server_received, exchange.server_sent), (NEAR, NEAR.plus(13_000)));
+    assert_eq!((exchange.sent, exchange.received), (Count(now as u64), Count(now as u64 + 50_000)), "the one before");
+    assert_eq!((exchange.server_received, exchange.server_sent), (NEAR.plus(SECOND), NEAR.plus(SECOND + 12_000)));
     // The server has forgotten, and answers as usual.
-    let (now, third) = ask(&mut client);
-    let answer = give(&mut client, &honest(&third, NEAR.plus(2 * SECOND)), now).unwrap();
+    let (now, fourth) = ask(&mut client);
+    let answer = give(&mut client, &honest(&fourth, NEAR.plus(3 * SECOND)), now).unwrap();
     assert_eq!((answer.interleaved, answer.exchange.unwrap().sent), (false, Count(now as u64)));
+    // It remembers again: what it said as usual is not told twice.
+    let (now, fifth) = ask(&mut client);
+    let answer = give(&mut client, &interleave(&fifth, 4 * SECOND, 3 * SECOND + 11_000), now).unwrap();
+    assert_eq!((answer.interleaved, answer.exchange), (true, None));
 }
 
 #[test]
