@@ -29,5 +29,5 @@ mod wait;
 
 pub use clock::{Clock, DEFAULT_PATH, OpenError, VARIABLE, default_path};
 pub use map::{CreateError, Writer};
-pub use tickwire_clock::page::{CounterKind, Fault, Leap, Parameters, Reading, Status};
+pub use tickwire_clock::page::{CounterKind, Fault, Leap, Parameters, Reading, Root, Status};
 pub use tickwire_clock::{Count, Nanos, Scale};

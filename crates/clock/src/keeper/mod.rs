@@ -15,7 +15,7 @@ pub mod leap;
 pub use choice::Standing;
 
 use crate::exchange::Exchange;
-use crate::page::{Parameters, Status};
+use crate::page::{Parameters, Root, Status};
 use crate::scale::Scale;
 use crate::sync::{self, Clock, Outcome, Refusal, Sync};
 use crate::time::Count;
@@ -61,6 +61,13 @@ impl Server {
     fn new(config: sync::Config) -> Self {
         let difference = Difference::new(config.nominal);
         Self { config, sync: Sync::new(config), difference, last: None, announced: Announcement::None }
+    }
+
+    /// How far the reference is if this server is followed; who has that server's address adds it.
+    fn root(&self) -> Root {
+        let Some(said) = self.sync.server() else { return Root::default() };
+        let path = self.sync.round_trip().max(0.0) as u64;
+        Root { stratum: said.stratum, reference: 0, delay: said.root_delay.saturating_add(path) }
     }
 }
 
@@ -218,6 +225,7 @@ impl Keeper {
             bound: libm::ceil(clock.bound) as u64,
             growth: libm::ceil(clock.error_rate * 1e-9 * 4_294_967_296.0) as u64,
             fresh_until,
+            root: server.root(),
             ..base
         }
     }

@@ -13,7 +13,7 @@ pub mod double;
 mod parameters;
 mod reading;
 
-pub use parameters::{Leap, Parameters, Status};
+pub use parameters::{Leap, Parameters, Root, Status};
 pub use reading::Reading;
 
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +26,7 @@ pub const WORDS: usize = SIZE / 8;
 /// The first word: "TICKCLCK" in memory on a little-endian machine.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"TICKCLCK");
 /// Changes with the meaning of any word.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 
 const WORD_MAGIC: usize = 0;
 const WORD_VERSION: usize = 1;

@@ -96,6 +96,17 @@ pub struct Leap {
     pub at: Nanos,
 }
 
+/// How far the clock is from the reference that all time comes from (RFC 5905 §7.3): for who tells others the time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Root {
+    /// The stratum of the server that is followed; 0 if it is not known.
+    pub stratum: u8,
+    /// Which server that is: its IPv4 address, or the beginning of the MD5 hash of its IPv6 address.
+    pub reference: u32,
+    /// Round trip to the reference in ns; its half is part of the bound.
+    pub delay: u64,
+}
+
 /// The clock, from its `at` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameters {
@@ -121,6 +132,8 @@ pub struct Parameters {
     pub leap: Leap,
     /// How often the counter has broken since the page exists: two values of the counter can be compared if this did not change between them.
     pub disruptions: u32,
+    /// Where the time comes from.
+    pub root: Root,
 }
 
 /// Words of a buffer.
@@ -140,6 +153,7 @@ impl Parameters {
         fresh_until: Count(0),
         leap: Leap { offset: 0, step: 0, at: Nanos(0) },
         disruptions: 0,
+        root: Root { stratum: 0, reference: 0, delay: 0 },
     };
 
     pub(super) fn to_words(self) -> [u64; COUNT] {
@@ -156,8 +170,8 @@ impl Parameters {
             self.fresh_until.0,
             u64::from(self.leap.offset as u32) | u64::from(self.leap.step as u32) << 32,
             self.leap.at.0 as u64,
-            0,
-            0,
+            u64::from(self.root.stratum) | u64::from(self.root.reference) << 32,
+            self.root.delay,
         ]
     }
 
@@ -180,6 +194,7 @@ impl Parameters {
                 step: (words[10] >> 32) as u32 as i32,
                 at: Nanos(words[11] as i64),
             },
+            root: Root { stratum: words[12] as u8, reference: (words[12] >> 32) as u32, delay: words[13] },
         }
     }
 }
@@ -204,6 +219,7 @@ mod tests {
                 fresh_until: Count(a[0] ^ a[1]),
                 leap: Leap { offset: b[0], step: b[1], at: Nanos(a[2] as i64) },
                 disruptions: c[1],
+                root: Root { stratum: a[3] as u8, reference: c[0] ^ c[1], delay: a[6] },
             };
             prop_assert_eq!(Parameters::from_words(&parameters.to_words()), parameters);
         }

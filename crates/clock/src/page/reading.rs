@@ -111,7 +111,7 @@ mod tests {
             growth: 1 << 12,
             fresh_until: Count(1000 + 20 * 2_000_000_000),
             leap: Leap { offset: 37, step: 0, at: Nanos(0) },
-            disruptions: 0,
+            ..Parameters::UNKNOWN
         }
     }
 
