@@ -7,16 +7,21 @@
 //! | `packet` | the 48 bytes of every message; any bytes in, a clear refusal out |
 //! | `extension` | what may follow them (RFC 7822) |
 //! | `client` | when to ask, what, and which answers to believe; no I/O |
-//! | `socket`, `stamping`, `sandwich` | a socket with the kernel's stamps, and from these to the counter |
+//! | `server` | what to answer, to whom, and how often; no I/O |
+//! | `socket`, `stamping`, `sandwich` | a client's socket with the kernel's stamps, and from these to the counter |
+//! | `listener` | a server's socket: many messages with each system call |
 //! | `kiss` | what a server says that does not want to serve |
 #![forbid(unsafe_code)]
 
 pub mod client;
 pub mod extension;
 pub mod kiss;
+#[cfg(feature = "os")]
+pub mod listener;
 pub mod packet;
 #[cfg(feature = "os")]
 pub mod sandwich;
+pub mod server;
 #[cfg(feature = "os")]
 pub mod socket;
 pub mod stamp;
@@ -26,4 +31,5 @@ pub mod stamping;
 pub use client::{Answer, Client, Rejection};
 pub use kiss::Kiss;
 pub use packet::{LeapIndicator, Malformed, Mode, Packet};
+pub use server::Server;
 pub use stamp::{Short, Stamp};

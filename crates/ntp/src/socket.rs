@@ -94,8 +94,8 @@ impl Socket {
 
     /// The server's address and port.
     #[must_use]
-    pub fn peer(&self) -> Option<String> {
-        getpeername::<SockaddrStorage>(self.socket.as_raw_fd()).ok().map(|address| address.to_string())
+    pub fn peer(&self) -> Option<SocketAddr> {
+        getpeername::<SockaddrStorage>(self.socket.as_raw_fd()).ok().and_then(|name| address(&name))
     }
 
     /// The counter now.
@@ -183,5 +183,14 @@ impl Socket {
                 Err(_) => return None,
             }
         }
+    }
+}
+
+/// A socket's name as IP address and port.
+pub(crate) fn address(name: &SockaddrStorage) -> Option<SocketAddr> {
+    match (name.as_sockaddr_in(), name.as_sockaddr_in6()) {
+        (Some(v4), _) => Some((*v4).into()),
+        (None, Some(v6)) => Some((*v6).into()),
+        (None, None) => None,
     }
 }

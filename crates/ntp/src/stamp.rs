@@ -42,6 +42,19 @@ impl Short {
         (self.0 as u64 * SECOND as u64).div_ceil(1 << 16)
     }
 
+    /// In nanoseconds, rounded down: for what is taken off an error.
+    #[must_use]
+    pub const fn to_ns_below(self) -> u64 {
+        self.0 as u64 * SECOND as u64 >> 16
+    }
+
+    /// From nanoseconds, rounded down; saturates at 18 hours.
+    #[must_use]
+    pub const fn from_ns_below(ns: u64) -> Self {
+        let units = ((ns as u128) << 16) / SECOND as u128;
+        if units > u32::MAX as u128 { Self(u32::MAX) } else { Self(units as u32) }
+    }
+
     /// From nanoseconds, rounded up; saturates at 18 hours.
     #[must_use]
     pub const fn from_ns(ns: u64) -> Self {
@@ -72,6 +85,8 @@ mod tests {
         assert_eq!(Short::from_ns(1), Short(1));
         assert_eq!(Short::from_ns(SECOND as u64), Short(1 << 16));
         assert_eq!(Short::from_ns(u64::MAX), Short(u32::MAX));
+        assert_eq!((Short::from_ns_below(15_258), Short::from_ns_below(15_259)), (Short(0), Short(1)));
+        assert_eq!((Short(1).to_ns_below(), Short::from_ns_below(u64::MAX)), (15_258, Short(u32::MAX)));
     }
 
     proptest! {

@@ -48,6 +48,12 @@ pub fn departure(socket: &impl AsRawFd) -> Option<Departure> {
     let mut control = nix::cmsg_space!(Timestamps, [u8; 128]);
     let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
     let message = recvmsg::<SockaddrStorage>(socket.as_raw_fd(), &mut iov, Some(&mut control), flags).ok()?;
+    Some(departed(&message))
+}
+
+/// What a message of the error queue tells.
+#[must_use]
+pub fn departed<S>(message: &RecvMsg<'_, '_, S>) -> Departure {
     let mut departure = Departure::default();
     for control in message.cmsgs().ok().into_iter().flatten() {
         match control {
@@ -60,7 +66,7 @@ pub fn departure(socket: &impl AsRawFd) -> Option<Departure> {
             _ => {}
         }
     }
-    Some(departure)
+    departure
 }
 
 /// A stamp in ns; zero means that there is none.

@@ -1,0 +1,205 @@
+//! The server's core against clients of every kind, in virtual time.
+
+use std::net::IpAddr;
+use tickwire_clock::page::{Leap, Parameters, Root, Status};
+use tickwire_clock::{Count, Nanos, Scale};
+use tickwire_ntp::client::{self, Poll, Transmit};
+use tickwire_ntp::packet::HEADER;
+use tickwire_ntp::server::{Config, Host, Kind, Rate, Silence};
+use tickwire_ntp::{Client, Kiss, LeapIndicator, Mode, Packet, Rejection, Server, Stamp};
+
+const SECOND: i64 = 1_000_000_000;
+const EPOCH: Nanos = Nanos(1_790_000_000 * SECOND);
+const CLIENT: client::Config =
+    client::Config { poll: Poll { usual: SECOND, longest: 64 * SECOND }, transmit: Transmit::Nonce, interleaved: true };
+/// One way, and what the server takes to answer: until it has made the answer, and until that is in the driver.
+const WAY: i64 = 50_000;
+const MAKING: i64 = 8_000;
+const LEAVING: i64 = 3_000;
+
+fn somebody() -> IpAddr {
+    "192.0.2.7".parse().unwrap()
+}
+
+fn open() -> Server {
+    Server::new(Config::default(), [1, 2])
+}
+
+fn host() -> Host {
+    let scale = Scale::from_period(1.0).unwrap();
+    let page = Parameters {
+        status: Status::SYNCHRONISED,
+        time: EPOCH.plus(37 * SECOND),
+        local: scale,
+        difference: scale,
+        error: 100,
+        bound: 60_000,
+        fresh_until: Count(u64::MAX >> 1),
+        leap: Leap { offset: 37, step: 0, at: Nanos(0) },
+        root: Root { stratum: 1, reference: 0xc000_0201, delay: 90_000 },
+        ..Parameters::UNKNOWN
+    };
+    Host::new(&page, &page.reading(page.at))
+}
+
+/// Time `ns` after the beginning.
+fn at(ns: i64) -> Stamp {
+    Stamp::from_unix(EPOCH.plus(ns))
+}
+
+/// One exchange between the two; both clocks are right, so every exchange must show that.
+fn exchange(client: &mut Client, server: &mut Server, host: &Host) -> Result<client::Answer, Rejection> {
+    let now = client.due().expect("asks on");
+    let random = [now as u64 ^ 0x9e37_79b9_7f4a_7c15, now as u64 ^ 0xd1b5_4a32_d192_ed03];
+    let request = client.request(now, random, Count(now as u64)).expect("due");
+    let arrived = now + WAY;
+    let answer = server.answer(&request.to_bytes(), somebody(), arrived, at(arrived), host).expect("answered");
+    let leaves = arrived + MAKING;
+    let packet = answer.leaving(at(leaves), 0);
+    if answer.asks() {
+        server.departed(answer.received(), at(leaves + LEAVING));
+    }
+    let received = leaves + LEAVING + WAY;
+    client.answer(&packet.to_bytes(), Count(now as u64), Count(received as u64), received, EPOCH.plus(received))
+}
+
+#[test]
+fn an_answer_tells_the_time_and_how_well_it_is_known() {
+    let request = Packet { poll: 6, ..Packet::request(Stamp(77)) };
+    let answer = open().answer(&request.to_bytes(), somebody(), 0, at(1000), &host()).unwrap();
+    assert_eq!(answer.kind(), Kind::Basic { asks: false });
+    let packet = answer.leaving(at(9000), 0);
+    assert_eq!((packet.mode, packet.version, packet.stratum, packet.poll), (Mode::Server, 4, 2, 6));
+    assert_eq!((packet.leap, packet.reference, packet.origin), (LeapIndicator::None, 0xc000_0201, Stamp(77)));
+    let near = EPOCH;
+    assert_eq!((packet.received.to_unix(near), packet.transmitted.to_unix(near)), (EPOCH.plus(1000), EPOCH.plus(9000)));
+    assert!(packet.root_dispersion.to_ns() + packet.root_delay.to_ns() / 2 >= 60_000);
+    let unsure = answer.leaving(at(9000), 40_000);
+    assert!(unsure.root_dispersion.to_ns() + unsure.root_delay.to_ns() / 2 >= 100_000);
+}
+
+#[test]
+fn version_3_is_answered_in_version_3() {
+    let request = Packet { version: 3, ..Packet::request(Stamp(77)) };
+    let answer = open().answer(&request.to_bytes(), somebody(), 0, at(0), &host()).unwrap();
+    assert_eq!(answer.leaving(at(1), 0).version, 3);
+}
+
+#[test]
+fn our_client_learns_the_true_departure_from_the_third_exchange_on() {
+    let (mut client, mut server, host) = (Client::new(CLIENT, 0), open(), host());
+    for number in 0..20 {
+        let answer = exchange(&mut client, &mut server, &host).unwrap();
+        // The first names no answer before; by the second the server learns that this client names them.
+        assert_eq!(answer.interleaved, number >= 2, "exchange {number}");
+        let Some(exchange) = answer.exchange else { continue };
+        let back = EPOCH.plus(exchange.received.0 as i64).since(exchange.server_sent);
+        assert_eq!(back, if answer.interleaved { WAY } else { WAY + LEAVING }, "exchange {number}");
+        assert_eq!(exchange.server_received.since(EPOCH.plus(exchange.sent.0 as i64)), WAY);
+        assert_eq!((exchange.server.stratum, exchange.server.synchronised), (2, true));
+    }
+}
+
+#[test]
+fn a_client_of_basic_mode_costs_no_memory_and_is_not_mistaken() {
+    let (mut server, host) = (open(), host());
+    let mut before = Packet::request(Stamp(0));
+    for number in 1..100 {
+        // As ntpd asks: its own arrival of the answer before, and that answer's transmit stamp as origin.
+        let request =
+            Packet { origin: before.transmitted, received: Stamp(number), ..Packet::request(Stamp(number << 8)) };
+        let answer = server.answer(&request.to_bytes(), somebody(), 0, at(0), &host).unwrap();
+        assert_eq!((answer.kind(), answer.asks()), (Kind::Basic { asks: false }, false));
+        before = answer.leaving(at(number as i64 * 7), 0);
+    }
+}
+
+#[test]
+fn a_host_that_does_not_know_the_time_says_so_and_moves_no_clock() {
+    let (mut client, mut server) = (Client::new(CLIENT, 0), open());
+    let answer = exchange(&mut client, &mut server, &Host::UNSYNCHRONISED).unwrap();
+    assert_eq!(answer.leap, LeapIndicator::Unknown);
+    let server = answer.exchange.unwrap().server;
+    assert_eq!((server.stratum, server.synchronised), (16, false));
+}
+
+#[test]
+fn nothing_but_requests_is_answered() {
+    let (mut server, host) = (open(), host());
+    let mut ask = |bytes: &[u8]| server.answer(bytes, somebody(), 0, at(0), &host);
+    let request = Packet::request(Stamp(77)).to_bytes();
+    for length in 0..HEADER {
+        assert!(matches!(ask(&request[..length]), Err(Silence::Malformed(_))), "{length} bytes");
+    }
+    for mode in 0..8 {
+        for version in 0..8 {
+            let mut bytes = request;
+            bytes[0] = version << 3 | mode;
+            let answered = ask(&bytes).is_ok();
+            assert_eq!(answered, mode == 3 && (version == 3 || version == 4), "mode {mode}, version {version}");
+        }
+    }
+    let answer = ask(&request).unwrap().leaving(at(1), 0);
+    assert_eq!(ask(&answer.to_bytes()), Err(Silence::Mode), "two servers do not talk with each other");
+}
+
+#[test]
+fn an_answer_is_never_longer_than_its_request() {
+    let mut long = Packet::request(Stamp(77)).to_bytes().to_vec();
+    long.resize(1400, 9);
+    let answer = open().answer(&long, somebody(), 0, at(0), &host()).unwrap();
+    assert_eq!(answer.leaving(at(1), 0).to_bytes().len(), HEADER);
+}
+
+#[test]
+fn who_asks_too_often_is_told_and_obeys() {
+    let rate = Rate { per_second: 0.25, burst: 4 };
+    let mut server = Server::new(Config { rate: Some(rate), ..Config::default() }, [1, 2]);
+    let (mut client, host) = (Client::new(CLIENT, 0), host());
+    let mut kisses = 0;
+    for _ in 0..60 {
+        match exchange(&mut client, &mut server, &host) {
+            Ok(_) => {}
+            Err(Rejection::Kiss(Kiss::Rate)) => kisses += 1,
+            Err(other) => panic!("{other}"),
+        }
+        assert!(kisses < 10, "the client has not slowed down");
+    }
+    assert!(kisses > 0 && client.interval() >= 4 * SECOND, "{kisses} kisses, {} ns", client.interval());
+}
+
+#[test]
+fn a_flood_is_answered_at_the_rate_and_told_once_a_second() {
+    let rate = Rate { per_second: 10.0, burst: 20 };
+    let mut server = Server::new(Config { rate: Some(rate), ..Config::default() }, [1, 2]);
+    let (mut time, mut kisses, mut silent) = (0, 0, 0);
+    for number in 0..50_000u64 {
+        let now = number as i64 * SECOND / 10_000;
+        let request = Packet::request(Stamp(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+        match server.answer(&request.to_bytes(), somebody(), now, at(now), &host()).map(|answer| answer.kind()) {
+            Ok(Kind::Kiss(Kiss::Rate)) => kisses += 1,
+            Ok(Kind::Basic { .. }) => time += 1,
+            Err(Silence::TooOften) => silent += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(kisses, 5, "once a second");
+    assert!((70 + 2000..70 + 4500).contains(&time), "{time} answers: the rate, and one in sixteen of the rest");
+    assert!(silent > 44_000, "{silent}");
+    let other = "192.0.2.8".parse().unwrap();
+    let answer = server.answer(&Packet::request(Stamp(1)).to_bytes(), other, 5 * SECOND, at(0), &host()).unwrap();
+    assert_eq!(answer.kind(), Kind::Basic { asks: false }, "others notice nothing");
+}
+
+#[test]
+fn who_may_not_ask_is_told_so_and_asks_no_more() {
+    let allow = vec!["198.51.100.0/24".parse().unwrap()];
+    let mut server = Server::new(Config { allow, ..Config::default() }, [1, 2]);
+    let mut client = Client::new(CLIENT, 0);
+    assert_eq!(exchange(&mut client, &mut server, &host()), Err(Rejection::Kiss(Kiss::Deny)));
+    assert_eq!(client.due(), None);
+    let request = Packet::request(Stamp(77)).to_bytes();
+    assert_eq!(server.answer(&request, somebody(), WAY + 1, at(0), &host()), Err(Silence::NotAllowed), "told once");
+    let friend = "::ffff:198.51.100.9".parse().unwrap();
+    assert!(matches!(server.answer(&request, friend, 0, at(0), &host()).unwrap().kind(), Kind::Basic { .. }));
+}
