@@ -1,5 +1,6 @@
 //! What the user wants of the clock: the `[clock]` table of the configuration file. Every key is optional.
 
+use crate::serve::Serve;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -32,6 +33,8 @@ pub struct Config {
     pub step_threshold: f64,
     /// The unit of NTP's shared memory to feed, if any: ntpd and chronyd can read it.
     pub shm_unit: Option<u8>,
+    /// What `tickwire clock serve` does.
+    pub serve: Serve,
 }
 
 impl Default for Config {
@@ -49,6 +52,7 @@ impl Default for Config {
             steer_system_clock: false,
             step_threshold: 0.1,
             shm_unit: None,
+            serve: Serve::default(),
         }
     }
 }
@@ -137,7 +141,7 @@ impl Config {
         if self.state.as_ref().is_some_and(|state| !state.is_absolute()) {
             return wrong("clock.state", "must be an absolute path");
         }
-        Ok(())
+        self.serve.check()
     }
 }
 
@@ -229,6 +233,15 @@ mod tests {
         assert!(read("[clock]\npage = 'clock'\n").unwrap_err().contains("clock.page must be an absolute path"));
         assert!(read("[clock]\ntransmit = 'x'\n").unwrap_err().contains("expected `nonce` or `counter`"));
         assert_eq!(read("[clock]\ntransmit = 'counter'\n").unwrap().transmit, Transmit::Counter);
+        let serve = read("[clock.serve]\nlisten = ['192.0.2.1', '[::1]:99']\nallow = ['10.0.0.0/8']\nrate = 0\n")
+            .unwrap()
+            .serve;
+        assert_eq!(serve.listen, ["192.0.2.1:123".parse().unwrap(), "[::1]:99".parse().unwrap()]);
+        assert!(serve.allow[0].contains("10.9.8.7".parse().unwrap()) && serve.rate == 0.0 && serve.burst == 64);
+        let error = read("[clock.serve]\nlisten = ['eth0']\n").unwrap_err();
+        assert!(error.contains("line 2") && error.contains("expected an address of this host"), "{error}");
+        assert!(read("[clock.serve]\nallow = ['lan']\n").unwrap_err().contains("is no network"));
+        assert!(read("[clock.serve]\nrate = -1\n").unwrap_err().contains("clock.serve.rate must be"));
         assert!(Config::read(Path::new("/nowhere")).unwrap_err().to_string().starts_with("cannot read /nowhere"));
     }
 

@@ -285,7 +285,8 @@ impl Daemon {
     }
 
     fn publish(&mut self, now: i64) {
-        let parameters = self.keeper.parameters(counter::read(self.kind));
+        let mut parameters = self.keeper.parameters(counter::read(self.kind));
+        parameters.root.reference = self.keeper.chosen().map_or(0, |chosen| self.sources[chosen].reference());
         self.inherited &= !parameters.status.contains(Status::SYNCHRONISED);
         if !self.inherited {
             self.writer.publish(&parameters);
@@ -345,7 +346,7 @@ fn realtime() -> Nanos {
 }
 
 /// Numbers that nobody can guess.
-fn random() -> [u64; 2] {
+pub(crate) fn random() -> [u64; 2] {
     let mut bytes = [[0; 8]; 2];
     for word in &mut bytes {
         // It fails on no Linux that has started; without it there is no safe request.

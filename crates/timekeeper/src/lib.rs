@@ -10,6 +10,7 @@
 //! | `system` | hands the time on: steers the system clock, feeds NTP's shared memory |
 //! | `report`, `doors` | what the daemon tells of itself, and where |
 //! | `daemon` | the loop |
+//! | `serve` | the server that gives the clock's time to others: a program of its own, beside the daemon |
 #![forbid(unsafe_code)]
 
 pub mod config;
@@ -17,6 +18,7 @@ mod daemon;
 mod doors;
 pub mod hardware;
 pub mod report;
+pub mod serve;
 mod source;
 mod state;
 mod system;
@@ -25,4 +27,5 @@ pub use config::Config;
 pub use daemon::{Daemon, StartError};
 pub use doors::{ask, socket_of};
 pub use report::Report;
+pub use serve::TimeServer;
 pub use system::{Error as SystemError, Report as SystemClockReport};

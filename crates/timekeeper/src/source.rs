@@ -1,8 +1,9 @@
 //! One server: its name, its address, its socket, and the association with it.
 
 use crate::config::{Config, Server, Transmit};
+use md5::{Digest, Md5};
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc;
 use tickclock::{CounterKind, Scale};
@@ -113,7 +114,16 @@ impl Source {
 
     /// Its address, once known.
     pub(crate) fn address(&self) -> Option<String> {
+        self.peer().map(|peer| peer.to_string())
+    }
+
+    fn peer(&self) -> Option<SocketAddr> {
         if let Address::Known(socket) = &self.address { socket.peer() } else { None }
+    }
+
+    /// Its name in the answers of a server that follows it (RFC 5905 §7.3); 0 if its address is not known.
+    pub(crate) fn reference(&self) -> u32 {
+        self.peer().map_or(0, |peer| reference(peer.ip()))
     }
 
     /// What to wait for.
@@ -219,6 +229,17 @@ impl Source {
     }
 }
 
+/// A server's address in 32 bits. MD5 hides nothing here: it is what all servers use, so that each finds its own address in another's answer.
+fn reference(address: IpAddr) -> u32 {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.to_bits(),
+        IpAddr::V6(address) => {
+            let hash = Md5::digest(address.octets());
+            u32::from_be_bytes([hash[0], hash[1], hash[2], hash[3]])
+        }
+    }
+}
+
 /// Looks a name up in a thread of its own; an address is there at once.
 fn look_up(server: &Server) -> LookUp {
     let (sender, receiver) = mpsc::channel();
@@ -235,4 +256,18 @@ fn look_up(server: &Server) -> LookUp {
         warn!(%error, "no thread to look up a name");
     }
     receiver
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_named_as_others_name_them() {
+        for (address, expected) in
+            [("192.0.2.1", 0xc000_0201), ("::ffff:192.0.2.1", 0xc000_0201), ("2001:db8::1", 0x39ab_9b37)]
+        {
+            assert_eq!(reference(address.parse().unwrap()), expected, "{address}");
+        }
+    }
 }

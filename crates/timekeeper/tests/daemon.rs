@@ -97,6 +97,9 @@ fn truth_lies_within_the_bound_from_the_first_exchange_on() {
             now.error < 20_000
         },
     );
+    let root = clock.parameters().root;
+    assert_eq!((root.stratum, root.reference), (1, u32::from_be_bytes([127, 0, 0, 1])), "whom it follows");
+    assert!((1..1_000_000).contains(&root.delay), "{root:?}: the round trip to it");
     let now = clock.now();
     assert!(now.status.contains(Status::SYNCHRONISED), "{now:?}");
     assert!(now.error < 1_000_000, "{now:?}");
