@@ -40,7 +40,7 @@ const NGINX: Need = Need { what: "nginx", package: "nginx", units: &["nginx.serv
 const REDIS: Need = Need { what: "redis-server", package: "redis-server", units: &["redis-server.service"] };
 const REDIS_TOOLS: Need = tool("redis-benchmark", "redis-tools");
 
-/// Clocks to compare ours with; they steer the kernel's.
+/// Clocks to compare ours with; they steer the kernel's. chronyd asks our server in the tests, too.
 pub(crate) const NTPSEC: Need = Need { what: "ntpd", package: "ntpsec", units: &["ntpsec.service"] };
 pub(crate) const CHRONY: Need = Need { what: "chronyd", package: "chrony", units: &["chrony.service"] };
 
@@ -54,8 +54,8 @@ pub(crate) const FUZZING: [Need; 3] = [CLANG, CC, CXX];
 pub(crate) const CLOCKS: [Need; 6] = [CLANG, CC, IP, ETHTOOL, PING, STRACE];
 
 /// What builds, tests and demo need together.
-pub(crate) const EVERYTHING: [Need; 13] =
-    [CLANG, CC, IP, ETHTOOL, TASKSET, PING, SOCKPERF, IPERF, CURL, PYTHON, NGINX, REDIS, REDIS_TOOLS];
+pub(crate) const EVERYTHING: [Need; 14] =
+    [CLANG, CC, IP, ETHTOOL, TASKSET, PING, SOCKPERF, IPERF, CURL, PYTHON, NGINX, REDIS, REDIS_TOOLS, CHRONY];
 
 /// Installs what is missing of `needs`, or says exactly what to install.
 pub(crate) fn install(needs: &[Need]) -> Result<()> {

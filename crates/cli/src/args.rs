@@ -228,6 +228,8 @@ pub(crate) const NOT_SYNCHRONISED: u8 = 3;
 pub(crate) enum ClockCommand {
     /// Ask servers and publish the time, in the foreground.
     Run(ClockRun),
+    /// Give this host's time to others by NTP, in the foreground.
+    Serve(ClockServe),
     /// How good the clock is.
     Status(ClockAsk),
     /// The servers: who is followed, and how good each is.
@@ -262,6 +264,34 @@ pub(crate) struct ClockRun {
     /// Where to publish.
     #[command(flatten)]
     pub(crate) page: Page,
+
+    /// The configuration file; it is no error if the default one does not exist [default: /etc/tickwire/tickwire.toml]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) config: Option<PathBuf>,
+}
+
+/// The server.
+#[derive(Debug, Args)]
+pub(crate) struct ClockServe {
+    /// Listen on this address of the host, as ADDRESS or ADDRESS:PORT; may be given several times [default: port 123 of all addresses]
+    #[arg(long = "listen", value_name = "ADDRESS")]
+    pub(crate) listen: Vec<String>,
+
+    /// Whose time.
+    #[command(flatten)]
+    pub(crate) page: Page,
+
+    /// Answer this network only, as ADDRESS or ADDRESS/LENGTH; may be given several times [default: everybody]
+    #[arg(long = "allow", value_name = "NETWORK")]
+    pub(crate) allow: Vec<String>,
+
+    /// Requests that each client may make in a second, on average; 0 is no limit [default: 20]
+    #[arg(long, value_name = "N")]
+    pub(crate) rate: Option<f64>,
+
+    /// Requests that each client may make at once [default: 64]
+    #[arg(long, value_name = "N")]
+    pub(crate) burst: Option<u32>,
 
     /// The configuration file; it is no error if the default one does not exist [default: /etc/tickwire/tickwire.toml]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]

@@ -2,19 +2,23 @@
 
 mod read;
 mod run;
+mod serve;
 mod show;
 mod wait;
 
 use crate::args::{Clock, ClockCommand, Page};
 use anyhow::{Context, Result};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use tickwire_timekeeper::Report;
+use std::sync::Mutex;
+use tickwire_timekeeper::{Config, Report};
 
 /// Does what was asked for.
 pub(crate) fn run(arguments: Clock) -> Result<ExitCode> {
     match arguments.command {
         ClockCommand::Run(arguments) => run::run(&arguments),
+        ClockCommand::Serve(arguments) => serve::run(&arguments),
         ClockCommand::Status(arguments) => {
             let report = ask(&arguments.page.path())?;
             print(&report, arguments.json, show::status)
@@ -34,6 +38,30 @@ impl Page {
     pub(crate) fn path(&self) -> PathBuf {
         self.page.clone().unwrap_or_else(tickclock::default_path)
     }
+
+    /// The page that was named on the command line or in the environment, else that of the configuration.
+    fn or(&self, configured: &Path) -> PathBuf {
+        let named = self.page.is_some() || std::env::var_os(tickclock::VARIABLE).is_some();
+        if named { self.path() } else { configured.into() }
+    }
+}
+
+/// What a program that runs until it is told to end waits for: readable when a signal has come.
+fn until_told() -> Result<OwnedFd> {
+    let (stop, stopper) = nix::unistd::pipe().context("cannot make a pipe")?;
+    let stopper = Mutex::new(Some(stopper));
+    // Closing it wakes who waits.
+    ctrlc::set_handler(move || drop(stopper.lock().map(|mut stopper| stopper.take())))
+        .context("cannot wait for signals")?;
+    Ok(stop)
+}
+
+/// The `[clock]` table of the file that was named, else of the usual one.
+fn configured(file: Option<&Path>) -> Result<Config> {
+    Ok(match file {
+        Some(file) => Config::read(file)?,
+        None => Config::read_default()?,
+    })
 }
 
 fn ask(page: &Path) -> Result<Report> {
