@@ -1,0 +1,81 @@
+//! Hostile messages: what a fuzzer once found stays found.
+
+mod hostile;
+
+use proptest::prelude::*;
+use std::fs;
+use std::path::Path;
+use tickwire_ntp::extension::append;
+use tickwire_ntp::{Kiss, Mode, Packet, Stamp};
+
+/// What the fuzzer begins with, by the name of its seed in the corpus: one of every kind of message, to a server and to a client.
+fn samples() -> Vec<(&'static str, Vec<u8>)> {
+    let request = |number: u64| Packet::request(Stamp(number)).to_bytes();
+    let answer = |stratum: u8, reference: u32| Packet {
+        mode: Mode::Server,
+        stratum,
+        reference,
+        received: Stamp(0xec00_0001_0000_0001),
+        transmitted: Stamp(0xec00_0001_0000_1000),
+        ..Packet::request(Stamp(0))
+    };
+    let records = |first: u8, all: &[(u8, [u8; 48])]| {
+        let mut bytes = vec![first];
+        for (what, record) in all {
+            bytes.extend([*what, 48]);
+            bytes.extend(record);
+        }
+        bytes
+    };
+    let mut interleaved = Packet::request(Stamp(5));
+    interleaved.interleave(Stamp(6), Stamp(7));
+    let interleaved = interleaved.to_bytes();
+    let time = answer(1, u32::from_be_bytes(*b"GPS\0")).to_bytes();
+    let kiss = |kiss: Kiss| answer(0, kiss.to_reference()).to_bytes();
+    let mut fields = answer(2, 9).to_bytes().to_vec();
+    append(&mut fields, 0x0104, &[7; 32]);
+    append(&mut fields, 0x0404, &[1; 40]);
+    vec![
+        ("codec-answer", time.to_vec()),
+        ("codec-fields", fields),
+        ("server-basic", records(0, &[(0, request(2)), (1, request(4)), (0x19, request(6))])),
+        ("server-interleaved", records(0, &[(0x11, interleaved), (0x11, interleaved), (0x11, interleaved)])),
+        ("server-denied", records(0, &[(6, request(2)), (14, request(4))])),
+        ("server-flood", records(0, &[(1, request(2)); 12])),
+        ("client-basic", records(1, &[(0x18, time), (0x18, time), (0x18, time)])),
+        ("client-interleaved", records(1, &[(0x18, time), (0x19, time), (0x19, time)])),
+        ("client-kissed", records(3, &[(0x18, kiss(Kiss::Rate)), (0xf8, kiss(Kiss::Rate)), (0xf8, kiss(Kiss::Deny))])),
+        ("client-forged", records(3, &[(0x1a, time), (0x18, request(3)), (0x18, time)])),
+    ]
+}
+
+#[test]
+fn the_fuzzers_corpus_holds_a_message_of_every_kind_and_all_of_it_is_survived() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/ntp");
+    for (name, bytes) in samples() {
+        let seed = corpus.join(name);
+        if std::env::var_os("UPDATE_CORPUS").is_some() {
+            fs::write(&seed, &bytes).unwrap();
+        }
+        let found = fs::read(&seed).unwrap_or_default();
+        assert_eq!(found, bytes, "the seed {name} is out of date: run this test once with UPDATE_CORPUS=1");
+    }
+    for input in fs::read_dir(corpus).unwrap() {
+        hostile::check(&fs::read(input.unwrap().path()).unwrap());
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
+        hostile::check(&bytes);
+    }
+
+    #[test]
+    fn any_change_of_a_sample_is_survived(sample in 0..10usize, at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+        let (_, mut bytes) = samples().swap_remove(sample);
+        let at = at.index(bytes.len());
+        bytes[at] = byte;
+        hostile::check(&bytes);
+    }
+}

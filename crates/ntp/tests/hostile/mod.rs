@@ -1,0 +1,146 @@
+//! Arbitrary bytes for everything that reads messages: the codec, a server, and a client; what must hold whatever comes.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use tickwire_clock::{Count, Nanos};
+use tickwire_ntp::client::{Config, Poll, Transmit};
+use tickwire_ntp::extension::Extensions;
+use tickwire_ntp::packet::HEADER;
+use tickwire_ntp::server::{Host, Kind, Network, Rate};
+use tickwire_ntp::{Client, Kiss, LeapIndicator, Mode, Packet, Rejection, Server, Short, Stamp, server};
+
+const SECOND: i64 = 1_000_000_000;
+const NEAR: Nanos = Nanos(1_790_000_000 * SECOND);
+
+/// Runs all of it.
+pub(crate) fn check(data: &[u8]) {
+    codec(data);
+    let (&kind, rest) = data.split_first().unwrap_or((&0, &[]));
+    if kind & 1 == 0 { serve(rest) } else { ask(rest, kind & 2 == 0) }
+}
+
+fn codec(data: &[u8]) {
+    let Ok((packet, rest)) = Packet::parse(data) else { return };
+    assert_eq!(packet.to_bytes(), data[..HEADER], "what is understood is sent as it came");
+    let mut covered = 0;
+    for extension in Extensions::new(rest) {
+        let Ok(extension) = extension else { break };
+        assert_eq!(extension.at, covered);
+        covered += 4 + extension.body.len();
+        assert!(covered <= rest.len());
+    }
+    let _ =
+        (packet.received.to_unix(NEAR), packet.root_delay.to_ns(), Kiss::from_reference(packet.reference).to_string());
+}
+
+/// The next of the fuzzer's records: a byte that tells what to do, and up to 60 bytes.
+fn records(data: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+    let mut rest = data;
+    std::iter::from_fn(move || {
+        let (&[what, length], after) = rest.split_first_chunk()?;
+        let (record, after) = after.split_at(after.len().min(usize::from(length) % 61));
+        rest = after;
+        Some((what, record))
+    })
+}
+
+/// A server, asked by some clients at once.
+fn serve(data: &[u8]) {
+    let rate = Rate { per_second: 8.0, burst: 4 };
+    let allow: Vec<Network> = ["192.0.2.0/30", "2001:db8::/126"].map(|text| text.parse().unwrap()).into();
+    let mut server = Server::new(server::Config { allow, rate: Some(rate) }, [1, 2]);
+    let host = Host {
+        leap: LeapIndicator::None,
+        stratum: 2,
+        reference: 7,
+        root_delay: Short(1),
+        dispersion: 100_000,
+        set: Stamp(9),
+    };
+    let (mut now, mut last) = (0, None);
+    for (what, record) in records(data) {
+        let client = u32::from(what & 7);
+        let from = if what & 8 == 0 {
+            IpAddr::from(Ipv4Addr::from_bits(0xc000_0200 + client))
+        } else {
+            IpAddr::from(Ipv6Addr::from_bits((0x2001_0db8 << 96) + u128::from(client)))
+        };
+        now += i64::from(what >> 4) * SECOND / 32;
+        let mut bytes = record.to_vec();
+        // A fuzzer does not guess a receive stamp; a client has read it.
+        if let Some(Stamp(before)) = last.filter(|_| what & 0x10 != 0 && bytes.len() >= HEADER) {
+            bytes[24..32].copy_from_slice(&u64::to_be_bytes(before));
+        }
+        let arrived = Stamp::from_unix(NEAR.plus(now));
+        let Ok(answer) = server.answer(&bytes, from, now, arrived, &host) else { continue };
+        let (request, _) = Packet::parse(&bytes).expect("only messages are answered");
+        assert_eq!(request.mode, Mode::Client);
+        let packet = answer.leaving(Stamp(now as u64), 0);
+        assert!(packet.to_bytes().len() <= bytes.len());
+        assert_eq!((packet.mode, packet.version), (Mode::Server, request.version));
+        assert!(packet.received != Stamp(0) && packet.transmitted != Stamp(0));
+        match answer.kind() {
+            Kind::Basic { .. } => assert_eq!((packet.origin, packet.stratum), (request.transmitted, 2)),
+            Kind::Interleaved => assert_eq!((packet.origin, packet.stratum), (request.received, 2)),
+            Kind::Kiss(kiss) => {
+                assert_eq!((packet.origin, packet.stratum), (request.transmitted, 0));
+                assert_eq!(kiss == Kiss::Deny, client > 3, "{from}");
+            }
+        }
+        if answer.asks() {
+            server.departed(answer.received(), Stamp(now as u64 + 1000));
+        }
+        last = Some(answer.received());
+    }
+}
+
+/// A client, and whatever answers.
+fn ask(data: &[u8], interleaved: bool) {
+    let poll = Poll { usual: SECOND, longest: 64 * SECOND };
+    let mut client = Client::new(Config { poll, transmit: Transmit::Nonce, interleaved }, 0);
+    let (mut now, mut asked) = (0, None);
+    for (number, (what, record)) in (1u64..).zip(records(data)) {
+        now += i64::from(what >> 3) * SECOND / 8;
+        let random = [number, number << 32].map(|number| number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let due = client.due();
+        if let Some(request) = client.request(now, random, Count(now as u64)) {
+            assert!(due.is_some_and(|due| due <= now) && client.due().is_none_or(|due| due > now));
+            assert!(request.transmitted != Stamp(0) && request.transmitted != request.received);
+            asked = Some(request);
+        }
+        let mut bytes = record.to_vec();
+        // Whoever has seen the request can give its numbers back.
+        if let Some(request) = asked.filter(|_| bytes.len() >= HEADER) {
+            match what & 3 {
+                0 => bytes[24..32].copy_from_slice(&request.transmitted.0.to_be_bytes()),
+                1 => bytes[24..32].copy_from_slice(&request.received.0.to_be_bytes()),
+                _ => {}
+            }
+        }
+        let (sent, received) = (Count(now as u64), Count(now as u64 + 50_000));
+        let answer = client.answer(&bytes, sent, received, now, NEAR);
+        let parsed = Packet::parse(&bytes);
+        match answer {
+            Ok(answer) => {
+                let (packet, request) =
+                    (parsed.expect("a message").0, asked.take().expect("asked once, answered once"));
+                let right = if answer.interleaved { request.received } else { request.transmitted };
+                assert!(packet.mode == Mode::Server && packet.origin == right && packet.stratum != 0);
+                assert!(!answer.interleaved || (interleaved && right != Stamp(0)));
+                if let Some(exchange) = answer.exchange {
+                    assert!(exchange.received.since(exchange.sent) == 50_000);
+                    let synchronised = packet.leap != LeapIndicator::Unknown && packet.stratum < 16;
+                    assert!(answer.interleaved || exchange.server.synchronised == synchronised);
+                }
+            }
+            Err(Rejection::Kiss(Kiss::Deny | Kiss::Restricted)) => {
+                asked.take().expect("a kiss answers what was asked");
+                assert_eq!(client.due(), None);
+            }
+            Err(Rejection::Kiss(_) | Rejection::Empty) => {
+                asked.take().expect("it answers what was asked");
+            }
+            Err(Rejection::Malformed(_) | Rejection::Mode | Rejection::Unasked) => {}
+        }
+        assert!(client.due().is_none() || (SECOND..=64 * SECOND).contains(&client.interval()));
+    }
+}
