@@ -45,7 +45,7 @@ impl Short {
     /// In nanoseconds, rounded down: for what is taken off an error.
     #[must_use]
     pub const fn to_ns_below(self) -> u64 {
-        self.0 as u64 * SECOND as u64 >> 16
+        (self.0 as u64 * SECOND as u64) >> 16
     }
 
     /// From nanoseconds, rounded down; saturates at 18 hours.

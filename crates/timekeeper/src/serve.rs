@@ -22,13 +22,14 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
+use std::time::{Duration, Instant};
 use tickclock::OpenError;
 use tickwire_ntp::Server;
 use time::Time;
 use tracing::{info, warn};
 
-/// The clock is looked at so often, in ms: whether the page is still the one, and the counter whole.
-const LOOK: u16 = 1000;
+/// The clock is looked at so often: whether the page is still the one, and the counter whole.
+const LOOK: Duration = Duration::from_secs(1);
 /// Full batches in a row before the other sockets have their turn.
 const IN_A_ROW: usize = 4;
 
@@ -103,13 +104,17 @@ impl TimeServer {
     /// # Errors
     /// The system refuses to wait.
     pub fn run(&mut self, stop: BorrowedFd<'_>) -> nix::Result<()> {
+        let mut looked = Instant::now();
         loop {
-            if let Some(what) = self.time.look() {
-                warn!("{what}");
+            if looked.elapsed() >= LOOK {
+                looked = Instant::now();
+                if let Some(what) = self.time.look() {
+                    warn!("{what}");
+                }
             }
             let mut all = vec![PollFd::new(stop, PollFlags::POLLIN)];
             all.extend(self.desks.iter().map(|desk| PollFd::new(desk.as_fd(), PollFlags::POLLIN)));
-            match poll(&mut all, PollTimeout::from(LOOK)) {
+            match poll(&mut all, PollTimeout::try_from(LOOK).unwrap_or(PollTimeout::ZERO)) {
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(error) => return Err(error),
             }

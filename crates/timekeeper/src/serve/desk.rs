@@ -82,7 +82,10 @@ impl Desk {
         for batch in answers.chunk_by(alike) {
             self.send(batch, time, &now, tally);
         }
-        self.departures(core, &now);
+        // Who is woken for nothing that came is woken for what has left.
+        if !self.under_way.is_empty() || arrivals.is_empty() {
+            self.departures(core, &now);
+        }
         if now.at.monotonic - self.before[1].monotonic > WAITS {
             self.before = [self.before[1], now.at];
         }
@@ -131,7 +134,9 @@ impl Desk {
                 Err(_) => {
                     tally.unsent += 1;
                     done += 1;
-                    self.renumber();
+                    if asks || learn {
+                        self.renumber();
+                    }
                 }
             }
         }
@@ -148,9 +153,6 @@ impl Desk {
 
     /// Takes in what has left.
     fn departures(&mut self, core: &mut Server, now: &Now) {
-        if self.under_way.is_empty() {
-            return;
-        }
         let mut left = Vec::new();
         while self.listener.departures(|number, stamp| left.push((number, stamp))) {}
         for (number, stamp) in left {
