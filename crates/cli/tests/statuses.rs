@@ -170,3 +170,18 @@ fn a_relative_socket_is_one_of_the_directory_in_which_it_was_named() {
     assert_eq!(String::from_utf8(run.stdout).unwrap().trim_end(), there.to_str().unwrap());
     assert!(String::from_utf8(stat.stderr).unwrap().contains(there.to_str().unwrap()));
 }
+
+#[test]
+fn a_time_server_says_what_it_lacks() {
+    for (arguments, said) in [
+        (&["--page", "/nonexistent/clock"][..], "there is no clock at /nonexistent/clock: start"),
+        (&["--listen", "eth0"], "--listen \"eth0\": expected an address of this host"),
+        (&["--allow", "lan"], "\"lan\" is no network: expected an address"),
+        (&["--rate", "1e9"], "clock.serve.rate must be 0.001 to 1000000"),
+        (&["--config", "/nonexistent/file"], "cannot read /nonexistent/file"),
+    ] {
+        let (status, words) = done(&[&["clock", "serve"], arguments].concat());
+        assert_eq!(status, Some(1), "{arguments:?}");
+        assert!(words.starts_with("tickwire: ") && words.contains(said), "{words}");
+    }
+}
