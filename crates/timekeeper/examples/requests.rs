@@ -5,6 +5,7 @@
 //! is then that of the process. Who asks keeps so many requests under way that the server never waits.
 
 use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::socket::{setsockopt, sockopt};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 use std::error::Error;
@@ -18,8 +19,11 @@ use tickwire_timekeeper::TimeServer;
 use tickwire_timekeeper::serve::Serve;
 
 const LASTS: Duration = Duration::from_secs(5);
-/// Requests under way.
-const WINDOW: usize = 128;
+/// Requests under way, and room for as many answers.
+const WINDOW: u64 = 512;
+const ROOM: usize = 4 << 20;
+/// After so long without an answer, those that are under way are taken for lost.
+const LOST: Duration = Duration::from_millis(200);
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -81,6 +85,7 @@ fn ours(what: &str, interleaved: bool, rate: f64) -> Result<()> {
             ready.wait();
             server.run(stop.as_fd())?;
             let busy = Duration::from(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)?);
+            println!("{}", server.tally());
             Ok(busy.as_secs_f64())
         });
         ready.wait();
@@ -98,12 +103,13 @@ fn load(server: SocketAddr, interleaved: bool) -> Result<u64> {
     let socket = UdpSocket::bind((if server.is_ipv4() { "127.0.0.1" } else { "::1" }, 0))?;
     socket.connect(server)?;
     socket.set_nonblocking(true)?;
+    setsockopt(&socket, sockopt::RcvBuf, &ROOM)?;
     let begin = Instant::now();
     let (mut sent, mut answers, mut bytes) = (0u64, 0u64, [0; 100]);
     let mut before = Stamp(0);
     let mut heard = begin;
     while begin.elapsed() < LASTS {
-        while sent - answers < WINDOW as u64 {
+        while sent - answers < WINDOW {
             sent += 1;
             let mut request = Packet::request(Stamp(sent << 1));
             if interleaved {
@@ -117,8 +123,7 @@ fn load(server: SocketAddr, interleaved: bool) -> Result<u64> {
             answers += 1;
             heard = Instant::now();
         }
-        if heard.elapsed() > Duration::from_millis(20) {
-            // Lost: ask anew.
+        if heard.elapsed() > LOST {
             sent = answers;
             heard = Instant::now();
         }

@@ -212,7 +212,7 @@ fn a_flood_gets_no_more_than_its_rate_and_others_notice_nothing() {
             assert!(said.stratum == 2 || Kiss::from_reference(said.reference) == Kiss::Rate, "{said:?}");
             answers += 1;
         }
-        assert!(answers >= 10 && answers < FLOOD / 8, "{answers} answers");
+        assert!((10..FLOOD / 8).contains(&answers), "{answers} answers");
     });
     assert!(tally.too_often > 0 && tally.told_rate > 0, "{tally}");
     assert!(tally.basic < FLOOD / 8, "{tally}");
