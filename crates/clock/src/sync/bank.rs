@@ -20,6 +20,8 @@ const STEADINESS: [(f64, f64); 2] = [(1e-4, 1e-3), (1e-2, 1e-1)];
 const HANDICAP: f64 = 3.0;
 /// Over how many exchanges a forecast's success fades.
 const MEMORY: f64 = 256.0;
+/// Who weighs less than this is not asked.
+const NOTHING: f64 = 1e-12;
 /// A forecast error beyond so many standard deviations counts as one of so many.
 const WORST: f64 = 5.0;
 
@@ -30,6 +32,8 @@ pub(crate) struct Bank {
     cycles: Vec<Cycle>,
     /// L_m, in the order of the models.
     scores: Vec<f64>,
+    /// w_m; their sum is 1.
+    weights: Vec<f64>,
     at: f64,
 }
 
@@ -43,7 +47,9 @@ impl Bank {
             .flat_map(|period| STEADINESS.map(|(walk, change)| Cycle::new(period, walk, change, rate_error)))
             .collect();
         let scores = [vec![0.0; steady.len()], vec![-HANDICAP; cycles.len()]].concat();
-        Self { steady, cycles, scores, at }
+        let mut bank = Self { steady, cycles, weights: vec![0.0; scores.len()], scores, at };
+        bank.weigh();
+        bank
     }
 
     fn models(&self) -> impl Iterator<Item = &dyn Model> {
@@ -68,32 +74,51 @@ impl Bank {
     pub(crate) fn take(&mut self, at: f64, reading: Reading) {
         self.advance(at);
         for (model, score) in self.models_mut() {
-            let forecast = model.forecast();
+            let forecast = model.forecast(0.0);
             let total = forecast.variance + reading.variance;
             let error = reading.offset - forecast.offset;
             let squares = (error * error / total).min(WORST * WORST);
             *score = *score * (1.0 - 1.0 / MEMORY) - 0.5 * (squares + libm::log(total));
             model.update(reading);
         }
+        self.weigh();
+    }
+
+    fn weigh(&mut self) {
+        let best = self.scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let mut whole = 0.0;
+        for (weight, score) in self.weights.iter_mut().zip(&self.scores) {
+            *weight = libm::exp(score - best);
+            whole += *weight;
+        }
+        self.weights.iter_mut().for_each(|weight| *weight /= whole);
     }
 
     /// What is known at `at` seconds, which is not before the last exchange.
     pub(crate) fn forecast(&self, at: f64) -> Forecast {
-        let mut then = self.clone();
-        then.advance(at);
-        let best = self.scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let weights: Vec<_> = self.scores.iter().map(|score| libm::exp(score - best)).collect();
-        let whole: f64 = weights.iter().sum();
-        let forecasts: Vec<_> = then.models().map(Model::forecast).collect();
-        let mean = |of: &dyn Fn(&Forecast) -> f64| {
-            forecasts.iter().zip(&weights).map(|(forecast, weight)| weight * of(forecast)).sum::<f64>() / whole
-        };
-        let (offset, rate) = (mean(&|f| f.offset), mean(&|f| f.rate));
+        let dt = (at - self.at).max(0.0);
+        let mut all = self.models().zip(&self.weights).filter(|(_, weight)| **weight > NOTHING);
+        // Moments about the first model's forecast: about zero they would drown in the last digits of an offset of seconds.
+        let (first, &weight) = all.next().expect("one of them is the best");
+        let about = first.forecast(dt);
+        let (mut whole, mut variance, mut rate_variance) =
+            (weight, weight * about.variance, weight * about.rate_variance);
+        let (mut offset, mut rate) = (0.0, 0.0);
+        for (model, &weight) in all {
+            let forecast = model.forecast(dt);
+            let (x, f) = (forecast.offset - about.offset, forecast.rate - about.rate);
+            whole += weight;
+            offset += weight * x;
+            rate += weight * f;
+            variance += weight * (forecast.variance + x * x);
+            rate_variance += weight * (forecast.rate_variance + f * f);
+        }
+        let (offset, rate) = (offset / whole, rate / whole);
         Forecast {
-            offset,
-            rate,
-            variance: mean(&|f| f.variance + (f.offset - offset) * (f.offset - offset)),
-            rate_variance: mean(&|f| f.rate_variance + (f.rate - rate) * (f.rate - rate)),
+            offset: about.offset + offset,
+            rate: about.rate + rate,
+            variance: (variance / whole - offset * offset).max(0.0),
+            rate_variance: (rate_variance / whole - rate * rate).max(0.0),
         }
     }
 }

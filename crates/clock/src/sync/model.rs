@@ -27,8 +27,8 @@ pub(crate) struct Forecast {
 pub(crate) trait Model {
     /// Time passes, in seconds.
     fn advance(&mut self, dt: f64);
-    /// What is known now.
-    fn forecast(&self) -> Forecast;
+    /// What is known of the moment `dt` seconds from now.
+    fn forecast(&self, dt: f64) -> Forecast;
     /// An exchange tells an offset.
     fn update(&mut self, reading: Reading);
 }

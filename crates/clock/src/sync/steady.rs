@@ -26,14 +26,20 @@ impl Steady {
 
 impl Model for Steady {
     fn advance(&mut self, dt: f64) {
-        let [a, b, c] = self.spread;
-        let q = self.walk * dt;
-        self.offset += self.rate * dt;
-        self.spread = [a + 2.0 * b * dt + c * dt * dt + q * dt * dt / 3.0, b + c * dt + q * dt / 2.0, c + q];
+        let b = self.spread[1] + self.spread[2] * dt + self.walk * dt * dt / 2.0;
+        let Forecast { offset, variance, rate_variance, .. } = self.forecast(dt);
+        self.offset = offset;
+        self.spread = [variance, b, rate_variance];
     }
 
-    fn forecast(&self) -> Forecast {
-        Forecast { offset: self.offset, rate: self.rate, variance: self.spread[0], rate_variance: self.spread[2] }
+    fn forecast(&self, dt: f64) -> Forecast {
+        let [a, b, c] = self.spread;
+        Forecast {
+            offset: self.offset + self.rate * dt,
+            rate: self.rate,
+            variance: a + 2.0 * b * dt + c * dt * dt + self.walk * dt * dt * dt / 3.0,
+            rate_variance: c + self.walk * dt,
+        }
     }
 
     fn update(&mut self, reading: Reading) {
