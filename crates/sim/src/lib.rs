@@ -1,5 +1,6 @@
-//! Deterministic simulation in virtual time, seeded: two stacks and the links between them ([`Pair`]), or a counter's oscillator and the path to
-//! a time server ([`Oscillator`], [`TimeServer`]). The same seed gives the same trace.
+//! Deterministic simulation in virtual time, seeded: two stacks and the links between them ([`Pair`]), or a counter's oscillator and the paths to
+//! time servers ([`Oscillator`], [`TimeServer`]), with the clock that is kept of them and its readers ([`Timekeeping`], [`scenario`]). The same seed gives the
+//! same trace.
 //!
 //! It may depend on the stack and the clock, and on nothing of an operating system. Tests call the stacks as a program would, or hand exchanges to the
 //! clock, then let time pass.
@@ -7,16 +8,22 @@
 
 pub mod hostile;
 
+mod figures;
 mod host;
 mod link;
 mod oscillator;
 mod pair;
 mod rng;
+pub mod scenario;
 mod time_server;
+pub mod timekeeping;
 
+pub use figures::{Figures, Summary};
 pub use host::Host;
 pub use link::{LinkConfig, LinkStats};
 pub use oscillator::{Oscillator, Wander};
 pub use pair::{Pair, PairConfig};
 pub use rng::Rng;
-pub use time_server::{Delay, TimeServer, truth};
+pub use scenario::Scenario;
+pub use time_server::{Delay, TimeServer, Utc, truth};
+pub use timekeeping::Timekeeping;

@@ -2,6 +2,7 @@
 
 use crate::oscillator::Oscillator;
 use crate::rng::Rng;
+use tickwire_clock::keeper::leap::Announcement;
 use tickwire_clock::{Exchange, Nanos, ServerState};
 
 /// One direction of a path, in ns.
@@ -11,17 +12,45 @@ pub struct Delay {
     pub least: f64,
     /// Mean of what comes on top at random: stamps, wake-ups, queues of few packets.
     pub noise: f64,
-    /// How many packets of a million meet a full queue, and how long that is at most.
+    /// How many packets of a million meet a queue, and how long that is at most.
     pub queue: (u32, f64),
 }
 
 impl Delay {
     /// A switch between two computers, with the kernel's stamps.
     pub const LAN: Self = Self { least: 15_000.0, noise: 300.0, queue: (1_000, 50_000.0) };
+    /// The same with a cable that is full in this direction: hardly a packet finds the queue of 10 ms empty.
+    pub const FULL: Self = Self { queue: (950_000, 10_000_000.0), ..Self::LAN };
+    /// A provider's network: half of the packets wait behind others for up to half a millisecond.
+    pub const WIDE: Self = Self { least: 4_000_000.0, noise: 20_000.0, queue: (500_000, 500_000.0) };
 
     fn draw(&self, rng: &mut Rng) -> f64 {
         let queued = if rng.chance(self.queue.0) { rng.uniform() * self.queue.1 } else { 0.0 };
         self.least + self.noise * rng.exponential() + queued
+    }
+}
+
+/// UTC, as far as it has a leap second.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Utc {
+    /// In seconds of the simulation: the beginning of 23:59:60, or of the 23:59:59 that is left out; and +1 or -1.
+    pub leap: Option<(f64, i32)>,
+}
+
+impl Utc {
+    /// Unix time at `at` seconds of the simulation.
+    #[must_use]
+    pub fn unix(&self, at: f64) -> Nanos {
+        let step = self.leap.map_or(0, |(leap, step)| if at >= leap { step } else { 0 });
+        truth(at).plus(-i64::from(step) * 1_000_000_000)
+    }
+
+    /// The same as servers tell it that spread a leap second over the day around it, as Google's and Amazon's do.
+    #[must_use]
+    pub fn smeared(&self, at: f64) -> Nanos {
+        const DAY: f64 = 86_400.0;
+        let spread = |(leap, step): (f64, i32)| f64::from(step) * ((at - leap) / DAY + 0.5).clamp(0.0, 1.0);
+        truth(at).plus(-libm::round(self.leap.map_or(0.0, spread) * 1e9) as i64)
     }
 }
 
@@ -36,6 +65,12 @@ pub struct TimeServer {
     pub error: f64,
     /// How many exchanges of a million are lost.
     pub loss: u32,
+    /// It does not answer.
+    pub silent: bool,
+    /// It spreads leap seconds.
+    pub smears: bool,
+    /// What it says of the end of the day.
+    pub announces: Announcement,
     rng: Rng,
 }
 
@@ -49,27 +84,44 @@ impl TimeServer {
     /// A server with a right clock on a LAN.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        Self { forth: Delay::LAN, back: Delay::LAN, error: 0.0, loss: 0, rng: Rng::new(seed) }
+        Self {
+            forth: Delay::LAN,
+            back: Delay::LAN,
+            error: 0.0,
+            loss: 0,
+            silent: false,
+            smears: false,
+            announces: Announcement::None,
+            rng: Rng::new(seed),
+        }
     }
 
-    /// An exchange whose request leaves at `at` seconds; `None` if it is lost.
+    /// An exchange whose request leaves at `at` seconds; `None` if it is lost. Server stamps know no leap seconds.
     pub fn exchange(&mut self, at: f64, oscillator: &mut Oscillator) -> Option<Exchange> {
+        self.exchange_in(&Utc::default(), at, oscillator)
+    }
+
+    /// An exchange in a world with this UTC.
+    pub fn exchange_in(&mut self, utc: &Utc, at: f64, oscillator: &mut Oscillator) -> Option<Exchange> {
         let (forth, back) = (self.forth.draw(&mut self.rng), self.back.draw(&mut self.rng));
-        if self.rng.chance(self.loss) {
+        if self.rng.chance(self.loss) || self.silent {
             return None;
         }
         let sent = oscillator.count(at);
         let arrives = at * 1e9 + forth;
         let leaves = arrives + AT_SERVER;
         let received = oscillator.count((leaves + back) * 1e-9);
-        let stamp = |ns: f64| truth(ns * 1e-9).plus(self.error as i64);
+        let stamp = |ns: f64| {
+            let unix = if self.smears { utc.smeared(ns * 1e-9) } else { utc.unix(ns * 1e-9) };
+            unix.plus(self.error as i64)
+        };
         let server =
             ServerState { synchronised: true, stratum: 1, reference: 0x4750_5300, root_delay: 0, root_dispersion: 100 };
         Some(Exchange { sent, server_received: stamp(arrives), server_sent: stamp(leaves), received, server })
     }
 }
 
-/// True time at `at` seconds of the simulation.
+/// True time at `at` seconds of the simulation, in a world without leap seconds.
 #[must_use]
 pub fn truth(at: f64) -> Nanos {
     let whole = libm::floor(at);

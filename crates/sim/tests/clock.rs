@@ -7,9 +7,9 @@ use tickwire_sim::{Delay, Oscillator, TimeServer, Wander, truth};
 const FREQUENCY: f64 = 2.5e9;
 
 /// Nothing but a wrong frequency.
-const STILL: Wander = Wander { skew: 10e-6, cycle: None, walk: 0.0, white: 0.0, ageing: 0.0 };
+const STILL: Wander = Wander { skew: 10e-6, cycles: &[], walk: 0.0, white: 0.0, ageing: 0.0 };
 /// A rate that swings by 0.05 ppm.
-const SWINGING: Wander = Wander { cycle: Some((5e-8, 600.0)), ..STILL };
+const SWINGING: Wander = Wander { cycles: &[(5e-8, 600.0)], ..STILL };
 
 /// A client, its oscillator and its server.
 struct Run {

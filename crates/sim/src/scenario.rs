@@ -1,0 +1,219 @@
+//! What the clock goes through in virtual time, and what it promises then. One list for tests and for the benchmark.
+
+use crate::figures::Summary;
+use crate::oscillator::Wander;
+use crate::time_server::{Delay, TimeServer};
+use crate::timekeeping::Timekeeping;
+
+const HOUR: f64 = 3600.0;
+const DAY: f64 = 24.0 * HOUR;
+
+/// What becomes of the path or the server.
+#[derive(Clone, Copy, Debug)]
+pub enum Change {
+    /// The way there.
+    Forth(Delay),
+    /// The way back.
+    Back(Delay),
+    /// Both.
+    Both(Delay),
+    /// So many exchanges of a million are lost from now on.
+    Loss(u32),
+    /// The server is gone, or is back.
+    Silent(bool),
+}
+
+/// What a clock promises, in ns. Truth inside of the bound is promised always.
+#[derive(Clone, Copy, Debug)]
+pub enum Promise {
+    /// No error is below the one or above the other.
+    Range(i64, i64),
+    /// 99 of 100 errors are no larger.
+    P99(i64),
+    /// No error is larger.
+    Max(i64),
+}
+
+impl Promise {
+    /// Whether it is kept.
+    #[must_use]
+    pub fn kept(self, by: &Summary) -> bool {
+        by.outside == 0
+            && match self {
+                Self::Range(low, high) => by.range.0 >= low && by.range.1 <= high,
+                Self::P99(most) => by.p99 <= most,
+                Self::Max(most) => by.max <= most,
+            }
+    }
+}
+
+/// One scenario. All times in seconds from the daemon's start.
+#[derive(Clone, Copy, Debug)]
+pub struct Scenario {
+    /// Its name.
+    pub name: &'static str,
+    /// What drives the counter.
+    pub wander: Wander,
+    /// Both directions of the path.
+    pub path: Delay,
+    /// Between requests.
+    pub poll: f64,
+    /// How long it takes; what comes before the first is left out of the figures.
+    pub measured: (f64, f64),
+    /// About how many reads of the clock are made in that time.
+    pub reads: u32,
+    /// What happens, in the order of time; from the last entry on, all of it again after so many seconds.
+    pub changes: &'static [(f64, Change)],
+    /// See `changes`: none, once.
+    pub again: Option<f64>,
+    /// What is promised.
+    pub promise: Promise,
+}
+
+impl Scenario {
+    /// Runs it.
+    ///
+    /// # Panics
+    /// If the clock never knew the time.
+    #[must_use]
+    pub fn run(&self, seed: u64) -> Summary {
+        let mut server = TimeServer::new(seed ^ 0x5eed);
+        (server.forth, server.back) = (self.path, self.path);
+        let mut run = Timekeeping::new(self.wander, vec![server], self.poll, 0.0, seed);
+        let (begin, end) = self.measured;
+        let rate = f64::from(self.reads) / (end - begin);
+        // Truth must be inside from the first exchange on.
+        run.rate = rate.min(10.0);
+        let mut outside = 0;
+        let mut changes: Vec<(f64, Option<Change>)> = self.changes().map(|(at, change)| (at, Some(change))).collect();
+        changes.push((begin, None));
+        changes.sort_by(|a, b| a.0.total_cmp(&b.0));
+        for (at, change) in changes {
+            run.until(at, |_| ());
+            let server = &mut run.servers[0];
+            match change {
+                Some(Change::Forth(delay)) => server.forth = delay,
+                Some(Change::Back(delay)) => server.back = delay,
+                Some(Change::Both(delay)) => (server.forth, server.back) = (delay, delay),
+                Some(Change::Loss(loss)) => server.loss = loss,
+                Some(Change::Silent(silent)) => server.silent = silent,
+                None => {
+                    outside += run.figures().outside;
+                    run.rate = rate;
+                }
+            }
+        }
+        run.until(end, |_| ());
+        let mut summary = run.figures().summary().expect("the clock knew the time");
+        summary.outside += outside;
+        summary
+    }
+
+    fn changes(&self) -> impl Iterator<Item = (f64, Change)> {
+        let end = self.measured.1;
+        let rounds = self.again.map_or(1, |again| (end / again).ceil() as u32);
+        (0..rounds)
+            .flat_map(move |round| {
+                let later = self.again.unwrap_or(0.0) * f64::from(round);
+                self.changes.iter().map(move |&(at, change)| (at + later, change))
+            })
+            .filter(move |&(at, _)| at < end)
+    }
+}
+
+/// A scenario in which nothing happens.
+const CALM: Scenario = Scenario {
+    name: "",
+    wander: Wander::OFFICE,
+    path: Delay::LAN,
+    poll: 1.0,
+    measured: (HOUR, 5.0 * HOUR),
+    reads: 4_000_000,
+    changes: &[],
+    again: None,
+    promise: Promise::P99(0),
+};
+
+/// A row of table 2 of Shafer et al. (2015): a quarter of its errors' range, after half a day of lock.
+const fn rare(name: &'static str, wander: Wander, poll: f64, reads: u32, least: i64, most: i64) -> Scenario {
+    let begin = 0.5 * DAY;
+    Scenario {
+        name,
+        wander,
+        poll,
+        reads,
+        measured: (begin, begin + DAY),
+        promise: Promise::Range(least / 4, most / 4),
+        ..CALM
+    }
+}
+
+const ROOM: Wander = Wander::SERVER_ROOM;
+const OFFICE: Wander = Wander::OFFICE;
+
+/// All of them.
+pub const SCENARIOS: &[Scenario] = &[
+    rare("30 s between exchanges, server room", ROOM, 30.0, 8_000_000, -5_230, 3_800),
+    rare("60 s between exchanges, server room", ROOM, 60.0, 4_000_000, -9_330, 5_750),
+    rare("120 s between exchanges, server room", ROOM, 120.0, 4_000_000, -8_540, 1_860),
+    rare("240 s between exchanges, server room", ROOM, 240.0, 4_000_000, -8_950, 12_210),
+    rare("480 s between exchanges, server room", ROOM, 480.0, 4_000_000, -34_880, 27_880),
+    rare("960 s between exchanges, server room", ROOM, 960.0, 4_000_000, -3_860, 39_390),
+    rare("30 s between exchanges, office", OFFICE, 30.0, 8_000_000, -5_230, 3_800),
+    rare("60 s between exchanges, office", OFFICE, 60.0, 4_000_000, -9_330, 5_750),
+    rare("120 s between exchanges, office", OFFICE, 120.0, 4_000_000, -8_540, 1_860),
+    rare("240 s between exchanges, office", OFFICE, 240.0, 4_000_000, -8_950, 12_210),
+    rare("480 s between exchanges, office", OFFICE, 480.0, 4_000_000, -34_880, 27_880),
+    rare("960 s between exchanges, office", OFFICE, 960.0, 4_000_000, -3_860, 39_390),
+    Scenario { name: "poll 1 s, office", promise: Promise::P99(400), ..CALM },
+    Scenario { name: "poll 16 s, office", poll: 16.0, promise: Promise::P99(400), ..CALM },
+    Scenario {
+        name: "server gone for an hour after an hour",
+        measured: (HOUR, 2.0 * HOUR),
+        changes: &[(HOUR, Change::Silent(true))],
+        promise: Promise::Max(100_000),
+        ..CALM
+    },
+    Scenario {
+        name: "both directions saturated",
+        measured: (900.0, 1800.0),
+        changes: &[(900.0, Change::Both(Delay::FULL))],
+        promise: Promise::P99(800),
+        ..CALM
+    },
+    Scenario {
+        name: "one way +50 us for 10 min",
+        measured: (900.0, 1500.0),
+        changes: &[(900.0, Change::Forth(Delay { least: 65_000.0, ..Delay::LAN }))],
+        promise: Promise::Max(2_000),
+        ..CALM
+    },
+    Scenario {
+        name: "a month: lost answers, full cables, other paths, outages",
+        poll: 16.0,
+        measured: (HOUR, 30.0 * DAY),
+        changes: &[
+            (0.0, Change::Loss(20_000)),
+            (2.0 * HOUR, Change::Both(Delay::FULL)),
+            (3.0 * HOUR, Change::Both(Delay::LAN)),
+            (6.0 * HOUR, Change::Forth(Delay { least: 65_000.0, ..Delay::LAN })),
+            (9.0 * HOUR, Change::Both(Delay { least: 50_000.0, ..Delay::LAN })),
+            (12.0 * HOUR, Change::Both(Delay::LAN)),
+            (15.0 * HOUR, Change::Silent(true)),
+            (16.0 * HOUR, Change::Silent(false)),
+            (20.0 * HOUR, Change::Loss(600_000)),
+            (22.0 * HOUR, Change::Loss(20_000)),
+        ],
+        again: Some(DAY),
+        promise: Promise::P99(100_000),
+        ..CALM
+    },
+    Scenario {
+        name: "a month over a provider's network",
+        path: Delay::WIDE,
+        poll: 64.0,
+        measured: (DAY, 30.0 * DAY),
+        promise: Promise::P99(100_000),
+        ..CALM
+    },
+];

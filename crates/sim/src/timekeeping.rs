@@ -1,0 +1,171 @@
+//! A clock daemon in virtual time: asks its servers, keeps the clock, publishes it; programs read it at random instants, and each reading is compared with
+//! the truth.
+
+use crate::figures::Figures;
+use crate::oscillator::{Oscillator, Wander};
+use crate::rng::Rng;
+use crate::time_server::{TimeServer, Utc, truth};
+use tickwire_clock::keeper::{self, Keeper};
+use tickwire_clock::page::{Parameters, Reading, Status};
+use tickwire_clock::sync::{Outcome, Refusal};
+use tickwire_clock::{Exchange, Scale};
+
+/// The counter's nominal frequency in Hz.
+pub const FREQUENCY: f64 = 2.5e9;
+/// TAI - UTC.
+pub const TAI_OFFSET: i32 = 37;
+
+/// Requests in the burst at the start, and seconds between them.
+const BURST: u32 = 8;
+const BURST_INTERVAL: f64 = 0.2;
+/// Holdover begins after so many polls, and after so many seconds at least.
+const POLLS: f64 = 8.0;
+const PATIENCE: f64 = 2.0;
+/// The page is stale after so many ns.
+const FRESH: i64 = 5_000_000_000;
+const SECOND: i64 = 1_000_000_000;
+
+/// What has come of an exchange: when, with which server.
+#[derive(Clone, Debug)]
+pub struct Happened {
+    /// In seconds.
+    pub at: f64,
+    /// Its number.
+    pub server: usize,
+    /// The exchange.
+    pub exchange: Exchange,
+    /// What the clock made of it.
+    pub outcome: Result<Outcome, Refusal>,
+}
+
+/// The daemon, its world and its readers.
+#[derive(Debug)]
+pub struct Timekeeping {
+    /// What drives the counter.
+    pub oscillator: Oscillator,
+    /// Whom it asks.
+    pub servers: Vec<TimeServer>,
+    /// The clock.
+    pub keeper: Keeper,
+    /// True UTC.
+    pub utc: Utc,
+    /// Reads a second.
+    pub rate: f64,
+    poll: f64,
+    due: Vec<f64>,
+    asked: Vec<u32>,
+    next_read: f64,
+    rng: Rng,
+    page: Parameters,
+    published: f64,
+    figures: Figures,
+}
+
+impl Timekeeping {
+    /// A daemon that asks these servers every `poll` seconds. It starts at `start` seconds.
+    ///
+    /// # Panics
+    /// If there is no server.
+    #[must_use]
+    pub fn new(wander: Wander, servers: Vec<TimeServer>, poll: f64, start: f64, seed: u64) -> Self {
+        assert!(!servers.is_empty());
+        let config = keeper::Config {
+            nominal: Scale::from_period(1e9 / FREQUENCY).expect("a counter's frequency"),
+            rate_error: 100e-6,
+            holdover_after: ((poll * POLLS + PATIENCE) * 1e9) as i64,
+            fresh_for: FRESH,
+            tai_offset: Some(TAI_OFFSET),
+            smeared: false,
+        };
+        let mut oscillator = Oscillator::new(FREQUENCY, wander, seed);
+        oscillator.count(start);
+        Self {
+            oscillator,
+            keeper: Keeper::new(config, &vec![0.0; servers.len()]),
+            utc: Utc::default(),
+            rate: 1.0,
+            poll,
+            // Not all at the same instant.
+            due: (0..servers.len()).map(|number| start + 0.01 * number as f64).collect(),
+            asked: vec![0; servers.len()],
+            servers,
+            next_read: start,
+            rng: Rng::new(seed ^ 0x0070_6167_6500),
+            page: Parameters::UNKNOWN,
+            published: start,
+            figures: Figures::default(),
+        }
+    }
+
+    /// When something happened last, in seconds.
+    #[must_use]
+    pub const fn now(&self) -> f64 {
+        self.oscillator.now()
+    }
+
+    /// Lets time pass until `end`, in seconds; `seen` is told of every exchange.
+    pub fn until(&mut self, end: f64, mut seen: impl FnMut(&Happened)) {
+        loop {
+            let (server, due) =
+                self.due.iter().copied().enumerate().min_by(|a, b| a.1.total_cmp(&b.1)).expect("a server");
+            while self.next_read < due.min(end) {
+                self.read(self.next_read);
+                self.next_read += (0.5 + self.rng.uniform()) / self.rate;
+            }
+            if due >= end {
+                return;
+            }
+            self.asked[server] += 1;
+            let pause = if self.asked[server] < BURST { BURST_INTERVAL } else { self.poll };
+            self.due[server] = due + pause;
+            self.ask(server, due.max(self.now()), &mut seen);
+        }
+    }
+
+    fn ask(&mut self, server: usize, at: f64, seen: &mut impl FnMut(&Happened)) {
+        self.tick(at);
+        let Some(exchange) = self.servers[server].exchange_in(&self.utc, at, &mut self.oscillator) else { return };
+        let outcome = self.keeper.exchange(server, &exchange, self.servers[server].announces);
+        self.publish();
+        // Programs do not stop for an exchange, but the simulation's time does not run back either.
+        self.next_read = self.next_read.max(self.now());
+        seen(&Happened { at, server, exchange, outcome });
+    }
+
+    /// The daemon publishes every second.
+    fn tick(&mut self, at: f64) {
+        let second = libm::floor(at);
+        if second > self.published && second >= self.now() {
+            self.oscillator.count(second);
+            self.publish();
+        }
+    }
+
+    /// Publishes now.
+    pub fn publish(&mut self) {
+        let now = self.now();
+        self.page = self.keeper.parameters(self.oscillator.count(now));
+        self.published = now;
+    }
+
+    /// What the page says at `at` seconds, which is not before anything that has happened.
+    pub fn reading(&mut self, at: f64) -> Reading {
+        self.tick(at);
+        self.page.reading(self.oscillator.count(at))
+    }
+
+    fn read(&mut self, at: f64) {
+        let reading = self.reading(at);
+        if reading.status.contains(Status::SYNCHRONISED) {
+            let error = reading.tai.since(truth(at).plus(i64::from(TAI_OFFSET) * SECOND));
+            self.figures.take(error, reading.bound);
+        } else {
+            self.figures.unknown += 1;
+        }
+    }
+
+    /// What readings since the last call showed.
+    pub fn figures(&mut self) -> Figures {
+        core::mem::take(&mut self.figures)
+    }
+}
