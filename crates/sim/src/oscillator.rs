@@ -121,7 +121,7 @@ mod tests {
             (walk(3e-10), 30_000.0, 3e-8),
             (Wander::OFFICE, 1.0, 1.1e-9),
             (Wander::OFFICE, 1000.0, 1.2e-8),
-            (Wander::SERVER_ROOM, 100.0, 1.27e-8),
+            (Wander::SERVER_ROOM, 100.0, 9e-9),
             (Wander::SERVER_ROOM, 1000.0, 1e-9),
         ] {
             let found = allan(wander, tau, 1);

@@ -20,6 +20,10 @@ const STEADINESS: [(f64, f64); 2] = [(1e-4, 1e-3), (1e-2, 1e-1)];
 const HANDICAP: f64 = 3.0;
 /// Over how many exchanges a forecast's success fades.
 const MEMORY: f64 = 256.0;
+/// Exchanges farther apart than this part of a cycle tell nothing of it: slower and faster cycles go through the same points (Nyquist, with a margin).
+const SEEN: f64 = 0.3;
+/// Over how many exchanges their spacing is averaged.
+const SPACINGS: f64 = 8.0;
 /// Who weighs less than this is not asked.
 const NOTHING: f64 = 1e-12;
 /// A forecast error beyond so many standard deviations counts as one of so many.
@@ -34,6 +38,8 @@ pub(crate) struct Bank {
     scores: Vec<f64>,
     /// w_m; their sum is 1.
     weights: Vec<f64>,
+    /// Seconds between exchanges of late.
+    spacing: f64,
     at: f64,
 }
 
@@ -46,8 +52,8 @@ impl Bank {
         let cycles: Vec<_> = periods
             .flat_map(|period| STEADINESS.map(|(walk, change)| Cycle::new(period, walk, change, rate_error)))
             .collect();
-        let scores = [vec![0.0; steady.len()], vec![-HANDICAP; cycles.len()]].concat();
-        let mut bank = Self { steady, cycles, weights: vec![0.0; scores.len()], scores, at };
+        let scores = vec![0.0; steady.len() + cycles.len()];
+        let mut bank = Self { steady, cycles, weights: vec![0.0; scores.len()], scores, spacing: 0.0, at };
         bank.weigh();
         bank
     }
@@ -72,22 +78,38 @@ impl Bank {
 
     /// An exchange at `at` seconds tells an offset.
     pub(crate) fn take(&mut self, at: f64, reading: Reading) {
+        let gap = (at - self.at).max(0.0);
+        self.spacing += (gap - self.spacing) / SPACINGS;
         self.advance(at);
+        let mut best_steady = f64::NEG_INFINITY;
         for (model, score) in self.models_mut() {
             let forecast = model.forecast(0.0);
             let total = forecast.variance + reading.variance;
             let error = reading.offset - forecast.offset;
             let squares = (error * error / total).min(WORST * WORST);
-            *score = *score * (1.0 - 1.0 / MEMORY) - 0.5 * (squares + libm::log(total));
+            let mut success = -0.5 * (squares + libm::log(total));
+            match model.period() {
+                None => best_steady = best_steady.max(success),
+                Some(period) if gap > SEEN * period => success = success.min(best_steady),
+                Some(_) => {}
+            }
+            *score = *score * (1.0 - 1.0 / MEMORY) + success;
             model.update(reading);
         }
         self.weigh();
     }
 
     fn weigh(&mut self) {
-        let best = self.scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let spacing = self.spacing;
+        let handicap = |model: &dyn Model| match model.period() {
+            None => 0.0,
+            Some(period) if spacing > SEEN * period => f64::INFINITY,
+            Some(_) => HANDICAP,
+        };
+        let scores: Vec<_> = self.models().zip(&self.scores).map(|(model, score)| score - handicap(model)).collect();
+        let best = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let mut whole = 0.0;
-        for (weight, score) in self.weights.iter_mut().zip(&self.scores) {
+        for (weight, score) in self.weights.iter_mut().zip(scores) {
             *weight = libm::exp(score - best);
             whole += *weight;
         }

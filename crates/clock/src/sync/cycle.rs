@@ -114,6 +114,10 @@ impl Model for Cycle {
         }
     }
 
+    fn period(&self) -> Option<f64> {
+        Some(core::f64::consts::TAU / self.omega)
+    }
+
     fn update(&mut self, reading: Reading) {
         let row = self.spread[0];
         let total = row[0] + reading.variance;

@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `admission` | which exchanges are let in at all |
 //! | `path`, `minimum`, `noise` | the shortest round trip, its noise, and when the path is another |
+//! | `asymmetry` | how much longer one direction takes, on each of the paths that were seen |
 //! | `bank`, `model`, `steady`, `cycle` | offset and local period: models of the oscillator, weighted by their success |
 //!
 //! Each stage uses those before it only, so no failure can spread upstream: this is what makes feed-forward clocks robust (Ridoux and Veitch 2012).
 //! Everything is reckoned from a nominal clock C0(T) = S0 + p0 (T - T0), which is never steered; an estimate is what C0 lacks.
 
 mod admission;
+mod asymmetry;
 mod bank;
 mod cycle;
 mod minimum;
@@ -23,6 +25,7 @@ pub use admission::Refusal;
 use crate::exchange::{Exchange, ServerState};
 use crate::scale::Scale;
 use crate::time::{Count, Nanos};
+use asymmetry::Asymmetry;
 use bank::Bank;
 use model::Reading;
 use path::{Passage, Path, Seen};
@@ -112,8 +115,8 @@ pub struct Sync {
     origin: Option<Origin>,
     path: Path,
     bank: Bank,
-    /// What the one-way minima say beyond the configured asymmetry, in ns.
-    learnt_asymmetry: f64,
+    /// What the least delays of each direction say beyond the configured asymmetry.
+    learnt: Asymmetry,
     before: Option<Exchange>,
     /// None once the warm-up is over.
     early: Option<Vec<Early>>,
@@ -131,7 +134,7 @@ impl Sync {
             origin: None,
             path: Path::new(),
             bank,
-            learnt_asymmetry: 0.0,
+            learnt: Asymmetry::default(),
             before: None,
             early: Some(Vec::new()),
             outliers: 0,
@@ -162,12 +165,15 @@ impl Sync {
         let known = self.bank.forecast(at);
         let known_offset = if self.used == 0 { naive } else { known.offset };
         let passage = Passage { round_trip: forth + back, forth: forth - known_offset, back: back + known_offset };
+        let before = self.path.round_trip();
         let (excess, outcome) = match self.path.take(at, passage) {
             Seen::Unclear => return Err(Refusal::PathChanging),
             Seen::Excess(excess) => (excess, Outcome::Used { excess }),
-            Seen::Shifted(asymmetry) => {
-                self.learnt_asymmetry += asymmetry;
-                (passage.round_trip - self.path.round_trip(), Outcome::PathChanged(asymmetry))
+            Seen::Shifted { asymmetry, change } => {
+                let (from, to) = (before, self.path.round_trip());
+                let seen = asymmetry - self.config.asymmetry;
+                let grown = self.learnt.shift([from, to], seen, change, 2.0 * libm::sqrt(known.variance), self.noise());
+                (passage.round_trip - to, Outcome::PathChanged(grown))
             }
         };
         let (noise, reading) = (self.path.noise(), self.reading(naive, excess));
@@ -215,7 +221,7 @@ impl Sync {
     /// How much longer requests are thought to take than answers, in ns.
     #[must_use]
     pub fn asymmetry(&self) -> f64 {
-        self.config.asymmetry + self.learnt_asymmetry
+        self.config.asymmetry + self.learnt.get()
     }
 
     /// The noise unit, in ns.
@@ -245,7 +251,7 @@ impl Sync {
         let server = self.before?.server;
         let error = libm::sqrt(forecast.variance);
         let error_rate = SURE * libm::sqrt(forecast.rate_variance) + RATE_BOUND * 1e9;
-        let path = self.path.round_trip() / 2.0 + self.learnt_asymmetry.abs() / 2.0;
+        let path = self.path.round_trip() / 2.0 + self.learnt.get().abs() / 2.0;
         let root = server.root_dispersion as f64 + server.root_delay as f64 / 2.0;
         Some(Clock {
             at: now,

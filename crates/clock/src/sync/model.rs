@@ -29,6 +29,8 @@ pub(crate) trait Model {
     fn advance(&mut self, dt: f64);
     /// What is known of the moment `dt` seconds from now.
     fn forecast(&self, dt: f64) -> Forecast;
+    /// The cycle that it follows, in seconds.
+    fn period(&self) -> Option<f64>;
     /// An exchange tells an offset.
     fn update(&mut self, reading: Reading);
 }

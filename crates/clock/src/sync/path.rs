@@ -1,10 +1,11 @@
 //! The path to the server: its shortest round trip, and what happens when another path takes its place (a level shift).
 //!
 //! RADclock finds an upward shift by the minimum over 1500 s. Here a window of exchanges is enough, because it looks at the shape, too: on another path
-//! most round trips are near the new minimum; under congestion they are spread. The one-way minima then say which direction has changed:
+//! most round trips are near the new minimum; under congestion they are spread. The least delays in each direction, by the clock as it was, then say which
+//! direction has changed: the clock hardly moves meanwhile, because round trips of the new level look long.
 //!
 //! ```text
-//! Df = min(Tb - Ca(Ta)),  Db = min(Ca(Tf) - Te)        asymmetry of the change: dDf - dDb
+//! Df = min(Tb - Ca(Ta)),  Db = min(Ca(Tf) - Te)        asymmetry of the new path: Df - Db
 //! ```
 //!
 //! Only changes can be seen in that way, for Ca was made of the same stamps; the rest of the asymmetry, at most the round trip, is in the bound.
@@ -45,15 +46,18 @@ pub(crate) enum Seen {
     Excess(f64),
     /// It may be another: the exchange is not to be used.
     Unclear,
-    /// It is another: the asymmetry has grown by so much.
-    Shifted(f64),
+    /// It is another.
+    Shifted {
+        /// How much longer requests take on it than answers, by the clock as it is.
+        asymmetry: f64,
+        /// By how much the round trip has changed: no direction can have changed by more.
+        change: f64,
+    },
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Path {
     shortest: Minimum,
-    forth: Minimum,
-    back: Minimum,
     noise: Noise,
     last: VecDeque<Passage>,
     shorter: usize,
@@ -62,15 +66,7 @@ pub(crate) struct Path {
 
 impl Path {
     pub(crate) fn new() -> Self {
-        Self {
-            shortest: Minimum::new(HISTORY),
-            forth: Minimum::new(HISTORY),
-            back: Minimum::new(HISTORY),
-            noise: Noise::new(),
-            last: VecDeque::new(),
-            shorter: 0,
-            taken: 0,
-        }
+        Self { shortest: Minimum::new(HISTORY), noise: Noise::new(), last: VecDeque::new(), shorter: 0, taken: 0 }
     }
 
     /// The shortest round trip, in ns.
@@ -101,8 +97,6 @@ impl Path {
             return self.shift(at, WINDOW);
         }
         self.shortest.take(at, passage.round_trip);
-        self.forth.take(at, passage.forth);
-        self.back.take(at, passage.back);
         self.noise.take(at, passage.round_trip, self.shortest.get());
         Seen::Excess(passage.round_trip - self.shortest.get())
     }
@@ -124,18 +118,13 @@ impl Path {
         let new = self.last.iter().rev().take(count);
         let least = |of: fn(&Passage) -> f64| new.clone().map(of).fold(f64::INFINITY, f64::min);
         let (round_trip, forth, back) = (least(|p| p.round_trip), least(|p| p.forth), least(|p| p.back));
-        let asymmetry = (forth - self.forth.get()) - (back - self.back.get());
-        // No direction can have changed by more than both together.
         let change = (round_trip - self.shortest.get()).abs();
-        let asymmetry = asymmetry.clamp(-change, change);
         self.noise = Noise::new();
         new.for_each(|passage| self.noise.take(at, passage.round_trip, round_trip));
         self.shortest.set(at, round_trip);
-        self.forth.set(at, forth);
-        self.back.set(at, back);
         self.last.clear();
         self.shorter = 0;
-        Seen::Shifted(asymmetry)
+        Seen::Shifted { asymmetry: forth - back, change }
     }
 }
 
@@ -162,7 +151,7 @@ mod tests {
         for (forth, back, asymmetry) in [(65e3, 15e3, 50e3), (15e3, 65e3, -50e3), (40e3, 40e3, 0.0)] {
             let mut path = settled();
             let shift = (60..100).find_map(|number| match path.take(number as f64, passage(number, forth, back)) {
-                Seen::Shifted(by) => Some((number, by)),
+                Seen::Shifted { asymmetry, .. } => Some((number, asymmetry)),
                 _ => None,
             });
             assert_eq!(shift, Some((60 + WINDOW - 1, asymmetry)));

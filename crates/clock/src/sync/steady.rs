@@ -42,6 +42,10 @@ impl Model for Steady {
         }
     }
 
+    fn period(&self) -> Option<f64> {
+        None
+    }
+
     fn update(&mut self, reading: Reading) {
         let [a, b, c] = self.spread;
         let total = a + reading.variance;
