@@ -30,6 +30,24 @@ pub struct ClockError {
     pub series: Vec<Point>,
 }
 
+/// What a clock did in virtual time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Virtual {
+    /// The scenario's name.
+    pub scenario: String,
+    /// How long it took there.
+    pub seconds: f64,
+    /// What was promised, and whether that was kept. The bound is always promised.
+    pub promise: String,
+    /// See `promise`.
+    pub kept: bool,
+    /// Least and greatest error.
+    pub range_ns: [i64; 2],
+    /// The figures.
+    pub error: ClockError,
+}
+
 /// One second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -7,6 +7,9 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::Instant;
+use tickwire_bench::error::{ClockError, Virtual};
+use tickwire_sim::Scenario;
+use tickwire_sim::scenario::SCENARIOS;
 use tickwire_timekeeper::config::Server as TimeServer;
 use tickwire_timekeeper::{Config, Daemon};
 use tickwire_truth::Truth;
@@ -89,6 +92,15 @@ enum Task {
         #[arg(long, default_value_t = 1.0)]
         poll: f64,
     },
+    /// Run the clock's scenarios in virtual time; prints a line of JSON for each
+    Virtual {
+        /// Only those whose name contains this
+        #[arg(long, default_value = "")]
+        only: String,
+        /// Which course chance takes
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
     /// Remember how the system clock is until standard input ends, then set it to what it would be by then if nobody had steered it
     Guard,
 }
@@ -135,6 +147,12 @@ fn main() -> Result<()> {
             let (stop, _never) = nix::unistd::pipe()?;
             Ok(Daemon::start(&config)?.run(stop.as_fd())?)
         }
+        Task::Virtual { only, seed } => {
+            for scenario in SCENARIOS.iter().filter(|scenario| scenario.name.contains(&only)) {
+                println!("{}", serde_json::to_string(&in_virtual_time(scenario, seed))?);
+            }
+            Ok(())
+        }
         Task::Guard => {
             let remembered = Remembered::now()?;
             println!("remembered");
@@ -142,5 +160,27 @@ fn main() -> Result<()> {
             println!("the system clock is set by {} ns", remembered.restore()?);
             Ok(())
         }
+    }
+}
+
+fn in_virtual_time(scenario: &Scenario, seed: u64) -> Virtual {
+    let summary = scenario.run(seed);
+    Virtual {
+        scenario: scenario.name.into(),
+        seconds: scenario.measured.1,
+        promise: scenario.promise.to_string(),
+        kept: scenario.promise.kept(&summary),
+        range_ns: summary.range.into(),
+        error: ClockError {
+            reads: summary.reads,
+            median_ns: summary.median,
+            iqr_ns: summary.iqr,
+            p99_ns: summary.p99,
+            max_ns: summary.max,
+            bounded: summary.reads,
+            outside: summary.outside,
+            bound_ns: summary.bound,
+            ..ClockError::default()
+        },
     }
 }

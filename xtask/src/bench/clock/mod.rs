@@ -1,5 +1,7 @@
 //! `cargo xtask bench clock`: how wrong clocks are, against a truth that is a known function of the counter.
 //!
+//! What takes hours or months, or needs an oscillator that is known, runs in virtual time (`crates/sim`, `scenario`).
+//!
 //! One clock runs at a time, against the same server and the same traffic. What steers the kernel's clock moves it by about a millisecond; afterwards the
 //! clock is set to what it would be if nobody had.
 
@@ -14,9 +16,12 @@ use crate::{deps, workspace};
 use anyhow::{Context, Result, bail};
 use bed::Run;
 use keeper::Keeper;
+use reading::Costs;
 use report::Outcome;
 use scenario::{SCENARIOS, Scenario};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use tickwire_bench::error::Virtual;
 use tickwire_lab::tools::DIRECTORY_VARIABLE;
 
 /// What, how long, and where to.
@@ -42,6 +47,14 @@ pub(crate) struct Options {
     #[arg(long)]
     interleaved: bool,
 
+    /// Which course chance takes in virtual time
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+
+    /// Only what runs in virtual time: months in seconds, and no root needed
+    #[arg(long = "virtual")]
+    virtually: bool,
+
     /// Write all figures here, with a point for every second, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -51,6 +64,10 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<()> {
     if std::env::var_os(DIRECTORY_VARIABLE).is_some() {
         return measure(options);
+    }
+    if options.virtually {
+        let directory = workspace::build_release_of(&["tickwire-truth"])?;
+        return tell(options, in_virtual_time(options, &directory.join("truth"))?, None);
     }
     workspace::ask_for_root()?;
     deps::install(&deps::CLOCKS)?;
@@ -67,10 +84,6 @@ fn measure(options: &Options) -> Result<()> {
         .filter(|scenario| options.only.as_ref().is_none_or(|only| scenario.name.contains(&**only)))
         .collect();
     let read = options.only.as_ref().is_none_or(|only| reading::NAME.contains(&**only));
-    if chosen.is_empty() && !read {
-        let names: Vec<_> = SCENARIOS.iter().map(|scenario| scenario.name).chain([reading::NAME]).collect();
-        bail!("no scenario's name contains that; there are: {}", names.join("; "));
-    }
     let mut progress = Progress::new();
     let costs = read
         .then(|| {
@@ -89,20 +102,51 @@ fn measure(options: &Options) -> Result<()> {
             progress.begin(format!("{} ({}, {seconds} s)", scenario.name, keeper.name()));
             let measured = bed::measure(scenario, &run).map_err(|error| format!("{error:#}"));
             progress.keep(measured.as_ref().map_or_else(|why| why.as_str(), |_| "done"));
-            outcomes.push(Outcome { scenario, keeper, seconds, measured });
+            outcomes.push(Outcome {
+                scenario: scenario.name.into(),
+                clock: keeper.name().into(),
+                promise: scenario.promise.into(),
+                seconds: seconds.into(),
+                measured,
+            });
         }
     }
     progress.clear();
+    outcomes.extend(in_virtual_time(options, &tickwire_lab::tools::built("truth")?)?);
+    tell(options, outcomes, costs.as_ref())
+}
+
+/// What a scenario in virtual time shows.
+fn in_virtual_time(options: &Options, truth: &Path) -> Result<Vec<Outcome>> {
+    let only = options.only.as_deref().unwrap_or_default();
+    let done = Command::new(truth)
+        .args(["virtual", "--only", only, "--seed", &options.seed.to_string()])
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("cannot run {}", truth.display()))?;
+    if !done.status.success() {
+        bail!("the scenarios in virtual time failed ({})", done.status);
+    }
+    let line = |line: &str| serde_json::from_str::<Virtual>(line).map(Outcome::from).context("figures in virtual time");
+    String::from_utf8(done.stdout)?.lines().map(line).collect()
+}
+
+/// Shows and keeps what was measured.
+fn tell(options: &Options, outcomes: Vec<Outcome>, costs: Option<&Costs>) -> Result<()> {
+    if outcomes.is_empty() && costs.is_none() {
+        let names: Vec<_> = SCENARIOS.iter().map(|scenario| scenario.name).chain([reading::NAME]).collect();
+        bail!("no scenario's name contains that; there are: {}, and those in virtual time", names.join("; "));
+    }
     let machine = super::report::machine();
     println!("{machine}");
     if !outcomes.is_empty() {
         println!("{}", report::table(&outcomes));
     }
-    if let Some(costs) = &costs {
+    if let Some(costs) = costs {
         println!("{}", reading::table(costs));
     }
     if let Some(path) = &options.json {
-        std::fs::write(path, report::json(&machine, &outcomes, costs.as_ref())?)
+        std::fs::write(path, report::json(&machine, &outcomes, costs)?)
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     if outcomes.iter().any(|outcome| outcome.measured.is_err()) {

@@ -1,19 +1,32 @@
 //! Table and JSON.
 
-use super::keeper::Keeper;
 use super::reading::Costs;
-use super::scenario::Scenario;
 use anyhow::Result;
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::json;
-use tickwire_bench::error::ClockError;
+use tickwire_bench::error::{ClockError, Virtual};
 
 /// What one clock did in one scenario.
 pub(super) struct Outcome {
-    pub(super) scenario: &'static Scenario,
-    pub(super) keeper: Keeper,
-    pub(super) seconds: u32,
+    pub(super) scenario: String,
+    pub(super) clock: String,
+    pub(super) promise: String,
+    pub(super) seconds: f64,
     pub(super) measured: Result<ClockError, String>,
+}
+
+impl From<Virtual> for Outcome {
+    fn from(virtually: Virtual) -> Self {
+        let [low, high] = virtually.range_ns.map(us);
+        let kept = if virtually.kept { "kept" } else { "not kept" };
+        Self {
+            scenario: virtually.scenario,
+            clock: "tickwire, virtual".into(),
+            promise: format!("{}: {kept} ({low} to {high})", virtually.promise),
+            seconds: virtually.seconds,
+            measured: Ok(virtually.error),
+        }
+    }
 }
 
 /// One line for each outcome; times in us.
@@ -33,14 +46,16 @@ pub(super) fn table(outcomes: &[Outcome]) -> Table {
         "promise",
     ]);
     for outcome in outcomes {
-        let mut cells = vec![outcome.scenario.name.to_owned(), outcome.keeper.name().to_owned()];
+        let mut cells = vec![outcome.scenario.clone(), outcome.clock.clone()];
         match &outcome.measured {
             Ok(figures) => {
                 cells.extend([figures.median_ns, figures.iqr_ns, figures.p99_ns, figures.max_ns].map(us));
                 cells.push(if figures.bounded > 0 { us(figures.bound_ns) } else { String::new() });
                 cells.push(inside(figures));
-                cells.push(figures.converged_s.map_or("never".into(), |seconds| format!("{seconds:.2} s")));
-                cells.push(outcome.scenario.promise.to_owned());
+                // In virtual time there is no look at every moment.
+                let never = if figures.series.is_empty() { "" } else { "never" };
+                cells.push(figures.converged_s.map_or(never.into(), |seconds| format!("{seconds:.2} s")));
+                cells.push(outcome.promise.clone());
             }
             Err(why) => cells.push(format!("failed: {why:.100}")),
         }
@@ -70,11 +85,13 @@ pub(super) fn json(machine: &str, outcomes: &[Outcome], reading: Option<&Costs>)
     let outcomes: Vec<_> = outcomes
         .iter()
         .map(|outcome| {
-            let (scenario, clock, seconds) = (outcome.scenario.name, outcome.keeper.name(), outcome.seconds);
-            match &outcome.measured {
-                Ok(figures) => json!({"scenario": scenario, "clock": clock, "seconds": seconds, "error": figures}),
-                Err(why) => json!({"scenario": scenario, "clock": clock, "seconds": seconds, "failure": why}),
+            let Outcome { scenario, clock, promise, seconds, measured } = outcome;
+            let mut whole = json!({"scenario": scenario, "clock": clock, "promise": promise, "seconds": seconds});
+            match measured {
+                Ok(figures) => whole["error"] = json!(figures),
+                Err(why) => whole["failure"] = json!(why),
             }
+            whole
         })
         .collect();
     let reading = reading.map(|costs| json!({"clocks": costs.costs, "system_calls": costs.system_calls}));
@@ -84,11 +101,16 @@ pub(super) fn json(machine: &str, outcomes: &[Outcome], reading: Option<&Costs>)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::clock::scenario::SCENARIOS;
 
     #[test]
     fn the_table_says_what_was_measured_and_what_was_not() {
-        let outcome = |keeper, measured| Outcome { scenario: &SCENARIOS[0], keeper, seconds: 9, measured };
+        let outcome = |clock: &str, measured| Outcome {
+            scenario: "quiet".into(),
+            clock: clock.into(),
+            promise: "p99 0.4".into(),
+            seconds: 9.0,
+            measured,
+        };
         let figures = ClockError {
             median_ns: -1_234,
             max_ns: 4_567,
@@ -97,7 +119,7 @@ mod tests {
             converged_s: Some(1.5),
             ..ClockError::default()
         };
-        let outcomes = [outcome(Keeper::Tickwire, Ok(figures)), outcome(Keeper::Chronyd, Err("no server".into()))];
+        let outcomes = [outcome("tickwire", Ok(figures.clone())), outcome("chronyd", Err("no server".into()))];
         let shown = table(&outcomes).to_string();
         for word in ["-1.23", "4.57", "not in 2 of 10", "1.50 s", "failed: no server"] {
             assert!(shown.contains(word), "{word}: {shown}");
@@ -105,5 +127,15 @@ mod tests {
         let read: serde_json::Value = serde_json::from_str(&json("a machine", &outcomes, None).unwrap()).unwrap();
         assert_eq!(read["outcomes"][0]["error"]["median_ns"], -1_234);
         assert_eq!(read["outcomes"][1]["failure"], "no server");
+        let virtually = Virtual {
+            scenario: "a month".into(),
+            seconds: 1.0,
+            promise: "max 5".into(),
+            kept: false,
+            range_ns: [-1_500, 4_567],
+            error: ClockError { converged_s: None, ..figures },
+        };
+        let shown = table(&[virtually.into()]).to_string();
+        assert!(shown.contains("max 5: not kept (-1.50 to 4.57)") && !shown.contains("never"), "{shown}");
     }
 }
