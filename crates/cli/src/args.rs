@@ -240,6 +240,8 @@ pub(crate) enum ClockCommand {
     Convert(ClockConvert),
     /// Wait until the clock is good enough.
     Wait(ClockWait),
+    /// Run the clock over a record of its exchanges, and compare what it publishes with what was published.
+    Replay(ClockReplay),
 }
 
 /// Where the clock is.
@@ -268,6 +270,26 @@ pub(crate) struct ClockRun {
     /// The configuration file; it is no error if the default one does not exist [default: /etc/tickwire/tickwire.toml]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) config: Option<PathBuf>,
+
+    /// Record all exchanges in this new file, for `tickwire clock replay`
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) record: Option<PathBuf>,
+}
+
+/// A record.
+#[derive(Debug, Args)]
+pub(crate) struct ClockReplay {
+    /// What `tickwire clock run --record` has written
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+
+    /// Print JSON, one document
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Print each page, one line of JSON, as the record has it
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) pages: bool,
 }
 
 /// The server.

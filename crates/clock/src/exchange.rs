@@ -15,6 +15,9 @@ pub struct Exchange {
     pub received: Count,
     /// What the server said of itself.
     pub server: ServerState,
+    /// How far the client's own stamps may be off at random, in ns, beyond what shows in the round trip: nothing for the kernel's, microseconds for those that
+    /// a program took beside its system calls.
+    pub stamp_error: u32,
 }
 
 /// What a server says of itself in each answer (RFC 5905 §7.3).

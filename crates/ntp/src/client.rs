@@ -196,6 +196,7 @@ impl Client {
             server_sent: unix(packet.transmitted),
             received: of.received,
             server: of.server,
+            stamp_error: 0,
         };
         // The first answer of interleaved mode is about an exchange of basic mode (RFC 9769 §2). That one is not taken twice: a better stamp does not make
         // two exchanges of one.

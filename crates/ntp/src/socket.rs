@@ -27,6 +27,17 @@ pub enum Quality {
     Kernel,
 }
 
+impl Quality {
+    /// How far such stamps are off at random, in ns, beyond what shows in the round trip.
+    #[must_use]
+    pub const fn stamp_error(self) -> u32 {
+        match self {
+            Self::Program => 5_000,
+            Self::Kernel => 0,
+        }
+    }
+}
+
 /// A message that came, with both stamps of the exchange it may complete.
 #[derive(Clone, Debug)]
 pub struct Received {

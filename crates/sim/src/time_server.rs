@@ -117,7 +117,14 @@ impl TimeServer {
         };
         let server =
             ServerState { synchronised: true, stratum: 1, reference: 0x4750_5300, root_delay: 0, root_dispersion: 100 };
-        Some(Exchange { sent, server_received: stamp(arrives), server_sent: stamp(leaves), received, server })
+        Some(Exchange {
+            sent,
+            server_received: stamp(arrives),
+            server_sent: stamp(leaves),
+            received,
+            server,
+            stamp_error: 0,
+        })
     }
 }
 

@@ -198,3 +198,24 @@ fn the_same_exchanges_give_the_same_clock_to_the_last_bit() {
     };
     assert_eq!(clock(), clock());
 }
+
+#[test]
+fn stamps_of_the_program_move_a_clock_of_kernel_stamps_little() {
+    let mut run = Run::new(STILL, 1.0, 8);
+    run.until(120.0, true);
+    // Late by 4 us at both ends, as a program is that the scheduler delays: the round trip alone tells of half of that.
+    for _ in 0..10 {
+        let exchange = run.server.exchange(run.now, &mut run.oscillator).unwrap();
+        let exchange = tickwire_clock::Exchange {
+            sent: exchange.sent.plus(10_000),
+            received: exchange.received.plus(10_000),
+            stamp_error: 5_000,
+            ..exchange
+        };
+        run.sync.exchange(&exchange).unwrap();
+        run.now += 1.0;
+        run.read();
+    }
+    let [.., most] = run.measure(140.0, true);
+    assert!(most < 300.0, "{most}");
+}

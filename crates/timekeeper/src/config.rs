@@ -25,6 +25,8 @@ pub struct Config {
     pub metrics: Option<SocketAddr>,
     /// TAI - UTC in seconds, if the host's time zone data do not tell.
     pub tai_offset: Option<i32>,
+    /// Where to record all exchanges, for `tickwire clock replay`: a file that does not exist yet.
+    pub record: Option<PathBuf>,
     /// The servers smear leap seconds.
     pub smeared: bool,
     /// Whether to steer the system clock.
@@ -48,6 +50,7 @@ impl Default for Config {
             state: None,
             metrics: None,
             tai_offset: None,
+            record: None,
             smeared: false,
             steer_system_clock: false,
             step_threshold: 0.1,

@@ -3,6 +3,7 @@
 use crate::config::Config;
 use crate::doors::{self, Doors};
 use crate::hardware::{self, Look};
+use crate::record::Recorder;
 use crate::report::{Report, SourceReport};
 use crate::source::Source;
 use crate::state::{Known, State};
@@ -10,12 +11,15 @@ use crate::system::{self, System};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::time::ClockId;
+use std::fs::File;
+use std::io::{self, BufWriter};
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use thiserror::Error;
 use tickclock::{Count, CounterKind, CreateError, Nanos, Scale, Status, Writer, counter};
 use tickwire_clock::Keeper;
 use tickwire_clock::keeper::{self, Standing};
+use tickwire_clock::page::Parameters;
 use tickwire_clock::sync::Clock;
 use tickwire_ntp::sandwich;
 use tickwire_ntp::socket::Quality;
@@ -52,6 +56,9 @@ pub enum StartError {
     /// The time cannot be handed on as it is to be.
     #[error(transparent)]
     System(#[from] system::Error),
+    /// There is no place for the record.
+    #[error("cannot record to {0}: {1} (a record is never overwritten)")]
+    Record(PathBuf, std::io::Error),
     /// The counter runs at an impossible speed.
     #[error("the counter {0} has no usable period")]
     Counter(&'static str),
@@ -75,6 +82,7 @@ pub struct Daemon {
     published: i64,
     handed: i64,
     kept: i64,
+    recorder: Option<Recorder<BufWriter<File>>>,
 }
 
 impl Daemon {
@@ -107,6 +115,13 @@ impl Daemon {
             tai_offset: config.tai_offset,
             smeared: config.smeared,
         };
+        let recorder = config.record.as_ref().map(|path| {
+            let servers = config.servers.iter().map(|server| (&*server.host, server.asymmetry * 1e3));
+            Recorder::create(path)
+                .and_then(|mut recorder| recorder.begin(&keeper, kind.name(), servers).map(|()| recorder))
+                .map_err(|error| StartError::Record(path.clone(), error))
+        });
+        let recorder = recorder.transpose()?;
         let asymmetries: Vec<_> = config.servers.iter().map(|server| server.asymmetry * 1e3).collect();
         let now = monotonic();
         let sources = config.servers.iter().map(|server| Source::new(config, server, kind, nominal, now)).collect();
@@ -129,6 +144,7 @@ impl Daemon {
             published: now - PUBLISH,
             handed: now,
             kept: now,
+            recorder,
         })
     }
 
@@ -193,6 +209,7 @@ impl Daemon {
                 match one {
                     Ok(one) => {
                         source.tally_mut().quality = Some(one.quality);
+                        record(&mut self.recorder, |to| to.exchange(number, &one.exchange, one.announced));
                         match self.keeper.exchange(number, &one.exchange, one.announced) {
                             Ok(outcome) => {
                                 debug!(server = source.name(), ?outcome, "exchange");
@@ -214,7 +231,8 @@ impl Daemon {
             }
         }
         if fresh {
-            self.publish(monotonic());
+            let parameters = self.publish(monotonic());
+            record(&mut self.recorder, |to| to.page(&parameters));
         }
     }
 
@@ -284,14 +302,17 @@ impl Daemon {
         }
     }
 
-    fn publish(&mut self, now: i64) {
-        let mut parameters = self.keeper.parameters(counter::read(self.kind));
-        parameters.root.reference = self.keeper.chosen().map_or(0, |chosen| self.sources[chosen].reference());
+    /// Publishes the clock; gives what its keeper says.
+    fn publish(&mut self, now: i64) -> Parameters {
+        let parameters = self.keeper.parameters(counter::read(self.kind));
         self.inherited &= !parameters.status.contains(Status::SYNCHRONISED);
         if !self.inherited {
-            self.writer.publish(&parameters);
+            let mut shown = parameters;
+            shown.root.reference = self.keeper.chosen().map_or(0, |chosen| self.sources[chosen].reference());
+            self.writer.publish(&shown);
         }
         self.published = now;
+        parameters
     }
 
     /// Keeps what is known of the counter for the next start.
@@ -314,6 +335,7 @@ impl Daemon {
             self.keeper.disrupt();
             self.system.disrupt();
             self.inherited = false;
+            record(&mut self.recorder, Recorder::disruption);
             self.publish(monotonic());
         }
         self.looked = look;
@@ -333,6 +355,17 @@ fn warm(state: &State, kind: CounterKind, now: &Look, measured: Scale) -> Option
             }
             None
         }
+    }
+}
+
+/// Records, as far as there is room: the clock goes on without.
+fn record(
+    recorder: &mut Option<Recorder<BufWriter<File>>>,
+    what: impl FnOnce(&mut Recorder<BufWriter<File>>) -> io::Result<()>,
+) {
+    if let Some(Err(error)) = recorder.as_mut().map(what) {
+        warn!(%error, "the record ends here: it cannot be written");
+        *recorder = None;
     }
 }
 

@@ -216,6 +216,7 @@ impl Source {
                         LeapIndicator::Delete => Announcement::Delete,
                         LeapIndicator::None | LeapIndicator::Unknown => Announcement::None,
                     };
+                    let exchange = Exchange { stamp_error: received.quality.stamp_error(), ..exchange };
                     take(Ok(Came { exchange, announced, quality: received.quality }));
                 }
                 Ok(Answer { exchange: None, .. }) => {}

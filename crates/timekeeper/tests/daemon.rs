@@ -63,7 +63,10 @@ fn daemon_in(
     let server = UdpSocket::bind("127.0.0.1:0").unwrap();
     let page = directory.join("clock");
     let servers = vec![Server::named(&server.local_addr().unwrap().to_string())];
-    let mut daemon = Daemon::start(&Config { servers, poll: 0.05, page: page.clone(), ..Config::default() }).unwrap();
+    // One record for the first of several runs.
+    let record = Some(directory.join("record")).filter(|record| !record.exists());
+    let config = Config { servers, poll: 0.05, page: page.clone(), record, ..Config::default() };
+    let mut daemon = Daemon::start(&config).unwrap();
     let clock = Clock::open(&page).unwrap();
     let (stop, stopper) = nix::unistd::pipe().unwrap();
     let end = AtomicBool::new(false);
@@ -181,4 +184,38 @@ fn a_damaged_state_makes_a_cold_start_and_moves_no_clock() {
         tickwire_timekeeper::ask(page).unwrap().sources[0].refused.values().sum::<u64>() > 2
     });
     assert_eq!((clock.now().bound, clock.parameters().disruptions), (u64::MAX, 1));
+}
+
+#[test]
+fn a_record_of_a_run_replays_bit_for_bit() {
+    let replayed = std::cell::RefCell::new(None);
+    with_daemon(
+        |_| (),
+        |_, page| {
+            // The daemon goes on writing: what is there so far ends within a line, at worst.
+            let now = tickwire_timekeeper::record::replay(&page.with_file_name("record"), |_| ()).ok();
+            let enough = now.as_ref().is_some_and(|now| now.used >= 8);
+            replayed.replace(now);
+            enough
+        },
+    );
+    let replayed = replayed.take().unwrap();
+    assert!(replayed.used >= 8 && replayed.pages >= 7, "{replayed:?}");
+    assert_eq!(replayed.different, 0, "{replayed:?}");
+}
+
+#[test]
+fn a_record_is_never_overwritten() {
+    let directory = tempfile::tempdir().unwrap();
+    let record = directory.path().join("record");
+    std::fs::write(&record, "precious").unwrap();
+    let config = Config {
+        servers: vec![Server::named("127.0.0.1:9")],
+        page: directory.path().join("clock"),
+        record: Some(record.clone()),
+        ..Config::default()
+    };
+    let error = Daemon::start(&config).unwrap_err();
+    assert!(matches!(error, StartError::Record(..)), "{error}");
+    assert_eq!(std::fs::read(record).unwrap(), b"precious");
 }

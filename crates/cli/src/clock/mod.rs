@@ -1,6 +1,7 @@
 //! `tickwire clock`: the time plane, for a person.
 
 mod read;
+mod replay;
 mod run;
 mod serve;
 mod show;
@@ -30,6 +31,7 @@ pub(crate) fn run(arguments: Clock) -> Result<ExitCode> {
         ClockCommand::Read(arguments) => read::run(&arguments),
         ClockCommand::Convert(arguments) => read::convert(&arguments),
         ClockCommand::Wait(arguments) => wait::run(&arguments),
+        ClockCommand::Replay(arguments) => replay::run(&arguments),
     }
 }
 

@@ -18,6 +18,9 @@ pub(super) fn run(arguments: &ClockRun) -> Result<ExitCode> {
         config.longest_poll = config.longest_poll.max(poll);
     }
     config.page = arguments.page.or(&config.page);
+    if arguments.record.is_some() {
+        config.record.clone_from(&arguments.record);
+    }
     let stop = super::until_told()?;
     let mut daemon = Daemon::start(&config)?;
     daemon.run(stop.as_fd()).context("the daemon cannot wait")?;

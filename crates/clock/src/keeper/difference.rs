@@ -102,6 +102,7 @@ mod tests {
             server_sent: Nanos(at + 25_000 + queue),
             received: count(at + 45_000 + queue),
             server: ServerState::default(),
+            stamp_error: 0,
         }
     }
 

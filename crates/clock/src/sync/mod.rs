@@ -100,6 +100,7 @@ struct Early {
     at: f64,
     naive: f64,
     round_trip: f64,
+    stamp_error: f64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -176,7 +177,8 @@ impl Sync {
                 (passage.round_trip - to, Outcome::PathChanged(grown))
             }
         };
-        let (noise, reading) = (self.path.noise(), self.reading(naive, excess));
+        let stamp_error = f64::from(exchange.stamp_error);
+        let (noise, reading) = (self.path.noise().max(stamp_error), self.reading(naive, excess, stamp_error));
         let spread = libm::sqrt(known.variance + reading.variance);
         if self.used > 0 && (reading.offset - known.offset).abs() > OUTLYING * spread + OUTLYING_UNITS * noise {
             self.outliers += 1;
@@ -191,10 +193,11 @@ impl Sync {
         self.used += 1;
         match self.early.take().filter(|early| early.len() < WARM_UP && !matches!(outcome, Outcome::PathChanged(_))) {
             Some(mut early) => {
-                early.push(Early { at, naive, round_trip: passage.round_trip });
+                early.push(Early { at, naive, round_trip: passage.round_trip, stamp_error });
                 self.bank = Bank::new(0.0, self.config.rate_error * 1e9);
                 for one in &early {
-                    self.bank.take(one.at, self.reading(one.naive, one.round_trip - self.path.round_trip()));
+                    let excess = one.round_trip - self.path.round_trip();
+                    self.bank.take(one.at, self.reading(one.naive, excess, one.stamp_error));
                 }
                 self.early = Some(early);
             }
@@ -204,8 +207,8 @@ impl Sync {
     }
 
     /// What an exchange tells whose round trip was by so much longer than the shortest.
-    fn reading(&self, naive: f64, excess: f64) -> Reading {
-        let noise = self.path.noise();
+    fn reading(&self, naive: f64, excess: f64, stamp_error: f64) -> Reading {
+        let noise = self.path.noise().max(stamp_error);
         let beyond = (excess - noise).max(0.0);
         Reading {
             offset: naive - self.asymmetry() / 2.0,

@@ -1,0 +1,67 @@
+//! `tickwire clock replay`: the clock over recorded exchanges.
+
+use super::show::{span, utc};
+use crate::args::ClockReplay;
+use anyhow::Result;
+use serde_json::json;
+use std::fmt::Write;
+use std::process::ExitCode;
+use tickclock::Nanos;
+use tickwire_timekeeper::record::{Replayed, replay};
+
+pub(super) fn run(arguments: &ClockReplay) -> Result<ExitCode> {
+    let mut text = String::new();
+    let mut failed = None;
+    let replayed = replay(&arguments.file, |page| {
+        if arguments.pages {
+            match serde_json::to_string(&json!({ "page": page })) {
+                Ok(line) => text += &(line + "\n"),
+                Err(error) => failed = Some(error),
+            }
+        }
+    })?;
+    if let Some(error) = failed {
+        return Err(error.into());
+    }
+    if arguments.json {
+        text = serde_json::to_string_pretty(&replayed)? + "\n";
+    } else if !arguments.pages {
+        text = shown(&replayed);
+    }
+    crate::output::print(&text)?;
+    Ok(if replayed.different == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn shown(replayed: &Replayed) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, value: String| {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{name:<14} {value}");
+    };
+    line("servers", replayed.servers.join(", "));
+    line("counter", replayed.counter.clone());
+    line("exchanges", format!("{} used", replayed.used));
+    for (why, count) in &replayed.refused {
+        line("", format!("{count} refused: {why}"));
+    }
+    line("disruptions", replayed.disruptions.to_string());
+    line(
+        "pages",
+        match replayed.first_different {
+            None => format!("{}, all the same bit for bit", replayed.pages),
+            Some(first) => {
+                format!("{}, of which {} differ, first that of line {first}", replayed.pages, replayed.different)
+            }
+        },
+    );
+    if let Some(page) = &replayed.page {
+        line("last time", utc(Nanos(page.tai_ns - i64::from(page.tai_utc_s) * 1_000_000_000)));
+        if page.bound_ns != u64::MAX {
+            line("error", format!("{} estimated, {} at most", span(page.error_ns as f64), span(page.bound_ns as f64)));
+        }
+    }
+    if replayed.cut {
+        line("", "the record ends within a line".into());
+    }
+    text
+}

@@ -1,0 +1,519 @@
+//! A record of all that the clock was told, line by line as JSON, and its replay: the same state machine over the same exchanges gives the same page, bit for
+//! bit.
+//!
+//! The first line says how the clock was set up. Then come exchanges, breaks of the counter, and the page as it was published after them, by which a replay
+//! checks itself.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufRead, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+use tickclock::{Count, Nanos, Scale};
+use tickwire_clock::keeper::leap::Announcement;
+use tickwire_clock::page::{Leap, Parameters, Status};
+use tickwire_clock::{Exchange, Keeper, ServerState, keeper};
+
+/// Changes with the meaning of any line, and with every change of the algorithm that makes another page of the same exchanges.
+const VERSION: u32 = 1;
+/// No line of ours is longer.
+const LONGEST: usize = 64 * 1024;
+
+/// One line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+enum Line {
+    Begin(Begin),
+    Exchange(Told),
+    /// The counter had broken.
+    Disruption {},
+    Page(Page),
+}
+
+/// How the clock was set up.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Begin {
+    version: u32,
+    counter: String,
+    nominal: [u64; 2],
+    rate_error: f64,
+    holdover_after_ns: i64,
+    fresh_for_ns: i64,
+    tai_offset_s: Option<i32>,
+    smeared: bool,
+    servers: Vec<Server>,
+}
+
+/// One of the servers, in the order of their numbers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Server {
+    name: String,
+    asymmetry_ns: f64,
+}
+
+/// An exchange; times are Unix time, counts are the counter's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Told {
+    server: usize,
+    sent: u64,
+    server_received_ns: i64,
+    server_sent_ns: i64,
+    received: u64,
+    stamp_error_ns: u32,
+    synchronised: bool,
+    stratum: u8,
+    reference: u32,
+    root_delay_ns: u64,
+    root_dispersion_ns: u64,
+    leap: i8,
+}
+
+/// The page as it was published.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Page {
+    /// What is true of the clock (`Status`).
+    pub status: u32,
+    /// The counter when it was published.
+    pub at: u64,
+    /// The time then, in ns of TAI.
+    pub tai_ns: i64,
+    /// The local period in ns: numerator, and the denominator's power of two.
+    pub local: [u64; 2],
+    /// The long-term period, as `local`.
+    pub difference: [u64; 2],
+    /// Estimated error in ns.
+    pub error_ns: u64,
+    /// The most that the time could be wrong by, in ns.
+    pub bound_ns: u64,
+    /// By how much both grow, in 2^-32 ns per ns.
+    pub growth: u64,
+    /// Until when the page was good.
+    pub fresh_until: u64,
+    /// TAI - UTC in seconds, the announced leap, and its instant in ns of TAI.
+    pub tai_utc_s: i32,
+    /// See `tai_utc_s`.
+    pub leap: i32,
+    /// See `tai_utc_s`.
+    pub leap_at_tai_ns: i64,
+    /// How often the counter had broken.
+    pub disruptions: u32,
+}
+
+const fn scale(scale: Scale) -> [u64; 2] {
+    [scale.mult, scale.shift as u64]
+}
+
+impl From<&Parameters> for Page {
+    fn from(parameters: &Parameters) -> Self {
+        let Parameters { status: Status(status), at, time, local, difference, error, bound, growth, .. } = *parameters;
+        let Leap { offset, step, at: leap_at } = parameters.leap;
+        Self {
+            status,
+            at: at.0,
+            tai_ns: time.0,
+            local: scale(local),
+            difference: scale(difference),
+            error_ns: error,
+            bound_ns: bound,
+            growth,
+            fresh_until: parameters.fresh_until.0,
+            tai_utc_s: offset,
+            leap: step,
+            leap_at_tai_ns: leap_at.0,
+            disruptions: parameters.disruptions,
+        }
+    }
+}
+
+impl Told {
+    fn new(server: usize, exchange: &Exchange, announced: Announcement) -> Self {
+        let Exchange { sent, server_received, server_sent, received, server: state, stamp_error } = *exchange;
+        Self {
+            server,
+            sent: sent.0,
+            server_received_ns: server_received.0,
+            server_sent_ns: server_sent.0,
+            received: received.0,
+            stamp_error_ns: stamp_error,
+            synchronised: state.synchronised,
+            stratum: state.stratum,
+            reference: state.reference,
+            root_delay_ns: state.root_delay,
+            root_dispersion_ns: state.root_dispersion,
+            leap: match announced {
+                Announcement::None => 0,
+                Announcement::Insert => 1,
+                Announcement::Delete => -1,
+            },
+        }
+    }
+
+    const fn exchange(&self) -> Exchange {
+        Exchange {
+            sent: Count(self.sent),
+            server_received: Nanos(self.server_received_ns),
+            server_sent: Nanos(self.server_sent_ns),
+            received: Count(self.received),
+            server: ServerState {
+                synchronised: self.synchronised,
+                stratum: self.stratum,
+                reference: self.reference,
+                root_delay: self.root_delay_ns,
+                root_dispersion: self.root_dispersion_ns,
+            },
+            stamp_error: self.stamp_error_ns,
+        }
+    }
+}
+
+/// Writes a record.
+#[derive(Debug)]
+pub struct Recorder<W: Write> {
+    to: W,
+}
+
+impl Recorder<BufWriter<File>> {
+    /// A new file; one that is there is kept as it is, and this is an error.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        Ok(Self::new(BufWriter::new(File::create_new(path)?)))
+    }
+}
+
+impl<W: Write> Recorder<W> {
+    /// Writes to this.
+    pub const fn new(to: W) -> Self {
+        Self { to }
+    }
+
+    fn line(&mut self, line: &Line) -> io::Result<()> {
+        serde_json::to_writer(&mut self.to, line)?;
+        self.to.write_all(b"\n")
+    }
+
+    /// The first line: the clock's configuration, its counter, its servers by name and asymmetry in ns.
+    ///
+    /// # Errors
+    /// What the system says, as with all that is written.
+    pub fn begin<'a>(
+        &mut self,
+        config: &keeper::Config,
+        counter: &str,
+        servers: impl Iterator<Item = (&'a str, f64)>,
+    ) -> io::Result<()> {
+        let servers = servers.map(|(name, asymmetry_ns)| Server { name: name.into(), asymmetry_ns }).collect();
+        self.line(&Line::Begin(Begin {
+            version: VERSION,
+            counter: counter.into(),
+            nominal: scale(config.nominal),
+            rate_error: config.rate_error,
+            holdover_after_ns: config.holdover_after,
+            fresh_for_ns: config.fresh_for,
+            tai_offset_s: config.tai_offset,
+            smeared: config.smeared,
+            servers,
+        }))
+    }
+
+    /// An exchange, before the clock takes it in.
+    ///
+    /// # Errors
+    /// See [`Self::begin`].
+    pub fn exchange(&mut self, server: usize, exchange: &Exchange, announced: Announcement) -> io::Result<()> {
+        self.line(&Line::Exchange(Told::new(server, exchange, announced)))
+    }
+
+    /// The counter has broken.
+    ///
+    /// # Errors
+    /// See [`Self::begin`].
+    pub fn disruption(&mut self) -> io::Result<()> {
+        self.line(&Line::Disruption {})
+    }
+
+    /// What is published now; the file is complete up to here.
+    ///
+    /// # Errors
+    /// See [`Self::begin`].
+    pub fn page(&mut self, parameters: &Parameters) -> io::Result<()> {
+        self.line(&Line::Page(parameters.into()))?;
+        self.to.flush()
+    }
+}
+
+/// Why a record cannot be replayed.
+#[derive(Debug, Error)]
+pub enum ReplayError {
+    /// It cannot be read.
+    #[error("cannot read {0}: {1}")]
+    Read(PathBuf, io::Error),
+    /// A line is wrong.
+    #[error("{file}, line {line}: {what}")]
+    Wrong {
+        /// Where.
+        file: PathBuf,
+        /// Which, from 1.
+        line: usize,
+        /// What is wrong with it.
+        what: String,
+    },
+}
+
+/// What came of a replay.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Replayed {
+    /// The counter that was recorded.
+    pub counter: String,
+    /// The servers' names.
+    pub servers: Vec<String>,
+    /// Exchanges that were used.
+    pub used: u64,
+    /// Exchanges that were not, by reason.
+    pub refused: BTreeMap<String, u64>,
+    /// Breaks of the counter.
+    pub disruptions: u64,
+    /// Pages that were published.
+    pub pages: u64,
+    /// Pages that are not the same, bit for bit, when they are made of the same exchanges.
+    pub different: u64,
+    /// The line of the first of these.
+    pub first_different: Option<usize>,
+    /// The record ends within a line: whoever wrote it was killed.
+    pub cut: bool,
+    /// The last page, as it is now.
+    pub page: Option<Page>,
+}
+
+/// Replays a file; `each` gets every page as it is now.
+///
+/// # Errors
+/// It cannot be read, or is no record; the error names the line.
+pub fn replay(path: &Path, each: impl FnMut(&Page)) -> Result<Replayed, ReplayError> {
+    let read = |error| ReplayError::Read(path.into(), error);
+    let file = File::open(path).map_err(read)?;
+    replay_from(io::BufReader::new(file), each).map_err(|error| match error {
+        Fault::Read(error) => read(error),
+        Fault::Wrong(line, what) => ReplayError::Wrong { file: path.into(), line, what },
+    })
+}
+
+#[derive(Debug)]
+enum Fault {
+    Read(io::Error),
+    Wrong(usize, String),
+}
+
+fn replay_from(mut from: impl BufRead, mut each: impl FnMut(&Page)) -> Result<Replayed, Fault> {
+    let mut replayed = Replayed::default();
+    let mut keeper: Option<Keeper> = None;
+    let mut text = Vec::new();
+    for number in 1.. {
+        text.clear();
+        let limited = &mut io::Read::take(&mut from, LONGEST as u64);
+        limited.read_until(b'\n', &mut text).map_err(Fault::Read)?;
+        let wrong = |what: String| Fault::Wrong(number, what);
+        let Some((b'\n', line)) = text.split_last() else {
+            if text.len() == LONGEST {
+                return Err(wrong("it is longer than any line of a record".into()));
+            }
+            if keeper.is_none() {
+                return Err(wrong("the file ends before the record has begun".into()));
+            }
+            replayed.cut = !text.is_empty();
+            break;
+        };
+        let line =
+            serde_json::from_slice(line).map_err(|error| wrong(format!("it is no line of a record: {error}")))?;
+        match (line, &mut keeper) {
+            (Line::Begin(begin), None) => {
+                keeper = Some(begin.keeper().map_err(wrong)?);
+                replayed.servers = begin.servers.into_iter().map(|server| server.name).collect();
+                replayed.counter = begin.counter;
+            }
+            (Line::Begin(_), Some(_)) => return Err(wrong("the record begins for a second time".into())),
+            (_, None) => return Err(wrong("the record does not begin with `begin`".into())),
+            (Line::Exchange(told), Some(keeper)) => {
+                if told.server >= replayed.servers.len() {
+                    return Err(wrong(format!("there is no server {}", told.server)));
+                }
+                match keeper.exchange(told.server, &told.exchange(), told.announced().map_err(wrong)?) {
+                    Ok(_) => replayed.used += 1,
+                    Err(refusal) => *replayed.refused.entry(refusal.to_string()).or_default() += 1,
+                }
+            }
+            (Line::Disruption {}, Some(keeper)) => {
+                keeper.disrupt();
+                replayed.disruptions += 1;
+            }
+            (Line::Page(recorded), Some(keeper)) => {
+                let page = Page::from(&keeper.parameters(Count(recorded.at)));
+                replayed.pages += 1;
+                if page != recorded {
+                    replayed.different += 1;
+                    replayed.first_different.get_or_insert(number);
+                }
+                each(&page);
+                replayed.page = Some(page);
+            }
+        }
+    }
+    Ok(replayed)
+}
+
+impl Told {
+    fn announced(&self) -> Result<Announcement, String> {
+        match self.leap {
+            0 => Ok(Announcement::None),
+            1 => Ok(Announcement::Insert),
+            -1 => Ok(Announcement::Delete),
+            other => Err(format!("a leap is 1, 0 or -1 second, not {other}")),
+        }
+    }
+}
+
+impl Begin {
+    fn keeper(&self) -> Result<Keeper, String> {
+        if self.version != VERSION {
+            return Err(format!(
+                "the record is of version {}, this program replays version {VERSION}: they belong to different Tickwires",
+                self.version
+            ));
+        }
+        let [mult, shift] = self.nominal;
+        let nominal = Scale { mult, shift: u32::try_from(shift).unwrap_or(u32::MAX) };
+        if mult >= 1 << 54 || shift > 62 || Scale::from_period(nominal.period()).is_none() {
+            return Err("the nominal period is no counter's".into());
+        }
+        if !(1e-12..=1.0).contains(&self.rate_error) {
+            return Err("the error of the rate is not between 1e-12 and 1".into());
+        }
+        if self.servers.is_empty() || self.servers.len() > 64 {
+            return Err("there must be 1 to 64 servers".into());
+        }
+        let config = keeper::Config {
+            nominal,
+            rate_error: self.rate_error,
+            holdover_after: self.holdover_after_ns,
+            fresh_for: self.fresh_for_ns,
+            tai_offset: self.tai_offset_s,
+            smeared: self.smeared,
+        };
+        Ok(Keeper::new(config, &self.servers.iter().map(|server| server.asymmetry_ns).collect::<Vec<_>>()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A record of a simulated hour: wander, lost answers, another path, a break of the counter, and a server that lies.
+    fn record() -> Vec<u8> {
+        use tickwire_sim::{Oscillator, TimeServer, Wander};
+        let nominal = Scale::from_period(0.4).unwrap();
+        let config = keeper::Config {
+            nominal,
+            rate_error: 100e-6,
+            holdover_after: 10_000_000_000,
+            fresh_for: 5_000_000_000,
+            tai_offset: Some(37),
+            smeared: false,
+        };
+        let asymmetries = [0.1, 1.0 / 3.0, 0.0];
+        let mut recorder = Recorder::new(Vec::new());
+        recorder.begin(&config, "TSC", ["a", "b", "c"].into_iter().zip(asymmetries)).unwrap();
+        let mut keeper = Keeper::new(config, &asymmetries);
+        let mut oscillator = Oscillator::new(2.5e9, Wander::OFFICE, 1);
+        let mut servers = [1, 2, 3].map(TimeServer::new);
+        servers[1].loss = 300_000;
+        servers[2].error = 5e6;
+        for second in 0..3600 {
+            if second == 1800 {
+                servers[0].forth.least += 50_000.0;
+                oscillator.jump(-1_000_000_000);
+                keeper.disrupt();
+                recorder.disruption().unwrap();
+            }
+            for (number, server) in servers.iter_mut().enumerate() {
+                let at = f64::from(second) + 0.01 * number as f64;
+                let Some(exchange) = server.exchange(at, &mut oscillator) else { continue };
+                recorder.exchange(number, &exchange, Announcement::None).unwrap();
+                let _ = keeper.exchange(number, &exchange, Announcement::None);
+                let now = oscillator.now();
+                recorder.page(&keeper.parameters(oscillator.count(now))).unwrap();
+            }
+        }
+        recorder.to
+    }
+
+    #[test]
+    fn a_replay_gives_the_same_pages_to_the_last_bit() {
+        let record = record();
+        let mut pages = 0;
+        let replayed = replay_from(&*record, |_| pages += 1).unwrap();
+        assert_eq!((replayed.different, replayed.disruptions, replayed.cut), (0, 1, false));
+        assert!(replayed.pages > 9_000 && replayed.pages == pages && replayed.used > 9_000, "{replayed:?}");
+        assert_eq!(replayed.servers, ["a", "b", "c"]);
+        let cut = replay_from(&record[..record.len() - 10], |_| ()).unwrap();
+        assert!(cut.cut && cut.pages == replayed.pages - 1);
+    }
+
+    #[test]
+    fn what_was_changed_afterwards_shows() {
+        let text = String::from_utf8(record()).unwrap();
+        let lines: Vec<_> = text.lines().collect();
+        let place = 1 + lines.iter().position(|line| line.starts_with("{\"page\"")).unwrap();
+        let changed = text.replacen("\"error_ns\":", "\"error_ns\":1", 1);
+        let replayed = replay_from(changed.as_bytes(), |_| ()).unwrap();
+        assert_eq!((replayed.different, replayed.first_different), (1, Some(place)));
+    }
+
+    #[test]
+    fn what_is_no_record_is_told_with_its_line() {
+        let record = String::from_utf8(record()).unwrap();
+        let begin = record.lines().next().unwrap();
+        let long = format!("{begin}\n{}\n", "x".repeat(LONGEST + 1));
+        for (text, number, words) in [
+            ("", 1, "ends before the record has begun"),
+            ("garbage\n", 1, "it is no line of a record"),
+            ("\u{0}\u{ff}\n", 1, "it is no line of a record"),
+            ("{\"disruption\":{}}\n", 1, "does not begin with `begin`"),
+            (&begin.replace("\"version\":1", "\"version\":9").add("\n"), 1, "of version 9"),
+            (&begin.replace("\"nominal\":[", "\"nominal\":[1").add("\n"), 1, "no counter's"),
+            (&format!("{begin}\n{begin}\n"), 2, "for a second time"),
+            (&format!("{begin}\n{{\"page\":{{}}}}\n"), 2, "missing field"),
+            (
+                &format!(
+                    "{}\n",
+                    record.lines().take(2).collect::<Vec<_>>().join("\n").replace("{\"server\":0", "{\"server\":7")
+                ),
+                2,
+                "there is no server 7",
+            ),
+            (&long, 2, "longer than any line"),
+        ] {
+            match replay_from(text.as_bytes(), |_| ()) {
+                Err(Fault::Wrong(line, what)) => {
+                    assert!(line == number && what.contains(words), "{words}: {line}: {what}")
+                }
+                other => panic!("{words}: {other:?}"),
+            }
+        }
+    }
+
+    trait Add {
+        fn add(self, end: &str) -> String;
+    }
+
+    impl Add for String {
+        fn add(self, end: &str) -> String {
+            self + end
+        }
+    }
+}
