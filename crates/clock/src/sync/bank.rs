@@ -69,16 +69,21 @@ impl Bank {
         all.zip(&mut self.scores)
     }
 
+    /// Seconds since the last exchange.
+    pub(crate) fn age(&self, at: f64) -> f64 {
+        (at - self.at).max(0.0)
+    }
+
     /// Time passes until `at`, in seconds.
     fn advance(&mut self, at: f64) {
-        let dt = (at - self.at).max(0.0);
+        let dt = self.age(at);
         self.at = self.at.max(at);
         self.models_mut().for_each(|(model, _)| model.advance(dt));
     }
 
     /// An exchange at `at` seconds tells an offset.
     pub(crate) fn take(&mut self, at: f64, reading: Reading) {
-        let gap = (at - self.at).max(0.0);
+        let gap = self.age(at);
         self.spacing += (gap - self.spacing) / SPACINGS;
         self.advance(at);
         let mut best_steady = f64::NEG_INFINITY;
@@ -118,7 +123,7 @@ impl Bank {
 
     /// What is known at `at` seconds, which is not before the last exchange.
     pub(crate) fn forecast(&self, at: f64) -> Forecast {
-        let dt = (at - self.at).max(0.0);
+        let dt = self.age(at);
         let mut all = self.models().zip(&self.weights).filter(|(_, weight)| **weight > NOTHING);
         // Moments about the first model's forecast: about zero they would drown in the last digits of an offset of seconds.
         let (first, &weight) = all.next().expect("one of them is the best");

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `admission` | which exchanges are let in at all |
 //! | `path`, `minimum`, `noise` | the shortest round trip, its noise, and when the path is another |
+//! | `one_way` | what a long round trip tells all the same, if it was long in one direction only |
 //! | `asymmetry` | how much longer one direction takes, on each of the paths that were seen |
 //! | `bank`, `model`, `steady`, `cycle` | offset and local period: models of the oscillator, weighted by their success |
 //!
@@ -17,6 +18,7 @@ mod cycle;
 mod minimum;
 mod model;
 mod noise;
+mod one_way;
 mod path;
 mod steady;
 
@@ -89,6 +91,10 @@ const OUTLYING_UNITS: f64 = 20.0;
 const SURE: f64 = 6.0;
 /// No oscillator's rate changes by more than this between two looks, relative: part of the bound's growth.
 const RATE_BOUND: f64 = 1e-7;
+
+/// What no model foresaw, as a rate, relative: the bound grows by it while no exchange comes. Models are chosen by what has been, and a rate that begins to
+/// turn when nobody looks is in none of them.
+const UNFORESEEN: f64 = 3e-8;
 
 /// So many exchanges are the warm-up.
 const WARM_UP: usize = 30;
@@ -178,7 +184,11 @@ impl Sync {
             }
         };
         let stamp_error = f64::from(exchange.stamp_error);
-        let (noise, reading) = (self.path.noise().max(stamp_error), self.reading(naive, excess, stamp_error));
+        let (noise, mut reading) = (self.path.noise().max(stamp_error), self.reading(naive, excess, stamp_error));
+        if self.early.is_none() && matches!(outcome, Outcome::Used { .. }) {
+            let told = one_way::reading(passage, self.path.round_trip(), self.asymmetry(), known, noise);
+            reading = told.filter(|told| told.variance < reading.variance).unwrap_or(reading);
+        }
         let spread = libm::sqrt(known.variance + reading.variance);
         if self.used > 0 && (reading.offset - known.offset).abs() > OUTLYING * spread + OUTLYING_UNITS * noise {
             self.outliers += 1;
@@ -250,7 +260,8 @@ impl Sync {
     pub fn clock(&self, now: Count) -> Option<Clock> {
         let origin = self.origin.filter(|_| self.used > 0)?;
         let nominal = self.nominal(origin, now);
-        let forecast = self.bank.forecast(nominal.since(origin.time) as f64 * 1e-9);
+        let at = nominal.since(origin.time) as f64 * 1e-9;
+        let forecast = self.bank.forecast(at);
         let server = self.before?.server;
         let error = libm::sqrt(forecast.variance);
         let error_rate = SURE * libm::sqrt(forecast.rate_variance) + RATE_BOUND * 1e9;
@@ -262,7 +273,7 @@ impl Sync {
             period: self.config.nominal.period() * (1.0 + forecast.rate * 1e-9),
             error,
             error_rate,
-            bound: SURE * error + path + root,
+            bound: SURE * error + path + root + UNFORESEEN * 1e9 * self.bank.age(at),
         })
     }
 }
