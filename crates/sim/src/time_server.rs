@@ -2,6 +2,7 @@
 
 use crate::oscillator::Oscillator;
 use crate::rng::Rng;
+use tickwire_clock::keeper::Source;
 use tickwire_clock::keeper::leap::Announcement;
 use tickwire_clock::{Exchange, Nanos, ServerState};
 
@@ -69,6 +70,8 @@ pub struct TimeServer {
     pub silent: bool,
     /// It spreads leap seconds.
     pub smears: bool,
+    /// What the client's user knows of it.
+    pub known: Source,
     /// What it says of the end of the day.
     pub announces: Announcement,
     rng: Rng,
@@ -91,6 +94,7 @@ impl TimeServer {
             loss: 0,
             silent: false,
             smears: false,
+            known: Source::default(),
             announces: Announcement::None,
             rng: Rng::new(seed),
         }

@@ -75,13 +75,12 @@ impl Timekeeping {
             holdover_after: ((poll * POLLS + PATIENCE) * 1e9) as i64,
             fresh_for: FRESH,
             tai_offset: Some(TAI_OFFSET),
-            smeared: false,
         };
         let mut oscillator = Oscillator::new(FREQUENCY, wander, seed);
         oscillator.count(start);
         Self {
             oscillator,
-            keeper: Keeper::new(config, &vec![0.0; servers.len()]),
+            keeper: Keeper::new(config, &servers.iter().map(|server| server.known).collect::<Vec<_>>()),
             utc: Utc::default(),
             rate: 1.0,
             poll,

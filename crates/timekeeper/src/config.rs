@@ -4,6 +4,7 @@ use crate::serve::Serve;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use tickwire_clock::keeper::Source;
 
 /// All settings of the clock.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -23,11 +24,13 @@ pub struct Config {
     pub state: Option<PathBuf>,
     /// Where Prometheus metrics are served, if at all: an address and port of this host.
     pub metrics: Option<SocketAddr>,
-    /// TAI - UTC in seconds, if the host's time zone data do not tell.
+    /// The table of leap seconds: IERS' `leap-seconds.list` or tzdata's `leapseconds`; else the one that the host's time zone data bring.
+    pub leap_seconds: Option<PathBuf>,
+    /// TAI - UTC in seconds, if no such table tells.
     pub tai_offset: Option<i32>,
     /// Where to record all exchanges, for `tickwire clock replay`: a file that does not exist yet.
     pub record: Option<PathBuf>,
-    /// The servers smear leap seconds.
+    /// All servers spread leap seconds over a day (see [`Server::smeared`]).
     pub smeared: bool,
     /// Whether to steer the system clock.
     pub steer_system_clock: bool,
@@ -49,6 +52,7 @@ impl Default for Config {
             page: tickclock::DEFAULT_PATH.into(),
             state: None,
             metrics: None,
+            leap_seconds: None,
             tai_offset: None,
             record: None,
             smeared: false,
@@ -160,6 +164,10 @@ pub struct Server {
     /// How many microseconds requests take longer than answers, if that is known. Half of it corrects the clock.
     #[serde(default)]
     pub asymmetry: f64,
+    /// Whether it spreads leap seconds over a day, as time.google.com does. Such servers are not mixed with others (RFC 8633 §3.7.1): they are followed only
+    /// while no other is heard, and around a leap second not at all, unless all servers are of this kind. Then no leap second is applied.
+    #[serde(default)]
+    pub smeared: bool,
     /// Whether to ask for the true stamps of answers (RFC 9769).
     #[serde(default = "yes")]
     pub interleaved: bool,
@@ -185,7 +193,12 @@ impl Server {
         };
         let (host, port) = split.unwrap_or((name, ntp_port()));
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        Self { host: host.into(), port, asymmetry: 0.0, interleaved: true }
+        Self { host: host.into(), port, asymmetry: 0.0, smeared: false, interleaved: true }
+    }
+
+    /// What the clock is told of it.
+    pub(crate) fn known(&self, all_smeared: bool) -> Source {
+        Source { asymmetry: self.asymmetry * 1e3, smeared: self.smeared || all_smeared }
     }
 }
 

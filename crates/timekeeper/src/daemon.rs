@@ -3,6 +3,7 @@
 use crate::config::Config;
 use crate::doors::{self, Doors};
 use crate::hardware::{self, Look};
+use crate::leap_table;
 use crate::record::Recorder;
 use crate::report::{Report, SourceReport};
 use crate::source::Source;
@@ -59,6 +60,9 @@ pub enum StartError {
     /// There is no place for the record.
     #[error("cannot record to {0}: {1} (a record is never overwritten)")]
     Record(PathBuf, std::io::Error),
+    /// The table of leap seconds that the user has named is none.
+    #[error(transparent)]
+    LeapSeconds(#[from] leap_table::TableError),
     /// The counter runs at an impossible speed.
     #[error("the counter {0} has no usable period")]
     Counter(&'static str),
@@ -113,22 +117,28 @@ impl Daemon {
             holdover_after: (config.poll * INTERVALS * 1e9) as i64 + 2 * SECOND,
             fresh_for: FRESH,
             tai_offset: config.tai_offset,
-            smeared: config.smeared,
         };
-        let recorder = config.record.as_ref().map(|path| {
-            let servers = config.servers.iter().map(|server| (&*server.host, server.asymmetry * 1e3));
-            Recorder::create(path)
-                .and_then(|mut recorder| recorder.begin(&keeper, kind.name(), servers).map(|()| recorder))
-                .map_err(|error| StartError::Record(path.clone(), error))
-        });
-        let recorder = recorder.transpose()?;
-        let asymmetries: Vec<_> = config.servers.iter().map(|server| server.asymmetry * 1e3).collect();
+        let known: Vec<_> = config.servers.iter().map(|server| server.known(config.smeared)).collect();
+        let table = leap_table::read(config.leap_seconds.as_deref())?;
         let now = monotonic();
         let sources = config.servers.iter().map(|server| Source::new(config, server, kind, nominal, now)).collect();
         // Without the state nobody knows whether the counter has broken since the page was written.
         let last = writer.last();
         let disruptions = last.disruptions.wrapping_add(u32::from(warm.is_none() && last.at != Count(0)));
-        let keeper = Keeper::new(keeper, &asymmetries).after(disruptions);
+        let recorder = config.record.as_ref().map(|path| {
+            let servers: Vec<_> =
+                config.servers.iter().map(|server| &*server.host).zip(known.iter().copied()).collect();
+            Recorder::create(path)
+                .and_then(|mut recorder| {
+                    recorder.begin(&keeper, kind.name(), &servers, table.as_ref(), disruptions).map(|()| recorder)
+                })
+                .map_err(|error| StartError::Record(path.clone(), error))
+        });
+        let recorder = recorder.transpose()?;
+        let mut keeper = Keeper::new(keeper, &known).after(disruptions);
+        if let Some(table) = table {
+            keeper.set_leap_table(table);
+        }
         Ok(Self {
             kind,
             nominal,
@@ -142,9 +152,9 @@ impl Daemon {
             inherited: warm.is_some() && last.status.contains(Status::SYNCHRONISED),
             looked,
             published: now - PUBLISH,
+            recorder,
             handed: now,
             kept: now,
-            recorder,
         })
     }
 
@@ -277,6 +287,7 @@ impl Daemon {
                 Standing::Followed => "followed",
                 Standing::Agrees => "agrees",
                 Standing::Outvoted => "outvoted",
+                Standing::Smeared => "smeared",
                 Standing::Disputed(_) => "disputed",
             }
             .into(),
@@ -333,9 +344,9 @@ impl Daemon {
         if let Some(what) = look.broken_since(&self.looked, self.nominal) {
             warn!(what, "the counter has broken: the clock begins anew");
             self.keeper.disrupt();
+            record(&mut self.recorder, Recorder::disruption);
             self.system.disrupt();
             self.inherited = false;
-            record(&mut self.recorder, Recorder::disruption);
             self.publish(monotonic());
         }
         self.looked = look;

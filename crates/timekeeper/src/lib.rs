@@ -9,6 +9,7 @@
 //! | `source` | one server: its name, its address, its socket |
 //! | `system` | hands the time on: steers the system clock, feeds NTP's shared memory |
 //! | `report`, `doors` | what the daemon tells of itself, and where |
+//! | `leap_table` | the host's table of leap seconds |
 //! | `record` | all that the clock was told, in a file, and its replay |
 //! | `daemon` | the loop |
 //! | `serve` | the server that gives the clock's time to others: a program of its own, beside the daemon |
@@ -18,6 +19,7 @@ pub mod config;
 mod daemon;
 mod doors;
 pub mod hardware;
+pub mod leap_table;
 pub mod record;
 pub mod report;
 pub mod serve;

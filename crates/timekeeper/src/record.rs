@@ -11,12 +11,15 @@ use std::io::{self, BufRead, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 use tickclock::{Count, Nanos, Scale};
+use tickwire_clock::keeper::Source;
 use tickwire_clock::keeper::leap::Announcement;
+use tickwire_clock::keeper::table::Table;
 use tickwire_clock::page::{Leap, Parameters, Status};
 use tickwire_clock::{Exchange, Keeper, ServerState, keeper};
 
 /// Changes with the meaning of any line, and with every change of the algorithm that makes another page of the same exchanges.
 const VERSION: u32 = 1;
+const SECOND: i64 = 1_000_000_000;
 /// No line of ours is longer.
 const LONGEST: usize = 64 * 1024;
 
@@ -42,8 +45,18 @@ struct Begin {
     holdover_after_ns: i64,
     fresh_for_ns: i64,
     tai_offset_s: Option<i32>,
-    smeared: bool,
+    leap_seconds: Option<LeapSeconds>,
+    /// How often the counter had broken before.
+    disruptions: u32,
     servers: Vec<Server>,
+}
+
+/// The table of leap seconds: Unix time in s and offset for each entry.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LeapSeconds {
+    entries: Vec<(i64, i32)>,
+    expires_s: i64,
 }
 
 /// One of the servers, in the order of their numbers.
@@ -52,6 +65,7 @@ struct Begin {
 struct Server {
     name: String,
     asymmetry_ns: f64,
+    smeared: bool,
 }
 
 /// An exchange; times are Unix time, counts are the counter's.
@@ -198,17 +212,28 @@ impl<W: Write> Recorder<W> {
         self.to.write_all(b"\n")
     }
 
-    /// The first line: the clock's configuration, its counter, its servers by name and asymmetry in ns.
+    /// The first line: the clock's configuration, its counter, its servers by name, and the table of leap seconds.
     ///
     /// # Errors
     /// What the system says, as with all that is written.
-    pub fn begin<'a>(
+    pub fn begin(
         &mut self,
         config: &keeper::Config,
         counter: &str,
-        servers: impl Iterator<Item = (&'a str, f64)>,
+        servers: &[(&str, Source)],
+        table: Option<&Table>,
+        disruptions: u32,
     ) -> io::Result<()> {
-        let servers = servers.map(|(name, asymmetry_ns)| Server { name: name.into(), asymmetry_ns }).collect();
+        let server = |&(name, Source { asymmetry, smeared }): &(&str, Source)| Server {
+            name: name.into(),
+            asymmetry_ns: asymmetry,
+            smeared,
+        };
+        let servers = servers.iter().map(server).collect();
+        let leap_seconds = table.map(|table| LeapSeconds {
+            entries: table.entries().iter().map(|&(at, offset)| (at.0.div_euclid(SECOND), offset)).collect(),
+            expires_s: table.expires().0.div_euclid(SECOND),
+        });
         self.line(&Line::Begin(Begin {
             version: VERSION,
             counter: counter.into(),
@@ -217,7 +242,8 @@ impl<W: Write> Recorder<W> {
             holdover_after_ns: config.holdover_after,
             fresh_for_ns: config.fresh_for,
             tai_offset_s: config.tai_offset,
-            smeared: config.smeared,
+            leap_seconds,
+            disruptions,
             servers,
         }))
     }
@@ -403,9 +429,15 @@ impl Begin {
             holdover_after: self.holdover_after_ns,
             fresh_for: self.fresh_for_ns,
             tai_offset: self.tai_offset_s,
-            smeared: self.smeared,
         };
-        Ok(Keeper::new(config, &self.servers.iter().map(|server| server.asymmetry_ns).collect::<Vec<_>>()))
+        let source = |server: &Server| Source { asymmetry: server.asymmetry_ns, smeared: server.smeared };
+        let mut keeper = Keeper::new(config, &self.servers.iter().map(source).collect::<Vec<_>>()).after(self.disruptions);
+        if let Some(LeapSeconds { entries, expires_s }) = &self.leap_seconds {
+            let unix = |seconds: i64| Nanos(seconds.saturating_mul(SECOND));
+            let entries = entries.iter().map(|&(at, offset)| (unix(at), offset)).collect();
+            keeper.set_leap_table(Table::new(entries, unix(*expires_s)).map_err(|error| error.to_string())?);
+        }
+        Ok(keeper)
     }
 }
 
@@ -422,13 +454,16 @@ mod tests {
             rate_error: 100e-6,
             holdover_after: 10_000_000_000,
             fresh_for: 5_000_000_000,
-            tai_offset: Some(37),
-            smeared: false,
+            tai_offset: None,
         };
-        let asymmetries = [0.1, 1.0 / 3.0, 0.0];
+        let known = [0.1, 1.0 / 3.0, 0.0].map(|asymmetry| Source { asymmetry, smeared: false });
+        let unix = |seconds: i64| Nanos(seconds * SECOND);
+        let table = Table::new(vec![(unix(1_483_228_800), 37)], unix(1_800_000_000)).unwrap();
         let mut recorder = Recorder::new(Vec::new());
-        recorder.begin(&config, "TSC", ["a", "b", "c"].into_iter().zip(asymmetries)).unwrap();
-        let mut keeper = Keeper::new(config, &asymmetries);
+        let names: Vec<_> = ["a", "b", "c"].into_iter().zip(known).collect();
+        recorder.begin(&config, "TSC", &names, Some(&table), 3).unwrap();
+        let mut keeper = Keeper::new(config, &known).after(3);
+        keeper.set_leap_table(table);
         let mut oscillator = Oscillator::new(2.5e9, Wander::OFFICE, 1);
         let mut servers = [1, 2, 3].map(TimeServer::new);
         servers[1].loss = 300_000;
@@ -485,7 +520,7 @@ mod tests {
             ("\u{0}\u{ff}\n", 1, "it is no line of a record"),
             ("{\"disruption\":{}}\n", 1, "does not begin with `begin`"),
             (&begin.replace("\"version\":1", "\"version\":9").add("\n"), 1, "of version 9"),
-            (&begin.replace("\"nominal\":[", "\"nominal\":[1").add("\n"), 1, "no counter's"),
+            (&begin.replace("\"nominal\":[", "\"nominal\":[9").add("\n"), 1, "no counter's"),
             (&format!("{begin}\n{begin}\n"), 2, "for a second time"),
             (&format!("{begin}\n{{\"page\":{{}}}}\n"), 2, "missing field"),
             (

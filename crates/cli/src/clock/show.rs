@@ -97,6 +97,7 @@ pub(super) fn sources(report: &Report) -> String {
             "followed" => "*",
             "agrees" => "+",
             "outvoted" => "x",
+            "smeared" => "~",
             "disputed" => "?",
             _ => " ",
         };

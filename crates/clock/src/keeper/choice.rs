@@ -25,6 +25,8 @@ pub enum Standing {
     Agrees,
     /// Most others say that it is wrong.
     Outvoted,
+    /// It spreads leap seconds, and others tell UTC itself: it is not asked (RFC 8633 §3.7.1).
+    Smeared,
     /// There is no majority: by so many ns it is beyond the one that is followed.
     Disputed(f64),
 }

@@ -1,5 +1,6 @@
 //! Leap seconds: announced by servers, applied by readers, and taken out of what servers say.
 
+use super::table::Table;
 use crate::page::Leap;
 use crate::time::Nanos;
 
@@ -20,15 +21,50 @@ pub enum Announcement {
     Delete,
 }
 
+/// For so long before and after a leap, in ns, servers may spread it.
+const SPREAD: i64 = DAY;
+/// A leap that is in the table is told so long before, in ns.
+const AHEAD: i64 = 190 * DAY;
+
 /// The leap seconds that matter now.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Leaps {
     leap: Leap,
+    table: Option<Table>,
 }
 
 impl Leaps {
     pub(super) const fn new(offset: i32) -> Self {
-        Self { leap: Leap { offset, step: 0, at: Nanos(0) } }
+        Self { leap: Leap { offset, step: 0, at: Nanos(0) }, table: None }
+    }
+
+    pub(super) fn set_table(&mut self, table: Table) {
+        self.table = Some(table);
+    }
+
+    /// Whether the table knows TAI - UTC for certain at `unix`.
+    pub(super) fn certain(&self, unix: Nanos) -> bool {
+        self.table.as_ref().is_some_and(|table| unix < table.expires())
+    }
+
+    /// Whether servers may be spreading a leap second at `tai`.
+    pub(super) const fn spread(&self, tai: Nanos) -> bool {
+        self.leap.step != 0 && tai.since(self.leap.at).abs() < SPREAD
+    }
+
+    /// Takes from the table what it knows of about this Unix time.
+    pub(super) fn look_up(&mut self, unix: Nanos) {
+        if !self.certain(unix) {
+            return;
+        }
+        let Some(table) = &self.table else { return };
+        // What is just over stays known, because readers convert counts from before it, and servers may be late.
+        let (offset, next) = table.at(unix.plus(-DAY));
+        let next = next.filter(|(at, _)| at.since(unix) < AHEAD);
+        self.leap = match next {
+            Some((midnight, new)) => leap(midnight, offset, new - offset),
+            None => Leap { offset, step: 0, at: Nanos(0) },
+        };
     }
 
     pub(super) const fn leap(&self) -> Leap {
@@ -51,6 +87,10 @@ impl Leaps {
     /// What the servers that agree announce, at `now` in TAI. Most must say the same.
     pub(super) fn announce(&mut self, announced: impl Iterator<Item = Announcement>, now: Nanos) {
         let Leap { offset, step, at } = self.leap;
+        // The table knows better than any server, until it expires.
+        if self.certain(now.plus(-i64::from(offset) * SECOND)) {
+            return;
+        }
         let past = step != 0 && now.since(at) >= 0;
         // The leap that is over stays known, because readers convert counts from before it; only another one takes its place.
         if past && now.since(at) < DAY {
@@ -75,16 +115,18 @@ impl Leaps {
         let offset = if past { offset + step } else { offset };
         let unix = now.plus(-i64::from(offset) * SECOND);
         match next_leap(unix).filter(|_| wanted != 0) {
-            // 23:59:60 begins where the next day would; what is left out is the second before.
-            Some(midnight) => {
-                let at = midnight.plus(i64::from(offset) * SECOND + if wanted > 0 { 0 } else { -SECOND });
-                self.leap = Leap { offset, step: wanted, at };
-            }
+            Some(midnight) => self.leap = leap(midnight, offset, wanted),
             // Withdrawn: it was a mistake, or few said so.
             None if !past => self.leap = Leap { offset, step: 0, at: Nanos(0) },
             None => {}
         }
     }
+}
+
+/// The leap at a midnight of Unix time: 23:59:60 begins where the next day would; what is left out is the second before.
+const fn leap(midnight: Nanos, offset: i32, step: i32) -> Leap {
+    let at = midnight.plus(offset as i64 * SECOND + if step > 0 { 0 } else { -SECOND });
+    Leap { offset, step, at }
 }
 
 /// The end of the day if leap seconds can come then: it is the last of June or of December (ITU-R TF.460).
@@ -106,6 +148,15 @@ pub const fn civil(day: i64) -> (i64, i64, i64) {
     let day = of_year - (153 * month + 2) / 5 + 1;
     let month = if month < 10 { month + 3 } else { month - 9 };
     (year + era * 400 + (month <= 2) as i64, month, day)
+}
+
+/// The day since 1970 of a date in the Gregorian calendar (Hinnant's `days_from_civil`).
+pub(super) const fn day_of(year: i64, month: i64, day: i64) -> i64 {
+    // The year begins in March.
+    let year = if month <= 2 { year - 1 } else { year };
+    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
 #[cfg(test)]
@@ -147,9 +198,35 @@ mod tests {
     }
 
     #[test]
+    fn a_table_knows_better_than_servers_until_it_expires() {
+        let at = |seconds: i64| Nanos(seconds * SECOND);
+        let entries = vec![(at(MIDNIGHT - 86_400 * 549), 36), (at(MIDNIGHT), 37)];
+        let mut leaps = Leaps::new(0);
+        leaps.set_table(Table::new(entries, at(MIDNIGHT + 86_400 * 100)).unwrap());
+        leaps.look_up(at(NOON));
+        let expected = Leap { offset: 36, step: 1, at: tai(MIDNIGHT, 36) };
+        assert_eq!(leaps.leap(), expected);
+        leaps.announce([Announcement::Delete].into_iter(), tai(NOON, 36));
+        assert_eq!(leaps.leap(), expected);
+        leaps.look_up(at(MIDNIGHT + 80_000));
+        assert_eq!(leaps.leap(), expected, "just over");
+        leaps.look_up(at(MIDNIGHT + 90_000));
+        assert_eq!(leaps.leap(), Leap { offset: 37, step: 0, at: Nanos(0) });
+        // 2017-06-30: the table has expired.
+        let june = MIDNIGHT + 180 * 86_400 + 43_200;
+        leaps.look_up(at(june));
+        leaps.announce([Announcement::Insert].into_iter(), tai(june, 37));
+        assert_eq!(leaps.leap().step, 1);
+    }
+
+    #[test]
     fn days_of_the_calendar() {
         assert_eq!(civil(0), (1970, 1, 1));
         assert_eq!(civil(11_016), (2000, 2, 29));
         assert_eq!(civil(-1), (1969, 12, 31));
+        for day in (-100_000..100_000).step_by(13) {
+            let (year, month, date) = civil(day);
+            assert_eq!(day_of(year, month, date), day);
+        }
     }
 }

@@ -5,12 +5,15 @@
 //! | `choice` | which servers agree, and which of them is followed |
 //! | `bridge` | one time without a step, also when another server is followed |
 //! | `difference` | the long-term period, for differences of time |
-//! | `leap` | leap seconds: announced, applied, and taken out of what servers say |
+//! | `leap`, `table` | leap seconds: announced or in a table, applied, and taken out of what servers say |
+//! | `suspicion` | what shows that a server spreads leap seconds, or that the counter has broken |
 
 mod bridge;
 mod choice;
 mod difference;
 pub mod leap;
+mod suspicion;
+pub mod table;
 
 pub use choice::Standing;
 
@@ -23,6 +26,7 @@ use bridge::Bridge;
 use choice::Candidate;
 use difference::Difference;
 use leap::{Announcement, Leaps};
+use table::Table;
 
 /// What is known beforehand.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -37,7 +41,15 @@ pub struct Config {
     pub fresh_for: i64,
     /// TAI - UTC in seconds, if it is known.
     pub tai_offset: Option<i32>,
-    /// The servers smear leap seconds, so none is applied.
+}
+
+/// What the user knows of a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Source {
+    /// How much longer requests take than answers, in ns. Half of it corrects the clock.
+    pub asymmetry: f64,
+    /// It spreads leap seconds over a day. It is not mixed with servers that tell UTC itself (RFC 8633 §3.7.1); where all of them spread, no leap second
+    /// is applied.
     pub smeared: bool,
 }
 
@@ -55,12 +67,30 @@ struct Server {
     /// The last usable exchange.
     last: Option<Count>,
     announced: Announcement,
+    /// It spreads leap seconds, as the user knows, or as it shows around this one.
+    smeared: bool,
+    smears: bool,
+    /// What it told last is far from all that is known.
+    contradicts: bool,
 }
 
 impl Server {
-    fn new(config: sync::Config) -> Self {
-        let difference = Difference::new(config.nominal);
-        Self { config, sync: Sync::new(config), difference, last: None, announced: Announcement::None }
+    fn new(config: sync::Config, smeared: bool) -> Self {
+        Self {
+            config,
+            sync: Sync::new(config),
+            difference: Difference::new(config.nominal),
+            last: None,
+            announced: Announcement::None,
+            smeared,
+            smears: false,
+            contradicts: false,
+        }
+    }
+
+    /// Nothing is known of it any more but what it is.
+    fn forget(&mut self) {
+        *self = Self { smears: self.smears, ..Self::new(self.config, self.smeared) };
     }
 
     /// How far the reference is if this server is followed; who has that server's address adds it.
@@ -85,16 +115,17 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Nothing is known yet. `asymmetries` tells for each server how much longer requests take than answers, in ns, as far as the user knows.
+    /// Nothing is known yet but what the user knows of the servers.
     #[must_use]
-    pub fn new(config: Config, asymmetries: &[f64]) -> Self {
-        let server = |&asymmetry| {
-            Server::new(sync::Config { nominal: config.nominal, rate_error: config.rate_error, asymmetry })
+    pub fn new(config: Config, sources: &[Source]) -> Self {
+        let server = |&Source { asymmetry, smeared }| {
+            let Config { nominal, rate_error, .. } = config;
+            Server::new(sync::Config { nominal, rate_error, asymmetry }, smeared)
         };
         Self {
             config,
-            servers: asymmetries.iter().map(server).collect(),
-            standings: vec![Standing::Silent; asymmetries.len()],
+            servers: sources.iter().map(server).collect(),
+            standings: vec![Standing::Silent; sources.len()],
             chosen: None,
             bridge: Bridge::default(),
             leaps: Leaps::new(config.tai_offset.unwrap_or(USUAL_TAI_OFFSET)),
@@ -110,6 +141,11 @@ impl Keeper {
         self
     }
 
+    /// Leap seconds are in this table.
+    pub fn set_leap_table(&mut self, table: Table) {
+        self.leaps.set_table(table);
+    }
+
     /// Takes in an exchange with a server; its stamps are Unix time.
     ///
     /// # Errors
@@ -120,12 +156,20 @@ impl Keeper {
         exchange: &Exchange,
         announced: Announcement,
     ) -> Result<Outcome, Refusal> {
+        if !self.all_smeared() {
+            // A server may tell any time; the clock knows better, once it does.
+            let known = self.clock(exchange.received).map(|clock| self.utc_of(clock.time));
+            self.leaps.look_up(known.unwrap_or(exchange.server_sent));
+        }
         let stamps = (self.leaps.tai_of(exchange.server_received)).zip(self.leaps.tai_of(exchange.server_sent));
         let (server_received, server_sent) = stamps.ok_or(Refusal::Leaping)?;
         let exchange = Exchange { server_received, server_sent, ..*exchange };
         let before = self.clock(exchange.received);
+        if self.is_kept_out(server, before.map_or(server_sent, |clock| clock.time)) {
+            return Err(Refusal::Smeared);
+        }
+        let outcome = self.hear(server, &exchange, server_sent)?;
         let this = &mut self.servers[server];
-        let outcome = this.sync.exchange(&exchange)?;
         this.last = Some(exchange.received);
         this.announced = announced;
         match outcome {
@@ -135,7 +179,7 @@ impl Keeper {
         }
         self.choose(exchange.received, before);
         self.disrupted &= self.chosen.is_none();
-        if !self.config.smeared {
+        if !self.all_smeared() {
             let agreeing = self.standings.iter().zip(&self.servers).filter(|(standing, _)| standing.agrees());
             self.leaps.announce(agreeing.map(|(_, server)| server.announced), server_sent);
         }
@@ -144,9 +188,7 @@ impl Keeper {
 
     /// The counter has broken: all that is known of it is void.
     pub fn disrupt(&mut self) {
-        for server in &mut self.servers {
-            *server = Server::new(server.config);
-        }
+        self.servers.iter_mut().for_each(Server::forget);
         self.standings.fill(Standing::Silent);
         self.chosen = None;
         self.bridge = Bridge::default();
@@ -156,12 +198,16 @@ impl Keeper {
 
     /// Chooses anew; `before` is the clock as it was published until `now`.
     fn choose(&mut self, now: Count, before: Option<Clock>) {
-        let candidates: Vec<_> = self
-            .servers
-            .iter()
-            .map(|server| server.sync.clock(now).map(|clock| Candidate { time: clock.time, bound: clock.bound }))
-            .collect();
-        let (standings, chosen) = choice::choose(&candidates, self.chosen);
+        let reserve = self.reserve(now);
+        let candidate = |(server, kept_out): (&Server, &bool)| {
+            let clock = server.sync.clock(now).filter(|_| !kept_out)?;
+            Some(Candidate { time: clock.time, bound: clock.bound })
+        };
+        let candidates: Vec<_> = self.servers.iter().zip(&reserve).map(candidate).collect();
+        let (mut standings, chosen) = choice::choose(&candidates, self.chosen);
+        for (standing, _) in standings.iter_mut().zip(reserve).filter(|(_, kept_out)| *kept_out) {
+            *standing = Standing::Smeared;
+        }
         self.standings = standings;
         if chosen != self.chosen {
             self.chosen = chosen;
@@ -199,10 +245,12 @@ impl Keeper {
     /// What to publish at `now`, which is not before the last exchange.
     #[must_use]
     pub fn parameters(&self, now: Count) -> Parameters {
+        let smeared = self.chosen.map_or_else(|| self.all_smeared(), |chosen| self.spreads(chosen));
+        let known = self.clock(now).is_some_and(|clock| self.leaps.certain(self.utc_of(clock.time)));
         let status = Status::default()
             .with(Status::DISRUPTED, self.disrupted)
-            .with(Status::SMEARED, self.config.smeared)
-            .with(Status::TAI_KNOWN, self.config.tai_offset.is_some() && !self.config.smeared);
+            .with(Status::SMEARED, smeared)
+            .with(Status::TAI_KNOWN, (known || self.config.tai_offset.is_some()) && !smeared);
         let base = Parameters { disruptions: self.disruptions, leap: self.leaps.leap(), ..Parameters::UNKNOWN };
         let fresh_until = now.plus(self.config.nominal.counts(self.config.fresh_for));
         let Some((clock, server)) = self.clock(now).zip(self.chosen) else {

@@ -20,13 +20,17 @@ pub enum Refusal {
     PathChanging,
     /// The offset is far from all that is known.
     Outlier,
+    /// The server spreads a leap second over this day, and others do not.
+    Smeared,
+    /// The counter has broken, as this exchange shows.
+    CounterBroke,
     /// So near to a leap second that a server's stamp may mean two instants.
     Leaping,
 }
 
 impl Refusal {
     /// All of them, for counters.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Unsynchronised,
         Self::Old,
         Self::Backwards,
@@ -34,6 +38,8 @@ impl Refusal {
         Self::ServerChanged,
         Self::PathChanging,
         Self::Outlier,
+        Self::Smeared,
+        Self::CounterBroke,
         Self::Leaping,
     ];
 }
@@ -48,6 +54,8 @@ impl fmt::Display for Refusal {
             Self::ServerChanged => "the server has changed its reference",
             Self::PathChanging => "round trips shorter than ever: the path may be another",
             Self::Outlier => "far from all that is known",
+            Self::Smeared => "the server spreads a leap second",
+            Self::CounterBroke => "the counter has broken",
             Self::Leaping => "too near to a leap second",
         })
     }

@@ -1,0 +1,90 @@
+//! What shows that a server spreads leap seconds, or that the counter has broken.
+//!
+//! A smear cannot be told from a packet. Around a leap that is known, a server that has left its own clock, or whose rate is off by more than any oscillator's
+//! changes in a day, spreads it. It is left out until the leap is over, as are servers of which the user says so: RFC 8633 §3.7.1 asks not to mix.
+//!
+//! A counter that has broken (a virtual machine was moved) may leave no trace on the host, for the kernel reads the same counter. But then all servers
+//! contradict the clock at once, or one tells of counts that are long over.
+
+use super::{Keeper, Outcome, Refusal};
+use crate::exchange::Exchange;
+use crate::time::{Count, Nanos};
+
+const SECOND: i64 = 1_000_000_000;
+/// A smear of a second in a day is 11.6 ppm; oscillators stay within this, relative.
+const SMEAR: f64 = 3e-6;
+/// The rate of a server's clock is known when its error is below this, in ns/s.
+const SURE: f64 = 1_000.0;
+/// Servers that tell UTC itself count as there for so long after they were heard, in ns.
+const THERE: i64 = 3600 * SECOND;
+/// Counts of one server that lie so far before its last one, in ns, are of another counter.
+const BACK: i64 = SECOND;
+
+impl Keeper {
+    /// Unix time of a TAI time, by what is known of leap seconds before the next one.
+    pub(super) fn utc_of(&self, tai: Nanos) -> Nanos {
+        tai.plus(-i64::from(self.leaps.leap().offset) * SECOND)
+    }
+
+    /// Whether a server spreads leap seconds.
+    pub(super) fn spreads(&self, server: usize) -> bool {
+        self.servers[server].smeared || self.servers[server].smears
+    }
+
+    /// Whether the user has named none that tells UTC itself.
+    pub(super) fn all_smeared(&self) -> bool {
+        self.servers.iter().all(|server| server.smeared)
+    }
+
+    /// Which servers spread leap seconds while others are there that do not.
+    pub(super) fn reserve(&self, now: Count) -> Vec<bool> {
+        let there = |last: Count| self.config.nominal.nanos(now.since(last)) < THERE;
+        let plain =
+            self.servers.iter().any(|server| !server.smeared && !server.smears && server.last.is_some_and(there));
+        (0..self.servers.len()).map(|server| plain && self.spreads(server)).collect()
+    }
+
+    /// Whether a server is not heard now: it may be spreading a leap second, and was not meant to be the only kind.
+    pub(super) fn is_kept_out(&mut self, server: usize, now: Nanos) -> bool {
+        if !self.leaps.spread(now) {
+            self.servers[server].smears = false;
+        }
+        self.leaps.spread(now) && self.spreads(server) && !self.all_smeared()
+    }
+
+    /// Hands an exchange to the server's clock, and looks at what that shows.
+    pub(super) fn hear(&mut self, server: usize, exchange: &Exchange, now: Nanos) -> Result<Outcome, Refusal> {
+        let spread = self.leaps.spread(now) && !self.all_smeared();
+        let nominal = self.config.nominal;
+        let this = &mut self.servers[server];
+        let result = this.sync.exchange(exchange);
+        this.contradicts = matches!(result, Err(Refusal::Outlier));
+        let back = |last: Count| nominal.nanos(exchange.received.since(last)) < -BACK;
+        if matches!(result, Err(Refusal::Old)) && this.last.is_some_and(back) || !spread && self.all_contradict() {
+            self.disrupt();
+            // It is as good a beginning as any; if it is not good, the next one will do.
+            return self.servers[server].sync.exchange(exchange).map_err(|_| Refusal::CounterBroke);
+        }
+        if spread && (matches!(result, Ok(Outcome::ServerStepped)) || self.runs_off(server, exchange.received)) {
+            self.servers[server].smears = true;
+            self.servers[server].forget();
+            self.choose(exchange.received, None);
+            return Err(Refusal::Smeared);
+        }
+        result
+    }
+
+    /// Whether the rate of a server's clock has left that of the days before.
+    fn runs_off(&self, server: usize, now: Count) -> bool {
+        let server = &self.servers[server];
+        let known = server.sync.clock(now).filter(|clock| clock.error_rate < SURE).zip(server.difference.period());
+        known.is_some_and(|(clock, period)| (clock.period / period - 1.0).abs() > SMEAR)
+    }
+
+    /// Whether most of several servers that are there have just told what nobody expected.
+    fn all_contradict(&self) -> bool {
+        let heard = self.servers.iter().filter(|server| server.last.is_some());
+        let contradict = heard.clone().filter(|server| server.contradicts).count();
+        contradict >= 2 && contradict * 2 > heard.count()
+    }
+}

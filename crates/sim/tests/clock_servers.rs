@@ -1,0 +1,205 @@
+//! Several servers in virtual time: leap seconds, liars, smears, and a counter that breaks.
+
+use tickwire_clock::Nanos;
+use tickwire_clock::keeper::leap::Announcement;
+use tickwire_clock::keeper::table::Table;
+use tickwire_clock::keeper::{Source, Standing};
+use tickwire_clock::page::Status;
+use tickwire_sim::timekeeping::TAI_OFFSET;
+use tickwire_sim::{TimeServer, Timekeeping, Wander, truth};
+
+/// 2026-07-01 00:00:00 in seconds of the simulation, which begins with the year.
+const MIDNIGHT: f64 = 181.0 * 86_400.0;
+const HOUR: f64 = 3600.0;
+const SECOND: i64 = 1_000_000_000;
+
+fn servers(count: u64) -> Vec<TimeServer> {
+    (0..count).map(|number| TimeServer::new(100 + number)).collect()
+}
+
+/// A run that begins so long before that midnight, with a leap second of so much there.
+fn before_midnight(servers: Vec<TimeServer>, seconds: f64, step: i32) -> Timekeeping {
+    let mut run = Timekeeping::new(Wander::OFFICE, servers, 16.0, MIDNIGHT - seconds, 1);
+    run.utc.leap = Some((if step > 0 { MIDNIGHT } else { MIDNIGHT - 1.0 }, step));
+    run
+}
+
+/// Everything read so far was within the bound, and there was something to read.
+fn was_true(run: &mut Timekeeping) {
+    let figures = run.figures();
+    assert!(figures.reads() > 100, "{}", figures.reads());
+    assert_eq!(figures.outside, 0);
+}
+
+#[test]
+fn leap_seconds_are_applied_at_their_instant() {
+    for (step, announcement) in [(1, Announcement::Insert), (-1, Announcement::Delete)] {
+        let mut all = servers(3);
+        all.iter_mut().for_each(|server| server.announces = announcement);
+        let mut run = before_midnight(all, 2.0 * HOUR, step);
+        let (leap, _) = run.utc.leap.unwrap();
+        run.until(leap - 3.0, |_| ());
+        for tenth in 0..60 {
+            let at = leap - 3.0 + f64::from(tenth) / 10.0 + 0.05;
+            run.until(at, |_| ());
+            let at = at.max(run.now());
+            let reading = run.reading(at);
+            let error = reading.utc().since(run.utc.unix(at));
+            assert!(error.unsigned_abs() <= reading.bound, "{step} {tenth}: {error} of {}", reading.bound);
+            let inserted = step > 0 && (leap..leap + 1.0).contains(&at);
+            assert_eq!(reading.status.contains(Status::LEAP_SECOND), inserted, "{step} {tenth}");
+            assert_eq!(reading.offset, TAI_OFFSET + if at >= leap { step } else { 0 });
+        }
+        // Servers go on announcing it for a while, and then stop.
+        run.until(leap + HOUR, |_| ());
+        run.servers.iter_mut().for_each(|server| server.announces = Announcement::None);
+        run.until(leap + 30.0 * HOUR, |_| ());
+        let reading = run.reading(leap + 30.0 * HOUR);
+        assert_eq!(reading.offset, TAI_OFFSET + step);
+        was_true(&mut run);
+    }
+}
+
+#[test]
+fn one_liars_announcement_is_ignored() {
+    let mut all = servers(3);
+    all[1].announces = Announcement::Insert;
+    let mut run = before_midnight(all, 2.0 * HOUR, 0);
+    run.utc.leap = None;
+    for at in [-1800.0, -10.0, 10.0, HOUR] {
+        run.until(MIDNIGHT + at, |_| ());
+        let reading = run.reading(MIDNIGHT + at);
+        assert_eq!((reading.offset, reading.status.contains(Status::LEAP_SECOND)), (TAI_OFFSET, false));
+        assert!(reading.utc().since(run.utc.unix(MIDNIGHT + at)).unsigned_abs() <= reading.bound);
+    }
+    was_true(&mut run);
+}
+
+#[test]
+fn a_table_announces_a_leap_that_no_server_does() {
+    let entries = vec![(Nanos(1_483_228_800 * SECOND), 37), (truth(MIDNIGHT), 38)];
+    let table = |expires| Table::new(entries.clone(), truth(expires)).unwrap();
+    for (expires, offset) in [(MIDNIGHT + 1e6, 38), (MIDNIGHT - 1e6, 37)] {
+        let mut run = before_midnight(servers(3), 2.0 * HOUR, 1);
+        run.keeper.set_leap_table(table(expires));
+        run.until(MIDNIGHT + 1.5, |_| ());
+        let reading = run.reading(MIDNIGHT + 1.5);
+        assert_eq!(reading.offset, offset, "an expired table tells of no leap");
+    }
+}
+
+#[test]
+fn a_server_that_is_set_and_servers_that_are_wrong_are_outvoted() {
+    let mut all = servers(5);
+    all[4].error = 3e6;
+    let mut run = Timekeeping::new(Wander::OFFICE, all, 1.0, 0.0, 2);
+    run.until(600.0, |_| ());
+    // The one that is followed, so that this is what counts.
+    let followed = run.keeper.chosen().unwrap();
+    assert_ne!(followed, 4);
+    run.servers[followed].error = -2e6;
+    run.until(1200.0, |_| ());
+    for wrong in [4, followed] {
+        assert_eq!(run.keeper.standings()[wrong], Standing::Outvoted, "{wrong}");
+    }
+    assert_eq!(run.keeper.parameters(run.oscillator.clone().count(1200.0)).disruptions, 0);
+    let figures = run.figures().summary().unwrap();
+    assert!(figures.outside == 0 && figures.max < 100_000, "{figures:?}");
+}
+
+#[test]
+fn a_counter_that_jumps_is_found_out_within_one_poll() {
+    // Forward as when a virtual machine was stopped, back as on another host, and by no more than a hundred microseconds.
+    for counts in [250_000_000_000, -250_000_000_000, 250_000] {
+        let mut run = Timekeeping::new(Wander::OFFICE, servers(3), 16.0, 0.0, 3);
+        run.until(HOUR, |_| ());
+        was_true(&mut run);
+        run.oscillator.jump(counts);
+        run.until(HOUR + 16.5, |_| ());
+        run.figures();
+        let page = run.keeper.parameters(run.oscillator.clone().count(run.now() + 1.0));
+        assert_eq!(page.disruptions, 1, "{counts}");
+        assert!(page.status.contains(Status::SYNCHRONISED), "{counts}");
+        run.until(2.0 * HOUR, |_| ());
+        was_true(&mut run);
+    }
+}
+
+#[test]
+fn a_suspend_is_published_until_a_server_has_answered() {
+    let mut run = Timekeeping::new(Wander::OFFICE, servers(3), 16.0, 0.0, 4);
+    run.until(HOUR + 2.0, |_| ());
+    run.keeper.disrupt();
+    run.publish();
+    let reading = run.reading(run.now() + 0.01);
+    assert!(reading.status.contains(Status::DISRUPTED) && reading.bound == u64::MAX, "{reading:?}");
+    run.until(HOUR + 20.0, |_| ());
+    let reading = run.reading(run.now() + 0.01);
+    assert!(!reading.status.contains(Status::DISRUPTED) && reading.bound < 1_000_000, "{reading:?}");
+    was_true(&mut run);
+}
+
+const SMEARED: Source = Source { asymmetry: 0.0, smeared: true };
+
+#[test]
+fn smeared_servers_are_not_mixed() {
+    let mut all = servers(4);
+    for smeared in &mut all[2..] {
+        (smeared.smears, smeared.known) = (true, SMEARED);
+    }
+    all[..2].iter_mut().for_each(|server| server.announces = Announcement::Insert);
+    let mut run = before_midnight(all, 20.0 * HOUR, 1);
+    run.until(MIDNIGHT + 20.0 * HOUR, |happened| {
+        assert!(
+            happened.server < 2 || happened.outcome.is_err() || happened.at < MIDNIGHT - 19.9 * HOUR,
+            "{happened:?}"
+        );
+    });
+    assert_eq!(run.keeper.standings()[2..], [Standing::Smeared; 2]);
+    assert!(run.keeper.chosen().unwrap() < 2);
+    was_true(&mut run);
+}
+
+#[test]
+fn smeared_servers_alone_are_followed_as_such() {
+    let mut all = servers(3);
+    for smeared in &mut all {
+        (smeared.smears, smeared.known) = (true, SMEARED);
+    }
+    let mut run = before_midnight(all, 20.0 * HOUR, 1);
+    for hours in [-19.0, -6.0, 0.0, 6.0, 19.0] {
+        let at = MIDNIGHT + hours * HOUR;
+        run.until(at, |_| ());
+        let reading = run.reading(at.max(run.now()));
+        let error = reading.utc().since(run.utc.smeared(at));
+        assert!(error.unsigned_abs() <= reading.bound, "{hours}: {error} {reading:?}");
+        assert!(reading.status.contains(Status::SMEARED) && !reading.status.contains(Status::TAI_KNOWN));
+    }
+}
+
+#[test]
+fn a_smear_that_nobody_told_of_is_found_out() {
+    // Three against two: without what is known of the leap they would win.
+    let mut all = servers(5);
+    all[..3].iter_mut().for_each(|server| server.smears = true);
+    let mut run = before_midnight(all, 30.0 * HOUR, 1);
+    let table = Table::new(vec![(Nanos(1_483_228_800 * SECOND), 37), (truth(MIDNIGHT), 38)], truth(MIDNIGHT + 1e7));
+    run.keeper.set_leap_table(table.unwrap());
+    run.until(MIDNIGHT - 11.5 * HOUR, |_| ());
+    assert!(run.keeper.chosen().unwrap() >= 3, "{:?}", run.keeper.standings());
+    run.until(MIDNIGHT + 20.0 * HOUR, |_| ());
+    assert_eq!(run.keeper.standings()[..3], [Standing::Smeared; 3]);
+    let figures = run.figures().summary().unwrap();
+    assert!(figures.outside * 100 < figures.reads, "{figures:?}");
+    assert!(figures.p99 < 1_000_000, "{figures:?}");
+}
+
+#[test]
+fn a_leap_second_that_everybody_makes_breaks_nothing() {
+    let mut all = servers(3);
+    all.iter_mut().for_each(|server| server.announces = Announcement::Insert);
+    let mut run = before_midnight(all, 2.0 * HOUR, 1);
+    run.until(MIDNIGHT + 2.0 * HOUR, |_| ());
+    assert_eq!(run.keeper.parameters(run.oscillator.clone().count(run.now() + 1.0)).disruptions, 0);
+    was_true(&mut run);
+}
