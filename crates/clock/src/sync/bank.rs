@@ -70,7 +70,7 @@ impl Bank {
     }
 
     /// Seconds since the last exchange.
-    pub(crate) fn age(&self, at: f64) -> f64 {
+    fn age(&self, at: f64) -> f64 {
         (at - self.at).max(0.0)
     }
 

@@ -92,9 +92,11 @@ const SURE: f64 = 6.0;
 /// No oscillator's rate changes by more than this between two looks, relative: part of the bound's growth.
 const RATE_BOUND: f64 = 1e-7;
 
-/// What no model foresaw, as a rate, relative: the bound grows by it while no exchange comes. Models are chosen by what has been, and a rate that begins to
+/// What no model foresaw, as a rate, relative: the bound grows by it while no exchange tells much. Models are chosen by what has been, and a rate that begins to
 /// turn when nobody looks is in none of them.
 const UNFORESEEN: f64 = 3e-8;
+/// An exchange tells much if its standard deviation is within so many noise units.
+const TELLING: f64 = 5.0;
 
 /// So many exchanges are the warm-up.
 const WARM_UP: usize = 30;
@@ -127,6 +129,8 @@ pub struct Sync {
     before: Option<Exchange>,
     /// None once the warm-up is over.
     early: Option<Vec<Early>>,
+    /// When an exchange told much, last.
+    told: f64,
     outliers: u32,
     used: u64,
 }
@@ -144,6 +148,7 @@ impl Sync {
             learnt: Asymmetry::default(),
             before: None,
             early: Some(Vec::new()),
+            told: 0.0,
             outliers: 0,
             used: 0,
         }
@@ -201,6 +206,9 @@ impl Sync {
         }
         self.outliers = 0;
         self.used += 1;
+        if reading.variance <= TELLING * TELLING * noise * noise {
+            self.told = at;
+        }
         match self.early.take().filter(|early| early.len() < WARM_UP && !matches!(outcome, Outcome::PathChanged(_))) {
             Some(mut early) => {
                 early.push(Early { at, naive, round_trip: passage.round_trip, stamp_error });
@@ -273,7 +281,7 @@ impl Sync {
             period: self.config.nominal.period() * (1.0 + forecast.rate * 1e-9),
             error,
             error_rate,
-            bound: SURE * error + path + root + UNFORESEEN * 1e9 * self.bank.age(at),
+            bound: SURE * error + path + root + UNFORESEEN * 1e9 * (at - self.told).max(0.0),
         })
     }
 }
