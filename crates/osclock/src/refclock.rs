@@ -174,7 +174,7 @@ impl Segment {
         time.valid.store(1, order);
     }
 
-    /// Takes the sample that is there, as ntpd does.
+    /// Takes the sample that is there, as ntpd does; but a sample that was being written all the time, whose count did not change either, is none.
     #[must_use]
     pub fn take(&self) -> Option<Sample> {
         const SECOND: i64 = 1_000_000_000;
@@ -192,7 +192,7 @@ impl Segment {
         let system = at(&time.receive_s, &time.receive_ns);
         let (leap, precision) = (time.leap.load(order), time.precision.load(order));
         fence(Ordering::SeqCst);
-        if time.count.load(order) != count {
+        if time.count.load(order) != count || time.valid.load(order) == 0 {
             return None;
         }
         time.valid.store(0, order);

@@ -418,6 +418,12 @@ mod tests {
             "port",
             "asymmetry",
             "interleaved",
+            "leap_seconds",
+            "record",
+            "listen",
+            "allow",
+            "rate",
+            "burst",
         ] {
             assert!(uncommented.lines().any(|l| l.starts_with(&format!("{key} ="))), "{key} is not in the example");
         }
