@@ -1,4 +1,4 @@
-//! What a developer types: `cargo xtask demo`, `test`, `fuzz`, `lab`, `check`, `man`.
+//! What a developer types: `cargo xtask demo`, `test`, `fuzz`, `lab`, `check`, `man`, `wheel`.
 //!
 //! Depends on the lab and the figures of the benchmark only, never on the other crates: it must build on a machine on which their needs (clang, for one) are not installed
 //! yet, because it is what installs them. It builds them with cargo and runs their programs.
@@ -15,6 +15,7 @@ mod progress;
 mod sockperf;
 mod test;
 mod traffic;
+mod wheel;
 mod workspace;
 
 use clap::{Parser, Subcommand};
@@ -44,6 +45,8 @@ enum Task {
     Fuzz(fuzz::Options),
     /// Write the man pages
     Man(man::Options),
+    /// Build the Python package that reads the clock
+    Wheel,
     /// Install what building, tests and demo need
     Deps,
 }
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         Task::Check => check::run(),
         Task::Fuzz(options) => fuzz::run(&options),
         Task::Man(options) => man::run(&options),
+        Task::Wheel => wheel::run(),
         Task::Deps => deps::install(&deps::EVERYTHING),
     };
     match done {

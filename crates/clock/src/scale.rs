@@ -37,7 +37,8 @@ impl Scale {
     #[must_use]
     #[inline]
     pub const fn nanos(self, counts: i64) -> i64 {
-        let product = counts as i128 * self.mult as i128;
+        // Below 2^63: as a signed number the product is one instruction.
+        let product = counts as i128 * (self.mult as i64) as i128;
         let half = if self.shift == 0 { 0 } else { 1i128 << (self.shift - 1) };
         let ns = (product + half) >> self.shift;
         saturated(ns)

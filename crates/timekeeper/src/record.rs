@@ -431,7 +431,8 @@ impl Begin {
             tai_offset: self.tai_offset_s,
         };
         let source = |server: &Server| Source { asymmetry: server.asymmetry_ns, smeared: server.smeared };
-        let mut keeper = Keeper::new(config, &self.servers.iter().map(source).collect::<Vec<_>>()).after(self.disruptions);
+        let mut keeper =
+            Keeper::new(config, &self.servers.iter().map(source).collect::<Vec<_>>()).after(self.disruptions);
         if let Some(LeapSeconds { entries, expires_s }) = &self.leap_seconds {
             let unix = |seconds: i64| Nanos(seconds.saturating_mul(SECOND));
             let entries = entries.iter().map(|&(at, offset)| (unix(at), offset)).collect();
