@@ -143,8 +143,8 @@ static __always_inline int is_listeners(struct flow_value *value, const struct f
 	__u32 state = listener ? BPF_TCP_LISTEN : kernels_state(flow, family, f);
 	if (!state)
 		return 0;
-	/* It knows whom it has answered. A connection in TIME-WAIT is no more than a memory. */
-	if (state != BPF_TCP_LISTEN && state != BPF_TCP_NEW_SYN_RECV && state != BPF_TCP_TIME_WAIT) {
+	/* It knows whom it has answered. A connection in TIME-WAIT is no more than a memory; one in SYN-RECEIVED may be made of a SYN alone (RFC 7413). */
+	if (state != BPF_TCP_LISTEN && state != BPF_TCP_NEW_SYN_RECV && state != BPF_TCP_SYN_RECV && state != BPF_TCP_TIME_WAIT) {
 		bpf_map_delete_elem(&flows, flow);
 		return 1;
 	}

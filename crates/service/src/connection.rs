@@ -133,19 +133,21 @@ impl Connection {
         if self.queue.is_full() {
             return Ok(Received::HeldUp);
         }
-        // The files are in the queue still: what of this is dropped closes none of them, which may take as long as a stranger likes.
         let Some(mut incoming) = self.channel.peek().map_err(|_| End::Gone)? else { return Ok(Received::Nothing) };
+        // Whatever becomes of the message, what it brought is not closed here: also one of several descriptors of a file waits for the file's `flush`, which with
+        // FUSE takes as long as a stranger likes.
+        let mut passed: Vec<_> =
+            incoming.descriptors.take_all().map(|fd| Foreign::new(fd, Arc::clone(&self.queue))).collect();
         if !incoming.is_short() {
+            // The files have descriptors here, so that no file goes with the packet.
             self.channel.skip().map_err(|_| End::Gone)?;
         } else if self.queue.is_trusted() {
-            incoming.descriptors.take_all().for_each(drop);
+            passed.clear();
             let channel = Arc::clone(&self.channel);
             self.queue.ask(move || channel.skip()).ok_or(End::HeldUp)?.map_err(|_| End::Gone)?;
         } else {
             return Ok(Received::HeldUp);
         }
-        // Whatever becomes of the message, what it brought is not closed here.
-        let passed = incoming.descriptors.take_all().map(|fd| Foreign::new(fd, Arc::clone(&self.queue))).collect();
         self.bucket.take(now);
         Ok(Received::Message(Box::new(incoming), passed))
     }
@@ -331,7 +333,31 @@ mod tests {
         release.send(()).unwrap();
         connection.queue = Arc::default();
         let Received::Message(incoming, passed) = connection.receive(Instant::now()).unwrap() else { panic!("it") };
-        assert!(incoming.is_short() && passed.is_empty() && is_closed());
+        assert!(incoming.is_short() && passed.is_empty());
+        let end = Instant::now() + std::time::Duration::from_secs(5);
+        while !is_closed() {
+            assert!(Instant::now() < end, "in the end it is closed");
+        }
+    }
+
+    #[test]
+    fn nothing_that_came_is_closed_by_the_loop() {
+        use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+        use std::os::fd::AsRawFd;
+        let (mut connection, client) = pair(5);
+        connection.queue = Queue::without_threads();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let many = [file.as_file().as_raw_fd(); 9];
+        let rights = [ControlMessage::ScmRights(&many)];
+        sendmsg::<()>(client.as_raw_fd(), &[io::IoSlice::new(b"x")], &rights, MsgFlags::empty(), None).unwrap();
+        let path = file.into_temp_path();
+        let open = || {
+            let all = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+            all.filter(|fd| std::fs::read_link(fd.path()).is_ok_and(|to| *to == *path)).count()
+        };
+        assert_eq!(open(), 0);
+        assert_eq!(connection.receive(Instant::now()).unwrap_err(), End::HeldUp, "nobody takes it away");
+        assert_eq!(open(), 4, "what was looked at waits for a thread, too");
     }
 
     #[test]

@@ -84,6 +84,14 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// One for which no thread can be made.
+    #[cfg(test)]
+    pub(crate) fn without_threads() -> Arc<Self> {
+        let queue = Self::default();
+        queue.state().make = |_| Err(io::ErrorKind::OutOfMemory.into());
+        Arc::new(queue)
+    }
+
     /// Has a job done. Without a thread it waits for one; if it is not `lasting`, it is dropped then. Whether there is a thread.
     fn add(self: &Arc<Self>, job: Job, lasting: bool) -> bool {
         let mut state = self.state();
@@ -270,9 +278,8 @@ mod tests {
 
     #[test]
     fn without_a_thread_what_must_be_done_waits_for_one_and_questions_have_no_answer() {
-        let mut offload = Offload::default();
-        let queue = offload.of(1);
-        queue.state().make = |_| Err(io::ErrorKind::OutOfMemory.into());
+        let queue = Queue::without_threads();
+        let offload = Offload(HashMap::from([(1, Arc::clone(&queue))]));
         let (tell, told) = sync_channel(2);
         let (first, second) = (tell.clone(), tell);
         let begin = Instant::now();

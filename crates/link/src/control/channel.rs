@@ -221,8 +221,8 @@ impl Channel {
         self.receive_with(0)
     }
 
-    /// The same, and it stays where it is: its descriptors are further ones of the same files, and dropping these closes no file. One that
-    /// [is short](Incoming::is_short) has more than there is room for, or than any message.
+    /// The same, and it stays where it is: its descriptors are further ones of the same files. Closing one of them waits for the file's `flush`, as closing any
+    /// does. One that [is short](Incoming::is_short) has more than there is room for, or than any message.
     ///
     /// # Errors
     /// As [`Channel::try_receive`].
