@@ -21,6 +21,9 @@ const UNWATCHED: Span = Span::from_micros(20);
 /// How often a polling thread looks for signals and at the kernel's descriptors.
 pub(crate) const LOOK: Span = Span::from_micros(50);
 
+/// How often a polling thread offers its processor to others, unless it is to poll for ever: what it waits for may come from a program that has to run there.
+const OFFER: Span = Span::from_micros(10);
+
 /// How long to sleep while packets wait for the device.
 const CROWDED: Span = Span::from_micros(200);
 
@@ -149,6 +152,8 @@ fn spin<T>(
     }
     let mut held: Option<Held> = None;
     let mut looked = begin;
+    let mut offered = begin;
+    let offers = lane.settings().spin != Spin::Always;
     loop {
         if lane.quiet() {
             // Nothing in the rings: stay out of the lock, so that other threads get it.
@@ -170,6 +175,10 @@ fn spin<T>(
         if spent >= budget {
             let_through(&mut held, plan)?;
             return Err(AGAIN);
+        }
+        if offers && now.since(offered) >= OFFER {
+            std::thread::yield_now();
+            offered = now;
         }
         if due {
             cancel::check()?;
