@@ -29,12 +29,12 @@ pub fn cost(clocks: &mut [(&'static str, Probed)], batches: u32, batch: u32) -> 
 }
 
 impl Probed {
-    /// Reads the clock as a program would, and throws the time away.
+    /// Reads the clock as a program would, the interval if it has one, and throws the time away.
     fn read_times(&mut self, times: u32) {
         match self {
             Self::Page(clock) => {
                 for _ in 0..times {
-                    black_box(black_box(&*clock).now());
+                    black_box(black_box(&*clock).now().interval());
                 }
             }
             Self::System => {
@@ -44,7 +44,7 @@ impl Probed {
             }
             Self::ClockBound(client) => {
                 for _ in 0..times {
-                    let _ = black_box(black_box(&mut *client).now());
+                    let _ = black_box(black_box(&mut *client).now().map(|window| (window.earliest, window.latest)));
                 }
             }
         }
