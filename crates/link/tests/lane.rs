@@ -18,6 +18,7 @@ use tickwire_link::bpf::Refusal;
 use tickwire_link::port::Port;
 use tickwire_link::region::Region;
 use tickwire_link::sys_packet::PacketSender;
+use tickwire_link::xsk;
 use tickwire_stack::Limits;
 
 fn limits() -> Limits {
@@ -31,6 +32,15 @@ fn have_root() -> bool {
         eprintln!("skipped: network namespaces need root");
     }
     root
+}
+
+/// Whether the kernel hands long frames to lanes in pieces (6.6), and so lets somebody else map a lane's rings (6.4).
+fn have_linux_6_6() -> bool {
+    let have = xsk::takes_long_frames().unwrap();
+    if !have {
+        eprintln!("skipped: this needs Linux 6.6");
+    }
+    have
 }
 
 /// A host with a lane that owns [`PORT`], in use.
@@ -447,7 +457,7 @@ fn an_icmpv6_error_and_ipv6_fragments_find_their_lane() {
 
 #[test]
 fn a_jumbo_frame_comes_in_pieces() {
-    if !have_root() {
+    if !have_root() || !have_linux_6_6() {
         return;
     }
     for divert in [Divert::Native, Divert::Tc] {
@@ -463,7 +473,7 @@ fn a_jumbo_frame_comes_in_pieces() {
 
 #[test]
 fn a_process_without_privilege_uses_the_rings_and_another_takes_over() {
-    if !have_root() {
+    if !have_root() || !have_linux_6_6() {
         return;
     }
     let [a, mut b] = pair(Divert::Tc, Guard::Tc);

@@ -7,11 +7,13 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::process::Command;
+use std::sync::Mutex;
 
 use anyhow::{Context, Result, ensure};
 use aya::Ebpf;
 use aya::maps::{Array, DevMapHash, HashMap, MapData, PerCpuArray, XskMap};
-use aya::programs::{SchedClassifier, TcAttachType, Xdp, XdpMode};
+use aya::programs::tc::{NlOptions, TcAttachOptions, TcError, qdisc_add_clsact};
+use aya::programs::{LinkOrder, SchedClassifier, TcAttachType, Xdp, XdpMode};
 use tickwire_link::bpf::{self, map, port_kind, program};
 use tickwire_link::port::Port;
 use tickwire_link::region::{self, Region};
@@ -120,6 +122,8 @@ pub struct Host {
 pub struct Lane {
     _programs: Ebpf,
     _ns: Namespace,
+    device: u32,
+    bound: Mutex<bool>,
     pub host_end: u32,
     pub region: OwnedFd,
     pub socket: OwnedFd,
@@ -161,10 +165,22 @@ impl Host {
         Ok(())
     }
 
-    fn tc(bpf: &mut Ebpf, name: &str, device: &str) -> Result<()> {
+    /// Attaches a classifier behind those that the device has: as a TCX link where the kernel has these (6.6), else as a legacy
+    /// filter, which runs in the order of its priority.
+    fn tc(bpf: &mut Ebpf, name: &str, device: &str, priority: u16) -> Result<()> {
         let program: &mut SchedClassifier = bpf.program_mut(name).context("a known program")?.try_into()?;
         program.load()?;
-        program.attach(device, TcAttachType::Ingress).with_context(|| format!("{name} at tc"))?;
+        let tcx = TcAttachOptions::TcxOrder(LinkOrder::default());
+        if program.attach_with_options(device, TcAttachType::Ingress, tcx).is_ok() {
+            return Ok(());
+        }
+        match qdisc_add_clsact(device) {
+            Ok(()) | Err(TcError::AlreadyAttached) => {}
+            Err(TcError::NetlinkError(error)) if error.raw_os_error() == Some(libc::EEXIST) => {}
+            Err(error) => return Err(error).with_context(|| format!("a place for filters on {device}")),
+        }
+        let legacy = TcAttachOptions::Netlink(NlOptions { priority, ..NlOptions::default() });
+        program.attach_with_options(device, TcAttachType::Ingress, legacy).with_context(|| format!("{name} at tc"))?;
         Ok(())
     }
 
@@ -176,10 +192,10 @@ impl Host {
             match how {
                 Divert::Native => Self::xdp(&mut bpf, program::DIVERT, nic, XdpMode::Driver)?,
                 Divert::Generic => Self::xdp(&mut bpf, program::DIVERT, nic, XdpMode::Skb)?,
-                Divert::Tc => Self::tc(&mut bpf, program::DIVERT_TC, "nic0")?,
+                Divert::Tc => Self::tc(&mut bpf, program::DIVERT_TC, "nic0", 1)?,
             }
             if how != Divert::Tc {
-                Self::tc(&mut bpf, program::DIVERT_GROUPS, "nic0")?;
+                Self::tc(&mut bpf, program::DIVERT_GROUPS, "nic0", 1)?;
             }
             let mut nics: DevMapHash<_> = bpf.map_mut(map::NICS).context("a known map")?.try_into()?;
             nics.insert(nic, nic, None, 0)?;
@@ -209,10 +225,10 @@ impl Host {
         self.ns.run(|| -> Result<()> {
             match guard {
                 Guard::Xdp => Self::xdp(bpf, program::GUARD, host_end, XdpMode::Driver)?,
-                Guard::Tc => Self::tc(bpf, program::GUARD_TC, "twh")?,
+                Guard::Tc => Self::tc(bpf, program::GUARD_TC, "twh", 1)?,
                 Guard::Gone => {}
             }
-            Self::tc(bpf, program::DROP_ALL, "twh")?;
+            Self::tc(bpf, program::DROP_ALL, "twh", 2)?;
             let mut lanes: DevMapHash<_> = bpf.map_mut(map::LANES).context("a known map")?.try_into()?;
             Ok(lanes.insert(host_end, host_end, None, 0)?)
         })?;
@@ -274,12 +290,20 @@ fn attach_socket(ns: Namespace, device: u32, host_end: u32, limits: &Limits) -> 
         let mut bpf = Ebpf::load(bpf::LANE)?;
         Host::xdp(&mut bpf, program::LANE, device, XdpMode::Driver)?;
         let socket = xsk::create(region.as_fd(), limits, RingSizes::DEFAULT).context("an AF_XDP socket")?;
-        xsk::bind(socket.as_fd(), device, 0).context("binding the AF_XDP socket")?;
         let mut sockets: XskMap<_> = bpf.map_mut(map::SOCKETS).context("a known map")?.try_into()?;
         sockets.set(0, socket.as_raw_fd(), 0)?;
         Ok((bpf, socket))
     })?;
-    Ok(Lane { _programs: programs, _ns: ns, host_end, region, socket, limits: *limits })
+    Ok(Lane {
+        _programs: programs,
+        _ns: ns,
+        device,
+        bound: Mutex::new(false),
+        host_end,
+        region,
+        socket,
+        limits: *limits,
+    })
 }
 
 /// An AF_XDP socket on the host's NIC itself: no divert, no lane.
@@ -293,10 +317,16 @@ impl Lane {
         xsk::statistics(self.socket.as_fd())
     }
 
-    /// What the program makes of the descriptors.
+    /// What the program makes of the descriptors. The first time the socket is bound then: before Linux 6.4 nobody can map the
+    /// rings of a bound one.
     pub fn open(&self) -> Result<(Region, Port)> {
         let region = Region::map(self.region.as_fd(), self.host_end, &self.limits)?;
         let port = Port::attach(self.socket.try_clone()?, region.rings())?;
+        let mut bound = self.bound.lock().expect("nobody panics while binding");
+        if !*bound {
+            xsk::bind(self.socket.as_fd(), self.device, 0).context("binding the AF_XDP socket")?;
+            *bound = true;
+        }
         Ok((region, port))
     }
 }
