@@ -24,6 +24,7 @@ static long (*bpf_skb_pull_data)(struct __sk_buff *skb, __u32 len) = (void *)BPF
 static long (*bpf_skb_load_bytes)(const void *skb, __u32 offset, void *to, __u32 len) = (void *)BPF_FUNC_skb_load_bytes;
 static long (*bpf_xdp_load_bytes)(struct xdp_md *xdp, __u32 offset, void *to, __u32 len) = (void *)BPF_FUNC_xdp_load_bytes;
 static __u64 (*bpf_xdp_get_buff_len)(struct xdp_md *xdp) = (void *)BPF_FUNC_xdp_get_buff_len;
+static long (*bpf_tail_call)(void *ctx, void *prog_array, __u32 index) = (void *)BPF_FUNC_tail_call;
 static struct bpf_sock *(*bpf_skc_lookup_tcp)(void *ctx, struct bpf_sock_tuple *tuple, __u32 size, __u64 netns, __u64 flags) =
 	(void *)BPF_FUNC_skc_lookup_tcp;
 static long (*bpf_sk_release)(void *sock) = (void *)BPF_FUNC_sk_release;

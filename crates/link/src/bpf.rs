@@ -50,6 +50,13 @@ pub mod program {
     pub const GUARD_TC: &str = "guard_tc";
     /// tc ingress on a lane's host end, behind the guard: lets nothing through.
     pub const DROP_ALL: &str = "drop_all";
+    /// Stand-in for [`DIVERT_TC`] where classifiers outlive who attached them (before Linux 6.6): does nothing once
+    /// [`super::map::STAND_INS`] is closed.
+    pub const ALIVE_DIVERT: &str = "alive_divert";
+    /// The same for [`DIVERT_GROUPS`].
+    pub const ALIVE_GROUPS: &str = "alive_groups";
+    /// The same for [`GUARD_TC`].
+    pub const ALIVE_GUARD: &str = "alive_guard";
     /// XDP on a lane's program end.
     pub const LANE: &str = "lane";
 }
@@ -82,6 +89,8 @@ pub mod map {
     pub const HOST_COUNTERS: &str = "host_counters";
     /// 0 -> bits of [`super::setting`].
     pub const SETTINGS: &str = "settings";
+    /// The programs for which others stand in, in the order of [`super::program::ALIVE_DIVERT`] and what follows it.
+    pub const STAND_INS: &str = "stand_ins";
     /// Ring buffer of [`super::CaptureRecord`]s.
     pub const CAPTURE: &str = "capture";
     /// AF_XDP sockets of a lane ([`super::LANE`]).

@@ -8,6 +8,7 @@
 mod capture;
 mod census;
 mod claims;
+mod classifiers;
 mod clock;
 pub mod config;
 mod connection;

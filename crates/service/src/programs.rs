@@ -1,13 +1,14 @@
 //! The BPF programs and their maps: loading, attaching, and making the maps agree with what the service decided.
 
+use crate::classifiers::Classifiers;
 use crate::config::Limits;
 use crate::groups::Members;
 use crate::registry::{Change, FlowKey, LaneId, PortKey, Protocol, Share, Title};
 use aya::maps::xdp::{DevMapHash, XdpMapError};
 use aya::maps::{Array, HashMap, MapData, MapError, PerCpuArray, PerCpuValues, XskMap};
-use aya::programs::tc::{NlOptions, SchedClassifierLink, TcAttachOptions};
+use aya::programs::tc::SchedClassifierLink;
 use aya::programs::xdp::{XdpLink, XdpMode};
-use aya::programs::{LinkOrder, ProgramError, SchedClassifier, TcAttachType, Xdp};
+use aya::programs::{ProgramError, Xdp};
 use aya::{Ebpf, EbpfError, EbpfLoader};
 use std::collections::HashMap as Books;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -112,12 +113,9 @@ pub(crate) struct Programs {
     port_uses: Books<(Protocol, u16), [u32; port_kind::ALL.len()]>,
     /// Lanes that joined a shared TCP port a moment ago.
     joining: Books<PortKey, Vec<LaneId>>,
+    classifiers: Classifiers,
     cpus: usize,
 }
-
-/// Priority of the guard where it is a legacy tc filter, and of the drop filter behind it.
-const GUARD_PRIORITY: u16 = 1;
-const DROP_PRIORITY: u16 = 2;
 
 impl Programs {
     /// Loads the programs, with room for what the limits allow.
@@ -136,9 +134,7 @@ impl Programs {
         for name in [program::DIVERT, program::DIVERT_GENERIC, program::GUARD] {
             xdp(&mut ebpf, name)?.load()?;
         }
-        for name in [program::DIVERT_GROUPS, program::DIVERT_TC, program::GUARD_TC, program::DROP_ALL] {
-            classifier(&mut ebpf, name)?.load()?;
-        }
+        let classifiers = Classifiers::load(&mut ebpf)?;
         let mut take = |name| ebpf.take_map(name).ok_or(BpfError::Missing(name));
         Ok(Self {
             flows: take(map::FLOWS)?.try_into()?,
@@ -157,6 +153,7 @@ impl Programs {
             lane_mask: places - 1,
             port_uses: Books::new(),
             joining: Books::new(),
+            classifiers,
             cpus: aya::util::nr_cpus().map_err(|(what, error)| BpfError::System(format!("{what}: {error}")))?,
             ebpf,
         })
@@ -188,7 +185,7 @@ impl Programs {
             None => None,
         };
         let tc = if divert.is_some() { program::DIVERT_GROUPS } else { program::DIVERT_TC };
-        let tc = attach_ingress(classifier(&mut self.ebpf, tc)?, name, None)?;
+        let tc = self.classifiers.attach(&mut self.ebpf, tc, name)?;
         self.nics.insert(index, index, None, 0)?;
         Ok(NicHook { _xdp: divert, _tc: tc })
     }
@@ -216,10 +213,7 @@ impl Programs {
 
     /// Guards the host end of a lane, and puts a filter behind the guard that lets nothing through and outlives the service.
     pub(crate) fn attach_guard(&mut self, name: &str, index: u32, mode: AttachMode) -> Result<GuardLink> {
-        // Netlink, not a BPF link: this one must stay when the service ends, however it ends.
-        clsact(name)?;
-        let drop_all = classifier(&mut self.ebpf, program::DROP_ALL)?;
-        std::mem::forget(attach_legacy(drop_all, name, DROP_PRIORITY)?);
+        self.classifiers.drop_all(&mut self.ebpf, name)?;
         self.attach_guard_only(name, index, mode)
     }
 
@@ -230,8 +224,7 @@ impl Programs {
             let id = guard.attach_to_if_index(index, XdpMode::Driver)?;
             return Ok(GuardLink::Xdp(guard.take_link(id)?));
         }
-        let guard = classifier(&mut self.ebpf, program::GUARD_TC)?;
-        Ok(GuardLink::Tc(attach_ingress(guard, name, Some(GUARD_PRIORITY))?))
+        Ok(GuardLink::Tc(self.classifiers.attach(&mut self.ebpf, program::GUARD_TC, name)?))
     }
 
     /// Makes a lane reachable: packets for it may be redirected to its host end.
@@ -507,37 +500,6 @@ fn flow_value(title: Title) -> bpf::FlowValue {
 
 fn xdp<'a>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut Xdp> {
     Ok(ebpf.program_mut(name).ok_or(BpfError::Missing(name))?.try_into()?)
-}
-
-fn classifier<'a>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut SchedClassifier> {
-    Ok(ebpf.program_mut(name).ok_or(BpfError::Missing(name))?.try_into()?)
-}
-
-/// Attaches a classifier at a device's ingress: as a TCX link where the kernel has these (6.6), which runs before any legacy
-/// filter, else as a legacy filter.
-fn attach_ingress(program: &mut SchedClassifier, name: &str, priority: Option<u16>) -> Result<SchedClassifierLink> {
-    let tcx = TcAttachOptions::TcxOrder(LinkOrder::default());
-    if let Ok(id) = program.attach_with_options(name, TcAttachType::Ingress, tcx) {
-        return Ok(program.take_link(id)?);
-    }
-    clsact(name)?;
-    attach_legacy(program, name, priority.unwrap_or(0))
-}
-
-fn attach_legacy(program: &mut SchedClassifier, name: &str, priority: u16) -> Result<SchedClassifierLink> {
-    let options = TcAttachOptions::Netlink(NlOptions { priority, ..NlOptions::default() });
-    let id = program.attach_with_options(name, TcAttachType::Ingress, options)?;
-    Ok(program.take_link(id)?)
-}
-
-/// Makes the place where a device's legacy filters are; that it exists already is fine.
-fn clsact(name: &str) -> Result<()> {
-    use aya::programs::tc::{TcError, qdisc_add_clsact};
-    match qdisc_add_clsact(name) {
-        Ok(()) | Err(TcError::AlreadyAttached) => Ok(()),
-        Err(TcError::NetlinkError(error)) if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),
-        Err(error) => Err(BpfError::System(format!("cannot prepare {name} for filters: {error}"))),
-    }
 }
 
 #[cfg(test)]
