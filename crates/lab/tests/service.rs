@@ -28,6 +28,22 @@ fn without_a_service_programs_run_on_the_kernel_unless_they_require_it() {
 }
 
 #[test]
+fn a_program_that_requires_a_lane_and_is_refused_one_is_ended_and_one_line_names_it_and_says_why() {
+    let pair = Pair::new().unwrap();
+    let options = ServiceOptions { config: "[limits]\nlanes = 1\n".into(), ..ServiceOptions::default() };
+    let _service = Service::start_with(&pair.a, &options).unwrap();
+    let holds = "import socket, time; s = socket.socket(); print('made', flush=True); time.sleep(100)";
+    let mut holder = start(&pair.a, true, &[python(), "-c", holds]);
+    holder.wait_for("made", PATIENCE).unwrap();
+    let mut refused = start(&pair.a, true, &[python(), "-c", "import socket; socket.socket(); print('made')"]);
+    let ended = refused.wait(PATIENCE).unwrap();
+    assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(69), ""));
+    let said = "tickwire: python3 was ended at its first socket, because --require was given: all lanes are taken";
+    assert!(ended.stderr.starts_with(said), "{}", ended.stderr);
+    assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
+}
+
+#[test]
 fn a_service_that_is_stuck_is_called_so_and_a_program_goes_on_without_it() {
     const STUCK: &str = "import socket, sys, time; s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); \
         s.bind(sys.argv[1]); s.listen(); print('listening', flush=True); time.sleep(100)";

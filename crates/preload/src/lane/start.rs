@@ -38,6 +38,9 @@ pub(crate) struct Listed {
     for_older: bool,
 }
 
+/// With what a program ends that requires acceleration and cannot have it (EX_UNAVAILABLE of sysexits.h, as of `tickwire run`).
+const EXIT_UNAVAILABLE: i32 = 69;
+
 /// When the service may be asked again, in nanoseconds of the monotonic clock.
 static RETRY_AT: AtomicU64 = AtomicU64::new(0);
 /// The program has confined itself: it may not be asked at all.
@@ -183,6 +186,10 @@ pub(crate) fn inherited() {
 /// Says why the program is not accelerated, once. If it requires that, it ends here at its first socket; one that was accelerated
 /// before gets an error for each new socket instead ([`refuses`]).
 fn refused(reason: Reason) {
+    if settings().require && !HAD_ONE.load(Relaxed) {
+        sys::say(&format!("{} was ended at its first socket, because --require was given: {reason}", program()));
+        std::process::exit(EXIT_UNAVAILABLE);
+    }
     let mut told = TOLD.lock();
     let known = told.is_none()
         && settings().noted
@@ -197,10 +204,6 @@ fn refused(reason: Reason) {
         } else {
             sys::say(&format!("not accelerated, running on the kernel's stack: {reason}"));
         }
-    }
-    if settings().require && !HAD_ONE.load(Relaxed) {
-        sys::say("acceleration is required (--require), so the program ends here");
-        std::process::exit(69);
     }
 }
 
