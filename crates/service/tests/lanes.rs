@@ -122,7 +122,7 @@ fn a_foreign_claim_is_refused() {
     let claim = first.claim_bound(&socket).unwrap();
     assert_eq!(second.claim_bound(&socket), Err(Reason::PortTaken));
     let loopback = bound(&world, "127.0.0.1:7001");
-    assert_eq!(first.claim_bound(&loopback), Err(Reason::Loopback));
+    assert_eq!(first.claim_bound(&loopback), Err(Reason::BoundLoopback));
     let elsewhere = within(&world.pair.b, || UdpSocket::bind("0.0.0.0:7002").unwrap());
     assert_eq!(first.claim_bound(&elsewhere), Err(Reason::Namespace));
     let unix = std::os::unix::net::UnixDatagram::unbound().unwrap();

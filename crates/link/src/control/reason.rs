@@ -153,6 +153,8 @@ reasons! {
     NotService = 55: "what is at the service's path is not the service's socket: set TICKWIRE_SOCKET to that, or start `tickwire service`";
     /// The service ended without a word, or was killed.
     Lost = 56: "the connection to the service was lost";
+    /// What comes to a loopback address comes from this host.
+    BoundLoopback = 57: "the socket is bound to a loopback address, which only this host reaches";
 }
 
 impl Reason {

@@ -182,7 +182,7 @@ impl Service {
         match kind {
             // A TCP socket that is bound but does not listen has no right to what comes to the port: connections of others may.
             ClaimKind::Bound if protocol == Protocol::Tcp && !proof.listens => Err(Reason::NotBound),
-            ClaimKind::Bound if local.address.is_loopback() => Err(Reason::Loopback),
+            ClaimKind::Bound if local.address.is_loopback() => Err(Reason::BoundLoopback),
             ClaimKind::Bound if local.address.is_unspecified() || ours => Ok(()),
             ClaimKind::Bound if protocol == Protocol::Udp && local.address.is_multicast() => Ok(()),
             // A connection of the kernel's has its own way; and its socket's port may be shared with others'.
