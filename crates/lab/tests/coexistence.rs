@@ -141,6 +141,39 @@ fn peers_on_the_same_host_talk_through_the_kernel_and_the_reason_is_said() {
     }
 }
 
+#[test]
+fn a_socket_that_stays_on_the_kernel_is_named_with_its_reason_on_standard_error_if_that_is_wanted() {
+    const SCRIPT: &str = r#"
+import socket, sys
+listener = socket.create_server(('127.0.0.1', 9000))
+client = socket.create_connection(('127.0.0.1', 9000))
+accepted, _ = listener.accept()
+own = socket.create_connection(('127.0.0.1', 9000), source_address=('127.0.0.1', 9001))
+datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+datagrams.bind(('127.0.0.1', 9002))
+print(listener.fileno(), client.fileno(), accepted.fileno(), client.getsockname()[1], own.fileno(), datagrams.fileno())
+"#;
+    let both = Both::new();
+    let tickwire = tools::tickwire().unwrap();
+    let program = [tickwire.to_str().unwrap(), "run", "--require", python(), "-c", SCRIPT];
+    let ended = both.a().spawn(&[&["env", "TICKWIRE_LOG=1"][..], &program].concat()).unwrap().wait(PATIENCE).unwrap();
+    let numbers: Vec<&str> = ended.stdout.split_whitespace().collect();
+    let [listener, client, accepted, port, own, datagrams] = numbers[..] else { panic!("{ended:?}") };
+    let expected = [
+        format!(
+            "TCP socket {listener} (127.0.0.1:9000) stays on the kernel: the socket is bound to a loopback address"
+        ),
+        format!("TCP socket {client} (to 127.0.0.1:9000) stays on the kernel: the peer is this host"),
+        format!("TCP socket {accepted} (127.0.0.1:9000 to 127.0.0.1:{port}) stays on the kernel: "),
+        format!("TCP socket {own} (127.0.0.1:9001 to 127.0.0.1:9000) stays on the kernel: the peer is this host"),
+        format!("UDP socket {datagrams} (127.0.0.1:9002) stays on the kernel: the socket is bound to a loopback"),
+    ];
+    assert_eq!(ended.stderr.lines().count(), expected.len(), "{}", ended.stderr);
+    for (line, expected) in ended.stderr.lines().zip(expected) {
+        assert!(line.starts_with(&format!("tickwire: {expected}")), "{line}\nand not\n{expected}");
+    }
+}
+
 fn sockets_of(service: &Service, process: u32) -> Vec<serde_json::Value> {
     let stat = service.stat().unwrap();
     let lanes = stat.lanes_of(process);

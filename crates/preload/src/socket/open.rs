@@ -81,7 +81,7 @@ fn make(lane: &'static Lane, fd: c_int, mut flags: u64) {
     match made {
         Ok(index) if flags & flag::UDP != 0 => enter(fd, Entry::Udp(index)),
         Ok(index) => enter(fd, Entry::Tcp(index)),
-        Err(_) => show_kernel(lane, fd, TABLE.get(fd), flags & flag::UDP != 0, Reason::LaneFull),
+        Err(_) => stays(lane, fd, flags & flag::UDP != 0, Reason::LaneFull),
     }
 }
 
@@ -143,6 +143,31 @@ fn clear_row(lane: &'static Lane, row: u32) {
     });
 }
 
+/// A socket that was the kernel's from the first stays so: shown, and said.
+fn stays(lane: &'static Lane, fd: c_int, udp: bool, reason: Reason) {
+    say_why(lane, fd, udp, None, reason);
+    show_kernel(lane, fd, TABLE.get(fd), udp, reason);
+}
+
+/// Says, if the person wants it (`TICKWIRE_LOG`), which socket stays on the kernel, and why. `remote` is where it is about to be connected.
+fn say_why(lane: &Lane, fd: c_int, udp: bool, remote: Option<Endpoint>, reason: Reason) {
+    if lane.settings().verbose {
+        let name = |peer| sys::socket_name(fd, peer).ok().filter(|name| name.port != 0);
+        let names = named(name(false), remote.or_else(|| name(true)));
+        sys::say(&format!("{} socket {fd}{names} stays on the kernel: {reason}", if udp { "UDP" } else { "TCP" }));
+    }
+}
+
+/// The names of a socket's two ends, as far as they are known.
+fn named(local: Option<Endpoint>, remote: Option<Endpoint>) -> String {
+    match (local, remote) {
+        (Some(local), Some(remote)) => format!(" ({local} to {remote})"),
+        (Some(local), None) => format!(" ({local})"),
+        (None, Some(remote)) => format!(" (to {remote})"),
+        (None, None) => String::new(),
+    }
+}
+
 /// A socket that stays on the kernel was connected there: its row gets the names.
 pub(crate) fn connected_by_kernel(fd: c_int) {
     if let (Entry::Kernel(row), Some(lane)) = (TABLE.get(fd), lane::current()) {
@@ -160,7 +185,7 @@ pub(crate) fn connected_by_kernel(fd: c_int) {
 /// A connection that a listener took from the kernel.
 pub(crate) fn accepted_by_kernel(lane: &'static Lane, fd: c_int) {
     if Table::fits(fd) {
-        show_kernel(lane, fd, TABLE.get(fd), false, Reason::Loopback);
+        stays(lane, fd, false, Reason::Loopback);
     }
 }
 
@@ -172,7 +197,7 @@ pub(crate) fn accepted_beside(listener: c_int, fd: c_int) {
                 let row = access.stack.kernel_rows().get(row as usize);
                 Ok(row.and_then(|row| Reason::from_code(row.reason.get())).unwrap_or_default())
             });
-            show_kernel(lane, fd, TABLE.get(fd), false, reason.unwrap_or_default());
+            stays(lane, fd, false, reason.unwrap_or_default());
         }
         (entry @ Entry::Unlisted(_), _) => {
             TABLE.set(fd, entry);
@@ -183,8 +208,18 @@ pub(crate) fn accepted_beside(listener: c_int, fd: c_int) {
 
 /// Gives a socket to the kernel for good. The kernel socket behind the descriptor is in the state in which the stack's was.
 pub(crate) fn demote(lane: &'static Lane, index: u32, reason: Reason) {
-    if lane.settings().verbose {
-        sys::say(&format!("a socket stays on the kernel: {reason}"));
+    demote_for(lane, index, None, reason);
+}
+
+/// As [`demote`], of a socket that the kernel is about to connect.
+pub(crate) fn demote_connecting(lane: &'static Lane, index: u32, remote: Endpoint, reason: Reason) {
+    demote_for(lane, index, Some(remote), reason);
+}
+
+fn demote_for(lane: &'static Lane, index: u32, remote: Option<Endpoint>, reason: Reason) {
+    let mut ours = TABLE.each().filter(|_| !lane.is_over());
+    if let Some((fd, entry)) = ours.find(|(_, entry)| entry.description() == Some(index)) {
+        say_why(lane, fd, matches!(entry, Entry::Udp(_)), remote, reason);
     }
     let taken = lane.with(|access| {
         let now = access.now;

@@ -78,8 +78,8 @@ pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]
             }
         }
         // The kernel knows what is wrong with it, or has the way itself.
-        (Stage::Fresh, Name::Inet { .. }) => {
-            open::demote(lane, index, Reason::Loopback);
+        (Stage::Fresh, Name::Inet { endpoint, .. }) => {
+            open::demote_connecting(lane, index, endpoint, Reason::Loopback);
             return Err(DEMOTED);
         }
         (Stage::Fresh, _) => return sys::connect(fd, address),
@@ -111,7 +111,7 @@ fn fits(remote: &Endpoint, flags: u64) -> bool {
 /// Takes port and flow, and sends the SYN.
 fn begin(lane: &'static Lane, fd: c_int, index: u32, remote: Endpoint, scope: u32, v6: bool) -> Result<()> {
     let demote = |reason| {
-        open::demote(lane, index, reason);
+        open::demote_connecting(lane, index, remote, reason);
         Err(DEMOTED)
     };
     let bound = sys::socket_name(fd, false)?;
