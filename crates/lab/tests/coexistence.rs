@@ -184,15 +184,17 @@ fn sockets_of(service: &Service, process: u32) -> Vec<serde_json::Value> {
 fn a_user_without_the_right_to_the_socket_runs_on_the_kernel_and_an_entitled_one_is_accelerated() {
     let mut both = Both::new();
     let address = both.pair.a_v4();
-    let run = |host: &Host, more: &[&str]| {
+    let as_user = |host: &Host, arguments: &[&str]| {
         let tickwire = tools::tickwire().unwrap();
+        let user = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--no-new-privs"];
+        let command = [&user[..], &[tickwire.to_str().unwrap()], arguments].concat();
+        host.spawn(&command).unwrap().wait(PATIENCE).unwrap()
+    };
+    let run = |host: &Host, more: &[&str]| {
         let script = format!(
             "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('{address}', 9000)); print('bound')"
         );
-        let user = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--no-new-privs"];
-        let command =
-            [&user[..], &[tickwire.to_str().unwrap(), "run"], more, &["--", python(), "-c", &script]].concat();
-        host.spawn(&command).unwrap().wait(PATIENCE).unwrap()
+        as_user(host, &[&["run"], more, &["--", python(), "-c", &script]].concat())
     };
     let ended = run(both.a(), &["--require"]);
     assert_eq!(ended.status.code(), Some(69), "{ended:?}");
@@ -204,4 +206,11 @@ fn a_user_without_the_right_to_the_socket_runs_on_the_kernel_and_an_entitled_one
     both.a_service = Service::start_with(&both.pair.a, &options).unwrap();
     let ended = run(both.a(), &["--require"]);
     assert!(ended.status.success() && ended.stdout == "bound\n", "{ended:?}");
+
+    // He is shown nothing of root's.
+    let mut roots = start(both.a(), true, &[python(), "-c", LISTEN, &address]);
+    roots.wait_for("listening", PATIENCE).unwrap();
+    assert_eq!(both.a_service.stat().unwrap().lanes_of(roots.id()).len(), 1);
+    let ended = as_user(both.a(), &["stat"]);
+    assert!(ended.status.success() && ended.stdout.contains("no program of this user"), "{ended:?}");
 }

@@ -1,6 +1,6 @@
 //! What `tickwire stat` and `tickwire capture` ask.
 //!
-//! Root sees everything, a user what belongs to him: of other users' lanes he learns that they exist, not what they do.
+//! Root sees everything, a user what belongs to him. Of other users he learns nothing but what the counters of the whole host show.
 
 use crate::connection::{Answer, ConnectionId};
 use crate::registry::LaneId;
@@ -20,14 +20,19 @@ impl Service {
     }
 
     fn may_see(&self, id: ConnectionId, lane: LaneId) -> bool {
-        let user = self.user_of(id);
-        user == Some(0) || self.lanes.get(&lane).is_some_and(|lane| Some(lane.user) == user)
+        self.lanes.get(&lane).is_some_and(|lane| self.may_see_user(id, lane.user))
+    }
+
+    /// Whether what belongs to a user is shown to who asks.
+    fn may_see_user(&self, id: ConnectionId, owner: u32) -> bool {
+        self.user_of(id).is_some_and(|user| user == 0 || user == owner)
     }
 
     /// Answers [`tickwire_link::control::Request::ListLanes`].
     pub(crate) fn list_lanes(&self, id: ConnectionId, after: u64) -> Answer {
+        let seen = |owner| self.may_see_user(id, owner);
         if let Ok(after) = LaneId::try_from(after)
-            && let Some((&number, lane)) = self.lanes.range(after.saturating_add(1)..).next()
+            && let Some((&number, lane)) = self.lanes.range(after.saturating_add(1)..).find(|(_, lane)| seen(lane.user))
         {
             let now = Instant::now();
             let info = LaneInfo {
@@ -42,15 +47,14 @@ impl Service {
                 reason: Reason::None,
                 limits: lane.limits,
             };
-            let region =
-                self.may_see(id, number).then(|| read_only(std::os::fd::AsFd::as_fd(&lane.region)).ok()).flatten();
+            let region = read_only(std::os::fd::AsFd::as_fd(&lane.region)).ok();
             return Answer {
                 reply: Reply::LaneInfo { cursor: u64::from(number), info },
                 descriptors: region.into_iter().collect(),
             };
         }
         let start = after.max(REFUSED) - REFUSED + 1;
-        let mut without = self.connections.range(start..).filter(|(_, c)| c.lane.is_none());
+        let mut without = self.connections.range(start..).filter(|(_, c)| c.lane.is_none() && seen(c.peer.uid));
         let refused = without.find_map(|(&at, c)| c.refused.map(|(program, why)| (at, c, program, why)));
         match refused {
             Some((at, connection, program, reason)) => {

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{PEER, World, now, skipped, until, within};
+use common::{Client, PEER, World, now, skipped, until, within};
 use nix::sys::socket::{MsgFlags, recv};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -90,6 +90,33 @@ fn lanes_are_listed_with_their_claims_and_read_only_regions() {
     assert_eq!((held.claim, held.protocol, held.local), (claim, 17, world.a(7000).into()));
     assert!(matches!(tool.request(&list(claim), &[]).0, Reply::Done));
     stack.udp_close(id).unwrap();
+}
+
+#[test]
+fn a_user_sees_nothing_of_other_users_lanes_and_programs() {
+    if skipped() {
+        return;
+    }
+    const USER: libc::uid_t = 65_534;
+    let world = World::with(Attach::Tc, "[limits]\nlanes_per_user = 1\n");
+    let mut programs = [world.client(), Client::as_user(&world, USER)];
+    let [of_root, of_user] = programs.each_mut().map(|client| client.hello().unwrap().lane);
+    let mut refused = [world.client(), Client::as_user(&world, USER)];
+    assert!(refused.iter_mut().all(|client| client.hello().err() == Some(Reason::UserLaneLimit)));
+    let listed = |mut tool: Client| {
+        let (mut after, mut found) = (0, Vec::new());
+        while let Reply::LaneInfo { cursor, info } = tool.request(&Request::ListLanes { after }, &[]).0 {
+            found.push((info.lane, info.uid));
+            after = cursor;
+        }
+        found.sort_unstable();
+        found
+    };
+    assert_eq!(listed(Client::as_user(&world, USER)), [(0, USER), (of_user, USER)]);
+    assert_eq!(listed(Client::as_user(&world, USER - 1)), []);
+    let mut all = [(0, 0), (0, USER), (of_root, 0), (of_user, USER)];
+    all.sort_unstable();
+    assert_eq!(listed(world.client()), all);
 }
 
 #[test]

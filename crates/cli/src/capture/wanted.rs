@@ -14,16 +14,14 @@ pub(super) struct Lane {
     pub(super) number: u32,
     pub(super) program: String,
     pub(super) pid: u32,
-    /// Whether it is the asker's.
-    pub(super) seen: bool,
 }
 
-/// All lanes there are now.
+/// All lanes there are now that the asker may see.
 pub(super) fn lanes(client: &mut Client) -> Result<Vec<Lane>> {
     let mut lanes = Vec::new();
     let mut after = 0;
     loop {
-        let (reply, descriptors) = client.ask(&Request::ListLanes { after })?;
+        let (reply, _) = client.ask(&Request::ListLanes { after })?;
         let (cursor, info) = match reply {
             // Behind the lanes come the programs that have none.
             Reply::LaneInfo { cursor, info } if info.lane != 0 => (cursor, info),
@@ -31,12 +29,7 @@ pub(super) fn lanes(client: &mut Client) -> Result<Vec<Lane>> {
             reply => return Err(unexpected(&reply)),
         };
         after = cursor;
-        lanes.push(Lane {
-            number: info.lane,
-            program: info.program.as_str().to_owned(),
-            pid: info.pid,
-            seen: !descriptors.is_empty(),
-        });
+        lanes.push(Lane { number: info.lane, program: info.program.as_str().to_owned(), pid: info.pid });
     }
 }
 
@@ -51,23 +44,22 @@ pub(super) fn is(name: &str, pid: u32, wanted: &str) -> bool {
 /// # Errors
 /// It cannot come.
 pub(super) fn check(lanes: &[Lane], arguments: &Capture, root: bool) -> Result<Option<String>> {
-    let seen: Vec<&Lane> = lanes.iter().filter(|lane| lane.seen).collect();
-    let there = || match seen.iter().map(|lane| format!("{} ({})", lane.number, lane.program)).collect::<Vec<_>>() {
+    let there = || match lanes.iter().map(|lane| format!("{} ({})", lane.number, lane.program)).collect::<Vec<_>>() {
         none if none.is_empty() => "there is no lane now".to_owned(),
         all => format!("the lanes now are {}", all.join(", ")),
     };
     if let Some(number) = arguments.lane {
-        if !seen.iter().any(|lane| lane.number == number) {
+        if !lanes.iter().any(|lane| lane.number == number) {
             bail!("there is no lane {number} of yours: {} (see `tickwire stat`)", there());
         }
         return Ok(None);
     }
     let (some, what) = match &arguments.program {
         Some(program) => (
-            seen.iter().any(|lane| is(&lane.program, lane.pid, program)),
+            lanes.iter().any(|lane| is(&lane.program, lane.pid, program)),
             format!("a lane of {program}: it has none ({})", there()),
         ),
-        None => (!seen.is_empty(), "the first program to get a lane".to_owned()),
+        None => (!lanes.is_empty(), "the first program to get a lane".to_owned()),
     };
     match (some, root) {
         (true, _) => Ok(None),
@@ -88,8 +80,8 @@ mod tests {
     fn checked(arguments: &[&str], root: bool) -> Result<Option<String>, String> {
         let all = [&["tickwire", "capture", "-w", "f"], arguments].concat();
         let Command::Capture(arguments) = Arguments::parse_from(all).command else { unreachable!("it says capture") };
-        let lane = |number, program: &str, seen| Lane { number, program: program.to_owned(), pid: 70 + number, seen };
-        let lanes = [lane(3, "nginx", true), lane(5, "a-long-program-", true), lane(6, "foreign", false)];
+        let lane = |number, program: &str| Lane { number, program: program.to_owned(), pid: 70 + number };
+        let lanes = [lane(3, "nginx"), lane(5, "a-long-program-")];
         check(&lanes, &arguments, root).map_err(|error| error.to_string())
     }
 
@@ -105,7 +97,6 @@ mod tests {
     fn what_may_come_is_named_and_what_cannot_is_an_error() {
         let waits = checked(&["--program", "redis"], true).unwrap().unwrap();
         assert!(waits.starts_with("a lane of redis") && waits.contains("3 (nginx)"), "{waits}");
-        assert!(!waits.contains("foreign"), "{waits}");
         assert!(checked(&["--program", "redis"], false).unwrap_err().contains("lanes that he has now"));
         assert!(checked(&["--lane", "6"], false).is_err());
         let error = checked(&["--lane", "99"], true).unwrap_err();

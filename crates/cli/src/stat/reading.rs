@@ -10,6 +10,9 @@ pub(crate) struct Reading {
     pub(crate) host: Host,
     /// One entry for each program that has a lane, or was refused one.
     pub(crate) lanes: Vec<Lane>,
+    /// Whether the programs of all users are among them: others than root see their own.
+    #[serde(skip)]
+    pub(crate) of_all_users: bool,
 }
 
 /// What the divert program did, and where.
@@ -52,7 +55,7 @@ pub(crate) struct Lane {
     pub(crate) reason: Option<&'static str>,
     /// What divert and guard counted for it.
     pub(crate) guard: BTreeMap<&'static str, u64>,
-    /// What its stack counted, by the names of `netstat -s`; empty if the lane is not the asker's to look into.
+    /// What its stack counted, by the names of `netstat -s`; empty if its memory cannot be mapped.
     pub(crate) counters: BTreeMap<&'static str, u64>,
     pub(crate) sockets: Vec<Socket>,
     /// What is diverted to it.
@@ -168,7 +171,8 @@ mod tests {
             reason: Some(""),
         };
         let counters = super::super::gather::HOST_COUNTERS.map(|name| (name, 0)).into_iter().collect();
-        let reading = Reading { host: Host { interfaces: vec![interface], counters }, lanes: vec![lane] };
+        let host = Host { interfaces: vec![interface], counters };
+        let reading = Reading { host, lanes: vec![lane], of_all_users: true };
         let mut all = Vec::new();
         names(&serde_json::to_value(reading).unwrap(), &mut all);
         assert!(all.len() > 60, "{all:?}");

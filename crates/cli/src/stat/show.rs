@@ -23,7 +23,8 @@ pub(crate) fn page(reading: &Reading, width: Option<usize>) -> String {
     line(&format!("packets: {}", listed(counters.iter().map(|(name, value)| (*name, *value)))));
     if reading.lanes.is_empty() {
         line("");
-        line("no program is on the fast path: start one with `tickwire run PROGRAM`");
+        let (whose, who) = if reading.of_all_users { ("", "") } else { (" of this user", " (root sees those of all)") };
+        line(&format!("no program{whose} is on the fast path: start one with `tickwire run PROGRAM`{who}"));
         return page;
     }
     for lane in &reading.lanes {
@@ -199,7 +200,9 @@ mod tests {
 
     #[test]
     fn an_empty_page_says_what_to_do() {
-        assert!(page(&Reading::default(), None).contains("tickwire run"));
+        let empty = |of_all_users| page(&Reading { of_all_users, ..Reading::default() }, None);
+        assert!(empty(true).contains("no program is on the fast path: start one with `tickwire run PROGRAM`\n"));
+        assert!(empty(false).contains("no program of this user is on the fast path"));
     }
 
     fn socket(local: &str, remote: &str, reason: Option<&str>) -> Socket {

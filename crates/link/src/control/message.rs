@@ -243,8 +243,9 @@ messages! {
         /// The interface; 0 if the host may choose.
         interface: u32,
     };
-    /// The first lane whose number is above `after` (0: the first of all). Answered by [`Reply::LaneInfo`] with a read-only
-    /// descriptor of its region (none if it was refused a lane, or is not the asker's to see), or by [`Reply::Done`] behind the last.
+    /// The first lane whose number is above `after` (0: the first of all) and that is the asker's to see; behind the lanes, programs
+    /// that have none. Answered by [`Reply::LaneInfo`] with a read-only descriptor of its region (none if it was refused a lane), or by
+    /// [`Reply::Done`] behind the last.
     ListLanes = 9 [0] {
         /// Where the last answer ended: its `cursor`.
         after: u64,
