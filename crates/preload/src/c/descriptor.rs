@@ -2,6 +2,7 @@
 
 use super::{answer, export, real, sys};
 use crate::base::errno::{self, Errno};
+use crate::socket::close;
 use crate::socket::descriptor;
 use crate::socket::open;
 use crate::table::fd::{Entry, LIMIT, TABLE};
@@ -12,7 +13,7 @@ fn let_go(fd: c_int) {
     if TABLE.get(fd) != Entry::Foreign {
         let before = errno::get();
         let _ = super::caught(|| {
-            open::closing(fd);
+            close::closing(fd);
             Ok(())
         });
         errno::set(before);

@@ -3,6 +3,7 @@
 use super::name;
 use super::{answer, export, real};
 use crate::base::errno::{Errno, Result};
+use crate::socket::kernel;
 use crate::socket::open;
 use crate::socket::ops;
 use crate::socket::options;
@@ -57,7 +58,7 @@ unsafe fn accept_any(fd: c_int, address: *mut sockaddr, len: *mut socklen_t, fla
         let new = unsafe { real::accept4(fd, address, len, flags) };
         if new >= 0 && matches!(TABLE.get(fd), Entry::Kernel(_) | Entry::Unlisted(_)) {
             let _ = super::caught(|| {
-                open::accepted_beside(fd, new);
+                kernel::accepted_beside(fd, new);
                 Ok(())
             });
         }

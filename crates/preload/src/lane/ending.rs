@@ -3,7 +3,7 @@
 use crate::base::locked::Holding;
 use crate::c::sys;
 use crate::lane::{Lane, here};
-use crate::socket::open;
+use crate::socket::close;
 use crate::wait::epoll;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use tickwire_link::control::Reason;
@@ -49,7 +49,7 @@ impl Lane {
     pub(crate) fn end(&self, reason: Reason) {
         if self.take_down(reason) {
             // At last, because nobody may be reading it.
-            open::say_ended(reason);
+            close::say_ended(reason);
         }
     }
 
@@ -61,7 +61,7 @@ impl Lane {
         if !self.is_over_from_now(reason) {
             return false;
         }
-        open::lane_ended(self, reason, &mut ending);
+        close::lane_ended(self, reason, &mut ending);
         // Before the registry, with which in hand others wait for this.
         drop(ending);
         epoll::lane_ended();

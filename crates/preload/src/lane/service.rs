@@ -194,7 +194,7 @@ impl Lane {
                     });
                 }
                 Push::PeerGone { pid } => crate::process::family::gone(self, pid),
-                Push::ClaimLost { claim, reason } => crate::socket::open::claim_lost(self, claim.0, reason),
+                Push::ClaimLost { claim, reason } => crate::socket::kernel::claim_lost(self, claim.0, reason),
                 Push::Closing { reason } => return self.end(reason),
                 Push::Mtu { mtu } => self.assume_mtu(mtu),
             }

@@ -123,7 +123,7 @@ pub(crate) fn lane() -> Option<&'static Lane> {
             *TOLD.lock() = None;
             HAD_ONE.store(true, Relaxed);
             let lane = lane::install(lane);
-            crate::socket::open::list_older(lane);
+            crate::socket::kernel::list_older(lane);
             crate::process::helper::start();
             Some(lane)
         }
@@ -150,7 +150,7 @@ pub(crate) fn confine() {
     drop(hold());
     if let Some(lane) = lane::current() {
         // In order, so that nothing is diverted any more when the program goes on.
-        crate::socket::open::give_own_to_kernel(lane, Reason::Confined);
+        crate::socket::kernel::give_own_to_kernel(lane, Reason::Confined);
         let session = lane.talk.take();
         lane.end(Reason::Confined);
         // By the connection that it has: to make another it may have given up the rights, or the view of the file system.
@@ -209,7 +209,7 @@ fn refused(reason: Reason) {
 
 /// Why the program's sockets are in no lane's rows, if it has such sockets: above all because they are older than the service.
 pub(crate) fn why_unlisted() -> Option<Reason> {
-    let mut reasons = crate::socket::open::unlisted().map(|(_, reason)| reason);
+    let mut reasons = crate::socket::kernel::unlisted().map(|(_, reason)| reason);
     let first = reasons.next()?;
     Some(if reasons.any(|reason| reason == Reason::Restarted) { Reason::Restarted } else { first })
 }

@@ -7,6 +7,7 @@ use crate::lane::session::Session;
 use crate::lane::start;
 use crate::lane::{self, Handover, Lane};
 use crate::process::family;
+use crate::socket::close;
 use crate::socket::open;
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE, Table};
@@ -227,11 +228,11 @@ fn find_sockets(lane: &'static Lane) {
     }
     for (inode, (index, _)) in held {
         if !found.contains(&inode) {
-            open::drop_reference(lane, index);
+            close::drop_reference(lane, index);
         }
     }
     // Epoll instances are not taken over: what the new program makes of an inherited one it must build anew.
-    sets.into_iter().for_each(|index| open::drop_reference(lane, index));
+    sets.into_iter().for_each(|index| close::drop_reference(lane, index));
 }
 
 #[cfg(test)]

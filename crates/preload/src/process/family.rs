@@ -5,6 +5,7 @@ use crate::base::locked::Locked;
 use crate::c::sys;
 use crate::lane::{self, Lane};
 use crate::process::share::{Share, is_unborn};
+use crate::socket::close;
 use crate::socket::multicast;
 use crate::socket::open;
 use crate::socket::pending;
@@ -107,7 +108,7 @@ pub(crate) fn abandon(own_descriptors: bool) -> bool {
     lane::disinherit();
     for (fd, entry) in TABLE.each() {
         if let Some(index) = entry.description() {
-            open::uncount(index);
+            close::uncount(index);
         }
         match entry {
             Entry::Udp(_) | Entry::Tcp(_) | Entry::Dead(_) => {
@@ -141,7 +142,7 @@ pub(crate) fn drop_process(lane: &'static Lane, slot: usize, process: u64) {
                 return Ok(None);
             }
             while next < access.descriptions().used() {
-                let dropped = open::drop_reference_of(access, next, slot);
+                let dropped = close::drop_reference_of(access, next, slot);
                 next += 1;
                 if let Ok(Some(after)) = dropped {
                     return Ok(Some(after));

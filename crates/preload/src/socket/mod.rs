@@ -2,7 +2,8 @@
 //!
 //! | file | purpose |
 //! |---|---|
-//! | `open`, `pending`, `flush` | the life of a socket from `socket` to the last acknowledgement |
+//! | `open`, `close`, `pending`, `flush` | the life of a socket from `socket` to the last acknowledgement |
+//! | `kernel` | sockets that go back to the kernel or stay there, with the reason |
 //! | `ops` | what the exported calls do with a descriptor of ours, whatever its kind |
 //! | `tcp`, `udp` | the same for each kind |
 //! | `options`, `treatment` | socket options, and what becomes of each, in one table |
@@ -12,8 +13,10 @@
 //! | `rights` | sockets that are passed to another process over a Unix socket |
 
 pub(crate) mod ancillary;
+pub(crate) mod close;
 pub(crate) mod descriptor;
 pub(crate) mod flush;
+pub(crate) mod kernel;
 pub(crate) mod multicast;
 pub(crate) mod open;
 pub(crate) mod ops;

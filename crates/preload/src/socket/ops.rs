@@ -5,7 +5,7 @@ use crate::c::iov::Buffers;
 use crate::c::name::{self, Name};
 use crate::c::sys::{self, Extras};
 use crate::lane::{self, Lane};
-use crate::socket::open::{self, DEMOTED};
+use crate::socket::kernel::{self, DEMOTED};
 use crate::socket::tcp;
 use crate::socket::udp;
 use crate::table::desc::flag;
@@ -30,7 +30,7 @@ pub(crate) fn catch_up(lane: &'static Lane, index: u32) -> bool {
         return false;
     }
     crate::wait::epoll::moved_to_kernel(lane, index);
-    open::forget(lane, index, Reason::Idle);
+    kernel::forget(lane, index, Reason::Idle);
     true
 }
 
@@ -195,7 +195,7 @@ pub(crate) fn connect(fd: c_int, address: &[u8]) -> Result<()> {
     }
     // A UDP socket is connected in the kernel before anything else, and may be so again.
     let done = sys::connect(fd, address);
-    open::connected_by_kernel(fd);
+    kernel::connected_by_kernel(fd);
     done
 }
 
@@ -232,7 +232,7 @@ pub(crate) fn accept(fd: c_int, flags: c_int) -> Result<(c_int, [u8; name::MAX],
     }
     let taken = sys::accept(fd, flags);
     if let Ok((new, ..)) = taken {
-        open::accepted_beside(fd, new);
+        kernel::accepted_beside(fd, new);
     }
     taken
 }
@@ -297,7 +297,7 @@ mod tests {
             given.unwrap();
         });
         catch_up(before, index);
-        open::demote(before, index, Reason::Idle);
+        kernel::demote(before, index, Reason::Idle);
         assert_eq!(TABLE.get(fd), entry);
         assert!(!catch_up(testing::lane(), index), "nor is it the kernel's");
         assert!(!for_kernel(fd, entry, &Err::<(), _>(Errno(libc::ENETDOWN))), "the network is down, not the lane");

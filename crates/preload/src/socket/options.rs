@@ -4,8 +4,8 @@
 use crate::base::errno::{Errno, Result};
 use crate::c::sys;
 use crate::lane::{self, Access, Lane};
+use crate::socket::kernel;
 use crate::socket::multicast;
-use crate::socket::open;
 use crate::socket::ops;
 use crate::socket::tcp::{self, Stage};
 use crate::socket::treatment::{self, IPV6_MULTICAST_ALL, Treatment};
@@ -38,11 +38,11 @@ pub(crate) fn program_sets(
                 Err(_) => return kernel(),
             }
             if treatment::is_filter(level, name) {
-                open::give_to_kernel(lane, fd, index, reason);
+                kernel::give_to_kernel(lane, fd, index, reason);
                 return kernel();
             }
             kernel()?;
-            open::give_to_kernel(lane, fd, index, reason);
+            kernel::give_to_kernel(lane, fd, index, reason);
             return Ok(());
         }
         _ => {}

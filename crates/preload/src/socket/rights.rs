@@ -5,7 +5,7 @@
 use crate::base::errno::{Errno, Result};
 use crate::c::sys;
 use crate::lane;
-use crate::socket::open::{self, DEMOTED};
+use crate::socket::kernel::{self, DEMOTED};
 use crate::socket::tcp::{self, Stage};
 use crate::table::fd::{Entry, TABLE};
 use core::ffi::c_int;
@@ -37,7 +37,7 @@ pub(crate) fn before_passing(fds: &[c_int]) -> Result<()> {
         // The same socket may have been named twice.
         let kernel = lane.flags_of(index) & crate::table::desc::flag::KERNEL != 0;
         if !kernel {
-            open::give_to_kernel(lane, fd, index, Reason::Passed);
+            kernel::give_to_kernel(lane, fd, index, Reason::Passed);
         }
     }
     Ok(())

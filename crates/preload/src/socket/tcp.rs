@@ -7,7 +7,9 @@ use crate::c::iov::Buffers;
 use crate::c::name::{self, Name};
 use crate::c::sys::{self, Extras};
 use crate::lane::{Access, Lane};
-use crate::socket::open::{self, DEMOTED};
+use crate::socket::close;
+use crate::socket::kernel::{self, DEMOTED};
+use crate::socket::open;
 use crate::socket::options;
 use crate::table::desc::flag;
 use crate::wait::readiness;
@@ -79,7 +81,7 @@ pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]
         }
         // The kernel knows what is wrong with it, or has the way itself.
         (Stage::Fresh, Name::Inet { endpoint, .. }) => {
-            open::demote_connecting(lane, index, endpoint, Reason::Loopback);
+            kernel::demote_connecting(lane, index, endpoint, Reason::Loopback);
             return Err(DEMOTED);
         }
         (Stage::Fresh, _) => return sys::connect(fd, address),
@@ -111,7 +113,7 @@ fn fits(remote: &Endpoint, flags: u64) -> bool {
 /// Takes port and flow, and sends the SYN.
 fn begin(lane: &'static Lane, fd: c_int, index: u32, remote: Endpoint, scope: u32, v6: bool) -> Result<()> {
     let demote = |reason| {
-        open::demote_connecting(lane, index, remote, reason);
+        kernel::demote_connecting(lane, index, remote, reason);
         Err(DEMOTED)
     };
     let bound = sys::socket_name(fd, false)?;
@@ -226,7 +228,7 @@ pub(crate) fn listen(lane: &'static Lane, fd: c_int, index: u32, backlog: c_int)
         Ok(true) => {}
         Ok(false) => return Ok(()),
         Err(Errno(libc::ENOBUFS)) => {
-            open::demote(lane, index, Reason::LaneFull);
+            kernel::demote(lane, index, Reason::LaneFull);
             return Ok(());
         }
         Err(error) => return Err(error),
@@ -251,7 +253,7 @@ pub(crate) fn listen(lane: &'static Lane, fd: c_int, index: u32, backlog: c_int)
             crate::wait::epoll::moved_to_stack(lane, index);
         }
         // It listens on in the kernel.
-        Err(reason) => open::demote(lane, index, reason),
+        Err(reason) => kernel::demote(lane, index, reason),
     }
     Ok(())
 }
@@ -303,7 +305,7 @@ pub(crate) fn accept(
         }
         match found {
             Ok(Waiting::Kernel(new, bytes, len)) => {
-                open::accepted_by_kernel(lane, new);
+                kernel::accepted_by_kernel(lane, new);
                 return Ok((new, bytes, len));
             }
             Ok(Waiting::Stack) => match take(lane, index, flags) {
@@ -523,7 +525,7 @@ pub(crate) fn shutdown(lane: &'static Lane, fd: c_int, index: u32, how: c_int) -
         Stage::Listener(_) => {
             // It stops to listen; whoever waits in accept gets EINVAL. The service hears of it first: a claim whose socket does not
             // listen any more it would take back, with the connections.
-            open::stop_listening(lane, index);
+            close::stop_listening(lane, index);
             sys::shutdown(fd, how)
         }
     }

@@ -7,7 +7,7 @@ use crate::c::name::{self, Name};
 use crate::c::sys::{self, Extras};
 use crate::lane::{Access, Lane};
 use crate::socket::ancillary::{self, Way};
-use crate::socket::open::{self, DEMOTED};
+use crate::socket::kernel::{self, DEMOTED};
 use crate::socket::via::{self, Verdict};
 use crate::table::desc::flag;
 use crate::wait::readiness;
@@ -58,7 +58,7 @@ pub(crate) fn bound(lane: &'static Lane, fd: c_int, index: u32) -> Result<()> {
             Ok(())
         }
         Err(reason) => {
-            open::demote(lane, index, reason);
+            kernel::demote(lane, index, reason);
             Err(DEMOTED)
         }
     }
@@ -99,7 +99,7 @@ pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]
     };
     let via = lane.with(|access| Ok(access.descriptions().get(index).via().interface(remote.address)))?;
     if let Err(reason) = lane.reach(remote.address, Address::ANY, scope, via) {
-        open::demote(lane, index, reason);
+        kernel::demote(lane, index, reason);
         return Err(DEMOTED);
     }
     if flags & flag::CLAIMED == 0 {
@@ -114,7 +114,7 @@ pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]
         Ok(()) => Ok(()),
         // The stack cannot have it (no way by the lane, no room): the kernel has it.
         Err(_) => {
-            open::demote(lane, index, Reason::LaneFull);
+            kernel::demote(lane, index, Reason::LaneFull);
             Err(DEMOTED)
         }
     }
@@ -204,7 +204,7 @@ pub(crate) fn send(
 
 /// The socket sends where the lane does not: it is the kernel's, and shows so.
 fn other_way(lane: &'static Lane, index: u32) -> Result<usize> {
-    open::demote(lane, index, Reason::OtherWay);
+    kernel::demote(lane, index, Reason::OtherWay);
     Err(DEMOTED)
 }
 

@@ -5,8 +5,8 @@
 
 use crate::c::sys;
 use crate::lane::{Access, Lane};
+use crate::socket::kernel;
 use crate::socket::multicast;
-use crate::socket::open;
 use crate::table::desc::{Via, flag};
 use core::ffi::c_int;
 use tickwire_link::control::Reason;
@@ -115,7 +115,7 @@ pub(crate) fn set(lane: &'static Lane, fd: c_int, index: u32, level: c_int, name
             let connection = flags & (flag::TCP | flag::LISTENING) == flag::TCP;
             if device != 0 && !connection && flags & flag::CLAIMED != 0 {
                 // What was claimed for all interfaces would go on coming from all.
-                open::demote(lane, index, Reason::BoundDevice);
+                kernel::demote(lane, index, Reason::BoundDevice);
                 return true;
             }
             Via { unicast: device, groups: device, source: 0 }

@@ -1,5 +1,7 @@
 use super::*;
 use crate::base::errno::Errno;
+use crate::socket::kernel;
+use crate::socket::open;
 use crate::table::fd::{Entry, TABLE};
 use crate::wait::epoll;
 use crate::wait::epoll_wait;
@@ -172,7 +174,7 @@ fn a_socket_that_becomes_the_kernels_is_told_with_the_programs_data() {
     }
     assert_eq!(ready(epfd), [(1, IN), (2, IN), (3, IN)]);
     let index = TABLE.get(goes).description().unwrap();
-    open::demote(lane(), index, tickwire_link::control::Reason::Option);
+    kernel::demote(lane(), index, tickwire_link::control::Reason::Option);
     assert_eq!(ready(epfd), [(1, IN), (2, IN), (3, IN)]);
     [stays, goes, copy, epfd].into_iter().for_each(close);
 }

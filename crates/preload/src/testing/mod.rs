@@ -27,6 +27,7 @@ use crate::lane::session::Session;
 use crate::lane::start;
 use crate::lane::wire::Wire;
 use crate::lane::{self, Handover, Lane, Parts};
+use crate::socket::close;
 use crate::socket::open;
 use crate::socket::ops;
 use core::ffi::c_int;
@@ -89,7 +90,7 @@ pub(crate) fn socket(kind: c_int) -> c_int {
 
 /// Closes as the exported function does.
 pub(crate) fn close(fd: c_int) {
-    open::closing(fd);
+    close::closing(fd);
     sys::close(fd);
 }
 

@@ -1,6 +1,7 @@
 use super::*;
 use crate::base::errno::Errno;
 use crate::socket::descriptor;
+use crate::socket::kernel;
 use crate::socket::options;
 use crate::table::fd::{Entry, TABLE};
 use crate::wait::poll;
@@ -199,7 +200,7 @@ fn a_connection_whose_address_goes_fails_and_is_told_like_any_other_failure() {
 fn sever(fd: c_int) {
     let Entry::Tcp(index) = TABLE.get(fd) else { panic!("a connection") };
     let claim = lane().with(|access| Ok(*access.descriptions().get(index).claim())).unwrap();
-    open::claim_lost(lane(), claim, tickwire_link::control::Reason::Address);
+    kernel::claim_lost(lane(), claim, tickwire_link::control::Reason::Address);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::base::errno::Result;
 use crate::base::few::Few;
 use crate::c::sys;
 use crate::lane::{self, Access, Lane};
-use crate::socket::open::DEMOTED;
+use crate::socket::kernel::DEMOTED;
 use crate::table::desc::flag;
 use crate::table::fd::LIMIT;
 use crate::wait::epoll::{IN, errno, has_set};

@@ -4,7 +4,7 @@ use crate::base::errno::Result;
 use crate::base::few::Few;
 use crate::c::sys;
 use crate::lane::{self, Access, Lane};
-use crate::socket::open::DEMOTED;
+use crate::socket::kernel::DEMOTED;
 use crate::table::fd::{Entry, TABLE};
 use crate::wait::readiness::{self, long, short};
 use crate::wait::{self, AGAIN, NO_FD, OWN, Plan, TIMED_OUT};

@@ -2,7 +2,7 @@
 
 use crate::base::errno::Result;
 use crate::lane::Access;
-use crate::socket::open::DEMOTED;
+use crate::socket::kernel::DEMOTED;
 use crate::table::desc::flag;
 use crate::table::fd::Entry;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};

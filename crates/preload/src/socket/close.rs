@@ -1,0 +1,293 @@
+//! How references to sockets end: a socket closes with the last descriptor of the last process that has it, stops listening when it is shut, and
+//! ends with its lane.
+
+use crate::base::errno::Result;
+use crate::c::sys;
+use crate::lane::ending::Ending;
+use crate::lane::{self, Access, Lane};
+use crate::socket::kernel;
+use crate::socket::pending;
+use crate::table::desc::{Descriptions, flag};
+use crate::table::fd::{Entry, LIMIT, TABLE};
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Relaxed};
+use tickwire_link::control::{Claim, Reason, Remotes, Request};
+use tickwire_stack::addr::Endpoint;
+use tickwire_stack::{ListenerId, SocketId, SocketKind, TcpId, UdpId};
+
+/// How many descriptors of this process refer to each description.
+static COUNTS: [AtomicU32; LIMIT] = [const { AtomicU32::new(0) }; LIMIT];
+
+/// A descriptor more of this process refers to a description.
+pub(crate) fn count(index: u32) {
+    COUNTS[index as usize].fetch_add(1, AcqRel);
+}
+
+/// None of this process refers to it any more: it is the kernel's, its lane has ended, or is only the parent's.
+pub(crate) fn uncount(index: u32) {
+    COUNTS[index as usize].store(0, Relaxed);
+}
+
+/// What `close` does for a descriptor of ours, before or instead of the kernel's own. The descriptor is closed for the program
+/// from here on, whatever else happens.
+pub(crate) fn closing(fd: c_int) {
+    crate::wait::epoll::closing(fd);
+    match TABLE.set(fd, Entry::Foreign) {
+        Entry::Udp(index) | Entry::Tcp(index) | Entry::Epoll(index) => {
+            // Nobody counts them any more if the lane has ended meanwhile.
+            let before = COUNTS[index as usize].fetch_update(AcqRel, Relaxed, |count| count.checked_sub(1));
+            if before == Ok(1)
+                && let Some(lane) = lane::current()
+            {
+                linger(lane, index);
+                crate::socket::multicast::closed(index);
+                drop_reference(lane, index);
+            }
+        }
+        Entry::Kernel(row) => {
+            if let Some(lane) = lane::current() {
+                kernel::clear_row(lane, row);
+            }
+        }
+        // With the last of them there is nothing to tell the service any more.
+        Entry::Unlisted(_) if lane::current().is_none() && kernel::unlisted().next().is_none() => {
+            crate::base::bell::ring()
+        }
+        Entry::Unlisted(_) => {}
+        Entry::Foreign | Entry::Instance(_) | Entry::Lane | Entry::Dead(_) => {}
+    }
+}
+
+/// `SO_LINGER` with a time: `close` waits until all is acknowledged.
+fn linger(lane: &'static Lane, index: u32) {
+    let time = lane.with(|access| {
+        let slot = access.slot;
+        let mut descriptions = access.descriptions();
+        let mut description = descriptions.get(index);
+        let last = *description.holders() == 1 << slot;
+        let socket = description.socket();
+        let Ok(id) = TcpId::try_from(socket) else { return Ok(None) };
+        let options = access.stack.tcp_options(id)?;
+        Ok((last && options.linger && !options.linger_time.is_zero()).then_some((id, options.linger_time)))
+    });
+    let Ok(Some((id, time))) = time else { return };
+    let shut =
+        lane.with(|access| Ok(access.stack.tcp_shutdown(id, access.now, tickwire_stack::tcp::Shutdown::Write)?));
+    if shut.is_ok() {
+        crate::socket::flush::until_acknowledged(lane, id, sys::now() + time);
+    }
+}
+
+/// This process has no descriptor of a description any more; if no process has, the socket closes.
+pub(crate) fn drop_reference(lane: &'static Lane, index: u32) {
+    let dropped = lane.with(|access| {
+        let slot = access.slot;
+        drop_reference_of(access, index, slot)
+    });
+    if let Ok(Some(after)) = dropped {
+        after.finish(lane);
+    }
+}
+
+/// What is left to do, without the lock, after a socket has closed.
+pub(crate) enum After {
+    /// Its claim goes at once.
+    Release(u64),
+    /// A listener: its claim shrinks to the connections it accepted.
+    Convert(u64),
+    /// A connection: its claim goes when the stack is done with it.
+    Pending(pending::Closed),
+}
+
+impl After {
+    /// Does it.
+    pub(crate) fn finish(self, lane: &'static Lane) {
+        match self {
+            Self::Release(claim) => lane.release(claim, Endpoint::default()),
+            Self::Convert(claim) => convert(lane, claim),
+            Self::Pending(closed) => pending::add(closed),
+        }
+    }
+}
+
+fn convert(lane: &'static Lane, claim: u64) {
+    let mut next = 0;
+    let mut remotes = accepted(lane, claim, &mut next);
+    if remotes.as_slice().is_empty() {
+        return lane.release(claim, Endpoint::default());
+    }
+    loop {
+        let further = accepted(lane, claim, &mut next);
+        let more = !further.as_slice().is_empty();
+        if lane.ask(&Request::Convert { claim: Claim(claim), remotes, more }, None).is_err() || !more {
+            return;
+        }
+        remotes = further;
+    }
+}
+
+/// Takes a process's bit off a description, under the lock.
+pub(crate) fn drop_reference_of(access: &mut Access<'_>, index: u32, slot: usize) -> Result<Option<After>> {
+    let now = access.now;
+    let mut descriptions = access.descriptions();
+    let mut description = descriptions.get(index);
+    let holders = description.holders();
+    if *holders & 1 << slot == 0 {
+        return Ok(None);
+    }
+    *holders &= !(1 << slot);
+    if *holders != 0 {
+        return Ok(None);
+    }
+    let (flags, socket) = (description.flags(), description.socket());
+    let claim = *description.claim();
+    access.descriptions().give(index);
+    Ok(match socket.kind {
+        SocketKind::Udp => {
+            let _ = access.stack.udp_close(UdpId::try_from(socket)?);
+            (claim != 0).then_some(After::Release(claim))
+        }
+        SocketKind::Listener => {
+            let _ = access.stack.tcp_close_listener(ListenerId::try_from(socket)?, now);
+            (claim != 0).then_some(After::Convert(claim))
+        }
+        SocketKind::Tcp => {
+            let id = TcpId::try_from(socket)?;
+            let ends = access.stack.tcp_endpoints(id);
+            let _ = access.stack.tcp_close(id, now);
+            match ends {
+                Ok((local, remote)) if claim != 0 => Some(After::Pending(pending::Closed {
+                    index: id.index,
+                    local,
+                    remote,
+                    claim,
+                    shared: flags & flag::ACCEPTED != 0,
+                    converted: flags & flag::CONVERTED != 0,
+                })),
+                _ => None,
+            }
+        }
+        SocketKind::Set => {
+            let _ = access.stack.set_destroy(socket.try_into()?);
+            None
+        }
+        SocketKind::None => (claim != 0).then_some(After::Release(claim)),
+    })
+}
+
+/// Remotes of connections that a closed listener with this claim has accepted, as many as fit into one request; they are marked as converted. `next` is
+/// the description to go on with. (Not all at once: a list of them would have to be allocated.)
+fn accepted(lane: &'static Lane, claim: u64, next: &mut u32) -> Remotes {
+    let mut remotes = [Endpoint::default(); Remotes::MAX];
+    let mut count = 0;
+    let _ = lane.with(|access| {
+        while *next < access.descriptions().used() && count < remotes.len() {
+            let mut descriptions = access.descriptions();
+            let mut description = descriptions.get(*next);
+            *next += 1;
+            if !description.has(flag::ACCEPTED) || *description.claim() != claim {
+                continue;
+            }
+            description.set(flag::CONVERTED, true);
+            if let Ok(id) = TcpId::try_from(description.socket())
+                && let Ok((_, remote)) = access.stack.tcp_endpoints(id)
+            {
+                remotes[count] = remote;
+                count += 1;
+            }
+        }
+        Ok(())
+    });
+    count += pending::convert(claim, &mut remotes[count..]);
+    Remotes::new(&remotes[..count])
+}
+
+/// A listener was shut: it stops listening, its descriptor stays.
+pub(crate) fn stop_listening(lane: &'static Lane, index: u32) {
+    let after = lane.with(|access| {
+        let now = access.now;
+        let mut descriptions = access.descriptions();
+        let mut description = descriptions.get(index);
+        let Ok(id) = ListenerId::try_from(description.socket()) else { return Ok(None) };
+        let claim = core::mem::take(description.claim());
+        description.set_socket(SocketId::default());
+        description.set(flag::CLAIMED | flag::STARTED | flag::LISTENING, false);
+        let _ = access.stack.tcp_close_listener(id, now);
+        Ok(Some(After::Convert(claim)))
+    });
+    if let Ok(Some(after)) = after {
+        after.finish(lane);
+    }
+}
+
+/// Whether a lane that ended for this reason did so because the service ended.
+fn is_without_service(reason: Reason) -> bool {
+    matches!(reason, Reason::Lost | Reason::Stopping)
+}
+
+/// Tells the person why the lane has ended, and what that means.
+pub(crate) fn say_ended(reason: Reason) {
+    let then = if is_without_service(reason) {
+        "; new ones take the fast path when the service is back, listeners when the program is restarted"
+    } else {
+        ""
+    };
+    sys::say(&format!(
+        "the lane has ended ({reason}): open connections are reset, other sockets go on with the kernel's stack{then}"
+    ));
+}
+
+/// The lane is over. Connections are dead; listeners and UDP sockets go on as what their kernel sockets are.
+pub(crate) fn lane_ended(lane: &Lane, reason: Reason, ending: &mut Ending) {
+    let without_service = is_without_service(reason);
+    // By the time that anybody sees the socket in a list there is another service.
+    let ended = if without_service { Reason::Restarted } else { reason };
+    let unlisted = |reason: Reason| Entry::Unlisted(reason.code().into());
+    // Else, in this process alone.
+    let for_all = without_service || reason == Reason::LaneGone;
+    let mut words = lane.last_words(ending);
+    let reasons = words.as_mut().map_or_else(Vec::new, |words| core::mem::take(&mut words.reasons));
+    // What is not known counts as a connection, which must not look like a fresh socket.
+    let mut last = |index: u32| match &mut words {
+        Some(words) => {
+            let mut descriptions = Descriptions::new(&mut words.user);
+            let mut description = descriptions.get(index);
+            (description.flags(), *description.holders() & !(1 << lane.slot()) == 0)
+        }
+        None => (flag::STARTED, false),
+    };
+    for (fd, entry) in TABLE.each() {
+        match entry {
+            Entry::Udp(index) => {
+                // The service that would take its filter for groups off again may have been killed.
+                let _ = sys::detach_filter(fd);
+                TABLE.replace(fd, entry, unlisted(ended));
+                uncount(index);
+            }
+            Entry::Tcp(index) => {
+                let (flags, ours_alone) = last(index);
+                if flags & (flag::STARTED | flag::LISTENING) == flag::STARTED {
+                    TABLE.replace(fd, entry, Entry::Dead(libc::ECONNRESET as u32));
+                    if for_all || ours_alone {
+                        // So that the kernel's epoll shows the end of the stream. It says that it is not connected, and does it all the same.
+                        let _ = sys::shutdown(fd, libc::SHUT_RDWR);
+                    }
+                } else {
+                    if flags & (flag::LISTENING | flag::NONBLOCK) == flag::LISTENING {
+                        kernel::restore_blocking(fd);
+                    }
+                    TABLE.replace(fd, entry, unlisted(ended));
+                }
+                uncount(index);
+            }
+            Entry::Kernel(row) => {
+                let why = reasons.get(row as usize).and_then(|&code| Reason::from_code(code));
+                TABLE.replace(fd, entry, unlisted(why.filter(|&why| why != Reason::None).unwrap_or(ended)));
+            }
+            Entry::Epoll(_) => {
+                TABLE.replace(fd, entry, Entry::Foreign);
+            }
+            Entry::Foreign | Entry::Instance(_) | Entry::Lane | Entry::Unlisted(_) | Entry::Dead(_) => {}
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Sockets that are the kernel's, although the program has a lane: those that the lane cannot have go back to the kernel, and those that never were on it
+//! stay there. Each is shown with its reason.
+
+use crate::base::errno::Errno;
+use crate::c::sys;
+use crate::lane::{self, Lane};
+use crate::socket::close::{self, After};
+use crate::table::desc::flag;
+use crate::table::fd::{Entry, TABLE, Table};
+use core::ffi::c_int;
+use tickwire_link::control::Reason;
+use tickwire_stack::addr::Endpoint;
+use tickwire_stack::{ListenerId, SocketId, SocketKind, TcpId, UdpId, table};
+
+/// The socket is the kernel's: whoever gets this repeats the call there. Never an error number of the system.
+pub(crate) const DEMOTED: Errno = Errno(-2);
+
+/// The kernel's number of the state, for the rows.
+const TCP_LISTEN: u32 = 10;
+
+/// Shows a socket that stays on the kernel, with its reason, to `tickwire stat`, if it still is what it was (`from`).
+fn show_kernel(lane: &'static Lane, fd: c_int, from: Entry, udp: bool, reason: Reason) {
+    let names = (sys::socket_name(fd, false), sys::socket_name(fd, true));
+    let listens = sys::option(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN).is_ok_and(|on| on != 0);
+    let shown = lane.with(|access| {
+        let Some((index, row)) = lane::kernel_row(access.stack) else { return Err(Errno(libc::ENOBUFS)) };
+        row.clear();
+        row.pid.set(sys::process());
+        row.fd.set(fd as u32);
+        row.reason.set(u32::from(reason.code()));
+        row.state.set(if listens { TCP_LISTEN } else { 0 });
+        row.local.set(names.0.unwrap_or_default());
+        row.remote.set(names.1.unwrap_or_default());
+        row.kind.set(if udp { table::kind::KERNEL_UDP } else { table::kind::KERNEL_TCP });
+        Ok(index)
+    });
+    let entered = TABLE.replace(fd, from, shown.map_or(Entry::Foreign, Entry::Kernel));
+    if let (false, Ok(row)) = (entered, shown) {
+        clear_row(lane, row);
+    }
+}
+
+/// A socket that stayed on the kernel is no more.
+pub(crate) fn clear_row(lane: &'static Lane, row: u32) {
+    let _ = lane.with(|access| {
+        if let Some(row) = access.stack.kernel_rows().get(row as usize) {
+            row.clear();
+        }
+        Ok(())
+    });
+}
+
+/// A socket that stays on the kernel was connected there: its row gets the names.
+pub(crate) fn connected_by_kernel(fd: c_int) {
+    if let (Entry::Kernel(row), Some(lane)) = (TABLE.get(fd), lane::current()) {
+        let names = (sys::socket_name(fd, false), sys::socket_name(fd, true));
+        let _ = lane.with(|access| {
+            if let Some(row) = access.stack.kernel_rows().get(row as usize) {
+                row.local.set(names.0.unwrap_or_default());
+                row.remote.set(names.1.unwrap_or_default());
+            }
+            Ok(())
+        });
+    }
+}
+
+/// A connection that a listener took from the kernel.
+pub(crate) fn accepted_by_kernel(lane: &'static Lane, fd: c_int) {
+    if Table::fits(fd) {
+        stays(lane, fd, false, Reason::Loopback);
+    }
+}
+
+/// A connection that a listener which is not ours took from the kernel: it is there for the listener's reason.
+pub(crate) fn accepted_beside(listener: c_int, fd: c_int) {
+    match (TABLE.get(listener), lane::current()) {
+        (Entry::Kernel(row), Some(lane)) if Table::fits(fd) => {
+            let reason = lane.with(|access| {
+                let row = access.stack.kernel_rows().get(row as usize);
+                Ok(row.and_then(|row| Reason::from_code(row.reason.get())).unwrap_or_default())
+            });
+            stays(lane, fd, false, reason.unwrap_or_default());
+        }
+        (entry @ Entry::Unlisted(_), _) => {
+            TABLE.set(fd, entry);
+        }
+        _ => {}
+    }
+}
+
+/// A socket that was the kernel's from the first stays so: shown, and said.
+pub(crate) fn stays(lane: &'static Lane, fd: c_int, udp: bool, reason: Reason) {
+    say_why(lane, fd, udp, None, reason);
+    show_kernel(lane, fd, TABLE.get(fd), udp, reason);
+}
+
+/// Says, if the person wants it (`TICKWIRE_LOG`), which socket stays on the kernel, and why. `remote` is where it is about to be connected.
+fn say_why(lane: &Lane, fd: c_int, udp: bool, remote: Option<Endpoint>, reason: Reason) {
+    if lane.settings().verbose {
+        let name = |peer| sys::socket_name(fd, peer).ok().filter(|name| name.port != 0);
+        let names = named(name(false), remote.or_else(|| name(true)));
+        sys::say(&format!("{} socket {fd}{names} stays on the kernel: {reason}", if udp { "UDP" } else { "TCP" }));
+    }
+}
+
+/// The names of a socket's two ends, as far as they are known.
+fn named(local: Option<Endpoint>, remote: Option<Endpoint>) -> String {
+    match (local, remote) {
+        (Some(local), Some(remote)) => format!(" ({local} to {remote})"),
+        (Some(local), None) => format!(" ({local})"),
+        (None, Some(remote)) => format!(" (to {remote})"),
+        (None, None) => String::new(),
+    }
+}
+
+/// Gives a socket to the kernel for good. The kernel socket behind the descriptor is in the state in which the stack's was.
+pub(crate) fn demote(lane: &'static Lane, index: u32, reason: Reason) {
+    demote_for(lane, index, None, reason);
+}
+
+/// As [`demote`], of a socket that the kernel is about to connect.
+pub(crate) fn demote_connecting(lane: &'static Lane, index: u32, remote: Endpoint, reason: Reason) {
+    demote_for(lane, index, Some(remote), reason);
+}
+
+fn demote_for(lane: &'static Lane, index: u32, remote: Option<Endpoint>, reason: Reason) {
+    let mut ours = TABLE.each().filter(|_| !lane.is_over());
+    if let Some((fd, entry)) = ours.find(|(_, entry)| entry.description() == Some(index)) {
+        say_why(lane, fd, matches!(entry, Entry::Udp(_)), remote, reason);
+    }
+    let taken = lane.with(|access| {
+        let now = access.now;
+        let mut descriptions = access.descriptions();
+        let mut description = descriptions.get(index);
+        let socket = description.socket();
+        let claim = core::mem::take(description.claim());
+        description.set(flag::KERNEL, true);
+        description.set(flag::CLAIMED | flag::STARTED, false);
+        description.set_socket(SocketId::default());
+        match socket.kind {
+            SocketKind::Udp => access.stack.udp_close(UdpId::try_from(socket)?)?,
+            SocketKind::Tcp => access.stack.tcp_abort(TcpId::try_from(socket)?, now)?,
+            SocketKind::Listener => access.stack.tcp_close_listener(ListenerId::try_from(socket)?, now)?,
+            _ => {}
+        }
+        Ok(claim)
+    });
+    crate::wait::epoll::moved_to_kernel(lane, index);
+    forget(lane, index, reason);
+    lane.release(taken.unwrap_or(0), Endpoint::default());
+}
+
+/// As [`demote`], of a socket that works as it is: connections that a listener has accepted stay with the stack. What waits to be accepted or received
+/// is lost.
+pub(crate) fn give_to_kernel(lane: &'static Lane, fd: c_int, index: u32, reason: Reason) {
+    let kept = lane.with(|access| {
+        let mut descriptions = access.descriptions();
+        let mut description = descriptions.get(index);
+        if description.socket().kind != SocketKind::Listener {
+            return Ok(None);
+        }
+        let claim = core::mem::take(description.claim());
+        Ok((claim != 0).then_some(After::Convert(claim)))
+    });
+    demote(lane, index, reason);
+    if let Ok(Some(after)) = kept {
+        after.finish(lane);
+        // To the service its listener has closed, and it has shut the kernel's; this one goes on.
+        let _ = sys::listen(fd, crate::socket::tcp::SOMAXCONN);
+    }
+}
+
+/// Gives the listeners and UDP sockets to the kernel that no other process has.
+pub(crate) fn give_own_to_kernel(lane: &'static Lane, reason: Reason) {
+    for (fd, entry) in TABLE.each() {
+        let (Entry::Udp(index) | Entry::Tcp(index)) = entry else { continue };
+        let movable = lane.with(|access| {
+            let own = 1 << access.slot;
+            let mut descriptions = access.descriptions();
+            let mut description = descriptions.get(index);
+            Ok(*description.holders() == own && description.socket().kind != SocketKind::Tcp)
+        });
+        // By another of its descriptors it may have gone already.
+        if movable == Ok(true) && TABLE.get(fd) == entry {
+            give_to_kernel(lane, fd, index, reason);
+        }
+    }
+}
+
+/// Takes every descriptor of a description that is the kernel's now out of this process's table.
+pub(crate) fn forget(lane: &'static Lane, index: u32, reason: Reason) {
+    let dropped = {
+        // If the lane has ended, that has seen to it, and the number may be that of a socket of the next lane; it does not end meanwhile.
+        let Some(_ending) = lane::ending::hold().filter(|_| !lane.is_over()) else { return };
+        let flags = lane.flags_of(index);
+        let mut gone = 0;
+        for (fd, entry) in TABLE.each() {
+            if flags & flag::KERNEL != 0 && entry.description() == Some(index) {
+                if flags & (flag::LISTENING | flag::NONBLOCK) == flag::LISTENING {
+                    restore_blocking(fd);
+                }
+                gone += 1;
+                show_kernel(lane, fd, entry, flags & flag::UDP != 0, reason);
+            }
+        }
+        if gone == 0 {
+            return;
+        }
+        close::uncount(index);
+        crate::socket::multicast::closed(index);
+        lane.with(|access| {
+            let slot = access.slot;
+            close::drop_reference_of(access, index, slot)
+        })
+    };
+    if let Ok(Some(after)) = dropped {
+        after.finish(lane);
+    }
+}
+
+/// The kernel's listener was set not to wait; the program had it otherwise.
+pub(crate) fn restore_blocking(fd: c_int) {
+    if let Ok(flags) = sys::fcntl(fd, libc::F_GETFL, 0) {
+        let _ = sys::fcntl(fd, libc::F_SETFL, flags & !libc::O_NONBLOCK);
+    }
+}
+
+/// The service took a claim back (an address went away): the sockets on it are the kernel's again, connections end.
+pub(crate) fn claim_lost(lane: &'static Lane, claim: u64, reason: Reason) {
+    let found = lane.with(|access| {
+        let mut found = Vec::new();
+        for index in 0..access.descriptions().used() {
+            if *access.descriptions().get(index).claim() == claim {
+                found.push(index);
+            }
+        }
+        Ok(found)
+    });
+    for index in found.unwrap_or_default() {
+        let connection = lane.with(|access| {
+            let mut descriptions = access.descriptions();
+            let mut description = descriptions.get(index);
+            let id = TcpId::try_from(description.socket())?;
+            *description.claim() = 0;
+            // The program keeps its descriptor, and must hear of it by whatever way it waits.
+            Ok(access.stack.tcp_sever(id, access.now)?)
+        });
+        if connection.is_err() {
+            demote(lane, index, reason);
+        }
+    }
+}
+
+/// The sockets of this process that were made on a lane that has ended, each with why it is on the kernel.
+pub(crate) fn unlisted() -> impl Iterator<Item = (c_int, Reason)> {
+    TABLE.each().filter_map(|(fd, entry)| match entry {
+        Entry::Unlisted(code) => Some((fd, Reason::from_code(code).unwrap_or_default())),
+        _ => None,
+    })
+}
+
+/// A new lane shows the sockets that are older than it.
+pub(crate) fn list_older(lane: &'static Lane) {
+    for (fd, reason) in unlisted() {
+        let udp = sys::option(fd, libc::SOL_SOCKET, libc::SO_TYPE) == Ok(libc::SOCK_DGRAM);
+        show_kernel(lane, fd, Entry::Unlisted(reason.code().into()), udp, reason);
+    }
+}
