@@ -9,6 +9,7 @@ use crate::wait::NO_FD;
 use crate::wait::epoll;
 use crate::wait::epoll_wait;
 use crate::wait::poll;
+use core::cell::Cell;
 use core::ffi::c_int;
 use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
 use tickwire_stack::time::Span;
@@ -29,131 +30,145 @@ unsafe fn list<'a>(fds: *mut pollfd, count: nfds_t) -> &'a mut [pollfd] {
     unsafe { core::slice::from_raw_parts_mut(fds, count as usize) }
 }
 
-/// The program's events.
-///
-/// # Safety
-/// `events` points to room for `max` entries.
-unsafe fn room<'a>(events: *mut epoll_event, max: c_int) -> Result<&'a mut [epoll_event]> {
-    let max = usize::try_from(max).ok().filter(|&n| n > 0).ok_or(Errno(libc::EINVAL))?;
-    if events.is_null() {
-        return Err(Errno(libc::EFAULT));
-    }
-    // SAFETY: by the caller's promise; entries are only written.
-    Ok(unsafe { core::slice::from_raw_parts_mut(events, max) })
-}
-
-/// Waits on an instance with a set.
-unsafe fn epoll_any(
-    epfd: c_int,
-    index: u32,
-    events: *mut epoll_event,
-    max: c_int,
-    timeout: Option<Span>,
-    mask: *const sigset_t,
-) -> c_int {
-    answer(|| {
-        // SAFETY: the program's place, and null or the program's mask.
-        let (events, mask) = unsafe { (room(events, max)?, mask.as_ref()) };
-        epoll_wait::wait(epfd, index, events, timeout, mask).map(|n| n as c_int)
-    })
-}
-
-/// Waits on an instance that is the kernel's alone, by the C library's `call`; it may get a set meanwhile.
-///
-/// # Safety
-/// `events` points to room for `max` entries, `mask` is null or a mask.
-unsafe fn epoll_kernels(
+/// A wait on an epoll instance, as the program asks for it.
+struct EpollWait {
     epfd: c_int,
     events: *mut epoll_event,
     max: c_int,
-    timeout: Option<Span>,
     mask: *const sigset_t,
-    call: impl FnOnce() -> c_int,
-) -> c_int {
-    let until = timeout.map(|timeout| super::sys::now() + timeout);
-    if epoll_wait::falls_asleep(epfd) {
-        let told = call();
-        epoll_wait::awakes(epfd);
-        if told <= 0 {
-            return told;
+}
+
+impl EpollWait {
+    /// The wait with these arguments.
+    ///
+    /// # Safety
+    /// `events` points to room for `max` entries, `mask` is null or a mask, for as long as the value lives.
+    unsafe fn new(epfd: c_int, events: *mut epoll_event, max: c_int, mask: *const sigset_t) -> Self {
+        Self { epfd, events, max, mask }
+    }
+
+    /// The program's place for events, and its mask.
+    fn places(&mut self) -> Result<(&mut [epoll_event], Option<&sigset_t>)> {
+        let max = usize::try_from(self.max).ok().filter(|&n| n > 0).ok_or(Errno(libc::EINVAL))?;
+        if self.events.is_null() {
+            return Err(Errno(libc::EFAULT));
         }
-        // SAFETY: the kernel has just filled in as many.
-        let left = epoll_wait::for_program(unsafe { core::slice::from_raw_parts_mut(events, told as usize) });
-        if left > 0 {
-            return left as c_int;
+        // SAFETY: by the promise of `new`; entries are only written.
+        Ok(unsafe { (core::slice::from_raw_parts_mut(self.events, max), self.mask.as_ref()) })
+    }
+
+    /// Waits. On an instance that is the kernel's alone by the C library's `call`, which is this very wait.
+    fn run(mut self, timeout: Option<Span>, call: impl FnOnce() -> c_int) -> c_int {
+        match TABLE.get(self.epfd) {
+            Entry::Epoll(index) => self.on_set(index, timeout),
+            _ => self.on_kernels(timeout, call),
         }
     }
-    let timeout = until.map(|until| until.since(super::sys::now()));
-    match TABLE.get(epfd) {
-        // SAFETY: by the caller's promise.
-        Entry::Epoll(index) => unsafe { epoll_any(epfd, index, events, max, timeout, mask) },
-        _ => answer(|| {
-            // SAFETY: by the caller's promise.
-            let (events, mask) = unsafe { (room(events, max)?, mask.as_ref()) };
-            epoll_wait::by_kernel(epfd, events, timeout, mask).map(|n| n as c_int)
-        }),
+
+    /// On an instance with a set.
+    fn on_set(&mut self, index: u32, timeout: Option<Span>) -> c_int {
+        let epfd = self.epfd;
+        answer(|| {
+            let (events, mask) = self.places()?;
+            epoll_wait::wait(epfd, index, events, timeout, mask).map(|n| n as c_int)
+        })
+    }
+
+    /// On an instance that is the kernel's alone; it may get a set meanwhile.
+    fn on_kernels(&mut self, timeout: Option<Span>, call: impl FnOnce() -> c_int) -> c_int {
+        let epfd = self.epfd;
+        let until = timeout.map(|timeout| super::sys::now() + timeout);
+        if epoll_wait::falls_asleep(epfd) {
+            let told = call();
+            epoll_wait::awakes(epfd);
+            if told <= 0 {
+                return told;
+            }
+            // The kernel has filled in as many.
+            let events = self.places().ok().and_then(|(events, _)| events.get_mut(..told as usize));
+            let left = events.map_or(0, epoll_wait::for_program);
+            if left > 0 {
+                return left as c_int;
+            }
+        }
+        let timeout = until.map(|until| until.since(super::sys::now()));
+        match TABLE.get(epfd) {
+            Entry::Epoll(index) => self.on_set(index, timeout),
+            _ => answer(|| {
+                let (events, mask) = self.places()?;
+                epoll_wait::by_kernel(epfd, events, timeout, mask).map(|n| n as c_int)
+            }),
+        }
     }
 }
 
-fn is_set(set: *const fd_set, fd: c_int) -> bool {
-    // SAFETY: null or the program's set, which the caller checked to hold `fd`.
-    !set.is_null() && unsafe { bits(set).wrapping_add(fd as usize / 8).read() } & 1 << (fd % 8) != 0
-}
-
-/// The bits as bytes: sets may be longer than `fd_set`, as programs make them for many descriptors.
-fn bits(set: *const fd_set) -> *const u8 {
-    set.cast()
-}
-
-/// Whether a `select` needs us.
-fn select_concerns(count: c_int, sets: [*const fd_set; 3]) -> bool {
-    (0..count).any(|fd| {
-        matches!(TABLE.get(fd), Entry::Udp(_) | Entry::Tcp(_) | Entry::Epoll(_) | Entry::Dead(_))
-            && sets.iter().any(|&set| is_set(set, fd))
-    })
-}
-
-/// `select` by way of `poll`, with Linux's meaning of the three sets.
-unsafe fn select_any(
+/// The three sets of a `select`, as bytes: they may be longer than `fd_set`, as programs make them for many descriptors, and two of them may be one.
+struct Sets<'a> {
     count: c_int,
-    sets: [*mut fd_set; 3],
-    timeout: Option<Span>,
-    mask: Option<&sigset_t>,
-) -> Result<c_int> {
-    const READ: i16 = libc::POLLRDNORM | libc::POLLRDBAND | libc::POLLIN | libc::POLLHUP | libc::POLLERR;
-    const WRITE: i16 = libc::POLLWRBAND | libc::POLLWRNORM | libc::POLLOUT | libc::POLLERR;
-    const EXCEPT: i16 = libc::POLLPRI;
-    let meaning = [READ, WRITE, EXCEPT];
-    let mut fds = Few::new(NO_FD);
-    for fd in 0..count {
-        let events = (0..3).filter(|&i| is_set(sets[i], fd)).fold(0, |events, i| events | meaning[i]);
-        if events != 0 {
-            fds.push(pollfd { fd, events, revents: 0 });
+    bits: [Option<&'a [Cell<u8>]>; 3],
+}
+
+impl Sets<'_> {
+    /// The program's sets: to be read, to be written, exceptional.
+    ///
+    /// # Safety
+    /// Each is null or holds `count` descriptors, and is the caller's alone for as long as the value lives.
+    unsafe fn new(count: c_int, sets: [*mut fd_set; 3]) -> Self {
+        let len = usize::try_from(count).unwrap_or(0).div_ceil(8);
+        // SAFETY: by the caller's promise; bytes have no alignment.
+        let bits = sets.map(|set| (!set.is_null()).then(|| unsafe { core::slice::from_raw_parts(set.cast(), len) }));
+        Self { count, bits }
+    }
+
+    /// Whether a set has a descriptor.
+    fn has(&self, set: usize, fd: c_int) -> bool {
+        self.bits[set].is_some_and(|bits| bits[fd as usize / 8].get() & 1 << (fd % 8) != 0)
+    }
+
+    /// Takes a descriptor out of a set that has it.
+    fn remove(&self, set: usize, fd: c_int) {
+        if let Some(byte) = self.bits[set].map(|bits| &bits[fd as usize / 8]) {
+            byte.set(byte.get() & !(1 << (fd % 8)));
         }
     }
-    poll::poll(&mut fds, timeout, mask)?;
-    if fds.iter().any(|fd| fd.revents & libc::POLLNVAL != 0) {
-        return Err(Errno(libc::EBADF));
+
+    /// Whether they need us.
+    fn concern_us(&self) -> bool {
+        (0..self.count).any(|fd| {
+            matches!(TABLE.get(fd), Entry::Udp(_) | Entry::Tcp(_) | Entry::Epoll(_) | Entry::Dead(_))
+                && (0..3).any(|set| self.has(set, fd))
+        })
     }
-    let mut told = 0;
-    for (i, &set) in sets.iter().enumerate() {
-        if set.is_null() {
-            continue;
+
+    /// `select` by way of `poll`, with Linux's meaning of the three sets.
+    fn select(&self, timeout: Option<Span>, mask: Option<&sigset_t>) -> Result<c_int> {
+        const READ: i16 = libc::POLLRDNORM | libc::POLLRDBAND | libc::POLLIN | libc::POLLHUP | libc::POLLERR;
+        const WRITE: i16 = libc::POLLWRBAND | libc::POLLWRNORM | libc::POLLOUT | libc::POLLERR;
+        const EXCEPT: i16 = libc::POLLPRI;
+        let meaning = [READ, WRITE, EXCEPT];
+        let mut fds = Few::new(NO_FD);
+        for fd in 0..self.count {
+            let events = (0..3).filter(|&set| self.has(set, fd)).fold(0, |events, set| events | meaning[set]);
+            if events != 0 {
+                fds.push(pollfd { fd, events, revents: 0 });
+            }
         }
-        for fd in fds.iter().filter(|fd| is_set(set, fd.fd)) {
-            let byte = set.cast::<u8>().wrapping_add(fd.fd as usize / 8);
-            let bit = 1u8 << (fd.fd % 8);
-            // SAFETY: the program's set holds this descriptor, as it was set there.
-            unsafe {
-                if fd.revents & meaning[i] != 0 {
+        poll::poll(&mut fds, timeout, mask)?;
+        if fds.iter().any(|fd| fd.revents & libc::POLLNVAL != 0) {
+            return Err(Errno(libc::EBADF));
+        }
+        let mut told = 0;
+        for (set, meaning) in meaning.into_iter().enumerate() {
+            for fd in fds.iter().filter(|fd| self.has(set, fd.fd)) {
+                if fd.revents & meaning != 0 {
                     told += 1;
                 } else {
-                    *byte &= !bit;
+                    self.remove(set, fd.fd);
                 }
             }
         }
+        Ok(told)
     }
-    Ok(told)
 }
 
 export! {
@@ -197,7 +212,9 @@ export! {
 
     /// `select(2)`. Linux writes the time that is left back, also when a signal ends the wait; so do we.
     fn select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval) -> c_int {
-        if !select_concerns(count, [read, write, except]) {
+        // SAFETY: null or the program's sets.
+        let sets = unsafe { Sets::new(count, [read, write, except]) };
+        if !sets.concern_us() {
             // SAFETY: the program's arguments go on unchanged.
             return unsafe { real::select(count, read, write, except, timeout) };
         }
@@ -209,8 +226,7 @@ export! {
                 .map(|t| span_of(&timespec { tv_sec: t.tv_sec + t.tv_usec / 1_000_000, tv_nsec: t.tv_usec % 1_000_000 * 1000 }))
                 .transpose()?;
             let begin = super::sys::now();
-            // SAFETY: the program's sets.
-            let told = unsafe { select_any(count, [read, write, except], limit, None) };
+            let told = sets.select(limit, None);
             if let (Some(left), Some(limit)) = (&mut timeout, limit) {
                 let rest = limit - super::sys::now().since(begin);
                 left.tv_sec = (rest.as_micros() / 1_000_000) as _;
@@ -222,16 +238,16 @@ export! {
 
     /// `pselect(2)`.
     fn pselect(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int {
-        if !select_concerns(count, [read, write, except]) {
+        // SAFETY: null or the program's sets.
+        let sets = unsafe { Sets::new(count, [read, write, except]) };
+        if !sets.concern_us() {
             // SAFETY: the program's arguments go on unchanged.
             return unsafe { real::pselect(count, read, write, except, timeout, mask) };
         }
         answer(|| {
             // SAFETY: null or the program's structures.
-            unsafe {
-                let limit = timeout.as_ref().map(span_of).transpose()?;
-                select_any(count, [read, write, except], limit, mask.as_ref())
-            }
+            let (timeout, mask) = unsafe { (timeout.as_ref(), mask.as_ref()) };
+            sets.select(timeout.map(span_of).transpose()?, mask)
         })
     }
 
@@ -273,25 +289,19 @@ export! {
 
     /// `epoll_wait(2)`.
     fn epoll_wait(epfd: c_int, events: *mut epoll_event, max: c_int, timeout: c_int) -> c_int {
-        match TABLE.get(epfd) {
-            // SAFETY: the program's arguments.
-            Entry::Epoll(index) => unsafe { epoll_any(epfd, index, events, max, millis(timeout), core::ptr::null()) },
-            // SAFETY: the program's arguments go on unchanged.
-            _ => unsafe {
-                epoll_kernels(epfd, events, max, millis(timeout), core::ptr::null(), || real::epoll_wait(epfd, events, max, timeout))
-            },
+        // SAFETY: the program's arguments, which also go on unchanged.
+        unsafe {
+            let wait = EpollWait::new(epfd, events, max, core::ptr::null());
+            wait.run(millis(timeout), || real::epoll_wait(epfd, events, max, timeout))
         }
     }
 
     /// `epoll_pwait(2)`.
     fn epoll_pwait(epfd: c_int, events: *mut epoll_event, max: c_int, timeout: c_int, mask: *const sigset_t) -> c_int {
-        match TABLE.get(epfd) {
-            // SAFETY: the program's arguments.
-            Entry::Epoll(index) => unsafe { epoll_any(epfd, index, events, max, millis(timeout), mask) },
-            // SAFETY: the program's arguments go on unchanged.
-            _ => unsafe {
-                epoll_kernels(epfd, events, max, millis(timeout), mask, || real::epoll_pwait(epfd, events, max, timeout, mask))
-            },
+        // SAFETY: the program's arguments, which also go on unchanged.
+        unsafe {
+            let wait = EpollWait::new(epfd, events, max, mask);
+            wait.run(millis(timeout), || real::epoll_pwait(epfd, events, max, timeout, mask))
         }
     }
 
@@ -302,13 +312,10 @@ export! {
             Ok(limit) => limit,
             Err(error) => return answer(|| Err(error)),
         };
-        match TABLE.get(epfd) {
-            // SAFETY: the program's arguments.
-            Entry::Epoll(index) => unsafe { epoll_any(epfd, index, events, max, limit, mask) },
-            // SAFETY: the program's arguments go on unchanged.
-            _ => unsafe {
-                epoll_kernels(epfd, events, max, limit, mask, || real::epoll_pwait2(epfd, events, max, timeout, mask))
-            },
+        // SAFETY: the program's arguments, which also go on unchanged.
+        unsafe {
+            let wait = EpollWait::new(epfd, events, max, mask);
+            wait.run(limit, || real::epoll_pwait2(epfd, events, max, timeout, mask))
         }
     }
 }
