@@ -232,6 +232,59 @@ int main(int count, char **arguments) {
 }
 
 #[test]
+fn children_in_another_process_namespace_have_lanes_of_their_own_and_their_parent_keeps_its_sockets() {
+    // They live side by side for as long as each needs to look for dead processes of its lane, several times.
+    const CLIENT: &str = r#"
+import ctypes, errno, os, socket, subprocess, sys, time
+CLONE_NEWPID = 0x20000000
+def connection():
+    s = socket.create_connection((sys.argv[1], 9000), timeout=5)
+    talk(s)
+    return s
+def talk(s):
+    s.sendall(b'hello')
+    assert s.recv(5) == b'hello'
+def child(s, steps):
+    assert os.getppid() == 0
+    try:
+        talk(s)
+        raise AssertionError('the connection of the parent works')
+    except OSError as error:
+        assert error.errno == errno.ENOBUFS, error
+    s.close()
+    own = connection()
+    for _ in range(steps):
+        time.sleep(0.1)
+        talk(own)
+one = connection()
+assert ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWPID) == 0
+children = []
+# With the first of them the namespace ends.
+for steps in (20, 10):
+    pid = os.fork()
+    if pid == 0:
+        try:
+            child(one, steps)
+        except BaseException as error:
+            os.write(1, repr(error).encode())
+            os._exit(1)
+        os._exit(0)
+    children.append(pid)
+one.set_inheritable(True)
+subprocess.run(['true'], close_fds=False, check=True)
+for _ in range(10):
+    time.sleep(0.1)
+    talk(one)
+for pid in reversed(children):
+    assert os.waitpid(pid, 0)[1] == 0
+    talk(one)
+print('ok')
+"#;
+    let said = against_echo(&[python(), "-c", CLIENT], 50);
+    assert!(said.starts_with("ok\n") && said.matches("another process namespace").count() == 1, "{said}");
+}
+
+#[test]
 fn a_listener_is_passed_to_a_program_that_is_not_accelerated_and_a_connection_is_not() {
     const SENDER: &str = r#"
 import errno, socket, sys

@@ -122,6 +122,22 @@ pub(crate) fn process_lives(pid: u32) -> bool {
     !rest.starts_with(['Z', 'X']) || threads.is_some_and(|n| n > 1)
 }
 
+/// Whether the children of the calling thread are of another process namespace than it (`unshare`, `setns`). Without `/proc` it is not known: no.
+pub(crate) fn children_are_elsewhere() -> bool {
+    let Ok(own) = std::fs::read_link("/proc/thread-self/ns/pid") else { return false };
+    match std::fs::read_link("/proc/thread-self/ns/pid_for_children") {
+        Ok(of_children) => of_children != own,
+        // It has no process yet.
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+    }
+}
+
+/// Whether the process that forked this one is of another process namespace, where this one cannot see it.
+pub(crate) fn parent_is_elsewhere() -> bool {
+    // SAFETY: no arguments.
+    unsafe { libc::getppid() == 0 }
+}
+
 /// A new kernel socket.
 pub(crate) fn socket(domain: c_int, kind: c_int, protocol: c_int) -> Result<c_int> {
     // SAFETY: plain numbers.

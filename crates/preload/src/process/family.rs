@@ -4,7 +4,7 @@ use crate::base::errno::Errno;
 use crate::base::locked::Locked;
 use crate::c::sys;
 use crate::lane::{self, Lane};
-use crate::process::share::{Share, is_unborn};
+use crate::process::share::{ELSEWHERE, Share, is_unborn, say_elsewhere};
 use crate::socket::close;
 use crate::socket::multicast;
 use crate::socket::open;
@@ -43,8 +43,12 @@ fn before_fork(lane: &'static Lane) {
             }
         }
     });
-    if matches!(taken, Err(Errno(libc::ENOBUFS))) {
-        sys::say("too many processes share one lane; the sockets of this child will not work");
+    match taken {
+        Err(ELSEWHERE) => say_elsewhere(),
+        Err(Errno(libc::ENOBUFS)) => {
+            sys::say("too many processes share one lane; the sockets of this child will not work");
+        }
+        _ => {}
     }
     CHILD.set(taken.ok());
 }
@@ -79,7 +83,11 @@ pub(crate) fn after_fork_in_child(lane: &'static Lane) {
     pending::clear();
     crate::process::helper::forget(true);
     lane.forget_threads();
-    let Some(share) = CHILD.take().filter(|share| share.is_of(lane)) else {
+    let elsewhere = sys::parent_is_elsewhere();
+    let Some(share) = CHILD.take().filter(|share| share.is_of(lane) && !elsewhere) else {
+        if elsewhere && open::any() {
+            say_elsewhere();
+        }
         abandon(true);
         return;
     };

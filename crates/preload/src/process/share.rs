@@ -5,10 +5,26 @@ use crate::c::sys;
 use crate::lane::Lane;
 use crate::process::family;
 use crate::table::desc::Descriptions;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// In place of a process in its slot, with the number of the thread that is about to make one: nobody who could be dead. A thread makes one child at a
 /// time, so its mark is on one slot at most.
 const UNBORN: u64 = 1 << 32;
+
+/// Why a child in another process namespace gets no share: neither side could see whether the other lives, and threads of both may have the same
+/// number, by which the lane's lock is held.
+pub(crate) const ELSEWHERE: Errno = Errno(libc::EXDEV);
+
+/// Says once that children do not get the sockets.
+pub(crate) fn say_elsewhere() {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if !SAID.swap(true, Relaxed) {
+        sys::say(
+            "the program makes its children in another process namespace (unshare, setns): \
+             its sockets do not work in them, and they may open new ones",
+        );
+    }
+}
 
 /// Whether a slot is taken for a process of which the number is not known yet.
 pub(crate) fn is_unborn(process: u64) -> bool {
@@ -27,8 +43,11 @@ impl Share {
     /// Takes a slot; `give` enters its bit with the descriptions that the child is to hold.
     ///
     /// # Errors
-    /// `ENOBUFS` if too many processes have the lane; `ENETDOWN` if that has ended.
+    /// `ENOBUFS` if too many processes have the lane; [`ELSEWHERE`]; `ENETDOWN` if the lane has ended.
     pub(crate) fn take(lane: &'static Lane, give: impl FnOnce(&mut Descriptions<'_>, u64)) -> Result<Self> {
+        if sys::children_are_elsewhere() {
+            return Err(ELSEWHERE);
+        }
         let mark = UNBORN | u64::from(sys::thread());
         let slot = lane.with(|access| {
             let mut descriptions = access.descriptions();

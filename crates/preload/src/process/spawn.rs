@@ -6,7 +6,7 @@ use crate::base::locked::{Lock, Locked};
 use crate::c::sys;
 use crate::lane;
 use crate::process::exec;
-use crate::process::share::Share;
+use crate::process::share::{ELSEWHERE, Share, say_elsewhere};
 use crate::table::fd::{Entry, TABLE};
 use core::ffi::c_int;
 use std::collections::HashMap;
@@ -51,6 +51,10 @@ pub(crate) fn before(list: usize) -> Option<(Share, String)> {
     });
     match taken {
         Ok(share) => Some((share, exec::to_a_new_process(lane, share.slot()))),
+        Err(ELSEWHERE) => {
+            say_elsewhere();
+            None
+        }
         Err(Errno(libc::ENOBUFS)) => {
             sys::say("too many processes share one lane; the sockets that the new program inherits will not work");
             None
