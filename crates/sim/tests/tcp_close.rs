@@ -93,6 +93,26 @@ fn close_delivers_what_was_written() {
     }
 }
 
+/// The stream is complete; who writes is told of the reset.
+#[test]
+fn a_stream_that_has_ended_reads_so_though_a_reset_follows() {
+    let mut pair = Pair::seeded(3);
+    let (client, server, _) = connected(&mut pair, 0);
+    send(&mut pair, 0, client, b"all").unwrap();
+    let now = pair.now();
+    pair.stack(0).tcp_shutdown(client, now, Shutdown::Write).unwrap();
+    pair.run_for(Span::from_millis(10));
+    send(&mut pair, 1, server, b"answer").unwrap();
+    pair.run_for(Span::from_millis(10));
+    // It has not read that.
+    close(&mut pair, 0, client);
+    pair.run_for(Span::from_millis(10));
+    assert_eq!(recv(&mut pair, 1, server, 100).unwrap(), b"all");
+    assert_eq!(recv(&mut pair, 1, server, 100).unwrap(), b"");
+    assert!(pair.stack(1).readiness(server.into()).unwrap().contains(Ready::ERR));
+    assert!(send(&mut pair, 1, server, b"more").is_err());
+}
+
 /// RFC 2525 §2.17.
 #[test]
 fn close_with_unread_data_resets() {

@@ -170,10 +170,14 @@ impl Stack<'_> {
 
     fn nothing_to_read(&mut self, index: usize) -> Result<usize> {
         let s = &mut self.mem.tcp[index];
+        // The peer's stream is complete, whatever became of the connection afterwards: the error is for who writes (as in Linux).
+        if s.fin_received {
+            return Ok(0);
+        }
         if s.error != Pending::None {
             return Err(over(core::mem::take(&mut s.error)));
         }
-        if s.fin_received || s.read_shut {
+        if s.read_shut {
             return Ok(0);
         }
         match s.state {
