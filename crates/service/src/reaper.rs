@@ -1,12 +1,12 @@
 //! The end of a lane: its traffic is no longer diverted, its peers are told, and what it had is removed.
 //!
-//! In two steps. At once: claims leave divert, and for every live connection in the lane's table a RST goes out, through the lane's own
-//! guard: the table is the dead program's word, so a row that lies about its address resets nobody. A little later, when
+//! In two steps. At once: claims leave divert, and for every live connection in the lane's table a RST goes out (behind a FIN, if the program had done
+//! with the connection), through the lane's own guard: the table is the dead program's word, so a row that lies about its address ends nobody's. A little later, when
 //! those frames have passed: ports, sockets, devices and memory are given back.
 
 use crate::lanes::Lane;
 use crate::registry::{Change, ClaimId, LaneId, Protocol, Registry, Share};
-use crate::reset::{Reset, frame};
+use crate::reset::{End, How, frame};
 use crate::service::Service;
 use std::time::{Duration, Instant};
 use tickwire_link::control::{Push, Reason};
@@ -43,7 +43,7 @@ impl Service {
                 connection.lane = None;
             }
         }
-        let resets = resets(&lane, id, &self.registry);
+        let ends = ends(&lane, id, &self.registry);
         let claims = self.registry.of_lane(id);
         let number = claims.len();
         let mut later = Vec::new();
@@ -62,7 +62,7 @@ impl Service {
             later.extend(put_off);
         }
         let before = self.guarded(id);
-        let sent = self.send_resets(&lane, &resets);
+        let sent = self.send_ends(&lane, &ends);
         tracing::info!(
             lane = id, devices = lane.host_end(), pid = lane.pid, claims = number, resets = sent,
             %reason, "lane ended"
@@ -87,13 +87,13 @@ impl Service {
         counters.out_packets + counters.refused.iter().sum::<u64>()
     }
 
-    fn send_resets(&self, lane: &Lane, resets: &[Vec<u8>]) -> usize {
-        if resets.is_empty() {
+    fn send_ends(&self, lane: &Lane, ends: &[Vec<u8>]) -> usize {
+        if ends.is_empty() {
             return 0;
         }
         let sent = self.namespace.run(|| {
             let sender = PacketSender::open(lane.number)?;
-            Ok::<_, std::io::Error>(resets.iter().filter(|frame| sender.send(frame).is_ok()).count())
+            Ok::<_, std::io::Error>(ends.iter().filter(|frame| sender.send(frame).is_ok()).count())
         });
         match sent {
             Ok(Ok(sent)) => sent,
@@ -138,19 +138,22 @@ impl Service {
     }
 }
 
-/// The frames that reset the live connections of a lane.
-fn resets(lane: &Lane, id: LaneId, registry: &Registry) -> Vec<Vec<u8>> {
+/// The frames that end the live connections of a lane.
+fn ends(lane: &Lane, id: LaneId, registry: &Registry) -> Vec<Vec<u8>> {
     let rows = lane.view.rows().iter().take(lane.limits.rows());
-    rows.flat_map(|row| row_resets(row, |local, remote| registry.owns(id, Protocol::Tcp, local, remote)))
-        .filter_map(|r| frame(&r))
+    rows.flat_map(|row| row_ends(row, |local, remote| registry.owns(id, Protocol::Tcp, local, remote)))
+        .filter_map(|end| frame(&end))
         .collect()
 }
 
-/// The resets for one row; none if the row is no live connection, or one between ends that are not the lane's.
-fn row_resets(row: &Row, owns: impl Fn(Endpoint, Endpoint) -> bool) -> Vec<Reset> {
-    /// States of RFC 9293 as Linux numbers them in which the peer has a connection: ESTABLISHED, SYN-RECEIVED, FIN-WAIT-1,
-    /// FIN-WAIT-2, CLOSE-WAIT, LAST-ACK, CLOSING.
-    const LIVE: [u32; 7] = [1, 3, 4, 5, 8, 9, 11];
+/// States of RFC 9293 as Linux numbers them.
+const ESTABLISHED: u32 = 1;
+const CLOSE_WAIT: u32 = 8;
+/// Those in which the peer has a connection: also SYN-RECEIVED, FIN-WAIT-1, FIN-WAIT-2, LAST-ACK, CLOSING.
+const LIVE: [u32; 7] = [ESTABLISHED, 3, 4, 5, CLOSE_WAIT, 9, 11];
+
+/// What ends the connection of one row; nothing if the row is no live connection, or one between ends that are not the lane's.
+fn row_ends(row: &Row, owns: impl Fn(Endpoint, Endpoint) -> bool) -> Vec<End> {
     if row.kind.get() != kind::TCP || !LIVE.contains(&row.state.get()) {
         return Vec::new();
     }
@@ -161,14 +164,20 @@ fn row_resets(row: &Row, owns: impl Fn(Endpoint, Endpoint) -> bool) -> Vec<Reset
         return Vec::new();
     }
     let (next, oldest) = (row.snd_nxt.get(), row.snd_una.get());
-    let reset = Reset { source_mac, next_hop_mac, local, remote, sequence: next, acknowledgement: row.rcv_nxt.get() };
+    let acknowledgement = row.rcv_nxt.get();
+    let reset = End { how: How::Reset, source_mac, next_hop_mac, local, remote, sequence: next, acknowledgement };
+    // The program is gone as from its sockets (by exec), with all arrived and read: the peer sees the end of the stream, as from a kernel. What it
+    // says then, a kernel would answer by a RST, having no such socket; here it follows at once, because nobody would send a FIN anew that was lost.
+    if row.complete.get() == 1 && matches!(row.state.get(), ESTABLISHED | CLOSE_WAIT) && next == oldest {
+        return vec![End { how: How::Finish, ..reset }, End { sequence: next.wrapping_add(1), ..reset }];
+    }
     // A peer obeys a RST only with the number that it expects (RFC 5961 §3.2): what we sent last, or, if that was lost, what it
     // has acknowledged. To anything between it answers with a challenge, which the kernel, having no such socket, resets.
-    let mut resets = vec![reset];
+    let mut ends = vec![reset];
     if oldest != next {
-        resets.push(Reset { sequence: oldest, ..reset });
+        ends.push(End { sequence: oldest, ..reset });
     }
-    resets
+    ends
 }
 
 #[cfg(test)]
@@ -194,30 +203,43 @@ mod tests {
     #[test]
     fn a_live_connection_is_reset_with_the_numbers_its_peer_may_expect() {
         let row = row();
-        let quiet = row_resets(&row, |local, remote| local == LOCAL && remote.port == 80);
+        let quiet = row_ends(&row, |local, remote| local == LOCAL && remote.port == 80);
         assert_eq!(quiet.len(), 1);
         assert_eq!((quiet[0].sequence, quiet[0].acknowledgement), (1000, 77));
         row.snd_una.set(900);
-        let busy: Vec<u32> = row_resets(&row, |_, _| true).iter().map(|r| r.sequence).collect();
+        let busy: Vec<u32> = row_ends(&row, |_, _| true).iter().map(|r| r.sequence).collect();
         assert_eq!(busy, [1000, 900]);
     }
 
     #[test]
+    fn a_connection_that_its_program_has_done_with_ends_in_order() {
+        let row = row();
+        row.complete.set(1);
+        let ends = |row: &Row| row_ends(row, |_, _| true).iter().map(|e| (e.how, e.sequence)).collect::<Vec<_>>();
+        assert_eq!(ends(&row), [(How::Finish, 1000), (How::Reset, 1001)]);
+        row.snd_una.set(900);
+        assert_eq!(ends(&row), [(How::Reset, 1000), (How::Reset, 900)], "something is missing");
+        row.snd_una.set(1000);
+        row.state.set(5);
+        assert_eq!(ends(&row), [(How::Reset, 1000)], "it has had its end");
+    }
+
+    #[test]
     fn rows_that_lie_or_are_at_their_end_reset_nobody() {
-        assert!(row_resets(&row(), |_, _| false).is_empty(), "a port of somebody else");
+        assert!(row_ends(&row(), |_, _| false).is_empty(), "a port of somebody else");
         for state in [0, 2, 6, 7, 10, 12, 99] {
             let row = row();
             row.state.set(state);
-            assert!(row_resets(&row, |_, _| true).is_empty(), "state {state}");
+            assert!(row_ends(&row, |_, _| true).is_empty(), "state {state}");
         }
         let udp = row();
         udp.kind.set(kind::UDP);
-        assert!(row_resets(&udp, |_, _| true).is_empty());
+        assert!(row_ends(&udp, |_, _| true).is_empty());
         let unknown = row();
         unknown.next_hop_mac.set(Mac::default());
-        assert!(row_resets(&unknown, |_, _| true).is_empty());
+        assert!(row_ends(&unknown, |_, _| true).is_empty());
         let group = row();
         group.remote.set(Endpoint::new(Address::v4([239, 0, 0, 1]), 80));
-        assert!(row_resets(&group, |_, _| true).is_empty());
+        assert!(row_ends(&group, |_, _| true).is_empty());
     }
 }

@@ -1,15 +1,38 @@
-//! Frames that reset the TCP connections of a program that died without closing them.
+//! Frames that end the TCP connections of a program that is gone without having closed them.
 
 use tickwire_stack::addr::{Address, Endpoint, Family, Mac};
 
-/// What a reset needs to know of a connection.
+/// How a connection is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Reset {
+pub(crate) enum How {
+    /// At once, by a RST.
+    Reset,
+    /// In order, by a FIN.
+    Finish,
+}
+
+impl How {
+    /// The segment's flags (RFC 9293 §3.1).
+    fn flags(self) -> u8 {
+        const FIN: u8 = 0x01;
+        const RST: u8 = 0x04;
+        const ACK: u8 = 0x10;
+        match self {
+            Self::Reset => RST | ACK,
+            Self::Finish => FIN | ACK,
+        }
+    }
+}
+
+/// A segment that ends a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct End {
+    pub(crate) how: How,
     pub(crate) source_mac: Mac,
     pub(crate) next_hop_mac: Mac,
     pub(crate) local: Endpoint,
     pub(crate) remote: Endpoint,
-    /// Sequence number of the RST. A peer obeys only the one it expects next (RFC 5961 §3.2).
+    /// Its sequence number. A peer obeys only a RST with the one it expects next (RFC 5961 §3.2).
     pub(crate) sequence: u32,
     /// What we expected next from the peer.
     pub(crate) acknowledgement: u32,
@@ -19,15 +42,13 @@ const ETHERNET: usize = 14;
 const TCP: usize = 20;
 const TTL: u8 = 64;
 const PROTOCOL_TCP: u8 = 6;
-/// RST and ACK (RFC 9293 §3.1).
-const FLAGS: u8 = 0x14;
 
-/// The Ethernet frame with an RST segment, or `None` if the two ends are of different families.
-pub(crate) fn frame(reset: &Reset) -> Option<Vec<u8>> {
+/// The Ethernet frame with the segment, or `None` if the two ends are of different families.
+pub(crate) fn frame(end: &End) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(ETHERNET + 40 + TCP);
-    out.extend(reset.next_hop_mac.0);
-    out.extend(reset.source_mac.0);
-    let (local, remote) = (reset.local.address, reset.remote.address);
+    out.extend(end.next_hop_mac.0);
+    out.extend(end.source_mac.0);
+    let (local, remote) = (end.local.address, end.remote.address);
     match (local.to_v4(), remote.to_v4()) {
         (Some(source), Some(destination)) => {
             out.extend([0x08, 0x00]);
@@ -48,11 +69,11 @@ pub(crate) fn frame(reset: &Reset) -> Option<Vec<u8>> {
         _ => return None,
     }
     let start = out.len();
-    out.extend(reset.local.port.to_be_bytes());
-    out.extend(reset.remote.port.to_be_bytes());
-    out.extend(reset.sequence.to_be_bytes());
-    out.extend(reset.acknowledgement.to_be_bytes());
-    out.extend([0x50, FLAGS, 0, 0, 0, 0, 0, 0]); // header length, flags, window 0, checksum, urgent pointer
+    out.extend(end.local.port.to_be_bytes());
+    out.extend(end.remote.port.to_be_bytes());
+    out.extend(end.sequence.to_be_bytes());
+    out.extend(end.acknowledgement.to_be_bytes());
+    out.extend([0x50, end.how.flags(), 0, 0, 0, 0, 0, 0]); // header length, flags, window 0, checksum, urgent pointer
     let checksum = fold(sum(&out[start..]) + pseudo_header(local, remote));
     out[start + 16..start + 18].copy_from_slice(&checksum.to_be_bytes());
     Some(out)
@@ -84,8 +105,9 @@ fn fold(mut sum: u32) -> u16 {
 mod tests {
     use super::*;
 
-    fn reset(local: Address, remote: Address) -> Reset {
-        Reset {
+    fn end(local: Address, remote: Address) -> End {
+        End {
+            how: How::Reset,
             source_mac: Mac([2, 0, 0, 0, 0, 1]),
             next_hop_mac: Mac([2, 0, 0, 0, 0, 2]),
             local: Endpoint::new(local, 4000),
@@ -98,7 +120,7 @@ mod tests {
     #[test]
     fn an_ipv4_reset_is_a_whole_and_correct_frame() {
         let (local, remote) = (Address::v4([10, 0, 0, 1]), Address::v4([10, 0, 0, 255]));
-        let bytes = frame(&reset(local, remote)).unwrap();
+        let bytes = frame(&end(local, remote)).unwrap();
         assert_eq!(bytes.len(), 14 + 20 + 20);
         assert_eq!(&bytes[..14], &[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0]);
         assert_eq!(fold(sum(&bytes[14..34])), 0, "IPv4 header checksum");
@@ -106,12 +128,14 @@ mod tests {
         assert_eq!(&bytes[34..38], &[0x0f, 0xa0, 0, 80]);
         assert_eq!(&bytes[38..46], &[1, 2, 3, 4, 0xa0, 0xb0, 0xc0, 0xd0]);
         assert_eq!(bytes[47], 0x14);
+        let bytes = frame(&End { how: How::Finish, ..end(local, remote) }).unwrap();
+        assert_eq!((bytes[47], fold(sum(&bytes[34..]) + pseudo_header(local, remote))), (0x11, 0));
     }
 
     #[test]
     fn an_ipv6_reset_is_a_whole_and_correct_frame() {
         let (local, remote) = (Address([0xfd; 16]), Address([0xfc; 16]));
-        let bytes = frame(&reset(local, remote)).unwrap();
+        let bytes = frame(&end(local, remote)).unwrap();
         assert_eq!(bytes.len(), 14 + 40 + 20);
         assert_eq!(&bytes[12..14], &[0x86, 0xdd]);
         assert_eq!(fold(sum(&bytes[54..]) + pseudo_header(local, remote)), 0, "TCP checksum");
@@ -119,6 +143,6 @@ mod tests {
 
     #[test]
     fn ends_of_different_families_make_no_frame() {
-        assert_eq!(frame(&reset(Address::v4([10, 0, 0, 1]), Address([0xfd; 16]))), None);
+        assert_eq!(frame(&end(Address::v4([10, 0, 0, 1]), Address([0xfd; 16]))), None);
     }
 }

@@ -177,6 +177,8 @@ pub struct Row {
     pub tx_packets: Count,
     /// Payload bytes sent.
     pub tx_bytes: Count,
+    /// TCP: 1 if the connection is complete: should its program be gone, the service ends it in order, not by a RST.
+    pub complete: Cell,
 }
 
 impl Row {
@@ -201,6 +203,7 @@ impl Row {
             &self.snd_una,
             &self.rcv_nxt,
             &self.drops,
+            &self.complete,
         ];
         cells.into_iter().for_each(|cell| cell.set(0));
         [&self.local, &self.remote].into_iter().for_each(|e| e.set(Endpoint::default()));

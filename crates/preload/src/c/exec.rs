@@ -64,8 +64,9 @@ unsafe fn with_environment(envp: Strings, run: impl FnOnce(Strings) -> c_int) ->
         addition = exec::before().and_then(|text| CString::new(text).ok());
         Ok(())
     });
+    let goes_on = addition.is_some();
     let run = |envp| {
-        let closed = super::caught(|| Ok(exec::now())).ok().flatten();
+        let closed = super::caught(|| Ok(exec::now(goes_on))).ok().flatten();
         let done = run(envp);
         let before = crate::base::errno::get();
         exec::failed(closed);

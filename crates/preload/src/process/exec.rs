@@ -121,10 +121,14 @@ pub(crate) fn outlives(fd: c_int) -> bool {
     sys::fcntl(fd, libc::F_GETFD, 0).is_ok_and(|flags| flags & libc::FD_CLOEXEC == 0)
 }
 
-/// Right before an exec, which kills the other threads of this process: none of them is inside the lane then, which is told.
-pub(crate) fn now() -> Option<&'static Lane> {
+/// Right before an exec, which kills the other threads of this process: none of them is inside the lane then, which is told. So is the service, of
+/// the connections that end with the lane if the new program does not go on with it.
+pub(crate) fn now(goes_on: bool) -> Option<&'static Lane> {
     let lane = lane::current()?;
     lane.gate().close(true);
+    if !goes_on {
+        crate::socket::flush::mark_complete(lane, true);
+    }
     lane.retire();
     Some(lane)
 }
@@ -133,6 +137,7 @@ pub(crate) fn now() -> Option<&'static Lane> {
 pub(crate) fn failed(lane: Option<&'static Lane>) {
     if let Some(lane) = lane {
         lane.gate().open();
+        crate::socket::flush::mark_complete(lane, false);
         set_close_on_exec(&descriptors_of(lane), true);
     }
 }

@@ -67,6 +67,31 @@ fn has_unsent(access: &mut crate::lane::Access<'_>) -> bool {
     })
 }
 
+/// Right before an exec, which closes the connections of this process alone: those that have sent and read all are for the service to end in order, as
+/// the kernel would. (As [`has_unsent`], and `SO_LINGER` without time asks for a reset.) Not if the exec has failed.
+pub(crate) fn mark_complete(lane: &'static Lane, gone: bool) {
+    let _ = lane.with(|access| {
+        let own = 1 << access.slot;
+        for index in 0..access.descriptions().used() {
+            let mut descriptions = access.descriptions();
+            let mut description = descriptions.get(index);
+            if *description.holders() != own {
+                continue;
+            }
+            let Ok(id) = TcpId::try_from(description.socket()) else { continue };
+            let (Ok(info), Ok(options)) = (access.stack.tcp_info(id, access.now), access.stack.tcp_options(id)) else {
+                continue;
+            };
+            let done = info.outstanding + info.unsent + info.unread == 0;
+            let complete = gone && done && !(options.linger && options.linger_time.is_zero());
+            if let Ok(row) = access.stack.socket_row(id.into()) {
+                row.complete.set(complete.into());
+            }
+        }
+        Ok(())
+    });
+}
+
 /// Waits while there is something left, and any of it gets through.
 fn settle(lane: &'static Lane, left: impl Fn(&mut crate::lane::Access<'_>) -> bool) {
     let begin = sys::now();
