@@ -254,6 +254,43 @@ fn a_forked_child_that_is_killed_takes_none_of_its_siblings_sockets_along() {
 }
 
 #[test]
+fn a_program_that_confines_itself_before_its_first_socket_is_listed_with_the_reason() {
+    const PROGRAM: &str = r#"
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static struct sock_filter rules[] = {BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+
+int main(void) {
+    struct sock_fprog filter = {1, rules};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter))
+        return 1;
+    puts(socket(AF_INET, SOCK_STREAM, 0) >= 0 ? "made" : errno == ENETDOWN ? "refused" : "failed");
+    fflush(stdout);
+    pause();
+}
+"#;
+    let both = Both::new();
+    let program = compiled(both.a(), PROGRAM);
+    let tickwire = tools::tickwire().unwrap();
+    for (requires, said) in [(&[][..], "made"), (&["--require"], "refused")] {
+        let command = [&[tickwire.to_str().unwrap(), "run"], requires, &["--", &program]].concat();
+        let mut confined = start(both.a(), false, &command);
+        confined.wait_for(said, PATIENCE).unwrap();
+        let stat = both.a_service.stat().unwrap();
+        let listed = stat.lanes_of(confined.id());
+        assert_eq!(listed.len(), 1, "{}", stat.json);
+        assert_eq!(listed[0]["accelerated"], false, "{}", stat.json);
+        assert!(listed[0]["reason"].as_str().unwrap().contains("seccomp"), "{}", listed[0]);
+    }
+}
+
+#[test]
 fn a_program_that_confines_itself_goes_on_with_the_kernel_and_is_told_why() {
     // The child is confined as OpenSSH's are: the thread that calls what it may not is killed, and it alone.
     const PROGRAM: &str = r#"

@@ -154,12 +154,20 @@ pub(crate) fn confine() {
         let session = lane.talk.take();
         lane.end(Reason::Confined);
         // By the connection that it has: to make another it may have given up the rights, or the view of the file system.
-        if let Some(mut session) = session
-            && list(&mut session, Reason::Confined).is_ok()
-            && let Some(mut listed) = hold()
-        {
-            *listed = Some(Listed { session, for_older: false });
-        }
+        list_confined(session);
+    } else if !lane::is_stray() {
+        // It may have sockets afterwards, and cannot say so then.
+        list_confined(session().ok());
+    }
+}
+
+/// Has the service list this program as one that confines itself.
+fn list_confined(session: Option<Session>) {
+    if let Some(mut session) = session
+        && list(&mut session, Reason::Confined).is_ok()
+        && let Some(mut listed) = hold()
+    {
+        *listed = Some(Listed { session, for_older: false });
     }
 }
 
@@ -173,9 +181,9 @@ pub(crate) fn is_confined() -> bool {
     CONFINED.load(SeqCst)
 }
 
-/// Whether a new socket must fail because the program's lane has ended and acceleration is required.
+/// Whether a new socket must fail because the program's lane has ended, or it may not ask for one, and acceleration is required.
 pub(crate) fn refuses() -> bool {
-    settings().require && HAD_ONE.load(Relaxed) && lane::current().is_none()
+    settings().require && (HAD_ONE.load(Relaxed) || is_confined()) && lane::current().is_none()
 }
 
 /// A program after exec goes on with a lane.
