@@ -4,11 +4,12 @@ mod common;
 
 use common::{counter, open, pattern, received, send};
 use tickwire_sim::{LinkConfig, Pair, PairConfig};
-use tickwire_stack::addr::Endpoint;
+use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::path::{PathInfo, PathState};
 use tickwire_stack::time::Span;
 use tickwire_stack::udp::SendTo;
-use tickwire_stack::{Error, Limits, UdpId};
+use tickwire_stack::watch::Interest;
+use tickwire_stack::{Error, Limits, Ready, UdpId};
 
 /// Two hosts whose stacks have so many frames, a socket on each, and where the second one is.
 fn hosts(frames: u32, paths: bool) -> (Pair, UdpId, UdpId, Endpoint) {
@@ -57,48 +58,128 @@ fn what_is_cut_into_datagrams_arrives_in_order() {
     }
 }
 
-/// The kernel takes all of a send into its buffer, or says that there is no room; so a program counts what was taken as sent.
+/// A writable socket takes the largest send, and one that is not takes none. Were one refused of which `poll` says that it may go, its program would
+/// try again and again.
 #[test]
-fn a_send_for_which_frames_run_out_sends_nothing() {
-    for (len, segment) in [(9_000, 90), (65_507, 0)] {
-        let (mut pair, a, b, to) = hosts(256, true);
-        let mut before = 0;
-        while pair.stack(0).frames_in_use() < 256 - 40 {
-            assert_eq!(send(&mut pair, 0, a, to, b"before"), Ok(6));
-            before += 1;
+fn readiness_agrees_with_what_a_send_answers() {
+    for (len, segment) in [(12_800, 100), (65_507, 0)] {
+        let mut refused = 0;
+        for busy in (100..500).step_by(3) {
+            let (mut pair, a, b, to) = hosts(512, true);
+            for _ in 0..busy {
+                let _ = send(&mut pair, 0, a, to, b"before");
+            }
+            let before = counter(&mut pair, 0, "UdpOutDatagrams");
+            let (sent, held) = (pattern(len, 3), pair.frames_held(0));
+            let writable = pair.stack(0).readiness(a.into()).unwrap().contains(Ready::OUT);
+            let answer = send_cut(&mut pair, a, to, &sent, segment);
+            assert_eq!(answer, if writable { Ok(len) } else { Err(Error::WouldBlock) }, "{len} bytes after {busy}");
+            if !writable {
+                refused += 1;
+                assert_eq!((pair.frames_held(0), counter(&mut pair, 0, "UdpOutDatagrams")), (held, before));
+                assert_eq!(arrived(&mut pair, b).len() as u64, before, "nothing of what was refused");
+                assert_eq!(send_cut(&mut pair, a, to, &sent, segment), Ok(len));
+            }
         }
-        let sent = pattern(len, 3);
-        let held = pair.frames_held(0);
-        assert_eq!(send_cut(&mut pair, a, to, &sent, segment), Err(Error::WouldBlock), "{len} bytes");
-        assert_eq!((pair.frames_held(0), counter(&mut pair, 0, "UdpOutDatagrams")), (held, before));
-        assert_eq!(arrived(&mut pair, b).len() as u64, before);
-        assert_eq!(send_cut(&mut pair, a, to, &sent, segment), Ok(len));
-        // To put the large one together the other host has too few.
-        assert!(segment == 0 || arrived(&mut pair, b).concat() == sent);
+        assert!((1..100).contains(&refused), "{refused} of 134");
     }
 }
 
+/// The kernel takes all of a send into its buffer, or says that it can never do so; so a program counts what was taken as sent.
 #[test]
-fn a_send_that_cannot_wait_whole_for_the_neighbour_is_sent_when_it_is_known() {
-    for (len, segment, waits) in [(5_000, 100, true), (9_000, 90, false), (65_507, 0, true)] {
-        let (mut pair, a, b, to) = hosts(4096, false);
-        let (destination, source, now) = (to.address, pair.host(0).addresses[0], pair.now());
-        let info = PathInfo { destination, source, mtu: 1500, state: PathState::Resolving, ..PathInfo::default() };
-        pair.stack(0).path_set(info, now);
+fn a_send_of_more_frames_than_are_promised_is_sent_whole_or_not_at_all() {
+    let (mut pair, a, b, to) = hosts(256, true);
+    let mut before = 0;
+    while pair.stack(0).frames_in_use() < 256 - 80 {
+        assert_eq!(send(&mut pair, 0, a, to, b"before"), Ok(6));
+        before += 1;
+    }
+    let (sent, held) = (pattern(9_000, 3), pair.frames_held(0));
+    assert_eq!(send_cut(&mut pair, a, to, &sent, 90), Err(Error::NoBuffers));
+    assert_eq!((pair.frames_held(0), counter(&mut pair, 0, "UdpOutDatagrams")), (held, before));
+    assert_eq!(arrived(&mut pair, b).len() as u64, before);
+    assert_eq!(send_cut(&mut pair, a, to, &sent, 90), Ok(9_000));
+    assert!(arrived(&mut pair, b).concat() == sent);
+}
+
+/// Two hosts of which the first does not know yet where the second is, with an address of each, and what it has been told of that.
+fn unresolved() -> (Pair, UdpId, UdpId, Endpoint) {
+    let (mut pair, a, b, to) = hosts(4096, false);
+    let (destination, source, now) = (to.address, pair.host(0).addresses[0], pair.now());
+    let info = PathInfo { destination, source, mtu: 1500, state: PathState::Resolving, ..PathInfo::default() };
+    pair.stack(0).path_set(info, now);
+    (pair, a, b, to)
+}
+
+#[test]
+fn the_largest_send_waits_whole_for_the_neighbour() {
+    for (len, segment) in [(5_000, 100), (12_800, 100), (65_507, 0), (65_507, 512)] {
+        let (mut pair, a, b, to) = unresolved();
         assert_eq!(send(&mut pair, 0, a, to, b"first"), Ok(5));
         let sent = pattern(len, 3);
-        let answer = send_cut(&mut pair, a, to, &sent, segment);
-        assert_eq!(answer, if waits { Ok(len) } else { Err(Error::WouldBlock) });
+        assert_eq!(send_cut(&mut pair, a, to, &sent, segment), Ok(len));
         assert!(arrived(&mut pair, b).is_empty());
         pair.resolve(0);
         let mut got = arrived(&mut pair, b);
-        assert_eq!(got.remove(0), b"first");
-        if !waits {
-            assert!(got.is_empty(), "nothing of what was refused");
-            assert_eq!(send_cut(&mut pair, a, to, &sent, segment), Ok(len));
-            got = arrived(&mut pair, b);
+        if counter(&mut pair, 0, "PathDrops") == 0 {
+            assert_eq!(got.remove(0), b"first");
         }
-        assert!(got.concat() == sent, "{} datagrams", got.len());
+        assert!(got.concat() == sent, "{} datagrams of {len} bytes", got.len());
         assert_eq!(pair.frames_held(0), 0);
     }
+}
+
+/// As in the kernel's queue of a neighbour. Were it refused, the socket would be writable all the same, and its program would try again and again.
+#[test]
+fn of_what_waits_for_a_neighbour_the_oldest_gives_way_and_the_socket_stays_writable() {
+    let (mut pair, a, b, to) = unresolved();
+    let sent: Vec<Vec<u8>> = (0..100).map(|n| pattern(1_000, n)).collect();
+    for datagrams in &sent {
+        assert_eq!(send_cut(&mut pair, a, to, datagrams, 100), Ok(1_000));
+        assert!(pair.stack(0).readiness(a.into()).unwrap().contains(Ready::OUT));
+    }
+    assert_eq!(pair.frames_held(0), 128);
+    assert_eq!(counter(&mut pair, 0, "PathDrops"), 1_000 - 128);
+    pair.resolve(0);
+    assert!(arrived(&mut pair, b).concat() == sent.concat()[100_000 - 12_800..], "the newest, in order");
+    assert_eq!(pair.frames_held(0), 0);
+}
+
+/// Nobody is woken for a send that would have been refused again.
+#[test]
+fn what_is_sent_to_a_neighbour_that_is_not_there_wakes_nobody() {
+    let (mut pair, a, _, to) = unresolved();
+    let set = pair.stack(0).set_create().unwrap();
+    pair.stack(0).item_add(set, a.into(), 0, Interest::edge(Ready::OUT), 5).unwrap();
+    assert_eq!(pair.stack(0).set_wait(set, 9, |_| {}), Ok(1));
+    for _ in 0..10 {
+        assert_eq!(send_cut(&mut pair, a, to, &[0; 12_800], 100), Ok(12_800));
+        pair.run_for(Span::from_millis(10));
+        assert_eq!(pair.stack(0).set_wait(set, 9, |_| {}), Ok(0));
+    }
+    pair.run_for(Span::from_secs(4));
+    assert_eq!((pair.frames_held(0), counter(&mut pair, 0, "PathDrops")), (0, 1_280));
+    assert_eq!(send(&mut pair, 0, a, to, b"x"), Err(Error::HostUnreachable));
+}
+
+/// Packets that wait for other neighbours are not dropped for it, and nothing is refused.
+#[test]
+fn when_others_have_all_places_a_packet_is_dropped_and_counted() {
+    let limits = Limits { waiting: 4, ..Limits::DEFAULT };
+    let mut pair = Pair::new(&PairConfig { limits, paths: false, ..PairConfig::default() });
+    let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
+    let (a, now) = (open(&mut pair, 0, from, 1000), pair.now());
+    let absent = Address::v4([10, 0, 0, 77]);
+    for destination in [absent, to] {
+        let info =
+            PathInfo { destination, source: from, mtu: 1500, state: PathState::Resolving, ..PathInfo::default() };
+        pair.stack(0).path_set(info, now);
+    }
+    for _ in 0..4 {
+        assert_eq!(send(&mut pair, 0, a, Endpoint::new(absent, 1), b"absent"), Ok(6));
+    }
+    assert_eq!(send(&mut pair, 0, a, Endpoint::new(to, 2000), &[7; 4_000]), Ok(4_000));
+    assert_eq!((pair.frames_held(0), counter(&mut pair, 0, "PathDrops")), (4, 3));
+    assert_eq!(send(&mut pair, 0, a, Endpoint::new(absent, 1), b"again"), Ok(5));
+    assert_eq!((pair.frames_held(0), counter(&mut pair, 0, "PathDrops")), (4, 4));
 }

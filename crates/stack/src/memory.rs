@@ -35,7 +35,7 @@ pub struct Limits {
     pub kernel_rows: u32,
     /// Destinations whose path is remembered.
     pub paths: u32,
-    /// Packets that wait for a neighbour, all paths together.
+    /// Frames that wait for a neighbour, all paths together.
     pub waiting: u32,
     /// Datagrams under reassembly at one time.
     pub reassemblies: u32,
@@ -58,7 +58,7 @@ impl Limits {
         udp: 4096,
         kernel_rows: 1024,
         paths: 1024,
-        waiting: 256,
+        waiting: 512,
         reassemblies: 64,
         groups: 512,
         watch_items: 16384,

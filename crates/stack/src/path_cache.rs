@@ -3,16 +3,17 @@
 use crate::Stack;
 use crate::addr::Address;
 use crate::error::{Error, Result};
-use crate::frame::flag;
+use crate::frame::{FrameId, flag};
 use crate::path::{ASKED, GUESSED, Path, PathInfo, PathState, Waiting};
 use crate::pool::Link;
 use crate::queue::Queued;
 use crate::time::{Instant, Span};
+use crate::udp::MOST_SEGMENTS;
 use core::hash::Hasher;
 use siphasher::sip::SipHasher13;
 
-/// Most frames that wait for one neighbour: what one send can be fits, in packets of the usual size.
-const WAITING_PER_PATH: u32 = 64;
+/// Most frames that wait for one neighbour: all that one send is cut into fits ([`MOST_SEGMENTS`]), and a datagram in fragments of 576 bytes.
+const WAITING_PER_PATH: u32 = MOST_SEGMENTS as u32;
 /// How long packets wait for a neighbour, and how long "unreachable" is believed.
 pub(crate) const RESOLVE_TIME: Span = Span::from_secs(3);
 
@@ -91,7 +92,10 @@ impl Stack<'_> {
                 self.enqueue(packet);
                 Ok(())
             }
-            PathState::Resolving => self.wait(index, packet),
+            PathState::Resolving => {
+                self.wait(index, packet);
+                Ok(())
+            }
             PathState::Unreachable => Err(Error::HostUnreachable),
             PathState::Free | PathState::Kernel => Err(Error::NeedPath),
         }
@@ -105,18 +109,16 @@ impl Stack<'_> {
         link[6..].copy_from_slice(&info.source_mac.0);
     }
 
-    /// Whether so many frames can go by a path, or wait together until its next hop is known.
-    pub(crate) fn path_has_room(&self, index: u32, frames: usize) -> bool {
-        let path = &self.mem.paths[index as usize];
-        let left = self.mem.waiting.len() - self.mem.core.free_waiting.used();
-        path.info.state != PathState::Resolving || frames <= left.min((WAITING_PER_PATH - path.waiting) as usize)
-    }
-
-    fn wait(&mut self, index: u32, packet: Queued) -> Result<()> {
+    /// Lets a packet wait for its next hop. As in the kernel's queue of a neighbour (`unres_qlen_bytes`) what has waited longest gives way
+    /// to it: who sends has no part in that, and would only try again for as long as the neighbour is looked for.
+    fn wait(&mut self, index: u32, packet: Queued) {
         // All of a packet waits, or nothing of it.
-        if !self.path_has_room(index, usize::from(packet.rest) + 1) {
-            self.mem.counters.path_drops.inc();
-            return Err(Error::NoBuffers);
+        let frames = u32::from(packet.rest) + 1;
+        while !self.has_places(index, frames) {
+            if !self.drop_oldest(index) {
+                // Those that wait for other neighbours have taken all places.
+                return self.drop_packet(packet);
+            }
         }
         let path = &mut self.mem.paths[index as usize];
         let mut piece = Some(packet);
@@ -134,7 +136,12 @@ impl Stack<'_> {
             self.mem.frames.meta[packet.frame as usize].flags |= flag::QUEUED;
         }
         self.mem.counters.path_waits.inc();
-        Ok(())
+    }
+
+    /// Whether so many frames more can wait on a path.
+    fn has_places(&self, index: u32, frames: u32) -> bool {
+        let left = self.mem.waiting.len() - self.mem.core.free_waiting.used();
+        frames as usize <= left && self.mem.paths[index as usize].waiting + frames <= WAITING_PER_PATH
     }
 
     fn next_waiting(&mut self, index: u32) -> Option<Queued> {
@@ -163,13 +170,37 @@ impl Stack<'_> {
     }
 
     fn drop_waiting(&mut self, index: u32) {
-        while let Some(piece) = self.next_waiting(index) {
-            self.mem.counters.path_drops.add(u64::from(piece.rest == 0));
-            let meta = &mut self.mem.frames.meta[piece.frame as usize];
-            meta.flags &= !flag::QUEUED;
-            if meta.flags & flag::FREE_ON_COMPLETE != 0 {
-                self.mem.frames.give(piece.frame);
-            }
+        while self.drop_oldest(index) {}
+    }
+
+    /// Drops the packet that has waited longest on a path. False if none waits there.
+    fn drop_oldest(&mut self, index: u32) -> bool {
+        let mut more = true;
+        while more {
+            let Some(piece) = self.next_waiting(index) else { return false };
+            more = piece.rest > 0;
+            self.let_go(piece.frame);
+        }
+        self.mem.counters.path_drops.inc();
+        true
+    }
+
+    /// Drops a packet that has found no place to wait.
+    fn drop_packet(&mut self, packet: Queued) {
+        let mut piece = Some(packet);
+        while let Some(dropped) = piece {
+            piece = dropped.continued(&self.mem.frames);
+            self.let_go(dropped.frame);
+        }
+        self.mem.counters.path_drops.inc();
+    }
+
+    /// A frame is not to be sent after all: it is free, unless it belongs to a connection, which sends it again.
+    fn let_go(&mut self, frame: FrameId) {
+        let meta = &mut self.mem.frames.meta[frame as usize];
+        meta.flags &= !flag::QUEUED;
+        if meta.flags & flag::FREE_ON_COMPLETE != 0 {
+            self.mem.frames.give(frame);
         }
     }
 

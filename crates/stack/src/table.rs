@@ -395,7 +395,7 @@ counters! {
     tx_packets = "TxPackets";
     /// Packets that waited for a neighbour.
     path_waits = "PathWaits";
-    /// Packets dropped because too many waited, or the neighbour did not answer.
+    /// Packets dropped because more came to wait for the same neighbour, or for others, or it did not answer.
     path_drops = "PathDrops";
 }
 

@@ -69,7 +69,7 @@ impl Stack<'_> {
     ///
     /// # Errors
     /// [`Error::NeedPath`] if the path has been forgotten and the host must be asked; [`Error::HostUnreachable`] if the host has no way;
-    /// [`Error::NoBuffers`] if too many packets wait for neighbours; [`Error::Invalid`] for mixed address families or impossible bounds.
+    /// [`Error::NoBuffers`] if the frame is under way already; [`Error::Invalid`] for mixed address families or impossible bounds.
     pub(crate) fn ip_output(&mut self, now: Instant, send: &IpSend, message: Message) -> Result<()> {
         self.mem.counters.ip_out_requests.inc();
         let sent = self.output_inner(now, send, message);

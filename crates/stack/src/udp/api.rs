@@ -1,6 +1,6 @@
 //! Opening, binding, connecting and closing UDP sockets, and errors about them.
 
-use super::{Socket, UdpOptions, pending, shut};
+use super::{MOST_SEGMENTS, Socket, UdpOptions, pending, shut};
 use crate::Stack;
 use crate::addr::{Address, Endpoint, Family};
 use crate::demux::UDP;
@@ -241,9 +241,16 @@ impl Stack<'_> {
         }
     }
 
+    /// How many frames there must be for a socket to be writable: they are kept for others, and what one send is cut into fits, since a socket that
+    /// is said to be writable must not refuse it. (But in a lane of a few hundred frames it must not be most of them.)
+    fn udp_kept(&self) -> usize {
+        let all = self.mem.frames.meta.len();
+        (all / 8).max(MOST_SEGMENTS.min(all / 4))
+    }
+
     /// Whether a send would not have to wait: room in the transmit queue, and frames that are not kept for others.
     pub(super) fn udp_has_room(&self) -> bool {
-        self.egress_len() < QUEUE_FULL && self.mem.frames.available() > self.mem.frames.meta.len() / 8
+        self.egress_len() < QUEUE_FULL && self.mem.frames.available() > self.udp_kept()
     }
 
     /// Notes when there is no room to send, so that sockets are told when there is some again.
@@ -257,7 +264,7 @@ impl Stack<'_> {
     /// every packet.
     pub(crate) fn udp_write_space(&mut self) {
         let all = self.mem.frames.meta.len();
-        let plenty = || self.egress_len() < QUEUE_FULL / 2 && self.mem.frames.available() > all / 8 + all / 32;
+        let plenty = || self.egress_len() < QUEUE_FULL / 2 && self.mem.frames.available() > self.udp_kept() + all / 32;
         if self.mem.core.udp_full == 0 || !plenty() {
             return;
         }

@@ -9,6 +9,7 @@ pub use receive::Datagram;
 pub use send::SendTo;
 
 pub(crate) use groups::Membership;
+pub(crate) use send::MOST_SEGMENTS;
 
 use crate::addr::Endpoint;
 use crate::error::Error;

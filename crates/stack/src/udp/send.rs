@@ -19,7 +19,7 @@ const MOST_V4: usize = 65_535 - IPV4 - HEADER;
 /// The most that an IPv6 datagram without jumbo payload option can carry.
 const MOST_V6: usize = 65_535 - HEADER;
 /// Into how many datagrams one send can be cut, as on Linux.
-const MOST_SEGMENTS: usize = 128;
+pub(crate) const MOST_SEGMENTS: usize = 128;
 
 /// Where and how one datagram is sent; what is not said comes from the socket.
 #[derive(Clone, Copy, Debug, Default)]
@@ -106,8 +106,10 @@ impl Stack<'_> {
     /// # Errors
     /// [`Error::Stale`]; the socket's pending error; [`Error::NotConnected`] without destination; [`Error::Invalid`] if the socket is not
     /// bound, or if it were too many datagrams; [`Error::MessageTooLong`], also if what it is cut into does not fit a packet; [`Error::NeedPath`] if the host must first be asked (nothing has been read from `source` then);
-    /// [`Error::HostUnreachable`], [`Error::NetworkUnreachable`]; [`Error::WouldBlock`] when there is no room for all of it, in the transmit queue
-    /// or, while the neighbour is looked for, among what waits for that.
+    /// [`Error::HostUnreachable`], [`Error::NetworkUnreachable`]; [`Error::WouldBlock`] while the socket is not writable; [`Error::NoBuffers`] if it is,
+    /// but this is more than a writable socket is promised room for (`udp_kept`), and there is less: as on Linux for what its send buffer cannot hold.
+    ///
+    /// What is sent while the neighbour is looked for waits for that, and may be dropped there (`PathDrops`), as on Linux.
     pub fn udp_send(&mut self, id: UdpId, now: Instant, to: &SendTo, source: &mut impl Source) -> Result<usize> {
         let index = self.check(id.into())?;
         let socket = &mut self.mem.udp[index];
@@ -163,10 +165,9 @@ impl Stack<'_> {
         let segment = segment_of(family, mtu, options.mtu_discover, all, cut.into())?;
         // All of it or nothing: what is under way cannot be taken back.
         let frames = frames_of(family, mtu, all, segment);
-        if frames > self.mem.frames.available() || !self.path_has_room(path, frames) {
+        if frames > self.mem.frames.available() {
             self.mem.counters.udp_sndbuf_errors.inc();
-            self.mem.core.udp_full = 1;
-            return Err(Error::WouldBlock);
+            return Err(Error::NoBuffers);
         }
         let mut done = 0;
         // An empty datagram is one, too.
