@@ -27,10 +27,15 @@ impl Peer {
 
     /// Messages that are acknowledged within 200 us.
     fn quick(&mut self, messages: u32) {
+        self.answered(messages, Span::from_micros(200));
+    }
+
+    /// Messages that are acknowledged after `way`.
+    fn answered(&mut self, messages: u32, way: Span) {
         for _ in 0..messages {
             self.wire.send(self.id, &[1; 100]).unwrap();
             self.wire.one();
-            self.wire.pass(Span::from_micros(200));
+            self.wire.pass(way);
             self.ours += 100;
             self.wire.put(Seg::new(ACK, self.theirs, self.ours));
             self.wire.pass(MS);
@@ -70,6 +75,20 @@ impl Peer {
         }
         self.wire.put(Seg::new(ACK, self.theirs, self.ours));
         again[0].0.since(sent)
+    }
+
+    /// Five segments of which the first is lost and the others arrive: it is sent again at once.
+    fn gap(&mut self) {
+        let first = self.ours;
+        self.wire.send(self.id, &[4; 5_000]).unwrap();
+        assert_eq!(self.wire.taken().len(), 5);
+        self.wire.pass(Span::from_micros(200));
+        self.wire.put(Seg::new(ACK, self.theirs, first).sack(&[(first + 1_000, first + 5_000)]));
+        assert_eq!(self.wire.one().seq, first);
+        self.wire.pass(Span::from_micros(200));
+        self.ours += 5_000;
+        self.wire.put(Seg::new(ACK, self.theirs, self.ours));
+        self.wire.nothing();
     }
 
     fn probes(&mut self) -> u64 {
@@ -125,4 +144,39 @@ fn what_was_learnt_is_forgotten_when_it_was_of_no_use_for_ten_seconds() {
         peer.wire.pass(Span::from_millis(100));
     }
     assert!(peer.lost() < Span::from_millis(6));
+}
+
+/// The round trip itself is no sign that acknowledgements are held back, however long it is.
+#[test]
+fn what_was_learnt_is_forgotten_also_where_a_round_trip_is_longer_than_the_smallest_allowance() {
+    let (way, held_back) = (Span::from_millis(50), Span::from_millis(90));
+    let mut peer = Peer::new();
+    peer.answered(100, way);
+    while peer.held_back(held_back) {
+        peer.answered(20, way);
+    }
+    assert_eq!(peer.probes(), 4);
+    peer.answered(100, way);
+    assert!(!peer.held_back(held_back), "kept for as long as it is of use");
+    peer.answered(100, way);
+    assert!(!peer.held_back(held_back));
+    peer.answered(200, way);
+    let first = peer.lost();
+    assert!(first < Span::from_millis(62), "{} us", first.as_micros());
+}
+
+/// Losses that acknowledgements show are losses: the next one may be of a last message.
+#[test]
+fn what_was_learnt_is_forgotten_when_acknowledgements_show_a_loss() {
+    let mut peer = Peer::new();
+    peer.quick(50);
+    for _ in 0..10 {
+        peer.held_back(Span::from_millis(40));
+        peer.quick(50);
+    }
+    peer.gap();
+    assert_eq!(peer.wire.count("TcpExtTCPFastRetrans"), 1);
+    peer.quick(50);
+    let first = peer.lost();
+    assert!(first < Span::from_millis(6), "{} us", first.as_micros());
 }

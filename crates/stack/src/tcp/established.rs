@@ -188,7 +188,8 @@ impl Stack<'_> {
         let s = &mut self.mem.tcp[index];
         let frames = &mut self.mem.frames;
         let counters = self.mem.counters;
-        let least = self.mem.core.tcp.config.min_rto;
+        // As it was when what is acknowledged now was sent: the sample of a late acknowledgement would excuse it.
+        let unlearnt = s.rtt.resend_after(&self.mem.core.tcp.config.bounds());
         let una = s.send.una;
         let window_changed = s.take_window(segment);
         // A peer that keeps its window shut is alive, and may keep it so (RFC 9293 §3.8.6.1) as long as somebody here cares.
@@ -224,7 +225,7 @@ impl Stack<'_> {
             (s.attempts, s.excused) = (0, false);
             s.stuck_since = Instant::NEVER;
             s.soft_error = Pending::None;
-            s.held_back.acknowledged(now, now.since(s.at.timeout_from), least);
+            s.held_back.acknowledged(now, now.since(s.at.timeout_from), unlearnt);
             s.at.timeout_from = now;
             (s.at.waiting, s.at.retransmit) = (super::socket::Waiting::Nothing, Instant::NEVER);
             if s.small_out && s.small_end.le(s.send.una) {

@@ -2,7 +2,8 @@
 //!
 //! Most answer within a round trip, and then a lost message is to be repaired in milliseconds. But a kernel that has nothing to send holds an
 //! acknowledgement back for 40 ms, and would be sent a needless probe each time. So the allowance follows what is seen: it doubles with each probe
-//! that proves needless, is kept for as long as acknowledgements need it, and is the smallest again as soon as anything is lost.
+//! that proves needless, is kept for as long as acknowledgements need it, and is the smallest again as soon as anything is lost, however that was found:
+//! where one message is lost the last one may be, and nothing but a timer shows that.
 
 use crate::time::{Instant, Span};
 use zerocopy::FromZeros;
@@ -40,9 +41,10 @@ impl HeldBack {
         *self = Self { until: now + KEPT, doublings: (before + 1).min(MOST) };
     }
 
-    /// An acknowledgement came after so long.
-    pub(super) fn acknowledged(&mut self, now: Instant, after: Span, least: Span) {
-        if after > least && now < self.until {
+    /// An acknowledgement came after so long. Without what was learnt a probe or a timeout would have been due after `unlearnt`: the allowance was of use
+    /// if that is shorter. (It holds the round trip, too, or the allowance would be kept for ever where that alone is longer than the smallest one.)
+    pub(super) fn acknowledged(&mut self, now: Instant, after: Span, unlearnt: Span) {
+        if after > unlearnt && now < self.until {
             self.until = now + KEPT;
         }
     }

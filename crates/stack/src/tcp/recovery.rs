@@ -119,6 +119,7 @@ impl Socket {
         self.prr = Prr::begin(self.send.outstanding());
         self.recovery.phase = Phase::Recovery;
         self.recovery.point = self.send.nxt;
+        self.held_back.lost();
     }
 
     fn leave_recovery(&mut self) {

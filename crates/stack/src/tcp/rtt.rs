@@ -97,6 +97,11 @@ impl Rtt {
         self.srtt.times(2) + bounds.min
     }
 
+    /// After what time without an acknowledgement something is sent again: the earlier of probe and timeout.
+    pub(super) fn resend_after(&self, bounds: &Bounds) -> Span {
+        self.probe(bounds).min(self.rto(bounds))
+    }
+
     /// Doubles the timeout (RFC 6298 §5.5).
     pub fn back_off(&mut self) {
         self.backoff = (self.backoff + 1).min(MAX_BACKOFF);
