@@ -3,12 +3,11 @@
 mod canonical;
 
 use proptest::prelude::*;
-use std::fs;
-use std::path::Path;
 use tickwire_link::control::{
     Accelerated, AttachMode, Channel, Claim, ClaimKind, CountersOf, Figures, Held, LaneInfo, MAX_MESSAGE, Membership,
     MessageTo, Name, Push, Reason, Remotes, Reply, Request, Token,
 };
+use tickwire_sim::corpus;
 use tickwire_stack::Limits;
 use tickwire_stack::addr::{Address, Endpoint, Mac};
 use tickwire_stack::path::PathInfo;
@@ -117,16 +116,8 @@ fn undamaged_messages_are_canonical_and_travel() {
 /// The fuzzer would never guess magic and version, so it must start from messages of today's version.
 #[test]
 fn the_fuzzers_corpus_holds_a_message_of_every_kind_and_all_of_it_is_canonical() {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/control");
-    for (name, bytes) in samples() {
-        let seed = corpus.join(name);
-        if std::env::var_os("UPDATE_CORPUS").is_some() {
-            fs::write(&seed, &bytes).unwrap();
-        }
-        let found = fs::read(&seed).unwrap_or_default();
-        assert_eq!(found, bytes, "the seed {name} is out of date: run this test once with UPDATE_CORPUS=1");
-    }
-    for input in fs::read_dir(corpus).unwrap() {
-        canonical::check(&fs::read(input.unwrap().path()).unwrap());
-    }
+    corpus::keep("control", &samples());
+    corpus::replay("control", |bytes| {
+        canonical::check(bytes);
+    });
 }

@@ -3,10 +3,9 @@
 mod hostile;
 
 use proptest::prelude::*;
-use std::fs;
-use std::path::Path;
 use tickwire_ntp::extension::append;
 use tickwire_ntp::{Kiss, Mode, Packet, Stamp};
+use tickwire_sim::corpus;
 
 /// What the fuzzer begins with, by the name of its seed in the corpus: one of every kind of message, to a server and to a client.
 fn samples() -> Vec<(&'static str, Vec<u8>)> {
@@ -51,18 +50,8 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
 
 #[test]
 fn the_fuzzers_corpus_holds_a_message_of_every_kind_and_all_of_it_is_survived() {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/ntp");
-    for (name, bytes) in samples() {
-        let seed = corpus.join(name);
-        if std::env::var_os("UPDATE_CORPUS").is_some() {
-            fs::write(&seed, &bytes).unwrap();
-        }
-        let found = fs::read(&seed).unwrap_or_default();
-        assert_eq!(found, bytes, "the seed {name} is out of date: run this test once with UPDATE_CORPUS=1");
-    }
-    for input in fs::read_dir(corpus).unwrap() {
-        hostile::check(&fs::read(input.unwrap().path()).unwrap());
-    }
+    corpus::keep("ntp", &samples());
+    corpus::replay("ntp", hostile::check);
 }
 
 proptest! {

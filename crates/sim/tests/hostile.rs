@@ -1,18 +1,7 @@
 //! The fuzz targets over the committed corpus, and over seeded chance: what a fuzzer once found stays found.
 
-use std::fs;
-use std::path::Path;
+use tickwire_sim::corpus::replay;
 use tickwire_sim::{Rng, hostile};
-
-fn replay(target: &str, run: fn(&[u8])) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
-    let mut seen = 0;
-    for entry in fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display())) {
-        run(&fs::read(entry.unwrap().path()).unwrap());
-        seen += 1;
-    }
-    assert!(seen > 0, "{} has inputs", folder.display());
-}
 
 fn chance(runs: u64, run: fn(&[u8])) {
     for seed in 0..runs {
