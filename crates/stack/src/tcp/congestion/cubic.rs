@@ -98,9 +98,15 @@ impl Cubic {
         (u64::from(cwnd) * 7 / 10) as u32
     }
 
-    /// The next acknowledgement in congestion avoidance begins a new stage (§4.8, §5.8).
+    /// The next acknowledgement in congestion avoidance begins a new stage (§5.8).
     pub(super) fn restart(&mut self) {
         self.epoch = Instant::NEVER;
+    }
+
+    /// After a timeout the window that was lost is no aim: the stage that follows slow start begins on a plateau of its own, with K = 0 (§4.8).
+    pub(super) fn timed_out(&mut self) {
+        self.plateau = 0;
+        self.restart();
     }
 }
 

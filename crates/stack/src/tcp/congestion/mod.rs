@@ -142,7 +142,7 @@ impl Congestion {
         if first {
             self.on_loss(now, mss);
         }
-        self.cubic.restart();
+        self.cubic.timed_out();
         self.cwnd = mss;
     }
 
@@ -230,6 +230,17 @@ mod tests {
         assert!((990 * MSS..1010 * MSS).contains(&cc.cwnd), "{}", cc.cwnd);
         run(&mut cc, 9_100, 60, 100); // 15.1 s: 0.4 * 6^3 = 86 segments above
         assert!((1060 * MSS..1110 * MSS).contains(&cc.cwnd), "{}", cc.cwnd);
+    }
+
+    /// RFC 9438 §4.8: K is 0, and W_max the window at which congestion avoidance begins.
+    #[test]
+    fn after_a_timeout_cubic_does_not_hurry_back_to_the_window_that_was_lost() {
+        let mut cc = Congestion::new(Algorithm::Cubic, MSS);
+        cc.cwnd = 1000 * MSS;
+        cc.on_timeout(Instant::from_nanos(1), MSS, true);
+        cc.cwnd = cc.ssthresh;
+        run(&mut cc, 0, 45, 100); // 4.5 s: 0.4 * 4.5^3 = 36 segments above
+        assert!((725 * MSS..750 * MSS).contains(&cc.cwnd), "{}", cc.cwnd);
     }
 
     #[test]
