@@ -329,3 +329,30 @@ fn an_orphan_before_a_shut_window_is_given_up() {
     wire.taken();
     assert_eq!((wire.held(), wire.stack().deadline()), (0, None));
 }
+
+/// RFC 9293 §3.10.7.4: who reuses an end of a connection in TIME-WAIT must not meet what is left of it on the way. The clock of initial sequence
+/// numbers is slower than a LAN, and a peer without timestamps cannot tell the two apart.
+#[test]
+fn numbers_begin_beyond_those_of_the_connection_in_time_wait_that_is_replaced() {
+    let mut wire = Wire::new();
+    let (id, mut ours, theirs) = wire.accepted();
+    for _ in 0..50 {
+        wire.send(id, &[7; 2_000]).unwrap();
+        assert_eq!(wire.taken().len(), 2);
+        wire.pass(Span::from_micros(100));
+        ours += 2_000;
+        wire.put(Seg::new(ACK, theirs, ours));
+    }
+    wire.close(id);
+    assert_eq!(wire.one().seq, ours);
+    wire.put(Seg::new(FIN | ACK, theirs, ours + 1));
+    wire.taken();
+    wire.put(Seg::new(SYN, theirs + 10, 0).options(&[2, 4, 3, 232]));
+    let answer = wire.one();
+    assert!(answer.has(SYN | ACK), "{answer:?}");
+    assert_eq!(answer.ack, theirs + 11);
+    let beyond = answer.seq.wrapping_sub(ours + 1);
+    assert!((1..1 << 20).contains(&beyond), "{beyond}");
+    wire.put(Seg::new(ACK, theirs + 11, answer.seq + 1).data(b"new"));
+    assert_eq!(wire.one().ack, theirs + 14);
+}

@@ -4,6 +4,7 @@
 use super::api::Shutdown;
 use super::header::{Segment, bit};
 use super::output::Hold;
+use super::seq::Seq;
 use super::socket::{Pending, State};
 use crate::Stack;
 use crate::error::{Error, Result};
@@ -130,12 +131,12 @@ impl Stack<'_> {
         true
     }
 
-    /// A segment in TIME-WAIT. Returns whether it is a SYN that may open a new connection in place of this one, which
-    /// is then gone.
-    pub(super) fn time_wait_input(&mut self, index: usize, now: Instant, segment: &Segment) -> bool {
+    /// A segment in TIME-WAIT. If it is a SYN that may open a new connection in place of this one, which is then gone, returns up to where
+    /// this one had sent.
+    pub(super) fn time_wait_input(&mut self, index: usize, now: Instant, segment: &Segment) -> Option<Seq> {
         let s = &mut self.mem.tcp[index];
         if segment.has(bit::RST) {
-            return false; // RFC 1337: TIME-WAIT must not be assassinated
+            return None; // RFC 1337: TIME-WAIT must not be assassinated
         }
         if segment.bits & (bit::SYN | bit::ACK) == bit::SYN {
             // RFC 6191 and RFC 9293 §3.10.7.4: new enough by timestamp or by sequence number.
@@ -147,8 +148,9 @@ impl Stack<'_> {
                 _ => segment.seq.gt(s.recv.next),
             };
             if newer {
+                let sent = s.send.nxt;
                 self.finish(index);
-                return true;
+                return Some(sent);
             }
         }
         // Only the peer's own FIN, sent again, shows that it has not got our last acknowledgement (RFC 9293 §3.10.7.4).
@@ -158,7 +160,7 @@ impl Stack<'_> {
         } else if (segment.length() > 0 || segment.seq != s.recv.next) && s.may_challenge(now) {
             self.send_ack(index, now); // two that disagree must not go on answering each other
         }
-        false
+        None
     }
 
     /// Ends a connection without a word to anyone but the program. Unread data stays for it.

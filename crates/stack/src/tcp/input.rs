@@ -3,6 +3,7 @@
 use super::header::{Segment, bit};
 use super::output::Hold;
 use super::run::Run;
+use super::seq::Seq;
 use super::socket::State;
 use crate::Stack;
 use crate::addr::Endpoint;
@@ -26,6 +27,8 @@ pub(super) struct Stray<'p> {
     pub(super) segment: &'p Segment,
     pub(super) local: Endpoint,
     pub(super) remote: Endpoint,
+    /// It ended a connection in TIME-WAIT between the same ends, which had sent up to here.
+    pub(super) predecessor: Option<Seq>,
 }
 
 impl Stack<'_> {
@@ -61,13 +64,14 @@ impl Stack<'_> {
         }
         let local = Endpoint::new(packet.destination, segment.destination_port);
         let remote = Endpoint::new(packet.source, segment.source_port);
+        let mut predecessor = None;
         if let Some((SocketKind::Tcp, index)) = self.find_connected(TCP, local, remote) {
-            let reused = self.tcp_segment(index as usize, now, segment, payload);
-            if !reused {
+            predecessor = self.tcp_segment(index as usize, now, segment, payload);
+            if predecessor.is_none() {
                 return;
             }
         }
-        let stray = Stray { packet, segment, local, remote };
+        let stray = Stray { packet, segment, local, remote, predecessor };
         match self.find_listener(local, remote) {
             Some(listener) => self.listener_input(listener as usize, now, &stray, payload),
             None => {
@@ -77,23 +81,23 @@ impl Stack<'_> {
         }
     }
 
-    /// A segment for a connection. Returns whether it is a SYN that ended the TIME-WAIT it met and now opens another.
-    fn tcp_segment(&mut self, index: usize, now: Instant, segment: &Segment, payload: &mut Payload) -> bool {
+    /// A segment for a connection. If it is a SYN that ended the TIME-WAIT it met and now opens another, returns up to where that had sent.
+    fn tcp_segment(&mut self, index: usize, now: Instant, segment: &Segment, payload: &mut Payload) -> Option<Seq> {
         let row = self.mem.row(SocketKind::Tcp, index as u32);
         row.rx_packets.inc();
-        let mut reused = false;
+        let mut ended = None;
         match self.mem.tcp[index].state {
-            State::Free | State::Closed => return false,
+            State::Free | State::Closed => return None,
             State::SynSent => self.syn_sent_input(index, now, segment, payload),
             State::SynReceived => self.syn_received_input(index, now, segment, payload),
-            State::TimeWait => reused = self.time_wait_input(index, now, segment),
+            State::TimeWait => ended = self.time_wait_input(index, now, segment),
             _ => self.established_input(index, now, segment, payload),
         }
-        if self.mem.tcp[index].state.is_synchronized() && !reused {
+        if self.mem.tcp[index].state.is_synchronized() && ended.is_none() {
             self.tcp_output(index, now, Hold::AsSet);
             self.update_row(index);
         }
-        reused
+        ended
     }
 
     /// Answers a segment that belongs to no connection with RST (RFC 9293 §3.10.7.1).
@@ -103,9 +107,9 @@ impl Stack<'_> {
             return;
         }
         let (seq, ack, bits) = if segment.has(bit::ACK) {
-            (segment.ack, super::seq::Seq(0), bit::RST)
+            (segment.ack, Seq(0), bit::RST)
         } else {
-            (super::seq::Seq(0), segment.end(), bit::RST | bit::ACK)
+            (Seq(0), segment.end(), bit::RST | bit::ACK)
         };
         self.mem.counters.tcp_out_rsts.inc();
         self.reply(now, stray, Segment { seq, ack, bits, ..Segment::default() });

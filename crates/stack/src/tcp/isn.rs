@@ -7,7 +7,11 @@ use crate::time::Instant;
 use core::hash::Hasher;
 use siphasher::sip::SipHasher24;
 
+use super::send::SendQueue;
 use super::seq::Seq;
+
+/// How far the numbers of two connections between the same ends lie apart, as on Linux: more than a window that is not scaled.
+const APART: u32 = 65_537;
 
 impl Stack<'_> {
     /// A keyed hash of both ends and `extra`, independent of the one that the connection table uses.
@@ -27,5 +31,16 @@ impl Stack<'_> {
         // RFC 6528 §3: M ticks every 4 microseconds.
         let clock = (now.as_nanos() / 4_000) as u32;
         (Seq((hash as u32).wrapping_add(clock)), (hash >> 32) as u32)
+    }
+
+    /// A connection is opened in place of one in TIME-WAIT that had sent up to `sent`: its numbers begin beyond those (RFC 9293 §3.10.7.4), which
+    /// left the clock behind if there were more than 250,000 a second.
+    pub(super) fn begin_beyond(&mut self, index: usize, sent: Seq) {
+        let least = sent + APART;
+        let s = &mut self.mem.tcp[index];
+        if s.iss.lt(least) {
+            s.iss = least;
+            s.send = SendQueue::new(least);
+        }
     }
 }

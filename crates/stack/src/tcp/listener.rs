@@ -179,7 +179,7 @@ impl Stack<'_> {
 
     /// A segment for a listener (RFC 9293 §3.10.7.2).
     pub(super) fn listener_input(&mut self, at: usize, now: Instant, stray: &Stray<'_>, payload: &mut Payload) {
-        let &Stray { packet, segment, local, remote } = stray;
+        let &Stray { packet, segment, local, remote, .. } = stray;
         if segment.has(bit::RST) {
             return;
         }
@@ -223,6 +223,9 @@ impl Stack<'_> {
         };
         match index {
             Some(index) => {
+                if let Some(sent) = stray.predecessor {
+                    self.begin_beyond(index, sent);
+                }
                 self.mem.listeners[at].half_open += 1;
                 self.answer_syn(index, at, now, segment);
             }
@@ -231,7 +234,7 @@ impl Stack<'_> {
     }
 
     fn send_cookie(&mut self, at: usize, now: Instant, stray: &Stray<'_>) {
-        let &Stray { packet, segment, local, remote } = stray;
+        let &Stray { packet, segment, local, remote, .. } = stray;
         self.mem.core.tcp.cookie_sent = now;
         self.mem.counters.tcp_syncookies_sent.inc();
         let (_, offset) = self.initial_sequence(now, local, remote);
@@ -265,7 +268,7 @@ impl Stack<'_> {
 
     /// Makes a connection of an acknowledgement that brings a good cookie back. False if it does not.
     fn take_cookie(&mut self, at: usize, now: Instant, stray: &Stray<'_>, payload: &mut Payload) -> bool {
-        let &Stray { packet, segment, local, remote } = stray;
+        let &Stray { packet, segment, local, remote, .. } = stray;
         let sent = self.mem.core.tcp.cookie_sent;
         if sent.is_never() || now.since(sent) > COOKIE_LIFE {
             return false;
