@@ -390,3 +390,33 @@ fn a_lost_last_message_comes_two_round_trips_and_five_milliseconds_later() {
         }
     }
 }
+
+/// RFC 3708: only what was sent again in this recovery tells whether it was needless.
+#[test]
+fn a_duplicate_of_an_earlier_probe_does_not_undo_a_later_recovery() {
+    let mut wire = Wire::new();
+    let (id, ours, theirs) = wire.accepted();
+    let ack = |ours: u32| Seg::new(ACK, theirs, ours);
+    wire.send(id, &[1; 1000]).unwrap();
+    wire.one();
+    wire.pass(Span::from_millis(1));
+    wire.put(ack(ours + 1000));
+    // The acknowledgement of this one comes late: a probe repeats it.
+    wire.send(id, &[2; 1000]).unwrap();
+    wire.pass(Span::from_millis(9));
+    assert_eq!(wire.taken().len(), 2, "the segment and the probe");
+    wire.put(ack(ours + 2000));
+    let now = wire.now;
+    let before = wire.stack().tcp_info(id, now).unwrap().cwnd;
+    wire.send(id, &[3; 5000]).unwrap();
+    assert_eq!(wire.taken().len(), 5);
+    wire.pass(Span::from_millis(1));
+    wire.put(ack(ours + 2000).sack(&[(ours + 3000, ours + 7000)]));
+    assert_eq!(wire.one().seq, ours + 2000, "the first of the five was lost");
+    wire.put(ack(ours + 2000).sack(&[(ours + 1000, ours + 2000), (ours + 3000, ours + 7000)]));
+    wire.pass(Span::from_millis(1));
+    wire.put(ack(ours + 7000));
+    let now = wire.now;
+    let after = wire.stack().tcp_info(id, now).unwrap().cwnd;
+    assert!(after < before, "{after} after a loss, {before} before");
+}

@@ -61,7 +61,7 @@ impl Socket {
             learn(&segment);
         });
         if duplicate {
-            self.duplicate_reported();
+            self.duplicate_reported(first.end);
         }
         (news, sample)
     }

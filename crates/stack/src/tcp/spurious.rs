@@ -4,6 +4,7 @@
 //! reports everything that was sent again as a duplicate (DSACK, RFC 3708).
 
 use super::recovery::Phase;
+use super::seq::Seq;
 use super::socket::Socket;
 use crate::frame::Frames;
 use crate::table::Counters;
@@ -19,6 +20,8 @@ pub(super) struct Undo {
     /// When the recovery began, and our timestamp clock then.
     since: Instant,
     stamp: u32,
+    /// SND.UNA then: a duplicate from before was sent again earlier, and says nothing of this recovery.
+    una: Seq,
     /// Whether there is something to return to.
     armed: bool,
     /// The peer reported a duplicate during this recovery, or of this probe.
@@ -36,9 +39,13 @@ impl Undo {
             since: now,
             stamp: socket.timestamp(now),
             armed: true,
-            duplicate_reported: false,
-            resent: 0,
+            ..Self::nothing(socket.send.una)
         }
+    }
+
+    /// Nothing to return to: a probe of what lies from `una` on is sent.
+    pub(super) fn nothing(una: Seq) -> Self {
+        Self { una, ..Self::default() }
     }
 }
 
@@ -76,10 +83,13 @@ impl Socket {
         self.recovery.duplicates = 0;
     }
 
-    /// The peer reports that it received a segment twice (RFC 2883).
-    pub(super) fn duplicate_reported(&mut self) {
-        self.recovery.undo.duplicate_reported = true;
-        self.recovery.undo.resent = self.recovery.undo.resent.saturating_sub(1);
+    /// The peer reports that it received what lies before `end` twice (RFC 2883).
+    pub(super) fn duplicate_reported(&mut self, end: Seq) {
+        let undo = &mut self.recovery.undo;
+        if end.gt(undo.una) {
+            undo.duplicate_reported = true;
+            undo.resent = undo.resent.saturating_sub(1);
+        }
         self.rack.spurious(self.send.una, self.send.nxt);
     }
 }
