@@ -2,12 +2,12 @@
 
 mod common;
 
-use common::{Client, LaneOf, PEER, World, now, segment, skipped, within};
+use common::{Client, LaneOf, PATIENCE, PEER, World, accepted, connecting, now, segment, skipped, until, within};
+use nix::sys::socket::{getsockopt, sockopt};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
-use std::time::Duration;
-use tickwire_link::control::{Claim, CountersOf, Remotes, Reply, Request};
+use tickwire_link::control::CountersOf;
 use tickwire_link::sys_packet::PacketSender;
 use tickwire_service::Attach;
 use tickwire_stack::Stack;
@@ -23,14 +23,6 @@ struct Closed {
     peer: TcpStream,
 }
 
-/// Tells the service that the listener of a claim closed while it had connections to these.
-fn convert(client: &mut Client, claim: Claim, remotes: &[SocketAddr]) {
-    let remotes: Vec<Endpoint> = remotes.iter().map(|&remote| remote.into()).collect();
-    let remotes = Remotes::new(&remotes);
-    let (reply, _) = client.request(&Request::Convert { claim, remotes, more: false }, &[]);
-    assert!(matches!(reply, Reply::Done), "{reply:?}");
-}
-
 impl Closed {
     fn new(world: &World) -> Self {
         let (mut client, lane, mut stack) = world.program();
@@ -38,17 +30,11 @@ impl Closed {
         let listener = within(&world.pair.a, || TcpListener::bind("0.0.0.0:8080").unwrap());
         let claim = client.claim_bound(&listener).unwrap();
         let id = stack.tcp_listen(&stack.tcp_defaults(), Endpoint::new(Address::ANY_V4, 8080), 16).unwrap();
-        let (peer, connection) = std::thread::scope(|scope| {
-            let connecting = scope.spawn(|| within(&world.pair.b, || TcpStream::connect(world.a(8080)).unwrap()));
-            let mut accepted = None;
-            lane.turn_until(&mut stack, "a connection comes", |stack| {
-                accepted = stack.tcp_accept(id).ok();
-                accepted.is_some()
-            });
-            (connecting.join().unwrap(), accepted.unwrap())
-        });
-        peer.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
-        convert(&mut client, claim, &[peer.local_addr().unwrap()]);
+        let peer = connecting(world, 0, 8080);
+        let connection = lane.accept(&mut stack, id);
+        peer.set_nonblocking(false).unwrap();
+        peer.set_read_timeout(Some(PATIENCE)).unwrap();
+        assert_eq!(client.convert(claim, &[peer.local_addr().unwrap()], false), None);
         drop(listener);
         stack.tcp_close_listener(id, now()).unwrap();
         Self { client, lane, stack, connection, peer }
@@ -158,7 +144,7 @@ fn who_does_not_see_an_idle_connection_cannot_take_it_from_its_lane() {
         let lane = closed.lane.lane;
         let before = closed.client.counters(CountersOf::Lane, lane)[0];
         wire.send(from, at, RST, begin.wrapping_add(FAR));
-        common::until("all have come", || closed.client.counters(CountersOf::Lane, lane)[0] > before);
+        until("all have come", || closed.client.counters(CountersOf::Lane, lane)[0] > before);
         closed.lives();
         // Nor by going on as if that had been answered, however near it is to the connection.
         wire.send(from, at, ACK, begin.wrapping_add(1));
@@ -176,36 +162,24 @@ fn connections_that_a_closed_listener_never_had_are_those_of_the_next() {
         let (mut client, lane) = world.laned();
         let listener = within(&world.pair.a, || TcpListener::bind("0.0.0.0:8080").unwrap());
         let claim = client.claim_bound(&listener).unwrap();
-        convert(&mut client, claim, &[world.b(9999)]);
+        assert_eq!(client.convert(claim, &[world.b(9999)], false), None);
         drop(listener);
         // What anybody may send proves nothing.
         let wire = Wire::new(&world);
         wire.send(world.b(9999), world.a(8080), ACK, 1);
-        common::until("it has come", || client.counters(CountersOf::Lane, lane.lane)[0] == 1);
+        until("it has come", || client.counters(CountersOf::Lane, lane.lane)[0] == 1);
         let next = within(&world.pair.a, || TcpListener::bind("0.0.0.0:8080").unwrap());
-        next.set_nonblocking(true).unwrap();
-        let peer = TcpStream::from(common::tcp_socket(&world.pair.b, world.b(9999)));
+        let (mut ours, peer) = accepted(&world, &next, 9999);
+        // No more than a window is a segment that is far from the last one another connection's.
+        wire.send(world.b(9999), world.a(8080), ACK, next_sequence(&peer).wrapping_add(1 << 30));
+        // All of it, far beyond where it began.
+        const MUCH: usize = 20 << 20;
         std::thread::scope(|scope| {
-            use nix::sys::socket::{SockaddrStorage, connect};
-            let connecting = scope.spawn(|| connect(peer.as_raw_fd(), &SockaddrStorage::from(world.a(8080))));
-            let mut accepted = None;
-            common::until("it is accepted", || {
-                accepted = next.accept().ok();
-                accepted.is_some()
-            });
-            connecting.join().unwrap().unwrap();
-            // No more than a window is a segment that is far from the last one another connection's.
-            wire.send(world.b(9999), world.a(8080), ACK, next_sequence(&peer).wrapping_add(1 << 30));
-            // All of it, far beyond where it began.
-            let (mut accepted, _) = accepted.unwrap();
-            accepted.set_nonblocking(false).unwrap();
-            accepted.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-            const MUCH: usize = 20 << 20;
             scope.spawn(|| {
                 (&peer).write_all(&vec![7; MUCH]).unwrap();
                 peer.shutdown(std::net::Shutdown::Write).unwrap();
             });
-            assert_eq!(std::io::copy(&mut accepted, &mut std::io::sink()).unwrap(), MUCH as u64);
+            assert_eq!(std::io::copy(&mut ours, &mut std::io::sink()).unwrap(), MUCH as u64);
         });
         assert_eq!(client.counters(CountersOf::Lane, lane.lane)[0], 1, "{attach:?}");
     }
@@ -248,25 +222,13 @@ fn what_a_router_says_of_a_connection_goes_to_who_has_it() {
     let (mut client, lane) = world.laned();
     let listener = within(&world.pair.a, || TcpListener::bind("0.0.0.0:8080").unwrap());
     let claim = client.claim_bound(&listener).unwrap();
-    convert(&mut client, claim, &[world.b(9999)]);
+    assert_eq!(client.convert(claim, &[world.b(9999)], false), None);
     drop(listener);
     let next = within(&world.pair.a, || TcpListener::bind("0.0.0.0:8080").unwrap());
-    next.set_nonblocking(true).unwrap();
-    let peer = common::tcp_socket(&world.pair.b, world.b(9999));
-    std::thread::scope(|scope| {
-        use nix::sys::socket::{SockaddrStorage, connect, getsockopt, sockopt};
-        let connecting = scope.spawn(|| connect(peer.as_raw_fd(), &SockaddrStorage::from(world.a(8080))));
-        let mut accepted = None;
-        common::until("it is accepted", || {
-            accepted = next.accept().ok();
-            accepted.is_some()
-        });
-        connecting.join().unwrap().unwrap();
-        let accepted = accepted.unwrap().0;
-        let wire = Wire::new(&world);
-        let error = too_big(wire.here, world.a(8080), world.b(9999), next_sequence(&accepted), 1000);
-        wire.sender.send(&error).unwrap();
-        common::until("its path is narrower", || getsockopt(&accepted, sockopt::IpMtu) == Ok(1000));
-    });
+    let (ours, _peer) = accepted(&world, &next, 9999);
+    let wire = Wire::new(&world);
+    let error = too_big(wire.here, world.a(8080), world.b(9999), next_sequence(&ours), 1000);
+    wire.sender.send(&error).unwrap();
+    until("its path is narrower", || getsockopt(&ours, sockopt::IpMtu) == Ok(1000));
     assert_eq!(client.counters(CountersOf::Lane, lane.lane)[0], 0);
 }

@@ -2,13 +2,13 @@
 
 mod common;
 
-use common::{Client, LaneOf, PEER, World, now, skipped, until, within};
+use common::{Client, LaneOf, PEER, World, accepted, connecting, now, skipped, until, within};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 use tickwire_link::bpf;
-use tickwire_link::control::{Claim, ClaimKind, CountersOf, Push, Reason, Remotes, Reply, Request};
+use tickwire_link::control::{Claim, ClaimKind, CountersOf, Reason, Reply, Request};
 use tickwire_service::Attach;
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::ids::{ListenerId, TcpId};
@@ -85,19 +85,14 @@ impl Server {
 
     /// Its listener closes, while it has connections to these.
     fn closes(&mut self, remotes: &[SocketAddr]) {
-        assert_eq!(closes(&mut self.client, self.claim, remotes, false), None);
+        assert_eq!(self.client.convert(self.claim, remotes, false), None);
         self.stack.tcp_close_listener(self.listener, now()).unwrap();
     }
 
     /// Accepts what comes from a port of host `b`.
     fn accept_from(&mut self, world: &World, port: u16) -> (TcpStream, TcpId) {
-        let peer = connecting(world, port);
-        let mut found = None;
-        self.lane.turn_until(&mut self.stack, "a connection comes", |stack| {
-            found = stack.tcp_accept(self.listener).ok();
-            found.is_some()
-        });
-        (peer, found.unwrap())
+        let peer = connecting(world, port, PORT);
+        (peer, self.lane.accept(&mut self.stack, self.listener))
     }
 
     /// A connection that it has accepted brings it what the peer sends.
@@ -133,7 +128,7 @@ impl Liar {
 
     /// Says that its listener closed while it had connections to these; with `more`, that it has not said all.
     fn closes(&mut self, remotes: &[SocketAddr], more: bool) -> Option<Reason> {
-        closes(&mut self.client, self.claim, remotes, more)
+        self.client.convert(self.claim, remotes, more)
     }
 
     /// Has connections to these in its table.
@@ -152,27 +147,6 @@ impl Liar {
     fn heard(&mut self) -> u64 {
         self.client.counters(CountersOf::Lane, self.lane.lane)[0]
     }
-}
-
-fn closes(client: &mut Client, claim: Claim, remotes: &[SocketAddr], more: bool) -> Option<Reason> {
-    let remotes: Vec<Endpoint> = remotes.iter().map(|&remote| remote.into()).collect();
-    let (reply, _) = client.request(&Request::Convert { claim, remotes: Remotes::new(&remotes), more }, &[]);
-    match reply {
-        Reply::Refused { reason, .. } => Some(reason),
-        _ => None,
-    }
-}
-
-/// A connection from host `b` to the port of host `a` that has begun.
-fn connecting(world: &World, from: u16) -> TcpStream {
-    use nix::sys::socket::{SockaddrStorage, connect, setsockopt, sockopt};
-    let socket = common::tcp_socket(&world.pair.b, world.b(from));
-    setsockopt(&socket, sockopt::ReuseAddr, &true).unwrap();
-    let stream = TcpStream::from(socket);
-    stream.set_nonblocking(true).unwrap();
-    let done = connect(stream.as_raw_fd(), &SockaddrStorage::from(world.a(PORT)));
-    assert_eq!(done, Err(nix::errno::Errno::EINPROGRESS));
-    stream
 }
 
 #[test]
@@ -305,25 +279,11 @@ fn a_claim_in_advance_takes_no_connection_from_who_listens_in_the_kernel() {
         let world = World::new(attach);
         let (mut client, lane, mut stack) = world.program();
         let _thief = claim_in_advance(&world, &mut client, &lane, &mut stack, heard);
-        let listener = listening(&world);
-        listener.set_nonblocking(true).unwrap();
         let before = client.counters(CountersOf::Lane, lane.lane)[0];
-        let peer = connecting(&world, 9999);
-        let mut accepted = None;
-        until("the kernel accepts", || {
-            accepted = listener.accept().ok();
-            accepted.is_some()
-        });
-        let ours = accepted.unwrap().0;
-        ours.set_nonblocking(false).unwrap();
-        ours.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
-        lives(&(ours, peer));
+        lives(&accepted(&world, &listening(&world), 9999));
         assert_eq!(client.counters(CountersOf::Lane, lane.lane)[0], before, "{attach:?}, {heard}");
         // And what the lane might have sent into it.
-        match client.push() {
-            Push::ClaimLost { reason, .. } => assert_eq!(reason, Reason::PortTaken),
-            other => panic!("{other:?}"),
-        }
+        client.loses_a_claim();
     }
 }
 
@@ -353,23 +313,16 @@ fn a_claim_takes_no_handshake_that_is_under_way_to_another_lane() {
         let world = World::new(attach);
         let mut server = Server::new(&world);
         let (mut client, lane) = world.laned();
-        let mut peer = connecting(&world, 9999);
+        let mut peer = connecting(&world, 9999, PORT);
         let Server { lane: serving, stack, listener, client: served, .. } = &mut server;
         until("it comes", || served.counters(CountersOf::Lane, serving.lane)[0] > 0);
         // The server has not looked at it yet.
         let thief = bound(&world);
         client.claim(ClaimKind::Flow, world.b(9999).into(), thief.as_fd()).expect("nobody has it yet");
-        let mut found = None;
-        serving.turn_until(stack, "the connection comes", |stack| {
-            found = stack.tcp_accept(*listener).ok();
-            found.is_some()
-        });
-        server.is_reached_by(&mut peer, found.unwrap());
+        let accepted = serving.accept(stack, *listener);
+        server.is_reached_by(&mut peer, accepted);
         assert_eq!(client.counters(CountersOf::Lane, lane.lane)[0], 0, "{attach:?}");
-        match client.push() {
-            Push::ClaimLost { reason, .. } => assert_eq!(reason, Reason::PortTaken),
-            other => panic!("{other:?}"),
-        }
+        client.loses_a_claim();
     }
 }
 
@@ -401,11 +354,11 @@ fn a_segment_that_opens_a_connection_does_not_end_the_claim_where_nobody_listens
         let world = World::new(attach);
         let (mut client, lane, mut stack) = world.program();
         let _socket = claim_in_advance(&world, &mut client, &lane, &mut stack, false);
-        let peer = connecting(&world, 9999);
+        let peer = connecting(&world, 9999, PORT);
         until("it comes", || client.counters(CountersOf::Lane, lane.lane)[0] == 1);
         drop(peer);
         // As it would have to, for a simultaneous open (RFC 9293 section 3.5), or to be challenged (RFC 5961 section 4).
-        drop(connecting(&world, 9999));
+        drop(connecting(&world, 9999, PORT));
         until("and again", || client.counters(CountersOf::Lane, lane.lane)[0] >= 2);
     }
 }
@@ -452,10 +405,10 @@ fn a_listener_closes_once() {
     let client = &mut liar.client;
     let idle = bound(&world);
     let flow = client.claim(ClaimKind::Flow, world.b(9998).into(), idle.as_fd()).unwrap();
-    assert_eq!(closes(client, flow, &remotes, false), Some(Reason::BadRequest), "it is no listener's");
+    assert_eq!(client.convert(flow, &remotes, false), Some(Reason::BadRequest), "it is no listener's");
     let datagrams = within(&world.pair.a, || std::net::UdpSocket::bind(world.a(PORT)).unwrap());
     let datagrams = client.claim_bound(&datagrams).unwrap();
-    assert_eq!(closes(client, datagrams, &remotes, false), Some(Reason::BadRequest), "there are no connections");
+    assert_eq!(client.convert(datagrams, &remotes, false), Some(Reason::BadRequest), "there are no connections");
     server.is_reached_by(&mut peer, accepted);
     assert_eq!(liar.heard(), 0);
 }

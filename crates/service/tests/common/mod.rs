@@ -5,19 +5,20 @@ use nix::sched::{CloneFlags, setns};
 use nix::sys::eventfd::EventFd;
 use std::fs::File;
 use std::io::Write;
-use std::net::{SocketAddr, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tickwire_lab::Pair;
 use tickwire_link::control::{
-    Channel, Claim, ClaimKind, CountersOf, Descriptors, Name, Push, Reason, Reply, Request, Token,
+    Channel, Claim, ClaimKind, CountersOf, Descriptors, Name, Push, Reason, Remotes, Reply, Request, Token,
 };
 use tickwire_link::port::Port;
 use tickwire_link::region::Region;
 use tickwire_service::{Attach, Options};
 use tickwire_stack::addr::{Address, Endpoint, Mac};
+use tickwire_stack::ids::{ListenerId, Ready, TcpId};
 use tickwire_stack::path::{PathInfo, PathState};
 use tickwire_stack::{Config, Limits, Memory, Stack, time};
 
@@ -196,12 +197,41 @@ pub fn now() -> time::Instant {
 /// A TCP socket of a host that is bound and neither listens nor connects.
 pub fn tcp_socket(host: &tickwire_lab::Host, address: SocketAddr) -> OwnedFd {
     use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, socket};
-    use std::os::fd::AsRawFd;
     within(host, || {
         let socket = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
         bind(socket.as_raw_fd(), &SockaddrStorage::from(address)).unwrap();
         socket
     })
+}
+
+/// A connection that host `b` has begun from this port (0: any) to a port of host `a`.
+pub fn connecting(world: &World, from: u16, to: u16) -> TcpStream {
+    use nix::sys::socket::{SockaddrStorage, connect, setsockopt, sockopt};
+    let socket = tcp_socket(&world.pair.b, world.b(from));
+    setsockopt(&socket, sockopt::ReuseAddr, &true).unwrap();
+    let stream = TcpStream::from(socket);
+    stream.set_nonblocking(true).unwrap();
+    let done = connect(stream.as_raw_fd(), &SockaddrStorage::from(world.a(to)));
+    assert_eq!(done, Err(nix::errno::Errno::EINPROGRESS));
+    stream
+}
+
+/// A connection from this port of host `b` that a listener of host `a`'s kernel gets, although a lane has a flow between its ends: its end
+/// here, and the peer's.
+pub fn accepted(world: &World, listener: &TcpListener, from: u16) -> (TcpStream, TcpStream) {
+    let theirs = connecting(world, from, listener.local_addr().unwrap().port());
+    listener.set_nonblocking(true).unwrap();
+    let mut found = None;
+    until("the kernel accepts", || {
+        found = listener.accept().ok();
+        found.is_some()
+    });
+    let (ours, _) = found.unwrap();
+    for end in [&ours, &theirs] {
+        end.set_nonblocking(false).unwrap();
+        end.set_read_timeout(Some(PATIENCE)).unwrap();
+    }
+    (ours, theirs)
 }
 
 /// A socket of host `a` whose FIN waits behind data that its peer, at port 80 of host `b`, never reads.
@@ -228,8 +258,8 @@ pub fn segment(to: Mac, from: SocketAddr, at: SocketAddr, flags: u8, sequence: u
 }
 
 /// Whether a connection is open.
-pub fn is_connected(stack: &Stack<'_>, id: tickwire_stack::ids::TcpId) -> bool {
-    stack.readiness(id.into()).is_ok_and(|ready| ready.contains(tickwire_stack::ids::Ready::OUT))
+pub fn is_connected(stack: &Stack<'_>, id: TcpId) -> bool {
+    stack.readiness(id.into()).is_ok_and(|ready| ready.contains(Ready::OUT))
 }
 
 /// A process at the service's socket.
@@ -360,6 +390,25 @@ impl Client {
         self.claim(ClaimKind::Bound, Endpoint::default(), socket.as_fd())
     }
 
+    /// Says that the listener of a claim closed while it had connections to these; with `more`, that it has not said all. Why the service
+    /// does not take it.
+    pub fn convert(&mut self, claim: Claim, remotes: &[SocketAddr], more: bool) -> Option<Reason> {
+        let remotes: Vec<Endpoint> = remotes.iter().map(|&remote| remote.into()).collect();
+        match self.request(&Request::Convert { claim, remotes: Remotes::new(&remotes), more }, &[]).0 {
+            Reply::Done => None,
+            Reply::Refused { reason, .. } => Some(reason),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Learns that somebody else has what it claimed.
+    pub fn loses_a_claim(&mut self) {
+        match self.push() {
+            Push::ClaimLost { reason, .. } => assert_eq!(reason, Reason::PortTaken),
+            other => panic!("{other:?}"),
+        }
+    }
+
     /// Asks for a path until it is resolved.
     pub fn path(&mut self, destination: Address) -> PathInfo {
         let end = Instant::now() + PATIENCE;
@@ -414,6 +463,16 @@ impl LaneOf {
         if self.port.flush(stack, now()) {
             let _ = self.port.kick();
         }
+    }
+
+    /// The next connection that a listener of the stack accepts.
+    pub fn accept(&self, stack: &mut Stack<'_>, listener: ListenerId) -> TcpId {
+        let mut found = None;
+        self.turn_until(stack, "a connection comes", |stack| {
+            found = stack.tcp_accept(listener).ok();
+            found.is_some()
+        });
+        found.unwrap()
     }
 
     /// Turns the rings until `holds`.
