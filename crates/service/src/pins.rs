@@ -135,7 +135,7 @@ impl Service {
         connections: Vec<FlowKey>,
     ) {
         let Some(of_lane) = self.lanes.get(&lane) else { return };
-        let moved: Vec<FlowKey> = connections
+        let mut moved: Vec<FlowKey> = connections
             .into_iter()
             .filter(|FlowKey { local, remote, .. }| {
                 local.port == key.local.port
@@ -144,9 +144,11 @@ impl Service {
                     && self.nics.has_address(local.address)
                     && choices.iter().any(|lanes| bpf::chosen(lanes, *remote) != Some(lane))
             })
-            .filter(|flow| !self.registry.knows_flow(flow))
-            .take(self.usage.room_for_flows(of_lane.user))
             .collect();
+        let user = of_lane.user;
+        moved.iter().for_each(|flow| self.forget_given(flow));
+        moved.retain(|flow| !self.registry.knows_flow(flow));
+        moved.truncate(self.usage.room_for_flows(user));
         let changes = self.registry.pin(lane, claim, &moved);
         if moved.is_empty() {
             return;

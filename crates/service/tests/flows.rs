@@ -75,7 +75,11 @@ struct Server {
 
 impl Server {
     fn new(world: &World) -> Self {
-        let (mut client, lane, mut stack) = world.program();
+        Self::of(world, world.program())
+    }
+
+    /// A program that has this lane already.
+    fn of(world: &World, (mut client, lane, mut stack): (Client, LaneOf, Stack<'static>)) -> Self {
         stack.path_set(client.path(PEER), now());
         let listener = stack.tcp_listen(&stack.tcp_defaults(), world.a(PORT).into(), 64).unwrap();
         let socket = listening(world);
@@ -285,6 +289,42 @@ fn a_claim_in_advance_takes_no_connection_from_who_listens_in_the_kernel() {
         // And what the lane might have sent into it.
         client.loses_a_claim();
     }
+}
+
+/// A connection of the kernel's comes between the ends of a flow of this program's, which is given away with that, and is over.
+fn given_away(world: &World, program: &mut (Client, LaneOf, Stack<'static>)) {
+    use nix::sys::socket::{setsockopt, sockopt};
+    let (client, lane, stack) = program;
+    let _thief = claim_in_advance(world, client, lane, stack, false);
+    let (mut ours, theirs) = accepted(world, &listening(world), 9999);
+    setsockopt(&theirs, sockopt::Linger, &nix::libc::linger { l_onoff: 1, l_linger: 0 }).unwrap();
+    drop(theirs);
+    assert_eq!(ours.read(&mut [0]).unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
+}
+
+#[test]
+fn a_flow_that_has_been_given_away_can_be_claimed_anew_at_once() {
+    for by_another in [false, true] {
+        let Some(world) = world() else { return };
+        let mut first = world.program();
+        given_away(&world, &mut first);
+        let mut other = by_another.then(|| world.program());
+        let (client, lane, stack) = other.as_mut().unwrap_or(&mut first);
+        // It is heard by the lane that has it.
+        let _socket = claim_in_advance(&world, client, lane, stack, true);
+        first.0.loses_a_claim();
+    }
+}
+
+#[test]
+fn a_listener_that_closes_keeps_a_connection_whose_flow_had_been_given_away_before() {
+    let Some(world) = world() else { return };
+    let mut program = world.program();
+    given_away(&world, &mut program);
+    let mut server = Server::of(&world, program);
+    let (mut peer, accepted) = server.accept_from(&world, 9999);
+    server.closes(&[world.b(9999)]);
+    server.is_reached_by(&mut peer, accepted);
 }
 
 #[test]

@@ -61,6 +61,7 @@ impl Service {
             .filter(|flow| flow.local.address.family() == flow.remote.address.family())
             .take(self.usage.room_for_flows(user))
             .collect();
+        flows.iter().for_each(|flow| self.forget_given(flow));
         // What the kernel had accepted by now is its own. If it does not say what that is, all may be that was not this lane's before.
         match self.kernels_of_port(bound.local.port) {
             Ok(kernels) => {
@@ -72,11 +73,6 @@ impl Service {
         // What others that listen at the port have accepted is theirs, also what they accept while the flows are entered.
         let others = self.connections_of_others(lane, bound);
         flows.retain(|flow| !others.contains(&(flow.local, flow.remote)));
-        for flow in &flows {
-            if !self.registry.holds_flow(lane, flow) {
-                self.forget_given(flow);
-            }
-        }
         match self.registry.convert(lane, claim, &flows) {
             Ok(changes) => {
                 self.programs.apply_best(changes);

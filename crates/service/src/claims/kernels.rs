@@ -44,10 +44,15 @@ impl Service {
             return Ok(Vec::new());
         }
         let ends = self.kernels_of_port(bound.local.port)?;
-        for &(local, remote) in &ends {
+        Ok(self.except(lane, claim, &ends))
+    }
+
+    /// What leaves these connections of the kernel's under a claim to the kernel.
+    fn except(&mut self, lane: LaneId, claim: ClaimId, ends: &[Ends]) -> Vec<Change> {
+        for &(local, remote) in ends {
             self.forget_given(&FlowKey { protocol: Protocol::Tcp, local, remote });
         }
-        Ok(self.registry.except(lane, claim, &ends).unwrap_or_default())
+        self.registry.except(lane, claim, ends).unwrap_or_default()
     }
 
     /// Leaves the kernel's own connections at an address to the kernel, before what comes to that is diverted.
@@ -72,7 +77,7 @@ impl Service {
         }
         for (claim, lane, port) in claims {
             let Some(ends) = by_port.get(&port) else { continue };
-            let changes = self.registry.except(lane, claim, ends).unwrap_or_default();
+            let changes = self.except(lane, claim, ends);
             if let Err(reason) = self.apply_claim(lane, claim, changes) {
                 self.lose_these([claim], reason);
             }

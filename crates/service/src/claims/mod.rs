@@ -72,6 +72,9 @@ impl Service {
         self.check(&proof, kind, remote)?;
         self.usage.take_flow(user)?;
         let bound = proof.bound;
+        if kind == ClaimKind::Flow {
+            self.forget_given(&FlowKey { protocol: bound.protocol, local: bound.local, remote });
+        }
         let entered = match kind {
             ClaimKind::Bound => self.registry.claim_bound(number, bound),
             ClaimKind::Flow => self.registry.claim_flow(number, bound, remote),
