@@ -4,7 +4,7 @@ use crate::base::errno::Errno;
 use crate::base::locked::Locked;
 use crate::c::sys;
 use crate::lane::{self, Lane};
-use crate::process::share::{ELSEWHERE, Share, is_unborn, say_elsewhere};
+use crate::process::share::{Birth, ELSEWHERE, Share, is_forked_by, is_unborn, say_elsewhere};
 use crate::socket::close;
 use crate::socket::multicast;
 use crate::socket::open;
@@ -34,7 +34,7 @@ fn before_fork(lane: &'static Lane) {
         return;
     }
     let own = 1 << lane.slot();
-    let taken = Share::take(lane, |descriptions, child| {
+    let taken = Share::take(lane, Birth::Fork, |descriptions, child| {
         for index in 0..descriptions.used() {
             let mut description = descriptions.get(index);
             let holders = description.holders();
@@ -166,16 +166,18 @@ pub(crate) fn drop_process(lane: &'static Lane, slot: usize, process: u64) {
     }
 }
 
-/// The service says that a process has closed its connection: it died, or became another program.
+/// The service says that a process has closed its connection: it died, or became another program. Nobody else has that connection open, so that it has no
+/// child either that has not said yet who it is.
 pub(crate) fn gone(lane: &'static Lane, pid: u32) {
     let own = lane.slot();
     let slots = lane.with_quietly(|access| {
         let mut descriptions = access.descriptions();
         Ok((0..PROCESSES)
-            .filter(|&slot| slot != own && *descriptions.process(slot) == u64::from(pid))
+            .map(|slot| (slot, *descriptions.process(slot)))
+            .filter(|&(slot, process)| slot != own && (process == u64::from(pid) || is_forked_by(process, pid)))
             .collect::<Vec<_>>())
     });
-    slots.unwrap_or_default().into_iter().for_each(|slot| drop_process(lane, slot, pid.into()));
+    slots.unwrap_or_default().into_iter().for_each(|(slot, process)| drop_process(lane, slot, process));
     look_for_dead(lane);
 }
 

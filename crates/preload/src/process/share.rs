@@ -26,9 +26,33 @@ pub(crate) fn say_elsewhere() {
     }
 }
 
+/// By how much the number of the process that forks is shifted in its mark.
+const PARENT: u32 = 33;
+
+/// How a child comes into being.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Birth {
+    /// With its parent's connection to the service, until it has its own: if that is closed and the child has not said who it is, there is none.
+    Fork,
+    /// As a new program, which has no connection before it attaches, if it ever does. Nobody but its parent knows of it before: should that be killed
+    /// in this very moment, the share stays until the lane ends, because it may be a living program's.
+    Spawn,
+}
+
 /// Whether a slot is taken for a process of which the number is not known yet.
 pub(crate) fn is_unborn(process: u64) -> bool {
     process & UNBORN != 0
+}
+
+/// Whether a slot is taken for a child that this process was about to fork.
+pub(crate) fn is_forked_by(process: u64, parent: u32) -> bool {
+    is_unborn(process) && process >> PARENT == u64::from(parent)
+}
+
+/// What stands for the child of a process's thread.
+fn mark(birth: Birth, parent: u32, thread: u32) -> u64 {
+    let parent = if birth == Birth::Fork { u64::from(parent) } else { 0 };
+    parent << PARENT | UNBORN | u64::from(thread)
 }
 
 /// A share of a child that the calling thread is about to make.
@@ -44,11 +68,18 @@ impl Share {
     ///
     /// # Errors
     /// `ENOBUFS` if too many processes have the lane; [`ELSEWHERE`]; `ENETDOWN` if the lane has ended.
-    pub(crate) fn take(lane: &'static Lane, give: impl FnOnce(&mut Descriptions<'_>, u64)) -> Result<Self> {
+    pub(crate) fn take(
+        lane: &'static Lane,
+        birth: Birth,
+        give: impl FnOnce(&mut Descriptions<'_>, u64),
+    ) -> Result<Self> {
         if sys::children_are_elsewhere() {
             return Err(ELSEWHERE);
         }
-        let mark = UNBORN | u64::from(sys::thread());
+        Self::marked(lane, mark(birth, sys::process(), sys::thread()), give)
+    }
+
+    fn marked(lane: &'static Lane, mark: u64, give: impl FnOnce(&mut Descriptions<'_>, u64)) -> Result<Self> {
         let slot = lane.with(|access| {
             let mut descriptions = access.descriptions();
             let slot = descriptions.take_process(mark).ok_or(Errno(libc::ENOBUFS))?;
@@ -95,22 +126,50 @@ mod tests {
         let process = |slot| lane.with(|access| Ok(*access.descriptions().process(slot))).unwrap();
         let holders = || lane.with(|access| Ok(access.descriptions().get(index).holders().count_ones())).unwrap();
 
-        let failed = Share::take(lane, give).unwrap();
+        let failed = Share::take(lane, Birth::Fork, give).unwrap();
         assert!(is_unborn(process(failed.slot)) && holders() == 2);
         failed.settle(None);
         assert_eq!((process(failed.slot), holders()), (0, 1));
 
         // Its child has come and gone before the parent got to know its number, and another thread makes one.
-        let late = Share::take(lane, give).unwrap();
+        let late = Share::take(lane, Birth::Fork, give).unwrap();
         family::enter_number(lane, late.slot, 1, is_unborn);
         family::drop_process(lane, late.slot, 1);
-        let next = std::thread::spawn(move || Share::take(lane, give).unwrap()).join().unwrap();
+        let next = std::thread::spawn(move || Share::take(lane, Birth::Fork, give).unwrap()).join().unwrap();
         assert_eq!(next.slot, late.slot);
         late.settle(Some(1));
         assert_eq!(process(next.slot), next.mark);
         late.settle(None);
         assert_eq!((process(next.slot), holders()), (next.mark, 2));
         next.settle(None);
+        testing::close(fd);
+    }
+
+    #[test]
+    fn what_was_set_aside_for_a_fork_goes_with_its_parent() {
+        const KILLED: u32 = i32::MAX as u32;
+        let lane = testing::lane();
+        let fd = testing::connected(7);
+        let index = TABLE.get(fd).description().unwrap();
+        let take = |birth| {
+            let give = |descriptions: &mut Descriptions<'_>, holder| *descriptions.get(index).holders() |= holder;
+            Share::marked(lane, mark(birth, KILLED, 7), give).unwrap()
+        };
+        let has = |share: Share| {
+            let look = |access: &mut crate::lane::Access<'_>| {
+                let mut descriptions = access.descriptions();
+                let holds = *descriptions.get(index).holders() & 1 << share.slot != 0;
+                Ok((*descriptions.process(share.slot) == share.mark, holds))
+            };
+            lane.with(look).unwrap()
+        };
+        let (forked, spawned) = (take(Birth::Fork), take(Birth::Spawn));
+        family::gone(lane, KILLED - 1);
+        assert_eq!((has(forked), has(spawned)), ((true, true), (true, true)), "another's");
+        family::gone(lane, KILLED);
+        assert_eq!((has(forked), has(spawned)), ((false, false), (true, true)), "a new program may yet attach");
+        spawned.settle(None);
+        assert_eq!(has(spawned), (false, false));
         testing::close(fd);
     }
 }

@@ -6,7 +6,7 @@ use crate::base::locked::{Lock, Locked};
 use crate::c::sys;
 use crate::lane;
 use crate::process::exec;
-use crate::process::share::{ELSEWHERE, Share, say_elsewhere};
+use crate::process::share::{Birth, ELSEWHERE, Share, say_elsewhere};
 use crate::table::fd::{Entry, TABLE};
 use core::ffi::c_int;
 use std::collections::HashMap;
@@ -46,7 +46,7 @@ pub(crate) fn before(list: usize) -> Option<(Share, String)> {
     if inherited.is_empty() {
         return None;
     }
-    let taken = Share::take(lane, |descriptions, program| {
+    let taken = Share::take(lane, Birth::Spawn, |descriptions, program| {
         inherited.iter().for_each(|&index| *descriptions.get(index).holders() |= program);
     });
     match taken {
