@@ -148,25 +148,25 @@ static __always_inline int is_listeners(struct flow_value *value, const struct f
 		bpf_map_delete_elem(&flows, flow);
 		return 1;
 	}
+	__u64 progress = progress_of(value);
+	__u32 handshake = progress, answer = progress >> 32;
 	if (segment->kind == KIND_OPENS) {
 		/* A lane's answer is seen by the guard. A SYN behind the one that the kernel answers is not heard. */
-		if (!listener && (state != BPF_TCP_NEW_SYN_RECV || !value->handshake)) {
+		if (!listener && (state != BPF_TCP_NEW_SYN_RECV || !handshake)) {
 			value->next = segment->sequence + 1;
-			value->handshake = HANDSHAKE_ASKED;
+			set_progress(value, HANDSHAKE_ASKED, 0);
 		}
 		return 1;
 	}
 	if (segment->kind == KIND_QUOTED)
-		return value->handshake > HANDSHAKE_ASKED && segment->sequence + 1 == value->answer;
+		return handshake > HANDSHAKE_ASKED && segment->sequence + 1 == answer;
 	__u32 ahead = segment->sequence - value->next;
-	int fits = value->handshake > HANDSHAKE_ASKED && segment->acknowledged == value->answer && ahead < EARLY;
+	int fits = handshake > HANDSHAKE_ASKED && segment->acknowledged == answer && ahead < EARLY;
 	if (segment->kind == KIND_GOES_ON) {
-		if (listener && fits && value->handshake == HANDSHAKE_ANSWERED)
+		if (listener && fits && handshake == HANDSHAKE_ANSWERED)
 			bpf_map_delete_elem(&flows, flow);
-		if (!listener && !ahead) {
-			value->answer = segment->acknowledged;
-			value->handshake = HANDSHAKE_FOLLOWED;
-		}
+		if (!listener && !ahead)
+			set_progress(value, HANDSHAKE_FOLLOWED, segment->acknowledged);
 	}
 	return fits || !ahead;
 }
@@ -183,7 +183,7 @@ static __always_inline __u32 find_lane(const struct flow_key *flow, __u8 family,
 		held = bpf_map_lookup_elem(&flows, flow);
 		if (held) {
 			holder = held->lane;
-			if (!holder || (segment->kind != KIND_OPENS && !held->handshake))
+			if (!holder || (segment->kind != KIND_OPENS && !progress_of(held)))
 				return holder;
 		}
 	}

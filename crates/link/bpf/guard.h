@@ -64,8 +64,7 @@ __attribute__((noinline)) int note_answer(struct packet *p, __u32 lane, __u32 se
 	if (!value || !value->lane || value->lane == lane)
 		return 0;
 	value->next = acknowledged;
-	value->answer = sequence + 1;
-	value->handshake = HANDSHAKE_ANSWERED;
+	set_progress(value, HANDSHAKE_ANSWERED, sequence + 1);
 	return 1;
 }
 

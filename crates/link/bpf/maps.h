@@ -156,19 +156,36 @@ enum host_counter {
 enum handshake {
 	HANDSHAKE_NONE,
 	HANDSHAKE_ASKED,    /* the kernel was given a SYN, behind which the peer goes on at `next` */
-	HANDSHAKE_FOLLOWED, /* and it did, acknowledging `answer`: the kernel knows whether that is right */
-	HANDSHAKE_ANSWERED, /* a lane has sent a SYN and an ACK of `next`: who received these acknowledges `answer` */
+	HANDSHAKE_FOLLOWED, /* and it did, acknowledging the answer: the kernel knows whether that is right */
+	HANDSHAKE_ANSWERED, /* a lane has sent a SYN and an ACK of `next`: who received these acknowledges the answer */
 };
 
 /* Whose a flow is. A lane's entry goes when a handshake between the same ends is complete that is not its own: to complete it a peer must have
- * seen the answer to his SYN, so that nobody takes a connection from its lane by what he forges (as RFC 9293 section 3.5, RFC 5961). */
+ * seen the answer to his SYN, so that nobody takes a connection from its lane by what he forges (as RFC 9293 section 3.5, RFC 5961).
+ *
+ * Several processors may write at a time what they see of several handshakes. Which answer, and who gave it, are one word for that: the proof is never
+ * a mixture. `next` may be another handshake's, but proves nothing. */
 struct flow_value {
 	__u32 lane; /* 0: the kernel's, for good */
-	__u32 handshake;
 	__u32 next;
-	__u32 answer;
+	__u64 progress; /* enum handshake, and the answer in the upper half */
 };
 
+static __always_inline __u64 progress_of(const struct flow_value *value)
+{
+	return *(const volatile __u64 *)&value->progress;
+}
+
+static __always_inline void set_progress(struct flow_value *value, enum handshake handshake, __u32 answer)
+{
+	*(volatile __u64 *)&value->progress = (__u64)answer << 32 | handshake;
+}
+
+/* The kernel waits for nobody: what is taken out may be somebody else's entry by the time that another processor, which has just found it, reads or
+ * writes it (with BPF_F_NO_PREALLOC, too). That is harmless. Who reads sends one packet, which came as its claim went, where the new entry says;
+ * nobody can bring that about for a claim that is not his. Who writes notes an answer with a flow to which it does not belong: that flow's own segments
+ * do not acknowledge it, and nobody who might forge one that does can know that it happened. So is taking out by key what has been
+ * entered anew since it was looked at: between these ends somebody else has a connection. The service learns of it as of any flow that is given away. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);

@@ -160,9 +160,8 @@ impl FlowKey {
 #[repr(C)]
 pub struct FlowValue {
     lane: u32,
-    handshake: u32,
     next: u32,
-    answer: u32,
+    progress: u64,
 }
 
 impl FlowValue {
@@ -172,7 +171,7 @@ impl FlowValue {
     /// A flow that is a lane's.
     #[must_use]
     pub const fn new(lane: u32) -> Self {
-        Self { lane, handshake: 0, next: 0, answer: 0 }
+        Self { lane, next: 0, progress: 0 }
     }
 }
 
