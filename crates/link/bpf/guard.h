@@ -68,13 +68,24 @@ __attribute__((noinline)) int note_answer(struct packet *p, __u32 lane, __u32 se
 	return 1;
 }
 
-static __always_inline void see_answer(struct packet *p, const struct frame *f, __u32 lane)
+/* Sees whether a frame answers a SYN, and says by which NIC it leaves. The lane may know no more of the way to the peer than what the SYN said, and that
+ * may be anybody's: an answer that can end another lane's flow goes by the host's way to the peer, which is the one that the flow goes. */
+static __always_inline __u32 see_answer(struct packet *p, const struct frame *f, __u32 lane, __u32 nic)
 {
 	if (p->protocol != PROTOCOL_TCP)
-		return;
+		return nic;
 	__u8 *tcp = header_at(f->data, f->end, p->l4, 14);
-	if (tcp && (tcp[13] & (TCP_SYN | TCP_ACK)) == (TCP_SYN | TCP_ACK) && kinds_of(p->protocol, p->source_port) & PORT_FLOWS)
-		note_answer(p, lane, bpf_ntohl(*(__be32 *)(tcp + 4)), bpf_ntohl(*(__be32 *)(tcp + 8)));
+	if (!tcp || (tcp[13] & (TCP_SYN | TCP_ACK)) != (TCP_SYN | TCP_ACK) || !(kinds_of(p->protocol, p->source_port) & PORT_FLOWS))
+		return nic;
+	if (!note_answer(p, lane, bpf_ntohl(*(__be32 *)(tcp + 4)), bpf_ntohl(*(__be32 *)(tcp + 8))))
+		return nic;
+	struct ethernet *eth = f->data;
+	struct hop_value *hop = bpf_map_lookup_elem(&hops, &p->destination);
+	if (!hop || (void *)(eth + 1) > f->end)
+		return nic;
+	memcpy(eth->destination, hop->destination, 6);
+	memcpy(eth->source, hop->source, 6);
+	return hop->nic;
 }
 
 /* The NIC that a frame may leave by; 0: refused, for `reason`. */
@@ -112,13 +123,13 @@ static __always_inline __u32 check(const struct frame *f, __u32 lane, enum refus
 	*reason = REFUSED_PORT;
 	if (!owns(&p, lane))
 		return 0;
-	see_answer(&p, f, lane);
+	__u32 leaves_by = see_answer(&p, f, lane, *nic);
 	if (p.first_fragment) {
 		struct fragment_value value = {.seen_ns = bpf_ktime_get_ns(), .lane = lane};
 		fragment_key(&key, &p, lane);
 		bpf_map_update_elem(&fragments_out, &key, &value, BPF_ANY);
 	}
-	return *nic;
+	return leaves_by;
 }
 
 static __always_inline void count_out(__u32 lane, __u32 nic, enum refusal reason, __u64 bytes)

@@ -89,6 +89,13 @@ struct address_value {
 	__u8 pad[2];
 };
 
+/* How the host has said that somebody is reached: the Ethernet addresses, and the NIC to leave by. */
+struct hop_value {
+	__u8 destination[6];
+	__u8 source[6];
+	__u32 nic;
+};
+
 /* An address and Ethernet address that lanes may send from; the value is the NIC to leave by. */
 struct source_key {
 	struct address address;
@@ -294,6 +301,14 @@ struct {
 	__type(key, struct source_key);
 	__type(value, __u32);
 } sources SEC(".maps");
+
+/* What the host has said of those to whom lanes send, by address: the latest that it has said to any lane. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct address);
+	__type(value, struct hop_value);
+} hops SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

@@ -81,6 +81,8 @@ pub mod map {
     pub const ADDRESSES: &str = "addresses";
     /// [`super::SourceKey`] -> NIC.
     pub const SOURCES: &str = "sources";
+    /// Address, 16 bytes -> [`super::HopValue`].
+    pub const HOPS: &str = "hops";
     /// [`super::OwnedKey`] -> [`super::OwnedValue`].
     pub const OWNED: &str = "owned";
     /// Place of a lane ([`super::LANE_MASK`]) -> [`super::LaneCounters`], per CPU.
@@ -122,6 +124,7 @@ plain! {
     GroupValue: 68,
     AddressKey: 20,
     AddressValue: 8,
+    HopValue: 16,
     SourceKey: 24,
     OwnedKey: 24,
     OwnedValue: 20,
@@ -319,6 +322,23 @@ impl AddressValue {
     #[must_use]
     pub const fn new(mac: Mac) -> Self {
         Self { mac: mac.0, pad: [0; 2] }
+    }
+}
+
+/// How somebody is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct HopValue {
+    destination: [u8; 6],
+    source: [u8; 6],
+    nic: u32,
+}
+
+impl HopValue {
+    /// The value for the next hop's Ethernet address, and that of the NIC with interface index `nic` by which it is reached.
+    #[must_use]
+    pub const fn new(destination: Mac, source: Mac, nic: u32) -> Self {
+        Self { destination: destination.0, source: source.0, nic }
     }
 }
 

@@ -166,6 +166,8 @@ impl Service {
             used |= lane.watches.uses(neighbour.interface, neighbour.address);
             let changed = lane.watches.neighbour_changed(neighbour);
             let queries: Vec<Query> = changed.into_iter().filter_map(|at| lane.watches.at(at)).collect();
+            let answers = queries.iter().filter_map(|query| Some((query, lane.watches.get(query)?)));
+            answers.for_each(|(query, answer)| self.programs.note_path(query, &answer.path));
             if !queries.is_empty() {
                 told.push((id, queries));
             }
@@ -204,6 +206,7 @@ impl Service {
                     continue;
                 }
             };
+            self.programs.note_path(&query, &answer.path);
             for id in lanes {
                 // It may be gone, or may have forgotten it, by now.
                 let Some(lane) = self.lanes.get_mut(&id) else { continue };

@@ -12,9 +12,11 @@ use aya::programs::{ProgramError, Xdp};
 use aya::{Ebpf, EbpfError, EbpfLoader};
 use std::collections::HashMap as Books;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use tickwire_host::Query;
 use tickwire_link::bpf::{self, HostCounter, LaneCounters, map, port_kind, program};
 use tickwire_link::control::AttachMode;
 use tickwire_stack::addr::{Address, Mac};
+use tickwire_stack::path::{PathInfo, PathState};
 
 /// The BPF side failed.
 #[derive(Debug, thiserror::Error)]
@@ -103,6 +105,7 @@ pub(crate) struct Programs {
     nics: DevMapHash<MapData>,
     addresses: HashMap<MapData, bpf::AddressKey, bpf::AddressValue>,
     sources: HashMap<MapData, bpf::SourceKey, u32>,
+    hops: HashMap<MapData, [u8; 16], bpf::HopValue>,
     owned: HashMap<MapData, bpf::OwnedKey, bpf::OwnedValue>,
     lane_counters: PerCpuArray<MapData, LaneCounters>,
     host_counters: PerCpuArray<MapData, u64>,
@@ -146,6 +149,7 @@ impl Programs {
             nics: take(map::NICS)?.try_into()?,
             addresses: take(map::ADDRESSES)?.try_into()?,
             sources: take(map::SOURCES)?.try_into()?,
+            hops: take(map::HOPS)?.try_into()?,
             owned: take(map::OWNED)?.try_into()?,
             lane_counters: take(map::LANE_COUNTERS)?.try_into()?,
             host_counters: take(map::HOST_COUNTERS)?.try_into()?,
@@ -208,6 +212,17 @@ impl Programs {
         let source = bpf::SourceKey::new(address, mac);
         if self.sources.get(&source, 0).is_ok_and(|found| found == nic) {
             let _ = self.sources.remove(&source);
+        }
+    }
+
+    /// Notes how the host reaches somebody. By which interface else he may be reached, as a lane may ask, is another question.
+    pub(crate) fn note_path(&mut self, query: &Query, path: &PathInfo) {
+        let hop = bpf::HopValue::new(path.next_hop_mac, path.source_mac, path.interface);
+        if path.state == PathState::Ready
+            && query.interface == 0
+            && let Err(error) = self.hops.insert(path.destination.0, hop, 0)
+        {
+            tracing::debug!(%error, "a path could not be noted");
         }
     }
 

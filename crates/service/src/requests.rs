@@ -58,6 +58,7 @@ impl Service {
         let nics = &self.nics;
         match self.host.resolve(&query, |index| nics.path(index)) {
             Ok(answer) => {
+                self.programs.note_path(&query, &answer.path);
                 if let Some(lane) = self.lanes.get_mut(&lane) {
                     lane.watches.set(query, answer);
                 }

@@ -2,13 +2,15 @@
 
 mod common;
 
-use common::{Client, LaneOf, PATIENCE, PEER, World, accepted, connecting, now, segment, skipped, until, within};
+use common::tcp_flag::{ACK, FIN, RST, SYN};
+use common::{
+    Client, LaneOf, PATIENCE, PEER, Wire, World, accepted, checksum, connecting, now, segment, skipped, until, within,
+};
 use nix::sys::socket::{getsockopt, sockopt};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use tickwire_link::control::CountersOf;
-use tickwire_link::sys_packet::PacketSender;
 use tickwire_service::Attach;
 use tickwire_stack::Stack;
 use tickwire_stack::addr::{Address, Endpoint, Mac};
@@ -69,11 +71,6 @@ fn a_listener_that_closes_keeps_its_connections_and_frees_the_port() {
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::ConnectionRefused);
 }
 
-const FIN: u8 = 1;
-const SYN: u8 = 2;
-const RST: u8 = 4;
-const ACK: u8 = 16;
-
 /// The sequence number that a socket comes to next.
 fn next_sequence(socket: &TcpStream) -> u32 {
     let mut sequence = 0_u32;
@@ -103,24 +100,6 @@ fn next_sequence(socket: &TcpStream) -> u32 {
     assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
     set(libc::TCP_REPAIR, OFF_WITHOUT_A_WORD);
     sequence
-}
-
-/// The cable, at the end of host `b`.
-struct Wire {
-    sender: PacketSender,
-    here: Mac,
-}
-
-impl Wire {
-    fn new(world: &World) -> Self {
-        let link = |host| within(host, || tickwire_host::Host::open().unwrap().link_by_name("eth0").unwrap().unwrap());
-        let (here, there) = (link(&world.pair.a), link(&world.pair.b));
-        Self { sender: within(&world.pair.b, || PacketSender::open(there.index).unwrap()), here: here.mac.unwrap() }
-    }
-
-    fn send(&self, from: SocketAddr, at: SocketAddr, flags: u8, sequence: u32) {
-        self.sender.send(&segment(self.here, from, at, flags, sequence)).unwrap();
-    }
 }
 
 #[test]
@@ -204,13 +183,6 @@ fn too_big(to: Mac, ours: SocketAddr, theirs: SocketAddr, sequence: u32, mtu: u1
     let sum = checksum(&icmp);
     icmp[2..4].copy_from_slice(&sum);
     [&to.0[..], &[2, 0, 0, 0, 0, 9, 8, 0], &ip(1, 20 + icmp.len() as u8, b, a), &icmp].concat()
-}
-
-/// RFC 1071.
-fn checksum(bytes: &[u8]) -> [u8; 2] {
-    let sum: u32 = bytes.as_chunks::<2>().0.iter().map(|&word| u32::from(u16::from_be_bytes(word))).sum();
-    let folded = (sum & 0xffff) + (sum >> 16);
-    (!(folded as u16)).to_be_bytes()
 }
 
 #[test]

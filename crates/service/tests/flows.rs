@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Client, LaneOf, PEER, World, accepted, connecting, now, skipped, until, within};
+use common::{Client, LaneOf, PEER, Wire, World, accepted, connecting, now, skipped, tcp_flag, until, within};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -79,8 +79,13 @@ impl Server {
     }
 
     /// A program that has this lane already.
-    fn of(world: &World, (mut client, lane, mut stack): (Client, LaneOf, Stack<'static>)) -> Self {
-        stack.path_set(client.path(PEER), now());
+    fn of(world: &World, mut program: (Client, LaneOf, Stack<'static>)) -> Self {
+        program.2.path_set(program.0.path(PEER), now());
+        Self::unacquainted(world, program)
+    }
+
+    /// One that has not asked where its peers are.
+    fn unacquainted(world: &World, (mut client, lane, mut stack): (Client, LaneOf, Stack<'static>)) -> Self {
         let listener = stack.tcp_listen(&stack.tcp_defaults(), world.a(PORT).into(), 64).unwrap();
         let socket = listening(world);
         let claim = client.claim_bound(&socket).unwrap();
@@ -341,6 +346,27 @@ fn a_claim_in_advance_takes_no_connection_from_another_lane() {
         let (mut peer, accepted) = server.accept_from(&world, 9999);
         server.is_reached_by(&mut peer, accepted);
         assert_eq!(client.counters(CountersOf::Lane, lane.lane)[0], before, "{attach:?}");
+    }
+}
+
+#[test]
+fn a_stranger_on_the_link_does_not_see_what_can_end_a_flow() {
+    if skipped() {
+        return;
+    }
+    for attach in [Attach::Tc, Attach::Native] {
+        let world = World::new(attach);
+        let (mut client, lane, mut stack) = world.program();
+        let _socket = claim_in_advance(&world, &mut client, &lane, &mut stack, true);
+        let mut server = Server::unacquainted(&world, world.program());
+        let wire = Wire::new(&world);
+        // The source's Ethernet address is nobody's here: an answer to that is lost.
+        wire.send(world.b(9999), world.a(PORT), tcp_flag::SYN, 1);
+        let Server { lane: serving, stack, client: served, .. } = &mut server;
+        until("the peer, who has not asked, resets it", || {
+            serving.turn(stack);
+            served.counters(CountersOf::Lane, serving.lane)[0] == 2
+        });
     }
 }
 

@@ -16,6 +16,7 @@ use tickwire_link::control::{
 };
 use tickwire_link::port::Port;
 use tickwire_link::region::Region;
+use tickwire_link::sys_packet::PacketSender;
 use tickwire_service::{Attach, Options};
 use tickwire_stack::addr::{Address, Endpoint, Mac};
 use tickwire_stack::ids::{ListenerId, Ready, TcpId};
@@ -244,17 +245,53 @@ pub fn lingering(pair: &Pair) -> TcpStream {
     socket
 }
 
-/// A segment without data. Nobody looks at its checksums before it is where it is to go.
+/// A segment without data.
 pub fn segment(to: Mac, from: SocketAddr, at: SocketAddr, flags: u8, sequence: u32) -> Vec<u8> {
     let (SocketAddr::V4(from), SocketAddr::V4(at)) = (from, at) else { panic!("IPv4") };
-    let mut frame = [&to.0[..], &[2, 0, 0, 0, 0, 9, 8, 0, 0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0]].concat();
-    frame.extend(from.ip().octets());
-    frame.extend(at.ip().octets());
-    frame.extend(from.port().to_be_bytes());
-    frame.extend(at.port().to_be_bytes());
-    frame.extend(sequence.to_be_bytes());
-    frame.extend([0, 0, 0, 0, 0x50, flags, 16, 0, 0, 0, 0, 0]);
-    frame
+    let ends = [from.ip().octets(), at.ip().octets()].concat();
+    let mut ip = [&[0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0][..], &ends].concat();
+    let sum = checksum(&ip);
+    ip[10..12].copy_from_slice(&sum);
+    let mut tcp = [from.port().to_be_bytes(), at.port().to_be_bytes()].concat();
+    tcp.extend(sequence.to_be_bytes());
+    tcp.extend([0, 0, 0, 0, 0x50, flags, 16, 0, 0, 0, 0, 0]);
+    let sum = checksum(&[&ends[..], &[0, 6, 0, 20], &tcp].concat());
+    tcp[16..18].copy_from_slice(&sum);
+    [&to.0[..], &[2, 0, 0, 0, 0, 9, 8, 0], &ip, &tcp].concat()
+}
+
+/// RFC 1071.
+pub fn checksum(bytes: &[u8]) -> [u8; 2] {
+    let sum: u32 = bytes.as_chunks::<2>().0.iter().map(|&word| u32::from(u16::from_be_bytes(word))).sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    (!(folded as u16)).to_be_bytes()
+}
+
+/// Flags of a segment (RFC 9293 section 3.1).
+pub mod tcp_flag {
+    pub const FIN: u8 = 1;
+    pub const SYN: u8 = 2;
+    pub const RST: u8 = 4;
+    pub const ACK: u8 = 16;
+}
+
+/// The cable, at the end of host `b`.
+pub struct Wire {
+    pub sender: PacketSender,
+    /// The Ethernet address of host `a`.
+    pub here: Mac,
+}
+
+impl Wire {
+    pub fn new(world: &World) -> Self {
+        let link = |host| within(host, || tickwire_host::Host::open().unwrap().link_by_name("eth0").unwrap().unwrap());
+        let (here, there) = (link(&world.pair.a), link(&world.pair.b));
+        Self { sender: within(&world.pair.b, || PacketSender::open(there.index).unwrap()), here: here.mac.unwrap() }
+    }
+
+    pub fn send(&self, from: SocketAddr, at: SocketAddr, flags: u8, sequence: u32) {
+        self.sender.send(&segment(self.here, from, at, flags, sequence)).unwrap();
+    }
 }
 
 /// Whether a connection is open.
