@@ -6,9 +6,11 @@
 //! | `bridge` | one time without a step, also when another server is followed |
 //! | `difference` | the long-term period, for differences of time |
 //! | `leap`, `table` | leap seconds: announced or in a table, applied, and taken out of what servers say |
+//! | `calendar` | days and dates, which both need |
 //! | `suspicion` | what shows that a server spreads leap seconds, or that the counter has broken |
 
 mod bridge;
+pub mod calendar;
 mod choice;
 mod difference;
 pub mod leap;

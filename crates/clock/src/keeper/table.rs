@@ -1,7 +1,7 @@
 //! The table of leap seconds that a host's time zone data bring: IERS' `leap-seconds.list`, or tzdata's `leapseconds`. It knows a leap half a year ahead, and
 //! until it expires it knows that there is none, whatever servers announce.
 
-use super::leap::day_of;
+use super::calendar::day_of;
 use crate::time::Nanos;
 use core::fmt;
 
