@@ -5,7 +5,7 @@ use tickwire_clock::keeper::leap::Announcement;
 use tickwire_clock::keeper::table::Table;
 use tickwire_clock::keeper::{Source, Standing};
 use tickwire_clock::page::Status;
-use tickwire_sim::timekeeping::TAI_OFFSET;
+use tickwire_sim::timekeeping::{FREQUENCY, TAI_OFFSET};
 use tickwire_sim::{TimeServer, Timekeeping, Wander, truth};
 
 /// 2026-07-01 00:00:00 in seconds of the simulation, which begins with the year.
@@ -105,6 +105,28 @@ fn a_server_that_is_set_and_servers_that_are_wrong_are_outvoted() {
     assert_eq!(run.keeper.parameters(run.oscillator.clone().count(1200.0)).disruptions, 0);
     let figures = run.figures().summary().unwrap();
     assert!(figures.outside == 0 && figures.max < 100_000, "{figures:?}");
+}
+
+/// The published clock gives the difference up little by little, which is no news of the counter.
+#[test]
+fn the_counters_period_is_not_that_of_a_clock_on_its_way_to_another_server() {
+    let mut all = servers(2);
+    // Within both bounds, so nobody is outvoted.
+    all[1].error = 10_000.0;
+    let mut run = Timekeeping::new(Wander::OFFICE, all, 1.0, 0.0, 5);
+    run.until(600.0, |_| ());
+    let first = run.keeper.chosen().unwrap();
+    run.servers[first].silent = true;
+    let end = (600..6000).map(f64::from).find(|&second| {
+        run.until(second, |_| ());
+        run.keeper.chosen() != Some(first)
+    });
+    let count = run.oscillator.clone().count(end.expect("the other one is followed some day") + 1.0);
+    let published = run.keeper.clock(count).unwrap();
+    let known = run.keeper.followed(count).unwrap();
+    let truth = 1e9 / FREQUENCY / (1.0 + Wander::OFFICE.skew);
+    assert!((published.period / truth - 1.0).abs() > 3e-7, "on its way: {}", published.period);
+    assert!((known.period / truth - 1.0).abs() < 1e-7, "{}", known.period);
 }
 
 #[test]

@@ -113,7 +113,7 @@ impl Daemon {
         info!(counter = kind.name(), why, period_ns = nominal.period(), warm = warm.is_some(), page = %config.page.display(), "the clock starts");
         let keeper = keeper::Config {
             nominal,
-            rate_error: warm.map_or(QUARTZ, |known| known.rate_error),
+            rate_error: warm.map_or(QUARTZ, |known| known.deviation()),
             holdover_after: (config.poll * INTERVALS * 1e9) as i64 + 2 * SECOND,
             fresh_for: FRESH,
             tai_offset: config.tai_offset,
@@ -330,7 +330,8 @@ impl Daemon {
     fn keep(&mut self, now: i64) {
         self.kept = now;
         self.look();
-        if let Some(clock) = self.keeper.clock(self.looked.count)
+        // Not the published clock: while that moves from one server to another, its period is not the counter's.
+        if let Some(clock) = self.keeper.followed(self.looked.count)
             && let Some(period) = Scale::from_period(clock.period)
         {
             let known = Known { period, rate_error: clock.error_rate * 1e-9 };

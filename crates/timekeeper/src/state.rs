@@ -12,6 +12,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 use tickclock::{Count, CounterKind, Scale};
+use tickwire_clock::sync::SURE;
 
 /// Longer than any state.
 const LONGEST: u64 = 4096;
@@ -21,7 +22,7 @@ const VERSION: u32 = 1;
 const PLAUSIBLE: f64 = 500e-6;
 /// By how much the rate may have changed since, relative, at once and in an hour: a change of temperature.
 const AGEING: f64 = 1e-7;
-/// A rate that is known worse than this is no news: what a daemon takes for granted of a quartz.
+/// A rate that is known worse than this, relative, is no news: a daemon takes little more for granted of a quartz.
 const COLD: f64 = 100e-6;
 const HOUR: f64 = 3600e9;
 /// How exactly it is known for how long the machine has slept, in ns.
@@ -39,7 +40,7 @@ struct File {
     raw_ns: i64,
     slept_ns: i64,
     period_ns: f64,
-    /// Relative.
+    /// Relative: the most.
     rate_error: f64,
 }
 
@@ -48,8 +49,15 @@ struct File {
 pub(crate) struct Known {
     /// Its period.
     pub(crate) period: Scale,
-    /// How far the true one may be from it, relative.
+    /// The most that the true one is from it, relative.
     pub(crate) rate_error: f64,
+}
+
+impl Known {
+    /// How far the true period may be from this one as a standard deviation, relative: what a clock is told beforehand.
+    pub(crate) fn deviation(&self) -> f64 {
+        self.rate_error / SURE
+    }
 }
 
 /// Why a file is not believed.
@@ -206,6 +214,7 @@ impl State {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+    use tickwire_clock::keeper::leap::Announcement;
 
     const KIND: CounterKind = CounterKind::Tsc;
     const SECOND: i64 = 1_000_000_000;
@@ -265,6 +274,39 @@ mod tests {
         assert!((1.3e-6..1.5e-6).contains(&later.rate_error), "{later:?}");
         let files = std::fs::read_dir(bed.state.path().parent().unwrap()).unwrap().count();
         assert_eq!(files, 1, "nothing else is left");
+    }
+
+    /// A period that is known to 0.3 ppm at most stays known so, from the first exchange on, while those that follow tell little yet.
+    #[test]
+    fn a_warm_clock_is_warm_at_once_and_stays_within_what_was_known() {
+        use tickwire_clock::keeper::{Config, Keeper, Source};
+        use tickwire_clock::page::Status;
+        use tickwire_sim::{Oscillator, TimeServer, Wander};
+        let bed = Bed::written();
+        let now = bed.read(&at(1001)).unwrap().unwrap();
+        let still = Wander { skew: -1e-7, cycles: &[], walk: 0.0, white: 0.0, ageing: 0.0 };
+        let config = Config {
+            nominal: now.period,
+            rate_error: now.deviation(),
+            holdover_after: 10 * SECOND,
+            fresh_for: 5 * SECOND,
+            tai_offset: None,
+        };
+        for seed in 1..=8 {
+            let mut oscillator = Oscillator::new(1e9 / now.period.period(), still, seed);
+            let mut server = TimeServer::new(seed);
+            let mut keeper = Keeper::new(config, &[Source::default()]);
+            for number in 0..100 {
+                let second = if number < 8 { f64::from(number) * 0.2 } else { f64::from(number) - 6.0 };
+                let exchange = server.exchange(second, &mut oscillator).unwrap();
+                // What is used of the exchange is not the question.
+                let _ = keeper.exchange(0, &exchange, Announcement::None);
+                let page = keeper.parameters(exchange.received);
+                assert!(!page.status.contains(Status::WARMING_UP), "{seed}, {second} s: {page:?}");
+                let off = page.local.period() / now.period.period() - 1.0;
+                assert!(off.abs() < now.rate_error, "{seed}, {second} s: off by {off:e} of {:e}", now.rate_error);
+            }
+        }
     }
 
     #[test]

@@ -236,10 +236,16 @@ impl Keeper {
         &self.servers[server].sync
     }
 
+    /// The clock of the server that is followed, without the bridge from another: its period is the counter's, as far as that is known.
+    #[must_use]
+    pub fn followed(&self, now: Count) -> Option<Clock> {
+        self.servers[self.chosen?].sync.clock(now)
+    }
+
     /// The clock at a count that is not before the last exchange, in TAI; `None` before the first.
     #[must_use]
     pub fn clock(&self, now: Count) -> Option<Clock> {
-        let clock = self.servers[self.chosen?].sync.clock(now)?;
+        let clock = self.followed(now)?;
         let disagreement = choice::disagreement(&self.standings);
         Some(self.bridge.over(self.config.nominal, Clock { bound: clock.bound + disagreement, ..clock }))
     }

@@ -87,8 +87,8 @@ const INSISTING: u32 = 8;
 /// What makes an outlier: standard deviations of the forecast, and noise units.
 const OUTLYING: f64 = 10.0;
 const OUTLYING_UNITS: f64 = 20.0;
-/// The bound takes the error so many times.
-const SURE: f64 = 6.0;
+/// Bounds are so many standard deviations. Who keeps a bound and later takes it for what is known beforehand, which is a standard deviation, divides by it.
+pub const SURE: f64 = 6.0;
 /// No oscillator's rate changes by more than this between two looks, relative: part of the bound's growth.
 const RATE_BOUND: f64 = 1e-7;
 
