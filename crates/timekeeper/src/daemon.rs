@@ -4,9 +4,10 @@ use crate::config::Config;
 use crate::doors::{self, Doors};
 use crate::hardware::{self, Look};
 use crate::leap_table;
+use crate::news::{News, Seen};
 use crate::record::Recorder;
 use crate::report::{Report, SourceReport};
-use crate::source::Source;
+use crate::source::{self, Source};
 use crate::state::{Known, State};
 use crate::system::{self, System};
 use nix::errno::Errno;
@@ -39,8 +40,6 @@ const HAND: i64 = SECOND;
 const KEEP: i64 = 60 * SECOND;
 /// How far a quartz may be from what the kernel has measured: standard deviation, relative.
 const QUARTZ: f64 = 100e-6;
-/// Holdover begins after so many intervals.
-const INTERVALS: f64 = 8.0;
 
 /// Why the daemon cannot start.
 #[derive(Debug, Error)]
@@ -87,6 +86,7 @@ pub struct Daemon {
     handed: i64,
     kept: i64,
     recorder: Option<Recorder<BufWriter<File>>>,
+    news: News,
 }
 
 impl Daemon {
@@ -114,7 +114,7 @@ impl Daemon {
         let keeper = keeper::Config {
             nominal,
             rate_error: warm.map_or(QUARTZ, |known| known.deviation()),
-            holdover_after: (config.poll * INTERVALS * 1e9) as i64 + 2 * SECOND,
+            holdover_after: source::patience((config.poll * 1e9) as i64),
             fresh_for: FRESH,
             tai_offset: config.tai_offset,
         };
@@ -153,6 +153,7 @@ impl Daemon {
             looked,
             published: now - PUBLISH,
             recorder,
+            news: News::new(config.servers.len(), disruptions),
             handed: now,
             kept: now,
         })
@@ -184,6 +185,7 @@ impl Daemon {
                 self.publish(monotonic());
                 self.keep(monotonic());
                 self.system.end();
+                info!(page = %self.page.display(), "the clock ends: what was published stays, and its bound grows");
                 return Ok(());
             }
             self.receive();
@@ -223,8 +225,7 @@ impl Daemon {
                         match self.keeper.exchange(number, &one.exchange, one.announced) {
                             Ok(outcome) => {
                                 debug!(server = source.name(), ?outcome, "exchange");
-                                source.tally_mut().used += 1;
-                                source.tally_mut().last = Some(now);
+                                source.was_used(now);
                             }
                             Err(refusal) => {
                                 debug!(server = source.name(), %refusal, "exchange refused");
@@ -282,7 +283,7 @@ impl Daemon {
         SourceReport {
             name: source.name().into(),
             address: source.address(),
-            standing: match self.keeper.standings()[number] {
+            standing: match self.standing(number, monotonic()) {
                 Standing::Silent => "silent",
                 Standing::Followed => "followed",
                 Standing::Agrees => "agrees",
@@ -323,7 +324,31 @@ impl Daemon {
             self.writer.publish(&shown);
         }
         self.published = now;
+        self.tell(now, &parameters);
         parameters
+    }
+
+    /// How a server stands: as it did when one of them told something last, unless it has told nothing since.
+    fn standing(&self, number: usize, now: i64) -> Standing {
+        if self.sources[number].is_silent(now) { Standing::Silent } else { self.keeper.standings()[number] }
+    }
+
+    /// Logs what is new.
+    fn tell(&mut self, now: i64, parameters: &Parameters) {
+        let servers = self.sources.iter().enumerate().map(|(number, source)| {
+            // A server is given its time before it is called silent.
+            let known = source.tally().last.is_some() || source.is_silent(now);
+            (source.name(), known.then(|| self.standing(number, now)))
+        });
+        let servers: Vec<_> = servers.collect();
+        let seen = Seen {
+            synchronised: parameters.status.contains(Status::SYNCHRONISED),
+            holdover: parameters.status.contains(Status::HOLDOVER),
+            disruptions: parameters.disruptions,
+            bound: parameters.bound,
+            servers: &servers,
+        };
+        self.news.tell(now, &seen);
     }
 
     /// Keeps what is known of the counter for the next start.
@@ -343,7 +368,7 @@ impl Daemon {
     fn look(&mut self) {
         let look = Look::take(self.kind);
         if let Some(what) = look.broken_since(&self.looked, self.nominal) {
-            warn!(what, "the counter has broken: the clock begins anew");
+            warn!(what, "the counter has broken");
             self.keeper.disrupt();
             record(&mut self.recorder, Recorder::disruption);
             self.system.disrupt();

@@ -9,6 +9,7 @@
 //! | `source` | one server: its name, its address, its socket |
 //! | `system` | hands the time on: steers the system clock, feeds NTP's shared memory |
 //! | `report`, `doors` | what the daemon tells of itself, and where |
+//! | `news`, `ration` | what it logs: each change once, and not more than a stranger may make it say |
 //! | `leap_table` | the host's table of leap seconds |
 //! | `record` | all that the clock was told, in a file, and its replay |
 //! | `daemon` | the loop |
@@ -20,6 +21,8 @@ mod daemon;
 mod doors;
 pub mod hardware;
 pub mod leap_table;
+mod news;
+mod ration;
 pub mod record;
 pub mod report;
 pub mod serve;

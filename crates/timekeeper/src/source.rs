@@ -1,6 +1,7 @@
 //! One server: its name, its address, its socket, and the association with it.
 
 use crate::config::{Config, Server, Transmit};
+use crate::ration::Ration;
 use md5::{Digest, Md5};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -17,8 +18,16 @@ use tracing::{debug, info, warn};
 const SECOND: i64 = 1_000_000_000;
 /// A name that is not known is looked up again after so many ns.
 const LOOK_UP_AGAIN: i64 = 30 * SECOND;
+/// A server is silent that has told nothing for so many intervals, and as many ns beside; and the clock is in holdover when the one that it follows is.
+const INTERVALS: i64 = 8;
+const BESIDE: i64 = 2 * SECOND;
 /// After so many silent requests the name is looked up anew: the server may have moved.
 const MOVED: u32 = 8;
+
+/// For how long a server that is asked so often may tell nothing, all in ns.
+pub(crate) const fn patience(interval: i64) -> i64 {
+    interval.saturating_mul(INTERVALS).saturating_add(BESIDE)
+}
 
 /// An address that was looked up, or why there is none.
 type LookUp = mpsc::Receiver<Result<SocketAddr, String>>;
@@ -49,6 +58,11 @@ pub(crate) struct Source {
     kind: CounterKind,
     nominal: Scale,
     silent: u32,
+    /// Until when it is not called silent.
+    trusted: i64,
+    /// Where it was asked last.
+    asked: Option<SocketAddr>,
+    ration: Ration,
     /// What the daemon tells of it.
     tally: Tally,
 }
@@ -92,6 +106,9 @@ impl Source {
             kind,
             nominal,
             silent: 0,
+            trusted: now.saturating_add(patience(settings.poll.usual)),
+            asked: None,
+            ration: Ration::default(),
             tally: Tally::default(),
         }
     }
@@ -106,6 +123,19 @@ impl Source {
 
     pub(crate) const fn tally(&self) -> &Tally {
         &self.tally
+    }
+
+    /// An exchange was used at `now`.
+    pub(crate) fn was_used(&mut self, now: i64) {
+        self.tally.used += 1;
+        self.tally.last = Some(now);
+        // Of the interval at which it is asked now: a server that wants to be asked seldom is not silent in between.
+        self.trusted = now.saturating_add(patience(self.client.interval()));
+    }
+
+    /// Whether it has told nothing usable for so long that it does not count any more.
+    pub(crate) const fn is_silent(&self, now: i64) -> bool {
+        now > self.trusted
     }
 
     pub(crate) const fn tally_mut(&mut self) -> &mut Tally {
@@ -153,7 +183,9 @@ impl Source {
             Address::Asked(answer) => match answer.try_recv() {
                 Ok(Ok(address)) => self.open(address, now),
                 Ok(Err(error)) => {
-                    warn!(server = self.server.host, error, "the server's name is not known");
+                    if self.ration.take(now) {
+                        warn!(server = self.server.host, error, "the server's name is not known");
+                    }
                     self.address = Address::Due(now + LOOK_UP_AGAIN);
                 }
                 Err(mpsc::TryRecvError::Empty) => {}
@@ -176,14 +208,19 @@ impl Source {
     fn open(&mut self, address: SocketAddr, now: i64) {
         match Socket::open(address, self.kind, self.nominal.period()) {
             Ok(socket) => {
-                info!(server = self.server.host, %address, "asking");
+                // A name is looked up again and again while nobody answers.
+                if self.asked.replace(address) != Some(address) && self.ration.take(now) {
+                    info!(server = self.server.host, %address, "asking");
+                }
                 if self.client.due().is_some() {
                     self.client = Client::new(self.settings, now);
                 }
                 self.address = Address::Known(socket);
             }
             Err(error) => {
-                warn!(server = self.server.host, %address, %error, "the server cannot be asked");
+                if self.ration.take(now) {
+                    warn!(server = self.server.host, %address, %error, "the server cannot be asked");
+                }
                 self.address = Address::Due(now + LOOK_UP_AGAIN);
             }
         }
@@ -221,7 +258,9 @@ impl Source {
                 }
                 Ok(Answer { exchange: None, .. }) => {}
                 Err(Rejection::Kiss(kiss)) => {
-                    warn!(server = self.server.host, "{kiss}");
+                    if self.ration.take(now) {
+                        warn!(server = self.server.host, "{kiss}");
+                    }
                     take(Err(kiss.to_string()));
                 }
                 Err(rejection) => take(Err(rejection.to_string())),

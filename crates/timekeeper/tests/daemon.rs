@@ -149,6 +149,31 @@ fn unsynchronised(answer: &mut Packet) {
     answer.leap = LeapIndicator::Unknown;
 }
 
+#[test]
+fn who_tells_nothing_any_more_is_silent_and_nobody_is_followed() {
+    let (enough, told) = (AtomicBool::new(false), std::cell::RefCell::new(None));
+    with_daemon(
+        |answer| {
+            if enough.load(Ordering::Relaxed) {
+                unsynchronised(answer);
+            }
+        },
+        |clock, page| {
+            if clock.now().bound == u64::MAX {
+                return false;
+            }
+            enough.store(true, Ordering::Relaxed);
+            let report = tickwire_timekeeper::ask(page).unwrap();
+            let silent = report.sources[0].standing == "silent";
+            told.replace(Some(report));
+            silent
+        },
+    );
+    let report = told.take().unwrap();
+    assert!(report.sources[0].standing == "silent" && report.sources[0].reach != 0, "it answers: {report:?}");
+    assert!(report.status.contains(&"holdover".to_owned()) && report.bound_ns.is_some(), "{report:?}");
+}
+
 /// Better than that of any quartz.
 fn knows_the_period(clock: &Clock, _: &Path) -> bool {
     clock.now().bound != u64::MAX && clock.parameters().growth < (50e-6 * 4_294_967_296.0) as u64

@@ -1,0 +1,135 @@
+//! `tickwire clock` beside a time server of the test's own, over loopback.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::UdpSocket;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+use tempfile::TempDir;
+
+/// An NTP server that tells the host's own time, to whoever asks, until it is to be silent.
+struct Server {
+    address: String,
+    silent: Arc<AtomicBool>,
+}
+
+impl Server {
+    fn start() -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap().to_string();
+        let silent = Arc::new(AtomicBool::new(false));
+        let hush = Arc::clone(&silent);
+        // It ends with the process.
+        std::thread::spawn(move || {
+            let mut request = [0; 1024];
+            while let Ok((length, client)) = socket.recv_from(&mut request) {
+                if length >= 48 && !hush.load(Ordering::Relaxed) {
+                    socket.send_to(&answer(&request), client).unwrap();
+                }
+            }
+        });
+        Self { address, silent }
+    }
+}
+
+/// Version 4, mode 4, stratum 1, its stamps (RFC 5905 §7.3).
+fn answer(request: &[u8]) -> [u8; 48] {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let seconds = (now.as_secs() + 2_208_988_800) << 32;
+    let stamp = (seconds | (u64::from(now.subsec_nanos()) << 32) / 1_000_000_000).to_be_bytes();
+    let mut answer = [0; 48];
+    answer[..2].copy_from_slice(&[4 << 3 | 4, 1]);
+    answer[12..16].copy_from_slice(b"TEST");
+    answer[24..32].copy_from_slice(&request[40..48]);
+    answer[32..40].copy_from_slice(&stamp);
+    answer[40..].copy_from_slice(&stamp);
+    answer
+}
+
+/// A daemon, its page and its log.
+struct Daemon {
+    directory: TempDir,
+    process: Child,
+    log: BufReader<std::process::ChildStderr>,
+}
+
+impl Daemon {
+    fn start(arguments: &[&str]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let page = directory.path().join("clock");
+        // A file of its own: the host's does not count.
+        let config = directory.path().join("clock.toml");
+        std::fs::write(&config, "").unwrap();
+        let mut process = Command::new(env!("CARGO_BIN_EXE_tickwire"))
+            .args(["clock", "run", "--poll", "0.05", "--page"])
+            .arg(&page)
+            .arg("--config")
+            .arg(&config)
+            .args(arguments)
+            .env_remove("RUST_LOG")
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let log = BufReader::new(process.stderr.take().unwrap());
+        Self { directory, process, log }
+    }
+
+    /// The next line of the log that says this.
+    fn says(&mut self, what: &str) -> String {
+        let mut all = String::new();
+        loop {
+            let mut line = String::new();
+            assert_ne!(self.log.read_line(&mut line).unwrap(), 0, "it says no {what:?}: {all}");
+            if line.contains(what) {
+                return line;
+            }
+            all += &line;
+        }
+    }
+
+    fn ask(&self, command: &[&str]) -> Output {
+        let page = self.directory.path().join("clock");
+        Command::new(env!("CARGO_BIN_EXE_tickwire"))
+            .arg("clock")
+            .args(command)
+            .arg("--page")
+            .arg(page)
+            .output()
+            .unwrap()
+    }
+
+    fn said(&self, command: &[&str]) -> String {
+        String::from_utf8(self.ask(command).stdout).unwrap()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn the_log_tells_each_change_and_the_end() {
+    let server = Server::start();
+    let mut daemon = Daemon::start(&["--server", &server.address]);
+    assert!(daemon.says("synchronised").contains("server=127.0.0.1"));
+    server.silent.store(true, Ordering::Relaxed);
+    assert!(daemon.says("the server is silent").contains("server=127.0.0.1"));
+    daemon.says("holdover");
+    let sources = daemon.said(&["sources"]);
+    assert!(sources.lines().nth(1).unwrap().trim_start().starts_with("127.0.0.1"), "no mark: {sources}");
+    assert!(daemon.said(&["status"]).contains("following      nobody"));
+    server.silent.store(false, Ordering::Relaxed);
+    daemon.says("the server is back");
+    daemon.says("synchronised");
+    let pid = nix::unistd::Pid::from_raw(daemon.process.id() as i32);
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+    daemon.says("the clock ends");
+    assert_eq!(daemon.process.wait().unwrap().code(), Some(0));
+    let mut rest = String::new();
+    daemon.log.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "");
+}
