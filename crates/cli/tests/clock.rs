@@ -112,6 +112,22 @@ impl Drop for Daemon {
 }
 
 #[test]
+fn what_is_not_known_yet_is_said_to_be_so() {
+    let server = Server::start();
+    server.silent.store(true, Ordering::Relaxed);
+    let mut daemon = Daemon::start(&["--server", &server.address]);
+    daemon.says("asking");
+    let status = daemon.said(&["status"]);
+    assert!(status.contains("time           not known yet") && status.contains("not yet known"), "{status}");
+    assert!(!status.contains(" 0.000 ns") && !status.contains("ppm"), "{status}");
+    let json: serde_json::Value = serde_json::from_str(&daemon.said(&["status", "--json"])).unwrap();
+    for key in ["utc_ns", "error_ns", "bound_ns", "period_ns", "long_period_ns"] {
+        assert!(json[key].is_null(), "{key}: {json}");
+    }
+    assert!(json["nominal_period_ns"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
 fn the_log_tells_each_change_and_the_end() {
     let server = Server::start();
     let mut daemon = Daemon::start(&["--server", &server.address]);

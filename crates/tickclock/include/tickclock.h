@@ -68,8 +68,11 @@ int tickclock_convert(const struct tickclock *clock, const uint64_t *counters, i
 /* The counter itself: the cheapest stamp there is. */
 uint64_t tickclock_counter(const struct tickclock *clock);
 
-/* ns between two values of the counter, by the difference clock: smooth, for spans below about 1000 s. */
-int64_t tickclock_elapsed(const struct tickclock *clock, uint64_t from, uint64_t to);
+/*
+ * Stores the ns between two values of the counter, by the difference clock: smooth, for spans below about 1000 s. Returns 0, or EAGAIN (and stores 0)
+ * before the first answer of a server, when nobody knows how long a count takes.
+ */
+int tickclock_elapsed(const struct tickclock *clock, uint64_t from, uint64_t to, int64_t *ns);
 
 /*
  * Waits until the clock shows `utc_ns`: sleeps until shortly before, then watches the counter. Stores the first reading that shows it, unless

@@ -156,11 +156,14 @@ pub unsafe extern "C" fn tickclock_counter(clock: *const Clock) -> u64 {
 /// Nanoseconds between two values of the counter, by the difference clock.
 ///
 /// # Safety
-/// `clock` is from [`tickclock_open`].
+/// `clock` is from [`tickclock_open`]; at `ns` is room for a number.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tickclock_elapsed(clock: *const Clock, from: u64, to: u64) -> i64 {
+pub unsafe extern "C" fn tickclock_elapsed(clock: *const Clock, from: u64, to: u64, ns: *mut i64) -> c_int {
     // SAFETY: as the caller promises.
-    unsafe { &*clock }.elapsed(Count(from), Count(to))
+    let elapsed = unsafe { &*clock }.elapsed(Count(from), Count(to));
+    // SAFETY: as the caller promises.
+    unsafe { ns.write(elapsed.unwrap_or(0)) };
+    if elapsed.is_some() { 0 } else { libc::EAGAIN }
 }
 
 /// Waits until a Unix time.

@@ -112,9 +112,10 @@ impl Clock {
     }
 
     /// Nanoseconds between two values of the counter, by the difference clock, into which no correction of the time enters: for spans below about 1000 s.
+    /// `None` before the first answer of a server, when nobody knows how long a count takes.
     #[inline]
     #[must_use]
-    pub fn elapsed(&self, from: Count, to: Count) -> i64 {
+    pub fn elapsed(&self, from: Count, to: Count) -> Option<i64> {
         self.parameters().elapsed(from, to)
     }
 

@@ -48,7 +48,7 @@ int main(int argc, char **argv) {
     struct tickclock *clock, *none;
     struct tickclock_time at, now;
     uint64_t counters[2] = {1000, 3000};
-    int64_t times[2];
+    int64_t times[2], span;
     if (tickclock_open(&none, "/nowhere") != ENOENT || none) return 1;
     if (tickclock_open(&none, argv[0]) != EBADMSG) return 2;
     if (tickclock_open(NULL, NULL) != EINVAL) return 3;
@@ -56,10 +56,11 @@ int main(int argc, char **argv) {
     if (tickclock_at(clock, 1500, &at) || tickclock_now(clock, &now)) return 5;
     if (tickclock_convert(clock, counters, times, 2)) return 6;
     if (now.counter > tickclock_counter(clock)) return 7;
+    if (tickclock_elapsed(clock, 5, 8, &span)) return 9;
     if (tickclock_wait_until(clock, now.utc_ns + 1000, NULL)) return 8;
     printf("%lld %lld %lld %u %d %llu %lld | %lld %lld | %lld\n", (long long)at.utc_ns, (long long)at.earliest_ns, (long long)at.latest_ns, at.status,
            at.tai_utc_s, (unsigned long long)at.error_ns, (long long)at.age_ns, (long long)times[0], (long long)times[1],
-           (long long)tickclock_elapsed(clock, 5, 8));
+           (long long)span);
     tickclock_close(clock);
     tickclock_close(NULL);
     return 0;
@@ -121,10 +122,12 @@ except FileNotFoundError as error:
     assert error.filename == "/nowhere"
 print(at.utc_ns, at.earliest_ns, at.latest_ns, flush=True)
 input()
-try:
-    clock.now()
-except tickclock.Unknown as unknown:
-    print(unknown)
+for ask in (clock.now, lambda: clock.elapsed(5, 8), lambda: clock.convert([5])):
+    try:
+        ask()
+        sys.exit("it is not known")
+    except tickclock.Unknown as unknown:
+        print(unknown)
 clock.close()
 try:
     clock.now()
@@ -149,5 +152,5 @@ except ValueError as error:
     let mut rest = String::new();
     std::io::Read::read_to_string(&mut out, &mut rest).unwrap();
     assert!(python.wait().unwrap().success());
-    assert_eq!(rest, "the time is not known (<Status: 0>)\nthe clock is closed\n");
+    assert_eq!(rest, "the time is not known (<Status: 0>)\n".repeat(3) + "the clock is closed\n");
 }

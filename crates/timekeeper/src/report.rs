@@ -23,12 +23,12 @@ pub struct Report {
     pub bound_ns: Option<u64>,
     /// The counter's name.
     pub counter: String,
-    /// The counter's period in ns: as measured at the start, now, and over the long term.
+    /// The counter's period in ns: what it was taken for at the start, now, and over the long term; null before it is known.
     pub nominal_period_ns: f64,
     /// See `nominal_period_ns`.
-    pub period_ns: f64,
+    pub period_ns: Option<f64>,
     /// See `nominal_period_ns`.
-    pub long_period_ns: f64,
+    pub long_period_ns: Option<f64>,
     /// How often the counter has broken.
     pub disruptions: u32,
     /// How the system clock is steered, if it is to be.
@@ -111,7 +111,7 @@ impl Report {
             "gauge",
             &mut one(self.bound_ns.map(seconds)),
         );
-        gauge("period_seconds", "The counter's period.", "gauge", &mut one(Some(self.period_ns / 1e9)));
+        gauge("period_seconds", "The counter's period.", "gauge", &mut one(self.period_ns.map(|ns| ns / 1e9)));
         gauge(
             "disruptions_total",
             "How often the counter has broken.",
@@ -214,8 +214,8 @@ mod tests {
             bound_ns: None,
             counter: "TSC".into(),
             nominal_period_ns: 0.5,
-            period_ns: 0.5,
-            long_period_ns: 0.5,
+            period_ns: Some(0.5),
+            long_period_ns: None,
             disruptions: 0,
             system_clock: None,
             page: "/run".into(),

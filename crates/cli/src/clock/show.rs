@@ -57,11 +57,14 @@ pub(super) fn status(report: &Report) -> String {
             count("silent")
         ),
     );
-    let off = (report.period_ns / report.nominal_period_ns - 1.0) * 1e6;
-    line(
-        "counter",
-        format!("{}, {:.9} ns, {off:+.3} ppm from what it was taken for", report.counter, report.period_ns),
+    let period = report.period_ns.map_or_else(
+        || format!("taken for {:.9} ns, not yet known", report.nominal_period_ns),
+        |period| {
+            let off = (period / report.nominal_period_ns - 1.0) * 1e6;
+            format!("{period:.9} ns, {off:+.3} ppm from what it was taken for")
+        },
     );
+    line("counter", format!("{}, {period}", report.counter));
     line("TAI - UTC", format!("{} s", report.tai_utc_s));
     if report.leap != 0 {
         let at = utc(Nanos(report.leap_at_tai_ns - i64::from(report.tai_utc_s) * 1_000_000_000));

@@ -70,11 +70,11 @@ impl Parameters {
     }
 
     /// Nanoseconds between two values of the counter, by the difference clock: smooth, because no correction of the time enters it. Good for spans
-    /// below about 1000 s; beyond, take the difference of two readings.
+    /// below about 1000 s; beyond, take the difference of two readings. `None`: nobody knows yet how long a count takes.
     #[must_use]
     #[inline]
-    pub const fn elapsed(&self, from: Count, to: Count) -> i64 {
-        self.difference.nanos(to.since(from))
+    pub const fn elapsed(&self, from: Count, to: Count) -> Option<i64> {
+        if self.difference.mult == 0 { None } else { Some(self.difference.nanos(to.since(from))) }
     }
 
     /// The count at which the clock will show this TAI time.
@@ -158,7 +158,8 @@ mod tests {
     fn waiting_finds_the_count_of_an_instant() {
         let p = parameters();
         assert_eq!(p.reading(p.count_at(Nanos(123_456_789_012))).tai, Nanos(123_456_789_012));
-        assert_eq!(p.elapsed(Count(10), Count(30)), 10);
+        assert_eq!(p.elapsed(Count(10), Count(30)), Some(10));
+        assert_eq!(Parameters::UNKNOWN.elapsed(Count(10), Count(30)), None);
     }
 
     proptest! {

@@ -102,7 +102,7 @@ def _library() -> ctypes.CDLL:
         ("at", ctypes.c_int, [clock, u64, time]),
         ("convert", ctypes.c_int, [clock, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]),
         ("counter", u64, [clock]),
-        ("elapsed", i64, [clock, u64, u64]),
+        ("elapsed", ctypes.c_int, [clock, u64, u64, ctypes.POINTER(i64)]),
         ("wait_until", ctypes.c_int, [clock, i64, time]),
     ):
         function = getattr(library, "tickclock_" + name)
@@ -162,8 +162,14 @@ class Clock:
         return _lib.tickclock_counter(self._opened())
 
     def elapsed(self, start: int, end: int) -> int:
-        """Nanoseconds between two values of the counter, by the difference clock: smooth, for spans below about 1000 s."""
-        return _lib.tickclock_elapsed(self._opened(), start, end)
+        """Nanoseconds between two values of the counter, by the difference clock: smooth, for spans below about 1000 s.
+
+        Raises Unknown before the first answer of a server, when nobody knows how long a count takes.
+        """
+        span = ctypes.c_int64()
+        if _lib.tickclock_elapsed(self._opened(), start, end, ctypes.byref(span)):
+            raise self._unknown()
+        return span.value
 
     def convert(self, counters: Iterable[int]):
         """Unix times in ns of many values of the counter, all by the same parameters.
@@ -184,8 +190,12 @@ class Clock:
 
     def _convert(self, counters: int, times: int, count: int) -> None:
         if _lib.tickclock_convert(self._opened(), counters, times, count):
-            self.now()
-            raise Unknown(Status(0))
+            raise self._unknown()
+
+    def _unknown(self) -> Unknown:
+        time = _Time()
+        _lib.tickclock_now(self._opened(), ctypes.byref(time))
+        return Unknown(Status(time.status))
 
     def wait_until(self, utc_ns: int) -> Time:
         """Waits until the clock shows this Unix time; returns the first time that does. Raises Unknown as soon as the time is not known.
