@@ -167,9 +167,7 @@ impl Daemon {
         loop {
             let now = monotonic();
             self.look();
-            for source in &mut self.sources {
-                source.run(now, random());
-            }
+            self.ask(now);
             if now - self.published >= PUBLISH {
                 self.publish(now);
             }
@@ -190,6 +188,20 @@ impl Daemon {
             }
             self.receive();
             self.doors.serve(|| self.report());
+        }
+    }
+
+    /// Has each server asked that is due, and none twice.
+    fn ask(&mut self, now: i64) {
+        for number in 0..self.sources.len() {
+            let Some(address) = self.sources[number].run(now, random()) else { continue };
+            let others = self.sources.iter().enumerate().filter(|(other, _)| *other != number);
+            let twin =
+                others.map(|(_, other)| other).find(|other| other.has(address)).map(|other| other.name().to_owned());
+            match twin {
+                Some(twin) => self.sources[number].set_aside(&twin, address, now),
+                None => self.sources[number].open(address, now),
+            }
         }
     }
 
@@ -284,6 +296,7 @@ impl Daemon {
             name: source.name().into(),
             address: source.address(),
             standing: match self.standing(number, monotonic()) {
+                _ if source.twin().is_some() => "duplicate",
                 Standing::Silent => "silent",
                 Standing::Followed => "followed",
                 Standing::Agrees => "agrees",
@@ -337,7 +350,7 @@ impl Daemon {
     fn tell(&mut self, now: i64, parameters: &Parameters) {
         let servers = self.sources.iter().enumerate().map(|(number, source)| {
             // A server is given its time before it is called silent.
-            let known = source.tally().last.is_some() || source.is_silent(now);
+            let known = source.twin().is_none() && (source.tally().last.is_some() || source.is_silent(now));
             (source.name(), known.then(|| self.standing(number, now)))
         });
         let servers: Vec<_> = servers.collect();

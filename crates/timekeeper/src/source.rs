@@ -62,6 +62,8 @@ pub(crate) struct Source {
     trusted: i64,
     /// Where it was asked last.
     asked: Option<SocketAddr>,
+    /// The server of which it is only another name.
+    twin: Option<String>,
     ration: Ration,
     /// What the daemon tells of it.
     tally: Tally,
@@ -108,6 +110,7 @@ impl Source {
             silent: 0,
             trusted: now.saturating_add(patience(settings.poll.usual)),
             asked: None,
+            twin: None,
             ration: Ration::default(),
             tally: Tally::default(),
         }
@@ -175,13 +178,13 @@ impl Source {
         matches!(self.address, Address::Asked(_))
     }
 
-    /// Looks up, asks: whatever is due.
-    pub(crate) fn run(&mut self, now: i64, random: [u64; 2]) {
+    /// Looks up, asks: whatever is due. Gives an address that has been found and is to be [opened](Self::open), if it is nobody else's.
+    pub(crate) fn run(&mut self, now: i64, random: [u64; 2]) -> Option<SocketAddr> {
         match &mut self.address {
             Address::Due(at) if now >= *at => self.address = Address::Asked(look_up(&self.server)),
             Address::Due(_) => {}
             Address::Asked(answer) => match answer.try_recv() {
-                Ok(Ok(address)) => self.open(address, now),
+                Ok(Ok(address)) => return Some(address),
                 Ok(Err(error)) => {
                     if self.ration.take(now) {
                         warn!(server = self.server.host, error, "the server's name is not known");
@@ -192,7 +195,7 @@ impl Source {
                 Err(mpsc::TryRecvError::Disconnected) => self.address = Address::Due(now + LOOK_UP_AGAIN),
             },
             Address::Known(socket) => {
-                let Some(request) = self.client.request(now, random, socket.counter()) else { return };
+                let request = self.client.request(now, random, socket.counter())?;
                 self.silent += 1;
                 if let Err(error) = socket.send(&request) {
                     debug!(server = self.server.host, %error, "the request could not be sent");
@@ -203,15 +206,42 @@ impl Source {
                 }
             }
         }
+        None
     }
 
-    fn open(&mut self, address: SocketAddr, now: i64) {
+    /// Whether this is its address, also while its name is being looked up anew.
+    pub(crate) fn has(&self, address: SocketAddr) -> bool {
+        let plain = |address: SocketAddr| (address.ip().to_canonical(), address.port());
+        self.twin.is_none() && self.asked.is_some_and(|mine| plain(mine) == plain(address))
+    }
+
+    /// Of which other server it is only another name, if it is.
+    pub(crate) fn twin(&self) -> Option<&str> {
+        self.twin.as_deref()
+    }
+
+    /// Its address is that of another one, too: one server has one vote. The name may mean another one some day.
+    pub(crate) fn set_aside(&mut self, twin: &str, address: SocketAddr, now: i64) {
+        if self.twin.as_deref() != Some(twin) && self.ration.take(now) {
+            warn!(server = self.server.host, as_well_as = twin, %address, "two names of one server: it is asked once, and has one vote");
+        }
+        self.twin = Some(twin.to_owned());
+        self.address = Address::Due(now + LOOK_UP_AGAIN);
+    }
+
+    /// Begins to ask at this address.
+    pub(crate) fn open(&mut self, address: SocketAddr, now: i64) {
         match Socket::open(address, self.kind, self.nominal.period()) {
             Ok(socket) => {
+                // Its time to answer begins when it is asked for the first time, or again after another one was in its place.
+                if self.asked.is_none() || self.twin.is_some() {
+                    self.trusted = now.saturating_add(patience(self.settings.poll.usual));
+                }
                 // A name is looked up again and again while nobody answers.
                 if self.asked.replace(address) != Some(address) && self.ration.take(now) {
                     info!(server = self.server.host, %address, "asking");
                 }
+                self.twin = None;
                 if self.client.due().is_some() {
                     self.client = Client::new(self.settings, now);
                 }

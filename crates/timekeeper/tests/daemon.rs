@@ -144,6 +144,34 @@ fn the_daemon_tells_how_it_is() {
     assert!(clock.now().status.contains(Status::SYNCHRONISED));
 }
 
+#[test]
+fn a_server_that_is_named_twice_has_one_vote() {
+    let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = server.local_addr().unwrap().port();
+    let directory = tempfile::tempdir().unwrap();
+    let page = directory.path().join("clock");
+    let names = ["127.0.0.1", "::ffff:127.0.0.1", "127.0.0.1"];
+    let servers = names.map(|host| Server { port, ..Server::named(host) }).into();
+    let mut daemon = Daemon::start(&Config { servers, poll: 0.05, page: page.clone(), ..Config::default() }).unwrap();
+    let (stop, stopper) = nix::unistd::pipe().unwrap();
+    let end = AtomicBool::new(false);
+    let report = std::thread::scope(|scope| {
+        scope.spawn(|| serve(&server, &end, |_| ()));
+        scope.spawn(|| daemon.run(stop.as_fd()).unwrap());
+        let _ending = Ending(&end, stopper);
+        let begin = Instant::now();
+        loop {
+            let report = tickwire_timekeeper::ask(&page).unwrap();
+            if report.sources[0].used > 4 || begin.elapsed() > Duration::from_secs(20) {
+                return report;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+    let standings: Vec<_> = report.sources.iter().map(|source| (source.standing.as_str(), source.used > 0)).collect();
+    assert_eq!(standings, [("followed", true), ("duplicate", false), ("duplicate", false)], "{report:?}");
+}
+
 /// A server that nobody can use.
 fn unsynchronised(answer: &mut Packet) {
     answer.leap = LeapIndicator::Unknown;

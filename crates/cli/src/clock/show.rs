@@ -46,17 +46,19 @@ pub(super) fn status(report: &Report) -> String {
             |source| format!("{} (stratum {})", source.name, source.stratum.unwrap_or(0)),
         ),
     );
-    line(
-        "servers",
-        format!(
-            "{}: {} agree, {} outvoted, {} disputed, {} silent",
-            report.sources.len(),
-            count("agrees") + count("followed"),
-            count("outvoted"),
-            count("disputed"),
-            count("silent")
-        ),
+    let servers = format!(
+        "{}: {} agree, {} outvoted, {} disputed, {} silent",
+        report.sources.len() - count("duplicate"),
+        count("agrees") + count("followed"),
+        count("outvoted"),
+        count("disputed"),
+        count("silent")
     );
+    let more = |standing: &str, what: &str| match count(standing) {
+        0 => String::new(),
+        some => format!(", {some} {what}"),
+    };
+    line("servers", servers + &more("smeared", "smeared") + &more("duplicate", "named twice"));
     let period = report.period_ns.map_or_else(
         || format!("taken for {:.9} ns, not yet known", report.nominal_period_ns),
         |period| {
@@ -102,6 +104,7 @@ pub(super) fn sources(report: &Report) -> String {
             "outvoted" => "x",
             "smeared" => "~",
             "disputed" => "?",
+            "duplicate" => "=",
             _ => " ",
         };
         table.add_row([
@@ -120,7 +123,7 @@ pub(super) fn sources(report: &Report) -> String {
         ]);
     }
     let mut text = table.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n") + "\n";
-    text += "* followed, + agrees, x outvoted, ? disputed\n";
+    text += "* followed, + agrees, x outvoted, ? disputed, = named twice\n";
     for source in report.sources.iter().filter(|source| !source.refused.is_empty()) {
         let reasons: Vec<_> = source.refused.iter().map(|(reason, count)| format!("{reason}: {count}")).collect();
         let _ = writeln!(text, "{}: not used: {}", source.name, reasons.join("; "));
