@@ -104,6 +104,18 @@ fn a_python_program_reads_the_clock() {
 import sys, tickclock
 clock = tickclock.Clock(sys.argv[1])
 at = clock.at(1500)
+assert str(at.status) == f"{at.status}" == "SYNCHRONISED|TAI_KNOWN" and at.status & tickclock.Status.TAI_KNOWN
+for wrong in (-1, 2**64):
+    for call in (clock.at, lambda count: clock.convert([5, count]), lambda count: clock.elapsed(5, count)):
+        try:
+            call(wrong)
+            sys.exit(f"{wrong} was taken")
+        except OverflowError as error:
+            assert "is no value of the counter" in str(error), error
+try:
+    tickclock.Clock(sys.executable)
+except OSError as error:
+    assert "no page of a clock" in str(error), error
 assert at.status == tickclock.Status.SYNCHRONISED | tickclock.Status.TAI_KNOWN
 assert at.tai_ns == at.utc_ns + 37 * 10**9 and at.ntp >> 32 == 1700000000 + 2208988800
 assert clock.convert([1000, 3000]) == [1700000000000000000, 1700000000000002000]
@@ -114,6 +126,12 @@ try:
     import numpy
     times = clock.convert(numpy.array([[1000, 3000]], dtype=numpy.uint64))
     assert times.dtype == numpy.int64 and times.shape == (1, 2) and times[0, 1] - times[0, 0] == 2000
+    for wrong, error in ((numpy.array([-1]), OverflowError), (numpy.array([0.5]), TypeError)):
+        try:
+            clock.convert(wrong)
+            sys.exit(f"{wrong} was taken")
+        except error:
+            pass
 except ImportError:
     pass
 try:
@@ -152,5 +170,16 @@ except ValueError as error:
     let mut rest = String::new();
     std::io::Read::read_to_string(&mut out, &mut rest).unwrap();
     assert!(python.wait().unwrap().success());
-    assert_eq!(rest, "the time is not known (<Status: 0>)\n".repeat(3) + "the clock is closed\n");
+    assert_eq!(rest, "the time is not known (NOTHING_KNOWN)\n".repeat(3) + "the clock is closed\n");
+}
+
+#[test]
+fn a_python_program_without_the_library_is_told_what_to_install() {
+    let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("python");
+    // Which leaves no compiled module in the tree.
+    let import = ["-B", "-c", "import tickclock"];
+    let output = Command::new("python3").args(import).env("PYTHONPATH", module).env_remove("LD_LIBRARY_PATH").output();
+    let said = String::from_utf8(output.unwrap().stderr).unwrap();
+    let last = said.lines().last().unwrap_or_default();
+    assert!(last.starts_with("ImportError: tickclock needs libtickclock.so") && last.contains("wheel"), "{said}");
 }

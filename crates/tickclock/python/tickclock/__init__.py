@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import ctypes
 import enum
+import errno
+import operator
 import os
 import sys
 from pathlib import Path
@@ -36,6 +38,14 @@ class Status(enum.IntFlag):
     """The servers smear leap seconds."""
     RETIRED = 0x100
     """Another page has taken this one's place: open it anew."""
+
+    # From Python 3.11 on an IntFlag prints as its number.
+    def __str__(self) -> str:
+        """Its facts by name: ``SYNCHRONISED|TAI_KNOWN``."""
+        return "|".join(fact.name for fact in type(self).__members__.values() if fact in self) or "NOTHING_KNOWN"
+
+    def __format__(self, form: str) -> str:
+        return format(str(self), form)
 
 
 class Time(NamedTuple):
@@ -73,7 +83,7 @@ class Unknown(Exception):
     """The time is not known (yet). ``status`` says why."""
 
     def __init__(self, status: Status) -> None:
-        super().__init__(f"the time is not known ({status!r})")
+        super().__init__(f"the time is not known ({status})")
         self.status = status
 
 
@@ -92,7 +102,13 @@ class _Time(ctypes.Structure):
 
 def _library() -> ctypes.CDLL:
     beside = Path(__file__).with_name("libtickclock.so")
-    library = ctypes.CDLL(str(beside) if beside.exists() else "libtickclock.so")
+    try:
+        library = ctypes.CDLL(str(beside) if beside.exists() else "libtickclock.so")
+    except OSError as error:
+        raise ImportError(
+            f"tickclock needs libtickclock.so ({error}): install the wheel, which brings it (`cargo xtask wheel` builds it),"
+            " or put the library beside the module or in LD_LIBRARY_PATH"
+        ) from error
     clock, time = ctypes.c_void_p, ctypes.POINTER(_Time)
     u64, i64 = ctypes.c_uint64, ctypes.c_int64
     for name, result, arguments in (
@@ -113,6 +129,27 @@ def _library() -> ctypes.CDLL:
 _lib = _library()
 
 
+# What tickclock.h says of the values that tickclock_open returns, where the system's own words do not tell.
+_WHY = {
+    errno.ENOENT: "there is no clock; start `tickwire service` or `tickwire clock run`, or name its page",
+    errno.EBADMSG: "this is no page of a clock",
+    errno.EPROTO: "the clock's page is of another version than this library",
+    errno.ENOTSUP: "this processor does not have the counter that the clock's page is about",
+}
+
+
+def _whole(value: int, what: str, least: int, most: int) -> int:
+    """A whole number that C can take: ctypes would cut off what does not fit."""
+    number = operator.index(value)
+    if not least <= number <= most:
+        raise OverflowError(f"{number} is no {what}: expected {least} to {most}")
+    return number
+
+
+def _count(value: int) -> int:
+    return _whole(value, "value of the counter", 0, 2**64 - 1)
+
+
 class Clock:
     """The machine's clock, open for reading. Any number of threads may share it."""
 
@@ -125,7 +162,7 @@ class Clock:
         error = _lib.tickclock_open(ctypes.byref(self._clock), None if path is None else os.fsencode(path))
         if error:
             shown = path if path is not None else os.environ.get("TICKWIRE_CLOCK") or "/run/tickwire/clock"
-            raise OSError(error, os.strerror(error), os.fspath(shown))
+            raise OSError(error, _WHY.get(error) or os.strerror(error), os.fspath(shown))
 
     def close(self) -> None:
         """Closes it; nothing else may be called afterwards."""
@@ -153,9 +190,9 @@ class Clock:
         return _time(_lib.tickclock_now(self._opened(), ctypes.byref(time)), time)
 
     def at(self, counter: int) -> Time:
-        """The time at a value of the counter, taken earlier. Raises Unknown if the time is not known."""
+        """The time at a value of the counter, taken earlier. Raises Unknown if the time is not known, OverflowError if there is no such value."""
         time = _Time()
-        return _time(_lib.tickclock_at(self._opened(), counter, ctypes.byref(time)), time)
+        return _time(_lib.tickclock_at(self._opened(), _count(counter), ctypes.byref(time)), time)
 
     def counter(self) -> int:
         """The counter: the cheapest stamp there is."""
@@ -167,22 +204,27 @@ class Clock:
         Raises Unknown before the first answer of a server, when nobody knows how long a count takes.
         """
         span = ctypes.c_int64()
-        if _lib.tickclock_elapsed(self._opened(), start, end, ctypes.byref(span)):
+        if _lib.tickclock_elapsed(self._opened(), _count(start), _count(end), ctypes.byref(span)):
             raise self._unknown()
         return span.value
 
     def convert(self, counters: Iterable[int]):
         """Unix times in ns of many values of the counter, all by the same parameters.
 
-        A NumPy array gives a NumPy array of int64 of the same shape, in one call; anything else gives a list. Raises Unknown if the time is not known.
+        A NumPy array gives a NumPy array of int64 of the same shape, in one call; anything else gives a list. Raises Unknown if the time is not known,
+        OverflowError if a value cannot be one of the counter (negative, or of more than 64 bits), TypeError if it is no whole number.
         """
         numpy = sys.modules.get("numpy")
         if numpy is not None and isinstance(counters, numpy.ndarray):
+            if counters.dtype.kind not in "ui":
+                raise TypeError(f"values of the counter are whole numbers, not {counters.dtype}")
+            if counters.dtype.kind == "i" and counters.size:
+                _count(counters.min())
             stamps = numpy.ascontiguousarray(counters, dtype=numpy.uint64)
             times = numpy.empty(stamps.shape, dtype=numpy.int64)
             self._convert(stamps.ctypes.data, times.ctypes.data, stamps.size)
             return times
-        values = list(counters)
+        values = [_count(counter) for counter in counters]
         stamps = (ctypes.c_uint64 * len(values))(*values)
         times = (ctypes.c_int64 * len(values))()
         self._convert(ctypes.addressof(stamps), ctypes.addressof(times), len(values))
@@ -203,7 +245,7 @@ class Clock:
         Python's own signal handlers run only afterwards.
         """
         time = _Time()
-        return _time(_lib.tickclock_wait_until(self._opened(), utc_ns, ctypes.byref(time)), time)
+        return _time(_lib.tickclock_wait_until(self._opened(), _whole(utc_ns, "Unix time in ns", -(2**63), 2**63 - 1), ctypes.byref(time)), time)
 
 
 def _time(unknown: int, time: _Time) -> Time:
