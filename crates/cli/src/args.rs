@@ -175,11 +175,11 @@ pub(crate) struct Capture {
     pub(crate) count: Option<u64>,
 
     /// Keep at most so many bytes of each packet
-    #[arg(short, long, value_name = "BYTES", default_value_t = 262_144, value_parser = clap::value_parser!(u32).range(64..=262_144))]
+    #[arg(short, long, value_name = "BYTES", default_value_t = 262_144, value_parser = snaplen)]
     pub(crate) snaplen: u32,
 
     /// Only this lane (its number, see `tickwire stat`)
-    #[arg(long, value_name = "N", conflicts_with = "program")]
+    #[arg(long, value_name = "N", conflicts_with = "program", value_parser = lane)]
     pub(crate) lane: Option<u32>,
 
     /// Only lanes of this program (its name or process number)
@@ -260,7 +260,7 @@ pub(crate) struct ClockRun {
     pub(crate) servers: Vec<String>,
 
     /// Seconds between requests to each server [default: 1]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = poll)]
     pub(crate) poll: Option<f64>,
 
     /// Where to publish.
@@ -308,11 +308,11 @@ pub(crate) struct ClockServe {
     pub(crate) allow: Vec<String>,
 
     /// Requests that each client may make in a second, on average; 0 is no limit [default: 20]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = requests)]
     pub(crate) rate: Option<f64>,
 
     /// Requests that each client may make at once [default: 64]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = burst)]
     pub(crate) burst: Option<u32>,
 
     /// The configuration file; it is no error if the default one does not exist [default: /etc/tickwire/tickwire.toml]
@@ -356,7 +356,7 @@ pub(crate) struct ClockConvert {
     pub(crate) json: bool,
 
     /// Values of the counter [default: one a line from standard input]
-    #[arg(value_name = "COUNTER")]
+    #[arg(value_name = "COUNTER", value_parser = count)]
     pub(crate) counters: Vec<u64>,
 }
 
@@ -384,7 +384,7 @@ pub(crate) struct ClockWait {
 #[command(after_long_help = include_str!("manual/counters.txt"))]
 pub(crate) struct Counters {
     /// Readings of each counter under each load
-    #[arg(long, value_name = "N", default_value_t = 500_000, value_parser = clap::value_parser!(u64).range(100..=1_000_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 500_000, value_parser = reads)]
     pub(crate) reads: u64,
 
     /// How long the counters are watched beside the reference
@@ -422,12 +422,58 @@ fn spin(text: &str) -> Result<String, String> {
     }
 }
 
+/// As in the configuration file.
+fn poll(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(value) if (0.05..=86_400.0).contains(&value) => Ok(value),
+        _ => Err("expected a number from 0.05 to 86400".to_owned()),
+    }
+}
+
+/// As in the configuration file.
+fn requests(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(value) if value == 0.0 || (0.001..=1e6).contains(&value) => Ok(value),
+        _ => Err("expected a number from 0.001 to 1000000, or 0 for no limit".to_owned()),
+    }
+}
+
 fn at_least_one(text: &str) -> Result<u64, String> {
     match text.parse() {
         Ok(0) => Err("expected at least 1".to_owned()),
         Ok(number) => Ok(number),
         Err(_) => Err("expected a whole number, at least 1".to_owned()),
     }
+}
+
+fn whole(text: &str, least: u64, most: u64) -> Result<u64, String> {
+    let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+    number.ok_or_else(|| format!("expected a whole number from {least} to {most}"))
+}
+
+fn small(text: &str, least: u32, most: u32) -> Result<u32, String> {
+    whole(text, least.into(), most.into()).map(|number| number as u32)
+}
+
+fn burst(text: &str) -> Result<u32, String> {
+    small(text, 1, u32::MAX)
+}
+
+fn lane(text: &str) -> Result<u32, String> {
+    small(text, 1, u32::MAX)
+}
+
+fn snaplen(text: &str) -> Result<u32, String> {
+    small(text, 64, 262_144)
+}
+
+fn reads(text: &str) -> Result<u64, String> {
+    whole(text, 100, 1_000_000_000)
+}
+
+/// A value of the counter.
+fn count(text: &str) -> Result<u64, String> {
+    whole(text, 0, u64::MAX)
 }
 
 fn octal(text: &str) -> Result<u32, String> {

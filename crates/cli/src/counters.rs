@@ -2,14 +2,12 @@
 
 use crate::args::Counters;
 use crate::output;
+use crate::usage::Usage;
 use anyhow::{Context, Result};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 use tickwire_counters::{Options, StudyError, html, study, table};
-
-/// The status of a command line that cannot be meant.
-const USAGE: u8 = 2;
 
 pub(crate) fn run(arguments: &Counters) -> Result<ExitCode> {
     let options = Options {
@@ -30,10 +28,7 @@ pub(crate) fn run(arguments: &Counters) -> Result<ExitCode> {
         }
     });
     let found = match found {
-        Err(error @ StudyError::Reference { .. }) => {
-            eprintln!("tickwire: {error}");
-            return Ok(ExitCode::from(USAGE));
-        }
+        Err(error @ StudyError::Reference { .. }) => return Err(Usage::of("--reference", error).into()),
         found => found?,
     };
     if let (Some(mut file), Some(path)) = (file, &arguments.html) {

@@ -15,6 +15,7 @@ mod output;
 mod run;
 mod service;
 mod stat;
+mod usage;
 
 use args::{Arguments, Command};
 use clap::Parser;
@@ -31,8 +32,33 @@ fn main() -> ExitCode {
         Command::Doctor(arguments) => doctor::run(&arguments),
     };
     outcome.unwrap_or_else(|error: anyhow::Error| {
-        // One sentence: what happened, and why, from the outside in.
-        eprintln!("tickwire: {error:#}");
-        ExitCode::FAILURE
+        eprintln!("tickwire: {}", sentence(&error));
+        if error.is::<usage::Usage>() { ExitCode::from(usage::STATUS) } else { ExitCode::FAILURE }
     })
+}
+
+/// One sentence: what happened, and why, from the outside in. Some errors say their reason themselves, which is not said again.
+fn sentence(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |said, reason| match said.as_str() {
+        "" => reason,
+        text if text.ends_with(&reason) => said,
+        text => format!("{text}: {reason}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sentence;
+    use anyhow::{Context, anyhow};
+
+    #[test]
+    fn no_reason_is_said_twice() {
+        let missing = || std::io::Error::from_raw_os_error(2);
+        let inner = Err::<(), _>(missing()).context("cannot read x: No such file or directory (os error 2)");
+        let outer = inner.context("the study failed").unwrap_err();
+        assert_eq!(sentence(&outer), "the study failed: cannot read x: No such file or directory (os error 2)");
+        assert_eq!(sentence(&anyhow!("one")), "one");
+        let plain = Err::<(), _>(missing()).context("cannot read x").unwrap_err();
+        assert_eq!(sentence(&plain), "cannot read x: No such file or directory (os error 2)");
+    }
 }

@@ -173,16 +173,56 @@ fn a_relative_socket_is_one_of_the_directory_in_which_it_was_named() {
 
 #[test]
 fn a_time_server_says_what_it_lacks() {
-    for (arguments, said) in [
-        (&["--page", "/nonexistent/clock"][..], "there is no clock at /nonexistent/clock: start"),
-        (&["--listen", "eth0"], "--listen \"eth0\": expected an address of this host"),
-        (&["--allow", "lan"], "\"lan\" is no network: expected an address"),
-        (&["--rate", "1e9"], "clock.serve.rate must be 0.001 to 1000000"),
-        (&["--config", "/nonexistent/file"], "cannot read /nonexistent/file"),
+    for (arguments, expected, said) in [
+        (&["--page", "/nonexistent/clock"][..], 1, "tickwire: there is no clock at /nonexistent/clock: start"),
+        (&["--listen", "eth0"], 2, "tickwire: --listen: \"eth0\": expected an address of this host"),
+        (&["--allow", "lan"], 2, "tickwire: --allow: \"lan\" is no network: expected an address"),
+        (&["--rate", "1e9"], 2, "'--rate <N>': expected a number from 0.001 to 1000000, or 0"),
+        (&["--burst", "0"], 2, "'--burst <N>': expected a whole number from 1 to"),
+        (&["--config", "/nonexistent/file"], 1, "tickwire: cannot read the configuration /nonexistent/file: No such"),
     ] {
         let (status, words) = done(&[&["clock", "serve"], arguments].concat());
-        assert_eq!(status, Some(1), "{arguments:?}");
-        assert!(words.starts_with("tickwire: ") && words.contains(said), "{words}");
+        assert_eq!(status, Some(expected), "{arguments:?}");
+        assert!(words.contains(said), "{words}");
+    }
+}
+
+#[test]
+fn what_cannot_be_meant_is_refused_before_anybody_is_asked() {
+    for (arguments, said) in [
+        (&["run", "--poll", "0.01"][..], "expected a number from 0.05 to 86400"),
+        (&["run", "--server", "a.example:99999"], "--server: \"99999\" is no port: expected a number from 1 to 65535"),
+        (&["run", "--server", "http://foo"], "--server: \"http://foo\" is no name of a host"),
+        (&["run", "--server", ""], "--server: \"\" is no name of a host"),
+        (&["convert", "12x"], "expected a whole number from 0 to 18446744073709551615"),
+        (&["wait", "--bound", "x"], "expected a number from 0.001 to 1000000000"),
+    ] {
+        let (status, words) = done(&[&["clock"], arguments].concat());
+        assert_eq!(status, Some(2), "{arguments:?}: {words}");
+        assert!(words.contains(said) && !words.contains("invalid digit"), "{words}");
+    }
+    for (command, option) in [("capture", "--lane"), ("capture", "--snaplen"), ("counters", "--reads")] {
+        let (status, words) = done(&[command, option, "x"]);
+        assert_eq!(status, Some(2));
+        assert!(words.contains("expected a whole number from"), "{words}");
+    }
+}
+
+#[test]
+fn the_clocks_settings_are_told_with_their_place_as_the_services_are() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("t.toml");
+    for (text, said) in [
+        ("[clock]\npol = 1\n", "t.toml:2:1: unknown key `pol`, expected "),
+        ("[clock]\ntai_offset = 100000\n", "t.toml:2:14: clock.tai_offset must be 0 to 1000 seconds"),
+        ("[clock]\n[[clock.servers]]\nhost = \"a b\"\n", "t.toml:3:8: \"a b\" is no name of a host"),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        for command in [&["clock", "run"][..], &["clock", "serve"], &["service"]] {
+            let (status, words) = done(&[command, &["--config", file.to_str().unwrap()]].concat());
+            assert_eq!(status, Some(1), "{command:?}: {words}");
+            assert!(words.contains(said) && words.lines().count() == 1, "{command:?}: {words}");
+        }
     }
 }
 

@@ -5,6 +5,8 @@
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+pub use tickwire_settings::Error as ConfigError;
+use tickwire_settings::Wrong;
 
 /// Where the settings are read from unless the command line says otherwise. That this file is absent is no error.
 pub const DEFAULT_PATH: &str = "/etc/tickwire/tickwire.toml";
@@ -125,34 +127,6 @@ pub struct LaneConfig {
     pub udp: Option<u32>,
 }
 
-/// Settings that cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The file cannot be read.
-    #[error("cannot read the configuration {path}")]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The system's reason.
-        source: std::io::Error,
-    },
-    /// The file is not what it should be.
-    #[error("{path}:{line}:{column}: {message}")]
-    Content {
-        /// The file.
-        path: PathBuf,
-        /// Line, from 1.
-        line: usize,
-        /// Column in characters, from 1.
-        column: usize,
-        /// What is wrong, and what was expected.
-        message: String,
-    },
-}
-
-/// A value that cannot be: the path of its key, and what is wrong.
-struct Wrong(&'static str, String);
-
 impl Config {
     /// Reads a file. Without a path, [`DEFAULT_PATH`], which may be absent.
     ///
@@ -160,10 +134,13 @@ impl Config {
     /// If the file cannot be read, or says something that is not understood.
     pub fn load(path: Option<&Path>) -> Result<Self, ConfigError> {
         let file = path.unwrap_or(Path::new(DEFAULT_PATH));
-        match std::fs::read_to_string(file) {
-            Ok(text) => Self::parse(&text, file),
-            Err(error) if path.is_none() && error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
-            Err(source) => Err(ConfigError::Read { path: file.to_owned(), source }),
+        match tickwire_settings::read(file, Self::check) {
+            Err(ConfigError::Read { source, .. })
+                if path.is_none() && source.kind() == std::io::ErrorKind::NotFound =>
+            {
+                Ok(Self::default())
+            }
+            other => other,
         }
     }
 
@@ -172,15 +149,7 @@ impl Config {
     /// # Errors
     /// If it says something that is not understood.
     pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
-        let wrong = |offset, message| {
-            let (line, column) = place(text, offset);
-            ConfigError::Content { path: path.to_owned(), line, column, message }
-        };
-        let config: Self = toml::from_str(text).map_err(|error| {
-            wrong(error.span().map_or(0, |span| span.start), crate::wording::of_person(error.message()))
-        })?;
-        config.check().map_err(|Wrong(key, message)| wrong(offset_of(text, key).unwrap_or(0), message))?;
-        Ok(config)
+        tickwire_settings::parse(text, path, Self::check)
     }
 
     /// Ways to attach that are of no use while the host has these interfaces: of which interface, and why.
@@ -204,7 +173,7 @@ impl Config {
             ("limits.memory_mib", limits.memory_mib, 16 << 20),
         ] {
             if value == 0 || value > most {
-                return Err(Wrong(name, format!("{name} is {value}; expected a number from 1 to {most}")));
+                return Err(Wrong::new(name, format!("{name} is {value}; expected a number from 1 to {most}")));
             }
         }
         for (name, value) in [
@@ -215,35 +184,35 @@ impl Config {
         ] {
             if value.is_some_and(|v| v == 0 || v > 1 << 20) {
                 let message = format!("{name} is {}; expected a number from 1 to 1048576", value.unwrap_or(0));
-                return Err(Wrong(name, message));
+                return Err(Wrong::new(name, message));
             }
         }
         if let Some(frames) = self.lane.frames
             && (!frames.is_power_of_two() || frames < 256)
         {
             let message = format!("lane.frames is {frames}; expected a power of two, at least 256");
-            return Err(Wrong("lane.frames", message));
+            return Err(Wrong::new("lane.frames", message));
         }
         if let Some(mode) = self.socket.mode
             && mode > 0o777
         {
             let message = format!("socket.mode is {mode:#o}; expected an octal number, such as 0o660, up to 0o777");
-            return Err(Wrong("socket.mode", message));
+            return Err(Wrong::new("socket.mode", message));
         }
         if !self.socket.path.is_absolute() {
             let message = format!("socket.path is {}; expected an absolute path", self.socket.path.display());
-            return Err(Wrong("socket.path", message));
+            return Err(Wrong::new("socket.path", message));
         }
         if let Some(name) = self.interfaces.iter().find(|n| !is_link_name(n)) {
-            return Err(Wrong("interfaces", format!("{name:?} is no interface name")));
+            return Err(Wrong::new("interfaces", format!("{name:?} is no interface name")));
         }
         if let Some(name) = self.attach_by_interface.keys().find(|n| !is_link_name(n)) {
-            return Err(Wrong("attach_by_interface", format!("{name:?} is no interface name")));
+            return Err(Wrong::new("attach_by_interface", format!("{name:?} is no interface name")));
         }
         if let Some(clock) = &self.clock {
-            clock.check().map_err(|wrong| Wrong(wrong.key, wrong.to_string()))?;
+            clock.check()?;
             if clock.servers.is_empty() {
-                return Err(Wrong("clock", "the clock needs a server to ask: expected [[clock.servers]]".into()));
+                return Err(Wrong::new("clock", "the clock needs a server to ask: expected [[clock.servers]]"));
             }
         }
         Ok(())
@@ -259,30 +228,6 @@ impl Config {
 /// Whether the kernel would take this as the name of a link.
 fn is_link_name(name: &str) -> bool {
     !name.is_empty() && name.len() < 16 && !name.contains(|c: char| c == '/' || c == ':' || c.is_whitespace())
-}
-
-/// Where the value of a key (`limits.lanes`) begins.
-fn offset_of(text: &str, key: &str) -> Option<usize> {
-    let mut table = toml::de::DeTable::parse(text).ok()?;
-    let mut offset = None;
-    for name in key.split('.') {
-        let (_, value) = std::mem::take(table.get_mut()).into_iter().find(|(key, _)| key.get_ref() == name)?;
-        offset = Some(value.span().start);
-        let span = value.span();
-        match value.into_inner() {
-            toml::de::DeValue::Table(inner) => table = toml::Spanned::new(span, inner),
-            _ => break,
-        }
-    }
-    offset
-}
-
-/// Line and column (both from 1, the column in characters) of a byte offset.
-fn place(text: &str, offset: usize) -> (usize, usize) {
-    let before = &text.as_bytes()[..offset.min(text.len())];
-    let line_start = before.iter().rposition(|&b| b == b'\n').map_or(0, |at| at + 1);
-    let line = before.iter().filter(|&&b| b == b'\n').count() + 1;
-    (line, String::from_utf8_lossy(&before[line_start..]).chars().count() + 1)
 }
 
 #[cfg(test)]

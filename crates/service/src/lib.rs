@@ -37,7 +37,6 @@ pub mod trial;
 mod usage;
 mod verify;
 mod watch;
-mod wording;
 
 pub use config::{Attach, Config, ConfigError};
 pub use endpoint::EndpointError;

@@ -2,9 +2,10 @@
 
 use crate::serve::Serve;
 use serde::Deserialize;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use tickwire_clock::keeper::Source;
+pub use tickwire_settings::{Error as ConfigError, Wrong};
 
 /// All settings of the clock.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -67,30 +68,6 @@ impl Default for Config {
 /// The configuration file of the service, which has the clock's settings, too.
 pub const DEFAULT_FILE: &str = "/etc/tickwire/tickwire.toml";
 
-/// Why a configuration cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// It cannot be read.
-    #[error("cannot read {0}: {1}")]
-    Read(PathBuf, std::io::Error),
-    /// It is wrong, with line and column.
-    #[error("{0}: {1}")]
-    Wrong(PathBuf, toml::de::Error),
-    /// A value makes no sense.
-    #[error("{0}: {1}")]
-    Value(PathBuf, Wrong),
-}
-
-/// A value that makes no sense.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{key} {wanted}")]
-pub struct Wrong {
-    /// Its key in the file, from the top: `clock.poll`.
-    pub key: &'static str,
-    /// What it must be.
-    pub wanted: &'static str,
-}
-
 /// The file as a whole: the other tables are the service's.
 #[derive(Deserialize)]
 struct File {
@@ -104,10 +81,7 @@ impl Config {
     /// # Errors
     /// It cannot be read, or is wrong.
     pub fn read(file: &Path) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(file).map_err(|error| ConfigError::Read(file.into(), error))?;
-        let config = toml::from_str::<File>(&text).map_err(|error| ConfigError::Wrong(file.into(), error))?.clock;
-        config.check().map_err(|what| ConfigError::Value(file.into(), what))?;
-        Ok(config)
+        tickwire_settings::read(file, |file: &File| file.clock.check()).map(|file| file.clock)
     }
 
     /// The `[clock]` table of the default file, which need not exist.
@@ -116,7 +90,9 @@ impl Config {
     /// It is there, but cannot be read, or is wrong.
     pub fn read_default() -> Result<Self, ConfigError> {
         match Self::read(Path::new(DEFAULT_FILE)) {
-            Err(ConfigError::Read(_, error)) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(ConfigError::Read { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                Ok(Self::default())
+            }
             other => other,
         }
     }
@@ -126,7 +102,7 @@ impl Config {
     /// # Errors
     /// The first of them.
     pub fn check(&self) -> Result<(), Wrong> {
-        let wrong = |key, wanted| Err(Wrong { key, wanted });
+        let wrong = |key: &str, wanted: &str| Err(Wrong::new(key, format!("{key} {wanted}")));
         if !(0.05..=86_400.0).contains(&self.poll) {
             return wrong("clock.poll", "must be 0.05 to 86400 seconds");
         }
@@ -136,8 +112,20 @@ impl Config {
         if self.servers.len() > 64 {
             return wrong("clock.servers", "must be 64 at most");
         }
-        if self.servers.iter().any(|server| !(-1e6..=1e6).contains(&server.asymmetry)) {
-            return wrong("clock.servers", "must have asymmetries within a second (1000000 us)");
+        for (number, server) in self.servers.iter().enumerate() {
+            let wrong = |key: &str, message: String| Err(Wrong::new(format!("clock.servers.{number}.{key}"), message));
+            if let Err(what) = host_name(&server.host) {
+                return wrong("host", what);
+            }
+            if server.port == 0 {
+                return wrong("port", "found the port 0; expected one from 1 to 65535".into());
+            }
+            if !(-1e6..=1e6).contains(&server.asymmetry) {
+                return wrong("asymmetry", "the asymmetry must be within a second (1000000 us)".into());
+            }
+        }
+        if self.tai_offset.is_some_and(|offset| !(0..=1000).contains(&offset)) {
+            return wrong("clock.tai_offset", "must be 0 to 1000 seconds; since 2017 it is 37");
         }
         if !(0.001..=10.0).contains(&self.step_threshold) {
             return wrong("clock.step_threshold", "must be 0.001 to 10 seconds");
@@ -173,6 +161,23 @@ pub struct Server {
     pub interleaved: bool,
 }
 
+/// The longest name that DNS has (RFC 1035 §2.3.4).
+const LONGEST_NAME: usize = 253;
+
+/// Whether this can be the name or address of a host, before anybody is asked for it.
+fn host_name(host: &str) -> Result<(), String> {
+    // An address of one link names the interface, too: fe80::1%eth0.
+    let address = host.split_once('%').map_or(host, |(address, _)| address);
+    let letter = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    let name = !host.is_empty() && host.len() <= LONGEST_NAME && host.chars().all(letter);
+    if name || host.parse::<IpAddr>().is_ok() || address.parse::<Ipv6Addr>().is_ok() {
+        return Ok(());
+    }
+    Err(format!(
+        "{host:?} is no name of a host: expected a name or an address, as ntp.example, 192.0.2.1 or 2001:db8::1"
+    ))
+}
+
 const fn ntp_port() -> u16 {
     123
 }
@@ -183,17 +188,24 @@ const fn yes() -> bool {
 
 impl Server {
     /// A server as `HOST` or `HOST:PORT`, `[ADDRESS]:PORT` with IPv6.
-    #[must_use]
-    pub fn named(name: &str) -> Self {
-        let split = match name.rsplit_once(':') {
-            Some((host, port)) if !host.contains(':') || host.ends_with(']') => {
-                port.parse().ok().map(|port| (host, port))
-            }
-            _ => None,
+    ///
+    /// # Errors
+    /// What is wrong with it, and what was expected.
+    pub fn named(name: &str) -> Result<Self, String> {
+        // A URL is no host with an odd port.
+        if name.contains('/') {
+            host_name(name)?;
+        }
+        let (host, port) = match name.rsplit_once(':') {
+            Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, Some(port)),
+            _ => (name, None),
         };
-        let (host, port) = split.unwrap_or((name, ntp_port()));
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        Self { host: host.into(), port, asymmetry: 0.0, smeared: false, interleaved: true }
+        host_name(host)?;
+        let wrong = |port: &str| format!("{port:?} is no port: expected a number from 1 to 65535, as in {host}:123");
+        let port = port.map(|port| port.parse().ok().filter(|number| *number != 0).ok_or_else(|| wrong(port)));
+        let port = port.transpose()?.unwrap_or(ntp_port());
+        Ok(Self { host: host.into(), port, asymmetry: 0.0, smeared: false, interleaved: true })
     }
 
     /// What the clock is told of it.
@@ -243,8 +255,27 @@ mod tests {
             (config.poll, config.servers[0].host.as_str(), config.servers[0].asymmetry),
             (4.0, "a.example", -2.5)
         );
-        assert!(read("[clock]\nservers = 3\n").unwrap_err().contains("line 2, column 11"));
-        assert!(read("[clock]\npol = 3\n").unwrap_err().contains("unknown field `pol`"));
+        assert!(
+            read("[clock]\nservers = 3\n")
+                .unwrap_err()
+                .contains("tickwire.toml:2:11: found the number 3; expected a list")
+        );
+        assert!(read("[clock]\npol = 3\n").unwrap_err().contains("tickwire.toml:2:1: unknown key `pol`, expected "));
+        for (text, place, part) in [
+            ("[clock]\ntai_offset = 100000\n", "2:14", "clock.tai_offset must be 0 to 1000 seconds"),
+            (
+                "[clock]\n[[clock.servers]]\nhost = 'a'\n[[clock.servers]]\nhost = 'http://b'\n",
+                "5:8",
+                "is no name of a host",
+            ),
+            ("[clock]\n[[clock.servers]]\nhost = ''\n", "3:8", "is no name of a host"),
+            ("[clock]\n[[clock.servers]]\nhost = 'a'\nport = 0\n", "4:8", "from 1 to 65535"),
+            ("[clock]\n[[clock.servers]]\nhost = 'a'\nasymmetry = 1e9\n", "4:13", "within a second"),
+            ("[clock]\n[[clock.servers]]\nport = 1\n", "2:1", "the key `host` is missing"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(&format!("tickwire.toml:{place}: ")) && error.contains(part), "{error}");
+        }
         assert!(read("[clock]\npoll = nan\n").unwrap_err().contains("clock.poll must be"));
         assert!(read("[clock]\npage = 'clock'\n").unwrap_err().contains("clock.page must be an absolute path"));
         assert!(read("[clock]\ntransmit = 'x'\n").unwrap_err().contains("expected `nonce` or `counter`"));
@@ -255,10 +286,10 @@ mod tests {
         assert_eq!(serve.listen, ["192.0.2.1:123".parse().unwrap(), "[::1]:99".parse().unwrap()]);
         assert!(serve.allow[0].contains("10.9.8.7".parse().unwrap()) && serve.rate == 0.0 && serve.burst == 64);
         let error = read("[clock.serve]\nlisten = ['eth0']\n").unwrap_err();
-        assert!(error.contains("line 2") && error.contains("expected an address of this host"), "{error}");
+        assert!(error.contains("toml:2:10: ") && error.contains("expected an address of this host"), "{error}");
         assert!(read("[clock.serve]\nallow = ['lan']\n").unwrap_err().contains("is no network"));
         assert!(read("[clock.serve]\nrate = -1\n").unwrap_err().contains("clock.serve.rate must be"));
-        assert!(Config::read(Path::new("/nowhere")).unwrap_err().to_string().starts_with("cannot read /nowhere"));
+        assert!(Config::read(Path::new("/nowhere")).unwrap_err().to_string().ends_with("configuration /nowhere"));
     }
 
     #[test]
@@ -269,9 +300,25 @@ mod tests {
             ("192.0.2.1:99", "192.0.2.1", 99),
             ("2001:db8::1", "2001:db8::1", 123),
             ("[2001:db8::1]:99", "2001:db8::1", 99),
+            ("[fe80::1%eth0]:99", "fe80::1%eth0", 99),
         ] {
-            let server = Server::named(name);
+            let server = Server::named(name).unwrap();
             assert_eq!((server.host.as_str(), server.port), (host, port), "{name}");
+        }
+        for (name, part) in [
+            ("", "\"\" is no name"),
+            (":123", "\"\" is no name"),
+            ("a.example:99999", "\"99999\" is no port"),
+            ("a.example:", "\"\" is no port"),
+            ("a.example:0", "\"0\" is no port"),
+            ("http://foo", "\"http://foo\" is no name"),
+            ("a b", "is no name"),
+            ("a/b:123", "is no name"),
+            ("[]", "is no name"),
+            ("2001:db8::g", "is no name"),
+        ] {
+            let error = Server::named(name).unwrap_err();
+            assert!(error.contains(part), "{name}: {error}");
         }
     }
 }

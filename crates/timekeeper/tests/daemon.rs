@@ -62,7 +62,7 @@ fn daemon_in(
 ) -> Clock {
     let server = UdpSocket::bind("127.0.0.1:0").unwrap();
     let page = directory.join("clock");
-    let servers = vec![Server::named(&server.local_addr().unwrap().to_string())];
+    let servers = vec![Server::named(&server.local_addr().unwrap().to_string()).unwrap()];
     // One record for the first of several runs.
     let record = Some(directory.join("record")).filter(|record| !record.exists());
     let config = Config { servers, poll: 0.05, page: page.clone(), record, ..Config::default() };
@@ -151,7 +151,7 @@ fn a_server_that_is_named_twice_has_one_vote() {
     let directory = tempfile::tempdir().unwrap();
     let page = directory.path().join("clock");
     let names = ["127.0.0.1", "::ffff:127.0.0.1", "127.0.0.1"];
-    let servers = names.map(|host| Server { port, ..Server::named(host) }).into();
+    let servers = names.map(|host| Server { port, ..Server::named(host).unwrap() }).into();
     let mut daemon = Daemon::start(&Config { servers, poll: 0.05, page: page.clone(), ..Config::default() }).unwrap();
     let (stop, stopper) = nix::unistd::pipe().unwrap();
     let end = AtomicBool::new(false);
@@ -263,7 +263,7 @@ fn a_record_is_never_overwritten() {
     let record = directory.path().join("record");
     std::fs::write(&record, "precious").unwrap();
     let config = Config {
-        servers: vec![Server::named("127.0.0.1:9")],
+        servers: vec![Server::named("127.0.0.1:9").unwrap()],
         page: directory.path().join("clock"),
         record: Some(record.clone()),
         ..Config::default()

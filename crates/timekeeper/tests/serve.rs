@@ -255,7 +255,7 @@ fn our_daemon_follows_it_in_interleaved_mode_and_its_bound_holds() {
         let truth = Clock::open(page).unwrap();
         let directory = tempfile::tempdir().unwrap();
         let page = directory.path().join("clock");
-        let servers = addresses.iter().map(|address| Server::named(&address.to_string())).collect();
+        let servers = addresses.iter().map(|address| Server::named(&address.to_string()).unwrap()).collect();
         let mut daemon =
             Daemon::start(&Config { servers, page: page.clone(), poll: 0.05, ..Config::default() }).unwrap();
         let clock = Clock::open(&page).unwrap();

@@ -143,7 +143,8 @@ fn main() -> Result<()> {
             Ok(())
         }
         Task::Keep { server, page, poll } => {
-            let config = Config { servers: vec![TimeServer::named(&server)], page, poll, ..Config::default() };
+            let servers = vec![TimeServer::named(&server).map_err(anyhow::Error::msg)?];
+            let config = Config { servers, page, poll, ..Config::default() };
             let (stop, _never) = nix::unistd::pipe()?;
             Ok(Daemon::start(&config)?.run(stop.as_fd())?)
         }

@@ -44,7 +44,11 @@ impl Page {
     /// The page that was named on the command line or in the environment, else that of the configuration.
     fn or(&self, configured: &Path) -> PathBuf {
         let named = self.page.is_some() || std::env::var_os(tickclock::VARIABLE).is_some();
-        if named { self.path() } else { configured.into() }
+        if !named {
+            return configured.into();
+        }
+        let path = self.path();
+        std::path::absolute(&path).unwrap_or(path)
     }
 }
 

@@ -1,6 +1,7 @@
 //! `tickwire clock run`: the daemon alone, until it is told to end.
 
 use crate::args::ClockRun;
+use crate::usage::Usage;
 use anyhow::{Context, Result};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
@@ -11,7 +12,8 @@ pub(super) fn run(arguments: &ClockRun) -> Result<ExitCode> {
     crate::log::begin();
     let mut config = super::configured(arguments.config.as_deref())?;
     if !arguments.servers.is_empty() {
-        config.servers = arguments.servers.iter().map(|name| Server::named(name)).collect();
+        let named = |name: &String| Server::named(name).map_err(|what| Usage::of("--server", what));
+        config.servers = arguments.servers.iter().map(named).collect::<Result<_, _>>()?;
     }
     if let Some(poll) = arguments.poll {
         config.poll = poll;
@@ -21,6 +23,8 @@ pub(super) fn run(arguments: &ClockRun) -> Result<ExitCode> {
     if arguments.record.is_some() {
         config.record.clone_from(&arguments.record);
     }
+    // What the file says was looked at when it was read.
+    config.check().map_err(Usage::new)?;
     let stop = super::until_told()?;
     let mut daemon = Daemon::start(&config)?;
     daemon.run(stop.as_fd()).context("the daemon cannot wait")?;

@@ -1,7 +1,8 @@
 //! `tickwire clock serve`: this host's time for others, until it is told to end.
 
 use crate::args::ClockServe;
-use anyhow::{Context, Result, anyhow};
+use crate::usage::Usage;
+use anyhow::{Context, Result};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 use tickwire_timekeeper::TimeServer;
@@ -13,16 +14,16 @@ pub(super) fn run(arguments: &ClockServe) -> Result<ExitCode> {
     let page = arguments.page.or(&config.page);
     let mut serve = config.serve;
     if !arguments.listen.is_empty() {
-        let listen = arguments.listen.iter().map(|text| listen(text).map_err(|what| anyhow!("--listen {what}")));
-        serve.listen = listen.collect::<Result<_>>()?;
+        let listen = arguments.listen.iter().map(|text| listen(text).map_err(|what| Usage::of("--listen", what)));
+        serve.listen = listen.collect::<Result<_, _>>()?;
     }
     if !arguments.allow.is_empty() {
-        let allow = arguments.allow.iter().map(|text| text.parse().with_context(|| format!("--allow {text}")));
-        serve.allow = allow.collect::<Result<_>>()?;
+        let allow = arguments.allow.iter().map(|text| text.parse().map_err(|what| Usage::of("--allow", what)));
+        serve.allow = allow.collect::<Result<_, Usage>>()?;
     }
     serve.rate = arguments.rate.unwrap_or(serve.rate);
     serve.burst = arguments.burst.unwrap_or(serve.burst);
-    serve.check()?;
+    serve.check().map_err(Usage::new)?;
     let stop = super::until_told()?;
     let mut server = TimeServer::start(&serve, &page)?;
     server.run(stop.as_fd()).context("the server cannot wait")?;

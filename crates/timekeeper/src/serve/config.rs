@@ -36,7 +36,7 @@ impl Serve {
     /// # Errors
     /// Which one does not, and what would.
     pub fn check(&self) -> Result<(), Wrong> {
-        let wrong = |key, wanted| Err(Wrong { key, wanted });
+        let wrong = |key: &str, wanted: &str| Err(Wrong::new(key, format!("{key} {wanted}")));
         if self.rate != 0.0 && !(0.001..=1e6).contains(&self.rate) {
             return wrong("clock.serve.rate", "must be 0.001 to 1000000 requests per second, or 0 for no limit");
         }

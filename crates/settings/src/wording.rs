@@ -6,6 +6,9 @@ pub(crate) fn of_person(message: &str) -> String {
     if let Some(rest) = message.strip_prefix("unknown field ") {
         return format!("unknown key {rest}");
     }
+    if let Some(rest) = message.strip_prefix("missing field ") {
+        return format!("the key {rest} is missing");
+    }
     if let Some(rest) = message.strip_prefix("unknown variant ") {
         return format!("unknown value {rest}");
     }

@@ -1,0 +1,159 @@
+//! Configuration files: TOML, read and checked, and what is wrong told as `file:line:column: what, and what was expected`. Service, clock daemon and time
+//! server share one file and so its errors.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | `wording` | the reader's complaints in the words of a person |
+//!
+//! Knows nothing of what is set.
+#![forbid(unsafe_code)]
+
+mod wording;
+
+use serde::de::DeserializeOwned;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// Settings that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file cannot be read.
+    #[error("cannot read the configuration {path}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The file is not what it should be.
+    #[error("{path}:{line}:{column}: {message}")]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// Line, from 1.
+        line: usize,
+        /// Column in characters, from 1.
+        column: usize,
+        /// What is wrong, and what was expected.
+        message: String,
+    },
+}
+
+/// A value that cannot be meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// Its key, from the top: `clock.poll`, or `clock.servers.0.host`.
+    pub key: String,
+    /// What is wrong, and what was expected.
+    pub message: String,
+}
+
+impl Wrong {
+    /// A value of this key.
+    #[must_use]
+    pub fn new(key: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { key: key.into(), message: message.into() }
+    }
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Wrong {}
+
+/// Reads a file, and has what it says checked.
+///
+/// # Errors
+/// It cannot be read, or says something that is not understood or cannot be meant.
+pub fn read<T: DeserializeOwned>(path: &Path, check: impl FnOnce(&T) -> Result<(), Wrong>) -> Result<T, Error> {
+    let text = std::fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+    parse(&text, path, check)
+}
+
+/// Reads settings from `text`, and has them checked; `path` is only named in errors.
+///
+/// # Errors
+/// It says something that is not understood or cannot be meant.
+pub fn parse<T: DeserializeOwned>(
+    text: &str,
+    path: &Path,
+    check: impl FnOnce(&T) -> Result<(), Wrong>,
+) -> Result<T, Error> {
+    let wrong = |offset, message| {
+        let (line, column) = place(text, offset);
+        Error::Content { path: path.to_owned(), line, column, message }
+    };
+    let settings: T = toml::from_str(text)
+        .map_err(|error| wrong(error.span().map_or(0, |span| span.start), wording::of_person(error.message())))?;
+    check(&settings).map_err(|Wrong { key, message }| wrong(offset_of(text, &key).unwrap_or(0), message))?;
+    Ok(settings)
+}
+
+/// Where the value of a key (`limits.lanes`) begins, or that of the innermost table or list around it that is there.
+fn offset_of(text: &str, key: &str) -> Option<usize> {
+    let mut around = DeValue::Table(DeTable::parse(text).ok()?.into_inner());
+    let mut offset = None;
+    for name in key.split('.') {
+        let value: Option<Spanned<DeValue<'_>>> = match around {
+            DeValue::Table(table) => table.into_iter().find(|(key, _)| key.get_ref() == name).map(|(_, value)| value),
+            DeValue::Array(list) => name.parse().ok().and_then(|number| list.into_iter().nth(number)),
+            _ => None,
+        };
+        let Some(value) = value else { break };
+        offset = Some(value.span().start);
+        around = value.into_inner();
+    }
+    offset
+}
+
+/// Line and column (both from 1, the column in characters) of a byte offset.
+fn place(text: &str, offset: usize) -> (usize, usize) {
+    let before = &text.as_bytes()[..offset.min(text.len())];
+    let line_start = before.iter().rposition(|&b| b == b'\n').map_or(0, |at| at + 1);
+    let line = before.iter().filter(|&&b| b == b'\n').count() + 1;
+    (line, String::from_utf8_lossy(&before[line_start..]).chars().count() + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Settings {
+        #[serde(default)]
+        servers: Vec<Server>,
+    }
+
+    #[derive(Debug, serde::Deserialize)]
+    struct Server {
+        port: u16,
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_place() {
+        let said = |text: &str, key: &str| {
+            let check = |_: &Settings| if key.is_empty() { Ok(()) } else { Err(Wrong::new(key, "no")) };
+            parse(text, Path::new("t.toml"), check).map(|settings| settings.servers.iter().map(|s| s.port).sum::<u16>())
+        };
+        let text = "[[servers]]\nport = 1\n\n[[servers]]\n  port = 2\n";
+        assert_eq!(said(text, "").unwrap(), 3);
+        for (text, key, expected) in [
+            (text, "servers.1.port", "t.toml:5:10: no"),
+            (text, "servers.1.host", "t.toml:4:1: no"),
+            (text, "nothing", "t.toml:1:1: no"),
+            ("serves = 1", "", "t.toml:1:1: unknown key `serves`, expected `servers`"),
+            ("[[servers]]\n", "", "t.toml:1:1: the key `port` is missing"),
+        ] {
+            assert_eq!(said(text, key).unwrap_err().to_string(), expected, "{text}");
+        }
+        let none = |_: &Settings| Ok(());
+        let error = read(Path::new("/nonexistent/t.toml"), none).unwrap_err().to_string();
+        assert_eq!(error, "cannot read the configuration /nonexistent/t.toml");
+    }
+}
