@@ -122,6 +122,22 @@ fn a_configuration_that_cannot_be_used_is_an_error_with_its_place() {
 }
 
 #[test]
+fn a_place_that_does_not_exist_is_not_made() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = |name: &str| directory.path().join(name).display().to_string();
+    let (page, lost, record) = (place("clock"), place("no/such"), place("no/record"));
+    for (arguments, said) in [
+        (&["--page", &lost][..], format!("there is no directory {}: make it", place("no"))),
+        (&["--page", &page, "--record", &record], format!("cannot record to {record}: No such file or directory")),
+    ] {
+        let (status, words) = done(&[&["clock", "run", "--server", "127.0.0.1:9"], arguments].concat());
+        assert_eq!(status, Some(1), "{words}");
+        assert!(words.contains(&said), "{words}");
+        assert!(!directory.path().join("no").exists(), "{arguments:?}");
+    }
+}
+
+#[test]
 fn output_that_cannot_be_written_is_an_error_and_a_reader_that_has_enough_is_none() {
     for more in [&[][..], &["--json"]] {
         let arguments = [&["doctor"], more].concat();

@@ -20,6 +20,9 @@ const DEFAULT_GROUP: &str = "tickwire";
 /// An abstract name, of which each network namespace has its own set; it goes away with its holder.
 const LOCK_NAME: &[u8] = b"tickwire-service";
 
+/// Where the usual socket is: made if it is missing, and removed at the end.
+const OWN_DIRECTORY: &str = "/run/tickwire";
+
 /// What programs passed before they were let in is closed in so long a time, or at the end of the process.
 const PATIENCE: Duration = Duration::from_millis(500);
 
@@ -32,6 +35,9 @@ pub enum EndpointError {
     /// The configured group does not exist.
     #[error("there is no group \"{0}\"; create it (groupadd --system {0}) or set socket.group to another")]
     NoGroup(String),
+    /// Where it is to be, nothing is.
+    #[error("there is no directory {0}; make it or set socket.path (--socket) to another path")]
+    NoDirectory(PathBuf),
     /// The path holds something that is no socket.
     #[error("{0} exists and is no socket; remove it or set socket.path to another path")]
     NotASocket(PathBuf),
@@ -98,13 +104,18 @@ pub(crate) struct Endpoint {
 impl Endpoint {
     /// Makes the socket as configured. Nobody is let in before [`Endpoint::listen`].
     pub(crate) fn open(config: &SocketConfig) -> Result<Self, EndpointError> {
+        Self::open_with(config, Path::new(OWN_DIRECTORY))
+    }
+
+    /// As [`Endpoint::open`], where this directory is the service's own, which it makes.
+    fn open_with(config: &SocketConfig, own: &Path) -> Result<Self, EndpointError> {
         let path = &config.path;
         let system = |what| {
             let path = path.clone();
             move |source| EndpointError::System { what, path, source }
         };
         let group = group_of(config)?;
-        let made_directory = make_directory(path).map_err(system("create the directory of"))?;
+        let made_directory = make_directory(path, own)?;
         remove_stale(path)?;
         let listener = seqpacket().map_err(system("make a socket for"))?;
         // Who is not let in is to be shown out without a thought, and a socket that somebody passed may keep waiting whoever closes it.
@@ -188,15 +199,19 @@ fn group_of(config: &SocketConfig) -> Result<Option<(String, u32)>, EndpointErro
     }
 }
 
-/// Makes the socket's directory if it is missing; tells which one it made.
-fn make_directory(path: &Path) -> io::Result<Option<PathBuf>> {
+/// Makes the socket's directory if it is missing, and the service's own; tells which one it made.
+fn make_directory(path: &Path, own: &Path) -> Result<Option<PathBuf>, EndpointError> {
     let Some(directory) = path.parent() else { return Ok(None) };
     if directory.is_dir() {
         return Ok(None);
     }
-    // One, which is removed at the end; a whole path that is not there is rather a slip of the pen.
-    std::fs::create_dir(directory)?;
-    std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o755))?;
+    // Another one that is not there is rather a slip of the pen.
+    if directory != own {
+        return Err(EndpointError::NoDirectory(directory.to_owned()));
+    }
+    let system = |source| EndpointError::System { what: "make the directory", path: directory.to_owned(), source };
+    std::fs::create_dir(directory).map_err(system)?;
+    std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o755)).map_err(system)?;
     Ok(Some(directory.to_owned()))
 }
 
@@ -232,13 +247,23 @@ mod tests {
     #[test]
     fn the_socket_appears_with_its_mode_and_goes_with_its_directory() {
         let root = tempfile::tempdir().unwrap();
-        let path = root.path().join("run").join("service.sock");
-        let endpoint = Endpoint::open(&config(path.clone())).unwrap();
+        let own = root.path().join("run");
+        let path = own.join("service.sock");
+        let endpoint = Endpoint::open_with(&config(path.clone()), &own).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o640);
         endpoint.listen().unwrap();
         assert!(matches!(Endpoint::open(&config(path.clone())), Err(EndpointError::Taken(_))));
         drop(endpoint);
         assert!(!path.exists() && !path.parent().unwrap().exists());
+    }
+
+    #[test]
+    fn a_directory_that_is_not_there_is_a_slip_of_the_pen() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("rum").join("service.sock");
+        let error = Endpoint::open(&config(path.clone())).unwrap_err();
+        assert!(matches!(&error, EndpointError::NoDirectory(directory) if path.parent() == Some(directory)), "{error}");
+        assert!(!path.parent().unwrap().exists());
     }
 
     #[test]

@@ -82,14 +82,19 @@ impl Drop for Mapping {
     }
 }
 
-/// Makes a directory that is not there, so that everybody can pass: a page is for all, also one of a daemon that keeps its files to itself (umask).
-fn make_directory(directory: &Path) -> std::io::Result<()> {
+/// Makes the usual page's directory if it is not there, so that everybody can pass: a page is for all, also one of a daemon that keeps its files to itself
+/// (umask). Another one that is not there is rather a slip of the pen.
+fn make_directory(directory: &Path) -> Result<(), CreateError> {
     use std::os::unix::fs::PermissionsExt;
     if directory.is_dir() {
         return Ok(());
     }
-    std::fs::create_dir_all(directory)?;
-    std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o755))
+    if Path::new(crate::DEFAULT_PATH).parent() != Some(directory) {
+        return Err(CreateError::Directory(directory.into()));
+    }
+    let system = |what| move |error| CreateError::System(what, directory.into(), error);
+    std::fs::create_dir(directory).map_err(system("make the directory"))?;
+    std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o755)).map_err(system("let others into"))
 }
 
 /// Why the page cannot be made.
@@ -101,6 +106,9 @@ pub enum CreateError {
     /// The system refused.
     #[error("cannot {0} {1}: {2}")]
     System(&'static str, PathBuf, std::io::Error),
+    /// Where it is to be, nothing is.
+    #[error("there is no directory {0}: make it, or choose another page with --page")]
+    Directory(PathBuf),
     /// It is a link, behind which somebody else's page is.
     #[error(
         "{0} is a symbolic link, to another daemon's page (of tickwire-clock.service?); stop that, or choose another page with --page"
@@ -125,11 +133,10 @@ impl Writer {
     /// A page about another counter, or of another version, is replaced by a new one; its readers are told to open that.
     ///
     /// # Errors
-    /// Another daemon writes it, something else has this name, or the system refused.
+    /// Another daemon writes it, something else has this name, there is no such directory (that of the usual page is made), or the system refused.
     pub fn create(path: &Path, counter: CounterKind) -> Result<Self, CreateError> {
         if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-            make_directory(directory)
-                .map_err(|error| CreateError::System("make the directory", directory.into(), error))?;
+            make_directory(directory)?;
         }
         for _ in 0..4 {
             match Self::attempt(path, counter)? {

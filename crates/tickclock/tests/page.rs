@@ -14,7 +14,7 @@ fn parameters(time: Nanos) -> Parameters {
 }
 
 fn page(directory: &tempfile::TempDir) -> std::path::PathBuf {
-    directory.path().join("run/clock")
+    directory.path().join("clock")
 }
 
 #[test]
@@ -76,6 +76,10 @@ fn what_is_no_page_is_refused_and_left_alone() {
     let (reader, writer) = refused(directory.path());
     assert!(matches!(reader, OpenError::Kind(_)), "{reader}");
     assert!(matches!(writer, CreateError::System(..)), "{writer}");
+    let lost = directory.path().join("no/such/clock");
+    let error = Writer::create(&lost, CounterKind::MonotonicRaw).unwrap_err();
+    assert!(matches!(&error, CreateError::Directory(path) if lost.parent() == Some(path)), "{error}");
+    assert!(!directory.path().join("no").exists(), "nothing is made");
     let link = directory.path().join("link");
     std::os::unix::fs::symlink(&path, &link).unwrap();
     assert!(matches!(Writer::create(&link, CounterKind::MonotonicRaw), Err(CreateError::Link(_))), "follows no link");

@@ -57,7 +57,7 @@ pub enum StartError {
     #[error(transparent)]
     System(#[from] system::Error),
     /// There is no place for the record.
-    #[error("cannot record to {0}: {1} (a record is never overwritten)")]
+    #[error("cannot record to {0}: {1}{hint}", hint = record_hint(.1))]
     Record(PathBuf, std::io::Error),
     /// The table of leap seconds that the user has named is none.
     #[error(transparent)]
@@ -65,6 +65,14 @@ pub enum StartError {
     /// The counter runs at an impossible speed.
     #[error("the counter {0} has no usable period")]
     Counter(&'static str),
+}
+
+fn record_hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AlreadyExists => " (a record is never overwritten)",
+        io::ErrorKind::NotFound => " (its directory must be there)",
+        _ => "",
+    }
 }
 
 /// The clock daemon.
