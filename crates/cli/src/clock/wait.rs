@@ -1,10 +1,14 @@
 //! `tickwire clock wait`: until the clock is good enough, for scripts that start something which needs it.
 
+use super::show::span;
 use crate::args::{ClockWait, NOT_SYNCHRONISED};
 use anyhow::Result;
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use tickclock::{Clock, OpenError, Status};
+use tickclock::{Clock, OpenError, Reading, Status};
 
 /// How often to look.
 const LOOK: Duration = Duration::from_millis(50);
@@ -13,6 +17,7 @@ pub(super) fn run(arguments: &ClockWait) -> Result<ExitCode> {
     let begin = Instant::now();
     let within = (arguments.bound * 1e3) as u64;
     let page = arguments.page.path();
+    let mut progress = Progress::new(&page, arguments);
     let mut clock = None;
     loop {
         if clock.is_none() {
@@ -30,15 +35,70 @@ pub(super) fn run(arguments: &ClockWait) -> Result<ExitCode> {
         if now.is_some_and(|now| now.status.contains(Status::RETIRED)) {
             clock = None;
         }
+        let state = state(&page, now.as_ref());
         if arguments.timeout.is_some_and(|timeout| begin.elapsed().as_secs_f64() >= timeout) {
-            let state = match now {
-                None => format!("there is no clock at {}", page.display()),
-                Some(now) if now.bound == u64::MAX => "the time is not known".to_owned(),
-                Some(now) => format!("the bound is {}", super::show::span(now.bound as f64)),
-            };
+            drop(progress);
             eprintln!("tickwire: after {:.1} s {state}", begin.elapsed().as_secs_f64());
             return Ok(ExitCode::from(NOT_SYNCHRONISED));
         }
+        progress.show(&state);
         std::thread::sleep(LOOK);
+    }
+}
+
+/// Why it is not good enough.
+fn state(page: &Path, now: Option<&Reading>) -> String {
+    match now {
+        None => format!("there is no clock at {}", page.display()),
+        Some(now) if now.bound == u64::MAX => "the time is not known".to_owned(),
+        Some(now) if now.status.contains(Status::STALE) => {
+            format!("the bound is {}, and no daemon keeps the clock", span(now.bound as f64))
+        }
+        Some(now) => format!("the bound is {}", span(now.bound as f64)),
+    }
+}
+
+/// What a person at a terminal sees meanwhile; a script sees nothing.
+struct Progress {
+    shown: bool,
+    /// What stands on the line, and since when.
+    line: String,
+    changed: Option<Instant>,
+}
+
+impl Progress {
+    /// A line is legible for so long at least.
+    const LEGIBLE: Duration = Duration::from_millis(500);
+
+    fn new(page: &Path, arguments: &ClockWait) -> Self {
+        let shown = std::io::stderr().is_terminal();
+        if shown {
+            let mut what = format!("waiting for {} to be good to {}", page.display(), span(arguments.bound * 1e3));
+            if let Some(timeout) = arguments.timeout {
+                // Writing to a string does not fail.
+                let _ = write!(what, ", for {timeout} s at most");
+            }
+            eprintln!("tickwire: {what}");
+        }
+        Self { shown, line: String::new(), changed: None }
+    }
+
+    fn show(&mut self, state: &str) {
+        let due = self.changed.is_none_or(|changed| changed.elapsed() >= Self::LEGIBLE);
+        if self.shown && due && self.line != state {
+            self.line = state.to_owned();
+            self.changed = Some(Instant::now());
+            // To the beginning of the line, and what was there before is erased.
+            eprint!("\r\x1b[K{state}");
+            let _ = std::io::stderr().flush();
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.shown && !self.line.is_empty() {
+            eprint!("\r\x1b[K");
+        }
     }
 }
