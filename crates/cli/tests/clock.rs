@@ -128,6 +128,48 @@ fn what_is_not_known_yet_is_said_to_be_so() {
 }
 
 #[test]
+fn counts_are_converted_line_by_line_and_a_clock_that_nobody_keeps_is_told() {
+    use std::io::Write;
+    let server = Server::start();
+    let mut daemon = Daemon::start(&["--server", &server.address]);
+    daemon.says("synchronised");
+    let page = daemon.directory.path().join("clock");
+    let convert = |input: &str| {
+        let mut convert = Command::new(env!("CARGO_BIN_EXE_tickwire"))
+            .args(["clock", "convert", "--page"])
+            .arg(&page)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        convert.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let Output { status, stdout, stderr } = convert.wait_with_output().unwrap();
+        let lines = String::from_utf8(stdout).unwrap().lines().count();
+        (status.code(), lines, String::from_utf8(stderr).unwrap())
+    };
+    let read = String::from_utf8(daemon.ask(&["read", "--json"]).stdout).unwrap();
+    let count = serde_json::from_str::<serde_json::Value>(&read).unwrap()["counter"].to_string();
+    assert_eq!(convert(&format!("{count}\n\n {count} \n")), (Some(0), 2, String::new()));
+    let (status, lines, said) = convert(&format!("{count}\nsoon\n{count}\n"));
+    assert_eq!((status, lines), (Some(1), 1));
+    assert!(
+        said.starts_with("tickwire: line 2: \"soon\" is no value of the counter: expected") && !said.contains("digit"),
+        "{said}"
+    );
+    daemon.process.kill().unwrap();
+    daemon.process.wait().unwrap();
+    // What was published is fresh for five seconds.
+    let stale = (0..100).find_map(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        let (status, lines, said) = convert(&format!("{count}\n"));
+        assert_eq!((status, lines), (Some(0), 1));
+        Some(said).filter(|said| !said.is_empty())
+    });
+    assert!(stale.is_some_and(|said| said.starts_with("tickwire: the clock is stale: no daemon keeps it")));
+}
+
+#[test]
 fn the_log_tells_each_change_and_the_end() {
     let server = Server::start();
     let mut daemon = Daemon::start(&["--server", &server.address]);

@@ -8,11 +8,12 @@ mod show;
 mod wait;
 
 use crate::args::{Clock, ClockCommand, Page};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
+use tickclock::OpenError;
 use tickwire_timekeeper::{Config, Report};
 
 /// Does what was asked for.
@@ -70,12 +71,21 @@ fn configured(file: Option<&Path>) -> Result<Config> {
     })
 }
 
+/// What to do where no clock is.
+const NO_CLOCK: &str =
+    "start `tickwire service` or `tickwire clock run`, or name its page with --page or in TICKWIRE_CLOCK";
+
 fn ask(page: &Path) -> Result<Report> {
-    tickwire_timekeeper::ask(page).with_context(|| {
-        format!(
-            "no clock daemon answers for {} (start `tickwire clock run`, or name its page with --page or in TICKWIRE_CLOCK)",
-            page.display()
-        )
+    let nobody = || format!("no clock daemon answers for {}: {NO_CLOCK}", page.display());
+    tickwire_timekeeper::ask(page).with_context(nobody)
+}
+
+/// Opens a page to read it.
+fn open(page: &Path) -> Result<tickclock::Clock> {
+    tickclock::Clock::open(page).map_err(|error| match error {
+        // A person has an option where a program has the variable only.
+        OpenError::Missing(page) => anyhow!("there is no clock at {}: {NO_CLOCK}", page.display()),
+        other => other.into(),
     })
 }
 

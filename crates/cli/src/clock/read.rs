@@ -1,11 +1,11 @@
 //! `tickwire clock read` and `convert`: the clock as any program reads it.
 
 use crate::args::{ClockConvert, ClockRead, NOT_SYNCHRONISED};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use std::io::BufRead;
 use std::process::ExitCode;
-use tickclock::{Clock, Count, Nanos, Reading};
+use tickclock::{Clock, Count, Nanos, Reading, Status};
 
 /// A reading as JSON.
 #[derive(Serialize)]
@@ -40,7 +40,7 @@ impl Shown {
 }
 
 pub(super) fn run(arguments: &ClockRead) -> Result<ExitCode> {
-    let clock = Clock::open(arguments.page.path())?;
+    let clock = super::open(&arguments.page.path())?;
     let (count, reading) = clock.now_with_counter();
     show(count, &reading, arguments.json)
 }
@@ -66,10 +66,21 @@ fn show(count: Count, reading: &Reading, json: bool) -> Result<ExitCode> {
     Ok(if known { ExitCode::SUCCESS } else { ExitCode::from(NOT_SYNCHRONISED) })
 }
 
+/// The figures do not show that nobody keeps the clock: a count from before has the small bound of then.
+fn warn(clock: &Clock) {
+    let now = clock.now();
+    if now.status.contains(Status::RETIRED) {
+        eprintln!("tickwire: another page has taken this one's place: its values are of a daemon that is gone");
+    } else if now.status.contains(Status::STALE) {
+        eprintln!("tickwire: the clock is stale: no daemon keeps it any more, and the bounds of later counts grow");
+    }
+}
+
 /// Converts counter values, from the command line or one a line from standard input.
 pub(super) fn convert(arguments: &ClockConvert) -> Result<ExitCode> {
-    let clock = Clock::open(arguments.page.path())?;
+    let clock = super::open(&arguments.page.path())?;
     let parameters = clock.parameters();
+    warn(&clock);
     let mut known = true;
     let mut one = |count: u64| -> Result<bool> {
         let reading = parameters.reading(Count(count));
@@ -87,8 +98,17 @@ pub(super) fn convert(arguments: &ClockConvert) -> Result<ExitCode> {
     if arguments.counters.is_empty() {
         for (number, line) in std::io::stdin().lock().lines().enumerate() {
             let line = line.context("cannot read standard input")?;
-            let count =
-                line.trim().parse().with_context(|| format!("line {}: {line:?} is no counter value", number + 1))?;
+            let text = line.trim();
+            if text.is_empty() {
+                continue;
+            }
+            let Ok(count) = text.parse() else {
+                bail!(
+                    "line {}: {text:?} is no value of the counter: expected a whole number from 0 to {}",
+                    number + 1,
+                    u64::MAX
+                );
+            };
             if !one(count)? {
                 break;
             }
