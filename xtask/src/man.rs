@@ -19,7 +19,7 @@ pub(crate) struct Options {
     directory: Option<PathBuf>,
 }
 
-/// Writes a page for the program and one for each subcommand.
+/// Writes a page for the program, one for each subcommand, and one for each of what those can be told to do.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let directory = options.directory.clone().unwrap_or_else(checked_in);
     std::fs::create_dir_all(&directory).with_context(|| format!("cannot create {}", directory.display()))?;
@@ -38,18 +38,65 @@ fn checked_in() -> PathBuf {
 fn pages() -> Result<Vec<(PathBuf, Vec<u8>)>> {
     let mut program = args::Arguments::command();
     program.build();
-    let mut commands = vec![program.clone()];
-    for subcommand in program.get_subcommands() {
-        // Pages of subcommands are named as those of git are.
-        let name = format!("tickwire-{}", subcommand.get_name());
-        let usage = format!("tickwire {}", subcommand.get_name());
-        commands.push(subcommand.clone().name(name).bin_name(usage));
+    let commands: Vec<_> = program.get_subcommands().map(|subcommand| below(&program, subcommand)).collect();
+    let all: Vec<_> = std::iter::once(&program).chain(&commands).collect();
+    let mut pages = all.iter().map(|command| page(command, &all)).collect::<Result<Vec<_>>>()?;
+    for command in commands.iter().filter(|command| command.has_subcommands()) {
+        let text = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
+        let of_one = |one: &Command| below(command, one).after_long_help(about_one(&text, one.get_name()));
+        let parts: Vec<_> = command.get_subcommands().map(of_one).collect();
+        let all: Vec<_> = std::iter::once(command).chain(&parts).collect();
+        for part in &parts {
+            pages.push(page(part, &all)?);
+        }
     }
-    let names: Vec<String> = commands.iter().map(|command| command.get_name().to_owned()).collect();
-    commands.iter().map(|command| page(command, &names)).collect()
+    Ok(pages)
 }
 
-fn page(command: &Command, all: &[String]) -> Result<(PathBuf, Vec<u8>)> {
+/// A subcommand as its page shows it. Pages are named as those of git are.
+fn below(command: &Command, subcommand: &Command) -> Command {
+    let name = format!("{}-{}", command.get_name(), subcommand.get_name());
+    let usage = name.replace('-', " ");
+    subcommand.clone().name(name).bin_name(usage)
+}
+
+/// What the text of a command says of one of its subcommands: of lists of subcommands and of examples what is about this one, and what is said of files,
+/// environment and exit status.
+fn about_one(text: &str, name: &str) -> String {
+    let mut about = String::new();
+    let mut say = |line: &str| {
+        about += line;
+        about.push('\n');
+    };
+    let (mut heading, mut said, mut kept) = ("", "", false);
+    for line in text.lines().filter(|line| !line.is_empty()) {
+        let term = line.trim_start();
+        match line.len() - term.len() {
+            0 => heading = line,
+            2 => {
+                let names_it = term.split(", ").any(|one| one == name);
+                kept = match heading {
+                    "Files:" | "Environment:" | "Exit status:" => true,
+                    "Examples:" => term.contains(&format!("tickwire clock {name}")),
+                    _ => names_it,
+                };
+                // A heading comes with the first thing below it, and the subcommand needs no name on its own page.
+                if kept && said != heading {
+                    said = heading;
+                    say(if heading == "Commands:" { "Notes:" } else { heading });
+                }
+                if kept && !names_it {
+                    say(line);
+                }
+            }
+            _ if kept => say(line),
+            _ => {}
+        }
+    }
+    about
+}
+
+fn page(command: &Command, all: &[&Command]) -> Result<(PathBuf, Vec<u8>)> {
     let name = command.get_name();
     let source = concat!("Tickwire ", env!("CARGO_PKG_VERSION"));
     let man = Man::new(command.clone()).title(name.to_uppercase()).section("1").source(source).manual("Tickwire");
@@ -65,7 +112,7 @@ fn page(command: &Command, all: &[String]) -> Result<(PathBuf, Vec<u8>)> {
     if let Some(more) = command.get_after_long_help() {
         sections(&more.to_string()).to_writer(&mut text)?;
     }
-    see_also(all.iter().filter(|other| *other != name)).to_writer(&mut text)?;
+    see_also(all.iter().map(|other| other.get_name()).filter(|other| *other != name)).to_writer(&mut text)?;
     Ok((Path::new(name).with_extension("1"), text))
 }
 
@@ -144,13 +191,13 @@ fn sections(text: &str) -> Roff {
     roff
 }
 
-fn see_also<'a>(others: impl Iterator<Item = &'a String>) -> Roff {
+fn see_also<'a>(others: impl Iterator<Item = &'a str>) -> Roff {
     let mut line = Vec::new();
     for other in others {
         if !line.is_empty() {
             line.push(roman(", "));
         }
-        line.extend([bold(other.as_str()), roman("(1)")]);
+        line.extend([bold(other), roman("(1)")]);
     }
     let mut roff = Roff::new();
     roff.control("SH", ["SEE ALSO"]).text(line);
@@ -181,6 +228,31 @@ mod tests {
         assert!(of("service").contains("[--interface IF]... [--socket PATH]"), "{}", of("service"));
         assert!(of("run").ends_with("[--] PROGRAM [ARG]...\n"), "{}", of("run"));
         assert!(of("capture").contains(" -w FILE [-c N]"), "{}", of("capture"));
+    }
+
+    #[test]
+    fn every_page_that_is_referred_to_exists() {
+        let pages = pages().unwrap();
+        for (name, page) in &pages {
+            let page =
+                String::from_utf8(page.clone()).unwrap().replace("\\fB", "").replace("\\fR", "").replace('\\', "");
+            let words = page.split(|c: char| c.is_whitespace() || c == ',').filter_map(|word| word.strip_suffix("(1)"));
+            for other in words.filter(|word| word.starts_with("tickwire")) {
+                assert!(
+                    pages.iter().any(|(name, _)| name.to_str() == Some(&format!("{other}.1"))),
+                    "{name:?}: {other}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_page_of_a_part_says_what_is_about_that() {
+        let text = "Commands:\n  run\n      Runs.\n  stop, end\n      Stops.\n\nFiles:\n  /x\n      A file.\n\nOdd:\n  y\n      Else.\n\n\
+                    Examples:\n  tickwire clock run\n      So.\n  tickwire clock end\n      Or so.\n";
+        let expected =
+            "Notes:\n      Stops.\nFiles:\n  /x\n      A file.\nExamples:\n  tickwire clock end\n      Or so.\n";
+        assert_eq!(about_one(text, "end"), expected);
     }
 
     #[test]

@@ -91,7 +91,18 @@ pub(super) fn sources(report: &Report) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
     table.set_header([
-        "", "server", "stratum", "reach", "poll", "last", "offset", "bound", "RTT", "noise", "used", "refused",
+        "",
+        "server",
+        "stratum",
+        "reach (octal)",
+        "poll",
+        "last",
+        "offset",
+        "bound",
+        "RTT",
+        "noise",
+        "used",
+        "refused",
     ]);
     for column in table.column_iter_mut().skip(2) {
         column.set_cell_alignment(CellAlignment::Right);
@@ -123,7 +134,7 @@ pub(super) fn sources(report: &Report) -> String {
         ]);
     }
     let mut text = table.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n") + "\n";
-    text += "* followed, + agrees, x outvoted, ? disputed, = named twice\n";
+    text += "* followed, + agrees, x outvoted, ? disputed, ~ smeared and kept apart, = named twice\n";
     for source in report.sources.iter().filter(|source| !source.refused.is_empty()) {
         let reasons: Vec<_> = source.refused.iter().map(|(reason, count)| format!("{reason}: {count}")).collect();
         let _ = writeln!(text, "{}: not used: {}", source.name, reasons.join("; "));
