@@ -20,10 +20,10 @@ pub struct Access {
     pub reads: u64,
     /// The quickest.
     pub min_ns: f64,
-    /// Percentiles.
-    pub p50_ns: f64,
     /// A quarter took less.
     pub p25_ns: f64,
+    /// Half of them took longer.
+    pub p50_ns: f64,
     /// A quarter took longer.
     pub p75_ns: f64,
     /// One in twenty took longer.
@@ -34,8 +34,17 @@ pub struct Access {
     pub p999_ns: f64,
     /// The slowest.
     pub max_ns: f64,
-    /// The latency profile: which part of the readings took longer than so many ns.
-    pub profile: Vec<(f64, f64)>,
+    /// The latency profile.
+    pub profile: Vec<Longer>,
+}
+
+/// Which part of the readings took longer than so many ns.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Longer {
+    /// So many.
+    pub ns: f64,
+    /// From 0 to 1.
+    pub part: f64,
 }
 
 /// The name of the row that shows what the measurement itself takes.
@@ -59,7 +68,7 @@ pub(crate) fn measure(what: Option<&Counter>, load: Load, reads: u64, stamp: Cou
         .iter_recorded()
         .map(|step| {
             longer -= step.count_since_last_iteration();
-            (step.value_iterated_to() as f64 * scale.period(), longer as f64 / reads as f64)
+            Longer { ns: step.value_iterated_to() as f64 * scale.period(), part: longer as f64 / reads as f64 }
         })
         .collect();
     Access {
@@ -94,8 +103,8 @@ mod tests {
         for a in [&nothing, &access] {
             let figures = [a.min_ns, a.p25_ns, a.p50_ns, a.p75_ns, a.p95_ns, a.p99_ns, a.p999_ns];
             assert!(figures.is_sorted(), "{figures:?}");
-            assert!(a.profile.is_sorted_by(|(x, more), (y, less)| x < y && more > less), "{:?}", a.profile);
-            assert_eq!(a.profile.last().unwrap().1, 0.0);
+            assert!(a.profile.is_sorted_by(|a, b| a.ns < b.ns && a.part > b.part), "{:?}", a.profile);
+            assert_eq!(a.profile.last().unwrap().part, 0.0);
         }
         assert!(access.min_ns > nothing.min_ns, "a reading takes time");
     }

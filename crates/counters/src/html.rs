@@ -1,7 +1,7 @@
 //! The study for a browser.
 
 use crate::table::{deviation, spans};
-use crate::{Load, Study};
+use crate::{Load, Stability, Study};
 use tickwire_report::{Axis, Page, Plot, Series, Tone};
 
 /// The study as one HTML file; `command` is how to repeat it.
@@ -17,7 +17,12 @@ pub fn html(study: &Study, command: &[String]) -> String {
     ));
     for load in Load::ALL {
         let of_load = || study.access.iter().filter(move |a| a.load == load);
-        let series = of_load().map(|a| Series { name: a.counter.clone(), points: a.profile.clone() }).collect();
+        let series = of_load()
+            .map(|a| Series {
+                name: a.counter.clone(),
+                points: a.profile.iter().map(|one| (one.ns, one.part)).collect(),
+            })
+            .collect();
         let plot = Plot {
             x: Axis::logarithmic("latency, ns"),
             y: Axis::logarithmic("part of the readings that took longer"),
@@ -37,7 +42,8 @@ pub fn html(study: &Study, command: &[String]) -> String {
          with the span, and says nothing of the oscillator. Only a reference with an oscillator of its own shows that: a PTP hardware clock, or the network's time (tickwire).",
         study.reference, study.watched_s
     ));
-    let series = study.stability.iter().map(|one| Series { name: one.counter.clone(), points: one.allan.clone() });
+    let points = |one: &Stability| one.allan.iter().map(|one| (one.span_s, one.deviation)).collect();
+    let series = study.stability.iter().map(|one| Series { name: one.counter.clone(), points: points(one) });
     let plot =
         Plot { x: Axis::logarithmic("span, s"), y: Axis::logarithmic("Allan deviation"), series: series.collect() };
     page.figure(&plot, "Allan deviation: how much the mean rate of one span differs from that of the next.");
@@ -52,7 +58,7 @@ pub fn html(study: &Study, command: &[String]) -> String {
         }),
     );
     page.section("What was read, and what is not here");
-    page.table(&["counter", "how it is read"], study.counters.iter().map(|(name, how)| row(name, [how.clone()])));
+    page.table(&["counter", "how it is read"], study.counters.iter().map(|one| row(&one.name, [one.how.clone()])));
     if !study.absent.is_empty() {
         page.table(&["not here", "why"], study.absent.iter().map(|one| row(&one.name, [one.why.clone()])));
     }

@@ -23,10 +23,11 @@ mod stability;
 mod study;
 mod table;
 
-pub use access::Access;
+pub use access::{Access, Longer};
+pub use allan::Deviation;
 pub use html::html;
 pub use load::Load;
 pub use reach::Absent;
 pub use stability::Stability;
-pub use study::{Options, Study, StudyError, study};
+pub use study::{Options, Present, Study, StudyError, study};
 pub use table::table;

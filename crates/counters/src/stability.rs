@@ -1,6 +1,6 @@
 //! Counters beside a reference, over time: how evenly each runs.
 
-use crate::allan::deviation;
+use crate::allan::{Deviation, deviation};
 use crate::reach::Counter;
 use serde::Serialize;
 use std::time::{Duration, Instant};
@@ -17,8 +17,8 @@ pub struct Stability {
     pub counter: String,
     /// Its period in ns by the reference.
     pub period_ns: f64,
-    /// Span in seconds, Allan deviation as a part of one.
-    pub allan: Vec<(f64, f64)>,
+    /// Its Allan deviation over growing spans.
+    pub allan: Vec<Deviation>,
 }
 
 /// What is known of one counter while it is watched.
@@ -79,7 +79,7 @@ mod tests {
         let looks: Vec<_> = (0..100).map(|i| (f64::from(i) * 2e7, f64::from(i) * 6e7)).collect();
         let even = evenness("x", &looks);
         assert!((even.period_ns - 1.0 / 3.0).abs() < 1e-12);
-        assert!(even.allan.iter().all(|&(_, d)| d < 1e-12), "{even:?}");
+        assert!(even.allan.iter().all(|one| one.deviation < 1e-12), "{even:?}");
     }
 
     #[test]

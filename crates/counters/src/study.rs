@@ -29,8 +29,8 @@ pub struct Study {
     pub stamp: String,
     /// Readings of each counter under each load.
     pub reads: u64,
-    /// Each counter that was read: its name, and how a program gets at it.
-    pub counters: Vec<(String, String)>,
+    /// Each counter that was read.
+    pub counters: Vec<Present>,
     /// Counters that cannot be read here.
     pub absent: Vec<Absent>,
     /// How long readings take.
@@ -43,6 +43,15 @@ pub struct Study {
     pub stability: Vec<Stability>,
 }
 
+/// A counter that can be read here.
+#[derive(Clone, Debug, Serialize)]
+pub struct Present {
+    /// Which.
+    pub name: String,
+    /// How a program gets at it.
+    pub how: String,
+}
+
 /// Why there is no study.
 #[derive(Debug)]
 pub enum StudyError {
@@ -50,6 +59,8 @@ pub enum StudyError {
     Reference {
         /// What was asked for.
         named: String,
+        /// Why a counter of this name cannot be read here, if there is one.
+        why: Option<String>,
         /// What there is.
         possible: Vec<String>,
     },
@@ -64,8 +75,9 @@ impl std::error::Error for StudyError {}
 impl fmt::Display for StudyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Reference { named, possible } => {
-                write!(f, "{named} is no clock that can be read here: choose one of {}", possible.join(", "))
+            Self::Reference { named, why, possible } => {
+                let why = why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+                write!(f, "{named} is no clock that can be read here{why}: choose one of {}", possible.join(", "))
             }
             Self::Counter(name) => write!(f, "the counter {name} stands still"),
             Self::Load(name, error) => write!(f, "cannot put the machine under {name}: {error}"),
@@ -82,7 +94,9 @@ pub fn study(options: &Options, mut progress: impl FnMut(&str)) -> Result<Study,
     let clocks = counters.iter().filter(|counter| counter.is_clock());
     let Some(reference) = clocks.clone().find(|clock| clock.name.eq_ignore_ascii_case(&options.reference)) else {
         let possible = clocks.map(|clock| clock.name.clone()).collect();
-        return Err(StudyError::Reference { named: options.reference.clone(), possible });
+        let named = options.reference.clone();
+        let why = absent.into_iter().find(|one| one.name.eq_ignore_ascii_case(&named)).map(|one| one.why);
+        return Err(StudyError::Reference { named, why, possible });
     };
     let (stamp, _) = hardware::choose();
     let scale = hardware::nominal(stamp).ok_or(StudyError::Counter(stamp.name()))?;
@@ -100,7 +114,7 @@ pub fn study(options: &Options, mut progress: impl FnMut(&str)) -> Result<Study,
         machine: machine(),
         stamp: stamp.name().to_owned(),
         reads: options.reads,
-        counters: counters.iter().map(|one| (one.name.clone(), one.how.clone())).collect(),
+        counters: counters.iter().map(|one| Present { name: one.name.clone(), how: one.how.clone() }).collect(),
         absent,
         access,
         reference: reference.name.clone(),
@@ -133,7 +147,7 @@ mod tests {
         assert_eq!(study.stability.len(), study.counters.len() - 1);
         let table = crate::table(&study);
         let html = crate::html(&study, &["tickwire".to_owned(), "counters".to_owned()]);
-        for (name, _) in &study.counters {
+        for Present { name, .. } in &study.counters {
             assert!(table.contains(name) && html.contains(name), "{name}");
         }
         for Absent { name, .. } in &study.absent {
@@ -146,5 +160,8 @@ mod tests {
         let options = Options { reads: 1, watch: Duration::ZERO, reference: "sundial".to_owned() };
         let error = study(&options, |_| {}).unwrap_err().to_string();
         assert!(error.starts_with("sundial is no clock") && error.contains("CLOCK_TAI"), "{error}");
+        let absent =
+            StudyError::Reference { named: "x".into(), why: Some("no page".into()), possible: vec!["y".into()] };
+        assert_eq!(absent.to_string(), "x is no clock that can be read here (no page): choose one of y");
     }
 }

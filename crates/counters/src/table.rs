@@ -1,5 +1,6 @@
 //! The study for a terminal.
 
+use crate::allan::Deviation;
 use crate::{Load, Study};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
@@ -38,15 +39,15 @@ pub fn table(study: &Study) -> String {
 
 /// The spans that were watched for long enough.
 pub(crate) fn spans(study: &Study) -> Vec<f64> {
-    let longest = study.stability.iter().filter_map(|one| one.allan.last()).map(|&(span, _)| span).fold(0.0, f64::max);
+    let longest = study.stability.iter().filter_map(|one| one.allan.last()).map(|one| one.span_s).fold(0.0, f64::max);
     SPANS.into_iter().filter(|&span| span <= longest * 1.5).collect()
 }
 
 /// The deviation at the measured span that is nearest to `span`.
-pub(crate) fn deviation(allan: &[(f64, f64)], span: f64) -> String {
-    let off = |&&(s, _): &&(f64, f64)| (s / span).ln().abs();
+pub(crate) fn deviation(allan: &[Deviation], span: f64) -> String {
+    let off = |one: &&Deviation| (one.span_s / span).ln().abs();
     let nearest = allan.iter().min_by(|a, b| off(a).total_cmp(&off(b)));
-    nearest.map_or("-".to_owned(), |&(_, d)| format!("{d:.1e}"))
+    nearest.map_or("-".to_owned(), |one| format!("{:.1e}", one.deviation))
 }
 
 fn new<T: AsRef<str>>(head: &[T]) -> Table {
