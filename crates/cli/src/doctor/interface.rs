@@ -60,6 +60,12 @@ pub(crate) fn check(system: &System, name: &str) -> Vec<Finding> {
     if !system.exists(&format!("sys/class/net/{name}")) {
         return vec![Finding::missing(name, "no such interface", "see `ip link`")];
     }
+    // IFF_LOOPBACK, as the service looks at it.
+    let flags = system.read(&format!("sys/class/net/{name}/flags")).unwrap_or_default();
+    if flags.strip_prefix("0x").and_then(|hex| u32::from_str_radix(hex, 16).ok()).is_some_and(|flags| flags & 8 != 0) {
+        let advice = "name a network interface (see `ip link`): the service refuses this one";
+        return vec![Finding::missing(name, "the loopback: what stays inside this host is the kernel's", advice)];
+    }
     let mut findings = vec![mode(system, name), state(system, name)];
     findings.extend(coalescing(name));
     findings
@@ -142,6 +148,8 @@ mod tests {
             ("sys/class/net/eth0/mtu", "1500"),
             ("sys/class/net/eth0/device/x", ""),
             ("sys/class/net/veth1/operstate", "down"),
+            ("sys/class/net/lo/operstate", "unknown"),
+            ("sys/class/net/lo/flags", "0x9"),
         ]);
         let system = System::at(root.path());
         std::os::unix::fs::symlink("../../drivers/ixgbe", root.path().join("sys/class/net/eth0/device/driver"))
@@ -152,6 +160,7 @@ mod tests {
         assert_eq!(verdicts(&[mode(&system, "eth0"), state(&system, "eth0")]), [Good, Good]);
         assert_eq!(state(&system, "veth1").verdict, Improve);
         assert_eq!(verdicts(&check(&system, "eth9")), [Missing]);
+        assert_eq!(verdicts(&check(&system, "lo")), [Missing], "as the service says");
         let old = tree(&[("sys/class/net/eth0/device/x", "")]);
         std::os::unix::fs::symlink("../../drivers/e1000", old.path().join("sys/class/net/eth0/device/driver")).unwrap();
         assert_eq!(mode(&System::at(old.path()), "eth0").verdict, Improve);
