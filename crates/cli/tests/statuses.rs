@@ -122,6 +122,23 @@ fn a_configuration_that_cannot_be_used_is_an_error_with_its_place() {
 }
 
 #[test]
+fn a_table_of_leap_seconds_that_is_named_must_be_there_for_daemon_and_service() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("t.toml");
+    let page = directory.path().join("clock");
+    let text = format!(
+        "[clock]\npage = {page:?}\nleap_seconds = \"/nonexistent/leaps\"\n[[clock.servers]]\nhost = \"127.0.0.1\"\n"
+    );
+    std::fs::write(&file, text).unwrap();
+    for command in [&["clock", "run"][..], &["service"]] {
+        let (status, words) = done(&[command, &["--config", file.to_str().unwrap()]].concat());
+        assert_eq!(status, Some(1), "{command:?}: {words}");
+        assert!(words.contains("cannot read the table of leap seconds /nonexistent/leaps: No such file"), "{words}");
+        assert_eq!(words.matches("No such file").count(), 1, "{words}");
+    }
+}
+
+#[test]
 fn a_place_that_does_not_exist_is_not_made() {
     let directory = tempfile::tempdir().unwrap();
     let place = |name: &str| directory.path().join(name).display().to_string();

@@ -30,6 +30,7 @@ use std::time::{Duration, Instant};
 use tickwire_host::{Connections, Host, Monitor, XdpInfo};
 use tickwire_link::control::{Reason, SOCKET_VARIABLE};
 use tickwire_link::xsk;
+use tickwire_timekeeper::leap_table::TableError;
 
 /// How the service is to run; what is given here goes before the configuration file.
 #[derive(Debug, Default)]
@@ -56,6 +57,9 @@ pub enum Error {
     /// The configuration cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The clock's table of leap seconds cannot be used.
+    #[error(transparent)]
+    LeapSeconds(#[from] TableError),
     /// The socket cannot be made.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
@@ -119,6 +123,8 @@ const SETTLE: Duration = Duration::from_millis(20);
 pub fn run(options: Options) -> Result<(), Error> {
     let stop = options.stop.as_ref().map(OwnedFd::try_clone).transpose().map_err(system("copy a descriptor"))?;
     let config = configuration(&options)?;
+    // Of the clock's troubles the one that waiting does not mend.
+    config.clock.as_ref().map_or(Ok(()), tickwire_timekeeper::Config::check_files)?;
     // Rights first: who has none is told so, whoever else runs here. And nothing is attached before all that can be wrong is looked at.
     let namespace = Namespace::create().map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied => Error::Privilege(error),

@@ -1,5 +1,6 @@
 //! What the user wants of the clock: the `[clock]` table of the configuration file. Every key is optional.
 
+use crate::leap_table::{self, TableError};
 use crate::serve::Serve;
 use serde::Deserialize;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -137,6 +138,16 @@ impl Config {
             return wrong("clock.state", "must be an absolute path");
         }
         self.serve.check()
+    }
+}
+
+impl Config {
+    /// Looks at the files that it names and that must be there from the start.
+    ///
+    /// # Errors
+    /// The table of leap seconds cannot be read, or is none.
+    pub fn check_files(&self) -> Result<(), TableError> {
+        self.leap_seconds.as_deref().map_or(Ok(()), |path| leap_table::parse(path).map(|_| ()))
     }
 }
 

@@ -38,7 +38,8 @@ pub(crate) fn read(named: Option<&Path>) -> Result<Option<Table>, TableError> {
     Ok(None)
 }
 
-fn parse(path: &Path) -> Result<Table, TableError> {
+/// Reads a table.
+pub(crate) fn parse(path: &Path) -> Result<Table, TableError> {
     let text = std::fs::read_to_string(path).map_err(|error| TableError::Read(path.into(), error))?;
     Table::parse(&text).map_err(|error| TableError::Wrong(path.into(), error))
 }
