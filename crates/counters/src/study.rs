@@ -111,7 +111,7 @@ pub fn study(options: &Options, mut progress: impl FnMut(&str)) -> Result<Study,
     progress(&format!("watching them beside {} for {} s", reference.name, options.watch.as_secs_f64()));
     let stability = stability::watch(&counters, reference, options.watch);
     Ok(Study {
-        machine: machine(),
+        machine: tickwire_report::machine(),
         stamp: stamp.name().to_owned(),
         reads: options.reads,
         counters: counters.iter().map(|one| Present { name: one.name.clone(), how: one.how.clone() }).collect(),
@@ -121,15 +121,6 @@ pub fn study(options: &Options, mut progress: impl FnMut(&str)) -> Result<Study,
         watched_s: options.watch.as_secs_f64(),
         stability,
     })
-}
-
-fn machine() -> String {
-    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model =
-        cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ")).map(|(_, name)| name);
-    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    format!("{}, {processors} processors, Linux {}", model.unwrap_or("unknown processor"), release.trim())
 }
 
 #[cfg(test)]

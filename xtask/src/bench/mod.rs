@@ -112,7 +112,7 @@ fn measure(options: &Options) -> Result<()> {
     }
     progress.clear();
     let conditions = Conditions {
-        machine: report::machine(),
+        machine: tickwire_report::machine(),
         attach,
         rounds: options.rounds,
         trips: options.trips,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// Under what conditions the figures came about: without them they cannot be compared with others.
 pub(crate) struct Conditions {
-    /// From [`machine`].
+    /// From [`tickwire_report::machine`].
     pub(crate) machine: String,
     /// How divert was attached.
     pub(crate) attach: String,
@@ -34,19 +34,6 @@ impl fmt::Display for Conditions {
             took.as_secs()
         )
     }
-}
-
-/// The machine in one line.
-pub(crate) fn machine() -> String {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let cpu = read("/proc/cpuinfo");
-    let model = cpu
-        .lines()
-        .find_map(|l| l.strip_prefix("model name"))
-        .map_or("unknown processor", |l| l.trim_start_matches([' ', '\t', ':']));
-    let processors = std::thread::available_parallelism().map_or(0, usize::from);
-    let kernel = read("/proc/sys/kernel/osrelease");
-    format!("{model}, {processors} processors, Linux {}", kernel.trim())
 }
 
 /// One line for each row: medians over the rounds; the maximum is the worst of all rounds.

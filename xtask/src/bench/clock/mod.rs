@@ -137,7 +137,7 @@ fn tell(options: &Options, outcomes: Vec<Outcome>, costs: Option<&Costs>) -> Res
         let names: Vec<_> = SCENARIOS.iter().map(|scenario| scenario.name).chain([reading::NAME]).collect();
         bail!("no scenario's name contains that; there are: {}, and those in virtual time", names.join("; "));
     }
-    let machine = super::report::machine();
+    let machine = tickwire_report::machine();
     println!("{machine}");
     if !outcomes.is_empty() {
         println!("{}", report::table(&outcomes));
