@@ -37,7 +37,7 @@ impl Server {
 fn answer(request: &[u8]) -> [u8; 48] {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let seconds = (now.as_secs() + 2_208_988_800) << 32;
-    let stamp = (seconds | (u64::from(now.subsec_nanos()) << 32) / 1_000_000_000).to_be_bytes();
+    let stamp = (seconds | ((u64::from(now.subsec_nanos()) << 32) / 1_000_000_000)).to_be_bytes();
     let mut answer = [0; 48];
     answer[..2].copy_from_slice(&[4 << 3 | 4, 1]);
     answer[12..16].copy_from_slice(b"TEST");
