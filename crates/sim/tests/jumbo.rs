@@ -168,6 +168,7 @@ fn packets_wait_for_the_neighbour_whole() {
     let ready = pair.stack(0).path_get(&peer).unwrap().info;
     pair.stack(0).path_forget(peer);
     pair.stack(0).path_set(tickwire_stack::path::PathInfo { state: PathState::Resolving, ..ready }, now);
+    pair.stack(1).udp_set_options(to, UdpOptions { rcvbuf: 1 << 20, ..UdpOptions::default() }).unwrap();
     let sent = (0..30).filter(|&n| send_datagram(&mut pair, from, &pattern(8_900, n))).count();
     assert_eq!(sent, 30);
     pair.stack(0).path_set(ready, now);
