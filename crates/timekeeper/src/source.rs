@@ -189,10 +189,10 @@ impl Source {
                     if self.ration.take(now) {
                         warn!(server = self.server.host, error, "the server's name is not known");
                     }
-                    self.address = Address::Due(now + LOOK_UP_AGAIN);
+                    self.leave(now);
                 }
                 Err(mpsc::TryRecvError::Empty) => {}
-                Err(mpsc::TryRecvError::Disconnected) => self.address = Address::Due(now + LOOK_UP_AGAIN),
+                Err(mpsc::TryRecvError::Disconnected) => self.leave(now),
             },
             Address::Known(socket) => {
                 let request = self.client.request(now, random, socket.counter())?;
@@ -229,6 +229,12 @@ impl Source {
         self.address = Address::Due(now + LOOK_UP_AGAIN);
     }
 
+    /// It asks nobody until it is looked up again: who else has its address may ask there.
+    fn leave(&mut self, now: i64) {
+        self.asked = None;
+        self.address = Address::Due(now + LOOK_UP_AGAIN);
+    }
+
     /// Begins to ask at this address.
     pub(crate) fn open(&mut self, address: SocketAddr, now: i64) {
         match Socket::open(address, self.kind, self.nominal.period()) {
@@ -251,7 +257,7 @@ impl Source {
                 if self.ration.take(now) {
                     warn!(server = self.server.host, %address, %error, "the server cannot be asked");
                 }
-                self.address = Address::Due(now + LOOK_UP_AGAIN);
+                self.leave(now);
             }
         }
     }
@@ -339,5 +345,19 @@ mod tests {
         {
             assert_eq!(reference(address.parse().unwrap()), expected, "{address}");
         }
+    }
+    #[test]
+    fn who_is_not_found_any_more_leaves_his_address_to_others() {
+        let server =
+            Server { host: "time.example".into(), port: 123, asymmetry: 0.0, smeared: false, interleaved: false };
+        let nominal = Scale::from_period(1.0).unwrap();
+        let mut source = Source::new(&Config::default(), &server, CounterKind::MonotonicRaw, nominal, 0);
+        let address = "127.0.0.1:123".parse().unwrap();
+        source.open(address, 0);
+        let (tell, told) = mpsc::channel();
+        source.address = Address::Asked(told);
+        assert_eq!((source.run(1, [0; 2]), source.has(address)), (None, true), "while it is looked up anew");
+        tell.send(Err("no such name".into())).unwrap();
+        assert_eq!((source.run(2, [0; 2]), source.has(address)), (None, false));
     }
 }
