@@ -210,7 +210,11 @@ fn make_directory(path: &Path, own: &Path) -> Result<Option<PathBuf>, EndpointEr
         return Err(EndpointError::NoDirectory(directory.to_owned()));
     }
     let system = |source| EndpointError::System { what: "make the directory", path: directory.to_owned(), source };
-    std::fs::create_dir(directory).map_err(system)?;
+    match std::fs::create_dir(directory) {
+        // Another daemon has made it since.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && directory.is_dir() => return Ok(None),
+        made => made.map_err(system)?,
+    }
     std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o755)).map_err(system)?;
     Ok(Some(directory.to_owned()))
 }

@@ -93,7 +93,11 @@ fn make_directory(directory: &Path) -> Result<(), CreateError> {
         return Err(CreateError::Directory(directory.into()));
     }
     let system = |what| move |error| CreateError::System(what, directory.into(), error);
-    std::fs::create_dir(directory).map_err(system("make the directory"))?;
+    match std::fs::create_dir(directory) {
+        // Another daemon has made it since.
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && directory.is_dir() => return Ok(()),
+        made => made.map_err(system("make the directory"))?,
+    }
     std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o755)).map_err(system("let others into"))
 }
 
