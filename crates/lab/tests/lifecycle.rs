@@ -291,6 +291,45 @@ int main(void) {
 }
 
 #[test]
+fn a_program_that_confines_itself_again_makes_no_call_that_it_has_forbidden() {
+    const PROGRAM: &str = r#"
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <netinet/in.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+static struct sock_filter allow[] = {BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+static struct sock_filter no_socket[] = {
+    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 1),
+    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+};
+
+int main(int count, char **arguments) {
+    struct sock_fprog first = {4, no_socket}, second = {1, allow};
+    if (count > 1 && socket(AF_INET, SOCK_STREAM, 0) < 0)
+        return 1;
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &first))
+        return 2;
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &second))
+        return 3;
+    puts("alive");
+}
+"#;
+    let both = Both::new();
+    let program = compiled(both.a(), PROGRAM);
+    for arguments in [&[][..], &["with a lane"]] {
+        let command = [&[program.as_str()], arguments].concat();
+        assert_eq!(start(both.a(), true, &command).success(PATIENCE).unwrap(), "alive\n");
+    }
+}
+
+#[test]
 fn a_program_that_confines_itself_goes_on_with_the_kernel_and_is_told_why() {
     // The child is confined as OpenSSH's are: the thread that calls what it may not is killed, and it alone.
     const PROGRAM: &str = r#"

@@ -5,7 +5,7 @@ use super::iov::Buffers;
 use super::name;
 use super::real;
 use crate::base::errno::{Errno, Result};
-use core::ffi::{c_int, c_void};
+use core::ffi::{CStr, c_int, c_void};
 use core::mem::{MaybeUninit, zeroed};
 use core::sync::atomic::AtomicU32;
 use libc::{epoll_event, msghdr, pollfd, sigset_t, socklen_t, timespec};
@@ -122,13 +122,26 @@ pub(crate) fn process_lives(pid: u32) -> bool {
     !rest.starts_with(['Z', 'X']) || threads.is_some_and(|n| n > 1)
 }
 
+/// Whether a filter of system calls lies on the calling thread, or it is confined in another way, which may make any call its death.
+pub(crate) fn is_filtered() -> bool {
+    // SAFETY: plain numbers.
+    unsafe { libc::prctl(libc::PR_GET_SECCOMP, 0, 0, 0, 0) != 0 }
+}
+
 /// Whether the children of the calling thread are of another process namespace than it (`unshare`, `setns`). Without `/proc` it is not known: no.
+/// Without memory of the heap: `_Fork` may be called in a signal handler.
 pub(crate) fn children_are_elsewhere() -> bool {
-    let Ok(own) = std::fs::read_link("/proc/thread-self/ns/pid") else { return false };
-    match std::fs::read_link("/proc/thread-self/ns/pid_for_children") {
+    let identity = |name: &CStr| {
+        // SAFETY: all-zero is a valid `stat`.
+        let mut found: libc::stat = unsafe { zeroed() };
+        // SAFETY: a C string, and room for what is told of it.
+        check(unsafe { libc::stat(name.as_ptr(), &raw mut found) }).map(|_| (found.st_dev, found.st_ino))
+    };
+    let Ok(own) = identity(c"/proc/thread-self/ns/pid") else { return false };
+    match identity(c"/proc/thread-self/ns/pid_for_children") {
         Ok(of_children) => of_children != own,
         // It has no process yet.
-        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+        Err(error) => error == Errno(libc::ENOENT),
     }
 }
 

@@ -145,6 +145,7 @@ fn is_vain() -> bool {
 
 /// The program is about to confine itself, perhaps to fewer system calls than the lane needs, and any other might be its death.
 pub(crate) fn confine() {
+    let asks = !is_vain();
     CONFINED.store(true, SeqCst);
     // A thread that is making a lane has made it after this; none begins any more.
     drop(hold());
@@ -155,19 +156,26 @@ pub(crate) fn confine() {
         lane.end(Reason::Confined);
         // By the connection that it has: to make another it may have given up the rights, or the view of the file system.
         list_confined(session);
-    } else if !lane::is_stray() {
-        // It may have sockets afterwards, and cannot say so then.
-        list_confined(session().ok());
+    } else if asks && !lane::is_stray() && !sys::is_filtered() {
+        // It may have sockets afterwards, and cannot say so then. But under a filter that it has already to make a connection may be its death.
+        let _shield = crate::c::cancel::Shield::new();
+        // A child forked now would keep the connection.
+        let made = hold().map(|_starting| session());
+        list_confined(made.and_then(Result::ok));
     }
 }
 
 /// Has the service list this program as one that confines itself.
 fn list_confined(session: Option<Session>) {
-    if let Some(mut session) = session
-        && list(&mut session, Reason::Confined).is_ok()
-        && let Some(mut listed) = hold()
-    {
-        *listed = Some(Listed { session, for_older: false });
+    let Some(mut session) = session else { return };
+    match list(&mut session, Reason::Confined) {
+        Ok(()) => {
+            if let Some(mut listed) = hold() {
+                *listed = Some(Listed { session, for_older: false });
+            }
+        }
+        // Children that confine themselves, too, are not to wait for a service that hangs.
+        Err(rest) => RETRY_AT.store((sys::now() + rest).as_nanos(), Relaxed),
     }
 }
 
