@@ -168,7 +168,8 @@ fn row_ends(row: &Row, owns: impl Fn(Endpoint, Endpoint) -> bool) -> Vec<End> {
     let reset = End { how: How::Reset, source_mac, next_hop_mac, local, remote, sequence: next, acknowledgement };
     // The program is gone as from its sockets (by exec), with all arrived and read: the peer sees the end of the stream, as from a kernel. What it
     // says then, a kernel would answer by a RST, having no such socket; here it follows at once, because nobody would send a FIN anew that was lost.
-    if row.complete.get() == 1 && matches!(row.state.get(), ESTABLISHED | CLOSE_WAIT) && next == oldest {
+    let complete = row.complete.get() == 1 && row.rx_queue.get() == 0 && next == oldest;
+    if complete && matches!(row.state.get(), ESTABLISHED | CLOSE_WAIT) {
         return vec![End { how: How::Finish, ..reset }, End { sequence: next.wrapping_add(1), ..reset }];
     }
     // A peer obeys a RST only with the number that it expects (RFC 5961 §3.2): what we sent last, or, if that was lost, what it

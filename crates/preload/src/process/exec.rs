@@ -136,8 +136,8 @@ pub(crate) fn now(goes_on: bool) -> Option<&'static Lane> {
 /// After an exec that failed. The lane may have ended meanwhile.
 pub(crate) fn failed(lane: Option<&'static Lane>) {
     if let Some(lane) = lane {
-        lane.gate().open();
         crate::socket::flush::mark_complete(lane, false);
+        lane.gate().open();
         set_close_on_exec(&descriptors_of(lane), true);
     }
 }

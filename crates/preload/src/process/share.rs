@@ -46,7 +46,8 @@ pub(crate) fn is_unborn(process: u64) -> bool {
 
 /// Whether a slot is taken for a child that this process was about to fork.
 pub(crate) fn is_forked_by(process: u64, parent: u32) -> bool {
-    is_unborn(process) && process >> PARENT == u64::from(parent)
+    // Zero stands for none: that of a spawned program, and that of a process which the service cannot see.
+    parent != 0 && is_unborn(process) && process >> PARENT == u64::from(parent)
 }
 
 /// What stands for the child of a process's thread.

@@ -82,7 +82,8 @@ pub(crate) fn mark_complete(lane: &'static Lane, gone: bool) {
             let (Ok(info), Ok(options)) = (access.stack.tcp_info(id, access.now), access.stack.tcp_options(id)) else {
                 continue;
             };
-            let done = info.outstanding + info.unsent + info.unread == 0;
+            // A peer whose window is shut would drop a FIN that comes alone.
+            let done = info.outstanding + info.unsent + info.unread == 0 && info.send_window > 0;
             let complete = gone && done && !(options.linger && options.linger_time.is_zero());
             if let Ok(row) = access.stack.socket_row(id.into()) {
                 row.complete.set(complete.into());
