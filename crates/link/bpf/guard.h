@@ -83,6 +83,12 @@ static __always_inline __u32 see_answer(struct packet *p, const struct frame *f,
 	struct hop_value *hop = bpf_map_lookup_elem(&hops, &p->destination);
 	if (!hop || (void *)(eth + 1) > f->end)
 		return nic;
+	/* What the host said may be of a NIC that has been given up, or has another address now. */
+	struct source_key source = {.address = p->source};
+	memcpy(source.mac, hop->source, 6);
+	__u32 *owner = bpf_map_lookup_elem(&sources, &source);
+	if (!owner || *owner != hop->nic)
+		return nic;
 	memcpy(eth->destination, hop->destination, 6);
 	memcpy(eth->source, hop->source, 6);
 	return hop->nic;

@@ -215,14 +215,24 @@ impl Programs {
         }
     }
 
-    /// Notes how the host reaches somebody. By which interface else he may be reached, as a lane may ask, is another question.
+    /// Notes how the host reaches somebody, or that it does not now. By which interface else he may be reached, as a lane may ask, is
+    /// another question.
     pub(crate) fn note_path(&mut self, query: &Query, path: &PathInfo) {
-        let hop = bpf::HopValue::new(path.next_hop_mac, path.source_mac, path.interface);
-        if path.state == PathState::Ready
-            && query.interface == 0
-            && let Err(error) = self.hops.insert(path.destination.0, hop, 0)
-        {
-            tracing::debug!(%error, "a path could not be noted");
+        if query.interface != 0 {
+            return;
+        }
+        match path.state {
+            PathState::Ready => {
+                let hop = bpf::HopValue::new(path.next_hop_mac, path.source_mac, path.interface);
+                if let Err(error) = self.hops.insert(path.destination.0, hop, 0) {
+                    tracing::debug!(%error, "a path could not be noted");
+                }
+            }
+            // While a neighbour is looked for again he is where he was, as far as anybody knows.
+            PathState::Resolving => {}
+            PathState::Free | PathState::Kernel | PathState::Unreachable => {
+                let _ = self.hops.remove(&path.destination.0);
+            }
         }
     }
 
