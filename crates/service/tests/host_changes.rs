@@ -38,6 +38,10 @@ fn a_new_mtu_and_a_new_neighbour_are_told_to_the_lane() {
     if skipped() {
         return;
     }
+    if !tickwire_link::xsk::takes_long_frames().unwrap() {
+        eprintln!("skipped: an interface with jumbo frames is accelerated from Linux 6.6 on");
+        return;
+    }
     let world = World::new(Attach::Tc);
     let mut client = world.client();
     let _lane = client.hello().unwrap();
@@ -248,10 +252,12 @@ fn after_a_killed_service_nothing_leaks_and_the_next_cleans_up() {
 
     first.kill().unwrap();
     first.wait().unwrap();
-    // The lane's device is still there, held by the program's rings, and lets nothing out.
-    stack.udp_send(id, now(), &to, &mut &b"after"[..]).unwrap();
-    lane.turn(&mut stack);
-    assert!(peer.recv(&mut [0; 16]).is_err(), "no guard, no way out");
+    // The lane's device is still there, held by the program's rings, and lets nothing out. (Before Linux 6.6 a work queue of the kernel's sees to that.)
+    until("there is no guard, and no way out", || {
+        stack.udp_send(id, now(), &to, &mut &b"after"[..]).unwrap();
+        lane.turn(&mut stack);
+        peer.recv(&mut [0; 16]).is_err()
+    });
     // The host's traffic flows by the kernel as before.
     peer.send_to(b"kernel", "10.77.0.1:7000").unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
