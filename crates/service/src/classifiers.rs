@@ -1,7 +1,7 @@
 //! The tc classifiers. From Linux 6.6 on they are TCX links, which end with whoever has made them. Before, they are legacy filters,
 //! which stay on the device if the service is killed: there stand-ins are attached that do nothing once it is gone.
 
-use crate::programs::BpfError;
+use crate::bpf_error::BpfError;
 use aya::Ebpf;
 use aya::maps::{MapData, ProgramArray};
 use aya::programs::tc::{

@@ -1,8 +1,9 @@
 //! Making and removing lanes: the veth pair, the region, the AF_XDP socket, the programs on both ends.
 
+use crate::bpf_error::BpfError;
 use crate::config::LaneConfig;
 use crate::connection::{Answer, ConnectionId};
-use crate::programs::{BpfError, LaneHook, slot};
+use crate::programs::{LaneHook, slot};
 use crate::registry::LaneId;
 use crate::requests::refused;
 use crate::service::Service;

@@ -5,6 +5,7 @@
 //! operating system, `tickwire-link`, `tickwire-host`, `tickwire-timekeeper`, and of the stack the address types and the table rows. No unsafe code.
 #![forbid(unsafe_code)]
 
+mod bpf_error;
 mod capture;
 mod census;
 mod claims;
@@ -38,7 +39,7 @@ mod usage;
 mod verify;
 mod watch;
 
+pub use bpf_error::BpfError;
 pub use config::{Attach, Config, ConfigError};
 pub use endpoint::EndpointError;
-pub use programs::BpfError;
 pub use run::{Error, Options, run};

@@ -1,15 +1,16 @@
 //! The BPF programs and their maps: loading, attaching, and making the maps agree with what the service decided.
 
+use crate::bpf_error::BpfError;
 use crate::classifiers::Classifiers;
 use crate::config::Limits;
 use crate::groups::Members;
 use crate::registry::{Change, FlowKey, LaneId, PortKey, Protocol, Share, Title};
-use aya::maps::xdp::{DevMapHash, XdpMapError};
+use aya::maps::xdp::DevMapHash;
 use aya::maps::{Array, HashMap, MapData, MapError, PerCpuArray, PerCpuValues, XskMap};
+use aya::programs::Xdp;
 use aya::programs::tc::SchedClassifierLink;
 use aya::programs::xdp::{XdpLink, XdpMode};
-use aya::programs::{ProgramError, Xdp};
-use aya::{Ebpf, EbpfError, EbpfLoader};
+use aya::{Ebpf, EbpfLoader};
 use std::collections::HashMap as Books;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use tickwire_host::Query;
@@ -17,45 +18,6 @@ use tickwire_link::bpf::{self, HostCounter, LaneCounters, map, port_kind, progra
 use tickwire_link::control::AttachMode;
 use tickwire_stack::addr::{Address, Mac};
 use tickwire_stack::path::{PathInfo, PathState};
-
-/// The BPF side failed.
-#[derive(Debug, thiserror::Error)]
-pub enum BpfError {
-    /// The object could not be loaded.
-    #[error("cannot load the BPF programs: {0}")]
-    Load(#[from] EbpfError),
-    /// A map refused a change.
-    #[error("a BPF map refused a change: {0}")]
-    Map(#[from] MapError),
-    /// A device map refused a change.
-    #[error("a BPF device map refused a change: {0}")]
-    DeviceMap(#[from] XdpMapError),
-    /// A program could not be loaded or attached.
-    #[error("cannot attach a BPF program: {}", innermost(.0))]
-    Program(#[from] ProgramError),
-    /// The object lacks something: service and object are of different versions.
-    #[error("the BPF object has no \"{0}\"")]
-    Missing(&'static str),
-    /// What lies around the programs failed.
-    #[error("{0}")]
-    System(String),
-}
-
-impl BpfError {
-    /// Whether a map had no room for another entry.
-    pub(crate) fn is_full(&self) -> bool {
-        matches!(self, Self::Map(MapError::SyscallError(call)) if call.io_error.raw_os_error() == Some(libc::E2BIG))
-    }
-}
-
-/// The cause at the bottom of an error, which says most.
-fn innermost(error: &ProgramError) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(next) = cause.source() {
-        cause = next;
-    }
-    format!("{error} ({cause})")
-}
 
 type Result<T> = std::result::Result<T, BpfError>;
 

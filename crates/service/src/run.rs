@@ -1,5 +1,6 @@
 //! Starting the service, its event loop, and its end.
 
+use crate::bpf_error::BpfError;
 use crate::capture::Captures;
 use crate::census::Census;
 use crate::clock::Clock;
@@ -12,7 +13,7 @@ use crate::namespace::Namespace;
 use crate::nics::Nics;
 use crate::numbers::Numbers;
 use crate::offload::Offload;
-use crate::programs::{BpfError, LaneProgram, Programs};
+use crate::programs::{LaneProgram, Programs};
 use crate::proof::Judge;
 use crate::registry::Registry;
 use crate::rounds::Ready;
