@@ -266,7 +266,9 @@ fn list(session: &mut Session, reason: Reason) -> Result<(), Span> {
         Ok((Reply::Done, _)) => Ok(()),
         // It may only be busy with its start.
         Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(SILENCE),
-        _ => Err(DECLINED),
+        // It was about to end: one that dies hangs up before it stops to listen.
+        Err(_) => Err(RETRY),
+        Ok(_) => Err(DECLINED),
     }
 }
 
