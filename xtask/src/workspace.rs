@@ -4,11 +4,16 @@ use anyhow::{Context, Result, bail};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use tickwire_lab::tools::DIRECTORY_VARIABLE;
 
-/// The top of the source tree.
+/// The top of the source tree: of the one that cargo runs us for, which may have been built for another with the same target directory.
 pub(crate) fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
+    static ROOT: OnceLock<PathBuf> = OnceLock::new();
+    ROOT.get_or_init(|| {
+        let package = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+        Path::new(&package).parent().unwrap_or(Path::new(".")).to_owned()
+    })
 }
 
 /// Cargo, to be run in the source tree; the one that runs us, if one does.
