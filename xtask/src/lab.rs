@@ -1,10 +1,11 @@
 //! `cargo xtask lab`: two hosts to play with.
 
 use crate::{deps, workspace};
-use anyhow::{Result, bail};
+use anyhow::{Context, Result};
 use std::io::IsTerminal;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, ExitCode};
 use tickwire_lab::tools::DIRECTORY_VARIABLE;
 use tickwire_lab::{CableOptions, Pair, Service, tools};
 
@@ -28,18 +29,18 @@ pub(crate) struct Options {
     command: Vec<String>,
 }
 
-/// Makes the lab, runs the command or a shell in host a, removes the lab.
-pub(crate) fn run(options: &Options) -> Result<()> {
+/// Makes the lab, runs the command or a shell in host a, removes the lab. Ends as the command or script does.
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if std::env::var_os(DIRECTORY_VARIABLE).is_none() {
         workspace::ask_for_root()?;
         deps::install(&deps::EVERYTHING)?;
         let build = workspace::build_release()?;
-        return workspace::again_as_root(&build);
+        return workspace::again_as_root(&build).map(|()| ExitCode::SUCCESS);
     }
     with_build(options, &tools::tickwire()?)
 }
 
-fn with_build(options: &Options, tickwire: &Path) -> Result<()> {
+fn with_build(options: &Options, tickwire: &Path) -> Result<ExitCode> {
     let pair = Pair::with(&CableOptions { mtu: options.mtu, offload: options.offload, rate: None })?;
     let _services = if options.bare { Vec::new() } else { start(&pair, tickwire)? };
     let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".into());
@@ -62,14 +63,12 @@ fn with_build(options: &Options, tickwire: &Path) -> Result<()> {
     if interactive {
         prompt(&pair, &shell, &mut command)?;
         // Its exit status is nobody's business, that of a command or a script is.
-        command.status().map(drop).map_err(Into::into)
-    } else {
-        let status = command.status()?;
-        if !status.success() {
-            bail!("{program} ended with {status}");
-        }
-        Ok(())
+        command.status()?;
+        return Ok(ExitCode::SUCCESS);
     }
+    let status = command.status().with_context(|| format!("cannot run {program}"))?;
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    Ok(ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }
 
 /// Lets the shell's prompt say where one is.

@@ -56,7 +56,10 @@ fn main() -> ExitCode {
         Task::Demo(options) => demo::run(&options),
         Task::Bench(options) => bench::run(&options),
         Task::Test(options) => test::run(&options),
-        Task::Lab(options) => lab::run(&options),
+        Task::Lab(options) => match lab::run(&options) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         Task::Check => check::run(),
         Task::Fuzz(options) => fuzz::run(&options),
         Task::Man(options) => man::run(&options),
