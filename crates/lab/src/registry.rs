@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -34,6 +34,7 @@ fn live() -> MutexGuard<'static, Live> {
 /// Enters a new lab and returns its name; installs the signal handler and sweeps leftovers the first time.
 pub(crate) fn enter() -> Result<String> {
     static FIRST: Once = Once::new();
+    static NEXT: AtomicU32 = AtomicU32::new(0);
     FIRST.call_once(|| {
         // Another handler (the caller's own) may be there already; then removal is left to it and to the next run.
         let _ = ctrlc::set_handler(end_on_signal);
@@ -42,11 +43,11 @@ pub(crate) fn enter() -> Result<String> {
         }
     });
     let mut live = live();
-    let number = (0..).find(|n| !live.names.contains(&name(*n))).context("no lab number left")?;
     if live.guardian.is_none() {
         live.guardian = Guardian::start(&format!("{PREFIX}{}-", std::process::id()), &std::env::temp_dir());
     }
-    let name = name(number);
+    // None is given twice: who looks whether a lab is gone would see the next one.
+    let name = name(NEXT.fetch_add(1, Ordering::Relaxed));
     std::fs::create_dir_all(directory(&name))
         .with_context(|| format!("cannot create {}", directory(&name).display()))?;
     live.names.push(name.clone());
