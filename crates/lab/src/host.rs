@@ -4,6 +4,8 @@ use crate::lab::Lab;
 use crate::process::Process;
 use crate::{registry, shell};
 use anyhow::{Context, Result};
+use nix::sched::{CloneFlags, setns};
+use std::fs::File;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -78,6 +80,24 @@ impl Host {
     pub fn run(&self, command: &[&str]) -> Result<String> {
         let (program, arguments) = command.split_first().context("an empty command")?;
         shell::output(self.command(program).args(arguments))
+    }
+
+    /// Does some work of this program inside the host's network, in a thread of its own, and waits for it.
+    ///
+    /// # Errors
+    /// The namespace cannot be entered: that needs root.
+    ///
+    /// # Panics
+    /// The work does.
+    pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
+        let namespace = File::open(format!("/run/netns/{}", self.namespace)).context("no namespace")?;
+        std::thread::scope(|scope| {
+            let inside = scope.spawn(|| {
+                setns(&namespace, CloneFlags::CLONE_NEWNET).context("cannot enter the namespace")?;
+                Ok(work())
+            });
+            inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
     }
 
     /// Starts a command inside the host; it is killed when the value is dropped.

@@ -234,12 +234,9 @@ int main(int count, char **arguments) {
     assert!(said.starts_with("ok\n") && said.matches("clone with flags").count() == 1, "{said}");
 }
 
-#[test]
-fn children_in_another_process_namespace_have_lanes_of_their_own_and_their_parent_keeps_its_sockets() {
-    // They live side by side for as long as each needs to look for dead processes of its lane, several times.
-    const CLIENT: &str = r#"
-import ctypes, errno, os, socket, subprocess, sys, time
-CLONE_NEWPID = 0x20000000
+/// What a client does that begins so: connects to the echo server, and sees that a connection lives.
+const TALK: &str = r#"
+import os, socket, sys
 def connection():
     s = socket.create_connection((sys.argv[1], 9000), timeout=5)
     talk(s)
@@ -247,6 +244,14 @@ def connection():
 def talk(s):
     s.sendall(b'hello')
     assert s.recv(5) == b'hello'
+"#;
+
+#[test]
+fn children_in_another_process_namespace_have_lanes_of_their_own_and_their_parent_keeps_its_sockets() {
+    // They live side by side for as long as each needs to look for dead processes of its lane, several times.
+    const CLIENT: &str = r#"
+import ctypes, errno, subprocess, time
+CLONE_NEWPID = 0x20000000
 def child(s, steps):
     assert os.getppid() == 0
     try:
@@ -283,7 +288,7 @@ for pid in reversed(children):
     talk(one)
 print('ok')
 "#;
-    let said = against_echo(&[python(), "-c", CLIENT], 50);
+    let said = against_echo(&[python(), "-c", &format!("{TALK}{CLIENT}")], 50);
     assert!(said.starts_with("ok\n") && said.matches("another process namespace").count() == 1, "{said}");
 }
 
@@ -367,14 +372,6 @@ print('ok')
 #[test]
 fn a_child_gives_up_rights_and_keeps_its_sockets_and_one_born_without_them_is_told() {
     const CLIENT: &str = r#"
-import os, socket, sys
-def connection():
-    s = socket.create_connection((sys.argv[1], 9000), timeout=5)
-    talk(s)
-    return s
-def talk(s):
-    s.sendall(b'hello')
-    assert s.recv(5) == b'hello'
 def give_up():
     os.chroot('/proc')
     os.chdir('/')
@@ -406,7 +403,7 @@ in_child(is_born_without)
 talk(one)
 print('ok')
 "#;
-    let said = against_echo(&[python(), "-c", CLIENT], 5);
+    let said = against_echo(&[python(), "-c", &format!("{TALK}{CLIENT}")], 5);
     assert!(said.starts_with("ok\n") && said.matches("before the fork").count() == 1, "{said}");
 }
 

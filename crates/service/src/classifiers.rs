@@ -98,34 +98,21 @@ fn clsact(device: &str) -> Result<()> {
 mod tests {
     use super::*;
     use aya::maps::PerCpuArray;
-    use nix::sched::{CloneFlags, setns};
-    use std::fs::File;
     use std::net::UdpSocket;
     use std::time::Duration;
     use tickwire_lab::tools::until;
     use tickwire_lab::{Host, Pair};
     use tickwire_link::bpf::{self, LaneCounters};
 
-    /// Runs `work` in a lab host's network namespace.
-    fn within<T: Send>(host: &Host, work: impl FnOnce() -> T + Send) -> T {
-        let namespace = File::open(format!("/run/netns/{}", host.namespace())).unwrap();
-        std::thread::scope(|scope| {
-            let inside = scope.spawn(|| {
-                setns(&namespace, CloneFlags::CLONE_NEWNET).unwrap();
-                work()
-            });
-            inside.join().unwrap()
-        })
-    }
-
     /// A guard, of which nothing is from here on to tidy up: lets nothing in, as there is no lane.
     fn guarded(host: &Host) -> (Ebpf, Classifiers) {
-        within(host, || {
+        let attach = || {
             let mut ebpf = Ebpf::load(bpf::HOST).unwrap();
             let classifiers = Classifiers::load(&mut ebpf).unwrap();
             std::mem::forget(classifiers.attach_legacy(&mut ebpf, program::GUARD_TC, "eth0").unwrap());
             (ebpf, classifiers)
-        })
+        };
+        host.within(attach).unwrap()
     }
 
     fn refused(ebpf: &Ebpf) -> u64 {
@@ -142,8 +129,8 @@ mod tests {
         }
         crate::run::raise_limits(&crate::config::Limits::default());
         let pair = Pair::new().unwrap();
-        let here = within(&pair.a, || UdpSocket::bind("0.0.0.0:7000").unwrap());
-        let there = within(&pair.b, || UdpSocket::bind("0.0.0.0:0").unwrap());
+        let here = pair.a.within(|| UdpSocket::bind("0.0.0.0:7000").unwrap()).unwrap();
+        let there = pair.b.within(|| UdpSocket::bind("0.0.0.0:0").unwrap()).unwrap();
         here.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
         let arrives = || there.send_to(b"x", "10.77.0.1:7000").is_ok() && here.recv(&mut [0; 8]).is_ok();
         assert!(until("there is a way", Duration::from_secs(10), arrives).is_ok());

@@ -47,14 +47,7 @@ pub fn skipped() -> bool {
 
 /// Runs `work` in a lab host's network namespace.
 pub fn within<T: Send>(host: &tickwire_lab::Host, work: impl FnOnce() -> T + Send) -> T {
-    let namespace = File::open(format!("/run/netns/{}", host.namespace())).expect("the lab's namespace");
-    std::thread::scope(|scope| {
-        let inside = scope.spawn(|| {
-            setns(&namespace, CloneFlags::CLONE_NEWNET).expect("enter the namespace");
-            work()
-        });
-        inside.join().expect("the work in the namespace")
-    })
+    host.within(work).expect("the lab's namespace")
 }
 
 impl World {
