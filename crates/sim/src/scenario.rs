@@ -165,6 +165,20 @@ const fn office(name: &'static str, poll: f64) -> Scenario {
     rare(name, Wander::OFFICE, poll, 4_000_000, Promise::Bound)
 }
 
+/// The server is gone for 150 s after so many of lock, with an oscillator that goes through a cycle of 600 s.
+const fn gone(name: &'static str, changes: &'static [(f64, Change)], promise: Promise) -> Scenario {
+    let from = changes[0].0;
+    Scenario {
+        name,
+        wander: Wander::TEN_MINUTES,
+        measured: (from, from + 150.0),
+        changes,
+        reads: 1_500_000,
+        promise,
+        ..CALM
+    }
+}
+
 /// All of them.
 pub const SCENARIOS: &[Scenario] = &[
     room("30 s between exchanges, server room", 30.0, 8_000_000, -5_230, 3_800),
@@ -181,6 +195,16 @@ pub const SCENARIOS: &[Scenario] = &[
     office("960 s between exchanges, office", 960.0),
     Scenario { name: "poll 1 s, office", promise: Promise::P99(400), ..CALM },
     Scenario { name: "poll 16 s, office", poll: 16.0, promise: Promise::P99(400), ..CALM },
+    Scenario {
+        name: "poll 1 s, wander 0.05 ppm in 10 min",
+        wander: Wander::TEN_MINUTES,
+        measured: (40.0, HOUR),
+        promise: Promise::P99(500),
+        ..CALM
+    },
+    gone("server gone for 150 s after 5 min, that wander", &[(300.0, Change::Silent(true))], Promise::Bound),
+    gone("server gone for 150 s after 10 min, that wander", &[(600.0, Change::Silent(true))], Promise::P99(1_000)),
+    gone("server gone for 150 s after 30 min, that wander", &[(1950.0, Change::Silent(true))], Promise::P99(1_000)),
     Scenario {
         name: "server gone for an hour after an hour",
         measured: (HOUR, 2.0 * HOUR),
