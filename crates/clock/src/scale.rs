@@ -5,7 +5,7 @@
 pub struct Scale {
     /// Numerator, below 2^54.
     pub mult: u64,
-    /// The denominator's power of two, at most 62 for a counter's scale.
+    /// The denominator's power of two, below 63.
     pub shift: u32,
 }
 
@@ -39,7 +39,7 @@ impl Scale {
     pub const fn nanos(self, counts: i64) -> i64 {
         // Below 2^63: as a signed number the product is one instruction.
         let product = counts as i128 * (self.mult as i64) as i128;
-        let half = if self.shift == 0 { 0 } else { 1i128 << (self.shift - 1) };
+        let half = ((1u64 << self.shift) >> 1) as i128;
         let ns = (product + half) >> self.shift;
         saturated(ns)
     }
@@ -55,16 +55,15 @@ impl Scale {
     }
 }
 
-/// The nearest value that 64 bits hold.
+/// The nearest value that 64 bits hold. Nearly always that is the value itself: then nothing waits for the comparison.
 #[inline]
 const fn saturated(value: i128) -> i64 {
-    if value > i64::MAX as i128 {
-        i64::MAX
-    } else if value < i64::MIN as i128 {
-        i64::MIN
-    } else {
-        value as i64
-    }
+    if value as i64 as i128 == value { value as i64 } else { beyond(value) }
+}
+
+#[cold]
+const fn beyond(value: i128) -> i64 {
+    if value > 0 { i64::MAX } else { i64::MIN }
 }
 
 #[cfg(test)]

@@ -63,10 +63,10 @@ impl Mapping {
     }
 
     #[inline]
-    pub(crate) fn words(&self) -> &[AtomicU64] {
+    pub(crate) fn words(&self) -> &[AtomicU64; WORDS] {
         // SAFETY: the mapping is WORDS words long, aligned to a page, lives as long as `self`, and is accessed by atomic operations only; through a
         // reader's mapping nobody stores: `Page::open` hands out loads, and only `Writer` publishes.
-        unsafe { std::slice::from_raw_parts(self.0.as_ptr(), WORDS) }
+        unsafe { self.0.cast().as_ref() }
     }
 
     #[inline]

@@ -105,7 +105,7 @@ pub struct Page {
     /// The most that the time could be wrong by, in ns.
     pub bound_ns: u64,
     /// By how much both grow, in 2^-32 ns per ns.
-    pub growth: u64,
+    pub growth: u32,
     /// Until when the page was good.
     pub fresh_until: u64,
     /// TAI - UTC in seconds, the announced leap, and its instant in ns of TAI.

@@ -204,7 +204,7 @@ fn who_tells_nothing_any_more_is_silent_and_nobody_is_followed() {
 
 /// Better than that of any quartz.
 fn knows_the_period(clock: &Clock, _: &Path) -> bool {
-    clock.now().bound != u64::MAX && clock.parameters().growth < (50e-6 * 4_294_967_296.0) as u64
+    clock.now().bound != u64::MAX && clock.parameters().growth < (50e-6 * 4_294_967_296.0) as u32
 }
 
 #[test]

@@ -279,7 +279,7 @@ impl Keeper {
             difference: scale(server.difference.period().unwrap_or(clock.period)),
             error: libm::ceil(clock.error) as u64,
             bound: libm::ceil(clock.bound) as u64,
-            growth: libm::ceil(clock.error_rate * 1e-9 * 4_294_967_296.0) as u64,
+            growth: libm::ceil(clock.error_rate * 1e-9 * 4_294_967_296.0) as u32,
             fresh_until,
             root: server.root(),
             ..base

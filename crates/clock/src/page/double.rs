@@ -18,7 +18,7 @@ pub trait Words {
     fn fence(ordering: Ordering);
 }
 
-impl Words for [AtomicU64] {
+impl<const N: usize> Words for [AtomicU64; N] {
     #[inline]
     fn load(&self, index: usize, ordering: Ordering) -> u64 {
         self[index].load(ordering)
@@ -84,6 +84,7 @@ impl Places {
 
     #[inline]
     const fn buffer(self, sequence: u64) -> usize {
-        self.buffers[(sequence >> 1 & 1) as usize]
+        // One of two constants rather than an index, so that the compiler sees that no load is out of bounds.
+        if sequence & 2 == 0 { self.buffers[0] } else { self.buffers[1] }
     }
 }

@@ -16,6 +16,7 @@ mod reading;
 pub use parameters::{Leap, Parameters, Root, Status};
 pub use reading::Reading;
 
+use crate::time::Count;
 use core::sync::atomic::{AtomicU64, Ordering};
 use double::Places;
 
@@ -26,7 +27,7 @@ pub const WORDS: usize = SIZE / 8;
 /// The first word: "TICKCLCK" in memory on a little-endian machine.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"TICKCLCK");
 /// Changes with the meaning of any word.
-pub const VERSION: u64 = 2;
+pub const VERSION: u64 = 3;
 
 const WORD_MAGIC: usize = 0;
 const WORD_VERSION: usize = 1;
@@ -105,17 +106,13 @@ impl core::error::Error for Fault {}
 /// A page, wherever it lies.
 #[derive(Clone, Copy, Debug)]
 pub struct Page<'a> {
-    words: &'a [AtomicU64],
+    words: &'a [AtomicU64; WORDS],
 }
 
 impl<'a> Page<'a> {
     /// A new page in these words, which are all zero.
-    ///
-    /// # Panics
-    /// If it has not [`WORDS`].
     #[must_use]
-    pub fn create(words: &'a [AtomicU64], counter: CounterKind) -> Self {
-        assert_eq!(words.len(), WORDS);
+    pub fn create(words: &'a [AtomicU64; WORDS], counter: CounterKind) -> Self {
         words[WORD_VERSION].store(VERSION, Ordering::Relaxed);
         words[WORD_SIZE].store(SIZE as u64, Ordering::Relaxed);
         words[WORD_COUNTER].store(counter as u64, Ordering::Relaxed);
@@ -127,10 +124,7 @@ impl<'a> Page<'a> {
     ///
     /// # Errors
     /// Why this is no page that can be read.
-    pub fn open(words: &'a [AtomicU64]) -> Result<(Self, CounterKind), Fault> {
-        if words.len() != WORDS {
-            return Err(Fault::Size(words.len() as u64 * 8));
-        }
+    pub fn open(words: &'a [AtomicU64; WORDS]) -> Result<(Self, CounterKind), Fault> {
         if words[WORD_MAGIC].load(Ordering::Acquire) != MAGIC {
             return Err(Fault::Magic);
         }
@@ -148,13 +142,20 @@ impl<'a> Page<'a> {
     /// A page in words for which [`Self::open`] or [`Self::create`] has succeeded before.
     #[inline]
     #[must_use]
-    pub const fn assume(words: &'a [AtomicU64]) -> Self {
+    pub const fn assume(words: &'a [AtomicU64; WORDS]) -> Self {
         Self { words }
     }
 
     /// Publishes parameters. There must be one writer only.
     pub fn publish(self, parameters: &Parameters) {
         PLACES.publish(self.words, &parameters.to_words());
+    }
+
+    /// The time at what `counter` gives, by the newest parameters; and that count. `None` as for [`Self::read`].
+    #[inline]
+    pub fn time(self, counter: impl FnMut() -> Count) -> Option<(Count, Reading)> {
+        let (words, count) = PLACES.read(self.words, TRIES, counter)?;
+        Some((count, Parameters::for_time(&words).reading(count)))
     }
 
     /// The newest parameters, and what `counter` gives while they are the newest.
@@ -171,8 +172,8 @@ impl<'a> Page<'a> {
 mod tests {
     use super::*;
 
-    fn words() -> Vec<AtomicU64> {
-        (0..WORDS).map(|_| AtomicU64::new(0)).collect()
+    fn words() -> [AtomicU64; WORDS] {
+        [const { AtomicU64::new(0) }; WORDS]
     }
 
     #[test]
@@ -188,6 +189,5 @@ mod tests {
         assert_eq!(Page::open(&memory).unwrap_err(), Fault::Size(12));
         memory[WORD_VERSION].store(9, Ordering::Relaxed);
         assert_eq!(Page::open(&memory).unwrap_err(), Fault::Version(9));
-        assert_eq!(Page::open(&memory[1..]).unwrap_err(), Fault::Size(4088));
     }
 }

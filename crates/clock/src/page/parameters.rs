@@ -125,7 +125,7 @@ pub struct Parameters {
     /// The most that `time` can be wrong by, in ns.
     pub bound: u64,
     /// By how much error and bound grow, in 2^-32 ns per ns.
-    pub growth: u64,
+    pub growth: u32,
     /// After this count the daemon must have published anew.
     pub fresh_until: Count,
     /// UTC.
@@ -138,6 +138,8 @@ pub struct Parameters {
 
 /// Words of a buffer.
 pub(super) const COUNT: usize = 14;
+/// Of those, the first that the time at a count takes.
+pub(super) const FOR_TIME: usize = 11;
 
 impl Parameters {
     /// Nothing is known.
@@ -163,13 +165,13 @@ impl Parameters {
             self.time.0 as u64,
             self.local.mult,
             u64::from(self.local.shift) | u64::from(self.difference.shift) << 32,
-            self.difference.mult,
             self.error,
             self.bound,
-            self.growth,
+            u64::from(self.growth),
             self.fresh_until.0,
             u64::from(self.leap.offset as u32) | u64::from(self.leap.step as u32) << 32,
             self.leap.at.0 as u64,
+            self.difference.mult,
             u64::from(self.root.stratum) | u64::from(self.root.reference) << 32,
             self.root.delay,
         ]
@@ -177,6 +179,17 @@ impl Parameters {
 
     #[inline]
     pub(super) const fn from_words(words: &[u64; COUNT]) -> Self {
+        let Some((for_time, _)) = words.split_first_chunk() else { return Self::UNKNOWN };
+        Self {
+            difference: Scale { mult: words[11], shift: (words[4] >> 32) as u32 & 63 },
+            root: Root { stratum: words[12] as u8, reference: (words[12] >> 32) as u32, delay: words[13] },
+            ..Self::for_time(for_time)
+        }
+    }
+
+    /// Without what the time at a count does not depend on.
+    #[inline]
+    pub(super) const fn for_time(words: &[u64; FOR_TIME]) -> Self {
         // A shift is masked: whatever a foreign page holds, reading it must not panic.
         Self {
             status: Status(words[0] as u32),
@@ -184,17 +197,16 @@ impl Parameters {
             at: Count(words[1]),
             time: Nanos(words[2] as i64),
             local: Scale { mult: words[3], shift: words[4] as u32 & 63 },
-            difference: Scale { mult: words[5], shift: (words[4] >> 32) as u32 & 63 },
-            error: words[6],
-            bound: words[7],
-            growth: words[8],
-            fresh_until: Count(words[9]),
+            error: words[5],
+            bound: words[6],
+            growth: words[7] as u32,
+            fresh_until: Count(words[8]),
             leap: Leap {
-                offset: words[10] as u32 as i32,
-                step: (words[10] >> 32) as u32 as i32,
-                at: Nanos(words[11] as i64),
+                offset: words[9] as u32 as i32,
+                step: (words[9] >> 32) as u32 as i32,
+                at: Nanos(words[10] as i64),
             },
-            root: Root { stratum: words[12] as u8, reference: (words[12] >> 32) as u32, delay: words[13] },
+            ..Self::UNKNOWN
         }
     }
 }
@@ -215,7 +227,7 @@ mod tests {
                 difference: Scale { mult: a[3], shift: shifts[1] },
                 error: a[4],
                 bound: a[5],
-                growth: a[6],
+                growth: c[1] ^ 7,
                 fresh_until: Count(a[0] ^ a[1]),
                 leap: Leap { offset: b[0], step: b[1], at: Nanos(a[2] as i64) },
                 disruptions: c[1],

@@ -5,7 +5,7 @@ use crate::time::{Count, Nanos};
 
 const SECOND: i64 = 1_000_000_000;
 /// By how much the bound grows once the values are stale, in 2^-32 ns per ns: 2 ppm, more than the rate of any quartz changes in a day indoors.
-const STALE_GROWTH: u64 = (2e-6 * 4_294_967_296.0) as u64;
+const STALE_GROWTH: u32 = (2e-6 * 4_294_967_296.0) as u32;
 
 /// The time at one value of the counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,10 +49,16 @@ impl Parameters {
     pub const fn reading(&self, count: Count) -> Reading {
         let age = self.local.nanos(count.since(self.at));
         let tai = Nanos(self.time.0.saturating_add(age));
-        let leapt = self.leap.step != 0 && tai.since(self.leap.at) >= 0;
-        let within = leapt && self.leap.step > 0 && tai.since(self.leap.at) < SECOND;
+        let mut status = self.status;
+        let mut offset = self.leap.offset;
+        if self.leap.step != 0 {
+            let since = tai.since(self.leap.at);
+            if since >= 0 {
+                offset = offset.wrapping_add(self.leap.step);
+            }
+            status = status.with(Status::LEAP_SECOND, self.leap.step > 0 && since >= 0 && since < SECOND);
+        }
         let beyond = count.since(self.fresh_until);
-        let mut status = self.status.with(Status::LEAP_SECOND, within);
         let mut grown = grown(age.unsigned_abs(), self.growth);
         if beyond > 0 {
             status = status.with(Status::STALE, true);
@@ -62,7 +68,7 @@ impl Parameters {
         Reading {
             status,
             tai,
-            offset: if leapt { self.leap.offset.wrapping_add(self.leap.step) } else { self.leap.offset },
+            offset,
             error: self.error.saturating_add(grown),
             bound: if known { self.bound.saturating_add(grown) } else { u64::MAX },
             age,
@@ -86,9 +92,9 @@ impl Parameters {
 
 /// What a growth of so many 2^-32 ns per ns makes of a span, rounded up.
 #[inline]
-const fn grown(ns: u64, growth: u64) -> u64 {
-    let product = (ns as u128 * growth as u128 + 0xffff_ffff) >> 32;
-    if product > u64::MAX as u128 { u64::MAX } else { product as u64 }
+const fn grown(ns: u64, growth: u32) -> u64 {
+    // Below 2^96, so a quotient below 2^64.
+    ((ns as u128 * growth as u128 + 0xffff_ffff) >> 32) as u64
 }
 
 #[cfg(test)]
