@@ -59,6 +59,12 @@ void tickclock_close(struct tickclock *clock); /* NULL is allowed */
 /* The time now. Returns 0, or EAGAIN if the time is not known (yet): then earliest and latest are the ends of time. */
 int tickclock_now(const struct tickclock *clock, struct tickclock_time *time);
 
+/*
+ * The same in half the time, for logs and statistics: the processor may read the counter before what precedes is complete, early by some tens of ns,
+ * or a few hundred behind a load from memory. Readings of two threads need not be in the order of what happened between them.
+ */
+int tickclock_now_unordered(const struct tickclock *clock, struct tickclock_time *time);
+
 /* The time at a value of the counter, taken earlier. Returns as tickclock_now. */
 int tickclock_at(const struct tickclock *clock, uint64_t counter, struct tickclock_time *time);
 

@@ -98,8 +98,20 @@ pub unsafe extern "C" fn tickclock_close(clock: *mut Clock) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tickclock_now(clock: *const Clock, time: *mut Time) -> c_int {
     // SAFETY: as the caller promises.
-    let (parameters, counter) = unsafe { &*clock }.read();
-    let reading = parameters.reading(counter);
+    let (counter, reading) = unsafe { &*clock }.now_with_counter();
+    // SAFETY: as the caller promises.
+    unsafe { time.write(Time::new(&reading, counter)) };
+    code_of(&reading)
+}
+
+/// The time now, without waiting for what precedes.
+///
+/// # Safety
+/// As for [`tickclock_now`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tickclock_now_unordered(clock: *const Clock, time: *mut Time) -> c_int {
+    // SAFETY: as the caller promises.
+    let (counter, reading) = unsafe { &*clock }.read(crate::counter::read_unordered);
     // SAFETY: as the caller promises.
     unsafe { time.write(Time::new(&reading, counter)) };
     code_of(&reading)

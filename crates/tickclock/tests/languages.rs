@@ -56,6 +56,7 @@ int main(int argc, char **argv) {
     if (tickclock_at(clock, 1500, &at) || tickclock_now(clock, &now)) return 5;
     if (tickclock_convert(clock, counters, times, 2)) return 6;
     if (now.counter > tickclock_counter(clock)) return 7;
+    if (tickclock_now_unordered(clock, &now) || now.counter > tickclock_counter(clock) || now.latest_ns <= now.utc_ns) return 10;
     if (tickclock_elapsed(clock, 5, 8, &span)) return 9;
     if (tickclock_wait_until(clock, now.utc_ns + 1000, NULL)) return 8;
     printf("%lld %lld %lld %u %d %llu %lld | %lld %lld | %lld\n", (long long)at.utc_ns, (long long)at.earliest_ns, (long long)at.latest_ns, at.status,

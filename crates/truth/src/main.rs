@@ -134,6 +134,7 @@ fn main() -> Result<()> {
         Task::Reading { page, clockbound, alone, batches, batch } => {
             let mut clocks = vec![("tickwire", Probed::page(&page)?)];
             if !alone {
+                clocks.push(("tickwire, unordered", Probed::Unordered(tickclock::Clock::open(&page)?)));
                 clocks.push(("clock_gettime", Probed::System));
             }
             if clockbound {

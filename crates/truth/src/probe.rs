@@ -6,7 +6,7 @@ use clock_bound::ClockStatus;
 use nix::time::{ClockId, clock_gettime};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use tickclock::{Clock, Count, Status, counter};
+use tickclock::{Clock, Count, Reading, Status, counter};
 use tickwire_bench::error::{ClockError, Point, spread};
 
 /// How often a reading is tried; the narrowest counts.
@@ -25,6 +25,8 @@ const CLOCKBOUND_PATIENCE: Duration = Duration::from_secs(120);
 pub enum Probed {
     /// Ours.
     Page(Clock),
+    /// Ours, read without waiting for what precedes.
+    Unordered(Clock),
     /// The kernel's.
     System,
     /// ClockBound's, read by its own library.
@@ -36,6 +38,14 @@ pub enum Probed {
 struct Shown {
     utc: i64,
     bound: Option<i64>,
+}
+
+impl Shown {
+    /// By a reading of ours.
+    fn by(reading: &Reading) -> Option<Self> {
+        let bound = i64::try_from(reading.bound).ok();
+        reading.status.contains(Status::SYNCHRONISED).then_some(Self { utc: reading.utc().0, bound })
+    }
 }
 
 impl Probed {
@@ -74,11 +84,8 @@ impl Probed {
     /// `None`: it does not know the time.
     fn show(&mut self) -> Option<Shown> {
         match self {
-            Self::Page(clock) => {
-                let reading = clock.now();
-                let bound = i64::try_from(reading.bound).ok();
-                reading.status.contains(Status::SYNCHRONISED).then_some(Shown { utc: reading.utc().0, bound })
-            }
+            Self::Page(clock) => Shown::by(&clock.now()),
+            Self::Unordered(clock) => Shown::by(&clock.now_unordered()),
             Self::ClockBound(client) => {
                 let window = client.now().ok()?;
                 matches!(window.clock_status, ClockStatus::Synchronized | ClockStatus::FreeRunning).then(|| {

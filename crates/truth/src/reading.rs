@@ -37,6 +37,11 @@ impl Probed {
                     black_box(black_box(&*clock).now().interval());
                 }
             }
+            Self::Unordered(clock) => {
+                for _ in 0..times {
+                    black_box(black_box(&*clock).now_unordered().interval());
+                }
+            }
             Self::System => {
                 for _ in 0..times {
                     let _ = black_box(nix::time::clock_gettime(nix::time::ClockId::CLOCK_REALTIME));
