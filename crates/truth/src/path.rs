@@ -17,6 +17,9 @@ pub struct Path {
     /// When the server does not answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub outages: Vec<Outage>,
+    /// When packets are held back in a host.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<Held>,
     /// What the directions take longer, each entry from its time on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub levels: Vec<Level>,
@@ -30,6 +33,18 @@ pub struct Outage {
     pub from_s: f64,
     /// To here.
     pub to_s: f64,
+}
+
+/// Each packet is held back for a time of its own, in each direction, exponentially distributed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Held {
+    /// From here.
+    pub from_s: f64,
+    /// To here.
+    pub to_s: f64,
+    /// The mean, in us.
+    pub mean_us: f64,
 }
 
 /// What the directions take longer from a time on.
@@ -62,7 +77,9 @@ impl Path {
         }
         let level = self.levels.iter().rev().find(|level| t >= level.from_s);
         let (forth, back) = level.map_or((0.0, 0.0), |level| (level.forth_us, level.back_us));
-        let mut ns = |us: f64| ((us + self.jitter_us * rng.exponential()) * 1e3) as i64;
+        let held: f64 =
+            self.held.iter().filter(|held| (held.from_s..held.to_s).contains(&t)).map(|held| held.mean_us).sum();
+        let mut ns = |us: f64| ((us + (self.jitter_us + held) * rng.exponential()) * 1e3) as i64;
         Some(Delays { forth: ns(forth), back: ns(back) })
     }
 }
@@ -82,6 +99,17 @@ mod tests {
         let mut rng = Rng::new(1);
         let mut at = |t| path.draw(t, &mut rng).map(|delays| (delays.forth, delays.back));
         assert_eq!([at(1.0), at(3.0), at(5.5), at(9.0)], [Some((0, 0)), Some((50_000, 1_000)), None, Some((0, 1_000))]);
+    }
+
+    #[test]
+    fn packets_are_held_back_while_the_schedule_says_so() {
+        let held = vec![Held { from_s: 10.0, to_s: 20.0, mean_us: 200.0 }];
+        let path = Path { held, ..Path::default() };
+        let mut rng = Rng::new(2);
+        let mut mean = |t| (0..2_000).map(|_| path.draw(t, &mut rng).unwrap().back).sum::<i64>() / 2_000;
+        assert_eq!((mean(9.0), mean(20.0)), (0, 0));
+        let during = mean(15.0);
+        assert!((180_000..220_000).contains(&during), "{during}");
     }
 
     #[test]

@@ -95,6 +95,14 @@ impl Bed {
         Ok(Kept { process: keeper.start(&self.client, &self.directory, SERVER, poll)?, _system_clock: system_clock })
     }
 
+    /// Keeps every processor busy, in programs and in the kernel, until what it gives is dropped: with two programs for each, so that nobody waits for less
+    /// than a time slice.
+    fn stress(&self) -> Result<Vec<Process>> {
+        let load = ["sh", "-c", "while :; do head -c 1000000 /dev/urandom >/dev/null; done"];
+        let processors = std::thread::available_parallelism()?.get();
+        (0..2 * processors).map(|_| self.client.spawn(&load)).collect()
+    }
+
     /// A TCP stream from one host to the other for so long.
     fn stream(&self, from: &Host, to: &Host, address: &str, port: u16, seconds: u32) -> Result<[Process; 2]> {
         let program = program("pingpong")?;
@@ -177,15 +185,20 @@ pub(super) fn measure(scenario: &Scenario, run: &Run) -> Result<ClockError> {
     probe.wait_for("probing", PATIENCE)?;
     let began = Instant::now();
     let kept = bed.keep(keeper, scenario.poll)?;
-    let mut streams = Vec::new();
-    if scenario.saturated {
+    let (mut streams, mut stress) = (Vec::new(), Vec::new());
+    if scenario.saturated || scenario.stressed {
         std::thread::sleep(Duration::from_secs(settle.into()).saturating_sub(began.elapsed()));
+    }
+    if scenario.stressed {
+        stress = bed.stress()?;
+    }
+    if scenario.saturated {
         let left = seconds - settle + 5;
         streams.push(bed.stream(&bed.client, &bed.server, SERVER, 5201, left)?);
         streams.push(bed.stream(&bed.server, &bed.client, CLIENT, 5202, left)?);
     }
     let printed = probe.success(Duration::from_secs(seconds.into()) + PATIENCE)?;
-    drop(streams);
+    drop((streams, stress));
     let said = kept.stop();
     let figures: ClockError = serde_json::from_str(printed.trim()).context("figures of the probe")?;
     anyhow::ensure!(figures.reads > 0, "the clock never knew the time: {said}");

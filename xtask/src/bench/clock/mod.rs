@@ -6,7 +6,9 @@
 //! clock is set to what it would be if nobody had.
 
 mod bed;
+mod html;
 mod keeper;
+mod promise;
 mod reading;
 mod report;
 mod scenario;
@@ -35,7 +37,7 @@ pub(crate) struct Options {
     #[arg(long, value_enum, value_delimiter = ',', default_value = "tickwire")]
     clocks: Vec<Keeper>,
 
-    /// Seconds of each scenario, instead of its own (12 to 180)
+    /// Seconds of each scenario, instead of its own (12 to 750)
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     seconds: Option<u32>,
 
@@ -58,6 +60,10 @@ pub(crate) struct Options {
     /// Write all figures here, with a point for every second, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+
+    /// Write a report for a browser here, with plots of the errors
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 /// Measures; fails if something could not be measured, not if it is wrong.
@@ -102,10 +108,12 @@ fn measure(options: &Options) -> Result<()> {
             progress.begin(format!("{} ({}, {seconds} s)", scenario.name, keeper.name()));
             let measured = bed::measure(scenario, &run).map_err(|error| format!("{error:#}"));
             progress.keep(measured.as_ref().map_or_else(|why| why.as_str(), |_| "done"));
+            let kept = measured.as_ref().ok().filter(|_| keeper == Keeper::Tickwire);
             outcomes.push(Outcome {
                 scenario: scenario.name.into(),
                 clock: keeper.name().into(),
-                promise: scenario.promise.into(),
+                promise: scenario.promise.text(),
+                kept: kept.map(|figures| scenario.promise.kept(figures)),
                 seconds: seconds.into(),
                 measured,
             });
@@ -147,6 +155,10 @@ fn tell(options: &Options, outcomes: Vec<Outcome>, costs: Option<&Costs>) -> Res
     }
     if let Some(path) = &options.json {
         std::fs::write(path, report::json(&machine, &outcomes, costs)?)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if let Some(path) = &options.html {
+        std::fs::write(path, html::page(&machine, &outcomes, costs))
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     if outcomes.iter().any(|outcome| outcome.measured.is_err()) {

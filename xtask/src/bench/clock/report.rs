@@ -11,55 +11,75 @@ pub(super) struct Outcome {
     pub(super) scenario: String,
     pub(super) clock: String,
     pub(super) promise: String,
+    /// None: a rival promises nothing, or nothing could be measured.
+    pub(super) kept: Option<bool>,
     pub(super) seconds: f64,
     pub(super) measured: Result<ClockError, String>,
+}
+
+impl Outcome {
+    /// What was promised, and whether it was kept.
+    pub(super) fn verdict(&self) -> String {
+        match self.kept {
+            Some(kept) => format!("{}: {}", self.promise, if kept { "kept" } else { "not kept" }),
+            None => String::new(),
+        }
+    }
 }
 
 impl From<Virtual> for Outcome {
     fn from(virtually: Virtual) -> Self {
         let [low, high] = virtually.range_ns.map(us);
-        let kept = if virtually.kept { "kept" } else { "not kept" };
         Self {
-            scenario: virtually.scenario,
+            scenario: format!("{} ({low} to {high})", virtually.scenario),
             clock: "tickwire, virtual".into(),
-            promise: format!("{}: {kept} ({low} to {high})", virtually.promise),
+            promise: virtually.promise,
+            kept: Some(virtually.kept),
             seconds: virtually.seconds,
             measured: Ok(virtually.error),
         }
     }
 }
 
+/// What [`cells`] gives.
+pub(super) const HEAD: [&str; 10] = [
+    "scenario",
+    "clock",
+    "median us",
+    "IQR us",
+    "p99 us",
+    "max us",
+    "bound us",
+    "truth inside",
+    "below 10 us after",
+    "promise",
+];
+
+/// An outcome's line; shorter if nothing could be measured.
+pub(super) fn cells(outcome: &Outcome) -> Vec<String> {
+    let mut cells = vec![outcome.scenario.clone(), outcome.clock.clone()];
+    match &outcome.measured {
+        Ok(figures) => {
+            cells.extend([figures.median_ns, figures.iqr_ns, figures.p99_ns, figures.max_ns].map(us));
+            cells.push(if figures.bounded > 0 { us(figures.bound_ns) } else { String::new() });
+            cells.push(inside(figures));
+            // In virtual time there is no look at every moment.
+            let never = if figures.series.is_empty() { "" } else { "never" };
+            cells.push(figures.converged_s.map_or(never.into(), |seconds| format!("{seconds:.2} s")));
+            cells.push(outcome.verdict());
+        }
+        Err(why) => cells.push(format!("failed: {why:.100}")),
+    }
+    cells
+}
+
 /// One line for each outcome; times in us.
 pub(super) fn table(outcomes: &[Outcome]) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::UTF8_BORDERS_ONLY);
-    table.set_header([
-        "scenario",
-        "clock",
-        "median us",
-        "IQR us",
-        "p99 us",
-        "max us",
-        "bound us",
-        "truth inside",
-        "below 10 us after",
-        "promise",
-    ]);
+    table.set_header(HEAD);
     for outcome in outcomes {
-        let mut cells = vec![outcome.scenario.clone(), outcome.clock.clone()];
-        match &outcome.measured {
-            Ok(figures) => {
-                cells.extend([figures.median_ns, figures.iqr_ns, figures.p99_ns, figures.max_ns].map(us));
-                cells.push(if figures.bounded > 0 { us(figures.bound_ns) } else { String::new() });
-                cells.push(inside(figures));
-                // In virtual time there is no look at every moment.
-                let never = if figures.series.is_empty() { "" } else { "never" };
-                cells.push(figures.converged_s.map_or(never.into(), |seconds| format!("{seconds:.2} s")));
-                cells.push(outcome.promise.clone());
-            }
-            Err(why) => cells.push(format!("failed: {why:.100}")),
-        }
-        table.add_row(cells);
+        table.add_row(cells(outcome));
     }
     for column in table.column_iter_mut().skip(2).take(7) {
         column.set_cell_alignment(CellAlignment::Right);
@@ -85,8 +105,9 @@ pub(super) fn json(machine: &str, outcomes: &[Outcome], reading: Option<&Costs>)
     let outcomes: Vec<_> = outcomes
         .iter()
         .map(|outcome| {
-            let Outcome { scenario, clock, promise, seconds, measured } = outcome;
-            let mut whole = json!({"scenario": scenario, "clock": clock, "promise": promise, "seconds": seconds});
+            let Outcome { scenario, clock, promise, kept, seconds, measured } = outcome;
+            let mut whole =
+                json!({"scenario": scenario, "clock": clock, "promise": promise, "kept": kept, "seconds": seconds});
             match measured {
                 Ok(figures) => whole["error"] = json!(figures),
                 Err(why) => whole["failure"] = json!(why),
@@ -108,6 +129,7 @@ mod tests {
             scenario: "quiet".into(),
             clock: clock.into(),
             promise: "p99 0.4".into(),
+            kept: (clock == "tickwire").then_some(true),
             seconds: 9.0,
             measured,
         };
@@ -121,7 +143,7 @@ mod tests {
         };
         let outcomes = [outcome("tickwire", Ok(figures.clone())), outcome("chronyd", Err("no server".into()))];
         let shown = table(&outcomes).to_string();
-        for word in ["-1.23", "4.57", "not in 2 of 10", "1.50 s", "failed: no server"] {
+        for word in ["-1.23", "4.57", "not in 2 of 10", "1.50 s", "p99 0.4: kept", "failed: no server"] {
             assert!(shown.contains(word), "{word}: {shown}");
         }
         let read: serde_json::Value = serde_json::from_str(&json("a machine", &outcomes, None).unwrap()).unwrap();
@@ -136,6 +158,9 @@ mod tests {
             error: ClockError { converged_s: None, ..figures },
         };
         let shown = table(&[virtually.into()]).to_string();
-        assert!(shown.contains("max 5: not kept (-1.50 to 4.57)") && !shown.contains("never"), "{shown}");
+        assert!(
+            shown.contains("a month (-1.50 to 4.57)") && shown.contains("max 5: not kept") && !shown.contains("never"),
+            "{shown}"
+        );
     }
 }
