@@ -47,6 +47,11 @@ impl<W: Write> Progress<W> {
         }
     }
 
+    /// Something to know before it begins.
+    pub(crate) fn say(&mut self, line: &str) {
+        let _ = writeln!(self.out, "{line}");
+    }
+
     /// Nothing more will come: leaves a terminal's line empty for what is printed next.
     pub(crate) fn clear(&mut self) {
         if self.terminal {

@@ -54,8 +54,10 @@ fn verdict(outcomes: &[Outcome]) -> (Tone, String) {
     };
     match (promised, broken.len()) {
         (0, _) => (Tone::Plain, inside),
-        (all, 0) => (Tone::Good, format!("All {all} promises were kept. {inside}")),
-        (all, some) => (Tone::Bad, format!("{some} of {all} promises were not kept: {}. {inside}", broken.join("; "))),
+        (all, 0) => (Tone::Good, format!("Promises kept: {all} of {all}. {inside}")),
+        (all, some) => {
+            (Tone::Bad, format!("Promises kept: {} of {all}; not kept: {}. {inside}", all - some, broken.join("; ")))
+        }
     }
 }
 
@@ -123,13 +125,11 @@ mod tests {
     fn the_page_has_a_verdict_the_table_and_a_figure_for_each_scenario() {
         let kept = [outcome("tickwire", Some(true)), outcome("chronyd", None)];
         let shown = page("a machine", &kept, None);
-        for word in
-            ["a machine", "All 1 promises were kept", "all of 10 readings", "<svg", "tickwire: bound", "chronyd"]
-        {
+        for word in ["a machine", "Promises kept: 1 of 1", "all of 10 readings", "<svg", "tickwire: bound", "chronyd"] {
             assert!(shown.contains(word), "{word}");
         }
         assert_eq!(shown.matches("<svg").count(), 1, "both clocks are in one figure");
         let broken = page("a machine", &[outcome("tickwire", Some(false))], None);
-        assert!(broken.contains("1 of 1 promises were not kept: quiet"));
+        assert!(broken.contains("Promises kept: 0 of 1; not kept: quiet"));
     }
 }

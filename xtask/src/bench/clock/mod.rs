@@ -99,29 +99,48 @@ fn measure(options: &Options) -> Result<()> {
             costs
         })
         .transpose()?;
+    let runs = runs(options, &chosen);
+    if !runs.is_empty() {
+        progress.say(&length(&runs));
+    }
     let mut outcomes = Vec::new();
-    for scenario in chosen {
-        let (usual, least) = scenario.seconds;
-        let seconds = options.seconds.map_or(usual, |seconds| seconds.max(least));
-        for &keeper in &options.clocks {
-            let run = Run { keeper, seconds, rate: options.rate, interleaved: options.interleaved };
-            progress.begin(format!("{} ({}, {seconds} s)", scenario.name, keeper.name()));
-            let measured = bed::measure(scenario, &run).map_err(|error| format!("{error:#}"));
-            progress.keep(measured.as_ref().map_or_else(|why| why.as_str(), |_| "done"));
-            let kept = measured.as_ref().ok().filter(|_| keeper == Keeper::Tickwire);
-            outcomes.push(Outcome {
-                scenario: scenario.name.into(),
-                clock: keeper.name().into(),
-                promise: scenario.promise.text(),
-                kept: kept.map(|figures| scenario.promise.kept(figures)),
-                seconds: seconds.into(),
-                measured,
-            });
-        }
+    for (scenario, run) in &runs {
+        let &Run { keeper, seconds, .. } = run;
+        progress.begin(format!("{} ({}, {seconds} s)", scenario.name, keeper.name()));
+        let measured = bed::measure(scenario, run).map_err(|error| format!("{error:#}"));
+        progress.keep(&measured.as_ref().map_or_else(String::clone, report::brief));
+        let kept = measured.as_ref().ok().filter(|_| keeper == Keeper::Tickwire);
+        outcomes.push(Outcome {
+            scenario: scenario.name.into(),
+            clock: keeper.name().into(),
+            promise: scenario.promise.text(),
+            kept: kept.map(|figures| scenario.promise.kept(figures)),
+            seconds: seconds.into(),
+            measured,
+        });
     }
     progress.clear();
     outcomes.extend(in_virtual_time(options, &tickwire_lab::tools::built("truth")?)?);
     tell(options, outcomes, costs.as_ref())
+}
+
+/// Every scenario with every clock.
+fn runs<'a>(options: &Options, scenarios: &[&'a Scenario]) -> Vec<(&'a Scenario, Run)> {
+    let of = |scenario: &'a Scenario| {
+        let (usual, least) = scenario.seconds;
+        let seconds = options.seconds.map_or(usual, |seconds| seconds.max(least));
+        let run = move |&keeper| Run { keeper, seconds, rate: options.rate, interleaved: options.interleaved };
+        options.clocks.iter().map(move |keeper| (scenario, run(keeper)))
+    };
+    scenarios.iter().flat_map(|&scenario| of(scenario)).collect()
+}
+
+/// How long they take, for who waits.
+fn length(runs: &[(&Scenario, Run)]) -> String {
+    /// Hosts and programs come and go, in s.
+    const AROUND: u32 = 6;
+    let seconds: u32 = runs.iter().map(|(_, run)| run.seconds + AROUND).sum();
+    format!("{} runs of real clocks take about {} min", runs.len(), seconds.div_ceil(60))
 }
 
 /// What a scenario in virtual time shows.

@@ -87,6 +87,11 @@ pub(super) fn table(outcomes: &[Outcome]) -> Table {
     table
 }
 
+/// One clock's errors in a few words.
+pub(super) fn brief(figures: &ClockError) -> String {
+    format!("median {} us, p99 {}, max {}", us(figures.median_ns), us(figures.p99_ns), us(figures.max_ns))
+}
+
 fn us(ns: i64) -> String {
     format!("{:.2}", ns as f64 / 1e3)
 }
