@@ -37,14 +37,17 @@ struct tickclock;
 #define TICKCLOCK_SMEARED 0x080u      /* the servers smear leap seconds */
 #define TICKCLOCK_RETIRED 0x100u      /* another page has taken this one's place: open it anew */
 
+/* Stands where a time is not known. */
+#define TICKCLOCK_NO_TIME INT64_MIN
+
 struct tickclock_time {
-	int64_t utc_ns;      /* Unix time: ns since 1970-01-01 00:00:00 UTC, without leap seconds */
+	int64_t utc_ns;      /* Unix time: ns since 1970-01-01 00:00:00 UTC, without leap seconds; or TICKCLOCK_NO_TIME */
 	int64_t earliest_ns; /* the true time is not before this ... */
 	int64_t latest_ns;   /* ... and not after that */
 	uint32_t status;     /* TICKCLOCK_... */
 	int32_t tai_utc_s;   /* TAI - UTC in s: TAI is utc_ns + 1000000000 * tai_utc_s */
-	uint64_t error_ns;   /* estimated error: one standard deviation */
-	int64_t age_ns;      /* since the daemon published last */
+	uint64_t error_ns;   /* estimated error: one standard deviation; UINT64_MAX if the time is not known */
+	int64_t age_ns;      /* since the daemon published last; INT64_MAX if it never has */
 	uint64_t counter;    /* the counter at that time */
 };
 
@@ -65,10 +68,16 @@ int tickclock_now(const struct tickclock *clock, struct tickclock_time *time);
  */
 int tickclock_now_unordered(const struct tickclock *clock, struct tickclock_time *time);
 
-/* The time at a value of the counter, taken earlier. Returns as tickclock_now. */
+/*
+ * The time at a value of the counter, taken earlier. Returns as tickclock_now; and ERANGE for a value that is so far from now that its time does not fit
+ * 64 bits, of which nothing is known.
+ */
 int tickclock_at(const struct tickclock *clock, uint64_t counter, struct tickclock_time *time);
 
-/* Unix times in ns of `count` values of the counter, by the same parameters. Returns as tickclock_now. */
+/*
+ * Unix times in ns of `count` values of the counter, by the same parameters. Returns as tickclock_at, and stores TICKCLOCK_NO_TIME where there is none:
+ * after ERANGE the other times are good.
+ */
 int tickclock_convert(const struct tickclock *clock, const uint64_t *counters, int64_t *utc_ns, size_t count);
 
 /* The counter itself: the cheapest stamp there is. */
@@ -76,7 +85,7 @@ uint64_t tickclock_counter(const struct tickclock *clock);
 
 /*
  * Stores the ns between two values of the counter, by the difference clock: smooth, for spans below about 1000 s. Returns 0, or EAGAIN (and stores 0)
- * before the first answer of a server, when nobody knows how long a count takes.
+ * before the first answer of a server, when nobody knows how long a count takes, or ERANGE (likewise) if the span is more than 64 bits hold.
  */
 int tickclock_elapsed(const struct tickclock *clock, uint64_t from, uint64_t to, int64_t *ns);
 

@@ -5,8 +5,11 @@
 use crate::{Clock, OpenError};
 use std::ffi::{CStr, OsStr, OsString, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
-use tickwire_clock::page::Reading;
+use tickwire_clock::page::{Parameters, Reading};
 use tickwire_clock::{Count, Nanos};
+
+/// `TICKCLOCK_NO_TIME`: stands where a time is not known.
+const NO_TIME: i64 = i64::MIN;
 
 /// `struct tickclock_time`.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +29,7 @@ impl Time {
     fn new(reading: &Reading, counter: Count) -> Self {
         let (earliest, latest) = reading.interval();
         Self {
-            utc_ns: reading.utc().0,
+            utc_ns: if reading.is_known() { reading.utc().0 } else { NO_TIME },
             earliest_ns: earliest.0,
             latest_ns: latest.0,
             status: reading.status.0,
@@ -124,15 +127,27 @@ pub unsafe extern "C" fn tickclock_now_unordered(clock: *const Clock, time: *mut
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tickclock_at(clock: *const Clock, counter: u64, time: *mut Time) -> c_int {
     // SAFETY: as the caller promises.
-    let reading = unsafe { &*clock }.at(Count(counter));
+    let parameters = unsafe { &*clock }.parameters();
+    let reading = parameters.reading(Count(counter));
     // SAFETY: as the caller promises.
     unsafe { time.write(Time::new(&reading, Count(counter))) };
-    code_of(&reading)
+    code_at(&parameters, reading.is_known())
 }
 
 /// 0 if the time is known, `EAGAIN` if it is not (yet).
 const fn code_of(reading: &Reading) -> c_int {
-    if reading.bound == u64::MAX { libc::EAGAIN } else { 0 }
+    if reading.is_known() { 0 } else { libc::EAGAIN }
+}
+
+/// The same at values of the counter: `ERANGE` if the clock knows the time, but a value is too far away.
+const fn code_at(parameters: &Parameters, all: bool) -> c_int {
+    if !parameters.reading(parameters.at).is_known() {
+        libc::EAGAIN
+    } else if all {
+        0
+    } else {
+        libc::ERANGE
+    }
 }
 
 /// Unix times of many values of the counter, all by the same parameters.
@@ -148,11 +163,15 @@ pub unsafe extern "C" fn tickclock_convert(
 ) -> c_int {
     // SAFETY: as the caller promises.
     let parameters = unsafe { &*clock }.parameters();
+    let mut all = true;
     for i in 0..count {
         // SAFETY: as the caller promises.
-        unsafe { utc_ns.add(i).write(parameters.reading(Count(counters.add(i).read())).utc().0) };
+        let reading = parameters.reading(Count(unsafe { counters.add(i).read() }));
+        all &= reading.is_known();
+        // SAFETY: as the caller promises.
+        unsafe { utc_ns.add(i).write(if reading.is_known() { reading.utc().0 } else { NO_TIME }) };
     }
-    code_of(&parameters.reading(parameters.at))
+    code_at(&parameters, all)
 }
 
 /// The counter.
@@ -172,10 +191,15 @@ pub unsafe extern "C" fn tickclock_counter(clock: *const Clock) -> u64 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tickclock_elapsed(clock: *const Clock, from: u64, to: u64, ns: *mut i64) -> c_int {
     // SAFETY: as the caller promises.
-    let elapsed = unsafe { &*clock }.elapsed(Count(from), Count(to));
+    let parameters = unsafe { &*clock }.parameters();
+    let elapsed = parameters.elapsed(Count(from), Count(to));
     // SAFETY: as the caller promises.
     unsafe { ns.write(elapsed.unwrap_or(0)) };
-    if elapsed.is_some() { 0 } else { libc::EAGAIN }
+    match elapsed {
+        Some(_) => 0,
+        None if parameters.difference.mult == 0 => libc::EAGAIN,
+        None => libc::ERANGE,
+    }
 }
 
 /// Waits until a Unix time.

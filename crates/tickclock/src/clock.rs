@@ -98,7 +98,8 @@ impl Clock {
         self.read(counter::read)
     }
 
-    /// The time at a value of the counter that [`Self::counter`] gave earlier, or that stands in a record.
+    /// The time at a value of the counter that [`Self::counter`] gave earlier, or that stands in a record. Of a value that no counter has within 200 years
+    /// nothing is known.
     #[inline]
     #[must_use]
     pub fn at(&self, count: Count) -> Reading {
@@ -119,7 +120,7 @@ impl Clock {
     }
 
     /// Nanoseconds between two values of the counter, by the difference clock, into which no correction of the time enters: for spans below about 1000 s.
-    /// `None` before the first answer of a server, when nobody knows how long a count takes.
+    /// `None` before the first answer of a server, when nobody knows how long a count takes; and if the span is more than 64 bits hold.
     #[inline]
     #[must_use]
     pub fn elapsed(&self, from: Count, to: Count) -> Option<i64> {

@@ -43,9 +43,15 @@ impl Mapping {
     pub(crate) fn reader(path: &Path) -> Result<(Self, CounterKind), MapFault> {
         // Not blocking: somebody may have put a pipe there.
         let file = open(path, OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK, Mode::empty())?;
-        let mapping = Self::map(&file, ProtFlags::PROT_READ)?;
-        let (_, counter) = Page::open(mapping.words()).map_err(MapFault::Page)?;
-        Ok((mapping, counter))
+        let page = Self::map(&file, ProtFlags::PROT_READ).and_then(|mapping| {
+            let (_, counter) = Page::open(mapping.words()).map_err(MapFault::Page)?;
+            Ok((mapping, counter))
+        });
+        match page {
+            // A daemon is just making it.
+            Err(MapFault::Page(Fault::Size(0) | Fault::Blank)) => Err(MapFault::System(Errno::ENOENT)),
+            page => page,
+        }
     }
 
     fn map(file: impl AsFd, access: ProtFlags) -> Result<Self, MapFault> {
@@ -194,7 +200,7 @@ impl Writer {
                 std::fs::remove_file(path).map_err(|error| CreateError::System("replace", path.into(), error))?;
                 Ok(None)
             }
-            Err(Fault::Magic) => Err(CreateError::Foreign(path.into())),
+            Err(Fault::Magic | Fault::Blank) => Err(CreateError::Foreign(path.into())),
             Err(_) => {
                 std::fs::remove_file(path).map_err(|error| CreateError::System("replace", path.into(), error))?;
                 Ok(None)

@@ -59,6 +59,13 @@ int main(int argc, char **argv) {
     if (tickclock_now_unordered(clock, &now) || now.counter > tickclock_counter(clock) || now.latest_ns <= now.utc_ns) return 10;
     if (tickclock_elapsed(clock, 5, 8, &span)) return 9;
     if (tickclock_wait_until(clock, now.utc_ns + 1000, NULL)) return 8;
+    struct tickclock_time far;
+    if (tickclock_at(clock, UINT64_MAX, &far) != ERANGE || far.utc_ns != TICKCLOCK_NO_TIME) return 10;
+    if (far.earliest_ns != INT64_MIN || far.latest_ns != INT64_MAX || far.error_ns != UINT64_MAX || far.status & TICKCLOCK_SYNCHRONISED) return 11;
+    uint64_t some[2] = {UINT64_MAX, 3000};
+    int64_t few[2];
+    if (tickclock_convert(clock, some, few, 2) != ERANGE || few[0] != TICKCLOCK_NO_TIME || few[1] != times[1]) return 12;
+    if (tickclock_elapsed(clock, 0, UINT64_MAX, &few[0]) != ERANGE) return 13;
     printf("%lld %lld %lld %u %d %llu %lld | %lld %lld | %lld\n", (long long)at.utc_ns, (long long)at.earliest_ns, (long long)at.latest_ns, at.status,
            at.tai_utc_s, (unsigned long long)at.error_ns, (long long)at.age_ns, (long long)times[0], (long long)times[1],
            (long long)span);
@@ -113,6 +120,12 @@ for wrong in (-1, 2**64):
             sys.exit(f"{wrong} was taken")
         except OverflowError as error:
             assert "is no value of the counter" in str(error), error
+for call in (clock.at, lambda count: clock.convert([5, count]), lambda count: clock.elapsed(5, count)):
+    try:
+        print(call(2**64 - 1))
+        sys.exit("a time that does not fit")
+    except OverflowError as error:
+        assert str(2**64 - 1) in str(error) and "64 bits" in str(error), error
 try:
     tickclock.Clock(sys.executable)
 except OSError as error:
@@ -127,7 +140,7 @@ try:
     import numpy
     times = clock.convert(numpy.array([[1000, 3000]], dtype=numpy.uint64))
     assert times.dtype == numpy.int64 and times.shape == (1, 2) and times[0, 1] - times[0, 0] == 2000
-    for wrong, error in ((numpy.array([-1]), OverflowError), (numpy.array([0.5]), TypeError)):
+    for wrong, error in ((numpy.array([-1]), OverflowError), (numpy.array([0.5]), TypeError), (numpy.array([5, 2**64 - 1], dtype=numpy.uint64), OverflowError)):
         try:
             clock.convert(wrong)
             sys.exit(f"{wrong} was taken")
@@ -171,7 +184,7 @@ except ValueError as error:
     let mut rest = String::new();
     std::io::Read::read_to_string(&mut out, &mut rest).unwrap();
     assert!(python.wait().unwrap().success());
-    assert_eq!(rest, "the time is not known (NOTHING_KNOWN)\n".repeat(3) + "the clock is closed\n");
+    assert_eq!(rest, "the time is not known (UNKNOWN)\n".repeat(3) + "the clock is closed\n");
 }
 
 #[test]

@@ -100,6 +100,30 @@ fn a_page_of_another_version_is_refused_by_readers_and_replaced_by_a_daemon() {
 }
 
 #[test]
+fn a_page_in_the_making_is_not_there_yet() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = page(&directory);
+    for bytes in [vec![], vec![0; 4096]] {
+        std::fs::write(&path, bytes).unwrap();
+        assert!(matches!(Clock::open(&path), Err(OpenError::Missing(_))));
+    }
+}
+
+#[test]
+fn a_count_from_a_reader_that_nothing_is_known_of_is_unknown() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = page(&directory);
+    let writer = Writer::create(&path, CounterKind::MonotonicRaw).unwrap();
+    let clock = Clock::open(&path).unwrap();
+    assert_eq!((clock.now().age, clock.now().error), (i64::MAX, u64::MAX), "nobody has published anything");
+    writer.publish(&parameters(second(1000)));
+    let far = clock.at(Count(u64::MAX));
+    assert!(!far.is_known() && !far.status.contains(Status::SYNCHRONISED), "{far:?}");
+    assert_eq!(far.interval(), (Nanos(i64::MIN), Nanos(i64::MAX)));
+    assert_eq!(clock.elapsed(Count(0), Count(u64::MAX)), None);
+}
+
+#[test]
 fn waiting_ends_at_the_instant_and_not_before() {
     let directory = tempfile::tempdir().unwrap();
     let path = page(&directory);

@@ -18,7 +18,7 @@ use tickwire_clock::page::{Leap, Parameters, Status};
 use tickwire_clock::{Exchange, Keeper, ServerState, keeper};
 
 /// Changes with the meaning of any line, and with every change of the algorithm that makes another page of the same exchanges.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const SECOND: i64 = 1_000_000_000;
 /// No line of ours is longer.
 const LONGEST: usize = 64 * 1024;
@@ -520,7 +520,7 @@ mod tests {
             ("garbage\n", 1, "it is no line of a record"),
             ("\u{0}\u{ff}\n", 1, "it is no line of a record"),
             ("{\"disruption\":{}}\n", 1, "does not begin with `begin`"),
-            (&begin.replace("\"version\":1", "\"version\":9").add("\n"), 1, "of version 9"),
+            (&begin.replace(&format!("\"version\":{VERSION}"), "\"version\":9").add("\n"), 1, "of version 9"),
             (&begin.replace("\"nominal\":[", "\"nominal\":[9").add("\n"), 1, "no counter's"),
             (&format!("{begin}\n{begin}\n"), 2, "for a second time"),
             (&format!("{begin}\n{{\"page\":{{}}}}\n"), 2, "missing field"),

@@ -262,7 +262,8 @@ impl Keeper {
         let base = Parameters { disruptions: self.disruptions, leap: self.leaps.leap(), ..Parameters::UNKNOWN };
         let fresh_until = now.plus(self.config.nominal.counts(self.config.fresh_for));
         let Some((clock, server)) = self.clock(now).zip(self.chosen) else {
-            return Parameters { status, at: now, fresh_until, ..base };
+            // The nominal period tells a reader how old this is.
+            return Parameters { status, at: now, local: self.config.nominal, fresh_until, ..base };
         };
         let server = &self.servers[server];
         let scale = |period| Scale::from_period(period).unwrap_or(self.config.nominal);

@@ -79,6 +79,8 @@ pub enum Fault {
     Size(u64),
     /// It does not begin as a page does.
     Magic,
+    /// It begins with nothing: a page in the making, or none.
+    Blank,
     /// It is of another version of Tickwire.
     Version(u64),
     /// It is about a counter of which this program knows nothing.
@@ -89,7 +91,7 @@ impl core::fmt::Display for Fault {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::Size(size) => write!(f, "it has {size} bytes instead of {SIZE}"),
-            Self::Magic => f.write_str("it is no clock page"),
+            Self::Magic | Self::Blank => f.write_str("it is no clock page"),
             Self::Version(version) => {
                 write!(
                     f,
@@ -125,8 +127,10 @@ impl<'a> Page<'a> {
     /// # Errors
     /// Why this is no page that can be read.
     pub fn open(words: &'a [AtomicU64; WORDS]) -> Result<(Self, CounterKind), Fault> {
-        if words[WORD_MAGIC].load(Ordering::Acquire) != MAGIC {
-            return Err(Fault::Magic);
+        match words[WORD_MAGIC].load(Ordering::Acquire) {
+            MAGIC => {}
+            0 => return Err(Fault::Blank),
+            _ => return Err(Fault::Magic),
         }
         let word = |index: usize| words[index].load(Ordering::Relaxed);
         if word(WORD_VERSION) != VERSION {
@@ -155,7 +159,7 @@ impl<'a> Page<'a> {
     #[inline]
     pub fn time(self, counter: impl FnMut() -> Count) -> Option<(Count, Reading)> {
         let (words, count) = PLACES.read(self.words, TRIES, counter)?;
-        Some((count, Parameters::for_time(&words).reading(count)))
+        Some((count, Parameters::for_time(&words).reading_near(count)))
     }
 
     /// The newest parameters, and what `counter` gives while they are the newest.
@@ -179,7 +183,7 @@ mod tests {
     #[test]
     fn what_is_no_page_is_told_from_one() {
         let memory = words();
-        assert_eq!(Page::open(&memory).unwrap_err(), Fault::Magic);
+        assert_eq!(Page::open(&memory).unwrap_err(), Fault::Blank);
         let page = Page::create(&memory, CounterKind::Tsc);
         assert_eq!(Page::open(&memory).unwrap().1, CounterKind::Tsc);
         assert!(page.read(|| ()).unwrap().0.status.is_empty(), "nothing is published yet");
@@ -189,5 +193,7 @@ mod tests {
         assert_eq!(Page::open(&memory).unwrap_err(), Fault::Size(12));
         memory[WORD_VERSION].store(9, Ordering::Relaxed);
         assert_eq!(Page::open(&memory).unwrap_err(), Fault::Version(9));
+        memory[WORD_MAGIC].store(1, Ordering::Relaxed);
+        assert_eq!(Page::open(&memory).unwrap_err(), Fault::Magic);
     }
 }

@@ -66,9 +66,12 @@ impl Status {
         Self(self.0 & !other.0)
     }
 
-    /// The names of the facts that hold.
+    /// The names of the facts that hold. The first one is always there: `synchronised`, or `unknown` for the lack of it.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
-        Self::NAMES.into_iter().filter(move |(fact, _)| self.contains(*fact)).map(|(_, name)| name)
+        let unknown = (!self.contains(Self::SYNCHRONISED)).then_some("unknown");
+        unknown
+            .into_iter()
+            .chain(Self::NAMES.into_iter().filter(move |(fact, _)| self.contains(*fact)).map(|(_, name)| name))
     }
 }
 
@@ -215,6 +218,14 @@ impl Parameters {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn what_is_not_known_is_said_to_be_so() {
+        let names = |status: Status| status.names().collect::<Vec<_>>();
+        assert_eq!(names(Status::default()), ["unknown"]);
+        assert_eq!(names(Status::DISRUPTED | Status::STALE), ["unknown", "stale", "disrupted"]);
+        assert_eq!(names(Status::SYNCHRONISED | Status::HOLDOVER), ["synchronised", "holdover"]);
+    }
 
     proptest! {
         #[test]

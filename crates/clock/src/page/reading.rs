@@ -16,11 +16,11 @@ pub struct Reading {
     pub tai: Nanos,
     /// TAI - UTC in seconds at that time.
     pub offset: i32,
-    /// Estimated error in ns: one standard deviation.
+    /// Estimated error in ns: one standard deviation; `u64::MAX` if nothing is known.
     pub error: u64,
     /// The most that the time can be wrong by, in ns; `u64::MAX` if nothing is known.
     pub bound: u64,
-    /// Nanoseconds since the values were published, negative before.
+    /// Nanoseconds since the values were published, negative before; `i64::MAX` if nothing ever was.
     pub age: i64,
 }
 
@@ -32,10 +32,20 @@ impl Reading {
         self.tai.plus(-(self.offset as i64) * SECOND)
     }
 
-    /// The interval of Unix time in which the true time lies. Across a leap second both ends count as the middle does.
+    /// Whether the time is known: what it may be wrong by is less than everything.
+    #[must_use]
+    #[inline]
+    pub const fn is_known(&self) -> bool {
+        self.bound != u64::MAX
+    }
+
+    /// The interval of Unix time in which the true time lies: all of time, if nothing is known. Across a leap second both ends count as the middle does.
     #[must_use]
     #[inline]
     pub const fn interval(&self) -> (Nanos, Nanos) {
+        if !self.is_known() {
+            return (Nanos(i64::MIN), Nanos(i64::MAX));
+        }
         let bound = if self.bound > i64::MAX as u64 { i64::MAX } else { self.bound as i64 };
         let utc = self.utc().0;
         (Nanos(utc.saturating_sub(bound)), Nanos(utc.saturating_add(bound)))
@@ -43,10 +53,44 @@ impl Reading {
 }
 
 impl Parameters {
-    /// The time at a value of the counter, which may be from before or after the values were published.
+    /// The time at a value of the counter, which may be from before or after the values were published. Of a value that is so far from them that its time
+    /// does not fit 64 bits nothing is known, whatever else is.
     #[must_use]
     #[inline]
     pub const fn reading(&self, count: Count) -> Reading {
+        let reading = self.reading_near(count);
+        if self.reaches(count, &reading) { reading } else { self.beyond(count, &reading) }
+    }
+
+    /// Whether the values tell the time of this one: nothing of the reading was cut off.
+    const fn reaches(&self, count: Count, reading: &Reading) -> bool {
+        let wrapped = (count.0 >= self.at.0) != (count.since(self.at) >= 0);
+        let offset = reading.offset as i64 * SECOND;
+        match self.time.0.checked_add(reading.age) {
+            Some(tai) => {
+                !wrapped && reading.age != i64::MAX && reading.age != i64::MIN && tai.checked_sub(offset).is_some()
+            }
+            None => false,
+        }
+    }
+
+    /// The reading of a value that is too far away.
+    #[cold]
+    const fn beyond(&self, count: Count, reading: &Reading) -> Reading {
+        let end = if self.local.mult == 0 || count.0 >= self.at.0 { i64::MAX } else { i64::MIN };
+        Reading {
+            status: reading.status.without(Status::SYNCHRONISED),
+            error: u64::MAX,
+            bound: u64::MAX,
+            age: end,
+            ..*reading
+        }
+    }
+
+    /// The same for a value within 2^63 counts and 200 years of when the values were published, as the counter's own value always is.
+    #[must_use]
+    #[inline]
+    pub const fn reading_near(&self, count: Count) -> Reading {
         let age = self.local.nanos(count.since(self.at));
         let tai = Nanos(self.time.0.saturating_add(age));
         let mut status = self.status;
@@ -64,29 +108,42 @@ impl Parameters {
             status = status.with(Status::STALE, true);
             grown = grown.saturating_add(self::grown(self.local.nanos(beyond).unsigned_abs(), STALE_GROWTH));
         }
-        let known = status.contains(Status::SYNCHRONISED);
-        Reading {
+        let reading = Reading {
             status,
             tai,
             offset,
             error: self.error.saturating_add(grown),
-            bound: if known { self.bound.saturating_add(grown) } else { u64::MAX },
+            bound: self.bound.saturating_add(grown),
             age,
-        }
+        };
+        if status.contains(Status::SYNCHRONISED) { reading } else { self.unknown(&reading) }
+    }
+
+    /// The reading of a page that tells no time.
+    #[cold]
+    const fn unknown(&self, reading: &Reading) -> Reading {
+        let age = if self.local.mult == 0 { i64::MAX } else { reading.age };
+        Reading { error: u64::MAX, bound: u64::MAX, age, ..*reading }
     }
 
     /// Nanoseconds between two values of the counter, by the difference clock: smooth, because no correction of the time enters it. Good for spans
-    /// below about 1000 s; beyond, take the difference of two readings. `None`: nobody knows yet how long a count takes.
+    /// below about 1000 s; beyond, take the difference of two readings. `None`: nobody knows yet how long a count takes, or it is more than 64 bits hold.
     #[must_use]
     #[inline]
     pub const fn elapsed(&self, from: Count, to: Count) -> Option<i64> {
-        if self.difference.mult == 0 { None } else { Some(self.difference.nanos(to.since(from))) }
+        let counts = to.since(from);
+        let wrapped = (to.0 >= from.0) != (counts >= 0);
+        match self.difference.nanos(counts) {
+            i64::MIN | i64::MAX => None,
+            _ if wrapped || self.difference.mult == 0 => None,
+            ns => Some(ns),
+        }
     }
 
-    /// The count at which the clock will show this TAI time.
+    /// The count at which the clock will show this TAI time; the first or last that there is, if that is none.
     #[must_use]
     pub const fn count_at(&self, tai: Nanos) -> Count {
-        self.at.plus(self.local.counts(tai.since(self.time)))
+        Count(self.at.0.saturating_add_signed(self.local.counts(tai.0.saturating_sub(self.time.0))))
     }
 }
 
@@ -104,18 +161,20 @@ mod tests {
     use crate::scale::Scale;
     use proptest::prelude::*;
 
+    const AT: Count = Count(1_000_000_000_000);
+
     fn parameters() -> Parameters {
         let half = Scale::from_period(0.5).unwrap();
         Parameters {
             status: Status::SYNCHRONISED,
-            at: Count(1000),
+            at: AT,
             time: Nanos(100 * SECOND),
             local: half,
             difference: half,
             error: 10,
             bound: 100,
             growth: 1 << 12,
-            fresh_until: Count(1000 + 20 * 2_000_000_000),
+            fresh_until: AT.plus(20 * 2_000_000_000),
             leap: Leap { offset: 37, step: 0, at: Nanos(0) },
             ..Parameters::UNKNOWN
         }
@@ -140,7 +199,35 @@ mod tests {
         assert_eq!(stale.bound, 100 + 28_611 + 19_998);
         let unknown = Parameters { status: Status::default(), ..p }.reading(p.at);
         assert_eq!(unknown.bound, u64::MAX);
-        assert_eq!(unknown.interval(), (Nanos(63 * SECOND - i64::MAX), Nanos(i64::MAX)));
+        assert_eq!(unknown.interval(), (Nanos(i64::MIN), Nanos(i64::MAX)));
+        assert_eq!(unknown.age, 0, "a daemon that knows nothing yet has published so just now");
+        assert_eq!(Parameters::UNKNOWN.reading(Count(7)).age, i64::MAX, "nobody has published anything");
+    }
+
+    #[test]
+    fn of_a_count_that_is_too_far_away_nothing_is_known() {
+        let p = parameters();
+        for (count, known) in
+            [(Count(0), true), (AT.plus(i64::MAX), true), (Count(AT.0 + (1 << 63)), false), (Count(u64::MAX), false)]
+        {
+            let reading = p.reading(count);
+            assert_eq!(reading.is_known(), known, "{count:?}: {reading:?}");
+            assert_eq!(reading.status.contains(Status::SYNCHRONISED), known, "{count:?}");
+            assert_eq!(reading.error == u64::MAX, !known, "{count:?}");
+            assert_eq!(reading.age > 0, count > AT, "{count:?}: {reading:?}");
+        }
+        // The nanoseconds of 64 bits end in 2262.
+        let slow = Parameters { local: Scale::from_period(1e3).unwrap(), ..p };
+        let last = slow.count_at(Nanos(i64::MAX));
+        assert!(slow.reading(last.plus(-1)).is_known() && !slow.reading(last.plus(1)).is_known());
+        assert_eq!(slow.reading(last.plus(1)).age, i64::MAX);
+        let late = Parameters { at: Count(u64::MAX - 5), ..p };
+        assert_eq!(late.reading(Count(0)).age, i64::MIN, "it does not run round");
+        assert_eq!(p.elapsed(Count(0), Count(u64::MAX)), None);
+        assert_eq!(p.elapsed(Count(u64::MAX), Count(0)), None);
+        assert_eq!(p.elapsed(Count(0), Count(i64::MAX as u64)), Some(i64::MAX / 2 + 1));
+        let slow = Parameters { difference: Scale::from_period(1e3).unwrap(), ..p };
+        assert_eq!(slow.elapsed(Count(0), Count(i64::MAX as u64)), None);
     }
 
     #[test]

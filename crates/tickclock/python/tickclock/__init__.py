@@ -41,8 +41,9 @@ class Status(enum.IntFlag):
 
     # From Python 3.11 on an IntFlag prints as its number.
     def __str__(self) -> str:
-        """Its facts by name: ``SYNCHRONISED|TAI_KNOWN``."""
-        return "|".join(fact.name for fact in type(self).__members__.values() if fact in self) or "NOTHING_KNOWN"
+        """Its facts by name: ``SYNCHRONISED|TAI_KNOWN``, or ``UNKNOWN`` and more if the time is not known."""
+        facts = [fact.name for fact in type(self).__members__.values() if fact in self]
+        return "|".join(facts if Status.SYNCHRONISED in self else ["UNKNOWN", *facts])
 
     def __format__(self, form: str) -> str:
         return format(str(self), form)
@@ -137,6 +138,9 @@ _WHY = {
     errno.ENOTSUP: "this processor does not have the counter that the clock's page is about",
 }
 
+_NO_TIME = -(2**63)
+_TOO_FAR = "is so far from the counter's value now that its time does not fit 64 bits of nanoseconds"
+
 
 def _whole(value: int, what: str, least: int, most: int) -> int:
     """A whole number that C can take: ctypes would cut off what does not fit."""
@@ -190,9 +194,13 @@ class Clock:
         return _time(_lib.tickclock_now(self._opened(), ctypes.byref(time)), time)
 
     def at(self, counter: int) -> Time:
-        """The time at a value of the counter, taken earlier. Raises Unknown if the time is not known, OverflowError if there is no such value."""
+        """The time at a value of the counter, taken earlier. Raises Unknown if the time is not known, OverflowError if there is no such value, or if it is
+        so far from now that its time does not fit 64 bits."""
         time = _Time()
-        return _time(_lib.tickclock_at(self._opened(), _count(counter), ctypes.byref(time)), time)
+        error = _lib.tickclock_at(self._opened(), _count(counter), ctypes.byref(time))
+        if error == errno.ERANGE:
+            raise OverflowError(f"{counter} {_TOO_FAR}")
+        return _time(error, time)
 
     def counter(self) -> int:
         """The counter: the cheapest stamp there is."""
@@ -201,10 +209,13 @@ class Clock:
     def elapsed(self, start: int, end: int) -> int:
         """Nanoseconds between two values of the counter, by the difference clock: smooth, for spans below about 1000 s.
 
-        Raises Unknown before the first answer of a server, when nobody knows how long a count takes.
+        Raises Unknown before the first answer of a server, when nobody knows how long a count takes, OverflowError if the span does not fit 64 bits.
         """
         span = ctypes.c_int64()
-        if _lib.tickclock_elapsed(self._opened(), _count(start), _count(end), ctypes.byref(span)):
+        error = _lib.tickclock_elapsed(self._opened(), _count(start), _count(end), ctypes.byref(span))
+        if error == errno.ERANGE:
+            raise OverflowError(f"from {start} to {end} it is longer than 64 bits of nanoseconds")
+        if error:
             raise self._unknown()
         return span.value
 
@@ -212,7 +223,8 @@ class Clock:
         """Unix times in ns of many values of the counter, all by the same parameters.
 
         A NumPy array gives a NumPy array of int64 of the same shape, in one call; anything else gives a list. Raises Unknown if the time is not known,
-        OverflowError if a value cannot be one of the counter (negative, or of more than 64 bits), TypeError if it is no whole number.
+        OverflowError if a value cannot be one of the counter (negative, or of more than 64 bits) or is so far from now that its time does not fit 64 bits,
+        TypeError if it is no whole number.
         """
         numpy = sys.modules.get("numpy")
         if numpy is not None and isinstance(counters, numpy.ndarray):
@@ -231,7 +243,11 @@ class Clock:
         return list(times)
 
     def _convert(self, counters: int, times: int, count: int) -> None:
-        if _lib.tickclock_convert(self._opened(), counters, times, count):
+        error = _lib.tickclock_convert(self._opened(), counters, times, count)
+        if error == errno.ERANGE:
+            first = next(i for i in range(count) if ctypes.c_int64.from_address(times + 8 * i).value == _NO_TIME)
+            raise OverflowError(f"{ctypes.c_uint64.from_address(counters + 8 * first).value} {_TOO_FAR}")
+        if error:
             raise self._unknown()
 
     def _unknown(self) -> Unknown:
