@@ -21,11 +21,11 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tickclock::OpenError;
 use tickwire_ntp::Server;
-use time::Time;
+use time::{Event, Time};
 use tracing::{info, warn};
 
 /// The clock is looked at so often: whether the page is still the one, and the counter whole.
@@ -59,6 +59,7 @@ const fn hint(errno: Errno) -> &'static str {
 /// The server.
 #[derive(Debug)]
 pub struct TimeServer {
+    page: PathBuf,
     time: Time,
     core: Server,
     desks: Vec<Desk>,
@@ -66,10 +67,10 @@ pub struct TimeServer {
 }
 
 impl TimeServer {
-    /// Opens the page and the sockets.
+    /// Opens the page and the sockets. A page that is not there yet is waited for: until then the answers say that the time is not known.
     ///
     /// # Errors
-    /// There is no page, or an address cannot be had.
+    /// What is there is no page, or an address cannot be had.
     pub fn start(config: &Serve, page: &Path) -> Result<Self, ServeError> {
         let time = Time::open(page)?;
         let mut desks = Vec::new();
@@ -85,7 +86,20 @@ impl TimeServer {
                 Err(errno) => return Err(ServeError::Listen(address, errno)),
             }
         }
-        Ok(Self { time, core: Server::new(config.core(), crate::daemon::random()), desks, tally: Tally::default() })
+        if !time.is_there() {
+            warn!(
+                page = %page.display(),
+                "there is no clock yet: until there is one the answers say that the time is not known (start `tickwire service` or `tickwire clock run`, or name its page with --page or in {})",
+                tickclock::VARIABLE
+            );
+        }
+        Ok(Self {
+            page: page.into(),
+            time,
+            core: Server::new(config.core(), crate::daemon::random()),
+            desks,
+            tally: Tally::default(),
+        })
     }
 
     /// Where it listens.
@@ -99,6 +113,21 @@ impl TimeServer {
         &self.tally
     }
 
+    /// Looks what has become of the clock.
+    fn look(&mut self) {
+        match self.time.look() {
+            None => {}
+            Some(Event::Opened { anew }) => {
+                info!(page = %self.page.display(), "the page is there, and is followed");
+                if anew {
+                    self.desks.iter_mut().for_each(|desk| desk.begin_anew(&self.time));
+                }
+            }
+            Some(Event::Away(why)) => warn!("no clock's page can be followed: {why}"),
+            Some(Event::Broken(what)) => warn!("the counter has broken: {what}"),
+        }
+    }
+
     /// Serves until `stop` is readable.
     ///
     /// # Errors
@@ -108,9 +137,7 @@ impl TimeServer {
         loop {
             if looked.elapsed() >= LOOK {
                 looked = Instant::now();
-                if let Some(what) = self.time.look() {
-                    warn!("{what}");
-                }
+                self.look();
             }
             let mut all = vec![PollFd::new(stop, PollFlags::POLLIN)];
             all.extend(self.desks.iter().map(|desk| PollFd::new(desk.as_fd(), PollFlags::POLLIN)));

@@ -143,11 +143,47 @@ fn a_page_that_another_daemon_has_replaced_is_followed() {
         std::fs::remove_file(page).unwrap();
         let new = Writer::create(page, KIND).unwrap();
         new.publish(&Parameters { root: Root { stratum: 6, reference: SERVER, delay: 0 }, ..known() });
-        let begin = Instant::now();
-        while ask(&socket, &Packet::request(Stamp(79))).stratum != 7 {
-            assert!(begin.elapsed() < Duration::from_secs(20), "it still reads the old page");
-            std::thread::sleep(Duration::from_millis(100));
-        }
+        until(&socket, 7);
+    });
+}
+
+/// Asks until the answer has this stratum.
+fn until(socket: &UdpSocket, stratum: u8) {
+    let begin = Instant::now();
+    while ask(socket, &Packet::request(Stamp(79))).stratum != stratum {
+        assert!(begin.elapsed() < Duration::from_secs(20), "no answer of stratum {stratum}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn a_page_that_is_not_there_yet_is_waited_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let page = directory.path().join("clock");
+    let config = Serve { listen: local(), ..Serve::default() };
+    let mut server = TimeServer::start(&config, &page).unwrap();
+    let address = server.addresses().next().unwrap();
+    let (stop, stopper) = nix::unistd::pipe().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| server.run(stop.as_fd()).unwrap());
+        let _end = Ending(Some(stopper));
+        let socket = to(address);
+        let said = ask(&socket, &Packet::request(Stamp(77)));
+        assert_eq!((said.leap, said.stratum, said.origin), (LeapIndicator::Unknown, 16, Stamp(77)));
+        // Of another counter than the one that the server stamped by until now, where this machine has one.
+        let writer = Writer::create(&page, KIND).unwrap();
+        writer.publish(&known());
+        until(&socket, 2);
+        let (before, said) = (unix(), ask(&socket, &Packet::request(Stamp(80))));
+        let ahead = said.received.to_unix(before).since(before) - AHEAD;
+        assert!((-1_000_000..1_000_000_000).contains(&ahead), "{ahead} ns");
+        // Nobody knows the time until another daemon comes.
+        writer.publish(&Parameters { status: Status::RETIRED, ..Parameters::UNKNOWN });
+        std::fs::remove_file(&page).unwrap();
+        until(&socket, 16);
+        let new = Writer::create(&page, KIND).unwrap();
+        new.publish(&known());
+        until(&socket, 2);
     });
 }
 
@@ -317,8 +353,10 @@ fn chrony_takes_the_time_from_it() {
 fn what_cannot_be_had_says_why() {
     let directory = tempfile::tempdir().unwrap();
     let page = directory.path().join("clock");
+    std::fs::write(&page, "a letter").unwrap();
     let error = TimeServer::start(&Serve::default(), &page).unwrap_err();
-    assert!(matches!(error, ServeError::Clock(_)) && error.to_string().contains("tickwire clock run"), "{error}");
+    assert!(matches!(error, ServeError::Clock(_)) && error.to_string().contains("it has 8 bytes"), "{error}");
+    std::fs::remove_file(&page).unwrap();
     let _writer = Writer::create(&page, KIND).unwrap();
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
     let listen = |address| Serve { listen: vec![address], ..Serve::default() };

@@ -3,7 +3,7 @@
 use super::ServeError;
 use crate::hardware::{self, Look};
 use std::path::{Path, PathBuf};
-use tickclock::{Clock, Count, Parameters, Scale, Status};
+use tickclock::{Clock, Count, CounterKind, OpenError, Parameters, Scale, Status, counter};
 use tickwire_clock::Nanos;
 use tickwire_ntp::Stamp;
 use tickwire_ntp::sandwich::Sandwich;
@@ -13,11 +13,15 @@ use tickwire_ntp::server::Host;
 #[derive(Debug)]
 pub(super) struct Time {
     page: PathBuf,
-    clock: Clock,
+    /// `None`: there is no page yet.
+    clock: Option<Clock>,
+    kind: CounterKind,
     nominal: Scale,
     looked: (Look, u32),
     /// The counter has broken, and the page is still that of before: it has had so many disruptions.
     broken: Option<u32>,
+    /// What was said last of a page that cannot be opened.
+    said: Option<String>,
 }
 
 /// The clock for a batch of messages.
@@ -28,57 +32,107 @@ pub(super) struct Now {
     nominal: Scale,
 }
 
+/// What has become of the clock, for the log.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// There is a page now, or another one; `true`: it is about another counter, so that no count from before means anything.
+    Opened { anew: bool },
+    /// There is none that can be read.
+    Away(String),
+    /// The counter has broken.
+    Broken(String),
+}
+
 impl Time {
+    /// A page that is not there is waited for; meanwhile nothing is known. What is no page is an error.
     pub(super) fn open(page: &Path) -> Result<Self, ServeError> {
-        let clock = Clock::open(page)?;
-        let kind = clock.counter_kind();
+        let clock = match Clock::open(page) {
+            Ok(clock) => Some(clock),
+            Err(OpenError::Missing(_)) => None,
+            Err(error) => return Err(error.into()),
+        };
+        let kind = clock.as_ref().map_or_else(|| hardware::choose().0, Clock::counter_kind);
         let nominal = hardware::nominal(kind).ok_or(ServeError::Counter(kind.name()))?;
-        let looked = (Look::take(kind), clock.parameters().disruptions);
-        Ok(Self { page: page.into(), clock, nominal, looked, broken: None })
+        let mut time =
+            Self { page: page.into(), clock, kind, nominal, looked: (Look::take(kind), 0), broken: None, said: None };
+        time.looked.1 = time.parameters().disruptions;
+        Ok(time)
+    }
+
+    /// Whether there is a page.
+    pub(super) const fn is_there(&self) -> bool {
+        self.clock.is_some()
     }
 
     /// Looks whether the counter is whole and the page is the daemon's. If something has happened, what.
-    pub(super) fn look(&mut self) -> Option<String> {
-        let (before, disruptions) = self.looked;
-        let look = Look::take(self.clock.counter_kind());
-        let now = self.clock.now();
-        let known = self.clock.parameters().disruptions;
-        self.looked = (look, known);
-        if now.status.contains(Status::RETIRED) || now.status.contains(Status::STALE) {
-            // A daemon that started anew may have made another page.
-            if let Ok(new) = Self::open_again(&self.page, &self.clock) {
-                *self = new;
-            }
+    pub(super) fn look(&mut self) -> Option<Event> {
+        let gone = self.clock.as_ref().is_none_or(|clock| {
+            let status = clock.now().status;
+            status.contains(Status::RETIRED) || status.contains(Status::STALE)
+        });
+        if gone && let Some(event) = self.open_again() {
+            return Some(event);
         }
+        let (before, disruptions) = self.looked;
+        let look = Look::take(self.kind);
+        let known = self.parameters().disruptions;
+        self.looked = (look, known);
         if self.broken.is_some_and(|then| then != known) {
             self.broken = None;
         }
         let what = look.broken_since(&before, self.nominal)?;
         // The daemon may have seen it first.
         self.broken = (disruptions == known).then_some(known);
-        Some(format!("the counter has broken: {what}"))
+        Some(Event::Broken(what))
     }
 
-    fn open_again(page: &Path, old: &Clock) -> Result<Self, ServeError> {
-        let new = Clock::open(page)?;
-        if new.counter_kind() == old.counter_kind() && new.parameters() == old.parameters() {
-            return Err(ServeError::Counter(new.counter_kind().name()));
+    /// A daemon that started anew may have made another page.
+    fn open_again(&mut self) -> Option<Event> {
+        let new = match Clock::open(&self.page) {
+            Ok(new) => new,
+            // That there is none was said at the start.
+            Err(OpenError::Missing(_)) if self.clock.is_none() => return None,
+            Err(error) => {
+                let said = match error {
+                    OpenError::Missing(page) => format!("there is none at {} any more", page.display()),
+                    error => error.to_string(),
+                };
+                let event = (self.said.as_ref() != Some(&said)).then(|| Event::Away(said.clone()));
+                self.said = Some(said);
+                return event;
+            }
+        };
+        let same = |old: &Clock| new.counter_kind() == old.counter_kind() && new.parameters() == old.parameters();
+        if self.clock.as_ref().is_some_and(same) {
+            return None;
         }
-        drop(new);
-        Self::open(page)
+        let kind = new.counter_kind();
+        let anew = kind != self.kind;
+        if anew {
+            self.nominal = hardware::nominal(kind)?;
+            self.kind = kind;
+        }
+        self.looked = (Look::take(kind), new.parameters().disruptions);
+        self.clock = Some(new);
+        (self.broken, self.said) = (None, None);
+        Some(Event::Opened { anew })
     }
 
     pub(super) fn sandwich(&self) -> Sandwich {
-        Sandwich::take(self.clock.counter_kind(), self.nominal.period())
+        Sandwich::take(self.kind, self.nominal.period())
     }
 
     pub(super) fn count(&self) -> Count {
-        self.clock.counter()
+        counter::read(self.kind)
+    }
+
+    fn parameters(&self) -> Parameters {
+        self.clock.as_ref().map_or(Parameters::UNKNOWN, Clock::parameters)
     }
 
     /// The clock at a moment.
     pub(super) fn now(&self, at: Sandwich) -> Now {
-        let parameters = if self.broken.is_some() { Parameters::UNKNOWN } else { self.clock.parameters() };
+        let parameters = if self.broken.is_some() { Parameters::UNKNOWN } else { self.parameters() };
         let host = Host::new(&parameters, &parameters.reading(at.count));
         Now { parameters, host, at, nominal: self.nominal }
     }
@@ -96,5 +150,61 @@ impl Now {
             return Stamp::from_unix(Nanos(self.at.realtime).plus(self.nominal.nanos(count.since(self.at.count))));
         }
         Stamp::from_unix(self.parameters.reading(count).utc())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tickclock::Writer;
+
+    const KIND: CounterKind = CounterKind::MonotonicRaw;
+
+    fn known() -> Parameters {
+        let scale = Scale::from_period(1.0).unwrap();
+        Parameters {
+            status: Status::SYNCHRONISED,
+            at: counter::read(KIND),
+            time: Nanos(1_790_000_000_000_000_000),
+            local: scale,
+            difference: scale,
+            error: 1,
+            bound: 100,
+            fresh_until: Count(u64::MAX / 2),
+            root: tickclock::Root { stratum: 1, reference: 1, delay: 1 },
+            ..Parameters::UNKNOWN
+        }
+    }
+
+    #[test]
+    fn after_a_break_of_the_counter_nothing_is_told_until_the_daemon_has_seen_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let page = directory.path().join("clock");
+        let writer = Writer::create(&page, KIND).unwrap();
+        writer.publish(&known());
+        let mut time = Time::open(&page).unwrap();
+        let knows = |time: &Time| time.now(time.sandwich()).host != Host::UNSYNCHRONISED;
+        assert!(time.look().is_none() && knows(&time));
+        time.looked.0.slept -= 60_000_000_000;
+        assert!(matches!(time.look(), Some(Event::Broken(_))));
+        assert!(!knows(&time), "the page is still that of before");
+        writer.publish(&Parameters { disruptions: 1, ..known() });
+        assert!(time.look().is_none() && knows(&time));
+    }
+
+    #[test]
+    fn a_page_that_cannot_be_read_is_told_of_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let page = directory.path().join("clock");
+        let mut time = Time::open(&page).unwrap();
+        assert!(time.look().is_none() && !time.is_there(), "that it is not there was said at the start");
+        std::fs::write(&page, "a letter").unwrap();
+        assert!(matches!(time.look(), Some(Event::Away(why)) if why.contains("it has 8 bytes")));
+        assert!(time.look().is_none());
+        std::fs::remove_file(&page).unwrap();
+        assert!(time.look().is_none());
+        let writer = Writer::create(&page, KIND).unwrap();
+        writer.publish(&known());
+        assert!(matches!(time.look(), Some(Event::Opened { .. })) && time.is_there());
     }
 }
