@@ -36,7 +36,8 @@ const FRESH: i64 = 5 * SECOND;
 const LOOK: i64 = SECOND / 20;
 /// The time is handed on to the system so often, in ns.
 const HAND: i64 = SECOND;
-/// What is known of the counter is kept so often, in ns.
+/// What is known of the counter is kept so often, in ns; and at once when its period is known twice as well as what was kept: a daemon that is killed some
+/// seconds after its start has learnt something, too.
 const KEEP: i64 = 60 * SECOND;
 /// How far a quartz may be from what the kernel has measured: standard deviation, relative.
 const QUARTZ: f64 = 100e-6;
@@ -184,7 +185,7 @@ impl Daemon {
                 let parameters = self.keeper.parameters(counter::read(self.kind));
                 self.system.turn(now, self.kind, self.nominal, &self.looked, &parameters);
             }
-            if now - self.kept >= KEEP {
+            if now - self.kept >= KEEP || now - self.kept >= SECOND && self.knows_better() {
                 self.keep(now);
             }
             if self.wait(stop)? {
@@ -372,15 +373,23 @@ impl Daemon {
         self.news.tell(now, &seen);
     }
 
+    /// What is known of the counter now.
+    fn known(&self) -> Option<Known> {
+        // Not the published clock: while that moves from one server to another, its period is not the counter's.
+        let clock = self.keeper.followed(self.looked.count)?;
+        Some(Known { period: Scale::from_period(clock.period)?, rate_error: clock.error_rate * 1e-9 })
+    }
+
+    /// Whether that is worth more than what was kept.
+    fn knows_better(&self) -> bool {
+        self.known().is_some_and(|known| self.state.is_outdone_by(&known))
+    }
+
     /// Keeps what is known of the counter for the next start.
     fn keep(&mut self, now: i64) {
         self.kept = now;
         self.look();
-        // Not the published clock: while that moves from one server to another, its period is not the counter's.
-        if let Some(clock) = self.keeper.followed(self.looked.count)
-            && let Some(period) = Scale::from_period(clock.period)
-        {
-            let known = Known { period, rate_error: clock.error_rate * 1e-9 };
+        if let Some(known) = self.known() {
             self.state.write(self.kind, &self.looked, known);
         }
     }

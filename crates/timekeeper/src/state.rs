@@ -96,6 +96,8 @@ pub(crate) struct State {
     path: PathBuf,
     boot: String,
     failing: bool,
+    /// How well the period was known that this daemon has kept last.
+    kept: f64,
 }
 
 /// Beside the page: its name with `.state`.
@@ -109,7 +111,12 @@ impl State {
     /// The file of this name, or else the one beside the page.
     pub(crate) fn new(path: Option<&Path>, page: &Path) -> Self {
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        Self { path: path.map_or_else(|| beside(page), Path::to_owned), boot: boot.trim().into(), failing: false }
+        Self {
+            path: path.map_or_else(|| beside(page), Path::to_owned),
+            boot: boot.trim().into(),
+            failing: false,
+            kept: COLD,
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -173,11 +180,18 @@ impl State {
         Ok(Known { period, rate_error: rate_error.min(COLD) })
     }
 
-    /// Writes what is known at `now`. It takes the place of the file before at once and as a whole; a power failure may lose it, but then the boot is another one.
+    /// Whether this daemon has kept nothing yet that is nearly as good.
+    pub(crate) fn is_outdone_by(&self, known: &Known) -> bool {
+        known.rate_error < self.kept / 2.0
+    }
+
+    /// Writes what is known at `now`. It takes the place of the file before at once and as a whole. It is not forced to the disk: a power failure may lose it,
+    /// but after that the boot is another one, and the daemon's one thread does not wait for a disk.
     pub(crate) fn write(&mut self, kind: CounterKind, now: &Look, known: Known) {
         if known.rate_error >= COLD {
             return;
         }
+        self.kept = known.rate_error;
         let file = File {
             version: VERSION,
             boot: self.boot.clone(),
@@ -381,6 +395,15 @@ mod tests {
         let mut state = State::new(Some(Path::new("/proc/nowhere/state")), Path::new("/run/clock"));
         state.write(KIND, &at(1000), known());
         assert!(state.failing);
+    }
+
+    #[test]
+    fn what_is_known_twice_as_well_is_worth_a_write() {
+        let mut bed = Bed::new();
+        let known = |rate_error| Known { rate_error, ..known() };
+        assert!(bed.state.is_outdone_by(&known(49e-6)) && !bed.state.is_outdone_by(&known(51e-6)));
+        bed.state.write(KIND, &at(1000), known(49e-6));
+        assert!(bed.state.is_outdone_by(&known(24e-6)) && !bed.state.is_outdone_by(&known(25e-6)));
     }
 
     #[test]
