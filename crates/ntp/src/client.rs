@@ -117,6 +117,13 @@ impl Client {
         self.schedule.interval()
     }
 
+    /// The interval between requests that the server allows, in ns: the usual one, or longer if it has said that it is asked too often. Its silence does not
+    /// change that.
+    #[must_use]
+    pub const fn allowed(&self) -> i64 {
+        self.schedule.allowed()
+    }
+
     /// Of the last eight requests those that were answered, the last in the lowest bit (as ntpq's reach).
     #[must_use]
     pub const fn reach(&self) -> u8 {

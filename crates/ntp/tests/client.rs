@@ -104,6 +104,7 @@ fn a_lost_answer_is_asked_for_again_and_a_silent_server_less_and_less() {
         std::iter::from_fn(|| Some(ask(&mut client).0)).take_while(|&now| now < begin + 86_400 * SECOND).count();
     assert!((100..1000).contains(&requests), "{requests} requests in a day of silence");
     assert_eq!((client.reach(), client.interval()), (0, 1024 * SECOND));
+    assert_eq!(client.allowed(), 16 * SECOND, "its silence is no wish");
     let (now, request) = ask(&mut client);
     give(&mut client, &honest(&request, NEAR), now).unwrap();
     assert_eq!(client.interval(), 16 * SECOND, "asks as before when it is back");
@@ -122,7 +123,7 @@ fn kisses_are_obeyed() {
     }
     let (now, request) = ask(&mut client);
     give(&mut client, &honest(&request, NEAR), now).unwrap();
-    assert_eq!(client.interval(), 128 * SECOND, "and remembered");
+    assert_eq!((client.interval(), client.allowed()), (128 * SECOND, 128 * SECOND), "and remembered");
     let (now, request) = ask(&mut client);
     assert_eq!(give(&mut client, &kiss(Kiss::Deny, &request), now), Err(Rejection::Kiss(Kiss::Deny)));
     assert_eq!(client.due(), None);

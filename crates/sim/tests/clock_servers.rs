@@ -161,6 +161,26 @@ fn a_suspend_is_published_until_a_server_has_answered() {
     was_true(&mut run);
 }
 
+#[test]
+fn who_wants_to_be_asked_seldom_is_not_silent_in_between() {
+    let holdover = |patience: Option<i64>, silence: f64| {
+        let mut run = Timekeeping::new(Wander::OFFICE, servers(1), 1.0, 0.0, 6);
+        run.until(60.0, |_| ());
+        if let Some(patience) = patience {
+            run.keeper.set_patience(0, patience);
+        }
+        run.servers[0].silent = true;
+        run.until(60.0 + silence, |_| ());
+        let reading = run.reading(60.0 + silence);
+        assert!(reading.status.contains(Status::SYNCHRONISED));
+        reading.status.contains(Status::HOLDOVER)
+    };
+    // Eight polls and 2 s, of a second and of 16 s.
+    let seldom = Some(130 * SECOND);
+    assert_eq!([holdover(None, 9.0), holdover(None, 12.0)], [false, true]);
+    assert_eq!([holdover(seldom, 12.0), holdover(seldom, 128.0), holdover(seldom, 132.0)], [false, false, true]);
+}
+
 const SMEARED: Source = Source { asymmetry: 0.0, smeared: true };
 
 #[test]

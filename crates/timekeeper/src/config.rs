@@ -189,8 +189,11 @@ fn host_name(host: &str) -> Result<(), String> {
     ))
 }
 
+/// Of NTP (RFC 5905 §7.2).
+const NTP_PORT: u16 = 123;
+
 const fn ntp_port() -> u16 {
-    123
+    NTP_PORT
 }
 
 const fn yes() -> bool {
@@ -217,6 +220,15 @@ impl Server {
         let port = port.map(|port| port.parse().ok().filter(|number| *number != 0).ok_or_else(|| wrong(port)));
         let port = port.transpose()?.unwrap_or(ntp_port());
         Ok(Self { host: host.into(), port, asymmetry: 0.0, smeared: false, interleaved: true })
+    }
+
+    /// What people call it: its name as they have given it, with the port if that is not the usual one.
+    pub(crate) fn label(&self) -> String {
+        match (self.port, self.host.contains(':')) {
+            (NTP_PORT, _) => self.host.clone(),
+            (port, true) => format!("[{}]:{port}", self.host),
+            (port, false) => format!("{}:{port}", self.host),
+        }
     }
 
     /// What the clock is told of it.

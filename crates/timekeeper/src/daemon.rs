@@ -1,6 +1,6 @@
 //! The loop: whatever is due, then sleep until something comes or is due.
 
-use crate::config::Config;
+use crate::config::{Config, Server};
 use crate::doors::{self, Doors};
 use crate::hardware::{self, Look};
 use crate::leap_table;
@@ -135,8 +135,8 @@ impl Daemon {
         let last = writer.last();
         let disruptions = last.disruptions.wrapping_add(u32::from(warm.is_none() && last.at != Count(0)));
         let recorder = config.record.as_ref().map(|path| {
-            let servers: Vec<_> =
-                config.servers.iter().map(|server| &*server.host).zip(known.iter().copied()).collect();
+            let names: Vec<_> = config.servers.iter().map(Server::label).collect();
+            let servers: Vec<_> = names.iter().map(String::as_str).zip(known.iter().copied()).collect();
             Recorder::create(path)
                 .and_then(|mut recorder| {
                     recorder.begin(&keeper, kind.name(), &servers, table.as_ref(), disruptions).map(|()| recorder)
@@ -238,6 +238,10 @@ impl Daemon {
         for (number, source) in self.sources.iter_mut().enumerate() {
             let mut came = Vec::new();
             source.receive(now, near, |one| came.push(one));
+            if let Some(patience) = source.new_patience() {
+                record(&mut self.recorder, |to| to.patience(number, patience));
+                self.keeper.set_patience(number, patience);
+            }
             for one in came {
                 match one {
                     Ok(one) => {

@@ -29,6 +29,11 @@ const LONGEST: usize = 64 * 1024;
 enum Line {
     Begin(Begin),
     Exchange(Told),
+    /// A server is to be waited for so long.
+    Patience {
+        server: usize,
+        ns: i64,
+    },
     /// The counter had broken.
     Disruption {},
     Page(Page),
@@ -256,6 +261,14 @@ impl<W: Write> Recorder<W> {
         self.line(&Line::Exchange(Told::new(server, exchange, announced)))
     }
 
+    /// From now on a server is waited for so long.
+    ///
+    /// # Errors
+    /// See [`Self::begin`].
+    pub fn patience(&mut self, server: usize, ns: i64) -> io::Result<()> {
+        self.line(&Line::Patience { server, ns })
+    }
+
     /// The counter has broken.
     ///
     /// # Errors
@@ -365,10 +378,13 @@ fn replay_from(mut from: impl BufRead, mut each: impl FnMut(&Page)) -> Result<Re
             }
             (Line::Begin(_), Some(_)) => return Err(wrong("the record begins for a second time".into())),
             (_, None) => return Err(wrong("the record does not begin with `begin`".into())),
+            (Line::Exchange(Told { server, .. }) | Line::Patience { server, .. }, _)
+                if server >= replayed.servers.len() =>
+            {
+                return Err(wrong(format!("there is no server {server}")));
+            }
+            (Line::Patience { server, ns }, Some(keeper)) => keeper.set_patience(server, ns),
             (Line::Exchange(told), Some(keeper)) => {
-                if told.server >= replayed.servers.len() {
-                    return Err(wrong(format!("there is no server {}", told.server)));
-                }
                 match keeper.exchange(told.server, &told.exchange(), told.announced().map_err(wrong)?) {
                     Ok(_) => replayed.used += 1,
                     Err(refusal) => *replayed.refused.entry(refusal.to_string()).or_default() += 1,
@@ -476,6 +492,10 @@ mod tests {
                 keeper.disrupt();
                 recorder.disruption().unwrap();
             }
+            if second == 900 {
+                keeper.set_patience(0, 1_000_000_000);
+                recorder.patience(0, 1_000_000_000).unwrap();
+            }
             for (number, server) in servers.iter_mut().enumerate() {
                 let at = f64::from(second) + 0.01 * number as f64;
                 let Some(exchange) = server.exchange(at, &mut oscillator) else { continue };
@@ -532,6 +552,7 @@ mod tests {
                 2,
                 "there is no server 7",
             ),
+            (&format!("{begin}\n{{\"patience\":{{\"server\":3,\"ns\":1}}}}\n"), 2, "there is no server 3"),
             (&long, 2, "longer than any line"),
         ] {
             match replay_from(text.as_bytes(), |_| ()) {

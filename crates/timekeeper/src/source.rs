@@ -52,14 +52,18 @@ pub(crate) struct Came {
 #[derive(Debug)]
 pub(crate) struct Source {
     server: Server,
+    /// What people call it.
+    name: String,
     address: Address,
     client: Client,
     settings: client::Config,
     kind: CounterKind,
     nominal: Scale,
     silent: u32,
-    /// Until when it is not called silent.
-    trusted: i64,
+    /// When it told something usable last, or else since when it has been asked.
+    heard: i64,
+    /// For how long the clock was told to wait for it.
+    patience: i64,
     /// Where it was asked last.
     asked: Option<SocketAddr>,
     /// The server of which it is only another name.
@@ -102,13 +106,15 @@ impl Source {
         };
         Self {
             server: server.clone(),
+            name: server.label(),
             address: Address::Due(now),
             client: Client::new(settings, now),
             settings,
             kind,
             nominal,
             silent: 0,
-            trusted: now.saturating_add(patience(settings.poll.usual)),
+            heard: now,
+            patience: patience(settings.poll.usual),
             asked: None,
             twin: None,
             ration: Ration::default(),
@@ -117,7 +123,7 @@ impl Source {
     }
 
     pub(crate) fn name(&self) -> &str {
-        &self.server.host
+        &self.name
     }
 
     pub(crate) const fn client(&self) -> &Client {
@@ -132,13 +138,18 @@ impl Source {
     pub(crate) fn was_used(&mut self, now: i64) {
         self.tally.used += 1;
         self.tally.last = Some(now);
-        // Of the interval at which it is asked now: a server that wants to be asked seldom is not silent in between.
-        self.trusted = now.saturating_add(patience(self.client.interval()));
+        self.heard = now;
+    }
+
+    /// For how long the clock is to wait for it, if that has changed: a server that wants to be asked seldom is not silent in between.
+    pub(crate) fn new_patience(&mut self) -> Option<i64> {
+        let new = patience(self.client.allowed());
+        (std::mem::replace(&mut self.patience, new) != new).then_some(new)
     }
 
     /// Whether it has told nothing usable for so long that it does not count any more.
     pub(crate) const fn is_silent(&self, now: i64) -> bool {
-        now > self.trusted
+        now > self.heard.saturating_add(patience(self.client.allowed()))
     }
 
     pub(crate) const fn tally_mut(&mut self) -> &mut Tally {
@@ -187,7 +198,7 @@ impl Source {
                 Ok(Ok(address)) => return Some(address),
                 Ok(Err(error)) => {
                     if self.ration.take(now) {
-                        warn!(server = self.server.host, error, "the server's name is not known");
+                        warn!(server = self.name, error, "the server's name is not known");
                     }
                     self.leave(now);
                 }
@@ -198,7 +209,7 @@ impl Source {
                 let request = self.client.request(now, random, socket.counter())?;
                 self.silent += 1;
                 if let Err(error) = socket.send(&request) {
-                    debug!(server = self.server.host, %error, "the request could not be sent");
+                    debug!(server = self.name, %error, "the request could not be sent");
                 }
                 if self.silent > MOVED && self.server.host.parse::<std::net::IpAddr>().is_err() {
                     self.silent = 0;
@@ -223,7 +234,7 @@ impl Source {
     /// Its address is that of another one, too: one server has one vote. The name may mean another one some day.
     pub(crate) fn set_aside(&mut self, twin: &str, address: SocketAddr, now: i64) {
         if self.twin.as_deref() != Some(twin) && self.ration.take(now) {
-            warn!(server = self.server.host, as_well_as = twin, %address, "two names of one server: it is asked once, and has one vote");
+            warn!(server = self.name, as_well_as = twin, %address, "two names of one server: it is asked once, and has one vote");
         }
         self.twin = Some(twin.to_owned());
         self.address = Address::Due(now + LOOK_UP_AGAIN);
@@ -241,11 +252,11 @@ impl Source {
             Ok(socket) => {
                 // Its time to answer begins when it is asked for the first time, or again after another one was in its place.
                 if self.asked.is_none() || self.twin.is_some() {
-                    self.trusted = now.saturating_add(patience(self.settings.poll.usual));
+                    self.heard = now;
                 }
                 // A name is looked up again and again while nobody answers.
                 if self.asked.replace(address) != Some(address) && self.ration.take(now) {
-                    info!(server = self.server.host, %address, "asking");
+                    info!(server = self.name, %address, "asking");
                 }
                 self.twin = None;
                 if self.client.due().is_some() {
@@ -255,7 +266,7 @@ impl Source {
             }
             Err(error) => {
                 if self.ration.take(now) {
-                    warn!(server = self.server.host, %address, %error, "the server cannot be asked");
+                    warn!(server = self.name, %address, %error, "the server cannot be asked");
                 }
                 self.leave(now);
             }
@@ -295,7 +306,7 @@ impl Source {
                 Ok(Answer { exchange: None, .. }) => {}
                 Err(Rejection::Kiss(kiss)) => {
                     if self.ration.take(now) {
-                        warn!(server = self.server.host, "{kiss}");
+                        warn!(server = self.name, "{kiss}");
                     }
                     take(Err(kiss.to_string()));
                 }

@@ -37,7 +37,7 @@ pub struct Config {
     pub nominal: Scale,
     /// How far the true period may be from it: standard deviation, relative.
     pub rate_error: f64,
-    /// After this many ns without a usable exchange the clock runs on its own.
+    /// After this many ns without a usable exchange the clock runs on its own; of one server it can be [another](Keeper::set_patience).
     pub holdover_after: i64,
     /// Within so many ns the parameters are published anew, or else they are stale.
     pub fresh_for: i64,
@@ -66,6 +66,8 @@ struct Server {
     config: sync::Config,
     sync: Sync,
     difference: Difference,
+    /// After this many ns without a usable exchange it tells nothing any more.
+    patience: i64,
     /// The last usable exchange.
     last: Option<Count>,
     announced: Announcement,
@@ -77,11 +79,12 @@ struct Server {
 }
 
 impl Server {
-    fn new(config: sync::Config, smeared: bool) -> Self {
+    fn new(config: sync::Config, smeared: bool, patience: i64) -> Self {
         Self {
             config,
             sync: Sync::new(config),
             difference: Difference::new(config.nominal),
+            patience,
             last: None,
             announced: Announcement::None,
             smeared,
@@ -92,7 +95,7 @@ impl Server {
 
     /// Nothing is known of it any more but what it is.
     fn forget(&mut self) {
-        *self = Self { smears: self.smears, ..Self::new(self.config, self.smeared) };
+        *self = Self { smears: self.smears, ..Self::new(self.config, self.smeared, self.patience) };
     }
 
     /// How far the reference is if this server is followed; who has that server's address adds it.
@@ -122,7 +125,7 @@ impl Keeper {
     pub fn new(config: Config, sources: &[Source]) -> Self {
         let server = |&Source { asymmetry, smeared }| {
             let Config { nominal, rate_error, .. } = config;
-            Server::new(sync::Config { nominal, rate_error, asymmetry }, smeared)
+            Server::new(sync::Config { nominal, rate_error, asymmetry }, smeared, config.holdover_after)
         };
         Self {
             config,
@@ -146,6 +149,11 @@ impl Keeper {
     /// Leap seconds are in this table.
     pub fn set_leap_table(&mut self, table: Table) {
         self.leaps.set_table(table);
+    }
+
+    /// A server is asked more or less often than the others: after so many ns without a usable exchange it tells nothing any more.
+    pub fn set_patience(&mut self, server: usize, ns: i64) {
+        self.servers[server].patience = ns;
     }
 
     /// Takes in an exchange with a server; its stamps are Unix time.
@@ -267,8 +275,7 @@ impl Keeper {
         };
         let server = &self.servers[server];
         let scale = |period| Scale::from_period(period).unwrap_or(self.config.nominal);
-        let silent =
-            server.last.is_none_or(|last| self.config.nominal.nanos(now.since(last)) > self.config.holdover_after);
+        let silent = server.last.is_none_or(|last| self.config.nominal.nanos(now.since(last)) > server.patience);
         Parameters {
             status: status
                 .with(Status::SYNCHRONISED, true)

@@ -64,6 +64,10 @@ impl Schedule {
         self.interval
     }
 
+    pub(super) const fn allowed(&self) -> i64 {
+        self.least
+    }
+
     pub(super) const fn reach(&self) -> u8 {
         self.reach
     }
