@@ -233,7 +233,7 @@ pub(crate) enum ClockCommand {
     /// How good the clock is.
     Status(ClockAsk),
     /// The servers: who is followed, and how good each is.
-    Sources(ClockAsk),
+    Sources(ClockSources),
     /// The time now, as any program reads it.
     Read(ClockRead),
     /// Values of the counter as Unix time: one line each, with counter, ns since 1970 and bound in ns.
@@ -330,6 +330,22 @@ pub(crate) struct ClockAsk {
     /// Print JSON, one document
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// A question about the servers.
+#[derive(Debug, Args)]
+pub(crate) struct ClockSources {
+    /// Whose.
+    #[command(flatten)]
+    pub(crate) page: Page,
+
+    /// Print JSON, one document
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Show each server's rate, error, path and stamps, too
+    #[arg(short, long, conflicts_with = "json")]
+    pub(crate) verbose: bool,
 }
 
 /// A reading.

@@ -178,7 +178,12 @@ fn the_log_tells_each_change_and_the_end() {
     assert!(daemon.says("the server is silent").contains("server=127.0.0.1"));
     daemon.says("holdover");
     let sources = daemon.said(&["sources"]);
-    assert!(sources.lines().nth(1).unwrap().trim_start().starts_with("127.0.0.1"), "no mark: {sources}");
+    let line = sources.lines().nth(1).unwrap();
+    assert!(line.trim_start().starts_with("? ") && line.contains(&server.address), "{sources}");
+    assert!(
+        sources.contains("? silent") && sources.contains(&format!("{}: does not answer", server.address)),
+        "{sources}"
+    );
     assert!(daemon.said(&["status"]).contains("following      nobody"));
     server.silent.store(false, Ordering::Relaxed);
     daemon.says("the server is back");

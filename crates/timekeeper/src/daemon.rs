@@ -276,22 +276,28 @@ impl Daemon {
     #[must_use]
     pub fn report(&self) -> Report {
         let count = counter::read(self.kind);
-        let parameters = self.keeper.parameters(count);
+        // What every program reads, also while that is what the daemon before this one knew.
+        let parameters = if self.inherited { self.writer.last() } else { self.keeper.parameters(count) };
         let reading = parameters.reading(count);
-        let known = reading.bound != u64::MAX;
+        let known = reading.is_known();
         let clock = self.keeper.clock(count);
+        let followed = self.keeper.followed(count);
+        let (leap, root) = (parameters.leap, parameters.root);
         Report {
             utc_ns: known.then_some(reading.utc().0),
             status: reading.status.names().map(Into::into).collect(),
-            tai_utc_s: reading.offset,
-            leap: parameters.leap.step,
-            leap_at_tai_ns: parameters.leap.at.0,
+            tai_utc_s: reading.status.contains(Status::TAI_KNOWN).then_some(reading.offset),
+            leap: leap.step,
+            leap_at_utc_ns: (leap.step != 0).then(|| leap.at.plus(-i64::from(leap.offset) * SECOND).0),
             error_ns: known.then_some(reading.error),
             bound_ns: known.then_some(reading.bound),
             counter: self.kind.name().into(),
             nominal_period_ns: self.nominal.period(),
-            period_ns: self.keeper.followed(count).map(|clock| clock.period),
+            period_ns: followed.map(|clock| clock.period),
             long_period_ns: known.then(|| parameters.difference.period()),
+            skew_ppm: followed.map(|clock| clock.error_rate * 1e-3),
+            stratum: (known && root.stratum != 0).then_some(root.stratum),
+            root_delay_ns: (known && root.stratum != 0).then_some(root.delay),
             disruptions: parameters.disruptions,
             system_clock: self.system.report(),
             page: self.page.display().to_string(),
@@ -324,6 +330,10 @@ impl Daemon {
             last_s: tally.last.map(|last| (monotonic() - last) as f64 * 1e-9),
             stratum: server.map(|server| server.stratum),
             offset_ns: own.zip(published).map(|(own, published)| own.time.since(published.time) as f64),
+            error_ns: own.map(|own| own.error),
+            // A longer period: in one count its time goes further.
+            frequency_ppm: own.zip(published).map(|(own, published)| (own.period / published.period - 1.0) * 1e6),
+            skew_ppm: own.map(|own| own.error_rate * 1e-3),
             bound_ns: own.map(|own| own.bound),
             round_trip_ns: Some(sync.round_trip()).filter(|ns| ns.is_finite()),
             noise_ns: own.map(|_| sync.noise()),

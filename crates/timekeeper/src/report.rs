@@ -9,14 +9,14 @@ use std::fmt::Write;
 pub struct Report {
     /// Unix time in ns when this was made, by the clock itself; null before it knows.
     pub utc_ns: Option<i64>,
-    /// What is true of the clock, in words.
+    /// What is true of the clock, in words; the first is `synchronised` or `unknown`.
     pub status: Vec<String>,
-    /// TAI - UTC in seconds.
-    pub tai_utc_s: i32,
-    /// The leap second that is announced, or was applied last: +1, -1, or 0 for none; and when, in ns of TAI.
+    /// TAI - UTC in seconds; null before it is known.
+    pub tai_utc_s: Option<i32>,
+    /// The leap second that is announced, or was applied last: +1, -1, or 0 for none; and when: Unix time in ns, null for none.
     pub leap: i32,
     /// See `leap`.
-    pub leap_at_tai_ns: i64,
+    pub leap_at_utc_ns: Option<i64>,
     /// Estimated error in ns: one standard deviation; null before it is known.
     pub error_ns: Option<u64>,
     /// The most that the time can be wrong by, in ns; null before it is known.
@@ -29,6 +29,12 @@ pub struct Report {
     pub period_ns: Option<f64>,
     /// See `nominal_period_ns`.
     pub long_period_ns: Option<f64>,
+    /// How far the period may be from the true one at most, in ppm; null before it is known.
+    pub skew_ppm: Option<f64>,
+    /// Of the time as a whole, with the path to the server that is followed: its stratum, and round trip to the reference in ns; null while none is.
+    pub stratum: Option<u8>,
+    /// See `stratum`.
+    pub root_delay_ns: Option<u64>,
     /// How often the counter has broken.
     pub disruptions: u32,
     /// How the system clock is steered, if it is to be.
@@ -43,7 +49,7 @@ pub struct Report {
 /// One server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SourceReport {
-    /// Its name as configured.
+    /// Its name as configured, with the port if that is not 123.
     pub name: String,
     /// Its address and port, once known.
     pub address: Option<String>,
@@ -61,6 +67,12 @@ pub struct SourceReport {
     pub stratum: Option<u8>,
     /// Its clock minus the published one, in ns.
     pub offset_ns: Option<f64>,
+    /// How uncertain its clock alone is, in ns: one standard deviation.
+    pub error_ns: Option<f64>,
+    /// How much faster its clock runs than the published one, in ppm.
+    pub frequency_ppm: Option<f64>,
+    /// How far that may be wrong at most, in ppm.
+    pub skew_ppm: Option<f64>,
     /// The most that its clock alone can be wrong by, in ns.
     pub bound_ns: Option<f64>,
     /// The shortest round trip, in ns.
@@ -75,8 +87,8 @@ pub struct SourceReport {
     pub root_dispersion_ns: Option<u64>,
     /// `kernel` or `program`: where the last exchange's stamps were taken.
     pub stamps: Option<String>,
-    /// Whether it tells when its answers really left (RFC 9769).
-    pub interleaved: bool,
+    /// Whether it tells when its answers really left (RFC 9769); null before the first one.
+    pub interleaved: Option<bool>,
     /// Exchanges that were used.
     pub used: u64,
     /// Answers and exchanges that were not, by reason.
@@ -104,6 +116,9 @@ impl Report {
         let seconds = |ns: u64| ns as f64 / 1e9;
         gauge("synchronised", "Whether the time is known.", "gauge", &mut one(Some(has("synchronised"))));
         gauge("holdover", "Whether the clock runs without servers.", "gauge", &mut one(Some(has("holdover"))));
+        gauge("warming_up", "Whether the rate is not yet known well.", "gauge", &mut one(Some(has("warming up"))));
+        gauge("stratum", "How far the reference is.", "gauge", &mut one(self.stratum.map(f64::from)));
+        gauge("skew_ppm", "The most that the counter's period can be wrong by.", "gauge", &mut one(self.skew_ppm));
         gauge("error_seconds", "Estimated error.", "gauge", &mut one(self.error_ns.map(seconds)));
         gauge(
             "bound_seconds",
@@ -159,6 +174,26 @@ impl Report {
             &mut each(|s| s.bound_ns.map(|ns| ns / 1e9)),
         );
         gauge(
+            "source_error_seconds",
+            "How uncertain a server's clock is, one standard deviation.",
+            "gauge",
+            &mut each(|s| s.error_ns.map(|ns| ns / 1e9)),
+        );
+        gauge(
+            "source_frequency_ppm",
+            "A server's rate minus the published one.",
+            "gauge",
+            &mut each(|s| s.frequency_ppm),
+        );
+        gauge("source_stratum", "A server's stratum.", "gauge", &mut each(|s| s.stratum.map(f64::from)));
+        gauge("source_poll_seconds", "How often a server is asked.", "gauge", &mut each(|s| Some(s.poll_s)));
+        gauge("source_last_seconds", "How long ago a server told something usable.", "gauge", &mut each(|s| s.last_s));
+        let mut standings = self.sources.iter().map(|source| {
+            let labels = format!("{{server=\"{}\",standing=\"{}\"}}", quoted(&source.name), quoted(&source.standing));
+            (labels, 1.0)
+        });
+        gauge("source_standing", "How a server stands: 1 with the label that is true.", "gauge", &mut standings);
+        gauge(
             "source_followed",
             "Whether a server is followed.",
             "gauge",
@@ -186,9 +221,13 @@ impl Report {
 
 /// The labels of a server's metric.
 fn label(source: &SourceReport, reason: Option<&str>) -> String {
-    let quoted = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
     let reason = reason.map(|reason| format!(",reason=\"{}\"", quoted(reason))).unwrap_or_default();
     format!("{{server=\"{}\"{reason}}}", quoted(&source.name))
+}
+
+/// A label's value.
+fn quoted(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 #[cfg(test)]
@@ -207,15 +246,18 @@ mod tests {
         let report = Report {
             utc_ns: Some(1),
             status: vec!["synchronised".into()],
-            tai_utc_s: 37,
+            tai_utc_s: Some(37),
             leap: 0,
-            leap_at_tai_ns: 0,
+            leap_at_utc_ns: None,
             error_ns: Some(100),
             bound_ns: None,
             counter: "TSC".into(),
             nominal_period_ns: 0.5,
             period_ns: Some(0.5),
             long_period_ns: None,
+            skew_ppm: Some(0.5),
+            stratum: Some(2),
+            root_delay_ns: None,
             disruptions: 0,
             system_clock: None,
             page: "/run".into(),
@@ -225,6 +267,8 @@ mod tests {
         assert!(text.contains("# TYPE tickwire_clock_synchronised gauge\ntickwire_clock_synchronised 1\n"), "{text}");
         assert!(text.contains("tickwire_clock_error_seconds 0.0000001\n"), "{text}");
         assert!(!text.contains("bound_seconds "), "what is not known is left out: {text}");
+        assert!(text.contains("source_standing{server=\"a\\\"b\",standing=\"followed\"} 1\n"), "{text}");
+        assert!(text.contains("tickwire_clock_stratum 2\n"), "{text}");
         assert!(text.contains("source_round_trip_seconds{server=\"a\\\"b\"} 0.0001\n"), "{text}");
         assert!(text.contains("refused_total{server=\"a\\\"b\",reason=\"too long\"} 3\n"), "{text}");
         assert!(serde_json::to_string(&report).unwrap().contains("\"bound_ns\":null"));

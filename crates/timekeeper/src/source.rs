@@ -80,7 +80,7 @@ pub(crate) struct Tally {
     pub(crate) refused: BTreeMap<String, u64>,
     pub(crate) last: Option<i64>,
     pub(crate) quality: Option<Quality>,
-    pub(crate) interleaved: bool,
+    pub(crate) interleaved: Option<bool>,
 }
 
 impl Tally {
@@ -294,7 +294,7 @@ impl Source {
             self.silent = 0;
             match self.client.answer(&received.bytes, received.sent, received.received, now, near) {
                 Ok(Answer { exchange: Some(exchange), leap, interleaved, .. }) => {
-                    self.tally.interleaved = interleaved;
+                    self.tally.interleaved = Some(interleaved);
                     let announced = match leap {
                         LeapIndicator::Insert => Announcement::Insert,
                         LeapIndicator::Delete => Announcement::Delete,

@@ -310,7 +310,7 @@ fn our_daemon_follows_it_in_interleaved_mode_and_its_bound_holds() {
                     assert!(now.bound >= BOUND, "{now:?}");
                 }
                 let report = tickwire_timekeeper::ask(&page).unwrap();
-                if report.sources.iter().all(|source| source.interleaved && source.used > 10) {
+                if report.sources.iter().all(|source| source.interleaved == Some(true) && source.used > 10) {
                     for source in &report.sources {
                         assert_eq!((source.stratum, source.asked), (Some(2), true), "{source:?}");
                         // A busy machine may make outliers; but nothing is told twice, and nobody is asked too often.

@@ -6,6 +6,7 @@ mod run;
 mod serve;
 mod show;
 mod wait;
+mod why;
 
 use crate::args::{Clock, ClockCommand, Page};
 use anyhow::{Context, Result, anyhow};
@@ -27,7 +28,8 @@ pub(crate) fn run(arguments: Clock) -> Result<ExitCode> {
         }
         ClockCommand::Sources(arguments) => {
             let report = ask(&arguments.page.path())?;
-            print(&report, arguments.json, show::sources)
+            let table = if arguments.verbose { show::statistics } else { show::sources };
+            print(&report, arguments.json, table)
         }
         ClockCommand::Read(arguments) => read::run(&arguments),
         ClockCommand::Convert(arguments) => read::convert(&arguments),

@@ -3,7 +3,7 @@
 use comfy_table::{CellAlignment, Table, presets};
 use std::fmt::Write;
 use tickclock::Nanos;
-use tickwire_timekeeper::Report;
+use tickwire_timekeeper::{Report, SourceReport};
 
 /// A span of time in ns, with the unit that fits.
 pub(super) fn span(ns: f64) -> String {
@@ -33,44 +33,28 @@ pub(super) fn status(report: &Report) -> String {
         let _ = writeln!(text, "{name:<14} {value}");
     };
     line("time", report.utc_ns.map_or_else(|| "not known yet".into(), |ns| utc(Nanos(ns))));
-    line("status", if report.status.is_empty() { "waiting for a server".into() } else { report.status.join(", ") });
+    line("status", report.status.join(", "));
     if let Some((error, bound)) = report.error_ns.zip(report.bound_ns) {
         line("error", format!("{} estimated, {} at most", span(error as f64), span(bound as f64)));
     }
     let followed = report.sources.iter().find(|source| source.standing == "followed");
-    let count = |standing: &str| report.sources.iter().filter(|source| source.standing == standing).count();
-    line(
-        "following",
-        followed.map_or_else(
-            || "nobody".into(),
-            |source| format!("{} (stratum {})", source.name, source.stratum.unwrap_or(0)),
-        ),
-    );
-    let servers = format!(
-        "{}: {} agree, {} outvoted, {} disputed, {} silent",
-        report.sources.len() - count("duplicate"),
-        count("agrees") + count("followed"),
-        count("outvoted"),
-        count("disputed"),
-        count("silent")
-    );
-    let more = |standing: &str, what: &str| match count(standing) {
-        0 => String::new(),
-        some => format!(", {some} {what}"),
-    };
-    line("servers", servers + &more("smeared", "smeared") + &more("duplicate", "named twice"));
+    line("following", followed.map_or_else(|| "nobody".into(), following));
+    if let Some((stratum, delay)) = report.stratum.zip(report.root_delay_ns) {
+        line("reference", format!("by way of stratum {stratum}, round trip {}", span(delay as f64)));
+    }
+    line("servers", servers(report));
     let period = report.period_ns.map_or_else(
         || format!("taken for {:.9} ns, not yet known", report.nominal_period_ns),
         |period| {
             let off = (period / report.nominal_period_ns - 1.0) * 1e6;
-            format!("{period:.9} ns, {off:+.3} ppm from what it was taken for")
+            let skew = report.skew_ppm.map(|skew| format!(", within {skew:.3} ppm")).unwrap_or_default();
+            format!("{period:.9} ns, {off:+.3} ppm from what it was taken for{skew}")
         },
     );
     line("counter", format!("{}, {period}", report.counter));
-    line("TAI - UTC", format!("{} s", report.tai_utc_s));
-    if report.leap != 0 {
-        let at = utc(Nanos(report.leap_at_tai_ns - i64::from(report.tai_utc_s) * 1_000_000_000));
-        line("leap second", format!("{:+} at {at}", report.leap));
+    line("TAI - UTC", report.tai_utc_s.map_or_else(|| "not known".into(), |seconds| format!("{seconds} s")));
+    if let Some(at) = report.leap_at_utc_ns {
+        line("leap second", format!("{:+} at {}", report.leap, utc(Nanos(at))));
     }
     if report.disruptions != 0 {
         line("disruptions", report.disruptions.to_string());
@@ -86,11 +70,75 @@ pub(super) fn status(report: &Report) -> String {
     text
 }
 
-/// What `tickwire clock sources` shows.
-pub(super) fn sources(report: &Report) -> String {
+/// Whom the clock follows, and whether that one still tells.
+fn following(source: &SourceReport) -> String {
+    let mut text = source.name.clone();
+    if let Some(stratum) = source.stratum {
+        let _ = write!(text, ", stratum {stratum}");
+    }
+    let _ = write!(text, ", asked every {}", span(source.poll_s * 1e9));
+    if let Some(last) = source.last_s {
+        let _ = write!(text, ", heard {} ago", span(last * 1e9));
+    }
+    text
+}
+
+/// How many servers stand how.
+fn servers(report: &Report) -> String {
+    let count = |standing: &str| report.sources.iter().filter(|source| source.standing == standing).count();
+    let servers = format!(
+        "{}: {} agree, {} outvoted, {} disputed, {} silent",
+        report.sources.len() - count("duplicate"),
+        count("agrees") + count("followed"),
+        count("outvoted"),
+        count("disputed"),
+        count("silent")
+    );
+    let more = |standing: &str, what: &str| match count(standing) {
+        0 => String::new(),
+        some => format!(", {some} {what}"),
+    };
+    servers + &more("smeared", "smeared") + &more("duplicate", "named twice")
+}
+
+/// The mark of a standing; what they mean is [`LEGEND`].
+fn mark(standing: &str) -> &'static str {
+    match standing {
+        "followed" => "*",
+        "agrees" => "+",
+        "outvoted" => "x",
+        "disputed" => "!",
+        "smeared" => "~",
+        "duplicate" => "=",
+        _ => "?",
+    }
+}
+
+const LEGEND: &str =
+    "* followed, + agrees, x outvoted, ! disputed, ? silent, ~ smeared and kept apart, = named twice\n";
+
+/// A table without a frame: the first two columns to the left, figures to the right.
+fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
-    table.set_header([
+    table.set_header(header);
+    for column in table.column_iter_mut().skip(2) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+fn text_of(table: &Table) -> String {
+    table.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n") + "\n"
+}
+
+fn some(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".into(), span)
+}
+
+/// What `tickwire clock sources` shows.
+pub(super) fn sources(report: &Report) -> String {
+    let mut table = table(&[
         "",
         "server",
         "stratum",
@@ -104,22 +152,9 @@ pub(super) fn sources(report: &Report) -> String {
         "used",
         "refused",
     ]);
-    for column in table.column_iter_mut().skip(2) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    let some = |value: Option<f64>| value.map_or_else(|| "-".into(), span);
     for source in &report.sources {
-        let mark = match source.standing.as_str() {
-            "followed" => "*",
-            "agrees" => "+",
-            "outvoted" => "x",
-            "smeared" => "~",
-            "disputed" => "?",
-            "duplicate" => "=",
-            _ => " ",
-        };
         table.add_row([
-            mark.to_owned(),
+            mark(&source.standing).to_owned(),
             source.name.clone(),
             source.stratum.map_or_else(|| "-".into(), |stratum| stratum.to_string()),
             format!("{:o}", source.reach),
@@ -133,18 +168,60 @@ pub(super) fn sources(report: &Report) -> String {
             source.refused.values().sum::<u64>().to_string(),
         ]);
     }
-    let mut text = table.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n") + "\n";
-    text += "* followed, + agrees, x outvoted, ? disputed, ~ smeared and kept apart, = named twice\n";
-    for source in report.sources.iter().filter(|source| !source.refused.is_empty()) {
-        let reasons: Vec<_> = source.refused.iter().map(|(reason, count)| format!("{reason}: {count}")).collect();
-        let _ = writeln!(text, "{}: not used: {}", source.name, reasons.join("; "));
+    let mut text = text_of(&table) + LEGEND;
+    for source in &report.sources {
+        for why in super::why::silence(source) {
+            let _ = writeln!(text, "{}: {why}", source.name);
+        }
     }
     text
+}
+
+/// What `tickwire clock sources --verbose` shows beside: each server's clock as it is alone, and how it is reached.
+pub(super) fn statistics(report: &Report) -> String {
+    let mut table = table(&[
+        "",
+        "server",
+        "address",
+        "frequency",
+        "skew",
+        "error",
+        "asymmetry",
+        "root delay",
+        "root dispersion",
+        "stamps",
+        "interleaved",
+    ]);
+    let ppm = |value: Option<f64>| value.map_or_else(|| "-".into(), |ppm| format!("{ppm:+.3} ppm"));
+    for source in &report.sources {
+        table.add_row([
+            mark(&source.standing).to_owned(),
+            source.name.clone(),
+            source.address.clone().unwrap_or_else(|| "-".into()),
+            ppm(source.frequency_ppm),
+            source.skew_ppm.map_or_else(|| "-".into(), |ppm| format!("{ppm:.3} ppm")),
+            some(source.error_ns),
+            span(source.asymmetry_ns),
+            some(source.root_delay_ns.map(|ns| ns as f64)),
+            some(source.root_dispersion_ns.map(|ns| ns as f64)),
+            source.stamps.clone().unwrap_or_else(|| "-".into()),
+            source.interleaved.map_or("-", |yes| if yes { "yes" } else { "no" }).to_owned(),
+        ]);
+    }
+    sources(report) + "\n" + &text_of(&table)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_standing_has_a_mark_of_its_own_and_the_legend_names_them_all() {
+        let marks: Vec<_> =
+            ["followed", "agrees", "outvoted", "disputed", "silent", "smeared", "duplicate"].map(mark).into();
+        assert!(marks.iter().all(|mark| LEGEND.contains(&format!("{mark} "))), "{LEGEND}");
+        assert_eq!(marks.iter().collect::<std::collections::BTreeSet<_>>().len(), marks.len());
+    }
 
     #[test]
     fn spans_and_dates() {

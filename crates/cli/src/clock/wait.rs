@@ -38,7 +38,8 @@ pub(super) fn run(arguments: &ClockWait) -> Result<ExitCode> {
         let state = state(&page, now.as_ref());
         if arguments.timeout.is_some_and(|timeout| begin.elapsed().as_secs_f64() >= timeout) {
             drop(progress);
-            eprintln!("tickwire: after {:.1} s {state}", begin.elapsed().as_secs_f64());
+            let waited = begin.elapsed().as_secs_f64();
+            eprintln!("tickwire: after {waited:.1} s {}", super::why::lacking(&page, now.as_ref(), within));
             return Ok(ExitCode::from(NOT_SYNCHRONISED));
         }
         progress.show(&state);

@@ -1,0 +1,115 @@
+//! Why the clock is not as good as somebody wants it: what its page and its daemon tell.
+
+use super::NO_CLOCK;
+use super::show::span;
+use std::path::Path;
+use tickclock::{Reading, Status};
+use tickwire_timekeeper::{Report, SourceReport};
+
+/// Why a server tells nothing; nothing, if it does and no answer of it was refused.
+pub(super) fn silence(source: &SourceReport) -> Vec<String> {
+    let mut why = Vec::new();
+    if source.standing == "duplicate" {
+        return why;
+    }
+    if !source.asked {
+        why.push("does not want to serve this host, and is not asked any more".to_owned());
+    } else if source.address.is_none() {
+        why.push("its name is not known to this host, or its address cannot be reached".to_owned());
+    } else if source.standing == "silent" && source.reach == 0 {
+        why.push("does not answer".to_owned());
+    }
+    if !source.refused.is_empty() {
+        let reasons: Vec<_> = source.refused.iter().map(|(reason, count)| format!("{reason}: {count}")).collect();
+        why.push(format!("not used: {}", reasons.join("; ")));
+    }
+    why
+}
+
+/// What the clock lacks to be good to `within` ns, and why, as the rest of a sentence that begins with how long was waited.
+pub(super) fn lacking(page: &Path, now: Option<&Reading>, within: u64) -> String {
+    let Some(now) = now else {
+        return format!("there is still no clock at {}: {NO_CLOCK}", page.display());
+    };
+    let what = if !now.is_known() {
+        "the time is still not known".to_owned()
+    } else if now.bound > within {
+        let (bound, within) = (span(now.bound as f64), span(within as f64));
+        format!("the bound is still {bound}, more than the {within} that were asked for")
+    } else {
+        format!("the bound is {}", span(now.bound as f64))
+    };
+    match tickwire_timekeeper::ask(page) {
+        Err(_) if now.status.contains(Status::STALE) || !now.is_known() => {
+            format!("{what}: no daemon keeps the clock at {}: {NO_CLOCK}", page.display())
+        }
+        // It has just gone, or is another user's.
+        Err(error) => format!("{what}; the daemon does not say why: {error}"),
+        Ok(report) => [what].into_iter().chain(reasons(&report, within)).collect::<Vec<_>>().join("; "),
+    }
+}
+
+/// What the daemon knows of it.
+fn reasons(report: &Report, within: u64) -> Vec<String> {
+    let mut why = Vec::new();
+    let is = |word: &str| report.status.iter().any(|fact| fact == word);
+    let followed = report.sources.iter().find(|source| source.standing == "followed");
+    if is("disrupted") {
+        why.push("the counter has broken (suspend, migration)".to_owned());
+    }
+    if let Some((source, least)) = followed.and_then(|source| Some((source, least(source)?))) {
+        if least > within as f64 {
+            why.push(format!(
+                "with {} it cannot be below {}: half the round trip to it, and what it says of its own error",
+                source.name,
+                span(least)
+            ));
+        } else if is("warming up") {
+            why.push("the counter's rate is not yet known well".to_owned());
+        }
+    }
+    let disputed = report.sources.iter().filter(|source| source.standing == "disputed").count();
+    if disputed > 0 {
+        why.push("the servers contradict each other, and nobody can tell who is right".to_owned());
+    }
+    for source in report.sources.iter().filter(|source| source.standing == "silent") {
+        why.extend(silence(source).into_iter().map(|why| format!("{}: {why}", source.name)));
+    }
+    why
+}
+
+/// The least bound that a server allows, in ns: what asymmetry can hide in the round trip to it and from there to the reference, and its dispersion.
+fn least(source: &SourceReport) -> Option<f64> {
+    let (delay, dispersion) = source.root_delay_ns.zip(source.root_dispersion_ns)?;
+    Some((source.round_trip_ns? + delay as f64) / 2.0 + dispersion as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_silent_is_so_for_a_reason() {
+        let source = SourceReport { standing: "silent".into(), asked: true, ..SourceReport::default() };
+        assert!(silence(&source)[0].contains("not known"));
+        let source = SourceReport { address: Some("192.0.2.1:123".into()), ..source };
+        assert_eq!(silence(&source), ["does not answer"]);
+        let refused = [("the server is not synchronised".to_owned(), 7)].into();
+        let answers = SourceReport { reach: 255, refused, ..source.clone() };
+        assert_eq!(silence(&answers), ["not used: the server is not synchronised: 7"]);
+        assert!(silence(&SourceReport { asked: false, ..source.clone() })[0].contains("does not want"));
+        assert_eq!(silence(&SourceReport { standing: "agrees".into(), ..source }), [""; 0]);
+    }
+
+    #[test]
+    fn a_server_far_away_allows_no_small_bound() {
+        let source = SourceReport {
+            root_delay_ns: Some(1_000_000),
+            root_dispersion_ns: Some(200_000),
+            round_trip_ns: Some(600_000.0),
+            ..SourceReport::default()
+        };
+        assert_eq!(least(&source), Some(1_000_000.0));
+        assert_eq!(least(&SourceReport::default()), None);
+    }
+}
