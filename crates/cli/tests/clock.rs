@@ -2,7 +2,8 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::UdpSocket;
-use std::process::{Child, Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -51,28 +52,36 @@ fn answer(request: &[u8]) -> [u8; 48] {
 struct Daemon {
     directory: TempDir,
     process: Child,
-    log: BufReader<std::process::ChildStderr>,
+    log: BufReader<ChildStderr>,
+}
+
+fn spawn(directory: &Path, arguments: &[&str]) -> (Child, BufReader<ChildStderr>) {
+    let mut process = Command::new(env!("CARGO_BIN_EXE_tickwire"))
+        .args(["clock", "run", "--poll", "0.05", "--page"])
+        .arg(directory.join("clock"))
+        .arg("--config")
+        .arg(directory.join("clock.toml"))
+        .args(arguments)
+        .env_remove("RUST_LOG")
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let log = BufReader::new(process.stderr.take().unwrap());
+    (process, log)
 }
 
 impl Daemon {
     fn start(arguments: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let page = directory.path().join("clock");
         // A file of its own: the host's does not count.
-        let config = directory.path().join("clock.toml");
-        std::fs::write(&config, "").unwrap();
-        let mut process = Command::new(env!("CARGO_BIN_EXE_tickwire"))
-            .args(["clock", "run", "--poll", "0.05", "--page"])
-            .arg(&page)
-            .arg("--config")
-            .arg(&config)
-            .args(arguments)
-            .env_remove("RUST_LOG")
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let log = BufReader::new(process.stderr.take().unwrap());
+        std::fs::write(directory.path().join("clock.toml"), "").unwrap();
+        let (process, log) = spawn(directory.path(), arguments);
         Self { directory, process, log }
+    }
+
+    /// Another one in its place.
+    fn run(&mut self, arguments: &[&str]) {
+        (self.process, self.log) = spawn(self.directory.path(), arguments);
     }
 
     /// The next line of the log that says this.
@@ -125,6 +134,149 @@ fn what_is_not_known_yet_is_said_to_be_so() {
         assert!(json[key].is_null(), "{key}: {json}");
     }
     assert!(json["nominal_period_ns"].as_f64().unwrap() > 0.0);
+    for key in ["tai_utc_s", "leap_at_utc_ns", "skew_ppm", "stratum", "root_delay_ns"] {
+        assert!(json.as_object().unwrap().contains_key(key) && json[key].is_null(), "{key}: {json}");
+    }
+    assert_eq!(json["status"][0], "unknown", "{json}");
+    let source = &json["sources"][0];
+    for key in
+        ["last_s", "stratum", "offset_ns", "bound_ns", "error_ns", "frequency_ppm", "skew_ppm", "stamps", "interleaved"]
+    {
+        assert!(source.as_object().unwrap().contains_key(key) && source[key].is_null(), "{key}: {source}");
+    }
+    let read = daemon.ask(&["read", "--json"]);
+    assert_eq!(read.status.code(), Some(3));
+    let read: serde_json::Value = serde_json::from_slice(&read.stdout).unwrap();
+    for key in ["utc_ns", "earliest_ns", "latest_ns", "error_ns", "bound_ns", "tai_utc_s"] {
+        assert!(read.as_object().unwrap().contains_key(key) && read[key].is_null(), "{key}: {read}");
+    }
+    assert_eq!(read["status"], serde_json::json!(["unknown"]));
+    assert!(read["age_ns"].as_i64().unwrap() > 0, "when it was published is known: {read}");
+    let said = daemon.said(&["read"]);
+    assert!(said.starts_with("the time is not known: no server has answered yet"), "{said}");
+}
+
+#[test]
+fn a_page_on_which_nothing_was_published_has_no_age() {
+    let directory = tempfile::tempdir().unwrap();
+    let page = directory.path().join("clock");
+    let _writer = tickclock::Writer::create(&page, tickclock::CounterKind::MonotonicRaw).unwrap();
+    let read = tickwire(&["read", "--json", "--page", page.to_str().unwrap()]);
+    let read: serde_json::Value = serde_json::from_slice(&read.stdout).unwrap();
+    assert!(read["age_ns"].is_null() && read["status"][0] == "unknown", "{read}");
+}
+
+fn tickwire(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tickwire")).arg("clock").args(arguments).output().unwrap()
+}
+
+/// Why a clock is not good enough is what somebody wants to know who has waited for it in vain.
+#[test]
+fn who_has_waited_in_vain_is_told_why() {
+    let lacking = |daemon: &Daemon, bound: &str| {
+        let Output { status, stderr, .. } = daemon.ask(&["wait", "--bound", bound, "--timeout", "0.2"]);
+        assert_eq!(status.code(), Some(3));
+        String::from_utf8(stderr).unwrap()
+    };
+    let server = Server::start();
+    server.silent.store(true, Ordering::Relaxed);
+    let mut daemon = Daemon::start(&["--server", &server.address]);
+    daemon.says("asking");
+    let said = lacking(&daemon, "1000");
+    let expected = format!(" s the time is still not known; {}: does not answer\n", server.address);
+    assert!(said.starts_with("tickwire: after 0.2") && said.ends_with(&expected), "{said}");
+    server.silent.store(false, Ordering::Relaxed);
+    daemon.says("synchronised");
+    let said = lacking(&daemon, "0.001");
+    assert!(
+        said.contains("the bound is still ") && said.contains(", more than the 1 ns that were asked for"),
+        "{said}"
+    );
+    assert!(said.contains(&format!("with {} it cannot be below ", server.address)), "{said}");
+    daemon.process.kill().unwrap();
+    daemon.process.wait().unwrap();
+    let begin = std::time::Instant::now();
+    let said = loop {
+        let Output { status, stderr, .. } = daemon.ask(&["wait", "--bound", "1e9", "--timeout", "0.1"]);
+        if status.code() == Some(3) {
+            break String::from_utf8(stderr).unwrap();
+        }
+        assert!(begin.elapsed() < std::time::Duration::from_secs(20), "it is never stale");
+    };
+    assert!(said.contains(": no daemon keeps the clock at ") && said.contains("start `tickwire service`"), "{said}");
+    assert!(begin.elapsed() < std::time::Duration::from_secs(7), "as the manual says: {:?}", begin.elapsed());
+    let nowhere = tickwire(&["wait", "--page", "/nonexistent/clock", "--timeout", "0.1"]);
+    let said = String::from_utf8(nowhere.stderr).unwrap();
+    assert!(said.contains("there is still no clock at /nonexistent/clock: start `tickwire service`"), "{said}");
+}
+
+#[test]
+fn a_daemon_that_is_killed_leaves_what_it_knows_of_the_counter() {
+    let server = Server::start();
+    let mut daemon = Daemon::start(&["--server", &server.address]);
+    assert!(daemon.says("the clock starts").contains("warm=false"));
+    let state = daemon.directory.path().join("clock.state");
+    let begin = std::time::Instant::now();
+    while !state.exists() {
+        assert!(begin.elapsed() < std::time::Duration::from_secs(20), "nothing is kept");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    daemon.process.kill().unwrap();
+    daemon.process.wait().unwrap();
+    daemon.run(&["--server", &server.address]);
+    assert!(daemon.says("the clock starts").contains("warm=true"));
+}
+
+#[test]
+fn a_time_server_waits_for_the_page_and_says_so_once() {
+    let ask = |address: &str| {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
+        let mut request = [0; 48];
+        request[0] = 4 << 3 | 3;
+        request[47] = 1;
+        socket.send_to(&request, address).unwrap();
+        let mut answer = [0; 48];
+        assert_eq!(socket.recv(&mut answer).unwrap(), 48);
+        answer[1]
+    };
+    let server = Server::start();
+    let mut daemon = Daemon::start(&["--server", &server.address]);
+    daemon.says("synchronised");
+    let page = daemon.directory.path().join("clock");
+    // The daemon's page gets this name later.
+    let later = daemon.directory.path().join("later");
+    let mut serving = Command::new(env!("CARGO_BIN_EXE_tickwire"))
+        .args(["clock", "serve", "--listen", "127.0.0.1:0", "--config"])
+        .arg(daemon.directory.path().join("clock.toml"))
+        .arg("--page")
+        .arg(&later)
+        .env_remove("RUST_LOG")
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut log = BufReader::new(serving.stderr.take().unwrap());
+    let mut line = || {
+        let mut line = String::new();
+        log.read_line(&mut line).unwrap();
+        line
+    };
+    let first = line();
+    let address = first.trim_end().rsplit_once("address=").unwrap().1.to_owned();
+    let said = line();
+    assert!(said.contains("there is no clock yet") && said.contains("with --page or in TICKWIRE_CLOCK"), "{said}");
+    assert_eq!(ask(&address), 16);
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    std::fs::hard_link(&page, &later).unwrap();
+    let begin = std::time::Instant::now();
+    while ask(&address) != 2 {
+        assert!(begin.elapsed() < std::time::Duration::from_secs(20), "the page is not found");
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    let next = line();
+    assert!(next.contains("the page is there"), "nothing was said in between: {next}");
+    serving.kill().unwrap();
+    serving.wait().unwrap();
 }
 
 #[test]
@@ -150,7 +302,18 @@ fn counts_are_converted_line_by_line_and_a_clock_that_nobody_keeps_is_told() {
     };
     let read = String::from_utf8(daemon.ask(&["read", "--json"]).stdout).unwrap();
     let count = serde_json::from_str::<serde_json::Value>(&read).unwrap()["counter"].to_string();
-    assert_eq!(convert(&format!("{count}\n\n {count} \n")), (Some(0), 2, String::new()));
+    assert_eq!(
+        convert(&format!("{count}\n\n {count} \n")),
+        (Some(0), 3, String::new()),
+        "an empty line for an empty one"
+    );
+    let (status, lines, said) = convert(&format!("{count}\n{}\n{count}\n", u64::MAX));
+    assert_eq!((status, lines), (Some(3), 3));
+    assert!(said.starts_with(&format!("tickwire: {} is too far from the counter's value now", u64::MAX)), "{said}");
+    let far = daemon.said(&["convert", "--json", "18446744073709551615"]);
+    let far: serde_json::Value = serde_json::from_str(&far).unwrap();
+    assert!(far["utc_ns"].is_null() && far["age_ns"].is_null() && far["status"][0] == "unknown", "{far}");
+    assert_eq!(daemon.said(&["convert", "18446744073709551615"]), "18446744073709551615 unknown\n");
     let (status, lines, said) = convert(&format!("{count}\nsoon\n{count}\n"));
     assert_eq!((status, lines), (Some(1), 1));
     assert!(

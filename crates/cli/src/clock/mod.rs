@@ -94,7 +94,10 @@ fn open(page: &Path) -> Result<tickclock::Clock> {
 fn print(report: &Report, json: bool, table: fn(&Report) -> String) -> Result<ExitCode> {
     let text = if json { serde_json::to_string_pretty(report)? + "\n" } else { table(report) };
     crate::output::print(&text)?;
-    // As `tickwire clock wait`: a script asks whether the time is known.
-    let known = report.bound_ns.is_some();
-    Ok(if known { ExitCode::SUCCESS } else { ExitCode::from(crate::args::NOT_SYNCHRONISED) })
+    Ok(known(report.bound_ns.is_some()))
+}
+
+/// What a script asks: whether the time is known.
+fn known(known: bool) -> ExitCode {
+    if known { ExitCode::SUCCESS } else { ExitCode::from(crate::args::NOT_SYNCHRONISED) }
 }

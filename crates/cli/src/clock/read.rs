@@ -1,39 +1,39 @@
 //! `tickwire clock read` and `convert`: the clock as any program reads it.
 
-use crate::args::{ClockConvert, ClockRead, NOT_SYNCHRONISED};
+use crate::args::{ClockConvert, ClockRead};
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use std::io::BufRead;
 use std::process::ExitCode;
-use tickclock::{Clock, Count, Nanos, Reading, Status};
+use tickclock::{Clock, Count, Reading, Status};
 
-/// A reading as JSON.
+/// A reading as JSON; null is what is not known.
 #[derive(Serialize)]
 struct Shown {
     counter: u64,
     utc_ns: Option<i64>,
     earliest_ns: Option<i64>,
     latest_ns: Option<i64>,
-    tai_utc_s: i32,
+    tai_utc_s: Option<i32>,
     error_ns: Option<u64>,
     bound_ns: Option<u64>,
-    age_ns: i64,
+    age_ns: Option<i64>,
     status: Vec<&'static str>,
 }
 
 impl Shown {
     fn new(count: Count, reading: &Reading) -> Self {
-        let known = reading.bound != u64::MAX;
+        let known = reading.is_known();
         let (earliest, latest) = reading.interval();
         Self {
             counter: count.0,
             utc_ns: known.then_some(reading.utc().0),
             earliest_ns: known.then_some(earliest.0),
             latest_ns: known.then_some(latest.0),
-            tai_utc_s: reading.offset,
+            tai_utc_s: reading.status.contains(Status::TAI_KNOWN).then_some(reading.offset),
             error_ns: known.then_some(reading.error),
             bound_ns: known.then_some(reading.bound),
-            age_ns: reading.age,
+            age_ns: Some(reading.age).filter(|age| !matches!(*age, i64::MIN | i64::MAX)),
             status: reading.status.names().collect(),
         }
     }
@@ -46,24 +46,31 @@ pub(super) fn run(arguments: &ClockRead) -> Result<ExitCode> {
 }
 
 fn show(count: Count, reading: &Reading, json: bool) -> Result<ExitCode> {
-    let known = reading.bound != u64::MAX;
+    let status: Vec<_> = reading.status.names().collect();
     let text = if json {
         serde_json::to_string(&Shown::new(count, reading))? + "\n"
-    } else if known {
-        let status: Vec<_> = reading.status.names().collect();
-        format!(
-            "{}  ± {}  ({})\n",
-            super::show::utc(reading.utc()),
-            super::show::span(reading.bound as f64),
-            status.join(", ")
-        )
+    } else if reading.is_known() {
+        let (time, bound) = (super::show::utc(reading.utc()), super::show::span(reading.bound as f64));
+        format!("{time}  ± {bound}  ({})\n", status.join(", "))
     } else {
-        let status: Vec<_> = reading.status.names().collect();
-        let why = if status.is_empty() { "no server has answered yet".to_owned() } else { status.join(", ") };
-        format!("the time is not known: {why}\n")
+        format!("the time is not known: {}\n", why(reading))
     };
     crate::output::print(&text)?;
-    Ok(if known { ExitCode::SUCCESS } else { ExitCode::from(NOT_SYNCHRONISED) })
+    Ok(super::known(reading.is_known()))
+}
+
+/// Why the page tells no time.
+fn why(reading: &Reading) -> &'static str {
+    let is = |status| reading.status.contains(status);
+    if is(Status::RETIRED) {
+        "another page has taken this one's place"
+    } else if is(Status::STALE) || reading.age == i64::MAX {
+        "no daemon keeps this page"
+    } else if is(Status::DISRUPTED) {
+        "the counter has broken (suspend, migration), and no server has answered since"
+    } else {
+        "no server has answered yet with what can be used (`tickwire clock sources` says more)"
+    }
 }
 
 /// The figures do not show that nobody keeps the clock: a count from before has the small bound of then.
@@ -76,40 +83,46 @@ fn warn(clock: &Clock) {
     }
 }
 
-/// Converts counter values, from the command line or one a line from standard input.
+/// Converts counter values, from the command line or one a line from standard input. Line n of the output is that of line n of the input.
 pub(super) fn convert(arguments: &ClockConvert) -> Result<ExitCode> {
     let clock = super::open(&arguments.page.path())?;
     let parameters = clock.parameters();
-    warn(&clock);
+    if parameters.reading(parameters.at).is_known() {
+        warn(&clock);
+    }
+    let mut far = None;
     let mut known = true;
     let mut one = |count: u64| -> Result<bool> {
         let reading = parameters.reading(Count(count));
-        known &= reading.bound != u64::MAX;
+        if !reading.is_known() {
+            known = false;
+            far = far.or(Some(count));
+        }
         let text = if arguments.json {
             serde_json::to_string(&Shown::new(Count(count), &reading))? + "\n"
-        } else if reading.bound == u64::MAX {
-            format!("{count} unknown\n")
+        } else if reading.is_known() {
+            format!("{count} {} {}\n", reading.utc().0, reading.bound)
         } else {
-            let Nanos(utc) = reading.utc();
-            format!("{count} {utc} {}\n", reading.bound)
+            format!("{count} unknown\n")
         };
         crate::output::print(&text)
     };
     if arguments.counters.is_empty() {
         for (number, line) in std::io::stdin().lock().lines().enumerate() {
-            let line = line.context("cannot read standard input")?;
+            let line = line.with_context(|| format!("cannot read line {} of standard input", number + 1))?;
             let text = line.trim();
-            if text.is_empty() {
-                continue;
-            }
-            let Ok(count) = text.parse() else {
+            let more = if text.is_empty() {
+                crate::output::print(if arguments.json { "null\n" } else { "\n" })?
+            } else if let Ok(count) = text.parse() {
+                one(count)?
+            } else {
                 bail!(
                     "line {}: {text:?} is no value of the counter: expected a whole number from 0 to {}",
                     number + 1,
                     u64::MAX
                 );
             };
-            if !one(count)? {
+            if !more {
                 break;
             }
         }
@@ -120,5 +133,16 @@ pub(super) fn convert(arguments: &ClockConvert) -> Result<ExitCode> {
             }
         }
     }
-    Ok(if known { ExitCode::SUCCESS } else { ExitCode::from(NOT_SYNCHRONISED) })
+    let now = parameters.reading(parameters.at);
+    match far {
+        Some(count) if now.is_known() => {
+            eprintln!(
+                "tickwire: {count} is too far from the counter's value now ({}): its time does not fit 64 bits of nanoseconds",
+                clock.counter().0
+            );
+        }
+        Some(_) => eprintln!("tickwire: the time is not known: {}", why(&clock.now())),
+        None => {}
+    }
+    Ok(super::known(known))
 }
