@@ -221,6 +221,40 @@ fn a_time_server_says_what_it_lacks() {
 }
 
 #[test]
+fn what_is_no_page_of_this_program_is_named_with_what_is_wrong() {
+    let directory = tempfile::tempdir().unwrap();
+    let page = directory.path().join("clock");
+    drop(tickclock::Writer::create(&page, tickclock::CounterKind::MonotonicRaw).unwrap());
+    let good = std::fs::read(&page).unwrap();
+    let with = |word: usize, value: u64| {
+        let mut bytes = good.clone();
+        bytes[word * 8..][..8].copy_from_slice(&value.to_ne_bytes());
+        bytes
+    };
+    for (bytes, said) in [
+        (with(1, 99), "cannot be read as a clock: it is of version 99, this program reads version"),
+        (with(0, 7), "cannot be read as a clock: it is no clock page"),
+        (with(3, 9), "cannot be read as a clock: it is about a counter that this program does not know (9)"),
+        (good[..4095].to_vec(), "cannot be read as a clock: it has 4095 bytes instead of 4096"),
+        ([&good[..], &good].concat(), "cannot be read as a clock: it has 8192 bytes instead of 4096"),
+        (Vec::new(), " no clock at "),
+    ] {
+        std::fs::write(&page, &bytes).unwrap();
+        for command in [&["read"][..], &["read", "--json"], &["convert", "1"], &["wait", "--timeout", "0.1"]] {
+            let (status, words) = done(&[&["clock"], command, &["--page", page.to_str().unwrap()]].concat());
+            let expected = if bytes.is_empty() && command[0] == "wait" { 3 } else { 1 };
+            assert_eq!(status, Some(expected), "{command:?}: {words}");
+            assert!(words.contains(said) && words.lines().count() == 1, "{command:?}: {words}");
+        }
+    }
+    for command in ["status", "sources"] {
+        let (status, words) = done(&["clock", command, "--page", page.to_str().unwrap()]);
+        assert_eq!(status, Some(1));
+        assert!(words.contains("no clock daemon answers for ") && words.contains("tickwire clock run"), "{words}");
+    }
+}
+
+#[test]
 fn what_cannot_be_meant_is_refused_before_anybody_is_asked() {
     for (arguments, said) in [
         (&["run", "--poll", "0.01"][..], "expected a number from 0.05 to 86400"),

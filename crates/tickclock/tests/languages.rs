@@ -126,10 +126,12 @@ for call in (clock.at, lambda count: clock.convert([5, count]), lambda count: cl
         sys.exit("a time that does not fit")
     except OverflowError as error:
         assert str(2**64 - 1) in str(error) and "64 bits" in str(error), error
-try:
-    tickclock.Clock(sys.executable)
-except OSError as error:
-    assert "no page of a clock" in str(error), error
+for page, said in ((sys.executable, "no page of a clock"), (sys.argv[2], "of another version than this library"), (sys.argv[3], "no page of a clock")):
+    try:
+        tickclock.Clock(page)
+        sys.exit(f"{page} was opened")
+    except OSError as error:
+        assert said in str(error), error
 assert at.status == tickclock.Status.SYNCHRONISED | tickclock.Status.TAI_KNOWN
 assert at.tai_ns == at.utc_ns + 37 * 10**9 and at.ntp >> 32 == 1700000000 + 2208988800
 assert clock.convert([1000, 3000]) == [1700000000000000000, 1700000000000002000]
@@ -166,9 +168,15 @@ try:
 except ValueError as error:
     print(error)
 "#;
+    // Of another version, and cut short.
+    let (newer, short) = (directory.path().join("newer"), directory.path().join("short"));
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[8] = 99;
+    std::fs::write(&newer, &bytes).unwrap();
+    std::fs::write(&short, &bytes[..4000]).unwrap();
     let mut python = Command::new("python3")
         .args(["-c", program])
-        .arg(&path)
+        .args([&path, &newer, &short])
         .env("PYTHONPATH", directory.path())
         .stdin(std::process::Stdio::piped())
         .stdout(std::process::Stdio::piped())

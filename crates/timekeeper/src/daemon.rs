@@ -468,3 +468,57 @@ pub(crate) fn random() -> [u64; 2] {
     }
     bytes.map(u64::from_ne_bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tickclock::Clock;
+
+    /// A daemon whose server answers nothing, and a reader of its page.
+    fn daemon() -> (tempfile::TempDir, Daemon, Clock) {
+        let directory = tempfile::tempdir().unwrap();
+        let page = directory.path().join("clock");
+        let servers = vec![Server::named("127.0.0.1:9").unwrap()];
+        let daemon = Daemon::start(&Config { servers, page: page.clone(), ..Config::default() }).unwrap();
+        let clock = Clock::open(page).unwrap();
+        (directory, daemon, clock)
+    }
+
+    /// The daemon looks in each turn of its loop, which is once a second at least: so within one poll, of whatever length.
+    #[test]
+    fn a_suspend_and_a_jump_of_the_counter_are_published_at_the_next_look() {
+        let (_directory, mut daemon, clock) = daemon();
+        daemon.look();
+        assert_eq!(clock.parameters().disruptions, 0, "nothing has happened");
+        let minute = 60 * SECOND;
+        let suspended = |look: &mut Look| look.slept -= minute;
+        // A virtual machine that goes on elsewhere: the counter is ahead, or behind.
+        let ahead = |look: &mut Look| look.raw += minute;
+        let behind = |look: &mut Look| look.raw -= minute;
+        let tricks: [&dyn Fn(&mut Look); 3] = [&suspended, &ahead, &behind];
+        for (times, trick) in (1..).zip(tricks) {
+            trick(&mut daemon.looked);
+            daemon.look();
+            let (now, parameters) = (clock.now(), clock.parameters());
+            assert!(now.status.contains(Status::DISRUPTED) && !now.is_known(), "{now:?}");
+            assert_eq!(parameters.disruptions, times);
+            daemon.look();
+            assert_eq!(clock.parameters().disruptions, times, "and once only");
+        }
+    }
+
+    #[test]
+    fn what_was_inherited_is_void_when_the_counter_breaks() {
+        let (_directory, mut daemon, clock) = daemon();
+        daemon.inherited = true;
+        daemon.writer.publish(&Parameters {
+            status: Status::SYNCHRONISED,
+            bound: 5,
+            ..daemon.keeper.parameters(Count(0))
+        });
+        assert!(clock.now().is_known() && daemon.report().bound_ns.is_some(), "told as it is read");
+        daemon.looked.slept -= 60 * SECOND;
+        daemon.look();
+        assert!(!clock.now().is_known() && daemon.report().bound_ns.is_none());
+    }
+}

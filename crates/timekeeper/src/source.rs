@@ -278,10 +278,10 @@ impl Source {
         let Address::Known(socket) = &mut self.address else { return };
         let mut all = Vec::new();
         let client = &self.client;
-        let garbage = &mut 0;
-        socket.receive(|packet| client.is_asked(packet), |received| all.push(received), |_| *garbage += 1);
-        for _ in 0..*garbage {
-            take(Err("not asked for".into()));
+        let mut garbage = Vec::new();
+        socket.receive(|packet| client.is_asked(packet), |received| all.push(received), |why| garbage.push(why));
+        for malformed in garbage {
+            take(Err(malformed.map_or(Rejection::Unasked, Rejection::Malformed).to_string()));
         }
         for received in all {
             let received = match received {

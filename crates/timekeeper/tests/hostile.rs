@@ -1,0 +1,300 @@
+//! What servers, and those who forge their messages, may send: none of it moves the clock, and each is counted under a name of its own.
+
+use std::collections::VecDeque;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tickclock::{Clock, Nanos, Status};
+use tickwire_ntp::{Kiss, LeapIndicator, Mode, Packet, Short, Stamp};
+use tickwire_timekeeper::config::Server;
+use tickwire_timekeeper::{Config, Daemon, Report};
+
+fn unix() -> Nanos {
+    Nanos(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64)
+}
+
+/// What an honest server answers.
+fn honest(request: &Packet) -> Packet {
+    let now = Stamp::from_unix(unix());
+    Packet {
+        mode: Mode::Server,
+        stratum: 1,
+        leap: LeapIndicator::None,
+        root_dispersion: Short(1),
+        reference: u32::from_be_bytes(*b"TEST"),
+        origin: request.transmitted,
+        received: now,
+        transmitted: now,
+        ..*request
+    }
+}
+
+/// Stamps that are so many seconds ahead.
+fn ahead(mut packet: Packet, seconds: i64) -> Packet {
+    let shift = |stamp: Stamp| Stamp::from_unix(stamp.to_unix(unix()).plus(seconds * 1_000_000_000));
+    (packet.received, packet.transmitted) = (shift(packet.received), shift(packet.transmitted));
+    packet
+}
+
+/// The messages that a server sends for a request.
+type Answers<'a> = &'a (dyn Fn(&Packet) -> Vec<Vec<u8>> + Sync);
+/// What comes from another port than the server's.
+type Elsewhere<'a> = Option<&'a (dyn Fn(&Packet) -> Vec<u8> + Sync)>;
+
+/// Runs a daemon against these servers, each of which answers a request with some messages, until `seen` has seen enough. All the time truth lies within
+/// the bound.
+fn with_daemon(answers: &[Answers<'_>], wrong_port: Elsewhere<'_>, seen: impl Fn(&Report, &Clock) -> bool) {
+    let directory = tempfile::tempdir().unwrap();
+    let page = directory.path().join("clock");
+    let sockets: Vec<_> = answers.iter().map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
+    let servers = sockets.iter().map(|socket| Server::named(&socket.local_addr().unwrap().to_string()).unwrap());
+    let config = Config { servers: servers.collect(), poll: 0.05, page: page.clone(), ..Config::default() };
+    let mut daemon = Daemon::start(&config).unwrap();
+    let (stop, stopper) = nix::unistd::pipe().unwrap();
+    let end = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for (socket, answer) in sockets.iter().zip(answers) {
+            scope.spawn(|| serve(socket, &end, answer, wrong_port));
+        }
+        scope.spawn(|| daemon.run(stop.as_fd()).unwrap());
+        let _ending = Ending(&end, Some(stopper));
+        watch(&page, seen);
+    });
+}
+
+/// Ends servers and daemon, also when a test fails: the scope waits for the threads.
+struct Ending<'a>(&'a AtomicBool, Option<OwnedFd>);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+        drop(self.1.take());
+    }
+}
+
+fn watch(page: &Path, seen: impl Fn(&Report, &Clock) -> bool) {
+    let clock = Clock::open(page).unwrap();
+    let begin = Instant::now();
+    let mut report = tickwire_timekeeper::ask(page).unwrap();
+    while !seen(&report, &clock) {
+        assert!(begin.elapsed() < Duration::from_secs(30), "it takes too long: {report:#?}");
+        for _ in 0..20 {
+            let before = unix();
+            let now = clock.now();
+            let after = unix();
+            let (earliest, latest) = now.interval();
+            assert!(earliest <= after && before <= latest, "{earliest:?} {before:?} {after:?} {latest:?}: {report:#?}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        report = tickwire_timekeeper::ask(page).unwrap();
+    }
+}
+
+fn serve(server: &UdpSocket, end: &AtomicBool, answer: Answers<'_>, wrong_port: Elsewhere<'_>) {
+    server.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    let elsewhere = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut bytes = [0; 200];
+    while !end.load(Ordering::Relaxed) {
+        let Ok((length, client)) = server.recv_from(&mut bytes) else { continue };
+        let (request, _) = Packet::parse(&bytes[..length]).unwrap();
+        let send = |socket: &UdpSocket, message: &[u8], to: SocketAddr| {
+            let _ = socket.send_to(message, to);
+        };
+        if let Some(wrong) = wrong_port {
+            send(&elsewhere, &wrong(&request), client);
+        }
+        answer(&request).iter().for_each(|message| send(server, message, client));
+    }
+}
+
+fn refused(report: &Report, why: &str) -> u64 {
+    report.sources[0].refused.iter().filter(|(reason, _)| reason.contains(why)).map(|(_, count)| count).sum()
+}
+
+/// What comes beside the honest answers, first.
+type Trick = fn(&Packet, &VecDeque<Packet>) -> Vec<u8>;
+
+/// Each with the reason under which it is counted.
+const BESIDE: [(&str, Trick); 10] = [
+    ("garbage", |_, _| Vec::new()),
+    ("garbage", |_, _| vec![0xff; 30]),
+    ("garbage", |_, _| vec![0; 47]),
+    ("answers nothing that was asked", |_, _| vec![0x24; 200]),
+    ("answers nothing that was asked", |request, _| forged(request, Stamp(0)).to_bytes().to_vec()),
+    ("answers nothing that was asked", |request, _| {
+        forged(request, Stamp(request.transmitted.0 ^ 1)).to_bytes().to_vec()
+    }),
+    ("answers nothing that was asked", |request, _| {
+        let kiss = Packet { stratum: 0, reference: Kiss::Deny.to_reference(), ..forged(request, Stamp(7)) };
+        kiss.to_bytes().to_vec()
+    }),
+    ("answers nothing that was asked", |_, before| before.back().map_or(Vec::new(), |old| old.to_bytes().to_vec())),
+    ("answers nothing that was asked", |_, before| before.front().map_or(Vec::new(), |old| old.to_bytes().to_vec())),
+    // What was sent comes back as it was.
+    ("not from a server", |request, _| Packet { origin: request.transmitted, ..*request }.to_bytes().to_vec()),
+];
+
+/// An answer as another one would like it, who does not know what was asked.
+fn forged(request: &Packet, origin: Stamp) -> Packet {
+    ahead(Packet { origin, ..honest(request) }, 5)
+}
+
+#[test]
+fn what_is_forged_replayed_or_garbage_is_counted_and_moves_no_clock() {
+    let trick = AtomicUsize::new(0);
+    let before = Mutex::new(VecDeque::new());
+    let answer = |request: &Packet| {
+        let mut before = before.lock().unwrap();
+        let honest = honest(request);
+        let (_, make) = BESIDE[trick.load(Ordering::Relaxed)];
+        let beside = make(request, &before);
+        // Later it is a replay of one that lies in the past, and of one of long ago.
+        before.push_back(ahead(honest, 0));
+        if before.len() > 40 {
+            before.pop_front();
+        }
+        // What is told of once was the honest one; its double changes nothing either.
+        vec![beside, honest.to_bytes().to_vec(), honest.to_bytes().to_vec()]
+    };
+    let counted = Mutex::new((0, 0));
+    with_daemon(
+        &[&answer],
+        Some(&|request| forged(request, request.transmitted).to_bytes().to_vec()),
+        |report, clock| {
+            let number = trick.load(Ordering::Relaxed);
+            let mut counted = counted.lock().unwrap();
+            let (why, _) = BESIDE[number];
+            let (count, used) = (refused(report, why), report.sources[0].used);
+            if count < counted.0 + 3 || used < counted.1 + 3 {
+                return false;
+            }
+            assert!(
+                clock.now().status.contains(Status::SYNCHRONISED) && !clock.now().status.contains(Status::HOLDOVER)
+            );
+            assert_eq!((report.sources[0].standing.as_str(), report.disruptions), ("followed", 0), "{number}");
+            *counted = BESIDE.get(number + 1).map_or((0, 0), |(why, _)| (refused(report, why), used));
+            trick.store((number + 1).min(BESIDE.len() - 1), Ordering::Relaxed);
+            number + 1 == BESIDE.len()
+        },
+    );
+}
+
+type Change = fn(Packet) -> Packet;
+
+/// What a server can be that nobody should believe, and why it is not used.
+const INSANE: [(&str, Change); 8] = [
+    ("the server is not synchronised", |answer| Packet { leap: LeapIndicator::Unknown, ..answer }),
+    ("the server is not synchronised", |answer| Packet { stratum: 16, ..answer }),
+    ("the server is not synchronised", |answer| Packet { stratum: 255, ..answer }),
+    ("the server says \"XXXX\"", |answer| Packet { stratum: 0, reference: u32::from_be_bytes(*b"XXXX"), ..answer }),
+    ("stamps are missing", |answer| Packet { received: Stamp(0), ..answer }),
+    ("stamps are missing", |answer| Packet { transmitted: Stamp(0), ..answer }),
+    // It has answered before it was asked, and it has kept the request for an hour.
+    ("stamps out of order", |answer| Packet { received: ahead(answer, 3).received, ..answer }),
+    ("stamps out of order", |answer| Packet { received: ahead(answer, -3600).received, ..answer }),
+];
+
+#[test]
+fn a_server_out_of_its_mind_is_not_believed_and_the_reason_is_told() {
+    let kind = AtomicUsize::new(0);
+    let sane = AtomicBool::new(true);
+    let answer = |request: &Packet| {
+        let honest = honest(request);
+        let (_, change) = INSANE[kind.load(Ordering::Relaxed)];
+        vec![if sane.load(Ordering::Relaxed) { honest } else { change(honest) }.to_bytes().to_vec()]
+    };
+    let counted = AtomicUsize::new(0);
+    with_daemon(&[&answer], None, |report, clock| {
+        if sane.load(Ordering::Relaxed) {
+            // Known first, so that there is something to be moved.
+            sane.store(!clock.now().is_known() || report.sources[0].used < 8, Ordering::Relaxed);
+            return false;
+        }
+        let number = kind.load(Ordering::Relaxed);
+        let (why, _) = INSANE[number];
+        if refused(report, why) < counted.load(Ordering::Relaxed) as u64 + 3 {
+            return false;
+        }
+        assert!(clock.now().is_known() && report.disruptions == 0, "{report:?}");
+        let next = INSANE.get(number + 1).map_or(0, |(why, _)| refused(report, why));
+        counted.store(next as usize, Ordering::Relaxed);
+        kind.store((number + 1).min(INSANE.len() - 1), Ordering::Relaxed);
+        number + 1 == INSANE.len()
+    });
+}
+
+#[test]
+fn a_server_whose_own_error_is_huge_makes_the_bound_huge() {
+    let answer = |request: &Packet| {
+        let wide = Packet { root_dispersion: Short(3 << 16), root_delay: Short(2 << 16), ..honest(request) };
+        // It is as wrong as it says.
+        vec![ahead(wide, 3).to_bytes().to_vec()]
+    };
+    with_daemon(&[&answer], None, |report, clock| {
+        let now = clock.now();
+        now.is_known() && now.bound >= 4_000_000_000 && report.sources[0].used > 4
+    });
+}
+
+#[test]
+fn a_liar_among_three_is_outvoted_by_name() {
+    for seconds in [5, -5, 86_400 * 365] {
+        // The very first answer has nobody who contradicts it; so the liar comes later.
+        let begun = AtomicBool::new(false);
+        let liar = |request: &Packet| {
+            let lie = begun.load(Ordering::Relaxed).then(|| ahead(honest(request), seconds).to_bytes().to_vec());
+            lie.into_iter().collect()
+        };
+        let good = |request: &Packet| vec![honest(request).to_bytes().to_vec()];
+        with_daemon(&[&good, &good, &liar], None, |report, _| {
+            begun.store(report.sources[..2].iter().all(|source| source.used > 0), Ordering::Relaxed);
+            let standings: Vec<_> = report.sources.iter().map(|source| source.standing.as_str()).collect();
+            standings[2] == "outvoted" && standings[..2].contains(&"followed") && report.sources[2].used > 4
+        });
+    }
+}
+
+#[test]
+fn who_asks_for_patience_is_not_silent_meanwhile() {
+    let last = Mutex::new(None::<Instant>);
+    // Every 3 s is enough for it; the usual patience with a poll of 50 ms ends after 2.4 s.
+    let answer = |request: &Packet| {
+        let mut last = last.lock().unwrap();
+        if last.is_some_and(|last| last.elapsed() < Duration::from_secs(3)) {
+            let kiss = Packet { stratum: 0, reference: Kiss::Rate.to_reference(), ..honest(request) };
+            return vec![kiss.to_bytes().to_vec()];
+        }
+        *last = Some(Instant::now());
+        vec![honest(request).to_bytes().to_vec()]
+    };
+    with_daemon(&[&answer], None, |report, clock| {
+        let now = clock.now();
+        assert!(!now.status.contains(Status::HOLDOVER), "{report:?}");
+        assert!(!now.is_known() || report.sources[0].standing == "followed", "{report:?}");
+        report.sources[0].poll_s > 3.0 && report.sources[0].used >= 3
+    });
+}
+
+#[test]
+fn a_server_that_cannot_be_reached_is_silent_and_nothing_is_known() {
+    let directory = tempfile::tempdir().unwrap();
+    let page = directory.path().join("clock");
+    // Nobody listens there any more: the kernel says so.
+    let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let servers = vec![Server::named(&address).unwrap()];
+    let mut daemon = Daemon::start(&Config { servers, poll: 0.05, page: page.clone(), ..Config::default() }).unwrap();
+    let (stop, stopper) = nix::unistd::pipe().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| daemon.run(stop.as_fd()).unwrap());
+        let end = AtomicBool::new(false);
+        let _ending = Ending(&end, Some(stopper));
+        std::thread::sleep(Duration::from_secs(1));
+        let report = tickwire_timekeeper::ask(&page).unwrap();
+        let source = &report.sources[0];
+        assert_eq!((source.standing.as_str(), source.reach, source.used, &source.name), ("silent", 0, 0, &address));
+        assert!(report.bound_ns.is_none() && report.status[0] == "unknown", "{report:?}");
+    });
+}
