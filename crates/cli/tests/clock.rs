@@ -13,6 +13,7 @@ use tempfile::TempDir;
 struct Server {
     address: String,
     silent: Arc<AtomicBool>,
+    unsynchronised: Arc<AtomicBool>,
 }
 
 impl Server {
@@ -20,17 +21,23 @@ impl Server {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap().to_string();
         let silent = Arc::new(AtomicBool::new(false));
-        let hush = Arc::clone(&silent);
+        let unsynchronised = Arc::new(AtomicBool::new(false));
+        let (hush, lost) = (Arc::clone(&silent), Arc::clone(&unsynchronised));
         // It ends with the process.
         std::thread::spawn(move || {
             let mut request = [0; 1024];
             while let Ok((length, client)) = socket.recv_from(&mut request) {
                 if length >= 48 && !hush.load(Ordering::Relaxed) {
-                    socket.send_to(&answer(&request), client).unwrap();
+                    let mut answer = answer(&request);
+                    if lost.load(Ordering::Relaxed) {
+                        // Leap indicator 3: its clock is not synchronised.
+                        answer[0] |= 3 << 6;
+                    }
+                    socket.send_to(&answer, client).unwrap();
                 }
             }
         });
-        Self { address, silent }
+        Self { address, silent, unsynchronised }
     }
 }
 
@@ -333,12 +340,22 @@ fn counts_are_converted_line_by_line_and_a_clock_that_nobody_keeps_is_told() {
 }
 
 #[test]
+fn why_a_server_is_of_no_use_is_in_the_log() {
+    let server = Server::start();
+    server.unsynchronised.store(true, Ordering::Relaxed);
+    let mut daemon = Daemon::start(&["--server", &server.address]);
+    let said = daemon.says("the server is silent");
+    assert!(said.contains("why=\"the server is not synchronised\""), "{said}");
+}
+
+#[test]
 fn the_log_tells_each_change_and_the_end() {
     let server = Server::start();
     let mut daemon = Daemon::start(&["--server", &server.address]);
     assert!(daemon.says("synchronised").contains("server=127.0.0.1"));
     server.silent.store(true, Ordering::Relaxed);
-    assert!(daemon.says("the server is silent").contains("server=127.0.0.1"));
+    let said = daemon.says("the server is silent");
+    assert!(said.contains(&format!("server={}", server.address)) && said.contains("why=\"no answer comes\""), "{said}");
     daemon.says("holdover");
     let sources = daemon.said(&["sources"]);
     let line = sources.lines().nth(1).unwrap();

@@ -377,12 +377,14 @@ impl Daemon {
             (source.name(), known.then(|| self.standing(number, now)))
         });
         let servers: Vec<_> = servers.collect();
+        let refusals: Vec<_> = self.sources.iter().map(|source| source.tally().refusal.as_deref()).collect();
         let seen = Seen {
             synchronised: parameters.status.contains(Status::SYNCHRONISED),
             holdover: parameters.status.contains(Status::HOLDOVER),
             disruptions: parameters.disruptions,
             bound: parameters.bound,
             servers: &servers,
+            refusals: &refusals,
         };
         self.news.tell(now, &seen);
     }

@@ -20,6 +20,8 @@ pub(crate) struct Seen<'a> {
     pub(crate) bound: u64,
     /// How each server stands, by its name; `None`: it has not been asked for long enough to tell.
     pub(crate) servers: &'a [(&'a str, Option<Standing>)],
+    /// Why the last answer of each could not be used, if it could not.
+    pub(crate) refusals: &'a [Option<&'a str>],
 }
 
 impl Seen<'_> {
@@ -155,15 +157,16 @@ fn say(line: Line, seen: &Seen<'_>) {
             info!(server = name(server), before = name(before), "another server is followed")
         }
         Line::Server(server, before, health) => {
+            let why = seen.refusals.get(server).copied().flatten().unwrap_or("no answer comes");
             let server = name(server);
             match (health, before) {
                 (Health::Good | Health::New, Health::Silent) => info!(server, "the server is back"),
                 (Health::Good | Health::New, _) => info!(server, "the server agrees with most again"),
                 (Health::Silent, Health::New) => {
-                    warn!(server, "the server is silent: it has told nothing that can be used")
+                    warn!(server, why, "the server is silent: it has told nothing that can be used")
                 }
                 (Health::Silent, _) => {
-                    warn!(server, "the server is silent: it tells nothing any more that can be used")
+                    warn!(server, why, "the server is silent: it tells nothing any more that can be used")
                 }
                 (Health::Outvoted, _) => warn!(server, "the server is outvoted: most others say that it is wrong"),
                 (Health::Disputed, _) => {
@@ -184,7 +187,7 @@ mod tests {
     fn seen<'a>(servers: &'a [(&'a str, Option<Standing>)]) -> Seen<'a> {
         let heard = |standing: &Standing| standing.agrees() || matches!(standing, Standing::Disputed(_));
         let told = servers.iter().any(|(_, standing)| standing.as_ref().is_some_and(heard));
-        Seen { synchronised: true, holdover: !told, disruptions: 0, bound: 1000, servers }
+        Seen { synchronised: true, holdover: !told, disruptions: 0, bound: 1000, servers, refusals: &[] }
     }
 
     #[test]

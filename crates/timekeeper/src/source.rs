@@ -78,6 +78,8 @@ pub(crate) struct Source {
 pub(crate) struct Tally {
     pub(crate) used: u64,
     pub(crate) refused: BTreeMap<String, u64>,
+    /// Why the last answer was not used, if it was not.
+    pub(crate) refusal: Option<String>,
     pub(crate) last: Option<i64>,
     pub(crate) quality: Option<Quality>,
     pub(crate) interleaved: Option<bool>,
@@ -86,6 +88,7 @@ pub(crate) struct Tally {
 impl Tally {
     /// An answer or exchange was not used.
     pub(crate) fn refuse(&mut self, why: String) {
+        self.refusal = Some(why.clone());
         // Reasons are of our own wording, so they are few; but a server chooses the letters of a kiss.
         if self.refused.len() < 64 || self.refused.contains_key(&why) {
             *self.refused.entry(why).or_default() += 1;
@@ -138,6 +141,7 @@ impl Source {
     pub(crate) fn was_used(&mut self, now: i64) {
         self.tally.used += 1;
         self.tally.last = Some(now);
+        self.tally.refusal = None;
         self.heard = now;
     }
 

@@ -54,9 +54,11 @@ fn shown(replayed: &Replayed) -> String {
             }
         },
     );
-    if let Some(page) = &replayed.page {
-        line("last time", utc(Nanos(page.tai_ns - i64::from(page.tai_utc_s) * 1_000_000_000)));
-        if page.bound_ns != u64::MAX {
+    match &replayed.page {
+        None => {}
+        Some(page) if page.bound_ns == u64::MAX => line("last time", "not known".into()),
+        Some(page) => {
+            line("last time", utc(Nanos(page.tai_ns - i64::from(page.tai_utc_s) * 1_000_000_000)));
             line("error", format!("{} estimated, {} at most", span(page.error_ns as f64), span(page.bound_ns as f64)));
         }
     }
@@ -64,4 +66,21 @@ fn shown(replayed: &Replayed) -> String {
         line("", "the record ends within a line".into());
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_that_knew_nothing_is_shown_with_no_time() {
+        let page: tickwire_timekeeper::record::Page = serde_json::from_value(json!({
+            "status": 0, "at": 5, "tai_ns": 0, "local": [0, 0], "difference": [0, 0], "error_ns": u64::MAX,
+            "bound_ns": u64::MAX, "growth": 0, "fresh_until": 9, "tai_utc_s": 37, "leap": 0, "leap_at_tai_ns": 0,
+            "disruptions": 0,
+        }))
+        .unwrap();
+        let replayed = Replayed { page: Some(page), ..Replayed::default() };
+        assert!(shown(&replayed).contains("last time      not known"), "{}", shown(&replayed));
+    }
 }
