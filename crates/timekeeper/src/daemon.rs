@@ -119,7 +119,7 @@ impl Daemon {
             StartError::Door(format!("{}{metrics}", doors::socket_of(&config.page).display()), error)
         })?;
         let system = System::new(config)?;
-        info!(counter = kind.name(), why, period_ns = nominal.period(), warm = warm.is_some(), page = %config.page.display(), "the clock starts");
+        info!(counter = kind.name(), why = %why, period_ns = nominal.period(), warm = warm.is_some(), page = %config.page.display(), "the clock starts");
         let keeper = keeper::Config {
             nominal,
             rate_error: warm.map_or(QUARTZ, |known| known.deviation()),

@@ -1,6 +1,8 @@
 //! The counter to use, its nominal period, and whether it has broken.
 
+use crate::cores::{self, Agreement};
 use nix::time::ClockId;
+use std::borrow::Cow;
 use std::time::Duration;
 use tickclock::{Count, CounterKind, Scale, counter};
 use tickwire_ntp::sandwich::now as ns;
@@ -11,28 +13,41 @@ const MEASURE: Duration = Duration::from_millis(50);
 const BREAK_RATE: f64 = 1e-3;
 const BREAK_LEAST: f64 = 100_000.0;
 
-/// The best counter of this machine: the processor's, if it runs at one speed in all sleep states and the kernel, which checks that, trusts it.
+/// The best counter of this machine, and why: the processor's, if it runs at one speed in all sleep states, the kernel, which checks that, trusts it, and no
+/// two processors' are apart.
 #[must_use]
-pub fn choose() -> (CounterKind, &'static str) {
+pub fn choose() -> (CounterKind, Cow<'static, str>) {
     if counter::exists(CounterKind::Cntvct) {
-        return (CounterKind::Cntvct, "the architecture guarantees it");
+        return (CounterKind::Cntvct, "the architecture guarantees it".into());
     }
     if !counter::exists(CounterKind::Tsc) {
-        return (CounterKind::MonotonicRaw, "no other counter is known on this processor");
+        return (CounterKind::MonotonicRaw, "no other counter is known on this processor".into());
     }
     let flags = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let has =
         |flag: &str| flags.lines().any(|line| line.starts_with("flags") && line.split(' ').any(|word| word == flag));
     if !has("constant_tsc") || !has("nonstop_tsc") {
-        return (CounterKind::MonotonicRaw, "the TSC of this processor changes its speed or stops");
+        return (CounterKind::MonotonicRaw, "the TSC of this processor changes its speed or stops".into());
     }
     let path = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
     let sources = std::fs::read_to_string(path).unwrap_or_default();
     // Linux strikes the TSC from the list when its watchdog finds the processors' counters apart.
     if !sources.split_whitespace().any(|source| source == "tsc") {
-        return (CounterKind::MonotonicRaw, "the kernel does not trust the TSC");
+        return (CounterKind::MonotonicRaw, "the kernel does not trust the TSC".into());
     }
-    (CounterKind::Tsc, "invariant, and the kernel trusts it")
+    match cores::compare(CounterKind::Tsc) {
+        Agreement::Apart { first, other, counts } => {
+            let why = format!("the TSCs of processors {first} and {other} are {counts} counts apart");
+            (CounterKind::MonotonicRaw, why.into())
+        }
+        Agreement::Within { processors: ..=1, .. } => (CounterKind::Tsc, "invariant, and the kernel trusts it".into()),
+        Agreement::Within { processors, counts } => {
+            let why = format!(
+                "invariant, the kernel trusts it, and those of {processors} processors agree to within {counts} counts"
+            );
+            (CounterKind::Tsc, why.into())
+        }
+    }
 }
 
 /// The counter's period in ns, measured by the kernel's unsteered clock.

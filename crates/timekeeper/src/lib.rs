@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `config` | what the user wants |
 //! | `hardware` | the counter to use, its nominal period, and whether it has broken |
+//! | `cores` | whether the processors' counters agree |
 //! | `state` | what is known of the counter, kept over a restart |
 //! | `source` | one server: its name, its address, its socket |
 //! | `system` | hands the time on: steers the system clock, feeds NTP's shared memory |
@@ -17,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+mod cores;
 mod daemon;
 mod doors;
 pub mod hardware;
