@@ -9,15 +9,20 @@
 //! | `client` | when to ask, what, and which answers to believe; no I/O |
 //! | `server` | what to answer, to whom, and how often; no I/O |
 //! | `socket`, `stamping`, `sandwich` | a client's socket with the kernel's stamps, and from these to the counter |
+//! | `nic`, `hardware` | a network card's clock, and from the card's stamps to the counter |
 //! | `listener` | a server's socket: many messages with each system call |
 //! | `kiss` | what a server says that does not want to serve |
 #![forbid(unsafe_code)]
 
 pub mod client;
 pub mod extension;
+#[cfg(feature = "os")]
+pub mod hardware;
 pub mod kiss;
 #[cfg(feature = "os")]
 pub mod listener;
+#[cfg(feature = "os")]
+pub mod nic;
 pub mod packet;
 #[cfg(feature = "os")]
 pub mod sandwich;

@@ -118,7 +118,7 @@ impl Listener {
             let Some(from) = message.address else { continue };
             let Some(local) = local(&message) else { continue };
             let mut arrival =
-                Arrival { bytes: [0; HEADER], length: 0, from, local, stamp: stamping::arrival(&message) };
+                Arrival { bytes: [0; HEADER], length: 0, from, local, stamp: stamping::arrival(&message).stamp };
             for part in message.iovs() {
                 arrival.length = part.len().min(HEADER);
                 arrival.bytes[..arrival.length].copy_from_slice(&part[..arrival.length]);
@@ -181,7 +181,7 @@ impl Listener {
         let mut all = 0;
         for message in messages {
             all += 1;
-            if let Departure { number: Some(number), stamp: Some(stamp) } = stamping::departed(&message) {
+            if let Departure { number: Some(number), stamp: Some(stamp), .. } = stamping::departed(&message) {
                 left(number, stamp);
             }
         }

@@ -1,9 +1,12 @@
-//! A socket to one server, with the kernel's stamps: as late as possible for what leaves, as early as possible for what comes.
+//! A socket to one server, with the network card's stamps, or the kernel's: as late as possible for what leaves, as early as possible for what comes.
 
+use crate::hardware::{self, Lack, Reading, Track};
+use crate::nic::Nic;
 use crate::packet::{HEADER, Malformed, Packet};
 use crate::sandwich::Sandwich;
-use crate::stamping::{self, Departure};
+use crate::stamping::{self, Arrival, Departure};
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockType, SockaddrStorage, Timestamps, connect, getpeername, recvmsg, send,
     socket,
@@ -11,12 +14,16 @@ use nix::sys::socket::{
 use std::io::IoSliceMut;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tickclock::{Count, CounterKind, counter};
 
 /// The longest message that is looked at; NTS answers are shorter (RFC 8915 §5.7).
 const LONGEST: usize = 1500;
 /// How many messages one call takes in: a flood must not stop the daemon.
 const AT_ONCE: usize = 16;
+/// A card's stamp of the request may come after the answer; for so long it is waited for, once an exchange. (chronyd waits for 1 ms.)
+const CARD_IS_LATE: Duration = Duration::from_millis(2);
 
 /// How good a pair of stamps is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,6 +32,8 @@ pub enum Quality {
     Program,
     /// The kernel's, in the driver.
     Kernel,
+    /// The network card's, at the wire.
+    Hardware,
 }
 
 impl Quality {
@@ -33,7 +42,18 @@ impl Quality {
     pub const fn stamp_error(self) -> u32 {
         match self {
             Self::Program => 5_000,
-            Self::Kernel => 0,
+            // How far a card's may be off is in the round trip already: see `hardware`.
+            Self::Kernel | Self::Hardware => 0,
+        }
+    }
+
+    /// As reports name it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Program => "program",
+            Self::Kernel => "kernel",
+            Self::Hardware => "hardware",
         }
     }
 }
@@ -47,8 +67,10 @@ pub struct Received {
     pub sent: Count,
     /// When this came.
     pub received: Count,
-    /// How good the stamps are.
+    /// How good the stamps are: the kernel's or the program's.
     pub quality: Quality,
+    /// The same two by the network card, or why it has not stamped them; None if no card is asked.
+    pub hardware: Option<Result<[Count; 2], Lack>>,
 }
 
 /// Why what came has no stamps.
@@ -70,6 +92,12 @@ struct Sent {
     program: Count,
     /// The kernel's stamp, in ns of CLOCK_REALTIME.
     kernel: Option<i64>,
+    /// The card's clock before, if there is one.
+    clock: Option<Result<Reading, Lack>>,
+    /// The card's stamp, in ns of its clock.
+    card: Option<i64>,
+    /// That stamp was waited for.
+    awaited: bool,
 }
 
 /// A socket to one server.
@@ -81,6 +109,10 @@ pub struct Socket {
     sent: Option<Sent>,
     /// Of the requests on this socket, the number of the last one: the kernel names its stamp by it.
     number: Option<u32>,
+    /// The card whose stamps are used.
+    nic: Option<Arc<Nic>>,
+    track: Track,
+    v6: bool,
 }
 
 impl AsFd for Socket {
@@ -100,7 +132,27 @@ impl Socket {
         // A kernel without stamps is no reason not to know the time: see `Quality`.
         let _ = stamping::ask(&socket);
         connect(socket.as_raw_fd(), &SockaddrStorage::from(server))?;
-        Ok(Self { socket, kind, period, sent: None, number: None })
+        let v6 = server.is_ipv6() && server.ip().to_canonical().is_ipv6();
+        Ok(Self { socket, kind, period, sent: None, number: None, nic: None, track: Track::default(), v6 })
+    }
+
+    /// From the next request on: by which card the server is reached, if that stamps packets and its clock can be read.
+    ///
+    /// # Errors
+    /// This kernel has no such stamps.
+    pub fn use_card(&mut self, nic: Option<&Arc<Nic>>) -> nix::Result<()> {
+        let same = match (&self.nic, nic) {
+            (Some(before), Some(now)) => Arc::ptr_eq(before, now),
+            (before, now) => before.is_none() && now.is_none(),
+        };
+        if !same {
+            if nic.is_some() {
+                stamping::ask_card(&self.socket)?;
+            }
+            self.nic = nic.cloned();
+            self.track = Track::default();
+        }
+        Ok(())
     }
 
     /// The server's address and port.
@@ -121,6 +173,7 @@ impl Socket {
     /// What the system says: unreachable, no room.
     pub fn send(&mut self, request: &Packet) -> nix::Result<()> {
         let bytes = request.to_bytes();
+        let clock = self.nic.as_ref().map(|nic| nic.read());
         let before = Sandwich::take(self.kind, self.period);
         let program = self.counter();
         // The error of an earlier request that nobody heard comes back with the next call; it is not this one's.
@@ -130,7 +183,7 @@ impl Socket {
         }
         sent?;
         self.number = Some(self.number.map_or(0, |number| number.wrapping_add(1)));
-        self.sent = Some(Sent { before, program, kernel: None });
+        self.sent = Some(Sent { before, program, kernel: None, clock, card: None, awaited: false });
         Ok(())
     }
 
@@ -145,12 +198,15 @@ impl Socket {
         self.departures();
         for _ in 0..AT_ONCE {
             let mut bytes = [0; LONGEST];
-            let Some((length, stamp)) = self.message(&mut bytes, MsgFlags::MSG_DONTWAIT) else { return };
+            let Some((length, arrival)) = self.message(&mut bytes, MsgFlags::MSG_DONTWAIT) else { return };
             let program = self.counter();
             match Packet::parse(&bytes[..length]) {
                 Ok((packet, _)) if wanted(&packet) => {
                     self.departures();
-                    take(self.stamped(&bytes[..length.max(HEADER)], stamp, program));
+                    if arrival.card.is_some() {
+                        self.await_card();
+                    }
+                    take(self.stamped(&bytes[..length.max(HEADER)], arrival, program));
                 }
                 Ok(_) => garbage(None),
                 Err(malformed) => garbage(Some(malformed)),
@@ -159,29 +215,65 @@ impl Socket {
     }
 
     /// Gives a message its stamps.
-    fn stamped(&self, bytes: &[u8], stamp: Option<i64>, program: Count) -> Result<Received, Lost> {
+    fn stamped(&mut self, bytes: &[u8], arrival: Arrival, program: Count) -> Result<Received, Lost> {
         let sent = self.sent.ok_or(Lost::Unasked)?;
         let after = Sandwich::take(self.kind, self.period);
-        let received = |sent, received, quality| Received { bytes: bytes.to_vec(), sent, received, quality };
         let count = |stamp| Sandwich::count_at(&sent.before, &after, stamp).ok_or(Lost::ClockSet);
-        match (sent.kernel, stamp) {
-            (Some(departure), Some(arrival)) => Ok(received(count(departure)?, count(arrival)?, Quality::Kernel)),
-            _ => Ok(received(sent.program, program, Quality::Program)),
+        let (ends, quality) = match (sent.kernel, arrival.stamp) {
+            (Some(departure), Some(arrival)) => ([count(departure)?, count(arrival)?], Quality::Kernel),
+            _ => ([sent.program, program], Quality::Program),
+        };
+        let hardware = sent.clock.map(|clock| self.by_card(&sent, clock?, bytes.len(), arrival, ends, count));
+        Ok(Received { bytes: bytes.to_vec(), sent: ends[0], received: ends[1], quality, hardware })
+    }
+
+    /// The ends of an exchange by the card's stamps. `outer`: by others, which are further apart.
+    fn by_card(
+        &mut self,
+        sent: &Sent,
+        before: Reading,
+        length: usize,
+        arrival: Arrival,
+        outer: [Count; 2],
+        count: impl Fn(i64) -> Result<Count, Lost>,
+    ) -> Result<[Count; 2], Lack> {
+        let nic = self.nic.as_ref().ok_or(Lack::Unread)?;
+        let stamps = [sent.card.ok_or(Lack::Departure)?, arrival.card.ok_or(Lack::Arrival)?];
+        let after = nic.read()?;
+        let [departure, arrival] = self.track.realtime(&before, &after, stamps)?;
+        let arrival = arrival + hardware::on_the_wire(length, self.v6, nic.mbits());
+        let foreign = |_| Lack::Foreign;
+        let ends = [count(departure).map_err(foreign)?, count(arrival).map_err(foreign)?];
+        let counts = |ns: i64| (ns as f64 / self.period) as i64;
+        hardware::inside(outer, ends, counts(before.doubt.max(after.doubt)), counts(hardware::SLACK))
+    }
+
+    /// Waits a moment for the card's stamp of the request.
+    fn await_card(&mut self) {
+        let Some(sent) = self.sent.as_mut().filter(|sent| sent.clock.is_some() && !sent.awaited) else { return };
+        sent.awaited = true;
+        let until = Instant::now() + CARD_IS_LATE;
+        while self.sent.is_some_and(|sent| sent.card.is_none()) && Instant::now() < until {
+            // What is asked for is the error queue, which needs no asking.
+            let mut queue = [PollFd::new(self.socket.as_fd(), PollFlags::empty())];
+            let _ = poll(&mut queue, PollTimeout::from(1u8));
+            self.departures();
         }
     }
 
-    /// Takes the kernel's stamps of what has left from the socket's error queue, and errors that do not concern anybody (unreachable: told by silence).
+    /// Takes the stamps of what has left from the socket's error queue, and errors that do not concern anybody (unreachable: told by silence).
     fn departures(&mut self) {
         for _ in 0..AT_ONCE {
-            let Some(Departure { number, stamp }) = stamping::departure(&self.socket) else { return };
+            let Some(Departure { number, stamp, card }) = stamping::departure(&self.socket) else { return };
             if let Some(sent) = self.sent.as_mut().filter(|_| number.is_some() && number == self.number) {
-                sent.kernel = stamp;
+                // The kernel and the card tell theirs one after the other.
+                (sent.kernel, sent.card) = (stamp.or(sent.kernel), card.or(sent.card));
             }
         }
     }
 
-    /// One message and the kernel's stamp of its arrival.
-    fn message(&self, bytes: &mut [u8], flags: MsgFlags) -> Option<(usize, Option<i64>)> {
+    /// One message and the stamps of its arrival.
+    fn message(&self, bytes: &mut [u8], flags: MsgFlags) -> Option<(usize, Arrival)> {
         loop {
             let mut iov = [IoSliceMut::new(bytes)];
             let mut control = nix::cmsg_space!(Timestamps);

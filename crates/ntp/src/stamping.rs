@@ -1,4 +1,5 @@
-//! The kernel's stamps of packets (SO_TIMESTAMPING): asked for, and taken from what it tells. In ns of CLOCK_REALTIME; [`crate::sandwich`] makes counts of them.
+//! The kernel's stamps of packets, and network cards' (SO_TIMESTAMPING): asked for, and taken from what the kernel tells. Its own are in ns of CLOCK_REALTIME, of
+//! which [`crate::sandwich`] makes counts; a card's are in ns of its own clock, for [`crate::hardware`].
 
 use nix::errno::Errno;
 use nix::sys::socket::{
@@ -8,13 +9,28 @@ use nix::sys::time::TimeSpec;
 use std::io::IoSliceMut;
 use std::os::fd::{AsFd, AsRawFd};
 
+/// `SOF_TIMESTAMPING_RX_HARDWARE` and `SOF_TIMESTAMPING_OPT_TX_SWHW` (linux/net_tstamp.h), which nix does not name.
+const RX_HARDWARE: u32 = 1 << 2;
+const OPT_TX_SWHW: u32 = 1 << 14;
+
 /// What has left: the errors of a socket come the same way, and have neither.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Departure {
     /// Of the messages sent on this socket, its number, counted from 0.
     pub number: Option<u32>,
-    /// When it left.
+    /// When it left, by the kernel.
     pub stamp: Option<i64>,
+    /// When it left, by the card.
+    pub card: Option<i64>,
+}
+
+/// What has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arrival {
+    /// When it came, by the kernel.
+    pub stamp: Option<i64>,
+    /// When it came, by the card: when the beginning of the frame did.
+    pub card: Option<i64>,
 }
 
 /// Asks for the stamps of all that leaves and comes: in software, as late and as early as the kernel can.
@@ -22,20 +38,38 @@ pub struct Departure {
 /// # Errors
 /// This kernel has none.
 pub fn ask(socket: &impl AsFd) -> nix::Result<()> {
-    let stamps = TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE
+    setsockopt(socket, sockopt::Timestamping, &software())
+}
+
+/// Asks for the card's stamps, too. Departures are then told twice, once by each.
+///
+/// # Errors
+/// This kernel has no such stamps; all is as it was.
+pub fn ask_card(socket: &impl AsFd) -> nix::Result<()> {
+    let card = TimestampingFlag::SOF_TIMESTAMPING_RAW_HARDWARE
+        | TimestampingFlag::SOF_TIMESTAMPING_TX_HARDWARE
+        | TimestampingFlag::from_bits_retain(RX_HARDWARE | OPT_TX_SWHW);
+    setsockopt(socket, sockopt::Timestamping, &(software() | card))
+}
+
+fn software() -> TimestampingFlag {
+    TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE
         | TimestampingFlag::SOF_TIMESTAMPING_TX_SOFTWARE
         | TimestampingFlag::SOF_TIMESTAMPING_RX_SOFTWARE
         | TimestampingFlag::SOF_TIMESTAMPING_OPT_ID
-        | TimestampingFlag::SOF_TIMESTAMPING_OPT_TSONLY;
-    setsockopt(socket, sockopt::Timestamping, &stamps)
+        | TimestampingFlag::SOF_TIMESTAMPING_OPT_TSONLY
 }
 
 /// When a message arrived that was received with room for the control message [`Timestamps`].
 #[must_use]
-pub fn arrival<S>(message: &RecvMsg<'_, '_, S>) -> Option<i64> {
-    message.cmsgs().ok().into_iter().flatten().find_map(|control| match control {
-        ControlMessageOwned::ScmTimestampsns(stamps) => nanoseconds(stamps.system),
+pub fn arrival<S>(message: &RecvMsg<'_, '_, S>) -> Arrival {
+    let stamps = message.cmsgs().ok().into_iter().flatten().find_map(|control| match control {
+        ControlMessageOwned::ScmTimestampsns(stamps) => Some(stamps),
         _ => None,
+    });
+    stamps.map_or_else(Arrival::default, |stamps| Arrival {
+        stamp: nanoseconds(stamps.system),
+        card: nanoseconds(stamps.hw_raw),
     })
 }
 
@@ -57,7 +91,9 @@ pub fn departed<S>(message: &RecvMsg<'_, '_, S>) -> Departure {
     let mut departure = Departure::default();
     for control in message.cmsgs().ok().into_iter().flatten() {
         match control {
-            ControlMessageOwned::ScmTimestampsns(stamps) => departure.stamp = nanoseconds(stamps.system),
+            ControlMessageOwned::ScmTimestampsns(stamps) => {
+                (departure.stamp, departure.card) = (nanoseconds(stamps.system), nanoseconds(stamps.hw_raw));
+            }
             ControlMessageOwned::Ipv4RecvErr(error, _) | ControlMessageOwned::Ipv6RecvErr(error, _)
                 if error.ee_errno == Errno::ENOMSG as u32 =>
             {
@@ -69,7 +105,7 @@ pub fn departed<S>(message: &RecvMsg<'_, '_, S>) -> Departure {
     departure
 }
 
-/// A stamp in ns; zero means that there is none.
+/// A stamp in ns; zero means that there is none. A card's clock may show anything.
 fn nanoseconds(stamp: TimeSpec) -> Option<i64> {
-    Some(stamp.tv_sec() * 1_000_000_000 + stamp.tv_nsec()).filter(|&ns| ns != 0)
+    stamp.tv_sec().checked_mul(1_000_000_000)?.checked_add(stamp.tv_nsec()).filter(|&ns| ns != 0)
 }

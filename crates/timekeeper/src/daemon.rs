@@ -24,7 +24,6 @@ use tickwire_clock::keeper::{self, Standing};
 use tickwire_clock::page::Parameters;
 use tickwire_clock::sync::Clock;
 use tickwire_ntp::sandwich;
-use tickwire_ntp::socket::Quality;
 use tracing::{debug, info, warn};
 
 const SECOND: i64 = 1_000_000_000;
@@ -340,10 +339,7 @@ impl Daemon {
             asymmetry_ns: sync.asymmetry(),
             root_delay_ns: server.map(|server| server.root_delay),
             root_dispersion_ns: server.map(|server| server.root_dispersion),
-            stamps: tally.quality.map(|quality| match quality {
-                Quality::Kernel => "kernel".into(),
-                Quality::Program => "program".into(),
-            }),
+            stamps: tally.quality.map(|quality| quality.name().into()),
             interleaved: tally.interleaved,
             used: tally.used,
             refused: tally.refused.clone(),

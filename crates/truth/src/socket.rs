@@ -70,7 +70,7 @@ impl Socket {
             recvmsg::<SockaddrStorage>(self.socket.as_raw_fd(), &mut iov, Some(&mut control), MsgFlags::MSG_DONTWAIT);
         let message = message.ok()?;
         let after = Sandwich::take(self.kind, self.period);
-        let stamp = stamping::arrival(&message);
+        let stamp = stamping::arrival(&message).stamp;
         let at = stamp.and_then(|stamp| Sandwich::count_at(&self.before[0], &after, stamp));
         let (length, from) = (message.bytes, message.address?);
         if after.monotonic - self.before[1].monotonic > WAITS {
@@ -112,7 +112,7 @@ impl Socket {
 
     fn departure(&self) -> Option<(u32, i64)> {
         loop {
-            let stamping::Departure { number, stamp } = stamping::departure(&self.socket)?;
+            let stamping::Departure { number, stamp, .. } = stamping::departure(&self.socket)?;
             if let Some(both) = number.zip(stamp) {
                 return Some(both);
             }

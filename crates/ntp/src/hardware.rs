@@ -1,0 +1,323 @@
+//! From a network card's stamps to the counter. Arithmetic only: no I/O, and no clock.
+//!
+//! ```text
+//! card's clock --readings of both--> CLOCK_REALTIME --sandwiches--> counter
+//! ```
+//!
+//! A card stamps by a clock of its own, which may be off by hundreds of ppm, count from any epoch, and be steered by others (ptp4l, phc2sys). It is read beside
+//! CLOCK_REALTIME just before a request and just after its answer. Between these two readings a stamp is interpolated, so neither epoch nor rate matter; a step
+//! does, and shows as a rate that the clock cannot have.
+//!
+//! Two rules keep the clock from becoming worse than with the kernel's stamps:
+//!
+//! * Both ends of an exchange are of one kind. The way between card and kernel, interrupts and queues, takes microseconds; if it were part of one direction only,
+//!   half of it would be an error of the time that no round trip shows.
+//! * What is on the wire is on its way between the kernel's stamps. Ends that lie outside of these are not of this exchange's wire. And what the readings of the
+//!   card's clock leave open, half of their width, is put into the round trip, up to the kernel's stamps: there it is part of the bound, and a slow reading weighs
+//!   as a queue does.
+
+use tickwire_clock::Count;
+use tickwire_osclock::phc::Triple;
+
+/// A card's clock that differs from the system's by more than this much, relative, was set: oscillators are good to 100 ppm, and servos add some hundreds.
+const MOST_RATE: f64 = 1e-3;
+/// By how much, relative, its rate may change from one exchange to the next.
+const MOST_CHANGE: f64 = 50e-6;
+/// A step smaller than this many ns is not looked for, and readings that are said to be exact (cross stamps) may be off by it.
+const STEP: i64 = 1_000;
+/// By how much, in ns, kernel and card may seem to disagree: the error of the sandwiches.
+pub(crate) const SLACK: i64 = 500;
+
+/// Why an exchange has no stamps of the card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
+pub enum Lack {
+    /// It can stamp few packets at a time, or only those that its filter finds.
+    #[error("the card has not stamped the request")]
+    Departure,
+    /// See [`Self::Departure`].
+    #[error("the card has not stamped the answer")]
+    Arrival,
+    /// It is gone, or being reset.
+    #[error("the card's clock could not be read")]
+    Unread,
+    /// By ptp4l, phc2sys or a person; or somebody set the system's.
+    #[error("the card's clock was set during the exchange")]
+    Set,
+    /// Another card has stamped: that of another route, or of another port of a bond.
+    #[error("the stamps are of another clock than the card's")]
+    Foreign,
+    /// They are outside of the time in which the packets were on their way.
+    #[error("the card's stamps contradict the kernel's")]
+    Contradiction,
+}
+
+/// A card's clock and the system's at one moment, in ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// CLOCK_REALTIME, in the middle of the reading.
+    pub realtime: i64,
+    /// The card's clock.
+    pub card: i64,
+    /// Half of what the reading took: how far the two may be apart.
+    pub doubt: i64,
+}
+
+impl Reading {
+    /// The quickest of some; `None` if there is none that is one.
+    #[must_use]
+    pub fn quickest(triples: &[Triple]) -> Option<Self> {
+        let reading = |one: &Triple| {
+            // Negative if the system's clock was set within.
+            let width = one.after.checked_sub(one.before).filter(|&width| width >= 0)?;
+            Some(Self { realtime: one.before + width / 2, card: one.card, doubt: (width + 1) / 2 })
+        };
+        triples.iter().filter_map(reading).min_by_key(|one| one.doubt)
+    }
+
+    /// By how much the card's clock has gone, and the system's, since an earlier reading; and how far this may be off.
+    fn since(&self, before: &Self) -> (f64, f64, f64) {
+        let went = |now: i64, then: i64| (i128::from(now) - i128::from(then)) as f64;
+        let doubt = (self.doubt + before.doubt + STEP) as f64;
+        (went(self.card, before.card), went(self.realtime, before.realtime), doubt)
+    }
+}
+
+/// What is remembered of a card's clock from one exchange to the next.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Track {
+    last: Option<Reading>,
+}
+
+impl Track {
+    /// The card's stamps of what left and what came, as CLOCK_REALTIME, by readings before and after.
+    ///
+    /// # Errors
+    /// The clock was set between the readings, or the stamps are not its.
+    pub fn realtime(&mut self, before: &Reading, after: &Reading, stamps: [i64; 2]) -> Result<[i64; 2], Lack> {
+        let last = self.last.replace(*after);
+        let (card, system, doubt) = after.since(before);
+        if system <= 0.0 || card <= 0.0 {
+            return Err(Lack::Set);
+        }
+        // The rate before, if that is one: not if either clock was set since.
+        let rate = last.and_then(|last| {
+            let (card, system, doubt) = before.since(&last);
+            let rate = card / system - 1.0;
+            (system > 0.0 && rate.abs() <= MOST_RATE).then_some((rate, doubt / system))
+        });
+        let (rate, uncertain) = match rate {
+            Some((rate, uncertain)) if uncertain < MOST_RATE => (rate, uncertain + MOST_CHANGE),
+            _ => (0.0, MOST_RATE),
+        };
+        if (card - system * (1.0 + rate)).abs() > doubt + uncertain * system {
+            return Err(Lack::Set);
+        }
+        let span = i128::from(after.realtime) - i128::from(before.realtime);
+        let of = i128::from(after.card) - i128::from(before.card);
+        let realtime = |stamp: i64| {
+            let into = i128::from(stamp) - i128::from(before.card);
+            let within = (-i128::from(before.doubt + STEP)..=of + i128::from(after.doubt + STEP)).contains(&into);
+            within.then(|| before.realtime + (into * span / of) as i64).ok_or(Lack::Foreign)
+        };
+        Ok([realtime(stamps[0])?, realtime(stamps[1])?])
+    }
+}
+
+/// The ends of an exchange: those that the card has stamped, with `doubt` counts put into the round trip, inside of the kernel's, which may be off by `slack`.
+///
+/// # Errors
+/// They are not inside.
+pub fn inside(kernel: [Count; 2], card: [Count; 2], doubt: i64, slack: i64) -> Result<[Count; 2], Lack> {
+    let may = doubt.saturating_add(slack);
+    // Positive: inside.
+    let (sent, received) = (card[0].since(kernel[0]), kernel[1].since(card[1]));
+    if sent < -may || received < -may || card[1].since(card[0]) <= 0 {
+        return Err(Lack::Contradiction);
+    }
+    let ends =
+        [kernel[0].plus(sent.saturating_sub(doubt).max(0)), kernel[1].plus(-received.saturating_sub(doubt).max(0))];
+    if ends[1].since(ends[0]) > 0 { Ok(ends) } else { Err(Lack::Contradiction) }
+}
+
+/// How long a message takes on the wire, in ns. A card stamps the beginning of a frame, also of one that comes; a kernel, as the server's, can only stamp its end.
+/// Without this, answers would seem quicker than requests by a frame's time. (chronyd counts so, too.) `None`: the speed is not known.
+#[must_use]
+pub fn on_the_wire(bytes: usize, v6: bool, mbits: Option<u32>) -> i64 {
+    // Ethernet's header and check sequence, IP's header, UDP's.
+    let frame = 14 + 4 + if v6 { 40 } else { 20 } + 8 + bytes as i64;
+    mbits.filter(|&mbits| mbits != 0).map_or(0, |mbits| frame * 8 * 1000 / i64::from(mbits))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SECOND: i64 = 1_000_000_000;
+
+    /// A card's clock over the system's time.
+    #[derive(Clone, Copy)]
+    struct Virtual {
+        epoch: i64,
+        ppm: f64,
+        /// Set forward at this time by so much.
+        step: Option<(i64, i64)>,
+    }
+
+    impl Virtual {
+        fn at(&self, time: i64) -> i64 {
+            let stepped = self.step.filter(|(at, _)| time >= *at).map_or(0, |(_, by)| by);
+            self.epoch + time + (time as f64 * self.ppm * 1e-6) as i64 + stepped
+        }
+
+        /// A reading that takes `width`, of which the part `where_` is before the card's clock is really read.
+        fn read(&self, time: i64, width: i64, part: f64) -> Reading {
+            let card = self.at(time + (width as f64 * part) as i64);
+            Reading::quickest(&[Triple { before: time, card, after: time + width }]).unwrap()
+        }
+
+        /// An exchange at `begin`, whose ends are 20 us and `took` ns later.
+        fn exchange(&self, track: &mut Track, begin: i64, took: i64, width: i64) -> Result<[i64; 2], Lack> {
+            let before = self.read(begin, width, 0.5);
+            let ends = [begin + 20_000, begin + took];
+            let after = self.read(begin + took + 20_000, width, 0.5);
+            let found = track.realtime(&before, &after, ends.map(|end| self.at(end)))?;
+            Ok([found[0] - ends[0], found[1] - ends[1]])
+        }
+    }
+
+    #[test]
+    fn neither_epoch_nor_rate_matter() {
+        let now = 1_790_000_000 * SECOND;
+        for epoch in [37 * SECOND, 0, -now + 5, 3600 * SECOND] {
+            for ppm in [0.0, 700.0, -999.0] {
+                let card = Virtual { epoch, ppm, step: None };
+                let mut track = Track::default();
+                // From a LAN's round trip to a satellite's, one exchange a second.
+                for (number, took) in [100_000, 1_000_000, SECOND / 2, 50_000].into_iter().enumerate() {
+                    let errors = card.exchange(&mut track, now + number as i64 * SECOND, took, 1000).unwrap();
+                    assert!(errors.iter().all(|error| error.abs() <= 2), "{epoch} {ppm} {took}: {errors:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_exchange_during_which_the_clock_was_set_has_no_stamps() {
+        let now = 1_790_000_000 * SECOND;
+        for by in [37 * SECOND, -SECOND, 20_000, -20_000] {
+            let card = Virtual { epoch: 0, ppm: 200.0, step: Some((now + SECOND + 60_000, by)) };
+            let mut track = Track::default();
+            card.exchange(&mut track, now, 100_000, 1000).unwrap();
+            assert_eq!(card.exchange(&mut track, now + SECOND, 100_000, 1000), Err(Lack::Set), "{by}");
+            let after = card.exchange(&mut track, now + 2 * SECOND, 100_000, 1000).unwrap();
+            assert!(after.iter().all(|error| error.abs() <= 2), "{by}: {after:?}");
+        }
+    }
+
+    #[test]
+    fn a_small_step_shows_in_a_long_exchange_because_the_rate_is_known() {
+        let now = 1_790_000_000 * SECOND;
+        // 50 us in 0.1 s is 500 ppm: an oscillator may have that, but not all of a sudden.
+        let card = Virtual { epoch: 0, ppm: 100.0, step: Some((now + SECOND + 60_000, 50_000)) };
+        let mut track = Track::default();
+        card.exchange(&mut track, now, 100_000_000, 1000).unwrap();
+        assert_eq!(card.exchange(&mut track, now + SECOND, 100_000_000, 1000), Err(Lack::Set));
+    }
+
+    #[test]
+    fn a_step_between_exchanges_costs_nothing_in_a_lan() {
+        let now = 1_790_000_000 * SECOND;
+        for by in [37 * SECOND, -20_000, 300_000] {
+            let card = Virtual { epoch: 0, ppm: -50.0, step: Some((now + SECOND / 2, by)) };
+            let mut track = Track::default();
+            for number in 0..3 {
+                let errors = card.exchange(&mut track, now + number * SECOND, 100_000, 1000).unwrap();
+                assert!(errors.iter().all(|error| error.abs() <= 2), "{by}: {errors:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn stamps_of_another_clock_are_known_by_their_time() {
+        let now = 1_790_000_000 * SECOND;
+        let (card, other) =
+            (Virtual { epoch: 37 * SECOND, ppm: 0.0, step: None }, Virtual { epoch: 0, ppm: 0.0, step: None });
+        let (before, after) = (card.read(now, 1000, 0.5), card.read(now + 100_000, 1000, 0.5));
+        let mut track = Track::default();
+        let stamps = [card.at(now + 20_000), other.at(now + 80_000)];
+        assert_eq!(track.realtime(&before, &after, stamps), Err(Lack::Foreign));
+        // A stamp of the exchange before, which came late.
+        let stamps = [card.at(now - SECOND), card.at(now + 80_000)];
+        assert_eq!(track.realtime(&before, &after, stamps), Err(Lack::Foreign));
+    }
+
+    #[test]
+    fn the_quickest_reading_counts_and_what_is_none_does_not() {
+        let triple = |before, card, after| Triple { before, card, after };
+        let all = [triple(0, 10, 900), triple(1000, 20, 1101), triple(2000, 30, 1999), triple(i64::MIN, 0, i64::MAX)];
+        assert_eq!(Reading::quickest(&all), Some(Reading { realtime: 1050, card: 20, doubt: 51 }));
+        assert_eq!(Reading::quickest(&all[2..]), None);
+    }
+
+    #[test]
+    fn what_a_reading_leaves_open_is_in_the_round_trip_up_to_the_kernels_stamps() {
+        let kernel = [Count(1_000), Count(51_000)];
+        let card = [Count(9_000), Count(41_000)];
+        assert_eq!(inside(kernel, card, 0, 500), Ok(card));
+        assert_eq!(inside(kernel, card, 600, 500), Ok([Count(8_400), Count(41_600)]));
+        assert_eq!(inside(kernel, card, 9_000, 500), Ok([Count(1_000), Count(50_000)]));
+        assert_eq!(inside(kernel, card, i64::MAX, 500), Ok(kernel));
+        // Outside, but for the error of both.
+        assert_eq!(inside(kernel, [Count(600), card[1]], 0, 500), Ok([Count(1_000), card[1]]));
+        assert_eq!(inside(kernel, [Count(400), card[1]], 0, 500), Err(Lack::Contradiction));
+        assert_eq!(inside(kernel, [card[0], Count(51_600)], 0, 500), Err(Lack::Contradiction));
+        assert_eq!(inside(kernel, [card[1], card[0]], 0, 500), Err(Lack::Contradiction));
+    }
+
+    #[test]
+    fn frames_take_their_time() {
+        // 48 bytes are a frame of 94 without preamble.
+        assert_eq!(on_the_wire(48, false, Some(100)), 7_520);
+        assert_eq!(on_the_wire(48, false, Some(1_000)), 752);
+        assert_eq!(on_the_wire(48, true, Some(10_000)), 91);
+        assert_eq!(on_the_wire(48, true, None), 0);
+    }
+
+    proptest! {
+        /// Whatever the readings' noise: the true ends are inside of what is found, and that inside of the kernel's stamps.
+        #[test]
+        fn the_truth_is_inside(
+            ppm in -900.0..900.0f64, epoch in -1_000_000_000_000i64..1_000_000_000_000,
+            widths in [1i64..40_000, 1..40_000], parts in [0.0..1.0f64, 0.0..1.0], took in 40_000i64..50_000_000,
+        ) {
+            let begin = 1_790_000_000 * SECOND;
+            let card = Virtual { epoch, ppm, step: None };
+            let ends = [begin + widths[0] + 5_000, begin + widths[0] + took];
+            let before = card.read(begin, widths[0], parts[0]);
+            let after = card.read(ends[1] + 10_000, widths[1], parts[1]);
+            let found = Track::default().realtime(&before, &after, ends.map(|end| card.at(end))).unwrap();
+            // The kernel stamps before the request is on the wire, and after the answer was. A count is a ns.
+            let kernel = [Count((ends[0] - 3_000) as u64), Count((ends[1] + 8_000) as u64)];
+            let doubt = before.doubt.max(after.doubt);
+            let [sent, received] = inside(kernel, found.map(|at| Count(at as u64)), doubt, SLACK).unwrap();
+            prop_assert!(sent >= kernel[0] && sent.0 as i64 <= ends[0] + 2);
+            prop_assert!(received <= kernel[1] && received.0 as i64 >= ends[1] - 2);
+        }
+
+        #[test]
+        fn nothing_that_a_card_says_is_too_much(
+            numbers in any::<[i64; 8]>(), doubts in [0i64..=i64::MAX / 4, 0..=i64::MAX / 4], doubt in 0..i64::MAX,
+        ) {
+            let [a, b, c, d, e, f, g, h] = numbers;
+            let mut track = Track::default();
+            for (a, b, c, d) in [(a, b, c, d), (e, f, g, h)] {
+                let reading = |realtime: i64, card, doubt| Reading { realtime: realtime / 4, card, doubt };
+                let _ = track.realtime(&reading(a, b, doubts[0]), &reading(c, d, doubts[1]), [b, e]);
+                let [a, b, c, d] = [a, b, c, d].map(|n| Count(n as u64 >> 2));
+                let _ = inside([a, b], [c, d], doubt / 4, SLACK);
+                let _ = Reading::quickest(&[Triple { before: numbers[0], card: numbers[1], after: numbers[2] }]);
+            }
+        }
+    }
+}
