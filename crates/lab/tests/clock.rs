@@ -160,3 +160,31 @@ fn who_may_not_steer_the_system_clock_is_told_so() {
         ended.stderr
     );
 }
+
+#[test]
+fn a_card_that_stamps_nothing_is_named_and_the_kernels_stamps_are_used() {
+    let pair = Pair::new().unwrap();
+    let _truth = Truth::serve(&pair);
+    let page = page_of(&pair.a);
+    let tickwire = tools::tickwire().unwrap();
+    let run = [tickwire.to_str().unwrap(), "clock", "run", "--config"];
+    for (wanted, why) in [("enable", "has no clock that stamps packets"), ("never", "hardware_stamps = \"never\"")] {
+        let config = pair.a.directory().join("clock.toml");
+        let text =
+            format!("[clock]\npoll = 0.1\nhardware_stamps = {wanted:?}\npage = {page:?}\n{}", server(&pair.b_v4()));
+        std::fs::write(&config, text).unwrap();
+        let mut daemon = pair.a.spawn(&[&run[..], &[config.to_str().unwrap()]].concat()).unwrap();
+        let source = || {
+            let sources = [run[0], "clock", "sources", "--json", "--page", page.to_str().unwrap()];
+            let report: Value = serde_json::from_str(&pair.a.run(&sources).ok()?).ok()?;
+            Some(report["sources"][0].clone())
+        };
+        let stamped = || source().is_some_and(|source| source["stamped"]["kernel"].as_u64() >= Some(5));
+        tools::until("the kernel's stamps are used", PATIENCE, stamped).unwrap();
+        let source = source().unwrap();
+        assert_eq!(source["stamps"], "kernel", "{source}");
+        assert!(source["no_card"].as_str().unwrap().contains(why), "{source}");
+        assert_eq!(source["lacking"], serde_json::json!({}), "{source}");
+        daemon.kill();
+    }
+}

@@ -20,6 +20,8 @@ pub struct Config {
     pub longest_poll: f64,
     /// What stands in a request's transmit stamp.
     pub transmit: Transmit,
+    /// Whether to use the time stamps of network cards.
+    pub hardware_stamps: HardwareStamps,
     /// Where the page is.
     pub page: PathBuf,
     /// Where the daemon keeps what it knows of the counter over its own restart. Unset: beside the page.
@@ -51,6 +53,7 @@ impl Default for Config {
             poll: 1.0,
             longest_poll: 1024.0,
             transmit: Transmit::Nonce,
+            hardware_stamps: HardwareStamps::Auto,
             page: tickclock::DEFAULT_PATH.into(),
             state: None,
             metrics: None,
@@ -260,6 +263,32 @@ impl TryFrom<String> for Transmit {
     }
 }
 
+/// Whether to use the time stamps of network cards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub enum HardwareStamps {
+    /// Where a card makes them already.
+    #[default]
+    Auto,
+    /// Also have cards make them, and set them back at the end. Needs CAP_NET_ADMIN.
+    Enable,
+    /// Not at all.
+    Never,
+}
+
+impl TryFrom<String> for HardwareStamps {
+    type Error = String;
+
+    fn try_from(word: String) -> Result<Self, String> {
+        match word.as_str() {
+            "auto" => Ok(Self::Auto),
+            "enable" => Ok(Self::Enable),
+            "never" => Ok(Self::Never),
+            _ => Err(format!("unknown value `{word}`, expected `auto`, `enable` or `never`")),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -303,6 +332,10 @@ mod tests {
         assert!(read("[clock]\npage = 'clock'\n").unwrap_err().contains("clock.page must be an absolute path"));
         assert!(read("[clock]\ntransmit = 'x'\n").unwrap_err().contains("expected `nonce` or `counter`"));
         assert_eq!(read("[clock]\ntransmit = 'counter'\n").unwrap().transmit, Transmit::Counter);
+        let enable = read("[clock]\nhardware_stamps = 'enable'\n").unwrap().hardware_stamps;
+        assert_eq!(enable, HardwareStamps::Enable);
+        let error = read("[clock]\nhardware_stamps = 'on'\n").unwrap_err();
+        assert!(error.contains("toml:2:19: ") && error.contains("expected `auto`, `enable` or `never`"), "{error}");
         let serve = read("[clock.serve]\nlisten = ['192.0.2.1', '[::1]:99']\nallow = ['10.0.0.0/8']\nrate = 0\n")
             .unwrap()
             .serve;

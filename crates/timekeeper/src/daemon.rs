@@ -1,5 +1,6 @@
 //! The loop: whatever is due, then sleep until something comes or is due.
 
+use crate::cards::Cards;
 use crate::config::{Config, Server};
 use crate::doors::{self, Doors};
 use crate::hardware::{self, Look};
@@ -82,6 +83,7 @@ pub struct Daemon {
     nominal: Scale,
     keeper: Keeper,
     sources: Vec<Source>,
+    cards: Cards,
     writer: Writer,
     doors: Doors,
     system: System,
@@ -152,6 +154,7 @@ impl Daemon {
             nominal,
             keeper,
             sources,
+            cards: Cards::new(config.hardware_stamps),
             writer,
             doors,
             system,
@@ -202,7 +205,7 @@ impl Daemon {
     /// Has each server asked that is due, and none twice.
     fn ask(&mut self, now: i64) {
         for number in 0..self.sources.len() {
-            let Some(address) = self.sources[number].run(now, random()) else { continue };
+            let Some(address) = self.sources[number].run(now, random(), &mut self.cards) else { continue };
             let others = self.sources.iter().enumerate().filter(|(other, _)| *other != number);
             let twin =
                 others.map(|(_, other)| other).find(|other| other.has(address)).map(|other| other.name().to_owned());
@@ -244,7 +247,7 @@ impl Daemon {
             for one in came {
                 match one {
                     Ok(one) => {
-                        source.tally_mut().quality = Some(one.quality);
+                        source.tally_mut().stamped(one.quality);
                         record(&mut self.recorder, |to| to.exchange(number, &one.exchange, one.announced));
                         match self.keeper.exchange(number, &one.exchange, one.announced) {
                             Ok(outcome) => {
@@ -340,6 +343,9 @@ impl Daemon {
             root_delay_ns: server.map(|server| server.root_delay),
             root_dispersion_ns: server.map(|server| server.root_dispersion),
             stamps: tally.quality.map(|quality| quality.name().into()),
+            stamped: tally.stamps.iter().map(|(kind, count)| (kind.name().into(), *count)).collect(),
+            no_card: tally.no_card.clone(),
+            lacking: tally.lacking.iter().map(|(lack, count)| (lack.to_string(), *count)).collect(),
             interleaved: tally.interleaved,
             used: tally.used,
             refused: tally.refused.clone(),

@@ -8,6 +8,7 @@
 //! | `cores` | whether the processors' counters agree |
 //! | `state` | what is known of the counter, kept over a restart |
 //! | `source` | one server: its name, its address, its socket |
+//! | `cards`, `stamped` | network cards that stamp packets, and whose stamps are used |
 //! | `system` | hands the time on: steers the system clock, feeds NTP's shared memory |
 //! | `report`, `doors` | what the daemon tells of itself, and where |
 //! | `news`, `ration` | what it logs: each change once, and not more than a stranger may make it say |
@@ -17,6 +18,7 @@
 //! | `serve` | the server that gives the clock's time to others: a program of its own, beside the daemon |
 #![forbid(unsafe_code)]
 
+mod cards;
 pub mod config;
 mod cores;
 mod daemon;
@@ -29,6 +31,7 @@ pub mod record;
 pub mod report;
 pub mod serve;
 mod source;
+mod stamped;
 mod state;
 mod system;
 

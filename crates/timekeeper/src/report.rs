@@ -85,8 +85,17 @@ pub struct SourceReport {
     pub root_delay_ns: Option<u64>,
     /// See `root_delay_ns`.
     pub root_dispersion_ns: Option<u64>,
-    /// `kernel` or `program`: where the last exchange's stamps were taken.
+    /// `hardware` (by the network card), `kernel` or `program`: where the last exchange's stamps were taken.
     pub stamps: Option<String>,
+    /// Exchanges that the clock was told, by the kind of their stamps.
+    #[serde(default)]
+    pub stamped: BTreeMap<String, u64>,
+    /// Why no network card is asked for stamps; null if one is.
+    #[serde(default)]
+    pub no_card: Option<String>,
+    /// Exchanges that a card should have stamped and did not, by reason.
+    #[serde(default)]
+    pub lacking: BTreeMap<String, u64>,
     /// Whether it tells when its answers really left (RFC 9769); null before the first one.
     pub interleaved: Option<bool>,
     /// Exchanges that were used.
@@ -211,18 +220,36 @@ impl Report {
             "counter",
             &mut each(|s| Some(s.used as f64)),
         );
+        let mut stamped = self.sources.iter().flat_map(|source| {
+            source.stamped.iter().map(move |(kind, count)| (label(source, Some(("stamps", kind))), *count as f64))
+        });
+        gauge(
+            "source_exchanges_stamped_total",
+            "Exchanges that the clock was told, by the kind of their stamps.",
+            "counter",
+            &mut stamped,
+        );
+        let mut lacking = self.sources.iter().flat_map(|source| {
+            source.lacking.iter().map(move |(reason, count)| (label(source, Some(("reason", reason))), *count as f64))
+        });
+        gauge(
+            "source_hardware_stamps_lacking_total",
+            "Exchanges that the network card should have stamped and did not.",
+            "counter",
+            &mut lacking,
+        );
         let mut refused = self.sources.iter().flat_map(|source| {
-            source.refused.iter().map(move |(reason, count)| (label(source, Some(reason)), *count as f64))
+            source.refused.iter().map(move |(reason, count)| (label(source, Some(("reason", reason))), *count as f64))
         });
         gauge("source_exchanges_refused_total", "Answers and exchanges that were not used.", "counter", &mut refused);
         text
     }
 }
 
-/// The labels of a server's metric.
-fn label(source: &SourceReport, reason: Option<&str>) -> String {
-    let reason = reason.map(|reason| format!(",reason=\"{}\"", quoted(reason))).unwrap_or_default();
-    format!("{{server=\"{}\"{reason}}}", quoted(&source.name))
+/// The labels of a server's metric: itself, and what else tells it from others.
+fn label(source: &SourceReport, other: Option<(&str, &str)>) -> String {
+    let other = other.map(|(name, value)| format!(",{name}=\"{}\"", quoted(value))).unwrap_or_default();
+    format!("{{server=\"{}\"{other}}}", quoted(&source.name))
 }
 
 /// A label's value.
@@ -241,6 +268,7 @@ mod tests {
             standing: "followed".into(),
             round_trip_ns: Some(1e5),
             refused: [("too long".to_owned(), 3)].into(),
+            stamped: [("hardware".to_owned(), 7)].into(),
             ..SourceReport::default()
         };
         let report = Report {
@@ -270,6 +298,7 @@ mod tests {
         assert!(text.contains("source_standing{server=\"a\\\"b\",standing=\"followed\"} 1\n"), "{text}");
         assert!(text.contains("tickwire_clock_stratum 2\n"), "{text}");
         assert!(text.contains("source_round_trip_seconds{server=\"a\\\"b\"} 0.0001\n"), "{text}");
+        assert!(text.contains("stamped_total{server=\"a\\\"b\",stamps=\"hardware\"} 7\n"), "{text}");
         assert!(text.contains("refused_total{server=\"a\\\"b\",reason=\"too long\"} 3\n"), "{text}");
         assert!(serde_json::to_string(&report).unwrap().contains("\"bound_ns\":null"));
     }

@@ -1,16 +1,19 @@
 //! One server: its name, its address, its socket, and the association with it.
 
+use crate::cards::Cards;
 use crate::config::{Config, Server, Transmit};
 use crate::ration::Ration;
+use crate::stamped::{By, Stamped};
 use md5::{Digest, Md5};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc;
-use tickclock::{CounterKind, Scale};
+use tickclock::{Count, CounterKind, Scale};
 use tickwire_clock::keeper::leap::Announcement;
 use tickwire_clock::{Exchange, Nanos};
 use tickwire_ntp::client::{self, Poll};
+use tickwire_ntp::hardware::Lack;
 use tickwire_ntp::socket::{Quality, Socket};
 use tickwire_ntp::{Answer, Client, LeapIndicator, Rejection};
 use tracing::{debug, info, warn};
@@ -48,6 +51,9 @@ pub(crate) struct Came {
     pub(crate) quality: Quality,
 }
 
+/// Whose stamps an exchange has; or why it is not to be used, because others have the card's.
+type Kind = Result<Quality, Lack>;
+
 /// One server.
 #[derive(Debug)]
 pub(crate) struct Source {
@@ -69,6 +75,9 @@ pub(crate) struct Source {
     /// The server of which it is only another name.
     twin: Option<String>,
     ration: Ration,
+    /// Of the exchange before: when its request left, and of what kind its stamps were.
+    before: Option<(Count, Kind)>,
+    stamped: Stamped,
     /// What the daemon tells of it.
     tally: Tally,
 }
@@ -82,10 +91,27 @@ pub(crate) struct Tally {
     pub(crate) refusal: Option<String>,
     pub(crate) last: Option<i64>,
     pub(crate) quality: Option<Quality>,
+    /// Exchanges that the clock was told, by the kind of their stamps.
+    pub(crate) stamps: BTreeMap<Quality, u64>,
+    /// Why no card's stamps are asked for.
+    pub(crate) no_card: Option<String>,
+    /// Exchanges that a card should have stamped and did not, by reason.
+    pub(crate) lacking: BTreeMap<Lack, u64>,
     pub(crate) interleaved: Option<bool>,
 }
 
 impl Tally {
+    /// An exchange is told to the clock, by stamps of this kind.
+    pub(crate) fn stamped(&mut self, quality: Quality) {
+        self.quality = Some(quality);
+        *self.stamps.entry(quality).or_default() += 1;
+    }
+
+    /// A card has not stamped an exchange.
+    fn lacks(&mut self, lack: Lack) {
+        *self.lacking.entry(lack).or_default() += 1;
+    }
+
     /// An answer or exchange was not used.
     pub(crate) fn refuse(&mut self, why: String) {
         self.refusal = Some(why.clone());
@@ -121,6 +147,8 @@ impl Source {
             asked: None,
             twin: None,
             ration: Ration::default(),
+            before: None,
+            stamped: Stamped::default(),
             tally: Tally::default(),
         }
     }
@@ -194,7 +222,7 @@ impl Source {
     }
 
     /// Looks up, asks: whatever is due. Gives an address that has been found and is to be [opened](Self::open), if it is nobody else's.
-    pub(crate) fn run(&mut self, now: i64, random: [u64; 2]) -> Option<SocketAddr> {
+    pub(crate) fn run(&mut self, now: i64, random: [u64; 2], cards: &mut Cards) -> Option<SocketAddr> {
         match &mut self.address {
             Address::Due(at) if now >= *at => self.address = Address::Asked(look_up(&self.server)),
             Address::Due(_) => {}
@@ -212,6 +240,10 @@ impl Source {
             Address::Known(socket) => {
                 let request = self.client.request(now, random, socket.counter())?;
                 self.silent += 1;
+                let peer = socket.peer();
+                let card = peer.ok_or("not connected".into()).and_then(|peer| cards.toward(peer, now));
+                let used = socket.use_card(card.as_ref().ok());
+                self.tally.no_card = used.map_err(|error| error.to_string()).and(card.map(drop)).err();
                 if let Err(error) = socket.send(&request) {
                     debug!(server = self.name, %error, "the request could not be sent");
                 }
@@ -296,7 +328,14 @@ impl Source {
                 }
             };
             self.silent = 0;
-            match self.client.answer(&received.bytes, received.sent, received.received, now, near) {
+            let card = received.hardware.map(|card| card.inspect_err(|&lack| self.tally.lacks(lack)));
+            let ([sent, came], kind) = match (self.stamped.take(card.map(|card| card.is_ok())), card) {
+                (By::Card, Some(Ok(ends))) => (ends, Ok(Quality::Hardware)),
+                (By::Nobody, Some(Err(lack))) => ([received.sent, received.received], Err(lack)),
+                _ => ([received.sent, received.received], Ok(received.quality)),
+            };
+            let before = self.before;
+            match self.client.answer(&received.bytes, sent, came, now, near) {
                 Ok(Answer { exchange: Some(exchange), leap, interleaved, .. }) => {
                     self.tally.interleaved = Some(interleaved);
                     let announced = match leap {
@@ -304,10 +343,18 @@ impl Source {
                         LeapIndicator::Delete => Announcement::Delete,
                         LeapIndicator::None | LeapIndicator::Unknown => Announcement::None,
                     };
-                    let exchange = Exchange { stamp_error: received.quality.stamp_error(), ..exchange };
-                    take(Ok(Came { exchange, announced, quality: received.quality }));
+                    self.before = Some((sent, kind));
+                    // In interleaved mode it is the exchange before that is complete now.
+                    let told = before.filter(|before| before.0 == exchange.sent && exchange.sent != sent);
+                    match told.map_or(kind, |(_, kind)| kind) {
+                        Ok(quality) => {
+                            let exchange = Exchange { stamp_error: quality.stamp_error(), ..exchange };
+                            take(Ok(Came { exchange, announced, quality }));
+                        }
+                        Err(lack) => take(Err(lack.to_string())),
+                    }
                 }
-                Ok(Answer { exchange: None, .. }) => {}
+                Ok(Answer { exchange: None, .. }) => self.before = Some((sent, kind)),
                 Err(Rejection::Kiss(kiss)) => {
                     if self.ration.take(now) {
                         warn!(server = self.name, "{kiss}");
@@ -367,12 +414,17 @@ mod tests {
             Server { host: "time.example".into(), port: 123, asymmetry: 0.0, smeared: false, interleaved: false };
         let nominal = Scale::from_period(1.0).unwrap();
         let mut source = Source::new(&Config::default(), &server, CounterKind::MonotonicRaw, nominal, 0);
+        let mut cards = Cards::new(crate::config::HardwareStamps::Never);
         let address = "127.0.0.1:123".parse().unwrap();
         source.open(address, 0);
         let (tell, told) = mpsc::channel();
         source.address = Address::Asked(told);
-        assert_eq!((source.run(1, [0; 2]), source.has(address)), (None, true), "while it is looked up anew");
+        assert_eq!(
+            (source.run(1, [0; 2], &mut cards), source.has(address)),
+            (None, true),
+            "while it is looked up anew"
+        );
         tell.send(Err("no such name".into())).unwrap();
-        assert_eq!((source.run(2, [0; 2]), source.has(address)), (None, false));
+        assert_eq!((source.run(2, [0; 2], &mut cards), source.has(address)), (None, false));
     }
 }

@@ -208,7 +208,15 @@ pub(super) fn statistics(report: &Report) -> String {
             source.interleaved.map_or("-", |yes| if yes { "yes" } else { "no" }).to_owned(),
         ]);
     }
-    sources(report) + "\n" + &text_of(&table)
+    let mut text = sources(report) + "\n" + &text_of(&table);
+    for source in &report.sources {
+        let lacking = source.lacking.iter().map(|(reason, count)| format!("{reason}: {count}"));
+        let why: Vec<_> = source.no_card.iter().cloned().chain(lacking).collect();
+        if !why.is_empty() {
+            let _ = writeln!(text, "{}: not stamped by hardware: {}", source.name, why.join("; "));
+        }
+    }
+    text
 }
 
 #[cfg(test)]
