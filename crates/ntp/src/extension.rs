@@ -36,13 +36,20 @@ pub enum BadExtension {
 pub struct Extensions<'a> {
     rest: &'a [u8],
     at: usize,
+    mac: bool,
 }
 
 impl<'a> Extensions<'a> {
     /// Reads what follows a header.
     #[must_use]
     pub const fn new(rest: &'a [u8]) -> Self {
-        Self { rest, at: 0 }
+        Self { rest, at: 0, mac: true }
+    }
+
+    /// The same where no MAC can follow: a field of such a length is a field.
+    #[must_use]
+    pub const fn without_mac(rest: &'a [u8]) -> Self {
+        Self { rest, at: 0, mac: false }
     }
 }
 
@@ -52,7 +59,8 @@ impl<'a> Iterator for Extensions<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         let rest = std::mem::take(&mut self.rest);
         match rest.len() {
-            0 | 4 | 20 | 24 => return None,
+            0 => return None,
+            4 | 20 | 24 if self.mac => return None,
             1..LEAST => return Some(Err(BadExtension::Rest(rest.len()))),
             _ => {}
         }
@@ -69,12 +77,19 @@ impl<'a> Iterator for Extensions<'a> {
     }
 }
 
+/// The length of a field with a body of so many bytes.
+#[must_use]
+pub const fn length(body: usize) -> usize {
+    let length = (FIXED + body).next_multiple_of(4);
+    if length < LEAST { LEAST } else { length }
+}
+
 /// Appends a field, padded with zeros.
 ///
 /// # Panics
 /// If the body is longer than a field can be (65,532 bytes): bodies are of our own making.
 pub fn append(message: &mut Vec<u8>, kind: u16, body: &[u8]) {
-    let length = (FIXED + body.len()).next_multiple_of(4).max(LEAST);
+    let length = length(body.len());
     message.extend(kind.to_be_bytes());
     message.extend(u16::try_from(length).expect("a field's length").to_be_bytes());
     message.extend(body);
@@ -96,6 +111,13 @@ mod tests {
         assert_eq!(fields.len(), 2);
         assert_eq!((fields[0].kind, fields[0].body, fields[0].at), (0x0104, &[7; 32][..], 0));
         assert_eq!((fields[1].kind, fields[1].body[0], fields[1].body.len(), fields[1].at), (0x0204, 1, 12, 36));
+        let mut bytes = Vec::new();
+        append(&mut bytes, 0x0204, &[1; 16]);
+        assert_eq!(Extensions::new(&bytes).count(), 0, "it may be a MAC");
+        assert_eq!(
+            Extensions::without_mac(&bytes).map(Result::unwrap).map(|field| field.body.len()).sum::<usize>(),
+            16
+        );
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! | `stamp` | NTP's formats of time, and their eras |
 //! | `packet` | the 48 bytes of every message; any bytes in, a clear refusal out |
 //! | `extension` | what may follow them (RFC 7822) |
+//! | `nts` | keys, cookies and authenticators (RFC 8915), so that nobody on the way can forge an answer; no I/O |
 //! | `client` | when to ask, what, and which answers to believe; no I/O |
 //! | `server` | what to answer, to whom, and how often; no I/O |
 //! | `socket`, `stamping`, `sandwich` | a client's socket with the kernel's stamps, and from these to the counter |
@@ -23,6 +24,7 @@ pub mod kiss;
 pub mod listener;
 #[cfg(feature = "os")]
 pub mod nic;
+pub mod nts;
 pub mod packet;
 #[cfg(feature = "os")]
 pub mod sandwich;

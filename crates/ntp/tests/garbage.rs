@@ -34,7 +34,26 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
     let mut fields = answer(2, 9).to_bytes().to_vec();
     append(&mut fields, 0x0104, &[7; 32]);
     append(&mut fields, 0x0404, &[1; 40]);
+    let agreed = [
+        &[4, 5, 0x80, 1, 0, 2, 0, 0, 0, 4, 0, 2, 0, 15][..],
+        &[0, 5, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8, 0, 6, 0, 1, b'a', 0, 7, 0, 2, 0, 123, 0x80, 0, 0, 0],
+    ];
+    let mut cookies = Vec::new();
+    append(&mut cookies, 0x0204, &[8; 20]);
+    append(&mut cookies, 0x0204, &[9; 20]);
+    let proofs = |whats: &[u8]| {
+        let mut bytes = vec![8];
+        for what in whats {
+            bytes.extend([*what, cookies.len() as u8]);
+            bytes.extend(&cookies);
+        }
+        bytes
+    };
     vec![
+        ("nts-agreed", agreed.concat()),
+        ("nts-refused", vec![4, 0, 0x80, 1, 0, 2, 0, 0, 0x80, 2, 0, 2, 0, 1]),
+        ("nts-proved", proofs(&[7, 7, 5, 7])),
+        ("nts-forged", proofs(&[0, 1, 3, 4, 6, 9, 11, 7])),
         ("codec-answer", time.to_vec()),
         ("codec-fields", fields),
         ("server-basic", records(0, &[(0, request(2)), (1, request(4)), (0x19, request(6))])),
@@ -61,7 +80,7 @@ proptest! {
     }
 
     #[test]
-    fn any_change_of_a_sample_is_survived(sample in 0..10usize, at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+    fn any_change_of_a_sample_is_survived(sample in 0..14usize, at in any::<prop::sample::Index>(), byte in any::<u8>()) {
         let (_, mut bytes) = samples().swap_remove(sample);
         let at = at.index(bytes.len());
         bytes[at] = byte;

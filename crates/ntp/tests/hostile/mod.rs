@@ -1,10 +1,12 @@
-//! Arbitrary bytes for everything that reads messages: the codec, a server, and a client; what must hold whatever comes.
+//! Arbitrary bytes for everything that reads messages: the codec, a server, a client, and both halves of NTS; what must hold whatever comes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
 use tickwire_clock::{Count, Nanos};
 use tickwire_ntp::client::{Config, Poll, Transmit};
-use tickwire_ntp::extension::Extensions;
+use tickwire_ntp::extension::{Extensions, append};
+use tickwire_ntp::nts::records::{LONGEST, Reader};
+use tickwire_ntp::nts::{Agreement, Association, COOKIES, KEY, Key, RANDOM, Unproven};
 use tickwire_ntp::packet::HEADER;
 use tickwire_ntp::server::{Host, Kind, Network, Rate};
 use tickwire_ntp::{Client, Kiss, LeapIndicator, Mode, Packet, Rejection, Server, Short, Stamp, server};
@@ -16,7 +18,12 @@ const NEAR: Nanos = Nanos(1_790_000_000 * SECOND);
 pub(crate) fn check(data: &[u8]) {
     codec(data);
     let (&kind, rest) = data.split_first().unwrap_or((&0, &[]));
-    if kind & 1 == 0 { serve(rest) } else { ask(rest, kind & 2 == 0) }
+    match kind >> 2 & 3 {
+        1 => agree(rest),
+        2 => prove(rest),
+        _ if kind & 1 == 0 => serve(rest),
+        _ => ask(rest, kind & 2 == 0),
+    }
 }
 
 fn codec(data: &[u8]) {
@@ -147,5 +154,77 @@ fn ask(data: &[u8], interleaved: bool) {
             Err(Rejection::Malformed(_) | Rejection::Mode | Rejection::Unasked) => {}
         }
         assert!(client.due().is_none() || (SECOND..=64 * SECOND).contains(&client.interval()));
+    }
+}
+
+/// A client that agrees on keys, and a server that says anything, in pieces of the length that the first byte tells.
+fn agree(data: &[u8]) {
+    let (&piece, rest) = data.split_first().unwrap_or((&0, &[]));
+    let whole = Reader::default().take(rest);
+    let (mut reader, mut last) = (Reader::default(), Ok(None));
+    for piece in rest.chunks(usize::from(piece) + 1) {
+        last = reader.take(piece);
+        if last != Ok(None) {
+            break;
+        }
+    }
+    assert_eq!(whole, last, "it does not matter how it comes");
+    if let Ok(Some(Agreement { cookies, server, port })) = whole {
+        assert!((1..=COOKIES).contains(&cookies.len()) && cookies.iter().all(|cookie| !cookie.is_empty()));
+        assert!(server.is_none_or(|name| !name.is_empty() && name.is_ascii()) && port != Some(0));
+        let mut association =
+            Association::new(Key::new([1; KEY]), Key::new([2; KEY]), Agreement { cookies, ..Agreement::default() });
+        while let Some(request) = association.protect(&Packet::request(Stamp(1)), &[3; RANDOM]) {
+            assert!(request.len() <= 1232, "{}", request.len());
+        }
+    } else {
+        assert!(whole.is_err() || rest.len() < LONGEST);
+    }
+}
+
+/// A client with keys, and whoever answers: with the right identifier and the right keys only if a bit says so.
+fn prove(data: &[u8]) {
+    let agreement = Agreement { cookies: vec![vec![7; 20]; COOKIES], ..Agreement::default() };
+    let mut association = Association::new(Key::new([1; KEY]), Key::new([2; KEY]), agreement);
+    for (number, (what, record)) in (1u8..).zip(records(data)) {
+        let random = [number; RANDOM];
+        if association.protect(&Packet::request(Stamp(number.into())), &random).is_none() {
+            return;
+        }
+        let stratum = u8::from(what & 8 == 0);
+        let reference = Kiss::NtsNak.to_reference();
+        let answer = Packet { mode: Mode::Server, stratum, reference, ..Packet::request(Stamp(0)) };
+        let mut bytes = answer.to_bytes().to_vec();
+        if what & 1 != 0 {
+            append(&mut bytes, 0x0104, &random[..32]);
+        }
+        if what & 2 == 0 {
+            bytes.extend(record);
+        }
+        let (spent, before) = (association.is_spent(), association.cookies());
+        if what & 4 != 0 {
+            // Arbitrary bytes, but sealed as the server seals its own.
+            let text = if what & 2 == 0 { &[][..] } else { record };
+            let sealed = Key::new([2; KEY]).seal(&bytes, &[4; 16], text);
+            let mut body = vec![0, 16, 0, sealed.len() as u8];
+            body.extend([4; 16]);
+            body.extend(&sealed);
+            append(&mut bytes, 0x0404, &body);
+        }
+        let proved = association.prove(&bytes);
+        assert!(association.cookies() <= COOKIES);
+        match proved {
+            Ok(()) => {
+                assert!(what & 5 == 5, "only what the server has sealed, and with the request's identifier");
+                assert!(association.cookies() == 0 || !association.is_spent());
+                assert_eq!(association.prove(&bytes), Err(Unproven::Unasked), "once");
+            }
+            Err(why) => {
+                assert!(what & 7 != 5 || !record.is_empty(), "{why}");
+                assert_eq!(association.cookies(), before);
+                assert!(spent == association.is_spent() || (why == Unproven::Nak && stratum == 0));
+            }
+        }
+        let _ = association.prove(record);
     }
 }
