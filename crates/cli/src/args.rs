@@ -259,6 +259,14 @@ pub(crate) struct ClockRun {
     #[arg(long = "server", value_name = "HOST")]
     pub(crate) servers: Vec<String>,
 
+    /// Believe the servers that are named here only if they prove their answers by NTS (RFC 8915)
+    #[arg(long, requires = "servers")]
+    pub(crate) nts: bool,
+
+    /// The certificates (PEM) of those who may vouch for the servers, instead of those whom the host trusts
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "nts")]
+    pub(crate) nts_ca: Option<PathBuf>,
+
     /// Seconds between requests to each server [default: 1]
     #[arg(long, value_name = "SECONDS", value_parser = poll)]
     pub(crate) poll: Option<f64>,

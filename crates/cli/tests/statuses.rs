@@ -139,6 +139,29 @@ fn a_table_of_leap_seconds_that_is_named_must_be_there_for_daemon_and_service() 
 }
 
 #[test]
+#[cfg(feature = "nts")]
+fn who_may_vouch_for_a_server_must_be_there_for_daemon_and_service() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("t.toml");
+    let page = directory.path().join("clock");
+    let server = "[[clock.servers]]\nhost = \"127.0.0.1\"\nnts = true\nnts_ca = \"/nonexistent/ca.pem\"\n";
+    std::fs::write(&file, format!("[clock]\npage = {page:?}\n{server}")).unwrap();
+    let (file, page) = (file.to_str().unwrap(), page.to_str().unwrap());
+    let named = ["clock", "run", "--page", page, "--server", "127.0.0.1", "--nts", "--nts-ca", "/nonexistent/ca.pem"];
+    for command in [&["clock", "run", "--config", file][..], &["service", "--config", file], &named] {
+        let (status, words) = done(command);
+        assert_eq!(status, Some(1), "{command:?}: {words}");
+        let said =
+            "the server 127.0.0.1 cannot be asked with NTS: there are no certificates to trust: /nonexistent/ca.pem";
+        assert!(words.contains(&format!("{said}: No such file")), "{words}");
+    }
+    for wrong in [&["--nts"][..], &["--server", "127.0.0.1", "--nts-ca", "/ca.pem"]] {
+        let (status, words) = done(&[&["clock", "run"], wrong].concat());
+        assert_eq!(status, Some(2), "{wrong:?}: {words}");
+    }
+}
+
+#[test]
 fn a_place_that_does_not_exist_is_not_made() {
     let directory = tempfile::tempdir().unwrap();
     let place = |name: &str| directory.path().join(name).display().to_string();

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tickclock::{Count, CounterKind, counter};
 
-/// The longest message that is looked at; NTS answers are shorter (RFC 8915 §5.7).
+/// The longest message that is looked at; an answer with NTS is as long as its request at most (RFC 8915 §5.7).
 const LONGEST: usize = 1500;
 /// How many messages one call takes in: a flood must not stop the daemon.
 const AT_ONCE: usize = 16;
@@ -167,19 +167,18 @@ impl Socket {
         counter::read(self.kind)
     }
 
-    /// Sends a request.
+    /// Sends a request, which is complete: whatever it takes to make it lies before its stamp.
     ///
     /// # Errors
     /// What the system says: unreachable, no room.
-    pub fn send(&mut self, request: &Packet) -> nix::Result<()> {
-        let bytes = request.to_bytes();
+    pub fn send(&mut self, request: &[u8]) -> nix::Result<()> {
         let clock = self.nic.as_ref().map(|nic| nic.read());
         let before = Sandwich::take(self.kind, self.period);
         let program = self.counter();
         // The error of an earlier request that nobody heard comes back with the next call; it is not this one's.
-        let mut sent = send(self.socket.as_raw_fd(), &bytes, MsgFlags::empty());
+        let mut sent = send(self.socket.as_raw_fd(), request, MsgFlags::empty());
         if sent == Err(Errno::ECONNREFUSED) {
-            sent = send(self.socket.as_raw_fd(), &bytes, MsgFlags::empty());
+            sent = send(self.socket.as_raw_fd(), request, MsgFlags::empty());
         }
         sent?;
         self.number = Some(self.number.map_or(0, |number| number.wrapping_add(1)));

@@ -17,7 +17,7 @@ fn both_stamps_are_the_kernels_and_in_order() {
         let mut stamped = 0;
         for number in 1..=MOST {
             let begin = counter::read(CounterKind::MonotonicRaw);
-            socket.send(&Packet::request(Stamp(number))).unwrap();
+            socket.send(&Packet::request(Stamp(number)).to_bytes()).unwrap();
             let mut bytes = [0; 100];
             let (length, client) = server.recv_from(&mut bytes).unwrap();
             assert_eq!(Packet::parse(&bytes[..length]).unwrap().0.transmitted, Stamp(number));
@@ -60,7 +60,7 @@ fn nobody_there_is_silence_and_no_error_for_ever() {
     drop(server);
     let mut socket = Socket::open(address, CounterKind::MonotonicRaw, 1.0).unwrap();
     for _ in 0..3 {
-        socket.send(&Packet::request(Stamp(1))).unwrap();
+        socket.send(&Packet::request(Stamp(1)).to_bytes()).unwrap();
         socket.receive(|_| true, |received| panic!("{received:?}"), |_| panic!("garbage"));
     }
 }

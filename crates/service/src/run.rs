@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 use tickwire_host::{Connections, Host, Monitor, XdpInfo};
 use tickwire_link::control::{Reason, SOCKET_VARIABLE};
 use tickwire_link::xsk;
-use tickwire_timekeeper::leap_table::TableError;
+use tickwire_timekeeper::config::FileError;
 
 /// How the service is to run; what is given here goes before the configuration file.
 #[derive(Debug, Default)]
@@ -58,9 +58,9 @@ pub enum Error {
     /// The configuration cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The clock's table of leap seconds cannot be used.
+    /// A file that the clock needs cannot be used.
     #[error(transparent)]
-    LeapSeconds(#[from] TableError),
+    ClockFiles(#[from] FileError),
     /// The socket cannot be made.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),

@@ -1,10 +1,12 @@
 //! What the user wants of the clock: the `[clock]` table of the configuration file. Every key is optional.
 
 use crate::leap_table::{self, TableError};
+use crate::nts::{self, Failure};
 use crate::serve::Serve;
 use serde::Deserialize;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use thiserror::Error;
 use tickwire_clock::keeper::Source;
 pub use tickwire_settings::{Error as ConfigError, Wrong};
 
@@ -127,6 +129,18 @@ impl Config {
             if !(-1e6..=1e6).contains(&server.asymmetry) {
                 return wrong("asymmetry", "the asymmetry must be within a second (1000000 us)".into());
             }
+            if server.nts && !nts::BUILT_IN {
+                return wrong("nts", "this program is built without NTS (its cargo feature `nts`)".into());
+            }
+            if server.nts_port == 0 {
+                return wrong("nts_port", "found the port 0; expected one from 1 to 65535".into());
+            }
+            if server.nts_ca.is_some() && !server.nts {
+                return wrong("nts_ca", "certificates are of use with `nts = true` only".into());
+            }
+            if server.nts_ca.as_ref().is_some_and(|file| !file.is_absolute()) {
+                return wrong("nts_ca", "must be an absolute path".into());
+            }
         }
         if self.tai_offset.is_some_and(|offset| !(0..=1000).contains(&offset)) {
             return wrong("clock.tai_offset", "must be 0 to 1000 seconds; since 2017 it is 37");
@@ -148,10 +162,31 @@ impl Config {
     /// Looks at the files that it names and that must be there from the start.
     ///
     /// # Errors
-    /// The table of leap seconds cannot be read, or is none.
-    pub fn check_files(&self) -> Result<(), TableError> {
-        self.leap_seconds.as_deref().map_or(Ok(()), |path| leap_table::parse(path).map(|_| ()))
+    /// The table of leap seconds cannot be read, or is none; or a file of certificates gives nobody to trust.
+    pub fn check_files(&self) -> Result<(), FileError> {
+        self.leap_seconds.as_deref().map_or(Ok(()), |path| leap_table::parse(path).map(|_| ()))?;
+        self.check_trust(|server| server.nts_ca.is_some())
     }
+
+    /// Looks for somebody who can vouch for those of the servers that are to be asked with NTS.
+    pub(crate) fn check_trust(&self, of: impl Fn(&Server) -> bool) -> Result<(), FileError> {
+        for server in self.servers.iter().filter(|server| server.nts && of(server)) {
+            let nobody = |failure: Failure| FileError::Trust(server.host.clone(), failure.to_string());
+            nts::check_roots(server.nts_ca.as_deref()).map_err(nobody)?;
+        }
+        Ok(())
+    }
+}
+
+/// Why a file that the configuration needs is of no use.
+#[derive(Debug, Error)]
+pub enum FileError {
+    /// The table of leap seconds.
+    #[error(transparent)]
+    LeapSeconds(#[from] TableError),
+    /// The certificates of those who may vouch for a server.
+    #[error("the server {0} cannot be asked with NTS: {1}")]
+    Trust(String, String),
 }
 
 /// A server.
@@ -173,13 +208,22 @@ pub struct Server {
     /// Whether to ask for the true stamps of answers (RFC 9769).
     #[serde(default = "yes")]
     pub interleaved: bool,
+    /// Whether answers must be authenticated by NTS (RFC 8915). The server that gives the keys may name another host and port for the time; else `port` it is.
+    #[serde(default)]
+    pub nts: bool,
+    /// The port at which keys are agreed on, over TCP.
+    #[serde(default = "nts_port")]
+    pub nts_port: u16,
+    /// The certificates (PEM) of those who may vouch for this server, and nobody else may; unset: whom the host trusts.
+    #[serde(default)]
+    pub nts_ca: Option<PathBuf>,
 }
 
 /// The longest name that DNS has (RFC 1035 §2.3.4).
 const LONGEST_NAME: usize = 253;
 
 /// Whether this can be the name or address of a host, before anybody is asked for it.
-fn host_name(host: &str) -> Result<(), String> {
+pub(crate) fn host_name(host: &str) -> Result<(), String> {
     // An address of one link names the interface, too: fe80::1%eth0.
     let address = host.split_once('%').map_or(host, |(address, _)| address);
     let letter = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
@@ -197,6 +241,10 @@ const NTP_PORT: u16 = 123;
 
 const fn ntp_port() -> u16 {
     NTP_PORT
+}
+
+const fn nts_port() -> u16 {
+    tickwire_ntp::nts::records::PORT
 }
 
 const fn yes() -> bool {
@@ -222,7 +270,16 @@ impl Server {
         let wrong = |port: &str| format!("{port:?} is no port: expected a number from 1 to 65535, as in {host}:123");
         let port = port.map(|port| port.parse().ok().filter(|number| *number != 0).ok_or_else(|| wrong(port)));
         let port = port.transpose()?.unwrap_or(ntp_port());
-        Ok(Self { host: host.into(), port, asymmetry: 0.0, smeared: false, interleaved: true })
+        Ok(Self {
+            host: host.into(),
+            port,
+            asymmetry: 0.0,
+            smeared: false,
+            interleaved: true,
+            nts: false,
+            nts_port: nts_port(),
+            nts_ca: None,
+        })
     }
 
     /// What people call it: its name as they have given it, with the port if that is not the usual one.
@@ -323,6 +380,8 @@ mod tests {
             ("[clock]\n[[clock.servers]]\nhost = ''\n", "3:8", "is no name of a host"),
             ("[clock]\n[[clock.servers]]\nhost = 'a'\nport = 0\n", "4:8", "from 1 to 65535"),
             ("[clock]\n[[clock.servers]]\nhost = 'a'\nasymmetry = 1e9\n", "4:13", "within a second"),
+            ("[clock]\n[[clock.servers]]\nhost = 'a'\nnts_port = 0\n", "4:12", "from 1 to 65535"),
+            ("[clock]\n[[clock.servers]]\nhost = 'a'\nnts_ca = '/ca.pem'\n", "4:10", "with `nts = true` only"),
             ("[clock]\n[[clock.servers]]\nport = 1\n", "2:1", "the key `host` is missing"),
         ] {
             let error = read(text).unwrap_err();
@@ -336,6 +395,14 @@ mod tests {
         assert_eq!(enable, HardwareStamps::Enable);
         let error = read("[clock]\nhardware_stamps = 'on'\n").unwrap_err();
         assert!(error.contains("toml:2:19: ") && error.contains("expected `auto`, `enable` or `never`"), "{error}");
+        let server = read("[clock]\n[[clock.servers]]\nhost = 'a'\nnts = true\nnts_ca = '/ca.pem'\n");
+        if nts::BUILT_IN {
+            let config = server.unwrap();
+            assert_eq!((config.servers[0].nts, config.servers[0].nts_port), (true, 4460));
+            assert!(config.check_files().unwrap_err().to_string().contains("/ca.pem: No such file"));
+        } else {
+            assert!(server.unwrap_err().contains("4:7: this program is built without NTS"));
+        }
         let serve = read("[clock.serve]\nlisten = ['192.0.2.1', '[::1]:99']\nallow = ['10.0.0.0/8']\nrate = 0\n")
             .unwrap()
             .serve;

@@ -1,7 +1,7 @@
 //! The loop: whatever is due, then sleep until something comes or is due.
 
 use crate::cards::Cards;
-use crate::config::{Config, Server};
+use crate::config::{Config, FileError, Server};
 use crate::doors::{self, Doors};
 use crate::hardware::{self, Look};
 use crate::leap_table;
@@ -57,6 +57,9 @@ pub enum StartError {
     /// The time cannot be handed on as it is to be.
     #[error(transparent)]
     System(#[from] system::Error),
+    /// Nobody can vouch for a server that is to be asked with NTS.
+    #[error(transparent)]
+    Files(#[from] FileError),
     /// There is no place for the record.
     #[error("cannot record to {0}: {1}{hint}", hint = record_hint(.1))]
     Record(PathBuf, std::io::Error),
@@ -108,6 +111,7 @@ impl Daemon {
         if config.servers.is_empty() {
             return Err(StartError::NoServer);
         }
+        config.check_trust(|_| true)?;
         let (kind, why) = hardware::choose();
         let measured = hardware::nominal(kind).ok_or(StartError::Counter(kind.name()))?;
         let writer = Writer::create(&config.page, kind)?;
@@ -205,13 +209,14 @@ impl Daemon {
     /// Has each server asked that is due, and none twice.
     fn ask(&mut self, now: i64) {
         for number in 0..self.sources.len() {
-            let Some(address) = self.sources[number].run(now, random(), &mut self.cards) else { continue };
+            let Some(found) = self.sources[number].run(now, random(), &mut self.cards) else { continue };
+            let address = found.address();
             let others = self.sources.iter().enumerate().filter(|(other, _)| *other != number);
             let twin =
                 others.map(|(_, other)| other).find(|other| other.has(address)).map(|other| other.name().to_owned());
             match twin {
                 Some(twin) => self.sources[number].set_aside(&twin, address, now),
-                None => self.sources[number].open(address, now),
+                None => self.sources[number].open(found, now),
             }
         }
     }
@@ -347,6 +352,7 @@ impl Daemon {
             no_card: tally.no_card.clone(),
             lacking: tally.lacking.iter().map(|(lack, count)| (lack.to_string(), *count)).collect(),
             interleaved: tally.interleaved,
+            nts: source.nts(),
             used: tally.used,
             refused: tally.refused.clone(),
         }

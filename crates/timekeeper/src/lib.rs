@@ -9,6 +9,7 @@
 //! | `state` | what is known of the counter, kept over a restart |
 //! | `source` | one server: its name, its address, its socket |
 //! | `cards`, `stamped` | network cards that stamp packets, and whose stamps are used |
+//! | `nts` | agreeing on keys with a server, so that its answers can be authenticated |
 //! | `system` | hands the time on: steers the system clock, feeds NTP's shared memory |
 //! | `report`, `doors` | what the daemon tells of itself, and where |
 //! | `news`, `ration` | what it logs: each change once, and not more than a stranger may make it say |
@@ -26,6 +27,7 @@ mod doors;
 pub mod hardware;
 pub mod leap_table;
 mod news;
+mod nts;
 mod ration;
 pub mod record;
 pub mod report;

@@ -98,10 +98,24 @@ pub struct SourceReport {
     pub lacking: BTreeMap<String, u64>,
     /// Whether it tells when its answers really left (RFC 9769); null before the first one.
     pub interleaved: Option<bool>,
+    /// How it is authenticated, if it is to be.
+    #[serde(default)]
+    pub nts: Option<NtsReport>,
     /// Exchanges that were used.
     pub used: u64,
     /// Answers and exchanges that were not, by reason.
     pub refused: BTreeMap<String, u64>,
+}
+
+/// NTS (RFC 8915) with one server, whose exchanges are all authenticated.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct NtsReport {
+    /// Cookies that are left, one for each request; null: there are no keys.
+    pub cookies: Option<usize>,
+    /// How often keys were agreed on.
+    pub agreed: u64,
+    /// How often they were not, by reason.
+    pub failed: BTreeMap<String, u64>,
 }
 
 impl Report {
@@ -242,6 +256,23 @@ impl Report {
             source.refused.iter().map(move |(reason, count)| (label(source, Some(("reason", reason))), *count as f64))
         });
         gauge("source_exchanges_refused_total", "Answers and exchanges that were not used.", "counter", &mut refused);
+        gauge(
+            "source_nts_cookies",
+            "Cookies that are left for requests; none without keys.",
+            "gauge",
+            &mut each(|s| s.nts.as_ref().map(|nts| nts.cookies.unwrap_or(0) as f64)),
+        );
+        gauge(
+            "source_nts_agreements_total",
+            "How often keys were agreed on.",
+            "counter",
+            &mut each(|s| s.nts.as_ref().map(|nts| nts.agreed as f64)),
+        );
+        let mut failed = self.sources.iter().filter_map(|source| Some((source, source.nts.as_ref()?)));
+        let mut failed = failed.by_ref().flat_map(|(source, nts)| {
+            nts.failed.iter().map(move |(reason, count)| (label(source, Some(("reason", reason))), *count as f64))
+        });
+        gauge("source_nts_failures_total", "How often no keys were agreed on.", "counter", &mut failed);
         text
     }
 }
@@ -269,6 +300,7 @@ mod tests {
             round_trip_ns: Some(1e5),
             refused: [("too long".to_owned(), 3)].into(),
             stamped: [("hardware".to_owned(), 7)].into(),
+            nts: Some(NtsReport { cookies: Some(8), agreed: 1, failed: [("late".to_owned(), 2)].into() }),
             ..SourceReport::default()
         };
         let report = Report {
@@ -300,6 +332,8 @@ mod tests {
         assert!(text.contains("source_round_trip_seconds{server=\"a\\\"b\"} 0.0001\n"), "{text}");
         assert!(text.contains("stamped_total{server=\"a\\\"b\",stamps=\"hardware\"} 7\n"), "{text}");
         assert!(text.contains("refused_total{server=\"a\\\"b\",reason=\"too long\"} 3\n"), "{text}");
+        assert!(text.contains("nts_failures_total{server=\"a\\\"b\",reason=\"late\"} 2\n"), "{text}");
+        assert!(text.contains("source_nts_cookies{server=\"a\\\"b\"} 8\n"), "{text}");
         assert!(serde_json::to_string(&report).unwrap().contains("\"bound_ns\":null"));
     }
 }

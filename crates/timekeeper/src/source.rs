@@ -2,7 +2,9 @@
 
 use crate::cards::Cards;
 use crate::config::{Config, Server, Transmit};
+use crate::nts::{self, Agreed, Failure, Nts};
 use crate::ration::Ration;
+use crate::report::NtsReport;
 use crate::stamped::{By, Stamped};
 use md5::{Digest, Md5};
 use std::collections::BTreeMap;
@@ -14,6 +16,7 @@ use tickwire_clock::keeper::leap::Announcement;
 use tickwire_clock::{Exchange, Nanos};
 use tickwire_ntp::client::{self, Poll};
 use tickwire_ntp::hardware::Lack;
+use tickwire_ntp::nts::Unproven;
 use tickwire_ntp::socket::{Quality, Socket};
 use tickwire_ntp::{Answer, Client, LeapIndicator, Rejection};
 use tracing::{debug, info, warn};
@@ -32,8 +35,23 @@ pub(crate) const fn patience(interval: i64) -> i64 {
     interval.saturating_mul(INTERVALS).saturating_add(BESIDE)
 }
 
-/// An address that was looked up, or why there is none.
-type LookUp = mpsc::Receiver<Result<SocketAddr, String>>;
+/// A server that was looked up, or why it cannot be asked.
+type LookUp = mpsc::Receiver<Result<Found, Failure>>;
+
+/// Where a server is, and how its answers are proved, if they are to be.
+#[derive(Debug)]
+pub(crate) enum Found {
+    At(SocketAddr),
+    Agreed(Agreed),
+}
+
+impl Found {
+    pub(crate) const fn address(&self) -> SocketAddr {
+        match self {
+            Self::At(address) | Self::Agreed(Agreed { address, .. }) => *address,
+        }
+    }
+}
 
 #[derive(Debug)]
 enum Address {
@@ -74,6 +92,10 @@ pub(crate) struct Source {
     asked: Option<SocketAddr>,
     /// The server of which it is only another name.
     twin: Option<String>,
+    /// For a server that is asked with NTS only.
+    nts: Option<Nts>,
+    /// Keys are being agreed on anew, while it is asked with those that there are.
+    renewal: Option<LookUp>,
     ration: Ration,
     /// Of the exchange before: when its request left, and of what kind its stamps were.
     before: Option<(Count, Kind)>,
@@ -146,6 +168,8 @@ impl Source {
             patience: patience(settings.poll.usual),
             asked: None,
             twin: None,
+            nts: Nts::of(server, now),
+            renewal: None,
             ration: Ration::default(),
             before: None,
             stamped: Stamped::default(),
@@ -218,42 +242,101 @@ impl Source {
 
     /// Whether a name is being looked up, which shows by looking only.
     pub(crate) const fn is_looking_up(&self) -> bool {
-        matches!(self.address, Address::Asked(_))
+        matches!(self.address, Address::Asked(_)) || self.renewal.is_some()
     }
 
-    /// Looks up, asks: whatever is due. Gives an address that has been found and is to be [opened](Self::open), if it is nobody else's.
-    pub(crate) fn run(&mut self, now: i64, random: [u64; 2], cards: &mut Cards) -> Option<SocketAddr> {
+    /// How it is authenticated, if it is to be.
+    pub(crate) fn nts(&self) -> Option<NtsReport> {
+        self.nts.as_ref().map(Nts::report)
+    }
+
+    /// Looks up, agrees on keys, asks: whatever is due. Gives what has been found and is to be [opened](Self::open), if it is nobody else's.
+    pub(crate) fn run(&mut self, now: i64, random: [u64; 2], cards: &mut Cards) -> Option<Found> {
+        if let Some(told) = self.renewal.as_ref().and_then(answered) {
+            self.renewal = None;
+            match told {
+                Ok(found) => return Some(found),
+                Err(failure) => self.failed(&failure, now),
+            }
+        }
         match &mut self.address {
-            Address::Due(at) if now >= *at => self.address = Address::Asked(look_up(&self.server)),
+            Address::Due(at) if now >= *at => {
+                let told = self.look_up(now);
+                self.address = Address::Asked(told);
+            }
             Address::Due(_) => {}
-            Address::Asked(answer) => match answer.try_recv() {
-                Ok(Ok(address)) => return Some(address),
-                Ok(Err(error)) => {
-                    if self.ration.take(now) {
-                        warn!(server = self.name, error, "the server's name is not known");
-                    }
+            Address::Asked(answer) => match answered(answer)? {
+                Ok(found) => return Some(found),
+                Err(failure) => {
+                    self.failed(&failure, now);
                     self.leave(now);
                 }
-                Err(mpsc::TryRecvError::Empty) => {}
-                Err(mpsc::TryRecvError::Disconnected) => self.leave(now),
             },
-            Address::Known(socket) => {
-                let request = self.client.request(now, random, socket.counter())?;
-                self.silent += 1;
-                let peer = socket.peer();
-                let card = peer.ok_or("not connected".into()).and_then(|peer| cards.toward(peer, now));
-                let used = socket.use_card(card.as_ref().ok());
-                self.tally.no_card = used.map_err(|error| error.to_string()).and(card.map(drop)).err();
-                if let Err(error) = socket.send(&request) {
-                    debug!(server = self.name, %error, "the request could not be sent");
-                }
-                if self.silent > MOVED && self.server.host.parse::<std::net::IpAddr>().is_err() {
-                    self.silent = 0;
-                    self.address = Address::Due(now);
+            Address::Known(_) => self.ask(now, random, cards),
+        }
+        None
+    }
+
+    /// Asks, if it is time to, and if there are keys where there must be.
+    fn ask(&mut self, now: i64, random: [u64; 2], cards: &mut Cards) {
+        if self.client.due().is_none_or(|due| now < due) {
+            return;
+        }
+        if self.renewal.is_none() && self.nts.as_ref().is_some_and(|nts| nts.wants(now)) {
+            self.renewal = Some(self.look_up(now));
+        }
+        if self.nts.as_ref().is_some_and(|nts| !nts.can_ask()) {
+            self.address = self.renewal.take().map_or(Address::Due(self.again(now)), Address::Asked);
+            return;
+        }
+        let Address::Known(socket) = &mut self.address else { return };
+        let Some(request) = self.client.request(now, random, socket.counter()) else { return };
+        let bytes = match &mut self.nts {
+            None => Some(request.to_bytes().to_vec()),
+            Some(nts) => nts.protect(&request),
+        };
+        let Some(bytes) = bytes else { return };
+        self.silent += 1;
+        let peer = socket.peer();
+        let card = peer.ok_or("not connected".into()).and_then(|peer| cards.toward(peer, now));
+        let used = socket.use_card(card.as_ref().ok());
+        self.tally.no_card = used.map_err(|error| error.to_string()).and(card.map(drop)).err();
+        if let Err(error) = socket.send(&bytes) {
+            debug!(server = self.name, %error, "the request could not be sent");
+        }
+        // With NTS it is looked up anew when no cookie is left.
+        if self.silent > MOVED && self.nts.is_none() && self.server.host.parse::<std::net::IpAddr>().is_err() {
+            self.silent = 0;
+            self.address = Address::Due(now);
+        }
+    }
+
+    /// Begins to look it up, and to agree on keys if it is to be asked with NTS.
+    fn look_up(&mut self, now: i64) -> LookUp {
+        if let Some(nts) = &mut self.nts {
+            nts.began(now);
+        }
+        look_up(&self.server)
+    }
+
+    /// When it may be looked up again.
+    fn again(&self, now: i64) -> i64 {
+        self.nts.as_ref().map_or(now + LOOK_UP_AGAIN, Nts::next)
+    }
+
+    /// It cannot be asked.
+    fn failed(&mut self, failure: &Failure, now: i64) {
+        let told = self.ration.take(now);
+        match &mut self.nts {
+            None if told => warn!(server = self.name, error = failure.detail, "{}", failure.why),
+            None => {}
+            Some(nts) => {
+                nts.failed(failure);
+                if told {
+                    warn!(server = self.name, why = %failure, "no keys could be agreed on (NTS)");
                 }
             }
         }
-        None
     }
 
     /// Whether this is its address, also while its name is being looked up anew.
@@ -273,17 +356,34 @@ impl Source {
             warn!(server = self.name, as_well_as = twin, %address, "two names of one server: it is asked once, and has one vote");
         }
         self.twin = Some(twin.to_owned());
-        self.address = Address::Due(now + LOOK_UP_AGAIN);
+        self.wait(now);
     }
 
     /// It asks nobody until it is looked up again: who else has its address may ask there.
     fn leave(&mut self, now: i64) {
         self.asked = None;
-        self.address = Address::Due(now + LOOK_UP_AGAIN);
+        self.wait(now);
     }
 
-    /// Begins to ask at this address.
-    pub(crate) fn open(&mut self, address: SocketAddr, now: i64) {
+    fn wait(&mut self, now: i64) {
+        if let Some(nts) = &mut self.nts {
+            nts.forget();
+        }
+        self.renewal = None;
+        self.address = Address::Due(self.again(now));
+    }
+
+    /// Begins to ask at this address, or goes on with other keys.
+    pub(crate) fn open(&mut self, found: Found, now: i64) {
+        let address = found.address();
+        let goes_on = matches!(self.address, Address::Known(_)) && self.peer() == Some(address);
+        if let (Some(nts), Found::Agreed(agreed)) = (&mut self.nts, found) {
+            debug!(server = self.name, %address, cookies = agreed.association.cookies(), "keys are agreed on");
+            nts.agreed(agreed.association);
+            if goes_on {
+                return;
+            }
+        }
         match Socket::open(address, self.kind, self.nominal.period()) {
             Ok(socket) => {
                 // Its time to answer begins when it is asked for the first time, or again after another one was in its place.
@@ -292,7 +392,7 @@ impl Source {
                 }
                 // A name is looked up again and again while nobody answers.
                 if self.asked.replace(address) != Some(address) && self.ration.take(now) {
-                    info!(server = self.name, %address, "asking");
+                    info!(server = self.name, %address, nts = self.nts.is_some(), "asking");
                 }
                 self.twin = None;
                 if self.client.due().is_some() {
@@ -327,6 +427,13 @@ impl Source {
                     continue;
                 }
             };
+            if let Some(Err(unproven)) = self.nts.as_mut().map(|nts| nts.prove(&received.bytes)) {
+                if unproven == Unproven::Nak && self.ration.take(now) {
+                    warn!(server = self.name, "{unproven}");
+                }
+                take(Err(unproven.to_string()));
+                continue;
+            }
             self.silent = 0;
             let card = received.hardware.map(|card| card.inspect_err(|&lack| self.tally.lacks(lack)));
             let ([sent, came], kind) = match (self.stamped.take(card.map(|card| card.is_ok())), card) {
@@ -378,22 +485,38 @@ fn reference(address: IpAddr) -> u32 {
     }
 }
 
-/// Looks a name up in a thread of its own; an address is there at once.
+/// What was found, once it was; `None`: wait on.
+fn answered(told: &LookUp) -> Option<Result<Found, Failure>> {
+    match told.try_recv() {
+        Ok(found) => Some(found),
+        Err(mpsc::TryRecvError::Empty) => None,
+        Err(mpsc::TryRecvError::Disconnected) => Some(Err(Failure::new("nobody could look it up", ""))),
+    }
+}
+
+/// Looks a server up in a thread of its own, and agrees on keys with it if need be; a plain address is there at once.
 fn look_up(server: &Server) -> LookUp {
     let (sender, receiver) = mpsc::channel();
-    let (host, port) = (server.host.clone(), server.port);
+    let at_once = !server.nts && server.host.parse::<IpAddr>().is_ok();
+    let server = server.clone();
     let resolve = move || {
-        let address = (host.as_str(), port).to_socket_addrs().map_err(|error| error.to_string());
-        let first = address.and_then(|mut all| all.next().ok_or_else(|| "it has no address".into()));
+        let found = if server.nts { nts::agree(&server).map(Found::Agreed) } else { resolve(&server).map(Found::At) };
         // Nobody waits for it if the daemon has ended.
-        let _ = sender.send(first);
+        let _ = sender.send(found);
     };
-    if server.host.parse::<std::net::IpAddr>().is_ok() {
+    if at_once {
         resolve();
     } else if let Err(error) = std::thread::Builder::new().name("resolver".into()).spawn(resolve) {
         warn!(%error, "no thread to look up a name");
     }
     receiver
+}
+
+/// The first of a name's addresses.
+fn resolve(server: &Server) -> Result<SocketAddr, Failure> {
+    let addresses = (server.host.as_str(), server.port).to_socket_addrs().map_err(|error| error.to_string());
+    let first = addresses.and_then(|mut all| all.next().ok_or_else(|| "it has no address".into()));
+    first.map_err(|error| Failure::new("the server's name is not known", error))
 }
 
 #[cfg(test)]
@@ -410,21 +533,16 @@ mod tests {
     }
     #[test]
     fn who_is_not_found_any_more_leaves_his_address_to_others() {
-        let server =
-            Server { host: "time.example".into(), port: 123, asymmetry: 0.0, smeared: false, interleaved: false };
+        let server = Server::named("time.example").unwrap();
         let nominal = Scale::from_period(1.0).unwrap();
         let mut source = Source::new(&Config::default(), &server, CounterKind::MonotonicRaw, nominal, 0);
         let mut cards = Cards::new(crate::config::HardwareStamps::Never);
         let address = "127.0.0.1:123".parse().unwrap();
-        source.open(address, 0);
+        source.open(Found::At(address), 0);
         let (tell, told) = mpsc::channel();
         source.address = Address::Asked(told);
-        assert_eq!(
-            (source.run(1, [0; 2], &mut cards), source.has(address)),
-            (None, true),
-            "while it is looked up anew"
-        );
-        tell.send(Err("no such name".into())).unwrap();
-        assert_eq!((source.run(2, [0; 2], &mut cards), source.has(address)), (None, false));
+        assert!(source.run(1, [0; 2], &mut cards).is_none() && source.has(address), "while it is looked up anew");
+        tell.send(Err(Failure::new("no such name", ""))).unwrap();
+        assert!(source.run(2, [0; 2], &mut cards).is_none() && !source.has(address));
     }
 }

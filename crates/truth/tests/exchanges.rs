@@ -38,7 +38,7 @@ fn exchanges(truth: &Truth, count: usize) -> Vec<Exchange> {
         now += 1_000_000_000;
         let near = truth.at(counter::read(truth.kind()));
         let request = client.request(now, [now as u64, !now as u64], socket.counter()).unwrap();
-        socket.send(&request).unwrap();
+        socket.send(&request.to_bytes()).unwrap();
         let mut received = Vec::new();
         let until = Instant::now() + PATIENCE;
         while received.is_empty() && Instant::now() < until {

@@ -14,6 +14,10 @@ pub(super) fn run(arguments: &ClockRun) -> Result<ExitCode> {
     if !arguments.servers.is_empty() {
         let named = |name: &String| Server::named(name).map_err(|what| Usage::of("--server", what));
         config.servers = arguments.servers.iter().map(named).collect::<Result<_, _>>()?;
+        for server in &mut config.servers {
+            server.nts = arguments.nts;
+            server.nts_ca = arguments.nts_ca.as_ref().map(|file| std::path::absolute(file).unwrap_or(file.clone()));
+        }
     }
     if let Some(poll) = arguments.poll {
         config.poll = poll;

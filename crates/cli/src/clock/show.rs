@@ -141,6 +141,7 @@ pub(super) fn sources(report: &Report) -> String {
     let mut table = table(&[
         "",
         "server",
+        "NTS",
         "stratum",
         "reach (octal)",
         "poll",
@@ -156,6 +157,10 @@ pub(super) fn sources(report: &Report) -> String {
         table.add_row([
             mark(&source.standing).to_owned(),
             source.name.clone(),
+            match &source.nts {
+                None => "-".to_owned(),
+                Some(nts) => nts.cookies.map_or("no keys", |_| "yes").to_owned(),
+            },
             source.stratum.map_or_else(|| "-".into(), |stratum| stratum.to_string()),
             format!("{:o}", source.reach),
             if source.asked { span(source.poll_s * 1e9) } else { "never".into() },

@@ -14,6 +14,10 @@ pub(super) fn silence(source: &SourceReport) -> Vec<String> {
     }
     if !source.asked {
         why.push("does not want to serve this host, and is not asked any more".to_owned());
+    } else if let Some(nts) = source.nts.as_ref().filter(|nts| nts.cookies.is_none()) {
+        let reasons: Vec<_> = nts.failed.iter().map(|(reason, count)| format!("{reason}: {count}")).collect();
+        let reasons = if reasons.is_empty() { "not yet".to_owned() } else { reasons.join("; ") };
+        why.push(format!("no keys agreed on (NTS): {reasons}"));
     } else if source.address.is_none() {
         why.push("its name is not known to this host, or its address cannot be reached".to_owned());
     } else if source.standing == "silent" && source.reach == 0 {

@@ -1,0 +1,166 @@
+//! The conversation in which client and server agree on keys (NTS-KE, RFC 8915 §4): TLS 1.3, one question, one answer.
+//!
+//! It has a thread of its own for ten seconds at most, as the look-up of a name has one: the system's resolver blocks, trusted certificates are read from disk,
+//! and a chain of certificates takes milliseconds of computing. None of that may stand between a packet and its stamp, so even a TLS that never blocks would
+//! be in a thread in the end; and one that may block, with one deadline for all of it, has no states to get wrong.
+
+use super::{Agreed, Failure, roots};
+use crate::config::{Server, host_name};
+use rustls::client::Resumption;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tickwire_ntp::nts::records::{self, Reader, Refusal};
+use tickwire_ntp::nts::{Agreement, Association, KEY, Key};
+
+/// How long it may take from the first packet to the last, however slowly the other side talks.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long one of several addresses may take to let us in.
+const EACH: Duration = Duration::from_secs(3);
+
+/// Agrees on keys with a server.
+pub(crate) fn agree(server: &Server) -> Result<Agreed, Failure> {
+    let roots = roots::roots(server.nts_ca.as_deref())?;
+    let addresses = look_up(&server.host, server.nts_port)?;
+    let until = Instant::now() + PATIENCE;
+    let mut stream = connect(&addresses, until)?;
+    let tls = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(|error| tls_failure(&error))?;
+    let mut tls = tls.with_root_certificates(roots).with_no_client_auth();
+    tls.alpn_protocols = vec![records::ALPN.to_vec()];
+    // A ticket would tell the server that it is the same client.
+    tls.resumption = Resumption::disabled();
+    // An address of one link names the interface, too; the certificate does not.
+    let host = server.host.split_once('%').map_or(&*server.host, |(address, _)| address);
+    let name = ServerName::try_from(host.to_owned())
+        .map_err(|error| Failure::new("the server's name can be in no certificate", error))?;
+    let mut session = ClientConnection::new(Arc::new(tls), name).map_err(|error| tls_failure(&error))?;
+    let agreement = converse(&mut session, &mut stream)?;
+    let key = |context| {
+        let bytes = session.export_keying_material([0; KEY], records::EXPORTER, Some(context));
+        bytes.map(Key::new).map_err(|error| tls_failure(&error))
+    };
+    let (to_server, to_client) = (key(&records::TO_SERVER)?, key(&records::TO_CLIENT)?);
+    let port = agreement.port.unwrap_or(server.port);
+    let address = match &agreement.server {
+        // Scope and all: an address of one link stays what it is.
+        None => {
+            let mut same = stream.peer;
+            same.set_port(port);
+            same
+        }
+        Some(other) => {
+            host_name(other).map_err(|error| Failure::new("the server names a time server that is none", error))?;
+            look_up(other, port)?[0]
+        }
+    };
+    Ok(Agreed { address, association: Association::new(to_server, to_client, agreement) })
+}
+
+/// At least one address.
+fn look_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
+    let unknown = |detail: String| Failure::new("the server's name is not known", detail);
+    let all: Vec<_> = (host, port).to_socket_addrs().map_err(|error| unknown(error.to_string()))?.collect();
+    if all.is_empty() { Err(unknown("it has no address".into())) } else { Ok(all) }
+}
+
+/// A connection to the first address that lets us in.
+fn connect(addresses: &[SocketAddr], until: Instant) -> Result<Timed, Failure> {
+    let mut last = None;
+    for address in addresses {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            break;
+        }
+        match TcpStream::connect_timeout(address, left.min(EACH)) {
+            Ok(stream) => return Ok(Timed { peer: *address, stream, until }),
+            Err(error) => last = Some(format!("{address}: {error}")),
+        }
+    }
+    Err(Failure::new("the server for keys cannot be reached", last.unwrap_or_default()))
+}
+
+/// Asks, and reads the answer.
+fn converse(session: &mut ClientConnection, stream: &mut Timed) -> Result<Agreement, Failure> {
+    let mut talk = rustls::Stream::new(session, stream);
+    talk.write_all(&records::request()).and_then(|()| talk.flush()).map_err(|error| failure(&error))?;
+    // RFC 8915 §4: a server of something else must not be taken for one of these.
+    if talk.conn.alpn_protocol() != Some(records::ALPN) {
+        return Err(Failure::new("the server does not speak NTS-KE", ""));
+    }
+    let mut reader = Reader::default();
+    let mut bytes = [0; 2048];
+    loop {
+        let length = match talk.read(&mut bytes) {
+            Ok(0) => return Err(refused(Refusal::Cut)),
+            Ok(length) => length,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(failure(&error)),
+        };
+        if let Some(agreement) = reader.take(&bytes[..length]).map_err(refused)? {
+            // Politeness only: what was agreed on stands.
+            talk.conn.send_close_notify();
+            let _ = talk.flush();
+            return Ok(agreement);
+        }
+    }
+}
+
+fn refused(refusal: Refusal) -> Failure {
+    Failure::new(&refusal.to_string(), "")
+}
+
+fn tls_failure(error: &rustls::Error) -> Failure {
+    match error {
+        rustls::Error::InvalidCertificate(detail) => Failure::new("TLS: the certificate is not valid", detail),
+        other => Failure::new("TLS: the conversation fails", other),
+    }
+}
+
+fn failure(error: &io::Error) -> Failure {
+    if let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref()) {
+        return tls_failure(error);
+    }
+    match error.kind() {
+        ErrorKind::TimedOut | ErrorKind::WouldBlock => Failure::new("the server takes too long to agree", ""),
+        ErrorKind::UnexpectedEof => refused(Refusal::Cut),
+        _ => Failure::new("the connection to the server for keys breaks", error),
+    }
+}
+
+/// A stream of which all reads and writes end at one time, also if each of them brings something.
+struct Timed {
+    stream: TcpStream,
+    peer: SocketAddr,
+    until: Instant,
+}
+
+impl Timed {
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        // Zero would be no limit to the system.
+        if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
+    }
+}
+
+impl Read for Timed {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.left()?)?;
+        self.stream.read(bytes)
+    }
+}
+
+impl Write for Timed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.left()?)?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
