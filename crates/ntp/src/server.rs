@@ -151,7 +151,7 @@ impl Server {
             let told = self.limit.tell(from, now);
             return if told { Ok(kiss(Kiss::Deny)) } else { Err(Silence::NotAllowed) };
         }
-        match self.limit.take(from, now, request.transmitted.0) {
+        match self.limit.take(from, now) {
             Verdict::Within => {}
             Verdict::Tell => return Ok(kiss(Kiss::Rate)),
             Verdict::Beyond => return Err(Silence::TooOften),
