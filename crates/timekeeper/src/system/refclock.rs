@@ -34,7 +34,7 @@ fn sample(reading: &Reading, system: i64, leap: Leap) -> Option<Sample> {
     let bad = Status::STALE | Status::HOLDOVER | Status::DISRUPTED;
     let bad = reading.status.0 & bad.0 != 0;
     let until = leap.at.since(reading.tai);
-    if bad || reading.bound == u64::MAX || leap.step != 0 && until.abs() < GREY {
+    if bad || reading.bound >= super::USELESS || leap.step != 0 && until.abs() < GREY {
         return None;
     }
     let announced = match leap.step {
@@ -85,6 +85,7 @@ mod tests {
             assert_eq!(sample(&Reading { status: Status::SYNCHRONISED | status, ..reading() }, 0, no), None);
         }
         assert_eq!(sample(&Reading { status: Status::default(), bound: u64::MAX, ..reading() }, 0, no), None);
+        assert_eq!(sample(&Reading { bound: 3600 * SECOND as u64, ..reading() }, 0, no), None, "servers disagree");
     }
 
     #[test]

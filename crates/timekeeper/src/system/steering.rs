@@ -2,7 +2,7 @@
 //!
 //! * nobody is fought with: whoever else is known to steer it, or is seen to change how it runs, is left alone with it until he has been quiet for a while;
 //! * it is set at a start only, and only if it is far off; from then on it is slewed;
-//! * it is left alone while our own clock does not know the time, and at leap seconds.
+//! * it is left alone while our own clock does not know the time, or may be off by a second, and at leap seconds.
 //!
 //! Time comes in as an argument, and the kernel is behind a trait: tests run in virtual time and touch no clock.
 
@@ -101,7 +101,7 @@ impl<K: Kernel> Steering<K> {
 
     /// What is to be done each second; `rival` looks for programs that are known to steer.
     pub(super) fn turn(&mut self, now: &Now, rival: impl FnOnce() -> Option<Rival>) {
-        let known = now.reading.bound != u64::MAX && !now.reading.status.contains(Status::STALE);
+        let known = now.reading.bound < super::USELESS && !now.reading.status.contains(Status::STALE);
         self.ahead = known.then_some(now.ahead);
         if known {
             self.base = now.base;

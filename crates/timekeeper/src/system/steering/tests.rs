@@ -79,7 +79,7 @@ struct Machine {
     /// By how much the system clock runs too fast by itself, in ppm.
     drift: f64,
     status: Status,
-    known: bool,
+    bound: u64,
     leap: Leap,
     rival: bool,
 }
@@ -94,7 +94,7 @@ impl Machine {
         }
         let steering = Steering::new(fake.clone(), 100e6);
         let status = Status::SYNCHRONISED | Status::TAI_KNOWN;
-        Self { fake, steering, second: 0, drift, status, known: true, leap: Leap::default(), rival: false }
+        Self { fake, steering, second: 0, drift, status, bound: 50_000, leap: Leap::default(), rival: false }
     }
 
     fn clock(&self) -> std::cell::RefMut<'_, Clock> {
@@ -116,7 +116,7 @@ impl Machine {
                 tai: Nanos(self.second * SECOND),
                 offset: 37,
                 error: 1_000,
-                bound: if self.known { 50_000 } else { u64::MAX },
+                bound: self.bound,
                 age: 0,
             };
             let now = Now { at: self.second * SECOND, ahead, base: -self.drift, reading, leap: self.leap };
@@ -143,6 +143,21 @@ fn a_clock_that_is_far_off_is_set_at_the_start_and_slewed_ever_after() {
     machine.run(100);
     assert_eq!(machine.clock().steps.len(), 1, "never again");
     assert!((machine.clock().ahead - (5e9 - 100.0 * 480e3)).abs() < 3e6, "{}", machine.clock().ahead);
+}
+
+#[test]
+fn a_time_that_may_be_wrong_by_a_second_sets_no_clock_and_leaves_one_that_is_steered_alone() {
+    let mut machine = Machine { bound: 3600 * SECOND as u64, ..Machine::new(-3600e9, 20.0) };
+    machine.run(100);
+    assert_eq!(machine.clock().writes, 0, "two servers disagree by two hours");
+    machine.bound = 50_000;
+    machine.run(100);
+    assert!(machine.clock().ahead.abs() < 20.0, "{}", machine.clock().ahead);
+    machine.bound = 3600 * SECOND as u64;
+    machine.clock().ahead += 1e9;
+    machine.run(100);
+    assert!((machine.clock().ahead - 1e9).abs() < 1e5, "{}", machine.clock().ahead);
+    assert!(!machine.clock().told.unwrap().synchronised);
 }
 
 #[test]
@@ -222,12 +237,12 @@ fn who_interferes_gets_the_clock_and_each_time_for_longer() {
 fn without_the_time_the_clock_goes_on_at_its_rate_and_says_so() {
     let mut machine = Machine::new(0.0, 10.0);
     machine.run(100);
-    machine.known = false;
+    machine.bound = u64::MAX;
     machine.clock().ahead = 1e6;
     machine.run(50);
     assert!((machine.clock().ahead - 1e6).abs() < 2e3, "nobody pulls: {}", machine.clock().ahead);
     assert!(!machine.clock().told.unwrap().synchronised);
-    machine.known = true;
+    machine.bound = 50_000;
     machine.run(100);
     assert!(machine.clock().ahead.abs() < 20.0);
     machine.status = machine.status.with(Status::HOLDOVER, true);
