@@ -4,7 +4,7 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag, open};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use nix::sys::stat::{Mode, SFlag, fchmod, fstat};
-use nix::unistd::ftruncate;
+use nix::unistd::{ftruncate, geteuid};
 use std::fs::File;
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
@@ -124,6 +124,9 @@ pub enum CreateError {
         "{0} is a symbolic link, to another daemon's page (of tickwire-clock.service?); stop that, or choose another page with --page"
     )]
     Link(PathBuf),
+    /// Its owner could change it under the daemon, or make it shorter, which kills whoever reads it.
+    #[error("{0} belongs to user {1}, who could change it at any time; remove it, or choose another page with --page")]
+    Owner(PathBuf, u32),
     /// Something else has this name.
     #[error("{0} is no clock page, and is left alone; remove it, or choose another page with --page")]
     Foreign(PathBuf),
@@ -177,6 +180,9 @@ impl Writer {
         });
         if !same {
             return Ok(None);
+        }
+        if stat.st_uid != geteuid().as_raw() && stat.st_uid != 0 {
+            return Err(CreateError::Owner(path.into(), stat.st_uid));
         }
         let new = stat.st_size == 0;
         if new {

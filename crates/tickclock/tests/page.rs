@@ -100,6 +100,20 @@ fn a_page_of_another_version_is_refused_by_readers_and_replaced_by_a_daemon() {
 }
 
 #[test]
+fn a_file_of_another_user_is_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = page(&directory);
+    std::fs::write(&path, "").unwrap();
+    let given = std::os::unix::fs::chown(&path, Some(65_534), None);
+    let created = Writer::create(&path, CounterKind::MonotonicRaw);
+    match given {
+        Ok(()) => assert!(matches!(created, Err(CreateError::Owner(_, 65_534))), "{created:?}"),
+        // Only root can give files away; who is not root could not even open that one.
+        Err(error) => assert!(error.kind() == std::io::ErrorKind::PermissionDenied && created.is_ok(), "{error}"),
+    }
+}
+
+#[test]
 fn a_page_in_the_making_is_not_there_yet() {
     let directory = tempfile::tempdir().unwrap();
     let path = page(&directory);
