@@ -29,6 +29,8 @@ const INTERVALS: i64 = 8;
 const BESIDE: i64 = 2 * SECOND;
 /// After so many silent requests the name is looked up anew: the server may have moved.
 const MOVED: u32 = 8;
+/// But not if it was found so many ns ago at most: each new address is asked eight times within two seconds, and of some names each look-up gives another.
+const FOUND_LATELY: i64 = 64 * SECOND;
 
 /// For how long a server that is asked so often may tell nothing, all in ns.
 pub(crate) const fn patience(interval: i64) -> i64 {
@@ -84,6 +86,8 @@ pub(crate) struct Source {
     kind: CounterKind,
     nominal: Scale,
     silent: u32,
+    /// When it was looked up last.
+    found: i64,
     /// When it told something usable last, or else since when it has been asked.
     heard: i64,
     /// For how long the clock was told to wait for it.
@@ -164,6 +168,7 @@ impl Source {
             kind,
             nominal,
             silent: 0,
+            found: now,
             heard: now,
             patience: patience(settings.poll.usual),
             asked: None,
@@ -305,7 +310,11 @@ impl Source {
             debug!(server = self.name, %error, "the request could not be sent");
         }
         // With NTS it is looked up anew when no cookie is left.
-        if self.silent > MOVED && self.nts.is_none() && self.server.host.parse::<std::net::IpAddr>().is_err() {
+        if self.silent > MOVED
+            && now.saturating_sub(self.found) > FOUND_LATELY
+            && self.nts.is_none()
+            && self.server.host.parse::<std::net::IpAddr>().is_err()
+        {
             self.silent = 0;
             self.address = Address::Due(now);
         }
@@ -376,6 +385,7 @@ impl Source {
     /// Begins to ask at this address, or goes on with other keys.
     pub(crate) fn open(&mut self, found: Found, now: i64) {
         let address = found.address();
+        self.found = now;
         let goes_on = matches!(self.address, Address::Known(_)) && self.peer() == Some(address);
         if let (Some(nts), Found::Agreed(agreed)) = (&mut self.nts, found) {
             debug!(server = self.name, %address, cookies = agreed.association.cookies(), "keys are agreed on");
@@ -391,11 +401,13 @@ impl Source {
                     self.heard = now;
                 }
                 // A name is looked up again and again while nobody answers.
-                if self.asked.replace(address) != Some(address) && self.ration.take(now) {
+                let elsewhere = self.asked.replace(address) != Some(address);
+                if elsewhere && self.ration.take(now) {
                     info!(server = self.name, %address, nts = self.nts.is_some(), "asking");
                 }
                 self.twin = None;
-                if self.client.due().is_some() {
+                // A server that is where it was goes on as slowly as its silence has made it; another one gets a burst.
+                if elsewhere && self.client.due().is_some() {
                     self.client = Client::new(self.settings, now);
                 }
                 self.address = Address::Known(socket);

@@ -298,3 +298,27 @@ fn a_server_that_cannot_be_reached_is_silent_and_nothing_is_known() {
         assert!(report.bound_ns.is_none() && report.status[0] == "unknown", "{report:?}");
     });
 }
+
+#[test]
+fn a_silent_server_with_a_name_is_asked_no_more_often_than_one_with_an_address() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let name = format!("localhost:{}", socket.local_addr().unwrap().port());
+    let servers = vec![Server::named(&name).unwrap()];
+    let config = Config { servers, poll: 1.5, page: directory.path().join("clock"), ..Config::default() };
+    let mut daemon = Daemon::start(&config).unwrap();
+    let (stop, stopper) = nix::unistd::pipe().unwrap();
+    let requests = std::thread::scope(|scope| {
+        scope.spawn(|| daemon.run(stop.as_fd()).unwrap());
+        let until = Instant::now() + Duration::from_secs(6);
+        let mut requests = 0;
+        while let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+            socket.set_read_timeout(Some(left)).unwrap();
+            requests += u32::from(socket.recv(&mut [0; 200]).is_ok());
+        }
+        drop(stopper);
+        requests
+    });
+    // The burst of eight, then one in 1.5 s; to be looked up anew is no reason for another burst.
+    assert!((8..=12).contains(&requests), "{requests}");
+}
