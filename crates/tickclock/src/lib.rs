@@ -16,11 +16,13 @@
 //! | `counter` | the counters of this machine, and whether they can be trusted |
 //! | `map` | the page's file, mapped: by readers, and by the one writer |
 //! | `clock` | what a program calls |
+//! | `boot` | which start of the machine this is |
 //! | `wait` | waiting until an instant |
 //! | `c` | the same for C |
 //!
 //! `unsafe` is in `counter` (the instructions that read it), `map` and `c`.
 
+mod boot;
 pub mod c;
 mod clock;
 pub mod counter;

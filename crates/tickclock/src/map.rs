@@ -1,5 +1,6 @@
 //! The page's file, mapped into memory.
 
+use crate::boot::boot;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag, open};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
@@ -44,12 +45,12 @@ impl Mapping {
         // Not blocking: somebody may have put a pipe there.
         let file = open(path, OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK, Mode::empty())?;
         let page = Self::map(&file, ProtFlags::PROT_READ).and_then(|mapping| {
-            let (_, counter) = Page::open(mapping.words()).map_err(MapFault::Page)?;
+            let (_, counter) = Page::open(mapping.words(), boot()).map_err(MapFault::Page)?;
             Ok((mapping, counter))
         });
         match page {
-            // A daemon is just making it.
-            Err(MapFault::Page(Fault::Size(0) | Fault::Blank)) => Err(MapFault::System(Errno::ENOENT)),
+            // A daemon is just making it, or none has since the machine was started.
+            Err(MapFault::Page(Fault::Size(0) | Fault::Blank | Fault::Boot)) => Err(MapFault::System(Errno::ENOENT)),
             page => page,
         }
     }
@@ -195,10 +196,10 @@ impl Writer {
             Err(MapFault::Kind | MapFault::Page(_)) => return Err(CreateError::Foreign(path.into())),
         };
         if new {
-            let _ = Page::create(mapping.words(), counter);
+            let _ = Page::create(mapping.words(), counter, boot());
             return Ok(Some(Self { mapping, _file: file }));
         }
-        match Page::open(mapping.words()) {
+        match Page::open(mapping.words(), boot()) {
             Ok((_, existing)) if existing == counter => Ok(Some(Self { mapping, _file: file })),
             Ok((page, _)) => {
                 // Its readers read another counter.
@@ -206,7 +207,12 @@ impl Writer {
                 std::fs::remove_file(path).map_err(|error| CreateError::System("replace", path.into(), error))?;
                 Ok(None)
             }
-            Err(Fault::Magic | Fault::Blank) => Err(CreateError::Foreign(path.into())),
+            Err(Fault::Blank) => {
+                // Whose daemon ended just as it made it.
+                let _ = Page::create(mapping.words(), counter, boot());
+                Ok(Some(Self { mapping, _file: file }))
+            }
+            Err(Fault::Magic) => Err(CreateError::Foreign(path.into())),
             Err(_) => {
                 std::fs::remove_file(path).map_err(|error| CreateError::System("replace", path.into(), error))?;
                 Ok(None)

@@ -100,6 +100,22 @@ fn a_page_of_another_version_is_refused_by_readers_and_replaced_by_a_daemon() {
 }
 
 #[test]
+fn a_page_from_before_the_machine_was_started_is_no_clock() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = page(&directory);
+    let writer = Writer::create(&path, CounterKind::MonotonicRaw).unwrap();
+    writer.publish(&parameters(second(1000)));
+    drop(writer);
+    assert!(Clock::open(&path).unwrap().now().is_known());
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[32..40].copy_from_slice(&99u64.to_ne_bytes());
+    std::fs::write(&path, &bytes).unwrap();
+    assert!(matches!(Clock::open(&path), Err(OpenError::Missing(_))));
+    let _writer = Writer::create(&path, CounterKind::MonotonicRaw).unwrap();
+    assert!(!Clock::open(&path).unwrap().now().is_known(), "what it said is forgotten");
+}
+
+#[test]
 fn a_file_of_another_user_is_left_alone() {
     let directory = tempfile::tempdir().unwrap();
     let path = page(&directory);

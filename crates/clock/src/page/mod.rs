@@ -6,7 +6,7 @@
 //! | `parameters` | what the clock is, as words |
 //! | `reading` | from a counter's value to the time, its error and its bound |
 //!
-//! All words are native 64-bit integers: the page never leaves the machine. Words 0 to 3 say what it is and are written once; word 8 is the
+//! All words are native 64-bit integers: the page never leaves the machine. Words 0 to 4 say what it is and are written once; word 8 is the
 //! sequence number, alone in its cache line; the buffers begin at words 16 and 32.
 
 pub mod double;
@@ -33,6 +33,7 @@ const WORD_MAGIC: usize = 0;
 const WORD_VERSION: usize = 1;
 const WORD_SIZE: usize = 2;
 const WORD_COUNTER: usize = 3;
+const WORD_BOOT: usize = 4;
 const PLACES: Places = Places { sequence: 8, buffers: [16, 32] };
 /// How often a read begins anew before it gives up: each time, the writer has published twice within some nanoseconds.
 const TRIES: u32 = 16;
@@ -81,6 +82,8 @@ pub enum Fault {
     Magic,
     /// It begins with nothing: a page in the making, or none.
     Blank,
+    /// It is from before the machine was started: its counter began anew since.
+    Boot,
     /// It is of another version of Tickwire.
     Version(u64),
     /// It is about a counter of which this program knows nothing.
@@ -92,6 +95,7 @@ impl core::fmt::Display for Fault {
         match self {
             Self::Size(size) => write!(f, "it has {size} bytes instead of {SIZE}"),
             Self::Magic | Self::Blank => f.write_str("it is no clock page"),
+            Self::Boot => f.write_str("it is from before this machine was started"),
             Self::Version(version) => {
                 write!(
                     f,
@@ -112,21 +116,22 @@ pub struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
-    /// A new page in these words, which are all zero.
+    /// A new page in these words, which are all zero. `boot` is a number that the machine has drawn when it was started, 0 if there is none.
     #[must_use]
-    pub fn create(words: &'a [AtomicU64; WORDS], counter: CounterKind) -> Self {
+    pub fn create(words: &'a [AtomicU64; WORDS], counter: CounterKind, boot: u64) -> Self {
         words[WORD_VERSION].store(VERSION, Ordering::Relaxed);
         words[WORD_SIZE].store(SIZE as u64, Ordering::Relaxed);
         words[WORD_COUNTER].store(counter as u64, Ordering::Relaxed);
+        words[WORD_BOOT].store(boot, Ordering::Relaxed);
         words[WORD_MAGIC].store(MAGIC, Ordering::Release);
         Self { words }
     }
 
-    /// The page that is in these words already, and its counter.
+    /// The page that is in these words already, and its counter. `boot` as for [`Self::create`].
     ///
     /// # Errors
     /// Why this is no page that can be read.
-    pub fn open(words: &'a [AtomicU64; WORDS]) -> Result<(Self, CounterKind), Fault> {
+    pub fn open(words: &'a [AtomicU64; WORDS], boot: u64) -> Result<(Self, CounterKind), Fault> {
         match words[WORD_MAGIC].load(Ordering::Acquire) {
             MAGIC => {}
             0 => return Err(Fault::Blank),
@@ -138,6 +143,9 @@ impl<'a> Page<'a> {
         }
         if word(WORD_SIZE) != SIZE as u64 {
             return Err(Fault::Size(word(WORD_SIZE)));
+        }
+        if word(WORD_BOOT) != boot && word(WORD_BOOT) != 0 && boot != 0 {
+            return Err(Fault::Boot);
         }
         let counter = CounterKind::from_number(word(WORD_COUNTER)).ok_or(Fault::Counter(word(WORD_COUNTER)))?;
         Ok((Self { words }, counter))
@@ -183,17 +191,19 @@ mod tests {
     #[test]
     fn what_is_no_page_is_told_from_one() {
         let memory = words();
-        assert_eq!(Page::open(&memory).unwrap_err(), Fault::Blank);
-        let page = Page::create(&memory, CounterKind::Tsc);
-        assert_eq!(Page::open(&memory).unwrap().1, CounterKind::Tsc);
+        assert_eq!(Page::open(&memory, 7).unwrap_err(), Fault::Blank);
+        let page = Page::create(&memory, CounterKind::Tsc, 7);
+        assert_eq!(Page::open(&memory, 7).unwrap().1, CounterKind::Tsc);
         assert!(page.read(|| ()).unwrap().0.status.is_empty(), "nothing is published yet");
+        assert_eq!(Page::open(&memory, 8).unwrap_err(), Fault::Boot);
+        assert!(Page::open(&memory, 0).is_ok(), "who does not know of boots believes it");
         memory[WORD_COUNTER].store(77, Ordering::Relaxed);
-        assert_eq!(Page::open(&memory).unwrap_err(), Fault::Counter(77));
+        assert_eq!(Page::open(&memory, 7).unwrap_err(), Fault::Counter(77));
         memory[WORD_SIZE].store(12, Ordering::Relaxed);
-        assert_eq!(Page::open(&memory).unwrap_err(), Fault::Size(12));
+        assert_eq!(Page::open(&memory, 7).unwrap_err(), Fault::Size(12));
         memory[WORD_VERSION].store(9, Ordering::Relaxed);
-        assert_eq!(Page::open(&memory).unwrap_err(), Fault::Version(9));
+        assert_eq!(Page::open(&memory, 7).unwrap_err(), Fault::Version(9));
         memory[WORD_MAGIC].store(1, Ordering::Relaxed);
-        assert_eq!(Page::open(&memory).unwrap_err(), Fault::Magic);
+        assert_eq!(Page::open(&memory, 7).unwrap_err(), Fault::Magic);
     }
 }
