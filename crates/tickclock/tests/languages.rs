@@ -138,6 +138,19 @@ assert clock.convert([1000, 3000]) == [1700000000000000000, 1700000000000002000]
 assert clock.elapsed(5, 8) == 3
 now = clock.now()
 assert clock.wait_until(now.utc_ns + 1000).utc_ns >= now.utc_ns + 1000
+import threading, time
+other, woken, started = tickclock.Clock(sys.argv[1]), [], threading.Event()
+waiting = threading.Thread(target=lambda: (started.set(), woken.append(other.wait_until(clock.now().utc_ns + 600_000_000))))
+waiting.start()
+started.wait()
+time.sleep(0.2)
+other.close()
+try:
+    other.now()
+    sys.exit("a closed clock was read")
+except ValueError:
+    waiting.join()
+    assert len(woken) == 1, "who waited in another thread still has the clock"
 try:
     import numpy
     times = clock.convert(numpy.array([[1000, 3000]], dtype=numpy.uint64))

@@ -154,6 +154,14 @@ def _count(value: int) -> int:
     return _whole(value, "value of the counter", 0, 2**64 - 1)
 
 
+class _Handle(ctypes.c_void_p):
+    """What the library opened. It is closed with the last reference, and a call holds one: so nobody closes it under a thread that is in the library."""
+
+    def __del__(self, close=_lib.tickclock_close) -> None:
+        if self:
+            close(ctypes.c_void_p(self.value))
+
+
 class Clock:
     """The machine's clock, open for reading. Any number of threads may share it."""
 
@@ -162,16 +170,15 @@ class Clock:
 
         Raises OSError if there is none, or if it cannot be read.
         """
-        self._clock = ctypes.c_void_p()
+        self._clock = _Handle()
         error = _lib.tickclock_open(ctypes.byref(self._clock), None if path is None else os.fsencode(path))
         if error:
             shown = path if path is not None else os.environ.get("TICKWIRE_CLOCK") or "/run/tickwire/clock"
             raise OSError(error, _WHY.get(error) or os.strerror(error), os.fspath(shown))
 
     def close(self) -> None:
-        """Closes it; nothing else may be called afterwards."""
-        clock, self._clock = self._clock, ctypes.c_void_p()
-        _lib.tickclock_close(clock)
+        """Closes it, as soon as the last call of other threads has returned; nothing else may be called afterwards."""
+        self._clock = _Handle()
 
     def __enter__(self) -> "Clock":
         return self
@@ -179,14 +186,11 @@ class Clock:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __del__(self) -> None:
-        if getattr(self, "_clock", None):
-            self.close()
-
-    def _opened(self) -> ctypes.c_void_p:
-        if not self._clock:
+    def _opened(self) -> _Handle:
+        clock = self._clock
+        if not clock:
             raise ValueError("the clock is closed")
-        return self._clock
+        return clock
 
     def now(self) -> Time:
         """The time now. Raises Unknown if it is not known."""
