@@ -35,6 +35,14 @@ pub struct ServerState {
     pub root_dispersion: u64,
 }
 
+impl ServerState {
+    /// The root distance in nanoseconds: how far from its reference the server may be, root dispersion + root delay / 2.
+    #[must_use]
+    pub const fn distance(&self) -> f64 {
+        self.root_dispersion as f64 + self.root_delay as f64 / 2.0
+    }
+}
+
 impl Exchange {
     /// The round trip in counts, which no clock's error touches: RTT = Tf - Ta. (The server's own time is taken out in nanoseconds, by
     /// [`crate::sync`], where the period is known.)

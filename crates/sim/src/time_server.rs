@@ -64,6 +64,10 @@ pub struct TimeServer {
     pub back: Delay,
     /// How far the server's clock is off, in ns.
     pub error: f64,
+    /// How far it says that it may be off, in ns: its root dispersion. Honest, if that is at least `error`.
+    pub dispersion: u64,
+    /// What it says its distance from the reference is.
+    pub stratum: u8,
     /// How many exchanges of a million are lost.
     pub loss: u32,
     /// It does not answer.
@@ -91,6 +95,8 @@ impl TimeServer {
             forth: Delay::LAN,
             back: Delay::LAN,
             error: 0.0,
+            dispersion: 100,
+            stratum: 1,
             loss: 0,
             silent: false,
             smears: false,
@@ -119,8 +125,13 @@ impl TimeServer {
             let unix = if self.smears { utc.smeared(ns * 1e-9) } else { utc.unix(ns * 1e-9) };
             unix.plus(self.error as i64)
         };
-        let server =
-            ServerState { synchronised: true, stratum: 1, reference: 0x4750_5300, root_delay: 0, root_dispersion: 100 };
+        let server = ServerState {
+            synchronised: true,
+            stratum: self.stratum,
+            reference: 0x4750_5300,
+            root_delay: 0,
+            root_dispersion: self.dispersion,
+        };
         Some(Exchange {
             sent,
             server_received: stamp(arrives),

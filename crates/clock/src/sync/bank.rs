@@ -71,7 +71,7 @@ impl Bank {
     }
 
     /// Seconds since the last exchange.
-    fn age(&self, at: f64) -> f64 {
+    pub(crate) fn age(&self, at: f64) -> f64 {
         (at - self.at).max(0.0)
     }
 
@@ -82,15 +82,17 @@ impl Bank {
         self.models_mut().for_each(|(model, _)| model.advance(dt));
     }
 
-    /// An exchange at `at` seconds tells an offset.
-    pub(crate) fn take(&mut self, at: f64, reading: Reading) {
+    /// An exchange at `at` seconds tells an offset. Returns its weight: which part of the offset is from now on made of it, the rest of all before.
+    pub(crate) fn take(&mut self, at: f64, reading: Reading) -> f64 {
         let gap = self.age(at);
         self.spacing += (gap - self.spacing) / SPACINGS;
         self.advance(at);
-        let mut best_steady = f64::NEG_INFINITY;
-        for (model, score) in self.models_mut() {
+        let weights = self.weights.clone();
+        let (mut best_steady, mut absorbed) = (f64::NEG_INFINITY, 0.0);
+        for ((model, score), weight) in self.models_mut().zip(weights) {
             let forecast = model.forecast(0.0);
             let total = forecast.variance + reading.variance;
+            absorbed += weight * forecast.variance / total;
             let error = reading.offset - forecast.offset;
             let squares = (error * error / total).min(WORST * WORST);
             let mut success = -0.5 * (squares + libm::log(total));
@@ -103,6 +105,7 @@ impl Bank {
             model.update(reading);
         }
         self.weigh();
+        absorbed
     }
 
     fn weigh(&mut self) {

@@ -6,6 +6,7 @@
 //! | `path`, `minimum`, `noise` | the shortest round trip, its noise, and when the path is another |
 //! | `one_way` | what a long round trip tells all the same, if it was long in one direction only |
 //! | `asymmetry` | how much longer one direction takes, on each of the paths that were seen |
+//! | `certain` | between which two offsets the true one lies whatever is thought, and what the exchanges behind the estimate could be wrong by |
 //! | `bank`, `model`, `steady`, `cycle` | offset and local period: models of the oscillator, weighted by their success |
 //!
 //! Each stage uses those before it only, so no failure can spread upstream: this is what makes feed-forward clocks robust (Ridoux and Veitch 2012).
@@ -14,6 +15,7 @@
 mod admission;
 mod asymmetry;
 mod bank;
+mod certain;
 mod cycle;
 mod minimum;
 mod model;
@@ -29,7 +31,8 @@ use crate::scale::Scale;
 use crate::time::{Count, Nanos};
 use asymmetry::Asymmetry;
 use bank::Bank;
-use model::Reading;
+use certain::Certain;
+use model::{Forecast, Reading};
 use path::{Passage, Path, Seen};
 
 /// What is known beforehand.
@@ -109,6 +112,7 @@ struct Early {
     naive: f64,
     round_trip: f64,
     stamp_error: f64,
+    root: f64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -127,6 +131,9 @@ pub struct Sync {
     /// What the least delays of each direction say beyond the configured asymmetry.
     learnt: Asymmetry,
     before: Option<Exchange>,
+    certain: Certain,
+    /// By how much the bound is more than the models say, in ns: what was certain at the last exchange was worse.
+    lacking: f64,
     /// None once the warm-up is over.
     early: Option<Vec<Early>>,
     /// When an exchange told much, last.
@@ -147,6 +154,8 @@ impl Sync {
             bank,
             learnt: Asymmetry::default(),
             before: None,
+            certain: Certain::new(),
+            lacking: 0.0,
             early: Some(Vec::new()),
             told: 0.0,
             outliers: 0,
@@ -181,9 +190,9 @@ impl Sync {
         let (excess, outcome) = match self.path.take(at, passage) {
             Seen::Unclear => return Err(Refusal::PathChanging),
             Seen::Excess(excess) => (excess, Outcome::Used { excess }),
-            Seen::Shifted { asymmetry, change } => {
+            Seen::Shifted { least: [forth, back], change } => {
                 let (from, to) = (before, self.path.round_trip());
-                let seen = asymmetry - self.config.asymmetry;
+                let seen = forth - back - self.config.asymmetry;
                 let grown = self.learnt.shift([from, to], seen, change, 2.0 * libm::sqrt(known.variance), self.noise());
                 (passage.round_trip - to, Outcome::PathChanged(grown))
             }
@@ -206,22 +215,43 @@ impl Sync {
         }
         self.outliers = 0;
         self.used += 1;
+        let root = exchange.server.distance();
+        // What a program's stamps are wrong by need not show in the round trip.
+        let open = root + stamp_error;
+        self.certain.drift(rate_error(&known) * self.bank.age(at));
+        self.certain.take([-passage.back - open, passage.forth + open]);
         if reading.variance <= TELLING * TELLING * noise * noise {
             self.told = at;
         }
         match self.early.take().filter(|early| early.len() < WARM_UP && !matches!(outcome, Outcome::PathChanged(_))) {
             Some(mut early) => {
-                early.push(Early { at, naive, round_trip: passage.round_trip, stamp_error });
+                early.push(Early { at, naive, round_trip: passage.round_trip, stamp_error, root });
                 self.bank = Bank::new(0.0, self.config.rate_error * 1e9);
+                self.certain.anew(0.0);
                 for one in &early {
                     let excess = one.round_trip - self.path.round_trip();
-                    self.bank.take(one.at, self.reading(one.naive, excess, one.stamp_error));
+                    self.absorb(one.at, self.reading(one.naive, excess, one.stamp_error), one.root);
                 }
                 self.early = Some(early);
             }
-            None => self.bank.take(at, reading),
+            None => self.absorb(at, reading, root),
         }
+        let now = self.bank.forecast(at);
+        self.certain.moved(now.offset - known_offset);
+        self.lacking = (self.certain.farthest() - self.estimated_bound(at, &now)).max(0.0);
         Ok(outcome)
+    }
+
+    /// The models take in a reading, and with it what it may be wrong by all the same.
+    fn absorb(&mut self, at: f64, reading: Reading, root: f64) {
+        let share = self.bank.take(at, reading);
+        self.certain.absorb(self.path.round_trip() / 2.0 + self.learnt.get().abs() / 2.0 + root, share);
+    }
+
+    /// The most that the forecast for `at` can be wrong by, if the models are right.
+    fn estimated_bound(&self, at: f64, forecast: &Forecast) -> f64 {
+        let unforeseen = UNFORESEEN * 1e9 * (at - self.told).max(0.0);
+        SURE * libm::sqrt(forecast.variance) + self.certain.distance() + unforeseen
     }
 
     /// What an exchange tells whose round trip was by so much longer than the shortest.
@@ -257,7 +287,7 @@ impl Sync {
         self.path.round_trip()
     }
 
-    /// What the server said of itself last.
+    /// What the server said of itself last, whether that exchange was used or not.
     #[must_use]
     pub fn server(&self) -> Option<ServerState> {
         self.before.map(|exchange| exchange.server)
@@ -270,20 +300,20 @@ impl Sync {
         let nominal = self.nominal(origin, now);
         let at = nominal.since(origin.time) as f64 * 1e-9;
         let forecast = self.bank.forecast(at);
-        let server = self.before?.server;
-        let error = libm::sqrt(forecast.variance);
-        let error_rate = SURE * libm::sqrt(forecast.rate_variance) + RATE_BOUND * 1e9;
-        let path = self.path.round_trip() / 2.0 + self.learnt.get().abs() / 2.0;
-        let root = server.root_dispersion as f64 + server.root_delay as f64 / 2.0;
         Some(Clock {
             at: now,
             time: nominal.plus(libm::round(forecast.offset) as i64),
             period: self.config.nominal.period() * (1.0 + forecast.rate * 1e-9),
-            error,
-            error_rate,
-            bound: SURE * error + path + root + UNFORESEEN * 1e9 * (at - self.told).max(0.0),
+            error: libm::sqrt(forecast.variance),
+            error_rate: rate_error(&forecast),
+            bound: self.estimated_bound(at, &forecast) + self.lacking,
         })
     }
+}
+
+/// What the rate can be wrong by, in ns/s.
+fn rate_error(forecast: &Forecast) -> f64 {
+    SURE * libm::sqrt(forecast.rate_variance) + RATE_BOUND * 1e9
 }
 
 /// The middle of two times, without overflow.

@@ -48,8 +48,8 @@ pub(crate) enum Seen {
     Unclear,
     /// It is another.
     Shifted {
-        /// How much longer requests take on it than answers, by the clock as it is.
-        asymmetry: f64,
+        /// The least delays there and back, by the clock as it is.
+        least: [f64; 2],
         /// By how much the round trip has changed: no direction can have changed by more.
         change: f64,
     },
@@ -124,7 +124,7 @@ impl Path {
         self.shortest.set(at, round_trip);
         self.last.clear();
         self.shorter = 0;
-        Seen::Shifted { asymmetry: forth - back, change }
+        Seen::Shifted { least: [forth, back], change }
     }
 }
 
@@ -151,7 +151,7 @@ mod tests {
         for (forth, back, asymmetry) in [(65e3, 15e3, 50e3), (15e3, 65e3, -50e3), (40e3, 40e3, 0.0)] {
             let mut path = settled();
             let shift = (60..100).find_map(|number| match path.take(number as f64, passage(number, forth, back)) {
-                Seen::Shifted { asymmetry, .. } => Some((number, asymmetry)),
+                Seen::Shifted { least: [forth, back], .. } => Some((number, forth - back)),
                 _ => None,
             });
             assert_eq!(shift, Some((60 + WINDOW - 1, asymmetry)));

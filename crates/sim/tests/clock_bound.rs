@@ -1,0 +1,66 @@
+//! The bound is true while what the clock was made of turns out to be worse than what comes: servers that correct themselves.
+
+use tickwire_sim::{TimeServer, Timekeeping, Wander};
+
+/// A clock of one server, read four times a second.
+fn with(server: TimeServer, poll: f64, seed: u64) -> Timekeeping {
+    let mut run = Timekeeping::new(Wander::OFFICE, vec![server], poll, 0.0, seed);
+    run.rate = 4.0;
+    run
+}
+
+/// Runs until then. Everything read since the last call was within the bound; returns the median bound of it, in ns.
+fn is_true(run: &mut Timekeeping, until: f64) -> i64 {
+    run.until(until, |_| ());
+    let summary = run.figures().summary().expect("the clock knew the time");
+    println!("until {until}: {summary:?}");
+    assert_eq!(summary.outside, 0, "until {until}: {summary:?}");
+    summary.bound
+}
+
+const MS: f64 = 1e6;
+
+/// A server that is wrong, and honest about it.
+fn wrong(seed: u64) -> TimeServer {
+    let mut server = TimeServer::new(seed);
+    (server.error, server.dispersion) = (8.0 * MS, 10_000_000);
+    server
+}
+
+#[test]
+fn a_server_that_corrects_itself_says_nothing_of_its_answers_before() {
+    for seed in 0..5 {
+        let mut run = with(wrong(seed), 16.0, seed);
+        is_true(&mut run, 960.0);
+        (run.servers[0].error, run.servers[0].dispersion) = (0.0, 1_000);
+        is_true(&mut run, 1_200.0);
+        assert!(is_true(&mut run, 3_600.0) < 30_000, "and then it is believed");
+    }
+}
+
+#[test]
+fn a_server_that_slews_is_followed_at_its_distance() {
+    for (seed, rate, poll) in [(0, 20e-6, 16.0), (1, 20e-6, 1.0), (2, 100e-6, 16.0), (3, 500e-6, 4.0), (4, 5e-6, 64.0)]
+    {
+        let mut run = with(wrong(seed), poll, seed);
+        is_true(&mut run, 1_600.0);
+        while run.servers[0].error > 0.0 {
+            let error = (run.servers[0].error - rate * 1e9 * poll).max(0.0);
+            (run.servers[0].error, run.servers[0].dispersion) = (error, (error * 1.05) as u64 + 1_000);
+            let next = run.now() + poll;
+            run.until(next, |_| ());
+        }
+        let end = run.now();
+        is_true(&mut run, end + 1_000.0 + 50.0 * poll);
+    }
+}
+
+#[test]
+fn another_reference_is_waited_for_with_the_bound_of_the_old_one() {
+    let mut run = with(wrong(1), 16.0, 1);
+    run.servers[0].stratum = 3;
+    is_true(&mut run, 960.0);
+    run.servers[0] = TimeServer::new(1);
+    is_true(&mut run, 1_100.0);
+    assert!(is_true(&mut run, 3_600.0) < 30_000);
+}
