@@ -1,4 +1,4 @@
-//! The bound is true while what the clock was made of turns out to be worse than what comes: servers that correct themselves.
+//! The bound is true while what the clock was made of turns out to be worse than what comes: servers that correct themselves, paths that become shorter.
 
 use tickwire_sim::{TimeServer, Timekeeping, Wander};
 
@@ -63,4 +63,57 @@ fn another_reference_is_waited_for_with_the_bound_of_the_old_one() {
     run.servers[0] = TimeServer::new(1);
     is_true(&mut run, 1_100.0);
     assert!(is_true(&mut run, 3_600.0) < 30_000);
+}
+
+/// Least delays there and back, in ns.
+fn set_path(server: &mut TimeServer, forth: f64, back: f64) {
+    (server.forth.least, server.back.least) = (forth, back);
+}
+
+#[test]
+fn a_path_that_becomes_shorter_shows_what_it_hid() {
+    let (ms, us) = (1e6, 1e3);
+    for (seed, poll, from, to) in [
+        // A standing queue is gone.
+        (1, 1.0, [20.0 * ms, 15.0 * us], [15.0 * us, 15.0 * us]),
+        (2, 16.0, [20.0 * ms, 15.0 * us], [15.0 * us, 15.0 * us]),
+        (3, 1.0, [15.0 * us, 20.0 * ms], [15.0 * us, 15.0 * us]),
+        (4, 16.0, [2.0 * ms, 15.0 * us], [15.0 * us, 15.0 * us]),
+        (5, 1.0, [95.0 * us, 5.0 * us], [5.0 * us, 5.0 * us]),
+        (6, 1.0, [5.0 * us, 95.0 * us], [5.0 * us, 5.0 * us]),
+        (7, 1.0, [20.0 * ms, 4.0 * ms], [4.0 * ms, 4.0 * ms]),
+        // The clock was right, and stays so.
+        (8, 1.0, [50.0 * us, 50.0 * us], [50.0 * us, 5.0 * us]),
+        (9, 16.0, [50.0 * us, 50.0 * us], [5.0 * us, 5.0 * us]),
+        // Little, and not at all out of the interval.
+        (10, 1.0, [17.0 * us, 15.0 * us], [15.0 * us, 15.0 * us]),
+        (11, 1.0, [30.0 * us, 15.0 * us], [15.0 * us, 15.0 * us]),
+    ] {
+        let mut run = with(TimeServer::new(seed), poll, seed);
+        set_path(&mut run.servers[0], from[0], from[1]);
+        is_true(&mut run, 60.0 * poll);
+        set_path(&mut run.servers[0], to[0], to[1]);
+        is_true(&mut run, 200.0 * poll);
+        let bound = is_true(&mut run, 1_000.0 * poll) as f64;
+        // Where the clock was right, what one direction lost is an asymmetry that it has learnt, and the bound keeps it.
+        let path = if seed < 8 { to } else { from };
+        assert!(bound < (path[0] + path[1]) / 2.0 + 3.0 * us, "{seed}: {bound}");
+    }
+}
+
+#[test]
+fn a_queue_that_drains_is_followed_down() {
+    for (seed, poll) in [(1, 1.0), (2, 4.0), (3, 16.0)] {
+        let mut run = with(TimeServer::new(seed), poll, seed);
+        set_path(&mut run.servers[0], 20e6, 15e3);
+        is_true(&mut run, 60.0 * poll);
+        for step in (0..40).rev() {
+            set_path(&mut run.servers[0], 15e3 + f64::from(step) * 0.5e6, 15e3);
+            let next = run.now() + poll;
+            is_true(&mut run, next);
+        }
+        let end = run.now();
+        is_true(&mut run, end + 200.0 * poll);
+        assert!(is_true(&mut run, end + 2_000.0 * poll) < 20_000);
+    }
 }

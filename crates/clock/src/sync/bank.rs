@@ -82,6 +82,11 @@ impl Bank {
         self.models_mut().for_each(|(model, _)| model.advance(dt));
     }
 
+    /// The time was wrong by so much, in ns, and now is right within this variance; the rate is what it was.
+    pub(crate) fn displace(&mut self, by: f64, variance: f64) {
+        self.models_mut().for_each(|(model, _)| model.displace(by, variance));
+    }
+
     /// An exchange at `at` seconds tells an offset. Returns its weight: which part of the offset is from now on made of it, the rest of all before.
     pub(crate) fn take(&mut self, at: f64, reading: Reading) -> f64 {
         let gap = self.age(at);

@@ -48,7 +48,7 @@ impl Certain {
         self.most -= by;
     }
 
-    /// The estimate is made anew, of exchanges that are all the same; where the true offset lies is as certain as it was.
+    /// The estimate is made anew, of nothing that could be wrong by more; where the true offset lies is as certain as it was.
     pub(crate) const fn anew(&mut self, distance: f64) {
         self.distance = distance;
     }

@@ -128,6 +128,11 @@ impl Model for Cycle {
             spread.iter_mut().zip(row).for_each(|(entry, first)| *entry -= gain * first);
         }
     }
+
+    fn displace(&mut self, by: f64, variance: f64) {
+        self.state[0] += by;
+        self.spread[0][0] += variance;
+    }
 }
 
 #[cfg(test)]

@@ -183,21 +183,35 @@ impl Sync {
         let forth = exchange.server_received.since(here[0]) as f64;
         let back = here[1].since(exchange.server_sent) as f64;
         let naive = (forth - back) / 2.0;
-        let known = self.bank.forecast(at);
-        let known_offset = if self.used == 0 { naive } else { known.offset };
-        let passage = Passage { round_trip: forth + back, forth: forth - known_offset, back: back + known_offset };
+        let mut known = self.bank.forecast(at);
+        let mut known_offset = if self.used == 0 { naive } else { known.offset };
+        let mut passage = Passage { round_trip: forth + back, forth: forth - known_offset, back: back + known_offset };
         let before = self.path.round_trip();
+        let stamp_error = f64::from(exchange.stamp_error);
+        let root = exchange.server.distance();
+        // What a program's stamps are wrong by need not show in the round trip.
+        let open = root + stamp_error;
         let (excess, outcome) = match self.path.take(at, passage) {
             Seen::Unclear => return Err(Refusal::PathChanging),
             Seen::Excess(excess) => (excess, Outcome::Used { excess }),
             Seen::Shifted { least: [forth, back], change } => {
-                let (from, to) = (before, self.path.round_trip());
-                let seen = forth - back - self.config.asymmetry;
-                let grown = self.learnt.shift([from, to], seen, change, 2.0 * libm::sqrt(known.variance), self.noise());
-                (passage.round_trip - to, Outcome::PathChanged(grown))
+                if forth.min(back) < -(open + SURE * libm::sqrt(known.variance)) {
+                    // By the clock a direction took less than no time: the clock was wrong by more than it could know, for the path before hid it.
+                    let (grown, by) = (-self.learnt.get(), (forth - back - self.config.asymmetry) / 2.0);
+                    self.begin_anew(at, [-back - open, forth + open], by, root);
+                    known = self.bank.forecast(at);
+                    known_offset += by;
+                    passage = Passage { forth: passage.forth - by, back: passage.back + by, ..passage };
+                    (passage.round_trip - self.path.round_trip(), Outcome::PathChanged(grown))
+                } else {
+                    let (from, to) = (before, self.path.round_trip());
+                    let seen = forth - back - self.config.asymmetry;
+                    let grown =
+                        self.learnt.shift([from, to], seen, change, 2.0 * libm::sqrt(known.variance), self.noise());
+                    (passage.round_trip - to, Outcome::PathChanged(grown))
+                }
             }
         };
-        let stamp_error = f64::from(exchange.stamp_error);
         let (noise, mut reading) = (self.path.noise().max(stamp_error), self.reading(naive, excess, stamp_error));
         if self.early.is_none() && matches!(outcome, Outcome::Used { .. }) {
             let told = one_way::reading(passage, self.path.round_trip(), self.asymmetry(), known, noise);
@@ -215,9 +229,6 @@ impl Sync {
         }
         self.outliers = 0;
         self.used += 1;
-        let root = exchange.server.distance();
-        // What a program's stamps are wrong by need not show in the round trip.
-        let open = root + stamp_error;
         self.certain.drift(rate_error(&known) * self.bank.age(at));
         self.certain.take([-passage.back - open, passage.forth + open]);
         if reading.variance <= TELLING * TELLING * noise * noise {
@@ -236,16 +247,38 @@ impl Sync {
             }
             None => self.absorb(at, reading, root),
         }
-        let now = self.bank.forecast(at);
-        self.certain.moved(now.offset - known_offset);
-        self.lacking = (self.certain.farthest() - self.estimated_bound(at, &now)).max(0.0);
+        self.certain.moved(self.bank.forecast(at).offset - known_offset);
+        self.keep_certain(at);
         Ok(outcome)
+    }
+
+    /// The time was wrong `by` so much, in ns, for the true one lies between these two. What is known of the oscillator's rate stays.
+    fn begin_anew(&mut self, at: f64, certain: [f64; 2], by: f64, root: f64) {
+        let noise = self.path.noise();
+        self.bank.displace(by, noise * noise);
+        self.learnt = Asymmetry::default();
+        self.certain = Certain::new();
+        self.certain.take(certain);
+        self.certain.moved(by);
+        self.certain.anew(self.distance(root));
+        self.keep_certain(at);
+    }
+
+    /// What an exchange that is worth its weight may be wrong by all the same: half of the round trip and of the asymmetry that was learnt, and its root distance.
+    fn distance(&self, root: f64) -> f64 {
+        self.path.round_trip() / 2.0 + self.learnt.get().abs() / 2.0 + root
+    }
+
+    /// The bound is not less than what is certain now.
+    fn keep_certain(&mut self, at: f64) {
+        let estimated = self.estimated_bound(at, &self.bank.forecast(at));
+        self.lacking = (self.certain.farthest() - estimated).max(0.0);
     }
 
     /// The models take in a reading, and with it what it may be wrong by all the same.
     fn absorb(&mut self, at: f64, reading: Reading, root: f64) {
         let share = self.bank.take(at, reading);
-        self.certain.absorb(self.path.round_trip() / 2.0 + self.learnt.get().abs() / 2.0 + root, share);
+        self.certain.absorb(self.distance(root), share);
     }
 
     /// The most that the forecast for `at` can be wrong by, if the models are right.

@@ -33,4 +33,6 @@ pub(crate) trait Model {
     fn period(&self) -> Option<f64>;
     /// An exchange tells an offset.
     fn update(&mut self, reading: Reading);
+    /// The offset was wrong by so much, in ns; now it is right within this variance, and the rate is what it was.
+    fn displace(&mut self, by: f64, variance: f64);
 }

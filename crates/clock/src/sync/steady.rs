@@ -55,4 +55,9 @@ impl Model for Steady {
         self.rate += k_rate * innovation;
         self.spread = [a - k_offset * a, b - k_offset * b, c - k_rate * b];
     }
+
+    fn displace(&mut self, by: f64, variance: f64) {
+        self.offset += by;
+        self.spread[0] += variance;
+    }
 }
