@@ -1,6 +1,7 @@
-//! The bound is true while what the clock was made of turns out to be worse than what comes: servers that correct themselves, paths that become shorter.
+//! The bound is true while what the clock was made of turns out to be worse than what comes: servers that correct themselves, paths that become shorter;
+//! and while it tells little: noise in one direction only.
 
-use tickwire_sim::{TimeServer, Timekeeping, Wander};
+use tickwire_sim::{Delay, TimeServer, Timekeeping, Wander};
 
 /// A clock of one server, read four times a second.
 fn with(server: TimeServer, poll: f64, seed: u64) -> Timekeeping {
@@ -115,5 +116,18 @@ fn a_queue_that_drains_is_followed_down() {
         let end = run.now();
         is_true(&mut run, end + 200.0 * poll);
         assert!(is_true(&mut run, end + 2_000.0 * poll) < 20_000);
+    }
+}
+
+#[test]
+fn noise_in_one_direction_is_a_bias() {
+    // Least delay, and the most that answers wait at random.
+    for (seed, (least, wait)) in
+        [(2e3, 20e3), (2e3, 40e3), (5e3, 30e3), (5e3, 60e3), (15e3, 100e3)].into_iter().enumerate()
+    {
+        let mut run = with(TimeServer::new(seed as u64), 1.0, seed as u64);
+        let quick = Delay { least, noise: 50.0, queue: (0, 0.0) };
+        (run.servers[0].forth, run.servers[0].back) = (quick, Delay { queue: (1_000_000, wait), ..quick });
+        is_true(&mut run, 7_200.0);
     }
 }

@@ -284,7 +284,9 @@ impl Sync {
     /// The most that the forecast for `at` can be wrong by, if the models are right.
     fn estimated_bound(&self, at: f64, forecast: &Forecast) -> f64 {
         let unforeseen = UNFORESEEN * 1e9 * (at - self.told).max(0.0);
-        SURE * libm::sqrt(forecast.variance) + self.certain.distance() + unforeseen
+        // Readings within a noise unit count as unbiased. If all the noise is in one direction, half of it is a bias.
+        let one_sided = self.noise() / 2.0;
+        SURE * libm::sqrt(forecast.variance) + self.certain.distance() + one_sided + unforeseen
     }
 
     /// What an exchange tells whose round trip was by so much longer than the shortest.
