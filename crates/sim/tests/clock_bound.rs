@@ -1,6 +1,7 @@
 //! The bound is true while what the clock was made of turns out to be worse than what comes: servers that correct themselves, paths that become shorter;
-//! and while it tells little: noise in one direction only.
+//! and while it tells little: noise in one direction only, and silence.
 
+use tickwire_sim::timekeeping::FREQUENCY;
 use tickwire_sim::{Delay, TimeServer, Timekeeping, Wander};
 
 /// A clock of one server, read four times a second.
@@ -129,5 +130,26 @@ fn noise_in_one_direction_is_a_bias() {
         let quick = Delay { least, noise: 50.0, queue: (0, 0.0) };
         (run.servers[0].forth, run.servers[0].back) = (quick, Delay { queue: (1_000_000, wait), ..quick });
         is_true(&mut run, 7_200.0);
+    }
+}
+
+#[test]
+fn a_room_that_warms_while_no_server_answers() {
+    // Between requests, and what the rate turns by, with a time constant of five minutes.
+    for (poll, ppm) in [(1.0, 0.2), (1.0, -0.5), (1.0, 1.0), (16.0, -1.0), (64.0, 0.5), (64.0, 1.0)] {
+        let mut run = with(TimeServer::new(1), poll, 1);
+        is_true(&mut run, 3_600.0);
+        run.servers[0].silent = true;
+        let (begun, tau) = (run.now(), 300.0_f64);
+        let mut ahead = 0;
+        for second in 1..=7_200 {
+            let t = f64::from(second);
+            let ns = ppm * 1e3 * (t - tau * (1.0 - (-t / tau).exp()));
+            let counts = (ns * 1e-9 * FREQUENCY) as i64;
+            run.until(begun + t, |_| ());
+            run.oscillator.jump(counts - ahead);
+            ahead = counts;
+        }
+        is_true(&mut run, begun + 7_201.0);
     }
 }

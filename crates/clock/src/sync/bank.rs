@@ -25,6 +25,8 @@ const MEMORY: f64 = 256.0;
 const SEEN: f64 = 0.3;
 /// Over how many exchanges their spacing is averaged.
 const SPACINGS: f64 = 8.0;
+/// An exchange is overdue after so many times their usual spacing.
+const OVERDUE: f64 = 1.5;
 /// Who weighs less than this is not asked.
 const NOTHING: f64 = 1e-12;
 /// A forecast error beyond so many standard deviations counts as one of so many.
@@ -80,6 +82,12 @@ impl Bank {
         let dt = self.age(at);
         self.at = self.at.max(at);
         self.models_mut().for_each(|(model, _)| model.advance(dt));
+    }
+
+    /// For how long nothing has come, in seconds; none, as long as the next exchange is not overdue.
+    pub(crate) fn silent(&self, at: f64) -> f64 {
+        let age = self.age(at);
+        if age > OVERDUE * self.spacing { age } else { 0.0 }
     }
 
     /// The time was wrong by so much, in ns, and now is right within this variance; the rate is what it was.

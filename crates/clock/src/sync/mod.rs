@@ -98,6 +98,13 @@ const RATE_BOUND: f64 = 1e-7;
 /// What no model foresaw, as a rate, relative: the bound grows by it while no exchange tells much. Models are chosen by what has been, and a rate that begins to
 /// turn when nobody looks is in none of them.
 const UNFORESEEN: f64 = 3e-8;
+/// What a temperature that begins to change does to a rate when nobody looks: up to so much, relative, as 1 - exp(-t/tau) after t seconds of silence. A quartz
+/// turns by 0.1 ppm for each kelvin, rarely by 0.3; a room or a case takes minutes to warm. A rate that turns by more is not covered.
+const TURN: f64 = 1e-6;
+const TURN_TAU: f64 = 300.0;
+/// It is reckoned so many seconds ahead: for as long as what is published is valid without being published anew. So [`Clock::error_rate`] need not have it, which
+/// says how well the rate is known.
+const AHEAD: f64 = 5.0;
 /// An exchange tells much if its standard deviation is within so many noise units.
 const TELLING: f64 = 5.0;
 
@@ -341,7 +348,7 @@ impl Sync {
             period: self.config.nominal.period() * (1.0 + forecast.rate * 1e-9),
             error: libm::sqrt(forecast.variance),
             error_rate: rate_error(&forecast),
-            bound: self.estimated_bound(at, &forecast) + self.lacking,
+            bound: self.estimated_bound(at, &forecast) + self.lacking + turned(self.bank.silent(at)),
         })
     }
 }
@@ -349,6 +356,12 @@ impl Sync {
 /// What the rate can be wrong by, in ns/s.
 fn rate_error(forecast: &Forecast) -> f64 {
     SURE * libm::sqrt(forecast.rate_variance) + RATE_BOUND * 1e9
+}
+
+/// By how much a rate that turns after the last exchange moves the time, in ns, after so many seconds of silence: its integral.
+fn turned(silent: f64) -> f64 {
+    let seconds = if silent > 0.0 { silent + AHEAD } else { 0.0 };
+    TURN * 1e9 * (seconds + TURN_TAU * libm::expm1(-seconds / TURN_TAU))
 }
 
 /// The middle of two times, without overflow.
