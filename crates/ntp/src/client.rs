@@ -150,6 +150,13 @@ impl Client {
         Some(packet)
     }
 
+    /// The counter has broken: no exchange may have one end before that and one after. Nothing from before is waited for or told any more, and the server is
+    /// asked anew, at once if it allows that.
+    pub fn disrupt(&mut self, now: i64) {
+        (self.asked, self.before) = (None, None);
+        self.schedule.begin_again(now);
+    }
+
     /// Whether these bytes begin as the answer to what is asked does; cheap, for finding the one among many.
     #[must_use]
     pub fn is_asked(&self, packet: &Packet) -> bool {

@@ -186,6 +186,11 @@ impl Socket {
         Ok(())
     }
 
+    /// The counter has broken: when the last request left is not known any more, so nothing that comes answers it.
+    pub fn disrupt(&mut self) {
+        self.sent = None;
+    }
+
     /// Takes in what has come since; each with the stamps of its exchange, or the reason why it has none. `wanted` looks at a message before that: what it
     /// refuses costs no sandwich.
     pub fn receive(

@@ -131,6 +131,36 @@ fn kisses_are_obeyed() {
 }
 
 #[test]
+fn a_broken_counter_is_another_burst_but_not_for_ever_nor_against_the_servers_wish() {
+    let requests = |client: &mut Client, until: i64| {
+        let times = std::iter::from_fn(|| {
+            client.due().filter(|due| *due < until)?;
+            let (now, request) = ask(client);
+            give(client, &honest(&request, NEAR), now).unwrap();
+            Some(now)
+        });
+        times.count()
+    };
+    let mut client = Client::new(CONFIG, 0);
+    assert_eq!(requests(&mut client, 100 * SECOND), 8 + 6);
+    client.disrupt(100 * SECOND);
+    assert_eq!(requests(&mut client, 102 * SECOND), 8);
+    // Found again and again, by servers that say so.
+    for tenth in 0..600 {
+        let now = 102 * SECOND + tenth * SECOND / 10;
+        client.disrupt(now);
+        requests(&mut client, now + SECOND / 10);
+    }
+    let (now, request) = ask(&mut client);
+    assert!(now > 162 * SECOND);
+    let kiss = Packet { stratum: 0, reference: Kiss::Rate.to_reference(), ..honest(&request, NEAR) };
+    assert!(give(&mut client, &kiss, now).is_err());
+    let due = client.due();
+    client.disrupt(now + 20 * SECOND);
+    assert_eq!(client.due(), due, "it wants to be asked seldom");
+}
+
+#[test]
 fn an_interleaving_server_tells_when_the_answer_before_left() {
     let mut client = Client::new(Config { interleaved: true, ..CONFIG }, 0);
     let (now, first) = ask(&mut client);

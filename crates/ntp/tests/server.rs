@@ -101,6 +101,22 @@ fn our_client_learns_the_true_departure_from_the_third_exchange_on() {
 }
 
 #[test]
+fn after_a_break_of_the_counter_no_exchange_from_before_is_told() {
+    let (mut client, mut server, host) = (Client::new(CLIENT, 0), open(), host());
+    let interleaved = (0..12).map(|_| exchange(&mut client, &mut server, &host).unwrap()).last().unwrap();
+    assert!(interleaved.interleaved && interleaved.exchange.unwrap().sent < Count(client.due().unwrap() as u64));
+    let broken = client.due().unwrap() + 20 * SECOND;
+    client.disrupt(broken);
+    assert_eq!(client.due(), Some(broken), "asked at once");
+    for number in 0..12 {
+        let answer = exchange(&mut client, &mut server, &host).unwrap();
+        assert_eq!(answer.interleaved, number > 1);
+        let sent = answer.exchange.map_or(broken, |exchange| exchange.sent.0 as i64);
+        assert!(sent >= broken, "{number}: {sent}");
+    }
+}
+
+#[test]
 fn a_client_of_basic_mode_costs_no_memory_and_is_not_mistaken() {
     let (mut server, host) = (open(), host());
     let mut before = Packet::request(Stamp(0));

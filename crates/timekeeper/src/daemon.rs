@@ -8,7 +8,7 @@ use crate::leap_table;
 use crate::news::{News, Seen};
 use crate::record::Recorder;
 use crate::report::{Report, SourceReport};
-use crate::source::{self, Source};
+use crate::source::{self, Came, Source};
 use crate::state::{Known, State};
 use crate::system::{self, System};
 use nix::errno::Errno;
@@ -238,45 +238,69 @@ impl Daemon {
         }
     }
 
+    /// Hands what has come to the clock.
     fn receive(&mut self) {
         let now = monotonic();
         let near = realtime();
-        let mut fresh = false;
+        let mut exchanges = Vec::new();
         for (number, source) in self.sources.iter_mut().enumerate() {
-            let mut came = Vec::new();
-            source.receive(now, near, |one| came.push(one));
+            let mut refused = Vec::new();
+            source.receive(now, near, |one| match one {
+                Ok(one) => exchanges.push((number, one)),
+                Err(why) => refused.push(why),
+            });
+            for why in refused {
+                debug!(server = source.name(), why, "answer rejected");
+                source.tally_mut().refuse(why);
+            }
             if let Some(patience) = source.new_patience() {
                 record(&mut self.recorder, |to| to.patience(number, patience));
                 self.keeper.set_patience(number, patience);
             }
-            for one in came {
-                match one {
-                    Ok(one) => {
-                        source.tally_mut().stamped(one.quality);
-                        record(&mut self.recorder, |to| to.exchange(number, &one.exchange, one.announced));
-                        match self.keeper.exchange(number, &one.exchange, one.announced) {
-                            Ok(outcome) => {
-                                debug!(server = source.name(), ?outcome, "exchange");
-                                source.was_used(now);
-                            }
-                            Err(refusal) => {
-                                debug!(server = source.name(), %refusal, "exchange refused");
-                                source.tally_mut().refuse(refusal.to_string());
-                            }
-                        }
-                        fresh = true;
-                    }
-                    Err(why) => {
-                        debug!(server = source.name(), why, "answer rejected");
-                        source.tally_mut().refuse(why);
-                    }
-                }
+        }
+        // The counter may have broken between the two ends of any of them. (One that ended before the break is lost with them: the servers are asked again.)
+        if exchanges.is_empty() || self.look() {
+            return;
+        }
+        for (number, one) in exchanges {
+            if !self.take(now, number, &one) {
+                break;
             }
         }
-        if fresh {
-            let parameters = self.publish(monotonic());
-            record(&mut self.recorder, |to| to.page(&parameters));
+        let parameters = self.publish(monotonic());
+        record(&mut self.recorder, |to| to.page(&parameters));
+    }
+
+    /// Hands an exchange to the clock; `false`: the clock has found out by it that the counter has broken, and other exchanges from before are void.
+    fn take(&mut self, now: i64, number: usize, one: &Came) -> bool {
+        let source = &mut self.sources[number];
+        source.tally_mut().stamped(one.quality);
+        record(&mut self.recorder, |to| to.exchange(number, &one.exchange, one.announced));
+        let breaks = self.keeper.breaks();
+        match self.keeper.exchange(number, &one.exchange, one.announced) {
+            Ok(outcome) => {
+                debug!(server = source.name(), ?outcome, "exchange");
+                source.was_used(now);
+            }
+            Err(refusal) => {
+                debug!(server = source.name(), %refusal, "exchange refused");
+                source.tally_mut().refuse(refusal.to_string());
+            }
         }
+        if self.keeper.breaks() == breaks {
+            return true;
+        }
+        warn!(what = "the servers contradict the clock", "the counter has broken");
+        self.disrupted();
+        false
+    }
+
+    /// The counter has broken, and the keeper knows: all that depends on what it counted is void, and the servers are asked anew.
+    fn disrupted(&mut self) {
+        let now = monotonic();
+        self.sources.iter_mut().for_each(|source| source.disrupt(now));
+        self.system.disrupt();
+        self.inherited = false;
     }
 
     /// How the clock is.
@@ -418,18 +442,18 @@ impl Daemon {
         }
     }
 
-    /// Whether the counter is still whole.
-    fn look(&mut self) {
+    /// Whether the counter has broken since the last look.
+    fn look(&mut self) -> bool {
         let look = Look::take(self.kind);
-        if let Some(what) = look.broken_since(&self.looked, self.nominal) {
-            warn!(what, "the counter has broken");
-            self.keeper.disrupt();
-            record(&mut self.recorder, Recorder::disruption);
-            self.system.disrupt();
-            self.inherited = false;
-            self.publish(monotonic());
-        }
+        let broken = look.broken_since(&self.looked, self.nominal);
         self.looked = look;
+        let Some(what) = broken else { return false };
+        warn!(what, "the counter has broken");
+        self.keeper.disrupt();
+        record(&mut self.recorder, Recorder::disruption);
+        self.disrupted();
+        self.publish(monotonic());
+        true
     }
 }
 
@@ -515,6 +539,88 @@ mod tests {
             daemon.look();
             assert_eq!(clock.parameters().disruptions, times, "and once only");
         }
+    }
+
+    /// A daemon and the server that it has just asked, which has not answered yet.
+    fn asking() -> (tempfile::TempDir, Daemon, std::net::UdpSocket) {
+        let server = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        server.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let servers = vec![Server::named(&server.local_addr().unwrap().to_string()).unwrap()];
+        let page = directory.path().join("clock");
+        let mut daemon = Daemon::start(&Config { servers, page, ..Config::default() }).unwrap();
+        // Looked up, opened, asked.
+        for _ in 0..3 {
+            daemon.ask(monotonic());
+        }
+        (directory, daemon, server)
+    }
+
+    /// The server answers what it was asked, and the answer is there.
+    fn answer(daemon: &Daemon, server: &std::net::UdpSocket) {
+        use tickwire_ntp::{Mode, Packet, Stamp};
+        let mut bytes = [0; 48];
+        let (_, client) = server.recv_from(&mut bytes).unwrap();
+        let (request, _) = Packet::parse(&bytes).unwrap();
+        let now = Stamp::from_unix(realtime());
+        let answer = Packet {
+            mode: Mode::Server,
+            stratum: 1,
+            reference: 1,
+            origin: request.transmitted,
+            received: now,
+            transmitted: now,
+            ..request
+        };
+        server.send_to(&answer.to_bytes(), client).unwrap();
+        let socket = daemon.sources[0].descriptor().unwrap();
+        assert_eq!(poll(&mut [PollFd::new(socket, PollFlags::POLLIN)], PollTimeout::from(10_000u16)), Ok(1));
+    }
+
+    #[test]
+    fn an_exchange_that_began_before_the_counter_broke_is_not_believed() {
+        let (_directory, mut daemon, server) = asking();
+        answer(&daemon, &server);
+        daemon.receive();
+        assert_eq!((daemon.sources[0].tally().used, daemon.keeper.breaks()), (1, 0), "one that did not");
+        // Found out by the kernel's clocks: at the daemon's look, or only when the answer is there.
+        for look in [true, false] {
+            let (_directory, mut daemon, server) = asking();
+            daemon.looked.slept -= 60 * SECOND;
+            if look {
+                daemon.look();
+            }
+            answer(&daemon, &server);
+            daemon.receive();
+            assert_eq!((daemon.sources[0].tally().used, daemon.keeper.breaks()), (0, 1), "{look}");
+            assert!(daemon.keeper.clock(counter::read(daemon.kind)).is_none());
+        }
+    }
+
+    #[test]
+    fn a_break_that_only_the_servers_show_is_one_for_the_exchanges_under_way_too() {
+        let (_directory, mut daemon, server) = asking();
+        // Counts that are long over: of another counter.
+        for ago in [10 * SECOND, 20 * SECOND] {
+            let count = |ns: i64| Count(counter::read(daemon.kind).0 - daemon.nominal.counts(ago - ns) as u64);
+            let now = realtime();
+            let exchange = tickwire_clock::Exchange {
+                sent: count(0),
+                server_received: now.plus(50_000),
+                server_sent: now.plus(60_000),
+                received: count(1_000_000),
+                server: tickwire_clock::ServerState { synchronised: true, stratum: 1, ..Default::default() },
+                stamp_error: 0,
+            };
+            let announced = tickwire_clock::keeper::leap::Announcement::None;
+            let one = Came { exchange, announced, quality: tickwire_ntp::socket::Quality::Program };
+            assert_eq!(daemon.take(monotonic(), 0, &one), ago == 10 * SECOND);
+        }
+        assert_eq!(daemon.keeper.breaks(), 1);
+        answer(&daemon, &server);
+        daemon.receive();
+        let refused = &daemon.sources[0].tally().refused;
+        assert_eq!(refused.get("answers nothing that was asked"), Some(&1), "{refused:?}");
     }
 
     #[test]

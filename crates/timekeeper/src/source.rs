@@ -320,6 +320,15 @@ impl Source {
         }
     }
 
+    /// The counter has broken: nothing from before is waited for, or completed by what comes.
+    pub(crate) fn disrupt(&mut self, now: i64) {
+        self.client.disrupt(now);
+        self.before = None;
+        if let Address::Known(socket) = &mut self.address {
+            socket.disrupt();
+        }
+    }
+
     /// Begins to look it up, and to agree on keys if it is to be asked with NTS.
     fn look_up(&mut self, now: i64) -> LookUp {
         if let Some(nts) = &mut self.nts {

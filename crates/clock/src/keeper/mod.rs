@@ -116,6 +116,7 @@ pub struct Keeper {
     bridge: Bridge,
     leaps: Leaps,
     disruptions: u32,
+    breaks: u32,
     disrupted: bool,
 }
 
@@ -135,6 +136,7 @@ impl Keeper {
             bridge: Bridge::default(),
             leaps: Leaps::new(config.tai_offset.unwrap_or(USUAL_TAI_OFFSET)),
             disruptions: 0,
+            breaks: 0,
             disrupted: false,
         }
     }
@@ -203,7 +205,15 @@ impl Keeper {
         self.chosen = None;
         self.bridge = Bridge::default();
         self.disruptions = self.disruptions.wrapping_add(1);
+        self.breaks = self.breaks.wrapping_add(1);
         self.disrupted = true;
+    }
+
+    /// How often it was [told](Self::disrupt), or has found out by itself, that the counter has broken. Who hands it exchanges looks after each whether this has
+    /// changed: an exchange that began before is void, and so is what waits to be completed by the next one (RFC 9769).
+    #[must_use]
+    pub const fn breaks(&self) -> u32 {
+        self.breaks
     }
 
     /// Chooses anew; `before` is the clock as it was published until `now`.

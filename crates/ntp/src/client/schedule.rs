@@ -16,6 +16,8 @@ pub struct Poll {
 /// Requests in the burst, and the most time between them: enough to find a quiet moment, and over within two seconds.
 const BURST: u32 = 8;
 const BURST_INTERVAL: i64 = 200_000_000;
+/// Between two bursts there is so much time at least: servers whose answers show breaks of the counter again and again are not asked all the time.
+const BURST_AGAIN: i64 = 16 * SECOND;
 /// How long an answer may take.
 const PATIENCE: i64 = SECOND;
 /// How often a lost answer is asked for again within one interval, if the interval has room for it.
@@ -31,6 +33,8 @@ pub(super) struct Schedule {
     interval: i64,
     /// Requests of the burst that are left.
     burst: u32,
+    /// When the last burst began.
+    burst_at: i64,
     due: Option<i64>,
     /// When the interval began in which the last request lies.
     begun: i64,
@@ -47,6 +51,7 @@ impl Schedule {
             least: poll.usual,
             interval: poll.usual,
             burst: BURST,
+            burst_at: now,
             due: Some(now),
             begun: now,
             again: 0,
@@ -95,6 +100,15 @@ impl Schedule {
         } else {
             next
         });
+    }
+
+    /// All that was learnt is void: asks at once, and in a burst, unless the server refuses, wants to be asked less often, or had a burst a moment ago.
+    pub(super) fn begin_again(&mut self, now: i64) {
+        if self.due.is_none() || self.least > self.poll.usual || now.saturating_sub(self.burst_at) < BURST_AGAIN {
+            return;
+        }
+        (self.burst, self.burst_at) = (BURST, now);
+        (self.waiting, self.again, self.due) = (false, 0, Some(now));
     }
 
     /// The interval before the last request passed without an answer.
