@@ -18,7 +18,7 @@ use tickwire_clock::page::{Leap, Parameters, Status};
 use tickwire_clock::{Exchange, Keeper, ServerState, keeper};
 
 /// Changes with the meaning of any line, and with every change of the algorithm that makes another page of the same exchanges.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const SECOND: i64 = 1_000_000_000;
 /// No line of ours is longer.
 const LONGEST: usize = 64 * 1024;

@@ -1,5 +1,8 @@
 //! One time without a step: when another server is followed, the difference between the old clock and the new one is given up little by little,
 //! and is in the bound until then.
+//!
+//! Where the two contradict each other there is no bridge: one of them was wrong, and whoever gave up an hour at 10 ppm would be wrong for years. Then the
+//! time is set, and that is published.
 
 use crate::scale::Scale;
 use crate::sync::Clock;
@@ -9,6 +12,11 @@ use crate::time::Count;
 const RATE: f64 = 10_000.0;
 /// And in no less than so many seconds.
 const LEAST: f64 = 16.0;
+
+/// Whether two clocks can both be right: there is a time within both bounds.
+pub(super) fn compatible(a: &Clock, b: &Clock) -> bool {
+    a.time.since(b.time).unsigned_abs() as f64 <= a.bound + b.bound
+}
 
 /// What is left of the old clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

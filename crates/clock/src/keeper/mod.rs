@@ -24,7 +24,7 @@ use crate::page::{Parameters, Root, Status};
 use crate::scale::Scale;
 use crate::sync::{self, Clock, Outcome, Refusal, Sync};
 use crate::time::Count;
-use bridge::Bridge;
+use bridge::{Bridge, compatible};
 use choice::Candidate;
 use difference::Difference;
 use leap::{Announcement, Leaps};
@@ -176,11 +176,12 @@ impl Keeper {
         let stamps = (self.leaps.tai_of(exchange.server_received)).zip(self.leaps.tai_of(exchange.server_sent));
         let (server_received, server_sent) = stamps.ok_or(Refusal::Leaping)?;
         let exchange = Exchange { server_received, server_sent, ..*exchange };
-        let before = self.clock(exchange.received);
+        let before = self.bridged(exchange.received);
         if self.is_kept_out(server, before.map_or(server_sent, |clock| clock.time)) {
             return Err(Refusal::Smeared);
         }
-        let outcome = self.hear(server, &exchange, server_sent)?;
+        let breaks = self.breaks;
+        let outcome = self.hear(server, &exchange, server_sent, before)?;
         let this = &mut self.servers[server];
         this.last = Some(exchange.received);
         this.announced = announced;
@@ -189,7 +190,8 @@ impl Keeper {
             Outcome::PathChanged(_) => {}
             Outcome::ServerStepped => this.difference = Difference::new(this.config.nominal),
         }
-        self.choose(exchange.received, before);
+        // Nothing leads over a break: the old clock means nothing at a new count.
+        self.choose(exchange.received, before.filter(|_| self.breaks == breaks));
         self.disrupted &= self.chosen.is_none();
         if !self.all_smeared() {
             let agreeing = self.standings.iter().zip(&self.servers).filter(|(standing, _)| standing.agrees());
@@ -216,7 +218,7 @@ impl Keeper {
         self.breaks
     }
 
-    /// Chooses anew; `before` is the clock as it was published until `now`.
+    /// Chooses anew; `before` is the clock as it was [followed](Self::bridged) until `now`.
     fn choose(&mut self, now: Count, before: Option<Clock>) {
         let reserve = self.reserve(now);
         let candidate = |(server, kept_out): (&Server, &bool)| {
@@ -229,10 +231,17 @@ impl Keeper {
             *standing = Standing::Smeared;
         }
         self.standings = standings;
-        if chosen != self.chosen {
-            self.chosen = chosen;
-            let new = chosen.and_then(|server| self.servers[server].sync.clock(now));
-            self.bridge = before.zip(new).map(|(before, new)| Bridge::new(now, &before, &new)).unwrap_or_default();
+        let changed = chosen != self.chosen;
+        self.chosen = chosen;
+        let new = if changed { self.followed(now) } else { self.bridged(now) };
+        match before.zip(new) {
+            Some((before, new)) if !compatible(&before, &new) => {
+                self.bridge = Bridge::default();
+                self.disruptions = self.disruptions.wrapping_add(1);
+            }
+            Some((before, new)) if changed => self.bridge = Bridge::new(now, &before, &new),
+            None if changed => self.bridge = Bridge::default(),
+            _ => {}
         }
     }
 
@@ -260,12 +269,16 @@ impl Keeper {
         self.servers[self.chosen?].sync.clock(now)
     }
 
+    /// The same on the bridge, without what others dispute.
+    fn bridged(&self, now: Count) -> Option<Clock> {
+        Some(self.bridge.over(self.config.nominal, self.followed(now)?))
+    }
+
     /// The clock at a count that is not before the last exchange, in TAI; `None` before the first.
     #[must_use]
     pub fn clock(&self, now: Count) -> Option<Clock> {
-        let clock = self.followed(now)?;
-        let disagreement = choice::disagreement(&self.standings);
-        Some(self.bridge.over(self.config.nominal, Clock { bound: clock.bound + disagreement, ..clock }))
+        let clock = self.bridged(now)?;
+        Some(Clock { bound: clock.bound + choice::disagreement(&self.standings), ..clock })
     }
 
     /// What to publish at `now`, which is not before the last exchange.

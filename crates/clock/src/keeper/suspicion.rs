@@ -8,6 +8,7 @@
 
 use super::{Keeper, Outcome, Refusal};
 use crate::exchange::Exchange;
+use crate::sync::Clock;
 use crate::time::{Count, Nanos};
 
 const SECOND: i64 = 1_000_000_000;
@@ -52,8 +53,14 @@ impl Keeper {
         self.leaps.spread(now) && self.spreads(server) && !self.all_smeared()
     }
 
-    /// Hands an exchange to the server's clock, and looks at what that shows.
-    pub(super) fn hear(&mut self, server: usize, exchange: &Exchange, now: Nanos) -> Result<Outcome, Refusal> {
+    /// Hands an exchange to the server's clock, and looks at what that shows; `before` is the clock as it was followed until then.
+    pub(super) fn hear(
+        &mut self,
+        server: usize,
+        exchange: &Exchange,
+        now: Nanos,
+        before: Option<Clock>,
+    ) -> Result<Outcome, Refusal> {
         let spread = self.leaps.spread(now) && !self.all_smeared();
         let nominal = self.config.nominal;
         let this = &mut self.servers[server];
@@ -68,7 +75,7 @@ impl Keeper {
         if spread && (matches!(result, Ok(Outcome::ServerStepped)) || self.runs_off(server, exchange.received)) {
             self.servers[server].smears = true;
             self.servers[server].forget();
-            self.choose(exchange.received, None);
+            self.choose(exchange.received, before);
             return Err(Refusal::Smeared);
         }
         result

@@ -17,7 +17,8 @@ impl Status {
     pub const HOLDOVER: Self = Self(1 << 2);
     /// Since the values were published more time has passed than the daemon ever lets pass: it has died, or hangs. Readers find this out.
     pub const STALE: Self = Self(1 << 3);
-    /// The counter has broken (suspend, migration): times from before and after cannot be compared, and none is known until servers answer.
+    /// The counter has broken (suspend, migration): times from before and after cannot be compared, and none is known until servers answer. It can be that
+    /// they show it first: then the time is known at once, and the break shows in [`Parameters::disruptions`] only.
     pub const DISRUPTED: Self = Self(1 << 4);
     /// The difference between TAI and UTC is known, so TAI is right.
     pub const TAI_KNOWN: Self = Self(1 << 5);
@@ -133,7 +134,9 @@ pub struct Parameters {
     pub fresh_until: Count,
     /// UTC.
     pub leap: Leap,
-    /// How often the counter has broken since the page exists: two values of the counter can be compared if this did not change between them.
+    /// How often the counter has broken, or the time was set, since the page exists: two values of the counter, and the times they are turned into, can be
+    /// compared if this did not change between them. The time is set where what was published contradicts what is known now beyond both bounds: a majority
+    /// of servers has outvoted the one that was followed, or the only one was set. Where both can be right, one is led over into the other.
     pub disruptions: u32,
     /// Where the time comes from.
     pub root: Root,
