@@ -1,5 +1,6 @@
 //! What liars, dead servers and a broken counter can do to a clock that asks several servers: nothing that its bound does not hold, and nothing that lasts.
 
+use tickwire_clock::keeper::Standing;
 use tickwire_sim::{TimeServer, Timekeeping, Wander};
 
 const MS: f64 = 1e6;
@@ -73,4 +74,74 @@ fn nothing_leads_over_a_break_that_the_servers_have_shown() {
         assert_eq!(is_good(&mut run, 3000.0), 1, "{jump}");
         assert_eq!(run.figures().outside, 0);
     }
+}
+
+/// Every reading until `end` was true, and `disruptions` did not change.
+fn stays_true(run: &mut Timekeeping, end: f64) {
+    run.figures();
+    let (_, _, before) = published(run, run.now());
+    let (error, bound, after) = published(run, end);
+    assert!(error.abs() <= bound, "{end} s: error {error} ns, bound {bound} ns, {:?}", run.keeper.standings());
+    let figures = run.figures();
+    assert!(figures.reads() > 100 && figures.outside == 0, "{} of {}", figures.outside, figures.reads());
+    assert_eq!(before, after);
+}
+
+#[test]
+fn a_wide_server_makes_no_majority_with_a_liar() {
+    // Earlier or later than the truth, and from the beginning or not.
+    for error in [-40.0 * MS, 40.0 * MS] {
+        for begin in [0.0, 60.0] {
+            let mut all = servers(3);
+            // It says that its time may be wrong by 100 ms, and it is by 30.
+            (all[2].dispersion, all[2].error) = (100_000_000, 30.0 * MS);
+            let mut run = run(all, 1.0, 4);
+            run.until(begin, |_| ());
+            run.servers[1].error = error;
+            run.until(begin + 20.0, |_| ());
+            stays_true(&mut run, 3600.0);
+            let (_, bound, _) = published(&mut run, 3601.0);
+            assert!((40.0 * MS..300.0 * MS).contains(&bound), "who is right nobody can tell: {bound}");
+        }
+    }
+}
+
+#[test]
+fn a_dead_server_has_no_vote() {
+    let mut run = run(servers(3), 16.0, 5);
+    run.until(3600.0, |_| ());
+    // Neither the one that is followed nor the one that will lie.
+    let followed = run.keeper.chosen().unwrap();
+    let [dead, liar] = [(followed + 1) % 3, (followed + 2) % 3];
+    run.servers[dead].silent = true;
+    // The dead server's bound grows, and takes in both.
+    run.until(90_000.0, |_| ());
+    run.servers[liar].error = -5.0 * MS;
+    stays_true(&mut run, 96_000.0);
+    assert_eq!(run.keeper.standings()[dead], Standing::Silent);
+    run.servers[dead].silent = false;
+    assert_eq!(is_good(&mut run, 97_000.0), 0, "and it decides when it is back");
+}
+
+#[test]
+fn after_an_outage_of_all_servers_the_first_that_is_back_is_not_believed_alone() {
+    let mut run = run(servers(3), 16.0, 6);
+    run.until(3600.0, |_| ());
+    run.servers.iter_mut().for_each(|server| server.silent = true);
+    run.until(7200.0, |_| ());
+    let followed = run.keeper.chosen().unwrap();
+    let liar = (followed + 1) % 3;
+    (run.servers[liar].silent, run.servers[liar].error) = (false, 2.0 * SECOND);
+    stays_true(&mut run, 7600.0);
+    run.servers.iter_mut().for_each(|server| server.silent = false);
+    assert_eq!(is_good(&mut run, 7700.0), 0);
+}
+
+#[test]
+fn a_server_that_is_far_from_the_reference_has_no_vote_beside_others() {
+    let mut all = servers(3);
+    all[2].dispersion = 1_600_000_000;
+    let mut run = run(all, 1.0, 7);
+    is_good(&mut run, 60.0);
+    assert_eq!(run.keeper.standings()[2], Standing::Silent);
 }

@@ -104,6 +104,12 @@ impl Server {
         let path = self.sync.round_trip().max(0.0) as u64;
         Root { stratum: said.stratum, reference: 0, delay: said.root_delay.saturating_add(path) }
     }
+
+    /// Its root distance (RFC 5905 §11.2.1) but for what has passed since it was heard, in ns.
+    fn distance(&self) -> f64 {
+        let said = self.sync.server().unwrap_or_default();
+        (said.root_delay as f64 + self.sync.round_trip()) / 2.0 + said.root_dispersion as f64
+    }
 }
 
 /// The clock that several servers give.
@@ -218,12 +224,18 @@ impl Keeper {
         self.breaks
     }
 
+    /// Whether a server has told nothing usable for so long that it does not count any more.
+    fn is_silent(&self, server: &Server, now: Count) -> bool {
+        server.last.is_none_or(|last| self.config.nominal.nanos(now.since(last)) > server.patience)
+    }
+
     /// Chooses anew; `before` is the clock as it was [followed](Self::bridged) until `now`.
     fn choose(&mut self, now: Count, before: Option<Clock>) {
         let reserve = self.reserve(now);
         let candidate = |(server, kept_out): (&Server, &bool)| {
             let clock = server.sync.clock(now).filter(|_| !kept_out)?;
-            Some(Candidate { time: clock.time, bound: clock.bound })
+            let alive = !self.is_silent(server, now);
+            Some(Candidate { time: clock.time, bound: clock.bound, alive, distance: server.distance() })
         };
         let candidates: Vec<_> = self.servers.iter().zip(&reserve).map(candidate).collect();
         let (mut standings, chosen) = choice::choose(&candidates, self.chosen);
@@ -298,7 +310,7 @@ impl Keeper {
         };
         let server = &self.servers[server];
         let scale = |period| Scale::from_period(period).unwrap_or(self.config.nominal);
-        let silent = server.last.is_none_or(|last| self.config.nominal.nanos(now.since(last)) > server.patience);
+        let silent = self.is_silent(server, now);
         Parameters {
             status: status
                 .with(Status::SYNCHRONISED, true)
