@@ -145,3 +145,19 @@ fn a_server_that_is_far_from_the_reference_has_no_vote_beside_others() {
     is_good(&mut run, 60.0);
     assert_eq!(run.keeper.standings()[2], Standing::Silent);
 }
+
+#[test]
+fn what_a_server_said_hours_ago_is_no_sign_that_the_counter_has_broken() {
+    let mut run = run(servers(3), 16.0, 10);
+    run.until(3600.0, |_| ());
+    let followed = run.keeper.chosen().unwrap();
+    let [dead, liar] = [(followed + 1) % 3, (followed + 2) % 3];
+    // Its last word is an outlier.
+    run.servers[dead].error = SECOND;
+    run.until(3616.5, |_| ());
+    run.servers[dead].silent = true;
+    run.until(10.0 * 3600.0, |_| ());
+    run.servers[liar].error = 3600.0 * SECOND;
+    stays_true(&mut run, 11.0 * 3600.0);
+    assert_eq!(run.keeper.breaks(), 0);
+}

@@ -74,8 +74,8 @@ struct Server {
     /// It spreads leap seconds, as the user knows, or as it shows around this one.
     smeared: bool,
     smears: bool,
-    /// What it told last is far from all that is known.
-    contradicts: bool,
+    /// When it has told what is far from all that is known, if it did so last.
+    contradicts: Option<Count>,
 }
 
 impl Server {
@@ -89,7 +89,7 @@ impl Server {
             announced: Announcement::None,
             smeared,
             smears: false,
-            contradicts: false,
+            contradicts: None,
         }
     }
 

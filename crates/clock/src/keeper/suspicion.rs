@@ -6,7 +6,7 @@
 //! A counter that has broken (a virtual machine was moved) may leave no trace on the host, for the kernel reads the same counter. But then all servers
 //! contradict the clock at once, or one tells of counts that are long over.
 
-use super::{Keeper, Outcome, Refusal};
+use super::{Keeper, Outcome, Refusal, Server};
 use crate::exchange::Exchange;
 use crate::sync::Clock;
 use crate::time::{Count, Nanos};
@@ -65,9 +65,14 @@ impl Keeper {
         let nominal = self.config.nominal;
         let this = &mut self.servers[server];
         let result = this.sync.exchange(exchange);
-        this.contradicts = matches!(result, Err(Refusal::Outlier));
+        // What else is refused says nothing of the time.
+        if matches!(result, Ok(_) | Err(Refusal::Outlier)) {
+            this.contradicts = result.is_err().then_some(exchange.received);
+        }
         let back = |last: Count| nominal.nanos(exchange.received.since(last)) < -BACK;
-        if matches!(result, Err(Refusal::Old)) && this.last.is_some_and(back) || !spread && self.all_contradict() {
+        if matches!(result, Err(Refusal::Old)) && this.last.is_some_and(back)
+            || !spread && self.all_contradict(exchange.received)
+        {
             self.disrupt();
             // It is as good a beginning as any; if it is not good, the next one will do.
             return self.servers[server].sync.exchange(exchange).map_err(|_| Refusal::CounterBroke);
@@ -89,9 +94,14 @@ impl Keeper {
     }
 
     /// Whether most of several servers that are there have just told what nobody expected.
-    fn all_contradict(&self) -> bool {
+    fn all_contradict(&self, now: Count) -> bool {
+        // Two polls: patience is eight and a little. Counts of another counter are far away in either direction.
+        let just = |server: &&Server| {
+            let ago = |then: Count| self.config.nominal.nanos(now.since(then)).saturating_abs();
+            server.contradicts.is_some_and(|then| ago(then) <= server.patience / 4)
+        };
         let heard = self.servers.iter().filter(|server| server.last.is_some());
-        let contradict = heard.clone().filter(|server| server.contradicts).count();
+        let contradict = heard.clone().filter(just).count();
         contradict >= 2 && contradict * 2 > heard.count()
     }
 }
