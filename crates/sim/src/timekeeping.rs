@@ -18,6 +18,8 @@ pub const TAI_OFFSET: i32 = 37;
 /// Requests in the burst at the start, and seconds between them.
 const BURST: u32 = 8;
 const BURST_INTERVAL: f64 = 0.2;
+/// After a break of the counter there is another, but not within so many seconds.
+const BURST_AGAIN: f64 = 16.0;
 /// Holdover begins after so many polls, and after so many seconds at least.
 const POLLS: f64 = 8.0;
 const PATIENCE: f64 = 2.0;
@@ -54,6 +56,7 @@ pub struct Timekeeping {
     poll: f64,
     due: Vec<f64>,
     asked: Vec<u32>,
+    burst: f64,
     next_read: f64,
     rng: Rng,
     page: Parameters,
@@ -87,6 +90,7 @@ impl Timekeeping {
             // Not all at the same instant.
             due: (0..servers.len()).map(|number| start + 0.01 * number as f64).collect(),
             asked: vec![0; servers.len()],
+            burst: start,
             servers,
             next_read: start,
             rng: Rng::new(seed ^ 0x0070_6167_6500),
@@ -124,11 +128,33 @@ impl Timekeeping {
     fn ask(&mut self, server: usize, at: f64, seen: &mut impl FnMut(&Happened)) {
         self.tick(at);
         let Some(exchange) = self.servers[server].exchange_in(&self.utc, at, &mut self.oscillator) else { return };
+        let breaks = self.keeper.breaks();
         let outcome = self.keeper.exchange(server, &exchange, self.servers[server].announces);
+        if self.keeper.breaks() != breaks {
+            self.ask_again();
+        }
         self.publish();
         // Programs do not stop for an exchange, but the simulation's time does not run back either.
         self.next_read = self.next_read.max(self.now());
         seen(&Happened { at, server, exchange, outcome });
+    }
+
+    /// The host notices that the counter has broken.
+    pub fn disrupt(&mut self) {
+        self.keeper.disrupt();
+        self.ask_again();
+        self.publish();
+    }
+
+    /// All servers are asked again, in a burst.
+    fn ask_again(&mut self) {
+        let now = self.now();
+        if now - self.burst < BURST_AGAIN {
+            return;
+        }
+        self.burst = now;
+        self.asked.fill(0);
+        self.due.iter_mut().enumerate().for_each(|(number, due)| *due = now + 0.01 * number as f64);
     }
 
     /// The daemon publishes every second.

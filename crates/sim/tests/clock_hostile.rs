@@ -146,6 +146,45 @@ fn a_server_that_is_far_from_the_reference_has_no_vote_beside_others() {
     assert_eq!(run.keeper.standings()[2], Standing::Silent);
 }
 
+/// How long nothing was told, in seconds; all that was told until the end was true.
+fn told_after(run: &mut Timekeeping, begun: f64) -> f64 {
+    run.rate = 1000.0;
+    run.figures();
+    run.until(begun + 5.0, |_| ());
+    let figures = run.figures();
+    assert!(figures.outside == 0 && figures.reads() > 500, "{} of {}", figures.outside, figures.reads());
+    f64::from(u32::try_from(figures.unknown).unwrap()) / 1000.0
+}
+
+#[test]
+fn the_first_that_is_heard_is_not_believed_alone() {
+    // At the start and after a break that the host has noticed, whoever lies.
+    for liar in 0..3 {
+        let mut all = servers(3);
+        all[liar].error = 3600.0 * SECOND;
+        let mut run = run(all, 64.0, 8);
+        let cold = told_after(&mut run, 0.0);
+        assert!(cold < 0.1, "{cold} s");
+        is_good(&mut run, 600.0);
+        run.oscillator.jump(1 << 40);
+        run.disrupt();
+        let broken = told_after(&mut run, 600.0);
+        assert!(broken < 0.1, "{broken} s");
+        is_good(&mut run, 610.0);
+    }
+}
+
+#[test]
+fn who_is_not_there_is_waited_for_at_the_start_but_not_for_long() {
+    let cold = |silent: usize| {
+        let mut all = servers(3);
+        all[..silent].iter_mut().for_each(|server| server.silent = true);
+        told_after(&mut run(all, 16.0, 9), 0.0)
+    };
+    assert!(cold(0) < 0.1 && cold(1) < 0.1);
+    assert!((2.8..4.2).contains(&cold(2)), "{}", cold(2));
+}
+
 #[test]
 fn what_a_server_said_hours_ago_is_no_sign_that_the_counter_has_broken() {
     let mut run = run(servers(3), 16.0, 10);
@@ -160,4 +199,15 @@ fn what_a_server_said_hours_ago_is_no_sign_that_the_counter_has_broken() {
     run.servers[liar].error = 3600.0 * SECOND;
     stays_true(&mut run, 11.0 * 3600.0);
     assert_eq!(run.keeper.breaks(), 0);
+}
+
+#[test]
+fn of_two_servers_the_one_that_is_set_is_not_followed_there() {
+    let mut run = run(servers(2), 1.0, 11);
+    run.until(600.0, |_| ());
+    let followed = run.keeper.chosen().unwrap();
+    run.servers[followed].error = 60.0 * SECOND;
+    stays_true(&mut run, 1200.0);
+    let (error, bound, _) = published(&mut run, 1201.0);
+    assert!(error.abs() < MS && bound > 59.0 * SECOND, "who is right nobody can tell: {error} {bound}");
 }

@@ -525,7 +525,7 @@ mod tests {
         let text = String::from_utf8(record()).unwrap();
         let lines: Vec<_> = text.lines().collect();
         let place = 1 + lines.iter().position(|line| line.starts_with("{\"page\"")).unwrap();
-        let changed = text.replacen("\"error_ns\":", "\"error_ns\":1", 1);
+        let changed = text.replacen("\"fresh_until\":", "\"fresh_until\":1", 1);
         let replayed = replay_from(changed.as_bytes(), |_| ()).unwrap();
         assert_eq!((replayed.different, replayed.first_different), (1, Some(place)));
     }

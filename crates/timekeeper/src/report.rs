@@ -152,7 +152,7 @@ impl Report {
         gauge("period_seconds", "The counter's period.", "gauge", &mut one(self.period_ns.map(|ns| ns / 1e9)));
         gauge(
             "disruptions_total",
-            "How often the counter has broken.",
+            "How often the counter has broken, or the time was set.",
             "counter",
             &mut one(Some(self.disruptions.into())),
         );

@@ -6,6 +6,9 @@ use std::path::Path;
 use tickclock::{Reading, Status};
 use tickwire_timekeeper::{Report, SourceReport};
 
+/// Who is further from the reference, in ns, is not asked while others are nearer (RFC 5905: MAXDIST).
+const FAR: f64 = 1.5e9;
+
 /// Why a server tells nothing; nothing, if it does and no answer of it was refused.
 pub(super) fn silence(source: &SourceReport) -> Vec<String> {
     let mut why = Vec::new();
@@ -22,6 +25,8 @@ pub(super) fn silence(source: &SourceReport) -> Vec<String> {
         why.push("its name is not known to this host, or its address cannot be reached".to_owned());
     } else if source.standing == "silent" && source.reach == 0 {
         why.push("does not answer".to_owned());
+    } else if source.standing == "silent" && least(source).is_some_and(|ns| ns > FAR) {
+        why.push("is more than 1.5 s from the reference, and others are nearer".to_owned());
     }
     if !source.refused.is_empty() {
         let reasons: Vec<_> = source.refused.iter().map(|(reason, count)| format!("{reason}: {count}")).collect();
@@ -98,6 +103,9 @@ mod tests {
         assert!(silence(&source)[0].contains("not known"));
         let source = SourceReport { address: Some("192.0.2.1:123".into()), ..source };
         assert_eq!(silence(&source), ["does not answer"]);
+        let far = SourceReport { reach: 1, round_trip_ns: Some(2e6), root_delay_ns: Some(0), ..source.clone() };
+        let far = |dispersion| silence(&SourceReport { root_dispersion_ns: Some(dispersion), ..far.clone() });
+        assert!(far(1_400_000_000).is_empty() && far(1_500_000_000)[0].contains("1.5 s"));
         let refused = [("the server is not synchronised".to_owned(), 7)].into();
         let answers = SourceReport { reach: 255, refused, ..source.clone() };
         assert_eq!(silence(&answers), ["not used: the server is not synchronised: 7"]);

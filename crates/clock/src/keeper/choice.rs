@@ -16,6 +16,8 @@ pub(super) struct Candidate {
     pub(super) alive: bool,
     /// RFC 5905's root distance: half of all round trips to the reference, and the dispersion, in ns.
     pub(super) distance: f64,
+    /// It does not contradict what the clock has said so far.
+    pub(super) loyal: bool,
 }
 
 /// How a server stands.
@@ -71,8 +73,10 @@ pub(super) fn choose(candidates: &[Option<Candidate>], followed: Option<usize>) 
         // Who is dead has a say while it is followed, but nobody holds on to it.
         best(&|candidate| right(candidate) && candidate.alive).or_else(|| best(&right))
     } else {
-        // Nobody can tell who is right. Whoever was followed still is; the bound takes all of them in.
-        followed.filter(|&i| voters[i].is_some_and(|c| right(&c))).or_else(|| best(&right))
+        // Nobody can tell who is right. Whoever was followed still is, unless it is the one that has changed its mind; the bound takes all of them in.
+        let loyal = |candidate: &Candidate| right(candidate) && candidate.loyal;
+        let kept = |filter: &dyn Fn(&Candidate) -> bool| followed.filter(|&i| voters[i].is_some_and(|c| filter(&c)));
+        kept(&loyal).or_else(|| best(&loyal)).or_else(|| kept(&right)).or_else(|| best(&right))
     };
     let beyond = |candidate: &Candidate| {
         let followed = chosen.and_then(|i| voters[i]);
@@ -155,7 +159,7 @@ mod tests {
     use super::*;
 
     fn at(time: i64, bound: f64) -> Option<Candidate> {
-        Some(Candidate { time: Nanos(time), bound, alive: true, distance: bound })
+        Some(Candidate { time: Nanos(time), bound, alive: true, distance: bound, loyal: true })
     }
 
     fn dead(time: i64, bound: f64) -> Option<Candidate> {
@@ -213,6 +217,13 @@ mod tests {
         let (standings, chosen) = choose(&[dead(0, 50.0), dead(3, 50.0), liar], Some(0));
         assert_eq!((chosen, &standings[1..]), (Some(0), &[Standing::Silent, Standing::Disputed(5000.0)][..]));
         assert_eq!(choose(&[dead(0, 50.0), at(3, 90.0), liar], Some(0)).1, Some(1), "and is left for one that lives");
+    }
+
+    #[test]
+    fn in_a_dispute_who_has_changed_its_mind_is_not_followed() {
+        let set = at(9000, 10.0).map(|candidate| Candidate { loyal: false, ..candidate });
+        assert_eq!(choose(&[set, at(0, 50.0)], Some(0)).1, Some(1));
+        assert_eq!(choose(&[set, at(9000, 50.0), at(0, 50.0)], Some(0)).1, Some(0), "but a majority may");
     }
 
     #[test]

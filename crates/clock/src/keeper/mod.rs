@@ -57,6 +57,11 @@ pub struct Source {
 
 /// TAI - UTC since 2017, for hosts where nobody knows better.
 const USUAL_TAI_OFFSET: i32 = 37;
+/// So many servers can outvote one of them.
+const SEVERAL: usize = 3;
+/// Where there are several, the time is not told before most have been heard, or so many ns have passed since the first was: then their bursts are over. In a
+/// network where all answer it takes milliseconds.
+const START: i64 = 3_000_000_000;
 /// The clock is warm when its rate is known so well, in ns/s.
 const WARM: f64 = 1_000.0;
 
@@ -124,6 +129,10 @@ pub struct Keeper {
     disruptions: u32,
     breaks: u32,
     disrupted: bool,
+    /// When a server was heard first, since the beginning or the last break.
+    begun: Option<Count>,
+    /// Enough servers have been heard since.
+    settled: bool,
 }
 
 impl Keeper {
@@ -144,6 +153,8 @@ impl Keeper {
             disruptions: 0,
             breaks: 0,
             disrupted: false,
+            begun: None,
+            settled: false,
         }
     }
 
@@ -182,7 +193,7 @@ impl Keeper {
         let stamps = (self.leaps.tai_of(exchange.server_received)).zip(self.leaps.tai_of(exchange.server_sent));
         let (server_received, server_sent) = stamps.ok_or(Refusal::Leaping)?;
         let exchange = Exchange { server_received, server_sent, ..*exchange };
-        let before = self.bridged(exchange.received);
+        let before = self.bridged(exchange.received).filter(|_| self.is_settled(exchange.received));
         if self.is_kept_out(server, before.map_or(server_sent, |clock| clock.time)) {
             return Err(Refusal::Smeared);
         }
@@ -196,9 +207,10 @@ impl Keeper {
             Outcome::PathChanged(_) => {}
             Outcome::ServerStepped => this.difference = Difference::new(this.config.nominal),
         }
+        self.settle(exchange.received);
         // Nothing leads over a break: the old clock means nothing at a new count.
         self.choose(exchange.received, before.filter(|_| self.breaks == breaks));
-        self.disrupted &= self.chosen.is_none();
+        self.disrupted &= self.clock(exchange.received).is_none();
         if !self.all_smeared() {
             let agreeing = self.standings.iter().zip(&self.servers).filter(|(standing, _)| standing.agrees());
             self.leaps.announce(agreeing.map(|(_, server)| server.announced), server_sent);
@@ -215,6 +227,7 @@ impl Keeper {
         self.disruptions = self.disruptions.wrapping_add(1);
         self.breaks = self.breaks.wrapping_add(1);
         self.disrupted = true;
+        (self.begun, self.settled) = (None, false);
     }
 
     /// How often it was [told](Self::disrupt), or has found out by itself, that the counter has broken. Who hands it exchanges looks after each whether this has
@@ -222,6 +235,21 @@ impl Keeper {
     #[must_use]
     pub const fn breaks(&self) -> u32 {
         self.breaks
+    }
+
+    /// Whether what the servers have said so far is worth telling: the first alone may be a liar that the others would outvote.
+    fn is_settled(&self, now: Count) -> bool {
+        let passed = |begun: Count| self.config.nominal.nanos(now.since(begun));
+        self.settled || self.begun.is_some_and(|begun| passed(begun) >= START)
+    }
+
+    /// A server has been heard.
+    fn settle(&mut self, now: Count) {
+        self.begun.get_or_insert(now);
+        let all = self.all_smeared();
+        let asked = self.servers.iter().filter(|server| all || !server.smeared && !server.smears);
+        let (several, heard) = (asked.clone().count(), asked.filter(|server| server.last.is_some()).count());
+        self.settled = several < SEVERAL || heard * 2 > several || self.is_settled(now);
     }
 
     /// Whether a server has told nothing usable for so long that it does not count any more.
@@ -235,7 +263,8 @@ impl Keeper {
         let candidate = |(server, kept_out): (&Server, &bool)| {
             let clock = server.sync.clock(now).filter(|_| !kept_out)?;
             let alive = !self.is_silent(server, now);
-            Some(Candidate { time: clock.time, bound: clock.bound, alive, distance: server.distance() })
+            let loyal = before.is_none_or(|before| compatible(&before, &clock));
+            Some(Candidate { time: clock.time, bound: clock.bound, alive, distance: server.distance(), loyal })
         };
         let candidates: Vec<_> = self.servers.iter().zip(&reserve).map(candidate).collect();
         let (mut standings, chosen) = choice::choose(&candidates, self.chosen);
@@ -286,10 +315,10 @@ impl Keeper {
         Some(self.bridge.over(self.config.nominal, self.followed(now)?))
     }
 
-    /// The clock at a count that is not before the last exchange, in TAI; `None` before the first.
+    /// The clock at a count that is not before the last exchange, in TAI; `None` before the first, and while too few servers of several have been heard.
     #[must_use]
     pub fn clock(&self, now: Count) -> Option<Clock> {
-        let clock = self.bridged(now)?;
+        let clock = self.bridged(now).filter(|_| self.is_settled(now))?;
         Some(Clock { bound: clock.bound + choice::disagreement(&self.standings), ..clock })
     }
 
@@ -299,7 +328,7 @@ impl Keeper {
         let smeared = self.chosen.map_or_else(|| self.all_smeared(), |chosen| self.spreads(chosen));
         let known = self.clock(now).is_some_and(|clock| self.leaps.certain(self.utc_of(clock.time)));
         let status = Status::default()
-            .with(Status::DISRUPTED, self.disrupted)
+            .with(Status::DISRUPTED, self.disrupted && self.clock(now).is_none())
             .with(Status::SMEARED, smeared)
             .with(Status::TAI_KNOWN, (known || self.config.tai_offset.is_some()) && !smeared);
         let base = Parameters { disruptions: self.disruptions, leap: self.leaps.leap(), ..Parameters::UNKNOWN };
