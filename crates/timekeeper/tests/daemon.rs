@@ -1,7 +1,10 @@
 //! The daemon and a server that tells the host's own clock, over loopback.
 
+mod common;
+
+use common::Ending;
 use std::net::UdpSocket;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -34,18 +37,6 @@ fn serve(server: &UdpSocket, end: &AtomicBool, change: impl Fn(&mut Packet)) {
         };
         change(&mut answer);
         server.send_to(&answer.to_bytes(), client).unwrap();
-    }
-}
-
-/// Ends server and daemon.
-struct Ending<'a>(
-    &'a AtomicBool,
-    #[expect(dead_code, reason = "it is closed, which the daemon takes as the end")] OwnedFd,
-);
-
-impl Drop for Ending<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }
 

@@ -1,8 +1,11 @@
 //! What servers, and those who forge their messages, may send: none of it moves the clock, and each is counted under a name of its own.
 
+mod common;
+
+use common::Ending;
 use std::collections::VecDeque;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -60,19 +63,9 @@ fn with_daemon(answers: &[Answers<'_>], wrong_port: Elsewhere<'_>, seen: impl Fn
             scope.spawn(|| serve(socket, &end, answer, wrong_port));
         }
         scope.spawn(|| daemon.run(stop.as_fd()).unwrap());
-        let _ending = Ending(&end, Some(stopper));
+        let _ending = Ending(&end, stopper);
         watch(&page, seen);
     });
-}
-
-/// Ends servers and daemon, also when a test fails: the scope waits for the threads.
-struct Ending<'a>(&'a AtomicBool, Option<OwnedFd>);
-
-impl Drop for Ending<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-        drop(self.1.take());
-    }
 }
 
 fn watch(page: &Path, seen: impl Fn(&Report, &Clock) -> bool) {
@@ -290,7 +283,7 @@ fn a_server_that_cannot_be_reached_is_silent_and_nothing_is_known() {
     std::thread::scope(|scope| {
         scope.spawn(|| daemon.run(stop.as_fd()).unwrap());
         let end = AtomicBool::new(false);
-        let _ending = Ending(&end, Some(stopper));
+        let _ending = Ending(&end, stopper);
         std::thread::sleep(Duration::from_secs(1));
         let report = tickwire_timekeeper::ask(&page).unwrap();
         let source = &report.sources[0];

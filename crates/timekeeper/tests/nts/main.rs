@@ -1,14 +1,17 @@
 //! The daemon and servers with NTS, good and hostile, over loopback.
 
 mod authority;
+#[path = "../common/mod.rs"]
+mod common;
 mod keys;
 mod time;
 
 use authority::Authority;
+use common::Ending;
 use keys::{Given, Tls, agreed, asked, end, record};
 use std::io::Write;
 use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -33,18 +36,6 @@ struct World {
     given: Given,
     heard: Heard,
     end: AtomicBool,
-}
-
-/// Ends servers and daemon, also when a test fails: the scope waits for the threads.
-struct Ending<'a>(
-    &'a AtomicBool,
-    #[expect(dead_code, reason = "it is closed, which the daemon takes as the end")] OwnedFd,
-);
-
-impl Drop for Ending<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 impl World {
