@@ -29,7 +29,7 @@ impl Truth {
 
     /// How wrong a clock is for two seconds.
     fn probe(&self, host: &Host, page: &str) -> Value {
-        let probe = ["probe", &self.file, "--page", page, "--seconds", "2", "--settle", "0", "--rate", "1000"];
+        let probe = ["probe", &self.file, "--page", page, "--seconds", "2", "--from", "0", "--rate", "1000"];
         let printed = host.run(&[&[built("truth").as_str()], &probe[..]].concat()).unwrap();
         serde_json::from_str(printed.trim()).unwrap()
     }

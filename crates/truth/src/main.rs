@@ -45,7 +45,7 @@ enum Task {
         #[arg(long)]
         completed: bool,
     },
-    /// Compare a clock with the truth; prints the figures as JSON
+    /// Compare a clock with the truth; prints a line of JSON with the figures for each part
     Probe {
         /// The truth's file
         truth: PathBuf,
@@ -58,9 +58,9 @@ enum Task {
         /// How long
         #[arg(long, default_value_t = 60.0)]
         seconds: f64,
-        /// Of that, what is left out of the figures
-        #[arg(long, default_value_t = 20.0)]
-        settle: f64,
+        /// From when on the figures are; more than one, with commas, divide the time into parts, each with figures of its own
+        #[arg(long, value_name = "SECONDS", value_delimiter = ',', default_value = "20")]
+        from: Vec<f64>,
         /// Reads per second
         #[arg(long, default_value_t = 10_000)]
         rate: u32,
@@ -118,7 +118,7 @@ fn main() -> Result<()> {
             eprintln!("serving");
             server.run()
         }
-        Task::Probe { truth, page, clockbound, seconds, settle, rate } => {
+        Task::Probe { truth, page, clockbound, seconds, from, rate } => {
             let truth = Truth::read(&truth)?;
             let begin = Instant::now();
             eprintln!("probing");
@@ -127,8 +127,9 @@ fn main() -> Result<()> {
                 None if clockbound => Probed::clockbound()?,
                 None => Probed::System,
             };
-            let figures = probe(&truth, &mut probed, Plan { seconds, settle, rate }, begin);
-            println!("{}", serde_json::to_string(&figures)?);
+            for figures in probe(&truth, &mut probed, &Plan { seconds, parts: from, rate }, begin) {
+                println!("{}", serde_json::to_string(&figures)?);
+            }
             Ok(())
         }
         Task::Reading { page, clockbound, alone, batches, batch } => {

@@ -105,12 +105,12 @@ impl Probed {
 }
 
 /// How much to read, and which of it counts.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Plan {
     /// How long.
     pub seconds: f64,
-    /// What is before this counts for convergence and bounds only.
-    pub settle: f64,
+    /// When each part begins that has figures of its own, in order. What is before the first counts for its convergence and bounds only.
+    pub parts: Vec<f64>,
     /// Reads per second.
     pub rate: u32,
 }
@@ -122,20 +122,29 @@ struct Read {
     after: Count,
 }
 
-/// Probes a clock by plan; `begin` is when the time of the plan begins.
+/// Probes a clock by plan; `begin` is when the time of the plan begins. Gives figures for each part.
 #[must_use]
-pub fn probe(truth: &Truth, probed: &mut Probed, plan: Plan, begin: Instant) -> ClockError {
+pub fn probe(truth: &Truth, probed: &mut Probed, plan: &Plan, begin: Instant) -> Vec<ClockError> {
     let at_once = (f64::from(plan.rate) * PERIOD.as_secs_f64()).ceil() as usize;
     let mut record = Record::default();
     let mut next = Instant::now();
+    let mut parts = plan.parts.iter().copied().peekable();
+    let mut settled = parts.next().unwrap_or_default();
+    let mut figures = Vec::new();
     loop {
         let at = begin.elapsed().as_secs_f64();
         if at >= plan.seconds {
-            return record.finish();
+            figures.push(record.finish());
+            return figures;
+        }
+        if let Some(part) = parts.next_if(|part| at >= *part) {
+            let later = record.next();
+            figures.push(std::mem::replace(&mut record, later).finish());
+            settled = part;
         }
         for _ in 0..at_once {
             let read = (0..TRIES).map(|_| once(truth, probed)).min_by_key(|read| read.after.since(read.before));
-            record.take(truth, &read.expect("tries"), at >= plan.settle);
+            record.take(truth, &read.expect("tries"), at >= settled);
         }
         record.end_of_period(at);
         next += PERIOD;
@@ -165,6 +174,12 @@ struct Record {
 }
 
 impl Record {
+    /// That of the next part: when the clock converged stays true.
+    fn next(&self) -> Self {
+        let figures = ClockError { converged_s: self.figures.converged_s, ..ClockError::default() };
+        Self { figures, near: self.near, far: self.far, ..Self::default() }
+    }
+
     fn take(&mut self, truth: &Truth, read: &Read, settled: bool) {
         let Some(shown) = read.shown else {
             self.far = true;

@@ -1,9 +1,9 @@
 //! The hosts and programs of one scenario: the truth's server on one host, the clock and its probe on the other.
 
 use super::keeper::Keeper;
-use super::scenario::Scenario;
+use super::scenario::{Load, Scenario};
 use crate::workspace;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -166,16 +166,17 @@ pub(super) struct Run {
     pub(super) interleaved: bool,
 }
 
-/// Runs one scenario with one clock.
-pub(super) fn measure(scenario: &Scenario, run: &Run) -> Result<ClockError> {
-    let bed = Bed::new(scenario.saturated)?;
+/// Runs one scenario with one clock; gives figures for each of its parts.
+pub(super) fn measure(scenario: &Scenario, run: &Run) -> Result<Vec<ClockError>> {
+    let bed = Bed::new(scenario.load == Load::Cable)?;
     let &Run { keeper, seconds, rate, interleaved } = run;
     let truth = bed.begin(&(scenario.recipe)(seconds))?;
     let _server = bed.serve(&truth, interleaved)?;
-    let settle = (scenario.settle)(seconds);
-    let (page, long) = (bed.file("page"), [seconds, settle, rate].map(|number| number.to_string()));
+    let parts = (scenario.parts)(seconds);
+    let from = parts.iter().map(|part| part.from.to_string()).collect::<Vec<_>>().join(",");
+    let (page, long) = (bed.file("page"), [seconds, rate].map(|number| number.to_string()));
     let program = program("truth")?;
-    let mut probe = vec![&*program, "probe", &truth, "--seconds", &long[0], "--settle", &long[1], "--rate", &long[2]];
+    let mut probe = vec![&*program, "probe", &truth, "--seconds", &long[0], "--from", &from, "--rate", &long[1]];
     match keeper {
         Keeper::Tickwire => probe.extend(["--page", &page]),
         Keeper::Clockbound => probe.push("--clockbound"),
@@ -186,21 +187,27 @@ pub(super) fn measure(scenario: &Scenario, run: &Run) -> Result<ClockError> {
     let began = Instant::now();
     let kept = bed.keep(keeper, scenario.poll)?;
     let (mut streams, mut stress) = (Vec::new(), Vec::new());
-    if scenario.saturated || scenario.stressed {
-        std::thread::sleep(Duration::from_secs(settle.into()).saturating_sub(began.elapsed()));
+    let settled = parts.first().map_or(0, |part| part.from);
+    if scenario.load != Load::None {
+        std::thread::sleep(Duration::from_secs(settled.into()).saturating_sub(began.elapsed()));
     }
-    if scenario.stressed {
-        stress = bed.stress()?;
-    }
-    if scenario.saturated {
-        let left = seconds - settle + 5;
-        streams.push(bed.stream(&bed.client, &bed.server, SERVER, 5201, left)?);
-        streams.push(bed.stream(&bed.server, &bed.client, CLIENT, 5202, left)?);
+    match scenario.load {
+        Load::None => {}
+        Load::Processors => stress = bed.stress()?,
+        Load::Cable => {
+            let left = seconds - settled + 5;
+            streams.push(bed.stream(&bed.client, &bed.server, SERVER, 5201, left)?);
+            streams.push(bed.stream(&bed.server, &bed.client, CLIENT, 5202, left)?);
+        }
     }
     let printed = probe.success(Duration::from_secs(seconds.into()) + PATIENCE)?;
     drop((streams, stress));
     let said = kept.stop();
-    let figures: ClockError = serde_json::from_str(printed.trim()).context("figures of the probe")?;
-    anyhow::ensure!(figures.reads > 0, "the clock never knew the time: {said}");
+    let figures = printed.lines().map(serde_json::from_str).collect::<Result<Vec<ClockError>, _>>();
+    let figures = figures.context("figures of the probe")?;
+    ensure!(figures.len() == parts.len(), "figures of {} parts of {}", figures.len(), parts.len());
+    if let Some(unknown) = figures.iter().position(|part| part.reads == 0) {
+        bail!("{}: the clock never knew the time: {said}", parts[unknown].name);
+    }
     Ok(figures)
 }

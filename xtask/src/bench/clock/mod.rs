@@ -87,7 +87,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 fn measure(options: &Options) -> Result<()> {
     let chosen: Vec<&Scenario> = SCENARIOS
         .iter()
-        .filter(|scenario| options.only.as_ref().is_none_or(|only| scenario.name.contains(&**only)))
+        .filter(|scenario| {
+            options.only.as_ref().is_none_or(|only| scenario.usual().iter().any(|part| part.name.contains(&**only)))
+        })
         .collect();
     let read = options.only.as_ref().is_none_or(|only| reading::NAME.contains(&**only));
     let mut progress = Progress::new();
@@ -106,18 +108,24 @@ fn measure(options: &Options) -> Result<()> {
     let mut outcomes = Vec::new();
     for (scenario, run) in &runs {
         let &Run { keeper, seconds, .. } = run;
-        progress.begin(format!("{} ({}, {seconds} s)", scenario.name, keeper.name()));
+        let parts = (scenario.parts)(seconds);
+        let names = parts.iter().map(|part| part.name).collect::<Vec<_>>().join("; ");
+        progress.begin(format!("{names} ({}, {seconds} s)", keeper.name()));
         let measured = bed::measure(scenario, run).map_err(|error| format!("{error:#}"));
-        progress.keep(&measured.as_ref().map_or_else(String::clone, report::brief));
-        let kept = measured.as_ref().ok().filter(|_| keeper == Keeper::Tickwire);
-        outcomes.push(Outcome {
-            scenario: scenario.name.into(),
-            clock: keeper.name().into(),
-            promise: scenario.promise.text(),
-            kept: kept.map(|figures| scenario.promise.kept(figures)),
-            seconds: seconds.into(),
-            measured,
-        });
+        progress.keep(&measured.as_ref().map_or_else(String::clone, |parts| report::brief(parts)));
+        let ends = parts.iter().skip(1).map(|next| next.from).chain([seconds]);
+        for (index, (part, end)) in parts.iter().zip(ends).enumerate() {
+            let measured = measured.as_ref().map(|figures| figures[index].clone()).map_err(Clone::clone);
+            let kept = measured.as_ref().ok().filter(|_| keeper == Keeper::Tickwire);
+            outcomes.push(Outcome {
+                scenario: part.name.into(),
+                clock: keeper.name().into(),
+                promise: part.promise.text(),
+                kept: kept.map(|figures| part.promise.kept(figures)),
+                seconds: end.into(),
+                measured,
+            });
+        }
     }
     progress.clear();
     outcomes.extend(in_virtual_time(options, &tickwire_lab::tools::built("truth")?)?);
@@ -161,7 +169,8 @@ fn in_virtual_time(options: &Options, truth: &Path) -> Result<Vec<Outcome>> {
 /// Shows and keeps what was measured.
 fn tell(options: &Options, outcomes: Vec<Outcome>, costs: Option<&Costs>) -> Result<()> {
     if outcomes.is_empty() && costs.is_none() {
-        let names: Vec<_> = SCENARIOS.iter().map(|scenario| scenario.name).chain([reading::NAME]).collect();
+        let names: Vec<_> =
+            SCENARIOS.iter().flat_map(Scenario::usual).map(|part| part.name).chain([reading::NAME]).collect();
         bail!("no scenario's name contains that; there are: {}, and those in virtual time", names.join("; "));
     }
     let machine = tickwire_report::machine();

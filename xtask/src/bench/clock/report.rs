@@ -87,9 +87,12 @@ pub(super) fn table(outcomes: &[Outcome]) -> Table {
     table
 }
 
-/// One clock's errors in a few words.
-pub(super) fn brief(figures: &ClockError) -> String {
-    format!("median {} us, p99 {}, max {}", us(figures.median_ns), us(figures.p99_ns), us(figures.max_ns))
+/// One clock's errors in a few words, part by part.
+pub(super) fn brief(parts: &[ClockError]) -> String {
+    let one = |figures: &ClockError| {
+        format!("median {} us, p99 {}, max {}", us(figures.median_ns), us(figures.p99_ns), us(figures.max_ns))
+    };
+    parts.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
 fn us(ns: i64) -> String {

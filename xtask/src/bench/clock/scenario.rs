@@ -10,119 +10,142 @@ const WANDER: &str = "[wander]\nppm = 0.05\nperiod_s = 600.0\n";
 const OUTAGE: u32 = 150;
 const LEARNT: u32 = 600;
 
-/// One scenario.
+/// One scenario: what one run goes through.
 #[derive(Debug)]
 pub(super) struct Scenario {
-    pub(super) name: &'static str,
     /// Seconds between requests.
     pub(super) poll: u32,
     /// How long it takes unless the user says otherwise, and at least.
     pub(super) seconds: (u32, u32),
-    /// What of the run is left out of the figures, in seconds; of the whole.
-    pub(super) settle: fn(u32) -> u32,
+    /// What of the run has figures of its own, given the whole. What is before the first part settles the clock.
+    pub(super) parts: fn(u32) -> Vec<Part>,
     /// The truth's recipe, given the whole.
     pub(super) recipe: fn(u32) -> String,
-    /// Traffic fills both directions once the clock has settled.
-    pub(super) saturated: bool,
-    /// Every processor of the machine is kept busy once the clock has settled.
-    pub(super) stressed: bool,
+    /// What else there is from the first part on.
+    pub(super) load: Load,
+}
+
+/// One part of a run; it ends where the next begins.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    pub(super) name: &'static str,
+    /// When it begins, in seconds.
+    pub(super) from: u32,
     /// What ours must reach.
     pub(super) promise: Promise,
 }
 
+impl Scenario {
+    /// Its parts, the whole taking as long as usual.
+    pub(super) fn usual(&self) -> Vec<Part> {
+        (self.parts)(self.seconds.0)
+    }
+}
+
+/// What else a machine has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Load {
+    /// Nothing.
+    None,
+    /// Traffic fills both directions of the cable.
+    Cable,
+    /// Every processor of the machine is kept busy.
+    Processors,
+}
+
 /// All of them.
-pub(super) const SCENARIOS: [Scenario; 8] = [
+pub(super) const SCENARIOS: [Scenario; 7] = [
     Scenario {
-        name: "quiet, poll 1 s",
         poll: 1,
-        seconds: (100, 40),
-        settle: |_| 30,
+        seconds: (110, 40),
+        parts: |_| {
+            let promise =
+                Promise { median: Some(0.2), iqr: Some(0.1), p99: Some(0.4), max: Some(1.0), converged_s: None };
+            vec![Part { name: "quiet, poll 1 s", from: 30, promise }]
+        },
         recipe: |_| START.into(),
-        saturated: false,
-        stressed: false,
-        promise: Promise { median: Some(0.2), iqr: Some(0.1), p99: Some(0.4), max: Some(1.0), converged_s: None },
+        load: Load::None,
     },
     Scenario {
-        name: "quiet, poll 16 s",
         poll: 16,
         seconds: (300, 100),
-        settle: |whole| whole / 2,
+        parts: |whole| vec![Part { name: "quiet, poll 16 s", from: whole / 2, promise: Promise::p99(0.4) }],
         recipe: |_| START.into(),
-        saturated: false,
-        stressed: false,
-        promise: Promise::p99(0.4),
+        load: Load::None,
     },
     Scenario {
-        name: "wander",
         poll: 1,
-        seconds: (120, 60),
-        settle: |_| 40,
-        recipe: |_| format!("{START}{WANDER}"),
-        saturated: false,
-        stressed: false,
-        promise: Promise::p99(0.5),
-    },
-    Scenario {
-        name: "outage",
-        poll: 1,
-        seconds: (LEARNT + OUTAGE, OUTAGE + 20),
-        settle: |whole| whole - OUTAGE,
+        seconds: (LEARNT + OUTAGE, OUTAGE + 60),
+        parts: |whole| {
+            let outage = Part { name: "outage", from: whole - OUTAGE, promise: Promise::p99(1.0) };
+            vec![Part { name: "wander", from: 40, promise: Promise::p99(0.5) }, outage]
+        },
         recipe: |whole| {
             let (from, to) = (whole - OUTAGE, whole + 1);
             format!("{START}{WANDER}[path]\noutages = [{{ from_s = {from}.0, to_s = {to}.0 }}]\n")
         },
-        saturated: false,
-        stressed: false,
-        promise: Promise::p99(1.0),
+        load: Load::None,
     },
     Scenario {
-        name: "saturated",
         poll: 1,
         seconds: (110, 60),
-        settle: |_| 40,
+        parts: |_| vec![Part { name: "saturated", from: 40, promise: Promise::p99(0.8) }],
         recipe: |_| START.into(),
-        saturated: true,
-        stressed: false,
-        promise: Promise::p99(0.8),
+        load: Load::Cable,
     },
     Scenario {
-        name: "one way +50 us",
         poll: 1,
-        seconds: (150, 100),
-        settle: |_| SHIFT + FOUND,
+        seconds: (SHIFT + KEPT_UP, 100),
+        parts: |_| {
+            let promise = Promise { max: Some(2.0), ..Promise::NONE };
+            vec![Part { name: "one way +50 us", from: SHIFT + FOUND, promise }]
+        },
         recipe: |_| format!("{START}[path]\nlevels = [{{ from_s = {SHIFT}.0, forth_us = 50.0, back_us = 0.0 }}]\n"),
-        saturated: false,
-        stressed: false,
-        promise: Promise { max: Some(2.0), ..Promise::NONE },
+        load: Load::None,
     },
     Scenario {
-        name: "host trouble",
         poll: 1,
         seconds: (200, 100),
-        settle: |_| SETTLED,
+        parts: |_| vec![Part { name: "host trouble", from: SETTLED, promise: Promise::p99(5.0) }],
         recipe: |whole| {
             let to = whole + 1;
             format!("{START}[path]\nheld = [{{ from_s = {SETTLED}.0, to_s = {to}.0, mean_us = {HELD_US}.0 }}]\n")
         },
-        saturated: false,
-        stressed: true,
-        promise: Promise::p99(5.0),
+        load: Load::Processors,
     },
     Scenario {
-        name: "cold start",
         poll: 1,
         seconds: (12, 5),
-        settle: |_| 2,
+        parts: |_| {
+            let promise = Promise { converged_s: Some(2.0), ..Promise::NONE };
+            vec![Part { name: "cold start", from: 2, promise }]
+        },
         recipe: |_| START.into(),
-        saturated: false,
-        stressed: false,
-        promise: Promise { converged_s: Some(2.0), ..Promise::NONE },
+        load: Load::None,
     },
 ];
 
-/// When the path changes, and how long a clock may take to find out.
+/// When the path changes, for how long it stays so, and how long a clock may take to find out.
 const SHIFT: u32 = 45;
+const KEPT_UP: u32 = 600;
 const FOUND: u32 = 30;
 /// When trouble begins in the host, and for how long a packet is held back there, in the mean.
 const SETTLED: u32 = 40;
 const HELD_US: u32 = 200;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_in_order_and_within_the_run() {
+        for scenario in &SCENARIOS {
+            let (usual, least) = scenario.seconds;
+            for whole in [usual, least] {
+                let parts = (scenario.parts)(whole);
+                let marks: Vec<_> = parts.iter().map(|part| part.from).chain([whole]).collect();
+                assert!(!parts.is_empty() && marks.is_sorted_by(|a, b| a < b), "{parts:?} of {whole} s");
+            }
+        }
+    }
+}
