@@ -37,7 +37,7 @@ pub(crate) struct Options {
     #[arg(long, value_enum, value_delimiter = ',', default_value = "tickwire")]
     clocks: Vec<Keeper>,
 
-    /// Seconds of each scenario, instead of its own (12 to 750)
+    /// Seconds of each scenario, instead of its own (60 to 750)
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     seconds: Option<u32>,
 

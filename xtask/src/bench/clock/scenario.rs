@@ -115,7 +115,7 @@ pub(super) const SCENARIOS: [Scenario; 7] = [
     },
     Scenario {
         poll: 1,
-        seconds: (12, 5),
+        seconds: (60, 5),
         parts: |_| {
             let promise = Promise { converged_s: Some(2.0), ..Promise::NONE };
             vec![Part { name: "cold start", from: 2, promise }]
