@@ -1,5 +1,6 @@
 //! `tickwire clock read` and `convert`: the clock as any program reads it.
 
+use super::why;
 use crate::args::{ClockConvert, ClockRead};
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
@@ -53,33 +54,19 @@ fn show(count: Count, reading: &Reading, json: bool) -> Result<ExitCode> {
         let (time, bound) = (super::show::utc(reading.utc()), super::show::span(reading.bound as f64));
         format!("{time}  ± {bound}  ({})\n", status.join(", "))
     } else {
-        format!("the time is not known: {}\n", why(reading))
+        format!("the time is not known: {}\n", why::untold(reading))
     };
     crate::output::print(&text)?;
     Ok(super::known(reading.is_known()))
-}
-
-/// Why the page tells no time.
-fn why(reading: &Reading) -> &'static str {
-    let is = |status| reading.status.contains(status);
-    if is(Status::RETIRED) {
-        "another page has taken this one's place"
-    } else if is(Status::STALE) || reading.age == i64::MAX {
-        "no daemon keeps this page"
-    } else if is(Status::DISRUPTED) {
-        "the counter has broken (suspend, migration), and no server has answered since"
-    } else {
-        "no server has answered yet with what can be used (`tickwire clock sources` says more)"
-    }
 }
 
 /// The figures do not show that nobody keeps the clock: a count from before has the small bound of then.
 fn warn(clock: &Clock) {
     let now = clock.now();
     if now.status.contains(Status::RETIRED) {
-        eprintln!("tickwire: another page has taken this one's place: its values are of a daemon that is gone");
+        eprintln!("tickwire: {}: its values are of a daemon that is gone", why::REPLACED);
     } else if now.status.contains(Status::STALE) {
-        eprintln!("tickwire: the clock is stale: no daemon keeps it any more, and the bounds of later counts grow");
+        eprintln!("tickwire: {}: it is stale, and the bounds of later counts grow", why::LEFT);
     }
 }
 
@@ -141,7 +128,7 @@ pub(super) fn convert(arguments: &ClockConvert) -> Result<ExitCode> {
                 clock.counter().0
             );
         }
-        Some(_) => eprintln!("tickwire: the time is not known: {}", why(&clock.now())),
+        Some(_) => eprintln!("tickwire: the time is not known: {}", why::untold(&clock.now())),
         None => {}
     }
     Ok(super::known(known))

@@ -1,10 +1,31 @@
-//! Why the clock is not as good as somebody wants it: what its page and its daemon tell.
+//! Why a time is not known, or the clock not as good as somebody wants it: what its page and its daemon tell.
 
 use super::NO_CLOCK;
 use super::show::span;
 use std::path::Path;
 use tickclock::{Reading, Status};
 use tickwire_timekeeper::{Report, SourceReport};
+
+/// Of a page that is retired.
+pub(super) const REPLACED: &str = "another page has taken this one's place";
+/// Of a page that is stale.
+pub(super) const LEFT: &str = "no daemon keeps the clock";
+/// Of a page that is disrupted.
+const BROKEN: &str = "the counter has broken (suspend, migration), and no server has answered since";
+
+/// Why the page tells no time.
+pub(super) fn untold(now: &Reading) -> &'static str {
+    let is = |status| now.status.contains(status);
+    if is(Status::RETIRED) {
+        REPLACED
+    } else if is(Status::STALE) || now.age == i64::MAX {
+        LEFT
+    } else if is(Status::DISRUPTED) {
+        BROKEN
+    } else {
+        "no server has answered yet with what can be used (`tickwire clock sources` says more)"
+    }
+}
 
 /// Who is further from the reference, in ns, is not asked while others are nearer (RFC 5905: MAXDIST).
 const FAR: f64 = 1.5e9;
@@ -50,7 +71,7 @@ pub(super) fn lacking(page: &Path, now: Option<&Reading>, within: u64) -> String
     };
     match tickwire_timekeeper::ask(page) {
         Err(_) if now.status.contains(Status::STALE) || !now.is_known() => {
-            format!("{what}: no daemon keeps the clock at {}: {NO_CLOCK}", page.display())
+            format!("{what}: {LEFT} at {}: {NO_CLOCK}", page.display())
         }
         // It has just gone, or is another user's.
         Err(error) => format!("{what}; the daemon does not say why: {error}"),
@@ -64,7 +85,7 @@ fn reasons(report: &Report, within: u64) -> Vec<String> {
     let is = |word: &str| report.status.iter().any(|fact| fact == word);
     let followed = report.sources.iter().find(|source| source.standing == "followed");
     if is("disrupted") {
-        why.push("the counter has broken (suspend, migration)".to_owned());
+        why.push(BROKEN.to_owned());
     }
     if let Some((source, least)) = followed.and_then(|source| Some((source, least(source)?))) {
         if least > within as f64 {
