@@ -316,7 +316,13 @@ fn counts_are_converted_line_by_line_and_a_clock_that_nobody_keeps_is_told() {
     );
     let (status, lines, said) = convert(&format!("{count}\n{}\n{count}\n", u64::MAX));
     assert_eq!((status, lines), (Some(3), 3));
-    assert!(said.starts_with(&format!("tickwire: {} is too far from the counter's value now", u64::MAX)), "{said}");
+    assert!(said.starts_with(&format!("tickwire: the counter has not come to {} yet: it is at ", u64::MAX)), "{said}");
+    let (status, lines, said) = convert(&format!("1\n{count}\n"));
+    assert_eq!((status, lines), (Some(3), 2));
+    assert!(said.starts_with("tickwire: 1 is from before the counter broke, or before anybody watched it"), "{said}");
+    let early: serde_json::Value = serde_json::from_str(&daemon.said(&["convert", "--json", "1"])).unwrap();
+    let status = early["status"].as_array().unwrap();
+    assert!(early["utc_ns"].is_null() && status.contains(&"disrupted".into()) && early["disruptions"] == 0, "{early}");
     let far = daemon.said(&["convert", "--json", "18446744073709551615"]);
     let far: serde_json::Value = serde_json::from_str(&far).unwrap();
     assert!(far["utc_ns"].is_null() && far["age_ns"].is_null() && far["status"][0] == "unknown", "{far}");

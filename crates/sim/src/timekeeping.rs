@@ -8,7 +8,7 @@ use crate::time_server::{TimeServer, Utc, truth};
 use tickwire_clock::keeper::{self, Keeper};
 use tickwire_clock::page::{Parameters, Reading, Status};
 use tickwire_clock::sync::{Outcome, Refusal};
-use tickwire_clock::{Exchange, Scale};
+use tickwire_clock::{Count, Exchange, Scale};
 
 /// The counter's nominal frequency in Hz.
 pub const FREQUENCY: f64 = 2.5e9;
@@ -141,7 +141,8 @@ impl Timekeeping {
 
     /// The host notices that the counter has broken.
     pub fn disrupt(&mut self) {
-        self.keeper.disrupt();
+        let now = self.now();
+        self.keeper.disrupt(self.oscillator.count(now));
         self.ask_again();
         self.publish();
     }
@@ -177,6 +178,12 @@ impl Timekeeping {
     pub fn reading(&mut self, at: f64) -> Reading {
         self.tick(at);
         self.page.reading(self.oscillator.count(at))
+    }
+
+    /// What the page says at `at` seconds of a value that the counter had before.
+    pub fn reading_of(&mut self, at: f64, count: Count) -> Reading {
+        self.tick(at);
+        self.page.reading_of(count, || self.oscillator.count(at))
     }
 
     fn read(&mut self, at: f64) {

@@ -1,5 +1,6 @@
 //! What liars, dead servers and a broken counter can do to a clock that asks several servers: nothing that its bound does not hold, and nothing that lasts.
 
+use tickwire_clock::Count;
 use tickwire_clock::keeper::Standing;
 use tickwire_sim::{TimeServer, Timekeeping, Wander};
 
@@ -23,6 +24,12 @@ fn published(run: &mut Timekeeping, at: f64) -> (f64, f64, u32) {
     (reading.utc().since(run.utc.unix(at)) as f64, reading.bound as f64, disruptions)
 }
 
+/// What the counter shows.
+fn counted(run: &mut Timekeeping) -> Count {
+    let now = run.now();
+    run.oscillator.count(now)
+}
+
 /// The time is known, and well.
 fn is_good(run: &mut Timekeeping, at: f64) -> u32 {
     let (error, bound, disruptions) = published(run, at);
@@ -44,7 +51,13 @@ fn a_liar_that_was_followed_is_left_at_once_when_the_others_outvote_it() {
         let (wrong, _, before) = published(&mut run, 60.0);
         assert!((wrong - error).abs() < MS, "nobody else is there");
         (run.servers[1].silent, run.servers[2].silent) = (false, false);
+        let (then, count) = (run.now(), counted(&mut run));
         assert_eq!(is_good(&mut run, 65.0), before + 1, "readers are told that the time was set");
+        let reading = run.reading_of(run.now(), count);
+        assert!(
+            reading.utc().since(run.utc.unix(then)).unsigned_abs() <= reading.bound && reading.is_known(),
+            "{reading:?}"
+        );
         run.figures();
         assert_eq!(is_good(&mut run, 2000.0), before + 1);
         assert_eq!(run.figures().outside, 0);
@@ -55,10 +68,16 @@ fn a_liar_that_was_followed_is_left_at_once_when_the_others_outvote_it() {
 fn a_server_alone_that_is_set_far_sets_the_time_and_readers_are_told() {
     let mut run = run(servers(1), 1.0, 2);
     assert_eq!(is_good(&mut run, 600.0), 0);
+    let count = counted(&mut run);
     run.servers[0].error = -5.0 * SECOND;
     let (error, bound, disruptions) = published(&mut run, 620.0);
     assert!((error + 5.0 * SECOND).abs() < bound && bound < MS, "{error} {bound}");
     assert_eq!(disruptions, 1);
+    // A counter that has jumped by 5 s would look the same.
+    assert!(!run.reading_of(run.now(), count).is_known());
+    run.until(640.0, |_| ());
+    let count = counted(&mut run);
+    assert!(run.reading_of(run.now(), count).is_known());
 }
 
 #[test]

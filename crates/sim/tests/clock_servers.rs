@@ -148,11 +148,39 @@ fn a_counter_that_jumps_is_found_out_within_one_poll() {
 }
 
 #[test]
+fn of_a_count_from_before_a_break_nothing_is_told_afterwards() {
+    // Noticed by the host, or shown by the servers; and the counter of a processor that has slept begins anew.
+    for (counts, noticed) in
+        [(250_000_000_000, false), (250_000, false), (250_000_000_000, true), (-2_500_000_000_000, true)]
+    {
+        let mut run = Timekeeping::new(Wander::OFFICE, servers(3), 16.0, 0.0, 3);
+        run.until(HOUR, |_| ());
+        let then = run.now();
+        let before = run.oscillator.count(then);
+        let reading = run.reading_of(then, before);
+        assert!(reading.utc().since(run.utc.unix(then)).unsigned_abs() <= reading.bound && reading.is_known());
+        run.oscillator.jump(counts);
+        if noticed {
+            run.disrupt();
+        }
+        for later in [17.0, 600.0] {
+            run.until(HOUR + later, |_| ());
+            let now = run.now();
+            let reading = run.reading_of(now, before);
+            assert!(!reading.is_known(), "{counts} after {later} s: {reading:?}");
+            let (count, truth) = (run.oscillator.count(now), run.utc.unix(now));
+            let reading = run.reading_of(now, count);
+            assert!(reading.utc().since(truth).unsigned_abs() <= reading.bound && reading.is_known(), "{reading:?}");
+            assert_eq!(reading.disruptions, 1, "{counts} after {later} s");
+        }
+    }
+}
+
+#[test]
 fn a_suspend_is_published_until_a_server_has_answered() {
     let mut run = Timekeeping::new(Wander::OFFICE, servers(3), 16.0, 0.0, 4);
     run.until(HOUR + 2.0, |_| ());
-    run.keeper.disrupt();
-    run.publish();
+    run.disrupt();
     let reading = run.reading(run.now() + 0.01);
     assert!(reading.status.contains(Status::DISRUPTED) && reading.bound == u64::MAX, "{reading:?}");
     run.until(HOUR + 20.0, |_| ());

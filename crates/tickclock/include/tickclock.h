@@ -31,7 +31,7 @@ struct tickclock;
 #define TICKCLOCK_WARMING_UP 0x002u   /* the rate is not yet known well */
 #define TICKCLOCK_HOLDOVER 0x004u     /* no server has answered for several polls */
 #define TICKCLOCK_STALE 0x008u        /* the daemon has died or hangs: open the page anew from time to time */
-#define TICKCLOCK_DISRUPTED 0x010u    /* the counter has broken (suspend, migration) and no server has answered since */
+#define TICKCLOCK_DISRUPTED 0x010u    /* the counter has broken (suspend, migration): no server has answered since, or the value is from before */
 #define TICKCLOCK_TAI_KNOWN 0x020u    /* tai_utc_s is right */
 #define TICKCLOCK_LEAP_SECOND 0x040u  /* within 23:59:60, for which UTC repeats 23:59:59 */
 #define TICKCLOCK_SMEARED 0x080u      /* the servers smear leap seconds */
@@ -49,6 +49,8 @@ struct tickclock_time {
 	uint64_t error_ns;   /* estimated error: one standard deviation; UINT64_MAX if the time is not known */
 	int64_t age_ns;      /* since the daemon published last; INT64_MAX if it never has */
 	uint64_t counter;    /* the counter at that time */
+	uint32_t disruptions; /* how often the counter has broken, or the time was set: see tickclock_at */
+	uint32_t reserved;   /* 0 */
 };
 
 /*
@@ -69,8 +71,12 @@ int tickclock_now(const struct tickclock *clock, struct tickclock_time *time);
 int tickclock_now_unordered(const struct tickclock *clock, struct tickclock_time *time);
 
 /*
- * The time at a value of the counter, taken earlier. Returns as tickclock_now; and ERANGE for a value that is so far from now that its time does not fit
- * 64 bits, of which nothing is known.
+ * The time at a value of the counter, taken earlier. Returns as tickclock_now; and ERANGE for a value of which nothing is known although the time is: one
+ * from before the counter broke, or before anybody watched it (status has TICKCLOCK_DISRUPTED), one that the counter has not come to yet, or one so far from
+ * now that its time does not fit 64 bits.
+ *
+ * Who keeps values for later keeps `disruptions` of the same time beside them: if it has changed since, they cannot be compared with values from now. A
+ * counter that went back has values twice, and nothing else tells those from before.
  */
 int tickclock_at(const struct tickclock *clock, uint64_t counter, struct tickclock_time *time);
 
@@ -85,7 +91,8 @@ uint64_t tickclock_counter(const struct tickclock *clock);
 
 /*
  * Stores the ns between two values of the counter, by the difference clock: smooth, for spans below about 1000 s. Returns 0, or EAGAIN (and stores 0)
- * before the first answer of a server, when nobody knows how long a count takes, or ERANGE (likewise) if the span is more than 64 bits hold.
+ * before the first answer of a server, when nobody knows how long a count takes, or ERANGE (likewise) if one of the values is such a one of which
+ * tickclock_at knows nothing, or the span is more than 64 bits hold.
  */
 int tickclock_elapsed(const struct tickclock *clock, uint64_t from, uint64_t to, int64_t *ns);
 

@@ -23,6 +23,9 @@ pub struct Time {
     error_ns: u64,
     age_ns: i64,
     counter: u64,
+    disruptions: u32,
+    /// What the compiler would leave unwritten at the end.
+    reserved: u32,
 }
 
 impl Time {
@@ -37,6 +40,8 @@ impl Time {
             error_ns: reading.error,
             age_ns: reading.age,
             counter: counter.0,
+            disruptions: reading.disruptions,
+            reserved: 0,
         }
     }
 }
@@ -127,8 +132,9 @@ pub unsafe extern "C" fn tickclock_now_unordered(clock: *const Clock, time: *mut
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tickclock_at(clock: *const Clock, counter: u64, time: *mut Time) -> c_int {
     // SAFETY: as the caller promises.
-    let parameters = unsafe { &*clock }.parameters();
-    let reading = parameters.reading(Count(counter));
+    let clock = unsafe { &*clock };
+    let parameters = clock.parameters();
+    let reading = clock.at_by(&parameters, Count(counter));
     // SAFETY: as the caller promises.
     unsafe { time.write(Time::new(&reading, Count(counter))) };
     code_at(&parameters, reading.is_known())
@@ -139,9 +145,9 @@ const fn code_of(reading: &Reading) -> c_int {
     if reading.is_known() { 0 } else { libc::EAGAIN }
 }
 
-/// The same at values of the counter: `ERANGE` if the clock knows the time, but a value is too far away.
+/// The same at values of the counter: `ERANGE` if the clock knows the time, but not that of a value.
 const fn code_at(parameters: &Parameters, all: bool) -> c_int {
-    if !parameters.reading(parameters.at).is_known() {
+    if !parameters.reading_near(parameters.at).is_known() {
         libc::EAGAIN
     } else if all {
         0
@@ -162,11 +168,12 @@ pub unsafe extern "C" fn tickclock_convert(
     count: usize,
 ) -> c_int {
     // SAFETY: as the caller promises.
-    let parameters = unsafe { &*clock }.parameters();
+    let clock = unsafe { &*clock };
+    let parameters = clock.parameters();
     let mut all = true;
     for i in 0..count {
         // SAFETY: as the caller promises.
-        let reading = parameters.reading(Count(unsafe { counters.add(i).read() }));
+        let reading = clock.at_by(&parameters, Count(unsafe { counters.add(i).read() }));
         all &= reading.is_known();
         // SAFETY: as the caller promises.
         unsafe { utc_ns.add(i).write(if reading.is_known() { reading.utc().0 } else { NO_TIME }) };
@@ -191,8 +198,9 @@ pub unsafe extern "C" fn tickclock_counter(clock: *const Clock) -> u64 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tickclock_elapsed(clock: *const Clock, from: u64, to: u64, ns: *mut i64) -> c_int {
     // SAFETY: as the caller promises.
-    let parameters = unsafe { &*clock }.parameters();
-    let elapsed = parameters.elapsed(Count(from), Count(to));
+    let clock = unsafe { &*clock };
+    let parameters = clock.parameters();
+    let elapsed = clock.elapsed_by(&parameters, Count(from), Count(to));
     // SAFETY: as the caller promises.
     unsafe { ns.write(elapsed.unwrap_or(0)) };
     match elapsed {

@@ -98,12 +98,22 @@ impl Clock {
         self.read(counter::read)
     }
 
-    /// The time at a value of the counter that [`Self::counter`] gave earlier, or that stands in a record. Of a value that no counter has within 200 years
-    /// nothing is known.
+    /// The time at a value of the counter that [`Self::counter`] gave earlier, or that stands in a record. Nothing is known of a value that the counter has not
+    /// come to yet, nor of one from before it broke (suspend, migration) or before anybody watched it: the status is *disrupted* then.
+    ///
+    /// Who keeps values for later keeps [`Reading::disruptions`] beside them: if it has changed since, they cannot be compared with values from now, and where
+    /// the counter has gone back, nothing else may show that.
     #[inline]
     #[must_use]
     pub fn at(&self, count: Count) -> Reading {
-        self.parameters().reading(count)
+        self.at_by(&self.parameters(), count)
+    }
+
+    /// The same by parameters that this clock gave before: for converting many values by the same ones.
+    #[inline]
+    #[must_use]
+    pub fn at_by(&self, parameters: &Parameters, count: Count) -> Reading {
+        parameters.reading_of(count, || self.counter())
     }
 
     /// The counter: the cheapest stamp there is; [`Self::at`] tells later what time that was.
@@ -120,14 +130,20 @@ impl Clock {
     }
 
     /// Nanoseconds between two values of the counter, by the difference clock, into which no correction of the time enters: for spans below about 1000 s.
-    /// `None` before the first answer of a server, when nobody knows how long a count takes; and if the span is more than 64 bits hold.
+    /// `None` before the first answer of a server, when nobody knows how long a count takes; of values of which [`Self::at`] knows nothing; and if the span is
+    /// more than 64 bits hold.
     #[inline]
     #[must_use]
     pub fn elapsed(&self, from: Count, to: Count) -> Option<i64> {
-        self.parameters().elapsed(from, to)
+        self.elapsed_by(&self.parameters(), from, to)
     }
 
-    /// All that the page says: for converting many values by the same parameters.
+    #[inline]
+    pub(crate) fn elapsed_by(&self, parameters: &Parameters, from: Count, to: Count) -> Option<i64> {
+        parameters.elapsed_of(from, to, || self.counter())
+    }
+
+    /// All that the page says: for [`Self::at_by`].
     #[inline]
     #[must_use]
     pub fn parameters(&self) -> Parameters {

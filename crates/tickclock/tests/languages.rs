@@ -22,7 +22,8 @@ fn library() -> PathBuf {
 fn page(directory: &Path) -> (PathBuf, Writer) {
     let path = directory.join("clock");
     let writer = Writer::create(&path, CounterKind::MonotonicRaw).unwrap();
-    writer.publish(&parameters(Count(1000), Nanos(1_700_000_037_000_000_000)));
+    let since = Count(2);
+    writer.publish(&Parameters { since, ..parameters(Count(1000), Nanos(1_700_000_037_000_000_000)) });
     (path, writer)
 }
 
@@ -65,7 +66,13 @@ int main(int argc, char **argv) {
     uint64_t some[2] = {UINT64_MAX, 3000};
     int64_t few[2];
     if (tickclock_convert(clock, some, few, 2) != ERANGE || few[0] != TICKCLOCK_NO_TIME || few[1] != times[1]) return 12;
-    if (tickclock_elapsed(clock, 0, UINT64_MAX, &few[0]) != ERANGE) return 13;
+    if (tickclock_elapsed(clock, 2, UINT64_MAX, &few[0]) != ERANGE) return 13;
+    /* From before the counter broke. */
+    if (tickclock_at(clock, 1, &far) != ERANGE || far.utc_ns != TICKCLOCK_NO_TIME || far.status & TICKCLOCK_SYNCHRONISED) return 14;
+    if (!(far.status & TICKCLOCK_DISRUPTED) || far.earliest_ns != INT64_MIN || at.disruptions != 2 || now.disruptions != 2) return 15;
+    some[0] = 1;
+    if (tickclock_convert(clock, some, few, 2) != ERANGE || few[0] != TICKCLOCK_NO_TIME || few[1] != times[1]) return 16;
+    if (tickclock_elapsed(clock, 1, 3000, &span) != ERANGE || tickclock_elapsed(clock, 5, 8, &span)) return 17;
     printf("%lld %lld %lld %u %d %llu %lld | %lld %lld | %lld\n", (long long)at.utc_ns, (long long)at.earliest_ns, (long long)at.latest_ns, at.status,
            at.tai_utc_s, (unsigned long long)at.error_ns, (long long)at.age_ns, (long long)times[0], (long long)times[1],
            (long long)span);
@@ -132,6 +139,13 @@ for page, said in ((sys.executable, "no page of a clock"), (sys.argv[2], "of ano
         sys.exit(f"{page} was opened")
     except OSError as error:
         assert said in str(error), error
+for call in (clock.at, lambda count: clock.convert([5, count]), lambda count: clock.elapsed(5, count)):
+    try:
+        print(call(1))
+        sys.exit("a value from before the counter broke was taken")
+    except tickclock.Unknown as unknown:
+        assert str(unknown).startswith("1 is from before the counter broke") and tickclock.Status.DISRUPTED in unknown.status, unknown
+assert at.disruptions == clock.now().disruptions == 2
 assert at.status == tickclock.Status.SYNCHRONISED | tickclock.Status.TAI_KNOWN
 assert at.tai_ns == at.utc_ns + 37 * 10**9 and at.ntp >> 32 == 1700000000 + 2208988800
 assert clock.convert([1000, 3000]) == [1700000000000000000, 1700000000000002000]

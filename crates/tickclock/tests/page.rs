@@ -154,6 +154,32 @@ fn a_count_from_a_reader_that_nothing_is_known_of_is_unknown() {
 }
 
 #[test]
+fn of_counts_that_are_not_of_this_counter_nothing_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = page(&directory);
+    let writer = Writer::create(&path, CounterKind::MonotonicRaw).unwrap();
+    let clock = Clock::open(&path).unwrap();
+    let before = clock.counter();
+    let since = Count(before.0 + 1);
+    let at = loop {
+        let now = clock.counter();
+        if now > since {
+            break now;
+        }
+    };
+    writer.publish(&Parameters { since, fresh_until: at, ..common::parameters(at, second(1000)) });
+    assert!(clock.at(at).is_known() && clock.at(clock.counter()).is_known() && clock.now().is_known());
+    assert_eq!(clock.at(at).disruptions, 2);
+    let old = clock.at(before);
+    assert!(!old.is_known() && old.status.contains(Status::DISRUPTED), "{old:?}");
+    assert_eq!(clock.elapsed(before, at), None);
+    // A counter that began anew was far ahead before.
+    let ahead = clock.counter().plus(3_600_000_000_000);
+    assert!(!clock.at(ahead).is_known() && !clock.at(ahead).status.contains(Status::SYNCHRONISED));
+    assert_eq!((clock.elapsed(at, ahead), clock.elapsed(ahead, at)), (None, None));
+}
+
+#[test]
 fn waiting_ends_at_the_instant_and_not_before() {
     let directory = tempfile::tempdir().unwrap();
     let path = page(&directory);

@@ -136,20 +136,24 @@ impl Daemon {
         let table = leap_table::read(config.leap_seconds.as_deref())?;
         let now = monotonic();
         let sources = config.servers.iter().map(|server| Source::new(config, server, kind, nominal, now)).collect();
-        // Without the state nobody knows whether the counter has broken since the page was written.
+        // Without the state nobody knows whether the counter has broken since the page was written; and before there was a page, nobody watched it.
         let last = writer.last();
-        let disruptions = last.disruptions.wrapping_add(u32::from(warm.is_none() && last.at != Count(0)));
+        let written = last.at != Count(0);
+        let disruptions = last.disruptions.wrapping_add(u32::from(warm.is_none() && written));
+        let since = if warm.is_some() && written { last.since } else { looked.count };
         let recorder = config.record.as_ref().map(|path| {
             let names: Vec<_> = config.servers.iter().map(Server::label).collect();
             let servers: Vec<_> = names.iter().map(String::as_str).zip(known.iter().copied()).collect();
             Recorder::create(path)
                 .and_then(|mut recorder| {
-                    recorder.begin(&keeper, kind.name(), &servers, table.as_ref(), disruptions).map(|()| recorder)
+                    recorder
+                        .begin(&keeper, kind.name(), &servers, table.as_ref(), (disruptions, since))
+                        .map(|()| recorder)
                 })
                 .map_err(|error| StartError::Record(path.clone(), error))
         });
         let recorder = recorder.transpose()?;
-        let mut keeper = Keeper::new(keeper, &known).after(disruptions);
+        let mut keeper = Keeper::new(keeper, &known).after(disruptions, since);
         if let Some(table) = table {
             keeper.set_leap_table(table);
         }
@@ -449,8 +453,8 @@ impl Daemon {
         self.looked = look;
         let Some(what) = broken else { return false };
         warn!(what, "the counter has broken");
-        self.keeper.disrupt();
-        record(&mut self.recorder, Recorder::disruption);
+        self.keeper.disrupt(look.count);
+        record(&mut self.recorder, |to| to.disruption(look.count));
         self.disrupted();
         self.publish(monotonic());
         true
@@ -532,10 +536,12 @@ mod tests {
         let tricks: [&dyn Fn(&mut Look); 3] = [&suspended, &ahead, &behind];
         for (times, trick) in (1..).zip(tricks) {
             trick(&mut daemon.looked);
+            let before = clock.counter();
             daemon.look();
             let (now, parameters) = (clock.now(), clock.parameters());
             assert!(now.status.contains(Status::DISRUPTED) && !now.is_known(), "{now:?}");
-            assert_eq!(parameters.disruptions, times);
+            assert_eq!((now.disruptions, parameters.disruptions), (times, times));
+            assert!(before < parameters.since && parameters.since < clock.counter(), "{parameters:?}");
             daemon.look();
             assert_eq!(clock.parameters().disruptions, times, "and once only");
         }

@@ -18,7 +18,7 @@ use tickwire_clock::page::{Leap, Parameters, Status};
 use tickwire_clock::{Exchange, Keeper, ServerState, keeper};
 
 /// Changes with the meaning of any line, and with every change of the algorithm that makes another page of the same exchanges.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 const SECOND: i64 = 1_000_000_000;
 /// No line of ours is longer.
 const LONGEST: usize = 64 * 1024;
@@ -34,8 +34,10 @@ enum Line {
         server: usize,
         ns: i64,
     },
-    /// The counter had broken.
-    Disruption {},
+    /// The counter had broken, and was at this value when that was found out.
+    Disruption {
+        at: u64,
+    },
     Page(Page),
 }
 
@@ -51,8 +53,9 @@ struct Begin {
     fresh_for_ns: i64,
     tai_offset_s: Option<i32>,
     leap_seconds: Option<LeapSeconds>,
-    /// How often the counter had broken before.
+    /// How often the counter had broken before, and since which value it was known to be whole.
     disruptions: u32,
+    since: u64,
     servers: Vec<Server>,
 }
 
@@ -121,6 +124,8 @@ pub struct Page {
     pub leap_at_tai_ns: i64,
     /// How often the counter had broken.
     pub disruptions: u32,
+    /// Since which value it was known to be whole.
+    pub since: u64,
 }
 
 const fn scale(scale: Scale) -> [u64; 2] {
@@ -145,6 +150,7 @@ impl From<&Parameters> for Page {
             leap: step,
             leap_at_tai_ns: leap_at.0,
             disruptions: parameters.disruptions,
+            since: parameters.since.0,
         }
     }
 }
@@ -217,7 +223,7 @@ impl<W: Write> Recorder<W> {
         self.to.write_all(b"\n")
     }
 
-    /// The first line: the clock's configuration, its counter, its servers by name, and the table of leap seconds.
+    /// The first line: the clock's configuration, its counter, its servers by name, the table of leap seconds, and what [`Keeper::after`] was told.
     ///
     /// # Errors
     /// What the system says, as with all that is written.
@@ -227,7 +233,7 @@ impl<W: Write> Recorder<W> {
         counter: &str,
         servers: &[(&str, Source)],
         table: Option<&Table>,
-        disruptions: u32,
+        (disruptions, since): (u32, Count),
     ) -> io::Result<()> {
         let server = |&(name, Source { asymmetry, smeared }): &(&str, Source)| Server {
             name: name.into(),
@@ -249,6 +255,7 @@ impl<W: Write> Recorder<W> {
             tai_offset_s: config.tai_offset,
             leap_seconds,
             disruptions,
+            since: since.0,
             servers,
         }))
     }
@@ -269,12 +276,12 @@ impl<W: Write> Recorder<W> {
         self.line(&Line::Patience { server, ns })
     }
 
-    /// The counter has broken.
+    /// The counter has broken, and is at this value now.
     ///
     /// # Errors
     /// See [`Self::begin`].
-    pub fn disruption(&mut self) -> io::Result<()> {
-        self.line(&Line::Disruption {})
+    pub fn disruption(&mut self, at: Count) -> io::Result<()> {
+        self.line(&Line::Disruption { at: at.0 })
     }
 
     /// What is published now; the file is complete up to here.
@@ -390,8 +397,8 @@ fn replay_from(mut from: impl BufRead, mut each: impl FnMut(&Page)) -> Result<Re
                     Err(refusal) => *replayed.refused.entry(refusal.to_string()).or_default() += 1,
                 }
             }
-            (Line::Disruption {}, Some(keeper)) => {
-                keeper.disrupt();
+            (Line::Disruption { at }, Some(keeper)) => {
+                keeper.disrupt(Count(at));
                 replayed.disruptions += 1;
             }
             (Line::Page(recorded), Some(keeper)) => {
@@ -447,8 +454,8 @@ impl Begin {
             tai_offset: self.tai_offset_s,
         };
         let source = |server: &Server| Source { asymmetry: server.asymmetry_ns, smeared: server.smeared };
-        let mut keeper =
-            Keeper::new(config, &self.servers.iter().map(source).collect::<Vec<_>>()).after(self.disruptions);
+        let mut keeper = Keeper::new(config, &self.servers.iter().map(source).collect::<Vec<_>>())
+            .after(self.disruptions, Count(self.since));
         if let Some(LeapSeconds { entries, expires_s }) = &self.leap_seconds {
             let unix = |seconds: i64| Nanos(seconds.saturating_mul(SECOND));
             let entries = entries.iter().map(|&(at, offset)| (unix(at), offset)).collect();
@@ -478,8 +485,8 @@ mod tests {
         let table = Table::new(vec![(unix(1_483_228_800), 37)], unix(1_800_000_000)).unwrap();
         let mut recorder = Recorder::new(Vec::new());
         let names: Vec<_> = ["a", "b", "c"].into_iter().zip(known).collect();
-        recorder.begin(&config, "TSC", &names, Some(&table), 3).unwrap();
-        let mut keeper = Keeper::new(config, &known).after(3);
+        recorder.begin(&config, "TSC", &names, Some(&table), (3, Count(7))).unwrap();
+        let mut keeper = Keeper::new(config, &known).after(3, Count(7));
         keeper.set_leap_table(table);
         let mut oscillator = Oscillator::new(2.5e9, Wander::OFFICE, 1);
         let mut servers = [1, 2, 3].map(TimeServer::new);
@@ -489,8 +496,10 @@ mod tests {
             if second == 1800 {
                 servers[0].forth.least += 50_000.0;
                 oscillator.jump(-1_000_000_000);
-                keeper.disrupt();
-                recorder.disruption().unwrap();
+                let now = oscillator.now();
+                let count = oscillator.count(now);
+                keeper.disrupt(count);
+                recorder.disruption(count).unwrap();
             }
             if second == 900 {
                 keeper.set_patience(0, 1_000_000_000);
@@ -539,7 +548,7 @@ mod tests {
             ("", 1, "ends before the record has begun"),
             ("garbage\n", 1, "it is no line of a record"),
             ("\u{0}\u{ff}\n", 1, "it is no line of a record"),
-            ("{\"disruption\":{}}\n", 1, "does not begin with `begin`"),
+            ("{\"disruption\":{\"at\":1}}\n", 1, "does not begin with `begin`"),
             (&begin.replace(&format!("\"version\":{VERSION}"), "\"version\":9").add("\n"), 1, "of version 9"),
             (&begin.replace("\"nominal\":[", "\"nominal\":[9").add("\n"), 1, "no counter's"),
             (&format!("{begin}\n{begin}\n"), 2, "for a second time"),

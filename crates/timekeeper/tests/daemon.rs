@@ -202,6 +202,7 @@ fn knows_the_period(clock: &Clock, _: &Path) -> bool {
 fn after_a_restart_the_time_is_known_at_once_and_the_period_without_learning() {
     let directory = tempfile::tempdir().unwrap();
     let before = daemon_in(directory.path(), |_| (), knows_the_period);
+    let stamp = before.counter();
     let state = std::fs::read_to_string(directory.path().join("clock.state")).unwrap();
     let known: f64 = state.lines().find_map(|line| line.strip_prefix("period_ns = ")).unwrap().parse().unwrap();
     daemon_in(directory.path(), unsynchronised, |clock, page| {
@@ -215,6 +216,11 @@ fn after_a_restart_the_time_is_known_at_once_and_the_period_without_learning() {
     });
     let after = daemon_in(directory.path(), |_| (), knows_the_period);
     assert_eq!(before.parameters(), after.parameters(), "it is the same page");
+    assert!(after.at(stamp).is_known(), "the counter has been watched all the time");
+    std::fs::remove_file(directory.path().join("clock.state")).unwrap();
+    let cold =
+        daemon_in(directory.path(), |_| (), |clock, _| clock.now().is_known() && clock.parameters().disruptions == 1);
+    assert!(!cold.at(stamp).is_known() && cold.at(cold.counter()).is_known(), "whether it has broken nobody knows");
 }
 
 #[test]

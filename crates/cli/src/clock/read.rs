@@ -19,6 +19,7 @@ struct Shown {
     error_ns: Option<u64>,
     bound_ns: Option<u64>,
     age_ns: Option<i64>,
+    disruptions: u32,
     status: Vec<&'static str>,
 }
 
@@ -35,6 +36,7 @@ impl Shown {
             error_ns: known.then_some(reading.error),
             bound_ns: known.then_some(reading.bound),
             age_ns: Some(reading.age).filter(|age| !matches!(*age, i64::MIN | i64::MAX)),
+            disruptions: reading.disruptions,
             status: reading.status.names().collect(),
         }
     }
@@ -74,16 +76,15 @@ fn warn(clock: &Clock) {
 pub(super) fn convert(arguments: &ClockConvert) -> Result<ExitCode> {
     let clock = super::open(&arguments.page.path())?;
     let parameters = clock.parameters();
-    if parameters.reading(parameters.at).is_known() {
+    let now_known = parameters.reading_near(parameters.at).is_known();
+    if now_known {
         warn(&clock);
     }
-    let mut far = None;
-    let mut known = true;
+    let mut untold = None;
     let mut one = |count: u64| -> Result<bool> {
-        let reading = parameters.reading(Count(count));
+        let reading = clock.at_by(&parameters, Count(count));
         if !reading.is_known() {
-            known = false;
-            far = far.or(Some(count));
+            untold.get_or_insert((Count(count), reading));
         }
         let text = if arguments.json {
             serde_json::to_string(&Shown::new(Count(count), &reading))? + "\n"
@@ -120,16 +121,12 @@ pub(super) fn convert(arguments: &ClockConvert) -> Result<ExitCode> {
             }
         }
     }
-    let now = parameters.reading(parameters.at);
-    match far {
-        Some(count) if now.is_known() => {
-            eprintln!(
-                "tickwire: {count} is too far from the counter's value now ({}): its time does not fit 64 bits of nanoseconds",
-                clock.counter().0
-            );
+    match untold {
+        Some((count, reading)) if now_known => {
+            eprintln!("tickwire: {}", why::untold_at(count, &reading, clock.counter()));
         }
         Some(_) => eprintln!("tickwire: the time is not known: {}", why::untold(&clock.now())),
         None => {}
     }
-    Ok(super::known(known))
+    Ok(super::known(untold.is_none()))
 }

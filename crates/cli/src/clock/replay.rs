@@ -77,7 +77,7 @@ mod tests {
         let page: tickwire_timekeeper::record::Page = serde_json::from_value(json!({
             "status": 0, "at": 5, "tai_ns": 0, "local": [0, 0], "difference": [0, 0], "error_ns": u64::MAX,
             "bound_ns": u64::MAX, "growth": 0, "fresh_until": 9, "tai_utc_s": 37, "leap": 0, "leap_at_tai_ns": 0,
-            "disruptions": 0,
+            "disruptions": 0, "since": 0,
         }))
         .unwrap();
         let replayed = Replayed { page: Some(page), ..Replayed::default() };

@@ -3,7 +3,7 @@
 use super::NO_CLOCK;
 use super::show::span;
 use std::path::Path;
-use tickclock::{Reading, Status};
+use tickclock::{Count, Reading, Status};
 use tickwire_timekeeper::{Report, SourceReport};
 
 /// Of a page that is retired.
@@ -24,6 +24,20 @@ pub(super) fn untold(now: &Reading) -> &'static str {
         BROKEN
     } else {
         "no server has answered yet with what can be used (`tickwire clock sources` says more)"
+    }
+}
+
+/// Why it tells no time of a value of the counter, which is at `now`, although it tells the time.
+pub(super) fn untold_at(count: Count, reading: &Reading, now: Count) -> String {
+    let (count, now) = (count.0, now.0);
+    if reading.status.contains(Status::DISRUPTED) {
+        format!(
+            "{count} is from before the counter broke, or before anybody watched it: what time that was nobody knows"
+        )
+    } else if count > now {
+        format!("the counter has not come to {count} yet: it is at {now}")
+    } else {
+        format!("{count} is too far from the counter's value now ({now}): its time does not fit 64 bits of nanoseconds")
     }
 }
 

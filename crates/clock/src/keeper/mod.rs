@@ -127,6 +127,7 @@ pub struct Keeper {
     bridge: Bridge,
     leaps: Leaps,
     disruptions: u32,
+    since: Count,
     breaks: u32,
     disrupted: bool,
     /// When a server was heard first, since the beginning or the last break.
@@ -151,6 +152,7 @@ impl Keeper {
             bridge: Bridge::default(),
             leaps: Leaps::new(config.tai_offset.unwrap_or(USUAL_TAI_OFFSET)),
             disruptions: 0,
+            since: Count(0),
             breaks: 0,
             disrupted: false,
             begun: None,
@@ -158,10 +160,10 @@ impl Keeper {
         }
     }
 
-    /// The same, on a page on which the counter had broken so often already.
+    /// The same, on a page on which the counter had broken so often already, and has been whole since then.
     #[must_use]
-    pub const fn after(mut self, disruptions: u32) -> Self {
-        self.disruptions = disruptions;
+    pub const fn after(mut self, disruptions: u32, since: Count) -> Self {
+        (self.disruptions, self.since) = (disruptions, since);
         self
     }
 
@@ -218,13 +220,14 @@ impl Keeper {
         Ok(outcome)
     }
 
-    /// The counter has broken: all that is known of it is void.
-    pub fn disrupt(&mut self) {
+    /// The counter has broken, and is at `now`: all that is known of it is void.
+    pub fn disrupt(&mut self, now: Count) {
         self.servers.iter_mut().for_each(Server::forget);
         self.standings.fill(Standing::Silent);
         self.chosen = None;
         self.bridge = Bridge::default();
         self.disruptions = self.disruptions.wrapping_add(1);
+        self.since = now;
         self.breaks = self.breaks.wrapping_add(1);
         self.disrupted = true;
         (self.begun, self.settled) = (None, false);
@@ -279,6 +282,10 @@ impl Keeper {
             Some((before, new)) if !compatible(&before, &new) => {
                 self.bridge = Bridge::default();
                 self.disruptions = self.disruptions.wrapping_add(1);
+                // One server that contradicts itself: it was set, or the counter has broken and nobody else is there to show that.
+                if !changed {
+                    self.since = now;
+                }
             }
             Some((before, new)) if changed => self.bridge = Bridge::new(now, &before, &new),
             None if changed => self.bridge = Bridge::default(),
@@ -331,7 +338,8 @@ impl Keeper {
             .with(Status::DISRUPTED, self.disrupted && self.clock(now).is_none())
             .with(Status::SMEARED, smeared)
             .with(Status::TAI_KNOWN, (known || self.config.tai_offset.is_some()) && !smeared);
-        let base = Parameters { disruptions: self.disruptions, leap: self.leaps.leap(), ..Parameters::UNKNOWN };
+        let (disruptions, since) = (self.disruptions, self.since);
+        let base = Parameters { disruptions, since, leap: self.leaps.leap(), ..Parameters::UNKNOWN };
         let fresh_until = now.plus(self.config.nominal.counts(self.config.fresh_for));
         let Some((clock, server)) = self.clock(now).zip(self.chosen) else {
             // The nominal period tells a reader how old this is.

@@ -73,7 +73,7 @@ impl Keeper {
         if matches!(result, Err(Refusal::Old)) && this.last.is_some_and(back)
             || !spread && self.all_contradict(exchange.received)
         {
-            self.disrupt();
+            self.disrupt(exchange.received);
             // It is as good a beginning as any; if it is not good, the next one will do.
             return self.servers[server].sync.exchange(exchange).map_err(|_| Refusal::CounterBroke);
         }

@@ -27,7 +27,7 @@ pub const WORDS: usize = SIZE / 8;
 /// The first word: "TICKCLCK" in memory on a little-endian machine.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"TICKCLCK");
 /// Changes with the meaning of any word.
-pub const VERSION: u64 = 3;
+pub const VERSION: u64 = 4;
 
 const WORD_MAGIC: usize = 0;
 const WORD_VERSION: usize = 1;

@@ -18,7 +18,8 @@ impl Status {
     /// Since the values were published more time has passed than the daemon ever lets pass: it has died, or hangs. Readers find this out.
     pub const STALE: Self = Self(1 << 3);
     /// The counter has broken (suspend, migration): times from before and after cannot be compared, and none is known until servers answer. It can be that
-    /// they show it first: then the time is known at once, and the break shows in [`Parameters::disruptions`] only.
+    /// they show it first: then the time is known at once, and the break shows in [`Parameters::disruptions`] only. Of a value of the counter from before it,
+    /// readers find this out ([`Parameters::since`]).
     pub const DISRUPTED: Self = Self(1 << 4);
     /// The difference between TAI and UTC is known, so TAI is right.
     pub const TAI_KNOWN: Self = Self(1 << 5);
@@ -138,12 +139,16 @@ pub struct Parameters {
     /// compared if this did not change between them. The time is set where what was published contradicts what is known now beyond both bounds: a majority
     /// of servers has outvoted the one that was followed, or the only one was set. Where both can be right, one is led over into the other.
     pub disruptions: u32,
+    /// The first value of the counter that is known to be of the same counter as those now: it has broken before that, or nobody has watched it. Where only one
+    /// server is heard and its time contradicts the counter, nobody can tell which of them has jumped, and that counts as a break, too. A counter that went
+    /// back has values twice: [`Self::disruptions`], kept beside them, tells them apart.
+    pub since: Count,
     /// Where the time comes from.
     pub root: Root,
 }
 
 /// Words of a buffer.
-pub(super) const COUNT: usize = 14;
+pub(super) const COUNT: usize = 15;
 /// Of those, the first that the time at a count takes.
 pub(super) const FOR_TIME: usize = 11;
 
@@ -161,6 +166,7 @@ impl Parameters {
         fresh_until: Count(0),
         leap: Leap { offset: 0, step: 0, at: Nanos(0) },
         disruptions: 0,
+        since: Count(0),
         root: Root { stratum: 0, reference: 0, delay: 0 },
     };
 
@@ -180,6 +186,7 @@ impl Parameters {
             self.difference.mult,
             u64::from(self.root.stratum) | u64::from(self.root.reference) << 32,
             self.root.delay,
+            self.since.0,
         ]
     }
 
@@ -189,6 +196,7 @@ impl Parameters {
         Self {
             difference: Scale { mult: words[11], shift: (words[4] >> 32) as u32 & 63 },
             root: Root { stratum: words[12] as u8, reference: (words[12] >> 32) as u32, delay: words[13] },
+            since: Count(words[14]),
             ..Self::for_time(for_time)
         }
     }
@@ -232,7 +240,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn words_mean_what_they_were_made_of(a in any::<[u64; 7]>(), b in any::<[i32; 2]>(), c in any::<[u32; 2]>(), shifts in [0u32..63, 0u32..63]) {
+        fn words_mean_what_they_were_made_of(a in any::<[u64; 8]>(), b in any::<[i32; 2]>(), c in any::<[u32; 2]>(), shifts in [0u32..63, 0u32..63]) {
             let parameters = Parameters {
                 status: Status(c[0]),
                 at: Count(a[0]),
@@ -245,6 +253,7 @@ mod tests {
                 fresh_until: Count(a[0] ^ a[1]),
                 leap: Leap { offset: b[0], step: b[1], at: Nanos(a[2] as i64) },
                 disruptions: c[1],
+                since: Count(a[7]),
                 root: Root { stratum: a[3] as u8, reference: c[0] ^ c[1], delay: a[6] },
             };
             prop_assert_eq!(Parameters::from_words(&parameters.to_words()), parameters);

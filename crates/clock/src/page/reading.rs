@@ -4,6 +4,8 @@ use super::parameters::{Parameters, Status};
 use crate::time::{Count, Nanos};
 
 const SECOND: i64 = 1_000_000_000;
+/// Two processors' counters may be apart, and a value of the one may be converted on the other at once; but never by so many ns.
+const APART: i64 = 1_000_000;
 /// By how much the bound grows once the values are stale, in 2^-32 ns per ns: 2 ppm, more than the rate of any quartz changes in a day indoors.
 const STALE_GROWTH: u32 = (2e-6 * 4_294_967_296.0) as u32;
 
@@ -22,6 +24,8 @@ pub struct Reading {
     pub bound: u64,
     /// Nanoseconds since the values were published, negative before; `i64::MAX` if nothing ever was.
     pub age: i64,
+    /// [`Parameters::disruptions`].
+    pub disruptions: u32,
 }
 
 impl Reading {
@@ -53,13 +57,29 @@ impl Reading {
 }
 
 impl Parameters {
-    /// The time at a value of the counter, which may be from before or after the values were published. Of a value that is so far from them that its time
-    /// does not fit 64 bits nothing is known, whatever else is.
+    /// The time at a value of the counter, which may be from before or after the values were published. Nothing is known, whatever else is, of a value that is
+    /// so far from them that its time does not fit 64 bits; nor of one from before [`Self::since`], and then the status says *disrupted*.
     #[must_use]
     #[inline]
     pub const fn reading(&self, count: Count) -> Reading {
         let reading = self.reading_near(count);
-        if self.reaches(count, &reading) { reading } else { self.beyond(count, &reading) }
+        if count.0 >= self.since.0 && self.reaches(count, &reading) { reading } else { self.beyond(count, &reading) }
+    }
+
+    /// The same for a value that the counter has had, as who read it or found it in a record says. If the counter, which `now` gives, has not come so far yet,
+    /// it was another one before a break, and nothing is known of it. `now` is asked only of a value beyond those for which the page was published.
+    #[must_use]
+    #[inline]
+    pub fn reading_of(&self, count: Count, now: impl FnOnce() -> Count) -> Reading {
+        let reading = self.reading(count);
+        if count.0 > self.fresh_until.0 && self.is_ahead(count, now()) { self.beyond(count, &reading) } else { reading }
+    }
+
+    /// Whether the counter, now at `now`, has not come so far.
+    #[cold]
+    const fn is_ahead(&self, count: Count, now: Count) -> bool {
+        let ahead = count.0.saturating_sub(now.0);
+        ahead > i64::MAX as u64 || self.local.nanos(ahead as i64) > APART
     }
 
     /// Whether the values tell the time of this one: nothing of the reading was cut off.
@@ -74,12 +94,12 @@ impl Parameters {
         }
     }
 
-    /// The reading of a value that is too far away.
+    /// The reading of a value that is too far away, or is not of this counter as it now counts.
     #[cold]
     const fn beyond(&self, count: Count, reading: &Reading) -> Reading {
         let end = if self.local.mult == 0 || count.0 >= self.at.0 { i64::MAX } else { i64::MIN };
         Reading {
-            status: reading.status.without(Status::SYNCHRONISED),
+            status: reading.status.without(Status::SYNCHRONISED).with(Status::DISRUPTED, count.0 < self.since.0),
             error: u64::MAX,
             bound: u64::MAX,
             age: end,
@@ -115,6 +135,7 @@ impl Parameters {
             error: self.error.saturating_add(grown),
             bound: self.bound.saturating_add(grown),
             age,
+            disruptions: self.disruptions,
         };
         if status.contains(Status::SYNCHRONISED) { reading } else { self.unknown(&reading) }
     }
@@ -127,10 +148,14 @@ impl Parameters {
     }
 
     /// Nanoseconds between two values of the counter, by the difference clock: smooth, because no correction of the time enters it. Good for spans
-    /// below about 1000 s; beyond, take the difference of two readings. `None`: nobody knows yet how long a count takes, or it is more than 64 bits hold.
+    /// below about 1000 s; beyond, take the difference of two readings. `None`: nobody knows yet how long a count takes, one of the values is from before
+    /// [`Self::since`], or it is more than 64 bits hold.
     #[must_use]
     #[inline]
     pub const fn elapsed(&self, from: Count, to: Count) -> Option<i64> {
+        if from.0 < self.since.0 || to.0 < self.since.0 {
+            return None;
+        }
         let counts = to.since(from);
         let wrapped = (to.0 >= from.0) != (counts >= 0);
         match self.difference.nanos(counts) {
@@ -138,6 +163,14 @@ impl Parameters {
             _ if wrapped || self.difference.mult == 0 => None,
             ns => Some(ns),
         }
+    }
+
+    /// The same between values that the counter has had: as [`Self::reading_of`].
+    #[must_use]
+    #[inline]
+    pub fn elapsed_of(&self, from: Count, to: Count, now: impl FnOnce() -> Count) -> Option<i64> {
+        let last = if from.0 > to.0 { from } else { to };
+        if last.0 > self.fresh_until.0 && self.is_ahead(last, now()) { None } else { self.elapsed(from, to) }
     }
 
     /// The count at which the clock will show this TAI time; the first or last that there is, if that is none.
@@ -176,6 +209,7 @@ mod tests {
             growth: 1 << 12,
             fresh_until: AT.plus(20 * 2_000_000_000),
             leap: Leap { offset: 37, step: 0, at: Nanos(0) },
+            disruptions: 3,
             ..Parameters::UNKNOWN
         }
     }
@@ -185,7 +219,7 @@ mod tests {
         let p = parameters();
         assert_eq!(
             p.reading(p.at),
-            Reading { status: p.status, tai: p.time, offset: 37, error: 10, bound: 100, age: 0 }
+            Reading { status: p.status, tai: p.time, offset: 37, error: 10, bound: 100, age: 0, disruptions: 3 }
         );
         for seconds in [-10i64, 10] {
             let reading = p.reading(p.at.plus(seconds * 2_000_000_000));
@@ -231,6 +265,36 @@ mod tests {
     }
 
     #[test]
+    fn of_a_count_from_before_a_break_nothing_is_known() {
+        let p = Parameters { since: AT.plus(-1000), ..parameters() };
+        let whole = |count: i64| (p.reading(AT.plus(count)).is_known(), p.elapsed(AT.plus(count), AT));
+        assert_eq!(whole(-1000), (true, Some(500)));
+        assert_eq!(whole(-1001), (false, None));
+        assert_eq!(p.elapsed(AT, AT.plus(-1001)), None);
+        let before = p.reading(AT.plus(-1001));
+        assert_eq!(before.status, Status::DISRUPTED, "{before:?}");
+        assert_eq!(before.interval(), (Nanos(i64::MIN), Nanos(i64::MAX)));
+        assert!(p.reading_near(AT.plus(-1001)).is_known(), "which is asked of the counter's value now only");
+    }
+
+    #[test]
+    fn of_a_count_that_the_counter_has_not_come_to_nothing_is_known() {
+        let p = parameters();
+        let now = p.fresh_until;
+        // 1 ms: processors' counters may be apart.
+        for (ahead, known) in [(-1, true), (2_000_000, true), (2_000_002, false), (i64::MAX, false)] {
+            let count = now.plus(ahead);
+            assert_eq!(p.reading_of(count, || now).is_known(), known, "{ahead}");
+            assert_eq!(p.elapsed_of(AT, count, || now), p.elapsed(AT, count).filter(|_| known), "{ahead}");
+            assert_eq!(p.elapsed_of(count, AT, || now), p.elapsed(count, AT).filter(|_| known), "{ahead}");
+        }
+        assert!(!p.reading_of(Count(u64::MAX), || now).is_known());
+        assert!(!p.reading_of(now.plus(2_000_002), || now).status.contains(Status::SYNCHRONISED));
+        let asked = || panic!("what a page is fresh for needs no counter");
+        assert!(p.reading_of(now, asked).is_known() && p.elapsed_of(now, AT, asked).is_some());
+    }
+
+    #[test]
     fn a_leap_second_is_applied_at_its_instant() {
         let p = parameters();
         // 23:59:60 begins 10 s later.
@@ -257,12 +321,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_that_a_page_may_hold_makes_a_reader_panic(words in any::<[u64; 14]>(), counts in any::<[u64; 2]>()) {
+        fn nothing_that_a_page_may_hold_makes_a_reader_panic(words in any::<[u64; 15]>(), counts in any::<[u64; 2]>()) {
             let p = Parameters::from_words(&words);
             let reading = p.reading(Count(counts[0]));
             let (earliest, latest) = reading.interval();
             prop_assert!(earliest <= latest || reading.utc().0 < i64::MIN / 2 || reading.utc().0 > i64::MAX / 2);
             let _ = (p.elapsed(Count(counts[0]), Count(counts[1])), p.count_at(reading.tai));
+            let _ = p.reading_of(Count(counts[0]), || Count(counts[1]));
         }
     }
 }

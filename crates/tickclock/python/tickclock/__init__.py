@@ -29,7 +29,7 @@ class Status(enum.IntFlag):
     STALE = 0x008
     """The daemon has died or hangs."""
     DISRUPTED = 0x010
-    """The counter has broken, and no server has answered since."""
+    """The counter has broken: no server has answered since, or the value is from before."""
     TAI_KNOWN = 0x020
     """``tai_utc_s`` is right."""
     LEAP_SECOND = 0x040
@@ -67,6 +67,9 @@ class Time(NamedTuple):
     """Since the daemon published last."""
     counter: int
     """The counter at that time."""
+    disruptions: int
+    """How often the counter has broken, or the time was set. Keep it beside values of the counter: if it has changed since, they cannot be compared with
+    values from now."""
 
     @property
     def tai_ns(self) -> int:
@@ -83,8 +86,8 @@ class Time(NamedTuple):
 class Unknown(Exception):
     """The time is not known (yet). ``status`` says why."""
 
-    def __init__(self, status: Status) -> None:
-        super().__init__(f"the time is not known ({status})")
+    def __init__(self, status: Status, why: str = "the time is not known") -> None:
+        super().__init__(f"{why} ({status})")
         self.status = status
 
 
@@ -98,6 +101,8 @@ class _Time(ctypes.Structure):
         ("error_ns", ctypes.c_uint64),
         ("age_ns", ctypes.c_int64),
         ("counter", ctypes.c_uint64),
+        ("disruptions", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
     ]
 
 
@@ -139,7 +144,15 @@ _WHY = {
 }
 
 _NO_TIME = -(2**63)
-_TOO_FAR = "is so far from the counter's value now that its time does not fit 64 bits of nanoseconds"
+
+
+def _refused(counter: int, status: Status) -> Exception:
+    """Why the library knows nothing of a value although it knows the time."""
+    if Status.DISRUPTED in status:
+        return Unknown(status, f"{counter} is from before the counter broke, or before anybody watched it")
+    return OverflowError(
+        f"{counter} is no value that the counter has had yet, or is so far from now that its time does not fit 64 bits of nanoseconds"
+    )
 
 
 def _whole(value: int, what: str, least: int, most: int) -> int:
@@ -198,12 +211,13 @@ class Clock:
         return _time(_lib.tickclock_now(self._opened(), ctypes.byref(time)), time)
 
     def at(self, counter: int) -> Time:
-        """The time at a value of the counter, taken earlier. Raises Unknown if the time is not known, OverflowError if there is no such value, or if it is
-        so far from now that its time does not fit 64 bits."""
+        """The time at a value of the counter, taken earlier. Raises Unknown if the time is not known, or if the value is from before the counter broke or
+        before anybody watched it (``status`` has DISRUPTED); OverflowError if there is no such value, if the counter has not come to it yet, or if it is so
+        far from now that its time does not fit 64 bits."""
         time = _Time()
         error = _lib.tickclock_at(self._opened(), _count(counter), ctypes.byref(time))
         if error == errno.ERANGE:
-            raise OverflowError(f"{counter} {_TOO_FAR}")
+            raise _refused(counter, Status(time.status))
         return _time(error, time)
 
     def counter(self) -> int:
@@ -213,11 +227,14 @@ class Clock:
     def elapsed(self, start: int, end: int) -> int:
         """Nanoseconds between two values of the counter, by the difference clock: smooth, for spans below about 1000 s.
 
-        Raises Unknown before the first answer of a server, when nobody knows how long a count takes, OverflowError if the span does not fit 64 bits.
+        Raises Unknown before the first answer of a server, when nobody knows how long a count takes, or if one of the values is from before the counter
+        broke; OverflowError if the counter has not come to one of them yet, or if the span does not fit 64 bits.
         """
         span = ctypes.c_int64()
         error = _lib.tickclock_elapsed(self._opened(), _count(start), _count(end), ctypes.byref(span))
         if error == errno.ERANGE:
+            for counter in (start, end):
+                self.at(counter)
             raise OverflowError(f"from {start} to {end} it is longer than 64 bits of nanoseconds")
         if error:
             raise self._unknown()
@@ -226,9 +243,8 @@ class Clock:
     def convert(self, counters: Iterable[int]):
         """Unix times in ns of many values of the counter, all by the same parameters.
 
-        A NumPy array gives a NumPy array of int64 of the same shape, in one call; anything else gives a list. Raises Unknown if the time is not known,
-        OverflowError if a value cannot be one of the counter (negative, or of more than 64 bits) or is so far from now that its time does not fit 64 bits,
-        TypeError if it is no whole number.
+        A NumPy array gives a NumPy array of int64 of the same shape, in one call; anything else gives a list. Raises Unknown and OverflowError as ``at`` does,
+        naming the first such value, and TypeError if one is no whole number.
         """
         numpy = sys.modules.get("numpy")
         if numpy is not None and isinstance(counters, numpy.ndarray):
@@ -250,7 +266,9 @@ class Clock:
         error = _lib.tickclock_convert(self._opened(), counters, times, count)
         if error == errno.ERANGE:
             first = next(i for i in range(count) if ctypes.c_int64.from_address(times + 8 * i).value == _NO_TIME)
-            raise OverflowError(f"{ctypes.c_uint64.from_address(counters + 8 * first).value} {_TOO_FAR}")
+            counter, time = ctypes.c_uint64.from_address(counters + 8 * first).value, _Time()
+            _lib.tickclock_at(self._opened(), counter, ctypes.byref(time))
+            raise _refused(counter, Status(time.status))
         if error:
             raise self._unknown()
 
@@ -281,4 +299,5 @@ def _time(unknown: int, time: _Time) -> Time:
         time.error_ns,
         time.age_ns,
         time.counter,
+        time.disruptions,
     )

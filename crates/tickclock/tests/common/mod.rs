@@ -16,6 +16,7 @@ pub(crate) fn parameters(at: Count, time: Nanos) -> Parameters {
         growth: 0,
         fresh_until: Count(u64::MAX / 2),
         leap: Leap { offset: 37, step: 0, at: Nanos(0) },
+        disruptions: 2,
         ..Parameters::UNKNOWN
     }
 }

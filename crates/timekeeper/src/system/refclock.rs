@@ -59,7 +59,7 @@ mod tests {
 
     fn reading() -> Reading {
         let status = Status::SYNCHRONISED;
-        Reading { status, tai: Nanos(1037 * SECOND + 7), offset: 37, error: 1000, bound: 5000, age: 0 }
+        Reading { status, tai: Nanos(1037 * SECOND + 7), offset: 37, error: 1000, bound: 5000, age: 0, disruptions: 0 }
     }
 
     #[test]

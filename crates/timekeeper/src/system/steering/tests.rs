@@ -118,6 +118,7 @@ impl Machine {
                 error: 1_000,
                 bound: self.bound,
                 age: 0,
+                disruptions: 0,
             };
             let now = Now { at: self.second * SECOND, ahead, base: -self.drift, reading, leap: self.leap };
             let rival = self.rival.then(|| Rival { name: "chronyd".into(), process: 7 });
