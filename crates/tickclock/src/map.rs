@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 use thiserror::Error;
-use tickwire_clock::page::{CounterKind, Fault, Page, Parameters, SIZE, Status, WORDS};
+use tickwire_clock::page::{CounterKind, Fault, Page, Parameters, SIZE, WORDS};
 
 /// A mapped page.
 #[derive(Debug)]
@@ -203,7 +203,7 @@ impl Writer {
             Ok((_, existing)) if existing == counter => Ok(Some(Self { mapping, _file: file })),
             Ok((page, _)) => {
                 // Its readers read another counter.
-                page.publish(&Parameters { status: Status::RETIRED, ..Parameters::UNKNOWN });
+                page.retire();
                 std::fs::remove_file(path).map_err(|error| CreateError::System("replace", path.into(), error))?;
                 Ok(None)
             }
@@ -214,6 +214,8 @@ impl Writer {
             }
             Err(Fault::Magic) => Err(CreateError::Foreign(path.into())),
             Err(_) => {
+                // Its readers are of another version.
+                Page::assume(mapping.words()).retire();
                 std::fs::remove_file(path).map_err(|error| CreateError::System("replace", path.into(), error))?;
                 Ok(None)
             }

@@ -89,14 +89,22 @@ fn what_is_no_page_is_refused_and_left_alone() {
 fn a_page_of_another_version_is_refused_by_readers_and_replaced_by_a_daemon() {
     let directory = tempfile::tempdir().unwrap();
     let path = page(&directory);
-    drop(Writer::create(&path, CounterKind::MonotonicRaw).unwrap());
+    let writer = Writer::create(&path, CounterKind::MonotonicRaw).unwrap();
+    writer.publish(&parameters(second(1000)));
+    drop(writer);
+    let reader = Clock::open(&path).unwrap();
     let mut bytes = std::fs::read(&path).unwrap();
     bytes[8..16].copy_from_slice(&99u64.to_ne_bytes());
     std::fs::write(&path, &bytes).unwrap();
     let error = Clock::open(&path).unwrap_err();
     assert!(matches!(error, OpenError::Fault(_, Fault::Version(99))), "{error}");
+    assert!(reader.now().is_known());
     let _writer = Writer::create(&path, CounterKind::MonotonicRaw).unwrap();
     assert!(Clock::open(&path).is_ok());
+    assert!(
+        reader.now().status.contains(Status::RETIRED) && !reader.now().is_known(),
+        "who reads it by that version is told"
+    );
 }
 
 #[test]

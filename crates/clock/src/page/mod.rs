@@ -7,7 +7,10 @@
 //! | `reading` | from a counter's value to the time, its error and its bound |
 //!
 //! All words are native 64-bit integers: the page never leaves the machine. Words 0 to 4 say what it is and are written once; word 8 is the
-//! sequence number, alone in its cache line; the buffers begin at words 16 and 32.
+//! sequence number, alone in its cache line; the buffers begin at words 16 and 32, each with the status.
+//!
+//! In all versions so far these are the same, as is the protocol and the meaning of the status's bits, and so it must be in those to come: a daemon of any
+//! version takes the place of a page of any other, and tells its readers ([`Page::retire`]).
 
 pub mod double;
 mod parameters;
@@ -163,6 +166,12 @@ impl<'a> Page<'a> {
         PLACES.publish(self.words, &parameters.to_words());
     }
 
+    /// Tells readers, of whatever version, that another page has taken this one's place, and nothing else. There must be one writer only.
+    pub fn retire(self) {
+        // The other words of the buffer stay as they are: without the status that the time is known they mean nothing.
+        PLACES.publish(self.words, &[u64::from(Status::RETIRED.0)]);
+    }
+
     /// The time at what `counter` gives, by the newest parameters; and that count. `None` as for [`Self::read`].
     #[inline]
     pub fn time(self, counter: impl FnMut() -> Count) -> Option<(Count, Reading)> {
@@ -186,6 +195,32 @@ mod tests {
 
     fn words() -> [AtomicU64; WORDS] {
         [const { AtomicU64::new(0) }; WORDS]
+    }
+
+    #[test]
+    fn who_reads_a_retired_page_learns_that_and_no_time() {
+        let memory = words();
+        let page = Page::create(&memory, CounterKind::Tsc, 7);
+        let known = Parameters { status: Status::SYNCHRONISED, bound: 5, disruptions: 3, ..Parameters::UNKNOWN };
+        for publications in 0..4 {
+            (0..publications).for_each(|_| page.publish(&known));
+            page.retire();
+            let (_, reading) = page.time(|| Count(9)).unwrap();
+            assert!(reading.status.contains(Status::RETIRED) && !reading.is_known(), "{publications}: {reading:?}");
+        }
+    }
+
+    /// What readers of other versions rely on.
+    #[test]
+    fn the_places_by_which_any_version_tells_any_other_stay() {
+        let memory = words();
+        let page = Page::create(&memory, CounterKind::Tsc, 7);
+        let word = |index: usize| memory[index].load(Ordering::Relaxed);
+        assert_eq!([word(0), word(1), word(2), word(3)], [MAGIC, VERSION, 4096, 1]);
+        for (sequence, buffer) in [(2, 32), (4, 16)] {
+            page.retire();
+            assert_eq!((word(8), word(buffer)), (sequence, 1 << 8));
+        }
     }
 
     #[test]
