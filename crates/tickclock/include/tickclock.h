@@ -56,7 +56,8 @@ struct tickclock_time {
 /*
  * Opens the page `path`; NULL is the default: the environment's TICKWIRE_CLOCK, or /run/tickwire/clock.
  * Returns 0, or an errno value, and then *clock is NULL: ENOENT (no daemon has made a page), EACCES, EBADMSG (no page),
- * EPROTO (a page of another version), ENOTSUP (this processor has not its counter), EINVAL (clock is NULL), ...
+ * EPROTO (a page of another version), ENOTSUP (this processor has not its counter, or it is CLOCK_MONOTONIC_RAW, and by how much that is moved in this
+ * time namespace cannot be told), EINVAL (clock is NULL), ...
  */
 int tickclock_open(struct tickclock **clock, const char *path);
 void tickclock_close(struct tickclock *clock); /* NULL is allowed */

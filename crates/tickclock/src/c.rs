@@ -83,7 +83,7 @@ const fn code(error: &OpenError) -> c_int {
         OpenError::System(_, errno) => *errno as c_int,
         OpenError::Fault(_, crate::Fault::Version(_)) => libc::EPROTO,
         OpenError::Fault(..) | OpenError::Kind(_) => libc::EBADMSG,
-        OpenError::Counter(..) => libc::ENOTSUP,
+        OpenError::Counter(..) | OpenError::Moved(..) => libc::ENOTSUP,
     }
 }
 

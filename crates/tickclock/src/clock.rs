@@ -1,6 +1,6 @@
 //! What a program calls.
 
-use crate::counter;
+use crate::counter::{self, Moved};
 use crate::map::{MapFault, Mapping};
 use nix::errno::Errno;
 use std::path::{Path, PathBuf};
@@ -39,6 +39,9 @@ pub enum OpenError {
     /// This processor does not have the page's counter.
     #[error("{0} is about the counter {name}, which this processor has not", name = .1.name())]
     Counter(PathBuf, CounterKind),
+    /// This program may see the page's counter differently.
+    #[error("{0} is about the counter {name}, of which this program cannot tell how far it is moved for it: {2}", name = .1.name())]
+    Moved(PathBuf, CounterKind, Moved),
 }
 
 /// The machine's clock, open for reading. Any number of threads may share it.
@@ -72,6 +75,7 @@ impl Clock {
         if !counter::exists(counter) {
             return Err(OpenError::Counter(path.into(), counter));
         }
+        counter::is_common(counter).map_err(|why| OpenError::Moved(path.into(), counter, why))?;
         Ok(Self { mapping, counter })
     }
 

@@ -1,6 +1,7 @@
 //! The page's file, mapped into memory.
 
 use crate::boot::boot;
+use crate::counter::Moved;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag, open};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
@@ -128,6 +129,9 @@ pub enum CreateError {
     /// Its owner could change it under the daemon, or make it shorter, which kills whoever reads it.
     #[error("{0} belongs to user {1}, who could change it at any time; remove it, or choose another page with --page")]
     Owner(PathBuf, u32),
+    /// By how much this program sees the counter moved cannot be told.
+    #[error("the counter {name} cannot be published by this program: {1}", name = .0.name())]
+    Moved(CounterKind, Moved),
     /// Something else has this name.
     #[error("{0} is no clock page, and is left alone; remove it, or choose another page with --page")]
     Foreign(PathBuf),
@@ -147,8 +151,10 @@ impl Writer {
     /// A page about another counter, or of another version, is replaced by a new one; its readers are told to open that.
     ///
     /// # Errors
-    /// Another daemon writes it, something else has this name, there is no such directory (that of the usual page is made), or the system refused.
+    /// Another daemon writes it, something else has this name, there is no such directory (that of the usual page is made), the system refused, or it does not
+    /// tell how this program's time namespace moves the counter.
     pub fn create(path: &Path, counter: CounterKind) -> Result<Self, CreateError> {
+        crate::counter::is_common(counter).map_err(|why| CreateError::Moved(counter, why))?;
         if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
             make_directory(directory)?;
         }

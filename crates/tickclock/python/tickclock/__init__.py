@@ -140,7 +140,7 @@ _WHY = {
     errno.ENOENT: "there is no clock; start `tickwire service` or `tickwire clock run`, or name its page",
     errno.EBADMSG: "this is no page of a clock",
     errno.EPROTO: "the clock's page is of another version than this library",
-    errno.ENOTSUP: "this processor does not have the counter that the clock's page is about",
+    errno.ENOTSUP: "this processor does not have the counter that the clock's page is about, or it cannot be told how this time namespace moves it",
 }
 
 _NO_TIME = -(2**63)

@@ -2,11 +2,12 @@
 
 mod acpi_pm;
 mod hpet;
+mod raw;
 
 pub use acpi_pm::AcpiPm;
 pub use hpet::Hpet;
+pub use raw::Moved;
 
-use nix::time::{ClockId, clock_gettime};
 use tickwire_clock::Count;
 use tickwire_clock::page::CounterKind;
 
@@ -17,7 +18,7 @@ pub fn read(kind: CounterKind) -> Count {
     match kind {
         CounterKind::Tsc => tsc(),
         CounterKind::Cntvct => cntvct(),
-        CounterKind::MonotonicRaw => monotonic_raw(),
+        CounterKind::MonotonicRaw => raw::read(),
     }
 }
 
@@ -28,7 +29,18 @@ pub fn read_unordered(kind: CounterKind) -> Count {
     match kind {
         CounterKind::Tsc => tsc_unordered(),
         CounterKind::Cntvct => cntvct_unordered(),
-        CounterKind::MonotonicRaw => monotonic_raw(),
+        CounterKind::MonotonicRaw => raw::read(),
+    }
+}
+
+/// Whether this program sees the counter as others of the machine do, in other time namespaces, too.
+///
+/// # Errors
+/// That cannot be told; only of [`CounterKind::MonotonicRaw`].
+pub fn is_common(kind: CounterKind) -> Result<(), Moved> {
+    match kind {
+        CounterKind::MonotonicRaw => raw::moved().map(|_| ()),
+        CounterKind::Tsc | CounterKind::Cntvct => Ok(()),
     }
 }
 
@@ -83,11 +95,6 @@ fn cntvct_unordered() -> Count {
     }
     #[cfg(not(target_arch = "aarch64"))]
     Count(0)
-}
-
-fn monotonic_raw() -> Count {
-    clock_gettime(ClockId::CLOCK_MONOTONIC_RAW)
-        .map_or(Count(0), |now| Count(now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64))
 }
 
 #[cfg(test)]
