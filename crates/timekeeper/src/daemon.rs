@@ -39,6 +39,8 @@ const HAND: i64 = SECOND;
 /// What is known of the counter is kept so often, in ns; and at once when its period is known twice as well as what was kept: a daemon that is killed some
 /// seconds after its start has learnt something, too.
 const KEEP: i64 = 60 * SECOND;
+/// 2026-01-01 00:00:00: what comes before was before this program.
+const WRITTEN: Nanos = Nanos(1_767_225_600 * SECOND);
 /// How far a quartz may be from what the kernel has measured: standard deviation, relative.
 const QUARTZ: f64 = 100e-6;
 
@@ -245,7 +247,7 @@ impl Daemon {
     /// Hands what has come to the clock.
     fn receive(&mut self) {
         let now = monotonic();
-        let near = realtime();
+        let near = about(realtime());
         let mut exchanges = Vec::new();
         for (number, source) in self.sources.iter_mut().enumerate() {
             let mut refused = Vec::new();
@@ -492,9 +494,15 @@ fn monotonic() -> i64 {
     sandwich::now(ClockId::CLOCK_MONOTONIC)
 }
 
-/// About the time, to within decades: of which era a server's stamp is.
+/// What the system's clock shows.
 fn realtime() -> Nanos {
     Nanos(sandwich::now(ClockId::CLOCK_REALTIME))
+}
+
+/// About the time, to within 68 years, by which it is told of which era a server's stamp is (RFC 5905 §6). A host without a battery starts in 1970, but this
+/// program was not there then.
+fn about(clock: Nanos) -> Nanos {
+    clock.max(WRITTEN)
 }
 
 /// Numbers that nobody can guess.
@@ -627,6 +635,26 @@ mod tests {
         daemon.receive();
         let refused = &daemon.sources[0].tally().refused;
         assert_eq!(refused.get("answers nothing that was asked"), Some(&1), "{refused:?}");
+    }
+
+    #[test]
+    fn a_servers_stamp_is_of_the_right_era_whatever_the_systems_clock_shows() {
+        use tickwire_ntp::Stamp;
+        let year = |year: i64| Nanos((year - 1970) * 31_556_952 * SECOND);
+        let told = |time: Nanos, clock: Nanos| Stamp::from_unix(time).to_unix(about(clock));
+        for time in [2026, 2036, 2037, 2039, 2060, 2093].map(year) {
+            for clock in [Nanos(0), year(2000), year(2027), time] {
+                assert_eq!(told(time, clock), time, "with a clock at {clock:?}");
+            }
+        }
+        // The turn of the era itself, by a clock that is right, or a little off.
+        let turn = Nanos(2_085_978_496 * SECOND);
+        for (off, clock) in
+            [(-SECOND, 1), (0, -1), (SECOND, -1), (SECOND, 1)].map(|(off, sign)| (off, turn.plus(sign * 3600 * SECOND)))
+        {
+            assert_eq!(told(turn.plus(off), clock), turn.plus(off));
+        }
+        assert_eq!(told(year(2150), year(2149)), year(2150), "later than 68 years from now the clock is needed");
     }
 
     #[test]
