@@ -1,8 +1,14 @@
 //! Which start of the machine this is: counters begin anew with each, so a page from before it tells nothing.
 
-/// The kernel's random number of this start, or 64 bits of it; 0 where it does not tell (no /proc).
+/// The name that the kernel has drawn for this start of the machine, a UUID; empty where it does not tell (no /proc).
+#[must_use]
+pub fn boot_id() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
+}
+
+/// The same as a number of 64 bits; 0 where there is none.
 pub(crate) fn boot() -> u64 {
-    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map_or(0, |id| number(&id))
+    number(&boot_id())
 }
 
 /// The first 64 bits of a UUID.

@@ -29,6 +29,7 @@ pub mod counter;
 mod map;
 mod wait;
 
+pub use boot::boot_id;
 pub use clock::{Clock, DEFAULT_PATH, OpenError, VARIABLE, default_path};
 pub use map::{CreateError, Writer};
 pub use tickwire_clock::page::{CounterKind, Fault, Leap, Parameters, Reading, Root, Status};

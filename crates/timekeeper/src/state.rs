@@ -33,7 +33,7 @@ const LITTLE: i64 = 1_000_000;
 #[serde(deny_unknown_fields)]
 struct File {
     version: u32,
-    /// Of the kernel: /proc/sys/kernel/random/boot_id.
+    /// [`tickclock::boot_id`].
     boot: String,
     counter: String,
     count: u64,
@@ -110,10 +110,9 @@ fn beside(page: &Path) -> PathBuf {
 impl State {
     /// The file of this name, or else the one beside the page.
     pub(crate) fn new(path: Option<&Path>, page: &Path) -> Self {
-        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         Self {
             path: path.map_or_else(|| beside(page), Path::to_owned),
-            boot: boot.trim().into(),
+            boot: tickclock::boot_id(),
             failing: false,
             kept: COLD,
         }
