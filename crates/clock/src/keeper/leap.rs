@@ -32,11 +32,13 @@ const AHEAD: i64 = 190 * DAY;
 pub(super) struct Leaps {
     leap: Leap,
     table: Option<Table>,
+    /// The leap is from the table.
+    tabled: bool,
 }
 
 impl Leaps {
     pub(super) const fn new(offset: i32) -> Self {
-        Self { leap: Leap { offset, step: 0, at: Nanos(0) }, table: None }
+        Self { leap: Leap { offset, step: 0, at: Nanos(0) }, table: None, tabled: false }
     }
 
     pub(super) fn set_table(&mut self, table: Table) {
@@ -53,19 +55,24 @@ impl Leaps {
         self.leap.step != 0 && tai.since(self.leap.at).abs() < SPREAD
     }
 
-    /// Takes from the table what it knows of about this Unix time.
+    /// The clock shows this Unix time: what is known about it is what matters now.
     pub(super) fn look_up(&mut self, unix: Nanos) {
-        if !self.certain(unix) {
-            return;
-        }
-        let Some(table) = &self.table else { return };
+        self.leap = self.about(unix);
+        self.tabled = self.certain(unix);
+    }
+
+    /// What is known about this Unix time, which may be far from the one that the clock shows: by the table, until it expires. Its last word stays until
+    /// servers announce something.
+    fn about(&self, unix: Nanos) -> Leap {
+        let told = self.table.as_ref().filter(|table| self.tabled || unix < table.expires());
+        let Some(table) = told else { return self.leap };
+        let unix = unix.min(table.expires().plus(-1));
         // What is just over stays known, because readers convert counts from before it, and servers may be late.
         let (offset, next) = table.at(unix.plus(-DAY));
-        let next = next.filter(|(at, _)| at.since(unix) < AHEAD);
-        self.leap = match next {
+        match next.filter(|(at, _)| at.since(unix) < AHEAD) {
             Some((midnight, new)) => leap(midnight, offset, new - offset),
             None => Leap { offset, step: 0, at: Nanos(0) },
-        };
+        }
     }
 
     pub(super) const fn leap(&self) -> Leap {
@@ -74,7 +81,8 @@ impl Leaps {
 
     /// TAI of a server's stamp; `None` so near to a leap that it may mean two instants.
     pub(super) fn tai_of(&self, unix: Nanos) -> Option<Nanos> {
-        let Leap { offset, step, at } = self.leap;
+        // Not what matters to the clock: a server that has been set may be years from what it said before, and leap seconds between.
+        let Leap { offset, step, at } = self.about(unix);
         let tai = unix.plus(i64::from(offset) * SECOND);
         if step == 0 || tai.since(at) < -GREY {
             Some(tai)

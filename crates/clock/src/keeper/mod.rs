@@ -23,7 +23,7 @@ use crate::exchange::Exchange;
 use crate::page::{Parameters, Root, Status};
 use crate::scale::Scale;
 use crate::sync::{self, Clock, Outcome, Refusal, Sync};
-use crate::time::Count;
+use crate::time::{Count, Nanos};
 use bridge::{Bridge, compatible};
 use choice::Candidate;
 use difference::Difference;
@@ -167,9 +167,11 @@ impl Keeper {
         self
     }
 
-    /// Leap seconds are in this table.
+    /// Leap seconds are in this table. Where all servers spread them nobody asks it.
     pub fn set_leap_table(&mut self, table: Table) {
-        self.leaps.set_table(table);
+        if !self.all_smeared() {
+            self.leaps.set_table(table);
+        }
     }
 
     /// A server is asked more or less often than the others: after so many ns without a usable exchange it tells nothing any more.
@@ -187,20 +189,18 @@ impl Keeper {
         exchange: &Exchange,
         announced: Announcement,
     ) -> Result<Outcome, Refusal> {
-        if !self.all_smeared() {
-            // A server may tell any time; the clock knows better, once it does.
-            let known = self.clock(exchange.received).map(|clock| self.utc_of(clock.time));
-            self.leaps.look_up(known.unwrap_or(exchange.server_sent));
-        }
+        self.look_up(exchange.received, exchange.server_sent);
         let stamps = (self.leaps.tai_of(exchange.server_received)).zip(self.leaps.tai_of(exchange.server_sent));
         let (server_received, server_sent) = stamps.ok_or(Refusal::Leaping)?;
+        let unix = exchange.server_sent;
         let exchange = Exchange { server_received, server_sent, ..*exchange };
         let before = self.bridged(exchange.received).filter(|_| self.is_settled(exchange.received));
-        if self.is_kept_out(server, before.map_or(server_sent, |clock| clock.time)) {
+        let now = before.map_or(server_sent, |clock| clock.time);
+        if self.is_kept_out(server, now) {
             return Err(Refusal::Smeared);
         }
         let breaks = self.breaks;
-        let outcome = self.hear(server, &exchange, server_sent, before)?;
+        let outcome = self.hear(server, &exchange, now, before)?;
         let this = &mut self.servers[server];
         this.last = Some(exchange.received);
         this.announced = announced;
@@ -213,11 +213,20 @@ impl Keeper {
         // Nothing leads over a break: the old clock means nothing at a new count.
         self.choose(exchange.received, before.filter(|_| self.breaks == breaks));
         self.disrupted &= self.clock(exchange.received).is_none();
+        // The clock may have been set far.
+        self.look_up(exchange.received, unix);
         if !self.all_smeared() {
+            let now = self.clock(exchange.received).map_or(server_sent, |clock| clock.time);
             let agreeing = self.standings.iter().zip(&self.servers).filter(|(standing, _)| standing.agrees());
-            self.leaps.announce(agreeing.map(|(_, server)| server.announced), server_sent);
+            self.leaps.announce(agreeing.map(|(_, server)| server.announced), now);
         }
         Ok(outcome)
+    }
+
+    /// Looks up the leap seconds about now. A server may tell any time; the clock knows better, once it does.
+    fn look_up(&mut self, now: Count, told: Nanos) {
+        let known = self.clock(now).map(|clock| self.utc_of(clock.time));
+        self.leaps.look_up(known.unwrap_or(told));
     }
 
     /// The counter has broken, and is at `now`: all that is known of it is void.

@@ -1,0 +1,78 @@
+//! Leap seconds, and servers that are set over one or live at another time.
+
+use tickwire_clock::Nanos;
+use tickwire_clock::keeper::leap::Announcement;
+use tickwire_clock::keeper::table::Table;
+use tickwire_sim::timekeeping::TAI_OFFSET;
+use tickwire_sim::{TimeServer, Timekeeping, Wander, truth};
+
+/// 2026-07-01 00:00:00 in seconds of the simulation, which begins with the year.
+const MIDNIGHT: f64 = 181.0 * 86_400.0;
+const DAY: f64 = 86_400.0;
+const SECOND: i64 = 1_000_000_000;
+
+fn servers(count: u64) -> Vec<TimeServer> {
+    (0..count).map(|number| TimeServer::new(100 + number)).collect()
+}
+
+/// The leap seconds of 2015 and 2017, and one of `step` at that midnight.
+fn table(step: i32) -> Table {
+    let past = [(1_435_708_800, TAI_OFFSET - 1), (1_483_228_800, TAI_OFFSET)];
+    let past = past.map(|(unix, offset)| (Nanos(unix * SECOND), offset));
+    let entries = past.into_iter().chain([(truth(MIDNIGHT), TAI_OFFSET + step)]);
+    Table::new(entries.collect(), truth(MIDNIGHT + 150.0 * DAY)).unwrap()
+}
+
+/// A run that begins so many seconds before the midnight with a leap second.
+fn before_midnight(servers: Vec<TimeServer>, poll: f64, seconds: f64, step: i32) -> (Timekeeping, f64) {
+    let mut run = Timekeeping::new(Wander::OFFICE, servers, poll, MIDNIGHT - seconds, 1);
+    let leap = if step > 0 { MIDNIGHT } else { MIDNIGHT - 1.0 };
+    run.utc.leap = Some((leap, step));
+    (run, leap)
+}
+
+/// Error and bound of the Unix time that is published at `at`, in ns.
+fn published(run: &mut Timekeeping, at: f64) -> (i64, u64) {
+    run.until(at, |_| ());
+    let at = at.max(run.now());
+    let reading = run.reading(at);
+    (reading.utc().since(run.utc.unix(at)), reading.bound)
+}
+
+#[test]
+fn a_server_that_is_set_over_a_leap_second_is_right_at_once() {
+    // Over the one of 2017, forward and back.
+    let year = 365.0 * DAY * 1e9;
+    for (wrong, right) in [(-12.0 * year, 0.0), (0.0, -12.0 * year)] {
+        let mut all = servers(1);
+        all[0].error = wrong;
+        let mut run = Timekeeping::new(Wander::OFFICE, all, 1.0, 0.0, 2);
+        run.keeper.set_leap_table(table(1));
+        run.until(600.0, |_| ());
+        run.servers[0].error = right;
+        let mut set = false;
+        for second in 600..660 {
+            let at = f64::from(second) + 0.5;
+            let (error, bound) = published(&mut run, at);
+            let off = |from: f64| (error - from as i64).unsigned_abs() > bound;
+            set |= !off(right);
+            assert!(!off(if set { right } else { wrong }), "{second}: {error} of {bound}");
+        }
+        assert!(set);
+    }
+}
+
+#[test]
+fn who_is_outvoted_does_not_say_what_day_it_is() {
+    let mut all = servers(4);
+    all.iter_mut().for_each(|server| server.announces = Announcement::Insert);
+    // It lives at the end of the year, when there can be another leap second.
+    all[3].error = 183.5 * DAY * 1e9;
+    let (mut run, leap) = before_midnight(all, 16.0, 7200.0, 1);
+    for since in [-3600.0, -10.0, 100.0, 7200.0] {
+        let (error, bound) = published(&mut run, leap + since);
+        let offset = run.reading(run.now()).offset;
+        assert!(error.unsigned_abs() <= bound && bound < 1_000_000, "{since}: {error} of {bound}");
+        assert_eq!(offset, TAI_OFFSET + i32::from(since > 0.0));
+    }
+}
