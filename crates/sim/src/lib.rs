@@ -27,5 +27,5 @@ pub use oscillator::{Oscillator, Wander};
 pub use pair::{Pair, PairConfig};
 pub use rng::Rng;
 pub use scenario::Scenario;
-pub use time_server::{Delay, TimeServer, Utc, truth};
+pub use time_server::{Delay, Leaping, TimeServer, Utc, truth};
 pub use timekeeping::Timekeeping;

@@ -46,13 +46,31 @@ impl Utc {
         truth(at).plus(-i64::from(step) * 1_000_000_000)
     }
 
-    /// The same as servers tell it that spread a leap second over the day around it, as Google's and Amazon's do.
+    /// The same as a server tells it that makes a leap second in this way.
     #[must_use]
-    pub fn smeared(&self, at: f64) -> Nanos {
-        const DAY: f64 = 86_400.0;
-        let spread = |(leap, step): (f64, i32)| f64::from(step) * ((at - leap) / DAY + 0.5).clamp(0.0, 1.0);
-        truth(at).plus(-libm::round(self.leap.map_or(0.0, spread) * 1e9) as i64)
+    pub fn made(&self, how: Leaping, at: f64) -> Nanos {
+        let Leaping { late, over } = how;
+        let made = |(leap, step): (f64, i32)| match at - leap - late {
+            since if since < 0.0 => 0.0,
+            since if since < over => f64::from(step) * since / over,
+            _ => f64::from(step),
+        };
+        truth(at).plus(-libm::round(self.leap.map_or(0.0, made) * 1e9) as i64)
     }
+}
+
+/// How a server makes a leap second, in seconds. The usual way is at its instant and at once, as kernels do it: 23:59:59 is repeated.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Leaping {
+    /// It begins so much after the instant, or before: after a second it is 00:00:00 that is repeated, and who learns of it from others is later.
+    pub late: f64,
+    /// It takes so long: one that stands still takes a second, others slew.
+    pub over: f64,
+}
+
+impl Leaping {
+    /// Over the day around it, as Google's and Amazon's servers do.
+    pub const SMEARED: Self = Self { late: -43_200.0, over: 86_400.0 };
 }
 
 /// A server and the path to it.
@@ -72,8 +90,8 @@ pub struct TimeServer {
     pub loss: u32,
     /// It does not answer.
     pub silent: bool,
-    /// It spreads leap seconds.
-    pub smears: bool,
+    /// How it makes leap seconds.
+    pub leaps: Leaping,
     /// What the client's user knows of it.
     pub known: Source,
     /// What it says of the end of the day.
@@ -99,7 +117,7 @@ impl TimeServer {
             stratum: 1,
             loss: 0,
             silent: false,
-            smears: false,
+            leaps: Leaping::default(),
             known: Source::default(),
             announces: Announcement::None,
             rng: Rng::new(seed),
@@ -121,10 +139,7 @@ impl TimeServer {
         let arrives = at * 1e9 + forth;
         let leaves = arrives + AT_SERVER;
         let received = oscillator.count((leaves + back) * 1e-9);
-        let stamp = |ns: f64| {
-            let unix = if self.smears { utc.smeared(ns * 1e-9) } else { utc.unix(ns * 1e-9) };
-            unix.plus(self.error as i64)
-        };
+        let stamp = |ns: f64| utc.made(self.leaps, ns * 1e-9).plus(self.error as i64);
         let server = ServerState {
             synchronised: true,
             stratum: self.stratum,

@@ -1,10 +1,10 @@
-//! Leap seconds, and servers that are set over one or live at another time.
+//! Leap seconds as real servers make them, servers that are set over one, and servers that live at another time.
 
 use tickwire_clock::Nanos;
 use tickwire_clock::keeper::leap::Announcement;
 use tickwire_clock::keeper::table::Table;
 use tickwire_sim::timekeeping::TAI_OFFSET;
-use tickwire_sim::{TimeServer, Timekeeping, Wander, truth};
+use tickwire_sim::{Leaping, TimeServer, Timekeeping, Wander, truth};
 
 /// 2026-07-01 00:00:00 in seconds of the simulation, which begins with the year.
 const MIDNIGHT: f64 = 181.0 * 86_400.0;
@@ -37,6 +37,71 @@ fn published(run: &mut Timekeeping, at: f64) -> (i64, u64) {
     let at = at.max(run.now());
     let reading = run.reading(at);
     (reading.utc().since(run.utc.unix(at)), reading.bound)
+}
+
+#[test]
+fn a_leap_second_is_right_in_whatever_way_servers_make_it() {
+    // At once, or a second late so that 00:00:00 is repeated; standing still for the second; slewed; by who learns of it from others.
+    let ways = [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (0.0, 12.0), (10.0, 0.0), (300.0, 0.0), (0.0, 2000.0)];
+    for (late, over) in ways {
+        for (poll, count, step) in [(1.0, 1, 1), (1.0, 3, -1), (16.0, 1, -1), (16.0, 3, 1)] {
+            let mut all = servers(count);
+            let announces = if step > 0 { Announcement::Insert } else { Announcement::Delete };
+            all.iter_mut().for_each(|server| {
+                (server.leaps, server.announces) = (Leaping { late, over }, announces);
+            });
+            let (mut run, leap) = before_midnight(all, poll, 600.0, step);
+            run.keeper.set_leap_table(table(step));
+            let (near, far) =
+                ((-30..150).map(|tenth| f64::from(tenth) / 10.0), (3..600).map(|five| f64::from(5 * five)));
+            for since in near.chain(far) {
+                let at = leap + since + 0.05;
+                let (error, bound) = published(&mut run, at);
+                assert!(
+                    error.unsigned_abs() <= bound && bound < 100_000_000,
+                    "{late} s late, over {over} s, poll {poll} s, {count} servers, {step} s, after {since} s: {error} of {bound}"
+                );
+            }
+            assert_eq!(run.keeper.parameters(run.oscillator.clone().count(leap + 3600.0)).disruptions, 0);
+        }
+    }
+}
+
+/// A leap second that all announce and nobody makes.
+fn false_alarm(poll: f64, count: u64, tabled: bool) -> Timekeeping {
+    let mut all = servers(count);
+    all.iter_mut().for_each(|server| server.announces = Announcement::Insert);
+    let (mut run, _) = before_midnight(all, poll, 600.0, 1);
+    run.utc.leap = None;
+    if tabled {
+        run.keeper.set_leap_table(table(1));
+    }
+    run
+}
+
+#[test]
+fn a_leap_second_that_nobody_makes_is_taken_back_unless_a_table_has_it() {
+    for (poll, count) in [(1.0, 1), (16.0, 1), (16.0, 3)] {
+        let mut run = false_alarm(poll, count, false);
+        let (error, _) = published(&mut run, MIDNIGHT + 2.5);
+        assert!((error + SECOND).abs() < 1_000_000, "who could know: {error}");
+        for since in [3.0 + 9.0 * poll, 1e3, 1e4, 0.9 * DAY, 1.1 * DAY] {
+            let (error, bound) = published(&mut run, MIDNIGHT + since);
+            let disruptions = run.keeper.parameters(run.oscillator.clone().count(run.now() + 1.0)).disruptions;
+            assert!(error.unsigned_abs() <= bound && bound < 1_000_000, "{poll} {count} {since}: {error} of {bound}");
+            assert_eq!(disruptions, 1, "readers are told");
+        }
+        // With a table the servers are wrong: for a day they are not listened to.
+        let mut run = false_alarm(poll, count, true);
+        for since in [3.0 + 9.0 * poll, 1e3, 0.9 * DAY] {
+            let (error, bound) = published(&mut run, MIDNIGHT + since);
+            let error = error + SECOND;
+            assert!(
+                error.unsigned_abs() <= bound && bound < SECOND as u64,
+                "{poll} {count} {since}: {error} of {bound}"
+            );
+        }
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use tickwire_clock::keeper::table::Table;
 use tickwire_clock::keeper::{Source, Standing};
 use tickwire_clock::page::Status;
 use tickwire_sim::timekeeping::{FREQUENCY, TAI_OFFSET};
-use tickwire_sim::{TimeServer, Timekeeping, Wander, truth};
+use tickwire_sim::{Leaping, TimeServer, Timekeeping, Wander, truth};
 
 /// 2026-07-01 00:00:00 in seconds of the simulation, which begins with the year.
 const MIDNIGHT: f64 = 181.0 * 86_400.0;
@@ -215,7 +215,7 @@ const SMEARED: Source = Source { asymmetry: 0.0, smeared: true };
 fn smeared_servers_are_not_mixed() {
     let mut all = servers(4);
     for smeared in &mut all[2..] {
-        (smeared.smears, smeared.known) = (true, SMEARED);
+        (smeared.leaps, smeared.known) = (Leaping::SMEARED, SMEARED);
     }
     all[..2].iter_mut().for_each(|server| server.announces = Announcement::Insert);
     let mut run = before_midnight(all, 20.0 * HOUR, 1);
@@ -234,14 +234,14 @@ fn smeared_servers_are_not_mixed() {
 fn smeared_servers_alone_are_followed_as_such() {
     let mut all = servers(3);
     for smeared in &mut all {
-        (smeared.smears, smeared.known) = (true, SMEARED);
+        (smeared.leaps, smeared.known) = (Leaping::SMEARED, SMEARED);
     }
     let mut run = before_midnight(all, 20.0 * HOUR, 1);
     for hours in [-19.0, -6.0, 0.0, 6.0, 19.0] {
         let at = MIDNIGHT + hours * HOUR;
         run.until(at, |_| ());
         let reading = run.reading(at.max(run.now()));
-        let error = reading.utc().since(run.utc.smeared(at));
+        let error = reading.utc().since(run.utc.made(Leaping::SMEARED, at));
         assert!(error.unsigned_abs() <= reading.bound, "{hours}: {error} {reading:?}");
         assert!(reading.status.contains(Status::SMEARED) && !reading.status.contains(Status::TAI_KNOWN));
     }
@@ -251,7 +251,7 @@ fn smeared_servers_alone_are_followed_as_such() {
 fn a_smear_that_nobody_told_of_is_found_out() {
     // Three against two: without what is known of the leap they would win.
     let mut all = servers(5);
-    all[..3].iter_mut().for_each(|server| server.smears = true);
+    all[..3].iter_mut().for_each(|server| server.leaps = Leaping::SMEARED);
     let mut run = before_midnight(all, 30.0 * HOUR, 1);
     let table = Table::new(vec![(Nanos(1_483_228_800 * SECOND), 37), (truth(MIDNIGHT), 38)], truth(MIDNIGHT + 1e7));
     run.keeper.set_leap_table(table.unwrap());

@@ -75,6 +75,16 @@ impl Leaps {
         }
     }
 
+    /// Whether what matters now is from the table.
+    pub(super) const fn is_tabled(&self) -> bool {
+        self.tabled
+    }
+
+    /// There was no leap second: who announced it was wrong.
+    pub(super) const fn withdraw(&mut self) {
+        self.leap = Leap { step: 0, at: Nanos(0), ..self.leap };
+    }
+
     pub(super) const fn leap(&self) -> Leap {
         self.leap
     }

@@ -79,6 +79,10 @@ struct Server {
     /// It spreads leap seconds, as the user knows, or as it shows around this one.
     smeared: bool,
     smears: bool,
+    /// It is late with a leap second: so many exchanges are not used.
+    late: u32,
+    /// How often in a row it has told, after a leap second, that there was none, and when it did last.
+    denies: Option<(u32, Count)>,
     /// When it has told what is far from all that is known, if it did so last.
     contradicts: Option<Count>,
 }
@@ -94,6 +98,8 @@ impl Server {
             announced: Announcement::None,
             smeared,
             smears: false,
+            late: 0,
+            denies: None,
             contradicts: None,
         }
     }
@@ -198,6 +204,9 @@ impl Keeper {
         let now = before.map_or(server_sent, |clock| clock.time);
         if self.is_kept_out(server, now) {
             return Err(Refusal::Smeared);
+        }
+        if before.is_some_and(|clock| self.is_late(server, &exchange, &clock)) {
+            return Err(Refusal::Leaping);
         }
         let breaks = self.breaks;
         let outcome = self.hear(server, &exchange, now, before)?;

@@ -3,11 +3,14 @@
 //! A smear cannot be told from a packet. Around a leap that is known, a server that has left its own clock, or whose rate is off by more than any oscillator's
 //! changes in a day, spreads it. It is left out until the leap is over, as are servers of which the user says so: RFC 8633 §3.7.1 asks not to mix.
 //!
+//! A server can also be late with a leap second: what it has not made yet of it is no error of the clock's.
+//!
 //! A counter that has broken (a virtual machine was moved) may leave no trace on the host, for the kernel reads the same counter. But then all servers
 //! contradict the clock at once, or one tells of counts that are long over.
 
 use super::{Keeper, Outcome, Refusal, Server};
 use crate::exchange::Exchange;
+use crate::page::Leap;
 use crate::sync::Clock;
 use crate::time::{Count, Nanos};
 
@@ -18,6 +21,12 @@ const SMEAR: f64 = 3e-6;
 const SURE: f64 = 1_000.0;
 /// Servers that tell UTC itself count as there for so long after they were heard, in ns.
 const THERE: i64 = 3600 * SECOND;
+/// A server may make a leap second so long after it was, in ns: kernels do it at once, but who has it from others makes it when they tell him, or slews.
+const LATE: i64 = 86_400 * SECOND;
+/// Who lacks more than this of it, in ns, has not begun.
+const WHOLE: f64 = 0.95e9;
+/// And denies it if that comes so often in a row. Who lacks nothing any more is heard again after as many: the last of a slew is too little to be seen.
+const INSISTING: u32 = 8;
 /// Counts of one server that lie so far before its last one, in ns, are of another counter.
 const BACK: i64 = SECOND;
 
@@ -51,6 +60,47 @@ impl Keeper {
             self.servers[server].smears = false;
         }
         self.leaps.spread(now) && self.spreads(server) && !self.all_smeared()
+    }
+
+    /// Whether a server has not made a leap second that is just over, or not all of it: what it tells cannot be used. Where most insist that there was none, and
+    /// no table says that there was, there was none. `clock` is what is followed, at the exchange's end.
+    pub(super) fn is_late(&mut self, server: usize, exchange: &Exchange, clock: &Clock) -> bool {
+        let lacks = self.lacks(exchange, clock);
+        let this = &mut self.servers[server];
+        let denied = this.denies.map_or(0, |(times, _)| times);
+        this.denies = lacks.filter(|lacks| *lacks > WHOLE).map(|_| (denied + 1, exchange.received));
+        if !self.leaps.is_tabled() && self.most_deny(exchange.received) {
+            self.leaps.withdraw();
+            self.servers.iter_mut().for_each(|server| server.denies = None);
+            self.disruptions = self.disruptions.wrapping_add(1);
+        }
+        let this = &mut self.servers[server];
+        this.late = if lacks.is_some() { INSISTING } else { this.late.saturating_sub(1) };
+        this.late > 0
+    }
+
+    /// What a server has not made yet of a leap second that is just over, in ns, if it lacks more than could be another error.
+    fn lacks(&self, exchange: &Exchange, clock: &Clock) -> Option<f64> {
+        let Leap { step, at, .. } = self.leaps.leap();
+        if step == 0 || self.all_smeared() || !(0..LATE).contains(&clock.time.since(at)) {
+            return None;
+        }
+        let half = self.config.nominal.nanos(exchange.round_trip()) as f64 / 2.0;
+        let ahead = exchange.server_sent.since(clock.time) as f64 + half - exchange.at_server() as f64 / 2.0;
+        let either = half + clock.bound + exchange.server.distance();
+        let lacks = ahead * f64::from(step.signum());
+        (either..=SECOND as f64 + either).contains(&lacks).then_some(lacks)
+    }
+
+    /// Whether most of those that are there have insisted that there was no leap second.
+    fn most_deny(&self, now: Count) -> bool {
+        let there = |server: &&Server| {
+            let told = |then: Count| self.config.nominal.nanos(now.since(then)) <= server.patience;
+            server.last.is_some_and(told) || server.denies.is_some_and(|(_, then)| told(then))
+        };
+        let there = self.servers.iter().filter(there);
+        let deny = there.clone().filter(|server| server.denies.is_some_and(|(times, _)| times >= INSISTING));
+        deny.count() * 2 > there.count()
     }
 
     /// Hands an exchange to the server's clock, and looks at what that shows; `before` is the clock as it was followed until then.

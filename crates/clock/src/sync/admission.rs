@@ -24,7 +24,7 @@ pub enum Refusal {
     Smeared,
     /// The counter has broken, as this exchange shows.
     CounterBroke,
-    /// So near to a leap second that a server's stamp may mean two instants.
+    /// So near to a leap second that a server's stamp may mean two instants, or the server has not made it yet.
     Leaping,
 }
 
@@ -56,7 +56,7 @@ impl fmt::Display for Refusal {
             Self::Outlier => "far from all that is known",
             Self::Smeared => "the server spreads a leap second",
             Self::CounterBroke => "the counter has broken",
-            Self::Leaping => "too near to a leap second",
+            Self::Leaping => "too near to a leap second, or late with it",
         })
     }
 }
