@@ -157,6 +157,29 @@ fn after_an_outage_of_all_servers_the_first_that_is_back_is_not_believed_alone()
 }
 
 #[test]
+fn a_dead_server_does_not_hold_out_for_ever_against_one_that_lives() {
+    for (count, poll) in [(2, 1.0), (3, 16.0)] {
+        let mut run = run(servers(count), poll, 12);
+        run.until(3600.0, |_| ());
+        let followed = run.keeper.chosen().unwrap();
+        let alive = (followed + 1) % run.servers.len();
+        run.servers.iter_mut().for_each(|server| server.silent = true);
+        run.until(7200.0, |_| ());
+        // Set while nobody heard it; as it is the last, whatever it tells is the time.
+        (run.servers[alive].silent, run.servers[alive].error) = (false, -2.0 * SECOND);
+        stays_true(&mut run, 10_700.0);
+        assert!(matches!(run.keeper.standings()[alive], Standing::Disputed(_)), "{:?}", run.keeper.standings());
+        let (error, bound, disruptions) = published(&mut run, 11_100.0);
+        assert!((error + 2.0 * SECOND).abs() <= bound && bound < MS, "{error} {bound} {:?}", run.keeper.standings());
+        assert_eq!((disruptions, run.keeper.chosen()), (1, Some(alive)));
+        // Who comes back is one of two that contradict each other.
+        run.servers[followed].silent = false;
+        let (error, bound, _) = published(&mut run, 11_200.0);
+        assert!((error + 2.0 * SECOND).abs() < MS && bound > 2.0 * SECOND, "{error} {bound}");
+    }
+}
+
+#[test]
 fn a_server_that_is_far_from_the_reference_has_no_vote_beside_others() {
     let mut all = servers(3);
     all[2].dispersion = 1_600_000_000;

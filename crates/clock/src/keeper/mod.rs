@@ -62,6 +62,9 @@ const SEVERAL: usize = 3;
 /// Where there are several, the time is not told before most have been heard, or so many ns have passed since the first was: then their bursts are over. In a
 /// network where all answer it takes milliseconds.
 const START: i64 = 3_000_000_000;
+/// A dead server is followed for so many ns against those that live and contradict it, and for its patience at least: servers that were lost together come back
+/// one after the other, some only when they have found their satellites again.
+const CONTESTED: i64 = 3_600_000_000_000;
 /// The clock is warm when its rate is known so well, in ns/s.
 const WARM: f64 = 1_000.0;
 
@@ -136,6 +139,8 @@ pub struct Keeper {
     since: Count,
     breaks: u32,
     disrupted: bool,
+    /// Since when the one that is followed is dead and contradicted by those that live.
+    contested: Option<Count>,
     /// When a server was heard first, since the beginning or the last break.
     begun: Option<Count>,
     /// Enough servers have been heard since.
@@ -161,6 +166,7 @@ impl Keeper {
             since: Count(0),
             breaks: 0,
             disrupted: false,
+            contested: None,
             begun: None,
             settled: false,
         }
@@ -248,7 +254,7 @@ impl Keeper {
         self.since = now;
         self.breaks = self.breaks.wrapping_add(1);
         self.disrupted = true;
-        (self.begun, self.settled) = (None, false);
+        (self.contested, self.begun, self.settled) = (None, None, false);
     }
 
     /// How often it was [told](Self::disrupt), or has found out by itself, that the counter has broken. Who hands it exchanges looks after each whether this has
@@ -287,8 +293,12 @@ impl Keeper {
             let loyal = before.is_none_or(|before| compatible(&before, &clock));
             Some(Candidate { time: clock.time, bound: clock.bound, alive, distance: server.distance(), loyal })
         };
-        let candidates: Vec<_> = self.servers.iter().zip(&reserve).map(candidate).collect();
-        let (mut standings, chosen) = choice::choose(&candidates, self.chosen);
+        let mut candidates: Vec<_> = self.servers.iter().zip(&reserve).map(candidate).collect();
+        let (mut standings, mut chosen) = choice::choose(&candidates, self.chosen);
+        if let Some(dead) = self.has_lost_its_say(now, &candidates, &standings, chosen) {
+            candidates[dead] = None;
+            (standings, chosen) = choice::choose(&candidates, None);
+        }
         for (standing, _) in standings.iter_mut().zip(reserve).filter(|(_, kept_out)| *kept_out) {
             *standing = Standing::Smeared;
         }
@@ -309,6 +319,22 @@ impl Keeper {
             None if changed => self.bridge = Bridge::default(),
             _ => {}
         }
+    }
+
+    /// Who is followed though it is dead, if those that live have contradicted it for so long that it will not come back.
+    fn has_lost_its_say(
+        &mut self,
+        now: Count,
+        candidates: &[Option<Candidate>],
+        standings: &[Standing],
+        chosen: Option<usize>,
+    ) -> Option<usize> {
+        let dead = chosen.filter(|&chosen| candidates[chosen].is_some_and(|candidate| !candidate.alive));
+        let contradicted = standings.iter().any(|standing| matches!(standing, Standing::Disputed(_)));
+        let dead = dead.filter(|_| contradicted);
+        self.contested = dead.map(|_| self.contested.unwrap_or(now));
+        let lasts = self.contested.map_or(0, |since| self.config.nominal.nanos(now.since(since)));
+        dead.filter(|&dead| lasts > CONTESTED.max(self.servers[dead].patience))
     }
 
     /// How each server stands.
