@@ -192,7 +192,9 @@ impl Sync {
         let naive = (forth - back) / 2.0;
         let mut known = self.bank.forecast(at);
         let mut known_offset = if self.used == 0 { naive } else { known.offset };
-        let mut passage = Passage { round_trip: forth + back, forth: forth - known_offset, back: back + known_offset };
+        // Rounding must not make it negative.
+        let round_trip = (forth + back).max(0.0);
+        let mut passage = Passage { round_trip, forth: forth - known_offset, back: back + known_offset };
         let before = self.path.round_trip();
         let stamp_error = f64::from(exchange.stamp_error);
         let root = exchange.server.distance();
