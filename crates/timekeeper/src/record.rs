@@ -440,8 +440,18 @@ impl Begin {
         if mult >= 1 << 54 || shift > 62 || Scale::from_period(nominal.period()).is_none() {
             return Err("the nominal period is no counter's".into());
         }
-        if !(1e-12..=1.0).contains(&self.rate_error) {
-            return Err("the error of the rate is not between 1e-12 and 1".into());
+        // What a daemon can have begun with: its configuration is checked alike.
+        if !(1e-12..=1e-2).contains(&self.rate_error) {
+            return Err("the error of the rate is not between 1e-12 and 0.01".into());
+        }
+        if self.holdover_after_ns < 0 || self.fresh_for_ns < 0 {
+            return Err("a span of time is negative".into());
+        }
+        if self.tai_offset_s.is_some_and(|offset| !(0..=1000).contains(&offset)) {
+            return Err("TAI - UTC is not between 0 and 1000 s".into());
+        }
+        if self.servers.iter().any(|server| !(-1e9..=1e9).contains(&server.asymmetry_ns)) {
+            return Err("a server's asymmetry is more than a second".into());
         }
         if self.servers.is_empty() || self.servers.len() > 64 {
             return Err("there must be 1 to 64 servers".into());
@@ -468,6 +478,7 @@ impl Begin {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::Value;
 
     /// A record of a simulated hour: wander, lost answers, another path, a break of the counter, and a server that lies.
     fn record() -> Vec<u8> {
@@ -539,6 +550,42 @@ mod tests {
         assert_eq!((replayed.different, replayed.first_different), (1, Some(place)));
     }
 
+    /// Where the figures of a line are.
+    fn figures(value: &Value, at: &str, to: &mut Vec<String>) {
+        match value {
+            Value::Number(_) => to.push(at.into()),
+            Value::Array(all) => all.iter().enumerate().for_each(|(i, value)| figures(value, &format!("{at}/{i}"), to)),
+            Value::Object(all) => all.iter().for_each(|(name, value)| figures(value, &format!("{at}/{name}"), to)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn no_figure_makes_a_replay_panic() {
+        let record = String::from_utf8(record()).unwrap();
+        let mut lines: Vec<_> =
+            record.lines().take(64).map(|line| serde_json::from_str::<Value>(line).unwrap()).collect();
+        lines.push(serde_json::json!({"patience": {"server": 1, "ns": 130_000_000_000_i64}}));
+        let others =
+            [0.into(), 1.into(), (-1).into(), i32::MAX.into(), i64::MAX.into(), i64::MIN.into(), u64::MAX.into()];
+        let others: Vec<Value> = others.into_iter().chain([1e308.into(), 1e-308.into()]).collect();
+        let mut replays = 0;
+        // The beginning, an exchange and its page, the same much later, and the last line.
+        for line in [0, 1, 2, 61, 62, 64] {
+            let mut places = Vec::new();
+            figures(&lines[line], "", &mut places);
+            for (place, other) in places.iter().flat_map(|place| others.iter().map(move |other| (place, other))) {
+                let mut changed = lines.clone();
+                *changed[line].pointer_mut(place).unwrap() = other.clone();
+                let text: String = changed.iter().map(|line| format!("{line}\n")).collect();
+                // Replayed or refused, both will do.
+                let _ = replay_from(text.as_bytes(), |_| ());
+                replays += 1;
+            }
+        }
+        assert!(replays > 500, "{replays}");
+    }
+
     #[test]
     fn what_is_no_record_is_told_with_its_line() {
         let record = String::from_utf8(record()).unwrap();
@@ -551,6 +598,10 @@ mod tests {
             ("{\"disruption\":{\"at\":1}}\n", 1, "does not begin with `begin`"),
             (&begin.replace(&format!("\"version\":{VERSION}"), "\"version\":9").add("\n"), 1, "of version 9"),
             (&begin.replace("\"nominal\":[", "\"nominal\":[9").add("\n"), 1, "no counter's"),
+            (&begin.replace("\"rate_error\":0.0001", "\"rate_error\":1.0").add("\n"), 1, "1e-12 and 0.01"),
+            (&begin.replace("\"fresh_for_ns\":", "\"fresh_for_ns\":-").add("\n"), 1, "is negative"),
+            (&begin.replace("\"tai_offset_s\":null", "\"tai_offset_s\":1001").add("\n"), 1, "0 and 1000"),
+            (&begin.replace("\"asymmetry_ns\":0.1", "\"asymmetry_ns\":1.1e9").add("\n"), 1, "more than a second"),
             (&format!("{begin}\n{begin}\n"), 2, "for a second time"),
             (&format!("{begin}\n{{\"page\":{{}}}}\n"), 2, "missing field"),
             (

@@ -120,7 +120,8 @@ struct Overlap {
 }
 
 fn interval(candidate: &Candidate) -> (i64, i64) {
-    let bound = libm::ceil(candidate.bound) as i64;
+    // What is no number is nothing, and what is too large is all of time.
+    let bound = (libm::ceil(candidate.bound) as i64).max(0);
     (candidate.time.0.saturating_sub(bound), candidate.time.0.saturating_add(bound))
 }
 
@@ -231,6 +232,14 @@ mod tests {
         let far = at(0, 1.6e9);
         assert_eq!(choose(&[far, at(0, 50.0)], Some(0)), (vec![Standing::Silent, Standing::Followed], Some(1)));
         assert_eq!(choose(&[far, None], None), (vec![Standing::Followed, Standing::Silent], Some(0)));
+    }
+
+    #[test]
+    fn a_bound_that_is_no_figure_is_none() {
+        for bound in [f64::NAN, -50.0, f64::INFINITY] {
+            let (_, chosen) = choose(&[at(0, bound), at(10, 30.0), at(0, 30.0)], None);
+            assert!(chosen.is_some(), "{bound}");
+        }
     }
 
     #[test]

@@ -52,7 +52,7 @@ impl Leaps {
 
     /// Whether servers may be spreading a leap second at `tai`.
     pub(super) const fn spread(&self, tai: Nanos) -> bool {
-        self.leap.step != 0 && tai.since(self.leap.at).abs() < SPREAD
+        self.leap.step != 0 && tai.since(self.leap.at).unsigned_abs() < SPREAD as u64
     }
 
     /// The clock shows this Unix time: what is known about it is what matters now.
@@ -131,7 +131,7 @@ impl Leaps {
         } else {
             0
         };
-        let offset = if past { offset + step } else { offset };
+        let offset = if past { offset.saturating_add(step) } else { offset };
         let unix = now.plus(-i64::from(offset) * SECOND);
         match next_leap(unix).filter(|_| wanted != 0) {
             Some(midnight) => self.leap = leap(midnight, offset, wanted),
@@ -151,7 +151,7 @@ const fn leap(midnight: Nanos, offset: i32, step: i32) -> Leap {
 /// The end of the day if leap seconds can come then: it is the last of June or of December (ITU-R TF.460).
 fn next_leap(unix: Nanos) -> Option<Nanos> {
     let day = unix.0.div_euclid(DAY) + 1;
-    matches!(civil(day), (_, 1 | 7, 1)).then_some(Nanos(day * DAY))
+    day.checked_mul(DAY).filter(|_| matches!(civil(day), (_, 1 | 7, 1))).map(Nanos)
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ impl Table {
         if entries.is_empty() {
             return Err(wrong("no leap second is in it"));
         }
-        if entries.windows(2).any(|two| two[0].0 >= two[1].0 || (two[1].1 - two[0].1).abs() != 1) {
+        if entries.windows(2).any(|two| two[0].0 >= two[1].0 || two[1].1.abs_diff(two[0].1) != 1) {
             return Err(wrong("leap seconds are out of order, or of more than a second"));
         }
         Ok(Self { entries, expires })

@@ -31,6 +31,8 @@ const OVERDUE: f64 = 1.5;
 const NOTHING: f64 = 1e-12;
 /// A forecast error beyond so many standard deviations counts as one of so many.
 const WORST: f64 = 5.0;
+/// The success of a model that foretells no figure, in nats.
+const NONSENSE: f64 = -1e6;
 
 /// The models, and when they were last brought up to date.
 #[derive(Clone, Debug)]
@@ -108,7 +110,8 @@ impl Bank {
             absorbed += weight * forecast.variance / total;
             let error = reading.offset - forecast.offset;
             let squares = (error * error / total).min(WORST * WORST);
-            let mut success = -0.5 * (squares + libm::log(total));
+            let foretells = error.is_finite() && total.is_finite() && total > 0.0;
+            let mut success = if foretells { -0.5 * (squares + libm::log(total)) } else { NONSENSE };
             match model.period() {
                 None => best_steady = best_steady.max(success),
                 Some(period) if gap > SEEN * period => success = success.min(best_steady),
@@ -161,8 +164,13 @@ impl Bank {
         Forecast {
             offset: about.offset + offset,
             rate: about.rate + rate,
-            variance: (variance / whole - offset * offset).max(0.0),
-            rate_variance: (rate_variance / whole - rate * rate).max(0.0),
+            variance: positive(variance / whole - offset * offset),
+            rate_variance: positive(rate_variance / whole - rate * rate),
         }
     }
+}
+
+/// A variance that rounding has made negative is none; what is no number says that nothing is known.
+const fn positive(variance: f64) -> f64 {
+    if variance.is_nan() { f64::INFINITY } else { variance.max(0.0) }
 }
