@@ -8,8 +8,8 @@ use crate::stamping::{self, Arrival, Departure};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
-    AddressFamily, MsgFlags, SockFlag, SockType, SockaddrStorage, Timestamps, connect, getpeername, recvmsg, send,
-    socket,
+    AddressFamily, MsgFlags, SockFlag, SockType, SockaddrStorage, Timestamps, connect, getpeername, getsockname,
+    recvmsg, send, socket,
 };
 use std::io::IoSliceMut;
 use std::net::SocketAddr;
@@ -159,6 +159,12 @@ impl Socket {
     #[must_use]
     pub fn peer(&self) -> Option<SocketAddr> {
         getpeername::<SockaddrStorage>(self.socket.as_raw_fd()).ok().and_then(|name| address(&name))
+    }
+
+    /// The address and port from which it asks: of ours, the one by which the server is reached.
+    #[must_use]
+    pub fn local(&self) -> Option<SocketAddr> {
+        getsockname::<SockaddrStorage>(self.socket.as_raw_fd()).ok().and_then(|name| address(&name))
     }
 
     /// The counter now.

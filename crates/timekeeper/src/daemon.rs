@@ -572,6 +572,11 @@ mod tests {
 
     /// The server answers what it was asked, and the answer is there.
     fn answer(daemon: &Daemon, server: &std::net::UdpSocket) {
+        answer_by(daemon, server, 1, 1);
+    }
+
+    /// The same with what it says of itself.
+    fn answer_by(daemon: &Daemon, server: &std::net::UdpSocket, stratum: u8, reference: u32) {
         use tickwire_ntp::{Mode, Packet, Stamp};
         let mut bytes = [0; 48];
         let (_, client) = server.recv_from(&mut bytes).unwrap();
@@ -579,8 +584,8 @@ mod tests {
         let now = Stamp::from_unix(realtime());
         let answer = Packet {
             mode: Mode::Server,
-            stratum: 1,
-            reference: 1,
+            stratum,
+            reference,
             origin: request.transmitted,
             received: now,
             transmitted: now,
@@ -608,6 +613,19 @@ mod tests {
             daemon.receive();
             assert_eq!((daemon.sources[0].tally().used, daemon.keeper.breaks()), (0, 1), "{look}");
             assert!(daemon.keeper.clock(counter::read(daemon.kind)).is_none());
+        }
+    }
+
+    #[test]
+    fn a_server_that_follows_this_host_has_no_say() {
+        let localhost = 0x7f00_0001;
+        for (stratum, reference, loops) in [(3, localhost, 1), (3, localhost + 1, 0), (1, localhost, 0)] {
+            let (_directory, mut daemon, server) = asking();
+            answer_by(&daemon, &server, stratum, reference);
+            daemon.receive();
+            let tally = daemon.sources[0].tally();
+            let counted = tally.refused.get("the server follows this host (loop)").copied().unwrap_or(0);
+            assert_eq!((tally.used, counted), (1 - loops, loops), "stratum {stratum}, {reference:#x}");
         }
     }
 

@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc;
 use tickclock::{Count, CounterKind, Scale};
 use tickwire_clock::keeper::leap::Announcement;
-use tickwire_clock::{Exchange, Nanos};
+use tickwire_clock::{Exchange, Nanos, ServerState};
 use tickwire_ntp::client::{self, Poll};
 use tickwire_ntp::hardware::Lack;
 use tickwire_ntp::nts::Unproven;
@@ -36,6 +36,9 @@ const FOUND_LATELY: i64 = 64 * SECOND;
 pub(crate) const fn patience(interval: i64) -> i64 {
     interval.saturating_mul(INTERVALS).saturating_add(BESIDE)
 }
+
+/// Why an answer is not used of a server that has the time from here.
+const LOOP: &str = "the server follows this host (loop)";
 
 /// A server that was looked up, or why it cannot be asked.
 type LookUp = mpsc::Receiver<Result<Found, Failure>>;
@@ -437,6 +440,7 @@ impl Source {
         let client = &self.client;
         let mut garbage = Vec::new();
         socket.receive(|packet| client.is_asked(packet), |received| all.push(received), |why| garbage.push(why));
+        let own = socket.local().map(|local| reference(local.ip()));
         for malformed in garbage {
             take(Err(malformed.map_or(Rejection::Unasked, Rejection::Malformed).to_string()));
         }
@@ -475,6 +479,7 @@ impl Source {
                     // In interleaved mode it is the exchange before that is complete now.
                     let told = before.filter(|before| before.0 == exchange.sent && exchange.sent != sent);
                     match told.map_or(kind, |(_, kind)| kind) {
+                        Ok(_) if follows(&exchange.server, own) => take(Err(LOOP.into())),
                         Ok(quality) => {
                             let exchange = Exchange { stamp_error: quality.stamp_error(), ..exchange };
                             take(Ok(Came { exchange, announced, quality }));
@@ -493,6 +498,12 @@ impl Source {
             }
         }
     }
+}
+
+/// Whether a server's own reference is this host, by the address that asks it: then it tells us what we have told it (RFC 5905 §7.3). Of stratum 1 the reference
+/// is a name.
+fn follows(server: &ServerState, own: Option<u32>) -> bool {
+    server.stratum > 1 && own == Some(server.reference)
 }
 
 /// A server's address in 32 bits. MD5 hides nothing here: it is what all servers use, so that each finds its own address in another's answer.
