@@ -2,7 +2,7 @@
 
 use tickwire_clock::Count;
 use tickwire_clock::keeper::Standing;
-use tickwire_sim::{TimeServer, Timekeeping, Wander};
+use tickwire_sim::{Delay, TimeServer, Timekeeping, Wander};
 
 const MS: f64 = 1e6;
 const SECOND: f64 = 1e9;
@@ -123,6 +123,32 @@ fn a_wide_server_makes_no_majority_with_a_liar() {
             assert!((40.0 * MS..300.0 * MS).contains(&bound), "who is right nobody can tell: {bound}");
         }
     }
+}
+
+/// The limit of what a majority can tell: see Limits in docs/clock.md.
+#[test]
+fn a_liar_that_no_interval_contradicts_moves_the_time_by_no_more_than_they_leave_open() {
+    let near_and_far = |error: f64| {
+        let mut all = servers(3);
+        all[0].error = error;
+        all[1..].iter_mut().for_each(|far| {
+            far.dispersion = 20_000_000;
+            (far.forth, far.back) = (Delay::WIDE, Delay::WIDE);
+        });
+        let mut run = run(all, 1.0, 13);
+        let (error, bound, _) = published(&mut run, 600.0);
+        (error, bound, run.keeper.standings()[0])
+    };
+    // The usual case, for which the bound is made: one near, two far.
+    let (error, bound, standing) = near_and_far(0.0);
+    assert!(error.abs() <= bound && bound < 50_000.0 && standing == Standing::Followed, "{error} {bound}");
+    for lie in [10.0 * MS, -10.0 * MS] {
+        let (error, bound, standing) = near_and_far(lie);
+        assert!((error - lie).abs() <= bound && bound < 50_000.0 && standing == Standing::Followed, "{error} {bound}");
+    }
+    // 20 ms of dispersion, and half of a round trip of 8 ms.
+    let (error, bound, standing) = near_and_far(30.0 * MS);
+    assert!(error.abs() <= bound && bound > 20.0 * MS && standing == Standing::Outvoted, "{error} {bound}");
 }
 
 #[test]
