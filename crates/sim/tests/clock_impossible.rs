@@ -44,7 +44,7 @@ fn keeper(rng: &mut Rng) -> (Keeper, Scale) {
     let asymmetry = |rng: &mut Rng| if rng.chance(500_000) { 0.0 } else { one(&NUMBERS, rng) };
     let sources: [_; SERVERS] =
         core::array::from_fn(|_| Source { asymmetry: asymmetry(rng), smeared: rng.chance(100_000) });
-    let mut keeper = Keeper::new(config, &sources).after(rng.next_u64() as u32);
+    let mut keeper = Keeper::new(config, &sources).after(rng.next_u64() as u32, Count(rng.next_u64()));
     if let Some(table) = table(rng).filter(|_| rng.chance(700_000)) {
         keeper.set_leap_table(table);
     }
@@ -92,7 +92,7 @@ fn nothing_makes_the_clock_panic() {
             // Used or refused, both will do.
             let _ = keeper.exchange(server, &exchange, announced);
             if rng.chance(20_000) {
-                keeper.disrupt();
+                keeper.disrupt(Count(rng.next_u64()));
             }
             if rng.chance(20_000) {
                 keeper.set_patience(server, rng.next_u64() as i64);
