@@ -40,8 +40,7 @@ const NGINX: Need = Need { what: "nginx", package: "nginx", units: &["nginx.serv
 const REDIS: Need = Need { what: "redis-server", package: "redis-server", units: &["redis-server.service"] };
 const REDIS_TOOLS: Need = tool("redis-benchmark", "redis-tools");
 
-/// Clocks to compare ours with; they steer the kernel's. chronyd asks our server in the tests, too.
-pub(crate) const NTPSEC: Need = Need { what: "ntpd", package: "ntpsec", units: &["ntpsec.service"] };
+/// A clock to compare ours with; it steers the kernel's. It asks our server in the tests, too.
 pub(crate) const CHRONY: Need = Need { what: "chronyd", package: "chrony", units: &["chrony.service"] };
 
 /// Needed to build libFuzzer.
@@ -86,6 +85,22 @@ pub(crate) fn install(needs: &[Need]) -> Result<()> {
         Some(need) => bail!("package {} is installed, but {} is still not found", need.package, need.what),
         None => Ok(()),
     }
+}
+
+/// Unpacks a Debian package into a directory instead of installing it, because it excludes one that is needed.
+pub(crate) fn unpack(package: &str, into: &Path) -> Result<()> {
+    if !installed("apt-get") {
+        bail!("this machine has no apt-get to unpack {package} with");
+    }
+    eprintln!("unpacking: {package}, into {}", into.display());
+    std::fs::create_dir_all(into).with_context(|| format!("cannot make {}", into.display()))?;
+    // Downloaded as the user who builds, whom apt-get warns that its own user cannot do that.
+    let script = format!(
+        "set -e\nrm -f {package}_*.deb\napt-get download -q {package}\ndpkg-deb -x {package}_*.deb .\nrm {package}_*.deb\n"
+    );
+    let mut command = Command::new("sh");
+    crate::workspace::run(command.current_dir(into).args(["-c", &script]))
+        .with_context(|| format!("cannot get {package}; `apt-get update`, as root, may help"))
 }
 
 const POLICY: &str = "/usr/sbin/policy-rc.d";

@@ -15,6 +15,8 @@ const SERVER: &str = "10.78.0.2";
 const INTERFACE: &str = "eth0";
 const NTP: u16 = 123;
 const PATIENCE: Duration = Duration::from_secs(30);
+/// What cannot start has said so after this.
+const STARTED: Duration = Duration::from_millis(500);
 /// What a saturated cable carries in each direction, and how long its queues are.
 const TBF: &str = "root tbf rate 100mbit burst 5kb latency 10ms";
 
@@ -122,10 +124,13 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Ends it; gives what it said.
-    fn stop(mut self) -> String {
+    /// Ends it; gives what it said. What has ended by itself kept no clock.
+    fn stop(mut self) -> Result<String> {
+        let kept = self.process.is_running()?;
         let _ = self.process.stop(PATIENCE);
-        format!("{}{}", self.process.stdout(), self.process.stderr())
+        let said = format!("{}{}", self.process.stdout(), self.process.stderr());
+        ensure!(kept, "it ended by itself: {said}");
+        Ok(said)
     }
 }
 
@@ -185,7 +190,12 @@ pub(super) fn measure(scenario: &Scenario, run: &Run) -> Result<Vec<ClockError>>
     let mut probe = bed.client.spawn(&probe)?;
     probe.wait_for("probing", PATIENCE)?;
     let began = Instant::now();
-    let kept = bed.keep(keeper, scenario.poll)?;
+    let mut kept = bed.keep(keeper, scenario.poll)?;
+    std::thread::sleep(STARTED);
+    if !kept.process.is_running()? {
+        kept.stop().map(drop)?;
+        bail!("it ended as soon as it was started");
+    }
     let (mut streams, mut stress) = (Vec::new(), Vec::new());
     let settled = parts.first().map_or(0, |part| part.from);
     if scenario.load != Load::None {
@@ -202,7 +212,7 @@ pub(super) fn measure(scenario: &Scenario, run: &Run) -> Result<Vec<ClockError>>
     }
     let printed = probe.success(Duration::from_secs(seconds.into()) + PATIENCE)?;
     drop((streams, stress));
-    let said = kept.stop();
+    let said = kept.stop()?;
     let figures = printed.lines().map(serde_json::from_str).collect::<Result<Vec<ClockError>, _>>();
     let figures = figures.context("figures of the probe")?;
     ensure!(figures.len() == parts.len(), "figures of {} parts of {}", figures.len(), parts.len());

@@ -1,7 +1,7 @@
 //! Who keeps a clock: ours and its rivals.
 
 use super::bed::program;
-use crate::deps::{CHRONY, NTPSEC};
+use crate::deps::CHRONY;
 use crate::{deps, workspace};
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
@@ -44,7 +44,9 @@ impl Keeper {
         match self {
             Self::Tickwire => Ok(()),
             Self::Chronyd => deps::install(&[CHRONY]),
-            Self::Ntpsec => deps::install(&[NTPSEC]),
+            // Installed it would take chrony's place.
+            Self::Ntpsec if ntpsec()?.exists() => Ok(()),
+            Self::Ntpsec => deps::unpack("ntpsec", &rivals()?.join("ntpsec")),
             Self::Clockbound => {
                 if clockbound()?.exists() {
                     return Ok(());
@@ -87,7 +89,8 @@ impl Keeper {
                     file("ntp.drift"),
                     file("ntp.log")
                 );
-                host.spawn(&["ntpd", "-n", "-g", "-c", &configured("ntp.conf", &text)?, "-p", &file("ntp.pid")])
+                let ntpd = ntpsec()?.to_string_lossy().into_owned();
+                host.spawn(&[&ntpd, "-n", "-g", "-c", &configured("ntp.conf", &text)?, "-p", &file("ntp.pid")])
             }
         }
     }
@@ -99,4 +102,8 @@ fn rivals() -> Result<PathBuf> {
 
 fn clockbound() -> Result<PathBuf> {
     Ok(rivals()?.join("bin/clockbound"))
+}
+
+fn ntpsec() -> Result<PathBuf> {
+    Ok(rivals()?.join("ntpsec/usr/sbin/ntpd"))
 }
