@@ -103,6 +103,7 @@ impl Nts {
     /// It gave these; what was agreed on before is forgotten (RFC 8915 §5.7).
     pub(crate) fn agreed(&mut self, association: Association) {
         self.agreed += 1;
+        self.retry.agreed();
         self.association = Some(association);
     }
 
