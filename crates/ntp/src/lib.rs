@@ -11,12 +11,15 @@
 //! | `server` | what to answer, to whom, and how often; no I/O |
 //! | `socket`, `stamping`, `sandwich` | a client's socket with the kernel's stamps, and from these to the counter |
 //! | `nic`, `hardware` | a network card's clock, and from the card's stamps to the counter |
+//! | `flight` | one request under way, and the stamps of its ends |
 //! | `listener` | a server's socket: many messages with each system call |
 //! | `kiss` | what a server says that does not want to serve |
 #![forbid(unsafe_code)]
 
 pub mod client;
 pub mod extension;
+#[cfg(feature = "os")]
+mod flight;
 #[cfg(feature = "os")]
 pub mod hardware;
 pub mod kiss;

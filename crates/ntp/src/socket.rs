@@ -1,10 +1,11 @@
 //! A socket to one server, with the network card's stamps, or the kernel's: as late as possible for what leaves, as early as possible for what comes.
 
-use crate::hardware::{self, Lack, Reading, Track};
+use crate::flight::{Flight, Landing};
+use crate::hardware::{self, Lack, Track};
 use crate::nic::Nic;
 use crate::packet::{HEADER, Malformed, Packet};
 use crate::sandwich::Sandwich;
-use crate::stamping::{self, Arrival, Departure};
+use crate::stamping::{self, Arrival};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
@@ -84,31 +85,16 @@ pub enum Lost {
     Unasked,
 }
 
-/// When the last request left.
-#[derive(Clone, Copy, Debug)]
-struct Sent {
-    before: Sandwich,
-    /// The counter just before the system call.
-    program: Count,
-    /// The kernel's stamp, in ns of CLOCK_REALTIME.
-    kernel: Option<i64>,
-    /// The card's clock before, if there is one.
-    clock: Option<Result<Reading, Lack>>,
-    /// The card's stamp, in ns of its clock.
-    card: Option<i64>,
-    /// That stamp was waited for.
-    awaited: bool,
-}
-
 /// A socket to one server.
 #[derive(Debug)]
 pub struct Socket {
     socket: OwnedFd,
     kind: CounterKind,
     period: f64,
-    sent: Option<Sent>,
-    /// Of the requests on this socket, the number of the last one: the kernel names its stamp by it.
-    number: Option<u32>,
+    /// The last request.
+    sent: Option<Flight>,
+    /// Of the requests on this socket, the number of the next one: the kernel names its stamp by it.
+    number: u32,
     /// The card whose stamps are used.
     nic: Option<Arc<Nic>>,
     track: Track,
@@ -133,7 +119,7 @@ impl Socket {
         let _ = stamping::ask(&socket);
         connect(socket.as_raw_fd(), &SockaddrStorage::from(server))?;
         let v6 = server.is_ipv6() && server.ip().to_canonical().is_ipv6();
-        Ok(Self { socket, kind, period, sent: None, number: None, nic: None, track: Track::default(), v6 })
+        Ok(Self { socket, kind, period, sent: None, number: 0, nic: None, track: Track::default(), v6 })
     }
 
     /// From the next request on: by which card the server is reached, if that stamps packets and its clock can be read.
@@ -187,8 +173,8 @@ impl Socket {
             sent = send(self.socket.as_raw_fd(), request, MsgFlags::empty());
         }
         sent?;
-        self.number = Some(self.number.map_or(0, |number| number.wrapping_add(1)));
-        self.sent = Some(Sent { before, program, kernel: None, clock, card: None, awaited: false });
+        self.sent = Some(Flight::new(self.number, before, program, clock));
+        self.number = self.number.wrapping_add(1);
         Ok(())
     }
 
@@ -213,7 +199,7 @@ impl Socket {
             match Packet::parse(&bytes[..length]) {
                 Ok((packet, _)) if wanted(&packet) => {
                     self.departures();
-                    if arrival.card.is_some() {
+                    if self.sent.as_mut().is_some_and(|sent| sent.awaits_card(&arrival)) {
                         self.await_card();
                     }
                     take(self.stamped(&bytes[..length.max(HEADER)], arrival, program));
@@ -228,42 +214,19 @@ impl Socket {
     fn stamped(&mut self, bytes: &[u8], arrival: Arrival, program: Count) -> Result<Received, Lost> {
         let sent = self.sent.ok_or(Lost::Unasked)?;
         let after = Sandwich::take(self.kind, self.period);
-        let count = |stamp| Sandwich::count_at(&sent.before, &after, stamp).ok_or(Lost::ClockSet);
-        let (ends, quality) = match (sent.kernel, arrival.stamp) {
-            (Some(departure), Some(arrival)) => ([count(departure)?, count(arrival)?], Quality::Kernel),
-            _ => ([sent.program, program], Quality::Program),
-        };
-        let hardware = sent.clock.map(|clock| self.by_card(&sent, clock?, bytes.len(), arrival, ends, count));
+        let mbits = self.nic.as_ref().and_then(|nic| nic.mbits());
+        let on_the_wire = hardware::on_the_wire(bytes.len(), self.v6, mbits);
+        let landing = Landing { arrival, program, after, on_the_wire };
+        let (ends, quality) = sent.ends(&landing)?;
+        let read = || self.nic.as_ref().ok_or(Lack::Unread)?.read();
+        let hardware = sent.by_card(&landing, ends, &mut self.track, self.period, read);
         Ok(Received { bytes: bytes.to_vec(), sent: ends[0], received: ends[1], quality, hardware })
-    }
-
-    /// The ends of an exchange by the card's stamps. `outer`: by others, which are further apart.
-    fn by_card(
-        &mut self,
-        sent: &Sent,
-        before: Reading,
-        length: usize,
-        arrival: Arrival,
-        outer: [Count; 2],
-        count: impl Fn(i64) -> Result<Count, Lost>,
-    ) -> Result<[Count; 2], Lack> {
-        let nic = self.nic.as_ref().ok_or(Lack::Unread)?;
-        let stamps = [sent.card.ok_or(Lack::Departure)?, arrival.card.ok_or(Lack::Arrival)?];
-        let after = nic.read()?;
-        let [departure, arrival] = self.track.realtime(&before, &after, stamps)?;
-        let arrival = arrival + hardware::on_the_wire(length, self.v6, nic.mbits());
-        let foreign = |_| Lack::Foreign;
-        let ends = [count(departure).map_err(foreign)?, count(arrival).map_err(foreign)?];
-        let counts = |ns: i64| (ns as f64 / self.period) as i64;
-        hardware::inside(outer, ends, counts(before.doubt.max(after.doubt)), counts(hardware::SLACK))
     }
 
     /// Waits a moment for the card's stamp of the request.
     fn await_card(&mut self) {
-        let Some(sent) = self.sent.as_mut().filter(|sent| sent.clock.is_some() && !sent.awaited) else { return };
-        sent.awaited = true;
         let until = Instant::now() + CARD_IS_LATE;
-        while self.sent.is_some_and(|sent| sent.card.is_none()) && Instant::now() < until {
+        while self.sent.is_some_and(|sent| !sent.has_card()) && Instant::now() < until {
             // What is asked for is the error queue, which needs no asking.
             let mut queue = [PollFd::new(self.socket.as_fd(), PollFlags::empty())];
             let _ = poll(&mut queue, PollTimeout::from(1u8));
@@ -274,10 +237,9 @@ impl Socket {
     /// Takes the stamps of what has left from the socket's error queue, and errors that do not concern anybody (unreachable: told by silence).
     fn departures(&mut self) {
         for _ in 0..AT_ONCE {
-            let Some(Departure { number, stamp, card }) = stamping::departure(&self.socket) else { return };
-            if let Some(sent) = self.sent.as_mut().filter(|_| number.is_some() && number == self.number) {
-                // The kernel and the card tell theirs one after the other.
-                (sent.kernel, sent.card) = (stamp.or(sent.kernel), card.or(sent.card));
+            let Some(departure) = stamping::departure(&self.socket) else { return };
+            if let Some(sent) = &mut self.sent {
+                sent.departed(departure);
             }
         }
     }
@@ -289,7 +251,8 @@ impl Socket {
             let mut control = nix::cmsg_space!(Timestamps);
             match recvmsg::<SockaddrStorage>(self.socket.as_raw_fd(), &mut iov, Some(&mut control), flags) {
                 Ok(message) => {
-                    return Some((message.bytes, stamping::arrival(&message)));
+                    let length = message.bytes;
+                    return Some((length, Arrival::read(&control)));
                 }
                 // Somebody told that the server is not there: silence says the same.
                 Err(Errno::EINTR | Errno::ECONNREFUSED | Errno::EHOSTUNREACH | Errno::ENETUNREACH) => {}

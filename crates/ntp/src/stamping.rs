@@ -1,11 +1,16 @@
 //! The kernel's stamps of packets, and network cards' (SO_TIMESTAMPING): asked for, and taken from what the kernel tells. Its own are in ns of CLOCK_REALTIME, of
 //! which [`crate::sandwich`] makes counts; a card's are in ns of its own clock, for [`crate::hardware`].
 
+mod control;
+
+#[cfg(test)]
+pub(crate) use control::made;
+
+use control::{Said, nanoseconds, said};
 use nix::errno::Errno;
 use nix::sys::socket::{
     ControlMessageOwned, MsgFlags, RecvMsg, SockaddrStorage, TimestampingFlag, Timestamps, recvmsg, setsockopt, sockopt,
 };
-use nix::sys::time::TimeSpec;
 use std::io::IoSliceMut;
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -60,17 +65,40 @@ fn software() -> TimestampingFlag {
         | TimestampingFlag::SOF_TIMESTAMPING_OPT_TSONLY
 }
 
+impl Arrival {
+    /// From the control messages beside a message that has come, as the kernel has laid them out. What is no such message tells nothing.
+    #[must_use]
+    pub fn read(control: &[u8]) -> Self {
+        Self::of(said(control))
+    }
+
+    fn of(said: impl Iterator<Item = Said>) -> Self {
+        said.fold(Self::default(), |all, one| match one {
+            Said::Stamps { kernel, card } => Self { stamp: all.stamp.or(kernel), card: all.card.or(card) },
+            Said::Departed(_) => all,
+        })
+    }
+}
+
+impl Departure {
+    /// From the control messages of the error queue, as the kernel has laid them out. What is no such message tells nothing.
+    #[must_use]
+    pub fn read(control: &[u8]) -> Self {
+        Self::of(said(control))
+    }
+
+    fn of(said: impl Iterator<Item = Said>) -> Self {
+        said.fold(Self::default(), |all, one| match one {
+            Said::Stamps { kernel, card } => Self { stamp: all.stamp.or(kernel), card: all.card.or(card), ..all },
+            Said::Departed(number) => Self { number: Some(number), ..all },
+        })
+    }
+}
+
 /// When a message arrived that was received with room for the control message [`Timestamps`].
 #[must_use]
 pub fn arrival<S>(message: &RecvMsg<'_, '_, S>) -> Arrival {
-    let stamps = message.cmsgs().ok().into_iter().flatten().find_map(|control| match control {
-        ControlMessageOwned::ScmTimestampsns(stamps) => Some(stamps),
-        _ => None,
-    });
-    stamps.map_or_else(Arrival::default, |stamps| Arrival {
-        stamp: nanoseconds(stamps.system),
-        card: nanoseconds(stamps.hw_raw),
-    })
+    Arrival::of(decoded(message))
 }
 
 /// The next of the socket's error queue; `None` if it is empty.
@@ -81,31 +109,28 @@ pub fn departure(socket: &impl AsRawFd) -> Option<Departure> {
     let mut iov = [IoSliceMut::new(&mut none)];
     let mut control = nix::cmsg_space!(Timestamps, [u8; 128]);
     let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
-    let message = recvmsg::<SockaddrStorage>(socket.as_raw_fd(), &mut iov, Some(&mut control), flags).ok()?;
-    Some(departed(&message))
+    recvmsg::<SockaddrStorage>(socket.as_raw_fd(), &mut iov, Some(&mut control), flags).ok()?;
+    Some(Departure::read(&control))
 }
 
 /// What a message of the error queue tells.
 #[must_use]
 pub fn departed<S>(message: &RecvMsg<'_, '_, S>) -> Departure {
-    let mut departure = Departure::default();
-    for control in message.cmsgs().ok().into_iter().flatten() {
-        match control {
-            ControlMessageOwned::ScmTimestampsns(stamps) => {
-                (departure.stamp, departure.card) = (nanoseconds(stamps.system), nanoseconds(stamps.hw_raw));
-            }
-            ControlMessageOwned::Ipv4RecvErr(error, _) | ControlMessageOwned::Ipv6RecvErr(error, _)
-                if error.ee_errno == Errno::ENOMSG as u32 =>
-            {
-                departure.number = Some(error.ee_data);
-            }
-            _ => {}
-        }
-    }
-    departure
+    Departure::of(decoded(message))
 }
 
-/// A stamp in ns; zero means that there is none. A card's clock may show anything.
-fn nanoseconds(stamp: TimeSpec) -> Option<i64> {
-    stamp.tv_sec().checked_mul(1_000_000_000)?.checked_add(stamp.tv_nsec()).filter(|&ns| ns != 0)
+/// The same facts where another library has received, many at once, and keeps the bytes to itself.
+fn decoded<S>(message: &RecvMsg<'_, '_, S>) -> impl Iterator<Item = Said> {
+    message.cmsgs().ok().into_iter().flatten().filter_map(|control| match control {
+        ControlMessageOwned::ScmTimestampsns(stamps) => {
+            let [kernel, card] = [stamps.system, stamps.hw_raw].map(|at| nanoseconds(at.tv_sec(), at.tv_nsec()));
+            Some(Said::Stamps { kernel, card })
+        }
+        ControlMessageOwned::Ipv4RecvErr(error, _) | ControlMessageOwned::Ipv6RecvErr(error, _)
+            if error.ee_errno == Errno::ENOMSG as u32 =>
+        {
+            Some(Said::Departed(error.ee_data))
+        }
+        _ => None,
+    })
 }

@@ -1,0 +1,298 @@
+//! One request under way, and the stamps of its ends: by the network card, the kernel or the program. Arithmetic only: the socket says what has left and come.
+
+use crate::hardware::{self, Lack, Reading, Track};
+use crate::sandwich::Sandwich;
+use crate::socket::{Lost, Quality};
+use crate::stamping::{Arrival, Departure};
+use tickclock::Count;
+
+/// A request that has left.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flight {
+    /// Of the requests on its socket, its number: the kernel names its stamp by it.
+    number: u32,
+    before: Sandwich,
+    /// The counter just before the system call.
+    program: Count,
+    /// The card's clock before, if there is one.
+    clock: Option<Result<Reading, Lack>>,
+    /// The kernel's stamp, in ns of CLOCK_REALTIME.
+    kernel: Option<i64>,
+    /// The card's stamp, in ns of its clock.
+    card: Option<i64>,
+    /// That stamp was waited for.
+    awaited: bool,
+}
+
+/// What came, perhaps its answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Landing {
+    pub(crate) arrival: Arrival,
+    /// The counter just after the system call.
+    pub(crate) program: Count,
+    /// Taken since.
+    pub(crate) after: Sandwich,
+    /// For how long it was on the wire, in ns: its card stamps its beginning.
+    pub(crate) on_the_wire: i64,
+}
+
+impl Flight {
+    /// The request with this number left behind these readings.
+    pub(crate) const fn new(
+        number: u32,
+        before: Sandwich,
+        program: Count,
+        clock: Option<Result<Reading, Lack>>,
+    ) -> Self {
+        Self { number, before, program, clock, kernel: None, card: None, awaited: false }
+    }
+
+    /// What the error queue tells, which may be about another request, or about none. The kernel and the card tell theirs one after the other.
+    pub(crate) fn departed(&mut self, departure: Departure) {
+        if departure.number == Some(self.number) {
+            (self.kernel, self.card) = (departure.stamp.or(self.kernel), departure.card.or(self.card));
+        }
+    }
+
+    /// Whether the card's stamp is to be waited for, now that an answer has come that has one; it is at most once.
+    pub(crate) const fn awaits_card(&mut self, arrival: &Arrival) -> bool {
+        let awaits = arrival.card.is_some() && self.clock.is_some() && self.card.is_none() && !self.awaited;
+        self.awaited |= arrival.card.is_some();
+        awaits
+    }
+
+    /// Whether the card's stamp is there.
+    pub(crate) const fn has_card(&self) -> bool {
+        self.card.is_some()
+    }
+
+    /// Both ends by the kernel's stamps, or by the program's.
+    ///
+    /// # Errors
+    /// The kernel's clock was set meanwhile.
+    pub(crate) fn ends(&self, landing: &Landing) -> Result<([Count; 2], Quality), Lost> {
+        match (self.kernel, landing.arrival.stamp) {
+            (Some(departure), Some(arrival)) => {
+                let count = |stamp| self.count(landing, stamp).ok_or(Lost::ClockSet);
+                Ok(([count(departure)?, count(arrival)?], Quality::Kernel))
+            }
+            _ => Ok(([self.program, landing.program], Quality::Program)),
+        }
+    }
+
+    /// The same by the card's, which lie inside of these `outer` ones; `None` if no card was asked. A count takes `period` ns; `read` reads the card's clock.
+    pub(crate) fn by_card(
+        &self,
+        landing: &Landing,
+        outer: [Count; 2],
+        track: &mut Track,
+        period: f64,
+        read: impl FnOnce() -> Result<Reading, Lack>,
+    ) -> Option<Result<[Count; 2], Lack>> {
+        let ends = |before: Reading| {
+            let stamps = [self.card.ok_or(Lack::Departure)?, landing.arrival.card.ok_or(Lack::Arrival)?];
+            let after = read()?;
+            let [departure, arrival] = track.realtime(&before, &after, stamps)?;
+            let count = |stamp| self.count(landing, stamp).ok_or(Lack::Foreign);
+            let ends = [count(departure)?, count(arrival.saturating_add(landing.on_the_wire))?];
+            let counts = |ns: i64| (ns as f64 / period) as i64;
+            hardware::inside(outer, ends, counts(before.doubt.max(after.doubt)), counts(hardware::SLACK))
+        };
+        self.clock.map(|before| before.and_then(ends))
+    }
+
+    fn count(&self, landing: &Landing, realtime: i64) -> Option<Count> {
+        Sandwich::count_at(&self.before, &landing.after, realtime)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stamping::made::{departed, error, stamps};
+    use nix::errno::Errno;
+
+    const SECOND: i64 = 1_000_000_000;
+    /// CLOCK_REALTIME when the request is made, in ns. A count is one of them, and the counter then was at 5 s.
+    const BEGIN: i64 = 1_790_000_000 * SECOND;
+    /// The card's clock counts TAI, and is some ms off.
+    const CARD: i64 = 37 * SECOND + 3_000_000;
+    /// The kernel stamps what leaves before it is on the wire, and what has come after it was.
+    const LEFT: i64 = BEGIN + 10_000;
+    const SENT: i64 = BEGIN + 12_000;
+    const CAME: i64 = BEGIN + 90_000;
+    const HEARD: i64 = BEGIN + 97_000;
+    const NUMBER: u32 = 4;
+
+    fn count(realtime: i64) -> Count {
+        Count((realtime - BEGIN + 5 * SECOND) as u64)
+    }
+
+    fn sandwich(realtime: i64) -> Sandwich {
+        Sandwich { count: count(realtime), width: 10, realtime, monotonic: realtime - BEGIN }
+    }
+
+    fn reading(realtime: i64) -> Reading {
+        Reading { realtime, card: realtime + CARD, doubt: 400 }
+    }
+
+    fn flight() -> Flight {
+        Flight::new(NUMBER, sandwich(BEGIN), count(BEGIN + 1_000), Some(Ok(reading(BEGIN - 5_000))))
+    }
+
+    /// What the error queue says, in its own bytes.
+    fn told(flight: &mut Flight, control: &[u8]) {
+        flight.departed(Departure::read(control));
+    }
+
+    fn by_kernel(flight: &mut Flight) {
+        told(flight, &[stamps(LEFT, 0), departed(false, NUMBER)].concat());
+    }
+
+    fn by_card(flight: &mut Flight) {
+        told(flight, &[stamps(0, SENT + CARD), departed(false, NUMBER)].concat());
+    }
+
+    /// An answer with these stamps of its own.
+    fn landing(kernel: i64, card: i64) -> Landing {
+        Landing {
+            arrival: Arrival::read(&stamps(kernel, card)),
+            program: count(HEARD + 5_000),
+            after: sandwich(HEARD + 6_000),
+            on_the_wire: 0,
+        }
+    }
+
+    fn landed() -> Landing {
+        landing(HEARD, CAME + CARD)
+    }
+
+    type Ends = ([Count; 2], Quality);
+
+    fn ends(flight: &Flight, landing: &Landing) -> (Ends, Option<Result<[Count; 2], Lack>>) {
+        let (outer, quality) = flight.ends(landing).unwrap();
+        let read = || Ok(reading(HEARD + 9_000));
+        let card = flight.by_card(landing, outer, &mut Track::default(), 1.0, read);
+        ((outer, quality), card)
+    }
+
+    const KERNEL: [i64; 2] = [LEFT, HEARD];
+    /// The card's, but for what the readings of its clock leave open.
+    const HARDWARE: [i64; 2] = [SENT - 400, CAME + 400];
+
+    #[test]
+    fn kernel_and_card_tell_when_it_left_in_either_order_or_at_once() {
+        let tell: [&dyn Fn(&mut Flight); 3] = [
+            &|flight| {
+                by_kernel(flight);
+                by_card(flight);
+            },
+            &|flight| {
+                by_card(flight);
+                by_kernel(flight);
+            },
+            &|flight| told(flight, &[stamps(LEFT, SENT + CARD), departed(true, NUMBER)].concat()),
+        ];
+        for (way, tell) in tell.iter().enumerate() {
+            let mut flight = flight();
+            tell(&mut flight);
+            let (kernel, card) = ends(&flight, &landed());
+            assert_eq!(kernel, (KERNEL.map(count), Quality::Kernel), "{way}");
+            assert_eq!(card, Some(Ok(HARDWARE.map(count))), "{way}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_named_and_the_kernels_are_there_all_the_same() {
+        let mut unsent = flight();
+        by_kernel(&mut unsent);
+        assert_eq!(ends(&unsent, &landed()), ((KERNEL.map(count), Quality::Kernel), Some(Err(Lack::Departure))));
+        let mut sent = unsent;
+        by_card(&mut sent);
+        assert_eq!(ends(&sent, &landing(HEARD, 0)).1, Some(Err(Lack::Arrival)));
+        // The kernel has told of one end only, or of none: then the program's are the outer ones, and the card's lie inside.
+        let mut of_card = flight();
+        by_card(&mut of_card);
+        let program = [BEGIN + 1_000, HEARD + 5_000].map(count);
+        for (flight, landing) in
+            [(&of_card, landed()), (&sent, landing(0, CAME + CARD)), (&of_card, landing(0, CAME + CARD))]
+        {
+            let (outer, card) = ends(flight, &landing);
+            assert_eq!((outer, card), ((program, Quality::Program), Some(Ok(HARDWARE.map(count)))));
+        }
+        let nobody = Flight { clock: None, ..sent };
+        assert_eq!(ends(&nobody, &landed()).1, None, "no card was asked");
+        let unread = Flight { clock: Some(Err(Lack::Unread)), ..sent };
+        assert_eq!(ends(&unread, &landed()).1, Some(Err(Lack::Unread)));
+        let gone = sent.by_card(&landed(), KERNEL.map(count), &mut Track::default(), 1.0, || Err(Lack::Unread));
+        assert_eq!(gone, Some(Err(Lack::Unread)));
+    }
+
+    #[test]
+    fn what_is_told_of_another_request_is_not_this_ones() {
+        let mut flight = flight();
+        for number in [NUMBER - 1, NUMBER + 1, 0, u32::MAX] {
+            told(&mut flight, &[stamps(LEFT - 50_000, SENT + CARD - 50_000), departed(false, number)].concat());
+        }
+        told(&mut flight, &stamps(LEFT, SENT + CARD));
+        // The network says that nobody is there, with a number that is none.
+        told(&mut flight, &[stamps(LEFT, SENT + CARD), error(false, Errno::ECONNREFUSED, 2, NUMBER)].concat());
+        told(&mut flight, &[]);
+        assert_eq!(
+            ends(&flight, &landed()),
+            (([BEGIN + 1_000, HEARD + 5_000].map(count), Quality::Program), Some(Err(Lack::Departure)))
+        );
+        by_card(&mut flight);
+        by_kernel(&mut flight);
+        // Late, of the one before.
+        told(&mut flight, &[stamps(1, 1), departed(false, NUMBER - 1)].concat());
+        assert_eq!(ends(&flight, &landed()).1, Some(Ok(HARDWARE.map(count))));
+    }
+
+    #[test]
+    fn the_cards_stamp_is_waited_for_once_and_only_where_there_is_one_to_come() {
+        let (with, without) = (landed().arrival, landing(HEARD, 0).arrival);
+        let mut flight = flight();
+        assert!(!flight.awaits_card(&without), "the answer has none either");
+        assert!(flight.awaits_card(&with) && !flight.has_card());
+        assert!(!flight.awaits_card(&with), "once");
+        let mut there = super::tests::flight();
+        by_card(&mut there);
+        assert!(there.has_card() && !there.awaits_card(&with));
+        let mut nobody = Flight { clock: None, ..super::tests::flight() };
+        assert!(!nobody.awaits_card(&with), "no card was asked");
+    }
+
+    #[test]
+    fn stamps_that_contradict_the_kernels_are_not_used() {
+        let mut flight = flight();
+        by_kernel(&mut flight);
+        told(&mut flight, &[stamps(0, LEFT - 2_000 + CARD), departed(false, NUMBER)].concat());
+        assert_eq!(ends(&flight, &landed()).1, Some(Err(Lack::Contradiction)), "on the wire before it was sent");
+        by_card(&mut flight);
+        assert_eq!(ends(&flight, &landing(HEARD, HEARD + 3_000 + CARD)).1, Some(Err(Lack::Contradiction)));
+        assert_eq!(ends(&flight, &landing(HEARD, CAME)).1, Some(Err(Lack::Foreign)), "of another clock");
+        assert_eq!(ends(&flight, &landing(HEARD, i64::MAX)).1, Some(Err(Lack::Foreign)));
+        let set = flight.by_card(&landed(), KERNEL.map(count), &mut Track::default(), 1.0, || {
+            Ok(Reading { card: HEARD + SECOND, ..reading(HEARD + 9_000) })
+        });
+        assert_eq!(set, Some(Err(Lack::Set)));
+    }
+
+    #[test]
+    fn a_card_stamps_the_beginning_of_what_comes() {
+        let mut flight = flight();
+        by_kernel(&mut flight);
+        by_card(&mut flight);
+        let landing = Landing { on_the_wire: 750, ..landed() };
+        assert_eq!(ends(&flight, &landing).1, Some(Ok([HARDWARE[0], HARDWARE[1] + 750].map(count))));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_during_the_exchange_is_seen() {
+        let mut flight = flight();
+        by_kernel(&mut flight);
+        let after = Sandwich { realtime: HEARD + 6_000 + SECOND, ..landed().after };
+        assert_eq!(flight.ends(&Landing { after, ..landed() }), Err(Lost::ClockSet));
+    }
+}
