@@ -3,7 +3,11 @@
 //! A request carries two numbers that nobody can guess, one as its transmit stamp and one as its receive stamp. An answer must give one of them back
 //! as its origin: the transmit stamp in basic mode (RFC 5905), the receive stamp in interleaved mode (RFC 9769 §2), where the answer's own transmit stamp
 //! tells when the answer *before* really left. So a forged answer is believed with probability 2^-63, and a replayed one never.
+//!
+//! A kiss must give a number back, too, and is obeyed for a bounded time. But who sees the request can forge it, without being able to keep the server's answer back.
+//! A server sends one or the other: if an answer to the same request comes as well, the kiss was none.
 
+mod restraint;
 mod schedule;
 
 pub use schedule::Poll;
@@ -95,6 +99,8 @@ pub struct Client {
     config: Config,
     schedule: Schedule,
     asked: Option<Asked>,
+    /// A kiss has come for what is asked; the schedule was this before.
+    kissed: Option<Schedule>,
     before: Option<Before>,
 }
 
@@ -102,12 +108,12 @@ impl Client {
     /// Asks for the first time at `now`, in ns of any clock that only runs forward.
     #[must_use]
     pub const fn new(config: Config, now: i64) -> Self {
-        Self { config, schedule: Schedule::new(config.poll, now), asked: None, before: None }
+        Self { config, schedule: Schedule::new(config.poll, now), asked: None, kissed: None, before: None }
     }
 
-    /// When to call [`Self::request`] next; `None`: never, because the server refuses.
+    /// When to call [`Self::request`] next.
     #[must_use]
-    pub const fn due(&self) -> Option<i64> {
+    pub const fn due(&self) -> i64 {
         self.schedule.due()
     }
 
@@ -124,6 +130,18 @@ impl Client {
         self.schedule.allowed()
     }
 
+    /// Until when the server is left alone because it denies service (DENY, RSTR), if it does.
+    #[must_use]
+    pub fn denied(&self) -> Option<i64> {
+        self.schedule.denied()
+    }
+
+    /// When the server may be asked twice as often, if it has said that it is asked too often (RATE) and does not say so again.
+    #[must_use]
+    pub fn slowed(&self) -> Option<i64> {
+        self.schedule.slowed()
+    }
+
     /// Of the last eight requests those that were answered, the last in the lowest bit (as ntpq's reach).
     #[must_use]
     pub const fn reach(&self) -> u8 {
@@ -132,7 +150,7 @@ impl Client {
 
     /// The request to send at `now`, if one is due. `random` is from a source that nobody can guess.
     pub fn request(&mut self, now: i64, random: [u64; 2], counter: Count) -> Option<Packet> {
-        if self.due().is_none_or(|due| now < due) {
+        if now < self.due() {
             return None;
         }
         self.schedule.asked(now);
@@ -146,14 +164,14 @@ impl Client {
         if let Some(before) = self.before.filter(|_| self.config.interleaved) {
             packet.interleave(receive, before.arrived);
         }
-        self.asked = Some(Asked { transmit, receive });
+        (self.asked, self.kissed) = (Some(Asked { transmit, receive }), None);
         Some(packet)
     }
 
     /// The counter has broken: no exchange may have one end before that and one after. Nothing from before is waited for or told any more, and the server is
     /// asked anew, at once if it allows that.
     pub fn disrupt(&mut self, now: i64) {
-        (self.asked, self.before) = (None, None);
+        (self.asked, self.kissed, self.before) = (None, None, None);
         self.schedule.begin_again(now);
     }
 
@@ -165,7 +183,8 @@ impl Client {
 
     /// Whether it answers, and in interleaved mode.
     fn mode_of(&self, packet: &Packet) -> Option<bool> {
-        let asked = self.asked?;
+        // One kiss is enough.
+        let asked = self.asked.filter(|_| packet.stratum != 0 || self.kissed.is_none())?;
         if packet.origin == asked.transmit {
             Some(false)
         } else {
@@ -176,7 +195,7 @@ impl Client {
     /// Takes in what came at `now`: the request had left at `sent`, and this came at `received`; the server's clock is near `near`.
     ///
     /// # Errors
-    /// Why it is not believed. Only a kiss changes anything, and only one that gives the request's number back.
+    /// Why it is not believed. Only a kiss changes anything, and only one that gives the request's number back, until the answer comes all the same.
     pub fn answer(
         &mut self,
         bytes: &[u8],
@@ -190,16 +209,20 @@ impl Client {
             return Err(Rejection::Mode);
         }
         let interleaved = self.mode_of(&packet).ok_or(Rejection::Unasked)?;
-        self.asked = None;
         if packet.stratum == 0 {
             let kiss = Kiss::from_reference(packet.reference);
+            self.kissed = Some(self.schedule.clone());
             self.schedule.kissed(kiss, now);
             return Err(Rejection::Kiss(kiss));
         }
+        self.asked = None;
         if packet.received == Stamp(0) || packet.transmitted == Stamp(0) {
             return Err(Rejection::Empty);
         }
-        self.schedule.answered();
+        if let Some(before) = self.kissed.take() {
+            self.schedule = before;
+        }
+        self.schedule.answered(now);
         let server = state(&packet);
         let this = Before { sent, received, arrived: packet.received, server, told: !interleaved };
         let before = self.before.replace(this);

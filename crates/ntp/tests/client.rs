@@ -11,7 +11,7 @@ const CONFIG: Config =
 
 /// Sends what is due, with numbers that nobody guesses; says when.
 fn ask(client: &mut Client) -> (i64, Packet) {
-    let now = client.due().expect("asks on");
+    let now = client.due();
     let random = [now as u64 ^ 0x9e37_79b9_7f4a_7c15, now as u64 ^ 0xd1b5_4a32_d192_ed03];
     (now, client.request(now, random, Count(now as u64)).expect("due"))
 }
@@ -98,8 +98,8 @@ fn a_lost_answer_is_asked_for_again_and_a_silent_server_less_and_less() {
     assert!(again - lost <= SECOND, "asked again after {} ns", again - lost);
     give(&mut client, &honest(&request, NEAR), again).unwrap();
     assert_eq!(client.reach(), 0xff, "one of the two was answered");
-    assert_eq!(client.due(), Some(lost + 16 * SECOND));
-    let begin = client.due().unwrap();
+    assert_eq!(client.due(), lost + 16 * SECOND);
+    let begin = client.due();
     let requests =
         std::iter::from_fn(|| Some(ask(&mut client).0)).take_while(|&now| now < begin + 86_400 * SECOND).count();
     assert!((100..1000).contains(&requests), "{requests} requests in a day of silence");
@@ -110,34 +110,138 @@ fn a_lost_answer_is_asked_for_again_and_a_silent_server_less_and_less() {
     assert_eq!(client.interval(), 16 * SECOND, "asks as before when it is back");
 }
 
+fn kiss(kiss: Kiss, request: &Packet) -> Packet {
+    Packet { stratum: 0, reference: kiss.to_reference(), ..honest(request, NEAR) }
+}
+
+/// Asks once, and is kissed; says when.
+fn kissed(client: &mut Client, by: Kiss) -> i64 {
+    let (now, request) = ask(client);
+    assert_eq!(give(client, &kiss(by, &request), now), Err(Rejection::Kiss(by)));
+    now + 50_000
+}
+
+/// Asks an honest server until a time.
+fn served(client: &mut Client, until: i64) {
+    while client.due() < until {
+        let (now, request) = ask(client);
+        give(client, &honest(&request, NEAR), now).unwrap();
+    }
+}
+
+const HOUR: i64 = 3600 * SECOND;
+
 #[test]
-fn kisses_are_obeyed() {
-    let kiss =
-        |kiss: Kiss, request: &Packet| Packet { stratum: 0, reference: kiss.to_reference(), ..honest(request, NEAR) };
+fn a_server_that_is_asked_too_often_is_asked_less_often_at_once() {
     let mut client = Client::new(CONFIG, 0);
     for interval in [32, 64, 128] {
-        let (now, request) = ask(&mut client);
-        assert_eq!(give(&mut client, &kiss(Kiss::Rate, &request), now), Err(Rejection::Kiss(Kiss::Rate)));
+        let now = kissed(&mut client, Kiss::Rate);
         assert_eq!(client.interval(), interval * SECOND);
-        assert_eq!(client.due(), Some(now + 50_000 + interval * SECOND));
+        assert_eq!(client.due(), now + interval * SECOND);
     }
     let (now, request) = ask(&mut client);
     give(&mut client, &honest(&request, NEAR), now).unwrap();
     assert_eq!((client.interval(), client.allowed()), (128 * SECOND, 128 * SECOND), "and remembered");
-    let (now, request) = ask(&mut client);
-    assert_eq!(give(&mut client, &kiss(Kiss::Deny, &request), now), Err(Rejection::Kiss(Kiss::Deny)));
-    assert_eq!(client.due(), None);
-    assert_eq!(client.request(now + 1_000_000 * SECOND, [1, 2], Count(0)), None);
+    for _ in 0..10 {
+        kissed(&mut client, Kiss::Rate);
+    }
+    assert_eq!((client.interval(), client.allowed()), (1024 * SECOND, 1024 * SECOND), "but not for ever less");
+}
+
+#[test]
+fn a_pace_that_was_too_quick_is_tried_again_an_hour_later_and_later_each_time_that_it_is_too_quick_again() {
+    let mut client = Client::new(CONFIG, 0);
+    kissed(&mut client, Kiss::Rate);
+    let at = kissed(&mut client, Kiss::Rate);
+    assert_eq!((client.allowed(), client.slowed()), (64 * SECOND, Some(at + HOUR)));
+    served(&mut client, at + HOUR);
+    assert_eq!(client.allowed(), 64 * SECOND, "not sooner");
+    served(&mut client, at + HOUR + 64 * SECOND);
+    assert_eq!(client.allowed(), 32 * SECOND);
+    // That is too often again.
+    let mut waits = Vec::new();
+    for _ in 0..7 {
+        let at = kissed(&mut client, Kiss::Rate);
+        assert_eq!(client.allowed(), 64 * SECOND);
+        let wait = client.slowed().unwrap() - at;
+        served(&mut client, at + wait + 64 * SECOND);
+        assert_eq!(client.allowed(), 32 * SECOND);
+        waits.push(wait / HOUR);
+    }
+    assert_eq!(waits, [2, 4, 8, 16, 24, 24, 24]);
+    // It does not object any more: back to what is usual, and as patient as in the beginning.
+    let now = client.due();
+    served(&mut client, now + 24 * HOUR + SECOND);
+    assert_eq!((client.allowed(), client.slowed()), (16 * SECOND, None));
+    let now = client.due();
+    served(&mut client, now + 24 * HOUR + SECOND);
+    let at = kissed(&mut client, Kiss::Rate);
+    assert_eq!(client.slowed(), Some(at + HOUR));
+}
+
+#[test]
+fn a_server_that_denies_service_is_left_alone_for_an_hour_then_for_longer_each_time() {
+    for by in [Kiss::Deny, Kiss::Restricted] {
+        let mut client = Client::new(CONFIG, 0);
+        let mut waits = Vec::new();
+        for _ in 0..7 {
+            let at = kissed(&mut client, by);
+            assert_eq!(client.denied(), Some(client.due()));
+            assert_eq!(client.request(client.due() - 1, [1, 2], Count(0)), None);
+            client.disrupt(at + 20 * SECOND);
+            waits.push((client.due() - at) / HOUR);
+        }
+        assert_eq!(waits, [1, 2, 4, 8, 16, 24, 24], "{by}");
+        // It does not even say no.
+        let begin = client.due();
+        let asked = std::iter::from_fn(|| Some(ask(&mut client).0)).take_while(|&now| now < begin + 24 * HOUR).count();
+        assert!(asked < 300, "{asked} requests in a day");
+        assert!(client.denied().is_some());
+        // It serves.
+        let begin = client.due();
+        served(&mut client, begin + HOUR);
+        assert_eq!((client.denied(), client.interval(), client.allowed()), (None, 16 * SECOND, 16 * SECOND));
+        let at = kissed(&mut client, by);
+        assert_eq!(client.due() - at, 24 * HOUR, "it changes its mind all the time");
+        let begin = client.due();
+        served(&mut client, begin + 25 * HOUR);
+        let at = kissed(&mut client, by);
+        assert_eq!(client.due() - at, HOUR, "once a day is not all the time");
+    }
+}
+
+#[test]
+fn a_forged_kiss_is_void_when_the_answer_comes_all_the_same() {
+    for by in [Kiss::Deny, Kiss::Rate, Kiss::Other(*b"XYZ\0")] {
+        let mut client = Client::new(CONFIG, 0);
+        served(&mut client, 100 * SECOND);
+        let (now, request) = ask(&mut client);
+        assert_eq!(give(&mut client, &kiss(by, &request), now), Err(Rejection::Kiss(by)));
+        assert_eq!(give(&mut client, &kiss(Kiss::Rate, &request), now), Err(Rejection::Unasked), "one is enough");
+        assert!(give(&mut client, &honest(&request, NEAR), now).unwrap().exchange.is_some());
+        assert_eq!((client.denied(), client.slowed(), client.due()), (None, None, now + 16 * SECOND), "{by}");
+        assert_eq!(give(&mut client, &kiss(by, &request), now), Err(Rejection::Unasked), "and later it is none");
+        let (now, request) = ask(&mut client);
+        give(&mut client, &kiss(by, &request), now).unwrap_err();
+        let due = client.due();
+        let (_, next) = ask(&mut client);
+        assert_eq!(
+            give(&mut client, &honest(&request, NEAR), due),
+            Err(Rejection::Unasked),
+            "only until the next request"
+        );
+        give(&mut client, &honest(&next, NEAR), due).unwrap();
+    }
 }
 
 #[test]
 fn a_broken_counter_is_another_burst_but_not_for_ever_nor_against_the_servers_wish() {
     let requests = |client: &mut Client, until: i64| {
         let times = std::iter::from_fn(|| {
-            client.due().filter(|due| *due < until)?;
-            let (now, request) = ask(client);
-            give(client, &honest(&request, NEAR), now).unwrap();
-            Some(now)
+            (client.due() < until).then(|| {
+                let (now, request) = ask(client);
+                give(client, &honest(&request, NEAR), now).unwrap();
+            })
         });
         times.count()
     };

@@ -347,11 +347,12 @@ impl Daemon {
         let sync = self.keeper.server(number);
         let own = sync.clock(count);
         let server = sync.server();
-        let (client, tally) = (source.client(), source.tally());
+        let (client, tally, now) = (source.client(), source.tally(), monotonic());
+        let left = |until: i64| (until - now).max(0) as f64 * 1e-9;
         SourceReport {
             name: source.name().into(),
             address: source.address(),
-            standing: match self.standing(number, monotonic()) {
+            standing: match self.standing(number, now) {
                 _ if source.twin().is_some() => "duplicate",
                 Standing::Silent => "silent",
                 Standing::Followed => "followed",
@@ -363,8 +364,10 @@ impl Daemon {
             .into(),
             reach: client.reach(),
             poll_s: client.interval() as f64 * 1e-9,
-            asked: client.due().is_some(),
-            last_s: tally.last.map(|last| (monotonic() - last) as f64 * 1e-9),
+            asked: client.denied().is_none(),
+            denied_s: client.denied().map(left),
+            slowed_s: client.slowed().map(left),
+            last_s: tally.last.map(|last| (now - last) as f64 * 1e-9),
             stratum: server.map(|server| server.stratum),
             offset_ns: own.zip(published).map(|(own, published)| own.time.since(published.time) as f64),
             error_ns: own.map(|own| own.error),

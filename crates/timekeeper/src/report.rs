@@ -59,8 +59,14 @@ pub struct SourceReport {
     pub reach: u8,
     /// Seconds between requests.
     pub poll_s: f64,
-    /// Whether it will be asked again; not after DENY or RSTR.
+    /// Whether it is asked; for some time not after DENY or RSTR.
     pub asked: bool,
+    /// If not, in how many seconds it will be.
+    #[serde(default)]
+    pub denied_s: Option<f64>,
+    /// After how many seconds it may be asked twice as often as now, if it has said (RATE) that it is asked too often.
+    #[serde(default)]
+    pub slowed_s: Option<f64>,
     /// Seconds since the last usable exchange.
     pub last_s: Option<f64>,
     /// Its stratum.

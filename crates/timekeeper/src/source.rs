@@ -18,7 +18,7 @@ use tickwire_ntp::client::{self, Poll};
 use tickwire_ntp::hardware::Lack;
 use tickwire_ntp::nts::Unproven;
 use tickwire_ntp::socket::{Quality, Socket};
-use tickwire_ntp::{Answer, Client, LeapIndicator, Rejection};
+use tickwire_ntp::{Answer, Client, Kiss, LeapIndicator, Rejection};
 use tracing::{debug, info, warn};
 
 const SECOND: i64 = 1_000_000_000;
@@ -244,7 +244,7 @@ impl Source {
         match &self.address {
             Address::Due(at) => Some(*at),
             Address::Asked(_) => None,
-            Address::Known(_) => self.client.due(),
+            Address::Known(_) => Some(self.client.due()),
         }
     }
 
@@ -287,7 +287,7 @@ impl Source {
 
     /// Asks, if it is time to, and if there are keys where there must be.
     fn ask(&mut self, now: i64, random: [u64; 2], cards: &mut Cards) {
-        if self.client.due().is_none_or(|due| now < due) {
+        if now < self.client.due() {
             return;
         }
         if self.renewal.is_none() && self.nts.as_ref().is_some_and(|nts| nts.wants(now)) {
@@ -418,8 +418,8 @@ impl Source {
                     info!(server = self.name, %address, nts = self.nts.is_some(), "asking");
                 }
                 self.twin = None;
-                // A server that is where it was goes on as slowly as its silence has made it; another one gets a burst.
-                if elsewhere && self.client.due().is_some() {
+                // A server that is where it was goes on as slowly as its silence has made it; another one gets a burst, unless service is denied.
+                if elsewhere && self.client.denied().is_none() {
                     self.client = Client::new(self.settings, now);
                 }
                 self.address = Address::Known(socket);
@@ -489,8 +489,19 @@ impl Source {
                 }
                 Ok(Answer { exchange: None, .. }) => self.before = Some((sent, kind)),
                 Err(Rejection::Kiss(kiss)) => {
+                    let hours = |until: i64| ((until - now) as f64 / 3.6e12 * 10.0).round() / 10.0;
                     if self.ration.take(now) {
-                        warn!(server = self.name, "{kiss}");
+                        let poll_s = self.client.interval() as f64 * 1e-9;
+                        match (self.client.denied(), self.client.slowed()) {
+                            (Some(until), _) => {
+                                warn!(server = self.name, hours = hours(until), "{kiss}: it is left alone for so long");
+                            }
+                            (None, Some(until)) if kiss == Kiss::Rate => {
+                                let hours = hours(until);
+                                warn!(server = self.name, poll_s, hours, "{kiss}: less often for so long at least");
+                            }
+                            (None, _) => warn!(server = self.name, "{kiss}"),
+                        }
                     }
                     take(Err(kiss.to_string()));
                 }

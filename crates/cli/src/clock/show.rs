@@ -163,7 +163,7 @@ pub(super) fn sources(report: &Report) -> String {
             },
             source.stratum.map_or_else(|| "-".into(), |stratum| stratum.to_string()),
             format!("{:o}", source.reach),
-            if source.asked { span(source.poll_s * 1e9) } else { "never".into() },
+            if source.asked { span(source.poll_s * 1e9) } else { "denied".into() },
             some(source.last_s.map(|s| s * 1e9)),
             some(source.offset_ns),
             some(source.bound_ns),

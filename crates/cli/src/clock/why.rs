@@ -50,8 +50,8 @@ pub(super) fn silence(source: &SourceReport) -> Vec<String> {
     if source.standing == "duplicate" {
         return why;
     }
-    if !source.asked {
-        why.push("does not want to serve this host, and is not asked any more".to_owned());
+    if let Some(left) = source.denied_s {
+        why.push(format!("does not want to serve this host (DENY or RSTR): it is asked again in {}", long(left)));
     } else if let Some(nts) = source.nts.as_ref().filter(|nts| nts.cookies.is_none()) {
         let reasons: Vec<_> = nts.failed.iter().map(|(reason, count)| format!("{reason}: {count}")).collect();
         let reasons = if reasons.is_empty() { "not yet".to_owned() } else { reasons.join("; ") };
@@ -63,11 +63,21 @@ pub(super) fn silence(source: &SourceReport) -> Vec<String> {
     } else if source.standing == "silent" && least(source).is_some_and(|ns| ns > FAR) {
         why.push("is more than 1.5 s from the reference, and others are nearer".to_owned());
     }
+    if let Some(left) = source.slowed_s {
+        let poll = span(source.poll_s * 1e9);
+        why.push(format!("wants to be asked less often (RATE): every {poll}, and twice as often in {}", long(left)));
+    }
     if !source.refused.is_empty() {
         let reasons: Vec<_> = source.refused.iter().map(|(reason, count)| format!("{reason}: {count}")).collect();
         why.push(format!("not used: {}", reasons.join("; ")));
     }
     why
+}
+
+/// Some time that people wait for, of so many seconds.
+fn long(seconds: f64) -> String {
+    let minutes = (seconds / 60.0).ceil();
+    if minutes < 120.0 { format!("{minutes} min") } else { format!("{:.1} h", minutes / 60.0) }
 }
 
 /// What the clock lacks to be good to `within` ns, and why, as the rest of a sentence that begins with how long was waited.
@@ -144,7 +154,18 @@ mod tests {
         let refused = [("the server is not synchronised".to_owned(), 7)].into();
         let answers = SourceReport { reach: 255, refused, ..source.clone() };
         assert_eq!(silence(&answers), ["not used: the server is not synchronised: 7"]);
-        assert!(silence(&SourceReport { asked: false, ..source.clone() })[0].contains("does not want"));
+        let denied = |seconds| SourceReport { asked: false, denied_s: Some(seconds), ..source.clone() };
+        for (seconds, span) in [(60.0, "1 min"), (3599.0, "60 min"), (86_000.0, "23.9 h")] {
+            assert_eq!(
+                silence(&denied(seconds)),
+                [format!("does not want to serve this host (DENY or RSTR): it is asked again in {span}")]
+            );
+        }
+        let slowed = SourceReport { standing: "agrees".into(), poll_s: 4.0, slowed_s: Some(1.0), ..source.clone() };
+        assert_eq!(
+            silence(&slowed),
+            ["wants to be asked less often (RATE): every 4.000 s, and twice as often in 1 min"]
+        );
         assert_eq!(silence(&SourceReport { standing: "agrees".into(), ..source }), [""; 0]);
     }
 

@@ -1,5 +1,6 @@
 //! When to ask: a burst at the start, then at a steady pace; slower where a server is silent or says that it is asked too often.
 
+use super::restraint::Restraint;
 use crate::kiss::Kiss;
 
 const SECOND: i64 = 1_000_000_000;
@@ -35,13 +36,14 @@ pub(super) struct Schedule {
     burst: u32,
     /// When the last burst began.
     burst_at: i64,
-    due: Option<i64>,
+    due: i64,
     /// When the interval began in which the last request lies.
     begun: i64,
     again: u32,
     silent: u32,
     waiting: bool,
     reach: u8,
+    restraint: Restraint,
 }
 
 impl Schedule {
@@ -52,16 +54,17 @@ impl Schedule {
             interval: poll.usual,
             burst: BURST,
             burst_at: now,
-            due: Some(now),
+            due: now,
             begun: now,
             again: 0,
             silent: 0,
             waiting: false,
             reach: 0,
+            restraint: Restraint::new(),
         }
     }
 
-    pub(super) const fn due(&self) -> Option<i64> {
+    pub(super) const fn due(&self) -> i64 {
         self.due
     }
 
@@ -75,6 +78,16 @@ impl Schedule {
 
     pub(super) const fn reach(&self) -> u8 {
         self.reach
+    }
+
+    /// Until when it is left alone because it denies service.
+    pub(super) fn denied(&self) -> Option<i64> {
+        self.restraint.is_denied().then_some(self.due)
+    }
+
+    /// When it may be asked more often again, if it has said that it is asked too often.
+    pub(super) fn slowed(&self) -> Option<i64> {
+        (self.least > self.poll.usual).then(|| self.restraint.ends())
     }
 
     /// A request goes out.
@@ -94,21 +107,22 @@ impl Schedule {
         let next = self.begun.saturating_add(self.pace());
         // Asked again only where the interval is long enough that this is no flood.
         let retry = now.saturating_add(patience);
-        self.due = Some(if self.again < AGAIN && self.interval >= 4 * SECOND && retry < next && self.burst == 0 {
+        self.due = if self.again < AGAIN && self.interval >= 4 * SECOND && retry < next && self.burst == 0 {
             self.again += 1;
             retry
         } else {
             next
-        });
+        };
     }
 
-    /// All that was learnt is void: asks at once, and in a burst, unless the server refuses, wants to be asked less often, or had a burst a moment ago.
+    /// All that was learnt is void: asks at once, and in a burst, unless the server denies service, wants to be asked less often, or had a burst a moment ago.
     pub(super) fn begin_again(&mut self, now: i64) {
-        if self.due.is_none() || self.least > self.poll.usual || now.saturating_sub(self.burst_at) < BURST_AGAIN {
+        let restrained = self.restraint.is_denied() || self.least > self.poll.usual;
+        if restrained || now.saturating_sub(self.burst_at) < BURST_AGAIN {
             return;
         }
         (self.burst, self.burst_at) = (BURST, now);
-        (self.waiting, self.again, self.due) = (false, 0, Some(now));
+        (self.waiting, self.again, self.due) = (false, 0, now);
     }
 
     /// The interval before the last request passed without an answer.
@@ -124,28 +138,38 @@ impl Schedule {
         if self.burst > 0 { BURST_INTERVAL.min(self.interval) } else { self.interval }
     }
 
-    pub(super) fn answered(&mut self) {
+    pub(super) fn answered(&mut self, now: i64) {
         self.waiting = false;
         self.silent = 0;
         self.again = 0;
         self.reach |= 1;
+        if self.restraint.answered(now, self.least > self.poll.usual) {
+            self.least = (self.least / 2).max(self.poll.usual);
+        }
         self.interval = self.least;
-        self.due = Some(self.begun.saturating_add(self.pace()));
+        self.due = self.begun.saturating_add(self.pace());
     }
 
     /// The server does not want to serve (RFC 5905 §7.4).
     pub(super) fn kissed(&mut self, kiss: Kiss, now: i64) {
         self.waiting = false;
         self.again = 0;
-        match kiss {
-            Kiss::Deny | Kiss::Restricted => self.due = None,
+        let longest = self.poll.longest.max(self.least);
+        self.due = match kiss {
+            Kiss::Deny | Kiss::Restricted => {
+                self.burst = 0;
+                // If it does not even say no when it is tried again, it is asked as seldom as one that is silent.
+                self.interval = longest;
+                self.restraint.denied(now)
+            }
             Kiss::Rate => {
                 self.burst = 0;
-                self.least = self.least.saturating_mul(2).min(self.poll.longest.max(self.least));
+                self.least = self.least.saturating_mul(2).min(longest);
                 self.interval = self.interval.max(self.least);
-                self.due = Some(now.saturating_add(self.interval));
+                self.restraint.slowed(now);
+                now.saturating_add(self.interval)
             }
-            Kiss::NtsNak | Kiss::Other(_) => self.due = Some(now.saturating_add(self.interval)),
-        }
+            Kiss::NtsNak | Kiss::Other(_) => now.saturating_add(self.interval),
+        };
     }
 }

@@ -109,15 +109,15 @@ fn serve(data: &[u8]) {
 fn ask(data: &[u8], interleaved: bool) {
     let poll = Poll { usual: SECOND, longest: 64 * SECOND };
     let mut client = Client::new(Config { poll, transmit: Transmit::Nonce, interleaved }, 0);
-    let (mut now, mut asked) = (0, None);
+    let (mut now, mut asked, mut kissed) = (0, None, false);
     for (number, (what, record)) in (1u64..).zip(records(data)) {
         now += i64::from(what >> 3) * SECOND / 8;
         let random = [number, number << 32].map(|number| number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let due = client.due();
         if let Some(request) = client.request(now, random, Count(now as u64)) {
-            assert!(due.is_some_and(|due| due <= now) && client.due().is_none_or(|due| due > now));
+            assert!(due <= now && client.due() > now);
             assert!(request.transmitted != Stamp(0) && request.transmitted != request.received);
-            asked = Some(request);
+            (asked, kissed) = (Some(request), false);
         }
         let mut bytes = record.to_vec();
         // Whoever has seen the request can give its numbers back.
@@ -144,16 +144,23 @@ fn ask(data: &[u8], interleaved: bool) {
                     assert!(answer.interleaved || exchange.server.synchronised == synchronised);
                 }
             }
-            Err(Rejection::Kiss(Kiss::Deny | Kiss::Restricted)) => {
-                asked.take().expect("a kiss answers what was asked");
-                assert_eq!(client.due(), None);
+            Err(Rejection::Kiss(kiss)) => {
+                assert!(asked.is_some() && !kissed, "a kiss answers what was asked, once");
+                kissed = true;
+                match kiss {
+                    Kiss::Deny | Kiss::Restricted => {
+                        assert!(client.denied() == Some(client.due()) && client.due() - now >= 3600 * SECOND);
+                    }
+                    Kiss::Rate => assert!(client.slowed().is_some_and(|end| end - now >= 3600 * SECOND)),
+                    Kiss::NtsNak | Kiss::Other(_) => {}
+                }
             }
-            Err(Rejection::Kiss(_) | Rejection::Empty) => {
+            Err(Rejection::Empty) => {
                 asked.take().expect("it answers what was asked");
             }
             Err(Rejection::Malformed(_) | Rejection::Mode | Rejection::Unasked) => {}
         }
-        assert!(client.due().is_none() || (SECOND..=64 * SECOND).contains(&client.interval()));
+        assert!((SECOND..=64 * SECOND).contains(&client.interval()) && client.due() - now <= 24 * 3600 * SECOND);
     }
 }
 
