@@ -350,7 +350,7 @@ fn why_a_server_is_of_no_use_is_in_the_log() {
     let server = Server::start();
     server.unsynchronised.store(true, Ordering::Relaxed);
     let mut daemon = Daemon::start(&["--server", &server.address]);
-    let said = daemon.says("the server is silent");
+    let said = daemon.says("the server has told nothing yet");
     assert!(said.contains("why=\"the server is not synchronised\""), "{said}");
 }
 
@@ -360,7 +360,7 @@ fn the_log_tells_each_change_and_the_end() {
     let mut daemon = Daemon::start(&["--server", &server.address]);
     assert!(daemon.says("synchronised").contains("server=127.0.0.1"));
     server.silent.store(true, Ordering::Relaxed);
-    let said = daemon.says("the server is silent");
+    let said = daemon.says("the server tells nothing any more");
     assert!(said.contains(&format!("server={}", server.address)) && said.contains("why=\"no answer comes\""), "{said}");
     daemon.says("holdover");
     let sources = daemon.said(&["sources"]);

@@ -257,7 +257,7 @@ impl Daemon {
             });
             for why in refused {
                 debug!(server = source.name(), why, "answer rejected");
-                source.tally_mut().refuse(why);
+                source.tally_mut().refuse(why, now);
             }
             if let Some(patience) = source.new_patience() {
                 record(&mut self.recorder, |to| to.patience(number, patience));
@@ -290,7 +290,7 @@ impl Daemon {
             }
             Err(refusal) => {
                 debug!(server = source.name(), %refusal, "exchange refused");
-                source.tally_mut().refuse(refusal.to_string());
+                source.tally_mut().refuse(refusal.to_string(), now);
             }
         }
         if self.keeper.breaks() == breaks {
@@ -355,6 +355,7 @@ impl Daemon {
             standing: match self.standing(number, now) {
                 _ if source.twin().is_some() => "duplicate",
                 Standing::Silent => "silent",
+                Standing::Far => "far",
                 Standing::Followed => "followed",
                 Standing::Agrees => "agrees",
                 Standing::Outvoted => "outvoted",
@@ -410,22 +411,26 @@ impl Daemon {
         if self.sources[number].is_silent(now) { Standing::Silent } else { self.keeper.standings()[number] }
     }
 
+    /// The same, if that is known: a server is given its time before it is called silent, also after a break of the counter.
+    fn known_standing(&self, number: usize, now: i64) -> Option<Standing> {
+        let (source, standing) = (&self.sources[number], self.standing(number, now));
+        let known = source.twin().is_none() && (standing != Standing::Silent || source.is_silent(now));
+        known.then_some(standing)
+    }
+
     /// Logs what is new.
     fn tell(&mut self, now: i64, parameters: &Parameters) {
-        let servers = self.sources.iter().enumerate().map(|(number, source)| {
-            // A server is given its time before it is called silent.
-            let known = source.twin().is_none() && (source.tally().last.is_some() || source.is_silent(now));
-            (source.name(), known.then(|| self.standing(number, now)))
-        });
-        let servers: Vec<_> = servers.collect();
-        let refusals: Vec<_> = self.sources.iter().map(|source| source.tally().refusal.as_deref()).collect();
+        let servers = self.sources.iter().enumerate();
+        let servers: Vec<_> =
+            servers.map(|(number, source)| (source.name(), self.known_standing(number, now))).collect();
+        let why_silent: Vec<_> = self.sources.iter().map(|source| source.why_silent(now)).collect();
         let seen = Seen {
             synchronised: parameters.status.contains(Status::SYNCHRONISED),
             holdover: parameters.status.contains(Status::HOLDOVER),
             disruptions: parameters.disruptions,
             bound: parameters.bound,
             servers: &servers,
-            refusals: &refusals,
+            why_silent: &why_silent,
         };
         self.news.tell(now, &seen);
     }
@@ -630,6 +635,19 @@ mod tests {
             let counted = tally.refused.get("the server follows this host (loop)").copied().unwrap_or(0);
             assert_eq!((tally.used, counted), (1 - loops, loops), "stratum {stratum}, {reference:#x}");
         }
+    }
+
+    #[test]
+    fn who_has_answered_until_the_counter_broke_is_not_called_silent_at_once() {
+        let (_directory, mut daemon, server) = asking();
+        assert_eq!(daemon.known_standing(0, monotonic()), None, "it has not had its time yet");
+        answer(&daemon, &server);
+        daemon.receive();
+        assert_eq!(daemon.known_standing(0, monotonic()), Some(Standing::Followed));
+        daemon.looked.slept -= 60 * SECOND;
+        daemon.look();
+        assert_eq!(daemon.known_standing(0, monotonic()), None);
+        assert_eq!(daemon.known_standing(0, monotonic() + 11 * SECOND), Some(Standing::Silent));
     }
 
     #[test]

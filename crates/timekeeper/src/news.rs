@@ -12,7 +12,7 @@ use tracing::{info, warn};
 pub(crate) struct Seen<'a> {
     /// The time is known.
     pub(crate) synchronised: bool,
-    /// No server has told anything for several polls.
+    /// The server that is followed has told nothing for several polls, and no other is followed instead.
     pub(crate) holdover: bool,
     /// How often the counter has broken.
     pub(crate) disruptions: u32,
@@ -20,8 +20,8 @@ pub(crate) struct Seen<'a> {
     pub(crate) bound: u64,
     /// How each server stands, by its name; `None`: it has not been asked for long enough to tell.
     pub(crate) servers: &'a [(&'a str, Option<Standing>)],
-    /// Why the last answer of each could not be used, if it could not.
-    pub(crate) refusals: &'a [Option<&'a str>],
+    /// Why each tells nothing that can be used, if it does not.
+    pub(crate) why_silent: &'a [&'a str],
 }
 
 impl Seen<'_> {
@@ -35,6 +35,22 @@ impl Seen<'_> {
 
     fn followed(&self) -> Option<usize> {
         self.servers.iter().position(|(_, standing)| *standing == Some(Standing::Followed))
+    }
+
+    /// How a server is, if that is known.
+    fn health(&self, server: usize) -> Option<Health> {
+        let disputed = |(_, standing): &(&str, Option<Standing>)| matches!(standing, Some(Standing::Disputed(_)));
+        let standing = self.servers[server].1?;
+        Some(match standing {
+            // Where there is a dispute there is no majority, so the one that is followed all the same does not agree with one.
+            Standing::Followed if self.servers.iter().any(disputed) => Health::Disputed,
+            Standing::Followed | Standing::Agrees => Health::Good,
+            Standing::Silent => Health::Silent,
+            Standing::Far => Health::Far,
+            Standing::Outvoted => Health::Outvoted,
+            Standing::Disputed(_) => Health::Disputed,
+            Standing::Smeared => Health::Smeared,
+        })
     }
 }
 
@@ -52,21 +68,10 @@ enum Health {
     New,
     Good,
     Silent,
+    Far,
     Outvoted,
     Disputed,
     Smeared,
-}
-
-impl From<Standing> for Health {
-    fn from(standing: Standing) -> Self {
-        match standing {
-            Standing::Followed | Standing::Agrees => Self::Good,
-            Standing::Silent => Self::Silent,
-            Standing::Outvoted => Self::Outvoted,
-            Standing::Disputed(_) => Self::Disputed,
-            Standing::Smeared => Self::Smeared,
-        }
-    }
 }
 
 /// A line of the log.
@@ -107,8 +112,8 @@ impl News {
 
     fn lines(&mut self, now: i64, seen: &Seen<'_>) -> Vec<Line> {
         let mut lines = Vec::new();
-        for (number, ((told, ration), (_, standing))) in self.servers.iter_mut().zip(seen.servers).enumerate() {
-            let Some(health) = standing.map(Health::from) else { continue };
+        for (number, (told, ration)) in self.servers.iter_mut().enumerate() {
+            let Some(health) = seen.health(number) else { continue };
             // That a server is good from the beginning is told by whom the clock follows.
             if *told == Health::New && health == Health::Good {
                 *told = health;
@@ -152,29 +157,41 @@ fn say(line: Line, seen: &Seen<'_>) {
     match line {
         Line::Anew => warn!("the clock begins anew: times from before and after cannot be compared"),
         Line::Synchronised(server) => info!(server = name(server), bound_us, "synchronised"),
-        Line::Holdover => warn!(bound_us, "holdover: no server tells the time, the clock runs on its own"),
+        Line::Holdover => {
+            warn!(bound_us, "holdover: the server that was followed tells nothing any more, the clock runs on its own");
+        }
         Line::Followed(before, server) => {
             info!(server = name(server), before = name(before), "another server is followed")
         }
         Line::Server(server, before, health) => {
-            let why = seen.refusals.get(server).copied().flatten().unwrap_or("no answer comes");
-            let server = name(server);
-            match (health, before) {
-                (Health::Good | Health::New, Health::Silent) => info!(server, "the server is back"),
-                (Health::Good | Health::New, _) => info!(server, "the server agrees with most again"),
-                (Health::Silent, Health::New) => {
-                    warn!(server, why, "the server is silent: it has told nothing that can be used")
-                }
-                (Health::Silent, _) => {
-                    warn!(server, why, "the server is silent: it tells nothing any more that can be used")
-                }
-                (Health::Outvoted, _) => warn!(server, "the server is outvoted: most others say that it is wrong"),
-                (Health::Disputed, _) => {
-                    warn!(server, "the server contradicts another one, and nobody can tell who is right");
-                }
-                (Health::Smeared, _) => info!(server, "the server spreads leap seconds, and is kept apart"),
+            let why = seen.why_silent.get(server).copied().unwrap_or_default();
+            let (server, said) = (name(server), sentence(before, health));
+            match health {
+                Health::Silent => warn!(server, why, "{said}"),
+                Health::Outvoted | Health::Disputed | Health::Far => warn!(server, "{said}"),
+                Health::New | Health::Good | Health::Smeared => info!(server, "{said}"),
             }
         }
+    }
+}
+
+/// What is said of a server whose health has changed.
+const fn sentence(before: Health, health: Health) -> &'static str {
+    match (health, before) {
+        (Health::Good | Health::New, Health::Silent) => "the server is back",
+        (Health::Good | Health::New, Health::Far) => {
+            "the server has a say again: it is near enough to the reference, or none is nearer"
+        }
+        (Health::Good | Health::New, Health::Smeared) => {
+            "the server is not kept apart any more: it spreads no leap second now, or nobody is left who does not"
+        }
+        (Health::Good | Health::New, _) => "the server agrees again with most of those that have a say",
+        (Health::Silent, Health::New) => "the server has told nothing yet that can be used",
+        (Health::Silent, _) => "the server tells nothing any more that can be used",
+        (Health::Far, _) => "the server has no say: it is more than 1.5 s from the reference, and others are nearer",
+        (Health::Outvoted, _) => "the server is outvoted: most others say that it is wrong",
+        (Health::Disputed, _) => "servers contradict each other, and nobody can tell whether this one is right",
+        (Health::Smeared, _) => "the server spreads leap seconds, and is kept apart",
     }
 }
 
@@ -187,7 +204,7 @@ mod tests {
     fn seen<'a>(servers: &'a [(&'a str, Option<Standing>)]) -> Seen<'a> {
         let heard = |standing: &Standing| standing.agrees() || matches!(standing, Standing::Disputed(_));
         let told = servers.iter().any(|(_, standing)| standing.as_ref().is_some_and(heard));
-        Seen { synchronised: true, holdover: !told, disruptions: 0, bound: 1000, servers, refusals: &[] }
+        Seen { synchronised: true, holdover: !told, disruptions: 0, bound: 1000, servers, why_silent: &[] }
     }
 
     #[test]
@@ -219,6 +236,34 @@ mod tests {
             told(Some(Silent), Some(Followed)),
             [Line::Server(1, Health::Silent, Health::Good), Line::Synchronised(1)]
         );
+    }
+
+    #[test]
+    fn a_server_that_answers_from_too_far_away_is_not_called_silent() {
+        let mut news = News::new(2, 0);
+        let lines = news.lines(SECOND, &seen(&[("a", Some(Standing::Followed)), ("b", Some(Standing::Far))]));
+        assert_eq!(lines, [Line::Server(1, Health::New, Health::Far), Line::Synchronised(0)]);
+        assert!(sentence(Health::New, Health::Far).contains("1.5 s"));
+        let lines = news.lines(2 * SECOND, &seen(&[("a", Some(Standing::Silent)), ("b", Some(Standing::Followed))]));
+        let back = Line::Server(1, Health::Far, Health::Good);
+        assert_eq!(lines, [Line::Server(0, Health::Good, Health::Silent), back, Line::Followed(0, 1)]);
+        assert!(!sentence(Health::Far, Health::Good).contains("back"));
+    }
+
+    #[test]
+    fn who_is_followed_in_a_dispute_is_not_said_to_agree_with_most() {
+        let mut news = News::new(3, 0);
+        let (followed, disputed, outvoted) = (Standing::Followed, Standing::Disputed(7.0), Standing::Outvoted);
+        let mut told = |at: i64, standings: [Standing; 3]| {
+            let [a, b, c] = standings.map(Some);
+            news.lines(at * SECOND, &seen(&[("a", a), ("b", b), ("c", c)]))
+        };
+        told(1, [outvoted, followed, Standing::Agrees]);
+        let all = [(0, Health::Outvoted), (1, Health::Good), (2, Health::Good)];
+        let lines = all.map(|(number, before)| Line::Server(number, before, Health::Disputed));
+        assert_eq!(told(2, [followed, disputed, disputed]), [&lines[..], &[Line::Followed(1, 0)]].concat());
+        let lines = [0, 1, 2].map(|number| Line::Server(number, Health::Disputed, Health::Good));
+        assert_eq!(told(3, [followed, Standing::Agrees, Standing::Agrees]), lines);
     }
 
     #[test]

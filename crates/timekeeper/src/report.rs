@@ -53,7 +53,7 @@ pub struct SourceReport {
     pub name: String,
     /// Its address and port, once known.
     pub address: Option<String>,
-    /// `followed`, `agrees`, `outvoted`, `disputed`, `smeared`, `silent`, or `duplicate` if it is another name of one of the others.
+    /// `followed`, `agrees`, `outvoted`, `disputed`, `smeared`, `far` (from the reference), `silent`, or `duplicate` if it is another name of one of the others.
     pub standing: String,
     /// Of the last eight requests those that were answered, the last in the lowest bit.
     pub reach: u8,

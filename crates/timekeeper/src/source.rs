@@ -97,6 +97,8 @@ pub(crate) struct Source {
     patience: i64,
     /// Where it was asked last.
     asked: Option<SocketAddr>,
+    /// Why nobody can be asked, if so.
+    trouble: Option<String>,
     /// The server of which it is only another name.
     twin: Option<String>,
     /// For a server that is asked with NTS only.
@@ -116,8 +118,8 @@ pub(crate) struct Source {
 pub(crate) struct Tally {
     pub(crate) used: u64,
     pub(crate) refused: BTreeMap<String, u64>,
-    /// Why the last answer was not used, if it was not.
-    pub(crate) refusal: Option<String>,
+    /// Why the last answer was not used, if it was not, and when it came.
+    refusal: Option<(String, i64)>,
     pub(crate) last: Option<i64>,
     pub(crate) quality: Option<Quality>,
     /// Exchanges that the clock was told, by the kind of their stamps.
@@ -141,9 +143,9 @@ impl Tally {
         *self.lacking.entry(lack).or_default() += 1;
     }
 
-    /// An answer or exchange was not used.
-    pub(crate) fn refuse(&mut self, why: String) {
-        self.refusal = Some(why.clone());
+    /// An answer or exchange was not used at `now`.
+    pub(crate) fn refuse(&mut self, why: String, now: i64) {
+        self.refusal = Some((why.clone(), now));
         // Reasons are of our own wording, so they are few; but a server chooses the letters of a kiss.
         if self.refused.len() < 64 || self.refused.contains_key(&why) {
             *self.refused.entry(why).or_default() += 1;
@@ -175,6 +177,7 @@ impl Source {
             heard: now,
             patience: patience(settings.poll.usual),
             asked: None,
+            trouble: None,
             twin: None,
             nts: Nts::of(server, now),
             renewal: None,
@@ -214,6 +217,18 @@ impl Source {
     /// Whether it has told nothing usable for so long that it does not count any more.
     pub(crate) const fn is_silent(&self, now: i64) -> bool {
         now > self.heard.saturating_add(patience(self.client.allowed()))
+    }
+
+    /// Why nothing usable comes, if nothing does.
+    pub(crate) fn why_silent(&self, now: i64) -> &str {
+        // What it said before it fell silent is not why it is.
+        let said = self.tally.refusal.as_ref().filter(|(_, at)| now.saturating_sub(*at) <= self.patience / 2);
+        match (&self.address, &self.trouble) {
+            (Address::Due(_) | Address::Asked(_), Some(trouble)) => trouble,
+            (Address::Due(_) | Address::Asked(_), None) if self.asked.is_none() => "it is still being looked up",
+            _ if self.client.denied().is_some() => "the server denies service",
+            _ => said.map_or("no answer comes", |(why, _)| why),
+        }
     }
 
     pub(crate) const fn tally_mut(&mut self) -> &mut Tally {
@@ -348,6 +363,7 @@ impl Source {
     /// It cannot be asked.
     fn failed(&mut self, failure: &Failure, now: i64) {
         let told = self.ration.take(now);
+        self.trouble = Some(failure.to_string());
         match &mut self.nts {
             None if told => warn!(server = self.name, error = failure.detail, "{}", failure.why),
             None => {}
@@ -397,7 +413,7 @@ impl Source {
     /// Begins to ask at this address, or goes on with other keys.
     pub(crate) fn open(&mut self, found: Found, now: i64) {
         let address = found.address();
-        self.found = now;
+        (self.found, self.trouble) = (now, None);
         let goes_on = matches!(self.address, Address::Known(_)) && self.peer() == Some(address);
         if let (Some(nts), Found::Agreed(agreed)) = (&mut self.nts, found) {
             debug!(server = self.name, %address, cookies = agreed.association.cookies(), "keys are agreed on");
@@ -428,6 +444,7 @@ impl Source {
                 if self.ration.take(now) {
                     warn!(server = self.name, %address, %error, "the server cannot be asked");
                 }
+                self.trouble = Some(format!("it cannot be asked at {address}: {error}"));
                 self.leave(now);
             }
         }
@@ -574,12 +591,34 @@ mod tests {
             assert_eq!(reference(address.parse().unwrap()), expected, "{address}");
         }
     }
-    #[test]
-    fn who_is_not_found_any_more_leaves_his_address_to_others() {
+
+    /// A source of a name that nobody really looks up.
+    fn source() -> (Source, Cards) {
         let server = Server::named("time.example").unwrap();
         let nominal = Scale::from_period(1.0).unwrap();
-        let mut source = Source::new(&Config::default(), &server, CounterKind::MonotonicRaw, nominal, 0);
-        let mut cards = Cards::new(crate::config::HardwareStamps::Never);
+        let source = Source::new(&Config::default(), &server, CounterKind::MonotonicRaw, nominal, 0);
+        (source, Cards::new(crate::config::HardwareStamps::Never))
+    }
+
+    #[test]
+    fn why_nothing_comes_is_told_as_it_is() {
+        let (mut source, mut cards) = source();
+        let (tell_it, told) = mpsc::channel();
+        source.address = Address::Asked(told);
+        assert_eq!(source.why_silent(0), "it is still being looked up");
+        tell_it.send(Err(Failure::new("no such name", "try again"))).unwrap();
+        source.run(0, [0; 2], &mut cards);
+        assert_eq!(source.why_silent(0), "no such name: try again");
+        source.open(Found::At("127.0.0.1:123".parse().unwrap()), 0);
+        assert_eq!(source.why_silent(0), "no answer comes");
+        source.tally_mut().refuse("the server is not synchronised".into(), SECOND);
+        assert_eq!(source.why_silent(2 * SECOND), "the server is not synchronised");
+        assert_eq!(source.why_silent(60 * SECOND), "no answer comes", "that was long ago");
+    }
+
+    #[test]
+    fn who_is_not_found_any_more_leaves_his_address_to_others() {
+        let (mut source, mut cards) = source();
         let address = "127.0.0.1:123".parse().unwrap();
         source.open(Found::At(address), 0);
         let (tell, told) = mpsc::channel();

@@ -98,7 +98,7 @@ fn servers(report: &Report) -> String {
         0 => String::new(),
         some => format!(", {some} {what}"),
     };
-    servers + &more("smeared", "smeared") + &more("duplicate", "named twice")
+    servers + &more("far", "too far") + &more("smeared", "smeared") + &more("duplicate", "named twice")
 }
 
 /// The mark of a standing; what they mean is [`LEGEND`].
@@ -108,6 +108,7 @@ fn mark(standing: &str) -> &'static str {
         "agrees" => "+",
         "outvoted" => "x",
         "disputed" => "!",
+        "far" => ">",
         "smeared" => "~",
         "duplicate" => "=",
         _ => "?",
@@ -115,7 +116,7 @@ fn mark(standing: &str) -> &'static str {
 }
 
 const LEGEND: &str =
-    "* followed, + agrees, x outvoted, ! disputed, ? silent, ~ smeared and kept apart, = named twice\n";
+    "* followed, + agrees, x outvoted, ! disputed, ? silent, > too far, ~ smeared and kept apart, = named twice\n";
 
 /// A table without a frame: the first two columns to the left, figures to the right.
 fn table(header: &[&str]) -> Table {
@@ -231,7 +232,7 @@ mod tests {
     #[test]
     fn each_standing_has_a_mark_of_its_own_and_the_legend_names_them_all() {
         let marks: Vec<_> =
-            ["followed", "agrees", "outvoted", "disputed", "silent", "smeared", "duplicate"].map(mark).into();
+            ["followed", "agrees", "outvoted", "disputed", "silent", "far", "smeared", "duplicate"].map(mark).into();
         assert!(marks.iter().all(|mark| LEGEND.contains(&format!("{mark} "))), "{LEGEND}");
         assert_eq!(marks.iter().collect::<std::collections::BTreeSet<_>>().len(), marks.len());
     }

@@ -41,10 +41,7 @@ pub(super) fn untold_at(count: Count, reading: &Reading, now: Count) -> String {
     }
 }
 
-/// Who is further from the reference, in ns, is not asked while others are nearer (RFC 5905: MAXDIST).
-const FAR: f64 = 1.5e9;
-
-/// Why a server tells nothing; nothing, if it does and no answer of it was refused.
+/// Why a server has no say, or is asked seldom; nothing, if it has and is not and no answer of it was refused.
 pub(super) fn silence(source: &SourceReport) -> Vec<String> {
     let mut why = Vec::new();
     if source.standing == "duplicate" {
@@ -60,8 +57,8 @@ pub(super) fn silence(source: &SourceReport) -> Vec<String> {
         why.push("its name is not known to this host, or its address cannot be reached".to_owned());
     } else if source.standing == "silent" && source.reach == 0 {
         why.push("does not answer".to_owned());
-    } else if source.standing == "silent" && least(source).is_some_and(|ns| ns > FAR) {
-        why.push("is more than 1.5 s from the reference, and others are nearer".to_owned());
+    } else if source.standing == "far" {
+        why.push("has no say: it is more than 1.5 s from the reference, and others are nearer".to_owned());
     }
     if let Some(left) = source.slowed_s {
         let poll = span(source.poll_s * 1e9);
@@ -126,7 +123,7 @@ fn reasons(report: &Report, within: u64) -> Vec<String> {
     if disputed > 0 {
         why.push("the servers contradict each other, and nobody can tell who is right".to_owned());
     }
-    for source in report.sources.iter().filter(|source| source.standing == "silent") {
+    for source in report.sources.iter().filter(|source| ["silent", "far"].contains(&&*source.standing)) {
         why.extend(silence(source).into_iter().map(|why| format!("{}: {why}", source.name)));
     }
     why
@@ -148,9 +145,8 @@ mod tests {
         assert!(silence(&source)[0].contains("not known"));
         let source = SourceReport { address: Some("192.0.2.1:123".into()), ..source };
         assert_eq!(silence(&source), ["does not answer"]);
-        let far = SourceReport { reach: 1, round_trip_ns: Some(2e6), root_delay_ns: Some(0), ..source.clone() };
-        let far = |dispersion| silence(&SourceReport { root_dispersion_ns: Some(dispersion), ..far.clone() });
-        assert!(far(1_400_000_000).is_empty() && far(1_500_000_000)[0].contains("1.5 s"));
+        let far = SourceReport { standing: "far".into(), reach: 1, ..source.clone() };
+        assert!(silence(&far)[0].contains("1.5 s"));
         let refused = [("the server is not synchronised".to_owned(), 7)].into();
         let answers = SourceReport { reach: 255, refused, ..source.clone() };
         assert_eq!(silence(&answers), ["not used: the server is not synchronised: 7"]);

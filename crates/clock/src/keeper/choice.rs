@@ -23,9 +23,11 @@ pub(super) struct Candidate {
 /// How a server stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Standing {
-    /// It has told nothing that could be used, or nothing for longer than its patience, or it is too far from the reference while others are near.
+    /// It has told nothing that could be used, or nothing for longer than its patience.
     #[default]
     Silent,
+    /// It tells the time, but is too far from the reference while others are near.
+    Far,
     /// It agrees with most, and is followed.
     Followed,
     /// It agrees with most.
@@ -48,7 +50,7 @@ impl Standing {
 
 /// Another server must be better by this before it is followed.
 const BETTER: f64 = 0.8;
-/// A server that is further from the reference is not asked (RFC 5905 §11.2.1 and Figure 27: MAXDIST), in ns, if there is another.
+/// A server that is further from the reference has no say (RFC 5905 §11.2.1 and Figure 27: MAXDIST), in ns, if there is another.
 const FAR: f64 = 1.5e9;
 
 /// Judges the servers; `None` for one that is silent.
@@ -85,7 +87,8 @@ pub(super) fn choose(candidates: &[Option<Candidate>], followed: Option<usize>) 
             (apart + candidate.bound - followed.bound).max(0.0)
         })
     };
-    let standing = |(i, candidate): (usize, &Option<Candidate>)| match candidate {
+    let standing = |(i, voter): (usize, &Option<Candidate>)| match voter {
+        None if candidates[i].is_some_and(|candidate| candidate.alive) => Standing::Far,
         None => Standing::Silent,
         Some(_) if Some(i) == chosen => Standing::Followed,
         Some(candidate) if !right(candidate) => Standing::Outvoted,
@@ -228,9 +231,11 @@ mod tests {
     }
 
     #[test]
-    fn who_is_too_far_from_the_reference_is_asked_only_if_there_is_nobody_else() {
+    fn who_is_too_far_from_the_reference_has_a_say_only_if_there_is_nobody_else() {
         let far = at(0, 1.6e9);
-        assert_eq!(choose(&[far, at(0, 50.0)], Some(0)), (vec![Standing::Silent, Standing::Followed], Some(1)));
+        assert_eq!(choose(&[far, at(0, 50.0)], Some(0)), (vec![Standing::Far, Standing::Followed], Some(1)));
+        let (standings, _) = choose(&[dead(0, 1.6e9), at(0, 50.0)], Some(0));
+        assert_eq!(standings, [Standing::Silent, Standing::Followed], "who tells nothing is not near or far");
         assert_eq!(choose(&[far, None], None), (vec![Standing::Followed, Standing::Silent], Some(0)));
     }
 
