@@ -111,6 +111,13 @@ impl Client {
         Self { config, schedule: Schedule::new(config.poll, now), asked: None, kissed: None, before: None }
     }
 
+    /// The same, but after its burst it asks as seldom as another one has come to, until it is answered: that of an address of the same server, which is silent.
+    #[must_use]
+    pub fn as_seldom_as(mut self, other: &Self) -> Self {
+        self.schedule.slow_down(other.interval());
+        self
+    }
+
     /// When to call [`Self::request`] next.
     #[must_use]
     pub const fn due(&self) -> i64 {

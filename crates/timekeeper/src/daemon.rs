@@ -215,14 +215,16 @@ impl Daemon {
     /// Has each server asked that is due, and none twice.
     fn ask(&mut self, now: i64) {
         for number in 0..self.sources.len() {
-            let Some(found) = self.sources[number].run(now, random(), &mut self.cards) else { continue };
-            let address = found.address();
-            let others = self.sources.iter().enumerate().filter(|(other, _)| *other != number);
-            let twin =
-                others.map(|(_, other)| other).find(|other| other.has(address)).map(|other| other.name().to_owned());
-            match twin {
-                Some(twin) => self.sources[number].set_aside(&twin, address, now),
-                None => self.sources[number].open(found, now),
+            let mut next = self.sources[number].run(now, random(), &mut self.cards);
+            // Of its addresses the first that this host has a route to.
+            while let Some(found) = next.take() {
+                let address = found.address();
+                let others = self.sources.iter().enumerate().filter(|(other, _)| *other != number);
+                let twin = others.map(|(_, other)| other).find(|other| other.has(address));
+                match twin.map(|other| other.name().to_owned()) {
+                    Some(twin) => self.sources[number].set_aside(&twin, address, now),
+                    None => next = self.sources[number].open(found, now),
+                }
             }
         }
     }

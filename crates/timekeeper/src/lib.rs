@@ -7,7 +7,7 @@
 //! | `hardware` | the counter to use, its nominal period, and whether it has broken |
 //! | `cores` | whether the processors' counters agree |
 //! | `state` | what is known of the counter, kept over a restart |
-//! | `source` | one server: its name, its address, its socket |
+//! | `source`, `addresses` | one server: its name, its addresses, its socket |
 //! | `cards`, `stamped` | network cards that stamp packets, and whose stamps are used |
 //! | `nts` | agreeing on keys with a server, so that its answers can be authenticated |
 //! | `system` | hands the time on: steers the system clock, feeds NTP's shared memory |
@@ -19,6 +19,7 @@
 //! | `serve` | the server that gives the clock's time to others: a program of its own, beside the daemon |
 #![forbid(unsafe_code)]
 
+mod addresses;
 mod cards;
 pub mod config;
 mod cores;

@@ -1,5 +1,6 @@
 //! One server: its name, its address, its socket, and the association with it.
 
+use crate::addresses::Addresses;
 use crate::cards::Cards;
 use crate::config::{Config, Server, Transmit};
 use crate::nts::{self, Agreed, Failure, Nts};
@@ -27,10 +28,10 @@ const LOOK_UP_AGAIN: i64 = 30 * SECOND;
 /// A server is silent that has told nothing for so many intervals, and as many ns beside; and the clock is in holdover when the one that it follows is.
 const INTERVALS: i64 = 8;
 const BESIDE: i64 = 2 * SECOND;
-/// After so many silent requests the name is looked up anew: the server may have moved.
+/// After so many silent requests the next of the name's addresses is asked, and after the last one the name is looked up anew: the server may have moved.
 const MOVED: u32 = 8;
-/// But not if it was found so many ns ago at most: each new address is asked eight times within two seconds, and of some names each look-up gives another.
-const FOUND_LATELY: i64 = 64 * SECOND;
+/// Who denies service is left for another address of the name after so many ns: if the server's answer comes, too, somebody else has denied it.
+const LEAVE: i64 = SECOND;
 
 /// For how long a server that is asked so often may tell nothing, all in ns.
 pub(crate) const fn patience(interval: i64) -> i64 {
@@ -40,8 +41,16 @@ pub(crate) const fn patience(interval: i64) -> i64 {
 /// Why an answer is not used of a server that has the time from here.
 const LOOP: &str = "the server follows this host (loop)";
 
-/// A server that was looked up, or why it cannot be asked.
-type LookUp = mpsc::Receiver<Result<Found, Failure>>;
+/// Where a server may be, or why it cannot be asked.
+type LookUp = mpsc::Receiver<Result<Told, Failure>>;
+
+/// What a look-up has told.
+#[derive(Debug)]
+enum Told {
+    /// The addresses of its name, in the resolver's order.
+    At(Vec<SocketAddr>),
+    Agreed(Agreed),
+}
 
 /// Where a server is, and how its answers are proved, if they are to be.
 #[derive(Debug)]
@@ -84,6 +93,8 @@ pub(crate) struct Source {
     /// What people call it.
     name: String,
     address: Address,
+    /// Of its name, if it is to be asked without NTS. With it, each agreement on keys tells one address.
+    addresses: Addresses,
     client: Client,
     settings: client::Config,
     kind: CounterKind,
@@ -97,6 +108,8 @@ pub(crate) struct Source {
     patience: i64,
     /// Where it was asked last.
     asked: Option<SocketAddr>,
+    /// When it has denied service, if another address is to be asked then.
+    denied: Option<i64>,
     /// Why nobody can be asked, if so.
     trouble: Option<String>,
     /// The server of which it is only another name.
@@ -168,6 +181,7 @@ impl Source {
             server: server.clone(),
             name: server.label(),
             address: Address::Due(now),
+            addresses: Addresses::default(),
             client: Client::new(settings, now),
             settings,
             kind,
@@ -177,6 +191,7 @@ impl Source {
             heard: now,
             patience: patience(settings.poll.usual),
             asked: None,
+            denied: None,
             trouble: None,
             twin: None,
             nts: Nts::of(server, now),
@@ -206,6 +221,7 @@ impl Source {
         self.tally.last = Some(now);
         self.tally.refusal = None;
         self.heard = now;
+        self.addresses.answered(self.asked);
     }
 
     /// For how long the clock is to wait for it, if that has changed: a server that wants to be asked seldom is not silent in between.
@@ -278,7 +294,7 @@ impl Source {
         if let Some(told) = self.renewal.as_ref().and_then(answered) {
             self.renewal = None;
             match told {
-                Ok(found) => return Some(found),
+                Ok(told) => return self.found(told, now),
                 Err(failure) => self.failed(&failure, now),
             }
         }
@@ -286,18 +302,53 @@ impl Source {
             Address::Due(at) if now >= *at => {
                 let told = self.look_up(now);
                 self.address = Address::Asked(told);
+                None
             }
-            Address::Due(_) => {}
+            Address::Due(_) => None,
             Address::Asked(answer) => match answered(answer)? {
-                Ok(found) => return Some(found),
+                Ok(told) => self.found(told, now),
                 Err(failure) => {
                     self.failed(&failure, now);
                     self.leave(now);
+                    None
                 }
             },
-            Address::Known(_) => self.ask(now, random, cards),
+            Address::Known(_) => self.move_on(now).or_else(|| {
+                self.ask(now, random, cards);
+                None
+            }),
         }
-        None
+    }
+
+    /// Of what a look-up has told, what to open.
+    fn found(&mut self, told: Told, now: i64) -> Option<Found> {
+        (self.found, self.trouble) = (now, None);
+        match told {
+            Told::At(all) => self.addresses.found(all, now).map(Found::At),
+            Told::Agreed(agreed) => Some(Found::Agreed(agreed)),
+        }
+    }
+
+    /// Where to ask instead of an address that does not answer, or denies service. If there is no other, its name is looked up anew.
+    fn move_on(&mut self, now: i64) -> Option<Found> {
+        // With NTS it is looked up anew when no cookie is left.
+        if self.nts.is_some() {
+            return None;
+        }
+        self.denied = self.denied.filter(|_| self.client.denied().is_some());
+        let denied = self.denied.is_some_and(|at| now.saturating_sub(at) >= LEAVE);
+        let silent = self.silent >= MOVED && now >= self.client.due();
+        if !(denied || silent) {
+            return None;
+        }
+        self.denied = self.denied.filter(|_| !denied);
+        let next = self.addresses.another(now);
+        let is_name = self.server.host.parse::<IpAddr>().is_err();
+        if next.is_none() && silent && is_name && now.saturating_sub(self.found) > self.addresses.patience() {
+            self.silent = 0;
+            self.address = Address::Due(now);
+        }
+        next.map(Found::At)
     }
 
     /// Asks, if it is time to, and if there are keys where there must be.
@@ -319,22 +370,13 @@ impl Source {
             Some(nts) => nts.protect(&request),
         };
         let Some(bytes) = bytes else { return };
-        self.silent += 1;
+        self.silent = self.silent.saturating_add(1);
         let peer = socket.peer();
         let card = peer.ok_or("not connected".into()).and_then(|peer| cards.toward(peer, now));
         let used = socket.use_card(card.as_ref().ok());
         self.tally.no_card = used.map_err(|error| error.to_string()).and(card.map(drop)).err();
         if let Err(error) = socket.send(&bytes) {
             debug!(server = self.name, %error, "the request could not be sent");
-        }
-        // With NTS it is looked up anew when no cookie is left.
-        if self.silent > MOVED
-            && now.saturating_sub(self.found) > FOUND_LATELY
-            && self.nts.is_none()
-            && self.server.host.parse::<std::net::IpAddr>().is_err()
-        {
-            self.silent = 0;
-            self.address = Address::Due(now);
         }
     }
 
@@ -352,7 +394,8 @@ impl Source {
         if let Some(nts) = &mut self.nts {
             nts.began(now);
         }
-        look_up(&self.server)
+        // If the address that the last keys were for does not answer, another one is better.
+        look_up(&self.server, self.asked.filter(|_| self.silent >= MOVED))
     }
 
     /// When it may be looked up again.
@@ -398,7 +441,9 @@ impl Source {
 
     /// It asks nobody until it is looked up again: who else has its address may ask there.
     fn leave(&mut self, now: i64) {
-        self.asked = None;
+        if let Some(address) = self.asked.take() {
+            self.addresses.leave(address, &self.client);
+        }
         self.wait(now);
     }
 
@@ -410,16 +455,15 @@ impl Source {
         self.address = Address::Due(self.again(now));
     }
 
-    /// Begins to ask at this address, or goes on with other keys.
-    pub(crate) fn open(&mut self, found: Found, now: i64) {
+    /// Begins to ask at this address, or goes on with other keys. Gives another one to try instead if this one cannot be asked.
+    pub(crate) fn open(&mut self, found: Found, now: i64) -> Option<Found> {
         let address = found.address();
-        (self.found, self.trouble) = (now, None);
         let goes_on = matches!(self.address, Address::Known(_)) && self.peer() == Some(address);
         if let (Some(nts), Found::Agreed(agreed)) = (&mut self.nts, found) {
             debug!(server = self.name, %address, cookies = agreed.association.cookies(), "keys are agreed on");
             nts.agreed(agreed.association);
             if goes_on {
-                return;
+                return None;
             }
         }
         match Socket::open(address, self.kind, self.nominal.period()) {
@@ -428,24 +472,38 @@ impl Source {
                 if self.asked.is_none() || self.twin.is_some() {
                     self.heard = now;
                 }
-                // A name is looked up again and again while nobody answers.
-                let elsewhere = self.asked.replace(address) != Some(address);
-                if elsewhere && self.ration.take(now) {
-                    info!(server = self.name, %address, nts = self.nts.is_some(), "asking");
+                // A server that is where it was goes on as slowly as its silence has made it; another one gets a burst, unless it has wanted to be asked seldom.
+                let before = self.asked.replace(address);
+                if before != Some(address) {
+                    // A name is looked up again and again while nobody answers.
+                    if self.ration.take(now) {
+                        info!(server = self.name, %address, nts = self.nts.is_some(), "asking");
+                    }
+                    if let Some(before) = before {
+                        self.addresses.leave(before, &self.client);
+                    }
+                    let new = || {
+                        let new = Client::new(self.settings, now);
+                        if self.client.denied().is_some() { new } else { new.as_seldom_as(&self.client) }
+                    };
+                    self.client = self.addresses.rejoin(address).unwrap_or_else(new);
+                    self.client.disrupt(now);
+                    self.before = None;
                 }
-                self.twin = None;
-                // A server that is where it was goes on as slowly as its silence has made it; another one gets a burst, unless service is denied.
-                if elsewhere && self.client.denied().is_none() {
-                    self.client = Client::new(self.settings, now);
-                }
+                (self.twin, self.denied, self.silent) = (None, None, 0);
                 self.address = Address::Known(socket);
+                None
             }
             Err(error) => {
-                if self.ration.take(now) {
-                    warn!(server = self.name, %address, %error, "the server cannot be asked");
+                let other = if self.nts.is_none() { self.addresses.another(now) } else { None };
+                if other.is_none() {
+                    if self.ration.take(now) {
+                        warn!(server = self.name, %address, %error, "the server cannot be asked");
+                    }
+                    self.trouble = Some(format!("it cannot be asked at {address}: {error}"));
+                    self.leave(now);
                 }
-                self.trouble = Some(format!("it cannot be asked at {address}: {error}"));
-                self.leave(now);
+                other.map(Found::At)
             }
         }
     }
@@ -507,6 +565,7 @@ impl Source {
                 Ok(Answer { exchange: None, .. }) => self.before = Some((sent, kind)),
                 Err(Rejection::Kiss(kiss)) => {
                     let hours = |until: i64| ((until - now) as f64 / 3.6e12 * 10.0).round() / 10.0;
+                    self.denied = self.client.denied().map(|_| now);
                     if self.ration.take(now) {
                         let poll_s = self.client.interval() as f64 * 1e-9;
                         match (self.client.denied(), self.client.slowed()) {
@@ -546,7 +605,7 @@ fn reference(address: IpAddr) -> u32 {
 }
 
 /// What was found, once it was; `None`: wait on.
-fn answered(told: &LookUp) -> Option<Result<Found, Failure>> {
+fn answered(told: &LookUp) -> Option<Result<Told, Failure>> {
     match told.try_recv() {
         Ok(found) => Some(found),
         Err(mpsc::TryRecvError::Empty) => None,
@@ -554,15 +613,17 @@ fn answered(told: &LookUp) -> Option<Result<Found, Failure>> {
     }
 }
 
-/// Looks a server up in a thread of its own, and agrees on keys with it if need be; a plain address is there at once.
-fn look_up(server: &Server) -> LookUp {
+/// Looks a server up in a thread of its own, and agrees on keys with it if need be, at another address than `avoided` if there is one; a plain address is there
+/// at once.
+fn look_up(server: &Server, avoided: Option<SocketAddr>) -> LookUp {
     let (sender, receiver) = mpsc::channel();
     let at_once = !server.nts && server.host.parse::<IpAddr>().is_ok();
     let server = server.clone();
     let resolve = move || {
-        let found = if server.nts { nts::agree(&server).map(Found::Agreed) } else { resolve(&server).map(Found::At) };
+        let told =
+            if server.nts { nts::agree(&server, avoided).map(Told::Agreed) } else { resolve(&server).map(Told::At) };
         // Nobody waits for it if the daemon has ended.
-        let _ = sender.send(found);
+        let _ = sender.send(told);
     };
     if at_once {
         resolve();
@@ -572,16 +633,20 @@ fn look_up(server: &Server) -> LookUp {
     receiver
 }
 
-/// The first of a name's addresses.
-fn resolve(server: &Server) -> Result<SocketAddr, Failure> {
+/// A name's addresses, of which there is at least one.
+fn resolve(server: &Server) -> Result<Vec<SocketAddr>, Failure> {
     let addresses = (server.host.as_str(), server.port).to_socket_addrs().map_err(|error| error.to_string());
-    let first = addresses.and_then(|mut all| all.next().ok_or_else(|| "it has no address".into()));
-    first.map_err(|error| Failure::new("the server's name is not known", error))
+    let all = addresses.map(Iterator::collect::<Vec<_>>);
+    let some = all.and_then(|all| if all.is_empty() { Err("it has no address".into()) } else { Ok(all) });
+    some.map_err(|error| Failure::new("the server's name is not known", error))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+    use std::net::UdpSocket;
+    use tickwire_ntp::{Mode, Packet, Stamp};
 
     #[test]
     fn servers_are_named_as_others_name_them() {
@@ -600,8 +665,159 @@ mod tests {
         (source, Cards::new(crate::config::HardwareStamps::Never))
     }
 
+    /// Its name was looked up, and has these addresses.
+    fn tell(source: &mut Source, all: &[&UdpSocket]) {
+        let (tell, told) = mpsc::channel();
+        tell.send(Ok(Told::At(all.iter().map(|socket| socket.local_addr().unwrap()).collect()))).unwrap();
+        source.address = Address::Asked(told);
+    }
+
+    /// A turn of the daemon's loop.
+    fn turn(source: &mut Source, now: i64) {
+        let mut random = [0; 2];
+        random.fill_with(|| getrandom::u64().unwrap());
+        let mut next = source.run(now, random, &mut Cards::new(crate::config::HardwareStamps::Never));
+        while let Some(found) = next.take() {
+            next = source.open(found, now);
+        }
+    }
+
+    /// Turns until the name is to be looked up, but not after `until`; gives the time.
+    fn turns(source: &mut Source, mut now: i64, until: i64) -> i64 {
+        loop {
+            turn(source, now);
+            let due = source.due().unwrap_or(now);
+            if matches!(source.address, Address::Due(_)) || due > until {
+                return now;
+            }
+            now = due.max(now);
+        }
+    }
+
+    fn server() -> UdpSocket {
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        server.set_nonblocking(true).unwrap();
+        server
+    }
+
+    /// The requests that have come to a server.
+    fn requests(server: &UdpSocket) -> Vec<(Packet, SocketAddr)> {
+        let one = || {
+            let mut bytes = [0; 48];
+            let (_, from) = server.recv_from(&mut bytes).ok()?;
+            Some((Packet::parse(&bytes).unwrap().0, from))
+        };
+        std::iter::from_fn(one).collect()
+    }
+
+    fn answer(request: &Packet) -> Packet {
+        Packet {
+            mode: Mode::Server,
+            stratum: 1,
+            origin: request.transmitted,
+            received: Stamp(1 << 32),
+            transmitted: Stamp(2 << 32),
+            ..*request
+        }
+    }
+
+    fn kiss(by: Kiss, request: &Packet) -> Packet {
+        Packet { stratum: 0, reference: by.to_reference(), ..answer(request) }
+    }
+
+    /// The source gets what a server has sent it; gives how many exchanges that completes.
+    fn get(source: &mut Source, now: i64) -> usize {
+        let mut readable = [PollFd::new(source.descriptor().unwrap(), PollFlags::POLLIN)];
+        assert_eq!(poll(&mut readable, PollTimeout::from(10_000u16)), Ok(1));
+        let mut exchanges = 0;
+        source.receive(now, Nanos(0), |one| exchanges += usize::from(one.is_ok()));
+        exchanges
+    }
+
+    #[test]
+    fn a_server_that_does_not_answer_is_asked_at_its_next_address_at_once() {
+        let (dead, alive) = (server(), server());
+        let (mut source, _) = source();
+        tell(&mut source, &[&dead, &alive]);
+        // Eight requests of a burst, time for the last answer, and then those of the next.
+        let now = turns(&mut source, 0, 3 * SECOND);
+        assert_eq!((requests(&dead).len(), source.peer()), (8, Some(alive.local_addr().unwrap())));
+        let (request, from) = requests(&alive).pop().unwrap();
+        alive.send_to(&answer(&request).to_bytes(), from).unwrap();
+        assert_eq!(get(&mut source, now), 1);
+        source.was_used(now);
+        // It falls silent: the first may be back, and then the name is looked up anew, but not before.
+        let now = turns(&mut source, now, 3600 * SECOND);
+        assert!(!requests(&dead).is_empty() && matches!(source.address, Address::Due(at) if at == now));
+        assert!((64 * SECOND..100 * SECOND).contains(&now), "{now}");
+        // In vain: twice as late, and more seldom as long as nobody answers.
+        tell(&mut source, &[&dead, &alive]);
+        let again = turns(&mut source, now, 3600 * SECOND);
+        assert!((128 * SECOND..256 * SECOND).contains(&(again - now)), "{}", again - now);
+        requests(&dead);
+        requests(&alive);
+        let (mut now, begin, mut day) = (again, again, 0);
+        while now < begin + 86_400 * SECOND {
+            tell(&mut source, &[&dead, &alive]);
+            now = turns(&mut source, now, i64::MAX);
+            day += requests(&dead).len() + requests(&alive).len();
+        }
+        assert!((500..3_000).contains(&day), "{day} requests in a day of silence");
+    }
+
+    #[test]
+    fn an_address_that_this_host_cannot_reach_is_passed_over_at_once() {
+        let alive = server();
+        let (mut source, _) = source();
+        let (tell, told) = mpsc::channel();
+        // A connection to it is refused: broadcast is not allowed.
+        let nowhere = SocketAddr::from(([255, 255, 255, 255], 123));
+        tell.send(Ok(Told::At(vec![nowhere, alive.local_addr().unwrap()]))).unwrap();
+        source.address = Address::Asked(told);
+        turn(&mut source, 0);
+        assert_eq!(source.peer(), Some(alive.local_addr().unwrap()));
+        let (tell, told) = mpsc::channel();
+        tell.send(Ok(Told::At(vec![nowhere]))).unwrap();
+        source.address = Address::Asked(told);
+        turn(&mut source, 1);
+        assert!(matches!(source.address, Address::Due(_)) && source.why_silent(1).contains("255.255.255.255"));
+    }
+
+    #[test]
+    fn a_denial_leads_to_the_next_address_unless_it_was_forged() {
+        for forged in [false, true] {
+            let (denies, other) = (server(), server());
+            let (mut source, _) = source();
+            tell(&mut source, &[&denies, &other]);
+            turn(&mut source, 0);
+            turn(&mut source, 1);
+            let (request, from) = requests(&denies).pop().unwrap();
+            denies.send_to(&kiss(Kiss::Deny, &request).to_bytes(), from).unwrap();
+            assert_eq!(get(&mut source, 2), 0);
+            assert_eq!(source.why_silent(2), "the server denies service");
+            turn(&mut source, 3);
+            assert_eq!(source.peer(), Some(denies.local_addr().unwrap()), "its answer may be on its way");
+            if forged {
+                denies.send_to(&answer(&request).to_bytes(), from).unwrap();
+                assert_eq!(get(&mut source, 4), 1);
+            }
+            let now = turns(&mut source, SECOND + 3, 3600 * SECOND);
+            if forged {
+                assert!(requests(&denies).len() > 5, "it is asked on");
+                continue;
+            }
+            assert_eq!((requests(&denies).len(), requests(&other).is_empty()), (0, false));
+            // The other one is silent, and what was denied is denied for an hour.
+            assert!((64 * SECOND..200 * SECOND).contains(&now), "{now}");
+            tell(&mut source, &[&denies, &other]);
+            turn(&mut source, now);
+            assert_eq!(source.peer(), Some(other.local_addr().unwrap()));
+        }
+    }
+
     #[test]
     fn why_nothing_comes_is_told_as_it_is() {
+        let server = server();
         let (mut source, mut cards) = source();
         let (tell_it, told) = mpsc::channel();
         source.address = Address::Asked(told);
@@ -609,7 +825,9 @@ mod tests {
         tell_it.send(Err(Failure::new("no such name", "try again"))).unwrap();
         source.run(0, [0; 2], &mut cards);
         assert_eq!(source.why_silent(0), "no such name: try again");
-        source.open(Found::At("127.0.0.1:123".parse().unwrap()), 0);
+        tell(&mut source, &[&server]);
+        turn(&mut source, 0);
+        turn(&mut source, 0);
         assert_eq!(source.why_silent(0), "no answer comes");
         source.tally_mut().refuse("the server is not synchronised".into(), SECOND);
         assert_eq!(source.why_silent(2 * SECOND), "the server is not synchronised");

@@ -90,6 +90,11 @@ impl Schedule {
         (self.least > self.poll.usual).then(|| self.restraint.ends())
     }
 
+    /// Until an answer comes, requests are so far apart at least.
+    pub(super) fn slow_down(&mut self, interval: i64) {
+        self.interval = self.interval.max(interval);
+    }
+
     /// A request goes out.
     pub(super) fn asked(&mut self, now: i64) {
         let retry = self.waiting && self.again > 0 && now.saturating_sub(self.begun) < self.interval;

@@ -21,9 +21,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long one of several addresses may take to let us in.
 const EACH: Duration = Duration::from_secs(3);
 
-/// Agrees on keys with a server.
-pub(crate) fn agree(server: &Server) -> Result<Agreed, Failure> {
+/// Agrees on keys with a server; for the time at another address than `avoided`, if there is one.
+pub(crate) fn agree(server: &Server, avoided: Option<SocketAddr>) -> Result<Agreed, Failure> {
     let roots = roots::roots(server.nts_ca.as_deref())?;
+    let look_up = |host: &str, port| look_up(host, port).map(|all| last(all, avoided));
     let addresses = look_up(&server.host, server.nts_port)?;
     let until = Instant::now() + PATIENCE;
     let mut stream = connect(&addresses, until)?;
@@ -66,6 +67,12 @@ fn look_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
     let unknown = |detail: String| Failure::new("the server's name is not known", detail);
     let all: Vec<_> = (host, port).to_socket_addrs().map_err(|error| unknown(error.to_string()))?.collect();
     if all.is_empty() { Err(unknown("it has no address".into())) } else { Ok(all) }
+}
+
+/// The same addresses, that of one host last.
+fn last(mut addresses: Vec<SocketAddr>, avoided: Option<SocketAddr>) -> Vec<SocketAddr> {
+    addresses.sort_by_key(|address| avoided.is_some_and(|avoided| avoided.ip() == address.ip()));
+    addresses
 }
 
 /// A connection to the first address that lets us in.
@@ -162,5 +169,24 @@ impl Write for Timed {
 
     fn flush(&mut self) -> io::Result<()> {
         self.stream.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_was_silent_is_tried_last_at_whatever_port() {
+        let all = ["[2001:db8::1]:4460", "192.0.2.1:4460", "192.0.2.2:4460"].map(|address| address.parse().unwrap());
+        let order = |avoided: Option<&str>| -> Vec<usize> {
+            let avoided = avoided.map(|address| address.parse().unwrap());
+            last(all.to_vec(), avoided).iter().map(|one| all.iter().position(|other| other == one).unwrap()).collect()
+        };
+        let expected =
+            [(None, vec![0, 1, 2]), (Some("[2001:db8::1]:123"), vec![1, 2, 0]), (Some("192.0.2.9:123"), vec![0, 1, 2])];
+        for (avoided, expected) in expected {
+            assert_eq!(order(avoided), expected, "{avoided:?}");
+        }
     }
 }

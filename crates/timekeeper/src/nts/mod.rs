@@ -53,7 +53,7 @@ pub(crate) use agreement::agree;
 
 /// Nobody is asked by a program that cannot.
 #[cfg(not(feature = "nts"))]
-pub(crate) fn agree(_: &Server) -> Result<Agreed, Failure> {
+pub(crate) fn agree(_: &Server, _: Option<SocketAddr>) -> Result<Agreed, Failure> {
     Err(Failure::new("this program is built without NTS", ""))
 }
 

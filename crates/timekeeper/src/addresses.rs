@@ -1,0 +1,186 @@
+//! The addresses of a server's name, and which of them to ask next.
+//!
+//! A name can have several: of IPv6 where only IPv4 goes through, of one server of a group that is down, of a server that has moved. Each is tried in the resolver's
+//! order (RFC 6724) until one answers. If none does, the name is looked up again and all have another turn, each time after a longer wait: every turn is a burst.
+
+use std::net::SocketAddr;
+use tickwire_ntp::Client;
+
+const SECOND: i64 = 1_000_000_000;
+/// Of a name's addresses the first so many are asked. DNS over UDP gives some tens.
+const MOST: usize = 16;
+/// A name whose addresses are all silent is looked up again after so many ns, and twice as many after each further turn in vain, some times.
+const AGAIN: i64 = 64 * SECOND;
+const DOUBLINGS: u32 = 4;
+
+/// What is known of a name.
+#[derive(Debug, Default)]
+pub(crate) struct Addresses {
+    /// In the resolver's order.
+    all: Vec<SocketAddr>,
+    /// Asked since one of them has answered, or since the turn began.
+    tried: Vec<SocketAddr>,
+    /// Turns in vain since one has answered.
+    turns: u32,
+    /// Left for others though they deny service or want to be asked less often: they do so also when it is their turn again.
+    restrained: Vec<(SocketAddr, Client)>,
+}
+
+impl Addresses {
+    /// The name was looked up, and has these; gives the one to ask, if there is any.
+    pub(crate) fn found(&mut self, all: Vec<SocketAddr>, now: i64) -> Option<SocketAddr> {
+        self.all.clear();
+        for address in all {
+            if self.all.len() < MOST && !self.all.contains(&address) {
+                self.all.push(address);
+            }
+        }
+        // What is not among them any more may come back.
+        self.tried.retain(|address| self.all.contains(address));
+        let next = self.another(now).or_else(|| {
+            self.tried.clear();
+            self.turns = self.turns.saturating_add(1).min(DOUBLINGS);
+            self.another(now)
+        });
+        // If all deny service, the one that may be asked first.
+        next.or_else(|| self.all.iter().copied().min_by_key(|address| self.denied(*address)))
+    }
+
+    /// Another one that has not been tried in this turn, and does not deny service at `now`.
+    pub(crate) fn another(&mut self, now: i64) -> Option<SocketAddr> {
+        let denies = |address: &SocketAddr| self.denied(*address).is_some_and(|until| now < until);
+        let untried = |address: &&SocketAddr| !self.tried.contains(address) && !denies(address);
+        let next = self.all.iter().find(untried).copied()?;
+        self.tried.push(next);
+        Some(next)
+    }
+
+    /// The one that is asked has told something usable.
+    pub(crate) fn answered(&mut self, asked: Option<SocketAddr>) {
+        self.turns = 0;
+        self.tried.retain(|address| Some(*address) == asked);
+    }
+
+    /// For how long the name is not looked up again, in ns since it was.
+    pub(crate) const fn patience(&self) -> i64 {
+        AGAIN << self.turns
+    }
+
+    /// An address is asked no more, for now; what was agreed with its server, if it was to be asked less often, stands.
+    pub(crate) fn leave(&mut self, address: SocketAddr, client: &Client) {
+        if client.denied().is_none() && client.slowed().is_none() {
+            return;
+        }
+        self.restrained.retain(|(other, _)| *other != address);
+        if self.restrained.len() == MOST {
+            self.restrained.remove(0);
+        }
+        self.restrained.push((address, client.clone()));
+    }
+
+    /// The association with an address that was left, if it was to be asked less often.
+    pub(crate) fn rejoin(&mut self, address: SocketAddr) -> Option<Client> {
+        let at = self.restrained.iter().position(|(other, _)| *other == address)?;
+        Some(self.restrained.remove(at).1)
+    }
+
+    /// Until when one that was left is to be left alone.
+    fn denied(&self, address: SocketAddr) -> Option<i64> {
+        self.restrained.iter().find(|(other, _)| *other == address).and_then(|(_, client)| client.denied())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tickclock::Count;
+    use tickwire_ntp::client::{Config, Poll, Transmit};
+    use tickwire_ntp::{Kiss, Mode, Packet, Stamp};
+
+    fn at(last: u8) -> SocketAddr {
+        SocketAddr::from(([192, 0, 2, last], 123))
+    }
+
+    fn all(last: &[u8]) -> Vec<SocketAddr> {
+        last.iter().map(|last| at(*last)).collect()
+    }
+
+    /// An association whose first request is answered by a kiss at this time.
+    fn kissed(by: Kiss, now: i64) -> Client {
+        let poll = Poll { usual: SECOND, longest: 1024 * SECOND };
+        let mut client = Client::new(Config { poll, transmit: Transmit::Nonce, interleaved: false }, now);
+        let request = client.request(now, [1, 2], Count(0)).unwrap();
+        let kiss = Packet {
+            mode: Mode::Server,
+            stratum: 0,
+            reference: by.to_reference(),
+            origin: request.transmitted,
+            received: Stamp(1),
+            ..request
+        };
+        client.answer(&kiss.to_bytes(), Count(0), Count(1), now, tickwire_clock::Nanos(0)).unwrap_err();
+        client
+    }
+
+    #[test]
+    fn each_has_its_turn_in_the_resolvers_order_and_turns_become_rarer() {
+        let mut addresses = Addresses::default();
+        let mut patience = Vec::new();
+        for _ in 0..7 {
+            assert_eq!(addresses.found(all(&[3, 1, 3, 2]), 0), Some(at(3)));
+            assert_eq!([(); 3].map(|()| addresses.another(0)), [Some(at(1)), Some(at(2)), None]);
+            patience.push(addresses.patience() / SECOND);
+        }
+        assert_eq!(patience, [64, 128, 256, 512, 1024, 1024, 1024]);
+        addresses.answered(Some(at(2)));
+        assert_eq!(addresses.patience(), 64 * SECOND);
+        assert_eq!([(); 3].map(|()| addresses.another(0)), [Some(at(3)), Some(at(1)), None], "when it falls silent");
+    }
+
+    #[test]
+    fn a_name_that_has_moved_is_followed() {
+        let mut addresses = Addresses::default();
+        assert_eq!(addresses.found(all(&[1]), 0), Some(at(1)));
+        assert_eq!((addresses.another(0), addresses.patience()), (None, 64 * SECOND));
+        assert_eq!(addresses.found(all(&[1]), 0), Some(at(1)), "not yet");
+        assert_eq!((addresses.found(all(&[7]), 0), addresses.another(0)), (Some(at(7)), None));
+        // A pool tells others each time, in another order.
+        assert_eq!(addresses.found(all(&[7, 8, 9]), 0), Some(at(8)), "not the one that has just been silent");
+        assert_eq!(addresses.found(all(&[9, 8]), 0), Some(at(9)));
+        assert_eq!(addresses.found(vec![], 0), None);
+    }
+
+    #[test]
+    fn who_denies_service_is_passed_over_until_it_may_be_asked_again() {
+        let mut addresses = Addresses::default();
+        let hour = 3600 * SECOND;
+        addresses.found(all(&[1, 2]), 0);
+        let denying = kissed(Kiss::Deny, 0);
+        addresses.leave(at(1), &denying);
+        assert_eq!(addresses.another(0), Some(at(2)));
+        assert_eq!(addresses.found(all(&[1, 2]), 1), Some(at(2)), "also in the next turn");
+        addresses.leave(at(2), &kissed(Kiss::Restricted, SECOND));
+        assert_eq!(addresses.found(all(&[2, 1]), 2), Some(at(1)), "all do: the one that may be asked first");
+        assert_eq!(addresses.rejoin(at(1)).unwrap().denied(), Some(hour), "and not before");
+        assert!(addresses.rejoin(at(1)).is_none());
+        assert_eq!(addresses.found(all(&[2, 1]), 3 * hour), Some(at(2)));
+        assert_eq!(addresses.another(3 * hour), Some(at(1)));
+    }
+
+    #[test]
+    fn who_is_asked_seldom_is_so_when_it_is_its_turn_again_and_others_leave_nothing_behind() {
+        let mut addresses = Addresses::default();
+        let fresh = kissed(Kiss::Other(*b"XYZ\0"), 0);
+        addresses.leave(at(1), &fresh);
+        assert!(addresses.rejoin(at(1)).is_none());
+        for last in 0..100 {
+            addresses.leave(at(last), &kissed(Kiss::Rate, 0));
+            addresses.leave(at(last), &kissed(Kiss::Rate, 0));
+        }
+        assert_eq!(addresses.restrained.len(), MOST, "some are forgotten");
+        assert_eq!(addresses.rejoin(at(99)).unwrap().allowed(), 2 * SECOND);
+        let many: Vec<_> = (0..=255).collect();
+        addresses.found(all(&many), 0);
+        assert_eq!(addresses.all, all(&many[..MOST]));
+    }
+}
