@@ -15,6 +15,9 @@ pub(crate) fn of_person(message: &str) -> String {
     if let Some(wanted) = message.strip_prefix("wanted ") {
         return format!("expected {}", wanted_words(wanted));
     }
+    if message == "invalid socket address syntax" {
+        return "this is no socket address; expected one such as \"127.0.0.1:9100\"".to_owned();
+    }
     let mismatch = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "));
     match mismatch.and_then(|rest| rest.rsplit_once(", expected ")) {
         Some((found, wanted)) => format!("found {}; expected {}", found_words(found), wanted_words(wanted)),
@@ -48,7 +51,8 @@ fn wanted_words(wanted: &str) -> String {
         "f64" => "a number",
         "a boolean" => "true or false",
         "socket address" => "a socket address, such as \"127.0.0.1:9100\"",
-        "a sequence" => "a list, such as [\"eth0\", \"eth1\"]",
+        // Of whatever the key is about: interfaces, addresses, networks.
+        "a sequence" => "a list in brackets, such as [\"a\", \"b\"]",
         "a string" | "path string" => "text in quotes",
         "a map" => "a table of names and values",
         // The only settings that are one of several words.
@@ -69,7 +73,7 @@ mod tests {
             ("unknown field `x`, expected `a` or `b`", "unknown key `x`, expected `a` or `b`"),
             (
                 "invalid type: string \"eth0\", expected a sequence",
-                "found the text \"eth0\"; expected a list, such as [\"eth0\", \"eth1\"]",
+                "found the text \"eth0\"; expected a list in brackets, such as [\"a\", \"b\"]",
             ),
             (
                 "invalid value: integer `-1`, expected u32",

@@ -4,6 +4,8 @@ use crate::leap_table::{self, TableError};
 use crate::nts::{self, Failure};
 use crate::serve::Serve;
 use serde::Deserialize;
+use serde::de::{Deserializer, SeqAccess, Visitor};
+use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -15,6 +17,7 @@ pub use tickwire_settings::{Error as ConfigError, Wrong};
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     /// The servers to ask.
+    #[serde(deserialize_with = "servers")]
     pub servers: Vec<Server>,
     /// Seconds between requests.
     pub poll: f64,
@@ -121,7 +124,10 @@ impl Config {
         for (number, server) in self.servers.iter().enumerate() {
             let wrong = |key: &str, message: String| Err(Wrong::new(format!("clock.servers.{number}.{key}"), message));
             if let Err(what) = host_name(&server.host) {
-                return wrong("host", what);
+                // As on the command line.
+                let both = Server::named(&server.host).is_ok();
+                let hint = if both { " (its port has a key of its own: port = 123)" } else { "" };
+                return wrong("host", format!("{what}{hint}"));
             }
             if server.port == 0 {
                 return wrong("port", "found the port 0; expected one from 1 to 65535".into());
@@ -189,9 +195,31 @@ pub enum FileError {
     Trust(String, String),
 }
 
+/// A list of servers. Who writes names only, or one table that is no list, is told how it is written.
+fn servers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Server>, D::Error> {
+    struct List;
+
+    impl<'de> Visitor<'de> for List {
+        type Value = Vec<Server>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list of servers, each as [[clock.servers]] with a line host = \"ntp.example\"")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+            let mut servers = Vec::new();
+            while let Some(server) = list.next_element()? {
+                servers.push(server);
+            }
+            Ok(servers)
+        }
+    }
+    deserializer.deserialize_seq(List)
+}
+
 /// A server.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a server as [[clock.servers]] with a line host = \"ntp.example\"")]
 pub struct Server {
     /// Its name or address.
     pub host: String,
@@ -378,11 +406,19 @@ mod tests {
                 "is no name of a host",
             ),
             ("[clock]\n[[clock.servers]]\nhost = ''\n", "3:8", "is no name of a host"),
+            ("[clock]\n[[clock.servers]]\nhost = 'a:123'\n", "3:8", "2001:db8::1 (its port has a key of its own"),
+            ("[clock]\nmetrics = 'localhost:9101'\n", "2:11", "this is no socket address; expected one such as"),
             ("[clock]\n[[clock.servers]]\nhost = 'a'\nport = 0\n", "4:8", "from 1 to 65535"),
             ("[clock]\n[[clock.servers]]\nhost = 'a'\nasymmetry = 1e9\n", "4:13", "within a second"),
             ("[clock]\n[[clock.servers]]\nhost = 'a'\nnts_port = 0\n", "4:12", "from 1 to 65535"),
             ("[clock]\n[[clock.servers]]\nhost = 'a'\nnts_ca = '/ca.pem'\n", "4:10", "with `nts = true` only"),
             ("[clock]\n[[clock.servers]]\nport = 1\n", "2:1", "the key `host` is missing"),
+            ("[clock]\nservers = ['a', 'b']\n", "2:12", "found the text \"a\"; expected a server as [[clock.servers]]"),
+            (
+                "[clock.servers]\nhost = 'a'\n",
+                "1:1",
+                "found a table; expected a list of servers, each as [[clock.servers]]",
+            ),
         ] {
             let error = read(text).unwrap_err();
             assert!(error.contains(&format!("tickwire.toml:{place}: ")) && error.contains(part), "{error}");
