@@ -175,8 +175,14 @@ impl Report {
             "gauge",
             &mut one(system.and_then(|system| system.ahead_ns).map(|ns| ns / 1e9)),
         );
+        // A server that is named twice in the same words has one set of metrics: two of the same labels are none to Prometheus.
+        let twice = |source: &SourceReport| {
+            let other = |other: &SourceReport| other.name == source.name && other.standing != "duplicate";
+            source.standing == "duplicate" && self.sources.iter().any(other)
+        };
+        let sources = || self.sources.iter().filter(|source| !twice(source));
         let each = |of: fn(&SourceReport) -> Option<f64>| {
-            self.sources.iter().filter_map(move |source| of(source).map(|value| (label(source, None), value)))
+            sources().filter_map(move |source| of(source).map(|value| (label(source, None), value)))
         };
         gauge(
             "source_offset_seconds",
@@ -217,7 +223,7 @@ impl Report {
         gauge("source_stratum", "A server's stratum.", "gauge", &mut each(|s| s.stratum.map(f64::from)));
         gauge("source_poll_seconds", "How often a server is asked.", "gauge", &mut each(|s| Some(s.poll_s)));
         gauge("source_last_seconds", "How long ago a server told something usable.", "gauge", &mut each(|s| s.last_s));
-        let mut standings = self.sources.iter().map(|source| {
+        let mut standings = sources().map(|source| {
             let labels = format!("{{server=\"{}\",standing=\"{}\"}}", quoted(&source.name), quoted(&source.standing));
             (labels, 1.0)
         });
@@ -240,7 +246,7 @@ impl Report {
             "counter",
             &mut each(|s| Some(s.used as f64)),
         );
-        let mut stamped = self.sources.iter().flat_map(|source| {
+        let mut stamped = sources().flat_map(|source| {
             source.stamped.iter().map(move |(kind, count)| (label(source, Some(("stamps", kind))), *count as f64))
         });
         gauge(
@@ -249,7 +255,7 @@ impl Report {
             "counter",
             &mut stamped,
         );
-        let mut lacking = self.sources.iter().flat_map(|source| {
+        let mut lacking = sources().flat_map(|source| {
             source.lacking.iter().map(move |(reason, count)| (label(source, Some(("reason", reason))), *count as f64))
         });
         gauge(
@@ -258,7 +264,7 @@ impl Report {
             "counter",
             &mut lacking,
         );
-        let mut refused = self.sources.iter().flat_map(|source| {
+        let mut refused = sources().flat_map(|source| {
             source.refused.iter().map(move |(reason, count)| (label(source, Some(("reason", reason))), *count as f64))
         });
         gauge("source_exchanges_refused_total", "Answers and exchanges that were not used.", "counter", &mut refused);
@@ -274,7 +280,7 @@ impl Report {
             "counter",
             &mut each(|s| s.nts.as_ref().map(|nts| nts.agreed as f64)),
         );
-        let mut failed = self.sources.iter().filter_map(|source| Some((source, source.nts.as_ref()?)));
+        let mut failed = sources().filter_map(|source| Some((source, source.nts.as_ref()?)));
         let mut failed = failed.by_ref().flat_map(|(source, nts)| {
             nts.failed.iter().map(move |(reason, count)| (label(source, Some(("reason", reason))), *count as f64))
         });
@@ -327,7 +333,11 @@ mod tests {
             disruptions: 0,
             system_clock: None,
             page: "/run".into(),
-            sources: vec![source],
+            sources: vec![
+                SourceReport { name: "a\"b".into(), standing: "duplicate".into(), ..SourceReport::default() },
+                source,
+                SourceReport { name: "c".into(), standing: "duplicate".into(), ..SourceReport::default() },
+            ],
         };
         let text = report.metrics();
         assert!(text.contains("# TYPE tickwire_clock_synchronised gauge\ntickwire_clock_synchronised 1\n"), "{text}");
@@ -340,6 +350,11 @@ mod tests {
         assert!(text.contains("refused_total{server=\"a\\\"b\",reason=\"too long\"} 3\n"), "{text}");
         assert!(text.contains("nts_failures_total{server=\"a\\\"b\",reason=\"late\"} 2\n"), "{text}");
         assert!(text.contains("source_nts_cookies{server=\"a\\\"b\"} 8\n"), "{text}");
+        assert!(text.contains("source_standing{server=\"c\",standing=\"duplicate\"} 1\n"), "{text}");
+        let named: Vec<_> = text.lines().filter_map(|line| line.rsplit_once(' ')).map(|(name, _)| name).collect();
+        let different: std::collections::BTreeSet<_> = named.iter().collect();
+        assert_eq!(named.len(), different.len(), "what is named twice is two metrics of one name: {text}");
+        assert!(!text.contains("a\\\"b\",standing=\"duplicate"), "{text}");
         assert!(serde_json::to_string(&report).unwrap().contains("\"bound_ns\":null"));
     }
 }
