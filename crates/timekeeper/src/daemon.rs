@@ -2,7 +2,7 @@
 
 use crate::cards::Cards;
 use crate::config::{Config, FileError, Server};
-use crate::doors::{self, Doors};
+use crate::doors::Doors;
 use crate::hardware::{self, Look};
 use crate::leap_table;
 use crate::news::{News, Seen};
@@ -121,10 +121,8 @@ impl Daemon {
         let looked = Look::take(kind);
         let warm = warm(&state, kind, &looked, measured);
         let nominal = warm.map_or(measured, |known| known.period);
-        let doors = Doors::open(&config.page, config.metrics).map_err(|error| {
-            let metrics = config.metrics.map(|address| format!(" or {address}")).unwrap_or_default();
-            StartError::Door(format!("{}{metrics}", doors::socket_of(&config.page).display()), error)
-        })?;
+        let doors =
+            Doors::open(&config.page, config.metrics).map_err(|(which, error)| StartError::Door(which, error))?;
         let system = System::new(config)?;
         info!(counter = kind.name(), why = %why, period_ns = nominal.period(), warm = warm.is_some(), page = %config.page.display(), "the clock starts");
         let keeper = keeper::Config {

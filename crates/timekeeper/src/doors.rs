@@ -50,22 +50,22 @@ impl Drop for Doors {
 
 impl Doors {
     /// Opens them. The page's lock says that no other daemon lives, so a socket of that name is a leftover.
-    pub(crate) fn open(page: &Path, metrics: Option<SocketAddr>) -> std::io::Result<Self> {
+    ///
+    /// # Errors
+    /// Which one cannot be opened, and why. Then neither is left behind.
+    pub(crate) fn open(page: &Path, metrics: Option<SocketAddr>) -> Result<Self, (String, std::io::Error)> {
         let path = socket_of(page);
-        match std::fs::symlink_metadata(&path) {
-            Ok(meta) if std::os::unix::fs::FileTypeExt::is_socket(&meta.file_type()) => std::fs::remove_file(&path)?,
-            Ok(_) => return Err(std::io::Error::new(ErrorKind::AlreadyExists, "something else has this name")),
-            Err(_) => {}
+        let reports = listen(&path).map_err(|error| (path.display().to_string(), error))?;
+        let mut doors = Self { reports, path, metrics: None };
+        if let Some(address) = metrics {
+            let open = || {
+                let metrics = TcpListener::bind(address)?;
+                metrics.set_nonblocking(true)?;
+                Ok(metrics)
+            };
+            doors.metrics = Some(open().map_err(|error| (format!("{address} for metrics"), error))?);
         }
-        let reports = UnixListener::bind(&path)?;
-        // Everybody may know how the clock is, as everybody may read it.
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666))?;
-        reports.set_nonblocking(true)?;
-        let metrics = metrics.map(TcpListener::bind).transpose()?;
-        if let Some(metrics) = &metrics {
-            metrics.set_nonblocking(true)?;
-        }
-        Ok(Self { reports, path, metrics })
+        Ok(doors)
     }
 
     pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
@@ -96,5 +96,40 @@ impl Doors {
                 visitor.shutdown(std::net::Shutdown::Write)
             });
         }
+    }
+}
+
+/// The socket on which reports are given.
+fn listen(path: &Path) -> std::io::Result<UnixListener> {
+    match std::fs::symlink_metadata(path) {
+        Ok(meta) if std::os::unix::fs::FileTypeExt::is_socket(&meta.file_type()) => std::fs::remove_file(path)?,
+        Ok(_) => return Err(std::io::Error::new(ErrorKind::AlreadyExists, "something else has this name")),
+        Err(_) => {}
+    }
+    let reports = UnixListener::bind(path)?;
+    // Everybody may know how the clock is, as everybody may read it.
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666))?;
+    reports.set_nonblocking(true)?;
+    Ok(reports)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_door_that_cannot_be_opened_is_named_and_the_other_is_not_left_behind() {
+        let directory = tempfile::tempdir().unwrap();
+        let page = directory.path().join("clock");
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = taken.local_addr().unwrap();
+        let (which, error) = Doors::open(&page, Some(address)).unwrap_err();
+        assert_eq!((which, error.kind()), (format!("{address} for metrics"), ErrorKind::AddrInUse));
+        assert!(!socket_of(&page).exists());
+        drop(Doors::open(&page, None).unwrap());
+        std::fs::write(socket_of(&page), "").unwrap();
+        let (which, _) = Doors::open(&page, None).unwrap_err();
+        assert_eq!(which, socket_of(&page).display().to_string());
+        assert!(socket_of(&page).exists(), "what is somebody else's stays");
     }
 }
