@@ -133,7 +133,7 @@ impl Daemon {
             tai_offset: config.tai_offset,
         };
         let known: Vec<_> = config.servers.iter().map(|server| server.known(config.smeared)).collect();
-        let table = leap_table::read(config.leap_seconds.as_deref())?;
+        let table = leap_table::read(config.leap_seconds.as_deref(), realtime())?;
         let now = monotonic();
         let sources = config.servers.iter().map(|server| Source::new(config, server, kind, nominal, now)).collect();
         // Without the state nobody knows whether the counter has broken since the page was written; and before there was a page, nobody watched it.

@@ -3,11 +3,16 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
+use tickclock::Nanos;
+use tickwire_clock::keeper::calendar::civil;
 use tickwire_clock::keeper::table::{Malformed, Table};
 use tracing::{info, warn};
 
 /// Where time zone data bring it.
 const USUAL: [&str; 2] = ["/usr/share/zoneinfo/leap-seconds.list", "/usr/share/zoneinfo/leapseconds"];
+
+/// In ns.
+const DAY: i64 = 86_400 * 1_000_000_000;
 
 /// Why a table cannot be used.
 #[derive(Debug, Error)]
@@ -20,15 +25,17 @@ pub enum TableError {
     Wrong(PathBuf, Malformed),
 }
 
-/// The table that the user has named, else the host's, if it has one.
-pub(crate) fn read(named: Option<&Path>) -> Result<Option<Table>, TableError> {
+/// The table that the user has named, else the host's, if it has one. `now` is what the system's clock says, by which it may have expired.
+pub(crate) fn read(named: Option<&Path>, now: Nanos) -> Result<Option<Table>, TableError> {
     if let Some(path) = named {
-        return parse(path).map(Some);
+        let table = parse(path)?;
+        tell(path, &table, now);
+        return Ok(Some(table));
     }
     for path in USUAL.map(Path::new) {
         match parse(path) {
             Ok(table) => {
-                info!(path = %path.display(), "leap seconds are in a table");
+                tell(path, &table, now);
                 return Ok(Some(table));
             }
             Err(TableError::Read(..)) => {}
@@ -36,6 +43,26 @@ pub(crate) fn read(named: Option<&Path>) -> Result<Option<Table>, TableError> {
         }
     }
     Ok(None)
+}
+
+/// Says which table there is. One that has expired tells TAI no more, and nobody would guess why.
+fn tell(path: &Path, table: &Table, now: Nanos) {
+    let (path, until) = (path.display(), date(table.expires()));
+    if has_expired(table, now) {
+        warn!(%path, since = %until, "the table of leap seconds has expired, and is not believed any more: a newer one is in the package tzdata, or at IERS");
+    } else {
+        info!(%path, %until, "leap seconds are in a table");
+    }
+}
+
+fn has_expired(table: &Table, now: Nanos) -> bool {
+    table.expires() <= now
+}
+
+/// The day of a Unix time.
+fn date(time: Nanos) -> String {
+    let (year, month, day) = civil(time.0.div_euclid(DAY));
+    format!("{year:04}-{month:02}-{day:02}")
 }
 
 /// Reads a table.
@@ -52,10 +79,22 @@ mod tests {
     fn a_table_that_was_named_must_be_one() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("leaps");
-        assert!(read(Some(&path)).unwrap_err().to_string().starts_with("cannot read the table of leap seconds"));
+        assert!(
+            read(Some(&path), Nanos(0)).unwrap_err().to_string().starts_with("cannot read the table of leap seconds")
+        );
         std::fs::write(&path, "#@ 3991593600\n2272060800 ten\n").unwrap();
-        assert!(read(Some(&path)).unwrap_err().to_string().ends_with("line 2: expected TAI - UTC in seconds"));
+        assert!(
+            read(Some(&path), Nanos(0)).unwrap_err().to_string().ends_with("line 2: expected TAI - UTC in seconds")
+        );
         std::fs::write(&path, "#@ 3991593600\n2272060800 10\n").unwrap();
-        assert!(read(Some(&path)).unwrap().is_some());
+        assert!(read(Some(&path), Nanos(0)).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_table_expires_on_its_day() {
+        let table = Table::parse("#@ 3991593600\n2272060800 10\n").unwrap();
+        assert_eq!(date(table.expires()), "2026-06-28");
+        let second = Nanos(1_782_604_799_000_000_000);
+        assert!(!has_expired(&table, second) && has_expired(&table, second.plus(1_000_000_000)));
     }
 }
