@@ -8,7 +8,7 @@ use super::{Agreed, Failure, roots};
 use crate::config::{Server, host_name};
 use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection};
+use rustls::{CertificateError, ClientConfig, ClientConnection};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
@@ -123,8 +123,27 @@ fn refused(refusal: Refusal) -> Failure {
 
 fn tls_failure(error: &rustls::Error) -> Failure {
     match error {
-        rustls::Error::InvalidCertificate(detail) => Failure::new("TLS: the certificate is not valid", detail),
+        rustls::Error::InvalidCertificate(wrong) => certificate_failure(wrong),
         other => Failure::new("TLS: the conversation fails", other),
+    }
+}
+
+/// What is to be done about each of these is something else, so each is counted and shown by itself.
+fn certificate_failure(wrong: &CertificateError) -> Failure {
+    use CertificateError as Wrong;
+    match wrong {
+        // Of an issuer with a trusted one's name, too, whose signature it is not.
+        Wrong::UnknownIssuer | Wrong::BadSignature => {
+            Failure::new("TLS: nobody who is trusted vouches for the certificate", "")
+        }
+        Wrong::Expired | Wrong::ExpiredContext { .. } => Failure::new("TLS: the certificate has expired", wrong),
+        Wrong::NotValidYet | Wrong::NotValidYetContext { .. } => {
+            Failure::new("TLS: the certificate is not valid yet", wrong)
+        }
+        Wrong::NotValidForName | Wrong::NotValidForNameContext { .. } => {
+            Failure::new("TLS: the certificate is for another name", wrong)
+        }
+        other => Failure::new("TLS: the certificate is not valid", other),
     }
 }
 
@@ -187,6 +206,23 @@ mod tests {
             [(None, vec![0, 1, 2]), (Some("[2001:db8::1]:123"), vec![1, 2, 0]), (Some("192.0.2.9:123"), vec![0, 1, 2])];
         for (avoided, expected) in expected {
             assert_eq!(order(avoided), expected, "{avoided:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_certificate_is_told_apart() {
+        let why = |wrong| tls_failure(&rustls::Error::InvalidCertificate(wrong)).why;
+        let all = [
+            (CertificateError::UnknownIssuer, "vouches"),
+            (CertificateError::BadSignature, "vouches"),
+            (CertificateError::Expired, "expired"),
+            (CertificateError::NotValidYet, "yet"),
+            (CertificateError::NotValidForName, "name"),
+            (CertificateError::BadEncoding, "is not valid"),
+        ];
+        for (wrong, word) in all {
+            let why = why(wrong);
+            assert!(why.starts_with("TLS: ") && why.contains(word), "{why}");
         }
     }
 }
