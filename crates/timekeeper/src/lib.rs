@@ -41,6 +41,6 @@ mod system;
 pub use config::Config;
 pub use daemon::{Daemon, StartError};
 pub use doors::{ask, socket_of};
-pub use report::{Report, SourceReport};
+pub use report::{NtsReport, Report, SourceReport};
 pub use serve::TimeServer;
 pub use system::{Error as SystemError, Report as SystemClockReport};

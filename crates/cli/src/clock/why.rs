@@ -53,6 +53,9 @@ pub(super) fn silence(source: &SourceReport) -> Vec<String> {
         let reasons: Vec<_> = nts.failed.iter().map(|(reason, count)| format!("{reason}: {count}")).collect();
         let reasons = if reasons.is_empty() { "not yet".to_owned() } else { reasons.join("; ") };
         why.push(format!("no keys agreed on (NTS): {reasons}"));
+    } else if source.nts.is_some() && source.address.is_none() {
+        // A firewall that lets TCP through and no UDP, for one. Its address is looked up with the next conversation.
+        why.push("gives keys (NTS), but does not answer: others are agreed on later".to_owned());
     } else if source.address.is_none() {
         why.push("its name is not known to this host, or its address cannot be reached".to_owned());
     } else if source.standing == "silent" && source.reach == 0 {
@@ -138,6 +141,7 @@ fn least(source: &SourceReport) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tickwire_timekeeper::NtsReport;
 
     #[test]
     fn who_is_silent_is_so_for_a_reason() {
@@ -147,6 +151,9 @@ mod tests {
         assert_eq!(silence(&source), ["does not answer"]);
         let far = SourceReport { standing: "far".into(), reach: 1, ..source.clone() };
         assert!(silence(&far)[0].contains("1.5 s"));
+        let spent = NtsReport { cookies: Some(0), agreed: 1, ..NtsReport::default() };
+        let spent = SourceReport { nts: Some(spent), address: None, ..source.clone() };
+        assert_eq!(silence(&spent), ["gives keys (NTS), but does not answer: others are agreed on later"]);
         let refused = [("the server is not synchronised".to_owned(), 7)].into();
         let answers = SourceReport { reach: 255, refused, ..source.clone() };
         assert_eq!(silence(&answers), ["not used: the server is not synchronised: 7"]);
