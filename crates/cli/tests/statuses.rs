@@ -299,6 +299,20 @@ fn what_cannot_be_meant_is_refused_before_anybody_is_asked() {
 }
 
 #[test]
+fn a_study_that_cannot_be_made_leaves_the_reports_file_as_it_was() {
+    let directory = tempfile::tempdir().unwrap();
+    let [old, new] = ["old.html", "new.html"].map(|name| directory.path().join(name));
+    std::fs::write(&old, "what was found yesterday").unwrap();
+    for file in [&old, &new] {
+        let study = ["counters", "--reads", "100", "--seconds", "0.1", "--reference", "nosuch", "--html"];
+        let (status, words) = done(&[&study[..], &[file.to_str().unwrap()]].concat());
+        assert_eq!(status, Some(2), "{words}");
+    }
+    assert_eq!(std::fs::read_to_string(&old).unwrap(), "what was found yesterday");
+    assert!(!new.exists());
+}
+
+#[test]
 fn the_clocks_settings_are_told_with_their_place_as_the_services_are() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("t.toml");
