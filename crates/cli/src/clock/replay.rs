@@ -3,18 +3,27 @@
 use super::show::{span, utc};
 use crate::args::ClockReplay;
 use anyhow::Result;
-use serde_json::json;
+use serde::Serialize;
 use std::fmt::Write;
 use std::process::ExitCode;
 use tickclock::Nanos;
-use tickwire_timekeeper::record::{Replayed, replay};
+use tickwire_timekeeper::record::{Page, Replayed, replay};
+
+/// A page as its line in the record: the same text, so that the two can be compared.
+fn line_of(page: &Page) -> serde_json::Result<String> {
+    #[derive(Serialize)]
+    struct Line<'a> {
+        page: &'a Page,
+    }
+    serde_json::to_string(&Line { page })
+}
 
 pub(super) fn run(arguments: &ClockReplay) -> Result<ExitCode> {
     let mut text = String::new();
     let mut failed = None;
     let replayed = replay(&arguments.file, |page| {
         if arguments.pages {
-            match serde_json::to_string(&json!({ "page": page })) {
+            match line_of(page) {
                 Ok(line) => text += &(line + "\n"),
                 Err(error) => failed = Some(error),
             }
@@ -71,16 +80,26 @@ fn shown(replayed: &Replayed) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
-    #[test]
-    fn a_page_that_knew_nothing_is_shown_with_no_time() {
-        let page: tickwire_timekeeper::record::Page = serde_json::from_value(json!({
+    fn nothing_known() -> Page {
+        let page = json!({
             "status": 0, "at": 5, "tai_ns": 0, "local": [0, 0], "difference": [0, 0], "error_ns": u64::MAX,
             "bound_ns": u64::MAX, "growth": 0, "fresh_until": 9, "tai_utc_s": 37, "leap": 0, "leap_at_tai_ns": 0,
             "disruptions": 0, "since": 0,
-        }))
-        .unwrap();
-        let replayed = Replayed { page: Some(page), ..Replayed::default() };
+        });
+        serde_json::from_value(page).unwrap()
+    }
+
+    #[test]
+    fn a_page_that_knew_nothing_is_shown_with_no_time() {
+        let replayed = Replayed { page: Some(nothing_known()), ..Replayed::default() };
         assert!(shown(&replayed).contains("last time      not known"), "{}", shown(&replayed));
+    }
+
+    #[test]
+    fn a_page_is_printed_in_the_order_of_the_record() {
+        let line = line_of(&nothing_known()).unwrap();
+        assert!(line.starts_with(r#"{"page":{"status":0,"at":5,"tai_ns":0,"#), "{line}");
     }
 }
