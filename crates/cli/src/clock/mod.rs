@@ -101,3 +101,62 @@ fn print(report: &Report, json: bool, table: fn(&Report) -> String) -> Result<Ex
 fn known(known: bool) -> ExitCode {
     if known { ExitCode::SUCCESS } else { ExitCode::from(crate::args::NOT_SYNCHRONISED) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    const MANUAL: &str = include_str!("../manual/clock.txt");
+
+    /// A report in which everything is known.
+    const FULL: &str = r#"{
+    "utc_ns": 1, "status": ["synchronised"], "tai_utc_s": 37, "leap": 1, "leap_at_utc_ns": 2, "error_ns": 1,
+    "bound_ns": 2, "counter": "TSC", "nominal_period_ns": 0.5, "period_ns": 0.5, "long_period_ns": 0.5,
+    "skew_ppm": 0.1, "stratum": 2, "root_delay_ns": 1, "disruptions": 0, "page": "/page",
+    "system_clock": { "steered": true, "why": "x", "ahead_ns": 1.0, "frequency_ppm": 1.0 },
+    "sources": [{
+        "name": "a", "address": "a", "standing": "followed", "reach": 1, "poll_s": 1.0, "asked": true,
+        "last_s": 1.0, "stratum": 1, "offset_ns": 1.0, "error_ns": 1.0, "frequency_ppm": 1.0, "skew_ppm": 1.0,
+        "bound_ns": 1.0, "round_trip_ns": 1.0, "noise_ns": 1.0, "asymmetry_ns": 0.0, "root_delay_ns": 1,
+        "root_dispersion_ns": 1, "stamps": "kernel", "stamped": { "-": 1 }, "no_card": "x",
+        "lacking": { "-": 1 }, "interleaved": true, "used": 1, "refused": { "-": 1 },
+        "nts": { "cookies": 8, "agreed": 1, "failed": { "-": 1 } }
+    }]
+}"#;
+
+    fn keys(value: &Value, found: &mut Vec<String>) {
+        match value {
+            Value::Object(object) => {
+                for (key, value) in object {
+                    found.push(key.clone());
+                    keys(value, found);
+                }
+            }
+            Value::Array(list) => list.iter().for_each(|value| keys(value, found)),
+            _ => {}
+        }
+    }
+
+    /// Whether a section of the manual has this as a word.
+    fn names(section: &str, word: &str) -> bool {
+        let (_, text) = MANUAL.split_once(section).unwrap();
+        let end = text.find("\n\n").unwrap_or(text.len());
+        text[..end].split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|one| one == word)
+    }
+
+    #[test]
+    fn the_manual_names_all_that_a_script_is_told() {
+        let report: Report = serde_json::from_str(FULL).unwrap();
+        let mut all = Vec::new();
+        // As it is given, so that nothing which is new is left out here.
+        keys(&serde_json::to_value(&report).unwrap(), &mut all);
+        let unnamed: Vec<_> = all.iter().filter(|key| *key != "-" && !names("JSON (with --json", key)).collect();
+        assert!(all.len() > 40 && unnamed.is_empty(), "{unnamed:?}");
+        let metrics = report.metrics();
+        let metrics: Vec<_> =
+            metrics.lines().filter_map(|line| line.strip_prefix("# TYPE tickwire_clock_")?.split(' ').next()).collect();
+        let unnamed: Vec<_> = metrics.iter().filter(|name| !names("Metrics for Prometheus:", name)).collect();
+        assert!(metrics.len() > 25 && unnamed.is_empty(), "{unnamed:?}");
+    }
+}
