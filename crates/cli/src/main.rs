@@ -10,6 +10,7 @@ mod client;
 mod clock;
 mod counters;
 mod doctor;
+mod layout;
 mod log;
 mod output;
 mod run;

@@ -10,10 +10,12 @@ mod why;
 
 use crate::args::{Clock, ClockCommand, Page};
 use anyhow::{Context, Result, anyhow};
+use std::io::IsTerminal;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
+use terminal_size::{Width, terminal_size_of};
 use tickclock::OpenError;
 use tickwire_timekeeper::{Config, Report};
 
@@ -24,7 +26,7 @@ pub(crate) fn run(arguments: Clock) -> Result<ExitCode> {
         ClockCommand::Serve(arguments) => serve::run(&arguments),
         ClockCommand::Status(arguments) => {
             let report = ask(&arguments.page.path())?;
-            print(&report, arguments.json, show::status)
+            print(&report, arguments.json, |report, _| show::status(report))
         }
         ClockCommand::Sources(arguments) => {
             let report = ask(&arguments.page.path())?;
@@ -91,8 +93,10 @@ fn open(page: &Path) -> Result<tickclock::Clock> {
     })
 }
 
-fn print(report: &Report, json: bool, table: fn(&Report) -> String) -> Result<ExitCode> {
-    let text = if json { serde_json::to_string_pretty(report)? + "\n" } else { table(report) };
+fn print(report: &Report, json: bool, table: fn(&Report, Option<usize>) -> String) -> Result<ExitCode> {
+    let out = std::io::stdout();
+    let width = terminal_size_of(&out).filter(|_| out.is_terminal()).map(|(Width(width), _)| width.into());
+    let text = if json { serde_json::to_string_pretty(report)? + "\n" } else { table(report, width) };
     crate::output::print(&text)?;
     Ok(known(report.bound_ns.is_some()))
 }

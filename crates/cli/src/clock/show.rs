@@ -1,5 +1,6 @@
 //! The clock's state for people.
 
+use crate::layout::{fits, wrap};
 use comfy_table::{CellAlignment, Table, presets};
 use std::fmt::Write;
 use tickclock::Nanos;
@@ -116,21 +117,33 @@ fn mark(standing: &str) -> &'static str {
 }
 
 const LEGEND: &str =
-    "* followed, + agrees, x outvoted, ! disputed, ? silent, > too far, ~ smeared and kept apart, = named twice\n";
+    "* followed, + agrees, x outvoted, ! disputed, ? silent, > too far, ~ smeared and kept apart, = named twice";
 
-/// A table without a frame: the first two columns to the left, figures to the right.
-fn table(header: &[&str]) -> Table {
+/// A table without a frame: the first two columns to the left, figures to the right. Where a terminal is too narrow for it each row has a few lines, without
+/// what is not known.
+fn rows(header: &[&str], rows: &[Vec<String>], width: Option<usize>) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
     table.set_header(header);
+    for row in rows {
+        table.add_row(row);
+    }
     for column in table.column_iter_mut().skip(2) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    table
-}
-
-fn text_of(table: &Table) -> String {
-    table.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n") + "\n"
+    let text = table.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n") + "\n";
+    if fits(&text, width) {
+        return text;
+    }
+    // A figure stays with its name and its unit.
+    const TIED: &str = "\u{a0}";
+    let tied = |row: &Vec<String>| {
+        let known = header.iter().zip(row).skip(2).filter(|(_, value)| *value != "-");
+        known.map(|(name, value)| format!("{name} {value}").replace(' ', TIED)).collect::<Vec<_>>().join(", ")
+    };
+    let several =
+        |row: &Vec<String>| format!(" {} {}\n{}\n", row[0], row[1], wrap(&format!("    {}", tied(row)), width));
+    rows.iter().map(several).collect::<String>().replace(TIED, " ")
 }
 
 fn some(value: Option<f64>) -> String {
@@ -138,8 +151,8 @@ fn some(value: Option<f64>) -> String {
 }
 
 /// What `tickwire clock sources` shows.
-pub(super) fn sources(report: &Report) -> String {
-    let mut table = table(&[
+pub(super) fn sources(report: &Report, width: Option<usize>) -> String {
+    let header = [
         "",
         "server",
         "NTS",
@@ -153,9 +166,9 @@ pub(super) fn sources(report: &Report) -> String {
         "noise",
         "used",
         "refused",
-    ]);
-    for source in &report.sources {
-        table.add_row([
+    ];
+    let row = |source: &SourceReport| {
+        vec![
             mark(&source.standing).to_owned(),
             source.name.clone(),
             match &source.nts {
@@ -172,20 +185,21 @@ pub(super) fn sources(report: &Report) -> String {
             some(source.noise_ns),
             source.used.to_string(),
             source.refused.values().sum::<u64>().to_string(),
-        ]);
-    }
-    let mut text = text_of(&table) + LEGEND;
+        ]
+    };
+    let all: Vec<_> = report.sources.iter().map(row).collect();
+    let mut text = rows(&header, &all, width) + &wrap(LEGEND, width) + "\n";
     for source in &report.sources {
         for why in super::why::silence(source) {
-            let _ = writeln!(text, "{}: {why}", source.name);
+            let _ = writeln!(text, "{}", wrap(&format!("{}: {why}", source.name), width));
         }
     }
     text
 }
 
 /// What `tickwire clock sources --verbose` shows beside: each server's clock as it is alone, and how it is reached.
-pub(super) fn statistics(report: &Report) -> String {
-    let mut table = table(&[
+pub(super) fn statistics(report: &Report, width: Option<usize>) -> String {
+    let header = [
         "",
         "server",
         "address",
@@ -197,10 +211,10 @@ pub(super) fn statistics(report: &Report) -> String {
         "root dispersion",
         "stamps",
         "interleaved",
-    ]);
+    ];
     let ppm = |value: Option<f64>| value.map_or_else(|| "-".into(), |ppm| format!("{ppm:+.3} ppm"));
-    for source in &report.sources {
-        table.add_row([
+    let row = |source: &SourceReport| {
+        vec![
             mark(&source.standing).to_owned(),
             source.name.clone(),
             source.address.clone().unwrap_or_else(|| "-".into()),
@@ -212,14 +226,16 @@ pub(super) fn statistics(report: &Report) -> String {
             some(source.root_dispersion_ns.map(|ns| ns as f64)),
             source.stamps.clone().unwrap_or_else(|| "-".into()),
             source.interleaved.map_or("-", |yes| if yes { "yes" } else { "no" }).to_owned(),
-        ]);
-    }
-    let mut text = sources(report) + "\n" + &text_of(&table);
+        ]
+    };
+    let all: Vec<_> = report.sources.iter().map(row).collect();
+    let mut text = sources(report, width) + "\n" + &rows(&header, &all, width);
     for source in &report.sources {
         let lacking = source.lacking.iter().map(|(reason, count)| format!("{reason}: {count}"));
         let why: Vec<_> = source.no_card.iter().cloned().chain(lacking).collect();
         if !why.is_empty() {
-            let _ = writeln!(text, "{}: not stamped by hardware: {}", source.name, why.join("; "));
+            let line = format!("{}: not stamped by hardware: {}", source.name, why.join("; "));
+            let _ = writeln!(text, "{}", wrap(&line, width));
         }
     }
     text
@@ -235,6 +251,35 @@ mod tests {
             ["followed", "agrees", "outvoted", "disputed", "silent", "far", "smeared", "duplicate"].map(mark).into();
         assert!(marks.iter().all(|mark| LEGEND.contains(&format!("{mark} "))), "{LEGEND}");
         assert_eq!(marks.iter().collect::<std::collections::BTreeSet<_>>().len(), marks.len());
+    }
+
+    #[test]
+    fn on_a_narrow_terminal_each_server_has_lines_of_its_own() {
+        let source = SourceReport {
+            name: "a-time-server.with-a-long-name.example".into(),
+            standing: "followed".into(),
+            reach: 0o377,
+            poll_s: 1.0,
+            asked: true,
+            offset_ns: Some(-1500.0),
+            no_card: Some("eth0 has no clock that stamps packets".into()),
+            ..SourceReport::default()
+        };
+        let report: Report = serde_json::from_value(serde_json::json!({
+            "status": ["unknown"], "leap": 0, "counter": "TSC", "nominal_period_ns": 0.5, "disruptions": 0,
+            "page": "/page", "sources": [source],
+        }))
+        .unwrap();
+        let wide = statistics(&report, None);
+        assert!(wide.lines().any(|line| line.starts_with(" *  a-time-server") && line.ends_with('0')), "{wide}");
+        let narrow = statistics(&report, Some(60));
+        assert!(narrow.lines().all(|line| line.chars().count() <= 60), "{narrow}");
+        assert!(
+            narrow.starts_with(" * a-time-server.with-a-long-name.example\n    reach (octal) 377, poll 1.000 s"),
+            "{narrow}"
+        );
+        assert!(narrow.contains("offset -1.50 us") && !narrow.contains("bound"), "{narrow}");
+        assert!(sources(&report, Some(200)).contains("reach (octal)     poll"), "what fits is a table");
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! `tickwire stat`: what is on the fast path, and why the rest is not.
 
 mod gather;
-mod layout;
 mod reading;
 mod show;
 
 use crate::args::Stat;
 use crate::client::Client;
+use crate::layout;
 use crate::output;
 use anyhow::{Context, Result};
 use std::io::IsTerminal;

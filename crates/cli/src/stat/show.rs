@@ -1,7 +1,7 @@
 //! A reading for people.
 
-use super::layout::{fits, wrap};
 use super::reading::{Interface, Lane, Reading, Socket};
+use crate::layout::{fits, wrap};
 use comfy_table::{CellAlignment, Table, presets};
 use std::collections::BTreeMap;
 use std::fmt::Write;
