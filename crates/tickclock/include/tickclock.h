@@ -45,7 +45,7 @@ struct tickclock_time {
 	int64_t earliest_ns; /* the true time is not before this ... */
 	int64_t latest_ns;   /* ... and not after that */
 	uint32_t status;     /* TICKCLOCK_... */
-	int32_t tai_utc_s;   /* TAI - UTC in s: TAI is utc_ns + 1000000000 * tai_utc_s */
+	int32_t tai_utc_s;   /* TAI - UTC in s, if status has TAI_KNOWN: then TAI is utc_ns + 1000000000 * tai_utc_s */
 	uint64_t error_ns;   /* estimated error: one standard deviation; UINT64_MAX if the time is not known */
 	int64_t age_ns;      /* since the daemon published last; INT64_MAX if it never has */
 	uint64_t counter;    /* the counter at that time */

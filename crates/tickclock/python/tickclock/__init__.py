@@ -60,7 +60,7 @@ class Time(NamedTuple):
     """... and not after that."""
     status: Status
     tai_utc_s: int
-    """TAI - UTC in seconds."""
+    """TAI - UTC in seconds; right only if ``status`` has ``TAI_KNOWN``."""
     error_ns: int
     """Estimated error: one standard deviation."""
     age_ns: int
@@ -73,7 +73,7 @@ class Time(NamedTuple):
 
     @property
     def tai_ns(self) -> int:
-        """TAI since 1970-01-01 00:00:00 TAI."""
+        """TAI since 1970-01-01 00:00:00 TAI; right only if ``status`` has ``TAI_KNOWN``."""
         return self.utc_ns + 1_000_000_000 * self.tai_utc_s
 
     @property
