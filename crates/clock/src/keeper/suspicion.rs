@@ -23,12 +23,17 @@ const SURE: f64 = 1_000.0;
 const THERE: i64 = 3600 * SECOND;
 /// A server may make a leap second so long after it was, in ns: kernels do it at once, but who has it from others makes it when they tell him, or slews.
 const LATE: i64 = 86_400 * SECOND;
-/// Who lacks more than this of it, in ns, has not begun.
-const WHOLE: f64 = 0.95e9;
-/// And denies it if that comes so often in a row. Who lacks nothing any more is heard again after as many: the last of a slew is too little to be seen.
+/// Who lacks all of it so often in a row denies it. Who lacks nothing any more is heard again after as many: the last of a slew is too little to be seen.
 const INSISTING: u32 = 8;
 /// Counts of one server that lie so far before its last one, in ns, are of another counter.
 const BACK: i64 = SECOND;
+
+/// What a server has not made of a leap second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Lacks {
+    Part,
+    All,
+}
 
 impl Keeper {
     /// Unix time of a TAI time, by what is known of leap seconds before the next one.
@@ -68,7 +73,7 @@ impl Keeper {
         let lacks = self.lacks(exchange, clock);
         let this = &mut self.servers[server];
         let denied = this.denies.map_or(0, |(times, _)| times);
-        this.denies = lacks.filter(|lacks| *lacks > WHOLE).map(|_| (denied + 1, exchange.received));
+        this.denies = lacks.filter(|lacks| *lacks == Lacks::All).map(|_| (denied + 1, exchange.received));
         if !self.leaps.is_tabled() && self.most_deny(exchange.received) {
             self.leaps.withdraw();
             self.servers.iter_mut().for_each(|server| server.denies = None);
@@ -79,8 +84,8 @@ impl Keeper {
         this.late > 0
     }
 
-    /// What a server has not made yet of a leap second that is just over, in ns, if it lacks more than could be another error.
-    fn lacks(&self, exchange: &Exchange, clock: &Clock) -> Option<f64> {
+    /// What a server has not made yet of a leap second that is just over, if it lacks more than could be another error.
+    fn lacks(&self, exchange: &Exchange, clock: &Clock) -> Option<Lacks> {
         let Leap { step, at, .. } = self.leaps.leap();
         if step == 0 || self.all_smeared() || !(0..LATE).contains(&clock.time.since(at)) {
             return None;
@@ -89,7 +94,9 @@ impl Keeper {
         let ahead = exchange.server_sent.since(clock.time) as f64 + half - exchange.at_server() as f64 / 2.0;
         let either = half + clock.bound + exchange.server.distance();
         let lacks = ahead * f64::from(step.signum());
-        (either..=SECOND as f64 + either).contains(&lacks).then_some(lacks)
+        let whole = SECOND as f64;
+        let what = if lacks < whole - either { Lacks::Part } else { Lacks::All };
+        (either..=whole + either).contains(&lacks).then_some(what)
     }
 
     /// Whether most of those that are there have insisted that there was no leap second.
