@@ -3,6 +3,7 @@
 //! Installing a server package starts that server on most Debian machines. Here it must not: while apt-get runs, a
 //! `policy-rc.d` forbids it, and afterwards the units that came with it are disabled, so that the next boot does not start them either.
 
+use crate::unpacked;
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::Command;
@@ -14,10 +15,26 @@ pub(crate) struct Need {
     what: &'static str,
     package: &'static str,
     units: &'static [&'static str],
+    /// It is not installed itself, only what it depends on.
+    unpacked: bool,
+}
+
+impl Need {
+    fn is_there(&self) -> bool {
+        installed(self.what) || self.unpacked && unpacked::has(self.package, self.what)
+    }
 }
 
 const fn tool(what: &'static str, package: &'static str) -> Need {
-    Need { what, package, units: &[] }
+    Need { what, package, units: &[], unpacked: false }
+}
+
+const fn server(what: &'static str, package: &'static str, units: &'static [&'static str]) -> Need {
+    Need { what, package, units, unpacked: false }
+}
+
+const fn time_daemon(what: &'static str, package: &'static str) -> Need {
+    Need { what, package, units: &[], unpacked: true }
 }
 
 /// Needed to build the BPF programs.
@@ -36,12 +53,13 @@ const SOCKPERF: Need = tool("sockperf", "sockperf");
 const IPERF: Need = tool("iperf3", "iperf3");
 const CURL: Need = tool("curl", "curl");
 const PYTHON: Need = tool("python3", "python3");
-const NGINX: Need = Need { what: "nginx", package: "nginx", units: &["nginx.service"] };
-const REDIS: Need = Need { what: "redis-server", package: "redis-server", units: &["redis-server.service"] };
+const NGINX: Need = server("nginx", "nginx", &["nginx.service"]);
+const REDIS: Need = server("redis-server", "redis-server", &["redis-server.service"]);
 const REDIS_TOOLS: Need = tool("redis-benchmark", "redis-tools");
 
-/// A clock to compare ours with; it steers the kernel's. It asks our server in the tests, too.
-pub(crate) const CHRONY: Need = Need { what: "chronyd", package: "chrony", units: &["chrony.service"] };
+/// Clocks to compare ours with; they steer the kernel's. chronyd asks our server in the tests, too.
+pub(crate) const NTPSEC: Need = time_daemon("ntpd", "ntpsec");
+pub(crate) const CHRONY: Need = time_daemon("chronyd", "chrony");
 
 /// Needed to build libFuzzer.
 const CXX: Need = tool("c++", "g++");
@@ -58,7 +76,7 @@ pub(crate) const EVERYTHING: [Need; 14] =
 
 /// Installs what is missing of `needs`, or says exactly what to install.
 pub(crate) fn install(needs: &[Need]) -> Result<()> {
-    let missing: Vec<&Need> = needs.iter().filter(|n| !installed(n.what)).collect();
+    let missing: Vec<&Need> = needs.iter().filter(|need| !need.is_there()).collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -75,37 +93,22 @@ pub(crate) fn install(needs: &[Need]) -> Result<()> {
     }
     eprintln!("installing: {by_hand}");
     // One shell script, so that the policy file goes away however apt-get ends, and sudo asks once.
-    let script = script(&packages, &missing.iter().flat_map(|n| n.units).copied().collect::<Vec<_>>());
+    let script = script(&missing);
     let mut command = if root { Command::new("sh") } else { Command::new("sudo") };
     if !root {
         command.arg("sh");
     }
     crate::workspace::run(command.args(["-c", &script])).with_context(|| format!("as root run: {by_hand}"))?;
-    match missing.iter().find(|n| !installed(n.what)) {
-        Some(need) => bail!("package {} is installed, but {} is still not found", need.package, need.what),
+    missing.iter().filter(|need| need.unpacked).try_for_each(|need| unpacked::get(need.package))?;
+    match missing.iter().find(|need| !need.is_there()) {
+        Some(need) => bail!("package {} is there, but {} is still not found", need.package, need.what),
         None => Ok(()),
     }
 }
 
-/// Unpacks a Debian package into a directory instead of installing it, because it excludes one that is needed.
-pub(crate) fn unpack(package: &str, into: &Path) -> Result<()> {
-    if !installed("apt-get") {
-        bail!("this machine has no apt-get to unpack {package} with");
-    }
-    eprintln!("unpacking: {package}, into {}", into.display());
-    std::fs::create_dir_all(into).with_context(|| format!("cannot make {}", into.display()))?;
-    // Downloaded as the user who builds, whom apt-get warns that its own user cannot do that.
-    let script = format!(
-        "set -e\nrm -f {package}_*.deb\napt-get download -q {package}\ndpkg-deb -x {package}_*.deb .\nrm {package}_*.deb\n"
-    );
-    let mut command = Command::new("sh");
-    crate::workspace::run(command.current_dir(into).args(["-c", &script]))
-        .with_context(|| format!("cannot get {package}; `apt-get update`, as root, may help"))
-}
-
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 
-fn script(packages: &[&str], units: &[&str]) -> String {
+fn script(needs: &[&Need]) -> String {
     let mut script = String::from("set -e\nexport DEBIAN_FRONTEND=noninteractive\n");
     if !Path::new(POLICY).exists() {
         script += &format!(
@@ -113,8 +116,13 @@ fn script(packages: &[&str], units: &[&str]) -> String {
         );
     }
     script += "apt-get update -q\n";
+    let package = |need: &&Need| match need.unpacked {
+        false => need.package.to_owned(),
+        true => format!("$(apt-cache depends {} | sed -n 's/^ *Depends: \\([a-z0-9.+-]*\\)$/\\1/p')", need.package),
+    };
+    let packages: Vec<_> = needs.iter().map(package).collect();
     script += &format!("apt-get install -q -y --no-install-recommends {}\n", packages.join(" "));
-    for unit in units {
+    for unit in needs.iter().flat_map(|need| need.units) {
         script += &format!(
             "if command -v deb-systemd-helper >/dev/null; then deb-systemd-helper disable {unit} >/dev/null || true; fi\n"
         );

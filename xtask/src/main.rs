@@ -15,6 +15,7 @@ mod progress;
 mod sockperf;
 mod test;
 mod traffic;
+mod unpacked;
 mod wheel;
 mod workspace;
 

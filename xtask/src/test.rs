@@ -3,9 +3,10 @@
 //! Everything is built once, as the caller. The tests that make network namespaces then run as root (by sudo, if the caller is not), one at
 //! a time, because they measure time and the machine may have two processors only. All others run first, as the caller.
 
-use crate::{deps, workspace};
+use crate::{deps, unpacked, workspace};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -97,7 +98,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
     let mut sum = Sum::default();
     for program in &for_all {
-        sum.run(&title(program), Command::new(&program.executable).args(filter).current_dir(&program.folder))?;
+        sum.run(
+            &title(program),
+            Command::new(&program.executable).args(filter).env("PATH", unpacked::path()).current_dir(&program.folder),
+        )?;
     }
     let mut documentation = workspace::cargo();
     documentation.args(["test", "--workspace", "--doc", "--no-fail-fast", "--quiet", "--"]).args(filter);
@@ -135,7 +139,9 @@ fn build() -> Result<Vec<Program>> {
 
 /// A test program that is to run as root, one test at a time.
 fn as_root(executable: &Path, build: &Path) -> Command {
-    let settings = ["RUST_TEST_THREADS=1".to_owned(), format!("{DIRECTORY_VARIABLE}={}", build.display())];
+    let mut path = OsString::from("PATH=");
+    path.push(unpacked::path());
+    let settings = ["RUST_TEST_THREADS=1".into(), format!("{DIRECTORY_VARIABLE}={}", build.display()).into(), path];
     let mut command = Command::new(if tickwire_lab::is_root() { "env" } else { "sudo" });
     if !tickwire_lab::is_root() {
         command.arg("env");

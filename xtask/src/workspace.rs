@@ -1,6 +1,8 @@
 //! Building the workspace, and becoming root for what needs it.
 
+use crate::unpacked;
 use anyhow::{Context, Result, bail};
+use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -79,10 +81,12 @@ pub(crate) fn again_as_root(build: &Path) -> Result<()> {
     let mut command = if tickwire_lab::is_root() {
         Command::new(me)
     } else {
+        let mut path = OsString::from("PATH=");
+        path.push(unpacked::path());
         let mut sudo = Command::new("sudo");
-        sudo.arg("env").arg(format!("{DIRECTORY_VARIABLE}={}", build.display())).arg(me);
+        sudo.arg("env").arg(format!("{DIRECTORY_VARIABLE}={}", build.display())).arg(path).arg(me);
         sudo
     };
-    command.args(std::env::args_os().skip(1)).env(DIRECTORY_VARIABLE, build);
+    command.args(std::env::args_os().skip(1)).env(DIRECTORY_VARIABLE, build).env("PATH", unpacked::path());
     Err(command.exec()).context("cannot run this program again")
 }

@@ -1,7 +1,7 @@
 //! Who keeps a clock: ours and its rivals.
 
 use super::bed::program;
-use crate::deps::CHRONY;
+use crate::deps::{CHRONY, NTPSEC};
 use crate::{deps, workspace};
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
@@ -44,9 +44,7 @@ impl Keeper {
         match self {
             Self::Tickwire => Ok(()),
             Self::Chronyd => deps::install(&[CHRONY]),
-            // Installed it would take chrony's place.
-            Self::Ntpsec if ntpsec()?.exists() => Ok(()),
-            Self::Ntpsec => deps::unpack("ntpsec", &rivals()?.join("ntpsec")),
+            Self::Ntpsec => deps::install(&[NTPSEC]),
             Self::Clockbound => {
                 if clockbound()?.exists() {
                     return Ok(());
@@ -89,8 +87,7 @@ impl Keeper {
                     file("ntp.drift"),
                     file("ntp.log")
                 );
-                let ntpd = ntpsec()?.to_string_lossy().into_owned();
-                host.spawn(&[&ntpd, "-n", "-g", "-c", &configured("ntp.conf", &text)?, "-p", &file("ntp.pid")])
+                host.spawn(&["ntpd", "-n", "-g", "-c", &configured("ntp.conf", &text)?, "-p", &file("ntp.pid")])
             }
         }
     }
@@ -102,8 +99,4 @@ fn rivals() -> Result<PathBuf> {
 
 fn clockbound() -> Result<PathBuf> {
     Ok(rivals()?.join("bin/clockbound"))
-}
-
-fn ntpsec() -> Result<PathBuf> {
-    Ok(rivals()?.join("ntpsec/usr/sbin/ntpd"))
 }

@@ -1,0 +1,47 @@
+//! Programs of Debian packages that are unpacked into the build directory instead of installed: installing a time daemon removes the one that keeps the machine's
+//! clock, for each excludes all others.
+
+use crate::workspace;
+use anyhow::{Context, Result};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where Debian keeps administrators' programs; a user's `PATH` lacks them.
+const ADMINISTRATORS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
+
+fn directory() -> Result<PathBuf> {
+    Ok(workspace::target()?.join("unpacked"))
+}
+
+/// The folders of the programs of a package.
+fn folders(package: &Path) -> [PathBuf; 2] {
+    ["usr/sbin", "usr/bin"].map(|folder| package.join(folder))
+}
+
+/// Whether this package is unpacked and has this program.
+pub(crate) fn has(package: &str, program: &str) -> bool {
+    directory().is_ok_and(|all| folders(&all.join(package)).iter().any(|folder| folder.join(program).is_file()))
+}
+
+/// `PATH`, with administrators' programs and those that are unpacked behind it.
+pub(crate) fn path() -> OsString {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let packages = directory().and_then(|all| Ok(std::fs::read_dir(all)?)).into_iter().flatten().flatten();
+    let unpacked = packages.flat_map(|package| folders(&package.path()));
+    let all = std::env::split_paths(&path).chain(ADMINISTRATORS.map(PathBuf::from)).chain(unpacked);
+    // A build directory with a colon in its name cannot be in it.
+    std::env::join_paths(all).unwrap_or(path)
+}
+
+/// Gets a package, whose dependencies are installed. As the user who builds: apt-get only warns that its own user cannot write here.
+pub(crate) fn get(package: &str) -> Result<()> {
+    let all = directory()?;
+    std::fs::create_dir_all(&all).with_context(|| format!("cannot make {}", all.display()))?;
+    eprintln!("unpacking: {package}, into {}", all.display());
+    let script = format!(
+        "set -e\nrm -rf {package} {package}_*.deb\napt-get download -q {package}\ndpkg-deb -x {package}_*.deb {package}\nrm {package}_*.deb\n"
+    );
+    workspace::run(Command::new("sh").current_dir(&all).args(["-c", &script]))
+        .with_context(|| format!("cannot get {package}"))
+}
