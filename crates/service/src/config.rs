@@ -326,6 +326,10 @@ mod tests {
             })
             .fold(String::new(), |all, line| all + line + "\n");
         parse(&uncommented).unwrap();
+        // A clock that runs alone knows the service's settings by name.
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), &uncommented).unwrap();
+        tickwire_timekeeper::Config::read(file.path()).unwrap();
         for key in [
             "interfaces",
             "attach",

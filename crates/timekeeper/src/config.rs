@@ -4,7 +4,7 @@ use crate::leap_table::{self, TableError};
 use crate::nts::{self, Failure};
 use crate::serve::Serve;
 use serde::Deserialize;
-use serde::de::{Deserializer, SeqAccess, Visitor};
+use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -77,11 +77,18 @@ impl Default for Config {
 /// The configuration file of the service, which has the clock's settings, too.
 pub const DEFAULT_FILE: &str = "/etc/tickwire/tickwire.toml";
 
-/// The file as a whole: the other tables are the service's.
-#[derive(Deserialize)]
+/// The file as a whole. The other settings are the service's, which understands them; a clock that runs alone only has to tell them from a name that is
+/// written wrong.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 struct File {
-    #[serde(default)]
     clock: Config,
+    interfaces: IgnoredAny,
+    attach: IgnoredAny,
+    attach_by_interface: IgnoredAny,
+    socket: IgnoredAny,
+    limits: IgnoredAny,
+    lane: IgnoredAny,
 }
 
 impl Config {
@@ -399,6 +406,7 @@ mod tests {
         );
         assert!(read("[clock]\npol = 3\n").unwrap_err().contains("tickwire.toml:2:1: unknown key `pol`, expected "));
         for (text, place, part) in [
+            ("[clok]\npoll = 3\n", "1:2", "unknown key `clok`, expected "),
             ("[clock]\ntai_offset = 100000\n", "2:14", "clock.tai_offset must be 0 to 1000 seconds"),
             (
                 "[clock]\n[[clock.servers]]\nhost = 'a'\n[[clock.servers]]\nhost = 'http://b'\n",
