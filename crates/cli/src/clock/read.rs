@@ -68,7 +68,7 @@ fn warn(clock: &Clock) {
     if now.status.contains(Status::RETIRED) {
         eprintln!("tickwire: {}: its values are of a daemon that is gone", why::REPLACED);
     } else if now.status.contains(Status::STALE) {
-        eprintln!("tickwire: {}: it is stale, and the bounds of later counts grow", why::LEFT);
+        eprintln!("tickwire: {}: its page is stale, and the bounds of later counts grow", why::STALE);
     }
 }
 

@@ -53,7 +53,7 @@ fn state(page: &Path, now: Option<&Reading>) -> String {
         None => format!("there is no clock at {}", page.display()),
         Some(now) if now.bound == u64::MAX => "the time is not known".to_owned(),
         Some(now) if now.status.contains(Status::STALE) => {
-            format!("the bound is {}, and {}", span(now.bound as f64), super::why::LEFT)
+            format!("the bound is {}, and {}", span(now.bound as f64), super::why::STALE)
         }
         Some(now) => format!("the bound is {}", span(now.bound as f64)),
     }

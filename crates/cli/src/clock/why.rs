@@ -8,8 +8,10 @@ use tickwire_timekeeper::{Report, SourceReport};
 
 /// Of a page that is retired.
 pub(super) const REPLACED: &str = "another page has taken this one's place";
-/// Of a page that is stale.
-pub(super) const LEFT: &str = "no daemon keeps the clock";
+/// Of a page whose daemon does not answer.
+const LEFT: &str = "no daemon keeps the clock";
+/// Of a page that is stale: one that was started anew leaves it as it was until a server answers.
+pub(super) const STALE: &str = "no daemon keeps the clock, or it has heard no server since it was started";
 /// Of a page that is disrupted.
 const BROKEN: &str = "the counter has broken (suspend, migration), and no server has answered since";
 
@@ -19,7 +21,7 @@ pub(super) fn untold(now: &Reading) -> &'static str {
     if is(Status::RETIRED) {
         REPLACED
     } else if is(Status::STALE) || now.age == i64::MAX {
-        LEFT
+        STALE
     } else if is(Status::DISRUPTED) {
         BROKEN
     } else {
