@@ -1,10 +1,21 @@
 //! One request under way, and the stamps of its ends: by the network card, the kernel or the program. Arithmetic only: the socket says what has left and come.
 
 use crate::hardware::{self, Lack, Reading, Track};
+use crate::quality::Quality;
 use crate::sandwich::Sandwich;
-use crate::socket::{Lost, Quality};
 use crate::stamping::{Arrival, Departure};
 use tickclock::Count;
+
+/// Why what came has no stamps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Lost {
+    /// The kernel's clock was set between request and answer.
+    #[error("the system clock was set during the exchange")]
+    ClockSet,
+    /// Nothing was sent.
+    #[error("answers nothing that was asked")]
+    Unasked,
+}
 
 /// A request that has left.
 #[derive(Clone, Copy, Debug)]

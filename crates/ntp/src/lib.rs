@@ -30,6 +30,8 @@ pub mod nic;
 pub mod nts;
 pub mod packet;
 #[cfg(feature = "os")]
+mod quality;
+#[cfg(feature = "os")]
 pub mod sandwich;
 pub mod server;
 #[cfg(feature = "os")]

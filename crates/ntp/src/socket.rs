@@ -1,9 +1,11 @@
 //! A socket to one server, with the network card's stamps, or the kernel's: as late as possible for what leaves, as early as possible for what comes.
 
+pub use crate::flight::Lost;
 use crate::flight::{Flight, Landing};
 use crate::hardware::{self, Lack, Track};
 use crate::nic::Nic;
 use crate::packet::{HEADER, Malformed, Packet};
+pub use crate::quality::Quality;
 use crate::sandwich::Sandwich;
 use crate::stamping::{self, Arrival};
 use nix::errno::Errno;
@@ -26,39 +28,6 @@ const AT_ONCE: usize = 16;
 /// A card's stamp of the request may come after the answer; for so long it is waited for, once an exchange. (chronyd waits for 1 ms.)
 const CARD_IS_LATE: Duration = Duration::from_millis(2);
 
-/// How good a pair of stamps is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Quality {
-    /// Taken in the program, beside the system calls: microseconds of scheduling are in them.
-    Program,
-    /// The kernel's, in the driver.
-    Kernel,
-    /// The network card's, at the wire.
-    Hardware,
-}
-
-impl Quality {
-    /// How far such stamps are off at random, in ns, beyond what shows in the round trip.
-    #[must_use]
-    pub const fn stamp_error(self) -> u32 {
-        match self {
-            Self::Program => 5_000,
-            // How far a card's may be off is in the round trip already: see `hardware`.
-            Self::Kernel | Self::Hardware => 0,
-        }
-    }
-
-    /// As reports name it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Program => "program",
-            Self::Kernel => "kernel",
-            Self::Hardware => "hardware",
-        }
-    }
-}
-
 /// A message that came, with both stamps of the exchange it may complete.
 #[derive(Clone, Debug)]
 pub struct Received {
@@ -72,17 +41,6 @@ pub struct Received {
     pub quality: Quality,
     /// The same two by the network card, or why it has not stamped them; None if no card is asked.
     pub hardware: Option<Result<[Count; 2], Lack>>,
-}
-
-/// Why what came has no stamps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Lost {
-    /// The kernel's clock was set between request and answer.
-    #[error("the system clock was set during the exchange")]
-    ClockSet,
-    /// Nothing was sent.
-    #[error("answers nothing that was asked")]
-    Unasked,
 }
 
 /// A socket to one server.

@@ -5,6 +5,7 @@ mod replay;
 mod run;
 mod serve;
 mod show;
+mod units;
 mod wait;
 mod why;
 

@@ -53,7 +53,7 @@ fn show(count: Count, reading: &Reading, json: bool) -> Result<ExitCode> {
     let text = if json {
         serde_json::to_string(&Shown::new(count, reading))? + "\n"
     } else if reading.is_known() {
-        let (time, bound) = (super::show::utc(reading.utc()), super::show::span(reading.bound as f64));
+        let (time, bound) = (super::units::utc(reading.utc()), super::units::span(reading.bound as f64));
         format!("{time}  ± {bound}  ({})\n", status.join(", "))
     } else {
         format!("the time is not known: {}\n", why::untold(reading))

@@ -1,6 +1,6 @@
 //! `tickwire clock replay`: the clock over recorded exchanges.
 
-use super::show::{span, utc};
+use super::units::{span, utc};
 use crate::args::ClockReplay;
 use anyhow::Result;
 use serde::Serialize;

@@ -1,6 +1,6 @@
 //! `tickwire clock wait`: until the clock is good enough, for scripts that start something which needs it.
 
-use super::show::span;
+use super::units::span;
 use crate::args::{ClockWait, NOT_SYNCHRONISED};
 use anyhow::Result;
 use std::fmt::Write as _;

@@ -1,7 +1,7 @@
 //! Why a time is not known, or the clock not as good as somebody wants it: what its page and its daemon tell.
 
 use super::NO_CLOCK;
-use super::show::span;
+use super::units::span;
 use std::path::Path;
 use tickclock::{Count, Reading, Status};
 use tickwire_timekeeper::{Report, SourceReport};
