@@ -53,9 +53,12 @@ fn a_page_about_another_counter_is_replaced_and_its_readers_told() {
     drop(writer);
     let old = Writer::create(&path, CounterKind::MonotonicRaw).unwrap();
     let reader = Clock::open(&path).unwrap();
+    (0..2).for_each(|_| old.publish(&parameters(second(1000))));
+    assert_eq!(reader.elapsed(Count(1000), Count(2000)), Some(1000));
     drop(old);
     let _new = Writer::create(&path, CounterKind::Cntvct).unwrap();
     assert!(reader.now().status.contains(Status::RETIRED));
+    assert_eq!(reader.elapsed(Count(1000), Count(2000)), None, "nor does it tell spans for ever by the rate of then");
 }
 
 #[test]

@@ -166,10 +166,15 @@ impl<'a> Page<'a> {
         PLACES.publish(self.words, &parameters.to_words());
     }
 
-    /// Tells readers, of whatever version, that another page has taken this one's place, and nothing else. There must be one writer only.
+    /// Tells readers, of whatever version, that another page has taken this one's place: they know neither time nor spans any more. There must be one writer
+    /// only.
     pub fn retire(self) {
-        // The other words of the buffer stay as they are: without the status that the time is known they mean nothing.
-        PLACES.publish(self.words, &[u64::from(Status::RETIRED.0)]);
+        if self.words[WORD_VERSION].load(Ordering::Relaxed) == VERSION {
+            self.publish(&Parameters { status: Status::RETIRED, ..Parameters::UNKNOWN });
+        } else {
+            // What the buffer's other words are in that version nobody here knows: they stay as they are.
+            PLACES.publish(self.words, &[u64::from(Status::RETIRED.0)]);
+        }
     }
 
     /// The time at what `counter` gives, by the newest parameters; and that count. `None` as for [`Self::read`].
@@ -198,15 +203,18 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_a_retired_page_learns_that_and_no_time() {
+    fn who_reads_a_retired_page_learns_that_and_neither_time_nor_spans() {
         let memory = words();
         let page = Page::create(&memory, CounterKind::Tsc, 7);
-        let known = Parameters { status: Status::SYNCHRONISED, bound: 5, disruptions: 3, ..Parameters::UNKNOWN };
+        let difference = crate::scale::Scale::from_period(1.0).unwrap();
+        let known = Parameters { status: Status::SYNCHRONISED, bound: 5, difference, ..Parameters::UNKNOWN };
         for publications in 0..4 {
             (0..publications).for_each(|_| page.publish(&known));
             page.retire();
             let (_, reading) = page.time(|| Count(9)).unwrap();
             assert!(reading.status.contains(Status::RETIRED) && !reading.is_known(), "{publications}: {reading:?}");
+            let (parameters, ()) = page.read(|| ()).unwrap();
+            assert_eq!(parameters.elapsed(Count(0), Count(9)), None, "{publications}");
         }
     }
 
@@ -217,9 +225,12 @@ mod tests {
         let page = Page::create(&memory, CounterKind::Tsc, 7);
         let word = |index: usize| memory[index].load(Ordering::Relaxed);
         assert_eq!([word(0), word(1), word(2), word(3)], [MAGIC, VERSION, 4096, 1]);
-        for (sequence, buffer) in [(2, 32), (4, 16)] {
+        for (version, sequence, buffer) in [(VERSION, 2, 32), (VERSION + 1, 4, 16), (VERSION + 1, 6, 32)] {
+            memory[WORD_VERSION].store(version, Ordering::Relaxed);
+            memory[buffer + 1].store(99, Ordering::Relaxed);
             page.retire();
             assert_eq!((word(8), word(buffer)), (sequence, 1 << 8));
+            assert_eq!(word(buffer + 1) == 99, version != VERSION, "only the status is every version's");
         }
     }
 
