@@ -20,7 +20,7 @@ pub enum Moved {
     /// The namespace that the kernel tells of is that of the program's children.
     #[error("it has made a time namespace for its children, and the kernel tells of that one only")]
     Between,
-    /// The kernel's file cannot be read, or says something else.
+    /// The kernel's file cannot be read (there is no /proc, or it is that of other processes), or says something else.
     #[error("/proc/self/timens_offsets cannot be read")]
     Unread,
 }
@@ -39,11 +39,11 @@ pub(super) fn moved() -> Result<i64, Moved> {
     *MOVED.get_or_init(|| told(Path::new("/proc/self")))
 }
 
-/// What the kernel tells in this directory of /proc. Where there is nothing, there are no time namespaces, or no /proc.
+/// What the kernel tells in this directory of /proc. A kernel without time namespaces tells of the others only, and moves nothing.
 fn told(process: &Path) -> Result<i64, Moved> {
     let text = match std::fs::read_to_string(process.join("timens_offsets")) {
         Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        Err(error) if missing(&error) && has_no_time(&process.join("ns")) => return Ok(0),
         Err(_) => return Err(Moved::Unread),
     };
     let namespace = |name| std::fs::read_link(process.join("ns").join(name)).map_err(|_| Moved::Unread);
@@ -51,6 +51,15 @@ fn told(process: &Path) -> Result<i64, Moved> {
         return Err(Moved::Between);
     }
     offset(&text).ok_or(Moved::Unread)
+}
+
+/// Whether the kernel tells of this process's namespaces, and none of them is of time. Without /proc, or with that of another PID namespace, it tells nothing.
+fn has_no_time(namespaces: &Path) -> bool {
+    namespaces.is_dir() && std::fs::symlink_metadata(namespaces.join("time")).is_err_and(|error| missing(&error))
+}
+
+fn missing(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
 }
 
 /// The offset of the monotonic clocks in ns; Linux before 5.7 names them by number.
@@ -83,12 +92,15 @@ mod tests {
     fn an_offset_that_may_be_another_namespaces_is_not_taken() {
         use std::os::unix::fs::symlink;
         let process = tempfile::tempdir().unwrap();
+        let namespaces = process.path().join("ns");
+        assert_eq!(told(&process.path().join("self")), Err(Moved::Unread), "no /proc, or that of others");
+        assert_eq!(told(process.path()), Err(Moved::Unread), "no /proc");
+        std::fs::create_dir(&namespaces).unwrap();
         assert_eq!(told(process.path()), Ok(0), "a kernel without time namespaces");
+        symlink("time:[1]", namespaces.join("time")).unwrap();
+        assert_eq!(told(process.path()), Err(Moved::Unread));
         std::fs::write(process.path().join("timens_offsets"), "monotonic 5 0\n").unwrap();
         assert_eq!(told(process.path()), Err(Moved::Unread));
-        let namespaces = process.path().join("ns");
-        std::fs::create_dir(&namespaces).unwrap();
-        symlink("time:[1]", namespaces.join("time")).unwrap();
         symlink("time:[2]", namespaces.join("time_for_children")).unwrap();
         assert_eq!(told(process.path()), Err(Moved::Between));
         std::fs::remove_file(namespaces.join("time_for_children")).unwrap();
