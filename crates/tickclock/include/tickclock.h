@@ -73,11 +73,12 @@ int tickclock_now_unordered(const struct tickclock *clock, struct tickclock_time
 
 /*
  * The time at a value of the counter, taken earlier. Returns as tickclock_now; and ERANGE for a value of which nothing is known although the time is: one
- * from before the counter broke, or before anybody watched it (status has TICKCLOCK_DISRUPTED), one that the counter has not come to yet, or one so far from
- * now that its time does not fit 64 bits.
+ * from before the counter broke, or before anybody watched it (status has TICKCLOCK_DISRUPTED), one that the counter has not come to yet by more than the
+ * page is fresh for (5 s), or one so far from now that its time does not fit 64 bits.
  *
  * Who keeps values for later keeps `disruptions` of the same time beside them: if it has changed since, they cannot be compared with values from now. A
- * counter that went back has values twice, and nothing else tells those from before.
+ * counter that went back has values twice, and nothing else tells those from before. A new page (after a reboot, or where TICKCLOCK_RETIRED showed) begins
+ * with 0, so disruptions compare within one page only.
  */
 int tickclock_at(const struct tickclock *clock, uint64_t counter, struct tickclock_time *time);
 

@@ -103,10 +103,10 @@ impl Clock {
     }
 
     /// The time at a value of the counter that [`Self::counter`] gave earlier, or that stands in a record. Nothing is known of a value that the counter has not
-    /// come to yet, nor of one from before it broke (suspend, migration) or before anybody watched it: the status is *disrupted* then.
+    /// come to yet by more than the page is fresh for (5 s), nor of one from before it broke (suspend, migration) or before anybody watched it: the status is *disrupted* then.
     ///
     /// Who keeps values for later keeps [`Reading::disruptions`] beside them: if it has changed since, they cannot be compared with values from now, and where
-    /// the counter has gone back, nothing else may show that.
+    /// the counter has gone back, nothing else may show that. A new page begins with 0, so disruptions compare within one page only.
     #[inline]
     #[must_use]
     pub fn at(&self, count: Count) -> Reading {

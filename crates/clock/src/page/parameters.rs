@@ -136,7 +136,7 @@ pub struct Parameters {
     /// UTC.
     pub leap: Leap,
     /// How often the counter has broken, or the time was set, since the page exists: two values of the counter, and the times they are turned into, can be
-    /// compared if this did not change between them. The time is set where what was published contradicts what is known now beyond both bounds: a majority
+    /// compared if this did not change between them. A new page begins with 0, so it compares within one page only. The time is set where what was published contradicts what is known now beyond both bounds: a majority
     /// of servers has outvoted the one that was followed, or the only one was set. Where both can be right, one is led over into the other.
     pub disruptions: u32,
     /// The first value of the counter that is known to be of the same counter as those now: it has broken before that, or nobody has watched it. Where only one

@@ -67,7 +67,8 @@ impl Parameters {
     }
 
     /// The same for a value that the counter has had, as who read it or found it in a record says. If the counter, which `now` gives, has not come so far yet,
-    /// it was another one before a break, and nothing is known of it. `now` is asked only of a value beyond those for which the page was published.
+    /// it was another one before a break, and nothing is known of it. `now` is asked only of a value beyond those for which the page was published:
+    /// one that is ahead by less than the page is fresh for is read as it stands.
     #[must_use]
     #[inline]
     pub fn reading_of(&self, count: Count, now: impl FnOnce() -> Count) -> Reading {

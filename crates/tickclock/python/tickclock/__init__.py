@@ -212,8 +212,8 @@ class Clock:
 
     def at(self, counter: int) -> Time:
         """The time at a value of the counter, taken earlier. Raises Unknown if the time is not known, or if the value is from before the counter broke or
-        before anybody watched it (``status`` has DISRUPTED); OverflowError if there is no such value, if the counter has not come to it yet, or if it is so
-        far from now that its time does not fit 64 bits."""
+        before anybody watched it (``status`` has DISRUPTED); OverflowError if there is no such value, if the counter has not come to it yet by more than the
+        page is fresh for (5 s), or if it is so far from now that its time does not fit 64 bits."""
         time = _Time()
         error = _lib.tickclock_at(self._opened(), _count(counter), ctypes.byref(time))
         if error == errno.ERANGE:
@@ -228,7 +228,7 @@ class Clock:
         """Nanoseconds between two values of the counter, by the difference clock: smooth, for spans below about 1000 s.
 
         Raises Unknown before the first answer of a server, when nobody knows how long a count takes, or if one of the values is from before the counter
-        broke; OverflowError if the counter has not come to one of them yet, or if the span does not fit 64 bits.
+        broke; OverflowError if the counter has not come to one of them yet (as for ``at``), or if the span does not fit 64 bits.
         """
         span = ctypes.c_int64()
         error = _lib.tickclock_elapsed(self._opened(), _count(start), _count(end), ctypes.byref(span))
