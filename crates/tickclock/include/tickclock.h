@@ -13,6 +13,8 @@
  *
  * A struct tickclock may be shared by any number of threads. No call but open, close and wait_until makes a system call
  * (where the page's counter is CLOCK_MONOTONIC_RAW, reading it is a call into the vDSO).
+ *
+ * Before version 1.0 a release may change the structures below without another name of the library: programs are built anew with each.
  */
 #ifndef TICKCLOCK_H
 #define TICKCLOCK_H
