@@ -202,12 +202,34 @@ fn a_server_that_denies_service_is_left_alone_for_an_hour_then_for_longer_each_t
         served(&mut client, begin + HOUR);
         assert_eq!((client.denied(), client.interval(), client.allowed()), (None, 16 * SECOND, 16 * SECOND));
         let at = kissed(&mut client, by);
-        assert_eq!(client.due() - at, 24 * HOUR, "it changes its mind all the time");
+        assert_eq!(client.due() - at, HOUR, "it has served meanwhile");
         let begin = client.due();
         served(&mut client, begin + 25 * HOUR);
         let at = kissed(&mut client, by);
-        assert_eq!(client.due() - at, HOUR, "once a day is not all the time");
+        assert_eq!(client.due() - at, HOUR, "however long");
     }
+}
+
+#[test]
+fn a_kiss_that_may_be_forged_shuts_nobody_out_for_more_than_an_hour() {
+    let mut client = Client::new(CONFIG, 0);
+    // One each time that the server has just answered.
+    for _ in 0..5 {
+        let at = kissed(&mut client, Kiss::Deny);
+        assert_eq!(client.due() - at, HOUR);
+        let until = client.due() + 64 * SECOND;
+        served(&mut client, until);
+    }
+    // How seldom its pace is tried is no reason to leave it alone for as long.
+    for _ in 0..7 {
+        kissed(&mut client, Kiss::Rate);
+        let until = client.slowed().unwrap() + 1024 * SECOND;
+        served(&mut client, until);
+    }
+    let at = kissed(&mut client, Kiss::Rate);
+    assert_eq!(client.slowed(), Some(at + 24 * HOUR));
+    let at = kissed(&mut client, Kiss::Deny);
+    assert_eq!(client.due() - at, HOUR);
 }
 
 #[test]
