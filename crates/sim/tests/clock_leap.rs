@@ -3,6 +3,8 @@
 use tickwire_clock::Nanos;
 use tickwire_clock::keeper::leap::Announcement;
 use tickwire_clock::keeper::table::Table;
+use tickwire_clock::page::Status;
+use tickwire_clock::sync::Refusal;
 use tickwire_sim::timekeeping::TAI_OFFSET;
 use tickwire_sim::{Leaping, TimeServer, Timekeeping, Wander, truth};
 
@@ -107,6 +109,25 @@ fn a_leap_second_that_nobody_makes_is_taken_back_unless_a_table_has_it() {
                 "{poll} {count} {since}: {error} of {bound}"
             );
         }
+    }
+}
+
+#[test]
+fn once_a_leap_second_is_taken_back_nobody_is_late_with_it() {
+    for poll in [128.0, 1024.0] {
+        let mut run = false_alarm(poll, 3, false);
+        let mut outcomes = Vec::new();
+        run.until(MIDNIGHT + 12.0 * poll, |happened| {
+            if happened.at > MIDNIGHT + 3.0 {
+                outcomes.push(happened.outcome);
+            }
+        });
+        // Two are most of three: the eighth answer of the second is used already.
+        let (denials, rest) = outcomes.split_at(8 + 7 + 7);
+        assert!(denials.iter().all(|outcome| *outcome == Err(Refusal::Leaping)), "poll {poll}: {denials:?}");
+        assert!(rest.len() > 9 && rest.iter().all(Result::is_ok), "poll {poll}: {rest:?}");
+        let at = run.now() + 0.5;
+        assert!(!run.reading(at).status.contains(Status::HOLDOVER), "poll {poll}");
     }
 }
 

@@ -202,18 +202,18 @@ impl Keeper {
         announced: Announcement,
     ) -> Result<Outcome, Refusal> {
         self.look_up(exchange.received, exchange.server_sent);
-        let stamps = (self.leaps.tai_of(exchange.server_received)).zip(self.leaps.tai_of(exchange.server_sent));
-        let (server_received, server_sent) = stamps.ok_or(Refusal::Leaping)?;
-        let unix = exchange.server_sent;
-        let exchange = Exchange { server_received, server_sent, ..*exchange };
+        let told = exchange;
+        let exchange = self.in_tai(told)?;
         let before = self.bridged(exchange.received).filter(|_| self.is_settled(exchange.received));
-        let now = before.map_or(server_sent, |clock| clock.time);
+        let now = before.map_or(exchange.server_sent, |clock| clock.time);
         if self.is_kept_out(server, now) {
             return Err(Refusal::Smeared);
         }
         if before.is_some_and(|clock| self.is_late(server, &exchange, &clock)) {
             return Err(Refusal::Leaping);
         }
+        // That may have taken the leap second back.
+        let exchange = self.in_tai(told)?;
         let breaks = self.breaks;
         let outcome = self.hear(server, &exchange, now, before)?;
         let this = &mut self.servers[server];
@@ -229,13 +229,20 @@ impl Keeper {
         self.choose(exchange.received, before.filter(|_| self.breaks == breaks));
         self.disrupted &= self.clock(exchange.received).is_none();
         // The clock may have been set far.
-        self.look_up(exchange.received, unix);
+        self.look_up(exchange.received, told.server_sent);
         if !self.all_smeared() {
-            let now = self.clock(exchange.received).map_or(server_sent, |clock| clock.time);
+            let now = self.clock(exchange.received).map_or(exchange.server_sent, |clock| clock.time);
             let agreeing = self.standings.iter().zip(&self.servers).filter(|(standing, _)| standing.agrees());
             self.leaps.announce(agreeing.map(|(_, server)| server.announced), now);
         }
         Ok(outcome)
+    }
+
+    /// An exchange whose stamps are Unix time, in TAI by what is known of leap seconds.
+    fn in_tai(&self, exchange: &Exchange) -> Result<Exchange, Refusal> {
+        let stamps = self.leaps.tai_of(exchange.server_received).zip(self.leaps.tai_of(exchange.server_sent));
+        let (server_received, server_sent) = stamps.ok_or(Refusal::Leaping)?;
+        Ok(Exchange { server_received, server_sent, ..*exchange })
     }
 
     /// Looks up the leap seconds about now. A server may tell any time; the clock knows better, once it does.

@@ -76,8 +76,10 @@ impl Keeper {
         this.denies = lacks.filter(|lacks| *lacks == Lacks::All).map(|_| (denied + 1, exchange.received));
         if !self.leaps.is_tabled() && self.most_deny(exchange.received) {
             self.leaps.withdraw();
-            self.servers.iter_mut().for_each(|server| server.denies = None);
+            // Nobody is late with what never was.
+            self.servers.iter_mut().for_each(|server| (server.denies, server.late) = (None, 0));
             self.disruptions = self.disruptions.wrapping_add(1);
+            return false;
         }
         let this = &mut self.servers[server];
         this.late = if lacks.is_some() { INSISTING } else { this.late.saturating_sub(1) };
