@@ -28,6 +28,7 @@ use bridge::{Bridge, compatible};
 use choice::Candidate;
 use difference::Difference;
 use leap::{Announcement, Leaps};
+use suspicion::Denial;
 use table::Table;
 
 /// What is known beforehand.
@@ -84,8 +85,8 @@ struct Server {
     smears: bool,
     /// It is late with a leap second: so many exchanges are not used.
     late: u32,
-    /// How often in a row it has told, after a leap second, that there was none, and when it did last.
-    denies: Option<(u32, Count)>,
+    /// It has told, after a leap second, that there was none.
+    denies: Option<Denial>,
     /// When it has told what is far from all that is known, if it did so last.
     contradicts: Option<Count>,
 }

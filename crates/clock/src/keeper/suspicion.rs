@@ -25,6 +25,8 @@ const THERE: i64 = 3600 * SECOND;
 const LATE: i64 = 86_400 * SECOND;
 /// Who lacks all of it so often in a row denies it. Who lacks nothing any more is heard again after as many: the last of a slew is too little to be seen.
 const INSISTING: u32 = 8;
+/// And for so long, in ns: a server that has the leap second from others learns of it minutes later, and ntpd waits five more before it steps.
+const FOR_LONG: i64 = 600 * SECOND;
 /// Counts of one server that lie so far before its last one, in ns, are of another counter.
 const BACK: i64 = SECOND;
 
@@ -33,6 +35,15 @@ const BACK: i64 = SECOND;
 enum Lacks {
     Part,
     All,
+}
+
+/// A server has told, after a leap second, that there was none.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Denial {
+    /// So often in a row.
+    times: u32,
+    first: Count,
+    last: Count,
 }
 
 impl Keeper {
@@ -72,8 +83,10 @@ impl Keeper {
     pub(super) fn is_late(&mut self, server: usize, exchange: &Exchange, clock: &Clock) -> bool {
         let lacks = self.lacks(exchange, clock);
         let this = &mut self.servers[server];
-        let denied = this.denies.map_or(0, |(times, _)| times);
-        this.denies = lacks.filter(|lacks| *lacks == Lacks::All).map(|_| (denied + 1, exchange.received));
+        let last = exchange.received;
+        let denial = this.denies.map_or((1, last), |denial| (denial.times.saturating_add(1), denial.first));
+        let all = lacks == Some(Lacks::All);
+        this.denies = all.then_some(Denial { times: denial.0, first: denial.1, last });
         if !self.leaps.is_tabled() && self.most_deny(exchange.received) {
             self.leaps.withdraw();
             // Nobody is late with what never was.
@@ -103,12 +116,14 @@ impl Keeper {
 
     /// Whether most of those that are there have insisted that there was no leap second.
     fn most_deny(&self, now: Count) -> bool {
+        let ago = |then: Count| self.config.nominal.nanos(now.since(then));
         let there = |server: &&Server| {
-            let told = |then: Count| self.config.nominal.nanos(now.since(then)) <= server.patience;
-            server.last.is_some_and(told) || server.denies.is_some_and(|(_, then)| told(then))
+            let told = |then: Count| ago(then) <= server.patience;
+            server.last.is_some_and(told) || server.denies.is_some_and(|denial| told(denial.last))
         };
+        let insists = |denial: Denial| denial.times >= INSISTING && ago(denial.first) >= FOR_LONG;
         let there = self.servers.iter().filter(there);
-        let deny = there.clone().filter(|server| server.denies.is_some_and(|(times, _)| times >= INSISTING));
+        let deny = there.clone().filter(|server| server.denies.is_some_and(insists));
         deny.count() * 2 > there.count()
     }
 
