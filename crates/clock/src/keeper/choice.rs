@@ -20,6 +20,13 @@ pub(super) struct Candidate {
     pub(super) loyal: bool,
 }
 
+impl Candidate {
+    /// What is no number bounds nothing. It must not be compared, either: what x86 computes has its sign set, and is less than any number.
+    const fn with_a_figure(self) -> Self {
+        Self { bound: if self.bound.is_nan() { f64::INFINITY } else { self.bound }, ..self }
+    }
+}
+
 /// How a server stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Standing {
@@ -105,7 +112,8 @@ fn voters(candidates: &[Option<Candidate>], followed: Option<usize>) -> Vec<Opti
     let heard = |(i, candidate): (usize, &Option<Candidate>)| candidate.filter(|c| c.alive || Some(i) == followed);
     let heard: Vec<_> = candidates.iter().enumerate().map(heard).collect();
     let any_near = heard.iter().flatten().any(near);
-    heard.into_iter().map(|candidate| candidate.filter(|c| near(c) || !any_near)).collect()
+    let has_say = |candidate: &Candidate| near(candidate) || !any_near;
+    heard.into_iter().map(|candidate| candidate.filter(has_say).map(Candidate::with_a_figure)).collect()
 }
 
 /// By how much the followed clock's bound must grow to take in all servers that nobody could outvote, in ns.
@@ -123,7 +131,7 @@ struct Overlap {
 }
 
 fn interval(candidate: &Candidate) -> (i64, i64) {
-    // What is no number is nothing, and what is too large is all of time.
+    // What is too large is all of time.
     let bound = (libm::ceil(candidate.bound) as i64).max(0);
     (candidate.time.0.saturating_sub(bound), candidate.time.0.saturating_add(bound))
 }
@@ -241,9 +249,15 @@ mod tests {
 
     #[test]
     fn a_bound_that_is_no_figure_is_none() {
-        for bound in [f64::NAN, -50.0, f64::INFINITY] {
-            let (_, chosen) = choose(&[at(0, bound), at(10, 30.0), at(0, 30.0)], None);
-            assert!(chosen.is_some(), "{bound}");
+        assert!(choose(&[at(0, -50.0), at(10, 30.0), at(0, 30.0)], None).1.is_some());
+        let at = |time: i64, bound: f64| at(time, bound).map(|candidate| Candidate { distance: 0.0, ..candidate });
+        for bound in [f64::NAN, -f64::NAN, f64::INFINITY] {
+            for time in [0, 1_000_000] {
+                let (standings, chosen) = choose(&[at(time, bound), at(10, 30.0), at(0, 30.0)], None);
+                assert_eq!((chosen, standings[0]), (Some(1), Standing::Agrees), "{bound}: it may be any time");
+            }
+            let (standings, _) = choose(&[at(0, 30.0), at(1000, 30.0), at(0, bound)], Some(0));
+            assert_eq!(disagreement(&standings), f64::INFINITY, "{bound}");
         }
     }
 

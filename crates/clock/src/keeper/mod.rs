@@ -398,6 +398,7 @@ impl Keeper {
             return Parameters { status, at: now, local: self.config.nominal, fresh_until, ..base };
         };
         let server = &self.servers[server];
+        let (error, bound, growth) = figures(&clock);
         let scale = |period| Scale::from_period(period).unwrap_or(self.config.nominal);
         let silent = self.is_silent(server, now);
         Parameters {
@@ -409,12 +410,36 @@ impl Keeper {
             time: clock.time,
             local: scale(clock.period),
             difference: scale(server.difference.period().unwrap_or(clock.period)),
-            error: libm::ceil(clock.error) as u64,
-            bound: libm::ceil(clock.bound) as u64,
-            growth: libm::ceil(clock.error_rate * 1e-9 * 4_294_967_296.0) as u32,
+            error,
+            bound,
+            growth,
             fresh_until,
             root: server.root(),
             ..base
         }
+    }
+}
+
+/// Error and bound in ns, and by how much both grow, as they are published: no less than they are, and what is no number is more than any.
+fn figures(clock: &Clock) -> (u64, u64, u32) {
+    let whole = |figure: f64| if figure.is_nan() { u64::MAX } else { libm::ceil(figure) as u64 };
+    let growth = whole(clock.error_rate * 1e-9 * 4_294_967_296.0);
+    (whole(clock.error), whole(clock.bound), u32::try_from(growth).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_number_is_not_published_as_no_error() {
+        let of = |figure: f64| {
+            let (at, time) = (Count(0), Nanos(0));
+            figures(&Clock { at, time, period: 1.0, error: figure, error_rate: figure, bound: figure })
+        };
+        for wrong in [f64::NAN, -f64::NAN, f64::INFINITY] {
+            assert_eq!(of(wrong), (u64::MAX, u64::MAX, u32::MAX), "{wrong}");
+        }
+        assert_eq!(of(2.5), (3, 3, 11));
     }
 }
