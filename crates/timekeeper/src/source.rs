@@ -108,7 +108,7 @@ pub(crate) struct Source {
     patience: i64,
     /// Where it was asked last.
     asked: Option<SocketAddr>,
-    /// When it has denied service, if another address is to be asked then.
+    /// When it has denied service, or has been opened although it does: another address is to be asked, as soon as there is one.
     denied: Option<i64>,
     /// Why nobody can be asked, if so.
     trouble: Option<String>,
@@ -341,10 +341,9 @@ impl Source {
         if !(denied || silent) {
             return None;
         }
-        self.denied = self.denied.filter(|_| !denied);
         let next = self.addresses.another(now);
         let is_name = self.server.host.parse::<IpAddr>().is_err();
-        if next.is_none() && silent && is_name && now.saturating_sub(self.found) > self.addresses.patience() {
+        if next.is_none() && is_name && now.saturating_sub(self.found) > self.addresses.patience() {
             self.silent = 0;
             self.address = Address::Due(now);
         }
@@ -490,7 +489,8 @@ impl Source {
                     self.client.disrupt(now);
                     self.before = None;
                 }
-                (self.twin, self.denied, self.silent) = (None, None, 0);
+                // One that is tried again though it has denied service is left again as soon as there is another.
+                (self.twin, self.denied, self.silent) = (None, self.client.denied().map(|_| now), 0);
                 self.address = Address::Known(socket);
                 None
             }
@@ -812,6 +812,72 @@ mod tests {
             tell(&mut source, &[&denies, &other]);
             turn(&mut source, now);
             assert_eq!(source.peer(), Some(other.local_addr().unwrap()));
+        }
+    }
+
+    /// A server denies service when it is asked; gives a time at which that has been taken in.
+    fn deny(source: &mut Source, server: &UdpSocket, now: i64) -> i64 {
+        turn(source, now);
+        let (request, from) = requests(server).pop().unwrap();
+        server.send_to(&kiss(Kiss::Deny, &request).to_bytes(), from).unwrap();
+        assert_eq!(get(source, now + 1), 0);
+        now + 1
+    }
+
+    /// Turns once a second until the name is to be looked up; gives the time.
+    fn seconds(source: &mut Source, mut now: i64) -> i64 {
+        for _ in 0..3600 {
+            turn(source, now);
+            if matches!(source.address, Address::Due(_)) {
+                return now;
+            }
+            now += SECOND;
+        }
+        panic!("the name is never looked up");
+    }
+
+    #[test]
+    fn a_name_whose_only_server_denies_service_is_followed_when_it_moves() {
+        let (denies, moved) = (server(), server());
+        let (mut source, _) = source();
+        tell(&mut source, &[&denies]);
+        turn(&mut source, 0);
+        let mut now = deny(&mut source, &denies, 0);
+        // It has not moved yet: it is not asked again for that, and its name is looked up more and more seldom.
+        for patience in [64, 128, 256] {
+            let again = seconds(&mut source, now);
+            assert!((patience..patience + 3).contains(&((again - now) / SECOND)), "{patience}: {}", again - now);
+            tell(&mut source, &[&denies]);
+            turn(&mut source, again);
+            assert!(source.peer().is_some() && requests(&denies).is_empty());
+            now = again;
+        }
+        now = seconds(&mut source, now);
+        tell(&mut source, &[&moved]);
+        turn(&mut source, now);
+        turn(&mut source, now);
+        assert_eq!((requests(&moved).len(), source.client.denied()), (1, None));
+    }
+
+    #[test]
+    fn who_was_silent_has_another_turn_after_the_last_address_has_denied_service() {
+        for dead_first in [true, false] {
+            let (dead, denies) = (server(), server());
+            let both = if dead_first { [&dead, &denies] } else { [&denies, &dead] };
+            let (mut source, _) = source();
+            tell(&mut source, &[&dead, &denies]);
+            let now = turns(&mut source, 0, 3 * SECOND);
+            assert_eq!((requests(&dead).len(), source.peer()), (8, Some(denies.local_addr().unwrap())));
+            requests(&denies);
+            let now = deny(&mut source, &denies, now + SECOND);
+            let now = seconds(&mut source, now);
+            assert!((64 * SECOND..70 * SECOND).contains(&now), "{now}");
+            tell(&mut source, &both);
+            for second in 0..4 {
+                turn(&mut source, now + second * SECOND);
+            }
+            assert!(!requests(&dead).is_empty() && requests(&denies).is_empty());
+            assert_eq!(source.peer(), Some(dead.local_addr().unwrap()));
         }
     }
 
