@@ -46,6 +46,12 @@ impl Addresses {
         next.or_else(|| self.all.iter().copied().min_by_key(|address| self.denied(*address)))
     }
 
+    /// The name could not be looked up: those that are known have another turn. Gives the one to ask, if any is known.
+    pub(crate) fn not_found(&mut self, now: i64) -> Option<SocketAddr> {
+        // The resolver may be out of reach for the same reason as the servers were, and come back later.
+        if self.all.is_empty() { None } else { self.found(self.all.clone(), now) }
+    }
+
     /// Another one that has not been tried in this turn, and does not deny service at `now`.
     pub(crate) fn another(&mut self, now: i64) -> Option<SocketAddr> {
         let denies = |address: &SocketAddr| self.denied(*address).is_some_and(|until| now < until);
@@ -135,6 +141,12 @@ mod tests {
         addresses.answered(Some(at(2)));
         assert_eq!(addresses.patience(), 64 * SECOND);
         assert_eq!([(); 3].map(|()| addresses.another(0)), [Some(at(3)), Some(at(1)), None], "when it falls silent");
+    }
+
+    #[test]
+    fn a_name_that_was_never_found_has_no_turn_in_vain() {
+        let mut addresses = Addresses::default();
+        assert_eq!((addresses.not_found(0), addresses.patience()), (None, 64 * SECOND));
     }
 
     #[test]

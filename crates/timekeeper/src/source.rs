@@ -23,7 +23,7 @@ use tickwire_ntp::{Answer, Client, Kiss, LeapIndicator, Rejection};
 use tracing::{debug, info, warn};
 
 const SECOND: i64 = 1_000_000_000;
-/// A name that is not known is looked up again after so many ns.
+/// A name of which no address is known, or none that this host has a route to, is looked up again after so many ns.
 const LOOK_UP_AGAIN: i64 = 30 * SECOND;
 /// A server is silent that has told nothing for so many intervals, and as many ns beside; and the clock is in holdover when the one that it follows is.
 const INTERVALS: i64 = 8;
@@ -100,7 +100,7 @@ pub(crate) struct Source {
     kind: CounterKind,
     nominal: Scale,
     silent: u32,
-    /// When it was looked up last.
+    /// When it was looked up last, also in vain.
     found: i64,
     /// When it told something usable last, or else since when it has been asked.
     heard: i64,
@@ -309,8 +309,7 @@ impl Source {
                 Ok(told) => self.found(told, now),
                 Err(failure) => {
                     self.failed(&failure, now);
-                    self.leave(now);
-                    None
+                    self.not_found(now)
                 }
             },
             Address::Known(_) => self.move_on(now).or_else(|| {
@@ -327,6 +326,16 @@ impl Source {
             Told::At(all) => self.addresses.found(all, now).map(Found::At),
             Told::Agreed(agreed) => Some(Found::Agreed(agreed)),
         }
+    }
+
+    /// It could not be looked up; gives what to open of what was known of it before. With NTS that is nothing: each agreement is anew.
+    fn not_found(&mut self, now: i64) -> Option<Found> {
+        self.found = now;
+        let next = self.addresses.not_found(now);
+        if next.is_none() {
+            self.leave(now);
+        }
+        next.map(Found::At)
     }
 
     /// Where to ask instead of an address that does not answer, or denies service. If there is no other, its name is looked up anew.
@@ -901,8 +910,39 @@ mod tests {
     }
 
     #[test]
+    fn known_addresses_are_asked_on_while_the_name_cannot_be_looked_up() {
+        let (one, other) = (server(), server());
+        let (mut source, _) = source();
+        tell(&mut source, &[&one, &other]);
+        let mut now = turns(&mut source, 0, 3600 * SECOND);
+        // Servers and resolver are out of reach together. The name is looked up as seldom as if it were found.
+        for patience in [64, 128, 256] {
+            assert!(!requests(&one).is_empty() && !requests(&other).is_empty());
+            let (tell, told) = mpsc::channel();
+            tell.send(Err(Failure::new("no such name", "try again"))).unwrap();
+            source.address = Address::Asked(told);
+            let again = turns(&mut source, now, i64::MAX);
+            assert!(again - now > 2 * patience * SECOND, "{patience}: {}", again - now);
+            now = again;
+        }
+        let (tell, told) = mpsc::channel();
+        tell.send(Err(Failure::new("no such name", "try again"))).unwrap();
+        source.address = Address::Asked(told);
+        turn(&mut source, now);
+        requests(&one);
+        now = turns(&mut source, now, now + SECOND);
+        let (request, from) = requests(&one).pop().unwrap();
+        one.send_to(&answer(&request).to_bytes(), from).unwrap();
+        assert_eq!(get(&mut source, now), 1, "the servers are back before the resolver is");
+    }
+
+    #[test]
     fn who_is_not_found_any_more_leaves_his_address_to_others() {
-        let (mut source, mut cards) = source();
+        // With NTS: without, the addresses that are known are asked on.
+        let server = Server { nts: true, ..Server::named("time.example").unwrap() };
+        let nominal = Scale::from_period(1.0).unwrap();
+        let mut source = Source::new(&Config::default(), &server, CounterKind::MonotonicRaw, nominal, 0);
+        let mut cards = Cards::new(crate::config::HardwareStamps::Never);
         let address = "127.0.0.1:123".parse().unwrap();
         source.open(Found::At(address), 0);
         let (tell, told) = mpsc::channel();
