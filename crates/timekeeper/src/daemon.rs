@@ -214,15 +214,15 @@ impl Daemon {
     fn ask(&mut self, now: i64) {
         for number in 0..self.sources.len() {
             let mut next = self.sources[number].run(now, random(), &mut self.cards);
-            // Of its addresses the first that this host has a route to.
+            // Of its addresses the first that no other source asks, and that this host has a route to.
             while let Some(found) = next.take() {
                 let address = found.address();
                 let others = self.sources.iter().enumerate().filter(|(other, _)| *other != number);
                 let twin = others.map(|(_, other)| other).find(|other| other.has(address));
-                match twin.map(|other| other.name().to_owned()) {
+                next = match twin.map(|other| other.name().to_owned()) {
                     Some(twin) => self.sources[number].set_aside(&twin, address, now),
-                    None => next = self.sources[number].open(found, now),
-                }
+                    None => self.sources[number].open(found, now),
+                };
             }
         }
     }
@@ -576,6 +576,46 @@ mod tests {
             daemon.ask(monotonic());
         }
         (directory, daemon, server)
+    }
+
+    /// A server that two are configured for, by its address and by a name that has others, too.
+    #[test]
+    fn a_name_that_leads_to_anothers_server_has_its_other_addresses_tried() {
+        let server = || std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let (shared, dead, alone) = (server(), server(), server());
+        let address = |server: &std::net::UdpSocket| server.local_addr().unwrap().to_string();
+        let directory = tempfile::tempdir().unwrap();
+        let servers = [&address(&shared), "time.example"].map(|name| Server::named(name).unwrap()).to_vec();
+        let page = directory.path().join("clock");
+        let mut daemon = Daemon::start(&Config { servers, page, ..Config::default() }).unwrap();
+        let mut now = monotonic();
+        for _ in 0..2 {
+            if let Some(found) = daemon.sources[0].run(now, random(), &mut daemon.cards) {
+                assert!(daemon.sources[0].open(found, now).is_none());
+            }
+        }
+        // Silence leads from the first to the shared one, and thus to the third.
+        daemon.sources[1].tell(&[&dead, &shared, &alone]);
+        daemon.ask(now);
+        assert_eq!(daemon.sources[1].address(), Some(address(&dead)));
+        let begin = now;
+        while daemon.sources[1].address() == Some(address(&dead)) && now < begin + 60 * SECOND {
+            now += SECOND / 5;
+            daemon.ask(now);
+        }
+        assert_eq!((daemon.sources[1].address(), daemon.sources[1].twin()), (Some(address(&alone)), None));
+        // Without a third it is set aside, and the dead one's turns, of which it has had one, are as rare as if it were alone.
+        for patience in [128, 256, 512] {
+            daemon.sources[1].tell(&[&dead, &shared]);
+            let found = now;
+            while daemon.sources[1].due().is_none_or(|due| now >= due || daemon.sources[1].twin().is_none()) {
+                daemon.ask(now);
+                now += SECOND / 5;
+            }
+            let due = daemon.sources[1].due().unwrap();
+            assert_eq!((daemon.sources[1].address(), (due - found) / SECOND), (None, patience));
+            now = due;
+        }
     }
 
     /// The server answers what it was asked, and the answer is there.

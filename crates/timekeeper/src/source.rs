@@ -438,13 +438,22 @@ impl Source {
         self.twin.as_deref()
     }
 
-    /// Its address is that of another one, too: one server has one vote. The name may mean another one some day.
-    pub(crate) fn set_aside(&mut self, twin: &str, address: SocketAddr, now: i64) {
+    /// Its address is that of another one, too: one server has one vote. Gives another address of its name to try instead. If there is none, nobody is asked
+    /// until it is looked up again: the name may mean another one some day.
+    pub(crate) fn set_aside(&mut self, twin: &str, address: SocketAddr, now: i64) -> Option<Found> {
+        if let Some(other) = self.addresses.another(now) {
+            return Some(Found::At(other));
+        }
         if self.twin.as_deref() != Some(twin) && self.ration.take(now) {
             warn!(server = self.name, as_well_as = twin, %address, "two names of one server: it is asked once, and has one vote");
         }
         self.twin = Some(twin.to_owned());
         self.wait(now);
+        // Each look-up gives its other addresses a turn, if it has some: those are no more frequent than if it had no twin.
+        if self.nts.is_none() {
+            self.address = Address::Due(self.found.saturating_add(self.addresses.patience()).max(self.again(now)));
+        }
+        None
     }
 
     /// It asks nobody until it is looked up again: who else has its address may ask there.
@@ -674,11 +683,17 @@ mod tests {
         (source, Cards::new(crate::config::HardwareStamps::Never))
     }
 
-    /// Its name was looked up, and has these addresses.
+    impl Source {
+        /// Its name was looked up, and has these addresses.
+        pub(crate) fn tell(&mut self, all: &[&UdpSocket]) {
+            let (tell, told) = mpsc::channel();
+            tell.send(Ok(Told::At(all.iter().map(|socket| socket.local_addr().unwrap()).collect()))).unwrap();
+            self.address = Address::Asked(told);
+        }
+    }
+
     fn tell(source: &mut Source, all: &[&UdpSocket]) {
-        let (tell, told) = mpsc::channel();
-        tell.send(Ok(Told::At(all.iter().map(|socket| socket.local_addr().unwrap()).collect()))).unwrap();
-        source.address = Address::Asked(told);
+        source.tell(all);
     }
 
     /// A turn of the daemon's loop.
