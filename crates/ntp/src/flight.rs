@@ -65,6 +65,16 @@ impl Flight {
         }
     }
 
+    /// Whether the kernel has stamped it.
+    pub(crate) const fn has_left(&self) -> bool {
+        self.kernel.is_some()
+    }
+
+    /// For how long it has been under way, in counts.
+    pub(crate) const fn age(&self, now: Count) -> i64 {
+        now.since(self.program)
+    }
+
     /// Whether the card's stamp is to be waited for, now that an answer has come that has one; it is at most once.
     pub(crate) const fn awaits_card(&mut self, arrival: &Arrival) -> bool {
         let awaits = arrival.card.is_some() && self.clock.is_some() && self.card.is_none() && !self.awaited;

@@ -27,6 +27,8 @@ const LONGEST: usize = 1500;
 const AT_ONCE: usize = 16;
 /// A card's stamp of the request may come after the answer; for so long it is waited for, once an exchange. (chronyd waits for 1 ms.)
 const CARD_IS_LATE: Duration = Duration::from_millis(2);
+/// For so long, in ns, a request may wait in the host's queues before somebody looks whether it has left. What waits longer is no measure of time.
+const QUEUED: i64 = 200_000_000;
 
 /// A message that came, with both stamps of the exchange it may complete.
 #[derive(Clone, Debug)]
@@ -51,6 +53,8 @@ pub struct Socket {
     period: f64,
     /// The last request.
     sent: Option<Flight>,
+    /// The kernel stamps what leaves by this socket.
+    stamped: bool,
     /// Of the requests on this socket, the number of the next one: the kernel names its stamp by it.
     number: u32,
     /// The card whose stamps are used.
@@ -77,7 +81,7 @@ impl Socket {
         let _ = stamping::ask(&socket);
         connect(socket.as_raw_fd(), &SockaddrStorage::from(server))?;
         let v6 = server.is_ipv6() && server.ip().to_canonical().is_ipv6();
-        Ok(Self { socket, kind, period, sent: None, number: 0, nic: None, track: Track::default(), v6 })
+        Ok(Self { socket, kind, period, sent: None, stamped: false, number: 0, nic: None, track: Track::default(), v6 })
     }
 
     /// From the next request on: by which card the server is reached, if that stamps packets and its clock can be read.
@@ -133,7 +137,17 @@ impl Socket {
         sent?;
         self.sent = Some(Flight::new(self.number, before, program, clock));
         self.number = self.number.wrapping_add(1);
+        self.departures();
         Ok(())
+    }
+
+    /// Whether the last request is still in one of the host's queues. Nobody must wait for this socket then: a driver stamps a packet, tells the socket, and only
+    /// then passes it on, so waking up who waits takes some us between the stamp and the wire, in this direction only. What the kernel stamps can be taken in
+    /// later as well.
+    #[must_use]
+    pub fn is_leaving(&self) -> bool {
+        let counts = (QUEUED as f64 / self.period) as i64;
+        self.stamped && self.sent.is_some_and(|sent| !sent.has_left() && sent.age(self.counter()) < counts)
     }
 
     /// The counter has broken: when the last request left is not known any more, so nothing that comes answers it.
@@ -198,6 +212,7 @@ impl Socket {
             let Some(departure) = stamping::departure(&self.socket) else { return };
             if let Some(sent) = &mut self.sent {
                 sent.departed(departure);
+                self.stamped |= sent.has_left();
             }
         }
     }

@@ -34,6 +34,8 @@ const PUBLISH: i64 = SECOND;
 const FRESH: i64 = 5 * SECOND;
 /// While a name is being looked up, the answer is looked for so often, in ns.
 const LOOK: i64 = SECOND / 20;
+/// While a request has not left the host, its stamp is looked for so often, in ns.
+const LEAVING: i64 = SECOND / 200;
 /// The time is handed on to the system so often, in ns.
 const HAND: i64 = SECOND;
 /// What is known of the counter is kept so often, in ns; and at once when its period is known twice as well as what was kept: a daemon that is killed some
@@ -232,11 +234,13 @@ impl Daemon {
         let looking = self.sources.iter().any(Source::is_looking_up);
         let due = self.sources.iter().filter_map(Source::due).min().unwrap_or(i64::MAX);
         let due = due.min(self.published + PUBLISH).min(self.handed + HAND);
-        let left = (due - monotonic()).max(0).min(if looking { LOOK } else { PUBLISH });
+        let (leaving, here): (Vec<_>, Vec<_>) = self.sources.iter().partition(|source| source.is_leaving());
+        let most = if looking { LOOK } else { PUBLISH }.min(if leaving.is_empty() { PUBLISH } else { LEAVING });
+        let left = (due - monotonic()).clamp(0, most);
         // Rounded up: a turn of the loop before something is due does nothing.
         let timeout = PollTimeout::try_from((left + 999_999) / 1_000_000).unwrap_or(PollTimeout::ZERO);
         let stop = PollFd::new(stop, PollFlags::POLLIN);
-        let sockets = self.sources.iter().filter_map(Source::descriptor).chain(self.doors.descriptors());
+        let sockets = here.into_iter().filter_map(Source::descriptor).chain(self.doors.descriptors());
         let mut all: Vec<_> = [stop].into_iter().chain(sockets.map(|fd| PollFd::new(fd, PollFlags::POLLIN))).collect();
         match poll(&mut all, timeout) {
             Ok(_) | Err(Errno::EINTR) => Ok(all[0].any().unwrap_or(true)),

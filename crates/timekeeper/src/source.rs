@@ -270,6 +270,11 @@ impl Source {
         if let Address::Known(socket) = &self.address { Some(socket.as_fd()) } else { None }
     }
 
+    /// Whether it must not be waited for: see [`Socket::is_leaving`].
+    pub(crate) fn is_leaving(&self) -> bool {
+        if let Address::Known(socket) = &self.address { socket.is_leaving() } else { false }
+    }
+
     /// When [`Self::run`] has something to do.
     pub(crate) fn due(&self) -> Option<i64> {
         match &self.address {
