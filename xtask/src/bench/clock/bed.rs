@@ -124,13 +124,21 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Ends it; gives what it said. What has ended by itself kept no clock.
+    /// Fails if it has ended by itself: then it keeps no clock.
+    fn check(&mut self) -> Result<()> {
+        ensure!(self.process.is_running()?, "it ended by itself: {}", self.said());
+        Ok(())
+    }
+
+    fn said(&self) -> String {
+        format!("{}{}", self.process.stdout(), self.process.stderr())
+    }
+
+    /// Ends it; gives what it said.
     fn stop(mut self) -> Result<String> {
-        let kept = self.process.is_running()?;
+        self.check()?;
         let _ = self.process.stop(PATIENCE);
-        let said = format!("{}{}", self.process.stdout(), self.process.stderr());
-        ensure!(kept, "it ended by itself: {said}");
-        Ok(said)
+        Ok(self.said())
     }
 }
 
@@ -192,10 +200,7 @@ pub(super) fn measure(scenario: &Scenario, run: &Run) -> Result<Vec<ClockError>>
     let began = Instant::now();
     let mut kept = bed.keep(keeper, scenario.poll)?;
     std::thread::sleep(STARTED);
-    if !kept.process.is_running()? {
-        kept.stop().map(drop)?;
-        bail!("it ended as soon as it was started");
-    }
+    kept.check()?;
     let (mut streams, mut stress) = (Vec::new(), Vec::new());
     let settled = parts.first().map_or(0, |part| part.from);
     if scenario.load != Load::None {
