@@ -8,6 +8,7 @@
 //! | `cores` | whether the processors' counters agree |
 //! | `state` | what is known of the counter, kept over a restart |
 //! | `source`, `addresses` | one server: its name, its addresses, its socket |
+//! | `tally` | what has come of the exchanges with a server, for reports |
 //! | `cards`, `stamped` | network cards that stamp packets, and whose stamps are used |
 //! | `nts` | agreeing on keys with a server, so that its answers can be authenticated |
 //! | `system` | hands the time on: steers the system clock, feeds NTP's shared memory |
@@ -37,6 +38,7 @@ mod source;
 mod stamped;
 mod state;
 mod system;
+mod tally;
 
 pub use config::Config;
 pub use daemon::{Daemon, StartError};

@@ -7,8 +7,8 @@ use crate::nts::{self, Agreed, Failure, Nts};
 use crate::ration::Ration;
 use crate::report::NtsReport;
 use crate::stamped::{By, Stamped};
+use crate::tally::Tally;
 use md5::{Digest, Md5};
-use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc;
@@ -126,46 +126,6 @@ pub(crate) struct Source {
     tally: Tally,
 }
 
-/// What has come of the exchanges with a server.
-#[derive(Debug, Default)]
-pub(crate) struct Tally {
-    pub(crate) used: u64,
-    pub(crate) refused: BTreeMap<String, u64>,
-    /// Why the last answer was not used, if it was not, and when it came.
-    refusal: Option<(String, i64)>,
-    pub(crate) last: Option<i64>,
-    pub(crate) quality: Option<Quality>,
-    /// Exchanges that the clock was told, by the kind of their stamps.
-    pub(crate) stamps: BTreeMap<Quality, u64>,
-    /// Why no card's stamps are asked for.
-    pub(crate) no_card: Option<String>,
-    /// Exchanges that a card should have stamped and did not, by reason.
-    pub(crate) lacking: BTreeMap<Lack, u64>,
-    pub(crate) interleaved: Option<bool>,
-}
-
-impl Tally {
-    /// An exchange is told to the clock, by stamps of this kind.
-    pub(crate) fn stamped(&mut self, quality: Quality) {
-        self.quality = Some(quality);
-        *self.stamps.entry(quality).or_default() += 1;
-    }
-
-    /// A card has not stamped an exchange.
-    fn lacks(&mut self, lack: Lack) {
-        *self.lacking.entry(lack).or_default() += 1;
-    }
-
-    /// An answer or exchange was not used at `now`.
-    pub(crate) fn refuse(&mut self, why: String, now: i64) {
-        self.refusal = Some((why.clone(), now));
-        // Reasons are of our own wording, so they are few; but a server chooses the letters of a kiss.
-        if self.refused.len() < 64 || self.refused.contains_key(&why) {
-            *self.refused.entry(why).or_default() += 1;
-        }
-    }
-}
-
 impl Source {
     pub(crate) fn new(config: &Config, server: &Server, kind: CounterKind, nominal: Scale, now: i64) -> Self {
         let ns = |seconds: f64| (seconds * 1e9) as i64;
@@ -256,8 +216,12 @@ impl Source {
         self.peer().map(|peer| peer.to_string())
     }
 
+    fn socket(&self) -> Option<&Socket> {
+        if let Address::Known(socket) = &self.address { Some(socket) } else { None }
+    }
+
     fn peer(&self) -> Option<SocketAddr> {
-        if let Address::Known(socket) = &self.address { socket.peer() } else { None }
+        self.socket().and_then(Socket::peer)
     }
 
     /// Its name in the answers of a server that follows it (RFC 5905 §7.3); 0 if its address is not known.
@@ -267,12 +231,12 @@ impl Source {
 
     /// What to wait for.
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        if let Address::Known(socket) = &self.address { Some(socket.as_fd()) } else { None }
+        self.socket().map(Socket::as_fd)
     }
 
     /// Whether it must not be waited for: see [`Socket::is_leaving`].
     pub(crate) fn is_leaving(&self) -> bool {
-        if let Address::Known(socket) = &self.address { socket.is_leaving() } else { false }
+        self.socket().is_some_and(Socket::is_leaving)
     }
 
     /// When [`Self::run`] has something to do.
