@@ -7,7 +7,8 @@
 //! | `hardware` | the counter to use, its nominal period, and whether it has broken |
 //! | `cores` | whether the processors' counters agree |
 //! | `state` | what is known of the counter, kept over a restart |
-//! | `source`, `addresses` | one server: its name, its addresses, its socket |
+//! | `source` | one server, and the association with it: it is asked in time, and what it answers is taken in |
+//! | `whereabouts`, `addresses` | where it is: its name looked up, keys agreed on with it, and which of its addresses to ask |
 //! | `tally` | what has come of the exchanges with a server, for reports |
 //! | `cards`, `stamped` | network cards that stamp packets, and whose stamps are used |
 //! | `nts` | agreeing on keys with a server, so that its answers can be authenticated |
@@ -39,6 +40,7 @@ mod stamped;
 mod state;
 mod system;
 mod tally;
+mod whereabouts;
 
 pub use config::Config;
 pub use daemon::{Daemon, StartError};

@@ -1,17 +1,15 @@
-//! One server: its name, its address, its socket, and the association with it.
+//! One server, and the association with it: it is asked in time, and what it answers is taken in.
 
-use crate::addresses::Addresses;
 use crate::cards::Cards;
 use crate::config::{Config, Server, Transmit};
-use crate::nts::{self, Agreed, Failure, Nts};
 use crate::ration::Ration;
 use crate::report::NtsReport;
 use crate::stamped::{By, Stamped};
 use crate::tally::Tally;
+use crate::whereabouts::{Address, Found, Whereabouts};
 use md5::{Digest, Md5};
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::mpsc;
 use tickclock::{Count, CounterKind, Scale};
 use tickwire_clock::keeper::leap::Announcement;
 use tickwire_clock::{Exchange, Nanos, ServerState};
@@ -23,8 +21,6 @@ use tickwire_ntp::{Answer, Client, Kiss, LeapIndicator, Rejection};
 use tracing::{debug, info, warn};
 
 const SECOND: i64 = 1_000_000_000;
-/// A name of which no address is known, or none that this host has a route to, is looked up again after so many ns.
-const LOOK_UP_AGAIN: i64 = 30 * SECOND;
 /// A server is silent that has told nothing for so many intervals, and as many ns beside; and the clock is in holdover when the one that it follows is.
 const INTERVALS: i64 = 8;
 const BESIDE: i64 = 2 * SECOND;
@@ -41,41 +37,6 @@ pub(crate) const fn patience(interval: i64) -> i64 {
 /// Why an answer is not used of a server that has the time from here.
 const LOOP: &str = "the server follows this host (loop)";
 
-/// Where a server may be, or why it cannot be asked.
-type LookUp = mpsc::Receiver<Result<Told, Failure>>;
-
-/// What a look-up has told.
-#[derive(Debug)]
-enum Told {
-    /// The addresses of its name, in the resolver's order.
-    At(Vec<SocketAddr>),
-    Agreed(Agreed),
-}
-
-/// Where a server is, and how its answers are proved, if they are to be.
-#[derive(Debug)]
-pub(crate) enum Found {
-    At(SocketAddr),
-    Agreed(Agreed),
-}
-
-impl Found {
-    pub(crate) const fn address(&self) -> SocketAddr {
-        match self {
-            Self::At(address) | Self::Agreed(Agreed { address, .. }) => *address,
-        }
-    }
-}
-
-#[derive(Debug)]
-enum Address {
-    /// To be looked up at this time.
-    Due(i64),
-    /// Being looked up, by a thread of its own: the system's resolver blocks.
-    Asked(LookUp),
-    Known(Socket),
-}
-
 /// What has come of an exchange.
 pub(crate) struct Came {
     pub(crate) exchange: Exchange,
@@ -89,35 +50,23 @@ type Kind = Result<Quality, Lack>;
 /// One server.
 #[derive(Debug)]
 pub(crate) struct Source {
-    server: Server,
     /// What people call it.
     name: String,
-    address: Address,
-    /// Of its name, if it is to be asked without NTS. With it, each agreement on keys tells one address.
-    addresses: Addresses,
+    whereabouts: Whereabouts,
     client: Client,
     settings: client::Config,
     kind: CounterKind,
     nominal: Scale,
+    /// Requests in a row that were not answered.
     silent: u32,
-    /// When it was looked up last, also in vain.
-    found: i64,
     /// When it told something usable last, or else since when it has been asked.
     heard: i64,
     /// For how long the clock was told to wait for it.
     patience: i64,
-    /// Where it was asked last.
-    asked: Option<SocketAddr>,
     /// When it has denied service, or has been opened although it does: another address is to be asked, as soon as there is one.
     denied: Option<i64>,
-    /// Why nobody can be asked, if so.
-    trouble: Option<String>,
     /// The server of which it is only another name.
     twin: Option<String>,
-    /// For a server that is asked with NTS only.
-    nts: Option<Nts>,
-    /// Keys are being agreed on anew, while it is asked with those that there are.
-    renewal: Option<LookUp>,
     ration: Ration,
     /// Of the exchange before: when its request left, and of what kind its stamps were.
     before: Option<(Count, Kind)>,
@@ -138,24 +87,17 @@ impl Source {
             interleaved: server.interleaved,
         };
         Self {
-            server: server.clone(),
             name: server.label(),
-            address: Address::Due(now),
-            addresses: Addresses::default(),
+            whereabouts: Whereabouts::new(server, now),
             client: Client::new(settings, now),
             settings,
             kind,
             nominal,
             silent: 0,
-            found: now,
             heard: now,
             patience: patience(settings.poll.usual),
-            asked: None,
             denied: None,
-            trouble: None,
             twin: None,
-            nts: Nts::of(server, now),
-            renewal: None,
             ration: Ration::default(),
             before: None,
             stamped: Stamped::default(),
@@ -181,7 +123,7 @@ impl Source {
         self.tally.last = Some(now);
         self.tally.refusal = None;
         self.heard = now;
-        self.addresses.answered(self.asked);
+        self.whereabouts.answered();
     }
 
     /// For how long the clock is to wait for it, if that has changed: a server that wants to be asked seldom is not silent in between.
@@ -197,14 +139,15 @@ impl Source {
 
     /// Why nothing usable comes, if nothing does.
     pub(crate) fn why_silent(&self, now: i64) -> &str {
+        if let Some(why) = self.whereabouts.why_unknown() {
+            return why;
+        }
+        if self.client.denied().is_some() {
+            return "the server denies service";
+        }
         // What it said before it fell silent is not why it is.
         let said = self.tally.refusal.as_ref().filter(|(_, at)| now.saturating_sub(*at) <= self.patience / 2);
-        match (&self.address, &self.trouble) {
-            (Address::Due(_) | Address::Asked(_), Some(trouble)) => trouble,
-            (Address::Due(_) | Address::Asked(_), None) if self.asked.is_none() => "it is still being looked up",
-            _ if self.client.denied().is_some() => "the server denies service",
-            _ => said.map_or("no answer comes", |(why, _)| why),
-        }
+        said.map_or("no answer comes", |(why, _)| why)
     }
 
     pub(crate) const fn tally_mut(&mut self) -> &mut Tally {
@@ -216,12 +159,8 @@ impl Source {
         self.peer().map(|peer| peer.to_string())
     }
 
-    fn socket(&self) -> Option<&Socket> {
-        if let Address::Known(socket) = &self.address { Some(socket) } else { None }
-    }
-
     fn peer(&self) -> Option<SocketAddr> {
-        self.socket().and_then(Socket::peer)
+        self.whereabouts.socket().and_then(Socket::peer)
     }
 
     /// Its name in the answers of a server that follows it (RFC 5905 §7.3); 0 if its address is not known.
@@ -231,17 +170,17 @@ impl Source {
 
     /// What to wait for.
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.socket().map(Socket::as_fd)
+        self.whereabouts.socket().map(Socket::as_fd)
     }
 
     /// Whether it must not be waited for: see [`Socket::is_leaving`].
     pub(crate) fn is_leaving(&self) -> bool {
-        self.socket().is_some_and(Socket::is_leaving)
+        self.whereabouts.socket().is_some_and(Socket::is_leaving)
     }
 
     /// When [`Self::run`] has something to do.
     pub(crate) fn due(&self) -> Option<i64> {
-        match &self.address {
+        match self.whereabouts.address() {
             Address::Due(at) => Some(*at),
             Address::Asked(_) => None,
             Address::Known(_) => Some(self.client.due()),
@@ -250,67 +189,31 @@ impl Source {
 
     /// Whether a name is being looked up, which shows by looking only.
     pub(crate) const fn is_looking_up(&self) -> bool {
-        matches!(self.address, Address::Asked(_)) || self.renewal.is_some()
+        self.whereabouts.is_looking_up()
     }
 
     /// How it is authenticated, if it is to be.
     pub(crate) fn nts(&self) -> Option<NtsReport> {
-        self.nts.as_ref().map(Nts::report)
+        self.whereabouts.report()
     }
 
     /// Looks up, agrees on keys, asks: whatever is due. Gives what has been found and is to be [opened](Self::open), if it is nobody else's.
     pub(crate) fn run(&mut self, now: i64, random: [u64; 2], cards: &mut Cards) -> Option<Found> {
-        if let Some(told) = self.renewal.as_ref().and_then(answered) {
-            self.renewal = None;
-            match told {
-                Ok(told) => return self.found(told, now),
-                Err(failure) => self.failed(&failure, now),
-            }
+        let silent = self.silent >= MOVED;
+        let found = self.whereabouts.turn(now, &self.client, silent, &mut self.ration);
+        if found.is_some() || self.whereabouts.socket().is_none() {
+            return found;
         }
-        match &mut self.address {
-            Address::Due(at) if now >= *at => {
-                let told = self.look_up(now);
-                self.address = Address::Asked(told);
-                None
-            }
-            Address::Due(_) => None,
-            Address::Asked(answer) => match answered(answer)? {
-                Ok(told) => self.found(told, now),
-                Err(failure) => {
-                    self.failed(&failure, now);
-                    self.not_found(now)
-                }
-            },
-            Address::Known(_) => self.move_on(now).or_else(|| {
-                self.ask(now, random, cards);
-                None
-            }),
-        }
-    }
-
-    /// Of what a look-up has told, what to open.
-    fn found(&mut self, told: Told, now: i64) -> Option<Found> {
-        (self.found, self.trouble) = (now, None);
-        match told {
-            Told::At(all) => self.addresses.found(all, now).map(Found::At),
-            Told::Agreed(agreed) => Some(Found::Agreed(agreed)),
-        }
-    }
-
-    /// It could not be looked up; gives what to open of what was known of it before. With NTS that is nothing: each agreement is anew.
-    fn not_found(&mut self, now: i64) -> Option<Found> {
-        self.found = now;
-        let next = self.addresses.not_found(now);
-        if next.is_none() {
-            self.leave(now);
-        }
-        next.map(Found::At)
+        self.move_on(now).or_else(|| {
+            self.ask(now, random, cards);
+            None
+        })
     }
 
     /// Where to ask instead of an address that does not answer, or denies service. If there is no other, its name is looked up anew.
     fn move_on(&mut self, now: i64) -> Option<Found> {
         // With NTS it is looked up anew when no cookie is left.
-        if self.nts.is_some() {
+        if self.whereabouts.needs_keys() {
             return None;
         }
         self.denied = self.denied.filter(|_| self.client.denied().is_some());
@@ -319,34 +222,20 @@ impl Source {
         if !(denied || silent) {
             return None;
         }
-        let next = self.addresses.another(now);
-        let is_name = self.server.host.parse::<IpAddr>().is_err();
-        if next.is_none() && is_name && now.saturating_sub(self.found) > self.addresses.patience() {
+        let next = self.whereabouts.another(now);
+        if next.is_none() && self.whereabouts.look_up_anew(now) {
             self.silent = 0;
-            self.address = Address::Due(now);
         }
-        next.map(Found::At)
+        next
     }
 
     /// Asks, if it is time to, and if there are keys where there must be.
     fn ask(&mut self, now: i64, random: [u64; 2], cards: &mut Cards) {
-        if now < self.client.due() {
+        if now < self.client.due() || !self.whereabouts.has_keys(now, self.silent >= MOVED) {
             return;
         }
-        if self.renewal.is_none() && self.nts.as_ref().is_some_and(|nts| nts.wants(now)) {
-            self.renewal = Some(self.look_up(now));
-        }
-        if self.nts.as_ref().is_some_and(|nts| !nts.can_ask()) {
-            self.address = self.renewal.take().map_or(Address::Due(self.again(now)), Address::Asked);
-            return;
-        }
-        let Address::Known(socket) = &mut self.address else { return };
-        let Some(request) = self.client.request(now, random, socket.counter()) else { return };
-        let bytes = match &mut self.nts {
-            None => Some(request.to_bytes().to_vec()),
-            Some(nts) => nts.protect(&request),
-        };
-        let Some(bytes) = bytes else { return };
+        let request = |socket: &Socket| self.client.request(now, random, socket.counter());
+        let Some((socket, bytes)) = self.whereabouts.request(request) else { return };
         self.silent = self.silent.saturating_add(1);
         let peer = socket.peer();
         let card = peer.ok_or("not connected".into()).and_then(|peer| cards.toward(peer, now));
@@ -361,45 +250,15 @@ impl Source {
     pub(crate) fn disrupt(&mut self, now: i64) {
         self.client.disrupt(now);
         self.before = None;
-        if let Address::Known(socket) = &mut self.address {
+        if let Some(socket) = self.whereabouts.socket_mut() {
             socket.disrupt();
-        }
-    }
-
-    /// Begins to look it up, and to agree on keys if it is to be asked with NTS.
-    fn look_up(&mut self, now: i64) -> LookUp {
-        if let Some(nts) = &mut self.nts {
-            nts.began(now);
-        }
-        // If the address that the last keys were for does not answer, another one is better.
-        look_up(&self.server, self.asked.filter(|_| self.silent >= MOVED))
-    }
-
-    /// When it may be looked up again.
-    fn again(&self, now: i64) -> i64 {
-        self.nts.as_ref().map_or(now + LOOK_UP_AGAIN, Nts::next)
-    }
-
-    /// It cannot be asked.
-    fn failed(&mut self, failure: &Failure, now: i64) {
-        let told = self.ration.take(now);
-        self.trouble = Some(failure.to_string());
-        match &mut self.nts {
-            None if told => warn!(server = self.name, error = failure.detail, "{}", failure.why),
-            None => {}
-            Some(nts) => {
-                nts.failed(failure);
-                if told {
-                    warn!(server = self.name, why = %failure, "no keys could be agreed on (NTS)");
-                }
-            }
         }
     }
 
     /// Whether this is its address, also while its name is being looked up anew.
     pub(crate) fn has(&self, address: SocketAddr) -> bool {
         let plain = |address: SocketAddr| (address.ip().to_canonical(), address.port());
-        self.twin.is_none() && self.asked.is_some_and(|mine| plain(mine) == plain(address))
+        self.twin.is_none() && self.whereabouts.asked().is_some_and(|mine| plain(mine) == plain(address))
     }
 
     /// Of which other server it is only another name, if it is.
@@ -410,94 +269,65 @@ impl Source {
     /// Its address is that of another one, too: one server has one vote. Gives another address of its name to try instead. If there is none, nobody is asked
     /// until it is looked up again: the name may mean another one some day.
     pub(crate) fn set_aside(&mut self, twin: &str, address: SocketAddr, now: i64) -> Option<Found> {
-        if let Some(other) = self.addresses.another(now) {
-            return Some(Found::At(other));
+        if let Some(other) = self.whereabouts.another(now) {
+            return Some(other);
         }
         if self.twin.as_deref() != Some(twin) && self.ration.take(now) {
             warn!(server = self.name, as_well_as = twin, %address, "two names of one server: it is asked once, and has one vote");
         }
         self.twin = Some(twin.to_owned());
-        self.wait(now);
-        // Each look-up gives its other addresses a turn, if it has some: those are no more frequent than if it had no twin.
-        if self.nts.is_none() {
-            self.address = Address::Due(self.found.saturating_add(self.addresses.patience()).max(self.again(now)));
-        }
+        self.whereabouts.set_aside(now);
         None
-    }
-
-    /// It asks nobody until it is looked up again: who else has its address may ask there.
-    fn leave(&mut self, now: i64) {
-        if let Some(address) = self.asked.take() {
-            self.addresses.leave(address, &self.client);
-        }
-        self.wait(now);
-    }
-
-    fn wait(&mut self, now: i64) {
-        if let Some(nts) = &mut self.nts {
-            nts.forget();
-        }
-        self.renewal = None;
-        self.address = Address::Due(self.again(now));
     }
 
     /// Begins to ask at this address, or goes on with other keys. Gives another one to try instead if this one cannot be asked.
     pub(crate) fn open(&mut self, found: Found, now: i64) -> Option<Found> {
         let address = found.address();
-        let goes_on = matches!(self.address, Address::Known(_)) && self.peer() == Some(address);
-        if let (Some(nts), Found::Agreed(agreed)) = (&mut self.nts, found) {
-            debug!(server = self.name, %address, cookies = agreed.association.cookies(), "keys are agreed on");
-            nts.agreed(agreed.association);
-            if goes_on {
-                return None;
-            }
+        if self.whereabouts.take_keys(found) {
+            return None;
         }
         match Socket::open(address, self.kind, self.nominal.period()) {
             Ok(socket) => {
+                let before = self.whereabouts.is_at(address, socket);
                 // Its time to answer begins when it is asked for the first time, or again after another one was in its place.
-                if self.asked.is_none() || self.twin.is_some() {
+                if before.is_none() || self.twin.is_some() {
                     self.heard = now;
                 }
                 // A server that is where it was goes on as slowly as its silence has made it; another one gets a burst, unless it has wanted to be asked seldom.
-                let before = self.asked.replace(address);
                 if before != Some(address) {
                     // A name is looked up again and again while nobody answers.
                     if self.ration.take(now) {
-                        info!(server = self.name, %address, nts = self.nts.is_some(), "asking");
-                    }
-                    if let Some(before) = before {
-                        self.addresses.leave(before, &self.client);
+                        info!(server = self.name, %address, nts = self.whereabouts.needs_keys(), "asking");
                     }
                     let new = || {
                         let new = Client::new(self.settings, now);
                         if self.client.denied().is_some() { new } else { new.as_seldom_as(&self.client) }
                     };
-                    self.client = self.addresses.rejoin(address).unwrap_or_else(new);
+                    self.client = self.whereabouts.change_address(before, address, &self.client).unwrap_or_else(new);
                     self.client.disrupt(now);
                     self.before = None;
                 }
                 // One that is tried again though it has denied service is left again as soon as there is another.
                 (self.twin, self.denied, self.silent) = (None, self.client.denied().map(|_| now), 0);
-                self.address = Address::Known(socket);
                 None
             }
             Err(error) => {
-                let other = if self.nts.is_none() { self.addresses.another(now) } else { None };
+                let other = self.whereabouts.another(now);
                 if other.is_none() {
                     if self.ration.take(now) {
                         warn!(server = self.name, %address, %error, "the server cannot be asked");
                     }
-                    self.trouble = Some(format!("it cannot be asked at {address}: {error}"));
-                    self.leave(now);
+                    let why = format!("it cannot be asked at {address}: {error}");
+                    self.whereabouts.cannot_be_asked(why, now, &self.client);
                 }
-                other.map(Found::At)
+                other
             }
         }
     }
 
     /// Takes in what has come; `near` is about the time now.
     pub(crate) fn receive(&mut self, now: i64, near: Nanos, mut take: impl FnMut(Result<Came, String>)) {
-        let Address::Known(socket) = &mut self.address else { return };
+        let Some(socket) = self.whereabouts.socket_mut() else { return };
         let mut all = Vec::new();
         let client = &self.client;
         let mut garbage = Vec::new();
@@ -514,7 +344,7 @@ impl Source {
                     continue;
                 }
             };
-            if let Some(Err(unproven)) = self.nts.as_mut().map(|nts| nts.prove(&received.bytes)) {
+            if let Err(unproven) = self.whereabouts.prove(&received.bytes) {
                 if unproven == Unproven::Nak && self.ration.take(now) {
                     warn!(server = self.name, "{unproven}");
                 }
@@ -591,46 +421,11 @@ fn reference(address: IpAddr) -> u32 {
     }
 }
 
-/// What was found, once it was; `None`: wait on.
-fn answered(told: &LookUp) -> Option<Result<Told, Failure>> {
-    match told.try_recv() {
-        Ok(found) => Some(found),
-        Err(mpsc::TryRecvError::Empty) => None,
-        Err(mpsc::TryRecvError::Disconnected) => Some(Err(Failure::new("nobody could look it up", ""))),
-    }
-}
-
-/// Looks a server up in a thread of its own, and agrees on keys with it if need be, at another address than `avoided` if there is one; a plain address is there
-/// at once.
-fn look_up(server: &Server, avoided: Option<SocketAddr>) -> LookUp {
-    let (sender, receiver) = mpsc::channel();
-    let at_once = !server.nts && server.host.parse::<IpAddr>().is_ok();
-    let server = server.clone();
-    let resolve = move || {
-        let told =
-            if server.nts { nts::agree(&server, avoided).map(Told::Agreed) } else { resolve(&server).map(Told::At) };
-        // Nobody waits for it if the daemon has ended.
-        let _ = sender.send(told);
-    };
-    if at_once {
-        resolve();
-    } else if let Err(error) = std::thread::Builder::new().name("resolver".into()).spawn(resolve) {
-        warn!(%error, "no thread to look up a name");
-    }
-    receiver
-}
-
-/// A name's addresses, of which there is at least one.
-fn resolve(server: &Server) -> Result<Vec<SocketAddr>, Failure> {
-    let addresses = (server.host.as_str(), server.port).to_socket_addrs().map_err(|error| error.to_string());
-    let all = addresses.map(Iterator::collect::<Vec<_>>);
-    let some = all.and_then(|all| if all.is_empty() { Err("it has no address".into()) } else { Ok(all) });
-    some.map_err(|error| Failure::new("the server's name is not known", error))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nts::Failure;
+    use crate::whereabouts::Told;
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
     use std::net::UdpSocket;
     use tickwire_ntp::{Mode, Packet, Stamp};
@@ -655,9 +450,8 @@ mod tests {
     impl Source {
         /// Its name was looked up, and has these addresses.
         pub(crate) fn tell(&mut self, all: &[&UdpSocket]) {
-            let (tell, told) = mpsc::channel();
-            tell.send(Ok(Told::At(all.iter().map(|socket| socket.local_addr().unwrap()).collect()))).unwrap();
-            self.address = Address::Asked(told);
+            let all = all.iter().map(|socket| socket.local_addr().unwrap()).collect();
+            self.whereabouts.be_looked_up().send(Ok(Told::At(all))).unwrap();
         }
     }
 
@@ -680,7 +474,7 @@ mod tests {
         loop {
             turn(source, now);
             let due = source.due().unwrap_or(now);
-            if matches!(source.address, Address::Due(_)) || due > until {
+            if matches!(source.whereabouts.address(), Address::Due(_)) || due > until {
                 return now;
             }
             now = due.max(now);
@@ -741,7 +535,7 @@ mod tests {
         source.was_used(now);
         // It falls silent: the first may be back, and then the name is looked up anew, but not before.
         let now = turns(&mut source, now, 3600 * SECOND);
-        assert!(!requests(&dead).is_empty() && matches!(source.address, Address::Due(at) if at == now));
+        assert!(!requests(&dead).is_empty() && matches!(source.whereabouts.address(), Address::Due(at) if *at == now));
         assert!((64 * SECOND..100 * SECOND).contains(&now), "{now}");
         // In vain: twice as late, and more seldom as long as nobody answers.
         tell(&mut source, &[&dead, &alive]);
@@ -762,18 +556,17 @@ mod tests {
     fn an_address_that_this_host_cannot_reach_is_passed_over_at_once() {
         let alive = server();
         let (mut source, _) = source();
-        let (tell, told) = mpsc::channel();
         // A connection to it is refused: broadcast is not allowed.
         let nowhere = SocketAddr::from(([255, 255, 255, 255], 123));
-        tell.send(Ok(Told::At(vec![nowhere, alive.local_addr().unwrap()]))).unwrap();
-        source.address = Address::Asked(told);
+        let all = vec![nowhere, alive.local_addr().unwrap()];
+        source.whereabouts.be_looked_up().send(Ok(Told::At(all))).unwrap();
         turn(&mut source, 0);
         assert_eq!(source.peer(), Some(alive.local_addr().unwrap()));
-        let (tell, told) = mpsc::channel();
-        tell.send(Ok(Told::At(vec![nowhere]))).unwrap();
-        source.address = Address::Asked(told);
+        source.whereabouts.be_looked_up().send(Ok(Told::At(vec![nowhere]))).unwrap();
         turn(&mut source, 1);
-        assert!(matches!(source.address, Address::Due(_)) && source.why_silent(1).contains("255.255.255.255"));
+        assert!(
+            matches!(source.whereabouts.address(), Address::Due(_)) && source.why_silent(1).contains("255.255.255.255")
+        );
     }
 
     #[test]
@@ -821,7 +614,7 @@ mod tests {
     fn seconds(source: &mut Source, mut now: i64) -> i64 {
         for _ in 0..3600 {
             turn(source, now);
-            if matches!(source.address, Address::Due(_)) {
+            if matches!(source.whereabouts.address(), Address::Due(_)) {
                 return now;
             }
             now += SECOND;
@@ -878,8 +671,7 @@ mod tests {
     fn why_nothing_comes_is_told_as_it_is() {
         let server = server();
         let (mut source, mut cards) = source();
-        let (tell_it, told) = mpsc::channel();
-        source.address = Address::Asked(told);
+        let tell_it = source.whereabouts.be_looked_up();
         assert_eq!(source.why_silent(0), "it is still being looked up");
         tell_it.send(Err(Failure::new("no such name", "try again"))).unwrap();
         source.run(0, [0; 2], &mut cards);
@@ -902,16 +694,12 @@ mod tests {
         // Servers and resolver are out of reach together. The name is looked up as seldom as if it were found.
         for patience in [64, 128, 256] {
             assert!(!requests(&one).is_empty() && !requests(&other).is_empty());
-            let (tell, told) = mpsc::channel();
-            tell.send(Err(Failure::new("no such name", "try again"))).unwrap();
-            source.address = Address::Asked(told);
+            source.whereabouts.be_looked_up().send(Err(Failure::new("no such name", "try again"))).unwrap();
             let again = turns(&mut source, now, i64::MAX);
             assert!(again - now > 2 * patience * SECOND, "{patience}: {}", again - now);
             now = again;
         }
-        let (tell, told) = mpsc::channel();
-        tell.send(Err(Failure::new("no such name", "try again"))).unwrap();
-        source.address = Address::Asked(told);
+        source.whereabouts.be_looked_up().send(Err(Failure::new("no such name", "try again"))).unwrap();
         turn(&mut source, now);
         requests(&one);
         now = turns(&mut source, now, now + SECOND);
@@ -929,8 +717,7 @@ mod tests {
         let mut cards = Cards::new(crate::config::HardwareStamps::Never);
         let address = "127.0.0.1:123".parse().unwrap();
         source.open(Found::At(address), 0);
-        let (tell, told) = mpsc::channel();
-        source.address = Address::Asked(told);
+        let tell = source.whereabouts.be_looked_up();
         assert!(source.run(1, [0; 2], &mut cards).is_none() && source.has(address), "while it is looked up anew");
         tell.send(Err(Failure::new("no such name", ""))).unwrap();
         assert!(source.run(2, [0; 2], &mut cards).is_none() && !source.has(address));
