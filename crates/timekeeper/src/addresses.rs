@@ -3,7 +3,8 @@
 //! A name can have several: of IPv6 where only IPv4 goes through, of one server of a group that is down, of a server that has moved. Each is tried in the resolver's
 //! order (RFC 6724) until one answers. If none does, the name is looked up again and all have another turn, each time after a longer wait: every turn is a burst.
 
-use std::net::SocketAddr;
+use crate::nts::Failure;
+use std::net::{SocketAddr, ToSocketAddrs};
 use tickwire_ntp::Client;
 
 const SECOND: i64 = 1_000_000_000;
@@ -94,6 +95,13 @@ impl Addresses {
     fn denied(&self, address: SocketAddr) -> Option<i64> {
         self.restrained.iter().find(|(other, _)| *other == address).and_then(|(_, client)| client.denied())
     }
+}
+
+/// A name's addresses, of which there is at least one; asks the system's resolver, and waits for it.
+pub(crate) fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
+    let unknown = |detail: String| Failure::new("the server's name is not known", detail);
+    let all: Vec<_> = (host, port).to_socket_addrs().map_err(|error| unknown(error.to_string()))?.collect();
+    if all.is_empty() { Err(unknown("it has no address".into())) } else { Ok(all) }
 }
 
 #[cfg(test)]

@@ -2,12 +2,12 @@
 //!
 //! Whether an address is asked, and for how long in vain, is the source's business. What is found here it opens, and then tells.
 
-use crate::addresses::Addresses;
+use crate::addresses::{self, Addresses};
 use crate::config::Server;
 use crate::nts::{self, Agreed, Failure, Nts};
 use crate::ration::Ration;
 use crate::report::NtsReport;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc;
 use tickwire_ntp::nts::Unproven;
 use tickwire_ntp::socket::Socket;
@@ -329,26 +329,21 @@ fn look_up(server: &Server, avoided: Option<SocketAddr>) -> LookUp {
     let (sender, receiver) = mpsc::channel();
     let at_once = !server.nts && server.host.parse::<IpAddr>().is_ok();
     let server = server.clone();
-    let resolve = move || {
-        let told =
-            if server.nts { nts::agree(&server, avoided).map(Told::Agreed) } else { resolve(&server).map(Told::At) };
+    let look_up = move || {
+        let told = if server.nts {
+            nts::agree(&server, avoided).map(Told::Agreed)
+        } else {
+            addresses::resolve(&server.host, server.port).map(Told::At)
+        };
         // Nobody waits for it if the daemon has ended.
         let _ = sender.send(told);
     };
     if at_once {
-        resolve();
-    } else if let Err(error) = std::thread::Builder::new().name("resolver".into()).spawn(resolve) {
+        look_up();
+    } else if let Err(error) = std::thread::Builder::new().name("resolver".into()).spawn(look_up) {
         warn!(%error, "no thread to look up a name");
     }
     receiver
-}
-
-/// A name's addresses, of which there is at least one.
-fn resolve(server: &Server) -> Result<Vec<SocketAddr>, Failure> {
-    let addresses = (server.host.as_str(), server.port).to_socket_addrs().map_err(|error| error.to_string());
-    let all = addresses.map(Iterator::collect::<Vec<_>>);
-    let some = all.and_then(|all| if all.is_empty() { Err("it has no address".into()) } else { Ok(all) });
-    some.map_err(|error| Failure::new("the server's name is not known", error))
 }
 
 #[cfg(test)]

@@ -5,12 +5,13 @@
 //! be in a thread in the end; and one that may block, with one deadline for all of it, has no states to get wrong.
 
 use super::{Agreed, Failure, roots};
+use crate::addresses::resolve;
 use crate::config::{Server, host_name};
 use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
 use rustls::{CertificateError, ClientConfig, ClientConnection};
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tickwire_ntp::nts::records::{self, Reader, Refusal};
@@ -24,7 +25,7 @@ const EACH: Duration = Duration::from_secs(3);
 /// Agrees on keys with a server; for the time at another address than `avoided`, if there is one.
 pub(crate) fn agree(server: &Server, avoided: Option<SocketAddr>) -> Result<Agreed, Failure> {
     let roots = roots::roots(server.nts_ca.as_deref())?;
-    let look_up = |host: &str, port| look_up(host, port).map(|all| last(all, avoided));
+    let look_up = |host: &str, port| resolve(host, port).map(|all| last(all, avoided));
     let addresses = look_up(&server.host, server.nts_port)?;
     let until = Instant::now() + PATIENCE;
     let mut stream = connect(&addresses, until)?;
@@ -60,13 +61,6 @@ pub(crate) fn agree(server: &Server, avoided: Option<SocketAddr>) -> Result<Agre
         }
     };
     Ok(Agreed { address, association: Association::new(to_server, to_client, agreement) })
-}
-
-/// At least one address.
-fn look_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
-    let unknown = |detail: String| Failure::new("the server's name is not known", detail);
-    let all: Vec<_> = (host, port).to_socket_addrs().map_err(|error| unknown(error.to_string()))?.collect();
-    if all.is_empty() { Err(unknown("it has no address".into())) } else { Ok(all) }
 }
 
 /// The same addresses, that of one host last.
