@@ -191,8 +191,7 @@ impl Writer {
         if stat.st_uid != geteuid().as_raw() && stat.st_uid != 0 {
             return Err(CreateError::Owner(path.into(), stat.st_uid));
         }
-        let new = stat.st_size == 0;
-        if new {
+        if stat.st_size == 0 {
             fchmod(&*file, Mode::from_bits_truncate(0o644)).map_err(system("let others read"))?;
             ftruncate(&*file, SIZE as i64).map_err(system("lengthen"))?;
         }
@@ -201,31 +200,21 @@ impl Writer {
             Err(MapFault::System(errno)) => return Err(system("map")(errno)),
             Err(MapFault::Kind | MapFault::Page(_)) => return Err(CreateError::Foreign(path.into())),
         };
-        if new {
-            let _ = Page::create(mapping.words(), counter, boot());
-            return Ok(Some(Self { mapping, _file: file }));
-        }
         match Page::open(mapping.words(), boot()) {
-            Ok((_, existing)) if existing == counter => Ok(Some(Self { mapping, _file: file })),
-            Ok((page, _)) => {
-                // Its readers read another counter.
-                page.retire();
-                std::fs::remove_file(path).map_err(|error| CreateError::System("replace", path.into(), error))?;
-                Ok(None)
-            }
+            Ok((_, existing)) if existing == counter => {}
+            // Just made, perhaps by a daemon that ended as it did.
             Err(Fault::Blank) => {
-                // Whose daemon ended just as it made it.
                 let _ = Page::create(mapping.words(), counter, boot());
-                Ok(Some(Self { mapping, _file: file }))
             }
-            Err(Fault::Magic) => Err(CreateError::Foreign(path.into())),
-            Err(_) => {
-                // Its readers are of another version.
+            Err(Fault::Magic) => return Err(CreateError::Foreign(path.into())),
+            // Its readers read another counter, or are of another version.
+            Ok(_) | Err(_) => {
                 Page::assume(mapping.words()).retire();
                 std::fs::remove_file(path).map_err(|error| CreateError::System("replace", path.into(), error))?;
-                Ok(None)
+                return Ok(None);
             }
         }
+        Ok(Some(Self { mapping, _file: file }))
     }
 
     /// Publishes what the clock is.
