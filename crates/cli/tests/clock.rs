@@ -218,6 +218,20 @@ fn who_has_waited_in_vain_is_told_why() {
 }
 
 #[test]
+fn a_clock_that_does_not_start_neither_says_that_it_does_nor_leaves_a_page() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let settings = format!("[clock]\nmetrics = \"{}\"\n", taken.local_addr().unwrap());
+    std::fs::write(directory.path().join("clock.toml"), settings).unwrap();
+    let (mut process, mut log) = spawn(directory.path(), &["--server", "127.0.0.1:9"]);
+    let mut said = String::new();
+    log.read_to_string(&mut said).unwrap();
+    assert_eq!(process.wait().unwrap().code(), Some(1));
+    assert!(said.contains(" for metrics: ") && !said.contains("the clock starts"), "{said}");
+    assert!(!directory.path().join("clock").exists());
+}
+
+#[test]
 fn a_daemon_that_is_killed_leaves_what_it_knows_of_the_counter() {
     let server = Server::start();
     let mut daemon = Daemon::start(&["--server", &server.address]);

@@ -247,8 +247,9 @@ fn a_time_server_says_what_it_lacks() {
 fn what_is_no_page_of_this_program_is_named_with_what_is_wrong() {
     let directory = tempfile::tempdir().unwrap();
     let page = directory.path().join("clock");
-    drop(tickclock::Writer::create(&page, tickclock::CounterKind::MonotonicRaw).unwrap());
+    let writer = tickclock::Writer::create(&page, tickclock::CounterKind::MonotonicRaw).unwrap();
     let good = std::fs::read(&page).unwrap();
+    drop(writer);
     let with = |word: usize, value: u64| {
         let mut bytes = good.clone();
         bytes[word * 8..][..8].copy_from_slice(&value.to_ne_bytes());

@@ -10,10 +10,12 @@ use nix::unistd::{ftruncate, geteuid};
 use std::fs::File;
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 use thiserror::Error;
+use tickwire_clock::Count;
 use tickwire_clock::page::{CounterKind, Fault, Page, Parameters, SIZE, WORDS};
 
 /// A mapped page.
@@ -137,12 +139,35 @@ pub enum CreateError {
     Foreign(PathBuf),
 }
 
-/// The one writer of a page. Readers keep the page when it goes, so its file stays.
+/// Whether a file is the one of this name.
+fn has_name(file: &File, path: &Path) -> bool {
+    let both = file.metadata().and_then(|file| Ok((file, std::fs::symlink_metadata(path)?)));
+    both.is_ok_and(|(file, named)| (file.dev(), file.ino()) == (named.dev(), named.ino()))
+}
+
+/// A page is over: its readers are told, and its name is free.
+fn end(mapping: &Mapping, path: &Path) -> std::io::Result<()> {
+    mapping.page().retire();
+    std::fs::remove_file(path)
+}
+
+/// The one writer of a page. Readers keep the page when it goes, so its file stays, unless nobody has published anything on it.
 #[derive(Debug)]
 pub struct Writer {
     mapping: Mapping,
-    // Locked for as long as this process writes.
-    _file: Flock<File>,
+    path: PathBuf,
+    /// Locked for as long as this process writes.
+    file: Flock<File>,
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // A daemon that could not start leaves no clock behind that nobody keeps.
+        if self.is_blank() && has_name(&self.file, &self.path) {
+            // Who meets it all the same finds that nothing is known.
+            let _ = end(&self.mapping, &self.path);
+        }
+    }
 }
 
 impl Writer {
@@ -181,11 +206,7 @@ impl Writer {
             errno => system("lock")(errno),
         })?;
         let stat = fstat(&*file).map_err(system("look at"))?;
-        let same = std::fs::symlink_metadata(path).is_ok_and(|now| {
-            use std::os::unix::fs::MetadataExt;
-            (now.dev(), now.ino()) == (stat.st_dev, stat.st_ino)
-        });
-        if !same {
+        if !has_name(&file, path) {
             return Ok(None);
         }
         if stat.st_uid != geteuid().as_raw() && stat.st_uid != 0 {
@@ -209,12 +230,11 @@ impl Writer {
             Err(Fault::Magic) => return Err(CreateError::Foreign(path.into())),
             // Its readers read another counter, or are of another version.
             Ok(_) | Err(_) => {
-                Page::assume(mapping.words()).retire();
-                std::fs::remove_file(path).map_err(|error| CreateError::System("replace", path.into(), error))?;
+                end(&mapping, path).map_err(|error| CreateError::System("replace", path.into(), error))?;
                 return Ok(None);
             }
         }
-        Ok(Some(Self { mapping, _file: file }))
+        Ok(Some(Self { mapping, path: path.into(), file }))
     }
 
     /// Publishes what the clock is.
@@ -226,5 +246,11 @@ impl Writer {
     #[must_use]
     pub fn last(&self) -> Parameters {
         self.mapping.page().read(|| ()).map_or(Parameters::UNKNOWN, |(parameters, ())| parameters)
+    }
+
+    /// Whether nobody has published anything on this page yet.
+    #[must_use]
+    pub fn is_blank(&self) -> bool {
+        self.last().at == Count(0)
     }
 }

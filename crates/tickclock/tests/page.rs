@@ -42,6 +42,25 @@ fn readers_see_what_the_daemon_publishes_and_keep_it_when_another_follows() {
 }
 
 #[test]
+fn a_page_on_which_nobody_has_published_goes_with_its_writer() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = page(&directory);
+    let writer = Writer::create(&path, CounterKind::MonotonicRaw).unwrap();
+    let early = Clock::open(&path).unwrap();
+    drop(writer);
+    assert!(!path.exists() && early.now().status.contains(Status::RETIRED), "and who has opened it is told");
+    let writer = Writer::create(&path, CounterKind::MonotonicRaw).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let next = Writer::create(&path, CounterKind::MonotonicRaw).unwrap();
+    drop(writer);
+    assert!(path.exists(), "but not another one of the same name");
+    next.publish(&parameters(second(1000)));
+    drop(next);
+    drop(Writer::create(&path, CounterKind::MonotonicRaw).unwrap());
+    assert!(Clock::open(&path).unwrap().at(Count(1_000_000)).is_known(), "nor one on which another has published");
+}
+
+#[test]
 fn a_page_about_another_counter_is_replaced_and_its_readers_told() {
     let directory = tempfile::tempdir().unwrap();
     let path = page(&directory);

@@ -126,7 +126,6 @@ impl Daemon {
         let doors =
             Doors::open(&config.page, config.metrics).map_err(|(which, error)| StartError::Door(which, error))?;
         let system = System::new(config)?;
-        info!(counter = kind.name(), why = %why, period_ns = nominal.period(), warm = warm.is_some(), page = %config.page.display(), "the clock starts");
         let keeper = keeper::Config {
             nominal,
             rate_error: warm.map_or(QUARTZ, |known| known.deviation()),
@@ -139,8 +138,7 @@ impl Daemon {
         let now = monotonic();
         let sources = config.servers.iter().map(|server| Source::new(config, server, kind, nominal, now)).collect();
         // Without the state nobody knows whether the counter has broken since the page was written; and before there was a page, nobody watched it.
-        let last = writer.last();
-        let written = last.at != Count(0);
+        let (last, written) = (writer.last(), !writer.is_blank());
         let disruptions = last.disruptions.wrapping_add(u32::from(warm.is_none() && written));
         let since = if warm.is_some() && written { last.since } else { looked.count };
         let recorder = config.record.as_ref().map(|path| {
@@ -159,6 +157,7 @@ impl Daemon {
         if let Some(table) = table {
             keeper.set_leap_table(table);
         }
+        info!(counter = kind.name(), why = %why, period_ns = nominal.period(), warm = warm.is_some(), page = %config.page.display(), "the clock starts");
         Ok(Self {
             kind,
             nominal,

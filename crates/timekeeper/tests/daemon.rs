@@ -255,6 +255,28 @@ fn a_record_of_a_run_replays_bit_for_bit() {
 }
 
 #[test]
+fn a_start_that_fails_leaves_nothing_behind() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let nowhere = Some("/nonexistent/file".into());
+    let good = Config {
+        servers: vec![Server::named("127.0.0.1:9").unwrap()],
+        page: directory.path().join("clock"),
+        ..Config::default()
+    };
+    for config in [
+        Config { servers: Vec::new(), ..good.clone() },
+        Config { metrics: Some(taken.local_addr().unwrap()), ..good.clone() },
+        Config { leap_seconds: nowhere.clone(), ..good.clone() },
+        Config { record: nowhere, ..good },
+    ] {
+        let error = Daemon::start(&config).unwrap_err();
+        let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().map(|file| file.unwrap().path()).collect();
+        assert!(left.is_empty(), "{error}: {left:?}");
+    }
+}
+
+#[test]
 fn a_record_is_never_overwritten() {
     let directory = tempfile::tempdir().unwrap();
     let record = directory.path().join("record");
