@@ -23,6 +23,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use tally::Told;
 use tickclock::OpenError;
 use tickwire_ntp::Server;
 use time::{Event, Time};
@@ -134,10 +135,14 @@ impl TimeServer {
     /// The system refuses to wait.
     pub fn run(&mut self, stop: BorrowedFd<'_>) -> nix::Result<()> {
         let mut looked = Instant::now();
+        let mut told = Told::new(looked);
         loop {
             if looked.elapsed() >= LOOK {
                 looked = Instant::now();
                 self.look();
+                if told.is_news(looked, &self.tally) {
+                    info!("served until now: {}", self.tally);
+                }
             }
             let mut all = vec![PollFd::new(stop, PollFlags::POLLIN)];
             all.extend(self.desks.iter().map(|desk| PollFd::new(desk.as_fd(), PollFlags::POLLIN)));

@@ -1,8 +1,12 @@
 //! What became of the requests.
 
 use std::fmt;
+use std::time::{Duration, Instant};
 use tickwire_ntp::Kiss;
 use tickwire_ntp::server::{Kind, Silence};
+
+/// It is told so often, if it has changed.
+const TELL: Duration = Duration::from_secs(3600);
 
 /// Numbers of requests, by what became of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,6 +48,29 @@ impl Tally {
     }
 }
 
+/// What was told of it, and when the last hour ended.
+#[derive(Debug)]
+pub(super) struct Told {
+    at: Instant,
+    tally: Tally,
+}
+
+impl Told {
+    /// Nothing was told until `now`.
+    pub(super) fn new(now: Instant) -> Self {
+        Self { at: now, tally: Tally::default() }
+    }
+
+    /// Whether an hour ends at `now` in which the tally has changed.
+    pub(super) fn is_news(&mut self, now: Instant, tally: &Tally) -> bool {
+        if now.duration_since(self.at) < TELL {
+            return false;
+        }
+        self.at = now;
+        std::mem::replace(&mut self.tally, *tally) != *tally
+    }
+}
+
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { basic, interleaved, told_rate, told_denied, too_often, not_allowed, garbage, unsent } = self;
@@ -53,5 +80,26 @@ impl fmt::Display for Tally {
             too_often + told_rate,
             not_allowed + told_denied
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_told_each_hour_in_which_it_has_changed() {
+        let begin = Instant::now();
+        let mut told = Told::new(begin);
+        let mut tally = Tally::default();
+        let mut hours = Vec::new();
+        for minute in 1..=8 * 60 {
+            // Somebody asks all through the third hour, and once in the fifth.
+            tally.basic += u64::from((2 * 60 + 1..=3 * 60).contains(&minute) || minute == 4 * 60 + 30);
+            if told.is_news(begin + Duration::from_secs(60 * minute), &tally) {
+                hours.push((minute / 60, tally.basic));
+            }
+        }
+        assert_eq!(hours, [(3, 60), (5, 61)]);
     }
 }
