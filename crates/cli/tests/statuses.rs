@@ -115,7 +115,7 @@ fn a_configuration_that_cannot_be_used_is_an_error_with_its_place() {
     std::fs::write(&file, "\n[limits]\nlanes = \"many\"\n").unwrap();
     let (status, words) = done(&["service", "--config", file.to_str().unwrap()]);
     assert_eq!(status, Some(1));
-    assert!(words.contains("t.toml:3:9: found the text \"many\"; expected a whole number"), "{words}");
+    assert!(words.contains("t.toml:3:9: limits.lanes is the text \"many\"; expected a whole number"), "{words}");
     let (status, words) = done(&["service", "--config", "/nonexistent/t.toml"]);
     assert_eq!(status, Some(1));
     assert!(words.contains("cannot read the configuration /nonexistent/t.toml"), "{words}");

@@ -4,11 +4,13 @@
 //! | module | purpose |
 //! |---|---|
 //! | `wording` | the reader's complaints in the words of a person |
+//! | `words` | words that lack their quotes |
 //!
 //! Knows nothing of what is set.
 #![forbid(unsafe_code)]
 
 mod wording;
+mod words;
 
 use serde::de::DeserializeOwned;
 use std::fmt;
@@ -84,14 +86,43 @@ pub fn parse<T: DeserializeOwned>(
     path: &Path,
     check: impl FnOnce(&T) -> Result<(), Wrong>,
 ) -> Result<T, Error> {
-    let wrong = |offset, message| {
+    let wrong = |text: &str, offset, message| {
         let (line, column) = place(text, offset);
         Error::Content { path: path.to_owned(), line, column, message }
     };
-    let settings: T = toml::from_str(text)
-        .map_err(|error| wrong(error.span().map_or(0, |span| span.start), wording::of_person(error.message())))?;
-    check(&settings).map_err(|Wrong { key, message }| wrong(offset_of(text, &key).unwrap_or(0), message))?;
+    let misread = |text: &str, error: toml::de::Error| {
+        let offset = error.span().map_or(0, |span| span.start);
+        wrong(text, offset, wording::of_person(error.message(), key_at(text, offset).as_deref()))
+    };
+    let settings: T = toml::from_str(text).map_err(|error| {
+        // To the reader a word without quotes is no value, whatever is wanted there. With quotes around it he says what is.
+        let Some((first, quoted)) = words::with_quotes(text) else { return misread(text, error) };
+        match toml::from_str::<T>(&quoted) {
+            Err(error) => misread(&quoted, error),
+            Ok(_) => {
+                let key = key_at(&quoted, first.start).map(|key| key + " is ").unwrap_or_default();
+                wrong(text, first.start, format!("{key}text without quotes; expected \"{}\"", &text[first]))
+            }
+        }
+    })?;
+    check(&settings).map_err(|Wrong { key, message }| wrong(text, offset_of(text, &key).unwrap_or(0), message))?;
     Ok(settings)
+}
+
+/// The key (`limits.lanes`) of the value that begins at an offset, of the innermost if there are several.
+fn key_at(text: &str, offset: usize) -> Option<String> {
+    fn within(around: &DeValue<'_>, offset: usize) -> Option<String> {
+        let one = |name: String, value: &Spanned<DeValue<'_>>| match within(value.get_ref(), offset) {
+            Some(rest) => Some(format!("{name}.{rest}")),
+            None => (value.span().start == offset).then_some(name),
+        };
+        match around {
+            DeValue::Table(table) => table.iter().find_map(|(key, value)| one(key.get_ref().to_string(), value)),
+            DeValue::Array(list) => list.iter().enumerate().find_map(|(number, value)| one(number.to_string(), value)),
+            _ => None,
+        }
+    }
+    within(&DeValue::Table(DeTable::parse(text).ok()?.into_inner()), offset)
 }
 
 /// Where the value of a key (`limits.lanes`) begins, or that of the innermost table or list around it that is there.
@@ -149,11 +180,51 @@ mod tests {
             (text, "nothing", "t.toml:1:1: no"),
             ("serves = 1", "", "t.toml:1:1: unknown key `serves`, expected `servers`"),
             ("[[servers]]\n", "", "t.toml:1:1: the key `port` is missing"),
+            (
+                "servers = 1",
+                "",
+                "t.toml:1:11: servers is the number 1; expected a list in brackets, such as [\"a\", \"b\"]",
+            ),
+            (
+                "[[servers]]\nport = 1\n[[servers]]\nport = true",
+                "",
+                "t.toml:4:8: servers.1.port is the truth value true; expected a whole number from 0 to 65535",
+            ),
         ] {
             assert_eq!(said(text, key).unwrap_err().to_string(), expected, "{text}");
         }
         let none = |_: &Settings| Ok(());
         let error = read(Path::new("/nonexistent/t.toml"), none).unwrap_err().to_string();
         assert_eq!(error, "cannot read the configuration /nonexistent/t.toml");
+    }
+
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Words {
+        steer: Option<bool>,
+        name: Option<String>,
+        seconds: Option<f64>,
+        names: Option<Vec<String>>,
+    }
+
+    #[test]
+    fn a_word_without_quotes_is_told_by_what_is_wanted_there() {
+        for (text, expected) in [
+            ("steer = \"yes\"", "1:9: steer is the text \"yes\"; expected true or false"),
+            ("steer = yes", "1:9: steer is the text \"yes\"; expected true or false"),
+            ("steer = True # as in other languages\n", "1:9: steer is the text \"True\"; expected true or false"),
+            ("\nsteer = no", "2:9: steer is the text \"no\"; expected true or false"),
+            ("seconds = never", "1:11: seconds is the text \"never\"; expected a number"),
+            ("name = ntp.example", "1:8: name is text without quotes; expected \"ntp.example\""),
+            ("name = no", "1:8: name is text without quotes; expected \"no\""),
+            ("names = [\"a\", b-c, d]", "1:15: names.1 is text without quotes; expected \"b-c\""),
+            ("name = eth0\nsteer = on", "2:9: steer is the text \"on\"; expected true or false"),
+            ("ever = yes", "1:1: unknown key `ever`, expected one of `steer`, `name`, `seconds`, `names`"),
+        ] {
+            let error = parse(text, Path::new("t.toml"), |words: &Words| {
+                unreachable!("{text}: {:?}", (&words.steer, &words.name, &words.seconds, &words.names))
+            });
+            assert_eq!(error.unwrap_err().to_string(), format!("t.toml:{expected}"), "{text}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! What the TOML reader finds wrong, in the words of somebody who writes a configuration file.
 
-/// Says it again without the names of Rust's types.
-pub(crate) fn of_person(message: &str) -> String {
+/// Says it again without the names of Rust's types. `key`: of the value that it is about, if it is about one.
+pub(crate) fn of_person(message: &str, key: Option<&str>) -> String {
     let message = message.split('\n').filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
     if let Some(rest) = message.strip_prefix("unknown field ") {
         return format!("unknown key {rest}");
@@ -20,7 +20,10 @@ pub(crate) fn of_person(message: &str) -> String {
     }
     let mismatch = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "));
     match mismatch.and_then(|rest| rest.rsplit_once(", expected ")) {
-        Some((found, wanted)) => format!("found {}; expected {}", found_words(found), wanted_words(wanted)),
+        Some((found, wanted)) => {
+            let subject = key.map_or("found".to_owned(), |key| format!("{key} is"));
+            format!("{subject} {}; expected {}", found_words(found), wanted_words(wanted))
+        }
         None => message,
     }
 }
@@ -82,7 +85,9 @@ mod tests {
             ("invalid type: map, expected a string", "found a table; expected text in quotes"),
             ("something new\nabout it\n", "something new; about it"),
         ] {
-            assert_eq!(of_person(theirs), ours);
+            assert_eq!(of_person(theirs, None), ours);
         }
+        let theirs = "invalid type: string \"yes\", expected a boolean";
+        assert_eq!(of_person(theirs, Some("a.b")), "a.b is the text \"yes\"; expected true or false");
     }
 }

@@ -402,7 +402,7 @@ mod tests {
         assert!(
             read("[clock]\nservers = 3\n")
                 .unwrap_err()
-                .contains("tickwire.toml:2:11: found the number 3; expected a list")
+                .contains("tickwire.toml:2:11: clock.servers is the number 3; expected a list")
         );
         assert!(read("[clock]\npol = 3\n").unwrap_err().contains("tickwire.toml:2:1: unknown key `pol`, expected "));
         for (text, place, part) in [
@@ -421,11 +421,30 @@ mod tests {
             ("[clock]\n[[clock.servers]]\nhost = 'a'\nnts_port = 0\n", "4:12", "from 1 to 65535"),
             ("[clock]\n[[clock.servers]]\nhost = 'a'\nnts_ca = '/ca.pem'\n", "4:10", "with `nts = true` only"),
             ("[clock]\n[[clock.servers]]\nport = 1\n", "2:1", "the key `host` is missing"),
-            ("[clock]\nservers = ['a', 'b']\n", "2:12", "found the text \"a\"; expected a server as [[clock.servers]]"),
+            (
+                "[clock]\nservers = ['a', 'b']\n",
+                "2:12",
+                "clock.servers.0 is the text \"a\"; expected a server as [[clock.servers]]",
+            ),
             (
                 "[clock.servers]\nhost = 'a'\n",
                 "1:1",
-                "found a table; expected a list of servers, each as [[clock.servers]]",
+                "clock.servers is a table; expected a list of servers, each as [[clock.servers]]",
+            ),
+            (
+                "[clock]\nsteer_system_clock = 'yes'\n",
+                "2:22",
+                "clock.steer_system_clock is the text \"yes\"; expected true or false",
+            ),
+            (
+                "[clock]\nsteer_system_clock = yes\n",
+                "2:22",
+                "clock.steer_system_clock is the text \"yes\"; expected true or false",
+            ),
+            (
+                "[clock]\nhardware_stamps = never\n",
+                "2:19",
+                "clock.hardware_stamps is text without quotes; expected \"never\"",
             ),
         ] {
             let error = read(text).unwrap_err();
