@@ -332,13 +332,13 @@ fn the_clocks_settings_are_told_with_their_place_as_the_services_are() {
 }
 
 #[test]
-fn what_is_no_record_of_a_clock_is_told_with_its_line() {
+fn what_is_no_record_of_a_clock_is_told_in_a_line() {
     let file = std::env::temp_dir().join(format!("tickwire-record-{}", std::process::id()));
     std::fs::write(&file, "{\"exchange\":{}}\n").unwrap();
     let (status, words) = done(&["clock", "replay", file.to_str().unwrap()]);
     std::fs::remove_file(&file).unwrap();
     assert_eq!(status, Some(1));
-    assert!(words.contains(", line 1: ") && words.lines().count() == 1, "{words}");
+    assert!(words.contains(" is no record of a clock, such as ") && words.lines().count() == 1, "{words}");
     let (status, words) = done(&["clock", "replay", "/nonexistent/record"]);
     assert_eq!(status, Some(1));
     assert!(words.contains("cannot read /nonexistent/record"), "{words}");

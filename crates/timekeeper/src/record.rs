@@ -300,6 +300,9 @@ pub enum ReplayError {
     /// It cannot be read.
     #[error("cannot read {0}: {1}")]
     Read(PathBuf, io::Error),
+    /// It is something else.
+    #[error("{0} is no record of a clock, such as `tickwire clock run --record` writes: {1}")]
+    Foreign(PathBuf, &'static str),
     /// A line is wrong.
     #[error("{file}, line {line}: {what}")]
     Wrong {
@@ -345,7 +348,11 @@ pub fn replay(path: &Path, each: impl FnMut(&Page)) -> Result<Replayed, ReplayEr
     let read = |error| ReplayError::Read(path.into(), error);
     let file = File::open(path).map_err(read)?;
     replay_from(io::BufReader::new(file), each).map_err(|error| match error {
+        Fault::Read(error) if error.kind() == io::ErrorKind::IsADirectory => {
+            ReplayError::Foreign(path.into(), "it is a directory")
+        }
         Fault::Read(error) => read(error),
+        Fault::Foreign(what) => ReplayError::Foreign(path.into(), what),
         Fault::Wrong(line, what) => ReplayError::Wrong { file: path.into(), line, what },
     })
 }
@@ -353,55 +360,84 @@ pub fn replay(path: &Path, each: impl FnMut(&Page)) -> Result<Replayed, ReplayEr
 #[derive(Debug)]
 enum Fault {
     Read(io::Error),
+    Foreign(&'static str),
     Wrong(usize, String),
 }
 
+/// The next line with its end, or what there is of it.
+fn next(from: &mut impl BufRead, line: &mut Vec<u8>) -> Result<(), Fault> {
+    line.clear();
+    io::Read::take(from, LONGEST as u64).read_until(b'\n', line).map(|_| ()).map_err(Fault::Read)
+}
+
+/// How the clock was set up, by the first line.
+fn begun(line: &[u8]) -> Result<Begin, Fault> {
+    /// What the first line of every version has.
+    #[derive(Deserialize)]
+    struct Any {
+        begin: OfVersion,
+    }
+    #[derive(Deserialize)]
+    struct OfVersion {
+        version: u32,
+    }
+    let foreign = || Fault::Foreign("its first line does not say how a clock was set up");
+    let line = match line.split_last() {
+        None => return Err(Fault::Foreign("it is empty")),
+        Some((b'\n', line)) => line,
+        Some(_) => return Err(foreign()),
+    };
+    let Any { begin: OfVersion { version } } = serde_json::from_slice(line).map_err(|_| foreign())?;
+    let wrong = |what: String| Fault::Wrong(1, what);
+    if version != VERSION {
+        return Err(wrong(format!(
+            "the record is of version {version}, this program replays version {VERSION}: they belong to different Tickwires"
+        )));
+    }
+    match serde_json::from_slice(line).map_err(|error| wrong(no_line(&error)))? {
+        Line::Begin(begin) => Ok(begin),
+        _ => Err(foreign()),
+    }
+}
+
+fn no_line(error: &serde_json::Error) -> String {
+    format!("it is no line of a record: {error}")
+}
+
 fn replay_from(mut from: impl BufRead, mut each: impl FnMut(&Page)) -> Result<Replayed, Fault> {
-    let mut replayed = Replayed::default();
-    let mut keeper: Option<Keeper> = None;
     let mut text = Vec::new();
-    for number in 1.. {
-        text.clear();
-        let limited = &mut io::Read::take(&mut from, LONGEST as u64);
-        limited.read_until(b'\n', &mut text).map_err(Fault::Read)?;
+    next(&mut from, &mut text)?;
+    let begin = begun(&text)?;
+    let mut keeper = begin.keeper().map_err(|what| Fault::Wrong(1, what))?;
+    let servers = begin.servers.into_iter().map(|server| server.name).collect();
+    let mut replayed = Replayed { counter: begin.counter, servers, ..Replayed::default() };
+    for number in 2.. {
+        next(&mut from, &mut text)?;
         let wrong = |what: String| Fault::Wrong(number, what);
         let Some((b'\n', line)) = text.split_last() else {
             if text.len() == LONGEST {
                 return Err(wrong("it is longer than any line of a record".into()));
             }
-            if keeper.is_none() {
-                return Err(wrong("the file ends before the record has begun".into()));
-            }
             replayed.cut = !text.is_empty();
             break;
         };
-        let line =
-            serde_json::from_slice(line).map_err(|error| wrong(format!("it is no line of a record: {error}")))?;
-        match (line, &mut keeper) {
-            (Line::Begin(begin), None) => {
-                keeper = Some(begin.keeper().map_err(wrong)?);
-                replayed.servers = begin.servers.into_iter().map(|server| server.name).collect();
-                replayed.counter = begin.counter;
-            }
-            (Line::Begin(_), Some(_)) => return Err(wrong("the record begins for a second time".into())),
-            (_, None) => return Err(wrong("the record does not begin with `begin`".into())),
-            (Line::Exchange(Told { server, .. }) | Line::Patience { server, .. }, _)
-                if server >= replayed.servers.len() =>
-            {
+        match serde_json::from_slice(line).map_err(|error| wrong(no_line(&error)))? {
+            Line::Begin(_) => return Err(wrong("the record begins for a second time".into())),
+            Line::Exchange(Told { server, .. }) | Line::Patience { server, .. } if server >= replayed.servers.len() => {
                 return Err(wrong(format!("there is no server {server}")));
             }
-            (Line::Patience { server, ns }, Some(keeper)) => keeper.set_patience(server, ns),
-            (Line::Exchange(told), Some(keeper)) => {
+            Line::Patience { server, ns } => keeper.set_patience(server, ns),
+            Line::Exchange(told) => {
                 match keeper.exchange(told.server, &told.exchange(), told.announced().map_err(wrong)?) {
                     Ok(_) => replayed.used += 1,
                     Err(refusal) => *replayed.refused.entry(refusal.to_string()).or_default() += 1,
                 }
             }
-            (Line::Disruption { at }, Some(keeper)) => {
+            Line::Disruption { at } => {
                 keeper.disrupt(Count(at));
                 replayed.disruptions += 1;
             }
-            (Line::Page(recorded), Some(keeper)) => {
+            Line::Page(recorded) => {
                 let page = Page::from(&keeper.parameters(Count(recorded.at)));
                 replayed.pages += 1;
                 if page != recorded {
@@ -429,12 +465,6 @@ impl Told {
 
 impl Begin {
     fn keeper(&self) -> Result<Keeper, String> {
-        if self.version != VERSION {
-            return Err(format!(
-                "the record is of version {}, this program replays version {VERSION}: they belong to different Tickwires",
-                self.version
-            ));
-        }
         let [mult, shift] = self.nominal;
         let nominal = Scale { mult, shift: u32::try_from(shift).unwrap_or(u32::MAX) };
         if mult >= 1 << 54 || shift > 62 || Scale::from_period(nominal.period()).is_none() {
@@ -587,21 +617,45 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_is_told_with_its_line() {
+    fn what_is_something_else_is_told_in_a_sentence() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("file");
+        let said = |path: &Path| replay(path, |_| ()).unwrap_err().to_string();
+        let no_record = |path: &Path, why: &str| {
+            let path = path.display();
+            format!("{path} is no record of a clock, such as `tickwire clock run --record` writes: {why}")
+        };
+        assert_eq!(said(directory.path()), no_record(directory.path(), "it is a directory"));
+        let long = vec![b'x'; LONGEST + 1];
+        for (bytes, why) in [
+            (&b""[..], "it is empty"),
+            (b"To be or not to be\nthat is the question\n", "its first line does not say how a clock was set up"),
+            (b"\x7fELF\0\xff\xfe", "its first line does not say how a clock was set up"),
+            (&long, "its first line does not say how a clock was set up"),
+            (b"{\"disruption\":{\"at\":1}}\n", "its first line does not say how a clock was set up"),
+            (b"{\"begin\":{\"version\":4", "its first line does not say how a clock was set up"),
+        ] {
+            std::fs::write(&file, bytes).unwrap();
+            assert_eq!(said(&file), no_record(&file, why));
+        }
+        std::fs::remove_file(&file).unwrap();
+        assert!(said(&file).starts_with("cannot read "), "{}", said(&file));
+    }
+
+    #[test]
+    fn what_is_wrong_in_a_record_is_told_with_its_line() {
         let record = String::from_utf8(record()).unwrap();
         let begin = record.lines().next().unwrap();
         let long = format!("{begin}\n{}\n", "x".repeat(LONGEST + 1));
         for (text, number, words) in [
-            ("", 1, "ends before the record has begun"),
-            ("garbage\n", 1, "it is no line of a record"),
-            ("\u{0}\u{ff}\n", 1, "it is no line of a record"),
-            ("{\"disruption\":{\"at\":1}}\n", 1, "does not begin with `begin`"),
+            ("{\"begin\":{\"version\":3,\"counter\":\"TSC\"}}\n", 1, "of version 3, this program replays version"),
             (&begin.replace(&format!("\"version\":{VERSION}"), "\"version\":9").add("\n"), 1, "of version 9"),
             (&begin.replace("\"nominal\":[", "\"nominal\":[9").add("\n"), 1, "no counter's"),
             (&begin.replace("\"rate_error\":0.0001", "\"rate_error\":1.0").add("\n"), 1, "1e-12 and 0.01"),
             (&begin.replace("\"fresh_for_ns\":", "\"fresh_for_ns\":-").add("\n"), 1, "is negative"),
             (&begin.replace("\"tai_offset_s\":null", "\"tai_offset_s\":1001").add("\n"), 1, "0 and 1000"),
             (&begin.replace("\"asymmetry_ns\":0.1", "\"asymmetry_ns\":1.1e9").add("\n"), 1, "more than a second"),
+            (&begin.replace("\"counter\"", "\"clock\"").add("\n"), 1, "it is no line of a record: unknown field"),
             (&format!("{begin}\n{begin}\n"), 2, "for a second time"),
             (&format!("{begin}\n{{\"page\":{{}}}}\n"), 2, "missing field"),
             (
