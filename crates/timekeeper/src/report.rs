@@ -54,6 +54,7 @@ pub struct SourceReport {
     /// Its address and port, once known.
     pub address: Option<String>,
     /// `followed`, `agrees`, `outvoted`, `disputed`, `smeared`, `far` (from the reference), `silent`, or `duplicate` if it is another name of one of the others.
+    /// While one is `disputed` nobody can tell who is right, so the one that is `followed` all the same is disputed, too.
     pub standing: String,
     /// Of the last eight requests those that were answered, the last in the lowest bit.
     pub reach: u8,

@@ -20,7 +20,8 @@ pub(super) fn status(report: &Report) -> String {
         line("error", format!("{} estimated, {} at most", span(error as f64), span(bound as f64)));
     }
     let followed = report.sources.iter().find(|source| source.standing == "followed");
-    line("following", followed.map_or_else(|| "nobody".into(), following));
+    let contested = if contested(report) { ", which others contradict" } else { "" };
+    line("following", followed.map_or_else(|| "nobody".into(), |source| following(source) + contested));
     if let Some((stratum, delay)) = report.stratum.zip(report.root_delay_ns) {
         line("reference", format!("by way of stratum {stratum}, round trip {}", span(delay as f64)));
     }
@@ -65,15 +66,21 @@ fn following(source: &SourceReport) -> String {
     text
 }
 
+/// Whether nobody can tell who is right: then the one that is followed is so because it was before, and others say that it is wrong.
+fn contested(report: &Report) -> bool {
+    report.sources.iter().any(|source| source.standing == "disputed")
+}
+
 /// How many servers stand how.
 fn servers(report: &Report) -> String {
     let count = |standing: &str| report.sources.iter().filter(|source| source.standing == standing).count();
+    let (agreed, disputed) = if contested(report) { (0, count("followed")) } else { (count("followed"), 0) };
     let servers = format!(
         "{}: {} agree, {} outvoted, {} disputed, {} silent",
         report.sources.len() - count("duplicate"),
-        count("agrees") + count("followed"),
+        count("agrees") + agreed,
         count("outvoted"),
-        count("disputed"),
+        count("disputed") + disputed,
         count("silent")
     );
     let more = |standing: &str, what: &str| match count(standing) {
@@ -83,8 +90,13 @@ fn servers(report: &Report) -> String {
     servers + &more("far", "too far") + &more("smeared", "smeared") + &more("duplicate", "named twice")
 }
 
-/// The mark of a standing; what they mean is [`LEGEND`].
-fn mark(standing: &str) -> &'static str {
+/// The mark of a server; what it means is [`LEGEND`]. One has two marks: it is followed, and disputed.
+fn mark(source: &SourceReport, contested: bool) -> &'static str {
+    if contested && source.standing == "followed" { "*!" } else { mark_of(&source.standing) }
+}
+
+/// The mark of a standing.
+fn mark_of(standing: &str) -> &'static str {
     match standing {
         "followed" => "*",
         "agrees" => "+",
@@ -148,9 +160,10 @@ pub(super) fn sources(report: &Report, width: Option<usize>) -> String {
         "used",
         "refused",
     ];
+    let contested = contested(report);
     let row = |source: &SourceReport| {
         vec![
-            mark(&source.standing).to_owned(),
+            mark(source, contested).to_owned(),
             source.name.clone(),
             match &source.nts {
                 None => "-".to_owned(),
@@ -193,10 +206,11 @@ pub(super) fn statistics(report: &Report, width: Option<usize>) -> String {
         "stamps",
         "interleaved",
     ];
+    let contested = contested(report);
     let ppm = |value: Option<f64>| value.map_or_else(|| "-".into(), |ppm| format!("{ppm:+.3} ppm"));
     let row = |source: &SourceReport| {
         vec![
-            mark(&source.standing).to_owned(),
+            mark(source, contested).to_owned(),
             source.name.clone(),
             source.address.clone().unwrap_or_else(|| "-".into()),
             ppm(source.frequency_ppm),
@@ -229,9 +243,44 @@ mod tests {
     #[test]
     fn each_standing_has_a_mark_of_its_own_and_the_legend_names_them_all() {
         let marks: Vec<_> =
-            ["followed", "agrees", "outvoted", "disputed", "silent", "far", "smeared", "duplicate"].map(mark).into();
+            ["followed", "agrees", "outvoted", "disputed", "silent", "far", "smeared", "duplicate"].map(mark_of).into();
         assert!(marks.iter().all(|mark| LEGEND.contains(&format!("{mark} "))), "{LEGEND}");
         assert_eq!(marks.iter().collect::<std::collections::BTreeSet<_>>().len(), marks.len());
+    }
+
+    /// A report of servers that stand so.
+    fn report_of(standings: &[&str]) -> Report {
+        let source = |(number, standing): (usize, &&str)| SourceReport {
+            name: format!("server-{number}"),
+            standing: (*standing).to_owned(),
+            ..SourceReport::default()
+        };
+        let sources: Vec<_> = standings.iter().enumerate().map(source).collect();
+        serde_json::from_value(serde_json::json!({
+            "status": ["synchronised"], "leap": 0, "counter": "TSC", "nominal_period_ns": 0.5, "disruptions": 0,
+            "page": "/page", "sources": sources,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn in_a_dispute_who_is_followed_is_disputed_too() {
+        let disputed = report_of(&["followed", "disputed", "outvoted"]);
+        for text in [sources(&disputed, None), statistics(&disputed, None)] {
+            let marks: Vec<_> =
+                text.lines().filter_map(|line| line.split_once(" server-")?.0.split(' ').nth(1)).collect();
+            assert!(marks.starts_with(&["*!", "!", "x"]), "{text}");
+        }
+        let text = status(&disputed);
+        assert!(text.contains("3: 0 agree, 1 outvoted, 2 disputed, 0 silent"), "{text}");
+        assert!(text.contains("following      server-0, asked every 0 ns, which others contradict\n"), "{text}");
+        let agreed = report_of(&["followed", "agrees", "outvoted"]);
+        let text = status(&agreed) + &sources(&agreed, None);
+        assert!(
+            text.contains("3: 2 agree, 1 outvoted, 0 disputed, 0 silent") && text.contains(" *  server-0"),
+            "{text}"
+        );
+        assert!(!text.contains("contradict") && !text.contains("*!"), "{text}");
     }
 
     #[test]
