@@ -50,7 +50,7 @@ fn wanted_words(wanted: &str) -> String {
         "u32" => "a whole number that is not negative",
         "u8" => "a whole number from 0 to 255",
         "u16" => "a whole number from 0 to 65535",
-        "i32" => "a whole number",
+        "i32" | "i64" => "a whole number",
         "f64" => "a number",
         "a boolean" => "true or false",
         "socket address" => "a socket address, such as \"127.0.0.1:9100\"",
@@ -82,6 +82,7 @@ mod tests {
                 "invalid value: integer `-1`, expected u32",
                 "found the number -1; expected a whole number that is not negative",
             ),
+            ("invalid type: floating point `1.5`, expected i64", "found the number 1.5; expected a whole number"),
             ("invalid type: map, expected a string", "found a table; expected text in quotes"),
             ("something new\nabout it\n", "something new; about it"),
         ] {
