@@ -2,17 +2,31 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `page` | the file: headings, verdict, paragraphs, tables, figures |
-//! | `plot` | figures: lines over linear or logarithmic axes, as SVG |
+//! | `page` | the file: headings, verdict, paragraphs, tables, lists, parts that are opened on demand |
+//! | `gallery` | figures on the page, alone or beside each other, and what their signs mean |
+//! | `figure` | what figures have in common: sizes, signs, the page's colours |
+//! | `axis` | axes |
+//! | `plot` | lines over linear or logarithmic axes |
+//! | `dots` | values of many things, each against its own limit |
+//! | `profile` | latency profiles of histograms |
 //! | `machine` | on what machine figures were taken |
 //!
 //! Knows nothing of what is reported.
 #![forbid(unsafe_code)]
 
+mod axis;
+mod dots;
+mod figure;
+mod gallery;
 mod machine;
 mod page;
 mod plot;
+mod profile;
 
+pub use axis::Axis;
+pub use dots::{Dot, DotLine, Dots};
+pub use figure::{Figure, Sign, Size};
 pub use machine::machine;
 pub use page::{Page, Tone};
-pub use plot::{Axis, Plot, Series};
+pub use plot::{Plot, Series};
+pub use profile::profile;

@@ -1,4 +1,4 @@
-//! The file: headings, verdict, paragraphs, tables, figures.
+//! The file: headings, verdict, paragraphs, tables, lists, parts that are opened on demand.
 
 use std::fmt::Write;
 
@@ -84,10 +84,31 @@ impl Page {
         self.push(&html);
     }
 
-    /// A figure with what it shows.
-    pub fn figure(&mut self, plot: &crate::Plot, caption: &str) {
-        let svg = plot.svg();
-        self.push(&format!("<figure>\n{svg}\n<figcaption>{}</figcaption>\n</figure>\n", escape(caption)));
+    /// Sentences, one below the other.
+    pub fn list<T: AsRef<str>>(&mut self, items: impl IntoIterator<Item = T>) {
+        let items: String = items.into_iter().map(|item| format!("<li>{}</li>\n", escape(item.as_ref()))).collect();
+        // An empty list is no valid one for all readers.
+        if !items.is_empty() {
+            self.push(&format!("<ul>\n{items}</ul>\n"));
+        }
+    }
+
+    /// Words, and what is to be said of each, a line for each.
+    pub fn definitions<'a>(&mut self, items: impl IntoIterator<Item = (&'a str, Vec<String>)>) {
+        let mut html = "<dl>\n".to_owned();
+        for (word, lines) in items.into_iter().filter(|(_, lines)| !lines.is_empty()) {
+            let lines: String = lines.iter().map(|line| format!("<dd>{}</dd>", escape(line))).collect();
+            let _ = writeln!(html, "<dt>{}</dt>{lines}", escape(word));
+        }
+        html += "</dl>\n";
+        self.push(&html);
+    }
+
+    /// A part that is closed until somebody asks for it, and open on paper.
+    pub fn details(&mut self, summary: &str, content: impl FnOnce(&mut Self)) {
+        self.push(&format!("<details>\n<summary>{}</summary>\n", escape(summary)));
+        content(self);
+        self.push("</details>\n");
     }
 
     /// The whole file.
@@ -97,7 +118,7 @@ impl Page {
         self.html
     }
 
-    fn push(&mut self, html: &str) {
+    pub(crate) fn push(&mut self, html: &str) {
         self.html += html;
     }
 }
@@ -112,6 +133,8 @@ pub(crate) fn escape(text: &str) -> String {
             '>' => escaped += "&gt;",
             '"' => escaped += "&quot;",
             '\'' => escaped += "&#39;",
+            // HTML has no such characters, not even escaped.
+            c if c.is_control() && !c.is_whitespace() => escaped.push(char::REPLACEMENT_CHARACTER),
             _ => escaped.push(c),
         }
     }
@@ -125,12 +148,26 @@ mod tests {
     #[test]
     fn what_comes_from_outside_stays_text() {
         let mut page = Page::new("<script>");
-        page.verdict(Tone::Bad, "a & b");
+        page.verdict(Tone::Bad, "a & b\0\x1b[1m");
         page.table(&["name", "us"], [vec![("\"><img>".to_owned(), Tone::Plain), ("1.5".to_owned(), Tone::Good)]]);
         let html = page.finish();
         assert!(html.contains("<title>&lt;script&gt;</title>"));
-        assert!(html.contains("<p class=\"verdict bad\">a &amp; b</p>"));
+        assert!(html.contains("<p class=\"verdict bad\">a &amp; b\u{FFFD}\u{FFFD}[1m</p>"));
         assert!(html.contains("<td>&quot;&gt;&lt;img&gt;</td><td class=\"good\">1.5</td>"));
         assert!(!html.contains("<script>") && !html.contains("<img>"));
+    }
+
+    #[test]
+    fn lists_and_what_is_opened_on_demand_hold_text() {
+        let mut page = Page::new("page");
+        page.details("more <b>", |page| page.list(["a < b", "c"]));
+        page.definitions([("who", vec!["<one>".to_owned(), "two".to_owned()]), ("nobody", Vec::new())]);
+        page.list([""; 0]);
+        let html = page.finish();
+        assert!(
+            html.contains("<summary>more &lt;b&gt;</summary>\n<ul>\n<li>a &lt; b</li>\n<li>c</li>\n</ul>\n</details>")
+        );
+        assert!(html.contains("<dt>who</dt><dd>&lt;one&gt;</dd><dd>two</dd>\n</dl>"), "{html}");
+        assert_eq!(html.matches("<ul>").count(), 1);
     }
 }

@@ -1,40 +1,11 @@
-//! Figures: lines over linear or logarithmic axes, as SVG in the page's own colours.
+//! Lines over linear or logarithmic axes.
 
-use crate::page::escape;
+use crate::Axis;
+use crate::axis::number;
+use crate::figure::{Figure, INK, LINE, NOTHING, Sign, Size, colour, in_page_colours};
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
-
-/// Width and height; the page scales it.
-const SIZE: (u32, u32) = (840, 420);
-/// Colours that stand for the page's: replaced by its variables, so that light and dark take effect.
-const INK: RGBColor = RGBColor(1, 2, 3);
-const LINE: RGBColor = RGBColor(1, 2, 4);
-const SERIES: u8 = 200;
-/// How many colours `page.css` has for series.
-const COLOURS: usize = 8;
-
-/// An axis.
-#[derive(Clone, Debug)]
-pub struct Axis {
-    /// What, and in which unit.
-    pub label: String,
-    /// Logarithmic: values at or below 0 are not shown.
-    pub logarithmic: bool,
-}
-
-impl Axis {
-    /// A linear axis.
-    #[must_use]
-    pub fn linear(label: &str) -> Self {
-        Self { label: label.to_owned(), logarithmic: false }
-    }
-
-    /// A logarithmic axis.
-    #[must_use]
-    pub fn logarithmic(label: &str) -> Self {
-        Self { label: label.to_owned(), logarithmic: true }
-    }
-}
+use std::ops::Range;
 
 /// One line.
 #[derive(Clone, Debug)]
@@ -45,7 +16,7 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
 }
 
-/// A figure.
+/// A figure. The colour of a series is that of its place, also if others have no points.
 #[derive(Clone, Debug)]
 pub struct Plot {
     /// Along.
@@ -56,42 +27,46 @@ pub struct Plot {
     pub series: Vec<Series>,
 }
 
-impl Plot {
-    /// The figure as SVG; a word instead if there is nothing to draw.
-    #[must_use]
-    pub fn svg(&self) -> String {
-        let shown = |&(x, y): &(f64, f64)| {
-            x.is_finite() && y.is_finite() && (x > 0.0 || !self.x.logarithmic) && (y > 0.0 || !self.y.logarithmic)
-        };
-        let series: Vec<Series> = self
-            .series
-            .iter()
-            .map(|s| Series { name: s.name.clone(), points: s.points.iter().copied().filter(shown).collect() })
-            .filter(|s| !s.points.is_empty())
-            .collect();
-        let points = || series.iter().flat_map(|s| s.points.iter().copied());
-        let (Some(x), Some(y)) = (span(points().map(|p| p.0), &self.x), span(points().map(|p| p.1), &self.y)) else {
-            return "<p>Nothing was measured.</p>".to_owned();
+impl Figure for Plot {
+    fn svg(&self, size: Size) -> String {
+        let shown = |&(x, y): &(f64, f64)| self.x.shows(x) && self.y.shows(y);
+        let lines: Vec<Vec<(f64, f64)>> =
+            self.series.iter().map(|one| one.points.iter().copied().filter(shown).collect()).collect();
+        let points = || lines.iter().flatten();
+        let (Some(x), Some(y)) = (self.x.range(points().map(|p| p.0)), self.y.range(points().map(|p| p.1))) else {
+            return NOTHING.to_owned();
         };
         let mut svg = String::new();
-        let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        let area = SVGBackend::with_string(&mut svg, size.pixels()).into_drawing_area();
+        let spans = (x.clone(), y.clone());
         let drawn = match (self.x.logarithmic, self.y.logarithmic) {
-            (false, false) => self.draw(&area, x, y, &series),
-            (true, false) => self.draw(&area, x.log_scale(), y, &series),
-            (false, true) => self.draw(&area, x, y.log_scale(), &series),
-            (true, true) => self.draw(&area, x.log_scale(), y.log_scale(), &series),
+            (false, false) => self.draw(&area, size, (x, y), spans, &lines),
+            (true, false) => self.draw(&area, size, (x.log_scale(), y), spans, &lines),
+            (false, true) => self.draw(&area, size, (x, y.log_scale()), spans, &lines),
+            (true, true) => self.draw(&area, size, (x.log_scale(), y.log_scale()), spans, &lines),
         };
         drawn.and_then(|()| area.present()).expect("a string takes what is drawn");
         drop(area);
-        in_page_colours(&svg, &self.y.label)
+        let names: Vec<&str> = self.series.iter().map(|one| one.name.as_str()).collect();
+        let name = if self.y.label.is_empty() { names.join(", ") } else { self.y.label.clone() };
+        in_page_colours(&svg, size.pixels(), &name)
     }
 
+    fn legend(&self) -> Vec<(Sign, &str)> {
+        let drawn = self.series.iter().enumerate().filter(|(_, one)| !one.points.is_empty());
+        let signs: Vec<_> = drawn.map(|(index, one)| (Sign::Line(index), one.name.as_str())).collect();
+        if signs.len() > 1 { signs } else { Vec::new() }
+    }
+}
+
+impl Plot {
     fn draw<'a, X, Y>(
         &self,
         area: &DrawingArea<SVGBackend<'a>, plotters::coord::Shift>,
-        x: X,
-        y: Y,
-        series: &[Series],
+        size: Size,
+        (x, y): (X, Y),
+        (x_span, y_span): (Range<f64>, Range<f64>),
+        lines: &[Vec<(f64, f64)>],
     ) -> Result<(), DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>>
     where
         X: AsRangedCoord<Value = f64>,
@@ -99,11 +74,18 @@ impl Plot {
         X::CoordDescType: ValueFormatter<f64>,
         Y::CoordDescType: ValueFormatter<f64>,
     {
-        let text = ("sans-serif", 14).into_font().color(&INK);
-        let mut chart =
-            ChartBuilder::on(area).margin(8).x_label_area_size(44).y_label_area_size(72).build_cartesian_2d(x, y)?;
+        let text = ("sans-serif", size.text()).into_font().color(&INK);
+        let beside = |axis: &Axis, alone: u32| if axis.label.is_empty() { alone } else { alone + 22 };
+        let mut chart = ChartBuilder::on(area)
+            .margin(8)
+            .margin_right(16)
+            .x_label_area_size(beside(&self.x, 24))
+            .y_label_area_size(beside(&self.y, 52))
+            .build_cartesian_2d(x, y)?;
         chart
             .configure_mesh()
+            .x_labels(if size == Size::Wide { 10 } else { 5 })
+            .y_labels(if size == Size::Wide { 10 } else { 6 })
             .x_desc(&self.x.label)
             .y_desc(&self.y.label)
             .label_style(text.clone())
@@ -114,60 +96,15 @@ impl Plot {
             .x_label_formatter(&|&value| number(value))
             .y_label_formatter(&|&value| number(value))
             .draw()?;
-        for (index, one) in series.iter().enumerate() {
-            let colour = RGBColor(SERIES, 0, (index % COLOURS) as u8);
-            chart
-                .draw_series(LineSeries::new(one.points.iter().copied(), colour.stroke_width(2)))?
-                .label(&one.name)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(3)));
-        }
-        if series.len() > 1 {
-            chart
-                .configure_series_labels()
-                .position(SeriesLabelPosition::UpperRight)
-                .label_font(text)
-                .border_style(TRANSPARENT)
-                .draw()?;
+        let across = |value: f64| [(value, y_span.start), (value, y_span.end)];
+        let along = |value: f64| [(x_span.start, value), (x_span.end, value)];
+        let marks = self.x.marks.iter().copied().map(across).chain(self.y.marks.iter().copied().map(along));
+        chart.draw_series(marks.map(|ends| PathElement::new(ends, INK.stroke_width(1))))?;
+        for (index, points) in lines.iter().enumerate().filter(|(_, points)| !points.is_empty()) {
+            chart.draw_series(LineSeries::new(points.iter().copied(), colour(index).stroke_width(2)))?;
         }
         Ok(())
     }
-}
-
-/// The smallest and the largest value, a little apart.
-fn span(values: impl Iterator<Item = f64>, axis: &Axis) -> Option<std::ops::Range<f64>> {
-    let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
-    if low > high {
-        return None;
-    }
-    Some(if axis.logarithmic {
-        low / 1.2..high * 1.2
-    } else {
-        let margin = ((high - low) * 0.05).max(high.abs() * 1e-6).max(1e-12);
-        low - margin..high + margin
-    })
-}
-
-/// A number on an axis, as short as it can be.
-fn number(value: f64) -> String {
-    let size = value.abs();
-    if size == 0.0 {
-        "0".to_owned()
-    } else if (1e-3..1e6).contains(&size) {
-        let text = format!("{value:.3}");
-        text.trim_end_matches('0').trim_end_matches('.').to_owned()
-    } else {
-        format!("{value:e}")
-    }
-}
-
-/// Colours of the page instead of those that were drawn with, and a name for who cannot see it.
-fn in_page_colours(svg: &str, name: &str) -> String {
-    let mut svg = svg.replace("#010203", "var(--ink)").replace("#010204", "var(--line)");
-    for index in 0..COLOURS {
-        svg = svg.replace(&format!("#{SERIES:02X}00{index:02X}"), &format!("var(--s{index})"));
-    }
-    let size = format!("width=\"{}\" height=\"{}\"", SIZE.0, SIZE.1);
-    svg.replacen(&size, &format!("role=\"img\" aria-label=\"{}\"", escape(name)), 1)
 }
 
 #[cfg(test)]
@@ -184,23 +121,32 @@ mod tests {
 
     #[test]
     fn a_plot_has_axes_lines_and_the_pages_colours() {
-        let svg = plot(vec![(0.1, 1e-6), (1.0, 1e-7), (10.0, 3e-8)]).svg();
+        let svg = plot(vec![(0.1, 1e-6), (1.0, 1e-7), (10.0, 3e-8)]).svg(Size::Wide);
         assert!(svg.starts_with("<svg role=\"img\" aria-label=\"deviation\" viewBox="), "{}", &svg[..200]);
-        for part in ["var(--ink)", "var(--line)", "var(--s0)", "var(--s1)", "time, s", "&lt;first&gt;", "second"] {
+        for part in ["var(--ink)", "var(--line)", "var(--s0)", "var(--s1)", "time, s"] {
             assert!(svg.contains(part), "{part} is missing in {svg}");
         }
-        assert!(!svg.contains("#C800"), "a colour was not replaced");
+        assert!(!svg.contains("#C800") && !svg.contains("#0102"), "a colour was not replaced");
     }
 
     #[test]
     fn what_cannot_be_drawn_is_left_out() {
-        let svg = plot(vec![(0.0, 1.0), (1.0, f64::NAN), (-1.0, 2.0)]).svg();
-        assert_eq!(svg, "<p>Nothing was measured.</p>");
-        assert!(plot(vec![(0.0, 1.0), (1.0, 1.0)]).svg().contains("<svg"), "one point is enough");
+        let svg = plot(vec![(0.0, 1.0), (1.0, f64::NAN), (-1.0, 2.0)]).svg(Size::Wide);
+        assert_eq!(svg, NOTHING);
+        assert!(plot(vec![(0.0, 1.0), (1.0, 1.0)]).svg(Size::Wide).contains("<svg"), "one point is enough");
     }
 
     #[test]
-    fn numbers_are_short() {
-        assert_eq!([0.0, 0.01, 250.0, 1e-7, 2.5].map(number), ["0", "0.01", "250", "1e-7", "2.5"]);
+    fn a_series_keeps_its_colour_where_another_has_nothing_and_a_limit_is_drawn() {
+        let mut plot = plot(vec![(1.0, 1.0), (2.0, 0.1)]);
+        let without = plot.svg(Size::Half);
+        assert_eq!(plot.legend(), [(Sign::Line(0), "<first>"), (Sign::Line(1), "second")]);
+        plot.series[0].points.clear();
+        plot.x = plot.x.mark(1.5);
+        let svg = plot.svg(Size::Half);
+        assert!(plot.legend().is_empty(), "one needs none");
+        assert!(svg.contains("var(--s1)") && !svg.contains("var(--s0)"), "{svg}");
+        let lines = |svg: &str| svg.matches("stroke=\"var(--ink)\"").count();
+        assert_eq!(lines(&svg), lines(&without) + 1);
     }
 }
