@@ -1,0 +1,12 @@
+//! The testbed: a person's own data pattern, sent by producers to one consumer, on the kernel and on Tickwire, and what became of each message.
+//!
+//! Follows Shafer et al. (2015), sections 4 and 5, and Lisovy et al. (2013).
+//!
+//! | module | purpose |
+//! |---|---|
+//! | `pattern` | what is sent: streams with transport, size, period, deadline and phase; from CSV, TOML, or built in |
+//!
+//! May know `tickclock`, the lab, reports and the operating system's sockets; nothing of lanes: the same program measures the kernel and Tickwire. No unsafe code.
+#![forbid(unsafe_code)]
+
+pub mod pattern;

@@ -1,0 +1,230 @@
+//! What no pattern may be. A complaint names a stream and one of its values; the readers of files say where that stands.
+
+use super::{GREATEST_DATAGRAM, GREATEST_SIZE, LEAST_SIZE, MOST_STREAMS, Stream, millis};
+use std::collections::HashSet;
+use std::fmt;
+use std::time::Duration;
+
+/// The shortest period: no program makes a million calls a second for each of its streams.
+pub const LEAST_PERIOD: Duration = Duration::from_micros(1);
+/// The longest period and deadline.
+pub const GREATEST_TIME: Duration = Duration::from_secs(3600);
+
+/// A value of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field {
+    /// Its number.
+    Id,
+    /// Its producer's number.
+    Producer,
+    /// Bytes of a message.
+    Size,
+    /// From one message to the next.
+    Period,
+    /// What is allowed.
+    Deadline,
+    /// When it is due within the period.
+    Phase,
+}
+
+impl Field {
+    /// Its key in TOML.
+    #[must_use]
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Id => "id",
+            Self::Producer => "producer",
+            Self::Size => "size",
+            Self::Period => "period_ms",
+            Self::Deadline => "deadline_ms",
+            Self::Phase => "phase_ms",
+        }
+    }
+}
+
+/// What is wrong with a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// With which of its values.
+    pub field: Field,
+    /// What was found, and what was expected.
+    pub message: String,
+}
+
+impl Fault {
+    pub(super) fn new(field: Field, found: impl fmt::Display, expected: impl fmt::Display) -> Self {
+        Self { field, message: format!("{found}; expected {expected}") }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field.key(), self.message)
+    }
+}
+
+impl std::error::Error for Fault {}
+
+impl Stream {
+    /// Whether there can be such a stream.
+    ///
+    /// # Errors
+    /// One of its values is out of its range.
+    pub fn check(&self) -> Result<(), Fault> {
+        let size_limit = if self.transport.is_tcp() { GREATEST_SIZE } else { GREATEST_DATAGRAM };
+        let long = |time: Duration| format!("{} ms", millis(time));
+        if self.producer == 0 {
+            return Err(Fault::new(Field::Producer, 0, "1 to 65535"));
+        }
+        if !(LEAST_SIZE..=size_limit).contains(&self.size) {
+            let expected = format!("{LEAST_SIZE} to {size_limit} bytes for {}", self.transport);
+            return Err(Fault::new(Field::Size, format!("{} bytes", self.size), expected));
+        }
+        if !(LEAST_PERIOD..=GREATEST_TIME).contains(&self.period) {
+            return Err(Fault::new(Field::Period, long(self.period), times(Field::Period)));
+        }
+        if self.deadline.is_zero() || self.deadline > GREATEST_TIME {
+            return Err(Fault::new(Field::Deadline, long(self.deadline), times(Field::Deadline)));
+        }
+        match self.phase {
+            Some(phase) if phase >= self.period => {
+                Err(Fault::new(Field::Phase, long(phase), format!("less than the period of {}", long(self.period))))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Checks the streams of a pattern.
+///
+/// # Errors
+/// Which of them is the first that cannot be, and why; none of them if there are none.
+pub(super) fn all(streams: &[Stream]) -> Result<(), (Option<usize>, Fault)> {
+    if streams.is_empty() {
+        return Err((None, Fault::new(Field::Id, "there are no streams", "at least one")));
+    }
+    let mut ids = HashSet::new();
+    for (number, stream) in streams.iter().enumerate() {
+        let fault = if number == MOST_STREAMS {
+            Err(Fault::new(Field::Id, "one stream too many", format!("at most {MOST_STREAMS}")))
+        } else if !ids.insert(stream.id) {
+            Err(Fault::new(Field::Id, format!("a second stream {}", stream.id), "each number once"))
+        } else {
+            stream.check()
+        };
+        fault.map_err(|fault| (Some(number), fault))?;
+    }
+    Ok(())
+}
+
+/// A time of a file: what is negative, no number, or beyond all limits is told; the rest is for [`Stream::check`].
+pub(super) fn time(field: Field, ms: f64) -> Result<Duration, Fault> {
+    // A thousand hours, so that nanoseconds are exact in both f64 and u64.
+    if (0.0..=3.6e9).contains(&ms) {
+        return Ok(Duration::from_nanos((ms * 1e6).round() as u64));
+    }
+    let common = (1e-6..1e12).contains(&ms.abs());
+    let found = if common { format!("{ms} ms") } else { format!("{ms:e} ms") };
+    Err(Fault::new(field, found, times(field)))
+}
+
+/// The times that a value may have.
+fn times(field: Field) -> String {
+    let longest = millis(GREATEST_TIME);
+    match field {
+        Field::Period => format!("{} to {longest} ms", millis(LEAST_PERIOD)),
+        Field::Phase => "0 ms or more, and less than the period".to_owned(),
+        _ => format!("more than 0 and at most {longest} ms"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pattern::Transport;
+
+    fn stream() -> Stream {
+        Stream {
+            id: 1,
+            producer: 1,
+            transport: Transport::Udp,
+            size: 100,
+            period: Duration::from_millis(10),
+            deadline: Duration::from_millis(5),
+            phase: None,
+        }
+    }
+
+    #[test]
+    fn each_value_has_a_range_and_its_ends_are_in_it() {
+        let said = |change: &dyn Fn(&mut Stream)| {
+            let mut stream = stream();
+            change(&mut stream);
+            stream.check().map_err(|fault| fault.to_string())
+        };
+        type Change = fn(&mut Stream);
+        let good: [Change; 9] = [
+            |_| (),
+            |s| s.size = LEAST_SIZE,
+            |s| s.size = GREATEST_DATAGRAM,
+            |s| (s.size, s.transport) = (GREATEST_SIZE, Transport::Tcp),
+            |s| s.period = LEAST_PERIOD,
+            |s| s.period = GREATEST_TIME,
+            |s| s.deadline = Duration::from_nanos(1),
+            |s| s.phase = Some(Duration::ZERO),
+            |s| s.phase = Some(Duration::from_nanos(9_999_999)),
+        ];
+        for (number, change) in good.iter().enumerate() {
+            assert_eq!(said(change), Ok(()), "{number}");
+        }
+        let bad: [(Change, &str); 10] = [
+            (|s| s.producer = 0, "producer: 0; expected 1 to 65535"),
+            (|s| s.size = 0, "size: 0 bytes; expected 10 to 65507 bytes for udp"),
+            (|s| s.size = 9, "size: 9 bytes; expected 10 to 65507 bytes for udp"),
+            (|s| s.size = 65_508, "size: 65508 bytes; expected 10 to 65507 bytes for udp"),
+            (
+                |s| (s.size, s.transport) = (GREATEST_SIZE + 1, Transport::LowLatencyTcp),
+                "size: 16777217 bytes; expected 10 to 16777216 bytes for low-latency-tcp",
+            ),
+            (|s| s.period = Duration::ZERO, "period_ms: 0 ms; expected 0.001 to 3600000 ms"),
+            (|s| s.period = Duration::MAX, "period_ms: 18446744073709552000000 ms; expected 0.001 to 3600000 ms"),
+            (|s| s.deadline = Duration::ZERO, "deadline_ms: 0 ms; expected more than 0 and at most 3600000 ms"),
+            (
+                |s| s.deadline = GREATEST_TIME * 2,
+                "deadline_ms: 7200000 ms; expected more than 0 and at most 3600000 ms",
+            ),
+            (|s| s.phase = Some(s.period), "phase_ms: 10 ms; expected less than the period of 10 ms"),
+        ];
+        for (change, expected) in bad {
+            assert_eq!(said(&change), Err(expected.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_pattern_has_streams_not_too_many_and_each_number_once() {
+        let many = |count: usize| (0..count).map(|id| Stream { id: id as u32, ..stream() }).collect::<Vec<_>>();
+        assert_eq!(all(&many(MOST_STREAMS)), Ok(()));
+        let said = |streams: &[Stream]| all(streams).map_err(|(number, fault)| (number, fault.message)).unwrap_err();
+        assert_eq!(said(&[]), (None, "there are no streams; expected at least one".to_owned()));
+        let beyond = (Some(MOST_STREAMS), "one stream too many; expected at most 1000".to_owned());
+        assert_eq!(said(&many(MOST_STREAMS + 1)), beyond);
+        let twice = [stream(), Stream { id: 2, ..stream() }, stream()];
+        assert_eq!(said(&twice), (Some(2), "a second stream 1; expected each number once".to_owned()));
+    }
+
+    #[test]
+    fn times_of_a_file_are_exact_or_refused() {
+        assert_eq!(time(Field::Period, 0.01), Ok(Duration::from_micros(10)));
+        assert_eq!(time(Field::Period, 3.6e6), Ok(GREATEST_TIME));
+        for (ms, found) in [
+            (-1.0, "-1 ms"),
+            (f64::NAN, "NaN ms"),
+            (f64::INFINITY, "inf ms"),
+            (1e300, "1e300 ms"),
+            (-1e-300, "-1e-300 ms"),
+        ] {
+            let expected = format!("{found}; expected 0.001 to 3600000 ms");
+            assert_eq!(time(Field::Period, ms).unwrap_err().message, expected);
+        }
+    }
+}

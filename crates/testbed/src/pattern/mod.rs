@@ -1,0 +1,201 @@
+//! What is sent: streams of messages from producers to the consumer.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | `csv` | the table of 2015: a row for each producer |
+//! | `toml` | any streams, one table each |
+//! | `check` | what no pattern may be |
+
+mod check;
+mod csv;
+mod toml;
+
+pub use check::{Fault, Field, GREATEST_TIME, LEAST_PERIOD};
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use thiserror::Error;
+
+/// The least that a message may have: sequence number and stamp (`node::message`). The smallest of 2015 is just that.
+pub const LEAST_SIZE: u32 = 10;
+/// The largest message, in bytes.
+pub const GREATEST_SIZE: u32 = 16 << 20;
+/// The largest message of UDP over IPv4: 65,535 less the headers of IP (20) and UDP (8).
+pub const GREATEST_DATAGRAM: u32 = 65_507;
+/// The most streams of a pattern: each has a socket at the consumer.
+pub const MOST_STREAMS: usize = 1000;
+/// The longest file of a pattern, in bytes: a thousand for each stream.
+const LONGEST_FILE: u64 = 1 << 20;
+
+/// How messages travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Transport {
+    /// TCP as a program gets it that asks for nothing.
+    Tcp,
+    /// TCP with `TCP_NODELAY`: a message does not wait for the acknowledgement of one before.
+    LowLatencyTcp,
+    /// UDP to the consumer's address.
+    Udp,
+    /// UDP to a group that the consumer has joined.
+    UdpMulticast,
+}
+
+impl Transport {
+    /// All there are.
+    pub const ALL: [Self; 4] = [Self::Tcp, Self::LowLatencyTcp, Self::Udp, Self::UdpMulticast];
+
+    /// Its name in patterns and reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::LowLatencyTcp => "low-latency-tcp",
+            Self::Udp => "udp",
+            Self::UdpMulticast => "udp-multicast",
+        }
+    }
+
+    /// Whether it carries a stream of bytes, and so loses nothing by itself.
+    #[must_use]
+    pub const fn is_tcp(self) -> bool {
+        matches!(self, Self::Tcp | Self::LowLatencyTcp)
+    }
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// One stream: every `period` a message of `size` bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stream {
+    /// What it is called in reports. In the table of 2015: the producer's number with the message's type (0 to 3) behind it.
+    pub id: u32,
+    /// The number of the producer that sends it, from 1.
+    pub producer: u16,
+    /// How its messages travel.
+    pub transport: Transport,
+    /// Bytes of a message, [`LEAST_SIZE`] to [`GREATEST_SIZE`] (UDP: [`GREATEST_DATAGRAM`]).
+    pub size: u32,
+    /// From one message to the next.
+    pub period: Duration,
+    /// A message that the consumer's program has later than this after it was sent is a miss.
+    pub deadline: Duration,
+    /// When its messages are due after the start of each period, if the pattern says so: less than the period.
+    pub phase: Option<Duration>,
+}
+
+/// All streams of an experiment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pattern {
+    /// Where it is from, for reports.
+    pub name: String,
+    /// In the order of the file; at least one, no number twice.
+    pub streams: Vec<Stream>,
+}
+
+/// Why a pattern cannot be used.
+#[derive(Debug, Error)]
+pub enum PatternError {
+    /// The file cannot be read.
+    #[error("cannot read the pattern {path}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// A line of it cannot be meant.
+    #[error("{path}:{line}: {message}")]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// From 1.
+        line: u64,
+        /// What is wrong, and what was expected.
+        message: String,
+    },
+    /// The same of TOML, which knows columns, too.
+    #[error(transparent)]
+    Settings(#[from] tickwire_settings::Error),
+}
+
+impl Pattern {
+    /// Table 1 of Shafer et al. (2015): 12 producers with four streams each.
+    #[must_use]
+    pub fn of_2015() -> Self {
+        csv::parse(include_str!("../../patterns/2015.csv"), Path::new("2015"))
+            .expect("the built-in pattern is a pattern")
+    }
+
+    /// Reads a pattern: TOML if the name ends so, else CSV.
+    ///
+    /// # Errors
+    /// It cannot be read, or a line of it cannot be meant.
+    pub fn read(path: &Path) -> Result<Self, PatternError> {
+        let unreadable = |source| PatternError::Read { path: path.into(), source };
+        let wrong = |line, message: &str| PatternError::Line { path: path.into(), line, message: message.to_owned() };
+        let mut bytes = Vec::new();
+        let file = std::fs::File::open(path).map_err(unreadable)?;
+        file.take(LONGEST_FILE + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+        let lines = |bytes: &[u8]| 1 + bytes.iter().filter(|&&byte| byte == b'\n').count() as u64;
+        if bytes.len() as u64 > LONGEST_FILE {
+            return Err(wrong(lines(&bytes), "the file is too long; expected at most 1 MiB"));
+        }
+        let text = std::str::from_utf8(&bytes)
+            .map_err(|error| wrong(lines(&bytes[..error.valid_up_to()]), "this is no text; expected UTF-8"))?;
+        if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml")) {
+            toml::parse(text, path)
+        } else {
+            csv::parse(text, path)
+        }
+    }
+
+    /// The numbers of the producers, in order, each once.
+    #[must_use]
+    pub fn producers(&self) -> Vec<u16> {
+        let mut all: Vec<u16> = self.streams.iter().map(|stream| stream.producer).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+}
+
+/// A time in milliseconds, for people.
+pub(crate) fn millis(time: Duration) -> f64 {
+    // One division, so that what was a short decimal fraction is one again.
+    time.as_nanos() as f64 / 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_by_its_name_and_never_endlessly() {
+        let folder = tempfile::tempdir().unwrap();
+        let said = |name: &str, content: &[u8]| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, content).unwrap();
+            let place = format!("{}/", folder.path().display());
+            Pattern::read(&path).map(|pattern| pattern.streams).map_err(|error| error.to_string().replace(&place, ""))
+        };
+        let table = include_bytes!("../../patterns/2015.csv");
+        assert_eq!(said("p.csv", table), Ok(Pattern::of_2015().streams));
+        assert_eq!(said("P.TOML", table).unwrap_err().split(':').next(), Some("P.TOML"));
+        let toml =
+            b"[[streams]]\nid = 1\nproducer = 1\ntransport = \"udp\"\nsize = 10\nperiod_ms = 1\ndeadline_ms = 1\n";
+        assert_eq!(said("P.TOML", toml).unwrap().len(), 1);
+        assert_eq!(said("b.csv", b"producer\n\xff\n").unwrap_err(), "b.csv:2: this is no text; expected UTF-8");
+        let long = said("l.csv", &vec![b'\n'; (1 << 20) + 1]).unwrap_err();
+        assert_eq!(long, "l.csv:1048578: the file is too long; expected at most 1 MiB");
+        let nowhere = Pattern::read(Path::new("/nonexistent/p.csv")).unwrap_err();
+        assert_eq!(nowhere.to_string(), "cannot read the pattern /nonexistent/p.csv");
+    }
+}
