@@ -5,8 +5,10 @@
 //! | module | purpose |
 //! |---|---|
 //! | `pattern` | what is sent: streams with transport, size, period, deadline and phase; from CSV, TOML, or built in |
+//! | `schedule` | when it is sent: slots such that no two messages meet in the switch (no I/O, no clock) |
 //!
 //! May know `tickclock`, the lab, reports and the operating system's sockets; nothing of lanes: the same program measures the kernel and Tickwire. No unsafe code.
 #![forbid(unsafe_code)]
 
 pub mod pattern;
+pub mod schedule;

@@ -1,0 +1,526 @@
+//! The search for a schedule.
+//!
+//! To tell whether there is one at all is NP-complete (see `circle`), so some are missed. Streams are placed one after the other, each where it is the least in the others' way,
+//! and stay there. Two things decide how far that goes, and a few ways of each are tried, in a fixed order, so that the same pattern always has the same schedule:
+//!
+//! * *the order*: the shortest periods first (they leave the least room to the others), or the longest slots, or those for which the others leave the least room;
+//! * *the places*: the earliest that is free, or, for a circle of M (a divisor that periods have in common), the one nearest to the circle's beginning. Streams that stand at the same place
+//!   of that circle, but not at the same time, are in the way of those whose period shares M with theirs only once. In the pattern of 2015 320 KB and 640 KB are sent each 80 ms; 20 ms apart
+//!   they take 5.5 ms of the 20 ms that streams of 100 ms have in common with them, and side by side 8.3 ms.
+
+use super::circle::{ahead, gcd};
+use super::slots::{Schedule, nanos};
+use super::wire::{Link, wire_bytes};
+use crate::pattern::{Pattern, millis};
+use std::cmp::Reverse;
+use std::time::Duration;
+use thiserror::Error;
+
+/// How many circles are tried.
+const MOST_CIRCLES: usize = 8;
+/// How many pairs of slots are compared at most for one guard, and to find the largest: a second or two.
+const MOST_WORK: u64 = 100_000_000;
+const MOST_WORK_WIDEST: u64 = 3 * MOST_WORK;
+/// The steps in which the largest guard is sought.
+const STEP_NS: u64 = 1000;
+
+/// Why there is no schedule, or none was found.
+#[derive(Clone, Debug, PartialEq, Error)]
+#[error(
+    "{why} (messages take {} of the link, and slots with guards of {} ms {} of the time); expected {}",
+    percent(*.load), millis(*.guard), percent(*.slots), self.remedy()
+)]
+pub struct CannotFit {
+    /// Why not.
+    pub why: Box<Why>,
+    /// What part of the consumer's link messages take.
+    pub load: f64,
+    /// What part of the time slots take.
+    pub slots: f64,
+    /// The guard that was asked for.
+    pub guard: Duration,
+    /// The largest guard with which a schedule was found, if there is any.
+    pub fits: Option<Duration>,
+}
+
+/// What does not fit. Streams are named by their numbers; slots are with their guard.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Why {
+    /// One stream is too much by itself.
+    #[error("a slot of stream {stream} takes {} ms, and its period is {} ms", millis(*.slot), millis(*.period))]
+    Slot {
+        /// Which.
+        stream: u32,
+        /// How long a slot is.
+        slot: Duration,
+        /// How often there is one.
+        period: Duration,
+    },
+    /// All slots together take more than all of the time.
+    #[error("there are too many messages, or they are too large")]
+    Overload,
+    /// Two streams meet, wherever they are.
+    #[error(
+        "streams {} and {} cannot be kept apart: their periods of {} and {} ms have only {} ms in common, and their slots take {} and {} ms of that",
+        .streams.0, .streams.1, millis(.periods.0), millis(.periods.1), millis(*.common), millis(.slots.0), millis(.slots.1)
+    )]
+    Pair {
+        /// Which.
+        streams: (u32, u32),
+        /// How long their slots are.
+        slots: (Duration, Duration),
+        /// How often there is one.
+        periods: (Duration, Duration),
+        /// The greatest common divisor of their periods.
+        common: Duration,
+    },
+    /// No place was found for a stream.
+    #[error("no slot was found for stream {stream} beside those of {placed} others")]
+    Full {
+        /// Which.
+        stream: u32,
+        /// How many others had one.
+        placed: usize,
+    },
+}
+
+impl CannotFit {
+    /// What to do about it.
+    fn remedy(&self) -> String {
+        let other = match *self.why {
+            Why::Slot { .. } | Why::Overload => "a faster link, smaller messages, or longer periods",
+            Why::Pair { .. } => "a faster link, or periods of which one is a multiple of the other",
+            Why::Full { .. } => "a faster link, fewer streams, or periods that are multiples of each other",
+        };
+        match self.fits {
+            Some(guard) => format!("a guard of at most {} ms, {other}", millis(guard)),
+            None => other.to_owned(),
+        }
+    }
+}
+
+fn percent(part: f64) -> String {
+    format!("{:.1} %", part * 100.0)
+}
+
+/// Gives every stream slots that no other's ever overlap, on the consumer's `link`, of which the producers' are like. The phases that the pattern has do not matter.
+/// The same pattern always has the same schedule.
+///
+/// # Errors
+/// There is none, or none was found.
+pub fn plan(pattern: &Pattern, link: &Link, guard: Duration) -> Result<Schedule, CannotFit> {
+    let streams = Streams::of(pattern, link);
+    let found = streams
+        .possible(pattern, guard)
+        .and_then(|()| streams.search(nanos(guard), &mut Work(MOST_WORK)).map_err(|failed| failed.told(pattern)));
+    let why = Box::new(match found {
+        Ok(phases) => return Ok(proved(pattern, link, &phases, guard)),
+        Err(why) => why,
+    });
+    let fits = match streams.widest() {
+        // A smaller guard can be harder to find: the streams stand elsewhere.
+        Some((widest, phases)) if widest >= guard => return Ok(proved(pattern, link, &phases, guard)),
+        widest => widest.map(|(guard, _)| guard),
+    };
+    Err(CannotFit { why, load: streams.load, slots: streams.slots(nanos(guard)), guard, fits })
+}
+
+/// A schedule with the largest guard for which one was found, in whole microseconds.
+///
+/// # Errors
+/// There is none with any guard, or none was found.
+pub fn plan_widest(pattern: &Pattern, link: &Link) -> Result<Schedule, CannotFit> {
+    match Streams::of(pattern, link).widest() {
+        Some((guard, phases)) => Ok(proved(pattern, link, &phases, guard)),
+        None => plan(pattern, link, Duration::ZERO),
+    }
+}
+
+/// The schedule of these phases.
+fn proved(pattern: &Pattern, link: &Link, phases: &[u64], guard: Duration) -> Schedule {
+    let mut planned = pattern.clone();
+    for (stream, &phase) in planned.streams.iter_mut().zip(phases) {
+        stream.phase = Some(Duration::from_nanos(phase));
+    }
+    // The search has kept each two apart, by the same condition that is asked here for all of them once more.
+    Schedule::of(&planned, link, guard).expect("no two of the slots that were found overlap")
+}
+
+/// What the search knows of a pattern; of each stream in the pattern's order, in nanoseconds.
+struct Streams {
+    periods: Vec<u64>,
+    /// How long a message is on its way over both cables: a slot without the guard.
+    occupied: Vec<u64>,
+    /// What part of the consumer's link they take.
+    load: f64,
+    /// Which of the different periods each has.
+    kinds: Vec<usize>,
+    /// The greatest common divisor of each two different periods.
+    common: Vec<Vec<u64>>,
+}
+
+/// A try that did not come to its end.
+struct Failed {
+    stream: usize,
+    placed: usize,
+}
+
+impl Failed {
+    fn told(self, pattern: &Pattern) -> Why {
+        Why::Full { stream: pattern.streams[self.stream].id, placed: self.placed }
+    }
+}
+
+/// How many pairs may still be compared.
+struct Work(u64);
+
+impl Work {
+    /// Counts one, if it may be.
+    const fn one(&mut self) -> bool {
+        let more = self.0 > 0;
+        self.0 = self.0.saturating_sub(1);
+        more
+    }
+}
+
+impl Streams {
+    fn of(pattern: &Pattern, link: &Link) -> Self {
+        let streams = pattern.streams.iter();
+        let periods: Vec<u64> = streams.clone().map(|stream| nanos(stream.period).max(1)).collect();
+        let occupied = streams.clone().map(|stream| nanos(link.occupied(stream.transport, stream.size))).collect();
+        let load = streams.map(|stream| {
+            let bytes = [false, true].map(|v6| wire_bytes(stream.transport, stream.size, link, v6));
+            link.time(bytes[0].max(bytes[1])).div_duration_f64(stream.period)
+        });
+        let mut different = periods.clone();
+        different.sort_unstable();
+        different.dedup();
+        Self {
+            occupied,
+            load: load.sum(),
+            // All of them are among the different ones.
+            kinds: periods.iter().map(|period| different.partition_point(|other| other < period)).collect(),
+            common: different.iter().map(|&a| different.iter().map(|&b| gcd(a, b)).collect()).collect(),
+            periods,
+        }
+    }
+
+    /// The circle on which two streams must be apart.
+    fn circle(&self, i: usize, j: usize) -> u64 {
+        self.common[self.kinds[i]][self.kinds[j]]
+    }
+
+    /// What part of the time slots take.
+    fn slots(&self, guard: u64) -> f64 {
+        self.occupied
+            .iter()
+            .zip(&self.periods)
+            .map(|(&length, &period)| (length as f64 + guard as f64) / period as f64)
+            .sum()
+    }
+
+    /// Refuses what no search needs to be made for.
+    fn possible(&self, pattern: &Pattern, guard: Duration) -> Result<(), Why> {
+        let length = |i: usize| self.occupied[i].saturating_add(nanos(guard));
+        let id = |i: usize| pattern.streams[i].id;
+        let time = Duration::from_nanos;
+        let all = 0..self.periods.len();
+        if let Some(i) = all.clone().find(|&i| length(i) > self.periods[i]) {
+            return Err(Why::Slot { stream: id(i), slot: time(length(i)), period: time(self.periods[i]) });
+        }
+        // The sum is off by less than this, and slots that take so nearly all of the time are hardly found.
+        if self.slots(nanos(guard)) > 1.0 + 1e-9 {
+            return Err(Why::Overload);
+        }
+        let mut pairs = all.flat_map(|i| (0..i).map(move |j| (j, i)));
+        match pairs.find(|&(j, i)| length(j).saturating_add(length(i)) > self.circle(j, i)) {
+            Some((j, i)) => Err(Why::Pair {
+                streams: (id(j), id(i)),
+                slots: (time(length(j)), time(length(i))),
+                periods: (time(self.periods[j]), time(self.periods[i])),
+                common: time(self.circle(j, i)),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// No guard above this is possible; nothing if not even none is.
+    fn greatest_guard(&self) -> Option<u64> {
+        let all = 0..self.periods.len();
+        let alone = all.clone().map(|i| self.periods[i].checked_sub(self.occupied[i]));
+        let pairs = all.flat_map(|i| {
+            (0..i)
+                .map(move |j| Some(self.circle(j, i).checked_sub(self.occupied[j].checked_add(self.occupied[i])?)? / 2))
+        });
+        // Nothing is less than any number.
+        alone.chain(pairs).min().flatten()
+    }
+
+    /// The largest guard for which phases were found. What fits with one guard fits with each that is smaller, but is not always found.
+    fn widest(&self) -> Option<(Duration, Vec<u64>)> {
+        let mut work = Work(MOST_WORK_WIDEST);
+        let mut above = self.greatest_guard()? / STEP_NS + 1;
+        let mut found = (0_u64, self.search(0, &mut work).ok()?);
+        while above - found.0 > 1 {
+            let steps = found.0.midpoint(above);
+            match self.search(steps * STEP_NS, &mut work) {
+                Ok(phases) => found = (steps, phases),
+                Err(_) => above = steps,
+            }
+        }
+        Some((Duration::from_nanos(found.0 * STEP_NS), found.1))
+    }
+
+    /// Phases with which no slots overlap. Every two slots fit on their circle.
+    fn search(&self, guard: u64, work: &mut Work) -> Result<Vec<u64>, Failed> {
+        let lengths: Vec<u64> = self.occupied.iter().map(|length| length.saturating_add(guard)).collect();
+        let circles = self.circles();
+        let orders = self.orders(&lengths);
+        let share = MOST_WORK / (circles.len() * orders.len()) as u64;
+        let mut failed = Failed { stream: 0, placed: 0 };
+        for order in &orders {
+            for &circle in &circles {
+                let mut part = Work(share.min(work.0));
+                let before = part.0;
+                let tried = self.place_all(order, &lengths, circle, &mut part);
+                work.0 -= before - part.0;
+                match tried {
+                    Ok(phases) => return Ok(phases),
+                    Err(this) if this.placed >= failed.placed => failed = this,
+                    Err(_) => {}
+                }
+            }
+        }
+        Err(failed)
+    }
+
+    /// The circles that are tried, and one that is greater than all periods.
+    fn circles(&self) -> Vec<u64> {
+        let mut circles: Vec<u64> = self.common.iter().flatten().copied().collect();
+        circles.sort_unstable();
+        circles.dedup();
+        circles.truncate(MOST_CIRCLES);
+        circles.push(u64::MAX);
+        circles
+    }
+
+    /// The orders that are tried.
+    fn orders(&self, lengths: &[u64]) -> [Vec<usize>; 3] {
+        let all = 0..self.periods.len();
+        let room = |i: usize, j: usize| (lengths[i] as f64 + lengths[j] as f64) / self.circle(i, j) as f64;
+        let blocked: Vec<f64> = all.clone().map(|i| all.clone().map(|j| room(i, j)).sum()).collect();
+        let (mut frequent, mut long, mut tight) =
+            (all.clone().collect::<Vec<_>>(), all.clone().collect::<Vec<_>>(), all.collect::<Vec<_>>());
+        frequent.sort_by_key(|&i| (self.periods[i], Reverse(lengths[i])));
+        long.sort_by_key(|&i| (Reverse(lengths[i]), self.periods[i]));
+        tight.sort_by(|&i, &j| blocked[j].total_cmp(&blocked[i]));
+        [frequent, long, tight]
+    }
+
+    /// One try: places stream after stream.
+    fn place_all(&self, order: &[usize], lengths: &[u64], circle: u64, work: &mut Work) -> Result<Vec<u64>, Failed> {
+        let mut placed = Vec::with_capacity(order.len());
+        for &stream in order {
+            match self.place(stream, lengths, &placed, circle, work) {
+                Some(phase) => placed.push((stream, phase)),
+                None => return Err(Failed { stream, placed: placed.len() }),
+            }
+        }
+        // By their place in the pattern again.
+        placed.sort_unstable();
+        Ok(placed.into_iter().map(|(_, phase)| phase).collect())
+    }
+
+    /// The free place of a stream that is nearest to a beginning of the circle; the first of those that are equally near.
+    fn place(
+        &self,
+        stream: usize,
+        lengths: &[u64],
+        placed: &[(usize, u64)],
+        circle: u64,
+        work: &mut Work,
+    ) -> Option<u64> {
+        let period = self.periods[stream];
+        let (mut turn, mut nearest, mut best) = (0, circle, None);
+        while turn < period && nearest > 0 && work.one() {
+            let until = turn.saturating_add(nearest).min(period);
+            if let Some(phase) = self.earliest(stream, lengths, placed, turn..until, work) {
+                (nearest, best) = (phase - turn, Some(phase));
+            }
+            turn = turn.saturating_add(circle);
+        }
+        best
+    }
+
+    /// The first phase in a range with which a stream meets none of those that are placed.
+    fn earliest(
+        &self,
+        stream: usize,
+        lengths: &[u64],
+        placed: &[(usize, u64)],
+        range: std::ops::Range<u64>,
+        work: &mut Work,
+    ) -> Option<u64> {
+        let mut phase = range.start;
+        // How many in a row it does not meet, the one before `next` the last of them. Each step forward is the least that leads past one of them, so no phase is missed.
+        let (mut clear, mut next) = (0, 0);
+        while clear < placed.len() {
+            if !range.contains(&phase) || !work.one() {
+                return None;
+            }
+            let (other, others) = placed[next];
+            let circle = self.circle(stream, other);
+            let after = ahead(others, phase, circle);
+            // From where on, and until where, it may begin after the other has.
+            let (from, until) = (lengths[other], circle - lengths[stream]);
+            clear += 1;
+            if after < from {
+                phase = phase.saturating_add(from - after);
+                clear = 1;
+            } else if after > until {
+                phase = phase.saturating_add(circle - after + from);
+                clear = 1;
+            }
+            next = (next + 1) % placed.len();
+        }
+        range.contains(&phase).then_some(phase)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::circle::{Repeated, any_overlap};
+    use super::*;
+    use crate::pattern::{Stream, Transport};
+    use proptest::prelude::*;
+
+    fn pattern(streams: impl IntoIterator<Item = (u32, u64)>) -> Pattern {
+        let stream = |(id, (size, period_us))| Stream {
+            id,
+            producer: 1,
+            transport: Transport::Tcp,
+            size,
+            period: Duration::from_micros(period_us),
+            deadline: Duration::from_millis(1),
+            phase: None,
+        };
+        Pattern { name: "test".to_owned(), streams: (1..).zip(streams).map(stream).collect() }
+    }
+
+    /// Whether slots of a schedule overlap, by looking at each. They are as long as they have to be.
+    fn overlaps(schedule: &Schedule, pattern: &Pattern, link: &Link) -> bool {
+        let slots: Vec<_> = pattern
+            .streams
+            .iter()
+            .zip(schedule.phases())
+            .map(|(stream, phase)| {
+                let wire = link.time(wire_bytes(stream.transport, stream.size, link, false));
+                let length = nanos(wire + schedule.guard());
+                Repeated { phase: nanos(phase), period: nanos(stream.period), length }
+            })
+            .collect();
+        for ((slot, length), stream) in slots.iter().zip(schedule.lengths()).zip(&pattern.streams) {
+            assert!(nanos(length) >= slot.length && slot.phase < nanos(stream.period));
+        }
+        any_overlap(&slots)
+    }
+
+    #[test]
+    fn the_pattern_of_2015_fits_a_gigabit() {
+        let pattern = Pattern::of_2015();
+        let schedule = plan(&pattern, &Link::GIGABIT, Duration::from_micros(100)).unwrap();
+        assert_eq!(schedule.cycle(), Duration::from_secs(2));
+        assert!(!overlaps(&schedule, &pattern, &Link::GIGABIT));
+        let widest = plan_widest(&pattern, &Link::GIGABIT).unwrap();
+        assert!(!overlaps(&widest, &pattern, &Link::GIGABIT));
+        // A better search may find more, but not 1.49 ms: the slots of 640 KB, of a stream of 10 ms and of one of 250 ms share a circle of 10 ms.
+        assert_eq!(widest.guard(), Duration::from_micros(1115));
+        let mut applied = pattern.clone();
+        widest.apply(&mut applied);
+        assert_eq!(Schedule::of(&applied, &Link::GIGABIT, widest.guard()), Ok(widest));
+    }
+
+    #[test]
+    fn what_cannot_fit_is_told_with_what_to_change() {
+        let us = Duration::from_micros;
+        let said = |pattern: &Pattern, guard| plan(pattern, &Link::GIGABIT, us(guard)).unwrap_err().to_string();
+        for (streams, guard, expected) in [
+            (
+                vec![(100_000, 10_000), (2_000_000, 10_000)],
+                0,
+                "a slot of stream 2 takes 17.245184 ms, and its period is 10 ms (messages take 181.0 % of the link, and slots with guards of 0 ms 181.2 % of the time); \
+                 expected a faster link, smaller messages, or longer periods",
+            ),
+            (
+                vec![(1000, 10_000), (1000, 10_000)],
+                6000,
+                "there are too many messages, or they are too large (messages take 0.2 % of the link, and slots with guards of 6 ms 120.4 % of the time); \
+                 expected a guard of at most 4.982 ms, a faster link, smaller messages, or longer periods",
+            ),
+            (
+                vec![(1000, 10_000), (1000, 7001)],
+                0,
+                "streams 1 and 2 cannot be kept apart: their periods of 10 and 7.001 ms have only 0.001 ms in common, and their slots take 0.01776 and 0.01776 ms of that \
+                 (messages take 0.2 % of the link, and slots with guards of 0 ms 0.4 % of the time); expected a faster link, or periods of which one is a multiple of the other",
+            ),
+            (
+                vec![(100_000, 6000), (100_000, 10_000), (100_000, 14_000)],
+                0,
+                "no slot was found for stream 3 beside those of 2 others (messages take 29.2 % of the link, and slots with guards of 0 ms 29.6 % of the time); \
+                 expected a faster link, fewer streams, or periods that are multiples of each other",
+            ),
+        ] {
+            assert_eq!(said(&pattern(streams), guard), expected);
+        }
+        let beyond = said(&Pattern::of_2015(), 1500);
+        assert!(beyond.contains("; expected a guard of at most 1.115 ms, a faster link"), "{beyond}");
+    }
+
+    #[test]
+    fn many_streams_are_planned_and_refused_in_bounded_time() {
+        let began = std::time::Instant::now();
+        // The last one cannot be anywhere, and no two of them show that.
+        let full = pattern((0..800).map(|_| (1000, 20_000)).chain([(500_000, 30_000)]));
+        let error = plan(&full, &Link::GIGABIT, Duration::from_nanos(1)).unwrap_err();
+        assert!(matches!(*error.why, Why::Full { .. }), "{error}");
+        assert!(plan_widest(&pattern((0..1000).map(|_| (1000, 20_000))), &Link::GIGABIT).is_ok());
+        assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+    }
+
+    proptest! {
+        #[test]
+        fn slots_that_are_planned_never_overlap(
+            streams in prop::collection::vec((10u32..100_000, prop::sample::select(vec![1000u64, 2000, 3000, 4000, 5000, 6000, 10_000, 12_000, 20_000])), 1..12),
+            guard in 0u64..300, rate in prop::sample::select(vec![100_000_000u64, 1_000_000_000, 10_000_000_000]),
+        ) {
+            let pattern = pattern(streams);
+            let link = Link { rate_bps: rate, mtu: 1500 };
+            let guard = Duration::from_micros(guard);
+            match plan(&pattern, &link, guard) {
+                Ok(schedule) => {
+                    prop_assert!(!overlaps(&schedule, &pattern, &link));
+                    prop_assert_eq!(schedule.guard(), guard);
+                    prop_assert_eq!(plan(&pattern, &link, guard), Ok(schedule));
+                }
+                Err(error) => {
+                    prop_assert!(error.fits.is_none_or(|fits| fits < guard));
+                    prop_assert_eq!(plan(&pattern, &link, guard), Err(error));
+                }
+            }
+        }
+
+        #[test]
+        fn more_than_the_link_carries_is_refused(streams in prop::collection::vec((10u32..100_000, 1u64..100), 1..12), much in 1.01f64..3.0) {
+            // The same streams, so often that they fill more than the link.
+            let load: f64 = streams.iter().map(|&(size, part)| 8.0 * f64::from(size) / 1e3 / part as f64).sum();
+            let streams = streams.iter().map(|&(size, part)| (size, ((part as f64 * load / much) as u64).max(1)));
+            prop_assert!(plan(&pattern(streams), &Link::GIGABIT, Duration::ZERO).is_err());
+        }
+
+        #[test]
+        fn no_pattern_is_too_strange(streams in prop::collection::vec((any::<u32>(), any::<u64>()), 0..6), rate_bps: u64, mtu: u32, guard: u64) {
+            let link = Link { rate_bps, mtu };
+            let _ = plan(&pattern(streams), &link, Duration::from_nanos(guard));
+        }
+    }
+}
