@@ -1,0 +1,210 @@
+//! Where one stream comes in at the consumer.
+
+use super::error::NodeError;
+use super::message::{self, Follower, Header};
+use super::protocol::Channel;
+use super::sockets::{self, Socket};
+use super::tally::Tally;
+use super::time::{TimeError, Timepiece};
+use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
+use std::io::{self, ErrorKind, Read};
+use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
+
+/// One stream's socket.
+#[derive(Debug)]
+pub(super) struct Inlet {
+    stream: u32,
+    size: usize,
+    /// By which epoll tells of it.
+    token: u64,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Datagrams from anybody: whether they are messages of the stream shows by what is in them.
+    Datagrams(UdpSocket),
+    /// Nobody is connected who has sent a message.
+    Waiting(TcpListener),
+    /// Somebody is. Who comes after waits in the listener's backlog, in case that this is not the producer.
+    Connected(TcpListener, Connection),
+    /// The producer has sent all, or nothing can come any more.
+    Ended,
+}
+
+#[derive(Debug)]
+struct Connection {
+    stream: TcpStream,
+    follower: Follower,
+    /// Whether a message of the stream has come: it is the producer's.
+    known: bool,
+}
+
+/// What a call has given.
+enum Came {
+    /// Nothing, or messages, which are in the tally.
+    Messages,
+    Connection(TcpStream),
+    End,
+    Failure(io::Error),
+}
+
+/// The clock by which messages arrive.
+#[derive(Debug)]
+pub(super) struct Arrival {
+    /// The shared clock.
+    pub time: Timepiece,
+    /// When the run begins.
+    pub at_ns: i64,
+}
+
+impl Arrival {
+    fn now(&self) -> Result<i64, TimeError> {
+        self.time.now_ns().map(|now| now.wrapping_sub(self.at_ns))
+    }
+}
+
+/// Enters a message that had come at this time. Where the clock did not know the time, the message has come all the same.
+fn enter(tally: &mut Tally, header: Option<Header>, now: &Result<i64, TimeError>) -> bool {
+    let Some(header) = header else {
+        tally.corrupt();
+        return false;
+    };
+    let latency = now.as_ref().map(|&now| header.latency_ns(now));
+    if let Err(error) = latency {
+        tally.fault(|| error.to_string());
+    }
+    tally.message(header.sequence.into(), latency.ok())
+}
+
+impl Inlet {
+    /// Opens a stream's socket, of which epoll tells by the token. `address` is the consumer's.
+    pub(super) fn open(channel: &Channel, address: IpAddr, epoll: &Epoll, token: u64) -> Result<Self, NodeError> {
+        let (state, watched) = match sockets::receiving(channel, address)? {
+            Socket::Datagrams(socket) => {
+                let watched = watch(epoll, &socket, token);
+                (State::Datagrams(socket), watched)
+            }
+            Socket::Listener(listener) => {
+                let watched = watch(epoll, &listener, token);
+                (State::Waiting(listener), watched)
+            }
+            Socket::Stream(_) => (State::Ended, Ok(())),
+        };
+        watched.map_err(|source| NodeError::System { what: "watch a socket", source })?;
+        Ok(Self { stream: channel.stream.id, size: channel.stream.size as usize, token, state })
+    }
+
+    /// Takes what there is, by one call, so that all streams get their turn. Epoll tells of it again if there is more.
+    pub(super) fn receive(
+        &mut self,
+        epoll: &Epoll,
+        buffer: &mut [u8],
+        arrival: &Arrival,
+        tally: &mut Tally,
+    ) -> io::Result<()> {
+        match self.call(buffer, arrival, tally) {
+            Came::Messages => Ok(()),
+            Came::Connection(stream) => self.connect(stream, epoll),
+            Came::End => self.end(None, epoll, tally),
+            Came::Failure(error) => self.end(Some(error), epoll, tally),
+        }
+    }
+
+    fn call(&mut self, buffer: &mut [u8], arrival: &Arrival, tally: &mut Tally) -> Came {
+        match &mut self.state {
+            State::Datagrams(socket) => came(socket.recv(buffer), |length| {
+                let now = arrival.now();
+                enter(tally, message::read(&buffer[..length], self.stream, self.size), &now);
+                Came::Messages
+            }),
+            State::Waiting(listener) => came(listener.accept(), |(stream, _)| Came::Connection(stream)),
+            State::Connected(_, connection) => came(connection.stream.read(buffer), |length| {
+                // The call has returned: what is in the messages is looked at after that.
+                let now = arrival.now();
+                if length == 0 {
+                    return Came::End;
+                }
+                let known = &mut connection.known;
+                connection.follower.take(&buffer[..length], |header| *known |= enter(tally, header, &now));
+                Came::Messages
+            }),
+            State::Ended => Came::Messages,
+        }
+    }
+
+    fn connect(&mut self, stream: TcpStream, epoll: &Epoll) -> io::Result<()> {
+        stream.set_nonblocking(true)?;
+        match std::mem::replace(&mut self.state, State::Ended) {
+            State::Waiting(listener) => {
+                epoll.delete(&listener)?;
+                watch(epoll, &stream, self.token)?;
+                let follower = Follower::new(self.stream, self.size);
+                self.state = State::Connected(listener, Connection { stream, follower, known: false });
+            }
+            other => self.state = other,
+        }
+        Ok(())
+    }
+
+    /// Nothing more comes by this socket. If it was a connection of somebody else, the producer's may come yet.
+    fn end(&mut self, why: Option<io::Error>, epoll: &Epoll, tally: &mut Tally) -> io::Result<()> {
+        match std::mem::replace(&mut self.state, State::Ended) {
+            State::Connected(listener, connection) => {
+                epoll.delete(&connection.stream)?;
+                if !connection.known {
+                    if connection.follower.is_within() {
+                        tally.corrupt();
+                    }
+                    watch(epoll, &listener, self.token)?;
+                    self.state = State::Waiting(listener);
+                } else if let Some(error) = why {
+                    tally.fault(|| format!("the connection ended: {error}"));
+                } else if connection.follower.is_within() {
+                    tally.fault(|| "the connection ended inside a message".into());
+                }
+            }
+            State::Datagrams(socket) => {
+                epoll.delete(&socket)?;
+                tally.fault(|| format!("cannot receive: {}", words(why)));
+            }
+            State::Waiting(listener) => {
+                epoll.delete(&listener)?;
+                tally.fault(|| format!("cannot accept a connection: {}", words(why)));
+            }
+            State::Ended => {}
+        }
+        Ok(())
+    }
+
+    /// Whether a producer's connection is still awaited.
+    pub(super) const fn is_waiting(&self) -> bool {
+        matches!(self.state, State::Waiting(_))
+    }
+}
+
+fn words(why: Option<io::Error>) -> String {
+    why.map_or_else(|| "it ended".into(), |error| error.to_string())
+}
+
+/// What a call came to; that there was nothing after all is nothing.
+fn came<T>(result: io::Result<T>, then: impl FnOnce(T) -> Came) -> Came {
+    match result {
+        Ok(value) => then(value),
+        // Who had asked for a connection may have gone when it is accepted.
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionAborted
+            ) =>
+        {
+            Came::Messages
+        }
+        Err(error) => Came::Failure(error),
+    }
+}
+
+fn watch(epoll: &Epoll, socket: impl AsFd, token: u64) -> io::Result<()> {
+    Ok(epoll.add(socket, EpollEvent::new(EpollFlags::EPOLLIN, token))?)
+}

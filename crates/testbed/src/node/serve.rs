@@ -1,0 +1,97 @@
+//! A node from its start to its end.
+
+use super::check;
+use super::consumer::Consumer;
+use super::error::NodeError;
+use super::producer::Producer;
+use super::protocol::{News, Order, Prepare, Role, Start, VERSION};
+use super::talk::{Talk, unexpected};
+use super::time::Timepiece;
+use std::io::{BufRead, Write};
+
+/// Does what the controller says on `input`, and tells on `output` what became of it, until it says no more. Nothing else is written there.
+///
+/// It waits for as long as the controller does, and then ends at once.
+///
+/// # Errors
+/// It could not go on. The controller was told the same, if it could be.
+pub fn serve(input: impl BufRead + Send + 'static, output: impl Write + Send) -> Result<(), NodeError> {
+    std::thread::scope(|scope| {
+        let talk = Talk::begin(scope, input, output)?;
+        let end = obey(&talk);
+        if let Err(why) = &end {
+            // If nobody hears it, who called is told.
+            let _ = talk.say(News::Failed { why: why.to_string() });
+        }
+        end
+    })
+}
+
+fn obey(talk: &Talk) -> Result<(), NodeError> {
+    talk.say(News::Hello {
+        version: VERSION,
+        program: env!("CARGO_PKG_VERSION").into(),
+        host: nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned(),
+        pid: std::process::id(),
+    })?;
+    let Some(prepare) = expect(talk, "`prepare`", |order| match order {
+        Order::Prepare(prepare) => Ok(prepare),
+        other => Err(other),
+    })?
+    else {
+        return Ok(());
+    };
+    check::prepare(&prepare)?;
+    let node = Node::open(prepare)?;
+    let (now_ns, bound_ns) = node.time().now_and_bound()?;
+    talk.say(News::Ready { now_ns, bound_ns })?;
+    let Some(start) = expect(talk, "`start`", |order| match order {
+        Order::Start(start) => Ok(start),
+        other => Err(other),
+    })?
+    else {
+        return Ok(());
+    };
+    node.run(&start, talk)
+}
+
+/// The next order, which must be this one; none if the controller ends it before.
+fn expect<T>(
+    talk: &Talk,
+    name: &'static str,
+    this: impl FnOnce(Order) -> Result<T, Order>,
+) -> Result<Option<T>, NodeError> {
+    match talk.wait()?.map(this) {
+        Some(Ok(order)) => Ok(Some(order)),
+        None | Some(Err(Order::Stop)) => Ok(None),
+        Some(Err(other)) => Err(unexpected(&other, name)),
+    }
+}
+
+enum Node {
+    Producer(Producer),
+    Consumer(Consumer),
+}
+
+impl Node {
+    fn open(prepare: Prepare) -> Result<Self, NodeError> {
+        Ok(match prepare.role {
+            Role::Producer => Self::Producer(Producer::open(prepare)?),
+            Role::Consumer => Self::Consumer(Consumer::open(prepare)?),
+        })
+    }
+
+    fn time(&self) -> &Timepiece {
+        match self {
+            Self::Producer(producer) => producer.time(),
+            Self::Consumer(consumer) => consumer.time(),
+        }
+    }
+
+    fn run(self, start: &Start, talk: &Talk) -> Result<(), NodeError> {
+        match self {
+            Self::Producer(producer) => producer.run(start, talk),
+            Self::Consumer(consumer) => consumer.run(start, talk),
+        }
+    }
+}

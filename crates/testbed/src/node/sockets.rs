@@ -1,0 +1,148 @@
+//! The sockets of streams: plain ones, as a program opens them that knows nothing of what carries them.
+
+use super::error::NodeError;
+use super::protocol::Channel;
+use crate::pattern::Transport;
+use nix::errno::Errno;
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::if_nametoindex;
+use nix::poll::{PollFd, PollFlags, poll};
+use nix::sys::socket::sockopt::BindToDevice;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, connect, setsockopt, socket};
+use std::ffi::OsString;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::{Duration, Instant};
+
+/// How long all connections of a producer may take.
+pub(super) const CONNECTING: Duration = Duration::from_secs(10);
+
+/// One end of a stream.
+#[derive(Debug)]
+pub(super) enum Socket {
+    /// A consumer's: it waits for the one connection.
+    Listener(TcpListener),
+    /// A producer's.
+    Stream(TcpStream),
+    /// Either's.
+    Datagrams(UdpSocket),
+}
+
+/// The consumer's end, not blocking. `address` is the consumer's: the interface that joins groups has it.
+pub(super) fn receiving(channel: &Channel, address: IpAddr) -> Result<Socket, NodeError> {
+    let open = || match channel.stream.transport {
+        Transport::Tcp | Transport::LowLatencyTcp => {
+            let listener = TcpListener::bind(channel.to)?;
+            listener.set_nonblocking(true)?;
+            Ok(Socket::Listener(listener))
+        }
+        Transport::Udp => datagrams(channel.to),
+        Transport::UdpMulticast => join(channel.to, address),
+    };
+    open().map_err(|source| failed(channel, "receive at", source))
+}
+
+fn datagrams(at: SocketAddr) -> io::Result<Socket> {
+    let socket = UdpSocket::bind(at)?;
+    socket.set_nonblocking(true)?;
+    Ok(Socket::Datagrams(socket))
+}
+
+fn join(group: SocketAddr, address: IpAddr) -> io::Result<Socket> {
+    let socket = match (group.ip(), address) {
+        (IpAddr::V4(group_address), IpAddr::V4(address)) => {
+            let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, group.port()))?;
+            socket.join_multicast_v4(&group_address, &address)?;
+            socket
+        }
+        (IpAddr::V6(group_address), IpAddr::V6(_)) => {
+            let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, group.port()))?;
+            let index = if_nametoindex(interface(address)?.as_os_str())?;
+            socket.join_multicast_v6(&group_address, index)?;
+            socket
+        }
+        _ => return Err(io::ErrorKind::InvalidInput.into()),
+    };
+    socket.set_nonblocking(true)?;
+    Ok(Socket::Datagrams(socket))
+}
+
+/// A producer's end, which blocks, from its own address. Connections must be there before `until`.
+pub(super) fn sending(channel: &Channel, address: IpAddr, until: Instant) -> Result<Socket, NodeError> {
+    let transport = channel.stream.transport;
+    if transport.is_tcp() {
+        let stream = connected(channel.to, address, until).map_err(|source| failed(channel, "connect to", source))?;
+        stream
+            .set_nodelay(transport == Transport::LowLatencyTcp)
+            .map_err(|source| failed(channel, "set TCP_NODELAY for", source))?;
+        return Ok(Socket::Stream(stream));
+    }
+    let open = || {
+        let socket = UdpSocket::bind((address, 0))?;
+        if transport == Transport::UdpMulticast {
+            to_group(&socket, address)?;
+        }
+        Ok(Socket::Datagrams(socket))
+    };
+    open().map_err(|source| failed(channel, "send to", source))
+}
+
+/// By the interface that has the address, and no farther than its network.
+fn to_group(socket: &UdpSocket, address: IpAddr) -> io::Result<()> {
+    if address.is_ipv4() {
+        // Linux sends to groups by the interface that has the address to which the socket is bound, as IP_MULTICAST_IF would have it (ip_route_output_key).
+        socket.set_multicast_ttl_v4(1)?;
+        socket.set_multicast_loop_v4(false)
+    } else {
+        // One hop is what IPv6 begins with (RFC 3493, 5.2).
+        socket.set_multicast_loop_v6(false)?;
+        Ok(setsockopt(socket, BindToDevice, &interface(address)?)?)
+    }
+}
+
+/// The name of the interface that has an address.
+fn interface(address: IpAddr) -> io::Result<OsString> {
+    let is_it = |storage: &SockaddrStorage| {
+        let v4 = storage.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip()));
+        v4.or_else(|| storage.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip()))) == Some(address)
+    };
+    getifaddrs()?
+        .find(|interface| interface.address.as_ref().is_some_and(is_it))
+        .map(|interface| interface.interface_name.into())
+        .ok_or_else(|| Errno::EADDRNOTAVAIL.into())
+}
+
+fn connected(to: SocketAddr, from: IpAddr, until: Instant) -> io::Result<TcpStream> {
+    let family = if to.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    let socket = socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK, None)?;
+    bind(socket.as_raw_fd(), &SockaddrStorage::from(SocketAddr::new(from, 0)))?;
+    let begun = connect(socket.as_raw_fd(), &SockaddrStorage::from(to));
+    let stream = TcpStream::from(socket);
+    match begun {
+        Err(Errno::EINPROGRESS) => writable(&stream, until)?,
+        other => other?,
+    }
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
+/// Waits until a connection that was begun is there.
+fn writable(stream: &TcpStream, until: Instant) -> io::Result<()> {
+    loop {
+        let left = until.saturating_duration_since(Instant::now()).as_millis();
+        if left == 0 {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "nobody answered in time"));
+        }
+        let mut what = [PollFd::new(stream.as_fd(), PollFlags::POLLOUT)];
+        match poll(&mut what, u16::try_from(left).unwrap_or(u16::MAX)) {
+            Ok(0) | Err(Errno::EINTR) => {}
+            Ok(_) => return stream.take_error()?.map_or(Ok(()), Err),
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+fn failed(channel: &Channel, what: &'static str, source: io::Error) -> NodeError {
+    NodeError::Socket { stream: channel.stream.id, what, to: channel.to, source }
+}

@@ -1,0 +1,199 @@
+//! What has come of a stream, what not, and how late. No I/O and no clock.
+
+use super::protocol::{Progress, Received};
+use crate::outcome::Times;
+
+/// One stream's messages.
+#[derive(Debug)]
+pub(super) struct Tally {
+    /// The first number that counts: those before are the warm-up's.
+    first: u64,
+    deadline_ns: u64,
+    /// A bit for each number, set when the message has come.
+    seen: Vec<u64>,
+    /// How many numbers there are.
+    last: u64,
+    /// The greatest that has come, and one.
+    beyond: u64,
+    latency: Times,
+    /// What counts.
+    counted: Received,
+    /// With those of the warm-up; the worst since it was told.
+    progress: Progress,
+}
+
+impl Tally {
+    /// Of messages with numbers below `last`, of which those from `first` on count.
+    pub(super) fn new(first: u64, last: u64, deadline_ns: u64) -> Self {
+        Self {
+            first,
+            deadline_ns,
+            seen: vec![0; last.div_ceil(64) as usize],
+            last,
+            beyond: 0,
+            latency: Times::default(),
+            counted: Received::default(),
+            progress: Progress::default(),
+        }
+    }
+
+    /// A message that is whole; and how long it took, if the clock knew. Whether it was new.
+    pub(super) fn message(&mut self, sequence: u64, latency_ns: Option<i64>) -> bool {
+        if sequence >= self.last {
+            self.corrupt();
+            return false;
+        }
+        let counts = sequence >= self.first;
+        let (word, bit) = (&mut self.seen[(sequence / 64) as usize], 1 << (sequence % 64));
+        if *word & bit != 0 {
+            self.counted.duplicates += u64::from(counts);
+            return false;
+        }
+        *word |= bit;
+        self.progress.messages += 1;
+        if counts {
+            self.counted.messages += 1;
+            self.counted.reordered += u64::from(sequence < self.beyond);
+        }
+        self.beyond = self.beyond.max(sequence + 1);
+        if let Some(ns) = latency_ns {
+            self.took(ns, counts);
+        }
+        true
+    }
+
+    fn took(&mut self, latency_ns: i64, counts: bool) {
+        let ns = u64::try_from(latency_ns).unwrap_or(0);
+        let late = u64::from(ns > self.deadline_ns);
+        self.progress.worst_ns = self.progress.worst_ns.max(ns);
+        self.progress.late += late;
+        if counts {
+            self.counted.late += late;
+            self.counted.before_sent += u64::from(latency_ns < 0);
+            self.latency.record(ns);
+        }
+    }
+
+    /// Something came that is no message of the stream. That counts from the first on: nobody can say which number it has.
+    pub(super) fn corrupt(&mut self) {
+        self.counted.corrupt += 1;
+    }
+
+    /// Why the stream cannot go on, or not as it should; the first reason stays.
+    pub(super) fn fault(&mut self, why: impl FnOnce() -> String) {
+        self.counted.fault.get_or_insert_with(why);
+    }
+
+    /// How many different messages have come, those of the warm-up among them.
+    pub(super) const fn came(&self) -> u64 {
+        self.progress.messages
+    }
+
+    /// How far it is.
+    pub(super) const fn progress(&self) -> Progress {
+        self.progress
+    }
+
+    /// That was told: the worst begins anew.
+    pub(super) const fn progress_told(&mut self) {
+        self.progress.worst_ns = 0;
+    }
+
+    /// What has come.
+    pub(super) fn received(&self) -> Received {
+        Received { latency: self.latency.pairs(), ..self.counted.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashSet;
+
+    fn after(tally: &mut Tally, messages: &[u64]) -> Received {
+        for &sequence in messages {
+            tally.message(sequence, Some(10));
+        }
+        tally.received()
+    }
+
+    #[test]
+    fn what_came_late_or_before_it_was_sent_is_counted() {
+        let mut tally = Tally::new(0, 100, 1_000);
+        for (sequence, latency_ns) in [(0, 1_000), (1, 1_001), (2, -1), (3, 0), (4, i64::MAX), (5, i64::MIN)] {
+            assert!(tally.message(sequence, Some(latency_ns)));
+        }
+        assert!(tally.message(6, None), "the clock did not know");
+        let received = tally.received();
+        assert_eq!((received.messages, received.late, received.before_sent), (7, 2, 2));
+        assert_eq!(received.latency.iter().map(|&(_, count)| count).sum::<u64>(), 6);
+    }
+
+    #[test]
+    fn messages_of_the_warm_up_are_progress_only() {
+        let mut tally = Tally::new(3, 6, 1);
+        let received = after(&mut tally, &[0, 2, 1, 1, 2, 3]);
+        assert_eq!((received.messages, received.duplicates, received.reordered, received.late), (1, 0, 0, 1));
+        assert_eq!(tally.progress(), Progress { messages: 4, worst_ns: 10, late: 4 });
+        tally.progress_told();
+        assert_eq!(tally.progress(), Progress { messages: 4, worst_ns: 0, late: 4 });
+    }
+
+    #[test]
+    fn numbers_that_nobody_sends_are_corrupt() {
+        for last in [0, 1, 64, 65] {
+            let mut tally = Tally::new(0, last, 1);
+            assert!(!tally.message(last, Some(0)) && !tally.message(u64::MAX, None));
+            assert_eq!(tally.received(), Received { corrupt: 2, ..Received::default() });
+        }
+    }
+
+    #[test]
+    fn the_first_fault_stays() {
+        let mut tally = Tally::new(0, 1, 1);
+        tally.fault(|| "first".into());
+        tally.fault(|| "second".into());
+        assert_eq!(tally.received().fault.unwrap(), "first");
+    }
+
+    proptest! {
+        /// Whatever is lost, comes again or comes in another order.
+        #[test]
+        fn every_message_is_counted_as_what_it_is(
+            first in 0..40_u64,
+            more in 0..200_u64,
+            messages in proptest::collection::vec(0..300_u64, 0..400),
+        ) {
+            let last = first + more;
+            let mut tally = Tally::new(first, last, 1_000_000);
+            let received = after(&mut tally, &messages);
+
+            let mut expected = Received::default();
+            let mut seen = HashSet::new();
+            for &sequence in &messages {
+                if sequence >= last {
+                    expected.corrupt += 1;
+                } else if seen.contains(&sequence) {
+                    expected.duplicates += u64::from(sequence >= first);
+                } else {
+                    if sequence >= first {
+                        expected.messages += 1;
+                        expected.reordered += u64::from(seen.iter().any(|&before| before > sequence));
+                    }
+                    seen.insert(sequence);
+                }
+            }
+            expected.latency = received.latency.clone();
+            prop_assert_eq!(&received, &expected);
+            prop_assert_eq!(tally.came(), seen.len() as u64);
+            prop_assert_eq!(received.latency.iter().map(|&(_, count)| count).sum::<u64>(), expected.messages);
+        }
+
+        #[test]
+        fn any_order_of_all_is_all(order in Just((0..500_u64).collect::<Vec<_>>()).prop_shuffle()) {
+            let received = after(&mut Tally::new(0, 500, 1_000_000), &order);
+            prop_assert_eq!((received.messages, received.duplicates, received.corrupt), (500, 0, 0));
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! The processor time that a program takes between two instants.
+
+use crate::outcome::Usage;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeVal;
+use std::time::{Duration, Instant};
+
+/// Meters this process between two instants.
+#[derive(Debug)]
+pub(super) struct Metering {
+    from: Instant,
+    until: Instant,
+    begin: Option<State>,
+    end: Option<State>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct State {
+    at: Instant,
+    user: Duration,
+    system: Duration,
+}
+
+impl State {
+    fn now(at: Instant) -> Option<Self> {
+        let usage = getrusage(UsageWho::RUSAGE_SELF).ok()?;
+        Some(Self { at, user: duration(usage.user_time()), system: duration(usage.system_time()) })
+    }
+}
+
+fn duration(time: TimeVal) -> Duration {
+    Duration::from_micros(u64::try_from(time.tv_sec() * 1_000_000 + time.tv_usec()).unwrap_or(0))
+}
+
+impl Metering {
+    pub(super) const fn new(from: Instant, until: Instant) -> Self {
+        Self { from, until, begin: None, end: None }
+    }
+
+    /// When it has to look next.
+    pub(super) fn next(&self) -> Option<Instant> {
+        match (&self.begin, &self.end) {
+            (None, _) => Some(self.from),
+            (Some(_), None) => Some(self.until),
+            (Some(_), Some(_)) => None,
+        }
+    }
+
+    /// Reads the meter if one of the instants is past.
+    pub(super) fn look(&mut self, now: Instant) {
+        if self.begin.is_none() && now >= self.from {
+            self.begin = State::now(now);
+        }
+        if self.begin.is_some() && self.end.is_none() && now >= self.until {
+            self.end = State::now(now);
+        }
+    }
+
+    /// What was taken, until now if the end is still to come; nothing before the beginning.
+    pub(super) fn end(&self) -> Usage {
+        let end = self.end.or_else(|| State::now(Instant::now()));
+        let (Some(begin), Some(end)) = (self.begin, end) else {
+            return Usage::default();
+        };
+        Usage {
+            user_ns: super::nanos(end.user.saturating_sub(begin.user)),
+            system_ns: super::nanos(end.system.saturating_sub(begin.system)),
+            elapsed_ns: super::nanos(end.at - begin.at),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_taken_is_between_the_instants() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut metering = Metering::new(at(10), at(50));
+        assert_eq!(metering.next(), Some(at(10)));
+        metering.look(at(9));
+        assert_eq!(metering.end(), Usage::default(), "not begun");
+        metering.look(at(12));
+        assert_eq!(metering.next(), Some(at(50)));
+        metering.look(at(49));
+        assert_eq!(metering.next(), Some(at(50)));
+        metering.look(at(57));
+        assert_eq!(metering.next(), None);
+        metering.look(at(100));
+        assert_eq!(metering.end().elapsed_ns, 45_000_000);
+    }
+
+    #[test]
+    fn work_shows() {
+        let mut metering = Metering::new(Instant::now(), Instant::now() + Duration::from_secs(1_000));
+        metering.look(Instant::now());
+        while metering.end().user_ns + metering.end().system_ns == 0 {
+            std::hint::black_box(0);
+        }
+        assert!(metering.end().elapsed_ns > 0);
+    }
+}

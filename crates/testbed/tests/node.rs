@@ -1,0 +1,371 @@
+//! Nodes as a controller meets them, over loopback: a consumer and its producers, and what becomes of bad orders and of what others send.
+
+use std::io::{BufReader, PipeReader, PipeWriter, Read, Write, pipe};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tickwire_testbed::node::protocol::{
+    Channel, LONGEST_LINE, LONGEST_ORDER, News, Order, Prepare, Received, Role, Sent, Start, VERSION,
+};
+use tickwire_testbed::node::{NodeError, Time, lines, serve};
+use tickwire_testbed::outcome::Usage;
+use tickwire_testbed::pattern::{Stream, Transport};
+
+const SECOND: u64 = 1_000_000_000;
+
+/// A node in a thread, and the controller's side of it.
+struct Node {
+    orders: PipeWriter,
+    news: BufReader<PipeReader>,
+    thread: JoinHandle<Result<(), NodeError>>,
+}
+
+impl Node {
+    fn start() -> Self {
+        let (input, orders) = pipe().unwrap();
+        let (news, output) = pipe().unwrap();
+        let thread = std::thread::spawn(move || serve(BufReader::new(input), output));
+        let mut node = Self { orders, news: BufReader::new(news), thread };
+        assert!(matches!(node.hear(), Some(News::Hello { version: VERSION, .. })));
+        node
+    }
+
+    fn ready(prepare: Prepare) -> Self {
+        let mut node = Self::start();
+        node.say(&Order::Prepare(prepare));
+        let news = node.hear();
+        assert!(matches!(news, Some(News::Ready { .. })), "{news:?}");
+        node
+    }
+
+    fn say(&mut self, order: &Order) {
+        lines::write(&mut self.orders, order).unwrap();
+    }
+
+    /// What it says next, how far it is left out.
+    fn hear(&mut self) -> Option<News> {
+        loop {
+            match lines::read(&mut self.news, LONGEST_LINE).unwrap() {
+                Some(News::Progress { .. }) => {}
+                other => return other,
+            }
+        }
+    }
+
+    fn sent(&mut self) -> Vec<Sent> {
+        match self.hear() {
+            Some(News::Sent { streams }) => streams,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn received(&mut self) -> (Vec<Received>, Usage) {
+        match self.hear() {
+            Some(News::Received { streams, usage }) => (streams, usage),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// It says that it cannot go on, and ends: why.
+    fn failed(mut self) -> String {
+        let Some(News::Failed { why }) = self.hear() else { panic!("it goes on") };
+        assert!(self.hear().is_none());
+        assert_eq!(self.thread.join().unwrap().unwrap_err().to_string(), why);
+        why
+    }
+
+    /// Its input ends; so does the node, without a word.
+    fn end(self) {
+        drop(self.orders);
+        let mut rest = String::new();
+        { self.news }.read_to_string(&mut rest).unwrap();
+        assert!(!rest.contains("failed"), "{rest}");
+        self.thread.join().unwrap().unwrap();
+    }
+}
+
+/// An address of this process's own, so that its ports are free.
+fn address() -> Ipv4Addr {
+    let [.., high, low] = std::process::id().to_be_bytes();
+    Ipv4Addr::new(127, 78, high, low.max(1))
+}
+
+/// A port that no other test of this process has. Groups' are taken for all addresses, so they are not those of other processes, either, as far as that goes.
+fn port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    20_000 + (std::process::id() % 120 * 100) as u16 + NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+fn channel(id: u32, transport: Transport, size: u32, period_ms: u64) -> Channel {
+    let stream = Stream {
+        id,
+        producer: 1,
+        transport,
+        size,
+        period: Duration::from_millis(period_ms),
+        deadline: Duration::from_secs(60),
+        phase: Some(Duration::from_millis(u64::from(id) % period_ms)),
+    };
+    let to = if transport == Transport::UdpMulticast { Ipv4Addr::new(239, 255, 78, 1) } else { address() };
+    Channel { stream, to: SocketAddr::from((to, port())) }
+}
+
+fn prepare(role: Role, streams: &[Channel]) -> Prepare {
+    Prepare { role, address: address().into(), streams: streams.to_vec(), time: Time::Machine, watch_ns: 0 }
+}
+
+/// 0.1 s of warm-up and 0.3 s that count, in a second.
+fn soon() -> Start {
+    let now = Time::Machine.open().unwrap().now_ns().unwrap();
+    Start { at_ns: now + SECOND as i64, warm_up_ns: SECOND / 10, duration_ns: 3 * SECOND / 10 }
+}
+
+/// The consumer has got all that these producers have sent, and nothing else but so much that was corrupt.
+fn run(channels: &[Channel], mut consumer: Node, mut producers: Vec<(Node, Vec<Channel>)>, corrupt: &[u64]) {
+    let start = soon();
+    consumer.say(&Order::Start(start));
+    for (producer, _) in &mut producers {
+        producer.say(&Order::Start(start));
+    }
+    let mut sent = Vec::new();
+    for (producer, channels) in &mut producers {
+        let streams = producer.sent();
+        for (sent, channel) in streams.iter().zip(channels) {
+            let (first, last) = start.numbers(&channel.stream);
+            assert_eq!((sent.messages, &sent.fault), (last, &None), "{channel:?}");
+            assert_eq!(sent.release.iter().map(|&(_, count)| count).sum::<u64>(), last - first);
+        }
+        sent.extend(streams.iter().map(|sent| sent.messages));
+    }
+    consumer.say(&Order::Finish { sent });
+    let (streams, usage) = consumer.received();
+    assert_eq!(streams.len(), channels.len());
+    for ((received, channel), &corrupt) in streams.into_iter().zip(channels).zip(corrupt) {
+        let (first, last) = start.numbers(&channel.stream);
+        assert!(first < last);
+        assert_eq!(received.latency.iter().map(|&(_, count)| count).sum::<u64>(), last - first, "{channel:?}");
+        let expected =
+            Received { messages: last - first, corrupt, latency: received.latency.clone(), ..Received::default() };
+        assert_eq!(received, expected, "{channel:?}");
+    }
+    assert!(usage.elapsed_ns > 0);
+    producers.into_iter().for_each(|(producer, _)| producer.end());
+    consumer.say(&Order::Stop);
+    consumer.end();
+}
+
+#[test]
+fn all_that_is_sent_comes() {
+    let channels = [
+        channel(10, Transport::Tcp, 300_000, 20),
+        channel(11, Transport::LowLatencyTcp, 10, 5),
+        channel(12, Transport::Udp, 4_000, 20),
+        channel(23, Transport::UdpMulticast, 100, 20),
+        channel(24, Transport::Udp, 10, 20),
+    ];
+    let consumer = Node::ready(prepare(Role::Consumer, &channels));
+    let producers = [&channels[..3], &channels[3..]]
+        .map(|channels| (Node::ready(prepare(Role::Producer, channels)), channels.to_vec()));
+    run(&channels, consumer, producers.into(), &[0; 5]);
+}
+
+#[test]
+fn all_that_is_sent_comes_by_ipv6() {
+    let mut channels = [channel(10, Transport::Tcp, 3_000, 20), channel(11, Transport::Udp, 100, 20)];
+    for channel in &mut channels {
+        channel.to.set_ip(Ipv6Addr::LOCALHOST.into());
+    }
+    let prepare = |role| Prepare { address: Ipv6Addr::LOCALHOST.into(), ..prepare(role, &channels) };
+    let consumer = Node::ready(prepare(Role::Consumer));
+    let producer = (Node::ready(prepare(Role::Producer)), channels.to_vec());
+    run(&channels, consumer, vec![producer], &[0; 2]);
+}
+
+#[test]
+fn what_others_send_is_counted_and_breaks_nothing() {
+    let channels = [channel(10, Transport::Udp, 100, 10), channel(11, Transport::Tcp, 100, 10)];
+    let consumer = Node::ready(prepare(Role::Consumer, &channels));
+    let stranger = UdpSocket::bind((address(), 0)).unwrap();
+    for length in [0, 1, 9, 10, 99, 100, 101, 65_507] {
+        stranger.send_to(&vec![0xa5; length], channels[0].to).unwrap();
+    }
+    // Strangers who connect before the producer: one says nothing, one too little, one something else.
+    for length in [0, 7, 350] {
+        TcpStream::connect(channels[1].to).unwrap().write_all(&vec![0xa5; length]).unwrap();
+    }
+    let producer = Node::ready(prepare(Role::Producer, &channels));
+    run(&channels, consumer, vec![(producer, channels.to_vec())], &[8, 1 + 4]);
+}
+
+#[test]
+fn what_does_not_come_is_not_waited_for_for_ever() {
+    let channels = [channel(10, Transport::Udp, 100, 10), channel(11, Transport::Tcp, 100, 10)];
+    let mut consumer = Node::ready(prepare(Role::Consumer, &channels));
+    consumer.say(&Order::Start(soon()));
+    consumer.say(&Order::Finish { sent: vec![5, 5] });
+    let (streams, _) = consumer.received();
+    assert_eq!(streams[0], Received::default());
+    assert!(streams[1].fault.as_ref().unwrap().contains("no producer"), "{:?}", streams[1]);
+    consumer.end();
+}
+
+#[test]
+fn a_producer_that_cannot_send_is_stopped() {
+    let channels = [channel(10, Transport::Tcp, 16 << 20, 1)];
+    let deaf = TcpListener::bind(channels[0].to).unwrap();
+    let mut producer = Node::ready(prepare(Role::Producer, &channels));
+    let _kept = deaf.accept().unwrap();
+    producer.say(&Order::Start(soon()));
+    // It has told how far it is, so it sends, or tries to.
+    assert!(matches!(lines::read(&mut producer.news, LONGEST_LINE), Ok(Some(News::Progress { .. }))));
+    producer.say(&Order::Stop);
+    let sent = producer.sent();
+    assert!(sent[0].fault.as_ref().unwrap().contains("stopped"), "{sent:?}");
+    assert!(sent[0].messages < 400);
+    producer.end();
+}
+
+#[test]
+fn a_consumer_that_is_stopped_tells_what_came() {
+    let channels = [channel(10, Transport::Udp, 100, 10)];
+    let mut consumer = Node::ready(prepare(Role::Consumer, &channels));
+    consumer.say(&Order::Start(soon()));
+    consumer.say(&Order::Stop);
+    assert_eq!(consumer.received(), (vec![Received::default()], Usage::default()));
+    consumer.end();
+}
+
+#[test]
+fn a_connection_that_ends_inside_a_message_is_told() {
+    let channels = [channel(10, Transport::Tcp, 1 << 20, 1)];
+    let mut consumer = Node::ready(prepare(Role::Consumer, &channels));
+    let mut producer = Node::ready(prepare(Role::Producer, &channels));
+    // As the consumer does not read yet, the producer gets as far as buffers go, which do not end where a message does.
+    producer.say(&Order::Start(soon()));
+    let far = |news| match news {
+        Ok(Some(News::Progress { streams })) => streams[0].messages,
+        other => panic!("{other:?}"),
+    };
+    let mut before = 0;
+    loop {
+        let now = far(lines::read(&mut producer.news, LONGEST_LINE));
+        if now > 0 && now == before {
+            break;
+        }
+        before = now;
+    }
+    producer.say(&Order::Stop);
+    let sent = producer.sent()[0].messages;
+    producer.end();
+    consumer.say(&Order::Start(Start { warm_up_ns: 0, ..soon() }));
+    consumer.say(&Order::Finish { sent: vec![sent + 1] });
+    let received = consumer.received().0.remove(0);
+    assert_eq!((received.messages, received.corrupt), (sent, 0));
+    assert!(received.fault.as_ref().unwrap().contains("inside a message"), "{:?}", received.fault);
+    consumer.end();
+}
+
+#[test]
+fn a_port_that_is_taken_is_named() {
+    for transport in [Transport::Udp, Transport::Tcp, Transport::UdpMulticast] {
+        let channels = [channel(10, Transport::Udp, 100, 10), channel(77, transport, 100, 10)];
+        let port = channels[1].to.port();
+        let taken = (UdpSocket::bind((address(), port)).unwrap(), TcpListener::bind((address(), port)).unwrap());
+        let mut consumer = Node::start();
+        consumer.say(&Order::Prepare(prepare(Role::Consumer, &channels)));
+        let why = consumer.failed();
+        assert!(why.contains("stream 77") && why.contains(&format!(":{port}: ")), "{why}");
+        assert!(why.contains("in use"), "{why}");
+        drop(taken);
+    }
+}
+
+#[test]
+fn a_consumer_that_does_not_listen_is_named() {
+    let channels = [channel(10, Transport::Udp, 100, 10), channel(77, Transport::Tcp, 100, 10)];
+    let mut producer = Node::start();
+    producer.say(&Order::Prepare(prepare(Role::Producer, &channels)));
+    let why = producer.failed();
+    assert!(why.starts_with(&format!("stream 77: cannot connect to {}: ", channels[1].to)), "{why}");
+}
+
+#[test]
+fn a_clock_that_is_not_there_is_named() {
+    let channels = [channel(10, Transport::Udp, 100, 10)];
+    for role in [Role::Producer, Role::Consumer] {
+        let mut node = Node::start();
+        let time = Time::Page { path: Some("/nowhere/clock".into()) };
+        node.say(&Order::Prepare(Prepare { time, ..prepare(role, &channels) }));
+        let why = node.failed();
+        assert!(why.contains("/nowhere/clock"), "{why}");
+    }
+}
+
+#[test]
+fn orders_have_their_order() {
+    let channels = [channel(10, Transport::Udp, 100, 10)];
+    let finish = Order::Finish { sent: vec![1] };
+    for order in [Order::Start(soon()), finish.clone()] {
+        let mut node = Node::start();
+        node.say(&order);
+        assert!(node.failed().contains("`prepare` was expected"));
+    }
+    for role in [Role::Producer, Role::Consumer] {
+        for order in [Order::Prepare(prepare(role, &channels)), finish.clone()] {
+            let mut node = Node::ready(prepare(role, &channels));
+            node.say(&order);
+            assert!(node.failed().contains("`start` was expected"));
+        }
+        let mut node = Node::ready(prepare(role, &channels));
+        node.say(&Order::Start(soon()));
+        node.say(&Order::Start(soon()));
+        let why = node.failed();
+        assert!(why.contains("said `start`") && why.contains("`stop` was expected"), "{why}");
+
+        let mut node = Node::ready(prepare(role, &channels));
+        node.say(&Order::Start(Start { at_ns: 1, ..soon() }));
+        assert!(node.failed().contains("ago"));
+
+        for mut node in [Node::start(), Node::ready(prepare(role, &channels))] {
+            node.say(&Order::Stop);
+            node.end();
+        }
+    }
+    let mut consumer = Node::ready(prepare(Role::Consumer, &channels));
+    consumer.say(&Order::Start(soon()));
+    consumer.say(&Order::Finish { sent: vec![1, 2] });
+    assert!(consumer.failed().contains("2 streams"));
+}
+
+#[test]
+fn what_is_no_order_ends_a_node() {
+    let long = vec![b' '; LONGEST_ORDER as usize + 2];
+    for (line, words) in [
+        (b"nonsense\n".as_slice(), "expected"),
+        (b"{\"prepare\":{}}\n", "role"),
+        (b"{\"start\":{\"at_ns\":1,\"warm_up_ns\":-1,\"duration_ns\":1}}\n", "-1"),
+        (b"{\"stop\":1}\n", "unit"),
+        (b"\xff\xfe\n", ""),
+        (b"\n", ""),
+        (&long, "longer than 4194304 bytes"),
+    ] {
+        let mut node = Node::start();
+        // The node does not read the end of a line that is too long.
+        let _ = node.orders.write_all(line);
+        let why = node.failed();
+        assert!(why.contains("cannot be understood") && why.contains(words), "{why}");
+    }
+}
+
+#[test]
+fn a_node_ends_with_its_input_wherever_it_is() {
+    Node::start().end();
+    let channels = [channel(10, Transport::Udp, 100, 10)];
+    for role in [Role::Producer, Role::Consumer] {
+        Node::ready(prepare(role, &channels)).end();
+        let mut node = Node::ready(prepare(role, &channels));
+        node.say(&Order::Start(Start { duration_ns: 1_000 * SECOND, ..soon() }));
+        node.end();
+    }
+}
