@@ -57,6 +57,12 @@ const NGINX: Need = server("nginx", "nginx", &["nginx.service"]);
 const REDIS: Need = server("redis-server", "redis-server", &["redis-server.service"]);
 const REDIS_TOOLS: Need = tool("redis-benchmark", "redis-tools");
 
+/// Opens the testbed's report.
+const CHROMIUM: Need = tool("chromium", "chromium");
+/// The testbed's way to other machines.
+const SSH: Need = tool("ssh", "openssh-client");
+const SSHD: Need = server("sshd", "openssh-server", &["ssh.service", "ssh.socket"]);
+
 /// Clocks to compare ours with; they steer the kernel's. chronyd asks our server in the tests, too.
 pub(crate) const NTPSEC: Need = time_daemon("ntpd", "ntpsec");
 pub(crate) const CHRONY: Need = time_daemon("chronyd", "chrony");
@@ -69,6 +75,9 @@ pub(crate) const FUZZING: [Need; 3] = [CLANG, CC, CXX];
 
 /// What measuring clocks needs.
 pub(crate) const CLOCKS: [Need; 6] = [CLANG, CC, IP, ETHTOOL, PING, STRACE];
+
+/// What tests need beside [`EVERYTHING`].
+pub(crate) const TESTS: [Need; 3] = [CHROMIUM, SSH, SSHD];
 
 /// What builds, tests and demo need together.
 pub(crate) const EVERYTHING: [Need; 14] =

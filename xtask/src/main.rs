@@ -65,7 +65,7 @@ fn main() -> ExitCode {
         Task::Fuzz(options) => fuzz::run(&options),
         Task::Man(options) => man::run(&options),
         Task::Wheel => wheel::run(),
-        Task::Deps => deps::install(&deps::EVERYTHING),
+        Task::Deps => deps::install(&deps::EVERYTHING).and_then(|()| deps::install(&deps::TESTS)),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -91,6 +91,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         workspace::ask_for_root().context("the lab's tests need root; --no-lab leaves them out")?;
     }
     deps::install(&deps::EVERYTHING)?;
+    deps::install(&deps::TESTS)?;
     // The tests start `tickwire`, and that loads the preload library.
     workspace::run(workspace::cargo().args(["build", "--workspace"]))?;
     let (for_root, for_all): (Vec<_>, Vec<_>) = build()?.into_iter().partition(Program::needs_root);

@@ -7,6 +7,7 @@
 //! | `pattern` | what is sent: streams with transport, size, period, deadline and phase; from CSV, TOML, or built in |
 //! | `schedule` | when it is sent: slots such that no two messages meet in the switch (no I/O, no clock) |
 //! | `outcome` | what became of it: figures of streams and runs, as they stand in JSON |
+//! | `report` | the same for a program, a terminal and a person: JSON, a table, one page of HTML |
 //! | `node` | the programs that send and receive, over plain sockets; and how they talk with the controller |
 //!
 //! May know `tickclock`, the lab, reports and the operating system's sockets; nothing of lanes: the same program measures the kernel and Tickwire. No unsafe code.
@@ -15,4 +16,5 @@
 pub mod node;
 pub mod outcome;
 pub mod pattern;
+pub mod report;
 pub mod schedule;

@@ -1,0 +1,111 @@
+//! The report for a program: one object. All times are in nanoseconds, but for periods and deadlines, which a pattern gives in milliseconds.
+//!
+//! | field | meaning |
+//! |---|---|
+//! | `version` | [`VERSION`] |
+//! | `verdict` | `met`, `streams_met` of `streams`, and the same as a `sentence` |
+//! | `pattern`, `command`, `machines`, `clock`, `link_bps` | what was sent, how to repeat it, where and with what it was measured |
+//! | `comparison` | Tickwire beside the kernel ([`super::Comparison`]); null without both |
+//! | `streams` | for each stream of the pattern, also if nothing was measured: what it is, whether it was `met`, its figures in the run that the verdict is about; `kernel` and `tickwire`: the same of each carrier, or null |
+//! | `runs` | each stack's run as a whole: processor time, sockets on the lane, packets that were diverted or dropped, faults |
+//! | `timings` | the same of each timing, with its `queueing` delay and how many times that is `below_synchronised` at the 99th percentile |
+//! | `sweep` | [`super::Step`] |
+
+use super::comparison::{compare, of};
+use super::queueing::queueing;
+use super::sweep::steps;
+use super::verdict::verdict;
+use super::words::{share, total};
+use crate::outcome::{Carrier, Experiment, Run, StreamDescription, StreamFigures};
+use crate::pattern::Stream;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// The version of this format: another one if a field goes or changes its meaning; new fields may come in the same.
+pub const VERSION: u32 = 1;
+
+/// One stream: what it is, what became of it in the run that the verdict is about, and on each carrier.
+#[derive(Serialize)]
+struct Entry {
+    #[serde(flatten)]
+    description: StreamDescription,
+    #[serde(flatten)]
+    judged: Figures,
+    kernel: Option<Figures>,
+    tickwire: Option<Figures>,
+}
+
+#[derive(Serialize)]
+struct Figures {
+    met: bool,
+    #[serde(flatten)]
+    figures: StreamFigures,
+}
+
+/// The experiment as one object; `histograms`: with the histograms of each stream on each carrier, as pairs of a time and how many there were of about that.
+#[must_use]
+pub fn json(experiment: &Experiment, histograms: bool) -> Value {
+    let streams: Vec<Entry> =
+        experiment.pattern.streams.iter().enumerate().map(|each| entry(experiment, each, histograms)).collect();
+    json!({
+        "version": VERSION,
+        "verdict": verdict(experiment),
+        "pattern": experiment.pattern.name,
+        "command": experiment.command,
+        "machines": experiment.machines,
+        "clock": experiment.clock,
+        "link_bps": experiment.link_bps,
+        "comparison": compare(experiment),
+        "streams": streams,
+        "runs": experiment.runs.iter().map(run).collect::<Vec<_>>(),
+        "timings": timings(experiment),
+        "sweep": steps(experiment),
+    })
+}
+
+fn entry(experiment: &Experiment, (index, stream): (usize, &Stream), histograms: bool) -> Entry {
+    let figures = |run: Option<&Run>, histogram: bool| {
+        let figures = run?.streams.get(index)?;
+        Some(Figures {
+            met: figures.is_met(),
+            figures: if histogram { figures.clone() } else { figures.without_histogram() },
+        })
+    };
+    Entry {
+        description: stream.into(),
+        judged: figures(experiment.judged(), false)
+            .unwrap_or_else(|| Figures { met: false, figures: StreamFigures::default() }),
+        kernel: figures(of(experiment, Carrier::Kernel), histograms),
+        tickwire: figures(of(experiment, Carrier::Tickwire), histograms),
+    }
+}
+
+fn run(run: &Run) -> Value {
+    json!({
+        "carrier": run.carrier,
+        "timing": run.timing,
+        "rate": run.rate,
+        "duration_ns": run.duration_ns,
+        "met": run.is_met(),
+        "streams_met": run.met(),
+        "sent": total(run, |stream| stream.sent),
+        "lost": total(run, |stream| stream.lost),
+        "late": total(run, |stream| stream.late),
+        "consumer": run.consumer,
+        "consumer_cpu_share": share(&run.consumer),
+        "diverted": run.diverted,
+        "accelerated": run.accelerated.map(|(lane, of)| json!({ "sockets": lane, "of": of })),
+        "drops": run.drops.iter().map(|(place, count)| json!({ "place": place, "packets": count })).collect::<Vec<_>>(),
+        "faults": run.faults,
+    })
+}
+
+fn timings(experiment: &Experiment) -> Vec<Value> {
+    let one = |(queueing, measured): (super::Queueing, &Run)| {
+        let mut object = run(measured);
+        object["queueing"] = json!(queueing.delays.summary());
+        object["below_synchronised"] = json!(queueing.below_synchronised);
+        object
+    };
+    queueing(&experiment.timings).into_iter().zip(&experiment.timings).map(one).collect()
+}

@@ -1,0 +1,64 @@
+//! Whether all was as it should be, in one sentence.
+
+use super::words::{counted, on, seconds, shortcomings, total};
+use crate::outcome::{Experiment, Run};
+use serde::Serialize;
+
+/// How many streams that were not met are named.
+const MOST_NAMED: usize = 5;
+
+/// What the whole was about. It is about the run of [`Experiment::judged`]; runs for comparison do not count.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Verdict {
+    /// Whether every message of every stream came, once, whole, in order and in time, and no node failed.
+    pub met: bool,
+    /// How many streams were met.
+    pub streams_met: usize,
+    /// Of how many.
+    pub streams: usize,
+    /// The same in words, and which streams were not met, and why.
+    pub sentence: String,
+}
+
+/// The verdict of an experiment.
+#[must_use]
+pub fn verdict(experiment: &Experiment) -> Verdict {
+    let streams = experiment.pattern.streams.len();
+    let Some(run) = experiment.judged() else {
+        return Verdict { met: false, streams_met: 0, streams, sentence: "Nothing was measured.".to_owned() };
+    };
+    let unmet: Vec<String> = experiment
+        .pattern
+        .streams
+        .iter()
+        .enumerate()
+        .map(|(index, stream)| (stream.id, shortcomings(stream, run.streams.get(index))))
+        .filter(|(_, words)| !words.is_empty())
+        .map(|(id, words)| format!("stream {id} ({})", words.join(", ")))
+        .collect();
+    let streams_met = streams - unmet.len();
+    let met = streams > 0 && unmet.is_empty() && run.faults.is_empty();
+    Verdict { met, streams_met, streams, sentence: sentence(run, streams, &unmet) }
+}
+
+fn sentence(run: &Run, streams: usize, unmet: &[String]) -> String {
+    let on = on(run.carrier);
+    let messages = counted(total(run, |stream| stream.sent), "message");
+    let seconds = seconds(run.duration_ns);
+    let rate = if run.rate == 1 { String::new() } else { format!(" at {} times the pattern's rate", run.rate) };
+    let mut text = if unmet.is_empty() {
+        format!(
+            "{streams} of {streams} streams met their deadlines on {on}{rate}: each of {messages} in {seconds} s came once, whole, in order and in time."
+        )
+    } else {
+        let mut named = unmet.iter().take(MOST_NAMED).cloned().collect::<Vec<_>>().join("; ");
+        if unmet.len() > MOST_NAMED {
+            named += &format!("; and {} more", unmet.len() - MOST_NAMED);
+        }
+        format!("{} of {streams} streams failed on {on}{rate} ({messages} in {seconds} s): {named}.", unmet.len())
+    };
+    if !run.faults.is_empty() {
+        text += &format!(" The run did not go as it should: {}.", run.faults.join("; "));
+    }
+    text
+}

@@ -1,0 +1,68 @@
+//! The page in a browser: Debian's Chromium without a window (`cargo xtask deps` installs it).
+
+use crate::page::{rows, section};
+use crate::sample::experiment;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tickwire_testbed::report::html;
+
+const BROWSER: &str = "chromium";
+
+/// A file for the browser. It stays: for who wants to look at it.
+fn file(name: &str, html: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::write(&path, html).unwrap();
+    path
+}
+
+/// The page as the browser understood it on a screen of this width, and what it had to say about it.
+fn shown(page: &Path, width: u32) -> (String, Vec<String>) {
+    let home = tempfile::tempdir().unwrap();
+    let output = Command::new(BROWSER)
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--hide-scrollbars",
+            "--enable-logging=stderr",
+            "--dump-dom",
+        ])
+        .arg(format!("--window-size={width},900"))
+        .arg(format!("--user-data-dir={}", home.path().display()))
+        .arg(format!("file://{}", page.display()))
+        .output()
+        .expect("chromium is needed (cargo xtask deps)");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let complaints = said.lines().filter(|line| line.contains("CONSOLE")).map(str::to_owned).collect();
+    (String::from_utf8(output.stdout).unwrap(), complaints)
+}
+
+#[test]
+fn a_browser_shows_the_page_without_complaint_and_with_the_same_numbers() {
+    let html = html(&experiment());
+    let (seen, complaints) = shown(&file("report.html", &html), 1280);
+    assert!(complaints.is_empty(), "{complaints:?}");
+    for table in
+        ["All streams", "When messages are sent: what they wait for each other", "More messages: where it breaks"]
+    {
+        assert_eq!(rows(section(&seen, table)), rows(section(&html, table)), "{table}");
+    }
+    for element in ["<svg", "<figure", "<circle", "<details", "<td"] {
+        assert_eq!(seen.matches(element).count(), html.matches(element).count(), "{element}");
+    }
+}
+
+#[test]
+fn the_page_is_no_wider_than_a_phone() {
+    // No window of the browser is as narrow as a phone, but a frame can be. And only a script can ask how wide the page in it has become.
+    let page = html(&experiment()).replace("<details>", "<details open>");
+    let framed = page.replace('&', "&amp;").replace('"', "&quot;");
+    let ask = "document.title = this.contentDocument.documentElement.scrollWidth + ' of ' + this.clientWidth";
+    let phone = format!(
+        "<!doctype html><title></title><iframe style=\"width: 390px; height: 800px; border: 0\" onload=\"{ask}\" srcdoc=\"{framed}\"></iframe>"
+    );
+    let (seen, complaints) = shown(&file("phone.html", &phone), 800);
+    assert!(complaints.is_empty(), "{complaints:?}");
+    assert!(seen.contains("<title>390 of 390</title>"), "{}", &seen[..200]);
+}
