@@ -9,10 +9,12 @@
 //! | `outcome` | what became of it: figures of streams and runs, as they stand in JSON |
 //! | `report` | the same for a program, a terminal and a person: JSON, a table, one page of HTML |
 //! | `node` | the programs that send and receive, over plain sockets; and how they talk with the controller |
+//! | `controller` | starts a node on each host, and gathers what became of the messages |
 //!
 //! May know `tickclock`, the lab, reports and the operating system's sockets; nothing of lanes: the same program measures the kernel and Tickwire. No unsafe code.
 #![forbid(unsafe_code)]
 
+pub mod controller;
 pub mod node;
 pub mod outcome;
 pub mod pattern;

@@ -1,0 +1,110 @@
+//! Who sends what to which address and port, and when.
+
+use super::place::Hosts;
+use crate::node::protocol::Channel;
+use crate::outcome::Timing;
+use crate::pattern::{Pattern, Stream, Transport};
+use crate::schedule::{CannotFit, Link, plan, plan_widest};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+/// The pattern with a phase for each stream, `rate` times as often. Slots of a schedule are `guard` apart, or as far as they can be if none is given.
+///
+/// # Errors
+/// The slots do not fit.
+pub(super) fn timed(
+    pattern: &Pattern,
+    timing: Timing,
+    rate: u32,
+    seed: u64,
+    link: &Link,
+    guard: Option<Duration>,
+) -> Result<Pattern, CannotFit> {
+    let mut timed = pattern.clone();
+    for stream in &mut timed.streams {
+        stream.period /= rate.max(1);
+        stream.phase = stream.phase.map(|phase| phase / rate.max(1));
+    }
+    match timing {
+        Timing::Synchronised => timed.streams.iter_mut().for_each(|stream| stream.phase = Some(Duration::ZERO)),
+        Timing::Scheduled => {
+            let schedule = guard.map_or_else(|| plan_widest(&timed, link), |guard| plan(&timed, link, guard))?;
+            schedule.apply(&mut timed);
+        }
+        Timing::Pattern | Timing::Unscheduled => {
+            for stream in &mut timed.streams {
+                if stream.phase.is_none() || timing == Timing::Unscheduled {
+                    stream.phase = Some(random_phase(stream, seed));
+                }
+            }
+        }
+    }
+    Ok(timed)
+}
+
+/// Anywhere in the period; for one stream and seed always the same.
+fn random_phase(stream: &Stream, seed: u64) -> Duration {
+    // SplitMix64 (Steele, Lea, Flood 2014): one step from each number makes numbers that look independent.
+    let mut z = (seed ^ (u64::from(stream.id) << 32)).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^= z >> 31;
+    let period = stream.period.as_nanos();
+    Duration::from_nanos(u64::try_from((u128::from(z) * period) >> 64).unwrap_or(0))
+}
+
+/// Each stream with where it goes: ports from `first_port` on, groups of this experiment's own.
+pub(super) fn channels(pattern: &Pattern, hosts: &Hosts, first_port: u16) -> Vec<Channel> {
+    let numbered = pattern.streams.iter().zip(first_port..);
+    numbered
+        .map(|(stream, port)| Channel { stream: stream.clone(), to: destination(stream, hosts.consumer.address, port) })
+        .collect()
+}
+
+fn destination(stream: &Stream, consumer: IpAddr, port: u16) -> SocketAddr {
+    let address = match (stream.transport, consumer) {
+        (Transport::UdpMulticast, IpAddr::V4(_)) => {
+            // 239/8 is what an organisation may use as it likes (RFC 2365); a group for each producer.
+            let [high, low] = stream.producer.to_be_bytes();
+            Ipv4Addr::new(239, 84, high, low).into()
+        }
+        (Transport::UdpMulticast, IpAddr::V6(_)) => {
+            // Not permanently assigned, of link-local scope (RFC 4291, 2.7).
+            Ipv6Addr::new(0xff12, 0, 0, 0, 0, 0, 0x5457, stream.producer).into()
+        }
+        _ => consumer,
+    };
+    SocketAddr::new(address, port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link() -> Link {
+        Link { rate_bps: 1_000_000_000, mtu: 1500 }
+    }
+
+    fn with(timing: Timing, rate: u32, seed: u64) -> Pattern {
+        timed(&Pattern::of_2015(), timing, rate, seed, &link(), None).unwrap()
+    }
+
+    #[test]
+    fn phases_are_within_the_period_and_the_same_for_the_same_seed() {
+        for rate in [1, 10] {
+            let one = with(Timing::Unscheduled, rate, 1);
+            assert!(one.streams.iter().all(|s| s.phase.is_some_and(|phase| phase < s.period)));
+            assert_eq!(one, with(Timing::Unscheduled, rate, 1));
+            assert_ne!(one, with(Timing::Unscheduled, rate, 2));
+        }
+        assert!(with(Timing::Synchronised, 1, 1).streams.iter().all(|s| s.phase == Some(Duration::ZERO)));
+    }
+
+    #[test]
+    fn a_pattern_that_says_when_is_kept_to() {
+        let mut pattern = Pattern::of_2015();
+        pattern.streams[3].phase = Some(Duration::from_millis(7));
+        let timed = timed(&pattern, Timing::Pattern, 7, 1, &link(), None).unwrap();
+        assert_eq!(timed.streams[3].phase, Some(Duration::from_millis(1)));
+    }
+}
