@@ -43,8 +43,9 @@ fn pages() -> Result<Vec<(PathBuf, Vec<u8>)>> {
     let mut pages = all.iter().map(|command| page(command, &all)).collect::<Result<Vec<_>>>()?;
     for command in commands.iter().filter(|command| command.has_subcommands()) {
         let text = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
-        let of_one = |one: &Command| below(command, one).after_long_help(about_one(&text, one.get_name()));
-        let parts: Vec<_> = command.get_subcommands().map(of_one).collect();
+        let of_one =
+            |one: &Command| below(command, one).after_long_help(about_one(&text, command.get_name(), one.get_name()));
+        let parts: Vec<_> = command.get_subcommands().filter(|one| !one.is_hide_set()).map(of_one).collect();
         let all: Vec<_> = std::iter::once(command).chain(&parts).collect();
         for part in &parts {
             pages.push(page(part, &all)?);
@@ -62,7 +63,7 @@ fn below(command: &Command, subcommand: &Command) -> Command {
 
 /// What the text of a command says of one of its subcommands: of lists of subcommands and of examples what is about this one, and what is said of files,
 /// environment and exit status.
-fn about_one(text: &str, name: &str) -> String {
+fn about_one(text: &str, command: &str, name: &str) -> String {
     let mut about = String::new();
     let mut say = |line: &str| {
         about += line;
@@ -77,7 +78,7 @@ fn about_one(text: &str, name: &str) -> String {
                 let names_it = term.split(", ").any(|one| one == name);
                 kept = match heading {
                     "Files:" | "Environment:" | "Exit status:" => true,
-                    "Examples:" => term.contains(&format!("tickwire clock {name}")),
+                    "Examples:" => term.contains(&format!("{} {name}", command.replace('-', " "))),
                     _ => names_it,
                 };
                 // A heading comes with the first thing below it, and the subcommand needs no name on its own page.
@@ -252,7 +253,7 @@ mod tests {
                     Examples:\n  tickwire clock run\n      So.\n  tickwire clock end\n      Or so.\n";
         let expected =
             "Notes:\n      Stops.\nFiles:\n  /x\n      A file.\nExamples:\n  tickwire clock end\n      Or so.\n";
-        assert_eq!(about_one(text, "end"), expected);
+        assert_eq!(about_one(text, "tickwire-clock", "end"), expected);
     }
 
     #[test]

@@ -10,12 +10,14 @@ mod client;
 mod clock;
 mod counters;
 mod doctor;
+mod html;
 mod layout;
 mod log;
 mod output;
 mod run;
 mod service;
 mod stat;
+mod testbed;
 mod usage;
 
 use args::{Arguments, Command};
@@ -30,6 +32,7 @@ fn main() -> ExitCode {
         Command::Capture(arguments) => capture::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Clock(arguments) => clock::run(arguments),
         Command::Counters(arguments) => counters::run(&arguments),
+        Command::Testbed(arguments) => testbed::run(arguments.command),
         Command::Doctor(arguments) => doctor::run(&arguments),
     };
     outcome.unwrap_or_else(|error: anyhow::Error| {

@@ -1,0 +1,21 @@
+//! `tickwire testbed`.
+
+mod progress;
+mod run;
+
+use crate::args::TestbedCommand;
+use anyhow::Result;
+use std::process::ExitCode;
+
+pub(crate) fn run(command: TestbedCommand) -> Result<ExitCode> {
+    match command {
+        TestbedCommand::Run(arguments) => run::run(&arguments),
+        TestbedCommand::Node => node(),
+    }
+}
+
+fn node() -> Result<ExitCode> {
+    let input = std::io::BufReader::new(std::io::stdin());
+    tickwire_testbed::node::serve(input, std::io::stdout())?;
+    Ok(ExitCode::SUCCESS)
+}

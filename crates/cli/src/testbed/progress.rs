@@ -1,0 +1,104 @@
+//! How far a run is, on standard error: a bar on a terminal, a line for each run elsewhere.
+
+use indicatif::{ProgressBar, ProgressStyle};
+use std::cell::Cell;
+use std::io::IsTerminal;
+use tickwire_testbed::controller::{Live, Plan, Step};
+use tickwire_testbed::outcome::{Carrier, Timing};
+
+/// The bar.
+pub(super) struct Progress {
+    /// None if nobody watches.
+    bar: Option<ProgressBar>,
+    /// The run that was shown last.
+    shown: Cell<usize>,
+}
+
+impl Progress {
+    pub(super) fn new(plan: &Plan) -> Self {
+        let streams = plan.pattern.streams.len();
+        let seconds = plan.length().as_secs_f64();
+        eprintln!(
+            "{streams} streams of {}: {seconds:.0} s of sending, beside what it takes to begin and end",
+            plan.pattern.name
+        );
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let style = ProgressStyle::with_template("{prefix} [{bar:24}] {msg}");
+            ProgressBar::new(1000).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+        });
+        Self { bar, shown: Cell::new(0) }
+    }
+
+    pub(super) fn show(&self, step: Step, live: &Live) {
+        let name = name(live);
+        if let Some(bar) = &self.bar {
+            bar.set_prefix(format!("{}/{} {name}", step.number, step.of));
+            bar.set_position((live.elapsed_s / live.duration_s * 1000.0).clamp(0.0, 1000.0) as u64);
+            bar.set_message(said(live));
+        } else if self.shown.replace(step.number) != step.number {
+            eprintln!("{}/{} {name}, {:.0} s ...", step.number, step.of, live.duration_s);
+        }
+    }
+
+    pub(super) fn end(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn name(live: &Live) -> String {
+    let mut name = match live.carrier {
+        Carrier::Kernel => "kernel",
+        Carrier::Tickwire => "Tickwire",
+    }
+    .to_owned();
+    name += match live.timing {
+        Timing::Pattern => "",
+        Timing::Synchronised => ", synchronised",
+        Timing::Unscheduled => ", unscheduled",
+        Timing::Scheduled => ", scheduled",
+    };
+    if live.rate != 1 {
+        name += &format!(", {} times the rate", live.rate);
+    }
+    name
+}
+
+/// What has come of it so far.
+fn said(live: &Live) -> String {
+    if live.elapsed_s < 0.0 {
+        return "warming up".to_owned();
+    }
+    let received: u64 = live.streams.iter().map(|stream| stream.received).sum();
+    let late: u64 = live.streams.iter().map(|stream| stream.late).sum();
+    let worst = live.streams.iter().map(|stream| stream.worst_ever_ns).max().unwrap_or(0);
+    format!(
+        "{:.0} of {:.0} s, {received} messages, worst {:.2} ms, {late} late",
+        live.elapsed_s.min(live.duration_s),
+        live.duration_s,
+        worst as f64 / 1e6
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tickwire_testbed::controller::LiveStream;
+
+    #[test]
+    fn a_run_is_named_and_its_worst_told() {
+        let stream = |worst_ever_ns, late| LiveStream { received: 10, worst_ever_ns, late, ..LiveStream::default() };
+        let live = Live {
+            carrier: Carrier::Tickwire,
+            timing: Timing::Scheduled,
+            rate: 2,
+            elapsed_s: 5.2,
+            duration_s: 30.0,
+            streams: vec![stream(1_500_000, 0), stream(900_000, 1)],
+        };
+        assert_eq!(name(&live), "Tickwire, scheduled, 2 times the rate");
+        assert_eq!(said(&live), "5 of 30 s, 20 messages, worst 1.50 ms, 1 late");
+        assert_eq!(said(&Live { elapsed_s: -0.1, ..live }), "warming up");
+    }
+}

@@ -1,0 +1,92 @@
+//! `tickwire testbed run`.
+
+use super::progress::Progress;
+use crate::args::{Ends, MessageTiming, Stacks, TestbedRun};
+use crate::html::Html;
+use crate::output;
+use crate::usage::Usage;
+use anyhow::{Context, Result};
+use std::process::ExitCode;
+use std::time::Duration;
+use tickwire_testbed::controller::{Error, Ground, Plan, Site};
+use tickwire_testbed::outcome::{Carrier, Timing};
+use tickwire_testbed::pattern::Pattern;
+use tickwire_testbed::report;
+use tickwire_testbed::schedule::Link;
+
+/// The rates of a sweep.
+const SWEEP: [u32; 6] = [1, 2, 5, 10, 20, 50];
+/// How long each of them is measured, at most.
+const SWEEP_SECONDS: f64 = 10.0;
+
+pub(crate) fn run(arguments: &TestbedRun) -> Result<ExitCode> {
+    let plan = plan(arguments)?;
+    let report = arguments.html.as_deref().map(Html::open).transpose()?;
+    let progress = Progress::new(&plan);
+    let conducted = plan.conduct(&mut |step, live| progress.show(step, live));
+    progress.end();
+    let experiment = conducted.map_err(|error| match error {
+        Error::Refused(why) => Usage::new(why).into(),
+        Error::Broken(error) => error,
+    })?;
+    if let Some(report) = report {
+        report.write(&report::html(&experiment))?;
+    }
+    let text = if arguments.json {
+        serde_json::to_string_pretty(&report::json(&experiment, false))? + "\n"
+    } else {
+        report::table(&experiment)
+    };
+    output::print(&text)?;
+    Ok(if report::verdict(&experiment).met { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn plan(arguments: &TestbedRun) -> Result<Plan> {
+    let refused = |error: &dyn std::fmt::Display| Usage::new(error);
+    let pattern = match &arguments.pattern {
+        Some(path) => Pattern::read(path).map_err(|error| refused(&error))?,
+        None => Pattern::of_2015(),
+    };
+    let ground = match &arguments.nodes {
+        Some(path) => {
+            let site = Site::read(path, &pattern).map_err(|error| refused(&error))?;
+            Ground::Site { site, page: arguments.page.clone() }
+        }
+        None => {
+            let tickwire = std::env::current_exe().context("cannot find the running program")?;
+            Ground::Lab { tickwire, busy: usize::try_from(arguments.busy)? }
+        }
+    };
+    if usize::from(arguments.port) + pattern.streams.len() > usize::from(u16::MAX) {
+        return Err(Usage::of("--port", "there are not enough ports above it for all streams").into());
+    }
+    Ok(Plan {
+        pattern,
+        ground,
+        carriers: match arguments.stacks {
+            Stacks::Both => vec![Carrier::Kernel, Carrier::Tickwire],
+            Stacks::Kernel => vec![Carrier::Kernel],
+            Stacks::Tickwire => vec![Carrier::Tickwire],
+        },
+        consumer: arguments.accelerate != Ends::Producers,
+        producers: arguments.accelerate != Ends::Consumer,
+        spin: arguments.spin.clone(),
+        timing: match arguments.timing {
+            MessageTiming::Pattern => Timing::Pattern,
+            MessageTiming::Synchronised => Timing::Synchronised,
+            MessageTiming::Unscheduled => Timing::Unscheduled,
+            MessageTiming::Scheduled => Timing::Scheduled,
+        },
+        timings: arguments.timings,
+        sweep: if arguments.sweep { SWEEP.to_vec() } else { Vec::new() },
+        rate: arguments.rate,
+        link: Link { rate_bps: arguments.link * 1_000_000, mtu: 1500 },
+        guard: arguments.guard.map(|us| Duration::from_secs_f64(us / 1e6)),
+        seed: arguments.seed,
+        warm_up: Duration::from_secs_f64(arguments.warm_up),
+        duration: Duration::from_secs_f64(arguments.duration),
+        sweep_duration: Duration::from_secs_f64(arguments.duration.min(SWEEP_SECONDS)),
+        first_port: arguments.port,
+        command: std::env::args().collect(),
+    })
+}
