@@ -69,11 +69,17 @@ pub struct Setting {
 }
 
 impl Setting {
+    /// Whether it stamps what leaves, when a socket asks for that.
+    #[must_use]
+    pub const fn stamps_departures(&self) -> bool {
+        self.transmit != libc::HWTSTAMP_TX_OFF as i32
+    }
+
     /// Whether it stamps the packets of an NTP client, both ways.
     #[must_use]
     pub const fn stamps_ntp(&self) -> bool {
         // One-step cards write the stamps of PTP's own messages into these, and stamp all others as `TX_ON` does.
-        self.transmit != libc::HWTSTAMP_TX_OFF as i32
+        self.stamps_departures()
             && (self.filter == libc::HWTSTAMP_FILTER_ALL as i32 || self.filter == libc::HWTSTAMP_FILTER_NTP_ALL as i32)
     }
 
