@@ -1,0 +1,170 @@
+//! The study for a browser.
+
+use crate::quantity::{Carrier, Quantity};
+use crate::table::{HEAD, kinds, line, of, row};
+use crate::{Load, Profile, Study, Wait};
+use tickwire_report::{Axis, Page, Plot, Series, Tone};
+
+/// More lines than this cannot be told apart in one figure.
+const LINES: usize = 8;
+
+/// The study as one HTML file; `command` is how to repeat it.
+#[must_use]
+pub fn html(study: &Study, command: &[String]) -> String {
+    let mut page = Page::new("Latency profiles of transmission");
+    page.paragraph(&study.machine);
+    page.paragraph(&format!(
+        "{} frames of {} bytes of each profile, one each {} us, over {}.",
+        study.samples,
+        study.size_bytes,
+        study.period_ns / 1000,
+        study.target
+    ));
+    page.verdict(Tone::Plain, &summary(study));
+    for (quantity, wait) in kinds(study) {
+        page.section(&quantity.title(wait));
+        page.paragraph(meaning(quantity, wait));
+        for profiles in figures(of(study, quantity, wait).collect()) {
+            let series = profiles.iter().map(|one| series(one)).collect();
+            let y = Axis::logarithmic("part of the samples that is at least as long");
+            let plot = Plot { x: Axis::logarithmic("us"), y, series };
+            page.figure(&plot, "Latency profile: lower and further left is better, and steeper is more even.");
+        }
+        let rows = of(study, quantity, wait).map(|one| row(one).map(|cell| (cell, Tone::Plain)).to_vec());
+        page.table(&HEAD, rows);
+    }
+    page.section("The loads");
+    let loads = study
+        .loads
+        .iter()
+        .map(|one| plain([one.load.name().to_owned(), format!("{:.0}", one.seconds), one.blocks.to_string()]));
+    page.table(&["load", "seconds", "blocks of 8 MB read"], loads);
+    if !study.absent.is_empty() {
+        page.section("What is not here");
+        page.table(&["not here", "why"], study.absent.iter().map(|one| plain([one.name.clone(), one.why.clone()])));
+    }
+    page.section("To repeat it");
+    page.terminal(&command.join(" "));
+    page.finish()
+}
+
+fn plain<const N: usize>(cells: [String; N]) -> Vec<(String, Tone)> {
+    cells.into_iter().map(|cell| (cell, Tone::Plain)).collect()
+}
+
+/// One figure for all, or one for each path if these are too many.
+fn figures(profiles: Vec<&Profile>) -> Vec<Vec<&Profile>> {
+    if profiles.len() <= LINES {
+        return vec![profiles];
+    }
+    let (kernel, tickwire): (Vec<_>, Vec<_>) = profiles.into_iter().partition(|one| one.carrier == Carrier::Kernel);
+    [kernel, tickwire].into_iter().filter(|profiles| !profiles.is_empty()).collect()
+}
+
+fn series(profile: &Profile) -> Series {
+    let points = profile.figures.profile.iter().map(|one| (one.ns as f64 / 1e3, one.part)).collect();
+    Series { name: line(profile), points }
+}
+
+fn meaning(quantity: Quantity, wait: Option<Wait>) -> &'static str {
+    match (quantity, wait) {
+        (Quantity::ClockReadout, _) => {
+            "How long the register takes, as the card's driver sees it: the least that processor and card need to talk over the bus."
+        }
+        (Quantity::CallToDriver, _) => {
+            "From just before the call to the stamp that the sender's driver makes when it gives the frame to its card."
+        }
+        (Quantity::CallToWire, _) => {
+            "From just before the call to the stamp that the card makes when the frame leaves."
+        }
+        (Quantity::CallToPeer, _) => {
+            "From just before the call to the kernel's stamp at the peer, when the driver there has handed the frame over: both paths by the same method."
+        }
+        (_, Some(Wait::Sleep)) => "The sender slept until the instant, as most programs do, and then called.",
+        (_, _) => "The sender slept until 200 us before the instant, watched the clock until it came, and then called.",
+    }
+}
+
+/// What who has ten seconds is to know.
+fn summary(study: &Study) -> String {
+    let told = |quantity: Quantity, wait: Option<Wait>| {
+        let at = |carrier: Carrier| of(study, quantity, wait).filter(move |one| one.carrier == carrier);
+        let one = |carrier: Carrier| {
+            let rest = at(carrier).find(|one| one.load == Load::None)?;
+            let worst = at(carrier).max_by_key(|one| one.figures.jitter_ns)?;
+            let us = |ns: i64| ns as f64 / 1e3;
+            Some(format!(
+                "{} {:.1} us at the median at rest, with a jitter of up to {:.1} us (load {})",
+                carrier.name(),
+                us(rest.figures.p50_ns),
+                us(worst.figures.jitter_ns),
+                worst.load.name()
+            ))
+        };
+        let both: Vec<String> = [Carrier::Kernel, Carrier::Tickwire].into_iter().filter_map(one).collect();
+        (!both.is_empty()).then(|| format!("{}: {}.", quantity.title(wait), both.join("; ")))
+    };
+    let wanted = [
+        told(Quantity::InstantToPeer, Some(Wait::Watch)),
+        told(Quantity::InstantToWire, Some(Wait::Watch)),
+        told(Quantity::InstantToDriver, Some(Wait::Watch)),
+    ];
+    wanted.into_iter().flatten().next().unwrap_or_else(|| "See the tables.".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Figures;
+
+    fn profile(load: Load, carrier: Carrier, times: Vec<i64>) -> Profile {
+        Profile {
+            quantity: Quantity::InstantToPeer,
+            wait: Some(Wait::Watch),
+            interface: "eth0 of the lab".to_owned(),
+            load,
+            carrier,
+            missing: 0,
+            lane_packets: None,
+            figures: Figures::of(times).unwrap(),
+        }
+    }
+
+    fn of_all(loads: &[Load]) -> Study {
+        let both = |load: &Load| [(*load, Carrier::Kernel, 9_000), (*load, Carrier::Tickwire, 5_000)];
+        let profiles = loads
+            .iter()
+            .flat_map(both)
+            .map(|(load, carrier, ns)| profile(load, carrier, vec![ns, ns + 1_000 + load.name().len() as i64 * 100]));
+        Study {
+            machine: "a machine".to_owned(),
+            target: "a lab".to_owned(),
+            samples: 2,
+            size_bytes: 166,
+            period_ns: 500_000,
+            loads: Vec::new(),
+            profiles: profiles.collect(),
+            absent: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_quantity_has_one_figure_as_long_as_its_lines_can_be_told_apart() {
+        let figures = |study: &Study| html(study, &[]).matches("<figure>").count();
+        assert_eq!(figures(&of_all(&[Load::None, Load::Cpu, Load::Disk, Load::CpuDisk])), 1);
+        assert_eq!(figures(&of_all(&Load::ALL)), 2);
+    }
+
+    #[test]
+    fn the_verdict_has_both_paths_with_their_worst_jitter() {
+        let html = html(&of_all(&[Load::None, Load::DiskSerial]), &["tickwire".to_owned(), "jitter".to_owned()]);
+        let expected = "From the instant to the peer&#39;s driver, watched wait: kernel 9.0 us at the median at rest, with a jitter of up to 2.1 us \
+                        (load disk+serial); Tickwire 5.0 us at the median at rest, with a jitter of up to 2.1 us (load disk+serial).";
+        assert!(html.contains(expected), "{html}");
+        assert!(
+            html.contains("kernel, no load")
+                && html.contains("Tickwire, disk+serial")
+                && html.contains("<pre>tickwire jitter</pre>")
+        );
+    }
+}

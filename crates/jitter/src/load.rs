@@ -1,0 +1,239 @@
+//! The paper's loads (section IV). All of it is threads of this program and a file without a name, so nothing of it outlives the program.
+
+use crate::disk::{Disk, Serial, SerialError};
+use serde::Serialize;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use thiserror::Error;
+
+/// What keeps the machine busy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Load {
+    /// None of ours.
+    #[serde(rename = "none")]
+    None,
+    /// A thread for each processor that computes; it needs no memory and makes no system call.
+    #[serde(rename = "cpu")]
+    Cpu,
+    /// Blocks of 8 MB, read from the disk past the kernel's cache, again and again.
+    #[serde(rename = "disk")]
+    Disk,
+    /// Both.
+    #[serde(rename = "cpu+disk")]
+    CpuDisk,
+    /// The disk, and about 100 characters for each block to a serial line.
+    #[serde(rename = "disk+serial")]
+    DiskSerial,
+}
+
+impl Load {
+    /// All, in the paper's order.
+    pub const ALL: [Self; 5] = [Self::None, Self::Cpu, Self::Disk, Self::CpuDisk, Self::DiskSerial];
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Cpu => "cpu",
+            Self::Disk => "disk",
+            Self::CpuDisk => "cpu+disk",
+            Self::DiskSerial => "disk+serial",
+        }
+    }
+
+    const fn computes(self) -> bool {
+        matches!(self, Self::Cpu | Self::CpuDisk)
+    }
+
+    const fn reads(self) -> bool {
+        matches!(self, Self::Disk | Self::CpuDisk | Self::DiskSerial)
+    }
+
+    /// Begins it: for so long at most, with a file on the disk of this directory, and this serial line.
+    ///
+    /// # Errors
+    /// The machine has no such thing, or refuses it.
+    pub(crate) fn begin(self, limit: Duration, directory: &Path, serial: Option<&Path>) -> Result<Running, LoadError> {
+        let mut running = Running {
+            going: Arc::new(Going::new(limit)),
+            threads: Vec::new(),
+            begun: Instant::now(),
+            blocks: Arc::default(),
+        };
+        let serial = match (self, serial) {
+            (Self::DiskSerial, None) => return Err(LoadError::NoSerial),
+            (Self::DiskSerial, Some(device)) => Some(Serial::open(device)?),
+            _ => None,
+        };
+        if self.reads() {
+            let disk = Disk::prepare(directory).map_err(|error| LoadError::Disk(directory.into(), error))?;
+            let blocks = Arc::clone(&running.blocks);
+            running.spawn(move |going| disk.read(serial, going, &blocks))?;
+        }
+        if self.computes() {
+            for _ in 0..thread::available_parallelism().map_err(LoadError::Thread)?.get() {
+                running.spawn(|going| {
+                    compute(going);
+                    Ok(())
+                })?;
+            }
+        }
+        Ok(running)
+    }
+}
+
+/// Why there is no such load.
+#[derive(Debug, Error)]
+pub(crate) enum LoadError {
+    /// None was named.
+    #[error("no serial line was named (--serial DEVICE)")]
+    NoSerial,
+    /// The one that was named is none.
+    #[error(transparent)]
+    Serial(#[from] SerialError),
+    /// No file that can be read past the cache.
+    #[error("the disk of {0} cannot be read past the kernel's cache: {1}")]
+    Disk(PathBuf, io::Error),
+    /// No more threads.
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
+    /// It went out before it was to.
+    #[error("it ended while it was measured: {0}")]
+    Ended(io::Error),
+    /// What was measured took longer than it was to, and the load did not.
+    #[error("it was given up after {0:?}, while it was measured")]
+    Late(Duration),
+}
+
+/// Whether a load is to go on.
+#[derive(Debug)]
+pub(crate) struct Going {
+    stop: AtomicBool,
+    limit: Duration,
+    until: Instant,
+}
+
+impl Going {
+    pub(crate) fn new(limit: Duration) -> Self {
+        Self { stop: AtomicBool::new(false), limit, until: Instant::now() + limit }
+    }
+
+    pub(crate) fn on(&self) -> bool {
+        !self.stop.load(Ordering::Relaxed) && Instant::now() < self.until
+    }
+}
+
+/// A load that goes on until this is finished or dropped.
+#[derive(Debug)]
+pub(crate) struct Running {
+    going: Arc<Going>,
+    threads: Vec<JoinHandle<io::Result<()>>>,
+    begun: Instant,
+    blocks: Arc<AtomicU64>,
+}
+
+impl Running {
+    fn spawn(&mut self, work: impl FnOnce(&Going) -> io::Result<()> + Send + 'static) -> Result<(), LoadError> {
+        let going = Arc::clone(&self.going);
+        let thread = thread::Builder::new().name("load".to_owned()).spawn(move || work(&going));
+        self.threads.push(thread.map_err(LoadError::Thread)?);
+        Ok(())
+    }
+
+    /// Ends it; how many blocks were read, and in which time.
+    ///
+    /// # Errors
+    /// It had ended by itself.
+    pub(crate) fn finish(mut self) -> Result<(u64, Duration), LoadError> {
+        let late = Instant::now() >= self.going.until;
+        self.end()?;
+        if late {
+            return Err(LoadError::Late(self.going.limit));
+        }
+        Ok((self.blocks.load(Ordering::Relaxed), self.begun.elapsed()))
+    }
+
+    fn end(&mut self) -> Result<(), LoadError> {
+        self.going.stop.store(true, Ordering::Relaxed);
+        let mut ended = Ok(());
+        for thread in self.threads.drain(..) {
+            if let Ok(Err(error)) = thread.join() {
+                ended = Err(LoadError::Ended(error));
+            }
+        }
+        ended
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
+/// Looks for primes, as the paper's sysbench does.
+fn compute(going: &Going) {
+    let mut candidate = 3_u64;
+    while going.on() {
+        // Less than a millisecond's worth.
+        for _ in 0..1000 {
+            let is_prime =
+                (3_u64..).step_by(2).take_while(|d| d * d <= candidate).all(|d| !candidate.is_multiple_of(d));
+            std::hint::black_box(is_prime);
+            candidate = if candidate > 10_000_000 { 3 } else { candidate + 2 };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn names_are_those_of_the_command_line_and_of_json() {
+        for load in Load::ALL {
+            assert_eq!(serde_json::to_value(load).unwrap(), load.name());
+        }
+    }
+
+    #[test]
+    fn a_load_of_the_processors_has_a_thread_for_each_and_ends_when_it_is_told() {
+        let here = Path::new(".");
+        let running = Load::Cpu.begin(LONG, here, None).unwrap();
+        assert_eq!(running.threads.len(), thread::available_parallelism().unwrap().get());
+        let begun = Instant::now();
+        assert_eq!(running.finish().unwrap().0, 0);
+        assert!(begun.elapsed() < LONG / 2);
+        assert!(Load::None.begin(LONG, here, None).unwrap().threads.is_empty());
+    }
+
+    #[test]
+    fn a_load_ends_by_itself_and_what_was_measured_so_long_is_not_told() {
+        let running = Load::Cpu.begin(Duration::from_millis(10), Path::new("."), None).unwrap();
+        while running.threads.iter().any(|thread| !thread.is_finished()) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert!(matches!(running.finish(), Err(LoadError::Late(_))));
+    }
+
+    #[test]
+    fn what_is_not_there_is_named() {
+        let begin = |load: Load, directory: &str, serial: Option<&str>| {
+            load.begin(LONG, Path::new(directory), serial.map(Path::new)).unwrap_err().to_string()
+        };
+        assert_eq!(begin(Load::DiskSerial, ".", None), "no serial line was named (--serial DEVICE)");
+        assert!(begin(Load::DiskSerial, ".", Some("/dev/null")).starts_with("/dev/null is no serial line"));
+        let words = begin(Load::Disk, "/nonexistent", None);
+        assert!(
+            words.starts_with("the disk of /nonexistent cannot be read past the kernel's cache: No such"),
+            "{words}"
+        );
+    }
+}

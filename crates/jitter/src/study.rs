@@ -1,0 +1,433 @@
+//! All of the study, in order.
+
+use crate::bench::{Bench, Order, Run};
+use crate::card::CardPath;
+use crate::figures::Figures;
+use crate::load::{Load, Running};
+use crate::options::{AROUND_RUN, Options, RUNS, Target};
+use crate::pace::Wait;
+use crate::quantity::{Carrier, Point, Quantity};
+use crate::readout::{self, CardClock};
+use crate::sender::{self, WARM_UP};
+use serde::Serialize;
+use std::time::Duration;
+use thiserror::Error;
+
+/// A load that was begun has so long to become what it is.
+const SETTLE: Duration = Duration::from_millis(100);
+/// A load ends by itself so long after the longest that it can be measured.
+const SPARE: Duration = Duration::from_secs(120);
+
+/// What was measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Study {
+    /// The machine: processor and kernel.
+    pub machine: String,
+    /// Over what messages were sent.
+    pub target: String,
+    /// Messages of each profile that were asked for.
+    pub samples: u32,
+    /// Bytes of each frame.
+    pub size_bytes: u32,
+    /// From one message's instant to the next, in ns.
+    pub period_ns: u64,
+    /// The loads that were there.
+    pub loads: Vec<Applied>,
+    /// What was measured under them.
+    pub profiles: Vec<Profile>,
+    /// What could not be measured.
+    pub absent: Vec<Absent>,
+}
+
+/// A load that was there.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Applied {
+    /// Which.
+    pub load: Load,
+    /// For how long.
+    pub seconds: f64,
+    /// How many blocks of 8 MB were read from the disk.
+    pub blocks: u64,
+}
+
+/// One quantity under one load on one path.
+#[derive(Clone, Debug, Serialize)]
+pub struct Profile {
+    /// What.
+    pub quantity: Quantity,
+    /// How the instant was waited for, of deviations from it.
+    pub wait: Option<Wait>,
+    /// The interface whose clock was read, or by which the messages left.
+    pub interface: String,
+    /// Under which load.
+    pub load: Load,
+    /// On which path.
+    pub carrier: Carrier,
+    /// Messages without a stamp: they were lost, or nobody stamped them in time.
+    pub missing: usize,
+    /// On Tickwire: packets that the guard of the sender's lane let out, which proves the path.
+    pub lane_packets: Option<u64>,
+    /// How long it took.
+    #[serde(flatten)]
+    pub figures: Figures,
+}
+
+/// Something that this machine lacks, or that failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Absent {
+    /// What.
+    pub name: String,
+    /// Why, and what would change it.
+    pub why: String,
+}
+
+impl Absent {
+    pub(crate) fn new(name: &str, why: &str) -> Self {
+        Self { name: name.to_owned(), why: why.to_owned() }
+    }
+}
+
+/// Why there is no study.
+#[derive(Debug, Error)]
+pub enum StudyError {
+    /// The options cannot be meant; nothing was started.
+    #[error("{option}: {what}")]
+    Usage {
+        /// Which option.
+        option: &'static str,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The lab could not be made.
+    #[error("{0:#}")]
+    Lab(anyhow::Error),
+    /// Nothing at all could be measured.
+    #[error("nothing could be measured: {0}")]
+    Nothing(String),
+}
+
+impl StudyError {
+    pub(crate) fn usage(option: &'static str, what: impl ToString) -> Self {
+        Self::Usage { option, what: what.to_string() }
+    }
+}
+
+/// Makes the study; `progress` is told what comes next. [`Options::estimate`] says how long it takes.
+///
+/// # Errors
+/// The options cannot be meant, there is no lab, or nothing at all could be measured. What is merely lacking is named in [`Study::absent`].
+pub fn study(options: &Options, mut progress: impl FnMut(&str)) -> Result<Study, StudyError> {
+    options.check()?;
+    let mut making = Making::new(options)?;
+    for load in options.loads() {
+        making.under(load, &mut progress);
+    }
+    making.finish()
+}
+
+/// What is under way.
+struct Making<'a> {
+    options: &'a Options,
+    clocks: Vec<CardClock>,
+    over: Over,
+    loads: Vec<Applied>,
+    profiles: Vec<Profile>,
+    absent: Vec<Absent>,
+}
+
+/// What fails in a lab that Ctrl-C is ending is no failure to tell of: this waits for the end then.
+fn uninterrupted(error: anyhow::Error) -> anyhow::Error {
+    tickwire_lab::wait_if_interrupted();
+    error
+}
+
+/// Where the messages of a run were stamped, and under what.
+struct Place<'a> {
+    points: &'a [Point],
+    wait: Wait,
+    load: Load,
+    carrier: Carrier,
+    interface: &'a str,
+}
+
+/// The interface of the lab's hosts, in words.
+const LAB: &str = "eth0 of the lab";
+
+/// Over what messages are sent.
+enum Over {
+    Lab(Box<Bench>),
+    Card(CardPath, String),
+}
+
+impl<'a> Making<'a> {
+    fn new(options: &'a Options) -> Result<Self, StudyError> {
+        let (over, only, lacking) = match &options.target {
+            Target::Lab => {
+                let (bench, why) = Bench::new().map_err(|error| StudyError::Lab(uninterrupted(error)))?;
+                let wire = "a lab's cable has none: `--interface IF --to ADDRESS` measures a network card";
+                let lacking = [
+                    Some(Absent::new("stamps on the wire", wire)),
+                    why.map(|why| Absent::new("Tickwire's path", &why)),
+                ];
+                (Over::Lab(Box::new(bench)), None, lacking)
+            }
+            Target::Card { interface, to } => {
+                let (path, wire) = CardPath::new(interface, *to, options.size);
+                let why = "a socket that asks for a card's or driver's stamps is the kernel's: without `--interface` a lab compares the two";
+                let lacking = [wire, Some(Absent::new("Tickwire's path", why))];
+                (Over::Card(path, interface.clone()), Some(interface.as_str()), lacking)
+            }
+        };
+        let (clocks, mut absent) = readout::clocks(only);
+        absent.extend(lacking.into_iter().flatten());
+        Ok(Self { options, clocks, over, loads: Vec::new(), profiles: Vec::new(), absent })
+    }
+
+    /// Everything under one load. What was measured under a load that ended early is not told.
+    fn under(&mut self, load: Load, progress: &mut impl FnMut(&str)) {
+        let limit = (sender::longest(self.options.samples) + AROUND_RUN) * self.options.runs() + SPARE;
+        let running = match load.begin(limit, &self.options.directory, self.options.serial.as_deref()) {
+            Ok(running) => running,
+            Err(error) => return self.lacks(&format!("load {}", load.name()), error),
+        };
+        std::thread::sleep(SETTLE);
+        let before = self.profiles.len();
+        self.readouts(load, progress);
+        match &self.over {
+            Over::Lab(_) => self.in_lab(load, progress),
+            Over::Card(..) => self.by_card(load, progress),
+        }
+        self.end(load, running, before);
+    }
+
+    fn end(&mut self, load: Load, running: Running, before: usize) {
+        match running.finish() {
+            Ok((blocks, span)) => self.loads.push(Applied { load, seconds: span.as_secs_f64(), blocks }),
+            Err(error) => {
+                self.profiles.truncate(before);
+                self.lacks(&format!("load {}", load.name()), error);
+            }
+        }
+    }
+
+    fn readouts(&mut self, load: Load, progress: &mut impl FnMut(&str)) {
+        for clock in std::mem::take(&mut self.clocks) {
+            progress(&format!("load {}: reading the clock of {}", load.name(), clock.interface));
+            let name = format!("clock of {}, load {}", clock.interface, load.name());
+            match clock.measure(self.options.samples as usize) {
+                Ok(took) => match Figures::of(took) {
+                    Some(figures) => self.profiles.push(Profile {
+                        quantity: Quantity::ClockReadout,
+                        wait: None,
+                        interface: clock.interface.clone(),
+                        load,
+                        carrier: Carrier::Kernel,
+                        missing: 0,
+                        lane_packets: None,
+                        figures,
+                    }),
+                    None => self.lacks(&name, "the system clock was set during each reading"),
+                },
+                Err(error) => self.lacks(&name, error),
+            }
+            self.clocks.push(clock);
+        }
+    }
+
+    fn in_lab(&mut self, load: Load, progress: &mut impl FnMut(&str)) {
+        for (carrier, stamps) in RUNS {
+            for wait in Wait::ALL {
+                let Over::Lab(bench) = &self.over else { return };
+                if carrier == Carrier::Tickwire && !bench.has_tickwire() {
+                    continue;
+                }
+                let stamped = if stamps { ", stamped by the driver" } else { "" };
+                let name = format!("load {}: {}, {}{stamped}", load.name(), carrier.name(), wait.name());
+                progress(&name);
+                let (messages, frame) = (self.options.samples, self.options.size);
+                match bench.run(&Order { carrier, wait, stamps, messages, frame }) {
+                    Ok(run) => {
+                        let points: &[Point] = if stamps { &[Point::Driver] } else { &[Point::Peer] };
+                        self.enter(&run, &Place { points, wait, load, carrier, interface: LAB });
+                    }
+                    Err(error) => self.lacks(&name, format!("{:#}", uninterrupted(error))),
+                }
+            }
+        }
+    }
+
+    fn by_card(&mut self, load: Load, progress: &mut impl FnMut(&str)) {
+        for wait in Wait::ALL {
+            let Over::Card(path, interface) = &self.over else { return };
+            let name = format!("load {}: {interface}, {}", load.name(), wait.name());
+            progress(&name);
+            let points: &[Point] = if path.stamps() { &[Point::Driver, Point::Wire] } else { &[Point::Driver] };
+            let interface = interface.clone();
+            match path.run(wait, self.options.samples) {
+                Ok(messages) => {
+                    let run = Run { messages, lane_packets: None };
+                    self.enter(&run, &Place { points, wait, load, carrier: Carrier::Kernel, interface: &interface });
+                }
+                Err(error) => self.lacks(&name, error),
+            }
+        }
+    }
+
+    /// Enters the profiles of one run, without its warm-up.
+    fn enter(&mut self, run: &Run, place: &Place<'_>) {
+        let counted = run.messages.get(WARM_UP as usize..).unwrap_or_default();
+        for quantity in place.points.iter().flat_map(|point| point.quantities(place.wait)) {
+            let wait = quantity.is_deviation().then_some(place.wait);
+            let times: Vec<i64> = counted.iter().filter_map(|message| quantity.of(message)).collect();
+            let missing = counted.len() - times.len();
+            let Some(figures) = Figures::of(times) else {
+                let name = format!("{}, load {}", quantity.title(wait), place.load.name());
+                self.lacks(&name, format!("none of {} messages was stamped there: did they leave?", counted.len()));
+                continue;
+            };
+            self.profiles.push(Profile {
+                quantity,
+                wait,
+                interface: place.interface.to_owned(),
+                load: place.load,
+                carrier: place.carrier,
+                missing,
+                lane_packets: run.lane_packets,
+                figures,
+            });
+        }
+    }
+
+    /// Names something that is lacking, once.
+    fn lacks(&mut self, name: &str, why: impl ToString) {
+        let absent = Absent::new(name, &why.to_string());
+        if !self.absent.contains(&absent) {
+            self.absent.push(absent);
+        }
+    }
+
+    fn finish(self) -> Result<Study, StudyError> {
+        if self.profiles.is_empty() {
+            let why: Vec<String> = self.absent.iter().map(|one| format!("{}: {}", one.name, one.why)).collect();
+            return Err(StudyError::Nothing(why.join("; ")));
+        }
+        let target = match &self.options.target {
+            Target::Lab => "a lab of two hosts on this machine, over a cable of its kernel (veth)".to_owned(),
+            Target::Card { interface, to } => format!("{interface} to {to}"),
+        };
+        Ok(Study {
+            machine: tickwire_report::machine(),
+            target,
+            samples: self.options.samples,
+            size_bytes: self.options.size,
+            period_ns: crate::PERIOD.as_nanos() as u64,
+            loads: self.loads,
+            profiles: self.profiles,
+            absent: self.absent,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(interface: &str, to: &str) -> Options {
+        Options {
+            samples: 50,
+            size: 166,
+            target: Target::Card { interface: interface.to_owned(), to: to.parse().unwrap() },
+            serial: None,
+            loads: vec![Load::None, Load::Cpu, Load::None],
+            directory: ".".into(),
+        }
+    }
+
+    #[test]
+    fn a_small_study_of_an_interface_has_its_profiles_and_names_what_is_lacking() {
+        let mut said = Vec::new();
+        let study = study(&options("lo", "127.0.0.1:9"), |what| said.push(what.to_owned())).unwrap();
+        assert_eq!(said.len(), 4, "{said:?}");
+        // Two waits, and the call itself, under two loads.
+        let of =
+            |load: Load| study.profiles.iter().filter(move |one| one.load == load).map(|one| (one.quantity, one.wait));
+        let (call, instant) = (Quantity::CallToDriver, Quantity::InstantToDriver);
+        let expected = [(call, None), (instant, Some(Wait::Watch)), (instant, Some(Wait::Sleep))];
+        for load in [Load::None, Load::Cpu] {
+            assert_eq!(of(load).collect::<Vec<_>>(), expected);
+        }
+        assert!(study.profiles.iter().all(|one| one.figures.samples + one.missing == 50 && one.interface == "lo"));
+        let absent: Vec<&str> = study.absent.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(absent, ["clock of lo", "stamps of lo on the wire", "Tickwire's path"]);
+        assert_eq!(
+            study.loads.iter().map(|one| (one.load, one.blocks)).collect::<Vec<_>>(),
+            [(Load::None, 0), (Load::Cpu, 0)]
+        );
+
+        let json = serde_json::to_value(&study).unwrap();
+        assert_eq!(
+            (&json["samples"], &json["size_bytes"], &json["period_ns"]),
+            (&50.into(), &166.into(), &500_000.into())
+        );
+        let one = &json["profiles"][1];
+        assert_eq!((&one["quantity"], &one["wait"]), (&"instant_to_driver".into(), &"watch".into()));
+        assert_eq!(
+            (&one["load"], &one["carrier"], &one["lane_packets"]),
+            (&"none".into(), &"kernel".into(), &().into())
+        );
+        for figure in ["samples", "min_ns", "mean_ns", "p50_ns", "p99_ns", "p999_ns", "max_ns", "jitter_ns", "missing"]
+        {
+            assert!(one[figure].is_number(), "{figure}: {one}");
+        }
+        assert_eq!(one["profile"][0]["part"], 1.0);
+        assert!(json["absent"][0]["why"].is_string() && json["loads"][1]["load"] == "cpu", "{json}");
+
+        let (table, html) = (crate::table(&study), crate::html(&study, &["tickwire".to_owned(), "jitter".to_owned()]));
+        for one in &study.absent {
+            assert!(
+                table.contains(&one.name) && table.contains(&one.why),
+                "{} is absent and not named: {table}",
+                one.name
+            );
+            assert!(html.contains(&one.why.replace('\'', "&#39;")), "{html}");
+        }
+        for (quantity, wait) in expected {
+            assert!(table.contains(&quantity.title(wait)) && html.contains(&quantity.title(wait)), "{table}");
+        }
+    }
+
+    #[test]
+    fn a_load_that_is_not_there_is_named_and_the_others_are_measured() {
+        let options = Options {
+            loads: vec![Load::None, Load::Disk],
+            directory: "/nonexistent".into(),
+            ..options("lo", "127.0.0.1:9")
+        };
+        let study = study(&options, |_| {}).unwrap();
+        assert!(
+            study.absent.iter().any(|one| one.name == "load disk" && one.why.contains("/nonexistent")),
+            "{:?}",
+            study.absent
+        );
+        assert!(study.profiles.iter().all(|one| one.load == Load::None) && !study.profiles.is_empty());
+        let nothing = crate::study(&Options { loads: vec![Load::Disk], ..options }, |_| {}).unwrap_err().to_string();
+        assert!(nothing.starts_with("nothing could be measured: ") && nothing.contains("load disk"), "{nothing}");
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused_before_anything_is_started() {
+        let wrong = |options: Options| match study(&options, |what| panic!("it began: {what}")).unwrap_err() {
+            StudyError::Usage { option, what } => format!("{option}: {what}"),
+            other => panic!("{other}"),
+        };
+        let good = || options("lo", "127.0.0.1:9");
+        assert_eq!(wrong(Options { size: 59, ..good() }), "--size: a frame has 60 to 1514 bytes");
+        assert!(wrong(Options { size: 60, ..options("lo", "[::1]:9") }).contains("over IPv6: the least is 70"));
+        assert_eq!(wrong(options("nosuch0", "127.0.0.1:9")), "--interface: there is no interface \"nosuch0\" here");
+        assert!(wrong(options("../net/lo", "127.0.0.1:9")).starts_with("--interface: there is no interface"));
+        let serial =
+            |loads: Vec<Load>, serial: Option<&str>| Options { loads, serial: serial.map(Into::into), ..good() };
+        assert!(wrong(serial(vec![Load::DiskSerial], None)).contains("disk+serial needs a serial line"));
+        assert!(wrong(serial(vec![], Some("/dev/null"))).starts_with("--serial: /dev/null is no serial line"));
+    }
+}
