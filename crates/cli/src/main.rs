@@ -11,6 +11,7 @@ mod clock;
 mod counters;
 mod doctor;
 mod html;
+mod jitter;
 mod layout;
 mod log;
 mod output;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         Command::Clock(arguments) => clock::run(arguments),
         Command::Counters(arguments) => counters::run(&arguments),
         Command::Testbed(arguments) => testbed::run(arguments.command),
+        Command::Jitter(arguments) => jitter::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
     };
     outcome.unwrap_or_else(|error: anyhow::Error| {

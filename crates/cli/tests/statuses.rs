@@ -314,6 +314,54 @@ fn a_study_that_cannot_be_made_leaves_the_reports_file_as_it_was() {
 }
 
 #[test]
+fn a_measurement_that_cannot_be_meant_is_refused_before_anything_is_started() {
+    let directory = tempfile::tempdir().unwrap();
+    let html = directory.path().join("jitter.html").display().to_string();
+    for (arguments, said) in [
+        (&["--samples", "49"][..], "expected a whole number from 50 to 100000"),
+        (&["--size", "59"], "expected a whole number from 60 to 1514"),
+        (&["--load", "none,gpu"], "invalid value 'gpu'"),
+        (&["--to", "127.0.0.1"], "--interface <IF>"),
+        (&["--interface", "lo"], "--to <ADDRESS>"),
+        (&["--interface", "lo", "--to", "example.org"], "expected an address as 192.0.2.1, 192.0.2.1:5000"),
+        (
+            &["--interface", "nosuch0", "--to", "127.0.0.1"],
+            "tickwire: --interface: there is no interface \"nosuch0\" here",
+        ),
+        (&["--interface", "lo", "--to", "::1", "--size", "60"], "tickwire: --size: a frame of 60 bytes has no room"),
+        (&["--serial", "/dev/null"], "tickwire: --serial: /dev/null is no serial line: expected a terminal device"),
+        (&["--serial", "/nonexistent/tty"], "tickwire: --serial: cannot open /nonexistent/tty: No such file"),
+        (&["--load", "disk+serial"], "tickwire: --load: disk+serial needs a serial line: name it by --serial"),
+    ] {
+        let (status, words) = done(&[&["jitter", "--html", &html], arguments].concat());
+        assert_eq!(status, Some(2), "{arguments:?}: {words}");
+        assert!(words.contains(said), "{arguments:?}: {words}");
+        assert!(!std::path::Path::new(&html).exists());
+    }
+}
+
+#[test]
+fn an_interface_is_measured_and_what_it_lacks_is_named() {
+    let lo = ["jitter", "--interface", "lo", "--to", "127.0.0.1", "--samples", "50", "--load", "none"];
+    let Output { status, stdout, stderr } = tickwire(&[&lo[..], &["--json"]].concat()).output().unwrap();
+    let words = String::from_utf8(stderr).unwrap();
+    assert_eq!((status.code(), words.as_str()), (Some(0), ""));
+    let study: serde_json::Value = serde_json::from_slice(&stdout).unwrap();
+    assert_eq!(study["profiles"].as_array().unwrap().len(), 3, "{study}");
+    assert_eq!(study["target"], "lo to 127.0.0.1:9");
+    let directory = tempfile::tempdir().unwrap();
+    let html = directory.path().join("jitter.html");
+    let table = tickwire(&[&lo[..], &["--html", html.to_str().unwrap()]].concat()).output().unwrap();
+    let table = String::from_utf8(table.stdout).unwrap();
+    for absent in study["absent"].as_array().unwrap() {
+        let line = format!("not here: {}: {}", absent["name"].as_str().unwrap(), absent["why"].as_str().unwrap());
+        assert!(table.contains(&line), "{table}");
+    }
+    let html = std::fs::read_to_string(html).unwrap();
+    assert!(html.contains("<svg") && html.contains("--interface lo --to 127.0.0.1"), "{html}");
+}
+
+#[test]
 fn the_clocks_settings_are_told_with_their_place_as_the_services_are() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("t.toml");

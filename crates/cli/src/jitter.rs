@@ -1,0 +1,76 @@
+//! `tickwire jitter`: latency profiles of transmission.
+
+use crate::args::{Jitter, JitterLoad};
+use crate::html::Html;
+use crate::output;
+use crate::usage::Usage;
+use anyhow::Result;
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use tickwire_jitter::{Load, Options, Sender, StudyError, Target, Wait, html, study, table};
+
+pub(crate) fn run(arguments: &Jitter) -> Result<ExitCode> {
+    if let Some(to) = arguments.send {
+        return send(to, arguments);
+    }
+    let options = options(arguments);
+    let report = arguments.html.as_deref().map(Html::open).transpose()?;
+    let shown = std::io::stderr().is_terminal();
+    if shown {
+        eprintln!("this takes about {} s", options.estimate().as_secs().max(1));
+    }
+    let found = study(&options, |what| {
+        if shown {
+            eprintln!("{what} ...");
+        }
+    });
+    let found = match found {
+        Err(StudyError::Usage { option, what }) => return Err(Usage::of(option, what).into()),
+        found => found?,
+    };
+    if let Some(report) = report {
+        let command: Vec<String> = std::env::args().collect();
+        report.write(&html(&found, &command))?;
+    }
+    let text = if arguments.json { serde_json::to_string_pretty(&found)? + "\n" } else { table(&found) };
+    output::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn options(arguments: &Jitter) -> Options {
+    let target = match (&arguments.interface, arguments.to) {
+        (Some(interface), Some(to)) => Target::Card { interface: interface.clone(), to },
+        _ => Target::Lab,
+    };
+    let load = |load: &JitterLoad| match load {
+        JitterLoad::None => Load::None,
+        JitterLoad::Cpu => Load::Cpu,
+        JitterLoad::Disk => Load::Disk,
+        JitterLoad::CpuDisk => Load::CpuDisk,
+        JitterLoad::DiskSerial => Load::DiskSerial,
+    };
+    Options {
+        samples: arguments.samples,
+        size: arguments.size,
+        target,
+        serial: arguments.serial.clone(),
+        loads: arguments.loads.iter().map(load).collect(),
+        directory: std::env::current_dir().unwrap_or_else(|_| ".".into()),
+    }
+}
+
+/// The sender of a lab: one run, told in one line.
+fn send(to: SocketAddr, arguments: &Jitter) -> Result<ExitCode> {
+    let mut sender = Sender::open(to, arguments.size)?;
+    if arguments.stamps {
+        sender.stamp(None)?;
+    }
+    let wait = if arguments.sleep { Wait::Sleep } else { Wait::Watch };
+    let (messages, socket) = sender.transmit(wait, arguments.samples)?;
+    output::print(&(serde_json::to_string(&messages)? + "\n"))?;
+    // The socket's lane is looked at now. Whoever does so closes our standard input then, or has died.
+    std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink())?;
+    drop(socket);
+    Ok(ExitCode::SUCCESS)
+}
