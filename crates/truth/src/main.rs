@@ -1,4 +1,4 @@
-//! The programs of the truth bench: `truth begin`, `serve`, `probe`, `reading`, `keep` and `guard`.
+//! The programs of the truth bench: `truth begin`, `serve`, `stamp`, `probe`, `reading`, `keep`, `virtual` and `guard`.
 #![forbid(unsafe_code)]
 
 use anyhow::{Context, Result};
@@ -44,6 +44,11 @@ enum Task {
         /// The BPF program `stamp` is at the device, and completes the answers
         #[arg(long)]
         completed: bool,
+    },
+    /// Write the BPF program that completes answers
+    Stamp {
+        /// The object file to write
+        object: PathBuf,
     },
     /// Compare a clock with the truth; prints a line of JSON with the figures for each part
     Probe {
@@ -116,8 +121,11 @@ fn main() -> Result<()> {
             let leaving = if completed { Leaving::Completed } else { Leaving::Told };
             let mut server = Server::bind(Truth::read(&truth)?, address, leaving)?;
             eprintln!("serving");
-            server.run()
+            let (stop, _never) = nix::unistd::pipe()?;
+            server.run(stop.as_fd())
         }
+        Task::Stamp { object } => std::fs::write(&object, tickwire_truth::stamp::OBJECT)
+            .with_context(|| format!("cannot write {}", object.display())),
         Task::Probe { truth, page, clockbound, seconds, from, rate } => {
             let truth = Truth::read(&truth)?;
             let begin = Instant::now();

@@ -10,6 +10,9 @@ use crate::socket::{Departure, Socket};
 use anyhow::{Context, Result};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tickclock::{Count, Nanos, counter};
 use tickwire_ntp::{Mode, Packet, Short, Stamp};
@@ -54,6 +57,7 @@ pub struct Server {
     leaving: Leaving,
     socket: Socket,
     answered: VecDeque<Answered>,
+    answers: Arc<AtomicU64>,
     typical: VecDeque<i64>,
     rng: Rng,
 }
@@ -67,18 +71,25 @@ impl Server {
         let socket = Socket::bind(address, truth.kind(), truth.period())
             .with_context(|| format!("cannot serve at {address}"))?;
         let rng = Rng::new(truth.recipe().path.seed);
-        Ok(Self { truth, leaving, socket, answered: VecDeque::new(), typical: VecDeque::new(), rng })
+        let (answered, typical) = (VecDeque::new(), VecDeque::new());
+        Ok(Self { truth, leaving, socket, answered, answers: Arc::default(), typical, rng })
     }
 
-    /// Serves until it is ended.
+    /// How many answers it has given, for who wants to see them counted while it runs.
+    #[must_use]
+    pub fn answers(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.answers)
+    }
+
+    /// Serves until something can be read from `stop`, or its other end is closed.
     ///
     /// # Errors
     /// The system refuses to wait.
-    pub fn run(&mut self) -> Result<()> {
-        loop {
-            self.socket.wait()?;
+    pub fn run(&mut self, stop: BorrowedFd<'_>) -> Result<()> {
+        while self.socket.wait(stop)? {
             self.turn();
         }
+        Ok(())
     }
 
     /// Takes in what has left and come, and answers.
@@ -116,6 +127,7 @@ impl Server {
             });
             // A client that has gone hears nothing.
             let Ok((number, program)) = sent else { continue };
+            self.answers.fetch_add(1, Ordering::Relaxed);
             if self.answered.len() == REMEMBERED {
                 self.answered.pop_front();
             }

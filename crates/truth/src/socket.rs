@@ -8,7 +8,7 @@ use nix::sys::socket::{
 use std::collections::VecDeque;
 use std::io::IoSliceMut;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use tickclock::{Count, CounterKind};
 use tickwire_ntp::sandwich::Sandwich;
 use tickwire_ntp::stamping;
@@ -53,10 +53,13 @@ impl Socket {
         Ok(Self { socket, kind, period, before: [before; 2], sent: VecDeque::new(), next: 0 })
     }
 
-    /// Sleeps until something has come or left.
-    pub(crate) fn wait(&self) -> nix::Result<()> {
-        match poll(&mut [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE) {
-            Ok(_) | Err(Errno::EINTR) => Ok(()),
+    /// Sleeps until something has come or left; says no once something can be read from `stop`, or its other end is closed.
+    pub(crate) fn wait(&self, stop: BorrowedFd<'_>) -> nix::Result<bool> {
+        let mut both = [self.socket.as_fd(), stop].map(|one| PollFd::new(one, PollFlags::POLLIN));
+        match poll(&mut both, PollTimeout::NONE) {
+            // The end of a pipe is none of the events that one asks for.
+            Ok(_) => Ok(!both[1].any().unwrap_or(true)),
+            Err(Errno::EINTR) => Ok(true),
             Err(error) => Err(error),
         }
     }

@@ -3,6 +3,7 @@
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tickclock::{Nanos, counter};
 use tickwire_clock::Exchange;
@@ -28,8 +29,9 @@ fn free_address() -> SocketAddr {
 fn exchanges(truth: &Truth, count: usize) -> Vec<Exchange> {
     let address = free_address();
     let mut server = Server::bind(truth.clone(), address, Leaving::Told).unwrap();
-    // It ends with the test.
-    std::thread::spawn(move || server.run());
+    let answers = server.answers();
+    let (stop, stopper) = nix::unistd::pipe().unwrap();
+    let serving = std::thread::spawn(move || server.run(stop.as_fd()));
     let pace = Poll { usual: 1, longest: 1 };
     let mut client = Client::new(Config { poll: pace, transmit: Transmit::Nonce, interleaved: true }, 0);
     let mut socket = Socket::open(address, truth.kind(), truth.period()).unwrap();
@@ -55,6 +57,9 @@ fn exchanges(truth: &Truth, count: usize) -> Vec<Exchange> {
             all.push(exchange);
         }
     }
+    assert!(answers.load(Ordering::Relaxed) >= count as u64);
+    drop(stopper);
+    serving.join().unwrap().unwrap();
     all
 }
 

@@ -2,7 +2,6 @@
 
 use super::keeper::Keeper;
 use super::scenario::{Load, Scenario};
-use crate::workspace;
 use anyhow::{Context, Result, bail, ensure};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -55,11 +54,7 @@ impl Bed {
     /// Puts the program that completes answers at the server's device.
     fn complete_answers(&self) -> Result<()> {
         let object = self.file("stamp.o");
-        let source = workspace::root().join("crates/truth/bpf/stamp.c");
-        let mut clang = Command::new("clang");
-        // Debian keeps <asm/types.h> in the multiarch folder, which clang does not search for the BPF target.
-        clang.args(["-target", "bpf", "-O2", "-g"]).arg(format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH));
-        workspace::run(clang.arg("-c").arg(source).args(["-o", &object]))?;
+        self.server.run(&[&program("truth")?, "stamp", &object])?;
         self.server.run(&["tc", "qdisc", "add", "dev", INTERFACE, "clsact"])?;
         let filter =
             ["tc", "filter", "add", "dev", INTERFACE, "egress", "bpf", "da", "obj", &object, "sec", "classifier"];
