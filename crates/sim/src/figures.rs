@@ -46,6 +46,18 @@ impl Figures {
         self.errors.len() as u64
     }
 
+    /// Each reading's error, in the order in which they were made; those beyond 2.1 s count as that.
+    #[must_use]
+    pub fn errors(&self) -> &[i32] {
+        &self.errors
+    }
+
+    /// Each reading's bound, likewise.
+    #[must_use]
+    pub fn bounds(&self) -> &[i32] {
+        &self.bounds
+    }
+
     /// What they come to; `None` of none.
     #[must_use]
     pub fn summary(mut self) -> Option<Summary> {

@@ -1,6 +1,6 @@
 //! What the clock goes through in virtual time, and what it promises then. One list for tests and for the benchmark.
 
-use crate::figures::Summary;
+use crate::figures::{Figures, Summary};
 use crate::oscillator::Wander;
 use crate::time_server::{Delay, TimeServer};
 use crate::timekeeping::Timekeeping;
@@ -93,6 +93,12 @@ impl Scenario {
     /// If the clock never knew the time.
     #[must_use]
     pub fn run(&self, seed: u64) -> Summary {
+        self.figures(seed).summary().expect("the clock knew the time")
+    }
+
+    /// Runs it, and gives every reading.
+    #[must_use]
+    pub fn figures(&self, seed: u64) -> Figures {
         let mut server = TimeServer::new(seed ^ 0x5eed);
         (server.forth, server.back) = (self.path, self.path);
         let mut run = Timekeeping::new(self.wander, vec![server], self.poll, 0.0, seed);
@@ -120,9 +126,9 @@ impl Scenario {
             }
         }
         run.until(end, |_| ());
-        let mut summary = run.figures().summary().expect("the clock knew the time");
-        summary.outside += outside;
-        summary
+        let mut figures = run.figures();
+        figures.outside += outside;
+        figures
     }
 
     fn changes(&self) -> impl Iterator<Item = (f64, Change)> {
