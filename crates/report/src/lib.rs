@@ -6,6 +6,7 @@
 //! | `gallery` | figures on the page, alone or beside each other, and what their signs mean |
 //! | `figure` | what figures have in common: sizes, signs, the page's colours |
 //! | `axis` | axes |
+//! | `bars` | histograms of differences |
 //! | `plot` | lines over linear or logarithmic axes |
 //! | `dots` | values of many things, each against its own limit |
 //! | `profile` | latency profiles of histograms |
@@ -15,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod axis;
+mod bars;
 mod dots;
 mod figure;
 mod gallery;
@@ -24,6 +26,7 @@ mod plot;
 mod profile;
 
 pub use axis::Axis;
+pub use bars::{Bar, Bars};
 pub use dots::{Dot, DotLine, Dots};
 pub use figure::{Figure, Sign, Size};
 pub use machine::machine;

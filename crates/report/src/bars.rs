@@ -1,0 +1,121 @@
+//! Histograms of differences: bars over a linear axis, dashed lines where it is marked.
+
+use crate::axis::{Axis, number};
+use crate::figure::{Figure, INK, LINE, NOTHING, Size, colour, in_page_colours};
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use std::ops::Range;
+
+/// Length of a dash, and from it to the next.
+const DASH: (i32, i32) = (6, 4);
+
+/// A histogram.
+#[derive(Clone, Debug)]
+pub struct Bars {
+    /// Along; linear in any case.
+    pub x: Axis,
+    /// Up; linear in any case, from 0 on.
+    pub y: Axis,
+    /// What is drawn.
+    pub bars: Vec<Bar>,
+}
+
+/// One bar.
+#[derive(Clone, Copy, Debug)]
+pub struct Bar {
+    /// From where along.
+    pub from: f64,
+    /// To where.
+    pub to: f64,
+    /// How high.
+    pub height: f64,
+}
+
+type Error = DrawingAreaErrorKind<std::io::Error>;
+
+impl Figure for Bars {
+    fn svg(&self, size: Size) -> String {
+        let linear = |axis: &Axis| Axis { logarithmic: false, ..axis.clone() };
+        let sound = |bar: &&Bar| [bar.from, bar.to, bar.height].iter().all(|value| value.is_finite());
+        let bars: Vec<Bar> = self.bars.iter().filter(sound).copied().collect();
+        let x = linear(&self.x).range(bars.iter().flat_map(|bar| [bar.from, bar.to]));
+        let highest = bars.iter().map(|bar| bar.height).fold(0.0, f64::max);
+        let Some(x) = x.filter(|_| highest > 0.0) else { return NOTHING.to_owned() };
+        let mut svg = String::new();
+        let area = SVGBackend::with_string(&mut svg, size.pixels()).into_drawing_area();
+        let drawn = self.draw(&area, size, x, 0.0..highest * 1.05, &bars);
+        drawn.and_then(|()| area.present()).expect("a string takes what is drawn");
+        drop(area);
+        in_page_colours(&svg, size.pixels(), &self.x.label)
+    }
+}
+
+impl Bars {
+    fn draw(
+        &self,
+        area: &DrawingArea<SVGBackend<'_>, Shift>,
+        size: Size,
+        x: Range<f64>,
+        y: Range<f64>,
+        bars: &[Bar],
+    ) -> Result<(), Error> {
+        let text = ("sans-serif", size.text()).into_font().color(&INK);
+        let top = y.end;
+        let mut chart = ChartBuilder::on(area)
+            .margin(8)
+            .margin_right(16)
+            .x_label_area_size(46)
+            .y_label_area_size(82)
+            .build_cartesian_2d(x, y)?;
+        chart
+            .configure_mesh()
+            .disable_x_mesh()
+            .x_labels(if size == Size::Wide { 10 } else { 5 })
+            .x_desc(&self.x.label)
+            .y_desc(&self.y.label)
+            .label_style(text.clone())
+            .axis_desc_style(text)
+            .axis_style(INK)
+            .bold_line_style(LINE)
+            .light_line_style(TRANSPARENT)
+            .x_label_formatter(&|&value| number(value))
+            .y_label_formatter(&|&value| number(value))
+            .draw()?;
+        let bar = |bar: &Bar| Rectangle::new([(bar.from, 0.0), (bar.to, bar.height)], colour(0).filled());
+        chart.draw_series(bars.iter().filter(|bar| bar.height > 0.0).map(bar))?;
+        for &mark in &self.x.marks {
+            let ends = [(mark, 0.0), (mark, top)];
+            chart.draw_series(DashedLineSeries::new(ends, DASH.0, DASH.1, INK.stroke_width(1)))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bars(heights: &[f64]) -> Bars {
+        let bar = |(number, &height): (usize, &f64)| Bar { from: number as f64, to: number as f64 + 1.0, height };
+        let x = Axis::linear("<us>").mark(0.2).mark(2.9);
+        Bars { x, y: Axis::linear("how many"), bars: heights.iter().enumerate().map(bar).collect() }
+    }
+
+    #[test]
+    fn each_bar_that_is_one_is_drawn_and_marks_are_dashed() {
+        let svg = bars(&[3.0, 0.0, 12.0]).svg(Size::Wide);
+        assert!(svg.starts_with("<svg role=\"img\" aria-label=\"&lt;us&gt;\""), "{svg}");
+        assert_eq!(svg.matches("fill=\"var(--s0)\"").count(), 2, "{svg}");
+        let plain = Bars { x: Axis::linear("us"), ..bars(&[3.0, 0.0, 12.0]) }.svg(Size::Wide);
+        let lines = |svg: &str| svg.matches("<polyline").count();
+        assert!(lines(&svg) > lines(&plain) + 20, "two lines of many dashes each");
+        assert!(svg.contains("how many") && !svg.contains("#C800") && !svg.contains("#0102"), "{svg}");
+    }
+
+    #[test]
+    fn nothing_and_nonsense_are_no_figure() {
+        assert_eq!(bars(&[]).svg(Size::Wide), NOTHING);
+        assert_eq!(bars(&[0.0, f64::NAN]).svg(Size::Half), NOTHING);
+        assert!(bars(&[f64::NAN, 1.0]).svg(Size::Half).contains("<svg"));
+    }
+}
