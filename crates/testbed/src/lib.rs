@@ -10,8 +10,10 @@
 //! | `report` | the same for a program, a terminal and a person: JSON, a table, one page of HTML |
 //! | `node` | the programs that send and receive, over plain sockets; and how they talk with the controller |
 //! | `controller` | starts a node on each host, and gathers what became of the messages |
+//! | `time` | how good the clock is, beside a reference |
 //!
-//! May know `tickclock`, the lab, reports and the operating system's sockets; nothing of lanes: the same program measures the kernel and Tickwire. No unsafe code.
+//! May know `tickclock`, the lab, reports and the operating system's sockets; nothing of lanes: the same program measures the kernel and Tickwire. `time` also
+//! knows the truth's server, the simulation, and how network cards' clocks are read. No unsafe code.
 #![forbid(unsafe_code)]
 
 pub mod controller;
@@ -20,3 +22,4 @@ pub mod outcome;
 pub mod pattern;
 pub mod report;
 pub mod schedule;
+pub mod time;

@@ -1,0 +1,298 @@
+//! Which rows the table has, and how each is measured.
+
+use super::bed::{Bed, sleep_until};
+use super::card::{self, CardClock};
+use super::figures::{Origin, Row, Tally, TimeFigures};
+use super::{reader, simulated};
+use crate::controller::Error;
+use anyhow::{Context, Result};
+use std::path::PathBuf;
+use std::time::Duration;
+use tickclock::Clock;
+use tickwire_truth::Truth;
+use tickwire_truth::function::{Recipe, Wander};
+use tickwire_truth::path::{Outage, Path};
+
+/// A row says something of an interval only if it has so many of them.
+const FEWEST: f64 = 2.0;
+/// The comparison begins after so many intervals, and after so many seconds at least: the truth's beginning, the daemon's, and its first answers.
+const SETTLED: (f64, f64) = (2.0, 5.0);
+/// Which part of the time the server still answers in the row without it.
+const SERVED: f64 = 0.25;
+
+/// What the rows of the lab are, in words. The truth is that of the clock benchmark.
+const LAB: &str = "Rows without a mark: a real daemon on one host of a lab and its server on another. The server's time is a known function of the processor's counter that both hosts share, so the \
+     reference is exact: it begins 1 ms and 10 ppm off, and its rate goes through a cycle of 0.05 ppm in ten minutes.";
+
+/// The rows that are wanted.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Rows of a real clock, if any.
+    pub real: Option<Real>,
+    /// Seconds between requests in rows of virtual time; empty: none.
+    pub simulated: Vec<f64>,
+    /// Comparisons in each of them.
+    pub simulated_reads: u32,
+    /// The command that repeats it.
+    pub command: Vec<String>,
+}
+
+/// A real clock and its reference.
+#[derive(Clone, Debug)]
+pub enum Real {
+    /// A clock in a lab, compared with the truth.
+    Lab(Lab),
+    /// This machine's clock, compared with a network card's.
+    Card(Card),
+}
+
+/// How the lab's rows are measured.
+#[derive(Clone, Debug)]
+pub struct Lab {
+    /// The program `tickwire`.
+    pub tickwire: PathBuf,
+    /// Seconds between requests: a row each, and one more with the first of them in which the server falls silent.
+    pub intervals: Vec<f64>,
+    /// How much each row is measured.
+    pub span: Span,
+}
+
+/// How a comparison with a card is made.
+#[derive(Clone, Debug)]
+pub struct Card {
+    /// The card: an interface, or `/dev/ptpN`.
+    pub name: String,
+    /// The clock's page.
+    pub page: PathBuf,
+    /// Seconds between requests to the server that the clock follows, if its daemon says so.
+    pub interval_s: Option<f64>,
+    /// How much is measured.
+    pub span: Span,
+}
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    /// How long.
+    pub duration: Duration,
+    /// About how many comparisons are made in that time.
+    pub reads: u64,
+}
+
+/// How far the experiment is.
+#[derive(Clone, Debug)]
+pub struct Moment {
+    /// The row, from 1 on.
+    pub row: usize,
+    /// How many rows there are.
+    pub rows: usize,
+    /// What it is.
+    pub name: String,
+    /// Seconds since it began.
+    pub passed_s: f64,
+    /// How many it takes; 0 if that cannot be told (virtual time).
+    pub whole_s: f64,
+}
+
+/// Where to tell of it.
+struct Live<'a> {
+    tell: &'a mut dyn FnMut(&Moment),
+    moment: Moment,
+}
+
+impl Live<'_> {
+    fn begin(&mut self, name: String, whole_s: f64) {
+        self.moment = Moment { row: self.moment.row + 1, name, passed_s: 0.0, whole_s, ..self.moment };
+        (self.tell)(&self.moment);
+    }
+
+    fn passed(&mut self, seconds: f64) {
+        self.moment.passed_s = seconds;
+        (self.tell)(&self.moment);
+    }
+}
+
+impl Plan {
+    /// How many rows of a real clock there are, and how long all of them take together.
+    #[must_use]
+    pub fn length(&self) -> (usize, Duration) {
+        match &self.real {
+            None => (0, Duration::ZERO),
+            Some(Real::Card(card)) => (1, card.span.duration),
+            Some(Real::Lab(lab)) => {
+                let rows = lab.rows();
+                (rows.len(), rows.iter().map(|row| Duration::from_secs_f64(row.begin_s) + lab.span.duration).sum())
+            }
+        }
+    }
+
+    /// Measures all rows.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if something cannot be meant or is not there, before anything is measured; otherwise something broke.
+    pub fn conduct(&self, tell: &mut dyn FnMut(&Moment)) -> Result<TimeFigures, Error> {
+        self.check()?;
+        let simulated = if self.simulated.is_empty() { 0 } else { self.simulated.len() + 1 };
+        let rows = self.length().0 + simulated;
+        let moment = Moment { row: 0, rows, name: String::new(), passed_s: 0.0, whole_s: 0.0 };
+        let live = &mut Live { tell, moment };
+        let (mut rows, mut references) = match &self.real {
+            None => (Vec::new(), Vec::new()),
+            Some(Real::Lab(lab)) => (lab.measure(live)?, vec![LAB.to_owned()]),
+            Some(Real::Card(card)) => {
+                let (row, words) = card.measure(live)?;
+                (vec![row], vec![words])
+            }
+        };
+        for &interval in &self.simulated {
+            live.begin(format!("{interval} s, virtual"), 0.0);
+            rows.push(simulated::synchronised(interval, self.simulated_reads)?);
+        }
+        if let Some(&first) = self.simulated.first() {
+            live.begin("no sync, virtual".to_owned(), 0.0);
+            rows.push(simulated::silenced(first, self.simulated_reads)?);
+            references.push(simulated::WORDS.to_owned());
+        }
+        Ok(TimeFigures { machine: tickwire_report::machine(), command: self.command.clone(), references, rows })
+    }
+
+    /// Whether all of it can be meant.
+    fn check(&self) -> Result<(), Error> {
+        let Some(Real::Lab(Lab { intervals, span, .. })) = &self.real else { return Ok(()) };
+        let seconds = span.duration.as_secs_f64();
+        match intervals.iter().find(|&&interval| seconds < FEWEST * interval) {
+            Some(interval) => Err(Error::Refused(format!(
+                "a row of {seconds} s says nothing of an interval of {interval} s: measure it for {} s at least (--seconds), or in virtual time (--virtual)",
+                FEWEST * interval
+            ))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A row that the lab is to measure.
+#[derive(Clone, Debug)]
+struct Wanted {
+    interval: f64,
+    /// When the comparison begins, in seconds of the truth.
+    begin_s: f64,
+    /// How long after that the server falls silent, if it does.
+    silent_after_s: Option<f64>,
+}
+
+impl Lab {
+    fn rows(&self) -> Vec<Wanted> {
+        let wanted = |interval: f64, silent_after_s: Option<f64>| {
+            let (intervals, seconds) = SETTLED;
+            Wanted { interval, begin_s: (intervals * interval).max(seconds), silent_after_s }
+        };
+        let silent = SERVED * self.span.duration.as_secs_f64();
+        let synchronised = self.intervals.iter().map(|&interval| wanted(interval, None));
+        synchronised.chain(self.intervals.first().map(|&first| wanted(first, Some(silent)))).collect()
+    }
+
+    fn measure(&self, live: &mut Live<'_>) -> Result<Vec<Row>> {
+        let mut bed = Bed::new(&self.tickwire)?;
+        self.rows().iter().map(|wanted| self.row(&mut bed, wanted, live)).collect()
+    }
+
+    fn row(&self, bed: &mut Bed, wanted: &Wanted, live: &mut Live<'_>) -> Result<Row> {
+        let &Wanted { interval, begin_s, silent_after_s } = wanted;
+        let measured_s = self.span.duration.as_secs_f64();
+        let name = match silent_after_s {
+            Some(after) => format!("no sync after {after} s"),
+            None => format!("sync every {interval} s"),
+        };
+        live.begin(name, begin_s + measured_s);
+        let mut truth = Truth::begin(recipe(begin_s, silent_after_s))?;
+        let mut followed = bed.follow(&truth, interval)?;
+        sleep_until(&truth, begin_s, |passed| live.passed(passed));
+        let before = followed.answers();
+        let tally = reader::read(&mut truth, &followed.clock, self.span, |passed| live.passed(begin_s + passed));
+        followed.check()?;
+        let differences = tally.finish();
+        let differences = differences.with_context(|| format!("the clock never knew the time: {}", followed.said()))?;
+        Ok(Row {
+            origin: Origin::Lab,
+            interval_s: Some(interval),
+            silent_after_s,
+            measured_s,
+            exchanges: Some(followed.answers() - before),
+            differences,
+        })
+    }
+}
+
+/// The truth of a row.
+fn recipe(begin_s: f64, silent_after_s: Option<f64>) -> Recipe {
+    // Until the end of days.
+    let outages = silent_after_s.map(|after| Outage { from_s: begin_s + after, to_s: 1e9 }).into_iter().collect();
+    Recipe {
+        ahead_us: 1000.0,
+        rate_ppm: 10.0,
+        wander: Some(Wander { ppm: 0.05, period_s: 600.0 }),
+        path: Path { outages, ..Path::default() },
+        ..Recipe::default()
+    }
+}
+
+impl Card {
+    fn measure(&self, live: &mut Live<'_>) -> Result<(Row, String), Error> {
+        let (phc, device) = card::open(&self.name)?;
+        let clock = Clock::open(&self.page).map_err(|error| Error::Refused(error.to_string()))?;
+        let mut reference = CardClock::new(phc, &device, &clock)?;
+        let measured_s = self.span.duration.as_secs_f64();
+        live.begin(format!("beside {device}"), measured_s);
+        let tally: Tally = reader::read(&mut reference, &clock, self.span, |passed| live.passed(passed));
+        let differences = tally.finish().with_context(|| format!("the clock could never be read beside {device}"))?;
+        let row = Row {
+            origin: Origin::Card,
+            interval_s: self.interval_s,
+            silent_after_s: None,
+            measured_s,
+            exchanges: None,
+            differences,
+        };
+        Ok((row, format!("This machine's clock, beside {}.", reference.words(&device))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(intervals: &[f64], seconds: f64) -> Plan {
+        let span = Span { duration: Duration::from_secs_f64(seconds), reads: 10 };
+        let lab = Lab { tickwire: "tickwire".into(), intervals: intervals.to_vec(), span };
+        Plan { real: Some(Real::Lab(lab)), simulated: Vec::new(), simulated_reads: 0, command: Vec::new() }
+    }
+
+    #[test]
+    fn every_interval_has_a_row_and_the_first_one_more_without_its_server() {
+        let plan = plan(&[1.0, 30.0], 120.0);
+        let Some(Real::Lab(lab)) = &plan.real else { unreachable!() };
+        let rows: Vec<_> = lab.rows().iter().map(|row| (row.interval, row.begin_s, row.silent_after_s)).collect();
+        assert_eq!(rows, [(1.0, 5.0, None), (30.0, 60.0, None), (1.0, 5.0, Some(30.0))]);
+        assert_eq!(plan.length(), (3, Duration::from_secs(3 * 120 + 5 + 60 + 5)));
+        let outages = recipe(5.0, Some(30.0)).path.outages;
+        assert_eq!(outages.iter().map(|outage| outage.from_s).collect::<Vec<_>>(), [35.0]);
+        assert!(recipe(5.0, None).path.outages.is_empty());
+    }
+
+    #[test]
+    fn an_interval_that_hardly_fits_is_refused_before_anything_is_started() {
+        let Err(Error::Refused(why)) = plan(&[1.0, 60.0], 119.0).conduct(&mut |_| ()) else { panic!("it was begun") };
+        assert!(why.contains("an interval of 60 s: measure it for 120 s at least"), "{why}");
+    }
+
+    #[test]
+    fn virtual_rows_alone_need_no_lab() {
+        let plan = Plan { real: None, simulated: vec![480.0], simulated_reads: 5_000, ..plan(&[], 1.0) };
+        let mut told = Vec::new();
+        let found = plan.conduct(&mut |moment| told.push((moment.row, moment.rows, moment.name.clone()))).unwrap();
+        assert_eq!(told, [(1, 2, "480 s, virtual".to_owned()), (2, 2, "no sync, virtual".to_owned())]);
+        assert!(found.is_inside() && found.rows.iter().all(|row| row.origin == Origin::Virtual));
+        let json = serde_json::to_string(&found).unwrap();
+        assert_eq!(serde_json::from_str::<TimeFigures>(&json).unwrap(), found);
+    }
+}

@@ -1,0 +1,35 @@
+//! Comparisons again and again, with random pauses.
+
+use super::experiment::Span;
+use super::figures::Tally;
+use super::reference::Reference;
+use std::time::{Duration, Instant};
+use tickclock::Clock;
+use tickwire_sim::Rng;
+
+/// How often it is told how far the reading is.
+const TELL: Duration = Duration::from_millis(250);
+
+/// Compares a clock with its reference for so long; `tell` hears every moment how many seconds have passed.
+pub(super) fn read(reference: &mut dyn Reference, clock: &Clock, span: Span, mut tell: impl FnMut(f64)) -> Tally {
+    let mut tally = Tally::default();
+    // Which pauses it makes is no matter, as long as they are in step with nothing.
+    let mut rng = Rng::new(1);
+    let pause = span.duration.as_secs_f64() / span.reads.max(1) as f64;
+    let begin = Instant::now();
+    let (mut next, mut told) = (begin, begin);
+    loop {
+        let now = Instant::now();
+        let passed = now.duration_since(begin);
+        if passed >= span.duration {
+            return tally;
+        }
+        if now >= told {
+            tell(passed.as_secs_f64());
+            told = now + TELL;
+        }
+        tally.take(reference.compare(clock));
+        next += Duration::from_secs_f64(pause * (0.5 + rng.uniform()));
+        std::thread::sleep(next.saturating_duration_since(Instant::now()));
+    }
+}

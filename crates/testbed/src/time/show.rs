@@ -1,0 +1,220 @@
+//! Table 2 and figure 5, for a terminal and as a part of a page.
+
+use super::figures::{Differences, Histogram, Row, TimeFigures};
+use comfy_table::{CellAlignment, Table, presets};
+use tickwire_report::{Axis, Bar, Bars, Page, Tone};
+
+/// What the columns are, in a sentence.
+const COLUMNS: &str = "Differences are reference - clock, in us. The clock is read first, so time that goes on between the two readings makes them positive, as in table 2 of Shafer et al. (2015). p99 is of their \
+     size; bound is what the clock itself said that it may be off.";
+
+const HEAD: [&str; 9] =
+    ["sync interval", "iterations", "min", "max", "mean", "median", "p99", "bound", "truth within the bound"];
+
+/// The table as text, with what it is about.
+#[must_use]
+pub fn table(figures: &TimeFigures) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_BORDERS_ONLY).set_header(HEAD);
+    for row in &figures.rows {
+        table.add_row(cells(row));
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let mut text = format!("{table}\n{COLUMNS}\n");
+    for line in figures.references.iter().chain(&remarks(figures)) {
+        text += line;
+        text.push('\n');
+    }
+    text
+}
+
+/// A page of its own.
+#[must_use]
+pub fn html(figures: &TimeFigures) -> String {
+    let mut page = Page::new("How good the clock is");
+    page.paragraph(&figures.machine);
+    section(figures, &mut page);
+    page.section("To repeat it");
+    page.terminal(&figures.command.join(" "));
+    page.finish()
+}
+
+/// Verdict, table 2 and figure 5, as a part of a page; nothing if nothing was measured.
+pub fn section(figures: &TimeFigures, page: &mut Page) {
+    let Some(first) = figures.rows.first() else { return };
+    page.section("Time synchronisation");
+    let tone = if figures.is_inside() { Tone::Good } else { Tone::Bad };
+    page.verdict(tone, &verdict(figures));
+    page.table(&HEAD, figures.rows.iter().map(toned));
+    page.paragraph(COLUMNS);
+    for line in figures.references.iter().chain(&remarks(figures)) {
+        page.paragraph(line);
+    }
+    let Differences { iterations, min_ns, max_ns, .. } = first.differences;
+    let caption = format!(
+        "{iterations} differences reference - clock ({}). The dashed lines are the least, {} us, and the greatest, {} us (figure 5 of 2015).",
+        first.name(),
+        us(min_ns),
+        us(max_ns)
+    );
+    page.figure(&bars(&first.differences), &caption);
+}
+
+/// Whether the clock is as good as it says.
+fn verdict(figures: &TimeFigures) -> String {
+    let sum = |count: fn(&Differences) -> u64| figures.rows.iter().map(|row| count(&row.differences)).sum::<u64>();
+    let (all, outside) = (sum(|found| found.iterations), sum(|found| found.outside));
+    match outside {
+        0 => format!("True time lay within the clock's own bound at all of {all} comparisons."),
+        _ => format!("True time lay outside the clock's own bound at {outside} of {all} comparisons."),
+    }
+}
+
+/// What is to be said of single rows.
+fn remarks(figures: &TimeFigures) -> Vec<String> {
+    let mut remarks = Vec::new();
+    for row in &figures.rows {
+        let Differences { missed, repeated, .. } = row.differences;
+        let mut said = Vec::new();
+        if let Some(exchanges) = row.exchanges {
+            said.push(format!("the server answered {exchanges} times in {} s", row.measured_s));
+        }
+        if repeated > 0 {
+            said.push(format!(
+                "{repeated} comparisons were made again, for something else ran between their two readings"
+            ));
+        }
+        if missed > 0 {
+            said.push(format!("{missed} could not be made"));
+        }
+        if !said.is_empty() {
+            remarks.push(format!("{}: {}.", row.name(), said.join("; ")));
+        }
+    }
+    remarks
+}
+
+fn cells(row: &Row) -> Vec<String> {
+    let found = &row.differences;
+    let mut cells = vec![row.name(), found.iterations.to_string(), us(found.min_ns), us(found.max_ns)];
+    cells.push(two_digits(found.mean_ns / 1e3));
+    cells.extend([found.median_ns, found.p99_ns, found.bound_ns].map(us));
+    cells.push(match found.outside {
+        0 => "always".to_owned(),
+        outside => format!("not in {outside}"),
+    });
+    cells
+}
+
+fn toned(row: &Row) -> Vec<(String, Tone)> {
+    let mut cells: Vec<_> = cells(row).into_iter().map(|cell| (cell, Tone::Plain)).collect();
+    if let Some((_, tone)) = cells.last_mut() {
+        *tone = if row.differences.outside == 0 { Tone::Good } else { Tone::Bad };
+    }
+    cells
+}
+
+/// Figure 5.
+fn bars(found: &Differences) -> Bars {
+    let us = |ns: i64| ns as f64 / 1e3;
+    let Histogram { from_ns, width_ns, counts } = &found.histogram;
+    let edge = |bar: usize| us(from_ns + width_ns * bar as i64);
+    let bars =
+        counts.iter().enumerate().map(|(bar, &count)| Bar { from: edge(bar), to: edge(bar + 1), height: count as f64 });
+    let x = Axis::linear("reference - clock, us").mark(us(found.min_ns)).mark(us(found.max_ns));
+    Bars { x, y: Axis::linear("comparisons"), bars: bars.collect() }
+}
+
+fn us(ns: i64) -> String {
+    two_digits(ns as f64 / 1e3)
+}
+
+fn two_digits(us: f64) -> String {
+    let text = format!("{us:.2}");
+    // There is no negative zero for people.
+    if text == "-0.00" { "0.00".to_owned() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::figures::Origin;
+    use super::*;
+
+    fn figures(outside: u64) -> TimeFigures {
+        let differences = Differences {
+            iterations: 8_000_000,
+            missed: 3,
+            repeated: 17,
+            min_ns: -5_230,
+            max_ns: 3_800,
+            mean_ns: -1_524.0,
+            median_ns: -4,
+            p99_ns: 4_900,
+            bound_ns: 12_340,
+            outside,
+            histogram: Histogram { from_ns: -5_230, width_ns: 4_516, counts: vec![7_000_000, 1_000_000] },
+        };
+        let row = Row {
+            origin: Origin::Lab,
+            interval_s: Some(30.0),
+            silent_after_s: None,
+            measured_s: 120.0,
+            exchanges: Some(4),
+            differences,
+        };
+        let simulated = Row { origin: Origin::Virtual, interval_s: Some(960.0), exchanges: None, ..row.clone() };
+        TimeFigures {
+            machine: "a machine".into(),
+            command: vec!["tickwire".into(), "testbed".into(), "time".into()],
+            references: vec!["By <truth>.".into()],
+            rows: vec![row, simulated],
+        }
+    }
+
+    #[test]
+    fn the_table_has_what_2015_had_and_whether_truth_was_within() {
+        let shown = table(&figures(0));
+        for word in [
+            "30 s ",
+            "8000000",
+            "-5.23",
+            "3.80",
+            "-1.52",
+            " 0.00",
+            "4.90",
+            "12.34",
+            "always",
+            "960 s, virtual",
+            "By <truth>.",
+        ] {
+            assert!(shown.contains(word), "{word}: {shown}");
+        }
+        assert!(
+            shown.contains("30 s: the server answered 4 times in 120 s; 17 comparisons were made again"),
+            "{shown}"
+        );
+        assert!(table(&figures(5)).contains("not in 5"));
+    }
+
+    #[test]
+    fn the_page_has_verdict_table_and_figure() {
+        let shown = html(&figures(0));
+        for word in [
+            "a machine",
+            "at all of 16000000 comparisons",
+            "By &lt;truth&gt;.",
+            "<svg",
+            "-5.23 us",
+            "tickwire testbed time",
+        ] {
+            assert!(shown.contains(word), "{word}: {shown}");
+        }
+        assert_eq!(shown.matches("<svg").count(), 1);
+        assert!(html(&figures(2)).contains("outside the clock&#39;s own bound at 4 of 16000000"));
+        let mut page = Page::new("empty");
+        section(&TimeFigures { rows: Vec::new(), ..figures(0) }, &mut page);
+        assert!(!page.finish().contains("<h2>"));
+    }
+}
