@@ -43,8 +43,10 @@ fn pages() -> Result<Vec<(PathBuf, Vec<u8>)>> {
     let mut pages = all.iter().map(|command| page(command, &all)).collect::<Result<Vec<_>>>()?;
     for command in commands.iter().filter(|command| command.has_subcommands()) {
         let text = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
-        let of_one =
-            |one: &Command| below(command, one).after_long_help(about_one(&text, command.get_name(), one.get_name()));
+        let of_one = |one: &Command| match one.get_after_long_help() {
+            Some(_) => below(command, one),
+            None => below(command, one).after_long_help(about_one(&text, command.get_name(), one.get_name())),
+        };
         let parts: Vec<_> = command.get_subcommands().filter(|one| !one.is_hide_set()).map(of_one).collect();
         let all: Vec<_> = std::iter::once(command).chain(&parts).collect();
         for part in &parts {

@@ -518,6 +518,8 @@ pub(crate) struct Testbed {
 pub(crate) enum TestbedCommand {
     /// Send a pattern and report on each stream.
     Run(Box<TestbedRun>),
+    /// Compare the clock with a reference that knows the time better.
+    Time(TestbedTime),
     /// One sending or receiving end, driven over standard input and output: `run` starts it on each host.
     #[command(hide = true)]
     Node,
@@ -640,6 +642,59 @@ pub(crate) struct TestbedRun {
     /// Print JSON, one document
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// The clock's part of the testbed.
+///
+/// Reads the Tickwire clock and a reference at once afterwards, again and again with small random pauses, and says how far they are apart: table 2 and figure 5 of Shafer
+/// et al. (2015). In the lab a clock is kept for this, once for each interval between requests to its server.
+#[derive(Debug, Args)]
+#[command(after_long_help = include_str!("manual/testbed-time.txt"))]
+pub(crate) struct TestbedTime {
+    /// Seconds between requests to the server, with commas: a row for each, and one in which the server falls silent [default: 1,8,30]
+    #[arg(long, value_name = "SECONDS", value_parser = intervals)]
+    pub(crate) intervals: Option<Intervals>,
+
+    /// How long each row is measured
+    #[arg(long, value_name = "SECONDS", default_value_t = 120.0, value_parser = measured)]
+    pub(crate) seconds: f64,
+
+    /// About how many comparisons are made for each row [default: 100000; in virtual time 4000000]
+    #[arg(long, value_name = "N", value_parser = comparisons)]
+    pub(crate) reads: Option<u32>,
+
+    /// What the clock is compared with: `lab`, a truth of this program's own (as root), or a network card's PTP hardware clock, by its interface or as /dev/ptpN
+    #[arg(long, value_name = "lab|IFACE|/dev/ptpN", default_value = "lab")]
+    pub(crate) reference: String,
+
+    /// Rows of a simulation for these intervals: a day each, in seconds and without root. Alone, only those
+    #[arg(long = "virtual", value_name = "SECONDS", value_parser = intervals, num_args = 0..=1, require_equals = true,
+        default_missing_value = "30,60,120,240,480,960")]
+    pub(crate) simulated: Option<Intervals>,
+
+    /// The clock's page, beside a PTP hardware clock [default: /run/tickwire/clock]
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    pub(crate) page: Option<PathBuf>,
+
+    /// Write a report for a browser
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) html: Option<PathBuf>,
+
+    /// Print JSON, one document
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Seconds between requests, one after the other.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Intervals(pub(crate) Vec<f64>);
+
+fn intervals(text: &str) -> Result<Intervals, String> {
+    text.split(',').map(|one| poll(one.trim())).collect::<Result<_, _>>().map(Intervals)
+}
+
+fn comparisons(text: &str) -> Result<u32, String> {
+    small(text, 100, 32_000_000)
 }
 
 /// The longest that is measured: three days, which the stamps in messages can tell apart.

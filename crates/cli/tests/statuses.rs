@@ -391,3 +391,29 @@ fn what_is_no_record_of_a_clock_is_told_in_a_line() {
     assert_eq!(status, Some(1));
     assert!(words.contains("cannot read /nonexistent/record"), "{words}");
 }
+
+#[test]
+fn a_reference_that_is_not_there_is_named_with_the_reason() {
+    for (arguments, why) in [
+        (&["--reference", "lo"][..], "lo: this interface has no PTP hardware clock"),
+        (&["--reference", "no-such-dev0"], "no-such-dev0: no such interface"),
+        (&["--reference", "/dev/ptp4000000000"], "/dev/ptp4000000000: there is no such PTP hardware clock"),
+        (&["--intervals", "1,90", "--seconds", "100"], "says nothing of an interval of 90 s"),
+        (&["--reference", "lo", "--intervals", "1"], "--intervals: a clock beside a PTP hardware clock"),
+    ] {
+        let (status, words) = done(&[&["testbed", "time"], arguments].concat());
+        assert_eq!(status, Some(2), "{arguments:?}: {words}");
+        assert!(words.contains(why), "{arguments:?}: {words}");
+    }
+}
+
+#[test]
+fn the_table_of_2015_in_virtual_time_needs_no_root_and_no_network() {
+    let arguments = ["testbed", "time", "--virtual=960", "--reads", "1000", "--json"];
+    let Output { status, stdout, .. } = tickwire(&arguments).output().unwrap();
+    assert_eq!(status.code(), Some(0));
+    let figures: serde_json::Value = serde_json::from_slice(&stdout).unwrap();
+    let names: Vec<_> = figures["rows"].as_array().unwrap().iter().map(|row| &row["silent_after_s"]).collect();
+    assert_eq!(names, [&serde_json::Value::Null, &240.0.into()]);
+    assert_eq!(figures["rows"][0]["origin"], "virtual");
+}

@@ -2,6 +2,7 @@
 
 mod progress;
 mod run;
+mod time;
 
 use crate::args::TestbedCommand;
 use anyhow::Result;
@@ -10,6 +11,7 @@ use std::process::ExitCode;
 pub(crate) fn run(command: TestbedCommand) -> Result<ExitCode> {
     match command {
         TestbedCommand::Run(arguments) => run::run(&arguments),
+        TestbedCommand::Time(arguments) => time::run(&arguments),
         TestbedCommand::Node => node(),
     }
 }
