@@ -11,12 +11,14 @@
 //! | `node` | the programs that send and receive, over plain sockets; and how they talk with the controller |
 //! | `controller` | starts a node on each host, and gathers what became of the messages |
 //! | `time` | how good the clock is, beside a reference |
+//! | `live` | what a run shows of itself while it lasts, for who watches |
 //!
 //! May know `tickclock`, the lab, reports and the operating system's sockets; nothing of lanes: the same program measures the kernel and Tickwire. `time` also
 //! knows the truth's server, the simulation, and how network cards' clocks are read. No unsafe code.
 #![forbid(unsafe_code)]
 
 pub mod controller;
+pub mod live;
 pub mod node;
 pub mod outcome;
 pub mod pattern;

@@ -213,7 +213,7 @@ impl Run {
 }
 
 /// What a stream is, in the words of JSON.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StreamDescription {
     /// Its number.
     pub id: u32,

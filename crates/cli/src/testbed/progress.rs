@@ -47,7 +47,8 @@ impl Progress {
     }
 }
 
-fn name(live: &Live) -> String {
+/// Which run it is, in words.
+pub(crate) fn name(live: &Live) -> String {
     let mut name = match live.carrier {
         Carrier::Kernel => "kernel",
         Carrier::Tickwire => "Tickwire",
@@ -95,6 +96,7 @@ mod tests {
             rate: 2,
             elapsed_s: 5.2,
             duration_s: 30.0,
+            service: None,
             streams: vec![stream(1_500_000, 0), stream(900_000, 1)],
         };
         assert_eq!(name(&live), "Tickwire, scheduled, 2 times the rate");

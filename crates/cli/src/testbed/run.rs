@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use std::process::ExitCode;
 use std::time::Duration;
 use tickwire_testbed::controller::{Error, Ground, Plan, Site};
+use tickwire_testbed::live::Publisher;
 use tickwire_testbed::outcome::{Carrier, Timing};
 use tickwire_testbed::pattern::Pattern;
 use tickwire_testbed::report;
@@ -23,8 +24,13 @@ pub(crate) fn run(arguments: &TestbedRun) -> Result<ExitCode> {
     let plan = plan(arguments)?;
     let report = arguments.html.as_deref().map(Html::open).transpose()?;
     let progress = Progress::new(&plan);
-    let conducted = plan.conduct(&mut |step, live| progress.show(step, live));
+    let mut publisher = Publisher::new(&plan.pattern);
+    let conducted = plan.conduct(&mut |step, live| {
+        progress.show(step, live);
+        publisher.show(step, live);
+    });
     progress.end();
+    drop(publisher);
     let experiment = conducted.map_err(|error| match error {
         Error::Refused(why) => Usage::new(why).into(),
         Error::Broken(error) => error,

@@ -10,6 +10,7 @@ use crate::node::Time;
 use crate::outcome::{Carrier, Experiment, Run, Timing};
 use crate::pattern::Pattern;
 use crate::schedule::Link;
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -74,7 +75,7 @@ pub struct Plan {
 }
 
 /// Which run an experiment is at.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     /// From 1.
     pub number: usize,

@@ -66,6 +66,14 @@ impl Place {
         }
     }
 
+    /// Where the host's service listens, if that is a socket of this machine.
+    pub(super) fn service(&self) -> Option<PathBuf> {
+        match &self.way {
+            Way::Lab(host) => Some(host.socket()),
+            Way::Ssh { .. } => None,
+        }
+    }
+
     /// The node, on the kernel or under `tickwire run`.
     pub(super) fn node(&self, accelerated: Option<&Acceleration>) -> Command {
         let node = ["testbed", "node"];

@@ -9,7 +9,8 @@ use crate::node::Time;
 use crate::node::protocol::{Channel, News, Order, Prepare, Progress, Received, Role, Sent, Start, VERSION};
 use crate::outcome::{Carrier, Run, StreamFigures, Summary, Times, Timing, Usage};
 use crate::pattern::{Pattern, Stream};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Until a node says that it is there: `ssh` may ask its user for a password meanwhile.
@@ -55,7 +56,7 @@ pub(super) struct RunOptions {
 }
 
 /// How far a run is.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Live {
     /// Which stack.
     pub carrier: Carrier,
@@ -67,12 +68,16 @@ pub struct Live {
     pub elapsed_s: f64,
     /// How long they do.
     pub duration_s: f64,
+    /// The socket of the service that the consumer is accelerated by, if it is on this machine.
+    #[serde(default)]
+    pub service: Option<PathBuf>,
     /// Each stream, in the order of the pattern.
     pub streams: Vec<LiveStream>,
 }
 
 /// How far a stream is.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct LiveStream {
     /// Its number.
     pub id: u32,
@@ -347,7 +352,7 @@ impl<'a> Measured<'a> {
                 }
                 self.took(producer, false);
             }
-            live(&self.live());
+            live(&self.live(consumer));
             if let Err(error) = looked {
                 self.fault(&error);
                 consumer.gone = true;
@@ -383,7 +388,7 @@ impl<'a> Measured<'a> {
         }
     }
 
-    fn live(&self) -> Live {
+    fn live(&self, consumer: &Member<'_>) -> Live {
         let since = Instant::now().saturating_duration_since(self.begun).as_secs_f64();
         Live {
             carrier: self.options.carrier,
@@ -391,9 +396,11 @@ impl<'a> Measured<'a> {
             rate: self.options.rate,
             elapsed_s: since - self.options.warm_up.as_secs_f64(),
             duration_s: self.options.duration.as_secs_f64(),
+            service: consumer.place.service().filter(|_| consumer.accelerated),
             streams: self.live.clone(),
         }
     }
+
     /// Tells the consumer how much there is to come, and asks what has.
     fn finish(&mut self, consumer: &mut Member<'_>, producers: &[Member<'_>]) -> Option<(Vec<Received>, Usage)> {
         for producer in producers {

@@ -1,0 +1,494 @@
+//! What a run shows of itself while it lasts: a file that whoever watches reads (`tickwire watch`).
+//!
+//! The file is replaced as a whole at each change and locked (`flock`) by the run that it is about, so a reader finds either the old or the new one, and knows a leftover by its lock, which
+//! nobody holds. Root's is in `/run/tickwire`, others' in `$XDG_RUNTIME_DIR` or the directory for temporary files. Readers believe files of root and of their own user only, and also those not blindly:
+//! size and number are bounded, and names have no control characters any more.
+
+use crate::controller::{Live, Step};
+use crate::outcome::StreamDescription;
+use crate::pattern::{MOST_STREAMS, Pattern};
+use nix::fcntl::OFlag;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Root's directory.
+const OWN_DIRECTORY: &str = "/run/tickwire";
+/// The file is replaced no more often.
+const PAUSE: Duration = Duration::from_millis(250);
+/// The most that is read of a file, in bytes: some times what [`MOST_STREAMS`] take.
+const LARGEST: u64 = 2 << 20;
+/// The most runs that are looked at.
+const MOST_RUNS: usize = 64;
+/// The longest name of a pattern that is shown, in characters.
+const LONGEST_NAME: usize = 200;
+
+/// What a run shows.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Shown {
+    /// The process that makes it. The file's name tells it, not its content.
+    #[serde(skip)]
+    pub pid: u32,
+    /// When it began, in seconds of Unix time by the system clock.
+    pub since_s: u64,
+    /// Where the pattern is from.
+    pub pattern: String,
+    /// What each stream is.
+    pub streams: Vec<StreamDescription>,
+    /// Which run it is at; none before the first.
+    pub step: Option<Step>,
+    /// How far that is.
+    pub live: Option<Live>,
+}
+
+/// A run that somebody else makes.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// What it shows.
+    pub shown: Shown,
+    /// How long ago it said so.
+    pub age: Duration,
+}
+
+/// Shows a run for as long as this lives. What fails here does not disturb the run: then nobody sees it.
+#[derive(Debug)]
+pub struct Publisher {
+    /// None: there is nowhere to show it.
+    place: Option<Place>,
+    shown: Shown,
+    last: Option<Instant>,
+    /// The file as it is now, locked.
+    held: Option<File>,
+}
+
+impl Publisher {
+    /// Begins to show a run of this process, and removes what runs that are no more have left behind.
+    #[must_use]
+    pub fn new(pattern: &Pattern) -> Self {
+        Self::at(Place::own(), pattern, Instant::now())
+    }
+
+    fn at(place: Option<Place>, pattern: &Pattern, now: Instant) -> Self {
+        if let Some(place) = &place {
+            place.tidy();
+        }
+        let shown = Shown {
+            pid: std::process::id(),
+            since_s: SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs(),
+            pattern: pattern.name.clone(),
+            streams: pattern.streams.iter().map(Into::into).collect(),
+            step: None,
+            live: None,
+        };
+        let mut publisher = Self { place, shown, last: None, held: None };
+        publisher.publish(now);
+        publisher
+    }
+
+    /// Shows how far it is, if it has not just done so.
+    pub fn show(&mut self, step: Step, live: &Live) {
+        self.show_at(step, live, Instant::now());
+    }
+
+    fn show_at(&mut self, step: Step, live: &Live, now: Instant) {
+        if self.place.is_some() && self.last.is_none_or(|last| now.saturating_duration_since(last) >= PAUSE) {
+            self.shown.step = Some(step);
+            self.shown.live = Some(live.clone());
+            self.publish(now);
+        }
+    }
+
+    fn publish(&mut self, now: Instant) {
+        self.last = Some(now);
+        if let Some(Ok(file)) = self.place.as_ref().map(|place| place.replace(&self.shown)) {
+            // The lock of the file before goes when the next one has taken its place: somebody is always known to live.
+            self.held = Some(file);
+        }
+    }
+}
+
+impl Drop for Publisher {
+    fn drop(&mut self) {
+        if let (Some(place), Some(_)) = (&self.place, &self.held) {
+            // Else the next run removes it.
+            let _ = fs::remove_file(place.file(self.shown.pid));
+        }
+    }
+}
+
+/// The runs that this user may watch, the latest first.
+#[must_use]
+pub fn runs() -> Vec<Seen> {
+    let mut all: Vec<Seen> = Place::all().iter().flat_map(Place::runs).take(MOST_RUNS).collect();
+    all.sort_by_key(|seen| (std::cmp::Reverse(seen.shown.since_s), seen.shown.pid));
+    all
+}
+
+/// A directory for such files.
+#[derive(Clone, Debug)]
+struct Place {
+    directory: PathBuf,
+    /// What names begin with, where others have files, too.
+    prefix: &'static str,
+}
+
+impl Place {
+    /// Root's, which is there for this.
+    fn roots() -> Self {
+        Self { directory: OWN_DIRECTORY.into(), prefix: "testbed-" }
+    }
+
+    fn shared(directory: PathBuf) -> Self {
+        Self { directory, prefix: "tickwire-testbed-" }
+    }
+
+    /// That of the user's session, if there is one.
+    fn session() -> Option<Self> {
+        let directory = PathBuf::from(std::env::var_os("XDG_RUNTIME_DIR")?);
+        let own = fs::metadata(&directory).is_ok_and(|meta| meta.is_dir() && meta.uid() == user());
+        (directory.is_absolute() && own).then(|| Self::shared(directory))
+    }
+
+    /// Where this process shows its run.
+    fn own() -> Option<Self> {
+        if user() == 0 {
+            let place = Self::roots();
+            // As the service makes it, where there is one, whose programs must get through whatever this process lets others do.
+            if fs::create_dir(&place.directory).is_ok() {
+                let _ = fs::set_permissions(&place.directory, Permissions::from_mode(0o755));
+            }
+            return place.directory.is_dir().then_some(place);
+        }
+        Some(Self::session().unwrap_or_else(|| Self::shared(std::env::temp_dir())))
+    }
+
+    /// Where runs may be seen.
+    fn all() -> Vec<Self> {
+        let mut all = vec![Self::roots()];
+        all.extend(Self::session());
+        all.push(Self::shared(std::env::temp_dir()));
+        all
+    }
+
+    fn file(&self, pid: u32) -> PathBuf {
+        self.directory.join(format!("{}{pid}.json", self.prefix))
+    }
+
+    /// Puts a new file, locked, in the place of the one before.
+    fn replace(&self, shown: &Shown) -> io::Result<File> {
+        let file = self.file(shown.pid);
+        let next = self.directory.join(format!(".{}{}.next", self.prefix, shown.pid));
+        let text = serde_json::to_vec(shown)?;
+        // A leftover of this name is somebody's who had this number before; a link is not followed.
+        let _ = fs::remove_file(&next);
+        let mut written = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&next)?;
+        let placed = written
+            .try_lock()
+            .map_err(io::Error::from)
+            .and_then(|()| written.write_all(&text))
+            .and_then(|()| fs::rename(&next, &file));
+        if placed.is_err() {
+            let _ = fs::remove_file(&next);
+        }
+        placed.map(|()| written)
+    }
+
+    /// The processes that have, or had, a file here.
+    fn named(&self) -> Vec<u32> {
+        let Ok(entries) = fs::read_dir(&self.directory) else { return Vec::new() };
+        let number = |name: &str| name.strip_prefix(self.prefix)?.strip_suffix(".json")?.parse().ok();
+        entries.flatten().filter_map(|entry| number(entry.file_name().to_str()?)).collect()
+    }
+
+    /// What is there of runs that live.
+    fn runs(&self) -> Vec<Seen> {
+        let seen = |pid| match look(&self.file(pid)) {
+            Some(Look::Live(file)) => read(&file, pid).ok(),
+            _ => None,
+        };
+        self.named().into_iter().filter_map(seen).take(MOST_RUNS).collect()
+    }
+
+    /// Removes what this user's runs that are no more have left behind.
+    fn tidy(&self) {
+        for pid in self.named() {
+            let file = self.file(pid);
+            if let Some(Look::Left(left)) = look(&file)
+                && left.metadata().is_ok_and(|meta| meta.uid() == user())
+            {
+                let _ = fs::remove_file(file);
+            }
+        }
+    }
+}
+
+/// A file of somebody whom this user believes.
+enum Look {
+    /// Its run lives.
+    Live(File),
+    /// Its run is no more.
+    Left(File),
+}
+
+/// None if there is nothing to be believed.
+fn look(path: &Path) -> Option<Look> {
+    // It may be replaced between opening and looking at its lock: then it is another one's that counts.
+    for _ in 0..8 {
+        // Neither is a link followed, nor a pipe waited for.
+        let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+        let file = OpenOptions::new().read(true).custom_flags(flags.bits()).open(path).ok()?;
+        let meta = file.metadata().ok()?;
+        if !meta.is_file() || ![0, user()].contains(&meta.uid()) {
+            return None;
+        }
+        match file.try_lock_shared() {
+            Err(TryLockError::WouldBlock) => return Some(Look::Live(file)),
+            Err(TryLockError::Error(_)) => return None,
+            Ok(()) => {}
+        }
+        let now = fs::symlink_metadata(path).ok()?;
+        if (now.dev(), now.ino()) == (meta.dev(), meta.ino()) {
+            return Some(Look::Left(file));
+        }
+    }
+    None
+}
+
+fn read(file: &File, pid: u32) -> io::Result<Seen> {
+    let mut text = Vec::new();
+    file.take(LARGEST + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > LARGEST {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    let mut shown: Shown = serde_json::from_slice(&text)?;
+    shown.pid = pid;
+    shown.pattern = legible(&shown.pattern, LONGEST_NAME);
+    shown.streams.truncate(MOST_STREAMS);
+    if let Some(live) = &mut shown.live {
+        live.streams.truncate(MOST_STREAMS);
+        // No number twice, as in a pattern.
+        let mut known = BTreeSet::new();
+        live.streams.retain(|stream| known.insert(stream.id));
+    }
+    let age = file.metadata()?.modified()?.elapsed().unwrap_or_default();
+    Ok(Seen { shown, age })
+}
+
+/// A text of others as it may be shown to a person: of at most so many characters, and without those that a terminal obeys or that change the direction of what follows.
+#[must_use]
+pub fn legible(text: &str, most: usize) -> String {
+    let mut shown = String::new();
+    let obeyed = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    };
+    for (number, c) in text.chars().enumerate() {
+        if number == most {
+            shown.push('…');
+            break;
+        }
+        if obeyed(c) {
+            shown.extend(c.escape_unicode());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
+fn user() -> u32 {
+    nix::unistd::geteuid().as_raw()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::LiveStream;
+    use crate::outcome::{Carrier, Timing};
+    use crate::pattern::{Stream, Transport};
+
+    fn pattern() -> Pattern {
+        let stream = |id| Stream {
+            id,
+            producer: 1,
+            transport: Transport::Udp,
+            size: 100,
+            period: Duration::from_millis(10),
+            deadline: Duration::from_millis(5),
+            phase: None,
+        };
+        Pattern { name: "cell.csv".to_owned(), streams: vec![stream(10), stream(11)] }
+    }
+
+    fn live(received: u64) -> Live {
+        let stream = |id| LiveStream { id, received, ..LiveStream::default() };
+        Live {
+            carrier: Carrier::Tickwire,
+            timing: Timing::Pattern,
+            rate: 1,
+            elapsed_s: 1.0,
+            duration_s: 30.0,
+            service: None,
+            streams: vec![stream(10), stream(11)],
+        }
+    }
+
+    const STEP: Step = Step { number: 2, of: 3 };
+
+    fn place() -> (tempfile::TempDir, Place) {
+        let directory = tempfile::tempdir().unwrap();
+        let place = Place::shared(directory.path().into());
+        (directory, place)
+    }
+
+    fn received(place: &Place) -> Option<u64> {
+        let seen = place.runs();
+        assert!(seen.len() <= 1, "{seen:?}");
+        Some(seen.first()?.shown.live.as_ref()?.streams[0].received)
+    }
+
+    #[test]
+    fn a_run_is_seen_while_it_lasts_and_not_more_often_than_it_should_say() {
+        let (directory, place) = place();
+        let begin = Instant::now();
+        let mut publisher = Publisher::at(Some(place.clone()), &pattern(), begin);
+        let seen = place.runs().remove(0);
+        assert_eq!((seen.shown.pid, seen.shown.pattern.as_str()), (std::process::id(), "cell.csv"));
+        assert_eq!(seen.shown.streams.iter().map(|stream| stream.id).collect::<Vec<_>>(), [10, 11]);
+        assert!(seen.shown.live.is_none(), "it has only begun");
+        let mut show = |ms, number| publisher.show_at(STEP, &live(number), begin + Duration::from_millis(ms));
+        show(249, 1);
+        assert_eq!(received(&place), None);
+        show(250, 2);
+        show(499, 3);
+        assert_eq!(received(&place), Some(2));
+        show(500, 4);
+        assert_eq!(received(&place), Some(4));
+        assert_eq!(place.runs()[0].shown.step.map(|step| (step.number, step.of)), Some((2, 3)));
+        drop(publisher);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "nothing is left behind");
+    }
+
+    #[test]
+    fn what_a_killed_run_left_is_not_seen_and_the_next_removes_it() {
+        let (_directory, place) = place();
+        let left = place.file(1);
+        drop(
+            place.replace(&Shown { pid: 1, ..Publisher::at(None, &pattern(), Instant::now()).shown.clone() }).unwrap(),
+        );
+        assert!(left.exists());
+        assert_eq!(place.runs().len(), 0);
+        assert!(left.exists(), "who watches removes nothing");
+        let _publisher = Publisher::at(Some(place.clone()), &pattern(), Instant::now());
+        assert!(!left.exists());
+        assert_eq!(place.runs().len(), 1);
+    }
+
+    #[test]
+    fn a_run_goes_on_unseen_where_it_cannot_be_shown() {
+        let (directory, place) = place();
+        drop(directory);
+        let mut publisher = Publisher::at(Some(place.clone()), &pattern(), Instant::now());
+        publisher.show_at(STEP, &live(1), Instant::now() + PAUSE);
+        assert_eq!(place.runs().len(), 0);
+    }
+
+    /// A file of that name, locked as that of a run that lives.
+    fn planted(place: &Place, pid: u32, text: &[u8]) -> File {
+        let mut file = File::create_new(place.file(pid)).unwrap();
+        file.write_all(text).unwrap();
+        file.try_lock().unwrap();
+        file
+    }
+
+    fn text_of(mut change: impl FnMut(&mut serde_json::Value)) -> Vec<u8> {
+        let mut shown = Publisher::at(None, &pattern(), Instant::now()).shown.clone();
+        shown.live = Some(live(7));
+        let mut value = serde_json::to_value(shown).unwrap();
+        change(&mut value);
+        serde_json::to_vec(&value).unwrap()
+    }
+
+    #[test]
+    fn what_is_new_to_this_version_is_passed_over() {
+        let (_directory, place) = place();
+        let _file = planted(
+            &place,
+            5,
+            &text_of(|value| {
+                value["new"] = 1.into();
+                value["live"]["new"] = "x".into();
+                value["live"]["streams"][0]["new"] = 2.into();
+            }),
+        );
+        assert_eq!(received(&place), Some(7));
+    }
+
+    #[test]
+    fn what_is_no_run_is_none() {
+        let (_directory, place) = place();
+        let mut large = text_of(|_| {});
+        large.resize(usize::try_from(LARGEST).unwrap() + 1, b' ');
+        let contents = [&b""[..], b"{", b"[1]", b"\xff", &b"[".repeat(10_000), &large];
+        let _files: Vec<File> = (1..).zip(contents).map(|(pid, text)| planted(&place, pid, text)).collect();
+        nix::unistd::mkfifo(&place.file(100), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        fs::create_dir(place.file(101)).unwrap();
+        let other = place.directory.join("other");
+        let elsewhere = File::create_new(&other).unwrap();
+        (&elsewhere).write_all(&text_of(|_| {})).unwrap();
+        elsewhere.try_lock().unwrap();
+        std::os::unix::fs::symlink(&other, place.file(102)).unwrap();
+        fs::write(place.directory.join("tickwire-testbed-x.json"), "").unwrap();
+        assert_eq!(place.runs().len(), 0);
+    }
+
+    #[test]
+    fn another_users_run_is_not_believed() {
+        if !nix::unistd::geteuid().is_root() {
+            return;
+        }
+        let (_directory, place) = place();
+        let _file = planted(&place, 5, &text_of(|_| {}));
+        assert_eq!(place.runs().len(), 1);
+        std::os::unix::fs::chown(place.file(5), Some(65534), None).unwrap();
+        assert_eq!(place.runs().len(), 0);
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_the_next_file_is_not_followed() {
+        let (_directory, place) = place();
+        let victim = place.directory.join("victim");
+        fs::write(&victim, "precious").unwrap();
+        let pid = std::process::id();
+        std::os::unix::fs::symlink(&victim, place.directory.join(format!(".{}{pid}.next", place.prefix))).unwrap();
+        std::os::unix::fs::symlink(&victim, place.file(pid)).unwrap();
+        let _publisher = Publisher::at(Some(place.clone()), &pattern(), Instant::now());
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+        assert_eq!(place.runs().len(), 1);
+    }
+
+    #[test]
+    fn hostile_names_and_numbers_are_made_harmless() {
+        let (_directory, place) = place();
+        let _file = planted(
+            &place,
+            5,
+            &text_of(|value| {
+                value["pattern"] = format!("a\x1b[2J\u{202e}{}", "x".repeat(1000)).into();
+                let stream = value["live"]["streams"][0].clone();
+                value["live"]["streams"] = vec![stream; 3].into();
+            }),
+        );
+        let shown = place.runs().remove(0).shown;
+        assert!(
+            shown.pattern.starts_with("a\\u{1b}[2J\\u{202e}xxx") && shown.pattern.ends_with("x…"),
+            "{}",
+            shown.pattern
+        );
+        assert_eq!(shown.live.unwrap().streams.len(), 1);
+    }
+}
