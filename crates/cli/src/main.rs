@@ -20,6 +20,7 @@ mod service;
 mod stat;
 mod testbed;
 mod usage;
+mod watch;
 
 use args::{Arguments, Command};
 use clap::Parser;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         Command::Counters(arguments) => counters::run(&arguments),
         Command::Testbed(arguments) => testbed::run(arguments.command),
         Command::Jitter(arguments) => jitter::run(&arguments),
+        Command::Watch(arguments) => watch::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
     };
     outcome.unwrap_or_else(|error: anyhow::Error| {

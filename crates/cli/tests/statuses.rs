@@ -417,3 +417,61 @@ fn the_table_of_2015_in_virtual_time_needs_no_root_and_no_network() {
     assert_eq!(names, [&serde_json::Value::Null, &240.0.into()]);
     assert_eq!(figures["rows"][0]["origin"], "virtual");
 }
+
+/// Nothing that is not there is an error to who watches: it is said, with what to do.
+#[test]
+fn what_is_not_there_can_be_watched() {
+    let directory = tempfile::tempdir().unwrap();
+    for arguments in [&["watch", "--once"][..], &["watch"], &["watch", "--run", "1"]] {
+        let mut command = tickwire(arguments);
+        command.env("TICKWIRE_CLOCK", "/nonexistent/clock").env("XDG_RUNTIME_DIR", directory.path());
+        let Output { status, stdout, stderr } = command.output().unwrap();
+        let page = String::from_utf8(stdout).unwrap();
+        assert_eq!((status.code(), stderr), (Some(0), Vec::new()), "{page}");
+        assert!(page.contains("no clock daemon answers for /nonexistent/clock: start "), "{page}");
+        assert!(page.contains("no service at /nonexistent/service.sock"), "{page}");
+        if arguments.contains(&"--run") {
+            assert!(page.contains("process 1 runs no testbed"), "{page}");
+        }
+        assert!(!page.contains('\x1b'), "no terminal, no colours: {page:?}");
+    }
+}
+
+#[test]
+fn what_nobody_can_watch_is_a_wrong_command_line() {
+    for (arguments, words) in [
+        (&["--interval", "0"][..], "expected a number from 0.1 to 3600"),
+        (&["--metrics", "here"], "expected an address of this host"),
+        (&["--metrics", "--once"], "cannot be used with"),
+        (&["--run", "0"], "expected a whole number from 1"),
+        (&["--metrics", "192.0.2.1"], "tickwire: --metrics: 192.0.2.1 is no address of this host"),
+    ] {
+        let (status, said) = done(&[&["watch"], arguments].concat());
+        assert_eq!(status, Some(2), "{said}");
+        assert!(said.contains(words), "{said}");
+    }
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let (status, said) = done(&["watch", "--metrics", &address]);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.starts_with(&format!("tickwire: cannot listen on {address} for metrics: ")), "{said}");
+}
+
+#[test]
+fn metrics_are_served_until_a_signal_comes() {
+    let mut command = tickwire(&["watch", "--metrics", "127.0.0.1:0"]);
+    command.env("TICKWIRE_CLOCK", "/nonexistent/clock");
+    let mut watch = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(watch.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    let address =
+        line.trim_end().strip_prefix("tickwire: metrics are at http://").unwrap().strip_suffix("/metrics").unwrap();
+    let mut visitor = std::net::TcpStream::connect(address).unwrap();
+    std::io::Write::write_all(&mut visitor, b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    visitor.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("\ntickwire_up{part=\"service\"} 0\n"), "{answer}");
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(watch.id()).unwrap());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+    assert_eq!(watch.wait().unwrap().code(), Some(0));
+}

@@ -9,6 +9,10 @@ mod units;
 mod wait;
 mod why;
 
+pub(crate) use show::{following, servers};
+pub(crate) use units::{span, utc};
+pub(crate) use why::reasons;
+
 use crate::args::{Clock, ClockCommand, Page};
 use anyhow::{Context, Result, anyhow};
 use std::io::IsTerminal;
@@ -59,7 +63,7 @@ impl Page {
 }
 
 /// What a program that runs until it is told to end waits for: readable when a signal has come.
-fn until_told() -> Result<OwnedFd> {
+pub(crate) fn until_told() -> Result<OwnedFd> {
     let (stop, stopper) = nix::unistd::pipe().context("cannot make a pipe")?;
     let stopper = Mutex::new(Some(stopper));
     // Closing it wakes who waits.
@@ -80,7 +84,8 @@ fn configured(file: Option<&Path>) -> Result<Config> {
 const NO_CLOCK: &str =
     "start `tickwire service` or `tickwire clock run`, or name its page with --page or in TICKWIRE_CLOCK";
 
-fn ask(page: &Path) -> Result<Report> {
+/// Asks a page's daemon how it is.
+pub(crate) fn ask(page: &Path) -> Result<Report> {
     let nobody = || format!("no clock daemon answers for {}: {NO_CLOCK}", page.display());
     tickwire_timekeeper::ask(page).with_context(nobody)
 }

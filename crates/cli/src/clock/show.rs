@@ -54,7 +54,7 @@ pub(super) fn status(report: &Report) -> String {
 }
 
 /// Whom the clock follows, and whether that one still tells.
-fn following(source: &SourceReport) -> String {
+pub(crate) fn following(source: &SourceReport) -> String {
     let mut text = source.name.clone();
     if let Some(stratum) = source.stratum {
         let _ = write!(text, ", stratum {stratum}");
@@ -72,7 +72,7 @@ fn contested(report: &Report) -> bool {
 }
 
 /// How many servers stand how.
-fn servers(report: &Report) -> String {
+pub(crate) fn servers(report: &Report) -> String {
     let count = |standing: &str| report.sources.iter().filter(|source| source.standing == standing).count();
     let (agreed, disputed) = if contested(report) { (0, count("followed")) } else { (count("followed"), 0) };
     let servers = format!(

@@ -105,8 +105,8 @@ pub(super) fn lacking(page: &Path, now: Option<&Reading>, within: u64) -> String
     }
 }
 
-/// What the daemon knows of it.
-fn reasons(report: &Report, within: u64) -> Vec<String> {
+/// What the daemon knows of why the bound is not within so many ns.
+pub(crate) fn reasons(report: &Report, within: u64) -> Vec<String> {
     let mut why = Vec::new();
     let is = |word: &str| report.status.iter().any(|fact| fact == word);
     let followed = report.sources.iter().find(|source| source.standing == "followed");

@@ -4,6 +4,11 @@ mod gather;
 mod reading;
 mod show;
 
+pub(crate) use gather::gather;
+#[cfg(test)]
+pub(crate) use reading::{Host, Tcp};
+pub(crate) use reading::{Interface, Lane, Reading, Socket};
+
 use crate::args::Stat;
 use crate::client::Client;
 use crate::layout;
@@ -26,7 +31,7 @@ pub(crate) fn run(arguments: &Stat) -> Result<()> {
     let mut said = None;
     loop {
         // A connection for each reading: with --watch the service may be restarted in between.
-        match Client::connect(&socket).and_then(|mut client| gather::gather(&mut client)) {
+        match Client::connect(&socket).and_then(|mut client| gather(&mut client)) {
             Ok(reading) => {
                 said = None;
                 if !print(arguments, &reading)? {
@@ -55,7 +60,7 @@ pub(crate) fn interfaces(client: &mut Client) -> Result<Vec<String>> {
 }
 
 /// Says whether whoever reads us wants more.
-fn print(arguments: &Stat, reading: &reading::Reading) -> Result<bool> {
+fn print(arguments: &Stat, reading: &Reading) -> Result<bool> {
     let out = std::io::stdout();
     let size = terminal_size_of(&out).filter(|_| out.is_terminal());
     let text = match size {

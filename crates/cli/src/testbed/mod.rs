@@ -4,6 +4,8 @@ mod progress;
 mod run;
 mod time;
 
+pub(crate) use progress::name;
+
 use crate::args::TestbedCommand;
 use anyhow::Result;
 use std::process::ExitCode;

@@ -1,0 +1,47 @@
+//! What was dropped, where, and why.
+
+use super::super::dropped::{self, KINDS};
+use super::figures::count;
+use super::panel::{Panel, wrapped};
+use super::plain;
+use crate::stat::{Lane, Reading};
+use ratatui::style::{Color, Style};
+
+/// What the machine as a whole may lose, by the names of its counters.
+const OF_THE_HOST: [(&str, &str); 2] =
+    [("stray_fragments", "fragments without their first"), ("capture_lost", "missed by capture")];
+
+pub(super) fn panel(service: &Result<Reading, String>, width: usize) -> Panel {
+    let title = "Drops";
+    let Ok(reading) = service else {
+        return Panel::saying(title, "the service counts what is dropped, and none answers", width);
+    };
+    let host = OF_THE_HOST.iter().map(|(name, words)| (*words, reading.host.counters.get(name).copied().unwrap_or(0)));
+    let mut said: Vec<String> = listed("this host", host).into_iter().collect();
+    said.extend(reading.lanes.iter().filter_map(of_lane));
+    if said.is_empty() {
+        return Panel::saying(title, "nothing was dropped", width);
+    }
+    let style = Style::new().fg(Color::Red);
+    let lines = said.iter().flat_map(|text| wrapped(text, width, style)).collect();
+    Panel { title: title.to_owned(), note: in_all(reading), lines, ..Panel::default() }
+}
+
+fn in_all(reading: &Reading) -> String {
+    let lanes = reading.lanes.iter().map(dropped::in_all).fold(0, u64::saturating_add);
+    format!("{} on lanes", count(lanes, 9))
+}
+
+fn of_lane(lane: &Lane) -> Option<String> {
+    let who = format!("{} ({})", plain(&lane.program), lane.pid);
+    listed(&who, KINDS.iter().map(|kind| kind.words).zip(dropped::of(lane)))
+}
+
+/// What there was any of.
+fn listed<'a>(who: &str, losses: impl Iterator<Item = (&'a str, u64)>) -> Option<String> {
+    let some: Vec<String> = losses
+        .filter(|(_, number)| *number > 0)
+        .map(|(words, number)| format!("{words} {}", count(number, 9)))
+        .collect();
+    (!some.is_empty()).then(|| format!("{who}: {}", some.join(", ")))
+}

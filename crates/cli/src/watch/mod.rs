@@ -1,0 +1,45 @@
+//! `tickwire watch`: streams, latencies, drops and the clock, on a terminal or as metrics.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | `snapshot` | what clock, service and testbed say at one moment |
+//! | `dropped` | what of it is loss, and why |
+//! | `draw` | a snapshot on a page of any size; no I/O |
+//! | `view` | what of it a person wants to see, and the keys for that |
+//! | `screen` | the terminal |
+//! | `metrics` | a snapshot for Prometheus |
+//! | `serve` | who may read that, and how slowly |
+
+mod draw;
+mod dropped;
+mod metrics;
+mod screen;
+mod serve;
+mod snapshot;
+mod view;
+
+use crate::args::Watch;
+use anyhow::Result;
+use snapshot::Sources;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::Duration;
+use terminal_size::{Width, terminal_size_of};
+
+/// How wide a page is that is not for a terminal.
+const USUAL_WIDTH: u16 = 100;
+
+pub(crate) fn run(arguments: &Watch) -> Result<ExitCode> {
+    let sources = Sources::new(arguments);
+    let interval = Duration::from_secs_f64(arguments.interval);
+    if let Some(address) = arguments.metrics {
+        serve::run(address, sources, interval)?;
+    } else if arguments.once || !std::io::stdout().is_terminal() {
+        let out = std::io::stdout();
+        let width = terminal_size_of(&out).filter(|_| out.is_terminal()).map_or(USUAL_WIDTH, |(Width(width), _)| width);
+        crate::output::print(&draw::text(&sources.look(), width))?;
+    } else {
+        screen::run(sources, interval)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,115 @@
+//! The terminal: it is given back as it was, however this ends.
+
+use super::draw;
+use super::snapshot::{Snapshot, Sources};
+use super::view::{Meaning, View};
+use anyhow::{Context, Result, bail};
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event};
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::time::{Duration, Instant};
+
+/// A key, a new snapshot or a signal is noticed within this.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Shows snapshots until a key or a signal ends it.
+pub(super) fn run(sources: Sources, interval: Duration) -> Result<()> {
+    let told = Arc::new(AtomicBool::new(false));
+    let tell = Arc::clone(&told);
+    ctrlc::set_handler(move || tell.store(true, Ordering::Relaxed)).context("cannot wait for signals")?;
+    // Who asks may have to wait for a service that is stuck; keys do not.
+    let (sender, snapshots) = sync_channel(1);
+    std::thread::spawn(move || look(&sources, interval, &sender));
+    // Of a panic its hook gives the terminal back before the words about it.
+    let terminal = ratatui::try_init().context("cannot use this terminal")?;
+    let mut screen = Screen { terminal, snapshot: None, view: View::default(), interval };
+    let outcome = screen.show(&snapshots, &told);
+    drop(screen);
+    outcome
+}
+
+/// Looks, and rests for the interval, until nobody wants it any more.
+fn look(sources: &Sources, interval: Duration, to: &SyncSender<Snapshot>) {
+    while to.send(sources.look()).is_ok() {
+        std::thread::sleep(interval);
+    }
+}
+
+struct Screen {
+    terminal: DefaultTerminal,
+    /// And when it was taken.
+    snapshot: Option<(Snapshot, Instant)>,
+    view: View,
+    interval: Duration,
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        ratatui::restore();
+    }
+}
+
+impl Screen {
+    fn show(&mut self, snapshots: &Receiver<Snapshot>, told: &AtomicBool) -> Result<()> {
+        let mut changed = true;
+        let mut old = None;
+        while !told.load(Ordering::Relaxed) {
+            match snapshots.try_recv() {
+                Ok(snapshot) => {
+                    self.snapshot = Some((snapshot, Instant::now()));
+                    changed = true;
+                }
+                Err(TryRecvError::Empty) => {}
+                Err(TryRecvError::Disconnected) => bail!("nobody looks any more"),
+            }
+            // Its age changes while no new one comes.
+            let age = self.old();
+            changed |= age != old;
+            old = age;
+            if changed {
+                self.draw(age)?;
+            }
+            changed = match self.event()? {
+                None => false,
+                Some(Event::Key(key)) => match self.view.key(key) {
+                    Meaning::Quit => return Ok(()),
+                    Meaning::Changed => true,
+                    Meaning::Nothing => false,
+                },
+                // Of another size, for one.
+                Some(_) => true,
+            };
+        }
+        Ok(())
+    }
+
+    /// How old the snapshot is in seconds, if the next one is overdue.
+    fn old(&self) -> Option<u64> {
+        let age = self.snapshot.as_ref()?.1.elapsed();
+        (age > 2 * self.interval + Duration::from_secs(1)).then_some(age.as_secs())
+    }
+
+    fn event(&self) -> Result<Option<Event>> {
+        let waited = event::poll(LOOK).and_then(|some| if some { event::read().map(Some) } else { Ok(None) });
+        match waited {
+            // A signal, which is looked at next.
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(None),
+            other => other.context("cannot read from this terminal"),
+        }
+    }
+
+    fn draw(&mut self, old_s: Option<u64>) -> Result<()> {
+        let mut extents = Default::default();
+        let (snapshot, view) = (self.snapshot.as_ref().map(|(snapshot, _)| snapshot), &self.view);
+        let frame = |frame: &mut ratatui::Frame<'_>| {
+            let area = frame.area();
+            extents = draw::page(frame.buffer_mut(), area, snapshot, view, old_s);
+        };
+        self.terminal.draw(frame).context("cannot write to this terminal")?;
+        self.view.settle(extents);
+        Ok(())
+    }
+}

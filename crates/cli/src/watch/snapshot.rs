@@ -1,0 +1,98 @@
+//! What clock, service and testbed say at one moment.
+
+use crate::args::Watch;
+use crate::client::Client;
+use crate::clock;
+use crate::stat::{self, Reading};
+use std::path::PathBuf;
+use std::time::Duration;
+use tickwire_testbed::live::{self, Seen, Shown};
+use tickwire_timekeeper::Report;
+
+/// Everything that is shown. Of what is not there, what to do about it.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) clock: Result<Report, String>,
+    pub(crate) service: Result<Reading, String>,
+    pub(crate) testbed: Result<Watched, String>,
+}
+
+/// A run of the testbed.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    /// What it shows.
+    pub(crate) shown: Shown,
+    /// How long ago it said so.
+    pub(crate) age: Duration,
+    /// How many more are seen.
+    pub(crate) others: usize,
+}
+
+/// Where it is from.
+#[derive(Clone, Debug)]
+pub(crate) struct Sources {
+    page: PathBuf,
+    socket: PathBuf,
+    /// The user has named the socket; else a lab's is shown while that has one.
+    named: bool,
+    run: Option<u32>,
+}
+
+impl Sources {
+    pub(crate) fn new(arguments: &Watch) -> Self {
+        Self {
+            page: arguments.page.path(),
+            socket: arguments.socket.path(),
+            named: arguments.socket.socket.is_some(),
+            run: arguments.run,
+        }
+    }
+
+    /// Asks everybody. Who does not answer is waited for, some seconds at most.
+    pub(crate) fn look(&self) -> Snapshot {
+        let testbed = self.watched(live::runs());
+        let lab = testbed.as_ref().ok().and_then(|watched| watched.shown.live.as_ref()?.service.clone());
+        let socket = lab.filter(|_| !self.named).unwrap_or_else(|| self.socket.clone());
+        Snapshot {
+            clock: clock::ask(&self.page).map_err(|error| error.to_string()),
+            service: Client::connect(&socket)
+                .and_then(|mut client| stat::gather(&mut client))
+                .map_err(|error| format!("{error:#}")),
+            testbed,
+        }
+    }
+
+    /// The run that was asked for, else the latest.
+    fn watched(&self, runs: Vec<Seen>) -> Result<Watched, String> {
+        let others = runs.len().saturating_sub(1);
+        let wanted = |seen: &Seen| self.run.is_none_or(|pid| seen.shown.pid == pid);
+        let found = runs.into_iter().find(wanted).map(|Seen { shown, age }| Watched { shown, age, others });
+        found.ok_or_else(|| match self.run {
+            Some(pid) => format!("process {pid} runs no testbed that this user may watch"),
+            None => "no testbed runs: start one with `tickwire testbed run`, as this user or as root".to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(pid: u32) -> Seen {
+        let text = r#"{"since_s": 1, "pattern": "p", "streams": [], "step": null, "live": null}"#;
+        let mut shown: Shown = serde_json::from_str(text).unwrap();
+        shown.pid = pid;
+        Seen { shown, age: Duration::ZERO }
+    }
+
+    #[test]
+    fn the_latest_run_is_watched_unless_another_is_asked_for() {
+        let sources = |run| Sources { page: "/p".into(), socket: "/s".into(), named: true, run };
+        let runs = || vec![seen(7), seen(5)];
+        let watched = sources(None).watched(runs()).unwrap();
+        assert_eq!((watched.shown.pid, watched.others), (7, 1));
+        assert_eq!(sources(Some(5)).watched(runs()).unwrap().shown.pid, 5);
+        assert!(sources(Some(6)).watched(runs()).unwrap_err().contains("process 6"));
+        assert!(sources(None).watched(Vec::new()).unwrap_err().contains("tickwire testbed run"));
+    }
+}

@@ -1,0 +1,104 @@
+//! `tickwire watch` on a terminal, which it gives back as it was. No service and no root needed.
+
+use nix::pty::{Winsize, openpty};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::termios::{Termios, tcgetattr};
+use nix::unistd::Pid;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+/// To the other screen, and back; and the cursor is seen again.
+const ENTER: &str = "\x1b[?1049h";
+const LEAVE: &str = "\x1b[?1049l";
+const CURSOR: &str = "\x1b[?25h";
+
+struct Watched {
+    child: Child,
+    keys: File,
+    terminal: OwnedFd,
+    before: Termios,
+    said: Arc<Mutex<String>>,
+}
+
+impl Watched {
+    /// On a terminal of this size.
+    fn start(columns: u16, rows: u16) -> Self {
+        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        let pair = openpty(&size, None).unwrap();
+        let before = tcgetattr(&pair.slave).unwrap();
+        let end = || pair.slave.try_clone().unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tickwire"));
+        command.args(["watch", "--socket", "/nonexistent/s.sock", "--page", "/nonexistent/clock"]);
+        let child = command.env("TERM", "xterm").stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
+        let said = Arc::default();
+        let heard = Arc::clone(&said);
+        let mut screen = File::from(pair.master.try_clone().unwrap());
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = screen.read(&mut bytes) {
+                let heard: &Mutex<String> = &heard;
+                heard.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..count]));
+            }
+        });
+        Self { child, keys: pair.master.into(), terminal: pair.slave, before, said }
+    }
+
+    fn wait_for(&self, words: &str) {
+        let until = Instant::now() + PATIENCE;
+        while !self.said.lock().unwrap().contains(words) {
+            assert!(Instant::now() < until, "{words}: {:?}", self.said.lock().unwrap());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// How it ended, and that the terminal is as it was.
+    fn ended(mut self) {
+        let until = Instant::now() + PATIENCE;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            if Instant::now() > until {
+                self.child.kill().unwrap();
+                panic!("it did not end: {:?}", self.said.lock().unwrap());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        assert_eq!(status.code(), Some(0), "{:?}", self.said.lock().unwrap());
+        self.wait_for(LEAVE);
+        self.wait_for(CURSOR);
+        assert!(tcgetattr(&self.terminal).unwrap() == self.before, "the terminal's modes are as they were");
+    }
+}
+
+#[test]
+fn keys_are_understood_and_the_terminal_is_given_back() {
+    for key in ["q", "\x03", "\x1b"] {
+        let mut watched = Watched::start(80, 24);
+        watched.wait_for(ENTER);
+        watched.wait_for("Clock");
+        assert!(tcgetattr(&watched.terminal).unwrap() != watched.before, "raw");
+        // Blanks between words are passed over, where nothing was before.
+        watched.wait_for("`tickwire");
+        watched.keys.write_all(b"?").unwrap();
+        watched.wait_for("Ctrl-C");
+        watched.keys.write_all(b"x").unwrap();
+        watched.keys.write_all(key.as_bytes()).unwrap();
+        watched.ended();
+    }
+}
+
+#[test]
+fn a_signal_ends_it_and_the_terminal_is_given_back() {
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+        let watched = Watched::start(60, 20);
+        watched.wait_for("Clock");
+        kill(Pid::from_raw(i32::try_from(watched.child.id()).unwrap()), signal).unwrap();
+        watched.ended();
+    }
+}
