@@ -19,7 +19,7 @@ fn done(arguments: &[&str]) -> (Option<i32>, String) {
 #[test]
 fn what_was_asked_for_is_success_and_a_wrong_command_line_is_two() {
     assert_eq!(done(&["--version"]).0, Some(0));
-    for command in ["service", "run", "stat", "capture", "doctor"] {
+    for command in ["service", "run", "stat", "capture", "doctor", "watch"] {
         assert_eq!(done(&[command, "--help"]).0, Some(0));
         let (status, words) = done(&[command, "--no-such-option"]);
         assert_eq!(status, Some(2), "{command}");
