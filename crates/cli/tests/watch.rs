@@ -1,6 +1,7 @@
 //! `tickwire watch` on a terminal, which it gives back as it was. No service and no root needed.
 
-use nix::pty::{Winsize, openpty};
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::pty::{OpenptyResult, Winsize, openpty};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::termios::{Termios, tcgetattr};
 use nix::unistd::Pid;
@@ -25,16 +26,26 @@ struct Watched {
     said: Arc<Mutex<String>>,
 }
 
+fn terminal(columns: u16, rows: u16) -> OpenptyResult {
+    let pair = openpty(&Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }, None).unwrap();
+    // Else who is started holds the terminal's other end, too, and it never goes away.
+    fcntl(&pair.master, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).unwrap();
+    pair
+}
+
+fn spawn(terminal: &OpenptyResult) -> Child {
+    let end = || terminal.slave.try_clone().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tickwire"));
+    command.args(["watch", "--socket", "/nonexistent/s.sock", "--page", "/nonexistent/clock"]);
+    command.env("TERM", "xterm").stdin(end()).stdout(end()).stderr(end()).spawn().unwrap()
+}
+
 impl Watched {
     /// On a terminal of this size.
     fn start(columns: u16, rows: u16) -> Self {
-        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-        let pair = openpty(&size, None).unwrap();
+        let pair = terminal(columns, rows);
         let before = tcgetattr(&pair.slave).unwrap();
-        let end = || pair.slave.try_clone().unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tickwire"));
-        command.args(["watch", "--socket", "/nonexistent/s.sock", "--page", "/nonexistent/clock"]);
-        let child = command.env("TERM", "xterm").stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
+        let child = spawn(&pair);
         let said = Arc::default();
         let heard = Arc::clone(&said);
         let mut screen = File::from(pair.master.try_clone().unwrap());
@@ -100,5 +111,27 @@ fn a_signal_ends_it_and_the_terminal_is_given_back() {
         watched.wait_for("Clock");
         kill(Pid::from_raw(i32::try_from(watched.child.id()).unwrap()), signal).unwrap();
         watched.ended();
+    }
+}
+
+/// As when a window is closed, or a connection breaks.
+#[test]
+fn a_terminal_that_goes_away_ends_it() {
+    let pair = terminal(80, 24);
+    let mut child = spawn(&pair);
+    let (mut screen, mut said) = (File::from(pair.master), String::new());
+    while !said.contains("Clock") {
+        let mut bytes = [0; 4096];
+        let count = screen.read(&mut bytes).unwrap();
+        said += &String::from_utf8_lossy(&bytes[..count]);
+    }
+    drop(screen);
+    let until = Instant::now() + PATIENCE;
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > until {
+            child.kill().unwrap();
+            panic!("it did not end");
+        }
+        std::thread::sleep(Duration::from_millis(5));
     }
 }

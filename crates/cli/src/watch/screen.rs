@@ -4,16 +4,20 @@ use super::draw;
 use super::snapshot::{Snapshot, Sources};
 use super::view::{Meaning, View};
 use anyhow::{Context, Result, bail};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event};
-use std::io::ErrorKind;
+use std::fs::File;
+use std::io::{ErrorKind, IsTerminal};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::time::{Duration, Instant};
 
-/// A key, a new snapshot or a signal is noticed within this.
-const LOOK: Duration = Duration::from_millis(50);
+/// A new snapshot, another size or a signal is noticed within this, in milliseconds.
+const LOOK: u16 = 50;
 
 /// Shows snapshots until a key or a signal ends it.
 pub(super) fn run(sources: Sources, interval: Duration) -> Result<()> {
@@ -25,7 +29,8 @@ pub(super) fn run(sources: Sources, interval: Duration) -> Result<()> {
     std::thread::spawn(move || look(&sources, interval, &sender));
     // Of a panic its hook gives the terminal back before the words about it.
     let terminal = ratatui::try_init().context("cannot use this terminal")?;
-    let mut screen = Screen { terminal, snapshot: None, view: View::default(), interval };
+    let keys = keys().context("cannot read from this terminal")?;
+    let mut screen = Screen { terminal, keys, snapshot: None, view: View::default(), interval };
     let outcome = screen.show(&snapshots, &told);
     drop(screen);
     outcome
@@ -38,8 +43,15 @@ fn look(sources: &Sources, interval: Duration, to: &SyncSender<Snapshot>) {
     }
 }
 
+/// Where keys come from, as crossterm finds it.
+fn keys() -> std::io::Result<OwnedFd> {
+    let input = std::io::stdin();
+    if input.is_terminal() { input.as_fd().try_clone_to_owned() } else { File::open("/dev/tty").map(OwnedFd::from) }
+}
+
 struct Screen {
     terminal: DefaultTerminal,
+    keys: OwnedFd,
     /// And when it was taken.
     snapshot: Option<(Snapshot, Instant)>,
     view: View,
@@ -48,7 +60,8 @@ struct Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        ratatui::restore();
+        // A terminal that has gone cannot be given back, nor told so.
+        let _ = ratatui::try_restore();
     }
 }
 
@@ -72,6 +85,10 @@ impl Screen {
             if changed {
                 self.draw(age)?;
             }
+            if self.is_gone()? {
+                // Nothing can be given back, and who tried would complain on standard error, which is the terminal.
+                std::process::exit(0);
+            }
             changed = match self.event()? {
                 None => false,
                 Some(Event::Key(key)) => match self.view.key(key) {
@@ -92,8 +109,19 @@ impl Screen {
         (age > 2 * self.interval + Duration::from_secs(1)).then_some(age.as_secs())
     }
 
+    /// Waits for a key, and whether there is a terminal any more: of one that has gone crossterm would read the end again and again, and never return.
+    fn is_gone(&self) -> Result<bool> {
+        let mut keys = [PollFd::new(self.keys.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut keys, PollTimeout::from(LOOK)) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(error) => return Err(error).context("cannot wait for this terminal"),
+        }
+        let gone = PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL;
+        Ok(keys[0].revents().is_some_and(|what| what.intersects(gone)))
+    }
+
     fn event(&self) -> Result<Option<Event>> {
-        let waited = event::poll(LOOK).and_then(|some| if some { event::read().map(Some) } else { Ok(None) });
+        let waited = event::poll(Duration::ZERO).and_then(|some| if some { event::read().map(Some) } else { Ok(None) });
         match waited {
             // A signal, which is looked at next.
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(None),
