@@ -134,4 +134,6 @@ fn a_terminal_that_goes_away_ends_it() {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
+    let status = child.wait().unwrap();
+    assert_eq!(status.code(), Some(0), "{status}");
 }

@@ -32,6 +32,10 @@ pub(super) fn run(sources: Sources, interval: Duration) -> Result<()> {
     let keys = keys().context("cannot read from this terminal")?;
     let mut screen = Screen { terminal, keys, snapshot: None, view: View::default(), interval };
     let outcome = screen.show(&snapshots, &told);
+    if screen.is_gone(0)? {
+        // Nothing can be given back, and who tried would complain on standard error, which is the terminal: a panic, and then another.
+        std::process::exit(0);
+    }
     drop(screen);
     outcome
 }
@@ -85,9 +89,8 @@ impl Screen {
             if changed {
                 self.draw(age)?;
             }
-            if self.is_gone()? {
-                // Nothing can be given back, and who tried would complain on standard error, which is the terminal.
-                std::process::exit(0);
+            if self.is_gone(LOOK)? {
+                return Ok(());
             }
             changed = match self.event()? {
                 None => false,
@@ -109,10 +112,10 @@ impl Screen {
         (age > 2 * self.interval + Duration::from_secs(1)).then_some(age.as_secs())
     }
 
-    /// Waits for a key, and whether there is a terminal any more: of one that has gone crossterm would read the end again and again, and never return.
-    fn is_gone(&self) -> Result<bool> {
+    /// Waits so many milliseconds for a key, and tells whether there is no terminal any more: of one that has gone crossterm would read the end again and again, and never return.
+    fn is_gone(&self, wait: u16) -> Result<bool> {
         let mut keys = [PollFd::new(self.keys.as_fd(), PollFlags::POLLIN)];
-        match poll(&mut keys, PollTimeout::from(LOOK)) {
+        match poll(&mut keys, PollTimeout::from(wait)) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(error) => return Err(error).context("cannot wait for this terminal"),
         }
