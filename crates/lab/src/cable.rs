@@ -43,7 +43,7 @@ fn bring_up(host: &Host, interface: &str, options: &CableOptions) -> Result<()> 
     if !options.offload {
         host.run(&["ethtool", "-K", interface, "tx", "off", "tso", "off", "gso", "off"])?;
     }
-    // GRO makes veth poll (NAPI), which it must do before a peer may redirect XDP frames into it.
+    // GRO makes veth poll (NAPI), which keeps frames in order, and which it must do before a peer may redirect XDP frames into it.
     host.run(&["ethtool", "-K", interface, "gro", "on"])?;
     host.run(&["ip", "link", "set", interface, "up"])?;
     Ok(())
@@ -61,6 +61,10 @@ impl Switch {
     pub(crate) fn new(host: Host) -> Result<Self> {
         // No spanning tree and no snooping: a port forwards at once, and multicast goes to every port.
         host.run(&["ip", "link", "add", BRIDGE, "type", "bridge", "stp_state", "0", "mcast_snooping", "0"])?;
+        // No switch asks a firewall about what it forwards; the kernel may be set up so.
+        for family in ["arp", "ip", "ip6"] {
+            host.run(&["sysctl", "-q", "-e", "-w", &format!("net.bridge.bridge-nf-call-{family}tables=0")])?;
+        }
         host.run(&["ip", "link", "set", BRIDGE, "up"])?;
         Ok(Self { host })
     }
@@ -77,9 +81,9 @@ pub(crate) fn plug(host: &Host, switch: &Switch, interface: &str, options: &Cabl
     let port: String = format!("{}-{interface}", host.name()).chars().take(15).collect();
     connect(host, interface, &switch.host, &port)?;
     bring_up(host, interface, options)?;
-    switch.host.mtu(&port, options.mtu)?;
+    // As the host's end: otherwise the frames of a cable wait in a queue of each processor, and overtake each other.
     switch.host.run(&["ip", "link", "set", &port, "master", BRIDGE])?;
-    switch.host.run(&["ip", "link", "set", &port, "up"])?;
+    bring_up(&switch.host, &port, options)?;
     if let Some(rate) = options.rate {
         limit(&switch.host, &port, rate)?;
         limit(host, interface, rate)?;
