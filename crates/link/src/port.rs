@@ -115,8 +115,9 @@ impl Port {
     pub fn poll(&self, stack: &mut Stack<'_>, now: Instant) -> Polled {
         // A wild address names no frame that is in the kernel, and is counted by the stack.
         let completed = self.completed(|frame| stack.completed(frame));
-        stack.backlog(self.rx.filled(Relaxed));
+        stack.batch_begin(self.rx.filled(Relaxed));
         let received = self.receive(|f| stack.ingress(now, f.frame, f.offset, f.len, f.more));
+        stack.batch_end(now);
         self.refill(|| stack.refill());
         Polled { received, completed }
     }

@@ -202,6 +202,87 @@ fn acknowledgements_are_quick_at_first_and_then_delayed() {
     assert_eq!(wire.count("TcpExtDelayedACKs"), 1);
 }
 
+/// As the kernel does with what its GRO joins: one acknowledgement for all, unless it tells of something out of order.
+#[test]
+fn segments_that_came_together_are_acknowledged_together() {
+    let mut wire = Wire::new();
+    let listener = wire.listen(8);
+    // MSS 1000, windows may be larger than 64 KiB.
+    let (id, ours, mut theirs) =
+        wire.accepted_with(listener, Seg::new(SYN, 1000, 0).options(&[2, 4, 3, 232, 1, 3, 3, 7]));
+    let together = |wire: &mut Wire, segments: &[u32]| {
+        wire.stack().batch_begin(segments.len() as u32);
+        for &seq in segments {
+            wire.put(Seg::new(ACK, seq, ours).data(&[7; 1000]));
+        }
+        let before = wire.taken();
+        let now = wire.now;
+        wire.stack().batch_end(now);
+        (before.len(), wire.taken())
+    };
+    for segments in [1, 2, 10, 3] {
+        let all: Vec<u32> = (0..segments).map(|n| theirs + 1000 * n).collect();
+        theirs += 1000 * segments;
+        let (before, after) = together(&mut wire, &all);
+        assert_eq!((before, after.len()), (0, 1), "{segments} segments");
+        assert_eq!(after[0].ack, theirs);
+        assert_eq!(wire.recv(id).unwrap().len(), 1000 * segments as usize);
+    }
+    let (before, after) = together(&mut wire, &[theirs, theirs + 2000, theirs + 3000, theirs + 1000]);
+    assert_eq!((before, after.len()), (3, 0), "what is out of order is told of at once, and the gap's end");
+    theirs += 4000;
+    wire.recv(id).unwrap();
+    let many: Vec<u32> = (0..70).map(|n| theirs + 1000 * n).collect();
+    let (before, after) = together(&mut wire, &many);
+    assert_eq!((before, after.len()), (1, 1), "64 KiB do not wait");
+    assert_eq!(after[0].ack, theirs + 70_000);
+}
+
+/// The answer to what came carries the acknowledgement; there is no second one.
+#[test]
+fn what_waits_to_be_acknowledged_goes_with_data() {
+    let mut wire = Wire::new();
+    let (id, ours, theirs) = wire.accepted();
+    wire.stack().batch_begin(3);
+    for n in 0..2 {
+        wire.put(Seg::new(ACK, theirs + 1000 * n, ours).data(&[7; 1000]));
+    }
+    wire.nothing();
+    wire.send(id, b"answer").unwrap();
+    assert_eq!(wire.one().ack, theirs + 2000);
+    let now = wire.now;
+    wire.stack().batch_end(now);
+    wire.nothing();
+}
+
+/// More connections than may wait: those that do are acknowledged early, and none is forgotten.
+#[test]
+fn many_connections_are_acknowledged_in_one_batch() {
+    let mut wire = Wire::new();
+    let listener = wire.listen(32);
+    let connections: Vec<u32> = (0..20)
+        .map(|n| {
+            wire.peer.port = 3000 + n;
+            wire.accepted_with(listener, Seg::new(SYN, 1000, 0).options(&[2, 4, 3, 232])).1
+        })
+        .collect();
+    wire.stack().batch_begin(40);
+    for part in 0..2 {
+        for (n, &ours) in (0..).zip(&connections) {
+            wire.peer.port = 3000 + n;
+            wire.put(Seg::new(ACK, 1001 + 1000 * part, ours).data(&[7; 1000]));
+        }
+    }
+    let mut told = wire.taken();
+    let now = wire.now;
+    wire.stack().batch_end(now);
+    told.append(&mut wire.taken());
+    for ours in connections {
+        let last = told.iter().rfind(|seg| seg.seq == ours);
+        assert_eq!(last.map(|seg| seg.ack), Some(3001), "{told:?}");
+    }
+}
+
 /// RFC 1122 §4.2.3.2: not more than half a second, however the stack is set, and never more than one full segment behind.
 #[test]
 fn acknowledgements_are_delayed_by_half_a_second_at_most() {

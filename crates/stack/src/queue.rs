@@ -105,10 +105,18 @@ impl Stack<'_> {
         }
     }
 
-    /// So many packets wait in the kernel's ring as a poll begins: whether the fill ring holds enough frames follows from it.
+    /// A poll begins, and so many packets wait in the kernel's ring: whether the fill ring holds enough frames follows from it. Until
+    /// [`Stack::batch_end`] received packets count as having come together.
     #[inline]
-    pub fn backlog(&mut self, waiting: u32) {
+    pub fn batch_begin(&mut self, waiting: u32) {
         self.mem.core.fill.backlog(waiting);
+        self.tcp_batch_begin();
+    }
+
+    /// The packets of a poll have all been given to [`Stack::ingress`]: answers those that were to be answered together.
+    #[inline]
+    pub fn batch_end(&mut self, now: Instant) {
+        self.tcp_batch_end(now);
     }
 
     /// A free frame for the kernel's fill ring, `None` when the ring holds its share or frames are needed elsewhere.

@@ -1,9 +1,30 @@
 //! When to acknowledge (RFC 9293 §3.8.6.3, RFC 5681 §4.2): at once at the start of a connection, for every second full
 //! segment and whenever something is out of order; otherwise a little later, in the hope of an answer to ride on.
+//!
+//! Segments that came together are acknowledged together: the kernel sees them as one large segment (GRO) and does the same, and each
+//! acknowledgement costs both hosts a packet. Whoever polls while packets come one by one answers them one by one.
 
 use super::config::Config;
 use super::socket::Socket;
+use crate::Stack;
 use crate::time::Instant;
+use zerocopy::FromZeros;
+
+/// How much may wait for the end of a batch: what the kernel's largest segment holds.
+const MOST_TOGETHER: u32 = 64 << 10;
+
+/// How many connections may.
+const MOST_WAITING: usize = 8;
+
+/// The connections whose acknowledgements wait for the end of a batch of received packets.
+#[derive(Debug, Default, FromZeros)]
+#[repr(C)]
+pub(super) struct Batch {
+    /// Whether there is one.
+    open: u32,
+    waiting: u32,
+    sockets: [u32; MOST_WAITING],
+}
 
 /// How many acknowledgements are sent at once at the start and after a gap, so that the peer's window opens quickly.
 pub(super) const QUICK: u8 = 16;
@@ -14,11 +35,13 @@ impl Socket {
         self.receive_mss = self.receive_mss.max(len.min(0xffff) as u16);
         let unacknowledged = self.recv.next.since(self.acked);
         let full = 2 * u32::from(self.receive_mss);
-        if filled_gap || self.recv.has_gap() || unacknowledged >= full {
+        if filled_gap || self.recv.has_gap() || unacknowledged >= MOST_TOGETHER {
             self.ack_now = true;
+        } else if unacknowledged >= full {
+            self.ack_soon = true;
         } else if self.quick_acks > 0 {
             self.quick_acks -= 1;
-            self.ack_now = true;
+            self.ack_soon = true;
         } else if self.at.ack.is_never() {
             self.at.ack = now + config.delay();
         }
@@ -37,8 +60,53 @@ impl Socket {
             self.quick_acks = 0;
         }
         self.acked = self.recv.next;
-        self.ack_now = false;
+        (self.ack_now, self.ack_soon) = (false, false);
         self.at.ack = Instant::NEVER;
         self.recv.duplicate = Default::default();
+    }
+}
+
+impl Stack<'_> {
+    /// Packets that came together are about to be taken in.
+    pub(crate) fn tcp_batch_begin(&mut self) {
+        self.mem.core.tcp.batch.open = 1;
+    }
+
+    /// All of them are: acknowledges what waited for that.
+    pub(crate) fn tcp_batch_end(&mut self, now: Instant) {
+        self.mem.core.tcp.batch.open = 0;
+        self.acknowledge_waiting(now);
+    }
+
+    /// Acknowledges what has to be acknowledged: now, or with what comes right behind it.
+    pub(super) fn acknowledge(&mut self, index: usize, now: Instant) {
+        let s = &self.mem.tcp[index];
+        let batch = &self.mem.core.tcp.batch;
+        if s.ack_now || s.ack_soon && batch.open == 0 {
+            return self.send_ack(index, now);
+        }
+        let known = &batch.sockets[..batch.waiting as usize];
+        if !s.ack_soon || known.contains(&(index as u32)) {
+            return;
+        }
+        if known.len() == MOST_WAITING {
+            self.acknowledge_waiting(now);
+        }
+        let batch = &mut self.mem.core.tcp.batch;
+        batch.sockets[batch.waiting as usize] = index as u32;
+        batch.waiting += 1;
+    }
+
+    fn acknowledge_waiting(&mut self, now: Instant) {
+        let batch = &mut self.mem.core.tcp.batch;
+        let (sockets, waiting) = (batch.sockets, core::mem::take(&mut batch.waiting));
+        for &index in sockets.iter().take(waiting as usize) {
+            // It may have gone with data, or the connection may have ended meanwhile.
+            let index = index as usize;
+            if self.mem.tcp.get(index).is_some_and(|s| s.ack_soon && s.state.is_synchronized()) {
+                self.send_ack(index, now);
+                self.schedule(index, now, false);
+            }
+        }
     }
 }

@@ -178,7 +178,7 @@ impl Stack<'_> {
         self.disarm(index as u32);
         let s = &mut self.mem.tcp[index];
         s.at = Default::default();
-        s.ack_now = false;
+        (s.ack_now, s.ack_soon) = (false, false);
         s.send.clear(&mut self.mem.frames);
         s.recv.prune(&mut self.mem.frames);
         if nobody {

@@ -111,6 +111,8 @@ pub(crate) struct Shared {
     pub(super) relieve_at: Instant,
     /// When a SYN cookie was last sent; never = none yet.
     pub(super) cookie_sent: Instant,
+    /// Whose acknowledgements wait.
+    pub(super) batch: super::ack::Batch,
 }
 
 impl Shared {

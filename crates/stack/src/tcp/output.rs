@@ -143,9 +143,7 @@ impl Stack<'_> {
             }
             self.send_segment(index, now, &run);
         }
-        if self.mem.tcp[index].ack_now {
-            self.send_ack(index, now);
-        }
+        self.acknowledge(index, now);
         self.schedule(index, now, sent);
         if sent && self.mem.tcp[index].settings.notsent_lowat != 0 {
             self.tell_of_room(index);

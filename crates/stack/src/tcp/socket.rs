@@ -192,6 +192,8 @@ pub struct Socket {
     pub(super) receive_shift: u8,
     /// An acknowledgement must be sent at once.
     pub(super) ack_now: bool,
+    /// One must be sent when what came together has all been taken in.
+    pub(super) ack_soon: bool,
     /// So many acknowledgements are still sent at once (quick-ack mode).
     pub(super) quick_acks: u8,
     /// How often SYN, data or a probe has been sent again in vain.
