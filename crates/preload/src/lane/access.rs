@@ -227,9 +227,9 @@ impl Lane {
     }
 
     /// Counts one less.
-    pub(crate) fn wakes(&self, access: &mut Access<'_>) {
+    pub(crate) fn wakes(&self, stack: &mut Stack<'_>) {
         let _ = self.sleepers.fetch_update(Relaxed, Relaxed, |n| n.checked_sub(1));
-        access.stack.sleep_end();
+        stack.sleep_end();
     }
 
     /// How many threads of this process sleep on the lane.
@@ -243,7 +243,20 @@ impl Lane {
     /// What `work` answers; `EAGAIN` if this very thread is inside already (a signal handler interrupted it there); `ENETDOWN` if the lane
     /// has ended.
     pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Access<'_>) -> Result<T>) -> Result<T> {
-        self.enter(None, work, true)
+        self.enter(None, |_| (), work, true)
+    }
+
+    /// As [`Lane::with`], for a thread that was asleep: `awake` is done before the rings are polled. What they bring to a thread that still
+    /// counts as asleep rings the doorbell, and this very thread would hear it when it sleeps next.
+    ///
+    /// # Errors
+    /// As [`Lane::with`].
+    pub(crate) fn with_awake<T>(
+        &self,
+        awake: impl FnOnce(&mut Stack<'static>),
+        work: impl FnOnce(&mut Access<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.enter(None, awake, work, true)
     }
 
     /// As [`Lane::with`], for a polling thread that has just read the clock.
@@ -251,12 +264,12 @@ impl Lane {
     /// # Errors
     /// As [`Lane::with`].
     pub(crate) fn with_at<T>(&self, now: Instant, work: impl FnOnce(&mut Access<'_>) -> Result<T>) -> Result<T> {
-        self.enter(Some(now), work, true)
+        self.enter(Some(now), |_| (), work, true)
     }
 
     /// As [`Lane::with`], for the helper thread, which does not count as the program's own polling.
     pub(crate) fn with_quietly<T>(&self, work: impl FnOnce(&mut Access<'_>) -> Result<T>) -> Result<T> {
-        self.enter(None, work, false)
+        self.enter(None, |_| (), work, false)
     }
 
     /// Marks this thread as inside and takes the lock, as soon as the gate is open.
@@ -278,6 +291,7 @@ impl Lane {
     fn enter<T>(
         &self,
         now: Option<Instant>,
+        before: impl FnOnce(&mut Stack<'static>),
         work: impl FnOnce(&mut Access<'_>) -> Result<T>,
         program: bool,
     ) -> Result<T> {
@@ -296,6 +310,7 @@ impl Lane {
         let poison = Poison(self);
         let now = now.unwrap_or_else(sys::now);
         let Core { stack, wire } = &mut *guard;
+        before(stack);
         if wire.poll(stack, now) > 0 {
             self.traffic.store(now.as_nanos(), Relaxed);
         }

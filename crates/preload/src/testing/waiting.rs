@@ -274,3 +274,36 @@ fn handlers_run_when_the_thread_is_out_of_the_lane() {
         assert_eq!(signal(libc::SIGVTALRM, libc::SIG_DFL), handler);
     }
 }
+
+/// What the rings bring to a thread that counts as asleep rings the doorbell, and the thread would hear it itself.
+#[test]
+fn a_thread_that_was_asleep_counts_as_awake_before_the_rings_are_polled() {
+    static SEEN: Mutex<Vec<&str>> = Mutex::new(Vec::new());
+    let see = |what| SEEN.lock().unwrap().push(what);
+    let limits = Limits { frames: 64, ..Limits::DEFAULT };
+    let wire = Wire::Test(Box::new(move |_, _| {
+        see("rings");
+        0
+    }));
+    let lane = Lane::new(
+        Parts {
+            shared: Shared::local(limits, wire),
+            ring: -1,
+            doorbell: -1,
+            handover: Handover { number: 2, token: Token([2; 16]), limits, region: -1 },
+            settings: Settings { spin: Spin::Never, require: false, verbose: false, noted: false },
+            session: None,
+        },
+        Some(0),
+    );
+    let lane = lane.ok().unwrap();
+    let worked = lane.with_awake(
+        |_| see("awake"),
+        |_| {
+            see("work");
+            Ok(())
+        },
+    );
+    assert_eq!(worked, Ok(()));
+    assert_eq!(SEEN.lock().unwrap()[..3], ["awake", "rings", "work"]);
+}

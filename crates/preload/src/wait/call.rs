@@ -9,6 +9,7 @@ use crate::table::desc::{Description, flag};
 use core::ffi::c_int;
 use libc::{pollfd, sigset_t};
 use std::cell::Cell;
+use tickwire_stack::Stack;
 use tickwire_stack::time::{Instant, Span};
 
 /// Adaptive: for how long a thread polls before it sleeps, if there was traffic lately.
@@ -219,8 +220,9 @@ fn sleep<T>(
     let watch = own_watch(lane)?;
     let mut deadline = None;
     let mut waiting_to_send = false;
+    // The kernel's descriptors are not looked at here: one that is ready ends the sleep at once.
     let first = lane.with(|access| {
-        let answer = attempt(access, true);
+        let answer = attempt(access, false);
         if let Err(AGAIN) = answer {
             lane.falls_asleep(access);
             ASLEEP.set(Some(lane));
@@ -247,14 +249,14 @@ fn sleep<T>(
     };
     let timeout = until.map(|until| until.since(sys::now()));
     let slept = sys::ppoll(plan.fds, timeout, plan.mask);
-    // Takes the doorbell's edge off the list, or the next sleep would end at once.
-    let _ = sys::epoll_take(watch, &mut [libc::epoll_event { events: 0, u64: 0 }]);
-    let answer = lane.with(|access| {
-        if ASLEEP.take().is_some() {
-            lane.wakes(access);
-        }
-        attempt(access, true)
-    });
+    // Without an answer nothing is known of any.
+    let showed = |fd: &pollfd| slept.is_err() || fd.revents != 0;
+    if plan.fds.get(1).is_none_or(showed) {
+        // Takes the doorbell's edge off the list, or the next sleep would end at once.
+        let _ = sys::epoll_take(watch, &mut [libc::epoll_event { events: 0, u64: 0 }]);
+    }
+    let force = plan.fds.iter().skip(OWN).any(showed);
+    let answer = lane.with_awake(|stack| awakes(lane, stack), |access| attempt(access, force));
     if !matches!(answer, Err(AGAIN)) {
         return answer;
     }
@@ -264,14 +266,19 @@ fn sleep<T>(
     if plan.until.is_some_and(|until| sys::now() >= until) { Err(TIMED_OUT) } else { Err(AGAIN) }
 }
 
+/// The calling thread counts as asleep no more, if it did.
+fn awakes(lane: &Lane, stack: &mut Stack<'_>) {
+    if ASLEEP.take().is_some() {
+        lane.wakes(stack);
+    }
+}
+
 /// A program's handler is about to run in this thread. It may not come back (`longjmp`), so the thread counts as asleep no more. Says on which
 /// lane it was asleep.
 pub(crate) fn disturb() -> Option<&'static Lane> {
     let lane = ASLEEP.get()?;
     let _ = lane.with_quietly(|access| {
-        if ASLEEP.take().is_some() {
-            lane.wakes(access);
-        }
+        awakes(lane, access.stack);
         Ok(())
     });
     ASLEEP.set(None);
