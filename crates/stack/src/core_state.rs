@@ -28,7 +28,7 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self { secret: [0; 4], fill: 1024, default_mtu: 1500, tcp: tcp::Config::default() }
+        Self { secret: [0; 4], fill: 2048, default_mtu: 1500, tcp: tcp::Config::default() }
     }
 }
 

@@ -2,12 +2,15 @@
 //!
 //! Few, because they go round: each is used again only after all others, so many of them are always cold in the cache (a fifth of a stream's
 //! speed). Enough, because a packet that finds none is lost while the program is busy elsewhere. So their number follows the backlog that
-//! polls find.
+//! polls find, and it is never less than what the peers of all sockets may send before they hear anything.
 
 use zerocopy::FromZeros;
 
 /// At the start: as many small datagrams as a Linux socket's default buffer holds, and three times as many large ones.
 const FIRST: u32 = 256;
+
+/// For each connection and each socket for datagrams: as many full segments as its peer may send into a window that is not scaled.
+const EACH: u32 = 44;
 
 /// After so many polls that found packets, but never a backlog, the number is halved.
 const CALM: u32 = 16_384;
@@ -32,9 +35,11 @@ impl Fill {
         Self { wanted: first, least: first, most, calm: 0 }
     }
 
-    /// A poll found so many packets waiting.
+    /// A poll found so many packets waiting, for one or more of so many sockets.
     #[inline]
-    pub(crate) fn backlog(&mut self, waiting: u32) {
+    pub(crate) fn backlog(&mut self, waiting: u32, sockets: usize) {
+        let least = self.least.max(u32::try_from(sockets).map_or(self.most, |n| n.saturating_mul(EACH)).min(self.most));
+        self.wanted = self.wanted.max(least);
         if waiting > self.wanted / 2 {
             self.wanted = (self.wanted * 2).min(self.most);
             self.calm = 0;
@@ -43,7 +48,7 @@ impl Fill {
         } else if waiting > 0 {
             self.calm += 1;
             if self.calm >= CALM {
-                self.wanted = (self.wanted / 2).max(self.least);
+                self.wanted = (self.wanted / 2).max(least);
                 self.calm = 0;
             }
         }
@@ -65,17 +70,30 @@ mod tests {
     fn grows_with_the_backlog_and_shrinks_when_there_is_none() {
         let mut fill = Fill::new(1024);
         assert_eq!(fill.wanted, 256);
-        fill.backlog(128);
+        fill.backlog(128, 1);
         assert_eq!(fill.wanted, 256);
-        fill.backlog(129);
+        fill.backlog(129, 1);
         assert_eq!(fill.wanted, 512);
-        fill.backlog(512);
-        fill.backlog(1024);
+        fill.backlog(512, 1);
+        fill.backlog(1024, 1);
         assert_eq!(fill.wanted, 1024, "never more than there are");
         for _ in 0..3 * CALM {
-            fill.backlog(1);
+            fill.backlog(1, 1);
         }
         assert_eq!(fill.wanted, 256, "never fewer than at the start");
+    }
+
+    #[test]
+    fn every_socket_keeps_frames_for_what_its_peer_may_send_unasked() {
+        let mut fill = Fill::new(1024);
+        fill.backlog(1, 20);
+        assert_eq!(fill.wanted, 880);
+        fill.backlog(1, 1000);
+        assert_eq!(fill.wanted, 1024, "never more than there are");
+        for _ in 0..3 * CALM {
+            fill.backlog(1, 7);
+        }
+        assert_eq!(fill.wanted, 308);
     }
 
     #[test]
@@ -83,7 +101,7 @@ mod tests {
         let mut fill = Fill::new(1024);
         fill.room_for(2304 * 700);
         for _ in 0..3 * CALM {
-            fill.backlog(1);
+            fill.backlog(1, 1);
         }
         assert_eq!(fill.wanted, 700);
         fill.room_for(u32::MAX);

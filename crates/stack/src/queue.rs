@@ -109,7 +109,8 @@ impl Stack<'_> {
     /// [`Stack::batch_end`] received packets count as having come together.
     #[inline]
     pub fn batch_begin(&mut self, waiting: u32) {
-        self.mem.core.fill.backlog(waiting);
+        let core = &mut *self.mem.core;
+        core.fill.backlog(waiting, core.free_tcp.used() + core.free_udp.used());
         self.tcp_batch_begin();
     }
 
