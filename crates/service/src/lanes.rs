@@ -52,6 +52,13 @@ impl Lane {
     pub(crate) fn host_end(&self) -> String {
         host_end(self.number)
     }
+
+    /// What the rings had no room for: there was no free frame, the program was too far behind, anything else.
+    pub(crate) fn lost(&self) -> [u64; 3] {
+        let Ok(s) = xsk::statistics(self.socket.as_fd()) else { return [0; 3] };
+        // A packet without a frame counts in both (`__xsk_rcv`).
+        [s.fill_ring_empty, s.rx_ring_full, s.rx_dropped.saturating_sub(s.fill_ring_empty)]
+    }
 }
 
 /// So many further numbers are tried if somebody else has taken one in the meantime.

@@ -3,6 +3,7 @@
 //! Root sees everything, a user what belongs to him. Of other users he learns nothing but what the counters of the whole host show.
 
 use crate::connection::{Answer, ConnectionId};
+use crate::lanes::Lane;
 use crate::registry::LaneId;
 use crate::requests::refused;
 use crate::service::Service;
@@ -114,6 +115,7 @@ impl Service {
                 let c = self.programs.lane_counters(lane);
                 let mut figures = vec![c.in_packets, c.in_bytes, c.out_packets, c.out_bytes];
                 figures.extend(c.refused);
+                figures.extend(self.lanes.get(&lane).map_or([0; 3], Lane::lost));
                 Figures::new(&figures)
             }
             CountersOf::Lane => return refused(Reason::NotPermitted),

@@ -18,11 +18,14 @@ const MANY: usize = 1 << 20;
 pub(super) const HOST_COUNTERS: [&str; 6] =
     ["passed", "diverted", "group_copies", "vlan", "stray_fragments", "capture_lost"];
 
-/// The first figures of [`CountersOf::Lane`]; the refusals of the guard follow.
+/// The first figures of [`CountersOf::Lane`]; the refusals of the guard follow, then [`LOST`].
 const LANE_COUNTERS: [&str; 4] = ["in_packets", "in_bytes", "out_packets", "out_bytes"];
 
 const REFUSALS: [&str; Refusal::ALL.len()] =
     ["refused_malformed", "refused_protocol", "refused_source", "refused_port", "refused_fragment"];
+
+/// What a lane's rings had no room for: no free frame was there, the program was too far behind, or anything else.
+const LOST: [&str; 3] = ["lost_no_frame", "lost_ring_full", "lost_other"];
 
 /// Reads everything.
 pub(crate) fn gather(client: &mut Client) -> Result<Reading> {
@@ -118,9 +121,9 @@ fn lane(client: &mut Client, info: &LaneInfo, view: Option<&View>) -> Result<Lan
     })
 }
 
-/// The names of what divert and guard count for a lane.
+/// The names of what divert, guard and the kernel's end of the rings count for a lane.
 pub(super) fn guard_counters() -> impl Iterator<Item = &'static str> {
-    LANE_COUNTERS.into_iter().chain(REFUSALS)
+    LANE_COUNTERS.into_iter().chain(REFUSALS).chain(LOST)
 }
 
 /// A lane may go away between two questions: then it has nothing.

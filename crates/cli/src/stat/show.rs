@@ -57,8 +57,11 @@ fn lane_line(lane: &Lane) -> String {
         return format!("{who}: on the kernel: {reason}");
     }
     let of = |name| lane.guard.get(name).copied().unwrap_or(0);
-    let refused = lane.guard.iter().filter(|(name, value)| name.starts_with("refused") && **value > 0);
-    let refused = listed(refused.map(|(name, value)| (*name, *value)));
+    let those = |beginning| {
+        let some = lane.guard.iter().filter(move |(name, value)| name.starts_with(beginning) && **value > 0);
+        listed(some.map(|(name, value)| (*name, *value)))
+    };
+    let (refused, lost) = (those("refused"), those("lost"));
     let seconds = lane.age_ms as f64 / 1000.0;
     let mut text = format!("{who}: lane {}, {seconds:.0} s", lane.lane);
     if lane.processes > 1 {
@@ -68,6 +71,9 @@ fn lane_line(lane: &Lane) -> String {
     text += &format!(", {mib:.0} MiB, in {} packets, out {}", of("in_packets"), of("out_packets"));
     if !refused.is_empty() {
         text += &format!(", guard: {refused}");
+    }
+    if !lost.is_empty() {
+        text += &format!(", on the way in: {lost}");
     }
     text
 }
@@ -178,7 +184,12 @@ mod tests {
             memory_bytes: 29 << 20,
             accelerated: reason.is_none(),
             reason,
-            guard: BTreeMap::from([("in_packets", 7), ("refused_port", 2), ("refused_source", 0)]),
+            guard: BTreeMap::from([
+                ("in_packets", 7),
+                ("refused_port", 2),
+                ("refused_source", 0),
+                ("lost_no_frame", 5),
+            ]),
             counters: BTreeMap::from([("TcpInSegs", 5), ("UdpInErrors", 0)]),
             sockets: vec![],
             claims: vec![],
@@ -193,7 +204,7 @@ mod tests {
             page.contains("nginx (process 100, user 1000): lane 3, 2 s, 2 processes, 29 MiB, in 7 packets"),
             "{page}"
         );
-        assert!(page.contains("guard: refused port 2\n"), "{page}");
+        assert!(page.contains("guard: refused port 2, on the way in: lost no frame 5\n"), "{page}");
         assert!(page.contains("tool (process 100, user 1000): on the kernel: no room"), "{page}");
         assert!(page.contains("TcpInSegs") && !page.contains("UdpInErrors"), "{page}");
     }
