@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Both, GROUP, HEAR, PATIENCE, TELL, bound, crossing, python, start};
+use nix::sys::signal::Signal;
 use tickwire_lab::{CableOptions, ServiceOptions};
 
 const ECHO: &str = r#"
@@ -109,6 +110,25 @@ fn every_program_that_joined_a_group_hears_each_datagram_once() {
     }
     let copies = both.a_service.stat().unwrap().number("/host/counters/group_copies");
     assert!(copies >= 25, "only {copies} copies went to lanes: {:?}", both.a_service.stat());
+}
+
+/// A program that does not run for a while: what its lane has no room for is lost, as at a kernel's socket, and counted.
+#[test]
+fn what_a_lane_has_no_room_for_is_counted() {
+    const SLEEP: &str = "import socket, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('', 7300)); print('bound', flush=True); time.sleep(60)";
+    const FLOOD: &str = "import socket, sys; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); [s.sendto(bytes(100), (sys.argv[1], 7300)) for _ in range(20000)]";
+    let both = Both::new();
+    let mut sleeper = start(both.a(), true, &[python(), "-c", SLEEP]);
+    sleeper.wait_for("bound", PATIENCE).unwrap();
+    sleeper.signal(Signal::SIGSTOP).unwrap();
+    start(both.b(), false, &[python(), "-c", FLOOD, &both.pair.a_v4()]).success(PATIENCE).unwrap();
+    let stat = both.a_service.stat().unwrap();
+    let of = |name: &str| stat.number(&format!("/lanes/0/guard/{name}"));
+    let (came, lost) = (of("in_packets"), of("lost_no_frame") + of("lost_ring_full") + of("lost_other"));
+    assert!(lost > 0 && came > lost, "{came} came, {lost} lost: {:?}", stat.json);
+    // What is neither lost nor taken is in the rings: as many as the fill ring had frames.
+    assert!(came - lost <= 2048, "{came} came, {lost} lost: {:?}", stat.json);
+    sleeper.signal(Signal::SIGCONT).unwrap();
 }
 
 /// Prints what control messages say about datagrams to its addresses and to groups, in both families.

@@ -24,22 +24,11 @@ fn report(output: &Output) -> (Value, Option<i32>) {
 /// Every message that was sent came, once, whole and in order, on this stack.
 fn all_came(report: &Value, carrier: &str) {
     for stream in report["streams"].as_array().unwrap() {
-        assert_eq!(stream[carrier]["lost"], 0, "{stream}");
-    }
-    nothing_else_came(report, carrier);
-}
-
-/// Every message of TCP came, and of all what came did so once, whole and in order. For the pattern of 2015 on Tickwire: there a datagram of three fragments has been
-/// lost once while other work kept the machine busy, and it is not known yet where.
-fn nothing_else_came(report: &Value, carrier: &str) {
-    for stream in report["streams"].as_array().unwrap() {
         let figures = &stream[carrier];
         let count = |name: &str| figures[name].as_u64().unwrap();
         assert!(count("received") > 0, "{stream}");
-        assert_eq!(count("received") + count("lost"), count("sent"), "{stream}");
-        let is_tcp = stream["transport"].as_str().unwrap().ends_with("tcp");
-        assert!(count("lost") == 0 || !is_tcp, "{stream}");
-        for fault in ["duplicates", "reordered", "corrupt"] {
+        assert_eq!(count("received"), count("sent"), "{stream}");
+        for fault in ["lost", "duplicates", "reordered", "corrupt"] {
             assert_eq!(count(fault), 0, "{fault}: {stream}");
         }
     }
@@ -51,11 +40,14 @@ fn the_pattern_of_2015_comes_whole_on_both_stacks_and_tickwires_run_took_the_lan
     let (report, status) = report(&output);
     assert_eq!(report["streams"].as_array().unwrap().len(), 48);
     all_came(&report, "kernel");
-    nothing_else_came(&report, "tickwire");
+    all_came(&report, "tickwire");
     let runs = report["runs"].as_array().unwrap();
     let ours = runs.iter().find(|run| run["carrier"] == "tickwire").unwrap();
-    // 41 messages in 80 ms, of which those of producer 2 alone are 700 packets.
-    assert!(ours["diverted"].as_u64().unwrap() > 10_000, "{ours}");
+    // Each message of TCP is at least one packet, also where the interface joins what came together (GRO).
+    let streams = report["streams"].as_array().unwrap().iter();
+    let by_tcp = streams.filter(|stream| stream["transport"].as_str().unwrap().ends_with("tcp"));
+    let messages: u64 = by_tcp.map(|stream| stream["tickwire"]["received"].as_u64().unwrap()).sum();
+    assert!(messages > 500 && ours["diverted"].as_u64().unwrap() >= messages, "{messages}: {ours}");
     assert_eq!(ours["faults"], serde_json::json!([]));
     // It says what it found, whatever that was.
     assert_eq!(status, Some(if report["verdict"]["met"] == true { 0 } else { 1 }), "{}", report["verdict"]);
