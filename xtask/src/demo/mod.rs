@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: real programs that we did not write, on the kernel and on Tickwire in turn.
+//! `cargo xtask demo`: real programs that we did not write, on the kernel and on Tickwire in turn; then the testbed, and its report.
 
 mod figures;
 mod http;
@@ -7,6 +7,7 @@ mod redis;
 mod side;
 mod sockperf;
 mod table;
+mod testbed;
 
 use crate::progress::Progress;
 use crate::{deps, workspace};
@@ -61,9 +62,26 @@ fn measure(options: &Options) -> Result<()> {
     let start = Instant::now();
     let chosen: Vec<&Workload> =
         WORKLOADS.iter().filter(|w| options.only.as_ref().is_none_or(|only| w.name.contains(only.as_str()))).collect();
-    if chosen.is_empty() {
-        bail!("no measurement's name contains that; there are: {}", WORKLOADS.map(|w| w.name).join("; "));
+    let with_testbed = options.only.as_ref().is_none_or(|only| testbed::NAME.contains(only.as_str()));
+    if chosen.is_empty() && !with_testbed {
+        let names = WORKLOADS.map(|w| w.name).join("; ");
+        bail!("no measurement's name contains that; there are: {names}; {}", testbed::NAME);
     }
+    let failed = if chosen.is_empty() { 0 } else { compare(options, &chosen)? };
+    if with_testbed {
+        eprintln!("\n{}", testbed::NAME);
+        let report = testbed::run(options.kernel)?;
+        println!("\nThe report, for a browser: {}", report.display());
+    }
+    eprintln!("took {:.0} s", start.elapsed().as_secs_f64());
+    if failed > 0 {
+        bail!("{failed} of the measurements failed (see above)");
+    }
+    Ok(())
+}
+
+/// Runs the programs on each path, and prints the table. Says how many measurements failed.
+fn compare(options: &Options, chosen: &[&Workload]) -> Result<usize> {
     let paths: &[Path] = if options.kernel { &[Path::Kernel] } else { &[Path::Kernel, Path::Tickwire] };
     eprintln!("two hosts (network namespaces), one cable (veth pair), each program pinned to a processor of its own");
     let sides: Vec<Side> = paths.iter().map(|path| Side::new(*path)).collect::<Result<_>>()?;
@@ -103,10 +121,5 @@ fn measure(options: &Options) -> Result<()> {
     println!(
         "The kernel has its offloads (a virtual cable carries 64 KiB at once); Tickwire sends frames of 1500 bytes."
     );
-    eprintln!("took {:.0} s", start.elapsed().as_secs_f64());
-    let failed = rows.iter().flat_map(|(_, outcomes)| outcomes).filter(|o| o.is_err()).count();
-    if failed > 0 {
-        bail!("{failed} of {total} measurements failed (see above)");
-    }
-    Ok(())
+    Ok(rows.iter().flat_map(|(_, outcomes)| outcomes).filter(|o| o.is_err()).count())
 }
