@@ -1,7 +1,7 @@
 //! `cargo xtask man`: the man pages, generated from the definition of the command line.
 
 // The definition itself, not the crate around it: xtask must build without clang and the like.
-#[path = "../../crates/cli/src/args.rs"]
+#[path = "../../crates/cli/src/args/mod.rs"]
 #[allow(dead_code, reason = "only its definition is needed here")]
 mod args;
 

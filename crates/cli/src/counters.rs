@@ -1,6 +1,6 @@
 //! `tickwire counters`: the counter study.
 
-use crate::args::Counters;
+use crate::args::counters::Counters;
 use crate::html::Html;
 use crate::output;
 use crate::usage::Usage;

@@ -1,6 +1,6 @@
 //! `tickwire jitter`: latency profiles of transmission.
 
-use crate::args::{Jitter, JitterLoad};
+use crate::args::jitter::{Jitter, JitterLoad};
 use crate::html::Html;
 use crate::output;
 use crate::usage::Usage;

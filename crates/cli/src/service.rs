@@ -1,6 +1,6 @@
 //! `tickwire service`: the service crate does it.
 
-use crate::args::{AttachMode, Service};
+use crate::args::service::{AttachMode, Service};
 use anyhow::Result;
 use tickwire_service::{Attach, Options};
 
@@ -13,7 +13,7 @@ pub(crate) fn run(arguments: Service) -> Result<()> {
 
 fn options(arguments: Service) -> Options {
     Options {
-        config: arguments.config,
+        config: arguments.config.file,
         interfaces: arguments.interfaces,
         socket: arguments.socket.named(),
         socket_mode: arguments.socket_mode,

@@ -5,7 +5,7 @@ mod file;
 mod stream;
 mod wanted;
 
-use crate::args::Capture;
+use crate::args::capture::Capture;
 use crate::client::{Client, unexpected};
 use anyhow::{Context, Result, bail};
 use clock::WallClock;

@@ -1,6 +1,6 @@
 //! What a capture is of: found out before it begins, so that nobody waits in silence for what cannot come.
 
-use crate::args::Capture;
+use crate::args::capture::Capture;
 use crate::client::{Client, unexpected};
 use anyhow::{Result, bail};
 use tickwire_link::control::{Reply, Request};

@@ -13,7 +13,8 @@ pub(crate) use show::{following, servers};
 pub(crate) use units::{span, utc};
 pub(crate) use why::reasons;
 
-use crate::args::{Clock, ClockCommand, Page};
+use crate::args::clock::{Clock, ClockCommand};
+use crate::args::shared::Page;
 use anyhow::{Context, Result, anyhow};
 use std::io::IsTerminal;
 use std::os::fd::OwnedFd;
@@ -23,6 +24,9 @@ use std::sync::Mutex;
 use terminal_size::{Width, terminal_size_of};
 use tickclock::OpenError;
 use tickwire_timekeeper::{Config, Report};
+
+/// The status of `tickwire clock` if the time is not known.
+const NOT_SYNCHRONISED: u8 = 3;
 
 /// Does what was asked for.
 pub(crate) fn run(arguments: Clock) -> Result<ExitCode> {
@@ -109,7 +113,7 @@ fn print(report: &Report, json: bool, table: fn(&Report, Option<usize>) -> Strin
 
 /// What a script asks: whether the time is known.
 fn known(known: bool) -> ExitCode {
-    if known { ExitCode::SUCCESS } else { ExitCode::from(crate::args::NOT_SYNCHRONISED) }
+    if known { ExitCode::SUCCESS } else { ExitCode::from(NOT_SYNCHRONISED) }
 }
 
 #[cfg(test)]

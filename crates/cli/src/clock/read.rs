@@ -1,7 +1,7 @@
 //! `tickwire clock read` and `convert`: the clock as any program reads it.
 
 use super::why;
-use crate::args::{ClockConvert, ClockRead};
+use crate::args::clock::{ClockConvert, ClockRead};
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use std::io::BufRead;

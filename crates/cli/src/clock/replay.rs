@@ -1,7 +1,7 @@
 //! `tickwire clock replay`: the clock over recorded exchanges.
 
 use super::units::{span, utc};
-use crate::args::ClockReplay;
+use crate::args::clock::ClockReplay;
 use anyhow::Result;
 use serde::Serialize;
 use std::fmt::Write;

@@ -1,6 +1,6 @@
 //! `tickwire clock run`: the daemon alone, until it is told to end.
 
-use crate::args::ClockRun;
+use crate::args::clock::ClockRun;
 use crate::usage::Usage;
 use anyhow::{Context, Result};
 use std::os::fd::AsFd;
@@ -10,7 +10,7 @@ use tickwire_timekeeper::config::Server;
 
 pub(super) fn run(arguments: &ClockRun) -> Result<ExitCode> {
     crate::log::begin();
-    let mut config = super::configured(arguments.config.as_deref())?;
+    let mut config = super::configured(arguments.config.file.as_deref())?;
     if !arguments.servers.is_empty() {
         let named = |name: &String| Server::named(name).map_err(|what| Usage::of("--server", what));
         config.servers = arguments.servers.iter().map(named).collect::<Result<_, _>>()?;

@@ -1,6 +1,6 @@
 //! `tickwire clock serve`: this host's time for others, until it is told to end.
 
-use crate::args::ClockServe;
+use crate::args::clock::ClockServe;
 use crate::usage::Usage;
 use anyhow::{Context, Result};
 use std::os::fd::AsFd;
@@ -10,7 +10,7 @@ use tickwire_timekeeper::serve::listen;
 
 pub(super) fn run(arguments: &ClockServe) -> Result<ExitCode> {
     crate::log::begin();
-    let config = super::configured(arguments.config.as_deref())?;
+    let config = super::configured(arguments.config.file.as_deref())?;
     let page = arguments.page.or(&config.page);
     let mut serve = config.serve;
     if !arguments.listen.is_empty() {

@@ -1,7 +1,8 @@
 //! `tickwire clock wait`: until the clock is good enough, for scripts that start something which needs it.
 
+use super::NOT_SYNCHRONISED;
 use super::units::span;
-use crate::args::{ClockWait, NOT_SYNCHRONISED};
+use crate::args::clock::ClockWait;
 use anyhow::Result;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};

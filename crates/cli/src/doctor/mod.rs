@@ -7,7 +7,7 @@ mod kernel;
 mod processor;
 mod system;
 
-use crate::args::Doctor;
+use crate::args::doctor::Doctor;
 use crate::client::Client;
 use crate::{output, stat};
 use anyhow::{Context, Result};

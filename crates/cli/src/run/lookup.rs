@@ -1,6 +1,6 @@
 //! Finding and executing a program as a shell does.
 
-use crate::args::Run;
+use crate::args::run::Run;
 use nix::errno::Errno;
 use std::ffi::OsStr;
 use std::fmt;

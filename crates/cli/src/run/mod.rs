@@ -8,7 +8,7 @@ pub(crate) mod environment;
 mod fitness;
 mod lookup;
 
-use crate::args::Run;
+use crate::args::run::Run;
 use fitness::Unfit;
 use std::os::unix::process::CommandExt;
 use std::path::Path;

@@ -9,7 +9,7 @@ pub(crate) use gather::gather;
 pub(crate) use reading::{Host, Tcp};
 pub(crate) use reading::{Interface, Lane, Reading, Socket};
 
-use crate::args::Stat;
+use crate::args::stat::Stat;
 use crate::client::Client;
 use crate::layout;
 use crate::output;

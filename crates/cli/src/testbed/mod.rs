@@ -6,7 +6,7 @@ mod time;
 
 pub(crate) use progress::name;
 
-use crate::args::TestbedCommand;
+use crate::args::testbed::TestbedCommand;
 use anyhow::Result;
 use std::process::ExitCode;
 

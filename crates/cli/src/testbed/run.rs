@@ -1,7 +1,7 @@
 //! `tickwire testbed run`.
 
 use super::progress::Progress;
-use crate::args::{Ends, MessageTiming, Stacks, TestbedRun};
+use crate::args::testbed::{Ends, MessageTiming, Stacks, TestbedRun};
 use crate::html::Html;
 use crate::output;
 use crate::usage::Usage;

@@ -1,6 +1,6 @@
 //! `tickwire testbed time`.
 
-use crate::args::TestbedTime;
+use crate::args::testbed::TestbedTime;
 use crate::html::Html;
 use crate::output;
 use crate::usage::Usage;
@@ -135,7 +135,8 @@ fn waited(length: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::{Arguments, Command, TestbedCommand};
+    use crate::args::testbed::TestbedCommand;
+    use crate::args::{Arguments, Command};
     use clap::Parser;
 
     fn planned(more: &[&str]) -> Result<Plan> {

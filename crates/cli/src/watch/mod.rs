@@ -18,7 +18,7 @@ mod serve;
 mod snapshot;
 mod view;
 
-use crate::args::Watch;
+use crate::args::watch::Watch;
 use anyhow::Result;
 use snapshot::Sources;
 use std::io::IsTerminal;

@@ -1,6 +1,6 @@
 //! What clock, service and testbed say at one moment.
 
-use crate::args::Watch;
+use crate::args::watch::Watch;
 use crate::client::Client;
 use crate::clock;
 use crate::stat::{self, Reading};

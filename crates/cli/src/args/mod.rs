@@ -1,0 +1,62 @@
+//! The command line, and nothing else: the man pages are generated from it. What they and `--help` say beside it is in `manual/`.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | `service`, `run`, `stat` ... | the options of the command of that name, and of those below it |
+//! | `shared` | what several commands ask for: where the service, the clock and the configuration are |
+//! | `values` | values that options of several commands take, and what is said of those that are none |
+//!
+//! Knows nothing of the program around it, because `xtask` builds it alone.
+
+pub(crate) mod capture;
+pub(crate) mod clock;
+pub(crate) mod counters;
+pub(crate) mod doctor;
+pub(crate) mod jitter;
+pub(crate) mod run;
+pub(crate) mod service;
+pub(crate) mod shared;
+pub(crate) mod stat;
+pub(crate) mod testbed;
+mod values;
+pub(crate) mod watch;
+
+use capture::Capture;
+use clap::{Parser, Subcommand};
+use clock::Clock;
+use counters::Counters;
+use doctor::Doctor;
+use jitter::Jitter;
+use run::Run;
+use service::Service;
+use stat::Stat;
+use testbed::Testbed;
+use watch::Watch;
+
+/// Unmodified programs on a low-latency network path.
+///
+/// Tickwire gives unmodified programs a user-mode TCP/UDP stack over ordinary Ethernet. `tickwire service` runs once on each machine, as
+/// root. `tickwire run` starts a program, as any user, so that its sockets take the fast path. Programs that are not started this
+/// way notice nothing, and what cannot be accelerated runs on the kernel, with a reason in `tickwire stat`.
+#[derive(Debug, Parser)]
+#[command(name = "tickwire", version, disable_help_subcommand = true, arg_required_else_help = true, after_long_help = include_str!("../manual/tickwire.txt"))]
+pub(crate) struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Service(Service),
+    Run(Run),
+    Stat(Stat),
+    Capture(Capture),
+    Doctor(Doctor),
+    Clock(Clock),
+    Jitter(Jitter),
+    Counters(Counters),
+    Testbed(Testbed),
+    Watch(Watch),
+}

@@ -1,0 +1,40 @@
+//! `tickwire run`.
+
+use super::shared::Socket;
+use super::values::spin;
+use clap::{Args, ValueHint};
+use std::ffi::OsString;
+
+/// Start a program so that its TCP and UDP sockets take the fast path.
+///
+/// The program replaces this process: its process number, its exit status and its terminal are its own. If it cannot be accelerated (no
+/// service, static or set-user-ID program) it runs on the kernel and one line on standard error says why.
+#[derive(Debug, Args)]
+#[command(override_usage = "tickwire run [OPTIONS] <PROGRAM> [ARG]...", after_long_help = include_str!("../manual/run.txt"))]
+pub(crate) struct Run {
+    /// Where the service listens.
+    #[command(flatten)]
+    pub(crate) socket: Socket,
+
+    /// Do not start the program if it cannot be accelerated (exit status 69)
+    ///
+    /// It also ends with this status if it gets no lane at its first socket. Once it runs accelerated it is never ended: while the service
+    /// is away, making a new socket fails (ENETDOWN), and works again when the service is back.
+    #[arg(long)]
+    pub(crate) require: bool,
+
+    /// How long a waiting thread polls for packets before it sleeps
+    ///
+    /// `adaptive` polls briefly after recent traffic; `never` sleeps at once and costs the least processor time; `always` never sleeps and
+    /// has the lowest latency, at the price of one processor for each waiting thread; a number is microseconds.
+    #[arg(long, env = "TICKWIRE_SPIN", hide_env_values = true, value_name = "MICROSECONDS|always|never|adaptive", allow_negative_numbers = true, value_parser = spin)]
+    pub(crate) spin: Option<String>,
+
+    /// The program
+    #[arg(value_hint = ValueHint::CommandName)]
+    pub(crate) program: OsString,
+
+    /// Its arguments
+    #[arg(value_name = "ARG", trailing_var_arg = true, allow_hyphen_values = true, value_hint = ValueHint::CommandWithArguments)]
+    pub(crate) arguments: Vec<OsString>,
+}

@@ -1,0 +1,44 @@
+//! What several commands ask for: where the service listens, where the clock is, where the configuration is.
+
+use clap::{Args, ValueHint};
+use std::path::PathBuf;
+
+/// Where the service listens.
+#[derive(Debug, Args)]
+pub(crate) struct Socket {
+    /// The service's socket [default: /run/tickwire/service.sock]
+    #[arg(long, env = "TICKWIRE_SOCKET", hide_env_values = true, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    pub(crate) socket: Option<PathBuf>,
+}
+
+impl Socket {
+    /// The socket that was named, else the usual one.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.named().unwrap_or_else(|| DEFAULT_SOCKET.into())
+    }
+
+    /// The socket that was named, from the root: who uses it may be in another directory by then.
+    pub(crate) fn named(&self) -> Option<PathBuf> {
+        let socket = self.socket.as_ref()?;
+        Some(std::path::absolute(socket).unwrap_or_else(|_| socket.clone()))
+    }
+}
+
+/// Where the service listens unless told otherwise.
+const DEFAULT_SOCKET: &str = "/run/tickwire/service.sock";
+
+/// Where the clock is.
+#[derive(Debug, Args)]
+pub(crate) struct Page {
+    /// The clock's page [default: /run/tickwire/clock]
+    #[arg(long, env = "TICKWIRE_CLOCK", hide_env_values = true, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    pub(crate) page: Option<PathBuf>,
+}
+
+/// Where the configuration is.
+#[derive(Debug, Args)]
+pub(crate) struct Config {
+    /// The configuration file; it is no error if the default one does not exist [default: /etc/tickwire/tickwire.toml]
+    #[arg(long = "config", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: Option<PathBuf>,
+}
