@@ -1,11 +1,10 @@
 //! `tickwire jitter`: latency profiles of transmission.
 
 use crate::args::jitter::{Jitter, JitterLoad};
-use crate::html::Html;
 use crate::output;
+use crate::study::{Study, command, step, tell};
 use crate::usage::Usage;
 use anyhow::Result;
-use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use tickwire_jitter::{Load, Options, Sender, StudyError, Target, Wait, html, study, table};
@@ -15,26 +14,13 @@ pub(crate) fn run(arguments: &Jitter) -> Result<ExitCode> {
         return send(to, arguments);
     }
     let options = options(arguments);
-    let report = arguments.html.as_deref().map(Html::open).transpose()?;
-    let shown = std::io::stderr().is_terminal();
-    if shown {
-        eprintln!("this takes about {} s", options.estimate().as_secs().max(1));
-    }
-    let found = study(&options, |what| {
-        if shown {
-            eprintln!("{what} ...");
-        }
-    });
-    let found = match found {
-        Err(StudyError::Usage { option, what }) => return Err(Usage::of(option, what).into()),
-        found => found?,
-    };
-    if let Some(report) = report {
-        let command: Vec<String> = std::env::args().collect();
-        report.write(&html(&found, &command))?;
-    }
-    let text = if arguments.json { serde_json::to_string_pretty(&found)? + "\n" } else { table(&found) };
-    output::print(&text)?;
+    let begun = Study::begin(arguments.html.as_deref(), arguments.json)?;
+    tell(&format!("this takes about {} s", options.estimate().as_secs().max(1)));
+    let found = study(&options, step).map_err(|error| match error {
+        StudyError::Usage { option, what } => Usage::of(option, what).into(),
+        error => anyhow::Error::from(error),
+    })?;
+    begun.end(|| html(&found, &command()), || &found, || table(&found))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -18,6 +18,7 @@ mod output;
 mod run;
 mod service;
 mod stat;
+mod study;
 mod testbed;
 mod usage;
 mod watch;

@@ -7,8 +7,10 @@ mod time;
 pub(crate) use progress::name;
 
 use crate::args::testbed::TestbedCommand;
+use crate::usage::Usage;
 use anyhow::Result;
 use std::process::ExitCode;
+use tickwire_testbed::controller::Error;
 
 pub(crate) fn run(command: TestbedCommand) -> Result<ExitCode> {
     match command {
@@ -22,4 +24,12 @@ fn node() -> Result<ExitCode> {
     let input = std::io::BufReader::new(std::io::stdin());
     tickwire_testbed::node::serve(input, std::io::stdout())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A plan that cannot be meant is an error of the command line.
+fn usage(error: Error) -> anyhow::Error {
+    match error {
+        Error::Refused(why) => Usage::new(why).into(),
+        Error::Broken(error) => error,
+    }
 }

@@ -2,13 +2,12 @@
 
 use super::progress::Progress;
 use crate::args::testbed::{Ends, MessageTiming, Stacks, TestbedRun};
-use crate::html::Html;
-use crate::output;
+use crate::study::{Study, command};
 use crate::usage::Usage;
 use anyhow::{Context, Result};
 use std::process::ExitCode;
 use std::time::Duration;
-use tickwire_testbed::controller::{Error, Ground, Plan, Site};
+use tickwire_testbed::controller::{Ground, Plan, Site};
 use tickwire_testbed::live::Publisher;
 use tickwire_testbed::outcome::{Carrier, Timing};
 use tickwire_testbed::pattern::Pattern;
@@ -22,7 +21,7 @@ const SWEEP_SECONDS: f64 = 10.0;
 
 pub(crate) fn run(arguments: &TestbedRun) -> Result<ExitCode> {
     let plan = plan(arguments)?;
-    let report = arguments.html.as_deref().map(Html::open).transpose()?;
+    let study = Study::begin(arguments.html.as_deref(), arguments.json)?;
     let progress = Progress::new(&plan);
     let mut publisher = Publisher::new(&plan.pattern);
     let conducted = plan.conduct(&mut |step, live| {
@@ -31,19 +30,8 @@ pub(crate) fn run(arguments: &TestbedRun) -> Result<ExitCode> {
     });
     progress.end();
     drop(publisher);
-    let experiment = conducted.map_err(|error| match error {
-        Error::Refused(why) => Usage::new(why).into(),
-        Error::Broken(error) => error,
-    })?;
-    if let Some(report) = report {
-        report.write(&report::html(&experiment))?;
-    }
-    let text = if arguments.json {
-        serde_json::to_string_pretty(&report::json(&experiment, false))? + "\n"
-    } else {
-        report::table(&experiment)
-    };
-    output::print(&text)?;
+    let experiment = conducted.map_err(super::usage)?;
+    study.end(|| report::html(&experiment), || report::json(&experiment, false), || report::table(&experiment))?;
     Ok(if report::verdict(&experiment).met { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -93,6 +81,6 @@ fn plan(arguments: &TestbedRun) -> Result<Plan> {
         duration: Duration::from_secs_f64(arguments.duration),
         sweep_duration: Duration::from_secs_f64(arguments.duration.min(SWEEP_SECONDS)),
         first_port: arguments.port,
-        command: std::env::args().collect(),
+        command: command(),
     })
 }

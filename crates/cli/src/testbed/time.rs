@@ -1,8 +1,7 @@
 //! `tickwire testbed time`.
 
 use crate::args::testbed::TestbedTime;
-use crate::html::Html;
-use crate::output;
+use crate::study::{Study, command};
 use crate::usage::Usage;
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -11,7 +10,6 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
-use tickwire_testbed::controller::Error;
 use tickwire_testbed::time::{Card, Lab, Moment, Plan, Real, Span, html, table};
 
 /// The reference that is not a card.
@@ -24,19 +22,12 @@ const SIMULATED_READS: u32 = 4_000_000;
 
 pub(super) fn run(arguments: &TestbedTime) -> Result<ExitCode> {
     let plan = plan(arguments)?;
-    let report = arguments.html.as_deref().map(Html::open).transpose()?;
+    let study = Study::begin(arguments.html.as_deref(), arguments.json)?;
     let progress = Progress::new(&plan);
     let conducted = plan.conduct(&mut |moment| progress.show(moment));
     progress.end();
-    let figures = conducted.map_err(|error| match error {
-        Error::Refused(why) => Usage::new(why).into(),
-        Error::Broken(error) => error,
-    })?;
-    if let Some(report) = report {
-        report.write(&html(&figures))?;
-    }
-    let text = if arguments.json { serde_json::to_string_pretty(&figures)? + "\n" } else { table(&figures) };
-    output::print(&text)?;
+    let figures = conducted.map_err(super::usage)?;
+    study.end(|| html(&figures), || &figures, || table(&figures))?;
     Ok(if figures.is_inside() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -71,7 +62,7 @@ fn plan(arguments: &TestbedTime) -> Result<Plan> {
         real,
         simulated: simulated.as_ref().map(|intervals| intervals.0.clone()).unwrap_or_default(),
         simulated_reads: reads.unwrap_or(SIMULATED_READS),
-        command: std::env::args().collect(),
+        command: command(),
     })
 }
 

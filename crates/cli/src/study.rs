@@ -1,0 +1,53 @@
+//! What studies have in common: who watches is told each step, and at the end what was found is a report for a browser, JSON or a table.
+
+use crate::html::Html;
+use crate::output;
+use anyhow::Result;
+use serde::Serialize;
+use std::io::IsTerminal;
+use std::path::Path;
+
+/// A study that has begun.
+pub(crate) struct Study {
+    report: Option<Html>,
+    json: bool,
+}
+
+impl Study {
+    /// Of which a report is to be in a file, if one is named, and JSON or else a table is to be printed.
+    pub(crate) fn begin(report: Option<&Path>, json: bool) -> Result<Self> {
+        Ok(Self { report: report.map(Html::open).transpose()?, json })
+    }
+
+    /// Writes the report, and prints what was found.
+    pub(crate) fn end<Found: Serialize>(
+        self,
+        html: impl FnOnce() -> String,
+        json: impl FnOnce() -> Found,
+        table: impl FnOnce() -> String,
+    ) -> Result<()> {
+        if let Some(report) = self.report {
+            report.write(&html())?;
+        }
+        let text = if self.json { serde_json::to_string_pretty(&json())? + "\n" } else { table() };
+        output::print(&text)?;
+        Ok(())
+    }
+}
+
+/// The command by which a study can be repeated, for its report.
+pub(crate) fn command() -> Vec<String> {
+    std::env::args().collect()
+}
+
+/// Says something to who watches: nobody, where standard error is no terminal.
+pub(crate) fn tell(what: &str) {
+    if std::io::stderr().is_terminal() {
+        eprintln!("{what}");
+    }
+}
+
+/// Says what is done now.
+pub(crate) fn step(what: &str) {
+    tell(&format!("{what} ..."));
+}
