@@ -1,8 +1,8 @@
 //! Histograms of differences: bars over a linear axis, dashed lines where it is marked.
 
-use crate::axis::{Axis, number};
-use crate::figure::{Figure, INK, LINE, NOTHING, Size, colour, in_page_colours};
-use plotters::coord::Shift;
+use crate::axis::Axis;
+use crate::canvas::{Area, Error, INK, NOTHING, colour, drawn, mesh};
+use crate::figure::{Figure, Size};
 use plotters::prelude::*;
 use std::ops::Range;
 
@@ -31,35 +31,21 @@ pub struct Bar {
     pub height: f64,
 }
 
-type Error = DrawingAreaErrorKind<std::io::Error>;
-
 impl Figure for Bars {
     fn svg(&self, size: Size) -> String {
-        let linear = |axis: &Axis| Axis { logarithmic: false, ..axis.clone() };
+        let axis = Axis { logarithmic: false, ..self.x.clone() };
         let sound = |bar: &&Bar| [bar.from, bar.to, bar.height].iter().all(|value| value.is_finite());
         let bars: Vec<Bar> = self.bars.iter().filter(sound).copied().collect();
-        let x = linear(&self.x).range(bars.iter().flat_map(|bar| [bar.from, bar.to]));
+        let x = axis.range(bars.iter().flat_map(|bar| [bar.from, bar.to]));
         let highest = bars.iter().map(|bar| bar.height).fold(0.0, f64::max);
         let Some(x) = x.filter(|_| highest > 0.0) else { return NOTHING.to_owned() };
-        let mut svg = String::new();
-        let area = SVGBackend::with_string(&mut svg, size.pixels()).into_drawing_area();
-        let drawn = self.draw(&area, size, x, 0.0..highest * 1.05, &bars);
-        drawn.and_then(|()| area.present()).expect("a string takes what is drawn");
-        drop(area);
-        in_page_colours(&svg, size.pixels(), &self.x.label)
+        let y = 0.0..highest * 1.05;
+        drawn(size.pixels(), &self.x.label, |area| self.draw(area, size, (x, y), &bars))
     }
 }
 
 impl Bars {
-    fn draw(
-        &self,
-        area: &DrawingArea<SVGBackend<'_>, Shift>,
-        size: Size,
-        x: Range<f64>,
-        y: Range<f64>,
-        bars: &[Bar],
-    ) -> Result<(), Error> {
-        let text = ("sans-serif", size.text()).into_font().color(&INK);
+    fn draw(&self, area: &Area<'_>, size: Size, (x, y): (Range<f64>, Range<f64>), bars: &[Bar]) -> Result<(), Error> {
         let top = y.end;
         let mut chart = ChartBuilder::on(area)
             .margin(8)
@@ -67,20 +53,7 @@ impl Bars {
             .x_label_area_size(46)
             .y_label_area_size(82)
             .build_cartesian_2d(x, y)?;
-        chart
-            .configure_mesh()
-            .disable_x_mesh()
-            .x_labels(if size == Size::Wide { 10 } else { 5 })
-            .x_desc(&self.x.label)
-            .y_desc(&self.y.label)
-            .label_style(text.clone())
-            .axis_desc_style(text)
-            .axis_style(INK)
-            .bold_line_style(LINE)
-            .light_line_style(TRANSPARENT)
-            .x_label_formatter(&|&value| number(value))
-            .y_label_formatter(&|&value| number(value))
-            .draw()?;
+        mesh(&mut chart, size).disable_x_mesh().x_desc(&self.x.label).y_desc(&self.y.label).draw()?;
         let bar = |bar: &Bar| Rectangle::new([(bar.from, 0.0), (bar.to, bar.height)], colour(0).filled());
         chart.draw_series(bars.iter().filter(|bar| bar.height > 0.0).map(bar))?;
         for &mark in &self.x.marks {

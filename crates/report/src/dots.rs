@@ -1,10 +1,11 @@
 //! Values of many things against each one's own limit: a line for each, a dot for each value, logarithmic.
 
-use crate::axis::{Axis, number};
-use crate::figure::{BAD, Figure, INK, LINE, NOTHING, Sign, Size, colour, in_page_colours};
-use plotters::coord::Shift;
+use crate::axis::Axis;
+use crate::canvas::{Area, BAD, Error, INK, LINE, NOTHING, colour, drawn, mesh, text};
+use crate::figure::{Figure, Sign, Size};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
+use std::ops::Range;
 
 /// From one line to the next.
 const LINE_HEIGHT: u32 = 24;
@@ -44,8 +45,6 @@ pub struct Dot {
     pub bad: bool,
 }
 
-type Error = DrawingAreaErrorKind<std::io::Error>;
-
 impl Figure for Dots {
     fn svg(&self, size: Size) -> String {
         let axis = Axis { logarithmic: true, ..self.x.clone() };
@@ -54,45 +53,23 @@ impl Figure for Dots {
         });
         let Some(x) = axis.range(values) else { return NOTHING.to_owned() };
         let pixels = (size.pixels().0, LINE_HEIGHT * self.lines.len() as u32 + AXIS_HEIGHT);
-        let mut svg = String::new();
-        let area = SVGBackend::with_string(&mut svg, pixels).into_drawing_area();
-        self.draw(&area, size, x).and_then(|()| area.present()).expect("a string takes what is drawn");
-        drop(area);
-        in_page_colours(&svg, pixels, &self.x.label)
+        drawn(pixels, &self.x.label, |area| self.draw(area, size, &axis, x))
     }
 }
 
 impl Dots {
-    fn draw(
-        &self,
-        area: &DrawingArea<SVGBackend<'_>, Shift>,
-        size: Size,
-        x: std::ops::Range<f64>,
-    ) -> Result<(), Error> {
-        let text = ("sans-serif", size.text()).into_font().color(&INK);
+    fn draw(&self, area: &Area<'_>, size: Size, axis: &Axis, x: Range<f64>) -> Result<(), Error> {
         let names: Vec<String> = self.lines.iter().map(|line| line.name.chars().take(LONGEST_NAME).collect()).collect();
         let longest = names.iter().map(|name| name.chars().count() as u32).max().unwrap_or(0);
-        let shown = |value: &f64| value.is_finite() && *value > 0.0;
+        let shown = |&value: &f64| axis.shows(value);
         let (left, right) = (x.start, x.end);
         let mut chart = ChartBuilder::on(area)
             .margin_right(16)
             .x_label_area_size(AXIS_HEIGHT - 8)
             .y_label_area_size(longest * 9 + 16)
             .build_cartesian_2d(x.log_scale(), -0.5..self.lines.len() as f64 - 0.5)?;
-        chart
-            .configure_mesh()
-            .disable_y_mesh()
-            .x_labels(if size == Size::Wide { 10 } else { 5 })
-            .y_labels(0)
-            .x_desc(&self.x.label)
-            .label_style(text.clone())
-            .axis_desc_style(text.clone())
-            .axis_style(INK)
-            .bold_line_style(LINE)
-            .light_line_style(TRANSPARENT)
-            .x_label_formatter(&|&value| number(value))
-            .draw()?;
-        let beside = text.pos(Pos::new(HPos::Right, VPos::Center));
+        mesh(&mut chart, size).disable_y_mesh().y_labels(0).x_desc(&axis.label).draw()?;
+        let beside = text(size).pos(Pos::new(HPos::Right, VPos::Center));
         for (index, (line, name)) in self.lines.iter().zip(names).enumerate() {
             let y = (self.lines.len() - 1 - index) as f64;
             let plane = chart.plotting_area();

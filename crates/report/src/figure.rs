@@ -1,22 +1,6 @@
-//! What figures have in common: sizes, signs, and the page's own colours.
+//! What figures have in common for who shows them: sizes, and signs with their meaning.
 
-use crate::page::escape;
-use plotters::prelude::RGBColor;
-
-/// What stands where there is nothing to draw.
-pub(crate) const NOTHING: &str = "<p>Nothing was measured.</p>";
-/// Colours that stand for the page's: replaced by its variables, so that light and dark take effect.
-pub(crate) const INK: RGBColor = RGBColor(1, 2, 3);
-pub(crate) const LINE: RGBColor = RGBColor(1, 2, 4);
-pub(crate) const BAD: RGBColor = RGBColor(1, 2, 5);
-const SERIES: u8 = 200;
-/// How many colours `page.css` has for series.
-const COLOURS: usize = 8;
-
-/// The colour of a series; those beyond the last begin again.
-pub(crate) const fn colour(series: usize) -> RGBColor {
-    RGBColor(SERIES, 0, (series % COLOURS) as u8)
-}
+use crate::canvas::COLOURS;
 
 /// Something that can be drawn.
 pub trait Figure {
@@ -102,22 +86,4 @@ impl Sign {
             Self::Cross => '\u{2715}',
         }
     }
-}
-
-/// Colours of the page instead of those that were drawn with, and a name for who cannot see it.
-pub(crate) fn in_page_colours(svg: &str, (width, height): (u32, u32), name: &str) -> String {
-    // Opaque is what everything is that says nothing.
-    let mut svg = svg.replace(" opacity=\"1\"", "");
-    for (drawn, variable) in [(INK, "ink"), (LINE, "line"), (BAD, "bad")] {
-        svg = svg.replace(&hex(drawn), &format!("var(--{variable})"));
-    }
-    for series in 0..COLOURS {
-        svg = svg.replace(&hex(colour(series)), &format!("var(--s{series})"));
-    }
-    let size = format!("width=\"{width}\" height=\"{height}\"");
-    svg.replacen(&size, &format!("role=\"img\" aria-label=\"{}\"", escape(name)), 1)
-}
-
-fn hex(RGBColor(red, green, blue): RGBColor) -> String {
-    format!("#{red:02X}{green:02X}{blue:02X}")
 }

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `page` | the file: headings, verdict, paragraphs, tables, lists, parts that are opened on demand |
 //! | `gallery` | figures on the page, alone or beside each other, and what their signs mean |
-//! | `figure` | what figures have in common: sizes, signs, the page's colours |
+//! | `figure` | what figures have in common for who shows them: sizes, signs |
+//! | `canvas` | what they are drawn on: the page's colours, axes and mesh |
 //! | `axis` | axes |
 //! | `bars` | histograms of differences |
 //! | `plot` | lines over linear or logarithmic axes |
@@ -17,6 +18,7 @@
 
 mod axis;
 mod bars;
+mod canvas;
 mod dots;
 mod figure;
 mod gallery;

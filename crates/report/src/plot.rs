@@ -1,8 +1,8 @@
 //! Lines over linear or logarithmic axes.
 
-use crate::Axis;
-use crate::axis::number;
-use crate::figure::{Figure, INK, LINE, NOTHING, Sign, Size, colour, in_page_colours};
+use crate::axis::Axis;
+use crate::canvas::{Area, Error, INK, NOTHING, colour, drawn, mesh};
+use crate::figure::{Figure, Sign, Size};
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 use std::ops::Range;
@@ -36,20 +36,15 @@ impl Figure for Plot {
         let (Some(x), Some(y)) = (self.x.range(points().map(|p| p.0)), self.y.range(points().map(|p| p.1))) else {
             return NOTHING.to_owned();
         };
-        let mut svg = String::new();
-        let area = SVGBackend::with_string(&mut svg, size.pixels()).into_drawing_area();
-        let spans = (x.clone(), y.clone());
-        let drawn = match (self.x.logarithmic, self.y.logarithmic) {
-            (false, false) => self.draw(&area, size, (x, y), spans, &lines),
-            (true, false) => self.draw(&area, size, (x.log_scale(), y), spans, &lines),
-            (false, true) => self.draw(&area, size, (x, y.log_scale()), spans, &lines),
-            (true, true) => self.draw(&area, size, (x.log_scale(), y.log_scale()), spans, &lines),
-        };
-        drawn.and_then(|()| area.present()).expect("a string takes what is drawn");
-        drop(area);
         let names: Vec<&str> = self.series.iter().map(|one| one.name.as_str()).collect();
         let name = if self.y.label.is_empty() { names.join(", ") } else { self.y.label.clone() };
-        in_page_colours(&svg, size.pixels(), &name)
+        let spans = (x.clone(), y.clone());
+        drawn(size.pixels(), &name, |area| match (self.x.logarithmic, self.y.logarithmic) {
+            (false, false) => self.draw(area, size, (x, y), spans, &lines),
+            (true, false) => self.draw(area, size, (x.log_scale(), y), spans, &lines),
+            (false, true) => self.draw(area, size, (x, y.log_scale()), spans, &lines),
+            (true, true) => self.draw(area, size, (x.log_scale(), y.log_scale()), spans, &lines),
+        })
     }
 
     fn legend(&self) -> Vec<(Sign, &str)> {
@@ -60,21 +55,20 @@ impl Figure for Plot {
 }
 
 impl Plot {
-    fn draw<'a, X, Y>(
+    fn draw<X, Y>(
         &self,
-        area: &DrawingArea<SVGBackend<'a>, plotters::coord::Shift>,
+        area: &Area<'_>,
         size: Size,
         (x, y): (X, Y),
         (x_span, y_span): (Range<f64>, Range<f64>),
         lines: &[Vec<(f64, f64)>],
-    ) -> Result<(), DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>>
+    ) -> Result<(), Error>
     where
         X: AsRangedCoord<Value = f64>,
         Y: AsRangedCoord<Value = f64>,
         X::CoordDescType: ValueFormatter<f64>,
         Y::CoordDescType: ValueFormatter<f64>,
     {
-        let text = ("sans-serif", size.text()).into_font().color(&INK);
         let beside = |axis: &Axis, alone: u32| if axis.label.is_empty() { alone } else { alone + 22 };
         let mut chart = ChartBuilder::on(area)
             .margin(8)
@@ -82,20 +76,8 @@ impl Plot {
             .x_label_area_size(beside(&self.x, 24))
             .y_label_area_size(beside(&self.y, 52))
             .build_cartesian_2d(x, y)?;
-        chart
-            .configure_mesh()
-            .x_labels(if size == Size::Wide { 10 } else { 5 })
-            .y_labels(if size == Size::Wide { 10 } else { 6 })
-            .x_desc(&self.x.label)
-            .y_desc(&self.y.label)
-            .label_style(text.clone())
-            .axis_desc_style(text.clone())
-            .axis_style(INK)
-            .bold_line_style(LINE)
-            .light_line_style(TRANSPARENT)
-            .x_label_formatter(&|&value| number(value))
-            .y_label_formatter(&|&value| number(value))
-            .draw()?;
+        let labels = if size == Size::Wide { 10 } else { 6 };
+        mesh(&mut chart, size).y_labels(labels).x_desc(&self.x.label).y_desc(&self.y.label).draw()?;
         let across = |value: f64| [(value, y_span.start), (value, y_span.end)];
         let along = |value: f64| [(x_span.start, value), (x_span.end, value)];
         let marks = self.x.marks.iter().copied().map(across).chain(self.y.marks.iter().copied().map(along));
