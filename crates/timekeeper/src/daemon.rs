@@ -55,7 +55,6 @@ pub struct Daemon {
     keeper: Keeper,
     sources: Vec<Source>,
     cards: Cards,
-    writer: Writer,
     doors: Doors,
     system: System,
     page: PathBuf,
@@ -68,6 +67,9 @@ pub struct Daemon {
     kept: i64,
     recorder: Option<Recorder<BufWriter<File>>>,
     news: News,
+    /// The page, and the lock that says that this daemon lives. It is the last to go: a daemon that has the lock takes what it finds beside the page for
+    /// leftovers and puts its own there, which one that is still going would remove.
+    writer: Writer,
 }
 
 impl Daemon {
@@ -441,6 +443,19 @@ mod tests {
             daemon.look();
             assert_eq!(clock.parameters().disruptions, times, "and once only");
         }
+    }
+
+    /// The directory tells in which order: a page that says something stays, and is closed as its lock goes.
+    #[test]
+    fn the_socket_of_a_daemon_that_ends_goes_before_its_lock() {
+        use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+        let (directory, daemon, _clock) = daemon();
+        daemon.writer.publish(&Parameters { at: Count(1), ..Parameters::UNKNOWN });
+        let seen = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).unwrap();
+        seen.add_watch(directory.path(), AddWatchFlags::IN_DELETE | AddWatchFlags::IN_CLOSE_WRITE).unwrap();
+        drop(daemon);
+        let names: Vec<_> = seen.read_events().unwrap().into_iter().filter_map(|event| event.name).collect();
+        assert_eq!(names, ["clock.sock", "clock"]);
     }
 
     /// A daemon and the server that it has just asked, which has not answered yet.

@@ -119,7 +119,6 @@ impl Daemon {
             keeper,
             sources,
             cards: Cards::new(config.hardware_stamps),
-            writer,
             doors,
             system,
             page: config.page.clone(),
@@ -131,6 +130,7 @@ impl Daemon {
             news: News::new(config.servers.len(), disruptions),
             handed: now,
             kept: now,
+            writer,
         })
     }
 }
