@@ -12,6 +12,7 @@
 //! | `controller` | starts a node on each host, and gathers what became of the messages |
 //! | `time` | how good the clock is, beside a reference |
 //! | `live` | what a run shows of itself while it lasts, for who watches |
+//! | `units` | times as numbers |
 //!
 //! May know `tickclock`, the lab, reports and the operating system's sockets; nothing of lanes: the same program measures the kernel and Tickwire. `time` also
 //! knows the truth's server, the simulation, and how network cards' clocks are read. No unsafe code.
@@ -25,3 +26,4 @@ pub mod pattern;
 pub mod report;
 pub mod schedule;
 pub mod time;
+mod units;

@@ -1,6 +1,7 @@
 //! What became of the messages: figures of streams and runs, as they stand in JSON. All times are in nanoseconds.
 
 use crate::pattern::{Pattern, Stream, Transport};
+use crate::units::millis;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
@@ -231,15 +232,13 @@ pub struct StreamDescription {
 
 impl From<&Stream> for StreamDescription {
     fn from(stream: &Stream) -> Self {
-        // From whole nanoseconds: 35 ms are 35, not 35.00000000000001.
-        let ms = |time: std::time::Duration| time.as_nanos() as f64 / 1e6;
         Self {
             id: stream.id,
             producer: stream.producer,
             transport: stream.transport,
             size_bytes: stream.size,
-            period_ms: ms(stream.period),
-            deadline_ms: ms(stream.deadline),
+            period_ms: millis(stream.period),
+            deadline_ms: millis(stream.deadline),
         }
     }
 }

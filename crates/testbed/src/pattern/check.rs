@@ -1,6 +1,7 @@
 //! What no pattern may be. A complaint names a stream and one of its values; the readers of files say where that stands.
 
-use super::{GREATEST_DATAGRAM, GREATEST_SIZE, LEAST_SIZE, MOST_STREAMS, Stream, millis};
+use super::{GREATEST_DATAGRAM, GREATEST_SIZE, LEAST_SIZE, MOST_STREAMS, Stream};
+use crate::units::millis;
 use std::collections::HashSet;
 use std::fmt;
 use std::time::Duration;

@@ -167,12 +167,6 @@ impl Pattern {
     }
 }
 
-/// A time in milliseconds, for people.
-pub(crate) fn millis(time: Duration) -> f64 {
-    // One division, so that what was a short decimal fraction is one again.
-    time.as_nanos() as f64 / 1e6
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

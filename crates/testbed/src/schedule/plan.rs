@@ -9,9 +9,10 @@
 //!   they take 5.5 ms of the 20 ms that streams of 100 ms have in common with them, and side by side 8.3 ms.
 
 use super::circle::{ahead, gcd};
-use super::slots::{Schedule, nanos};
+use super::slots::Schedule;
 use super::wire::{Link, wire_bytes};
-use crate::pattern::{Pattern, millis};
+use crate::pattern::Pattern;
+use crate::units::{millis, nanos};
 use std::cmp::Reverse;
 use std::time::Duration;
 use thiserror::Error;

@@ -2,7 +2,8 @@
 
 use super::circle::{Repeated, gcd, overlap};
 use super::wire::Link;
-use crate::pattern::{Pattern, millis};
+use crate::pattern::Pattern;
+use crate::units::{millis, nanos};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
@@ -127,11 +128,6 @@ impl Schedule {
         }
         slots
     }
-}
-
-/// Whole nanoseconds, at most 584 years.
-pub(super) fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
