@@ -15,6 +15,7 @@ pub mod lock;
 pub mod port;
 pub mod region;
 mod ring;
+mod sys;
 pub mod sys_ethtool;
 pub mod sys_packet;
 pub mod sys_socket;

@@ -5,6 +5,7 @@
 
 use crate::layout::{Header, Layout, MAGIC, REGION_VERSION, Waiting};
 use crate::lock::{LaneLock, RawLock};
+use crate::sys::answer;
 use crate::xsk::RingSizes;
 use std::io;
 use std::marker::PhantomData;
@@ -89,19 +90,15 @@ impl Drop for Mapping {
     }
 }
 
-fn result(value: libc::c_long) -> io::Result<libc::c_long> {
-    if value < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
-}
-
 /// Whether `fd` is a file of exactly `size` bytes that can neither shrink nor grow.
 fn check_file(fd: BorrowedFd<'_>, size: usize) -> Result<(), RegionError> {
     // SAFETY: no memory is passed.
-    let seals = result(unsafe { libc::syscall(libc::SYS_fcntl, fd.as_raw_fd(), libc::F_GET_SEALS) });
+    let seals = answer(unsafe { libc::syscall(libc::SYS_fcntl, fd.as_raw_fd(), libc::F_GET_SEALS) });
     let sealed = seals.is_ok_and(|seals| seals & libc::c_long::from(SEALS) == libc::c_long::from(SEALS));
     // SAFETY: all-zero is a valid `stat`.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: `stat` has room for what the call writes.
-    result(unsafe { libc::fstat(fd.as_raw_fd(), &raw mut stat) }.into())?;
+    answer(unsafe { libc::fstat(fd.as_raw_fd(), &raw mut stat) }.into())?;
     let size_fits = usize::try_from(stat.st_size).is_ok_and(|n| n == size);
     if sealed && size_fits { Ok(()) } else { Err(RegionError::File { expected: size }) }
 }
@@ -115,7 +112,7 @@ pub fn create(lane: u32, limits: &Limits, rings: RingSizes) -> Result<OwnedFd, R
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     let make = |flags: libc::c_uint| {
         // SAFETY: the name is a C string.
-        result(unsafe { libc::syscall(libc::SYS_memfd_create, c"tickwire-lane".as_ptr(), flags) })
+        answer(unsafe { libc::syscall(libc::SYS_memfd_create, c"tickwire-lane".as_ptr(), flags) })
     };
     // Kernels before 6.3 do not know that a file is not for execution.
     let fd = make(flags | libc::MFD_NOEXEC_SEAL).or_else(|_| make(flags))?;
@@ -123,12 +120,12 @@ pub fn create(lane: u32, limits: &Limits, rings: RingSizes) -> Result<OwnedFd, R
     let fd = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
     let size = libc::off_t::try_from(layout.size()).map_err(io::Error::other)?;
     // SAFETY: no memory is passed.
-    result(unsafe { libc::ftruncate(fd.as_raw_fd(), size) }.into())?;
+    answer(unsafe { libc::ftruncate(fd.as_raw_fd(), size) }.into())?;
     // Only its owner may open it again by way of /proc: a reader who was given a read-only descriptor stays one.
     // SAFETY: no memory is passed.
-    result(unsafe { libc::fchmod(fd.as_raw_fd(), 0o600) }.into())?;
+    answer(unsafe { libc::fchmod(fd.as_raw_fd(), 0o600) }.into())?;
     // SAFETY: no memory is passed.
-    result(unsafe { libc::syscall(libc::SYS_fcntl, fd.as_raw_fd(), libc::F_ADD_SEALS, SEALS) })?;
+    answer(unsafe { libc::syscall(libc::SYS_fcntl, fd.as_raw_fd(), libc::F_ADD_SEALS, SEALS) })?;
 
     let page = Mapping::new(fd.as_fd(), layout.header(), PAGE, libc::PROT_READ | libc::PROT_WRITE, 0)?;
     let header = page.at::<Header>(0, 1).as_ptr();

@@ -1,5 +1,6 @@
 //! Device settings for which there is only the old `SIOCETHTOOL` call.
 
+use crate::sys::answer;
 use std::io;
 use std::mem::zeroed;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -35,14 +36,12 @@ pub fn switch_transmit_checksums_off(device: &str) -> io::Result<()> {
     request.ifr_ifru.ifru_data = (&raw mut value).cast();
     // SAFETY: no memory is passed.
     let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    answer(fd.into())?;
     // SAFETY: the descriptor was just made and nothing else owns it.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     // SAFETY: `request` and the `value` it points to live for the call, and this command reads and writes no more than `Value`.
     let done = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) };
-    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    answer(done.into()).map(drop)
 }
 
 #[cfg(test)]

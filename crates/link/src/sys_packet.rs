@@ -1,5 +1,6 @@
 //! Sending whole Ethernet frames by one device: the service's way to speak on behalf of a program that died.
 
+use crate::sys::answer;
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -20,9 +21,7 @@ impl PacketSender {
         let flags = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: no memory is passed.
         let fd = unsafe { libc::socket(libc::AF_PACKET, flags, 0) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        answer(fd.into())?;
         // SAFETY: the descriptor was just made and nothing else owns it.
         let socket = unsafe { OwnedFd::from_raw_fd(fd) };
         let address = libc::sockaddr_ll {
@@ -37,7 +36,7 @@ impl PacketSender {
         let length = libc::socklen_t::try_from(size_of::<libc::sockaddr_ll>()).map_err(io::Error::other)?;
         // SAFETY: `address` is a whole `sockaddr_ll` of `length` bytes and lives for the call.
         let done = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) };
-        if done == 0 { Ok(Self { socket }) } else { Err(io::Error::last_os_error()) }
+        answer(done.into()).map(|_| Self { socket })
     }
 
     /// Sends one frame, Ethernet header first, without waiting.

@@ -1,5 +1,6 @@
 //! Socket options that the service needs for judging a program's socket and that the usual safe wrappers lack.
 
+use crate::sys::answer;
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -26,9 +27,7 @@ fn option_of<T: Copy + Default>(socket: BorrowedFd<'_>, level: libc::c_int, name
     // SAFETY: `value` is a live, writable object of `length` bytes, and the callers below use integer types only, for
     // which every byte pattern that the kernel may write is a valid value.
     let done = unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut length) };
-    if done != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    answer(done.into())?;
     if length as usize != size_of::<T>() {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "a socket option of unexpected length"));
     }
@@ -52,7 +51,7 @@ pub fn take_descriptors(socket: BorrowedFd<'_>, whether: bool) -> io::Result<()>
             size_of::<libc::c_int>() as libc::socklen_t,
         )
     };
-    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    answer(done.into()).map(drop)
 }
 
 /// Whether descriptors may be passed to a Unix socket (see [`take_descriptors`]).
@@ -165,7 +164,7 @@ pub fn attach_filter(socket: BorrowedFd<'_>, program: &[Instruction]) -> io::Res
             length,
         )
     };
-    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    answer(done.into()).map(drop)
 }
 
 /// Removes a filter; that there was none is no error.

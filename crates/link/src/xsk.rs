@@ -5,6 +5,7 @@
 //! nobody can map the rings of a bound socket.
 //! System calls are made directly, not through the C library's wrappers, for which the preload library stands in.
 
+use crate::sys::answer;
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -55,14 +56,10 @@ pub struct XskStatistics {
     pub tx_ring_empty: u64,
 }
 
-fn result(value: libc::c_long) -> io::Result<libc::c_long> {
-    if value < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
-}
-
 fn set_option<T>(fd: BorrowedFd<'_>, name: libc::c_int, value: &T) -> io::Result<()> {
     let value = std::ptr::from_ref(value);
     // SAFETY: `value` is alive and of the length given; the kernel only reads it.
-    result(unsafe { libc::syscall(libc::SYS_setsockopt, fd.as_raw_fd(), libc::SOL_XDP, name, value, size_of::<T>()) })?;
+    answer(unsafe { libc::syscall(libc::SYS_setsockopt, fd.as_raw_fd(), libc::SOL_XDP, name, value, size_of::<T>()) })?;
     Ok(())
 }
 
@@ -71,7 +68,7 @@ fn get_option<T>(fd: BorrowedFd<'_>, name: libc::c_int, value: &mut T) -> io::Re
     let mut len = size_of::<T>() as libc::socklen_t;
     let value = std::ptr::from_mut(value);
     // SAFETY: `value` and `len` are alive and writable; the types used below are plain numbers.
-    result(unsafe { libc::syscall(libc::SYS_getsockopt, fd.as_raw_fd(), libc::SOL_XDP, name, value, &raw mut len) })?;
+    answer(unsafe { libc::syscall(libc::SYS_getsockopt, fd.as_raw_fd(), libc::SOL_XDP, name, value, &raw mut len) })?;
     if len as usize == size_of::<T>() { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
 }
 
@@ -85,7 +82,7 @@ pub fn create(region: BorrowedFd<'_>, limits: &Limits, sizes: RingSizes) -> io::
         return Err(io::ErrorKind::InvalidInput.into());
     }
     // SAFETY: no memory is passed.
-    let fd = result(unsafe { libc::syscall(libc::SYS_socket, libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) })?;
+    let fd = answer(unsafe { libc::syscall(libc::SYS_socket, libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) })?;
     // SAFETY: the descriptor was just made and belongs to nobody else.
     let socket = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
     let fd = std::os::fd::AsFd::as_fd(&socket);
@@ -124,7 +121,7 @@ pub const LONGEST_PIECE: u32 = FRAME_SIZE as u32 - 256;
 /// What the kernel says, if it makes no AF_XDP socket or answers neither way.
 pub fn takes_long_frames() -> io::Result<bool> {
     // SAFETY: no memory is passed.
-    let fd = result(unsafe { libc::syscall(libc::SYS_socket, libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) })?;
+    let fd = answer(unsafe { libc::syscall(libc::SYS_socket, libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) })?;
     // SAFETY: the descriptor was just made and belongs to nobody else.
     let socket = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
     let Err(error) = bind_with(std::os::fd::AsFd::as_fd(&socket), i32::MAX.cast_unsigned(), 0, libc::XDP_USE_SG) else {
@@ -146,7 +143,7 @@ fn bind_with(socket: BorrowedFd<'_>, interface: u32, queue: u32, flags: u16) -> 
         sxdp_shared_umem_fd: 0,
     };
     // SAFETY: `address` is alive and of the length given.
-    result(unsafe {
+    answer(unsafe {
         libc::syscall(libc::SYS_bind, socket.as_raw_fd(), &raw const address, size_of::<libc::sockaddr_xdp>())
     })?;
     Ok(())
