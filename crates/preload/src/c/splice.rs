@@ -44,11 +44,6 @@ impl Drop for Pipe {
     }
 }
 
-/// The answer of a direct system call: the C library's own are points at which a thread is cancelled.
-fn moved(answer: libc::c_long) -> Result<usize> {
-    usize::try_from(answer).map_err(|_| Errno::last())
-}
-
 fn is_pipe(fd: c_int) -> bool {
     let mut stat = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: a valid place, read only if it was filled in.
@@ -108,8 +103,8 @@ fn from_queue(socket: c_int, pipe: c_int, len: usize, flags: c_uint) -> Result<u
     let (nowhere, data) = (core::ptr::null_mut::<i64>(), piece.as_ptr());
     // SAFETY: as many bytes are there; the others are plain numbers.
     let taken = unsafe {
-        let held = moved(libc::syscall(libc::SYS_write, own.write, data, seen))?;
-        moved(libc::syscall(libc::SYS_splice, own.read, nowhere, pipe, nowhere, held, flags))?
+        let held = sys::called(libc::syscall(libc::SYS_write, own.write, data, seen))?;
+        sys::called(libc::syscall(libc::SYS_splice, own.read, nowhere, pipe, nowhere, held, flags))?
     };
     let mut left = taken;
     while left > 0 {
@@ -140,9 +135,9 @@ fn glimpse(pipe: c_int, len: usize) -> Result<(Pipe, Vec<u8>)> {
     let mut piece = vec![0u8; len.min(PIECE)];
     // SAFETY: plain numbers, and room for as many bytes as are asked for.
     let seen = unsafe {
-        match moved(libc::syscall(libc::SYS_tee, pipe, own.write, piece.len(), libc::SPLICE_F_NONBLOCK))? {
+        match sys::called(libc::syscall(libc::SYS_tee, pipe, own.write, piece.len(), libc::SPLICE_F_NONBLOCK))? {
             0 => 0,
-            copied => moved(libc::syscall(libc::SYS_read, own.read, piece.as_mut_ptr(), copied))?,
+            copied => sys::called(libc::syscall(libc::SYS_read, own.read, piece.as_mut_ptr(), copied))?,
         }
     };
     piece.truncate(seen);
@@ -167,7 +162,7 @@ fn from_glimpse(pipe: c_int, own: &Pipe, seen: Vec<u8>, socket: c_int, flags: c_
         let taken = unsafe {
             libc::syscall(libc::SYS_splice, pipe, nowhere, own.write, nowhere, left, libc::SPLICE_F_NONBLOCK)
         };
-        match moved(taken) {
+        match sys::called(taken) {
             Ok(n) if n > 0 => left -= n,
             _ => break,
         }

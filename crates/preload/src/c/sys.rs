@@ -24,7 +24,7 @@ fn check(answer: c_int) -> Result<c_int> {
 
 /// The answer of a direct system call. Those that wait are direct: the C library's are points at which a thread is cancelled, and none
 /// may be in the midst of the lane (see `cancel`).
-fn called(answer: libc::c_long) -> Result<usize> {
+pub(super) fn called(answer: libc::c_long) -> Result<usize> {
     usize::try_from(answer).map_err(|_| Errno::last())
 }
 
