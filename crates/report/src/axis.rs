@@ -84,6 +84,22 @@ pub(crate) fn number(value: f64) -> String {
     }
 }
 
+/// What stands at a tick of an axis so long.
+pub(crate) fn tick(axis: &Axis, value: f64, length: f64) -> String {
+    if axis.logarithmic {
+        // Of 1 to 10 those that have room beside each other.
+        let digit = value / 10_f64.powf(value.log10().floor());
+        if [1.0, 2.0, 5.0, 10.0].iter().any(|shown| (digit - shown).abs() < 1e-6) {
+            number(value)
+        } else {
+            String::new()
+        }
+    } else {
+        // Sums of steps do not quite come to 0.
+        number(if value.abs() < length * 1e-9 { 0.0 } else { value })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,5 +117,13 @@ mod tests {
     #[test]
     fn numbers_are_short() {
         assert_eq!([0.0, 0.01, 250.0, 1e-7, 2.5].map(number), ["0", "0.01", "250", "1e-7", "2.5"]);
+    }
+
+    #[test]
+    fn ticks_are_told_where_they_can_be_read() {
+        let linear = |value| tick(&Axis::linear(""), value, 0.9);
+        assert_eq!([-5.55e-17, -0.2, 1e-7].map(linear), ["0", "-0.2", "1e-7"]);
+        let logarithmic = |value| tick(&Axis::logarithmic(""), value, 100.0);
+        assert_eq!([0.1, 0.2, 0.3, 5.0, 70.0, 1e-4, 1e6].map(logarithmic), ["0.1", "0.2", "", "5", "", "1e-4", "1e6"]);
     }
 }

@@ -1,6 +1,6 @@
 //! Histograms of differences: bars over a linear axis, dashed lines where it is marked.
 
-use crate::axis::Axis;
+use crate::axis::{Axis, tick};
 use crate::canvas::{Area, Error, INK, NOTHING, colour, drawn, mesh};
 use crate::figure::{Figure, Size};
 use plotters::prelude::*;
@@ -46,14 +46,21 @@ impl Figure for Bars {
 
 impl Bars {
     fn draw(&self, area: &Area<'_>, size: Size, (x, y): (Range<f64>, Range<f64>), bars: &[Bar]) -> Result<(), Error> {
-        let top = y.end;
+        let (top, length) = (y.end, x.end - x.start);
+        let linear = Axis::linear("");
+        let label = |value: &f64| tick(&linear, *value, length);
         let mut chart = ChartBuilder::on(area)
             .margin(8)
             .margin_right(16)
             .x_label_area_size(46)
             .y_label_area_size(82)
             .build_cartesian_2d(x, y)?;
-        mesh(&mut chart, size).disable_x_mesh().x_desc(&self.x.label).y_desc(&self.y.label).draw()?;
+        mesh(&mut chart, size)
+            .disable_x_mesh()
+            .x_desc(&self.x.label)
+            .y_desc(&self.y.label)
+            .x_label_formatter(&label)
+            .draw()?;
         let bar = |bar: &Bar| Rectangle::new([(bar.from, 0.0), (bar.to, bar.height)], colour(0).filled());
         chart.draw_series(bars.iter().filter(|bar| bar.height > 0.0).map(bar))?;
         for &mark in &self.x.marks {
@@ -83,6 +90,15 @@ mod tests {
         let lines = |svg: &str| svg.matches("<polyline").count();
         assert!(lines(&svg) > lines(&plain) + 20, "two lines of many dashes each");
         assert!(svg.contains("how many") && !svg.contains("#C800") && !svg.contains("#0102"), "{svg}");
+    }
+
+    #[test]
+    fn an_axis_across_0_says_0() {
+        let bar = |from: f64| Bar { from, to: from + 0.1, height: 1.0 };
+        let bars = Bars { x: Axis::linear("us"), y: Axis::linear(""), bars: vec![bar(-0.4), bar(0.37)] };
+        let svg = bars.svg(Size::Half);
+        assert!(svg.contains("\n-0.4\n</text>") && svg.contains("\n0\n</text>"), "{svg}");
+        assert!(!svg.contains("e-1"), "{svg}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Lines over linear or logarithmic axes.
 
-use crate::axis::Axis;
+use crate::axis::{Axis, tick};
 use crate::canvas::{Area, Error, INK, NOTHING, colour, drawn, mesh};
 use crate::figure::{Figure, Sign, Size};
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
@@ -77,7 +77,13 @@ impl Plot {
             .y_label_area_size(beside(&self.y, 52))
             .build_cartesian_2d(x, y)?;
         let labels = if size == Size::Wide { 10 } else { 6 };
-        mesh(&mut chart, size).y_labels(labels).x_desc(&self.x.label).y_desc(&self.y.label).draw()?;
+        let label = |value: &f64| tick(&self.x, *value, x_span.end - x_span.start);
+        mesh(&mut chart, size)
+            .y_labels(labels)
+            .x_desc(&self.x.label)
+            .y_desc(&self.y.label)
+            .x_label_formatter(&label)
+            .draw()?;
         let across = |value: f64| [(value, y_span.start), (value, y_span.end)];
         let along = |value: f64| [(x_span.start, value), (x_span.end, value)];
         let marks = self.x.marks.iter().copied().map(across).chain(self.y.marks.iter().copied().map(along));
@@ -109,6 +115,14 @@ mod tests {
             assert!(svg.contains(part), "{part} is missing in {svg}");
         }
         assert!(!svg.contains("#C800") && !svg.contains("#0102"), "a colour was not replaced");
+    }
+
+    #[test]
+    fn labels_of_two_decades_do_not_stand_upon_each_other() {
+        let svg = plot(vec![(1.9, 1.0), (98.0, 0.01)]).svg(Size::Wide);
+        let labelled = |label: &str| svg.contains(&format!("\n{label}\n</text>"));
+        assert!(labelled("10") && labelled("20") && labelled("50") && labelled("100"), "{svg}");
+        assert!(!["30", "40", "60", "70", "80", "90"].iter().any(|label| labelled(label)), "{svg}");
     }
 
     #[test]
