@@ -4,15 +4,19 @@ use crate::page::escape;
 use crate::{Figure, Page, Sign, Size};
 
 impl Page {
-    /// A figure of the page's width, below what its signs mean, with what it shows.
+    /// A figure of the page's width, below what its signs mean, with what it shows. It is there twice: a telephone shows it as it is on half of the
+    /// width, or its text would be too small to read.
     pub fn figure(&mut self, figure: &impl Figure, caption: &str) {
         self.legend(&figure.legend());
-        self.push(&framed(figure, Size::Wide, caption));
+        let drawn = [(Size::Wide, "broad"), (Size::Half, "narrow")]
+            .map(|(size, class)| format!("<div class=\"{class}\">{}</div>", figure.svg(size)));
+        self.push(&framed(&drawn.join("\n"), caption));
     }
 
     /// Figures beside each other, as many as the screen has room for, each with what it shows.
     pub fn figures<F: Figure>(&mut self, size: Size, figures: impl IntoIterator<Item = (F, String)>) {
-        let figures: String = figures.into_iter().map(|(figure, caption)| framed(&figure, size, &caption)).collect();
+        let figures: String =
+            figures.into_iter().map(|(figure, caption)| framed(&figure.svg(size), &caption)).collect();
         self.push(&format!("<div class=\"figures {}\">\n{figures}</div>\n", size.class()));
     }
 
@@ -29,8 +33,8 @@ impl Page {
     }
 }
 
-fn framed(figure: &impl Figure, size: Size, caption: &str) -> String {
-    format!("<figure>\n{}\n<figcaption>{}</figcaption>\n</figure>\n", figure.svg(size), escape(caption))
+fn framed(svg: &str, caption: &str) -> String {
+    format!("<figure>\n{svg}\n<figcaption>{}</figcaption>\n</figure>\n", escape(caption))
 }
 
 #[cfg(test)]
@@ -54,7 +58,8 @@ mod tests {
         let html = page.finish();
         assert_eq!(html.matches("</span> &lt;three&gt;</li>").count(), 2, "a wide one tells what it knows");
         assert!(html.contains("<li><span class=\"s1\">\u{2501}</span> a &lt; b</li><li><span class=\"bad\">"));
-        assert_eq!(html.matches("<svg role=\"img\" aria-label=").count(), 3);
+        assert_eq!(html.matches("<svg role=\"img\" aria-label=").count(), 4, "the wide one for two widths");
+        assert_eq!((html.matches("class=\"broad\"").count(), html.matches("class=\"narrow\"").count()), (1, 1));
         assert!(html.contains("aria-label=\"two\"") && html.contains("<figcaption>first &amp; only</figcaption>"));
     }
 }

@@ -128,7 +128,7 @@ mod tests {
         for word in ["a machine", "Promises kept: 1 of 1", "all of 10 readings", "<svg", "tickwire: bound", "chronyd"] {
             assert!(shown.contains(word), "{word}");
         }
-        assert_eq!(shown.matches("<svg").count(), 1, "both clocks are in one figure");
+        assert_eq!(shown.matches("<figure>").count(), 1, "both clocks are in one figure");
         let broken = page("a machine", &[outcome("tickwire", Some(false))], None);
         assert!(broken.contains("Promises kept: 0 of 1; not kept: quiet"));
     }
