@@ -63,7 +63,7 @@ pub fn html(study: &Study, command: &[String]) -> String {
         page.table(&["not here", "why"], study.absent.iter().map(|one| row(&one.name, [one.why.clone()])));
     }
     page.section("To repeat it");
-    page.terminal(&command.join(" "));
+    page.command(command);
     page.finish()
 }
 

@@ -44,7 +44,7 @@ pub fn html(study: &Study, command: &[String]) -> String {
         page.table(&["not here", "why"], study.absent.iter().map(|one| plain([one.name.clone(), one.why.clone()])));
     }
     page.section("To repeat it");
-    page.terminal(&command.join(" "));
+    page.command(command);
     page.finish()
 }
 

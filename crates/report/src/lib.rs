@@ -10,6 +10,7 @@
 //! | `bars` | histograms of differences |
 //! | `plot` | lines over linear or logarithmic axes |
 //! | `dots` | values of many things, each against its own limit |
+//! | `command` | a command, to be typed again |
 //! | `profile` | latency profiles of histograms |
 //! | `machine` | on what machine figures were taken |
 //!
@@ -19,6 +20,7 @@
 mod axis;
 mod bars;
 mod canvas;
+mod command;
 mod dots;
 mod figure;
 mod gallery;

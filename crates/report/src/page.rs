@@ -58,11 +58,6 @@ impl Page {
         self.push(&format!("<p>{}</p>\n", escape(text)));
     }
 
-    /// Text as a terminal would show it.
-    pub fn terminal(&mut self, text: &str) {
-        self.push(&format!("<pre>{}</pre>\n", escape(text)));
-    }
-
     /// A table; the first column holds names.
     pub fn table(&mut self, head: &[&str], rows: impl IntoIterator<Item = Vec<(String, Tone)>>) {
         let mut html = "<div class=\"wide\"><table>\n<thead><tr>".to_owned();

@@ -110,19 +110,6 @@ pub(super) fn shortcomings(stream: &Stream, figures: Option<&StreamFigures>) -> 
     words
 }
 
-/// A command as it is typed: words that a shell would take apart are quoted.
-pub(super) fn command(words: &[String]) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
-    let quoted = |word: &String| {
-        if !word.is_empty() && word.chars().all(plain) {
-            word.clone()
-        } else {
-            format!("'{}'", word.replace('\'', "'\\''"))
-        }
-    };
-    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -133,12 +120,6 @@ mod tests {
         let shown = [0, 45_400, 9_999_600, 12_345_678, 99_996_000, 100_000_000_000].map(short_ms);
         assert_eq!(shown, ["0.000", "0.045", "10.00", "12.35", "100.0", "100000"]);
         assert_eq!((ms(45_400), plain_ms(Duration::from_micros(12_500))), ("0.045".to_owned(), "12.5".to_owned()));
-    }
-
-    #[test]
-    fn a_command_can_be_typed_as_it_stands() {
-        let words = ["tickwire", "--pattern", "a b.csv", "it's", "", "$HOME"].map(str::to_owned);
-        assert_eq!(command(&words), r"tickwire --pattern 'a b.csv' 'it'\''s' '' '$HOME'");
     }
 
     #[test]

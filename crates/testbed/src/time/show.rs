@@ -37,7 +37,7 @@ pub fn html(figures: &TimeFigures) -> String {
     page.paragraph(&figures.machine);
     section(figures, &mut page);
     page.section("To repeat it");
-    page.terminal(&figures.command.join(" "));
+    page.command(&figures.command);
     page.finish()
 }
 

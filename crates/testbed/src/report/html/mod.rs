@@ -12,7 +12,7 @@ mod streams;
 
 use super::comparison::{Comparison, compare, of};
 use super::verdict::verdict;
-use super::words::{command, counted, ms, seconds, timing};
+use super::words::{counted, ms, seconds, timing};
 use crate::outcome::{Carrier, Experiment};
 use tickwire_report::{Page, Tone};
 
@@ -46,7 +46,7 @@ pub fn html(experiment: &Experiment) -> String {
     page.section("Where and with what");
     page.definitions(setting(experiment));
     page.section("To repeat it");
-    page.terminal(&command(&experiment.command));
+    page.command(&experiment.command);
     page.section("How to read it");
     page.list(READING);
     page.finish()
