@@ -7,28 +7,21 @@ use tickwire_report::{Axis, Page, Plot, Series, Tone};
 
 /// More lines than this cannot be told apart in one figure.
 const LINES: usize = 8;
+/// What a figure shows.
+const PROFILE: &str = "Latency profile: which part of the samples took at least that long. Lower and further left is better, and steeper is more even.";
 
 /// The study as one HTML file; `command` is how to repeat it.
 #[must_use]
 pub fn html(study: &Study, command: &[String]) -> String {
     let mut page = Page::new("Latency profiles of transmission");
-    page.paragraph(&study.machine);
-    page.paragraph(&format!(
-        "{} frames of {} bytes of each profile, one each {} us, over {}.",
-        study.samples,
-        study.size_bytes,
-        study.period_ns / 1000,
-        study.target
-    ));
     page.verdict(Tone::Plain, &summary(study));
     for (quantity, wait) in kinds(study) {
         page.section(&quantity.title(wait));
         page.paragraph(meaning(quantity, wait));
         for profiles in figures(of(study, quantity, wait).collect()) {
             let series = profiles.iter().map(|one| series(one)).collect();
-            let y = Axis::logarithmic("part of the samples that is at least as long");
-            let plot = Plot { x: Axis::logarithmic("us"), y, series };
-            page.figure(&plot, "Latency profile: lower and further left is better, and steeper is more even.");
+            let plot = Plot { x: Axis::logarithmic("us"), y: Axis::logarithmic("part of the samples"), series };
+            page.figure(&plot, PROFILE);
         }
         let rows = of(study, quantity, wait).map(|one| row(one).map(|cell| (cell, Tone::Plain)).to_vec());
         page.table(&HEAD, rows);
@@ -41,8 +34,16 @@ pub fn html(study: &Study, command: &[String]) -> String {
     page.table(&["load", "seconds", "blocks of 8 MB read"], loads);
     if !study.absent.is_empty() {
         page.section("What is not here");
-        page.table(&["not here", "why"], study.absent.iter().map(|one| plain([one.name.clone(), one.why.clone()])));
+        page.definitions(study.absent.iter().map(|one| (one.name.as_str(), vec![one.why.clone()])));
     }
+    page.section("Where and with what");
+    let frames = format!("{} of {} bytes, one each {} us", study.samples, study.size_bytes, study.period_ns / 1000);
+    page.definitions([
+        ("machine", vec![study.machine.clone()]),
+        ("way", vec![study.target.clone()]),
+        ("frames", vec![format!("{frames}, of each profile")]),
+        ("program", vec![format!("Tickwire {}", env!("CARGO_PKG_VERSION"))]),
+    ]);
     page.section("To repeat it");
     page.command(command);
     page.finish()
