@@ -21,7 +21,7 @@ const SETTLED: (f64, f64) = (2.0, 5.0);
 const SERVED: f64 = 0.25;
 
 /// What the rows of the lab are, in words. The truth is that of the clock benchmark.
-const LAB: &str = "Rows without a mark: a real daemon on one host of a lab and its server on another. The server's time is a known function of the processor's counter that both hosts share, so the \
+const LAB: &str = "Rows of a real clock: its daemon on one host of a lab, and the server that it asks on another. That server's time is a known function of the processor's counter that both hosts share, so the \
      reference is exact: it begins 1 ms and 10 ppm off, and its rate goes through a cycle of 0.05 ppm in ten minutes.";
 
 /// The rows that are wanted.

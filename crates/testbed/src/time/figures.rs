@@ -25,6 +25,35 @@ impl TimeFigures {
     pub fn is_inside(&self) -> bool {
         self.rows.iter().all(|row| row.differences.outside == 0)
     }
+
+    /// The same in a sentence, and how far the clock was off at most, with its server and without.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        let sum = |count: fn(&Differences) -> u64| self.rows.iter().map(|row| count(&row.differences)).sum::<u64>();
+        let (all, outside) = (sum(|found| found.iterations), sum(|found| found.outside));
+        let mut text = match outside {
+            0 => format!("True time lay within the clock's own bound at all of {all} comparisons"),
+            _ => format!("True time lay outside the clock's own bound at {outside} of {all} comparisons"),
+        };
+        let worst = |silent: bool| {
+            let rows = self.rows.iter().filter(|row| row.silent_after_s.is_some() == silent);
+            rows.map(|row| row.differences.min_ns.abs().max(row.differences.max_ns.abs())).max()
+        };
+        if let Some(worst) = worst(false) {
+            text += &format!("; the clock was {} us off at most", us(worst as f64));
+        }
+        if let Some(worst) = worst(true) {
+            text += &format!("; with a server that fell silent, {} us", us(worst as f64));
+        }
+        text + "."
+    }
+}
+
+/// Microseconds to ten nanoseconds, of nanoseconds.
+pub(super) fn us(ns: f64) -> String {
+    let text = format!("{:.2}", ns / 1e3);
+    // There is no negative zero for people.
+    if text == "-0.00" { "0.00".to_owned() } else { text }
 }
 
 /// Where a row is from.

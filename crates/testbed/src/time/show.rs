@@ -1,15 +1,27 @@
 //! Table 2 and figure 5, for a terminal and as a part of a page.
 
-use super::figures::{Differences, Histogram, Row, TimeFigures};
+use super::figures::{self, Differences, Histogram, Row, TimeFigures};
 use comfy_table::{CellAlignment, Table, presets};
-use tickwire_report::{Axis, Bar, Bars, Page, Tone};
+use tickwire_report::{Axis, Bar, Bars, Page, Size, Tone};
+
+/// The heading of the part of a page.
+const HEADING: &str = "How far the clock was off";
 
 /// What the columns are, in a sentence.
-const COLUMNS: &str = "Differences are reference - clock, in us. The clock is read first, so time that goes on between the two readings makes them positive, as in table 2 of Shafer et al. (2015). p99 is of their \
+const COLUMNS: &str = "Differences are reference - clock. The clock is read first, so time that goes on between the two readings makes them positive, as in table 2 of Shafer et al. (2015). p99 is of their \
      size; bound is what the clock itself said that it may be off.";
 
-const HEAD: [&str; 9] =
-    ["sync interval", "iterations", "min", "max", "mean", "median", "p99", "bound", "truth within the bound"];
+const HEAD: [&str; 9] = [
+    "sync interval",
+    "iterations",
+    "min us",
+    "max us",
+    "mean us",
+    "median us",
+    "p99 us",
+    "bound us",
+    "truth within the bound",
+];
 
 /// The table as text, with what it is about.
 #[must_use]
@@ -34,42 +46,36 @@ pub fn table(figures: &TimeFigures) -> String {
 #[must_use]
 pub fn html(figures: &TimeFigures) -> String {
     let mut page = Page::new("How good the clock is");
-    page.paragraph(&figures.machine);
+    let tone = if figures.is_inside() { Tone::Good } else { Tone::Bad };
+    page.verdict(tone, &figures.sentence());
     section(figures, &mut page);
+    page.section("Where and with what");
+    let program = format!("Tickwire {}", env!("CARGO_PKG_VERSION"));
+    page.definitions([("machine", vec![figures.machine.clone()]), ("program", vec![program])]);
     page.section("To repeat it");
     page.command(&figures.command);
     page.finish()
 }
 
-/// Verdict, table 2 and figure 5, as a part of a page; nothing if nothing was measured.
+/// Table 2 and figure 5, as a part of a page; nothing if nothing was measured.
 pub fn section(figures: &TimeFigures, page: &mut Page) {
-    let Some(first) = figures.rows.first() else { return };
-    page.section("Time synchronisation");
-    let tone = if figures.is_inside() { Tone::Good } else { Tone::Bad };
-    page.verdict(tone, &verdict(figures));
+    let Some((first, others)) = figures.rows.split_first() else { return };
+    page.section(HEADING);
     page.table(&HEAD, figures.rows.iter().map(toned));
     page.paragraph(COLUMNS);
-    for line in figures.references.iter().chain(&remarks(figures)) {
-        page.paragraph(line);
+    page.figures(Size::Half, [(bars(&first.differences), caption(first))]);
+    page.paragraph("Dashed: the least and the greatest difference (figure 5 of 2015).");
+    if !others.is_empty() {
+        page.details("The same of the other rows", |page| {
+            page.figures(Size::Half, others.iter().map(|row| (bars(&row.differences), caption(row))));
+        });
     }
-    let Differences { iterations, min_ns, max_ns, .. } = first.differences;
-    let caption = format!(
-        "{iterations} differences reference - clock ({}). The dashed lines are the least, {} us, and the greatest, {} us (figure 5 of 2015).",
-        first.name(),
-        us(min_ns),
-        us(max_ns)
-    );
-    page.figure(&bars(&first.differences), &caption);
+    page.list(figures.references.iter().chain(&remarks(figures)));
 }
 
-/// Whether the clock is as good as it says.
-fn verdict(figures: &TimeFigures) -> String {
-    let sum = |count: fn(&Differences) -> u64| figures.rows.iter().map(|row| count(&row.differences)).sum::<u64>();
-    let (all, outside) = (sum(|found| found.iterations), sum(|found| found.outside));
-    match outside {
-        0 => format!("True time lay within the clock's own bound at all of {all} comparisons."),
-        _ => format!("True time lay outside the clock's own bound at {outside} of {all} comparisons."),
-    }
+fn caption(row: &Row) -> String {
+    let Differences { iterations, min_ns, max_ns, .. } = row.differences;
+    format!("{}: {iterations} comparisons, {} to {} us", row.name(), us(min_ns), us(max_ns))
 }
 
 /// What is to be said of single rows.
@@ -96,16 +102,24 @@ fn remarks(figures: &TimeFigures) -> Vec<String> {
     remarks
 }
 
-fn cells(row: &Row) -> Vec<String> {
+/// A row as the table shows it, in the order of [`HEAD`].
+pub(crate) fn cells(row: &Row) -> [String; HEAD.len()] {
     let found = &row.differences;
-    let mut cells = vec![row.name(), found.iterations.to_string(), us(found.min_ns), us(found.max_ns)];
-    cells.push(two_digits(found.mean_ns / 1e3));
-    cells.extend([found.median_ns, found.p99_ns, found.bound_ns].map(us));
-    cells.push(match found.outside {
+    let within = match found.outside {
         0 => "always".to_owned(),
         outside => format!("not in {outside}"),
-    });
-    cells
+    };
+    [
+        row.name(),
+        found.iterations.to_string(),
+        us(found.min_ns),
+        us(found.max_ns),
+        figures::us(found.mean_ns),
+        us(found.median_ns),
+        us(found.p99_ns),
+        us(found.bound_ns),
+        within,
+    ]
 }
 
 fn toned(row: &Row) -> Vec<(String, Tone)> {
@@ -128,13 +142,7 @@ fn bars(found: &Differences) -> Bars {
 }
 
 fn us(ns: i64) -> String {
-    two_digits(ns as f64 / 1e3)
-}
-
-fn two_digits(us: f64) -> String {
-    let text = format!("{us:.2}");
-    // There is no negative zero for people.
-    if text == "-0.00" { "0.00".to_owned() } else { text }
+    figures::us(ns as f64)
 }
 
 #[cfg(test)]
@@ -206,12 +214,14 @@ mod tests {
             "at all of 16000000 comparisons",
             "By &lt;truth&gt;.",
             "<svg",
-            "-5.23 us",
+            "-5.23 to 3.80 us",
             "tickwire testbed time",
         ] {
             assert!(shown.contains(word), "{word}: {shown}");
         }
-        assert_eq!(shown.matches("<svg").count(), 1);
+        assert_eq!(shown.matches("<svg").count(), 2, "figure 5, and the same of the other row");
+        let verdict = shown.find("class=\"verdict good\"").unwrap();
+        assert!(verdict < shown.find("<h2>").unwrap() && verdict < shown.find("a machine").unwrap(), "{shown}");
         assert!(html(&figures(2)).contains("outside the clock&#39;s own bound at 4 of 16000000"));
         let mut page = Page::new("empty");
         section(&TimeFigures { rows: Vec::new(), ..figures(0) }, &mut page);
