@@ -49,6 +49,7 @@ pub fn html(experiment: &Experiment) -> String {
     page.command(&experiment.command);
     page.section("How to read it");
     page.list(READING);
+    streams::counts(&mut page, experiment);
     page.finish()
 }
 

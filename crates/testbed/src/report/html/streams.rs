@@ -64,7 +64,7 @@ fn line(experiment: &Experiment, (index, stream): Placed) -> DotLine {
     }
 }
 
-/// The table of all streams, and below it what was counted.
+/// The table of all streams.
 pub(super) fn percentiles(page: &mut Page, experiment: &Experiment) {
     page.section("All streams");
     let mut head = vec!["stream".to_owned(), "bytes".to_owned(), "period ms".to_owned(), "deadline ms".to_owned()];
@@ -79,7 +79,6 @@ pub(super) fn percentiles(page: &mut Page, experiment: &Experiment) {
     });
     page.table(&head.iter().map(String::as_str).collect::<Vec<_>>(), rows);
     page.paragraph("Latencies are in milliseconds. Red is what was not met.");
-    page.details("What was counted of each stream", |page| counts(page, experiment));
 }
 
 /// A row: what the stream is, and what each carrier that was measured made of it.
@@ -114,7 +113,16 @@ fn row(stream: &Stream, figures: &[Option<Option<&StreamFigures>>]) -> Vec<(Stri
     cells
 }
 
-fn counts(page: &mut Page, experiment: &Experiment) {
+/// What was counted of each stream: last and on demand, for on paper it takes pages.
+pub(super) fn counts(page: &mut Page, experiment: &Experiment) {
+    if measured(experiment).next().is_none() {
+        return;
+    }
+    page.section("More figures");
+    page.details("What was counted of each stream", |page| count_table(page, experiment));
+}
+
+fn count_table(page: &mut Page, experiment: &Experiment) {
     let head = [
         "stream",
         "carried by",
