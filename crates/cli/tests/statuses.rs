@@ -408,6 +408,19 @@ fn a_reference_that_is_not_there_is_named_with_the_reason() {
 }
 
 #[test]
+fn a_run_that_cannot_measure_the_clock_says_so_before_anything_is_started() {
+    for (arguments, why) in [
+        (&["--nodes", "/nonexistent/cell.toml", "--time"][..], "--time: only in the lab, where true time is known"),
+        (&["--time=13"], "--time: expected 14 s at least"),
+        (&["--time=soon"], "'--time[=<SECONDS>]': expected a number"),
+    ] {
+        let (status, words) = done(&[&["testbed", "run"], arguments].concat());
+        assert_eq!(status, Some(2), "{arguments:?}: {words}");
+        assert!(words.contains(why), "{arguments:?}: {words}");
+    }
+}
+
+#[test]
 fn the_table_of_2015_in_virtual_time_needs_no_root_and_no_network() {
     let arguments = ["testbed", "time", "--virtual=960", "--reads", "1000", "--json"];
     let Output { status, stdout, .. } = tickwire(&arguments).output().unwrap();

@@ -79,6 +79,29 @@ fn producers_and_consumer_on_tickwire_speak_with_each_other_and_with_the_kernel(
     std::fs::remove_dir_all(directory).unwrap();
 }
 
+#[test]
+fn the_clock_is_measured_after_the_messages_and_stands_in_the_same_report() {
+    let page = std::env::temp_dir().join(format!("tickwire-testbed-{}.html", std::process::id()));
+    let arguments = ["--on", "kernel", "--duration", "1", "--warm-up", "0.5", "--time=14"];
+    let output = testbed(&arguments).arg("--html").arg(&page).output().unwrap();
+    let (report, status) = report(&output);
+    let said = String::from_utf8_lossy(&output.stderr);
+    for step in
+        ["of sending and 14 s for the clock", "1/3 kernel, 1 s", "2/3 clock, sync every 1 s", "3/3 clock, no sync"]
+    {
+        assert!(said.contains(step), "{step}: {said}");
+    }
+    assert_eq!(report["verdict"]["clock"], true, "{}", report["verdict"]);
+    assert_eq!(status, Some(if report["verdict"]["met"] == true { 0 } else { 1 }), "{}", report["verdict"]);
+    let rows = report["time"]["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 2);
+    assert!(rows.iter().all(|row| row["measured_s"] == 2.0 && row["differences"]["outside"] == 0), "{rows:?}");
+    let html = std::fs::read_to_string(&page).unwrap();
+    std::fs::remove_file(page).unwrap();
+    let compared = format!("<td>{}</td>", rows[0]["differences"]["iterations"]);
+    assert!(html.contains(&compared) && html.contains("All streams"), "{compared}");
+}
+
 fn tempfile_directory() -> std::path::PathBuf {
     let path = std::env::temp_dir().join(format!("tickwire-testbed-{}", std::process::id()));
     std::fs::create_dir_all(&path).unwrap();

@@ -1,6 +1,7 @@
 //! What became of the messages: figures of streams and runs, as they stand in JSON. All times are in nanoseconds.
 
 use crate::pattern::{Pattern, Stream, Transport};
+use crate::time::TimeFigures;
 use crate::units::millis;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -262,6 +263,8 @@ pub struct Experiment {
     pub timings: Vec<Run>,
     /// The sweep, if there was one: more and more of the pattern's rate.
     pub sweep: Vec<Run>,
+    /// How good a clock was on this machine, if that was asked for; or why that is not known, in words.
+    pub time: Option<Result<TimeFigures, String>>,
 }
 
 impl Experiment {

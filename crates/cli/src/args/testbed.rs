@@ -79,6 +79,11 @@ pub(crate) struct TestbedRun {
     #[arg(long)]
     pub(crate) sweep: bool,
 
+    /// Measure the clock, too, after the messages, for about so many seconds in all: more intervals, and longer ones, in more time (lab only) [default: 60]
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "60",
+        value_parser = measured)]
+    pub(crate) time: Option<f64>,
+
     /// Keep so many processors busy with another program meanwhile (lab only)
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = busy, conflicts_with = "nodes")]
     pub(crate) busy: u32,

@@ -5,38 +5,57 @@ use std::cell::Cell;
 use std::io::IsTerminal;
 use tickwire_testbed::controller::{Live, Plan, Step};
 use tickwire_testbed::outcome::{Carrier, Timing};
+use tickwire_testbed::time::{self, Moment};
 
 /// The bar.
 pub(super) struct Progress {
     /// None if nobody watches.
     bar: Option<ProgressBar>,
-    /// The run that was shown last.
+    /// The step that was shown last: a run, or, after the runs, a row of the clock's table.
     shown: Cell<usize>,
+    /// How many of these rows there will be.
+    rows: usize,
+    /// How many runs.
+    runs: Cell<usize>,
 }
 
 impl Progress {
-    pub(super) fn new(plan: &Plan) -> Self {
+    pub(super) fn new(plan: &Plan, clock: Option<&time::Plan>) -> Self {
         let streams = plan.pattern.streams.len();
         let seconds = plan.length().as_secs_f64();
+        let (rows, compared) = clock.map(time::Plan::length).unwrap_or_default();
+        let compared =
+            if rows > 0 { format!(" and {:.0} s for the clock", compared.as_secs_f64()) } else { String::new() };
         eprintln!(
-            "{streams} streams of {}: {seconds:.0} s of sending, beside what it takes to begin and end",
+            "{streams} streams of {}: {seconds:.0} s of sending{compared}, beside what it takes to begin and end",
             plan.pattern.name
         );
         let bar = std::io::stderr().is_terminal().then(|| {
             let style = ProgressStyle::with_template("{prefix} [{bar:24}] {msg}");
             ProgressBar::new(1000).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
         });
-        Self { bar, shown: Cell::new(0) }
+        Self { bar, shown: Cell::new(0), rows, runs: Cell::new(0) }
     }
 
     pub(super) fn show(&self, step: Step, live: &Live) {
-        let name = name(live);
+        self.runs.set(step.of);
+        self.step(step.number, &name(live), live.elapsed_s, live.duration_s, || said(live));
+    }
+
+    pub(super) fn show_clock(&self, moment: &Moment) {
+        let Moment { row, name, passed_s, whole_s, .. } = moment;
+        let said = || format!("{passed_s:.0} of {whole_s:.0} s");
+        self.step(self.runs.get() + row, &format!("clock, {name}"), *passed_s, *whole_s, said);
+    }
+
+    fn step(&self, number: usize, name: &str, passed_s: f64, whole_s: f64, said: impl Fn() -> String) {
+        let of = self.runs.get() + self.rows;
         if let Some(bar) = &self.bar {
-            bar.set_prefix(format!("{}/{} {name}", step.number, step.of));
-            bar.set_position((live.elapsed_s / live.duration_s * 1000.0).clamp(0.0, 1000.0) as u64);
-            bar.set_message(said(live));
-        } else if self.shown.replace(step.number) != step.number {
-            eprintln!("{}/{} {name}, {:.0} s ...", step.number, step.of, live.duration_s);
+            bar.set_prefix(format!("{number}/{of} {name}"));
+            bar.set_position((passed_s / whole_s * 1000.0).clamp(0.0, 1000.0) as u64);
+            bar.set_message(said());
+        } else if self.shown.replace(number) != number {
+            eprintln!("{number}/{of} {name}, {whole_s:.0} s ...");
         }
     }
 

@@ -9,10 +9,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tickwire_testbed::controller::{Ground, Plan, Site};
 use tickwire_testbed::live::Publisher;
-use tickwire_testbed::outcome::{Carrier, Timing};
+use tickwire_testbed::outcome::{Carrier, Experiment, Timing};
 use tickwire_testbed::pattern::Pattern;
 use tickwire_testbed::report;
 use tickwire_testbed::schedule::Link;
+use tickwire_testbed::time::{self, Lab};
 
 /// The rates of a sweep.
 const SWEEP: [u32; 6] = [1, 2, 5, 10, 20, 50];
@@ -20,19 +21,40 @@ const SWEEP: [u32; 6] = [1, 2, 5, 10, 20, 50];
 const SWEEP_SECONDS: f64 = 10.0;
 
 pub(crate) fn run(arguments: &TestbedRun) -> Result<ExitCode> {
+    let clock = clock(arguments)?;
     let plan = plan(arguments)?;
     let study = Study::begin(arguments.html.as_deref(), arguments.json)?;
-    let progress = Progress::new(&plan);
+    let progress = Progress::new(&plan, clock.as_ref());
     let mut publisher = Publisher::new(&plan.pattern);
     let conducted = plan.conduct(&mut |step, live| {
         progress.show(step, live);
         publisher.show(step, live);
     });
-    progress.end();
     drop(publisher);
-    let experiment = conducted.map_err(super::usage)?;
+    // What became of the messages is told also if the clock could not be measured.
+    let time = conducted.is_ok().then_some(clock).flatten().map(|clock| {
+        clock.conduct(&mut |moment| progress.show_clock(moment)).map_err(|error| crate::sentence(&error.into()))
+    });
+    progress.end();
+    let experiment = Experiment { time, ..conducted.map_err(super::usage)? };
     study.end(|| report::html(&experiment), || report::json(&experiment, false), || report::table(&experiment))?;
     Ok(if report::verdict(&experiment).met { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The clock's part, if it is wanted.
+fn clock(arguments: &TestbedRun) -> Result<Option<time::Plan>> {
+    let Some(seconds) = arguments.time else { return Ok(None) };
+    if arguments.nodes.is_some() {
+        let why = "only in the lab, where true time is known: on a machine whose network card has a PTP hardware clock, `tickwire testbed time --reference` compares with that";
+        return Err(Usage::of("--time", why).into());
+    }
+    let tickwire = std::env::current_exe().context("cannot find the running program")?;
+    let whole = Duration::from_secs_f64(seconds);
+    let Some(lab) = Lab::within(whole, tickwire, usize::try_from(arguments.busy)?) else {
+        return Err(Usage::of("--time", format!("expected {} s at least", Lab::LEAST.as_secs())).into());
+    };
+    let (real, command) = (Some(time::Real::Lab(lab)), command());
+    Ok(Some(time::Plan { real, simulated: Vec::new(), simulated_reads: 0, command }))
 }
 
 fn plan(arguments: &TestbedRun) -> Result<Plan> {

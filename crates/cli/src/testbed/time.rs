@@ -56,7 +56,7 @@ fn plan(arguments: &TestbedTime) -> Result<Plan> {
             (None, Some(_)) => None,
         };
         let tickwire = std::env::current_exe().context("cannot find the running program")?;
-        intervals.map(|intervals| Real::Lab(Lab { tickwire, intervals, span }))
+        intervals.map(|intervals| Real::Lab(Lab { tickwire, intervals, span, busy: 0 }))
     };
     Ok(Plan {
         real,

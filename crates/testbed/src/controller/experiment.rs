@@ -143,6 +143,7 @@ impl Plan {
             runs,
             timings,
             sweep,
+            time: None,
         })
     }
 

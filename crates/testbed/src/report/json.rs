@@ -3,13 +3,14 @@
 //! | field | meaning |
 //! |---|---|
 //! | `version` | [`VERSION`] |
-//! | `verdict` | `met`, `streams_met` of `streams`, and the same as a `sentence` |
+//! | `verdict` | `met`, `streams_met` of `streams`, whether the `clock` was right about itself (null: nobody asked), and the same as a `sentence` |
 //! | `pattern`, `command`, `machines`, `clock`, `link_bps` | what was sent, how to repeat it, where and with what it was measured |
 //! | `comparison` | Tickwire beside the kernel ([`super::Comparison`]); null without both |
 //! | `streams` | for each stream of the pattern, also if nothing was measured: what it is, whether it was `met`, its figures in the run that the verdict is about; `kernel` and `tickwire`: the same of each carrier, or null |
 //! | `runs` | each stack's run as a whole: processor time, sockets on the lane, packets that were diverted or dropped, faults |
 //! | `timings` | the same of each timing, with its `queueing` delay and how many times that is `below_synchronised` at the 99th percentile |
 //! | `sweep` | [`super::Step`] |
+//! | `time` | how good the clock was ([`crate::time::TimeFigures`]); null if that was not measured |
 
 use super::comparison::{compare, of};
 use super::queueing::queueing;
@@ -60,6 +61,7 @@ pub fn json(experiment: &Experiment, histograms: bool) -> Value {
         "runs": experiment.runs.iter().map(run).collect::<Vec<_>>(),
         "timings": timings(experiment),
         "sweep": steps(experiment),
+        "time": experiment.time.as_ref().and_then(|time| time.as_ref().ok()),
     })
 }
 

@@ -172,6 +172,7 @@ mod tests {
             clock: String::new(),
             runs: Vec::new(),
             timings: Vec::new(),
+            time: None,
             sweep: vec![run],
         }
     }

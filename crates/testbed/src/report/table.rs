@@ -6,12 +6,13 @@ use super::sweep::steps;
 use super::verdict::verdict;
 use super::words::{carrier, megabits, on, percent, plain_ms, seconds, share, short_ms, timing, total};
 use crate::outcome::{Carrier, Experiment, StreamFigures};
+use crate::time::{TimeFigures, cells};
 use comfy_table::{CellAlignment, Table, presets};
 use std::fmt::Write;
 
 const WIDTH: usize = 80;
 
-/// The experiment as text: the verdict, a line for each stream, then timings and sweep if there were any.
+/// The experiment as text: the verdict, a line for each stream, then clock, timings and sweep if there were any.
 #[must_use]
 pub fn table(experiment: &Experiment) -> String {
     let mut text = String::new();
@@ -42,6 +43,13 @@ pub fn table(experiment: &Experiment) -> String {
             let lane = run.accelerated.map(|(lane, of)| format!("; {lane} of {of} sockets on the fast path"));
             paragraph(&mut text, &format!("{line}{}.", lane.unwrap_or_default()));
         }
+    }
+    if let Some(Ok(figures)) = &experiment.time {
+        let _ = writeln!(
+            text,
+            "\nThe clock: reference - clock, us; and whether truth was within its own bound:\n{}",
+            clock(figures).trim_fmt()
+        );
     }
     if !experiment.timings.is_empty() {
         let _ = writeln!(text, "\nQueueing delay by timing, ms:\n{}", timings(experiment).trim_fmt());
@@ -85,6 +93,16 @@ fn streams(experiment: &Experiment) -> Table {
         };
         row.extend([count(|figures| figures.lost), count(|figures| figures.late)]);
         table.add_row(row);
+    }
+    table
+}
+
+/// Without the median, for which there is no room.
+fn clock(figures: &TimeFigures) -> Table {
+    let mut table = new(&["sync interval", "count", "min", "max", "mean", "p99", "bound", "within"], 1);
+    for row in &figures.rows {
+        let [name, count, min, max, mean, _, p99, bound, within] = cells(row);
+        table.add_row([name, count, min, max, mean, p99, bound, within]);
     }
     table
 }

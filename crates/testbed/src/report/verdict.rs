@@ -7,15 +7,17 @@ use serde::Serialize;
 /// How many streams that were not met are named.
 const MOST_NAMED: usize = 5;
 
-/// What the whole was about. It is about the run of [`Experiment::judged`]; runs for comparison do not count.
+/// What the whole was about: the run of [`Experiment::judged`], and the clock if that was measured, too. Runs for comparison do not count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Verdict {
-    /// Whether every message of every stream came, once, whole, in order and in time, and no node failed.
+    /// Whether every message of every stream came, once, whole, in order and in time, no node failed, and the clock was not wrong about itself.
     pub met: bool,
     /// How many streams were met.
     pub streams_met: usize,
     /// Of how many.
     pub streams: usize,
+    /// Whether true time lay within the clock's own bound at every comparison; none if nobody asked for it.
+    pub clock: Option<bool>,
     /// The same in words, and which streams were not met, and why.
     pub sentence: String,
 }
@@ -24,9 +26,26 @@ pub struct Verdict {
 #[must_use]
 pub fn verdict(experiment: &Experiment) -> Verdict {
     let streams = experiment.pattern.streams.len();
-    let Some(run) = experiment.judged() else {
-        return Verdict { met: false, streams_met: 0, streams, sentence: "Nothing was measured.".to_owned() };
+    let messages = match experiment.judged() {
+        None => {
+            Verdict { met: false, streams_met: 0, streams, clock: None, sentence: "Nothing was measured.".to_owned() }
+        }
+        Some(run) => of_messages(experiment, run),
     };
+    let Some(time) = &experiment.time else { return messages };
+    let (right, said) = match time {
+        Ok(figures) => (!figures.rows.is_empty() && figures.is_inside(), figures.sentence()),
+        Err(why) => (false, format!("The clock could not be measured: {why}.")),
+    };
+    // What failed comes first.
+    let clock_first = messages.met && !right;
+    let (first, second) = if clock_first { (&said, &messages.sentence) } else { (&messages.sentence, &said) };
+    let sentence = format!("{first} {second}");
+    Verdict { met: messages.met && right, clock: Some(right), sentence, ..messages }
+}
+
+fn of_messages(experiment: &Experiment, run: &Run) -> Verdict {
+    let streams = experiment.pattern.streams.len();
     let unmet: Vec<String> = experiment
         .pattern
         .streams
@@ -38,7 +57,7 @@ pub fn verdict(experiment: &Experiment) -> Verdict {
         .collect();
     let streams_met = streams - unmet.len();
     let met = streams > 0 && unmet.is_empty() && run.faults.is_empty();
-    Verdict { met, streams_met, streams, sentence: sentence(run, streams, &unmet) }
+    Verdict { met, streams_met, streams, clock: None, sentence: sentence(run, streams, &unmet) }
 }
 
 fn sentence(run: &Run, streams: usize, unmet: &[String]) -> String {

@@ -35,15 +35,17 @@ pub(super) struct Bed {
     directory: PathBuf,
     /// How many clocks have been kept in it.
     kept: u32,
+    // Before the lab, so that they end before their host goes.
+    _busy: Vec<Process>,
     _lab: Lab,
 }
 
 impl Bed {
-    /// Builds it.
+    /// Builds it; with so many programs that keep a processor busy each.
     ///
     /// # Errors
     /// Not root, or something cannot be made.
-    pub(super) fn new(tickwire: &Path) -> Result<Self> {
+    pub(super) fn new(tickwire: &Path, busy: usize) -> Result<Self> {
         let lab = Lab::new()?;
         let (client, server) = (lab.host("client")?, lab.host("server")?);
         lab.cable(&client, &server, INTERFACE, &CableOptions::default())?;
@@ -63,7 +65,8 @@ impl Bed {
         server.run(&filter)?;
         // The neighbours know each other from here on.
         client.run(&["ping", "-c1", SERVER])?;
-        Ok(Self { client, server, tickwire: tickwire.to_owned(), directory, kept: 0, _lab: lab })
+        let busy = (0..busy).map(|_| client.spawn(&["sh", "-c", "while :; do :; done"])).collect::<Result<_>>()?;
+        Ok(Self { client, server, tickwire: tickwire.to_owned(), directory, kept: 0, _busy: busy, _lab: lab })
     }
 
     /// Starts a server that tells this truth, and a daemon that asks it every `interval` seconds.

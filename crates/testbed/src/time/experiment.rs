@@ -19,6 +19,10 @@ const FEWEST: f64 = 2.0;
 const SETTLED: (f64, f64) = (2.0, 5.0);
 /// Which part of the time the server still answers in the row without it.
 const SERVED: f64 = 0.25;
+/// The intervals of a lab that is told how long it may take: the first of these that fit.
+const CHOICES: [&[f64]; 3] = [&[1.0, 8.0, 30.0], &[1.0, 4.0], &[1.0]];
+/// Its comparisons in a second.
+const READS_PER_S: u64 = 2_000;
 
 /// What the rows of the lab are, in words. The truth is that of the clock benchmark.
 const LAB: &str = "Rows of a real clock: its daemon on one host of a lab, and the server that it asks on another. That server's time is a known function of the processor's counter that both hosts share, so the \
@@ -55,6 +59,8 @@ pub struct Lab {
     pub intervals: Vec<f64>,
     /// How much each row is measured.
     pub span: Span,
+    /// So many processors are kept busy by other programs all the while.
+    pub busy: usize,
 }
 
 /// How a comparison with a card is made.
@@ -138,7 +144,11 @@ impl Plan {
         let live = &mut Live { tell, moment };
         let (mut rows, mut references) = match &self.real {
             None => (Vec::new(), Vec::new()),
-            Some(Real::Lab(lab)) => (lab.measure(live)?, vec![LAB.to_owned()]),
+            Some(Real::Lab(lab)) => {
+                // Ctrl-C takes the lab away: then that is why, and not worth a report.
+                let measured = lab.measure(live).inspect_err(|_| tickwire_lab::wait_if_interrupted());
+                (measured?, vec![lab.words()])
+            }
             Some(Real::Card(card)) => {
                 let (row, words) = card.measure(live)?;
                 (vec![row], vec![words])
@@ -158,11 +168,11 @@ impl Plan {
 
     /// Whether all of it can be meant.
     fn check(&self) -> Result<(), Error> {
-        let Some(Real::Lab(Lab { intervals, span, .. })) = &self.real else { return Ok(()) };
-        let seconds = span.duration.as_secs_f64();
-        match intervals.iter().find(|&&interval| seconds < FEWEST * interval) {
+        let Some(Real::Lab(lab)) = &self.real else { return Ok(()) };
+        match lab.too_long() {
             Some(interval) => Err(Error::Refused(format!(
-                "a row of {seconds} s says nothing of an interval of {interval} s: measure it for {} s at least (--seconds), or in virtual time (--virtual)",
+                "a row of {} s says nothing of an interval of {interval} s: measure it for {} s at least (--seconds), or in virtual time (--virtual)",
+                lab.span.duration.as_secs_f64(),
                 FEWEST * interval
             ))),
             None => Ok(()),
@@ -181,6 +191,31 @@ struct Wanted {
 }
 
 impl Lab {
+    /// The least that [`Lab::within`] can do with: two rows of an interval of 1 s.
+    pub const LEAST: Duration = Duration::from_secs(14);
+
+    /// A lab whose rows take so long together, clocks' settling included: more intervals, and longer ones, in more time. None in less than [`Lab::LEAST`].
+    #[must_use]
+    pub fn within(whole: Duration, tickwire: PathBuf, busy: usize) -> Option<Self> {
+        let all = |intervals: &&[f64]| {
+            let span = Span { duration: Duration::ZERO, reads: 0 };
+            let mut lab = Self { tickwire: tickwire.clone(), intervals: intervals.to_vec(), span, busy };
+            let rows = lab.rows();
+            let settling: Duration = rows.iter().map(|row| Duration::from_secs_f64(row.begin_s)).sum();
+            // Whole seconds, for who reads of them.
+            let seconds = whole.checked_sub(settling)?.as_secs() / rows.len() as u64;
+            lab.span = Span { duration: Duration::from_secs(seconds), reads: seconds * READS_PER_S };
+            lab.too_long().is_none().then_some(lab)
+        };
+        CHOICES.iter().find_map(all)
+    }
+
+    /// An interval of which a row has too few.
+    fn too_long(&self) -> Option<f64> {
+        let seconds = self.span.duration.as_secs_f64();
+        self.intervals.iter().copied().find(|interval| seconds < FEWEST * interval)
+    }
+
     fn rows(&self) -> Vec<Wanted> {
         let wanted = |interval: f64, silent_after_s: Option<f64>| {
             let (intervals, seconds) = SETTLED;
@@ -191,8 +226,16 @@ impl Lab {
         synchronised.chain(self.intervals.first().map(|&first| wanted(first, Some(silent)))).collect()
     }
 
+    fn words(&self) -> String {
+        match self.busy {
+            0 => LAB.to_owned(),
+            1 => format!("{LAB} Another program kept one processor busy."),
+            busy => format!("{LAB} Other programs kept {busy} processors busy."),
+        }
+    }
+
     fn measure(&self, live: &mut Live<'_>) -> Result<Vec<Row>> {
-        let mut bed = Bed::new(&self.tickwire)?;
+        let mut bed = Bed::new(&self.tickwire, self.busy)?;
         self.rows().iter().map(|wanted| self.row(&mut bed, wanted, live)).collect()
     }
 
@@ -263,7 +306,7 @@ mod tests {
 
     fn plan(intervals: &[f64], seconds: f64) -> Plan {
         let span = Span { duration: Duration::from_secs_f64(seconds), reads: 10 };
-        let lab = Lab { tickwire: "tickwire".into(), intervals: intervals.to_vec(), span };
+        let lab = Lab { tickwire: "tickwire".into(), intervals: intervals.to_vec(), span, busy: 0 };
         Plan { real: Some(Real::Lab(lab)), simulated: Vec::new(), simulated_reads: 0, command: Vec::new() }
     }
 
@@ -283,6 +326,24 @@ mod tests {
     fn an_interval_that_hardly_fits_is_refused_before_anything_is_started() {
         let Err(Error::Refused(why)) = plan(&[1.0, 60.0], 119.0).conduct(&mut |_| ()) else { panic!("it was begun") };
         assert!(why.contains("an interval of 60 s: measure it for 120 s at least"), "{why}");
+    }
+
+    #[test]
+    fn a_lab_takes_no_longer_than_it_may_and_has_as_many_intervals_as_fit() {
+        let within = |seconds: u64| {
+            let lab = Lab::within(Duration::from_secs(seconds), "tickwire".into(), 1)?;
+            let (intervals, span, busy) = (lab.intervals.clone(), lab.span, lab.busy);
+            let plan = Plan { real: Some(Real::Lab(lab)), ..plan(&[], 1.0) };
+            plan.check().unwrap();
+            assert!(plan.length().1 <= Duration::from_secs(seconds) && busy == 1);
+            Some((intervals, span.duration.as_secs(), span.reads))
+        };
+        assert_eq!(within(30), Some((vec![1.0], 10, 20_000)));
+        assert_eq!(within(60), Some((vec![1.0, 4.0], 14, 28_000)));
+        assert_eq!(within(600).map(|(intervals, ..)| intervals), Some(vec![1.0, 8.0, 30.0]));
+        assert_eq!(within(Lab::LEAST.as_secs()), Some((vec![1.0], 2, 4_000)));
+        assert_eq!(within(Lab::LEAST.as_secs() - 1), None);
+        assert_eq!(within(0), None);
     }
 
     #[test]

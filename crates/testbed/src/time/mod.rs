@@ -24,4 +24,5 @@ mod simulated;
 
 pub use experiment::{Card, Lab, Moment, Plan, Real, Span};
 pub use figures::{Differences, Histogram, Origin, Row, TimeFigures};
+pub(crate) use show::cells;
 pub use show::{html, section, table};

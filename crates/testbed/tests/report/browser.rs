@@ -5,6 +5,7 @@ use crate::sample::experiment;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tickwire_testbed::report::html;
+use tickwire_testbed::time;
 
 const BROWSER: &str = "chromium";
 
@@ -43,9 +44,12 @@ fn a_browser_shows_the_page_without_complaint_and_with_the_same_numbers() {
     let html = html(&experiment());
     let (seen, complaints) = shown(&file("report.html", &html), 1280);
     assert!(complaints.is_empty(), "{complaints:?}");
-    for table in
-        ["All streams", "When messages are sent: what they wait for each other", "More messages: where it breaks"]
-    {
+    for table in [
+        "All streams",
+        "How far the clock was off",
+        "When messages are sent: what they wait for each other",
+        "More messages: where it breaks",
+    ] {
         assert_eq!(rows(section(&seen, table)), rows(section(&html, table)), "{table}");
     }
     for element in ["<svg", "<figure", "<circle", "<details", "<td"] {
@@ -54,15 +58,19 @@ fn a_browser_shows_the_page_without_complaint_and_with_the_same_numbers() {
 }
 
 #[test]
-fn the_page_is_no_wider_than_a_phone() {
+fn no_page_is_wider_than_a_phone() {
     // No window of the browser is as narrow as a phone, but a frame can be. And only a script can ask how wide the page in it has become.
-    let page = html(&experiment()).replace("<details>", "<details open>");
-    let framed = page.replace('&', "&amp;").replace('"', "&quot;");
-    let ask = "document.title = this.contentDocument.documentElement.scrollWidth + ' of ' + this.clientWidth";
-    let phone = format!(
-        "<!doctype html><title></title><iframe style=\"width: 390px; height: 800px; border: 0\" onload=\"{ask}\" srcdoc=\"{framed}\"></iframe>"
-    );
-    let (seen, complaints) = shown(&file("phone.html", &phone), 800);
-    assert!(complaints.is_empty(), "{complaints:?}");
-    assert!(seen.contains("<title>390 of 390</title>"), "{}", &seen[..200]);
+    let experiment = experiment();
+    let clock = experiment.time.as_ref().unwrap().as_ref().unwrap();
+    for (name, page) in [("phone.html", html(&experiment)), ("phone-time.html", time::html(clock))] {
+        let page = page.replace("<details>", "<details open>");
+        let framed = page.replace('&', "&amp;").replace('"', "&quot;");
+        let ask = "document.title = this.contentDocument.documentElement.scrollWidth + ' of ' + this.clientWidth";
+        let phone = format!(
+            "<!doctype html><title></title><iframe style=\"width: 390px; height: 800px; border: 0\" onload=\"{ask}\" srcdoc=\"{framed}\"></iframe>"
+        );
+        let (seen, complaints) = shown(&file(name, &phone), 800);
+        assert!(complaints.is_empty(), "{complaints:?}");
+        assert!(seen.contains("<title>390 of 390</title>"), "{name}: {}", &seen[..200]);
+    }
 }

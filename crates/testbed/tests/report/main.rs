@@ -11,6 +11,7 @@ use tickwire_testbed::outcome::Experiment;
 use tickwire_testbed::report::{html, json, table, verdict};
 
 const STREAMS: &str = "All streams";
+const CLOCK: &str = "How far the clock was off";
 const TIMINGS: &str = "When messages are sent: what they wait for each other";
 const SWEEP: &str = "More messages: where it breaks";
 
@@ -26,7 +27,8 @@ fn streams(json: &Value) -> &Vec<Value> {
 fn the_numbers_of_the_page_are_those_of_the_json() {
     let experiment = experiment();
     let (html, json) = (html(&experiment), json(&experiment, false));
-    assert!(html.contains(&format!("<p class=\"verdict good\">{}</p>", json["verdict"]["sentence"].as_str().unwrap())));
+    let sentence = json["verdict"]["sentence"].as_str().unwrap().replace('\'', "&#39;");
+    assert!(html.contains(&format!("<p class=\"verdict good\">{sentence}</p>")), "{sentence}");
     assert_eq!(json["verdict"]["met"], true);
     assert_eq!((streams(&json).len(), &json["verdict"]["streams_met"]), (48, &Value::from(48)));
     let shown = rows(section(&html, STREAMS));
@@ -64,6 +66,70 @@ fn the_numbers_of_the_page_are_those_of_the_json() {
     }
     assert!(section(&html, SWEEP).contains("It breaks at 8 times"));
     assert!(section(&html, SWEEP).contains("packets were dropped: 4711 at switch, port to consumer"));
+}
+
+#[test]
+fn table_2_and_figure_5_are_those_of_the_json() {
+    let experiment = experiment();
+    let (html, json, table) = (html(&experiment), json(&experiment, false), table(&experiment));
+    let part = section(&html, CLOCK);
+    let us = |ns: &Value| format!("{:.2}", ns.as_f64().unwrap() / 1e3);
+    let measured = json["time"]["rows"].as_array().unwrap();
+    assert_eq!((measured.len(), rows(part).len(), part.matches("<svg").count()), (3, 3, 3));
+    let figures = part.split("<svg").skip(1);
+    for ((row, shown), figure) in measured.iter().zip(rows(part)).zip(figures) {
+        let found = &row["differences"];
+        let times = ["min_ns", "max_ns", "mean_ns", "median_ns", "p99_ns", "bound_ns"].map(|key| us(&found[key]));
+        assert_eq!(shown[1], found["iterations"].to_string());
+        assert_eq!(shown[2..8], times);
+        assert_eq!(shown[8], "always");
+        let [min, max, mean, _, p99, bound] = &times;
+        let line = table.lines().find(|line| line.trim_start().starts_with(shown[0])).unwrap();
+        let words: Vec<&str> = line.trim_start()[shown[0].len()..].split_whitespace().collect();
+        assert_eq!(words, [shown[1], min, max, mean, p99, bound, "always"]);
+        let bars = found["histogram"]["counts"].as_array().unwrap().iter().filter(|count| **count != 0);
+        assert_eq!(figure.matches("fill=\"var(--s0)\"").count(), bars.count());
+        assert!(figure.contains(&format!("{}: {} comparisons, {min} to {max} us", shown[0], shown[1])), "{figure}");
+    }
+    let found = |row: usize| &measured[row]["differences"];
+    let size = |row: usize| ["min_ns", "max_ns"].map(|key| found(row)[key].as_i64().unwrap().abs()).into_iter().max();
+    let off = |ns: Option<i64>| us(&Value::from(ns.unwrap()));
+    let said = format!(
+        "True time lay within the clock's own bound at all of 84000 comparisons; the clock was {} us off at most; with a server that fell silent, {} us.",
+        off(size(0).max(size(1))),
+        off(size(2))
+    );
+    let sentence = json["verdict"]["sentence"].as_str().unwrap();
+    assert!(sentence.ends_with(&said), "{sentence}\n{said}");
+    assert_eq!(json["verdict"]["clock"], true);
+}
+
+#[test]
+fn a_clock_that_is_wrong_about_itself_fails_and_so_does_one_that_could_not_be_measured() {
+    let mut experiment = experiment();
+    experiment.time.as_mut().unwrap().as_mut().unwrap().rows[1].differences.outside = 7;
+    let wrong = verdict(&experiment);
+    assert_eq!((wrong.met, wrong.streams_met, wrong.clock), (false, 48, Some(false)));
+    assert!(wrong.sentence.contains("outside the clock's own bound at 7 of 84000 comparisons"), "{}", wrong.sentence);
+    let page = html(&experiment);
+    assert!(page.contains("<p class=\"verdict bad\">True time lay outside"), "what failed comes first");
+    assert!(wrong.sentence.contains("48 of 48 streams met"), "{}", wrong.sentence);
+    assert!(section(&page, CLOCK).contains("<td class=\"bad\">not in 7</td>"));
+
+    experiment.time = Some(Err("the daemon has ended: <killed>".to_owned()));
+    let unknown = verdict(&experiment);
+    assert_eq!((unknown.met, unknown.clock), (false, Some(false)));
+    let said = "The clock could not be measured: the daemon has ended: &lt;killed&gt;.";
+    let page = html(&experiment);
+    assert!(page.contains(said) && !page.contains(CLOCK), "{page}");
+    assert_eq!(json(&experiment, false)["time"], Value::Null);
+
+    experiment.time = None;
+    let unasked = verdict(&experiment);
+    assert_eq!((unasked.met, unasked.clock), (true, None));
+    assert!(!unasked.sentence.contains("clock"), "{}", unasked.sentence);
+    assert_eq!(json(&experiment, false)["verdict"]["clock"], Value::Null);
+    assert!(!table(&experiment).contains("The clock"));
 }
 
 #[test]
@@ -116,13 +182,14 @@ fn names_from_outside_give_no_orders() {
     experiment.runs[0].faults = vec![hostile.to_owned()];
     experiment.runs[1].faults = vec![hostile.to_owned()];
     experiment.sweep[0].faults = vec![hostile.to_owned()];
+    experiment.time.as_mut().unwrap().as_mut().unwrap().references = vec![hostile.to_owned()];
     let html = html(&experiment);
     balanced(&html).unwrap();
     assert!(!html.contains("<script") && !html.contains('\x1b') && !html.contains('\0'));
     assert_eq!(
         html.matches("&lt;script&gt;").count(),
-        11,
-        "title, heading, verdict, two notes, sweep twice, pattern, machine, clock, command"
+        12,
+        "title, heading, verdict, two notes, reference, sweep twice, pattern, machine, clock, command"
     );
     assert!(!table(&experiment).contains(['\x1b', '\0']));
     assert_eq!(json(&experiment, false)["pattern"], hostile, "JSON has its own escapes");
@@ -132,6 +199,7 @@ fn names_from_outside_give_no_orders() {
 fn where_nothing_was_measured_there_is_a_report_still() {
     let mut experiment = experiment();
     (experiment.runs, experiment.timings, experiment.sweep) = (Vec::new(), Vec::new(), Vec::new());
+    experiment.time = None;
     let (html, json, table) = (html(&experiment), json(&experiment, true), table(&experiment));
     balanced(&html).unwrap();
     assert!(html.contains("<p class=\"verdict bad\">Nothing was measured.</p>"));

@@ -3,6 +3,7 @@
 use std::time::Duration;
 use tickwire_testbed::outcome::{Carrier, Experiment, Run, StreamFigures, Times, Timing, Usage};
 use tickwire_testbed::pattern::{Pattern, Stream};
+use tickwire_testbed::time::{Differences, Histogram, Origin, Row, TimeFigures};
 
 const SECONDS: u64 = 60;
 const LINK_BPS: u64 = 1_000_000_000;
@@ -25,7 +26,7 @@ impl Dice {
     }
 }
 
-/// The 2015 pattern, on the kernel and on Tickwire, with the comparison of timings and a sweep that breaks.
+/// The 2015 pattern, on the kernel and on Tickwire, with the comparison of timings, a sweep that breaks, and a clock.
 pub(crate) fn experiment() -> Experiment {
     let pattern = Pattern::of_2015();
     let run = |carrier, timing, rate| run(&pattern, carrier, timing, rate);
@@ -45,7 +46,57 @@ pub(crate) fn experiment() -> Experiment {
         runs: vec![kernel, tickwire],
         timings: timings.map(|timing| run(Carrier::Tickwire, timing, 1)).into(),
         sweep,
+        time: Some(Ok(clock())),
         pattern,
+    }
+}
+
+/// A clock that was asked every second, every four seconds, and then no more.
+fn clock() -> TimeFigures {
+    let mut dice = Dice(0x2545_F491_4F6C_DD1D);
+    let rows = [(1.0, None, 300.0), (4.0, None, 800.0), (1.0, Some(3.5), 2_500.0)];
+    TimeFigures {
+        machine: "A Processor @ 2.10 GHz, 2 processors, Linux 6.12.1".to_owned(),
+        command: Vec::new(),
+        references: vec!["A real daemon on one host of a lab and its server on another.".to_owned()],
+        rows: rows
+            .map(|(interval_s, silent_after_s, spread_ns)| Row {
+                origin: Origin::Lab,
+                interval_s: Some(interval_s),
+                silent_after_s,
+                measured_s: 14.0,
+                exchanges: Some((silent_after_s.unwrap_or(14.0) / interval_s) as u64),
+                differences: differences(spread_ns, &mut dice),
+            })
+            .into(),
+    }
+}
+
+fn differences(spread_ns: f64, dice: &mut Dice) -> Differences {
+    const COUNT: usize = 28_000;
+    const WIDTH_NS: i64 = 40;
+    let mut all: Vec<i64> =
+        (0..COUNT).map(|_| ((dice.part() + dice.part() + dice.part() - 1.4) * spread_ns) as i64).collect();
+    all.sort_unstable();
+    let mut sizes: Vec<i64> = all.iter().map(|ns| ns.abs()).collect();
+    sizes.sort_unstable();
+    let (min_ns, max_ns) = (all[0], all[COUNT - 1]);
+    let mut counts = vec![0; ((max_ns - min_ns) / WIDTH_NS + 1) as usize];
+    for ns in &all {
+        counts[((ns - min_ns) / WIDTH_NS) as usize] += 1;
+    }
+    Differences {
+        iterations: COUNT as u64,
+        missed: 0,
+        repeated: 12,
+        min_ns,
+        max_ns,
+        mean_ns: all.iter().sum::<i64>() as f64 / COUNT as f64,
+        median_ns: all[COUNT / 2],
+        p99_ns: sizes[COUNT * 99 / 100],
+        bound_ns: (spread_ns * 9.0) as i64,
+        outside: 0,
+        histogram: Histogram { from_ns: min_ns, width_ns: WIDTH_NS, counts },
     }
 }
 

@@ -14,6 +14,7 @@ use super::comparison::{Comparison, compare, of};
 use super::verdict::verdict;
 use super::words::{counted, ms, seconds, timing};
 use crate::outcome::{Carrier, Experiment};
+use crate::time;
 use tickwire_report::{Page, Tone};
 
 /// What words and figures of the page mean.
@@ -40,6 +41,9 @@ pub fn html(experiment: &Experiment) -> String {
     streams::against_deadlines(&mut page, experiment);
     streams::percentiles(&mut page, experiment);
     streams::profiles(&mut page, experiment);
+    if let Some(Ok(figures)) = &experiment.time {
+        time::section(figures, &mut page);
+    }
     runs::timings(&mut page, experiment);
     runs::sweep(&mut page, experiment);
     runs::stacks(&mut page, experiment);
@@ -92,7 +96,7 @@ fn setting(experiment: &Experiment) -> Vec<(&'static str, Vec<String>)> {
         ("measured", measured.into_iter().collect()),
         ("machines", experiment.machines.clone()),
         ("links", experiment.link_bps.map(|bps| format!("{} Mbit/s", bps as f64 / 1e6)).into_iter().collect()),
-        ("clock", vec![experiment.clock.clone()]),
+        ("timed by", vec![experiment.clock.clone()]),
         ("program", vec![format!("Tickwire {}", env!("CARGO_PKG_VERSION"))]),
     ]
 }
