@@ -2,9 +2,10 @@
 
 use super::Error;
 use super::bed::{Bed, BedOptions};
+use super::measured::Live;
 use super::place::Hosts;
 use super::plan::timed;
-use super::run::{Live, RunOptions, run};
+use super::run::{RunOptions, run};
 use super::site::Site;
 use crate::node::Time;
 use crate::outcome::{Carrier, Experiment, Run, Timing};

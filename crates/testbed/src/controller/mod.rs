@@ -9,10 +9,14 @@
 //! | `plan` | who sends what to which address and port, and when |
 //! | `experiment` | which runs, one after the other, and where |
 //! | `run` | one run, from starting the nodes to the figures |
+//! | `member` | one node with its part in a run: what it is told, and what it says |
+//! | `measured` | what is gathered from the nodes of a run |
 //! | `proof` | which of the consumer's sockets are on a lane, and what was diverted to it |
 
 mod bed;
 mod experiment;
+mod measured;
+mod member;
 mod place;
 mod plan;
 mod proof;
@@ -21,8 +25,8 @@ mod run;
 mod site;
 
 pub use experiment::{Ground, Plan, Step};
+pub use measured::{Live, LiveStream};
 pub use place::{Hosts, Place};
-pub use run::{Live, LiveStream};
 pub use site::{Site, SiteError};
 
 use crate::pattern::PatternError;
