@@ -26,6 +26,7 @@ mod watch;
 use args::{Arguments, Command};
 use clap::Parser;
 use std::process::ExitCode;
+use tickwire_testbed::legible::legible;
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
@@ -46,13 +47,15 @@ fn main() -> ExitCode {
     })
 }
 
-/// One sentence: what happened, and why, from the outside in. Some errors say their reason themselves, which is not said again.
+/// One sentence: what happened, and why, from the outside in. Some errors say their reason themselves, which is not said again. Names of files and what other machines say
+/// are in it: a terminal takes no orders from them.
 fn sentence(error: &anyhow::Error) -> String {
-    error.chain().map(ToString::to_string).fold(String::new(), |said, reason| match said.as_str() {
+    let said = error.chain().map(ToString::to_string).fold(String::new(), |said, reason| match said.as_str() {
         "" => reason,
         text if text.ends_with(&reason) => said,
         text => format!("{text}: {reason}"),
-    })
+    });
+    said.split('\n').map(|line| legible(line, usize::MAX)).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
@@ -67,6 +70,7 @@ mod tests {
         let outer = inner.context("the study failed").unwrap_err();
         assert_eq!(sentence(&outer), "the study failed: cannot read x: No such file or directory (os error 2)");
         assert_eq!(sentence(&anyhow!("one")), "one");
+        assert_eq!(sentence(&anyhow!("a\u{1b}[2J\nb\u{202e}")), "a\\u{1b}[2J\nb\\u{202e}");
         let plain = Err::<(), _>(missing()).context("cannot read x").unwrap_err();
         assert_eq!(sentence(&plain), "cannot read x: No such file or directory (os error 2)");
     }

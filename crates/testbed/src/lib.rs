@@ -13,12 +13,14 @@
 //! | `time` | how good the clock is, beside a reference |
 //! | `live` | what a run shows of itself while it lasts, for who watches |
 //! | `units` | times as numbers |
+//! | `legible` | texts of others as they may be shown to a person |
 //!
-//! May know `tickclock`, the lab, reports and the operating system's sockets; nothing of lanes: the same program measures the kernel and Tickwire. `time` also
-//! knows the truth's server, the simulation, and how network cards' clocks are read. No unsafe code.
+//! May know `tickclock`, the lab, the simulation, reports and the operating system's sockets; nothing of lanes: the same program measures the kernel and Tickwire. `time` also
+//! knows the truth's server and how network cards' clocks are read. No unsafe code.
 #![forbid(unsafe_code)]
 
 pub mod controller;
+pub mod legible;
 pub mod live;
 pub mod node;
 pub mod outcome;

@@ -5,6 +5,7 @@
 //! size and number are bounded, and names have no control characters any more.
 
 use crate::controller::{Live, Step};
+use crate::legible::legible;
 use crate::outcome::StreamDescription;
 use crate::pattern::{MOST_STREAMS, Pattern};
 use nix::fcntl::OFlag;
@@ -276,28 +277,6 @@ fn read(file: &File, pid: u32) -> io::Result<Seen> {
     }
     let age = file.metadata()?.modified()?.elapsed().unwrap_or_default();
     Ok(Seen { shown, age })
-}
-
-/// A text of others as it may be shown to a person: of at most so many characters, and without those that a terminal obeys or that change the direction of what follows.
-#[must_use]
-pub fn legible(text: &str, most: usize) -> String {
-    let mut shown = String::new();
-    let obeyed = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-    };
-    for (number, c) in text.chars().enumerate() {
-        if number == most {
-            shown.push('…');
-            break;
-        }
-        if obeyed(c) {
-            shown.extend(c.escape_unicode());
-        } else {
-            shown.push(c);
-        }
-    }
-    shown
 }
 
 fn user() -> u32 {

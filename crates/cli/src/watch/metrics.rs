@@ -7,7 +7,8 @@ use crate::stat::{Lane, Reading};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use tickwire_testbed::controller::{Live, LiveStream};
-use tickwire_testbed::live::{Shown, legible};
+use tickwire_testbed::legible::legible;
+use tickwire_testbed::live::Shown;
 use tickwire_testbed::outcome::{Carrier, StreamDescription, Timing};
 
 /// The longest value of a label, in characters.

@@ -19,7 +19,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Style};
 use ratatui::text::Span;
-use tickwire_testbed::live::legible;
+use tickwire_testbed::legible::legible;
 
 /// From this width on, streams stand beside the rest, if the page is not low.
 const WIDE: u16 = 150;
