@@ -288,19 +288,10 @@ mod tests {
     use super::*;
     use crate::controller::LiveStream;
     use crate::outcome::{Carrier, Timing};
-    use crate::pattern::{Stream, Transport};
+    use crate::pattern::sample;
 
     fn pattern() -> Pattern {
-        let stream = |id| Stream {
-            id,
-            producer: 1,
-            transport: Transport::Udp,
-            size: 100,
-            period: Duration::from_millis(10),
-            deadline: Duration::from_millis(5),
-            phase: None,
-        };
-        Pattern { name: "cell.csv".to_owned(), streams: vec![stream(10), stream(11)] }
+        Pattern { name: "cell.csv".to_owned(), streams: vec![sample(10), sample(11)] }
     }
 
     fn live(received: u64) -> Live {

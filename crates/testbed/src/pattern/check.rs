@@ -142,18 +142,10 @@ fn times(field: Field) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pattern::Transport;
+    use crate::pattern::{Transport, sample};
 
     fn stream() -> Stream {
-        Stream {
-            id: 1,
-            producer: 1,
-            transport: Transport::Udp,
-            size: 100,
-            period: Duration::from_millis(10),
-            deadline: Duration::from_millis(5),
-            phase: None,
-        }
+        sample(1)
     }
 
     #[test]

@@ -167,6 +167,20 @@ impl Pattern {
     }
 }
 
+/// A stream for tests: small messages by UDP, one each 10 ms, within 5 ms, from producer 1.
+#[cfg(test)]
+pub(crate) fn sample(id: u32) -> Stream {
+    Stream {
+        id,
+        producer: 1,
+        transport: Transport::Udp,
+        size: 100,
+        period: Duration::from_millis(10),
+        deadline: Duration::from_millis(5),
+        phase: None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
