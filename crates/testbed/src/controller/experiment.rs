@@ -3,6 +3,7 @@
 use super::Error;
 use super::bed::{Bed, BedOptions};
 use super::measured::Live;
+use super::patience::Patience;
 use super::place::Hosts;
 use super::plan::timed;
 use super::run::{RunOptions, run};
@@ -231,8 +232,9 @@ impl Standing<'_> {
             // A slot is only of use to who is on time; others may sleep as sensors' programs do.
             watch: if wanted.timing == Timing::Scheduled { WATCH } else { Duration::ZERO },
             first_port: plan.first_port,
+            patience: Patience::USUAL,
         };
-        run(hosts, pattern, &options, live)
+        run(hosts, pattern, &options, live).map(|(run, _)| run)
     }
 }
 

@@ -1,14 +1,18 @@
 //! What is measured in one run: gathered from its nodes while it lasts and when it ends.
 
-use super::member::{Member, TELLS_WITHIN};
+use super::believable::total;
+use super::member::{Member, Members};
 use super::proof::Proof;
-use super::run::{LEAD, RunOptions, nanos};
+use super::run::{RunOptions, nanos};
 use crate::node::protocol::{Order, Received, Start};
 use crate::outcome::{Carrier, Run, StreamFigures, Summary, Times, Timing, Usage};
 use crate::pattern::{Pattern, Stream};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+
+/// The most faults that are told one by one: each of a thousand streams may have one.
+const MOST_FAULTS: usize = 20;
 
 /// How often a run is looked at.
 const LOOK: Duration = Duration::from_millis(100);
@@ -64,6 +68,8 @@ pub(super) struct Measured<'a> {
     sent: Vec<u64>,
     release: Vec<Summary>,
     faults: Vec<String>,
+    /// How many more there were.
+    more_faults: usize,
     /// Diverted packets; sockets on lanes and in all.
     proof: Option<(u64, u64, u64)>,
 }
@@ -79,30 +85,36 @@ impl<'a> Measured<'a> {
             pattern,
             options,
             start,
-            begun: Instant::now() + LEAD,
+            begun: Instant::now() + options.patience.lead,
             live: pattern.streams.iter().map(live).collect(),
             sent: vec![0; pattern.streams.len()],
             release: vec![Summary::default(); pattern.streams.len()],
             faults: Vec::new(),
+            more_faults: 0,
             proof: None,
         }
     }
 
     pub(super) fn fault(&mut self, error: &anyhow::Error) {
-        let said = format!("{error:#}");
-        if !self.faults.contains(&said) {
-            self.faults.push(said);
+        self.told(format!("{error:#}"));
+    }
+
+    fn told(&mut self, fault: String) {
+        if self.faults.contains(&fault) {
+            return;
+        }
+        if self.faults.len() < MOST_FAULTS {
+            self.faults.push(fault);
+        } else {
+            self.more_faults += 1;
         }
     }
 
     /// Until all producers have sent all, or are gone; or the consumer is, or time is over: then producers are told to stop.
-    pub(super) fn watch(
-        &mut self,
-        consumer: &mut Member<'_>,
-        producers: &mut [Member<'_>],
-        live: &mut dyn FnMut(&Live),
-    ) {
-        let end = self.begun + self.options.warm_up + self.options.duration + TELLS_WITHIN;
+    pub(super) fn watch(&mut self, members: &mut Members<'_>, live: &mut dyn FnMut(&Live)) {
+        let Members { consumer, producers } = members;
+        let patience = self.options.patience;
+        let end = self.begun + self.options.warm_up + self.options.duration + patience.tells;
         loop {
             let looked = consumer.listen(Instant::now() + LOOK);
             self.took(consumer, true);
@@ -123,12 +135,24 @@ impl<'a> Measured<'a> {
                 return;
             }
             if Instant::now() > end {
-                self.fault(&anyhow::anyhow!("producers had not sent all {} s after the end", TELLS_WITHIN.as_secs()));
+                self.told(format!("producers had not sent all {} s after the end", patience.tells.as_secs()));
                 break;
             }
         }
+        self.stop(producers);
+    }
+
+    /// Ends all sending.
+    fn stop(&mut self, producers: &mut [Member<'_>]) {
         for producer in producers.iter_mut().filter(|producer| producer.sends()) {
-            if let Err(error) = producer.stop() {
+            if let Err(error) = producer.order(&Order::Stop) {
+                self.fault(&error);
+                producer.gone = true;
+            }
+        }
+        let until = Instant::now() + self.options.patience.stops;
+        for producer in producers.iter_mut().filter(|producer| producer.sends()) {
+            if let Err(error) = producer.stopped(until) {
                 self.fault(&error);
             }
         }
@@ -163,37 +187,32 @@ impl<'a> Measured<'a> {
     }
 
     /// Tells the consumer how much there is to come, and asks what has.
-    pub(super) fn finish(
-        &mut self,
-        consumer: &mut Member<'_>,
-        producers: &[Member<'_>],
-    ) -> Option<(Vec<Received>, Usage)> {
-        for producer in producers {
+    pub(super) fn finish(&mut self, members: &mut Members<'_>) -> Option<(Vec<Received>, Usage)> {
+        let Members { consumer, producers } = members;
+        for producer in &*producers {
             for (place, &index) in producer.streams.iter().enumerate() {
                 let told = producer.sent.as_ref().map(|sent| &sent[place]);
                 // A producer that is gone has sent what it had told before, and perhaps more.
                 self.sent[index] = told.map_or(producer.progress[place].messages, |sent| sent.messages);
                 let Some(told) = told else { continue };
                 self.release[index] = Times::from_pairs(&told.release).summary();
-                if let Some(fault) = &told.fault {
-                    self.fault(&anyhow::anyhow!(
-                        "{}: stream {}: {fault}",
-                        producer.place.name,
-                        self.pattern.streams[index].id
-                    ));
-                }
+                let stream = &self.pattern.streams[index];
+                let (_, last) = self.start.numbers(stream);
+                let why = match &told.fault {
+                    Some(fault) => fault.clone(),
+                    None if told.messages == last => continue,
+                    None => format!("of {last} messages it has sent {}, and does not say why", told.messages),
+                };
+                self.told(format!("{}: stream {}: {why}", producer.place.name, stream.id));
             }
         }
         if consumer.gone {
             return None;
         }
-        let told = consumer.remote.order(&Order::Finish { sent: self.sent.clone() }).and_then(|()| consumer.received());
-        match told {
+        match consumer.order(&Order::Finish { sent: self.sent.clone() }).and_then(|()| consumer.received()) {
             Ok((streams, usage)) => {
-                for (stream, received) in self.pattern.streams.iter().zip(&streams) {
-                    if let Some(fault) = &received.fault {
-                        self.faults.push(format!("{}: stream {}: {fault}", consumer.place.name, stream.id));
-                    }
+                for (index, received) in streams.iter().enumerate() {
+                    self.doubt(index, received, consumer, producers);
                 }
                 Some((streams, usage))
             }
@@ -204,25 +223,55 @@ impl<'a> Measured<'a> {
         }
     }
 
+    /// Whether all that a stream is judged by was measured.
+    fn doubt(&mut self, index: usize, received: &Received, consumer: &Member<'_>, producers: &[Member<'_>]) {
+        let stream = &self.pattern.streams[index];
+        let mut doubts: Vec<String> = received.fault.iter().cloned().collect();
+        let known = total(&received.latency);
+        if doubts.is_empty() && known != received.messages {
+            doubts.push(format!("of {} messages it knows how long {known} took", received.messages));
+        }
+        if let Some(producer) = producers.iter().find(|producer| producer.streams.contains(&index)) {
+            let bounds = consumer.bound_ns.saturating_add(producer.bound_ns);
+            if received.ahead_ns > bounds {
+                doubts.push(format!(
+                    "messages came up to {} ms before {} sent them: the two clocks are farther apart than the {} ms that they may be by what they say, so no latency is known",
+                    received.ahead_ns as f64 / 1e6,
+                    producer.place.name,
+                    bounds as f64 / 1e6
+                ));
+            }
+        }
+        for doubt in doubts {
+            self.told(format!("{}: stream {}: {doubt}", consumer.place.name, stream.id));
+        }
+    }
+
     /// Asks the services whether the traffic of accelerated nodes took their lanes.
-    pub(super) fn prove<'m>(&mut self, members: impl Iterator<Item = &'m Member<'m>>) {
-        let (mut diverted, mut on_lane, mut sockets) = (0, 0, 0);
+    pub(super) fn prove(&mut self, members: &mut Members<'_>) {
+        let (mut diverted, mut on_lane, mut sockets) = (0_u64, 0_u64, 0_u64);
         let mut any = false;
-        for member in members.filter(|member| member.accelerated) {
+        for member in members.all().filter(|member| member.accelerated) {
             any = true;
-            match Proof::ask(member.place, member.pid) {
+            // As they were when the run began: by now producers have ended their connections. Each stream has one at least.
+            let of = member.before.sockets.max(member.streams.len() as u64);
+            on_lane = on_lane.saturating_add(member.before.on_lane);
+            sockets = sockets.saturating_add(of);
+            if member.before.on_lane < of {
+                self.told(format!(
+                    "{}: only {} of its {of} sockets were on its lane, so the kernel carried the others (tickwire stat says why)",
+                    member.place.name, member.before.on_lane
+                ));
+            }
+            match Proof::ask(member.place, member.pid, self.options.patience.answers) {
                 Ok(after) => {
-                    let more = after.diverted.saturating_sub(member.before.diverted);
-                    if more == 0 {
-                        self.faults.push(format!(
+                    if !after.is_proof_since(&member.before) {
+                        self.told(format!(
                             "{}: nothing was diverted to its lane, so the kernel carried its traffic",
                             member.place.name
                         ));
                     }
-                    diverted += more;
-                    // As they were when the run began: by now producers have ended their connections.
-                    on_lane += member.before.on_lane;
-                    sockets += member.before.sockets;
+                    diverted = diverted.saturating_add(after.diverted.saturating_sub(member.before.diverted));
                 }
                 Err(error) => self.fault(&error),
             }
@@ -230,13 +279,15 @@ impl<'a> Measured<'a> {
         self.proof = any.then_some((diverted, on_lane, sockets));
     }
 
-    pub(super) fn into_run(self, received: Option<(Vec<Received>, Usage)>) -> Run {
+    /// What is known at the end. Without what the consumer has got nothing is known of any stream.
+    pub(super) fn into_run(mut self, received: Option<(Vec<Received>, Usage)>) -> Run {
+        let measured = received.is_some();
         let (received, usage) = received.unwrap_or_default();
         let figures = |(index, stream): (usize, &Stream)| {
             let (first, _) = self.start.numbers(stream);
             let sent = self.sent[index].saturating_sub(first);
             let got = received.get(index).cloned().unwrap_or_default();
-            let latency = Times::from_pairs(&got.latency);
+            let latency = Times::from_pairs(&got.latency).summary();
             StreamFigures {
                 sent,
                 received: got.messages,
@@ -246,17 +297,22 @@ impl<'a> Measured<'a> {
                 corrupt: got.corrupt,
                 late: got.late,
                 before_sent: got.before_sent,
-                latency: latency.summary(),
+                // The histogram's steps are rounded up, by a thousandth: what was in time is not shown as later than its deadline.
+                latency: if got.late == 0 { latency.at_most(nanos(stream.deadline)) } else { latency },
                 histogram: got.latency,
                 release: self.release[index],
             }
         };
+        let streams = self.pattern.streams.iter().enumerate().filter(|_| measured).map(figures).collect();
+        if self.more_faults > 0 {
+            self.faults.push(format!("and {} more", self.more_faults));
+        }
         Run {
             carrier: self.options.carrier,
             timing: self.options.timing,
             rate: self.options.rate,
             duration_ns: self.start.duration_ns,
-            streams: self.pattern.streams.iter().enumerate().map(figures).collect(),
+            streams,
             consumer: usage,
             diverted: self.proof.map(|(diverted, ..)| diverted),
             accelerated: self.proof.map(|(_, on_lane, sockets)| (on_lane, sockets)),

@@ -1,71 +1,105 @@
 //! One node with its part in a run: what it is told, and what it says.
 
+use super::believable::believable;
+use super::patience::Patience;
 use super::place::Place;
 use super::proof::Proof;
 use super::remote::Remote;
 use super::run::{RunOptions, nanos};
 use crate::node::protocol::{Channel, News, Order, Prepare, Progress, Received, Role, Sent, VERSION};
 use crate::outcome::Usage;
-use std::time::{Duration, Instant};
-
-/// Until a node says that it is there: `ssh` may ask its user for a password meanwhile.
-pub(super) const APPEARS_WITHIN: Duration = Duration::from_secs(60);
-/// Until its sockets are open: connecting is bounded by the node itself.
-const READY_WITHIN: Duration = Duration::from_secs(30);
-/// How long after the end of a run nodes may take to say what became of it.
-pub(super) const TELLS_WITHIN: Duration = Duration::from_secs(60);
-/// Until a producer that is told to stop says what it has sent.
-const STOPS_WITHIN: Duration = Duration::from_secs(5);
+use anyhow::{Result, bail};
+use std::time::Instant;
 
 /// A node with its part.
 pub(super) struct Member<'a> {
     pub(super) place: &'a Place,
-    pub(super) remote: Remote,
+    remote: Remote,
+    patience: Patience,
     /// By `tickwire stat`.
     pub(super) pid: u32,
     pub(super) accelerated: bool,
     /// Its streams, as places in the pattern.
     pub(super) streams: Vec<usize>,
+    /// How far its clock may be wrong, in ns, when its sockets were open.
+    pub(super) bound_ns: u64,
     pub(super) before: Proof,
     /// What a producer has told; of each of its streams.
     pub(super) sent: Option<Vec<Sent>>,
     /// It has failed, or ended.
     pub(super) gone: bool,
     pub(super) progress: Vec<Progress>,
+    /// When it said something last.
+    heard: Instant,
 }
 
-impl Member<'_> {
+impl<'a> Member<'a> {
+    /// The node that was started as `remote`.
+    pub(super) fn new(
+        place: &'a Place,
+        remote: Remote,
+        patience: Patience,
+        accelerated: bool,
+        streams: Vec<usize>,
+    ) -> Self {
+        Self {
+            place,
+            remote,
+            patience,
+            pid: 0,
+            accelerated,
+            progress: vec![Progress::default(); streams.len()],
+            streams,
+            bound_ns: 0,
+            before: Proof::default(),
+            sent: None,
+            gone: false,
+            heard: Instant::now(),
+        }
+    }
+
     /// Waits until it is there; its process number.
-    pub(super) fn greet(&mut self, until: Instant) -> anyhow::Result<u32> {
-        match self.remote.next(until)? {
+    pub(super) fn greet(&mut self, until: Instant) -> Result<u32> {
+        match self.hear(until)? {
             Some(News::Hello { version, program, pid, .. }) => {
                 let ours = env!("CARGO_PKG_VERSION");
                 if version != VERSION || program != ours {
-                    anyhow::bail!(
+                    bail!(
                         "{}: its tickwire is {program}, this one is {ours}: install the same on all hosts",
                         self.place.name
                     );
                 }
                 Ok(pid)
             }
-            Some(_) => anyhow::bail!("{}: what was started there is no node of the testbed", self.place.name),
-            None => anyhow::bail!("{}: no answer within {} s", self.place.name, APPEARS_WITHIN.as_secs()),
+            Some(_) => bail!("{}: what was started there is no node of the testbed", self.place.name),
+            None => bail!("{}: no answer within {} s", self.place.name, self.patience.appears.as_secs()),
         }
     }
 
-    pub(super) fn prepare(&mut self, role: Role, channels: &[Channel], options: &RunOptions) -> anyhow::Result<()> {
+    pub(super) fn prepare(&mut self, role: Role, channels: &[Channel], options: &RunOptions) -> Result<()> {
         let streams = self.streams.iter().map(|&index| channels[index].clone()).collect();
         let watch_ns = nanos(options.watch);
         let prepare = Prepare { role, address: self.place.address, streams, time: options.time.clone(), watch_ns };
-        self.remote.order(&Order::Prepare(prepare))
+        self.order(&Order::Prepare(prepare))
     }
 
-    pub(super) fn ready(&mut self) -> anyhow::Result<(i64, Option<u64>)> {
-        match self.remote.next(Instant::now() + READY_WITHIN)? {
-            Some(News::Ready { now_ns, bound_ns }) => Ok((now_ns, bound_ns)),
-            Some(_) => anyhow::bail!("{}: it did something else than it was told", self.place.name),
-            None => anyhow::bail!("{}: its sockets were not open within {} s", self.place.name, READY_WITHIN.as_secs()),
+    /// Waits until its sockets are open; the shared clock as it read it then, in ns.
+    pub(super) fn ready(&mut self) -> Result<i64> {
+        match self.hear(Instant::now() + self.patience.ready)? {
+            Some(News::Ready { now_ns, bound_ns }) => {
+                self.bound_ns = bound_ns.unwrap_or(0);
+                Ok(now_ns)
+            }
+            Some(_) => bail!("{}: it did something else than it was told", self.place.name),
+            None => {
+                bail!("{}: its sockets were not open within {} s", self.place.name, self.patience.ready.as_secs())
+            }
         }
+    }
+
+    pub(super) fn order(&mut self, order: &Order) -> Result<()> {
+        self.heard = Instant::now();
+        self.remote.order(order)
     }
 
     /// Whether it may still be sending.
@@ -73,41 +107,77 @@ impl Member<'_> {
         self.sent.is_none() && !self.gone
     }
 
-    /// Ends its sending.
-    pub(super) fn stop(&mut self) -> anyhow::Result<()> {
-        self.remote.order(&Order::Stop)?;
-        let until = Instant::now() + STOPS_WITHIN;
+    /// Waits until a producer that was told to stop has said what it has sent.
+    pub(super) fn stopped(&mut self, until: Instant) -> Result<()> {
         while Instant::now() < until {
             if self.listen(until)? {
                 return Ok(());
             }
         }
-        anyhow::bail!("{}: it did not stop within {} s", self.place.name, STOPS_WITHIN.as_secs())
+        bail!("{}: it did not stop within {} s", self.place.name, self.patience.stops.as_secs())
     }
 
     /// What the consumer has got.
-    pub(super) fn received(&mut self) -> anyhow::Result<(Vec<Received>, Usage)> {
-        let until = Instant::now() + TELLS_WITHIN;
-        while let Some(news) = self.remote.next(until)? {
-            match news {
-                News::Progress { .. } => {}
-                News::Received { streams, usage } if streams.len() == self.streams.len() => {
-                    return Ok((streams, usage));
-                }
-                _ => anyhow::bail!("{}: it said what was not asked for", self.place.name),
+    pub(super) fn received(&mut self) -> Result<(Vec<Received>, Usage)> {
+        let until = Instant::now() + self.patience.tells;
+        while Instant::now() < until {
+            match self.hear(until)? {
+                Some(News::Progress { .. }) | None => {}
+                Some(News::Received { streams, usage }) => return Ok((streams, usage)),
+                Some(_) => bail!("{}: it said what was not asked for", self.place.name),
             }
         }
-        anyhow::bail!("{}: it did not say what it had got within {} s", self.place.name, TELLS_WITHIN.as_secs())
+        bail!("{}: it did not say what it had got within {} s", self.place.name, self.patience.tells.as_secs())
     }
 
     /// Takes what it says until then, if it does; `true` once a producer has told what it has sent.
-    pub(super) fn listen(&mut self, until: Instant) -> anyhow::Result<bool> {
-        match self.remote.next(until)? {
+    pub(super) fn listen(&mut self, until: Instant) -> Result<bool> {
+        match self.hear(until)? {
+            None if self.heard.elapsed() > self.patience.silent => {
+                bail!("{}: nothing was heard of it for {} s", self.place.name, self.patience.silent.as_secs())
+            }
             None => {}
-            Some(News::Progress { streams }) if streams.len() == self.streams.len() => self.progress = streams,
-            Some(News::Sent { streams }) if streams.len() == self.streams.len() => self.sent = Some(streams),
-            Some(_) => anyhow::bail!("{}: it said what was not asked for", self.place.name),
+            Some(News::Progress { streams }) => self.progress = streams,
+            Some(News::Sent { streams }) => self.sent = Some(streams),
+            Some(_) => bail!("{}: it said what was not asked for", self.place.name),
         }
         Ok(self.sent.is_some())
+    }
+
+    /// Nothing more is wanted of it.
+    pub(super) fn let_go(&mut self) {
+        self.remote.let_go();
+    }
+
+    /// The next that it says until then, if it can be so.
+    fn hear(&mut self, until: Instant) -> Result<Option<News>> {
+        let news = self.remote.next(until)?;
+        if let Some(news) = &news {
+            self.heard = Instant::now();
+            if let Err(why) = believable(news, self.streams.len()) {
+                bail!("{}: it says what cannot be: {why}", self.place.name);
+            }
+        }
+        Ok(news)
+    }
+}
+
+/// All nodes of a run.
+pub(super) struct Members<'a> {
+    pub(super) consumer: Member<'a>,
+    pub(super) producers: Vec<Member<'a>>,
+}
+
+impl<'a> Members<'a> {
+    /// The consumer first.
+    pub(super) fn all(&mut self) -> impl Iterator<Item = &mut Member<'a>> {
+        std::iter::once(&mut self.consumer).chain(&mut self.producers)
+    }
+}
+
+impl Drop for Members<'_> {
+    fn drop(&mut self) {
+        // All at once, so that several that hang are waited for no longer than one.
+        self.all().for_each(Member::let_go);
     }
 }

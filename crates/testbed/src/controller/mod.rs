@@ -10,19 +10,29 @@
 //! | `experiment` | which runs, one after the other, and where |
 //! | `run` | one run, from starting the nodes to the figures |
 //! | `member` | one node with its part in a run: what it is told, and what it says |
+//! | `believable` | what no node can have measured |
+//! | `last_words` | what a program says on standard error, of which the end is kept |
+//! | `patience` | how long nodes are waited for |
 //! | `measured` | what is gathered from the nodes of a run |
 //! | `proof` | which of the consumer's sockets are on a lane, and what was diverted to it |
 
 mod bed;
+mod believable;
 mod experiment;
+#[cfg(test)]
+mod hostile;
+mod last_words;
 mod measured;
 mod member;
+mod patience;
 mod place;
 mod plan;
 mod proof;
 mod remote;
 mod run;
 mod site;
+#[cfg(test)]
+mod testing;
 
 pub use experiment::{Ground, Plan, Step};
 pub use measured::{Live, LiveStream};

@@ -1,46 +1,97 @@
 //! Which of the nodes' sockets are on a lane, and how much was diverted to it, by what the hosts' services say: figures of Tickwire are only figures of
 //! Tickwire if its traffic took the lane.
 
+use super::last_words::LastWords;
 use super::place::Place;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
-use std::process::Stdio;
+use std::io::Read;
+use std::process::{Child, Stdio};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+/// The longest that a service's answer may be, in bytes: a thousand sockets take less than one of these.
+const LONGEST: u64 = 16 << 20;
 
 /// What a host's service says of one process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Proof {
     /// Packets that were diverted to lanes of this host since its service started.
     pub(super) diverted: u64,
+    /// Packets that the process has sent by its lane.
+    pub(super) sent: u64,
     /// Sockets of the process that are on its lane.
     pub(super) on_lane: u64,
     /// All sockets of the process that its lane knows.
     pub(super) sockets: u64,
 }
 
+/// A command under way, which ends with the value.
+struct Asked(Child);
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 impl Proof {
     /// Asks the host's service.
-    pub(super) fn ask(place: &Place, pid: u32) -> Result<Self> {
+    ///
+    /// # Errors
+    /// It did not answer within this time, or not as it should.
+    pub(super) fn ask(place: &Place, pid: u32, within: Duration) -> Result<Self> {
+        let name = &place.name;
+        let until = Instant::now() + within;
         let mut command = place.tickwire(&["stat", "--json"]);
-        let output = command
-            .stdin(Stdio::null())
-            .output()
-            .with_context(|| format!("{}: cannot ask `tickwire stat`", place.name))?;
-        if !output.status.success() {
-            let words = String::from_utf8_lossy(&output.stderr);
-            bail!("{}: `tickwire stat` failed: {}", place.name, words.trim());
+        let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut asked = Asked(command.spawn().with_context(|| format!("{name}: cannot ask `tickwire stat`"))?);
+        let (stdout, stderr) =
+            (asked.0.stdout.take().context("no output")?, asked.0.stderr.take().context("no errors")?);
+        let words = LastWords::of(stderr);
+        let (answer, answered) = channel();
+        std::thread::spawn(move || {
+            let mut said = Vec::new();
+            let read = stdout.take(LONGEST).read_to_end(&mut said);
+            // If nobody waits any more, nobody has to know.
+            let _ = answer.send(read.map(|_| said));
+        });
+        let late = || format!("{name}: `tickwire stat` did not answer within {} s", within.as_secs());
+        let said = answered.recv_timeout(until.saturating_duration_since(Instant::now())).ok().with_context(late)??;
+        let status = loop {
+            match asked.0.try_wait()? {
+                Some(status) => break status,
+                None if Instant::now() > until => bail!("{}", late()),
+                None => std::thread::sleep(Duration::from_millis(5)),
+            }
+        };
+        if !status.success() {
+            match words.line() {
+                line if line.is_empty() => bail!("{name}: `tickwire stat` failed ({status})"),
+                line => bail!("{name}: `tickwire stat` failed ({status}): {line}"),
+            }
         }
-        let said = serde_json::from_slice(&output.stdout)
-            .with_context(|| format!("{}: `tickwire stat --json` did not print JSON", place.name))?;
+        let said = serde_json::from_slice(&said)
+            .ok()
+            .with_context(|| format!("{name}: `tickwire stat --json` did not print JSON"))?;
         Ok(Self::read(&said, pid))
+    }
+
+    /// Whether packets took the lane since then: those that came, or, where none come back, those that went.
+    pub(super) const fn is_proof_since(&self, before: &Self) -> bool {
+        self.diverted > before.diverted || self.sent > before.sent
     }
 
     fn read(said: &Value, pid: u32) -> Self {
         let lanes = said["lanes"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let sockets =
-            || lanes.iter().filter(|lane| lane["pid"] == pid).flat_map(|lane| lane["sockets"].as_array()).flatten();
+        let own = || lanes.iter().filter(|lane| lane["pid"] == pid);
+        let sockets = || own().flat_map(|lane| lane["sockets"].as_array()).flatten();
+        let sent = own().filter_map(|lane| lane.pointer("/guard/out_packets")?.as_u64());
         let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
         Self {
             diverted: said.pointer("/host/counters/diverted").and_then(Value::as_u64).unwrap_or(0),
+            sent: sent.fold(0, u64::saturating_add),
             on_lane: count(sockets().filter(|socket| socket["accelerated"] == true).count()),
             sockets: count(sockets().count()),
         }
@@ -58,11 +109,11 @@ mod tests {
         let said = json!({
             "host": { "counters": { "diverted": 7 } },
             "lanes": [
-                { "pid": 5, "sockets": [socket(true), socket(false), socket(true)] },
-                { "pid": 6, "sockets": [socket(true)] },
+                { "pid": 5, "guard": { "out_packets": 9 }, "sockets": [socket(true), socket(false), socket(true)] },
+                { "pid": 6, "guard": { "out_packets": 1 }, "sockets": [socket(true)] },
             ],
         });
-        assert_eq!(Proof::read(&said, 5), Proof { diverted: 7, on_lane: 2, sockets: 3 });
+        assert_eq!(Proof::read(&said, 5), Proof { diverted: 7, sent: 9, on_lane: 2, sockets: 3 });
         assert_eq!(Proof::read(&json!({}), 5), Proof::default());
     }
 }

@@ -1,14 +1,12 @@
 //! What no order may ask for. Who gives orders is trusted with the host's network, but not with the node's memory.
 
 use super::error::NodeError;
-use super::protocol::{Channel, Prepare, Role, Start};
+use super::protocol::{Channel, MOST_MESSAGES, Prepare, Role, Start};
 use crate::pattern::{GREATEST_DATAGRAM, GREATEST_SIZE, LEAST_SIZE, MOST_STREAMS, Transport};
 use std::collections::HashSet;
 
 /// All of a producer's messages, one of each stream: it keeps a buffer for each.
 const GREATEST_BUFFERS: u64 = 1 << 30;
-/// Messages of one run: the consumer keeps a bit for each, and numbers have 32.
-const MOST_MESSAGES: u64 = 1 << 32;
 /// A start that is farther ahead is of another clock.
 const FARTHEST_START_NS: i64 = 3_600_000_000_000;
 

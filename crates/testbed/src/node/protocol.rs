@@ -21,11 +21,14 @@ use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 
 /// The version of all that stands here: nodes of another one are not used.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The longest line of a node, in bytes: a thousand streams' histograms.
 pub const LONGEST_LINE: u64 = 256 << 20;
 /// The longest line of a controller: a thousand streams.
 pub const LONGEST_ORDER: u64 = 4 << 20;
+
+/// Messages of one run: the consumer keeps a bit for each, and numbers have 32.
+pub const MOST_MESSAGES: u64 = 1 << 32;
 
 /// What the controller says.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -189,6 +192,8 @@ pub struct Received {
     pub late: u64,
     /// How many came before they were sent, by the clock.
     pub before_sent: u64,
+    /// By how much at most, in ns.
+    pub ahead_ns: u64,
     /// How long they took.
     pub latency: Vec<(u64, u64)>,
     /// Why it ended before the last message, if it did.

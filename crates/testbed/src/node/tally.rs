@@ -70,6 +70,7 @@ impl Tally {
         if counts {
             self.counted.late += late;
             self.counted.before_sent += u64::from(latency_ns < 0);
+            self.counted.ahead_ns = self.counted.ahead_ns.max(latency_ns.min(0).unsigned_abs());
             self.latency.record(ns);
         }
     }
@@ -127,6 +128,7 @@ mod tests {
         assert!(tally.message(6, None), "the clock did not know");
         let received = tally.received();
         assert_eq!((received.messages, received.late, received.before_sent), (7, 2, 2));
+        assert_eq!(received.ahead_ns, i64::MIN.unsigned_abs());
         assert_eq!(received.latency.iter().map(|&(_, count)| count).sum::<u64>(), 6);
     }
 

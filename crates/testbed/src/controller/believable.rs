@@ -1,0 +1,117 @@
+//! What no node can have measured: figures that contradict themselves, or are of streams that it does not have. Whoever says so is not asked any more. (That what can be
+//! is also so, nobody here can know.) After this no sum of figures overflows.
+
+use crate::node::protocol::{MOST_MESSAGES, News, Progress, Received, Sent};
+
+/// Datagrams that come again, or are no messages, are somebody's who can send as many as he likes; they are counted no farther.
+const MOST_OTHERS: u64 = 1 << 48;
+/// The longest that a processor, or all of a machine's, can have worked, in ns.
+const LONGEST_NS: u64 = 1 << 60;
+
+/// Whether a node of so many streams can say so.
+///
+/// # Errors
+/// Why not, in words.
+pub(super) fn believable(news: &News, streams: usize) -> Result<(), String> {
+    let counted = |told: usize| {
+        if told == streams { Ok(()) } else { Err(format!("figures of {told} streams, and it has {streams}")) }
+    };
+    match news {
+        News::Hello { .. } | News::Ready { .. } | News::Failed { .. } => Ok(()),
+        News::Progress { streams } => counted(streams.len()).and_then(|()| streams.iter().try_for_each(progress)),
+        News::Sent { streams } => counted(streams.len()).and_then(|()| streams.iter().try_for_each(sent)),
+        News::Received { streams, usage } => {
+            let worked = [usage.user_ns, usage.system_ns, usage.elapsed_ns];
+            within(*worked.iter().max().unwrap_or(&0), LONGEST_NS, "ns of processor time")?;
+            counted(streams.len()).and_then(|()| streams.iter().try_for_each(received))
+        }
+    }
+}
+
+fn progress(stream: &Progress) -> Result<(), String> {
+    within(stream.messages, MOST_MESSAGES, "messages")?;
+    within(stream.late, stream.messages, "late messages")
+}
+
+fn sent(stream: &Sent) -> Result<(), String> {
+    within(stream.messages, MOST_MESSAGES, "messages")?;
+    within(total(&stream.release), stream.messages, "messages in the histogram")
+}
+
+fn received(stream: &Received) -> Result<(), String> {
+    within(stream.messages, MOST_MESSAGES, "messages")?;
+    within(stream.late, stream.messages, "late messages")?;
+    within(stream.reordered, stream.messages, "messages out of order")?;
+    within(stream.before_sent, stream.messages, "messages that came before they were sent")?;
+    within(stream.duplicates, MOST_OTHERS, "messages that came again")?;
+    within(stream.corrupt, MOST_OTHERS, "corrupt messages")?;
+    within(total(&stream.latency), stream.messages, "messages in the histogram")
+}
+
+fn within(count: u64, most: u64, what: &str) -> Result<(), String> {
+    if count <= most { Ok(()) } else { Err(format!("{count} {what}, where {most} are possible")) }
+}
+
+/// How many times there are in a histogram.
+pub(super) fn total(histogram: &[(u64, u64)]) -> u64 {
+    histogram.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::Usage;
+
+    fn of(received: Received) -> Result<(), String> {
+        believable(&News::Received { streams: vec![received], usage: Usage::default() }, 1)
+    }
+
+    #[test]
+    fn what_can_be_is_believed() {
+        let good = Received {
+            messages: 10,
+            duplicates: 20,
+            reordered: 3,
+            corrupt: 7,
+            late: 10,
+            before_sent: 1,
+            latency: vec![(1, 4), (5, 6)],
+            ..Received::default()
+        };
+        assert_eq!(of(good), Ok(()));
+        let progress = Progress { messages: 5, worst_ns: u64::MAX, late: 5 };
+        assert_eq!(believable(&News::Progress { streams: vec![progress; 3] }, 3), Ok(()));
+        let sent = Sent { messages: 5, release: vec![(0, 2), (u64::MAX, 3)], fault: None };
+        assert_eq!(believable(&News::Sent { streams: vec![sent] }, 1), Ok(()));
+    }
+
+    #[test]
+    fn what_cannot_be_is_told() {
+        let ten = Received { messages: 10, ..Received::default() };
+        type Change = fn(&mut Received);
+        let changes: [(Change, &str); 7] = [
+            (|r| r.messages = u64::MAX, "18446744073709551615 messages, where 4294967296"),
+            (|r| r.late = 11, "11 late messages, where 10 are possible"),
+            (|r| r.reordered = 11, "11 messages out of order"),
+            (|r| r.before_sent = 11, "11 messages that came before"),
+            (|r| r.duplicates = u64::MAX, "came again"),
+            (|r| r.corrupt = u64::MAX, "corrupt"),
+            (|r| r.latency = vec![(1, u64::MAX), (2, u64::MAX)], "in the histogram"),
+        ];
+        for (change, said) in changes {
+            let mut received = ten.clone();
+            change(&mut received);
+            let why = of(received).unwrap_err();
+            assert!(why.contains(said), "{why}");
+        }
+        let late = Progress { messages: 1, worst_ns: 0, late: 2 };
+        assert!(believable(&News::Progress { streams: vec![late] }, 1).is_err());
+        for streams in [0, 2] {
+            let wrong = News::Progress { streams: vec![Progress::default(); streams] };
+            assert_eq!(believable(&wrong, 1), Err(format!("figures of {streams} streams, and it has 1")));
+        }
+        let usage = Usage { user_ns: u64::MAX, ..Usage::default() };
+        assert!(believable(&News::Received { streams: vec![], usage }, 0).is_err());
+        assert!(believable(&News::Sent { streams: vec![] }, 1).is_err());
+    }
+}

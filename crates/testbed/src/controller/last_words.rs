@@ -1,0 +1,81 @@
+//! What a program says on standard error, of which the end is kept: however much it says, and whoever it leaves behind with its standard error open.
+
+use crate::legible::legible;
+use std::io::Read;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// So much of the end is kept, in bytes.
+const KEPT: usize = 2000;
+/// The longest that is shown, in characters.
+const LONGEST: usize = 500;
+/// After the end of a program, its last words are waited for for this long: `ssh` may leave somebody behind who has its standard error open (`ControlPersist`).
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Reads standard error to its end.
+#[derive(Debug)]
+pub(super) struct LastWords {
+    kept: Arc<Mutex<Vec<u8>>>,
+    listener: JoinHandle<()>,
+}
+
+impl LastWords {
+    /// Begins to read.
+    pub(super) fn of(from: impl Read + Send + 'static) -> Self {
+        let kept = Arc::default();
+        let heard = Arc::clone(&kept);
+        Self { kept, listener: std::thread::spawn(move || keep(from, &heard)) }
+    }
+
+    /// The last line of a program that has ended.
+    pub(super) fn line(&self) -> String {
+        let until = Instant::now() + PATIENCE;
+        while !self.listener.is_finished() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let said = lock(&self.kept);
+        fit(String::from_utf8_lossy(&said).trim().lines().next_back().unwrap_or_default())
+    }
+}
+
+/// What others say, for people.
+pub(super) fn fit(said: &str) -> String {
+    legible(said.trim(), LONGEST)
+}
+
+fn keep(mut from: impl Read, kept: &Mutex<Vec<u8>>) {
+    let mut buffer = [0; 1024];
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        let mut kept = lock(kept);
+        kept.extend_from_slice(&buffer[..count]);
+        let over = kept.len().saturating_sub(KEPT);
+        kept.drain(..over);
+    }
+}
+
+fn lock(kept: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
+    kept.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_is_told_without_what_a_terminal_obeys() {
+        let said = b"a banner\r\nssh: \x1b]0;x\x07no route\r\n\n".as_slice();
+        assert_eq!(LastWords::of(said).line(), "ssh: \\u{1b}]0;x\\u{7}no route");
+        assert_eq!(LastWords::of(&b""[..]).line(), "");
+    }
+
+    #[test]
+    fn of_much_the_end_is_kept_and_who_leaves_it_open_is_not_waited_for() {
+        let (from, mut to) = std::io::pipe().unwrap();
+        let words = LastWords::of(from);
+        std::io::Write::write_all(&mut to, &b"x".repeat(100_000)).unwrap();
+        assert!(words.line().chars().count() <= LONGEST + 1);
+        assert!(lock(&words.kept).len() <= KEPT);
+        drop(to);
+    }
+}

@@ -1,0 +1,109 @@
+//! For tests: nodes that are scripts of a shell, reached by an `ssh` that is that shell, and that say what honest ones never would.
+
+use super::patience::Patience;
+use super::place::{Hosts, Place, Way};
+use super::run::RunOptions;
+use crate::node::Time;
+use crate::node::protocol::{News, Progress, Received, Sent, VERSION};
+use crate::outcome::{Carrier, Timing, Usage};
+use crate::pattern::{Pattern, sample};
+use std::time::Duration;
+
+/// By `tickwire stat`.
+pub(super) const PID: u32 = 5;
+/// How many messages each stream has in the run of [`options`].
+pub(super) const MESSAGES: u64 = 10;
+
+/// As little as a busy machine needs.
+pub(super) const HASTY: Patience = Patience {
+    appears: Duration::from_secs(20),
+    ready: Duration::from_secs(2),
+    answers: Duration::from_secs(2),
+    lead: Duration::from_millis(50),
+    silent: Duration::from_secs(2),
+    tells: Duration::from_secs(2),
+    stops: Duration::from_secs(2),
+    ends: Duration::from_secs(1),
+};
+
+/// Says something, in a script.
+pub(super) fn say(news: &News) -> String {
+    format!("printf '%s\\n' '{}'\n", serde_json::to_string(news).unwrap().replace('\'', r"'\''"))
+}
+
+/// Waits for an order, in a script; it is in `$order`.
+pub(super) const HEAR: &str = "IFS= read -r order || exit 0\n";
+
+/// That it is there.
+pub(super) fn hello() -> String {
+    let program = env!("CARGO_PKG_VERSION").to_owned();
+    say(&News::Hello { version: VERSION, program, host: "h".into(), pid: PID })
+}
+
+/// Until it has been told to start.
+pub(super) fn begun() -> String {
+    [&hello(), HEAR, &say(&News::Ready { now_ns: 0, bound_ns: Some(1_000) }), HEAR].concat()
+}
+
+/// The same, and from then on it tells all the time how far it is with so many streams.
+pub(super) fn lively(streams: usize) -> String {
+    let progress = say(&News::Progress { streams: vec![Progress::default(); streams] });
+    [&begun(), "while sleep 0.2; do\n", &progress, "done &\n"].concat()
+}
+
+/// All of one stream, on its way for a millisecond each.
+pub(super) fn all_received() -> Received {
+    Received { messages: MESSAGES, latency: vec![(1_000_000, MESSAGES)], ..Received::default() }
+}
+
+/// A consumer that has got this.
+pub(super) fn consumer(streams: &[Received]) -> String {
+    let usage = Usage { user_ns: 1, system_ns: 1, elapsed_ns: 100 };
+    [&begun(), HEAR, &say(&News::Received { streams: streams.to_vec(), usage }), HEAR].concat()
+}
+
+/// A producer that has sent so many messages of each of its streams.
+pub(super) fn producer(messages: &[u64]) -> String {
+    let sent = |&messages: &u64| Sent { messages, release: vec![(1_000, messages)], fault: None };
+    [&begun(), &say(&News::Sent { streams: messages.iter().map(sent).collect() }), HEAR].concat()
+}
+
+/// The words of an `ssh` that runs this script. It has the destination as `$3` and the command as `$4`.
+pub(super) fn ssh(script: &str) -> Vec<String> {
+    ["sh", "-c", script, "sh"].map(str::to_owned).to_vec()
+}
+
+/// Where this script is run for whatever is to be run.
+pub(super) fn place(name: &str, last: u8, script: &str) -> Place {
+    let way = Way::Ssh { command: ssh(script), destination: name.into() };
+    Place { name: name.into(), address: [192, 0, 2, last].into(), tickwire: "tickwire".into(), way }
+}
+
+/// A consumer `daq` and a producer `sensors` of all streams.
+pub(super) fn hosts(consumer: &str, producer: &str) -> Hosts {
+    Hosts { consumer: place("daq", 1, consumer), producers: vec![(place("sensors", 2, producer), vec![1])] }
+}
+
+/// So many streams, each 10 messages in the run of [`options`].
+pub(super) fn pattern(streams: u32) -> Pattern {
+    let streams = (1..=streams).map(|id| crate::pattern::Stream { phase: Some(Duration::ZERO), ..sample(id) });
+    Pattern { name: "test".into(), streams: streams.collect() }
+}
+
+/// A tenth of a second on the kernel.
+pub(super) fn options() -> RunOptions {
+    RunOptions {
+        carrier: Carrier::Kernel,
+        consumer: true,
+        producers: false,
+        spin: None,
+        timing: Timing::Pattern,
+        rate: 1,
+        warm_up: Duration::ZERO,
+        duration: Duration::from_millis(100),
+        time: Time::Page { path: None },
+        watch: Duration::ZERO,
+        first_port: 47_000,
+        patience: HASTY,
+    }
+}
