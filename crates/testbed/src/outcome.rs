@@ -284,4 +284,11 @@ impl Experiment {
     pub fn judged(&self) -> Option<&Run> {
         self.runs.iter().find(|run| run.carrier == Carrier::Tickwire).or_else(|| self.runs.first())
     }
+
+    /// Whether of each run that was to be made the figures of all streams are there, whatever they are.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        let all = self.runs.iter().chain(&self.timings).chain(&self.sweep);
+        all.map(|run| run.streams.len()).all(|streams| streams == self.pattern.streams.len())
+    }
 }

@@ -6,13 +6,17 @@ use super::measured::Live;
 use super::patience::Patience;
 use super::place::Hosts;
 use super::plan::timed;
-use super::run::{RunOptions, run};
+use super::proof::Proof;
+use super::run::{RunOptions, nanos, run};
 use super::site::Site;
 use crate::node::Time;
-use crate::outcome::{Carrier, Experiment, Run, Timing};
-use crate::pattern::Pattern;
+use crate::node::protocol::{MOST_MESSAGES, Start};
+use crate::outcome::{Carrier, Experiment, Run, Timing, Usage};
+use crate::pattern::{Pattern, millis};
 use crate::schedule::Link;
 use serde::{Deserialize, Serialize};
+use std::cell::Cell;
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -94,6 +98,28 @@ struct Wanted {
     duration: Duration,
 }
 
+impl Wanted {
+    /// The run that could not be made: nothing of it is known but why.
+    fn unmade(&self, error: &Error) -> Run {
+        let why = match error {
+            Error::Refused(why) => why.clone(),
+            Error::Broken(error) => format!("{error:#}"),
+        };
+        Run {
+            carrier: self.carrier,
+            timing: self.timing,
+            rate: self.rate,
+            duration_ns: nanos(self.duration),
+            streams: Vec::new(),
+            consumer: Usage::default(),
+            diverted: None,
+            accelerated: None,
+            drops: Vec::new(),
+            faults: vec![why],
+        }
+    }
+}
+
 impl Plan {
     /// How long it takes at least: what is measured, and the warm-ups.
     #[must_use]
@@ -115,27 +141,41 @@ impl Plan {
     /// Makes all runs.
     ///
     /// # Errors
-    /// [`Error::Refused`] if something cannot be meant or is not there, before anything is sent; otherwise something broke.
+    /// [`Error::Refused`] if something cannot be meant or is not there, before anything is sent; otherwise something broke in the first run. What breaks later is told
+    /// among the faults of the run that could not be made, which is the last.
     pub fn conduct(&self, live: &mut dyn FnMut(Step, &Live)) -> Result<Experiment, Error> {
         let wanted = self.wanted();
-        // What does not fit is told before anything begins.
+        // What does not fit, or is not there, is told before anything begins.
         for one in wanted.iter().flatten() {
-            self.timed(one)?;
+            self.possible(one, &self.timed(one)?)?;
         }
-        let mut ground = Standing { plan: self, bed: None };
+        self.served()?;
+        let mut ground = Standing { plan: self, bed: None, bound_ns: Cell::new(0) };
         let of = wanted.iter().map(Vec::len).sum();
         let mut number = 0;
         let mut made = Vec::new();
+        let mut broken = false;
         for group in &wanted {
             let mut runs = Vec::new();
             for one in group {
+                if broken {
+                    break;
+                }
                 number += 1;
-                runs.push(ground.run(one, &mut |seen| live(Step { number, of }, seen))?);
+                match ground.run(one, &mut |seen| live(Step { number, of }, seen)) {
+                    Ok(run) => runs.push(run),
+                    Err(error) if number == 1 => return Err(error),
+                    // What was measured before is worth its time all the same.
+                    Err(error) => {
+                        broken = true;
+                        runs.push(one.unmade(&error));
+                    }
+                }
             }
             made.push(runs);
         }
         let [runs, timings, sweep] = <[Vec<Run>; 3]>::try_from(made).unwrap_or_default();
-        let (machines, clock, link_bps) = self.described();
+        let (machines, clock, link_bps) = self.described(ground.bound_ns.get());
         Ok(Experiment {
             pattern: self.pattern.clone(),
             command: self.command.clone(),
@@ -151,11 +191,56 @@ impl Plan {
 
     fn timed(&self, wanted: &Wanted) -> Result<Pattern, Error> {
         let timed = timed(&self.pattern, wanted.timing, wanted.rate, self.seed, &self.link, self.guard);
-        timed.map_err(|error| Error::Refused(format!("{}: {error}", self.pattern.name)))
+        timed.map_err(|error| self.refused(wanted, &error))
+    }
+
+    fn refused(&self, wanted: &Wanted, why: &dyn Display) -> Error {
+        let rate = if wanted.rate == 1 { String::new() } else { format!(" at {} times its rate", wanted.rate) };
+        Error::Refused(format!("{}{rate}: {why}", self.pattern.name))
+    }
+
+    /// Whether each stream has a message that counts, and all of them are not too many.
+    fn possible(&self, wanted: &Wanted, timed: &Pattern) -> Result<(), Error> {
+        let start = Start { at_ns: 0, warm_up_ns: nanos(self.warm_up), duration_ns: nanos(wanted.duration) };
+        let mut messages = 0_u64;
+        for stream in &timed.streams {
+            let (first, last) = start.numbers(stream);
+            messages = messages.saturating_add(last);
+            if first >= last {
+                let why = format!(
+                    "stream {} has a message each {} ms, and none in the {} ms that are measured; expected a longer duration",
+                    stream.id,
+                    millis(stream.period),
+                    millis(wanted.duration)
+                );
+                return Err(self.refused(wanted, &why));
+            }
+        }
+        if messages > MOST_MESSAGES {
+            let why = format!(
+                "{messages} messages; expected at most {MOST_MESSAGES} in one run: a shorter one, or a lower rate"
+            );
+            return Err(self.refused(wanted, &why));
+        }
+        Ok(())
+    }
+
+    /// Whether the services of a site's machines are there that will be needed, perhaps only in a later run. The lab has its own.
+    fn served(&self) -> Result<(), Error> {
+        let Ground::Site { site, .. } = &self.ground else { return Ok(()) };
+        if !self.wanted().iter().flatten().any(|wanted| wanted.carrier == Carrier::Tickwire) {
+            return Ok(());
+        }
+        let hosts = site.hosts();
+        let producers = hosts.producers.iter().map(|(place, _)| place).filter(|_| self.producers);
+        for place in std::iter::once(&hosts.consumer).filter(|_| self.consumer).chain(producers) {
+            Proof::ask(place, 0, Patience::USUAL.appears).map_err(|error| Error::Refused(format!("{error:#}")))?;
+        }
+        Ok(())
     }
 
     /// The machines, the clock in words, and the links' rate if it is known.
-    fn described(&self) -> (Vec<String>, String, Option<u64>) {
+    fn described(&self, bound_ns: u64) -> (Vec<String>, String, Option<u64>) {
         match &self.ground {
             Ground::Lab { .. } => (
                 vec![format!("a lab of network namespaces on one machine: {}", tickwire_report::machine())],
@@ -166,7 +251,11 @@ impl Plan {
                 let hosts = site.hosts();
                 let all = std::iter::once(&hosts.consumer).chain(hosts.producers.iter().map(|(place, _)| place));
                 let names = all.map(|place| format!("{} ({})", place.name, place.address)).collect();
-                (names, "the Tickwire clock of each machine".to_owned(), None)
+                let clock = format!(
+                    "the Tickwire clock of each machine: latencies were wrong by at most {} ms when runs began",
+                    bound_ns as f64 / 1e6
+                );
+                (names, clock, None)
             }
         }
     }
@@ -176,6 +265,8 @@ impl Plan {
 struct Standing<'a> {
     plan: &'a Plan,
     bed: Option<(Carrier, Bed)>,
+    /// How far a latency may have been wrong at most.
+    bound_ns: Cell<u64>,
 }
 
 impl Standing<'_> {
@@ -204,7 +295,10 @@ impl Standing<'_> {
                 let Some((_, bed)) = &self.bed else { unreachable!("it has just been built") };
                 let before = bed.drops()?;
                 let mut run = self.measured(bed.hosts(), &pattern, wanted, Time::Machine, live)?;
-                run.drops = more(&before, &bed.drops()?);
+                match bed.drops() {
+                    Ok(after) => run.drops = more(&before, &after),
+                    Err(error) => run.faults.push(format!("{error:#}")),
+                }
                 Ok(run)
             }
         }
@@ -234,7 +328,9 @@ impl Standing<'_> {
             first_port: plan.first_port,
             patience: Patience::USUAL,
         };
-        run(hosts, pattern, &options, live).map(|(run, _)| run)
+        let (run, bound_ns) = run(hosts, pattern, &options, live)?;
+        self.bound_ns.set(self.bound_ns.get().max(bound_ns));
+        Ok(run)
     }
 }
 
@@ -250,7 +346,9 @@ fn more(before: &[(String, u64)], after: &[(String, u64)]) -> Vec<(String, u64)>
 
 #[cfg(test)]
 mod tests {
-    use super::more;
+    use super::super::testing::{MESSAGES, all_received, consumer, pattern, producer, ssh};
+    use super::*;
+    use std::path::Path;
 
     #[test]
     fn only_what_was_dropped_meanwhile_counts() {
@@ -258,5 +356,101 @@ mod tests {
             |list: &[(&str, u64)]| list.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect::<Vec<_>>();
         let since = more(&counts(&[("a", 1), ("b", 2)]), &counts(&[("a", 4), ("b", 2), ("c", 5)]));
         assert_eq!(since, counts(&[("a", 3), ("c", 5)]));
+    }
+
+    /// The kernel, then Tickwire, for a tenth of a second each, on machines on which this is done for Tickwire and for its service's figures.
+    fn plan(directory: &Path, tickwire: &str, stat: &str) -> Plan {
+        let script = format!(
+            "echo \"$3 $4\" >> {}\ncase $4 in *stat*) {stat}\nexit;; *run*) {tickwire}\nexit 69;; esac\ncase $3 in daq) {};; *) {};; esac",
+            directory.join("asked").display(),
+            consumer(&[all_received()]),
+            producer(&[MESSAGES]),
+        );
+        let file = directory.join("nodes.toml");
+        let text = format!(
+            "ssh = {}\n[consumer]\nhost = 'daq'\naddress = '192.0.2.1'\n[[producers]]\nhost = 'sensors'\naddress = '192.0.2.2'\nnumbers = [1]\n",
+            toml::Value::from(ssh(&script))
+        );
+        std::fs::write(&file, text).unwrap();
+        let pattern = pattern(1);
+        let site = Site::read(&file, &pattern).unwrap();
+        Plan {
+            pattern,
+            ground: Ground::Site { site, page: None },
+            carriers: vec![Carrier::Kernel, Carrier::Tickwire],
+            consumer: true,
+            producers: false,
+            spin: None,
+            timing: Timing::Pattern,
+            timings: false,
+            sweep: Vec::new(),
+            rate: 1,
+            link: Link::GIGABIT,
+            guard: None,
+            seed: 1,
+            warm_up: Duration::ZERO,
+            duration: Duration::from_millis(100),
+            sweep_duration: Duration::from_millis(100),
+            first_port: 47_000,
+            command: Vec::new(),
+        }
+    }
+
+    const SERVED: &str = "printf '{}'";
+
+    fn refused(plan: &Plan) -> String {
+        match plan.conduct(&mut |_, _| ()) {
+            Err(Error::Refused(why)) => why,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_run_that_cannot_be_made_costs_nothing_that_was_measured_before_and_is_not_met() {
+        let directory = tempfile::tempdir().unwrap();
+        let experiment = plan(directory.path(), "echo 'no service' >&2", SERVED).conduct(&mut |_, _| ()).unwrap();
+        let [kernel, tickwire] = experiment.runs.as_slice() else { panic!("{experiment:?}") };
+        assert!(kernel.is_met(), "{kernel:?}");
+        assert_eq!(tickwire.faults, ["daq: the node ended (exit status: 69): no service"]);
+        assert!(!tickwire.is_met() && !experiment.is_whole());
+        assert_eq!(
+            experiment.judged().unwrap().carrier,
+            Carrier::Tickwire,
+            "the verdict is not about the one that went well"
+        );
+        assert!(!crate::report::verdict(&experiment).met);
+        assert!(experiment.clock.ends_with("wrong by at most 0.002 ms when runs began"), "{}", experiment.clock);
+    }
+
+    #[test]
+    fn what_a_later_run_needs_is_asked_for_before_anything_is_sent() {
+        let directory = tempfile::tempdir().unwrap();
+        let why = refused(&plan(directory.path(), "", "echo 'no service' >&2; exit 1"));
+        assert_eq!(why, "daq: `tickwire stat` failed (exit status: 1): no service");
+        let asked = std::fs::read_to_string(directory.path().join("asked")).unwrap();
+        assert_eq!(asked, "daq tickwire stat --json\n", "nothing else was started");
+    }
+
+    #[test]
+    fn what_cannot_be_measured_is_refused_before_anything_is_asked() {
+        let directory = tempfile::tempdir().unwrap();
+        let good = plan(directory.path(), "", SERVED);
+        let mut rare = good.clone();
+        rare.pattern.streams[0].period = Duration::from_secs(60);
+        rare.pattern.streams[0].phase = Some(Duration::from_secs(30));
+        assert_eq!(
+            refused(&rare).split("; ").next(),
+            Some("test: stream 1 has a message each 60000 ms, and none in the 100 ms that are measured")
+        );
+        rare.pattern.streams[0].phase = Some(Duration::from_millis(50));
+        rare.warm_up = Duration::from_millis(51);
+        assert!(refused(&rare).contains("stream 1"), "its only one is in the warm-up");
+        let many = Plan { sweep: vec![1, 1000], sweep_duration: Duration::from_secs(100_000), ..good.clone() };
+        assert!(refused(&many).starts_with("test at 1000 times its rate: 10000000000 messages; expected at most"));
+        // A message takes 1.4 ms of such a link.
+        let link = Link { rate_bps: 1_000_000, ..Link::GIGABIT };
+        let tight = Plan { sweep: vec![1, 50, 1000], timing: Timing::Scheduled, link, ..good };
+        assert!(refused(&tight).starts_with("test at 50 times its rate: a slot of stream 1"), "{}", refused(&tight));
+        assert!(!directory.path().join("asked").exists());
     }
 }
