@@ -15,8 +15,10 @@
 //! ```
 
 use super::place::{Hosts, Place, Way};
+use crate::legible::{is_obeyed, legible};
 use crate::pattern::Pattern;
 use serde::Deserialize;
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use tickwire_settings::Wrong;
@@ -24,6 +26,8 @@ use tickwire_settings::Wrong;
 /// Why a file of nodes cannot be used.
 pub type SiteError = tickwire_settings::Error;
 
+/// The longest name of a host, in characters; those of the domain name system have less.
+const LONGEST_NAME: usize = 255;
 /// The most hosts.
 const MOST_HOSTS: usize = 200;
 
@@ -80,9 +84,24 @@ impl Site {
         if self.producers.len() > MOST_HOSTS {
             return Err(Wrong::new("producers", format!("more than {MOST_HOSTS} hosts")));
         }
+        named(&self.consumer.host, "consumer.host")?;
+        addressed(self.consumer.address, "consumer.address")?;
         let mut taken = Vec::new();
+        let mut addresses = HashSet::from([self.consumer.address]);
         for (at, producer) in self.producers.iter().enumerate() {
             named(&producer.host, &format!("producers.{at}.host"))?;
+            addressed(producer.address, &format!("producers.{at}.address"))?;
+            if !addresses.insert(producer.address) {
+                let what = format!(
+                    "{} is another machine's, too: expected each machine once, with all producers that it stands for",
+                    producer.address
+                );
+                return Err(Wrong::new(format!("producers.{at}.address"), what));
+            }
+            if producer.numbers.is_empty() {
+                let what = "it stands for no producer: expected numbers of the pattern's";
+                return Err(Wrong::new(format!("producers.{at}.numbers"), what));
+            }
             if producer.address.is_ipv4() != self.consumer.address.is_ipv4() {
                 let key = format!("producers.{at}.address");
                 return Err(Wrong::new(key, "an address of another family than the consumer's"));
@@ -98,7 +117,6 @@ impl Site {
                 taken.push(*number);
             }
         }
-        named(&self.consumer.host, "consumer.host")?;
         match pattern.producers().iter().find(|number| !taken.contains(number)) {
             Some(missing) => {
                 Err(Wrong::new("producers", format!("no host stands for producer {missing} of the pattern")))
@@ -127,28 +145,36 @@ impl Site {
 
 fn named(host: &str, key: &str) -> Result<(), Wrong> {
     // ssh would take it for an option, also behind `--` in some versions.
-    if host.is_empty() || host.starts_with('-') || host.chars().any(|c| c.is_whitespace() || c.is_control()) {
-        return Err(Wrong::new(key, format!("`{}` is no host: expected a name as ssh knows it", host.escape_debug())));
+    if host.is_empty() || host.starts_with('-') || host.chars().any(|c| c.is_whitespace() || is_obeyed(c)) {
+        let shown = legible(host, LONGEST_NAME);
+        return Err(Wrong::new(key, format!("`{shown}` is no host: expected a name as ssh knows it")));
+    }
+    if host.chars().count() > LONGEST_NAME {
+        return Err(Wrong::new(key, format!("a name of more than {LONGEST_NAME} characters")));
     }
     Ok(())
+}
+
+/// Whether a socket can be bound to it on one machine, and be reached from another by it alone.
+fn addressed(address: IpAddr, key: &str) -> Result<(), Wrong> {
+    let why = match address {
+        address if address.is_unspecified() => "is no machine's",
+        address if address.is_multicast() => "is a group's",
+        IpAddr::V4(v4) if v4.is_broadcast() => "is all machines'",
+        IpAddr::V6(v6) if v6.is_unicast_link_local() => "is of one link only, which it does not name",
+        IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some() => "is written as if it were of IPv6",
+        _ => return Ok(()),
+    };
+    Err(Wrong::new(key, format!("{address} {why}: expected the machine's own address on the data network")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pattern::{Stream, Transport};
-    use std::time::Duration;
+    use crate::pattern::{Stream, sample};
 
     fn pattern() -> Pattern {
-        let stream = |producer| Stream {
-            id: u32::from(producer) * 10,
-            producer,
-            transport: Transport::Tcp,
-            size: 100,
-            period: Duration::from_millis(10),
-            deadline: Duration::from_millis(10),
-            phase: None,
-        };
+        let stream = |producer| Stream { producer, ..sample(u32::from(producer) * 10) };
         Pattern { name: "two".into(), streams: vec![stream(1), stream(2)] }
     }
 
@@ -171,7 +197,23 @@ mod tests {
             ("[1, 2]", "[1, 2, 3]", "nodes.toml:7:18: the pattern has no producer 3"),
             ("[1, 2]", "[1, 2, 1]", "nodes.toml:7:18: producer 1 has a host already"),
             ("'a'", "'-oProxyCommand=x'", "nodes.toml:5:8: `-oProxyCommand=x` is no host"),
+            ("'a'", "'a\u{202e}b'", "nodes.toml:5:8: `a\\u{202e}b` is no host"),
+            ("'a'", "'a b'", "nodes.toml:5:8: `a b` is no host"),
+            ("'a'", "''", "nodes.toml:5:8: `` is no host"),
+            ("'daq'", "'-F/tmp/x'", "nodes.toml:2:8: `-F/tmp/x` is no host"),
             ("192.0.2.2", "2001:db8::1", "nodes.toml:6:11: an address of another family"),
+            ("192.0.2.2", "192.0.2.1", "nodes.toml:6:11: 192.0.2.1 is another machine's, too"),
+            ("192.0.2.2", "0.0.0.0", "nodes.toml:6:11: 0.0.0.0 is no machine's"),
+            ("192.0.2.1", "239.1.2.3", "nodes.toml:3:11: 239.1.2.3 is a group's"),
+            ("192.0.2.1", "255.255.255.255", "nodes.toml:3:11: 255.255.255.255 is all machines'"),
+            ("192.0.2.1", "fe80::1", "nodes.toml:3:11: fe80::1 is of one link only"),
+            ("192.0.2.1", "::ffff:192.0.2.1", "nodes.toml:3:11: ::ffff:192.0.2.1 is written as if"),
+            ("192.0.2.1", "nowhere", "nodes.toml:3:11: "),
+            (
+                "[1, 2]",
+                "[1, 2]\n[[producers]]\nhost = 'b'\naddress = '192.0.2.3'\nnumbers = []",
+                "nodes.toml:11:11: it stands for no producer",
+            ),
             ("numbers", "number", "unknown key `number`"),
         ] {
             let error = parse(&GOOD.replace(from, to)).unwrap_err().to_string();
