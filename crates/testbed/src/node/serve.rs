@@ -7,6 +7,7 @@ use super::producer::Producer;
 use super::protocol::{News, Order, Prepare, Role, Start, VERSION};
 use super::talk::{Talk, unexpected};
 use super::time::Timepiece;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::io::{BufRead, Write};
 
 /// Does what the controller says on `input`, and tells on `output` what became of it, until it says no more. Nothing else is written there.
@@ -27,7 +28,18 @@ pub fn serve(input: impl BufRead + Send + 'static, output: impl Write + Send) ->
     })
 }
 
+/// Takes all descriptors that the system lets it have: a consumer needs two for each stream of TCP, and many systems begin with 1024.
+fn take_descriptors() {
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < hard
+    {
+        // Without them, what does not fit is told of its streams.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
+}
+
 fn obey(talk: &Talk) -> Result<(), NodeError> {
+    take_descriptors();
     talk.say(News::Hello {
         version: VERSION,
         program: env!("CARGO_PKG_VERSION").into(),
@@ -93,5 +105,18 @@ impl Node {
             Self::Producer(producer) => producer.run(start, talk),
             Self::Consumer(consumer) => consumer.run(start, talk),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_has_all_the_descriptors_that_it_may_have() {
+        let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+        setrlimit(Resource::RLIMIT_NOFILE, hard - 1, hard).unwrap();
+        take_descriptors();
+        assert_eq!(getrlimit(Resource::RLIMIT_NOFILE).unwrap(), (hard, hard));
     }
 }
