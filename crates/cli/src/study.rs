@@ -35,9 +35,9 @@ impl Study {
     }
 }
 
-/// The command by which a study can be repeated, for its report.
+/// The command as it was typed, for the report of a study that is to be repeated; what of it is no text is shown as well as it can be.
 pub(crate) fn command() -> Vec<String> {
-    std::env::args().collect()
+    std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
 /// Says something to who watches: nobody, where standard error is no terminal.

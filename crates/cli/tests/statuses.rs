@@ -488,3 +488,45 @@ fn metrics_are_served_until_a_signal_comes() {
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
     assert_eq!(watch.wait().unwrap().code(), Some(0));
 }
+
+#[test]
+fn a_testbed_that_cannot_be_meant_is_two_and_says_why() {
+    let run = |more: &[&str]| done(&[&["testbed", "run"], more].concat());
+    for (more, words) in [
+        (
+            &["--pattern", "/nonexistent/p.csv"][..],
+            "tickwire: cannot read the pattern /nonexistent/p.csv: No such file",
+        ),
+        (
+            &["--nodes", "/nonexistent/n.toml"],
+            "tickwire: cannot read the configuration /nonexistent/n.toml: No such file",
+        ),
+        (&["--guard", "5"], "tickwire: --guard: only scheduled sending has slots"),
+        (&["--on", "kernel", "--spin", "never"], "tickwire: --spin: nothing is accelerated"),
+        (
+            &["--pattern", "/nonexistent/\u{1b}[2J"],
+            "tickwire: cannot read the pattern /nonexistent/\\u{1b}[2J: No such file",
+        ),
+    ] {
+        let (status, said) = run(more);
+        assert_eq!(status, Some(2), "{said}");
+        assert!(said.starts_with(words) && said.lines().count() == 1, "{said}");
+    }
+}
+
+/// A name that is no text is a name.
+#[test]
+fn a_pattern_may_be_called_anything() {
+    use std::os::unix::ffi::OsStrExt;
+    let directory = tempfile::tempdir().unwrap();
+    let pattern = directory.path().join(std::ffi::OsStr::from_bytes(b"\xff.csv"));
+    std::fs::write(&pattern, "producer,udp_kb,udp_ms,udp_max_ms\n1,1,10,5\n").unwrap();
+    let nodes = directory.path().join("nodes.toml");
+    let text = "ssh = ['false']\n[consumer]\nhost = 'daq'\naddress = '192.0.2.1'\n[[producers]]\nhost = 's'\naddress = '192.0.2.2'\nnumbers = [1]\n";
+    std::fs::write(&nodes, text).unwrap();
+    let mut command = tickwire(&["testbed", "run", "--nodes"]);
+    let Output { status, stderr, .. } = command.arg(nodes).arg("--pattern").arg(pattern).output().unwrap();
+    let said = String::from_utf8(stderr).unwrap();
+    assert_eq!(status.code(), Some(2), "{said}");
+    assert!(said.ends_with("tickwire: daq: `tickwire stat` failed (exit status: 1)\n"), "{said}");
+}

@@ -11,7 +11,8 @@ use super::remote::Remote;
 use crate::node::Time;
 use crate::node::protocol::{Channel, Order, Role, Start};
 use crate::outcome::{Carrier, Run, Timing};
-use crate::pattern::{Pattern, Stream, millis};
+use crate::pattern::{Pattern, Stream};
+use crate::units::millis;
 use anyhow::bail;
 use std::time::{Duration, Instant};
 
