@@ -7,7 +7,7 @@ use super::patience::Patience;
 use super::place::Hosts;
 use super::plan::timed;
 use super::proof::Proof;
-use super::run::{RunOptions, nanos, run};
+use super::run::{RunOptions, run};
 use super::site::Site;
 use crate::node::Time;
 use crate::node::protocol::{MOST_MESSAGES, Start};
@@ -15,6 +15,7 @@ use crate::outcome::{Carrier, Experiment, Run, Timing, Usage};
 use crate::pattern::Pattern;
 use crate::schedule::Link;
 use crate::units::millis;
+use crate::units::nanos;
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::fmt::Display;
@@ -297,7 +298,7 @@ impl Standing<'_> {
                 let before = bed.drops()?;
                 let mut run = self.measured(bed.hosts(), &pattern, wanted, Time::Machine, live)?;
                 match bed.drops() {
-                    Ok(after) => run.drops = more(&before, &after),
+                    Ok(after) => run.drops.append(&mut more(&before, &after)),
                     Err(error) => run.faults.push(format!("{error:#}")),
                 }
                 Ok(run)

@@ -3,10 +3,11 @@
 use super::believable::total;
 use super::member::{Member, Members};
 use super::proof::Proof;
-use super::run::{RunOptions, nanos};
+use super::run::RunOptions;
 use crate::node::protocol::{Order, Received, Start};
 use crate::outcome::{Carrier, Run, StreamFigures, Summary, Times, Timing, Usage};
 use crate::pattern::{Pattern, Stream};
+use crate::units::nanos;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -72,6 +73,8 @@ pub(super) struct Measured<'a> {
     more_faults: usize,
     /// Diverted packets; sockets on lanes and in all.
     proof: Option<(u64, u64, u64)>,
+    /// Where packets were dropped that lanes had no room for, and how many.
+    drops: Vec<(String, u64)>,
 }
 
 impl<'a> Measured<'a> {
@@ -92,6 +95,7 @@ impl<'a> Measured<'a> {
             faults: Vec::new(),
             more_faults: 0,
             proof: None,
+            drops: Vec::new(),
         }
     }
 
@@ -272,6 +276,10 @@ impl<'a> Measured<'a> {
                         ));
                     }
                     diverted = diverted.saturating_add(after.diverted.saturating_sub(member.before.diverted));
+                    let lost = after.lost.saturating_sub(member.before.lost);
+                    if lost > 0 {
+                        self.drops.push((format!("{}, for want of room in its lane", member.place.name), lost));
+                    }
                 }
                 Err(error) => self.fault(&error),
             }
@@ -316,7 +324,7 @@ impl<'a> Measured<'a> {
             consumer: usage,
             diverted: self.proof.map(|(diverted, ..)| diverted),
             accelerated: self.proof.map(|(_, on_lane, sockets)| (on_lane, sockets)),
-            drops: Vec::new(),
+            drops: self.drops,
             faults: self.faults,
         }
     }

@@ -5,9 +5,10 @@ use super::patience::Patience;
 use super::place::Place;
 use super::proof::Proof;
 use super::remote::Remote;
-use super::run::{RunOptions, nanos};
+use super::run::RunOptions;
 use crate::node::protocol::{Channel, News, Order, Prepare, Progress, Received, Role, Sent, VERSION};
 use crate::outcome::Usage;
+use crate::units::nanos;
 use anyhow::{Result, bail};
 use std::time::Instant;
 

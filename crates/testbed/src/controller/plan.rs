@@ -1,11 +1,11 @@
 //! Who sends what to which address and port, and when.
 
 use super::place::Hosts;
-use super::run::nanos;
 use crate::node::protocol::Channel;
 use crate::outcome::Timing;
 use crate::pattern::{Pattern, Stream, Transport};
 use crate::schedule::{CannotFit, Link, plan, plan_widest};
+use crate::units::nanos;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use tickwire_sim::Rng;

@@ -20,6 +20,8 @@ pub(super) struct Proof {
     pub(super) diverted: u64,
     /// Packets that the process has sent by its lane.
     pub(super) sent: u64,
+    /// Packets for the process that its lane had no room for.
+    pub(super) lost: u64,
     /// Sockets of the process that are on its lane.
     pub(super) on_lane: u64,
     /// All sockets of the process that its lane knows.
@@ -87,11 +89,13 @@ impl Proof {
         let lanes = said["lanes"].as_array().map(Vec::as_slice).unwrap_or_default();
         let own = || lanes.iter().filter(|lane| lane["pid"] == pid);
         let sockets = || own().flat_map(|lane| lane["sockets"].as_array()).flatten();
-        let sent = own().filter_map(|lane| lane.pointer("/guard/out_packets")?.as_u64());
+        let of_guard = |name: &str| own().filter_map(|lane| lane["guard"][name].as_u64()).fold(0, u64::saturating_add);
+        let lost = ["lost_no_frame", "lost_ring_full", "lost_other"].map(of_guard);
         let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
         Self {
             diverted: said.pointer("/host/counters/diverted").and_then(Value::as_u64).unwrap_or(0),
-            sent: sent.fold(0, u64::saturating_add),
+            sent: of_guard("out_packets"),
+            lost: lost.into_iter().fold(0, u64::saturating_add),
             on_lane: count(sockets().filter(|socket| socket["accelerated"] == true).count()),
             sockets: count(sockets().count()),
         }
@@ -109,11 +113,11 @@ mod tests {
         let said = json!({
             "host": { "counters": { "diverted": 7 } },
             "lanes": [
-                { "pid": 5, "guard": { "out_packets": 9 }, "sockets": [socket(true), socket(false), socket(true)] },
+                { "pid": 5, "guard": { "out_packets": 9, "lost_no_frame": 3, "lost_other": 1 }, "sockets": [socket(true), socket(false), socket(true)] },
                 { "pid": 6, "guard": { "out_packets": 1 }, "sockets": [socket(true)] },
             ],
         });
-        assert_eq!(Proof::read(&said, 5), Proof { diverted: 7, sent: 9, on_lane: 2, sockets: 3 });
+        assert_eq!(Proof::read(&said, 5), Proof { diverted: 7, sent: 9, lost: 4, on_lane: 2, sockets: 3 });
         assert_eq!(Proof::read(&json!({}), 5), Proof::default());
     }
 }

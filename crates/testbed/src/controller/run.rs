@@ -12,7 +12,7 @@ use crate::node::Time;
 use crate::node::protocol::{Channel, Order, Role, Start};
 use crate::outcome::{Carrier, Run, Timing};
 use crate::pattern::{Pattern, Stream};
-use crate::units::millis;
+use crate::units::{millis, nanos};
 use anyhow::bail;
 use std::time::{Duration, Instant};
 
@@ -145,10 +145,6 @@ fn prepared(members: &mut Members<'_>, channels: &[Channel], options: &RunOption
         }
     }
     Ok((now_ns, asked))
-}
-
-pub(super) fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn nanos_i64(time: Duration) -> i64 {

@@ -1,5 +1,6 @@
 //! Receives all streams: one thread and one epoll instance, as a program has them that has many sockets.
 
+use super::PROGRESS;
 use super::check;
 use super::error::NodeError;
 use super::inlet::{Arrival, Inlet};
@@ -8,7 +9,7 @@ use super::talk::{Heard, Talk, unexpected};
 use super::tally::Tally;
 use super::time::Timepiece;
 use super::usage::Metering;
-use super::{PROGRESS, nanos};
+use crate::units::nanos;
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent};
 use std::time::{Duration, Instant};

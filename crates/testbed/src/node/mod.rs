@@ -40,8 +40,3 @@ use std::time::Duration;
 
 /// How often a node tells how far it is.
 const PROGRESS: Duration = Duration::from_millis(500);
-
-/// In nanoseconds; what 64 bits do not hold, 584 years, is as long as they do.
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}

@@ -1,5 +1,6 @@
 //! Sends streams when they are due: a thread for each, with calls that block, as programs do.
 
+use super::PROGRESS;
 use super::check;
 use super::error::NodeError;
 use super::message;
@@ -7,8 +8,8 @@ use super::protocol::{Channel, News, Order, Prepare, Progress, Sent, Start};
 use super::sockets::{self, CONNECTING, Socket};
 use super::talk::{Heard, Talk, unexpected};
 use super::time::{TimeError, Timepiece};
-use super::{PROGRESS, nanos};
 use crate::outcome::Times;
+use crate::units::nanos;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,6 +1,7 @@
 //! The processor time that a program takes between two instants.
 
 use crate::outcome::Usage;
+use crate::units::nanos;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 use std::time::{Duration, Instant};
@@ -63,9 +64,9 @@ impl Metering {
             return Usage::default();
         };
         Usage {
-            user_ns: super::nanos(end.user.saturating_sub(begin.user)),
-            system_ns: super::nanos(end.system.saturating_sub(begin.system)),
-            elapsed_ns: super::nanos(end.at - begin.at),
+            user_ns: nanos(end.user.saturating_sub(begin.user)),
+            system_ns: nanos(end.system.saturating_sub(begin.system)),
+            elapsed_ns: nanos(end.at - begin.at),
         }
     }
 }

@@ -1,9 +1,10 @@
 //! At which rate the pattern breaks, and why.
 
-use super::words::{counted, drops, ms, nanos, percent, share, total};
+use super::words::{counted, drops, ms, percent, share, total};
 use crate::outcome::{Experiment, Run, StreamFigures};
 use crate::pattern::{Pattern, Stream};
 use crate::schedule::{Link, wire_bytes};
+use crate::units::nanos;
 use serde::Serialize;
 
 /// A link that carries this part of its rate is full: what is sent again and what others send comes on top.
@@ -94,14 +95,13 @@ fn why(experiment: &Experiment, run: &Run, link: Option<f64>, consumer: Option<f
 }
 
 fn reason(experiment: &Experiment, run: &Run, link: Option<f64>, consumer: Option<f64>) -> String {
-    if !run.faults.is_empty() {
-        return run.faults.join("; ");
-    }
-    if let Some(link) = link.filter(|&link| link > FULL_LINK) {
-        return format!(
-            "the messages with their headers are {} of what the link to the consumer carries",
-            percent(link)
-        );
+    // First what no host can do anything about: what nodes then complain of follows from it.
+    let full = link.filter(|&link| link > FULL_LINK).map(|link| {
+        format!("the messages with their headers are {} of what the link to the consumer carries", percent(link))
+    });
+    let reasons: Vec<String> = full.into_iter().chain(run.faults.iter().cloned()).collect();
+    if !reasons.is_empty() {
+        return reasons.join("; ");
     }
     if let Some(consumer) = consumer.filter(|&share| share > FULL_PROCESSOR) {
         return format!("the consumer has no processor time left (it takes {} of one)", percent(consumer));
@@ -204,7 +204,7 @@ mod tests {
             why(1, held_up, 500).contains("producers could not send when messages were due (up to 15.000 ms later)")
         );
         assert!(
-            why(1, lossy, 500).contains("datagrams were dropped on the way")
+            why(1, lossy.clone(), 500).contains("datagrams were dropped on the way")
                 && why(1, late, 500).contains("the link is 10.7 % full")
         );
         assert_eq!(why(1, StreamFigures { received: 9, ..good.clone() }, 1).split(':').next(), Some("0 streams met"));
@@ -215,5 +215,9 @@ mod tests {
             steps(&broken)[0].why.as_deref(),
             Some("1 stream met: node 3 ended; packets were dropped: 7 at switch, port to c")
         );
+        let mut behind = experiment(10, lossy, 500);
+        behind.sweep[0].faults.push("p2: it was behind".to_owned());
+        let why = steps(&behind)[0].why.clone().unwrap_or_default();
+        assert!(why.ends_with("% of what the link to the consumer carries; p2: it was behind"), "{why}");
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::outcome::{Carrier, Run, StreamFigures, Timing, Usage};
 use crate::pattern::Stream;
+use crate::units::millis;
 use std::time::Duration;
 
 /// Milliseconds to the microsecond.
@@ -23,11 +24,7 @@ pub(super) fn short_ms(ns: u64) -> String {
 
 /// Milliseconds of a pattern, which are seldom broken.
 pub(super) fn plain_ms(time: Duration) -> String {
-    (time.as_nanos() as f64 / 1e6).to_string()
-}
-
-pub(super) fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+    millis(time).to_string()
 }
 
 pub(super) const fn carrier(carrier: Carrier) -> &'static str {

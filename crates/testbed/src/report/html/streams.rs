@@ -3,7 +3,8 @@
 use crate::outcome::{Carrier, Experiment, Run, StreamFigures, Times};
 use crate::pattern::{Stream, Transport};
 use crate::report::comparison::{CARRIERS, of};
-use crate::report::words::{carrier, ms, nanos, plain_ms};
+use crate::report::words::{carrier, ms, plain_ms};
+use crate::units::nanos;
 use tickwire_report::{Axis, Dot, DotLine, Dots, Page, Plot, Series, Sign, Size, Tone, profile};
 
 /// The most streams that are drawn: of more, those nearest to their deadlines.
