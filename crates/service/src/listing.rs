@@ -8,6 +8,7 @@ use crate::registry::LaneId;
 use crate::requests::refused;
 use crate::service::Service;
 use std::time::Instant;
+use tickwire_link::bpf::Refusal;
 use tickwire_link::control::{Claim, CountersOf, Figures, Held, LaneInfo, Reason, Reply};
 use tickwire_link::region::read_only;
 use tickwire_stack::addr::Endpoint;
@@ -114,7 +115,7 @@ impl Service {
             CountersOf::Lane if self.may_see(id, lane) => {
                 let c = self.programs.lane_counters(lane);
                 let mut figures = vec![c.in_packets, c.in_bytes, c.out_packets, c.out_bytes];
-                figures.extend(c.refused);
+                figures.extend(&c.refused[..Refusal::ALL.len()]);
                 figures.extend(self.lanes.get(&lane).map_or([0; 3], Lane::lost));
                 Figures::new(&figures)
             }

@@ -60,7 +60,7 @@ fn datagrams_cross(attach: Attach, v6: bool) {
     }
     let counters = client.counters(CountersOf::Lane, lane.lane);
     assert_eq!((counters[0], counters[2]), (20, 20), "in and out, all by the lane: {counters:?}");
-    assert_eq!(counters[4..], [0; 8], "nothing refused");
+    assert_eq!(counters[4..], [0; 8], "nothing refused, nothing lost");
     assert!(client.counters(CountersOf::Host, 0)[1] >= 20);
     proof.set_nonblocking(true).unwrap();
     assert_eq!(proof.recv(&mut [0; 8]).unwrap_err().kind(), ErrorKind::WouldBlock, "the kernel saw none");
