@@ -490,6 +490,20 @@ fn metrics_are_served_until_a_signal_comes() {
 }
 
 #[test]
+fn a_negative_number_is_told_what_was_expected() {
+    let run = ["--duration", "--warm-up", "--rate", "--busy", "--link", "--guard", "--port", "--seed"];
+    let run = run.map(|option| ["testbed", "run", option, "-1"]).into_iter();
+    let time = ["--seconds", "--reads"].map(|option| ["testbed", "time", option, "-1"]);
+    for arguments in run.chain(time) {
+        let (status, words) = done(&arguments);
+        assert_eq!(status, Some(2), "{arguments:?}");
+        assert!(words.contains("invalid value '-1'") && words.contains("expected"), "{arguments:?}: {words}");
+    }
+    let (_, words) = done(&["testbed", "run", "--seed", "x"]);
+    assert!(words.contains("expected a whole number from 0"), "{words}");
+}
+
+#[test]
 fn a_testbed_that_cannot_be_meant_is_two_and_says_why() {
     let run = |more: &[&str]| done(&[&["testbed", "run"], more].concat());
     for (more, words) in [

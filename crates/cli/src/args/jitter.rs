@@ -14,11 +14,11 @@ use std::path::PathBuf;
 #[command(after_long_help = include_str!("../manual/jitter.txt"))]
 pub(crate) struct Jitter {
     /// Messages of each profile, and readings of each clock; 8000 take about two minutes in all
-    #[arg(long, value_name = "N", default_value_t = 8000, value_parser = samples)]
+    #[arg(long, value_name = "N", default_value_t = 8000, allow_negative_numbers = true, value_parser = samples)]
     pub(crate) samples: u32,
 
     /// Bytes of each frame, without its checksum
-    #[arg(long, value_name = "BYTES", default_value_t = 166, value_parser = frame)]
+    #[arg(long, value_name = "BYTES", default_value_t = 166, allow_negative_numbers = true, value_parser = frame)]
     pub(crate) size: u32,
 
     /// Send by this network card instead of in a lab

@@ -56,11 +56,11 @@ pub(crate) struct TestbedRun {
     pub(crate) spin: Option<String>,
 
     /// How long each stack is measured
-    #[arg(long, value_name = "SECONDS", default_value_t = 30.0, value_parser = measured)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 30.0, allow_negative_numbers = true, value_parser = measured)]
     pub(crate) duration: f64,
 
     /// How long messages do not count before that
-    #[arg(long, value_name = "SECONDS", default_value_t = 3.0, value_parser = warm_up)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 3.0, allow_negative_numbers = true, value_parser = warm_up)]
     pub(crate) warm_up: f64,
 
     /// When messages are due
@@ -72,7 +72,7 @@ pub(crate) struct TestbedRun {
     pub(crate) timings: bool,
 
     /// Send so many times as often as the pattern says
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = rate)]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = rate)]
     pub(crate) rate: u32,
 
     /// Find out at which rate it breaks: 1, 2, 5, 10 ... times the pattern's
@@ -81,27 +81,27 @@ pub(crate) struct TestbedRun {
 
     /// Measure the clock, too, after the messages, for about so many seconds in all: more intervals, and longer ones, in more time (lab only) [default: 60]
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "60",
-        value_parser = measured)]
+        allow_negative_numbers = true, value_parser = measured)]
     pub(crate) time: Option<f64>,
 
     /// Keep so many processors busy with another program meanwhile (lab only)
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = busy, conflicts_with = "nodes")]
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = busy, conflicts_with = "nodes")]
     pub(crate) busy: u32,
 
     /// The rate of each link to the switch, in Mbit/s
-    #[arg(long, value_name = "MBIT", default_value_t = 1000, value_parser = link)]
+    #[arg(long, value_name = "MBIT", default_value_t = 1000, allow_negative_numbers = true, value_parser = link)]
     pub(crate) link: u64,
 
     /// Microseconds between the slots of scheduled sending [default: as many as fit]
-    #[arg(long, value_name = "MICROSECONDS", value_parser = guard)]
+    #[arg(long, value_name = "MICROSECONDS", allow_negative_numbers = true, value_parser = guard)]
     pub(crate) guard: Option<f64>,
 
     /// What random phases come from
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = seed)]
     pub(crate) seed: u64,
 
     /// The consumer's first port; each stream has one
-    #[arg(long, value_name = "PORT", default_value_t = 47_000, value_parser = first_port)]
+    #[arg(long, value_name = "PORT", default_value_t = 47_000, allow_negative_numbers = true, value_parser = first_port)]
     pub(crate) port: u16,
 
     /// The clock's page on the machines [default: the usual one]
@@ -164,11 +164,11 @@ pub(crate) struct TestbedTime {
     pub(crate) intervals: Option<Intervals>,
 
     /// How long each row is measured
-    #[arg(long, value_name = "SECONDS", default_value_t = 120.0, value_parser = measured)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 120.0, allow_negative_numbers = true, value_parser = measured)]
     pub(crate) seconds: f64,
 
     /// About how many comparisons are made for each row [default: 100000; in virtual time 4000000]
-    #[arg(long, value_name = "N", value_parser = comparisons)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = comparisons)]
     pub(crate) reads: Option<u32>,
 
     /// What the clock is compared with: `lab`, a truth of this program's own (as root), or a network card's PTP hardware clock, by its interface or as /dev/ptpN
@@ -207,6 +207,10 @@ fn comparisons(text: &str) -> Result<u32, String> {
 
 /// The longest that is measured: three days, which the stamps in messages can tell apart.
 const LONGEST_RUN: f64 = 259_200.0;
+
+fn seed(text: &str) -> Result<u64, String> {
+    whole(text, 0, u64::MAX)
+}
 
 fn measured(text: &str) -> Result<f64, String> {
     number(text, 0.1..=LONGEST_RUN)

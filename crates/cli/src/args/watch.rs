@@ -26,7 +26,7 @@ pub(crate) struct Watch {
     pub(crate) run: Option<u32>,
 
     /// How often to look
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = interval)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, allow_negative_numbers = true, value_parser = interval)]
     pub(crate) interval: f64,
 
     /// Serve the figures to Prometheus on this address, instead of a dashboard [default: 127.0.0.1:9124]
