@@ -238,6 +238,23 @@ fn segments_that_came_together_are_acknowledged_together() {
     assert_eq!(after[0].ack, theirs + 70_000);
 }
 
+/// At the start of a connection so many acknowledgements are quick, however many segments each is for.
+#[test]
+fn quick_acknowledgements_are_counted_and_not_what_they_are_for() {
+    let mut wire = Wire::new();
+    let (_, ours, mut theirs) = wire.accepted();
+    for acknowledgements in [[1; 16].as_slice(), &[0; 1]].concat() {
+        wire.stack().batch_begin(2);
+        for _ in 0..2 {
+            wire.put(Seg::new(ACK, theirs, ours).data(&[7; 100]));
+            theirs += 100;
+        }
+        let now = wire.now;
+        wire.stack().batch_end(now);
+        assert_eq!(wire.taken().len(), acknowledgements, "up to {theirs}");
+    }
+}
+
 /// The answer to what came carries the acknowledgement; there is no second one.
 #[test]
 fn what_waits_to_be_acknowledged_goes_with_data() {

@@ -40,7 +40,8 @@ impl Socket {
         } else if unacknowledged >= full {
             self.ack_soon = true;
         } else if self.quick_acks > 0 {
-            self.quick_acks -= 1;
+            // It is acknowledgements that are counted, not segments.
+            self.quick_acks -= u8::from(!self.ack_soon);
             self.ack_soon = true;
         } else if self.at.ack.is_never() {
             self.at.ack = now + config.delay();
