@@ -122,7 +122,7 @@ fn lane(client: &mut Client, info: &LaneInfo, view: Option<&View>) -> Result<Lan
 }
 
 /// The names of what divert, guard and the kernel's end of the rings count for a lane.
-pub(super) fn guard_counters() -> impl Iterator<Item = &'static str> {
+pub(crate) fn guard_counters() -> impl Iterator<Item = &'static str> {
     LANE_COUNTERS.into_iter().chain(REFUSALS).chain(LOST)
 }
 

@@ -6,6 +6,8 @@ mod show;
 
 pub(crate) use gather::gather;
 #[cfg(test)]
+pub(crate) use gather::guard_counters;
+#[cfg(test)]
 pub(crate) use reading::{Host, Tcp};
 pub(crate) use reading::{Interface, Lane, Reading, Socket};
 

@@ -9,19 +9,23 @@ pub(super) struct Kind {
     pub(super) name: &'static str,
     /// For people.
     pub(super) words: &'static str,
-    /// The stack's counters that it is the sum of.
+    /// The stack's counters that it is the sum of, and those of the lane's rings.
     counters: &'static [&'static str],
 }
 
 /// All kinds. What the guard has refused is told from the others by its names.
 pub(super) const KINDS: [Kind; 9] = [
     Kind { name: "guard", words: "refused by the guard", counters: &[] },
-    Kind { name: "receive_buffer", words: "receive buffer full", counters: &["UdpRcvbufErrors", "TcpExtTCPOFODrop"] },
+    Kind {
+        name: "receive_buffer",
+        words: "receive buffer full",
+        counters: &["UdpRcvbufErrors", "TcpExtTCPOFODrop", "lost_ring_full"],
+    },
     Kind { name: "send_buffer", words: "no room to send", counters: &["UdpSndbufErrors", "IpOutDiscards"] },
     Kind {
         name: "memory",
         words: "no frame left",
-        counters: &["UdpMemErrors", "IpInDiscards", "TcpExtTCPAbortOnMemory"],
+        counters: &["UdpMemErrors", "IpInDiscards", "TcpExtTCPAbortOnMemory", "lost_no_frame", "lost_other"],
     },
     Kind { name: "fragments", words: "fragments incomplete", counters: &["IpReasmFails"] },
     // The counters of bad checksums are parts of those of TCP and UDP.
@@ -50,7 +54,7 @@ pub(super) const KINDS: [Kind; 9] = [
 pub(super) fn of(lane: &Lane) -> [u64; KINDS.len()] {
     let mut losses = [0; KINDS.len()];
     for (kind, loss) in KINDS.iter().zip(&mut losses) {
-        let counters = kind.counters.iter().filter_map(|name| lane.counters.get(name));
+        let counters = kind.counters.iter().filter_map(|name| lane.counters.get(name).or_else(|| lane.guard.get(name)));
         *loss = counters.fold(0_u64, |sum, count| sum.saturating_add(*count));
     }
     let refused = lane.guard.iter().filter(|(name, _)| name.starts_with("refused_"));
@@ -71,7 +75,7 @@ mod tests {
     #[test]
     fn kinds_are_made_of_counters_that_there_are() {
         let all = tickwire_stack::table::Counters::default();
-        let known: Vec<_> = all.iter().map(|(name, _)| name).collect();
+        let known: Vec<_> = all.iter().map(|(name, _)| name).chain(crate::stat::guard_counters()).collect();
         for name in KINDS.iter().flat_map(|kind| kind.counters) {
             assert!(known.contains(name), "{name}");
         }
@@ -85,8 +89,10 @@ mod tests {
         lane.guard.insert("refused_source", 1);
         lane.counters.insert("UdpRcvbufErrors", u64::MAX);
         lane.counters.insert("TcpExtTCPOFODrop", 5);
+        lane.guard.insert("lost_no_frame", 7);
         let losses = of(&lane);
         assert_eq!((losses[0], losses[1], losses[2]), (3, u64::MAX, 0));
+        assert_eq!(losses[3], 7, "what its rings had no room for");
         assert_eq!(in_all(&lane), u64::MAX);
     }
 }
