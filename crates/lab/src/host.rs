@@ -111,6 +111,14 @@ impl Host {
         Process::spawn(prepared)
     }
 
+    /// Programs in it that keep a processor busy each, so many, until they are dropped.
+    ///
+    /// # Errors
+    /// They cannot be started.
+    pub fn busy(&self, processors: usize) -> Result<Vec<Process>> {
+        (0..processors).map(|_| self.spawn(&["sh", "-c", "while :; do :; done"])).collect()
+    }
+
     /// Sets a kernel variable of the host's network (`net.…`).
     ///
     /// # Errors

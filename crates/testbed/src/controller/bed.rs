@@ -79,9 +79,7 @@ impl Bed {
             .map(|(&number, last)| Ok((plugged(&format!("p{number}"), last, options.producer_services)?, vec![number])))
             .collect::<Result<_>>()?;
         let hosts = Hosts { consumer, producers };
-        let busy = (0..options.busy)
-            .map(|_| switch.host().spawn(&["sh", "-c", "while :; do :; done"]))
-            .collect::<Result<_>>()?;
+        let busy = switch.host().busy(options.busy)?;
         Ok(Self { hosts, switch, _busy: busy, _services: services, _lab: lab })
     }
 
