@@ -307,9 +307,12 @@ fn acknowledgements_are_delayed_by_half_a_second_at_most() {
     (config.tcp.ack_delay, config.tcp.min_rto) = (Span::from_secs(3), Span::from_secs(3));
     let mut wire = Wire::with(config);
     let (id, ours, mut theirs) = wire.accepted();
-    let now = wire.now;
-    wire.stack().tcp_set(id, now, Setting::QuickAck(false)).unwrap();
+    let delayed = |wire: &mut Wire| {
+        let now = wire.now;
+        wire.stack().tcp_set(id, now, Setting::QuickAck(false)).unwrap();
+    };
     for len in [1, 10, 1000] {
+        delayed(&mut wire);
         wire.put(Seg::new(ACK, theirs, ours).data(&vec![7; len]));
         theirs += len as u32;
         wire.pass(Span::from_millis(499));
@@ -317,6 +320,7 @@ fn acknowledgements_are_delayed_by_half_a_second_at_most() {
         wire.pass(Span::from_millis(1));
         assert_eq!(wire.one().ack, theirs, "{len} bytes");
     }
+    delayed(&mut wire);
     for _ in 0..10 {
         for odd in [true, false] {
             wire.put(Seg::new(ACK, theirs, ours).data(&[7; 1000]));
@@ -324,6 +328,36 @@ fn acknowledgements_are_delayed_by_half_a_second_at_most() {
             if odd { wire.nothing() } else { assert_eq!(wire.one().ack, theirs) }
         }
     }
+}
+
+/// A stream of messages in one direction: where nothing was there to carry the acknowledgement of one, the next are acknowledged at once, without a timer that
+/// wakes the program for each. (Linux leaves its interactive mode at the same event.) An answer makes the exchange one that is worth waiting for again.
+#[test]
+fn what_nobody_answers_is_acknowledged_at_once() {
+    let mut wire = Wire::new();
+    let (id, ours, mut theirs) = wire.accepted();
+    let message = |wire: &mut Wire, theirs: &mut u32| {
+        wire.put(Seg::new(ACK, *theirs, ours).data(&[7; 100]));
+        *theirs += 100;
+    };
+    let now = wire.now;
+    wire.stack().tcp_set(id, now, Setting::QuickAck(false)).unwrap();
+    let mut delayed = 0;
+    for _ in 0..170 {
+        message(&mut wire, &mut theirs);
+        let at_once = wire.taken().len();
+        wire.pass(Span::from_millis(100));
+        let later = wire.taken().len();
+        assert_eq!(at_once + later, 1);
+        delayed += later;
+    }
+    assert_eq!(delayed, 10, "of 170: after 16 at once it is tried again");
+    message(&mut wire, &mut theirs);
+    wire.taken();
+    wire.send(id, b"an answer").unwrap();
+    wire.taken();
+    message(&mut wire, &mut theirs);
+    wire.nothing();
 }
 
 #[test]

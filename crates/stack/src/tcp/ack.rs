@@ -1,5 +1,6 @@
 //! When to acknowledge (RFC 9293 §3.8.6.3, RFC 5681 §4.2): at once at the start of a connection, for every second full
-//! segment and whenever something is out of order; otherwise a little later, in the hope of an answer to ride on.
+//! segment and whenever something is out of order; otherwise a little later, in the hope of an answer to ride on. Where that hope
+//! fails the next are acknowledged at once: a timer for each message of a stream in one direction wakes its program twice for it.
 //!
 //! Segments that came together are acknowledged together: the kernel sees them as one large segment (GRO) and does the same, and each
 //! acknowledgement costs both hosts a packet. Whoever polls while packets come one by one answers them one by one.
@@ -51,6 +52,11 @@ impl Socket {
     /// Something came that has to be answered at once: out of order, a duplicate, outside of the window.
     pub(super) fn disorder(&mut self) {
         self.ack_now = true;
+        self.quick_acks = self.quick_acks.max(QUICK);
+    }
+
+    /// The delay is over, and no answer came.
+    pub(super) fn was_one_way(&mut self) {
         self.quick_acks = self.quick_acks.max(QUICK);
     }
 
