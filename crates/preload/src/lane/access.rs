@@ -13,7 +13,7 @@ use crate::lane::session::Session;
 use crate::table::desc::Descriptions;
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 use tickwire_link::control::{Reason, Token};
 use tickwire_link::port::Port;
 use tickwire_stack::time::Instant;
@@ -37,6 +37,8 @@ pub(crate) struct Lane {
     traffic: AtomicU64,
     /// When the stack next wants to be called, in nanoseconds; 0 never.
     deadline: AtomicU64,
+    /// Whether packets found no room in the transmit ring, as last seen.
+    crowded: AtomicBool,
     sleepers: AtomicU32,
     /// How many other processes use the lane, as last seen.
     company: AtomicU32,
@@ -111,6 +113,7 @@ impl Lane {
             ended: AtomicU32::new(0),
             traffic: AtomicU64::new(0),
             deadline: AtomicU64::new(0),
+            crowded: AtomicBool::new(false),
             sleepers: AtomicU32::new(0),
             company: AtomicU32::new(0),
         };
@@ -189,6 +192,11 @@ impl Lane {
     pub(crate) fn due(&self, now: Instant) -> bool {
         let at = self.deadline.load(Relaxed);
         at != 0 && now.as_nanos() >= at
+    }
+
+    /// Whether packets wait for room in the transmit ring. Known only after the lane was left: it is then that they go.
+    pub(crate) fn crowded(&self) -> bool {
+        self.crowded.load(Relaxed)
     }
 
     /// Whether packets wait in the transmit ring because the device was busy: they need another kick soon.
@@ -322,6 +330,7 @@ impl Lane {
         }
         let answer = work(&mut Access { stack, now, slot: self.slot(), rows: self.shared.rows() });
         let kick = wire.flush(stack, now);
+        self.crowded.store(stack.has_egress(), Relaxed);
         self.deadline.store(stack.deadline().map_or(0, Instant::as_nanos), Relaxed);
         let ring = stack.take_doorbell();
         let request = stack.has_request() && self.talk.note_requests(stack);

@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tickwire_stack::time::Span;
+use tickwire_stack::udp::{SendTo, UdpOptions};
 
 fn pollin(fd: c_int) -> pollfd {
     pollfd { fd, events: libc::POLLIN, revents: 0 }
@@ -30,6 +31,27 @@ fn poll_waits_for_ours_and_the_kernels_together() {
     send(fd, b"x", 0, Some((THERE, 7))).unwrap();
     assert_eq!(poll::poll(&mut fds, Some(Span::from_secs(5)), None), Ok(2));
     [fd, bell].into_iter().for_each(close);
+}
+
+/// A thread about to sleep looks again soon if the ring had no room for a packet: not if the packet has gone when the lane was left.
+#[test]
+fn only_what_finds_no_room_is_to_be_looked_after_soon() {
+    let send = |lane: &crate::lane::Lane, port: u16| {
+        lane.with(|access| {
+            access.stack.path_set(service::path_to(THERE, HERE), access.now);
+            let udp = access.stack.udp_open(UdpOptions::default())?;
+            access.stack.udp_bind(udp, Endpoint::new(HERE, port))?;
+            let to = SendTo { destination: Some(Endpoint::new(THERE, 7)), ..SendTo::default() };
+            access.stack.udp_send(udp, access.now, &to, &mut b"mute".as_slice())?;
+            assert!(access.stack.has_egress(), "it goes when the lane is left");
+            access.stack.udp_close(udp)?;
+            Ok(())
+        })
+        .unwrap();
+        lane.crowded()
+    };
+    assert!(!send(lane(), 9));
+    ended(|full| assert!(send(full, 9)));
 }
 
 #[test]

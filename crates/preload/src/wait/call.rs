@@ -219,7 +219,6 @@ fn sleep<T>(
 ) -> Result<T> {
     let watch = own_watch(lane)?;
     let mut deadline = None;
-    let mut waiting_to_send = false;
     // The kernel's descriptors are not looked at here: one that is ready ends the sleep at once.
     let first = lane.with(|access| {
         let answer = attempt(access, false);
@@ -227,7 +226,6 @@ fn sleep<T>(
             lane.falls_asleep(access);
             ASLEEP.set(Some(lane));
             deadline = access.stack.deadline();
-            waiting_to_send = access.stack.has_egress();
         }
         answer
     });
@@ -238,7 +236,7 @@ fn sleep<T>(
     if let Some(places) = plan.fds.first_chunk_mut::<OWN>() {
         *places = [readable(lane.descriptors().0), readable(watch)];
     }
-    if waiting_to_send || lane.unsent() {
+    if lane.crowded() || lane.unsent() {
         // Nothing tells when the device has room again: look soon.
         let soon = sys::now() + CROWDED;
         deadline = Some(deadline.map_or(soon, |at: Instant| at.min(soon)));
