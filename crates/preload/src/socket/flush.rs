@@ -3,7 +3,7 @@
 use crate::c::sys;
 use crate::lane::Lane;
 use crate::socket::pending;
-use crate::wait::{self, AGAIN, NO_FD, OWN, Plan};
+use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN, Plan};
 use tickwire_stack::TcpId;
 use tickwire_stack::time::{Instant, Span};
 
@@ -14,14 +14,14 @@ const LONGEST: Span = Span::from_secs(20);
 
 /// Waits until a connection that was shut has had everything acknowledged, FIN too, or until `until`.
 pub(crate) fn until_acknowledged(lane: &'static Lane, id: TcpId, until: Instant) {
-    let attempt = |access: &mut crate::lane::Access<'_>, _: bool| {
+    let attempt = |access: &mut crate::lane::Access<'_>, _: Kernel| {
         let info = access.stack.tcp_info(id, access.now)?;
         use tickwire_stack::tcp::State::{CloseWait, Closing, Established, FinWait1, LastAck};
         let sending = matches!(info.state, Established | CloseWait | FinWait1 | Closing | LastAck);
         if sending || info.outstanding + info.unsent > 0 { Err(AGAIN) } else { Ok(()) }
     };
     let mut attempt = attempt;
-    if lane.with(|access| attempt(access, false)) == Err(AGAIN) {
+    if lane.with(|access| attempt(access, Kernel::Unknown)) == Err(AGAIN) {
         let _ = wait_in_steps(lane, until, &mut attempt);
     }
 }
@@ -30,7 +30,7 @@ pub(crate) fn until_acknowledged(lane: &'static Lane, id: TcpId, until: Instant)
 fn wait_in_steps(
     lane: &'static Lane,
     until: Instant,
-    attempt: &mut impl FnMut(&mut crate::lane::Access<'_>, bool) -> crate::base::errno::Result<()>,
+    attempt: &mut impl FnMut(&mut crate::lane::Access<'_>, Kernel) -> crate::base::errno::Result<()>,
 ) -> crate::base::errno::Result<()> {
     loop {
         let step = (sys::now() + Span::from_millis(5)).min(until);
@@ -97,7 +97,7 @@ pub(crate) fn mark_complete(lane: &'static Lane, gone: bool) {
 fn settle(lane: &'static Lane, left: impl Fn(&mut crate::lane::Access<'_>) -> bool) {
     let begin = sys::now();
     let mut last = (0, begin);
-    let mut attempt = |access: &mut crate::lane::Access<'_>, _: bool| {
+    let mut attempt = |access: &mut crate::lane::Access<'_>, _: Kernel| {
         if !left(access) {
             return Ok(());
         }
@@ -107,7 +107,7 @@ fn settle(lane: &'static Lane, left: impl Fn(&mut crate::lane::Access<'_>) -> bo
         }
         if access.now.since(last.1) > PATIENCE { Ok(()) } else { Err(AGAIN) }
     };
-    if lane.with(|access| attempt(access, false)) == Err(AGAIN) {
+    if lane.with(|access| attempt(access, Kernel::Unknown)) == Err(AGAIN) {
         let _ = wait_in_steps(lane, begin + LONGEST, &mut attempt);
     }
 }

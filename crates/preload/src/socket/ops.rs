@@ -10,7 +10,7 @@ use crate::socket::tcp;
 use crate::socket::udp;
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE};
-use crate::wait::{self, AGAIN, NO_FD, OWN, Plan};
+use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN, Plan};
 use core::ffi::c_int;
 use tickwire_link::control::Reason;
 use tickwire_stack::{Ready, SocketKind};
@@ -269,7 +269,7 @@ pub(crate) fn socket_name(fd: c_int, peer: bool) -> Result<Option<([u8; name::MA
 /// Waits until a socket can be written to.
 pub(crate) fn wait_writable(fd: c_int) -> Result<()> {
     let (Some(lane), Some(index)) = (lane::current(), TABLE.get(fd).description()) else { return Ok(()) };
-    let attempt = |access: &mut lane::Access<'_>, _: bool| {
+    let attempt = |access: &mut lane::Access<'_>, _: Kernel| {
         let socket = access.descriptions().get(index).socket();
         let ready = access.stack.readiness(socket)?;
         if (ready & (Ready::OUT | Ready::ERR | Ready::HUP)).is_empty() { Err(AGAIN) } else { Ok(()) }

@@ -13,7 +13,7 @@ use crate::socket::open;
 use crate::socket::options;
 use crate::table::desc::flag;
 use crate::wait::readiness;
-use crate::wait::{self, AGAIN, NO_FD, OWN, Plan, TIMED_OUT};
+use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN, Plan, TIMED_OUT};
 use core::ffi::c_int;
 use tickwire_link::control::{ClaimKind, Reason};
 use tickwire_stack::addr::{Address, Endpoint, Family};
@@ -274,7 +274,7 @@ pub(crate) fn accept(
     if flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != 0 {
         return Err(Errno(libc::EINVAL));
     }
-    let mut attempt = |access: &mut Access<'_>, force: bool| {
+    let mut attempt = |access: &mut Access<'_>, kernel: Kernel| {
         let (Stage::Listener(id), bits) = stage(access, index)? else { return Err(Errno(libc::EINVAL)) };
         if access.stack.readiness(id.into())?.contains(Ready::IN) {
             return Ok(Waiting::Stack);
@@ -282,7 +282,7 @@ pub(crate) fn accept(
         let now = access.now;
         let mut descriptions = access.descriptions();
         let mut description = descriptions.get(index);
-        if !force && readiness::kernel_is_quiet(bits, *description.kernel_check(), now) {
+        if kernel != Kernel::Speaks && readiness::kernel_is_quiet(bits, *description.kernel_check(), now) {
             return Err(AGAIN);
         }
         *description.kernel_check() = now.as_nanos();
@@ -297,7 +297,7 @@ pub(crate) fn accept(
     })?;
     let until = timeout.map(|t| sys::now() + t);
     loop {
-        let mut found = lane.with(|access| attempt(access, false));
+        let mut found = lane.with(|access| attempt(access, Kernel::Unknown));
         if matches!(found, Err(AGAIN)) && !nonblocking {
             let mut fds = [NO_FD, NO_FD, wait::readable(fd)];
             let mut plan = Plan { fds: &mut fds, until, mask: None, restart: timeout.is_none() };
@@ -378,7 +378,7 @@ fn failed(access: &mut Access<'_>, id: TcpId) -> Result<bool> {
 
 /// Sends; a blocking socket waits until all is taken.
 pub(crate) fn send(lane: &'static Lane, index: u32, buffers: &mut Buffers<'_>, flags: c_int) -> Result<usize> {
-    let attempt = |access: &mut Access<'_>, _: bool| -> Result<usize> {
+    let attempt = |access: &mut Access<'_>, _: Kernel| -> Result<usize> {
         let (id, _) = connection(access, index, libc::EPIPE)?;
         if buffers.done() > 0 && failed(access, id)? {
             return Ok(buffers.done());
@@ -457,7 +457,7 @@ pub(crate) fn receive(
             flags |= libc::MSG_DONTWAIT;
         }
     }
-    let attempt = |access: &mut Access<'_>, _: bool| -> Result<usize> {
+    let attempt = |access: &mut Access<'_>, _: Kernel| -> Result<usize> {
         let (id, _) = connection(access, index, libc::ENOTCONN)?;
         let now = access.now;
         loop {

@@ -11,7 +11,7 @@ use crate::socket::kernel::{self, DEMOTED};
 use crate::socket::via::{self, Verdict};
 use crate::table::desc::flag;
 use crate::wait::readiness;
-use crate::wait::{self, AGAIN, NO_FD, OWN};
+use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN};
 use core::ffi::c_int;
 use tickwire_link::control::{ClaimKind, Reason};
 use tickwire_stack::addr::{Address, Endpoint, Family};
@@ -338,7 +338,7 @@ pub(crate) fn receive(
     }
     // A datagram of which it is not known how it came.
     let mut stray: Option<(Datagram, u64)> = None;
-    let attempt = |access: &mut Access<'_>, force: bool| -> Result<usize> {
+    let attempt = |access: &mut Access<'_>, kernel: Kernel| -> Result<usize> {
         let (id, bits) = id_of(access, index)?;
         match access.stack.udp_recv(id, flags & libc::MSG_PEEK != 0, buffers) {
             Ok(datagram) => {
@@ -358,7 +358,7 @@ pub(crate) fn receive(
         let now = access.now;
         let mut descriptions = access.descriptions();
         let mut description = descriptions.get(index);
-        if !force && readiness::kernel_is_quiet(bits, *description.kernel_check(), now) {
+        if kernel != Kernel::Speaks && readiness::kernel_is_quiet(bits, *description.kernel_check(), now) {
             return Err(AGAIN);
         }
         *description.kernel_check() = now.as_nanos();

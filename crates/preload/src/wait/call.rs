@@ -63,15 +63,36 @@ impl Drop for Held {
     }
 }
 
-/// After a first attempt answered [`AGAIN`]: repeats `attempt` under the lane's lock until it answers anything else. Its second argument says whether it must look at
-/// kernel descriptors too, however lately it did.
+/// What an attempt knows of the kernel's descriptors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kernel {
+    /// What the attempt itself saw of them last.
+    Unknown,
+    /// One of them ended the sleep: it is to be looked at.
+    Speaks,
+    /// The sleep has just ended without them.
+    Silent,
+}
+
+impl Kernel {
+    /// Whether it is to be looked at now, after it was `looked` at last.
+    pub(crate) fn wants_look(self, now: Instant, looked: Instant) -> bool {
+        match self {
+            Self::Unknown => now.since(looked) >= LOOK,
+            Self::Speaks => true,
+            Self::Silent => false,
+        }
+    }
+}
+
+/// After a first attempt answered [`AGAIN`]: repeats `attempt` under the lane's lock until it answers anything else.
 ///
 /// # Errors
 /// What `attempt` answers; [`TIMED_OUT`]; `EINTR`.
 pub(crate) fn wait<T>(
     lane: &'static Lane,
     plan: &mut Plan<'_>,
-    mut attempt: impl FnMut(&mut Access<'_>, bool) -> Result<T>,
+    mut attempt: impl FnMut(&mut Access<'_>, Kernel) -> Result<T>,
 ) -> Result<T> {
     if is_inside() || lane.gate().admits().is_err() {
         // A signal handler interrupted this very thread inside the lane, or at the program's end: it cannot wait for itself.
@@ -109,7 +130,7 @@ pub(crate) fn transfer<T>(
     flags: c_int,
     timeout: fn(&Description<'_>) -> Option<Span>,
     fds: &mut [pollfd],
-    mut attempt: impl FnMut(&mut Access<'_>, bool) -> Result<T>,
+    mut attempt: impl FnMut(&mut Access<'_>, Kernel) -> Result<T>,
 ) -> Result<T> {
     let mut nonblocking = flags & libc::MSG_DONTWAIT != 0;
     let mut time = None;
@@ -118,7 +139,7 @@ pub(crate) fn transfer<T>(
         let description = descriptions.get(index);
         nonblocking |= description.has(flag::NONBLOCK);
         time = timeout(&description);
-        attempt(access, false)
+        attempt(access, Kernel::Unknown)
     });
     if nonblocking || !matches!(first, Err(AGAIN)) {
         return first;
@@ -144,7 +165,7 @@ fn budget(lane: &Lane, now: Instant) -> Span {
 fn spin<T>(
     lane: &'static Lane,
     plan: &mut Plan<'_>,
-    attempt: &mut impl FnMut(&mut Access<'_>, bool) -> Result<T>,
+    attempt: &mut impl FnMut(&mut Access<'_>, Kernel) -> Result<T>,
 ) -> Result<T> {
     let begin = sys::now();
     let budget = budget(lane, begin);
@@ -164,7 +185,7 @@ fn spin<T>(
         let now = sys::now();
         let due = now.since(looked) >= LOOK;
         if !lane.quiet() || due || lane.due(now) {
-            match lane.with_at(now, |access| attempt(access, false)) {
+            match lane.with_at(now, |access| attempt(access, Kernel::Unknown)) {
                 Err(AGAIN) => {}
                 done => return done,
             }
@@ -215,13 +236,13 @@ fn let_through(held: &mut Option<Held>, plan: &Plan<'_>) -> Result<()> {
 fn sleep<T>(
     lane: &'static Lane,
     plan: &mut Plan<'_>,
-    attempt: &mut impl FnMut(&mut Access<'_>, bool) -> Result<T>,
+    attempt: &mut impl FnMut(&mut Access<'_>, Kernel) -> Result<T>,
 ) -> Result<T> {
     let watch = own_watch(lane)?;
     let mut deadline = None;
     // The kernel's descriptors are not looked at here: one that is ready ends the sleep at once.
     let first = lane.with(|access| {
-        let answer = attempt(access, false);
+        let answer = attempt(access, Kernel::Unknown);
         if let Err(AGAIN) = answer {
             lane.falls_asleep(access);
             ASLEEP.set(Some(lane));
@@ -253,8 +274,9 @@ fn sleep<T>(
         // Takes the doorbell's edge off the list, or the next sleep would end at once.
         let _ = sys::epoll_take(watch, &mut [libc::epoll_event { events: 0, u64: 0 }]);
     }
-    let force = plan.fds.iter().skip(OWN).any(showed);
-    let answer = lane.with_awake(|stack| awakes(lane, stack), |access| attempt(access, force));
+    let spoke = plan.fds.iter().skip(OWN).any(showed);
+    let kernel = if spoke { Kernel::Speaks } else { Kernel::Silent };
+    let answer = lane.with_awake(|stack| awakes(lane, stack), |access| attempt(access, kernel));
     if !matches!(answer, Err(AGAIN)) {
         return answer;
     }

@@ -9,7 +9,7 @@ use crate::table::desc::flag;
 use crate::table::fd::LIMIT;
 use crate::wait::epoll::{IN, errno, has_set};
 use crate::wait::readiness;
-use crate::wait::{self, AGAIN, NO_FD, Plan, TIMED_OUT};
+use crate::wait::{self, AGAIN, Kernel, NO_FD, Plan, TIMED_OUT};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst, fence};
 use libc::{epoll_event, sigset_t};
@@ -172,12 +172,12 @@ fn wait_for(
     strays: &mut Few<u32>,
 ) -> Result<usize> {
     let mut looked = Instant::NEVER;
-    let mut attempt = |access: &mut Access<'_>, force: bool| {
+    let mut attempt = |access: &mut Access<'_>, kernel: Kernel| {
         let set: SetId = access.descriptions().get(index).socket().try_into()?;
         let strict = looked.is_never() && *access.descriptions().get(index).claim() != 0;
         let mut n = 0;
         // Kernel descriptors first when it is their turn, or a busy set would never let them through.
-        if force || strict || access.now.since(looked) >= wait::LOOK {
+        if strict || kernel.wants_look(access.now, looked) {
             looked = access.now;
             n = take(epfd, events)?;
             if n > 0 {
@@ -209,7 +209,7 @@ fn wait_for(
         }
         if n == 0 { Err(AGAIN) } else { Ok(n) }
     };
-    let first = lane.with(|access| attempt(access, false));
+    let first = lane.with(|access| attempt(access, Kernel::Unknown));
     let answer = match first {
         Err(AGAIN) if until.is_some_and(|until| until <= sys::now()) => Ok(0),
         Err(AGAIN) => {

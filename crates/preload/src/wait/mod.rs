@@ -14,4 +14,4 @@ pub(crate) mod poll;
 pub(crate) mod readiness;
 
 pub(crate) use crate::base::errno::AGAIN;
-pub(crate) use call::{LOOK, NO_FD, OWN, Plan, TIMED_OUT, disturb, readable, transfer, wait};
+pub(crate) use call::{Kernel, NO_FD, OWN, Plan, TIMED_OUT, disturb, readable, transfer, wait};

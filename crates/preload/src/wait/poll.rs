@@ -7,7 +7,7 @@ use crate::lane::{self, Access, Lane};
 use crate::socket::kernel::DEMOTED;
 use crate::table::fd::{Entry, TABLE};
 use crate::wait::readiness::{self, long, short};
-use crate::wait::{self, AGAIN, NO_FD, OWN, Plan, TIMED_OUT};
+use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN, Plan, TIMED_OUT};
 use libc::{pollfd, sigset_t};
 use tickwire_stack::Ready;
 use tickwire_stack::time::{Instant, Span};
@@ -54,9 +54,9 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigs
     let mut looked = Instant::NEVER;
     // The kernel's list is lent to the wait; attempts ask with a copy.
     let mut copy = kernel.clone();
-    let mut attempt = |access: &mut Access<'_>, force: bool| {
+    let mut attempt = |access: &mut Access<'_>, kernel: Kernel| {
         let mut ready = stack_part(access, fds)?;
-        if (ready == 0 || foreign) && (force || access.now.since(looked) >= wait::LOOK) && copy.len() > OWN {
+        if (ready == 0 || foreign) && kernel.wants_look(access.now, looked) && copy.len() > OWN {
             looked = access.now;
             sys::ppoll(&mut copy[OWN..], Some(Span::ZERO), None)?;
             for (fd, Asked { place, entry }) in copy[OWN..].iter().zip(&*asked) {
@@ -72,7 +72,7 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigs
         }
         if ready == 0 { Err(AGAIN) } else { Ok(ready) }
     };
-    let first = lane.with(|access| attempt(access, true));
+    let first = lane.with(|access| attempt(access, Kernel::Speaks));
     let answer = match first {
         Err(AGAIN) if timeout.is_some_and(|t| t.is_zero()) => Ok(0),
         Err(AGAIN) => {
