@@ -224,3 +224,67 @@ fn what_goes_by_the_kernel_is_told_with_its_reason() {
     assert_eq!(sockets.iter().filter(|s| s["reason"].is_null()).count(), 1, "{sockets:?}");
     program.kill();
 }
+
+/// Prints how long each datagram is that it hears, in both families, and that all of it is right.
+const HEAR_LONG: &str = r#"
+import select, socket, struct, sys
+four = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+four.bind(('', 7400))
+four.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton('239.1.2.6') + socket.inet_aton(sys.argv[1]))
+six = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+six.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+six.bind(('::', 7400))
+six.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, socket.inet_pton(socket.AF_INET6, 'ff15::6') + struct.pack('I', socket.if_nametoindex('eth0')))
+print('joined', flush=True)
+while True:
+    for s in select.select([four, six], [], [])[0]:
+        data = s.recv(65536)
+        right = data == bytes(n % 251 for n in range(len(data)))
+        print(4 if s is four else 6, len(data), right, flush=True)
+"#;
+
+/// Sends a datagram of 60000 bytes to each address that is named, its pieces in the reverse order, as a network may bring them.
+const TELL_REVERSED: &str = r#"
+import socket, struct, sys
+def checksum(data):
+    total = sum(struct.unpack(f'!{len(data) // 2}H', data))
+    total = (total & 0xffff) + (total >> 16)
+    return ~(total + (total >> 16)) & 0xffff
+device, payload = socket.if_nametoindex('eth0'), bytes(n % 251 for n in range(60000))
+for name in sys.argv[3:]:
+    family = socket.AF_INET6 if ':' in name else socket.AF_INET
+    source, to = (socket.inet_pton(family, a) for a in (sys.argv[2 if ':' in name else 1], name))
+    udp = struct.pack('!HHHH', 7401, 7400, len(payload) + 8, 0) + payload
+    udp = udp[:6] + struct.pack('!H', checksum(source + to + struct.pack('!HH', 17, len(udp)) + udp) or 0xffff) + udp[8:]
+    s = socket.socket(family, socket.SOCK_RAW, socket.IPPROTO_RAW)
+    if family == socket.AF_INET:
+        s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, source)
+    else:
+        s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, device)
+    for start in reversed(range(0, len(udp), 1400)):
+        piece, more = udp[start:start + 1400], start + 1400 < len(udp)
+        if family == socket.AF_INET:
+            ip = struct.pack('!BBHHHBBH4s4s', 0x45, 0, 20 + len(piece), 77, start // 8 | more << 13, 64, 17, 0, source, to)
+        else:
+            ip = struct.pack('!IHBB16s16sBBHI', 6 << 28, 8 + len(piece), 44, 64, source, to, 17, 0, start | more, 77)
+        s.sendto(ip + piece, (name, 0))
+"#;
+
+#[test]
+fn a_groups_datagram_whose_first_fragment_comes_last_arrives_by_the_lane() {
+    let both = Both::new();
+    let mut hearer = start(both.a(), true, &[python(), "-c", HEAR_LONG, &both.pair.a_v4()]);
+    hearer.wait_for("joined", PATIENCE).unwrap();
+    let (from_v4, from_v6) = (both.pair.b_v4(), both.pair.b_v6());
+    let tell = [python(), "-c", TELL_REVERSED, &from_v4, &from_v6, "239.1.2.6", "ff15::6"];
+    start(both.b(), false, &tell).success(PATIENCE).unwrap();
+    for heard in ["4 60000 True", "6 60000 True"] {
+        let waited = hearer.wait_for(heard, PATIENCE);
+        waited.unwrap_or_else(|e| panic!("{e:#}\n{:?}", both.a_service.stat().unwrap().json));
+    }
+    let stat = both.a_service.stat().unwrap();
+    let of = |name: &str| stat.number(name);
+    assert_eq!(of("/host/counters/group_copies"), 2 * 43, "{:?}", stat.json);
+    assert_eq!(of("/lanes/0/counters/IpReasmOKs"), 2, "{:?}", stat.json);
+    assert_eq!(of("/host/counters/stray_fragments"), 0, "{:?}", stat.json);
+}

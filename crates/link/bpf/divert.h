@@ -2,7 +2,8 @@
 /* divert: on the NIC. What an accelerated socket has claimed goes to its lane, everything else to the kernel untouched.
  *
  * Unicast: exact flow, then bound port; later fragments follow their first one; ICMP errors follow the packet that they quote.
- * Multicast (tc only, beside the XDP program where there is one): each member lane gets a copy, the kernel keeps the original. */
+ * Multicast (tc only, beside the XDP program where there is one): each member lane gets a copy, the kernel keeps the original. Later fragments that come
+ * before their first one go to all lanes that joined the group, at whichever port: the stack drops what turns out not to be for it. */
 #pragma once
 
 #include "capture.h"
@@ -243,7 +244,7 @@ static __always_inline __u32 find(struct packet *p, const struct frame *f, __u32
 		count(HOST_VLAN);
 		return 0;
 	}
-	if (verdict == MALFORMED || !p->family || (void *)(eth + 1) > f->end)
+	if (verdict == MALFORMED || !p->family || is_multicast(p) || (void *)(eth + 1) > f->end)
 		return 0;
 	if (p->later_fragment) {
 		if (verdict != FOUND)
@@ -355,33 +356,83 @@ __attribute__((noinline)) int copy_to_member(struct __sk_buff *skb, __u32 lane)
 	return bpf_clone_redirect(skb, lane, 0);
 }
 
+/* Books an early fragment of a group's datagram: 0 if that would be too many. A global function for the verifier's sake; rare. */
+__attribute__((noinline)) int may_be_early(struct group_value *any, struct packet *p)
+{
+	if (!any || !p)
+		return 0;
+	__u64 now = bpf_ktime_get_ns();
+	if (now - any->since_ns >= FRAGMENT_LIFE_NS) {
+		any->since_ns = now;
+		any->early = 0;
+	}
+	if (any->early >= MOST_EARLY)
+		return 0;
+	struct fragment_key key;
+	fragment_key(&key, p, 0);
+	struct fragment_value *known = bpf_map_lookup_elem(&fragments, &key);
+	if (known && now - known->seen_ns < FRAGMENT_LIFE_NS) {
+		known->early += 1;
+	} else {
+		struct fragment_value value = {.seen_ns = now, .early = 1};
+		/* Not over a first one that another processor has just seen: it has nothing to vouch for. */
+		if (bpf_map_update_elem(&fragments, &key, &value, known ? BPF_ANY : BPF_NOEXIST))
+			return 1;
+	}
+	__sync_fetch_and_add(&any->early, 1);
+	return 1;
+}
+
+/* Notes the first fragment of a group's datagram, also when no lane has `joined` at its port: its later ones are then not taken for early ones. If lanes
+ * have, it vouches for those that came before. What several processors count at a time may be wrong by a few, for a second. */
+__attribute__((noinline)) int note_first(struct packet *p, __u32 nic, __u32 joined)
+{
+	if (!p)
+		return 0;
+	struct group_key group = {.group = p->destination, .nic = nic};
+	struct group_value *any = bpf_map_lookup_elem(&groups, &group);
+	if (!any)
+		return 0;
+	struct fragment_key key;
+	fragment_key(&key, p, 0);
+	struct fragment_value *known = first_of(&fragments, &key);
+	if (known && !known->group_port && joined)
+		any->early -= known->early < any->early ? known->early : any->early;
+	struct fragment_value value = {.seen_ns = bpf_ktime_get_ns(), .group_port = p->destination_port};
+	bpf_map_update_elem(&fragments, &key, &value, BPF_ANY);
+	return 0;
+}
+
 /* Copies of a group's datagram to the lanes that joined. */
 __attribute__((noinline)) int copy_to_members(struct __sk_buff *skb, struct packet *p)
 {
 	if (!p || p->protocol != PROTOCOL_UDP)
 		return 0;
 	struct group_key key = {.group = p->destination, .nic = skb->ifindex, .port = p->destination_port};
-	struct fragment_key fragment;
 	if (p->later_fragment) {
+		struct fragment_key fragment;
 		fragment_key(&fragment, p, 0);
 		struct fragment_value *value = first_of(&fragments, &fragment);
-		if (!value)
-			return 0;
-		key.port = value->group_port;
+		key.port = value ? value->group_port : 0;
+	} else if (!key.port) {
+		return 0;
 	}
 	struct group_value *members = bpf_map_lookup_elem(&groups, &key);
+	if (p->first_fragment)
+		note_first(p, skb->ifindex, members != 0);
 	if (!members)
 		return 0;
-	if (p->first_fragment) {
-		struct fragment_value value = {.seen_ns = bpf_ktime_get_ns(), .group_port = p->destination_port};
-		fragment_key(&fragment, p, 0);
-		bpf_map_update_elem(&fragments, &fragment, &value, BPF_ANY);
+	if (!key.port && !may_be_early(members, p)) {
+		count(HOST_STRAY_FRAGMENT);
+		return 0;
 	}
 	for (__u32 i = 0; i < MAX_MEMBERS; i++) {
 		if (i >= members->count)
 			break;
 		copy_to_member(skb, members->lanes[i]);
 	}
+	if (members->count > MAX_MEMBERS)
+		count(HOST_STRAY_FRAGMENT);
 	return 0;
 }
 

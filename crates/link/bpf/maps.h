@@ -40,7 +40,7 @@ struct port_value {
 	__u32 lanes[MAX_SHARED];
 };
 
-/* One multicast group and port on one NIC. Source filters are the stack's. */
+/* One multicast group and port on one NIC; port 0: any, for fragments whose port is not known yet. Source filters are the stack's. */
 struct group_key {
 	struct address group;
 	__u32 nic;
@@ -51,9 +51,17 @@ struct group_key {
 #define MAX_MEMBERS 16
 
 struct group_value {
-	__u32 count;
+	__u32 count; /* of any port it may be more than there is room for: those beyond get no early fragments */
 	__u32 lanes[MAX_MEMBERS];
+	/* Of any port: how many early fragments were copied since then for which no first one has vouched. The service enters zero. */
+	__u32 early;
+	__u64 since_ns;
 };
+
+/* More early fragments of one group than this in FRAGMENT_LIFE_NS are copied only after first ones have shown that earlier ones were for a lane: a
+ * flood of fragments that belong to nothing takes a quarter of the frames that a lane can receive into, at most. It is eleven datagrams of 64 KB
+ * whose pieces come in reverse. */
+#define MOST_EARLY 512
 
 /* What the fragments of one datagram have in common (RFC 791, RFC 8200 section 4.5); on their way out also the lane, whose
  * identifications are its own. */
@@ -70,12 +78,12 @@ struct fragment_key {
  * datagram for so long, far longer than one sender takes for a datagram. */
 #define FRAGMENT_LIFE_NS 1000000000ull
 
-/* Where the later fragments of a datagram go: to the lane, or, for a group's datagram, to the members at this port. */
+/* Where the later fragments of a datagram go: to the lane, or, for a group's datagram, to the members at this port, or at any. */
 struct fragment_value {
-	__u64 seen_ns; /* when the first one came */
+	__u64 seen_ns; /* when the first one came; of a group's early ones, when the earliest came */
 	__u32 lane;
-	__be16 group_port;
-	__u8 pad[2];
+	__be16 group_port; /* 0: the first one has not come */
+	__u16 early;       /* how many fragments of the group's datagram came before */
 };
 
 /* An address of ours on a NIC: packets to it may be diverted. */
@@ -151,7 +159,7 @@ enum host_counter {
 	HOST_DIVERTED,          /* to a lane */
 	HOST_GROUP_COPIES,      /* copies of multicast datagrams to lanes */
 	HOST_VLAN,              /* VLAN-tagged, to the kernel */
-	HOST_STRAY_FRAGMENT,    /* later fragment of an unknown datagram to a claimed address, to the kernel */
+	HOST_STRAY_FRAGMENT,    /* later fragment of an unknown datagram to an address of ours, to the kernel; or to a group, and not to each of its lanes */
 	HOST_CAPTURE_LOST,      /* not captured: the ring buffer was full */
 	HOST_COUNTERS = 8,
 };

@@ -121,7 +121,7 @@ plain! {
     PortKey: 20,
     PortValue: 40,
     GroupKey: 24,
-    GroupValue: 68,
+    GroupValue: 80,
     AddressKey: 20,
     AddressValue: 8,
     HopValue: 16,
@@ -246,7 +246,7 @@ pub fn chosen(lanes: &[u32], remote: Endpoint) -> Option<u32> {
     lanes.iter().copied().rev().max_by_key(|&lane| mix(flow, lane))
 }
 
-/// One multicast group and port on one NIC.
+/// One multicast group and port on one NIC. Port 0 is any: for fragments that come before their first one, which alone names the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct GroupKey {
@@ -273,6 +273,8 @@ pub const MAX_MEMBERS: usize = 16;
 pub struct GroupValue {
     count: u32,
     lanes: [u32; MAX_MEMBERS],
+    early: u32,
+    since_ns: u64,
 }
 
 impl GroupValue {
@@ -280,7 +282,15 @@ impl GroupValue {
     #[must_use]
     pub fn new(lanes: &[u32]) -> Option<Self> {
         let (count, lanes) = fixed(lanes)?;
-        Some(Self { count, lanes })
+        Some(Self { count, lanes, early: 0, since_ns: 0 })
+    }
+
+    /// The value for the group at any port, which these lanes have joined at one or another; `None` if there are none. Those beyond
+    /// [`MAX_MEMBERS`] get no fragments that come before their first one; each such fragment is counted as a stray.
+    #[must_use]
+    pub fn any_port(lanes: &[u32]) -> Option<Self> {
+        let count = u32::try_from(lanes.len()).ok()?;
+        Some(Self { count, ..Self::new(lanes.get(..MAX_MEMBERS).unwrap_or(lanes))? })
     }
 }
 
@@ -468,7 +478,7 @@ pub enum HostCounter {
     GroupCopies = 2,
     /// VLAN-tagged, to the kernel.
     Vlan = 3,
-    /// Later fragments of an unknown datagram to an address of ours, to the kernel.
+    /// Later fragments of an unknown datagram to an address of ours, to the kernel; or to a group, and not to each of its lanes.
     StrayFragment = 4,
     /// Not captured: the ring buffer was full.
     CaptureLost = 5,
@@ -543,6 +553,9 @@ mod tests {
         assert!(PortValue::new(&[7; MAX_SHARED]).is_some());
         assert!(PortValue::new(&[7; MAX_SHARED + 1]).is_none());
         assert_eq!(PortValue::new(&[5, 6]).unwrap().lanes[..3], [5, 6, 0]);
+        assert!(GroupValue::any_port(&[]).is_none());
+        let more = GroupValue::any_port(&[7; MAX_MEMBERS + 3]).unwrap();
+        assert_eq!((more.count, more.lanes), (19, [7; MAX_MEMBERS]), "those beyond are known to be there");
     }
 
     #[test]

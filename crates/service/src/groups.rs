@@ -3,9 +3,12 @@
 //! The kernel joins (IGMP, MLD) through the program's own socket. Divert clones each datagram of the group to every lane that
 //! joined and lets the original go on to the kernel, whose other members hear it as ever. The program's own kernel socket is a
 //! member as well, so a filter on it drops what came by an accelerated interface: that the lane has already.
+//!
+//! Only the first fragment of a datagram names the port. What comes before it goes to the lanes that joined the group at any port, so these are
+//! entered, too, as port 0.
 
 use crate::registry::{ClaimId, LaneId};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use tickwire_link::sys_socket::Instruction;
 use tickwire_stack::addr::{Address, Endpoint};
 
@@ -27,6 +30,8 @@ pub(crate) type Member = (LaneId, ClaimId, Address);
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     members: HashMap<GroupKey, Vec<Member>>,
+    /// How many memberships each lane has in a group of an interface, at all ports together (the key's is 0).
+    any_port: HashMap<GroupKey, BTreeMap<LaneId, u32>>,
     of_claims: HashMap<ClaimId, Vec<(GroupKey, Member)>>,
     of_lanes: HashMap<LaneId, u32>,
 }
@@ -39,25 +44,43 @@ pub(crate) struct Members {
     pub(crate) after: Vec<LaneId>,
 }
 
+/// What a membership that is entered or taken out changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct GroupChange {
+    pub(crate) port: Members,
+    pub(crate) any_port: Members,
+}
+
+impl GroupKey {
+    /// The key of the group at any port.
+    fn any_port(self) -> Self {
+        Self { group: Endpoint::new(self.group.address, 0), ..self }
+    }
+}
+
 impl Groups {
     /// Enters a membership; `None` if there are too many members. A second entry of the same membership changes nothing.
-    pub(crate) fn join(&mut self, key: GroupKey, member: Member) -> Option<Members> {
+    pub(crate) fn join(&mut self, key: GroupKey, member: Member) -> Option<GroupChange> {
         let members = self.members.entry(key).or_default();
         let before = lanes(members);
+        let any = self.any_port.entry(key.any_port()).or_default();
+        let any_before: Vec<_> = any.keys().copied().collect();
         if !members.contains(&member) {
             if !before.contains(&member.0) && before.len() >= MAX_MEMBERS || members.len() >= MAX_ENTRIES {
                 return None;
             }
             members.push(member);
+            *any.entry(member.0).or_default() += 1;
             self.of_claims.entry(member.1).or_default().push((key, member));
             *self.of_lanes.entry(member.0).or_default() += 1;
         }
-        let after = lanes(members);
-        Some(Members { key, before, after })
+        let port = Members { key, before, after: lanes(members) };
+        let any_after = any.keys().copied().collect();
+        Some(GroupChange { port, any_port: Members { key: key.any_port(), before: any_before, after: any_after } })
     }
 
     /// Takes a membership out; `None` if there is none.
-    pub(crate) fn leave(&mut self, key: GroupKey, member: Member) -> Option<Members> {
+    pub(crate) fn leave(&mut self, key: GroupKey, member: Member) -> Option<GroupChange> {
         let members = self.members.get_mut(&key)?;
         let at = members.iter().position(|m| *m == member)?;
         let before = lanes(members);
@@ -78,7 +101,25 @@ impl Groups {
                 self.of_lanes.remove(&member.0);
             }
         }
-        Some(Members { key, before, after })
+        Some(GroupChange { port: Members { key, before, after }, any_port: self.leave_any_port(key, member.0) })
+    }
+
+    /// Takes a lane's membership at one of the ports out.
+    fn leave_any_port(&mut self, key: GroupKey, lane: LaneId) -> Members {
+        let key = key.any_port();
+        let lanes = self.any_port.entry(key).or_default();
+        let before = lanes.keys().copied().collect();
+        if let Some(number) = lanes.get_mut(&lane) {
+            *number -= 1;
+            if *number == 0 {
+                lanes.remove(&lane);
+            }
+        }
+        let after: Vec<_> = lanes.keys().copied().collect();
+        if after.is_empty() {
+            self.any_port.remove(&key);
+        }
+        Members { key, before, after }
     }
 
     /// The memberships of a claim.
@@ -173,17 +214,35 @@ mod tests {
     #[test]
     fn each_lane_counts_once_however_many_sockets_joined() {
         let mut groups = Groups::default();
-        assert_eq!(groups.join(KEY, (1, 10, ANY)).unwrap().after, [1]);
-        let again = groups.join(KEY, (1, 11, ANY)).unwrap();
+        assert_eq!(groups.join(KEY, (1, 10, ANY)).unwrap().port.after, [1]);
+        let again = groups.join(KEY, (1, 11, ANY)).unwrap().port;
         assert_eq!(again.before, again.after);
-        assert_eq!(groups.join(KEY, (2, 12, ANY)).unwrap().after, [1, 2]);
+        assert_eq!(groups.join(KEY, (2, 12, ANY)).unwrap().port.after, [1, 2]);
         assert_eq!(groups.of_claim(11), [(KEY, (1, 11, ANY))]);
         assert_eq!((groups.of_lane(1), groups.of_lane(2)), (2, 1));
-        assert_eq!(groups.leave(KEY, (1, 10, ANY)).unwrap().after, [1, 2]);
+        assert_eq!(groups.leave(KEY, (1, 10, ANY)).unwrap().port.after, [1, 2]);
         assert_eq!(groups.leave(KEY, (1, 10, ANY)), None, "left already");
-        assert_eq!(groups.leave(KEY, (1, 11, ANY)).unwrap().after, [2]);
-        assert!(groups.leave(KEY, (2, 12, ANY)).unwrap().after.is_empty());
+        assert_eq!(groups.leave(KEY, (1, 11, ANY)).unwrap().port.after, [2]);
+        assert!(groups.leave(KEY, (2, 12, ANY)).unwrap().port.after.is_empty());
         assert!(groups.members.is_empty() && groups.of_claims.is_empty() && groups.of_lanes.is_empty());
+    }
+
+    #[test]
+    fn a_lane_has_a_group_at_any_port_as_long_as_at_one() {
+        let mut groups = Groups::default();
+        let other = GroupKey { group: Endpoint::new(GROUP, 5001), ..KEY };
+        let elsewhere = GroupKey { interface: 4, ..KEY };
+        assert_eq!(groups.join(KEY, (1, 10, ANY)).unwrap().any_port.after, [1]);
+        let second = groups.join(other, (1, 11, ANY)).unwrap().any_port;
+        assert_eq!((second.key.group.port, second.before, second.after), (0, vec![1], vec![1]));
+        assert_eq!(groups.join(other, (2, 12, ANY)).unwrap().any_port.after, [1, 2]);
+        assert_eq!(groups.join(other, (2, 12, ANY)).unwrap().any_port.after, [1, 2], "the same one again");
+        assert_eq!(groups.join(elsewhere, (3, 13, ANY)).unwrap().any_port.after, [3]);
+        assert_eq!(groups.leave(KEY, (1, 10, ANY)).unwrap().any_port.after, [1, 2]);
+        assert_eq!(groups.leave(other, (2, 12, ANY)).unwrap().any_port.after, [1]);
+        assert!(groups.leave(other, (1, 11, ANY)).unwrap().any_port.after.is_empty());
+        assert!(groups.leave(elsewhere, (3, 13, ANY)).unwrap().any_port.after.is_empty());
+        assert!(groups.any_port.is_empty());
     }
 
     #[test]

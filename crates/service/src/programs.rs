@@ -3,7 +3,7 @@
 use crate::bpf_error::BpfError;
 use crate::classifiers::Classifiers;
 use crate::config::Limits;
-use crate::groups::Members;
+use crate::groups::{GroupChange, Members};
 use crate::registry::{Change, FlowKey, LaneId, PortKey, Protocol, Share, Title};
 use aya::maps::xdp::DevMapHash;
 use aya::maps::{Array, HashMap, MapData, MapError, PerCpuArray, PerCpuValues, XskMap};
@@ -94,7 +94,7 @@ impl Programs {
             .map_max_entries(map::HANDSHAKES, flows)
             .map_max_entries(map::PORTS, flows)
             .map_max_entries(map::OWNED, flows.saturating_mul(2))
-            .map_max_entries(map::GROUPS, limits.memberships.max(64))
+            .map_max_entries(map::GROUPS, limits.memberships.saturating_mul(2).max(64))
             .load(bpf::HOST)?;
         for name in [program::DIVERT, program::DIVERT_GENERIC, program::GUARD] {
             xdp(&mut ebpf, name)?.load()?;
@@ -377,13 +377,20 @@ impl Programs {
         }
     }
 
-    /// Enters who gets copies of a group's datagrams.
-    pub(crate) fn set_members(&mut self, members: &Members) -> Result<()> {
+    /// Enters who gets copies of a group's datagrams: at the port, and at any port.
+    pub(crate) fn set_members(&mut self, change: &GroupChange) -> Result<()> {
+        // Both, also after an error: who leaves then may leave one that is there.
+        let port = self.set_group(&change.port, bpf::GroupValue::new(&change.port.after));
+        let any = self.set_group(&change.any_port, bpf::GroupValue::any_port(&change.any_port.after));
+        port.and(any)
+    }
+
+    fn set_group(&mut self, members: &Members, value: Option<bpf::GroupValue>) -> Result<()> {
         let key = bpf::GroupKey::new(members.key.group, members.key.interface);
-        match bpf::GroupValue::new(&members.after) {
+        match value {
+            _ if members.before == members.after => {}
             Some(value) => self.groups.insert(key, value, 0)?,
-            None if !members.before.is_empty() => self.groups.remove(&key)?,
-            None => {}
+            None => self.groups.remove(&key)?,
         }
         Ok(())
     }

@@ -28,11 +28,11 @@ impl Service {
             return Ok(());
         }
         self.usage.take_membership(user, self.groups.of_lane(lane))?;
-        let Some(members) = self.groups.join(key, member) else {
+        let Some(change) = self.groups.join(key, member) else {
             self.usage.give_membership(user);
             return Err(Reason::ShareLimit);
         };
-        let entered = self.programs.set_members(&members).map_err(|error| {
+        let entered = self.programs.set_members(&change).map_err(|error| {
             tracing::error!(lane, %error, "a group could not be entered");
             if error.is_full() { Reason::MembershipLimit } else { Reason::ServiceError }
         });
@@ -41,11 +41,11 @@ impl Service {
     }
 
     fn leave_group(&mut self, key: GroupKey, claim: ClaimId, member: Member) {
-        let Some(members) = self.groups.leave(key, member) else { return };
+        let Some(change) = self.groups.leave(key, member) else { return };
         if let Some(held) = self.claims.get(&claim) {
             self.usage.give_membership(held.user);
         }
-        if let Err(error) = self.programs.set_members(&members) {
+        if let Err(error) = self.programs.set_members(&change) {
             tracing::debug!(%error, "leaving a group");
         }
     }

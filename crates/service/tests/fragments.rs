@@ -1,0 +1,229 @@
+//! Fragments of a group's datagrams that come in another order than they were sent.
+
+mod common;
+
+use common::{Client, LaneOf, Wire, World, checksum, skipped, within};
+use std::net::{IpAddr, UdpSocket};
+use std::time::{Duration, Instant};
+use tickwire_link::control::{Claim, CountersOf, Membership, Reply, Request};
+use tickwire_service::Attach;
+use tickwire_stack::Stack;
+use tickwire_stack::addr::{Address, Endpoint};
+use tickwire_stack::ids::UdpId;
+use tickwire_stack::udp::UdpOptions;
+
+/// What the BPF programs copy in a second without knowing who it is for.
+const MOST_EARLY: u64 = 512;
+
+const GROUPS: [&str; 2] = ["239.1.2.3", "ff15::3"];
+
+/// Where the datagrams come from and go to.
+struct Sender {
+    wire: Wire,
+    from: IpAddr,
+    group: IpAddr,
+    /// Identifications so far.
+    sent: u32,
+}
+
+impl Sender {
+    fn new(world: &World, group: &str) -> Self {
+        let group: IpAddr = group.parse().unwrap();
+        let from = if group.is_ipv4() { world.pair.b_v4() } else { world.pair.b_v6() };
+        Self { wire: Wire::new(world), from: from.parse().unwrap(), group, sent: 0 }
+    }
+
+    /// Sends those pieces of a datagram, each of 1000 bytes and the last of what is left, in that order.
+    fn send(&mut self, port: u16, payload: &[u8], order: &[usize]) {
+        self.sent += 1;
+        let udp = self.udp(port, payload);
+        for &piece in order {
+            let frame = self.frame(&udp, piece);
+            self.wire.sender.send(&frame).unwrap();
+        }
+    }
+
+    fn udp(&self, port: u16, payload: &[u8]) -> Vec<u8> {
+        let length = u16::try_from(8 + payload.len()).unwrap();
+        let mut udp = [[9, 9], port.to_be_bytes(), length.to_be_bytes(), [0, 0]].concat();
+        udp.extend(payload);
+        let mut summed = [Address::from(self.from).0, Address::from(self.group).0].concat();
+        if self.from.is_ipv4() {
+            summed = [&summed[12..16], &summed[28..]].concat();
+        }
+        summed.extend([[0, 17], length.to_be_bytes()].concat());
+        summed.extend(&udp);
+        summed.resize(summed.len().next_multiple_of(2), 0);
+        udp[6..8].copy_from_slice(&checksum(&summed));
+        udp
+    }
+
+    fn frame(&self, udp: &[u8], piece: usize) -> Vec<u8> {
+        let start = piece * 1000;
+        let data = &udp[start..udp.len().min(start + 1000)];
+        let more = start + data.len() < udp.len();
+        let source = [2, 0, 0, 0, 0, 9];
+        match (self.from, self.group) {
+            (IpAddr::V4(from), IpAddr::V4(group)) => {
+                let length = u16::try_from(20 + data.len()).unwrap().to_be_bytes();
+                let offset = (u16::try_from(start / 8).unwrap() | u16::from(more) << 13).to_be_bytes();
+                let mut ip = [[0x45, 0], length, (self.sent as u16).to_be_bytes(), offset, [64, 17], [0, 0]].concat();
+                ip.extend([from.octets(), group.octets()].concat());
+                let sum = checksum(&ip);
+                ip[10..12].copy_from_slice(&sum);
+                let [_, b, c, d] = group.octets();
+                [&[1, 0, 0x5e, b & 0x7f, c, d][..], &source, &[8, 0], &ip, data].concat()
+            }
+            (IpAddr::V6(from), IpAddr::V6(group)) => {
+                let length = u16::try_from(8 + data.len()).unwrap().to_be_bytes();
+                let offset = (u16::try_from(start).unwrap() | u16::from(more)).to_be_bytes();
+                let mut ip = [&[0x60, 0, 0, 0][..], &length, &[44, 64]].concat();
+                ip.extend([from.octets(), group.octets()].concat());
+                ip.extend([&[17, 0][..], &offset, &self.sent.to_be_bytes()].concat());
+                [&[0x33, 0x33][..], &group.octets()[12..], &source, &[0x86, 0xdd], &ip, data].concat()
+            }
+            _ => panic!("one family"),
+        }
+    }
+}
+
+/// A program that has joined the group at a port.
+struct Member {
+    client: Client,
+    lane: LaneOf,
+    stack: Stack<'static>,
+    _socket: UdpSocket,
+    claim: Claim,
+    membership: Membership,
+    id: UdpId,
+}
+
+impl Member {
+    fn new(world: &World, group: IpAddr, port: u16) -> Self {
+        let (mut client, lane, mut stack) = world.program();
+        let any: IpAddr = if group.is_ipv4() { "0.0.0.0" } else { "::" }.parse().unwrap();
+        let (socket, interface) = within(&world.pair.a, || {
+            let eth0 = tickwire_host::Host::open().unwrap().link_by_name("eth0").unwrap().unwrap();
+            (UdpSocket::bind((any, port)).unwrap(), eth0.index)
+        });
+        let claim = client.claim_bound(&socket).unwrap();
+        let membership = Membership { group: group.into(), source: any.into(), interface };
+        let (reply, _) = client.request(&Request::Join { claim, membership }, &[]);
+        assert!(matches!(reply, Reply::Done), "{reply:?}");
+        let id = stack.udp_open(UdpOptions::default()).unwrap();
+        stack.udp_bind(id, Endpoint::new(any.into(), port)).unwrap();
+        stack.udp_join(id, group.into(), None).unwrap();
+        Self { client, lane, stack, _socket: socket, claim, membership, id }
+    }
+
+    fn hears(&mut self, what: &str) -> Vec<u8> {
+        let (mut buffer, mut length, id) = ([0; 4096], None, self.id);
+        self.lane.turn_until(&mut self.stack, what, |stack| {
+            length = stack.udp_recv(id, false, &mut &mut buffer[..]).ok().map(|datagram| datagram.copied);
+            length.is_some()
+        });
+        buffer[..length.unwrap()].to_vec()
+    }
+
+    /// Takes what is there. Whether that was anything.
+    fn drains(&mut self) -> bool {
+        self.lane.turn(&mut self.stack);
+        self.stack.udp_recv(self.id, false, &mut &mut [0; 4096][..]).is_ok()
+    }
+
+    fn leave(&mut self) {
+        let leave = Request::Leave { claim: self.claim, membership: self.membership };
+        assert!(matches!(self.client.request(&leave, &[]).0, Reply::Done));
+    }
+
+    /// Copies to lanes so far, and stray fragments.
+    fn counted(&mut self) -> (u64, u64) {
+        let counters = self.client.counters(CountersOf::Host, 0);
+        (counters[2], counters[4])
+    }
+}
+
+fn in_any_order(attach: Attach, group: &str) {
+    let world = World::new(attach);
+    let mut sender = Sender::new(&world, group);
+    let mut member = Member::new(&world, sender.group, 5000);
+    let mut other = Member::new(&world, sender.group, 5001);
+    let mut copies = 0;
+    let orders = [
+        // A piece before the first goes to both lanes, the others to one.
+        (&[0, 1, 2, 3][..], 4),
+        (&[3, 2, 1, 0], 7),
+        (&[1, 0, 3, 2], 5),
+    ];
+    for (n, (order, copied)) in (1..).zip(orders) {
+        let payload = vec![n; 3000];
+        sender.send(5000, &payload, order);
+        assert_eq!(member.hears("it is put together"), payload, "{order:?}");
+        assert!(!other.drains());
+        copies += copied;
+        assert_eq!(member.counted(), (copies, 0), "{order:?}");
+    }
+    sender.send(5001, &[7; 3000], &[3, 2, 1, 0]);
+    assert_eq!(other.hears("the other port's, too"), [7; 3000]);
+    assert!(!member.drains());
+    copies += 7;
+    // In order, the pieces of what is for nobody are nobody's. Neither is what names no port.
+    sender.send(5002, &[8; 3000], &[0, 1, 2, 3]);
+    sender.send(0, &[8; 900], &[0]);
+    assert_eq!(member.counted(), (copies, 0));
+    // Who leaves gets no more of them, and the last one ends it.
+    other.leave();
+    sender.send(5000, &[9; 3000], &[3, 2, 1, 0]);
+    assert_eq!(member.hears("the other one left"), [9; 3000]);
+    assert_eq!(member.counted(), (copies + 4, 0));
+    member.leave();
+    sender.send(5000, &[9; 3000], &[3, 2, 1, 0]);
+    assert_eq!(member.counted(), (copies + 4, 0));
+}
+
+#[test]
+fn the_fragments_of_a_groups_datagram_reach_their_lanes_in_any_order() {
+    if skipped() {
+        return;
+    }
+    for group in GROUPS {
+        in_any_order(Attach::Tc, group);
+        in_any_order(Attach::Generic, group);
+    }
+}
+
+#[test]
+fn a_flood_of_fragments_whose_first_one_is_for_nobody_is_bounded_and_told() {
+    if skipped() {
+        return;
+    }
+    for group in GROUPS {
+        let world = World::new(Attach::Tc);
+        let mut sender = Sender::new(&world, group);
+        let mut member = Member::new(&world, sender.group, 5000);
+        // Each first one that is for the lane makes room again.
+        for _ in 0..MOST_EARLY + 100 {
+            sender.send(5000, &[1; 1000], &[1, 0]);
+            member.drains();
+        }
+        assert_eq!(member.counted(), ((MOST_EARLY + 100) * 2, 0));
+        let began = Instant::now();
+        for _ in 0..1000 {
+            sender.send(5002, &[2; 1000], &[1, 0]);
+            sender.send(5000, &[3; 2000], &[2]);
+            member.drains();
+        }
+        let seconds = began.elapsed().as_secs() + 1;
+        let (copies, stray) = member.counted();
+        let copies = copies - (MOST_EARLY + 100) * 2;
+        assert_eq!(copies + stray, 2000, "each is either copied or told of");
+        assert!(copies <= MOST_EARLY * (seconds + 1) && copies >= MOST_EARLY, "{copies} copies in {seconds} s");
+        // Those that come in order are no part of it, and afterwards all is as before.
+        while member.drains() {}
+        sender.send(5000, &[4; 3000], &[0, 1, 2, 3]);
+        while member.hears("in order") != [4; 3000] {}
+        std::thread::sleep(Duration::from_millis(1100));
+        sender.send(5000, &[5; 3000], &[3, 2, 1, 0]);
+        assert_eq!(member.hears("a second later"), [5; 3000]);
+    }
+}
