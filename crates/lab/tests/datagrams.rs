@@ -288,3 +288,20 @@ fn a_groups_datagram_whose_first_fragment_comes_last_arrives_by_the_lane() {
     assert_eq!(of("/lanes/0/counters/IpReasmOKs"), 2, "{:?}", stat.json);
     assert_eq!(of("/host/counters/stray_fragments"), 0, "{:?}", stat.json);
 }
+
+#[test]
+fn a_datagram_whose_first_fragment_comes_last_arrives_by_the_kernel() {
+    let both = Both::new();
+    let mut hearer = start(both.a(), true, &[python(), "-c", HEAR_LONG, &both.pair.a_v4()]);
+    hearer.wait_for("joined", PATIENCE).unwrap();
+    let (from_v4, from_v6, to_v4, to_v6) = (both.pair.b_v4(), both.pair.b_v6(), both.pair.a_v4(), both.pair.a_v6());
+    let tell = [python(), "-c", TELL_REVERSED, &from_v4, &from_v6, &to_v4, &to_v6];
+    start(both.b(), false, &tell).success(PATIENCE).unwrap();
+    for heard in ["4 60000 True", "6 60000 True"] {
+        let waited = hearer.wait_for(heard, PATIENCE);
+        waited.unwrap_or_else(|e| panic!("{e:#}\n{:?}", both.a_service.stat().unwrap().json));
+    }
+    let stat = both.a_service.stat().unwrap();
+    assert_eq!(stat.number("/host/counters/stray_fragments"), 2 * 42, "{:?}", stat.json);
+    assert_eq!(stat.number("/lanes/0/guard/in_packets"), 0, "{:?}", stat.json);
+}

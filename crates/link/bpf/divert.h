@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /* divert: on the NIC. What an accelerated socket has claimed goes to its lane, everything else to the kernel untouched.
  *
- * Unicast: exact flow, then bound port; later fragments follow their first one; ICMP errors follow the packet that they quote.
+ * Unicast: exact flow, then bound port; later fragments follow their first one; ICMP errors follow the packet that they quote. A UDP datagram of which
+ * a fragment came before the first one is the kernel's: nobody knew whose it was, and the kernel's socket is the program's, too.
  * Multicast (tc only, beside the XDP program where there is one): each member lane gets a copy, the kernel keeps the original. Later fragments that come
  * before their first one go to all lanes that joined the group, at whichever port: the stack drops what turns out not to be for it. */
 #pragma once
@@ -234,6 +235,42 @@ static __always_inline int quoted_flow(struct flow_key *flow, struct segment *se
 	return 1;
 }
 
+/* The lane that the first fragment of a later one's datagram went to; 0, the kernel, also if that has not come. A global function for the verifier's
+ * sake, as the next one; rare. */
+__attribute__((noinline)) __u32 follow_first(struct packet *p)
+{
+	if (!p)
+		return 0;
+	struct fragment_key key;
+	fragment_key(&key, p, 0);
+	struct fragment_value *value = first_of(&fragments, &key);
+	if (value && !value->early)
+		return value->lane;
+	count(HOST_STRAY_FRAGMENT);
+	if (!value) {
+		struct fragment_value early = {.seen_ns = bpf_ktime_get_ns(), .early = 1};
+		bpf_map_update_elem(&fragments, &key, &early, BPF_ANY);
+	}
+	return 0;
+}
+
+/* Notes where a first fragment goes, and so the later ones of its datagram: to the lane that claimed it or the kernel (0). If some came before, the kernel
+ * has these. Only it can put a datagram together then, and the lane's program hears it by the kernel's socket. That of a TCP connection knows nothing of it,
+ * so what is the lane's stays so, and is sent again. */
+__attribute__((noinline)) __u32 lead(struct packet *p, __u32 lane)
+{
+	if (!p)
+		return 0;
+	struct fragment_key key;
+	fragment_key(&key, p, 0);
+	struct fragment_value *known = first_of(&fragments, &key);
+	if (known && known->early && p->protocol == PROTOCOL_UDP)
+		lane = 0;
+	struct fragment_value value = {.seen_ns = bpf_ktime_get_ns(), .lane = lane};
+	bpf_map_update_elem(&fragments, &key, &value, BPF_ANY);
+	return lane;
+}
+
 /* The lane for a unicast frame, 0: it belongs to the kernel. */
 static __always_inline __u32 find(struct packet *p, const struct frame *f, __u32 nic)
 {
@@ -249,15 +286,8 @@ static __always_inline __u32 find(struct packet *p, const struct frame *f, __u32
 	if (p->later_fragment) {
 		if (verdict != FOUND)
 			return 0;
-		struct fragment_key key;
-		fragment_key(&key, p, 0);
-		struct fragment_value *value = first_of(&fragments, &key);
-		if (addressed_to_us(&p->destination, eth->destination, nic)) {
-			if (value)
-				lane = value->lane;
-			else
-				count(HOST_STRAY_FRAGMENT);
-		}
+		if (addressed_to_us(&p->destination, eth->destination, nic))
+			lane = follow_first(p);
 	} else {
 		struct flow_key flow = {};
 		struct segment segment = {};
@@ -274,17 +304,8 @@ static __always_inline __u32 find(struct packet *p, const struct frame *f, __u32
 		/* Later fragments of such a datagram name another protocol: nobody could keep its pieces together. */
 		lane = p->behind ? 0 : find_lane(&flow, p->family, &segment, f, nic);
 	}
-	if (p->first_fragment) {
-		struct fragment_key key;
-		fragment_key(&key, p, 0);
-		if (lane) {
-			struct fragment_value value = {.seen_ns = bpf_ktime_get_ns(), .lane = lane};
-			bpf_map_update_elem(&fragments, &key, &value, BPF_ANY);
-		} else {
-			/* An earlier datagram with the same identification was a lane's; the rest of this one is the kernel's. */
-			bpf_map_delete_elem(&fragments, &key);
-		}
-	}
+	if (p->first_fragment && (lane || addressed_to_us(&p->destination, eth->destination, nic)))
+		lane = lead(p, lane);
 	return lane;
 }
 

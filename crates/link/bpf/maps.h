@@ -78,12 +78,12 @@ struct fragment_key {
  * datagram for so long, far longer than one sender takes for a datagram. */
 #define FRAGMENT_LIFE_NS 1000000000ull
 
-/* Where the later fragments of a datagram go: to the lane, or, for a group's datagram, to the members at this port, or at any. */
+/* Where the later fragments of a datagram go: to the lane or the kernel, or, for a group's datagram, to the members at this port, or at any. */
 struct fragment_value {
-	__u64 seen_ns; /* when the first one came; of a group's early ones, when the earliest came */
-	__u32 lane;
+	__u64 seen_ns; /* when the first one came; of early ones, when the earliest came */
+	__u32 lane;    /* 0: the kernel's */
 	__be16 group_port; /* 0: the first one has not come */
-	__u16 early;       /* how many fragments of the group's datagram came before */
+	__u16 early;       /* how many fragments of the group's datagram came before; to one host: whether any, and the first one has not come */
 };
 
 /* An address of ours on a NIC: packets to it may be diverted. */

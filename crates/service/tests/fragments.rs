@@ -1,4 +1,4 @@
-//! Fragments of a group's datagrams that come in another order than they were sent.
+//! Fragments of datagrams, to groups and to one host, that come in another order than they were sent.
 
 mod common;
 
@@ -21,16 +21,16 @@ const GROUPS: [&str; 2] = ["239.1.2.3", "ff15::3"];
 struct Sender {
     wire: Wire,
     from: IpAddr,
-    group: IpAddr,
+    to: IpAddr,
     /// Identifications so far.
     sent: u32,
 }
 
 impl Sender {
-    fn new(world: &World, group: &str) -> Self {
-        let group: IpAddr = group.parse().unwrap();
-        let from = if group.is_ipv4() { world.pair.b_v4() } else { world.pair.b_v6() };
-        Self { wire: Wire::new(world), from: from.parse().unwrap(), group, sent: 0 }
+    fn new(world: &World, to: &str) -> Self {
+        let to: IpAddr = to.parse().unwrap();
+        let from = if to.is_ipv4() { world.pair.b_v4() } else { world.pair.b_v6() };
+        Self { wire: Wire::new(world), from: from.parse().unwrap(), to, sent: 0 }
     }
 
     /// Sends those pieces of a datagram, each of 1000 bytes and the last of what is left, in that order.
@@ -47,7 +47,7 @@ impl Sender {
         let length = u16::try_from(8 + payload.len()).unwrap();
         let mut udp = [[9, 9], port.to_be_bytes(), length.to_be_bytes(), [0, 0]].concat();
         udp.extend(payload);
-        let mut summed = [Address::from(self.from).0, Address::from(self.group).0].concat();
+        let mut summed = [Address::from(self.from).0, Address::from(self.to).0].concat();
         if self.from.is_ipv4() {
             summed = [&summed[12..16], &summed[28..]].concat();
         }
@@ -62,58 +62,74 @@ impl Sender {
         let start = piece * 1000;
         let data = &udp[start..udp.len().min(start + 1000)];
         let more = start + data.len() < udp.len();
-        let source = [2, 0, 0, 0, 0, 9];
-        match (self.from, self.group) {
-            (IpAddr::V4(from), IpAddr::V4(group)) => {
+        match (self.from, self.to) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => {
                 let length = u16::try_from(20 + data.len()).unwrap().to_be_bytes();
                 let offset = (u16::try_from(start / 8).unwrap() | u16::from(more) << 13).to_be_bytes();
                 let mut ip = [[0x45, 0], length, (self.sent as u16).to_be_bytes(), offset, [64, 17], [0, 0]].concat();
-                ip.extend([from.octets(), group.octets()].concat());
+                ip.extend([from.octets(), to.octets()].concat());
                 let sum = checksum(&ip);
                 ip[10..12].copy_from_slice(&sum);
-                let [_, b, c, d] = group.octets();
-                [&[1, 0, 0x5e, b & 0x7f, c, d][..], &source, &[8, 0], &ip, data].concat()
+                [&self.ethernet()[..], &[8, 0], &ip, data].concat()
             }
-            (IpAddr::V6(from), IpAddr::V6(group)) => {
+            (IpAddr::V6(from), IpAddr::V6(to)) => {
                 let length = u16::try_from(8 + data.len()).unwrap().to_be_bytes();
                 let offset = (u16::try_from(start).unwrap() | u16::from(more)).to_be_bytes();
                 let mut ip = [&[0x60, 0, 0, 0][..], &length, &[44, 64]].concat();
-                ip.extend([from.octets(), group.octets()].concat());
+                ip.extend([from.octets(), to.octets()].concat());
                 ip.extend([&[17, 0][..], &offset, &self.sent.to_be_bytes()].concat());
-                [&[0x33, 0x33][..], &group.octets()[12..], &source, &[0x86, 0xdd], &ip, data].concat()
+                [&self.ethernet()[..], &[0x86, 0xdd], &ip, data].concat()
             }
             _ => panic!("one family"),
         }
     }
+
+    /// The Ethernet addresses.
+    fn ethernet(&self) -> [u8; 12] {
+        let [d0, d1, d2, d3, d4, d5] = match self.to {
+            to if !to.is_multicast() => self.wire.here.0,
+            IpAddr::V4(group) => {
+                let [_, b, c, d] = group.octets();
+                [1, 0, 0x5e, b & 0x7f, c, d]
+            }
+            IpAddr::V6(group) => {
+                let [.., a, b, c, d] = group.octets();
+                [0x33, 0x33, a, b, c, d]
+            }
+        };
+        [d0, d1, d2, d3, d4, d5, 2, 0, 0, 0, 0, 9]
+    }
 }
 
-/// A program that has joined the group at a port.
+/// A program that has a port, and has joined the group there if it is told one.
 struct Member {
     client: Client,
     lane: LaneOf,
     stack: Stack<'static>,
-    _socket: UdpSocket,
+    socket: UdpSocket,
     claim: Claim,
     membership: Membership,
     id: UdpId,
 }
 
 impl Member {
-    fn new(world: &World, group: IpAddr, port: u16) -> Self {
+    fn new(world: &World, to: IpAddr, port: u16) -> Self {
         let (mut client, lane, mut stack) = world.program();
-        let any: IpAddr = if group.is_ipv4() { "0.0.0.0" } else { "::" }.parse().unwrap();
+        let any: IpAddr = if to.is_ipv4() { "0.0.0.0" } else { "::" }.parse().unwrap();
         let (socket, interface) = within(&world.pair.a, || {
             let eth0 = tickwire_host::Host::open().unwrap().link_by_name("eth0").unwrap().unwrap();
             (UdpSocket::bind((any, port)).unwrap(), eth0.index)
         });
         let claim = client.claim_bound(&socket).unwrap();
-        let membership = Membership { group: group.into(), source: any.into(), interface };
-        let (reply, _) = client.request(&Request::Join { claim, membership }, &[]);
-        assert!(matches!(reply, Reply::Done), "{reply:?}");
         let id = stack.udp_open(UdpOptions::default()).unwrap();
         stack.udp_bind(id, Endpoint::new(any.into(), port)).unwrap();
-        stack.udp_join(id, group.into(), None).unwrap();
-        Self { client, lane, stack, _socket: socket, claim, membership, id }
+        let membership = Membership { group: to.into(), source: any.into(), interface };
+        if to.is_multicast() {
+            let (reply, _) = client.request(&Request::Join { claim, membership }, &[]);
+            assert!(matches!(reply, Reply::Done), "{reply:?}");
+            stack.udp_join(id, to.into(), None).unwrap();
+        }
+        Self { client, lane, stack, socket, claim, membership, id }
     }
 
     fn hears(&mut self, what: &str) -> Vec<u8> {
@@ -136,6 +152,20 @@ impl Member {
         assert!(matches!(self.client.request(&leave, &[]).0, Reply::Done));
     }
 
+    /// What the kernel's socket hears.
+    fn hears_by_the_kernel(&mut self) -> Vec<u8> {
+        let mut buffer = [0; 4096];
+        self.socket.set_read_timeout(Some(common::PATIENCE)).unwrap();
+        let length = self.socket.recv(&mut buffer).unwrap();
+        buffer[..length].to_vec()
+    }
+
+    /// Packets to the lane so far, and stray fragments.
+    fn diverted(&mut self) -> (u64, u64) {
+        let lane = self.lane.lane;
+        (self.client.counters(CountersOf::Lane, lane)[0], self.counted().1)
+    }
+
     /// Copies to lanes so far, and stray fragments.
     fn counted(&mut self) -> (u64, u64) {
         let counters = self.client.counters(CountersOf::Host, 0);
@@ -146,8 +176,8 @@ impl Member {
 fn in_any_order(attach: Attach, group: &str) {
     let world = World::new(attach);
     let mut sender = Sender::new(&world, group);
-    let mut member = Member::new(&world, sender.group, 5000);
-    let mut other = Member::new(&world, sender.group, 5001);
+    let mut member = Member::new(&world, sender.to, 5000);
+    let mut other = Member::new(&world, sender.to, 5001);
     let mut copies = 0;
     let orders = [
         // A piece before the first goes to both lanes, the others to one.
@@ -200,7 +230,7 @@ fn a_flood_of_fragments_whose_first_one_is_for_nobody_is_bounded_and_told() {
     for group in GROUPS {
         let world = World::new(Attach::Tc);
         let mut sender = Sender::new(&world, group);
-        let mut member = Member::new(&world, sender.group, 5000);
+        let mut member = Member::new(&world, sender.to, 5000);
         // Each first one that is for the lane makes room again.
         for _ in 0..MOST_EARLY + 100 {
             sender.send(5000, &[1; 1000], &[1, 0]);
@@ -225,5 +255,35 @@ fn a_flood_of_fragments_whose_first_one_is_for_nobody_is_bounded_and_told() {
         std::thread::sleep(Duration::from_millis(1100));
         sender.send(5000, &[5; 3000], &[3, 2, 1, 0]);
         assert_eq!(member.hears("a second later"), [5; 3000]);
+    }
+}
+
+#[test]
+fn a_datagram_whose_first_fragment_comes_late_reaches_its_program_by_the_kernel() {
+    if skipped() {
+        return;
+    }
+    for (attach, v6) in [(Attach::Tc, false), (Attach::Generic, true), (Attach::Native, false), (Attach::Tc, true)] {
+        let world = World::new(attach);
+        let to = if v6 { world.pair.a_v6() } else { world.pair.a_v4() };
+        let mut sender = Sender::new(&world, &to);
+        let mut program = Member::new(&world, sender.to, 5000);
+        sender.send(5000, &[1; 3000], &[0, 1, 2, 3]);
+        assert_eq!(program.hears("in order"), [1; 3000]);
+        assert_eq!(program.diverted(), (4, 0));
+        for (n, (order, before)) in (2..).zip([(&[3, 2, 1, 0][..], 3), (&[1, 0, 3, 2], 1), (&[2, 3, 0, 1], 2)]) {
+            let (_, stray) = program.diverted();
+            sender.send(5000, &[n; 3000], order);
+            assert_eq!(program.hears_by_the_kernel(), [n; 3000], "{order:?}");
+            assert_eq!(program.diverted(), (4, stray + before), "{order:?}");
+        }
+        // Those of somebody else are no strays as long as they come in order.
+        let (_, stray) = program.diverted();
+        sender.send(5001, &[6; 3000], &[0, 1, 2, 3]);
+        // The same identification again, now of a lane.
+        sender.sent -= 1;
+        sender.send(5000, &[7; 3000], &[0, 1, 2, 3]);
+        assert_eq!(program.hears("whole again"), [7; 3000]);
+        assert_eq!(program.diverted(), (8, stray));
     }
 }
