@@ -118,7 +118,7 @@ fn a_configuration_that_cannot_be_used_is_an_error_with_its_place() {
     assert!(words.contains("t.toml:3:9: limits.lanes is the text \"many\"; expected a whole number"), "{words}");
     let (status, words) = done(&["service", "--config", "/nonexistent/t.toml"]);
     assert_eq!(status, Some(1));
-    assert!(words.contains("cannot read the configuration /nonexistent/t.toml"), "{words}");
+    assert!(words.contains("cannot read /nonexistent/t.toml"), "{words}");
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn a_time_server_says_what_it_lacks() {
         (&["--allow", "lan"], 2, "tickwire: --allow: \"lan\" is no network: expected an address"),
         (&["--rate", "1e9"], 2, "'--rate <N>': expected a number from 0.001 to 1000000, or 0"),
         (&["--burst", "0"], 2, "'--burst <N>': expected a whole number from 1 to"),
-        (&["--config", "/nonexistent/file"], 1, "tickwire: cannot read the configuration /nonexistent/file: No such"),
+        (&["--config", "/nonexistent/file"], 1, "tickwire: cannot read /nonexistent/file: No such"),
     ] {
         let (status, words) = done(&[&["clock", "serve"], arguments].concat());
         assert_eq!(status, Some(expected), "{arguments:?}");
@@ -507,20 +507,11 @@ fn a_negative_number_is_told_what_was_expected() {
 fn a_testbed_that_cannot_be_meant_is_two_and_says_why() {
     let run = |more: &[&str]| done(&[&["testbed", "run"], more].concat());
     for (more, words) in [
-        (
-            &["--pattern", "/nonexistent/p.csv"][..],
-            "tickwire: cannot read the pattern /nonexistent/p.csv: No such file",
-        ),
-        (
-            &["--nodes", "/nonexistent/n.toml"],
-            "tickwire: cannot read the configuration /nonexistent/n.toml: No such file",
-        ),
+        (&["--pattern", "/nonexistent/p.csv"][..], "tickwire: cannot read /nonexistent/p.csv: No such file"),
+        (&["--nodes", "/nonexistent/n.toml"], "tickwire: cannot read /nonexistent/n.toml: No such file"),
         (&["--guard", "5"], "tickwire: --guard: only scheduled sending has slots"),
         (&["--on", "kernel", "--spin", "never"], "tickwire: --spin: nothing is accelerated"),
-        (
-            &["--pattern", "/nonexistent/\u{1b}[2J"],
-            "tickwire: cannot read the pattern /nonexistent/\\u{1b}[2J: No such file",
-        ),
+        (&["--pattern", "/nonexistent/\u{1b}[2J"], "tickwire: cannot read /nonexistent/\\u{1b}[2J: No such file"),
     ] {
         let (status, said) = run(more);
         assert_eq!(status, Some(2), "{said}");

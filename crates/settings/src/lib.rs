@@ -14,15 +14,20 @@ mod words;
 
 use serde::de::DeserializeOwned;
 use std::fmt;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+
+/// The longest file that is read, in bytes: a person does not write so much, and a wrong name (a disk, `/dev/zero`) does not fill memory.
+const LONGEST: u64 = 1 << 20;
 
 /// Settings that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file cannot be read.
-    #[error("cannot read the configuration {path}")]
+    #[error("cannot read {path}")]
     Read {
         /// The file.
         path: PathBuf,
@@ -71,10 +76,28 @@ impl std::error::Error for Wrong {}
 /// Reads a file, and has what it says checked.
 ///
 /// # Errors
-/// It cannot be read, or says something that is not understood or cannot be meant.
+/// It cannot be read, is longer than 1 MiB, or says something that is not understood or cannot be meant.
 pub fn read<T: DeserializeOwned>(path: &Path, check: impl FnOnce(&T) -> Result<(), Wrong>) -> Result<T, Error> {
-    let text = std::fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
-    parse(&text, path, check)
+    parse(&text(path)?, path, check)
+}
+
+/// The text of a file that a person has written.
+///
+/// # Errors
+/// It cannot be read, is longer than 1 MiB, or is no text.
+pub fn text(path: &Path) -> Result<String, Error> {
+    let unreadable = |source| Error::Read { path: path.to_owned(), source };
+    let mut bytes = Vec::new();
+    File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes)).map_err(unreadable)?;
+    let wrong = |bytes: &[u8], offset, message: &str| {
+        let (line, column) = place(bytes, offset);
+        Error::Content { path: path.to_owned(), line, column, message: message.to_owned() }
+    };
+    if bytes.len() as u64 > LONGEST {
+        return Err(wrong(&bytes, bytes.len(), "the file is too long; expected at most 1 MiB"));
+    }
+    String::from_utf8(bytes)
+        .map_err(|error| wrong(error.as_bytes(), error.utf8_error().valid_up_to(), "this is no text; expected UTF-8"))
 }
 
 /// Reads settings from `text`, and has them checked; `path` is only named in errors.
@@ -87,7 +110,7 @@ pub fn parse<T: DeserializeOwned>(
     check: impl FnOnce(&T) -> Result<(), Wrong>,
 ) -> Result<T, Error> {
     let wrong = |text: &str, offset, message| {
-        let (line, column) = place(text, offset);
+        let (line, column) = place(text.as_bytes(), offset);
         Error::Content { path: path.to_owned(), line, column, message }
     };
     let misread = |text: &str, error: toml::de::Error| {
@@ -143,8 +166,8 @@ fn offset_of(text: &str, key: &str) -> Option<usize> {
 }
 
 /// Line and column (both from 1, the column in characters) of a byte offset.
-fn place(text: &str, offset: usize) -> (usize, usize) {
-    let before = &text.as_bytes()[..offset.min(text.len())];
+fn place(text: &[u8], offset: usize) -> (usize, usize) {
+    let before = &text[..offset.min(text.len())];
     let line_start = before.iter().rposition(|&b| b == b'\n').map_or(0, |at| at + 1);
     let line = before.iter().filter(|&&b| b == b'\n').count() + 1;
     (line, String::from_utf8_lossy(&before[line_start..]).chars().count() + 1)
@@ -195,7 +218,25 @@ mod tests {
         }
         let none = |_: &Settings| Ok(());
         let error = read(Path::new("/nonexistent/t.toml"), none).unwrap_err().to_string();
-        assert_eq!(error, "cannot read the configuration /nonexistent/t.toml");
+        assert_eq!(error, "cannot read /nonexistent/t.toml");
+    }
+
+    #[test]
+    fn what_no_person_has_written_is_not_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("t.toml");
+        let said = |bytes: &[u8]| {
+            std::fs::write(&file, bytes).unwrap();
+            let read = read(&file, |_: &Settings| Ok(()));
+            read.map(|_| ()).map_err(|error| error.to_string().replace(&format!("{}/", directory.path().display()), ""))
+        };
+        let longest = usize::try_from(LONGEST).unwrap();
+        assert_eq!(said(&vec![b'\n'; longest]), Ok(()));
+        let long = said(&vec![b'\n'; longest + 1]);
+        assert_eq!(long, Err("t.toml:1048578:1: the file is too long; expected at most 1 MiB".to_owned()));
+        assert_eq!(said(b"# a\n# \xff"), Err("t.toml:2:3: this is no text; expected UTF-8".to_owned()));
+        let endless = read(Path::new("/dev/zero"), |_: &Settings| Ok(())).unwrap_err().to_string();
+        assert!(endless.starts_with("/dev/zero:1:") && endless.contains("too long"), "{endless}");
     }
 
     #[derive(Debug, serde::Deserialize)]

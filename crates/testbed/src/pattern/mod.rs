@@ -14,7 +14,6 @@ pub use check::{Fault, Field, GREATEST_TIME, LEAST_PERIOD};
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use thiserror::Error;
@@ -27,8 +26,6 @@ pub const GREATEST_SIZE: u32 = 16 << 20;
 pub const GREATEST_DATAGRAM: u32 = 65_507;
 /// The most streams of a pattern: each has a socket at the consumer.
 pub const MOST_STREAMS: usize = 1000;
-/// The longest file of a pattern, in bytes: a thousand for each stream.
-const LONGEST_FILE: u64 = 1 << 20;
 
 /// How messages travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -103,14 +100,6 @@ pub struct Pattern {
 /// Why a pattern cannot be used.
 #[derive(Debug, Error)]
 pub enum PatternError {
-    /// The file cannot be read.
-    #[error("cannot read the pattern {path}")]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The system's reason.
-        source: std::io::Error,
-    },
     /// A line of it cannot be meant.
     #[error("{path}:{line}: {message}")]
     Line {
@@ -121,7 +110,7 @@ pub enum PatternError {
         /// What is wrong, and what was expected.
         message: String,
     },
-    /// The same of TOML, which knows columns, too.
+    /// The same of TOML, which knows columns, too; or the file cannot be read.
     #[error(transparent)]
     Settings(#[from] tickwire_settings::Error),
 }
@@ -139,21 +128,11 @@ impl Pattern {
     /// # Errors
     /// It cannot be read, or a line of it cannot be meant.
     pub fn read(path: &Path) -> Result<Self, PatternError> {
-        let unreadable = |source| PatternError::Read { path: path.into(), source };
-        let wrong = |line, message: &str| PatternError::Line { path: path.into(), line, message: message.to_owned() };
-        let mut bytes = Vec::new();
-        let file = std::fs::File::open(path).map_err(unreadable)?;
-        file.take(LONGEST_FILE + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-        let lines = |bytes: &[u8]| 1 + bytes.iter().filter(|&&byte| byte == b'\n').count() as u64;
-        if bytes.len() as u64 > LONGEST_FILE {
-            return Err(wrong(lines(&bytes), "the file is too long; expected at most 1 MiB"));
-        }
-        let text = std::str::from_utf8(&bytes)
-            .map_err(|error| wrong(lines(&bytes[..error.valid_up_to()]), "this is no text; expected UTF-8"))?;
+        let text = tickwire_settings::text(path)?;
         if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml")) {
-            toml::parse(text, path)
+            toml::parse(&text, path)
         } else {
-            csv::parse(text, path)
+            csv::parse(&text, path)
         }
     }
 
@@ -200,10 +179,10 @@ mod tests {
         let toml =
             b"[[streams]]\nid = 1\nproducer = 1\ntransport = \"udp\"\nsize = 10\nperiod_ms = 1\ndeadline_ms = 1\n";
         assert_eq!(said("P.TOML", toml).unwrap().len(), 1);
-        assert_eq!(said("b.csv", b"producer\n\xff\n").unwrap_err(), "b.csv:2: this is no text; expected UTF-8");
+        assert_eq!(said("b.csv", b"producer\n\xff\n").unwrap_err(), "b.csv:2:1: this is no text; expected UTF-8");
         let long = said("l.csv", &vec![b'\n'; (1 << 20) + 1]).unwrap_err();
-        assert_eq!(long, "l.csv:1048578: the file is too long; expected at most 1 MiB");
+        assert_eq!(long, "l.csv:1048578:1: the file is too long; expected at most 1 MiB");
         let nowhere = Pattern::read(Path::new("/nonexistent/p.csv")).unwrap_err();
-        assert_eq!(nowhere.to_string(), "cannot read the pattern /nonexistent/p.csv");
+        assert_eq!(nowhere.to_string(), "cannot read /nonexistent/p.csv");
     }
 }
