@@ -1,7 +1,7 @@
 //! The table of 2015: a row for each producer, and in it up to four streams, each a group of columns.
 
 use super::check::{self, Fault, Field};
-use super::{LEAST_SIZE, Pattern, PatternError, Stream, Transport};
+use super::{GREATEST_SIZE, LEAST_SIZE, Pattern, PatternError, Stream, Transport};
 use csv::{ReaderBuilder, StringRecord, Trim};
 use std::path::Path;
 
@@ -144,8 +144,8 @@ fn stream(producer: u16, group: usize, cells: [&str; 4]) -> Result<Stream, Fault
 fn bytes(kb: f64, text: &str) -> Result<u32, Fault> {
     let bytes = kb * 1000.0;
     if !(0.0..=f64::from(u32::MAX)).contains(&bytes) {
-        let least = f64::from(LEAST_SIZE) / 1000.0;
-        return Err(Fault::new(Field::Size, format!("{} KB", shown(text)), format!("{least} or more")));
+        let [least, greatest] = [LEAST_SIZE, GREATEST_SIZE].map(|bytes| f64::from(bytes) / 1000.0);
+        return Err(Fault::new(Field::Size, format!("{} KB", shown(text)), format!("{least} to {greatest}")));
     }
     // What a decimal fraction is off as f64 is far less than a thousandth of a byte.
     if (bytes - bytes.round()).abs() > 1e-3 {
@@ -263,8 +263,9 @@ mod tests {
             ("1,,,,,,,1\n", "2: udp_kb: nothing; expected a number, or no number in the whole group"),
             ("1,1,ten,5,,,,\n", "2: tcp0_ms: `ten`; expected a number"),
             ("1,0,10,5,,,,\n", "2: tcp0_kb: 0 bytes; expected 10 to 16777216 bytes for tcp"),
-            ("1,-1,10,5,,,,\n", "2: tcp0_kb: `-1` KB; expected 0.01 or more"),
-            ("1,NaN,10,5,,,,\n", "2: tcp0_kb: `NaN` KB; expected 0.01 or more"),
+            ("1,-1,10,5,,,,\n", "2: tcp0_kb: `-1` KB; expected 0.01 to 16777.216"),
+            ("1,1e308,10,5,,,,\n", "2: tcp0_kb: `1e308` KB; expected 0.01 to 16777.216"),
+            ("1,NaN,10,5,,,,\n", "2: tcp0_kb: `NaN` KB; expected 0.01 to 16777.216"),
             ("1,0.0105,10,5,,,,\n", "2: tcp0_kb: `0.0105` KB; expected whole bytes: at most three decimals"),
             ("1,1,1e99,5,,,,\n", "2: tcp0_ms: 1e99 ms; expected 0.001 to 3600000 ms"),
             (
