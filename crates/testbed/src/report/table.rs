@@ -5,6 +5,7 @@ use super::queueing::queueing;
 use super::sweep::steps;
 use super::verdict::verdict;
 use super::words::{carrier, megabits, on, percent, plain_ms, seconds, share, short_ms, timing, total};
+use crate::legible::legible;
 use crate::outcome::{Carrier, Experiment, StreamFigures};
 use crate::time::{TimeFigures, cells};
 use comfy_table::{CellAlignment, Table, presets};
@@ -159,7 +160,8 @@ fn new<T: AsRef<str>>(head: &[T], names: usize) -> Table {
 /// Adds a paragraph, broken between words.
 fn paragraph(text: &mut String, sentence: &str) {
     let mut column = 0;
-    for word in sentence.split_whitespace() {
+    // Names of hosts and what nodes say come from outside: a terminal takes no orders from them.
+    for word in sentence.split_whitespace().map(|word| legible(word, usize::MAX)) {
         let length = word.chars().count();
         if column > 0 && column + 1 + length > WIDTH {
             text.push('\n');
@@ -168,8 +170,7 @@ fn paragraph(text: &mut String, sentence: &str) {
             text.push(' ');
             column += 1;
         }
-        // Names of hosts and what nodes say come from outside: a terminal takes no orders from them.
-        text.extend(word.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }));
+        text.push_str(&word);
         column += length;
     }
     text.push('\n');

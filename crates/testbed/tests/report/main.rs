@@ -173,7 +173,7 @@ fn the_page_needs_nothing_else_and_is_whole() {
 
 #[test]
 fn names_from_outside_give_no_orders() {
-    let hostile = "</td><script>alert(1)</script>\"'&\x1b[2J\0";
+    let hostile = "</td><script>alert(1)</script>\"'&\x1b[2J\0\u{202e}";
     let mut experiment = experiment();
     experiment.pattern.name = hostile.to_owned();
     experiment.command.push(hostile.to_owned());
@@ -191,7 +191,7 @@ fn names_from_outside_give_no_orders() {
         12,
         "title, heading, verdict, two notes, reference, sweep twice, pattern, machine, clock, command"
     );
-    assert!(!table(&experiment).contains(['\x1b', '\0']));
+    assert!(!table(&experiment).contains(['\x1b', '\0', '\u{202e}']));
     assert_eq!(json(&experiment, false)["pattern"], hostile, "JSON has its own escapes");
 }
 
