@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `verdict` | whether all was as it should be, in one sentence |
 //! | `comparison` | Tickwire beside the kernel |
+//! | `notes` | what a reader must know before believing the figures |
 //! | `queueing` | what messages waited for each other, by timing |
 //! | `sweep` | at which rate the pattern breaks, and why |
 //! | `json`, `table`, `html` | the same figures, three times |
@@ -14,6 +15,7 @@
 mod comparison;
 mod html;
 mod json;
+mod notes;
 mod queueing;
 mod sweep;
 mod table;

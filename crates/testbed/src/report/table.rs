@@ -1,6 +1,7 @@
 //! The report for a terminal of 80 columns.
 
 use super::comparison::{CARRIERS, compare, of};
+use super::notes::notes;
 use super::queueing::queueing;
 use super::sweep::steps;
 use super::verdict::verdict;
@@ -44,6 +45,9 @@ pub fn table(experiment: &Experiment) -> String {
             let lane = run.accelerated.map(|(lane, of)| format!("; {lane} of {of} sockets on the fast path"));
             paragraph(&mut text, &format!("{line}{}.", lane.unwrap_or_default()));
         }
+    }
+    for note in notes(experiment) {
+        paragraph(&mut text, &note);
     }
     if let Some(Ok(figures)) = &experiment.time {
         let _ = writeln!(

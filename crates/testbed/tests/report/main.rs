@@ -263,13 +263,14 @@ fn a_reader_is_told_what_not_to_believe() {
     let mut experiment = with_31(|figures| figures.before_sent = 3);
     experiment.runs[1].accelerated = Some((40, 48));
     experiment.runs[0].faults.push("producer 2 was late".to_owned());
-    let html = html(&experiment);
+    let (html, table) = (html(&experiment), table(&experiment).split_whitespace().collect::<Vec<_>>().join(" "));
     for words in [
         "3 of the messages seem to have come before they were sent",
         "only 40 of the consumer's 48 sockets",
         "on the kernel (as the pattern says) did not go",
     ] {
         assert!(html.replace("&#39;", "'").contains(words), "{words}");
+        assert!(table.contains(words), "{words}: {table}");
     }
 }
 

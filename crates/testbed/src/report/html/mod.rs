@@ -4,13 +4,12 @@
 //! |---|---|
 //! | `streams` | each stream: its worst latency against its deadline, its percentiles, its profile |
 //! | `runs` | whole runs: stacks, timings, the sweep |
-//! | `notes` | what a reader must know before believing the figures |
 
-mod notes;
 mod runs;
 mod streams;
 
 use super::comparison::{Comparison, compare, of};
+use super::notes::notes;
 use super::verdict::verdict;
 use super::words::{counted, ms, seconds, timing};
 use crate::outcome::{Carrier, Experiment};
@@ -37,7 +36,7 @@ pub fn html(experiment: &Experiment) -> String {
     if let Some(comparison) = compare(experiment) {
         page.paragraph(&beside(experiment, &comparison));
     }
-    page.list(notes::notes(experiment));
+    page.list(notes(experiment));
     streams::against_deadlines(&mut page, experiment);
     streams::percentiles(&mut page, experiment);
     streams::profiles(&mut page, experiment);

@@ -1,7 +1,7 @@
 //! What a reader must know before believing the figures.
 
+use super::words::{counted, on, timing, total};
 use crate::outcome::{Carrier, Experiment, Run, StreamFigures};
-use crate::report::words::{counted, on, timing, total};
 
 /// Sentences; none if there is nothing to beware of.
 pub(super) fn notes(experiment: &Experiment) -> Vec<String> {
