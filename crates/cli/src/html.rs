@@ -1,39 +1,102 @@
 //! A report's file.
 
+use crate::output;
 use anyhow::{Context, Result};
-use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::fs::{File, OpenOptions, canonicalize, metadata, remove_file};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The report's file: opened before the work, so that a wrong name shows at once, and changed only when there is something to write.
+/// The report's file: tried before the work, so that a wrong name shows at once, and made or changed only when there is something to write. However the work ends, no
+/// empty file is left.
 pub(crate) struct Html {
     path: PathBuf,
-    file: File,
-    /// It was not there before, and nothing is in it yet.
-    new: bool,
+    place: Place,
+}
+
+/// Where the report goes.
+enum Place {
+    /// It is what standard output is, too: this goes first, and what is printed behind it.
+    Output,
+    /// It was there before: a file, a pipe, a device.
+    There(File),
+    /// It could be made.
+    New,
 }
 
 impl Html {
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        let new = !path.exists();
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
-        let file = file.with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(Self { path: path.into(), file, new })
+        let place = match OpenOptions::new().write(true).open(path) {
+            _ if is_output(path) => Ok(Place::Output),
+            Ok(file) => Ok(Place::There(file)),
+            Err(error) if error.kind() == ErrorKind::NotFound => made_and_removed(path).map(|()| Place::New),
+            Err(error) => Err(error),
+        };
+        let place = place.with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Self { path: path.into(), place })
     }
 
-    pub(crate) fn write(mut self, text: &str) -> Result<()> {
-        self.new = false;
-        // A pipe or a terminal has no length to set.
-        let written = self.file.set_len(0).or(Ok(())).and_then(|()| self.file.write_all(text.as_bytes()));
+    pub(crate) fn write(self, text: &str) -> Result<()> {
+        let written = match self.place {
+            Place::Output => return output::print(text).map(|_| ()),
+            // A pipe or a terminal has no length to set.
+            Place::There(mut file) => file.set_len(0).or(Ok(())).and_then(|()| file.write_all(text.as_bytes())),
+            Place::New => File::create(&self.path).and_then(|mut file| file.write_all(text.as_bytes())),
+        };
         written.with_context(|| format!("cannot write {}", self.path.display()))
     }
 }
 
-impl Drop for Html {
-    fn drop(&mut self) {
-        if self.new {
-            // There was nothing to report.
-            let _ = std::fs::remove_file(&self.path);
-        }
+/// Whether a file is what standard output is. Opened again, each would have a place of its own in it, and one would write over the other.
+fn is_output(path: &Path) -> bool {
+    let what = |path: &Path| metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
+    what(path).is_some_and(|file| what("/dev/stdout".as_ref()) == Some(file))
+}
+
+/// Whether there can be a file of this name, which may be a link to where there is none yet.
+fn made_and_removed(path: &Path) -> io::Result<()> {
+    let _made = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+    remove_file(canonicalize(path)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{read_dir, read_to_string, write};
+
+    #[test]
+    fn a_report_is_made_when_it_is_written_and_not_before() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("r.html");
+        let report = Html::open(&path).unwrap();
+        assert_eq!(read_dir(directory.path()).unwrap().count(), 0, "who is killed now leaves nothing");
+        report.write("new").unwrap();
+        assert_eq!(read_to_string(&path).unwrap(), "new");
+        write(&path, "the report before").unwrap();
+        let report = Html::open(&path).unwrap();
+        assert_eq!(read_to_string(&path).unwrap(), "the report before");
+        report.write("newer").unwrap();
+        assert_eq!(read_to_string(&path).unwrap(), "newer");
+    }
+
+    #[test]
+    fn a_link_to_a_file_that_is_not_there_yet_stays_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let [link, file] = ["latest.html", "r.html"].map(|name| directory.path().join(name));
+        std::os::unix::fs::symlink("r.html", &link).unwrap();
+        let report = Html::open(&link).unwrap();
+        assert!(link.is_symlink() && !file.exists());
+        report.write("x").unwrap();
+        assert!(link.is_symlink() && read_to_string(&file).unwrap() == "x");
+    }
+
+    #[test]
+    fn what_cannot_be_written_shows_at_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let said = |path: &Path| format!("{:#}", Html::open(path).map(|_| ()).unwrap_err());
+        assert!(said(directory.path()).contains("Is a directory"), "{}", said(directory.path()));
+        let nowhere = directory.path().join("no/r.html");
+        let why = said(&nowhere);
+        assert!(why.starts_with(&format!("cannot write {}: No such file", nowhere.display())), "{why}");
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::html::Html;
 use crate::output;
+use crate::usage::Usage;
 use anyhow::Result;
 use serde::Serialize;
 use std::io::IsTerminal;
@@ -16,7 +17,9 @@ pub(crate) struct Study {
 impl Study {
     /// Of which a report is to be in a file, if one is named, and JSON or else a table is to be printed.
     pub(crate) fn begin(report: Option<&Path>, json: bool) -> Result<Self> {
-        Ok(Self { report: report.map(Html::open).transpose()?, json })
+        // With the system's reason. Nothing has begun: it is the command line that is wrong.
+        let report = report.map(Html::open).transpose().map_err(|error| Usage::new(format!("{error:#}")))?;
+        Ok(Self { report, json })
     }
 
     /// Writes the report, and prints what was found.
@@ -26,12 +29,11 @@ impl Study {
         json: impl FnOnce() -> Found,
         table: impl FnOnce() -> String,
     ) -> Result<()> {
-        if let Some(report) = self.report {
-            report.write(&html())?;
-        }
+        // A full disk does not take what was found from who reads standard output.
+        let reported = self.report.map_or(Ok(()), |report| report.write(&html()));
         let text = if self.json { serde_json::to_string_pretty(&json())? + "\n" } else { table() };
         output::print(&text)?;
-        Ok(())
+        reported
     }
 }
 

@@ -361,6 +361,45 @@ fn an_interface_is_measured_and_what_it_lacks_is_named() {
     assert!(html.contains("<svg") && html.contains("--interface lo --to 127.0.0.1"), "{html}");
 }
 
+/// What a study of the loopback is asked for, which takes less than a second.
+const LOOPBACK: [&str; 9] = ["jitter", "--interface", "lo", "--to", "127.0.0.1", "--samples", "50", "--load", "none"];
+
+#[test]
+fn a_report_that_cannot_be_written_is_told_before_anything_begins() {
+    for study in [&LOOPBACK[..], &["counters"], &["testbed", "run"], &["testbed", "time", "--virtual=60"]] {
+        for (file, why) in [("/nonexistent/r.html", "No such file"), ("/", "Is a directory")] {
+            let (status, words) = done(&[study, &["--html", file]].concat());
+            assert_eq!(status, Some(2), "{words}");
+            assert!(words.starts_with(&format!("tickwire: cannot write {file}: {why}")), "{words}");
+            assert_eq!(words.lines().count(), 1, "{words}");
+        }
+    }
+}
+
+#[test]
+fn a_report_may_go_to_standard_output_whatever_that_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("out");
+    let file = std::fs::File::create(&path).unwrap();
+    let mut command = tickwire(&[&LOOPBACK[..], &["--html", "/dev/stdout"]].concat());
+    assert!(command.stdout(file).status().unwrap().success());
+    let piped = String::from_utf8(command.stdout(Stdio::piped()).output().unwrap().stdout).unwrap();
+    for both in [std::fs::read_to_string(path).unwrap(), piped] {
+        assert!(both.starts_with("<!doctype html>"), "{both}");
+        let (_, table) = both.split_once("</html>").unwrap();
+        assert!(table.contains("127.0.0.1"), "{table}");
+    }
+}
+
+#[test]
+fn a_full_disk_takes_the_report_and_not_what_is_printed() {
+    let output = tickwire(&[&LOOPBACK[..], &["--json", "--html", "/dev/full"]].concat()).output().unwrap();
+    let words = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{words}");
+    assert!(words.starts_with("tickwire: cannot write /dev/full: No space left"), "{words}");
+    assert!(serde_json::from_slice::<serde_json::Value>(&output.stdout).is_ok());
+}
+
 #[test]
 fn the_clocks_settings_are_told_with_their_place_as_the_services_are() {
     let directory = tempfile::tempdir().unwrap();
