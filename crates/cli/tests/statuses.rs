@@ -558,6 +558,28 @@ fn a_testbed_that_cannot_be_meant_is_two_and_says_why() {
     }
 }
 
+/// Whatever is found out only when it begins: nothing is said before the one sentence.
+#[test]
+fn what_is_refused_is_refused_in_one_sentence() {
+    let directory = tempfile::tempdir().unwrap();
+    let nodes = directory.path().join("nodes.toml");
+    let text = "ssh = ['/nonexistent/ssh']\n[consumer]\nhost = 'daq'\naddress = '192.0.2.1'\n[[producers]]\nhost = 's'\naddress = '192.0.2.2'\nnumbers = [1]\n";
+    std::fs::write(&nodes, text).unwrap();
+    let pattern = directory.path().join("p.csv");
+    std::fs::write(&pattern, "producer,udp_kb,udp_ms,udp_max_ms\n1,1,10,5\n").unwrap();
+    let [nodes, pattern] = [&nodes, &pattern].map(|file| file.to_str().unwrap());
+    for (more, words) in [
+        (&["--timing", "scheduled", "--guard", "1000000"][..], "tickwire: 2015: a slot of stream"),
+        (&["--pattern", pattern, "--nodes", nodes], "tickwire: daq: cannot start `/nonexistent/ssh`: No such file"),
+    ] {
+        let html = directory.path().join("r.html");
+        let (status, said) = done(&[&["testbed", "run", "--html", html.to_str().unwrap()], more].concat());
+        assert_eq!(status, Some(2), "{said}");
+        assert!(said.starts_with(words) && said.lines().count() == 1, "{said}");
+        assert!(!html.exists());
+    }
+}
+
 /// A name that is no text is a name.
 #[test]
 fn a_pattern_may_be_called_anything() {

@@ -4,11 +4,14 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::cell::Cell;
 use std::io::IsTerminal;
 use tickwire_testbed::controller::{Live, Plan, Step};
+use tickwire_testbed::legible::legible;
 use tickwire_testbed::outcome::{Carrier, Timing};
 use tickwire_testbed::time::{self, Moment};
 
 /// The bar.
 pub(super) struct Progress {
+    /// What is said once it begins: what is refused is told in one sentence.
+    length: String,
     /// None if nobody watches.
     bar: Option<ProgressBar>,
     /// The step that was shown last: a run, or, after the runs, a row of the clock's table.
@@ -21,20 +24,23 @@ pub(super) struct Progress {
 
 impl Progress {
     pub(super) fn new(plan: &Plan, clock: Option<&time::Plan>) -> Self {
-        let streams = plan.pattern.streams.len();
+        let streams = match plan.pattern.streams.len() {
+            1 => "1 stream".to_owned(),
+            number => format!("{number} streams"),
+        };
         let seconds = plan.length().as_secs_f64();
         let (rows, compared) = clock.map(time::Plan::length).unwrap_or_default();
         let compared =
             if rows > 0 { format!(" and {:.0} s for the clock", compared.as_secs_f64()) } else { String::new() };
-        eprintln!(
-            "{streams} streams of {}: {seconds:.0} s of sending{compared}, beside what it takes to begin and end",
-            plan.pattern.name
+        let length = format!(
+            "{streams} of {}: {seconds:.0} s of sending{compared}, beside what it takes to begin and end",
+            legible(&plan.pattern.name, usize::MAX)
         );
         let bar = std::io::stderr().is_terminal().then(|| {
             let style = ProgressStyle::with_template("{prefix} [{bar:24}] {msg}");
             ProgressBar::new(1000).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
         });
-        Self { bar, shown: Cell::new(0), rows, runs: Cell::new(0) }
+        Self { length, bar, shown: Cell::new(0), rows, runs: Cell::new(0) }
     }
 
     pub(super) fn show(&self, step: Step, live: &Live) {
@@ -50,11 +56,15 @@ impl Progress {
 
     fn step(&self, number: usize, name: &str, passed_s: f64, whole_s: f64, said: impl Fn() -> String) {
         let of = self.runs.get() + self.rows;
+        let before = self.shown.replace(number);
+        if before == 0 {
+            eprintln!("{}", self.length);
+        }
         if let Some(bar) = &self.bar {
             bar.set_prefix(format!("{number}/{of} {name}"));
             bar.set_position((passed_s / whole_s * 1000.0).clamp(0.0, 1000.0) as u64);
             bar.set_message(said());
-        } else if self.shown.replace(number) != number {
+        } else if before != number {
             eprintln!("{number}/{of} {name}, {whole_s:.0} s ...");
         }
     }

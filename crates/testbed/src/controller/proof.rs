@@ -48,7 +48,8 @@ impl Proof {
         let until = Instant::now() + within;
         let mut command = place.tickwire(&["stat", "--json"]);
         let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut asked = Asked(command.spawn().with_context(|| format!("{name}: cannot ask `tickwire stat`"))?);
+        let program = command.get_program().to_string_lossy().into_owned();
+        let mut asked = Asked(command.spawn().with_context(|| format!("{name}: cannot start `{program}`"))?);
         let (stdout, stderr) =
             (asked.0.stdout.take().context("no output")?, asked.0.stderr.take().context("no errors")?);
         let words = LastWords::of(stderr);
