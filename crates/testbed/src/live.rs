@@ -8,6 +8,7 @@ use crate::controller::{Live, Step};
 use crate::legible::legible;
 use crate::outcome::StreamDescription;
 use crate::pattern::{MOST_STREAMS, Pattern};
+use crate::time::Moment;
 use nix::fcntl::OFlag;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -25,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 const LARGEST: u64 = 2 << 20;
 /// The most runs that are looked at.
 const MOST_RUNS: usize = 64;
-/// The longest name of a pattern that is shown, in characters.
+/// The longest name of a pattern, or of a row of the clock's table, that is shown, in characters.
 const LONGEST_NAME: usize = 200;
 
 /// What a run shows.
@@ -42,8 +43,11 @@ pub struct Shown {
     pub streams: Vec<StreamDescription>,
     /// Which run it is at; none before the first.
     pub step: Option<Step>,
-    /// How far that is.
+    /// How far that is; once the clock is measured, what became of the last.
     pub live: Option<Live>,
+    /// How far the clock's part is, which comes after the runs; none before it.
+    #[serde(default)]
+    pub clock: Option<Moment>,
 }
 
 /// A run that somebody else makes.
@@ -84,6 +88,7 @@ impl Publisher {
             streams: pattern.streams.iter().map(Into::into).collect(),
             step: None,
             live: None,
+            clock: None,
         };
         let mut publisher = Self { place, shown, last: None, held: None };
         publisher.publish(now);
@@ -99,6 +104,25 @@ impl Publisher {
         if self.place.is_some() && self.last.is_none_or(|last| now.saturating_duration_since(last) >= PAUSE) {
             self.shown.step = Some(step);
             self.shown.live = Some(live.clone());
+            self.publish(now);
+        }
+    }
+
+    /// Shows how far the clock's part is, if it has not just done so.
+    pub fn show_clock(&mut self, moment: &Moment) {
+        self.show_clock_at(moment, Instant::now());
+    }
+
+    fn show_clock_at(&mut self, moment: &Moment, now: Instant) {
+        // The row is another one: that is never left out.
+        let new = self.shown.clock.as_ref().is_none_or(|shown| shown.row != moment.row);
+        if self.place.is_some() && (new || self.last.is_none_or(|last| now.saturating_duration_since(last) >= PAUSE)) {
+            self.shown.clock = Some(moment.clone());
+            if let Some(live) = &mut self.shown.live {
+                // The lab is gone with its service, and no message came lately.
+                live.service = None;
+                live.streams.iter_mut().for_each(|stream| stream.worst_ns = 0);
+            }
             self.publish(now);
         }
     }
@@ -268,6 +292,9 @@ fn read(file: &File, pid: u32) -> io::Result<Seen> {
     let mut shown: Shown = serde_json::from_slice(&text)?;
     shown.pid = pid;
     shown.pattern = legible(&shown.pattern, LONGEST_NAME);
+    if let Some(clock) = &mut shown.clock {
+        clock.name = legible(&clock.name, LONGEST_NAME);
+    }
     shown.streams.truncate(MOST_STREAMS);
     if let Some(live) = &mut shown.live {
         live.streams.truncate(MOST_STREAMS);
@@ -341,6 +368,30 @@ mod tests {
         assert_eq!(place.runs()[0].shown.step.map(|step| (step.number, step.of)), Some((2, 3)));
         drop(publisher);
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "nothing is left behind");
+    }
+
+    #[test]
+    fn the_clocks_part_is_seen_beside_what_became_of_the_last_run() {
+        let (_directory, place) = place();
+        let begin = Instant::now();
+        let mut publisher = Publisher::at(Some(place.clone()), &pattern(), begin);
+        let mut last = Live { service: Some("/lab/service.sock".into()), ..live(7) };
+        last.streams[0].worst_ns = 5;
+        publisher.show_at(STEP, &last, begin + PAUSE);
+        let moment = |row, passed_s| Moment { row, rows: 2, name: "a\u{1b}b".to_owned(), passed_s, whole_s: 14.0 };
+        let mut show = |ms, row, passed_s| {
+            publisher.show_clock_at(&moment(row, passed_s), begin + PAUSE + Duration::from_millis(ms));
+            let shown = place.runs().remove(0).shown;
+            let live = shown.live.unwrap();
+            assert_eq!((live.streams[0].received, live.streams[0].worst_ns, live.service), (7, 0, None));
+            let clock = shown.clock.unwrap();
+            assert_eq!((clock.name.as_str(), clock.rows, clock.whole_s), ("a\\u{1b}b", 2, 14.0));
+            (clock.row, clock.passed_s)
+        };
+        assert_eq!(show(1, 1, 0.0), (1, 0.0), "a row that begins is shown at once");
+        assert_eq!(show(250, 1, 0.2), (1, 0.0));
+        assert_eq!(show(251, 1, 0.3), (1, 0.3));
+        assert_eq!(show(252, 2, 0.0), (2, 0.0));
     }
 
     #[test]

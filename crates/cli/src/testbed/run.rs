@@ -30,11 +30,15 @@ pub(crate) fn run(arguments: &TestbedRun) -> Result<ExitCode> {
         progress.show(step, live);
         publisher.show(step, live);
     });
-    drop(publisher);
     // What became of the messages is told also if the clock could not be measured.
     let time = conducted.is_ok().then_some(clock).flatten().map(|clock| {
-        clock.conduct(&mut |moment| progress.show_clock(moment)).map_err(|error| crate::sentence(&error.into()))
+        let measured = clock.conduct(&mut |moment| {
+            progress.show_clock(moment);
+            publisher.show_clock(moment);
+        });
+        measured.map_err(|error| crate::sentence(&error.into()))
     });
+    drop(publisher);
     progress.end();
     let experiment = Experiment { time, ..conducted.map_err(super::usage)? };
     study.end(|| report::html(&experiment), || report::json(&experiment, false), || report::table(&experiment))?;

@@ -103,6 +103,12 @@ fn testbed(metrics: &mut Metrics, shown: &Shown) {
     one("testbed_rate", "How many times the pattern's rate is sent.", live.rate.into());
     one("testbed_elapsed_seconds", "Since messages count; negative during the warm-up.", live.elapsed_s);
     one("testbed_duration_seconds", "How long messages count in this run.", live.duration_s);
+    if let Some(clock) = &shown.clock {
+        one("testbed_clock_row", "Which row of the clock's table is measured, after the runs.", clock.row as f64);
+        one("testbed_clock_rows", "How many rows there are.", clock.rows as f64);
+        one("testbed_clock_elapsed_seconds", "Since this row began.", clock.passed_s);
+        one("testbed_clock_duration_seconds", "How long this row takes.", clock.whole_s);
+    }
     streams(metrics, shown, live);
 }
 
@@ -262,6 +268,19 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_clocks_part_of_a_run_has_its_progress() {
+        let text = text(&testing::clock_measured());
+        for line in [
+            "tickwire_testbed_clock_row 1",
+            "tickwire_testbed_clock_rows 2",
+            "tickwire_testbed_clock_elapsed_seconds 3.2",
+        ] {
+            assert!(text.lines().any(|one| one == line), "{line}\n{text}");
+        }
+        assert!(!super::text(&testing::snapshot()).contains("testbed_clock_"), "messages are sent");
+    }
+
     /// What each line of a text is: a comment, or a name with labels and a value.
     fn check(text: &str) {
         let (mut described, mut named) = (BTreeSet::new(), BTreeSet::new());
@@ -284,7 +303,9 @@ mod tests {
 
     #[test]
     fn nothing_that_others_say_breaks_the_text() {
-        for snapshot in [testing::snapshot(), testing::nothing(), testing::idle(), testing::hostile()] {
+        for snapshot in
+            [testing::snapshot(), testing::nothing(), testing::idle(), testing::clock_measured(), testing::hostile()]
+        {
             check(&text(&snapshot));
         }
         let hostile = text(&testing::hostile());

@@ -6,6 +6,7 @@ use super::figures::{Origin, Row, Tally, TimeFigures};
 use super::{reader, simulated};
 use crate::controller::Error;
 use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
 use tickclock::Clock;
@@ -86,7 +87,8 @@ pub struct Span {
 }
 
 /// How far the experiment is.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Moment {
     /// The row, from 1 on.
     pub row: usize,

@@ -300,6 +300,13 @@ mod tests {
     }
 
     #[test]
+    fn the_clocks_part_of_a_run_is_told_with_its_progress() {
+        let (lines, _) = drawn(&testing::clock_measured(), &View::default(), 80, 24);
+        let title = line(&lines, "▸ Streams");
+        assert!(title.contains("Streams: done; clock 1/2, sync every 1 s, 3/7 s (2015)"), "{title}");
+    }
+
+    #[test]
     fn hostile_names_do_no_harm() {
         let hostile = testing::hostile();
         for (width, height) in [(80, 24), (60, 20), (160, 50)] {

@@ -36,10 +36,18 @@ pub(super) fn panel(testbed: &Result<Watched, String>, order: Order, width: usiz
 
 /// Which run it is, and how far; behind that what may be cut.
 fn title(watched: &Watched) -> String {
-    let Shown { pid, pattern, step, live, .. } = &watched.shown;
-    let mut title = match live {
-        None => "Streams: beginning".to_owned(),
-        Some(live) => {
+    let Shown { pid, pattern, step, live, clock, .. } = &watched.shown;
+    let mut title = match (clock, live) {
+        (Some(clock), _) => format!(
+            "Streams: done; clock {}/{}, {}, {:.0}/{:.0} s",
+            clock.row,
+            clock.rows,
+            plain(&clock.name),
+            clock.passed_s.clamp(0.0, 1e9),
+            clock.whole_s.clamp(0.0, 1e9)
+        ),
+        (None, None) => "Streams: beginning".to_owned(),
+        (None, Some(live)) => {
             let step = step.filter(|step| step.of > 1).map(|step| format!(", run {}/{}", step.number, step.of));
             let (elapsed, duration) = (live.elapsed_s, live.duration_s.clamp(0.0, 1e9));
             let far = if elapsed < 0.0 {

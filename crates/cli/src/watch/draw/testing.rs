@@ -8,6 +8,7 @@ use tickwire_testbed::controller::{Live, LiveStream, Step};
 use tickwire_testbed::live::Shown;
 use tickwire_testbed::outcome::{Carrier, StreamDescription, Timing};
 use tickwire_testbed::pattern::Transport;
+use tickwire_testbed::time::Moment;
 use tickwire_timekeeper::{Report, SourceReport};
 
 const MS: u64 = 1_000_000;
@@ -88,7 +89,7 @@ pub(crate) fn watched() -> Watched {
         streams: streams.iter().map(live).collect(),
     };
     let step = Some(Step { number: 2, of: 3 });
-    let shown = Shown { pid: 77, since_s: 1, pattern: "2015".into(), streams, step, live: Some(live) };
+    let shown = Shown { pid: 77, since_s: 1, pattern: "2015".into(), streams, step, live: Some(live), clock: None };
     Watched { shown, age: Duration::ZERO, others: 0 }
 }
 
@@ -157,6 +158,14 @@ pub(crate) fn snapshot() -> Snapshot {
     Snapshot { clock: Ok(report()), service: Ok(reading(vec![lane("daq-consumer", 3)])), testbed: Ok(watched()) }
 }
 
+/// The messages have been sent, and the clock is measured.
+pub(crate) fn clock_measured() -> Snapshot {
+    let mut testbed = watched();
+    let name = "sync every 1 s".to_owned();
+    testbed.shown.clock = Some(Moment { row: 1, rows: 2, name, passed_s: 3.2, whole_s: 7.0 });
+    Snapshot { testbed: Ok(testbed), ..snapshot() }
+}
+
 /// Nothing is.
 pub(crate) fn nothing() -> Snapshot {
     let service = std::io::Error::from_raw_os_error(2);
@@ -204,6 +213,8 @@ pub(crate) fn hostile() -> Snapshot {
     service.host.interfaces = vec![interface(NAME, None)];
     let mut testbed = watched();
     testbed.shown.pattern = NAME.into();
+    testbed.shown.clock =
+        Some(Moment { row: usize::MAX, rows: 0, name: NAME.into(), passed_s: f64::MAX, whole_s: f64::MAX });
     testbed.shown.streams.truncate(10);
     testbed.shown.streams[0].deadline_ms = f64::MAX;
     if let Some(live) = &mut testbed.shown.live {
