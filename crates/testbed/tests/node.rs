@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use tickclock::{Count, CounterKind, Leap, Nanos, Parameters, Scale, Status, Writer};
 use tickwire_testbed::node::protocol::{
     Channel, LONGEST_LINE, LONGEST_ORDER, News, Order, Prepare, Received, Role, Sent, Start, VERSION,
 };
@@ -55,14 +56,14 @@ impl Node {
 
     fn sent(&mut self) -> Vec<Sent> {
         match self.hear() {
-            Some(News::Sent { streams }) => streams,
+            Some(News::Sent { streams, .. }) => streams,
             other => panic!("{other:?}"),
         }
     }
 
     fn received(&mut self) -> (Vec<Received>, Usage) {
         match self.hear() {
-            Some(News::Received { streams, usage }) => (streams, usage),
+            Some(News::Received { streams, usage, .. }) => (streams, usage),
             other => panic!("{other:?}"),
         }
     }
@@ -299,6 +300,54 @@ fn a_clock_that_is_not_there_is_named() {
         node.say(&Order::Prepare(Prepare { time, ..prepare(role, &channels) }));
         let why = node.failed();
         assert!(why.contains("/nowhere/clock"), "{why}");
+    }
+}
+
+/// Of a clock by `CLOCK_MONOTONIC_RAW` that tells the same.
+fn parameters(bound: u64) -> Parameters {
+    let scale = Scale::from_period(1.0).unwrap();
+    Parameters {
+        status: Status::SYNCHRONISED | Status::TAI_KNOWN,
+        at: Count(1),
+        time: Nanos(37 * SECOND as i64 + 1),
+        local: scale,
+        difference: scale,
+        error: 20,
+        bound,
+        fresh_until: Count(u64::MAX / 2),
+        leap: Leap { offset: 37, step: 0, at: Nanos(0) },
+        ..Parameters::UNKNOWN
+    }
+}
+
+#[test]
+fn a_node_tells_the_greatest_bound_that_its_clock_had_and_whether_it_has_lost_the_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("clock");
+    let writer = Writer::create(&path, CounterKind::MonotonicRaw).unwrap();
+    let told = |role, during: Parameters, at_end: Parameters| {
+        writer.publish(&parameters(500));
+        let channels = [channel(10, Transport::Udp, 100, 10)];
+        let mut node =
+            Node::ready(Prepare { time: Time::Page { path: Some(path.clone()) }, ..prepare(role, &channels) });
+        node.say(&Order::Start(Start { duration_ns: 1_000 * SECOND, ..soon() }));
+        writer.publish(&during);
+        // The first may have been said before.
+        for _ in 0..2 {
+            let news = lines::read(&mut node.news, LONGEST_LINE);
+            assert!(matches!(news, Ok(Some(News::Progress { .. }))), "{news:?}");
+        }
+        writer.publish(&at_end);
+        node.say(&Order::Stop);
+        match node.hear() {
+            Some(News::Sent { bound_ns, .. } | News::Received { bound_ns, .. }) => bound_ns,
+            other => panic!("{other:?}"),
+        }
+    };
+    for role in [Role::Producer, Role::Consumer] {
+        assert_eq!(told(role, parameters(7_000_000), parameters(500)), Some(7_000_000), "{role:?}");
+        let lost = Parameters { bound: u64::MAX, ..parameters(0) };
+        assert_eq!(told(role, parameters(500), lost), Some(u64::MAX), "{role:?}");
     }
 }
 

@@ -19,8 +19,8 @@ pub(super) fn believable(news: &News, streams: usize) -> Result<(), String> {
     match news {
         News::Hello { .. } | News::Ready { .. } | News::Failed { .. } => Ok(()),
         News::Progress { streams } => counted(streams.len()).and_then(|()| streams.iter().try_for_each(progress)),
-        News::Sent { streams } => counted(streams.len()).and_then(|()| streams.iter().try_for_each(sent)),
-        News::Received { streams, usage } => {
+        News::Sent { streams, .. } => counted(streams.len()).and_then(|()| streams.iter().try_for_each(sent)),
+        News::Received { streams, usage, .. } => {
             let worked = [usage.user_ns, usage.system_ns, usage.elapsed_ns];
             within(*worked.iter().max().unwrap_or(&0), LONGEST_NS, "ns of processor time")?;
             counted(streams.len()).and_then(|()| streams.iter().try_for_each(received))
@@ -63,7 +63,7 @@ mod tests {
     use crate::outcome::Usage;
 
     fn of(received: Received) -> Result<(), String> {
-        believable(&News::Received { streams: vec![received], usage: Usage::default() }, 1)
+        believable(&News::Received { streams: vec![received], usage: Usage::default(), bound_ns: None }, 1)
     }
 
     #[test]
@@ -82,7 +82,7 @@ mod tests {
         let progress = Progress { messages: 5, worst_ns: u64::MAX, late: 5 };
         assert_eq!(believable(&News::Progress { streams: vec![progress; 3] }, 3), Ok(()));
         let sent = Sent { messages: 5, release: vec![(0, 2), (u64::MAX, 3)], fault: None };
-        assert_eq!(believable(&News::Sent { streams: vec![sent] }, 1), Ok(()));
+        assert_eq!(believable(&News::Sent { streams: vec![sent], bound_ns: Some(u64::MAX) }, 1), Ok(()));
     }
 
     #[test]
@@ -111,7 +111,7 @@ mod tests {
             assert_eq!(believable(&wrong, 1), Err(format!("figures of {streams} streams, and it has 1")));
         }
         let usage = Usage { user_ns: u64::MAX, ..Usage::default() };
-        assert!(believable(&News::Received { streams: vec![], usage }, 0).is_err());
-        assert!(believable(&News::Sent { streams: vec![] }, 1).is_err());
+        assert!(believable(&News::Received { streams: vec![], usage, bound_ns: None }, 0).is_err());
+        assert!(believable(&News::Sent { streams: vec![], bound_ns: None }, 1).is_err());
     }
 }

@@ -14,7 +14,7 @@ use crate::node::protocol::{MOST_MESSAGES, Start};
 use crate::outcome::{Carrier, Experiment, Run, Timing, Usage};
 use crate::pattern::Pattern;
 use crate::schedule::Link;
-use crate::units::{millis, nanos};
+use crate::units::{far, millis, nanos};
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::fmt::Display;
@@ -252,10 +252,8 @@ impl Plan {
                 let hosts = site.hosts();
                 let all = std::iter::once(&hosts.consumer).chain(hosts.producers.iter().map(|(place, _)| place));
                 let names = all.map(|place| format!("{} ({})", place.name, place.address)).collect();
-                let clock = format!(
-                    "the Tickwire clock of each machine: latencies were wrong by at most {} ms when runs began",
-                    bound_ns as f64 / 1e6
-                );
+                let clock =
+                    format!("the Tickwire clock of each machine: latencies are wrong by at most {}", far(bound_ns));
                 (names, clock, None)
             }
         }
@@ -420,7 +418,7 @@ mod tests {
             "the verdict is not about the one that went well"
         );
         assert!(!crate::report::verdict(&experiment).met);
-        assert!(experiment.clock.ends_with("wrong by at most 0.002 ms when runs began"), "{}", experiment.clock);
+        assert!(experiment.clock.ends_with("wrong by at most 0.002 ms"), "{}", experiment.clock);
     }
 
     #[test]

@@ -225,6 +225,28 @@ fn clocks_that_cannot_judge_a_deadline_are_refused() {
     assert!(why.contains("give both the same time servers"), "{why}");
 }
 
+#[test]
+fn clocks_that_cannot_judge_a_deadline_any_more_at_the_end_are_told() {
+    // The deadline is 5 ms; both began with 1 us.
+    let run = |consumer_ns, producer_ns| {
+        let daq = consumer_with_clock(&[all_received()], consumer_ns);
+        of_two(&daq, &producer_with_clock(&[MESSAGES], producer_ns)).unwrap()
+    };
+    assert!(run(2_000_000, 2_999_999).is_met());
+    for (consumer_ns, producer_ns, apart) in
+        [(2_000_000, 3_000_000, "5 ms"), (u64::MAX, 0, "an unknown time"), (0, u64::MAX, "an unknown time")]
+    {
+        let run = run(consumer_ns, producer_ns);
+        let said = format!(
+            "sensors: its clock and that of daq may have come to be {apart} apart meanwhile, and stream 1 has a deadline of 5 ms"
+        );
+        assert!(fault(&run).starts_with(&said), "{run:?}");
+    }
+    let ahead = Received { before_sent: 1, ahead_ns: 4_000_000, ..all_received() };
+    let daq = consumer_with_clock(&[ahead], 4_000_000);
+    assert!(of_two(&daq, &producer(&[MESSAGES])).unwrap().is_met(), "it is within what both clocks say at the end");
+}
+
 /// A service that says of the node of [`PID`] that so many of its sockets are on its lane, each time with more packets diverted; and the node.
 fn served(on_lane: usize, before: &str, node: &str) -> String {
     let sockets =

@@ -7,7 +7,7 @@ use super::run::RunOptions;
 use crate::node::protocol::{Order, Received, Start};
 use crate::outcome::{Carrier, Run, StreamFigures, Summary, Times, Timing, Usage};
 use crate::pattern::{Pattern, Stream};
-use crate::units::nanos;
+use crate::units::{far, millis, nanos};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -218,6 +218,7 @@ impl<'a> Measured<'a> {
                 for (index, received) in streams.iter().enumerate() {
                     self.doubt(index, received, consumer, producers);
                 }
+                self.doubt_clocks(consumer, producers);
                 Some((streams, usage))
             }
             Err(error) => {
@@ -236,18 +237,36 @@ impl<'a> Measured<'a> {
             doubts.push(format!("of {} messages it knows how long {known} took", received.messages));
         }
         if let Some(producer) = producers.iter().find(|producer| producer.streams.contains(&index)) {
-            let bounds = consumer.bound_ns.saturating_add(producer.bound_ns);
+            let bounds = consumer.bounds_ns(producer);
             if received.ahead_ns > bounds {
                 doubts.push(format!(
-                    "messages came up to {} ms before {} sent them: the two clocks are farther apart than the {} ms that they may be by what they say, so no latency is known",
-                    received.ahead_ns as f64 / 1e6,
+                    "messages came up to {} before {} sent them: the two clocks are farther apart than the {} that they may be by what they say, so no latency is known",
+                    far(received.ahead_ns),
                     producer.place.name,
-                    bounds as f64 / 1e6
+                    far(bounds)
                 ));
             }
         }
         for doubt in doubts {
             self.told(format!("{}: stream {}: {doubt}", consumer.place.name, stream.id));
+        }
+    }
+
+    /// Whether clocks that were good enough when the run began still were at its end.
+    fn doubt_clocks(&mut self, consumer: &Member<'_>, producers: &[Member<'_>]) {
+        let pattern = self.pattern;
+        for producer in producers {
+            if let Some(stream) = producer.unjudged(consumer, |index| &pattern.streams[index]) {
+                self.told(format!(
+                    "{}: its clock and that of {} may have come to be {} apart meanwhile, and stream {} has a deadline of {} ms, so it cannot be judged: did one lose \
+                     its time servers? (tickwire clock status)",
+                    producer.place.name,
+                    consumer.place.name,
+                    far(consumer.bounds_ns(producer)),
+                    stream.id,
+                    millis(stream.deadline)
+                ));
+            }
         }
     }
 

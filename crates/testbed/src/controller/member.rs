@@ -8,6 +8,7 @@ use super::remote::Remote;
 use super::run::RunOptions;
 use crate::node::protocol::{Channel, News, Order, Prepare, Progress, Received, Role, Sent, VERSION};
 use crate::outcome::Usage;
+use crate::pattern::Stream;
 use crate::units::nanos;
 use anyhow::{Result, bail};
 use std::time::Instant;
@@ -22,7 +23,7 @@ pub(super) struct Member<'a> {
     pub(super) accelerated: bool,
     /// Its streams, as places in the pattern.
     pub(super) streams: Vec<usize>,
-    /// How far its clock may be wrong, in ns, when its sockets were open.
+    /// How far its clock may have been wrong at most, in ns, by what it has told so far: when its sockets were open, and at the end.
     pub(super) bound_ns: u64,
     pub(super) before: Proof,
     /// What a producer has told; of each of its streams.
@@ -124,7 +125,10 @@ impl<'a> Member<'a> {
         while Instant::now() < until {
             match self.hear(until)? {
                 Some(News::Progress { .. }) | None => {}
-                Some(News::Received { streams, usage }) => return Ok((streams, usage)),
+                Some(News::Received { streams, usage, bound_ns }) => {
+                    self.bound_was(bound_ns);
+                    return Ok((streams, usage));
+                }
                 Some(_) => bail!("{}: it said what was not asked for", self.place.name),
             }
         }
@@ -139,10 +143,28 @@ impl<'a> Member<'a> {
             }
             None => {}
             Some(News::Progress { streams }) => self.progress = streams,
-            Some(News::Sent { streams }) => self.sent = Some(streams),
+            Some(News::Sent { streams, bound_ns }) => {
+                self.bound_was(bound_ns);
+                self.sent = Some(streams);
+            }
             Some(_) => bail!("{}: it said what was not asked for", self.place.name),
         }
         Ok(self.sent.is_some())
+    }
+
+    fn bound_was(&mut self, bound_ns: Option<u64>) {
+        self.bound_ns = self.bound_ns.max(bound_ns.unwrap_or(0));
+    }
+
+    /// By how many ns what it tells of its clock and what another one does may be wrong together.
+    pub(super) fn bounds_ns(&self, other: &Self) -> u64 {
+        self.bound_ns.saturating_add(other.bound_ns)
+    }
+
+    /// Which of its streams has the shortest deadline, if that cannot be judged, because its clock and another one may be as far apart.
+    pub(super) fn unjudged<'p>(&self, other: &Self, stream: impl Fn(usize) -> &'p Stream) -> Option<&'p Stream> {
+        let nearest = self.streams.iter().map(|&index| stream(index)).min_by_key(|stream| stream.deadline)?;
+        (self.bounds_ns(other) >= nanos(nearest.deadline)).then_some(nearest)
     }
 
     /// Nothing more is wanted of it.

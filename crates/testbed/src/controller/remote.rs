@@ -136,7 +136,7 @@ fn in_words(mut news: News) -> News {
     let tidy = |fault: &mut Option<String>| *fault = fault.as_deref().map(fit);
     match &mut news {
         News::Hello { program, host, .. } => (*program, *host) = (fit(program), fit(host)),
-        News::Sent { streams } => streams.iter_mut().for_each(|sent| tidy(&mut sent.fault)),
+        News::Sent { streams, .. } => streams.iter_mut().for_each(|sent| tidy(&mut sent.fault)),
         News::Received { streams, .. } => streams.iter_mut().for_each(|received| tidy(&mut received.fault)),
         News::Failed { why } => *why = fit(why),
         News::Ready { .. } | News::Progress { .. } => {}

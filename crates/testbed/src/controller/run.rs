@@ -12,7 +12,7 @@ use crate::node::Time;
 use crate::node::protocol::{Channel, Order, Role, Start};
 use crate::outcome::{Carrier, Run, Timing};
 use crate::pattern::{Pattern, Stream};
-use crate::units::{millis, nanos};
+use crate::units::{far, millis, nanos};
 use anyhow::bail;
 use std::time::{Duration, Instant};
 
@@ -48,7 +48,7 @@ pub(super) struct RunOptions {
     pub patience: Patience,
 }
 
-/// Runs `pattern`, whose phases are set, once. Beside what became of it: by how many ns a latency may have been wrong when it began.
+/// Runs `pattern`, whose phases are set, once. Beside what became of it: by how many ns a latency may have been wrong.
 ///
 /// # Errors
 /// [`Error::Refused`] if nothing was sent, because a node cannot be reached, is of another version, cannot open its sockets, or has no clock, or none by which
@@ -123,22 +123,19 @@ fn prepared(members: &mut Members<'_>, channels: &[Channel], options: &RunOption
     for producer in producers {
         let theirs_ns = producer.ready()?;
         let here_ns = now_ns.saturating_add(nanos_i64(asked.elapsed()));
-        let bounds = consumer.bound_ns.saturating_add(producer.bound_ns);
+        let bounds = consumer.bounds_ns(producer);
         let names = (&producer.place.name, &consumer.place.name);
         if theirs_ns.abs_diff(here_ns) > nanos(ASKED_WITHIN + asked.elapsed()).saturating_add(bounds) {
             let apart = theirs_ns.abs_diff(here_ns) as f64 / 1e9;
             bail!("{}: its clock is {apart:.3} s from that of {}: give both the same time servers", names.0, names.1);
         }
-        let deadlines = producer.streams.iter().map(|&index| &channels[index].stream);
-        if let Some(stream) = deadlines.min_by_key(|stream| stream.deadline)
-            && bounds >= nanos(stream.deadline)
-        {
+        if let Some(stream) = producer.unjudged(consumer, |index| &channels[index].stream) {
             bail!(
-                "{}: its clock and that of {} may be {} ms apart, and stream {} has a deadline of {} ms, which could not be judged: wait until both clocks are in \
+                "{}: its clock and that of {} may be {} apart, and stream {} has a deadline of {} ms, which could not be judged: wait until both clocks are in \
                  sync, or give them nearer time servers (tickwire clock status)",
                 names.0,
                 names.1,
-                bounds as f64 / 1e6,
+                far(bounds),
                 stream.id,
                 millis(stream.deadline)
             );

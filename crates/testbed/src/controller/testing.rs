@@ -58,14 +58,26 @@ pub(super) fn all_received() -> Received {
 
 /// A consumer that has got this.
 pub(super) fn consumer(streams: &[Received]) -> String {
+    consumer_with_clock(streams, 1_000)
+}
+
+/// The same, whose clock had this bound at the end.
+pub(super) fn consumer_with_clock(streams: &[Received], bound_ns: u64) -> String {
     let usage = Usage { user_ns: 1, system_ns: 1, elapsed_ns: 100 };
-    [&begun(), HEAR, &say(&News::Received { streams: streams.to_vec(), usage }), HEAR].concat()
+    [&begun(), HEAR, &say(&News::Received { streams: streams.to_vec(), usage, bound_ns: Some(bound_ns) }), HEAR]
+        .concat()
 }
 
 /// A producer that has sent so many messages of each of its streams.
 pub(super) fn producer(messages: &[u64]) -> String {
+    producer_with_clock(messages, 1_000)
+}
+
+/// The same, whose clock had this bound at the end.
+pub(super) fn producer_with_clock(messages: &[u64], bound_ns: u64) -> String {
     let sent = |&messages: &u64| Sent { messages, release: vec![(1_000, messages)], fault: None };
-    [&begun(), &say(&News::Sent { streams: messages.iter().map(sent).collect() }), HEAR].concat()
+    let streams = messages.iter().map(sent).collect();
+    [&begun(), &say(&News::Sent { streams, bound_ns: Some(bound_ns) }), HEAR].concat()
 }
 
 /// The words of an `ssh` that runs this script. It has the destination as `$3` and the command as `$4`.

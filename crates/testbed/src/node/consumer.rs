@@ -66,6 +66,7 @@ impl Consumer {
             tallies: prepare.streams.iter().map(tally).collect(),
             epoll,
             arrival: Arrival { time, at_ns: start.at_ns },
+            bound_ns: None,
             metering: Metering::new(from, from + Duration::from_nanos(start.duration_ns)),
             buffer: vec![0; BUFFER],
         };
@@ -73,7 +74,8 @@ impl Consumer {
             return Ok(());
         }
         let streams = receiver.tallies.iter().map(Tally::received).collect();
-        talk.say(News::Received { streams, usage: receiver.metering.end() })?;
+        receiver.look_at_the_clock();
+        talk.say(News::Received { streams, usage: receiver.metering.end(), bound_ns: receiver.bound_ns })?;
         // The sockets stay until then: who looks at the host after the run finds them.
         match talk.wait()? {
             None | Some(Order::Stop) => Ok(()),
@@ -112,6 +114,8 @@ struct Receiver {
     tallies: Vec<Tally>,
     epoll: Epoll,
     arrival: Arrival,
+    /// How far the clock may have been wrong, at most.
+    bound_ns: Option<u64>,
     metering: Metering,
     buffer: Vec<u8>,
 }
@@ -138,11 +142,16 @@ impl Receiver {
             }
             if told.elapsed() >= PROGRESS {
                 told = Instant::now();
+                self.look_at_the_clock();
                 if talk.mention(News::Progress { streams: self.tallies.iter().map(Tally::progress).collect() })? {
                     self.tallies.iter_mut().for_each(Tally::progress_told);
                 }
             }
         }
+    }
+
+    fn look_at_the_clock(&mut self) {
+        self.bound_ns = self.bound_ns.max(self.arrival.time.bound_ns());
     }
 
     /// Waits once, and takes what has come.

@@ -77,7 +77,7 @@ impl Producer {
                     })
                     .map_err(|source| NodeError::System { what: "start a thread", source })?;
             }
-            attend(talk, &counts, &quit, &ended)
+            attend(talk, &time, &counts, &quit, &ended)
         })
     }
 }
@@ -94,12 +94,14 @@ impl Drop for Quit<'_> {
 /// Obeys, and tells how far it is, until all streams have ended and the controller says so.
 fn attend(
     talk: &Talk,
+    time: &Timepiece,
     counts: &[AtomicU64],
     quit: &AtomicBool,
     ended: &Receiver<(usize, Sent)>,
 ) -> Result<(), NodeError> {
     let mut streams = vec![None; counts.len()];
     let mut told = Instant::now();
+    let mut bound_ns = time.bound_ns();
     while streams.iter().any(Option::is_none) {
         match talk.hear(NAP)? {
             Heard::Nothing => {}
@@ -112,11 +114,13 @@ fn attend(
         }
         if told.elapsed() >= PROGRESS {
             told = Instant::now();
+            bound_ns = bound_ns.max(time.bound_ns());
             let far = |count: &AtomicU64| Progress { messages: count.load(Ordering::Relaxed), ..Progress::default() };
             talk.mention(News::Progress { streams: counts.iter().map(far).collect() })?;
         }
     }
-    talk.say(News::Sent { streams: streams.into_iter().flatten().collect() })?;
+    let bound_ns = bound_ns.max(time.bound_ns());
+    talk.say(News::Sent { streams: streams.into_iter().flatten().collect(), bound_ns })?;
     if quit.load(Ordering::Relaxed) {
         return Ok(());
     }

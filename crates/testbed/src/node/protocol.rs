@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 
 /// The version of all that stands here: nodes of another one are not used.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// The longest line of a node, in bytes: a thousand streams' histograms.
 pub const LONGEST_LINE: u64 = 256 << 20;
 /// The longest line of a controller: a thousand streams.
@@ -137,6 +137,8 @@ pub enum News {
     Sent {
         /// Each stream, in the order of `Prepare`.
         streams: Vec<Sent>,
+        /// How far the shared clock may have been wrong meanwhile, at most, in ns; `u64::MAX` if it has lost the time, none of a machine's own counter.
+        bound_ns: Option<u64>,
     },
     /// What the consumer has got.
     Received {
@@ -144,6 +146,8 @@ pub enum News {
         streams: Vec<Received>,
         /// Its processor time from the end of the warm-up to the end of the run, when the last message is due.
         usage: Usage,
+        /// As a producer's.
+        bound_ns: Option<u64>,
     },
     /// It cannot go on.
     Failed {

@@ -123,6 +123,12 @@ impl Timepiece {
         }
     }
 
+    /// How far it may be wrong now, in nanoseconds: [`u64::MAX`] if it has lost the time or was set, none of the machine's counter.
+    #[must_use]
+    pub fn bound_ns(&self) -> Option<u64> {
+        self.now_and_bound().map_or(Some(u64::MAX), |(_, bound_ns)| bound_ns)
+    }
+
     /// Waits until this instant, and returns the first reading that is not before it; none if `quit` came first. It sleeps until `watch_ns` before it (a system call
     /// each 100 ms), and then watches the clock, so a processor is busy for that long.
     ///
