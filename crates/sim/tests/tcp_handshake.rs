@@ -31,6 +31,29 @@ fn options_are_used_only_if_both_sides_offer_them() {
     assert_eq!(wire.held(), 0);
 }
 
+/// RFC 7323 §2.2 and §2.3: the window means what the SYN said, with any shift up to 14, also when a cookie has remembered the rest.
+#[test]
+fn the_shift_that_is_set_is_offered_and_used() {
+    for (set, used) in [(0, 0), (8, 8), (14, 14), (200, 14)] {
+        for syn_queue in [256, 0] {
+            let mut config = Config::default();
+            (config.tcp.window_shift, config.tcp.syn_queue) = (set, syn_queue);
+            config.tcp.receive_buffer = 60_000;
+            let mut wire = Wire::with(config);
+            let listener = wire.listen(8);
+            let syn = Seg::new(SYN, 1000, 0).options(&[2, 4, 5, 180, 1, 3, 3, 9]).timestamps(77, 0);
+            let (id, ours, theirs) = wire.accepted_with(listener, syn);
+            let now = wire.now;
+            let info = wire.stack().tcp_info(id, now).unwrap();
+            assert_eq!(info.scale, Some((9, used)));
+            wire.put(Seg::new(ACK, theirs, ours).timestamps(78, 0).data(b"hello"));
+            let window = u32::from(wire.one().window) << used;
+            let step = 1 << used;
+            assert!((60_000 - 5 - step..60_000 + step).contains(&window), "{window} with a shift of {used}");
+        }
+    }
+}
+
 #[test]
 fn a_lost_syn_and_a_lost_syn_ack_are_sent_again() {
     let mut pair = Pair::seeded(3);

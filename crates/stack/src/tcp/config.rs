@@ -57,6 +57,9 @@ pub struct Config {
     pub algorithm: Algorithm,
     /// Half-open connections of one listener before SYN cookies are used.
     pub syn_queue: u32,
+    /// Shift of the windows offered (RFC 7323 §2.2, at most 14): with 7, receive buffers of up to 8 MiB are used in full, and the window
+    /// moves in steps of 128 bytes.
+    pub window_shift: u8,
 }
 
 impl Default for Config {
@@ -83,6 +86,7 @@ impl Default for Config {
             ttl: 64,
             algorithm: Algorithm::Cubic,
             syn_queue: 256,
+            window_shift: 7,
         }
     }
 }
@@ -119,5 +123,6 @@ impl Shared {
     /// Takes the configuration.
     pub(crate) fn init(&mut self, config: &Config, _now: Instant) {
         self.config = *config;
+        self.config.window_shift = config.window_shift.min(super::options::MAX_WINDOW_SHIFT);
     }
 }

@@ -19,17 +19,14 @@ use crate::pool::Link;
 use crate::time::Instant;
 use zerocopy::FromZeros;
 
-/// Shift of the windows that we offer: lets buffers of up to 8 MiB be used in full.
-pub(super) const WINDOW_SHIFT: u8 = 7;
-
 impl Socket {
     /// Takes the options of the peer's SYN. What we did not offer cannot be agreed on.
-    fn take_syn(&mut self, now: Instant, segment: &Segment) {
+    fn take_syn(&mut self, now: Instant, shift: u8, segment: &Segment) {
         let options = &segment.options;
         // RFC 9293 §3.7.1: without the option, what every host must take.
         let default = if self.remote.address.family() == Family::V4 { 536 } else { 1220 };
         self.peer_mss = if options.mss == 0 { default } else { options.mss.max(MIN_MSS) };
-        self.agree(options.window_scale, options.sack_permitted, options.timestamps.is_some());
+        self.agree(shift, options.window_scale, options.sack_permitted, options.timestamps.is_some());
         if let Some(times) = options.timestamps {
             (self.ts_recent, self.ts_recent_at) = (times.value, now);
         }
@@ -42,11 +39,11 @@ impl Socket {
         (self.window_seq, self.window_ack) = (segment.seq, segment.ack);
     }
 
-    /// Takes over what both sides' SYNs offer.
-    pub(super) fn agree(&mut self, window_scale: Option<u8>, sack: bool, timestamps: bool) {
+    /// Takes over what both sides' SYNs offer; `shift` is ours.
+    pub(super) fn agree(&mut self, shift: u8, window_scale: Option<u8>, sack: bool, timestamps: bool) {
         self.scaling = window_scale.is_some();
         self.send_shift = window_scale.unwrap_or(0);
-        self.receive_shift = if self.scaling { WINDOW_SHIFT } else { 0 };
+        self.receive_shift = if self.scaling { shift } else { 0 };
         self.sack = sack;
         self.timestamps = timestamps;
     }
@@ -135,7 +132,7 @@ impl Stack<'_> {
             .then(|| Timestamps { value: s.timestamp(now), echo: if answers { s.ts_recent } else { 0 } });
         let options = Options {
             mss: s.receive_mss,
-            window_scale: (!answers || s.scaling).then_some(WINDOW_SHIFT),
+            window_scale: (!answers || s.scaling).then_some(self.mem.core.tcp.config.window_shift),
             sack_permitted: !answers || s.sack,
             timestamps,
             ..Options::default()
@@ -198,7 +195,7 @@ impl Stack<'_> {
             return;
         }
         s.heard = now;
-        s.take_syn(now, segment);
+        s.take_syn(now, self.mem.core.tcp.config.window_shift, segment);
         if acknowledges {
             self.establish(index, now);
             self.mem.tcp[index].ack_now = true;
@@ -331,7 +328,7 @@ impl Stack<'_> {
         s.passive = true;
         s.listener = Link::to(listener as u32);
         s.state = State::SynReceived;
-        s.take_syn(now, segment);
+        s.take_syn(now, self.mem.core.tcp.config.window_shift, segment);
         self.send_syn(index, now);
     }
 }

@@ -251,7 +251,7 @@ impl Stack<'_> {
         if timestamps.is_some() {
             // Only what the echoed timestamp will remember may be agreed on.
             options.sack_permitted = offered.sack_permitted;
-            options.window_scale = offered.window_scale.map(|_| super::handshake::WINDOW_SHIFT);
+            options.window_scale = offered.window_scale.map(|_| self.mem.core.tcp.config.window_shift);
         }
         let cookie =
             self.make_cookie(now, local, remote, segment.seq, if offered.mss == 0 { 536 } else { offered.mss });
@@ -297,7 +297,12 @@ impl Stack<'_> {
         s.iss = cookie;
         s.irs = irs;
         s.peer_mss = remembered.mss;
-        s.agree(remembered.window_scale, remembered.sack, segment.options.timestamps.is_some());
+        s.agree(
+            self.mem.core.tcp.config.window_shift,
+            remembered.window_scale,
+            remembered.sack,
+            segment.options.timestamps.is_some(),
+        );
         if let Some(times) = segment.options.timestamps {
             (s.ts_recent, s.ts_recent_at) = (times.value, now);
         }
