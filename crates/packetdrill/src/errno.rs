@@ -1,0 +1,51 @@
+//! The stack's errors as error numbers.
+
+use tickwire_stack::Error;
+use tickwire_stack::watch::WatchError;
+
+/// An error number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Errno(pub(crate) i32);
+
+/// What a call answers.
+pub(crate) type Result<T> = core::result::Result<T, Errno>;
+
+/// Not yet.
+pub(crate) const AGAIN: Errno = Errno(libc::EAGAIN);
+
+impl From<Error> for Errno {
+    fn from(error: Error) -> Self {
+        Self(match error {
+            Error::WouldBlock => libc::EAGAIN,
+            Error::Stale => libc::EBADF,
+            Error::NoBuffers => libc::ENOBUFS,
+            Error::MessageTooLong => libc::EMSGSIZE,
+            Error::NotConnected => libc::ENOTCONN,
+            Error::AlreadyConnected => libc::EISCONN,
+            Error::InProgress => libc::EINPROGRESS,
+            Error::Refused => libc::ECONNREFUSED,
+            Error::Reset => libc::ECONNRESET,
+            Error::Aborted => libc::ECONNABORTED,
+            Error::TimedOut => libc::ETIMEDOUT,
+            Error::HostUnreachable | Error::NeedPath => libc::EHOSTUNREACH,
+            Error::NetworkUnreachable => libc::ENETUNREACH,
+            Error::ProtocolUnreachable => libc::ENOPROTOOPT,
+            Error::NetworkDown => libc::ENETDOWN,
+            Error::Pipe => libc::EPIPE,
+            Error::AddressInUse => libc::EADDRINUSE,
+            Error::Invalid => libc::EINVAL,
+        })
+    }
+}
+
+impl From<WatchError> for Errno {
+    fn from(error: WatchError) -> Self {
+        Self(match error {
+            WatchError::Stale => libc::EBADF,
+            WatchError::Exists => libc::EEXIST,
+            WatchError::Missing => libc::ENOENT,
+            WatchError::Loop => libc::ELOOP,
+            WatchError::Full => libc::ENOSPC,
+        })
+    }
+}

@@ -1,0 +1,262 @@
+//! Socket options, `fcntl` and `ioctl`.
+
+use crate::errno::{Errno, Result};
+use crate::machine::Machine;
+use crate::table::Kind;
+use tickwire_stack::tcp::{Algorithm, Setting, State, TcpInfo, TcpOptions};
+use tickwire_stack::time::Span;
+
+/// `TCP_INQ`, and the control message of the same number.
+pub(crate) const TCP_INQ: i32 = 36;
+/// The congestion control's own figures (`TCP_CC_INFO`), of which ours has none.
+const TCP_CC_INFO: i32 = 26;
+/// Bytes queued that were not sent yet.
+const SIOCOUTQNSD: u64 = 0x894B;
+
+/// The setting of the stack that an option is.
+fn setting(level: i32, name: i32, value: &[u8]) -> Option<Setting> {
+    let number = number(value)?;
+    let on = number != 0;
+    let seconds = || Span::from_secs(number.max(0) as u64);
+    Some(match (level, name) {
+        (libc::IPPROTO_TCP, libc::TCP_NODELAY) => Setting::NoDelay(on),
+        (libc::IPPROTO_TCP, libc::TCP_CORK) => Setting::Cork(on),
+        (libc::IPPROTO_TCP, libc::TCP_QUICKACK) => Setting::QuickAck(on),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => Setting::KeepIdle(seconds()),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL) => Setting::KeepInterval(seconds()),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPCNT) => Setting::KeepCount(number.clamp(0, 255) as u8),
+        (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => Setting::UserTimeout(Span::from_millis(number.max(0) as u64)),
+        (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT) => Setting::NotSentLowat(number as u32),
+        (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => Setting::MaxSegment(number.clamp(0, 32_767) as u16),
+        (libc::IPPROTO_TCP, libc::TCP_CONGESTION) if value.starts_with(b"reno") => Setting::Algorithm(Algorithm::Reno),
+        (libc::IPPROTO_TCP, libc::TCP_CONGESTION) if value.starts_with(b"cubic") => {
+            Setting::Algorithm(Algorithm::Cubic)
+        }
+        (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => Setting::KeepAlive(on),
+        (libc::SOL_SOCKET, libc::SO_OOBINLINE) => Setting::OobInline(on),
+        (libc::SOL_SOCKET, libc::SO_SNDBUF | libc::SO_SNDBUFFORCE) => Setting::SendBuffer(number.max(0) as u32),
+        (libc::SOL_SOCKET, libc::SO_RCVBUF | libc::SO_RCVBUFFORCE) => Setting::ReceiveBuffer(number.max(0) as u32),
+        (libc::SOL_SOCKET, libc::SO_LINGER) => {
+            let time = value.get(4..8).and_then(self::number)?.max(0) as u64;
+            Setting::Linger(on.then_some(Span::from_secs(time)))
+        }
+        (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => Setting::Tos(number.max(0) as u8),
+        (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => {
+            Setting::Ttl(number.clamp(0, 255) as u8)
+        }
+        (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER) | (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER) => {
+            Setting::DontFragment(
+                [libc::IP_PMTUDISC_WANT, libc::IP_PMTUDISC_DO, libc::IP_PMTUDISC_PROBE].contains(&number),
+            )
+        }
+        (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => Setting::V6Only(on),
+        _ => return None,
+    })
+}
+
+/// Options that mean nothing here: who may bind where is the host's business, hints may be ignored.
+fn is_harmless(level: i32, name: i32) -> bool {
+    match level {
+        libc::SOL_SOCKET => [libc::SO_REUSEADDR, libc::SO_REUSEPORT, libc::SO_PRIORITY].contains(&name),
+        libc::IPPROTO_TCP => [libc::TCP_DEFER_ACCEPT, libc::TCP_FASTOPEN, libc::TCP_FASTOPEN_CONNECT].contains(&name),
+        _ => false,
+    }
+}
+
+/// An option's value: four bytes, or one.
+fn number(value: &[u8]) -> Option<i32> {
+    value.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes)).or(value.first().map(|&byte| i32::from(byte)))
+}
+
+/// A `struct timeval`; zero is none.
+fn time_value(value: &[u8]) -> Option<Span> {
+    let (seconds, micros) = value.get(..16)?.split_at(8);
+    let seconds = i64::from_ne_bytes(seconds.try_into().ok()?).max(0) as u64;
+    let micros = i64::from_ne_bytes(micros.try_into().ok()?).max(0) as u64;
+    Some(Span::from_secs(seconds) + Span::from_micros(micros)).filter(|span| !span.is_zero())
+}
+
+impl Machine {
+    /// `setsockopt`.
+    pub(crate) fn set_option(&self, fd: i32, level: i32, name: i32, value: &[u8]) -> Result<()> {
+        self.call(|state| {
+            let now = state.wire.now();
+            let d = state.table.get(fd)?;
+            match (level, name) {
+                (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => d.receive_timeout = time_value(value),
+                (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => d.send_timeout = time_value(value),
+                (libc::IPPROTO_TCP, TCP_INQ) => {
+                    let on = number(value).filter(|on| (0..=1).contains(on)).ok_or(Errno(libc::EINVAL))?;
+                    d.tells_left = on != 0;
+                }
+                _ if is_harmless(level, name) => {}
+                _ => {
+                    let setting = setting(level, name, value).ok_or(Errno(libc::ENOPROTOOPT))?;
+                    match d.kind {
+                        Kind::Connection(id) => state.wire.stack().tcp_set(id, now, setting)?,
+                        Kind::Listener(id) => state.wire.stack().tcp_listener_set(id, setting)?,
+                        Kind::Fresh => d.options.set(setting)?,
+                        Kind::Set(_) => return Err(Errno(libc::ENOTSOCK)),
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// `getsockopt`.
+    pub(crate) fn option(&self, fd: i32, level: i32, name: i32) -> Result<Vec<u8>> {
+        self.call(|state| {
+            let now = state.wire.now();
+            let d = state.table.get(fd)?;
+            let (kind, fresh, left) = (d.kind, d.options, d.tells_left);
+            let mut stack = state.wire.stack();
+            if (level, name) == (libc::IPPROTO_TCP, TCP_INQ) {
+                return Ok(i32::from(left).to_ne_bytes().to_vec());
+            }
+            let (options, info) = match kind {
+                Kind::Connection(id) => {
+                    if (level, name) == (libc::SOL_SOCKET, libc::SO_ERROR) {
+                        let error = stack.tcp_take_error(id)?.map_or(0, |error| Errno::from(error).0);
+                        if stack.tcp_state(id)? != State::SynSent {
+                            d.connecting = false;
+                        }
+                        return Ok(error.to_ne_bytes().to_vec());
+                    }
+                    (stack.tcp_options(id)?, Some(stack.tcp_info(id, now)?))
+                }
+                Kind::Listener(id) => (stack.tcp_listener_options(id)?, None),
+                Kind::Fresh => (fresh, None),
+                Kind::Set(_) => return Err(Errno(libc::ENOTSOCK)),
+            };
+            answer(&options, info.as_ref(), level, name).ok_or(Errno(libc::ENOPROTOOPT))
+        })
+    }
+
+    /// `fcntl`.
+    pub(crate) fn fcntl(&self, fd: i32, command: i32, value: i32) -> Result<i32> {
+        self.call(|state| {
+            let d = state.table.get(fd)?;
+            match command {
+                libc::F_GETFL => Ok(libc::O_RDWR | if d.nonblock { libc::O_NONBLOCK } else { 0 }),
+                libc::F_SETFL => {
+                    d.nonblock = value & libc::O_NONBLOCK != 0;
+                    Ok(0)
+                }
+                libc::F_GETFD | libc::F_SETFD => Ok(0),
+                _ => Err(Errno(libc::EINVAL)),
+            }
+        })
+    }
+
+    /// `ioctl`: what it tells, or sets with `value`.
+    pub(crate) fn ioctl(&self, fd: i32, request: u64, value: Option<i32>) -> Result<Option<i32>> {
+        self.call(|state| {
+            let now = state.wire.now();
+            if request == libc::FIONBIO {
+                state.table.get(fd)?.nonblock = value.ok_or(Errno(libc::EFAULT))? != 0;
+                return Ok(None);
+            }
+            let id = state.connection(fd, libc::EINVAL)?;
+            let info = state.wire.stack().tcp_info(id, now)?;
+            let bytes = match request {
+                libc::FIONREAD => info.unread,
+                libc::TIOCOUTQ => info.outstanding + info.unsent,
+                SIOCOUTQNSD => info.unsent,
+                _ => return Err(Errno(libc::ENOTTY)),
+            };
+            Ok(Some(bytes.min(i32::MAX as u32) as i32))
+        })
+    }
+}
+
+/// What an option is; a connection's figures where there are any.
+fn answer(options: &TcpOptions, info: Option<&TcpInfo>, level: i32, name: i32) -> Option<Vec<u8>> {
+    let number = |n: u64| Some((n.min(i32::MAX as u64) as i32).to_ne_bytes().to_vec());
+    match (level, name) {
+        (libc::SOL_SOCKET, libc::SO_ERROR) => number(0),
+        (libc::SOL_SOCKET, libc::SO_SNDBUF) => number(u64::from(options.send_buffer) * 2),
+        (libc::SOL_SOCKET, libc::SO_RCVBUF) => number(u64::from(options.receive_buffer) * 2),
+        (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => number(options.keepalive.into()),
+        (libc::SOL_SOCKET, libc::SO_OOBINLINE) => number(options.oob_inline.into()),
+        (libc::IPPROTO_TCP, libc::TCP_NODELAY) => number(options.nodelay.into()),
+        (libc::IPPROTO_TCP, libc::TCP_CORK) => number(options.cork.into()),
+        (libc::IPPROTO_TCP, libc::TCP_QUICKACK) => number(options.quickack.into()),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => number(options.keep_idle.as_millis() / 1000),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL) => number(options.keep_interval.as_millis() / 1000),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPCNT) => number(options.keep_count.into()),
+        (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => number(options.user_timeout.as_millis()),
+        (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT) => Some(options.notsent_lowat.to_ne_bytes().to_vec()),
+        (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => {
+            // Before there is a connection: what was set, or what any peer takes.
+            let unset = if options.max_segment == 0 { 536 } else { options.max_segment };
+            number(info.map_or(unset, |info| info.send_mss).into())
+        }
+        (libc::IPPROTO_TCP, libc::TCP_INFO) => Some(linux_info(info?)),
+        (libc::IPPROTO_TCP, TCP_CC_INFO) => Some(Vec::new()),
+        (libc::SOL_SOCKET, libc::SO_MEMINFO) => {
+            let info = info?;
+            let words = [
+                info.unread,
+                options.receive_buffer * 2,
+                info.unsent,
+                options.send_buffer * 2,
+                0,
+                info.unsent,
+                0,
+                0,
+                0,
+            ];
+            Some(words.iter().flat_map(|word| word.to_ne_bytes()).collect())
+        }
+        (libc::IPPROTO_IP, libc::IP_MTU) | (libc::IPPROTO_IPV6, libc::IPV6_MTU) => number(info?.path_mtu.into()),
+        _ => None,
+    }
+}
+
+/// How long `struct tcp_info` is taken to be: longer than any kernel's yet.
+const INFO_LEN: usize = 512;
+
+/// The figures as Linux's `struct tcp_info`; what we do not know is 0.
+fn linux_info(info: &TcpInfo) -> Vec<u8> {
+    let micros = |t: Span| t.as_micros().min(u64::from(u32::MAX)) as u32;
+    let millis = |t: Span| t.as_millis().min(u64::from(u32::MAX)) as u32;
+    let mss = u32::from(info.send_mss).max(1);
+    let (send_shift, receive_shift) = info.scale.unwrap_or((0, 0));
+    let options = u8::from(info.timestamps) | u8::from(info.sack) << 1 | u8::from(info.scale.is_some()) << 2;
+    let mut bytes = vec![info.state as u8, info.congestion_state, info.retransmits, info.probes, info.backoff, options];
+    bytes.extend([send_shift & 15 | receive_shift << 4, 0]);
+    let packets = |bytes: u32| bytes.div_ceil(mss);
+    let words = [
+        micros(info.rto),
+        micros(info.ack_delay),
+        mss,
+        u32::from(info.receive_mss),
+        packets(info.outstanding),
+        packets(info.sacked),
+        packets(info.lost),
+        0,
+        0,
+        millis(info.since_sent),
+        0,
+        millis(info.since_received),
+        millis(info.since_received),
+        info.path_mtu,
+        info.receive_window,
+        micros(info.srtt),
+        micros(info.rttvar),
+        packets(info.ssthresh),
+        info.cwnd / mss,
+        mss,
+        3,
+        0,
+        info.receive_buffer,
+        info.total_retransmits,
+    ];
+    bytes.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
+    bytes.resize(INFO_LEN, 0);
+    let mut put = |at: usize, word: u32| bytes[at..][..4].copy_from_slice(&word.to_ne_bytes());
+    put(144, info.unsent);
+    put(148, micros(info.min_rtt));
+    bytes
+}

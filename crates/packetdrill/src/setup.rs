@@ -1,0 +1,134 @@
+//! What the stack is told at its start: the times that Linux has, which scripts count on, and what the network settings of the process's
+//! own network namespace say. Scripts set those by shell commands; so whoever runs them gives each a namespace of its own.
+
+use std::fs;
+use tickwire_stack::addr::{Address, Mac};
+use tickwire_stack::path::{PathInfo, PathState};
+use tickwire_stack::tcp::Algorithm;
+use tickwire_stack::time::Span;
+use tickwire_stack::{Config, Limits};
+
+/// Where Linux shows the settings of IP, those of TCP for both families.
+const SETTINGS: &str = "/proc/sys/net/ipv4";
+
+/// Enough for any script.
+pub(crate) const LIMITS: Limits =
+    Limits { frames: 16_384, tcp: 256, listeners: 16, udp: 16, paths: 64, ..Limits::DEFAULT };
+
+/// The host under test, as the flags of the library describe it: `key=value`, separated by commas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Setup {
+    /// `local`: where connections come from.
+    pub(crate) local: Address,
+    /// `mtu`: of the interface, in bytes.
+    pub(crate) mtu: u32,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self { local: Address::v4([192, 168, 0, 1]), mtu: 1500 }
+    }
+}
+
+impl Setup {
+    /// Reads flags.
+    ///
+    /// # Errors
+    /// In words, what is wrong with them.
+    pub(crate) fn parse(flags: &str) -> Result<Self, String> {
+        let mut setup = Self::default();
+        for flag in flags.split(',').filter(|flag| !flag.is_empty()) {
+            let (key, value) = flag.split_once('=').ok_or_else(|| format!("{flag}: expected KEY=VALUE"))?;
+            match key {
+                "local" => {
+                    let ip: core::net::IpAddr = value.parse().map_err(|_| format!("{value}: not an address"))?;
+                    setup.local = ip.into();
+                }
+                "mtu" => {
+                    setup.mtu = value
+                        .parse()
+                        .ok()
+                        .filter(|mtu| (68..=65_535).contains(mtu))
+                        .ok_or_else(|| format!("mtu={value}: expected a number from 68 to 65535"))?;
+                }
+                _ => return Err(format!("{key}: expected local or mtu")),
+            }
+        }
+        Ok(setup)
+    }
+
+    /// The way to any destination: there is one interface.
+    pub(crate) fn path_to(&self, destination: Address) -> PathInfo {
+        PathInfo {
+            destination,
+            source: self.local,
+            interface: 1,
+            mtu: self.mtu,
+            source_mac: Mac([2, 0, 0, 0, 0, 1]),
+            next_hop_mac: Mac([2, 0, 0, 0, 0, 2]),
+            state: PathState::Ready,
+        }
+    }
+
+    /// The stack's configuration. What is not set in the namespace is as Linux has it, not as our lanes have it.
+    pub(crate) fn config(&self) -> Config {
+        let mut config = Config { secret: [1, 2, 3, 4], default_mtu: self.mtu, ..Config::default() };
+        let tcp = &mut config.tcp;
+        tcp.min_rto = Span::from_millis(200);
+        tcp.max_rto = Span::from_secs(120);
+        tcp.orphan_retries = 8;
+        // What Linux takes for the largest receive buffer that scripts set.
+        tcp.window_shift = 8;
+        let count = |name: &str, value: &mut u8| {
+            if let Some(number) = numbers(name).first() {
+                *value = (*number).min(127) as u8;
+            }
+        };
+        count("tcp_syn_retries", &mut tcp.syn_retries);
+        count("tcp_synack_retries", &mut tcp.synack_retries);
+        count("tcp_retries2", &mut tcp.retries);
+        count("tcp_keepalive_probes", &mut tcp.keep_count);
+        let seconds = |name: &str, value: &mut Span| {
+            if let Some(number) = numbers(name).first() {
+                *value = Span::from_secs(*number);
+            }
+        };
+        seconds("tcp_fin_timeout", &mut tcp.fin_timeout);
+        seconds("tcp_keepalive_time", &mut tcp.keep_idle);
+        seconds("tcp_keepalive_intvl", &mut tcp.keep_interval);
+        let sizes = |name: &str, start: &mut u32, most: &mut u32| {
+            if let [_, default, max] = numbers(name)[..] {
+                (*start, *most) = (default.min(64 << 20) as u32, max.min(64 << 20) as u32);
+            }
+        };
+        sizes("tcp_wmem", &mut tcp.send_buffer, &mut tcp.send_buffer_max);
+        sizes("tcp_rmem", &mut tcp.receive_buffer, &mut tcp.receive_buffer_max);
+        if read("tcp_congestion_control").trim() == "reno" {
+            tcp.algorithm = Algorithm::Reno;
+        }
+        config
+    }
+}
+
+fn read(name: &str) -> String {
+    fs::read_to_string(format!("{SETTINGS}/{name}")).unwrap_or_default()
+}
+
+fn numbers(name: &str) -> Vec<u64> {
+    read(name).split_whitespace().filter_map(|word| word.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_read_and_wrong_ones_named() {
+        assert_eq!(Setup::parse(""), Ok(Setup::default()));
+        let setup = Setup::parse("local=fd00::1,mtu=1520").unwrap();
+        assert_eq!((setup.local.to_string().as_str(), setup.mtu), ("fd00::1", 1520));
+        for wrong in ["mtu", "mtu=9", "mtu=x", "local=here", "color=red"] {
+            assert!(Setup::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The stack with the part that a kernel's rings would play, and the clock. Packets are IP packets outside, as on a tunnel; the
+//! stack's frames begin with an Ethernet header.
+
+use crate::setup::{LIMITS, Setup};
+use std::collections::VecDeque;
+use tickwire_stack::addr::Address;
+use tickwire_stack::frame::{FRAME_SIZE, FrameId};
+use tickwire_stack::time::Instant;
+use tickwire_stack::{OwnedMemory, Stack};
+
+/// Where a packet lies in a frame.
+const HEADROOM: usize = 256;
+const ETHERNET: usize = 14;
+
+/// A packet that left, and when.
+#[derive(Debug)]
+pub(crate) struct Sent {
+    pub(crate) at: Instant,
+    pub(crate) packet: Vec<u8>,
+}
+
+/// The stack, its rings, its clock.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    memory: OwnedMemory,
+    setup: Setup,
+    fill: VecDeque<FrameId>,
+    completed: Vec<FrameId>,
+    sent: VecDeque<Sent>,
+    now: Instant,
+    started: bool,
+}
+
+impl Wire {
+    pub(crate) fn new(setup: Setup) -> Self {
+        Self {
+            memory: OwnedMemory::new(&LIMITS),
+            setup,
+            fill: VecDeque::new(),
+            completed: Vec::new(),
+            sent: VecDeque::new(),
+            now: Instant::from_nanos(1_000_000_000_000),
+            started: false,
+        }
+    }
+
+    /// The time.
+    pub(crate) fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// The stack. It starts with its first use: by then a script has set what it wants to be set.
+    pub(crate) fn stack(&mut self) -> Stack<'_> {
+        if !self.started {
+            self.started = true;
+            let config = self.setup.config();
+            self.memory.stack().init(&config, self.now);
+        }
+        self.memory.stack()
+    }
+
+    /// Where connections to that destination come from; the stack knows the way from now on.
+    pub(crate) fn source_for(&mut self, destination: Address) -> Address {
+        let info = self.setup.path_to(destination);
+        let now = self.now;
+        self.stack().path_set(info, now);
+        info.source
+    }
+
+    /// When the stack wants to be told the time.
+    pub(crate) fn deadline(&mut self) -> Option<Instant> {
+        self.stack().deadline()
+    }
+
+    /// Sets the clock on, and lets what is due happen.
+    pub(crate) fn time_is(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+        let now = self.now;
+        if self.started && self.stack().deadline().is_some_and(|at| at <= now) {
+            self.stack().on_time(now);
+        }
+        self.settle();
+    }
+
+    /// An IP packet arrives. False if it is none, or too long for the ring.
+    pub(crate) fn receive(&mut self, packet: &[u8]) -> bool {
+        let ethertype: [u8; 2] = match packet.first().map(|byte| byte >> 4) {
+            Some(4) => [0x08, 0x00],
+            Some(6) => [0x86, 0xdd],
+            _ => return false,
+        };
+        let path = self.setup.path_to(Address::ANY);
+        let frame = [&path.source_mac.0[..], &path.next_hop_mac.0, &ethertype, packet].concat();
+        let now = self.now;
+        self.stack();
+        while let Some(id) = self.memory.stack().refill() {
+            self.fill.push_back(id);
+        }
+        let mut pieces = frame.chunks(FRAME_SIZE - HEADROOM).peekable();
+        if self.fill.len() < pieces.len() {
+            return false;
+        }
+        while let Some(piece) = pieces.next() {
+            let Some(id) = self.fill.pop_front() else { return false };
+            let mut stack = self.memory.stack();
+            stack.frame_mut(id)[HEADROOM..][..piece.len()].copy_from_slice(piece);
+            stack.ingress(now, id, HEADROOM as u16, piece.len() as u16, pieces.peek().is_some());
+        }
+        self.settle();
+        true
+    }
+
+    /// Answers the stack's questions about paths and takes out what it sends.
+    pub(crate) fn settle(&mut self) {
+        let now = self.now;
+        self.stack();
+        let mut stack = self.memory.stack();
+        loop {
+            while let Some(address) = stack.take_request() {
+                stack.path_set(self.setup.path_to(address), now);
+            }
+            self.completed.drain(..).for_each(|frame| stack.completed(frame));
+            let mut taken = Vec::new();
+            stack.egress(now, |transmit| {
+                taken.push(transmit);
+                true
+            });
+            if taken.is_empty() {
+                break;
+            }
+            let mut packet = Vec::new();
+            for t in taken {
+                self.completed.push(t.frame);
+                packet.extend_from_slice(&stack.frame(t.frame)[usize::from(t.offset)..][..usize::from(t.len)]);
+                if !t.more {
+                    let packet = core::mem::take(&mut packet).split_off(ETHERNET);
+                    self.sent.push_back(Sent { at: now, packet });
+                }
+            }
+        }
+    }
+
+    /// The packet that left first and was not looked at yet.
+    pub(crate) fn take_sent(&mut self) -> Option<Sent> {
+        self.sent.pop_front()
+    }
+}
