@@ -1,4 +1,4 @@
-//! What a developer types: `cargo xtask demo`, `test`, `fuzz`, `lab`, `check`, `man`, `wheel`.
+//! What a developer types: `cargo xtask demo`, `test`, `fuzz`, `conformance`, `lab`, `check`, `man`, `wheel`.
 //!
 //! Depends on the lab and the figures of the benchmark only, never on the other crates: it must build on a machine on which their needs (clang, for one) are not installed
 //! yet, because it is what installs them. It builds them with cargo and runs their programs.
@@ -6,6 +6,7 @@
 
 mod bench;
 mod check;
+mod conformance;
 mod demo;
 mod deps;
 mod fuzz;
@@ -42,6 +43,8 @@ enum Task {
     Lab(lab::Options),
     /// Check that the shared crates depend on nothing of an operating system
     Check,
+    /// Run packetdrill's scripts on the stack, and write the table of what they show
+    Conformance(conformance::Options),
     /// Fuzz the parsers and the stack from the committed corpus
     Fuzz(fuzz::Options),
     /// Write the man pages
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
             Err(error) => Err(error),
         },
         Task::Check => check::run(),
+        Task::Conformance(options) => conformance::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),
         Task::Man(options) => man::run(&options),
         Task::Wheel => wheel::run(),

@@ -1,0 +1,203 @@
+//! `cargo xtask conformance`: runs packetdrill's scripts on the stack and writes the table of `docs/conformance.md`.
+//!
+//! packetdrill is not part of this project and not needed by its tests; who has it says where. Each script gets a network namespace of its own,
+//! because scripts set kernel parameters: what of them concerns the stack it reads there.
+
+use crate::workspace;
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Where packetdrill is.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// The folder of packetdrill: its program, built, and its scripts are looked for in there
+    #[arg(long, value_name = "DIR")]
+    packetdrill: PathBuf,
+
+    /// Only scripts whose path contains this; the table is not written then
+    only: Option<String>,
+}
+
+/// Where the program and the scripts are in packetdrill's folder.
+const NET: &str = "gtests/net";
+const PROGRAM: &str = "packetdrill/packetdrill";
+/// What is not run: scripts of a security protocol that needs a card which does it.
+const LEFT_OUT: &str = "psp/";
+const TABLE: [&str; 2] = ["<!-- table: begin -->\n", "<!-- table: end -->\n"];
+
+/// The interface that the scripts' commands expect, in a namespace that is gone with the script.
+const NAMESPACE: &str = "ip link add tun0 type veth peer name tun1 && ip address add 192.168.0.1/16 dev tun0 && \
+    ip address add fd3d:0a0b:17d6::1/64 dev tun0 nodad && ip link set tun0 up && ip link set tun1 up && exec \"$@\"";
+/// Seconds after which a script has failed.
+const LONGEST: &str = "30";
+
+/// One way to run a script.
+struct Variant {
+    name: &'static str,
+    arguments: &'static [&'static str],
+    flags: &'static str,
+    /// Scripts with such names are not for it.
+    not_for: &'static str,
+}
+
+const V4: &[&str] = &[
+    "--local_ip=192.168.0.1",
+    "--gateway_ip=192.168.0.1",
+    "--netmask_ip=255.255.0.0",
+    "--remote_ip=192.0.2.1",
+    "-DTFO_COOKIE=3021b9d889017eeb",
+    "-DCODE=host_unreachable",
+];
+const V6: &[&str] = &[
+    "--mtu=1520",
+    "--local_ip=fd3d:0a0b:17d6::1",
+    "--gateway_ip=fd3d:0a0b:17d6:8888::1",
+    "--remote_ip=fd3d:fa7b:d17d::1",
+    "-DTFO_COOKIE=c1d1e9742a47a9bc",
+];
+
+const VARIANTS: [Variant; 3] = [
+    Variant { name: "ipv4", arguments: V4, flags: "mtu=1500", not_for: "v6.pkt" },
+    Variant { name: "ipv4-mapped-ipv6", arguments: V4, flags: "mtu=1500", not_for: "v6.pkt" },
+    Variant { name: "ipv6", arguments: V6, flags: "mtu=1520,local=fd3d:0a0b:17d6::1", not_for: "v4.pkt" },
+];
+
+/// Why scripts fail, by the beginning of their path: the longest that fits counts. What is not here is open.
+const KNOWN: &[(&str, &str)] = &include!("conformance_known.rs");
+
+/// Runs the scripts.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let net = options.packetdrill.join(NET);
+    let net = net.canonicalize().with_context(|| format!("cannot find {}", net.display()))?;
+    let program = net.join(PROGRAM);
+    if !program.is_file() {
+        bail!("{} is not there: packetdrill has to be built first", program.display());
+    }
+    workspace::run(workspace::cargo().args(["build", "--package", "tickwire-packetdrill"]))?;
+    let library = workspace::target()?.join("debug/libtickwire_packetdrill.so");
+    let mut scripts = Vec::new();
+    find(&net, &net, &mut scripts)?;
+    scripts.retain(|s| !s.starts_with(LEFT_OUT) && options.only.as_ref().is_none_or(|only| s.contains(only)));
+    scripts.sort();
+    let mut results = BTreeMap::new();
+    for script in &scripts {
+        for variant in VARIANTS.iter().filter(|v| !script.ends_with(v.not_for)) {
+            let failure = one(&net, &program, &library, script, variant)?;
+            println!("{:<17} {script}: {}", variant.name, failure.as_deref().unwrap_or("pass"));
+            results.entry(script.as_str()).or_insert_with(Vec::new).push((variant.name, failure.is_none()));
+        }
+    }
+    let table = table(&results);
+    println!("\n{}", table.lines().next().unwrap_or_default());
+    if options.only.is_none() {
+        write(&workspace::root().join("docs/conformance.md"), &table)?;
+    }
+    Ok(())
+}
+
+fn find(top: &Path, folder: &Path, scripts: &mut Vec<String>) -> Result<()> {
+    for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
+        let entry = entry?;
+        let path = entry.path();
+        if entry.file_type()?.is_dir() {
+            find(top, &path, scripts)?;
+        } else if path.extension().is_some_and(|e| e == "pkt") {
+            scripts.push(path.strip_prefix(top)?.to_string_lossy().into_owned());
+        }
+    }
+    Ok(())
+}
+
+/// Runs one script; what it says if it fails.
+fn one(net: &Path, program: &Path, library: &Path, script: &str, variant: &Variant) -> Result<Option<String>> {
+    let path = net.join(script);
+    let family = if variant.name == "ipv4" { ["SOL_IP", "IP_RECVERR"] } else { ["SOL_IPV6", "IPV6_RECVERR"] };
+    let mut unshare = Command::new("unshare");
+    if !tickwire_lab::is_root() {
+        unshare.arg("--map-root-user");
+    }
+    let output = unshare
+        .args(["--net", "timeout", "--kill-after=2", LONGEST, "sh", "-c", NAMESPACE, "sh", "env"])
+        .arg(format!("LD_PRELOAD={}", library.display()))
+        .arg(program)
+        .args([format!("--ip_version={}", variant.name), format!("--so_filename={}", library.display())])
+        .args([format!("--so_flags={}", variant.flags), "--send_omit_free".into()])
+        .args([format!("-DCMSG_LEVEL_IP={}", family[0]), format!("-DCMSG_TYPE_RECVERR={}", family[1])])
+        .args(variant.arguments)
+        .arg(&path)
+        .current_dir(path.parent().context("a script lies in a folder")?)
+        .stdin(Stdio::null())
+        .output()
+        .context("cannot run unshare (of util-linux)")?;
+    if output.status.success() {
+        return Ok(None);
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let said = said.lines().find(|line| line.contains(script) || line.contains("Assert")).unwrap_or("no reason given");
+    Ok(Some(said.rsplit(".pkt:").next().unwrap_or(said).to_owned()))
+}
+
+fn why(script: &str) -> &'static str {
+    let fitting = KNOWN.iter().filter(|(begins, _)| script.starts_with(begins));
+    fitting.max_by_key(|(begins, _)| begins.len()).map_or("open", |(_, why)| why)
+}
+
+/// The table, with one line of sums before it.
+fn table(results: &BTreeMap<&str, Vec<(&str, bool)>>) -> String {
+    let all: Vec<_> = results.values().flatten().collect();
+    let passed = all.iter().filter(|(_, passed)| *passed).count();
+    let mut text = format!("{passed} of {} runs of {} scripts pass.\n\n", all.len(), results.len());
+    text.push_str("| suite | script | result |\n|---|---|---|\n");
+    for (script, runs) in results {
+        let (suite, name) = script.rsplit_once('/').unwrap_or(("", script));
+        let failed: Vec<_> = runs.iter().filter(|(_, passed)| !passed).map(|(variant, _)| *variant).collect();
+        let result = match failed.len() {
+            0 => "pass".to_owned(),
+            n if n == runs.len() => why(script).to_owned(),
+            _ => format!("{} (passes otherwise): {}", failed.join(", "), why(script)),
+        };
+        let _ = writeln!(text, "| {suite} | {} | {result} |", name.trim_end_matches(".pkt"));
+    }
+    text
+}
+
+/// Puts the table in its place.
+fn write(page: &Path, table: &str) -> Result<()> {
+    let text = fs::read_to_string(page).with_context(|| format!("cannot read {}", page.display()))?;
+    let parts = text.split_once(TABLE[0]).and_then(|(head, rest)| Some((head, rest.split_once(TABLE[1])?.1)));
+    let (head, tail) = parts.with_context(|| format!("{} has no place for a table", page.display()))?;
+    fs::write(page, format!("{head}{}{table}{}{tail}", TABLE[0], TABLE[1]))
+        .with_context(|| format!("cannot write {}", page.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_sums_up_and_names_what_fails_on_some_variants_only() {
+        let runs = |outcome: [bool; 3]| VARIANTS.iter().map(|v| v.name).zip(outcome).collect();
+        let results = BTreeMap::from([
+            ("tcp/a/good.pkt", runs([true; 3])),
+            ("tcp/a/partly.pkt", runs([true, true, false])),
+            ("tcp/unheard-of/bad.pkt", runs([false; 3])),
+        ]);
+        let table = table(&results);
+        assert!(table.starts_with("5 of 9 runs of 3 scripts pass.\n"), "{table}");
+        assert!(table.contains("| tcp/a | good | pass |"), "{table}");
+        assert!(table.contains("| tcp/a | partly | ipv6 (passes otherwise): open |"), "{table}");
+        assert!(table.contains("| tcp/unheard-of | bad | open |"), "{table}");
+    }
+
+    #[test]
+    fn the_longest_beginning_that_fits_says_why() {
+        assert_eq!(why("nothing/like/this.pkt"), "open");
+        for (begins, why_known) in KNOWN {
+            assert_eq!(why(&format!("{begins}!")), *why_known);
+        }
+    }
+}
