@@ -177,6 +177,30 @@ fn a_cork_holds_incomplete_segments_for_two_hundred_milliseconds() {
     assert_eq!(wire.one().data, b"more!");
 }
 
+/// RFC 9293 §3.7.4 (Nagle's algorithm can be switched off), and Linux's tcp(7): that forces out what is queued, even what is corked; the cork
+/// holds what is written afterwards.
+#[test]
+fn nodelay_flushes_what_a_cork_or_more_holds() {
+    let mut wire = Wire::new();
+    let (id, ours, theirs) = wire.accepted();
+    let now = wire.now;
+    wire.stack().tcp_set(id, now, Setting::Cork(true)).unwrap();
+    wire.send(id, b"corked").unwrap();
+    wire.nothing();
+    wire.stack().tcp_set(id, now, Setting::NoDelay(true)).unwrap();
+    assert_eq!(wire.one().data, b"corked");
+    wire.send(id, b"later").unwrap();
+    wire.nothing();
+    wire.stack().tcp_set(id, now, Setting::Cork(false)).unwrap();
+    assert_eq!(wire.one().data, b"later");
+    wire.put(Seg::new(ACK, theirs, ours + 11));
+    let now = wire.now;
+    wire.stack().tcp_send(id, now, true, &mut &b"more"[..]).unwrap();
+    wire.nothing();
+    wire.stack().tcp_set(id, now, Setting::NoDelay(true)).unwrap();
+    assert_eq!(wire.one().data, b"more");
+}
+
 /// RFC 9293 §3.8.6.3: at once at the start, then every second segment, and after a while in any case.
 #[test]
 fn acknowledgements_are_quick_at_first_and_then_delayed() {

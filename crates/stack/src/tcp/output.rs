@@ -25,6 +25,8 @@ pub(super) enum Hold {
     AsSet,
     /// The program says that more follows at once (`MSG_MORE`).
     More,
+    /// Neither of them: the program wants out what is queued.
+    Flush,
     /// Nothing: a timer says that it has waited long enough.
     Nothing,
 }
@@ -117,7 +119,7 @@ impl Socket {
         if self.in_flight() > 0 && self.in_flight() + bytes > self.cc.cwnd {
             return None;
         }
-        if len < mss && run.is_tail && run.flags & flag::FIN == 0 && hold != Hold::Nothing {
+        if len < mss && run.is_tail && run.flags & flag::FIN == 0 && !matches!(hold, Hold::Flush | Hold::Nothing) {
             let small_under_way = self.small_out && self.small_end.gt(self.send.una);
             if hold == Hold::More || self.settings.cork || !self.settings.nodelay && small_under_way {
                 return None;

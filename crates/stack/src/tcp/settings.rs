@@ -225,7 +225,11 @@ impl Stack<'_> {
         let s = &mut self.mem.tcp[index];
         s.settings.set(setting)?;
         match setting {
-            Setting::NoDelay(true) | Setting::Cork(false) if s.state.is_synchronized() => {
+            // As on Linux, once, whatever a cork or `MSG_MORE` says.
+            Setting::NoDelay(true) if s.state.is_synchronized() => {
+                self.tcp_output(index, now, super::output::Hold::Flush);
+            }
+            Setting::Cork(false) if s.state.is_synchronized() => {
                 self.tcp_output(index, now, super::output::Hold::AsSet);
             }
             Setting::QuickAck(on) => {
