@@ -356,3 +356,21 @@ fn numbers_begin_beyond_those_of_the_connection_in_time_wait_that_is_replaced() 
     wire.put(Seg::new(ACK, theirs + 11, answer.seq + 1).data(b"new"));
     assert_eq!(wire.one().ack, theirs + 14);
 }
+
+/// RFC 5681 §2: the congestion window limits how much data is sent. A FIN with none does not wait for an acknowledgement to open it.
+#[test]
+fn a_bare_fin_does_not_wait_for_the_congestion_window() {
+    let mut wire = Wire::new();
+    let (id, ours, theirs) = wire.accepted();
+    let now = wire.now;
+    let window = wire.stack().tcp_info(id, now).unwrap().cwnd;
+    wire.send(id, &vec![1; window as usize]).unwrap();
+    let sent: usize = wire.taken().iter().map(|s| s.data.len()).sum();
+    assert_eq!(sent as u32, window, "the window is full");
+    wire.stack().tcp_shutdown(id, now, Shutdown::Write).unwrap();
+    let fin = wire.one();
+    assert!(fin.has(FIN) && fin.data.is_empty());
+    assert_eq!(fin.seq, ours + window);
+    wire.put(Seg::new(ACK, theirs, ours + window + 1));
+    assert_eq!(wire.state(id), Ok(State::FinWait2));
+}

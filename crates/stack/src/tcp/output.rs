@@ -116,7 +116,8 @@ impl Socket {
             return None; // a bare FIN waits for the window as data does
         }
         let bytes = run.length.min(most as u32);
-        if self.in_flight() > 0 && self.in_flight() + bytes > self.cc.cwnd {
+        // The congestion window limits data (RFC 5681 §2): a bare FIN goes, as with other stacks. It ends the peer's wait a round trip sooner.
+        if len > 0 && self.in_flight() > 0 && self.in_flight() + bytes > self.cc.cwnd {
             return None;
         }
         if len < mss && run.is_tail && run.flags & flag::FIN == 0 && !matches!(hold, Hold::Flush | Hold::Nothing) {
