@@ -177,6 +177,23 @@ fn a_cork_holds_incomplete_segments_for_two_hundred_milliseconds() {
     assert_eq!(wire.one().data, b"more!");
 }
 
+/// RFC 9293 §3.8.6.2.2, RFC 5681 §2: reading is answered with an acknowledgement only if it opens the window. Without scaling, most of a large
+/// buffer never shows in it, and an acknowledgement that says nothing new would count as a duplicate.
+#[test]
+fn reading_repeats_no_window_that_cannot_grow() {
+    let mut wire = Wire::new();
+    let listener = wire.listen(1);
+    let (id, ours, mut theirs) = wire.accepted_with(listener, Seg::new(SYN, 1000, 0).options(&[2, 4, 5, 180]));
+    for _ in 0..40 {
+        wire.put(Seg::new(ACK, theirs, ours).data(&[1; 1000]));
+        theirs += 1000;
+        wire.pass(Span::from_millis(500));
+        assert!(wire.one().window >= 0xffff - 2 * 1460);
+        assert_eq!(wire.recv(id).unwrap().len(), 1000);
+        wire.nothing();
+    }
+}
+
 /// RFC 9293 §3.7.4 (Nagle's algorithm can be switched off), and Linux's tcp(7): that forces out what is queued, even what is corked; the cork
 /// holds what is written afterwards.
 #[test]

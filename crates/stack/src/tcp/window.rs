@@ -67,7 +67,9 @@ impl Socket {
 
     /// The window that could be offered now, before rounding; the right edge never moves left.
     fn possible_window(&self, frames: &Frames<'_>) -> u32 {
-        let (open, space) = (self.open_window(), self.receive_space(frames));
+        // More than the field can say is not offered, so it is no news either: without scaling, 64 KiB.
+        let most = 0xffff << self.receive_shift;
+        let (open, space) = (self.open_window(), self.receive_space(frames).min(most));
         // Silly window avoidance (RFC 9293 §3.8.6.2.2): only steps worth a segment or half of the buffer.
         let step = u32::from(self.receive_mss).min(self.settings.receive_buffer / 2).max(1);
         if space >= open + step { space } else { open }
