@@ -66,10 +66,13 @@ impl Stack<'_> {
     }
 }
 
-/// Our timestamp with the peer's options in its low bits.
+/// Our timestamp with the peer's options in its low bits: not later than the clock, which must not seem to go back after it (RFC 7323 §5.4): the
+/// peer would drop what we send until the clock has caught up (§5.3).
 pub(super) fn timestamp_with(clock: u32, options: &Options) -> u32 {
     let shift = u32::from(options.window_scale.unwrap_or(15));
-    clock & !((1 << OPTION_BITS) - 1) | u32::from(options.sack_permitted) << 4 | shift
+    let stamp = clock & !((1 << OPTION_BITS) - 1) | u32::from(options.sack_permitted) << 4 | shift;
+    let ahead = (stamp.wrapping_sub(clock) as i32) > 0;
+    if ahead { stamp.wrapping_sub(1 << OPTION_BITS) } else { stamp }
 }
 
 #[cfg(test)]
@@ -77,6 +80,17 @@ mod tests {
     use super::*;
     use crate::addr::Address;
     use crate::memory::{Limits, OwnedMemory};
+
+    #[test]
+    fn its_timestamp_is_never_ahead_of_the_clock() {
+        for (window_scale, sack_permitted) in [(None, false), (None, true), (Some(0), false), (Some(14), true)] {
+            let options = Options { window_scale, sack_permitted, ..Default::default() };
+            for clock in (0..130).chain(u32::MAX - 70..=u32::MAX) {
+                let behind = clock.wrapping_sub(timestamp_with(clock, &options));
+                assert!(behind < 64, "{clock}: {behind}");
+            }
+        }
+    }
 
     #[test]
     fn a_cookie_is_good_for_its_own_connection_and_for_a_while() {
