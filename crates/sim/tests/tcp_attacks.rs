@@ -58,6 +58,19 @@ fn data_with_an_acknowledgement_of_what_was_never_sent_is_not_taken() {
     assert_eq!(wire.recv(id).unwrap(), b"good");
 }
 
+/// RFC 9293 §3.10.7.4, fifth check: only an acknowledgement that is not old says how large the window is. Else a forged one whose numbers lie only within
+/// the windows (RFC 5961 §5.2) would shut it for good: all that a peer says which only receives has an older number.
+#[test]
+fn an_old_acknowledgement_does_not_shut_the_window() {
+    let mut wire = Wire::new();
+    let (id, ours, theirs) = wire.accepted();
+    wire.put(Seg::new(ACK, theirs + 5, ours - 10).window(0));
+    wire.nothing();
+    wire.put(Seg::new(ACK, theirs, ours));
+    wire.send(id, b"on the way").unwrap();
+    assert_eq!(wire.one().data, b"on the way");
+}
+
 /// RFC 5961 §7, CVE-2016-5696: how many challenges one connection gets says nothing of any other.
 #[test]
 fn challenges_are_limited_for_each_connection_by_itself() {

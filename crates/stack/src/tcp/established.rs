@@ -191,12 +191,13 @@ impl Stack<'_> {
         // As it was when what is acknowledged now was sent: the sample of a late acknowledgement would excuse it.
         let unlearnt = s.rtt.resend_after(&self.mem.core.tcp.config.bounds());
         let una = s.send.una;
+        if segment.ack.lt(una) {
+            // An old acknowledgement, overtaken by a newer one: its window counts from where we no longer are (RFC 9293 §3.10.7.4, fifth check).
+            return;
+        }
         let window_changed = s.take_window(segment);
         // A peer that keeps its window shut is alive, and may keep it so (RFC 9293 §3.8.6.1) as long as somebody here cares.
         s.attempts = if !s.orphan && (s.window == 0 || s.send.outstanding() == 0) { 0 } else { s.attempts };
-        if segment.ack.lt(una) {
-            return; // an old acknowledgement, overtaken by a newer one
-        }
         let blocks = segment.options.blocks();
         if s.send.outstanding() == 0 && blocks.is_empty() {
             if segment.length() == 0 && !window_changed && s.recovery.probing {
