@@ -48,8 +48,14 @@ impl Socket {
 
     /// The time without progress after which the connection is given up, zero if only counts limit it.
     fn out_of_patience(&self, now: Instant) -> bool {
+        self.end_of_patience().is_some_and(|end| now >= end)
+    }
+
+    /// When that time is over (RFC 5482), if something waits to get through.
+    fn end_of_patience(&self) -> Option<Instant> {
         let limit = self.settings.user_timeout;
-        !limit.is_zero() && !self.stuck_since.is_never() && now.since(self.stuck_since) >= limit
+        let since = if self.stuck_since.is_never() { self.at.timeout_from } else { self.stuck_since };
+        (!limit.is_zero() && !since.is_never()).then(|| since + limit)
     }
 }
 
@@ -90,6 +96,10 @@ impl Stack<'_> {
                 s.at.timeout_from = Instant::NEVER;
                 (s.at.waiting, s.at.retransmit) =
                     if s.starved { (Waiting::Persist, now + bounds.min) } else { (Waiting::Nothing, Instant::NEVER) };
+            }
+            // Retransmissions back off: the next may be due long after the connection is to end.
+            if let Some(end) = s.end_of_patience().filter(|&end| end < s.at.retransmit) {
+                s.at.retransmit = end.max(now);
             }
         }
         self.set_timer(index);
