@@ -46,6 +46,39 @@ fn sack_shows_what_is_lost_and_only_that_is_sent_again() {
     assert_eq!(wire.count("TcpExtTCPTimeouts"), 0);
 }
 
+/// RFC 6298 §3 (Karn): acknowledgements are lost for a second. The one that comes then answers a retransmission, so it says nothing of how long what was sent
+/// once took, or the next loss would be repaired a quarter of a second late.
+#[test]
+fn no_round_trip_is_measured_across_a_retransmission() {
+    let mut wire = Wire::new();
+    let (id, ours, theirs) = measured(&mut wire);
+    wire.send(id, &pattern(5000, 1)).unwrap();
+    wire.pass(Span::from_secs(1));
+    assert!(wire.taken().len() > 6, "the first was sent again and again");
+    wire.put(Seg::new(ACK, theirs, ours + 5000));
+    wire.nothing();
+    let now = wire.now;
+    let srtt = wire.stack().tcp_info(id, now).unwrap().srtt;
+    assert!(srtt < Span::from_millis(2), "{srtt:?}");
+}
+
+/// RFC 5681 §3.1: after a timeout the window grows by what arrived since, not by what had been told of before: that would be a burst into the queue that has
+/// just overflowed.
+#[test]
+fn after_a_timeout_the_window_opens_segment_by_segment() {
+    let mut wire = Wire::new();
+    let (id, ours, theirs) = measured(&mut wire);
+    wire.send(id, &pattern(10_000, 1)).unwrap();
+    wire.pass(Span::from_millis(1));
+    wire.put(Seg::new(ACK, theirs, ours).sack(&[(ours + 6000, ours + 10_000), (ours + 1000, ours + 5000)]));
+    wire.pass(Span::from_millis(100));
+    assert!(wire.count("TcpExtTCPTimeouts") > 0, "what was sent again was lost, too");
+    wire.put(Seg::new(ACK, theirs, ours + 5000).sack(&[(ours + 6000, ours + 10_000)]));
+    let now = wire.now;
+    let cwnd = wire.stack().tcp_info(id, now).unwrap().cwnd;
+    assert!((1000..=2000).contains(&cwnd), "{cwnd}");
+}
+
 /// RFC 8985 §7.4.2: a duplicate acknowledgement of the probe says that nothing was lost, also when nothing else is under way, and from a
 /// peer that reports no duplicates.
 #[test]

@@ -10,7 +10,8 @@ use crate::time::{Instant, Span};
 /// An echoed timestamp gives a round trip only if that is shorter than this: the clock ticks too coarsely to be fooled by.
 const LONGEST_ECHO_MS: u32 = 60_000;
 
-/// The round-trip sample of one acknowledgement: the segment that was sent last among those that were sent once (Karn).
+/// The round-trip sample of one acknowledgement: the segment that was sent last among those that were sent once (Karn). None if the number also
+/// acknowledges one that was sent again.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sample {
     sent: Instant,
@@ -31,7 +32,7 @@ impl Socket {
             let stamp = ((at.as_nanos() / 1_000_000) as u32).wrapping_add(offset);
             echo.is_some_and(|echo| (echo.wrapping_sub(stamp) as i32) < 0)
         };
-        let mut learn = |segment: &Delivered| {
+        let mut learn = |sample: &mut Sample, segment: &Delivered| {
             if !segment.retransmitted {
                 sample.sent = sample.sent.max(segment.at);
             } else if earlier(segment.at) {
@@ -45,8 +46,13 @@ impl Socket {
                 if segment.retransmitted {
                     news.resent_at = news.resent_at.max(segment.at);
                 }
-                learn(&segment);
+                learn(&mut sample, &segment);
             });
+            // The acknowledgement was caused by the retransmission, and may have waited for it: what was sent once is measured across the gap
+            // (RFC 6298 §3).
+            if !news.resent_at.is_never() {
+                sample = Sample::default();
+            }
         }
         let mut blocks = segment.options.blocks();
         let Some((first, rest)) = blocks.split_first().filter(|_| self.sack) else { return (news, sample) };
@@ -58,7 +64,7 @@ impl Socket {
         }
         send.sack(frames, blocks, |segment| {
             news.delivered += segment.bytes;
-            learn(&segment);
+            learn(&mut sample, &segment);
         });
         if duplicate {
             self.duplicate_reported(first.end);
@@ -74,7 +80,7 @@ impl Socket {
             && self.timestamps
             && acked
         {
-            // Only retransmitted segments: the echo tells which transmission it was (RFC 7323 §4.1), in milliseconds.
+            // A retransmission was acknowledged: the echo tells which transmission it was (RFC 7323 §4.1), in milliseconds.
             let ms = self.timestamp(now).wrapping_sub(times.echo);
             if (1..LONGEST_ECHO_MS).contains(&ms) {
                 self.rtt.sample(now, Span::from_millis(u64::from(ms)));

@@ -95,8 +95,12 @@ impl Socket {
                 let most = self.recovery.most_in_flight.max(self.send.pipe + news.delivered);
                 let limited =
                     if self.cc.in_slow_start() { self.cc.cwnd < 2 * most.max(mss) } else { most + mss >= self.cc.cwnd };
-                if news.acked > 0 && was_open | (self.recovery.phase == Phase::Loss) {
-                    let acked = Acked { now, bytes: news.acked, mss, limited, new_round };
+                let after_timeout = self.recovery.phase == Phase::Loss;
+                if news.acked > 0 && was_open | after_timeout {
+                    // After a timeout a number that jumps over what SACK had shown before would open the whole window at once (RFC 5681 §3.1:
+                    // what is newly acknowledged).
+                    let bytes = if after_timeout { news.delivered } else { news.acked };
+                    let acked = Acked { now, bytes, mss, limited, new_round };
                     self.cc.on_ack(&acked, &self.rtt);
                 }
             }
