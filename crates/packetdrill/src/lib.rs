@@ -8,6 +8,7 @@
 //! | `c` | the exported function, the table, the program's memory |
 //! | `machine` | the host under test, seen by several threads: who may let time pass, who waits |
 //! | `wire` | the stack with its rings, and the clock |
+//! | `push` | PSH hidden, if scripts shall not look at it |
 //! | `setup` | what the flags and the host's network settings say of the stack |
 //! | `table`, `tcp`, `options`, `events` | descriptors, and what calls on them do |
 //! | `name`, `errno` | socket addresses and error numbers |
@@ -21,6 +22,7 @@ mod events;
 mod machine;
 mod name;
 mod options;
+mod push;
 mod setup;
 mod table;
 mod tcp;

@@ -22,11 +22,13 @@ pub(crate) struct Setup {
     pub(crate) local: Address,
     /// `mtu`: of the interface, in bytes.
     pub(crate) mtu: u32,
+    /// `push=hidden`: what leaves has no PSH.
+    pub(crate) push_hidden: bool,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { local: Address::v4([192, 168, 0, 1]), mtu: 1500 }
+        Self { local: Address::v4([192, 168, 0, 1]), mtu: 1500, push_hidden: false }
     }
 }
 
@@ -51,7 +53,13 @@ impl Setup {
                         .filter(|mtu| (68..=65_535).contains(mtu))
                         .ok_or_else(|| format!("mtu={value}: expected a number from 68 to 65535"))?;
                 }
-                _ => return Err(format!("{key}: expected local or mtu")),
+                "push" => {
+                    if value != "hidden" {
+                        return Err(format!("push={value}: expected hidden"));
+                    }
+                    setup.push_hidden = true;
+                }
+                _ => return Err(format!("{key}: expected local, mtu or push")),
             }
         }
         Ok(setup)
@@ -125,9 +133,9 @@ mod tests {
     #[test]
     fn flags_are_read_and_wrong_ones_named() {
         assert_eq!(Setup::parse(""), Ok(Setup::default()));
-        let setup = Setup::parse("local=fd00::1,mtu=1520").unwrap();
-        assert_eq!((setup.local.to_string().as_str(), setup.mtu), ("fd00::1", 1520));
-        for wrong in ["mtu", "mtu=9", "mtu=x", "local=here", "color=red"] {
+        let setup = Setup::parse("local=fd00::1,mtu=1520,push=hidden").unwrap();
+        assert_eq!((setup.local.to_string().as_str(), setup.mtu, setup.push_hidden), ("fd00::1", 1520, true));
+        for wrong in ["mtu", "mtu=9", "mtu=x", "local=here", "push=x", "color=red"] {
             assert!(Setup::parse(wrong).is_err(), "{wrong}");
         }
     }

@@ -1,6 +1,7 @@
 //! The stack with the part that a kernel's rings would play, and the clock. Packets are IP packets outside, as on a tunnel; the
 //! stack's frames begin with an Ethernet header.
 
+use crate::push;
 use crate::setup::{LIMITS, Setup};
 use std::collections::VecDeque;
 use tickwire_stack::addr::Address;
@@ -133,7 +134,10 @@ impl Wire {
                 self.completed.push(t.frame);
                 packet.extend_from_slice(&stack.frame(t.frame)[usize::from(t.offset)..][..usize::from(t.len)]);
                 if !t.more {
-                    let packet = core::mem::take(&mut packet).split_off(ETHERNET);
+                    let mut packet = core::mem::take(&mut packet).split_off(ETHERNET);
+                    if self.setup.push_hidden {
+                        push::hide(&mut packet);
+                    }
                     self.sent.push_back(Sent { at: now, packet });
                 }
             }
