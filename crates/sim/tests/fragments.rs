@@ -6,6 +6,7 @@ use common::{counter, frame, ip, ip_v4, open, pattern, received, send, udp};
 use proptest::prelude::*;
 use tickwire_sim::{LinkConfig, Pair, PairConfig};
 use tickwire_stack::addr::Endpoint;
+use tickwire_stack::checksum::plain;
 use tickwire_stack::time::Span;
 use tickwire_stack::{Limits, UdpId};
 
@@ -41,15 +42,20 @@ impl Target {
     }
 
     fn give(&mut self, part: &Part<'_>) {
+        self.give_of(0, part);
+    }
+
+    /// With this traffic class.
+    fn give_of(&mut self, class: u8, part: &Part<'_>) {
         let (from, to) = (self.from.address, self.to.address);
         let packet = if let (Some(from), Some(to)) = (from.to_v4(), to.to_v4()) {
             let field = (part.offset / 8) as u16 | if part.more { MORE } else { 0 };
-            ip_v4(from, to, 17, part.id, field, part.bytes)
+            with_class(ip_v4(from, to, 17, part.id, field, part.bytes), class)
         } else {
             let field = part.offset as u16 | u16::from(part.more);
             let [o0, o1] = field.to_be_bytes();
             let [i0, i1] = part.id.to_be_bytes();
-            ip(from, to, 44, &[&[17, 0, o0, o1, 0, 0, i0, i1][..], part.bytes].concat())
+            with_class(ip(from, to, 44, &[&[17, 0, o0, o1, 0, 0, i0, i1][..], part.bytes].concat()), class)
         };
         let now = self.pair.now();
         assert!(self.pair.host_mut(0).receive(now, &frame(&packet)));
@@ -257,4 +263,49 @@ fn a_datagram_arrives_while_a_flood_holds_every_place() {
         target.give(&part);
     }
     assert_eq!(target.received(), [payload]);
+}
+
+/// An IP packet with another traffic class.
+fn with_class(mut packet: Vec<u8>, class: u8) -> Vec<u8> {
+    if packet[0] >> 4 == 4 {
+        packet[1] = class;
+        packet[10..12].fill(0);
+        let sum = plain(&packet[..20]);
+        packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    } else {
+        (packet[0], packet[1]) = (0x60 | class >> 4, class << 4);
+    }
+    packet
+}
+
+/// RFC 3168 §5.3: a router's mark on one fragment is a mark on the datagram; the rest of the class is the first fragment's.
+#[test]
+fn a_mark_on_one_fragment_marks_the_datagram() {
+    const ECT: u8 = 2;
+    const CE: u8 = 3;
+    for family in 0..2 {
+        for (classes, expected) in [
+            ([0xb8, 0x20, 0x20], Some(0xb8)),
+            ([0xb8 | ECT, ECT, ECT], Some(0xb8 | ECT)),
+            ([0xb8 | ECT, CE, ECT], Some(0xb8 | CE)),
+            ([0xb8 | CE, ECT, ECT], Some(0xb8 | CE)),
+            ([0xb8 | ECT, ECT, CE], Some(0xb8 | CE)),
+            ([ECT, 0, ECT], None),
+            ([0, CE, 0], None),
+        ] {
+            let mut target = Target::new(family, Limits::DEFAULT);
+            let (datagram, payload) = target.datagram(3000);
+            let parts = target.cut(&datagram, 1200, 5);
+            for order in [2, 0, 1] {
+                target.give_of(classes[order], &parts[order]);
+            }
+            let mut bytes = Vec::new();
+            let socket = target.socket;
+            let got = target.pair.stack(0).udp_recv(socket, false, &mut bytes);
+            assert_eq!(got.as_ref().ok().map(|d| d.tos), expected, "{classes:x?}");
+            assert_eq!(got.is_ok(), bytes == payload);
+            assert_eq!(target.count("IpReasmFails"), u64::from(expected.is_none()));
+            assert_eq!(target.pair.frames_held(0), 0);
+        }
+    }
 }

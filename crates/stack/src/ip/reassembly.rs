@@ -40,6 +40,10 @@ pub(crate) struct Reassembly {
     protocol: u8,
     /// All that still comes of it is dropped: it had an overlap.
     spoilt: u8,
+    /// Traffic class of the fragment in front.
+    class: u8,
+    /// Which codepoints of explicit congestion notification its fragments have, a bit for each.
+    marks: u8,
     /// Frames, in order of offset.
     head: Link,
     tail: Link,
@@ -100,7 +104,11 @@ impl Stack<'_> {
         let added = if datagram.spoilt != 0 || datagram.count + frames > MOST_FRAGMENTS || held + frames > quota {
             Added::Refused
         } else {
-            datagram.add(&mut self.mem.frames, packet, fragment, frames)
+            let added = datagram.add(&mut self.mem.frames, packet, fragment, frames);
+            if matches!(added, Added::Incomplete | Added::Complete) {
+                datagram.note_class(packet.tos, fragment.offset);
+            }
+            added
         };
         match added {
             Added::Incomplete => self.mem.core.reassembly_frames += frames,
@@ -126,7 +134,12 @@ impl Stack<'_> {
 
     fn reassembly_finish(&mut self, index: u32, last: &Packet) -> Option<Packet> {
         let datagram = &mut self.mem.reassemblies[index as usize];
-        let total = datagram.total;
+        let (total, class) = (datagram.total, datagram.class());
+        let Some(tos) = class else {
+            self.mem.counters.ip_reasm_fails.inc();
+            self.reassembly_free(index);
+            return None;
+        };
         let head = core::mem::take(&mut datagram.head);
         datagram.tail = Link::NONE;
         let count = core::mem::take(&mut datagram.count);
@@ -135,7 +148,7 @@ impl Stack<'_> {
         self.mem.counters.ip_reasm_oks.inc();
         let first = head.get()?;
         let meta = &self.mem.frames.meta[first as usize];
-        Some(Packet { frame: first, offset: meta.offset, len: meta.len, total, ..*last })
+        Some(Packet { frame: first, offset: meta.offset, len: meta.len, total, tos, ..*last })
     }
 
     /// The reassembly to which a fragment belongs, made if there is none. When all are in use the oldest gives way.
@@ -254,6 +267,26 @@ impl Stack<'_> {
 }
 
 impl Reassembly {
+    /// Takes note of the traffic class of a fragment at `offset`.
+    fn note_class(&mut self, class: u8, offset: u32) {
+        self.marks |= 1 << (class & 3);
+        if offset == 0 {
+            self.class = class;
+        }
+    }
+
+    /// The traffic class of the datagram (RFC 3168 §5.3): a mark on one fragment is a mark on all of it. `None` if some could be marked and some could
+    /// not: no honest sender makes such, and a mark could get lost.
+    fn class(&self) -> Option<u8> {
+        const NOT_CAPABLE: u8 = 1;
+        const MARKED: u8 = 1 << 3;
+        match self.marks {
+            marks if marks & NOT_CAPABLE != 0 && marks != NOT_CAPABLE => None,
+            marks if marks & MARKED != 0 => Some(self.class | 3),
+            _ => Some(self.class),
+        }
+    }
+
     /// Links a fragment's frames in at their place. While under reassembly, `total` of a frame is its offset in the datagram.
     fn add(&mut self, frames: &mut Frames<'_>, packet: &Packet, fragment: Fragment, count: u32) -> Added {
         let (start, end) = (fragment.offset, fragment.offset + packet.total);
