@@ -345,6 +345,10 @@ counters! {
     tcp_paws_drops = "TcpExtPAWSEstab";
     /// Delayed acknowledgements sent.
     tcp_delayed_acks = "TcpExtDelayedACKs";
+    /// Segments with data that a router has marked for congestion (RFC 3168).
+    tcp_in_ce = "TcpInCePkts";
+    /// Reductions of the window for marks that the peer has echoed.
+    tcp_ecn_reductions = "TcpEcnReductions";
     /// Duplicate acknowledgements received.
     tcp_dup_acks = "TcpExtTCPDupAcks";
     /// Segments that came out of order.

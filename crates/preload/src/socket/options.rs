@@ -366,7 +366,10 @@ fn linux_info(info: &TcpInfo) -> Vec<u8> {
     let millis = |t: Span| t.as_millis().min(u64::from(u32::MAX)) as u32;
     let mss = u32::from(info.send_mss).max(1);
     let (send_shift, receive_shift) = info.scale.unwrap_or((0, 0));
-    let options = u8::from(info.timestamps) | u8::from(info.sack) << 1 | u8::from(info.scale.is_some()) << 2;
+    let options = u8::from(info.timestamps)
+        | u8::from(info.sack) << 1
+        | u8::from(info.scale.is_some()) << 2
+        | u8::from(info.ecn) << 3;
     let mut bytes = vec![info.state as u8, info.congestion_state, info.retransmits, info.probes, info.backoff, options];
     bytes.extend([send_shift & 15 | receive_shift << 4, 0]);
     let words = [

@@ -15,6 +15,11 @@ pub(crate) const RST: u8 = 4;
 pub(crate) const PSH: u8 = 8;
 pub(crate) const ACK: u8 = 16;
 pub(crate) const URG: u8 = 32;
+pub(crate) const ECE: u8 = 64;
+pub(crate) const CWR: u8 = 128;
+/// Codepoints of RFC 3168 §5.
+pub(crate) const ECT0: u8 = 2;
+pub(crate) const CE: u8 = 3;
 
 /// A segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,6 +31,8 @@ pub(crate) struct Seg {
     pub(crate) urgent: u16,
     pub(crate) options: Vec<u8>,
     pub(crate) data: Vec<u8>,
+    /// Traffic class of the packet.
+    pub(crate) class: u8,
 }
 
 impl Seg {
@@ -35,6 +42,11 @@ impl Seg {
 
     pub(crate) fn data(mut self, bytes: &[u8]) -> Self {
         self.data = bytes.to_vec();
+        self
+    }
+
+    pub(crate) fn class(mut self, class: u8) -> Self {
+        self.class = class;
         self
     }
 
@@ -118,7 +130,7 @@ impl Seg {
         tcp.extend_from_slice(&self.data);
         let sum = checksum::transport(from.address, to.address, 6, &tcp);
         tcp[16..18].copy_from_slice(&sum.to_be_bytes());
-        ipv4(from, to, 6, &tcp)
+        ipv4_with(from, to, 6, self.class, &tcp)
     }
 
     fn parse(packet: &[u8]) -> (Self, u16) {
@@ -137,6 +149,7 @@ impl Seg {
             urgent: half(18),
             options: tcp[20..header].to_vec(),
             data: tcp[header..].to_vec(),
+            class: ip[1],
         };
         (seg, half(2))
     }
@@ -144,7 +157,11 @@ impl Seg {
 
 /// An Ethernet frame with an IPv4 packet.
 pub(crate) fn ipv4(from: Endpoint, to: Endpoint, protocol: u8, payload: &[u8]) -> Vec<u8> {
-    let mut packet = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0];
+    ipv4_with(from, to, protocol, 0, payload)
+}
+
+fn ipv4_with(from: Endpoint, to: Endpoint, protocol: u8, class: u8, payload: &[u8]) -> Vec<u8> {
+    let mut packet = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, class];
     packet.extend_from_slice(&(20 + payload.len() as u16).to_be_bytes());
     packet.extend_from_slice(&[0, 0, 0x40, 0, 64, protocol, 0, 0]);
     packet.extend_from_slice(&from.address.to_v4().unwrap());

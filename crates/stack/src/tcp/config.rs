@@ -1,6 +1,7 @@
 //! Defaults of all connections, and what there is one of.
 
 use super::congestion::Algorithm;
+use super::ecn::Ecn;
 use super::rtt::Bounds;
 use crate::pool::Link;
 use crate::time::{Instant, Span};
@@ -60,6 +61,8 @@ pub struct Config {
     /// Shift of the windows offered (RFC 7323 §2.2, at most 14): with 7, receive buffers of up to 8 MiB are used in full, and the window
     /// moves in steps of 128 bytes.
     pub window_shift: u8,
+    /// Explicit congestion notification.
+    pub ecn: Ecn,
 }
 
 impl Default for Config {
@@ -87,6 +90,7 @@ impl Default for Config {
             algorithm: Algorithm::Cubic,
             syn_queue: 256,
             window_shift: 7,
+            ecn: Ecn::Accept,
         }
     }
 }

@@ -13,7 +13,7 @@ const PERIOD: Span = Span::from_secs(64);
 /// The segment sizes that three bits can tell.
 const SIZES: [u16; 8] = [216, 536, 1160, 1220, 1360, 1440, 1460, 8960];
 
-/// Low bits of our timestamp that carry the options: window shift (4, 15 = none), SACK (1), and one that is zero.
+/// Low bits of our timestamp that carry the options: window shift (4, 15 = none), SACK (1), ECN (1).
 const OPTION_BITS: u32 = 6;
 
 /// What a cookie remembers.
@@ -22,6 +22,7 @@ pub(super) struct Remembered {
     pub(super) mss: u16,
     pub(super) window_scale: Option<u8>,
     pub(super) sack: bool,
+    pub(super) ecn: bool,
 }
 
 fn period(now: Instant) -> u64 {
@@ -56,21 +57,23 @@ impl Stack<'_> {
         let current = period(now);
         let good = [current, current.wrapping_sub(1)];
         good.iter().find(|&&p| self.cookie_at(local, remote, irs, p, size) == cookie)?;
-        let (mut window_scale, mut sack) = (None, false);
+        let (mut window_scale, mut sack, mut ecn) = (None, false, false);
         if let Some(echo) = echo {
             let shift = (echo & 15) as u8;
             window_scale = (shift <= super::options::MAX_WINDOW_SHIFT).then_some(shift);
             sack = echo >> 4 & 1 == 1;
+            ecn = echo >> 5 & 1 == 1;
         }
-        Some(Remembered { mss: SIZES[size], window_scale, sack })
+        Some(Remembered { mss: SIZES[size], window_scale, sack, ecn })
     }
 }
 
 /// Our timestamp with the peer's options in its low bits: not later than the clock, which must not seem to go back after it (RFC 7323 §5.4): the
 /// peer would drop what we send until the clock has caught up (§5.3).
-pub(super) fn timestamp_with(clock: u32, options: &Options) -> u32 {
+pub(super) fn timestamp_with(clock: u32, options: &Options, ecn: bool) -> u32 {
     let shift = u32::from(options.window_scale.unwrap_or(15));
-    let stamp = clock & !((1 << OPTION_BITS) - 1) | u32::from(options.sack_permitted) << 4 | shift;
+    let agreed = u32::from(ecn) << 5 | u32::from(options.sack_permitted) << 4 | shift;
+    let stamp = clock & !((1 << OPTION_BITS) - 1) | agreed;
     let ahead = (stamp.wrapping_sub(clock) as i32) > 0;
     if ahead { stamp.wrapping_sub(1 << OPTION_BITS) } else { stamp }
 }
@@ -86,7 +89,7 @@ mod tests {
         for (window_scale, sack_permitted) in [(None, false), (None, true), (Some(0), false), (Some(14), true)] {
             let options = Options { window_scale, sack_permitted, ..Default::default() };
             for clock in (0..130).chain(u32::MAX - 70..=u32::MAX) {
-                let behind = clock.wrapping_sub(timestamp_with(clock, &options));
+                let behind = clock.wrapping_sub(timestamp_with(clock, &options, sack_permitted));
                 assert!(behind < 64, "{clock}: {behind}");
             }
         }
@@ -100,10 +103,10 @@ mod tests {
         let at = |s: u64| Instant::from_nanos(1_000_000_000 * (6400 + s));
         let cookie = stack.make_cookie(at(0), a, b, Seq(77), 1455);
         let options = Options { window_scale: Some(9), sack_permitted: true, ..Default::default() };
-        let echo = Some(timestamp_with(0xdead_beef, &options));
-        let expected = Remembered { mss: 1440, window_scale: Some(9), sack: true };
+        let echo = Some(timestamp_with(0xdead_beef, &options, true));
+        let expected = Remembered { mss: 1440, window_scale: Some(9), sack: true, ecn: true };
         assert_eq!(stack.check_cookie(at(70), a, b, Seq(77), cookie, echo), Some(expected));
-        let plain = Remembered { mss: 1440, window_scale: None, sack: false };
+        let plain = Remembered { mss: 1440, window_scale: None, sack: false, ecn: false };
         assert_eq!(stack.check_cookie(at(0), a, b, Seq(77), cookie, None), Some(plain));
         assert_eq!(stack.check_cookie(at(130), a, b, Seq(77), cookie, echo), None, "too old");
         assert_eq!(stack.check_cookie(at(0), a, b, Seq(78), cookie, echo), None, "another SYN");

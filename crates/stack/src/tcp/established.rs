@@ -104,6 +104,7 @@ impl Stack<'_> {
             s.keep_probes = 0;
             s.at.keep = now + s.settings.keep_idle;
         }
+        s.marks_input(self.mem.counters, segment);
         self.acknowledgement(index, now, segment);
         if self.mem.tcp[index].state == State::Free {
             return;
@@ -234,6 +235,7 @@ impl Stack<'_> {
             }
             s.check_spurious(frames, counters, news.resent_at, segment.options.timestamps.map(|t| t.echo));
         }
+        news.marked = s.is_marked(segment);
         let wait = s.recover(frames, counters, now, &news);
         s.wait_for_reordering(now, wait);
         if news.acked > 0 {

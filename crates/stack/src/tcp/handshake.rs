@@ -1,5 +1,6 @@
 //! Opening: SYN-SENT and SYN-RECEIVED (RFC 9293 §3.5, §3.10.7.3, §3.10.7.4), simultaneous open included.
 
+use super::config::Config;
 use super::congestion::Congestion;
 use super::header::{Segment, bit};
 use super::input::Payload;
@@ -21,8 +22,9 @@ use zerocopy::FromZeros;
 
 impl Socket {
     /// Takes the options of the peer's SYN. What we did not offer cannot be agreed on.
-    fn take_syn(&mut self, now: Instant, shift: u8, segment: &Segment) {
-        let options = &segment.options;
+    fn take_syn(&mut self, now: Instant, config: &Config, segment: &Segment) {
+        let (options, shift) = (&segment.options, config.window_shift);
+        self.marks.syn(config.ecn, segment, self.passive);
         // RFC 9293 §3.7.1: without the option, what every host must take.
         let default = if self.remote.address.family() == Family::V4 { 536 } else { 1220 };
         self.peer_mss = if options.mss == 0 { default } else { options.mss.max(MIN_MSS) };
@@ -141,10 +143,11 @@ impl Stack<'_> {
         s.send.end = s.iss + 1;
         let (iss, ack) = (s.iss, s.recv.next);
         let window = s.offer_syn_window();
+        let marks = if answers { s.marks.answer() } else { s.marks.ask(self.mem.core.tcp.config.ecn, s.attempts > 0) };
         s.sent = now;
         self.send_bare(index, now, |header| {
             header.seq = iss;
-            header.bits = if answers { bit::SYN | bit::ACK } else { bit::SYN };
+            header.bits = marks | if answers { bit::SYN | bit::ACK } else { bit::SYN };
             header.ack = if answers { ack } else { Seq(0) };
             header.window = window;
             header.options = options;
@@ -195,7 +198,7 @@ impl Stack<'_> {
             return;
         }
         s.heard = now;
-        s.take_syn(now, self.mem.core.tcp.config.window_shift, segment);
+        s.take_syn(now, &self.mem.core.tcp.config, segment);
         if acknowledges {
             self.establish(index, now);
             self.mem.tcp[index].ack_now = true;
@@ -221,7 +224,7 @@ impl Stack<'_> {
                 return;
             }
             // The other half of a simultaneous open: the SYN is known, the acknowledgement is what counts.
-            segment.bits &= !bit::SYN;
+            segment.bits &= !(bit::SYN | bit::ECE | bit::CWR);
             segment.seq += 1;
         }
         if !self.sequence_is_good(index, now, &segment) {
@@ -328,7 +331,7 @@ impl Stack<'_> {
         s.passive = true;
         s.listener = Link::to(listener as u32);
         s.state = State::SynReceived;
-        s.take_syn(now, self.mem.core.tcp.config.window_shift, segment);
+        s.take_syn(now, &self.mem.core.tcp.config, segment);
         self.send_syn(index, now);
     }
 }

@@ -15,6 +15,8 @@ pub(super) mod bit {
     pub(in crate::tcp) const PSH: u8 = 1 << 3;
     pub(in crate::tcp) const ACK: u8 = 1 << 4;
     pub(in crate::tcp) const URG: u8 = 1 << 5;
+    pub(in crate::tcp) const ECE: u8 = 1 << 6;
+    pub(in crate::tcp) const CWR: u8 = 1 << 7;
 }
 
 /// A segment's header as a value.
@@ -31,6 +33,8 @@ pub(super) struct Segment {
     pub(super) options: Options,
     /// Bytes of payload.
     pub(super) len: u32,
+    /// What the packet's IP header says of congestion (RFC 3168 §5).
+    pub(super) codepoint: u8,
 }
 
 impl Segment {
@@ -39,18 +43,18 @@ impl Segment {
     pub(super) fn parse(bytes: &[u8], total: usize) -> Option<(Self, usize)> {
         let packet = TcpPacket::new_checked(bytes).ok()?;
         let header = usize::from(packet.header_len());
-        // FIN, SYN, RST, PSH, ACK and URG lie in this order in the low bits of octet 13 (RFC 9293 §3.1).
-        let bits = bytes.get(13)? & 0x3f;
         let segment = Self {
             source_port: packet.src_port(),
             destination_port: packet.dst_port(),
             seq: Seq(packet.seq_number().0 as u32),
             ack: Seq(packet.ack_number().0 as u32),
-            bits,
+            // FIN, SYN, RST, PSH, ACK, URG, ECE and CWR lie in this order in octet 13 (RFC 9293 §3.1).
+            bits: *bytes.get(13)?,
             window: packet.window_len(),
             urgent: packet.urgent_at(),
             options: Options::parse(packet.options()),
             len: total.checked_sub(header)? as u32,
+            codepoint: 0,
         };
         Some((segment, header))
     }
@@ -106,11 +110,12 @@ mod tests {
             destination_port: 4000,
             seq: Seq(0xffff_fff0),
             ack: Seq(7),
-            bits: bit::ACK | bit::PSH | bit::URG,
+            bits: bit::ACK | bit::PSH | bit::URG | bit::ECE | bit::CWR,
             window: 512,
             urgent: 3,
             options,
             len: 4,
+            codepoint: 0,
         };
         let mut bytes = [0xff; 36];
         segment.emit(&mut bytes[..32]);

@@ -14,7 +14,7 @@ use crate::time::{Instant, Span};
 pub struct TcpInfo {
     /// The state.
     pub state: State,
-    /// Linux's congestion state: 0 open, 3 recovery, 4 loss.
+    /// Linux's congestion state: 0 open, 2 reduction for explicit notification, 3 recovery, 4 loss.
     pub congestion_state: u8,
     /// Retransmissions of what is outstanding, in a row.
     pub retransmits: u8,
@@ -26,6 +26,8 @@ pub struct TcpInfo {
     pub timestamps: bool,
     /// SACK is in use.
     pub sack: bool,
+    /// Explicit congestion notification is in use.
+    pub ecn: bool,
     /// Shifts of the windows received and sent, if scaled.
     pub scale: Option<(u8, u8)>,
     /// Retransmission timeout.
@@ -87,6 +89,7 @@ impl Stack<'_> {
             state: s.state,
             congestion_state: match s.recovery.phase {
                 Phase::Open => 0,
+                Phase::Reduction => 2,
                 Phase::Recovery => 3,
                 Phase::Loss => 4,
             },
@@ -95,6 +98,7 @@ impl Stack<'_> {
             backoff: s.rtt.backoff(),
             timestamps: s.timestamps,
             sack: s.sack,
+            ecn: s.marks.agreed,
             scale: s.scaling.then_some((s.send_shift, s.receive_shift)),
             rto: s.rtt.rto(&config.bounds()),
             ack_delay: config.delay(),

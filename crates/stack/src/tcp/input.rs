@@ -1,5 +1,6 @@
 //! What comes in: checked, looked up, and given to its connection, its listener, or nobody.
 
+use super::ecn;
 use super::header::{Segment, bit};
 use super::output::Hold;
 use super::run::Run;
@@ -36,7 +37,7 @@ impl Stack<'_> {
     pub(crate) fn tcp_input(&mut self, now: Instant, packet: &Packet) {
         self.mem.counters.tcp_in_segs.inc();
         let frames = &mut self.mem.frames;
-        let Some((segment, header_len)) = Segment::parse(packet.bytes(frames), packet.total as usize) else {
+        let Some((mut segment, header_len)) = Segment::parse(packet.bytes(frames), packet.total as usize) else {
             self.mem.counters.tcp_in_errs.inc();
             self.free_chain(packet.frame);
             return;
@@ -47,6 +48,7 @@ impl Stack<'_> {
             self.free_chain(packet.frame);
             return;
         }
+        segment.codepoint = packet.tos & ecn::FIELD;
         let meta = &mut frames.meta[packet.frame as usize];
         meta.offset = packet.offset + header_len as u16;
         meta.len = packet.len - header_len as u16;

@@ -1,6 +1,7 @@
 //! Listening: the SYN queue (connections in SYN-RECEIVED), SYN cookies when it is full, and the accept queue.
 
 use super::cookies::timestamp_with;
+use super::ecn::{Ecn, asks};
 use super::header::{Segment, bit};
 use super::input::{Payload, Stray};
 use super::options::{Options, Timestamps};
@@ -242,14 +243,16 @@ impl Stack<'_> {
         let window = settings.receive_buffer.min(0xffff) as u16;
         let offered = &segment.options;
         let clock = ((now.as_nanos() / 1_000_000) as u32).wrapping_add(offset);
-        let timestamps =
-            offered.timestamps.map(|theirs| Timestamps { value: timestamp_with(clock, offered), echo: theirs.value });
+        // Only what the echoed timestamp will remember may be agreed on.
+        let ecn = offered.timestamps.is_some() && self.mem.core.tcp.config.ecn != Ecn::Off && asks(segment);
+        let timestamps = offered
+            .timestamps
+            .map(|theirs| Timestamps { value: timestamp_with(clock, offered, ecn), echo: theirs.value });
         let mtu = self.path_find(packet.source).map_or(self.mem.core.default_mtu, |path| self.path_mtu(path, now));
         let header_len = if remote.address.to_v4().is_some() { 40 } else { 60 };
         let mut options =
             Options { mss: mtu.saturating_sub(header_len).min(65_535) as u16, timestamps, ..Options::default() };
         if timestamps.is_some() {
-            // Only what the echoed timestamp will remember may be agreed on.
             options.sack_permitted = offered.sack_permitted;
             options.window_scale = offered.window_scale.map(|_| self.mem.core.tcp.config.window_shift);
         }
@@ -258,7 +261,7 @@ impl Stack<'_> {
         let header = Segment {
             seq: cookie,
             ack: segment.seq + 1,
-            bits: bit::SYN | bit::ACK,
+            bits: bit::SYN | bit::ACK | if ecn { bit::ECE } else { 0 },
             window,
             options,
             ..Segment::default()
@@ -303,6 +306,7 @@ impl Stack<'_> {
             remembered.sack,
             segment.options.timestamps.is_some(),
         );
+        s.marks.agreed = remembered.ecn;
         if let Some(times) = segment.options.timestamps {
             (s.ts_recent, s.ts_recent_at) = (times.value, now);
         }

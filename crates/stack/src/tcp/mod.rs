@@ -5,7 +5,7 @@
 //! | `seq`, `options`, `header` | the wire format |
 //! | `socket`, `config` | what a connection consists of, and defaults |
 //! | `send`, `scoreboard`, `run` | the send queue, the marks of SACK on it, and what goes out as one segment |
-//! | `feedback`, `rtt`, `held_back`, `congestion`, `rack`, `prr`, `recovery`, `spurious` | when to send again, and how much |
+//! | `feedback`, `rtt`, `held_back`, `congestion`, `rack`, `prr`, `recovery`, `spurious`, `ecn` | when to send again, and how much |
 //! | `receive`, `window`, `ack` | the receive queue, the window offered, when to acknowledge |
 //! | `output` | what is sent now |
 //! | `input`, `handshake`, `established`, `closing` | what a received segment does |
@@ -23,6 +23,7 @@ mod closing;
 mod config;
 mod congestion;
 mod cookies;
+mod ecn;
 mod established;
 mod feedback;
 mod handshake;
@@ -56,6 +57,7 @@ pub use api::{RecvFlags, Shutdown};
 pub use config::Config;
 pub(crate) use config::Shared;
 pub use congestion::Algorithm;
+pub use ecn::Ecn;
 pub use info::TcpInfo;
 pub use listener::Listener;
 pub use settings::{Setting, TcpOptions};

@@ -55,11 +55,12 @@ impl Socket {
             destination_port: self.remote.port,
             seq: self.send.nxt,
             ack: self.recv.next,
-            bits: bit::ACK,
+            bits: bit::ACK | self.marks.bits(),
             window: self.offer_window(frames),
             urgent: 0,
             options: Options { timestamps, ..Options::default() },
             len: 0,
+            codepoint: 0,
         }
     }
 
@@ -198,6 +199,10 @@ impl Stack<'_> {
             }
         }
         if is_new {
+            if run.total > 0 {
+                let (codepoint, bits) = s.marks.new_data();
+                (header.codepoint, header.bits) = (codepoint, header.bits | bits);
+            }
             (s.small_out, s.small_end) = if was_small { (true, s.send.nxt) } else { (s.small_out, s.small_end) };
         } else {
             s.retransmits = s.retransmits.saturating_add(1);
@@ -207,7 +212,7 @@ impl Stack<'_> {
                 self.mem.counters.tcp_fast_retrans.inc();
             }
         }
-        if s.recovery.phase == Phase::Recovery {
+        if matches!(s.recovery.phase, Phase::Recovery | Phase::Reduction) {
             s.prr.sent(run.length);
         }
         s.recovery.most_in_flight = s.recovery.most_in_flight.max(s.send.pipe);
@@ -249,6 +254,7 @@ impl Stack<'_> {
     /// Writes the header in front of the payload and hands the packet down.
     fn emit(&mut self, index: usize, now: Instant, header: &Segment, run: &Run) {
         let send = self.mem.tcp[index].ip_send();
+        let send = IpSend { tos: send.tos | header.codepoint, ..send };
         let row = self.mem.row(SocketKind::Tcp, index as u32);
         row.tx_packets.inc();
         self.emit_to(now, &send, header, run);

@@ -21,6 +21,15 @@ pub(super) enum Phase {
     Recovery = 1,
     /// After a retransmission timeout: slow start.
     Loss = 2,
+    /// The peer has echoed a router's mark (RFC 3168 §6.1.2): PRR leads the window, and nothing is lost.
+    Reduction = 3,
+}
+
+impl Phase {
+    /// Whether loss is being repaired.
+    pub(super) const fn repairs(self) -> bool {
+        matches!(self, Self::Recovery | Self::Loss)
+    }
 }
 
 /// The state of recovery.
@@ -57,6 +66,8 @@ pub(super) struct News {
     pub(super) duplicate: bool,
     /// When the segments that SND.UNA passed and that had been sent more than once were last sent; never = none of them.
     pub(super) resent_at: Instant,
+    /// It echoes a mark, and this window has not been reduced.
+    pub(super) marked: bool,
 }
 
 impl Socket {
@@ -80,14 +91,18 @@ impl Socket {
             self.leave_recovery();
         }
         let lost_before = self.send.board.lost;
-        let wait = self.rack.detect(now, &mut self.send, frames, &self.rtt, self.recovery.phase != Phase::Open, mss);
+        let wait = self.rack.detect(now, &mut self.send, frames, &self.rtt, self.recovery.phase.repairs(), mss);
         if !self.sack {
             self.count_duplicates(frames, news);
         }
         let found = self.send.board.lost > lost_before;
-        if self.send.board.lost > 0 && self.recovery.phase == Phase::Open {
+        if self.send.board.lost > 0 && !self.recovery.phase.repairs() {
             counters.tcp_recoveries.inc();
             self.enter_recovery(now);
+        } else if news.marked && self.recovery.phase == Phase::Open {
+            counters.tcp_ecn_reductions.inc();
+            self.recovery.undo = Undo::nothing(self.send.una);
+            self.begin_reduction(now, Phase::Reduction);
         }
         match self.recovery.phase {
             Phase::Open | Phase::Loss => {
@@ -104,7 +119,7 @@ impl Socket {
                     self.cc.on_ack(&acked, &self.rtt);
                 }
             }
-            Phase::Recovery => {
+            Phase::Recovery | Phase::Reduction => {
                 let pipe = self.in_flight();
                 let progress = was_open || !found;
                 self.cc.cwnd = self.prr.window(news.delivered, pipe, self.cc.ssthresh, mss, progress);
@@ -116,18 +131,28 @@ impl Socket {
         wait
     }
 
-    /// Begins fast recovery.
+    /// Begins fast recovery. A window that was reduced for a router's mark is not reduced again for the loss (RFC 3168 §6.1.2).
     pub(super) fn enter_recovery(&mut self, now: Instant) {
-        self.recovery.undo = Undo::before(self, now);
-        self.cc.on_loss(now, u32::from(self.mss));
-        self.prr = Prr::begin(self.send.outstanding());
-        self.recovery.phase = Phase::Recovery;
-        self.recovery.point = self.send.nxt;
+        if self.recovery.phase == Phase::Reduction {
+            (self.recovery.phase, self.recovery.point) = (Phase::Recovery, self.send.nxt);
+        } else {
+            self.recovery.undo = Undo::before(self, now);
+            self.begin_reduction(now, Phase::Recovery);
+        }
         self.held_back.lost();
     }
 
+    /// Lowers the slow start threshold; PRR leads the window there.
+    fn begin_reduction(&mut self, now: Instant, phase: Phase) {
+        self.cc.on_loss(now, u32::from(self.mss));
+        self.marks.reduced(self.send.nxt);
+        self.prr = Prr::begin(self.send.outstanding());
+        self.recovery.phase = phase;
+        self.recovery.point = self.send.nxt;
+    }
+
     fn leave_recovery(&mut self) {
-        if self.recovery.phase == Phase::Recovery {
+        if self.recovery.phase != Phase::Loss {
             self.cc.cwnd = self.cc.ssthresh; // RFC 6937 §3
         }
         self.recovery.phase = Phase::Open;
@@ -182,6 +207,7 @@ impl Socket {
             self.held_back.lost();
             if self.recovery.phase == Phase::Open {
                 self.cc.on_loss(now, u32::from(self.mss));
+                self.marks.reduced(self.send.nxt);
                 self.cc.cwnd = self.cc.cwnd.min(self.cc.ssthresh);
             }
         }

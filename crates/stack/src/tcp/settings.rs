@@ -186,7 +186,8 @@ impl TcpOptions {
                 check(bytes == 0 || (MIN_MSS..=32_767).contains(&bytes))?;
                 self.max_segment = bytes;
             }
-            Setting::Tos(tos) => self.tos = tos,
+            // As on Linux: the field of RFC 3168 is not the program's (§5).
+            Setting::Tos(tos) => self.tos = tos & !super::ecn::FIELD,
             Setting::Ttl(ttl) => {
                 check(ttl > 0)?;
                 self.ttl = ttl;

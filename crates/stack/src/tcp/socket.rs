@@ -1,6 +1,7 @@
 //! What a connection consists of (the transmission control block of RFC 9293 §3.3.1).
 
 use super::congestion::Congestion;
+use super::ecn::Marks;
 use super::held_back::HeldBack;
 use super::prr::Prr;
 use super::rack::Rack;
@@ -246,6 +247,7 @@ pub struct Socket {
     pub(super) rack: Rack,
     pub(super) prr: Prr,
     pub(super) recovery: Recovery,
+    pub(super) marks: Marks,
     pub(super) urgent: Urgent,
     pub(super) settings: Settings,
     pub(super) at: Deadlines,

@@ -78,6 +78,7 @@ impl Socket {
         self.cc.cwnd = self.cc.cwnd.max(cwnd);
         self.cc.ssthresh = self.cc.ssthresh.max(ssthresh);
         self.send.unmark_lost(frames);
+        self.marks.restored();
         self.recovery.undo = Undo::default();
         self.recovery.phase = Phase::Open;
         self.recovery.duplicates = 0;

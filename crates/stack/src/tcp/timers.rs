@@ -29,7 +29,7 @@ impl Socket {
     /// Whether a tail loss probe may be scheduled (RFC 8985 §7.2).
     fn may_probe(&self) -> bool {
         self.sack
-            && self.recovery.phase == Phase::Open
+            && matches!(self.recovery.phase, Phase::Open | Phase::Reduction)
             && !self.recovery.probing
             && self.send.board.sacked == 0
             && self.rtt.known()
@@ -219,6 +219,7 @@ impl Stack<'_> {
             s.recovery.undo = Undo::before(s, now);
         }
         s.cc.on_timeout(now, u32::from(s.mss), first);
+        s.marks.reduced(s.send.nxt);
         s.held_back.lost();
         s.send.mark_all_lost(frames);
         s.recovery.phase = Phase::Loss;
@@ -230,7 +231,7 @@ impl Stack<'_> {
 
     fn reordering_timeout(&mut self, index: usize, now: Instant) {
         let s = &mut self.mem.tcp[index];
-        let recovering = s.recovery.phase != Phase::Open;
+        let recovering = s.recovery.phase.repairs();
         let mss = u32::from(s.mss);
         let wait = s.rack.detect(now, &mut s.send, &mut self.mem.frames, &s.rtt, recovering, mss);
         if s.send.board.lost > 0 && !recovering {

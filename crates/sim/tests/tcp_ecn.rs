@@ -1,0 +1,195 @@
+//! Explicit congestion notification (RFC 3168): who agrees to it, what is marked, who is told, and who slows down.
+
+mod tcp_support;
+
+use tcp_support::raw::{ACK, CE, CWR, ECE, ECT0, SYN, Seg, Wire};
+use tickwire_stack::tcp::{Ecn, Setting};
+use tickwire_stack::time::Span;
+use tickwire_stack::{Config, TcpId};
+
+const MSS: u32 = 1000;
+/// MSS 1000 and SACK.
+const OPTIONS: [u8; 8] = [2, 4, 3, 232, 4, 2, 1, 1];
+
+fn using(ecn: Ecn) -> Wire {
+    let mut config = Config::default();
+    config.tcp.ecn = ecn;
+    Wire::with(config)
+}
+
+/// A connection that the peer opened, asking for it.
+fn agreed(wire: &mut Wire) -> (TcpId, u32, u32) {
+    let listener = wire.listen(8);
+    wire.accepted_with(listener, Seg::new(SYN | ECE | CWR, 1000, 0).options(&OPTIONS))
+}
+
+fn window(wire: &mut Wire, id: TcpId) -> u32 {
+    let now = wire.now;
+    wire.stack().tcp_info(id, now).unwrap().cwnd / MSS
+}
+
+/// RFC 3168 §6.1.1: a SYN with both bits asks; the answer has one of them, if ours takes part.
+#[test]
+fn a_syn_that_asks_is_answered() {
+    for (ecn, asked, answered) in [
+        (Ecn::Accept, ECE | CWR, true),
+        (Ecn::Ask, ECE | CWR, true),
+        (Ecn::Off, ECE | CWR, false),
+        (Ecn::Accept, ECE, false),
+        (Ecn::Accept, 0, false),
+    ] {
+        let mut wire = using(ecn);
+        let listener = wire.listen(8);
+        wire.put(Seg::new(SYN | asked, 1000, 0).options(&OPTIONS));
+        let answer = wire.one();
+        assert_eq!(answer.bits, SYN | ACK | if answered { ECE } else { 0 }, "{ecn:?} {asked:#x}");
+        assert_eq!(answer.class, 0, "§6.1.1: neither SYN nor SYN-ACK may be marked");
+        wire.put(Seg::new(ACK, 1001, answer.seq + 1));
+        let id = wire.stack().tcp_accept(listener).unwrap();
+        wire.send(id, b"data").unwrap();
+        assert_eq!(wire.one().class, if answered { ECT0 } else { 0 }, "{ecn:?} {asked:#x}");
+    }
+}
+
+/// RFC 3168 §6.1.1, §6.1.1.1: who asks does so once; a SYN that was lost may have been so for the asking.
+#[test]
+fn our_syn_asks_and_does_without_when_nobody_answers() {
+    for (ecn, answer, takes_part) in [(Ecn::Ask, ECE, true), (Ecn::Ask, 0, false), (Ecn::Accept, ECE, false)] {
+        let mut wire = using(ecn);
+        let (own, peer, now) = (wire.own, wire.peer, wire.now);
+        let options = wire.stack().tcp_defaults();
+        let id = wire.stack().tcp_connect(&options, own, peer, now).unwrap();
+        let syn = wire.one();
+        assert_eq!(syn.bits, SYN | if ecn == Ecn::Ask { ECE | CWR } else { 0 });
+        wire.put(Seg::new(SYN | ACK | answer, 500, syn.seq + 1).options(&OPTIONS));
+        assert_eq!(wire.one().bits, ACK);
+        wire.send(id, b"data").unwrap();
+        assert_eq!(wire.one().class, if takes_part { ECT0 } else { 0 });
+    }
+    let mut wire = using(Ecn::Ask);
+    let (own, peer, now) = (wire.own, wire.peer, wire.now);
+    let options = wire.stack().tcp_defaults();
+    wire.stack().tcp_connect(&options, own, peer, now).unwrap();
+    assert!(wire.one().has(ECE | CWR));
+    wire.pass(Span::from_millis(1100));
+    assert_eq!(wire.one().bits, SYN);
+}
+
+/// RFC 3168 §6.1.4, §6.1.5: what carries no data and what is sent again cannot be marked.
+#[test]
+fn only_new_data_can_be_marked() {
+    let mut wire = using(Ecn::Accept);
+    let (id, ours, theirs) = agreed(&mut wire);
+    wire.send(id, &[1; 100]).unwrap();
+    assert_eq!(wire.one().class, ECT0);
+    wire.put(Seg::new(ACK, theirs, ours).data(b"x"));
+    wire.pass(Span::from_secs(2));
+    let later = wire.taken();
+    assert!(later.iter().any(|seg| seg.data.is_empty()) && later.iter().any(|seg| !seg.data.is_empty()));
+    assert!(later.iter().all(|seg| seg.class == 0), "{later:?}");
+}
+
+/// RFC 3168 §5: the field is the stack's, whatever the program says of its traffic class.
+#[test]
+fn a_program_cannot_set_the_field() {
+    let mut wire = using(Ecn::Accept);
+    let (id, ..) = wire.accepted();
+    let now = wire.now;
+    wire.stack().tcp_set(id, now, Setting::Tos(0xb8 | 3)).unwrap();
+    wire.send(id, b"data").unwrap();
+    assert_eq!(wire.one().class, 0xb8);
+}
+
+/// RFC 3168 §6.1.3: a mark is echoed at once, and by every acknowledgement until the peer has said that it slows down.
+#[test]
+fn a_mark_is_echoed_until_the_peer_has_heard() {
+    let mut wire = using(Ecn::Accept);
+    let (id, ours, theirs) = agreed(&mut wire);
+    let data = |at: u32| Seg::new(ACK, theirs + at, ours).data(&[1; 10]).class(ECT0);
+    for i in 0..40 {
+        wire.put(data(10 * i)); // acknowledgements are delayed after these
+    }
+    wire.pass(Span::from_millis(100));
+    assert!(wire.taken().iter().all(|seg| seg.bits == ACK));
+    wire.recv(id).unwrap();
+    wire.put(data(400).class(CE));
+    assert_eq!(wire.one().bits, ACK | ECE);
+    assert_eq!(wire.count("TcpInCePkts"), 1);
+    wire.put(data(410));
+    wire.send(id, b"answer").unwrap();
+    assert!(wire.taken().iter().all(|seg| seg.has(ECE)), "data echoes it, too");
+    let mut told = data(420);
+    told.bits |= CWR;
+    wire.put(told.clone());
+    assert_eq!(wire.one().bits, ACK, "acknowledged at once, without echo");
+    (told.seq, told.class) = (theirs + 430, CE);
+    wire.put(told);
+    assert_eq!(wire.one().bits, ACK | ECE, "marked again");
+    wire.put(Seg::new(ACK, theirs + 440, ours + 6).class(CE));
+    assert_eq!(wire.count("TcpInCePkts"), 2, "§6.1.4: a mark on what carries no data means nothing");
+}
+
+/// RFC 3168 §6.1.2: once for each window, the sender slows down and says so; nothing is sent again.
+#[test]
+fn an_echo_slows_down_once_for_each_window() {
+    let mut wire = using(Ecn::Accept);
+    let (id, ours, theirs) = agreed(&mut wire);
+    wire.send(id, &[1; 40_000]).unwrap();
+    assert_eq!(wire.taken().len(), 10);
+    let mut sent = Vec::new();
+    for i in 1..=10 {
+        wire.put(Seg::new(ACK | ECE, theirs, ours + MSS * i));
+        sent.extend(wire.taken());
+    }
+    assert_eq!(window(&mut wire, id), 7, "CUBIC's share (RFC 9438 §4.6), once");
+    assert_eq!(sent.len(), 7, "PRR spreads it over the round trip");
+    assert!(sent[0].has(CWR) && !sent[1..].iter().any(|seg| seg.has(CWR)));
+    assert!(sent.iter().all(|seg| seg.seq - ours >= 10 * MSS && seg.class == ECT0));
+    // What acknowledges the segment that said so, and echoes still, is about a later mark.
+    wire.put(Seg::new(ACK | ECE, theirs, ours + 11 * MSS));
+    assert!(wire.taken().iter().any(|seg| seg.has(CWR)));
+    assert_eq!(wire.count("TcpEcnReductions"), 2);
+    assert_eq!(wire.count("TcpRetransSegs"), 0);
+}
+
+/// RFC 3168 §6.1.2: a loss in a window that was reduced for a mark is repaired, and costs no more.
+#[test]
+fn a_loss_in_the_same_window_is_no_second_reason() {
+    let mut wire = using(Ecn::Accept);
+    let (id, ours, theirs) = agreed(&mut wire);
+    wire.send(id, &[1; 40_000]).unwrap();
+    wire.taken();
+    wire.put(Seg::new(ACK | ECE, theirs, ours + MSS));
+    wire.taken();
+    for i in 3..=6 {
+        wire.put(Seg::new(ACK | ECE, theirs, ours + MSS).sack(&[(ours + 2 * MSS, ours + i * MSS)]));
+    }
+    let again = wire.taken().into_iter().find(|seg| seg.seq == ours + MSS);
+    assert_eq!(again.expect("what was lost is sent again").class, 0);
+    wire.put(Seg::new(ACK, theirs, ours + 10 * MSS));
+    wire.taken();
+    wire.put(Seg::new(ACK, theirs, ours + 14 * MSS));
+    assert!(window(&mut wire, id) >= 7, "{}", window(&mut wire, id));
+    assert_eq!(wire.count("TcpEcnReductions"), 1);
+}
+
+/// RFC 4987 §3.6: what a SYN asked for comes back with the cookie.
+#[test]
+fn a_cookie_remembers_it() {
+    let mut config = Config::default();
+    config.tcp.syn_queue = 0;
+    let mut wire = Wire::with(config);
+    let listener = wire.listen(64);
+    for bits in [ECE | CWR, 0] {
+        wire.peer.port += 1;
+        let syn = Seg::new(SYN | bits, 1000, 0).options(&OPTIONS).timestamps(77, 0);
+        let (id, ..) = wire.accepted_with(listener, syn);
+        wire.send(id, b"data").unwrap();
+        assert_eq!(wire.one().class, if bits == 0 { 0 } else { ECT0 });
+        // Without timestamps nothing can be remembered, so nothing may be agreed on.
+        wire.peer.port += 1;
+        wire.put(Seg::new(SYN | bits, 1000, 0).options(&OPTIONS));
+        assert_eq!(wire.one().bits, SYN | ACK);
+    }
+    assert_eq!(wire.count("TcpExtSyncookiesRecv"), 2);
+}

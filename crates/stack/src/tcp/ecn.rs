@@ -1,0 +1,201 @@
+//! Explicit congestion notification (RFC 3168): a router that would soon have to drop packets marks them instead, the receiver echoes the mark, and
+//! the sender slows down as after a loss, with nothing to send again.
+
+use super::header::{Segment, bit};
+use super::seq::Seq;
+use super::socket::Socket;
+use crate::table::Counters;
+use zerocopy::FromZeros;
+
+/// The bits of the traffic class that are not the program's (RFC 3168 §5).
+pub(super) const FIELD: u8 = 0b11;
+/// ECT(0): routers may mark this packet.
+pub(super) const ECT0: u8 = 0b10;
+/// CE: a router did.
+pub(super) const CE: u8 = 0b11;
+
+/// Whether connections agree on it; numbered as Linux numbers `net.ipv4.tcp_ecn`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros)]
+#[repr(u8)]
+pub enum Ecn {
+    /// Never.
+    Off = 0,
+    /// If the peer takes part: ours ask for it, and who asks for it gets it.
+    Ask = 1,
+    /// If the peer asks for it.
+    #[default]
+    Accept = 2,
+}
+
+impl Ecn {
+    /// The choice that `net.ipv4.tcp_ecn` stands for; what Linux may mean by other numbers in the future is left alone.
+    #[must_use]
+    pub const fn from_linux(number: u8) -> Option<Self> {
+        match number {
+            0 => Some(Self::Off),
+            1 => Some(Self::Ask),
+            2 => Some(Self::Accept),
+            _ => None,
+        }
+    }
+}
+
+/// What a connection knows of it.
+#[derive(Clone, Copy, Debug, Default, FromZeros)]
+#[repr(C)]
+pub(super) struct Marks {
+    /// Our SYN asked for it.
+    asked: bool,
+    /// Both sides take part.
+    pub(super) agreed: bool,
+    /// A mark came to which the peer has not said to have reacted: acknowledgements carry ECE (§6.1.3).
+    echo: bool,
+    /// The window has been reduced, and the peer is to hear of it by CWR on the next new data (§6.1.2).
+    tell: bool,
+    /// Congestion has been reacted to, by whatever sign of it; one window suffers once (§6.1.2).
+    reacted: bool,
+    /// That window ends here.
+    until: Seq,
+}
+
+/// Whether a SYN asks for it (§6.1.1): both bits, and no mark that only data may carry.
+pub(super) fn asks(syn: &Segment) -> bool {
+    syn.has(bit::ECE | bit::CWR) && syn.codepoint == 0
+}
+
+impl Marks {
+    /// The bits of our SYN. One that was lost may have been so for asking, and asks no more (§6.1.1.1).
+    pub(super) fn ask(&mut self, used: Ecn, again: bool) -> u8 {
+        if used != Ecn::Ask || again {
+            return 0;
+        }
+        self.asked = true;
+        bit::ECE | bit::CWR
+    }
+
+    /// The bits of our SYN-ACK.
+    pub(super) fn answer(&self) -> u8 {
+        if self.agreed { bit::ECE } else { 0 }
+    }
+
+    /// The peer's SYN or SYN-ACK has come. `passive`: it was the first, and we have asked for nothing.
+    pub(super) fn syn(&mut self, used: Ecn, segment: &Segment, passive: bool) {
+        self.agreed = match (segment.has(bit::ACK), passive) {
+            (true, _) => self.asked && segment.has(bit::ECE) && !segment.has(bit::CWR),
+            (false, true) => used != Ecn::Off && asks(segment),
+            (false, false) => self.asked && asks(segment),
+        };
+    }
+
+    /// The bits that every segment carries.
+    pub(super) fn bits(&self) -> u8 {
+        if self.echo { bit::ECE } else { 0 }
+    }
+
+    /// New data leaves: the codepoint of its packet, and the bits of its header. What is sent again has neither, so that a
+    /// forged or old packet cannot carry a mark (§6.1.5), nor has what carries no data (§6.1.4).
+    pub(super) fn new_data(&mut self) -> (u8, u8) {
+        match (self.agreed, core::mem::take(&mut self.tell)) {
+            (false, _) => (0, 0),
+            (true, false) => (ECT0, 0),
+            (true, true) => (ECT0, bit::CWR),
+        }
+    }
+
+    /// The window was reduced, for whatever reason, while all before `nxt` was under way.
+    pub(super) fn reduced(&mut self, nxt: Seq) {
+        (self.tell, self.reacted, self.until) = (true, true, nxt);
+    }
+
+    /// The reduction is taken back.
+    pub(super) fn restored(&mut self) {
+        (self.tell, self.reacted) = (false, false);
+    }
+
+    /// Whether what is acknowledged now was under way when the window was last reduced. The segment that said so by CWR is the first beyond
+    /// that, so the peer may go on echoing until then.
+    fn has_reacted(&mut self, una: Seq) -> bool {
+        self.reacted &= una.le(self.until);
+        self.reacted
+    }
+}
+
+impl Socket {
+    /// An acceptable segment has come: what it says to a receiver of data.
+    pub(super) fn marks_input(&mut self, counters: &Counters, segment: &Segment) {
+        let marks = &mut self.marks;
+        if !marks.agreed {
+            return;
+        }
+        if segment.has(bit::CWR) && segment.length() > 0 {
+            marks.echo = false;
+            // Whoever has reduced its window may wait for little more than this acknowledgement.
+            self.ack_now = true;
+        }
+        if segment.codepoint == CE && segment.len > 0 {
+            counters.tcp_in_ce.inc();
+            self.ack_now |= !marks.echo;
+            marks.echo = true;
+        }
+    }
+
+    /// Whether an acknowledgement says that packets were marked, and the window has not been reduced since they were sent.
+    pub(super) fn is_marked(&mut self, segment: &Segment) -> bool {
+        let una = self.send.una;
+        let echoed = self.marks.agreed && segment.has(bit::ECE) && !segment.has(bit::SYN);
+        // Looked at in any case: numbers of long ago would seem to lie ahead.
+        !self.marks.has_reacted(una) && echoed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn syn(bits: u8) -> Segment {
+        Segment { bits: bit::SYN | bits, ..Segment::default() }
+    }
+
+    #[test]
+    fn both_must_want_it() {
+        const BOTH: u8 = bit::ECE | bit::CWR;
+        for (used, bits, agreed) in [
+            (Ecn::Off, BOTH, false),
+            (Ecn::Accept, BOTH, true),
+            (Ecn::Ask, BOTH, true),
+            (Ecn::Accept, bit::ECE, false),
+            (Ecn::Accept, 0, false),
+        ] {
+            let mut marks = Marks::default();
+            marks.syn(used, &syn(bits), true);
+            assert_eq!(marks.agreed, agreed, "{used:?} {bits:#x}");
+            assert_eq!(marks.answer(), if agreed { bit::ECE } else { 0 });
+        }
+        for (used, answer, agreed) in [
+            (Ecn::Ask, bit::ECE, true),
+            (Ecn::Ask, 0, false),
+            (Ecn::Ask, BOTH, false), // the peer sends back what it does not understand (§6.1.1)
+            (Ecn::Accept, bit::ECE, false),
+        ] {
+            let mut marks = Marks::default();
+            marks.ask(used, false);
+            marks.syn(used, &syn(bit::ACK | answer), false);
+            assert_eq!(marks.agreed, agreed, "{used:?} {answer:#x}");
+        }
+        let mut marks = Marks::default();
+        marks.syn(Ecn::Accept, &Segment { codepoint: ECT0, ..syn(BOTH) }, true);
+        assert!(!marks.agreed, "somebody on the path writes the field");
+    }
+
+    #[test]
+    fn one_window_suffers_once() {
+        let mut marks = Marks { agreed: true, ..Marks::default() };
+        assert!(!marks.has_reacted(Seq(1)));
+        marks.reduced(Seq(1000));
+        assert!(marks.has_reacted(Seq(1000)));
+        assert_eq!(marks.new_data(), (ECT0, bit::CWR));
+        assert_eq!(marks.new_data(), (ECT0, 0), "said once");
+        assert!(!marks.has_reacted(Seq(1001)));
+        assert!(!marks.has_reacted(Seq(999)), "however the numbers lie later");
+    }
+}
