@@ -4,7 +4,7 @@
 use std::fs;
 use tickwire_stack::addr::{Address, Mac};
 use tickwire_stack::path::{PathInfo, PathState};
-use tickwire_stack::tcp::Algorithm;
+use tickwire_stack::tcp::{Algorithm, Ecn};
 use tickwire_stack::time::Span;
 use tickwire_stack::{Config, Limits};
 
@@ -111,6 +111,9 @@ impl Setup {
         };
         sizes("tcp_wmem", &mut tcp.send_buffer, &mut tcp.send_buffer_max);
         sizes("tcp_rmem", &mut tcp.receive_buffer, &mut tcp.receive_buffer_max);
+        if let Some(ecn) = numbers("tcp_ecn").first().and_then(|n| Ecn::from_linux(u8::try_from(*n).ok()?)) {
+            tcp.ecn = ecn;
+        }
         if read("tcp_congestion_control").trim() == "reno" {
             tcp.algorithm = Algorithm::Reno;
         }

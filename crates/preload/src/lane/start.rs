@@ -18,6 +18,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 use tickwire_link::control::{Channel, Descriptors, Name, Reason, Reply, Request, Token, socket_path, why_unconnected};
 use tickwire_link::region::Region;
+use tickwire_stack::tcp::Ecn;
 use tickwire_stack::time::Span;
 use tickwire_stack::{Config, Limits, Memory};
 
@@ -395,11 +396,19 @@ pub(crate) fn assemble(
 pub(crate) fn begin(parts: &Parts) -> Result<(), Reason> {
     let mut guard = parts.shared.lock().map_err(|_| Reason::LaneGone)?;
     if guard.stack.user()[single::STARTED] == 0 {
-        let config = Config { secret: sys::random().map_err(|_: Errno| Reason::ServiceError)?, ..Config::default() };
+        let mut config =
+            Config { secret: sys::random().map_err(|_: Errno| Reason::ServiceError)?, ..Config::default() };
+        config.tcp.ecn = notification().unwrap_or(config.tcp.ecn);
         guard.stack.init(&config, sys::now());
         guard.stack.user()[single::STARTED] = 1;
     }
     Ok(())
+}
+
+/// What the host has set for explicit congestion notification: a network that it is fit for is fit for us.
+fn notification() -> Option<Ecn> {
+    let text = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_ecn").ok()?;
+    Ecn::from_linux(text.trim().parse().ok()?)
 }
 
 /// The program's name. One that sees no /proc any more goes by that of its thread.
