@@ -167,8 +167,13 @@ impl Stack<'_> {
     fn restart_after_idle(&mut self, index: usize, now: Instant) {
         let bounds = self.mem.core.tcp.config.bounds();
         let s = &mut self.mem.tcp[index];
-        if s.send.outstanding() == 0 && now.since(s.sent) > s.rtt.base(&bounds).max(bounds.initial) {
+        if s.send.outstanding() > 0 {
+            return;
+        }
+        if now.since(s.sent) > s.rtt.base(&bounds).max(bounds.initial) {
             s.cc.on_idle(u32::from(s.mss));
+        } else {
+            s.cc.on_start(now);
         }
     }
 

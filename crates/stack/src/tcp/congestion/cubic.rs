@@ -20,10 +20,12 @@ pub(super) struct Cubic {
     plateau: u32,
     /// cwnd_prior: the window just before the last loss.
     prior: u32,
-    /// When this stage of congestion avoidance began; never = it has not.
+    /// When this stage of congestion avoidance began, put off by the time since then in which the window was not used; never = it has not.
     epoch: Instant,
+    /// Until when that time has been counted.
+    counted: Instant,
     /// K: the time from the epoch to the plateau, in milliseconds.
-    k_ms: u64,
+    k_ms: u32,
     /// W_est: what Reno would have by now (§4.3).
     estimate: u32,
     /// Fractions not yet turned into growth, of the estimate and of the window.
@@ -44,14 +46,15 @@ fn cube_root(n: u64) -> u64 {
 
 impl Cubic {
     fn begin(&mut self, now: Instant, mss: u32, cwnd: u32) {
-        self.epoch = now;
+        (self.epoch, self.counted) = (now, now);
         self.estimate = cwnd;
         self.estimate_credit = 0;
         self.credit = 0;
         if cwnd < self.plateau {
             // K^3 = (W_max - cwnd) / (C * segment), in s^3 (equation 2); 1 s^3 = 10^9 ms^3.
             let bytes = u64::from(self.plateau - cwnd);
-            self.k_ms = cube_root(bytes * 10 / C_TIMES_10.unsigned_abs() * 1_000_000 / u64::from(mss.max(1)) * 1_000);
+            let cube = bytes * 10 / C_TIMES_10.unsigned_abs() * 1_000_000 / u64::from(mss.max(1)) * 1_000;
+            self.k_ms = cube_root(cube) as u32;
         } else {
             self.plateau = cwnd;
             self.k_ms = 0;
@@ -60,7 +63,7 @@ impl Cubic {
 
     /// W_cubic(t) (equation 1), in bytes.
     fn at(&self, t_ms: u64, mss: u32) -> i64 {
-        let distance = (t_ms as i64 - self.k_ms as i64).clamp(-MAX_DISTANCE_MS, MAX_DISTANCE_MS);
+        let distance = (t_ms as i64 - i64::from(self.k_ms)).clamp(-MAX_DISTANCE_MS, MAX_DISTANCE_MS);
         let cube = distance * distance * distance / 100_000;
         i64::from(self.plateau) + cube * C_TIMES_10 * i64::from(mss) / 100_000
     }
@@ -70,6 +73,7 @@ impl Cubic {
         if self.epoch.is_never() {
             self.begin(acked.now, acked.mss, cwnd);
         }
+        self.counted = acked.now;
         let window = u64::from(cwnd.max(acked.mss).max(1));
         // §4.3: alpha = 3 (1 - beta) / (1 + beta) = 9/17 until the old window is regained, then 1.
         let (numerator, denominator) = if self.estimate < self.prior { (9, 17) } else { (1, 1) };
@@ -96,6 +100,15 @@ impl Cubic {
         self.plateau = if cwnd + mss < self.plateau { (u64::from(cwnd) * 17 / 20) as u32 } else { cwnd };
         self.epoch = Instant::NEVER;
         (u64::from(cwnd) * 7 / 10) as u32
+    }
+
+    /// The window was not used since the last acknowledgement: that time does not count (§4.2), or the curve would run away from a window that
+    /// stands still, and be followed in one leap (§5.8).
+    pub(super) fn pause(&mut self, now: Instant) {
+        if !self.epoch.is_never() {
+            self.epoch += now.since(self.counted);
+            self.counted = now;
+        }
     }
 
     /// The next acknowledgement in congestion avoidance begins a new stage (§5.8).

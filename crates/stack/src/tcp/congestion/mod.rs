@@ -103,7 +103,7 @@ impl Congestion {
     /// New data was acknowledged while nothing was being recovered.
     pub(in crate::tcp) fn on_ack(&mut self, acked: &Acked, rtt: &Rtt) {
         if !acked.limited {
-            return;
+            return self.cubic.pause(acked.now);
         }
         let mut bytes = acked.bytes;
         if self.in_slow_start() {
@@ -144,6 +144,11 @@ impl Congestion {
         }
         self.cubic.timed_out();
         self.cwnd = mss;
+    }
+
+    /// The connection sends again after everything was acknowledged, and soon enough for the window to hold.
+    pub(in crate::tcp) fn on_start(&mut self, now: Instant) {
+        self.cubic.pause(now);
     }
 
     /// The connection sends again after it was idle for longer than a timeout (RFC 5681 §4.1).
@@ -241,6 +246,40 @@ mod tests {
         cc.cwnd = cc.ssthresh;
         run(&mut cc, 0, 45, 100); // 4.5 s: 0.4 * 4.5^3 = 36 segments above
         assert!((725 * MSS..750 * MSS).contains(&cc.cwnd), "{}", cc.cwnd);
+    }
+
+    /// RFC 9438 §4.2: the time in which the program, and not the window, limited what was sent is none of the curve's; silence included.
+    #[test]
+    fn cubic_does_not_count_the_time_in_which_the_window_is_not_used() {
+        let grown = |pause: &dyn Fn(&mut Congestion) -> u64| {
+            let mut cc = Congestion::new(Algorithm::Cubic, MSS);
+            cc.cwnd = 100 * MSS;
+            cc.on_loss(Instant::from_nanos(1), MSS);
+            cc.cwnd = cc.ssthresh;
+            run(&mut cc, 0, 20, 100);
+            let before = cc.cwnd;
+            let from_ms = pause(&mut cc);
+            run(&mut cc, from_ms, 3, 100);
+            (before, cc.cwnd)
+        };
+        let at = |ms: u64| Instant::from_nanos(ms * 1_000_000 + 1);
+        let without = grown(&|_| 2_000);
+        let limited = false;
+        let questions = grown(&|cc| {
+            for n in 0..600 {
+                cc.on_ack(
+                    &Acked { now: at(2_000 + 100 * n), bytes: MSS, mss: MSS, limited, new_round: true },
+                    &rtt(100),
+                );
+            }
+            62_000
+        });
+        let silence = grown(&|cc| {
+            cc.on_start(at(2_900));
+            3_000
+        });
+        assert!(without.1 > without.0 + MSS, "{without:?}");
+        assert_eq!([questions, silence], [without; 2]);
     }
 
     #[test]
