@@ -1,4 +1,7 @@
-//! HyStart++ (RFC 9406): leaves slow start when round trips grow, before a loss has to say so.
+//! HyStart++ (RFC 9406): leaves the first slow start when round trips grow, before a loss has to say so. Later ones end at the threshold that was found
+//! then (§4.3).
+//!
+//! What one acknowledgement adds is not limited (§4.2, L): peers acknowledge up to 64 KiB at once, and eight segments of each would be a fifth of that.
 
 use super::Acked;
 use crate::tcp::rtt::Rtt;
@@ -31,13 +34,14 @@ pub(super) struct HyStart {
 }
 
 impl HyStart {
-    /// How much the window grows for `bytes` acknowledged in slow start.
-    pub(super) fn growth(&mut self, acked: &Acked, rtt: &Rtt, bytes: u32) -> u32 {
+    /// Takes an acknowledgement's round trip, whether or not the window was the limit: else the next round that it limits would be compared with one of
+    /// long ago.
+    pub(super) fn hear(&mut self, acked: &Acked, rtt: &Rtt) {
         if acked.new_round {
             self.last_round = self.this_round;
             self.this_round = Span::ZERO;
             self.samples = 0;
-            if !self.baseline.is_zero() {
+            if acked.limited && !self.baseline.is_zero() {
                 self.rounds = self.rounds.saturating_add(1);
             }
         }
@@ -45,6 +49,10 @@ impl HyStart {
             self.this_round = if self.this_round.is_zero() { rtt.latest } else { self.this_round.min(rtt.latest) };
             self.samples = self.samples.saturating_add(1);
         }
+    }
+
+    /// How much the window grows for `bytes` acknowledged in slow start.
+    pub(super) fn growth(&mut self, bytes: u32) -> u32 {
         if self.samples >= SAMPLES && !self.last_round.is_zero() {
             let threshold = self.last_round.over(THRESHOLD_DIVISOR).max(MIN_THRESHOLD).min(MAX_THRESHOLD);
             if self.baseline.is_zero() {
@@ -76,7 +84,8 @@ mod tests {
         let mut growth = 0;
         for n in 0..10 {
             let acked = Acked { now: Instant::from_nanos(1), bytes: 1000, mss: 1000, limited: true, new_round: n == 0 };
-            growth = hystart.growth(&acked, &rtt, 1000);
+            hystart.hear(&acked, &rtt);
+            growth = hystart.growth(1000);
         }
         growth
     }

@@ -102,12 +102,17 @@ impl Congestion {
 
     /// New data was acknowledged while nothing was being recovered.
     pub(in crate::tcp) fn on_ack(&mut self, acked: &Acked, rtt: &Rtt) {
+        // RFC 9406 §4.3: later slow starts know their threshold.
+        let first = self.ssthresh == MAX_WINDOW;
+        if first {
+            self.hystart.hear(acked, rtt);
+        }
         if !acked.limited {
             return self.cubic.pause(acked.now);
         }
         let mut bytes = acked.bytes;
         if self.in_slow_start() {
-            let growth = self.hystart.growth(acked, rtt, bytes);
+            let growth = if first { self.hystart.growth(bytes) } else { bytes };
             let room = self.ssthresh - self.cwnd;
             self.cwnd += growth.min(room);
             if self.hystart.leaves_slow_start() {
@@ -318,6 +323,31 @@ mod tests {
         assert_eq!(cc.cwnd, 10 * MSS);
         run(&mut cc, 100_000, 2, 20);
         assert_eq!((cc.cwnd, cc.ssthresh), (40 * MSS, threshold));
+    }
+
+    /// RFC 9406 §4.3: the threshold is known, and what is between is to be regained, however long round trips take meanwhile.
+    #[test]
+    fn slow_start_after_a_timeout_goes_to_its_threshold() {
+        let mut cc = Congestion::new(Algorithm::Cubic, MSS);
+        cc.cwnd = 1000 * MSS;
+        cc.on_timeout(Instant::from_nanos(1), MSS, true);
+        run(&mut cc, 0, 6, 10);
+        run(&mut cc, 60, 4, 30);
+        assert!((700 * MSS..710 * MSS).contains(&cc.cwnd), "{}", cc.cwnd);
+    }
+
+    /// A way that became longer while little was sent is no queue that the next burst makes.
+    #[test]
+    fn rounds_that_the_window_does_not_limit_are_known_to_slow_start() {
+        let mut cc = Congestion::new(Algorithm::Cubic, MSS);
+        run(&mut cc, 0, 1, 10);
+        for n in 0..80 {
+            let now = Instant::from_nanos(1_000_000_000 + n * 1_000_000);
+            cc.on_ack(&Acked { now, bytes: MSS, mss: MSS, limited: false, new_round: n % 8 == 0 }, &rtt(30_000));
+        }
+        assert_eq!(cc.cwnd, 20 * MSS);
+        run(&mut cc, 2_000, 2, 30);
+        assert_eq!(cc.cwnd, 80 * MSS);
     }
 
     #[test]
