@@ -6,6 +6,7 @@
 //! acknowledgement costs both hosts a packet. Whoever polls while packets come one by one answers them one by one.
 
 use super::config::Config;
+use super::options::Options;
 use super::socket::Socket;
 use crate::Stack;
 use crate::time::Instant;
@@ -60,16 +61,28 @@ impl Socket {
         self.quick_acks = self.quick_acks.max(QUICK);
     }
 
-    /// A segment with an acknowledgement is being sent; `data`: it carries data.
-    pub(super) fn acknowledged(&mut self, now: Instant, data: bool, config: &Config) {
+    /// Whether a segment of ours with these options tells the peer what is out of order here. One without data always does, by its number if not by blocks.
+    fn tells_of_disorder(&self, data: bool, options: &Options) -> bool {
+        !data || options.block_count > 0 || !(self.recv.has_gap() || self.sack && self.recv.has_duplicate())
+    }
+
+    /// A segment with an acknowledgement and these options is being sent; `data`: it carries data.
+    pub(super) fn acknowledged(&mut self, now: Instant, data: bool, options: &Options, config: &Config) {
         // An answer soon after a question: the exchange is interactive, and later answers can carry the acknowledgement.
         if data && now.since(self.heard) < config.delay() && !self.settings.quickack {
             self.quick_acks = 0;
         }
         self.acked = self.recv.next;
-        (self.ack_now, self.ack_soon) = (false, false);
+        self.ack_soon = false;
         self.at.ack = Instant::NEVER;
-        self.recv.duplicate = Default::default();
+        // A full segment has no room for blocks, and one with data is no duplicate acknowledgement (RFC 5681 §2): a bare one must follow, or the peer
+        // would hear of no gap while we have much to send.
+        if self.tells_of_disorder(data, options) {
+            self.ack_now = false;
+            self.recv.duplicate = Default::default();
+        } else {
+            self.ack_now |= self.recv.has_duplicate();
+        }
     }
 }
 

@@ -66,7 +66,7 @@ impl Socket {
 
     /// Adds as many SACK blocks as fit into `room` bytes of options.
     pub(super) fn add_blocks(&self, frames: &Frames<'_>, options: &mut Options, room: usize) {
-        let some = self.recv.has_gap() || self.recv.duplicate.start != self.recv.duplicate.end;
+        let some = self.recv.has_gap() || self.recv.has_duplicate();
         if !self.sack || !some {
             return;
         }
@@ -222,7 +222,7 @@ impl Stack<'_> {
         }
         s.recovery.most_in_flight = s.recovery.most_in_flight.max(s.send.pipe);
         s.sent = now;
-        s.acknowledged(now, run.total > 0, &self.mem.core.tcp.config);
+        s.acknowledged(now, run.total > 0, &header.options, &self.mem.core.tcp.config);
         let row = self.mem.row(SocketKind::Tcp, index as u32);
         row.tx_bytes.add(u64::from(run.total));
         self.emit(index, now, &header, run);
@@ -237,7 +237,7 @@ impl Stack<'_> {
         adjust(&mut header);
         if header.has(bit::ACK) && header.bits & (bit::SYN | bit::RST) == 0 {
             s.add_blocks(frames, &mut header.options, MAX_OPTIONS);
-            s.acknowledged(now, false, &self.mem.core.tcp.config);
+            s.acknowledged(now, false, &header.options, &self.mem.core.tcp.config);
         }
         self.emit(index, now, &header, &Run::bare(id));
     }

@@ -79,6 +79,11 @@ impl ReceiveQueue {
         !self.ranges.is_none()
     }
 
+    /// Whether a duplicate is to be reported.
+    pub(super) fn has_duplicate(&self) -> bool {
+        self.duplicate.start != self.duplicate.end
+    }
+
     /// Takes the frame of a segment whose payload its notes delimit (`offset`, `len`, `seq`), and which lies within the
     /// window.
     pub(super) fn insert(&mut self, frames: &mut Frames<'_>, id: FrameId) -> Placed {

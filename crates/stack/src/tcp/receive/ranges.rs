@@ -170,7 +170,7 @@ impl ReceiveQueue {
     /// highest down, until `add` takes no more.
     pub(in crate::tcp) fn blocks(&self, frames: &Frames<'_>, most: usize, mut add: impl FnMut(SackBlock)) {
         let mut left = most;
-        if self.duplicate.start != self.duplicate.end && left > 0 {
+        if self.has_duplicate() && left > 0 {
             add(self.duplicate);
             left -= 1;
         }

@@ -1,0 +1,55 @@
+//! What a peer is told of its segments that came out of order, twice, or not at all, and what its own acknowledgements are worth meanwhile.
+
+mod tcp_support;
+
+use tcp_support::raw::*;
+
+/// RFC 2018 §4, RFC 2883 §4: blocks are for every acknowledgement that does not cover all that came, and a duplicate is reported at once. A full segment has no
+/// room for either.
+#[test]
+fn blocks_go_out_beside_full_segments() {
+    let mut wire = Wire::new();
+    let (id, ours, theirs) = wire.accepted();
+    wire.send(id, &[1; 30_000]).unwrap();
+    assert_eq!(wire.taken().len(), 10);
+    let block_beside_data = |wire: &mut Wire| {
+        let (full, bare): (Vec<_>, Vec<_>) = wire.taken().into_iter().partition(|seg| !seg.data.is_empty());
+        assert!(full.len() >= 2 && full.iter().all(|seg| seg.data.len() == 1000), "{full:?}");
+        assert_eq!(bare.len(), 1, "{bare:?}");
+        bare[0].blocks()
+    };
+    wire.put(Seg::new(ACK, theirs + 1000, ours + 2000).data(&[2; 100]));
+    assert_eq!(block_beside_data(&mut wire), [(theirs + 1000, theirs + 1100)]);
+    // The gap closes: that goes with the data.
+    wire.put(Seg::new(ACK, theirs, ours + 4000).data(&[2; 1000]));
+    assert!(wire.taken().iter().all(|seg| seg.data.len() == 1000 && seg.ack == theirs + 1100));
+    wire.put(Seg::new(ACK, theirs + 1050, ours + 6000).data(&[2; 100]));
+    assert_eq!(block_beside_data(&mut wire), [(theirs + 1050, theirs + 1100)]);
+}
+
+/// What is to be told goes with a segment that has room for it.
+#[test]
+fn blocks_go_with_data_that_leaves_room() {
+    let mut wire = Wire::new();
+    let (id, ours, theirs) = wire.accepted();
+    wire.send(id, &[1; 10_100]).unwrap();
+    assert_eq!(wire.taken().len(), 10);
+    wire.put(Seg::new(ACK, theirs + 1000, ours + 2000).data(&[2; 100]));
+    let last = wire.one();
+    assert_eq!((last.data.len(), last.blocks()), (100, vec![(theirs + 1000, theirs + 1100)]));
+}
+
+/// RFC 5681 §4.2: out of order is answered by a duplicate acknowledgement, which has no data (§2).
+#[test]
+fn duplicate_acknowledgements_go_out_beside_data() {
+    let mut wire = Wire::new();
+    let listener = wire.listen(8);
+    let (id, ours, theirs) = wire.accepted_with(listener, Seg::new(SYN, 1000, 0).options(&[2, 4, 3, 232]));
+    wire.send(id, &[1; 30_000]).unwrap();
+    assert_eq!(wire.taken().len(), 10);
+    for n in 1..4 {
+        wire.put(Seg::new(ACK, theirs + 1000 * n, ours + 2000 * n).data(&[2; 1000]));
+        let bare: Vec<_> = wire.taken().into_iter().filter(|seg| seg.data.is_empty()).collect();
+        assert_eq!(bare.iter().map(|seg| seg.ack).collect::<Vec<_>>(), [theirs]);
+    }
+}
