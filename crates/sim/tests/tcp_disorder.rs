@@ -3,6 +3,7 @@
 mod tcp_support;
 
 use tcp_support::raw::*;
+use tickwire_stack::time::Span;
 
 /// RFC 2018 §4, RFC 2883 §4: blocks are for every acknowledgement that does not cover all that came, and a duplicate is reported at once. A full segment has no
 /// room for either.
@@ -52,4 +53,36 @@ fn duplicate_acknowledgements_go_out_beside_data() {
         let bare: Vec<_> = wire.taken().into_iter().filter(|seg| seg.data.is_empty()).collect();
         assert_eq!(bare.iter().map(|seg| seg.ack).collect::<Vec<_>>(), [theirs]);
     }
+}
+
+/// RFC 9293 §3.10.7.4: a full window does not stop acknowledgements from being taken. Those of a peer that has filled it come from its right edge; with a gap
+/// before it that is not RCV.NXT.
+#[test]
+fn what_is_acknowledged_from_the_edge_of_a_full_window_is_taken() {
+    let mut wire = Wire::new();
+    let (id, ours, theirs) = wire.accepted();
+    wire.send(id, &[1; 1000]).unwrap();
+    let edge = theirs + u32::from(wire.one().window);
+    wire.pass(Span::from_millis(1));
+    wire.put(Seg::new(ACK, theirs, ours + 1000));
+    let mut next = theirs + 1000;
+    while next != edge {
+        let len = (edge - next).min(1000);
+        wire.put(Seg::new(ACK, next, ours + 1000).data(&vec![2; len as usize]));
+        next += len;
+    }
+    let told = wire.taken();
+    assert_eq!(told.last().unwrap().blocks(), [(theirs + 1000, edge)]);
+    wire.send(id, &[1; 4000]).unwrap();
+    assert_eq!(wire.taken().len(), 4);
+    wire.pass(Span::from_millis(1));
+    wire.put(Seg::new(ACK, edge, ours + 1000).sack(&[(ours + 2000, ours + 5000)]));
+    assert_eq!(wire.one().seq, ours + 1000, "what is missing is sent again");
+    wire.put(Seg::new(ACK, edge, ours + 5000).window(0));
+    wire.send(id, &[1; 1000]).unwrap();
+    wire.nothing();
+    wire.put(Seg::new(RST, edge, 0));
+    wire.nothing();
+    wire.put(Seg::new(ACK, edge, ours + 5000));
+    assert_eq!(wire.one().data.len(), 1000);
 }

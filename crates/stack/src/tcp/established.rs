@@ -57,6 +57,9 @@ impl Socket {
         let (seq, end) = (segment.seq, segment.end());
         match (segment.length() > 0, edge.gt(next)) {
             (false, false) => seq == next,
+            // A peer that has filled the window acknowledges from its right edge, and while there is a gap that edge is not RCV.NXT. In SYN-RECEIVED and
+            // for RST the window ends where the RFC ends it.
+            (false, true) if seq == edge => self.state.is_synchronized() && !segment.has(bit::RST),
             (false, true) => next.le(seq) && seq.lt(edge),
             (true, false) => false,
             (true, true) => seq.lt(edge) && end.gt(next),
