@@ -104,32 +104,6 @@ fn a_receiver_that_does_not_read_stops_the_sender_and_loses_nothing() {
     close_and_check(&mut pair, client, server, listener);
 }
 
-/// RFC 9293 §3.8.6.2: no silly windows, from a reader of single bytes.
-#[test]
-fn a_slow_reader_does_not_cause_small_segments() {
-    let mut pair = Pair::seeded(2);
-    let (client, server, _) = connected(&mut pair, 0);
-    let now = pair.now();
-    pair.stack(1).tcp_set(server, now, Setting::ReceiveBuffer(10_000)).unwrap();
-    let data = pattern(60_000, 1);
-    let (mut sent, mut got) = (0, Vec::new());
-    for _ in 0..2_000 {
-        while sent < data.len() {
-            match send(&mut pair, 0, client, &data[sent..]) {
-                Ok(n) => sent += n,
-                Err(_) => break,
-            }
-        }
-        if let Ok(bytes) = recv(&mut pair, 1, server, 100) {
-            got.extend(bytes);
-        }
-        pair.run_for(Span::from_micros(50));
-    }
-    assert!(got == data, "{} bytes", got.len());
-    let segments = pair.link_stats(0).sent;
-    assert!(segments < 140, "{segments} segments for 42 full ones");
-}
-
 /// RFC 9293 §3.7.4 with Minshall's variant, as on Linux.
 #[test]
 fn nagle_holds_a_second_small_segment_and_nodelay_does_not() {

@@ -35,7 +35,8 @@ pub struct Config {
     pub time_wait: Span,
     /// How long a closed connection waits in FIN-WAIT-2 for the peer's FIN.
     pub fin_timeout: Span,
-    /// How long a program's last cork holds back an incomplete segment (Linux: 200 ms).
+    /// How long an incomplete segment is held back by a program's cork, or because the peer's window is too small to be worth using (RFC 9293 §3.8.6.2.1:
+    /// 0.1 to 1 s; Linux: 200 ms).
     pub cork_time: Span,
     /// Idle time before keepalive probes (RFC 1122 §4.2.3.6: two hours).
     pub keep_idle: Span,

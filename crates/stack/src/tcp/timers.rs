@@ -46,6 +46,12 @@ impl Socket {
         Bounds { min: self.held_back.allowance(now, bounds.min), ..bounds }
     }
 
+    /// Whether what is to be sent is held back because the window is open, but not worth using (RFC 9293 §3.8.6.2.1).
+    fn waits_for_window(&self) -> bool {
+        let next = self.send.unsent().min(self.mss.into());
+        self.window > 0 && self.window < next && self.window < self.max_window / 2
+    }
+
     /// The time without progress after which the connection is given up, zero if only counts limit it.
     fn out_of_patience(&self, now: Instant) -> bool {
         self.end_of_patience().is_some_and(|end| now >= end)
@@ -89,7 +95,8 @@ impl Stack<'_> {
             } else if s.send.unsent() > 0 || s.write_shut && !s.fin_queued {
                 s.at.timeout_from = Instant::NEVER;
                 if s.at.waiting != Waiting::Persist {
-                    let wait = if s.window > 0 && s.settings.cork { config.cork_time } else { s.rtt.rto(&bounds) };
+                    let held = s.window > 0 && s.settings.cork || s.waits_for_window();
+                    let wait = if held { config.cork_time } else { s.rtt.rto(&bounds) };
                     (s.at.waiting, s.at.retransmit) = (Waiting::Persist, now + wait);
                 }
             } else {
