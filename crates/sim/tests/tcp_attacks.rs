@@ -206,6 +206,30 @@ fn what_lies_outside_of_the_window_is_answered_and_not_taken() {
     assert_eq!(wire.recv(id).unwrap(), b"sta");
 }
 
+/// RFC 5961 §7: two ends that disagree answer each other's acknowledgements. That must not go on as fast as the network carries them, while probes, which back
+/// off, and data are answered each time.
+#[test]
+fn acknowledgements_outside_of_the_window_are_answered_less_and_less_often() {
+    let mut wire = Wire::new();
+    let (_, ours, theirs) = wire.accepted();
+    for _ in 0..10_000 {
+        wire.put(Seg::new(ACK, theirs + 10_000_000, ours));
+        wire.pass(Span::from_millis(1));
+    }
+    let answers = wire.taken().len();
+    assert!((20..=30).contains(&answers), "{answers} in ten seconds");
+    for n in 0..100 {
+        wire.put(Seg::new(ACK, theirs + 10_000_000 + n, ours).data(b"far"));
+        assert_eq!(wire.one().ack, theirs);
+    }
+    wire.pass(Span::from_secs(3));
+    for n in 0..12 {
+        wire.put(Seg::new(ACK, theirs.wrapping_sub(1), ours));
+        assert_eq!(wire.one().ack, theirs, "probe {n}");
+        wire.pass(Span::from_millis(1 << n));
+    }
+}
+
 /// RFC 9293 §3.10.7.1.
 #[test]
 fn a_segment_for_nobody_is_answered_by_a_reset() {

@@ -13,9 +13,16 @@ use crate::time::{Instant, Span};
 /// After this long without a segment the peer's timestamp says nothing (RFC 7323 §5.5).
 const TIMESTAMP_VALID: Span = Span::from_secs(24 * 24 * 3600);
 
-/// Segments outside of the window are answered at most once in this time (per connection): two peers that disagree
-/// must not keep a loop of acknowledgements going.
-const OUT_OF_WINDOW_INTERVAL: Span = Span::from_millis(1);
+/// Empty segments outside of the window are answered no sooner than this after the last one (per connection), and each time the wait doubles: two peers
+/// that disagree must not keep a loop of acknowledgements going (RFC 5961 §7). Linux waits half a second from the start; window probes on a LAN come
+/// sooner than that, but back off likewise.
+const OUT_OF_WINDOW_LEAST: Span = Span::from_millis(1);
+
+/// The longest wait: Linux's.
+const OUT_OF_WINDOW_MOST: Span = Span::from_millis(500);
+
+/// After so many times the wait without an answer it is the shortest again.
+const OUT_OF_WINDOW_QUIET: u64 = 4;
 
 /// A connection is challenged at most once in this time, as on Linux.
 const CHALLENGE_INTERVAL: Span = Span::from_millis(500);
@@ -38,6 +45,22 @@ impl Socket {
             self.challenged_at = now;
         }
         may
+    }
+
+    /// Whether an empty segment outside of the window may be answered.
+    fn may_answer_outside(&mut self, now: Instant) -> bool {
+        let wait = OUT_OF_WINDOW_LEAST.times(1 << self.outside_doublings).min(OUT_OF_WINDOW_MOST);
+        let passed = now.since(self.outside_at);
+        if passed < wait {
+            return false;
+        }
+        self.outside_at = now;
+        if passed >= wait.times(OUT_OF_WINDOW_QUIET) {
+            self.outside_doublings = 0;
+        } else if wait < OUT_OF_WINDOW_MOST {
+            self.outside_doublings += 1;
+        }
+        true
     }
 
     /// Takes the timestamp to be echoed (RFC 7323 §4.3).
@@ -153,8 +176,8 @@ impl Stack<'_> {
         let s = &mut self.mem.tcp[index];
         if segment.has(bit::SYN) && s.state != State::SynReceived {
             self.challenge(index, now);
-        } else if segment.len > 0 || now.since(s.out_of_window_at) >= OUT_OF_WINDOW_INTERVAL {
-            s.out_of_window_at = now;
+        } else if segment.len > 0 || s.may_answer_outside(now) {
+            // Data is nobody's answer, so there is no loop, and who repeats it waits for ours.
             s.disorder();
         }
         false

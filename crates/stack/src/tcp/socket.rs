@@ -199,6 +199,8 @@ pub struct Socket {
     pub(super) quick_acks: u8,
     /// How often SYN, data or a probe has been sent again in vain.
     pub(super) attempts: u8,
+    /// How often the wait between answers to empty segments outside of the window has doubled.
+    pub(super) outside_doublings: u8,
     /// Unanswered keepalive probes.
     pub(super) keep_probes: u8,
     /// The timer of the running timeout fired late and was set again.
@@ -260,8 +262,8 @@ pub struct Socket {
     pub(super) stranger_since: Instant,
     /// Segments sent again.
     pub(super) retransmits: u32,
-    /// When the last segment outside of the window was answered.
-    pub(super) out_of_window_at: Instant,
+    /// When the last empty segment outside of the window was answered.
+    pub(super) outside_at: Instant,
     /// When a frame of the send queue last became free, or the queue was last empty.
     pub(super) freed_at: Instant,
     /// When the last challenge acknowledgement was sent.
