@@ -7,6 +7,7 @@ use tickwire_sim::Pair;
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::path::PathInfo;
 use tickwire_stack::time::Span;
+use tickwire_stack::udp::MtuDiscover;
 use tickwire_stack::{Error, Ready, UdpId};
 
 /// A connected socket on host 0 and both of its ends.
@@ -138,4 +139,30 @@ fn a_smaller_path_mtu_is_learnt_obeyed_and_forgotten_after_ten_minutes() {
         pair.run_for(Span::from_secs(601));
         assert_eq!(packets(&mut pair, 1440), 1);
     }
+}
+
+/// RFC 1191 §3: less than 552 bytes is not believed, but routers are let fragment what is sent, unless the program wants it otherwise.
+#[test]
+fn datagrams_on_a_path_that_is_too_narrow_to_be_believed_may_be_fragmented() {
+    let mut pair = Pair::seeded(1);
+    let (id, own, peer) = connected(&mut pair, 0);
+    let may_fragment = |pair: &mut Pair| {
+        send(pair, 0, id, peer, &[5; 500]).unwrap();
+        let now = pair.now();
+        let packets = pair.host_mut(0).transmit(now);
+        assert_eq!(packets.len(), 1);
+        packets[0][20] & 0x40 == 0
+    };
+    assert!(!may_fragment(&mut pair));
+    let quoted = ip(own.address, peer.address, 17, &udp(own, peer, &[0; 100]));
+    give(&mut pair, &icmp(router(0), own.address, 3, 4, 400, &quoted));
+    assert!(may_fragment(&mut pair));
+    for (mode, may) in [(MtuDiscover::Do, false), (MtuDiscover::Dont, true), (MtuDiscover::Want, true)] {
+        let mut options = pair.stack(0).udp_options(id).unwrap();
+        options.mtu_discover = mode;
+        pair.stack(0).udp_set_options(id, options).unwrap();
+        assert_eq!(may_fragment(&mut pair), may, "{mode:?}");
+    }
+    pair.run_for(Span::from_secs(601));
+    assert!(!may_fragment(&mut pair));
 }

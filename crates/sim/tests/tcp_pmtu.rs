@@ -57,6 +57,36 @@ fn what_does_not_fit_is_sent_again_in_pieces_that_do() {
     assert_eq!(wire.held(), 0);
 }
 
+/// RFC 1191 §3: a path that says it carries less than 552 bytes may be a lie, so segments get no smaller; but it may be true, so routers are let fragment them,
+/// as on Linux, until what was learnt is forgotten (§6.3).
+#[test]
+fn a_path_that_is_too_narrow_to_be_believed_may_fragment() {
+    for first in [None, Some(552)] {
+        let mut wire = Wire::new();
+        let listener = wire.listen(4);
+        let syn = Seg::new(SYN, 1000, 0).options(&[2, 4, 5, 180, 4, 2, 1, 1]);
+        let (id, ours, theirs) = wire.accepted_with(listener, syn);
+        wire.send(id, &[1; 1_460]).unwrap();
+        assert_eq!((wire.one().data.len(), wire.last_may_fragment), (1_460, false));
+        for mtu in first.into_iter().chain([400]) {
+            let packet = too_big(&wire, ours, mtu);
+            wire.put_bytes(&packet);
+            wire.pass(Span::from_secs(2));
+            let again = wire.taken();
+            assert!(again.iter().any(|seg| seg.seq == ours && seg.data.len() == 512), "{again:?}");
+            assert!(again.iter().all(|seg| seg.data.len() <= 512), "{again:?}");
+            assert_eq!(wire.last_may_fragment, mtu == 400);
+        }
+        wire.put(Seg::new(ACK, theirs, ours + 1_460));
+        wire.pass(Span::from_secs(601));
+        wire.send(id, b"notices").unwrap();
+        wire.one();
+        wire.put(Seg::new(ACK, theirs, ours + 1_467));
+        wire.send(id, &[1; 1_460]).unwrap();
+        assert_eq!((wire.one().data.len(), wire.last_may_fragment), (1_460, false));
+    }
+}
+
 /// RFC 5927 §7.2: a forged one is not believed, nor one that would make packets absurdly small.
 #[test]
 fn forged_mtu_reports_do_no_harm() {

@@ -72,6 +72,10 @@ pub struct Path {
     pub used: u8,
     /// How many half-open connections use a guess.
     pub guests: u16,
+    /// A router says that it carries even less than `pmtu`, the least that is believed: routers must be let fragment (IPv4).
+    pub narrow: bool,
+    /// The same as UDP has heard it.
+    pub udp_narrow: bool,
     /// When it was entered or last asked for.
     pub asked: Instant,
     /// When the host last said that it is ready.
@@ -109,6 +113,18 @@ impl Path {
     #[must_use]
     pub fn mtu(&self, now: Instant) -> u32 {
         if self.pmtu != 0 && now < self.pmtu_until { self.pmtu.min(self.info.mtu) } else { self.info.mtu }
+    }
+
+    /// Whether packets must go without "don't fragment" at `now`, because the path carries less than [`Path::mtu`] says (IPv4).
+    #[must_use]
+    pub fn is_narrow(&self, now: Instant) -> bool {
+        self.narrow && now < self.pmtu_until
+    }
+
+    /// The same for UDP.
+    #[must_use]
+    pub fn udp_is_narrow(&self, now: Instant) -> bool {
+        self.is_narrow(now) || self.udp_narrow && now < self.udp_pmtu_until
     }
 
     /// The largest IP packet for UDP, in bytes.

@@ -14,8 +14,8 @@ use crate::demux::{TCP, UDP};
 use crate::path::Path;
 use crate::time::{Instant, Span};
 
-/// No IPv4 path has a smaller MTU; a claim below is an attack on performance (RFC 791 says 68, RFC 1191 §3 names 296 as the
-/// smallest in use; Linux's floor is 552).
+/// No IPv4 path is believed to have a smaller MTU: such a claim may be an attack on performance (RFC 791 says 68, RFC 1191 §3 names 296 as the
+/// smallest in use; Linux's floor is 552). If it is true, packets arrive only because routers are let fragment them from then on, as on Linux.
 const LEAST_MTU_V4: u32 = 552;
 /// No IPv6 path has a smaller MTU (RFC 8200 §5).
 const LEAST_MTU_V6: u32 = 1280;
@@ -68,23 +68,29 @@ impl Stack<'_> {
         }
     }
 
-    /// Learns a smaller path MTU from an error that the protocol has found believable. Says the path's index if it got smaller.
+    /// Learns a smaller path MTU from an error that the protocol has found believable. Says the path's index if it got smaller, or too narrow for the
+    /// packets that are believed to fit.
     /// `proven`: what the error quotes could not be guessed.
     pub(crate) fn learn_pmtu(&mut self, now: Instant, destination: Address, mtu: u32, proven: bool) -> Option<u32> {
         let index = self.path_find(destination)?;
         let path: &mut Path = &mut self.mem.paths[index as usize];
-        let known = if proven { path.mtu(now) } else { path.udp_mtu(now) };
-        let floor = if destination.to_v4().is_some() { LEAST_MTU_V4 } else { LEAST_MTU_V6 };
+        let (known, was_narrow) = match proven {
+            true => (path.mtu(now), path.is_narrow(now)),
+            false => (path.udp_mtu(now), path.udp_is_narrow(now)),
+        };
+        let v4 = destination.to_v4().is_some();
+        let floor = if v4 { LEAST_MTU_V4 } else { LEAST_MTU_V6 };
         // An old router names none: step down to the floor at once (RFC 1191 §5's plateaus are history).
-        let mtu = mtu.max(floor);
-        if mtu >= known {
+        let narrow = v4 && mtu < floor;
+        let mtu = mtu.max(floor).min(known);
+        if mtu == known && (!narrow || was_narrow) {
             return None;
         }
         let until = now + PMTU_TIME;
         if proven {
-            (path.pmtu, path.pmtu_until) = (mtu, until);
+            (path.pmtu, path.pmtu_until, path.narrow) = (mtu, until, narrow);
         } else {
-            (path.udp_pmtu, path.udp_pmtu_until) = (mtu, until);
+            (path.udp_pmtu, path.udp_pmtu_until, path.udp_narrow) = (mtu, until, narrow);
         }
         Some(index)
     }

@@ -258,8 +258,9 @@ impl Stack<'_> {
 
     /// Writes the header in front of the payload and hands the packet down.
     fn emit(&mut self, index: usize, now: Instant, header: &Segment, run: &Run) {
-        let send = self.mem.tcp[index].ip_send();
-        let send = IpSend { tos: send.tos | header.codepoint, ..send };
+        let mut send = self.mem.tcp[index].ip_send();
+        send.tos |= header.codepoint;
+        send.dont_fragment &= !self.path_of(index).is_some_and(|path| path.is_narrow(now));
         let row = self.mem.row(SocketKind::Tcp, index as u32);
         row.tx_packets.inc();
         self.emit_to(now, &send, header, run);

@@ -147,6 +147,7 @@ impl Stack<'_> {
             return Err(Error::WouldBlock);
         }
         let ttl = if peer.address.is_multicast() { options.multicast_ttl } else { options.ttl };
+        let info = &self.mem.paths[path as usize];
         let send = IpSend {
             path,
             on_guess: false,
@@ -155,10 +156,13 @@ impl Stack<'_> {
             protocol: UDP,
             ttl: to.ttl.unwrap_or(ttl),
             tos: to.tos.unwrap_or(options.tos),
-            dont_fragment: options.mtu_discover != MtuDiscover::Dont,
+            dont_fragment: match options.mtu_discover {
+                MtuDiscover::Dont => false,
+                MtuDiscover::Want => !info.udp_is_narrow(now),
+                MtuDiscover::Do | MtuDiscover::Probe => true,
+            },
         };
         let (family, all) = (peer.address.family(), source.remaining());
-        let info = &self.mem.paths[path as usize];
         let probes = options.mtu_discover == MtuDiscover::Probe;
         let mtu = if probes { info.info.mtu } else { info.udp_mtu(now) } as usize;
         let cut = to.segment.unwrap_or(options.segment);
