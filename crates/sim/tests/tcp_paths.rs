@@ -99,7 +99,7 @@ fn a_neighbour_that_failed_is_asked_for_again() {
     wire.nothing();
     assert_eq!(wire.stack().take_request(), Some(peer));
     tell(&mut wire, peer, PathState::Ready, 1500, 4);
-    wire.pass(Span::from_secs(60));
+    wire.pass(Span::from_secs(5));
     let sent = wire.taken();
     assert!(!sent.is_empty() && sent.iter().all(|seg| seg.data.len() == 1000), "{sent:?}");
     assert_eq!(wire.last_to, [2, 0, 0, 0, 9, 4]);

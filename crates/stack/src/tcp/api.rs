@@ -115,9 +115,14 @@ impl Stack<'_> {
         if s.send.frames == 0 {
             s.freed_at = now;
         }
-        let part = super::run::part(s.mss.into());
+        let (mss, larger) = (usize::from(s.mss), s.queue_size(now));
         let wanted = source.remaining();
-        let taken = s.send.append(&mut self.mem.frames, part, space.min(wanted), reserve, |into| source.read(into));
+        let mut append = |size: usize, limit: usize| {
+            s.send.append(&mut self.mem.frames, super::run::part(size), limit, reserve, |into| source.read(into))
+        };
+        // What is to try a larger packet is queued in one piece.
+        let first = if larger > mss { append(larger, larger.min(space.min(wanted))) } else { 0 };
+        let taken = first + append(mss, space.min(wanted) - first);
         // Also when all was taken: whoever is told that there is little room now waits to be told of more.
         s.wants_room |= taken < wanted || !s.writable();
         if taken < wanted.min(space) {

@@ -278,6 +278,7 @@ impl Stack<'_> {
             s.settings.send_buffer = s.cc.cwnd.saturating_mul(2).min(most).max(s.settings.send_buffer);
         }
         s.starved = false;
+        self.learn_packet_size(index);
         self.tell_of_room(index);
         let s = &self.mem.tcp[index];
         if s.fin_queued && s.send.una == s.send.end {

@@ -12,13 +12,14 @@
 //! | `timers` | what time does |
 //! | `pressure` | who may queue how much when frames are few |
 //! | `listener`, `cookies`, `isn` | passive opens |
-//! | `pmtu`, `urgent` | path MTU and ICMP errors, urgent data |
+//! | `pmtu`, `black_hole`, `urgent` | path MTU and ICMP errors, paths that drop large packets without a word, urgent data |
 //! | `api`, `settings`, `info` | what a program calls |
 //!
 //! Everything is a method of [`crate::Stack`] with the index of the connection, or a function on one part of a connection.
 
 mod ack;
 mod api;
+mod black_hole;
 mod closing;
 mod config;
 mod congestion;

@@ -11,7 +11,7 @@ use super::socket::{Socket, State};
 use crate::Stack;
 use crate::checksum::Sum;
 use crate::demux::TCP;
-use crate::frame::{Frames, flag};
+use crate::frame::{FrameId, Frames, flag};
 use crate::ids::SocketKind;
 use crate::ip::IpSend;
 use crate::ip::output::Message;
@@ -75,6 +75,16 @@ impl Socket {
         self.recv.blocks(frames, most, |block| options.add_block(block));
     }
 
+    /// The lost segment that begins with the frame `id`, as it is sent again now: up to `most` bytes.
+    pub(super) fn cut_lost(&mut self, frames: &mut Frames<'_>, now: Instant, id: FrameId, most: usize) -> Option<Run> {
+        let (mss, head) = (usize::from(self.mss), self.send.head.get() == Some(id));
+        let size = self.segment_size(now, head);
+        if size < mss && Run::from(frames, id, mss).total as usize > size {
+            self.try_smaller(Seq(frames.meta[id as usize].seq));
+        }
+        self.send.cut_run(frames, id, size.min(most))
+    }
+
     /// The segment to be sent next, if any may be sent now.
     fn choose(&mut self, frames: &mut Frames<'_>, now: Instant, hold: Hold) -> Option<Run> {
         if !self.state.may_transmit() {
@@ -95,17 +105,17 @@ impl Socket {
             }
             // One frame goes in any case; those behind it as far as both windows reach.
             let more = window.min(room).max(bytes);
-            return self.send.cut_run(frames, id, mss.min(more));
+            return self.cut_lost(frames, now, id, more);
         }
         let id = self.send.next.get()?;
         let meta = &frames.meta[id as usize];
         if meta.flags & IN_FLIGHT != 0 {
             return None;
         }
-        let run = Run::from(frames, id, mss);
+        let mut most = self.segment_size(now, false);
+        let run = Run::from(frames, id, most);
         let len = run.total as usize;
         let room = edge.since(self.send.nxt) as usize;
-        let mut most = mss;
         if len > room {
             // Silly window avoidance on our side (RFC 9293 §3.8.6.2.1).
             let worth = room >= self.max_window as usize / 2 || hold == Hold::Nothing;
@@ -195,6 +205,7 @@ impl Stack<'_> {
         // Options beyond the timestamps only where the segment leaves room for them.
         let spare = (usize::from(s.mss) + header.options.emitted_len()).saturating_sub(run.total as usize);
         s.add_blocks(frames, &mut header.options, spare);
+        s.note_size(now, header.seq, run, !is_new);
         let was_small = run.total < u32::from(s.mss);
         let mut at = Link::to(run.first);
         for _ in 0..=run.rest {

@@ -83,8 +83,17 @@ impl Stack<'_> {
         if !s.state.is_synchronized() {
             return;
         }
+        if mtu != s.mtu {
+            s.forget_black_hole();
+        }
+        self.set_packet_size(index, mtu);
+    }
+
+    /// The same for a path that is said to carry `mtu` bytes.
+    pub(super) fn set_packet_size(&mut self, index: usize, mtu: u32) {
+        let s = &mut self.mem.tcp[index];
         s.mtu = mtu;
-        let mss = s.fitting_mss(mtu);
+        let mss = s.fitting_mss(s.packet_limit(mtu));
         if mss == s.mss {
             return;
         }

@@ -1,5 +1,6 @@
 //! What a connection consists of (the transmission control block of RFC 9293 §3.3.1).
 
+use super::black_hole::BlackHole;
 use super::congestion::Congestion;
 use super::ecn::Marks;
 use super::held_back::HeldBack;
@@ -250,6 +251,7 @@ pub struct Socket {
     pub(super) prr: Prr,
     pub(super) recovery: Recovery,
     pub(super) marks: Marks,
+    pub(super) hole: BlackHole,
     pub(super) urgent: Urgent,
     pub(super) settings: Settings,
     pub(super) at: Deadlines,

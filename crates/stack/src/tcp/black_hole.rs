@@ -1,0 +1,166 @@
+//! Paths that drop large packets without a word (RFC 8899 §4.3, RFC 4821 §7.7): a switch that takes no jumbo frames, a tunnel whose router may not say what fits.
+//!
+//! What is sent again in vain goes out in smaller pieces after a few timeouts. That alone changes nothing: over a path that is down small packets do not arrive
+//! either. Only if a small one is the first to arrive do segments stay small, and then a full one is sent next, to learn whether it was an outage after all: if
+//! it arrives all is as before. Else it is sent again in small pieces, and the next try comes half a minute later, and later still each time.
+//!
+//! Such a probe is program data, and its loss counts as one: RFC 8899 §3 would have the window spared, but probes are rare.
+
+use super::recovery::Phase;
+use super::run::Run;
+use super::seq::Seq;
+use super::socket::Socket;
+use crate::Stack;
+use crate::addr::Family;
+use crate::time::{Instant, Span};
+use zerocopy::FromZeros;
+
+/// Packets that get through where larger ones do not, and after how many timeouts that is tried: what Ethernet carries, what IPv6 needs (RFC 8200 §5), what every
+/// host takes (RFC 9293 §3.7.1).
+const STEPS: [(u32, u8); 3] = [(1500, 3), (LEAST_V6, 4), (576, 6)];
+
+const LEAST_V6: u32 = 1280;
+
+/// How long after a probe that was lost the next one is sent; each time twice as long.
+const AGAIN: Span = Span::from_secs(30);
+
+/// The longest (RFC 8899 §5.1.1, PMTU_RAISE_TIMER).
+const AGAIN_MOST: Span = Span::from_secs(600);
+
+/// What is being tried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros)]
+#[repr(u8)]
+enum Trying {
+    /// Nothing.
+    #[default]
+    Nothing = 0,
+    /// Whether the first part of a lost segment arrives.
+    Small,
+    /// Whether a larger segment arrives.
+    Large,
+}
+
+/// What is known of the packets that a path carries beyond what it is said to carry.
+#[derive(Clone, Copy, Debug, Default, FromZeros)]
+#[repr(C)]
+pub(super) struct BlackHole {
+    /// Where the segment that tries something begins and ends.
+    from: Seq,
+    end: Seq,
+    /// Before this no larger packet is tried.
+    next: Instant,
+    /// The largest packet that is sent, in bytes; 0: what the path is said to carry.
+    limit: u16,
+    /// The packet that is tried, in bytes.
+    size: u16,
+    /// The larger packet that was last lost; 0: none.
+    failed: u16,
+    trying: Trying,
+    /// How often `AGAIN` has doubled.
+    doublings: u8,
+}
+
+impl Socket {
+    /// The largest packet, of a path that is said to carry `mtu` bytes.
+    pub(super) fn packet_limit(&self, mtu: u32) -> u32 {
+        match self.hole.limit {
+            0 => mtu,
+            limit => mtu.min(limit.into()),
+        }
+    }
+
+    /// The path is another, or somebody has said what it carries.
+    pub(super) fn forget_black_hole(&mut self) {
+        self.hole = BlackHole::default();
+    }
+
+    /// The smaller packet to be tried after so many timeouts.
+    fn smaller(&self) -> Option<u32> {
+        if self.recovery.phase != Phase::Loss {
+            return None;
+        }
+        let now = self.packet_limit(self.mtu);
+        let least = if self.remote.address.family() == Family::V6 { LEAST_V6 } else { 0 };
+        let fits = |&&(mtu, timeouts): &&(u32, u8)| mtu < now && mtu >= least && self.attempts >= timeouts;
+        STEPS.iter().rfind(fits).map(|&(mtu, _)| mtu)
+    }
+
+    /// The larger packet to be tried, if one is.
+    fn larger(&self, now: Instant) -> Option<u32> {
+        let BlackHole { limit, failed, trying, next, .. } = self.hole;
+        if limit == 0 || trying != Trying::Nothing || self.attempts > 0 || now < next {
+            return None;
+        }
+        let untried = |&mtu: &u32| mtu <= self.mtu && mtu > limit.into() && (failed == 0 || mtu < failed.into());
+        [self.mtu, 1500, LEAST_V6].into_iter().find(untried).or(Some(self.mtu))
+    }
+
+    /// How many bytes of payload a segment that is sent now may have: one that tries something may have fewer, or more, than others. `head`: it is the
+    /// first of all, and lost.
+    pub(super) fn segment_size(&self, now: Instant, head: bool) -> usize {
+        let other = if head && let Some(mtu) = self.smaller() { Some(mtu) } else { self.larger(now) };
+        other.map_or(self.mss, |mtu| self.fitting_mss(mtu)).into()
+    }
+
+    /// How many bytes the next full segment that is queued may have.
+    pub(super) fn queue_size(&self, now: Instant) -> usize {
+        self.larger(now).map_or(self.mss, |mtu| self.fitting_mss(mtu)).into()
+    }
+
+    /// A segment that begins at `seq` is being sent; `again`: not for the first time.
+    pub(super) fn note_size(&mut self, now: Instant, seq: Seq, run: &Run, again: bool) {
+        let end = seq + run.length;
+        if again && self.hole.trying == Trying::Large && seq.lt(self.hole.end) && end.gt(self.hole.from) {
+            let hole = &mut self.hole;
+            let wait = AGAIN.times(1 << hole.doublings).min(AGAIN_MOST);
+            (hole.trying, hole.failed, hole.next) = (Trying::Nothing, hole.size, now + wait);
+            if wait < AGAIN_MOST {
+                hole.doublings += 1;
+            }
+        } else if run.total > self.mss.into()
+            && let Some(mtu) = self.larger(now)
+        {
+            // Frames are not always there for all that was to be tried.
+            let full = u32::from(self.fitting_mss(mtu));
+            let size = mtu.saturating_sub(full.saturating_sub(run.total)).min(0xffff) as u16;
+            self.hole = BlackHole { trying: Trying::Large, size, from: seq, end, ..self.hole };
+        }
+    }
+
+    /// The first segment, which begins at `seq`, is to be cut because what it was gets through nowhere.
+    pub(super) fn try_smaller(&mut self, seq: Seq) {
+        if let Some(mtu) = self.smaller() {
+            self.hole = BlackHole { trying: Trying::Small, size: mtu as u16, from: seq, ..self.hole };
+        }
+    }
+
+    /// SND.UNA has moved. Returns whether other packets are to be sent from now on.
+    fn size_is_proven(&mut self) -> bool {
+        let una = self.send.una;
+        let hole = &mut self.hole;
+        match hole.trying {
+            Trying::Small if una.gt(hole.from) => {
+                *hole = BlackHole { limit: hole.size, ..BlackHole::default() };
+            }
+            Trying::Large if una.ge(hole.end) => {
+                *hole = match u32::from(hole.size) >= self.mtu {
+                    true => BlackHole::default(),
+                    false => BlackHole { limit: hole.size, trying: Trying::Nothing, ..*hole },
+                };
+            }
+            _ => return false,
+        }
+        true
+    }
+}
+
+impl Stack<'_> {
+    /// SND.UNA of a connection has moved: what was tried may have arrived.
+    pub(super) fn learn_packet_size(&mut self, index: usize) {
+        let s = &mut self.mem.tcp[index];
+        if s.size_is_proven() {
+            let mtu = s.mtu;
+            self.set_packet_size(index, mtu);
+        }
+    }
+}
