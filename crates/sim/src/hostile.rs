@@ -98,7 +98,7 @@ impl Arena {
     fn new(family: usize) -> Self {
         let limits =
             Limits { frames: 256, tcp: 16, listeners: 4, udp: 4, reassemblies: 4, waiting: 16, ..Limits::DEFAULT };
-        let mut pair = Pair::new(&PairConfig { limits, ..PairConfig::default() });
+        let mut pair = Pair::new(&PairConfig { limits, audit: true, ..PairConfig::default() });
         let mut stack = pair.stack(1);
         let options = stack.tcp_defaults();
         let listener = stack.tcp_listen(&options, Endpoint::new(Address::ANY, PORT), 4).expect("a fresh stack listens");

@@ -21,6 +21,8 @@ pub struct PairConfig {
     pub mtu: u32,
     /// Each host knows the way to the other from the start. If not, a request for a path is answered by the next step.
     pub paths: bool,
+    /// Both stacks are looked through at every step ([`Stack::audit`]), which takes as long as they have frames and sockets.
+    pub audit: bool,
 }
 
 impl Default for PairConfig {
@@ -32,6 +34,7 @@ impl Default for PairConfig {
             links: [LinkConfig::default(); 2],
             mtu: 1500,
             paths: true,
+            audit: false,
         }
     }
 }
@@ -60,6 +63,7 @@ pub struct Pair {
     rng: Rng,
     now: Instant,
     mtu: u32,
+    audit: bool,
     trace: u64,
 }
 
@@ -75,7 +79,8 @@ impl Pair {
         };
         let hosts = [host(0), host(1)];
         let links = config.links.map(Link::new);
-        let mut pair = Self { hosts, links, rng, now, mtu: config.mtu, trace: 0xcbf2_9ce4_8422_2325 };
+        let mut pair =
+            Self { hosts, links, rng, now, mtu: config.mtu, audit: config.audit, trace: 0xcbf2_9ce4_8422_2325 };
         if config.paths {
             pair.resolve(0);
             pair.resolve(1);
@@ -195,6 +200,9 @@ impl Pair {
             }
         }
         self.flush();
+        if self.audit {
+            self.hosts.iter_mut().for_each(|host| host.stack().audit());
+        }
         true
     }
 

@@ -29,7 +29,7 @@ fn random_lives_leave_nothing_behind() {
             ..LinkConfig::default()
         };
         let limits = Limits { frames: 512, tcp: 64, ..Limits::DEFAULT };
-        let config = PairConfig { limits, ..PairConfig::default() }.with_seed(seed).with_link(link);
+        let config = PairConfig { limits, audit: true, ..PairConfig::default() }.with_seed(seed).with_link(link);
         let mut pair = Pair::new(&config);
         let mut rng = Rng::new(seed ^ 0xabcd);
         let listener = listen(&mut pair, 1, 16);

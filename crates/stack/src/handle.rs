@@ -116,6 +116,12 @@ impl Stack<'_> {
         }
     }
 
+    /// Whether a slot of a pool is in use.
+    #[cfg(any(test, feature = "owned"))]
+    pub(crate) fn is_open(&self, kind: SocketKind, index: u32) -> bool {
+        self.mem.slot(kind, index).is_some_and(|slot| self.mem.handles[slot].generation & 1 == 1)
+    }
+
     /// The pool index if the handle is good, [`Error::Stale`] if not.
     pub(crate) fn check(&self, id: SocketId) -> Result<usize> {
         let slot = self.mem.slot(id.kind, id.index).ok_or(Error::Stale)?;

@@ -15,6 +15,8 @@
 #![forbid(unsafe_code)]
 
 pub mod addr;
+#[cfg(any(test, feature = "owned"))]
+mod audit;
 pub mod checksum;
 mod core_state;
 mod deadline;

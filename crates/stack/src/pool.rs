@@ -76,6 +76,18 @@ impl<T: Slot> FreeList<T> {
         self.used -= 1;
     }
 
+    /// Tells `visit` of every free slot; `next` is the link of one that was used before.
+    #[cfg(any(test, feature = "owned"))]
+    pub(crate) fn each(&self, slots: usize, next: impl Fn(u32) -> Link, mut visit: impl FnMut(u32)) {
+        let free = slots - self.used as usize;
+        let chained = crate::audit::walk(self.head, free, |index| {
+            visit(index);
+            next(index)
+        });
+        (self.fresh..slots as u32).for_each(&mut visit);
+        assert_eq!(chained + slots - self.fresh as usize, free, "free slots");
+    }
+
     /// How many slots are taken.
     #[must_use]
     pub const fn used(&self) -> usize {

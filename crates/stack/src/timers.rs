@@ -74,6 +74,23 @@ impl Stack<'_> {
         }
     }
 
+    /// The deadline of a connection's timer; never if it has none. Looks whether the heap holds it.
+    #[cfg(any(test, feature = "owned"))]
+    pub(crate) fn audit_timer(&self, tcp: u32) -> Instant {
+        let Timer { due, key, place } = self.mem.timers[tcp as usize];
+        let Some(place) = place.get() else {
+            assert!(due.is_never(), "timer {tcp} is armed and not in the heap");
+            return due;
+        };
+        assert!(place < self.mem.core.heap_len && self.mem.heap[place as usize] == tcp, "place of timer {tcp}");
+        assert!(due.is_never() || key <= due, "timer {tcp} would fire late");
+        if place > 0 {
+            let parent = self.mem.timers[self.mem.heap[(place as usize - 1) / 2] as usize].key;
+            assert!(parent <= key, "the heap's order at {place}");
+        }
+        due
+    }
+
     fn heap(&mut self) -> Heap<'_> {
         let len = self.mem.core.heap_len as usize;
         Heap { len: &mut self.mem.core.heap_len, entries: &mut self.mem.heap[..len], timers: self.mem.timers }

@@ -384,3 +384,23 @@ fn note_offsets(frames: &mut Frames<'_>, first: FrameId, start: u32) -> FrameId 
         }
     }
 }
+
+#[cfg(any(test, feature = "owned"))]
+impl Stack<'_> {
+    /// See [`Stack::audit`].
+    pub(crate) fn audit_reassemblies(&self, holders: &mut crate::audit::Holders) {
+        let (mut held, mut before) = (0, Link::NONE);
+        let count = crate::audit::walk(self.mem.core.reassembly_head, self.mem.reassemblies.len(), |index| {
+            let datagram = &self.mem.reassemblies[index as usize];
+            assert_eq!(datagram.older, before, "reassemblies by age");
+            before = Link::to(index);
+            let frames = &self.mem.frames;
+            let count = datagram.head.get().map_or(0, |head| holders.note_chain(frames, head, "a reassembly"));
+            assert_eq!(count, datagram.count, "frames of a reassembly");
+            held += count;
+            datagram.newer
+        });
+        assert_eq!((held, before), (self.mem.core.reassembly_frames, self.mem.core.reassembly_tail), "reassemblies");
+        assert_eq!(count, self.mem.core.free_reassemblies.used(), "reassemblies in use");
+    }
+}

@@ -28,9 +28,9 @@ pub struct Listener {
     pub(super) local: Endpoint,
     pub(super) settings: Settings,
     /// Accepted connections that the program has not taken, the oldest first.
-    accept_head: Link,
+    pub(super) accept_head: Link,
     accept_tail: Link,
-    accept_len: u32,
+    pub(super) accept_len: u32,
     /// How many may wait to be accepted.
     backlog: u32,
     /// Connections in SYN-RECEIVED.

@@ -19,6 +19,8 @@
 
 mod ack;
 mod api;
+#[cfg(any(test, feature = "owned"))]
+mod audit;
 mod black_hole;
 mod closing;
 mod config;

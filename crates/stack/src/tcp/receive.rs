@@ -4,6 +4,8 @@
 //! first by `next`, and is what the list of ranges (by `prev`) consists of, so that appending to a range, the usual case
 //! behind a loss, and joining two ranges cost the same however long they are.
 
+#[cfg(any(test, feature = "owned"))]
+mod audit;
 mod ranges;
 mod read;
 #[cfg(test)]

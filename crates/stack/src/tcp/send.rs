@@ -6,6 +6,8 @@
 //! (RFC 8985) looks at them; the sum of their lengths is the `pipe` of RFC 6675.
 
 mod append;
+#[cfg(any(test, feature = "owned"))]
+mod audit;
 mod kept;
 mod split;
 #[cfg(test)]

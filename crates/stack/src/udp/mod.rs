@@ -1,6 +1,8 @@
 //! UDP (RFC 768) over both families: sockets, their options, and what the program calls on them.
 
 mod api;
+#[cfg(any(test, feature = "owned"))]
+mod audit;
 mod groups;
 mod receive;
 mod send;

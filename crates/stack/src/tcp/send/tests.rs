@@ -40,56 +40,13 @@ fn byte(seq: u32) -> u8 {
     (seq.wrapping_mul(2_654_435_761) >> 24) as u8
 }
 
-/// Everything that must hold between the queue's two orders, its counters and its frames.
+/// What must hold, and that bytes stay with their numbers.
 fn check(queue: &SendQueue, frames: &Frames<'_>) {
-    let (mut at, mut seq, mut count) = (queue.head, queue.una, 0);
-    let (mut pipe, mut lost, mut sacked, mut under_way) = (0, 0, 0, 0);
-    let mut unsent = false;
-    let mut ahead_ends = std::collections::BTreeSet::new();
-    let mut last = Link::NONE;
-    while let Some(id) = at.get() {
-        let meta = &frames.meta[id as usize];
-        unsent |= at == queue.next;
-        assert_eq!(Seq(meta.seq), seq, "segments adjoin");
-        assert!(length(meta) > 0);
-        for (n, b) in frames.data(id).iter().enumerate() {
-            assert_eq!(*b, byte(meta.seq.wrapping_add(n as u32)), "bytes stay with their numbers");
-        }
-        if unsent {
-            assert_eq!(meta.flags & (flag::SACKED | flag::LOST), 0);
-            assert_eq!(meta.transmits, 0);
-        } else if meta.flags & flag::SACKED != 0 {
-            assert_eq!(meta.flags & flag::LOST, 0);
-            sacked += length(meta);
-        } else if meta.flags & flag::LOST != 0 {
-            lost += length(meta);
-        } else {
-            pipe += length(meta);
-            under_way += 1;
-        }
-        if let Some(ahead) = meta.prev.get() {
-            assert!(Seq(frames.meta[ahead as usize].seq).gt(seq) && ahead_ends.insert(ahead), "skips go ahead");
-        }
-        ahead_ends.remove(&id);
-        seq = end(meta);
-        count += 1;
-        last = at;
-        at = meta.next;
-    }
-    assert!(ahead_ends.is_empty(), "skips end in the queue");
-    assert_eq!((seq, last, count), (queue.end, queue.tail, queue.frames));
-    assert_eq!((pipe, lost, sacked), (queue.pipe, queue.board.lost, queue.board.sacked));
-    let (mut at, mut before, mut time) = (queue.oldest, Link::NONE, Instant::NEVER);
-    while let Some(id) = at.get() {
-        let meta = &frames.meta[id as usize];
-        assert_eq!(meta.older, before);
-        assert!(meta.at >= time, "in the order of sending");
-        time = meta.at;
-        under_way -= 1;
-        before = at;
-        at = meta.newer;
-    }
-    assert_eq!((before, under_way), (queue.newest, 0));
+    queue.audit(frames, |id| {
+        let seq = frames.meta[id as usize].seq;
+        let good = |(n, b): (usize, &u8)| *b == byte(seq.wrapping_add(n as u32));
+        assert!(frames.data(id).iter().enumerate().all(good), "bytes of {seq}");
+    });
     assert_eq!(frames.meta.len() - frames.available(), queue.frames as usize);
 }
 

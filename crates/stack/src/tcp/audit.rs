@@ -1,0 +1,90 @@
+//! What must hold of connections and listeners: see [`Stack::audit`].
+
+use super::recovery::Phase;
+use super::socket::{Socket, State};
+use crate::Stack;
+use crate::audit::{Holders, walk};
+use crate::ids::SocketKind;
+use crate::pool::Link;
+
+impl Socket {
+    /// Whether something must happen if the peer never says another word.
+    fn waits(&self) -> bool {
+        match self.state {
+            State::SynSent | State::SynReceived => true,
+            State::Free | State::Closed | State::TimeWait => false,
+            _ => self.send.queued() > 0 || self.write_shut && !self.fin_queued,
+        }
+    }
+
+    fn audit(&self, index: usize) {
+        let Self { send, recv, .. } = self;
+        if !self.state.is_synchronized() {
+            return;
+        }
+        assert!(send.una.le(send.nxt) && send.nxt.le(send.end), "{index}: SND.UNA, SND.NXT, end of the queue");
+        assert!(self.acked.le(recv.next) && recv.next.le(self.edge), "{index}: Last.ACK.sent, RCV.NXT, right edge");
+        assert!(self.mss > 0, "{index}: segments without payload");
+        assert!(self.cc.cwnd > 0 || self.recovery.phase != Phase::Open, "{index}: a shut congestion window");
+        assert!(self.window <= self.max_window, "{index}: largest window");
+        assert!(!self.fin_received || self.fin_seen && recv.next == self.fin_at + 1, "{index}: FIN");
+    }
+}
+
+impl Stack<'_> {
+    pub(crate) fn audit_connections(&self, holders: &mut Holders) {
+        let frames = &self.mem.frames;
+        let mut established = 0;
+        for (index, s) in self.mem.tcp.iter().enumerate() {
+            let due = self.audit_timer(index as u32);
+            let open = self.is_open(SocketKind::Tcp, index as u32);
+            assert_eq!(open, s.state != State::Free, "handle of {index}, {:?}", s.state);
+            if s.state == State::Free {
+                assert!(due.is_never(), "timer of {index}, which is free");
+                continue;
+            }
+            s.send.audit(frames, |id| holders.note(id, "a send queue"));
+            s.recv.audit(frames, |id| holders.note(id, "a receive queue"));
+            s.audit(index);
+            let earliest = [s.at.retransmit, s.at.ack, s.at.keep].into_iter().filter(|at| !at.is_never()).min();
+            let armed = earliest.is_none_or(|at| due <= at && !due.is_never());
+            assert!(armed, "{index}: the timer is set to {due:?}, the earliest deadline is {earliest:?}");
+            assert!(!s.waits() || !s.at.retransmit.is_never(), "{index}: nothing will ever happen in {:?}", s.state);
+            established += u64::from(matches!(s.state, State::Established | State::CloseWait));
+        }
+        assert_eq!(self.mem.counters.tcp_curr_estab.get(), established, "TcpCurrEstab");
+        self.audit_time_wait();
+        self.audit_listeners();
+    }
+
+    fn audit_time_wait(&self) {
+        let shared = &self.mem.core.tcp;
+        let mut before = Link::NONE;
+        let listed = walk(shared.time_wait_head, self.mem.tcp.len(), |index| {
+            let s = &self.mem.tcp[index as usize];
+            assert!(s.state == State::TimeWait && s.queued && s.back == before, "{index} on the list of TIME-WAIT");
+            before = Link::to(index);
+            s.link
+        });
+        assert_eq!(before, shared.time_wait_tail, "the end of the list of TIME-WAIT");
+        let orphans = self.mem.tcp.iter().filter(|s| s.state == State::TimeWait && s.orphan).count();
+        assert_eq!(listed, orphans, "who is in TIME-WAIT without a handle is on its list");
+    }
+
+    fn audit_listeners(&self) {
+        for (at, listener) in self.mem.listeners.iter().enumerate() {
+            if !self.is_open(SocketKind::Listener, at as u32) {
+                continue;
+            }
+            let mine = |s: &Socket| s.listener == Link::to(at as u32);
+            let half_open = self.mem.tcp.iter().filter(|s| s.state == State::SynReceived && mine(s)).count();
+            assert_eq!(half_open, listener.half_open as usize, "half-open connections of listener {at}");
+            let queued = walk(listener.accept_head, self.mem.tcp.len(), |index| {
+                let s = &self.mem.tcp[index as usize];
+                assert!(s.state != State::Free && s.queued && mine(s), "{index} in the queue of listener {at}");
+                s.link
+            });
+            assert_eq!(queued, listener.accept_len as usize, "the queue of listener {at}");
+        }
+    }
+}
