@@ -359,6 +359,33 @@ fn numbers_begin_beyond_those_of_the_connection_in_time_wait_that_is_replaced() 
     assert_eq!(wire.one().ack, theirs + 14);
 }
 
+/// RFC 9293 §3.5.1: a device that has restarted, with low numbers and the port that it always uses, finds an old connection in TIME-WAIT. It is asked, answers
+/// as it must, and its next SYN opens the connection, as with Linux, not a minute later.
+#[test]
+fn a_peer_that_has_forgotten_a_connection_in_time_wait_opens_another() {
+    for (forgotten, seq_off) in [(true, 0), (false, 0), (true, 1)] {
+        let mut wire = Wire::new();
+        let listener = wire.listen(8);
+        let (id, ours, theirs) =
+            wire.accepted_with(listener, Seg::new(SYN, 1_000_000, 0).options(&[2, 4, 3, 232, 4, 2, 1, 1]));
+        wire.close(id);
+        wire.taken();
+        wire.put(Seg::new(FIN | ACK, theirs, ours + 1));
+        assert_eq!(wire.one().ack, theirs + 1);
+        if forgotten {
+            wire.put(Seg::new(SYN, 10, 0).options(&[2, 4, 3, 232]));
+            let asked = wire.one();
+            assert_eq!((asked.bits, asked.ack), (ACK, theirs + 1));
+        }
+        wire.put(Seg::new(RST, theirs + 1 + seq_off, 0));
+        wire.nothing();
+        wire.pass(Span::from_secs(1));
+        wire.put(Seg::new(SYN, 10, 0).options(&[2, 4, 3, 232]));
+        let answer = wire.one();
+        assert_eq!(answer.has(SYN | ACK), forgotten && seq_off == 0, "{answer:?}");
+    }
+}
+
 /// RFC 5681 §2: the congestion window limits how much data is sent. A FIN with none does not wait for an acknowledgement to open it.
 #[test]
 fn a_bare_fin_does_not_wait_for_the_congestion_window() {

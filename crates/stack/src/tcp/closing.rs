@@ -136,7 +136,13 @@ impl Stack<'_> {
     pub(super) fn time_wait_input(&mut self, index: usize, now: Instant, segment: &Segment) -> Option<Seq> {
         let s = &mut self.mem.tcp[index];
         if segment.has(bit::RST) {
-            return None; // RFC 1337: TIME-WAIT must not be assassinated
+            // RFC 1337: TIME-WAIT must not be assassinated. But a peer that knows nothing of the connection any more and opens another from the same port
+            // says so, when it is asked, by a RST with just the number that we expect, as it would to any old connection (RFC 9293 §3.5.1); its
+            // next SYN is welcome.
+            if s.refused_syn && segment.seq == s.recv.next {
+                self.finish(index);
+            }
+            return None;
         }
         if segment.bits & (bit::SYN | bit::ACK) == bit::SYN {
             // RFC 6191 and RFC 9293 §3.10.7.4: new enough by timestamp or by sequence number.
@@ -152,6 +158,7 @@ impl Stack<'_> {
                 self.finish(index);
                 return Some(sent);
             }
+            s.refused_syn = true;
         }
         // Only the peer's own FIN, sent again, shows that it has not got our last acknowledgement (RFC 9293 §3.10.7.4).
         if segment.has(bit::FIN) && segment.seq + segment.len + 1 == s.recv.next {

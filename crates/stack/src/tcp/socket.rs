@@ -174,6 +174,8 @@ pub struct Socket {
     pub(super) queued: bool,
     /// It was opened by the peer.
     pub(super) passive: bool,
+    /// In TIME-WAIT: a SYN came that may not open a new connection in its place.
+    pub(super) refused_syn: bool,
     /// The program has shut its receiving side.
     pub(super) read_shut: bool,
     /// The program has shut its sending side: FIN is queued, or to be queued when there is a frame for it.
