@@ -354,6 +354,31 @@ fn new_data_does_not_stop_the_wait_for_reordered_segments() {
     assert_eq!(wire.taken().iter().map(|s| s.seq).collect::<Vec<_>>(), [ours + 1000]);
 }
 
+/// RFC 8985 §6.2, step 3: what one acknowledgement tells of arrived in an order that nobody knows, so the newest block, which comes first, shows no
+/// reordering. What lies before three segments that have arrived is still sent again at once.
+#[test]
+fn blocks_of_one_acknowledgement_show_no_reordering() {
+    let mut wire = Wire::new();
+    let (id, ours, theirs) = measured(&mut wire);
+    wire.send(id, &pattern(4_000, 1)).unwrap();
+    assert_eq!(wire.taken().len(), 4);
+    wire.pass(Span::from_millis(1));
+    wire.put(Seg::new(ACK, theirs, ours).sack(&[(ours + 3000, ours + 4000), (ours + 1000, ours + 2000)]));
+    wire.pass(Span::from_micros(251)); // a quarter of the round trip: so far there are fewer than three
+    assert_eq!(wire.one().seq, ours);
+    wire.pass(Span::from_millis(1));
+    wire.put(Seg::new(ACK, theirs, ours + 2000).sack(&[(ours + 3000, ours + 4000)]));
+    assert_eq!(wire.one().seq, ours + 2000);
+    wire.pass(Span::from_millis(1));
+    wire.put(Seg::new(ACK, theirs, ours + 4000));
+    let ours = ours + 4000;
+    wire.send(id, &pattern(4_000, 1)).unwrap();
+    assert_eq!(wire.taken().len(), 4);
+    wire.pass(Span::from_millis(1));
+    wire.put(Seg::new(ACK, theirs, ours).sack(&[(ours + 1000, ours + 4000)]));
+    assert_eq!(wire.one().seq, ours);
+}
+
 /// Questions and answers, one at a time. `delay` says how much longer than usual each question takes.
 fn ask(pair: &mut Pair, ends: (TcpId, TcpId), questions: u32, delay: impl Fn(u32) -> Span) {
     let usual = pair.link_mut(0).delay;

@@ -1,6 +1,7 @@
 //! What an acknowledgement tells: which segments have arrived, by number or by SACK block, and how long they took.
 
 use super::header::Segment;
+use super::options::{MAX_SACK_BLOCKS, SackBlock};
 use super::recovery::News;
 use super::send::Delivered;
 use super::socket::Socket;
@@ -62,7 +63,13 @@ impl Socket {
         if duplicate {
             blocks = rest;
         }
-        send.sack(frames, blocks, |segment| {
+        // In the order of their numbers. The newest comes first (RFC 2018 §4), and after it RACK would take what lies before it for reordered (RFC 8985
+        // §6.2, step 3).
+        let mut ordered = [SackBlock::default(); MAX_SACK_BLOCKS];
+        let ordered = &mut ordered[..blocks.len()];
+        ordered.copy_from_slice(blocks);
+        ordered.sort_unstable_by_key(|block| block.start - segment.ack);
+        send.sack(frames, ordered, |segment| {
             news.delivered += segment.bytes;
             learn(&mut sample, &segment);
         });
