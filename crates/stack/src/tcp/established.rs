@@ -259,8 +259,8 @@ impl Stack<'_> {
             if s.small_out && s.small_end.le(s.send.una) {
                 s.small_out = false;
             }
-            s.check_spurious(frames, counters, news.resent_at, segment.options.timestamps.map(|t| t.echo));
         }
+        s.check_spurious(frames, counters, news.resent_at, segment.options.timestamps.map(|t| t.echo));
         news.marked = s.is_marked(segment);
         let wait = s.recover(frames, counters, now, &news);
         s.wait_for_reordering(now, wait);

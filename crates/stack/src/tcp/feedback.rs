@@ -74,7 +74,7 @@ impl Socket {
             learn(&mut sample, &segment);
         });
         if duplicate {
-            self.duplicate_reported(first.end);
+            self.duplicate_reported(*first);
         }
         (news, sample)
     }

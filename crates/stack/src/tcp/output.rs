@@ -222,7 +222,7 @@ impl Stack<'_> {
             (s.small_out, s.small_end) = if was_small { (true, s.send.nxt) } else { (s.small_out, s.small_end) };
         } else {
             s.retransmits = s.retransmits.saturating_add(1);
-            s.recovery.undo.resent = s.recovery.undo.resent.saturating_add(1);
+            s.recovery.undo.sent_again(header.seq, header.seq + run.length);
             self.mem.counters.tcp_retrans_segs.inc();
             if s.recovery.phase == Phase::Recovery {
                 self.mem.counters.tcp_fast_retrans.inc();

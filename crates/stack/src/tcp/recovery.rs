@@ -101,7 +101,7 @@ impl Socket {
             self.enter_recovery(now);
         } else if news.marked && self.recovery.phase == Phase::Open {
             counters.tcp_ecn_reductions.inc();
-            self.recovery.undo = Undo::nothing(self.send.una);
+            self.recovery.undo.disarm();
             self.begin_reduction(now, Phase::Reduction);
         }
         match self.recovery.phase {
@@ -139,6 +139,7 @@ impl Socket {
             self.recovery.undo = Undo::before(self, now);
             self.begin_reduction(now, Phase::Recovery);
         }
+        self.recovery.probing = false;
         self.held_back.lost();
     }
 

@@ -1,8 +1,10 @@
 //! Taking back a reduction of the window that proved needless: the segments were late, not lost.
 //!
 //! Two signs count: the timestamp that is echoed is older than the first retransmission (Eifel, RFC 3522), or the peer
-//! reports everything that was sent again as a duplicate (DSACK, RFC 3708).
+//! reports everything that was sent again as a duplicate (DSACK, RFC 3708). The second comes a round trip after the first would have: what was late has
+//! ended the recovery by then. So what there is to return to is kept until a window more has been acknowledged.
 
+use super::options::SackBlock;
 use super::recovery::Phase;
 use super::seq::Seq;
 use super::socket::Socket;
@@ -20,38 +22,59 @@ pub(super) struct Undo {
     /// When the recovery began, and our timestamp clock then.
     since: Instant,
     stamp: u32,
-    /// SND.UNA then: a duplicate from before was sent again earlier, and says nothing of this recovery.
-    una: Seq,
+    /// The lowest number that was sent again, and the one after the highest; the same: nothing was.
+    start: Seq,
+    end: Seq,
     /// Whether there is something to return to.
     armed: bool,
-    /// The peer reported a duplicate during this recovery, or of this probe.
+    /// The peer reported a duplicate of what was sent again.
     pub(super) duplicate_reported: bool,
-    /// Segments sent again in this recovery, less those reported as duplicates.
-    pub(super) resent: u16,
+    /// Segments sent again, less those reported as duplicates.
+    resent: u16,
 }
 
 impl Undo {
     /// The state before the window is reduced at `now`.
     pub(super) fn before(socket: &Socket, now: Instant) -> Self {
+        // Copies that are under way (a probe's, or those of the recovery that a timeout ends) may be reported as duplicates yet. Those reports say nothing of
+        // what is sent again from now on, so there must be more of them.
+        let recovery = &socket.recovery;
+        let under_way = recovery.undo.resent > 0 && (recovery.probing || recovery.phase != Phase::Open);
+        let Self { start, end, resent, .. } = if under_way { recovery.undo } else { Self::default() };
         Self {
             cwnd: socket.cc.cwnd,
             ssthresh: socket.cc.ssthresh,
             since: now,
             stamp: socket.timestamp(now),
+            start,
+            end,
             armed: true,
-            ..Self::nothing(socket.send.una)
+            duplicate_reported: false,
+            resent,
         }
     }
 
-    /// Nothing to return to: a probe of what lies from `una` on is sent.
-    pub(super) fn nothing(una: Seq) -> Self {
-        Self { una, ..Self::default() }
+    /// The window is reduced for another reason than loss: nothing is to be taken back.
+    pub(super) fn disarm(&mut self) {
+        self.armed = false;
+    }
+
+    /// A segment is sent again.
+    pub(super) fn sent_again(&mut self, start: Seq, end: Seq) {
+        let first = self.start == self.end;
+        (self.start, self.end) = if first { (start, end) } else { (self.start.min(start), self.end.max(end)) };
+        self.resent = self.resent.saturating_add(1);
+    }
+
+    /// Whether what is reported as a duplicate was sent again, as far as is known: if not, the network doubled it, or it is from long ago.
+    fn covers(&self, block: SackBlock) -> bool {
+        self.start != self.end && block.start.ge(self.start) && block.start.lt(block.end) && block.end.le(self.end)
     }
 }
 
 impl Socket {
-    /// An acknowledgement moved SND.UNA past segments that were sent again, the last at `resent_at` (never: there were
-    /// none), and echoes `echo`.
+    /// An acknowledgement echoes `echo`. It moved SND.UNA past segments that were sent again, the last at `resent_at` (never: there were none), or reports
+    /// duplicates.
     pub(super) fn check_spurious(
         &mut self,
         frames: &mut Frames<'_>,
@@ -59,38 +82,54 @@ impl Socket {
         resent_at: Instant,
         echo: Option<u32>,
     ) {
+        let recovering = self.recovery.phase != Phase::Open;
+        if !recovering && self.send.una.since(self.recovery.point) > self.recovery.undo.cwnd {
+            self.recovery.undo.armed = false; // all that was under way then has arrived, and what was reported of it, too
+        }
         let undo = &self.recovery.undo;
-        if self.recovery.phase == Phase::Open || !undo.armed {
+        if !undo.armed {
             return;
         }
         // What was sent again in an earlier recovery says nothing about this one.
-        let resent = !resent_at.is_never() && resent_at >= undo.since;
+        let resent = recovering && !resent_at.is_never() && resent_at >= undo.since;
         let older = resent && self.timestamps && echo.is_some_and(|echo| (echo.wrapping_sub(undo.stamp) as i32) < 0);
         let all_reported = undo.duplicate_reported && undo.resent == 0;
-        if !older && !all_reported {
+        if older || all_reported {
+            self.undo_reduction(frames, counters);
+        }
+    }
+
+    /// Returns to what was before the window was reduced.
+    fn undo_reduction(&mut self, frames: &mut Frames<'_>, counters: &Counters) {
+        let Undo { cwnd, ssthresh, .. } = core::mem::take(&mut self.recovery.undo);
+        self.cc.cwnd = self.cc.cwnd.max(cwnd);
+        self.cc.ssthresh = self.cc.ssthresh.max(ssthresh);
+        self.marks.restored();
+        if self.recovery.phase == Phase::Open {
             return;
         }
         if self.recovery.phase == Phase::Loss {
             counters.tcp_spurious_rtos.inc();
             self.rtt.recovered();
         }
-        let Undo { cwnd, ssthresh, .. } = self.recovery.undo;
-        self.cc.cwnd = self.cc.cwnd.max(cwnd);
-        self.cc.ssthresh = self.cc.ssthresh.max(ssthresh);
         self.send.unmark_lost(frames);
-        self.marks.restored();
-        self.recovery.undo = Undo::default();
         self.recovery.phase = Phase::Open;
         self.recovery.duplicates = 0;
     }
 
-    /// The peer reports that it received what lies before `end` twice (RFC 2883).
-    pub(super) fn duplicate_reported(&mut self, end: Seq) {
+    /// The peer reports that it received `block` twice (RFC 2883).
+    pub(super) fn duplicate_reported(&mut self, block: SackBlock) {
         let undo = &mut self.recovery.undo;
-        if end.gt(undo.una) {
+        let sent_again = undo.covers(block);
+        if sent_again {
+            // Segments that arrive together may be reported together.
+            let segments = (block.end - block.start).div_ceil(u32::from(self.mss).max(1));
             undo.duplicate_reported = true;
-            undo.resent = undo.resent.saturating_sub(1);
+            undo.resent = undo.resent.saturating_sub(segments.min(u16::MAX.into()) as u16);
         }
-        self.rack.spurious(self.send.una, self.send.nxt);
+        // A needless probe is no sign of reordering.
+        if !sent_again || undo.armed {
+            self.rack.spurious(self.send.una, self.send.nxt);
+        }
     }
 }

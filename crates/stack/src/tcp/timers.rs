@@ -266,7 +266,7 @@ impl Stack<'_> {
             (s.recovery.probe_was_retransmission, s.at.timeout_from) = (false, now);
             return;
         };
-        s.recovery.undo = Undo::nothing(s.send.una);
+        s.recovery.undo = Undo::default();
         s.recovery.probe_was_retransmission = new.is_none();
         self.mem.counters.tcp_loss_probes.inc();
         let run = Run::of(&self.mem.frames, id);
