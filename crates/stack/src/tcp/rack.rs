@@ -85,6 +85,11 @@ impl Rack {
         rtt.min.over(4).times(u64::from(self.widened) + 1).min(rtt.srtt)
     }
 
+    /// How long after it was sent a segment may still arrive when the retransmission timer has expired (§6.3).
+    pub(super) fn allowed(&self, rtt: &Rtt, sacked: u32, mss: u32) -> Span {
+        self.rtt + self.window(rtt, true, sacked, mss)
+    }
+
     /// Marks what is lost (step 5). Returns how long to wait until the next segment would be, if any might.
     pub(super) fn detect(
         &self,

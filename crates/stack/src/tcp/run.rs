@@ -109,7 +109,7 @@ mod tests {
     use super::super::seq::Seq;
     use super::*;
     use crate::memory::{Limits, OwnedMemory};
-    use crate::time::Instant;
+    use crate::time::{Instant, Span};
 
     #[test]
     fn parts_are_equal_fit_a_frame_and_make_whole_segments() {
@@ -172,7 +172,7 @@ mod tests {
         assert!(queue.append_fin(frames));
         let fin = queue.tail.get().unwrap();
         queue.sent(frames, fin, Instant::from_nanos(1));
-        queue.mark_all_lost(frames);
+        queue.mark_late_lost(frames, Instant::from_nanos(2), Span::ZERO, 8920);
         let run = Run::from(frames, queue.head.get().unwrap(), 8920);
         assert_eq!((run.rest, run.length, run.flags & flag::FIN, run.is_tail), (1, 2 * 1784, 0, false));
         let run = Run::from(frames, fin, 8920);

@@ -9,6 +9,7 @@ use super::send::{Delivered, SendQueue, end, length};
 use super::seq::Seq;
 use crate::frame::{FrameId, Frames, flag};
 use crate::pool::Link;
+use crate::time::{Instant, Span};
 use zerocopy::FromZeros;
 
 /// Most marked segments that the blocks of one acknowledgement walk over.
@@ -175,11 +176,15 @@ impl SendQueue {
         }
     }
 
-    /// Deems everything lost that is under way: the retransmission timer expired (RFC 5681 §3.1, RFC 6675 §5.1).
-    pub(super) fn mark_all_lost(&mut self, frames: &mut Frames<'_>) {
+    /// The retransmission timer expired: deems lost the first segment, and what was sent `allowed` ago or earlier (RFC 8985 §6.3).
+    pub(super) fn mark_late_lost(&mut self, frames: &mut Frames<'_>, now: Instant, allowed: Span, mss: u32) {
         while let Some(id) = self.oldest.get() {
+            if now.since(frames.meta[id as usize].at) < allowed {
+                break;
+            }
             self.mark_lost(frames, id);
         }
+        self.mark_first_lost(frames, mss);
     }
 
     /// Takes the marks of loss back: the segments were only late. Nearly always the order of sending is that of the
@@ -274,7 +279,6 @@ mod tests {
     use super::super::send::STRIDE;
     use super::*;
     use crate::memory::{Limits, OwnedMemory};
-    use crate::time::{Instant, Span};
     use proptest::prelude::*;
 
     const SEGMENTS: u32 = 3000;

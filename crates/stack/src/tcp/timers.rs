@@ -7,7 +7,7 @@ use super::output::Hold;
 use super::recovery::Phase;
 use super::rtt::Bounds;
 use super::run::Run;
-use super::send::{IN_FLIGHT, is_leaving};
+use super::send::{IN_FLIGHT, is_leaving, length};
 use super::socket::{Pending, Socket, State, Waiting};
 use super::spurious::Undo;
 use crate::Stack;
@@ -228,12 +228,20 @@ impl Stack<'_> {
         s.cc.on_timeout(now, u32::from(s.mss), first);
         s.marks.reduced(s.send.nxt);
         s.held_back.lost();
-        s.send.mark_all_lost(frames);
+        let mss = u32::from(s.mss);
+        let allowed = s.rack.allowed(&s.rtt, s.send.board.sacked, mss);
+        s.send.mark_late_lost(frames, now, allowed, mss);
         s.recovery.phase = Phase::Loss;
         s.recovery.point = s.send.nxt;
         (s.recovery.arrived_unnamed, s.recovery.duplicates, s.recovery.probing) = (0, 0, false);
         s.rtt.back_off();
         s.at.timeout_from = now;
+        // It goes out however much is under way (RFC 6298 §5.4).
+        let room = s.window.max(length(&frames.meta[head as usize]));
+        let first = s.send.released(frames, head, now);
+        if let Some(run) = first.and_then(|id| s.send.cut_run(frames, id, mss.min(room) as usize)) {
+            self.send_segment(index, now, &run);
+        }
     }
 
     fn reordering_timeout(&mut self, index: usize, now: Instant) {
