@@ -10,6 +10,8 @@ use tickwire_stack::time::Span;
 
 const MS: Span = Span::from_millis(1);
 
+/// MSS 1000.
+const PLAIN: [u8; 4] = [2, 4, 3, 232];
 /// MSS 1000, SACK.
 const SACK: [u8; 8] = [2, 4, 3, 232, 4, 2, 1, 1];
 
@@ -67,6 +69,111 @@ impl Peer {
         let now = self.wire.now;
         self.wire.stack().tcp_info(self.id, now).unwrap()
     }
+
+    /// Ten segments of twenty are sent (an eleventh as a probe, where SACK allows one), and a timeout sends the first again.
+    fn timed_out(options: &[u8]) -> (Self, u32) {
+        let mut peer = Self::new(options);
+        peer.send(20_000);
+        assert_eq!(peer.sent().len(), 10);
+        let before = peer.info().cwnd;
+        let probed = options.len() > 4;
+        peer.wire.pass(Span::from_micros(if probed { 12_500 } else { 6_500 }));
+        assert_eq!(peer.sent(), if probed { vec![10_000, 0] } else { vec![0] });
+        assert_eq!(peer.wire.count("TcpExtTCPTimeouts"), 1);
+        (peer, before)
+    }
+}
+
+/// RFC 5682 §2.1, step 3b: acknowledgements of what was sent once still come, so nothing was lost.
+#[test]
+fn rfc5682_2_1_a_needless_timeout_is_found_without_sack_and_timestamps() {
+    let (mut peer, before) = Peer::timed_out(&PLAIN);
+    peer.ack(1000, &[]);
+    assert_eq!(peer.sent(), [10_000, 11_000], "two new segments, and none of the others again");
+    peer.ack(2000, &[]);
+    assert!(peer.info().cwnd >= before, "{} of {before}", peer.info().cwnd);
+    let sent = peer.sent();
+    assert!(sent.iter().all(|&seq| seq >= 12_000), "{sent:?}");
+    assert_eq!((peer.wire.count("TcpExtTCPSpuriousRTOs"), peer.wire.count("TcpRetransSegs")), (1, 1));
+}
+
+/// RFC 5682 §2.1, step 3a: a duplicate acknowledgement is of the new segments: what was before them is lost.
+#[test]
+fn rfc5682_2_1_a_true_loss_is_repaired_by_slow_start() {
+    let (mut peer, _) = Peer::timed_out(&PLAIN);
+    peer.ack(1000, &[]);
+    assert_eq!(peer.sent(), [10_000, 11_000]);
+    peer.ack(1000, &[]);
+    assert_eq!(peer.sent(), [1000]);
+    assert_eq!(peer.info().cwnd, 3000);
+    peer.ack(2000, &[]);
+    assert_eq!(peer.sent()[..2], [2000, 3000]);
+    for to in 3..=20 {
+        peer.wire.pass(MS);
+        peer.ack(1000 * to, &[]);
+    }
+    assert_eq!((peer.info().outstanding, peer.wire.count("TcpExtTCPSpuriousRTOs")), (0, 0));
+}
+
+/// RFC 5682 §2.1, step 2a: the peer has something that lies behind what was sent again.
+#[test]
+fn rfc5682_2_1_a_duplicate_first_means_a_true_loss() {
+    let (mut peer, _) = Peer::timed_out(&PLAIN);
+    peer.ack(0, &[]);
+    assert_eq!(peer.sent(), []);
+    peer.ack(1000, &[]);
+    assert_eq!(peer.sent(), [1000, 2000]);
+}
+
+/// RFC 5682 §3.1, step 3b.
+#[test]
+fn rfc5682_3_1_a_needless_timeout_is_found_by_sack() {
+    let (mut peer, before) = Peer::timed_out(&SACK);
+    peer.ack(1000, &[]);
+    assert_eq!(peer.sent(), [11_000, 12_000]);
+    peer.ack(1000, &[(2000, 3000)]);
+    assert!(peer.info().cwnd >= before, "{} of {before}", peer.info().cwnd);
+    let sent = peer.sent();
+    assert!(sent.iter().all(|&seq| seq >= 13_000), "{sent:?}");
+    assert_eq!(peer.wire.count("TcpExtTCPSpuriousRTOs"), 1);
+}
+
+/// RFC 5682 §3.1, step 3a.
+#[test]
+fn rfc5682_3_1_a_true_loss_is_seen_when_new_segments_arrive_before_it_is_repaired() {
+    let (mut peer, _) = Peer::timed_out(&SACK);
+    peer.ack(1000, &[]);
+    assert_eq!(peer.sent(), [11_000, 12_000]);
+    peer.ack(1000, &[(11_000, 12_000)]);
+    assert_eq!(peer.sent()[..2], [1000, 2000]);
+    assert_eq!(peer.wire.count("TcpExtTCPSpuriousRTOs"), 0);
+}
+
+/// RFC 5682 §2.1, step 2b: there is nothing new to ask with.
+#[test]
+fn rfc5682_2_1_without_new_data_what_was_deemed_lost_is_sent_again() {
+    for options in [&PLAIN[..], &SACK] {
+        let mut peer = Peer::new(options);
+        peer.send(10_000);
+        peer.wire.pass(Span::from_micros(12_500));
+        peer.sent();
+        peer.ack(1000, &[]);
+        assert_eq!(peer.sent(), [1000, 2000]);
+    }
+}
+
+/// RFC 5682 §2.1, step 1: only the first is sent again, also if more of its kind would fit a segment.
+#[test]
+fn rfc5682_2_1_the_first_of_many_small_segments_is_sent_again_alone() {
+    let mut peer = Peer::new(&PLAIN);
+    for _ in 0..10 {
+        peer.send(100);
+    }
+    assert_eq!(peer.sent().len(), 10);
+    peer.wire.pass(Span::from_micros(6_500));
+    assert_eq!(peer.sent(), [0]);
+    peer.ack(100, &[]);
+    assert_eq!(peer.sent(), [100, 200, 300, 400, 500, 600, 700, 800, 900]);
 }
 
 /// RFC 8985 §6.3: a timeout deems lost the first and what was sent longer ago than a round trip, not what has just left.

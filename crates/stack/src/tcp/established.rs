@@ -264,6 +264,7 @@ impl Stack<'_> {
         news.marked = s.is_marked(segment);
         let wait = s.recover(frames, counters, now, &news);
         s.wait_for_reordering(now, wait);
+        self.ask_about_timeout(index, now);
         if news.acked > 0 {
             self.after_acknowledgement(index, now);
         }

@@ -26,7 +26,7 @@ impl Socket {
         let mut news = News { acked: segment.ack - una, ..News::default() };
         let mut sample = Sample::default();
         let echo = segment.options.timestamps.filter(|_| self.timestamps).map(|times| times.echo);
-        let (min_rtt, offset) = (self.rtt.min, self.ts_offset);
+        let (min_rtt, offset, point) = (self.rtt.min, self.ts_offset, self.recovery.point);
         let Self { send, rack, .. } = self;
         // RFC 8985 §6.2 step 2: an echo older than the last transmission means that an earlier one has arrived.
         let earlier = |at: Instant| {
@@ -43,7 +43,7 @@ impl Socket {
         };
         if segment.ack.gt(una) {
             send.acknowledge(frames, segment.ack, |segment| {
-                news.delivered += segment.bytes;
+                news.delivered(&segment, point);
                 if segment.retransmitted {
                     news.resent_at = news.resent_at.max(segment.at);
                 }
@@ -70,7 +70,7 @@ impl Socket {
         ordered.copy_from_slice(blocks);
         ordered.sort_unstable_by_key(|block| block.start - segment.ack);
         send.sack(frames, ordered, |segment| {
-            news.delivered += segment.bytes;
+            news.delivered(&segment, point);
             learn(&mut sample, &segment);
         });
         if duplicate {

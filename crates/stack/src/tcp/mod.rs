@@ -5,7 +5,7 @@
 //! | `seq`, `options`, `header` | the wire format |
 //! | `socket`, `config` | what a connection consists of, and defaults |
 //! | `send`, `scoreboard`, `run` | the send queue, the marks of SACK on it, and what goes out as one segment |
-//! | `feedback`, `rtt`, `held_back`, `congestion`, `rack`, `prr`, `recovery`, `spurious`, `ecn` | when to send again, and how much |
+//! | `feedback`, `rtt`, `held_back`, `congestion`, `rack`, `prr`, `recovery`, `spurious`, `frto`, `ecn` | when to send again, and how much |
 //! | `receive`, `window`, `ack` | the receive queue, the window offered, when to acknowledge |
 //! | `output` | what is sent now |
 //! | `input`, `handshake`, `established`, `closing` | what a received segment does |
@@ -29,6 +29,7 @@ mod cookies;
 mod ecn;
 mod established;
 mod feedback;
+mod frto;
 mod handshake;
 mod header;
 mod held_back;

@@ -1,6 +1,7 @@
 //! What is sent now: lost segments first, then new ones, as far as the congestion window, the peer's window and Nagle
 //! allow; then a bare acknowledgement if one is due.
 
+use super::frto::Frto;
 use super::header::{HEADER_LEN, Segment, bit};
 use super::options::{MAX_OPTIONS, Options, Timestamps};
 use super::recovery::Phase;
@@ -93,6 +94,9 @@ impl Socket {
         let mss = usize::from(self.mss);
         let edge = self.send.una + self.window;
         if let Some(id) = self.send.first_lost(frames) {
+            if self.recovery.frto == Frto::Waiting && self.in_flight() > 0 {
+                return None; // only the first, until it is known whether the others are lost
+            }
             let id = self.send.released(frames, id, now)?;
             let meta = &frames.meta[id as usize];
             let bytes = length(meta) as usize;

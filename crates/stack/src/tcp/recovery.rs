@@ -1,7 +1,9 @@
 //! Loss recovery (RFC 6675 §5, RFC 6582, RFC 8985): from acknowledgements to what is sent again and to the window.
 
 use super::congestion::Acked;
+use super::frto::Frto;
 use super::prr::Prr;
+use super::send::Delivered;
 use super::seq::Seq;
 use super::socket::Socket;
 use super::spurious::Undo;
@@ -51,6 +53,8 @@ pub(super) struct Recovery {
     pub(super) probe_end: Seq,
     pub(super) probing: bool,
     pub(super) probe_was_retransmission: bool,
+    /// Whether the timeout may have been needless.
+    pub(super) frto: Frto,
     /// What to return to if the recovery proves needless.
     pub(super) undo: Undo,
 }
@@ -68,6 +72,19 @@ pub(super) struct News {
     pub(super) resent_at: Instant,
     /// It echoes a mark, and this window has not been reduced.
     pub(super) marked: bool,
+    /// Some of what was delivered had been sent once, and before the point at which recovery ends.
+    pub(super) first_sending: bool,
+    /// Some of it lies behind that point.
+    pub(super) after_timeout: bool,
+}
+
+impl News {
+    /// A segment was delivered; recovery, if there is one, ends at `point`.
+    pub(super) fn delivered(&mut self, segment: &Delivered, point: Seq) {
+        self.delivered += segment.bytes;
+        self.after_timeout |= segment.end.gt(point);
+        self.first_sending |= !segment.retransmitted && segment.end.le(point);
+    }
 }
 
 impl Socket {
@@ -86,6 +103,7 @@ impl Socket {
             self.recovery.round = self.send.nxt;
         }
         self.check_probe(counters, now, news);
+        self.judge_timeout(frames, counters, news);
         let was_open = self.recovery.phase == Phase::Open;
         if !was_open && self.send.una.ge(self.recovery.point) {
             self.leave_recovery();
@@ -166,7 +184,8 @@ impl Socket {
     /// does each partial acknowledgement in recovery (RFC 6582 §3.2).
     fn count_duplicates(&mut self, frames: &mut Frames<'_>, news: &News) {
         let recovering = self.recovery.phase == Phase::Recovery;
-        if news.duplicate {
+        // After a timeout nothing is known of what duplicates stand for: all of it is deemed lost, and none of it counts as under way.
+        if news.duplicate && self.recovery.phase != Phase::Loss {
             self.recovery.duplicates = self.recovery.duplicates.saturating_add(1);
             let arrived = self.recovery.arrived_unnamed.saturating_add(u32::from(self.mss));
             self.recovery.arrived_unnamed = arrived.min(self.send.pipe);

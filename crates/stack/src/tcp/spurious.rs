@@ -1,9 +1,10 @@
 //! Taking back a reduction of the window that proved needless: the segments were late, not lost.
 //!
-//! Two signs count: the timestamp that is echoed is older than the first retransmission (Eifel, RFC 3522), or the peer
+//! Two signs count here (for a third see `frto`): the timestamp that is echoed is older than the first retransmission (Eifel, RFC 3522), or the peer
 //! reports everything that was sent again as a duplicate (DSACK, RFC 3708). The second comes a round trip after the first would have: what was late has
 //! ended the recovery by then. So what there is to return to is kept until a window more has been acknowledged.
 
+use super::frto::Frto;
 use super::options::SackBlock;
 use super::recovery::Phase;
 use super::seq::Seq;
@@ -100,7 +101,7 @@ impl Socket {
     }
 
     /// Returns to what was before the window was reduced.
-    fn undo_reduction(&mut self, frames: &mut Frames<'_>, counters: &Counters) {
+    pub(super) fn undo_reduction(&mut self, frames: &mut Frames<'_>, counters: &Counters) {
         let Undo { cwnd, ssthresh, .. } = core::mem::take(&mut self.recovery.undo);
         self.cc.cwnd = self.cc.cwnd.max(cwnd);
         self.cc.ssthresh = self.cc.ssthresh.max(ssthresh);
@@ -113,7 +114,7 @@ impl Socket {
             self.rtt.recovered();
         }
         self.send.unmark_lost(frames);
-        self.recovery.phase = Phase::Open;
+        (self.recovery.phase, self.recovery.frto) = (Phase::Open, Frto::Lost);
         self.recovery.duplicates = 0;
     }
 

@@ -231,6 +231,7 @@ impl Stack<'_> {
         let mss = u32::from(s.mss);
         let allowed = s.rack.allowed(&s.rtt, s.send.board.sacked, mss);
         s.send.mark_late_lost(frames, now, allowed, mss);
+        s.recovery.frto = s.timeout_in_question(first);
         s.recovery.phase = Phase::Loss;
         s.recovery.point = s.send.nxt;
         (s.recovery.arrived_unnamed, s.recovery.duplicates, s.recovery.probing) = (0, 0, false);
