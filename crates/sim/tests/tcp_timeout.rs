@@ -192,3 +192,59 @@ fn rfc8985_6_3_what_was_sent_just_before_a_timeout_is_not_lost() {
     peer.ack(9000, &[]);
     assert_eq!((peer.info().outstanding, peer.wire.count("TcpRetransSegs")), (0, 2));
 }
+
+/// RFC 6298 §5 (Karn): the doubled timeout is kept until something that was sent once is acknowledged.
+#[test]
+fn rfc6298_5_the_doubled_timeout_is_kept_until_a_round_trip_is_measured() {
+    let mut peer = Peer::new(&PLAIN);
+    let base = peer.info().rto;
+    peer.send(3000);
+    peer.wire.pass(Span::from_micros(6_500));
+    assert_eq!(peer.sent(), [0, 1000, 2000, 0]);
+    peer.ack(1000, &[]);
+    assert_eq!(peer.sent(), [1000, 2000]);
+    peer.ack(3000, &[]);
+    assert_eq!((peer.info().backoff, peer.info().rto), (1, base.times(2)));
+    peer.ours += 3000;
+    assert_eq!(peer.message(1000, MS), 0);
+    assert_eq!((peer.info().backoff, peer.info().rto), (0, base));
+}
+
+/// RFC 7323 §4.1: the echo says which transmission was acknowledged, so nothing is kept. A round trip shorter than a tick of that clock is still one.
+#[test]
+fn rfc6298_5_an_echoed_timestamp_ends_the_doubling() {
+    let mut wire = Wire::new();
+    let listener = wire.listen(4);
+    let syn = Seg::new(SYN, 1000, 0).options(&PLAIN).timestamps(5, 0);
+    let (id, ours, theirs) = wire.accepted_with(listener, syn);
+    wire.send(id, &[1; 100]).unwrap();
+    wire.taken();
+    wire.pass(Span::from_millis(3_500));
+    let again = wire.taken();
+    let now = wire.now;
+    assert_eq!((again.len(), wire.stack().tcp_info(id, now).unwrap().backoff), (2, 2));
+    wire.pass(Span::from_millis(3_500));
+    let copy = wire.taken().pop().unwrap();
+    wire.put(Seg::new(ACK, theirs, ours + 100).timestamps(6, copy.times().unwrap().0));
+    let now = wire.now;
+    assert_eq!(wire.stack().tcp_info(id, now).unwrap().backoff, 0);
+}
+
+/// RFC 6298 §5, RFC 1122 §4.2.3.1: the round trip becomes forty times as long at one blow. A peer without SACK and timestamps can say so only by acknowledging
+/// something that was sent once.
+#[test]
+fn rfc6298_5_a_longer_round_trip_is_learnt_without_sack_and_timestamps() {
+    let mut peer = Peer::new(&PLAIN);
+    for _ in 0..50 {
+        assert_eq!(peer.message(100, MS), 0);
+    }
+    for _ in 0..50 {
+        peer.send(100);
+        peer.wire.pass(Span::from_millis(40));
+        peer.sent();
+        peer.ours += 100;
+        peer.ack(0, &[]);
+    }
+    let again = peer.wire.count("TcpRetransSegs");
+    assert!(again < 10, "{again} retransmissions");
+}

@@ -249,7 +249,6 @@ impl Stack<'_> {
         }
         s.sample_rtt(now, &sample, segment, news.acked > 0);
         if news.acked > 0 {
-            s.rtt.recovered();
             (s.attempts, s.excused) = (0, false);
             s.stuck_since = Instant::NEVER;
             s.soft_error = Pending::None;

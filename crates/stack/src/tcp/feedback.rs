@@ -87,11 +87,21 @@ impl Socket {
             && self.timestamps
             && acked
         {
-            // A retransmission was acknowledged: the echo tells which transmission it was (RFC 7323 §4.1), in milliseconds.
-            let ms = self.timestamp(now).wrapping_sub(times.echo);
-            if (1..LONGEST_ECHO_MS).contains(&ms) {
-                self.rtt.sample(now, Span::from_millis(u64::from(ms)));
-            }
+            // A retransmission was acknowledged: the echo tells which transmission it was (RFC 7323 §4.1).
+            self.take_echo(now, times.echo);
+        }
+    }
+
+    /// Takes the round trip that an echoed timestamp tells, in milliseconds. Less than one says no more than that nothing is to be waited for longer.
+    pub(super) fn take_echo(&mut self, now: Instant, echo: u32) {
+        let ms = self.timestamp(now).wrapping_sub(echo);
+        if ms >= LONGEST_ECHO_MS {
+            return;
+        }
+        if ms > 0 || !self.rtt.known() {
+            self.rtt.sample(now, Span::from_millis(u64::from(ms.max(1))));
+        } else {
+            self.rtt.recovered();
         }
     }
 }

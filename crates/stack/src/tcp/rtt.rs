@@ -102,12 +102,13 @@ impl Rtt {
         self.probe(bounds).min(self.rto(bounds))
     }
 
-    /// Doubles the timeout (RFC 6298 §5.5).
+    /// Doubles the timeout (RFC 6298 §5.5). It stays doubled until there is a sample, so until something that was sent once is acknowledged (Karn, RFC 1122
+    /// §4.2.3.1): where each acknowledgement takes longer than the timeout, there would never be one.
     pub fn back_off(&mut self) {
         self.backoff = (self.backoff + 1).min(MAX_BACKOFF);
     }
 
-    /// Takes the doubling back: new data was acknowledged (as the stacks in use do, and RFC 6298 §5 allows).
+    /// Takes the doubling back: it is known to have been needless, or that what it was for is over.
     pub fn recovered(&mut self) {
         self.backoff = 0;
     }
