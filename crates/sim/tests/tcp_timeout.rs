@@ -248,3 +248,32 @@ fn rfc6298_5_a_longer_round_trip_is_learnt_without_sack_and_timestamps() {
     let again = peer.wire.count("TcpRetransSegs");
     assert!(again < 10, "{again} retransmissions");
 }
+
+/// RFC 9293 §3.8.6.3: an acknowledgement may be held back for up to half a second, and embedded systems do so for 200 to 250 ms. One of four messages is.
+#[test]
+fn rfc9293_3_8_6_3_acknowledgements_held_back_without_sack_and_timestamps_are_soon_waited_for() {
+    for delay in [40, 200, 250] {
+        let mut peer = Peer::new(&PLAIN);
+        let mut copies = 0;
+        for _ in 0..50 {
+            (0..3).for_each(|_| copies += peer.message(100, MS));
+            copies += peer.message(100, Span::from_millis(delay));
+        }
+        assert!(copies < 10, "{copies} retransmissions for {delay} ms");
+    }
+}
+
+/// What was learnt so delays the repair of single messages only.
+#[test]
+fn rfc9293_3_8_6_3_what_was_learnt_of_single_messages_does_not_delay_others() {
+    let mut peer = Peer::new(&PLAIN);
+    for _ in 0..20 {
+        (0..3).for_each(|_| assert_eq!(peer.message(100, MS), 0));
+        peer.message(100, Span::from_millis(250));
+    }
+    (0..50).for_each(|_| assert_eq!(peer.message(100, MS), 0));
+    peer.send(3000);
+    peer.sent();
+    peer.wire.pass(Span::from_millis(20));
+    assert!(!peer.sent().is_empty());
+}

@@ -36,14 +36,18 @@ impl Socket {
             && self.state.may_transmit()
     }
 
+    /// Whether so little is under way that its acknowledgement may be held back.
+    fn has_little_out(&self) -> bool {
+        self.send.outstanding() <= u32::from(self.mss)
+    }
+
     /// The bounds for what is under way now: less than a full segment's acknowledgement may be held back (RFC 9293 §3.8.6.3), but not that of what
     /// is sent again.
     fn patience(&self, now: Instant, bounds: Bounds) -> Bounds {
-        let little = self.send.outstanding() <= u32::from(self.mss);
-        if !little || self.recovery.phase != Phase::Open || self.recovery.probing {
+        if !self.has_little_out() || self.recovery.phase != Phase::Open || self.recovery.probing {
             return bounds;
         }
-        Bounds { min: self.held_back.allowance(now, bounds.min), ..bounds }
+        Bounds { min: self.held_back.allowance(now, bounds.min, self.sack), ..bounds }
     }
 
     /// Whether what is to be sent is held back because the window is open, but not worth using (RFC 9293 §3.8.6.2.1).
@@ -227,7 +231,11 @@ impl Stack<'_> {
         }
         s.cc.on_timeout(now, u32::from(s.mss), first);
         s.marks.reduced(s.send.nxt);
-        s.held_back.lost();
+        if s.sack || !s.has_little_out() {
+            s.held_back.lost();
+        } else if first {
+            s.held_back.needless_probe(now);
+        }
         let mss = u32::from(s.mss);
         let allowed = s.rack.allowed(&s.rtt, s.send.board.sacked, mss);
         s.send.mark_late_lost(frames, now, allowed, mss);
