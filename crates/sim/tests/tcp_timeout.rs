@@ -277,3 +277,36 @@ fn rfc9293_3_8_6_3_what_was_learnt_of_single_messages_does_not_delay_others() {
     peer.wire.pass(Span::from_millis(20));
     assert!(!peer.sent().is_empty());
 }
+
+/// A SYN, our answer, that answer once more (after another SYN that comes after `again`; never: after a second, by itself), and `then` the acknowledgement. With
+/// timestamps it echoes the first answer's or the second's.
+fn opened(again: Option<Span>, then: Span, echoed: Option<usize>) -> TcpInfo {
+    let mut wire = Wire::new();
+    let listener = wire.listen(8);
+    let stamped = |seg: Seg, value, echo| if echoed.is_some() { seg.timestamps(value, echo) } else { seg };
+    let syn = stamped(Seg::new(SYN, 1000, 0).options(&PLAIN), 5, 0);
+    wire.put(syn.clone());
+    let first = wire.one();
+    wire.pass(again.unwrap_or(Span::from_secs(1)));
+    if again.is_some() {
+        wire.put(syn);
+    }
+    let answers = [first, wire.one()];
+    assert_eq!(answers[0].seq, answers[1].seq);
+    wire.pass(then);
+    let echo = echoed.map_or(0, |which| answers[which].times().unwrap().0);
+    wire.put(stamped(Seg::new(ACK, 1001, answers[0].seq.wrapping_add(1)), 6, echo));
+    let id = wire.stack().tcp_accept(listener).unwrap();
+    let now = wire.now;
+    wire.stack().tcp_info(id, now).unwrap()
+}
+
+/// RFC 6298 §3 (Karn): which of the two is acknowledged is not known without timestamps.
+#[test]
+fn rfc6298_3_an_answer_that_was_repeated_for_a_repeated_syn_measures_nothing() {
+    let (again, then) = (Some(Span::from_millis(600)), Span::from_millis(100));
+    let info = opened(again, then, None);
+    assert_eq!((info.srtt, info.rto), (Span::ZERO, Span::from_secs(1)));
+    let info = opened(again, then, Some(0));
+    assert_eq!(info.srtt, Span::from_millis(700));
+}

@@ -9,7 +9,7 @@ use crate::frame::Frames;
 use crate::time::{Instant, Span};
 
 /// An echoed timestamp gives a round trip only if that is shorter than this: the clock ticks too coarsely to be fooled by.
-const LONGEST_ECHO_MS: u32 = 60_000;
+const LONGEST_ECHO: Span = Span::from_secs(60);
 
 /// The round-trip sample of one acknowledgement: the segment that was sent last among those that were sent once (Karn). None if the number also
 /// acknowledges one that was sent again.
@@ -88,18 +88,20 @@ impl Socket {
             && acked
         {
             // A retransmission was acknowledged: the echo tells which transmission it was (RFC 7323 §4.1).
-            self.take_echo(now, times.echo);
+            self.take_echo(now, times.echo, LONGEST_ECHO);
         }
     }
 
-    /// Takes the round trip that an echoed timestamp tells, in milliseconds. Less than one says no more than that nothing is to be waited for longer.
-    pub(super) fn take_echo(&mut self, now: Instant, echo: u32) {
+    /// Takes the round trip that an echoed timestamp tells, in milliseconds, if it is shorter than `limit`. Less than one says no more than that nothing is to be
+    /// waited for longer.
+    pub(super) fn take_echo(&mut self, now: Instant, echo: u32, limit: Span) {
         let ms = self.timestamp(now).wrapping_sub(echo);
-        if ms >= LONGEST_ECHO_MS {
+        let rtt = Span::from_millis(u64::from(ms.max(1)));
+        if rtt >= limit {
             return;
         }
         if ms > 0 || !self.rtt.known() {
-            self.rtt.sample(now, Span::from_millis(u64::from(ms.max(1))));
+            self.rtt.sample(now, rtt);
         } else {
             self.rtt.recovered();
         }

@@ -122,7 +122,10 @@ impl Stack<'_> {
     /// The peer has sent its SYN again: so do we with ours, but not as often as it likes, and its timer goes on: whoever repeats a SYN
     /// for ever must not keep a half-open connection, or have all of them answered to somebody else.
     fn repeat_syn(&mut self, index: usize, now: Instant) {
-        if self.mem.tcp[index].may_challenge(now) {
+        let s = &mut self.mem.tcp[index];
+        if s.may_challenge(now) {
+            s.retransmits += 1;
+            self.mem.counters.tcp_retrans_segs.inc();
             self.write_syn(index, now);
         }
     }
@@ -200,7 +203,7 @@ impl Stack<'_> {
         s.heard = now;
         s.take_syn(now, &self.mem.core.tcp.config, segment);
         if acknowledges {
-            self.establish(index, now);
+            self.establish(index, now, segment);
             self.mem.tcp[index].ack_now = true;
             // Data or FIN on a SYN-ACK come again if they are not taken; take them now.
             let rest = Segment { seq: segment.seq + 1, bits: segment.bits & !bit::SYN, ..*segment };
@@ -258,7 +261,7 @@ impl Stack<'_> {
         if s.passive && !(self.has_accept_room(index) && self.confirm_path(index, now)) {
             return; // as on Linux: the peer believes it is connected; its data, or our SYN-ACK again, tries once more
         }
-        self.establish(index, now);
+        self.establish(index, now, &segment);
         let s = &mut self.mem.tcp[index];
         s.window = u32::from(segment.window) << s.send_shift;
         s.max_window = s.max_window.max(s.window);
@@ -287,17 +290,23 @@ impl Stack<'_> {
         }
     }
 
-    /// Both SYNs have been acknowledged.
-    pub(super) fn establish(&mut self, index: usize, now: Instant) {
+    /// Both SYNs have been acknowledged, ours by `segment`.
+    pub(super) fn establish(&mut self, index: usize, now: Instant, segment: &Segment) {
         let path = self.mem.tcp[index].path;
         let mtu = self.path_mtu(path, now);
         let known = self.path_of(index).is_some_and(|path| path.inferred == 0 && path.info.state == PathState::Ready);
+        let initial = self.mem.core.tcp.config.initial_rto;
         let s = &mut self.mem.tcp[index];
         s.stranger_since = if s.passive && !known { now } else { Instant::NEVER };
-        if s.attempts == 0 && s.sent != now {
-            s.rtt.sample(now, now.since(s.sent));
-        }
         s.rtt.recovered();
+        // Which of several was acknowledged is not known (RFC 6298 §3). An echoed timestamp tells how long ago at most, but the peer may have waited meanwhile.
+        if s.retransmits == 0 && s.sent != now {
+            s.rtt.sample(now, now.since(s.sent));
+        } else if s.retransmits > 0
+            && let Some(times) = segment.options.timestamps.filter(|_| s.timestamps)
+        {
+            s.take_echo(now, times.echo, initial);
+        }
         s.send = SendQueue::new(s.iss + 1);
         s.rack = Rack::new(s.iss + 1);
         s.recovery.round = s.iss + 1;

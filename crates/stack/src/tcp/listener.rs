@@ -314,7 +314,7 @@ impl Stack<'_> {
         s.acked = segment.seq;
         s.edge = segment.seq + settings.receive_buffer.min(0xffff);
         self.mem.listeners[at].half_open += 1; // taken back by `establish`
-        self.establish(index, now);
+        self.establish(index, now, segment);
         let s = &mut self.mem.tcp[index];
         s.window = u32::from(segment.window) << s.send_shift;
         s.max_window = s.window;
