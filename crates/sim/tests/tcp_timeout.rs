@@ -310,3 +310,14 @@ fn rfc6298_3_an_answer_that_was_repeated_for_a_repeated_syn_measures_nothing() {
     let info = opened(again, then, Some(0));
     assert_eq!(info.srtt, Span::from_millis(700));
 }
+
+/// RFC 6298 §5.7: the timer expired over a SYN: data begins with three seconds, unless a timestamp shows that a round trip takes less than the timer did.
+#[test]
+fn rfc6298_5_7_after_a_lost_syn_the_timeout_begins_at_three_seconds() {
+    let then = Span::from_millis(100);
+    for echoed in [None, Some(0)] {
+        let info = opened(None, then, echoed);
+        assert_eq!((info.srtt, info.rto), (Span::ZERO, Span::from_secs(3)));
+    }
+    assert_eq!(opened(None, then, Some(1)).srtt, then);
+}

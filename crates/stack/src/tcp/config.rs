@@ -44,7 +44,8 @@ pub struct Config {
     pub keep_interval: Span,
     /// How many keepalive probes go unanswered before the connection ends.
     pub keep_count: u8,
-    /// How often SYN is sent again.
+    /// How often SYN is sent again. With 6, as on Linux, a connection attempt ends after 127 s; RFC 9293 §3.8.3 wants three minutes, which programs do not
+    /// expect.
     pub syn_retries: u8,
     /// How often SYN-ACK is sent again.
     pub synack_retries: u8,

@@ -307,6 +307,7 @@ impl Stack<'_> {
         {
             s.take_echo(now, times.echo, initial);
         }
+        s.rtt.careful(s.attempts > 0);
         s.send = SendQueue::new(s.iss + 1);
         s.rack = Rack::new(s.iss + 1);
         s.recovery.round = s.iss + 1;

@@ -39,6 +39,8 @@ pub struct Rtt {
     next_min: Span,
     window_ends: Instant,
     backoff: u8,
+    /// The timer expired over a SYN.
+    careful: bool,
 }
 
 impl Rtt {
@@ -81,7 +83,12 @@ impl Rtt {
     /// takes a break does so on top of the round trip.
     #[must_use]
     pub fn base(&self, bounds: &Bounds) -> Span {
-        let rto = if self.known() { self.srtt + self.rttvar.times(4).max(bounds.min) } else { bounds.initial };
+        let rto = match (self.known(), self.careful) {
+            (true, _) => self.srtt + self.rttvar.times(4).max(bounds.min),
+            (false, false) => bounds.initial,
+            // RFC 6298 §5.7: three seconds for one, until there is a sample.
+            (false, true) => bounds.initial.times(3),
+        };
         rto.max(bounds.min).min(bounds.max)
     }
 
@@ -111,6 +118,11 @@ impl Rtt {
     /// Takes the doubling back: it is known to have been needless, or that what it was for is over.
     pub fn recovered(&mut self) {
         self.backoff = 0;
+    }
+
+    /// The connection opens; `expired`: the timer expired over its SYN, so a round trip may be longer than the initial timeout.
+    pub(super) fn careful(&mut self, expired: bool) {
+        self.careful = expired;
     }
 
     /// How often the timeout has doubled.
