@@ -125,8 +125,9 @@ fn a_tail_loss_is_repaired_by_a_probe() {
     wire.pass(Span::from_millis(1));
     wire.put(Seg::new(ACK, theirs, ours).sack(&[(ours + 2000, ours + 3000)]));
     wire.pass(Span::from_millis(1));
-    let again: Vec<_> = wire.taken().iter().map(|s| s.seq).collect();
-    assert_eq!(again, [ours, ours + 1000]);
+    assert_eq!(wire.one().seq, ours, "one arrived, one is sent");
+    wire.put(Seg::new(ACK, theirs, ours + 1000).sack(&[(ours + 2000, ours + 3000)]));
+    assert_eq!(wire.one().seq, ours + 1000);
     assert_eq!(wire.count("TcpExtTCPTimeouts"), 0);
 }
 
@@ -178,6 +179,47 @@ fn three_duplicate_acknowledgements_repair_a_loss_without_sack() {
     assert_eq!(wire.taken()[0].seq, ours + 4000);
     wire.put(Seg::new(ACK, theirs, ours + 10_000));
     assert_eq!(wire.count("TcpRetransSegs"), 2);
+}
+
+/// RFC 9937 §6.2 (PRR): half a window is lost at once. Until what was sent again is acknowledged no more is sent than arrives: the queue has just overflowed.
+#[test]
+fn rfc9937_6_2_no_more_is_sent_than_arrives_until_repairs_arrive() {
+    let mut wire = Wire::new();
+    let (id, ours, theirs) = measured(&mut wire);
+    wire.send(id, &pattern(30_000, 1)).unwrap();
+    assert_eq!(wire.taken().len(), 10);
+    wire.pass(Span::from_millis(1));
+    let mut sent = Vec::new();
+    for n in 6..=10 {
+        wire.put(Seg::new(ACK, theirs, ours).sack(&[(ours + 5000, ours + n * 1000)]));
+        sent.push(wire.taken().len());
+    }
+    assert_eq!(sent[2..], [1, 1, 1], "{sent:?}");
+    wire.pass(Span::from_millis(1));
+    wire.put(Seg::new(ACK, theirs, ours + 1000).sack(&[(ours + 5000, ours + 10_000)]));
+    assert_eq!(wire.taken().iter().map(|s| s.seq - ours).collect::<Vec<_>>(), [3000, 4000]);
+}
+
+/// RFC 6582 §3.2, step 3: a partial acknowledgement shows the next loss, which is sent again at once. What duplicate acknowledgements have stood for is not
+/// under way, also after it.
+#[test]
+fn rfc6582_3_2_a_partial_acknowledgement_sends_the_next_loss_at_once() {
+    let mut wire = Wire::new();
+    let listener = wire.listen(4);
+    let (id, ours, theirs) = wire.accepted_with(listener, Seg::new(SYN, 1000, 0).options(&[2, 4, 3, 232]));
+    wire.send(id, &pattern(30_000, 1)).unwrap();
+    assert_eq!(wire.taken().len(), 10);
+    // The first and the sixth are lost.
+    let mut sent = Vec::new();
+    for _ in 0..8 {
+        wire.put(Seg::new(ACK, theirs, ours));
+        sent.extend(wire.taken().iter().map(|s| s.seq - ours));
+    }
+    assert_eq!(sent[..3], [10_000, 11_000, 0], "new ones for the first two (RFC 3042)");
+    assert!(sent.len() <= 8 && sent[3..].iter().all(|&seq| seq >= 12_000), "{sent:?}");
+    wire.put(Seg::new(ACK, theirs, ours + 5000));
+    let next: Vec<_> = wire.taken().iter().map(|s| s.seq - ours).collect();
+    assert!(next.first() == Some(&5000) && next.len() <= 2, "{next:?}");
 }
 
 /// RFC 8985: reordering that stays within a quarter of the round trip is waited for once it has been seen.

@@ -1,4 +1,4 @@
-//! Proportional rate reduction (RFC 6937): while loss is being repaired, sends in proportion to what arrives, so that
+//! Proportional rate reduction (RFC 6937, RFC 9937): while loss is being repaired, sends in proportion to what arrives, so that
 //! the window reaches the slow start threshold without a pause and without a burst.
 
 use zerocopy::FromZeros;
@@ -9,14 +9,14 @@ use zerocopy::FromZeros;
 pub struct Prr {
     delivered: u32,
     out: u32,
-    /// RecoverFS: what was outstanding when recovery began.
+    /// RecoverFS: what was under way when recovery began.
     at_start: u32,
 }
 
 impl Prr {
-    /// A recovery that begins with `outstanding` bytes between SND.UNA and SND.NXT.
-    pub(super) fn begin(outstanding: u32) -> Self {
-        Self { delivered: 0, out: 0, at_start: outstanding.max(1) }
+    /// A recovery that begins with `flight` bytes sent that had not arrived, as far as was known before the acknowledgement that begins it.
+    pub(super) fn begin(flight: u32) -> Self {
+        Self { delivered: 0, out: 0, at_start: flight.max(1) }
     }
 
     /// Notes what was sent.
@@ -24,15 +24,15 @@ impl Prr {
         self.out = self.out.saturating_add(bytes);
     }
 
-    /// The window after an acknowledgement that delivered `delivered` bytes. `progress`: nothing more was found lost, so
-    /// the slow start bound is safe (PRR-SSRB); otherwise the conservative one holds (PRR-CRB).
-    pub(super) fn window(&mut self, delivered: u32, pipe: u32, ssthresh: u32, mss: u32, progress: bool) -> u32 {
+    /// The window after an acknowledgement that delivered `delivered` bytes. `safe`: SND.UNA moved, and nothing more was found lost, so the bound of slow start
+    /// may hold (PRR-SSRB): what was sent again arrives. Otherwise no more is sent than arrives (PRR-CRB).
+    pub(super) fn window(&mut self, delivered: u32, pipe: u32, ssthresh: u32, mss: u32, safe: bool) -> u32 {
         self.delivered = self.delivered.saturating_add(delivered);
         let allowance = if pipe > ssthresh {
             let share = (u64::from(self.delivered) * u64::from(ssthresh)).div_ceil(u64::from(self.at_start));
             (share as u32).saturating_sub(self.out)
         } else {
-            let bound = self.delivered.saturating_sub(self.out).max(delivered) + if progress { mss } else { 0 };
+            let bound = self.delivered.saturating_sub(self.out).max(delivered) + if safe { mss } else { 0 };
             (ssthresh - pipe).min(bound)
         };
         // The first retransmission always goes out (§3: "fast retransmit").

@@ -110,17 +110,15 @@ impl Socket {
         }
         let lost_before = self.send.board.lost;
         let wait = self.rack.detect(now, &mut self.send, frames, &self.rtt, self.recovery.phase.repairs(), mss);
-        if !self.sack {
-            self.count_duplicates(frames, news);
-        }
+        let delivered = if self.sack { news.delivered } else { self.count_duplicates(frames, news) };
         let found = self.send.board.lost > lost_before;
         if self.send.board.lost > 0 && !self.recovery.phase.repairs() {
             counters.tcp_recoveries.inc();
-            self.enter_recovery(now);
+            self.enter_recovery(now, delivered);
         } else if news.marked && self.recovery.phase == Phase::Open {
             counters.tcp_ecn_reductions.inc();
             self.recovery.undo.disarm();
-            self.begin_reduction(now, Phase::Reduction);
+            self.begin_reduction(now, Phase::Reduction, delivered);
         }
         match self.recovery.phase {
             Phase::Open | Phase::Loss => {
@@ -139,8 +137,8 @@ impl Socket {
             }
             Phase::Recovery | Phase::Reduction => {
                 let pipe = self.in_flight();
-                let progress = was_open || !found;
-                self.cc.cwnd = self.prr.window(news.delivered, pipe, self.cc.ssthresh, mss, progress);
+                let safe = news.acked > 0 && !found;
+                self.cc.cwnd = self.prr.window(delivered, pipe, self.cc.ssthresh, mss, safe);
             }
         }
         if new_round {
@@ -149,23 +147,26 @@ impl Socket {
         wait
     }
 
-    /// Begins fast recovery. A window that was reduced for a router's mark is not reduced again for the loss (RFC 3168 §6.1.2).
-    pub(super) fn enter_recovery(&mut self, now: Instant) {
+    /// Begins fast recovery, on an acknowledgement that `delivered` so many bytes. A window that was reduced for a router's mark is not reduced again for
+    /// the loss (RFC 3168 §6.1.2).
+    pub(super) fn enter_recovery(&mut self, now: Instant, delivered: u32) {
         if self.recovery.phase == Phase::Reduction {
             (self.recovery.phase, self.recovery.point) = (Phase::Recovery, self.send.nxt);
         } else {
             self.recovery.undo = Undo::before(self, now);
-            self.begin_reduction(now, Phase::Recovery);
+            self.begin_reduction(now, Phase::Recovery, delivered);
         }
         self.recovery.probing = false;
         self.held_back.lost();
     }
 
     /// Lowers the slow start threshold; PRR leads the window there.
-    fn begin_reduction(&mut self, now: Instant, phase: Phase) {
+    fn begin_reduction(&mut self, now: Instant, phase: Phase, delivered: u32) {
         self.cc.on_loss(now, u32::from(self.mss));
         self.marks.reduced(self.send.nxt);
-        self.prr = Prr::begin(self.send.outstanding());
+        // RFC 9937 §6.1: what had arrived before will not arrive in this recovery.
+        let arrived = self.send.board.sacked.saturating_add(self.recovery.arrived_unnamed);
+        self.prr = Prr::begin(self.send.outstanding().saturating_sub(arrived).saturating_add(delivered));
         self.recovery.phase = phase;
         self.recovery.point = self.send.nxt;
     }
@@ -181,17 +182,23 @@ impl Socket {
     }
 
     /// Without SACK: the third duplicate acknowledgement says that the first segment is lost (RFC 5681 §3.2), and so
-    /// does each partial acknowledgement in recovery (RFC 6582 §3.2).
-    fn count_duplicates(&mut self, frames: &mut Frames<'_>, news: &News) {
+    /// does each partial acknowledgement in recovery (RFC 6582 §3.2). Returns how much has arrived.
+    fn count_duplicates(&mut self, frames: &mut Frames<'_>, news: &News) -> u32 {
+        let (mss, mut delivered) = (u32::from(self.mss), news.delivered);
         let recovering = self.recovery.phase == Phase::Recovery;
         // After a timeout nothing is known of what duplicates stand for: all of it is deemed lost, and none of it counts as under way.
         if news.duplicate && self.recovery.phase != Phase::Loss {
             self.recovery.duplicates = self.recovery.duplicates.saturating_add(1);
-            let arrived = self.recovery.arrived_unnamed.saturating_add(u32::from(self.mss));
-            self.recovery.arrived_unnamed = arrived.min(self.send.pipe);
+            let before = self.recovery.arrived_unnamed;
+            self.recovery.arrived_unnamed = before.saturating_add(mss).min(self.send.pipe);
+            delivered = self.recovery.arrived_unnamed.saturating_sub(before);
         } else if news.acked > 0 {
             self.recovery.duplicates = 0;
-            self.recovery.arrived_unnamed = 0;
+            // One segment filled the gap; duplicates stood for the others.
+            let counted = self.recovery.arrived_unnamed.min(news.acked.saturating_sub(mss));
+            delivered = delivered.saturating_sub(counted);
+            let left = if recovering { self.recovery.arrived_unnamed - counted } else { 0 };
+            self.recovery.arrived_unnamed = left.min(self.send.pipe);
         }
         let first_is_lost = self.recovery.duplicates == 3 && !recovering || recovering && news.acked > 0;
         if first_is_lost
@@ -200,8 +207,9 @@ impl Socket {
             && self.send.head != self.send.next
             && frames.meta[head as usize].flags & crate::frame::flag::LOST == 0
         {
-            self.send.mark_first_lost(frames, self.mss.into());
+            self.send.mark_first_lost(frames, mss);
         }
+        delivered
     }
 
     /// What the probe repeated, if anything, was not lost, only late.

@@ -260,7 +260,7 @@ impl Stack<'_> {
         let wait = s.rack.detect(now, &mut s.send, &mut self.mem.frames, &s.rtt, recovering, mss);
         if s.send.board.lost > 0 && !recovering {
             self.mem.counters.tcp_recoveries.inc();
-            s.enter_recovery(now);
+            s.enter_recovery(now, 0);
             s.cc.cwnd = s.prr.window(0, s.send.pipe, s.cc.ssthresh, mss, false);
         }
         s.wait_for_reordering(now, wait);
