@@ -246,9 +246,9 @@ impl Stack<'_> {
         s.rtt.back_off();
         s.at.timeout_from = now;
         // It goes out however much is under way (RFC 6298 §5.4).
-        let room = s.window.max(length(&frames.meta[head as usize]));
+        let room = s.window.max(length(&frames.meta[head as usize])) as usize;
         let first = s.send.released(frames, head, now);
-        if let Some(run) = first.and_then(|id| s.send.cut_run(frames, id, mss.min(room) as usize)) {
+        if let Some(run) = first.and_then(|id| s.cut_lost(frames, now, id, room)) {
             self.send_segment(index, now, &run);
         }
     }
