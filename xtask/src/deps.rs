@@ -132,9 +132,20 @@ fn script(needs: &[&Need]) -> String {
     let packages: Vec<_> = needs.iter().map(package).collect();
     script += &format!("apt-get install -q -y --no-install-recommends {}\n", packages.join(" "));
     for unit in needs.iter().flat_map(|need| need.units) {
-        script += &format!(
-            "if command -v deb-systemd-helper >/dev/null; then deb-systemd-helper disable {unit} >/dev/null || true; fi\n"
-        );
+        script += &format!("if command -v systemctl >/dev/null; then systemctl --quiet disable {unit} || true; fi\n");
     }
     script
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Debian's own helper refuses to be called by anybody but dpkg.
+    #[test]
+    fn units_are_disabled_by_what_may_be_called_by_anybody() {
+        let script = script(&[&NGINX]);
+        assert!(script.contains("systemctl --quiet disable nginx.service"), "{script}");
+        assert!(!script.contains("deb-systemd-helper"), "{script}");
+    }
 }
