@@ -57,6 +57,9 @@ const NGINX: Need = server("nginx", "nginx", &["nginx.service"]);
 const REDIS: Need = server("redis-server", "redis-server", &["redis-server.service"]);
 const REDIS_TOOLS: Need = tool("redis-benchmark", "redis-tools");
 
+/// Programs that only the lab tests run.
+const WGET: Need = tool("wget", "wget");
+
 /// Opens the testbed's report.
 const CHROMIUM: Need = tool("chromium", "chromium");
 /// The testbed's way to other machines.
@@ -77,7 +80,7 @@ pub(crate) const FUZZING: [Need; 3] = [CLANG, CC, CXX];
 pub(crate) const CLOCKS: [Need; 6] = [CLANG, CC, IP, ETHTOOL, PING, STRACE];
 
 /// What tests need beside [`EVERYTHING`].
-pub(crate) const TESTS: [Need; 3] = [CHROMIUM, SSH, SSHD];
+pub(crate) const TESTS: [Need; 4] = [CHROMIUM, SSH, SSHD, WGET];
 
 /// What builds, tests and demo need together.
 pub(crate) const EVERYTHING: [Need; 14] =

@@ -2,30 +2,18 @@
 
 mod common;
 
-use common::{Both, PATIENCE, bound, crossing, python, start};
+use common::{Both, PATIENCE, bound, crossing, either_side, pattern, python, start};
 use std::fmt::Write;
 use std::path::Path;
 
-/// Bytes that repeat nowhere near a segment's size, so that anything lost, doubled or swapped shows.
-fn pattern(length: usize) -> Vec<u8> {
-    let mut state = 0x9e37_79b9_u32;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 17;
-        state ^= state << 5;
-        state.to_le_bytes()
-    };
-    (0..length.div_ceil(4)).flat_map(|_| next()).take(length).collect()
-}
-
-fn nginx_configuration(directory: &Path, address: &str) -> String {
+fn nginx_configuration(directory: &Path, address: &str, port: u16) -> String {
     let mut text = String::from("daemon off; user root; worker_processes 2;\nevents { worker_connections 256; }\n");
     let shown = directory.display();
     let _ = writeln!(text, "pid {shown}/nginx.pid;\nhttp {{ access_log off; sendfile on;");
     for (number, name) in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].iter().enumerate() {
         let _ = writeln!(text, "{name}_temp_path {shown}/t{number};");
     }
-    let _ = writeln!(text, "server {{ listen {address}:8080; root {shown};");
+    let _ = writeln!(text, "server {{ listen {address}:{port}; root {shown};");
     text + "} }\n"
 }
 
@@ -37,7 +25,7 @@ fn nginx_serves_files_to_curl_without_a_wrong_byte() {
     std::fs::write(directory.join("file"), &content).unwrap();
     let config = directory.join("nginx.conf");
     let address = both.pair.b_v4();
-    std::fs::write(&config, nginx_configuration(&directory, &address)).unwrap();
+    std::fs::write(&config, nginx_configuration(&directory, &address, 8080)).unwrap();
     let nginx = ["nginx", "-p", directory.to_str().unwrap(), "-c", config.to_str().unwrap(), "-e", "stderr"];
     let mut server = start(both.b(), true, &nginx);
     bound(both.b(), &mut server, "tcp", 8080);
@@ -51,6 +39,38 @@ fn nginx_serves_files_to_curl_without_a_wrong_byte() {
         std::fs::remove_file(copy).unwrap();
     }
     server.stop(PATIENCE).unwrap();
+}
+
+/// Many files over one connection that is kept, some of them empty, and the rest of one that was half there.
+#[test]
+fn wget_fetches_many_files_from_nginx() {
+    let both = Both::new();
+    let directory = both.b().directory();
+    let content = pattern(90_000);
+    let length = |number: usize| [0, 1, 1400, 90_000][number % 4];
+    (0..40).for_each(|number| std::fs::write(directory.join(number.to_string()), &content[..length(number)]).unwrap());
+    let address = both.pair.b_v4();
+    either_side(&both, 40, |server, client, port| {
+        let config = directory.join("nginx.conf");
+        std::fs::write(&config, nginx_configuration(&directory, &address, port)).unwrap();
+        let nginx = ["nginx", "-p", directory.to_str().unwrap(), "-c", config.to_str().unwrap(), "-e", "stderr"];
+        let mut nginx = start(both.b(), server, &nginx);
+        bound(both.b(), &mut nginx, "tcp", port);
+        let copies = both.a().directory().join("copies");
+        std::fs::create_dir(&copies).unwrap();
+        let whole = copies.join("3");
+        std::fs::write(&whole, &content[..40_000]).unwrap();
+        let urls: Vec<_> = (0..40).map(|number| format!("http://{address}:{port}/{number}")).collect();
+        let wget = ["wget", "-nv", "--continue", "--tries=1", "--timeout=20", "-P", copies.to_str().unwrap()];
+        let wget: Vec<_> = wget.into_iter().chain(urls.iter().map(String::as_str)).collect();
+        start(both.a(), client, &wget).success(PATIENCE).unwrap();
+        for number in 0..40 {
+            let copy = std::fs::read(copies.join(number.to_string())).unwrap();
+            assert!(copy == content[..length(number)], "file {number} differs");
+        }
+        std::fs::remove_dir_all(copies).unwrap();
+        nginx.stop(PATIENCE).unwrap();
+    });
 }
 
 #[test]

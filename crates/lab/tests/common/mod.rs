@@ -70,6 +70,16 @@ pub(crate) fn start(host: &Host, accelerated: bool, command: &[&str]) -> Process
     Process::spawn(prepared).unwrap()
 }
 
+/// Runs a server on host b and its client on host a, with one or both of them accelerated, each time at a port of its own. `talk` is told whether the server
+/// and the client are to be accelerated; at least so many packets have to be diverted meanwhile.
+pub(crate) fn either_side(both: &Both, packets: u64, talk: impl Fn(bool, bool, u16)) {
+    for (port, server, client) in [(7000, true, false), (7010, false, true), (7020, true, true)] {
+        println!("server accelerated: {server}, client accelerated: {client}");
+        let service = if server { &both.b_service } else { &both.a_service };
+        crossing(service, packets, || talk(server, client, port));
+    }
+}
+
 /// Waits until a server's port is bound (`tcp` or `udp`), and diverted if it is accelerated.
 pub(crate) fn bound(host: &Host, process: &mut Process, protocol: &str, port: u16) {
     tickwire_lab::bound(host, protocol, port, process).unwrap();
@@ -78,6 +88,18 @@ pub(crate) fn bound(host: &Host, process: &mut Process, protocol: &str, port: u1
 /// The system's Python, not a version manager's script in front of it.
 pub(crate) fn python() -> &'static str {
     if std::path::Path::new("/usr/bin/python3").exists() { "/usr/bin/python3" } else { "python3" }
+}
+
+/// Bytes that repeat nowhere near a segment's size, so that anything lost, doubled or swapped shows.
+pub(crate) fn pattern(length: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_u32;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        state.to_le_bytes()
+    };
+    (0..length.div_ceil(4)).flat_map(|_| next()).take(length).collect()
 }
 
 /// A program of the workspace.
