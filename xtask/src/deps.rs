@@ -59,6 +59,7 @@ const REDIS_TOOLS: Need = tool("redis-benchmark", "redis-tools");
 
 /// Programs that only the lab tests run.
 const WGET: Need = tool("wget", "wget");
+const MEMCACHED: Need = server("memcached", "memcached", &["memcached.service"]);
 
 /// Opens the testbed's report.
 const CHROMIUM: Need = tool("chromium", "chromium");
@@ -80,7 +81,7 @@ pub(crate) const FUZZING: [Need; 3] = [CLANG, CC, CXX];
 pub(crate) const CLOCKS: [Need; 6] = [CLANG, CC, IP, ETHTOOL, PING, STRACE];
 
 /// What tests need beside [`EVERYTHING`].
-pub(crate) const TESTS: [Need; 4] = [CHROMIUM, SSH, SSHD, WGET];
+pub(crate) const TESTS: [Need; 5] = [CHROMIUM, SSH, SSHD, WGET, MEMCACHED];
 
 /// What builds, tests and demo need together.
 pub(crate) const EVERYTHING: [Need; 14] =
