@@ -60,6 +60,8 @@ const REDIS_TOOLS: Need = tool("redis-benchmark", "redis-tools");
 /// Programs that only the lab tests run.
 const WGET: Need = tool("wget", "wget");
 const MEMCACHED: Need = server("memcached", "memcached", &["memcached.service"]);
+const MOSQUITTO: Need = server("mosquitto", "mosquitto", &["mosquitto.service"]);
+const MOSQUITTO_CLIENTS: Need = tool("mosquitto_pub", "mosquitto-clients");
 
 /// Opens the testbed's report.
 const CHROMIUM: Need = tool("chromium", "chromium");
@@ -81,7 +83,7 @@ pub(crate) const FUZZING: [Need; 3] = [CLANG, CC, CXX];
 pub(crate) const CLOCKS: [Need; 6] = [CLANG, CC, IP, ETHTOOL, PING, STRACE];
 
 /// What tests need beside [`EVERYTHING`].
-pub(crate) const TESTS: [Need; 5] = [CHROMIUM, SSH, SSHD, WGET, MEMCACHED];
+pub(crate) const TESTS: [Need; 7] = [CHROMIUM, SSH, SSHD, WGET, MEMCACHED, MOSQUITTO, MOSQUITTO_CLIENTS];
 
 /// What builds, tests and demo need together.
 pub(crate) const EVERYTHING: [Need; 14] =
