@@ -21,7 +21,8 @@ pub(crate) struct Need {
 
 impl Need {
     fn is_there(&self) -> bool {
-        installed(self.what) || self.unpacked && unpacked::has(self.package, self.what)
+        let is_file = self.what.starts_with('/') && Path::new(self.what).exists();
+        is_file || installed(self.what) || self.unpacked && unpacked::has(self.package, self.what)
     }
 }
 
@@ -62,6 +63,7 @@ const WGET: Need = tool("wget", "wget");
 const MEMCACHED: Need = server("memcached", "memcached", &["memcached.service"]);
 const MOSQUITTO: Need = server("mosquitto", "mosquitto", &["mosquitto.service"]);
 const MOSQUITTO_CLIENTS: Need = tool("mosquitto_pub", "mosquitto-clients");
+const ZEROMQ: Need = tool("/usr/lib/python3/dist-packages/zmq/__init__.py", "python3-zmq");
 
 /// Opens the testbed's report.
 const CHROMIUM: Need = tool("chromium", "chromium");
@@ -83,7 +85,7 @@ pub(crate) const FUZZING: [Need; 3] = [CLANG, CC, CXX];
 pub(crate) const CLOCKS: [Need; 6] = [CLANG, CC, IP, ETHTOOL, PING, STRACE];
 
 /// What tests need beside [`EVERYTHING`].
-pub(crate) const TESTS: [Need; 7] = [CHROMIUM, SSH, SSHD, WGET, MEMCACHED, MOSQUITTO, MOSQUITTO_CLIENTS];
+pub(crate) const TESTS: [Need; 8] = [CHROMIUM, SSH, SSHD, WGET, MEMCACHED, MOSQUITTO, MOSQUITTO_CLIENTS, ZEROMQ];
 
 /// What builds, tests and demo need together.
 pub(crate) const EVERYTHING: [Need; 14] =

@@ -1,12 +1,14 @@
-//! What other programs exchange data through: a cache with threads, a message broker. Each is accelerated against
+//! What other programs exchange data through: a cache with threads, a message broker, a messaging library with threads of its own. Each is accelerated against
 //! a peer on the kernel, the other way round, and at both ends.
 
 mod common;
 
 use common::{Both, PATIENCE, bound, either_side, pattern, python, start};
-use tickwire_lab::{Host, Process};
+use tickwire_lab::{Host, Process, tools};
 
 const MEMCACHED_CLIENT: &str = include_str!("brokers/memcached.py");
+const ZEROMQ_SERVER: &str = include_str!("brokers/zeromq_server.py");
+const ZEROMQ_CLIENT: &str = include_str!("brokers/zeromq_client.py");
 
 /// Connections are handed from a listening thread to four others; datagrams are taken by all of them from one socket.
 #[test]
@@ -79,5 +81,22 @@ fn mosquitto_hands_on_messages_in_order_and_once() {
         assert_eq!(watching.success(PATIENCE).unwrap(), "subscribed\ngone\n");
 
         broker.stop(PATIENCE).unwrap();
+    });
+}
+
+/// Sockets of its own kind, whose traffic is the business of a thread of the library; the program waits on an event descriptor.
+#[test]
+fn zeromq_carries_requests_streams_and_subscriptions() {
+    let both = Both::new();
+    let address = both.pair.b_v4();
+    either_side(&both, 200, |server, client, port| {
+        let port_text = port.to_string();
+        let mut serving = start(both.b(), server, &[python(), "-c", ZEROMQ_SERVER, &address, &port_text]);
+        (port..port + 3).for_each(|port| bound(both.b(), &mut serving, "tcp", port));
+        let ask = [python(), "-c", ZEROMQ_CLIENT, &address, &port_text];
+        let printed = start(both.a(), client, &ask).success(PATIENCE);
+        let printed = printed.unwrap_or_else(|e| panic!("{e:#}\nserver: {}", serving.stderr()));
+        assert_eq!(printed, "all came\n");
+        tools::until("the server has ended", PATIENCE, || !serving.is_running().unwrap()).unwrap();
     });
 }
