@@ -2,9 +2,8 @@
 
 mod common;
 
-use common::PATIENCE;
+use common::{PATIENCE, vouched};
 use nix::sys::signal::Signal;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde_json::Value;
 use std::time::Duration;
 use tickwire_lab::{Pair, Process, Service, ServiceOptions, tools};
@@ -51,21 +50,6 @@ impl<'a> Chronyd<'a> {
         };
         [figure("NTP packets received"), figure("Authenticated NTP packets")]
     }
-}
-
-/// Who vouches for host b, by its IPv4 address, and nobody else; in the file that is given.
-fn vouched(pair: &Pair) -> String {
-    let mut authority = CertificateParams::new([]).unwrap();
-    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
-    let key = KeyPair::generate().unwrap();
-    let certificate = CertificateParams::new([pair.b_v4()]).unwrap().signed_by(&key, &authority).unwrap();
-    let write = |name: &str, text: String| std::fs::write(pair.b.directory().join(name), text).unwrap();
-    write("key.pem", key.serialize_pem());
-    write("certificate.pem", certificate.pem());
-    let trusted = pair.a.directory().join("ca.pem");
-    std::fs::write(&trusted, authority.pem()).unwrap();
-    trusted.to_str().unwrap().to_owned()
 }
 
 /// The daemon alone on host a.

@@ -1,6 +1,7 @@
 //! What the tests of accelerated programs share: two hosts with a service each, and the proof that traffic crossed our stack.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use std::io::Write;
 use std::time::Duration;
 use tickwire_lab::{CableOptions, Host, Pair, Process, Service, ServiceOptions, tools};
@@ -100,6 +101,24 @@ pub(crate) fn pattern(length: usize) -> Vec<u8> {
         state.to_le_bytes()
     };
     (0..length.div_ceil(4)).flat_map(|_| next()).take(length).collect()
+}
+
+/// A certificate of host b for its IPv4 address (`certificate.pem`, `key.pem` in its directory), and who vouches for that and nobody else, in the file of host a
+/// that is given.
+pub(crate) fn vouched(pair: &Pair) -> String {
+    let mut authority = CertificateParams::new([]).unwrap();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    // OpenSSL takes a certificate for its own issuer's if both have one name.
+    authority.distinguished_name.push(DnType::CommonName, "authority of host b");
+    let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let certificate = CertificateParams::new([pair.b_v4()]).unwrap().signed_by(&key, &authority).unwrap();
+    let write = |name: &str, text: String| std::fs::write(pair.b.directory().join(name), text).unwrap();
+    write("key.pem", key.serialize_pem());
+    write("certificate.pem", certificate.pem());
+    let trusted = pair.a.directory().join("ca.pem");
+    std::fs::write(&trusted, authority.pem()).unwrap();
+    trusted.to_str().unwrap().to_owned()
 }
 
 /// A program of the workspace.
