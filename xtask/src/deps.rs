@@ -64,6 +64,8 @@ const MEMCACHED: Need = server("memcached", "memcached", &["memcached.service"])
 const MOSQUITTO: Need = server("mosquitto", "mosquitto", &["mosquitto.service"]);
 const MOSQUITTO_CLIENTS: Need = tool("mosquitto_pub", "mosquitto-clients");
 const ZEROMQ: Need = tool("/usr/lib/python3/dist-packages/zmq/__init__.py", "python3-zmq");
+/// Java's compiler is part of it, for programs of one file.
+const JAVA: Need = tool("java", "default-jre-headless");
 
 /// Opens the testbed's report.
 const CHROMIUM: Need = tool("chromium", "chromium");
@@ -85,7 +87,7 @@ pub(crate) const FUZZING: [Need; 3] = [CLANG, CC, CXX];
 pub(crate) const CLOCKS: [Need; 6] = [CLANG, CC, IP, ETHTOOL, PING, STRACE];
 
 /// What tests need beside [`EVERYTHING`].
-pub(crate) const TESTS: [Need; 8] = [CHROMIUM, SSH, SSHD, WGET, MEMCACHED, MOSQUITTO, MOSQUITTO_CLIENTS, ZEROMQ];
+pub(crate) const TESTS: [Need; 9] = [CHROMIUM, SSH, SSHD, WGET, MEMCACHED, MOSQUITTO, MOSQUITTO_CLIENTS, ZEROMQ, JAVA];
 
 /// What builds, tests and demo need together.
 pub(crate) const EVERYTHING: [Need; 14] =

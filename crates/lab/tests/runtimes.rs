@@ -35,3 +35,11 @@ fn pythons_asyncio_speaks_tls() {
     let more: Vec<_> = keys.iter().map(String::as_str).collect();
     talks(&both, &[python(), &source("tls.py")], &more, &[&trusted]);
 }
+
+#[test]
+fn javas_selectors_and_blocking_sockets_work() {
+    let both = Both::new();
+    // Small and quick to start: what it compiles is run for seconds.
+    let java = ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx128m"];
+    talks(&both, &[&java[..], &[&source("Echo.java")]].concat(), &[], &[]);
+}
