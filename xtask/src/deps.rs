@@ -66,6 +66,7 @@ const MOSQUITTO_CLIENTS: Need = tool("mosquitto_pub", "mosquitto-clients");
 const ZEROMQ: Need = tool("/usr/lib/python3/dist-packages/zmq/__init__.py", "python3-zmq");
 /// Java's compiler is part of it, for programs of one file.
 const JAVA: Need = tool("java", "default-jre-headless");
+const NODE: Need = tool("node", "nodejs");
 
 /// Opens the testbed's report.
 const CHROMIUM: Need = tool("chromium", "chromium");
@@ -87,7 +88,8 @@ pub(crate) const FUZZING: [Need; 3] = [CLANG, CC, CXX];
 pub(crate) const CLOCKS: [Need; 6] = [CLANG, CC, IP, ETHTOOL, PING, STRACE];
 
 /// What tests need beside [`EVERYTHING`].
-pub(crate) const TESTS: [Need; 9] = [CHROMIUM, SSH, SSHD, WGET, MEMCACHED, MOSQUITTO, MOSQUITTO_CLIENTS, ZEROMQ, JAVA];
+pub(crate) const TESTS: [Need; 10] =
+    [CHROMIUM, SSH, SSHD, WGET, MEMCACHED, MOSQUITTO, MOSQUITTO_CLIENTS, ZEROMQ, JAVA, NODE];
 
 /// What builds, tests and demo need together.
 pub(crate) const EVERYTHING: [Need; 14] =

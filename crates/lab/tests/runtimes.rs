@@ -43,3 +43,9 @@ fn javas_selectors_and_blocking_sockets_work() {
     let java = ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx128m"];
     talks(&both, &[&java[..], &[&source("Echo.java")]].concat(), &[], &[]);
 }
+
+#[test]
+fn nodes_event_loop_keeps_many_connections_busy() {
+    let both = Both::new();
+    talks(&both, &["node", &source("many.js")], &[], &[]);
+}
