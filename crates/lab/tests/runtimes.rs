@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Both, PATIENCE, bound, either_side, python, start, vouched};
+use common::{Both, PATIENCE, bound, compiled, either_side, python, start, vouched};
 use std::path::Path;
 
 /// The same program is the server (`serve`) and the client (`ask`); it gets address and port. The client says when everything came back as it should.
@@ -48,4 +48,56 @@ fn javas_selectors_and_blocking_sockets_work() {
 fn nodes_event_loop_keeps_many_connections_busy() {
     let both = Both::new();
     talks(&both, &["node", &source("many.js")], &[], &[]);
+}
+
+/// libuv may hand what epoll is to watch to the kernel by a ring, past all functions of the C library.
+#[test]
+fn nodes_event_loop_does_without_rings() {
+    let both = Both::new();
+    talks(&both, &["env", "UV_USE_IO_URING=1", "node", &source("many.js")], &[], &[]);
+}
+
+/// What runtimes do past the C library's functions, by its `syscall`.
+#[test]
+fn direct_system_calls_close_sockets_and_open_no_rings() {
+    const CLIENT: &str = r#"#include <arpa/inet.h>
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int main(int count, char **arguments) {
+    struct sockaddr_in to = {AF_INET, htons(9000), {inet_addr(arguments[1])}, {0}};
+    int sockets[2];
+    for (int n = 0; n < 2; n++) {
+        sockets[n] = socket(AF_INET, SOCK_STREAM, 0);
+        assert(connect(sockets[n], (void *)&to, sizeof to) == 0);
+        assert(write(sockets[n], "x", 1) == 1);
+    }
+    assert(syscall(SYS_close, sockets[0]) == 0);
+    assert(syscall(SYS_close, sockets[0]) == -1 && errno == EBADF);
+    assert(syscall(SYS_close_range, sockets[1], sockets[1], 0) == 0);
+    char room[200] = {0};
+    assert(syscall(SYS_io_uring_setup, 8, room) == -1 && errno == ENOSYS);
+    assert(syscall(SYS_getpid) == getpid());
+    puts("closed");
+    fflush(stdout);
+    pause();
+}
+"#;
+    const SERVER: &str = r#"
+import socket, sys
+listener = socket.create_server((sys.argv[1], 9000))
+for connection, _ in [listener.accept(), listener.accept()]:
+    while connection.recv(10): pass
+    print('ended', flush=True)
+"#;
+    let both = Both::new();
+    let address = both.pair.b_v4();
+    let mut server = start(both.b(), false, &[python(), "-c", SERVER, &address]);
+    bound(both.b(), &mut server, "tcp", 9000);
+    let mut client = start(both.a(), true, &[&compiled(both.a(), CLIENT), &address]);
+    client.wait_for("closed", PATIENCE).unwrap();
+    assert_eq!(server.success(PATIENCE).unwrap(), "ended\nended\n");
+    assert!(client.is_running().unwrap());
 }

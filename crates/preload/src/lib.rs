@@ -28,8 +28,8 @@
 //!   kernel socket). A `clone` that fork could do is a fork.
 //! * A connection, and an epoll instance with sockets of ours, cannot be passed over a Unix socket: `EOPNOTSUPP`. Listeners and UDP sockets become the
 //!   kernel's when they are passed, and lose what waits to be accepted or received at that moment.
-//! * `splice` copies, for connections; with a UDP socket it answers `EINVAL`, as older kernels do. `O_ASYNC` signals, `io_uring` and direct system calls
-//!   see the kernel socket.
+//! * `splice` copies, for connections; with a UDP socket it answers `EINVAL`, as older kernels do. `O_ASYNC` signals see the kernel
+//!   socket, and so do direct system calls. Of those that go by the C library's `syscall`, `close` and `close_range` are as the functions, and `io_uring` is not there.
 //! * An option that only the kernel's stack has (see `socket::treatment`) makes a socket the kernel's before it has had traffic, and is refused afterwards
 //!   (`ENOPROTOOPT`). Control messages of this kind, `MSG_MORE` and `UDP_CORK` let single datagrams go by the kernel.
 //! * A forked child connects to the service at the moment of the fork, so it may give up rights and views afterwards. One whose parent has given them up

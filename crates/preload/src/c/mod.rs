@@ -18,6 +18,7 @@ pub(crate) mod cancel;
 pub(crate) mod counting;
 pub(crate) mod data;
 mod descriptor;
+mod direct;
 mod exec;
 mod message;
 mod process;

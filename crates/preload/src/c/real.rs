@@ -4,7 +4,7 @@
 //! The lookup takes no lock of ours and needs no thread-local storage, so it works at any time.
 
 use crate::base::errno;
-use core::ffi::{c_char, c_int, c_uint, c_void};
+use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use libc::{
     epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t, off_t, pid_t, pollfd, posix_spawn_file_actions_t,
@@ -119,6 +119,7 @@ real! {
     fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int;
     fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int;
     fn ioctl(fd: c_int, request: libc::c_ulong, argument: usize) -> c_int;
+    fn syscall(number: c_long, first: c_long, second: c_long, third: c_long, fourth: c_long, fifth: c_long, sixth: c_long) -> c_long;
     fn prctl(option: c_int, second: usize, third: usize, fourth: usize, fifth: usize) -> c_int;
     fn fork() -> pid_t;
     fn _Fork() -> pid_t;
