@@ -2,7 +2,7 @@
 //!
 //! What is sent again in vain goes out in smaller pieces after a few timeouts. That alone changes nothing: over a path that is down small packets do not arrive
 //! either. Only if a small one is the first to arrive do segments stay small, and then a full one is sent next, to learn whether it was an outage after all: if
-//! it arrives all is as before. Else it is sent again in small pieces, and the next try comes half a minute later, and later still each time.
+//! it arrives all is as before. Else it is sent again in small pieces, and the next try comes two seconds later, and later still each time.
 //!
 //! Such a probe is program data, and its loss counts as one: RFC 8899 §3 would have the window spared, but probes are rare.
 
@@ -12,6 +12,8 @@ use super::seq::Seq;
 use super::socket::Socket;
 use crate::Stack;
 use crate::addr::Family;
+use crate::frame::{FrameId, Frames, flag};
+use crate::pool::Link;
 use crate::time::{Instant, Span};
 use zerocopy::FromZeros;
 
@@ -22,7 +24,7 @@ const STEPS: [(u32, u8); 3] = [(1500, 3), (LEAST_V6, 4), (576, 6)];
 const LEAST_V6: u32 = 1280;
 
 /// How long after a probe that was lost the next one is sent; each time twice as long.
-const AGAIN: Span = Span::from_secs(30);
+const AGAIN: Span = Span::from_secs(2);
 
 /// The longest (RFC 8899 §5.1.1, PMTU_RAISE_TIMER).
 const AGAIN_MOST: Span = Span::from_secs(600);
@@ -44,9 +46,10 @@ enum Trying {
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
 pub(super) struct BlackHole {
-    /// Where the segment that tries something begins and ends.
+    /// Where the segment that tries something begins and ends, and its first frame, if that may tell.
     from: Seq,
     end: Seq,
+    frame: Link,
     /// Before this no larger packet is tried.
     next: Instant,
     /// The largest packet that is sent, in bytes; 0: what the path is said to carry.
@@ -95,11 +98,18 @@ impl Socket {
         [self.mtu, 1500, LEAST_V6].into_iter().find(untried).or(Some(self.mtu))
     }
 
-    /// How many bytes of payload a segment that is sent now may have: one that tries something may have fewer, or more, than others. `head`: it is the
-    /// first of all, and lost.
-    pub(super) fn segment_size(&self, now: Instant, head: bool) -> usize {
-        let other = if head && let Some(mtu) = self.smaller() { Some(mtu) } else { self.larger(now) };
-        other.map_or(self.mss, |mtu| self.fitting_mss(mtu)).into()
+    /// How many bytes of payload the segment that begins with the frame `id` and is sent now may have: one that tries something may have fewer, or more, than
+    /// others. `head`: it is the first of all, and lost.
+    pub(super) fn segment_size(&self, frames: &Frames<'_>, now: Instant, id: FrameId, head: bool) -> usize {
+        let mss = usize::from(self.mss);
+        if head && let Some(mtu) = self.smaller() {
+            return mss.min(self.fitting_mss(mtu).into());
+        }
+        let Some(mtu) = self.larger(now) else { return mss };
+        let size = usize::from(self.fitting_mss(mtu));
+        // What whole frames add up to may be a little less; much less is only the rest of something.
+        let enough = Run::from(frames, id, size).total as usize >= size - size / 16;
+        if enough { size } else { mss }
     }
 
     /// How many bytes the next full segment that is queued may have.
@@ -120,10 +130,9 @@ impl Socket {
         } else if run.total > self.mss.into()
             && let Some(mtu) = self.larger(now)
         {
-            // Frames are not always there for all that was to be tried.
-            let full = u32::from(self.fitting_mss(mtu));
-            let size = mtu.saturating_sub(full.saturating_sub(run.total)).min(0xffff) as u16;
-            self.hole = BlackHole { trying: Trying::Large, size, from: seq, end, ..self.hole };
+            let missing = u32::from(self.fitting_mss(mtu)).saturating_sub(run.total);
+            let (size, frame) = (mtu.saturating_sub(missing).min(0xffff) as u16, Link::to(run.first));
+            self.hole = BlackHole { trying: Trying::Large, size, from: seq, end, frame, ..self.hole };
         }
     }
 
@@ -134,15 +143,20 @@ impl Socket {
         }
     }
 
-    /// SND.UNA has moved. Returns whether other packets are to be sent from now on.
-    fn size_is_proven(&mut self) -> bool {
-        let una = self.send.una;
+    /// Whether what was tried has arrived. Then other packets are to be sent from now on.
+    fn size_is_proven(&mut self, frames: &Frames<'_>) -> bool {
         let hole = &mut self.hole;
+        if hole.trying == Trying::Nothing {
+            return false;
+        }
+        let acknowledged = self.send.una.gt(hole.from);
+        // What lies before a larger one may have been lost for another reason, and take its time.
+        let sacked = || hole.frame.get().is_some_and(|id| frames.meta[id as usize].flags & flag::SACKED != 0);
         match hole.trying {
-            Trying::Small if una.gt(hole.from) => {
+            Trying::Small if acknowledged => {
                 *hole = BlackHole { limit: hole.size, ..BlackHole::default() };
             }
-            Trying::Large if una.ge(hole.end) => {
+            Trying::Large if acknowledged || sacked() => {
                 *hole = match u32::from(hole.size) >= self.mtu {
                     true => BlackHole::default(),
                     false => BlackHole { limit: hole.size, trying: Trying::Nothing, ..*hole },
@@ -155,10 +169,10 @@ impl Socket {
 }
 
 impl Stack<'_> {
-    /// SND.UNA of a connection has moved: what was tried may have arrived.
+    /// What was tried may have arrived.
     pub(super) fn learn_packet_size(&mut self, index: usize) {
         let s = &mut self.mem.tcp[index];
-        if s.size_is_proven() {
+        if s.size_is_proven(&self.mem.frames) {
             let mtu = s.mtu;
             self.set_packet_size(index, mtu);
         }

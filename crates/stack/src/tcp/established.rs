@@ -263,6 +263,7 @@ impl Stack<'_> {
         news.marked = s.is_marked(segment);
         let wait = s.recover(frames, counters, now, &news);
         s.wait_for_reordering(now, wait);
+        self.learn_packet_size(index);
         self.ask_about_timeout(index, now);
         if news.acked > 0 {
             self.after_acknowledgement(index, now);
@@ -278,7 +279,6 @@ impl Stack<'_> {
             s.settings.send_buffer = s.cc.cwnd.saturating_mul(2).min(most).max(s.settings.send_buffer);
         }
         s.starved = false;
-        self.learn_packet_size(index);
         self.tell_of_room(index);
         let s = &self.mem.tcp[index];
         if s.fin_queued && s.send.una == s.send.end {

@@ -79,7 +79,7 @@ impl Socket {
     /// The lost segment that begins with the frame `id`, as it is sent again now: up to `most` bytes.
     pub(super) fn cut_lost(&mut self, frames: &mut Frames<'_>, now: Instant, id: FrameId, most: usize) -> Option<Run> {
         let (mss, head) = (usize::from(self.mss), self.send.head.get() == Some(id));
-        let size = self.segment_size(now, head);
+        let size = self.segment_size(frames, now, id, head);
         if size < mss && Run::from(frames, id, mss).total as usize > size {
             self.try_smaller(Seq(frames.meta[id as usize].seq));
         }
@@ -116,7 +116,7 @@ impl Socket {
         if meta.flags & IN_FLIGHT != 0 {
             return None;
         }
-        let mut most = self.segment_size(now, false);
+        let mut most = self.segment_size(frames, now, id, false);
         let run = Run::from(frames, id, most);
         let len = run.total as usize;
         let room = edge.since(self.send.nxt) as usize;
