@@ -61,6 +61,14 @@ impl Socket {
         self.end_of_patience().is_some_and(|end| now >= end)
     }
 
+    /// The retransmission timeout begins anew, because something was sent again that is to be answered first. The program's patience goes on.
+    pub(super) fn begin_timeout(&mut self, now: Instant) {
+        if self.stuck_since.is_never() {
+            self.stuck_since = self.at.timeout_from;
+        }
+        self.at.timeout_from = now;
+    }
+
     /// When that time is over (RFC 5482), if something waits to get through.
     fn end_of_patience(&self) -> Option<Instant> {
         let limit = self.settings.user_timeout;
@@ -270,6 +278,7 @@ impl Stack<'_> {
     fn send_tail_probe(&mut self, index: usize, now: Instant) {
         let s = &mut self.mem.tcp[index];
         s.at.waiting = Waiting::Timeout;
+        s.begin_timeout(now);
         let edge = s.send.una + s.window;
         let frames = &self.mem.frames;
         let ready = |id: &u32| frames.meta[*id as usize].flags & IN_FLIGHT == 0;
@@ -280,7 +289,7 @@ impl Stack<'_> {
         let Some(id) = new.or_else(|| s.send.newest.get().filter(ready)) else {
             // Nothing has left this host since: the timeout decides.
             (s.recovery.probing, s.recovery.probe_end) = (true, s.send.nxt);
-            (s.recovery.probe_was_retransmission, s.at.timeout_from) = (false, now);
+            s.recovery.probe_was_retransmission = false;
             return;
         };
         s.recovery.undo = Undo::default();
@@ -291,7 +300,6 @@ impl Stack<'_> {
         let s = &mut self.mem.tcp[index];
         s.recovery.probing = true;
         s.recovery.probe_end = s.send.nxt;
-        s.at.timeout_from = now;
     }
 
     fn persist_timeout(&mut self, index: usize, now: Instant) {

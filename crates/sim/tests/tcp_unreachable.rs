@@ -1,0 +1,201 @@
+//! What routers and hosts say of a destination (RFC 1122 §4.2.3.9, RFC 9293 §3.9.2.2): it ends an attempt to connect, and explains the end of a connection,
+//! but does not bring it about (RFC 5927 §5.2, §6).
+
+mod common;
+mod tcp_support;
+
+use common::{counter, frame, icmp, ip};
+use tcp_support::raw::{ACK, Seg};
+use tcp_support::*;
+use tickwire_sim::Pair;
+use tickwire_stack::addr::{Address, Endpoint};
+use tickwire_stack::tcp::{Setting, State};
+use tickwire_stack::time::Span;
+use tickwire_stack::{Error, Ready, TcpId};
+
+const NET: Error = Error::NetworkUnreachable;
+const HOST: Error = Error::HostUnreachable;
+
+/// ICMP type, code, and what a program is told. The codes of a source route that failed (we name none), of an unknown host and of one that is isolated
+/// (RFC 1812 §5.2.7.1: sent no more) have errors of their own on Linux; here they say that the host cannot be reached.
+const V4: [(u8, u8, Error); 15] = [
+    (3, 0, NET),
+    (3, 1, HOST),
+    (3, 2, Error::ProtocolUnreachable),
+    (3, 3, Error::Refused),
+    (3, 5, HOST),
+    (3, 6, NET),
+    (3, 7, HOST),
+    (3, 8, HOST),
+    (3, 9, NET),
+    (3, 10, HOST),
+    (3, 11, NET),
+    (3, 12, HOST),
+    (3, 13, HOST),
+    (3, 14, HOST),
+    (3, 15, HOST),
+];
+
+/// ICMPv6 likewise (RFC 4443 §3.1): no route, prohibited, out of scope, address, port, policy, rejected; and an unknown next header (§3.4).
+const V6: [(u8, u8, Error); 8] = [
+    (1, 0, NET),
+    (1, 1, HOST),
+    (1, 2, HOST),
+    (1, 3, HOST),
+    (1, 4, Error::Refused),
+    (1, 5, HOST),
+    (1, 6, HOST),
+    (4, 1, Error::ProtocolUnreachable),
+];
+
+fn errors() -> impl Iterator<Item = (usize, (u8, u8, Error))> {
+    V4.into_iter().map(|e| (0, e)).chain(V6.into_iter().map(|e| (1, e)))
+}
+
+/// Somebody on the way to host 1 sends host 0 an error that quotes a packet.
+fn complain(pair: &mut Pair, family: usize, (kind, code): (u8, u8), quoted: &[u8]) {
+    let mut v6 = pair.host(1).addresses[1];
+    v6.0[15] = 99;
+    let router = [Address::v4([10, 0, 0, 99]), v6][family];
+    let (own, now) = (pair.host(0).addresses[family], pair.now());
+    assert!(pair.host_mut(0).receive(now, &frame(&icmp(router, own, kind, code, 0, quoted))));
+}
+
+/// Host 0 has sent a SYN, which is on its way.
+fn opening(family: usize) -> (Pair, TcpId, Vec<u8>) {
+    let mut pair = Pair::seeded(1);
+    let client = connect(&mut pair, family, 4000);
+    let now = pair.now();
+    let mut sent = pair.host_mut(0).transmit(now);
+    assert_eq!((sent.len(), state(&mut pair, 0, client)), (1, State::SynSent));
+    (pair, client, sent.remove(0).split_off(14))
+}
+
+/// The first bytes of a segment from host 0 to host 1 with this number, in its packet.
+fn quote(pair: &Pair, family: usize, seq: u32) -> Vec<u8> {
+    let [own, peer] = [0, 1].map(|host| pair.host(host).addresses[family]);
+    let ports = [4000u16.to_be_bytes(), PORT.to_be_bytes()].concat();
+    ip(own, peer, 6, &[&ports[..], &seq.to_be_bytes(), &[0; 12]].concat())
+}
+
+/// RFC 9293 §3.9.2.2 and RFC 1122 §4.2.3.9: the attempt ends at once, with the error that fits the code.
+#[test]
+fn an_error_about_the_syn_ends_the_attempt() {
+    for (family, (kind, code, told)) in errors() {
+        let (mut pair, client, syn) = opening(family);
+        complain(&mut pair, family, (kind, code), &syn);
+        assert_eq!(state(&mut pair, 0, client), State::Closed);
+        let ready = pair.stack(0).readiness(client.into()).unwrap();
+        assert!(ready.contains(Ready::ERR | Ready::HUP | Ready::IN | Ready::OUT), "{ready:?}");
+        assert_eq!(pair.stack(0).tcp_take_error(client), Ok(Some(told)), "family {family}, type {kind}, code {code}");
+        assert_eq!(pair.stack(0).tcp_take_error(client), Ok(None), "told once");
+        assert_eq!((counter(&mut pair, 0, "TcpAttemptFails"), pair.stack(0).deadline()), (1, None));
+        close(&mut pair, 0, client);
+        pair.run_for(Span::from_millis(1));
+        assert_eq!(pair.frames_held(0), 0);
+    }
+}
+
+/// RFC 9293 §3.10.7.1: nothing is left of the attempt, and the peer's late answer is reset.
+#[test]
+fn what_answers_the_syn_after_the_error_is_reset() {
+    let (mut pair, client, syn) = opening(0);
+    let iss = u32::from_be_bytes(syn[24..28].try_into().unwrap());
+    complain(&mut pair, 0, (3, 1), &syn);
+    let [own, peer] = [(0, 4000), (1, PORT)].map(|(host, port)| end(&pair, host, 0, port));
+    let mut late = Seg::new(ACK, 1, iss + 1).packet(peer, own);
+    late[..12].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2]);
+    let now = pair.now();
+    assert!(pair.host_mut(0).receive(now, &late));
+    let answer = pair.host_mut(0).transmit(now).remove(0);
+    assert_eq!((answer[47], &answer[38..42]), (4, &(iss + 1).to_be_bytes()[..]), "RST");
+    assert_eq!(pair.stack(0).tcp_take_error(client), Ok(Some(Error::HostUnreachable)));
+}
+
+/// RFC 5927 §4.1: who does not know the number of our SYN has not seen it. RFC 1122 §4.2.3.9: time exceeded and parameter problems are no verdict.
+#[test]
+fn an_error_that_is_forged_or_no_verdict_does_not_end_the_attempt() {
+    for family in 0..2 {
+        let (mut pair, client, syn) = opening(family);
+        let transport = [20, 40][family];
+        let iss = u32::from_be_bytes(syn[transport + 4..transport + 8].try_into().unwrap());
+        let unreachable = [(3, 1), (1, 3)][family];
+        for seq in [iss.wrapping_sub(1), iss.wrapping_add(1), iss ^ 1 << 31] {
+            let quoted = quote(&pair, family, seq);
+            complain(&mut pair, family, unreachable, &quoted);
+        }
+        assert_eq!(counter(&mut pair, 0, "IcmpInUnmatched"), 3);
+        for (kind, code) in [[(11, 0), (11, 1), (12, 0)], [(3, 0), (3, 1), (4, 0)]][family] {
+            complain(&mut pair, family, (kind, code), &syn);
+        }
+        assert_eq!(state(&mut pair, 0, client), State::SynSent);
+        assert_eq!(pair.stack(0).tcp_take_error(client), Ok(None));
+        complain(&mut pair, family, unreachable, &syn);
+        assert_eq!(pair.stack(0).tcp_take_error(client), Ok(Some(Error::HostUnreachable)));
+    }
+}
+
+/// RFC 1122 §4.2.3.9 and RFC 5927 §5.2: a connection that works is not ended by an error, not even a hard one; if it ends because nothing gets through any
+/// more, the error says why.
+#[test]
+fn an_error_about_an_open_connection_explains_its_end() {
+    for (family, (kind, code, told)) in errors() {
+        let what = format!("family {family}, type {kind}, code {code}");
+        let mut pair = Pair::seeded(1);
+        let (client, _, _) = connected(&mut pair, family);
+        let now = pair.now();
+        pair.stack(0).tcp_set(client, now, Setting::UserTimeout(Span::from_millis(50))).unwrap();
+        pair.link_mut(0).loss = 1_000_000;
+        let una = pair.stack(0).socket_row(client.into()).unwrap().snd_una.get();
+        send(&mut pair, 0, client, b"Hello").unwrap();
+        let quoted = quote(&pair, family, una);
+        complain(&mut pair, family, (kind, code), &quoted);
+        assert_eq!(pair.stack(0).tcp_take_error(client), Ok(None), "{what}: not yet");
+        assert_eq!(send(&mut pair, 0, client, b"Hello"), Ok(5));
+        pair.run_for(Span::from_millis(45));
+        assert_eq!(state(&mut pair, 0, client), State::Established, "{what}");
+        pair.run_for(Span::from_millis(10));
+        assert_eq!(send(&mut pair, 0, client, b"Hello"), Err(told), "{what}");
+        assert_eq!(send(&mut pair, 0, client, b"Hello"), Err(Error::Pipe), "{what}: told once");
+    }
+}
+
+/// RFC 1122 §4.2.3.9: what was said before the peer acknowledged again explains nothing any more.
+#[test]
+fn an_error_is_forgotten_when_the_peer_is_heard_again() {
+    let mut pair = Pair::seeded(1);
+    let (client, server, _) = connected(&mut pair, 0);
+    let now = pair.now();
+    pair.stack(0).tcp_set(client, now, Setting::UserTimeout(Span::from_millis(50))).unwrap();
+    let una = pair.stack(0).socket_row(client.into()).unwrap().snd_una.get();
+    send(&mut pair, 0, client, b"Hello").unwrap();
+    let quoted = quote(&pair, 0, una);
+    complain(&mut pair, 0, (3, 1), &quoted);
+    pair.run_for(Span::from_millis(20));
+    assert_eq!(recv(&mut pair, 1, server, 10).unwrap(), b"Hello");
+    pair.link_mut(0).loss = 1_000_000;
+    send(&mut pair, 0, client, b"Hello").unwrap();
+    pair.run_for(Span::from_millis(60));
+    assert_eq!(recv(&mut pair, 0, client, 1), Err(Error::TimedOut));
+}
+
+/// RFC 5927 §4.1: a half-open connection of a listener is nobody's attempt, and an error about it does not end it.
+#[test]
+fn an_error_about_a_syn_that_was_answered_leaves_the_peer_its_time() {
+    let mut pair = Pair::seeded(1);
+    let now = pair.now();
+    let options = options(&mut pair, 0);
+    let listener = pair.stack(0).tcp_listen(&options, Endpoint::new(Address::ANY, PORT), 8).unwrap();
+    let [own, peer] = [(0, PORT), (1, 4000)].map(|(host, port)| end(&pair, host, 0, port));
+    let meet = |pair: &mut Pair, seg: Seg| {
+        let mut packet = seg.packet(peer, own);
+        packet[..12].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2]);
+        assert!(pair.host_mut(0).receive(now, &packet));
+        pair.host_mut(0).transmit(now)
+    };
+    let answer = meet(&mut pair, Seg::new(raw::SYN, 1000, 0)).remove(0).split_off(14);
+    let iss = u32::from_be_bytes(answer[24..28].try_into().unwrap());
+    complain(&mut pair, 0, (3, 3), &answer);
+    assert!(meet(&mut pair, Seg::new(ACK, 1001, iss + 1)).is_empty());
+    assert!(pair.stack(0).tcp_accept(listener).is_ok());
+}
