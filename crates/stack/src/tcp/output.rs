@@ -234,6 +234,9 @@ impl Stack<'_> {
         }
         if matches!(s.recovery.phase, Phase::Recovery | Phase::Reduction) {
             s.prr.sent(run.length);
+            if !is_new && s.send.head.get() == Some(run.first) {
+                s.begin_timeout(now); // it takes a round trip from here on, of which little may be left
+            }
         }
         s.recovery.most_in_flight = s.recovery.most_in_flight.max(s.send.pipe);
         s.sent = now;
