@@ -135,7 +135,9 @@ fn time_value(value: &[u8]) -> Option<Span> {
 
 /// Sets one option of UDP; an unknown one is the kernel's alone.
 fn set_udp(access: &mut Access<'_>, index: u32, level: c_int, name: c_int, number: c_int) -> Result<()> {
-    let id: UdpId = access.descriptions().get(index).socket().try_into()?;
+    let mut descriptions = access.descriptions();
+    let description = descriptions.get(index);
+    let (id, v6): (UdpId, _) = (description.socket().try_into()?, description.has(flag::V6));
     let mut options: UdpOptions = access.stack.udp_options(id)?;
     let hops = |default| if number < 0 { default } else { number as u8 };
     match (level, name) {
@@ -160,6 +162,7 @@ fn set_udp(access: &mut Access<'_>, index: u32, level: c_int, name: c_int, numbe
                 _ => MtuDiscover::Want,
             };
         }
+        (libc::IPPROTO_IP, libc::IP_MULTICAST_ALL) if v6 => options.mapped_multicast_all = number != 0,
         (libc::IPPROTO_IP, libc::IP_MULTICAST_ALL) | (libc::IPPROTO_IPV6, IPV6_MULTICAST_ALL) => {
             options.multicast_all = number != 0
         }

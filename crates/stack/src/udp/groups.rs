@@ -122,6 +122,9 @@ impl Stack<'_> {
             }
         }
         // A group that only others have joined is taken unless the program said no (Linux: IP_MULTICAST_ALL).
-        if joined { wanted } else { self.mem.udp[index as usize].options.multicast_all }
+        let socket = &self.mem.udp[index as usize];
+        let mapped = group.to_v4().is_some() && socket.local.address == Address::ANY;
+        let all = if mapped { socket.options.mapped_multicast_all } else { socket.options.multicast_all };
+        if joined { wanted } else { all }
     }
 }

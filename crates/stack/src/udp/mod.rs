@@ -56,6 +56,8 @@ pub struct UdpOptions {
     pub v6only: bool,
     /// Multicast datagrams are taken also for groups that this socket has not joined (`IP_MULTICAST_ALL`, on by default).
     pub multicast_all: bool,
+    /// The same for IPv4 groups and a socket bound to `::` (`IP_MULTICAST_ALL` of an IPv6 socket, which is off by default).
+    pub mapped_multicast_all: bool,
     /// Into datagrams of how many bytes what a send is given is cut (`UDP_SEGMENT`); 0: it is one datagram.
     pub segment: u16,
 }
@@ -71,6 +73,7 @@ impl Default for UdpOptions {
             mtu_discover: MtuDiscover::Want,
             v6only: false,
             multicast_all: true,
+            mapped_multicast_all: false,
             segment: 0,
         }
     }

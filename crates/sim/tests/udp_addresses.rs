@@ -1,0 +1,127 @@
+//! Which datagrams a socket hears and may send, by the address that it is bound to (RFC 1122 §4.1.3.5, RFC 3493 §3.7; Linux's choices where they leave one).
+
+mod common;
+
+use common::{frame, ip, open, pattern, received, send, udp};
+use tickwire_sim::Pair;
+use tickwire_stack::addr::{Address, Endpoint};
+use tickwire_stack::path::{PathInfo, PathState};
+use tickwire_stack::udp::UdpOptions;
+use tickwire_stack::{Error, UdpId};
+
+const PORT: u16 = 5000;
+
+/// Empty, small, and about a packet.
+const SIZES: [usize; 3] = [0, 11, 1000];
+
+fn all_systems(family: usize) -> Address {
+    let mut v6 = [0; 16];
+    (v6[0], v6[1], v6[15]) = (0xff, 2, 1);
+    [Address::v4([224, 0, 0, 1]), Address(v6)][family]
+}
+
+/// A datagram from host 1 comes to host 0; says whether the socket has heard it, whole.
+fn hears(pair: &mut Pair, socket: UdpId, to: Address, bytes: &[u8]) -> bool {
+    let peer = pair.host(1).addresses[usize::from(to.to_v4().is_none())];
+    let (from, to) = (Endpoint::new(peer, 9), Endpoint::new(to, PORT));
+    let mut packet = frame(&ip(peer, to.address, 17, &udp(from, to, bytes)));
+    if to.address.is_multicast() {
+        packet[..6].copy_from_slice(&to.address.multicast_mac().0);
+    }
+    let now = pair.now();
+    assert!(pair.host_mut(0).receive(now, &packet));
+    let got = received(pair, 0, socket);
+    assert!(got.is_empty() || got == [bytes], "{} datagrams", got.len());
+    !got.is_empty()
+}
+
+/// RFC 1122 §4.1.3.5, RFC 3493 §3.7: any address of a family means each of ours and the groups of that family, `::` means IPv4, too, but of IPv4's groups
+/// only those that the socket joins (as on Linux); one address means that one.
+#[test]
+fn a_socket_hears_what_is_sent_to_the_address_that_it_is_bound_to() {
+    let addresses = Pair::seeded(1).host(0).addresses;
+    let [own_v4, own_v6] = addresses;
+    let elsewhere = Address::v4([10, 0, 0, 77]);
+    let to = [own_v4, own_v6, all_systems(0), all_systems(1), elsewhere];
+    for (bound, heard) in [
+        (Address::ANY_V4, [true, false, true, false, true]),
+        (Address::ANY, [true, true, false, true, true]),
+        (own_v4, [true, false, false, false, false]),
+        (own_v6, [false, true, false, false, false]),
+        (all_systems(0), [false, false, true, false, false]),
+        (all_systems(1), [false, false, false, true, false]),
+        (elsewhere, [false, false, false, false, true]),
+    ] {
+        let mut pair = Pair::seeded(1);
+        let socket = open(&mut pair, 0, bound, PORT);
+        for (to, heard) in to.into_iter().zip(heard) {
+            for size in SIZES {
+                let bytes = pattern(size, 1);
+                assert_eq!(hears(&mut pair, socket, to, &bytes), heard, "bound to {bound:?}, {size} bytes to {to:?}");
+            }
+        }
+        assert_eq!(pair.frames_held(0), 0);
+    }
+}
+
+/// `IP_MULTICAST_ALL` and memberships: of IPv4's groups a socket of both families hears what it asked for.
+#[test]
+fn a_socket_of_both_families_hears_the_ipv4_groups_that_it_asked_for() {
+    let mut pair = Pair::seeded(1);
+    let socket = open(&mut pair, 0, Address::ANY, PORT);
+    let group = Address::v4([239, 1, 2, 3]);
+    assert!(!hears(&mut pair, socket, group, b"x"));
+    pair.stack(0).udp_join(socket, group, None).unwrap();
+    assert!(hears(&mut pair, socket, group, b"x"));
+    assert!(!hears(&mut pair, socket, all_systems(0), b"x"));
+    let options = UdpOptions { mapped_multicast_all: true, ..UdpOptions::default() };
+    pair.stack(0).udp_set_options(socket, options).unwrap();
+    assert!(hears(&mut pair, socket, all_systems(0), b"x"));
+}
+
+/// RFC 3493 §3.7: a socket sends within the family of the address that it is bound to, `::` in both; a group is sent to its own Ethernet address
+/// (RFC 1112 §6.4, RFC 2464 §7) as the host says.
+#[test]
+fn a_socket_sends_within_its_family() {
+    let addresses = Pair::seeded(1).host(0).addresses;
+    let [own_v4, own_v6] = addresses;
+    for (bound, may) in [
+        (Address::ANY_V4, [true, false]),
+        (Address::ANY, [true, true]),
+        (own_v4, [true, false]),
+        (own_v6, [false, true]),
+        (all_systems(0), [true, false]),
+        (all_systems(1), [false, true]),
+    ] {
+        let mut pair = Pair::seeded(1);
+        let now = pair.now();
+        for (family, source) in addresses.into_iter().enumerate() {
+            let destination = all_systems(family);
+            let source_mac = pair.host(0).mac;
+            let next_hop_mac = destination.multicast_mac();
+            let state = PathState::Ready;
+            let info =
+                PathInfo { destination, source, mtu: 1500, source_mac, next_hop_mac, state, ..PathInfo::default() };
+            pair.stack(0).path_set(info, now);
+        }
+        let socket = open(&mut pair, 0, bound, PORT);
+        for (family, may) in may.into_iter().enumerate() {
+            for to in [pair.host(1).addresses[family], all_systems(family)] {
+                for size in SIZES {
+                    let sent = send(&mut pair, 0, socket, Endpoint::new(to, 9), &pattern(size, 1));
+                    let what = format!("bound to {bound:?}, {size} bytes to {to:?}");
+                    assert_eq!(sent, if may { Ok(size) } else { Err(Error::NetworkUnreachable) }, "{what}");
+                    let packets = pair.host_mut(0).transmit(now);
+                    assert_eq!(packets.len(), usize::from(may), "{what}");
+                    for packet in packets {
+                        let mac = if to.is_multicast() { to.multicast_mac() } else { pair.host(1).mac };
+                        assert_eq!(packet[..6], mac.0, "{what}");
+                        let source = if family == 0 { &packet[26..30] } else { &packet[22..38] };
+                        assert!(addresses[family].0.ends_with(source), "{what}");
+                        assert!(packet.ends_with(&pattern(size, 1)), "{what}");
+                    }
+                }
+            }
+        }
+    }
+}
