@@ -1,0 +1,177 @@
+//! A connection that is not open yet: what its program may do, and which segments open it, end it, or are answered (RFC 9293 §3.10.7.3, and §3.10.7.4 in
+//! SYN-RECEIVED).
+
+mod tcp_support;
+
+use tcp_support::raw::*;
+use tickwire_stack::tcp::{Shutdown, State};
+use tickwire_stack::time::Span;
+use tickwire_stack::{Error, Ready, TcpId};
+
+const OPTIONS: [u8; 4] = [2, 4, 3, 232];
+
+/// A connection in SYN-SENT, and the number of its SYN.
+fn opening() -> (Wire, TcpId, u32) {
+    let mut wire = Wire::new();
+    let (own, peer, now) = (wire.own, wire.peer, wire.now);
+    let options = wire.stack().tcp_defaults();
+    let id = wire.stack().tcp_connect(&options, own, peer, now).unwrap();
+    let syn = wire.one();
+    assert_eq!((syn.bits, wire.state(id)), (SYN, Ok(State::SynSent)));
+    (wire, id, syn.seq)
+}
+
+/// The connection is over, refused, and nothing of it is left: who goes on is reset (RFC 9293 §3.10.7.1).
+#[track_caller]
+fn is_refused(wire: &mut Wire, id: TcpId, iss: u32) {
+    assert_eq!(wire.state(id), Ok(State::Closed));
+    let ready = wire.stack().readiness(id.into()).unwrap();
+    assert!(ready.contains(Ready::IN | Ready::OUT | Ready::ERR | Ready::HUP), "{ready:?}");
+    wire.put(Seg::new(ACK, 1001, iss + 1));
+    let reset = wire.one();
+    assert_eq!((reset.bits, reset.seq), (RST, iss + 1));
+    assert_eq!(wire.recv(id), Err(Error::Refused));
+    assert_eq!(wire.recv(id), Ok(vec![]), "told once");
+    assert_eq!(wire.send(id, b"x"), Err(Error::Pipe));
+    wire.close(id);
+    assert_eq!((wire.held(), wire.stack().deadline()), (0, None));
+}
+
+/// RFC 9293 §3.10.2 and §3.10.3: SEND and RECEIVE in SYN-SENT wait until the connection is open; then both work.
+#[test]
+fn what_is_sent_or_read_before_the_connection_is_open_waits() {
+    let (mut wire, id, iss) = opening();
+    assert_eq!(wire.send(id, b"early"), Err(Error::WouldBlock));
+    assert_eq!(wire.recv(id), Err(Error::WouldBlock));
+    assert_eq!(wire.stack().readiness(id.into()), Ok(Ready::NONE));
+    let now = wire.now;
+    assert_eq!(wire.stack().tcp_shutdown(id, now, Shutdown::Write), Err(Error::NotConnected));
+    wire.nothing();
+    wire.put(Seg::new(SYN | ACK, 1000, iss + 1).options(&OPTIONS));
+    assert_eq!((wire.one().bits, wire.state(id)), (ACK, Ok(State::Established)));
+    assert_eq!(wire.stack().readiness(id.into()), Ok(Ready::OUT));
+    assert_eq!(wire.send(id, b"early"), Ok(5));
+    let sent = wire.one();
+    assert_eq!((sent.bits, sent.seq, sent.ack, &sent.data[..]), (ACK | PSH, iss + 1, 1001, &b"early"[..]));
+    wire.put(Seg::new(ACK | PSH, 1001, iss + 6).data(b"answer"));
+    assert_eq!(wire.recv(id).unwrap(), b"answer");
+    wire.pass(Span::from_millis(5));
+    assert_eq!(wire.one().ack, 1007);
+}
+
+/// RFC 9293 §3.10.7.3, second check: RST with an acknowledgement of our SYN refuses, and both who writes and who reads is told.
+#[test]
+fn a_reset_that_acknowledges_the_syn_refuses() {
+    let (mut wire, id, iss) = opening();
+    wire.put(Seg::new(RST | ACK, 0, iss + 1));
+    is_refused(&mut wire, id, iss);
+    let (mut wire, id, iss) = opening();
+    wire.put(Seg::new(RST | ACK, 0, iss + 1));
+    assert_eq!(wire.send(id, b"x"), Err(Error::Refused));
+    assert_eq!(wire.count("TcpAttemptFails"), 1);
+}
+
+/// RFC 9293 §3.10.7.3, first and second check: any other RST may be a stranger's.
+#[test]
+fn a_reset_that_does_not_know_the_syn_is_ignored() {
+    let (mut wire, id, iss) = opening();
+    for seg in [Seg::new(RST, 0, 0), Seg::new(RST | ACK, 0, iss), Seg::new(RST | ACK, 0, iss + 2)] {
+        wire.put(seg);
+        wire.nothing();
+    }
+    assert_eq!(wire.state(id), Ok(State::SynSent));
+}
+
+/// RFC 9293 §3.10.7.3, first check: what acknowledges anything but our SYN is of another connection, which is reset; ours goes on.
+#[test]
+fn an_acknowledgement_of_anything_but_the_syn_is_reset() {
+    for bits in [ACK, SYN | ACK, FIN | ACK] {
+        let (mut wire, id, iss) = opening();
+        for ack in [iss, iss.wrapping_sub(1), iss + 2, iss + 1000] {
+            wire.put(Seg::new(bits, 1000, ack).data(b"?"));
+            let reset = wire.one();
+            assert_eq!((reset.bits, reset.seq), (RST, ack));
+        }
+        assert_eq!(wire.state(id), Ok(State::SynSent));
+        wire.put(Seg::new(SYN | ACK, 1000, iss + 1));
+        assert_eq!((wire.one().ack, wire.state(id)), (1001, Ok(State::Established)));
+    }
+}
+
+/// RFC 9293 §3.10.7.3, fifth check: neither SYN nor RST.
+#[test]
+fn a_good_acknowledgement_alone_opens_nothing() {
+    let (mut wire, id, iss) = opening();
+    for bits in [ACK, FIN | ACK, 0, FIN] {
+        wire.put(Seg::new(bits, 1000, iss + 1).data(b"?"));
+        wire.nothing();
+    }
+    assert_eq!(wire.state(id), Ok(State::SynSent));
+}
+
+/// RFC 9293 §3.10.7.4, second check, in SYN-RECEIVED after an active open: a RST in its place refuses; another in the window is challenged (RFC 5961 §3.2).
+#[test]
+fn a_reset_after_crossing_syns_refuses() {
+    for exact in [true, false] {
+        let (mut wire, id, iss) = opening();
+        wire.put(Seg::new(SYN, 1000, 0).options(&OPTIONS));
+        let answer = wire.one();
+        assert_eq!((answer.bits, answer.seq, answer.ack), (SYN | ACK, iss, 1001));
+        assert_eq!(wire.state(id), Ok(State::SynReceived));
+        assert_eq!(wire.send(id, b"early"), Err(Error::WouldBlock));
+        if exact {
+            wire.put(Seg::new(RST, 1001, 0));
+            wire.nothing();
+            is_refused(&mut wire, id, iss);
+        } else {
+            wire.put(Seg::new(RST, 1002, 0));
+            let challenge = wire.one();
+            assert_eq!((challenge.bits, challenge.seq, challenge.ack), (ACK, iss + 1, 1001));
+            assert_eq!(wire.state(id), Ok(State::SynReceived));
+        }
+    }
+}
+
+/// RFC 9293 §3.10.7.4, fifth check, in SYN-RECEIVED: only the number after our SYN opens. Any other is answered by RST with that number, and the
+/// connection waits on.
+#[test]
+fn only_the_number_after_our_syn_opens_a_half_open_connection() {
+    for offset in [0u32, 2, 1000, u32::MAX, 1] {
+        let mut wire = Wire::new();
+        let listener = wire.listen(8);
+        wire.put(Seg::new(SYN, 1000, 0).options(&OPTIONS));
+        let iss = wire.one().seq;
+        let ack = iss.wrapping_add(offset);
+        wire.put(Seg::new(ACK, 1001, ack));
+        if offset != 1 {
+            let reset = wire.one();
+            assert_eq!((reset.bits, reset.seq), (RST, ack));
+            assert_eq!(wire.stack().tcp_accept(listener), Err(Error::WouldBlock));
+            wire.put(Seg::new(ACK, 1001, iss + 1));
+        }
+        wire.nothing();
+        let id = wire.stack().tcp_accept(listener).unwrap();
+        assert_eq!(wire.state(id), Ok(State::Established));
+    }
+}
+
+/// RFC 9293 §3.10.7.4, second check, in SYN-RECEIVED after a passive open: the listener is as before, and who goes on is reset.
+#[test]
+fn a_reset_half_open_connection_leaves_the_listener_as_it_was() {
+    let mut wire = Wire::new();
+    let listener = wire.listen(8);
+    for round in 0..100 {
+        wire.put(Seg::new(SYN, 1000, 0).options(&OPTIONS));
+        let iss = wire.one().seq;
+        let bits = if round % 2 == 0 { RST } else { RST | ACK };
+        wire.put(Seg::new(bits, 1001, iss + 1));
+        wire.nothing();
+        wire.put(Seg::new(ACK, 1001, iss + 1));
+        let reset = wire.one();
+        assert_eq!((reset.bits, reset.seq), (RST, iss + 1));
+        wire.pass(Span::from_millis(1));
+    }
+    assert_eq!(wire.stack().tcp_accept(listener), Err(Error::WouldBlock));
+    assert_eq!((wire.count("TcpExtSyncookiesSent"), wire.held()), (0, 0));
+    wire.accepted_with(listener, Seg::new(SYN, 1000, 0).options(&OPTIONS));
+}

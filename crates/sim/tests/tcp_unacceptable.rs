@@ -1,0 +1,238 @@
+//! Segments whose sequence or acknowledgement number no peer in order would send, in every synchronized state (RFC 9293 §3.10.7.4, first and fifth check).
+
+mod tcp_support;
+
+use tcp_support::raw::*;
+use tickwire_stack::tcp::{Shutdown, State};
+use tickwire_stack::time::Span;
+use tickwire_stack::{Error, TcpId};
+
+const STATES: [State; 7] = [
+    State::Established,
+    State::CloseWait,
+    State::LastAck,
+    State::FinWait1,
+    State::FinWait2,
+    State::Closing,
+    State::TimeWait,
+];
+
+/// A connection in a state, and what both ends send next there.
+struct Met {
+    wire: Wire,
+    id: TcpId,
+    /// SND.NXT, and the oldest number that is not acknowledged.
+    ours: u32,
+    una: u32,
+    /// RCV.NXT, and the right edge of the window offered.
+    theirs: u32,
+    edge: u32,
+}
+
+impl Met {
+    fn new(state: State) -> Self {
+        let mut wire = Wire::new();
+        let (id, una, theirs) = wire.accepted();
+        let mut met = Self { wire, id, ours: una, una, theirs, edge: 0 };
+        match state {
+            State::CloseWait => met.hear_fin(),
+            State::LastAck => {
+                met.hear_fin();
+                met.say_fin();
+            }
+            State::FinWait1 => met.say_fin(),
+            State::FinWait2 => {
+                met.say_fin();
+                met.acknowledge();
+            }
+            State::Closing => {
+                met.say_fin();
+                met.hear_fin();
+            }
+            State::TimeWait => {
+                met.say_fin();
+                met.acknowledge();
+                met.hear_fin();
+            }
+            _ => {}
+        }
+        assert_eq!(met.state(), state);
+        let now = met.wire.now;
+        met.edge = met.theirs.wrapping_add(met.wire.stack().tcp_info(id, now).unwrap().receive_window);
+        met
+    }
+
+    fn say_fin(&mut self) {
+        let now = self.wire.now;
+        self.wire.stack().tcp_shutdown(self.id, now, Shutdown::Write).unwrap();
+        assert!(self.wire.one().has(FIN));
+        self.ours += 1;
+    }
+
+    fn hear_fin(&mut self) {
+        self.wire.put(Seg::new(FIN | ACK, self.theirs, self.una));
+        self.theirs += 1;
+        assert_eq!(self.wire.one().ack, self.theirs);
+    }
+
+    /// The peer acknowledges all.
+    fn acknowledge(&mut self) {
+        self.una = self.ours;
+        self.wire.put(Seg::new(ACK, self.theirs, self.una));
+        self.wire.nothing();
+    }
+
+    fn state(&mut self) -> State {
+        self.wire.state(self.id).unwrap()
+    }
+
+    /// The answer is a bare acknowledgement of where both ends are.
+    #[track_caller]
+    fn is_told_where_we_are(&mut self, what: &str) {
+        let answer = self.wire.one();
+        let told = (answer.bits, answer.seq, answer.ack, answer.data.len());
+        assert_eq!(told, (ACK, self.ours, self.theirs, 0), "{what}");
+    }
+
+    /// Nothing has been taken: neither bytes nor the end of the stream.
+    #[track_caller]
+    fn has_taken_nothing(&mut self, state: State, what: &str) {
+        assert_eq!(self.state(), state, "{what}");
+        let peer_may_send = matches!(state, State::Established | State::FinWait1 | State::FinWait2);
+        assert_eq!(self.wire.recv(self.id), if peer_may_send { Err(Error::WouldBlock) } else { Ok(vec![]) }, "{what}");
+    }
+}
+
+/// RFC 9293 §3.10.7.4, first check: in every state an acknowledgement says what is expected, and nothing of the segment is used. RFC 5961 §4.2: a SYN
+/// likewise, wherever it lies.
+#[test]
+fn what_lies_beyond_the_window_is_answered_and_not_taken() {
+    for state in STATES {
+        for (what, bits, data, first) in [
+            ("an acknowledgement", ACK, &b""[..], 1),
+            ("data", ACK, b"beyond", 0),
+            ("FIN", FIN | ACK, b"", 0),
+            ("SYN", SYN, b"", 0),
+            ("SYN and ACK", SYN | ACK, b"", 0),
+        ] {
+            // A newer SYN may take the place of TIME-WAIT (RFC 6191): that has its own scenarios.
+            if state == State::TimeWait && bits == SYN {
+                continue;
+            }
+            for offset in first..=2 {
+                let mut met = Met::new(state);
+                let what = format!("{what} {offset} beyond the edge in {state:?}");
+                let seg = Seg::new(bits, met.edge + offset, met.una).data(data);
+                met.wire.put(seg.clone());
+                met.is_told_where_we_are(&what);
+                met.has_taken_nothing(state, &what);
+                // Who repeats it at once is not answered again, unless it may be the data of a peer that has missed our answer.
+                met.wire.put(seg);
+                if data.is_empty() || state == State::TimeWait {
+                    met.wire.nothing();
+                } else {
+                    met.is_told_where_we_are(&what);
+                }
+            }
+        }
+    }
+}
+
+/// RFC 9293 §3.10.7.4, first check: a RST outside of the window is dropped without a word, or two ends could go on answering each other.
+#[test]
+fn a_reset_beyond_the_window_is_not_answered() {
+    for state in STATES {
+        for offset in 0..=2 {
+            for bits in [RST, RST | ACK] {
+                let mut met = Met::new(state);
+                met.wire.put(Seg::new(bits, met.edge + offset, met.una));
+                met.wire.nothing();
+                met.has_taken_nothing(state, &format!("RST {offset} beyond the edge in {state:?}"));
+            }
+        }
+    }
+}
+
+/// RFC 9293 §3.10.7.4, first check: what was received long ago is acknowledged again, because that acknowledgement may have been lost.
+#[test]
+fn what_was_received_before_is_acknowledged_again() {
+    for state in STATES {
+        let mut met = Met::new(state);
+        met.wire.put(Seg::new(ACK, met.theirs - 1, met.una).data(b"?"));
+        met.is_told_where_we_are(&format!("{state:?}"));
+        met.has_taken_nothing(state, "data from before");
+    }
+}
+
+/// RFC 9293 §3.10.7.4, fifth check, and RFC 5961 §5.2: who acknowledges what was never sent is told what was, and what comes with it is dropped.
+#[test]
+fn an_acknowledgement_of_what_was_not_sent_yet_is_answered_and_its_data_dropped() {
+    for state in STATES {
+        for beyond in 1..=2 {
+            for bits in [ACK, FIN | ACK] {
+                let mut met = Met::new(state);
+                let what = format!("{beyond} beyond what was sent, in {state:?}");
+                met.wire.put(Seg::new(bits, met.theirs, met.ours + beyond).data(b"unasked"));
+                met.is_told_where_we_are(&what);
+                met.has_taken_nothing(state, &what);
+            }
+        }
+    }
+}
+
+/// RFC 9293 §3.10.7.4, seventh check: where the peer may still send, data is taken in; where it has said that no more comes, it is ignored.
+#[test]
+fn data_is_taken_until_the_peers_fin_and_ignored_after_it() {
+    for state in STATES {
+        let mut met = Met::new(state);
+        met.wire.put(Seg::new(ACK, met.theirs, met.una).data(b"bytes"));
+        match state {
+            State::Established | State::FinWait1 | State::FinWait2 => {
+                let answer = met.wire.one();
+                assert_eq!((answer.bits, answer.ack), (ACK, met.theirs + 5), "{state:?}");
+                assert_eq!(met.wire.recv(met.id).unwrap(), b"bytes");
+                assert_eq!(met.state(), state);
+            }
+            State::TimeWait => {
+                met.is_told_where_we_are("TIME-WAIT answers whatever is not its peer's last word");
+                met.has_taken_nothing(state, "TIME-WAIT");
+            }
+            _ => {
+                met.wire.nothing();
+                met.has_taken_nothing(state, "after FIN");
+            }
+        }
+    }
+}
+
+/// RFC 9293 §3.10.7.4, fifth check: in CLOSING the acknowledgement of our FIN counts, although the data beside it does not.
+#[test]
+fn closing_ends_with_an_acknowledgement_beside_which_there_is_data() {
+    let mut met = Met::new(State::Closing);
+    met.wire.put(Seg::new(ACK, met.theirs, met.ours).data(b"too late"));
+    met.wire.nothing();
+    assert_eq!(met.state(), State::TimeWait);
+}
+
+/// RFC 9293 §3.6 and §3.10.7.4: what came out of order in CLOSE-WAIT has changed nothing; the program ends the connection, and then there is none.
+#[test]
+fn close_wait_is_left_in_order_whatever_came_meanwhile() {
+    for (beyond_window, beyond_sent) in [(0, 0), (1, 0), (2, 0), (0, 1), (0, 2)] {
+        let mut met = Met::new(State::CloseWait);
+        let seq = if beyond_window > 0 { met.edge + beyond_window } else { met.theirs };
+        met.wire.put(Seg::new(ACK, seq, met.ours + beyond_sent).data(b"Sample"));
+        met.wire.taken();
+        let id = met.id;
+        met.wire.close(id);
+        let fin = met.wire.one();
+        assert_eq!((fin.bits, fin.seq, fin.ack), (FIN | ACK, met.ours, met.theirs));
+        met.wire.put(Seg::new(ACK, met.theirs, met.ours + 1));
+        met.wire.nothing();
+        met.wire.put(Seg::new(ACK, met.theirs, met.ours + 1).data(b"Sample"));
+        let reset = met.wire.one();
+        assert_eq!((reset.bits, reset.seq), (RST, met.ours + 1), "nobody is there any more");
+        met.wire.pass(Span::from_secs(1));
+        met.wire.nothing();
+        assert_eq!(met.wire.held(), 0);
+    }
+}
