@@ -1,0 +1,150 @@
+//! The window that we offer, from full to nothing and back (RFC 9293 §3.8.6): never more than the buffer holds, never less than what was promised.
+
+mod tcp_support;
+
+use tcp_support::raw::*;
+use tcp_support::*;
+use tickwire_stack::tcp::Setting;
+use tickwire_stack::time::Span;
+use tickwire_stack::{Error, TcpId};
+
+/// A peer that sends as much as the window takes.
+struct Sender {
+    wire: Wire,
+    id: TcpId,
+    ours: u32,
+    first: u32,
+    next: u32,
+    window: u32,
+}
+
+impl Sender {
+    fn new() -> Self {
+        let mut wire = Wire::new();
+        let (id, ours, theirs) = wire.accepted();
+        Self { wire, id, ours, first: theirs, next: theirs, window: 60_000 }
+    }
+
+    /// Sends a segment of at most `len` bytes, and hears the window.
+    fn put(&mut self, len: usize) {
+        let len = len.min(self.window as usize);
+        let data = pattern(len, self.next as u8);
+        self.wire.put(Seg::new(ACK | PSH, self.next, self.ours).data(&data));
+        self.next = self.next.wrapping_add(len as u32);
+        self.wire.pass(Span::from_millis(10));
+        let answer = self.wire.one();
+        assert_eq!(answer.ack, self.next, "all of it was in the window");
+        self.window = answer.window.into();
+    }
+
+    /// Sends until the window is shut, and says how much.
+    fn fill(&mut self, len: usize) -> u32 {
+        for _ in 0..20_000 {
+            if self.window == 0 {
+                return self.next.wrapping_sub(self.first);
+            }
+            self.put(len);
+        }
+        panic!("the window is {} after {} bytes", self.window, self.next.wrapping_sub(self.first));
+    }
+
+    fn read(&mut self, most: usize) -> Vec<u8> {
+        let (mut buffer, now) = (vec![0; most], self.wire.now);
+        let flags = tickwire_stack::tcp::RecvFlags::default();
+        let n = self.wire.stack().tcp_recv(self.id, now, flags, &mut &mut buffer[..]).unwrap();
+        buffer.truncate(n);
+        buffer
+    }
+
+    /// Asks, and hears the window.
+    fn probe(&mut self) -> u32 {
+        self.wire.pass(Span::from_secs(1));
+        self.wire.put(Seg::new(ACK, self.next.wrapping_sub(1), self.ours));
+        let answer = self.wire.one();
+        assert_eq!(answer.ack, self.next);
+        answer.window.into()
+    }
+}
+
+/// RFC 9293 §3.8.6.2.2: a window that is never read from shuts, whatever the size of the segments: when the buffer is about full, or holds as many segments
+/// as it may (each takes a frame, unless it is short). Beyond it nothing is taken. It does not open for less than a segment; then the peer is told without
+/// having asked, and never of more than there is room for.
+#[test]
+fn a_program_that_does_not_read_shuts_the_window_and_reading_opens_it() {
+    for len in [50, 512, 1000] {
+        let mut sender = Sender::new();
+        sender.put(len);
+        assert_eq!(sender.read(len).len(), len);
+        let now = sender.wire.now;
+        let buffer = sender.wire.stack().tcp_options(sender.id).unwrap().receive_buffer;
+        let filled = sender.fill(len) - len as u32;
+        let least = if len == 512 { buffer / 2 } else { buffer - 1000 };
+        assert!((least..=buffer).contains(&filled), "{filled} of {buffer} with {len}");
+        let info = sender.wire.stack().tcp_info(sender.id, now).unwrap();
+        assert_eq!((info.unread, info.receive_window), (filled, 0));
+        sender.wire.put(Seg::new(ACK, sender.next, sender.ours).data(b"!"));
+        let answer = sender.wire.one();
+        assert_eq!((answer.ack, answer.window), (sender.next, 0), "beyond the window");
+        let free = (buffer - filled) as usize;
+        if free < 999 {
+            sender.read(999 - free);
+        }
+        sender.wire.nothing();
+        assert_eq!(sender.probe(), 0, "less than a segment is not worth telling");
+        let (told, unread) = loop {
+            assert!(sender.read(200).len() == 200, "it is never told");
+            if let [told] = &sender.wire.taken()[..] {
+                let unread = sender.wire.stack().tcp_info(sender.id, now).unwrap().unread;
+                break (told.clone(), unread);
+            }
+        };
+        assert_eq!((told.bits, told.ack), (ACK, sender.next));
+        assert!(told.window >= 1000 && u32::from(told.window) + unread <= buffer, "{} beside {unread}", told.window);
+        assert!(len == 512 || unread > filled - filled / 20, "{unread} of {filled} are left");
+        sender.window = told.window.into();
+        sender.put(len);
+    }
+}
+
+/// RFC 9293 §3.8.6: a program that reads all at once never shuts the window, and bytes arrive as they were sent.
+#[test]
+fn a_program_that_reads_keeps_the_window_open() {
+    for len in [64, 512, 1000] {
+        let mut sender = Sender::new();
+        for _ in 0..3 * 65_536 / len {
+            let salt = sender.next as u8;
+            sender.put(len);
+            assert!(sender.window > 30_000, "{}", sender.window);
+            assert_eq!(sender.read(len), pattern(len, salt));
+            sender.wire.taken();
+        }
+    }
+}
+
+/// RFC 9293 §3.8.6 (SHLD-14) and RFC 7323 §2.4: `SO_RCVBUF` made smaller takes nothing back that was offered. All of that is taken in, nothing beyond it, and
+/// from then on the smaller buffer counts. (Linux throws away what was promised in such a case.)
+#[test]
+fn a_smaller_buffer_takes_what_was_promised_and_no_more() {
+    let mut sender = Sender::new();
+    sender.put(1000);
+    sender.read(1000);
+    sender.wire.taken();
+    let now = sender.wire.now;
+    let promised = sender.wire.stack().tcp_info(sender.id, now).unwrap().receive_window;
+    assert!(promised > 50_000, "{promised}");
+    sender.wire.stack().tcp_set(sender.id, now, Setting::ReceiveBuffer(4096)).unwrap();
+    sender.window = promised;
+    let before = sender.next;
+    assert_eq!(sender.fill(1000) - 1000, promised, "to the edge, and not beyond it");
+    sender.wire.put(Seg::new(ACK, sender.next, sender.ours).data(b"!"));
+    assert_eq!(sender.wire.one().ack, sender.next);
+    let mut got = 0;
+    while got < promised as usize {
+        got += sender.read(1 << 20).len();
+    }
+    assert_eq!(sender.wire.recv(sender.id), Err(Error::WouldBlock));
+    assert_eq!(sender.next.wrapping_sub(before), promised);
+    sender.wire.taken();
+    let window = sender.probe();
+    assert!((1000..=4096).contains(&window), "{window}");
+}
