@@ -133,7 +133,8 @@ fn addresses_that_nobody_can_have_are_refused() {
     let mut target = Target::new();
     let (from, to) = target.ends(0);
     let v4 = |octets| Endpoint::new(Address::v4(octets), 9);
-    for octets in [[0, 0, 0, 0], [127, 0, 0, 1], [224, 0, 0, 1], [255, 255, 255, 255]] {
+    let groups = [[224, 0, 0, 1], [224, 0, 0, 2], [224, 0, 1, 42], [232, 1, 2, 3], [239, 255, 255, 255]];
+    for octets in groups.into_iter().chain([[0, 0, 0, 0], [127, 0, 0, 1], [255, 255, 255, 255]]) {
         let packet = ip(v4(octets).address, to.address, 17, &udp(v4(octets), to, b"hello"));
         target.dropped(&frame(&packet), "IpInAddrErrors", "source");
     }
@@ -142,6 +143,17 @@ fn addresses_that_nobody_can_have_are_refused() {
         target.dropped(&frame(&packet), "IpInAddrErrors", "destination");
     }
     let (from, to) = target.ends(1);
+    for (scope, group) in [(1, 1), (2, 1), (2, 2), (5, 2), (1, 0x42), (2, 0x4242), (0xe, 1)] {
+        let source = u128::from(0xff00_u16 | scope) << 112 | group;
+        let source = Endpoint::new(Address(source.to_be_bytes()), 9);
+        let packet = ip(source.address, to.address, 17, &udp(source, to, b"hello"));
+        target.dropped(&frame(&packet), "IpInAddrErrors", "a group as the source");
+    }
+    for last in [0, 1] {
+        let source = Endpoint::new(Address(u128::to_be_bytes(last)), 9);
+        let packet = ip(source.address, to.address, 17, &udp(source, to, b"hello"));
+        target.dropped(&frame(&packet), "IpInAddrErrors", "nobody or ourselves as the source");
+    }
     let mut mapped = ip(from.address, to.address, 17, &udp(from, to, b"hello"));
     mapped[8..24].copy_from_slice(&Address::v4([10, 0, 0, 2]).0);
     target.dropped(&frame(&mapped), "IpInAddrErrors", "a mapped address on the wire");

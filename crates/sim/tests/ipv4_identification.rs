@@ -1,0 +1,70 @@
+//! The identification of IPv4 packets (RFC 6864).
+
+mod tcp_support;
+
+use tcp_support::{connected, pattern, send};
+use tickwire_sim::{Pair, PairConfig};
+use tickwire_stack::tcp::Setting;
+use tickwire_stack::time::{Instant, Span};
+
+/// The identification of a packet, and whether it says "don't fragment".
+fn header(packet: &[u8]) -> (u16, bool) {
+    (u16::from_be_bytes([packet[18], packet[19]]), packet[20] & 0x40 != 0)
+}
+
+/// What host 0 sends until `end`, none of which arrives.
+fn lost(pair: &mut Pair, now: &mut Instant, end: Instant) -> Vec<Vec<u8>> {
+    let mut packets = pair.host_mut(0).transmit(*now);
+    while let Some(due) = pair.stack(0).deadline().filter(|&due| due <= end) {
+        *now = (*now).max(due);
+        pair.stack(0).on_time(*now);
+        packets.extend(pair.host_mut(0).transmit(*now));
+    }
+    packets
+}
+
+/// RFC 6864 §4.2 and §4.3: where routers may fragment, no two packets have the same identification, also if one repeats the other. §4.1: where they may
+/// not, it has no meaning.
+#[test]
+fn a_retransmission_that_may_be_fragmented_has_an_identification_of_its_own() {
+    for may_fragment in [true, false] {
+        for len in [11, 512, 1400] {
+            let mut pair = Pair::new(&PairConfig::default());
+            let (client, _, _) = connected(&mut pair, 0);
+            let mut now = pair.now();
+            pair.stack(0).tcp_set(client, now, Setting::DontFragment(!may_fragment)).unwrap();
+            send(&mut pair, 0, client, &pattern(len, 1)).unwrap();
+            let end = now + Span::from_millis(500);
+            let packets = lost(&mut pair, &mut now, end);
+            assert!(packets.len() > 4, "{} packets", packets.len());
+            let payloads: Vec<_> = packets.iter().map(|packet| &packet[packet.len() - len..]).collect();
+            assert!(payloads.iter().all(|&bytes| bytes == pattern(len, 1)), "the same again and again");
+            assert!(packets.iter().all(|packet| header(packet).1 != may_fragment));
+            let mut ids: Vec<_> = packets.iter().map(|packet| header(packet).0).collect();
+            let count = ids.len();
+            ids.sort_unstable();
+            ids.dedup();
+            assert!(!may_fragment || ids.len() == count, "{} of {count} are different", ids.len());
+        }
+    }
+}
+
+/// RFC 6864 §4.3: what two connections to one peer send is told apart, too.
+#[test]
+fn packets_of_different_connections_have_identifications_of_their_own() {
+    let mut pair = Pair::new(&PairConfig::default());
+    let (first, _, _) = connected(&mut pair, 0);
+    let second = tcp_support::connect(&mut pair, 0, 4001);
+    pair.run_for(Span::from_millis(10));
+    let mut now = pair.now();
+    for id in [first, second] {
+        pair.stack(0).tcp_set(id, now, Setting::DontFragment(false)).unwrap();
+        send(&mut pair, 0, id, &pattern(10_000, 1)).unwrap();
+    }
+    let end = now + Span::from_secs(1);
+    let packets = lost(&mut pair, &mut now, end);
+    let mut ids: Vec<_> = packets.iter().map(|packet| header(packet).0).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert!(packets.len() > 20 && ids.len() == packets.len(), "{} of {}", ids.len(), packets.len());
+}
