@@ -8,7 +8,9 @@ mod service;
 
 mod epoll;
 mod handlers;
+mod linger;
 mod messages;
+mod opening;
 mod options;
 mod rights;
 mod splice;

@@ -1,12 +1,14 @@
 //! The other end of the test lane's wire: a stack whose programs run inline.
 //!
-//! UDP port 7 echoes, but `mute` is not answered and `dial PORT` makes it connect to that port of ours and say hello. TCP port 7 echoes until
+//! UDP port 7 echoes, but `mute` is not answered, `refuse` by an ICMP error, and `dial PORT` makes it connect to that port of ours and say hello. TCP port 7 echoes until
 //! the end of the stream and then closes; port 9 reads nothing; what goes to port 13 is lost on the way, and to port 15 everything that
-//! carries data; nobody listens elsewhere.
+//! carries data; what goes to 17 and 19 is lost until [`AWAKE`] says otherwise, and then 17 echoes; nobody listens elsewhere.
 
 use super::{HERE, THERE, service};
 use std::collections::VecDeque;
-use tickwire_stack::addr::Endpoint;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use tickwire_stack::addr::{Address, Endpoint};
+use tickwire_stack::checksum;
 use tickwire_stack::frame::FrameId;
 use tickwire_stack::tcp::RecvFlags;
 use tickwire_stack::time::Instant;
@@ -15,6 +17,9 @@ use tickwire_stack::{Config, Limits, ListenerId, OwnedMemory, Stack, TcpId, UdpI
 
 /// Where the kernel would put a packet in a frame.
 const HEADROOM: usize = 256;
+
+/// Whether what goes to ports 17 and 19 arrives.
+pub(super) static AWAKE: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
 
 struct Connection {
     id: TcpId,
@@ -30,6 +35,8 @@ pub(super) struct Peer {
     listeners: Vec<(ListenerId, bool)>,
     connections: Vec<Connection>,
     dialled: u16,
+    /// Who is to be told that nobody is there.
+    refused: Vec<Endpoint>,
 }
 
 /// Whether a frame (Ethernet, IPv4 without options, TCP) is to be lost on the way.
@@ -37,7 +44,25 @@ fn lost(frame: &[u8]) -> bool {
     let at = |i: usize| frame.get(i).map_or(0, |&byte| usize::from(byte));
     let (tcp, port) = (at(23) == 6, at(36) << 8 | at(37));
     let data = (at(16) << 8 | at(17)).saturating_sub(20 + (at(46) >> 4) * 4);
-    tcp && (port == 13 || port == 15 && data > 0)
+    let asleep = |n: usize| port == 17 + 2 * n && !AWAKE[n].load(Relaxed);
+    tcp && (port == 13 || port == 15 && data > 0 || asleep(0) || asleep(1))
+}
+
+/// An ICMP error in its frame: nobody is at port 7 for whom that endpoint sends to.
+fn unreachable(to: Endpoint) -> Vec<u8> {
+    let packet = |protocol: u8, [from, to]: [Address; 2], payload: &[u8]| {
+        let mut bytes = vec![0x45, 0, 0, 20 + payload.len() as u8, 0, 0, 0x40, 0, 64, protocol, 0, 0];
+        bytes.extend([from, to].iter().flat_map(|address| address.to_v4().unwrap()));
+        let sum = checksum::plain(&bytes);
+        bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+        [&bytes[..], payload].concat()
+    };
+    let datagram = [&to.port.to_be_bytes()[..], &[0, 7, 0, 8, 0, 0]].concat();
+    let mut error = vec![3, 3, 0, 0, 0, 0, 0, 0];
+    error.extend(packet(17, [to.address, THERE], &datagram));
+    let sum = checksum::plain(&error);
+    error[2..4].copy_from_slice(&sum.to_be_bytes());
+    [&[0; 12][..], &[8, 0], &packet(1, [THERE, to.address], &error)].concat()
 }
 
 /// Moves every packet that one stack wants to send into the other.
@@ -54,15 +79,20 @@ fn carry(from: &mut Stack<'_>, to: &mut Stack<'_>, fill: &mut VecDeque<FrameId>,
         if lost(&bytes) {
             continue;
         }
-        while let Some(frame) = to.refill() {
-            fill.push_back(frame);
-        }
-        let Some(frame) = fill.pop_front() else { continue };
-        to.frame_mut(frame)[HEADROOM..][..bytes.len()].copy_from_slice(&bytes);
-        to.ingress(now, frame, HEADROOM as u16, bytes.len() as u16, false);
-        moved += 1;
+        moved += give(to, fill, now, &bytes);
     }
     moved
+}
+
+/// Puts a packet into a stack. Says how many went in.
+fn give(to: &mut Stack<'_>, fill: &mut VecDeque<FrameId>, now: Instant, bytes: &[u8]) -> u32 {
+    while let Some(frame) = to.refill() {
+        fill.push_back(frame);
+    }
+    let Some(frame) = fill.pop_front() else { return 0 };
+    to.frame_mut(frame)[HEADROOM..][..bytes.len()].copy_from_slice(bytes);
+    to.ingress(now, frame, HEADROOM as u16, bytes.len() as u16, false);
+    1
 }
 
 impl Peer {
@@ -74,6 +104,7 @@ impl Peer {
             listeners: Vec::new(),
             connections: Vec::new(),
             dialled: 40_000,
+            refused: Vec::new(),
         }
     }
 
@@ -84,7 +115,7 @@ impl Peer {
         let udp = stack.udp_open(UdpOptions::default()).unwrap();
         stack.udp_bind(udp, Endpoint::new(THERE, 7)).unwrap();
         self.udp = Some(udp);
-        for (port, silent) in [(7, false), (9, true), (15, true)] {
+        for (port, silent) in [(7, false), (9, true), (15, true), (17, false)] {
             let options = stack.tcp_defaults();
             self.listeners.push((stack.tcp_listen(&options, Endpoint::new(THERE, port), 64).unwrap(), silent));
         }
@@ -102,7 +133,10 @@ impl Peer {
             let there = carry(stack, &mut self.memory.stack(), &mut self.fill, now);
             self.memory.stack().on_time(now);
             self.serve(now);
-            let here = OURS.with_borrow_mut(|fill| carry(&mut self.memory.stack(), stack, fill, now));
+            let here = OURS.with_borrow_mut(|fill| {
+                let errors: u32 = self.refused.drain(..).map(|to| give(stack, fill, now, &unreachable(to))).sum();
+                errors + carry(&mut self.memory.stack(), stack, fill, now)
+            });
             back += here;
             if there + here == 0 {
                 return back;
@@ -117,6 +151,10 @@ impl Peer {
             let mut data = Vec::new();
             let Ok(datagram) = stack.udp_recv(udp, false, &mut data) else { break };
             if data == b"mute" {
+                continue;
+            }
+            if data == b"refuse" {
+                self.refused.push(datagram.source);
                 continue;
             }
             if let Some(port) =

@@ -139,3 +139,23 @@ fn a_duplicate_keeps_the_socket_open() {
     close(copy);
     assert_eq!(crate::table::fd::TABLE.get(copy), crate::table::fd::Entry::Foreign);
 }
+
+/// RFC 1122 §4.1.3.3: an error ends a receive that waits, once; another socket's goes on.
+#[test]
+fn an_error_ends_a_receive_that_waits() {
+    let [fd, other] = [0; 2].map(|_| socket(libc::SOCK_DGRAM));
+    let patience = [0i64.to_ne_bytes(), 400_000i64.to_ne_bytes()].concat();
+    for fd in [fd, other] {
+        crate::socket::options::set(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &patience);
+        ops::connect(fd, &address(THERE, 7)).unwrap();
+        send(fd, b"mute", 0, None).unwrap();
+    }
+    let [reader, undisturbed] = [fd, other].map(|fd| std::thread::spawn(move || receive(fd, 10, 0)));
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    assert!(!reader.is_finished());
+    send(fd, b"refuse", 0, None).unwrap();
+    assert_eq!(reader.join().unwrap(), Err(Errno(libc::ECONNREFUSED)));
+    assert_eq!(receive(fd, 10, 0), Err(Errno(libc::EAGAIN)), "told once");
+    assert_eq!(undisturbed.join().unwrap(), Err(Errno(libc::EAGAIN)));
+    [fd, other].into_iter().for_each(close);
+}

@@ -1,0 +1,73 @@
+//! `SO_LINGER`: how long `close` takes, by what is left to be acknowledged (POSIX; what is then sent is the stack's business, see its scenarios).
+
+use super::*;
+use crate::socket::options;
+use std::time::{Duration, Instant};
+
+const SHORT: Duration = Duration::from_millis(500);
+const SECOND: Duration = Duration::from_secs(1);
+
+fn linger(fd: c_int, seconds: c_int) {
+    let value = [1i32.to_ne_bytes(), seconds.to_ne_bytes()].concat();
+    sys::set_option_bytes(fd, libc::SOL_SOCKET, libc::SO_LINGER, &value).unwrap();
+    options::set(fd, libc::SOL_SOCKET, libc::SO_LINGER, &value);
+}
+
+/// How long it takes to close a connection to a port of the peer, after what `work` does with it.
+fn closing(port: u16, seconds: Option<c_int>, work: fn(c_int)) -> Duration {
+    let fd = connected(port);
+    if let Some(seconds) = seconds {
+        linger(fd, seconds);
+    }
+    work(fd);
+    let start = Instant::now();
+    close(fd);
+    start.elapsed()
+}
+
+#[test]
+fn close_waits_for_what_is_not_acknowledged_as_long_as_it_is_to_linger() {
+    let say: fn(c_int) = |fd| assert_eq!(send(fd, b"Sample Data", 0, None), Ok(11));
+    let say_and_shut: fn(c_int) = |fd| {
+        send(fd, b"Sample Data", 0, None).unwrap();
+        ops::shutdown(fd, libc::SHUT_RDWR).unwrap();
+    };
+    // What carries data to port 15 is lost, so neither it nor the end of the stream is acknowledged.
+    for work in [say, say_and_shut] {
+        let took = closing(15, Some(1), work);
+        assert!((SECOND..SECOND + SHORT).contains(&took), "{took:?}");
+        for seconds in [None, Some(0)] {
+            let took = closing(15, seconds, work);
+            assert!(took < SHORT, "{took:?} with {seconds:?}");
+        }
+    }
+    // What arrives is acknowledged at once, and there is nothing to wait for.
+    for work in [say, say_and_shut, |_| ()] {
+        let took = closing(9, Some(30), work);
+        assert!(took < SHORT, "{took:?}");
+    }
+}
+
+/// There is no connection yet, or none any more.
+#[test]
+fn a_socket_that_is_not_connected_does_not_linger() {
+    let close_in_time = |fd| {
+        let start = Instant::now();
+        close(fd);
+        assert!(start.elapsed() < SHORT, "{:?}", start.elapsed());
+    };
+    let fd = socket(libc::SOCK_STREAM);
+    linger(fd, 30);
+    close_in_time(fd);
+
+    let fd = socket(libc::SOCK_STREAM | libc::SOCK_NONBLOCK);
+    linger(fd, 30);
+    ops::connect(fd, &address(THERE, 13)).unwrap_err();
+    close_in_time(fd);
+
+    let fd = socket(libc::SOCK_STREAM);
+    linger(fd, 30);
+    ops::bind(fd, &address(Address::ANY_V4, 0)).unwrap();
+    ops::listen(fd, 8).unwrap();
+    close_in_time(fd);
+}

@@ -1,0 +1,44 @@
+//! Calls that wait on a connection that is not open yet (RFC 9293 §3.10.2, §3.10.3: they are queued until it is, or fail with it).
+
+use super::*;
+use crate::base::errno::Errno;
+use crate::socket::descriptor;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::{sleep, spawn};
+use std::time::Duration;
+
+/// A connection whose SYN is under way, and on which calls may wait.
+fn opening(port: u16) -> c_int {
+    let fd = socket(libc::SOCK_STREAM | libc::SOCK_NONBLOCK);
+    assert_eq!(ops::connect(fd, &address(THERE, port)), Err(Errno(libc::EINPROGRESS)));
+    assert_eq!(send(fd, b"x", 0, None), Err(Errno(libc::EAGAIN)));
+    assert_eq!(receive(fd, 1, 0), Err(Errno(libc::EAGAIN)));
+    descriptor::set_nonblocking(fd, false).unwrap();
+    fd
+}
+
+#[test]
+fn what_waits_for_the_connection_goes_on_when_it_is_open() {
+    let fd = opening(17);
+    let reader = spawn(move || receive(fd, 11, libc::MSG_WAITALL));
+    let writer = spawn(move || send(fd, b"Sample Data", 0, None));
+    sleep(Duration::from_millis(100));
+    assert!(!reader.is_finished() && !writer.is_finished());
+    peer::AWAKE[0].store(true, Relaxed);
+    assert_eq!(writer.join().unwrap(), Ok(11));
+    assert_eq!(reader.join().unwrap(), Ok(b"Sample Data".to_vec()), "the peer's echo");
+    close(fd);
+}
+
+#[test]
+fn what_waits_for_a_connection_that_is_refused_is_told() {
+    let [written, read] = [opening(19), opening(19)];
+    let writer = spawn(move || send(written, b"Sample Data", 0, None));
+    let reader = spawn(move || receive(read, 11, 0));
+    sleep(Duration::from_millis(100));
+    assert!(!reader.is_finished() && !writer.is_finished());
+    peer::AWAKE[1].store(true, Relaxed);
+    assert_eq!(writer.join().unwrap(), Err(Errno(libc::ECONNREFUSED)));
+    assert_eq!(reader.join().unwrap(), Err(Errno(libc::ECONNREFUSED)));
+    [written, read].into_iter().for_each(close);
+}
