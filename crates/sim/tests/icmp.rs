@@ -143,7 +143,7 @@ fn a_smaller_path_mtu_is_learnt_obeyed_and_forgotten_after_ten_minutes() {
 
 /// RFC 1191 §3: less than 552 bytes is not believed, but routers are let fragment what is sent, unless the program wants it otherwise.
 #[test]
-fn datagrams_on_a_path_that_is_too_narrow_to_be_believed_may_be_fragmented() {
+fn rfc1191_3_datagrams_on_a_path_that_is_too_narrow_to_be_believed_may_be_fragmented() {
     let mut pair = Pair::seeded(1);
     let (id, own, peer) = connected(&mut pair, 0);
     let may_fragment = |pair: &mut Pair| {

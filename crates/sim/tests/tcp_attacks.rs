@@ -209,7 +209,7 @@ fn what_lies_outside_of_the_window_is_answered_and_not_taken() {
 /// RFC 5961 §7: two ends that disagree answer each other's acknowledgements. That must not go on as fast as the network carries them, while probes, which back
 /// off, and data are answered each time.
 #[test]
-fn acknowledgements_outside_of_the_window_are_answered_less_and_less_often() {
+fn rfc5961_7_acknowledgements_outside_of_the_window_are_answered_less_and_less_often() {
     let mut wire = Wire::new();
     let (_, ours, theirs) = wire.accepted();
     for _ in 0..10_000 {

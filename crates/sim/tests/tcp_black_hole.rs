@@ -24,7 +24,7 @@ fn segment_size(pair: &mut Pair, id: TcpId) -> u32 {
 
 /// RFC 8899 §4.3, §5.2: in a fraction of a second, and not with packets of every size.
 #[test]
-fn a_transfer_finds_the_size_that_gets_through() {
+fn rfc8899_4_3_a_transfer_finds_the_size_that_gets_through() {
     for (told, carried, found) in
         [(1500, 1300, 1280), (1500, 1280, 1280), (9000, 1500, 1500), (9000, 1400, 1280), (1500, 1000, 576)]
     {
@@ -47,7 +47,7 @@ fn a_transfer_finds_the_size_that_gets_through() {
 
 /// RFC 8899 §4.3: that nothing arrives is no sign of it.
 #[test]
-fn after_an_outage_segments_are_as_long_as_before() {
+fn rfc8899_4_3_after_an_outage_segments_are_as_long_as_before() {
     for told in [1500, 9000] {
         for outage in [20, 200, 2_000] {
             let mut pair = pair(told, 9000);
@@ -75,7 +75,7 @@ fn after_an_outage_segments_are_as_long_as_before() {
 
 /// RFC 8899 §5.1.1, §5.3.2: larger packets are tried again, less and less often, and used when they get through.
 #[test]
-fn a_larger_size_is_tried_again_and_taken_up() {
+fn rfc8899_5_1_1_a_larger_size_is_tried_again_and_taken_up() {
     let mut pair = pair(1500, 1400);
     let (client, server, _) = connected(&mut pair, 0);
     let mut got = 0;
@@ -101,7 +101,7 @@ fn a_larger_size_is_tried_again_and_taken_up() {
 
 /// RFC 4821 §7.7: that it is lost again and again says little of a segment's size, if that is below what most paths carry.
 #[test]
-fn what_fits_a_smaller_packet_is_sent_again_as_it_is() {
+fn rfc4821_7_7_what_fits_a_smaller_packet_is_sent_again_as_it_is() {
     let mut wire = Wire::new();
     let listener = wire.listen(8);
     let (id, ours, theirs) = wire.accepted_with(listener, Seg::new(SYN, 1000, 0).options(&[2, 4, 5, 180, 4, 2, 1, 1]));

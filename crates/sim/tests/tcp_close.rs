@@ -362,7 +362,7 @@ fn numbers_begin_beyond_those_of_the_connection_in_time_wait_that_is_replaced() 
 /// RFC 9293 §3.5.1: a device that has restarted, with low numbers and the port that it always uses, finds an old connection in TIME-WAIT. It is asked, answers
 /// as it must, and its next SYN opens the connection, as with Linux, not a minute later.
 #[test]
-fn a_peer_that_has_forgotten_a_connection_in_time_wait_opens_another() {
+fn rfc9293_3_5_1_a_peer_that_has_forgotten_a_connection_in_time_wait_opens_another() {
     for (forgotten, seq_off) in [(true, 0), (false, 0), (true, 1)] {
         let mut wire = Wire::new();
         let listener = wire.listen(8);

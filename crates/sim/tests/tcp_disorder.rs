@@ -8,7 +8,7 @@ use tickwire_stack::time::Span;
 /// RFC 2018 §4, RFC 2883 §4: blocks are for every acknowledgement that does not cover all that came, and a duplicate is reported at once. A full segment has no
 /// room for either.
 #[test]
-fn blocks_go_out_beside_full_segments() {
+fn rfc2018_4_blocks_go_out_beside_full_segments() {
     let mut wire = Wire::new();
     let (id, ours, theirs) = wire.accepted();
     wire.send(id, &[1; 30_000]).unwrap();
@@ -30,7 +30,7 @@ fn blocks_go_out_beside_full_segments() {
 
 /// What is to be told goes with a segment that has room for it.
 #[test]
-fn blocks_go_with_data_that_leaves_room() {
+fn rfc2018_4_blocks_go_with_data_that_leaves_room() {
     let mut wire = Wire::new();
     let (id, ours, theirs) = wire.accepted();
     wire.send(id, &[1; 10_100]).unwrap();
@@ -42,7 +42,7 @@ fn blocks_go_with_data_that_leaves_room() {
 
 /// RFC 5681 §4.2: out of order is answered by a duplicate acknowledgement, which has no data (§2).
 #[test]
-fn duplicate_acknowledgements_go_out_beside_data() {
+fn rfc5681_4_2_duplicate_acknowledgements_go_out_beside_data() {
     let mut wire = Wire::new();
     let listener = wire.listen(8);
     let (id, ours, theirs) = wire.accepted_with(listener, Seg::new(SYN, 1000, 0).options(&[2, 4, 3, 232]));
@@ -58,7 +58,7 @@ fn duplicate_acknowledgements_go_out_beside_data() {
 /// RFC 9293 §3.10.7.4: a full window does not stop acknowledgements from being taken. Those of a peer that has filled it come from its right edge; with a gap
 /// before it that is not RCV.NXT.
 #[test]
-fn what_is_acknowledged_from_the_edge_of_a_full_window_is_taken() {
+fn rfc9293_3_10_7_4_what_is_acknowledged_from_the_edge_of_a_full_window_is_taken() {
     let mut wire = Wire::new();
     let (id, ours, theirs) = wire.accepted();
     wire.send(id, &[1; 1000]).unwrap();

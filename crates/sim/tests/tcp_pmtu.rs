@@ -60,7 +60,7 @@ fn what_does_not_fit_is_sent_again_in_pieces_that_do() {
 /// RFC 1191 §3: a path that says it carries less than 552 bytes may be a lie, so segments get no smaller; but it may be true, so routers are let fragment them,
 /// as on Linux, until what was learnt is forgotten (§6.3).
 #[test]
-fn a_path_that_is_too_narrow_to_be_believed_may_fragment() {
+fn rfc1191_3_a_path_that_is_too_narrow_to_be_believed_may_fragment() {
     for first in [None, Some(552)] {
         let mut wire = Wire::new();
         let listener = wire.listen(4);

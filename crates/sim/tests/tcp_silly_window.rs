@@ -10,7 +10,7 @@ use tickwire_stack::time::Span;
 
 /// RFC 9293 §3.8.6.2: no silly windows, from a reader of single bytes.
 #[test]
-fn a_slow_reader_does_not_cause_small_segments() {
+fn rfc9293_3_8_6_2_2_a_slow_reader_does_not_cause_small_segments() {
     let mut pair = Pair::seeded(2);
     let (client, server, _) = connected(&mut pair, 0);
     let now = pair.now();
@@ -37,7 +37,7 @@ fn a_slow_reader_does_not_cause_small_segments() {
 /// RFC 9293 §3.8.6.2.1: a window that is small against what it was is used after 0.1 to 1 s, not at once, or one that opens by ten bytes at a time would be
 /// filled by hundreds of segments a second.
 #[test]
-fn a_silly_window_is_not_filled_before_two_hundred_milliseconds() {
+fn rfc9293_3_8_6_2_1_a_silly_window_is_not_filled_before_two_hundred_milliseconds() {
     let mut wire = Wire::new();
     let (id, mut ours, theirs) = wire.accepted();
     wire.put(Seg::new(ACK, theirs, ours).window(10));

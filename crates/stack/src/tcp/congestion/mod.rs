@@ -255,7 +255,7 @@ mod tests {
 
     /// RFC 9438 §4.2: the time in which the program, and not the window, limited what was sent is none of the curve's; silence included.
     #[test]
-    fn cubic_does_not_count_the_time_in_which_the_window_is_not_used() {
+    fn rfc9438_4_2_cubic_does_not_count_the_time_in_which_the_window_is_not_used() {
         let grown = |pause: &dyn Fn(&mut Congestion) -> u64| {
             let mut cc = Congestion::new(Algorithm::Cubic, MSS);
             cc.cwnd = 100 * MSS;
@@ -327,7 +327,7 @@ mod tests {
 
     /// RFC 9406 §4.3: the threshold is known, and what is between is to be regained, however long round trips take meanwhile.
     #[test]
-    fn slow_start_after_a_timeout_goes_to_its_threshold() {
+    fn rfc9406_4_3_slow_start_after_a_timeout_goes_to_its_threshold() {
         let mut cc = Congestion::new(Algorithm::Cubic, MSS);
         cc.cwnd = 1000 * MSS;
         cc.on_timeout(Instant::from_nanos(1), MSS, true);
@@ -338,7 +338,7 @@ mod tests {
 
     /// A way that became longer while little was sent is no queue that the next burst makes.
     #[test]
-    fn rounds_that_the_window_does_not_limit_are_known_to_slow_start() {
+    fn rfc9406_4_2_rounds_that_the_window_does_not_limit_are_known_to_slow_start() {
         let mut cc = Congestion::new(Algorithm::Cubic, MSS);
         run(&mut cc, 0, 1, 10);
         for n in 0..80 {
