@@ -78,6 +78,7 @@ impl Target {
 proptest! {
     #![proptest_config(common::proptest_config(200))]
 
+    /// RFC 791 §3.2, RFC 8200 §4.5.
     #[test]
     fn fragments_come_together_in_any_order_and_twice(
         family in 0..2usize,
@@ -106,6 +107,7 @@ proptest! {
         prop_assert_eq!(target.count("IpReasmFails"), 0);
     }
 
+    /// RFC 791 §3.2, RFC 8200 §4.5.
     #[test]
     fn whatever_the_link_does_a_datagram_arrives_whole_or_not_at_all(
         seed in any::<u64>(),
@@ -144,6 +146,7 @@ proptest! {
     }
 }
 
+/// RFC 5722 §4, RFC 8200 §4.5; for IPv4 likewise.
 #[test]
 fn overlapping_fragments_end_their_datagram() {
     for family in 0..2 {
@@ -175,6 +178,7 @@ fn overlapping_fragments_end_their_datagram() {
     }
 }
 
+/// RFC 1122 §3.3.2, RFC 8200 §4.5.
 #[test]
 fn what_is_not_completed_in_time_is_given_up() {
     for (family, seconds) in [(0, 30), (1, 60)] {
@@ -237,7 +241,7 @@ fn a_datagram_arrives_while_a_flood_holds_all_the_memory() {
     assert_eq!(target.received(), [payload]);
 }
 
-/// The network may deliver a packet twice, also one that takes several frames.
+/// RFC 8200 §4.5: the network may deliver a packet twice, also one that takes several frames.
 #[test]
 fn a_duplicate_of_a_jumbo_fragment_does_no_harm() {
     for family in 0..2 {

@@ -31,6 +31,7 @@ fn say(pair: &mut Pair, from: UdpId, group: Address, bytes: &[u8]) {
     pair.run_for(Span::from_millis(1));
 }
 
+/// RFC 1112 §7.1.
 #[test]
 fn every_member_gets_its_own_copy() {
     let mut pair = Pair::seeded(1);
@@ -65,6 +66,7 @@ fn a_group_that_was_not_joined_is_taken_only_if_the_program_did_not_forbid_it() 
     assert_eq!(counter(&mut pair, 1, "UdpFiltered"), 1);
 }
 
+/// RFC 3678 §3.
 #[test]
 fn source_filters_are_obeyed() {
     let mut pair = Pair::seeded(1);
@@ -93,6 +95,7 @@ fn source_filters_are_obeyed() {
     assert_eq!(pair.stack(1).udp_join(id, source, None), Err(Error::Invalid));
 }
 
+/// RFC 4291 §2.7.
 #[test]
 fn ipv6_groups_work_alike() {
     let mut pair = Pair::seeded(1);

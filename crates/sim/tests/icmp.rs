@@ -31,6 +31,7 @@ fn router(family: usize) -> Address {
     [Address::v4([10, 0, 0, 99]), Address(v6)][family]
 }
 
+/// RFC 1122 §4.1.3.3.
 #[test]
 fn port_unreachable_refuses_the_connected_socket() {
     for family in 0..2 {
@@ -45,6 +46,7 @@ fn port_unreachable_refuses_the_connected_socket() {
     }
 }
 
+/// RFC 5927 §4.
 #[test]
 fn errors_that_quote_what_no_socket_sent_do_nothing() {
     for family in 0..2 {
@@ -74,6 +76,7 @@ fn errors_that_quote_what_no_socket_sent_do_nothing() {
     }
 }
 
+/// RFC 1122 §4.1.3.3, as Linux has it.
 #[test]
 fn an_unconnected_socket_is_not_bothered() {
     let mut pair = Pair::seeded(1);
@@ -110,6 +113,7 @@ fn an_error_about_a_datagram_does_not_concern_tcp_nor_other_destinations() {
     assert_eq!(counter(&mut pair, 0, "IcmpInUnmatched"), 1);
 }
 
+/// RFC 1191 §6.3, RFC 8201 §4.
 #[test]
 fn a_smaller_path_mtu_is_learnt_obeyed_and_forgotten_after_ten_minutes() {
     for family in 0..2 {

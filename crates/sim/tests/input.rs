@@ -63,6 +63,7 @@ fn fixed(mut packet: Vec<u8>, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     packet
 }
 
+/// RFC 1122 §3.2.1.8, RFC 8200 §4.
 #[test]
 fn good_packets_pass_with_padding_options_and_extension_headers() {
     let mut target = Target::new();
@@ -88,6 +89,7 @@ fn good_packets_pass_with_padding_options_and_extension_headers() {
     assert!(target.heard(), "with IPv6 extension headers");
 }
 
+/// RFC 791 §3.1, RFC 1122 §3.2.1.1 and §3.2.1.2, RFC 8200 §3.
 #[test]
 fn broken_headers_are_dropped_by_reason() {
     let mut target = Target::new();
@@ -113,6 +115,7 @@ fn broken_headers_are_dropped_by_reason() {
     target.dropped(&vlan, "EthInUnknown", "a VLAN tag");
 }
 
+/// RFC 7126 §4.3, §4.4.
 #[test]
 fn source_routes_and_options_without_sense_are_refused() {
     let mut target = Target::new();
@@ -128,6 +131,7 @@ fn source_routes_and_options_without_sense_are_refused() {
     }
 }
 
+/// RFC 1122 §3.2.1.3 and §3.3.6, RFC 4291 §2.5.2, §2.5.3 and §2.7.
 #[test]
 fn addresses_that_nobody_can_have_are_refused() {
     let mut target = Target::new();
@@ -172,6 +176,7 @@ fn protocols_that_are_not_ours_are_counted() {
     }
 }
 
+/// RFC 768, RFC 1122 §4.1.3.4, RFC 8200 §8.1.
 #[test]
 fn broken_datagrams_are_dropped_by_reason() {
     let mut target = Target::new();

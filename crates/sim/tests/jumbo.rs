@@ -31,6 +31,7 @@ fn lengths(segments: &[Seg]) -> Vec<usize> {
     segments.iter().map(|s| s.data.len()).collect()
 }
 
+/// RFC 9293 §3.7.1.
 #[test]
 fn a_stream_goes_in_full_segments() {
     for family in 0..2 {
@@ -58,7 +59,7 @@ fn what_the_cable_does_to_jumbo_frames_is_repaired() {
     }
 }
 
-/// A listener's answer goes out before the host has spoken of the peer: it offers what all interfaces take, with a cookie, too.
+/// RFC 9293 §3.7.1: a listener's answer goes out before the host has spoken of the peer: it offers what all interfaces take, with a cookie, too.
 #[test]
 fn strangers_are_offered_what_every_interface_takes() {
     for syn_queue in [256, 0] {
@@ -74,7 +75,7 @@ fn strangers_are_offered_what_every_interface_takes() {
     }
 }
 
-/// Nagle's algorithm, and what is sent again, know whole segments only.
+/// RFC 9293 §3.7.4: Nagle's algorithm, and what is sent again, know whole segments only.
 #[test]
 fn a_lost_segment_is_sent_again_as_one() {
     for sack in [true, false] {
@@ -107,7 +108,7 @@ fn a_lost_segment_is_sent_again_as_one() {
     }
 }
 
-/// Small writes are gathered; a peer's small window is filled, and never overrun.
+/// RFC 9293 §3.8.6: small writes are gathered; a peer's small window is filled, and never overrun.
 #[test]
 fn the_peers_window_is_kept_to_the_byte() {
     let mut wire = wire();
@@ -133,7 +134,7 @@ fn the_peers_window_is_kept_to_the_byte() {
     assert_eq!(wire.held(), 0);
 }
 
-/// The host's MTU goes down while jumbo segments are under way, and up again.
+/// RFC 9293 §3.7.2: the host's MTU goes down while jumbo segments are under way, and up again.
 #[test]
 fn a_smaller_interface_mtu_is_followed() {
     let mut pair = jumbo(5, LinkConfig::default());
@@ -219,7 +220,7 @@ fn datagrams_use_what_a_jumbo_frame_holds() {
     assert_eq!((pair.frames_held(0), pair.frames_held(1)), (0, 0));
 }
 
-/// FIN that was queued behind data already on its way lies in a frame of its own; with the data it is lost, and sent again.
+/// RFC 9293 §3.8.1: FIN that was queued behind data already on its way lies in a frame of its own; with the data it is lost, and sent again.
 #[test]
 fn data_and_fin_that_are_all_lost_come_again() {
     for (family, len) in [(0, 100), (1, 1_784), (0, 5_000), (1, 8_900), (0, 30_000)] {

@@ -113,7 +113,7 @@ fn an_acknowledgement_at_the_edge_of_a_half_open_window_is_not_taken() {
     assert_eq!(wire.recv(id).unwrap(), b"good");
 }
 
-/// A SYN that is repeated for ever does not keep a half-open connection, nor is each one answered.
+/// RFC 9293 §3.8.3: a SYN that is repeated for ever does not keep a half-open connection, nor is each one answered.
 #[test]
 fn a_repeated_syn_does_not_keep_a_half_open_connection() {
     let mut wire = Wire::new();
@@ -129,6 +129,7 @@ fn a_repeated_syn_does_not_keep_a_half_open_connection() {
     assert!(numbers.len() > 1, "it ended, and another took its place");
 }
 
+/// RFC 9293 §3.10.7.4.
 #[test]
 fn time_wait_ends_whatever_is_sent_to_it() {
     let mut wire = Wire::new();
@@ -193,6 +194,7 @@ fn paws_forgets_a_timestamp_after_24_days() {
     assert_eq!(wire.count("TcpExtPAWSEstab"), 2);
 }
 
+/// RFC 9293 §3.10.7.4, first check.
 #[test]
 fn what_lies_outside_of_the_window_is_answered_and_not_taken() {
     let mut wire = Wire::new();
@@ -244,6 +246,7 @@ fn a_segment_for_nobody_is_answered_by_a_reset() {
     wire.nothing();
 }
 
+/// RFC 9293 §3.1.
 #[test]
 fn a_bad_checksum_or_header_is_counted_and_dropped() {
     let mut wire = Wire::new();

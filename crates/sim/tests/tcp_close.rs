@@ -73,7 +73,7 @@ fn closing_waits_for_the_acknowledgement_of_our_fin() {
     assert_eq!((wire.held(), wire.stack().deadline()), (0, None));
 }
 
-/// What was written before close arrives, over a bad cable too, though nobody holds the handle any more.
+/// RFC 9293 §3.10.4: what was written before close arrives, over a bad cable too, though nobody holds the handle any more.
 #[test]
 fn close_delivers_what_was_written() {
     for seed in 0..10 {
@@ -93,7 +93,7 @@ fn close_delivers_what_was_written() {
     }
 }
 
-/// The stream is complete; who writes is told of the reset.
+/// RFC 9293 §3.6.1: the stream is complete; who writes is told of the reset.
 #[test]
 fn a_stream_that_has_ended_reads_so_though_a_reset_follows() {
     let mut pair = Pair::seeded(3);
@@ -126,6 +126,7 @@ fn close_with_unread_data_resets() {
     assert_eq!((pair.frames_held(0), pair.frames_held(1)), (0, 0));
 }
 
+/// RFC 9293 §3.6.1, RFC 2525 §2.17.
 #[test]
 fn data_for_a_closed_program_is_answered_by_a_reset() {
     let mut wire = Wire::new();
@@ -137,7 +138,7 @@ fn data_for_a_closed_program_is_answered_by_a_reset() {
     assert_eq!((wire.held(), wire.stack().deadline()), (0, None));
 }
 
-/// `SO_LINGER` with no time.
+/// RFC 9293 §3.10.5: `SO_LINGER` with no time.
 #[test]
 fn a_lingering_close_without_time_resets() {
     let mut pair = Pair::seeded(4);
@@ -162,6 +163,7 @@ fn data_before_a_reset_can_still_be_read() {
     assert_eq!(wire.held(), 0);
 }
 
+/// RFC 9293 §3.6.1 sets no limit; Linux has one.
 #[test]
 fn fin_wait_2_of_a_closed_program_ends_by_time() {
     let mut wire = Wire::new();
@@ -194,7 +196,7 @@ fn time_wait_survives_a_reset_and_answers_a_repeated_fin() {
     assert_eq!(wire.stack().deadline(), None);
 }
 
-/// A FIN that overtakes data waits for it.
+/// RFC 9293 §3.10.7.4, eighth check: a FIN that overtakes data waits for it.
 #[test]
 fn fin_out_of_order_is_held_until_the_gap_closes() {
     let mut wire = Wire::new();
@@ -267,7 +269,7 @@ fn keepalive_finds_out_that_the_peer_is_gone() {
     assert_eq!(recv(&mut pair, 0, client, 1), Err(Error::TimedOut));
 }
 
-/// The first probe after the idle time, the others an interval apart, and after so many of them in vain a reset; any answer, or a probe of
+/// RFC 9293 §3.8.4: the first probe after the idle time, the others an interval apart, and after so many of them in vain a reset; any answer, or a probe of
 /// the peer's own, begins it all again.
 #[test]
 fn keepalive_keeps_to_its_times() {
@@ -305,6 +307,7 @@ fn keepalive_keeps_to_its_times() {
     assert_eq!(wire.recv(id), Err(Error::TimedOut));
 }
 
+/// RFC 9293 §3.8.3.
 #[test]
 fn an_orphan_whose_peer_is_gone_is_given_up() {
     let mut pair = Pair::seeded(8);
@@ -316,7 +319,7 @@ fn an_orphan_whose_peer_is_gone_is_given_up() {
     assert_eq!((pair.frames_held(0), pair.stack(0).deadline()), (0, None));
 }
 
-/// A peer that acknowledges but never opens its window cannot hold a closed connection's memory for ever.
+/// RFC 6429 §4: a peer that acknowledges but never opens its window cannot hold a closed connection's memory for ever.
 #[test]
 fn an_orphan_before_a_shut_window_is_given_up() {
     let mut wire = Wire::new();

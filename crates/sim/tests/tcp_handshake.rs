@@ -54,6 +54,7 @@ fn the_shift_that_is_set_is_offered_and_used() {
     }
 }
 
+/// RFC 9293 §3.8.1.
 #[test]
 fn a_lost_syn_and_a_lost_syn_ack_are_sent_again() {
     let mut pair = Pair::seeded(3);
@@ -70,6 +71,7 @@ fn a_lost_syn_and_a_lost_syn_ack_are_sent_again() {
     assert!(pair.stack(1).tcp_accept(listener).is_ok());
 }
 
+/// RFC 9293 §3.8.3.
 #[test]
 fn nobody_answers_and_the_attempt_times_out() {
     let mut pair = Pair::seeded(3);
@@ -84,6 +86,7 @@ fn nobody_answers_and_the_attempt_times_out() {
     assert_eq!(pair.link_stats(0).sent, 7, "SYN and six retransmissions");
 }
 
+/// RFC 9293 §3.10.7.1, and §3.10.7.3, second check.
 #[test]
 fn a_closed_port_refuses() {
     for family in 0..2 {
@@ -116,7 +119,7 @@ fn both_sides_open_at_once() {
     }
 }
 
-/// SYNs and their answers cross on a bad cable, and data follows: each loss is repaired.
+/// RFC 9293 §3.5: SYNs and their answers cross on a bad cable, and data follows: each loss is repaired.
 #[test]
 fn both_sides_open_at_once_over_a_bad_cable() {
     for seed in 0..20 {
@@ -190,6 +193,7 @@ fn a_full_accept_queue_keeps_the_others_waiting() {
     }
 }
 
+/// RFC 9293 §3.10.4.
 #[test]
 fn closing_a_listener_resets_who_was_not_accepted() {
     let mut pair = Pair::seeded(7);
@@ -256,6 +260,7 @@ fn time_wait_gives_way_to_a_newer_syn() {
     }
 }
 
+/// RFC 6191, RFC 9293 §3.10.7.4.
 #[test]
 fn a_client_may_reuse_its_port_at_once() {
     let mut pair = Pair::seeded(9);
@@ -313,6 +318,7 @@ fn a_reset_ends_a_half_open_connection_only_if_exact() {
     assert_eq!(wire.stack().tcp_accept(listener), Err(Error::WouldBlock));
 }
 
+/// RFC 9293 §3.10.1, §3.9.2.3.
 #[test]
 fn impossible_ends_are_refused() {
     let mut pair = Pair::seeded(1);

@@ -112,7 +112,7 @@ fn a_peer_that_holds_acknowledgements_back_is_soon_probed_no_more() {
     assert_eq!((peer.wire.count("TcpExtTCPTimeouts"), peer.wire.count("TcpRetransSegs")), (0, peer.probes()));
 }
 
-/// The price: one loss is repaired so much later, the next one as fast as ever.
+/// RFC 8985 §7.2: the price: one loss is repaired so much later, the next one as fast as ever.
 #[test]
 fn what_was_learnt_delays_one_repair_and_is_forgotten_with_it() {
     let mut peer = Peer::new();
@@ -129,6 +129,7 @@ fn what_was_learnt_delays_one_repair_and_is_forgotten_with_it() {
     assert!(peer.lost() < Span::from_millis(6));
 }
 
+/// RFC 8985 §7.2.
 #[test]
 fn what_was_learnt_is_forgotten_when_it_was_of_no_use_for_ten_seconds() {
     let mut peer = Peer::new();
@@ -146,7 +147,7 @@ fn what_was_learnt_is_forgotten_when_it_was_of_no_use_for_ten_seconds() {
     assert!(peer.lost() < Span::from_millis(6));
 }
 
-/// The round trip itself is no sign that acknowledgements are held back, however long it is.
+/// RFC 8985 §7.2: the round trip itself is no sign that acknowledgements are held back, however long it is.
 #[test]
 fn what_was_learnt_is_forgotten_also_where_a_round_trip_is_longer_than_the_smallest_allowance() {
     let (way, held_back) = (Span::from_millis(50), Span::from_millis(90));
@@ -165,7 +166,7 @@ fn what_was_learnt_is_forgotten_also_where_a_round_trip_is_longer_than_the_small
     assert!(first < Span::from_millis(62), "{} us", first.as_micros());
 }
 
-/// Losses that acknowledgements show are losses: the next one may be of a last message.
+/// RFC 8985 §7.2: losses that acknowledgements show are losses: the next one may be of a last message.
 #[test]
 fn what_was_learnt_is_forgotten_when_acknowledgements_show_a_loss() {
     let mut peer = Peer::new();

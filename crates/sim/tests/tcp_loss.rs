@@ -285,7 +285,7 @@ fn a_needless_timeout_is_taken_back() {
     assert_eq!(wire.count("TcpExtTCPSpuriousRTOs"), 1);
 }
 
-/// The cable is dead for a while and comes back.
+/// RFC 6298 §5: the cable is dead for a while and comes back.
 #[test]
 fn a_blackout_is_survived() {
     for (seed, dark) in [10, 100, 1_000, 10_000].into_iter().enumerate() {
@@ -315,7 +315,7 @@ fn a_blackout_is_survived() {
     }
 }
 
-/// One lost message in a ping-pong costs about the smallest timeout, not 200 ms.
+/// RFC 8985 §7: one lost message in a ping-pong costs about the smallest timeout, not 200 ms.
 #[test]
 fn a_lost_message_costs_milliseconds() {
     let mut pair = Pair::seeded(3);
@@ -342,7 +342,7 @@ fn a_lost_message_costs_milliseconds() {
     assert!(worst < Span::from_millis(35), "the worst round trip took {} us", worst.as_micros());
 }
 
-/// A bottleneck with a short queue: CUBIC keeps it busy.
+/// RFC 9438 §4, RFC 5681 §3.1: a bottleneck with a short queue: CUBIC keeps it busy.
 #[test]
 fn a_bottleneck_is_kept_busy() {
     for name in ["cubic", "reno"] {
@@ -454,6 +454,7 @@ fn a_peer_that_takes_breaks_is_not_probed() {
     }
 }
 
+/// RFC 8985 §7.2.
 /// The last message of all is lost: it is sent again by a probe, after two (smoothed) round trips and 5 ms at most, which begin again when what was
 /// before it is acknowledged (within 3.75 ms).
 #[test]

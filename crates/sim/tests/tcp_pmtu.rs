@@ -103,7 +103,7 @@ fn forged_mtu_reports_do_no_harm() {
     assert!(wire.stack().tcp_info(id, now).unwrap().send_mss >= 500);
 }
 
-/// The host's own MTU goes down and up again.
+/// RFC 9293 §3.7.2: the host's own MTU goes down and up again.
 #[test]
 fn a_changed_interface_mtu_is_followed() {
     for family in 0..2 {
@@ -133,7 +133,7 @@ fn a_changed_interface_mtu_is_followed() {
     }
 }
 
-/// `TCP_MAXSEG`.
+/// RFC 9293 §3.7.1: `TCP_MAXSEG`.
 #[test]
 fn a_segment_size_that_was_set_is_asked_for_and_kept_to() {
     let mut pair = Pair::seeded(2);
@@ -147,6 +147,7 @@ fn a_segment_size_that_was_set_is_asked_for_and_kept_to() {
     assert_eq!(pair.stack(1).tcp_info(server, now).unwrap().send_mss, 588);
 }
 
+/// RFC 9293 §3.9.2.2.
 #[test]
 fn an_unreachable_host_ends_the_attempt() {
     let mut pair = Pair::seeded(3);

@@ -46,6 +46,7 @@ fn a_clean_cable_needs_no_retransmission() {
     close_and_check(&mut pair, client, server, listener);
 }
 
+/// RFC 9293 §3.8.1, RFC 6675, RFC 8985.
 #[test]
 fn loss_of_a_tenth_of_a_percent_to_a_fifth_is_repaired_in_both_directions() {
     for (seed, loss) in [1_000, 10_000, 50_000, 100_000, 200_000].into_iter().enumerate() {
@@ -61,6 +62,7 @@ fn loss_of_a_tenth_of_a_percent_to_a_fifth_is_repaired_in_both_directions() {
     }
 }
 
+/// RFC 9293 §3.1, §3.4.
 #[test]
 fn reorder_duplication_and_corruption_together_change_nothing() {
     for seed in 0..6 {

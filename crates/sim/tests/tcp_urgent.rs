@@ -9,6 +9,7 @@ use tickwire_stack::tcp::Setting;
 use tickwire_stack::time::Span;
 use tickwire_stack::{Error, Ready};
 
+/// RFC 9293 §3.8.5, as Linux has it (RFC 6093 §3).
 #[test]
 fn the_urgent_byte_is_taken_out_of_the_stream_and_reading_stops_at_its_place() {
     let mut pair = Pair::seeded(1);
@@ -30,7 +31,7 @@ fn the_urgent_byte_is_taken_out_of_the_stream_and_reading_stops_at_its_place() {
     assert_eq!(pair.stack(1).tcp_at_mark(server), Ok(false));
 }
 
-/// `SO_OOBINLINE`.
+/// RFC 6093 §6: `SO_OOBINLINE`.
 #[test]
 fn inline_the_byte_stays_in_the_stream() {
     let mut pair = Pair::seeded(2);
@@ -46,6 +47,7 @@ fn inline_the_byte_stays_in_the_stream() {
     assert_eq!(recv(&mut pair, 1, server, 100).unwrap(), b"!cd");
 }
 
+/// RFC 9293 §3.10.7.4, sixth check.
 #[test]
 fn a_mark_that_is_announced_before_its_byte_waits_for_it() {
     let mut wire = Wire::new();

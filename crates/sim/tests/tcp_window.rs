@@ -32,7 +32,7 @@ fn a_zero_window_is_probed_until_it_opens() {
     assert_eq!(wire.taken().iter().map(|s| s.data.len()).sum::<usize>(), 2000);
 }
 
-/// Probes come less and less often, at least once a minute, as retransmissions do; unanswered they end the connection as those would.
+/// RFC 9293 §3.8.6.1: probes come less and less often, at least once a minute, as retransmissions do; unanswered they end the connection as those would.
 #[test]
 fn probes_of_a_shut_window_back_off_and_end_only_if_nobody_answers() {
     for answered in [true, false] {
@@ -66,7 +66,7 @@ fn probes_of_a_shut_window_back_off_and_end_only_if_nobody_answers() {
     }
 }
 
-/// The window opens, and the acknowledgement that says so is lost: the next probe finds out.
+/// RFC 9293 §3.8.6.1: the window opens, and the acknowledgement that says so is lost: the next probe finds out.
 #[test]
 fn a_lost_window_update_is_found_by_a_probe() {
     let mut wire = Wire::new();
@@ -79,6 +79,7 @@ fn a_lost_window_update_is_found_by_a_probe() {
     assert_eq!(wire.taken().iter().map(|s| s.data.len()).sum::<usize>(), 2000);
 }
 
+/// RFC 9293 §3.8.6.
 #[test]
 fn a_receiver_that_does_not_read_stops_the_sender_and_loses_nothing() {
     let mut pair = Pair::seeded(1);
@@ -217,7 +218,7 @@ fn acknowledgements_are_quick_at_first_and_then_delayed() {
     assert_eq!(wire.count("TcpExtDelayedACKs"), 1);
 }
 
-/// As the kernel does with what its GRO joins: one acknowledgement for all, unless it tells of something out of order.
+/// RFC 9293 §3.8.6.3: as the kernel does with what its GRO joins: one acknowledgement for all, unless it tells of something out of order.
 #[test]
 fn segments_that_came_together_are_acknowledged_together() {
     let mut wire = Wire::new();
@@ -253,7 +254,7 @@ fn segments_that_came_together_are_acknowledged_together() {
     assert_eq!(after[0].ack, theirs + 70_000);
 }
 
-/// At the start of a connection so many acknowledgements are quick, however many segments each is for.
+/// RFC 9293 §3.8.6.3: at the start of a connection so many acknowledgements are quick, however many segments each is for.
 #[test]
 fn quick_acknowledgements_are_counted_and_not_what_they_are_for() {
     let mut wire = Wire::new();
@@ -270,7 +271,7 @@ fn quick_acknowledgements_are_counted_and_not_what_they_are_for() {
     }
 }
 
-/// The answer to what came carries the acknowledgement; there is no second one.
+/// RFC 9293 §3.8.6.3: the answer to what came carries the acknowledgement; there is no second one.
 #[test]
 fn what_waits_to_be_acknowledged_goes_with_data() {
     let mut wire = Wire::new();
@@ -287,7 +288,7 @@ fn what_waits_to_be_acknowledged_goes_with_data() {
     wire.nothing();
 }
 
-/// More connections than may wait: those that do are acknowledged early, and none is forgotten.
+/// RFC 9293 §3.8.6.3: more connections than may wait: those that do are acknowledged early, and none is forgotten.
 #[test]
 fn many_connections_are_acknowledged_in_one_batch() {
     let mut wire = Wire::new();
@@ -345,6 +346,7 @@ fn acknowledgements_are_delayed_by_half_a_second_at_most() {
     }
 }
 
+/// RFC 9293 §3.8.6.3.
 /// A stream of messages in one direction: where nothing was there to carry the acknowledgement of one, the next are acknowledged at once, without a timer that
 /// wakes the program for each. (Linux leaves its interactive mode at the same event.) An answer makes the exchange one that is worth waiting for again.
 #[test]
@@ -375,6 +377,7 @@ fn what_nobody_answers_is_acknowledged_at_once() {
     wire.nothing();
 }
 
+/// RFC 9293 §3.8.6.3.
 #[test]
 fn an_answer_carries_the_acknowledgement() {
     let mut pair = Pair::seeded(3);
@@ -457,7 +460,7 @@ fn the_receive_buffer_grows_for_a_program_that_reads_fast() {
     assert!(after > 2 * before, "{before} -> {after}");
 }
 
-/// 256 byte-sized segments out of order in 100 separate runs: bounded, and put together again.
+/// RFC 2018 §4: 256 byte-sized segments out of order in 100 separate runs: bounded, and put together again.
 #[test]
 fn a_hundred_separate_runs_are_kept() {
     let mut wire = Wire::new();

@@ -12,7 +12,7 @@ use tickwire_stack::{Error, Limits, Ready};
 
 const MS: Span = Span::from_millis(1);
 
-/// Both families, all sizes around every border, up to the largest datagram there is.
+/// RFC 768, RFC 1122 §4.1.3.5: both families, all sizes around every border, up to the largest datagram there is.
 #[test]
 fn datagrams_of_every_size_arrive_whole() {
     for family in 0..2 {
@@ -71,6 +71,7 @@ fn jumbo_frames_from_a_peer_are_taken_in_pieces() {
     assert_eq!(pair.frames_held(0), 0);
 }
 
+/// RFC 1122 §4.1.3.5, RFC 3542 §6.
 #[test]
 fn a_receive_tells_where_from_where_to_and_how() {
     let mut pair = Pair::seeded(1);
@@ -128,6 +129,7 @@ fn a_connected_socket_hears_its_peer_only_and_an_unconnected_one_all() {
     assert_eq!(pair.stack(1).udp_send(b, now, &SendTo::default(), &mut &b"x"[..]), Err(Error::NotConnected));
 }
 
+/// RFC 1122 §4.1.3.5, RFC 3493 §3.7.
 #[test]
 fn the_best_fitting_socket_gets_the_datagram() {
     let mut pair = Pair::seeded(1);
@@ -242,6 +244,7 @@ fn a_sender_that_waits_because_receivers_hold_all_frames_goes_on_when_they_read(
     assert_eq!(send(&mut pair, 1, b, Endpoint::new(from, 1000), b"back"), Ok(4));
 }
 
+/// RFC 1191 §3.
 #[test]
 fn what_may_not_be_fragmented_is_refused() {
     let mut pair = Pair::seeded(1);
