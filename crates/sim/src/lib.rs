@@ -10,9 +10,11 @@
 pub mod corpus;
 pub mod hostile;
 
+mod burst;
 mod figures;
 mod host;
 mod link;
+mod messages;
 mod oscillator;
 mod pair;
 mod rng;
@@ -20,9 +22,11 @@ pub mod scenario;
 mod time_server;
 pub mod timekeeping;
 
+pub use burst::Burst;
 pub use figures::{Figures, Summary};
 pub use host::Host;
-pub use link::{LinkConfig, LinkStats};
+pub use link::{Link, LinkConfig, LinkStats};
+pub use messages::{Messages, News};
 pub use oscillator::{Oscillator, Wander};
 pub use pair::{Pair, PairConfig};
 pub use rng::Rng;

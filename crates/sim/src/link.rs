@@ -1,6 +1,6 @@
 //! One direction of a cable with all that can go wrong on the way.
 
-use crate::Rng;
+use crate::{Burst, Messages, Rng};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use tickwire_stack::time::{Instant, Span};
@@ -14,6 +14,12 @@ pub struct LinkConfig {
     pub jitter: Span,
     /// Packets lost, per million.
     pub loss: u32,
+    /// Packets lost many at a time, besides.
+    pub burst: Burst,
+    /// The last segment of each message of so many bytes that a TCP connection carries is lost when it is sent for the first time. 0: it is not.
+    pub tail_of: u32,
+    /// Packets sent before this are lost; [`Instant::NEVER`]: none.
+    pub dark_until: Instant,
     /// Packets that arrive twice, per million.
     pub duplicate: u32,
     /// Packets held back so that later ones overtake them, per million.
@@ -36,6 +42,9 @@ impl Default for LinkConfig {
             delay: Span::from_micros(10),
             jitter: Span::ZERO,
             loss: 0,
+            burst: Burst::default(),
+            tail_of: 0,
+            dark_until: Instant::NEVER,
             duplicate: 0,
             reorder: 0,
             reorder_by: Span::from_micros(200),
@@ -54,14 +63,22 @@ pub struct LinkStats {
     pub sent: u64,
     /// Packets that came out.
     pub delivered: u64,
-    /// Packets lost by chance.
+    /// Packets lost by chance, in bursts or one by one.
     pub lost: u64,
+    /// Last segments of messages, lost as told.
+    pub tails: u64,
+    /// Packets lost because nothing passed at that time.
+    pub dark: u64,
     /// Packets dropped in front of the rate limit.
     pub overflowed: u64,
     /// Packets larger than the MTU.
     pub too_big: u64,
     /// Packets with a flipped bit.
     pub corrupted: u64,
+    /// Packets that were put in once and come out twice.
+    pub duplicated: u64,
+    /// Packets held back, for others to overtake them.
+    pub reordered: u64,
     /// Bytes put in, Ethernet headers included.
     pub bytes: u64,
 }
@@ -73,10 +90,17 @@ struct InFlight {
     bytes: Vec<u8>,
 }
 
+/// One direction of a cable. Its user tells the time, and brings the chance: the same seed and the same packets at the same times give the same result.
 #[derive(Debug)]
-pub(crate) struct Link {
-    pub(crate) config: LinkConfig,
-    pub(crate) stats: LinkStats,
+pub struct Link {
+    /// What it does; may be changed at any time and holds for what is sent from then on. Messages are followed from the first packet on: the size that
+    /// `tail_of` had at first counts.
+    pub config: LinkConfig,
+    /// What happened so far.
+    pub stats: LinkStats,
+    messages: Messages,
+    /// It is in a burst of losses, until then at the latest.
+    bad_until: Instant,
     flying: BinaryHeap<Reverse<InFlight>>,
     number: u64,
     /// When the rate limit has sent all that waits.
@@ -86,32 +110,35 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub(crate) fn new(config: LinkConfig) -> Self {
-        let never = Instant::NEVER;
-        Self { config, stats: LinkStats::default(), flying: BinaryHeap::new(), number: 0, free_at: never, last: never }
+    /// A cable on which nothing is under way.
+    #[must_use]
+    pub fn new(config: LinkConfig) -> Self {
+        Self {
+            config,
+            stats: LinkStats::default(),
+            messages: Messages::new(config.tail_of),
+            bad_until: Instant::NEVER,
+            flying: BinaryHeap::new(),
+            number: 0,
+            free_at: Instant::NEVER,
+            last: Instant::NEVER,
+        }
     }
 
-    pub(crate) fn send(&mut self, now: Instant, rng: &mut Rng, mut bytes: Vec<u8>) {
-        let LinkConfig { delay, jitter, loss, duplicate, reorder, reorder_by, corrupt, rate, queue, mtu } = self.config;
+    /// Puts a packet in, Ethernet header first. The time must not go back from one call to the next.
+    pub fn send(&mut self, now: Instant, rng: &mut Rng, mut bytes: Vec<u8>) {
+        let LinkConfig { delay, jitter, duplicate, reorder, reorder_by, corrupt, mtu, .. } = self.config;
         self.stats.sent += 1;
         self.stats.bytes += bytes.len() as u64;
         if bytes.len() > mtu + 14 {
             self.stats.too_big += 1;
             return;
         }
-        let mut leaves = now;
-        if rate != 0 {
-            let start = self.free_at.max(now);
-            let waiting = start.since(now).as_nanos() as u128 * u128::from(rate) / 8_000_000_000;
-            if waiting > queue as u128 {
-                self.stats.overflowed += 1;
-                return;
-            }
-            leaves = start + Span::from_nanos(bytes.len() as u64 * 8_000_000_000 / rate);
-            self.free_at = leaves;
-        }
-        if rng.chance(loss) {
-            self.stats.lost += 1;
+        let Some(leaves) = self.queue(now, bytes.len()) else {
+            self.stats.overflowed += 1;
+            return;
+        };
+        if self.loses(now, rng, &bytes) {
             return;
         }
         if rng.chance(corrupt) {
@@ -120,6 +147,7 @@ impl Link {
             self.stats.corrupted += 1;
         }
         let copies = if rng.chance(duplicate) { 2 } else { 1 };
+        self.stats.duplicated += copies - 1;
         for _ in 0..copies {
             let mut arrives = leaves + delay;
             if !jitter.is_zero() {
@@ -127,6 +155,7 @@ impl Link {
             }
             if rng.chance(reorder) {
                 arrives += Span::from_nanos(1 + rng.below(reorder_by.as_nanos().max(1)));
+                self.stats.reordered += 1;
             } else {
                 arrives = arrives.max(self.last);
                 self.last = arrives;
@@ -136,11 +165,48 @@ impl Link {
         }
     }
 
-    pub(crate) fn next_arrival(&self) -> Option<Instant> {
+    /// When the rate limit has sent a packet of that length; none if it does not even take it.
+    fn queue(&mut self, now: Instant, length: usize) -> Option<Instant> {
+        let LinkConfig { rate, queue, .. } = self.config;
+        if rate == 0 {
+            return Some(now);
+        }
+        let start = self.free_at.max(now);
+        let waiting = start.since(now).as_nanos() as u128 * u128::from(rate) / 8_000_000_000;
+        if waiting > queue as u128 {
+            return None;
+        }
+        self.free_at = start + Span::from_nanos(length as u64 * 8_000_000_000 / rate);
+        Some(self.free_at)
+    }
+
+    /// Whether a packet is lost, and counts it.
+    fn loses(&mut self, now: Instant, rng: &mut Rng, bytes: &[u8]) -> bool {
+        let LinkConfig { loss, burst, tail_of, dark_until, .. } = self.config;
+        // All are looked at, also what is lost for another reason: a message's end is sent for the first time once.
+        let tail = tail_of != 0 && self.messages.see(bytes).end;
+        let stats = &mut self.stats;
+        let count = if now < dark_until {
+            &mut stats.dark
+        } else if tail {
+            &mut stats.tails
+        } else if rng.chance(loss) || burst.loses(now, &mut self.bad_until, rng) {
+            &mut stats.lost
+        } else {
+            return false;
+        };
+        *count += 1;
+        true
+    }
+
+    /// When the next packet comes out.
+    #[must_use]
+    pub fn next_arrival(&self) -> Option<Instant> {
         self.flying.peek().map(|Reverse(packet)| packet.arrives)
     }
 
-    pub(crate) fn arrive(&mut self, now: Instant) -> Option<Vec<u8>> {
+    /// Takes out the next packet that has arrived by now.
+    pub fn arrive(&mut self, now: Instant) -> Option<Vec<u8>> {
         if self.next_arrival()? > now {
             return None;
         }

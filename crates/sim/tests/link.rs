@@ -3,7 +3,7 @@
 mod common;
 
 use common::{open, received, send};
-use tickwire_sim::{LinkConfig, Pair, PairConfig};
+use tickwire_sim::{Burst, LinkConfig, Pair, PairConfig};
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::time::Span;
 
@@ -65,10 +65,41 @@ fn loss_duplication_and_reordering_happen_about_as_often_as_asked() {
     let stats = pair.link_stats(0);
     assert!((150..250).contains(&stats.lost), "{stats:?}");
     assert_eq!(got.len() as u64, stats.delivered);
-    let copies = stats.delivered + stats.lost - stats.sent;
-    assert!((80..160).contains(&copies), "{copies}");
+    assert_eq!(stats.delivered, stats.sent - stats.lost + stats.duplicated);
+    assert!((80..160).contains(&stats.duplicated), "{stats:?}");
+    assert!((320..480).contains(&stats.reordered), "{stats:?}");
     let overtaken = got.windows(2).filter(|w| w[1] < w[0]).count();
     assert!((200..500).contains(&overtaken), "{overtaken}");
+}
+
+#[test]
+fn bursts_take_neighbours() {
+    let burst = Burst { begin: 10_000, end: 200_000, loss: 1_000_000, longest: Span::from_millis(1) };
+    let link = LinkConfig { burst, ..LinkConfig::default() };
+    let (got, pair) = run(&PairConfig::default().with_link(link), 4000, Span::from_micros(3));
+    let stats = pair.link_stats(0);
+    assert!((120..280).contains(&stats.lost), "{stats:?}");
+    assert_eq!(got.len() as u64 + stats.lost, 4000);
+    let gaps = got.windows(2).filter(|two| two[1] > two[0] + 1).count() as u64;
+    assert!((20..60).contains(&gaps) && stats.lost > 3 * gaps, "{gaps}: {stats:?}");
+}
+
+#[test]
+fn nothing_passes_a_dark_cable_in_its_direction() {
+    let mut pair = Pair::seeded(1);
+    let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
+    let a = open(&mut pair, 0, from, 1000);
+    let b = open(&mut pair, 1, to, 2000);
+    pair.link_mut(0).dark_until = pair.now() + Span::from_secs(1);
+    let mut got = [0, 0];
+    for _ in 0..20 {
+        send(&mut pair, 0, a, Endpoint::new(to, 2000), b"there").unwrap();
+        send(&mut pair, 1, b, Endpoint::new(from, 1000), b"back").unwrap();
+        pair.run_for(Span::from_millis(100));
+        got[0] += received(&mut pair, 1, b).len();
+        got[1] += received(&mut pair, 0, a).len();
+    }
+    assert_eq!((got, pair.link_stats(0).dark, pair.link_stats(1).dark), ([10, 20], 10, 0));
 }
 
 #[test]
