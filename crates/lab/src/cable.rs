@@ -38,7 +38,7 @@ fn connect(a: &Host, a_interface: &str, b: &Host, b_interface: &str) -> Result<(
     crate::run(&command.split(' ').collect::<Vec<_>>()).map(drop)
 }
 
-fn bring_up(host: &Host, interface: &str, options: &CableOptions) -> Result<()> {
+pub(crate) fn bring_up(host: &Host, interface: &str, options: &CableOptions) -> Result<()> {
     host.mtu(interface, options.mtu)?;
     if !options.offload {
         host.run(&["ethtool", "-K", interface, "tx", "off", "tso", "off", "gso", "off"])?;

@@ -1,7 +1,7 @@
 //! The lab: computers, cables and switches made of network namespaces, veth pairs and bridges.
 //!
 //! May know the operating system and the tools `ip`, `ethtool` and `tc`; knows Tickwire only as a program to start (`tickwire service`,
-//! `tickwire run`, `tickwire stat --json`). Needs root. Nothing in a lab can reach the outside, and nothing of it stays: a [`Lab`] removes
+//! `tickwire run`, `tickwire stat --json`), and `relay` likewise. Needs root. Nothing in a lab can reach the outside, and nothing of it stays: a [`Lab`] removes
 //! its namespaces, devices, files and processes when it is dropped, on Ctrl-C and SIGTERM; a guardian process does when the program is killed,
 //! and whatever is left all the same is swept by the next run (the names carry the process number).
 //!
@@ -22,6 +22,7 @@ mod lab;
 mod pair;
 mod process;
 mod registry;
+mod relay;
 mod service;
 mod shell;
 pub mod stat;
@@ -34,5 +35,6 @@ pub use lab::Lab;
 pub use pair::Pair;
 pub use process::{Ended, Process};
 pub use registry::{sweep, wait_if_interrupted};
+pub use relay::{Passed, Relay, Relayed, Way};
 pub use service::{Service, ServiceOptions};
 pub use shell::{is_root, run};

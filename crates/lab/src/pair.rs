@@ -35,6 +35,11 @@ impl Pair {
         let lab = Lab::new()?;
         let (a, b) = (lab.host("a")?, lab.host("b")?);
         lab.cable(&a, &b, INTERFACE, options)?;
+        Self::with_addresses(lab, a, b)
+    }
+
+    /// Gives two hosts of a lab, which are joined already, their addresses.
+    pub(crate) fn with_addresses(lab: Lab, a: Host, b: Host) -> Result<Self> {
         let pair = Self { lab, a, b };
         for (host, v4, v6) in [(&pair.a, pair.a_v4(), pair.a_v6()), (&pair.b, pair.b_v4(), pair.b_v6())] {
             host.address(INTERFACE, &format!("{v4}/24"))?;

@@ -1,0 +1,121 @@
+//! A network device, frame by frame: a packet socket.
+
+use anyhow::{Context, Result, bail};
+use nix::cmsg_space;
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, ControlMessageOwned, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, bind, recvmsg, send,
+    setsockopt, socket, sockopt,
+};
+use std::io::IoSliceMut;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// More than a frame can have, whatever the device has merged: it is not to be cut off unseen.
+const LARGEST: usize = 1 << 17;
+/// What may wait in the socket, with the kernel's own use of memory: some ten thousand frames of 1500 bytes.
+const QUEUE: usize = 32 << 20;
+
+/// One end of the cable.
+#[derive(Debug)]
+pub(crate) struct Port {
+    device: String,
+    socket: OwnedFd,
+    frame: Vec<u8>,
+    control: Vec<u8>,
+    overflowed: u32,
+    refused: u64,
+}
+
+impl Port {
+    /// Opens the device of that name in the network namespace of this process, and forgets what has come before.
+    pub(crate) fn open(device: &str) -> Result<Self> {
+        let address = link_address(device)?;
+        let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+        let socket = socket(AddressFamily::Packet, SockType::Raw, flags, SockProtocol::EthAll)
+            .context("cannot open a packet socket, which only root may")?;
+        bind(socket.as_raw_fd(), &address).with_context(|| format!("cannot bind to the device {device}"))?;
+        setsockopt(&socket, sockopt::RcvBufForce, &QUEUE).context("cannot enlarge the receive queue")?;
+        setsockopt(&socket, sockopt::SndBufForce, &QUEUE).context("cannot enlarge the send queue")?;
+        setsockopt(&socket, sockopt::RxqOvfl, &1).context("cannot count what overflows")?;
+        let mut port = Self {
+            device: device.to_owned(),
+            socket,
+            frame: vec![0; LARGEST],
+            control: cmsg_space!(u32),
+            overflowed: 0,
+            refused: 0,
+        };
+        // Until it was bound, it heard all devices.
+        while port.receive()?.is_some() {}
+        Ok(port)
+    }
+
+    /// The next frame that has come; none: there is none yet.
+    pub(crate) fn receive(&mut self) -> Result<Option<Vec<u8>>> {
+        loop {
+            let mut into = [IoSliceMut::new(&mut self.frame)];
+            let (fd, control) = (self.socket.as_raw_fd(), Some(&mut self.control[..]));
+            let length = match recvmsg::<()>(fd, &mut into, control, MsgFlags::empty()) {
+                Ok(message) => {
+                    for control in message.cmsgs()? {
+                        if let ControlMessageOwned::RxqOvfl(count) = control {
+                            self.overflowed = count;
+                        }
+                    }
+                    message.bytes
+                }
+                Err(Errno::EAGAIN) => return Ok(None),
+                Err(Errno::EINTR) => continue,
+                Err(error) => return Err(error).with_context(|| format!("the device {} has gone", self.device)),
+            };
+            return Ok(Some(self.frame[..length].to_vec()));
+        }
+    }
+
+    /// Sends a frame.
+    pub(crate) fn send(&mut self, frame: &[u8]) -> Result<()> {
+        match send(self.socket.as_raw_fd(), frame, MsgFlags::empty()) {
+            Ok(_) => Ok(()),
+            Err(Errno::EAGAIN | Errno::ENOBUFS) => {
+                self.refused += 1;
+                Ok(())
+            }
+            Err(error) => Err(error).with_context(|| format!("cannot send {} bytes by {}", frame.len(), self.device)),
+        }
+    }
+
+    /// Frames that came and were not taken in time.
+    pub(crate) fn overflowed(&self) -> u32 {
+        self.overflowed
+    }
+
+    /// Frames that the device did not take.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused
+    }
+}
+
+impl AsFd for Port {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// The address that a packet socket is bound to: its protocol is 0, so the socket keeps its own.
+fn link_address(device: &str) -> Result<LinkAddr> {
+    let mut addresses = nix::ifaddrs::getifaddrs().context("cannot list the devices")?;
+    let found = addresses.find_map(|one| one.address?.as_link_addr().copied().filter(|_| one.interface_name == device));
+    let Some(address) = found else { bail!("there is no device {device}") };
+    Ok(address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_is_not_there_is_named() {
+        let error = link_address("no-such-device").unwrap_err().to_string();
+        assert_eq!(error, "there is no device no-such-device");
+    }
+}
