@@ -1,4 +1,5 @@
-//! `cargo xtask bench`: the rows of the performance promise, all in one run, rivals interleaved in rounds. `cargo xtask bench clock` is in `clock`.
+//! `cargo xtask bench`: the rows of the performance promise, all in one run, rivals interleaved in rounds. `cargo xtask bench clock` is in `clock`,
+//! `cargo xtask bench loss` in `loss`.
 //!
 //! A virtual machine's speed drifts by tens of percent within minutes, so a single figure says nothing: every row is measured in
 //! every round, one after the other, and rows are compared by the medians of their rounds.
@@ -6,6 +7,7 @@
 mod bed;
 mod clock;
 mod figures;
+mod loss;
 mod report;
 mod rows;
 mod targets;
@@ -58,12 +60,16 @@ pub(crate) struct Options {
 enum Other {
     /// Measure clocks against a known truth
     Clock(clock::Options),
+    /// Measure messages over a cable that loses, doubles and reorders
+    Loss(loss::Options),
 }
 
 /// Measures; fails if a row could not be measured, not if it is slow.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    if let Some(Other::Clock(options)) = &options.other {
-        return clock::run(options);
+    match &options.other {
+        Some(Other::Clock(options)) => return clock::run(options),
+        Some(Other::Loss(options)) => return loss::run(options),
+        None => {}
     }
     if std::env::var_os(DIRECTORY_VARIABLE).is_some() {
         return measure(options);

@@ -1,0 +1,73 @@
+//! What the cable does to the messages.
+
+/// One row of the table.
+#[derive(Debug)]
+pub(super) struct Row {
+    /// Its name; `--only` looks for a part of it.
+    pub(super) name: &'static str,
+    /// What the relay is told.
+    told: Told,
+    /// What a measurement takes beside its seconds: hosts and programs come and go, and the last message may take long.
+    pub(super) around_s: f64,
+}
+
+#[derive(Debug)]
+enum Told {
+    /// The same for all packets of both directions.
+    Chance(&'static [&'static str]),
+    /// These, and then the bytes of a message after the last.
+    Messages(&'static [&'static str]),
+}
+
+const fn chance(name: &'static str, arguments: &'static [&'static str]) -> Row {
+    Row { name, told: Told::Chance(arguments), around_s: 0.6 }
+}
+
+const fn messages(name: &'static str, around_s: f64, arguments: &'static [&'static str]) -> Row {
+    Row { name, told: Told::Messages(arguments), around_s }
+}
+
+/// All rows.
+pub(super) const ROWS: [Row; 12] = [
+    chance("none", &[]),
+    chance("random 0.1 %", &["--loss", "1000"]),
+    chance("random 0.5 %", &["--loss", "5000"]),
+    chance("random 1 %", &["--loss", "10000"]),
+    chance("random 2 %", &["--loss", "20000"]),
+    chance("random 5 %", &["--loss", "50000"]),
+    // Four packets in a row on average, 0.8 % of all.
+    chance("burst", &["--burst", "2000", "--burst-end", "250000"]),
+    // Two round trips at most.
+    chance("reorder", &["--reorder", "20000", "--reorder-by", "200"]),
+    chance("duplicate", &["--duplicate", "20000"]),
+    messages("tail", 1.0, &["--tail"]),
+    messages("blackout forth", 3.0, &["--dark", "forth", "--blackout"]),
+    messages("blackout back", 3.0, &["--dark", "back", "--blackout"]),
+];
+
+impl Row {
+    /// The relay's arguments for messages of so many bytes.
+    pub(super) fn arguments(&self, size: u32) -> Vec<String> {
+        let (Told::Chance(arguments) | Told::Messages(arguments)) = self.told;
+        let size = matches!(self.told, Told::Messages(_)).then(|| size.to_string());
+        arguments.iter().map(|&argument| argument.to_owned()).chain(size).collect()
+    }
+
+    /// Messages before the measured ones: the windows open. Where each message takes long, fewer.
+    pub(super) fn warm_up(&self) -> u32 {
+        if matches!(self.told, Told::Messages(_)) { 1 } else { 5 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_size_follows_where_messages_are_told_apart() {
+        let arguments = |name: &str| ROWS.iter().find(|row| row.name == name).unwrap().arguments(20_000).join(" ");
+        assert_eq!(arguments("random 0.1 %"), "--loss 1000");
+        assert_eq!(arguments("tail"), "--tail 20000");
+        assert_eq!(arguments("blackout back"), "--dark back --blackout 20000");
+    }
+}
