@@ -103,6 +103,7 @@ fn rfc5682_2_1_a_true_loss_is_repaired_by_slow_start() {
     let (mut peer, _) = Peer::timed_out(&PLAIN);
     peer.ack(1000, &[]);
     assert_eq!(peer.sent(), [10_000, 11_000]);
+    peer.wire.pass(MS);
     peer.ack(1000, &[]);
     assert_eq!(peer.sent(), [1000]);
     assert_eq!(peer.info().cwnd, 3000);
@@ -144,6 +145,9 @@ fn rfc5682_3_1_a_true_loss_is_seen_when_new_segments_arrive_before_it_is_repaire
     let (mut peer, _) = Peer::timed_out(&SACK);
     peer.ack(1000, &[]);
     assert_eq!(peer.sent(), [11_000, 12_000]);
+    peer.ack(1000, &[]);
+    assert_eq!(peer.sent(), [], "that was sent before the new ones could arrive");
+    peer.wire.pass(MS);
     peer.ack(1000, &[(11_000, 12_000)]);
     assert_eq!(peer.sent()[..2], [1000, 2000]);
     assert_eq!(peer.wire.count("TcpExtTCPSpuriousRTOs"), 0);

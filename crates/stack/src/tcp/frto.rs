@@ -40,11 +40,12 @@ impl Socket {
     }
 
     /// What an acknowledgement says about the timeout.
-    pub(super) fn judge_timeout(&mut self, frames: &mut Frames<'_>, counters: &Counters, news: &News) {
+    pub(super) fn judge_timeout(&mut self, frames: &mut Frames<'_>, counters: &Counters, now: Instant, news: &News) {
         if self.recovery.phase != Phase::Loss {
             return;
         }
-        let any = news.acked > 0 || news.delivered > 0 || news.duplicate;
+        // What comes together with the acknowledgement that led to the question cannot be the answer.
+        let answers = self.sent != now && (news.acked > 0 || news.delivered > 0 || news.duplicate);
         self.recovery.frto = match self.recovery.frto {
             Frto::Waiting if news.acked > 0 && self.send.una.lt(self.recovery.point) => Frto::Ask,
             // Without SACK the peer has something behind the first segment, and this may be all that it ever says of it.
@@ -53,7 +54,7 @@ impl Socket {
                 self.undo_reduction(frames, counters);
                 Frto::Lost
             }
-            Frto::Asked if any => {
+            Frto::Asked if answers || self.send.una.ge(self.recovery.point) => {
                 self.cc.cwnd = 3 * u32::from(self.mss); // step 3a
                 Frto::Lost
             }

@@ -103,7 +103,7 @@ impl Socket {
             self.recovery.round = self.send.nxt;
         }
         self.check_probe(counters, now, news);
-        self.judge_timeout(frames, counters, news);
+        self.judge_timeout(frames, counters, now, news);
         let was_open = self.recovery.phase == Phase::Open;
         if !was_open && self.send.una.ge(self.recovery.point) {
             self.leave_recovery();
