@@ -25,9 +25,13 @@ struct Peer {
 
 impl Peer {
     fn new(options: &[u8]) -> Self {
+        Self::opened_by(Seg::new(SYN, 1000, 0).options(options))
+    }
+
+    fn opened_by(syn: Seg) -> Self {
         let mut wire = Wire::new();
         let listener = wire.listen(8);
-        let (id, ours, theirs) = wire.accepted_with(listener, Seg::new(SYN, 1000, 0).options(options));
+        let (id, ours, theirs) = wire.accepted_with(listener, syn);
         let now = wire.now;
         wire.stack().tcp_set(id, now, Setting::NoDelay(true)).unwrap();
         let mut peer = Self { wire, id, ours, theirs };
@@ -151,6 +155,27 @@ fn rfc5682_3_1_a_true_loss_is_seen_when_new_segments_arrive_before_it_is_repaire
     peer.ack(1000, &[(11_000, 12_000)]);
     assert_eq!(peer.sent()[..2], [1000, 2000]);
     assert_eq!(peer.wire.count("TcpExtTCPSpuriousRTOs"), 0);
+}
+
+/// RFC 5682 §2.1, step 1, RFC 3168 §6.1.2: that the window is being reduced for a router's mark says nothing of losses.
+#[test]
+fn rfc5682_2_1_a_timeout_is_asked_about_also_while_a_mark_slows_down() {
+    const ECE: u8 = 64;
+    const CWR: u8 = 128;
+    let mut peer = Peer::opened_by(Seg::new(SYN | ECE | CWR, 1000, 0).options(&PLAIN));
+    peer.send(20_000);
+    assert_eq!(peer.sent().len(), 10);
+    peer.wire.pass(MS);
+    peer.wire.put(Seg::new(ACK | ECE, peer.theirs, peer.ours + 1000));
+    assert_eq!((peer.info().congestion_state, peer.sent()), (2, vec![10_000]));
+    let before = peer.info().cwnd;
+    peer.wire.pass(Span::from_micros(6_500));
+    assert_eq!(peer.sent(), [1000]);
+    peer.ack(2000, &[]);
+    assert_eq!(peer.sent(), [11_000, 12_000]);
+    peer.ack(3000, &[]);
+    assert!(peer.info().cwnd >= before, "{} of {before}", peer.info().cwnd);
+    assert_eq!(peer.wire.count("TcpExtTCPSpuriousRTOs"), 1);
 }
 
 /// RFC 5682 §2.1, step 2b: there is nothing new to ask with.

@@ -33,7 +33,7 @@ impl Socket {
     /// The retransmission timer has expired; the phase is still what it was before. Step 1: what is being recovered is lost already.
     pub(super) fn timeout_in_question(&self, first: bool) -> Frto {
         match self.recovery.phase {
-            Phase::Open => Frto::Waiting,
+            Phase::Open | Phase::Reduction => Frto::Waiting,
             Phase::Loss if !first => self.recovery.frto,
             _ => Frto::Lost,
         }
