@@ -60,7 +60,7 @@ const EXPIRED: [(u8, u8); 2] = [(11, 0), (3, 0)];
 /// not concerned.
 #[test]
 fn a_connected_socket_is_told_once_by_whatever_is_called_next() {
-    for family in 0..2 {
+    for (family, refused) in REFUSED.into_iter().enumerate() {
         let told = |asked: &mut Asked, way: usize| {
             let (id, peer) = (asked.socket, asked.peer);
             let elsewhere = Endpoint::new(peer.address, 2001);
@@ -74,7 +74,7 @@ fn a_connected_socket_is_told_once_by_whatever_is_called_next() {
         };
         for way in 0..5 {
             let mut asked = Asked::new(family, true);
-            asked.complain(REFUSED[family]);
+            asked.complain(refused);
             let ready = asked.pair.stack(0).readiness(asked.socket.into()).unwrap();
             assert!(ready.contains(Ready::ERR | Ready::OUT) && !ready.contains(Ready::IN), "{ready:?}");
             assert_eq!(asked.pair.stack(0).readiness(asked.clean.into()), Ok(Ready::OUT), "not the other");
