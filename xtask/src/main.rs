@@ -1,4 +1,4 @@
-//! What a developer types: `cargo xtask demo`, `test`, `fuzz`, `conformance`, `lab`, `check`, `man`, `wheel`.
+//! What a developer types: `cargo xtask demo`, `test`, `fuzz`, `conformance`, `suites`, `lab`, `check`, `man`, `wheel`.
 //!
 //! Depends on the lab and the figures of the benchmark only, never on the other crates: it must build on a machine on which their needs (clang, for one) are not installed
 //! yet, because it is what installs them. It builds them with cargo and runs their programs.
@@ -14,6 +14,7 @@ mod lab;
 mod man;
 mod progress;
 mod sockperf;
+mod suites;
 mod test;
 mod traffic;
 mod unpacked;
@@ -45,6 +46,8 @@ enum Task {
     Check,
     /// Run packetdrill's scripts on the stack, and write the table of what they show
     Conformance(conformance::Options),
+    /// Run socket tests of others on the kernel and on Tickwire, and compare each case
+    Suites(suites::Options),
     /// Fuzz the parsers and the stack from the committed corpus
     Fuzz(fuzz::Options),
     /// Write the man pages
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
         },
         Task::Check => check::run(),
         Task::Conformance(options) => conformance::run(&options),
+        Task::Suites(options) => suites::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),
         Task::Man(options) => man::run(&options),
         Task::Wheel => wheel::run(),

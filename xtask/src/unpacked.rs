@@ -1,5 +1,5 @@
-//! Programs of Debian packages that are unpacked into the build directory instead of installed: installing a time daemon removes the one that keeps the machine's
-//! clock, for each excludes all others.
+//! What Debian packages have in them, unpacked into the build directory instead of installed: installing a time daemon removes the one that keeps the machine's
+//! clock, for each excludes all others; and tests of the interpreter want its newest build.
 
 use crate::workspace;
 use anyhow::{Context, Result};
@@ -22,6 +22,11 @@ fn folders(package: &Path) -> [PathBuf; 2] {
 /// Whether this package is unpacked and has this program.
 pub(crate) fn has(package: &str, program: &str) -> bool {
     directory().is_ok_and(|all| folders(&all.join(package)).iter().any(|folder| folder.join(program).is_file()))
+}
+
+/// A folder of an unpacked package, by its path inside of that.
+pub(crate) fn folder(package: &str, inside: &str) -> Option<PathBuf> {
+    Some(directory().ok()?.join(package).join(inside)).filter(|folder| folder.is_dir())
 }
 
 /// `PATH`, with administrators' programs and those that are unpacked behind it.

@@ -1,0 +1,161 @@
+//! `cargo xtask suites`: the socket tests that the interpreter CPython is tested with, on the kernel and on Tickwire, compared case by case.
+//!
+//! Each of these tests talks with itself, and what stays on a host is the kernel's. So in the lab a mirror is the other host: it sends back what comes to an address of its
+//! own, with source and destination exchanged, and the tests reach themselves by that address (`cases.py`). Everything crosses the cable, and the lane, twice.
+
+use crate::{deps, unpacked, workspace};
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::time::Duration;
+use tickwire_lab::tools::DIRECTORY_VARIABLE;
+use tickwire_lab::{Pair, Process, Service};
+
+/// Which tests.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Only modules whose name contains this
+    only: Option<String>,
+}
+
+/// The modules that use sockets. Those that take minutes only to wait for timers are not among them.
+const MODULES: [&str; 13] = [
+    "test_selectors",
+    "test_socket",
+    "test_socketserver",
+    "test_httplib",
+    "test_ssl",
+    "test_asyncio.test_buffered_proto",
+    "test_asyncio.test_events",
+    "test_asyncio.test_sendfile",
+    "test_asyncio.test_server",
+    "test_asyncio.test_sock_lowlevel",
+    "test_asyncio.test_ssl",
+    "test_asyncio.test_sslproto",
+    "test_asyncio.test_streams",
+];
+
+/// Waits for pairs of sockets within the host only; that takes no lane, but all functions that wait.
+const LOCAL: &str = "test_selectors";
+
+const PYTHON: &str = "/usr/bin/python3";
+const MIRROR: &str = include_str!("mirror.py");
+const CASES: &str = include_str!("cases.py");
+/// What the mirror sends back.
+const MIRRORED: [&str; 2] = ["10.77.0.9", "fd77::9"];
+/// The longest that a module may take; a case has a limit of its own.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// How each case ended: `ok`, `failed` or `skipped`. A module that was ended lacks the rest.
+type Outcomes = BTreeMap<String, String>;
+
+/// Runs the modules both ways and tells of each case that is worse on Tickwire.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    if std::env::var_os(DIRECTORY_VARIABLE).is_none() {
+        workspace::ask_for_root()?;
+        deps::install(&deps::EVERYTHING)?;
+        tests()?;
+        let build = workspace::build_release()?;
+        return workspace::again_as_root(&build);
+    }
+    let tests = tests()?;
+    let pair = Pair::new()?;
+    let service = Service::start(&pair.a)?;
+    let _mirror = mirror(&pair)?;
+    let mut all_worse = 0;
+    let wanted = |module: &&&str| options.only.as_deref().is_none_or(|only| module.contains(only));
+    println!(
+        "{:34} {:>6} {:>10} {:>12} {:>6} {:>8}",
+        "module", "cases", "kernel ok", "tickwire ok", "worse", "packets"
+    );
+    for module in MODULES.iter().filter(wanted) {
+        let kernel = outcomes(&pair, &tests, module, false)?;
+        let before = service.stat()?.diverted();
+        let ours = outcomes(&pair, &tests, module, true)?;
+        let packets = service.stat()?.diverted() - before;
+        let ok = |outcomes: &Outcomes| outcomes.values().filter(|how| *how == "ok").count();
+        let worse = worse(&kernel, &ours);
+        let count = worse.len();
+        println!("{module:34} {:>6} {:>10} {:>12} {count:>6} {packets:>8}", kernel.len(), ok(&kernel), ok(&ours));
+        for case in worse {
+            let how = ours.get(case).map_or("not run", String::as_str);
+            println!("    {how}: {case}");
+        }
+        all_worse += count;
+        if packets == 0 && *module != LOCAL {
+            bail!("nothing of {module} crossed the lane");
+        }
+    }
+    if all_worse > 0 {
+        bail!("{all_worse} cases are worse than on the kernel");
+    }
+    Ok(())
+}
+
+/// The folder of the interpreter's own tests, which Debian has in a package of their own. It is unpacked only.
+fn tests() -> Result<String> {
+    let print = "import sys; print('%d.%d' % sys.version_info[:2])";
+    let version = tickwire_lab::run(&[PYTHON, "-c", print]).context("the tests are for Debian's Python")?;
+    let version = version.trim();
+    let package = format!("libpython{version}-testsuite");
+    let inside = format!("usr/lib/python{version}/test");
+    if unpacked::folder(&package, &inside).is_none() {
+        unpacked::get(&package)?;
+    }
+    let folder = unpacked::folder(&package, &inside).with_context(|| format!("{package} has no {inside}"))?;
+    Ok(folder.to_string_lossy().into_owned())
+}
+
+/// Makes host b a mirror.
+fn mirror(pair: &Pair) -> Result<Process> {
+    // It would get several packets as one, longer than what it may send.
+    pair.b.run(&["ethtool", "-K", "eth0", "gro", "off"])?;
+    let hardware = pair.b.run(&["cat", "/sys/class/net/eth0/address"])?;
+    for address in MIRRORED {
+        pair.a.run(&["ip", "neighbour", "add", address, "lladdr", hardware.trim(), "dev", "eth0"])?;
+    }
+    let mut mirror = pair.b.spawn(&[&[PYTHON, "-c", MIRROR, "eth0"][..], &MIRRORED].concat())?;
+    mirror.wait_for("ready", Duration::from_secs(10))?;
+    Ok(mirror)
+}
+
+/// Runs a module.
+fn outcomes(pair: &Pair, tests: &str, module: &str, accelerated: bool) -> Result<Outcomes> {
+    let mut command: Command = if accelerated { pair.a.accelerated(PYTHON)? } else { pair.a.command(PYTHON) };
+    let [v4, v6] = MIRRORED;
+    command.args(["-c", CASES, tests, &pair.a_v4(), v4, &pair.a_v6(), v6, module]).current_dir(pair.a.directory());
+    let mut process = Process::spawn(command)?;
+    let ended = process.wait(PATIENCE);
+    let found = read(&process.stdout());
+    if found.is_empty() {
+        let why = ended.map_or_else(|error| format!("{error:#}"), |ended| ended.stderr);
+        bail!("{module} did not run: {why}");
+    }
+    Ok(found)
+}
+
+/// Lines of the form `case ok test.test_socket.BasicTCPTest.testRecv`, among others of the tests' own.
+fn read(printed: &str) -> Outcomes {
+    let cases = printed.lines().filter_map(|line| line.strip_prefix("case ")?.split_once(' '));
+    cases.map(|(how, case)| (case.to_owned(), how.to_owned())).collect()
+}
+
+/// The cases that went well on the kernel only.
+fn worse<'a>(kernel: &'a Outcomes, ours: &Outcomes) -> Vec<&'a str> {
+    let ok = kernel.iter().filter(|(_, how)| *how == "ok").map(|(case, _)| case.as_str());
+    ok.filter(|case| ours.get(*case).is_none_or(|how| how != "ok")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_worse_is_told_from_what_is_not() {
+        let kernel =
+            read("case ok a\nserver: case failed b\ncase ok b\ncase failed c\ncase skipped d\ncase ok e\nend\n");
+        let ours = read("case ok a\ncase failed b\ncase failed c\ncase ok d\n");
+        assert_eq!(worse(&kernel, &ours), ["b", "e"]);
+        assert!(worse(&kernel, &kernel).is_empty());
+    }
+}
