@@ -196,6 +196,27 @@ fn time_wait_survives_a_reset_and_answers_a_repeated_fin() {
     assert_eq!(wire.stack().deadline(), None);
 }
 
+/// RFC 9293 §3.6.1: TIME-WAIT lasts as long as it lasts, whatever the program sets meanwhile.
+#[test]
+fn keepalive_does_not_change_the_end_of_time_wait() {
+    for on in [false, true] {
+        let mut wire = Wire::new();
+        let (id, ours, theirs) = wire.accepted();
+        let now = wire.now;
+        wire.stack().tcp_shutdown(id, now, Shutdown::Write).unwrap();
+        wire.taken();
+        wire.put(Seg::new(FIN | ACK, theirs, ours + 1));
+        assert_eq!(wire.state(id), Ok(State::TimeWait));
+        wire.stack().tcp_set(id, now, Setting::KeepAlive(on)).unwrap();
+        wire.close(id);
+        wire.pass(Span::from_secs(59));
+        assert!(wire.stack().deadline().is_some());
+        wire.pass(Span::from_secs(2));
+        assert_eq!(wire.stack().deadline(), None);
+        assert_eq!(wire.state(id), Err(Error::Stale));
+    }
+}
+
 /// RFC 9293 §3.10.7.4, eighth check: a FIN that overtakes data waits for it.
 #[test]
 fn fin_out_of_order_is_held_until_the_gap_closes() {

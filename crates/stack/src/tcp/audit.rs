@@ -50,6 +50,8 @@ impl Stack<'_> {
             let armed = earliest.is_none_or(|at| due <= at && !due.is_never());
             assert!(armed, "{index}: the timer is set to {due:?}, the earliest deadline is {earliest:?}");
             assert!(!s.waits() || !s.at.retransmit.is_never(), "{index}: nothing will ever happen in {:?}", s.state);
+            let ends = s.state != State::TimeWait || !s.at.keep.is_never();
+            assert!(ends, "{index}: TIME-WAIT without end");
             established += u64::from(matches!(s.state, State::Established | State::CloseWait));
         }
         assert_eq!(self.mem.counters.tcp_curr_estab.get(), established, "TcpCurrEstab");

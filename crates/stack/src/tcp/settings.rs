@@ -2,6 +2,7 @@
 
 use super::config::Config;
 use super::congestion::Algorithm;
+use super::socket::State;
 use crate::Stack;
 use crate::error::{Error, Result};
 use crate::ids::{ListenerId, TcpId};
@@ -239,7 +240,10 @@ impl Stack<'_> {
                     self.send_ack(index, now);
                 }
             }
-            Setting::KeepAlive(_) | Setting::KeepIdle(_) if s.state.is_synchronized() && !s.orphan => {
+            // In TIME-WAIT the same deadline ends the state.
+            Setting::KeepAlive(_) | Setting::KeepIdle(_)
+                if s.state.is_synchronized() && s.state != State::TimeWait && !s.orphan =>
+            {
                 s.at.keep = if s.settings.keepalive { s.heard + s.settings.keep_idle } else { Instant::NEVER };
                 self.set_timer(index);
             }
