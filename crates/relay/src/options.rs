@@ -56,6 +56,10 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 0, value_parser = million())]
     duplicate: u32,
 
+    /// Marked for congestion, per million of those that may be (RFC 3168)
+    #[arg(long, default_value_t = 0, value_parser = million())]
+    mark: u32,
+
     /// Messages of so many bytes go forth on a TCP connection: lose the last segment of each, when it is sent for the first time
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..))]
     tail: Option<u32>,
@@ -105,6 +109,7 @@ impl Options {
             reorder: self.reorder,
             reorder_by: Span::from_micros(self.reorder_by),
             corrupt: 0,
+            mark: self.mark,
             rate: 0,
             queue: 0,
             mtu: self.mtu,

@@ -28,6 +28,8 @@ pub struct LinkConfig {
     pub reorder_by: Span,
     /// Packets in which one bit is flipped, per million.
     pub corrupt: u32,
+    /// Packets that routers mark for congestion (RFC 3168), per million of those that may be marked.
+    pub mark: u32,
     /// Bits per second; 0: no limit.
     pub rate: u64,
     /// Bytes that may wait in front of the rate limit; more are dropped.
@@ -49,6 +51,7 @@ impl Default for LinkConfig {
             reorder: 0,
             reorder_by: Span::from_micros(200),
             corrupt: 0,
+            mark: 0,
             rate: 0,
             queue: 1 << 20,
             mtu: 9000,
@@ -75,12 +78,36 @@ pub struct LinkStats {
     pub too_big: u64,
     /// Packets with a flipped bit.
     pub corrupted: u64,
+    /// Packets marked for congestion.
+    pub marked: u64,
     /// Packets that were put in once and come out twice.
     pub duplicated: u64,
     /// Packets held back, for others to overtake them.
     pub reordered: u64,
     /// Bytes put in, Ethernet headers included.
     pub bytes: u64,
+}
+
+/// Marks a packet as a router does (RFC 3168 §5); false if it is not one that may be marked.
+fn mark(frame: &mut [u8]) -> bool {
+    const ETHERNET: usize = 14;
+    let (class, shift, ipv4) = match frame.get(12..15) {
+        Some([0x08, 0x00, _]) => (ETHERNET + 1, 0, true),
+        Some([0x86, 0xdd, _]) => (ETHERNET + 1, 4, false),
+        _ => return false,
+    };
+    let Some(octet) = frame.get_mut(class) else { return false };
+    let codepoint = *octet >> shift & 3;
+    if !matches!(codepoint, 1 | 2) {
+        return false;
+    }
+    *octet |= 3 << shift;
+    if ipv4 && let Some(header) = frame.get_mut(ETHERNET..ETHERNET + 20) {
+        header[10..12].fill(0);
+        let sum = tickwire_stack::checksum::plain(header);
+        header[10..12].copy_from_slice(&sum.to_be_bytes());
+    }
+    true
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -145,6 +172,9 @@ impl Link {
             let bit = rng.below(bytes.len() as u64 * 8) as usize;
             bytes[bit / 8] ^= 1 << (bit % 8);
             self.stats.corrupted += 1;
+        }
+        if rng.chance(self.config.mark) && mark(&mut bytes) {
+            self.stats.marked += 1;
         }
         let copies = if rng.chance(duplicate) { 2 } else { 1 };
         self.stats.duplicated += copies - 1;

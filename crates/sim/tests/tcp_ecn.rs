@@ -3,6 +3,8 @@
 mod tcp_support;
 
 use tcp_support::raw::{ACK, CE, CWR, ECE, ECT0, SYN, Seg, Wire};
+use tcp_support::{Flow, close_and_check, connected, transfer};
+use tickwire_sim::{LinkConfig, Pair, PairConfig};
 use tickwire_stack::tcp::{Ecn, Setting};
 use tickwire_stack::time::Span;
 use tickwire_stack::{Config, TcpId};
@@ -192,4 +194,27 @@ fn a_cookie_remembers_it() {
         assert_eq!(wire.one().bits, SYN | ACK);
     }
     assert_eq!(wire.count("TcpExtSyncookiesRecv"), 2);
+}
+
+/// RFC 3168 §1: where routers mark, senders slow down and nothing has to be sent again; in both families.
+#[test]
+fn a_path_that_marks_needs_no_retransmission() {
+    for family in 0..2 {
+        let mut config = PairConfig::default().with_link(LinkConfig { mark: 20_000, ..LinkConfig::default() });
+        config.stack.tcp.ecn = Ecn::Ask;
+        let mut pair = Pair::new(&config);
+        let (client, server, listener) = connected(&mut pair, family);
+        let mut flows =
+            [Flow::new((0, client), (1, server), 3_000_000), Flow::new((1, server), (0, client), 3_000_000)];
+        transfer(&mut pair, &mut flows, Span::from_secs(10));
+        for host in 0..2 {
+            let marked = pair.link_stats(1 - host).marked;
+            let stack = pair.stack(host);
+            let counters = stack.counters();
+            assert!(marked > 20 && counters.tcp_ecn_reductions.get() > 5, "{marked}");
+            assert_eq!(counters.tcp_in_ce.get(), marked);
+            assert_eq!(counters.tcp_retrans_segs.get(), 0);
+        }
+        close_and_check(&mut pair, client, server, listener);
+    }
 }
