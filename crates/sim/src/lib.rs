@@ -9,6 +9,7 @@
 
 pub mod corpus;
 pub mod hostile;
+pub mod soak;
 
 mod burst;
 mod figures;

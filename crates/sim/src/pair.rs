@@ -3,6 +3,7 @@
 use crate::host::Host;
 use crate::link::{Link, LinkConfig, LinkStats};
 use crate::rng::Rng;
+use tickwire_stack::path::{PathInfo, PathState};
 use tickwire_stack::time::{Instant, Span};
 use tickwire_stack::{Config, Limits, Stack};
 
@@ -129,10 +130,24 @@ impl Pair {
 
     /// Tells a host the way to both addresses of the other.
     pub fn resolve(&mut self, host: usize) {
+        self.tell(host, PathState::Ready);
+    }
+
+    /// Tells both hosts another MTU of their interfaces.
+    pub fn set_mtu(&mut self, mtu: u32) {
+        self.mtu = mtu;
+        for host in 0..2 {
+            self.hosts[host].stack().assume_mtu(mtu);
+            self.resolve(host);
+        }
+    }
+
+    /// Tells a host that the way to the other is in this state now.
+    pub fn tell(&mut self, host: usize, state: PathState) {
         let peer = &self.hosts[1 - host];
         let (addresses, mac) = (peer.addresses, peer.mac);
         for address in addresses {
-            let info = self.hosts[host].path_to(address, mac, self.mtu);
+            let info = PathInfo { state, ..self.hosts[host].path_to(address, mac, self.mtu) };
             self.hosts[host].stack().path_set(info, self.now);
         }
     }

@@ -1,0 +1,78 @@
+//! Datagrams that tell by themselves whether they arrived whole.
+
+use crate::{Pair, Rng};
+use tickwire_stack::UdpId;
+use tickwire_stack::addr::Endpoint;
+use tickwire_stack::udp::{SendTo, UdpOptions};
+
+const PORT: u16 = 90;
+/// The longest: many fragments even of the largest packets.
+const LONGEST: u64 = 30_000;
+/// Bytes in front: a seed of what follows.
+const SEED: usize = 8;
+
+/// One socket a host and family.
+pub(super) struct Datagrams {
+    sockets: [[UdpId; 2]; 2],
+    sent: u64,
+}
+
+fn filled(seed: u64, len: usize) -> Vec<u8> {
+    let mut rng = Rng::new(seed);
+    let mut bytes = seed.to_be_bytes().to_vec();
+    while bytes.len() < len {
+        bytes.extend_from_slice(&rng.next_u64().to_be_bytes());
+    }
+    bytes.truncate(len.max(SEED));
+    bytes
+}
+
+impl Datagrams {
+    pub(super) fn new(pair: &mut Pair) -> Self {
+        let sockets = [0, 1].map(|host| {
+            pair.host(host).addresses.map(|address| {
+                let mut stack = pair.stack(host);
+                let id = stack.udp_open(UdpOptions::default()).expect("a fresh stack has sockets");
+                stack.udp_bind(id, Endpoint::new(address, PORT)).expect("a free port");
+                id
+            })
+        });
+        Self { sockets, sent: 0 }
+    }
+
+    /// One of any length goes out, if there is room for it.
+    pub(super) fn send(&mut self, pair: &mut Pair, rng: &mut Rng) {
+        let (host, family) = (rng.below(2) as usize, rng.below(2) as usize);
+        let len = if rng.chance(500_000) { rng.below(1_400) } else { rng.below(LONGEST) };
+        let bytes = filled(rng.next_u64(), len as usize);
+        let to = Endpoint::new(pair.host(1 - host).addresses[family], PORT);
+        let (to, now) = (SendTo { destination: Some(to), ..SendTo::default() }, pair.now());
+        let sent = pair.stack(host).udp_send(self.sockets[host][family], now, &to, &mut &bytes[..]);
+        self.sent += u64::from(sent.is_ok());
+    }
+
+    /// Takes in all that has arrived; says how many.
+    pub(super) fn receive(&mut self, pair: &mut Pair) -> u64 {
+        let mut count = 0;
+        for host in 0..2 {
+            for socket in self.sockets[host] {
+                let mut bytes = Vec::new();
+                while pair.stack(host).udp_recv(socket, false, &mut bytes).is_ok() {
+                    let seed = bytes.first_chunk::<SEED>().expect("none is shorter than its seed");
+                    assert!(bytes == filled(u64::from_be_bytes(*seed), bytes.len()), "a datagram is another one");
+                    bytes.clear();
+                    count += 1;
+                }
+            }
+        }
+        count
+    }
+
+    pub(super) fn close(&mut self, pair: &mut Pair) {
+        for host in 0..2 {
+            for socket in self.sockets[host] {
+                pair.stack(host).udp_close(socket).expect("a good handle");
+            }
+        }
+    }
+}
