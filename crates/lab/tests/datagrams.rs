@@ -131,6 +131,34 @@ fn what_a_lane_has_no_room_for_is_counted() {
     sleeper.signal(Signal::SIGCONT).unwrap();
 }
 
+/// A lane has room for 512 memberships of all sockets together. A socket hears of it when there is no more, as the kernel's do of theirs, and not the group only.
+#[test]
+fn a_group_for_which_a_lane_has_no_room_is_refused() {
+    const JOIN: &str = r#"
+import errno, socket, struct, sys
+def join(s, n):
+    group = socket.inet_aton('239.7.%d.%d' % divmod(n, 200)) + socket.inet_aton(sys.argv[1])
+    s.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, group)
+# The kernel takes 20 for each.
+sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(27)]
+for n in range(512):
+    join(sockets[n // 20], n)
+for n in (0, 1):
+    try:
+        join(sockets[26], 600 + n)
+        print('joined')
+    except OSError as error:
+        print(errno.errorcode[error.errno])
+sockets[0].close()
+for n in range(20):
+    join(sockets[26], 700 + n)
+print('joined')
+"#;
+    let both = Both::new();
+    let mut joining = start(both.a(), true, &[python(), "-c", JOIN, &both.pair.a_v4()]);
+    assert_eq!(joining.success(PATIENCE).unwrap(), "ENOBUFS\nENOBUFS\njoined\n");
+}
+
 /// Prints what control messages say about datagrams to its addresses and to groups, in both families.
 const WHERE: &str = r#"
 import select, socket, struct, sys

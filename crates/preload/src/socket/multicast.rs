@@ -1,5 +1,6 @@
 //! Multicast memberships: the kernel joins through the kernel socket; the lane is told, so that it gets the group's datagrams too.
 
+use crate::base::errno::{Errno, Result};
 use crate::base::locked::{Lock, Locked};
 use crate::lane::Lane;
 use crate::table::desc::flag;
@@ -126,6 +127,18 @@ pub(crate) fn interface_with(lane: &'static Lane, group: Address, source: Addres
     match lane.ask(&Request::Resolve { destination: group, source, interface: 0 }, None) {
         Ok((Reply::Path { path, .. }, _)) => path.interface,
         _ => 0,
+    }
+}
+
+/// Before the kernel does it: refuses a membership for which the lane has no room. The socket would have joined, and hear nothing.
+pub(crate) fn check_room(lane: &'static Lane, level: c_int, name: c_int, value: &[u8]) -> Result<()> {
+    match change(level, name, value) {
+        // As the kernel when its own limit is reached (`net.ipv4.igmp_max_memberships`).
+        Some(Change::Join(_) | Change::Block(_, true)) => match lane.with(|access| Ok(access.stack.udp_may_join())) {
+            Ok(false) => Err(Errno(libc::ENOBUFS)),
+            _ => Ok(()),
+        },
+        _ => Ok(()),
     }
 }
 

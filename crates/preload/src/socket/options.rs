@@ -47,6 +47,9 @@ pub(crate) fn program_sets(
         }
         _ => {}
     }
+    if matches!(entry, Entry::Udp(_)) {
+        multicast::check_room(lane, level, name, value)?;
+    }
     kernel()?;
     set(fd, level, name, value);
     Ok(())

@@ -36,6 +36,12 @@ impl Stack<'_> {
         self.add_membership(id, Membership { group, source: source.unwrap_or_default(), ..Membership::default() })
     }
 
+    /// Whether there is room for one more membership, of whatever socket.
+    #[must_use]
+    pub fn udp_may_join(&self) -> bool {
+        self.mem.core.free_groups.used() < self.mem.groups.len()
+    }
+
     /// A socket no longer wants a group: at all, or from one source.
     ///
     /// # Errors
