@@ -44,7 +44,8 @@ fn probes_of_a_shut_window_back_off_and_end_only_if_nobody_answers() {
         wire.nothing();
         let mut probes = vec![wire.now];
         while wire.state(id) == Ok(State::Established) && probes.len() < 40 {
-            wire.pass(Span::from_millis(1));
+            let due = wire.stack().deadline().unwrap();
+            wire.pass(due.since(wire.now));
             for (at, seg) in wire.taken_at() {
                 if seg.bits == ACK {
                     probes.push(at);
