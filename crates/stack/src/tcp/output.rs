@@ -99,7 +99,7 @@ impl Socket {
             }
             let id = self.send.released(frames, id, now)?;
             let meta = &frames.meta[id as usize];
-            let bytes = length(meta) as usize;
+            let bytes = (length(meta) as usize).min(mss); // it may have been queued when segments were longer
             let is_first = self.send.head.get() == Some(id);
             let room = edge.since(Seq(meta.seq)) as usize;
             let window = self.cc.cwnd.saturating_sub(self.in_flight()) as usize;
