@@ -1,4 +1,4 @@
-//! What a developer types: `cargo xtask demo`, `test`, `fuzz`, `conformance`, `suites`, `lab`, `check`, `man`, `wheel`.
+//! What a developer types: `cargo xtask demo`, `test`, `fuzz`, `conformance`, `suites`, `soak`, `lab`, `check`, `man`, `wheel`.
 //!
 //! Depends on the lab and the figures of the benchmark only, never on the other crates: it must build on a machine on which their needs (clang, for one) are not installed
 //! yet, because it is what installs them. It builds them with cargo and runs their programs.
@@ -13,6 +13,7 @@ mod fuzz;
 mod lab;
 mod man;
 mod progress;
+mod soak;
 mod sockperf;
 mod suites;
 mod test;
@@ -50,6 +51,8 @@ enum Task {
     Suites(suites::Options),
     /// Fuzz the parsers and the stack from the committed corpus
     Fuzz(fuzz::Options),
+    /// Live random lives of two hosts in simulation, and look for anything that breaks
+    Soak(soak::Options),
     /// Write the man pages
     Man(man::Options),
     /// Build the Python package that reads the clock
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
         Task::Conformance(options) => conformance::run(&options),
         Task::Suites(options) => suites::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),
+        Task::Soak(options) => soak::run(&options),
         Task::Man(options) => man::run(&options),
         Task::Wheel => wheel::run(),
         Task::Deps => deps::install(&deps::EVERYTHING).and_then(|()| deps::install(&deps::TESTS)),

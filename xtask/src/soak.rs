@@ -1,0 +1,35 @@
+//! `cargo xtask soak`: the endurance test in simulation, for as long as one likes. Its seeds are drawn anew each time unless one is given, so that every run looks
+//! at other lives; what breaks names its seed.
+
+use crate::workspace;
+use anyhow::Result;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// How long, and which lives.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Seconds; the life that is under way then is lived to its end
+    #[arg(long, default_value_t = 600)]
+    seconds: u32,
+
+    /// The first seed; the lives that follow have the next ones. Without it, the time of day
+    #[arg(long)]
+    seed: Option<u64>,
+
+    /// How many things the programs of a life do
+    #[arg(long, default_value_t = 3000)]
+    actions: u32,
+}
+
+/// Runs lives; fails at the first that breaks anything.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let today = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() * 1_000_000);
+    let seed = options.seed.unwrap_or_else(today);
+    println!("lives from seed {seed} on, for {} s", options.seconds);
+    let [seconds, seed, actions] = [u64::from(options.seconds), seed, options.actions.into()].map(|n| n.to_string());
+    workspace::run(
+        workspace::cargo()
+            .args(["run", "--quiet", "--release", "--package", "tickwire-sim", "--example", "soak", "--"])
+            .args([seconds, seed, actions]),
+    )
+}
