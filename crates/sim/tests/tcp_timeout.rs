@@ -350,3 +350,17 @@ fn rfc6298_5_7_after_a_lost_syn_the_timeout_begins_at_three_seconds() {
     }
     assert_eq!(opened(None, then, Some(1)).srtt, then);
 }
+
+/// RFC 8899 §4.3: after six timeouts the path is found to take small packets only. What is lost was queued in longer segments; a piece of it that fits the window
+/// is sent.
+#[test]
+fn rfc5681_3_1_a_piece_of_a_lost_segment_goes_where_the_whole_does_not_fit() {
+    let (mut peer, _) = Peer::timed_out(&PLAIN);
+    peer.wire.pass(Span::from_secs(1));
+    peer.sent();
+    peer.ack(1000, &[]);
+    assert_eq!((peer.info().send_mss, peer.sent()), (536, vec![10_000, 10_536]));
+    peer.wire.pass(MS);
+    peer.ack(1000, &[]);
+    assert_eq!(peer.sent(), [1000]);
+}
