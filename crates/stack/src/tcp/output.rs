@@ -76,13 +76,22 @@ impl Socket {
         self.recv.blocks(frames, most, |block| options.add_block(block));
     }
 
-    /// The lost segment that begins with the frame `id`, as it is sent again now: up to `most` bytes.
-    pub(super) fn cut_lost(&mut self, frames: &mut Frames<'_>, now: Instant, id: FrameId, most: usize) -> Option<Run> {
+    /// The lost segment that begins with the frame `id`, as it is sent again now: up to `most` bytes, and in no case more than the peer has `room` for.
+    pub(super) fn cut_lost(
+        &mut self,
+        frames: &mut Frames<'_>,
+        now: Instant,
+        id: FrameId,
+        most: usize,
+        room: usize,
+    ) -> Option<Run> {
         let (mss, head) = (usize::from(self.mss), self.send.head.get() == Some(id));
         let size = self.segment_size(frames, now, id, head);
         if size < mss && Run::from(frames, id, mss).total as usize > size {
             self.try_smaller(Seq(frames.meta[id as usize].seq));
         }
+        // What is to try a larger packet goes out whole, a little beyond the congestion window if need be: small ones would fill it for ever.
+        let most = if size > mss && size <= room { size } else { most.min(mss) };
         self.send.cut_run(frames, id, size.min(most))
     }
 
@@ -109,7 +118,7 @@ impl Socket {
             }
             // One frame goes in any case; those behind it as far as both windows reach.
             let more = window.min(room).max(bytes);
-            return self.cut_lost(frames, now, id, more);
+            return self.cut_lost(frames, now, id, more, room);
         }
         let id = self.send.next.get()?;
         let meta = &frames.meta[id as usize];

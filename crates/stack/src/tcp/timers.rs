@@ -256,7 +256,7 @@ impl Stack<'_> {
         // It goes out however much is under way (RFC 6298 §5.4).
         let room = s.window.max(length(&frames.meta[head as usize])) as usize;
         let first = s.send.released(frames, head, now);
-        if let Some(run) = first.and_then(|id| s.cut_lost(frames, now, id, room)) {
+        if let Some(run) = first.and_then(|id| s.cut_lost(frames, now, id, room, room)) {
             self.send_segment(index, now, &run);
         }
     }
