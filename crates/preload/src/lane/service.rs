@@ -176,6 +176,11 @@ impl Lane {
         }
     }
 
+    /// Whether the service said something unasked while an answer was awaited, which [`Lane::hear`] has not taken yet.
+    pub(crate) fn was_told(&self) -> bool {
+        self.talk.session().as_ref().is_some_and(Session::has_pushes)
+    }
+
     /// What the service said unasked: the stack is told. The lane ends if the service has gone.
     pub(crate) fn hear(&'static self) {
         // The connection is let go of before anything is done with what it brought.

@@ -66,6 +66,8 @@ impl Session {
             let mut incoming = self.channel.receive(patience)?;
             if let Ok((_, push)) = incoming.decode::<Push>() {
                 self.pushes.push(push);
+                // Who waits for the descriptor does not see any more that something came.
+                crate::base::bell::ring();
                 continue;
             }
             let (number, reply) =
@@ -88,6 +90,11 @@ impl Session {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether something came unasked while an answer was awaited.
+    pub(crate) fn has_pushes(&self) -> bool {
+        !self.pushes.is_empty()
     }
 
     /// What the service said unasked since the last call of this function.
@@ -143,6 +150,33 @@ mod tests {
             Session::inherited(ours).call(&Request::Mapped, None)
         });
         assert!(matches!(answer, Ok((Reply::Attached, _))), "{answer:?}");
+    }
+
+    /// A neighbour may answer while something else is asked: nobody would hear of it, and what waits for the path would give up.
+    #[test]
+    fn what_comes_unasked_before_an_answer_makes_the_helper_look() {
+        let (ours, service) = Channel::pair().unwrap();
+        let bell = crate::c::sys::eventfd().unwrap();
+        let before = crate::base::bell::replace(bell);
+        let mut session = Session::new(ours);
+        let answer = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let (number, _) = service.receive(PATIENCE).unwrap().decode::<Request>().unwrap();
+                service.send(&Push::Mtu { mtu: 1400 }, 0, &[]).unwrap();
+                service.send(&Reply::Attached, number, &[]).unwrap();
+            });
+            session.call(&Request::Mapped, None)
+        });
+        crate::base::bell::replace(before);
+        assert!(matches!(answer, Ok((Reply::Attached, _))), "{answer:?}");
+        assert!(session.has_pushes());
+        let mut rung = [libc::pollfd { fd: bell, events: libc::POLLIN, revents: 0 }];
+        crate::c::sys::ppoll(&mut rung, Some(tickwire_stack::time::Span::ZERO), None).unwrap();
+        crate::c::sys::close(bell);
+        assert_eq!(rung[0].revents, libc::POLLIN);
+        let pushes = session.pushes().unwrap();
+        assert!(matches!(pushes[..], [Push::Mtu { mtu: 1400 }]), "{pushes:?}");
+        assert!(!session.has_pushes());
     }
 
     #[test]

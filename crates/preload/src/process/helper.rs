@@ -93,11 +93,12 @@ fn run() {
         };
         before = Some(lane);
         let woken = turn(lane, &mut look);
-        if woken[1] {
-            lane.hear();
-        }
         if woken[2] {
             sys::drain(bell::descriptor());
+        }
+        // After the bell is quiet again: it rings for what came while an answer was awaited.
+        if woken[1] || lane.was_told() {
+            lane.hear();
         }
         lane.run_errands();
         let now = sys::now();
