@@ -136,6 +136,8 @@ pub struct Way {
     pub tails: u64,
     /// Lost in a blackout.
     pub dark: u64,
+    /// Marked for congestion.
+    pub marked: u64,
     /// Doubled.
     pub duplicated: u64,
     /// Held back for others to overtake them.

@@ -98,6 +98,42 @@ fn messages_arrive_whole_on_both_stacks_where_one_packet_in_a_hundred_is_lost() 
     }
 }
 
+/// One of the kernel's counters.
+fn kernel(host: &Host, name: &str) -> u64 {
+    let text = host.run(&["cat", "/proc/net/netstat"]).unwrap();
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+    let of = |pair: &[Vec<&str>]| pair[0].iter().position(|n| *n == name).map(|at| pair[1][at].parse().unwrap());
+    lines.chunks(2).find_map(of).unwrap_or_else(|| panic!("the kernel counts no {name}"))
+}
+
+/// RFC 3168: each stack marks what may be marked, and tells the other of it.
+#[test]
+fn marks_of_routers_are_understood_between_the_kernel_and_ours() {
+    let relayed = Relayed::new().unwrap();
+    let (a, b) = (&relayed.pair.a, &relayed.pair.b);
+    for host in [a, b] {
+        host.sysctl("net.ipv4.tcp_ecn", "1").unwrap();
+    }
+    let services = [a, b].map(|host| Service::start(host).unwrap());
+    for (sends, service) in services.iter().enumerate().map(|(host, service)| (host == 0, service)) {
+        let before = (kernel(b, "InCEPkts"), kernel(a, "TCPDeliveredCE"));
+        let relay = relayed.start(&["--mark", "50000"]).unwrap();
+        let (program, address) = (built("messages"), format!("{}:5201", relayed.pair.b_v4()));
+        let mut receiver = start(b, !sends, &[&program, "receive", &address, "--size", "200000"]);
+        bound(b, &mut receiver, "tcp", 5201);
+        let send = [&program, "send", &address, "--size", "200000", "--count", "15", "--seconds", "10"];
+        crossing(service, 500, || start(a, sends, &send).success(PATIENCE)).unwrap();
+        receiver.success(PATIENCE).unwrap();
+        let marked = relay.finish().unwrap().forth.marked;
+        assert!(marked > 20, "{marked}");
+        if sends {
+            assert_eq!(kernel(b, "InCEPkts") - before.0, marked, "what ours sends may be marked");
+        } else {
+            assert!(kernel(a, "TCPDeliveredCE") > before.1, "ours tells the kernel of the marks");
+        }
+    }
+}
+
 /// The sender's end of it is what the benchmark promises most about.
 #[test]
 fn the_lost_end_of_each_message_is_repaired_long_before_the_kernels_timeout() {

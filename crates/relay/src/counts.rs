@@ -42,6 +42,7 @@ pub(crate) fn tell(cable: &Cable, ports: &[Port; 2], clockwork: &Clockwork) -> R
             "tails": stats.tails,
             "dark": stats.dark,
             "too_big": stats.too_big,
+            "marked": stats.marked,
             "duplicated": stats.duplicated,
             "reordered": stats.reordered,
             "overflowed": ports[way.from()].overflowed(),

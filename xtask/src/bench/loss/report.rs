@@ -163,6 +163,7 @@ fn passed(passed: &Passed) -> Value {
             "sent": way.sent,
             "delivered": way.delivered,
             "dropped": way.dropped(),
+            "marked": way.marked,
             "duplicated": way.duplicated,
             "reordered": way.reordered,
         })
@@ -197,6 +198,7 @@ pub(super) mod tests {
         lost: 4,
         tails: 1,
         dark: 0,
+        marked: 0,
         duplicated: 0,
         reordered: 0,
         too_big: 0,
