@@ -2,27 +2,17 @@
 
 mod tcp_support;
 
+use tcp_support::peer::Peer;
 use tcp_support::raw::*;
-use tickwire_stack::TcpId;
-use tickwire_stack::tcp::Setting;
 use tickwire_stack::time::Span;
 
 const MS: Span = Span::from_millis(1);
 
-struct Peer {
-    wire: Wire,
-    id: TcpId,
-    ours: u32,
-    theirs: u32,
-}
-
 impl Peer {
     fn new() -> Self {
         let mut wire = Wire::new();
-        let (id, ours, theirs) = wire.accepted();
-        let now = wire.now;
-        wire.stack().tcp_set(id, now, Setting::NoDelay(true)).unwrap();
-        Self { wire, id, ours, theirs }
+        let accepted = wire.accepted();
+        Self::of(wire, accepted)
     }
 
     /// Messages that are acknowledged within 200 us.

@@ -3,9 +3,9 @@
 mod tcp_support;
 
 use tcp_support::pattern;
+use tcp_support::peer::Peer;
 use tcp_support::raw::*;
-use tickwire_stack::TcpId;
-use tickwire_stack::tcp::{Setting, TcpInfo};
+use tickwire_stack::tcp::TcpInfo;
 use tickwire_stack::time::Span;
 
 const MS: Span = Span::from_millis(1);
@@ -15,15 +15,8 @@ const PLAIN: [u8; 4] = [2, 4, 3, 232];
 /// MSS 1000, SACK.
 const SACK: [u8; 8] = [2, 4, 3, 232, 4, 2, 1, 1];
 
-/// A peer without timestamps, no Nagle, and a measured round trip of 1 ms.
-struct Peer {
-    wire: Wire,
-    id: TcpId,
-    ours: u32,
-    theirs: u32,
-}
-
 impl Peer {
+    /// Without timestamps, and with a measured round trip of 1 ms.
     fn new(options: &[u8]) -> Self {
         Self::opened_by(Seg::new(SYN, 1000, 0).options(options))
     }
@@ -31,10 +24,8 @@ impl Peer {
     fn opened_by(syn: Seg) -> Self {
         let mut wire = Wire::new();
         let listener = wire.listen(8);
-        let (id, ours, theirs) = wire.accepted_with(listener, syn);
-        let now = wire.now;
-        wire.stack().tcp_set(id, now, Setting::NoDelay(true)).unwrap();
-        let mut peer = Self { wire, id, ours, theirs };
+        let accepted = wire.accepted_with(listener, syn);
+        let mut peer = Self::of(wire, accepted);
         peer.message(1, MS);
         peer
     }
@@ -51,18 +42,6 @@ impl Peer {
         self.ours += bytes as u32;
         self.ack(0, &[]);
         copies - 1
-    }
-
-    /// The peer acknowledges; all numbers count from `ours`.
-    fn ack(&mut self, to: u32, blocks: &[(u32, u32)]) {
-        let blocks: Vec<_> = blocks.iter().map(|(start, end)| (self.ours + start, self.ours + end)).collect();
-        let ack = Seg::new(ACK, self.theirs, self.ours + to);
-        self.wire.put(if blocks.is_empty() { ack } else { ack.sack(&blocks) });
-    }
-
-    /// What was sent since the last look, counted from `ours`.
-    fn sent(&mut self) -> Vec<u32> {
-        self.wire.taken().iter().map(|s| s.seq - self.ours).collect()
     }
 
     fn send(&mut self, bytes: usize) {

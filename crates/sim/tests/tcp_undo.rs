@@ -2,30 +2,20 @@
 
 mod tcp_support;
 
+use tcp_support::peer::Peer;
 use tcp_support::raw::*;
 use tcp_support::*;
 use tickwire_sim::LinkConfig;
-use tickwire_stack::TcpId;
-use tickwire_stack::tcp::Setting;
 use tickwire_stack::time::Span;
 
 const MS: Span = Span::from_millis(1);
 
-/// A connection with SACK, without timestamps, MSS 1000, no Nagle, and a measured round trip of 1 ms.
-struct Peer {
-    wire: Wire,
-    id: TcpId,
-    ours: u32,
-    theirs: u32,
-}
-
 impl Peer {
+    /// A connection with SACK, without timestamps, MSS 1000, and a measured round trip of 1 ms.
     fn new() -> Self {
         let mut wire = Wire::new();
-        let (id, ours, theirs) = wire.accepted();
-        let now = wire.now;
-        wire.stack().tcp_set(id, now, Setting::NoDelay(true)).unwrap();
-        let mut peer = Self { wire, id, ours, theirs };
+        let accepted = wire.accepted();
+        let mut peer = Self::of(wire, accepted);
         peer.sends(1);
         peer.wire.pass(MS);
         peer.ack(1, &[]);
@@ -37,18 +27,6 @@ impl Peer {
     fn sends(&mut self, bytes: usize) {
         self.wire.send(self.id, &pattern(bytes, 1)).unwrap();
         assert_eq!(self.wire.taken().len(), bytes.div_ceil(1000));
-    }
-
-    /// The peer acknowledges; all numbers count from `ours`.
-    fn ack(&mut self, to: u32, blocks: &[(u32, u32)]) {
-        let blocks: Vec<_> = blocks.iter().map(|(start, end)| (self.ours + start, self.ours + end)).collect();
-        let ack = Seg::new(ACK, self.theirs, self.ours + to);
-        self.wire.put(if blocks.is_empty() { ack } else { ack.sack(&blocks) });
-    }
-
-    /// What was sent since the last look, counted from `ours`.
-    fn sent(&mut self) -> Vec<u32> {
-        self.wire.taken().iter().map(|s| s.seq - self.ours).collect()
     }
 
     fn cwnd(&mut self) -> u32 {

@@ -1,6 +1,7 @@
 //! What the TCP scenarios share: two connected hosts, and moving bytes through them.
 #![allow(dead_code, reason = "each scenario uses its part")]
 
+pub(crate) mod peer;
 pub(crate) mod raw;
 
 use tickwire_sim::{LinkConfig, Pair, PairConfig};
