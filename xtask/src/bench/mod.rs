@@ -18,7 +18,7 @@ use anyhow::{Context, Result, bail};
 use bed::Bed;
 use figures::{Measured, Outcome};
 use report::Conditions;
-use rows::{ROWS, Row};
+use rows::ROWS;
 use std::path::PathBuf;
 use std::time::Instant;
 use tickwire_lab::tools::DIRECTORY_VARIABLE;
@@ -90,20 +90,25 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     workspace::again_as_root(&build)
 }
 
+/// The rows whose name contains that, or all; an error that names them if there is none.
+fn chosen<'a, R>(rows: &'a [R], name: fn(&R) -> &'static str, only: Option<&str>) -> Result<Vec<&'a R>> {
+    let chosen: Vec<&R> = rows.iter().filter(|row| only.is_none_or(|only| name(row).contains(only))).collect();
+    if chosen.is_empty() {
+        bail!("no row's name contains that; there are: {}", rows.iter().map(name).collect::<Vec<_>>().join(", "));
+    }
+    Ok(chosen)
+}
+
 fn measure(options: &Options) -> Result<()> {
     let start = Instant::now();
-    let chosen: Vec<&Row> =
-        ROWS.iter().filter(|row| options.only.as_ref().is_none_or(|only| row.name.contains(only.as_str()))).collect();
-    if chosen.is_empty() {
-        bail!("no row's name contains that; there are: {}", ROWS.map(|row| row.name).join(", "));
-    }
+    let rows = chosen(&ROWS, |row| row.name, options.only.as_deref())?;
     let bed = Bed::new(options.trips, options.seconds, &options.attach)?;
-    let mut outcomes: Vec<Outcome> = chosen.iter().map(|row| Outcome::new(row.name)).collect();
+    let mut outcomes: Vec<Outcome> = rows.iter().map(|row| Outcome::new(row.name)).collect();
     let attach = bed.attached()?;
     let mut progress = Progress::new();
     for round in 1..=options.rounds {
         let began = Instant::now();
-        for (row, outcome) in chosen.iter().zip(&mut outcomes) {
+        for (row, outcome) in rows.iter().zip(&mut outcomes) {
             progress.begin(format!("round {round} of {}: {}", options.rounds, row.name));
             match (row.measure)(&bed) {
                 Ok(measured) => outcome.rounds.push(measured),
@@ -113,8 +118,8 @@ fn measure(options: &Options) -> Result<()> {
                 }
             }
         }
-        let (rows, seconds) = (chosen.len(), began.elapsed().as_secs());
-        progress.sum(&format!("round {round} of {}: {rows} rows in {seconds} s", options.rounds));
+        let seconds = began.elapsed().as_secs();
+        progress.sum(&format!("round {round} of {}: {} rows in {seconds} s", options.rounds, rows.len()));
     }
     progress.clear();
     let conditions = Conditions {

@@ -70,11 +70,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 fn measure(options: &Options) -> Result<()> {
     let start = Instant::now();
-    let chosen: Vec<&Row> =
-        ROWS.iter().filter(|row| options.only.as_ref().is_none_or(|only| row.name.contains(only.as_str()))).collect();
-    if chosen.is_empty() {
-        bail!("no row's name contains that; there are: {}", ROWS.map(|row| row.name).join(", "));
-    }
+    let rows = super::chosen(&ROWS, |row| row.name, options.only.as_deref())?;
     let mut progress = Progress::new();
     progress.begin("hosts, services and what the relay adds".to_owned());
     let beds = Ends::ALL
@@ -83,10 +79,10 @@ fn measure(options: &Options) -> Result<()> {
         .collect::<Result<Vec<_>>>()?;
     let added = bed::added(&beds)?;
     progress.keep("done");
-    progress.say(&length(options, &chosen));
+    progress.say(&length(options, &rows));
 
     let mut outcomes: Vec<Outcome> = Vec::new();
-    for row in &chosen {
+    for row in &rows {
         for size in SIZES {
             outcomes.extend(Ends::ALL.map(|ends| Outcome::new(row.name, size, ends)));
         }
@@ -94,7 +90,7 @@ fn measure(options: &Options) -> Result<()> {
     for round in 1..=options.rounds {
         let began = Instant::now();
         let mut places = outcomes.iter_mut();
-        for row in &chosen {
+        for row in &rows {
             for size in SIZES {
                 for (bed, outcome) in beds.iter().zip(&mut places) {
                     let what = format!("{}, {} KB, {}", row.name, size / 1000, bed.ends);
@@ -112,7 +108,7 @@ fn measure(options: &Options) -> Result<()> {
             }
         }
         let seconds = began.elapsed().as_secs();
-        progress.sum(&format!("round {round} of {}: {} rows in {seconds} s", options.rounds, chosen.len()));
+        progress.sum(&format!("round {round} of {}: {} rows in {seconds} s", options.rounds, rows.len()));
     }
     progress.clear();
     drop(beds);
