@@ -311,6 +311,7 @@ impl Stack<'_> {
         s.send = SendQueue::new(s.iss + 1);
         s.rack = Rack::new(s.iss + 1);
         s.recovery.round = s.iss + 1;
+        s.recovery.limited_to = s.iss + 1;
         (s.mtu, s.mss) = (mtu, s.fitting_mss(mtu));
         s.cc = Congestion::new(s.settings.algorithm, u32::from(s.mss));
         if s.attempts > 1 {

@@ -95,6 +95,13 @@ impl Socket {
         self.send.cut_run(frames, id, size.min(most))
     }
 
+    /// After something was sent: notes whether the congestion window has room for more.
+    fn note_limit(&mut self) {
+        if self.in_flight() + u32::from(self.mss) > self.cc.cwnd {
+            self.recovery.limited_to = self.send.nxt;
+        }
+    }
+
     /// The segment to be sent next, if any may be sent now.
     fn choose(&mut self, frames: &mut Frames<'_>, now: Instant, hold: Hold) -> Option<Run> {
         if !self.state.may_transmit() {
@@ -169,6 +176,9 @@ impl Stack<'_> {
                 sent = true;
             }
             self.send_segment(index, now, &run);
+        }
+        if sent {
+            self.mem.tcp[index].note_limit();
         }
         self.acknowledge(index, now);
         self.schedule(index, now, sent);

@@ -47,8 +47,10 @@ pub(super) struct Recovery {
     pub(super) arrived_unnamed: u32,
     /// A round trip ends when this is acknowledged.
     pub(super) round: Seq,
-    /// The most that was under way in this round: whether the window was the limit.
+    /// The most that was under way in this round.
     pub(super) most_in_flight: u32,
+    /// What lies before this was sent while the congestion window was the limit.
+    pub(super) limited_to: Seq,
     /// A tail loss probe is under way up to here (RFC 8985 §7.4).
     pub(super) probe_end: Seq,
     pub(super) probing: bool,
@@ -122,10 +124,7 @@ impl Socket {
         }
         match self.recovery.phase {
             Phase::Open | Phase::Loss => {
-                // RFC 5681 §3.1, RFC 9438 §4.2: grow only if the window was the limit. In slow start, half of it.
-                let most = self.recovery.most_in_flight.max(self.send.pipe + news.delivered);
-                let limited =
-                    if self.cc.in_slow_start() { self.cc.cwnd < 2 * most.max(mss) } else { most + mss >= self.cc.cwnd };
+                let limited = self.was_limited(news);
                 let after_timeout = self.recovery.phase == Phase::Loss;
                 if news.acked > 0 && was_open | after_timeout {
                     // After a timeout a number that jumps over what SACK had shown before would open the whole window at once (RFC 5681 §3.1:
@@ -145,6 +144,17 @@ impl Socket {
             self.recovery.most_in_flight = 0;
         }
         wait
+    }
+
+    /// Whether the congestion window was the limit when what is acknowledged now was sent (RFC 5681 §3.1, RFC 9438 §4.2: only then may it grow). In slow
+    /// start it is enough if half of it was used in this round.
+    fn was_limited(&mut self, news: &News) -> bool {
+        let limited = self.recovery.limited_to.gt(self.send.una - news.acked);
+        if self.recovery.limited_to.lt(self.send.una) {
+            self.recovery.limited_to = self.send.una;
+        }
+        let most = self.recovery.most_in_flight.max(self.send.pipe + news.delivered).max(self.mss.into());
+        limited || self.cc.in_slow_start() && self.cc.cwnd < 2 * most
     }
 
     /// Begins fast recovery, on an acknowledgement that `delivered` so many bytes. A window that was reduced for a router's mark is not reduced again for

@@ -94,12 +94,14 @@ impl Cubic {
         cwnd.saturating_add(growth as u32)
     }
 
-    /// The slow start threshold after a loss: beta = 0.7 (§4.6), with fast convergence (§4.7).
+    /// The slow start threshold after a loss: beta = 0.7 (§4.6), with fast convergence (§4.7). In whole segments, because a part of one is not sent, and rounded up, as
+    /// the curve does that leads on from there; but by one segment at least. (Linux rounds down, and its curve, in whole segments too, adds one within a round trip.)
     pub(super) fn reduce(&mut self, _now: Instant, mss: u32, cwnd: u32) -> u32 {
         self.prior = cwnd;
         self.plateau = if cwnd + mss < self.plateau { (u64::from(cwnd) * 17 / 20) as u32 } else { cwnd };
         self.epoch = Instant::NEVER;
-        (u64::from(cwnd) * 7 / 10) as u32
+        let (segment, exact) = (mss.max(1), (u64::from(cwnd) * 7 / 10) as u32);
+        exact.div_ceil(segment).saturating_mul(segment).min(cwnd.saturating_sub(segment))
     }
 
     /// The window was not used since the last acknowledgement: that time does not count (§4.2), or the curve would run away from a window that

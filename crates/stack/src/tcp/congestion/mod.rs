@@ -226,6 +226,19 @@ mod tests {
         assert!((59 * MSS..=61 * MSS).contains(&cc.cwnd), "{}", cc.cwnd);
     }
 
+    /// RFC 9438 §4.6, in whole segments.
+    #[test]
+    fn rfc9438_4_6_cubic_falls_to_seven_tenths_rounded_up_and_by_one_segment_at_least() {
+        for (segments, threshold) in
+            [(2, 2), (3, 2), (4, 3), (5, 4), (6, 5), (7, 5), (8, 6), (9, 7), (10, 7), (100, 70)]
+        {
+            let mut cc = Congestion::new(Algorithm::Cubic, MSS);
+            cc.cwnd = segments * MSS;
+            cc.on_loss(Instant::from_nanos(1), MSS);
+            assert_eq!(cc.ssthresh, threshold * MSS, "{segments}");
+        }
+    }
+
     #[test]
     fn cubic_returns_to_the_old_window_after_k_and_then_goes_beyond() {
         // RFC 9438 §4.2: K = cbrt(W_max (1 - beta) / C) = cbrt(1000 * 0.3 / 0.4) = 9.08 s.
