@@ -99,6 +99,20 @@ fn rfc5682_2_1_a_true_loss_is_repaired_by_slow_start() {
     assert_eq!((peer.info().outstanding, peer.wire.count("TcpExtTCPSpuriousRTOs")), (0, 0));
 }
 
+/// RFC 5681 §3.1: the acknowledgement of the only segment that was lost begins slow start. A single segment after it, and a peer may hold back the next
+/// acknowledgement (RFC 9293 §3.8.6.3).
+#[test]
+fn rfc5681_3_1_after_a_timeout_that_one_segment_repaired_two_are_sent() {
+    let mut peer = Peer::new(&PLAIN);
+    peer.send(1000);
+    peer.wire.pass(Span::from_micros(6_500));
+    assert_eq!((peer.sent(), peer.wire.count("TcpExtTCPTimeouts")), (vec![0, 0], 1));
+    peer.wire.pass(MS);
+    peer.ack(1000, &[]);
+    peer.send(5000);
+    assert_eq!(peer.sent(), [1000, 2000]);
+}
+
 /// RFC 5682 §2.1, step 2a: the peer has something that lies behind what was sent again.
 #[test]
 fn rfc5682_2_1_a_duplicate_first_means_a_true_loss() {

@@ -106,8 +106,8 @@ impl Socket {
         }
         self.check_probe(counters, now, news);
         self.judge_timeout(frames, counters, now, news);
-        let was_open = self.recovery.phase == Phase::Open;
-        if !was_open && self.send.una.ge(self.recovery.point) {
+        let was = self.recovery.phase;
+        if was != Phase::Open && self.send.una.ge(self.recovery.point) {
             self.leave_recovery();
         }
         let lost_before = self.send.board.lost;
@@ -125,8 +125,9 @@ impl Socket {
         match self.recovery.phase {
             Phase::Open | Phase::Loss => {
                 let limited = self.was_limited(news);
-                let after_timeout = self.recovery.phase == Phase::Loss;
-                if news.acked > 0 && was_open | after_timeout {
+                // The acknowledgement that ends slow start's repair counts as well, or one segment would follow alone, which a peer may leave unanswered for long.
+                let after_timeout = was == Phase::Loss || self.recovery.phase == Phase::Loss;
+                if news.acked > 0 && (was == Phase::Open || after_timeout) {
                     // After a timeout a number that jumps over what SACK had shown before would open the whole window at once (RFC 5681 §3.1:
                     // what is newly acknowledged).
                     let bytes = if after_timeout { news.delivered } else { news.acked };
