@@ -1,4 +1,4 @@
-//! When the congestion window may grow in congestion avoidance, and by how much it falls (RFC 5681 §3.1, RFC 9438).
+//! When the congestion window may grow, and by how much (RFC 5681 §3.1, RFC 9438).
 
 mod tcp_support;
 
@@ -62,4 +62,17 @@ fn rfc9438_4_2_what_leaves_room_in_the_window_does_not_let_it_grow() {
         peer.message(6000);
     }
     assert_eq!(peer.cwnd(), before);
+}
+
+/// RFC 5681 §3.1: in slow start the window grows by what is acknowledged, up to twice the most that was under way in the
+/// round trip.
+#[test]
+fn rfc5681_3_1_slow_start_grows_to_twice_what_a_message_had_under_way() {
+    for (message, window) in [(10_000, 20_000), (8000, 16_000), (4000, 10_000)] {
+        let mut wire = Wire::new();
+        let accepted = wire.accepted();
+        let mut peer = Peer::of(wire, accepted);
+        peer.message(message);
+        assert_eq!(peer.cwnd(), window, "{message}");
+    }
 }

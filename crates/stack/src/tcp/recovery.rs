@@ -142,7 +142,7 @@ impl Socket {
             }
         }
         if new_round {
-            self.recovery.most_in_flight = 0;
+            self.recovery.most_in_flight = self.send.pipe + news.delivered;
         }
         wait
     }
