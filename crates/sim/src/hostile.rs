@@ -3,7 +3,11 @@
 //! Whatever the bytes say, the stack must not panic, must stay within its memory, and must get every frame back once the sockets
 //! are closed and time has passed.
 
+mod near;
+mod packet;
+
 use crate::{Pair, PairConfig};
+use packet::{ethernet, ip, stamp};
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::checksum::{Sum, plain};
 use tickwire_stack::tcp::{RecvFlags, Shutdown, State};
@@ -13,6 +17,8 @@ use tickwire_stack::{Limits, ListenerId, TcpId, UdpId};
 
 const PORT: u16 = 80;
 const UDP_PORT: u16 = 90;
+/// What a SYN of the attacker's own says about his clock.
+const STAMP: u32 = 9;
 /// The hostile peer's end of the connection.
 const PEER_PORT: u16 = 4000;
 /// The longest packet that is made.
@@ -35,8 +41,8 @@ pub fn frames(data: &[u8]) {
     arena.finish();
 }
 
-/// Actions on a live connection: segments near its sequence numbers, raw frames, fragments, ICMP errors about it, calls of the program,
-/// and time.
+/// Actions on a live connection: segments near its sequence numbers, with options that make sense or not, raw frames, datagrams, fragments, ICMP errors about
+/// it, calls of the program, and time.
 pub fn live(data: &[u8]) {
     let mut input = Input(data);
     let mut arena = Arena::new(usize::from(input.u8() & 1));
@@ -90,6 +96,10 @@ struct Arena {
     client: Option<TcpId>,
     server: Option<TcpId>,
     udp: UdpId,
+    /// Another socket at the same port, while there is one.
+    second: Option<UdpId>,
+    /// The latest timestamps of the peer and of the host under attack.
+    stamps: [u32; 2],
     /// The numbers of a connection that is not open yet: what it expects and sends next.
     half_open: (u32, u32),
 }
@@ -104,7 +114,17 @@ impl Arena {
         let listener = stack.tcp_listen(&options, Endpoint::new(Address::ANY, PORT), 4).expect("a fresh stack listens");
         let udp = stack.udp_open(UdpOptions::default()).expect("a fresh stack has UDP sockets");
         stack.udp_bind(udp, Endpoint::new(Address::ANY, UDP_PORT)).expect("a fresh stack has free ports");
-        Self { pair, family, listener, client: None, server: None, udp, half_open: (0, 0) }
+        Self {
+            pair,
+            family,
+            listener,
+            client: None,
+            server: None,
+            udp,
+            second: None,
+            stamps: [STAMP, 0],
+            half_open: (0, 0),
+        }
     }
 
     fn address(&self, host: usize) -> Address {
@@ -127,7 +147,7 @@ impl Arena {
     fn half_open(&mut self, options: bool) {
         self.pair.link_mut(0).loss = 1_000_000;
         let options: &[u8] =
-            if options { &[2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 0, 9, 0, 0, 0, 0, 1, 3, 3, 7] } else { &[] };
+            if options { &[2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 0, STAMP as u8, 0, 0, 0, 0, 1, 3, 3, 7] } else { &[] };
         let mut tcp = Vec::new();
         tcp.extend_from_slice(&PEER_PORT.to_be_bytes());
         tcp.extend_from_slice(&PORT.to_be_bytes());
@@ -140,6 +160,7 @@ impl Arena {
         let packet = ethernet(&ip(self.address(0), self.address(1), 6, 0, &tcp));
         self.pair.host_mut(1).receive(now, &packet);
         let answers = self.pair.host_mut(1).transmit(now);
+        self.stamps[1] = answers.first().and_then(|answer| stamp(answer)).unwrap_or(0);
         let start = 14 + if self.family == 0 { 20 } else { 40 };
         let number = answers.first().and_then(|a| a.get(start + 4..start + 8)).and_then(|n| n.try_into().ok());
         self.half_open = (1000, u32::from_be_bytes(number.expect("a SYN is answered")).wrapping_add(1));
@@ -151,7 +172,9 @@ impl Arena {
             if input.0.is_empty() {
                 break;
             }
-            match input.u8() % 10 {
+            // The first ten kinds are as they were when the older inputs of the corpus were found.
+            let kind = input.u8();
+            match if kind < 200 { kind % 10 } else { 10 + kind % 8 } {
                 0 | 1 => self.segment(input),
                 2 => {
                     let len = usize::from(input.u8());
@@ -164,8 +187,14 @@ impl Arena {
                 6 => self.write(usize::from(input.u16())),
                 7 => self.read(usize::from(input.u16())),
                 8 => self.peer_write(usize::from(input.u16())),
-                _ => self.shut(input.u8()),
+                9 => self.shut(input.u8()),
+                10..=13 => self.near(input),
+                14 => self.datagram(input),
+                15 => self.member(input),
+                16 => self.connect_udp(input.u8()),
+                _ => self.cut(input.u8()),
             }
+            self.pair.stack(1).audit();
         }
     }
 
@@ -334,6 +363,9 @@ impl Arena {
                 let _ = self.pair.stack(1).tcp_abort(server, now);
             }
         }
+        if let Some(second) = self.second.take() {
+            let _ = self.pair.stack(1).udp_close(second);
+        }
         let _ = self.pair.stack(1).tcp_close_listener(self.listener, now);
         let _ = self.pair.stack(1).udp_close(self.udp);
         if let Some(client) = self.client.take() {
@@ -342,32 +374,4 @@ impl Arena {
         self.pair.run_for(Span::from_secs(3600));
         assert_eq!(self.pair.frames_held(1), 0, "every frame comes back");
     }
-}
-
-fn ethernet(packet: &[u8]) -> Vec<u8> {
-    let ethertype: u16 = if packet[0] >> 4 == 4 { 0x0800 } else { 0x86dd };
-    [&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1][..], &ethertype.to_be_bytes(), packet].concat()
-}
-
-/// An IP packet; `id_fragment` holds IPv4's identification (upper half) and flags with offset (lower half).
-fn ip(source: Address, destination: Address, protocol: u8, id_fragment: u32, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    if let (Some(source), Some(destination)) = (source.to_v4(), destination.to_v4()) {
-        bytes.extend_from_slice(&[0x45, 0]);
-        bytes.extend_from_slice(&(20 + payload.len() as u16).to_be_bytes());
-        bytes.extend_from_slice(&id_fragment.to_be_bytes());
-        bytes.extend_from_slice(&[64, protocol, 0, 0]);
-        bytes.extend_from_slice(&source);
-        bytes.extend_from_slice(&destination);
-        let sum = plain(&bytes);
-        bytes[10..12].copy_from_slice(&sum.to_be_bytes());
-    } else {
-        bytes.extend_from_slice(&[0x60, 0, 0, 0]);
-        bytes.extend_from_slice(&(payload.len() as u16).to_be_bytes());
-        bytes.extend_from_slice(&[protocol, 64]);
-        bytes.extend_from_slice(&source.0);
-        bytes.extend_from_slice(&destination.0);
-    }
-    bytes.extend_from_slice(payload);
-    bytes
 }

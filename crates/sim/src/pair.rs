@@ -66,6 +66,8 @@ pub struct Pair {
     mtu: u32,
     audit: bool,
     trace: u64,
+    /// What each host sent last.
+    last: [Vec<u8>; 2],
 }
 
 impl Pair {
@@ -80,8 +82,16 @@ impl Pair {
         };
         let hosts = [host(0), host(1)];
         let links = config.links.map(Link::new);
-        let mut pair =
-            Self { hosts, links, rng, now, mtu: config.mtu, audit: config.audit, trace: 0xcbf2_9ce4_8422_2325 };
+        let mut pair = Self {
+            hosts,
+            links,
+            rng,
+            now,
+            mtu: config.mtu,
+            audit: config.audit,
+            trace: 0xcbf2_9ce4_8422_2325,
+            last: [const { Vec::new() }; 2],
+        };
         if config.paths {
             pair.resolve(0);
             pair.resolve(1);
@@ -128,6 +138,12 @@ impl Pair {
         self.links[from].stats
     }
 
+    /// The frame that a host sent last, as somebody on the cable sees it; empty before the first.
+    #[must_use]
+    pub fn last_sent(&self, from: usize) -> &[u8] {
+        &self.last[from]
+    }
+
     /// Tells a host the way to both addresses of the other.
     pub fn resolve(&mut self, host: usize) {
         self.tell(host, PathState::Ready);
@@ -172,6 +188,7 @@ impl Pair {
             for packet in self.hosts[from].transmit(self.now) {
                 any = true;
                 self.note_packet(from, &packet);
+                self.last[from].clone_from(&packet);
                 self.links[from].send(self.now, &mut self.rng, packet);
             }
         }
