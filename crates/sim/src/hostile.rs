@@ -10,13 +10,15 @@ use crate::{Pair, PairConfig};
 use packet::{ethernet, ip, stamp};
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::checksum::{Sum, plain};
-use tickwire_stack::tcp::{RecvFlags, Shutdown, State};
+use tickwire_stack::tcp::{Ecn, RecvFlags, Shutdown, State};
 use tickwire_stack::time::Span;
 use tickwire_stack::udp::{SendTo, UdpOptions};
-use tickwire_stack::{Limits, ListenerId, TcpId, UdpId};
+use tickwire_stack::{Config, Limits, ListenerId, TcpId, UdpId};
 
 const PORT: u16 = 80;
 const UDP_PORT: u16 = 90;
+/// In the first byte: who opens the connection asks for explicit congestion notification.
+const MARKS: u8 = 0x40;
 /// What a SYN of the attacker's own says about his clock.
 const STAMP: u32 = 9;
 /// The hostile peer's end of the connection.
@@ -45,7 +47,8 @@ pub fn frames(data: &[u8]) {
 /// it, calls of the program, and time.
 pub fn live(data: &[u8]) {
     let mut input = Input(data);
-    let mut arena = Arena::new(usize::from(input.u8() & 1));
+    let how = input.u8();
+    let mut arena = Arena::with(usize::from(how & 1), how & MARKS != 0);
     arena.connect();
     arena.act(&mut input);
     arena.finish();
@@ -56,7 +59,7 @@ pub fn opening(data: &[u8]) {
     let mut input = Input(data);
     let how = input.u8();
     let mut arena = Arena::new(usize::from(how & 1));
-    arena.half_open(how & 2 != 0);
+    arena.half_open(how & 2 != 0, how & MARKS != 0);
     arena.act(&mut input);
     arena.finish();
 }
@@ -106,9 +109,15 @@ struct Arena {
 
 impl Arena {
     fn new(family: usize) -> Self {
+        Self::with(family, false)
+    }
+
+    fn with(family: usize, marks: bool) -> Self {
         let limits =
             Limits { frames: 256, tcp: 16, listeners: 4, udp: 4, reassemblies: 4, waiting: 16, ..Limits::DEFAULT };
-        let mut pair = Pair::new(&PairConfig { limits, audit: true, ..PairConfig::default() });
+        let mut stack = Config::default();
+        stack.tcp.ecn = if marks { Ecn::Ask } else { stack.tcp.ecn };
+        let mut pair = Pair::new(&PairConfig { limits, stack, audit: true, ..PairConfig::default() });
         let mut stack = pair.stack(1);
         let options = stack.tcp_defaults();
         let listener = stack.tcp_listen(&options, Endpoint::new(Address::ANY, PORT), 4).expect("a fresh stack listens");
@@ -144,7 +153,7 @@ impl Arena {
     }
 
     /// A SYN that nobody but the attacker knows of, and its answer; the honest host stays out of it.
-    fn half_open(&mut self, options: bool) {
+    fn half_open(&mut self, options: bool, marks: bool) {
         self.pair.link_mut(0).loss = 1_000_000;
         let options: &[u8] =
             if options { &[2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 0, STAMP as u8, 0, 0, 0, 0, 1, 3, 3, 7] } else { &[] };
@@ -152,7 +161,8 @@ impl Arena {
         tcp.extend_from_slice(&PEER_PORT.to_be_bytes());
         tcp.extend_from_slice(&PORT.to_be_bytes());
         tcp.extend_from_slice(&[0, 0, 3, 231, 0, 0, 0, 0]);
-        tcp.extend_from_slice(&[(((20 + options.len()) / 4) << 4) as u8, 2, 0xff, 0xff, 0, 0, 0, 0]);
+        let (offset, bits) = (((20 + options.len()) / 4) << 4, if marks { 0xc2 } else { 2 });
+        tcp.extend_from_slice(&[offset as u8, bits, 0xff, 0xff, 0, 0, 0, 0]);
         tcp.extend_from_slice(options);
         let sum = self.transport_sum(6, &tcp);
         tcp[16..18].copy_from_slice(&sum.to_be_bytes());

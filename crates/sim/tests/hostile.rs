@@ -12,9 +12,12 @@ fn chance(runs: u64, run: fn(&[u8])) {
     }
 }
 
+/// The first byte: the connection knows of routers' marks.
+const MARKS: u8 = 0x40;
+
 /// A write of so many KB, with the way back cut or not.
 fn written(kb: u8, cut: u8) -> Vec<u8> {
-    vec![0, 6, kb * 4, 0, 207, cut]
+    vec![MARKS, 6, kb * 4, 0, 207, cut]
 }
 
 /// Attacks that get past the first checks, each written by hand: kinds of actions from 200 on (`hostile::Arena::act`).

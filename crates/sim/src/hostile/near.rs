@@ -5,6 +5,10 @@ use super::{Arena, Input, PEER_PORT, PORT, UDP_PORT};
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::udp::UdpOptions;
 
+const FIN: u8 = 1;
+const SYN: u8 = 2;
+const RST: u8 = 4;
+const ACK: u8 = 16;
 /// The most that a TCP header's options can have (RFC 9293 §3.1).
 const OPTIONS: usize = 40;
 
@@ -33,7 +37,12 @@ impl Arena {
             (true, 0) => 1448,
             (true, _) => 1428,
         };
-        let flags = input.u8() ^ 0x10;
+        // Mostly an acknowledgement, and only now and then the end of the connection.
+        let flags = match input.u8() ^ ACK {
+            bits if bits & 7 == 7 => bits & !(FIN | SYN),
+            bits if matches!(bits & 7, 5 | 6) => bits & !RST,
+            bits => bits & !7,
+        };
         let seq = expected.wrapping_add(input.offset());
         let ack = if what & 0x80 == 0 {
             next.wrapping_add(input.offset())
