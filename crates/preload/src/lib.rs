@@ -49,6 +49,7 @@
 //! One that runs at once all the same (of a fault, or installed with `SA_RESETHAND` or by a direct system call) and calls a socket function
 //! there gets `EAGAIN` or `EINTR`: it cannot wait for the thread it interrupted. The same holds for one that interrupts the very last of `exec` or `exit`.
 #![cfg_attr(test, allow(dead_code, reason = "exports are exports outside tests only"))]
+#![cfg_attr(fuzzing, no_main, allow(dead_code, unused_imports, reason = "a part of the tests, and no exports"))]
 
 pub(crate) mod c;
 
@@ -57,6 +58,10 @@ mod lane;
 mod process;
 mod socket;
 mod table;
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 mod testing;
 mod wait;
+
+// The fuzz target `calls` is this crate: in any other its exports would be the C library's functions.
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|data: &[u8]| testing::hostile::calls(data));

@@ -20,10 +20,21 @@ unsafe fn receive_one(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int)
     })
 }
 
+/// To whom the socket is connected.
+const NOBODY: (*const sockaddr, socklen_t) = (core::ptr::null(), 0);
+
 /// Sends one buffer.
-unsafe fn send_one(fd: c_int, buffer: *const c_void, len: size_t, flags: c_int, name: Option<Name>) -> ssize_t {
+unsafe fn send_one(
+    fd: c_int,
+    buffer: *const c_void,
+    len: size_t,
+    flags: c_int,
+    to: (*const sockaddr, socklen_t),
+) -> ssize_t {
     let iov = one(buffer, len);
     answer_len(|| {
+        // SAFETY: the program's address, or none.
+        let name = unsafe { Name::read(to.0, to.1) }?;
         // SAFETY: the program's buffer, as long as it says.
         let mut buffers = unsafe { Buffers::new(iov.as_ptr(), 1) }?;
         ops::send(fd, &mut buffers, flags, name, &mut Extras::default())
@@ -157,7 +168,7 @@ export! {
     /// `write(2)`.
     fn write(fd: c_int, buffer: *const c_void, len: size_t) -> ssize_t {
         // SAFETY: the program's arguments go on unchanged.
-        unsafe { if TABLE.get(fd).is_socket() { send_one(fd, buffer, len, 0, None) } else { real::write(fd, buffer, len) } }
+        unsafe { if TABLE.get(fd).is_socket() { send_one(fd, buffer, len, 0, NOBODY) } else { real::write(fd, buffer, len) } }
     }
 
     /// `writev(2)`.
@@ -183,7 +194,7 @@ export! {
     /// `send(2)`.
     fn send(fd: c_int, buffer: *const c_void, len: size_t, flags: c_int) -> ssize_t {
         // SAFETY: the program's arguments go on unchanged.
-        unsafe { if TABLE.get(fd).is_socket() { send_one(fd, buffer, len, flags, None) } else { real::send(fd, buffer, len, flags) } }
+        unsafe { if TABLE.get(fd).is_socket() { send_one(fd, buffer, len, flags, NOBODY) } else { real::send(fd, buffer, len, flags) } }
     }
 
     /// `sendto(2)`.
@@ -191,7 +202,7 @@ export! {
         // SAFETY: the program's arguments go on unchanged.
         unsafe {
             if TABLE.get(fd).is_socket() {
-                send_one(fd, buffer, len, flags, Name::read(address, alen))
+                send_one(fd, buffer, len, flags, (address, alen))
             } else {
                 real::sendto(fd, buffer, len, flags, address, alen)
             }

@@ -43,12 +43,15 @@ impl<'a> Message<'a> {
         unsafe { Control::new(self.header.msg_control, self.header.msg_controllen) }
     }
 
-    fn name(&self) -> Option<Name> {
+    fn name(&self) -> Result<Option<Name>> {
         // SAFETY: the program's name, by the promise of `at`.
         unsafe { Name::read(self.header.msg_name.cast(), self.header.msg_namelen) }
     }
 
     fn receive(&mut self, fd: c_int, flags: c_int) -> Result<usize> {
+        if !self.header.msg_name.is_null() && name::is_negative(self.header.msg_namelen) {
+            return Err(Errno(libc::EINVAL));
+        }
         let mut buffers = self.buffers()?;
         let mut extras = Extras { control: Some(self.control()), ..Extras::default() };
         let len = ops::receive(fd, &mut buffers, flags, &mut extras)?;
@@ -67,7 +70,7 @@ impl<'a> Message<'a> {
 
     fn send(&self, fd: c_int, flags: c_int) -> Result<usize> {
         let mut extras = Extras { control: Some(self.control()), ..Extras::default() };
-        ops::send(fd, &mut self.buffers()?, flags, self.name(), &mut extras)
+        ops::send(fd, &mut self.buffers()?, flags, self.name()?, &mut extras)
     }
 }
 

@@ -14,16 +14,16 @@ pub(crate) mod shared;
 pub(crate) mod stdio;
 
 pub(crate) mod cancel;
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 pub(crate) mod counting;
 pub(crate) mod data;
-mod descriptor;
+pub(crate) mod descriptor;
 mod direct;
 mod exec;
 mod message;
 mod process;
 pub(crate) mod signal;
-mod socket;
+pub(crate) mod socket;
 mod spawn;
 pub(crate) mod splice;
 mod variadic;
@@ -34,14 +34,14 @@ use core::ffi::c_int;
 use libc::ssize_t;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Declares functions under their C names; inside this crate's own tests they are not exported.
+/// Declares functions under their C names; inside this crate's own tests, and where it is fuzzed, they are not exported.
 macro_rules! export {
     ($( $(#[$meta:meta])* fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty $body:block )*) => {$(
         $(#[$meta])*
         ///
         /// # Safety
         /// As the C library's function of this name.
-        #[cfg_attr(not(test), unsafe(no_mangle))]
+        #[cfg_attr(not(any(test, fuzzing)), unsafe(no_mangle))]
         pub(crate) unsafe extern "C-unwind" fn $name($($arg: $ty),*) -> $ret $body
     )*};
 }

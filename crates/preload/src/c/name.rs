@@ -19,20 +19,31 @@ pub(crate) enum Name {
     Other,
 }
 
+/// Whether a length is one that the kernel, to which it has a sign, refuses before it looks at what is that long.
+pub(crate) fn is_negative(len: socklen_t) -> bool {
+    len > i32::MAX as socklen_t
+}
+
 impl Name {
     /// Reads a socket address; `None` for a null pointer.
     ///
+    /// # Errors
+    /// `EINVAL` if the length is negative, as the kernel sees it.
+    ///
     /// # Safety
-    /// `address` is null or points to `len` readable bytes.
-    pub(crate) unsafe fn read(address: *const sockaddr, len: socklen_t) -> Option<Self> {
+    /// `address` is null or points to `len` readable bytes, unless that is negative.
+    pub(crate) unsafe fn read(address: *const sockaddr, len: socklen_t) -> Result<Option<Self>> {
         if address.is_null() {
-            return None;
+            return Ok(None);
+        }
+        if is_negative(len) {
+            return Err(Errno(libc::EINVAL));
         }
         let mut bytes = [0u8; MAX];
         let n = (len as usize).min(MAX);
         // SAFETY: `n` is at most `len`.
         unsafe { core::ptr::copy_nonoverlapping(address.cast::<u8>(), bytes.as_mut_ptr(), n) };
-        Some(Self::parse(&bytes[..n]))
+        Ok(Some(Self::parse(&bytes[..n])))
     }
 
     /// The address in these bytes.
@@ -84,10 +95,11 @@ pub(crate) unsafe fn store(name: &[u8], address: *mut sockaddr, len: *mut sockle
         return if address.is_null() { Ok(()) } else { Err(Errno(libc::EFAULT)) };
     }
     // SAFETY: `len` is valid by the caller's promise.
-    let room = unsafe { *len } as usize;
-    if room > i32::MAX as usize {
+    let room = unsafe { *len };
+    if is_negative(room) {
         return Err(Errno(libc::EINVAL));
     }
+    let room = room as usize;
     // SAFETY: at most `room` bytes are written.
     unsafe {
         core::ptr::copy_nonoverlapping(name.as_ptr(), address.cast::<u8>(), room.min(name.len()));

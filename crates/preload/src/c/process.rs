@@ -94,7 +94,7 @@ extern "C" fn load() {
     });
 }
 
-#[cfg(not(test))]
+#[cfg(not(any(test, fuzzing)))]
 #[used]
 // SAFETY: the loader calls each entry of this section once, as a function without arguments that it needs.
 #[unsafe(link_section = ".init_array")]

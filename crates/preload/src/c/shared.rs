@@ -8,7 +8,7 @@ use std::os::fd::BorrowedFd;
 use tickwire_link::lock::{LaneGuard, LockError};
 use tickwire_link::port::Port;
 use tickwire_link::region::Region;
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 use tickwire_stack::Limits;
 use tickwire_stack::Stack;
 use tickwire_stack::table::Row;
@@ -37,7 +37,7 @@ pub(crate) struct Shared {
 
 enum Lock {
     Region(&'static Region),
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     Local(std::sync::Mutex<()>),
 }
 
@@ -56,7 +56,7 @@ enum Held<'s> {
     Region {
         guard: LaneGuard<'static>,
     },
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     Local {
         _guard: std::sync::MutexGuard<'s, ()>,
     },
@@ -106,7 +106,7 @@ impl Shared {
     }
 
     /// A stack of this process alone.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub(crate) fn local(limits: Limits, wire: Wire) -> Self {
         let memory = Box::leak(Box::new(tickwire_stack::OwnedMemory::new(&limits)));
         let memory = memory.memory();
@@ -146,7 +146,7 @@ impl Shared {
                 }
                 Ok(Held::Region { guard })
             }
-            #[cfg(test)]
+            #[cfg(any(test, fuzzing))]
             Lock::Local(mutex) => Ok(Held::Local { _guard: mutex.lock().map_err(|_| Refused::Lost)? }),
         }
     }
@@ -182,7 +182,7 @@ impl Shared {
     pub(crate) fn poison(&self) {
         match &self.lock {
             Lock::Region(region) => region.waiting().words[0].store(1, Ordering::Relaxed),
-            #[cfg(test)]
+            #[cfg(any(test, fuzzing))]
             Lock::Local(_) => {}
         }
     }
@@ -191,7 +191,7 @@ impl Shared {
     pub(crate) fn give_way(&self) {
         match &self.lock {
             Lock::Region(region) => region.lock().give_way(),
-            #[cfg(test)]
+            #[cfg(any(test, fuzzing))]
             Lock::Local(_) => std::thread::yield_now(),
         }
     }
@@ -200,7 +200,7 @@ impl Shared {
     pub(crate) fn note_poll(&self, now: Instant) {
         match &self.lock {
             Lock::Region(region) => region.waiting().polled_at.store(now.as_nanos(), Ordering::Relaxed),
-            #[cfg(test)]
+            #[cfg(any(test, fuzzing))]
             Lock::Local(_) => {}
         }
     }
@@ -209,7 +209,7 @@ impl Shared {
     pub(crate) fn polled_at(&self) -> Instant {
         match &self.lock {
             Lock::Region(region) => Instant::from_nanos(region.waiting().polled_at.load(Ordering::Relaxed)),
-            #[cfg(test)]
+            #[cfg(any(test, fuzzing))]
             Lock::Local(_) => Instant::NEVER,
         }
     }

@@ -9,15 +9,21 @@ use crate::socket::ops;
 use crate::socket::options;
 use crate::table::fd::{Entry, TABLE};
 use core::ffi::{c_int, c_void};
-use libc::{sockaddr, socklen_t};
+use libc::{sockaddr, sockaddr_storage, socklen_t};
 
 /// The program's address as bytes, cut to what an IP address can have.
+///
+/// # Errors
+/// `EFAULT` for none; `EINVAL` if it is longer than any kernel takes, of which nothing is looked at (a negative length is one).
 ///
 /// # Safety
 /// `address` is null or points to `len` readable bytes.
 unsafe fn bytes_of<'a>(address: *const sockaddr, len: socklen_t) -> Result<&'a [u8]> {
     if address.is_null() {
         return Err(Errno(libc::EFAULT));
+    }
+    if len as usize > size_of::<sockaddr_storage>() {
+        return Err(Errno(libc::EINVAL));
     }
     // SAFETY: by the caller's promise.
     Ok(unsafe { core::slice::from_raw_parts(address.cast(), (len as usize).min(name::MAX)) })
@@ -154,6 +160,9 @@ export! {
         if !TABLE.get(fd).is_socket() {
             return kernel();
         }
+        if name::is_negative(len) {
+            return answer(|| Err(Errno(libc::EINVAL)));
+        }
         let bytes = if value.is_null() {
             &[]
         } else {
@@ -168,7 +177,9 @@ export! {
 
     /// `getsockopt(2)`.
     fn getsockopt(fd: c_int, level: c_int, option: c_int, value: *mut c_void, len: *mut socklen_t) -> c_int {
-        if TABLE.get(fd).is_socket() && !value.is_null() && !len.is_null() {
+        // SAFETY: null, or the program's place. A negative length is for the kernel to refuse.
+        let sensible = unsafe { len.as_ref() }.is_some_and(|&len| !name::is_negative(len));
+        if TABLE.get(fd).is_socket() && !value.is_null() && sensible {
             let mut known = None;
             let done = answer(|| {
                 known = options::get(fd, level, option)?;

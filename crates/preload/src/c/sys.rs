@@ -226,7 +226,7 @@ pub(crate) fn set_option<T: Copy>(fd: c_int, level: c_int, option: c_int, value:
 }
 
 /// Sets an option to a value of bytes.
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 pub(crate) fn set_option_bytes(fd: c_int, level: c_int, option: c_int, value: &[u8]) -> Result<()> {
     // SAFETY: the value is as long as said.
     check(unsafe { real::setsockopt(fd, level, option, value.as_ptr().cast(), value.len() as socklen_t) }).map(drop)
@@ -618,6 +618,12 @@ fn limits() -> libc::rlimit {
 /// The descriptor limit of this process.
 pub(crate) fn descriptor_limit() -> c_int {
     limits().rlim_cur.min(crate::table::fd::LIMIT as u64) as c_int
+}
+
+/// Whether a list of descriptors is longer than this process may have any, which the kernel refuses before it looks at it.
+pub(crate) fn too_many_descriptors(count: libc::nfds_t) -> bool {
+    // As many anybody may have, which costs no call.
+    count > 1024 && count > limits().rlim_cur
 }
 
 /// Changes the soft descriptor limit of this process.

@@ -83,7 +83,7 @@ macro_rules! variadic {
         /// # Safety
         /// As the C library's function of this name.
         #[cfg(target_arch = "x86_64")]
-        #[cfg_attr(not(test), unsafe(no_mangle))]
+        #[cfg_attr(not(any(test, fuzzing)), unsafe(no_mangle))]
         #[unsafe(naked)]
         pub(crate) unsafe extern "C" fn $name() -> core::ffi::c_int {
             // `al` says whether floating-point registers were used. A structure of three words is passed in memory: on the stack.
@@ -125,7 +125,7 @@ macro_rules! variadic {
         /// # Safety
         /// As the C library's function of this name.
         #[cfg(target_arch = "aarch64")]
-        #[cfg_attr(not(test), unsafe(no_mangle))]
+        #[cfg_attr(not(any(test, fuzzing)), unsafe(no_mangle))]
         #[unsafe(naked)]
         pub(crate) unsafe extern "C" fn $name() -> core::ffi::c_int {
             // A structure of three words is passed by its address.

@@ -18,12 +18,12 @@ fn millis(timeout: c_int) -> Option<Span> {
     u64::try_from(timeout).ok().map(Span::from_millis)
 }
 
-/// The program's list.
+/// The program's list; nothing of one that is for the kernel to refuse.
 ///
 /// # Safety
-/// `fds` points to `count` entries.
+/// `fds` points to `count` entries, unless they are more than the process may have descriptors.
 unsafe fn list<'a>(fds: *mut pollfd, count: nfds_t) -> &'a mut [pollfd] {
-    if count == 0 || fds.is_null() {
+    if count == 0 || fds.is_null() || super::sys::too_many_descriptors(count) {
         return &mut [];
     }
     // SAFETY: by the caller's promise.

@@ -8,13 +8,13 @@ use tickwire_stack::Stack;
 use tickwire_stack::time::Instant;
 
 /// Carries packets between a stack and whatever a test put behind it; says how many came in.
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 pub(crate) type Exchange = Box<dyn FnMut(&mut Stack<'static>, Instant) -> u32 + Send>;
 
 /// The rings.
 pub(crate) enum Wire {
     Ring(&'static Port),
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     Test(Exchange),
 }
 
@@ -32,7 +32,7 @@ impl Wire {
     pub(crate) fn port(&self) -> Option<&'static Port> {
         match self {
             Self::Ring(port) => Some(port),
-            #[cfg(test)]
+            #[cfg(any(test, fuzzing))]
             Self::Test(_) => None,
         }
     }
@@ -41,7 +41,7 @@ impl Wire {
     pub(crate) fn poll(&mut self, stack: &mut Stack<'static>, now: Instant) -> u32 {
         match self {
             Self::Ring(port) => port.poll(stack, now).received,
-            #[cfg(test)]
+            #[cfg(any(test, fuzzing))]
             Self::Test(exchange) => exchange(stack, now),
         }
     }
@@ -50,7 +50,7 @@ impl Wire {
     pub(crate) fn flush(&mut self, stack: &mut Stack<'static>, now: Instant) -> bool {
         match self {
             Self::Ring(port) => port.flush(stack, now),
-            #[cfg(test)]
+            #[cfg(any(test, fuzzing))]
             Self::Test(exchange) => {
                 exchange(stack, now);
                 false

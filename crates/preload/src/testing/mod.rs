@@ -8,6 +8,7 @@ mod service;
 
 mod epoll;
 mod handlers;
+pub(crate) mod hostile;
 mod linger;
 mod messages;
 mod opening;
