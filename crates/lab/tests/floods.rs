@@ -1,0 +1,86 @@
+//! Floods of forged packets, from the peer's host: connections on Tickwire go on, and the lane takes no more memory. What a flood costs in time is measured by
+//! `cargo xtask bench flood`.
+
+mod common;
+
+use common::{Both, PATIENCE, start};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+use tickwire_lab::{Host, tools};
+
+const PORT: u16 = 5300;
+const CLIENT_PORT: u16 = 40_000;
+/// Forged packets of each kind; so many a second.
+const RATE: u32 = 20_000;
+const LASTS: Duration = Duration::from_millis(400);
+
+/// Question and answer, on a connection whose other end echoes.
+fn echoed(stream: &mut TcpStream, count: u32) {
+    for n in 0..count {
+        let question = [n as u8; 64];
+        stream.write_all(&question).unwrap();
+        let mut answer = [0; 64];
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(answer, question);
+    }
+}
+
+/// A connection of the kernel's of host a, from a port that the flood knows.
+fn connect(host: &Host, address: &str) -> TcpStream {
+    host.sysctl("net.ipv4.ip_local_port_range", &format!("'{CLIENT_PORT} {CLIENT_PORT}'")).unwrap();
+    let stream = host.within(|| TcpStream::connect(address).unwrap()).unwrap();
+    host.sysctl("net.ipv4.ip_local_port_range", "'41000 60999'").unwrap();
+    assert_eq!(stream.local_addr().unwrap().port(), CLIENT_PORT);
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream
+}
+
+#[test]
+fn a_connection_goes_on_through_floods_and_the_lane_takes_no_more_memory() {
+    let both = Both::new();
+    both.b().run(&["ip", "route", "add", "198.18.0.0/15", "via", &both.pair.a_v4()]).unwrap();
+    let address = format!("{}:{PORT}", both.pair.b_v4());
+    let pingpong = tools::built("pingpong").unwrap();
+    let mut server = start(both.b(), true, &[pingpong.to_str().unwrap(), "server", "tcp", &address]);
+    tickwire_lab::bound(both.b(), "tcp", PORT, &mut server).unwrap();
+    let mut stream = connect(both.a(), &address);
+    echoed(&mut stream, 100);
+    let number = |what: &str| both.b_service.stat().unwrap().number(&format!("/lanes/0/{what}"));
+    let memory = number("memory_bytes");
+    assert!(memory > 0);
+
+    let mac = both.b().run(&["cat", "/sys/class/net/eth0/address"]).unwrap();
+    let flood = tools::built("flood").unwrap();
+    let (flood, rate) = (flood.to_str().unwrap(), RATE.to_string());
+    let peer = format!("{}:{CLIENT_PORT}", both.pair.a_v4());
+    for (kind, counter) in [
+        ("syn", "TcpExtSyncookiesSent"),
+        ("rst", "TcpInSegs"),
+        ("ack", "TcpExtTCPOutOfWindow"),
+        ("fragment", "IpReasmReqds"),
+        ("land", "IpInAddrErrors"),
+    ] {
+        let before = number(&format!("counters/{counter}"));
+        let mut flooding = start(both.a(), false, &[flood, kind, "eth0", mac.trim(), &address, &peer, "--rate", &rate]);
+        flooding.wait_for("flooding", PATIENCE).unwrap();
+        let begin = std::time::Instant::now();
+        let mut trips = 0_u64;
+        while begin.elapsed() < LASTS {
+            echoed(&mut stream, 10);
+            trips += 10;
+        }
+        let ended = flooding.stop(PATIENCE).unwrap();
+        let said: serde_json::Value = serde_json::from_str(ended.stdout.trim()).expect(&ended.stderr);
+        let sent = said["sent"].as_u64().unwrap();
+        echoed(&mut stream, 10);
+        let seen = number(&format!("counters/{counter}")) - before;
+        println!("{kind}: {sent} forged, {counter} {seen}, {trips} round trips");
+        // What the listener can remember gets no cookie; of guesses a few fall into the window.
+        let own = if counter == "TcpInSegs" { trips + 10 } else { 0 };
+        assert!(seen > own + sent / 4, "of {sent} the stack has seen {seen}, and {own} of the connection's own");
+    }
+    assert_eq!(number("memory_bytes"), memory);
+    assert_eq!(number("counters/TcpEstabResets"), 0);
+}
