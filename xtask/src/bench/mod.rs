@@ -1,5 +1,5 @@
 //! `cargo xtask bench`: the rows of the performance promise, all in one run, rivals interleaved in rounds. `cargo xtask bench clock` is in `clock`,
-//! `cargo xtask bench loss` in `loss`.
+//! `cargo xtask bench loss` in `loss`, `cargo xtask bench flood` in `flood`.
 //!
 //! A virtual machine's speed drifts by tens of percent within minutes, so a single figure says nothing: every row is measured in
 //! every round, one after the other, and rows are compared by the medians of their rounds.
@@ -7,6 +7,7 @@
 mod bed;
 mod clock;
 mod figures;
+mod flood;
 mod loss;
 mod report;
 mod rows;
@@ -62,6 +63,8 @@ enum Other {
     Clock(clock::Options),
     /// Measure messages over a cable that loses, doubles and reorders
     Loss(loss::Options),
+    /// Measure round trips on a connection while somebody floods its host
+    Flood(flood::Options),
 }
 
 /// Measures; fails if a row could not be measured, not if it is slow.
@@ -69,6 +72,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     match &options.other {
         Some(Other::Clock(options)) => return clock::run(options),
         Some(Other::Loss(options)) => return loss::run(options),
+        Some(Other::Flood(options)) => return flood::run(options),
         None => {}
     }
     if std::env::var_os(DIRECTORY_VARIABLE).is_some() {

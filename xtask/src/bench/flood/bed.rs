@@ -1,0 +1,138 @@
+//! Two pairs of hosts, one with services; the flood comes from the client's host, in its name or a stranger's.
+
+use crate::traffic;
+use anyhow::{Context, Result, bail};
+use std::time::Duration;
+use tickwire_bench::latency::Latency;
+use tickwire_lab::{Host, Pair, Process, Service, ServiceOptions, tools};
+
+/// What is flooded with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flood {
+    Syn,
+    Rst,
+    Data,
+    Fragments,
+}
+
+impl Flood {
+    /// The argument of the program `flood`.
+    fn kind(self) -> &'static str {
+        match self {
+            Self::Syn => "syn",
+            Self::Rst => "rst",
+            Self::Data => "ack",
+            Self::Fragments => "fragment",
+        }
+    }
+}
+
+/// One row.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row {
+    pub(super) name: &'static str,
+    /// Both ends are accelerated.
+    pub(super) ours: bool,
+    pub(super) flood: Option<Flood>,
+}
+
+/// The hosts.
+pub(super) struct Bed {
+    // Before its hosts, so that it ends before them.
+    services: [Service; 2],
+    with: Pair,
+    without: Pair,
+    trips: u32,
+    rate: u32,
+    measured: u16,
+}
+
+/// Client and flood share a processor, the server has its own.
+const CLIENT_CPU: &str = "0";
+const SERVER_CPU: &str = "1";
+const PATIENCE: Duration = Duration::from_secs(60);
+const SIZE: &str = "64";
+/// Each measurement has its own ports, from these on: what the last one left behind in TIME-WAIT is none of its business.
+const PORTS: [u16; 2] = [5_300, 40_000];
+
+impl Bed {
+    pub(super) fn new(attach: &str, trips: u32, rate: u32) -> Result<Self> {
+        let options = ServiceOptions { arguments: vec!["--attach".into(), attach.into()], ..ServiceOptions::default() };
+        let (with, without) = (Pair::new()?, Pair::new()?);
+        let services = [Service::start_with(&with.a, &options)?, Service::start_with(&with.b, &options)?];
+        for pair in [&with, &without] {
+            // What is answered to strangers goes back to where they come from, and ends there.
+            pair.b.run(&["ip", "route", "add", "198.18.0.0/15", "via", &pair.a_v4()])?;
+        }
+        Ok(Self { services, with, without, trips, rate, measured: 0 })
+    }
+
+    pub(super) fn measure(&mut self, row: &Row) -> Result<Latency> {
+        let [port, client_port] = PORTS.map(|first| first + self.measured % 1_000);
+        self.measured += 1;
+        let pair = if row.ours { &self.with } else { &self.without };
+        // The connection whose name is forged must be known to who forges it.
+        pair.a.sysctl("net.ipv4.ip_local_port_range", &format!("'{client_port} {client_port}'"))?;
+        let program = path("pingpong")?;
+        let address = format!("{}:{port}", pair.b_v4());
+        let serve = [&program, "server", "tcp", &address, "--size", SIZE];
+        let mut server = start(&pair.b, SERVER_CPU, row.ours, &serve)?;
+        tickwire_lab::bound(&pair.b, "tcp", port, &mut server)?;
+        let flood = row.flood.map(|flood| self.flood(pair, flood, &address, client_port)).transpose()?;
+        let trips = self.trips.to_string();
+        let ask = [&*program, "client", "tcp", &address, "--size", SIZE, "--count", &trips];
+        let services: &[Service] = if row.ours { &self.services } else { &[] };
+        let printed = traffic::proven(services, traffic::FEWEST, || {
+            start(&pair.a, CLIENT_CPU, row.ours, &ask)?.success(PATIENCE)
+        })?;
+        if let (Some(mut process), Some(flood)) = (flood, row.flood) {
+            let ended = process.stop(PATIENCE)?;
+            let said: serde_json::Value = serde_json::from_str(ended.stdout.trim())
+                .with_context(|| format!("the flood said {} {}", ended.stdout, ended.stderr))?;
+            let sent = said["sent"].as_u64().context("what was sent")?;
+            if row.ours {
+                // The server still has its lane.
+                self.hit(flood, sent)?;
+            }
+        }
+        server.kill();
+        let latency: Latency = serde_json::from_str(printed.trim()).context("figures of the ping-pong client")?;
+        if latency.lost > 0 {
+            bail!("{} messages were lost", latency.lost);
+        }
+        Ok(latency)
+    }
+
+    fn flood(&self, pair: &Pair, flood: Flood, victim: &str, client_port: u16) -> Result<Process> {
+        let mac = pair.b.run(&["cat", "/sys/class/net/eth0/address"])?;
+        let (peer, rate) = (format!("{}:{client_port}", pair.a_v4()), self.rate.to_string());
+        let program = path("flood")?;
+        let command = [&*program, flood.kind(), "eth0", mac.trim(), victim, &peer, "--rate", &rate];
+        let mut process = start(&pair.a, CLIENT_CPU, false, &command)?;
+        process.wait_for("flooding", PATIENCE)?;
+        Ok(process)
+    }
+
+    /// Fails unless the server's lane has seen what the connection sent and half of the flood beside it.
+    fn hit(&self, flood: Flood, sent: u64) -> Result<()> {
+        let stat = self.services[1].stat()?;
+        let (counter, own) = match flood {
+            Flood::Fragments => ("IpReasmReqds", 0),
+            Flood::Syn | Flood::Rst | Flood::Data => ("TcpInSegs", self.trips.into()),
+        };
+        let seen = stat.number(&format!("/lanes/0/counters/{counter}"));
+        if seen < own + sent / 2 {
+            bail!("of {sent} forged packets and {own} others the stack saw {seen}: {}", stat.json["lanes"]);
+        }
+        Ok(())
+    }
+}
+
+fn start(host: &Host, cpu: &str, accelerated: bool, command: &[&str]) -> Result<Process> {
+    let options: &[&str] = &[];
+    Process::spawn(traffic::command(host, cpu, accelerated.then_some(options), command)?)
+}
+
+fn path(name: &str) -> Result<String> {
+    Ok(tools::built(name)?.to_str().context("a path that is not text")?.to_owned())
+}

@@ -1,0 +1,126 @@
+//! `cargo xtask bench flood`: round trips on a connection while somebody floods its host, on Tickwire and on the kernel.
+//!
+//! Rows stand side by side in rounds; what a flood costs is the ratio of the medians of its rounds to those without a flood.
+
+mod bed;
+mod judge;
+
+use super::figures::{Measured, Outcome};
+use super::report;
+use crate::progress::Progress;
+use crate::{deps, workspace};
+use anyhow::{Context, Result, bail};
+use bed::{Bed, Flood, Row};
+use std::path::PathBuf;
+use std::time::Instant;
+use tickwire_lab::tools::DIRECTORY_VARIABLE;
+
+/// How much, and where to.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Only the rows whose name contains this
+    #[arg(long, value_name = "WORD")]
+    only: Option<String>,
+
+    /// Rounds; every row is measured once in each
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+
+    /// Round trips of a row in each round
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(100..=10_000_000))]
+    trips: u32,
+
+    /// Forged packets a second
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    rate: u32,
+
+    /// Write the figures of all rounds here, as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// How the services attach their divert programs
+    #[arg(long, value_name = "auto|native|generic|tc", default_value = "native")]
+    attach: String,
+}
+
+const fn row(name: &'static str, ours: bool, flood: Option<Flood>) -> Row {
+    Row { name, ours, flood }
+}
+
+/// All rows; a flood's name stands behind the comma.
+const ROWS: [Row; 10] = [
+    row("Tickwire", true, None),
+    row("kernel", false, None),
+    row("Tickwire, SYN", true, Some(Flood::Syn)),
+    row("kernel, SYN", false, Some(Flood::Syn)),
+    row("Tickwire, RST", true, Some(Flood::Rst)),
+    row("kernel, RST", false, Some(Flood::Rst)),
+    row("Tickwire, data", true, Some(Flood::Data)),
+    row("kernel, data", false, Some(Flood::Data)),
+    row("Tickwire, fragments", true, Some(Flood::Fragments)),
+    row("kernel, fragments", false, Some(Flood::Fragments)),
+];
+
+/// Measures; fails if a row could not be measured, not if it is slow.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    if std::env::var_os(DIRECTORY_VARIABLE).is_some() {
+        return measure(options);
+    }
+    workspace::ask_for_root()?;
+    deps::install(&deps::EVERYTHING)?;
+    let build = workspace::build_release()?;
+    workspace::again_as_root(&build)
+}
+
+fn measure(options: &Options) -> Result<()> {
+    let start = Instant::now();
+    let rows = super::chosen(&ROWS, |row| row.name, options.only.as_deref())?;
+    let mut bed = Bed::new(&options.attach, options.trips, options.rate)?;
+    let mut outcomes: Vec<Outcome> = rows.iter().map(|row| Outcome::new(row.name)).collect();
+    let mut progress = Progress::new();
+    for round in 1..=options.rounds {
+        let began = Instant::now();
+        for (row, outcome) in rows.iter().zip(&mut outcomes) {
+            progress.begin(format!("round {round} of {}: {}", options.rounds, row.name));
+            match bed.measure(row) {
+                Ok(latency) => outcome.rounds.push(Measured::Latency(latency)),
+                Err(error) => {
+                    progress.keep(&format!("failed: {error:#}"));
+                    outcome.failures.push(format!("{error:#}"));
+                }
+            }
+        }
+        let seconds = began.elapsed().as_secs();
+        progress.sum(&format!("round {round} of {}: {} rows in {seconds} s", options.rounds, rows.len()));
+    }
+    progress.clear();
+    drop(bed);
+    println!("{}", tickwire_report::machine());
+    println!(
+        "divert attached: {}; {} rounds of {} round trips, {} forged packets a second; took {} s",
+        options.attach,
+        options.rounds,
+        options.trips,
+        options.rate,
+        start.elapsed().as_secs()
+    );
+    println!("{}", report::table(&outcomes));
+    println!("{}", report::verdicts(&judge::check(&outcomes)));
+    if let Some(path) = &options.json {
+        let conditions = report::Conditions {
+            machine: tickwire_report::machine(),
+            attach: options.attach.clone(),
+            rounds: options.rounds,
+            trips: options.trips,
+            stream_seconds: 0,
+            took: start.elapsed(),
+        };
+        let text = report::json(&conditions, &outcomes)?;
+        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let failed = outcomes.iter().filter(|outcome| outcome.rounds.is_empty()).count();
+    if failed > 0 {
+        bail!("{failed} rows could not be measured");
+    }
+    Ok(())
+}
