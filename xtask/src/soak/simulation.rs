@@ -1,13 +1,13 @@
-//! `cargo xtask soak`: the endurance test in simulation, for as long as one likes. Its seeds are drawn anew each time unless one is given, so that every run looks
+//! The endurance test in simulation, for as long as one likes. Its seeds are drawn anew each time unless one is given, so that every run looks
 //! at other lives; what breaks names its seed.
 
+use super::seed_of_today;
 use crate::workspace;
 use anyhow::Result;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// How long, and which lives.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct Lives {
     /// Seconds; the life that is under way then is lived to its end
     #[arg(long, default_value_t = 600)]
     seconds: u32,
@@ -22,9 +22,8 @@ pub(crate) struct Options {
 }
 
 /// Runs lives; fails at the first that breaks anything.
-pub(crate) fn run(options: &Options) -> Result<()> {
-    let today = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() * 1_000_000);
-    let seed = options.seed.unwrap_or_else(today);
+pub(crate) fn run(options: &Lives) -> Result<()> {
+    let seed = options.seed.unwrap_or_else(seed_of_today);
     println!("lives from seed {seed} on, for {} s", options.seconds);
     let [seconds, seed, actions] = [u64::from(options.seconds), seed, options.actions.into()].map(|n| n.to_string());
     workspace::run(

@@ -1,0 +1,120 @@
+//! Do the counters add up: what came by the card went to a lane or to the kernel, and what a lane was given its stack has seen.
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+use tickwire_lab::Host;
+use tickwire_lab::stat::Stat;
+
+/// What came to a host, as two see it who count apart.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrived {
+    /// The card.
+    card: u64,
+    /// Divert: to the kernel, to lanes, with a tag.
+    divert: u64,
+}
+
+impl Arrived {
+    /// Reads both.
+    pub(super) fn read(host: &Host) -> Result<Self> {
+        let card = host.run(&["cat", "/sys/class/net/eth0/statistics/rx_packets"])?;
+        let stat = Stat::read(host)?;
+        let of = |name: &str| stat.number(&format!("/host/counters/{name}"));
+        Ok(Self {
+            card: card.trim().parse().context("rx_packets")?,
+            divert: of("passed") + of("diverted") + of("vlan"),
+        })
+    }
+
+    /// What is wrong with this, if that was read before and the service was the same.
+    pub(super) fn defect(&self, before: &Self) -> Option<String> {
+        let (card, divert) = (self.card - before.card, self.divert.wrapping_sub(before.divert));
+        (card != divert).then(|| format!("the card has received {card} packets, and divert has seen {divert}"))
+    }
+}
+
+/// What is wrong with the counters of the lanes of a host whose programs rest. Senders may have used addresses that the host did not have for a
+/// while: `unaddressed`.
+pub(super) fn of_lanes(host: &Host, unaddressed: bool) -> Result<Vec<String>> {
+    let stat = Stat::read(host)?;
+    let lanes = stat.json["lanes"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let mut defects = Vec::new();
+    for lane in lanes.iter().filter(|lane| lane["accelerated"] == true) {
+        let file = format!("/sys/class/net/tw{}h/statistics/rx_dropped", lane["lane"]);
+        let dropped = host.run(&["cat", &file])?.trim().parse().context("rx_dropped")?;
+        defects.extend(of_lane(lane, dropped, unaddressed));
+    }
+    Ok(defects)
+}
+
+/// What is wrong with the counters of a lane whose device has dropped so many packets on their way out, because they were larger than its MTU by then.
+fn of_lane(lane: &Value, dropped: u64, unaddressed: bool) -> Vec<String> {
+    let mut defects = Vec::new();
+    let guard = |name: &str| lane["guard"][name].as_u64().unwrap_or(0);
+    let stack = |name: &str| lane["counters"][name].as_u64().unwrap_or(0);
+    let mut say = |what: String| defects.push(format!("lane {} ({}): {what}", lane["lane"], lane["program"]));
+    let (given, seen) = (guard("in_packets"), stack("IpInReceives"));
+    let lost = guard("lost_no_frame") + guard("lost_ring_full") + guard("lost_other");
+    if given != seen + lost {
+        say(format!("{given} packets were diverted to it, its stack has seen {seen}, and {lost} were lost"));
+    }
+    let refused =
+        ["malformed", "protocol", "source", "port", "fragment"].map(|why| (why, guard(&format!("refused_{why}"))));
+    let (sent, out) = (stack("TxPackets"), guard("out_packets"));
+    let all_refused: u64 = refused.iter().map(|&(_, count)| count).sum();
+    if sent != out + all_refused + dropped {
+        say(format!(
+            "its stack has sent {sent} packets, {out} left, {all_refused} were refused and {dropped} too large"
+        ));
+    }
+    for (why, count) in refused {
+        if count > 0 && !(unaddressed && why == "source") {
+            say(format!("{count} of its packets were refused: {why}"));
+        }
+    }
+    for counter in ["EthInBadFrame", "FramesExhausted"] {
+        if stack(counter) > 0 {
+            say(format!("{counter} is {}", stack(counter)));
+        }
+    }
+    // All streams are closed; a descriptor that is still open belongs to a server.
+    let sockets = lane["sockets"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for socket in sockets.iter().filter(|socket| socket["accelerated"] == true && socket["protocol"] == "tcp") {
+        if !["LISTEN", "TIME-WAIT"].iter().any(|state| socket["state"] == *state) {
+            say(format!("a connection is left: {socket}"));
+        }
+    }
+    defects
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn lane() -> Value {
+        json!({
+            "lane": 3, "program": "p", "sockets": [{"accelerated": true, "protocol": "tcp", "state": "LISTEN"}],
+            "guard": {"in_packets": 10, "lost_other": 1, "out_packets": 5, "refused_source": 1},
+            "counters": {"IpInReceives": 9, "TxPackets": 8},
+        })
+    }
+
+    #[test]
+    fn what_was_given_is_what_was_seen_or_lost_and_what_was_sent_left_or_was_refused() {
+        assert_eq!(of_lane(&lane(), 2, true), Vec::<String>::new());
+        assert_eq!(of_lane(&lane(), 2, false), ["lane 3 (\"p\"): 1 of its packets were refused: source"]);
+        let mut wrong = lane();
+        wrong["guard"]["in_packets"] = 11.into();
+        wrong["counters"]["TxPackets"] = 7.into();
+        wrong["sockets"][0]["state"] = "FIN-WAIT-2".into();
+        assert_eq!(of_lane(&wrong, 2, true).len(), 3);
+    }
+
+    #[test]
+    fn a_card_and_divert_count_the_same_from_a_moment_on() {
+        let before = Arrived { card: 5, divert: 1 };
+        assert_eq!(Arrived { card: 15, divert: 11 }.defect(&before), None);
+        assert!(Arrived { card: 15, divert: 10 }.defect(&before).is_some());
+    }
+}

@@ -1,0 +1,37 @@
+//! `cargo xtask soak`: endurance, in simulation and in the lab.
+
+mod lab;
+mod simulation;
+
+use anyhow::Result;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Where.
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    place: Option<Place>,
+
+    #[command(flatten)]
+    simulation: simulation::Lives,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Place {
+    /// Let real programs talk in the lab while things happen to their hosts, and look for anything that breaks or stays
+    Lab(lab::Options),
+}
+
+/// Runs the one that was asked for.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    match &options.place {
+        None => simulation::run(&options.simulation),
+        Some(Place::Lab(options)) => lab::run(options),
+    }
+}
+
+/// A first seed for who gives none, so that every run is another.
+fn seed_of_today() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() * 1_000_000)
+}
