@@ -227,7 +227,7 @@ pub(crate) struct ForkLocks {
     _registry: epoll::Registry,
     _ending: Option<lane::ending::Ending>,
     _joined: Locked<'static, multicast::Joined>,
-    _pending: Locked<'static, Vec<pending::Closed>>,
+    _pending: Locked<'static, Vec<pending::Kept>>,
     _streams: Locked<'static, Vec<(usize, c_int)>>,
     _given: Locked<'static, Option<std::collections::HashMap<usize, Vec<c_int>>>>,
     _lane: Option<lane::service::ForkLocks>,

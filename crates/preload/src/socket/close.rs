@@ -105,7 +105,7 @@ impl After {
         match self {
             Self::Release(claim) => lane.release(claim, Endpoint::default()),
             Self::Convert(claim) => convert(lane, claim),
-            Self::Pending(closed) => pending::add(closed),
+            Self::Pending(closed) => pending::add(lane, closed),
         }
     }
 }
@@ -198,7 +198,7 @@ fn accepted(lane: &'static Lane, claim: u64, next: &mut u32) -> Remotes {
         }
         Ok(())
     });
-    count += pending::convert(claim, &mut remotes[count..]);
+    count += pending::convert(lane, claim, &mut remotes[count..]);
     Remotes::new(&remotes[..count])
 }
 

@@ -20,10 +20,23 @@ pub(crate) struct Closed {
     pub(crate) converted: bool,
 }
 
-static CLOSED: Lock<Vec<Closed>> = Lock::new(Vec::new());
+/// A closed connection with its lane: to the service of the next one its claim would be another's.
+#[derive(Clone, Copy)]
+pub(crate) struct Kept {
+    lane: &'static Lane,
+    closed: Closed,
+}
+
+impl Kept {
+    fn is_of(&self, lane: &Lane) -> bool {
+        core::ptr::eq(self.lane, lane)
+    }
+}
+
+static CLOSED: Lock<Vec<Kept>> = Lock::new(Vec::new());
 
 /// The list, locked; also held across fork.
-pub(crate) fn list() -> Locked<'static, Vec<Closed>> {
+pub(crate) fn list() -> Locked<'static, Vec<Kept>> {
     CLOSED.lock()
 }
 
@@ -35,15 +48,16 @@ pub(crate) fn make_room(connections: u32) {
 }
 
 /// Remembers a closed connection, if its claim is to be released some day.
-pub(crate) fn add(closed: Closed) {
-    list().push(closed);
+pub(crate) fn add(lane: &'static Lane, closed: Closed) {
+    list().push(Kept { lane, closed });
     crate::base::bell::ring();
 }
 
 /// A listener's claim covers single flows from now on: those of closed connections are marked, as many as there is room to name. Says how many.
-pub(crate) fn convert(claim: u64, remotes: &mut [Endpoint]) -> usize {
+pub(crate) fn convert(lane: &Lane, claim: u64, remotes: &mut [Endpoint]) -> usize {
     let mut list = list();
-    let found = list.iter_mut().filter(|c| c.claim == claim && !c.converted);
+    let of_lane = list.iter_mut().filter(|kept| kept.is_of(lane)).map(|kept| &mut kept.closed);
+    let found = of_lane.filter(|closed| closed.claim == claim && !closed.converted);
     let named = found.zip(remotes).map(|(closed, remote)| {
         closed.converted = true;
         *remote = closed.remote;
@@ -76,19 +90,22 @@ pub(crate) fn lives(access: &Access<'_>, closed: &Closed) -> bool {
 /// Whether data or FIN of a connection is still unacknowledged: the program may not end yet.
 pub(crate) fn unfinished(access: &Access<'_>) -> bool {
     // FIN-WAIT-1, CLOSING, LAST-ACK, and anything with bytes in the queue, as Linux numbers states.
-    list().iter().filter(|c| lives(access, c)).any(|c| {
+    list().iter().map(|kept| &kept.closed).filter(|c| lives(access, c)).any(|c| {
         access.tcp_row(c.index).is_some_and(|row| row.tx_queue.get() > 0 || matches!(row.state.get(), 4 | 9 | 11))
     })
 }
 
-/// Releases the claims of connections that have ended.
+/// Releases the claims of a lane's connections that have ended. Those of a lane that is over went with it.
 pub(crate) fn sweep(lane: &'static Lane) {
     let mut over = Vec::new();
     let swept = lane.with_quietly(|access| {
-        list().retain(|closed| {
-            let alive = lives(access, closed);
+        list().retain(|kept| {
+            if !kept.is_of(lane) {
+                return !kept.lane.is_over();
+            }
+            let alive = lives(access, &kept.closed);
             if !alive {
-                over.push(*closed);
+                over.push(kept.closed);
             }
             alive
         });
@@ -104,5 +121,48 @@ pub(crate) fn sweep(lane: &'static Lane) {
             // The listener lives and keeps its claim.
             (true, false) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use std::time::Duration;
+    use tickwire_link::control::{Channel, Claim, Reply, Request};
+
+    /// The claims that are released while this is done, by whoever asks at that end of a connection.
+    fn released(service: &Channel, work: impl FnOnce() + Send) -> Vec<u64> {
+        std::thread::scope(|scope| {
+            let working = scope.spawn(work);
+            let mut released = Vec::new();
+            loop {
+                let over = working.is_finished();
+                match service.receive(Duration::from_millis(20)) {
+                    Ok(asked) => {
+                        let (number, request) = asked.decode::<Request>().unwrap();
+                        let Request::Release { claim: Claim(claim), .. } = request else { panic!("{request:?}") };
+                        released.push(claim);
+                        service.send(&Reply::Done, number, &[]).unwrap();
+                    }
+                    Err(_) if over => return released,
+                    Err(_) => {}
+                }
+            }
+        })
+    }
+
+    #[test]
+    fn what_was_closed_on_one_lane_is_not_released_on_the_next() {
+        let ((before, _service), (next, service)) = (testing::another(), testing::another());
+        // Both services count from 1: to the second one, claim 1 is that of a connection which lives.
+        let (local, remote) = (Endpoint::default(), Endpoint::default());
+        let closed = |claim| Closed { index: 0, local, remote, claim, shared: false, converted: false };
+        add(before, closed(1));
+        add(next, closed(2));
+        assert_eq!(released(&service, || sweep(next)), [2]);
+        add(next, closed(1));
+        assert_eq!(convert(next, 1, &mut [Endpoint::default(); 2]), 1);
+        list().retain(|kept| !kept.is_of(before) && !kept.is_of(next));
     }
 }

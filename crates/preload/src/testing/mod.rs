@@ -35,7 +35,7 @@ use crate::socket::open;
 use crate::socket::ops;
 use core::ffi::c_int;
 use std::sync::OnceLock;
-use tickwire_link::control::Token;
+use tickwire_link::control::{Channel, Token};
 use tickwire_stack::Limits;
 use tickwire_stack::addr::{Address, Endpoint};
 
@@ -65,8 +65,21 @@ pub(crate) fn lane() -> &'static Lane {
     lane::current().unwrap()
 }
 
+/// Another lane, which is not this process's, and the service's end of its connection.
+pub(crate) fn another() -> (&'static Lane, Channel) {
+    let (ours, theirs) = Channel::pair().unwrap();
+    (beside(Some(Session::new(ours))), theirs)
+}
+
 /// Another lane, which this process had before, and which has ended after `work`.
 pub(crate) fn ended(work: impl FnOnce(&Lane)) -> &'static Lane {
+    let lane = beside(None);
+    work(lane);
+    lane.forsake();
+    lane
+}
+
+fn beside(session: Option<Session>) -> &'static Lane {
     let limits = Limits { frames: 64, ..Limits::DEFAULT };
     let parts = Parts {
         shared: Shared::local(limits, Wire::Test(Box::new(|_, _| 0))),
@@ -74,13 +87,10 @@ pub(crate) fn ended(work: impl FnOnce(&Lane)) -> &'static Lane {
         doorbell: -1,
         handover: Handover { number: 2, token: Token([2; 16]), limits, region: -1 },
         settings: lane().settings().clone(),
-        session: None,
+        session,
     };
     start::begin(&parts).unwrap();
-    let lane = Box::leak(Box::new(Lane::new(parts, None).ok().unwrap()));
-    work(lane);
-    lane.forsake();
-    lane
+    Box::leak(Box::new(Lane::new(parts, None).ok().unwrap()))
 }
 
 /// A socket of ours that may bind our address on the lane, which this machine does not have.
