@@ -56,7 +56,7 @@ struct Sums {
     datagrams_back: u64,
     /// Lanes whose stacks were looked through while their programs rested.
     lanes_audited: u64,
-    /// Rounds of which a service saw all, and its counters were compared with the card's.
+    /// How often the counters of a service were compared with the card's: for each round in which it was not restarted, and for the calm afterwards.
     counters_compared: u64,
     /// The most that the memory of a service has grown after its first round, in KiB.
     growth_kib: u64,

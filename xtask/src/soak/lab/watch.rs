@@ -29,10 +29,10 @@ impl Watch {
         let mut look = |side| {
             let process = bed.service(side)?.process().id();
             let mut holdings = Holdings::look(bed.host(side), process)?;
-            // Until the first lanes have been buried.
+            // Until the first lanes have been buried, and the connection of who looked last is closed.
             let left = settled(|| {
-                holdings = Holdings::look(bed.host(side), process)?;
-                Ok((!holdings.is_nobodys()).then_some(()))
+                let before = std::mem::replace(&mut holdings, Holdings::look(bed.host(side), process)?);
+                Ok((!holdings.is_nobodys() || holdings != before).then_some(()))
             })?;
             anyhow::ensure!(left.is_none(), "the first programs have gone, and host {side} holds {holdings:?}");
             Ok(holdings)
@@ -57,10 +57,23 @@ impl Watch {
         sums.rounds += 1;
         sums.events += plan.steps.len() as u64;
         sums.hear(&said);
-        defects.extend(self.bed.prove(seed as u32 % 1_000_000)?);
+        defects.extend(self.prove(seed as u32 % 1_000_000, sums)?);
         for side in Side::BOTH {
             defects.extend(self.nothing_stays(side)?);
             defects.extend(self.memory_is_bounded(side, sums)?);
+        }
+        Ok(defects)
+    }
+
+    /// New programs do well, and all that they received is counted: no service has been restarted meanwhile.
+    fn prove(&mut self, seed: u32, sums: &mut Sums) -> Result<Vec<String>> {
+        let before = [Arrived::read(self.bed.host(Side::A))?, Arrived::read(self.bed.host(Side::B))?];
+        let mut defects = self.bed.prove(seed)?;
+        for side in Side::BOTH {
+            let host = self.bed.host(side);
+            sums.counters_compared += 1;
+            let defect = settled(|| Ok(Arrived::read(host)?.defect(&before[side as usize])))?;
+            defects.extend(defect.map(|defect| format!("host {side}, in the calm afterwards: {defect}")));
         }
         Ok(defects)
     }
