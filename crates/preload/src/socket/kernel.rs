@@ -227,6 +227,7 @@ pub(crate) fn restore_blocking(fd: c_int) {
 
 /// The service took a claim back (an address went away): the sockets on it are the kernel's again, connections end.
 pub(crate) fn claim_lost(lane: &'static Lane, claim: u64, reason: Reason) {
+    crate::socket::pending::forget(lane, claim);
     let found = lane.with(|access| {
         let mut found = Vec::new();
         for index in 0..access.descriptions().used() {

@@ -65,6 +65,20 @@ pub(crate) fn convert(lane: &Lane, claim: u64, remotes: &mut [Endpoint]) -> usiz
     named.count()
 }
 
+/// A claim was lost: the ports of connections that were closed under it are not the program's any more, and the next connection may be given one of them.
+pub(crate) fn forget(lane: &'static Lane, claim: u64) {
+    let _ = lane.with_quietly(|access| {
+        list().retain(|kept| {
+            let lost = kept.is_of(lane) && kept.closed.claim == claim;
+            if lost {
+                access.stack.tcp_forget(kept.closed.local, kept.closed.remote);
+            }
+            !lost
+        });
+        Ok(())
+    });
+}
+
 /// Whether any connection is left.
 pub(crate) fn is_empty() -> bool {
     list().is_empty()

@@ -204,6 +204,30 @@ fn sever(fd: c_int) {
 }
 
 #[test]
+fn a_port_whose_address_went_with_closed_connections_can_be_used_for_the_next() {
+    let from = |port| {
+        let fd = socket(libc::SOCK_STREAM);
+        sys::set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, &1i32).unwrap();
+        ops::bind(fd, &address(HERE, port)).unwrap();
+        let connected = ops::connect(fd, &address(THERE, 7));
+        (fd, connected)
+    };
+    let (fd, connected) = from(0);
+    connected.unwrap();
+    let port = sys::socket_name(fd, false).unwrap().port;
+    let index = TABLE.get(fd).description().unwrap();
+    let claim = lane().with(|access| Ok(*access.descriptions().get(index).claim())).unwrap();
+    close(fd);
+    // It is in TIME-WAIT, or on its way there, and nobody else is given its port while the claim lasts.
+    kernel::claim_lost(lane(), claim, tickwire_link::control::Reason::Address);
+    let (fd, connected) = from(port);
+    assert_eq!(connected, Ok(()));
+    send(fd, b"anew", 0, None).unwrap();
+    assert_eq!(receive(fd, 4, libc::MSG_WAITALL), Ok(b"anew".to_vec()));
+    close(fd);
+}
+
+#[test]
 fn an_error_after_a_part_of_the_data_is_told_by_the_next_call() {
     let fd = connected(7);
     send(fd, b"part", 0, None).unwrap();

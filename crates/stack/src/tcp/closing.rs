@@ -7,6 +7,8 @@ use super::output::Hold;
 use super::seq::Seq;
 use super::socket::{Pending, State};
 use crate::Stack;
+use crate::addr::Endpoint;
+use crate::demux::TCP;
 use crate::error::{Error, Result};
 use crate::ids::{Ready, SocketKind, TcpId};
 use crate::pool::Link;
@@ -331,6 +333,16 @@ impl Stack<'_> {
         }
         self.fail(index, now, Pending::Aborted);
         Ok(())
+    }
+
+    /// Forgets a connection that the program has closed, without a word to the peer: its port is no more the program's (its address has gone), and the
+    /// next connection may be given it. Nothing happens if there is no such connection, or the program still has it.
+    pub fn tcp_forget(&mut self, local: Endpoint, remote: Endpoint) {
+        if let Some((SocketKind::Tcp, index)) = self.find_connected(TCP, local, remote)
+            && self.mem.tcp[index as usize].orphan
+        {
+            self.finish(index as usize);
+        }
     }
 
     /// What a connection is ready for, as `poll` on Linux tells it.
