@@ -1,9 +1,12 @@
 //! Do the counters add up: what came by the card went to a lane or to the kernel, and what a lane was given its stack has seen.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use tickwire_lab::Host;
 use tickwire_lab::stat::Stat;
+
+/// So often the counters are read, at most, until nothing has come meanwhile.
+const ATTEMPTS: usize = 100;
 
 /// What came to a host, as two see it who count apart.
 #[derive(Clone, Copy, Debug)]
@@ -15,15 +18,21 @@ pub(super) struct Arrived {
 }
 
 impl Arrived {
-    /// Reads both.
+    /// Reads both, at a moment in which nothing came between: nobody talks, but there are still a few last words.
     pub(super) fn read(host: &Host) -> Result<Self> {
-        let card = host.run(&["cat", "/sys/class/net/eth0/statistics/rx_packets"])?;
-        let stat = Stat::read(host)?;
-        let of = |name: &str| stat.number(&format!("/host/counters/{name}"));
-        Ok(Self {
-            card: card.trim().parse().context("rx_packets")?,
-            divert: of("passed") + of("diverted") + of("vlan"),
-        })
+        let card = || -> Result<u64> {
+            let file = "/sys/class/net/eth0/statistics/rx_packets";
+            host.run(&["cat", file])?.trim().parse().context("rx_packets")
+        };
+        for _ in 0..ATTEMPTS {
+            let before = card()?;
+            let stat = Stat::read(host)?;
+            if card()? == before {
+                let of = |name: &str| stat.number(&format!("/host/counters/{name}"));
+                return Ok(Self { card: before, divert: of("passed") + of("diverted") + of("vlan") });
+            }
+        }
+        bail!("host {} never stops receiving", host.name())
     }
 
     /// What is wrong with this, if that was read before and the service was the same.
