@@ -109,11 +109,14 @@ struct Sets<'a> {
 }
 
 impl Sets<'_> {
-    /// The program's sets: to be read, to be written, exceptional.
+    /// The program's sets: to be read, to be written, exceptional. As Linux does, no more of them is looked at than there can be open descriptors: programs
+    /// give the most that they may open (`getdtablesize`), a million perhaps, with sets of the ordinary size.
     ///
     /// # Safety
-    /// Each is null or holds `count` descriptors, and is the caller's alone for as long as the value lives.
+    /// Each is null or holds `count` descriptors, or as many as there can be open, and is the caller's alone for as long as the value lives.
     unsafe fn new(count: c_int, sets: [*mut fd_set; 3]) -> Self {
+        let most = if count > libc::FD_SETSIZE as c_int { super::sys::room_for_descriptors() } else { None };
+        let count = most.map_or(count, |most| count.min(most));
         let len = usize::try_from(count).unwrap_or(0).div_ceil(8);
         // SAFETY: by the caller's promise; bytes have no alignment.
         let bits = sets.map(|set| (!set.is_null()).then(|| unsafe { core::slice::from_raw_parts(set.cast(), len) }));

@@ -477,7 +477,11 @@ impl Program {
             }
             bits
         });
-        let count = if input.u8() == 0xff { -1 } else { 1024 };
+        let count = match input.u8() {
+            0xff => -1,
+            0xfe => 1 << 20,
+            _ => 1024,
+        };
         let [read, write, except] = [0, 1, 2].map(|n| self.places.with(n, &sets[n]).cast());
         let mut none = libc::timeval { tv_sec: 0, tv_usec: 0 };
         // SAFETY: sets of as many descriptors as said.
@@ -612,6 +616,22 @@ mod tests {
                 .concat(),
             ),
         ]
+    }
+
+    /// The sets are shorter than the count says, as with `select(getdtablesize(), ...)`.
+    #[test]
+    fn no_more_of_a_set_is_read_than_descriptors_can_be_open() {
+        let mut places = Places::new();
+        let fd = super::super::socket(libc::SOCK_DGRAM | libc::SOCK_NONBLOCK);
+        let mut bits = [0u8; 128];
+        bits[fd as usize / 8] |= 1 << (fd % 8);
+        let set = places.with(0, &bits).cast();
+        let mut none = libc::timeval { tv_sec: 0, tv_usec: 0 };
+        let null = core::ptr::null_mut();
+        // SAFETY: a set with all descriptors that can be open, at the end of memory.
+        let told = unsafe { waiting::select(1 << 20, null, set, null, &raw mut none) };
+        assert_eq!(told, 1, "it can be written to");
+        super::super::close(fd);
     }
 
     #[test]
