@@ -25,7 +25,7 @@ pub struct VethPair<'a> {
     pub mtu: u32,
 }
 
-/// One end: quiet (no ARP, no IPv6 address of its own), one queue each way, not up yet.
+/// One end: quiet (no ARP), one queue each way, not up yet.
 fn end(name: &str, index: u32, mtu: u32) -> LinkMessage {
     let mut message = LinkMessage::default();
     message.header.index = index;
@@ -41,7 +41,7 @@ fn end(name: &str, index: u32, mtu: u32) -> LinkMessage {
 }
 
 impl Host {
-    /// Makes a veth pair, both ends down. `IFF_NOARP` and address generation mode "none" keep both ends silent.
+    /// Makes a veth pair, both ends down. `IFF_NOARP` and [`Host::raise_quietly`] keep both ends silent.
     ///
     /// # Errors
     /// If the kernel refuses: a name or index is taken ([`crate::Error::is_taken`]), the namespace is gone, or there is no privilege.
@@ -56,11 +56,17 @@ impl Host {
         self.netlink.order("make a veth pair", RouteNetlinkMessage::NewLink(here), NLM_F_CREATE | NLM_F_EXCL)
     }
 
-    /// Brings a link up, without IPv6 addresses of its own and without ARP.
+    /// Brings a link up, without IPv6 and without ARP.
     ///
     /// # Errors
     /// If the kernel refuses.
     pub fn raise_quietly(&mut self, index: u32) -> Result<()> {
+        if let Some(link) = self.link_by_index(index)? {
+            // With IPv6, the link would get a route to all groups, equal to that of the host's network cards: what programs send to a group, and
+            // which groups they join, without naming an interface, would go there as well. Where there is no IPv6 there is no such file; where
+            // it cannot be written (a container's), what can be done by netlink has to do.
+            let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{}/disable_ipv6", link.name), "1");
+        }
         let mut quiet = LinkMessage::default();
         quiet.header.index = index;
         quiet.attributes.push(LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(vec![AfSpecInet6::AddrGenMode(

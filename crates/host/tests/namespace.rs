@@ -77,6 +77,8 @@ fn a_veth_pair_is_made_quiet_found_and_removed() {
         });
         wait_for(&mut monitor, |e| matches!(e, Event::Link(l) if l.name == "tw3h" && l.running));
         assert!(host.addresses().unwrap().iter().all(|a| a.interface != here.index), "no address of its own");
+        let routes = Command::new("ip").args(["-6", "route", "show", "table", "all", "dev", "tw3h"]).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&routes.stdout), "", "groups are not looked for by a lane");
         host.set_mtu(here.index, 1500).unwrap();
         assert_eq!(host.link_by_index(here.index).unwrap().unwrap().mtu, 1500);
         host.delete_link(here.index).unwrap();
