@@ -1,22 +1,12 @@
-//! `cargo xtask suites`: the socket tests that the interpreter CPython is tested with, on the kernel and on Tickwire, compared case by case.
-//!
-//! Each of these tests talks with itself, and what stays on a host is the kernel's. So in the lab a mirror is the other host: it sends back what comes to an address of its
-//! own, with source and destination exchanged, and the tests reach themselves by that address (`cases.py`). Everything crosses the cable, and the lane, twice.
+//! The tests of sockets that the interpreter CPython is tested with. What exchanges the addresses is Python itself (`cases.py`).
 
-use crate::{deps, unpacked, workspace};
+use super::Options;
+use super::bed::{Bed, MIRRORED, PYTHON};
+use crate::unpacked;
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
-use std::process::Command;
 use std::time::Duration;
-use tickwire_lab::tools::DIRECTORY_VARIABLE;
-use tickwire_lab::{Pair, Process, Service};
-
-/// Which tests.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Options {
-    /// Only modules whose name contains this
-    only: Option<String>,
-}
+use tickwire_lab::Process;
 
 /// The modules that use sockets. Those that take minutes only to wait for timers are not among them.
 const MODULES: [&str; 13] = [
@@ -38,11 +28,7 @@ const MODULES: [&str; 13] = [
 /// Waits for pairs of sockets within the host only; that takes no lane, but all functions that wait.
 const LOCAL: &str = "test_selectors";
 
-const PYTHON: &str = "/usr/bin/python3";
-const MIRROR: &str = include_str!("mirror.py");
 const CASES: &str = include_str!("cases.py");
-/// What the mirror sends back.
-const MIRRORED: [&str; 2] = ["10.77.0.9", "fd77::9"];
 /// The longest that a module may take; a case has a limit of its own.
 const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -50,29 +36,19 @@ const PATIENCE: Duration = Duration::from_secs(600);
 type Outcomes = BTreeMap<String, String>;
 
 /// Runs the modules both ways and tells of each case that is worse on Tickwire.
-pub(crate) fn run(options: &Options) -> Result<()> {
-    if std::env::var_os(DIRECTORY_VARIABLE).is_none() {
-        workspace::ask_for_root()?;
-        deps::install(&deps::EVERYTHING)?;
-        tests()?;
-        let build = workspace::build_release()?;
-        return workspace::again_as_root(&build);
-    }
+pub(super) fn run(options: &Options) -> Result<()> {
     let tests = tests()?;
-    let pair = Pair::new()?;
-    let service = Service::start(&pair.a)?;
-    let _mirror = mirror(&pair)?;
+    let bed = Bed::new()?;
     let mut all_worse = 0;
-    let wanted = |module: &&&str| options.only.as_deref().is_none_or(|only| module.contains(only));
     println!(
         "{:34} {:>6} {:>10} {:>12} {:>6} {:>8}",
         "module", "cases", "kernel ok", "tickwire ok", "worse", "packets"
     );
-    for module in MODULES.iter().filter(wanted) {
-        let kernel = outcomes(&pair, &tests, module, false)?;
-        let before = service.stat()?.diverted();
-        let ours = outcomes(&pair, &tests, module, true)?;
-        let packets = service.stat()?.diverted() - before;
+    for module in MODULES.iter().filter(|module| options.wants(module)) {
+        let kernel = outcomes(&bed, &tests, module, false)?;
+        let before = bed.packets()?;
+        let ours = outcomes(&bed, &tests, module, true)?;
+        let packets = bed.packets()? - before;
         let ok = |outcomes: &Outcomes| outcomes.values().filter(|how| *how == "ok").count();
         let worse = worse(&kernel, &ours);
         let count = worse.len();
@@ -93,7 +69,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 }
 
 /// The folder of the interpreter's own tests, which Debian has in a package of their own. It is unpacked only.
-fn tests() -> Result<String> {
+pub(super) fn tests() -> Result<String> {
     let print = "import sys; print('%d.%d' % sys.version_info[:2])";
     let version = tickwire_lab::run(&[PYTHON, "-c", print]).context("the tests are for Debian's Python")?;
     let version = version.trim();
@@ -106,24 +82,11 @@ fn tests() -> Result<String> {
     Ok(folder.to_string_lossy().into_owned())
 }
 
-/// Makes host b a mirror.
-fn mirror(pair: &Pair) -> Result<Process> {
-    // It would get several packets as one, longer than what it may send.
-    pair.b.run(&["ethtool", "-K", "eth0", "gro", "off"])?;
-    let hardware = pair.b.run(&["cat", "/sys/class/net/eth0/address"])?;
-    for address in MIRRORED {
-        pair.a.run(&["ip", "neighbour", "add", address, "lladdr", hardware.trim(), "dev", "eth0"])?;
-    }
-    let mut mirror = pair.b.spawn(&[&[PYTHON, "-c", MIRROR, "eth0"][..], &MIRRORED].concat())?;
-    mirror.wait_for("ready", Duration::from_secs(10))?;
-    Ok(mirror)
-}
-
 /// Runs a module.
-fn outcomes(pair: &Pair, tests: &str, module: &str, accelerated: bool) -> Result<Outcomes> {
-    let mut command: Command = if accelerated { pair.a.accelerated(PYTHON)? } else { pair.a.command(PYTHON) };
+fn outcomes(bed: &Bed, tests: &str, module: &str, accelerated: bool) -> Result<Outcomes> {
+    let mut command = bed.command(PYTHON, accelerated)?;
     let [v4, v6] = MIRRORED;
-    command.args(["-c", CASES, tests, &pair.a_v4(), v4, &pair.a_v6(), v6, module]).current_dir(pair.a.directory());
+    command.args(["-c", CASES, tests, &bed.pair.a_v4(), v4, &bed.pair.a_v6(), v6, module]);
     let mut process = Process::spawn(command)?;
     let ended = process.wait(PATIENCE);
     let found = read(&process.stdout());

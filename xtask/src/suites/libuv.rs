@@ -1,0 +1,44 @@
+//! The tests of libuv: one program, which runs the test that it is told, with its servers, as processes of their own.
+
+use super::Options;
+use super::programs::{Suite, Tally, Test};
+use anyhow::{Result, bail};
+use std::path::Path;
+
+/// The program, as its build names it.
+const PROGRAM: &str = "uv_run_tests";
+
+/// Tests that are worse by design.
+const KNOWN: &[(&str, &str)] = &[];
+
+/// Runs the tests in the folder that libuv was built in.
+pub(super) fn run(folder: &Path, options: &Options) -> Result<()> {
+    let program = folder.join(PROGRAM);
+    if !program.is_file() {
+        bail!("{} is not there: libuv's tests have to be built first", program.display());
+    }
+    let program = program.canonicalize()?;
+    let list = tickwire_lab::run(&["env", "UV_RUN_AS_ROOT=1", &program.to_string_lossy(), "--list"])?;
+    // Behind a test's name are its servers; files are not what is to be shown.
+    let names = list.lines().filter_map(|line| line.split_whitespace().next()).filter(|name| !name.starts_with("fs_"));
+    let tests: Vec<Test> = names.map(|name| test(&program, name)).collect();
+    // The lab is root's.
+    let environment = vec![("UV_RUN_AS_ROOT", "1".into())];
+    Suite { read, environment, known: KNOWN }.compare(&tests, options)
+}
+
+fn test(program: &Path, name: &str) -> Test {
+    let group = name.split('_').next().unwrap_or(name).to_owned();
+    Test { name: name.to_owned(), group, program: program.to_owned(), arguments: vec![name.into()] }
+}
+
+fn read(said: &str, well: bool) -> Tally {
+    let mut tally = Tally::default();
+    let how = match well {
+        _ if said.contains("# SKIP") => &mut tally.skipped,
+        true => &mut tally.ok,
+        false => &mut tally.failed,
+    };
+    *how = 1;
+    tally
+}

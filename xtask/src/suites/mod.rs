@@ -1,0 +1,56 @@
+//! `cargo xtask suites`: other people's tests of sockets, on the kernel and on Tickwire, compared case by case.
+//!
+//! Such a test talks with itself, and what stays on a host is the kernel's. So in the lab a mirror is the other host: it sends back what comes to an address of its
+//! own, with source and destination exchanged, and the tests reach themselves by that address. Everything crosses the cable, and the lane, twice.
+//!
+//! CPython's tests come as a package of Debian's. The other suites are not part of this project; who has built one says where.
+
+mod bed;
+mod cpython;
+mod libuv;
+mod ltp;
+mod programs;
+
+use crate::{deps, workspace};
+use anyhow::Result;
+use std::path::PathBuf;
+use tickwire_lab::tools::DIRECTORY_VARIABLE;
+
+/// Which tests.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// The folder of the Linux Test Project, built: run its tests of network system calls
+    #[arg(long, value_name = "DIR", conflicts_with = "libuv")]
+    ltp: Option<PathBuf>,
+
+    /// The folder in which libuv's tests were built: run these
+    #[arg(long, value_name = "DIR")]
+    libuv: Option<PathBuf>,
+
+    /// Only tests whose name contains this
+    only: Option<String>,
+}
+
+impl Options {
+    fn wants(&self, name: &str) -> bool {
+        self.only.as_deref().is_none_or(|only| name.contains(only))
+    }
+}
+
+/// Runs the tests both ways and tells of each case that is worse on Tickwire.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    if std::env::var_os(DIRECTORY_VARIABLE).is_none() {
+        workspace::ask_for_root()?;
+        deps::install(&deps::EVERYTHING)?;
+        if options.ltp.is_none() && options.libuv.is_none() {
+            cpython::tests()?;
+        }
+        let build = workspace::build_release()?;
+        return workspace::again_as_root(&build);
+    }
+    match (&options.ltp, &options.libuv) {
+        (Some(folder), _) => ltp::run(folder, options),
+        (None, Some(folder)) => libuv::run(folder, options),
+        (None, None) => cpython::run(options),
+    }
+}
