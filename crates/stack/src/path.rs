@@ -32,7 +32,7 @@ pub struct PathInfo {
     pub destination: Address,
     /// The source address the host prefers for it.
     pub source: Address,
-    /// The interface it leaves by.
+    /// The interface it leaves by; 0 if there is no route.
     pub interface: u32,
     /// Largest IP packet of the interface or route, in bytes.
     pub mtu: u32,

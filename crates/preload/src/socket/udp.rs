@@ -270,12 +270,20 @@ fn attempt(
             }
             _ => Ok(Sent::Resolve(peer.address)),
         },
+        // Which error it is depends on the kernel's tables (`ENETUNREACH`, `EACCES`, `EINVAL`): each datagram gets it from there, as the first one did.
+        Err(Error::HostUnreachable) if is_without_route(access, &peer) => Ok(Sent::Kernel(Reason::NoRoute)),
         Err(error) => {
             // The frames may have run out in the midst of it.
             buffers.rewind();
             Err(error.into())
         }
     }
+}
+
+/// Whether the host has no route to a peer; a neighbour that does not answer is another matter.
+fn is_without_route(access: &Access<'_>, peer: &Endpoint) -> bool {
+    let path = access.stack.path_get(&peer.address);
+    path.is_some_and(|path| path.info.state == PathState::Unreachable && path.info.interface == 0)
 }
 
 /// What a socket's row says about datagrams that went by the kernel.

@@ -42,6 +42,27 @@ fn the_kernel_is_behind_the_same_descriptor() {
 }
 
 #[test]
+fn where_no_route_leads_each_datagram_gets_the_kernels_own_error() {
+    use tickwire_stack::path::{PathInfo, PathState};
+    let nowhere = Address::v4([192, 0, 2, 1]);
+    let fd = socket(libc::SOCK_DGRAM);
+    send(fd, b"bound now", 0, Some((THERE, 9))).unwrap();
+    let no_route = PathInfo { destination: nowhere, state: PathState::Unreachable, ..PathInfo::default() };
+    lane()
+        .with(|access| {
+            access.stack.path_set(no_route, access.now);
+            Ok(())
+        })
+        .unwrap();
+    // Whatever routes this machine has: the kernel socket alone is shut, so that nothing leaves.
+    // SAFETY: plain numbers.
+    unsafe { libc::syscall(libc::SYS_shutdown, fd, libc::SHUT_WR) };
+    let Err(Errno(error)) = send(fd, b"x", 0, Some((nowhere, 9))) else { panic!("the kernel socket is shut") };
+    assert!([libc::EPIPE, libc::ENETUNREACH].contains(&error), "{error}");
+    close(fd);
+}
+
+#[test]
 fn control_messages_tell_destination_and_hops() {
     use crate::c::sys::Control;
     let fd = socket(libc::SOCK_DGRAM);
