@@ -14,7 +14,7 @@ use crate::path::{Path, Waiting};
 use crate::pool::{FreeList, Link};
 use crate::queue::Queued;
 use crate::table::{Counters, Row};
-use crate::timers::Timer;
+use crate::timers::{Entry, Timer};
 use crate::watch::{Item, Set};
 use crate::{tcp, udp};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
@@ -325,7 +325,7 @@ memory! {
     /// Timers, one per TCP connection.
     timers: Timer = |l| l.tcp as usize;
     /// The heap over the timers.
-    heap: u32 = |l| l.tcp as usize;
+    heap: Entry = |l| l.tcp as usize;
     /// UDP sockets.
     udp: udp::Socket = |l| l.udp as usize;
     /// Group memberships of UDP sockets.

@@ -1,7 +1,10 @@
-//! One timer per TCP connection, in a binary heap.
+//! One timer per TCP connection, in a heap.
 //!
 //! Moving a deadline is what happens most (every acknowledgement pushes the retransmission out), and it costs nothing when it
 //! moves to later: the heap keeps the old key and corrects it when that key comes to the top.
+//!
+//! With thousands of connections the heap's way up and down is what a packet costs more than with few. So an entry has four children, which share a cache
+//! line, and its key with it: half the levels of a binary heap, and no look at the timers of those that are compared.
 
 use crate::Stack;
 use crate::pool::Link;
@@ -20,6 +23,19 @@ pub(crate) struct Timer {
     place: Link,
 }
 
+/// A place in the heap.
+#[derive(Clone, Copy, Debug, Default, FromZeros)]
+#[repr(C)]
+pub(crate) struct Entry {
+    /// That of the timer.
+    key: Instant,
+    /// Whose timer it is.
+    tcp: u32,
+}
+
+/// Children of an entry.
+const CHILDREN: usize = 4;
+
 impl Stack<'_> {
     /// Sets the timer of a connection to `at`, whatever it was before.
     pub(crate) fn arm(&mut self, tcp: u32, at: Instant) {
@@ -29,15 +45,13 @@ impl Stack<'_> {
             Some(_) if at >= timer.key => {}
             Some(place) => {
                 timer.key = at;
-                self.heap().up(place as usize);
+                self.heap().up(place as usize, Entry { key: at, tcp });
             }
             None => {
                 timer.key = at;
                 let place = self.mem.core.heap_len;
                 self.mem.core.heap_len += 1;
-                let mut heap = self.heap();
-                heap.put(place as usize, tcp);
-                heap.up(place as usize);
+                self.heap().up(place as usize, Entry { key: at, tcp });
             }
         }
     }
@@ -61,13 +75,14 @@ impl Stack<'_> {
     pub(crate) fn timer_next(&mut self) -> Option<(Instant, u32)> {
         loop {
             let mut heap = self.heap();
-            let tcp = *heap.entries.first()?;
-            let Timer { due, key, .. } = heap.timers[tcp as usize];
+            let Entry { key, tcp } = *heap.entries.first()?;
+            let timer = &mut heap.timers[tcp as usize];
+            let due = timer.due;
             if due.is_never() {
                 heap.pop();
             } else if due > key {
-                heap.timers[tcp as usize].key = due;
-                heap.down(0);
+                timer.key = due;
+                heap.down(0, Entry { key: due, tcp });
             } else {
                 return Some((due, tcp));
             }
@@ -82,10 +97,11 @@ impl Stack<'_> {
             assert!(due.is_never(), "timer {tcp} is armed and not in the heap");
             return due;
         };
-        assert!(place < self.mem.core.heap_len && self.mem.heap[place as usize] == tcp, "place of timer {tcp}");
+        let entry = self.mem.heap[place as usize];
+        assert!(place < self.mem.core.heap_len && entry.tcp == tcp && entry.key == key, "place of timer {tcp}");
         assert!(due.is_never() || key <= due, "timer {tcp} would fire late");
         if place > 0 {
-            let parent = self.mem.timers[self.mem.heap[(place as usize - 1) / 2] as usize].key;
+            let parent = self.mem.heap[(place as usize - 1) / CHILDREN].key;
             assert!(parent <= key, "the heap's order at {place}");
         }
         due
@@ -99,59 +115,56 @@ impl Stack<'_> {
 
 struct Heap<'a> {
     len: &'a mut u32,
-    entries: &'a mut [u32],
+    entries: &'a mut [Entry],
     timers: &'a mut [Timer],
 }
 
 impl Heap<'_> {
-    fn key(&self, place: usize) -> Instant {
-        self.timers[self.entries[place] as usize].key
+    fn put(&mut self, place: usize, entry: Entry) {
+        self.entries[place] = entry;
+        self.timers[entry.tcp as usize].place = Link::to(place as u32);
     }
 
-    fn put(&mut self, place: usize, tcp: u32) {
-        self.entries[place] = tcp;
-        self.timers[tcp as usize].place = Link::to(place as u32);
-    }
-
-    fn swap(&mut self, a: usize, b: usize) {
-        let (x, y) = (self.entries[a], self.entries[b]);
-        self.put(a, y);
-        self.put(b, x);
-    }
-
-    fn up(&mut self, mut place: usize) {
+    /// Puts an entry at a place or above it; what was there is lost.
+    fn up(&mut self, mut place: usize, entry: Entry) {
         while place > 0 {
-            let parent = (place - 1) / 2;
-            if self.key(parent) <= self.key(place) {
-                return;
+            let above = (place - 1) / CHILDREN;
+            let parent = self.entries[above];
+            if parent.key <= entry.key {
+                break;
             }
-            self.swap(parent, place);
-            place = parent;
+            self.put(place, parent);
+            place = above;
         }
+        self.put(place, entry);
     }
 
-    fn down(&mut self, mut place: usize) {
+    /// Puts an entry at a place or below it; what was there is lost.
+    fn down(&mut self, mut place: usize, entry: Entry) {
         loop {
-            let children = [2 * place + 1, 2 * place + 2].into_iter().filter(|&c| c < self.entries.len());
-            let Some(least) = children.min_by_key(|&c| self.key(c)) else { return };
-            if self.key(place) <= self.key(least) {
-                return;
+            let first = CHILDREN * place + 1;
+            let children = self.entries.iter().skip(first).take(CHILDREN).enumerate();
+            let Some((nth, &least)) = children.min_by_key(|(_, child)| child.key) else { break };
+            if entry.key <= least.key {
+                break;
             }
-            self.swap(place, least);
-            place = least;
+            self.put(place, least);
+            place = first + nth;
         }
+        self.put(place, entry);
     }
 
     fn pop(&mut self) -> Option<u32> {
         let last = self.entries.len().checked_sub(1)?;
-        let tcp = self.entries[0];
-        self.swap(0, last);
-        self.timers[tcp as usize].place = Link::NONE;
+        let (top, entry) = (self.entries[0].tcp, self.entries[last]);
+        self.timers[top as usize].place = Link::NONE;
         *self.len = last as u32;
         let entries = core::mem::take(&mut self.entries);
         self.entries = &mut entries[..last];
-        self.down(0);
-        Some(tcp)
+        if last > 0 {
+            self.down(0, entry);
+        }
+        Some(top)
     }
 }
 
