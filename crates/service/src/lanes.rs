@@ -101,10 +101,7 @@ pub(crate) fn lane_limits(config: &LaneConfig) -> Limits {
         udp: config.udp.unwrap_or(default.udp),
         ..default
     };
-    // More sockets need more room in epoll sets and among what the library notes of each; fewer need no less of either.
-    let sockets = limits.tcp.saturating_add(limits.listeners).saturating_add(limits.udp);
-    let at_least = |default: u32, each: u32| default.max(sockets.saturating_mul(each)).min(Limits::MAX);
-    Limits { watch_items: at_least(default.watch_items, 1), user_words: at_least(default.user_words, 12), ..limits }
+    limits.with_room_for_its_sockets()
 }
 
 impl Service {

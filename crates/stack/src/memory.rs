@@ -69,6 +69,22 @@ impl Limits {
     /// The most of anything that [`Limits::valid`] accepts: keeps every index and every size far from overflow.
     pub const MAX: u32 = 1 << 20;
 
+    /// Words that the caller may keep of each socket, with some to spare for what there is one of.
+    const WORDS_A_SOCKET: u32 = 12;
+
+    /// These limits, with room in epoll sets and among the caller's words for all the sockets that they allow; fewer sockets than by
+    /// [`Limits::DEFAULT`] have no less of either.
+    #[must_use]
+    pub fn with_room_for_its_sockets(self) -> Self {
+        let sockets = self.tcp.saturating_add(self.listeners).saturating_add(self.udp);
+        let at_least = |least: u32, each: u32| least.max(sockets.saturating_mul(each)).min(Self::MAX);
+        Self {
+            watch_items: at_least(Self::DEFAULT.watch_items, 1),
+            user_words: at_least(Self::DEFAULT.user_words, Self::WORDS_A_SOCKET),
+            ..self
+        }
+    }
+
     /// The limits in the order of the fields, to be passed on as numbers.
     #[must_use]
     pub fn to_list(self) -> [u32; 12] {
@@ -397,6 +413,15 @@ mod tests {
     fn the_default_lane_stays_below_32_mebibytes() {
         let size = Memory::size(&Limits::DEFAULT);
         assert!(size < 31 << 20, "{size} bytes, and the region's header comes on top");
+    }
+
+    #[test]
+    fn more_connections_bring_room_in_epoll_sets_and_for_the_callers_notes() {
+        assert_eq!(Limits { tcp: 1, ..Limits::DEFAULT }.with_room_for_its_sockets().watch_items, 16_384);
+        let limits = Limits { tcp: 32_768, ..Limits::DEFAULT }.with_room_for_its_sockets();
+        assert_eq!((limits.watch_items, limits.user_words), (37_120, 445_440));
+        let most = Limits { tcp: Limits::MAX, udp: u32::MAX, ..Limits::DEFAULT }.with_room_for_its_sockets();
+        assert_eq!((most.watch_items, most.user_words), (Limits::MAX, Limits::MAX));
     }
 
     #[test]
