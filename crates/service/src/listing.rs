@@ -88,7 +88,7 @@ impl Service {
         if !self.may_see(id, lane) {
             return refused(Reason::NotPermitted);
         }
-        let next = self.registry.of_lane(lane).into_iter().find(|&claim| claim > after.0);
+        let next = self.registry.next_of_lane(lane, after.0);
         let held = next.and_then(|claim| self.claims.get(&claim).map(|held| (claim, held)));
         match held {
             Some((claim, held)) => {

@@ -21,6 +21,7 @@ use flows::Flow;
 use ports::Holder;
 use shares::Shares;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound::{Excluded, Unbounded};
 
 /// The number of a lane.
 pub(crate) type LaneId = u32;
@@ -85,6 +86,12 @@ impl Registry {
     /// The claims of a lane.
     pub(crate) fn of_lane(&self, lane: LaneId) -> Vec<ClaimId> {
         self.claims.iter().filter(|(_, claim)| claim.lane == lane).map(|(&id, _)| id).collect()
+    }
+
+    /// The claim of a lane that comes after another, for who asks for them one by one: a lane may have thousands.
+    pub(crate) fn next_of_lane(&self, lane: LaneId, after: ClaimId) -> Option<ClaimId> {
+        let mut later = self.claims.range((Excluded(after), Unbounded));
+        later.find(|(_, claim)| claim.lane == lane).map(|(&id, _)| id)
     }
 
     /// How many entries of the maps of ports and flows stand behind a claim.

@@ -49,6 +49,18 @@ fn a_dual_stack_socket_is_entered_for_both_families() {
 }
 
 #[test]
+fn the_claims_of_a_lane_are_told_one_by_one() {
+    let mut registry = Registry::default();
+    let mut claim = |lane, port| registry.claim_bound(lane, udp(HERE, port)).unwrap().0;
+    let ids = [claim(1, 53), claim(2, 54), claim(1, 55)];
+    assert_eq!(registry.next_of_lane(1, 0), Some(ids[0]));
+    assert_eq!(registry.next_of_lane(1, ids[0]), Some(ids[2]));
+    assert_eq!(registry.next_of_lane(1, ids[2]), None);
+    assert_eq!(registry.next_of_lane(2, ids[0]), Some(ids[1]));
+    assert_eq!(registry.next_of_lane(2, u64::MAX), None);
+}
+
+#[test]
 fn a_claim_of_any_address_is_one_of_a_single_one_for_a_while() {
     let mut registry = Registry::default();
     let bound = Bound { dual: true, ..udp(Address::ANY, 53) };
