@@ -1,0 +1,30 @@
+//! What was seen of many connections.
+
+use crate::latency::Latency;
+use serde::{Deserialize, Serialize};
+
+/// Messages and their answers over many connections. What a measuring program prints as one line of JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Exchange {
+    /// Connections that were open all the time.
+    pub connections: u32,
+    /// Those of them that carried messages; the others were idle.
+    pub active: u32,
+    /// From a message's write until its answer was there, with others under way on other connections.
+    pub latency: Latency,
+    /// Messages answered in a second.
+    pub per_second: f64,
+}
+
+/// Connections that were opened and closed. What a measuring program prints as one line of JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Opened {
+    /// How many.
+    pub connections: u64,
+    /// How long it took.
+    pub seconds: f64,
+    /// So many in a second.
+    pub per_second: f64,
+}
