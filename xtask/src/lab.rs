@@ -41,7 +41,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 }
 
 fn with_build(options: &Options, tickwire: &Path) -> Result<ExitCode> {
-    let pair = Pair::with(&CableOptions { mtu: options.mtu, offload: options.offload, rate: None })?;
+    let pair = Pair::with(&CableOptions { mtu: options.mtu, offload: options.offload, ..CableOptions::default() })?;
     let _services = if options.bare { Vec::new() } else { start(&pair, tickwire)? };
     let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".into());
     let (program, arguments) = match options.command.split_first() {

@@ -13,25 +13,29 @@ pub struct CableOptions {
     pub offload: bool,
     /// Bits per second of a switch port, in each direction; none: as fast as the machine.
     pub rate: Option<u64>,
+    /// Receive and transmit queues of each end. More than one are served by several processors at a time, as those of a network card: each takes the flows
+    /// that a hash gives it.
+    pub queues: u32,
 }
 
 impl Default for CableOptions {
     fn default() -> Self {
-        Self { mtu: 1500, offload: false, rate: None }
+        Self { mtu: 1500, offload: false, rate: None, queues: 1 }
     }
 }
 
 pub(crate) fn join(a: &Host, b: &Host, interface: &str, options: &CableOptions) -> Result<()> {
-    connect(a, interface, b, interface)?;
+    connect(a, interface, b, interface, options.queues)?;
     for host in [a, b] {
         bring_up(host, interface, options)?;
     }
     Ok(())
 }
 
-fn connect(a: &Host, a_interface: &str, b: &Host, b_interface: &str) -> Result<()> {
+fn connect(a: &Host, a_interface: &str, b: &Host, b_interface: &str, queues: u32) -> Result<()> {
+    let queues = format!("numrxqueues {queues} numtxqueues {queues}");
     let command = format!(
-        "ip link add {a_interface} netns {} type veth peer name {b_interface} netns {}",
+        "ip link add {a_interface} netns {} {queues} type veth peer name {b_interface} netns {} {queues}",
         a.namespace(),
         b.namespace()
     );
@@ -79,7 +83,7 @@ impl Switch {
 pub(crate) fn plug(host: &Host, switch: &Switch, interface: &str, options: &CableOptions) -> Result<()> {
     // Interface names have at most 15 bytes.
     let port: String = format!("{}-{interface}", host.name()).chars().take(15).collect();
-    connect(host, interface, &switch.host, &port)?;
+    connect(host, interface, &switch.host, &port, options.queues)?;
     bring_up(host, interface, options)?;
     // As the host's end: otherwise the frames of a cable wait in a queue of each processor, and overtake each other.
     switch.host.run(&["ip", "link", "set", &port, "master", BRIDGE])?;

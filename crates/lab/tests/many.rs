@@ -2,8 +2,9 @@
 
 mod common;
 
-use common::{Both, PATIENCE, bound, crossing, python, start};
+use common::{Both, PATIENCE, bound, built, crossing, python, start};
 use std::time::Duration;
+use tickwire_lab::{CableOptions, ServiceOptions};
 
 const SERVER: &str = r#"
 import asyncio, resource, sys
@@ -64,4 +65,28 @@ fn thousands_of_sockets_are_accelerated_up_to_the_lanes_limits_and_then_say_why_
     // The default of a lane: 4096 datagram sockets.
     assert_eq!(full, 5000 - 4096, "{}", sockets.len());
     assert_eq!(sockets.len(), 8000);
+}
+
+/// The server is accelerated; its client is the kernel's, which opens connections much faster than a service that claims each.
+#[test]
+fn ten_thousand_idle_connections_and_a_thousand_active_ones_live_in_one_lane() {
+    let options = ServiceOptions { config: "[lane]\ntcp = 12288\n".into(), ..ServiceOptions::default() };
+    let both = Both::with(&CableOptions::default(), &options);
+    let address = format!("{}:9000", both.pair.b_v4());
+    let mut server = start(both.b(), true, &[&built("connections"), "serve", &address]);
+    bound(both.b(), &mut server, "tcp", 9000);
+    let client = [&built("connections"), "hold", &address, "--connections", "11000", "--active", "1000"];
+    let messages = ["--count", "10000", "--parallel", "100", "--stay"];
+    let mut client = both.a().spawn(&[&client[..], &messages].concat()).unwrap();
+    // Each connection's handshake and a message on it, then those that were measured. What came together is acknowledged together.
+    crossing(&both.b_service, 11_000 * 3 + 10_000, || {
+        let answered = client.wait_for("per_second", PATIENCE);
+        assert!(answered.is_ok(), "{answered:?}; server: {}", server.stderr());
+    });
+    let stat = both.b_service.stat().unwrap();
+    let lanes = stat.lanes_of(server.id());
+    assert_eq!(lanes.len(), 1);
+    let sockets = lanes[0]["sockets"].as_array().unwrap();
+    let alive = |s: &&serde_json::Value| s["state"] == "ESTAB" && s["accelerated"] == true;
+    assert_eq!(sockets.iter().filter(alive).count(), 11_000, "of {} sockets", sockets.len());
 }
