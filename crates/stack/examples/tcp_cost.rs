@@ -1,13 +1,17 @@
 //! What TCP costs in the stack alone: `cargo run --release -p tickwire-stack --features owned --example tcp_cost`.
 //!
 //! Two stacks, the bytes of each frame copied from one to the other as a wire would. Both sides' work and the copy are in the figures.
+//!
+//! `tcp_cost many CONNECTIONS ACTIVE MESSAGES` sends so many messages, each with its answer, over some of many connections, in turn; `cargo xtask bench scale`
+//! counts the instructions of its function `messages_measured` with callgrind. They are the same in every run.
 
 use std::time::Instant as Clock;
 use tickwire_stack::addr::{Address, Endpoint, Mac};
 use tickwire_stack::path::{PathInfo, PathState};
 use tickwire_stack::tcp::{RecvFlags, Setting};
 use tickwire_stack::time::Instant;
-use tickwire_stack::{Config, Error, Limits, OwnedMemory, Stack, TcpId};
+use tickwire_stack::watch::Interest;
+use tickwire_stack::{Config, Error, Limits, Memory, OwnedMemory, Ready, SetId, Stack, TcpId};
 
 fn prepare(stack: &mut Stack<'_>, own: Address, peer: Address, now: Instant) {
     stack.init(&Config { secret: [1, 2, 3, 4], ..Config::default() }, now);
@@ -129,7 +133,131 @@ fn stream(chunk: usize) {
     );
 }
 
+/// One side of many connections, all in one epoll set, as a server with an event loop has them.
+struct Side<'a> {
+    stack: Stack<'a>,
+    connections: Vec<TcpId>,
+    set: SetId,
+}
+
+impl<'a> Side<'a> {
+    fn new(memory: &'a mut OwnedMemory, own: Address, peer: Address, now: Instant) -> Self {
+        let mut stack = memory.stack();
+        prepare(&mut stack, own, peer, now);
+        let set = stack.set_create().expect("a set");
+        Self { stack, connections: Vec::new(), set }
+    }
+
+    fn add(&mut self, connection: TcpId, now: Instant) {
+        for setting in [Setting::NoDelay(true), Setting::KeepAlive(true)] {
+            self.stack.tcp_set(connection, now, setting).expect("set");
+        }
+        let number = self.connections.len() as u64;
+        self.stack.item_add(self.set, connection.into(), 0, Interest::level(Ready::IN), number).expect("an item");
+        self.connections.push(connection);
+    }
+
+    /// Waits for a message and reads it. Says on which connection it came.
+    fn receive(&mut self, now: Instant, buffer: &mut [u8]) -> usize {
+        let mut came = None;
+        self.stack.set_wait(self.set, 1, |event| came = Some(event.data as usize)).expect("a set");
+        let number = came.expect("a message");
+        let got = self.stack.tcp_recv(self.connections[number], now, RecvFlags::default(), &mut &mut buffer[..]);
+        assert_eq!(got, Ok(buffer.len()));
+        number
+    }
+
+    fn send(&mut self, now: Instant, number: usize, message: &[u8]) {
+        assert_eq!(self.stack.tcp_send(self.connections[number], now, false, &mut &message[..]), Ok(message.len()));
+    }
+}
+
+/// A message on each of the chosen connections in turn, and its answer. Says how many packets that took.
+#[inline(never)]
+fn messages_measured(sides: [&mut Side<'_>; 2], now: &mut u64, chosen: &[usize], messages: usize) -> usize {
+    const SIZE: usize = 64;
+    // Each connection has its turn before an acknowledgement that waits for an answer is sent by itself, however many they are: packets are the same.
+    const STEP: u64 = 2_000;
+    let ([a, b], mut buffer, mut packets) = (sides, [0; SIZE], 0);
+    for &number in chosen.iter().cycle().take(messages) {
+        *now += STEP;
+        let at = Instant::from_nanos(*now);
+        a.send(at, number, &[7; SIZE]);
+        packets += carry(&mut a.stack, &mut b.stack, at);
+        assert_eq!(b.receive(at, &mut buffer), number);
+        b.send(at, number, &buffer);
+        packets += carry(&mut b.stack, &mut a.stack, at);
+        assert_eq!(a.receive(at, &mut buffer), number);
+        for stack in [&mut a.stack, &mut b.stack] {
+            // Not a closure: it would have this function's name, and end the counting.
+            if let Some(due) = stack.deadline()
+                && due <= at
+            {
+                stack.on_time(at);
+            }
+        }
+    }
+    packets
+}
+
+/// Messages over some of many connections; the others are idle, with a keepalive timer each.
+fn many(connections: usize, active: usize, messages: usize) {
+    // The same memory however many there are.
+    let limits = Limits { tcp: 12_288, ..Limits::DEFAULT }.with_room_for_its_sockets();
+    let mut memories = [OwnedMemory::new(&limits), OwnedMemory::new(&limits)];
+    let [near, far] = &mut memories;
+    let [here, there] = [1, 2].map(|n| Endpoint::new(Address::v4([10, 0, 0, n]), 1000));
+    let mut now = 1_000_000_000;
+    let at = Instant::from_nanos(now);
+    let mut a = Side::new(near, here.address, there.address, at);
+    let mut b = Side::new(far, there.address, here.address, at);
+    let options = a.stack.tcp_defaults();
+    let listener = b.stack.tcp_listen(&options, there, 4).expect("listening");
+    for number in 0..connections {
+        let local = Endpoint { port: 1001 + number as u16, ..here };
+        let client = a.stack.tcp_connect(&options, local, there, at).expect("connecting");
+        settle(&mut a.stack, &mut b.stack, at);
+        a.add(client, at);
+        let server = b.stack.tcp_accept(listener).expect("a connection");
+        b.add(server, at);
+    }
+    let chosen: Vec<usize> = (0..active).map(|n| n * (connections / active)).collect();
+    let start = Clock::now();
+    let packets = messages_measured([&mut a, &mut b], &mut now, &chosen, messages);
+    let each = start.elapsed().as_nanos() as usize / packets;
+    println!(
+        "{{\"connections\":{connections},\"active\":{active},\"messages\":{messages},\"packets\":{packets},\
+         \"ns_a_packet\":{each},\"bytes_a_connection\":{}}}",
+        bytes_a_connection()
+    );
+}
+
+/// What room for one more connection takes of a lane's memory, with what epoll and the caller keep of it.
+fn bytes_a_connection() -> usize {
+    // Hash tables grow by doubling, so a doubling tells what each takes of them.
+    let size = |connections| {
+        let limits = Limits { tcp: connections, ..Limits::DEFAULT }.with_room_for_its_sockets();
+        Memory::size(&limits)
+    };
+    const FEW: u32 = 1 << 16;
+    (size(2 * FEW) - size(FEW)) / FEW as usize
+}
+
 fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let number = |at: usize| -> Option<usize> { arguments.get(at)?.parse().ok() };
+    match (arguments.first().map(String::as_str), number(1), number(2), number(3)) {
+        (Some("many"), Some(connections @ 1..=12_000), Some(active), Some(messages @ 1..))
+            if (1..=connections).contains(&active) =>
+        {
+            return many(connections, active, messages);
+        }
+        (None, ..) => {}
+        _ => {
+            eprintln!("expected nothing, or: many CONNECTIONS ACTIVE MESSAGES (at most 12000 connections)");
+            std::process::exit(2);
+        }
+    }
     for size in [1, 64, 1000] {
         ping_pong(size);
     }
