@@ -74,6 +74,9 @@ const CHROMIUM: Need = tool("chromium", "chromium");
 const SSH: Need = tool("ssh", "openssh-client");
 const SSHD: Need = server("sshd", "openssh-server", &["ssh.service", "ssh.socket"]);
 
+/// Counts instructions.
+const VALGRIND: Need = tool("valgrind", "valgrind");
+
 /// Clocks to compare ours with; they steer the kernel's. chronyd asks our server in the tests, too.
 pub(crate) const NTPSEC: Need = time_daemon("ntpd", "ntpsec");
 pub(crate) const CHRONY: Need = time_daemon("chronyd", "chrony");
@@ -86,6 +89,9 @@ pub(crate) const FUZZING: [Need; 3] = [CLANG, CC, CXX];
 
 /// What measuring clocks needs.
 pub(crate) const CLOCKS: [Need; 6] = [CLANG, CC, IP, ETHTOOL, PING, STRACE];
+
+/// What measuring how far a lane goes needs beside [`EVERYTHING`].
+pub(crate) const SCALE: [Need; 1] = [VALGRIND];
 
 /// What tests need beside [`EVERYTHING`].
 pub(crate) const TESTS: [Need; 10] =

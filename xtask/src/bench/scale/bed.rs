@@ -1,0 +1,265 @@
+//! The hosts that the rows run on: pairs with a service on each host, and pairs that no service has touched, on cables with one queue and with two.
+
+use crate::traffic;
+use anyhow::{Context, Result, bail};
+use std::cell::Cell;
+use std::fmt;
+use std::time::Duration;
+use tickwire_bench::latency::Latency;
+use tickwire_bench::many::{Exchange, Opened};
+use tickwire_bench::rate::Rate;
+use tickwire_lab::{CableOptions, Host, Pair, Process, Service, ServiceOptions, tools};
+
+/// Which ends are accelerated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ends {
+    /// None, on hosts without a service.
+    Kernel,
+    /// The client only.
+    Client,
+    /// The server only.
+    Server,
+    /// Both.
+    Both,
+}
+
+impl Ends {
+    /// Whether the client and the server are accelerated.
+    fn ours(self) -> [bool; 2] {
+        match self {
+            Self::Kernel => [false, false],
+            Self::Client => [true, false],
+            Self::Server => [false, true],
+            Self::Both => [true, true],
+        }
+    }
+}
+
+impl fmt::Display for Ends {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Kernel => "kernel",
+            Self::Client => "Tickwire to kernel",
+            Self::Server => "kernel to Tickwire",
+            Self::Both => "Tickwire",
+        })
+    }
+}
+
+/// What the hosts of a row are joined by.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Cable {
+    OneQueue,
+    TwoQueues,
+}
+
+/// Connections of a client, and how many of them carry messages.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Load {
+    pub(super) connections: u32,
+    pub(super) active: u32,
+}
+
+/// What one measurement gave.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Measured {
+    /// In a second, in the row's unit; of all programs together.
+    pub(super) rate: f64,
+    /// Of two programs that do the same: the rate of the slower over that of the faster.
+    pub(super) share: Option<f64>,
+    /// From a message to its answer.
+    pub(super) latency: Option<Latency>,
+}
+
+/// Two hosts with a service each, and two without.
+struct Rivals {
+    // Before their hosts, so that they end before them.
+    services: [Service; 2],
+    with: Pair,
+    without: Pair,
+}
+
+impl Rivals {
+    fn new(queues: u32, attach: &str) -> Result<Self> {
+        let cable = CableOptions { queues, ..CableOptions::default() };
+        let (with, without) = (Pair::with(&cable)?, Pair::with(&cable)?);
+        let options = ServiceOptions {
+            config: format!("[lane]\ntcp = {LANE_CONNECTIONS}\n"),
+            arguments: vec!["--attach".into(), attach.into()],
+            ..ServiceOptions::default()
+        };
+        let services = [Service::start_with(&with.a, &options)?, Service::start_with(&with.b, &options)?];
+        Ok(Self { services, with, without })
+    }
+
+    fn pair(&self, ends: Ends) -> &Pair {
+        if ends == Ends::Kernel { &self.without } else { &self.with }
+    }
+
+    /// The services that must have seen the traffic.
+    fn witnesses(&self, ends: Ends) -> &[Service] {
+        match ends {
+            Ends::Kernel => &[],
+            Ends::Client => &self.services[..1],
+            Ends::Server => &self.services[1..],
+            Ends::Both => &self.services,
+        }
+    }
+}
+
+/// The bed of all rows.
+pub(super) struct Bed {
+    one_queue: Rivals,
+    two_queues: Rivals,
+    lane_bytes: Cell<u64>,
+    messages: u32,
+    seconds: u32,
+}
+
+/// `[lane] tcp` of the services: the default is fewer than the rows need.
+pub(super) const LANE_CONNECTIONS: u32 = 12_288;
+
+const PORT: u16 = 5201;
+const OTHER_PORT: u16 = 5301;
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Clients and servers have a processor each.
+const CLIENT_CPU: &str = "0";
+const SERVER_CPU: &str = "1";
+/// Messages under way at a time, however many connections there are.
+const PARALLEL: &str = "10";
+
+impl Bed {
+    pub(super) fn new(messages: u32, seconds: u32, attach: &str) -> Result<Self> {
+        let (one_queue, two_queues) = (Rivals::new(1, attach)?, Rivals::new(2, attach)?);
+        Ok(Self { one_queue, two_queues, lane_bytes: Cell::new(0), messages, seconds })
+    }
+
+    /// The memory of the largest lane that was seen, in bytes; 0 if there was none.
+    pub(super) fn lane_bytes(&self) -> u64 {
+        self.lane_bytes.get()
+    }
+
+    /// Messages over some of many connections.
+    pub(super) fn exchange(&self, cable: Cable, ends: Ends, load: Load) -> Result<Measured> {
+        let rivals = match cable {
+            Cable::OneQueue => &self.one_queue,
+            Cable::TwoQueues => &self.two_queues,
+        };
+        let pair = rivals.pair(ends);
+        let (program, address) = (program("connections")?, at(pair, PORT));
+        let mut server = start_server(pair, ends, PORT, &[&program, "serve", &address])?;
+        let [connections, active] = [load.connections, load.active].map(|number| number.to_string());
+        let (count, warm_up) = (self.messages.to_string(), (self.messages / 5).to_string());
+        let mut client = vec![&*program, "hold", &address, "--connections", &connections, "--active", &active];
+        client.extend(["--count", &count, "--warmup", &warm_up, "--parallel", PARALLEL]);
+        let printed = traffic::proven(rivals.witnesses(ends), self.messages.into(), || {
+            start_client(pair, ends, &client)?.success(PATIENCE)
+        })?;
+        self.note_lanes(rivals)?;
+        server.kill();
+        let exchange: Exchange = serde_json::from_str(printed.trim()).context("figures of the client")?;
+        Ok(Measured { rate: exchange.per_second, share: None, latency: Some(exchange.latency) })
+    }
+
+    /// How quickly connections open.
+    pub(super) fn open(&self, ends: Ends) -> Result<Measured> {
+        let (rivals, program) = (&self.one_queue, program("connections")?);
+        let pair = rivals.pair(ends);
+        let address = at(pair, PORT);
+        let mut server = start_server(pair, ends, PORT, &[&program, "greet", &address])?;
+        let seconds = self.seconds.to_string();
+        let client = [&*program, "open", &address, "--seconds", &seconds];
+        let printed = traffic::proven(rivals.witnesses(ends), traffic::FEWEST, || {
+            start_client(pair, ends, &client)?.success(PATIENCE)
+        })?;
+        server.kill();
+        let opened: Opened = serde_json::from_str(printed.trim()).context("figures of the client")?;
+        Ok(Measured { rate: opened.per_second, share: None, latency: None })
+    }
+
+    /// Streams of so many programs at a time, each to a program of its own.
+    pub(super) fn streams(&self, ends: Ends, programs: u16) -> Result<Measured> {
+        let (rivals, program) = (&self.one_queue, program("pingpong")?);
+        let pair = rivals.pair(ends);
+        let seconds = self.seconds.to_string();
+        let printed = traffic::proven(rivals.witnesses(ends), traffic::FEWEST, || {
+            let ports: Vec<u16> = (0..programs).map(|number| PORT + number).collect();
+            let sink = |&port: &u16| start_server(pair, ends, port, &[&program, "sink", &at(pair, port)]);
+            let mut sinks = ports.iter().map(sink).collect::<Result<Vec<_>>>()?;
+            let source =
+                |&port: &u16| start_client(pair, ends, &[&program, "source", &at(pair, port), "--seconds", &seconds]);
+            let mut sources = ports.iter().map(source).collect::<Result<Vec<_>>>()?;
+            sources.iter_mut().try_for_each(|source| source.success(PATIENCE).map(drop))?;
+            sinks.iter_mut().map(|sink| sink.success(PATIENCE)).collect::<Result<Vec<_>>>()
+        })?;
+        let rates = printed
+            .iter()
+            .map(|line| Ok(serde_json::from_str::<Rate>(line.trim()).context("figures of a sink")?.bits_per_second));
+        let mut rates: Vec<f64> = rates.collect::<Result<_>>()?;
+        rates.sort_by(f64::total_cmp);
+        let (slowest, fastest) = rates.first().zip(rates.last()).context("no stream")?;
+        let share = (programs > 1).then(|| slowest / fastest.max(1.0));
+        Ok(Measured { rate: rates.iter().sum::<f64>() / 1e9, share, latency: None })
+    }
+
+    /// Messages one at a time, alone or while two other programs, in lanes of their own if they have any, stream on the same processors.
+    pub(super) fn ping_pong(&self, ends: Ends, beside: bool) -> Result<Measured> {
+        let (rivals, program) = (&self.one_queue, program("pingpong")?);
+        let pair = rivals.pair(ends);
+        let address = at(pair, PORT);
+        let mut server = start_server(pair, ends, PORT, &[&program, "server", "tcp", &address])?;
+        // Fewer than elsewhere: beside a stream a message waits for the processor.
+        let trips = (self.messages / 10).to_string();
+        let client = [&*program, "client", "tcp", &address, "--count", &trips];
+        let printed = traffic::proven(rivals.witnesses(ends), (self.messages / 10).into(), || {
+            let mut others = Vec::new();
+            if beside {
+                let address = at(pair, OTHER_PORT);
+                others.push(start_server(pair, ends, OTHER_PORT, &[&program, "sink", &address])?);
+                let forever = PATIENCE.as_secs().to_string();
+                others.push(start_client(pair, ends, &[&program, "source", &address, "--seconds", &forever])?);
+            }
+            let printed = start_client(pair, ends, &client)?.success(PATIENCE)?;
+            if !others.iter_mut().map(Process::is_running).collect::<Result<Vec<_>>>()?.iter().all(|&runs| runs) {
+                bail!("the stream ended before the messages did");
+            }
+            Ok(printed)
+        })?;
+        server.kill();
+        let latency: Latency = serde_json::from_str(printed.trim()).context("figures of the ping-pong client")?;
+        // One at a time: what passes in a second follows from the middle one.
+        Ok(Measured { rate: 1e9 / latency.p50_ns as f64, share: None, latency: Some(latency) })
+    }
+
+    /// Remembers how large a lane is. A server still has its lane.
+    fn note_lanes(&self, rivals: &Rivals) -> Result<()> {
+        let stat = rivals.services[1].stat()?;
+        let lanes = stat.json["lanes"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let bytes = lanes.iter().filter_map(|lane| lane["memory_bytes"].as_u64()).max().unwrap_or(0);
+        self.lane_bytes.set(self.lane_bytes.get().max(bytes));
+        Ok(())
+    }
+}
+
+fn at(pair: &Pair, port: u16) -> String {
+    format!("{}:{port}", pair.b_v4())
+}
+
+fn start_server(pair: &Pair, ends: Ends, port: u16, command: &[&str]) -> Result<Process> {
+    let mut server = start(&pair.b, SERVER_CPU, ends.ours()[1], command)?;
+    tickwire_lab::bound(&pair.b, "tcp", port, &mut server)?;
+    Ok(server)
+}
+
+fn start_client(pair: &Pair, ends: Ends, command: &[&str]) -> Result<Process> {
+    start(&pair.a, CLIENT_CPU, ends.ours()[0], command)
+}
+
+fn start(host: &Host, cpu: &str, accelerated: bool, command: &[&str]) -> Result<Process> {
+    let options: &[&str] = &[];
+    Process::spawn(traffic::command(host, cpu, accelerated.then_some(options), command)?)
+}
+
+fn program(name: &str) -> Result<String> {
+    Ok(tools::built(name)?.to_str().context("a path that is not text")?.to_owned())
+}

@@ -1,0 +1,126 @@
+//! What the figures must show, and what is only stated, beside the kernel's.
+
+use super::bed::{Ends, Measured};
+use super::instructions::Cost;
+use super::report::Outcome;
+use super::rows;
+
+/// One promise, or one comparison that nothing was promised of.
+#[derive(Debug)]
+pub(super) struct Verdict {
+    pub(super) promise: &'static str,
+    /// A ratio.
+    pub(super) measured: f64,
+    /// The same of two kernels, where there is such a thing.
+    pub(super) kernel: Option<f64>,
+    pub(super) bound: Option<Bound>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Bound {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+impl Verdict {
+    /// Whether it is kept; `None` if nothing was promised.
+    pub(super) fn kept(&self) -> Option<bool> {
+        Some(match self.bound? {
+            Bound::AtMost(bound) => self.measured <= bound,
+            Bound::AtLeast(bound) => self.measured >= bound,
+        })
+    }
+}
+
+struct Rows<'a>(&'a [Outcome]);
+
+impl Rows<'_> {
+    fn of(&self, name: &str, ends: Ends) -> Option<Measured> {
+        self.0.iter().find(|outcome| outcome.row.name == name && outcome.row.ends == ends)?.median()
+    }
+
+    /// A figure of one row over that of another, with both ends alike.
+    fn ratio(&self, ends: Ends, a: &str, b: &str, figure: fn(&Measured) -> Option<f64>) -> Option<f64> {
+        Some(figure(&self.of(a, ends)?)? / figure(&self.of(b, ends)?)?)
+    }
+}
+
+fn rate(measured: &Measured) -> Option<f64> {
+    Some(measured.rate)
+}
+
+fn p99(measured: &Measured) -> Option<f64> {
+    Some(measured.latency?.p99_ns as f64)
+}
+
+/// All comparisons whose rows were measured.
+pub(super) fn check(outcomes: &[Outcome], costs: &[Cost]) -> Vec<Verdict> {
+    let rows = Rows(outcomes);
+    let mut verdicts = Vec::new();
+    let mut judge = |promise, measured: Option<f64>, kernel: Option<f64>, bound| {
+        verdicts.extend(measured.map(|measured| Verdict { promise, measured, kernel, bound }));
+    };
+    if let [few, .., many] = costs {
+        let more = many.instructions / few.instructions;
+        judge("instructions a packet, 11000 connections over 10", Some(more), None, Some(Bound::AtMost(1.1)));
+    }
+    // What a message takes is one over the rate.
+    let slower = |ends| rows.ratio(ends, rows::FEW, rows::MANY, rate);
+    judge(
+        "time a message, 1000 active of 11000 connections over 10",
+        slower(Ends::Both),
+        slower(Ends::Kernel),
+        Some(Bound::AtMost(1.1)),
+    );
+    let opened = |ends| Some(rows.of(rows::OPEN, ends)?.rate / rows.of(rows::OPEN, Ends::Kernel)?.rate);
+    judge("connections connected in a second, over kernel to kernel", opened(Ends::Client), None, None);
+    judge("connections accepted in a second, over kernel to kernel", opened(Ends::Server), None, None);
+    judge("connections in a second at both ends, over kernel to kernel", opened(Ends::Both), None, None);
+    let together = |ends| rows.ratio(ends, rows::TWO_STREAMS, rows::ONE_STREAM, rate);
+    judge(
+        "two programs' streams together, over one alone",
+        together(Ends::Both),
+        together(Ends::Kernel),
+        Some(Bound::AtLeast(0.9)),
+    );
+    let share = |ends| rows.of(rows::TWO_STREAMS, ends)?.share;
+    judge(
+        "of two programs' streams the slower over the faster",
+        share(Ends::Both),
+        share(Ends::Kernel),
+        Some(Bound::AtLeast(0.8)),
+    );
+    let disturbed = |ends| rows.ratio(ends, rows::BESIDE, rows::ALONE, p99);
+    judge("ping-pong p99 beside another's stream, over alone", disturbed(Ends::Both), disturbed(Ends::Kernel), None);
+    let beside = |ends| p99(&rows.of(rows::BESIDE, ends)?);
+    let over_kernel = beside(Ends::Both).zip(beside(Ends::Kernel)).map(|(ours, kernel)| ours / kernel);
+    judge("ping-pong p99 beside another's stream, over the kernel's", over_kernel, None, Some(Bound::AtMost(1.0)));
+    let queues = |ends| rows.ratio(ends, rows::TWO_QUEUES, rows::ONE_QUEUE, rate);
+    judge("messages by two queues, over one", queues(Ends::Both), queues(Ends::Kernel), Some(Bound::AtLeast(0.9)));
+    verdicts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::report::tests::outcome;
+    use super::*;
+
+    fn cost(connections: u32, instructions: f64) -> Cost {
+        Cost { connections, active: connections, instructions, ns: 1.0, bytes: 1 }
+    }
+
+    #[test]
+    fn each_promise_is_judged_by_rows_of_the_same_ends_and_left_out_without_them() {
+        let outcomes = [
+            outcome(rows::FEW, Ends::Kernel, 100.0),
+            outcome(rows::FEW, Ends::Both, 200.0),
+            outcome(rows::MANY, Ends::Kernel, 80.0),
+            outcome(rows::MANY, Ends::Both, 160.0),
+            outcome(rows::OPEN, Ends::Kernel, 10.0),
+            outcome(rows::OPEN, Ends::Server, 5.0),
+        ];
+        let verdicts = check(&outcomes, &[cost(10, 1000.0), cost(1000, 0.0), cost(11_000, 1050.0)]);
+        let told: Vec<_> = verdicts.iter().map(|v| (v.measured, v.kernel, v.kept())).collect();
+        assert_eq!(told, [(1.05, None, Some(true)), (1.25, Some(1.25), Some(false)), (0.5, None, None)]);
+    }
+}

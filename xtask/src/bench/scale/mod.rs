@@ -1,0 +1,114 @@
+//! `cargo xtask bench scale`: many connections, how quickly they open, two programs' lanes side by side, an interface with two queues, and what a packet
+//! costs in instructions.
+//!
+//! As in the other measurements rivals stand side by side in rounds, and are compared by the ratio of the medians of their rounds. Instructions
+//! are counted once: they are the same in every run.
+
+mod bed;
+mod instructions;
+mod judge;
+mod report;
+mod rows;
+
+use crate::progress::Progress;
+use crate::{deps, workspace};
+use anyhow::{Context, Result, bail};
+use bed::Bed;
+use report::{Conditions, Outcome};
+use rows::ROWS;
+use std::path::PathBuf;
+use std::time::Instant;
+use tickwire_lab::tools::DIRECTORY_VARIABLE;
+
+/// What, how much, and where to.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Only the rows whose name contains this
+    #[arg(long, value_name = "WORD")]
+    only: Option<String>,
+
+    /// Rounds; every row is measured once in each
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+
+    /// Messages of a row in each round
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1000..=10_000_000))]
+    messages: u32,
+
+    /// Seconds of a stream, and of opening connections, in each round
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=60))]
+    seconds: u32,
+
+    /// Write the figures of all rounds here, as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// How the services attach their divert programs
+    #[arg(long, value_name = "auto|native|generic|tc", default_value = "native")]
+    attach: String,
+}
+
+/// Measures; fails if something could not be measured, not if it is slow.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    if std::env::var_os(DIRECTORY_VARIABLE).is_some() {
+        return measure(options);
+    }
+    workspace::ask_for_root()?;
+    deps::install(&deps::EVERYTHING)?;
+    deps::install(&deps::SCALE)?;
+    let build = workspace::build_release()?;
+    let example = ["--package", "tickwire-stack", "--features", "owned", "--example", "tcp_cost"];
+    workspace::run(workspace::cargo().args(["build", "--release"]).args(example))?;
+    workspace::again_as_root(&build)
+}
+
+fn measure(options: &Options) -> Result<()> {
+    let start = Instant::now();
+    let rows = super::chosen(&ROWS, |row| row.name, options.only.as_deref())?;
+    let mut progress = Progress::new();
+    progress.begin("instructions of a packet".to_owned());
+    let costs = instructions::measure()?;
+    progress.begin("hosts and services".to_owned());
+    let bed = Bed::new(options.messages, options.seconds, &options.attach)?;
+    let mut outcomes: Vec<Outcome> = rows.iter().copied().map(Outcome::new).collect();
+    for round in 1..=options.rounds {
+        let began = Instant::now();
+        for (row, outcome) in rows.iter().zip(&mut outcomes) {
+            progress.begin(format!("round {round} of {}: {}, {}", options.rounds, row.name, row.ends));
+            match (row.measure)(&bed, row.ends) {
+                Ok(measured) => outcome.rounds.push(measured),
+                Err(error) => {
+                    progress.keep(&format!("failed: {error:#}"));
+                    outcome.failures.push(format!("{error:#}"));
+                }
+            }
+        }
+        let seconds = began.elapsed().as_secs();
+        progress.sum(&format!("round {round} of {}: {} rows in {seconds} s", options.rounds, rows.len()));
+    }
+    progress.clear();
+    let lane_bytes = bed.lane_bytes();
+    drop(bed);
+    let conditions = Conditions {
+        machine: tickwire_report::machine(),
+        attach: options.attach.clone(),
+        rounds: options.rounds,
+        messages: options.messages,
+        seconds: options.seconds,
+        lane_bytes,
+        took: start.elapsed(),
+    };
+    println!("{conditions}");
+    println!("{}", report::table(&outcomes));
+    println!("{}", report::costs(&costs));
+    println!("{}", report::verdicts(&judge::check(&outcomes, &costs)));
+    if let Some(path) = &options.json {
+        let text = report::json(&conditions, &outcomes, &costs)?;
+        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let failed = outcomes.iter().filter(|outcome| outcome.rounds.is_empty()).count();
+    if failed > 0 {
+        bail!("{failed} rows could not be measured");
+    }
+    Ok(())
+}

@@ -1,0 +1,59 @@
+//! What is measured, in this order, in every round.
+
+use super::bed::{Bed, Cable, Ends, Load, Measured};
+use anyhow::Result;
+
+/// One row of the table.
+#[derive(Debug)]
+pub(super) struct Row {
+    /// Its name; rows of the same name are compared. `--only` looks for a part of it.
+    pub(super) name: &'static str,
+    /// Who is at which end.
+    pub(super) ends: Ends,
+    /// What its rate counts, in a second.
+    pub(super) unit: &'static str,
+    /// Measures it once.
+    pub(super) measure: fn(&Bed, Ends) -> Result<Measured>,
+}
+
+pub(super) const FEW: &str = "10 connections";
+pub(super) const MANY: &str = "1000 active of 11000";
+pub(super) const OPEN: &str = "connections opened";
+pub(super) const ONE_STREAM: &str = "one stream";
+pub(super) const TWO_STREAMS: &str = "two programs' streams";
+pub(super) const ALONE: &str = "ping-pong";
+pub(super) const BESIDE: &str = "ping-pong beside another's stream";
+pub(super) const ONE_QUEUE: &str = "100 connections, one queue";
+pub(super) const TWO_QUEUES: &str = "100 connections, two queues";
+
+const FEW_LOAD: Load = Load { connections: 10, active: 10 };
+const MANY_LOAD: Load = Load { connections: 11_000, active: 1000 };
+const QUEUES_LOAD: Load = Load { connections: 100, active: 100 };
+
+const fn row(name: &'static str, ends: Ends, unit: &'static str, measure: fn(&Bed, Ends) -> Result<Measured>) -> Row {
+    Row { name, ends, unit, measure }
+}
+
+/// All rows. Rivals stand side by side, so that the machine's drift meets them alike.
+pub(super) static ROWS: [Row; 20] = [
+    row(FEW, Ends::Kernel, "messages", |bed, ends| bed.exchange(Cable::OneQueue, ends, FEW_LOAD)),
+    row(FEW, Ends::Both, "messages", |bed, ends| bed.exchange(Cable::OneQueue, ends, FEW_LOAD)),
+    row(MANY, Ends::Kernel, "messages", |bed, ends| bed.exchange(Cable::OneQueue, ends, MANY_LOAD)),
+    row(MANY, Ends::Both, "messages", |bed, ends| bed.exchange(Cable::OneQueue, ends, MANY_LOAD)),
+    row(OPEN, Ends::Kernel, "connections", Bed::open),
+    row(OPEN, Ends::Client, "connections", Bed::open),
+    row(OPEN, Ends::Server, "connections", Bed::open),
+    row(OPEN, Ends::Both, "connections", Bed::open),
+    row(ONE_STREAM, Ends::Kernel, "Gbit", |bed, ends| bed.streams(ends, 1)),
+    row(ONE_STREAM, Ends::Both, "Gbit", |bed, ends| bed.streams(ends, 1)),
+    row(TWO_STREAMS, Ends::Kernel, "Gbit", |bed, ends| bed.streams(ends, 2)),
+    row(TWO_STREAMS, Ends::Both, "Gbit", |bed, ends| bed.streams(ends, 2)),
+    row(ALONE, Ends::Kernel, "messages", |bed, ends| bed.ping_pong(ends, false)),
+    row(ALONE, Ends::Both, "messages", |bed, ends| bed.ping_pong(ends, false)),
+    row(BESIDE, Ends::Kernel, "messages", |bed, ends| bed.ping_pong(ends, true)),
+    row(BESIDE, Ends::Both, "messages", |bed, ends| bed.ping_pong(ends, true)),
+    row(ONE_QUEUE, Ends::Kernel, "messages", |bed, ends| bed.exchange(Cable::OneQueue, ends, QUEUES_LOAD)),
+    row(ONE_QUEUE, Ends::Both, "messages", |bed, ends| bed.exchange(Cable::OneQueue, ends, QUEUES_LOAD)),
+    row(TWO_QUEUES, Ends::Kernel, "messages", |bed, ends| bed.exchange(Cable::TwoQueues, ends, QUEUES_LOAD)),
+    row(TWO_QUEUES, Ends::Both, "messages", |bed, ends| bed.exchange(Cable::TwoQueues, ends, QUEUES_LOAD)),
+];
