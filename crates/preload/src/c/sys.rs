@@ -122,12 +122,6 @@ pub(crate) fn process_lives(pid: u32) -> bool {
     !rest.starts_with(['Z', 'X']) || threads.is_some_and(|n| n > 1)
 }
 
-/// How many descriptors the kernel's table of this process has room for now; it grows as they are opened. `None` without `/proc`.
-pub(crate) fn room_for_descriptors() -> Option<c_int> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    status.lines().find_map(|line| line.strip_prefix("FDSize:"))?.trim().parse().ok()
-}
-
 /// Whether a filter of system calls lies on the calling thread, or it is confined in another way, which may make any call its death.
 pub(crate) fn is_filtered() -> bool {
     // SAFETY: plain numbers.

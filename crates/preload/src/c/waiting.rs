@@ -5,6 +5,7 @@ use super::{answer, export, real};
 use crate::base::errno::{Errno, Result};
 use crate::base::few::Few;
 use crate::table::fd::{Entry, TABLE};
+use crate::table::protect;
 use crate::wait::NO_FD;
 use crate::wait::epoll;
 use crate::wait::epoll_wait;
@@ -109,13 +110,13 @@ struct Sets<'a> {
 }
 
 impl Sets<'_> {
-    /// The program's sets: to be read, to be written, exceptional. As Linux does, no more of them is looked at than there can be open descriptors: programs
-    /// give the most that they may open (`getdtablesize`), a million perhaps, with sets of the ordinary size.
+    /// The program's sets: to be read, to be written, exceptional. As Linux does, no more of them is looked at than the program can have open descriptors: some
+    /// give the most that they may open (`getdtablesize`), a million perhaps, with sets of the ordinary size. The lane's own do not count.
     ///
     /// # Safety
     /// Each is null or holds `count` descriptors, or as many as there can be open, and is the caller's alone for as long as the value lives.
     unsafe fn new(count: c_int, sets: [*mut fd_set; 3]) -> Self {
-        let most = if count > libc::FD_SETSIZE as c_int { super::sys::room_for_descriptors() } else { None };
+        let most = if count > libc::FD_SETSIZE as c_int { protect::room_of_program() } else { None };
         let count = most.map_or(count, |most| count.min(most));
         let len = usize::try_from(count).unwrap_or(0).div_ceil(8);
         // SAFETY: by the caller's promise; bytes have no alignment.
@@ -218,8 +219,8 @@ export! {
         // SAFETY: null or the program's sets.
         let sets = unsafe { Sets::new(count, [read, write, except]) };
         if !sets.concern_us() {
-            // SAFETY: the program's arguments go on unchanged.
-            return unsafe { real::select(count, read, write, except, timeout) };
+            // SAFETY: the program's arguments.
+            return unsafe { real::select(sets.count, read, write, except, timeout) };
         }
         answer(|| {
             // SAFETY: null or the program's structure.
@@ -244,8 +245,8 @@ export! {
         // SAFETY: null or the program's sets.
         let sets = unsafe { Sets::new(count, [read, write, except]) };
         if !sets.concern_us() {
-            // SAFETY: the program's arguments go on unchanged.
-            return unsafe { real::pselect(count, read, write, except, timeout, mask) };
+            // SAFETY: the program's arguments.
+            return unsafe { real::pselect(sets.count, read, write, except, timeout, mask) };
         }
         answer(|| {
             // SAFETY: null or the program's structures.

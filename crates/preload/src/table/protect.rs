@@ -34,9 +34,34 @@ pub(crate) fn release(fd: c_int) {
     }
 }
 
+/// How many descriptors the kernel's table of this process would have room for without the lane's, which are at high numbers. `None` without `/proc`.
+pub(crate) fn room_of_program() -> Option<c_int> {
+    let entries = std::fs::read_dir("/proc/self/fd").ok()?;
+    let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<c_int>().ok());
+    let highest = numbers.filter(|&fd| TABLE.get(fd) != Entry::Lane).max().unwrap_or(0);
+    Some(room_for(highest))
+}
+
+/// The size of the kernel's table with this descriptor (`alloc_fdtable` of Linux).
+fn room_for(highest: c_int) -> c_int {
+    const SMALLEST: c_int = 64;
+    const STEP: u32 = 128;
+    if highest < SMALLEST { SMALLEST } else { ((highest as u32 / STEP + 1).next_power_of_two() * STEP) as c_int }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_programs_table_is_as_large_as_it_would_be_without_us() {
+        let sizes = [0, 63, 64, 127, 128, 255, 256, 1023, 1024, 20_000].map(room_for);
+        assert_eq!(sizes, [64, 64, 128, 128, 256, 256, 512, 1024, 2048, 32_768]);
+        let kept = keep(sys::eventfd().unwrap()).unwrap();
+        let room = room_of_program().unwrap();
+        assert!(room < kept, "{room}, ours is {kept}");
+        release(kept);
+    }
 
     #[test]
     fn our_descriptors_are_beyond_the_programs_reach_and_its_limit_stays() {

@@ -7,6 +7,7 @@
 use super::{HERE, THERE, address, lane};
 use crate::base::errno;
 use crate::c::{data, descriptor, socket, sys, waiting};
+use crate::table::protect;
 use core::ffi::{c_int, c_void};
 use libc::{epoll_event, iovec, msghdr, pollfd, socklen_t};
 use std::sync::OnceLock;
@@ -479,7 +480,8 @@ impl Program {
         });
         let count = match input.u8() {
             0xff => -1,
-            0xfe => 1 << 20,
+            // As `select(getdtablesize(), ...)`, with sets for all that can be open. (The service is in this process, too, and keeps sockets of closed connections.)
+            0xfe if protect::room_of_program().is_some_and(|room| room <= 1024) => 1 << 20,
             _ => 1024,
         };
         let [read, write, except] = [0, 1, 2].map(|n| self.places.with(n, &sets[n]).cast());
@@ -622,6 +624,8 @@ mod tests {
     #[test]
     fn no_more_of_a_set_is_read_than_descriptors_can_be_open() {
         let mut places = Places::new();
+        // The lane's own make the kernel's table large.
+        let ours = protect::keep(sys::eventfd().unwrap()).unwrap();
         let fd = super::super::socket(libc::SOCK_DGRAM | libc::SOCK_NONBLOCK);
         let mut bits = [0u8; 128];
         bits[fd as usize / 8] |= 1 << (fd % 8);
@@ -632,6 +636,16 @@ mod tests {
         let told = unsafe { waiting::select(1 << 20, null, set, null, &raw mut none) };
         assert_eq!(told, 1, "it can be written to");
         super::super::close(fd);
+        // What is the kernel's alone, too.
+        let fd = sys::eventfd().unwrap();
+        let mut bits = [0u8; 128];
+        bits[fd as usize / 8] |= 1 << (fd % 8);
+        let set = places.with(0, &bits).cast();
+        // SAFETY: as above.
+        let told = unsafe { waiting::select(1 << 20, null, set, null, &raw mut none) };
+        assert_eq!((told, errno::get() * i32::from(told < 0)), (1, 0));
+        super::super::close(fd);
+        protect::release(ours);
     }
 
     #[test]
