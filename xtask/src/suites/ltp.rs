@@ -66,7 +66,6 @@ const KNOWN: &[(&str, &str)] = &[
     ("connect01", DIRECT),
     ("connect02", "turns a used connection of IPv6 into one of IPv4 (IPV6_ADDRFORM)"),
     ("epoll_ctl06", RINGS),
-    ("listen01", RINGS),
     ("recvmmsg01", DIRECT),
     ("sendmmsg01", DIRECT),
     ("sendmmsg02", DIRECT),
