@@ -264,9 +264,9 @@ fn who_asks_for_patience_is_not_silent_meanwhile() {
         vec![honest(request).to_bytes().to_vec()]
     };
     with_daemon(&[&answer], None, |report, clock| {
-        let now = clock.now();
-        assert!(!now.status.contains(Status::HOLDOVER), "{report:?}");
-        assert!(!now.is_known() || report.sources[0].standing == "followed", "{report:?}");
+        assert!(!clock.now().status.contains(Status::HOLDOVER), "{report:?}");
+        // By the report alone: the clock is read later, and may have become known meanwhile.
+        assert!(report.bound_ns.is_none() || report.sources[0].standing == "followed", "{report:?}");
         report.sources[0].poll_s > 3.0 && report.sources[0].used >= 3
     });
 }
