@@ -35,6 +35,11 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// Builds an example of a package, optimised, with these features.
+pub(crate) fn build_release_example(package: &str, features: &str, name: &str) -> Result<()> {
+    run(cargo().args(["build", "--release", "--package", package, "--features", features, "--example", name]))
+}
+
 /// Builds all programs in release mode and tells the lab where they are.
 pub(crate) fn build_release() -> Result<PathBuf> {
     eprintln!("building (the first time takes some minutes and 1 GB of disk) ...");

@@ -85,16 +85,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     workspace::ask_for_root()?;
     deps::install(&deps::EVERYTHING)?;
     let build = workspace::build_release()?;
-    workspace::run(workspace::cargo().args([
-        "build",
-        "--release",
-        "--package",
-        "tickwire-link",
-        "--features",
-        "bpf",
-        "--example",
-        "floor",
-    ]))?;
+    workspace::build_release_example("tickwire-link", "bpf", "floor")?;
     workspace::again_as_root(&build)
 }
 

@@ -57,8 +57,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     deps::install(&deps::EVERYTHING)?;
     deps::install(&deps::SCALE)?;
     let build = workspace::build_release()?;
-    let example = ["--package", "tickwire-stack", "--features", "owned", "--example", "tcp_cost"];
-    workspace::run(workspace::cargo().args(["build", "--release"]).args(example))?;
+    workspace::build_release_example("tickwire-stack", "owned", "tcp_cost")?;
     workspace::again_as_root(&build)
 }
 

@@ -105,16 +105,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         workspace::ask_for_root()?;
         deps::install(&deps::EVERYTHING)?;
         let build = workspace::build_release()?;
-        workspace::run(workspace::cargo().args([
-            "build",
-            "--release",
-            "--package",
-            "tickwire-link",
-            "--features",
-            "bpf",
-            "--example",
-            "holds",
-        ]))?;
+        workspace::build_release_example("tickwire-link", "bpf", "holds")?;
         return workspace::again_as_root(&build);
     }
     let seed = options.seed.unwrap_or_else(seed_of_today);
