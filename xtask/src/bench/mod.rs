@@ -98,18 +98,20 @@ fn chosen<'a, R>(rows: &'a [R], name: fn(&R) -> &'static str, only: Option<&str>
     Ok(chosen)
 }
 
-fn measure(options: &Options) -> Result<()> {
-    let start = Instant::now();
-    let rows = chosen(&ROWS, |row| row.name, options.only.as_deref())?;
-    let bed = Bed::new(options.trips, options.seconds, &options.attach)?;
-    let mut outcomes: Vec<Outcome> = rows.iter().map(|row| Outcome::new(row.name)).collect();
-    let attach = bed.attached()?;
+/// Measures every row in every round, one after the other; a row that fails is told and counted.
+fn in_rounds<R>(
+    rounds: u32,
+    rows: &[&R],
+    name: fn(&R) -> &'static str,
+    mut measure: impl FnMut(&R) -> Result<Measured>,
+) -> Vec<Outcome> {
+    let mut outcomes: Vec<Outcome> = rows.iter().map(|row| Outcome::new(name(row))).collect();
     let mut progress = Progress::new();
-    for round in 1..=options.rounds {
+    for round in 1..=rounds {
         let began = Instant::now();
         for (row, outcome) in rows.iter().zip(&mut outcomes) {
-            progress.begin(format!("round {round} of {}: {}", options.rounds, row.name));
-            match (row.measure)(&bed) {
+            progress.begin(format!("round {round} of {rounds}: {}", outcome.name));
+            match measure(row) {
                 Ok(measured) => outcome.rounds.push(measured),
                 Err(error) => {
                     progress.keep(&format!("failed: {error:#}"));
@@ -118,9 +120,18 @@ fn measure(options: &Options) -> Result<()> {
             }
         }
         let seconds = began.elapsed().as_secs();
-        progress.sum(&format!("round {round} of {}: {} rows in {seconds} s", options.rounds, rows.len()));
+        progress.sum(&format!("round {round} of {rounds}: {} rows in {seconds} s", rows.len()));
     }
     progress.clear();
+    outcomes
+}
+
+fn measure(options: &Options) -> Result<()> {
+    let start = Instant::now();
+    let rows = chosen(&ROWS, |row| row.name, options.only.as_deref())?;
+    let bed = Bed::new(options.trips, options.seconds, &options.attach)?;
+    let attach = bed.attached()?;
+    let outcomes = in_rounds(options.rounds, &rows, |row| row.name, |row| (row.measure)(&bed));
     let conditions = Conditions {
         machine: tickwire_report::machine(),
         attach,

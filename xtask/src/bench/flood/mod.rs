@@ -5,9 +5,8 @@
 mod bed;
 mod judge;
 
-use super::figures::{Measured, Outcome};
+use super::figures::Measured;
 use super::report;
-use crate::progress::Progress;
 use crate::{deps, workspace};
 use anyhow::{Context, Result, bail};
 use bed::{Bed, Flood, Row};
@@ -76,24 +75,8 @@ fn measure(options: &Options) -> Result<()> {
     let start = Instant::now();
     let rows = super::chosen(&ROWS, |row| row.name, options.only.as_deref())?;
     let mut bed = Bed::new(&options.attach, options.trips, options.rate)?;
-    let mut outcomes: Vec<Outcome> = rows.iter().map(|row| Outcome::new(row.name)).collect();
-    let mut progress = Progress::new();
-    for round in 1..=options.rounds {
-        let began = Instant::now();
-        for (row, outcome) in rows.iter().zip(&mut outcomes) {
-            progress.begin(format!("round {round} of {}: {}", options.rounds, row.name));
-            match bed.measure(row) {
-                Ok(latency) => outcome.rounds.push(Measured::Latency(latency)),
-                Err(error) => {
-                    progress.keep(&format!("failed: {error:#}"));
-                    outcome.failures.push(format!("{error:#}"));
-                }
-            }
-        }
-        let seconds = began.elapsed().as_secs();
-        progress.sum(&format!("round {round} of {}: {} rows in {seconds} s", options.rounds, rows.len()));
-    }
-    progress.clear();
+    let measure = |row: &Row| bed.measure(row).map(Measured::Latency);
+    let outcomes = super::in_rounds(options.rounds, &rows, |row| row.name, measure);
     drop(bed);
     println!("{}", tickwire_report::machine());
     println!(
