@@ -223,6 +223,7 @@ pub(crate) fn at_exit() {
 
 /// Locks that must not be held by another thread while the process forks: the child would find them taken for ever.
 pub(crate) struct ForkLocks {
+    _helper: Locked<'static, ()>,
     _starting: Option<Locked<'static, Option<crate::lane::start::Listed>>>,
     _registry: epoll::Registry,
     _ending: Option<lane::ending::Ending>,
@@ -235,7 +236,9 @@ pub(crate) struct ForkLocks {
 
 /// Before a fork, in the parent: what the child needs, and the locks.
 pub(crate) fn prepare() -> ForkLocks {
-    // First of all: no other thread is making a lane now.
+    // First of all, because the helper takes all others.
+    let helper = crate::process::helper::asleep();
+    // No other thread is making a lane now.
     let starting = crate::lane::start::hold();
     let lane = lane::current();
     CHILD.set(None);
@@ -243,6 +246,7 @@ pub(crate) fn prepare() -> ForkLocks {
         before_fork(lane);
     }
     ForkLocks {
+        _helper: helper,
         _starting: starting,
         _registry: epoll::registry(),
         // After the registry, with which in hand a lane may be found lost; before the pending list, which is locked inside the lane.

@@ -5,7 +5,8 @@
 //! still so. When nobody does, it waits on the rings and the stack's next deadline in the program's place.
 
 use crate::base::bell;
-use crate::base::locked::Holding;
+use crate::base::errno::Result;
+use crate::base::locked::{Lock, Locked};
 use crate::c::sys;
 use crate::lane::start;
 use crate::lane::{self, Lane};
@@ -13,7 +14,7 @@ use crate::process::family;
 use crate::socket::pending;
 use crate::table::protect;
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use libc::pollfd;
 use tickwire_stack::time::{Instant, Span};
 
@@ -29,6 +30,32 @@ const STACK: usize = 256 << 10;
 
 /// The process whose helper runs, 0 if none does.
 static RUNS_IN: AtomicU32 = AtomicU32::new(0);
+/// Held by a helper whenever it does not sleep. Most of what it does takes memory from the heap, or gives it back.
+static WORK: Lock<()> = Lock::new(());
+/// Not 0 while a helper has been asked for that does not hold [`WORK`] yet.
+static UNBORN: AtomicU32 = AtomicU32::new(0);
+
+/// Waits until the helper sleeps, and keeps it asleep for as long as the answer lives.
+///
+/// The child of a fork that the C library does not prepare (`_Fork`) finds the heap as it was: what a thread that it does not have was about to change
+/// stays locked for ever. By POSIX such a child does without, but ours needs some to go on with the lane, and a program of one thread cannot know that
+/// there is another.
+pub(crate) fn asleep() -> Locked<'static, ()> {
+    loop {
+        let work = WORK.lock();
+        if UNBORN.load(Acquire) == 0 {
+            return work;
+        }
+        drop(work);
+        sys::wait_while(&UNBORN, 1);
+    }
+}
+
+/// A helper lives, or will not.
+fn born() {
+    UNBORN.store(0, Release);
+    sys::wake_all(&UNBORN);
+}
 
 /// Starts the helper of this process, if it does not run.
 pub(crate) fn start() {
@@ -45,6 +72,7 @@ pub(crate) fn start() {
     }
     // The program's signals are for its own threads.
     let before = sys::block_signals();
+    UNBORN.store(1, Release);
     let started = std::thread::Builder::new().name("tickwire-helper".into()).stack_size(STACK).spawn(move || {
         loop {
             let done = std::panic::catch_unwind(run);
@@ -58,6 +86,7 @@ pub(crate) fn start() {
     });
     sys::restore_signals(&before);
     if started.is_err() {
+        born();
         RUNS_IN.store(0, Relaxed);
         sys::say("the helper thread cannot be started; acknowledgements wait until the program polls");
     }
@@ -66,15 +95,25 @@ pub(crate) fn start() {
 /// Forgets the helper, which a forked child does not have. Its descriptor is closed if the child has descriptors of its own.
 pub(crate) fn forget(own_descriptors: bool) {
     RUNS_IN.store(0, Relaxed);
+    UNBORN.store(0, Relaxed);
     let fd = bell::replace(-1);
     if fd >= 0 && own_descriptors {
         protect::release(fd);
     }
 }
 
+/// Sleeps: nobody has to wait for the helper meanwhile.
+fn sleep(work: &mut Option<Locked<'static, ()>>, fds: &mut [pollfd], timeout: Option<Span>) -> Result<usize> {
+    *work = None;
+    let slept = sys::ppoll(fds, timeout, None);
+    *work = Some(WORK.lock());
+    slept
+}
+
 fn run() {
-    // Its signals are blocked. But at the program's end it goes on for as long as what was sent is on its way (see `gate`).
-    let _holding = Holding::new();
+    // Its signals are blocked. But with a lock in hand it goes on at the program's end for as long as what was sent is on its way (see `gate`).
+    let mut work = Some(WORK.lock());
+    born();
     let mut look = FIRST_LOOK;
     let mut swept = sys::now();
     let mut not_before = swept;
@@ -85,14 +124,14 @@ fn run() {
             left.talk.hang_up();
         }
         let Some(lane) = lane::current() else {
-            if tell_why(&mut not_before) {
+            if tell_why(&mut work, &mut not_before) {
                 continue;
             }
             // The next lane starts the helper anew.
             return;
         };
         before = Some(lane);
-        let woken = turn(lane, &mut look);
+        let woken = turn(lane, &mut work, &mut look);
         if woken[2] {
             sys::drain(bell::descriptor());
         }
@@ -112,7 +151,7 @@ fn run() {
 
 /// The lane has ended, and sockets of it go on with the kernel: `tickwire stat` is to say so when the service is back, although the program
 /// may never make another socket. `not_before` is when the service may be told again. Says whether there are such sockets.
-fn tell_why(not_before: &mut Instant) -> bool {
+fn tell_why(work: &mut Option<Locked<'static, ()>>, not_before: &mut Instant) -> bool {
     if start::is_confined() {
         // It ends with the thread that is, and is not kept by this one; until then it stays listed.
         return false;
@@ -135,7 +174,7 @@ fn tell_why(not_before: &mut Instant) -> bool {
     }
     let readable = |fd: c_int| pollfd { fd, events: libc::POLLIN, revents: 0 };
     let mut fds = [readable(listed.unwrap_or(-1)), readable(bell::descriptor())];
-    let _ = sys::ppoll(&mut fds, listed.is_none().then(|| not_before.since(sys::now())), None);
+    let _ = sleep(work, &mut fds, listed.is_none().then(|| not_before.since(sys::now())));
     if fds[0].revents != 0 {
         start::hear();
     }
@@ -146,7 +185,7 @@ fn tell_why(not_before: &mut Instant) -> bool {
 }
 
 /// One wait. Says which of the rings, the control connection and the wake-up showed something.
-fn turn(lane: &'static Lane, look: &mut Span) -> [bool; 3] {
+fn turn(lane: &'static Lane, work: &mut Option<Locked<'static, ()>>, look: &mut Span) -> [bool; 3] {
     let now = sys::now();
     let busy = lane.sleepers() > 0 || now.since(lane.polled_at()) < RECENT;
     let (ring, _) = lane.descriptors();
@@ -170,11 +209,31 @@ fn turn(lane: &'static Lane, look: &mut Span) -> [bool; 3] {
     if !pending::is_empty() || family::has_company(lane) {
         timeout = Some(timeout.map_or(SWEEP, |t| t.min(SWEEP)));
     }
-    if sys::ppoll(&mut fds, timeout, None).is_err() {
+    if sleep(work, &mut fds, timeout).is_err() {
         return [false; 3];
     }
     if fds[0].revents != 0 && now.since(lane.polled_at()) >= RECENT {
         let _ = lane.with_quietly(|_| Ok(()));
     }
     fds.map(|fd| fd.revents != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fork_finds_no_helper_at_work() {
+        let works = || std::thread::scope(|scope| scope.spawn(|| WORK.try_lock().is_some()).join().unwrap());
+        let forking = family::prepare();
+        assert!(!works(), "the child would find what the helper was about to do undone for ever");
+        drop(forking);
+        // One that is asked for is waited for.
+        UNBORN.store(1, Release);
+        std::thread::scope(|scope| {
+            let fork = scope.spawn(|| drop(family::prepare()));
+            assert!(!fork.is_finished());
+            born();
+        });
+    }
 }
