@@ -160,6 +160,48 @@ fn the_lost_end_of_each_message_is_repaired_long_before_the_kernels_timeout() {
     assert!(median < Duration::from_millis(100), "{told}");
 }
 
+/// Sends, is away for as long as it likes, sends, and is away for good: in neither time does it do anything with its socket.
+const AWAY: &str = r#"
+import signal, socket, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+s = socket.create_connection((sys.argv[1], 9000))
+for word in (b'first', b'second'):
+    s.sendall(word)
+    print(word.decode(), 'sent', flush=True)
+    signal.sigwait({signal.SIGUSR1})
+"#;
+
+/// Prints what it reads.
+const READER: &str = r#"
+import socket, sys
+with socket.create_server((sys.argv[1], 9000)) as listener:
+    s = listener.accept()[0]
+while data := s.recv(100):
+    print(data.decode(), flush=True)
+"#;
+
+#[test]
+fn what_was_lost_is_sent_again_while_the_program_is_away() {
+    let relayed = Relayed::new().unwrap();
+    let service = Service::start(&relayed.pair.a).unwrap();
+    let address = relayed.pair.b_v4();
+    let mut reader = start(&relayed.pair.b, false, &[common::python(), "-c", READER, &address]);
+    bound(&relayed.pair.b, &mut reader, "tcp", 9000);
+    let relay = relayed.start(&[]).unwrap();
+    let mut away = crossing(&service, 1, || {
+        let away = start(&relayed.pair.a, true, &[common::python(), "-c", AWAY, &address]);
+        reader.wait_for("first", PATIENCE).unwrap();
+        away
+    });
+    // By then nothing in the program looks at the lane any more, for all it knows.
+    std::thread::sleep(Duration::from_millis(300));
+    relay.finish().unwrap();
+    away.signal(nix::sys::signal::Signal::SIGUSR1).unwrap();
+    away.wait_for("second sent", PATIENCE).unwrap();
+    let _relay = relayed.start(&[]).unwrap();
+    reader.wait_for("second", PATIENCE).unwrap();
+}
+
 #[test]
 fn a_relay_that_cannot_work_says_why_and_one_that_runs_goes_with_its_lab() {
     let relayed = Relayed::new().unwrap();

@@ -37,6 +37,8 @@ pub(crate) struct Lane {
     traffic: AtomicU64,
     /// When the stack next wants to be called, in nanoseconds; 0 never.
     deadline: AtomicU64,
+    /// Until when this process's helper sleeps in the program's place, in nanoseconds: it is woken for what is due before. 0 if it does not.
+    cared_until: AtomicU64,
     /// Whether packets found no room in the transmit ring, as last seen.
     crowded: AtomicBool,
     sleepers: AtomicU32,
@@ -113,6 +115,7 @@ impl Lane {
             ended: AtomicU32::new(0),
             traffic: AtomicU64::new(0),
             deadline: AtomicU64::new(0),
+            cared_until: AtomicU64::new(0),
             crowded: AtomicBool::new(false),
             sleepers: AtomicU32::new(0),
             company: AtomicU32::new(0),
@@ -179,6 +182,7 @@ impl Lane {
     /// A forked child has none of its parent's other threads.
     pub(crate) fn forget_threads(&self) {
         self.sleepers.store(0, Relaxed);
+        self.care_no_more();
         self.gate().forget();
         self.set_company(1);
     }
@@ -192,6 +196,22 @@ impl Lane {
     pub(crate) fn due(&self, now: Instant) -> bool {
         let at = self.deadline.load(Relaxed);
         at != 0 && now.as_nanos() >= at
+    }
+
+    /// Polls for the helper, which then sleeps in the program's place until the answer, or for ever: from here on the program wakes it if it sets an
+    /// earlier timer.
+    pub(crate) fn care_until_deadline(&self) -> Option<Instant> {
+        let deadline = self.with_quietly(|access| {
+            let deadline = access.stack.deadline();
+            self.cared_until.store(deadline.map_or(u64::MAX, Instant::as_nanos), Relaxed);
+            Ok(deadline)
+        });
+        deadline.ok().flatten()
+    }
+
+    /// The helper does not sleep any more, or not in the program's place.
+    pub(crate) fn care_no_more(&self) {
+        self.cared_until.store(0, Relaxed);
     }
 
     /// Whether packets wait for room in the transmit ring. Known only after the lane was left: it is then that they go.
@@ -331,7 +351,9 @@ impl Lane {
         let answer = work(&mut Access { stack, now, slot: self.slot(), rows: self.shared.rows() });
         let kick = wire.flush(stack, now);
         self.crowded.store(stack.has_egress(), Relaxed);
-        self.deadline.store(stack.deadline().map_or(0, Instant::as_nanos), Relaxed);
+        let deadline = stack.deadline().map_or(0, Instant::as_nanos);
+        self.deadline.store(deadline, Relaxed);
+        let overtaken = deadline != 0 && deadline < self.cared_until.load(Relaxed);
         let ring = stack.take_doorbell();
         let request = stack.has_request() && self.talk.note_requests(stack);
         core::mem::forget(poison);
@@ -344,7 +366,8 @@ impl Lane {
         if ring {
             sys::ring(self.doorbell);
         }
-        if request {
+        if request || overtaken {
+            self.care_no_more();
             crate::base::bell::ring();
         }
         if signalled {

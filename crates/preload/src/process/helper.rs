@@ -20,7 +20,9 @@ use tickwire_stack::time::{Instant, Span};
 
 /// The program counts as polling for so long after it last did.
 const RECENT: Span = Span::from_millis(1);
-/// How often the helper looks whether the program still polls: at first, and, doubled each time, at last.
+/// How often the helper looks whether the program still polls: at first, and, doubled each time, at last. Meanwhile nobody wakes it for a timer that the
+/// program has set: it would be woken for each message, of which nearly all are acknowledged long before. So a timer that no thread of the program sleeps
+/// for, because it is set by another after the one has fallen asleep, is late by so much at most.
 const FIRST_LOOK: Span = Span::from_millis(2);
 const LAST_LOOK: Span = Span::from_millis(32);
 /// While connections that the program closed are to be finished, or other processes may die.
@@ -199,8 +201,7 @@ fn turn(lane: &'static Lane, work: &mut Option<Locked<'static, ()>>, look: &mut 
     } else {
         *look = FIRST_LOOK;
         // Here the stack is the helper's: it polls, and learns when to be back.
-        let deadline = lane.with_quietly(|access| Ok(access.stack.deadline()));
-        deadline.ok().flatten().map(|at| at.since(sys::now()))
+        lane.care_until_deadline().map(|at| at.since(sys::now()))
     };
     if lane.unsent() {
         lane.kick_again();
@@ -209,10 +210,13 @@ fn turn(lane: &'static Lane, work: &mut Option<Locked<'static, ()>>, look: &mut 
     if !pending::is_empty() || family::has_company(lane) {
         timeout = Some(timeout.map_or(SWEEP, |t| t.min(SWEEP)));
     }
-    if sleep(work, &mut fds, timeout).is_err() {
+    let slept = sleep(work, &mut fds, timeout);
+    lane.care_no_more();
+    if slept.is_err() {
         return [false; 3];
     }
-    if fds[0].revents != 0 && now.since(lane.polled_at()) >= RECENT {
+    let now = sys::now();
+    if lane.due(now) || fds[0].revents != 0 && now.since(lane.polled_at()) >= RECENT {
         let _ = lane.with_quietly(|_| Ok(()));
     }
     fds.map(|fd| fd.revents != 0)
