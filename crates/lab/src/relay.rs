@@ -56,10 +56,28 @@ impl Relayed {
     /// # Errors
     /// It has not been built, or does not take the arguments.
     pub fn start(&self, arguments: &[&str]) -> Result<Relay> {
+        self.start_by(&[], arguments)
+    }
+
+    /// As [`Relayed::start`], with the relay on this processor only.
+    ///
+    /// # Errors
+    /// As [`Relayed::start`]; there is no such processor.
+    pub fn start_on(&self, processor: &str, arguments: &[&str]) -> Result<Relay> {
+        self.start_by(&["taskset", "-c", processor], arguments)
+    }
+
+    fn start_by(&self, starter: &[&str], arguments: &[&str]) -> Result<Relay> {
         let program = tools::built("relay")?;
         // A cable waits for no processor: it comes before all programs.
         let mut command = self.between.command("chrt");
-        command.args(["--fifo", "1"]).arg(program).args(DEVICES).args(["--mtu", &self.mtu.to_string()]).args(arguments);
+        command
+            .args(["--fifo", "1"])
+            .args(starter)
+            .arg(program)
+            .args(DEVICES)
+            .args(["--mtu", &self.mtu.to_string()])
+            .args(arguments);
         let mut process = Process::spawn(command)?;
         process.wait_for("relaying", PATIENCE)?;
         Ok(Relay(process))

@@ -7,7 +7,7 @@ use std::fmt;
 use std::time::Duration;
 use tickwire_bench::latency::Latency;
 use tickwire_bench::transfer::Transfer;
-use tickwire_lab::{Host, Pair, Passed, Process, Relayed, Service, ServiceOptions, tools};
+use tickwire_lab::{Host, Pair, Passed, Process, Relay, Relayed, Service, ServiceOptions, tools};
 
 /// Who is at which end; the sender of the messages is first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +43,31 @@ impl fmt::Display for Ends {
     }
 }
 
+/// Whose processor the cable takes its time from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Beside {
+    Sender,
+    Receiver,
+}
+
+impl Beside {
+    fn processor(self) -> &'static str {
+        match self {
+            Self::Sender => SENDER_CPU,
+            Self::Receiver => RECEIVER_CPU,
+        }
+    }
+}
+
+impl fmt::Display for Beside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Sender => "sender",
+            Self::Receiver => "receiver",
+        })
+    }
+}
+
 /// Two hosts and their cable.
 #[derive(Debug)]
 pub(super) struct Bed {
@@ -50,6 +75,7 @@ pub(super) struct Bed {
     // Before the hosts, so that services end before their hosts go.
     services: Vec<Service>,
     relayed: Relayed,
+    beside: Beside,
 }
 
 /// One measurement.
@@ -79,14 +105,15 @@ pub(super) struct Added {
 const PORT: u16 = 5201;
 /// Beside the seconds of a measurement: a connection whose packets get lost may take long to open and to close.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Sender and receiver have a processor of their own; the relay takes what it needs of both.
+/// Sender and receiver have a processor of their own. The relay shares that of one of them: where the kernel would put it is chance, by which the median of
+/// a cell changes by a third.
 const SENDER_CPU: &str = "0";
 const RECEIVER_CPU: &str = "1";
 /// Packets of a measurement of a single message, most of which got lost. A kernel's connection diverts none.
 const FEWEST: u64 = 3;
 
 impl Bed {
-    pub(super) fn new(ends: Ends, attach: &str, congestion: &str) -> Result<Self> {
+    pub(super) fn new(ends: Ends, attach: &str, congestion: &str, beside: Beside) -> Result<Self> {
         let relayed = Relayed::new()?;
         let options = ServiceOptions { arguments: vec!["--attach".into(), attach.into()], ..ServiceOptions::default() };
         let mut services = Vec::new();
@@ -103,7 +130,11 @@ impl Bed {
                 services.push(Service::start_with(host, &options)?);
             }
         }
-        Ok(Self { ends, services, relayed })
+        Ok(Self { ends, services, relayed, beside })
+    }
+
+    fn start(&self, arguments: &[&str]) -> Result<Relay> {
+        self.relayed.start_on(self.beside.processor(), arguments)
     }
 
     /// Measures; fails if something got lost that was not to.
@@ -113,7 +144,7 @@ impl Bed {
         let patience = PATIENCE + Duration::from_secs(seconds.into());
         let mut told = row.arguments(size);
         told.extend(["--seed".into(), seed.to_string(), "--limit".into(), patience.as_secs().to_string()]);
-        let relay = self.relayed.start(&told.iter().map(String::as_str).collect::<Vec<_>>())?;
+        let relay = self.start(&told.iter().map(String::as_str).collect::<Vec<_>>())?;
 
         let program = program("messages")?;
         let (address, size) = (format!("{}:{PORT}", pair.b_v4()), size.to_string());
@@ -140,7 +171,7 @@ impl Bed {
 /// Measures what the relay adds by itself.
 pub(super) fn added(beds: &[Bed]) -> Result<Added> {
     let bed = beds.iter().find(|bed| bed.ends == Ends::KernelKernel).context("no hosts without a service")?;
-    let relay = bed.relayed.start(&[])?;
+    let relay = bed.start(&[])?;
     let through = ping_pong(&bed.relayed.pair)?;
     relay.finish()?;
     Ok(Added { relay: through, cable: ping_pong(&Pair::new()?)? })

@@ -11,7 +11,7 @@ mod rows;
 use crate::progress::Progress;
 use crate::{deps, workspace};
 use anyhow::{Context, Result, bail};
-use bed::{Bed, Ends, Run};
+use bed::{Bed, Beside, Ends, Run};
 use report::{Conditions, Outcome};
 use rows::{ROWS, Row};
 use std::path::PathBuf;
@@ -52,6 +52,10 @@ pub(crate) struct Options {
     /// What the kernels control congestion with, whatever the machine is set to; ours is cubic, too
     #[arg(long, value_name = "cubic|reno|bbr", default_value = "cubic")]
     congestion: String,
+
+    /// Whose processor the cable, which is a program, takes its time from
+    #[arg(long, value_name = "END", default_value_t = Beside::Sender)]
+    cable_beside: Beside,
 }
 
 /// Bytes of a message.
@@ -74,7 +78,7 @@ fn measure(options: &Options) -> Result<()> {
     let mut progress = Progress::new();
     progress.begin("hosts, services and what the relay adds".to_owned());
     let beds = Ends::ALL
-        .map(|ends| Bed::new(ends, &options.attach, &options.congestion))
+        .map(|ends| Bed::new(ends, &options.attach, &options.congestion, options.cable_beside))
         .into_iter()
         .collect::<Result<Vec<_>>>()?;
     let added = bed::added(&beds)?;
@@ -116,6 +120,7 @@ fn measure(options: &Options) -> Result<()> {
         machine: tickwire_report::machine(),
         attach: options.attach.clone(),
         congestion: options.congestion.clone(),
+        beside: options.cable_beside,
         rounds: options.rounds,
         seconds: options.seconds,
         messages: options.messages,
