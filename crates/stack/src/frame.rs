@@ -49,6 +49,8 @@ pub mod flag {
     pub const PUSH: u16 = 1 << 9;
     /// In the kernel's fill ring, waiting for a packet.
     pub const FILLED: u16 = 1 << 10;
+    /// Deemed lost, and sent again since.
+    pub const RESENT: u16 = 1 << 11;
 }
 
 /// What the stack notes about a frame.

@@ -42,8 +42,10 @@ pub struct TcpInfo {
     pub outstanding: u32,
     /// Of these: selectively acknowledged.
     pub sacked: u32,
-    /// Of these: deemed lost.
+    /// Of these: deemed lost, whether or not they are under way again.
     pub lost: u32,
+    /// Of these: sent again, and neither deemed lost since nor selectively acknowledged.
+    pub resent: u32,
     /// Bytes queued and not sent.
     pub unsent: u32,
     /// Bytes received and not read: what a read would find.
@@ -106,7 +108,8 @@ impl Stack<'_> {
             receive_mss: s.receive_mss,
             outstanding: s.send.outstanding(),
             sacked: s.send.board.sacked,
-            lost: s.send.board.lost,
+            lost: s.send.board.lost + s.send.board.resent,
+            resent: s.send.board.again,
             unsent: s.send.unsent(),
             unread: s.readable(),
             srtt: s.rtt.srtt,

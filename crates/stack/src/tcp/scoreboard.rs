@@ -31,6 +31,10 @@ pub struct Scoreboard {
     pub(super) sacked: u32,
     /// Bytes deemed lost and not sent again since.
     pub(super) lost: u32,
+    /// Bytes deemed lost that are under way again.
+    pub(super) resent: u32,
+    /// Bytes under way that were sent more than once: these, and what a probe repeated or what was only late after all.
+    pub(super) again: u32,
     /// No lost segment lies before this one; none = search from the front.
     lost_hint: Link,
     /// The runs of the last acknowledgement.
@@ -187,7 +191,7 @@ impl SendQueue {
         self.mark_first_lost(frames, mss);
     }
 
-    /// Takes the marks of loss back: the segments were only late. Nearly always the order of sending is that of the
+    /// Takes the marks of loss back, also of what was sent again since: the segments were only late. Nearly always the order of sending is that of the
     /// numbers, so one walk over both lists puts them in their places.
     pub(super) fn unmark_lost(&mut self, frames: &mut Frames<'_>) {
         let (mut at, mut before) = (self.head, Link::NONE);
@@ -197,12 +201,19 @@ impl SendQueue {
             }
             let meta = &mut frames.meta[id as usize];
             let this = core::mem::replace(&mut at, meta.next);
+            if meta.flags & flag::RESENT != 0 {
+                meta.flags &= !flag::RESENT;
+                self.board.resent -= length(meta);
+            }
             if meta.flags & flag::LOST == 0 {
                 continue;
             }
             meta.flags &= !flag::LOST;
             self.board.lost -= length(meta);
             self.pipe += length(meta);
+            if meta.flags & flag::RETRANSMITTED != 0 {
+                self.board.again += length(meta);
+            }
             let sent = meta.at;
             if before.get().is_some_and(|other| frames.meta[other as usize].at > sent) {
                 before = Link::NONE;

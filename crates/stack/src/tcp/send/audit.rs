@@ -13,6 +13,7 @@ impl SendQueue {
     pub(in crate::tcp) fn audit(&self, frames: &Frames<'_>, mut visit: impl FnMut(FrameId)) {
         let (mut seq, mut last, mut unsent) = (self.una, Link::NONE, false);
         let (mut pipe, mut lost, mut sacked, mut under_way) = (0, 0, 0, 0);
+        let (mut resent, mut again) = (0, 0);
         let mut skips = BTreeSet::new();
         let count = walk(self.head, self.frames as usize, |id| {
             let meta = &frames.meta[id as usize];
@@ -29,6 +30,9 @@ impl SendQueue {
                     assert_eq!(marks, 0, "what has arrived is not lost");
                     pipe += length(meta);
                     under_way += 1;
+                    let sent_twice = meta.flags & flag::RETRANSMITTED != 0;
+                    again += if sent_twice { length(meta) } else { 0 };
+                    resent += if meta.flags & flag::RESENT != 0 { length(meta) } else { 0 };
                 }
             }
             if let Some(ahead) = meta.prev.get() {
@@ -45,6 +49,8 @@ impl SendQueue {
             assert_eq!(seq, self.end, "the last number");
             let marked = (pipe, lost, sacked);
             assert_eq!(marked, (self.pipe, self.board.lost, self.board.sacked), "under way, lost, arrived");
+            let told = (self.board.resent, self.board.again);
+            assert_eq!((resent, again), told, "under way again after a loss, and for whatever reason");
             assert_eq!(pipe + lost + sacked, self.nxt - self.una, "all that is outstanding");
         }
         self.audit_times(frames, under_way);

@@ -14,13 +14,20 @@ impl SendQueue {
             self.nxt = end(meta);
             self.next = meta.next;
         } else {
+            let lost = meta.flags & (flag::LOST | flag::RESENT) != 0;
             if meta.flags & flag::LOST != 0 {
                 self.board.lost -= length(meta);
                 meta.flags &= !flag::LOST;
             } else {
                 self.unlink(frames, id);
             }
-            frames.meta[id as usize].flags |= flag::RETRANSMITTED;
+            let meta = &mut frames.meta[id as usize];
+            meta.flags |= flag::RETRANSMITTED;
+            self.board.again += length(meta);
+            if lost {
+                meta.flags |= flag::RESENT;
+                self.board.resent += length(meta);
+            }
         }
         let newest = self.newest;
         let meta = &mut frames.meta[id as usize];
@@ -41,6 +48,13 @@ impl SendQueue {
         let meta = &mut frames.meta[id as usize];
         let (older, newer) = (core::mem::take(&mut meta.older), core::mem::take(&mut meta.newer));
         self.pipe -= length(meta);
+        if meta.flags & flag::RETRANSMITTED != 0 {
+            self.board.again -= length(meta);
+            if meta.flags & flag::RESENT != 0 {
+                meta.flags &= !flag::RESENT;
+                self.board.resent -= length(meta);
+            }
+        }
         match older.get() {
             Some(other) => frames.meta[other as usize].newer = newer,
             None => self.oldest = newer,
@@ -97,6 +111,12 @@ impl SendQueue {
             self.board.lost -= cut;
         } else {
             self.pipe -= cut;
+            if meta.flags & flag::RETRANSMITTED != 0 {
+                self.board.again -= cut;
+            }
+            if meta.flags & flag::RESENT != 0 {
+                self.board.resent -= cut;
+            }
         }
     }
 }
