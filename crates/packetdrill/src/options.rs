@@ -192,7 +192,11 @@ fn answer(options: &TcpOptions, info: Option<&TcpInfo>, level: i32, name: i32) -
             let unset = if options.max_segment == 0 { 536 } else { options.max_segment };
             number(info.map_or(unset, |info| info.send_mss).into())
         }
-        (libc::IPPROTO_TCP, libc::TCP_INFO) => Some(linux_info(info?)),
+        (libc::IPPROTO_TCP, libc::TCP_INFO) => {
+            let mut bytes = info?.to_linux().to_vec();
+            bytes.resize(INFO_LEN, 0);
+            Some(bytes)
+        }
         (libc::IPPROTO_TCP, TCP_CC_INFO) => Some(Vec::new()),
         (libc::SOL_SOCKET, libc::SO_MEMINFO) => {
             let info = info?;
@@ -216,50 +220,3 @@ fn answer(options: &TcpOptions, info: Option<&TcpInfo>, level: i32, name: i32) -
 
 /// How long `struct tcp_info` is taken to be: longer than any kernel's yet.
 const INFO_LEN: usize = 512;
-
-/// The figures as Linux's `struct tcp_info`; what we do not know is 0.
-fn linux_info(info: &TcpInfo) -> Vec<u8> {
-    let micros = |t: Span| t.as_micros().min(u64::from(u32::MAX)) as u32;
-    let millis = |t: Span| t.as_millis().min(u64::from(u32::MAX)) as u32;
-    let mss = u32::from(info.send_mss).max(1);
-    let (send_shift, receive_shift) = info.scale.unwrap_or((0, 0));
-    let options = u8::from(info.timestamps)
-        | u8::from(info.sack) << 1
-        | u8::from(info.scale.is_some()) << 2
-        | u8::from(info.ecn) << 3;
-    let mut bytes = vec![info.state as u8, info.congestion_state, info.retransmits, info.probes, info.backoff, options];
-    bytes.extend([send_shift & 15 | receive_shift << 4, 0]);
-    let packets = |bytes: u32| bytes.div_ceil(mss);
-    let words = [
-        micros(info.rto),
-        micros(info.ack_delay),
-        mss,
-        u32::from(info.receive_mss),
-        packets(info.outstanding),
-        packets(info.sacked),
-        packets(info.lost),
-        0,
-        0,
-        millis(info.since_sent),
-        0,
-        millis(info.since_received),
-        millis(info.since_received),
-        info.path_mtu,
-        info.receive_window,
-        micros(info.srtt),
-        micros(info.rttvar),
-        packets(info.ssthresh),
-        info.cwnd / mss,
-        mss,
-        3,
-        0,
-        info.receive_buffer,
-        info.total_retransmits,
-    ];
-    bytes.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
-    bytes.resize(INFO_LEN, 0);
-    let mut put = |at: usize, word: u32| bytes[at..][..4].copy_from_slice(&word.to_ne_bytes());
-    put(144, info.unsent);
-    put(148, micros(info.min_rtt));
-    bytes
-}

@@ -5,7 +5,8 @@ mod tcp_support;
 use tcp_support::peer::Peer;
 use tcp_support::raw::*;
 use tcp_support::*;
-use tickwire_stack::tcp::TcpInfo;
+use tickwire_sim::PairConfig;
+use tickwire_stack::tcp::{Algorithm, State, TcpInfo};
 use tickwire_stack::time::Span;
 
 const MS: Span = Span::from_millis(1);
@@ -83,4 +84,252 @@ fn a_recovery_that_is_taken_back_leaves_nothing_lost() {
     assert_eq!((info(&mut peer).lost, info(&mut peer).resent), (3000, 1000));
     peer.ack(1000, &[(0, 1000), (3000, 6000)]);
     assert_eq!((info(&mut peer).lost, info(&mut peer).resent), (0, 0));
+}
+
+/// `tcpi_reordering` and `tcpi_reord_seen`: the distance, in segments, from one that was overtaken to the end of what had arrived; each acknowledgement that tells
+/// of some counts once. What was sent again was overtaken by nobody.
+#[test]
+fn what_was_overtaken_counts_by_how_far_and_how_often() {
+    let mut peer = peer();
+    let told = |peer: &mut Peer| {
+        let info = info(peer);
+        (info.reordering, info.overtaken)
+    };
+    sends(&mut peer, 10_000);
+    assert_eq!(told(&mut peer), (3, 0), "what Linux assumes");
+    peer.wire.pass(MS);
+    peer.ack(0, &[(6000, 7000)]);
+    peer.ack(0, &[(4000, 5000), (6000, 7000)]);
+    assert_eq!(told(&mut peer), (3, 1), "by three");
+    peer.ack(0, &[(1000, 3000), (4000, 5000), (6000, 8000)]);
+    assert_eq!(told(&mut peer), (7, 2), "up to what came with it");
+    peer.wire.pass(MS);
+    assert_eq!(peer.sent()[0], 0);
+    peer.ack(1000, &[(1000, 3000), (4000, 5000), (6000, 8000)]);
+    assert_eq!(told(&mut peer), (7, 2));
+}
+
+/// Bytes are payload, without SYN and FIN; segments are all, or those with payload.
+#[test]
+fn bytes_and_segments_count_in_both_directions() {
+    let mut peer = peer();
+    sends(&mut peer, 9_500);
+    peer.ack(5000, &[]);
+    let told = info(&mut peer);
+    assert_eq!((told.bytes_sent, told.bytes_acked, told.bytes_resent), (9_501, 5_001, 0));
+    assert_eq!((told.data_segments_out, told.segments_out), (11, 12), "SYN-ACK and no acknowledgement");
+    assert_eq!((told.delivered, told.outstanding), (7, 4_500), "the SYN, one, and five");
+    assert_eq!((told.data_segments_in, told.segments_in, told.bytes_received), (0, 3, 0));
+
+    let theirs = peer.theirs;
+    let data = |peer: &mut Peer, at: u32| {
+        let ack = peer.ours + 5000;
+        peer.wire.put(Seg::new(ACK, theirs + at, ack).data(&pattern(1000, 1)));
+        let told = info(peer);
+        (told.bytes_received, told.data_segments_in, told.early)
+    };
+    assert_eq!(data(&mut peer, 1000), (0, 1, 1), "the second first");
+    assert_eq!(data(&mut peer, 0), (2000, 2, 1));
+    assert_eq!(data(&mut peer, 0), (2000, 3, 1), "a duplicate");
+    peer.theirs += 2000;
+    peer.wire.taken();
+
+    peer.wire.recv(peer.id).unwrap();
+    let now = peer.wire.now;
+    peer.wire.stack().tcp_shutdown(peer.id, now, tickwire_stack::tcp::Shutdown::Write).unwrap();
+    assert_eq!(peer.wire.one().bits & FIN, FIN);
+    assert_eq!(info(&mut peer).bytes_acked, 5_001, "the FIN is under way");
+    peer.ack(9_501, &[]);
+    let told = info(&mut peer);
+    assert_eq!((told.state, told.bytes_sent, told.bytes_acked), (State::FinWait2, 9_501, 9_501));
+    assert_eq!(told.delivered, 13, "the FIN alone is one");
+}
+
+/// What was sent again is told of by bytes, and the duplicates that the peer reports (RFC 2883) by segments.
+#[test]
+fn what_was_sent_again_and_reported_as_a_duplicate_counts() {
+    let mut peer = peer();
+    sends(&mut peer, 3000);
+    peer.wire.pass(Span::from_micros(6_500));
+    assert_eq!(peer.sent(), [2000], "a probe");
+    peer.ack(3000, &[(2000, 3000)]);
+    let told = info(&mut peer);
+    assert_eq!((told.bytes_sent, told.bytes_resent, told.bytes_acked), (4001, 1000, 3001));
+    assert_eq!((told.total_retransmits, told.duplicates, told.data_segments_out), (1, 1, 5));
+    peer.ack(3000, &[(0, 2000)]);
+    assert_eq!(info(&mut peer).duplicates, 3, "two in one report");
+    let (start, end) = (peer.ours.wrapping_sub(100_000), peer.ours + 3000);
+    peer.wire.put(Seg::new(ACK, peer.theirs, end).sack(&[(start, end)]));
+    assert_eq!(info(&mut peer).duplicates, 3, "more than any window held");
+}
+
+/// RFC 3168: what is acknowledged with an echo.
+#[test]
+fn what_is_acknowledged_with_a_mark_counts() {
+    for (asks, marked) in [(ECE | CWR, 2), (0, 0)] {
+        let mut wire = Wire::new();
+        let listener = wire.listen(8);
+        let syn = Seg::new(SYN | asks, 1000, 0).options(&[2, 4, 3, 232, 4, 2, 1, 1]);
+        let accepted = wire.accepted_with(listener, syn);
+        let mut peer = Peer::of(wire, accepted);
+        sends(&mut peer, 3000);
+        let echo = Seg::new(ACK | ECE, peer.theirs, peer.ours + 2000);
+        peer.wire.put(echo);
+        peer.ack(3000, &[]);
+        assert_eq!((info(&mut peer).delivered, info(&mut peer).delivered_marked), (4, marked));
+    }
+}
+
+/// A segment in several frames is one.
+#[test]
+fn jumbo_segments_count_as_one_each() {
+    let mut wire = Wire::on(&PairConfig { mtu: 9000, ..PairConfig::default() });
+    let listener = wire.listen(4);
+    let accepted = wire.accepted_with(listener, Seg::new(SYN, 1000, 0).options(&[2, 4, 0x23, 0, 4, 2, 1, 1]));
+    let mut peer = Peer::of(wire, accepted);
+    peer.wire.send(peer.id, &pattern(16_000, 1)).unwrap();
+    let segments = peer.wire.taken();
+    assert_eq!((segments.len(), segments[0].data.len() > 8000), (2, true));
+    peer.wire.pass(MS);
+    peer.ack(0, &[(segments[0].data.len() as u32, 16_000)]);
+    assert_eq!(info(&mut peer).delivered, 2);
+    peer.wire.pass(Span::from_millis(20));
+    let told = info(&mut peer);
+    assert!(told.total_retransmits > 0 && told.data_segments_out == 2 + told.total_retransmits);
+    peer.ack(16_000, &[]);
+    assert_eq!(info(&mut peer).delivered, 3);
+}
+
+/// `tcpi_busy_time`: from the first byte that waits to the last that is acknowledged.
+#[test]
+fn time_with_something_to_do_counts() {
+    let mut peer = peer();
+    let before = info(&mut peer).busy;
+    assert_eq!(before, MS);
+    peer.wire.pass(Span::from_secs(1));
+    assert_eq!(info(&mut peer).busy, before);
+    sends(&mut peer, 10);
+    peer.wire.pass(MS);
+    peer.ack(5, &[]);
+    peer.wire.pass(MS);
+    assert_eq!(info(&mut peer).busy, before + MS + MS);
+    peer.ack(10, &[]);
+    peer.wire.pass(MS);
+    assert_eq!(info(&mut peer).busy, before + MS + MS);
+}
+
+/// `include/uapi/linux/tcp.h`: where each figure lies in `struct tcp_info`.
+#[test]
+fn the_structure_is_that_of_linux() {
+    let us = |n: u64| Span::from_micros(n);
+    let ms = |n: u64| Span::from_millis(n);
+    let told = TcpInfo {
+        state: State::CloseWait,
+        congestion_state: 3,
+        retransmits: 2,
+        probes: 4,
+        backoff: 5,
+        timestamps: true,
+        sack: false,
+        ecn: true,
+        scale: Some((7, 9)),
+        rto: us(101),
+        ack_delay: us(102),
+        send_mss: 1000,
+        receive_mss: 104,
+        outstanding: 10_500,
+        sacked: 12_000,
+        lost: 13_000,
+        resent: 14_000,
+        unsent: 115,
+        unread: 116,
+        srtt: us(117),
+        rttvar: us(118),
+        min_rtt: us(119),
+        cwnd: 20_999,
+        ssthresh: 21_000,
+        send_window: 122,
+        receive_window: 123,
+        receive_buffer: 124,
+        path_mtu: 125,
+        total_retransmits: 126,
+        since_sent: ms(127),
+        since_received: ms(128),
+        algorithm: Algorithm::Reno,
+        segments_out: 129,
+        segments_in: 130,
+        data_segments_out: 131,
+        data_segments_in: 132,
+        bytes_sent: 1 << 33,
+        bytes_resent: 1 << 34,
+        bytes_acked: 1 << 35,
+        bytes_received: 1 << 36,
+        delivered: 137,
+        delivered_marked: 138,
+        duplicates: 139,
+        reordering: 140,
+        overtaken: 141,
+        early: 142,
+        busy: us(143),
+    };
+    let bytes = told.to_linux();
+    assert_eq!(bytes[..8], [8, 3, 2, 4, 5, 0b1101, 0x97, 0]);
+    let words = [
+        (8, 101), // rto
+        (12, 102),
+        (16, 1000),
+        (20, 104),
+        (24, 11), // unacked
+        (28, 12),
+        (32, 13),
+        (36, 14),
+        (40, 0),
+        (44, 127), // last_data_sent
+        (48, 0),
+        (52, 128),
+        (56, 128),
+        (60, 125), // pmtu
+        (64, 123),
+        (68, 117), // rtt
+        (72, 118),
+        (76, 21),
+        (80, 20),
+        (84, 1000),
+        (88, 140), // reordering
+        (92, 0),
+        (96, 124),
+        (100, 126), // total_retrans
+        (136, 129), // segs_out
+        (140, 130),
+        (144, 115), // notsent_bytes
+        (148, 119),
+        (152, 132), // data_segs_in
+        (156, 131),
+        (192, 137), // delivered
+        (196, 138),
+        (216, 139), // dsack_dups
+        (220, 141),
+        (224, 142),
+        (228, 122), // snd_wnd
+        (232, 123),
+        (236, 0),
+    ];
+    for (at, word) in words {
+        assert_eq!(u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap()), word, "at {at}");
+    }
+    let long = [
+        (104, 0),
+        (112, 0),
+        (120, 1 << 35), // bytes_acked
+        (128, 1 << 36),
+        (160, 0),
+        (168, 143), // busy_time
+        (176, 0),
+        (184, 0),
+        (200, 1 << 33), // bytes_sent
+        (208, 1 << 34),
+    ];
+    for (at, word) in long {
+        assert_eq!(u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap()), word, "at {at}");
+    }
 }

@@ -51,6 +51,8 @@ pub mod flag {
     pub const FILLED: u16 = 1 << 10;
     /// Deemed lost, and sent again since.
     pub const RESENT: u16 = 1 << 11;
+    /// It went out in one packet with the frame before it.
+    pub const PIECE: u16 = 1 << 12;
 }
 
 /// What the stack notes about a frame.

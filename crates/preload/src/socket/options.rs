@@ -13,7 +13,7 @@ use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE};
 use core::ffi::c_int;
 use tickwire_stack::addr::Family;
-use tickwire_stack::tcp::{Algorithm, Setting, TcpInfo, TcpOptions};
+use tickwire_stack::tcp::{Algorithm, Setting, TcpOptions};
 use tickwire_stack::time::Span;
 use tickwire_stack::udp::{MtuDiscover, UdpOptions};
 use tickwire_stack::{TcpId, UdpId};
@@ -339,7 +339,7 @@ fn get_tcp(access: &mut Access<'_>, id: TcpId, level: c_int, name: c_int) -> Res
             let error = access.stack.tcp_take_error(id)?.map_or(0, |error| Errno::from(error).0);
             Some(error.to_ne_bytes().to_vec())
         }
-        (libc::IPPROTO_TCP, libc::TCP_INFO) => Some(linux_info(&access.stack.tcp_info(id, access.now)?)),
+        (libc::IPPROTO_TCP, libc::TCP_INFO) => Some(access.stack.tcp_info(id, access.now)?.to_linux().to_vec()),
         (libc::IPPROTO_TCP, libc::TCP_NODELAY) => number(options.nodelay.into()),
         (libc::IPPROTO_TCP, libc::TCP_CORK) => number(options.cork.into()),
         (libc::IPPROTO_TCP, libc::TCP_QUICKACK) => number(options.quickack.into()),
@@ -364,49 +364,6 @@ fn get_tcp(access: &mut Access<'_>, id: TcpId, level: c_int, name: c_int) -> Res
         }
         _ => None,
     })
-}
-
-/// The figures as Linux's `struct tcp_info`, as far as that goes back to Linux 2.6 (104 bytes); what we do not know is 0.
-fn linux_info(info: &TcpInfo) -> Vec<u8> {
-    let micros = |t: Span| t.as_micros().min(u64::from(u32::MAX)) as u32;
-    let millis = |t: Span| t.as_millis().min(u64::from(u32::MAX)) as u32;
-    let mss = u32::from(info.send_mss).max(1);
-    let (send_shift, receive_shift) = info.scale.unwrap_or((0, 0));
-    let options = u8::from(info.timestamps)
-        | u8::from(info.sack) << 1
-        | u8::from(info.scale.is_some()) << 2
-        | u8::from(info.ecn) << 3;
-    let mut bytes = vec![info.state as u8, info.congestion_state, info.retransmits, info.probes, info.backoff, options];
-    bytes.extend([send_shift & 15 | receive_shift << 4, 0]);
-    let words = [
-        micros(info.rto),
-        micros(info.ack_delay),
-        mss,
-        u32::from(info.receive_mss),
-        info.outstanding.div_ceil(mss),
-        info.sacked.div_ceil(mss),
-        info.lost.div_ceil(mss),
-        0,
-        0,
-        millis(info.since_sent),
-        0,
-        millis(info.since_received),
-        millis(info.since_received),
-        info.path_mtu,
-        info.receive_window,
-        micros(info.srtt),
-        micros(info.rttvar),
-        info.ssthresh.div_ceil(mss),
-        info.cwnd / mss,
-        u32::from(info.send_mss),
-        3,
-        0,
-        info.receive_buffer,
-        info.total_retransmits,
-    ];
-    bytes.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
-    debug_assert_eq!(bytes.len(), 104);
-    bytes
 }
 
 #[cfg(test)]

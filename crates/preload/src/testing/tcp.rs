@@ -141,7 +141,7 @@ fn options_are_kept_on_both_sides() {
     options::set(fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, &77i32.to_ne_bytes());
     assert_eq!(read(libc::TCP_KEEPIDLE), 77);
     let (info, len) = options::get(fd, libc::IPPROTO_TCP, libc::TCP_INFO).unwrap().unwrap();
-    assert_eq!((info[0], len), (1, 104), "ESTABLISHED");
+    assert_eq!((info[0], len), (1, tickwire_stack::tcp::LINUX_INFO_LEN), "ESTABLISHED");
     close(fd);
 }
 

@@ -243,6 +243,7 @@ impl Stack<'_> {
             s.freed_at = now;
         }
         counters.tcp_sack_recv.add(blocks.len() as u64);
+        s.tally_news(&news, s.marks.agreed && segment.has(bit::ECE));
         news.duplicate = news.acked == 0 && segment.length() == 0 && !window_changed && s.send.outstanding() > 0;
         if news.duplicate {
             counters.tcp_dup_acks.inc();
@@ -306,6 +307,7 @@ impl Stack<'_> {
         }
         let before = s.recv.next;
         let (mut seq, mut at, mut filled) = (segment.seq, core::mem::take(&mut payload.first), false);
+        let mut early = false;
         let filled_ring = self.mem.core.filled > self.mem.core.fill.wanted / 2;
         while let Some(id) = at.get() {
             let frames = &mut self.mem.frames;
@@ -332,6 +334,7 @@ impl Stack<'_> {
                 Placed::InOrder { filled: f } => filled |= f,
                 Placed::OutOfOrder => {
                     self.mem.counters.tcp_ofo_queue.inc();
+                    early = true;
                     s.disorder();
                 }
                 Placed::Duplicate => {
@@ -345,6 +348,7 @@ impl Stack<'_> {
             }
         }
         let s = &mut self.mem.tcp[index];
+        s.tally.early = s.tally.early.wrapping_add(u32::from(early));
         let news = s.recv.next - before;
         if news == 0 {
             return;

@@ -2,14 +2,14 @@
 
 use super::congestion::Algorithm;
 use super::recovery::Phase;
-use super::socket::State;
+use super::socket::{Socket, State};
 use crate::Stack;
 use crate::addr::Endpoint;
 use crate::error::Result;
 use crate::ids::{ListenerId, SocketKind, TcpId};
 use crate::time::{Instant, Span};
 
-/// The figures of a connection, enough for Linux's `struct tcp_info`.
+/// The figures of a connection, enough for most of Linux's `struct tcp_info` ([`TcpInfo::to_linux`]).
 #[derive(Clone, Copy, Debug)]
 pub struct TcpInfo {
     /// The state.
@@ -70,12 +70,50 @@ pub struct TcpInfo {
     pub path_mtu: u32,
     /// Segments sent again since the start.
     pub total_retransmits: u32,
+    /// Segments sent and received since the start, acknowledgements included; this and what follows begins anew where it overflows.
+    pub segments_out: u32,
+    /// See there.
+    pub segments_in: u32,
+    /// Of these: with payload.
+    pub data_segments_out: u32,
+    /// See there.
+    pub data_segments_in: u32,
+    /// Payload sent since the start, what was sent again included.
+    pub bytes_sent: u64,
+    /// Of this: sent again.
+    pub bytes_resent: u64,
+    /// Payload acknowledged.
+    pub bytes_acked: u64,
+    /// Payload received in order.
+    pub bytes_received: u64,
+    /// Segments that the peer has got, the SYN included.
+    pub delivered: u32,
+    /// Of these: acknowledged together with a mark of congestion.
+    pub delivered_marked: u32,
+    /// Segments that the peer reported as duplicates.
+    pub duplicates: u32,
+    /// By how many segments others were overtaken at most, not below 3.
+    pub reordering: u32,
+    /// How often that was seen.
+    pub overtaken: u32,
+    /// Segments received before one that precedes them.
+    pub early: u32,
+    /// For how long there was something to send or to be acknowledged.
+    pub busy: Span,
     /// Since data was last sent.
     pub since_sent: Span,
     /// Since anything was last received.
     pub since_received: Span,
     /// Congestion control.
     pub algorithm: Algorithm,
+}
+
+impl Socket {
+    /// Numbers under way that are no payload: our SYN, or our FIN.
+    fn control_under_way(&self) -> u32 {
+        let opening = matches!(self.state, State::SynSent | State::SynReceived);
+        u32::from(self.send.outstanding() > 0 && (opening || self.fin_queued && self.send.unsent() == 0))
+    }
 }
 
 impl Stack<'_> {
@@ -87,6 +125,11 @@ impl Stack<'_> {
         let index = self.check(id.into())?;
         let config = &self.mem.core.tcp.config;
         let s = &self.mem.tcp[index];
+        let row = self.mem.row(SocketKind::Tcp, index as u32);
+        let outstanding = s.send.outstanding().saturating_sub(s.control_under_way());
+        let acked = row.tx_bytes.get().saturating_sub(s.tally.bytes_resent).saturating_sub(outstanding.into());
+        // Of what is over nothing goes on.
+        let until = if s.state == State::Closed { s.sent.max(s.heard) } else { now };
         Ok(TcpInfo {
             state: s.state,
             congestion_state: match s.recovery.phase {
@@ -122,6 +165,21 @@ impl Stack<'_> {
             receive_buffer: s.settings.receive_buffer,
             path_mtu: self.path_of(index).map_or(s.mtu, |path| path.mtu(now)),
             total_retransmits: s.retransmits,
+            segments_out: row.tx_packets.get() as u32,
+            segments_in: row.rx_packets.get() as u32,
+            data_segments_out: s.tally.segments_out,
+            data_segments_in: s.tally.segments_in,
+            bytes_sent: row.tx_bytes.get(),
+            bytes_resent: s.tally.bytes_resent,
+            bytes_acked: acked,
+            bytes_received: row.rx_bytes.get(),
+            delivered: s.tally.delivered.wrapping_add(u32::from(s.send.una != s.iss)),
+            delivered_marked: s.tally.delivered_marked,
+            duplicates: s.tally.duplicates,
+            reordering: s.tally.degree(),
+            overtaken: s.tally.overtaken,
+            early: s.tally.early,
+            busy: s.tally.busy(until),
             since_sent: now.since(s.sent),
             since_received: now.since(s.heard),
             algorithm: s.cc.algorithm,

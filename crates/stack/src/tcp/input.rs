@@ -88,7 +88,9 @@ impl Stack<'_> {
         let row = self.mem.row(SocketKind::Tcp, index as u32);
         row.rx_packets.inc();
         let mut ended = None;
-        match self.mem.tcp[index].state {
+        let s = &mut self.mem.tcp[index];
+        s.tally.segments_in = s.tally.segments_in.wrapping_add(u32::from(segment.len > 0));
+        match s.state {
             State::Free | State::Closed => return None,
             State::SynSent => self.syn_sent_input(index, now, segment, payload),
             State::SynReceived => self.syn_received_input(index, now, segment, payload),

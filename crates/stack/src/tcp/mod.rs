@@ -13,7 +13,8 @@
 //! | `pressure` | who may queue how much when frames are few |
 //! | `listener`, `cookies`, `isn` | passive opens |
 //! | `pmtu`, `black_hole`, `urgent` | path MTU and ICMP errors, paths that drop large packets without a word, urgent data |
-//! | `api`, `settings`, `info` | what a program calls |
+//! | `api`, `settings` | what a program calls |
+//! | `info`, `tally`, `linux_info` | what a program is told of its connection, and in which form |
 //!
 //! Everything is a method of [`crate::Stack`] with the index of the connection, or a function on one part of a connection.
 
@@ -36,6 +37,7 @@ mod held_back;
 mod info;
 mod input;
 mod isn;
+mod linux_info;
 mod listener;
 mod options;
 mod output;
@@ -53,6 +55,7 @@ mod seq;
 mod settings;
 mod socket;
 mod spurious;
+mod tally;
 mod timers;
 mod urgent;
 mod window;
@@ -63,6 +66,7 @@ pub(crate) use config::Shared;
 pub use congestion::Algorithm;
 pub use ecn::Ecn;
 pub use info::TcpInfo;
+pub use linux_info::LINUX_INFO_LEN;
 pub use listener::Listener;
 pub use settings::{Setting, TcpOptions};
 pub use socket::{Socket, State};

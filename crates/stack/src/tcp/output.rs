@@ -231,12 +231,16 @@ impl Stack<'_> {
         s.note_size(now, header.seq, run, !is_new);
         let was_small = run.total < u32::from(s.mss);
         let mut at = Link::to(run.first);
-        for _ in 0..=run.rest {
+        for piece in 0..=run.rest {
             if let Some(id) = at.get() {
                 at = frames.meta[id as usize].next;
                 s.send.sent(frames, id, now);
+                if piece > 0 {
+                    frames.meta[id as usize].flags |= flag::PIECE;
+                }
             }
         }
+        s.tally.segments_out = s.tally.segments_out.wrapping_add(u32::from(run.total > 0));
         if is_new {
             if run.total > 0 {
                 let (codepoint, bits) = s.marks.new_data();
@@ -245,6 +249,7 @@ impl Stack<'_> {
             (s.small_out, s.small_end) = if was_small { (true, s.send.nxt) } else { (s.small_out, s.small_end) };
         } else {
             s.retransmits = s.retransmits.saturating_add(1);
+            s.tally.bytes_resent = s.tally.bytes_resent.wrapping_add(u64::from(run.total));
             s.recovery.undo.sent_again(header.seq, header.seq + run.length);
             self.mem.counters.tcp_retrans_segs.inc();
             if s.recovery.phase == Phase::Recovery {

@@ -43,21 +43,28 @@ impl Rack {
         Self { highest: first, ..Self::default() }
     }
 
-    /// Learns from a segment that has arrived (steps 2 and 3).
-    pub(super) fn delivered(&mut self, now: Instant, segment: &Delivered, min_rtt: Span) {
+    /// Learns from a segment that has arrived (steps 2 and 3). Says whether one behind it has overtaken it.
+    pub(super) fn delivered(&mut self, now: Instant, segment: &Delivered, min_rtt: Span) -> bool {
         let rtt = now.since(segment.at);
         // An acknowledgement this quick is of the first transmission, not of the retransmission.
         if segment.retransmitted && rtt < min_rtt {
-            return;
+            return false;
         }
         if sent_after(segment.at, segment.end, self.sent, self.end) {
             (self.sent, self.end, self.rtt) = (segment.at, segment.end, rtt);
         }
         if segment.end.gt(self.highest) {
             self.highest = segment.end;
-        } else if segment.end.lt(self.highest) && !segment.retransmitted {
-            self.reordering = true;
+            return false;
         }
+        let overtaken = segment.end.lt(self.highest) && !segment.retransmitted;
+        self.reordering |= overtaken;
+        overtaken
+    }
+
+    /// The highest sequence number that has arrived.
+    pub(super) const fn highest(&self) -> Seq {
+        self.highest
     }
 
     /// A duplicate was reported (RFC 2883): what was deemed lost had only been reordered. At most once a round trip.

@@ -68,6 +68,10 @@ pub(super) struct News {
     pub(super) acked: u32,
     /// Bytes delivered, by ACK or SACK, for the first time.
     pub(super) delivered: u32,
+    /// Segments delivered likewise.
+    pub(super) segments: u32,
+    /// Where the first of them begins that was sent once and overtaken by one behind it.
+    pub(super) overtaken: Option<Seq>,
     /// It is a duplicate acknowledgement (RFC 5681 §2).
     pub(super) duplicate: bool,
     /// When the segments that SND.UNA passed and that had been sent more than once were last sent; never = none of them.
@@ -84,6 +88,7 @@ impl News {
     /// A segment was delivered; recovery, if there is one, ends at `point`.
     pub(super) fn delivered(&mut self, segment: &Delivered, point: Seq) {
         self.delivered += segment.bytes;
+        self.segments += u32::from(segment.begins);
         self.after_timeout |= segment.end.gt(point);
         self.first_sending |= !segment.retransmitted && segment.end.le(point);
     }

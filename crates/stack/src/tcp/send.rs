@@ -50,11 +50,15 @@ pub(super) struct Delivered {
     pub(super) bytes: u32,
     /// Whether it was sent more than once.
     pub(super) retransmitted: bool,
+    /// Whether it is the first frame of what went out in one packet.
+    pub(super) begins: bool,
 }
 
 impl Delivered {
     pub(super) fn of(meta: &FrameMeta) -> Self {
-        Self { at: meta.at, end: end(meta), bytes: length(meta), retransmitted: meta.flags & flag::RETRANSMITTED != 0 }
+        let has = |mark: u16| meta.flags & mark != 0;
+        let (retransmitted, begins) = (has(flag::RETRANSMITTED), !has(flag::PIECE));
+        Self { at: meta.at, end: end(meta), bytes: length(meta), retransmitted, begins }
     }
 }
 

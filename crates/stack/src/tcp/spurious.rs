@@ -120,11 +120,14 @@ impl Socket {
 
     /// The peer reports that it received `block` twice (RFC 2883).
     pub(super) fn duplicate_reported(&mut self, block: SackBlock) {
+        // Segments that arrive together may be reported together.
+        let segments = (block.end - block.start).div_ceil(u32::from(self.mss).max(1));
+        if block.start.lt(block.end) && block.end - block.start <= self.max_window {
+            self.tally.duplicates = self.tally.duplicates.wrapping_add(segments);
+        }
         let undo = &mut self.recovery.undo;
         let sent_again = undo.covers(block);
         if sent_again {
-            // Segments that arrive together may be reported together.
-            let segments = (block.end - block.start).div_ceil(u32::from(self.mss).max(1));
             undo.duplicate_reported = true;
             undo.resent = undo.resent.saturating_sub(segments.min(u16::MAX.into()) as u16);
         }

@@ -84,6 +84,7 @@ impl Stack<'_> {
         let config = &self.mem.core.tcp.config;
         let bounds = config.bounds();
         let s = &mut self.mem.tcp[index];
+        s.tally.note_busy(now, s.send.queued() > 0);
         if s.state.is_synchronized() && s.state != State::TimeWait {
             if s.send.outstanding() > 0 {
                 if s.at.timeout_from.is_never() {

@@ -22,7 +22,7 @@ impl SendQueue {
                 self.unlink(frames, id);
             }
             let meta = &mut frames.meta[id as usize];
-            meta.flags |= flag::RETRANSMITTED;
+            meta.flags = (meta.flags & !flag::PIECE) | flag::RETRANSMITTED;
             self.board.again += length(meta);
             if lost {
                 meta.flags |= flag::RESENT;

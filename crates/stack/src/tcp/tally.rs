@@ -1,0 +1,96 @@
+//! What is counted of a connection only to be told (`TCP_INFO`): nothing that the stack does depends on it. What the connection's public row counts anyway
+//! (packets and bytes in both directions) is not counted again here.
+
+use super::recovery::News;
+use super::seq::Seq;
+use super::socket::Socket;
+use crate::time::{Instant, Span};
+use zerocopy::FromZeros;
+
+/// The degree of reordering that Linux assumes of every path (`net.ipv4.tcp_reordering`), and the most that it believes.
+const LEAST_DEGREE: u32 = 3;
+const MOST_DEGREE: u32 = 300;
+
+/// The counts of one connection. All begin anew where they overflow, as Linux's do.
+#[derive(Clone, Copy, Debug, Default, FromZeros)]
+#[repr(C)]
+pub(super) struct Tally {
+    /// Payload sent again, in bytes.
+    pub(super) bytes_resent: u64,
+    /// Since when there is something to send or to be acknowledged; never = there is nothing.
+    busy_since: Instant,
+    /// How long there was before.
+    busy_before: Span,
+    /// Segments with payload, received and sent.
+    pub(super) segments_in: u32,
+    pub(super) segments_out: u32,
+    /// Segments that the peer has got, and those of them of which it told together with a mark (RFC 3168).
+    pub(super) delivered: u32,
+    pub(super) delivered_marked: u32,
+    /// Segments that the peer reported as duplicates (RFC 2883).
+    pub(super) duplicates: u32,
+    /// Segments that came before one that precedes them.
+    pub(super) early: u32,
+    /// Acknowledgements that told of segments overtaken by others on the way.
+    pub(super) overtaken: u32,
+    /// By how many segments at most, if that is more than Linux assumes.
+    degree: u32,
+}
+
+impl Tally {
+    /// Looks whether the connection has something to do.
+    pub(super) fn note_busy(&mut self, now: Instant, busy: bool) {
+        if busy != self.busy_since.is_never() {
+            return;
+        }
+        self.busy_before = self.busy(now);
+        self.busy_since = if busy { now } else { Instant::NEVER };
+    }
+
+    /// How long it has had something to do, up to `now`.
+    pub(super) fn busy(&self, now: Instant) -> Span {
+        self.busy_before + if self.busy_since.is_never() { Span::ZERO } else { now.since(self.busy_since) }
+    }
+
+    /// The degree of reordering: by how many segments one was overtaken at most, as Linux has it.
+    pub(super) fn degree(&self) -> u32 {
+        self.degree.max(LEAST_DEGREE)
+    }
+}
+
+impl Socket {
+    /// What an acknowledgement has told is counted. `echoes`: it echoes a mark.
+    pub(super) fn tally_news(&mut self, news: &News, echoes: bool) {
+        self.tally.delivered = self.tally.delivered.wrapping_add(news.segments);
+        if echoes {
+            self.tally.delivered_marked = self.tally.delivered_marked.wrapping_add(news.segments);
+        }
+        if let Some(first) = news.overtaken {
+            self.tally_overtaken(first);
+        }
+    }
+
+    /// Segments from `first` on have arrived after some that were sent later.
+    fn tally_overtaken(&mut self, first: Seq) {
+        let by = self.rack.highest().since(first).div_ceil(u32::from(self.mss).max(1));
+        self.tally.degree = self.tally.degree.max(by.min(MOST_DEGREE));
+        self.tally.overtaken = self.tally.overtaken.wrapping_add(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_counts_while_there_is_something_to_do() {
+        let at = |ms: u64| Instant::from_nanos(1 + ms * 1_000_000);
+        let mut tally = Tally::default();
+        for (ms, busy) in [(0, false), (10, true), (15, true), (30, false), (31, false), (100, true)] {
+            tally.note_busy(at(ms), busy);
+        }
+        assert_eq!(tally.busy(at(105)), Span::from_millis(25));
+        tally.note_busy(at(105), false);
+        assert_eq!(tally.busy(at(200)), Span::from_millis(25));
+    }
+}
