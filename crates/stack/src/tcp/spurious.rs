@@ -4,6 +4,7 @@
 //! reports everything that was sent again as a duplicate (DSACK, RFC 3708). The second comes a round trip after the first would have: what was late has
 //! ended the recovery by then. So what there is to return to is kept until a window more has been acknowledged.
 
+use super::congestion::Before;
 use super::frto::Frto;
 use super::options::SackBlock;
 use super::recovery::Phase;
@@ -18,8 +19,8 @@ use zerocopy::FromZeros;
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
 pub(super) struct Undo {
-    cwnd: u32,
-    ssthresh: u32,
+    /// The window, and where it was going.
+    window: Before,
     /// When the recovery began, and our timestamp clock then.
     since: Instant,
     stamp: u32,
@@ -43,8 +44,7 @@ impl Undo {
         let under_way = recovery.undo.resent > 0 && (recovery.probing || recovery.phase != Phase::Open);
         let Self { start, end, resent, .. } = if under_way { recovery.undo } else { Self::default() };
         Self {
-            cwnd: socket.cc.cwnd,
-            ssthresh: socket.cc.ssthresh,
+            window: socket.cc.before(),
             since: now,
             stamp: socket.timestamp(now),
             start,
@@ -84,7 +84,7 @@ impl Socket {
         echo: Option<u32>,
     ) {
         let recovering = self.recovery.phase != Phase::Open;
-        if !recovering && self.send.una.since(self.recovery.point) > self.recovery.undo.cwnd {
+        if !recovering && self.send.una.since(self.recovery.point) > self.recovery.undo.window.cwnd {
             self.recovery.undo.armed = false; // all that was under way then has arrived, and what was reported of it, too
         }
         let undo = &self.recovery.undo;
@@ -102,9 +102,8 @@ impl Socket {
 
     /// Returns to what was before the window was reduced.
     pub(super) fn undo_reduction(&mut self, frames: &mut Frames<'_>, counters: &Counters) {
-        let Undo { cwnd, ssthresh, .. } = core::mem::take(&mut self.recovery.undo);
-        self.cc.cwnd = self.cc.cwnd.max(cwnd);
-        self.cc.ssthresh = self.cc.ssthresh.max(ssthresh);
+        let undo = core::mem::take(&mut self.recovery.undo);
+        self.cc.restore(&undo.window);
         self.marks.restored();
         if self.recovery.phase == Phase::Open {
             return;

@@ -12,22 +12,29 @@ const C_TIMES_10: i64 = 4;
 /// The cube is followed this far from the plateau, in milliseconds; it keeps the arithmetic within 64 bits.
 const MAX_DISTANCE_MS: i64 = 100_000;
 
-/// CUBIC's own state; windows in bytes.
+/// A stage of congestion avoidance, and where it leads: what a loss changes, and what is returned to if there was none (§4.9); windows in bytes.
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
-pub(super) struct Cubic {
+pub(super) struct Stage {
     /// W_max: the window at the last loss (after fast convergence).
     plateau: u32,
     /// cwnd_prior: the window just before the last loss.
     prior: u32,
-    /// When this stage of congestion avoidance began, put off by the time since then in which the window was not used; never = it has not.
+    /// When the stage began, put off by the time since then in which the window was not used; never = it has not.
     epoch: Instant,
-    /// Until when that time has been counted.
-    counted: Instant,
     /// K: the time from the epoch to the plateau, in milliseconds.
     k_ms: u32,
     /// W_est: what Reno would have by now (§4.3).
     estimate: u32,
+}
+
+/// CUBIC's own state.
+#[derive(Clone, Copy, Debug, Default, FromZeros)]
+#[repr(C)]
+pub(super) struct Cubic {
+    pub(super) stage: Stage,
+    /// Until when time in which the window was not used has been counted.
+    counted: Instant,
     /// Fractions not yet turned into growth, of the estimate and of the window.
     estimate_credit: u64,
     credit: u64,
@@ -46,45 +53,45 @@ fn cube_root(n: u64) -> u64 {
 
 impl Cubic {
     fn begin(&mut self, now: Instant, mss: u32, cwnd: u32) {
-        (self.epoch, self.counted) = (now, now);
-        self.estimate = cwnd;
+        (self.stage.epoch, self.counted) = (now, now);
+        self.stage.estimate = cwnd;
         self.estimate_credit = 0;
         self.credit = 0;
-        if cwnd < self.plateau {
+        if cwnd < self.stage.plateau {
             // K^3 = (W_max - cwnd) / (C * segment), in s^3 (equation 2); 1 s^3 = 10^9 ms^3.
-            let bytes = u64::from(self.plateau - cwnd);
+            let bytes = u64::from(self.stage.plateau - cwnd);
             let cube = bytes * 10 / C_TIMES_10.unsigned_abs() * 1_000_000 / u64::from(mss.max(1)) * 1_000;
-            self.k_ms = cube_root(cube) as u32;
+            self.stage.k_ms = cube_root(cube) as u32;
         } else {
-            self.plateau = cwnd;
-            self.k_ms = 0;
+            self.stage.plateau = cwnd;
+            self.stage.k_ms = 0;
         }
     }
 
     /// W_cubic(t) (equation 1), in bytes.
     fn at(&self, t_ms: u64, mss: u32) -> i64 {
-        let distance = (t_ms as i64 - i64::from(self.k_ms)).clamp(-MAX_DISTANCE_MS, MAX_DISTANCE_MS);
+        let distance = (t_ms as i64 - i64::from(self.stage.k_ms)).clamp(-MAX_DISTANCE_MS, MAX_DISTANCE_MS);
         let cube = distance * distance * distance / 100_000;
-        i64::from(self.plateau) + cube * C_TIMES_10 * i64::from(mss) / 100_000
+        i64::from(self.stage.plateau) + cube * C_TIMES_10 * i64::from(mss) / 100_000
     }
 
     /// The window after `bytes` were acknowledged in congestion avoidance.
     pub(super) fn avoid(&mut self, acked: &Acked, bytes: u32, rtt: &Rtt, cwnd: u32) -> u32 {
-        if self.epoch.is_never() {
+        if self.stage.epoch.is_never() {
             self.begin(acked.now, acked.mss, cwnd);
         }
         self.counted = acked.now;
         let window = u64::from(cwnd.max(acked.mss).max(1));
         // §4.3: alpha = 3 (1 - beta) / (1 + beta) = 9/17 until the old window is regained, then 1.
-        let (numerator, denominator) = if self.estimate < self.prior { (9, 17) } else { (1, 1) };
+        let (numerator, denominator) = if self.stage.estimate < self.stage.prior { (9, 17) } else { (1, 1) };
         self.estimate_credit += u64::from(bytes) * u64::from(acked.mss) * numerator;
         let whole = window * denominator;
-        self.estimate = self.estimate.saturating_add((self.estimate_credit / whole) as u32);
+        self.stage.estimate = self.stage.estimate.saturating_add((self.estimate_credit / whole) as u32);
         self.estimate_credit %= whole;
 
-        let t = acked.now.since(self.epoch).as_millis();
-        if self.at(t, acked.mss) < i64::from(self.estimate) {
-            return cwnd.max(self.estimate);
+        let t = acked.now.since(self.stage.epoch).as_millis();
+        if self.at(t, acked.mss) < i64::from(self.stage.estimate) {
+            return cwnd.max(self.stage.estimate);
         }
         // §4.4, §4.5: towards the target of one round trip ahead, at most half a window a round trip.
         let target = self.at(t + rtt.srtt.as_millis(), acked.mss).clamp(i64::from(cwnd), i64::from(cwnd) * 3 / 2);
@@ -97,9 +104,9 @@ impl Cubic {
     /// The slow start threshold after a loss: beta = 0.7 (§4.6), with fast convergence (§4.7). In whole segments, because a part of one is not sent, and rounded up, as
     /// the curve does that leads on from there; but by one segment at least. (Linux rounds down, and its curve, in whole segments too, adds one within a round trip.)
     pub(super) fn reduce(&mut self, _now: Instant, mss: u32, cwnd: u32) -> u32 {
-        self.prior = cwnd;
-        self.plateau = if cwnd + mss < self.plateau { (u64::from(cwnd) * 17 / 20) as u32 } else { cwnd };
-        self.epoch = Instant::NEVER;
+        self.stage.prior = cwnd;
+        self.stage.plateau = if cwnd + mss < self.stage.plateau { (u64::from(cwnd) * 17 / 20) as u32 } else { cwnd };
+        self.stage.epoch = Instant::NEVER;
         let (segment, exact) = (mss.max(1), (u64::from(cwnd) * 7 / 10) as u32);
         exact.div_ceil(segment).saturating_mul(segment).min(cwnd.saturating_sub(segment))
     }
@@ -107,20 +114,20 @@ impl Cubic {
     /// The window was not used since the last acknowledgement: that time does not count (§4.2), or the curve would run away from a window that
     /// stands still, and be followed in one leap (§5.8).
     pub(super) fn pause(&mut self, now: Instant) {
-        if !self.epoch.is_never() {
-            self.epoch += now.since(self.counted);
+        if !self.stage.epoch.is_never() {
+            self.stage.epoch += now.since(self.counted);
             self.counted = now;
         }
     }
 
     /// The next acknowledgement in congestion avoidance begins a new stage (§5.8).
     pub(super) fn restart(&mut self) {
-        self.epoch = Instant::NEVER;
+        self.stage.epoch = Instant::NEVER;
     }
 
     /// After a timeout the window that was lost is no aim: the stage that follows slow start begins on a plateau of its own, with K = 0 (§4.8).
     pub(super) fn timed_out(&mut self) {
-        self.plateau = 0;
+        self.stage.plateau = 0;
         self.restart();
     }
 }

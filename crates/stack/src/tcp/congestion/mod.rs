@@ -71,6 +71,15 @@ pub struct Congestion {
     hystart: HyStart,
 }
 
+/// What a loss changes, as it was before.
+#[derive(Clone, Copy, Debug, Default, FromZeros)]
+#[repr(C)]
+pub(super) struct Before {
+    pub(super) cwnd: u32,
+    ssthresh: u32,
+    cubic: cubic::Stage,
+}
+
 /// The largest window: what the largest scaled peer window can hold.
 pub(super) const MAX_WINDOW: u32 = 1 << 30;
 
@@ -149,6 +158,19 @@ impl Congestion {
         }
         self.cubic.timed_out();
         self.cwnd = mss;
+    }
+
+    /// What is to be returned to if a loss that is found now proves to be none.
+    pub(in crate::tcp) const fn before(&self) -> Before {
+        Before { cwnd: self.cwnd, ssthresh: self.ssthresh, cubic: self.cubic.stage }
+    }
+
+    /// There was no loss (RFC 9438 §4.9). If that is found late, and the window is larger by now than it was then, it goes on as it is (§4.9.2).
+    pub(in crate::tcp) fn restore(&mut self, before: &Before) {
+        if self.cwnd <= before.cwnd {
+            (self.cwnd, self.ssthresh) = (before.cwnd, before.ssthresh);
+            self.cubic.stage = before.cubic;
+        }
     }
 
     /// The connection sends again after everything was acknowledged, and soon enough for the window to hold.
@@ -264,6 +286,54 @@ mod tests {
         cc.cwnd = cc.ssthresh;
         run(&mut cc, 0, 45, 100); // 4.5 s: 0.4 * 4.5^3 = 36 segments above
         assert!((725 * MSS..750 * MSS).contains(&cc.cwnd), "{}", cc.cwnd);
+    }
+
+    /// RFC 9438 §4.9: what proves to be no loss changes neither the window nor where it goes, whether it was found by an acknowledgement or by a timeout, and
+    /// whether it proves so at once or when the window has begun to grow again.
+    #[test]
+    fn rfc9438_4_9_a_loss_that_was_none_leaves_the_curve_as_it_was() {
+        let at = |ms: u64| Instant::from_nanos(ms * 1_000_000 + 1);
+        let grown = |loss: &dyn Fn(&mut Congestion)| {
+            let mut cc = Congestion::new(Algorithm::Cubic, MSS);
+            cc.cwnd = 1000 * MSS;
+            cc.on_loss(at(0), MSS);
+            cc.cwnd = cc.ssthresh;
+            run(&mut cc, 0, 40, 100);
+            let before = cc.before();
+            loss(&mut cc);
+            cc.restore(&before);
+            assert_eq!(cc.cwnd, before.cwnd);
+            run(&mut cc, 4_200, 100, 100);
+            cc.cwnd / MSS
+        };
+        let without = grown(&|_| {});
+        assert!(without > 1000, "beyond the old window: {without}");
+        let recovery = grown(&|cc| {
+            cc.on_loss(at(4_000), MSS);
+            cc.cwnd = cc.ssthresh;
+        });
+        let timeout = grown(&|cc| cc.on_timeout(at(4_000), MSS, true));
+        let late = grown(&|cc| {
+            cc.on_loss(at(4_000), MSS);
+            cc.cwnd = cc.ssthresh;
+            run(cc, 4_100, 1, 100);
+        });
+        assert_eq!([recovery, timeout, late], [without; 3]);
+    }
+
+    /// RFC 9438 §4.9.2: a window that is larger by then than it was stays, with all that belongs to it.
+    #[test]
+    fn rfc9438_4_9_2_what_is_found_too_late_changes_nothing() {
+        let mut cc = Congestion::new(Algorithm::Cubic, MSS);
+        cc.cwnd = 100 * MSS;
+        let before = cc.before();
+        cc.on_loss(Instant::from_nanos(1), MSS);
+        cc.cwnd = cc.ssthresh;
+        run(&mut cc, 0, 100, 100);
+        let now = (cc.cwnd, cc.ssthresh);
+        assert!(now.0 > before.cwnd);
+        cc.restore(&before);
+        assert_eq!((cc.cwnd, cc.ssthresh), now);
     }
 
     /// RFC 9438 §4.2: the time in which the program, and not the window, limited what was sent is none of the curve's; silence included.
