@@ -16,17 +16,16 @@ use tickwire_stack::{Error, Ready, TcpId};
 const NET: Error = Error::NetworkUnreachable;
 const HOST: Error = Error::HostUnreachable;
 
-/// ICMP type, code, and what a program is told. The codes of a source route that failed (we name none), of an unknown host and of one that is isolated
-/// (RFC 1812 §5.2.7.1: sent no more) have errors of their own on Linux; here they say that the host cannot be reached.
-const V4: [(u8, u8, Error); 15] = [
+/// ICMP type, code, and what a program is told: Linux's `icmp_err_convert`, and what it makes of time exceeded and of parameter problems.
+const V4: [(u8, u8, Error); 18] = [
     (3, 0, NET),
     (3, 1, HOST),
     (3, 2, Error::ProtocolUnreachable),
     (3, 3, Error::Refused),
-    (3, 5, HOST),
+    (3, 5, Error::SourceRoute),
     (3, 6, NET),
-    (3, 7, HOST),
-    (3, 8, HOST),
+    (3, 7, Error::HostDown),
+    (3, 8, Error::Isolated),
     (3, 9, NET),
     (3, 10, HOST),
     (3, 11, NET),
@@ -34,18 +33,25 @@ const V4: [(u8, u8, Error); 15] = [
     (3, 13, HOST),
     (3, 14, HOST),
     (3, 15, HOST),
+    (11, 0, HOST),
+    (11, 1, HOST),
+    (12, 0, Error::Malformed),
 ];
 
-/// ICMPv6 likewise (RFC 4443 §3.1): no route, prohibited, out of scope, address, port, policy, rejected; and an unknown next header (§3.4).
-const V6: [(u8, u8, Error); 8] = [
+/// ICMPv6 likewise (RFC 4443 §3.1): no route, prohibited, out of scope, address, port, policy, rejected, and what is not known yet; time exceeded, and
+/// parameter problems, an unknown next header among them (§3.3, §3.4).
+const V6: [(u8, u8, Error); 11] = [
     (1, 0, NET),
-    (1, 1, HOST),
+    (1, 1, Error::Prohibited),
     (1, 2, HOST),
     (1, 3, HOST),
     (1, 4, Error::Refused),
-    (1, 5, HOST),
-    (1, 6, HOST),
-    (4, 1, Error::ProtocolUnreachable),
+    (1, 5, Error::Prohibited),
+    (1, 6, Error::Prohibited),
+    (1, 7, Error::Malformed),
+    (3, 0, HOST),
+    (4, 0, Error::Malformed),
+    (4, 1, Error::Malformed),
 ];
 
 fn errors() -> impl Iterator<Item = (usize, (u8, u8, Error))> {
@@ -78,7 +84,7 @@ fn quote(pair: &Pair, family: usize, seq: u32) -> Vec<u8> {
     ip(own, peer, 6, &[&ports[..], &seq.to_be_bytes(), &[0; 12]].concat())
 }
 
-/// RFC 9293 §3.9.2.2 and RFC 1122 §4.2.3.9: the attempt ends at once, with the error that fits the code.
+/// RFC 9293 §3.9.2.2 and RFC 1122 §4.2.3.9: the attempt ends at once, with the error that fits the code. What has expired on the way is as good as unreachable.
 #[test]
 fn an_error_about_the_syn_ends_the_attempt() {
     for (family, (kind, code, told)) in errors() {
@@ -112,9 +118,10 @@ fn what_answers_the_syn_after_the_error_is_reset() {
     assert_eq!(pair.stack(0).tcp_take_error(client), Ok(Some(Error::HostUnreachable)));
 }
 
-/// RFC 5927 §4.1: who does not know the number of our SYN has not seen it. RFC 1122 §4.2.3.9: time exceeded and parameter problems are no verdict.
+/// RFC 5927 §4.1: who does not know the number of our SYN has not seen it. Nor does it end with codes that nobody has defined, nor with a request to slow
+/// down (RFC 6633).
 #[test]
-fn an_error_that_is_forged_or_no_verdict_does_not_end_the_attempt() {
+fn an_error_that_is_forged_or_says_nothing_does_not_end_the_attempt() {
     for family in 0..2 {
         let (mut pair, client, syn) = opening(family);
         let transport = [20, 40][family];
@@ -125,8 +132,8 @@ fn an_error_that_is_forged_or_no_verdict_does_not_end_the_attempt() {
             complain(&mut pair, family, unreachable, &quoted);
         }
         assert_eq!(counter(&mut pair, 0, "IcmpInUnmatched"), 3);
-        for (kind, code) in [[(11, 0), (11, 1), (12, 0)], [(3, 0), (3, 1), (4, 0)]][family] {
-            complain(&mut pair, family, (kind, code), &syn);
+        for (kind, code) in [&[(3, 16), (3, 255), (4, 0)][..], &[]][family] {
+            complain(&mut pair, family, (*kind, *code), &syn);
         }
         assert_eq!(state(&mut pair, 0, client), State::SynSent);
         assert_eq!(pair.stack(0).tcp_take_error(client), Ok(None));

@@ -5,6 +5,7 @@ mod common;
 use common::{frame, icmp, open, received, send};
 use tickwire_sim::Pair;
 use tickwire_stack::addr::Endpoint;
+use tickwire_stack::udp::MtuDiscover;
 use tickwire_stack::{Error, Ready, UdpId};
 
 /// Two sockets of host 0 that have sent to host 1, and the datagram of the first.
@@ -102,6 +103,65 @@ fn what_is_no_verdict_or_about_an_unconnected_socket_is_not_told() {
             assert_eq!(asked.pair.stack(0).udp_recv(id, false, &mut Vec::new()), Err(Error::WouldBlock));
             assert_eq!(asked.send(id, peer), Ok(0));
         }
+    }
+}
+
+/// RFC 1122 §4.1.3.3, as Linux has it: of the errors that may pass a connected socket hears nothing, of hard ones which it was.
+#[test]
+fn hard_errors_are_told_by_what_they_say() {
+    let (net, host) = (Some(Error::NetworkUnreachable), Some(Error::HostUnreachable));
+    let malformed = Some(Error::Malformed);
+    let v4 = [
+        None,
+        None,
+        Some(Error::ProtocolUnreachable),
+        Some(Error::Refused),
+        Some(Error::MessageTooLong),
+        None,
+        net,
+        Some(Error::HostDown),
+        Some(Error::Isolated),
+        net,
+        host,
+        None,
+        None,
+        host,
+        host,
+        host,
+        None, // no such code
+    ];
+    let prohibited = Some(Error::Prohibited);
+    let v6 = [None, prohibited, None, None, Some(Error::Refused), prohibited, prohibited, malformed];
+    let codes = |kind: u8, told: &[Option<Error>]| -> Vec<_> {
+        told.iter().enumerate().map(|(code, &told)| ((kind, code as u8), told)).collect()
+    };
+    let others = [((11, 0), None), ((11, 1), None), ((12, 0), malformed), ((4, 0), None), ((5, 1), None)];
+    let v4 = codes(3, &v4).into_iter().chain(others);
+    let others = [((2, 0), Some(Error::MessageTooLong)), ((3, 0), None), ((4, 0), malformed), ((4, 1), malformed)];
+    let v6 = codes(1, &v6).into_iter().chain(others);
+    for (family, (error, told)) in v4.map(|e| (0, e)).chain(v6.map(|e| (1, e))) {
+        let mut asked = Asked::new(family, true);
+        asked.complain(error);
+        let id = asked.socket;
+        assert_eq!(asked.pair.stack(0).udp_take_error(id), Ok(told), "family {family}, {error:?}");
+    }
+}
+
+/// As on Linux: who lets his datagrams be fragmented anyhow is not told that one was too large for the way.
+#[test]
+fn who_lets_routers_fragment_is_not_told_of_a_smaller_mtu() {
+    for (mode, told) in [
+        (MtuDiscover::Dont, None),
+        (MtuDiscover::Want, Some(Error::MessageTooLong)),
+        (MtuDiscover::Do, Some(Error::MessageTooLong)),
+    ] {
+        let mut asked = Asked::new(0, true);
+        let id = asked.socket;
+        let mut options = asked.pair.stack(0).udp_options(id).unwrap();
+        options.mtu_discover = mode;
+        asked.pair.stack(0).udp_set_options(id, options).unwrap();
+        asked.complain((3, 4));
+        assert_eq!(asked.pair.stack(0).udp_take_error(id), Ok(told), "{mode:?}");
     }
 }
 

@@ -33,6 +33,16 @@ pub enum Error {
     NetworkUnreachable,
     /// ICMP says the protocol is not known there (`ENOPROTOOPT`).
     ProtocolUnreachable,
+    /// ICMP says that there is no such host (`EHOSTDOWN`).
+    HostDown,
+    /// ICMP says that our host is isolated (`ENONET`).
+    Isolated,
+    /// ICMP says that a source route failed (`EOPNOTSUPP`).
+    SourceRoute,
+    /// ICMP says that our packet was malformed (`EPROTO`).
+    Malformed,
+    /// ICMPv6 says that somebody forbids it (`EACCES`).
+    Prohibited,
     /// The lane is gone: the service stopped, or its interface went away (`ENETDOWN`).
     NetworkDown,
     /// The sending side is shut (`EPIPE`).
@@ -63,6 +73,11 @@ impl fmt::Display for Error {
             Self::HostUnreachable => "host unreachable",
             Self::NetworkUnreachable => "network unreachable",
             Self::ProtocolUnreachable => "protocol unreachable",
+            Self::HostDown => "no such host",
+            Self::Isolated => "host isolated",
+            Self::SourceRoute => "source route failed",
+            Self::Malformed => "packet called malformed",
+            Self::Prohibited => "prohibited on the way",
             Self::NetworkDown => "the lane is gone",
             Self::Pipe => "sending side is shut",
             Self::AddressInUse => "address in use",

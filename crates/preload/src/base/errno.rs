@@ -31,7 +31,7 @@ impl Errno {
 
     /// The error that a socket has told, if it is one that comes from outside, and not from the call.
     pub(crate) fn told_by_socket(self) -> Option<Error> {
-        const ALL: [Error; 9] = [
+        const ALL: [Error; 14] = [
             Error::Refused,
             Error::Reset,
             Error::Aborted,
@@ -39,6 +39,11 @@ impl Errno {
             Error::HostUnreachable,
             Error::NetworkUnreachable,
             Error::ProtocolUnreachable,
+            Error::HostDown,
+            Error::Isolated,
+            Error::SourceRoute,
+            Error::Malformed,
+            Error::Prohibited,
             Error::NetworkDown,
             Error::MessageTooLong,
         ];
@@ -63,6 +68,11 @@ impl From<Error> for Errno {
             Error::HostUnreachable => libc::EHOSTUNREACH,
             Error::NetworkUnreachable => libc::ENETUNREACH,
             Error::ProtocolUnreachable => libc::ENOPROTOOPT,
+            Error::HostDown => libc::EHOSTDOWN,
+            Error::Isolated => libc::ENONET,
+            Error::SourceRoute => libc::EOPNOTSUPP,
+            Error::Malformed => libc::EPROTO,
+            Error::Prohibited => libc::EACCES,
             Error::NetworkDown => libc::ENETDOWN,
             Error::Pipe => libc::EPIPE,
             Error::AddressInUse => libc::EADDRINUSE,

@@ -11,6 +11,7 @@ use crate::Stack;
 use crate::addr::{Address, Endpoint};
 use crate::checksum::Sum;
 use crate::demux::{TCP, UDP};
+use crate::error::Error;
 use crate::path::Path;
 use crate::time::{Instant, Span};
 
@@ -47,8 +48,8 @@ impl Stack<'_> {
         let Some(kind) = kind else { return };
         match kind {
             IcmpKind::TooBig(_) => &counters.icmp_in_too_big,
-            IcmpKind::TimeExceeded => &counters.icmp_in_time_excds,
-            _ => &counters.icmp_in_dest_unreachs,
+            _ if matches!((packet.protocol, head[0]), (ICMP, 11) | (ICMPV6, 3)) => &counters.icmp_in_time_excds,
+            IcmpKind::Undelivered { .. } => &counters.icmp_in_dest_unreachs,
         }
         .inc();
         let quote = match packet.protocol {
@@ -96,16 +97,53 @@ impl Stack<'_> {
     }
 }
 
+/// What the codes of "destination unreachable" say (RFC 792, RFC 1812 §5.2.7.1), as Linux tells it to programs (`icmp_err_convert`): the error, and whether it is a hard
+/// one. RFC 1122 §3.2.2.1 names fewer; a program meets the same here as there.
+const UNREACHABLE_V4: [(Error, bool); 16] = [
+    (Error::NetworkUnreachable, false),
+    (Error::HostUnreachable, false),
+    (Error::ProtocolUnreachable, true),
+    (Error::Refused, true),
+    (Error::MessageTooLong, false), // says how much is not, and is `TooBig`
+    (Error::SourceRoute, false),
+    (Error::NetworkUnreachable, true), // network unknown
+    (Error::HostDown, true),           // host unknown
+    (Error::Isolated, true),
+    (Error::NetworkUnreachable, true),  // prohibited: the network,
+    (Error::HostUnreachable, true),     // the host
+    (Error::NetworkUnreachable, false), // for this type of service: the network,
+    (Error::HostUnreachable, false),    // the host
+    (Error::HostUnreachable, true),     // filtered,
+    (Error::HostUnreachable, true),     // for its precedence,
+    (Error::HostUnreachable, true),     // which is too low
+];
+
+/// Likewise for IPv6 (RFC 4443 §3.1; Linux's `icmpv6_err_convert`).
+const UNREACHABLE_V6: [(Error, bool); 7] = [
+    (Error::NetworkUnreachable, false),
+    (Error::Prohibited, true),
+    (Error::HostUnreachable, false), // beyond the scope of our address
+    (Error::HostUnreachable, false),
+    (Error::Refused, true),
+    (Error::Prohibited, true), // our address failed a policy
+    (Error::Prohibited, true), // a route that rejects
+];
+
+/// The hop limit ran out on the way, or reassembly did not finish in time.
+const EXPIRED: IcmpKind = IcmpKind::Undelivered { error: Error::HostUnreachable, hard: false };
+/// The header has a problem at the other end, an extension or a protocol that is not known there included (RFC 792, RFC 4443 §3.4).
+const MALFORMED: IcmpKind = IcmpKind::Undelivered { error: Error::Malformed, hard: true };
+
 fn kind_v4(head: &[u8; 8]) -> Option<IcmpKind> {
     let mtu = u32::from(u16::from_be_bytes([head[6], head[7]]));
     Some(match (head[0], head[1]) {
-        (3, 0 | 6 | 9 | 11) => IcmpKind::NetworkUnreachable,
-        (3, 2) => IcmpKind::ProtocolUnreachable,
-        (3, 3) => IcmpKind::PortUnreachable,
         (3, 4) => IcmpKind::TooBig(mtu),
-        (3, _) => IcmpKind::HostUnreachable,
-        (11, _) => IcmpKind::TimeExceeded,
-        (12, _) => IcmpKind::ParameterProblem,
+        (3, code) => {
+            let &(error, hard) = UNREACHABLE_V4.get(usize::from(code))?;
+            IcmpKind::Undelivered { error, hard }
+        }
+        (11, _) => EXPIRED,
+        (12, _) => MALFORMED,
         _ => return None,
     })
 }
@@ -113,14 +151,13 @@ fn kind_v4(head: &[u8; 8]) -> Option<IcmpKind> {
 fn kind_v6(head: &[u8; 8]) -> Option<IcmpKind> {
     let mtu = u32::from_be_bytes([head[4], head[5], head[6], head[7]]);
     Some(match (head[0], head[1]) {
-        (1, 0) => IcmpKind::NetworkUnreachable,
-        (1, 4) => IcmpKind::PortUnreachable,
-        (1, _) => IcmpKind::HostUnreachable,
+        (1, code) => {
+            let &(error, hard) = UNREACHABLE_V6.get(usize::from(code)).unwrap_or(&(Error::Malformed, true));
+            IcmpKind::Undelivered { error, hard }
+        }
         (2, _) => IcmpKind::TooBig(mtu),
-        (3, _) => IcmpKind::TimeExceeded,
-        // Unrecognised next header: nobody there speaks the protocol.
-        (4, 1) => IcmpKind::ProtocolUnreachable,
-        (4, _) => IcmpKind::ParameterProblem,
+        (3, _) => EXPIRED,
+        (4, _) => MALFORMED,
         _ => return None,
     })
 }
@@ -130,7 +167,7 @@ fn quote(source: Address, destination: Address, protocol: u8, transport: &[u8]) 
     // At least eight bytes of it are quoted (RFC 792): ports, and TCP's sequence number.
     let &[a, b, c, d, s0, s1, s2, s3, ..] = transport else { return None };
     Some(IcmpError {
-        kind: IcmpKind::HostUnreachable,
+        kind: EXPIRED,
         local: Endpoint::new(source, u16::from_be_bytes([a, b])),
         remote: Endpoint::new(destination, u16::from_be_bytes([c, d])),
         protocol,

@@ -2,6 +2,7 @@
 
 use crate::addr::{Address, Endpoint, Mac};
 use crate::checksum::Sum;
+use crate::error::Error;
 use crate::frame::{FrameId, Frames, flag};
 
 /// A received packet whose IP header has been checked. Whoever gets it owns its frames.
@@ -68,20 +69,15 @@ impl Packet {
 /// What an ICMP error says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IcmpKind {
-    /// The network cannot be reached.
-    NetworkUnreachable,
-    /// The host cannot be reached, or is administratively forbidden.
-    HostUnreachable,
-    /// Nobody there speaks the protocol.
-    ProtocolUnreachable,
-    /// Nobody listens on the port.
-    PortUnreachable,
     /// The packet is larger than the next hop's MTU, given here in bytes (0: an old router that does not say).
     TooBig(u32),
-    /// The hop limit ran out on the way, or reassembly did not finish in time.
-    TimeExceeded,
-    /// The header has a problem at the other end (RFC 792, RFC 4443 §3.4).
-    ParameterProblem,
+    /// It did not arrive.
+    Undelivered {
+        /// What a program is told.
+        error: Error,
+        /// Nothing but a change of somebody's mind will let the next one arrive (RFC 1122 §3.2.2.1: hard).
+        hard: bool,
+    },
 }
 
 /// An ICMP error about a packet that we are said to have sent.

@@ -59,11 +59,7 @@ impl Stack<'_> {
                 }
                 return;
             }
-            IcmpKind::PortUnreachable => Pending::Refused,
-            IcmpKind::ProtocolUnreachable => Pending::ProtocolUnreachable,
-            IcmpKind::HostUnreachable => Pending::HostUnreachable,
-            IcmpKind::NetworkUnreachable => Pending::NetworkUnreachable,
-            IcmpKind::TimeExceeded | IcmpKind::ParameterProblem => return,
+            IcmpKind::Undelivered { error, .. } => Pending::of(error),
         };
         // A connection that works is not given up over what may be a passing, or forged, report: RFC 9293 §3.9.2.2 for soft
         // errors, RFC 5927 §5.2 for hard ones.

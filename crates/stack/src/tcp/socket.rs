@@ -80,6 +80,11 @@ pub(super) enum Pending {
     HostUnreachable,
     NetworkUnreachable,
     ProtocolUnreachable,
+    HostDown,
+    Isolated,
+    SourceRoute,
+    Malformed,
+    Prohibited,
     Pipe,
     Aborted,
 }
@@ -94,6 +99,11 @@ impl Pending {
             Self::HostUnreachable => Error::HostUnreachable,
             Self::NetworkUnreachable => Error::NetworkUnreachable,
             Self::ProtocolUnreachable => Error::ProtocolUnreachable,
+            Self::HostDown => Error::HostDown,
+            Self::Isolated => Error::Isolated,
+            Self::SourceRoute => Error::SourceRoute,
+            Self::Malformed => Error::Malformed,
+            Self::Prohibited => Error::Prohibited,
             Self::Pipe => Error::Pipe,
             Self::Aborted => Error::Aborted,
         })
@@ -103,13 +113,18 @@ impl Pending {
 impl Pending {
     /// The reverse of [`Pending::error`].
     pub(super) fn of(error: Error) -> Self {
-        const ALL: [Pending; 8] = [
+        const ALL: [Pending; 13] = [
             Pending::Refused,
             Pending::Reset,
             Pending::TimedOut,
             Pending::HostUnreachable,
             Pending::NetworkUnreachable,
             Pending::ProtocolUnreachable,
+            Pending::HostDown,
+            Pending::Isolated,
+            Pending::SourceRoute,
+            Pending::Malformed,
+            Pending::Prohibited,
             Pending::Pipe,
             Pending::Aborted,
         ];

@@ -213,11 +213,8 @@ impl Stack<'_> {
         let socket = connected.or_else(|| self.find_bound(UDP, error.local, error.remote));
         let Some((_, index)) = socket else { return self.mem.counters.icmp_in_unmatched.inc() };
         let mut report = match error.kind {
-            IcmpKind::PortUnreachable => Some(Error::Refused),
-            IcmpKind::ProtocolUnreachable => Some(Error::ProtocolUnreachable),
-            // Not final: the way may come back, and Linux does not report these to UDP either.
-            IcmpKind::NetworkUnreachable | IcmpKind::HostUnreachable | IcmpKind::TimeExceeded => None,
-            IcmpKind::ParameterProblem => None,
+            // What is not hard may pass, and Linux does not report it to UDP either.
+            IcmpKind::Undelivered { error, hard } => hard.then_some(error),
             IcmpKind::TooBig(mtu) => {
                 // Only about where this socket has sent to last: it is a little more to guess (RFC 5927 §4).
                 let path = self.mem.paths.get(self.mem.udp[index as usize].path as usize);
@@ -225,7 +222,8 @@ impl Stack<'_> {
                     return self.mem.counters.icmp_in_unmatched.inc();
                 }
                 let _ = self.learn_pmtu(now, error.remote.address, mtu, false);
-                (self.mem.udp[index as usize].options.mtu_discover == super::MtuDiscover::Do)
+                // As on Linux: the next datagram goes in fragments, or not at all, but this one is lost.
+                (self.mem.udp[index as usize].options.mtu_discover != super::MtuDiscover::Dont)
                     .then_some(Error::MessageTooLong)
             }
         };

@@ -135,11 +135,16 @@ impl Socket {
 mod pending {
     use crate::error::Error;
 
-    const TABLE: [Error; 6] = [
+    const TABLE: [Error; 11] = [
         Error::Refused,
         Error::HostUnreachable,
         Error::NetworkUnreachable,
         Error::ProtocolUnreachable,
+        Error::HostDown,
+        Error::Isolated,
+        Error::SourceRoute,
+        Error::Malformed,
+        Error::Prohibited,
         Error::MessageTooLong,
         Error::NetworkDown,
     ];
