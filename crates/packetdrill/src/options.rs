@@ -40,6 +40,7 @@ fn setting(level: i32, name: i32, value: &[u8]) -> Option<Setting> {
             let time = value.get(4..8).and_then(self::number)?.max(0) as u64;
             Setting::Linger(on.then_some(Span::from_secs(time)))
         }
+        (libc::IPPROTO_TCP, libc::TCP_LINGER2) => Setting::FinWait((number >= 0).then(seconds)),
         (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => Setting::Tos(number.max(0) as u8),
         (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => {
             Setting::Ttl(number.clamp(0, 255) as u8)

@@ -387,6 +387,8 @@ counters! {
     tcp_abort_on_timeout = "TcpExtTCPAbortOnTimeout";
     /// Connections reset because the program closed them with unread data (RFC 2525 §2.17).
     tcp_abort_on_data = "TcpExtTCPAbortOnData";
+    /// Connections reset because the program closed them and will not wait for the peer's FIN.
+    tcp_abort_on_linger = "TcpExtTCPAbortOnLinger";
     /// Connections ended for want of memory.
     tcp_abort_on_memory = "TcpExtTCPAbortOnMemory";
     /// Path MTU reductions obeyed.

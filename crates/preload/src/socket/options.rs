@@ -189,6 +189,7 @@ fn setting(level: c_int, name: c_int, number: c_int) -> Option<Setting> {
         (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => Setting::UserTimeout(Span::from_millis(number.max(0) as u64)),
         (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT) => Setting::NotSentLowat(number as u32),
         (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => Setting::MaxSegment(number.clamp(0, 32_767) as u16),
+        (libc::IPPROTO_TCP, libc::TCP_LINGER2) => Setting::FinWait((number >= 0).then(seconds)),
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => Setting::KeepAlive(on),
         (libc::SOL_SOCKET, libc::SO_OOBINLINE) => Setting::OobInline(on),
         (libc::SOL_SOCKET, libc::SO_SNDBUF | libc::SO_SNDBUFFORCE) => Setting::SendBuffer(number.max(0) as u32),
@@ -229,6 +230,7 @@ fn set_tcp(lane: &'static Lane, fd: c_int, index: u32, level: c_int, name: c_int
                     Setting::SendBuffer(_) => description.set(flag::SEND_BUFFER, true),
                     Setting::ReceiveBuffer(_) => description.set(flag::RECEIVE_BUFFER, true),
                     Setting::MaxSegment(bytes) => description.set(flag::MAX_SEGMENT, bytes != 0),
+                    Setting::FinWait(time) => description.set(flag::FIN_WAIT, time != Some(Span::ZERO)),
                     _ => {}
                 }
                 Ok(())
@@ -272,8 +274,10 @@ pub(crate) fn tcp_from_kernel(mut options: TcpOptions, fd: c_int, bits: u64, fam
             [libc::IPV6_TCLASS, libc::IPV6_UNICAST_HOPS, libc::IPV6_MTU_DISCOVER].map(|name| (libc::IPPROTO_IPV6, name))
         }
     };
+    // What these are if nothing was set is the kernel's own affair.
     let max_segment = (bits & flag::MAX_SEGMENT != 0).then_some((libc::IPPROTO_TCP, libc::TCP_MAXSEG));
-    for &(level, name) in SAME.iter().chain(&of_family).chain(&max_segment) {
+    let fin_wait = (bits & flag::FIN_WAIT != 0).then_some((libc::IPPROTO_TCP, libc::TCP_LINGER2));
+    for &(level, name) in SAME.iter().chain(&of_family).chain(&max_segment).chain(&fin_wait) {
         if let Ok(number) = sys::option(fd, level, name)
             && let Some(setting) = setting(level, name, number)
         {
@@ -349,6 +353,10 @@ fn get_tcp(access: &mut Access<'_>, id: TcpId, level: c_int, name: c_int) -> Res
         (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => number(options.user_timeout.as_millis()),
         (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT) => Some(options.notsent_lowat.to_ne_bytes().to_vec()),
         (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => number(access.stack.tcp_info(id, access.now)?.send_mss.into()),
+        (libc::IPPROTO_TCP, libc::TCP_LINGER2) if options.no_fin_wait => Some((-1 as c_int).to_ne_bytes().to_vec()),
+        // What holds if nothing was set the kernel tells.
+        (libc::IPPROTO_TCP, libc::TCP_LINGER2) if options.fin_wait.is_zero() => None,
+        (libc::IPPROTO_TCP, libc::TCP_LINGER2) => number(options.fin_wait.as_millis() / 1000),
         (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => Some(name_of(options.algorithm).to_vec()),
         (libc::IPPROTO_IP, libc::IP_MTU) | (libc::IPPROTO_IPV6, libc::IPV6_MTU) => {
             number(access.stack.tcp_info(id, access.now)?.path_mtu.into())

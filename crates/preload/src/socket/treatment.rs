@@ -164,7 +164,7 @@ fn of_ipv6(name: c_int) -> Treatment {
 fn of_tcp(name: c_int) -> Treatment {
     match name {
         libc::TCP_NODELAY | libc::TCP_CORK | libc::TCP_QUICKACK | libc::TCP_MAXSEG => Honoured,
-        libc::TCP_NOTSENT_LOWAT => Honoured,
+        libc::TCP_NOTSENT_LOWAT | libc::TCP_LINGER2 => Honoured,
         libc::TCP_KEEPIDLE | libc::TCP_KEEPINTVL | libc::TCP_KEEPCNT | libc::TCP_USER_TIMEOUT => Honoured,
         // Cubic and reno are (see `is_neutral`).
         libc::TCP_CONGESTION => Kernel(Reason::Congestion),
@@ -173,8 +173,6 @@ fn of_tcp(name: c_int) -> Treatment {
         libc::TCP_FASTOPEN_KEY | libc::TCP_FASTOPEN_NO_COOKIE => Harmless,
         // The kernel hands over connections without data, too, when the time is over.
         libc::TCP_DEFER_ACCEPT => Harmless,
-        // How long the host remembers what the program has closed.
-        libc::TCP_LINGER2 => Harmless,
         // Faster recovery of thin streams, which RACK-TLP gives to all.
         libc::TCP_THIN_LINEAR_TIMEOUTS | libc::TCP_THIN_DUPACK => Harmless,
         libc::TCP_MD5SIG | libc::TCP_MD5SIG_EXT => Kernel(Reason::Security),
@@ -249,6 +247,7 @@ mod tests {
             (libc::IPPROTO_IP, libc::IP_TRANSPARENT, Kernel(Reason::Option), Kernel(Reason::Option)),
             (libc::IPPROTO_TCP, libc::TCP_MAXSEG, Honoured, Kernel(Reason::Option)),
             (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, Honoured, Kernel(Reason::Option)),
+            (libc::IPPROTO_TCP, libc::TCP_LINGER2, Honoured, Kernel(Reason::Option)),
             (libc::IPPROTO_TCP, libc::TCP_FASTOPEN, Harmless, Kernel(Reason::Option)),
             (libc::IPPROTO_TCP, libc::TCP_MD5SIG, Kernel(Reason::Security), Kernel(Reason::Option)),
             (libc::IPPROTO_TCP, libc::TCP_ULP, Kernel(Reason::Security), Kernel(Reason::Option)),

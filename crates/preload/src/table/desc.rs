@@ -99,6 +99,8 @@ pub(crate) mod flag {
     pub(crate) const MAX_SEGMENT: u64 = 1 << 27;
     /// SO_RXQ_OVFL.
     pub(crate) const RXQ_OVFL: u64 = 1 << 28;
+    /// TCP: TCP_LINGER2 was set by the program.
+    pub(crate) const FIN_WAIT: u64 = 1 << 29;
 }
 
 /// The interfaces that a socket names for what it sends; 0 is none.

@@ -111,6 +111,26 @@ fn the_largest_segment_may_be_set_before_the_connection() {
 }
 
 #[test]
+fn how_long_the_peers_end_is_waited_for_is_kept_whenever_it_is_set() {
+    for (seconds, before) in [(5i32, true), (5, false), (-7, true), (-7, false)] {
+        let fd = socket(libc::SOCK_STREAM);
+        let set = || set(fd, libc::IPPROTO_TCP, libc::TCP_LINGER2, &seconds.to_ne_bytes()).unwrap();
+        if before {
+            set();
+        }
+        ops::connect(fd, &address(THERE, 7)).unwrap();
+        let told = || options::get(fd, libc::IPPROTO_TCP, libc::TCP_LINGER2).unwrap();
+        if !before {
+            assert_eq!(told(), None, "what holds if nothing was set the kernel tells");
+            set();
+        }
+        let (bytes, _) = told().unwrap();
+        assert_eq!(i32::from_ne_bytes(bytes.try_into().unwrap()), seconds.max(-1));
+        close(fd);
+    }
+}
+
+#[test]
 fn a_mark_of_unsent_bytes_is_kept_to_whenever_it_is_set() {
     let mark = |fd| {
         i32::from_ne_bytes(

@@ -61,7 +61,7 @@ impl Stack<'_> {
             State::FinWait1 => {
                 self.set_state(index, State::FinWait2);
                 if self.mem.tcp[index].orphan {
-                    self.limit_fin_wait(index, now);
+                    self.wait_for_fin(index, now);
                 }
             }
             State::Closing => self.enter_time_wait(index, now),
@@ -70,10 +70,19 @@ impl Stack<'_> {
         }
     }
 
-    /// Nobody waits for the peer's data any more: its FIN must come within a limit.
-    fn limit_fin_wait(&mut self, index: usize, now: Instant) {
-        let limit = self.mem.core.tcp.config.fin_timeout;
-        self.mem.tcp[index].at.keep = now + limit;
+    /// In FIN-WAIT-2, and nobody waits for the peer's data any more: its FIN must come within a limit, or is not waited for at all. As on Linux the limit leaves time
+    /// for what is lost on the way.
+    fn wait_for_fin(&mut self, index: usize, now: Instant) {
+        let config = &self.mem.core.tcp.config;
+        let s = &mut self.mem.tcp[index];
+        if s.settings.no_fin_wait {
+            self.mem.counters.tcp_abort_on_linger.inc();
+            self.send_reset(index, now);
+            return self.finish(index);
+        }
+        let limit = if s.settings.fin_wait.is_zero() { config.fin_timeout } else { s.settings.fin_wait };
+        let least = s.rtt.rto(&config.bounds()).times(7).over(2);
+        s.at.keep = now + limit.max(least);
     }
 
     fn enter_time_wait(&mut self, index: usize, now: Instant) {
@@ -299,7 +308,7 @@ impl Stack<'_> {
         self.orphan(SocketKind::Tcp, index as u32);
         self.shut_sending(index, now);
         if self.mem.tcp[index].state == State::FinWait2 {
-            self.limit_fin_wait(index, now);
+            self.wait_for_fin(index, now);
         }
         self.set_timer(index);
         self.update_row(index);

@@ -19,6 +19,9 @@ const MAX_BUFFER: u32 = 1 << 26;
 /// The smallest segment size that can be set (Linux: TCP_MIN_MSS).
 pub(super) const MIN_MSS: u16 = 88;
 
+/// The longest wait in FIN-WAIT-2 that can be set, as on Linux.
+const LONGEST_FIN_WAIT: Span = Span::from_secs(120);
+
 /// All settings of a connection or listener. A listener's are those of the connections it accepts.
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C)]
@@ -44,6 +47,8 @@ pub struct TcpOptions {
     /// `close` lingers (`SO_LINGER`). With a time of zero it resets the connection; any other time is the caller's
     /// business.
     pub linger: bool,
+    /// What the program has closed is reset in FIN-WAIT-2 instead of waiting there for the peer's FIN (`TCP_LINGER2` below 0).
+    pub no_fin_wait: bool,
     /// Keepalive probes that may go unanswered (`TCP_KEEPCNT`).
     pub keep_count: u8,
     /// Time to live, hop limit.
@@ -68,6 +73,8 @@ pub struct TcpOptions {
     pub user_timeout: Span,
     /// How long `close` lingers.
     pub linger_time: Span,
+    /// How long what the program has closed waits in FIN-WAIT-2 (`TCP_LINGER2`); zero: as the stack was told ([`Config::fin_timeout`]).
+    pub fin_wait: Span,
 }
 
 pub(super) type Settings = TcpOptions;
@@ -93,6 +100,8 @@ pub enum Setting {
     UserTimeout(Span),
     /// [`TcpOptions::linger`]; `None`: off.
     Linger(Option<Span>),
+    /// [`TcpOptions::fin_wait`], held below two minutes; `None`: [`TcpOptions::no_fin_wait`].
+    FinWait(Option<Span>),
     /// [`TcpOptions::send_buffer`]; held between what moves data and 64 MiB.
     SendBuffer(u32),
     /// [`TcpOptions::receive_buffer`]; held likewise.
@@ -130,6 +139,7 @@ impl TcpOptions {
             send_fixed: false,
             receive_fixed: false,
             linger: false,
+            no_fin_wait: false,
             keep_count: config.keep_count,
             ttl: config.ttl,
             tos: 0,
@@ -142,6 +152,7 @@ impl TcpOptions {
             keep_interval: config.keep_interval,
             user_timeout: Span::ZERO,
             linger_time: Span::ZERO,
+            fin_wait: Span::ZERO,
         }
     }
 
@@ -173,6 +184,10 @@ impl TcpOptions {
             Setting::Linger(time) => {
                 self.linger = time.is_some();
                 self.linger_time = time.unwrap_or_default();
+            }
+            Setting::FinWait(time) => {
+                self.no_fin_wait = time.is_none();
+                self.fin_wait = time.unwrap_or_default().min(LONGEST_FIN_WAIT);
             }
             Setting::SendBuffer(bytes) => {
                 self.send_buffer = bytes.clamp(MIN_SEND_BUFFER, MAX_BUFFER);
