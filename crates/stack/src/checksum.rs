@@ -108,6 +108,7 @@ pub fn transport(source: Address, destination: Address, protocol: u8, bytes: &[u
 
 /// The checksum of plain bytes: an IPv4 header, an ICMPv4 message.
 #[must_use]
+#[inline]
 pub fn plain(bytes: &[u8]) -> u16 {
     Sum::ZERO.bytes(bytes).checksum()
 }

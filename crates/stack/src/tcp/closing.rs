@@ -89,6 +89,7 @@ impl Stack<'_> {
         self.set_state(index, State::TimeWait);
         self.mem.counters.tcp_time_wait.inc();
         let s = &mut self.mem.tcp[index];
+        s.tally.ends(now);
         s.send.clear(&mut self.mem.frames);
         s.at.retransmit = Instant::NEVER;
         if s.orphan {

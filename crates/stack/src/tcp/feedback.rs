@@ -33,24 +33,24 @@ impl Socket {
             let stamp = ((at.as_nanos() / 1_000_000) as u32).wrapping_add(offset);
             echo.is_some_and(|echo| (echo.wrapping_sub(stamp) as i32) < 0)
         };
-        let mut learn = |sample: &mut Sample, news: &mut News, segment: &Delivered| {
-            news.delivered(segment, point);
+        // Says whether the segment was overtaken.
+        let mut learn = |sample: &mut Sample, segment: &Delivered| {
             if !segment.retransmitted {
                 sample.sent = sample.sent.max(segment.at);
             } else if earlier(segment.at) {
-                return;
+                return false;
             }
-            // Numbers come in their order, first those acknowledged, then those of the blocks.
-            if rack.delivered(now, segment, min_rtt) && news.overtaken.is_none() {
-                news.overtaken = Some(segment.end - segment.bytes);
-            }
+            rack.delivered(now, segment, min_rtt)
         };
         if segment.ack.gt(una) {
             send.acknowledge(frames, segment.ack, |segment| {
+                news.delivered(&segment, point);
                 if segment.retransmitted {
                     news.resent_at = news.resent_at.max(segment.at);
                 }
-                learn(&mut sample, &mut news, &segment);
+                if learn(&mut sample, &segment) {
+                    news.overtaken(&segment);
+                }
             });
             // The acknowledgement was caused by the retransmission, and may have waited for it: what was sent once is measured across the gap
             // (RFC 6298 §3).
@@ -73,7 +73,10 @@ impl Socket {
         ordered.copy_from_slice(blocks);
         ordered.sort_unstable_by_key(|block| block.start - segment.ack);
         send.sack(frames, ordered, |segment| {
-            learn(&mut sample, &mut news, &segment);
+            news.delivered(&segment, point);
+            if learn(&mut sample, &segment) {
+                news.overtaken(&segment);
+            }
         });
         if duplicate {
             self.duplicate_reported(*first);

@@ -85,6 +85,12 @@ pub(super) struct News {
 }
 
 impl News {
+    /// It was overtaken by one behind it. Numbers come in their order, first those acknowledged, then those of the blocks.
+    #[cold]
+    pub(super) fn overtaken(&mut self, segment: &Delivered) {
+        self.overtaken.get_or_insert(segment.end - segment.bytes);
+    }
+
     /// A segment was delivered; recovery, if there is one, ends at `point`.
     pub(super) fn delivered(&mut self, segment: &Delivered, point: Seq) {
         self.delivered += segment.bytes;

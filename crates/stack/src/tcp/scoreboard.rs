@@ -7,7 +7,7 @@
 use super::options::{MAX_SACK_BLOCKS, SackBlock};
 use super::send::{Delivered, SendQueue, end, length};
 use super::seq::Seq;
-use crate::frame::{FrameId, Frames, flag};
+use crate::frame::{FrameId, FrameMeta, Frames, flag};
 use crate::pool::Link;
 use crate::time::{Instant, Span};
 use zerocopy::FromZeros;
@@ -48,6 +48,18 @@ impl Scoreboard {
     pub(super) fn forget(&mut self, id: FrameId, next: Link) {
         if self.lost_hint == Link::to(id) {
             self.lost_hint = next;
+        }
+    }
+}
+
+impl Scoreboard {
+    /// A segment that was sent more than once is not under way any more.
+    #[cold]
+    pub(super) fn not_again(&mut self, meta: &mut FrameMeta) {
+        self.again -= length(meta);
+        if meta.flags & flag::RESENT != 0 {
+            meta.flags &= !flag::RESENT;
+            self.resent -= length(meta);
         }
     }
 }

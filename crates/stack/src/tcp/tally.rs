@@ -38,13 +38,18 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Looks whether the connection has something to do.
-    pub(super) fn note_busy(&mut self, now: Instant, busy: bool) {
-        if busy != self.busy_since.is_never() {
-            return;
+    /// There is something to send or to be acknowledged.
+    pub(super) fn begins(&mut self, now: Instant) {
+        if self.busy_since.is_never() {
+            self.busy_since = now;
         }
-        self.busy_before = self.busy(now);
-        self.busy_since = if busy { now } else { Instant::NEVER };
+    }
+
+    /// There is nothing any more.
+    pub(super) fn ends(&mut self, now: Instant) {
+        if !self.busy_since.is_never() {
+            (self.busy_before, self.busy_since) = (self.busy(now), Instant::NEVER);
+        }
     }
 
     /// How long it has had something to do, up to `now`.
@@ -87,10 +92,10 @@ mod tests {
         let at = |ms: u64| Instant::from_nanos(1 + ms * 1_000_000);
         let mut tally = Tally::default();
         for (ms, busy) in [(0, false), (10, true), (15, true), (30, false), (31, false), (100, true)] {
-            tally.note_busy(at(ms), busy);
+            if busy { tally.begins(at(ms)) } else { tally.ends(at(ms)) }
         }
         assert_eq!(tally.busy(at(105)), Span::from_millis(25));
-        tally.note_busy(at(105), false);
+        tally.ends(at(105));
         assert_eq!(tally.busy(at(200)), Span::from_millis(25));
     }
 }

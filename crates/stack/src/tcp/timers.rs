@@ -84,11 +84,11 @@ impl Stack<'_> {
         let config = &self.mem.core.tcp.config;
         let bounds = config.bounds();
         let s = &mut self.mem.tcp[index];
-        s.tally.note_busy(now, s.send.queued() > 0);
         if s.state.is_synchronized() && s.state != State::TimeWait {
             if s.send.outstanding() > 0 {
                 if s.at.timeout_from.is_never() {
                     s.at.timeout_from = now;
+                    s.tally.begins(now);
                 }
                 let bounds = s.patience(now, bounds);
                 let timeout = s.at.timeout_from + s.rtt.rto(&bounds);
@@ -107,6 +107,7 @@ impl Stack<'_> {
                 }
             } else if s.send.unsent() > 0 || s.write_shut && !s.fin_queued {
                 s.at.timeout_from = Instant::NEVER;
+                s.tally.begins(now);
                 if s.at.waiting != Waiting::Persist {
                     let held = s.window > 0 && s.settings.cork || s.waits_for_window();
                     let wait = if held { config.cork_time } else { s.rtt.rto(&bounds) };
@@ -114,6 +115,7 @@ impl Stack<'_> {
                 }
             } else {
                 s.at.timeout_from = Instant::NEVER;
+                s.tally.ends(now);
                 (s.at.waiting, s.at.retransmit) =
                     if s.starved { (Waiting::Persist, now + bounds.min) } else { (Waiting::Nothing, Instant::NEVER) };
             }

@@ -44,16 +44,13 @@ impl SendQueue {
     }
 
     /// Takes a segment that is under way off the list by time, and its bytes out of the pipe.
+    #[inline]
     pub(in crate::tcp) fn unlink(&mut self, frames: &mut Frames<'_>, id: FrameId) {
         let meta = &mut frames.meta[id as usize];
         let (older, newer) = (core::mem::take(&mut meta.older), core::mem::take(&mut meta.newer));
         self.pipe -= length(meta);
         if meta.flags & flag::RETRANSMITTED != 0 {
-            self.board.again -= length(meta);
-            if meta.flags & flag::RESENT != 0 {
-                meta.flags &= !flag::RESENT;
-                self.board.resent -= length(meta);
-            }
+            self.board.not_again(meta);
         }
         match older.get() {
             Some(other) => frames.meta[other as usize].newer = newer,
