@@ -1,0 +1,63 @@
+//! Descriptors, and how many there may be.
+
+use super::check;
+use crate::base::errno::{Errno, Result};
+use crate::c::real;
+use core::ffi::c_int;
+
+/// Closes a descriptor for good.
+pub(crate) fn close(fd: c_int) {
+    // SAFETY: a plain number; callers close what they own.
+    unsafe { libc::syscall(libc::SYS_close, fd) };
+}
+
+/// `fcntl` with a number as argument.
+pub(crate) fn fcntl(fd: c_int, command: c_int, argument: c_int) -> Result<c_int> {
+    // SAFETY: only commands that take a number.
+    check(unsafe { real::fcntl(fd, command, argument as usize) })
+}
+
+fn limits() -> libc::rlimit {
+    let mut limit = libc::rlimit { rlim_cur: 1024, rlim_max: 1024 };
+    // SAFETY: a valid place.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    limit
+}
+
+/// The descriptor limit of this process.
+pub(crate) fn descriptor_limit() -> c_int {
+    limits().rlim_cur.min(crate::table::fd::LIMIT as u64) as c_int
+}
+
+/// Whether a list of descriptors is longer than this process may have any, which the kernel refuses before it looks at it.
+pub(crate) fn too_many_descriptors(count: libc::nfds_t) -> bool {
+    // As many anybody may have, which costs no call.
+    count > 1024 && count > limits().rlim_cur
+}
+
+/// Changes the soft descriptor limit of this process.
+pub(crate) fn set_descriptor_limit(limit: c_int) -> Result<()> {
+    let limit = libc::rlimit { rlim_cur: limit as libc::rlim_t, ..limits() };
+    // SAFETY: a valid structure.
+    check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }).map(drop)
+}
+
+/// Duplicates a descriptor to a number above the soft limit, close-on-exec. The limit is higher for a moment.
+///
+/// # Errors
+/// `EMFILE` if the hard limit, or our table, leaves no room.
+pub(crate) fn duplicate_above_limit(fd: c_int) -> Result<c_int> {
+    /// For all threads of a program.
+    const ROOM: u64 = 4096;
+    static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let Ok(_one) = ONE_AT_A_TIME.try_lock() else { return Err(Errno(libc::EMFILE)) };
+    let libc::rlimit { rlim_cur: soft, rlim_max: hard } = limits();
+    let most = hard.min(crate::table::fd::LIMIT as u64).min(soft.saturating_add(ROOM));
+    if most <= soft {
+        return Err(Errno(libc::EMFILE));
+    }
+    set_descriptor_limit(most as c_int)?;
+    let new = fcntl(fd, libc::F_DUPFD_CLOEXEC, soft as c_int);
+    set_descriptor_limit(soft as c_int)?;
+    new
+}

@@ -1,0 +1,152 @@
+//! Messages through kernel sockets, with addresses and control data.
+
+use super::called;
+use crate::base::errno::Result;
+use crate::c::iov::Buffers;
+use crate::c::name;
+use core::ffi::{c_int, c_void};
+use core::mem::zeroed;
+use libc::{msghdr, socklen_t};
+
+/// What a message call on a kernel socket may fill in or use beside the bytes.
+#[derive(Default)]
+pub(crate) struct Extras<'a> {
+    /// The address: given to send, filled in on receive.
+    pub(crate) name: [u8; name::MAX],
+    /// How much of it counts.
+    pub(crate) name_len: usize,
+    /// Control data.
+    pub(crate) control: Option<Control<'a>>,
+    /// `msg_flags` of a received message.
+    pub(crate) flags: c_int,
+}
+
+/// A place for control messages, in the program's memory.
+pub(crate) struct Control<'a> {
+    start: *mut u8,
+    room: usize,
+    len: usize,
+    program: core::marker::PhantomData<&'a mut u8>,
+}
+
+impl Control<'_> {
+    /// The place.
+    ///
+    /// # Safety
+    /// `start` is null or points to `room` bytes, writable to receive, readable to send.
+    pub(crate) unsafe fn new(start: *mut c_void, room: usize) -> Self {
+        let room = if start.is_null() { 0 } else { room };
+        Self { start: start.cast(), room, len: 0, program: core::marker::PhantomData }
+    }
+
+    /// Bytes written.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Appends one message; `false` if it did not fit (`MSG_CTRUNC`).
+    pub(crate) fn push(&mut self, level: c_int, kind: c_int, data: &[u8]) -> bool {
+        // SAFETY: pure arithmetic.
+        let (whole, padded) =
+            unsafe { (libc::CMSG_LEN(data.len() as u32) as usize, libc::CMSG_SPACE(data.len() as u32) as usize) };
+        if self.len + whole > self.room {
+            return false;
+        }
+        // SAFETY: all parts are zero-valid integers.
+        let mut header: libc::cmsghdr = unsafe { zeroed() };
+        header.cmsg_len = whole as _;
+        header.cmsg_level = level;
+        header.cmsg_type = kind;
+        let at = self.start.wrapping_add(self.len);
+        // SAFETY: `whole` bytes fit behind `len` as checked; the place need not be aligned for these copies.
+        unsafe {
+            core::ptr::write_unaligned(at.cast(), header);
+            core::ptr::copy_nonoverlapping(data.as_ptr(), at.add(libc::CMSG_LEN(0) as usize), data.len());
+        }
+        self.len = (self.len + padded).min(self.room);
+        true
+    }
+
+    /// Every message that the program gave: `each(level, type, data)`. Data longer than 64 bytes is cut.
+    pub(crate) fn each(&self, mut each: impl FnMut(c_int, c_int, &[u8])) {
+        self.walk(|level, kind, start, len| {
+            let mut data = [0u8; 64];
+            let n = len.min(data.len());
+            // SAFETY: as many bytes are there.
+            unsafe { core::ptr::copy_nonoverlapping(start, data.as_mut_ptr(), n) };
+            each(level, kind, &data[..n]);
+        });
+    }
+
+    /// The descriptors that the program passes (`SCM_RIGHTS`).
+    pub(crate) fn passed(&self) -> Vec<c_int> {
+        let mut fds = Vec::new();
+        self.walk(|level, kind, start, len| {
+            if (level, kind) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+                let count = len / size_of::<c_int>();
+                // SAFETY: as many bytes are there.
+                fds.extend((0..count).map(|i| unsafe { start.cast::<c_int>().add(i).read_unaligned() }));
+            }
+        });
+        fds
+    }
+
+    /// Every message: `each(level, type, start, length)`.
+    fn walk(&self, mut each: impl FnMut(c_int, c_int, *const u8, usize)) {
+        // SAFETY: pure arithmetic.
+        let head = unsafe { libc::CMSG_LEN(0) } as usize;
+        let mut at = 0;
+        while at + head <= self.room {
+            // SAFETY: a whole header lies before `room`.
+            let header: libc::cmsghdr = unsafe { core::ptr::read_unaligned(self.start.wrapping_add(at).cast()) };
+            let whole = header.cmsg_len as usize;
+            if whole < head || whole > self.room - at {
+                return;
+            }
+            each(header.cmsg_level, header.cmsg_type, self.start.wrapping_add(at + head), whole - head);
+            at += whole.next_multiple_of(size_of::<usize>());
+        }
+    }
+}
+
+/// Receives from a kernel socket into the program's buffers.
+pub(crate) fn receive(fd: c_int, buffers: &Buffers<'_>, flags: c_int, extras: &mut Extras<'_>) -> Result<usize> {
+    let (iov, count) = buffers.raw();
+    // SAFETY: all parts are zero-valid.
+    let mut message: msghdr = unsafe { zeroed() };
+    message.msg_name = extras.name.as_mut_ptr().cast();
+    message.msg_namelen = name::MAX as socklen_t;
+    message.msg_iov = iov.cast_mut();
+    message.msg_iovlen = count as _;
+    if let Some(control) = &extras.control {
+        message.msg_control = control.start.cast();
+        message.msg_controllen = control.room as _;
+    }
+    // SAFETY: the buffers are valid by the promise of their maker, the rest is ours.
+    let len = called(unsafe { libc::syscall(libc::SYS_recvmsg, fd, &raw mut message, flags) })?;
+    extras.name_len = (message.msg_namelen as usize).min(name::MAX);
+    extras.flags = message.msg_flags;
+    if let Some(control) = &mut extras.control {
+        control.len = message.msg_controllen as usize;
+    }
+    Ok(len)
+}
+
+/// Sends from the program's buffers through a kernel socket.
+pub(crate) fn send(fd: c_int, buffers: &Buffers<'_>, flags: c_int, extras: &mut Extras<'_>) -> Result<usize> {
+    let (iov, count) = buffers.raw();
+    // SAFETY: all parts are zero-valid.
+    let mut message: msghdr = unsafe { zeroed() };
+    if extras.name_len > 0 {
+        message.msg_name = extras.name.as_mut_ptr().cast();
+        message.msg_namelen = extras.name_len as socklen_t;
+    }
+    message.msg_iov = iov.cast_mut();
+    message.msg_iovlen = count as _;
+    if let Some(control) = &extras.control {
+        message.msg_control = control.start.cast();
+        message.msg_controllen = control.room as _;
+    }
+    // SAFETY: the buffers are valid by the promise of their maker, the rest is ours.
+    called(unsafe { libc::syscall(libc::SYS_sendmsg, fd, &raw const message, flags) })
+}

@@ -1,0 +1,93 @@
+//! Signals: kept away while a lane is held, and what they will do.
+
+use core::ffi::c_int;
+use core::mem::{MaybeUninit, zeroed};
+use libc::sigset_t;
+
+/// Signals that a fault of the running code raises. Blocked, such a fault would end the program without running its handler.
+pub(crate) const FAULTS: [c_int; 7] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGABRT, libc::SIGSYS];
+
+/// Blocks every signal of this thread but those of faults, and gives back what was blocked before.
+pub(crate) fn block_signals() -> sigset_t {
+    // SAFETY: both sets are ours and filled in before use; blocking is always allowed.
+    unsafe {
+        let (mut all, mut before) = (zeroed(), zeroed());
+        libc::sigfillset(&raw mut all);
+        for signal in FAULTS {
+            libc::sigdelset(&raw mut all, signal);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, &raw mut before);
+        before
+    }
+}
+
+/// Puts back what [`block_signals`] gave.
+pub(crate) fn restore_signals(before: &sigset_t) {
+    // SAFETY: a set that the system gave.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, core::ptr::null_mut()) };
+}
+
+/// What the signals that wait to be let through will do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Signals {
+    /// There are none.
+    None,
+    /// No handler runs: they are ignored, or end or stop the process. (Signals that are ignored wait, too, while they are blocked.)
+    Silent,
+    /// Handlers run; `restart` says whether all of them were installed with `SA_RESTART`.
+    Handled { restart: bool },
+}
+
+/// What the signals will do that wait and that `mask` would let through.
+pub(crate) fn waiting_signals(mask: &sigset_t) -> Signals {
+    // SAFETY: all zero is a valid set; the system fills it in.
+    let pending = unsafe {
+        let mut pending: sigset_t = zeroed();
+        libc::sigpending(&raw mut pending);
+        pending
+    };
+    let mut found = Signals::None;
+    for signal in 1..=64 {
+        // SAFETY: the sets are valid.
+        let waits =
+            unsafe { libc::sigismember(&raw const pending, signal) == 1 && libc::sigismember(mask, signal) == 0 };
+        if !waits {
+            continue;
+        }
+        found = match (found, handler_restarts(signal)) {
+            (Signals::Handled { restart }, Some(this)) => Signals::Handled { restart: restart && this },
+            (_, Some(restart)) => Signals::Handled { restart },
+            (Signals::None, None) => Signals::Silent,
+            (found, None) => found,
+        };
+    }
+    found
+}
+
+/// Whether the handler of a signal, if it has one, was installed with `SA_RESTART`.
+fn handler_restarts(signal: c_int) -> Option<bool> {
+    let mut action = MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: only asks; read only if filled in.
+    let action = unsafe {
+        if libc::sigaction(signal, core::ptr::null(), action.as_mut_ptr()) < 0 {
+            return None;
+        }
+        action.assume_init()
+    };
+    (action.sa_sigaction != libc::SIG_DFL && action.sa_sigaction != libc::SIG_IGN)
+        .then_some(action.sa_flags & libc::SA_RESTART != 0)
+}
+
+/// Whether a call that a signal has interrupted goes on by itself: so it is if every handler of the program was installed with
+/// `SA_RESTART` (which of them ran cannot be seen from here).
+pub(crate) fn handlers_restart() -> bool {
+    // Handlers of faults do not interrupt waits.
+    (1..=64).filter(|signal| !FAULTS.contains(signal)).all(|signal| handler_restarts(signal).unwrap_or(true))
+}
+
+/// Raises SIGPIPE in this thread.
+pub(crate) fn raise_pipe() {
+    // SAFETY: a plain number.
+    unsafe { libc::raise(libc::SIGPIPE) };
+}

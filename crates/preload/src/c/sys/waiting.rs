@@ -1,0 +1,53 @@
+//! Waiting in the kernel, and rousing who waits: futexes, `ppoll`, doorbells.
+
+use super::{KERNEL_SIGNALS, called, check};
+use crate::base::errno::Result;
+use core::ffi::c_int;
+use core::sync::atomic::AtomicU32;
+use libc::{pollfd, sigset_t, timespec};
+use tickwire_stack::time::Span;
+
+/// Waits while a word has this value: until it is changed and [`wake_all`] called, or a signal handler has run.
+pub(crate) fn wait_while(word: &AtomicU32, value: u32) {
+    let how = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: the word lives as long as the call; no time.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), how, value, core::ptr::null::<timespec>()) };
+}
+
+/// Wakes all threads that wait for a word to change.
+pub(crate) fn wake_all(word: &AtomicU32) {
+    // SAFETY: the word is only compared with others' addresses.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, c_int::MAX) };
+}
+
+/// `ppoll` on a list of our own; `None` waits without end.
+pub(crate) fn ppoll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigset_t>) -> Result<usize> {
+    // The kernel writes the rest of the time back, which nobody here wants.
+    let mut timeout = timeout.map(super::timespec);
+    let (timeout, mask) = (
+        timeout.as_mut().map_or(core::ptr::null_mut(), core::ptr::from_mut),
+        mask.map_or(core::ptr::null(), core::ptr::from_ref),
+    );
+    // SAFETY: the slice is as long as said, the others null or valid.
+    called(unsafe { libc::syscall(libc::SYS_ppoll, fds.as_mut_ptr(), fds.len(), timeout, mask, KERNEL_SIGNALS) })
+}
+
+/// Rings a doorbell (an eventfd).
+pub(crate) fn ring(doorbell: c_int) {
+    let one = 1u64;
+    // SAFETY: eight bytes of our own.
+    unsafe { libc::syscall(libc::SYS_write, doorbell, &raw const one, 8usize) };
+}
+
+/// A new eventfd that does not block.
+pub(crate) fn eventfd() -> Result<c_int> {
+    // SAFETY: plain numbers.
+    check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })
+}
+
+/// Takes the count out of an eventfd.
+pub(crate) fn drain(fd: c_int) {
+    let mut count = 0u64;
+    // SAFETY: eight bytes of our own.
+    unsafe { libc::syscall(libc::SYS_read, fd, &raw mut count, 8usize) };
+}
