@@ -1,7 +1,7 @@
 //! The library that packetdrill loads (`--so_filename`) to run its scripts on our stack: socket calls and packets come in through its table
 //! of functions, and the stack runs in its process, in virtual time. It needs no rights, no network and no service.
 //!
-//! It may depend on `tickwire-stack` and on libc's numbers. All unsafe code is in `c.rs`, the C boundary.
+//! It may depend on `tickwire-stack` and on libc's numbers. All unsafe code is in `c`, the C boundary.
 //!
 //! | file | what it is about |
 //! |---|---|
