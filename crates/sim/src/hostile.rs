@@ -6,7 +6,7 @@
 mod near;
 mod packet;
 
-use crate::{Pair, PairConfig};
+use crate::{Input, Pair, PairConfig};
 use packet::{ethernet, ip, stamp};
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::checksum::{Sum, plain};
@@ -31,9 +31,9 @@ const MOST_ACTIONS: usize = 256;
 /// Raw frames, each behind its length in two bytes, into a host with open sockets.
 pub fn frames(data: &[u8]) {
     let mut arena = Arena::new(0);
-    let mut input = Input(data);
+    let mut input = Input::new(data);
     for _ in 0..MOST_ACTIONS {
-        if input.0.is_empty() {
+        if input.is_empty() {
             break;
         }
         let len = usize::from(input.u16()) % LONGEST;
@@ -46,7 +46,7 @@ pub fn frames(data: &[u8]) {
 /// Actions on a live connection: segments near its sequence numbers, with options that make sense or not, raw frames, datagrams, fragments, ICMP errors about
 /// it, calls of the program, and time.
 pub fn live(data: &[u8]) {
-    let mut input = Input(data);
+    let mut input = Input::new(data);
     let how = input.u8();
     let mut arena = Arena::with(usize::from(how & 1), how & MARKS != 0);
     arena.connect();
@@ -56,7 +56,7 @@ pub fn live(data: &[u8]) {
 
 /// The same actions on a connection that the attacker himself begins to open.
 pub fn opening(data: &[u8]) {
-    let mut input = Input(data);
+    let mut input = Input::new(data);
     let how = input.u8();
     let mut arena = Arena::new(usize::from(how & 1));
     arena.half_open(how & 2 != 0, how & MARKS != 0);
@@ -64,30 +64,11 @@ pub fn opening(data: &[u8]) {
     arena.finish();
 }
 
-/// Bytes as a source of decisions; zeros once they are used up.
-struct Input<'a>(&'a [u8]);
-
-impl<'a> Input<'a> {
-    fn take(&mut self, len: usize) -> &'a [u8] {
-        let (taken, rest) = self.0.split_at(len.min(self.0.len()));
-        self.0 = rest;
-        taken
-    }
-
-    fn u8(&mut self) -> u8 {
-        self.take(1).first().copied().unwrap_or(0)
-    }
-
-    fn u16(&mut self) -> u16 {
-        u16::from(self.u8()) << 8 | u16::from(self.u8())
-    }
-
-    /// Often near zero, sometimes anything.
-    fn offset(&mut self) -> u32 {
-        match self.u8() {
-            0xff => u32::from(self.u16()) << 16 | u32::from(self.u16()),
-            near => i32::from(near as i8) as u32,
-        }
+/// Often near zero, sometimes anything.
+fn offset(input: &mut Input<'_>) -> u32 {
+    match input.u8() {
+        0xff => u32::from(input.u16()) << 16 | u32::from(input.u16()),
+        near => i32::from(near as i8) as u32,
     }
 }
 
@@ -179,7 +160,7 @@ impl Arena {
     /// Does what the bytes say.
     fn act(&mut self, input: &mut Input<'_>) {
         for _ in 0..MOST_ACTIONS {
-            if input.0.is_empty() {
+            if input.is_empty() {
                 break;
             }
             // The first ten kinds are as they were when the older inputs of the corpus were found.
@@ -236,8 +217,8 @@ impl Arena {
         let (expected, next) = self.numbers();
         let flags = input.u8();
         let shape = input.u8();
-        let seq = expected.wrapping_add(input.offset());
-        let ack = next.wrapping_add(input.offset());
+        let seq = expected.wrapping_add(offset(input));
+        let ack = next.wrapping_add(offset(input));
         let window = input.u16();
         let urgent = if flags & 0x20 == 0 { 0 } else { input.u16() };
         let mut options = input.take(usize::from(shape & 0x0f) * 4).to_vec();
@@ -298,7 +279,7 @@ impl Arena {
         let mut quoted_tcp = Vec::new();
         quoted_tcp.extend_from_slice(&PORT.to_be_bytes());
         quoted_tcp.extend_from_slice(&PEER_PORT.to_be_bytes());
-        quoted_tcp.extend_from_slice(&next.wrapping_add(input.offset()).to_be_bytes());
+        quoted_tcp.extend_from_slice(&next.wrapping_add(offset(input)).to_be_bytes());
         quoted_tcp.resize(20, 0);
         let mut quoted = ip(self.address(1), self.address(0), 6, 0, &quoted_tcp);
         quoted.truncate(quoted.len() - usize::from(input.u8() % 24));

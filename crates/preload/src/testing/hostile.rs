@@ -11,6 +11,7 @@ use crate::table::protect;
 use core::ffi::{c_int, c_void};
 use libc::{epoll_event, iovec, msghdr, pollfd, socklen_t};
 use std::sync::OnceLock;
+use tickwire_sim::Input;
 use tickwire_stack::addr::Address;
 
 /// At most so many calls a run, so that no input takes long.
@@ -22,36 +23,13 @@ const PAGE: usize = 4096;
 /// Places for arguments of one call.
 const PLACES: usize = 8;
 
-/// Bytes as a source of decisions; zeros once they are used up.
-struct Input<'a>(&'a [u8]);
-
-impl<'a> Input<'a> {
-    fn take(&mut self, len: usize) -> &'a [u8] {
-        let (taken, rest) = self.0.split_at(len.min(self.0.len()));
-        self.0 = rest;
-        taken
-    }
-
-    fn u8(&mut self) -> u8 {
-        self.take(1).first().copied().unwrap_or(0)
-    }
-
-    fn u16(&mut self) -> u16 {
-        u16::from(self.u8()) << 8 | u16::from(self.u8())
-    }
-
-    fn of<T: Copy>(&mut self, choice: &[T]) -> T {
-        choice[usize::from(self.u8()) % choice.len()]
-    }
-
-    /// A length as a program says it of a place with `room` bytes: as it is, less, or one that no kernel takes.
-    fn len(&mut self, room: usize) -> socklen_t {
-        match self.u8() {
-            0xff => socklen_t::MAX,
-            0xfe => 1 << 31,
-            n if n & 1 == 0 => room as socklen_t,
-            n => (usize::from(n) % (room + 1)) as socklen_t,
-        }
+/// A length as a program says it of a place with `room` bytes: as it is, less, or one that no kernel takes.
+fn said_len(input: &mut Input<'_>, room: usize) -> socklen_t {
+    match input.u8() {
+        0xff => socklen_t::MAX,
+        0xfe => 1 << 31,
+        n if n & 1 == 0 => room as socklen_t,
+        n => (usize::from(n) % (room + 1)) as socklen_t,
     }
 }
 
@@ -127,9 +105,9 @@ fn alone() -> bool {
 /// Calls as the bytes say.
 pub(crate) fn calls(data: &[u8]) {
     let mut program = Program { alone: alone(), places: Places::new(), open: Vec::new() };
-    let mut input = Input(data);
+    let mut input = Input::new(data);
     for _ in 0..MOST_CALLS {
-        if input.0.is_empty() {
+        if input.is_empty() {
             break;
         }
         program.call(&mut input);
@@ -271,7 +249,7 @@ impl Program {
         let fd = self.fd(input);
         let connect = input.u8() & 3 != 0;
         let bytes = self.address(input);
-        let len = input.len(bytes.len());
+        let len = said_len(input, bytes.len());
         let place = self.places.with(0, &bytes).cast();
         // SAFETY: a place of so many bytes, or a length that no kernel takes.
         unsafe { if connect { socket::connect(fd, place, len) } else { socket::bind(fd, place, len) } };
@@ -289,7 +267,7 @@ impl Program {
         let room = usize::from(input.u8() % 80);
         let mut value = input.take(room).to_vec();
         value.resize(room, 0);
-        let len = input.len(room);
+        let len = said_len(input, room);
         let place = self.places.with(0, &value);
         // SAFETY: as above.
         unsafe { socket::setsockopt(fd, level, name, place, len) };
@@ -299,7 +277,7 @@ impl Program {
         let fd = self.fd(input);
         let (level, name) = self.option(input);
         let room = usize::from(input.u8());
-        let len = input.len(room);
+        let len = said_len(input, room);
         let (value, place) = (self.places.room(0, room), self.places.with(1, &len.to_ne_bytes()));
         // SAFETY: as above; the length is where it was put, which has its alignment because pages end at whole words.
         let (told, left) = unsafe {
@@ -354,7 +332,7 @@ impl Program {
     fn send_message(&mut self, input: &mut Input<'_>) {
         let fd = self.fd(input);
         let name = if input.u8() & 1 == 0 { Vec::new() } else { self.address(input) };
-        let named = input.len(name.len());
+        let named = said_len(input, name.len());
         let control = Self::control(input);
         let (mut buffers, total) = self.buffers(3, input);
         let flags = Self::flags(input);
@@ -379,7 +357,7 @@ impl Program {
         // SAFETY: as above.
         let mut message: msghdr = unsafe { core::mem::zeroed() };
         if named > 0 {
-            (message.msg_name, message.msg_namelen) = (self.places.room(0, named), input.len(named));
+            (message.msg_name, message.msg_namelen) = (self.places.room(0, named), said_len(input, named));
         }
         (message.msg_control, message.msg_controllen) = (self.places.room(1, room), room);
         (message.msg_iov, message.msg_iovlen) = (buffers.as_mut_ptr(), buffers.len());
@@ -393,7 +371,7 @@ impl Program {
     fn receive_from(&mut self, input: &mut Input<'_>) {
         let fd = self.fd(input);
         let (len, named) = (usize::from(input.u16()) % PAGE, usize::from(input.u8() % 40));
-        let said = input.len(named);
+        let said = said_len(input, named);
         let flags = Self::flags(input);
         let (buffer, name, place) =
             (self.places.room(0, len), self.places.room(1, named), self.places.with(2, &said.to_ne_bytes()));
@@ -521,7 +499,7 @@ impl Program {
     fn names(&mut self, input: &mut Input<'_>) {
         let fd = self.fd(input);
         let room = usize::from(input.u8() % 40);
-        let said = input.len(room);
+        let said = said_len(input, room);
         let (name, place) = (self.places.room(0, room).cast(), self.places.with(1, &said.to_ne_bytes()));
         // SAFETY: as above.
         unsafe {

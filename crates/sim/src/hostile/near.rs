@@ -1,7 +1,8 @@
 //! What gets past the first checks: segments whose timestamps, blocks and marks could be the peer's, datagrams, and the program's own changes of its groups.
 
 use super::packet::{ethernet, ip, stamp, with_class};
-use super::{Arena, Input, PEER_PORT, PORT, UDP_PORT};
+use super::{Arena, PEER_PORT, PORT, UDP_PORT, offset};
+use crate::Input;
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::udp::UdpOptions;
 
@@ -43,9 +44,9 @@ impl Arena {
             bits if matches!(bits & 7, 5 | 6) => bits & !RST,
             bits => bits & !7,
         };
-        let seq = expected.wrapping_add(input.offset());
+        let seq = expected.wrapping_add(offset(input));
         let ack = if what & 0x80 == 0 {
-            next.wrapping_add(input.offset())
+            next.wrapping_add(offset(input))
         } else {
             oldest.wrapping_add(u32::from(input.u8()) * unit)
         };
@@ -55,8 +56,8 @@ impl Arena {
         if what & 1 != 0 {
             let [value, echo] = self.stamps();
             options.extend_from_slice(&[1, 1, 8, 10]);
-            options.extend_from_slice(&value.wrapping_add(input.offset()).to_be_bytes());
-            options.extend_from_slice(&echo.wrapping_add(input.offset()).to_be_bytes());
+            options.extend_from_slice(&value.wrapping_add(offset(input)).to_be_bytes());
+            options.extend_from_slice(&echo.wrapping_add(offset(input)).to_be_bytes());
         }
         if what & 2 != 0 {
             let blocks = (usize::from(what >> 2 & 3) + 1).min((OPTIONS - options.len() - 4) / 8);

@@ -1,0 +1,54 @@
+//! Bytes of a fuzzer, or of a corpus, as a source of decisions: what hostile networks and hostile programs are read from.
+
+/// Bytes that are used up one after the other; then come zeros.
+#[derive(Debug)]
+pub struct Input<'a>(&'a [u8]);
+
+impl<'a> Input<'a> {
+    /// Of these bytes.
+    #[must_use]
+    pub const fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// Whether they are used up.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The next `len` bytes, or as many as there are.
+    pub fn take(&mut self, len: usize) -> &'a [u8] {
+        let (taken, rest) = self.0.split_at(len.min(self.0.len()));
+        self.0 = rest;
+        taken
+    }
+
+    /// The next byte.
+    pub fn u8(&mut self) -> u8 {
+        self.take(1).first().copied().unwrap_or(0)
+    }
+
+    /// The next two bytes, the higher one first.
+    pub fn u16(&mut self) -> u16 {
+        u16::from(self.u8()) << 8 | u16::from(self.u8())
+    }
+
+    /// One of several, which must not be none, as the next byte says.
+    pub fn of<T: Copy>(&mut self, choice: &[T]) -> T {
+        choice[usize::from(self.u8()) % choice.len()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_used_up_gives_zeros() {
+        let mut input = Input::new(&[1, 2, 3, 5, 9]);
+        assert_eq!((input.u8(), input.u16(), input.of(b"abc")), (1, 0x203, b'c'));
+        assert_eq!((input.take(3), input.is_empty()), (&[9][..], true));
+        assert_eq!((input.u8(), input.u16(), input.of(b"abc")), (0, 0, b'a'));
+    }
+}
