@@ -253,6 +253,59 @@ fn what_goes_by_the_kernel_is_told_with_its_reason() {
     program.kill();
 }
 
+/// Hears two groups, of both families; sends to them itself once, and prints all that it has heard when there are so many, and nothing more comes.
+const HEAR_ITSELF: &str = r#"
+import select, socket, struct, sys
+own, expected, device = sys.argv[1], int(sys.argv[2]), socket.if_nametoindex('eth0')
+four = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+four.bind(('', 7500))
+four.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton('239.1.2.7') + socket.inet_aton(own))
+four.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(own))
+six = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+six.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+six.bind(('::', 7500))
+six.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, socket.inet_pton(socket.AF_INET6, 'ff02::7') + struct.pack('I', device))
+six.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, device)
+four.sendto(b'itself', ('239.1.2.7', 7500))
+six.sendto(b'itself', ('ff02::7', 7500))
+print('joined', flush=True)
+heard = []
+while ready := select.select([four, six], [], [], 20 if len(heard) < expected else 0.5)[0]:
+    heard += [('four' if s is four else 'six') + ' ' + s.recv(100).decode() for s in ready]
+print(sorted(heard))
+"#;
+
+/// Sends its name to both.
+const TELL_BOTH: &str = r#"
+import socket, sys
+own, name, device = sys.argv[1], sys.argv[2].encode(), socket.if_nametoindex('eth0')
+four = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+four.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(own))
+four.sendto(name, ('239.1.2.7', 7500))
+six = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+six.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, device)
+six.sendto(name, ('ff02::7', 7500))
+"#;
+
+/// What a program of the host sends to a group is looped back by the kernel, and to no lane.
+#[test]
+fn a_group_is_heard_once_from_the_network_and_from_this_host() {
+    let both = Both::new();
+    let (own, far) = (both.pair.a_v4(), both.pair.b_v4());
+    let mut hearer = start(both.a(), true, &[python(), "-c", HEAR_ITSELF, &own, "8"]);
+    hearer.wait_for("joined", PATIENCE).unwrap();
+    start(both.a(), false, &[python(), "-c", TELL_BOTH, &own, "on the kernel"]).success(PATIENCE).unwrap();
+    start(both.a(), true, &[python(), "-c", TELL_BOTH, &own, "on a lane"]).success(PATIENCE).unwrap();
+    start(both.b(), true, &[python(), "-c", TELL_BOTH, &far, "far"]).success(PATIENCE).unwrap();
+    let heard = hearer.success(PATIENCE).unwrap();
+    let expected: Vec<String> = ["four", "six"]
+        .iter()
+        .flat_map(|family| ["far", "itself", "on a lane", "on the kernel"].map(|name| format!("'{family} {name}'")))
+        .collect();
+    assert_eq!(heard.trim(), format!("joined\n[{}]", expected.join(", ")));
+    assert_eq!(both.a_service.stat().unwrap().number("/host/counters/group_copies"), 2);
+}
+
 /// Prints how long each datagram is that it hears, in both families, and that all of it is right.
 const HEAR_LONG: &str = r#"
 import select, socket, struct, sys

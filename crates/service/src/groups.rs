@@ -2,7 +2,8 @@
 //!
 //! The kernel joins (IGMP, MLD) through the program's own socket. Divert clones each datagram of the group to every lane that
 //! joined and lets the original go on to the kernel, whose other members hear it as ever. The program's own kernel socket is a
-//! member as well, so a filter on it drops what came by an accelerated interface: that the lane has already.
+//! member as well, so a filter on it drops what came by an accelerated interface: that the lane has already. What a program of this
+//! host sent, and the kernel loops back, bears the interface by which it left; it comes to no lane, and passes.
 //!
 //! Only the first fragment of a datagram names the port. What comes before it goes to the lanes that joined the group at any port, so these are
 //! entered, too, as port 0.
@@ -151,6 +152,10 @@ const JUMP_EQUAL: u16 = 0x15;
 const RETURN: u16 = 0x06;
 /// `SKF_AD_OFF + SKF_AD_IFINDEX`: the interface by which the packet came.
 const INTERFACE: u32 = (-0x1000_i32 + 8).cast_unsigned();
+/// `SKF_AD_OFF + SKF_AD_PKTTYPE`: to whom the packet was sent.
+const PACKET_TYPE: u32 = (-0x1000_i32 + 4).cast_unsigned();
+/// `PACKET_LOOPBACK` of `linux/if_packet.h`: by this host, to a group that it is itself a member of.
+const LOOPED_BACK: u32 = 5;
 /// `SKF_NET_OFF`: where the IP header begins.
 const IP_HEADER: u32 = (-0x10_0000_i32).cast_unsigned();
 const EVERYTHING: u32 = u32::MAX;
@@ -159,7 +164,7 @@ const EVERYTHING: u32 = u32::MAX;
 const MAX_FILTERED: usize = 32;
 
 /// The filter for a socket that joined `groups` on a host whose accelerated interfaces are `interfaces`: drops datagrams to
-/// those groups that came by those interfaces, passes everything else. `None` if nothing needs to be dropped, or if there are
+/// those groups that came from the network by those interfaces, passes everything else. `None` if nothing needs to be dropped, or if there are
 /// too many for a filter (the caller then leaves those groups to the kernel).
 pub(crate) fn filter(groups: &[Address], interfaces: &[u32]) -> Option<Vec<Instruction>> {
     if groups.is_empty() || interfaces.is_empty() || groups.len() > MAX_FILTERED || interfaces.len() > MAX_FILTERED {
@@ -167,7 +172,9 @@ pub(crate) fn filter(groups: &[Address], interfaces: &[u32]) -> Option<Vec<Instr
     }
     let op = |code, k| Instruction { code, jt: 0, jf: 0, k };
     let equal = |k, jt, jf| Instruction { code: JUMP_EQUAL, jt, jf, k };
-    let mut program = vec![op(LOAD_WORD, INTERFACE)];
+    let looped = [op(LOAD_WORD, PACKET_TYPE), equal(LOOPED_BACK, 0, 1), op(RETURN, EVERYTHING)];
+    let mut program = looped.to_vec();
+    program.push(op(LOAD_WORD, INTERFACE));
     for (at, &index) in interfaces.iter().enumerate() {
         // To behind the "pass" that ends this list.
         let left = u8::try_from(interfaces.len() - at).unwrap_or(u8::MAX);
@@ -255,13 +262,14 @@ mod tests {
     }
 
     /// Runs a filter on a datagram as the kernel would, as far as these programs need it.
-    fn run(program: &[Instruction], interface: u32, ip: &[u8]) -> u32 {
+    fn run(program: &[Instruction], looped: bool, interface: u32, ip: &[u8]) -> u32 {
         let (mut at, mut a) = (0, 0);
         loop {
             let i = program[at];
             at += 1;
             match i.code {
                 LOAD_WORD if i.k == INTERFACE => a = interface,
+                LOAD_WORD if i.k == PACKET_TYPE => a = if looped { LOOPED_BACK } else { 2 },
                 LOAD_WORD => {
                     let offset = (i.k - IP_HEADER) as usize;
                     match ip.get(offset..offset + 4) {
@@ -298,13 +306,16 @@ mod tests {
         six_other.0[15] = 0x35;
         let program = filter(&[GROUP, six, Address::v4([239, 9, 9, 9])], &[3, 4]).unwrap();
         for interface in [3, 4] {
-            assert_eq!(run(&program, interface, &ip_to(GROUP)), 0);
-            assert_eq!(run(&program, interface, &ip_to(six)), 0);
-            assert_eq!(run(&program, interface, &ip_to(Address::v4([239, 9, 9, 9]))), 0);
-            assert_eq!(run(&program, interface, &ip_to(other)), EVERYTHING);
-            assert_eq!(run(&program, interface, &ip_to(six_other)), EVERYTHING);
+            assert_eq!(run(&program, false, interface, &ip_to(GROUP)), 0);
+            assert_eq!(run(&program, false, interface, &ip_to(six)), 0);
+            assert_eq!(run(&program, false, interface, &ip_to(Address::v4([239, 9, 9, 9]))), 0);
+            assert_eq!(run(&program, false, interface, &ip_to(other)), EVERYTHING);
+            assert_eq!(run(&program, false, interface, &ip_to(six_other)), EVERYTHING);
         }
-        assert_eq!(run(&program, 1, &ip_to(GROUP)), EVERYTHING, "looped back");
+        assert_eq!(run(&program, false, 1, &ip_to(GROUP)), EVERYTHING, "an interface without a lane");
+        for group in [GROUP, six] {
+            assert_eq!(run(&program, true, 3, &ip_to(group)), EVERYTHING, "looped back: the kernel alone has it");
+        }
         assert_eq!(filter(&[], &[3]), None);
         // The kernel accepts it, also at its largest.
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -313,7 +324,7 @@ mod tests {
         let interfaces: Vec<_> = (1..=MAX_FILTERED as u32).collect();
         let program = filter(&many, &interfaces).unwrap();
         attach_filter(socket.as_fd(), &program).unwrap();
-        assert_eq!(run(&program, 32, &ip_to(many[31])), 0);
-        assert_eq!(run(&program, 33, &ip_to(many[31])), EVERYTHING);
+        assert_eq!(run(&program, false, 32, &ip_to(many[31])), 0);
+        assert_eq!(run(&program, false, 33, &ip_to(many[31])), EVERYTHING);
     }
 }
