@@ -126,14 +126,9 @@ export! {
             let mut buffers = unsafe { Buffers::new(iov.as_ptr(), 1) }?;
             let mut extras = Extras::default();
             let len = ops::receive(fd, &mut buffers, flags, &mut extras)?;
-            if extras.name_len > 0 {
-                // SAFETY: the program's place for the name.
-                unsafe { name::store(&extras.name[..extras.name_len], address, alen) }?;
-            } else if !alen.is_null() {
-                // A stream has no name to tell, as in Linux.
-                // SAFETY: the program's place.
-                unsafe { *alen = 0 };
-            }
+            // A stream has no name to tell, as in Linux: of length 0, if the program has a place for one.
+            // SAFETY: the program's place for the name.
+            unsafe { name::store(&extras.name[..extras.name_len], address, alen) }?;
             Ok(len)
         })
     }

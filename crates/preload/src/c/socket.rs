@@ -76,7 +76,11 @@ unsafe fn accept_any(fd: c_int, address: *mut sockaddr, len: *mut socklen_t, fla
         }
         let (new, bytes, n) = ops::accept(fd, flags)?;
         // SAFETY: the program's place for the name.
-        unsafe { name::store(&bytes[..n], address, len) }?;
+        unsafe { name::store(&bytes[..n], address, len) }.inspect_err(|_| {
+            // The program never learns of it. As the kernel has it, the connection is lost.
+            // SAFETY: a number of ours that nobody else knows.
+            unsafe { super::descriptor::close(new) };
+        })?;
         Ok(new)
     })
 }

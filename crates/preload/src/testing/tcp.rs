@@ -5,6 +5,7 @@ use crate::socket::kernel;
 use crate::socket::options;
 use crate::table::fd::{Entry, TABLE};
 use crate::wait::poll;
+use tickwire_stack::TcpId;
 
 fn so_error(fd: c_int) -> i32 {
     let (bytes, _) = options::get(fd, libc::SOL_SOCKET, libc::SO_ERROR).unwrap().unwrap();
@@ -289,4 +290,57 @@ fn a_peek_that_waits_for_all_sees_all() {
     ops::shutdown(fd, libc::SHUT_WR).unwrap();
     assert_eq!(receive(fd, 9, libc::MSG_PEEK | libc::MSG_WAITALL), Ok(b"abcde".to_vec()), "no more will come");
     close(fd);
+}
+
+/// What a call has told of an error, if it failed.
+fn told(answer: isize) -> i32 {
+    if answer < 0 { crate::base::errno::get() } else { 0 }
+}
+
+/// `recvfrom` as the kernel has it (`move_addr_to_user`): the name of length 0 is told if there is a place for it, and a place of negative length is none.
+#[test]
+fn a_stream_tells_no_name_and_refuses_a_place_of_negative_length() {
+    let fd = connected(7);
+    send(fd, b"abc", 0, None).unwrap();
+    let (mut byte, mut name) = (0u8, [0u8; 16]);
+    let mut take = |len: &mut libc::socklen_t, named: bool| {
+        let address = if named { name.as_mut_ptr().cast() } else { core::ptr::null_mut() };
+        // SAFETY: places of our own, as long as said or said to be of a length that is refused.
+        told(unsafe { crate::c::data::recvfrom(fd, (&raw mut byte).cast(), 1, 0, address, len) })
+    };
+    for (said, named, error, left) in
+        [(16, true, 0, 0), (u32::MAX, true, libc::EINVAL, u32::MAX), (u32::MAX, false, 0, u32::MAX)]
+    {
+        let mut len = said;
+        assert_eq!((take(&mut len, named), len), (error, left), "{said} {named}");
+    }
+    assert_eq!(receive(fd, 1, libc::MSG_DONTWAIT), Err(Errno(libc::EAGAIN)), "what came with an error is taken, too");
+    close(fd);
+}
+
+/// As in the kernel: the connection was taken before it turned out that its peer's name cannot be told, and nobody has it then.
+#[test]
+fn a_connection_whose_peer_cannot_be_told_is_lost_and_its_descriptor_is_not() {
+    let listener = socket(libc::SOCK_STREAM);
+    ops::bind(listener, &address(Address::ANY_V4, 0)).unwrap();
+    ops::listen(listener, 8).unwrap();
+    let port = sys::socket_name(listener, false).unwrap().port;
+    let dialler = socket(libc::SOCK_DGRAM);
+    send(dialler, format!("dial {port}").as_bytes(), 0, Some((THERE, 7))).unwrap();
+    let (mut name, mut len) = ([0u8; 16], u32::MAX);
+    // SAFETY: a place of our own, said to be of a length that is refused.
+    let answer = unsafe { crate::c::socket::accept(listener, name.as_mut_ptr().cast(), &raw mut len) };
+    assert_eq!(told(answer as isize), libc::EINVAL);
+    // What descriptors of the process mean.
+    let open = lane().with(|access| {
+        let sockets: Vec<_> = (0..access.descriptions().used())
+            .filter_map(|index| TcpId::try_from(access.descriptions().get(index).socket()).ok())
+            .collect();
+        Ok(sockets
+            .into_iter()
+            .filter_map(|id| access.stack.tcp_endpoints(id).ok())
+            .any(|(local, _)| local.port == port))
+    });
+    assert_eq!(open, Ok(false), "the connection is nobody's");
+    [dialler, listener].into_iter().for_each(close);
 }
