@@ -170,15 +170,50 @@ fn from_glimpse(pipe: c_int, own: &Pipe, seen: Vec<u8>, socket: c_int, flags: c_
     Ok(sent)
 }
 
-/// Moves bytes where one end is a socket of ours: the other must be a pipe, and the socket a stream.
-fn between(from: c_int, to: c_int, offsets: bool, len: usize, flags: c_uint) -> Result<usize> {
-    let stream = |fd| matches!(TABLE.get(fd), Entry::Tcp(_) | Entry::Dead(_));
-    match (stream(from) && is_pipe(to), is_pipe(from) && stream(to)) {
-        (false, false) => Err(Errno(libc::EINVAL)),
-        _ if offsets => Err(Errno(libc::ESPIPE)),
-        _ if len == 0 => Ok(0),
-        (true, _) => from_socket(from, to, len, flags),
-        (_, true) => to_socket(from, to, len, flags),
+/// One end of what is to be moved.
+struct End {
+    fd: c_int,
+    is_pipe: bool,
+    /// The program has given an offset; neither a pipe nor a socket has one.
+    offset: bool,
+}
+
+impl End {
+    fn new(fd: c_int, offset: *const i64) -> Self {
+        Self { fd, is_pipe: is_pipe(fd), offset: !offset.is_null() }
+    }
+
+    fn is_stream(&self) -> bool {
+        matches!(TABLE.get(self.fd), Entry::Tcp(_) | Entry::Dead(_))
+    }
+
+    /// How it is open: `O_RDONLY`, `O_WRONLY` or `O_RDWR`.
+    fn access(&self) -> Result<c_int> {
+        Ok(sys::fcntl(self.fd, libc::F_GETFL, 0)? & libc::O_ACCMODE)
+    }
+}
+
+/// Moves bytes where one end is a socket of ours: the other must be a pipe, and the socket a stream. Errors come in the order of the kernel's
+/// (`__do_splice`, `do_splice`).
+fn between(from: &End, to: &End, len: usize, flags: c_uint) -> Result<usize> {
+    const ALL: c_uint = libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK | libc::SPLICE_F_MORE | libc::SPLICE_F_GIFT;
+    if len == 0 {
+        return Ok(0);
+    }
+    if flags & !ALL != 0 {
+        return Err(Errno(libc::EINVAL));
+    }
+    if [from, to].iter().any(|end| end.is_pipe && end.offset) {
+        return Err(Errno(libc::ESPIPE));
+    }
+    if from.access()? == libc::O_WRONLY || to.access()? == libc::O_RDONLY {
+        return Err(Errno(libc::EBADF));
+    }
+    match (from.is_pipe, to.is_pipe) {
+        _ if from.offset || to.offset => Err(Errno(libc::EINVAL)),
+        (false, true) if from.is_stream() => from_socket(from.fd, to.fd, len, flags),
+        (true, false) if to.is_stream() => to_socket(from.fd, to.fd, len, flags),
+        _ => Err(Errno(libc::EINVAL)),
     }
 }
 
@@ -189,8 +224,7 @@ export! {
             // SAFETY: the program's arguments go on unchanged.
             return unsafe { real::splice(from, from_offset, to, to_offset, len, flags) };
         }
-        let offsets = !from_offset.is_null() || !to_offset.is_null();
-        answer_len(|| between(from, to, offsets, len, flags))
+        answer_len(|| between(&End::new(from, from_offset), &End::new(to, to_offset), len, flags))
     }
 }
 

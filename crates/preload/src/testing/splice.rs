@@ -91,10 +91,18 @@ fn what_cannot_be_spliced_is_told_as_linux_does() {
     assert_eq!(spliced(datagrams, to.as_raw_fd(), 10, 0), Err(Errno(libc::EINVAL)));
     assert_eq!(spliced(from.as_raw_fd(), stream, 0, 0), Ok(0));
     assert_eq!(spliced(from.as_raw_fd(), stream, 10, libc::SPLICE_F_NONBLOCK), Err(Errno(libc::EAGAIN)));
-    let mut offset = 0;
-    // SAFETY: the offset is ours.
-    let moved = unsafe { splice(from.as_raw_fd(), core::ptr::null_mut(), stream, &raw mut offset, 10, 0) };
-    assert_eq!((moved, errno::get()), (-1, libc::ESPIPE));
+    let none = core::ptr::null_mut();
+    for (of_pipe, of_stream, error) in [(true, false, libc::ESPIPE), (false, true, libc::EINVAL)] {
+        let mut offset = 0;
+        let offset = &raw mut offset;
+        let place = |given| if given { offset } else { none };
+        // SAFETY: the offset is ours.
+        let moved = unsafe { splice(from.as_raw_fd(), place(of_pipe), stream, place(of_stream), 10, 0) };
+        assert_eq!((moved, errno::get()), (-1, error));
+    }
+    assert_eq!(spliced(stream, from.as_raw_fd(), 10, 0), Err(Errno(libc::EBADF)), "the end to read from");
+    assert_eq!(spliced(to.as_raw_fd(), stream, 10, 0), Err(Errno(libc::EBADF)), "the end to write to");
+    assert_eq!(spliced(from.as_raw_fd(), stream, 10, 1 << 6), Err(Errno(libc::EINVAL)), "no such flag");
     [stream, datagrams].into_iter().for_each(close);
 }
 
