@@ -1,7 +1,7 @@
 //! Exports that move data: read and write, send and receive, in all their forms.
 
 use super::iov::{Buffers, one};
-use super::name::{self, Name};
+use super::name;
 use super::sys::Extras;
 use super::{answer, answer_len, export, message, real, sys};
 use crate::base::errno::{Errno, Result};
@@ -33,11 +33,12 @@ unsafe fn send_one(
 ) -> ssize_t {
     let iov = one(buffer, len);
     answer_len(|| {
+        let mut extras = Extras::default();
         // SAFETY: the program's address, or none.
-        let name = unsafe { Name::read(to.0, to.1) }?;
+        let name = unsafe { extras.name_to_send(to.0, to.1) }?;
         // SAFETY: the program's buffer, as long as it says.
         let mut buffers = unsafe { Buffers::new(iov.as_ptr(), 1) }?;
-        ops::send(fd, &mut buffers, flags, name, &mut Extras::default())
+        ops::send(fd, &mut buffers, flags, name, &mut extras)
     })
 }
 

@@ -1,7 +1,7 @@
 //! The program's messages (`msghdr`) as a checked view, and calls that move them, one or many at a time.
 
 use super::iov::{Buffers, MAX_BUFFERS};
-use super::name::{self, Name};
+use super::name;
 use super::sys::{self, Control, Extras};
 use crate::base::errno::{Errno, Result};
 use crate::socket::{ops, rights};
@@ -43,11 +43,6 @@ impl<'a> Message<'a> {
         unsafe { Control::new(self.header.msg_control, self.header.msg_controllen) }
     }
 
-    fn name(&self) -> Result<Option<Name>> {
-        // SAFETY: the program's name, by the promise of `at`.
-        unsafe { Name::read(self.header.msg_name.cast(), self.header.msg_namelen) }
-    }
-
     fn receive(&mut self, fd: c_int, flags: c_int) -> Result<usize> {
         if !self.header.msg_name.is_null() && name::is_negative(self.header.msg_namelen) {
             return Err(Errno(libc::EINVAL));
@@ -70,7 +65,11 @@ impl<'a> Message<'a> {
 
     fn send(&self, fd: c_int, flags: c_int) -> Result<usize> {
         let mut extras = Extras { control: Some(self.control()), ..Extras::default() };
-        ops::send(fd, &mut self.buffers()?, flags, self.name()?, &mut extras)
+        let (name, len) = (self.header.msg_name.cast(), self.header.msg_namelen);
+        // A name of no length is none, as in Linux (`__copy_msghdr`).
+        // SAFETY: the program's name, by the promise of `at`.
+        let to = if len == 0 { None } else { unsafe { extras.name_to_send(name, len) }? };
+        ops::send(fd, &mut self.buffers()?, flags, to, &mut extras)
     }
 }
 

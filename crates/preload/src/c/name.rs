@@ -24,34 +24,34 @@ pub(crate) fn is_negative(len: socklen_t) -> bool {
     len > i32::MAX as socklen_t
 }
 
-impl Name {
-    /// Reads a socket address; `None` for a null pointer.
-    ///
-    /// # Errors
-    /// `EINVAL` if the length is negative, as the kernel sees it.
-    ///
-    /// # Safety
-    /// `address` is null or points to `len` readable bytes, unless that is negative.
-    pub(crate) unsafe fn read(address: *const sockaddr, len: socklen_t) -> Result<Option<Self>> {
-        if address.is_null() {
-            return Ok(None);
-        }
-        if is_negative(len) {
-            return Err(Errno(libc::EINVAL));
-        }
-        let mut bytes = [0u8; MAX];
-        let n = (len as usize).min(MAX);
-        // SAFETY: `n` is at most `len`.
-        unsafe { core::ptr::copy_nonoverlapping(address.cast::<u8>(), bytes.as_mut_ptr(), n) };
-        Ok(Some(Self::parse(&bytes[..n])))
+/// Reads a socket address as it is, cut to what an IP address can have; `None` for a null pointer.
+///
+/// # Errors
+/// `EINVAL` if the length is negative, as the kernel sees it.
+///
+/// # Safety
+/// `address` is null or points to `len` readable bytes, unless that is negative.
+pub(crate) unsafe fn read(address: *const sockaddr, len: socklen_t) -> Result<Option<([u8; MAX], usize)>> {
+    if address.is_null() {
+        return Ok(None);
     }
+    if is_negative(len) {
+        return Err(Errno(libc::EINVAL));
+    }
+    let mut bytes = [0u8; MAX];
+    let n = (len as usize).min(MAX);
+    // SAFETY: `n` is at most `len`.
+    unsafe { core::ptr::copy_nonoverlapping(address.cast::<u8>(), bytes.as_mut_ptr(), n) };
+    Ok(Some((bytes, n)))
+}
 
-    /// The address in these bytes.
+impl Name {
+    /// The address in these bytes, if there are as many as the kernel wants (`sizeof(struct sockaddr_in)`, `SIN6_LEN_RFC2133`).
     pub(crate) fn parse(bytes: &[u8]) -> Self {
         let [f0, f1, ..] = *bytes else { return Self::Other };
         match c_int::from(u16::from_ne_bytes([f0, f1])) {
             libc::AF_UNSPEC => Self::Unspecified,
-            libc::AF_INET if bytes.len() >= 8 => {
+            libc::AF_INET if bytes.len() >= 16 => {
                 let port = u16::from_be_bytes([bytes[2], bytes[3]]);
                 let address = Address::v4([bytes[4], bytes[5], bytes[6], bytes[7]]);
                 Self::Inet { endpoint: Endpoint::new(address, port), scope: 0, v6: false }
@@ -128,6 +128,7 @@ mod tests {
     fn short_and_foreign_names_are_left_to_the_kernel() {
         assert_eq!(Name::parse(&[]), Name::Other);
         assert_eq!(Name::parse(&[2, 0, 1]), Name::Other);
+        assert_eq!(Name::parse(&[2, 0, 0, 7, 10, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0]), Name::Other);
         assert_eq!(Name::parse(&[1, 0, b'/', b'x', 0, 0, 0, 0]), Name::Other);
         assert_eq!(Name::parse(&[0, 0]), Name::Unspecified);
     }

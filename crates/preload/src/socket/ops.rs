@@ -112,7 +112,7 @@ fn send_dead(fd: c_int, error: u32) -> Result<usize> {
     Err(take_error(fd, error).unwrap_or(Errno(libc::EPIPE)))
 }
 
-/// Sends; raises SIGPIPE as the kernel would.
+/// Sends to where `extras` names, which means `to`; raises SIGPIPE as the kernel would.
 pub(crate) fn send(
     fd: c_int,
     buffers: &mut Buffers<'_>,
@@ -135,9 +135,6 @@ pub(crate) fn send(
             answer = send_dead(fd, error);
         } else {
             buffers.rewind();
-            if let Some(Name::Inet { endpoint, scope, v6 }) = to {
-                (extras.name, extras.name_len) = name::emit(endpoint, v6, scope);
-            }
             return sys::send(fd, buffers, flags, extras);
         }
     }
@@ -158,10 +155,10 @@ fn fast_open(
     to: Option<Name>,
     extras: &mut Extras<'_>,
 ) -> Result<usize> {
-    if let Some(Name::Inet { endpoint, scope, v6 }) = to {
-        let (bytes, len) = name::emit(endpoint, v6, scope);
-        connect(fd, &bytes[..len])?;
+    if let Some(Name::Inet { .. }) = to {
+        connect(fd, &extras.name[..extras.name_len])?;
     }
+    extras.name_len = 0;
     send(fd, buffers, flags & !libc::MSG_FASTOPEN, None, extras)
 }
 

@@ -149,19 +149,21 @@ pub(crate) fn send(
     extras: &mut Extras<'_>,
 ) -> Result<usize> {
     let (destination, scope) = match to {
-        None | Some(Name::Unspecified) => (None, 0),
+        None => (None, 0),
         Some(Name::Inet { endpoint, scope, .. }) => (Some(endpoint), scope),
-        // Wrong families and lengths: the kernel knows the error.
-        Some(Name::Other) => return by_kernel(lane, fd, index, buffers, flags, to, extras, Reason::None),
+        // A message of the kernel's with such a name has none.
+        Some(_) if extras.name_len == 0 => return Err(Errno(libc::EINVAL)),
+        // Wrong families and lengths: the kernel knows the error. No family at all is as none given to IPv6, and as that of IPv4 to this.
+        Some(_) => return by_kernel(lane, fd, index, buffers, flags, extras, Reason::None),
     };
     let mut call = Call { to: SendTo { destination, ..SendTo::default() }, interface: 0 };
     match ancillary::for_send(extras, &mut call.to) {
-        _ if flags & libc::MSG_OOB != 0 => return by_kernel(lane, fd, index, buffers, flags, to, extras, Reason::None),
+        _ if flags & libc::MSG_OOB != 0 => return by_kernel(lane, fd, index, buffers, flags, extras, Reason::None),
         _ if flags & libc::MSG_MORE != 0 => {
-            return by_kernel(lane, fd, index, buffers, flags, to, extras, Reason::Pieces);
+            return by_kernel(lane, fd, index, buffers, flags, extras, Reason::Pieces);
         }
         Ok(interface) => call.interface = interface,
-        Err(reason) => return by_kernel(lane, fd, index, buffers, flags, to, extras, reason),
+        Err(reason) => return by_kernel(lane, fd, index, buffers, flags, extras, reason),
     }
     let mut tries = 0;
     let mut v6 = false;
@@ -180,7 +182,7 @@ pub(crate) fn send(
         );
         match outcome? {
             Sent::Done(len) => return Ok(len),
-            Sent::Kernel(reason) => return by_kernel(lane, fd, index, buffers, flags, to, extras, reason),
+            Sent::Kernel(reason) => return by_kernel(lane, fd, index, buffers, flags, extras, reason),
             Sent::Bind => bind_somewhere(lane, fd, index, v6)?,
             Sent::Resolve(address) => {
                 let source = call.to.source.unwrap_or(Address::ANY);
@@ -189,7 +191,7 @@ pub(crate) fn send(
                 match lane.reach(address, source, scope, via) {
                     Ok(_) => {}
                     Err(Reason::OtherWay) if via != 0 => return other_way(lane, index),
-                    Err(reason) => return by_kernel(lane, fd, index, buffers, flags, to, extras, reason),
+                    Err(reason) => return by_kernel(lane, fd, index, buffers, flags, extras, reason),
                 }
             }
             Sent::OtherWay => return other_way(lane, index),
@@ -197,7 +199,7 @@ pub(crate) fn send(
         tries += 1;
         if tries > 4 {
             // The path comes and goes; the kernel decides.
-            return by_kernel(lane, fd, index, buffers, flags, to, extras, Reason::None);
+            return by_kernel(lane, fd, index, buffers, flags, extras, Reason::None);
         }
     }
 }
@@ -291,20 +293,15 @@ fn reason_of(access: &Access<'_>, id: UdpId) -> u32 {
     access.stack.socket_row(id.into()).map_or(0, |row| row.reason.get())
 }
 
-#[expect(clippy::too_many_arguments, reason = "a send's own arguments, and why")]
 fn by_kernel(
     lane: &'static Lane,
     fd: c_int,
     index: u32,
     buffers: &mut Buffers<'_>,
     flags: c_int,
-    to: Option<Name>,
     extras: &mut Extras<'_>,
     reason: Reason,
 ) -> Result<usize> {
-    if let Some(Name::Inet { endpoint, scope, v6 }) = to {
-        (extras.name, extras.name_len) = name::emit(endpoint, v6, scope);
-    }
     buffers.rewind();
     let len = sys::send(fd, buffers, flags, extras)?;
     // Answers will come that way, too; and the kernel has chosen a port if there was none.

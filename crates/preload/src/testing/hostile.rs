@@ -201,7 +201,11 @@ impl Program {
                 let mut bytes = input.take(40).to_vec();
                 bytes.resize(bytes.len().max(2), 0);
                 // Anything but an address to which something could go.
-                let family = input.of(&[libc::AF_UNSPEC, libc::AF_UNIX, libc::AF_NETLINK, 255]);
+                let family = match input.of(&[libc::AF_UNSPEC, libc::AF_UNIX, libc::AF_NETLINK, 255]) {
+                    // To send to, that is as good as IPv4's.
+                    libc::AF_UNSPEC if !self.alone => 255,
+                    family => family,
+                };
                 bytes[..2].copy_from_slice(&(family as u16).to_ne_bytes());
                 bytes
             }

@@ -113,13 +113,21 @@ pub(crate) fn address(address: Address, port: u16) -> Vec<u8> {
     bytes[..len].to_vec()
 }
 
+/// Names to whom a message goes.
+pub(crate) fn named(extras: &mut Extras<'_>, to: Address, port: u16) -> Name {
+    let endpoint = Endpoint::new(to, port);
+    (extras.name, extras.name_len) = name::emit(endpoint, false, 0);
+    Name::Inet { endpoint, scope: 0, v6: false }
+}
+
 /// Sends, to somewhere or to the peer.
 pub(crate) fn send(fd: c_int, data: &[u8], flags: c_int, to: Option<(Address, u16)>) -> Result<usize> {
     let iov = one(data.as_ptr().cast(), data.len());
     // SAFETY: the data lives on.
     let mut buffers = unsafe { Buffers::new(iov.as_ptr(), 1) }?;
-    let to = to.map(|(a, p)| Name::Inet { endpoint: Endpoint::new(a, p), scope: 0, v6: false });
-    ops::send(fd, &mut buffers, flags | libc::MSG_NOSIGNAL, to, &mut Extras::default())
+    let mut extras = Extras::default();
+    let to = to.map(|(a, p)| named(&mut extras, a, p));
+    ops::send(fd, &mut buffers, flags | libc::MSG_NOSIGNAL, to, &mut extras)
 }
 
 /// Receives up to `len` bytes; also says what call and message said.

@@ -211,8 +211,8 @@ fn send_cut(fd: c_int, data: &[u8], segment: &[u8]) -> Result<usize> {
     let iov = one(data.as_ptr().cast(), data.len());
     // SAFETY: the data lives on.
     let mut buffers = unsafe { Buffers::new(iov.as_ptr(), 1) }?;
-    let to = Some(Name::Inet { endpoint: Endpoint::new(THERE, 7), scope: 0, v6: false });
-    ops::send(fd, &mut buffers, 0, to, &mut extras)
+    let to = named(&mut extras, THERE, 7);
+    ops::send(fd, &mut buffers, 0, Some(to), &mut extras)
 }
 
 #[test]

@@ -1,5 +1,8 @@
 use super::*;
-use crate::base::errno::Errno;
+use crate::base::errno::{self, Errno};
+use crate::c::data;
+use crate::table::desc::flag;
+use crate::table::fd::TABLE;
 
 #[test]
 fn datagrams_go_by_the_lane_and_come_back_with_their_sender() {
@@ -179,4 +182,64 @@ fn an_error_ends_a_receive_that_waits() {
     assert_eq!(receive(fd, 10, 0), Err(Errno(libc::EAGAIN)), "told once");
     assert_eq!(undisturbed.join().unwrap(), Err(Errno(libc::EAGAIN)));
     [fd, other].into_iter().for_each(close);
+}
+
+/// A datagram goes nowhere if it is addressed in a way that the kernel refuses, not even to whom the socket is connected.
+#[test]
+fn a_name_that_is_no_address_is_refused_as_the_kernel_does_it() {
+    let fd = socket(libc::SOCK_DGRAM);
+    send(fd, b"mute", 0, Some((THERE, 7))).unwrap();
+    // Connected on the lane only: from this machine's addresses the peer is not reached.
+    lane()
+        .with(|access| {
+            let index = TABLE.get(fd).description().unwrap();
+            let id = access.descriptions().get(index).socket().try_into()?;
+            access.stack.udp_connect(id, access.now, Some(Endpoint::new(THERE, 7)))?;
+            access.descriptions().get(index).set(flag::CONNECTED, true);
+            Ok(())
+        })
+        .unwrap();
+    let to_name = |name: &[u8]| {
+        // SAFETY: data and name are as long as said.
+        let sent = unsafe {
+            data::sendto(fd, c"x".as_ptr().cast(), 1, 0, name.as_ptr().cast(), name.len() as libc::socklen_t)
+        };
+        if sent < 0 { errno::get() } else { 0 }
+    };
+    let with_name = |name: &[u8]| {
+        let mut part = one(c"x".as_ptr().cast(), 1);
+        // SAFETY: all zero is a message of nothing.
+        let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
+        (message.msg_name, message.msg_namelen) = (name.as_ptr().cast_mut().cast(), name.len() as libc::socklen_t);
+        (message.msg_iov, message.msg_iovlen) = (part.as_mut_ptr(), 1);
+        // SAFETY: data and name are as long as said.
+        let sent = unsafe { data::sendmsg(fd, &raw const message, 0) };
+        if sent < 0 { errno::get() } else { 0 }
+    };
+    let (there, mut foreign) = (address(THERE, 7), address(THERE, 7));
+    foreign[..2].copy_from_slice(&255u16.to_ne_bytes());
+    for name in [&there[..1], &there[..8], &there[..15]] {
+        assert_eq!((to_name(name), with_name(name)), (libc::EINVAL, libc::EINVAL), "{name:?}");
+    }
+    assert_eq!((to_name(&foreign), with_name(&foreign)), (libc::EAFNOSUPPORT, libc::EAFNOSUPPORT));
+    assert_eq!(to_name(&[]), libc::EINVAL);
+    assert_eq!(receive(fd, 100, libc::MSG_DONTWAIT), Err(Errno(libc::EAGAIN)), "nothing was sent");
+    assert_eq!((with_name(&[]), to_name(&there)), (0, 0), "no name at all in a message");
+    assert_eq!(receive(fd, 100, 0), Ok(b"x".to_vec()), "by the lane");
+    assert_eq!(receive(fd, 100, 0), Ok(b"x".to_vec()));
+    close(fd);
+}
+
+/// To a socket of IPv4 no family is that of IPv4 (`udp_sendmsg`).
+#[test]
+fn an_address_without_a_family_is_one_of_ipv4() {
+    let theirs = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut name = address(Address::v4([127, 0, 0, 1]), theirs.local_addr().unwrap().port());
+    name[..2].copy_from_slice(&(libc::AF_UNSPEC as u16).to_ne_bytes());
+    let fd = socket(libc::SOCK_DGRAM);
+    // SAFETY: data and name are as long as said.
+    let sent = unsafe { data::sendto(fd, c"x".as_ptr().cast(), 1, 0, name.as_ptr().cast(), 16) };
+    assert_eq!(sent, 1);
+    assert_eq!(theirs.recv(&mut [0; 8]).unwrap(), 1);
+    close(fd);
 }

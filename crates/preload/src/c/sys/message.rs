@@ -3,15 +3,15 @@
 use super::called;
 use crate::base::errno::Result;
 use crate::c::iov::Buffers;
-use crate::c::name;
+use crate::c::name::{self, Name};
 use core::ffi::{c_int, c_void};
 use core::mem::zeroed;
-use libc::{msghdr, socklen_t};
+use libc::{msghdr, sockaddr, socklen_t};
 
 /// What a message call on a kernel socket may fill in or use beside the bytes.
 #[derive(Default)]
 pub(crate) struct Extras<'a> {
-    /// The address: given to send, filled in on receive.
+    /// The address: as the program gave it to send, whatever is in it; filled in on receive.
     pub(crate) name: [u8; name::MAX],
     /// How much of it counts.
     pub(crate) name_len: usize,
@@ -19,6 +19,24 @@ pub(crate) struct Extras<'a> {
     pub(crate) control: Option<Control<'a>>,
     /// `msg_flags` of a received message.
     pub(crate) flags: c_int,
+}
+
+impl Extras<'_> {
+    /// Takes an address to send to, and says what it means; `None` for a null pointer.
+    ///
+    /// # Errors
+    /// As [`name::read`].
+    ///
+    /// # Safety
+    /// As [`name::read`].
+    pub(crate) unsafe fn name_to_send(&mut self, address: *const sockaddr, len: socklen_t) -> Result<Option<Name>> {
+        // SAFETY: by the caller's promise.
+        let given = unsafe { name::read(address, len) }?;
+        Ok(given.map(|(bytes, n)| {
+            (self.name, self.name_len) = (bytes, n);
+            Name::parse(&bytes[..n])
+        }))
+    }
 }
 
 /// A place for control messages, in the program's memory.
