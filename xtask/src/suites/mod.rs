@@ -27,13 +27,13 @@ pub(crate) struct Options {
     #[arg(long, value_name = "DIR")]
     libuv: Option<PathBuf>,
 
-    /// Only tests whose name contains this
-    only: Option<String>,
+    /// Only tests whose name contains one of these
+    only: Vec<String>,
 }
 
 impl Options {
     fn wants(&self, name: &str) -> bool {
-        self.only.as_deref().is_none_or(|only| name.contains(only))
+        self.only.is_empty() || self.only.iter().any(|only| name.contains(only))
     }
 }
 

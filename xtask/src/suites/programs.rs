@@ -125,7 +125,7 @@ impl Suite {
         if unexplained > 0 {
             bail!("{unexplained} tests are worse than on the kernel");
         }
-        if options.only.is_none() && rows.values().all(|row| row.packets == 0) {
+        if options.only.is_empty() && rows.values().all(|row| row.packets == 0) {
             bail!("nothing crossed the lane");
         }
         Ok(())
