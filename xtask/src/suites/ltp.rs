@@ -66,12 +66,11 @@ const KNOWN: &[(&str, &str)] = &[
     ("connect01", DIRECT),
     ("connect02", "turns a used connection of IPv6 into one of IPv4 (IPV6_ADDRFORM)"),
     ("epoll_ctl06", RINGS),
-    ("recvmmsg01", DIRECT),
     ("sendmmsg01", DIRECT),
-    ("sendmmsg02", DIRECT),
+    ("splice07", RINGS),
 ];
 const DIRECT: &str = "makes system calls without the C library's functions";
-const RINGS: &str = "tries a ring (io_uring), which is not to be had: that case is skipped";
+const RINGS: &str = "tries a ring (io_uring), which is not to be had: what needs one is skipped";
 
 /// Runs the tests in the project's folder.
 pub(super) fn run(folder: &Path, options: &Options) -> Result<()> {
