@@ -87,15 +87,53 @@ fn a_reset_that_does_not_know_the_syn_is_ignored() {
 fn an_acknowledgement_of_anything_but_the_syn_is_reset() {
     for bits in [ACK, SYN | ACK, FIN | ACK] {
         let (mut wire, id, iss) = opening();
-        for ack in [iss, iss.wrapping_sub(1), iss + 2, iss + 1000] {
+        for (already, ack) in [iss, iss.wrapping_sub(1), iss + 2, iss + 1000].into_iter().enumerate() {
             wire.put(Seg::new(bits, 1000, ack).data(b"?"));
-            let reset = wire.one();
-            assert_eq!((reset.bits, reset.seq), (RST, ack));
+            let sent = wire.taken();
+            assert_eq!((sent[0].bits, sent[0].seq), (RST, ack));
+            assert_eq!(
+                sent.len(),
+                if already == 0 { 2 } else { 1 },
+                "the SYN goes once more, not as often as anybody likes"
+            );
         }
         assert_eq!(wire.state(id), Ok(State::SynSent));
         wire.put(Seg::new(SYN | ACK, 1000, iss + 1));
         assert_eq!((wire.one().ack, wire.state(id)), (1001, Ok(State::Established)));
     }
+}
+
+/// RFC 9293 §3.10.7.3, first check, with the peer of RFC 6191: it has a connection of a program before us, between the same ends, in TIME-WAIT, and our
+/// numbers are not above that one's (another program's stack has its own clock and its own secret). It asks, our RST ends the old connection,
+/// and our SYN comes at once behind it, not when its timer expires after a second.
+#[test]
+fn an_old_connection_of_the_peers_costs_a_round_trip_and_not_a_timeout() {
+    let (mut wire, id, iss) = opening();
+    let begun = wire.now;
+    wire.pass(Span::from_micros(50));
+    wire.put(Seg::new(ACK, 1000, iss.wrapping_sub(70_000)));
+    let sent = wire.taken();
+    assert_eq!(
+        sent.iter().map(|seg| (seg.bits, seg.seq)).collect::<Vec<_>>(),
+        [(RST, iss.wrapping_sub(70_000)), (SYN, iss)]
+    );
+    wire.pass(Span::from_micros(50));
+    wire.put(Seg::new(SYN | ACK, 1000, iss + 1).options(&OPTIONS));
+    assert_eq!((wire.one().bits, wire.state(id)), (ACK, Ok(State::Established)));
+    assert!(wire.now.since(begun) < Span::from_millis(1));
+}
+
+/// The same, and what follows the RST is lost: the timer goes on as if nothing had been.
+#[test]
+fn a_syn_that_is_lost_behind_the_reset_is_sent_when_its_timer_says() {
+    let (mut wire, _, iss) = opening();
+    wire.pass(Span::from_millis(400));
+    wire.put(Seg::new(ACK, 1000, iss.wrapping_sub(70_000)));
+    assert_eq!(wire.taken().len(), 2);
+    wire.pass(Span::from_millis(599));
+    wire.nothing();
+    wire.pass(Span::from_millis(1));
+    assert_eq!((wire.one().bits, wire.count("TcpRetransSegs")), (SYN, 2));
 }
 
 /// RFC 9293 §3.10.7.3, fifth check: neither SYN nor RST.

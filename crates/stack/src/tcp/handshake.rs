@@ -119,8 +119,8 @@ impl Stack<'_> {
         self.update_row(index);
     }
 
-    /// The peer has sent its SYN again: so do we with ours, but not as often as it likes, and its timer goes on: whoever repeats a SYN
-    /// for ever must not keep a half-open connection, or have all of them answered to somebody else.
+    /// The peer has sent its SYN again, or forgotten what kept it from answering: so do we with ours, but not as often as it likes, and its timer
+    /// goes on: whoever repeats a SYN for ever must not keep a half-open connection, or have all of them answered to somebody else.
     fn repeat_syn(&mut self, index: usize, now: Instant) {
         let s = &mut self.mem.tcp[index];
         if s.may_challenge(now) {
@@ -186,6 +186,11 @@ impl Stack<'_> {
         if acknowledges && (segment.ack.le(s.iss) || segment.ack.gt(s.send.nxt)) {
             if !segment.has(bit::RST) {
                 self.reset_acknowledgement(index, now, segment.ack);
+                // The peer had an old connection between these ends, most likely in TIME-WAIT, and has none now: our SYN is welcome. As on Linux it
+                // does not wait for its timer, which nobody has set back: a second of waiting for every port that is used again.
+                if self.mem.tcp[index].retransmits == 0 {
+                    self.repeat_syn(index, now);
+                }
             }
             return;
         }
