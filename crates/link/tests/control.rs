@@ -5,7 +5,7 @@ mod canonical;
 use proptest::prelude::*;
 use tickwire_link::control::{
     Accelerated, AttachMode, Channel, Claim, ClaimKind, CountersOf, Figures, Held, LaneInfo, MAX_MESSAGE, Membership,
-    MessageTo, Name, Push, Reason, Remotes, Reply, Request, Token,
+    MessageTo, Name, Part, Parts, Push, Reason, Remotes, Reply, Request, Token,
 };
 use tickwire_sim::corpus;
 use tickwire_stack::Limits;
@@ -25,6 +25,7 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
     let membership = Membership { group: Address::v4([239, 1, 1, 1]), source: Address::ANY_V4, interface: 2 };
     let path = PathInfo { destination: peer.address, mtu: 1500, ..PathInfo::default() };
     let remotes = Remotes::new(&[peer; 5]);
+    let parts = Parts::new(&[Part { claim, remote: peer }; 5]);
     let (name, limits, token) = (Name::new("nginx"), Limits::DEFAULT, Token([7; 16]));
     let info = LaneInfo {
         lane,
@@ -46,7 +47,7 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
         named("request-attach", &Request::Attach { lane, token, descriptors: true }),
         named("request-claim", &Request::Claim { kind: ClaimKind::Flow, remote: peer }),
         named("request-convert", &Request::Convert { claim, remotes, more: false }),
-        named("request-release", &Request::Release { claim, remote: peer }),
+        named("request-release", &Request::Release { parts }),
         named("request-join", &Request::Join { claim, membership }),
         named("request-leave", &Request::Leave { claim, membership }),
         named("request-resolve", &Request::Resolve { destination: peer.address, source: Address::ANY, interface: 0 }),

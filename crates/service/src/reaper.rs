@@ -68,14 +68,10 @@ impl Service {
             %reason, "lane ended"
         );
         // Ports for which no peer has to be told are free at once: who starts again wants them.
-        let claims = claims.into_iter().filter(|claim| {
-            let done = sent == 0 || self.claims.get(claim).is_some_and(|held| held.bound.protocol == Protocol::Udp);
-            if done {
-                self.forget_claim(*claim);
-            }
-            !done
+        let (done, claims) = claims.into_iter().partition(|claim| {
+            sent == 0 || self.claims.get(claim).is_some_and(|held| held.bound.protocol == Protocol::Udp)
         });
-        let claims = claims.collect();
+        self.forget_claims(done);
         let now = Instant::now();
         let passed = before + sent as u64;
         self.dying.push(Dying { lane, id, claims, later, passed, due: now + LINGER, latest: now + PATIENCE });
@@ -126,9 +122,7 @@ impl Service {
                     change => self.programs.apply_best(vec![change]),
                 }
             }
-            for claim in dead.claims {
-                self.forget_claim(claim);
-            }
+            self.forget_claims(dead.claims);
             self.programs.remove_lane(dead.id);
             if let Err(error) = self.host.delete_link(dead.id) {
                 tracing::warn!(device = dead.lane.host_end(), %error, "a lane's device could not be removed");

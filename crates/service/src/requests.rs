@@ -35,7 +35,7 @@ pub(crate) fn handle(service: &mut Service, id: ConnectionId, request: Request, 
             None => refused(Reason::BadRequest),
         },
         Request::Convert { claim, remotes, more } => service.convert(id, claim.0, &remotes, more),
-        Request::Release { claim, remote } => service.release(id, claim.0, remote),
+        Request::Release { parts } => service.release(id, &parts),
         Request::Join { claim, membership } => service.join(id, claim.0, &membership),
         Request::Leave { claim, membership } => service.leave(id, claim.0, &membership),
         Request::Resolve { destination, source, interface } => {

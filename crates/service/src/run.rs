@@ -384,7 +384,7 @@ fn end(service: &mut Service) {
     // Sockets that go on with the kernel must not keep our filters.
     let claims: Vec<_> = service.claims.iter().map(|(&id, held)| (held.lane, id)).collect();
     for (lane, claim) in claims {
-        service.remove_claim(lane, claim);
+        service.remove_claims(lane, vec![claim]);
     }
     for connection in std::mem::take(&mut service.connections).into_values() {
         connection.close();

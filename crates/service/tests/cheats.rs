@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Client, LaneOf, PEER, World, lingering, skipped, until, within};
+use common::{Client, LaneOf, PEER, World, lingering, release, skipped, until, within};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -172,7 +172,7 @@ fn a_flow_lets_nothing_else_out_of_its_port() {
             send_raw(&lane, &mut memory, 8 + n as u32, &tcp(port));
         }
         until("two of three", || figures(&mut client) == (3, 3));
-        client.request(&Request::Release { claim: first, remote: Endpoint::default() }, &[]);
+        client.request(&release(&[first]), &[]);
         for (n, port) in [80, 81].into_iter().enumerate() {
             send_raw(&lane, &mut memory, 16 + n as u32, &tcp(port));
         }

@@ -2,13 +2,13 @@
 
 mod common;
 
-use common::{Client, LaneOf, PEER, Wire, World, accepted, connecting, now, skipped, tcp_flag, until, within};
+use common::{Client, LaneOf, PEER, Wire, World, accepted, connecting, now, release, skipped, tcp_flag, until, within};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 use tickwire_link::bpf;
-use tickwire_link::control::{Claim, ClaimKind, CountersOf, Reason, Reply, Request};
+use tickwire_link::control::{Claim, ClaimKind, CountersOf, Part, Parts, Reason, Reply, Request};
 use tickwire_service::Attach;
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::ids::{ListenerId, TcpId};
@@ -164,7 +164,7 @@ fn what_is_the_kernels_is_not_released_by_a_program() {
     let (listener, connection) = kernels(&world);
     let mut liar = Liar::at(&world, listener);
     let remote = connection.1.local_addr().unwrap();
-    let release = Request::Release { claim: liar.claim, remote: remote.into() };
+    let release = Request::Release { parts: Parts::new(&[Part { claim: liar.claim, remote: remote.into() }]) };
     liar.client.request(&release, &[]);
     lives(&connection);
     liar.closes(&[remote], false);
@@ -179,8 +179,7 @@ fn what_is_the_kernels_stays_so_for_as_long_as_anybody_holds_the_port() {
     let (listener, connection) = kernels(&world);
     let mut first = Liar::at(&world, listener);
     let second = Server::new(&world);
-    let release = Request::Release { claim: first.claim, remote: Endpoint::default() };
-    assert!(matches!(first.client.request(&release, &[]).0, Reply::Done));
+    assert!(matches!(first.client.request(&release(&[first.claim]), &[]).0, Reply::Done));
     lives(&connection);
     drop(second);
 }

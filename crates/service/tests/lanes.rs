@@ -2,12 +2,12 @@
 
 mod common;
 
-use common::{World, now, skipped, until, within};
+use common::{World, now, release, skipped, until, within};
 use std::io::{ErrorKind, Read};
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
-use tickwire_link::control::{ClaimKind, CountersOf, Reason};
+use tickwire_link::control::{Claim, ClaimKind, CountersOf, Reason, Reply};
 use tickwire_service::Attach;
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::udp::{SendTo, UdpOptions};
@@ -127,11 +127,35 @@ fn a_foreign_claim_is_refused() {
     assert_eq!(first.claim_bound(&elsewhere), Err(Reason::Namespace));
     let unix = std::os::unix::net::UnixDatagram::unbound().unwrap();
     assert_eq!(first.claim_bound(&unix), Err(Reason::Type));
-    let release = |claim| tickwire_link::control::Request::Release { claim, remote: Endpoint::default() };
-    use tickwire_link::control::Reply;
-    assert!(matches!(second.request(&release(claim), &[]).0, Reply::Refused { .. }), "not its claim");
-    assert!(matches!(first.request(&release(claim), &[]).0, Reply::Done));
+    assert!(matches!(second.request(&release(&[claim]), &[]).0, Reply::Refused { .. }), "not its claim");
+    assert!(matches!(first.request(&release(&[claim]), &[]).0, Reply::Done));
     second.claim_bound(&socket).unwrap();
+}
+
+/// One message gives many claims back, and their ports are free when it is answered. What in it is nobody's, or another's, spoils nothing.
+#[test]
+fn claims_are_given_back_together() {
+    if skipped() {
+        return;
+    }
+    let world = World::new(Attach::Tc);
+    let (mut one, mut other) = (world.client(), world.client());
+    let _lanes = (one.hello().unwrap(), other.hello().unwrap());
+    let sockets: Vec<UdpSocket> = (0..31).map(|_| bound(&world, "0.0.0.0:0")).collect();
+    let ports: Vec<_> = sockets.iter().map(|socket| socket.local_addr().unwrap()).collect();
+    let mut claims: Vec<Claim> = sockets.iter().map(|socket| one.claim_bound(socket).unwrap()).collect();
+    drop(sockets);
+    let foreign = bound(&world, "0.0.0.0:0");
+    claims.insert(7, other.claim_bound(&foreign).unwrap());
+    assert!(matches!(one.request(&release(&claims), &[]).0, Reply::Refused { reason: Reason::BadRequest, .. }));
+    let again: Vec<UdpSocket> = ports.iter().map(|port| bound(&world, &port.to_string())).collect();
+    for socket in &again {
+        other.claim_bound(socket).unwrap();
+    }
+    assert_eq!(one.claim_bound(&foreign), Err(Reason::PortTaken), "the other's is still the other's");
+    let nobodys = release(&[claims[0], Claim(0), Claim(u64::MAX)]);
+    assert!(matches!(one.request(&nobodys, &[]).0, Reply::Refused { .. }), "once");
+    assert!(matches!(one.request(&release(&[]), &[]).0, Reply::Done));
 }
 
 #[test]

@@ -82,6 +82,20 @@ field_enum!(AttachMode as "attach mode" { None = 0, Native = 1, Generic = 2, Tc 
 /// A few remote endpoints; the caller sends the rest in further messages.
 pub type Remotes = List<Endpoint, 32>;
 
+/// What is given back of a claim.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// The claim.
+    pub claim: Claim,
+    /// The remote of one flow of a converted claim; all of the claim if its port is 0.
+    pub remote: Endpoint,
+}
+
+field_struct!(Part { claim, remote });
+
+/// What is given back at once; the caller sends the rest in further messages.
+pub type Parts = List<Part, 32>;
+
 /// Membership in a multicast group, as [`Request::Join`] asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Membership {
@@ -212,12 +226,11 @@ messages! {
         /// Whether further remotes follow in another message.
         more: bool,
     };
-    /// Take a claim out. With a remote whose port is not 0: only this flow of a converted claim. Answered by [`Reply::Done`].
+    /// Take claims out, or flows of converted ones. Answered by [`Reply::Done`], or by [`Reply::Refused`] if any of them was not the lane's to give
+    /// back; all others are given back even so.
     Release = 5 [0] {
-        /// The claim.
-        claim: Claim,
-        /// Which flow of it, or all.
-        remote: Endpoint,
+        /// What.
+        parts: Parts,
     };
     /// A UDP socket joined a group (the kernel has joined already, through the claim's socket). Answered by [`Reply::Done`] or
     /// [`Reply::Refused`].
@@ -430,7 +443,7 @@ mod tests {
             (Request::Attach { lane: 3, token: Token([7; 16]), descriptors: true }, 0),
             (Request::Claim { kind: ClaimKind::Flow, remote: PEER }, 1),
             (Request::Convert { claim, remotes: Remotes::new(&[PEER; 40]), more: true }, 0),
-            (Request::Release { claim, remote: PEER }, 0),
+            (Request::Release { parts: Parts::new(&[Part { claim, remote: PEER }; 40]) }, 0),
             (Request::Join { claim, membership }, 0),
             (Request::Leave { claim, membership }, 0),
             (Request::Resolve { destination: PEER.address, source: Address::ANY, interface: 0 }, 0),

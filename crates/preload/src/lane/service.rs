@@ -6,7 +6,7 @@ use crate::lane::Lane;
 use crate::lane::session::Session;
 use core::ffi::c_int;
 use std::os::fd::BorrowedFd;
-use tickwire_link::control::{Claim, ClaimKind, Descriptors, Push, Reason, Reply, Request};
+use tickwire_link::control::{Claim, ClaimKind, Descriptors, Part, Parts, Push, Reason, Reply, Request};
 use tickwire_stack::Stack;
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::path::{PathInfo, PathState};
@@ -122,10 +122,18 @@ impl Lane {
         }
     }
 
-    /// Takes a claim out, or one flow of it. Best effort: the service forgets all claims with the lane.
-    pub(crate) fn release(&self, claim: u64, remote: Endpoint) {
+    /// Takes a claim out. Best effort: the service forgets all claims with the lane.
+    pub(crate) fn release(&self, claim: u64) {
         if claim != 0 {
-            let _ = self.ask(&Request::Release { claim: Claim(claim), remote }, None);
+            self.release_parts(&[Part { claim: Claim(claim), remote: Endpoint::default() }]);
+        }
+    }
+
+    /// Takes many out, or flows of them, as many in one message as it holds: each is a way there and back, between processes that have to be woken, and others
+    /// who ask wait meanwhile.
+    pub(crate) fn release_parts(&self, parts: &[Part]) {
+        for some in parts.chunks(Parts::MAX) {
+            let _ = self.ask(&Request::Release { parts: Parts::new(some) }, None);
         }
     }
 

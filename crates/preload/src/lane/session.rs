@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
-use tickwire_link::control::{Channel, Descriptors, Push, Reply, Request};
+use tickwire_link::control::{Channel, Descriptors, Part, Parts, Push, Reply, Request};
 use tickwire_stack::addr::Endpoint;
 
 /// How long the service may take for an answer. Long, because a host under full load is slow and giving up costs the socket that asked its
@@ -86,7 +86,8 @@ impl Session {
         match reply {
             // Answered with the number 0, which no request has.
             Reply::Claimed { claim, .. } => {
-                self.channel.send(&Request::Release { claim: *claim, remote: Endpoint::default() }, 0, &[])
+                let parts = Parts::new(&[Part { claim: *claim, remote: Endpoint::default() }]);
+                self.channel.send(&Request::Release { parts }, 0, &[])
             }
             _ => Ok(()),
         }
@@ -188,6 +189,7 @@ mod tests {
         service.send(&Reply::Claimed { claim: Claim(5), local }, 6, &[]).unwrap();
         assert!(session.pushes().unwrap().is_empty());
         let (_, request) = service.try_receive().unwrap().unwrap().decode::<Request>().unwrap();
-        assert!(matches!(request, Request::Release { claim: Claim(5), .. }), "{request:?}");
+        let Request::Release { parts } = request else { panic!("{request:?}") };
+        assert_eq!(parts.as_slice(), [Part { claim: Claim(5), remote: Endpoint::default() }]);
     }
 }

@@ -103,7 +103,7 @@ impl After {
     /// Does it.
     pub(crate) fn finish(self, lane: &'static Lane) {
         match self {
-            Self::Release(claim) => lane.release(claim, Endpoint::default()),
+            Self::Release(claim) => lane.release(claim),
             Self::Convert(claim) => convert(lane, claim),
             Self::Pending(closed) => pending::add(lane, closed),
         }
@@ -114,7 +114,7 @@ fn convert(lane: &'static Lane, claim: u64) {
     let mut next = 0;
     let mut remotes = accepted(lane, claim, &mut next);
     if remotes.as_slice().is_empty() {
-        return lane.release(claim, Endpoint::default());
+        return lane.release(claim);
     }
     loop {
         let further = accepted(lane, claim, &mut next);

@@ -147,7 +147,7 @@ fn demote_for(lane: &'static Lane, index: u32, remote: Option<Endpoint>, reason:
     });
     crate::wait::epoll::moved_to_kernel(lane, index);
     forget(lane, index, reason);
-    lane.release(taken.unwrap_or(0), Endpoint::default());
+    lane.release(taken.unwrap_or(0));
 }
 
 /// As [`demote`], of a socket that works as it is: connections that a listener has accepted stay with the stack. What waits to be accepted or received

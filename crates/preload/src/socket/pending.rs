@@ -3,6 +3,7 @@
 
 use crate::base::locked::{Lock, Locked};
 use crate::lane::{Access, Lane};
+use tickwire_link::control::{Claim, Part};
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::table;
 
@@ -128,14 +129,16 @@ pub(crate) fn sweep(lane: &'static Lane) {
     if swept.is_err() {
         return clear();
     }
-    for closed in over {
-        match (closed.shared, closed.converted) {
-            (false, _) => lane.release(closed.claim, Endpoint::default()),
-            (true, true) => lane.release(closed.claim, closed.remote),
+    let part = |closed: Closed| {
+        let remote = match (closed.shared, closed.converted) {
+            (false, _) => Endpoint::default(),
+            (true, true) => closed.remote,
             // The listener lives and keeps its claim.
-            (true, false) => {}
-        }
-    }
+            (true, false) => return None,
+        };
+        Some(Part { claim: Claim(closed.claim), remote })
+    };
+    lane.release_parts(&over.into_iter().filter_map(part).collect::<Vec<_>>());
 }
 
 #[cfg(test)]
@@ -143,10 +146,10 @@ mod tests {
     use super::*;
     use crate::testing;
     use std::time::Duration;
-    use tickwire_link::control::{Channel, Claim, Reply, Request};
+    use tickwire_link::control::{Channel, Reply, Request};
 
-    /// The claims that are released while this is done, by whoever asks at that end of a connection.
-    fn released(service: &Channel, work: impl FnOnce() + Send) -> Vec<u64> {
+    /// The claims that are released while this is done, by whoever asks at that end of a connection, message by message.
+    fn released(service: &Channel, work: impl FnOnce() + Send) -> Vec<Vec<u64>> {
         std::thread::scope(|scope| {
             let working = scope.spawn(work);
             let mut released = Vec::new();
@@ -155,8 +158,8 @@ mod tests {
                 match service.receive(Duration::from_millis(20)) {
                     Ok(asked) => {
                         let (number, request) = asked.decode::<Request>().unwrap();
-                        let Request::Release { claim: Claim(claim), .. } = request else { panic!("{request:?}") };
-                        released.push(claim);
+                        let Request::Release { parts } = request else { panic!("{request:?}") };
+                        released.push(parts.as_slice().iter().map(|part| part.claim.0).collect());
                         service.send(&Reply::Done, number, &[]).unwrap();
                     }
                     Err(_) if over => return released,
@@ -174,9 +177,22 @@ mod tests {
         let closed = |claim| Closed { index: 0, local, remote, claim, shared: false, converted: false };
         add(before, closed(1));
         add(next, closed(2));
-        assert_eq!(released(&service, || sweep(next)), [2]);
+        assert_eq!(released(&service, || sweep(next)), [[2]]);
         add(next, closed(1));
         assert_eq!(convert(next, 1, &mut [Endpoint::default(); 2]), 1);
         list().retain(|kept| !kept.is_of(before) && !kept.is_of(next));
+    }
+
+    #[test]
+    fn many_that_have_ended_are_released_by_few_messages() {
+        let (lane, service) = testing::another();
+        let (local, remote) = (Endpoint::default(), Endpoint::default());
+        for claim in 1..=70 {
+            // Those of a listener that lives keep their claim.
+            add(lane, Closed { index: 0, local, remote, claim, shared: claim > 68, converted: false });
+        }
+        let messages = released(&service, || sweep(lane));
+        assert_eq!(messages.iter().map(Vec::len).collect::<Vec<_>>(), [32, 32, 4]);
+        assert_eq!(messages.concat(), (1..=68).collect::<Vec<_>>());
     }
 }

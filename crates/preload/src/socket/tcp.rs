@@ -157,7 +157,7 @@ fn begin(lane: &'static Lane, fd: c_int, index: u32, remote: Endpoint, scope: u3
             Ok(())
         }
         Err(error) => {
-            lane.release(claim, Endpoint::default());
+            lane.release(claim);
             if error == Errno(libc::ENOBUFS) { demote(Reason::LaneFull) } else { Err(error) }
         }
     }
@@ -203,7 +203,7 @@ fn disconnect(lane: &'static Lane, _fd: c_int, index: u32, id: TcpId) -> Result<
     })?;
     let _ = remote;
     crate::wait::epoll::moved_to_kernel(lane, index);
-    lane.release(claim, Endpoint::default());
+    lane.release(claim);
     Ok(())
 }
 

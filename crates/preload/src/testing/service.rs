@@ -38,8 +38,10 @@ pub(super) fn start() -> Channel {
                 Request::Resolve { destination, .. } => {
                     Reply::Path { path: path_to(destination, HERE), reason: Reason::None }
                 }
-                Request::Release { claim: Claim(claim), .. } => {
-                    kept.remove(&claim);
+                Request::Release { parts } => {
+                    for part in parts.as_slice() {
+                        kept.remove(&part.claim.0);
+                    }
                     Reply::Done
                 }
                 _ => Reply::Done,

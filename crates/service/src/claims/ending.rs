@@ -12,9 +12,12 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use tickwire_host::Ends;
-use tickwire_link::control::{Claim, ClaimKind, Push, Reason, Remotes, Reply};
+use tickwire_link::control::{Claim, ClaimKind, Part, Parts, Push, Reason, Remotes, Reply};
 use tickwire_link::sys_socket;
 use tickwire_stack::addr::{Address, Endpoint};
+
+/// So many sockets are closed in one turn of a user's thread: a small part of the patience with him.
+const CLOSED_AT_ONCE: usize = 64;
 
 impl Service {
     /// Answers [`tickwire_link::control::Request::Convert`].
@@ -91,45 +94,61 @@ impl Service {
     }
 
     /// Answers [`tickwire_link::control::Request::Release`].
-    pub(crate) fn release(&mut self, id: ConnectionId, claim: ClaimId, remote: Endpoint) -> Answer {
+    pub(crate) fn release(&mut self, id: ConnectionId, parts: &Parts) -> Answer {
         let Some(lane) = self.connections.get(&id).and_then(|c| c.lane) else { return refused(Reason::BadRequest) };
-        let Some(held) = self.claims.get(&claim).filter(|held| held.lane == lane) else {
-            return refused(Reason::BadRequest);
-        };
-        if remote.port == 0 {
-            self.remove_claim(lane, claim);
-        } else if !held.converted {
-            return refused(Reason::BadRequest);
-        } else if let Ok(changes) = self.registry.release_flows(lane, claim, remote) {
-            self.programs.apply_best(changes);
-            let _ = self.charge(claim);
+        let mut answer = Reply::Done.into();
+        let mut whole = Vec::with_capacity(Parts::MAX);
+        for &Part { claim: Claim(claim), remote } in parts.as_slice() {
+            match self.claims.get(&claim).filter(|held| held.lane == lane) {
+                Some(_) if remote.port == 0 => whole.push(claim),
+                Some(held) if held.converted => {
+                    if let Ok(changes) = self.registry.release_flows(lane, claim, remote) {
+                        self.programs.apply_best(changes);
+                        let _ = self.charge(claim);
+                    }
+                }
+                _ => answer = refused(Reason::BadRequest),
+            }
         }
-        Reply::Done.into()
+        self.remove_claims(lane, whole);
+        answer
     }
 
-    /// Takes a claim out of everything.
-    pub(crate) fn remove_claim(&mut self, lane: LaneId, claim: ClaimId) {
-        self.leave_groups(claim);
-        if let Ok(changes) = self.registry.release(lane, claim) {
-            self.programs.apply_best(changes);
+    /// Takes claims of a lane out of everything.
+    pub(crate) fn remove_claims(&mut self, lane: LaneId, claims: Vec<ClaimId>) {
+        for &claim in &claims {
+            self.leave_groups(claim);
+            if let Ok(changes) = self.registry.release(lane, claim) {
+                self.programs.apply_best(changes);
+            }
         }
-        self.forget_claim(claim);
+        self.forget_claims(claims);
     }
 
-    /// Closes the service's copy of a claim's socket, with which the program may go on on the kernel.
-    pub(crate) fn forget_claim(&mut self, claim: ClaimId) {
-        if let Some(held) = self.claims.remove(&claim) {
-            let Held { socket, filtered, user, charged, .. } = held;
+    /// Closes the service's copies of claims' sockets, with which the program may go on on the kernel. Several of a user at a time: each turn of his
+    /// threads is waited for.
+    pub(crate) fn forget_claims(&mut self, claims: Vec<ClaimId>) {
+        let mut gone = claims.into_iter().filter_map(|claim| self.claims.remove(&claim)).peekable();
+        while let Some(first) = gone.next() {
+            let (queue, user) = (first.socket.queue(), first.user);
+            let mut some = vec![first];
+            while some.len() < CLOSED_AT_ONCE
+                && let Some(next) = gone.next_if(|next| next.user == user)
+            {
+                some.push(next);
+            }
             // What is not closed yet counts: a user may make that last.
             let returns = self.usage.returns();
-            socket.queue().finish(move || {
-                if filtered && let Some(fd) = socket.get() {
-                    let _ = sys_socket::detach_filter(fd);
+            queue.finish(move || {
+                for Held { socket, filtered, charged, .. } in some {
+                    if filtered && let Some(fd) = socket.get() {
+                        let _ = sys_socket::detach_filter(fd);
+                    }
+                    if let Some(socket) = Arc::into_inner(socket) {
+                        socket.close();
+                    }
+                    returns.flows(user, 1 + charged);
                 }
-                if let Some(socket) = Arc::into_inner(socket) {
-                    socket.close();
-                }
-                returns.flows(user, 1 + charged);
             });
         }
     }
@@ -145,7 +164,7 @@ impl Service {
         for claim in lost {
             let Some(lane) = self.claims.get(&claim).map(|held| held.lane) else { continue };
             tracing::info!(lane, claim, %reason, "claim lost");
-            self.remove_claim(lane, claim);
+            self.remove_claims(lane, vec![claim]);
             self.push_to_lane(lane, || Push::ClaimLost { claim: Claim(claim), reason });
         }
     }

@@ -96,7 +96,7 @@ impl Service {
             pinned: Vec::new(),
         };
         self.claims.insert(claim, held);
-        self.enter(number, claim, changes).inspect_err(|_| self.remove_claim(number, claim))?;
+        self.enter(number, claim, changes).inspect_err(|_| self.remove_claims(number, vec![claim]))?;
         tracing::debug!(lane = number, claim, protocol = ?bound.protocol, local = %bound.local, ?kind, "claimed");
         Ok((claim, bound.local))
     }

@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tickwire_lab::Pair;
 use tickwire_link::control::{
-    Channel, Claim, ClaimKind, CountersOf, Descriptors, Name, Push, Reason, Remotes, Reply, Request, Token,
+    Channel, Claim, ClaimKind, CountersOf, Descriptors, Name, Part, Parts, Push, Reason, Remotes, Reply, Request, Token,
 };
 use tickwire_link::port::Port;
 use tickwire_link::region::Region;
@@ -43,6 +43,12 @@ pub fn skipped() -> bool {
         eprintln!("skipped: network namespaces need root");
     }
     skip
+}
+
+/// What gives claims back, all of each.
+pub fn release(claims: &[Claim]) -> Request {
+    let parts: Vec<Part> = claims.iter().map(|&claim| Part { claim, remote: Endpoint::default() }).collect();
+    Request::Release { parts: Parts::new(&parts) }
 }
 
 /// Runs `work` in a lab host's network namespace.
