@@ -50,8 +50,16 @@ pub(crate) fn make_room(connections: u32) {
 
 /// Remembers a closed connection, if its claim is to be released some day.
 pub(crate) fn add(lane: &'static Lane, closed: Closed) {
-    list().push(Kept { lane, closed });
-    crate::base::bell::ring();
+    if is_first(&mut list(), Kept { lane, closed }) {
+        crate::base::bell::ring();
+    }
+}
+
+/// Enters one; whether the helper has to be told. While there is any, it looks again in time by itself: to be woken by each one that is closed would cost
+/// more than the closing.
+fn is_first(list: &mut Vec<Kept>, kept: Kept) -> bool {
+    list.push(kept);
+    list.len() == 1
 }
 
 /// A listener's claim covers single flows from now on: those of closed connections are marked, as many as there is room to name. Says how many.
@@ -181,6 +189,18 @@ mod tests {
         add(next, closed(1));
         assert_eq!(convert(next, 1, &mut [Endpoint::default(); 2]), 1);
         list().retain(|kept| !kept.is_of(before) && !kept.is_of(next));
+    }
+
+    #[test]
+    fn the_helper_is_woken_for_the_first_and_comes_by_itself_for_the_others() {
+        let (lane, _service) = testing::another();
+        let (local, remote) = (Endpoint::default(), Endpoint::default());
+        let closed = Closed { index: 0, local, remote, claim: 1, shared: false, converted: false };
+        let mut list = Vec::new();
+        assert!(is_first(&mut list, Kept { lane, closed }));
+        assert!(!is_first(&mut list, Kept { lane, closed }));
+        list.clear();
+        assert!(is_first(&mut list, Kept { lane, closed }));
     }
 
     #[test]
