@@ -189,15 +189,19 @@ impl Lane {
         self.talk.session().as_ref().is_some_and(Session::has_pushes)
     }
 
-    /// What the service said unasked: the stack is told. The lane ends if the service has gone.
-    pub(crate) fn hear(&'static self) {
+    /// What the service said unasked: the stack is told. How much it was. The lane ends if the service has gone.
+    pub(crate) fn hear(&'static self) -> usize {
         // The connection is let go of before anything is done with what it brought.
         let pushes = self.talk.session().as_mut().map(Session::pushes);
         let pushes = match pushes {
             Some(Ok(pushes)) => pushes,
-            Some(Err(_)) => return self.end(Reason::Lost),
-            None => return,
+            Some(Err(_)) => {
+                self.end(Reason::Lost);
+                return 0;
+            }
+            None => return 0,
         };
+        let number = pushes.len();
         for push in pushes {
             match push {
                 Push::PathChanged { path, .. } => {
@@ -208,10 +212,14 @@ impl Lane {
                 }
                 Push::PeerGone { pid } => crate::process::family::gone(self, pid),
                 Push::ClaimLost { claim, reason } => crate::socket::kernel::claim_lost(self, claim.0, reason),
-                Push::Closing { reason } => return self.end(reason),
+                Push::Closing { reason } => {
+                    self.end(reason);
+                    break;
+                }
                 Push::Mtu { mtu } => self.assume_mtu(mtu),
             }
         }
+        number
     }
 
     /// The smallest MTU of the interfaces: the stack assumes it until it knows by which of them a peer is reached.

@@ -10,6 +10,7 @@ use crate::base::locked::{Lock, Locked};
 use crate::c::sys;
 use crate::lane::start;
 use crate::lane::{self, Lane};
+use crate::process::ear::Ear;
 use crate::process::family;
 use crate::socket::pending;
 use crate::table::protect;
@@ -117,6 +118,7 @@ fn run() {
     let mut work = Some(WORK.lock());
     born();
     let mut look = FIRST_LOOK;
+    let mut ear = Ear::default();
     let mut swept = sys::now();
     let mut not_before = swept;
     let mut before: Option<&'static Lane> = None;
@@ -133,16 +135,17 @@ fn run() {
             return;
         };
         before = Some(lane);
-        let woken = turn(lane, &mut work, &mut look);
+        let woken = turn(lane, &mut work, &mut look, &ear);
         if woken[2] {
             sys::drain(bell::descriptor());
         }
         // After the bell is quiet again: it rings for what came while an answer was awaited.
-        if woken[1] || lane.was_told() {
-            lane.hear();
-        }
+        let pushes = if woken[1] || lane.was_told() { lane.hear() } else { 0 };
         lane.run_errands();
         let now = sys::now();
+        if woken[1] {
+            ear.woken(now, pushes);
+        }
         if now.since(swept) >= SWEEP {
             swept = now;
             pending::sweep(lane);
@@ -187,13 +190,14 @@ fn tell_why(work: &mut Option<Locked<'static, ()>>, not_before: &mut Instant) ->
 }
 
 /// One wait. Says which of the rings, the control connection and the wake-up showed something.
-fn turn(lane: &'static Lane, work: &mut Option<Locked<'static, ()>>, look: &mut Span) -> [bool; 3] {
+fn turn(lane: &'static Lane, work: &mut Option<Locked<'static, ()>>, look: &mut Span, ear: &Ear) -> [bool; 3] {
     let now = sys::now();
     let busy = lane.sleepers() > 0 || now.since(lane.polled_at()) < RECENT;
     let (ring, _) = lane.descriptors();
     let readable = |fd: c_int| pollfd { fd, events: libc::POLLIN, revents: 0 };
-    let mut fds =
-        [readable(if busy { -1 } else { ring }), readable(lane.control_descriptor()), readable(bell::descriptor())];
+    let rests = ear.rests(now);
+    let service = if rests.is_some() { -1 } else { lane.control_descriptor() };
+    let mut fds = [readable(if busy { -1 } else { ring }), readable(service), readable(bell::descriptor())];
     let mut timeout = if busy {
         let this = *look;
         *look = this.times(2).min(LAST_LOOK);
@@ -207,8 +211,9 @@ fn turn(lane: &'static Lane, work: &mut Option<Locked<'static, ()>>, look: &mut 
         lane.kick_again();
         timeout = Some(timeout.map_or(FIRST_LOOK, |t| t.min(FIRST_LOOK)));
     }
-    if !pending::is_empty() || family::has_company(lane) {
-        timeout = Some(timeout.map_or(SWEEP, |t| t.min(SWEEP)));
+    let sweep = (!pending::is_empty() || family::has_company(lane)).then_some(SWEEP);
+    for due in [sweep, rests].into_iter().flatten() {
+        timeout = Some(timeout.map_or(due, |t| t.min(due)));
     }
     let slept = sleep(work, &mut fds, timeout);
     lane.care_no_more();

@@ -5,8 +5,9 @@
 //! | `family` | several processes on one lane: fork, exit, and processes that die alone |
 //! | `share` | what a child is given before it is made |
 //! | `exec`, `spawn` | sockets that outlive exec; programs that the C library starts by itself |
-//! | `helper` | the helper thread |
+//! | `helper`, `ear` | the helper thread, and when it listens to the service |
 
+mod ear;
 pub(crate) mod exec;
 pub(crate) mod family;
 pub(crate) mod helper;
