@@ -448,5 +448,6 @@ os.execv(sys.executable, [sys.executable, '-c', then, sys.argv[2], str(stays.fil
     std::fs::write(&fifo, "x").unwrap();
     server.wait_for("s 1000 ended\n", PATIENCE).unwrap();
     client.success(PATIENCE).unwrap();
-    assert!(both.a_service.stat().unwrap().diverted() > 10);
+    // Two handshakes, what was acknowledged of 51,000 bytes, and two ends: where the program there is late, one acknowledgement covers much.
+    assert!(both.a_service.stat().unwrap().diverted() >= 6);
 }
