@@ -15,6 +15,8 @@ pub struct Exchange {
     pub latency: Latency,
     /// Messages answered in a second.
     pub per_second: f64,
+    /// Messages answered since the first connection was opened, those that were not measured among them.
+    pub answered: u64,
 }
 
 /// Connections that were opened and closed. What a measuring program prints as one line of JSON.

@@ -76,7 +76,7 @@ fn ten_thousand_idle_connections_and_a_thousand_active_ones_live_in_one_lane() {
     let mut server = start(both.b(), true, &[&built("connections"), "serve", &address]);
     bound(both.b(), &mut server, "tcp", 9000);
     let client = [&built("connections"), "hold", &address, "--connections", "11000", "--active", "1000"];
-    let messages = ["--count", "10000", "--parallel", "100", "--stay"];
+    let messages = ["--count", "10000", "--parallel", "100", "--everybody", "--stay"];
     let mut client = both.a().spawn(&[&client[..], &messages].concat()).unwrap();
     // Each connection's handshake and a message on it, then those that were measured. What came together is acknowledged together.
     crossing(&both.b_service, 11_000 * 3 + 10_000, || {

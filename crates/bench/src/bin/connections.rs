@@ -5,8 +5,10 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Parser, Subcommand};
+use nix::libc::linger;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::socket::{setsockopt, sockopt};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
@@ -50,7 +52,10 @@ enum Role {
         parallel: u32,
         #[arg(long, default_value_t = 64)]
         size: usize,
-        /// After the measurement, one message on every connection; then keep all open until killed.
+        /// After the measurement, one message on every connection.
+        #[arg(long)]
+        everybody: bool,
+        /// After that, keep all open until killed.
         #[arg(long)]
         stay: bool,
     },
@@ -74,7 +79,7 @@ fn main() -> Result<()> {
     as_many_descriptors_as_allowed()?;
     match Args::parse().role {
         Role::Serve { address, size } => serve(address, size),
-        Role::Hold { address, connections, active, count, warmup, parallel, size, stay } => {
+        Role::Hold { address, connections, active, count, warmup, parallel, size, everybody, stay } => {
             ensure!((1..=connections).contains(&active), "of {connections} connections {active} cannot be active");
             ensure!(
                 (1..=active).contains(&parallel),
@@ -87,11 +92,12 @@ fn main() -> Result<()> {
             let begun = Instant::now();
             let recorder = all.exchange(&chosen, count, parallel)?;
             let per_second = count as f64 / begun.elapsed().as_secs_f64();
-            let exchange = Exchange { connections, active, latency: recorder.latency(0), per_second };
-            if stay {
-                let everybody: Vec<usize> = (0..connections as usize).collect();
-                all.exchange(&everybody, connections.into(), parallel)?;
+            let latency = recorder.latency(0);
+            if everybody {
+                let numbers: Vec<usize> = (0..connections as usize).collect();
+                all.exchange(&numbers, connections.into(), parallel)?;
             }
+            let exchange = Exchange { connections, active, latency, per_second, answered: all.answered };
             println!("{}", serde_json::to_string(&exchange)?);
             if stay {
                 loop {
@@ -225,6 +231,8 @@ fn accept(listener: &TcpListener) -> Result<Option<TcpStream>> {
 struct Connections {
     epoll: Epoll,
     all: Vec<Connection>,
+    /// Messages, over all of them.
+    answered: u64,
 }
 
 impl Connections {
@@ -232,10 +240,13 @@ impl Connections {
     /// full queue, which would cost it a second.
     fn open(address: SocketAddr, count: u32, size: usize) -> Result<Self> {
         const AT_A_TIME: usize = 64;
-        let mut opened = Self { epoll: epoll()?, all: Vec::new() };
+        let mut opened = Self { epoll: epoll()?, all: Vec::new(), answered: 0 };
         for number in 0..count as usize {
             let stream = TcpStream::connect_timeout(&address, PATIENCE)
                 .with_context(|| format!("connection {number} to {address}"))?;
+            // All end by a reset: thousands in TIME-WAIT would leave whoever measures next too few ports to choose from.
+            let reset = linger { l_onoff: 1, l_linger: 0 };
+            setsockopt(&stream, sockopt::Linger, &reset).context("asking for a reset at the end")?;
             watch(&opened.epoll, &stream, number)?;
             opened.all.push(Connection::new(stream, size)?);
             if number % AT_A_TIME == AT_A_TIME - 1 {
@@ -277,6 +288,7 @@ impl Connections {
                 answered += 1;
             }
         }
+        self.answered += answered;
         Ok(recorder)
     }
 

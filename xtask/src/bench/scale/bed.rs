@@ -69,6 +69,8 @@ pub(super) struct Measured {
     pub(super) share: Option<f64>,
     /// From a message to its answer.
     pub(super) latency: Option<Latency>,
+    /// Packets that a message and its answer took, acknowledgements among them.
+    pub(super) packets: Option<f64>,
 }
 
 /// Two hosts with a service each, and two without.
@@ -147,18 +149,31 @@ impl Bed {
         };
         let pair = rivals.pair(ends);
         let (program, address) = (program("connections")?, at(pair, PORT));
+        let before = if ends.ours()[1] { 0 } else { kernel_packets(&pair.b)? };
         let mut server = start_server(pair, ends, PORT, &[&program, "serve", &address])?;
         let [connections, active] = [load.connections, load.active].map(|number| number.to_string());
         let (count, warm_up) = (self.messages.to_string(), (self.messages / 5).to_string());
         let mut client = vec![&*program, "hold", &address, "--connections", &connections, "--active", &active];
-        client.extend(["--count", &count, "--warmup", &warm_up, "--parallel", PARALLEL]);
-        let printed = traffic::proven(rivals.witnesses(ends), self.messages.into(), || {
-            start_client(pair, ends, &client)?.success(PATIENCE)
+        client.extend(["--count", &count, "--warmup", &warm_up, "--parallel", PARALLEL, "--stay"]);
+        let mut client = traffic::proven(rivals.witnesses(ends), self.messages.into(), || {
+            let mut client = start_client(pair, ends, &client)?;
+            client.wait_for("}\n", PATIENCE)?;
+            Ok(client)
         })?;
+        let after =
+            if ends.ours()[1] { lane_packets(&rivals.services[1], server.id())? } else { kernel_packets(&pair.b)? };
         self.note_lanes(rivals)?;
         server.kill();
-        let exchange: Exchange = serde_json::from_str(printed.trim()).context("figures of the client")?;
-        Ok(Measured { rate: exchange.per_second, share: None, latency: Some(exchange.latency) })
+        client.kill();
+        let exchange: Exchange = serde_json::from_str(client.stdout().trim()).context("figures of the client")?;
+        // A connection opens with three (RFC 9293 §3.5), and none has ended yet.
+        let of_messages = after.saturating_sub(before).saturating_sub(3 * u64::from(load.connections));
+        Ok(Measured {
+            rate: exchange.per_second,
+            share: None,
+            latency: Some(exchange.latency),
+            packets: Some(of_messages as f64 / exchange.answered.max(1) as f64),
+        })
     }
 
     /// How quickly connections open.
@@ -174,7 +189,7 @@ impl Bed {
         })?;
         server.kill();
         let opened: Opened = serde_json::from_str(printed.trim()).context("figures of the client")?;
-        Ok(Measured { rate: opened.per_second, share: None, latency: None })
+        Ok(Measured { rate: opened.per_second, share: None, latency: None, packets: None })
     }
 
     /// Streams of so many programs at a time, each to a program of its own.
@@ -199,7 +214,7 @@ impl Bed {
         rates.sort_by(f64::total_cmp);
         let (slowest, fastest) = rates.first().zip(rates.last()).context("no stream")?;
         let share = (programs > 1).then(|| slowest / fastest.max(1.0));
-        Ok(Measured { rate: rates.iter().sum::<f64>() / 1e9, share, latency: None })
+        Ok(Measured { rate: rates.iter().sum::<f64>() / 1e9, share, latency: None, packets: None })
     }
 
     /// Messages one at a time, alone or while two other programs, in lanes of their own if they have any, stream on the same processors.
@@ -228,7 +243,7 @@ impl Bed {
         server.kill();
         let latency: Latency = serde_json::from_str(printed.trim()).context("figures of the ping-pong client")?;
         // One at a time: what passes in a second follows from the middle one.
-        Ok(Measured { rate: 1e9 / latency.p50_ns as f64, share: None, latency: Some(latency) })
+        Ok(Measured { rate: 1e9 / latency.p50_ns as f64, share: None, latency: Some(latency), packets: None })
     }
 
     /// Remembers how large a lane is. A server still has its lane.
@@ -239,6 +254,29 @@ impl Bed {
         self.lane_bytes.set(self.lane_bytes.get().max(bytes));
         Ok(())
     }
+}
+
+/// IPv4 packets that the lane of a process has received and sent.
+fn lane_packets(service: &Service, process: u32) -> Result<u64> {
+    let stat = service.stat()?;
+    let lanes = stat.lanes_of(process);
+    let counters = &lanes.first().context("the server has no lane")?["counters"];
+    let number = |name: &str| counters[name].as_u64().with_context(|| format!("the lane does not count {name}"));
+    Ok(number("IpInReceives")? + number("IpOutRequests")?)
+}
+
+/// IPv4 packets that a host's kernel has received and sent: the same of `/proc/net/snmp`, which has a line of names before a line of numbers.
+fn kernel_packets(host: &Host) -> Result<u64> {
+    let text = host.run(&["cat", "/proc/net/snmp"])?;
+    let mut lines = text.lines().filter(|line| line.starts_with("Ip: "));
+    let (names, numbers) = lines.next().zip(lines.next()).context("no line of IP in /proc/net/snmp")?;
+    let figures = names.split_whitespace().zip(numbers.split_whitespace());
+    let wanted = figures.filter(|(name, _)| ["InReceives", "OutRequests"].contains(name));
+    let found = wanted.map(|(_, number)| Ok(number.parse::<u64>()?)).collect::<Result<Vec<_>>>()?;
+    if found.len() != 2 {
+        bail!("/proc/net/snmp counts no packets");
+    }
+    Ok(found.iter().sum())
 }
 
 fn at(pair: &Pair, port: u16) -> String {

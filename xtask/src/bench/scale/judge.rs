@@ -66,10 +66,13 @@ pub(super) fn check(outcomes: &[Outcome], costs: &[Cost]) -> Vec<Verdict> {
     }
     // What a message takes is one over the rate.
     let slower = |ends| rows.ratio(ends, rows::FEW, rows::MANY, rate);
+    judge("time a message, 1000 active of 11000 connections over 10", slower(Ends::Both), slower(Ends::Kernel), None);
+    // With more connections an acknowledgement finds less to ride on, so a message may take more packets.
+    let a_packet = |ends| Some(slower(ends)? * rows.ratio(ends, rows::FEW, rows::MANY, |row| row.packets)?);
     judge(
-        "time a message, 1000 active of 11000 connections over 10",
-        slower(Ends::Both),
-        slower(Ends::Kernel),
+        "time a packet, 1000 active of 11000 connections over 10",
+        a_packet(Ends::Both),
+        a_packet(Ends::Kernel),
         Some(Bound::AtMost(1.1)),
     );
     let opened = |ends| Some(rows.of(rows::OPEN, ends)?.rate / rows.of(rows::OPEN, Ends::Kernel)?.rate);
@@ -111,7 +114,7 @@ mod tests {
 
     #[test]
     fn each_promise_is_judged_by_rows_of_the_same_ends_and_left_out_without_them() {
-        let outcomes = [
+        let mut outcomes = [
             outcome(rows::FEW, Ends::Kernel, 100.0),
             outcome(rows::FEW, Ends::Both, 200.0),
             outcome(rows::MANY, Ends::Kernel, 80.0),
@@ -121,6 +124,14 @@ mod tests {
         ];
         let verdicts = check(&outcomes, &[cost(10, 1000.0), cost(1000, 0.0), cost(11_000, 1050.0)]);
         let told: Vec<_> = verdicts.iter().map(|v| (v.measured, v.kernel, v.kept())).collect();
-        assert_eq!(told, [(1.05, None, Some(true)), (1.25, Some(1.25), Some(false)), (0.5, None, None)]);
+        assert_eq!(told, [(1.05, None, Some(true)), (1.25, Some(1.25), None), (0.5, None, None)]);
+
+        // Half again as many packets to a message.
+        for (outcome, packets) in outcomes.iter_mut().zip([2.0, 2.0, 2.0, 3.0]) {
+            outcome.rounds[0].packets = Some(packets);
+        }
+        let a_packet = &check(&outcomes, &[])[1];
+        assert!((a_packet.measured - 1.25 / 1.5).abs() < 1e-9 && a_packet.kept() == Some(true), "{a_packet:?}");
+        assert_eq!(a_packet.kernel, Some(1.25));
     }
 }

@@ -97,7 +97,7 @@ fn measure(options: &Options) -> Result<()> {
         lane_bytes,
         took: start.elapsed(),
     };
-    println!("{conditions}");
+    print!("{conditions}");
     println!("{}", report::table(&outcomes));
     println!("{}", report::costs(&costs));
     println!("{}", report::verdicts(&judge::check(&outcomes, &costs)));

@@ -33,6 +33,7 @@ impl Outcome {
             rate: median(self.rounds.iter().map(|round| round.rate))?,
             share: median(self.rounds.iter().filter_map(|round| round.share)),
             latency: Latency::of_rounds(&latencies),
+            packets: median(self.rounds.iter().filter_map(|round| round.packets)),
         })
     }
 }
@@ -62,8 +63,11 @@ impl fmt::Display for Conditions {
         writeln!(f, "{machine}")?;
         let took = took.as_secs();
         writeln!(f, "divert attached: {attach}; {rounds} rounds of {messages} messages or {seconds} s; took {took} s")?;
-        let mib = *lane_bytes as f64 / f64::from(1 << 20);
-        write!(f, "a lane with room for {LANE_CONNECTIONS} connections: {mib:.1} MiB")
+        if *lane_bytes > 0 {
+            let mib = *lane_bytes as f64 / f64::from(1 << 20);
+            writeln!(f, "a lane with room for {LANE_CONNECTIONS} connections: {mib:.1} MiB")?;
+        }
+        Ok(())
     }
 }
 
@@ -71,14 +75,15 @@ impl fmt::Display for Conditions {
 pub(super) fn table(outcomes: &[Outcome]) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::UTF8_BORDERS_ONLY);
-    table.set_header(["row", "who", "in a second", "", "p50 us", "p99 us", "max us"]);
+    table.set_header(["row", "who", "in a second", "", "packets", "p50 us", "p99 us", "max us"]);
     for outcome in outcomes {
         let mut cells = vec![outcome.row.name.to_owned(), outcome.row.ends.to_string()];
         match outcome.median() {
             Some(median) => {
                 let rate =
                     if median.rate < 1000.0 { format!("{:.2}", median.rate) } else { format!("{:.0}", median.rate) };
-                cells.extend([rate, outcome.row.unit.to_owned()]);
+                let packets = median.packets.map_or(String::new(), |packets| format!("{packets:.2}"));
+                cells.extend([rate, outcome.row.unit.to_owned(), packets]);
                 let us = |ns: u64| format!("{:.1}", ns as f64 / 1000.0);
                 cells.extend(median.latency.iter().flat_map(|l| [us(l.p50_ns), us(l.p99_ns), us(l.max_ns)]));
             }
@@ -88,7 +93,7 @@ pub(super) fn table(outcomes: &[Outcome]) -> Table {
         }
         table.add_row(cells);
     }
-    right(&mut table, &[2, 4, 5, 6]);
+    right(&mut table, &[2, 4, 5, 6, 7]);
     table
 }
 
@@ -139,7 +144,7 @@ fn right(table: &mut Table, columns: &[usize]) {
 
 /// Everything, round by round.
 pub(super) fn json(conditions: &Conditions, outcomes: &[Outcome], costs: &[Cost]) -> Result<String> {
-    let measured = |m: &Measured| json!({ "per_second": m.rate, "slower_over_faster": m.share, "latency": m.latency });
+    let measured = |m: &Measured| json!({ "per_second": m.rate, "slower_over_faster": m.share, "latency": m.latency, "packets": m.packets });
     let rows: Vec<_> = outcomes
         .iter()
         .map(|outcome| {
@@ -190,7 +195,7 @@ pub(super) mod tests {
     /// A row with one round.
     pub(in super::super) fn outcome(name: &str, ends: Ends, rate: f64) -> Outcome {
         let row = ROWS.iter().find(|row| row.name == name && row.ends == ends).unwrap();
-        Outcome { rounds: vec![Measured { rate, share: None, latency: None }], ..Outcome::new(row) }
+        Outcome { rounds: vec![Measured { rate, share: None, latency: None, packets: None }], ..Outcome::new(row) }
     }
 
     #[test]
@@ -216,7 +221,7 @@ pub(super) mod tests {
             took: Duration::from_millis(61_500),
         };
         let shown = conditions.to_string();
-        assert!(shown.contains("took 61 s") && shown.ends_with("34.0 MiB"), "{shown}");
+        assert!(shown.contains("took 61 s") && shown.ends_with("34.0 MiB\n"), "{shown}");
         let cost = Cost { connections: 10, active: 10, instructions: 900.5, ns: 300.0, bytes: 1400 };
         let text = json(&conditions, &[outcome(rows::FEW, Ends::Kernel, 7.0)], &[cost]).unwrap();
         let written: Value = serde_json::from_str(&text).unwrap();
