@@ -410,6 +410,34 @@ fn rfc9293_3_5_1_a_peer_that_has_forgotten_a_connection_in_time_wait_opens_anoth
     }
 }
 
+/// RFC 1337 §2, RFC 9293 §3.10.7.4: a SYN ends TIME-WAIT only if it opens another connection. Where nobody listens anybody could end it so: by a forged SYN of high
+/// number, or by one of low number, if the peer has forgotten the connection and answers what he is asked then by a RST.
+#[test]
+fn rfc1337_2_a_syn_for_nobody_does_not_end_time_wait() {
+    for ahead in [10, 0_u32.wrapping_sub(10)] {
+        let mut wire = Wire::new();
+        let listener = wire.listen(8);
+        let (id, ours, theirs) = wire.accepted_with(listener, Seg::new(SYN, 1_000_000, 0).options(&[2, 4, 3, 232]));
+        let now = wire.now;
+        wire.stack().tcp_close_listener(listener, now).unwrap();
+        wire.close(id);
+        wire.taken();
+        let fin = Seg::new(FIN | ACK, theirs, ours + 1);
+        wire.put(fin.clone());
+        assert_eq!(wire.one().ack, theirs + 1);
+        wire.put(Seg::new(SYN, theirs.wrapping_add(ahead), 0).options(&[2, 4, 3, 232]));
+        let asked = wire.one();
+        assert_eq!((asked.bits, asked.seq, asked.ack), (ACK, ours + 1, theirs + 1));
+        wire.put(Seg::new(RST, theirs + 1, 0));
+        wire.nothing();
+        wire.put(fin);
+        let answer = wire.one();
+        assert_eq!((answer.bits, answer.ack), (ACK, theirs + 1), "it is still known");
+        wire.pass(Span::from_secs(61));
+        assert_eq!(wire.stack().deadline(), None, "and ends by time");
+    }
+}
+
 /// RFC 5681 §2: the congestion window limits how much data is sent. A FIN with none does not wait for an acknowledgement to open it.
 #[test]
 fn a_bare_fin_does_not_wait_for_the_congestion_window() {

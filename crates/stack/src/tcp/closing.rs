@@ -165,13 +165,17 @@ impl Stack<'_> {
                 }
                 _ => segment.seq.gt(s.recv.next),
             };
-            if newer {
-                let sent = s.send.nxt;
+            let (local, remote, sent) = (s.local, s.remote, s.send.nxt);
+            // Where nobody listens it opens nothing, and TIME-WAIT stays (RFC 1337): anybody can forge such a SYN, and what is asked of the peer then is
+            // answered by a RST if he has forgotten all, as he may.
+            let listens = self.find_listener(local, remote).is_some();
+            if newer && listens {
                 self.finish(index);
                 return Some(sent);
             }
-            s.refused_syn = true;
+            self.mem.tcp[index].refused_syn |= listens;
         }
+        let s = &mut self.mem.tcp[index];
         // Only the peer's own FIN, sent again, shows that it has not got our last acknowledgement (RFC 9293 §3.10.7.4).
         if segment.has(bit::FIN) && segment.seq + segment.len + 1 == s.recv.next {
             self.restart_time_wait(index, now);
