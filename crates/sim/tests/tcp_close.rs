@@ -138,6 +138,27 @@ fn data_for_a_closed_program_is_answered_by_a_reset() {
     assert_eq!((wire.held(), wire.stack().deadline()), (0, None));
 }
 
+/// RFC 9293 §3.10.7.4, first and eighth check: a peer that has not heard that its last words arrived sends them again in one segment with its FIN. They are no
+/// data that nobody will read: the program has read them, and the connection ends in order.
+#[test]
+fn rfc9293_3_10_7_4_old_data_beside_a_new_fin_does_not_reset() {
+    for acknowledged in [false, true] {
+        let mut wire = Wire::new();
+        let (id, ours, theirs) = wire.accepted();
+        wire.put(Seg::new(ACK, theirs, ours).data(b"last words"));
+        assert_eq!(wire.recv(id).unwrap(), b"last words");
+        wire.close(id);
+        wire.taken();
+        if acknowledged {
+            wire.put(Seg::new(ACK, theirs + 10, ours + 1));
+        }
+        wire.put(Seg::new(FIN | ACK, theirs, ours + 1).data(b"last words"));
+        let answer = wire.one();
+        assert_eq!((answer.bits, answer.ack), (ACK, theirs + 11));
+        assert_eq!(wire.count("TcpExtTW"), 1);
+    }
+}
+
 /// RFC 9293 §3.10.5: `SO_LINGER` with no time.
 #[test]
 fn a_lingering_close_without_time_resets() {

@@ -297,8 +297,8 @@ impl Stack<'_> {
             return;
         }
         if s.orphan {
-            // Nobody will ever read it: the peer must know (RFC 2525 §2.17).
-            if segment.end().gt(s.recv.next) {
+            // Nobody will ever read it: the peer must know (RFC 2525 §2.17). What was read before may come again together with the FIN, which is no data.
+            if (segment.seq + segment.len).gt(s.recv.next) {
                 self.mem.counters.tcp_abort_on_data.inc();
                 self.send_reset(index, now);
                 self.fail(index, now, Pending::None);
