@@ -154,6 +154,41 @@ fn rfc4987_half_open_connections_leave_the_pool_to_others() {
     assert_eq!((wire.held(), wire.count("TcpCurrEstab")), (0, 1));
 }
 
+/// RFC 2018 §8, the attackers leave a gap and send single bytes behind it, each of which takes a frame. However many they are, others can send.
+#[test]
+fn rfc2018_8_single_bytes_behind_a_gap_leave_frames_to_others() {
+    let limits = Limits { frames: 2048, tcp: 64, ..Limits::DEFAULT };
+    let mut wire = Wire::on(&PairConfig { limits, ..PairConfig::default() });
+    let listener = wire.listen(64);
+    let open = |wire: &mut Wire, port| {
+        wire.peer.port = port;
+        wire.accepted_with(listener, Seg::new(SYN, 1000, 0).options(&[2, 4, 3, 232]))
+    };
+    let attackers: Vec<_> = (5000..5010).map(|port| (port, open(&mut wire, port))).collect();
+    for round in 0..2 {
+        for &(port, (_, ours, theirs)) in &attackers {
+            wire.peer.port = port;
+            for n in 0..800 {
+                wire.put(Seg::new(ACK, theirs + 1 + round * 800 + n, ours).data(&[0]));
+            }
+            wire.pass(Span::from_millis(100));
+            wire.taken();
+        }
+        let (id, ours, theirs) = open(&mut wire, 4000 + round as u16);
+        let room = wire.send(id, &[1; 64_000]);
+        assert!(room.is_ok_and(|bytes| bytes >= 16_000), "room for {room:?} bytes, {} frames held", wire.held());
+        wire.put(Seg::new(RST, theirs, ours));
+        wire.taken();
+    }
+    // What was let go is repaired as any loss is: with the gap, and behind it.
+    let (port, (id, ours, theirs)) = attackers[0];
+    wire.peer.port = port;
+    for n in (0..1_000).step_by(500) {
+        wire.put(Seg::new(ACK, theirs + n, ours).data(&[0; 500]));
+    }
+    assert!(wire.recv(id).unwrap().len() >= 1_000);
+}
+
 /// RFC 9293 §3.8.6.2.1, the attacker receives: a window that opens by one byte at a time, each acknowledged at once. He gets few small segments, and costs
 /// no more memory than his send buffer.
 #[test]

@@ -119,6 +119,8 @@ pub(crate) struct Shared {
     pub(super) time_wait_tail: Link,
     /// When connections that keep frames in vain may be looked for again.
     pub(super) relieve_at: Instant,
+    /// When one that keeps much behind a gap may be looked for again.
+    pub(super) prune_at: Instant,
     /// When a SYN cookie was last sent; never = none yet.
     pub(super) cookie_sent: Instant,
     /// Whose acknowledgements wait.

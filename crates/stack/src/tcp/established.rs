@@ -306,6 +306,7 @@ impl Stack<'_> {
             return;
         }
         let before = s.recv.next;
+        self.prune_largest(now);
         let (mut seq, mut at, mut filled) = (segment.seq, core::mem::take(&mut payload.first), false);
         let mut early = false;
         let filled_ring = self.mem.core.filled > self.mem.core.fill.wanted / 2;
@@ -314,7 +315,8 @@ impl Stack<'_> {
             let s = &mut self.mem.tcp[index];
             let meta = &mut frames.meta[id as usize];
             at = if meta.flags & flag::MORE != 0 { meta.next } else { Link::NONE };
-            (meta.flags, meta.seq) = (0, seq.0);
+            let start = seq;
+            (meta.flags, meta.seq) = (0, start.0);
             // What lies beyond the window is not taken.
             meta.len = u32::from(meta.len).min(s.edge.since(seq)) as u16;
             seq += u32::from(meta.len);
@@ -322,9 +324,12 @@ impl Stack<'_> {
                 frames.give(id);
                 continue;
             }
-            if s.is_over_share(frames, filled_ring) {
+            let over = s.is_over_share(frames, filled_ring);
+            if over || start.gt(s.recv.next) && s.keeps_enough_waiting(frames) {
                 // The peer sends it again. What waits out of order goes first: it may have to wait for long.
-                s.recv.prune(frames);
+                if over {
+                    s.recv.prune(frames);
+                }
                 frames.give(id);
                 self.mem.counters.tcp_ofo_drop.inc();
                 s.disorder();

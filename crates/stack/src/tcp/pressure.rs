@@ -1,9 +1,10 @@
-//! Sharing frames among those who send. A peer that asks for much and reads nothing keeps what is queued for it; some dozens of
-//! such peers must not keep all there is.
+//! Sharing frames among those who send, and those who wait for what is missing. A peer that asks for much and reads nothing keeps what is queued for it;
+//! one that leaves a gap, and sends single bytes behind it, keeps a frame for each; some dozens of such peers must not keep all there is.
 //!
 //! A connection may hold only a part of what is left over (dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on
 //! Networking 6(2), 1998), and once much is taken, only what its congestion window has use for. If frames run short all the same,
-//! connections that have not got rid of one for long are given up, as RFC 6429 §4 allows, those that no program holds first.
+//! connections that have not got rid of one for long are given up, as RFC 6429 §4 allows, those that no program holds first. What waits behind a gap is let go
+//! sooner: it comes again (RFC 2018 §8).
 
 use super::socket::{Pending, Socket};
 use crate::Stack;
@@ -12,6 +13,8 @@ use crate::time::{Instant, Span};
 
 /// A connection may hold one part of what is left over in so many.
 const SHARE: usize = 4;
+/// Behind a gap, one in so many: a whole window of full segments may wait there.
+const WAITING_SHARE: usize = 2;
 /// A connection may always queue as much as a new one may send at once, with some to spare.
 const LEAST: u32 = 20;
 /// Connections to be given up are looked for no more often than this.
@@ -38,6 +41,13 @@ impl Socket {
         }
         available - more
     }
+
+    /// Whether it keeps its part of what is left over behind a gap, so that nothing more is taken there. A window counts bytes: of single ones it would promise every
+    /// frame there is.
+    pub(super) fn keeps_enough_waiting(&self, frames: &Frames<'_>) -> bool {
+        let spare = frames.available().saturating_sub(frames.meta.len() / 8);
+        self.recv.waiting_frames as usize >= (spare / WAITING_SHARE).max(self.fair_share() as usize)
+    }
 }
 
 impl Stack<'_> {
@@ -57,5 +67,19 @@ impl Stack<'_> {
         self.mem.counters.tcp_abort_on_memory.inc();
         self.send_reset(index, now);
         self.fail(index, now, Pending::TimedOut);
+    }
+
+    /// Data has come. If few frames are left, the connection that keeps most of them behind a gap, and more than it might by now, lets them go.
+    pub(super) fn prune_largest(&mut self, now: Instant) {
+        let shared = &mut self.mem.core.tcp;
+        let frames = &mut self.mem.frames;
+        if frames.available() >= frames.meta.len() / 4 || now < shared.prune_at {
+            return;
+        }
+        shared.prune_at = now + INTERVAL;
+        let all = self.mem.tcp.iter_mut().filter(|s| s.recv.waiting_frames >= LEAST && s.keeps_enough_waiting(frames));
+        let Some(s) = all.max_by_key(|s| s.recv.waiting_frames) else { return };
+        self.mem.counters.tcp_ofo_drop.add(s.recv.waiting_frames.into());
+        s.recv.prune(frames);
     }
 }

@@ -29,7 +29,7 @@ impl Socket {
         u32::from(self.receive_mss).min(PIECE)
     }
 
-    fn fair_share(&self) -> u32 {
+    pub(super) fn fair_share(&self) -> u32 {
         FAIR_SHARE.max(2 * u32::from(self.receive_mss).div_ceil(PIECE))
     }
 
