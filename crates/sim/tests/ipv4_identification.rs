@@ -1,9 +1,12 @@
-//! The identification of IPv4 packets (RFC 6864).
+//! The identification of IPv4 packets (RFC 6864) and of fragments (RFC 7739).
 
+mod common;
 mod tcp_support;
 
 use tcp_support::{connected, pattern, send};
 use tickwire_sim::{Pair, PairConfig};
+use tickwire_stack::addr::{Address, Endpoint};
+use tickwire_stack::path::PathInfo;
 use tickwire_stack::tcp::Setting;
 use tickwire_stack::time::{Instant, Span};
 
@@ -67,4 +70,33 @@ fn packets_of_different_connections_have_identifications_of_their_own() {
     ids.sort_unstable();
     ids.dedup();
     assert!(packets.len() > 20 && ids.len() == packets.len(), "{} of {}", ids.len(), packets.len());
+}
+
+/// RFC 7739 §5.3: what one peer sees of our identifications does not tell him those of what another is sent, in whose name he could plant fragments. Those of one
+/// peer's packets follow each other, so that none comes again soon.
+#[test]
+fn rfc7739_5_3_identifications_for_one_peer_tell_nothing_of_anothers() {
+    let mut pair = Pair::new(&PairConfig::default());
+    let [from, to] = [0, 1].map(|host| pair.host(host).addresses[0]);
+    let others: Vec<_> = (10..30).map(|last| Address::v4([10, 0, 0, last])).collect();
+    let now = pair.now();
+    for &destination in &others {
+        let path = *pair.stack(0).path_get(&to).map(|path| &path.info).expect("the way to the peer is known");
+        pair.stack(0).path_set(PathInfo { destination, ..path }, now);
+    }
+    let socket = common::open(&mut pair, 0, from, 1000);
+    let mut next = |destination: Address| {
+        let to = Endpoint::new(destination, 2000);
+        common::send(&mut pair, 0, socket, to, &pattern(3000, 1)).unwrap();
+        let packets = pair.host_mut(0).transmit(now);
+        let ids: Vec<_> = packets.iter().map(|packet| header(packet).0).collect();
+        assert!(ids.len() > 1 && ids.iter().all(|&id| id == ids[0]), "fragments of one datagram: {ids:?}");
+        ids[0]
+    };
+    let mut steps: Vec<_> = others.iter().map(|&other| next(other).wrapping_sub(next(to))).collect();
+    steps.sort_unstable();
+    steps.dedup();
+    assert!(steps.len() > 15, "a step of its own for nearly each: {steps:?}");
+    let first = next(to);
+    assert_eq!(next(to), first.wrapping_add(1));
 }

@@ -50,7 +50,7 @@ impl Stack<'_> {
                 }
             }
         }
-        let id = self.next_ip_id();
+        let id = self.next_ip_id(send);
         let (mut at, mut offset) = (Some(first), 0);
         while let Some(frame) = at {
             let len = self.mem.frames.meta[frame as usize].len;

@@ -1,7 +1,7 @@
 //! Sending: Ethernet and IP headers in front of a transport message that lies in its frame already.
 
 use crate::Stack;
-use crate::addr::{Address, Family};
+use crate::addr::{Address, Endpoint, Family};
 use crate::checksum::{plain, same_family};
 use crate::error::{Error, Result};
 use crate::frame::{FrameId, flag};
@@ -134,7 +134,7 @@ impl Stack<'_> {
         if self.mem.frames.meta[frame as usize].flags & (flag::QUEUED | flag::IN_KERNEL) != 0 {
             return Err(Error::NoBuffers);
         }
-        let id = if family == Family::V4 && !send.dont_fragment { self.next_ip_id() as u16 } else { 0 };
+        let id = if family == Family::V4 && !send.dont_fragment { self.next_ip_id(send) as u16 } else { 0 };
         let bytes = &mut self.mem.frames.bytes_mut(frame)[start..];
         let (link, network) = bytes.split_at_mut(ETHERNET);
         match family {
@@ -149,12 +149,14 @@ impl Stack<'_> {
         Ok(Queued { frame, offset: start as u16, len, rest })
     }
 
-    /// The next IPv4 or fragment identification. Not predictable from outside: a keyed permutation of a counter would be
-    /// better still, but a counter that starts at random is what RFC 7739 §5.3 allows per destination; ours is per lane.
-    pub(crate) fn next_ip_id(&mut self) -> u32 {
+    /// The next IPv4 or fragment identification: a counter, from a place of its own for each two ends that nobody else knows (RFC 7739 §5.3). Who sees what is sent
+    /// to him cannot plant a fragment of what is sent to somebody else.
+    pub(crate) fn next_ip_id(&mut self, send: &IpSend) -> u32 {
+        let [local, remote] = [send.source, send.destination].map(|address| Endpoint::new(address, 0));
+        let place = (self.flow_hash(0, local, remote) >> 32) as u32;
         let core = &mut *self.mem.core;
         core.ip_id = core.ip_id.wrapping_add(1);
-        core.ip_id
+        place.wrapping_add(core.ip_id)
     }
 }
 
