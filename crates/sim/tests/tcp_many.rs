@@ -256,6 +256,28 @@ fn a_connection_without_a_frame_is_told_when_there_is_one() {
     }
 }
 
+/// The same while the peer goes on sending: what comes meanwhile puts nothing off.
+#[test]
+fn a_connection_without_a_frame_is_told_of_one_though_data_keeps_coming() {
+    let mut wire = pressed();
+    let listener = wire.listen(8);
+    let readers = slow_readers(&mut wire, listener, 260);
+    wire.peer.port = 4000;
+    let (id, ours, theirs) = wire.accepted_with(listener, Seg::new(SYN, 1000, 0).options(&[2, 4, 3, 232]));
+    assert_eq!(wire.send(id, b"command"), Err(Error::WouldBlock));
+    assert_eq!(wire.stack().readiness(id.into()), Ok(Ready::NONE));
+    let now = wire.now;
+    for &reader in &readers[..130] {
+        wire.stack().tcp_abort(reader, now).unwrap();
+    }
+    for n in 0..20 {
+        wire.put(Seg::new(ACK | PSH, theirs + n, ours).data(b"x"));
+        assert_eq!(wire.recv(id).unwrap(), b"x");
+        wire.pass(Span::from_millis(1));
+    }
+    assert_eq!(wire.stack().readiness(id.into()), Ok(Ready::OUT));
+}
+
 /// Readiness as `poll` on Linux shows it, from the first to the last moment of a connection.
 #[test]
 fn readiness_follows_the_life_of_a_connection() {

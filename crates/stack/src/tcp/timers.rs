@@ -116,8 +116,11 @@ impl Stack<'_> {
             } else {
                 s.at.timeout_from = Instant::NEVER;
                 s.tally.ends(now);
-                (s.at.waiting, s.at.retransmit) =
-                    if s.starved { (Waiting::Persist, now + bounds.min) } else { (Waiting::Nothing, Instant::NEVER) };
+                if !s.starved {
+                    (s.at.waiting, s.at.retransmit) = (Waiting::Nothing, Instant::NEVER);
+                } else if s.at.waiting != Waiting::Persist {
+                    (s.at.waiting, s.at.retransmit) = (Waiting::Persist, now + bounds.min);
+                }
             }
             // Retransmissions back off: the next may be due long after the connection is to end.
             if let Some(end) = s.end_of_patience().filter(|&end| end < s.at.retransmit) {
