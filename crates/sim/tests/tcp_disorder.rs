@@ -86,3 +86,18 @@ fn rfc9293_3_10_7_4_what_is_acknowledged_from_the_edge_of_a_full_window_is_taken
     wire.put(Seg::new(ACK, edge, ours + 5000));
     assert_eq!(wire.one().data.len(), 1000);
 }
+
+/// RFC 2018 §5: blocks that cannot be (of what was never sent, of nothing, the wrong way round) are passed over, and counted; those beside them are taken.
+#[test]
+fn rfc2018_5_blocks_that_cannot_be_are_counted_and_those_beside_them_taken() {
+    let mut wire = Wire::new();
+    let (id, ours, theirs) = wire.accepted();
+    wire.send(id, &[1; 4000]).unwrap();
+    assert_eq!(wire.taken().len(), 4);
+    let blocks = [(1000, 2000), (4000, 5000), (2500, 2500), (3000, 2000)].map(|(from, to)| (ours + from, ours + to));
+    wire.put(Seg::new(ACK, theirs, ours).sack(&blocks));
+    assert_eq!((wire.count("TcpExtTCPSackRecv"), wire.count("TcpExtTCPSACKDiscard")), (4, 3));
+    wire.put(Seg::new(ACK, theirs, ours).sack(&[(ours + 1000, ours + 4000)]));
+    assert!(wire.taken().iter().any(|seg| seg.seq == ours && seg.data.len() == 1000), "the first is sent again");
+    assert_eq!(wire.count("TcpExtTCPSACKDiscard"), 3);
+}

@@ -241,8 +241,6 @@ counters! {
     ip_in_unknown_protos = "IpInUnknownProtos";
     /// Dropped: shorter than its header says.
     ip_in_truncated = "IpInTruncatedPkts";
-    /// Dropped for want of room.
-    ip_in_discards = "IpInDiscards";
     /// Packets delivered to TCP, UDP or ICMP.
     ip_in_delivers = "IpInDelivers";
     /// Packets handed down to be sent.
@@ -393,8 +391,6 @@ counters! {
     tcp_abort_on_memory = "TcpExtTCPAbortOnMemory";
     /// Path MTU reductions obeyed.
     tcp_mtu_reductions = "TcpExtTCPMTUReductions";
-    /// Data copied together to free frames when they ran low.
-    frames_compacted = "FramesCompacted";
     /// Times a frame was wanted and there was none.
     frames_exhausted = "FramesExhausted";
     /// Packets handed to the kernel.

@@ -25,7 +25,7 @@ pub(super) const KINDS: [Kind; 9] = [
     Kind {
         name: "memory",
         words: "no frame left",
-        counters: &["UdpMemErrors", "IpInDiscards", "TcpExtTCPAbortOnMemory", "lost_no_frame", "lost_other"],
+        counters: &["UdpMemErrors", "TcpExtTCPAbortOnMemory", "lost_no_frame", "lost_other"],
     },
     Kind { name: "fragments", words: "fragments incomplete", counters: &["IpReasmFails"] },
     // The counters of bad checksums are parts of those of TCP and UDP.

@@ -243,6 +243,7 @@ impl Stack<'_> {
             s.freed_at = now;
         }
         counters.tcp_sack_recv.add(blocks.len() as u64);
+        counters.tcp_sack_discard.add(news.senseless);
         s.tally_news(&news, s.marks.agreed && segment.has(bit::ECE));
         news.duplicate = news.acked == 0 && segment.length() == 0 && !window_changed && s.send.outstanding() > 0;
         if news.duplicate {

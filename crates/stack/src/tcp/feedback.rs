@@ -72,7 +72,7 @@ impl Socket {
         let ordered = &mut ordered[..blocks.len()];
         ordered.copy_from_slice(blocks);
         ordered.sort_unstable_by_key(|block| block.start - segment.ack);
-        send.sack(frames, ordered, |segment| {
+        news.senseless = send.sack(frames, ordered, |segment| {
             news.delivered(&segment, point);
             if learn(&mut sample, &segment) {
                 news.overtaken(&segment);

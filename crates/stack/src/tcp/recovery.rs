@@ -82,6 +82,8 @@ pub(super) struct News {
     pub(super) first_sending: bool,
     /// Some of it lies behind that point.
     pub(super) after_timeout: bool,
+    /// SACK blocks of what was never sent, or is acknowledged.
+    pub(super) senseless: u64,
 }
 
 impl News {

@@ -66,23 +66,24 @@ impl Scoreboard {
 
 impl SendQueue {
     /// Marks what the blocks cover, telling `visit` of each segment that is new. Blocks that make no sense (outside
-    /// of what is outstanding) are passed over. Returns whether anything was new.
+    /// of what is outstanding) are passed over. Returns how many there were.
     pub(super) fn sack(
         &mut self,
         frames: &mut Frames<'_>,
         blocks: &[SackBlock],
         mut visit: impl FnMut(Delivered),
-    ) -> bool {
+    ) -> u64 {
         // Runs are known while segments are marked: the marks that they stand for lie in the queue, so no more than a window ago.
         // Without any they are from long ago, and their numbers may have come around meanwhile.
         let known = if self.board.sacked == 0 { Default::default() } else { self.board.known };
         let mut seen = [Known::default(); MAX_SACK_BLOCKS];
-        let mut news = false;
+        let mut senseless = 0;
         self.board.steps = 0;
         let mut left = MOST_STEPS;
         for (block, seen) in blocks.iter().zip(&mut seen) {
             let sane = block.start.lt(block.end) && block.start.ge(self.una) && block.end.le(self.nxt);
             if !sane {
+                senseless += 1;
                 continue;
             }
             let valid =
@@ -102,14 +103,13 @@ impl SendQueue {
                 continue;
             }
             let from = self.seek(frames, from, block.start);
-            let (last, new) = self.mark_run(frames, from, *block, &known, &mut left, &mut visit);
-            news |= new;
+            let last = self.mark_run(frames, from, *block, &known, &mut left, &mut visit);
             if let Some(id) = last.get() {
                 *seen = Known { run: SackBlock { start: block.start, end: end(&frames.meta[id as usize]) }, last };
             }
         }
         self.board.known = seen;
-        news
+        senseless
     }
 
     /// The segment that holds `seq`, which was sent, or an earlier one; searched from `from`, which lies before it.
@@ -136,8 +136,8 @@ impl SendQueue {
         known: &[Known],
         left: &mut u32,
         visit: &mut impl FnMut(Delivered),
-    ) -> (Link, bool) {
-        let (mut at, mut last, mut news) = (from, Link::NONE, false);
+    ) -> Link {
+        let (mut at, mut last) = (from, Link::NONE);
         let mut before = 0;
         while let Some(id) = at.get() {
             if at == self.next || *left == 0 {
@@ -150,7 +150,6 @@ impl SendQueue {
             }
             if start.ge(block.start) {
                 if flags & flag::SACKED == 0 {
-                    news = true;
                     visit(Delivered::of(meta));
                     if flags & flag::LOST != 0 {
                         self.board.lost -= bytes
@@ -176,7 +175,7 @@ impl SendQueue {
             }
             (at, before) = (next, flags & flag::SACKED);
         }
-        (last, news)
+        last
     }
 
     /// Deems a segment that is under way lost.
