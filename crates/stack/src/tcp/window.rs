@@ -40,16 +40,15 @@ impl Socket {
         // A full segment fills at least half of a frame; a queue of smaller ones must not hold more memory for it.
         let most_frames = (buffer / 1024).max(32);
         let space = buffer.saturating_sub(self.recv.bytes);
-        if frames.available() >= frames.meta.len() / 8 {
-            // No more is promised than there are frames for.
-            let room = (frames.available() - frames.meta.len() / 8) as u32;
-            let room = room.saturating_mul(self.per_frame()).max(self.open_window());
-            if self.recv.held() >= most_frames { 0 } else { space.min(room) }
-        } else if self.recv.held() < self.fair_share() {
-            space.min(self.fair_share() * self.per_frame())
-        } else {
-            0
+        // Who holds little may be sent a little in any case, or the window of one that has read all would stay shut until somebody asks.
+        let least = if self.recv.held() < self.fair_share() { self.fair_share() * self.per_frame() } else { 0 };
+        if frames.available() < frames.meta.len() / 8 {
+            return space.min(least);
         }
+        // No more is promised than there are frames for.
+        let room = (frames.available() - frames.meta.len() / 8) as u32;
+        let room = room.saturating_mul(self.per_frame()).max(self.open_window()).max(least);
+        if self.recv.held() >= most_frames { 0 } else { space.min(room) }
     }
 
     /// Whether data must be dropped for want of frames. The fill ring is fed only while more than a sixteenth is free
@@ -110,5 +109,34 @@ impl Socket {
         }
         let (open, possible) = (self.open_window(), self.possible_window(frames));
         possible > open && possible >= 2 * open
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::{Limits, OwnedMemory};
+
+    /// RFC 9293 §3.8.6.2.2: a program that has read all has room for a segment, and nothing else would open its window. Where frames are few it must not be smaller with
+    /// some more of them than with fewer: windows are what keeps them near that point.
+    #[test]
+    fn rfc9293_3_8_6_2_2_more_free_frames_never_mean_a_smaller_window() {
+        for mss in [536, 1448, 8948] {
+            let mut memory = OwnedMemory::new(&Limits { frames: 1024, tcp: 4, ..Limits::DEFAULT });
+            let mut stack = memory.stack();
+            let frames = &mut stack.mem.frames;
+            let mut socket = Socket::new_zeroed();
+            (socket.receive_mss, socket.receive_shift, socket.settings.receive_buffer) = (mss, 7, 256 << 10);
+            let mut last = u32::MAX;
+            loop {
+                let window = socket.possible_window(frames);
+                assert!(window <= last, "{window} after {last}, {} frames free, {mss}", frames.available());
+                assert!(window >= u32::from(mss), "{window}, {} frames free, {mss}", frames.available());
+                last = window;
+                if frames.take().is_none() {
+                    break;
+                }
+            }
+        }
     }
 }
