@@ -16,6 +16,10 @@ use siphasher::sip::SipHasher13;
 const WAITING_PER_PATH: u32 = MOST_SEGMENTS as u32;
 /// How long packets wait for a neighbour, and how long "unreachable" is believed.
 pub(crate) const RESOLVE_TIME: Span = Span::from_secs(3);
+/// For each neighbour that is given up all connections are looked at, with the lane's lock in hand. Whoever makes neighbours up by the thousand must not hold up
+/// the others: so many together, and the next ones so much later.
+const GIVEN_UP_TOGETHER: u32 = 8;
+const NEXT_GIVEN_UP: Span = Span::from_millis(1);
 
 /// After this long without an answer the host is asked again.
 pub(crate) const ASK_AGAIN: Span = Span::from_millis(500);
@@ -211,12 +215,18 @@ impl Stack<'_> {
             return;
         }
         self.mem.core.paths_at = Instant::NEVER;
+        let mut given_up = 0;
         for index in 0..self.mem.paths.len() as u32 {
             let path = &mut self.mem.paths[index as usize];
             if path.info.state != PathState::Resolving {
                 continue;
             }
             if now.since(path.asked) >= RESOLVE_TIME {
+                if given_up == GIVEN_UP_TOGETHER {
+                    self.mem.core.paths_at = now + NEXT_GIVEN_UP;
+                    return;
+                }
+                given_up += 1;
                 path.info.state = PathState::Unreachable;
                 path.asked = now;
                 self.drop_waiting(index);
@@ -304,5 +314,35 @@ impl Stack<'_> {
         }
         self.mem.paths[index as usize] = Path::default();
         self.mem.core.free_paths.give(self.mem.paths, index);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::{Limits, OwnedMemory};
+
+    #[test]
+    fn neighbours_that_do_not_answer_are_given_up_a_few_at_a_time() {
+        const MADE_UP: u8 = 100;
+        let mut memory = OwnedMemory::new(&Limits { frames: 64, tcp: 4, paths: 256, ..Limits::DEFAULT });
+        let (mut stack, mut now) = (memory.stack(), Instant::from_nanos(1_000_000_000));
+        stack.init(&crate::Config::default(), now);
+        let all = (0..MADE_UP).map(|last| Address::v4([10, 0, 0, last]));
+        for destination in all.clone() {
+            stack.path_set(PathInfo { destination, state: PathState::Resolving, ..PathInfo::default() }, now);
+        }
+        let begun = now;
+        let mut given_up = 0;
+        while given_up < u32::from(MADE_UP) {
+            now = stack.deadline().expect("there are more");
+            stack.on_time(now);
+            let is_given_up = |a: &Address| stack.path_get(a).unwrap().info.state == PathState::Unreachable;
+            let by_now = all.clone().filter(is_given_up).count() as u32;
+            assert!(by_now > given_up && by_now - given_up <= GIVEN_UP_TOGETHER, "{by_now} after {given_up}");
+            given_up = by_now;
+        }
+        assert_eq!(now.since(begun), RESOLVE_TIME + NEXT_GIVEN_UP.times(12));
+        assert!(stack.deadline().is_none());
     }
 }
