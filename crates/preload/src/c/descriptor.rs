@@ -6,6 +6,7 @@ use crate::socket::close;
 use crate::socket::descriptor;
 use crate::socket::open;
 use crate::table::fd::{Entry, LIMIT, TABLE};
+use crate::table::protect;
 use core::ffi::{c_int, c_uint, c_ulong};
 
 /// Closes what is ours before the kernel closes the number.
@@ -81,22 +82,23 @@ export! {
         if first > last {
             return answer(|| Err(Errno(libc::EINVAL)));
         }
-        let ours = TABLE.each().filter(|(fd, _)| (first..=last).contains(&(*fd as c_uint)));
+        let ours = || TABLE.each().filter(|(fd, _)| (first..=last).contains(&(*fd as c_uint)));
+        if flags & CLOEXEC == 0 {
+            ours().filter(|&(_, entry)| entry != Entry::Lane).for_each(|(fd, _)| let_go(fd));
+        }
+        // Until all is closed, or one that is being moved would not be spared.
+        let _still = protect::still();
         let (mut at, mut spared) = (first, false);
-        for (fd, entry) in ours {
-            if entry == Entry::Lane {
-                if fd as c_uint > at {
-                    // SAFETY: plain numbers.
-                    let done = unsafe { real::close_range(at, fd as c_uint - 1, flags) };
-                    if done < 0 {
-                        return done;
-                    }
+        for (fd, _) in ours().filter(|&(_, entry)| entry == Entry::Lane) {
+            if fd as c_uint > at {
+                // SAFETY: plain numbers.
+                let done = unsafe { real::close_range(at, fd as c_uint - 1, flags) };
+                if done < 0 {
+                    return done;
                 }
-                at = fd as c_uint + 1;
-                spared = true;
-            } else if flags & CLOEXEC == 0 {
-                let_go(fd);
             }
+            at = fd as c_uint + 1;
+            spared = true;
         }
         if spared && at > last {
             return 0;

@@ -1,7 +1,7 @@
 //! This process's control connection: requests to the service and what it says unasked.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd};
 use std::time::Duration;
 use tickwire_link::control::{Channel, Descriptors, Part, Parts, Push, Reply, Request};
 use tickwire_stack::addr::Endpoint;
@@ -15,7 +15,8 @@ const PUSHES: usize = 32;
 
 /// Answers to requests that nobody waited for are told from others by their number.
 pub(crate) struct Session {
-    channel: Channel,
+    /// Until it is dropped.
+    channel: Option<Channel>,
     number: u32,
     /// What came unasked while an answer was awaited.
     pushes: Vec<Push>,
@@ -24,7 +25,7 @@ pub(crate) struct Session {
 impl Session {
     /// A session over a connected channel.
     pub(crate) fn new(channel: Channel) -> Self {
-        Self { channel, number: 0, pushes: Vec::with_capacity(PUSHES) }
+        Self { channel: Some(channel), number: 0, pushes: Vec::with_capacity(PUSHES) }
     }
 
     /// A session over the channel of the program that was this process before. Answers to what that has asked may still come: the numbers begin
@@ -37,7 +38,11 @@ impl Session {
 
     /// Its descriptor, for waiting.
     pub(crate) fn descriptor(&self) -> i32 {
-        self.channel.as_raw_fd()
+        self.channel.as_ref().map_or(-1, AsRawFd::as_raw_fd)
+    }
+
+    fn channel(&self) -> io::Result<&Channel> {
+        self.channel.as_ref().ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
     /// Asks, and waits for the answer.
@@ -61,9 +66,9 @@ impl Session {
         descriptor: Option<BorrowedFd<'_>>,
     ) -> io::Result<(Reply, Descriptors)> {
         self.number = self.number.wrapping_add(1).max(1);
-        self.channel.send(request, self.number, descriptor.as_slice())?;
+        self.channel()?.send(request, self.number, descriptor.as_slice())?;
         loop {
-            let mut incoming = self.channel.receive(patience)?;
+            let mut incoming = self.channel()?.receive(patience)?;
             if let Ok((_, push)) = incoming.decode::<Push>() {
                 self.pushes.push(push);
                 // Who waits for the descriptor does not see any more that something came.
@@ -87,7 +92,7 @@ impl Session {
             // Answered with the number 0, which no request has.
             Reply::Claimed { claim, .. } => {
                 let parts = Parts::new(&[Part { claim: *claim, remote: Endpoint::default() }]);
-                self.channel.send(&Request::Release { parts }, 0, &[])
+                self.channel()?.send(&Request::Release { parts }, 0, &[])
             }
             _ => Ok(()),
         }
@@ -105,7 +110,7 @@ impl Session {
     pub(crate) fn pushes(&mut self) -> io::Result<Vec<Push>> {
         let mut gone = None;
         loop {
-            match self.channel.try_receive() {
+            match self.channel()?.try_receive() {
                 Ok(Some(incoming)) => {
                     if let Ok((_, push)) = incoming.decode::<Push>() {
                         self.pushes.push(push);
@@ -129,8 +134,9 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // The table would keep our own `close` from closing it.
-        crate::table::fd::TABLE.set(self.channel.as_raw_fd(), crate::table::fd::Entry::Foreign);
+        if let Some(channel) = self.channel.take() {
+            crate::table::protect::discard(channel.into_raw_fd());
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use crate::socket::open;
 use crate::socket::pending;
 use crate::table::desc::PROCESSES;
 use crate::table::fd::{Entry, TABLE};
+use crate::table::protect;
 use crate::wait::epoll;
 use core::ffi::c_int;
 use std::cell::Cell;
@@ -136,7 +137,7 @@ pub(crate) fn abandon(own_descriptors: bool) -> bool {
 
 /// Closes what belongs to the parent's lane, or to its asking for one.
 pub(crate) fn close_protected() {
-    TABLE.each().filter(|&(_, entry)| entry == Entry::Lane).for_each(|(fd, _)| crate::table::protect::release(fd));
+    TABLE.each().filter(|&(_, entry)| entry == Entry::Lane).for_each(|(fd, _)| protect::release(fd));
 }
 
 /// A process is gone, or has let go of everything: its share of every socket goes, and with the last share the socket. Nothing happens if the slot is
@@ -232,18 +233,24 @@ pub(crate) struct ForkLocks {
     _streams: Locked<'static, Vec<(usize, c_int)>>,
     _given: Locked<'static, Option<std::collections::HashMap<usize, Vec<c_int>>>>,
     _lane: Option<lane::service::ForkLocks>,
+    _still: Option<protect::Still>,
 }
 
 /// Before a fork, in the parent: what the child needs, and the locks.
 pub(crate) fn prepare() -> ForkLocks {
+    CHILD.set(None);
+    locks(before_fork)
+}
+
+/// All locks; `before` is done when no other thread makes a lane any more, and before those are taken that it may need.
+pub(crate) fn locks(before: impl FnOnce(&'static Lane)) -> ForkLocks {
     // First of all, because the helper takes all others.
     let helper = crate::process::helper::asleep();
     // No other thread is making a lane now.
     let starting = crate::lane::start::hold();
     let lane = lane::current();
-    CHILD.set(None);
     if let Some(lane) = lane {
-        before_fork(lane);
+        before(lane);
     }
     ForkLocks {
         _helper: helper,
@@ -256,6 +263,7 @@ pub(crate) fn prepare() -> ForkLocks {
         _streams: crate::c::stdio::streams(),
         _given: crate::process::spawn::given(),
         _lane: lane.map(Lane::fork_locks),
+        _still: protect::still(),
     }
 }
 

@@ -234,13 +234,13 @@ mod tests {
     #[test]
     fn a_fork_finds_no_helper_at_work() {
         let works = || std::thread::scope(|scope| scope.spawn(|| WORK.try_lock().is_some()).join().unwrap());
-        let forking = family::prepare();
+        let forking = family::locks(|_| ());
         assert!(!works(), "the child would find what the helper was about to do undone for ever");
         drop(forking);
         // One that is asked for is waited for.
         UNBORN.store(1, Release);
         std::thread::scope(|scope| {
-            let fork = scope.spawn(|| drop(family::prepare()));
+            let fork = scope.spawn(|| drop(family::locks(|_| ())));
             assert!(!fork.is_finished());
             born();
         });

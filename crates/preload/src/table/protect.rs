@@ -4,17 +4,57 @@
 //! no room are they at the highest numbers below, in the way of a program that wants just these.
 
 use crate::base::errno::Result;
+use crate::base::locked::Holding;
 use crate::c::sys;
 use crate::table::fd::{Entry, TABLE};
 use core::ffi::c_int;
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Where the lane's descriptors begin, counted down from the limit of this process.
 const BELOW_LIMIT: c_int = 128;
 
+/// The thread that moves or closes a descriptor of the lane's, or keeps others from it; 0 if none does.
+static STILL: AtomicU32 = AtomicU32::new(0);
+
+/// While it lives no other thread moves or closes a descriptor of the lane's: each that is at its number is entered in the table, and there is none that
+/// is entered and not there.
+pub(crate) struct Still {
+    _holding: Holding,
+}
+
+impl Drop for Still {
+    fn drop(&mut self) {
+        STILL.store(0, Release);
+        sys::wake_all(&STILL);
+    }
+}
+
+/// Waits until the lane's descriptors are still, and keeps them so (also across fork, which would leave the child one that is not entered, and a limit
+/// that is raised). `None` in a signal handler that interrupted the one who moves them, because it cannot be put off.
+///
+/// The last of all locks: nobody takes another with it in hand. Not one of `base::locked`, because a child of which we did not hear closes its parent's
+/// descriptors, and would wait for ever for a thread that it does not have.
+pub(crate) fn still() -> Option<Still> {
+    let holding = Holding::new();
+    let this = sys::thread();
+    loop {
+        match STILL.compare_exchange(0, this, Acquire, Relaxed) {
+            Ok(_) => return Some(Still { _holding: holding }),
+            Err(other) if other == this => return None,
+            Err(other) if sys::thread_lives(other) => sys::wait_while(&STILL, other),
+            Err(other) => {
+                let _ = STILL.compare_exchange(other, 0, Relaxed, Relaxed);
+            }
+        }
+    }
+}
+
 /// Moves a descriptor to a high number, close-on-exec, and protects it.
 pub(crate) fn keep(fd: c_int) -> Result<c_int> {
     // A handler that jumped away in the midst would leave the limit raised.
-    let _holding = crate::base::locked::Holding::new();
+    let _holding = Holding::new();
+    let _still = still();
     let limit = sys::descriptor_limit();
     let floor = (limit - BELOW_LIMIT).max(limit / 2);
     let moved = sys::duplicate_above_limit(fd)
@@ -28,14 +68,23 @@ pub(crate) fn keep(fd: c_int) -> Result<c_int> {
 
 /// Closes a protected descriptor.
 pub(crate) fn release(fd: c_int) {
-    if TABLE.get(fd) == Entry::Lane {
-        TABLE.set(fd, Entry::Foreign);
+    let _still = still();
+    if TABLE.replace(fd, Entry::Lane, Entry::Foreign) {
         sys::close(fd);
     }
 }
 
+/// Closes a descriptor of ours, whether it has been protected or not.
+pub(crate) fn discard(fd: c_int) {
+    let _still = still();
+    TABLE.set(fd, Entry::Foreign);
+    sys::close(fd);
+}
+
 /// How many descriptors the kernel's table of this process would have room for without the lane's, which are at high numbers. `None` without `/proc`.
 pub(crate) fn room_of_program() -> Option<c_int> {
+    // One that is being moved would pass for the program's highest, and a set be looked at far beyond its end.
+    let _still = still();
     let entries = std::fs::read_dir("/proc/self/fd").ok()?;
     let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<c_int>().ok());
     let highest = numbers.filter(|&fd| TABLE.get(fd) != Entry::Lane).max().unwrap_or(0);
@@ -61,6 +110,66 @@ mod tests {
         let room = room_of_program().unwrap();
         assert!(room < kept, "{room}, ours is {kept}");
         release(kept);
+    }
+
+    #[test]
+    fn one_of_ours_on_its_way_is_not_taken_for_the_programs() {
+        let looks = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            let moving = still().unwrap();
+            assert!(still().is_none(), "a handler would wait for itself");
+            // As `keep` does it.
+            let bell = sys::eventfd().unwrap();
+            let moved = sys::duplicate_above_limit(bell)
+                .or_else(|_| sys::fcntl(bell, libc::F_DUPFD_CLOEXEC, sys::descriptor_limit() - BELOW_LIMIT))
+                .unwrap();
+            let looking = scope.spawn(|| {
+                looks.store(sys::thread(), Release);
+                room_of_program().unwrap()
+            });
+            while !looking.is_finished() && !crate::testing::sleeps(looks.load(Acquire)) {
+                std::thread::yield_now();
+            }
+            TABLE.set(moved, Entry::Lane);
+            drop(moving);
+            let room = looking.join().unwrap();
+            assert!(room < moved, "{room}, ours is {moved}");
+            release(moved);
+            sys::close(bell);
+        });
+    }
+
+    #[test]
+    fn no_fork_comes_while_one_of_ours_is_on_its_way() {
+        let forking = crate::process::family::locks(|_| ());
+        assert_eq!(STILL.load(Relaxed), sys::thread());
+        drop(forking);
+        assert_ne!(STILL.load(Relaxed), sys::thread());
+    }
+
+    #[test]
+    fn a_thread_that_only_the_parent_has_is_not_waited_for() {
+        let mut status: c_int = -1;
+        let held = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let _still = still().unwrap();
+                held.wait();
+                held.wait();
+            });
+            held.wait();
+            // SAFETY: a fork without the C library's knowledge. The child only takes a lock of ours, and is ended by a signal should it wait.
+            unsafe {
+                let child = libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as libc::pid_t;
+                if child == 0 {
+                    libc::alarm(20);
+                    libc::syscall(libc::SYS_exit_group, if still().is_some() { 7 } else { 0 });
+                }
+                assert!(child > 0 && libc::waitpid(child, &raw mut status, 0) == child);
+            }
+            held.wait();
+        });
+        assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 7, "{status}");
     }
 
     #[test]

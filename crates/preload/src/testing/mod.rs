@@ -101,6 +101,11 @@ pub(crate) fn socket(kind: c_int) -> c_int {
     fd
 }
 
+/// Whether a thread of this process sleeps, by the kernel's number.
+pub(crate) fn sleeps(thread: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).is_ok_and(|stat| stat.contains(") S "))
+}
+
 /// Closes as the exported function does.
 pub(crate) fn close(fd: c_int) {
     close::closing(fd);

