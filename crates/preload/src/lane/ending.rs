@@ -75,6 +75,7 @@ impl Lane {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::fd::{Entry, TABLE};
     use crate::testing;
     use core::ffi::c_int;
     use std::sync::Barrier;
@@ -92,13 +93,33 @@ mod tests {
                 await_ending();
                 assert!(done.load(SeqCst));
             });
-            while !sleeps(waits.load(SeqCst)) {
+            while !testing::sleeps(waits.load(SeqCst)) {
                 std::thread::yield_now();
             }
             done.store(true, SeqCst);
             drop(ending);
         });
         drop(hold().unwrap());
+    }
+
+    #[test]
+    fn whether_there_is_anything_to_tell_the_service_is_not_known_before_the_end() {
+        let (asks, fd) = (AtomicU32::new(0), sys::eventfd().unwrap());
+        std::thread::scope(|scope| {
+            let ending = hold().unwrap();
+            let asking = scope.spawn(|| {
+                asks.store(sys::thread(), SeqCst);
+                crate::lane::start::why_unlisted()
+            });
+            while !asking.is_finished() && !testing::sleeps(asks.load(SeqCst)) {
+                std::thread::yield_now();
+            }
+            TABLE.set(fd, Entry::Unlisted(Reason::Idle.code().into()));
+            drop(ending);
+            assert!(asking.join().unwrap().is_some(), "the helper would be gone when it is called");
+        });
+        TABLE.set(fd, Entry::Foreign);
+        sys::close(fd);
     }
 
     #[test]
@@ -126,9 +147,5 @@ mod tests {
             held.wait();
             assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 7, "{status}");
         });
-    }
-
-    fn sleeps(thread: u32) -> bool {
-        std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).is_ok_and(|stat| stat.contains(") S "))
     }
 }

@@ -226,6 +226,8 @@ fn refused(reason: Reason) {
 
 /// Why the program's sockets are in no lane's rows, if it has such sockets: above all because they are older than the service.
 pub(crate) fn why_unlisted() -> Option<Reason> {
+    // Whoever ends the lane may not have entered any of them yet.
+    lane::await_ending();
     let mut reasons = crate::socket::kernel::unlisted().map(|(_, reason)| reason);
     let first = reasons.next()?;
     Some(if reasons.any(|reason| reason == Reason::Restarted) { Reason::Restarted } else { first })
