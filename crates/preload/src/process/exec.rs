@@ -136,8 +136,9 @@ pub(crate) fn now(goes_on: bool) -> Option<&'static Lane> {
 /// After an exec that failed. The lane may have ended meanwhile.
 pub(crate) fn failed(lane: Option<&'static Lane>) {
     if let Some(lane) = lane {
-        crate::socket::flush::mark_complete(lane, false);
+        // First, because who has shut it is not let in either.
         lane.gate().open();
+        crate::socket::flush::mark_complete(lane, false);
         set_close_on_exec(&descriptors_of(lane), true);
     }
 }
@@ -243,6 +244,26 @@ fn find_sockets(lane: &'static Lane) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing;
+    use tickwire_stack::TcpId;
+
+    #[test]
+    fn after_an_exec_that_failed_no_connection_is_the_services_to_end_in_order() {
+        let lane = testing::lane();
+        let fd = testing::connected(7);
+        let index = TABLE.get(fd).description().unwrap();
+        let row = lane.with(|access| {
+            let id = TcpId::try_from(access.descriptions().get(index).socket())?;
+            Ok(access.tcp_row(id.index).unwrap())
+        });
+        let row = row.unwrap();
+        let shut = now(false);
+        let before = row.complete.get();
+        failed(shut);
+        assert_eq!(before, 1, "it would be, if the program were gone");
+        assert_eq!(row.complete.get(), 0, "the program goes on, and may be killed in the midst of something");
+        testing::close(fd);
+    }
 
     #[test]
     fn what_is_left_to_the_next_program_is_read_back_and_nonsense_is_not() {
