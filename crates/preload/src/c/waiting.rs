@@ -138,10 +138,7 @@ impl Sets<'_> {
 
     /// Whether they need us.
     fn concern_us(&self) -> bool {
-        (0..self.count).any(|fd| {
-            matches!(TABLE.get(fd), Entry::Udp(_) | Entry::Tcp(_) | Entry::Epoll(_) | Entry::Dead(_))
-                && (0..3).any(|set| self.has(set, fd))
-        })
+        (0..self.count).any(|fd| poll::concerns_one(fd) && (0..3).any(|set| self.has(set, fd)))
     }
 
     /// `select` by way of `poll`, with Linux's meaning of the three sets.

@@ -6,6 +6,7 @@ use crate::table::fd::{Entry, TABLE};
 use crate::wait::epoll;
 use crate::wait::epoll_wait;
 use libc::epoll_event;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use tickwire_stack::time::Span;
 
 const IN: u32 = libc::EPOLLIN as u32;
@@ -66,6 +67,31 @@ fn kernel_descriptors_and_ours_share_an_instance() {
     sys::ring(bell);
     assert_eq!(ready(epfd), [(1, IN), (2, OUT)]);
     [fd, bell, epfd].into_iter().for_each(close);
+}
+
+#[test]
+fn a_thread_that_polls_an_instance_hears_of_a_socket_that_is_added_meanwhile() {
+    // SAFETY: a plain number.
+    let epfd = unsafe { crate::c::waiting::epoll_create1(0) };
+    let fd = connected(7);
+    let (polls, ends) = (AtomicU32::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let polling = scope.spawn(|| {
+            let mut fds = [libc::pollfd { fd: epfd, events: libc::POLLIN, revents: 0 }];
+            polls.store(sys::thread(), SeqCst);
+            // SAFETY: a list of one.
+            let told = unsafe { crate::c::waiting::poll(fds.as_mut_ptr(), 1, 10_000) };
+            ends.store(true, SeqCst);
+            (told, fds[0].revents)
+        });
+        while !ends.load(SeqCst) && !sleeps(polls.load(SeqCst)) {
+            std::thread::yield_now();
+        }
+        add(epfd, fd, IN, 1);
+        send(fd, b"x", 0, None).unwrap();
+        assert_eq!(polling.join().unwrap(), (1, libc::POLLIN));
+    });
+    [fd, epfd].into_iter().for_each(close);
 }
 
 #[test]

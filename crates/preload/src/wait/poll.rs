@@ -8,13 +8,24 @@ use crate::socket::kernel::DEMOTED;
 use crate::table::fd::{Entry, TABLE};
 use crate::wait::readiness::{self, long, short};
 use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN, Plan, TIMED_OUT};
+use core::ffi::c_int;
 use libc::{pollfd, sigset_t};
 use tickwire_stack::Ready;
 use tickwire_stack::time::{Instant, Span};
 
 /// Whether any of these descriptors needs us.
 pub(crate) fn concerns(fds: &[pollfd]) -> bool {
-    fds.iter().any(|fd| matches!(TABLE.get(fd.fd), Entry::Udp(_) | Entry::Tcp(_) | Entry::Epoll(_) | Entry::Dead(_)))
+    fds.iter().any(|fd| concerns_one(fd.fd))
+}
+
+/// Whether this one does.
+pub(crate) fn concerns_one(fd: c_int) -> bool {
+    match TABLE.get(fd) {
+        Entry::Udp(_) | Entry::Tcp(_) | Entry::Epoll(_) | Entry::Dead(_) => true,
+        // It may get its first socket of ours while the call waits, of which the kernel would not tell.
+        Entry::Instance(_) => lane::current().is_some(),
+        Entry::Foreign | Entry::Lane | Entry::Kernel(_) | Entry::Unlisted(_) => false,
+    }
 }
 
 /// One place of the kernel's list: where it is in the program's.
