@@ -5,6 +5,7 @@ use crate::base::locked::{Lock, Locked};
 use crate::lane::Lane;
 use crate::lane::session::Session;
 use core::ffi::c_int;
+use std::io::ErrorKind;
 use std::os::fd::BorrowedFd;
 use tickwire_link::control::{Claim, ClaimKind, Descriptors, Part, Parts, Push, Reason, Reply, Request};
 use tickwire_stack::Stack;
@@ -13,8 +14,6 @@ use tickwire_stack::path::{PathInfo, PathState};
 
 /// Most destinations that wait to be asked for, beside those that wait in the stack.
 const MOST_REQUESTS: usize = 64;
-/// How many of them are asked for in one turn of the helper thread.
-const ERRANDS: usize = 8;
 
 /// This process's side of the talk.
 pub(crate) struct Talk {
@@ -37,6 +36,11 @@ impl Talk {
 
     fn session(&self) -> Locked<'_, Option<Session>> {
         self.session.lock()
+    }
+
+    /// The connection, unless another thread is asking by it at this moment, which may take long. For the helper thread, which others need.
+    fn free_session(&self) -> Option<Locked<'_, Option<Session>>> {
+        self.session.try_lock()
     }
 
     /// Closes the connection, by which the service learns that this process has left the lane.
@@ -81,6 +85,11 @@ impl Lane {
         self.talk.session().as_ref().map_or(-1, Session::descriptor)
     }
 
+    /// The same, unless another thread is asking by it.
+    pub(crate) fn free_control_descriptor(&self) -> Option<c_int> {
+        self.talk.free_session().map(|session| session.as_ref().map_or(-1, Session::descriptor))
+    }
+
     /// Asks the service; the lane ends if that is gone.
     ///
     /// # Errors
@@ -103,7 +112,9 @@ impl Lane {
             Ok((Reply::Refused { reason, .. }, _)) => Err(reason),
             Ok(answer) => Ok(answer),
             // The service is slow; what runs needs it not. Only this request fails.
-            Err(error) if error.kind() == std::io::ErrorKind::TimedOut => Err(Reason::ServiceError),
+            Err(error) if matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock) => {
+                Err(Reason::ServiceError)
+            }
             Err(_) => {
                 self.end(Reason::Lost);
                 Err(Reason::LaneGone)
@@ -125,16 +136,18 @@ impl Lane {
     /// Takes a claim out. Best effort: the service forgets all claims with the lane.
     pub(crate) fn release(&self, claim: u64) {
         if claim != 0 {
-            self.release_parts(&[Part { claim: Claim(claim), remote: Endpoint::default() }]);
+            let parts = Parts::new(&[Part { claim: Claim(claim), remote: Endpoint::default() }]);
+            let _ = self.ask(&Request::Release { parts }, None);
         }
     }
 
-    /// Takes many out, or flows of them, as many in one message as it holds: each is a way there and back, between processes that have to be woken, and others
-    /// who ask wait meanwhile.
-    pub(crate) fn release_parts(&self, parts: &[Part]) {
-        for some in parts.chunks(Parts::MAX) {
-            let _ = self.ask(&Request::Release { parts: Parts::new(some) }, None);
-        }
+    /// Takes many out, or flows of them, as many in one message as it holds, without waiting for the answers. Says how many of them the service was told; it is
+    /// to be tried again with the others: another thread is asking, or the service does not read.
+    pub(crate) fn release_parts(&self, parts: &[Part]) -> usize {
+        let session = self.talk.free_session();
+        let Some(Some(session)) = session.as_deref() else { return 0 };
+        let told = |some: &&[Part]| session.tell(&Request::Release { parts: Parts::new(some) }).is_ok();
+        parts.chunks(Parts::MAX).take_while(told).map(<[Part]>::len).sum()
     }
 
     /// Asks how a destination is reached, if the stack does not know, and tells the stack. `scope` is the interface that a link-local
@@ -184,22 +197,20 @@ impl Lane {
         }
     }
 
-    /// Whether the service said something unasked while an answer was awaited, which [`Lane::hear`] has not taken yet.
-    pub(crate) fn was_told(&self) -> bool {
-        self.talk.session().as_ref().is_some_and(Session::has_pushes)
-    }
-
-    /// What the service said unasked: the stack is told. How much it was. The lane ends if the service has gone.
-    pub(crate) fn hear(&'static self) -> usize {
-        // The connection is let go of before anything is done with what it brought.
-        let pushes = self.talk.session().as_mut().map(Session::pushes);
-        let pushes = match pushes {
-            Some(Ok(pushes)) => pushes,
-            Some(Err(_)) => {
-                self.end(Reason::Lost);
-                return 0;
+    /// What the service said unasked, if it is known that something came (`woken`), or something did while an answer was awaited: the stack is told. How much
+    /// it was; `None` if another thread is asking, and it is to be tried again. The lane ends if the service has gone.
+    pub(crate) fn hear(&'static self, woken: bool) -> Option<usize> {
+        let pushes = {
+            let mut session = self.talk.free_session()?;
+            match session.as_mut().filter(|session| woken || session.has_pushes()) {
+                Some(session) => session.pushes(),
+                None => return Some(0),
             }
-            None => return 0,
+        };
+        // The connection is let go of before anything is done with what it brought.
+        let Ok(pushes) = pushes else {
+            self.end(Reason::Lost);
+            return Some(0);
         };
         let number = pushes.len();
         for push in pushes {
@@ -219,7 +230,7 @@ impl Lane {
                 Push::Mtu { mtu } => self.assume_mtu(mtu),
             }
         }
-        number
+        Some(number)
     }
 
     /// The smallest MTU of the interfaces: the stack assumes it until it knows by which of them a peer is reached.
@@ -230,18 +241,77 @@ impl Lane {
         });
     }
 
-    /// Asks the service for the paths of which the stack wants to hear: a few at a time, because the caller has other work, too.
-    pub(crate) fn run_errands(&self) {
-        let (wanted, more) = {
-            let mut all = self.talk.requests.lock();
-            let few = all.len().min(ERRANDS);
-            (all.drain(..few).collect::<Vec<_>>(), !all.is_empty())
+    /// Asks the service for the paths of which the stack wants to hear. The answers are heard as what it says unasked. How many it was asked for; `None` if
+    /// another thread is asking, and it is to be tried again.
+    pub(crate) fn run_errands(&self) -> Option<usize> {
+        let session = self.talk.free_session();
+        let mut wanted = self.talk.requests.lock();
+        if wanted.is_empty() {
+            return Some(0);
+        }
+        let session = session?;
+        // If the service does not read, there are answers to come, after which it is tried again.
+        let ask = |destination| {
+            session.as_ref()?.tell(&Request::Resolve { destination, source: Address::ANY, interface: 0 }).ok()
         };
-        for destination in wanted {
-            let _ = self.resolve(destination, Address::ANY, 0);
-        }
-        if more {
-            crate::base::bell::ring();
-        }
+        let asked = wanted.iter().map_while(|&destination| ask(destination)).count();
+        wanted.drain(..asked);
+        Some(asked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{self, THERE};
+    use std::time::Duration;
+    use tickwire_link::control::Channel;
+
+    fn request(service: &Channel) -> (u32, Request) {
+        service.receive(Duration::from_secs(5)).unwrap().decode().unwrap()
+    }
+
+    #[test]
+    fn the_helper_does_not_wait_for_a_thread_that_awaits_an_answer() {
+        let (lane, service) = testing::another();
+        std::thread::scope(|scope| {
+            let asking = scope.spawn(|| lane.ask(&Request::Mapped, None).is_ok());
+            let (number, _) = request(&service);
+            lane.talk.requests.lock().push(THERE);
+            assert_eq!((lane.free_control_descriptor(), lane.hear(true), lane.run_errands()), (None, None, None));
+            service.send(&Reply::Done, number, &[]).unwrap();
+            assert!(asking.join().unwrap());
+        });
+        assert_eq!((lane.hear(false), lane.run_errands()), (Some(0), Some(1)));
+    }
+
+    #[test]
+    fn an_errand_is_not_waited_for_and_its_answer_is_heard() {
+        let (lane, service) = testing::another();
+        let state = || lane.with(|access| Ok(access.stack.path_get(&THERE).map(|path| path.info.state))).unwrap();
+        lane.talk.requests.lock().push(THERE);
+        assert_eq!((lane.run_errands(), lane.run_errands()), (Some(1), Some(0)));
+        let (number, asked) = request(&service);
+        assert!(matches!(asked, Request::Resolve { destination: THERE, .. }), "{asked:?}");
+        let path = PathInfo { destination: THERE, mtu: 1500, state: PathState::Ready, ..PathInfo::default() };
+        // It may come to who asks something else.
+        std::thread::scope(|scope| {
+            let asking = scope.spawn(|| lane.ask(&Request::Mapped, None).is_ok());
+            let (other, _) = request(&service);
+            service.send(&Reply::Path { path, reason: Reason::None }, number, &[]).unwrap();
+            service.send(&Reply::Done, other, &[]).unwrap();
+            assert!(asking.join().unwrap());
+        });
+        assert_eq!((state(), lane.hear(false), state()), (None, Some(1), Some(PathState::Ready)));
+    }
+
+    #[test]
+    fn a_service_that_does_not_read_costs_the_request_and_not_the_lane() {
+        let (lane, _service) = testing::another();
+        let release = |n| lane.release_parts(&[Part { claim: Claim(n), remote: Endpoint::default() }]);
+        let told = (1..100_000).take_while(|&n| release(n) == 1).count();
+        assert!(told < 99_999, "there is always room");
+        assert!(matches!(lane.ask(&Request::Mapped, None), Err(Reason::ServiceError)));
+        assert!(!lane.is_over());
     }
 }

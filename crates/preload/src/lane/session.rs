@@ -49,7 +49,7 @@ impl Session {
     ///
     /// # Errors
     /// If the connection is broken, or the answer no answer; `TimedOut` if the service is silent: its answer may still come, and is not
-    /// missed.
+    /// missed; `WouldBlock` if it has not read what it was asked for long.
     pub(crate) fn call(
         &mut self,
         request: &Request,
@@ -77,25 +77,38 @@ impl Session {
             }
             let (number, reply) =
                 incoming.decode::<Reply>().map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string()))?;
-            // The answer to an earlier request for which we lost patience is of no use any more.
             if number == self.number {
                 return Ok((reply, std::mem::take(&mut incoming.descriptors)));
             }
-            self.too_late(&reply)?;
+            let before = self.pushes.len();
+            self.unawaited(&reply)?;
+            if self.pushes.len() > before {
+                crate::base::bell::ring();
+            }
         }
     }
 
-    /// An answer came for which nobody waits any more: a claim that is granted now is given back, since its socket has gone on with the
+    /// Asks for something of which the answer is not awaited: what it says of a path comes as if it were said unasked.
+    ///
+    /// # Errors
+    /// `WouldBlock` if the service does not read; or if the connection is broken.
+    pub(crate) fn tell(&self, request: &Request) -> io::Result<()> {
+        // Answered with the number 0, which no request has that is waited for.
+        self.channel()?.send(request, 0, &[])
+    }
+
+    /// An answer came for which nobody waits, or nobody any more: a claim that is granted now is given back, since its socket has gone on with the
     /// kernel.
-    fn too_late(&self, reply: &Reply) -> io::Result<()> {
-        match reply {
-            // Answered with the number 0, which no request has.
+    fn unawaited(&mut self, reply: &Reply) -> io::Result<()> {
+        match *reply {
             Reply::Claimed { claim, .. } => {
-                let parts = Parts::new(&[Part { claim: *claim, remote: Endpoint::default() }]);
-                self.channel()?.send(&Request::Release { parts }, 0, &[])
+                let parts = Parts::new(&[Part { claim, remote: Endpoint::default() }]);
+                return self.tell(&Request::Release { parts });
             }
-            _ => Ok(()),
+            Reply::Path { path, reason } => self.pushes.push(Push::PathChanged { path, reason }),
+            _ => {}
         }
+        Ok(())
     }
 
     /// Whether something came unasked while an answer was awaited.
@@ -115,7 +128,7 @@ impl Session {
                     if let Ok((_, push)) = incoming.decode::<Push>() {
                         self.pushes.push(push);
                     } else if let Ok((_, reply)) = incoming.decode::<Reply>() {
-                        self.too_late(&reply)?;
+                        self.unawaited(&reply)?;
                     }
                 }
                 Ok(None) => break,

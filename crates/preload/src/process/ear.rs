@@ -1,11 +1,12 @@
 //! Whether the helper watches the connection to the service. An answer wakes it, too, beside the thread that asked; where connections are
 //! opened by the thousand, that would be for nothing each time. What the service says unasked at such a time those who await answers find,
-//! and tell (see `lane::session`).
+//! and tell (see `lane::session`). While one of them does, nobody else can listen; the helper has others to care for, and does not wait for it.
 
 use tickwire_stack::time::{Instant, Span};
 
-/// For so long the helper does not watch the connection to the service after it was woken for an answer that somebody else awaited.
-const DEAF: Span = Span::from_millis(5);
+/// For so long the helper does not watch the connection to the service after it was woken for an answer that somebody else awaited, or while somebody
+/// awaits one.
+pub(super) const DEAF: Span = Span::from_millis(5);
 
 /// When the helper was last woken in vain.
 #[derive(Default)]
@@ -22,8 +23,18 @@ impl Ear {
     /// The connection showed something, and so many pushes there were.
     pub(super) fn woken(&mut self, now: Instant, pushes: usize) {
         if pushes == 0 {
-            self.deaf_until = now + DEAF;
+            self.later(now);
         }
+    }
+
+    /// Somebody awaits an answer.
+    pub(super) fn later(&mut self, now: Instant) {
+        self.deaf_until = now + DEAF;
+    }
+
+    /// The helper has asked something itself.
+    pub(super) fn listens(&mut self) {
+        self.deaf_until = Instant::default();
     }
 }
 
@@ -49,5 +60,9 @@ mod tests {
         let later = now + DEAF;
         ear.woken(later, 1);
         assert_eq!(ear.rests(later), None, "a push was for us, and the next one is");
+        ear.later(later);
+        assert_eq!(ear.rests(later), Some(DEAF), "and then it looks again");
+        ear.listens();
+        assert_eq!(ear.rests(later), None);
     }
 }

@@ -10,7 +10,7 @@ use crate::base::locked::{Lock, Locked};
 use crate::c::sys;
 use crate::lane::start;
 use crate::lane::{self, Lane};
-use crate::process::ear::Ear;
+use crate::process::ear::{DEAF, Ear};
 use crate::process::family;
 use crate::socket::pending;
 use crate::table::protect;
@@ -140,11 +140,13 @@ fn run() {
             sys::drain(bell::descriptor());
         }
         // After the bell is quiet again: it rings for what came while an answer was awaited.
-        let pushes = if woken[1] || lane.was_told() { lane.hear() } else { 0 };
-        lane.run_errands();
+        let (heard, asked) = (lane.hear(woken[1]), lane.run_errands());
         let now = sys::now();
-        if woken[1] {
-            ear.woken(now, pushes);
+        match (heard, asked) {
+            (None, _) | (_, None) => ear.later(now),
+            (_, Some(1..)) => ear.listens(),
+            (Some(pushes), _) if woken[1] => ear.woken(now, pushes),
+            _ => {}
         }
         if now.since(swept) >= SWEEP {
             swept = now;
@@ -195,8 +197,10 @@ fn turn(lane: &'static Lane, work: &mut Option<Locked<'static, ()>>, look: &mut 
     let busy = lane.sleepers() > 0 || now.since(lane.polled_at()) < RECENT;
     let (ring, _) = lane.descriptors();
     let readable = |fd: c_int| pollfd { fd, events: libc::POLLIN, revents: 0 };
-    let rests = ear.rests(now);
-    let service = if rests.is_some() { -1 } else { lane.control_descriptor() };
+    let (service, rests) = match ear.rests(now) {
+        None => lane.free_control_descriptor().map_or((-1, Some(DEAF)), |fd| (fd, None)),
+        rests => (-1, rests),
+    };
     let mut fds = [readable(if busy { -1 } else { ring }), readable(service), readable(bell::descriptor())];
     let mut timeout = if busy {
         let this = *look;

@@ -118,7 +118,7 @@ pub(crate) fn unfinished(access: &Access<'_>) -> bool {
     })
 }
 
-/// Releases the claims of a lane's connections that have ended. Those of a lane that is over went with it.
+/// Releases the claims of a lane's connections that have ended, or lets the next call do it. Those of a lane that is over went with it.
 pub(crate) fn sweep(lane: &'static Lane) {
     let mut over = Vec::new();
     let swept = lane.with_quietly(|access| {
@@ -144,9 +144,11 @@ pub(crate) fn sweep(lane: &'static Lane) {
             // The listener lives and keeps its claim.
             (true, false) => return None,
         };
-        Some(Part { claim: Claim(closed.claim), remote })
+        Some((closed, Part { claim: Claim(closed.claim), remote }))
     };
-    lane.release_parts(&over.into_iter().filter_map(part).collect::<Vec<_>>());
+    let (over, parts): (Vec<_>, Vec<_>) = over.into_iter().filter_map(part).unzip();
+    let told = lane.release_parts(&parts);
+    list().extend(over[told..].iter().map(|&closed| Kept { lane, closed }));
 }
 
 #[cfg(test)]
@@ -189,6 +191,22 @@ mod tests {
         add(next, closed(1));
         assert_eq!(convert(next, 1, &mut [Endpoint::default(); 2]), 1);
         list().retain(|kept| !kept.is_of(before) && !kept.is_of(next));
+    }
+
+    #[test]
+    fn what_cannot_be_released_while_another_asks_is_released_later() {
+        let (lane, service) = testing::another();
+        let (local, remote) = (Endpoint::default(), Endpoint::default());
+        add(lane, Closed { index: 0, local, remote, claim: 1, shared: false, converted: false });
+        std::thread::scope(|scope| {
+            let asking = scope.spawn(|| lane.ask(&Request::Mapped, None).is_ok());
+            let (number, _) = service.receive(Duration::from_secs(5)).unwrap().decode::<Request>().unwrap();
+            sweep(lane);
+            service.send(&Reply::Done, number, &[]).unwrap();
+            assert!(asking.join().unwrap());
+        });
+        assert_eq!(released(&service, || sweep(lane)), [[1]]);
+        assert!(!list().iter().any(|kept| kept.is_of(lane)));
     }
 
     #[test]
