@@ -251,13 +251,14 @@ impl Lane {
     /// Counts a thread as asleep.
     pub(crate) fn falls_asleep(&self, access: &mut Access<'_>) {
         self.sleepers.fetch_add(1, Relaxed);
+        *access.descriptions().sleepers(self.slot()) += 1;
         access.stack.sleep_begin();
     }
 
     /// Counts one less.
     pub(crate) fn wakes(&self, stack: &mut Stack<'_>) {
         let _ = self.sleepers.fetch_update(Relaxed, Relaxed, |n| n.checked_sub(1));
-        stack.sleep_end();
+        forget_sleepers(stack, self.slot(), 1);
     }
 
     /// How many threads of this process sleep on the lane.
@@ -410,6 +411,16 @@ impl Lane {
     pub(crate) fn is_over(&self) -> bool {
         self.ended.load(Relaxed) != 0
     }
+}
+
+/// So many threads of a process, or as many as there are, sleep on the lane no more. (No process has more than the kernel has numbers for.)
+pub(crate) fn forget_sleepers(stack: &mut Stack<'_>, slot: usize, most: u64) {
+    const THREADS: u64 = 1 << 22;
+    let mut descriptions = Descriptions::new(stack.user());
+    let counted = descriptions.sleepers(slot);
+    let gone = (*counted).min(most).min(THREADS);
+    *counted -= gone;
+    (0..gone).for_each(|_| stack.sleep_end());
 }
 
 /// A free row for a socket that stays on the kernel.

@@ -21,6 +21,6 @@ pub(crate) mod session;
 pub(crate) mod start;
 pub(crate) mod wire;
 
-pub(crate) use access::{Access, Handover, Lane, Parts, kernel_row};
+pub(crate) use access::{Access, Handover, Lane, Parts, forget_sleepers, kernel_row};
 pub(crate) use ending::await_ending;
 pub(crate) use here::{current, disinherit, heard_of, inherit, install, is_stray};

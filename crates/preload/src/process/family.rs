@@ -77,6 +77,11 @@ pub(crate) fn enter_number(lane: &'static Lane, slot: usize, pid: u32, from: imp
 /// This process has the slot that was taken for it.
 pub(crate) fn born(lane: &'static Lane, slot: usize) {
     enter_number(lane, slot, sys::process(), is_unborn);
+    // Those of the program that was this process before exec.
+    let _ = lane.with(|access| {
+        lane::forget_sleepers(access.stack, slot, u64::MAX);
+        Ok(())
+    });
 }
 
 /// After a fork, in the child: it has a slot, a control connection and, when needed, a helper of its own.
@@ -158,6 +163,8 @@ pub(crate) fn drop_process(lane: &'static Lane, slot: usize, process: u64) {
                 }
             }
             *access.descriptions().process(slot) = 0;
+            // Or each event would ring for them, for as long as the lane lives.
+            lane::forget_sleepers(access.stack, slot, u64::MAX);
             Ok(None)
         });
         match dropped {
@@ -173,13 +180,19 @@ pub(crate) fn gone(lane: &'static Lane, pid: u32) {
     let own = lane.slot();
     let slots = lane.with_quietly(|access| {
         let mut descriptions = access.descriptions();
-        Ok((0..PROCESSES)
-            .map(|slot| (slot, *descriptions.process(slot)))
-            .filter(|&(slot, process)| slot != own && (process == u64::from(pid) || is_forked_by(process, pid)))
-            .collect::<Vec<_>>())
+        Ok((0..PROCESSES).map(|slot| (slot, *descriptions.process(slot))).collect::<Vec<_>>())
     });
-    slots.unwrap_or_default().into_iter().for_each(|(slot, process)| drop_process(lane, slot, process));
+    let slots = slots.unwrap_or_default();
+    let is_its = |process: u64| process == u64::from(pid) || is_forked_by(process, pid);
+    let (its, others): (Vec<_>, Vec<_>) =
+        slots.into_iter().partition(|&(slot, process)| slot != own && is_its(process));
+    its.into_iter().for_each(|(slot, process)| drop_process(lane, slot, process));
     look_for_dead(lane);
+    // It may have been killed after it took in what another waits for, and before it rang. That one of the others does is enough.
+    if others.into_iter().find(|&(_, process)| process != 0 && !is_unborn(process)).is_some_and(|(slot, _)| slot == own)
+    {
+        sys::ring(lane.descriptors().1);
+    }
 }
 
 /// Looks for processes of the lane that have died.
@@ -271,6 +284,9 @@ pub(crate) fn locks(before: impl FnOnce(&'static Lane)) -> ForkLocks {
 mod tests {
     use super::*;
     use crate::testing;
+    use tickwire_stack::Error;
+    use tickwire_stack::time::Span;
+    use tickwire_stack::udp::UdpOptions;
 
     #[test]
     fn the_share_of_a_process_that_got_the_slot_of_one_that_is_gone_stays() {
@@ -293,6 +309,66 @@ mod tests {
         drop_process(lane, slot, NEW);
         assert!(!holds());
         testing::close(fd);
+    }
+
+    /// Whether something that happens to a socket of this lane rings the doorbell.
+    fn rings(lane: &Lane) -> bool {
+        let rings = lane.with(|access| {
+            let id = access.stack.udp_open(UdpOptions::default())?;
+            access.stack.udp_keep_error(id, Error::Refused)?;
+            let rings = access.stack.take_doorbell();
+            access.stack.udp_close(id)?;
+            Ok(rings)
+        });
+        rings.unwrap()
+    }
+
+    #[test]
+    fn nobody_rings_for_threads_that_were_asleep_when_their_process_died() {
+        let (lane, _service) = testing::another();
+        let sleep = |slot| {
+            let slept = lane.with(|access| {
+                *access.descriptions().sleepers(slot) += 1;
+                access.stack.sleep_begin();
+                Ok(())
+            });
+            slept.unwrap();
+        };
+        assert!(!rings(lane));
+        let asleep = lane.with(|access| {
+            lane.falls_asleep(access);
+            Ok(())
+        });
+        asleep.unwrap();
+        assert!(rings(lane));
+        drop_process(lane, lane.slot(), sys::process().into());
+        assert!(!rings(lane));
+        // One that was taken for dead, and wakes, takes no other off.
+        sleep(lane.slot() + 1);
+        let awake = lane.with(|access| {
+            lane.wakes(access.stack);
+            Ok(())
+        });
+        awake.unwrap();
+        assert!(rings(lane));
+        // Nor do those of a program stay that has become another by exec.
+        sleep(lane.slot());
+        born(lane, lane.slot() + 1);
+        born(lane, lane.slot());
+        assert!(!rings(lane));
+    }
+
+    #[test]
+    fn what_a_process_took_in_before_it_was_killed_is_rung_for_by_another() {
+        let (lane, _service) = testing::another();
+        let (_, doorbell) = lane.descriptors();
+        let rung = || {
+            let mut fds = [libc::pollfd { fd: doorbell, events: libc::POLLIN, revents: 0 }];
+            sys::ppoll(&mut fds, Some(Span::ZERO), None) == Ok(1)
+        };
+        assert!(!rung());
+        gone(lane, i32::MAX as u32);
+        assert!(rung());
     }
 
     #[test]

@@ -84,7 +84,7 @@ fn beside(session: Option<Session>) -> &'static Lane {
     let parts = Parts {
         shared: Shared::local(limits, Wire::Test(Box::new(|_, _| 0))),
         ring: -1,
-        doorbell: -1,
+        doorbell: sys::eventfd().unwrap(),
         handover: Handover { number: 2, token: Token([2; 16]), limits, region: -1 },
         settings: lane().settings().clone(),
         session,
