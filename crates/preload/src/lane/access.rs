@@ -15,7 +15,7 @@ use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 use tickwire_link::control::{Reason, Token};
-use tickwire_link::port::Port;
+use tickwire_link::port::{Kicked, Port};
 use tickwire_stack::time::Instant;
 use tickwire_stack::{Limits, Stack, table};
 
@@ -37,7 +37,8 @@ pub(crate) struct Lane {
     traffic: AtomicU64,
     /// When the stack next wants to be called, in nanoseconds; 0 never.
     deadline: AtomicU64,
-    /// Until when this process's helper sleeps in the program's place, in nanoseconds: it is woken for what is due before. 0 if it does not.
+    /// Until when this process's helper sleeps in the program's place, in nanoseconds: it is woken for what is due before, and for packets that find no room. 0
+    /// if it does not.
     cared_until: AtomicU64,
     /// Whether packets found no room in the transmit ring, as last seen.
     crowded: AtomicBool,
@@ -214,6 +215,12 @@ impl Lane {
         self.cared_until.store(0, Relaxed);
     }
 
+    /// Whether the helper sleeps in the program's place.
+    #[cfg(test)]
+    pub(crate) fn is_cared_for(&self) -> bool {
+        self.cared_until.load(Relaxed) != 0
+    }
+
     /// Whether packets wait for room in the transmit ring. Known only after the lane was left: it is then that they go.
     pub(crate) fn crowded(&self) -> bool {
         self.crowded.load(Relaxed)
@@ -351,23 +358,27 @@ impl Lane {
         }
         let answer = work(&mut Access { stack, now, slot: self.slot(), rows: self.shared.rows() });
         let kick = wire.flush(stack, now);
-        self.crowded.store(stack.has_egress(), Relaxed);
+        let mut crowded = stack.has_egress();
+        self.crowded.store(crowded, Relaxed);
         let deadline = stack.deadline().map_or(0, Instant::as_nanos);
         self.deadline.store(deadline, Relaxed);
-        let overtaken = deadline != 0 && deadline < self.cared_until.load(Relaxed);
+        let cared_until = self.cared_until.load(Relaxed);
+        let overtaken = deadline != 0 && deadline < cared_until;
         let ring = stack.take_doorbell();
         let request = stack.has_request() && self.talk.note_requests(stack);
         core::mem::forget(poison);
         drop(guard);
         let signalled = inside.leave();
         if kick && let Some(port) = self.shared.port() {
-            // A full device queue is no error: the next call kicks again.
-            let _ = port.kick();
+            // A full device queue is no error: the next call kicks again, or the helper.
+            crowded |= matches!(port.kick(), Ok(Kicked::Busy));
         }
         if ring {
             sys::ring(self.doorbell);
         }
-        if request || overtaken {
+        // Nothing tells when there is room again, and the program may not come back soon.
+        let stuck = crowded && program && cared_until != 0;
+        if request || overtaken || stuck {
             self.care_no_more();
             crate::base::bell::ring();
         }

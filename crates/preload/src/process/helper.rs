@@ -211,7 +211,7 @@ fn turn(lane: &'static Lane, work: &mut Option<Locked<'static, ()>>, look: &mut 
         // Here the stack is the helper's: it polls, and learns when to be back.
         lane.care_until_deadline().map(|at| at.since(sys::now()))
     };
-    if lane.unsent() {
+    if lane.unsent() || lane.crowded() {
         lane.kick_again();
         timeout = Some(timeout.map_or(FIRST_LOOK, |t| t.min(FIRST_LOOK)));
     }
@@ -225,7 +225,7 @@ fn turn(lane: &'static Lane, work: &mut Option<Locked<'static, ()>>, look: &mut 
         return [false; 3];
     }
     let now = sys::now();
-    if lane.due(now) || fds[0].revents != 0 && now.since(lane.polled_at()) >= RECENT {
+    if lane.due(now) || lane.crowded() || fds[0].revents != 0 && now.since(lane.polled_at()) >= RECENT {
         let _ = lane.with_quietly(|_| Ok(()));
     }
     fds.map(|fd| fd.revents != 0)
