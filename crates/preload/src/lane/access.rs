@@ -64,6 +64,11 @@ impl Access<'_> {
         Descriptions::new(self.stack.user())
     }
 
+    /// The public rows of TCP connections, and others behind them.
+    pub(crate) fn tcp_rows(&self) -> &'static [table::Row] {
+        self.rows
+    }
+
     /// The public row of a TCP connection by its index, whatever has become of it.
     pub(crate) fn tcp_row(&self, index: u32) -> Option<&'static table::Row> {
         self.rows.get(index as usize)

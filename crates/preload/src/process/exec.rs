@@ -9,6 +9,7 @@ use crate::lane::{self, Handover, Lane};
 use crate::process::family;
 use crate::socket::close;
 use crate::socket::open;
+use crate::socket::pending;
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE, Table};
 use core::ffi::{CStr, c_int};
@@ -126,6 +127,10 @@ pub(crate) fn outlives(fd: c_int) -> bool {
 pub(crate) fn now(goes_on: bool) -> Option<&'static Lane> {
     let lane = lane::current()?;
     lane.gate().close(true);
+    if goes_on || family::has_company(lane) {
+        // To the new program, which takes it over as it begins, or to this one if the exec fails.
+        pending::leave(lane);
+    }
     if !goes_on {
         crate::socket::flush::mark_complete(lane, true);
     }

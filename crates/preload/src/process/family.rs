@@ -195,8 +195,9 @@ pub(crate) fn gone(lane: &'static Lane, pid: u32) {
     }
 }
 
-/// Looks for processes of the lane that have died.
+/// Looks for processes of the lane that have died, and for what those have left that have ended.
 pub(crate) fn look_for_dead(lane: &'static Lane) {
+    pending::take_over(lane);
     let own = lane.slot();
     let mut others = [0u64; PROCESSES];
     let read = lane.with_quietly(|access| {
@@ -231,6 +232,9 @@ pub(crate) fn at_exit() {
         // As in Linux, where a process that exits does not linger (`inet_release`).
         drop_process(lane, lane.slot(), sys::process().into());
         crate::socket::flush::at_exit(lane);
+        if has_company(lane) {
+            pending::leave(lane);
+        }
     }
     lane.retire();
 }

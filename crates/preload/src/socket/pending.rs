@@ -3,6 +3,7 @@
 
 use crate::base::locked::{Lock, Locked};
 use crate::lane::{Access, Lane};
+use crate::table::desc::Left;
 use tickwire_link::control::{Claim, Part};
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::table;
@@ -93,7 +94,7 @@ pub(crate) fn is_empty() -> bool {
     list().is_empty()
 }
 
-/// Forgets everything (in a forked child: the parent sees to it).
+/// Forgets everything (in a forked child: the parent sees to it, or whoever is left when that ends).
 pub(crate) fn clear() {
     list().clear();
 }
@@ -151,6 +152,35 @@ pub(crate) fn sweep(lane: &'static Lane) {
     list().extend(over[told..].iter().map(|&closed| Kept { lane, closed }));
 }
 
+/// At the end of this process: what the stack has not done with is left to the others of the lane.
+pub(crate) fn leave(lane: &'static Lane) {
+    sweep(lane);
+    let _ = lane.with(|access| {
+        list().retain(|kept| {
+            let Closed { index, claim, shared, converted, .. } = kept.closed;
+            if kept.is_of(lane) {
+                access.descriptions().leave(Left { row: index, claim, shared, converted });
+            }
+            !kept.is_of(lane)
+        });
+        Ok(())
+    });
+}
+
+/// Takes over what others have left.
+pub(crate) fn take_over(lane: &'static Lane) {
+    let _ = lane.with_quietly(|access| {
+        let rows = access.tcp_rows();
+        access.descriptions().take_over(|Left { row, claim, shared, converted }| {
+            if let Some(named) = rows.get(row as usize) {
+                let (local, remote) = (named.local.get(), named.remote.get());
+                list().push(Kept { lane, closed: Closed { index: row, local, remote, claim, shared, converted } });
+            }
+        });
+        Ok(())
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,6 +221,27 @@ mod tests {
         add(next, closed(1));
         assert_eq!(convert(next, 1, &mut [Endpoint::default(); 2]), 1);
         list().retain(|kept| !kept.is_of(before) && !kept.is_of(next));
+    }
+
+    #[test]
+    fn what_a_process_leaves_at_its_end_another_releases_when_it_is_over() {
+        let (lane, service) = testing::another();
+        let ends = [1, 2].map(|port| Endpoint::new(testing::THERE, port));
+        let row = lane.with(|access| Ok(access.tcp_row(3).unwrap())).unwrap();
+        row.kind.set(table::kind::TCP);
+        row.local.set(ends[0]);
+        row.remote.set(ends[1]);
+        let closed = Closed { index: 3, local: ends[0], remote: ends[1], claim: 9, shared: false, converted: false };
+        let kept = || list().iter().filter(|kept| kept.is_of(lane)).map(|kept| kept.closed.claim).collect::<Vec<_>>();
+        add(lane, closed);
+        add(lane, Closed { index: 4, claim: 8, ..closed });
+        assert_eq!(released(&service, || leave(lane)), [[8]], "this one is over");
+        assert!(kept().is_empty());
+        take_over(lane);
+        assert_eq!(kept(), [9]);
+        assert!(released(&service, || sweep(lane)).is_empty());
+        row.kind.set(table::kind::FREE);
+        assert_eq!(released(&service, || sweep(lane)), [[9]]);
     }
 
     #[test]

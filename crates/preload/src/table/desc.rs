@@ -23,6 +23,8 @@ pub(crate) mod single {
     pub(super) const USED: usize = 2;
     /// 1 once the stack was initialised.
     pub(crate) const STARTED: usize = 3;
+    /// How many descriptions are of connections that nobody has any more.
+    pub(super) const LEFT: usize = 4;
 }
 
 /// Where a word of a description lies.
@@ -102,6 +104,8 @@ pub(crate) mod flag {
     pub(crate) const RXQ_OVFL: u64 = 1 << 28;
     /// TCP: TCP_LINGER2 was set by the program.
     pub(crate) const FIN_WAIT: u64 = 1 << 29;
+    /// No socket: what a process left when it ended, see [`super::Left`].
+    pub(crate) const LEFT: u64 = 1 << 30;
 }
 
 /// The interfaces that a socket names for what it sends; 0 is none.
@@ -114,6 +118,20 @@ pub(crate) struct Via {
     /// IPv4 source address for datagrams to groups, if the socket is bound to none.
     pub(crate) source: u32,
 }
+
+/// A connection that was closed by a process which has ended since, before the stack has done with it: somebody else is to release its claim then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Left {
+    /// Its row among those of TCP.
+    pub(crate) row: u32,
+    pub(crate) claim: u64,
+    /// The claim is a listener's, and whether that has closed.
+    pub(crate) shared: bool,
+    pub(crate) converted: bool,
+}
+
+const SHARED: u64 = 1 << 32;
+const CONVERTED: u64 = 1 << 33;
 
 /// The caller's words of the region, as descriptions.
 pub(crate) struct Descriptions<'a> {
@@ -186,6 +204,36 @@ impl<'a> Descriptions<'a> {
         description.words[word::FLAGS] = flags;
         description.words[word::HOLDERS] = 1 << holder;
         Some(index)
+    }
+
+    /// Leaves a connection to whoever takes it over. Not if there is no room.
+    pub(crate) fn leave(&mut self, left: Left) {
+        let Some(index) = self.take(flag::LEFT, 0) else { return };
+        let marked = |on: bool, bit: u64| if on { bit } else { 0 };
+        let description = self.get(index);
+        description.words[word::HOLDERS] = 0;
+        // Not where others look for claims.
+        description.words[word::INODE] =
+            u64::from(left.row) | marked(left.shared, SHARED) | marked(left.converted, CONVERTED);
+        description.words[word::KERNEL_CHECK] = left.claim;
+        self.words[single::LEFT] += 1;
+    }
+
+    /// Takes over all that was left.
+    pub(crate) fn take_over(&mut self, mut take: impl FnMut(Left)) {
+        if self.words[single::LEFT] == 0 {
+            return;
+        }
+        for index in 0..self.used() {
+            let description = self.get(index);
+            if description.has(flag::LEFT) {
+                let (what, claim) = (description.words[word::INODE], description.words[word::KERNEL_CHECK]);
+                let (shared, converted) = (what & SHARED != 0, what & CONVERTED != 0);
+                self.give(index);
+                take(Left { row: what as u32, claim, shared, converted });
+            }
+        }
+        self.words[single::LEFT] = 0;
     }
 
     /// Gives a description back.
@@ -294,6 +342,22 @@ mod tests {
         assert_eq!(all.take(flag::TCP, 5), Some(1));
         assert_eq!(*all.get(1).holders(), 1 << 5);
         assert!(all.get(1).has(flag::TCP) && !all.get(1).has(flag::UDP));
+    }
+
+    #[test]
+    fn what_is_left_is_taken_over_once() {
+        let mut words = vec![0u64; FIRST + 3 * WORDS];
+        let mut all = Descriptions::new(&mut words);
+        let own = all.take(flag::TCP, 0);
+        let first = Left { row: u32::MAX, claim: u64::MAX, shared: true, converted: false };
+        let second = Left { row: 0, claim: 7, shared: false, converted: true };
+        // The third finds no room.
+        [first, second, second].into_iter().for_each(|left| all.leave(left));
+        let mut taken = Vec::new();
+        all.take_over(|left| taken.push(left));
+        all.take_over(|left| taken.push(left));
+        assert_eq!(taken, [first, second]);
+        assert!(all.take(flag::UDP, 0).is_some() && all.take(flag::UDP, 0).is_some() && own == Some(0));
     }
 
     #[test]
