@@ -5,6 +5,7 @@ mod common;
 use common::{Both, PATIENCE, bound, crossing, either_side, pattern, python, start};
 use std::fmt::Write;
 use std::path::Path;
+use tickwire_lab::{Host, Process};
 
 fn nginx_configuration(directory: &Path, address: &str, port: u16) -> String {
     let mut text = String::from("daemon off; user root; worker_processes 2;\nevents { worker_connections 256; }\n");
@@ -73,25 +74,39 @@ fn wget_fetches_many_files_from_nginx() {
     });
 }
 
+/// redis, with nothing kept on disk.
+fn redis(host: &Host, accelerated: bool, address: &str, port: u16) -> Process {
+    let number = port.to_string();
+    let command = ["redis-server", "--port", &number, "--bind", address, "--save", "", "--appendonly", "no"];
+    let mut server = start(host, accelerated, &[&command[..], &["--protected-mode", "no"]].concat());
+    bound(host, &mut server, "tcp", port);
+    server
+}
+
+#[test]
+fn redis_gives_back_what_it_was_given() {
+    let both = Both::new();
+    let address = both.pair.b_v4();
+    let value: String = pattern(60_000).iter().map(|octet| char::from(b'0' + octet % 64)).collect();
+    either_side(&both, 20, |server, client, port| {
+        let mut redis = redis(both.b(), server, &address, port);
+        let number = port.to_string();
+        let ask = |words: &[&str]| {
+            let command = [&["redis-cli", "-h", &address, "-p", &number][..], words].concat();
+            start(both.a(), client, &command).success(PATIENCE).unwrap()
+        };
+        assert_eq!(ask(&["set", "key", &value]), "OK\n");
+        assert!(ask(&["get", "key"]).trim_end() == value, "the value differs");
+        assert_eq!(ask(&["get", "another"]), "\n");
+        redis.stop(PATIENCE).unwrap();
+    });
+}
+
 #[test]
 fn redis_answers_its_benchmark() {
     let both = Both::new();
     let address = both.pair.b_v4();
-    let redis = [
-        "redis-server",
-        "--port",
-        "6390",
-        "--bind",
-        &address,
-        "--save",
-        "",
-        "--appendonly",
-        "no",
-        "--protected-mode",
-        "no",
-    ];
-    let mut server = start(both.b(), true, &redis);
-    bound(both.b(), &mut server, "tcp", 6390);
+    let _server = redis(both.b(), true, &address, 6390);
     let benchmark = [
         "redis-benchmark",
         "-h",
