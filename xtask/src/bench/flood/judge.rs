@@ -7,15 +7,18 @@ use tickwire_bench::latency::Latency;
 /// How many times slower a flood may make a connection.
 const BOUND: f64 = 2.0;
 
+/// What is read of the round trips, in nanoseconds.
+type Figure = fn(&Latency) -> u64;
+
 /// Two verdicts for each flood that was measured on Tickwire beside none, of the median and of the worst hundredth; the kernel's own ratio stands in their words.
 pub(super) fn check(outcomes: &[Outcome]) -> Vec<Verdict> {
     let latency = |name: &str| outcomes.iter().find(|outcome| outcome.name == name).and_then(Outcome::latency);
-    let ratio = |who: &str, flood: &str, figure: fn(&Latency) -> u64| {
+    let ratio = |who: &str, flood: &str, figure: Figure| {
         let (with, without) = (latency(&format!("{who}, {flood}"))?, latency(who)?);
         Some(figure(&with) as f64 / figure(&without).max(1) as f64)
     };
     let floods = outcomes.iter().filter_map(|outcome| outcome.name.strip_prefix("Tickwire, "));
-    let figures: [(&str, fn(&Latency) -> u64); 2] = [("p50", |l| l.p50_ns), ("p99", |l| l.p99_ns)];
+    let figures: [(&str, Figure); 2] = [("p50", |l| l.p50_ns), ("p99", |l| l.p99_ns)];
     floods
         .flat_map(|flood| figures.map(|(name, figure)| (flood, name, figure)))
         .filter_map(|(flood, name, figure)| {
