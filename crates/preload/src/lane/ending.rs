@@ -93,9 +93,7 @@ mod tests {
                 await_ending();
                 assert!(done.load(SeqCst));
             });
-            while !testing::sleeps(waits.load(SeqCst)) {
-                std::thread::yield_now();
-            }
+            testing::until_it_sleeps(&waits, || false);
             done.store(true, SeqCst);
             drop(ending);
         });
@@ -111,9 +109,7 @@ mod tests {
                 asks.store(sys::thread(), SeqCst);
                 crate::lane::start::why_unlisted()
             });
-            while !asking.is_finished() && !testing::sleeps(asks.load(SeqCst)) {
-                std::thread::yield_now();
-            }
+            testing::until_it_sleeps(&asks, || asking.is_finished());
             TABLE.set(fd, Entry::Unlisted(Reason::Idle.code().into()));
             drop(ending);
             assert!(asking.join().unwrap().is_some(), "the helper would be gone when it is called");

@@ -127,9 +127,7 @@ mod tests {
                 looks.store(sys::thread(), Release);
                 room_of_program().unwrap()
             });
-            while !looking.is_finished() && !crate::testing::sleeps(looks.load(Acquire)) {
-                std::thread::yield_now();
-            }
+            crate::testing::until_it_sleeps(&looks, || looking.is_finished());
             TABLE.set(moved, Entry::Lane);
             drop(moving);
             let room = looking.join().unwrap();

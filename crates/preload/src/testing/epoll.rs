@@ -84,9 +84,7 @@ fn a_thread_that_polls_an_instance_hears_of_a_socket_that_is_added_meanwhile() {
             ends.store(true, SeqCst);
             (told, fds[0].revents)
         });
-        while !ends.load(SeqCst) && !sleeps(polls.load(SeqCst)) {
-            std::thread::yield_now();
-        }
+        until_it_sleeps(&polls, || ends.load(SeqCst));
         add(epfd, fd, IN, 1);
         send(fd, b"x", 0, None).unwrap();
         assert_eq!(polling.join().unwrap(), (1, libc::POLLIN));

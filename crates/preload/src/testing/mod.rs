@@ -35,6 +35,7 @@ use crate::socket::open;
 use crate::socket::ops;
 use core::ffi::c_int;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use tickwire_link::control::{Channel, Token};
 use tickwire_stack::Limits;
 use tickwire_stack::addr::{Address, Endpoint};
@@ -101,9 +102,14 @@ pub(crate) fn socket(kind: c_int) -> c_int {
     fd
 }
 
-/// Whether a thread of this process sleeps, by the kernel's number.
-pub(crate) fn sleeps(thread: u32) -> bool {
-    std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).is_ok_and(|stat| stat.contains(") S "))
+/// Waits until a thread of this process sleeps, or has ended. It says the kernel's number of it, 0 before.
+pub(crate) fn until_it_sleeps(thread: &AtomicU32, ended: impl Fn() -> bool) {
+    let sleeps = |thread: u32| {
+        std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).is_ok_and(|stat| stat.contains(") S "))
+    };
+    while !ended() && !sleeps(thread.load(SeqCst)) {
+        std::thread::yield_now();
+    }
 }
 
 /// Closes as the exported function does.

@@ -3,6 +3,7 @@ use crate::base::errno::{self, Errno};
 use crate::c::splice::splice;
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;
+use std::sync::atomic::AtomicU32;
 
 /// As a program calls it.
 fn spliced(from: c_int, to: c_int, len: usize, flags: u32) -> Result<usize> {
@@ -108,12 +109,10 @@ fn what_cannot_be_spliced_is_told_as_linux_does() {
 
 /// Runs something in another thread as soon as the calling one sleeps.
 fn when_this_sleeps<T>(then: impl FnOnce() + Send, call: impl FnOnce() -> T) -> T {
-    let stat = format!("/proc/self/task/{}/stat", sys::thread());
+    let this = AtomicU32::new(sys::thread());
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            while !std::fs::read_to_string(&stat).unwrap().contains(") S ") {
-                std::thread::yield_now();
-            }
+            until_it_sleeps(&this, || false);
             then();
         });
         call()

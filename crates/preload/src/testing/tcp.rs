@@ -81,15 +81,20 @@ fn an_unconnected_socket_has_linux_errors() {
     close(fd);
 }
 
+/// Lets a bound socket listen, and the peer connect to it. The port, and the socket by which the peer was told.
+fn dialled(listener: c_int) -> (u16, c_int) {
+    ops::listen(listener, 8).unwrap();
+    let port = sys::socket_name(listener, false).unwrap().port;
+    let dialler = socket(libc::SOCK_DGRAM);
+    send(dialler, format!("dial {port}").as_bytes(), 0, Some((THERE, 7))).unwrap();
+    (port, dialler)
+}
+
 #[test]
 fn a_listener_accepts_from_the_lane_and_from_the_kernel() {
     let listener = socket(libc::SOCK_STREAM);
     ops::bind(listener, &address(Address::ANY_V4, 0)).unwrap();
-    ops::listen(listener, 8).unwrap();
-    let port = sys::socket_name(listener, false).unwrap().port;
-
-    let dialler = socket(libc::SOCK_DGRAM);
-    send(dialler, format!("dial {port}").as_bytes(), 0, Some((THERE, 7))).unwrap();
+    let (port, dialler) = dialled(listener);
     let (fd, name, len) = ops::accept(listener, libc::SOCK_CLOEXEC).unwrap();
     assert!(matches!(Name::parse(&name[..len]), Name::Inet { endpoint, .. } if endpoint.address == THERE));
     assert_eq!(receive(fd, 5, libc::MSG_WAITALL), Ok(b"hello".to_vec()));
@@ -265,10 +270,7 @@ fn an_accepted_connection_has_its_listeners_timeouts() {
     ops::bind(listener, &address(Address::ANY_V4, 0)).unwrap();
     let timeval = [0i64.to_ne_bytes(), 20_000i64.to_ne_bytes()].concat();
     options::set(listener, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &timeval);
-    ops::listen(listener, 8).unwrap();
-    let port = sys::socket_name(listener, false).unwrap().port;
-    let dialler = socket(libc::SOCK_DGRAM);
-    send(dialler, format!("dial {port}").as_bytes(), 0, Some((THERE, 7))).unwrap();
+    let (_, dialler) = dialled(listener);
     let (fd, ..) = ops::accept(listener, 0).unwrap();
     assert_eq!(receive(fd, 5, libc::MSG_WAITALL), Ok(b"hello".to_vec()));
     assert_eq!(receive(fd, 1, 0), Err(Errno(libc::EAGAIN)), "it does not wait for ever");
@@ -323,10 +325,7 @@ fn a_stream_tells_no_name_and_refuses_a_place_of_negative_length() {
 fn a_connection_whose_peer_cannot_be_told_is_lost_and_its_descriptor_is_not() {
     let listener = socket(libc::SOCK_STREAM);
     ops::bind(listener, &address(Address::ANY_V4, 0)).unwrap();
-    ops::listen(listener, 8).unwrap();
-    let port = sys::socket_name(listener, false).unwrap().port;
-    let dialler = socket(libc::SOCK_DGRAM);
-    send(dialler, format!("dial {port}").as_bytes(), 0, Some((THERE, 7))).unwrap();
+    let (port, dialler) = dialled(listener);
     let (mut name, mut len) = ([0u8; 16], u32::MAX);
     // SAFETY: a place of our own, said to be of a length that is refused.
     let answer = unsafe { crate::c::socket::accept(listener, name.as_mut_ptr().cast(), &raw mut len) };
