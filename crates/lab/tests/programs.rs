@@ -42,6 +42,39 @@ fn nginx_serves_files_to_curl_without_a_wrong_byte() {
     server.stop(PATIENCE).unwrap();
 }
 
+/// With `reuseport` nginx opens a listener for each worker, and a connection's addresses choose among them: both serve, at both ends of the lab.
+#[test]
+fn either_worker_of_nginx_serves_its_part_of_many_connections() {
+    let both = Both::new();
+    let directory = both.b().directory();
+    std::fs::write(directory.join("file"), pattern(100)).unwrap();
+    let address = both.pair.b_v4();
+    // Each connection chooses by itself: all 64 at one worker would be a chance of one in 2^63.
+    let ask = "import http.client, sys
+connections = [http.client.HTTPConnection(sys.argv[1], int(sys.argv[2]), timeout=20) for _ in range(64)]
+workers = set()
+for connection in connections:
+    connection.request('GET', '/file')
+    answer = connection.getresponse()
+    assert answer.status == 200 and len(answer.read()) == 100, answer.status
+    workers.add(answer.headers['X-Worker'])
+print(len(workers))";
+    either_side(&both, 64 * 5, |server, client, port| {
+        let config = directory.join("nginx.conf");
+        let text = nginx_configuration(&directory, &address, port);
+        let listen = format!("listen {address}:{port}");
+        std::fs::write(&config, text.replace(&listen, &format!("{listen} reuseport; add_header X-Worker $pid")))
+            .unwrap();
+        let nginx = ["nginx", "-p", directory.to_str().unwrap(), "-c", config.to_str().unwrap(), "-e", "stderr"];
+        let mut nginx = start(both.b(), server, &nginx);
+        bound(both.b(), &mut nginx, "tcp", port);
+        let port = port.to_string();
+        let mut client = start(both.a(), client, &["python3", "-c", ask, &address, &port]);
+        assert_eq!(client.success(PATIENCE).unwrap().trim(), "2", "workers that served");
+        nginx.stop(PATIENCE).unwrap();
+    });
+}
+
 /// Many files over one connection that is kept, some of them empty, and the rest of one that was half there.
 #[test]
 fn wget_fetches_many_files_from_nginx() {
