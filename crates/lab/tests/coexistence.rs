@@ -141,6 +141,36 @@ fn peers_on_the_same_host_talk_through_the_kernel_and_the_reason_is_said() {
     }
 }
 
+/// Takes all that comes and stays, so that its lane can be looked at.
+const TAKE: &str = r"
+import socket, sys, time
+connection, _ = socket.create_server((sys.argv[1], 9000)).accept()
+total = 0
+while data := connection.recv(1 << 20):
+    total += len(data)
+print(total, flush=True)
+time.sleep(60)";
+
+/// The kernel merges a stream's segments before divert sees them (GRO), and takes them apart for the lane.
+#[test]
+fn packets_that_the_kernel_has_merged_are_counted_as_those_that_they_were() {
+    let both = Both::new();
+    let mut server = start(both.b(), true, &[python(), "-c", TAKE, &both.pair.b_v4()]);
+    bound(both.b(), &mut server, "tcp", 9000);
+    let send =
+        "import socket, sys; s = socket.create_connection((sys.argv[1], 9000)); s.sendall(bytes(1 << 24)); s.close()";
+    start(both.a(), false, &[python(), "-c", send, &both.pair.b_v4()]).success(PATIENCE).unwrap();
+    server.wait_for("16777216", PATIENCE).unwrap();
+    let stat = both.b_service.stat().unwrap();
+    let [lane] = stat.lanes_of(server.id())[..] else { panic!("{}", stat.json) };
+    let of = |pointer: &str| lane.pointer(pointer).and_then(serde_json::Value::as_u64).unwrap();
+    let lost: u64 = ["no_frame", "ring_full", "other"].iter().map(|why| of(&format!("/guard/lost_{why}"))).sum();
+    let seen = of("/counters/IpInReceives");
+    assert!(seen > (1 << 24) / 1500, "{seen} packets are too few for the stream");
+    assert_eq!(of("/guard/in_packets"), seen + lost);
+    assert_eq!(stat.diverted(), seen + lost);
+}
+
 #[test]
 fn a_socket_that_stays_on_the_kernel_is_named_with_its_reason_on_standard_error_if_that_is_wanted() {
     const SCRIPT: &str = r#"

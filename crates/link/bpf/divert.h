@@ -309,15 +309,15 @@ static __always_inline __u32 find(struct packet *p, const struct frame *f, __u32
 	return lane;
 }
 
-static __always_inline void count_in(__u32 lane, __u64 bytes)
+static __always_inline void count_in(__u32 lane, __u64 packets, __u64 bytes)
 {
 	__u32 place = place_of(lane);
 	struct lane_counters *c = bpf_map_lookup_elem(&lane_counters, &place);
 	if (c) {
-		c->in_packets += 1;
+		c->in_packets += packets;
 		c->in_bytes += bytes;
 	}
-	count(HOST_DIVERTED);
+	count_more(HOST_DIVERTED, packets);
 }
 
 static __always_inline int divert_frame(struct xdp_md *ctx)
@@ -331,7 +331,7 @@ static __always_inline int divert_frame(struct xdp_md *ctx)
 		return XDP_PASS;
 	}
 	__u32 length = bpf_xdp_get_buff_len(ctx);
-	count_in(lane, length);
+	count_in(lane, 1, length);
 	if (capturing())
 		capture_xdp(ctx, length, lane, nic);
 	/* A lane that has just gone: the kernel is told of a packet it does not know, as without us. */
@@ -484,7 +484,8 @@ int divert_tc(struct __sk_buff *skb)
 	struct frame f = SKB_FRAME(skb);
 	__u32 lane = find(&p, &f, skb->ifindex);
 	if (lane) {
-		count_in(lane, skb->len);
+		/* What the network card, or the kernel, has merged into one (GRO) is taken apart again on its way into the lane. */
+		count_in(lane, skb->gso_segs ? skb->gso_segs : 1, skb->len);
 		if (capturing())
 			capture_skb(skb, skb->len, lane, skb->ifindex);
 		return bpf_redirect(lane, 0);

@@ -352,10 +352,15 @@ struct {
 	__uint(max_entries, 1 << 22);
 } capture SEC(".maps");
 
-static __always_inline void count(enum host_counter which)
+static __always_inline void count_more(enum host_counter which, __u64 packets)
 {
 	__u32 key = which;
 	__u64 *n = bpf_map_lookup_elem(&host_counters, &key);
 	if (n)
-		*n += 1;
+		*n += packets;
+}
+
+static __always_inline void count(enum host_counter which)
+{
+	count_more(which, 1);
 }
