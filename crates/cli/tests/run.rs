@@ -72,7 +72,7 @@ fn without_a_service_the_program_runs_and_one_line_says_why() {
     let output = setup.run(&["echo", "hello"]);
     assert_eq!(stdout(&output), "hello\n");
     let words = own_words(&output);
-    assert!(words.starts_with("tickwire: echo runs on the kernel's network stack: no service at "), "{words}");
+    assert!(words.starts_with("tickwire: echo runs on the kernel's network stack for now: no service at "), "{words}");
     assert_eq!(words.lines().count(), 1);
 }
 

@@ -44,7 +44,9 @@ pub(crate) fn run(arguments: &Run) -> ExitCode {
         if arguments.require {
             return fail(EXIT_UNAVAILABLE, &format!("{name} was not started: {obstacle}"));
         }
-        eprintln!("tickwire: {name} runs on the kernel's network stack: {obstacle}");
+        // Sockets that it opens once the service answers are accelerated.
+        let how_long = if matches!(obstacle, Obstacle::Service(_)) { " for now" } else { "" };
+        eprintln!("tickwire: {name} runs on the kernel's network stack{how_long}: {obstacle}");
     }
 
     let mut command = Command::new(&path);
