@@ -9,25 +9,56 @@ const BOUND: f64 = 2.0;
 
 /// What is read of the round trips, in nanoseconds.
 type Figure = fn(&Latency) -> u64;
+const FIGURES: [(&str, Figure); 2] = [("p50", |l| l.p50_ns), ("p99", |l| l.p99_ns)];
 
-/// Two verdicts for each flood that was measured on Tickwire beside none, of the median and of the worst hundredth; the kernel's own ratio stands in their words.
+/// What a flood is held against.
+#[derive(Clone, Copy)]
+enum Against {
+    None,
+    Nobody,
+}
+
+impl Against {
+    fn row(self, who: &str) -> String {
+        match self {
+            Self::None => who.to_owned(),
+            Self::Nobody => format!("{who}, {CONTROL}"),
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::None => "without",
+            Self::Nobody => "beside as many packets for nobody",
+        }
+    }
+}
+
+/// The row whose packets are for nobody.
+const CONTROL: &str = "to nobody";
+
+/// Four verdicts for each flood that was measured on Tickwire: the median and the worst hundredth, over those without a flood and over those beside as many packets for
+/// nobody. The kernel's own ratio stands in their words.
 pub(super) fn check(outcomes: &[Outcome]) -> Vec<Verdict> {
     let latency = |name: &str| outcomes.iter().find(|outcome| outcome.name == name).and_then(Outcome::latency);
-    let ratio = |who: &str, flood: &str, figure: Figure| {
-        let (with, without) = (latency(&format!("{who}, {flood}"))?, latency(who)?);
+    let ratio = |who: &str, flood: &str, against: Against, figure: Figure| {
+        let (with, without) = (latency(&format!("{who}, {flood}"))?, latency(&against.row(who))?);
         Some(figure(&with) as f64 / figure(&without).max(1) as f64)
     };
+    let mut verdicts = Vec::new();
     let floods = outcomes.iter().filter_map(|outcome| outcome.name.strip_prefix("Tickwire, "));
-    let figures: [(&str, Figure); 2] = [("p50", |l| l.p50_ns), ("p99", |l| l.p99_ns)];
-    floods
-        .flat_map(|flood| figures.map(|(name, figure)| (flood, name, figure)))
-        .filter_map(|(flood, name, figure)| {
-            let measured = ratio("Tickwire", flood, figure)?;
-            let kernel = ratio("kernel", flood, figure).map_or(String::new(), |ratio| format!(" (kernel: {ratio:.2})"));
-            let promise = format!("{flood}: {name} under the flood over {name} without{kernel}");
-            Some(Verdict { promise, measured, bound: BOUND, kept: measured <= BOUND })
-        })
-        .collect()
+    for flood in floods.filter(|flood| *flood != CONTROL) {
+        for against in [Against::None, Against::Nobody] {
+            for (name, figure) in FIGURES {
+                let Some(measured) = ratio("Tickwire", flood, against, figure) else { continue };
+                let kernel = ratio("kernel", flood, against, figure)
+                    .map_or(String::new(), |ratio| format!(" (kernel: {ratio:.2})"));
+                let promise = format!("{flood}: {name} under the flood over {name} {}{kernel}", against.words());
+                verdicts.push(Verdict { promise, measured, bound: BOUND, kept: measured <= BOUND });
+            }
+        }
+    }
+    verdicts
 }
 
 #[cfg(test)]
@@ -41,16 +72,18 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_is_held_against_none_and_not_against_the_kernel() {
+    fn a_flood_is_held_against_none_and_against_packets_for_nobody_and_not_against_the_kernel() {
         let verdicts = check(&[
             row("Tickwire", 10),
             row("kernel", 60),
+            row("Tickwire, to nobody", 12),
             row("Tickwire, SYN", 15),
             row("kernel, SYN", 180),
             row("Tickwire, RST", 21),
         ]);
         let told: Vec<_> = verdicts.iter().map(|v| (v.measured, v.kept)).collect();
-        assert_eq!(told, [(1.5, true), (1.5, true), (2.1, false), (2.1, false)]);
+        let syn = [(1.5, true), (1.5, true), (1.25, true), (1.25, true)];
+        assert_eq!(told, [syn, [(2.1, false), (2.1, false), (1.75, true), (1.75, true)]].concat());
         assert!(verdicts[1].promise.ends_with("p99 without (kernel: 3.00)"), "{}", verdicts[1].promise);
         assert_eq!(check(&[row("Tickwire, SYN", 15)]).len(), 0, "nothing to hold it against");
     }

@@ -1,6 +1,7 @@
 //! `cargo xtask bench flood`: round trips on a connection while somebody floods its host, on Tickwire and on the kernel.
 //!
-//! Rows stand side by side in rounds; what a flood costs is the ratio of the medians of its rounds to those without a flood.
+//! Rows stand side by side in rounds; what a flood costs is the ratio of the medians of its rounds to those without a flood, and to those
+//! with as many packets for nobody: who sends the flood has to share a small machine's processors with the connection.
 
 mod bed;
 mod judge;
@@ -38,7 +39,7 @@ pub(crate) struct Options {
     json: Option<PathBuf>,
 
     /// How the services attach their divert programs
-    #[arg(long, value_name = "auto|native|generic|tc", default_value = "native")]
+    #[arg(long, value_parser = super::ATTACH, default_value = "native")]
     attach: String,
 }
 
@@ -47,9 +48,11 @@ const fn row(name: &'static str, ours: bool, flood: Option<Flood>) -> Row {
 }
 
 /// All rows; a flood's name stands behind the comma.
-const ROWS: [Row; 10] = [
+const ROWS: [Row; 12] = [
     row("Tickwire", true, None),
     row("kernel", false, None),
+    row("Tickwire, to nobody", true, Some(Flood::Nobody)),
+    row("kernel, to nobody", false, Some(Flood::Nobody)),
     row("Tickwire, SYN", true, Some(Flood::Syn)),
     row("kernel, SYN", false, Some(Flood::Syn)),
     row("Tickwire, RST", true, Some(Flood::Rst)),
