@@ -18,10 +18,17 @@ pub(crate) fn root() -> &'static Path {
     })
 }
 
-/// Cargo, to be run in the source tree; the one that runs us, if one does.
+/// Cargo, to be run in the source tree; the one that runs us, if one does. What that one has told us of our own package is not for it: build scripts (`ring`'s,
+/// for one) look at these variables, and would run again, with all that depends on them, whenever somebody builds with and without us in turn.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
+    for (name, _) in std::env::vars_os() {
+        let of_our_package = |name: &str| name.starts_with("CARGO_MANIFEST_") || name.starts_with("CARGO_PKG_");
+        if name.to_str().is_some_and(of_our_package) {
+            command.env_remove(name);
+        }
+    }
     command
 }
 
@@ -35,7 +42,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Builds an example of a package, optimised, with these features.
+/// Builds an example of a package, optimised, with these features; it is then in `release/examples` below [`target`].
 pub(crate) fn build_release_example(package: &str, features: &str, name: &str) -> Result<()> {
     run(cargo().args(["build", "--release", "--package", package, "--features", features, "--example", name]))
 }
