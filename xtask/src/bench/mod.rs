@@ -25,6 +25,9 @@ use std::path::PathBuf;
 use std::time::Instant;
 use tickwire_lab::tools::DIRECTORY_VARIABLE;
 
+/// How a service may attach its divert programs.
+const ATTACH: [&str; 4] = ["auto", "native", "generic", "tc"];
+
 /// How much, and where to.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -53,7 +56,7 @@ pub(crate) struct Options {
     json: Option<PathBuf>,
 
     /// How the service attaches its divert program
-    #[arg(long, value_name = "auto|native|generic|tc", default_value = "native")]
+    #[arg(long, value_parser = ATTACH, default_value = "native")]
     attach: String,
 }
 
@@ -93,7 +96,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 fn chosen<'a, R>(rows: &'a [R], name: fn(&R) -> &'static str, only: Option<&str>) -> Result<Vec<&'a R>> {
     let chosen: Vec<&R> = rows.iter().filter(|row| only.is_none_or(|only| name(row).contains(only))).collect();
     if chosen.is_empty() {
-        bail!("no row's name contains that; there are: {}", rows.iter().map(name).collect::<Vec<_>>().join(", "));
+        let mut names: Vec<_> = rows.iter().map(name).collect();
+        // A measurement may have a row for each stack.
+        names.dedup();
+        bail!("no row's name contains that; there are: {}", names.join("; "));
     }
     Ok(chosen)
 }
@@ -114,6 +120,7 @@ fn in_rounds<R>(
             match measure(row) {
                 Ok(measured) => outcome.rounds.push(measured),
                 Err(error) => {
+                    tickwire_lab::wait_if_interrupted();
                     progress.keep(&format!("failed: {error:#}"));
                     outcome.failures.push(format!("{error:#}"));
                 }

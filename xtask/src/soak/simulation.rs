@@ -3,7 +3,9 @@
 
 use super::seed_of_today;
 use crate::workspace;
-use anyhow::Result;
+use anyhow::{Context, Result};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 /// How long, and which lives.
 #[derive(Debug, clap::Args)]
@@ -21,14 +23,14 @@ pub(crate) struct Lives {
     actions: u32,
 }
 
-/// Runs lives; fails at the first that breaks anything.
+/// Runs lives; fails at the first that breaks anything. Becomes the program that lives them, so that a signal to this process ends it.
 pub(crate) fn run(options: &Lives) -> Result<()> {
     let seed = options.seed.unwrap_or_else(seed_of_today);
+    eprintln!("building ...");
+    workspace::build_release_example("tickwire-sim", "", "soak")?;
+    let program = workspace::target()?.join("release/examples/soak");
     println!("lives from seed {seed} on, for {} s", options.seconds);
     let [seconds, seed, actions] = [u64::from(options.seconds), seed, options.actions.into()].map(|n| n.to_string());
-    workspace::run(
-        workspace::cargo()
-            .args(["run", "--quiet", "--release", "--package", "tickwire-sim", "--example", "soak", "--"])
-            .args([seconds, seed, actions]),
-    )
+    let error = Command::new(program).args([seconds, seed, actions]).exec();
+    Err(error).context("cannot run the soak")
 }

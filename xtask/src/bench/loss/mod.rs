@@ -46,11 +46,11 @@ pub(crate) struct Options {
     json: Option<PathBuf>,
 
     /// How the services attach their divert programs
-    #[arg(long, value_name = "auto|native|generic|tc", default_value = "native")]
+    #[arg(long, value_parser = super::ATTACH, default_value = "native")]
     attach: String,
 
     /// What the kernels control congestion with, whatever the machine is set to; ours is cubic, too
-    #[arg(long, value_name = "cubic|reno|bbr", default_value = "cubic")]
+    #[arg(long, value_parser = ["cubic", "reno", "bbr"], default_value = "cubic")]
     congestion: String,
 
     /// Whose processor the cable, which is a program, takes its time from
@@ -104,6 +104,7 @@ fn measure(options: &Options) -> Result<()> {
                     match bed.measure(&Run { row, size, seed, seconds, messages }) {
                         Ok(measured) => outcome.rounds.push(measured),
                         Err(error) => {
+                            tickwire_lab::wait_if_interrupted();
                             progress.keep(&format!("failed: {error:#}"));
                             outcome.failures.push(format!("{error:#}"));
                         }

@@ -44,7 +44,7 @@ pub(crate) struct Options {
     json: Option<PathBuf>,
 
     /// How the services attach their divert programs
-    #[arg(long, value_name = "auto|native|generic|tc", default_value = "native")]
+    #[arg(long, value_parser = super::ATTACH, default_value = "native")]
     attach: String,
 }
 
@@ -77,6 +77,7 @@ fn measure(options: &Options) -> Result<()> {
             match (row.measure)(&bed, row.ends) {
                 Ok(measured) => outcome.rounds.push(measured),
                 Err(error) => {
+                    tickwire_lab::wait_if_interrupted();
                     progress.keep(&format!("failed: {error:#}"));
                     outcome.failures.push(format!("{error:#}"));
                 }
