@@ -35,8 +35,18 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// How each case ended: `ok`, `failed` or `skipped`. A module that was ended lacks the rest.
 type Outcomes = BTreeMap<String, String>;
 
+/// The modules that were asked for.
+pub(super) fn chosen(options: &Options) -> Result<Vec<&'static str>> {
+    let chosen: Vec<_> = MODULES.into_iter().filter(|module| options.wants(module)).collect();
+    if chosen.is_empty() {
+        bail!("no module's name contains {}; there are: {}", options.only.join(" or "), MODULES.join(", "));
+    }
+    Ok(chosen)
+}
+
 /// Runs the modules both ways and tells of each case that is worse on Tickwire.
 pub(super) fn run(options: &Options) -> Result<()> {
+    let chosen = chosen(options)?;
     let tests = tests()?;
     let bed = Bed::new()?;
     let mut all_worse = 0;
@@ -44,7 +54,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
         "{:34} {:>6} {:>10} {:>12} {:>6} {:>8}",
         "module", "cases", "kernel ok", "tickwire ok", "worse", "packets"
     );
-    for module in MODULES.iter().filter(|module| options.wants(module)) {
+    for module in chosen {
         let kernel = outcomes(&bed, &tests, module, false)?;
         let before = bed.packets()?;
         let ours = outcomes(&bed, &tests, module, true)?;
@@ -58,7 +68,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
             println!("    {how}: {case}");
         }
         all_worse += count;
-        if packets == 0 && *module != LOCAL {
+        if packets == 0 && module != LOCAL {
             bail!("nothing of {module} crossed the lane");
         }
     }

@@ -3,7 +3,7 @@
 use super::Options;
 use super::programs::{Suite, Tally, Test};
 use anyhow::{Result, bail};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The program, as its build names it.
 const PROGRAM: &str = "uv_run_tests";
@@ -11,20 +11,25 @@ const PROGRAM: &str = "uv_run_tests";
 /// Tests that are worse by design.
 const KNOWN: &[(&str, &str)] = &[];
 
-/// Runs the tests in the folder that libuv was built in.
-pub(super) fn run(folder: &Path, options: &Options) -> Result<()> {
+/// The program in the folder that libuv was built in.
+pub(super) fn program(folder: &Path) -> Result<PathBuf> {
     let program = folder.join(PROGRAM);
     if !program.is_file() {
         bail!("{} is not there: libuv's tests have to be built first", program.display());
     }
-    let program = program.canonicalize()?;
+    Ok(program.canonicalize()?)
+}
+
+/// Runs the tests in the folder that libuv was built in.
+pub(super) fn run(folder: &Path, options: &Options) -> Result<()> {
+    let program = program(folder)?;
     let list = tickwire_lab::run(&["env", "UV_RUN_AS_ROOT=1", &program.to_string_lossy(), "--list"])?;
     // Behind a test's name are its servers; files are not what is to be shown.
     let names = list.lines().filter_map(|line| line.split_whitespace().next()).filter(|name| !name.starts_with("fs_"));
-    let tests: Vec<Test> = names.map(|name| test(&program, name)).collect();
+    let tests = options.choose(names.map(|name| test(&program, name)).collect())?;
     // The lab is root's.
     let environment = vec![("UV_RUN_AS_ROOT", "1".into())];
-    Suite { read, environment, known: KNOWN }.compare(&tests, options)
+    Suite { read, environment, known: KNOWN }.compare(&tests, options.only.is_empty())
 }
 
 fn test(program: &Path, name: &str) -> Test {

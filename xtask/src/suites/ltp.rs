@@ -72,19 +72,29 @@ const KNOWN: &[(&str, &str)] = &[
 const DIRECT: &str = "makes system calls without the C library's functions";
 const RINGS: &str = "tries a ring (io_uring), which is not to be had: what needs one is skipped";
 
-/// Runs the tests in the project's folder.
-pub(super) fn run(folder: &Path, options: &Options) -> Result<()> {
+/// The tests in the project's folder that were asked for.
+pub(super) fn tests(folder: &Path, options: &Options) -> Result<Vec<Test>> {
     let calls = folder.join(CALLS);
-    let calls = calls.canonicalize().with_context(|| format!("cannot find {}", calls.display()))?;
+    let calls =
+        calls.canonicalize().with_context(|| format!("no Linux Test Project: cannot find {}", calls.display()))?;
     let mut tests = Vec::new();
     for call in NAMES {
         find(&calls.join(call), call, &mut tests)?;
     }
     if tests.is_empty() {
-        bail!("{} has no programs: the tests have to be built first", calls.display());
+        bail!(
+            "{} has no programs: the tests have to be built first (`make` in each system call's folder)",
+            calls.display()
+        );
     }
+    options.choose(tests)
+}
+
+/// Runs the tests in the project's folder.
+pub(super) fn run(folder: &Path, options: &Options) -> Result<()> {
+    let tests = tests(folder, options)?;
     let environment = vec![("LTP_COLORIZE_OUTPUT", "0".into())];
-    Suite { read, environment, known: KNOWN }.compare(&tests, options)
+    Suite { read, environment, known: KNOWN }.compare(&tests, options.only.is_empty())
 }
 
 /// The programs in a system call's folder.

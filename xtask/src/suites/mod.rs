@@ -12,7 +12,8 @@ mod ltp;
 mod programs;
 
 use crate::{deps, workspace};
-use anyhow::Result;
+use anyhow::{Result, bail};
+use programs::Test;
 use std::path::PathBuf;
 use tickwire_lab::tools::DIRECTORY_VARIABLE;
 
@@ -35,11 +36,26 @@ impl Options {
     fn wants(&self, name: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|only| name.contains(only))
     }
+
+    /// Those of the tests that were asked for; an error if there are none.
+    fn choose(&self, mut tests: Vec<Test>) -> Result<Vec<Test>> {
+        tests.retain(|test| self.wants(&test.name));
+        if tests.is_empty() {
+            bail!("no test's name contains {}", self.only.join(" or "));
+        }
+        Ok(tests)
+    }
 }
 
 /// Runs the tests both ways and tells of each case that is worse on Tickwire.
 pub(crate) fn run(options: &Options) -> Result<()> {
     if std::env::var_os(DIRECTORY_VARIABLE).is_none() {
+        // Before anything takes long.
+        match (&options.ltp, &options.libuv) {
+            (Some(folder), _) => ltp::tests(folder, options).map(drop)?,
+            (None, Some(folder)) => libuv::program(folder).map(drop)?,
+            (None, None) => cpython::chosen(options).map(drop)?,
+        }
         workspace::ask_for_root()?;
         deps::install(&deps::EVERYTHING)?;
         if options.ltp.is_none() && options.libuv.is_none() {
