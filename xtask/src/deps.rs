@@ -118,7 +118,16 @@ pub(crate) fn install(needs: &[Need]) -> Result<()> {
     if !root && !installed("sudo") {
         bail!("installing needs root; as root run: {by_hand}");
     }
-    eprintln!("installing: {by_hand}");
+    for need in missing.iter().filter(|need| need.unpacked) {
+        let package = need.package;
+        eprintln!(
+            "of {package} only what it needs is installed; it is itself unpacked beside the build, and replaces no other"
+        );
+    }
+    let whole: Vec<&str> = missing.iter().filter(|need| !need.unpacked).map(|need| need.package).collect();
+    if !whole.is_empty() {
+        eprintln!("installing: {} (apt-get)", whole.join(" "));
+    }
     // One shell script, so that the policy file goes away however apt-get ends, and sudo asks once.
     let script = script(&missing);
     let mut command = if root { Command::new("sh") } else { Command::new("sudo") };
