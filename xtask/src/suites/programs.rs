@@ -67,7 +67,7 @@ pub(super) struct Suite {
 const LONGEST: &str = "30";
 const PATIENCE: Duration = Duration::from_secs(40);
 /// Some tests depend on how the machine divides its time: one that was worse has so many chances.
-const CHANCES: usize = 3;
+pub(super) const CHANCES: usize = 3;
 
 /// A row of the table.
 #[derive(Default)]
