@@ -49,6 +49,25 @@ fn both_sides_close_at_once() {
     assert_eq!((state(&mut pair, 0, client), state(&mut pair, 1, server)), (State::TimeWait, State::TimeWait));
 }
 
+/// As on Linux, whose sockets are closed from TIME-WAIT on, but not while an acknowledgement of their FIN is awaited.
+#[test]
+fn there_is_nothing_to_shut_from_time_wait_on() {
+    let mut wire = Wire::new();
+    let (id, ours, theirs) = wire.accepted();
+    let shut = |wire: &mut Wire| {
+        let now = wire.now;
+        let told = wire.stack().tcp_info(id, now).unwrap().to_linux()[0];
+        ([Shutdown::Write, Shutdown::Read, Shutdown::Both].map(|how| wire.stack().tcp_shutdown(id, now, how)), told)
+    };
+    assert_eq!(shut(&mut wire), ([Ok(()); 3], State::Established as u8));
+    wire.taken();
+    wire.put(Seg::new(FIN | ACK, theirs, ours));
+    assert_eq!(shut(&mut wire), ([Ok(()); 3], State::Closing as u8));
+    wire.put(Seg::new(ACK, theirs + 1, ours + 1));
+    assert_eq!(wire.state(id), Ok(State::TimeWait));
+    assert_eq!(shut(&mut wire), ([Err(Error::NotConnected); 3], State::Closed as u8));
+}
+
 /// RFC 9293 §3.10.7.4: the peer's FIN comes before its acknowledgement of ours, again, and alone.
 #[test]
 fn closing_waits_for_the_acknowledgement_of_our_fin() {

@@ -536,7 +536,8 @@ pub(crate) fn name(lane: &'static Lane, index: u32, peer: bool) -> Result<Option
     lane.with(|access| match stage(access, index)? {
         (Stage::Connection(id), flags) => {
             let (local, remote) = access.stack.tcp_endpoints(id)?;
-            if peer && matches!(access.stack.tcp_state(id)?, State::SynSent | State::Closed) {
+            // In TIME-WAIT a socket of Linux is closed: the kernel waits without it.
+            if peer && matches!(access.stack.tcp_state(id)?, State::SynSent | State::TimeWait | State::Closed) {
                 return Err(Errno(libc::ENOTCONN));
             }
             Ok(Some((if peer { remote } else { local }, flags & flag::V6 != 0)))

@@ -33,6 +33,23 @@ fn half_close_ends_the_stream_in_one_direction() {
     close(fd);
 }
 
+/// On Linux a socket is closed as soon as the kernel waits in TIME-WAIT, which it does without the socket.
+#[test]
+fn a_connection_that_both_sides_have_ended_is_none() {
+    let fd = connected(7);
+    ops::shutdown(fd, libc::SHUT_WR).unwrap();
+    assert_eq!(receive(fd, 1, 0), Ok(Vec::new()), "the peer ends when we have");
+    for how in [libc::SHUT_RD, libc::SHUT_WR, libc::SHUT_RDWR] {
+        assert_eq!(ops::shutdown(fd, how), Err(Errno(libc::ENOTCONN)));
+    }
+    assert_eq!(ops::socket_name(fd, true), Err(Errno(libc::ENOTCONN)));
+    assert!(ops::socket_name(fd, false).unwrap().is_some());
+    let (info, _) = options::get(fd, libc::IPPROTO_TCP, libc::TCP_INFO).unwrap().unwrap();
+    assert_eq!(info[0], 7, "CLOSE");
+    assert_eq!(ops::connect(fd, &address(THERE, 7)), Err(Errno(libc::EISCONN)));
+    close(fd);
+}
+
 #[test]
 fn names_are_those_of_the_connection() {
     let fd = connected(7);

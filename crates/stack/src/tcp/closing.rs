@@ -245,11 +245,12 @@ impl Stack<'_> {
     /// Shuts one or both directions. The program reads on until the peer shuts its own.
     ///
     /// # Errors
-    /// [`Error::Stale`]; [`Error::NotConnected`].
+    /// [`Error::Stale`]; [`Error::NotConnected`], also in TIME-WAIT, of which on Linux a socket knows nothing any more.
     pub fn tcp_shutdown(&mut self, id: TcpId, now: Instant, how: Shutdown) -> Result<()> {
         let index = self.check(id.into())?;
         let s = &mut self.mem.tcp[index];
-        if matches!(s.state, State::Closed | State::SynSent | State::SynReceived | State::Free) {
+        use State::{Closed, Free, SynReceived, SynSent, TimeWait};
+        if matches!(s.state, Closed | TimeWait | SynSent | SynReceived | Free) {
             return Err(Error::NotConnected);
         }
         if how != Shutdown::Write {

@@ -1,6 +1,7 @@
 //! The figures of a connection in the form of Linux's `struct tcp_info` (`include/uapi/linux/tcp.h`): what `TCP_INFO` tells a program.
 
 use super::info::TcpInfo;
+use super::socket::State;
 use crate::time::Span;
 
 /// How long the structure is: as of Linux 6.6, which has all that is known here.
@@ -48,7 +49,9 @@ impl TcpInfo {
             | u8::from(self.scale.is_some()) << 2
             | u8::from(self.ecn) << 3;
         let mut to = Writer { bytes: [0; LINUX_INFO_LEN], at: 0 };
-        to.put([self.state as u8, self.congestion_state, self.retransmits, self.probes, self.backoff, options]);
+        // In TIME-WAIT a socket of Linux is closed: the kernel waits without it.
+        let state = if self.state == State::TimeWait { State::Closed } else { self.state };
+        to.put([state as u8, self.congestion_state, self.retransmits, self.probes, self.backoff, options]);
         // Whether the rate is the program's, and how Fast Open failed: not known.
         to.put([send_shift & 15 | receive_shift << 4, 0]);
         to.words([
