@@ -299,6 +299,10 @@ pub(crate) fn tcp_from_kernel(mut options: TcpOptions, fd: c_int, bits: u64, fam
     options
 }
 
+/// The largest packet that is known to reach the peer.
+const PATH_MTU: (c_int, c_int) = (libc::IPPROTO_IP, libc::IP_MTU);
+const PATH_MTU_V6: (c_int, c_int) = (libc::IPPROTO_IPV6, libc::IPV6_MTU);
+
 /// What `getsockopt` answers, if it is ours to answer: the bytes and how many.
 pub(crate) fn get(fd: c_int, level: c_int, name: c_int) -> Result<Option<(Vec<u8>, usize)>> {
     let number = |n: c_int| Some((n.to_ne_bytes().to_vec(), 4));
@@ -320,6 +324,18 @@ pub(crate) fn get(fd: c_int, level: c_int, name: c_int) -> Result<Option<(Vec<u8
             });
             // None of ours: the kernel's, if any.
             Ok(error.ok().flatten().and_then(|error| number(Errno::from(error).0)))
+        }
+        // What routers have said the lane knows, and the kernel socket forgets its route with every change of `IP_TOS`.
+        Entry::Udp(index) if matches!((level, name), PATH_MTU | PATH_MTU_V6) => {
+            let mtu = lane.with(|access| {
+                let mut descriptions = access.descriptions();
+                let description = descriptions.get(index);
+                let (id, flags): (UdpId, _) = (description.socket().try_into()?, description.flags());
+                let known = flags & flag::CONNECTED != 0 && (level == libc::IPPROTO_IP || flags & flag::V6 != 0);
+                if known { Ok(access.stack.udp_path_mtu(id, access.now)?) } else { Err(Errno(libc::ENOTCONN)) }
+            });
+            // None of ours: what is wrong the kernel tells.
+            Ok(mtu.ok().and_then(|mtu| number(mtu as c_int)))
         }
         Entry::Tcp(index) => {
             let answer = lane.with(|access| match tcp::stage(access, index)?.0 {
@@ -358,9 +374,7 @@ fn get_tcp(access: &mut Access<'_>, id: TcpId, level: c_int, name: c_int) -> Res
         (libc::IPPROTO_TCP, libc::TCP_LINGER2) if options.fin_wait.is_zero() => None,
         (libc::IPPROTO_TCP, libc::TCP_LINGER2) => number(options.fin_wait.as_millis() / 1000),
         (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => Some(name_of(options.algorithm).to_vec()),
-        (libc::IPPROTO_IP, libc::IP_MTU) | (libc::IPPROTO_IPV6, libc::IPV6_MTU) => {
-            number(access.stack.tcp_info(id, access.now)?.path_mtu.into())
-        }
+        PATH_MTU | PATH_MTU_V6 => number(access.stack.tcp_info(id, access.now)?.path_mtu.into()),
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => number(options.keepalive.into()),
         (libc::SOL_SOCKET, libc::SO_OOBINLINE) => number(options.oob_inline.into()),
         (libc::SOL_SOCKET, libc::SO_SNDBUF) => number(u64::from(options.send_buffer) * 2),

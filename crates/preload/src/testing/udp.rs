@@ -184,12 +184,8 @@ fn an_error_ends_a_receive_that_waits() {
     [fd, other].into_iter().for_each(close);
 }
 
-/// A datagram goes nowhere if it is addressed in a way that the kernel refuses, not even to whom the socket is connected.
-#[test]
-fn a_name_that_is_no_address_is_refused_as_the_kernel_does_it() {
-    let fd = socket(libc::SOCK_DGRAM);
-    send(fd, b"mute", 0, Some((THERE, 7))).unwrap();
-    // Connected on the lane only: from this machine's addresses the peer is not reached.
+/// Connects a bound socket on the lane only: from this machine's addresses the peer is not reached.
+fn connect_on_lane(fd: c_int) {
     lane()
         .with(|access| {
             let index = TABLE.get(fd).description().unwrap();
@@ -199,6 +195,29 @@ fn a_name_that_is_no_address_is_refused_as_the_kernel_does_it() {
             Ok(())
         })
         .unwrap();
+}
+
+/// Whatever the kernel socket knows of a route: of that of the lane's datagrams it learns nothing.
+#[test]
+fn the_largest_packet_is_told_of_a_connected_socket() {
+    use crate::socket::options;
+    let fd = socket(libc::SOCK_DGRAM);
+    let told = |level, name| options::get(fd, level, name).unwrap().map(|(bytes, _)| bytes);
+    assert_eq!(told(libc::IPPROTO_IP, libc::IP_MTU), None, "the kernel knows the error");
+    send(fd, b"mute", 0, Some((THERE, 7))).unwrap();
+    assert_eq!(told(libc::IPPROTO_IP, libc::IP_MTU), None);
+    connect_on_lane(fd);
+    assert_eq!(told(libc::IPPROTO_IP, libc::IP_MTU), Some(1500u32.to_ne_bytes().to_vec()));
+    assert_eq!(told(libc::IPPROTO_IPV6, libc::IPV6_MTU), None, "it is none of IPv6");
+    close(fd);
+}
+
+/// A datagram goes nowhere if it is addressed in a way that the kernel refuses, not even to whom the socket is connected.
+#[test]
+fn a_name_that_is_no_address_is_refused_as_the_kernel_does_it() {
+    let fd = socket(libc::SOCK_DGRAM);
+    send(fd, b"mute", 0, Some((THERE, 7))).unwrap();
+    connect_on_lane(fd);
     let to_name = |name: &[u8]| {
         // SAFETY: data and name are as long as said.
         let sent = unsafe {

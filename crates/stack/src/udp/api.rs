@@ -134,6 +134,17 @@ impl Stack<'_> {
         Ok((socket.local, (socket.remote.port != 0).then_some(socket.remote)))
     }
 
+    /// The largest IP packet that is known to reach a connected socket's peer, in bytes.
+    ///
+    /// # Errors
+    /// [`Error::Stale`]; [`Error::NotConnected`], also if the way to the peer has been forgotten.
+    pub fn udp_path_mtu(&self, id: UdpId, now: Instant) -> Result<u32> {
+        let socket = &self.mem.udp[self.check(id.into())?];
+        let path = self.mem.paths.get(socket.path as usize);
+        let path = path.filter(|path| socket.remote.port != 0 && path.info.destination == socket.remote.address);
+        path.map(|path| path.udp_mtu(now)).filter(|&mtu| mtu != 0).ok_or(Error::NotConnected)
+    }
+
     /// Shuts a direction or both of a connected socket.
     ///
     /// # Errors
