@@ -33,7 +33,7 @@ pub(crate) fn program_sets(
         Treatment::Kernel(reason) if !treatment::is_neutral(level, name, value) => {
             match lane.with(|access| has_traffic(access, index)) {
                 Ok(false) => {}
-                Ok(true) => return Err(Errno(treatment::TOO_LATE)),
+                Ok(true) => return Err(too_late(level, name, value)),
                 // Another process has made it the kernel's.
                 Err(_) => return kernel(),
             }
@@ -53,6 +53,15 @@ pub(crate) fn program_sets(
     kernel()?;
     set(fd, level, name, value);
     Ok(())
+}
+
+/// The error of an option that came too late. A congestion control that the kernel has not, or not for this program, is refused as it does it.
+fn too_late(level: c_int, name: c_int, value: &[u8]) -> Errno {
+    let refused = match (level, name) {
+        (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => sys::refused_by_kernel(level, name, value),
+        _ => None,
+    };
+    refused.unwrap_or(Errno(treatment::TOO_LATE))
 }
 
 /// Whether a socket has had traffic by the lane, so that the kernel socket cannot take its place.

@@ -1,7 +1,7 @@
 //! Options of kernel sockets.
 
 use super::check;
-use crate::base::errno::Result;
+use crate::base::errno::{Errno, Result};
 use crate::c::real;
 use core::ffi::c_int;
 use libc::socklen_t;
@@ -16,10 +16,17 @@ pub(crate) fn set_option<T: Copy>(fd: c_int, level: c_int, option: c_int, value:
 }
 
 /// Sets an option to a value of bytes.
-#[cfg(any(test, fuzzing))]
 pub(crate) fn set_option_bytes(fd: c_int, level: c_int, option: c_int, value: &[u8]) -> Result<()> {
     // SAFETY: the value is as long as said.
     check(unsafe { real::setsockopt(fd, level, option, value.as_ptr().cast(), value.len() as socklen_t) }).map(drop)
+}
+
+/// The error with which the kernel refuses an option of any TCP socket, if it does. It is tried on one that is nobody's.
+pub(crate) fn refused_by_kernel(level: c_int, option: c_int, value: &[u8]) -> Option<Errno> {
+    let fd = super::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0).ok()?;
+    let refused = set_option_bytes(fd, level, option, value).err();
+    super::close(fd);
+    refused
 }
 
 /// Takes the socket filter off; there need not be one.
