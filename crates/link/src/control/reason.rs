@@ -155,6 +155,8 @@ reasons! {
     Lost = 56: "the connection to the service was lost";
     /// What comes to a loopback address comes from this host.
     BoundLoopback = 57: "the socket is bound to a loopback address, which only this host reaches";
+    /// On Linux what is connected afterwards is shut from the beginning.
+    Shut = 58: "the program shut the socket before it was connected";
 }
 
 impl Reason {

@@ -502,7 +502,11 @@ fn urgent(
 ) -> Result<usize> {
     use tickwire_stack::Sink;
     let byte = lane.with(|access| {
-        let (id, _) = connection(access, index, libc::ENOTCONN)?;
+        let id = match stage(access, index)?.0 {
+            Stage::Connection(id) => id,
+            Stage::Fresh => return Err(Errno(libc::EINVAL)),
+            Stage::Listener(_) => return Err(Errno(libc::ENOTCONN)),
+        };
         Ok(access.stack.tcp_recv_urgent(id, flags & libc::MSG_PEEK != 0)?)
     })?;
     extras.flags = libc::MSG_OOB;
@@ -517,15 +521,22 @@ pub(crate) fn shutdown(lane: &'static Lane, fd: c_int, index: u32, how: c_int) -
         libc::SHUT_RDWR => Shutdown::Both,
         _ => return Err(Errno(libc::EINVAL)),
     };
-    let (stage, _) = lane.with(|access| stage(access, index))?;
+    let (stage, flags) = lane.with(|access| stage(access, index))?;
     match stage {
         Stage::Connection(id) => lane.with(|access| Ok(access.stack.tcp_shutdown(id, access.now, way)?)),
-        Stage::Fresh => Err(Errno(libc::ENOTCONN)),
+        // It is not connected, and shut all the same: it reads an end, shows it to poll, and keeps it when it is connected or listens.
+        Stage::Fresh => {
+            kernel::demote(lane, index, Reason::Shut);
+            Err(DEMOTED)
+        }
         Stage::Listener(_) if way == Shutdown::Write => Ok(()),
         Stage::Listener(_) => {
             // It stops to listen; whoever waits in accept gets EINVAL. The service hears of it first: a claim whose socket does not
             // listen any more it would take back, with the connections.
             close::stop_listening(lane, index);
+            if flags & flag::NONBLOCK == 0 {
+                kernel::restore_blocking(fd);
+            }
             sys::shutdown(fd, how)
         }
     }

@@ -94,7 +94,45 @@ fn an_unconnected_socket_has_linux_errors() {
     let fd = socket(libc::SOCK_STREAM);
     assert_eq!(receive(fd, 1, 0), Err(Errno(libc::ENOTCONN)));
     assert_eq!(send(fd, b"x", 0, None), Err(Errno(libc::EPIPE)));
+    assert_eq!(receive(fd, 1, libc::MSG_OOB), Err(Errno(libc::EINVAL)));
     assert_eq!(ops::shutdown(fd, libc::SHUT_WR), Err(Errno(libc::ENOTCONN)));
+    assert_eq!(receive(fd, 1, 0), Err(Errno(libc::ENOTCONN)));
+    close(fd);
+}
+
+/// As on Linux (`inet_shutdown`): what is not connected is shut all the same, and still is when it has been connected.
+#[test]
+fn a_socket_that_is_shut_before_it_is_connected_stays_so() {
+    let theirs = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let near = address(Address::v4([127, 0, 0, 1]), theirs.local_addr().unwrap().port());
+    let told = |fd| {
+        let mut fds = [libc::pollfd { fd, events: libc::POLLIN | libc::POLLRDHUP, revents: 0 }];
+        poll::poll(&mut fds, Some(tickwire_stack::time::Span::ZERO), None).unwrap();
+        fds[0].revents
+    };
+    let fd = socket(libc::SOCK_STREAM);
+    assert_eq!(told(fd), libc::POLLHUP);
+    assert_eq!(ops::shutdown(fd, 7), Err(Errno(libc::EINVAL)));
+    assert_eq!(ops::shutdown(fd, libc::SHUT_RDWR), Err(Errno(libc::ENOTCONN)));
+    let shut = libc::POLLIN | libc::POLLRDHUP | libc::POLLHUP;
+    assert_eq!((told(fd), receive(fd, 1, 0)), (shut, Ok(Vec::new())));
+    ops::connect(fd, &near).unwrap();
+    assert_eq!((told(fd), receive(fd, 1, 0)), (shut, Ok(Vec::new())));
+    assert_eq!(send(fd, b"x", 0, None), Err(Errno(libc::EPIPE)));
+    close(fd);
+}
+
+/// The kernel's listener is set not to wait while it is ours; what becomes of the socket later is as the program has set it.
+#[test]
+fn a_listener_that_was_shut_is_a_fresh_socket() {
+    let fd = socket(libc::SOCK_STREAM);
+    ops::bind(fd, &address(Address::ANY_V4, 0)).unwrap();
+    ops::listen(fd, 8).unwrap();
+    ops::shutdown(fd, libc::SHUT_RD).unwrap();
+    assert_eq!(sys::fcntl(fd, libc::F_GETFL, 0).unwrap() & libc::O_NONBLOCK, 0);
+    assert_eq!(receive(fd, 1, 0), Err(Errno(libc::ENOTCONN)));
+    assert_eq!(ops::shutdown(fd, libc::SHUT_RD), Err(Errno(libc::ENOTCONN)));
+    assert_eq!(receive(fd, 1, 0), Ok(Vec::new()));
     close(fd);
 }
 
