@@ -64,6 +64,11 @@ pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]
     match (stage, name) {
         (Stage::Listener(_), _) => return Err(Errno(libc::EISCONN)),
         (Stage::Connection(id), Name::Unspecified) => return disconnect(lane, fd, index, id),
+        // It may begin anew, whether or not the end of the last attempt was told.
+        (Stage::Connection(id), Name::Inet { .. }) if flags & flag::GIVEN_UP != 0 => {
+            disconnect(lane, fd, index, id)?;
+            return connect(lane, fd, index, address);
+        }
         (Stage::Connection(_), _) if flags & flag::CONNECTING == 0 => return Err(Errno(libc::EISCONN)),
         (Stage::Connection(_), _) if flags & flag::NONBLOCK != 0 => {
             return match lane.with(|access| outcome(access, index)) {
@@ -197,7 +202,8 @@ fn disconnect(lane: &'static Lane, _fd: c_int, index: u32, id: TcpId) -> Result<
         let mut description = descriptions.get(index);
         description.set_socket(tickwire_stack::SocketId::default());
         let shared = description.has(flag::ACCEPTED);
-        description.set(flag::CLAIMED | flag::STARTED | flag::CONNECTING | flag::ACCEPTED, false);
+        let gone = flag::CLAIMED | flag::STARTED | flag::CONNECTING | flag::ACCEPTED | flag::GIVEN_UP;
+        description.set(gone, false);
         let claim = core::mem::take(description.claim());
         Ok((if shared { 0 } else { claim }, remote))
     })?;
@@ -523,7 +529,10 @@ pub(crate) fn shutdown(lane: &'static Lane, fd: c_int, index: u32, how: c_int) -
     };
     let (stage, flags) = lane.with(|access| stage(access, index))?;
     match stage {
-        Stage::Connection(id) => lane.with(|access| Ok(access.stack.tcp_shutdown(id, access.now, way)?)),
+        Stage::Connection(id) => lane.with(|access| match access.stack.tcp_state(id)? {
+            State::SynSent => give_up(access, index, id),
+            _ => Ok(access.stack.tcp_shutdown(id, access.now, way)?),
+        }),
         // It is not connected, and shut all the same: it reads an end, shows it to poll, and keeps it when it is connected or listens.
         Stage::Fresh => {
             kernel::demote(lane, index, Reason::Shut);
@@ -540,6 +549,15 @@ pub(crate) fn shutdown(lane: &'static Lane, fd: c_int, index: u32, how: c_int) -
             sys::shutdown(fd, how)
         }
     }
+}
+
+/// Ends the attempt to connect, as `shutdown` does on Linux in SYN-SENT; who waits for its outcome is told of a reset.
+fn give_up(access: &mut Access<'_>, index: u32, id: TcpId) -> Result<()> {
+    access.stack.tcp_sever(id, access.now)?;
+    access.stack.tcp_take_error(id)?;
+    access.stack.tcp_keep_error(id, Error::Reset)?;
+    access.descriptions().get(index).set(flag::GIVEN_UP, true);
+    Ok(())
 }
 
 /// Own name, or the peer's, if the stack knows it better than the kernel socket.

@@ -104,6 +104,8 @@ pub(crate) mod flag {
     pub(crate) const RXQ_OVFL: u64 = 1 << 28;
     /// TCP: TCP_LINGER2 was set by the program.
     pub(crate) const FIN_WAIT: u64 = 1 << 29;
+    /// TCP: the program shut the socket while it was being connected.
+    pub(crate) const GIVEN_UP: u64 = 1 << 31;
     /// No socket: what a process left when it ended, see [`super::Left`].
     pub(crate) const LEFT: u64 = 1 << 30;
 }

@@ -42,3 +42,30 @@ fn what_waits_for_a_connection_that_is_refused_is_told() {
     assert_eq!(reader.join().unwrap(), Err(Errno(libc::ECONNREFUSED)));
     [written, read].into_iter().for_each(close);
 }
+
+/// As on Linux (`inet_shutdown`): a thread that waits for a connection can be called off by another.
+#[test]
+fn an_attempt_that_is_shut_is_over_and_another_may_begin() {
+    for how in [libc::SHUT_RD, libc::SHUT_WR, libc::SHUT_RDWR] {
+        let fd = socket(libc::SOCK_STREAM);
+        let connecting = spawn(move || ops::connect(fd, &address(THERE, 13)));
+        // The stack knows its name as soon as the SYN is under way.
+        while ops::socket_name(fd, false) == Ok(None) {
+            std::thread::yield_now();
+        }
+        assert_eq!(ops::shutdown(fd, how), Ok(()));
+        assert_eq!(connecting.join().unwrap(), Err(Errno(libc::ECONNRESET)));
+        assert_eq!(receive(fd, 1, 0), Err(Errno(libc::ENOTCONN)));
+        assert_eq!(ops::connect(fd, &address(THERE, 7)), Ok(()));
+        close(fd);
+
+        let fd = opening(13);
+        assert_eq!(ops::socket_name(fd, true), Err(Errno(libc::ENOTCONN)));
+        assert_eq!(ops::shutdown(fd, how), Ok(()));
+        assert_eq!(ops::socket_name(fd, true), Err(Errno(libc::ENOTCONN)));
+        assert_eq!(receive(fd, 1, 0), Err(Errno(libc::ECONNRESET)));
+        assert_eq!(ops::connect(fd, &address(THERE, 7)), Ok(()));
+        assert_eq!(send(fd, b"x", 0, None), Ok(1));
+        close(fd);
+    }
+}
