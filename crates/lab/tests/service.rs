@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Both, GROUP, HEAR, PATIENCE, TELL, WAITING_CLIENT, bound, crossing, python, server, start};
+use common::{Both, ECHO_SERVER, GROUP, HEAR, PATIENCE, TELL, WAITING_CLIENT, bound, crossing, python, server, start};
 use nix::sys::signal::Signal;
 use std::time::Duration;
 use tickwire_lab::{CableOptions, Pair, Process, Service, ServiceOptions, tools};
@@ -260,6 +260,85 @@ fn sockets_that_are_older_than_the_service_are_listed_with_the_reason() {
     assert!(reason(&format!("{address}:9000")).contains("older than the service"), "{listed}");
     let loopback = reason("127.0.0.1:");
     assert!(!loopback.is_empty() && !loopback.contains("older"), "it never was on a lane: {listed}");
+}
+
+#[test]
+fn a_program_that_was_started_before_the_service_is_listed_with_the_reason() {
+    let pair = Pair::new().unwrap();
+    let address = pair.b_v4();
+    let mut server = willing(&pair.b, &[python(), "-c", OLD_LISTENER, &address]);
+    bound(&pair.b, &mut server, "tcp", 9000);
+    let service = Service::start(&pair.b).unwrap();
+    let stat = service.stat().unwrap();
+    let listed = stat.lanes_of(server.id());
+    assert_eq!(listed.len(), 1, "{}", stat.json);
+    assert_eq!((&listed[0]["accelerated"], &listed[0]["program"]), (&false.into(), &"python3".into()), "{}", stat.json);
+    assert!(listed[0]["reason"].as_str().unwrap().contains("no service gave it a lane"), "{}", listed[0]);
+    let sockets = listed[0]["sockets"].as_array().unwrap();
+    let local = format!("{address}:9000");
+    let listener = sockets.iter().find(|socket| socket["local"] == local.as_str()).unwrap();
+    assert_eq!((&listener["state"], &listener["accelerated"]), (&"LISTEN".into(), &false.into()), "{}", listed[0]);
+    let page = pair.b.run(&[tools::tickwire().unwrap().to_str().unwrap(), "stat"]).unwrap();
+    let line = format!("python3 (process {}, user 0): on the kernel: its sockets were opened while", server.id());
+    assert!(page.contains(&line) && !page.contains("no program"), "{page}");
+
+    let script = "import socket, sys; c = socket.create_connection((sys.argv[1], 9000)); c.sendall(b'new'); c.recv(3)";
+    start(&pair.a, false, &[python(), "-c", script, &address]).success(PATIENCE).unwrap();
+    let stat = service.stat().unwrap();
+    let listed = stat.lanes_of(server.id());
+    assert_eq!(listed.len(), 1, "{}", stat.json);
+    assert_eq!(listed[0]["accelerated"], true, "its new socket took the fast path: {}", stat.json);
+    server.kill();
+    tools::until("it is gone", PATIENCE, || service.stat().unwrap().lanes_of(server.id()).is_empty()).unwrap();
+}
+
+/// Has a child while its connection lasts, and connects anew when that has ended.
+const RECONNECTING_CLIENT: &str = r#"
+import os, signal, socket, sys, time
+def connect():
+    return socket.create_connection((sys.argv[1], 9000), timeout=25)
+s = connect()
+child = os.fork()
+if not child:
+    time.sleep(100)
+    os._exit(0)
+print('connected', flush=True)
+try:
+    s.recv(1)
+except ConnectionResetError:
+    pass
+s.close()
+os.kill(child, signal.SIGKILL)
+os.wait()
+s = connect()
+print('again', flush=True)
+time.sleep(100)
+"#;
+
+#[test]
+fn a_client_that_connected_anew_while_the_service_was_away_is_listed_with_the_reason() {
+    let pair = Pair::new().unwrap();
+    let address = pair.b_v4();
+    let mut server = start(&pair.b, false, &[python(), "-c", ECHO_SERVER, &address]);
+    bound(&pair.b, &mut server, "tcp", 9000);
+    let mut service = Service::start(&pair.a).unwrap();
+    let mut client = willing(&pair.a, &[python(), "-c", RECONNECTING_CLIENT, &address]);
+    client.wait_for("connected", PATIENCE).unwrap();
+    let stat = service.stat().unwrap();
+    let all = stat.json["lanes"].as_array().unwrap();
+    assert_eq!((all.len(), &all[0]["accelerated"]), (1, &true.into()), "the child is in its parent's lane: {all:?}");
+
+    assert!(service.stop().unwrap().status.success());
+    client.wait_for("again", PATIENCE).unwrap();
+    let service = Service::start(&pair.a).unwrap();
+    let stat = service.stat().unwrap();
+    let listed = stat.lanes_of(client.id());
+    assert_eq!(listed.len(), 1, "{}", stat.json);
+    assert_eq!(listed[0]["accelerated"], false, "{}", listed[0]);
+    assert!(listed[0]["reason"].as_str().unwrap().contains("older than the service"), "{}", listed[0]);
+    let sockets = listed[0]["sockets"].as_array().unwrap();
+    let remote = format!("{address}:9000");
+    assert!(sockets.iter().any(|s| s["remote"] == remote.as_str() && s["state"] == "ESTAB"), "{}", listed[0]);
 }
 
 #[test]

@@ -7,7 +7,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use tickwire_link::control::Channel;
 
-const LIBRARY: &str = "libtickwire_preload.so";
+/// The preload library's file.
+pub(crate) const LIBRARY: &str = "libtickwire_preload.so";
 /// Names the library, if it is in none of the usual places.
 const LIBRARY_VARIABLE: &str = "TICKWIRE_PRELOAD";
 

@@ -1,10 +1,14 @@
 //! Asking the service, and reading the lanes' own memory.
 
+use super::processes::{self, FileId};
 use super::reading::{Claim, Host, Interface, Lane, Reading, Socket, Tcp};
+use super::unserved;
 use crate::client::{Client, unexpected};
 use anyhow::Result;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::os::fd::AsFd;
+use std::path::Path;
 use tickwire_link::bpf::Refusal;
 use tickwire_link::control::{Accelerated, AttachMode, ClaimKind, CountersOf, Held, LaneInfo, Reason, Reply, Request};
 use tickwire_link::layout::Layout;
@@ -29,7 +33,13 @@ const LOST: [&str; 3] = ["lost_no_frame", "lost_ring_full", "lost_other"];
 
 /// Reads everything.
 pub(crate) fn gather(client: &mut Client) -> Result<Reading> {
-    Ok(Reading { host: host(client)?, lanes: lanes(client)?, of_all_users: nix::unistd::geteuid().is_root() })
+    let proc = Path::new("/proc");
+    // Before the service is asked, so that it knows whoever gets a lane in between.
+    let candidates = processes::with_library(proc);
+    let host = host(client)?;
+    let (mut lanes, regions) = lanes(client)?;
+    lanes.extend(unserved::programs(proc, candidates, &lanes, &regions));
+    Ok(Reading { host, lanes, of_all_users: nix::unistd::geteuid().is_root() })
 }
 
 /// The interfaces that the service accelerates, or means to.
@@ -83,8 +93,10 @@ fn why(reason: Reason) -> Option<&'static str> {
     (reason != Reason::None).then(|| reason.text())
 }
 
-fn lanes(client: &mut Client) -> Result<Vec<Lane>> {
+/// The programs that the service knows, and the files of their lanes' regions.
+fn lanes(client: &mut Client) -> Result<(Vec<Lane>, BTreeSet<FileId>)> {
     let mut lanes = Vec::new();
+    let mut regions = BTreeSet::new();
     let mut after = 0;
     while lanes.len() < MANY {
         let (reply, mut descriptors) = client.ask(&Request::ListLanes { after })?;
@@ -95,10 +107,12 @@ fn lanes(client: &mut Client) -> Result<Vec<Lane>> {
         };
         after = cursor;
         // What a lane's memory holds is the program's word; that it cannot be mapped is no reason to show the others not.
-        let view = descriptors.take(0).and_then(|fd| View::map(fd.as_fd(), &info.limits).ok());
+        let region = descriptors.take(0).map(File::from);
+        regions.extend(region.as_ref().and_then(|file| file.metadata().ok()).as_ref().map(processes::id));
+        let view = region.and_then(|file| View::map(file.as_fd(), &info.limits).ok());
         lanes.push(lane(client, &info, view.as_ref())?);
     }
-    Ok(lanes)
+    Ok((lanes, regions))
 }
 
 fn lane(client: &mut Client, info: &LaneInfo, view: Option<&View>) -> Result<Lane> {
@@ -196,8 +210,15 @@ fn reason(code: u32) -> String {
     Reason::from_code(code).map_or_else(|| format!("reason {code}, unknown to this version"), |r| r.text().to_owned())
 }
 
-/// The state's name as `ss` prints it; the numbers are Linux's.
 fn state(row: &Row) -> &'static str {
+    match row.kind.get() {
+        kind::LISTENER => "LISTEN",
+        _ => state_name(row.state.get()),
+    }
+}
+
+/// The state's name as `ss` prints it; the numbers are Linux's.
+pub(super) fn state_name(number: u32) -> &'static str {
     const STATES: [&str; 12] = [
         "-",
         "ESTAB",
@@ -212,10 +233,7 @@ fn state(row: &Row) -> &'static str {
         "LISTEN",
         "CLOSING",
     ];
-    match row.kind.get() {
-        kind::LISTENER => "LISTEN",
-        _ => STATES.get(row.state.get() as usize).copied().unwrap_or("?"),
-    }
+    STATES.get(number as usize).copied().unwrap_or("?")
 }
 
 #[cfg(test)]

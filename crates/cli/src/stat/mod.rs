@@ -1,8 +1,13 @@
 //! `tickwire stat`: what is on the fast path, and why the rest is not.
 
+#[cfg(test)]
+mod fake;
 mod gather;
+mod kernels;
+mod processes;
 mod reading;
 mod show;
+mod unserved;
 
 pub(crate) use gather::gather;
 #[cfg(test)]

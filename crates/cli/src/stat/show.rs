@@ -30,7 +30,7 @@ pub(crate) fn page(reading: &Reading, width: Option<usize>) -> String {
     for lane in &reading.lanes {
         line("");
         line(&lane_line(lane));
-        sockets(&lane.sockets, width).lines().for_each(&mut line);
+        sockets(lane, width).lines().for_each(&mut line);
     }
     let totals = totals(&reading.lanes);
     if !totals.is_empty() {
@@ -54,7 +54,8 @@ fn interface_line(interface: &Interface) -> String {
 fn lane_line(lane: &Lane) -> String {
     let who = format!("{} (process {}, user {})", lane.program, lane.pid, lane.uid);
     if let Some(reason) = lane.reason {
-        return format!("{who}: on the kernel: {reason}");
+        let many = if lane.processes > 1 { format!(", {} processes", lane.processes) } else { String::new() };
+        return format!("{who}: on the kernel{many}: {reason}");
     }
     let of = |name| lane.guard.get(name).copied().unwrap_or(0);
     let those = |beginning| {
@@ -83,12 +84,13 @@ fn listed<'a>(counters: impl Iterator<Item = (&'a str, u64)>) -> String {
 }
 
 /// The sockets as a table, or, where that is too wide, as a few lines for each; below, why some are on the kernel.
-fn sockets(sockets: &[Socket], width: Option<usize>) -> String {
+fn sockets(lane: &Lane, width: Option<usize>) -> String {
+    let sockets = &lane.sockets;
     if sockets.is_empty() {
         return String::new();
     }
     let mut reasons: Vec<&str> = Vec::new();
-    let ways: Vec<String> = sockets.iter().map(|socket| way(socket, &mut reasons)).collect();
+    let ways: Vec<String> = sockets.iter().map(|socket| way(socket, lane.reason, &mut reasons)).collect();
     let mut text = table(sockets, &ways).to_string();
     if !fits(&text, width) {
         text = sockets.iter().zip(&ways).map(|(socket, way)| lines(socket, way)).collect::<Vec<_>>().join("\n");
@@ -99,9 +101,12 @@ fn sockets(sockets: &[Socket], width: Option<usize>) -> String {
     text
 }
 
-/// What a socket is on; its reason gets a number.
-fn way<'s>(socket: &'s Socket, reasons: &mut Vec<&'s str>) -> String {
+/// What a socket is on; its reason gets a number, unless it is that of the whole program.
+fn way<'s>(socket: &'s Socket, of_all: Option<&str>, reasons: &mut Vec<&'s str>) -> String {
     let Some(reason) = &socket.reason else { return "lane".to_owned() };
+    if !socket.accelerated && of_all == Some(reason) {
+        return "kernel".to_owned();
+    }
     let known = reasons.iter().position(|known| known == reason);
     let number = known.unwrap_or_else(|| {
         reasons.push(reason);
@@ -205,8 +210,19 @@ mod tests {
             "{page}"
         );
         assert!(page.contains("guard: refused port 2, on the way in: lost no frame 5\n"), "{page}");
-        assert!(page.contains("tool (process 100, user 1000): on the kernel: no room"), "{page}");
+        assert!(page.contains("tool (process 100, user 1000): on the kernel, 2 processes: no room"), "{page}");
         assert!(page.contains("TcpInSegs") && !page.contains("UdpInErrors"), "{page}");
+    }
+
+    #[test]
+    fn the_reason_of_a_whole_program_is_said_once() {
+        const WHY: &str = "no service ran";
+        let mut reading = Reading { lanes: vec![lane("server", Some(WHY))], ..Reading::default() };
+        reading.lanes[0].sockets = vec![socket("10.0.0.1:80", "10.0.0.2:80", Some(WHY))];
+        let page = page(&reading, None);
+        assert_eq!(page.matches(WHY).count(), 1, "{page}");
+        assert!(page.contains("kernel\n") && !page.contains("[1]"), "{page}");
+        assert!(!page.contains("no program"), "{page}");
     }
 
     #[test]

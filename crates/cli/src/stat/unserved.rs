@@ -1,0 +1,185 @@
+//! Programs of `tickwire run` that the service does not know.
+//!
+//! A program asks the service when it opens a socket. One whose sockets were all opened while no service ran has nothing to ask
+//! afterwards, perhaps for ever: a server that was started first, or a client that connected anew while the service was away. The
+//! service hears nothing of it, so it is looked for among the processes of this network namespace.
+
+use super::gather::state_name;
+use super::kernels::{self, KernelSocket};
+use super::processes::{FileId, Process};
+use super::reading::{Lane, Socket};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::path::Path;
+use tickwire_link::control::Reason;
+
+/// Of a program that has never had a lane.
+const WITHOUT: &str = "its sockets were opened while no service gave it a lane, above all while none ran: restart the program to accelerate it";
+
+/// Those of the candidates that hold Internet sockets and are in no way known by the service, which lists these lanes with these regions.
+/// The candidates were found before it was asked: who has got a lane meanwhile is among those that it names.
+pub(super) fn programs(
+    proc: &Path,
+    candidates: Vec<Process>,
+    listed: &[Lane],
+    regions: &BTreeSet<FileId>,
+) -> Vec<Lane> {
+    let pids: HashSet<u32> = listed.iter().map(|lane| lane.pid).collect();
+    // A lane names one of its processes, but all of them map its region.
+    let is_known = |process: &Process| pids.contains(&process.pid) || !process.regions.is_disjoint(regions);
+    let (known, unknown): (Vec<Process>, Vec<Process>) = candidates.into_iter().partition(is_known);
+    if unknown.is_empty() {
+        return Vec::new();
+    }
+    let mut unknown: Vec<_> = unknown.into_iter().map(|process| (process.sockets(), process)).collect();
+    // After its sockets were looked at: one of a lane would have come with the lane's region.
+    unknown.retain(|(sockets, process)| !sockets.is_empty() && process.is_as_it_was());
+    let wanted = unknown.iter().flat_map(|(sockets, _)| sockets.iter().map(|(_, inode)| *inode)).collect();
+    let kernels = kernels::sockets(proc, &wanted);
+    if kernels.is_empty() {
+        return Vec::new();
+    }
+    // Whose a socket is: none of these programs' if a process has it, too, of which the service tells.
+    let mut owners: HashMap<u64, Option<usize>> =
+        known.iter().flat_map(Process::sockets).map(|(_, inode)| (inode, None)).collect();
+    let mut found: Vec<Lane> = Vec::new();
+    for (sockets, process) in unknown {
+        let mut own = Vec::new();
+        let mut others = None;
+        for (fd, inode) in sockets {
+            let Some(kernel) = kernels.get(&inode) else { continue };
+            match owners.entry(inode) {
+                Entry::Vacant(free) => {
+                    free.insert(Some(found.len()));
+                    own.push((fd, kernel));
+                }
+                Entry::Occupied(taken) => others = others.or(*taken.get()),
+            }
+        }
+        if !own.is_empty() {
+            found.push(program(&process, &own));
+        } else if let Some(parent) = others.and_then(|parent| found.get_mut(parent)) {
+            parent.processes += 1;
+        }
+    }
+    found
+}
+
+fn program(process: &Process, sockets: &[(u32, &KernelSocket)]) -> Lane {
+    // Whoever had a lane was let down by the service that ended; it may not have told the new one yet, or have no socket of that time any more.
+    let reason = if process.regions.is_empty() { WITHOUT } else { Reason::Restarted.text() };
+    Lane {
+        lane: 0,
+        program: process.program.clone(),
+        pid: process.pid,
+        uid: process.uid,
+        processes: 1,
+        age_ms: 0,
+        memory_bytes: 0,
+        accelerated: false,
+        reason: Some(reason),
+        guard: BTreeMap::new(),
+        counters: BTreeMap::new(),
+        sockets: sockets.iter().map(|(fd, kernel)| socket(process.pid, *fd, kernel, reason)).collect(),
+        claims: Vec::new(),
+    }
+}
+
+fn socket(pid: u32, fd: u32, kernel: &KernelSocket, reason: &str) -> Socket {
+    Socket {
+        protocol: kernel.protocol,
+        accelerated: false,
+        reason: Some(reason.to_owned()),
+        pid,
+        fd,
+        local: kernel.local.to_string(),
+        remote: (kernel.remote.port != 0).then(|| kernel.remote.to_string()),
+        state: state_name(kernel.state),
+        rx_queue: kernel.rx_queue,
+        tx_queue: kernel.tx_queue,
+        rx_packets: 0,
+        rx_bytes: 0,
+        tx_packets: 0,
+        tx_bytes: 0,
+        drops: 0,
+        tcp: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fake::{LIBRARY_LINE, Proc, line, region};
+    use super::super::processes::with_library;
+    use super::*;
+    use nix::sys::stat::makedev;
+
+    /// What is found beside these processes and regions that the service knows.
+    fn found(proc: &Proc, pids: &[u32], regions: &[u64]) -> Vec<Lane> {
+        let candidates = with_library(proc.path());
+        let mut listed = programs(proc.path(), with_library(proc.path()), &[], &BTreeSet::new());
+        listed.retain(|lane| pids.contains(&lane.pid));
+        let regions = regions.iter().map(|inode| (makedev(0, 1), *inode)).collect();
+        programs(proc.path(), candidates, &listed, &regions)
+    }
+
+    fn pids(found: &[Lane]) -> Vec<u32> {
+        found.iter().map(|lane| lane.pid).collect()
+    }
+
+    #[test]
+    fn a_program_that_the_service_does_not_know_is_shown_with_its_internet_sockets() {
+        let proc = Proc::new();
+        proc.process(20, "server", LIBRARY_LINE, &[("3", "socket:[5]"), ("4", "socket:[6]"), ("5", "socket:[99]")]);
+        proc.process(21, "idle", LIBRARY_LINE, &[("3", "socket:[98]"), ("4", "/dev/null")]);
+        proc.table("tcp", &[line(10, 5), line(1, 7)]);
+        proc.table("udp", &[line(7, 6)]);
+        let all = found(&proc, &[], &[]);
+        assert_eq!(pids(&all), [20]);
+        let server = &all[0];
+        assert_eq!((server.program.as_str(), server.uid, server.lane, server.accelerated), ("server", 1000, 0, false));
+        assert_eq!(server.reason, Some(WITHOUT));
+        let sockets: Vec<_> = server.sockets.iter().map(|s| (s.fd, s.protocol, s.state, s.accelerated)).collect();
+        assert_eq!(sockets, [(3, "tcp", "LISTEN", false), (4, "udp", "UNCONN", false)]);
+        assert!(server.sockets[0].local.ends_with(":9000") && server.sockets[0].remote.is_none());
+        assert!(found(&proc, &[20], &[]).is_empty(), "the service names it");
+    }
+
+    #[test]
+    fn a_child_that_shares_its_parents_lane_is_no_program_of_its_own() {
+        let proc = Proc::new();
+        let maps = format!("{LIBRARY_LINE}{}", region(77));
+        proc.process(20, "server", &maps, &[("3", "socket:[5]")]);
+        proc.process(21, "server", &maps, &[("3", "socket:[5]"), ("4", "socket:[6]")]);
+        proc.table("tcp", &[line(10, 5), line(1, 6)]);
+        assert!(found(&proc, &[20], &[77]).is_empty());
+        let restarted = found(&proc, &[], &[78]);
+        assert_eq!(pids(&restarted), [20, 21], "the lane was of a service that has ended");
+        assert_eq!(restarted[0].reason, Some(Reason::Restarted.text()));
+    }
+
+    #[test]
+    fn a_socket_is_shown_once_and_not_at_all_if_the_service_tells_of_a_process_that_has_it() {
+        let proc = Proc::new();
+        proc.process(20, "master", LIBRARY_LINE, &[("3", "socket:[5]"), ("9", "socket:[5]")]);
+        proc.process(21, "worker", LIBRARY_LINE, &[("3", "socket:[5]")]);
+        proc.process(22, "worker", LIBRARY_LINE, &[("3", "socket:[5]"), ("4", "socket:[6]")]);
+        proc.table("tcp", &[line(10, 5), line(1, 6)]);
+        let all = found(&proc, &[], &[]);
+        assert_eq!(pids(&all), [20, 22]);
+        assert_eq!((all[0].processes, all[0].sockets.len()), (2, 1));
+        assert_eq!((all[1].processes, all[1].sockets[0].fd), (1, 4));
+        let others = found(&proc, &[20], &[]);
+        assert_eq!(pids(&others), [22], "its own connection is nobody else's");
+        assert_eq!((others[0].processes, others[0].sockets.len()), (1, 1));
+    }
+
+    #[test]
+    fn a_program_that_gets_a_lane_while_it_is_looked_at_is_left_out() {
+        let proc = Proc::new();
+        proc.process(20, "server", LIBRARY_LINE, &[("3", "socket:[5]")]);
+        proc.table("tcp", &[line(10, 5)]);
+        let candidates = with_library(proc.path());
+        proc.write(20, "maps", &format!("{LIBRARY_LINE}{}", region(77)));
+        assert!(programs(proc.path(), candidates, &[], &BTreeSet::new()).is_empty());
+    }
+}
