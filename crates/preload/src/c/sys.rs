@@ -19,7 +19,9 @@ pub(crate) use descriptor::set_descriptor_limit;
 pub(crate) use descriptor::{close, descriptor_limit, duplicate_above_limit, fcntl, too_many_descriptors};
 pub(crate) use epoll::{epoll_create, epoll_ctl, epoll_take};
 pub(crate) use message::{Control, Extras, receive, send};
-pub(crate) use option::{congestion, detach_filter, linger, option, refused_by_kernel, set_option, set_option_bytes};
+#[cfg(any(test, fuzzing))]
+pub(crate) use option::set_option_bytes;
+pub(crate) use option::{congestion, detach_filter, linger, option, refused_by_kernel, set_option};
 pub(crate) use process::{
     children_are_elsewhere, is_filtered, may_filter_calls, parent_is_elsewhere, process, process_lives, thread,
     thread_lives, thread_name, wipe_in_children,
