@@ -282,6 +282,8 @@ fn a_program_that_was_started_before_the_service_is_listed_with_the_reason() {
     let line = format!("python3 (process {}, user 0): on the kernel: its sockets were opened while", server.id());
     assert!(page.contains(&line) && !page.contains("no program"), "{page}");
 
+    // It asks for a lane once a second at most.
+    std::thread::sleep(Duration::from_millis(1100));
     let script = "import socket, sys; c = socket.create_connection((sys.argv[1], 9000)); c.sendall(b'new'); c.recv(3)";
     start(&pair.a, false, &[python(), "-c", script, &address]).success(PATIENCE).unwrap();
     let stat = service.stat().unwrap();

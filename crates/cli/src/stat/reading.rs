@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 pub(crate) struct Reading {
     /// The machine as a whole.
     pub(crate) host: Host,
-    /// One entry for each program that has a lane, or was refused one.
+    /// One entry for each program that has a lane, was refused one, or could not ask for one.
     pub(crate) lanes: Vec<Lane>,
     /// Whether the programs of all users are among them: others than root see their own.
     #[serde(skip)]
