@@ -24,6 +24,10 @@ const INSTRUMENTATION: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-cov
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing";
 
+/// An input's stacks take their memory from the heap and give it back: the C library would else ask the kernel for it anew each time, which took four fifths of
+/// the time of `frames`.
+const HEAP: [(&str, &str); 2] = [("MALLOC_MMAP_THRESHOLD_", "1073741824"), ("MALLOC_TRIM_THRESHOLD_", "1073741824")];
+
 /// No input of a target needs to be longer.
 const LONGEST_INPUT: usize = 4096;
 
@@ -61,6 +65,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
                 .arg(format!("-timeout={TIMEOUT}"))
                 .arg(format!("-artifact_prefix={artifacts}"))
                 .args(["-print_final_stats=1", "-verbosity=0"])
+                .envs(HEAP)
                 .arg(&found)
                 .arg(folder.join("corpus").join(name)),
         )
