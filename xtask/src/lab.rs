@@ -3,8 +3,9 @@
 use crate::{deps, workspace};
 use anyhow::{Context, Result};
 use std::io::IsTerminal;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use tickwire_lab::tools::DIRECTORY_VARIABLE;
 use tickwire_lab::{CableOptions, Pair, Service, tools};
@@ -24,7 +25,7 @@ pub(crate) struct Options {
     #[arg(long)]
     offload: bool,
 
-    /// Run this in host a instead of a shell; a shell whose input is no terminal runs that as its script
+    /// Run this in host a instead of a shell; a shell whose input is no terminal runs that as its script. `on-peer COMMAND` runs a command in host b
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<String>,
 }
@@ -55,10 +56,10 @@ fn with_build(options: &Options, tickwire: &Path) -> Result<ExitCode> {
     eprintln!("program: {}", tickwire.display());
     let interactive = options.command.is_empty() && std::io::stdin().is_terminal();
     let mut command: Command = pair.a.command(&program);
-    if let Some(directory) = tickwire.parent() {
-        let path = std::env::var("PATH").unwrap_or_default();
-        command.env("PATH", format!("{}:{path}", directory.display()));
-    }
+    let mut path = vec![on_peer(&pair)?];
+    path.extend(tickwire.parent().map(Path::to_path_buf));
+    path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
+    command.env("PATH", std::env::join_paths(path)?);
     command.args(arguments).env("PEER", pair.b_v4());
     if interactive {
         prompt(&pair, &shell, &mut command)?;
@@ -69,6 +70,21 @@ fn with_build(options: &Options, tickwire: &Path) -> Result<ExitCode> {
     let status = command.status().with_context(|| format!("cannot run {program}"))?;
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     Ok(ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
+}
+
+/// A folder with a program `on-peer`, by which a shell of host a runs commands in host b.
+fn on_peer(pair: &Pair) -> Result<PathBuf> {
+    let folder = pair.a.directory().join("bin");
+    std::fs::create_dir(&folder)?;
+    let (namespace, socket, peer) = (pair.b.namespace(), pair.b.socket(), pair.a_v4());
+    let script = format!(
+        "#!/bin/sh\nexec ip netns exec {namespace} env TICKWIRE_SOCKET={} PEER={peer} \"$@\"\n",
+        socket.display()
+    );
+    let file = folder.join("on-peer");
+    std::fs::write(&file, script)?;
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755))?;
+    Ok(folder)
 }
 
 /// Lets the shell's prompt say where one is.

@@ -64,14 +64,17 @@ fn what_a_dead_process_left_is_swept() {
 
 #[test]
 fn what_stands_in_standard_input_is_run_by_a_shell_in_xtasks_lab() {
-    let script = tempfile("ping -c1 $PEER >/dev/null && echo reached $PEER\nexit 3\n");
+    let script = tempfile(
+        "ping -c1 $PEER >/dev/null && echo reached $PEER\n\
+         on-peer sh -c 'ping -c1 $PEER >/dev/null && echo reached $PEER'\nexit 3\n",
+    );
     let xtask = tickwire_lab::tools::built("xtask").unwrap();
     let build = xtask.parent().unwrap();
     let mut lab = Command::new(&xtask);
     lab.args(["lab", "--bare"]).env(tickwire_lab::tools::DIRECTORY_VARIABLE, build).env("SHELL", "/bin/sh");
     let output = lab.stdin(script).output().unwrap();
     let words = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "reached 10.77.0.2\n", "{words}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "reached 10.77.0.2\nreached 10.77.0.1\n", "{words}");
     assert_eq!(output.status.code(), Some(3), "{words}");
 }
 
