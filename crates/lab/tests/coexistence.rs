@@ -151,9 +151,11 @@ while data := connection.recv(1 << 20):
 print(total, flush=True)
 time.sleep(60)";
 
-/// The kernel merges a stream's segments before divert sees them (GRO), and takes them apart for the lane.
+/// A stream's segments come merged to divert where that is a tc program, and are taken apart for the lane.
 #[test]
 fn packets_that_the_kernel_has_merged_are_counted_as_those_that_they_were() {
+    /// Ethernet, IPv4, TCP with timestamps.
+    const HEADERS: u64 = 14 + 20 + 32;
     let both = Both::new();
     let mut server = start(both.b(), true, &[python(), "-c", TAKE, &both.pair.b_v4()]);
     bound(both.b(), &mut server, "tcp", 9000);
@@ -169,6 +171,9 @@ fn packets_that_the_kernel_has_merged_are_counted_as_those_that_they_were() {
     assert!(seen > (1 << 24) / 1500, "{seen} packets are too few for the stream");
     assert_eq!(of("/guard/in_packets"), seen + lost);
     assert_eq!(stat.diverted(), seen + lost);
+    assert!(of("/guard/in_bytes") >= (1 << 24) + (seen + lost) * HEADERS, "each packet's headers: {lane}");
+    let came = both.b().run(&["cat", "/sys/class/net/eth0/statistics/rx_packets"]).unwrap();
+    assert!(came.trim().parse::<u64>().unwrap() < seen / 2, "nothing came merged: {came}");
 }
 
 #[test]

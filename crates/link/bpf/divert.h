@@ -8,6 +8,7 @@
 #pragma once
 
 #include "capture.h"
+#include "merged.h"
 #include "packet.h"
 
 /* Whether `destination` and `mac` are this NIC's own: an any-bound port claims no packet that is only passing through. */
@@ -363,15 +364,15 @@ static __always_inline void pull_headers(struct __sk_buff *skb)
 }
 
 /* A copy of a group's datagram to one lane. Global functions, this and the next, for the verifier's sake, as `walk_skb` is. */
-__attribute__((noinline)) int copy_to_member(struct __sk_buff *skb, __u32 lane)
+__attribute__((noinline)) int copy_to_member(struct __sk_buff *skb, __u32 lane, __u32 packets, __u32 bytes)
 {
 	__u32 place = place_of(lane);
 	struct lane_counters *c = bpf_map_lookup_elem(&lane_counters, &place);
 	if (c) {
-		c->in_packets += 1;
-		c->in_bytes += skb->len;
+		c->in_packets += packets;
+		c->in_bytes += bytes;
 	}
-	count(HOST_GROUP_COPIES);
+	count_more(HOST_GROUP_COPIES, packets);
 	if (capturing())
 		capture_skb(skb, skb->len, lane, skb->ifindex);
 	return bpf_clone_redirect(skb, lane, 0);
@@ -447,10 +448,12 @@ __attribute__((noinline)) int copy_to_members(struct __sk_buff *skb, struct pack
 		count(HOST_STRAY_FRAGMENT);
 		return 0;
 	}
+	struct frame f = SKB_FRAME(skb);
+	struct merged m = merged(skb, p, &f);
 	for (__u32 i = 0; i < MAX_MEMBERS; i++) {
 		if (i >= members->count)
 			break;
-		copy_to_member(skb, members->lanes[i]);
+		copy_to_member(skb, members->lanes[i], m.packets, m.bytes);
 	}
 	if (members->count > MAX_MEMBERS)
 		count(HOST_STRAY_FRAGMENT);
@@ -484,8 +487,8 @@ int divert_tc(struct __sk_buff *skb)
 	struct frame f = SKB_FRAME(skb);
 	__u32 lane = find(&p, &f, skb->ifindex);
 	if (lane) {
-		/* What the network card, or the kernel, has merged into one (GRO) is taken apart again on its way into the lane. */
-		count_in(lane, skb->gso_segs ? skb->gso_segs : 1, skb->len);
+		struct merged m = merged(skb, &p, &f);
+		count_in(lane, m.packets, m.bytes);
 		if (capturing())
 			capture_skb(skb, skb->len, lane, skb->ifindex);
 		return bpf_redirect(lane, 0);

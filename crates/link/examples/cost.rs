@@ -7,10 +7,13 @@
 mod bed;
 #[path = "floor/raw.rs"]
 mod raw;
+#[path = "floor/test_run.rs"]
+mod test_run;
 
 use anyhow::{Result, ensure};
 use bed::{Divert, Guard, PORT};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
+use test_run::Ran;
 use tickwire_link::bpf::program;
 use tickwire_stack::Limits;
 use tickwire_stack::addr::Address;
@@ -20,43 +23,10 @@ const ROUNDS: usize = 5;
 const ANY: u16 = PORT + 1;
 const NOBODYS: u16 = PORT + 2;
 
-/// `BPF_PROG_TEST_RUN` and its part of `union bpf_attr`.
-const TEST_RUN: libc::c_int = 10;
-#[repr(C)]
-#[derive(Default)]
-struct TestRun {
-    program: u32,
-    verdict: u32,
-    size_in: u32,
-    size_out: u32,
-    data_in: u64,
-    data_out: u64,
-    repeat: u32,
-    duration_ns: u32,
-    context_size_in: u32,
-    context_size_out: u32,
-    context_in: u64,
-    context_out: u64,
-    rest: [u32; 4],
-}
-
-/// Nanoseconds of one run on a frame that comes by a device, and what the program says of it.
-fn run(program: BorrowedFd<'_>, device: u32, frame: &[u8]) -> Result<(u32, u32)> {
+/// One run on a frame that comes by a device.
+fn run(program: BorrowedFd<'_>, device: u32, frame: &[u8]) -> Result<Ran> {
     // `struct xdp_md`: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
-    let context = [0, frame.len() as u32, 0, device, 0, 0];
-    let mut test = TestRun {
-        program: program.as_raw_fd() as u32,
-        size_in: frame.len() as u32,
-        data_in: frame.as_ptr() as u64,
-        repeat: REPEAT,
-        context_size_in: size_of_val(&context) as u32,
-        context_in: context.as_ptr() as u64,
-        ..TestRun::default()
-    };
-    // SAFETY: `test` has the layout of the kernel's structure for this command and points at memory that lives for the call.
-    let done = unsafe { libc::syscall(libc::SYS_bpf, TEST_RUN, &raw mut test, size_of::<TestRun>()) };
-    ensure!(done == 0, "the kernel does not run it: {}", std::io::Error::last_os_error());
-    Ok((test.duration_ns, test.verdict))
+    test_run::run(program, &[0, frame.len() as u32, 0, device, 0, 0], frame, REPEAT)
 }
 
 fn main() -> Result<()> {
@@ -80,9 +50,10 @@ fn main() -> Result<()> {
         let (from, to) = if incoming { (there, here) } else { (here, there) };
         let (device, frame) = (if incoming { a.nic } else { lane.host_end }, raw::packet(from, to, port, 64));
         let loaded = a.program(name)?;
-        let times = a.ns.run(|| (0..ROUNDS).map(|_| run(loaded, device, &frame)).collect::<Result<Vec<_>>>())?;
-        ensure!(times.iter().all(|&(_, said)| said == verdict), "{what}: {times:?}");
-        println!("{what:30} {:4} ns", times.iter().map(|t| t.0).min().unwrap_or(0));
+        let runs = a.ns.run(|| (0..ROUNDS).map(|_| run(loaded, device, &frame)).collect::<Result<Vec<_>>>())?;
+        let said: Vec<u32> = runs.iter().map(|ran| ran.verdict).collect();
+        ensure!(said.iter().all(|&said| said == verdict), "{what}: {said:?}");
+        println!("{what:30} {:4} ns", runs.iter().map(|ran| ran.nanoseconds).min().unwrap_or(0));
     }
     Ok(())
 }

@@ -8,13 +8,15 @@
 mod bed;
 #[path = "../examples/floor/raw.rs"]
 mod raw;
+#[path = "../examples/floor/test_run.rs"]
+mod test_run;
 
 use bed::{Divert, Guard, Host, Lane, PORT};
 use raw::{HEADERS, Raw, packet};
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
-use tickwire_link::bpf::Refusal;
+use tickwire_link::bpf::{Refusal, program};
 use tickwire_link::port::Port;
 use tickwire_link::region::Region;
 use tickwire_link::sys_packet::PacketSender;
@@ -123,6 +125,38 @@ fn frames_cross_lanes_in_every_attach_mode_that_a_veth_can_take() {
         assert_eq!((sent.out_packets, received.in_packets), (3, 3));
         assert_eq!(sent.out_bytes, received.in_bytes);
         assert_eq!(sent.refused, [0; 8]);
+    }
+}
+
+/// A veth pair's kernel always says how many packets it has merged into one; a hypervisor's card (virtio_net, xen-netfront) only how long the parts are.
+#[test]
+fn what_a_hypervisor_has_merged_is_counted_as_the_packets_that_it_was() {
+    if !have_root() {
+        return;
+    }
+    const REDIRECT: u32 = 7;
+    /// Places of `ifindex`, `gso_segs` and `gso_size` among the 48 words of `struct __sk_buff`.
+    const IFINDEX: usize = 10;
+    const SEGMENTS: usize = 41;
+    const SIZE: usize = 44;
+    let [a, mut b] = pair(Divert::Tc, Guard::Tc);
+    for (payload, size, segments, packets) in
+        [(1000, 0, 0, 1), (2500, 1000, 0, 3), (2000, 1000, 0, 2), (2500, 1000, 3, 3), (0, 1000, 0, 1)]
+    {
+        let frame = udp(&a, &b, payload);
+        let mut context = [0; 48];
+        (context[IFINDEX], context[SEGMENTS], context[SIZE]) = (b.host.nic, segments, size);
+        let before = b.host.lane_counters(&b.lane).unwrap();
+        let program = b.host.program(program::DIVERT_TC).unwrap();
+        let ran = b.host.ns.run(|| test_run::run(program, &context, &frame, 1)).unwrap();
+        assert_eq!(ran.verdict, REDIRECT);
+        let after = b.host.lane_counters(&b.lane).unwrap();
+        let bytes = payload + packets as usize * HEADERS;
+        assert_eq!(
+            (after.in_packets - before.in_packets, after.in_bytes - before.in_bytes),
+            (packets, bytes as u64),
+            "{payload} bytes in parts of {size}"
+        );
     }
 }
 

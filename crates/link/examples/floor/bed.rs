@@ -264,11 +264,10 @@ impl Host {
         Ok(())
     }
 
-    /// A loaded XDP program.
+    /// A loaded program.
     pub fn program(&self, name: &str) -> Result<BorrowedFd<'_>> {
         let bpf = self.bpf.as_ref().context("divert first")?;
-        let program: &Xdp = bpf.program(name).context("a known program")?.try_into()?;
-        Ok(program.fd()?.as_fd())
+        Ok(bpf.program(name).context("a known program")?.fd()?.as_fd())
     }
 
     /// What the programs counted for a lane, all processors together.
