@@ -77,6 +77,15 @@ fn without_a_service_the_program_runs_and_one_line_says_why() {
 }
 
 #[test]
+fn what_no_waiting_changes_is_not_said_to_be_for_now() {
+    let setup = Setup::new();
+    let _other = std::os::unix::net::UnixListener::bind(setup.path("service.sock")).unwrap();
+    let words = own_words(&setup.run(&["echo", "hello"]));
+    let expected = "tickwire: echo runs on the kernel's network stack: what is at ";
+    assert!(words.starts_with(expected) && words.contains("is not the service's socket"), "{words}");
+}
+
+#[test]
 fn without_a_service_a_program_that_requires_it_is_not_started() {
     let setup = Setup::new();
     let output = setup.run(&["--require", "echo", "hello"]);

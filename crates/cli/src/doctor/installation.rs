@@ -1,6 +1,7 @@
 //! The library, the service and this user's limits.
 
 use super::finding::Finding;
+use crate::client;
 use crate::run::environment;
 use nix::sys::resource::{Resource, getrlimit};
 use std::path::Path;
@@ -23,7 +24,9 @@ fn library() -> Finding {
 fn service(socket: &Path) -> Finding {
     match environment::service_answers(socket) {
         Ok(()) => Finding::good("service", format!("answers at {}", socket.display())),
-        Err(why) => Finding::missing("service", why, "until then all programs run on the kernel"),
+        Err(error) => {
+            Finding::missing("service", client::why_not(socket, &error), "until then all programs run on the kernel")
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! What the program finds: the library in front of libc, and a service that answers.
 
-use crate::client;
 use anyhow::{Context, Result, bail};
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use tickwire_link::control::Channel;
@@ -58,8 +58,8 @@ fn joined(library: &OsStr, before: &OsStr) -> Result<OsString> {
 }
 
 /// Whether a service takes connections there.
-pub(crate) fn service_answers(path: &Path) -> Result<(), String> {
-    Channel::connect(path).map(drop).map_err(|error| client::why_not(path, &error))
+pub(crate) fn service_answers(path: &Path) -> io::Result<()> {
+    Channel::connect(path).map(drop)
 }
 
 #[cfg(test)]

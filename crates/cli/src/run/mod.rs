@@ -9,10 +9,12 @@ mod fitness;
 mod lookup;
 
 use crate::args::run::Run;
+use crate::client;
 use fitness::Unfit;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
+use tickwire_link::control::{Reason, why_unconnected};
 
 /// The service or the lane is not available, and `--require` was given (EX_UNAVAILABLE of sysexits.h).
 const EXIT_UNAVAILABLE: u8 = 69;
@@ -44,8 +46,8 @@ pub(crate) fn run(arguments: &Run) -> ExitCode {
         if arguments.require {
             return fail(EXIT_UNAVAILABLE, &format!("{name} was not started: {obstacle}"));
         }
-        // Sockets that it opens once the service answers are accelerated.
-        let how_long = if matches!(obstacle, Obstacle::Service(_)) { " for now" } else { "" };
+        // Sockets that it opens once a service answers are accelerated.
+        let how_long = if matches!(obstacle, Obstacle::Away(_)) { " for now" } else { "" };
         eprintln!("tickwire: {name} runs on the kernel's network stack{how_long}: {obstacle}");
     }
 
@@ -84,6 +86,9 @@ pub(crate) fn run(arguments: &Run) -> ExitCode {
 /// Why a program will run on the kernel.
 #[derive(Debug, PartialEq, Eq)]
 enum Obstacle {
+    /// No service answers.
+    Away(String),
+    /// This user may not ask it, or what is there is none.
     Service(String),
     Program(Unfit),
 }
@@ -91,7 +96,7 @@ enum Obstacle {
 impl std::fmt::Display for Obstacle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Service(why) => f.write_str(why),
+            Self::Away(why) | Self::Service(why) => f.write_str(why),
             Self::Program(unfit) => unfit.fmt(f),
         }
     }
@@ -101,7 +106,12 @@ fn obstacle(program: &Path, socket: &Path) -> Option<Obstacle> {
     if let Err(unfit) = fitness::check(program) {
         return Some(Obstacle::Program(unfit));
     }
-    environment::service_answers(socket).err().map(Obstacle::Service)
+    let error = environment::service_answers(socket).err()?;
+    let why = client::why_not(socket, &error);
+    Some(match why_unconnected(socket, &error) {
+        Reason::NotPermitted | Reason::NotService => Obstacle::Service(why),
+        _ => Obstacle::Away(why),
+    })
 }
 
 fn fail(code: u8, message: &str) -> ExitCode {

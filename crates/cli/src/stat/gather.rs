@@ -2,6 +2,7 @@
 
 use super::processes::{self, FileId};
 use super::reading::{Claim, Host, Interface, Lane, Reading, Socket, Tcp};
+use super::search::{Deadline, Search};
 use super::unserved;
 use crate::client::{Client, unexpected};
 use anyhow::Result;
@@ -9,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::time::Instant;
 use tickwire_link::bpf::Refusal;
 use tickwire_link::control::{Accelerated, AttachMode, ClaimKind, CountersOf, Held, LaneInfo, Reason, Reply, Request};
 use tickwire_link::layout::Layout;
@@ -31,15 +33,26 @@ const REFUSALS: [&str; Refusal::ALL.len()] =
 /// What a lane's rings had no room for: no free frame was there, the program was too far behind, or anything else.
 const LOST: [&str; 3] = ["lost_no_frame", "lost_ring_full", "lost_other"];
 
-/// Reads everything.
-pub(crate) fn gather(client: &mut Client) -> Result<Reading> {
+/// Reads everything; programs that the service does not know are looked for if it is time for that.
+pub(crate) fn gather(client: &mut Client, search: &mut Search) -> Result<Reading> {
     let proc = Path::new("/proc");
     // Before the service is asked, so that it knows whoever gets a lane in between.
-    let candidates = processes::with_library(proc);
+    let candidates = search.is_due().then(|| {
+        let (began, deadline) = (Instant::now(), Deadline::of_a_search());
+        let candidates = processes::with_library(proc, deadline);
+        (candidates, !deadline.has_passed(), began.elapsed())
+    });
     let host = host(client)?;
     let (mut lanes, regions) = lanes(client)?;
-    lanes.extend(unserved::programs(proc, candidates, &lanes, &regions));
-    Ok(Reading { host, lanes, of_all_users: nix::unistd::geteuid().is_root() })
+    if let Some((candidates, complete, took)) = candidates {
+        let began = Instant::now();
+        let mut found = unserved::programs(proc, candidates, &lanes, &regions, Deadline::of_a_search());
+        found.complete &= complete;
+        search.keep(found, took + began.elapsed());
+    }
+    let found = search.latest(&lanes);
+    lanes.extend(found.programs);
+    Ok(Reading { host, lanes, incomplete: !found.complete, of_all_users: nix::unistd::geteuid().is_root() })
 }
 
 /// The interfaces that the service accelerates, or means to.

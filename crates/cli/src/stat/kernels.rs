@@ -1,5 +1,6 @@
 //! The kernel's own tables of Internet sockets: `/proc/net/tcp` and its kin.
 
+use super::search::Deadline;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -11,6 +12,9 @@ use tickwire_stack::addr::Endpoint;
 const BYTES: u64 = 1 << 29;
 
 const TABLES: [(&str, &str); 4] = [("tcp", "tcp"), ("tcp", "tcp6"), ("udp", "udp"), ("udp", "udp6")];
+
+/// Linux's number of that state.
+const LISTEN: u32 = 10;
 
 /// A socket of the kernel's.
 #[derive(Debug)]
@@ -24,12 +28,13 @@ pub(super) struct KernelSocket {
     pub(super) tx_queue: u32,
 }
 
-/// Those sockets of our network namespace that are asked for, by their inodes.
-pub(super) fn sockets(proc: &Path, wanted: &HashSet<u64>) -> HashMap<u64, KernelSocket> {
+/// Those sockets of our network namespace that are asked for, by their inodes, as far as there is time.
+pub(super) fn sockets(proc: &Path, wanted: &HashSet<u64>, deadline: Deadline) -> HashMap<u64, KernelSocket> {
     let mut found = HashMap::new();
     for (protocol, table) in TABLES {
         let Ok(file) = File::open(proc.join("self/net").join(table)) else { continue };
         let lines = BufReader::new(file.take(BYTES)).lines().map_while(Result::ok);
+        let lines = lines.take_while(|_| !deadline.has_passed());
         let sockets = lines.filter_map(|line| socket(protocol, &line));
         found.extend(sockets.filter(|(inode, _)| wanted.contains(inode)));
     }
@@ -42,14 +47,16 @@ fn socket(protocol: &'static str, line: &str) -> Option<(u64, KernelSocket)> {
     let [_, local, remote, state, queues, .., inode] = fields[..] else { return None };
     let (tx_queue, rx_queue) = queues.split_once(':')?;
     let number = |text| u32::from_str_radix(text, 16).ok();
+    let state = number(state)?;
     // Connections in TIME-WAIT are nobody's: their inode is 0.
     let inode = (fields.len() == 10).then(|| inode.parse().ok())?.filter(|inode| *inode != 0)?;
     let socket = KernelSocket {
         protocol,
         local: endpoint(local)?,
         remote: endpoint(remote)?,
-        state: number(state)?,
-        rx_queue: number(rx_queue)?,
+        state,
+        // A listener's are connections that wait to be accepted, and no bytes.
+        rx_queue: if state == LISTEN { 0 } else { number(rx_queue)? },
         tx_queue: number(tx_queue)?,
     };
     Some((inode, socket))
@@ -103,11 +110,13 @@ mod tests {
         let proc = Proc::new();
         proc.table("tcp", &[line(10, 5), line(1, 6), line(6, 0), "nonsense".into(), "1: 2 3".into(), String::new()]);
         proc.table("udp6", &[line(7, 8)]);
-        let found = sockets(proc.path(), &[0, 5, 8, 9].into());
+        let found = sockets(proc.path(), &[0, 5, 8, 9].into(), Deadline::of_a_search());
         let mut inodes: Vec<_> = found.iter().map(|(inode, socket)| (*inode, socket.protocol, socket.state)).collect();
         inodes.sort_unstable();
         assert_eq!(inodes, [(5, "tcp", 10), (8, "udp", 7)]);
-        assert_eq!((found[&5].tx_queue, found[&5].rx_queue), (2, 3));
+        assert_eq!((found[&8].tx_queue, found[&8].rx_queue), (2, 3));
+        assert_eq!(found[&5].rx_queue, 0, "connections wait there, no bytes");
         assert_eq!((found[&5].local.port, found[&5].remote.port), (9000, 0));
+        assert!(sockets(proc.path(), &[5].into(), Deadline::passed()).is_empty(), "without time");
     }
 }

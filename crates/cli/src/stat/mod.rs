@@ -6,6 +6,7 @@ mod gather;
 mod kernels;
 mod processes;
 mod reading;
+mod search;
 mod show;
 mod unserved;
 
@@ -15,6 +16,7 @@ pub(crate) use gather::guard_counters;
 #[cfg(test)]
 pub(crate) use reading::{Host, Tcp};
 pub(crate) use reading::{Interface, Lane, Reading, Socket};
+pub(crate) use search::Search;
 
 use crate::args::stat::Stat;
 use crate::client::Client;
@@ -36,9 +38,10 @@ pub(crate) fn run(arguments: &Stat) -> Result<()> {
     let socket = arguments.socket.path();
     // What kept a reading with --watch from being made, once said.
     let mut said = None;
+    let mut search = Search::default();
     loop {
         // A connection for each reading: with --watch the service may be restarted in between.
-        match Client::connect(&socket).and_then(|mut client| gather(&mut client)) {
+        match Client::connect(&socket).and_then(|mut client| gather(&mut client, &mut search)) {
             Ok(reading) => {
                 said = None;
                 if !print(arguments, &reading)? {

@@ -2,6 +2,7 @@
 //!
 //! What it says there is their own word, and they may end while it is read: what cannot be read, or is another user's, is left out.
 
+use super::search::Deadline;
 use crate::run::environment::LIBRARY;
 use nix::sys::stat::makedev;
 use std::collections::BTreeSet;
@@ -40,31 +41,33 @@ pub(super) fn id(file: &Metadata) -> FileId {
     (file.dev(), file.ino())
 }
 
-/// Those in our network namespace that have the library mapped.
-pub(super) fn with_library(proc: &Path) -> Vec<Process> {
+/// Those in our network namespace that have the library mapped, as far as there is time.
+pub(super) fn with_library(proc: &Path, deadline: Deadline) -> Vec<Process> {
     let Some(here) = namespace(&proc.join("self")) else { return Vec::new() };
     let entries = fs::read_dir(proc).into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let mut pids: Vec<u32> = numbers.take(PROCESSES).collect();
     pids.sort_unstable();
-    pids.into_iter().filter_map(|pid| Process::read(proc, pid, here)).collect()
+    let in_time = pids.into_iter().take_while(|_| !deadline.has_passed());
+    in_time.filter_map(|pid| Process::read(proc, pid, here, deadline)).collect()
 }
 
 impl Process {
-    fn read(proc: &Path, pid: u32, here: FileId) -> Option<Self> {
+    fn read(proc: &Path, pid: u32, here: FileId, deadline: Deadline) -> Option<Self> {
         let folder = proc.join(pid.to_string());
         if namespace(&folder)? != here {
             return None;
         }
-        let regions = regions(&folder)?;
+        let regions = regions(&folder, deadline)?;
         let program = Name::new(text(&folder.join("comm"))?.trim_end()).as_str().to_owned();
         let uid = user(&text(&folder.join("status"))?)?;
         Some(Self { pid, uid, program, regions, folder })
     }
 
-    /// Its descriptors that are sockets, each with the socket's inode.
-    pub(super) fn sockets(&self) -> Vec<(u32, u64)> {
+    /// Its descriptors that are sockets, each with the socket's inode, as far as there is time.
+    pub(super) fn sockets(&self, deadline: Deadline) -> Vec<(u32, u64)> {
         let entries = fs::read_dir(self.folder.join("fd")).into_iter().flatten().flatten().take(DESCRIPTORS);
+        let entries = entries.take_while(|_| !deadline.has_passed());
         let socket = |entry: fs::DirEntry| {
             let target = fs::read_link(entry.path()).ok()?;
             let inode = target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;
@@ -76,8 +79,8 @@ impl Process {
     }
 
     /// Whether it runs, and has got no lane since it was read.
-    pub(super) fn is_as_it_was(&self) -> bool {
-        regions(&self.folder).is_some_and(|now| now == self.regions)
+    pub(super) fn is_as_it_was(&self, deadline: Deadline) -> bool {
+        regions(&self.folder, deadline).is_some_and(|now| now == self.regions)
     }
 }
 
@@ -96,8 +99,8 @@ fn user(status: &str) -> Option<u32> {
     status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// The regions that a process maps; none if it is without the library.
-fn regions(folder: &Path) -> Option<BTreeSet<FileId>> {
+/// The regions that a process maps; none if it is without the library, or if there was no time to know.
+fn regions(folder: &Path, deadline: Deadline) -> Option<BTreeSet<FileId>> {
     let mut maps = BufReader::new(File::open(folder.join("maps")).ok()?.take(BYTES));
     let mut regions = BTreeSet::new();
     let mut has_library = false;
@@ -108,6 +111,9 @@ fn regions(folder: &Path) -> Option<BTreeSet<FileId>> {
             regions.extend((path == REGION).then_some(file));
         }
         line.clear();
+        if deadline.has_passed() {
+            return None;
+        }
     }
     has_library.then_some(regions)
 }
@@ -164,7 +170,7 @@ mod tests {
             proc.remove(pid, file);
         }
         proc.process(27, "nonsense", "\u{0}:\n\n- - - - - -\n", &[]);
-        let found = with_library(proc.path());
+        let found = with_library(proc.path(), Deadline::of_a_search());
         assert_eq!(found.iter().map(|process| process.pid).collect::<Vec<_>>(), [20, 30]);
         assert_eq!((found[0].program.as_str(), found[0].uid), ("?[2J-a-name-with-a-terminal-command", 1000));
         assert_eq!(found[0].regions, [(makedev(0, 1), 77)].into());
@@ -177,20 +183,31 @@ mod tests {
         let files =
             [("10", "socket:[7]"), ("3", "socket:[5]"), ("4", "pipe:[6]"), ("5", "socket:[x]"), ("6", "/tmp/[")];
         proc.process(20, "server", LIBRARY_LINE, &files);
-        let found = with_library(proc.path());
-        assert_eq!(found[0].sockets(), [(3, 5), (10, 7)]);
-        assert!(found[0].is_as_it_was());
+        let found = with_library(proc.path(), Deadline::of_a_search());
+        assert_eq!(found[0].sockets(Deadline::of_a_search()), [(3, 5), (10, 7)]);
+        assert!(found[0].is_as_it_was(Deadline::of_a_search()));
         proc.remove(20, "fd/3");
         proc.write(20, "maps", &format!("{LIBRARY_LINE}{}", region(77)));
-        assert!(!found[0].is_as_it_was(), "it has a lane now");
+        assert!(!found[0].is_as_it_was(Deadline::of_a_search()), "it has a lane now");
         proc.remove(20, "maps");
-        assert!(!found[0].is_as_it_was(), "it has ended");
-        assert_eq!(found[0].sockets(), [(10, 7)]);
+        assert!(!found[0].is_as_it_was(Deadline::of_a_search()), "it has ended");
+        assert_eq!(found[0].sockets(Deadline::of_a_search()), [(10, 7)]);
+    }
+
+    #[test]
+    fn nothing_is_read_when_the_time_is_over() {
+        let proc = Proc::new();
+        proc.process(20, "server", LIBRARY_LINE, &[("3", "socket:[5]")]);
+        let found = with_library(proc.path(), Deadline::of_a_search());
+        let passed = Deadline::passed();
+        assert!(with_library(proc.path(), passed).is_empty());
+        assert!(found[0].sockets(passed).is_empty());
+        assert!(!found[0].is_as_it_was(passed), "nobody knows");
     }
 
     #[test]
     fn a_folder_that_is_no_proc_has_no_processes() {
-        assert!(with_library(Path::new("/nonexistent")).is_empty());
-        assert!(with_library(tempfile::tempdir().unwrap().path()).is_empty());
+        assert!(with_library(Path::new("/nonexistent"), Deadline::of_a_search()).is_empty());
+        assert!(with_library(tempfile::tempdir().unwrap().path(), Deadline::of_a_search()).is_empty());
     }
 }

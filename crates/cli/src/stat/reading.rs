@@ -10,6 +10,8 @@ pub(crate) struct Reading {
     pub(crate) host: Host,
     /// One entry for each program that has a lane, was refused one, or could not ask for one.
     pub(crate) lanes: Vec<Lane>,
+    /// There was no time to look at all processes: programs that the service does not know may be missing.
+    pub(crate) incomplete: bool,
     /// Whether the programs of all users are among them: others than root see their own.
     #[serde(skip)]
     pub(crate) of_all_users: bool,
@@ -38,7 +40,7 @@ pub(crate) struct Interface {
 }
 
 /// A program.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Lane {
     /// 0 if it was refused a lane.
     pub(crate) lane: u32,
@@ -62,8 +64,8 @@ pub(crate) struct Lane {
     pub(crate) claims: Vec<Claim>,
 }
 
-/// A socket, as its row in the lane's memory says.
-#[derive(Debug, Serialize)]
+/// A socket, as its row in the lane's memory says; or the kernel's table, if the service does not know its program.
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct Socket {
     /// `tcp` or `udp`.
     pub(crate) protocol: &'static str,
@@ -89,7 +91,7 @@ pub(crate) struct Socket {
 }
 
 /// Figures of a TCP connection; times in microseconds, sizes in bytes.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct Tcp {
     pub(crate) srtt_us: u32,
     pub(crate) rto_us: u32,
@@ -100,7 +102,7 @@ pub(crate) struct Tcp {
 }
 
 /// What is diverted to a lane.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct Claim {
     pub(crate) protocol: &'static str,
     pub(crate) local: String,
@@ -172,7 +174,7 @@ mod tests {
         };
         let counters = super::super::gather::HOST_COUNTERS.map(|name| (name, 0)).into_iter().collect();
         let host = Host { interfaces: vec![interface], counters };
-        let reading = Reading { host, lanes: vec![lane], of_all_users: true };
+        let reading = Reading { host, lanes: vec![lane], incomplete: false, of_all_users: true };
         let mut all = Vec::new();
         names(&serde_json::to_value(reading).unwrap(), &mut all);
         assert!(all.len() > 60, "{all:?}");

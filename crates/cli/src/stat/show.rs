@@ -21,6 +21,9 @@ pub(crate) fn page(reading: &Reading, width: Option<usize>) -> String {
     }
     let counters = &reading.host.counters;
     line(&format!("packets: {}", listed(counters.iter().map(|(name, value)| (*name, *value)))));
+    if reading.incomplete {
+        line("programs that the service does not know may be missing: there was no time to look at all processes");
+    }
     if reading.lanes.is_empty() {
         line("");
         let (whose, who) = if reading.of_all_users { ("", "") } else { (" of this user", " (root sees those of all)") };
@@ -227,6 +230,8 @@ mod tests {
 
     #[test]
     fn an_empty_page_says_what_to_do() {
+        let hurried = page(&Reading { incomplete: true, ..Reading::default() }, None);
+        assert!(hurried.contains("may be missing"), "{hurried}");
         let empty = |of_all_users| page(&Reading { of_all_users, ..Reading::default() }, None);
         assert!(empty(true).contains("no program is on the fast path: start one with `tickwire run PROGRAM`\n"));
         assert!(empty(false).contains("no program of this user is on the fast path"));

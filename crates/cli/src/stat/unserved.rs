@@ -8,13 +8,17 @@ use super::gather::state_name;
 use super::kernels::{self, KernelSocket};
 use super::processes::{FileId, Process};
 use super::reading::{Lane, Socket};
+use super::search::{Deadline, Found};
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
-use tickwire_link::control::Reason;
 
 /// Of a program that has never had a lane.
-const WITHOUT: &str = "its sockets were opened while no service gave it a lane, above all while none ran: restart the program to accelerate it";
+const WITHOUT: &str = "its sockets were opened while no service gave it a lane: none ran, or none that its user may use (`tickwire run` says which); restart the program once one does";
+
+/// Of one that had a lane: of a service that has ended (it may not have told the new one yet, or have no socket of that time any more), or has one of another service.
+const ELSEWHERE: &str =
+    "its lane is another service's than this: if that has ended, restart the program to accelerate it";
 
 /// Those of the candidates that hold Internet sockets and are in no way known by the service, which lists these lanes with these regions.
 /// The candidates were found before it was asked: who has got a lane meanwhile is among those that it names.
@@ -23,6 +27,18 @@ pub(super) fn programs(
     candidates: Vec<Process>,
     listed: &[Lane],
     regions: &BTreeSet<FileId>,
+    deadline: Deadline,
+) -> Found {
+    let programs = found(proc, candidates, listed, regions, deadline);
+    Found { programs, complete: !deadline.has_passed() }
+}
+
+fn found(
+    proc: &Path,
+    candidates: Vec<Process>,
+    listed: &[Lane],
+    regions: &BTreeSet<FileId>,
+    deadline: Deadline,
 ) -> Vec<Lane> {
     let pids: HashSet<u32> = listed.iter().map(|lane| lane.pid).collect();
     // A lane names one of its processes, but all of them map its region.
@@ -31,17 +47,17 @@ pub(super) fn programs(
     if unknown.is_empty() {
         return Vec::new();
     }
-    let mut unknown: Vec<_> = unknown.into_iter().map(|process| (process.sockets(), process)).collect();
+    let mut unknown: Vec<_> = unknown.into_iter().map(|process| (process.sockets(deadline), process)).collect();
     // After its sockets were looked at: one of a lane would have come with the lane's region.
-    unknown.retain(|(sockets, process)| !sockets.is_empty() && process.is_as_it_was());
+    unknown.retain(|(sockets, process)| !sockets.is_empty() && process.is_as_it_was(deadline));
     let wanted = unknown.iter().flat_map(|(sockets, _)| sockets.iter().map(|(_, inode)| *inode)).collect();
-    let kernels = kernels::sockets(proc, &wanted);
+    let kernels = kernels::sockets(proc, &wanted, deadline);
     if kernels.is_empty() {
         return Vec::new();
     }
     // Whose a socket is: none of these programs' if a process has it, too, of which the service tells.
     let mut owners: HashMap<u64, Option<usize>> =
-        known.iter().flat_map(Process::sockets).map(|(_, inode)| (inode, None)).collect();
+        known.iter().flat_map(|process| process.sockets(deadline)).map(|(_, inode)| (inode, None)).collect();
     let mut found: Vec<Lane> = Vec::new();
     for (sockets, process) in unknown {
         let mut own = Vec::new();
@@ -66,22 +82,15 @@ pub(super) fn programs(
 }
 
 fn program(process: &Process, sockets: &[(u32, &KernelSocket)]) -> Lane {
-    // Whoever had a lane was let down by the service that ended; it may not have told the new one yet, or have no socket of that time any more.
-    let reason = if process.regions.is_empty() { WITHOUT } else { Reason::Restarted.text() };
+    let reason = if process.regions.is_empty() { WITHOUT } else { ELSEWHERE };
     Lane {
-        lane: 0,
         program: process.program.clone(),
         pid: process.pid,
         uid: process.uid,
         processes: 1,
-        age_ms: 0,
-        memory_bytes: 0,
-        accelerated: false,
         reason: Some(reason),
-        guard: BTreeMap::new(),
-        counters: BTreeMap::new(),
         sockets: sockets.iter().map(|(fd, kernel)| socket(process.pid, *fd, kernel, reason)).collect(),
-        claims: Vec::new(),
+        ..Lane::default()
     }
 }
 
@@ -115,11 +124,12 @@ mod tests {
 
     /// What is found beside these processes and regions that the service knows.
     fn found(proc: &Proc, pids: &[u32], regions: &[u64]) -> Vec<Lane> {
-        let candidates = with_library(proc.path());
-        let mut listed = programs(proc.path(), with_library(proc.path()), &[], &BTreeSet::new());
-        listed.retain(|lane| pids.contains(&lane.pid));
+        let listed: Vec<_> = pids.iter().map(|pid| Lane { pid: *pid, ..Lane::default() }).collect();
         let regions = regions.iter().map(|inode| (makedev(0, 1), *inode)).collect();
-        programs(proc.path(), candidates, &listed, &regions)
+        let deadline = Deadline::of_a_search();
+        let found = programs(proc.path(), with_library(proc.path(), deadline), &listed, &regions, deadline);
+        assert!(found.complete);
+        found.programs
     }
 
     fn pids(found: &[Lane]) -> Vec<u32> {
@@ -154,7 +164,7 @@ mod tests {
         assert!(found(&proc, &[20], &[77]).is_empty());
         let restarted = found(&proc, &[], &[78]);
         assert_eq!(pids(&restarted), [20, 21], "the lane was of a service that has ended");
-        assert_eq!(restarted[0].reason, Some(Reason::Restarted.text()));
+        assert_eq!(restarted[0].reason, Some(ELSEWHERE));
     }
 
     #[test]
@@ -178,8 +188,19 @@ mod tests {
         let proc = Proc::new();
         proc.process(20, "server", LIBRARY_LINE, &[("3", "socket:[5]")]);
         proc.table("tcp", &[line(10, 5)]);
-        let candidates = with_library(proc.path());
+        let deadline = Deadline::of_a_search();
+        let candidates = with_library(proc.path(), deadline);
         proc.write(20, "maps", &format!("{LIBRARY_LINE}{}", region(77)));
-        assert!(programs(proc.path(), candidates, &[], &BTreeSet::new()).is_empty());
+        assert!(programs(proc.path(), candidates, &[], &BTreeSet::new(), deadline).programs.is_empty());
+    }
+
+    #[test]
+    fn a_search_that_ran_out_of_time_says_so() {
+        let proc = Proc::new();
+        proc.process(20, "server", LIBRARY_LINE, &[("3", "socket:[5]")]);
+        proc.table("tcp", &[line(10, 5)]);
+        let candidates = with_library(proc.path(), Deadline::of_a_search());
+        let found = programs(proc.path(), candidates, &[], &BTreeSet::new(), Deadline::passed());
+        assert!(!found.complete && found.programs.is_empty(), "{found:?}");
     }
 }

@@ -3,8 +3,9 @@
 use crate::args::watch::Watch;
 use crate::client::Client;
 use crate::clock;
-use crate::stat::{self, Reading};
+use crate::stat::{self, Reading, Search};
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tickwire_testbed::live::{self, Seen, Shown};
 use tickwire_timekeeper::Report;
@@ -29,13 +30,14 @@ pub(crate) struct Watched {
 }
 
 /// Where it is from.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Sources {
     page: PathBuf,
     socket: PathBuf,
     /// The user has named the socket; else a lab's is shown while that has one.
     named: bool,
     run: Option<u32>,
+    search: Mutex<Search>,
 }
 
 impl Sources {
@@ -45,6 +47,7 @@ impl Sources {
             socket: arguments.socket.path(),
             named: arguments.socket.socket.is_some(),
             run: arguments.run,
+            search: Mutex::default(),
         }
     }
 
@@ -53,10 +56,11 @@ impl Sources {
         let testbed = self.watched(live::runs());
         let lab = testbed.as_ref().ok().and_then(|watched| watched.shown.live.as_ref()?.service.clone());
         let socket = lab.filter(|_| !self.named).unwrap_or_else(|| self.socket.clone());
+        let mut search = self.search.lock().unwrap_or_else(PoisonError::into_inner);
         Snapshot {
             clock: clock::ask(&self.page).map_err(|error| error.to_string()),
             service: Client::connect(&socket)
-                .and_then(|mut client| stat::gather(&mut client))
+                .and_then(|mut client| stat::gather(&mut client, &mut search))
                 .map_err(|error| format!("{error:#}")),
             testbed,
         }
@@ -87,7 +91,8 @@ mod tests {
 
     #[test]
     fn the_latest_run_is_watched_unless_another_is_asked_for() {
-        let sources = |run| Sources { page: "/p".into(), socket: "/s".into(), named: true, run };
+        let sources =
+            |run| Sources { page: "/p".into(), socket: "/s".into(), named: true, run, search: Mutex::default() };
         let runs = || vec![seen(7), seen(5)];
         let watched = sources(None).watched(runs()).unwrap();
         assert_eq!((watched.shown.pid, watched.others), (7, 1));

@@ -150,7 +150,12 @@ fn interface(name: &str, reason: Option<&'static str>) -> Interface {
 
 fn reading(lanes: Vec<Lane>) -> Reading {
     let counters = BTreeMap::from([("diverted", 123_456), ("passed", 5), ("capture_lost", 0)]);
-    Reading { host: Host { interfaces: vec![interface("eth0", None)], counters }, lanes, of_all_users: true }
+    Reading {
+        host: Host { interfaces: vec![interface("eth0", None)], counters },
+        lanes,
+        incomplete: false,
+        of_all_users: true,
+    }
 }
 
 /// All is there.

@@ -1,0 +1,96 @@
+//! What the search for programs that the service does not know may cost.
+//!
+//! It reads the mappings of every process, for which each of them is held up for a moment, and a process has as many mappings and
+//! descriptors as it likes. So a search ends in time, whatever there is to be read, and who reads again and again does not always search.
+
+use super::reading::Lane;
+use std::time::{Duration, Instant};
+
+/// A search takes this long at most.
+const LONGEST: Duration = Duration::from_millis(500);
+/// Searching takes no more than this part of a watcher's time.
+const PART: u32 = 20;
+
+/// When a search ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Deadline(Instant);
+
+impl Deadline {
+    pub(super) fn of_a_search() -> Self {
+        Self(Instant::now() + LONGEST)
+    }
+
+    pub(super) fn has_passed(self) -> bool {
+        Instant::now() >= self.0
+    }
+
+    #[cfg(test)]
+    pub(super) fn passed() -> Self {
+        Self(Instant::now())
+    }
+}
+
+/// What a search found.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Found {
+    pub(super) programs: Vec<Lane>,
+    /// Everything was looked at.
+    pub(super) complete: bool,
+}
+
+/// The searches of somebody who reads one time or more.
+#[derive(Debug, Default)]
+pub(crate) struct Search {
+    last: Option<(Instant, Found)>,
+    rest: Duration,
+}
+
+impl Search {
+    /// Whether it is time for another one.
+    pub(super) fn is_due(&self) -> bool {
+        self.last.as_ref().is_none_or(|(ended, _)| ended.elapsed() >= self.rest)
+    }
+
+    /// Keeps what has been found by a search that took so long.
+    pub(super) fn keep(&mut self, found: Found, took: Duration) {
+        self.rest = took * PART;
+        self.last = Some((Instant::now(), found));
+    }
+
+    /// The latest, without those that the service lists by now.
+    pub(super) fn latest(&self, listed: &[Lane]) -> Found {
+        let Some((_, found)) = &self.last else { return Found::default() };
+        let mut found = found.clone();
+        found.programs.retain(|program| listed.iter().all(|lane| lane.pid != program.pid));
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(pid: u32) -> Lane {
+        Lane { pid, ..Lane::default() }
+    }
+
+    #[test]
+    fn searching_takes_a_small_part_of_the_time() {
+        let mut search = Search::default();
+        assert!(search.is_due(), "nothing is known");
+        search.keep(Found::default(), Duration::ZERO);
+        assert!(search.is_due(), "it costs nothing");
+        search.keep(Found::default(), Duration::from_secs(60));
+        assert!(!search.is_due());
+    }
+
+    #[test]
+    fn what_was_found_stays_until_the_service_lists_it() {
+        let mut search = Search::default();
+        assert!(!search.latest(&[]).complete, "nothing was looked at");
+        search.keep(Found { programs: vec![program(5), program(7)], complete: true }, Duration::ZERO);
+        let latest = search.latest(&[program(7), program(9)]);
+        assert_eq!(latest.programs.iter().map(|program| program.pid).collect::<Vec<_>>(), [5]);
+        assert!(latest.complete);
+    }
+}
