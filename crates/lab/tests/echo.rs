@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::{Both, PATIENCE, bound, built, crossing, start};
+use common::{Both, PATIENCE, bound, built, crossing, python, start};
+use tickwire_lab::tools;
 
 const PORT: u16 = 7000;
 const COUNT: u64 = 500;
@@ -93,4 +94,39 @@ fn tcp_over_ipv6_with_a_kernel_server_and_an_accelerated_client() {
 #[test]
 fn tcp_over_ipv6_with_both_ends_accelerated() {
     ping_pong("tcp", true, Ends::Both);
+}
+
+/// Says what its connection's retransmission timeout is, in microseconds (`tcpi_rto`).
+const TIMEOUT: &str = r"
+import socket, struct, sys
+s = socket.create_connection((sys.argv[1], 9000))
+for n in range(20):
+    s.sendall(b'ping')
+    assert s.recv(4) == b'ping'
+print(struct.unpack_from('I', s.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104), 8)[0])
+";
+
+#[test]
+fn the_smallest_retransmission_timeout_is_what_the_program_was_started_with() {
+    const ECHO: &str = r"
+import socket, sys
+listener = socket.create_server((sys.argv[1], 9000))
+while True:
+    c, _ = listener.accept()
+    while d := c.recv(100): c.sendall(d)
+    c.close()";
+    let both = Both::new();
+    let address = both.pair.b_v4();
+    let mut server = start(both.b(), false, &[python(), "-c", ECHO, &address]);
+    bound(both.b(), &mut server, "tcp", 9000);
+    let tickwire = tools::tickwire().unwrap();
+    let timeout = |options: &[&str]| -> u64 {
+        let command =
+            [&[tickwire.to_str().unwrap(), "run", "--require"], options, &[python(), "-c", TIMEOUT, &address]];
+        let ended = both.a().spawn(&command.concat()).unwrap().wait(PATIENCE).unwrap();
+        ended.stdout.trim().parse().unwrap_or_else(|_| panic!("{ended:?}"))
+    };
+    // The kernel's is 200 ms and a little.
+    assert!(timeout(&[]) < 150_000);
+    assert!((400_000..1_000_000).contains(&timeout(&["--min-rto", "400"])));
 }

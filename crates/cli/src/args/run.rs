@@ -30,6 +30,14 @@ pub(crate) struct Run {
     #[arg(long, env = "TICKWIRE_SPIN", hide_env_values = true, value_name = "MICROSECONDS|always|never|adaptive", allow_negative_numbers = true, value_parser = spin)]
     pub(crate) spin: Option<String>,
 
+    /// Smallest time that TCP waits for an acknowledgement, beyond the round trip, before it sends again
+    ///
+    /// Without it 5, which suits a LAN: what is lost last is sent again after a few milliseconds. Linux has 200: peers that hold their
+    /// acknowledgements back for longer are not sent everything twice then. Acknowledgements are held back for three quarters of it at most, so
+    /// both ends should have the same.
+    #[arg(long, env = "TICKWIRE_MIN_RTO", hide_env_values = true, value_name = "MILLISECONDS", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) min_rto: Option<u16>,
+
     /// The program
     #[arg(value_hint = ValueHint::CommandName)]
     pub(crate) program: OsString,

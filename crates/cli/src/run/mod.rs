@@ -67,6 +67,9 @@ pub(crate) fn run(arguments: &Run) -> ExitCode {
     if let Some(spin) = &arguments.spin {
         command.env("TICKWIRE_SPIN", spin);
     }
+    if let Some(milliseconds) = arguments.min_rto {
+        command.env("TICKWIRE_MIN_RTO", milliseconds.to_string());
+    }
     command.env_remove("TICKWIRE_REQUIRE").env_remove("TICKWIRE_NOTED");
     if arguments.require {
         command.env("TICKWIRE_REQUIRE", "1");

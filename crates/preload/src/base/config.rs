@@ -1,5 +1,6 @@
 //! What the environment asks of the library.
 
+use std::ops::RangeInclusive;
 use tickwire_stack::time::Span;
 
 /// How long a waiting thread polls the lane before it sleeps.
@@ -15,11 +16,16 @@ pub(crate) enum Spin {
     Adaptive,
 }
 
+/// The smallest retransmission timeouts that can be set, in milliseconds; the upper is that of RFC 6298 §2.4.
+const MIN_RTO: RangeInclusive<u64> = 1..=1000;
+
 /// The settings of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     /// `TICKWIRE_SPIN`.
     pub(crate) spin: Spin,
+    /// `TICKWIRE_MIN_RTO`: the smallest retransmission timeout over the round trip, if it is not the stack's own.
+    pub(crate) min_rto: Option<Span>,
     /// `TICKWIRE_REQUIRE`: refuse to run without acceleration.
     pub(crate) require: bool,
     /// `TICKWIRE_LOG`: say more on standard error.
@@ -46,20 +52,25 @@ impl Settings {
     /// Reads them from a lookup of environment variables; also says what was not understood.
     pub(crate) fn read(get: impl Fn(&str) -> Option<String>) -> (Self, Option<String>) {
         let on = |name: &str| get(name).is_some_and(|v| !v.is_empty() && v != "0");
+        let mut complaints = Vec::new();
         let text = get("TICKWIRE_SPIN").unwrap_or_default();
-        let (spin, complaint) = match Spin::parse(&text) {
-            Some(spin) => (spin, None),
-            None => (
-                Spin::Adaptive,
-                Some(format!(
-                    "TICKWIRE_SPIN is '{text}', but must be 'adaptive', 'never', 'always' or a number of microseconds; using adaptive"
-                )),
-            ),
-        };
-        (
-            Self { spin, require: on("TICKWIRE_REQUIRE"), verbose: on("TICKWIRE_LOG"), noted: on("TICKWIRE_NOTED") },
-            complaint,
-        )
+        let spin = Spin::parse(&text).unwrap_or_else(|| {
+            complaints.push(format!(
+                "TICKWIRE_SPIN is '{text}', but must be 'adaptive', 'never', 'always' or a number of microseconds; using adaptive"
+            ));
+            Spin::Adaptive
+        });
+        let text = get("TICKWIRE_MIN_RTO").unwrap_or_default();
+        let min_rto = text.parse().ok().filter(|ms| MIN_RTO.contains(ms)).map(Span::from_millis);
+        if min_rto.is_none() && !text.is_empty() {
+            let (least, most) = (MIN_RTO.start(), MIN_RTO.end());
+            complaints.push(format!(
+                "TICKWIRE_MIN_RTO is '{text}', but must be a number of milliseconds from {least} to {most}; using the stack's own"
+            ));
+        }
+        let complaint = (!complaints.is_empty()).then(|| complaints.join("; "));
+        let (require, verbose, noted) = (on("TICKWIRE_REQUIRE"), on("TICKWIRE_LOG"), on("TICKWIRE_NOTED"));
+        (Self { spin, min_rto, require, verbose, noted }, complaint)
     }
 }
 
@@ -82,6 +93,18 @@ mod tests {
         let (settings, complaint) = Settings::read(|name| (name == "TICKWIRE_SPIN").then(|| "soon".into()));
         assert_eq!(settings.spin, Spin::Adaptive);
         assert!(complaint.is_some_and(|c| c.contains("'soon'")));
+        for (text, understood) in
+            [("20", true), ("1", true), ("1000", true), ("0", false), ("1001", false), ("5 ms", false)]
+        {
+            let (settings, complaint) = Settings::read(|name| (name == "TICKWIRE_MIN_RTO").then(|| text.into()));
+            assert_eq!(
+                (settings.min_rto.is_some(), complaint.is_none()),
+                (understood, understood),
+                "{text}: {complaint:?}"
+            );
+        }
+        let (settings, complaint) = Settings::read(|name| (name == "TICKWIRE_MIN_RTO").then(|| "20".into()));
+        assert_eq!((settings.min_rto, complaint), (Some(Span::from_millis(20)), None));
         let (settings, complaint) = Settings::read(|name| (name == "TICKWIRE_REQUIRE").then(|| "1".into()));
         assert!(settings.require && !settings.verbose && complaint.is_none());
     }

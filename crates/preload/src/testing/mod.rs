@@ -57,7 +57,7 @@ pub(crate) fn lane() -> &'static Lane {
             ring: -1,
             doorbell: sys::eventfd().unwrap(),
             handover: Handover { number: 1, token: Token([1; 16]), limits, region: -1 },
-            settings: Settings { spin: Spin::Adaptive, require: false, verbose: false, noted: false },
+            settings: Settings { spin: Spin::Adaptive, min_rto: None, require: false, verbose: false, noted: false },
             session: Some(Session::new(service::start())),
         };
         start::begin(&parts).unwrap();
