@@ -24,13 +24,15 @@
     ("tcp/limited_transmit/", "by design: after duplicate acknowledgements the window grows by all that is newly acknowledged (RFC 3465 §2.1)"),
     ("tcp/slow_start/slow-start-fq-", "by design: no pacing"),
     ("tcp/cubic/cubic-hystart-", "by design: slow start ends by HyStart++ (RFC 9406), not by Linux's HyStart"),
-    ("tcp/cubic/cubic-bulk-166k-idle", "by design: after an idle time the window is the initial one (RFC 5681 §4.1), and nothing switches that off"),
+    ("tcp/cubic/cubic-bulk-166k-idle", "by design: slow start ends by HyStart++ (RFC 9406), not by Linux's HyStart"),
     ("tcp/shutdown/shutdown-rdwr-send-queue-ack-close", "by design: a tail loss probe allows for an acknowledgement held back, whatever is under way"),
-    ("tcp/epoll/epoll_out_edge_notsent_lowat", "by design: a send buffer counts bytes, not the kernel's overhead"),
+    ("tcp/epoll/epoll_out_edge_notsent_lowat", "by design: TCP_NOTSENT_LOWAT counts to the byte, not by the kernel's buffers"),
     ("tcp/epoll/epoll_out_edge.pkt", "by design: a send buffer counts bytes, not the kernel's overhead"),
     ("tcp/epoll/epoll_out_edge_default", "by design: a send buffer counts bytes, not the kernel's overhead"),
     ("tcp/blocking/blocking-write", "by design: a send buffer counts bytes, not the kernel's overhead"),
-    ("tcp/notsent_lowat/", "by design: a send buffer counts bytes, not the kernel's overhead"),
+    ("tcp/notsent_lowat/notsent-lowat-default", "by design: a send buffer counts bytes, not the kernel's overhead"),
+    ("tcp/notsent_lowat/notsent-lowat-setsockopt", "by design: TCP_NOTSENT_LOWAT counts to the byte, not by the kernel's buffers"),
+    ("tcp/notsent_lowat/notsent-lowat-sysctl", "by design: a lane does not read net.ipv4.tcp_notsent_lowat"),
     (
         "tcp/inq/",
         "Linux-only extension: TCP_INQ counts the end of the stream as a byte (such sockets are the kernel's)",
@@ -53,7 +55,7 @@
     ),
     (
         "tcp/user_timeout/user_timeout",
-        "by design: the RST for data that nobody will read is at SND.NXT, which the peer expects when all has arrived",
+        "by design: the RST for data that nobody will read acknowledges, and is at SND.NXT, which the peer expects when all has arrived",
     ),
     ("tcp/cubic/cubic-bulk-166k.pkt", "by design: a send buffer counts bytes, not the kernel's overhead"),
 ]

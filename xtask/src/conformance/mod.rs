@@ -27,7 +27,7 @@ pub(crate) struct Options {
 /// Where the program and the scripts are in packetdrill's folder.
 const NET: &str = "gtests/net";
 const PROGRAM: &str = "packetdrill/packetdrill";
-/// What is not run: scripts of a security protocol that needs a card which does it.
+/// What is not run: scripts of a security protocol (PSP) that needs a card which does it. docs/conformance.md says so.
 const LEFT_OUT: &str = "psp/";
 const TABLE: [&str; 2] = ["<!-- table: begin -->\n", "<!-- table: end -->\n"];
 
