@@ -115,6 +115,12 @@ impl Lane {
             Err(error) if matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock) => {
                 Err(Reason::ServiceError)
             }
+            // It was not sent, for its descriptor: another thread has closed that, or the kernel has too many under way.
+            Err(error)
+                if descriptor.is_some() && matches!(error.raw_os_error(), Some(libc::EBADF | libc::ETOOMANYREFS)) =>
+            {
+                Err(Reason::ServiceError)
+            }
             Err(_) => {
                 self.end(Reason::Lost);
                 Err(Reason::LaneGone)
@@ -303,6 +309,14 @@ mod tests {
             assert!(asking.join().unwrap());
         });
         assert_eq!((state(), lane.hear(false), state()), (None, Some(1), Some(PathState::Ready)));
+    }
+
+    #[test]
+    fn a_descriptor_that_was_closed_costs_the_request_and_not_the_lane() {
+        let (lane, _service) = testing::another();
+        // A number that no descriptor has.
+        assert_eq!(lane.claim(c_int::MAX, ClaimKind::Bound, Endpoint::default()), Err(Reason::ServiceError));
+        assert!(!lane.is_over());
     }
 
     #[test]
