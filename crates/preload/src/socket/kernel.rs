@@ -1,9 +1,9 @@
 //! Sockets that are the kernel's, although the program has a lane: those that the lane cannot have go back to the kernel, and those that never were on it
 //! stay there. Each is shown with its reason.
 
-use crate::base::errno::Errno;
+use crate::base::errno::{Errno, Result};
 use crate::c::sys;
-use crate::lane::{self, Lane};
+use crate::lane::{self, Access, Lane};
 use crate::socket::close::{self, After};
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE, Table};
@@ -115,39 +115,38 @@ fn named(local: Option<Endpoint>, remote: Option<Endpoint>) -> String {
 
 /// Gives a socket to the kernel for good. The kernel socket behind the descriptor is in the state in which the stack's was.
 pub(crate) fn demote(lane: &'static Lane, index: u32, reason: Reason) {
-    demote_for(lane, index, None, reason);
+    let claim = lane.with(|access| give(access, index));
+    given(lane, index, None, reason, claim.unwrap_or(0));
 }
 
-/// As [`demote`], of a socket that the kernel is about to connect.
-pub(crate) fn demote_connecting(lane: &'static Lane, index: u32, remote: Endpoint, reason: Reason) {
-    demote_for(lane, index, Some(remote), reason);
+/// The part of [`demote`] that is done with the lock in hand, for who has to see first what the socket is; [`given`] is to follow. Answers its claim.
+pub(crate) fn give(access: &mut Access<'_>, index: u32) -> Result<u64> {
+    let now = access.now;
+    let mut descriptions = access.descriptions();
+    let mut description = descriptions.get(index);
+    let socket = description.socket();
+    let claim = core::mem::take(description.claim());
+    description.set(flag::KERNEL, true);
+    description.set(flag::CLAIMED | flag::STARTED, false);
+    description.set_socket(SocketId::default());
+    match socket.kind {
+        SocketKind::Udp => access.stack.udp_close(UdpId::try_from(socket)?)?,
+        SocketKind::Tcp => access.stack.tcp_abort(TcpId::try_from(socket)?, now)?,
+        SocketKind::Listener => access.stack.tcp_close_listener(ListenerId::try_from(socket)?, now)?,
+        _ => {}
+    }
+    Ok(claim)
 }
 
-fn demote_for(lane: &'static Lane, index: u32, remote: Option<Endpoint>, reason: Reason) {
+/// The rest, without the lock. `remote` is where the kernel is about to connect it.
+pub(crate) fn given(lane: &'static Lane, index: u32, remote: Option<Endpoint>, reason: Reason, claim: u64) {
     let mut ours = TABLE.each().filter(|_| !lane.is_over());
     if let Some((fd, entry)) = ours.find(|(_, entry)| entry.description() == Some(index)) {
         say_why(lane, fd, matches!(entry, Entry::Udp(_)), remote, reason);
     }
-    let taken = lane.with(|access| {
-        let now = access.now;
-        let mut descriptions = access.descriptions();
-        let mut description = descriptions.get(index);
-        let socket = description.socket();
-        let claim = core::mem::take(description.claim());
-        description.set(flag::KERNEL, true);
-        description.set(flag::CLAIMED | flag::STARTED, false);
-        description.set_socket(SocketId::default());
-        match socket.kind {
-            SocketKind::Udp => access.stack.udp_close(UdpId::try_from(socket)?)?,
-            SocketKind::Tcp => access.stack.tcp_abort(TcpId::try_from(socket)?, now)?,
-            SocketKind::Listener => access.stack.tcp_close_listener(ListenerId::try_from(socket)?, now)?,
-            _ => {}
-        }
-        Ok(claim)
-    });
     crate::wait::epoll::moved_to_kernel(lane, index);
     forget(lane, index, reason);
-    lane.release(taken.unwrap_or(0));
+    lane.release(claim);
 }
 
 /// As [`demote`], of a socket that works as it is: connections that a listener has accepted stay with the stack. What waits to be accepted or received

@@ -12,6 +12,7 @@ use crate::socket::kernel::{self, DEMOTED};
 use crate::socket::open;
 use crate::socket::options;
 use crate::table::desc::flag;
+use crate::table::fd::{Entry, TABLE};
 use crate::wait::readiness;
 use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN, Plan, TIMED_OUT};
 use core::ffi::c_int;
@@ -57,39 +58,90 @@ fn connection(access: &mut Access<'_>, index: u32, without: c_int) -> Result<(Tc
     }
 }
 
+/// A socket that a call works on while it lets go of the lock, to ask the service: meanwhile another thread may give it to the kernel, or close it, and its
+/// description be another's. The inode of the kernel socket tells them apart.
+#[derive(Clone, Copy)]
+struct Subject {
+    fd: c_int,
+    index: u32,
+    inode: u64,
+}
+
+impl Subject {
+    fn new(lane: &'static Lane, fd: c_int, index: u32) -> Result<Self> {
+        let inode = lane.with(|access| Ok(*access.descriptions().get(index).inode()))?;
+        Ok(Self { fd, index, inode })
+    }
+
+    /// Its stage and flags; [`DEMOTED`] if it is the kernel's by now. `EBADF` if it was closed: on Linux it would be connected for nobody, and that be the answer of
+    /// the thread's next call.
+    fn stage(&self, access: &mut Access<'_>) -> Result<(Stage, u64)> {
+        let same = TABLE.get(self.fd) == Entry::Tcp(self.index);
+        if same && *access.descriptions().get(self.index).inode() == self.inode {
+            return stage(access, self.index);
+        }
+        let kernels = sys::socket_inode(self.fd).unwrap_or(0) == self.inode;
+        Err(if kernels { DEMOTED } else { Errno(libc::EBADF) })
+    }
+
+    /// Gives it to the kernel if it is still as it was before; says whether it was. Otherwise another thread has done something with it.
+    fn give(
+        &self,
+        lane: &'static Lane,
+        remote: Option<Endpoint>,
+        reason: Reason,
+        as_before: impl FnOnce(&Stage) -> bool,
+    ) -> Result<bool> {
+        let claim = lane.with(|access| {
+            let (stage, _) = self.stage(access)?;
+            as_before(&stage).then(|| kernel::give(access, self.index)).transpose()
+        });
+        let Some(claim) = claim? else { return Ok(false) };
+        kernel::given(lane, self.index, remote, reason, claim);
+        Ok(true)
+    }
+
+    /// Gives it to the kernel, which then gets the call ([`DEMOTED`]). No error if it is to be looked at anew: it is not fresh any more.
+    fn demote(&self, lane: &'static Lane, remote: Endpoint, reason: Reason) -> Result<()> {
+        let given = self.give(lane, Some(remote), reason, |stage| matches!(stage, Stage::Fresh))?;
+        if given { Err(DEMOTED) } else { Ok(()) }
+    }
+}
+
 /// `connect`.
 pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]) -> Result<()> {
-    let (stage, flags) = lane.with(|access| stage(access, index))?;
+    let subject = Subject::new(lane, fd, index)?;
     let name = Name::parse(address);
-    match (stage, name) {
-        (Stage::Listener(_), _) => return Err(Errno(libc::EISCONN)),
-        (Stage::Connection(id), Name::Unspecified) => return disconnect(lane, fd, index, id),
-        // It may begin anew, whether or not the end of the last attempt was told.
-        (Stage::Connection(id), Name::Inet { .. }) if flags & flag::GIVEN_UP != 0 => {
-            disconnect(lane, fd, index, id)?;
-            return connect(lane, fd, index, address);
-        }
-        (Stage::Connection(_), _) if flags & flag::CONNECTING == 0 => return Err(Errno(libc::EISCONN)),
-        (Stage::Connection(_), _) if flags & flag::NONBLOCK != 0 => {
-            return match lane.with(|access| outcome(access, index)) {
-                Err(AGAIN) => Err(Errno(libc::EALREADY)),
-                Err(error) => fail(lane, fd, index, error),
-                done => done,
-            };
-        }
-        (Stage::Connection(_), _) => {}
-        (Stage::Fresh, Name::Inet { endpoint, scope, .. }) if fits(&endpoint, flags) => {
-            begin(lane, fd, index, endpoint, scope, flags & flag::V6 != 0)?;
-            if flags & flag::NONBLOCK != 0 {
-                return Err(Errno(libc::EINPROGRESS));
+    loop {
+        let (stage, flags) = lane.with(|access| subject.stage(access))?;
+        match (stage, name) {
+            (Stage::Listener(_), _) => return Err(Errno(libc::EISCONN)),
+            (Stage::Connection(id), Name::Unspecified) => return disconnect(lane, fd, index, id),
+            // It may begin anew, whether or not the end of the last attempt was told.
+            (Stage::Connection(id), Name::Inet { .. }) if flags & flag::GIVEN_UP != 0 => {
+                disconnect(lane, fd, index, id)?;
             }
+            (Stage::Connection(_), _) if flags & flag::CONNECTING == 0 => return Err(Errno(libc::EISCONN)),
+            (Stage::Connection(_), _) if flags & flag::NONBLOCK != 0 => {
+                return match lane.with(|access| outcome(access, index)) {
+                    Err(AGAIN) => Err(Errno(libc::EALREADY)),
+                    Err(error) => fail(lane, fd, index, error),
+                    done => done,
+                };
+            }
+            (Stage::Connection(_), _) => break,
+            (Stage::Fresh, Name::Inet { endpoint, scope, .. }) if fits(&endpoint, flags) => {
+                if begin(lane, &subject, endpoint, scope, flags & flag::V6 != 0)? {
+                    if flags & flag::NONBLOCK != 0 {
+                        return Err(Errno(libc::EINPROGRESS));
+                    }
+                    break;
+                }
+            }
+            // The kernel knows what is wrong with it, or has the way itself.
+            (Stage::Fresh, Name::Inet { endpoint, .. }) => subject.demote(lane, endpoint, Reason::Loopback)?,
+            (Stage::Fresh, _) => return sys::connect(fd, address),
         }
-        // The kernel knows what is wrong with it, or has the way itself.
-        (Stage::Fresh, Name::Inet { endpoint, .. }) => {
-            kernel::demote_connecting(lane, index, endpoint, Reason::Loopback);
-            return Err(DEMOTED);
-        }
-        (Stage::Fresh, _) => return sys::connect(fd, address),
     }
     let timeout = lane.with(|access| Ok(access.descriptions().get(index).send_timeout()))?;
     let until = timeout.map(|t| sys::now() + t);
@@ -115,12 +167,10 @@ fn fits(remote: &Endpoint, flags: u64) -> bool {
             || address.is_limited_broadcast())
 }
 
-/// Takes port and flow, and sends the SYN.
-fn begin(lane: &'static Lane, fd: c_int, index: u32, remote: Endpoint, scope: u32, v6: bool) -> Result<()> {
-    let demote = |reason| {
-        kernel::demote_connecting(lane, index, remote, reason);
-        Err(DEMOTED)
-    };
+/// Takes port and flow, and sends the SYN. False if another thread has begun something with the socket meanwhile, and it is to be looked at anew.
+fn begin(lane: &'static Lane, subject: &Subject, remote: Endpoint, scope: u32, v6: bool) -> Result<bool> {
+    let Subject { fd, index, .. } = *subject;
+    let demote = |reason| subject.demote(lane, remote, reason).map(|()| false);
     let bound = sys::socket_name(fd, false)?;
     let wanted = if bound.address.is_unspecified() { Address::ANY } else { bound.address };
     let path = match lane.reach(remote.address, wanted, scope, crate::socket::via::bound_device(fd)) {
@@ -132,6 +182,8 @@ fn begin(lane: &'static Lane, fd: c_int, index: u32, remote: Endpoint, scope: u3
         return demote(Reason::NoRoute);
     }
     if bound.port == 0 {
+        // The number may be that of another socket by now.
+        lane.with(|access| subject.stage(access))?;
         // Otherwise `bind` leaves the port to the kernel's own connect.
         let _ = sys::set_option(fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, &0i32);
         let (bytes, len) = name::emit(Endpoint::new(source, 0), v6, scope);
@@ -145,7 +197,7 @@ fn begin(lane: &'static Lane, fd: c_int, index: u32, remote: Endpoint, scope: u3
         Err(reason) => return demote(reason),
     };
     let begun = lane.with(|access| {
-        let bits = access.descriptions().get(index).flags();
+        let (Stage::Fresh, bits) = subject.stage(access)? else { return Ok(false) };
         let options = options::tcp_from_kernel(access.stack.tcp_defaults(), fd, bits, remote.address.family());
         let id = access.stack.tcp_connect(&options, local, remote, access.now)?;
         let mut descriptions = access.descriptions();
@@ -154,16 +206,16 @@ fn begin(lane: &'static Lane, fd: c_int, index: u32, remote: Endpoint, scope: u3
         *description.claim() = claim;
         description.set(flag::CLAIMED | flag::STARTED | flag::CONNECTING, true);
         open::label(access, id.into(), fd);
-        Ok(())
+        Ok(true)
     });
     match begun {
-        Ok(()) => {
+        Ok(true) => {
             crate::wait::epoll::moved_to_stack(lane, index);
-            Ok(())
+            Ok(true)
         }
-        Err(error) => {
+        _ => {
             lane.release(claim);
-            if error == Errno(libc::ENOBUFS) { demote(Reason::LaneFull) } else { Err(error) }
+            if begun == Err(Errno(libc::ENOBUFS)) { demote(Reason::LaneFull) } else { begun }
         }
     }
 }
@@ -216,9 +268,10 @@ fn disconnect(lane: &'static Lane, _fd: c_int, index: u32, id: TcpId) -> Result<
 /// `listen` after the kernel's own.
 pub(crate) fn listen(lane: &'static Lane, fd: c_int, index: u32, backlog: c_int) -> Result<()> {
     let backlog = backlog.clamp(0, SOMAXCONN) as u32;
+    let subject = Subject::new(lane, fd, index)?;
     let local = sys::socket_name(fd, false)?;
-    let fresh = lane.with(|access| match stage(access, index)? {
-        (Stage::Listener(id), _) => access.stack.tcp_set_backlog(id, backlog).map(|()| false).map_err(Errno::from),
+    let fresh = lane.with(|access| match subject.stage(access)? {
+        (Stage::Listener(id), _) => access.stack.tcp_set_backlog(id, backlog).map(|()| None).map_err(Errno::from),
         (Stage::Connection(_), _) => Err(Errno(libc::EINVAL)),
         (Stage::Fresh, flags) => {
             let family = if flags & flag::V6 != 0 { Family::V6 } else { Family::V4 };
@@ -227,41 +280,43 @@ pub(crate) fn listen(lane: &'static Lane, fd: c_int, index: u32, backlog: c_int)
             let id = access.stack.tcp_listen(&options, local, backlog)?;
             access.descriptions().get(index).set_socket(id.into());
             open::label(access, id.into(), fd);
-            Ok(true)
+            Ok(Some(id))
         }
     });
-    match fresh {
-        Ok(true) => {}
-        Ok(false) => return Ok(()),
+    let id = match fresh {
+        Ok(Some(id)) => id,
+        Ok(None) => return Ok(()),
         Err(Errno(libc::ENOBUFS)) => {
-            kernel::demote(lane, index, Reason::LaneFull);
-            return Ok(());
+            return subject.give(lane, None, Reason::LaneFull, |stage| matches!(stage, Stage::Fresh)).map(drop);
         }
         Err(error) => return Err(error),
-    }
-    match lane.claim(fd, ClaimKind::Bound, Endpoint::default()) {
-        Ok(claim) => {
-            // The kernel's listener is asked without waiting; what the program set is remembered by us.
-            let flags = sys::fcntl(fd, libc::F_GETFL, 0)?;
-            sys::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK)?;
-            let noted = lane.with(|access| {
-                let mut descriptions = access.descriptions();
-                let mut description = descriptions.get(index);
-                *description.claim() = claim;
-                description.set(flag::CLAIMED | flag::STARTED | flag::LISTENING, true);
-                Ok(())
-            });
-            if noted.is_err() {
-                // The lane's end did not know of it.
-                sys::fcntl(fd, libc::F_SETFL, flags)?;
-            }
-            noted?;
-            crate::wait::epoll::moved_to_stack(lane, index);
-        }
+    };
+    let listens = |stage: &Stage| matches!(stage, Stage::Listener(now) if *now == id);
+    let claim = match lane.claim(fd, ClaimKind::Bound, Endpoint::default()) {
+        Ok(claim) => claim,
         // It listens on in the kernel.
-        Err(reason) => kernel::demote(lane, index, reason),
+        Err(reason) => return subject.give(lane, None, reason, listens).map(drop),
+    };
+    let noted = lane.with(|access| {
+        if !listens(&subject.stage(access)?.0) {
+            return Ok(false);
+        }
+        // The kernel's listener is asked without waiting; what the program set is remembered by us.
+        let flags = sys::fcntl(fd, libc::F_GETFL, 0)?;
+        sys::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK)?;
+        let mut descriptions = access.descriptions();
+        let mut description = descriptions.get(index);
+        *description.claim() = claim;
+        description.set(flag::CLAIMED | flag::STARTED | flag::LISTENING, true);
+        Ok(true)
+    });
+    if noted == Ok(true) {
+        crate::wait::epoll::moved_to_stack(lane, index);
+    } else {
+        // Another thread has ended it meanwhile.
+        lane.release(claim);
     }
-    Ok(())
+    noted.map(drop)
 }
 
 /// Who has a connection to be accepted.
@@ -366,7 +421,7 @@ fn take(lane: &'static Lane, index: u32, flags: c_int) -> Result<(c_int, [u8; na
     });
     match taken {
         Ok((new, remote)) => {
-            open::enter(fd, crate::table::fd::Entry::Tcp(new));
+            open::enter(fd, Entry::Tcp(new));
             let (bytes, len) = name::emit(remote, v6, 0);
             Ok((fd, bytes, len))
         }
@@ -527,19 +582,29 @@ pub(crate) fn shutdown(lane: &'static Lane, fd: c_int, index: u32, how: c_int) -
         libc::SHUT_RDWR => Shutdown::Both,
         _ => return Err(Errno(libc::EINVAL)),
     };
-    let (stage, flags) = lane.with(|access| stage(access, index))?;
-    match stage {
-        Stage::Connection(id) => lane.with(|access| match access.stack.tcp_state(id)? {
-            State::SynSent => give_up(access, index, id),
-            _ => Ok(access.stack.tcp_shutdown(id, access.now, way)?),
-        }),
-        // It is not connected, and shut all the same: it reads an end, shows it to poll, and keeps it when it is connected or listens.
-        Stage::Fresh => {
-            kernel::demote(lane, index, Reason::Shut);
+    // Acted on under the lock under which it is looked at: meanwhile another thread might begin to connect it.
+    let found = lane.with(|access| {
+        if TABLE.get(fd) != Entry::Tcp(index) {
+            return Err(DEMOTED);
+        }
+        match stage(access, index)? {
+            (Stage::Connection(id), _) => match access.stack.tcp_state(id)? {
+                State::SynSent => give_up(access, index, id).map(|()| Shut::Done),
+                _ => Ok(access.stack.tcp_shutdown(id, access.now, way).map(|()| Shut::Done)?),
+            },
+            // It is not connected, and shut all the same: it reads an end, shows it to poll, and keeps it when it is connected or listens.
+            (Stage::Fresh, _) => kernel::give(access, index).map(Shut::Given),
+            (Stage::Listener(_), _) if way == Shutdown::Write => Ok(Shut::Done),
+            (Stage::Listener(_), flags) => Ok(Shut::Listener(flags)),
+        }
+    });
+    match found? {
+        Shut::Done => Ok(()),
+        Shut::Given(claim) => {
+            kernel::given(lane, index, None, Reason::Shut, claim);
             Err(DEMOTED)
         }
-        Stage::Listener(_) if way == Shutdown::Write => Ok(()),
-        Stage::Listener(_) => {
+        Shut::Listener(flags) => {
             // It stops to listen; whoever waits in accept gets EINVAL. The service hears of it first: a claim whose socket does not
             // listen any more it would take back, with the connections.
             close::stop_listening(lane, index);
@@ -549,6 +614,15 @@ pub(crate) fn shutdown(lane: &'static Lane, fd: c_int, index: u32, how: c_int) -
             sys::shutdown(fd, how)
         }
     }
+}
+
+/// What `shutdown` has found, and still has to do without the lock.
+enum Shut {
+    Done,
+    /// A fresh socket, which is the kernel's now, with its claim.
+    Given(u64),
+    /// A listener, with its flags.
+    Listener(u64),
 }
 
 /// Ends the attempt to connect, as `shutdown` does on Linux in SYN-SENT; who waits for its outcome is told of a reset.

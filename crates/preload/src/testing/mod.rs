@@ -9,6 +9,7 @@ mod service;
 mod epoll;
 mod handlers;
 pub(crate) mod hostile;
+mod late;
 mod linger;
 mod messages;
 mod opening;

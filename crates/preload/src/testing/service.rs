@@ -1,8 +1,13 @@
 //! The control side of the test lane: grants every claim, keeps its kernel socket until it is released (so that the kernel does not give the port
-//! to the next connection while the stack still has the last one), and knows one way to everywhere.
+//! to the next connection while the stack still has the last one), and knows one way to everywhere. It answers claims late if it is [held](hold).
 
 use super::HERE;
+use crate::c::sys;
+use core::ffi::c_int;
 use std::collections::HashMap;
+use std::os::fd::AsRawFd;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tickwire_link::control::{Channel, Claim, Reason, Reply, Request};
 use tickwire_stack::addr::{Address, Endpoint, Mac};
@@ -21,18 +26,75 @@ pub(super) fn path_to(destination: Address, source: Address) -> PathInfo {
     }
 }
 
+/// A socket, by its inode, whose claims are late: what the service sends to when one is asked for, and what it waits for then.
+struct Late {
+    inode: u64,
+    asks: Sender<()>,
+    goes: Receiver<()>,
+}
+
+static LATE: Mutex<Option<Late>> = Mutex::new(None);
+/// The sockets of the claims that are not released.
+static CLAIMED: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+
+/// The service waits with its answer to claims for a socket.
+pub(super) struct Hold {
+    inode: u64,
+    asked: Receiver<()>,
+    go: Sender<()>,
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// Lets it wait, one test at a time.
+pub(super) fn hold(fd: c_int) -> Hold {
+    static TURN: Mutex<()> = Mutex::new(());
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let ((asks, asked), (go, goes)) = (channel(), channel());
+    let inode = sys::socket_inode(fd).unwrap();
+    *LATE.lock().unwrap_or_else(PoisonError::into_inner) = Some(Late { inode, asks, goes });
+    Hold { inode, asked, go, _turn: turn }
+}
+
+impl Hold {
+    /// Waits until the claim is asked for, does `work`, and lets it be granted.
+    pub(super) fn meanwhile<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.asked.recv().unwrap();
+        let done = work();
+        self.go.send(()).unwrap();
+        done
+    }
+
+    /// Whether the socket is claimed.
+    pub(super) fn claimed(&self) -> bool {
+        CLAIMED.lock().unwrap().contains(&self.inode)
+    }
+}
+
+/// A claim for a socket is asked for: waits if it is to be late.
+fn delay(inode: u64) {
+    if let Some(late) = &*LATE.lock().unwrap_or_else(PoisonError::into_inner)
+        && late.inode == inode
+        && late.asks.send(()).is_ok()
+    {
+        let _ = late.goes.recv();
+    }
+}
+
 /// Starts it and gives the program's end of the connection.
 pub(super) fn start() -> Channel {
     let (ours, theirs) = Channel::pair().unwrap();
     std::thread::spawn(move || {
         let mut claims = 0;
         let mut kept = HashMap::new();
-        while let Ok(incoming) = theirs.receive(Duration::from_secs(3600)) {
+        while let Ok(mut incoming) = theirs.receive(Duration::from_secs(3600)) {
             let (number, request) = incoming.decode::<Request>().unwrap();
             let reply = match request {
                 Request::Claim { .. } => {
+                    let socket = incoming.descriptors.take(0).unwrap();
+                    let inode = sys::socket_inode(socket.as_raw_fd()).unwrap();
+                    delay(inode);
                     claims += 1;
-                    kept.insert(claims, incoming.descriptors);
+                    kept.insert(claims, (inode, socket));
                     Reply::Claimed { claim: Claim(claims), local: Endpoint::default() }
                 }
                 Request::Resolve { destination, .. } => {
@@ -46,6 +108,7 @@ pub(super) fn start() -> Channel {
                 }
                 _ => Reply::Done,
             };
+            *CLAIMED.lock().unwrap() = kept.values().map(|(inode, _)| *inode).collect();
             if theirs.send(&reply, number, &[]).is_err() {
                 return;
             }
