@@ -112,48 +112,49 @@ impl Subject {
 pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]) -> Result<()> {
     let subject = Subject::new(lane, fd, index)?;
     let name = Name::parse(address);
-    loop {
+    let id = loop {
         let (stage, flags) = lane.with(|access| subject.stage(access))?;
         match (stage, name) {
             (Stage::Listener(_), _) => return Err(Errno(libc::EISCONN)),
-            (Stage::Connection(id), Name::Unspecified) => return disconnect(lane, fd, index, id),
+            (Stage::Connection(id), Name::Unspecified) => return disconnect(lane, index, id, flag::TAKEN_BACK),
             // It may begin anew, whether or not the end of the last attempt was told.
             (Stage::Connection(id), Name::Inet { .. }) if flags & flag::GIVEN_UP != 0 => {
-                disconnect(lane, fd, index, id)?;
+                disconnect(lane, index, id, 0)?;
             }
             (Stage::Connection(_), _) if flags & flag::CONNECTING == 0 => return Err(Errno(libc::EISCONN)),
-            (Stage::Connection(_), _) if flags & flag::NONBLOCK != 0 => {
-                return match lane.with(|access| outcome(access, index)) {
+            (Stage::Connection(id), _) if flags & flag::NONBLOCK != 0 => {
+                return match lane.with(|access| outcome(access, &subject, id)) {
                     Err(AGAIN) => Err(Errno(libc::EALREADY)),
-                    Err(error) => fail(lane, fd, index, error),
+                    Err(error) => fail(lane, index, id, error),
                     done => done,
                 };
             }
-            (Stage::Connection(_), _) => break,
+            (Stage::Connection(id), _) => break id,
             (Stage::Fresh, Name::Inet { endpoint, scope, .. }) if fits(&endpoint, flags) => {
-                if begin(lane, &subject, endpoint, scope, flags & flag::V6 != 0)? {
+                if let Some(id) = begin(lane, &subject, endpoint, scope, flags & flag::V6 != 0)? {
                     if flags & flag::NONBLOCK != 0 {
                         return Err(Errno(libc::EINPROGRESS));
                     }
-                    break;
+                    break id;
                 }
             }
             // The kernel knows what is wrong with it, or has the way itself.
             (Stage::Fresh, Name::Inet { endpoint, .. }) => subject.demote(lane, endpoint, Reason::Loopback)?,
             (Stage::Fresh, _) => return sys::connect(fd, address),
         }
-    }
+    };
     let timeout = lane.with(|access| Ok(access.descriptions().get(index).send_timeout()))?;
     let until = timeout.map(|t| sys::now() + t);
     let mut plan = Plan { fds: &mut [NO_FD; OWN], until, mask: None, restart: timeout.is_none() };
-    let first = lane.with(|access| outcome(access, index));
-    let end = if first == Err(AGAIN) { wait::wait(lane, &mut plan, |access, _| outcome(access, index)) } else { first };
+    let attempt = |access: &mut Access<'_>, _| outcome(access, &subject, id);
+    let first = lane.with(|access| attempt(access, Kernel::Unknown));
+    let end = if first == Err(AGAIN) { wait::wait(lane, &mut plan, attempt) } else { first };
     match end {
         Ok(()) => Ok(()),
         Err(TIMED_OUT) => Err(Errno(libc::EINPROGRESS)),
         // It goes on.
         Err(error @ (Errno(libc::EINTR) | cancel::CANCELLED)) => Err(error),
-        Err(error) => fail(lane, fd, index, error),
+        Err(error) => fail(lane, index, id, error),
     }
 }
 
@@ -167,10 +168,10 @@ fn fits(remote: &Endpoint, flags: u64) -> bool {
             || address.is_limited_broadcast())
 }
 
-/// Takes port and flow, and sends the SYN. False if another thread has begun something with the socket meanwhile, and it is to be looked at anew.
-fn begin(lane: &'static Lane, subject: &Subject, remote: Endpoint, scope: u32, v6: bool) -> Result<bool> {
+/// Takes port and flow, and sends the SYN. `None` if another thread has begun something with the socket meanwhile, and it is to be looked at anew.
+fn begin(lane: &'static Lane, subject: &Subject, remote: Endpoint, scope: u32, v6: bool) -> Result<Option<TcpId>> {
     let Subject { fd, index, .. } = *subject;
-    let demote = |reason| subject.demote(lane, remote, reason).map(|()| false);
+    let demote = |reason| subject.demote(lane, remote, reason).map(|()| None);
     let bound = sys::socket_name(fd, false)?;
     let wanted = if bound.address.is_unspecified() { Address::ANY } else { bound.address };
     let path = match lane.reach(remote.address, wanted, scope, crate::socket::via::bound_device(fd)) {
@@ -197,7 +198,7 @@ fn begin(lane: &'static Lane, subject: &Subject, remote: Endpoint, scope: u32, v
         Err(reason) => return demote(reason),
     };
     let begun = lane.with(|access| {
-        let (Stage::Fresh, bits) = subject.stage(access)? else { return Ok(false) };
+        let (Stage::Fresh, bits) = subject.stage(access)? else { return Ok(None) };
         let options = options::tcp_from_kernel(access.stack.tcp_defaults(), fd, bits, remote.address.family());
         let id = access.stack.tcp_connect(&options, local, remote, access.now)?;
         let mut descriptions = access.descriptions();
@@ -206,12 +207,12 @@ fn begin(lane: &'static Lane, subject: &Subject, remote: Endpoint, scope: u32, v
         *description.claim() = claim;
         description.set(flag::CLAIMED | flag::STARTED | flag::CONNECTING, true);
         open::label(access, id.into(), fd);
-        Ok(true)
+        Ok(Some(id))
     });
     match begun {
-        Ok(true) => {
+        Ok(Some(id)) => {
             crate::wait::epoll::moved_to_stack(lane, index);
-            Ok(true)
+            Ok(Some(id))
         }
         _ => {
             lane.release(claim);
@@ -220,13 +221,22 @@ fn begin(lane: &'static Lane, subject: &Subject, remote: Endpoint, scope: u32, v
     }
 }
 
-/// What has become of a connect.
-fn outcome(access: &mut Access<'_>, index: u32) -> Result<()> {
-    let (id, _) = connection(access, index, libc::EBADF)?;
+/// What has become of an attempt to connect. It is this one that the call has begun or met: another thread may have ended it since, and begun the next.
+fn outcome(access: &mut Access<'_>, subject: &Subject, id: TcpId) -> Result<()> {
+    let mut descriptions = access.descriptions();
+    let description = descriptions.get(subject.index);
+    if description.socket() != id.into() {
+        // As on Linux, if the thread wakes before the next attempt is begun; later it might be told of that there.
+        let how = if description.has(flag::TAKEN_BACK) { libc::EPIPE } else { libc::ECONNRESET };
+        return match subject.stage(access) {
+            Err(closed @ Errno(libc::EBADF)) => Err(closed),
+            _ => Err(Errno(how)),
+        };
+    }
     match access.stack.tcp_state(id)? {
         State::SynSent | State::SynReceived => Err(AGAIN),
         state => {
-            access.descriptions().get(index).set(flag::CONNECTING, false);
+            access.descriptions().get(subject.index).set(flag::CONNECTING, false);
             match access.stack.tcp_take_error(id)? {
                 Some(error) => Err(error.into()),
                 None if state == State::Closed => Err(Errno(libc::ECONNREFUSED)),
@@ -236,32 +246,33 @@ fn outcome(access: &mut Access<'_>, index: u32) -> Result<()> {
     }
 }
 
-/// A connect has failed: the socket is fresh again, as on Linux.
-fn fail(lane: &'static Lane, fd: c_int, index: u32, error: Errno) -> Result<()> {
-    let id = lane.with(|access| connection(access, index, libc::EBADF));
-    if let Ok((id, _)) = id {
-        disconnect(lane, fd, index, id)?;
-    }
+/// An attempt to connect has failed: the socket is fresh again, as on Linux.
+fn fail(lane: &'static Lane, index: u32, id: TcpId, error: Errno) -> Result<()> {
+    disconnect(lane, index, id, 0)?;
     Err(error)
 }
 
-/// Ends a connection and makes its socket fresh again.
-fn disconnect(lane: &'static Lane, _fd: c_int, index: u32, id: TcpId) -> Result<()> {
-    let (claim, remote) = lane.with(|access| {
-        let remote = access.stack.tcp_endpoints(id)?.1;
-        access.stack.tcp_abort(id, access.now)?;
+/// Ends a connection and makes its socket fresh again, with this bit set, unless another thread has done so already.
+fn disconnect(lane: &'static Lane, index: u32, id: TcpId, left: u64) -> Result<()> {
+    let claim = lane.with(|access| {
         let mut descriptions = access.descriptions();
         let mut description = descriptions.get(index);
+        if description.socket() != id.into() {
+            return Ok(None);
+        }
         description.set_socket(tickwire_stack::SocketId::default());
         let shared = description.has(flag::ACCEPTED);
         let gone = flag::CLAIMED | flag::STARTED | flag::CONNECTING | flag::ACCEPTED | flag::GIVEN_UP;
-        description.set(gone, false);
+        description.set(gone | flag::TAKEN_BACK, false);
+        description.set(left, true);
         let claim = core::mem::take(description.claim());
-        Ok((if shared { 0 } else { claim }, remote))
-    })?;
-    let _ = remote;
-    crate::wait::epoll::moved_to_kernel(lane, index);
-    lane.release(claim);
+        access.stack.tcp_abort(id, access.now)?;
+        Ok(Some(if shared { 0 } else { claim }))
+    });
+    if let Some(claim) = claim? {
+        crate::wait::epoll::moved_to_kernel(lane, index);
+        lane.release(claim);
+    }
     Ok(())
 }
 

@@ -106,6 +106,8 @@ pub(crate) mod flag {
     pub(crate) const FIN_WAIT: u64 = 1 << 29;
     /// TCP: the program shut the socket while it was being connected.
     pub(crate) const GIVEN_UP: u64 = 1 << 31;
+    /// TCP: the program took its last connection, or attempt, back by connecting to nowhere.
+    pub(crate) const TAKEN_BACK: u64 = 1 << 32;
     /// No socket: what a process left when it ended, see [`super::Left`].
     pub(crate) const LEFT: u64 = 1 << 30;
 }

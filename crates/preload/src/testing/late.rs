@@ -1,10 +1,11 @@
-//! What other threads do with a socket while its `connect` or `listen` waits for the service.
+//! What other threads do with a socket while its `connect` or `listen` waits, for the service or for the peer.
 
 use super::service;
 use super::*;
 use crate::base::errno::Errno;
 use crate::table::desc::flag;
 use crate::table::fd::TABLE;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 /// What a call says of a socket with which `work` is done while it is claimed, and whether it is claimed afterwards.
 fn during(fd: c_int, call: impl FnOnce() -> Result<()> + Send, work: impl FnOnce()) -> (Result<()>, bool) {
@@ -106,4 +107,68 @@ fn a_socket_that_is_shut_or_closed_while_its_port_is_claimed_does_not_listen() {
     let fd = bound();
     assert_eq!(during(fd, || ops::listen(fd, 8), || close(fd)), (Err(Errno(libc::EBADF)), false));
     assert!(new_sockets_are_their_own());
+}
+
+/// What `connect` to a peer that does not answer says of a socket with which `work` is done while it sleeps.
+fn sleeping(fd: c_int, work: impl FnOnce()) -> Result<()> {
+    let asleep = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        let connecting = scope.spawn(|| {
+            asleep.store(sys::thread(), SeqCst);
+            ops::connect(fd, &address(THERE, 13))
+        });
+        // It also sleeps until the service has answered.
+        while lane().sleepers() == 0 || !is_connecting(fd) {
+            std::thread::yield_now();
+        }
+        until_it_sleeps(&asleep, || connecting.is_finished());
+        work();
+        connecting.join().unwrap()
+    })
+}
+
+fn is_connecting(fd: c_int) -> bool {
+    let index = TABLE.get(fd).description().unwrap();
+    lane().with(|access| Ok(access.descriptions().get(index).has(flag::CONNECTING))).unwrap()
+}
+
+/// A name of no family.
+const NOWHERE: [u8; 16] = [0; 16];
+
+fn echoes(fd: c_int) -> bool {
+    send(fd, b"anew", 0, None) == Ok(4) && receive(fd, 4, libc::MSG_WAITALL) == Ok(b"anew".to_vec())
+}
+
+/// As on Linux.
+#[test]
+fn an_attempt_that_another_thread_ends_fails_and_the_next_is_not_touched() {
+    let fd = socket(libc::SOCK_STREAM);
+    let shut = sleeping(fd, || ops::shutdown(fd, libc::SHUT_RDWR).unwrap());
+    assert_eq!(shut, Err(Errno(libc::ECONNRESET)));
+
+    let anew = sleeping(fd, || {
+        ops::shutdown(fd, libc::SHUT_RDWR).unwrap();
+        ops::connect(fd, &address(THERE, 7)).unwrap();
+    });
+    assert_eq!(anew, Err(Errno(libc::ECONNRESET)));
+    assert!(echoes(fd));
+    close(fd);
+
+    let fd = socket(libc::SOCK_STREAM);
+    let taken_back = sleeping(fd, || ops::connect(fd, &NOWHERE).unwrap());
+    assert_eq!(taken_back, Err(Errno(libc::EPIPE)));
+    let anew = sleeping(fd, || {
+        ops::connect(fd, &NOWHERE).unwrap();
+        ops::connect(fd, &address(THERE, 7)).unwrap();
+    });
+    assert_eq!(anew, Err(Errno(libc::EPIPE)));
+    assert!(echoes(fd));
+    close(fd);
+}
+
+/// On Linux it would wait until it is connected for nobody.
+#[test]
+fn an_attempt_whose_socket_is_closed_ends() {
+    let fd = socket(libc::SOCK_STREAM);
+    assert_eq!(sleeping(fd, || close(fd)), Err(Errno(libc::EBADF)));
 }
