@@ -170,6 +170,25 @@ fn a_reset_after_crossing_syns_refuses() {
     }
 }
 
+/// A thread that sleeps until the connection is open must find out that another has ended the attempt.
+#[test]
+fn who_waits_for_a_connection_is_woken_when_the_attempt_ends() {
+    for (crossing, abort) in [(false, false), (false, true), (true, false), (true, true)] {
+        let (mut wire, id, _) = opening();
+        if crossing {
+            wire.put(Seg::new(SYN, 1000, 0).options(&OPTIONS));
+            wire.taken();
+        }
+        let now = wire.now;
+        let mut stack = wire.stack();
+        stack.sleep_begin();
+        assert!(!stack.take_doorbell());
+        if abort { stack.tcp_abort(id, now) } else { stack.tcp_close(id, now) }.unwrap();
+        assert!(stack.take_doorbell(), "{crossing} {abort}");
+        assert_eq!(stack.tcp_state(id), Err(Error::Stale));
+    }
+}
+
 /// RFC 9293 §3.10.7.4, fifth check, in SYN-RECEIVED: only the number after our SYN opens. Any other is answered by RST with that number, and the
 /// connection waits on.
 #[test]

@@ -191,10 +191,11 @@ impl Stack<'_> {
         if self.mem.tcp[index].state == State::TimeWait && self.mem.tcp[index].orphan {
             self.unlist_time_wait(index);
         }
-        let nobody = {
+        let (nobody, awaited) = {
             let s = &self.mem.tcp[index];
             // In SYN-RECEIVED a passive connection has no handle yet.
-            s.orphan || s.state == State::SynReceived && s.passive
+            let nobody = s.orphan || s.state == State::SynReceived && s.passive;
+            (nobody, !s.passive && matches!(s.state, State::SynSent | State::SynReceived))
         };
         self.set_state(index, State::Closed);
         self.demux_remove(SocketKind::Tcp, index as u32);
@@ -205,6 +206,11 @@ impl Stack<'_> {
         s.send.clear(&mut self.mem.frames);
         s.recv.prune(&mut self.mem.frames);
         if nobody {
+            if awaited {
+                // Another thread may sleep until the connection is open, and finds its handle stale.
+                let id = self.id_of(SocketKind::Tcp, index as u32);
+                self.notify(id, Ready::HUP);
+            }
             self.recycle(index);
             return;
         }
