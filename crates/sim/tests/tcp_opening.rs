@@ -170,6 +170,72 @@ fn a_reset_after_crossing_syns_refuses() {
     }
 }
 
+/// RFC 9293 §3.10.4, SYN-RECEIVED: what is to be closed waits until the connection is open, and is closed then. As on Linux it is shut from then on for who reads.
+#[test]
+fn a_connection_that_is_shut_after_crossing_syns_ends_when_it_is_open() {
+    for (how, with_fin) in [
+        (Shutdown::Write, false),
+        (Shutdown::Write, true),
+        (Shutdown::Read, false),
+        (Shutdown::Both, false),
+        (Shutdown::Both, true),
+    ] {
+        let (mut wire, id, iss) = opening();
+        wire.put(Seg::new(SYN, 1000, 0).options(&OPTIONS));
+        assert_eq!(wire.one().bits, SYN | ACK);
+        for _ in 0..2 {
+            let now = wire.now;
+            assert_eq!(wire.stack().tcp_shutdown(id, now, how), Ok(()));
+            wire.nothing();
+        }
+        let (reads, writes) = (how == Shutdown::Write, how == Shutdown::Read);
+        let told = match how {
+            Shutdown::Write => Ready::NONE,
+            Shutdown::Read => Ready::IN | Ready::RDHUP,
+            Shutdown::Both => Ready::IN | Ready::RDHUP | Ready::HUP,
+        };
+        assert_eq!((wire.state(id), wire.stack().readiness(id.into())), (Ok(State::SynReceived), Ok(told)));
+        assert_eq!(wire.recv(id), if reads { Err(Error::WouldBlock) } else { Ok(vec![]) });
+        assert_eq!(wire.send(id, b"x"), Err(Error::WouldBlock));
+
+        wire.put(Seg::new(if with_fin { FIN | ACK } else { ACK }, 1001, iss + 1));
+        let sent = wire.taken();
+        let fins: Vec<_> = sent.iter().filter(|seg| seg.has(FIN)).map(|seg| seg.seq).collect();
+        assert_eq!(fins, if writes { vec![] } else { vec![iss + 1] }, "{how:?}");
+        let state = match (writes, with_fin) {
+            (true, _) => State::Established,
+            (false, true) => State::Closing,
+            (false, false) => State::FinWait1,
+        };
+        assert_eq!(wire.state(id), Ok(state), "{how:?}");
+        assert_eq!(wire.send(id, b"x"), if writes { Ok(1) } else { Err(Error::Pipe) });
+        assert_eq!(wire.recv(id), if reads && !with_fin { Err(Error::WouldBlock) } else { Ok(vec![]) });
+        if !writes {
+            wire.put(Seg::new(ACK, if with_fin { 1002 } else { 1001 }, iss + 2));
+            assert_eq!(wire.state(id), Ok(if with_fin { State::TimeWait } else { State::FinWait2 }));
+        }
+    }
+}
+
+/// The FIN of it is sent again as any other.
+#[test]
+fn the_end_that_was_asked_for_before_the_connection_was_open_is_sent_again() {
+    let (mut wire, id, iss) = opening();
+    wire.put(Seg::new(SYN, 1000, 0).options(&OPTIONS));
+    wire.taken();
+    let now = wire.now;
+    wire.stack().tcp_shutdown(id, now, Shutdown::Write).unwrap();
+    wire.pass(Span::from_secs(2));
+    assert!(wire.taken().iter().all(|seg| seg.bits == SYN | ACK && seg.seq == iss));
+    wire.put(Seg::new(ACK | PSH, 1001, iss + 1).data(b"hey"));
+    wire.pass(Span::from_secs(3));
+    let fins = wire.taken().iter().filter(|seg| seg.has(FIN) && seg.seq == iss + 1).count();
+    assert!(fins > 1, "{fins}");
+    assert_eq!(wire.recv(id).unwrap(), b"hey");
+    wire.put(Seg::new(ACK, 1004, iss + 2));
+    assert_eq!(wire.state(id), Ok(State::FinWait2));
+}
+
 /// A thread that sleeps until the connection is open must find out that another has ended the attempt.
 #[test]
 fn who_waits_for_a_connection_is_woken_when_the_attempt_ends() {

@@ -248,15 +248,16 @@ impl Stack<'_> {
         }
     }
 
-    /// Shuts one or both directions. The program reads on until the peer shuts its own.
+    /// Shuts one or both directions. The program reads on until the peer shuts its own. In SYN-RECEIVED the FIN waits until the connection is open
+    /// (RFC 9293 §3.10.4).
     ///
     /// # Errors
     /// [`Error::Stale`]; [`Error::NotConnected`], also in TIME-WAIT, of which on Linux a socket knows nothing any more.
     pub fn tcp_shutdown(&mut self, id: TcpId, now: Instant, how: Shutdown) -> Result<()> {
         let index = self.check(id.into())?;
         let s = &mut self.mem.tcp[index];
-        use State::{Closed, Free, SynReceived, SynSent, TimeWait};
-        if matches!(s.state, Closed | TimeWait | SynSent | SynReceived | Free) {
+        use State::{Closed, Free, SynSent, TimeWait};
+        if matches!(s.state, Closed | TimeWait | SynSent | Free) {
             return Err(Error::NotConnected);
         }
         if how != Shutdown::Write {
@@ -271,8 +272,14 @@ impl Stack<'_> {
         Ok(())
     }
 
-    fn shut_sending(&mut self, index: usize, now: Instant) {
-        let next = match self.mem.tcp[index].state {
+    /// Queues FIN behind what the program has written.
+    pub(super) fn shut_sending(&mut self, index: usize, now: Instant) {
+        let s = &mut self.mem.tcp[index];
+        let next = match s.state {
+            State::SynReceived => {
+                s.write_shut = true;
+                return;
+            }
             State::Established => State::FinWait1,
             State::CloseWait => State::LastAck,
             _ => return,
@@ -371,6 +378,12 @@ impl Stack<'_> {
         let s = &self.mem.tcp[index as usize];
         let mut ready = Ready::NONE;
         if matches!(s.state, State::SynSent | State::SynReceived) {
+            if s.read_shut {
+                ready |= Ready::IN | Ready::RDHUP;
+            }
+            if s.read_shut && s.write_shut {
+                ready |= Ready::HUP;
+            }
             return ready;
         }
         let over = s.state == State::Closed;

@@ -271,6 +271,9 @@ impl Stack<'_> {
         s.window = u32::from(segment.window) << s.send_shift;
         s.max_window = s.max_window.max(s.window);
         (s.window_seq, s.window_ack) = (segment.seq, segment.ack);
+        if s.write_shut {
+            self.shut_sending(index, now); // by the program, while it was opened
+        }
         self.established_input(index, now, &segment, payload);
     }
 
