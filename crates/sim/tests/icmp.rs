@@ -122,6 +122,30 @@ fn an_error_about_a_datagram_does_not_concern_tcp_nor_other_destinations() {
     assert_eq!(counter(&mut pair, 0, "IcmpInUnmatched"), 1);
 }
 
+/// Where a connected socket sends to besides is nothing to what reaches its peer, as on Linux (`IP_MTU`).
+#[test]
+fn the_path_mtu_of_a_connected_socket_is_that_of_its_peer() {
+    let mut pair = Pair::seeded(1);
+    let (id, own, peer) = connected(&mut pair, 0);
+    let other = Endpoint::new(Address::v4([10, 0, 0, 77]), 2000);
+    let now = pair.now();
+    let info = pair.stack(0).path_get(&peer.address).unwrap().info;
+    pair.stack(0).path_set(PathInfo { destination: other.address, mtu: 1400, ..info }, now);
+    let mtu = |pair: &mut Pair| {
+        let now = pair.now();
+        pair.stack(0).udp_path_mtu(id, now)
+    };
+    assert_eq!(mtu(&mut pair), Ok(1500));
+    send(&mut pair, 0, id, other, b"elsewhere").unwrap();
+    assert_eq!(mtu(&mut pair), Ok(1500));
+    send(&mut pair, 0, id, peer, b"back").unwrap();
+    too_big(&mut pair, id, (own, peer), 1300);
+    send(&mut pair, 0, id, other, b"elsewhere").unwrap();
+    assert_eq!(mtu(&mut pair), Ok(1300));
+    pair.stack(0).path_forget(peer.address);
+    assert_eq!(mtu(&mut pair), Err(Error::NotConnected));
+}
+
 /// RFC 1191 §6.3, RFC 8201 §4.
 #[test]
 fn a_smaller_path_mtu_is_learnt_obeyed_and_forgotten_after_ten_minutes() {

@@ -140,8 +140,8 @@ impl Stack<'_> {
     /// [`Error::Stale`]; [`Error::NotConnected`], also if the way to the peer has been forgotten.
     pub fn udp_path_mtu(&self, id: UdpId, now: Instant) -> Result<u32> {
         let socket = &self.mem.udp[self.check(id.into())?];
-        let path = self.mem.paths.get(socket.path as usize);
-        let path = path.filter(|path| socket.remote.port != 0 && path.info.destination == socket.remote.address);
+        // Not the path that the socket has used last: it may have sent elsewhere.
+        let path = self.path_get(&socket.remote.address).filter(|path| socket.remote.port != 0 && path.inferred == 0);
         path.map(|path| path.udp_mtu(now)).filter(|&mtu| mtu != 0).ok_or(Error::NotConnected)
     }
 
