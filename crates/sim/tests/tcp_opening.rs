@@ -236,6 +236,38 @@ fn the_end_that_was_asked_for_before_the_connection_was_open_is_sent_again() {
     assert_eq!(wire.state(id), Ok(State::FinWait2));
 }
 
+/// As on Linux (`tcp_disconnect`), where what is left is neither connected nor shut; a further `shutdown` shuts it.
+#[test]
+fn an_attempt_that_is_given_up_leaves_what_is_not_connected() {
+    let over = Ready::OUT | Ready::HUP;
+    let ended = over | Ready::IN | Ready::RDHUP;
+    let rows = [
+        (None, over, Err(Error::NotConnected)),
+        (Some(Shutdown::Write), over, Err(Error::NotConnected)),
+        (Some(Shutdown::Read), ended, Ok(vec![])),
+        (Some(Shutdown::Both), ended, Ok(vec![])),
+    ];
+    for (again, ready, read) in rows {
+        let (mut wire, id, iss) = opening();
+        let now = wire.now;
+        assert_eq!(wire.stack().tcp_abandon(id, now), Ok(()));
+        assert_eq!(wire.stack().tcp_abandon(id, now), Err(Error::Invalid));
+        assert_eq!(wire.stack().readiness(id.into()), Ok(over | Ready::ERR));
+        if let Some(how) = again {
+            assert_eq!(wire.stack().tcp_shutdown(id, now, how), Err(Error::NotConnected));
+        }
+        assert_eq!(wire.stack().readiness(id.into()), Ok(ready | Ready::ERR));
+        assert_eq!(wire.recv(id), Err(Error::Reset));
+        assert_eq!((wire.stack().readiness(id.into()), wire.recv(id)), (Ok(ready), read));
+        assert_eq!(wire.send(id, b"x"), Err(Error::Pipe));
+        // Nothing of it is left: who answers its SYN is reset.
+        wire.put(Seg::new(SYN | ACK, 1000, iss + 1));
+        assert_eq!(wire.one().bits, RST);
+        wire.close(id);
+        assert_eq!((wire.held(), wire.stack().deadline()), (0, None));
+    }
+}
+
 /// A thread that sleeps until the connection is open must find out that another has ended the attempt.
 #[test]
 fn who_waits_for_a_connection_is_woken_when_the_attempt_ends() {

@@ -202,10 +202,7 @@ pub(crate) fn listen(fd: c_int, backlog: c_int) -> Result<()> {
     if let Entry::Tcp(index) = entry
         && let Some(lane) = lane::current()
     {
-        // A connection of ours would be a fresh socket to the kernel.
-        if let Ok((tcp::Stage::Connection(_), _)) = lane.with(|access| tcp::stage(access, index)) {
-            return Err(Errno(libc::EINVAL));
-        }
+        tcp::may_listen(lane, index)?;
         sys::listen(fd, backlog)?;
         let answer = tcp::listen(lane, fd, index, backlog);
         return if for_kernel(fd, entry, &answer) { Ok(()) } else { answer };

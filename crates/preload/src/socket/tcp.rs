@@ -276,6 +276,16 @@ fn disconnect(lane: &'static Lane, index: u32, id: TcpId, left: u64) -> Result<(
     Ok(())
 }
 
+/// Before the kernel socket listens: what is left of an attempt to connect that was given up is put away, which on Linux is all that such a socket is. (Its error,
+/// which a listener would still tell by `SO_ERROR`, goes with it.) A connection of ours would be a fresh socket to the kernel.
+pub(crate) fn may_listen(lane: &'static Lane, index: u32) -> Result<()> {
+    match lane.with(|access| stage(access, index)) {
+        Ok((Stage::Connection(id), flags)) if flags & flag::GIVEN_UP != 0 => disconnect(lane, index, id, 0),
+        Ok((Stage::Connection(_), _)) => Err(Errno(libc::EINVAL)),
+        _ => Ok(()),
+    }
+}
+
 /// `listen` after the kernel's own.
 pub(crate) fn listen(lane: &'static Lane, fd: c_int, index: u32, backlog: c_int) -> Result<()> {
     let backlog = backlog.clamp(0, SOMAXCONN) as u32;
@@ -638,9 +648,7 @@ enum Shut {
 
 /// Ends the attempt to connect, as `shutdown` does on Linux in SYN-SENT; who waits for its outcome is told of a reset.
 fn give_up(access: &mut Access<'_>, index: u32, id: TcpId) -> Result<()> {
-    access.stack.tcp_sever(id, access.now)?;
-    access.stack.tcp_take_error(id)?;
-    access.stack.tcp_keep_error(id, Error::Reset)?;
+    access.stack.tcp_abandon(id, access.now)?;
     access.descriptions().get(index).set(flag::GIVEN_UP, true);
     Ok(())
 }

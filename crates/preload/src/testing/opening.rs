@@ -3,9 +3,11 @@
 use super::*;
 use crate::base::errno::Errno;
 use crate::socket::descriptor;
+use crate::wait::poll;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::{sleep, spawn};
 use std::time::Duration;
+use tickwire_stack::time::Span;
 
 /// A connection whose SYN is under way, and on which calls may wait.
 fn opening(port: u16) -> c_int {
@@ -43,6 +45,11 @@ fn what_waits_for_a_connection_that_is_refused_is_told() {
     [written, read].into_iter().for_each(close);
 }
 
+fn so_error(fd: c_int) -> i32 {
+    let (bytes, _) = crate::socket::options::get(fd, libc::SOL_SOCKET, libc::SO_ERROR).unwrap().unwrap();
+    i32::from_ne_bytes(bytes.try_into().unwrap())
+}
+
 /// As on Linux (`inet_shutdown`): a thread that waits for a connection can be called off by another.
 #[test]
 fn an_attempt_that_is_shut_is_over_and_another_may_begin() {
@@ -66,6 +73,53 @@ fn an_attempt_that_is_shut_is_over_and_another_may_begin() {
         assert_eq!(receive(fd, 1, 0), Err(Errno(libc::ECONNRESET)));
         assert_eq!(ops::connect(fd, &address(THERE, 7)), Ok(()));
         assert_eq!(send(fd, b"x", 0, None), Ok(1));
+        close(fd);
+    }
+}
+
+/// As on Linux, where it is neither connected nor shut.
+#[test]
+fn what_is_left_of_an_attempt_that_was_shut_is_as_a_fresh_socket() {
+    let told = |fd| {
+        let mut fds = [libc::pollfd { fd, events: libc::POLLIN | libc::POLLOUT | libc::POLLRDHUP, revents: 0 }];
+        poll::poll(&mut fds, Some(Span::ZERO), None).unwrap();
+        fds[0].revents
+    };
+    let given_up = || {
+        let fd = opening(13);
+        ops::shutdown(fd, libc::SHUT_RDWR).unwrap();
+        assert_eq!(told(fd), libc::POLLOUT | libc::POLLERR | libc::POLLHUP);
+        fd
+    };
+    let fresh = libc::POLLOUT | libc::POLLHUP;
+    let reset = Err(Errno(libc::ECONNRESET));
+    let takes: [fn(c_int) -> Result<()>; 3] = [
+        |fd| receive(fd, 1, 0).map(drop),
+        |fd| send(fd, b"x", 0, None).map(drop),
+        |fd| match so_error(fd) {
+            0 => Ok(()),
+            error => Err(Errno(error)),
+        },
+    ];
+    for take in takes {
+        let fd = given_up();
+        assert_eq!((take(fd), told(fd)), (reset, fresh));
+        assert_eq!(receive(fd, 1, 0), Err(Errno(libc::ENOTCONN)));
+        assert_eq!(send(fd, b"x", 0, None), Err(Errno(libc::EPIPE)));
+        assert_eq!(so_error(fd), 0);
+        assert_eq!(ops::shutdown(fd, libc::SHUT_RDWR), Err(Errno(libc::ENOTCONN)));
+        assert_eq!((told(fd), receive(fd, 1, 0)), (fresh | libc::POLLIN | libc::POLLRDHUP, Ok(vec![])));
+        close(fd);
+    }
+    for take in [false, true] {
+        let fd = given_up();
+        if take {
+            assert_eq!(so_error(fd), libc::ECONNRESET);
+        }
+        assert_eq!(ops::listen(fd, 8), Ok(()));
+        assert_eq!(told(fd), 0);
+        descriptor::set_nonblocking(fd, true).unwrap();
+        assert_eq!(ops::accept(fd, 0).err(), Some(Errno(libc::EAGAIN)));
         close(fd);
     }
 }

@@ -186,8 +186,8 @@ impl Stack<'_> {
             return Ok(0);
         }
         match s.state {
+            State::Closed if s.abandoned => Err(Error::NotConnected),
             State::Closed => Ok(0),
-            State::SynSent | State::SynReceived => Err(Error::WouldBlock),
             _ => Err(Error::WouldBlock),
         }
     }

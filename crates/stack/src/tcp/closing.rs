@@ -258,6 +258,12 @@ impl Stack<'_> {
         let s = &mut self.mem.tcp[index];
         use State::{Closed, Free, SynSent, TimeWait};
         if matches!(s.state, Closed | TimeWait | SynSent | Free) {
+            if s.abandoned {
+                // As on Linux what is not connected is shut all the same, for who reads and who polls.
+                s.read_shut |= how != Shutdown::Write;
+                s.write_shut |= how != Shutdown::Read;
+                self.notify(id.into(), self.tcp_readiness(index as u32));
+            }
             return Err(Error::NotConnected);
         }
         if how != Shutdown::Write {
@@ -363,6 +369,21 @@ impl Stack<'_> {
         Ok(())
     }
 
+    /// Ends an attempt to open a connection at the program's wish, which keeps its handle: of what is neither connected nor shut, as on Linux after `shutdown` in SYN-SENT
+    /// (`tcp_disconnect`). Its next call is told [`Error::Reset`].
+    ///
+    /// # Errors
+    /// [`Error::Stale`]; [`Error::Invalid`] in another state.
+    pub fn tcp_abandon(&mut self, id: TcpId, now: Instant) -> Result<()> {
+        let index = self.check(id.into())?;
+        if self.mem.tcp[index].state != State::SynSent {
+            return Err(Error::Invalid);
+        }
+        self.mem.tcp[index].abandoned = true;
+        self.fail(index, now, Pending::Reset);
+        Ok(())
+    }
+
     /// Forgets a connection that the program has closed, without a word to the peer: its port is no more the program's (its address has gone), and the
     /// next connection may be given it. Nothing happens if there is no such connection, or the program still has it.
     pub fn tcp_forget(&mut self, local: Endpoint, remote: Endpoint) {
@@ -387,8 +408,8 @@ impl Stack<'_> {
             return ready;
         }
         let over = s.state == State::Closed;
-        let (no_more_in, no_more_out) = (s.fin_received || s.read_shut || over, s.write_shut || over);
-        if no_more_in && no_more_out {
+        let (no_more_in, no_more_out) = (s.fin_received || s.read_shut || over && !s.abandoned, s.write_shut || over);
+        if no_more_in && no_more_out || over {
             ready |= Ready::HUP;
         }
         if no_more_in {

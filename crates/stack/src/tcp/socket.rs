@@ -192,6 +192,8 @@ pub struct Socket {
     pub(super) passive: bool,
     /// In TIME-WAIT: a SYN came that may not open a new connection in its place.
     pub(super) refused_syn: bool,
+    /// The program has given up the attempt to open it.
+    pub(super) abandoned: bool,
     /// The program has shut its receiving side.
     pub(super) read_shut: bool,
     /// The program has shut its sending side: FIN is queued, or to be queued when there is a frame for it.
