@@ -239,7 +239,8 @@ fn outcome(access: &mut Access<'_>, subject: &Subject, id: TcpId) -> Result<()> 
             access.descriptions().get(subject.index).set(flag::CONNECTING, false);
             match access.stack.tcp_take_error(id)? {
                 Some(error) => Err(error.into()),
-                None if state == State::Closed => Err(Errno(libc::ECONNREFUSED)),
+                // Why, another call has told.
+                None if state == State::Closed => Err(Errno(libc::ECONNABORTED)),
                 None => Ok(()),
             }
         }

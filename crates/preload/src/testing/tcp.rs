@@ -89,6 +89,17 @@ fn a_nonblocking_connect_is_told_by_poll_and_so_error() {
     close(fd);
 }
 
+/// As on Linux, where the call has no error to tell any more.
+#[test]
+fn a_connect_whose_failure_was_told_by_so_error_is_aborted() {
+    let fd = socket(libc::SOCK_STREAM | libc::SOCK_NONBLOCK);
+    assert_eq!(ops::connect(fd, &address(THERE, 4444)), Err(Errno(libc::EINPROGRESS)));
+    assert_eq!(so_error(fd), libc::ECONNREFUSED);
+    assert_eq!(ops::connect(fd, &address(THERE, 4444)), Err(Errno(libc::ECONNABORTED)));
+    assert_eq!(ops::connect(fd, &address(THERE, 7)), Err(Errno(libc::EINPROGRESS)));
+    close(fd);
+}
+
 #[test]
 fn an_unconnected_socket_has_linux_errors() {
     let fd = socket(libc::SOCK_STREAM);
