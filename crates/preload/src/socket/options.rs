@@ -55,10 +55,15 @@ pub(crate) fn program_sets(
     Ok(())
 }
 
-/// The error of an option that came too late. A congestion control that the kernel has not, or not for this program, is refused as it does it.
+/// The error of an option that came too late. A congestion control or upper layer protocol that the kernel has not, or not for this program, is refused as it does
+/// it.
 fn too_late(level: c_int, name: c_int, value: &[u8]) -> Errno {
     let refused = match (level, name) {
         (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => sys::refused_by_kernel(level, name, value),
+        // What asks for a connection there the kernel would take of this one.
+        (libc::IPPROTO_TCP, libc::TCP_ULP) => {
+            sys::refused_by_kernel(level, name, value).filter(|&error| error != Errno(libc::ENOTCONN))
+        }
         _ => None,
     };
     refused.unwrap_or(Errno(treatment::TOO_LATE))

@@ -3,6 +3,7 @@ use crate::base::errno::Errno;
 use crate::socket::options;
 use crate::socket::treatment;
 use crate::table::fd::{Entry, TABLE};
+use std::os::fd::AsRawFd;
 use tickwire_link::control::Reason;
 
 const ON: i32 = 1;
@@ -105,6 +106,22 @@ fn a_congestion_control_that_the_stack_has_is_used_and_another_is_not() {
     }
     assert!(name().starts_with(b"reno\0") || name().starts_with(b"cubic\0"));
     sys::close(other);
+    close(fd);
+}
+
+#[test]
+fn an_upper_layer_protocol_is_refused_as_the_kernel_does_it() {
+    let fd = connected(7);
+    send(fd, b"x", 0, None).unwrap();
+    // What another connection of the kernel's says; not every kernel has TLS.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let other = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    for name in [&b"nope"[..], b"mptcp", b"tls"] {
+        let kernels = sys::set_option_bytes(other.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_ULP, name);
+        let refused = kernels.err().unwrap_or(Errno(libc::ENOPROTOOPT));
+        assert_eq!(set(fd, libc::IPPROTO_TCP, libc::TCP_ULP, name), Err(refused));
+    }
+    assert_eq!(receive(fd, 1, 0), Ok(b"x".to_vec()));
     close(fd);
 }
 
