@@ -13,7 +13,7 @@ use tickwire_stack::checksum::{Sum, plain};
 use tickwire_stack::tcp::{Ecn, RecvFlags, Shutdown, State};
 use tickwire_stack::time::Span;
 use tickwire_stack::udp::{SendTo, UdpOptions};
-use tickwire_stack::{Config, Limits, ListenerId, TcpId, UdpId};
+use tickwire_stack::{Config, InUse, Limits, ListenerId, TcpId, UdpId};
 
 const PORT: u16 = 80;
 const UDP_PORT: u16 = 90;
@@ -345,7 +345,7 @@ impl Arena {
         self.pair.flush();
     }
 
-    /// Closes everything, lets the longest timers end, and counts the frames.
+    /// Closes everything, lets the longest timers end, and counts what is left.
     fn finish(mut self) {
         let now = self.pair.now();
         for _ in 0..16 {
@@ -364,5 +364,6 @@ impl Arena {
         }
         self.pair.run_for(Span::from_secs(3600));
         assert_eq!(self.pair.frames_held(1), 0, "every frame comes back");
+        assert_eq!(self.pair.stack(1).in_use(), InUse::default(), "every slot comes back");
     }
 }

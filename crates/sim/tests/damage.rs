@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use tickwire_sim::{Pair, PairConfig};
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::time::Span;
-use tickwire_stack::{Limits, UdpId};
+use tickwire_stack::{InUse, Limits, UdpId};
 
 fn target() -> (Pair, Vec<UdpId>) {
     let limits = Limits { frames: 512, ..Limits::DEFAULT };
@@ -75,7 +75,7 @@ fn settle(pair: &mut Pair, sockets: &[UdpId]) {
         pair.stack(0).udp_close(id).unwrap();
     }
     pair.run_for(Span::from_secs(300));
-    assert_eq!(pair.frames_held(0), 0);
+    assert_eq!((pair.frames_held(0), pair.stack(0).in_use()), (0, InUse::default()));
 }
 
 proptest! {

@@ -7,7 +7,7 @@ use tcp_support::*;
 use tickwire_sim::Pair;
 use tickwire_stack::tcp::{Setting, Shutdown, State};
 use tickwire_stack::time::Span;
-use tickwire_stack::{Error, Ready};
+use tickwire_stack::{Error, InUse, Ready};
 
 /// RFC 9293 §3.6: one direction ends, the other goes on.
 #[test]
@@ -35,6 +35,7 @@ fn a_half_closed_connection_still_carries_the_other_direction() {
     pair.stack(1).tcp_close_listener(listener, now).unwrap();
     pair.run_for(Span::from_secs(61));
     assert!((0..2).all(|h| pair.frames_held(h) == 0 && pair.stack(h).deadline().is_none()));
+    assert!((0..2).all(|h| pair.stack(h).in_use() == InUse::default()));
 }
 
 /// RFC 9293 §3.6, figure 13.

@@ -7,7 +7,7 @@ use tcp_support::*;
 use tickwire_sim::{LinkConfig, Pair, PairConfig, Rng};
 use tickwire_stack::tcp::{Shutdown, State};
 use tickwire_stack::time::Span;
-use tickwire_stack::{Error, Limits, ListenerId, Ready, TcpId};
+use tickwire_stack::{Error, InUse, Limits, ListenerId, Ready, TcpId};
 
 /// A random life of many connections over a bad cable, with random writes, reads, half-closes, closes and aborts: bytes that arrive
 /// are those that were sent, in order, and at the end nothing is left.
@@ -28,7 +28,7 @@ fn random_lives_leave_nothing_behind() {
             jitter: Span::from_micros(20),
             ..LinkConfig::default()
         };
-        let limits = Limits { frames: 512, tcp: 64, ..Limits::DEFAULT };
+        let limits = Limits { frames: 512, tcp: 64, udp: 8, ..Limits::DEFAULT };
         let config = PairConfig { limits, audit: true, ..PairConfig::default() }.with_seed(seed).with_link(link);
         let mut pair = Pair::new(&config);
         let mut rng = Rng::new(seed ^ 0xabcd);
@@ -103,7 +103,7 @@ fn random_lives_leave_nothing_behind() {
         for host in 0..2 {
             assert_eq!(pair.frames_held(host), 0, "seed {seed}: frames of host {host}");
             assert_eq!(pair.stack(host).deadline(), None, "seed {seed}");
-            assert_eq!(pair.stack(host).counters().tcp_curr_estab.get(), 0, "seed {seed}");
+            assert_eq!(pair.stack(host).in_use(), InUse::default(), "seed {seed}");
         }
     }
 }
@@ -130,8 +130,11 @@ fn few_frames_are_shared_and_nothing_deadlocks() {
     for flow in &flows {
         close(&mut pair, flow.from.0, flow.from.1);
     }
+    let now = pair.now();
+    pair.stack(1).tcp_close_listener(listener, now).unwrap();
     pair.run_for(Span::from_secs(70));
     assert_eq!((pair.frames_held(0), pair.frames_held(1)), (0, 0));
+    assert_eq!([0, 1].map(|host| pair.stack(host).in_use()), [InUse::default(); 2]);
 }
 
 /// A program that never reads cannot take the lane's frames from the others.

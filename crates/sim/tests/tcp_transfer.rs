@@ -4,9 +4,9 @@ mod tcp_support;
 
 use tcp_support::*;
 use tickwire_sim::{LinkConfig, Pair};
-use tickwire_stack::Error;
 use tickwire_stack::tcp::State;
 use tickwire_stack::time::Span;
+use tickwire_stack::{Error, InUse};
 
 /// RFC 9293 §3.5 and §3.6: three-way handshake, a few bytes both ways, an orderly close.
 #[test]
@@ -32,6 +32,7 @@ fn a_connection_opens_carries_bytes_and_closes() {
         pair.run_for(Span::from_secs(70));
         for host in 0..2 {
             assert_eq!(pair.frames_held(host), 0);
+            assert_eq!(pair.stack(host).in_use(), InUse::default());
             assert!(pair.stack(host).deadline().is_none());
         }
     }

@@ -3,7 +3,11 @@
 //!
 //! Only a defect of ours can break any of it, whatever peers and programs do, so what is broken is told by a panic.
 
+#[cfg(test)]
+pub(crate) mod tests;
+
 use crate::Stack;
+use crate::demux::audit::Found;
 use crate::frame::{FrameId, Frames, flag};
 use crate::pool::Link;
 
@@ -39,18 +43,63 @@ impl Holders {
     }
 }
 
+/// How many slots are taken of what programs and peers can make a stack keep, besides frames (and paths, which it remembers for as long as there is room).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InUse {
+    /// TCP connections, with or without a handle.
+    pub connections: usize,
+    /// Listening sockets.
+    pub listeners: usize,
+    /// Sockets for datagrams.
+    pub datagrams: usize,
+    /// Memberships in groups.
+    pub memberships: usize,
+    /// Datagrams under reassembly.
+    pub reassemblies: usize,
+    /// Frames that wait for a neighbour.
+    pub waiting: usize,
+    /// Paths that are guesses.
+    pub guesses: usize,
+    /// Epoll sets.
+    pub sets: usize,
+    /// Sockets in them.
+    pub items: usize,
+}
+
 impl Stack<'_> {
-    /// Looks whether every frame has one holder, every list ends, every count is right, and every connection keeps to the laws of its numbers and has a
-    /// timer for what it waits for.
+    /// What is in use. Nothing is some time after all was closed.
+    #[must_use]
+    pub fn in_use(&self) -> InUse {
+        let core = &self.mem.core;
+        InUse {
+            connections: core.free_tcp.used(),
+            listeners: core.free_listeners.used(),
+            datagrams: core.free_udp.used(),
+            memberships: core.free_groups.used(),
+            reassemblies: core.free_reassemblies.used(),
+            waiting: core.free_waiting.used(),
+            guesses: core.guesses as usize,
+            sets: core.free_sets.used(),
+            items: core.free_items.used(),
+        }
+    }
+
+    /// Looks whether every frame has one holder, every slot of every pool is either free or somebody's who will give it back, every list ends, every count is
+    /// right, packets find each socket that they must and no other, and every connection keeps to the laws of its numbers and has a timer for what it waits for.
     ///
     /// # Panics
     /// If anything is wrong, with what.
     pub fn audit(&self) {
         let mut holders = Holders { of: vec![None; self.mem.frames.meta.len()] };
         let (free, frames) = (&self.mem.frames.free, &self.mem.frames);
-        free.each(frames.meta.len(), |id| frames.meta[id as usize].next, |id| holders.note(id, FREE));
-        self.audit_connections(&mut holders);
-        self.audit_datagrams(&mut holders);
+        let taken = free.taken("frames", frames.meta, |meta| meta.next);
+        (0..frames.meta.len() as FrameId).filter(|&id| !taken.has(id)).for_each(|id| holders.note(id, FREE));
+        let mut found = Found::default();
+        self.audit_connections(&mut holders, &mut found);
+        self.audit_datagrams(&mut holders, &mut found);
+        self.audit_tables(&found);
+        self.audit_paths();
+        self.audit_sets();
         self.audit_reassemblies(&mut holders);
         if let Some(first) = self.mem.core.partial_head.get() {
             let count = holders.note_chain(&self.mem.frames, first, "a packet that is coming in");
@@ -85,8 +134,13 @@ impl Stack<'_> {
         assert_eq!(filled, core.filled, "frames in the fill ring");
         let waiting: u32 = self.mem.paths.iter().map(|path| path.waiting).sum();
         assert_eq!(queued, core.queue_tail.wrapping_sub(core.queue_head) + waiting, "frames queued to be sent");
-        assert_eq!(waiting as usize, core.free_waiting.used(), "frames that wait for neighbours");
     }
+}
+
+/// Follows every chain of a hash table, in which there are no more than `most` entries; `next` is told of each, and of the chain that it is in. Says how many there are.
+#[track_caller]
+pub(crate) fn chains(table: &[Link], most: usize, mut next: impl FnMut(u32, usize) -> Link) -> usize {
+    table.iter().enumerate().map(|(chain, &first)| walk(first, most, |index| next(index, chain))).sum()
 }
 
 /// Follows a list, which may be no longer than `most`; says how long it is.

@@ -1,6 +1,8 @@
 //! Which socket a packet is for: two hash tables, one of connected sockets by all four ends, one of listening and bound
 //! sockets by port. The cost of a packet does not depend on the number of sockets.
 
+#[cfg(any(test, feature = "owned"))]
+pub(crate) mod audit;
 #[cfg(test)]
 mod tests;
 

@@ -122,6 +122,14 @@ impl Stack<'_> {
         self.mem.slot(kind, index).is_some_and(|slot| self.mem.handles[slot].generation & 1 == 1)
     }
 
+    /// Looks whether the slots of a pool that are taken are those that handles are good for, or were until the program closed them.
+    #[cfg(any(test, feature = "owned"))]
+    pub(crate) fn audit_handles(&self, kind: SocketKind, slots: usize, taken: &crate::pool::Taken) {
+        for index in 0..slots as u32 {
+            assert_eq!(taken.has(index), self.is_open(kind, index), "{kind:?} {index}: taken, and open");
+        }
+    }
+
     /// The pool index if the handle is good, [`Error::Stale`] if not.
     pub(crate) fn check(&self, id: SocketId) -> Result<usize> {
         let slot = self.mem.slot(id.kind, id.index).ok_or(Error::Stale)?;

@@ -42,6 +42,8 @@ mod timers;
 pub mod udp;
 pub mod watch;
 
+#[cfg(any(test, feature = "owned"))]
+pub use audit::InUse;
 pub use core_state::Config;
 #[doc(inline)]
 pub use error::{Error, Result};

@@ -1,5 +1,8 @@
 //! The cache of paths: looked up by destination, filled by the host, evicted by a clock hand when it is full.
 
+#[cfg(any(test, feature = "owned"))]
+mod audit;
+
 use crate::Stack;
 use crate::addr::Address;
 use crate::error::{Error, Result};

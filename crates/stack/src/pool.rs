@@ -76,22 +76,46 @@ impl<T: Slot> FreeList<T> {
         self.used -= 1;
     }
 
-    /// Tells `visit` of every free slot; `next` is the link of one that was used before.
+    /// Which slots are taken, as the free list has it; `next` is the link of a slot. Looks whether the list ends, and names each slot once that is not taken.
     #[cfg(any(test, feature = "owned"))]
-    pub(crate) fn each(&self, slots: usize, next: impl Fn(u32) -> Link, mut visit: impl FnMut(u32)) {
-        let free = slots - self.used as usize;
-        let chained = crate::audit::walk(self.head, free, |index| {
-            visit(index);
-            next(index)
+    pub(crate) fn taken(&self, what: &str, slots: &[T], next: impl Fn(&T) -> Link) -> Taken {
+        assert!(self.fresh as usize <= slots.len(), "{what}: more were used than there are");
+        let mut taken = vec![true; self.fresh as usize];
+        crate::audit::walk(self.head, taken.len(), |index| {
+            let is_first = taken.get_mut(index as usize).is_some_and(core::mem::take);
+            assert!(is_first, "{what}: {index} is on the free list twice, or was never used");
+            next(&slots[index as usize])
         });
-        (self.fresh..slots as u32).for_each(&mut visit);
-        assert_eq!(chained + slots - self.fresh as usize, free, "free slots");
+        let taken = Taken(taken);
+        assert_eq!(
+            taken.all().count(),
+            self.used(),
+            "{what}: those that are not on the free list, and those that are taken"
+        );
+        taken
     }
 
     /// How many slots are taken.
     #[must_use]
     pub const fn used(&self) -> usize {
         self.used as usize
+    }
+}
+
+/// The slots of a pool that are taken. It takes as long to make as slots were ever used, not as there are.
+#[cfg(any(test, feature = "owned"))]
+pub(crate) struct Taken(Vec<bool>);
+
+#[cfg(any(test, feature = "owned"))]
+impl Taken {
+    /// Whether this slot is.
+    pub(crate) fn has(&self, index: u32) -> bool {
+        self.0.get(index as usize).copied().unwrap_or_default()
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> impl Iterator<Item = u32> {
+        (0..).zip(&self.0).filter_map(|(index, &taken)| taken.then_some(index))
     }
 }
 

@@ -107,6 +107,15 @@ impl Stack<'_> {
         due
     }
 
+    /// Looks whether each place in the heap is that of one timer.
+    #[cfg(any(test, feature = "owned"))]
+    pub(crate) fn audit_heap(&self) {
+        for (place, entry) in (0..).zip(&self.mem.heap[..self.mem.core.heap_len as usize]) {
+            let held = self.mem.timers.get(entry.tcp as usize).map(|timer| timer.place);
+            assert_eq!(held, Some(Link::to(place)), "whose timer is at {place}");
+        }
+    }
+
     fn heap(&mut self) -> Heap<'_> {
         let len = self.mem.core.heap_len as usize;
         Heap { len: &mut self.mem.core.heap_len, entries: &mut self.mem.heap[..len], timers: self.mem.timers }

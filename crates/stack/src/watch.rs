@@ -4,6 +4,8 @@
 //! the items that watch it are touched, and those that care go to the end of their set's ready list; waiting on a set looks at its
 //! ready list only. So the cost of an event does not depend on how many sockets there are, nor that of a wait on how many are idle.
 
+#[cfg(any(test, feature = "owned"))]
+mod audit;
 mod list;
 #[cfg(test)]
 mod tests;

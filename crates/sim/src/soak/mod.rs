@@ -20,7 +20,7 @@ use datagrams::Datagrams;
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::tcp::{Algorithm, Ecn};
 use tickwire_stack::time::Span;
-use tickwire_stack::{Config, Limits, ListenerId};
+use tickwire_stack::{Config, InUse, Limits, ListenerId};
 use weather::Weather;
 
 /// Where both hosts listen.
@@ -98,7 +98,16 @@ impl Hosts {
         stack.tcp.syn_queue = if rng.chance(250_000) { 0 } else { 256 };
         stack.tcp.window_shift = rng.below(9) as u8;
         let weather = Weather::new(&mut rng);
-        let limits = Limits { frames: 256 << rng.below(4), tcp: 64, listeners: 4, udp: 8, ..Limits::DEFAULT };
+        let limits = Limits {
+            frames: 256 << rng.below(4),
+            tcp: 64,
+            listeners: 4,
+            udp: 8,
+            // What is not used would only be looked through at every step.
+            paths: 64,
+            watch_sets: 4,
+            ..Limits::DEFAULT
+        };
         let config = PairConfig { seed, limits, stack, mtu: weather.told, audit: true, ..PairConfig::default() };
         let mut pair = Pair::new(&config);
         let listeners = [0, 1].map(|host| {
@@ -212,7 +221,7 @@ impl Hosts {
             self.life.packets += stats.sent;
             self.life.lost += stats.sent + stats.duplicated - stats.delivered;
             let stack = self.pair.stack(host);
-            assert_eq!(stack.counters().tcp_curr_estab.get(), 0, "connections of host {host}");
+            assert_eq!(stack.in_use(), InUse::default(), "slots of host {host}");
             self.life.resent += stack.counters().tcp_retrans_segs.get();
         }
         self.life

@@ -8,7 +8,7 @@ use tickwire_sim::{LinkConfig, Pair, PairConfig};
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::tcp::{RecvFlags, State, TcpOptions};
 use tickwire_stack::time::Span;
-use tickwire_stack::{Error, ListenerId, TcpId};
+use tickwire_stack::{Error, InUse, ListenerId, TcpId};
 
 /// The port that host 1 listens on.
 pub(crate) const PORT: u16 = 80;
@@ -150,7 +150,7 @@ pub(crate) fn transfer(pair: &mut Pair, flows: &mut [Flow], limit: Span) -> Span
     pair.now().since(start)
 }
 
-/// Closes both ends and lets TIME-WAIT pass; then nothing may be left: no connection, no frame.
+/// Closes both ends and lets TIME-WAIT pass; then nothing may be left: no slot, no frame.
 pub(crate) fn close_and_check(pair: &mut Pair, client: TcpId, server: TcpId, listener: ListenerId) {
     close(pair, 0, client);
     pair.run_for(Span::from_millis(100));
@@ -160,7 +160,7 @@ pub(crate) fn close_and_check(pair: &mut Pair, client: TcpId, server: TcpId, lis
     pair.run_for(Span::from_secs(400));
     for host in 0..2 {
         assert_eq!(pair.frames_held(host), 0, "frames of host {host}");
-        assert_eq!(pair.stack(host).counters().tcp_curr_estab.get(), 0);
+        assert_eq!(pair.stack(host).in_use(), InUse::default());
         assert!(pair.stack(host).deadline().is_none(), "no timer is left at host {host}");
     }
 }

@@ -389,9 +389,12 @@ fn note_offsets(frames: &mut Frames<'_>, first: FrameId, start: u32) -> FrameId 
 impl Stack<'_> {
     /// See [`Stack::audit`].
     pub(crate) fn audit_reassemblies(&self, holders: &mut crate::audit::Holders) {
+        let core = &self.mem.core;
+        let taken = core.free_reassemblies.taken("reassemblies", self.mem.reassemblies, |datagram| datagram.link);
         let (mut held, mut before) = (0, Link::NONE);
         let count = crate::audit::walk(self.mem.core.reassembly_head, self.mem.reassemblies.len(), |index| {
             let datagram = &self.mem.reassemblies[index as usize];
+            assert!(taken.has(index), "reassembly {index} has an age, and is free");
             assert_eq!(datagram.older, before, "reassemblies by age");
             before = Link::to(index);
             let frames = &self.mem.frames;
@@ -401,6 +404,14 @@ impl Stack<'_> {
             datagram.newer
         });
         assert_eq!((held, before), (self.mem.core.reassembly_frames, self.mem.core.reassembly_tail), "reassemblies");
-        assert_eq!(count, self.mem.core.free_reassemblies.used(), "reassemblies in use");
+        let in_table =
+            crate::audit::chains(self.mem.reassembly_buckets, self.mem.reassemblies.len(), |index, bucket| {
+                let Reassembly { link, source, destination, id, protocol, .. } = self.mem.reassemblies[index as usize];
+                assert!(taken.has(index), "reassembly {index} is found, and free");
+                assert_eq!(self.reassembly_hash(source, destination, protocol, id), bucket, "where {index} is found");
+                link
+            });
+        let used = core.free_reassemblies.used();
+        assert_eq!((count, in_table), (used, used), "reassemblies by age, and those that are found");
     }
 }

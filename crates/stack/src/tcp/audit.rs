@@ -1,9 +1,14 @@
 //! What must hold of connections and listeners: see [`Stack::audit`].
 
+#[cfg(test)]
+mod tests;
+
 use super::recovery::Phase;
 use super::socket::{Socket, State};
 use crate::Stack;
+use crate::addr::Address;
 use crate::audit::{Holders, walk};
+use crate::demux::audit::{Found, Way};
 use crate::ids::SocketKind;
 use crate::pool::Link;
 
@@ -14,6 +19,22 @@ impl Socket {
             State::SynSent | State::SynReceived => true,
             State::Free | State::Closed | State::TimeWait => false,
             _ => self.send.queued() > 0 || self.write_shut && !self.fin_queued,
+        }
+    }
+
+    fn way(&self) -> Way {
+        match self.state {
+            State::Free | State::Closed => Way::None,
+            _ => Way::Connected(self.local, self.remote),
+        }
+    }
+
+    /// Whether somebody will give its slot back: the program, who holds its handle or is to accept it, or else a timer.
+    fn will_end(&self) -> bool {
+        let timed = !self.at.retransmit.is_never() || !self.at.keep.is_never();
+        match self.state {
+            State::SynReceived if self.passive => timed && !self.listener.is_none(),
+            _ => !self.orphan || timed && self.state != State::Closed,
         }
     }
 
@@ -31,14 +52,20 @@ impl Socket {
     }
 }
 
+/// How many connections with that peer are half open.
+pub(crate) fn half_open_to(all: &[Socket], peer: Address) -> usize {
+    all.iter().filter(|s| s.state == State::SynReceived && s.remote.address == peer).count()
+}
+
 impl Stack<'_> {
-    pub(crate) fn audit_connections(&self, holders: &mut Holders) {
+    pub(crate) fn audit_connections(&self, holders: &mut Holders, found: &mut Found) {
         let frames = &self.mem.frames;
-        let mut established = 0;
+        let taken = self.mem.core.free_tcp.taken("connections", self.mem.tcp, |s| s.link);
+        self.audit_handles(SocketKind::Tcp, self.mem.tcp.len(), &taken);
+        let (mut established, mut queued) = (0, 0);
         for (index, s) in self.mem.tcp.iter().enumerate() {
             let due = self.audit_timer(index as u32);
-            let open = self.is_open(SocketKind::Tcp, index as u32);
-            assert_eq!(open, s.state != State::Free, "handle of {index}, {:?}", s.state);
+            assert_eq!(taken.has(index as u32), s.state != State::Free, "handle of {index}, {:?}", s.state);
             if s.state == State::Free {
                 assert!(due.is_never(), "timer of {index}, which is free");
                 continue;
@@ -52,14 +79,18 @@ impl Stack<'_> {
             assert!(!s.waits() || !s.at.retransmit.is_never(), "{index}: nothing will ever happen in {:?}", s.state);
             let ends = s.state != State::TimeWait || !s.at.keep.is_never();
             assert!(ends, "{index}: TIME-WAIT without end");
+            assert!(s.will_end(), "{index}: nobody will ever give it back, in {:?}", s.state);
+            self.audit_way(SocketKind::Tcp, index as u32, s.way(), found);
+            queued += usize::from(s.queued);
             established += u64::from(matches!(s.state, State::Established | State::CloseWait));
         }
         assert_eq!(self.mem.counters.tcp_curr_estab.get(), established, "TcpCurrEstab");
-        self.audit_time_wait();
-        self.audit_listeners();
+        self.audit_heap();
+        let listed = self.audit_time_wait() + self.audit_listeners(found);
+        assert_eq!(queued, listed, "connections that are on a list of TIME-WAIT, or to be accepted");
     }
 
-    fn audit_time_wait(&self) {
+    fn audit_time_wait(&self) -> usize {
         let shared = &self.mem.core.tcp;
         let mut before = Link::NONE;
         let listed = walk(shared.time_wait_head, self.mem.tcp.len(), |index| {
@@ -71,22 +102,34 @@ impl Stack<'_> {
         assert_eq!(before, shared.time_wait_tail, "the end of the list of TIME-WAIT");
         let orphans = self.mem.tcp.iter().filter(|s| s.state == State::TimeWait && s.orphan).count();
         assert_eq!(listed, orphans, "who is in TIME-WAIT without a handle is on its list");
+        listed
     }
 
-    fn audit_listeners(&self) {
-        for (at, listener) in self.mem.listeners.iter().enumerate() {
-            if !self.is_open(SocketKind::Listener, at as u32) {
-                continue;
-            }
-            let mine = |s: &Socket| s.listener == Link::to(at as u32);
+    /// Says how many connections are to be accepted.
+    fn audit_listeners(&self, found: &mut Found) -> usize {
+        let taken = self.mem.core.free_listeners.taken("listeners", self.mem.listeners, |listener| listener.link);
+        self.audit_handles(SocketKind::Listener, self.mem.listeners.len(), &taken);
+        for s in self.mem.tcp.iter().filter(|s| s.state != State::Free) {
+            assert!(s.listener.get().is_none_or(|at| taken.has(at)), "the listener of {:?} is closed", s.remote);
+        }
+        let mut to_accept = 0;
+        for at in taken.all() {
+            let listener = &self.mem.listeners[at as usize];
+            let mine = |s: &Socket| s.listener == Link::to(at);
             let half_open = self.mem.tcp.iter().filter(|s| s.state == State::SynReceived && mine(s)).count();
             assert_eq!(half_open, listener.half_open as usize, "half-open connections of listener {at}");
+            let mut before = Link::NONE;
             let queued = walk(listener.accept_head, self.mem.tcp.len(), |index| {
                 let s = &self.mem.tcp[index as usize];
                 assert!(s.state != State::Free && s.queued && mine(s), "{index} in the queue of listener {at}");
+                before = Link::to(index);
                 s.link
             });
             assert_eq!(queued, listener.accept_len as usize, "the queue of listener {at}");
+            assert_eq!(before, listener.accept_tail, "the end of the queue of listener {at}");
+            to_accept += queued;
+            self.audit_way(SocketKind::Listener, at, Way::Bound(listener.local), found);
         }
+        to_accept
     }
 }

@@ -24,12 +24,12 @@ const COOKIE_LIFE: Span = Span::from_secs(128);
 #[derive(Debug, FromZeros)]
 #[repr(C)]
 pub struct Listener {
-    link: Link,
+    pub(super) link: Link,
     pub(super) local: Endpoint,
     pub(super) settings: Settings,
     /// Accepted connections that the program has not taken, the oldest first.
     pub(super) accept_head: Link,
-    accept_tail: Link,
+    pub(super) accept_tail: Link,
     pub(super) accept_len: u32,
     /// How many may wait to be accepted.
     backlog: u32,

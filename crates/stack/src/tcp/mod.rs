@@ -15,6 +15,7 @@
 //! | `pmtu`, `black_hole`, `urgent` | path MTU and ICMP errors, paths that drop large packets without a word, urgent data |
 //! | `api`, `settings` | what a program calls |
 //! | `info`, `tally`, `linux_info` | what a program is told of its connection, and in which form |
+//! | `audit` | what tests and simulations look at |
 //!
 //! Everything is a method of [`crate::Stack`] with the index of the connection, or a function on one part of a connection.
 
@@ -61,6 +62,8 @@ mod urgent;
 mod window;
 
 pub use api::{RecvFlags, Shutdown};
+#[cfg(any(test, feature = "owned"))]
+pub(crate) use audit::half_open_to;
 pub use config::Config;
 pub(crate) use config::Shared;
 pub use congestion::Algorithm;

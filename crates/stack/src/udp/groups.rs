@@ -12,7 +12,7 @@ use zerocopy::FromZeros;
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
 pub(crate) struct Membership {
-    link: Link,
+    pub(super) link: Link,
     group: Address,
     /// The source, `::` for all.
     source: Address,

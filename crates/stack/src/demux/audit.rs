@@ -1,0 +1,60 @@
+//! What must hold of the tables by which packets find their socket: see [`Stack::audit`].
+
+use super::protocol_of;
+use crate::Stack;
+use crate::addr::Endpoint;
+use crate::audit::chains;
+use crate::ids::SocketKind;
+
+/// How a socket is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// By nobody: it is not open to packets yet, or not any more.
+    None,
+    /// By what comes from just one peer.
+    Connected(Endpoint, Endpoint),
+    /// By what comes to a port.
+    Bound(Endpoint),
+}
+
+/// How many sockets there are to be found in each table.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    connected: usize,
+    bound: usize,
+}
+
+impl Stack<'_> {
+    /// Looks whether a socket is found in this way.
+    pub(crate) fn audit_way(&self, kind: SocketKind, index: u32, way: Way, found: &mut Found) {
+        let protocol = protocol_of(kind);
+        match way {
+            Way::None => {}
+            Way::Connected(local, remote) => {
+                found.connected += 1;
+                let who = self.find_connected(protocol, local, remote);
+                assert_eq!(who, Some((kind, index)), "who is found from {local:?} to {remote:?}");
+            }
+            Way::Bound(local) => {
+                found.bound += 1;
+                let slot = self.mem.slot(kind, index).map(|slot| slot as u32);
+                let is_found = self.bound_to(protocol, local).any(|(bound, _)| Some(bound) == slot);
+                assert!(is_found, "{kind:?} {index} is not found at {local:?}");
+            }
+        }
+    }
+
+    /// Looks whether nothing is found but sockets that must be.
+    pub(crate) fn audit_tables(&self, found: &Found) {
+        let nodes = &self.mem.nodes;
+        let all = |table: &[_], what| {
+            chains(table, nodes.len(), |slot, _| {
+                let (kind, index) = self.mem.socket_of_slot(slot as usize);
+                assert!(self.is_open(kind, index), "{kind:?} {index} is found among the {what}, and not open");
+                nodes[slot as usize].next
+            })
+        };
+        let places = (all(self.mem.connected, "connected"), all(self.mem.bound, "bound"));
+        assert_eq!(places, (found.connected, found.bound), "places of connected and of bound sockets");
+    }
+}

@@ -1,0 +1,38 @@
+//! What must hold of the cache of paths: see [`Stack::audit`].
+
+use crate::Stack;
+use crate::audit::{chains, walk};
+use crate::path::GUESSED;
+use crate::tcp::half_open_to;
+
+impl Stack<'_> {
+    pub(crate) fn audit_paths(&self) {
+        let (core, paths) = (&self.mem.core, &self.mem.paths);
+        let taken = core.free_paths.taken("paths", paths, |path| path.link);
+        let (mut guesses, mut waiting) = (0, 0);
+        for index in taken.all() {
+            let path = &paths[index as usize];
+            let destination = path.info.destination;
+            assert_eq!(self.path_find(destination), Some(index), "the path to {destination:?}");
+            waiting += walk(path.waiting_head, path.waiting as usize, |slot| self.mem.waiting[slot as usize].link);
+            if path.inferred == GUESSED {
+                guesses += 1;
+                // A guess goes with the last of its guests; without any it would stay for ever.
+                let most = half_open_to(self.mem.tcp, destination);
+                assert!(
+                    (1..=most).contains(&path.guests.into()),
+                    "guests of the path to {destination:?}: {}",
+                    path.guests
+                );
+            }
+        }
+        assert_eq!(guesses, core.guesses, "paths that are guesses");
+        let in_table = chains(self.mem.path_buckets, paths.len(), |index, _| {
+            assert!(taken.has(index), "path {index} is found, and free");
+            paths[index as usize].link
+        });
+        assert_eq!(in_table, core.free_paths.used(), "paths that are found");
+        let places = core.free_waiting.taken("places to wait", self.mem.waiting, |place| place.link);
+        assert_eq!(places.all().count(), waiting, "places to wait for neighbours");
+    }
+}
