@@ -15,6 +15,7 @@ mod burst;
 mod figures;
 mod host;
 mod input;
+mod laws;
 mod link;
 mod messages;
 mod oscillator;

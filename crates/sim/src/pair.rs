@@ -1,6 +1,7 @@
 //! Two hosts on a cable, and the time that passes between them.
 
 use crate::host::Host;
+use crate::laws::Laws;
 use crate::link::{Link, LinkConfig, LinkStats};
 use crate::rng::Rng;
 use tickwire_stack::path::{PathInfo, PathState};
@@ -24,6 +25,8 @@ pub struct PairConfig {
     pub paths: bool,
     /// Both stacks are looked through at every step ([`Stack::audit`]), which takes as long as they have frames and sockets.
     pub audit: bool,
+    /// The numbers of connections are followed from step to step, and held against those of the other host (`laws`). Only if nobody else is on the cable.
+    pub laws: bool,
 }
 
 impl Default for PairConfig {
@@ -36,6 +39,7 @@ impl Default for PairConfig {
             mtu: 1500,
             paths: true,
             audit: false,
+            laws: false,
         }
     }
 }
@@ -65,6 +69,7 @@ pub struct Pair {
     now: Instant,
     mtu: u32,
     audit: bool,
+    laws: Option<Laws>,
     trace: u64,
     /// What each host sent last.
     last: [Vec<u8>; 2],
@@ -89,6 +94,7 @@ impl Pair {
             now,
             mtu: config.mtu,
             audit: config.audit,
+            laws: config.laws.then(Laws::default),
             trace: 0xcbf2_9ce4_8422_2325,
             last: [const { Vec::new() }; 2],
         };
@@ -234,6 +240,10 @@ impl Pair {
         self.flush();
         if self.audit {
             self.hosts.iter_mut().for_each(|host| host.stack().audit());
+        }
+        if let Some(laws) = &mut self.laws {
+            let [one, other] = self.hosts.each_mut().map(Host::stack);
+            laws.look([&one, &other]);
         }
         true
     }

@@ -1,5 +1,5 @@
 //! The endurance test: lives of two hosts, drawn from a seed, in any weather. At every step both stacks are looked through for what must always hold
-//! ([`tickwire_stack::Stack::audit`]); whatever is read is what was written, in order; when the weather has cleared up all that was written arrives; and when all is
+//! ([`tickwire_stack::Stack::audit`]), and the numbers of connections from step to step and from end to end (`laws`); whatever is read is what was written, in order; when the weather has cleared up all that was written arrives; and when all is
 //! closed nothing is left.
 //!
 //! | file | what it is about |
@@ -108,7 +108,8 @@ impl Hosts {
             watch_sets: 4,
             ..Limits::DEFAULT
         };
-        let config = PairConfig { seed, limits, stack, mtu: weather.told, audit: true, ..PairConfig::default() };
+        let config =
+            PairConfig { seed, limits, stack, mtu: weather.told, audit: true, laws: true, ..PairConfig::default() };
         let mut pair = Pair::new(&config);
         let listeners = [0, 1].map(|host| {
             let mut stack = pair.stack(host);

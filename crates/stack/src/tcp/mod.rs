@@ -15,7 +15,7 @@
 //! | `pmtu`, `black_hole`, `urgent` | path MTU and ICMP errors, paths that drop large packets without a word, urgent data |
 //! | `api`, `settings` | what a program calls |
 //! | `info`, `tally`, `linux_info` | what a program is told of its connection, and in which form |
-//! | `audit` | what tests and simulations look at |
+//! | `audit`, `numbers` | what tests and simulations look at |
 //!
 //! Everything is a method of [`crate::Stack`] with the index of the connection, or a function on one part of a connection.
 
@@ -40,6 +40,8 @@ mod input;
 mod isn;
 mod linux_info;
 mod listener;
+#[cfg(any(test, feature = "owned"))]
+mod numbers;
 mod options;
 mod output;
 mod pmtu;
@@ -71,5 +73,9 @@ pub use ecn::Ecn;
 pub use info::TcpInfo;
 pub use linux_info::LINUX_INFO_LEN;
 pub use listener::Listener;
+#[cfg(any(test, feature = "owned"))]
+pub use numbers::Numbers;
+#[cfg(any(test, feature = "owned"))]
+pub use seq::Seq;
 pub use settings::{Setting, TcpOptions};
 pub use socket::{Socket, State};
