@@ -44,6 +44,27 @@ fn the_window_of_the_last_handshake_segment_counts_and_is_unsigned() {
     }
 }
 
+/// RFC 9293 §3.8.6 (the window counts from what is acknowledged, and only that may be sent): data of the peer is lost and sent again, so what acknowledges most carries lower
+/// numbers than what came before. Its window is taken with its acknowledgement, or that would move the last one's end to where the peer never let it.
+#[test]
+fn the_window_of_what_is_sent_again_is_taken_with_its_acknowledgement() {
+    for (acked, window) in [(2000, 1000), (3000, 0)] {
+        let mut wire = Wire::new();
+        let (id, ours, theirs) = wire.accepted();
+        wire.put(Seg::new(ACK, theirs + 1000, ours).window(3000).data(&pattern(1000, 1)));
+        wire.taken();
+        wire.send(id, &pattern(9_000, 1)).unwrap();
+        assert_eq!(wire.taken().iter().map(|seg| seg.data.len()).sum::<usize>(), 3000);
+        wire.put(Seg::new(ACK, theirs, ours + acked).window(window).data(&pattern(1000, 2)));
+        assert_eq!(send_window(&mut wire, id), u32::from(window));
+        let beyond: Vec<_> = wire.taken().into_iter().filter(|seg| seg.end().wrapping_sub(ours) > 3000).collect();
+        assert!(beyond.is_empty(), "the peer has asked for 3000 bytes: {beyond:?}");
+        assert_eq!(wire.recv(id).unwrap().len(), 2000, "what was out of order came together");
+        wire.put(Seg::new(ACK, theirs + 2000, ours + 3000).window(9000));
+        assert_eq!(wire.taken().iter().map(|seg| seg.data.len()).sum::<usize>(), 6000);
+    }
+}
+
 /// RFC 9293 §3.8.6.2.1: a segment is cut where the window was never larger than that; otherwise it waits for the window. What waits goes out
 /// with the acknowledgement of what made room for it.
 #[test]

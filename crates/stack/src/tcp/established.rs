@@ -90,9 +90,12 @@ impl Socket {
     }
 
     /// Takes the peer's window (RFC 9293 §3.10.7.4, SND.WL1 and SND.WL2). Returns whether it changed.
+    ///
+    /// As on Linux what acknowledges more than the segment that set the window was sent later, also if it carries data from before (RFC 9293 looks at SEG.SEQ first): that
+    /// is sent again. Were its acknowledgement taken without its window, SND.UNA would carry the old one beyond what the peer has ever offered.
     pub(super) fn take_window(&mut self, segment: &Segment) -> bool {
-        let newer =
-            self.window_seq.lt(segment.seq) || self.window_seq == segment.seq && self.window_ack.le(segment.ack);
+        let (seq, ack) = (self.window_seq, self.window_ack);
+        let newer = ack.lt(segment.ack) || ack == segment.ack && seq.le(segment.seq);
         if !newer {
             return false;
         }
