@@ -210,6 +210,7 @@ fn broken_datagrams_are_dropped_by_reason() {
     }
 }
 
+/// RFC 791 §3.2: only what has been put together is a datagram.
 #[test]
 fn a_fragment_of_nothing_in_particular_is_not_delivered() {
     let mut target = Target::new();

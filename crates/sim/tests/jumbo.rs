@@ -45,6 +45,7 @@ fn a_stream_goes_in_full_segments() {
     }
 }
 
+/// RFC 9293 §3.8.1, RFC 6675, RFC 8985.
 #[test]
 fn what_the_cable_does_to_jumbo_frames_is_repaired() {
     for (seed, loss) in [1_000, 10_000, 50_000, 200_000].into_iter().enumerate() {

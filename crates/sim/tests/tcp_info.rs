@@ -59,7 +59,7 @@ fn what_is_lost_counts_until_it_arrives_and_what_is_sent_again_beside_it() {
     assert_eq!(told(&mut peer), (0, 0));
 }
 
-/// A probe repeats what nobody deems lost.
+/// RFC 8985 §7.3: a probe repeats what nobody deems lost.
 #[test]
 fn what_a_probe_repeats_is_sent_again_and_not_lost() {
     let mut peer = peer();

@@ -46,7 +46,7 @@ fn a_connection_outlives_the_frames_that_a_reset_device_keeps() {
     }
 }
 
-/// Nothing leaves this host any more: the connection ends as one does whose peer is gone.
+/// RFC 9293 §3.8.3: nothing leaves this host any more: the connection ends as one does whose peer is gone.
 #[test]
 fn a_ring_that_takes_nothing_ends_the_connection_in_the_end() {
     for keeps in [false, true] {

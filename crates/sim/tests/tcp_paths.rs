@@ -277,6 +277,7 @@ fn the_hosts_word_is_not_overruled_by_a_packet() {
     }
 }
 
+/// RFC 1122 §3.2.1.3, RFC 9293 §3.9.2.3 (MUST-63): a SYN from no single host, or from ourselves, is dropped without a word.
 #[test]
 fn what_nobody_can_have_sent_is_not_answered() {
     let mut wire = wire(64);
@@ -318,7 +319,7 @@ fn a_flood_of_syns_costs_no_path_and_asks_nobody() {
     assert!(wire.stack().path_get(&peer.address).is_some());
 }
 
-/// A cookie that comes back is as good as a SYN-ACK that was acknowledged.
+/// RFC 4987 §3.6: a cookie that comes back is as good as a SYN-ACK that was acknowledged.
 #[test]
 fn a_connection_from_a_cookie_asks_the_host_too() {
     let mut wire = wire(2);

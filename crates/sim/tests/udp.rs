@@ -255,6 +255,7 @@ fn what_may_not_be_fragmented_is_refused() {
     assert_eq!(send(&mut pair, 0, a, Endpoint::new(to, 2000), &[0; 1473]), Err(Error::MessageTooLong));
 }
 
+/// RFC 1122 §2.3.2.2, RFC 4861 §7.2.2: what waits for an address to be resolved goes out when it is.
 #[test]
 fn packets_wait_for_the_neighbour_and_go_out_in_order_once_it_is_known() {
     let mut pair = Pair::new(&PairConfig { paths: false, ..PairConfig::default() });
@@ -278,6 +279,7 @@ fn packets_wait_for_the_neighbour_and_go_out_in_order_once_it_is_known() {
     assert_eq!(pair.frames_held(0), 0);
 }
 
+/// RFC 4861 §7.2.2: when resolution has failed, what waited is given up, and the sender told.
 #[test]
 fn a_neighbour_that_never_answers_costs_its_packets_and_then_an_error() {
     let mut pair = Pair::new(&PairConfig { paths: false, ..PairConfig::default() });

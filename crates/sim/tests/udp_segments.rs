@@ -129,7 +129,7 @@ fn the_largest_send_waits_whole_for_the_neighbour() {
     }
 }
 
-/// As in the kernel's queue of a neighbour. Were it refused, the socket would be writable all the same, and its program would try again and again.
+/// RFC 4861 §7.2.2, as in the kernel's queue of a neighbour: the new arrival replaces the oldest. Were it refused, the socket would be writable all the same, and its program would try again and again.
 #[test]
 fn of_what_waits_for_a_neighbour_the_oldest_gives_way_and_the_socket_stays_writable() {
     let (mut pair, a, b, to) = unresolved();
