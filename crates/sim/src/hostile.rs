@@ -94,8 +94,16 @@ impl Arena {
     }
 
     fn with(family: usize, marks: bool) -> Self {
-        let limits =
-            Limits { frames: 256, tcp: 16, listeners: 4, udp: 4, reassemblies: 4, waiting: 16, ..Limits::DEFAULT };
+        let limits = Limits {
+            frames: 256,
+            tcp: 16,
+            listeners: 4,
+            udp: 4,
+            reassemblies: 4,
+            waiting: 16,
+            watch_sets: 1,
+            ..Limits::DEFAULT
+        };
         let mut stack = Config::default();
         stack.tcp.ecn = if marks { Ecn::Ask } else { stack.tcp.ecn };
         let mut pair = Pair::new(&PairConfig { limits, stack, audit: true, ..PairConfig::default() });
