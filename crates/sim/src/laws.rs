@@ -27,7 +27,8 @@ fn disagrees(from: &Numbers, to: &Numbers) -> Option<&'static str> {
     let laws = [
         (from.una, to.received, "what was not received is acknowledged"),
         (to.received, from.nxt, "what was not sent is received"),
-        (from.nxt, to.edge, "more is sent than was asked for"),
+        // FIN may take the one number behind the window.
+        (from.nxt, to.edge + u32::from(from.fin_sent), "more is sent than was asked for"),
     ];
     laws.into_iter().find(|(less, more, _)| more.lt(*less)).map(|(_, _, what)| what)
 }
@@ -117,6 +118,8 @@ mod tests {
         assert!(after(|ends| ends[0].una = ends[1].received + 1).contains("what was not received is acknowledged"));
         assert!(after(|ends| ends[1].received = ends[0].nxt + 1).contains("what was not sent is received"));
         assert!(after(|ends| ends[0].nxt = ends[1].edge + 1).contains("more is sent than was asked for"));
+        let fin = |beyond| after(|ends| (ends[0].nxt, ends[0].fin_sent) = (ends[1].edge + beyond, true));
+        assert!(fin(1).is_empty() && fin(2).contains("more is sent than was asked for"));
     }
 
     /// The next connection between the same ports has other numbers, and may meet what is left of the one before.

@@ -65,6 +65,24 @@ fn the_window_of_what_is_sent_again_is_taken_with_its_acknowledgement() {
     }
 }
 
+/// RFC 9293 §3.8.6: data that fills the window takes FIN along, one number behind it. A peer that cuts it off (§3.10.7.4) gets it again.
+#[test]
+fn a_fin_goes_with_the_data_that_fills_the_window() {
+    let mut wire = Wire::new();
+    let (id, ours, theirs) = wire.accepted();
+    wire.put(Seg::new(ACK, theirs, ours).window(0));
+    wire.send(id, &pattern(1000, 1)).unwrap();
+    wire.close(id);
+    wire.nothing();
+    wire.put(Seg::new(ACK, theirs, ours).window(1000));
+    let last = wire.one();
+    assert_eq!((last.seq, last.data.len(), last.has(FIN)), (ours, 1000, true));
+    wire.put(Seg::new(ACK, theirs, ours + 1000).window(1000));
+    wire.pass(Span::from_secs(3));
+    let again = wire.taken();
+    assert!(again.iter().any(|seg| seg.has(FIN) && seg.end() == ours + 1000), "{again:?}");
+}
+
 /// RFC 9293 §3.8.6.2.1: a segment is cut where the window was never larger than that; otherwise it waits for the window. What waits goes out
 /// with the acknowledgement of what made room for it.
 #[test]

@@ -20,6 +20,8 @@ pub struct Numbers {
     pub una: Seq,
     /// SND.NXT: the number after the last that was ever sent.
     pub nxt: Seq,
+    /// FIN has been sent: the last number before SND.NXT is its own.
+    pub fin_sent: bool,
     /// RCV.NXT.
     pub received: Seq,
     /// The right edge of the window that was offered last.
@@ -32,12 +34,13 @@ impl Numbers {
     pub fn new(local: Endpoint, remote: Endpoint, iss: u32, irs: u32) -> Self {
         let (iss, irs) = (Seq(iss), Seq(irs));
         let (una, received) = (iss + 1, irs + 1);
-        Self { local, remote, iss, irs, una, nxt: una, received, edge: received }
+        Self { local, remote, iss, irs, una, nxt: una, fin_sent: false, received, edge: received }
     }
 
     fn of(s: &Socket) -> Self {
         let Socket { local, remote, iss, irs, edge, .. } = *s;
-        Self { local, remote, iss, irs, una: s.send.una, nxt: s.send.nxt, received: s.recv.next, edge }
+        let fin_sent = s.fin_queued && s.send.unsent() == 0;
+        Self { local, remote, iss, irs, una: s.send.una, nxt: s.send.nxt, fin_sent, received: s.recv.next, edge }
     }
 }
 
