@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Both, PATIENCE, bound, crossing, either_side, pattern, python, start};
+use common::{Both, PATIENCE, bound, either_side, pattern, python, start};
 use std::fmt::Write;
 use std::path::Path;
 use tickwire_lab::{Host, Process};
@@ -26,20 +26,20 @@ fn nginx_serves_files_to_curl_without_a_wrong_byte() {
     std::fs::write(directory.join("file"), &content).unwrap();
     let config = directory.join("nginx.conf");
     let address = both.pair.b_v4();
-    std::fs::write(&config, nginx_configuration(&directory, &address, 8080)).unwrap();
-    let nginx = ["nginx", "-p", directory.to_str().unwrap(), "-c", config.to_str().unwrap(), "-e", "stderr"];
-    let mut server = start(both.b(), true, &nginx);
-    bound(both.b(), &mut server, "tcp", 8080);
-    for accelerated in [true, false] {
+    // A kernel that merges segments acknowledges as seldom as once in 64 KiB.
+    either_side(&both, 60, |server, client, port| {
+        std::fs::write(&config, nginx_configuration(&directory, &address, port)).unwrap();
+        let nginx = ["nginx", "-p", directory.to_str().unwrap(), "-c", config.to_str().unwrap(), "-e", "stderr"];
+        let mut nginx = start(both.b(), server, &nginx);
+        bound(both.b(), &mut nginx, "tcp", port);
         let copy = both.a().directory().join("copy");
-        let url = format!("http://{address}:8080/file");
+        let url = format!("http://{address}:{port}/file");
         let curl = ["curl", "-sSf", "--max-time", "30", "-o", copy.to_str().unwrap(), &url];
-        // A kernel that merges segments acknowledges as seldom as once in 64 KiB.
-        crossing(&both.b_service, 60, || start(both.a(), accelerated, &curl).success(PATIENCE).unwrap());
-        assert!(std::fs::read(&copy).unwrap() == content, "the file differs (client accelerated: {accelerated})");
+        start(both.a(), client, &curl).success(PATIENCE).unwrap();
+        assert!(std::fs::read(&copy).unwrap() == content, "the file differs");
         std::fs::remove_file(copy).unwrap();
-    }
-    server.stop(PATIENCE).unwrap();
+        nginx.stop(PATIENCE).unwrap();
+    });
 }
 
 /// With `reuseport` nginx opens a listener for each worker, and a connection's addresses choose among them: both serve, at both ends of the lab.
@@ -139,54 +139,59 @@ fn redis_gives_back_what_it_was_given() {
 fn redis_answers_its_benchmark() {
     let both = Both::new();
     let address = both.pair.b_v4();
-    let _server = redis(both.b(), true, &address, 6390);
-    let benchmark = [
-        "redis-benchmark",
-        "-h",
-        &address,
-        "-p",
-        "6390",
-        "-t",
-        "set,get,lrange_100",
-        "-c",
-        "20",
-        "-n",
-        "2000",
-        "-d",
-        "1000",
-        "-q",
-    ];
-    let printed = crossing(&both.a_service, 6000, || start(both.a(), true, &benchmark).success(PATIENCE).unwrap());
-    assert!(printed.contains("GET") && !printed.contains("rror"), "{printed}");
+    let tests = ["-t", "set,get,lrange_100", "-c", "20", "-n", "2000", "-d", "1000", "-q"];
+    // Three times two thousand questions, with an answer each.
+    either_side(&both, 6000, |server, client, port| {
+        let mut redis = redis(both.b(), server, &address, port);
+        let port = port.to_string();
+        let benchmark = [&["redis-benchmark", "-h", &address, "-p", &port][..], &tests].concat();
+        let printed = start(both.a(), client, &benchmark).success(PATIENCE).unwrap();
+        assert!(printed.contains("GET") && !printed.contains("rror"), "{printed}");
+        redis.stop(PATIENCE).unwrap();
+    });
+}
+
+/// A server of iperf3 on host b.
+fn iperf3(host: &Host, accelerated: bool, port: u16) -> Process {
+    let mut server = start(host, accelerated, &["iperf3", "-s", "-p", &port.to_string()]);
+    bound(host, &mut server, "tcp", port);
+    server
+}
+
+/// What a client of it reports of its run for a second; `-R`: in which the server sends.
+fn report(host: &Host, accelerated: bool, address: &str, port: u16, options: &[&str]) -> serde_json::Value {
+    let port = port.to_string();
+    let client = [&["iperf3", "-c", address, "-p", &port, "-t", "1", "-J"], options].concat();
+    serde_json::from_str(&start(host, accelerated, &client).success(PATIENCE).unwrap()).unwrap()
 }
 
 #[test]
 fn iperf3_sends_and_receives_over_several_streams() {
     let both = Both::new();
     let address = both.pair.b_v4();
-    let mut server = start(both.b(), true, &["iperf3", "-s", "-p", "5201"]);
-    bound(both.b(), &mut server, "tcp", 5201);
-    for direction in [&[][..], &["-R"]] {
-        let client = ["iperf3", "-c", &address, "-t", "1", "-P", "3", "-J"];
-        let command = [&client[..], direction].concat();
-        let printed = crossing(&both.b_service, 100, || start(both.a(), true, &command).success(PATIENCE).unwrap());
-        let report: serde_json::Value = serde_json::from_str(&printed).unwrap();
-        let rate = report.pointer("/end/sum_received/bits_per_second").and_then(serde_json::Value::as_f64);
-        assert!(rate.is_some_and(|rate| rate > 1e6), "{printed}");
-    }
+    either_side(&both, 200, |server, client, port| {
+        let _server = iperf3(both.b(), server, port);
+        for options in [&["-P", "3"][..], &["-P", "3", "-R"]] {
+            let report = report(both.a(), client, &address, port, options);
+            let rate = report.pointer("/end/sum_received/bits_per_second").and_then(serde_json::Value::as_f64);
+            assert!(rate.is_some_and(|rate| rate > 1e6), "{report}");
+        }
+    });
 }
 
 #[test]
 fn iperf3_sends_udp_without_loss_at_a_modest_rate() {
     let both = Both::new();
     let address = both.pair.b_v4();
-    let mut server = start(both.b(), true, &["iperf3", "-s", "-p", "5201"]);
-    bound(both.b(), &mut server, "tcp", 5201);
-    let client = ["iperf3", "-c", &address, "-u", "-b", "5M", "-l", "1400", "-t", "1", "-J"];
-    let printed = crossing(&both.b_service, 50, || start(both.a(), true, &client).success(PATIENCE).unwrap());
-    let report: serde_json::Value = serde_json::from_str(&printed).unwrap();
-    let lost = report.pointer("/end/sum/lost_percent").and_then(serde_json::Value::as_f64);
-    assert!(lost.is_some_and(|lost| lost < 5.0), "{printed}");
+    // 446 datagrams a second: who receives has most of them, whichever end that is.
+    either_side(&both, 300, |server, client, port| {
+        let _server = iperf3(both.b(), server, port);
+        for options in [&["-u", "-b", "5M", "-l", "1400"][..], &["-u", "-b", "5M", "-l", "1400", "-R"]] {
+            let report = report(both.a(), client, &address, port, options);
+            let lost = report.pointer("/end/sum/lost_percent").and_then(serde_json::Value::as_f64);
+            assert!(lost.is_some_and(|lost| lost < 5.0), "{report}");
+        }
+    });
 }
 
 #[test]
@@ -194,14 +199,15 @@ fn sockperf_plays_ping_pong_over_both_protocols() {
     let both = Both::new();
     let address = both.pair.b_v4();
     for (protocol, more) in [("udp", &[][..]), ("tcp", &["--tcp"])] {
-        let mut server =
-            start(both.b(), true, &[&["sockperf", "server", "-i", &address, "-p", "11111"], more].concat());
-        bound(both.b(), &mut server, protocol, 11111);
-        let client = ["sockperf", "ping-pong", "-i", &address, "-p", "11111", "-t", "1", "--data-integrity"];
-        let printed = crossing(&both.a_service, 50, || {
-            start(both.a(), true, &[&client[..], more].concat()).success(PATIENCE).unwrap()
+        either_side(&both, 50, |server, client, port| {
+            let number = port.to_string();
+            let serve = [&["sockperf", "server", "-i", &address, "-p", &number][..], more].concat();
+            let mut server = start(both.b(), server, &serve);
+            bound(both.b(), &mut server, protocol, port);
+            let ask = ["sockperf", "ping-pong", "-i", &address, "-p", &number, "-t", "1", "--data-integrity"];
+            let printed = start(both.a(), client, &[&ask[..], more].concat()).success(PATIENCE).unwrap();
+            assert!(printed.contains("percentile 99.900"), "{printed}");
         });
-        assert!(printed.contains("percentile 99.900"), "{printed}");
     }
 }
 
@@ -212,18 +218,21 @@ fn pythons_web_server_serves_concurrent_clients() {
     let directory = both.b().directory();
     let content = pattern(300_000);
     std::fs::write(directory.join("file"), &content).unwrap();
-    let serve = [python(), "-m", "http.server", "8000", "--bind", &address, "--directory", directory.to_str().unwrap()];
-    let mut server = start(both.b(), true, &serve);
-    bound(both.b(), &mut server, "tcp", 8000);
     let copies = both.a().directory();
-    let one = format!("curl -sSf --max-time 20 -o {}/$i http://{address}:8000/file || echo failed", copies.display());
-    let script = format!("for i in 1 2 3 4 5 6; do ({one}) & done; wait");
-    crossing(&both.b_service, 30, || {
-        let mut clients = start(both.a(), true, &["sh", "-c", &script]);
-        let ended = clients.wait(PATIENCE).unwrap();
+    either_side(&both, 30, |server, client, port| {
+        let number = port.to_string();
+        let serve = ["-m", "http.server", &number, "--bind", &address, "--directory", directory.to_str().unwrap()];
+        let mut server = start(both.b(), server, &[&[python()], &serve[..]].concat());
+        bound(both.b(), &mut server, "tcp", port);
+        let url = format!("http://{address}:{port}/file");
+        let one = format!("curl -sSf --max-time 20 -o {}/$i {url} || echo failed", copies.display());
+        let script = format!("for i in 1 2 3 4 5 6; do ({one}) & done; wait");
+        let ended = start(both.a(), client, &["sh", "-c", &script]).wait(PATIENCE).unwrap();
         assert!(ended.stdout.is_empty(), "{ended:?}\nserver: {}", server.stderr());
+        for copy in 1..=6 {
+            let copy = copies.join(copy.to_string());
+            assert!(std::fs::read(&copy).unwrap() == content, "{} differs", copy.display());
+            std::fs::remove_file(copy).unwrap();
+        }
     });
-    for copy in 1..=6 {
-        assert!(std::fs::read(copies.join(copy.to_string())).unwrap() == content, "copy {copy} differs");
-    }
 }

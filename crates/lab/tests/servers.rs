@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Both, python, sockets_outlive_exec};
+use common::{Both, PATIENCE, bound, crossing_ends, python, sockets_outlive_exec, start};
 
 /// Serves `handle(connection)`; the frame around it is what differs.
 const PREFORK: &str = r#"
@@ -106,9 +106,40 @@ fn echoes(server: &str) {
     common::echoes(&both, &[python(), "-c", &script, &both.pair.b_v4()]);
 }
 
+/// Says who it is as often as it is asked.
+const NAMED: &str = r"
+def handle(connection):
+    while connection.recv(100):
+        connection.sendall(b'%d' % os.getpid())
+    connection.close()
+";
+
+/// As many connections at a time as there are children. A child has one at a time, so that each must have been accepted by another child.
+const ASK_ALL: &str = r"
+import socket, sys
+for _ in range(3):
+    connections = [socket.create_connection((sys.argv[1], 9000), timeout=20) for _ in range(3)]
+    for connection in connections: connection.sendall(b'who')
+    children = {connection.recv(100) for connection in connections}
+    assert len(children) == 3 and all(children), children
+    for connection in connections: connection.close()
+print(*sorted(int(child) for child in children))
+";
+
 #[test]
 fn a_pre_forking_server_accepts_in_all_its_children() {
     echoes(PREFORK);
+    let both = Both::new();
+    let (script, address) = (format!("{NAMED}{PREFORK}"), both.pair.b_v4());
+    let mut server = start(both.b(), true, &[python(), "-c", &script, &address]);
+    bound(both.b(), &mut server, "tcp", 9000);
+    let ask = |accelerated| {
+        let mut client = start(both.a(), accelerated, &[python(), "-c", ASK_ALL, &address]);
+        // Nine connections, each opened, asked and closed.
+        let printed = crossing_ends(&both, true, accelerated, 9 * 3, || client.success(PATIENCE));
+        printed.unwrap_or_else(|error| panic!("{error:#}\nserver: {}", server.stderr()))
+    };
+    assert_eq!(ask(true), ask(false), "the same children");
 }
 
 #[test]

@@ -71,13 +71,22 @@ pub(crate) fn start(host: &Host, accelerated: bool, command: &[&str]) -> Process
     Process::spawn(prepared).unwrap()
 }
 
+/// As [`crossing`], at each end that is accelerated: what one end's lane sees says nothing of the other's.
+pub(crate) fn crossing_ends<T>(both: &Both, server: bool, client: bool, packets: u64, work: impl FnOnce() -> T) -> T {
+    match (server, client) {
+        (true, true) => crossing(&both.a_service, packets, || crossing(&both.b_service, packets, work)),
+        (true, false) => crossing(&both.b_service, packets, work),
+        (false, true) => crossing(&both.a_service, packets, work),
+        (false, false) => work(),
+    }
+}
+
 /// Runs a server on host b and its client on host a, with one or both of them accelerated, each time at a port of its own. `talk` is told whether the server
-/// and the client are to be accelerated; at least so many packets have to be diverted meanwhile.
+/// and the client are to be accelerated; at least so many packets have to be diverted meanwhile, at each end that is.
 pub(crate) fn either_side(both: &Both, packets: u64, talk: impl Fn(bool, bool, u16)) {
     for (port, server, client) in [(7000, true, false), (7010, false, true), (7020, true, true)] {
         println!("server accelerated: {server}, client accelerated: {client}");
-        let service = if server { &both.b_service } else { &both.a_service };
-        crossing(service, packets, || talk(server, client, port));
+        crossing_ends(both, server, client, packets, || talk(server, client, port));
     }
 }
 
@@ -178,7 +187,7 @@ pub(crate) fn echoes(both: &Both, server: &[&str]) -> Process {
     bound(both.b(), &mut serving, "tcp", 9000);
     for accelerated in [true, false] {
         let mut client = start(both.a(), accelerated, &[python(), "-c", ECHO_CLIENT, &address]);
-        let printed = crossing(&both.b_service, 100, || client.success(PATIENCE));
+        let printed = crossing_ends(both, true, accelerated, 100, || client.success(PATIENCE));
         let printed = printed.unwrap_or_else(|e| panic!("{e:#}\nserver: {}", serving.stderr()));
         assert_eq!(printed, "all came back\n");
     }
