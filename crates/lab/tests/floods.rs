@@ -93,3 +93,30 @@ fn a_connection_goes_on_through_floods_and_the_lane_takes_no_more_memory() {
     assert!(grown < 256, "{grown} KiB");
     assert_eq!(number("counters/TcpEstabResets"), 0);
 }
+
+/// RFC 4987 §3.6: a listener that can remember no more connections half open has the rest of them in its answers. A kernel's connections are among them.
+#[test]
+fn a_kernel_connects_by_cookie_during_a_flood_of_syns() {
+    let both = Both::new();
+    both.b().run(&["ip", "route", "add", "198.18.0.0/15", "via", &both.pair.a_v4()]).unwrap();
+    let _server = common::server(&both);
+    let (address, rate) = (format!("{}:9000", both.pair.b_v4()), RATE.to_string());
+    let number = |counter: &str| both.b_service.stat().unwrap().number(&format!("/lanes/0/counters/{counter}"));
+    let mac = both.b().run(&["cat", "/sys/class/net/eth0/address"]).unwrap();
+    let flood = tools::built("flood").unwrap();
+    let peer = format!("{}:{CLIENT_PORT}", both.pair.a_v4());
+    let flood = [flood.to_str().unwrap(), "syn", "eth0", mac.trim(), &address, &peer, "--rate", &rate];
+    let flooding = start(both.a(), false, &flood);
+    tools::until("the listener sends cookies", PATIENCE, || number("TcpExtSyncookiesSent") > 1000).unwrap();
+    for _ in 0..10 {
+        let mut stream = both.a().within(|| TcpStream::connect(&address).unwrap()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        echoed(&mut stream, 20);
+    }
+    drop(flooding);
+    let (cookies, failed) = (number("TcpExtSyncookiesRecv"), number("TcpExtSyncookiesFailed"));
+    println!("{cookies} connections by cookie");
+    // A few may find a place that has just become free.
+    assert!((5..=10).contains(&cookies) && failed == 0, "{cookies} connections by cookie, {failed} that were none");
+}
