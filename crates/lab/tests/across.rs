@@ -128,3 +128,48 @@ fn the_kernel_and_ours_agree_on_timestamps_and_the_other_options() {
         assert_eq!(server.success(PATIENCE).unwrap().trim(), "7 7", "Tickwire accepts: {accepts}");
     }
 }
+
+/// Sends, or takes and says whether it is whole; then stays, so that its counters can be read.
+const STAYS: &str = r#"
+import hashlib, os, socket, sys, time
+if sys.argv[1] == 'takes':
+    with socket.create_server((sys.argv[2], 9000)) as listener:
+        s, _ = listener.accept()
+    data = b''
+    while len(data) < 2_000_032:
+        data += s.recv(65536)
+    print('whole' if hashlib.sha256(data[32:]).digest() == data[:32] else 'another', flush=True)
+else:
+    s = socket.create_connection((sys.argv[2], 9000), timeout=20)
+    data = os.urandom(2_000_000)
+    s.sendall(hashlib.sha256(data).digest() + data)
+time.sleep(60)
+"#;
+
+/// RFC 7323 §5: what comes so late that it has been sent again meanwhile bears an older time than what is there, and is dropped for that.
+#[test]
+fn old_segments_are_told_by_their_timestamps_between_the_kernel_and_ours() {
+    let across = Across::new();
+    let address = across.relayed.pair.b_v4();
+    for sends in [true, false] {
+        let dropped = || match sends {
+            true => {
+                let told = across.host(1).run(&["nstat", "-asz", "--json"]).unwrap();
+                let told: Value = serde_json::from_str(&told).unwrap();
+                told["kernel"]["TcpExtPAWSEstab"].as_u64().unwrap()
+            }
+            false => across.services[1].stat().unwrap().number("/lanes/0/counters/TcpExtPAWSEstab"),
+        };
+        let mut takes = start(across.host(1), !sends, &[python(), "-c", STAYS, "takes", &address]);
+        bound(across.host(1), &mut takes, "tcp", 9000);
+        let before = dropped();
+        let relay = across.relayed.start(&["--reorder", "20000", "--reorder-by", "50000"]).unwrap();
+        crossing(&across.services[usize::from(!sends)], if sends { 50 } else { 1300 }, || {
+            let _sender = start(across.host(0), sends, &[python(), "-c", STAYS, "sends", &address]);
+            takes.wait_for("whole", PATIENCE).unwrap();
+        });
+        let (passed, dropped) = (relay.finish().unwrap(), dropped() - before);
+        println!("Tickwire sends: {sends}: {} late, {dropped} too old", passed.forth.reordered);
+        assert!(dropped > 0 && passed.forth.reordered >= dropped, "{dropped} too old, {passed:?}");
+    }
+}
