@@ -66,6 +66,7 @@ fn a_connection_goes_on_through_floods_and_the_lane_takes_no_more_memory() {
         ("rst", "TcpInSegs"),
         ("ack", "TcpExtTCPOutOfWindow"),
         ("fragment", "IpReasmReqds"),
+        ("overlap", "IpReasmOverlaps"),
         ("land", "IpInAddrErrors"),
     ] {
         let before = number(&format!("counters/{counter}"));

@@ -46,6 +46,8 @@ enum Kind {
     Ack,
     /// First fragments in the peer's name, of eight bytes behind the ports, whose datagrams never come whole
     Fragment,
+    /// Such fragments in pairs, the second of which lies over half of the first (RFC 5722)
+    Overlap,
     /// SYNs from the victim to itself
     Land,
 }
@@ -125,20 +127,21 @@ impl Forger {
     }
 
     fn frame(&mut self, args: &Args) -> Vec<u8> {
-        self.number = self.number.wrapping_add(1);
+        let number = self.number;
+        self.number = number.wrapping_add(1);
         let from = match args.kind {
             Kind::Syn => {
                 let stranger = u32::from(Ipv4Addr::new(198, 18, 0, 1)) + self.chance() % 0x1_fffe;
-                SocketAddrV4::new(stranger.into(), 1024 + (self.number % 60_000) as u16)
+                SocketAddrV4::new(stranger.into(), 1024 + (number % 60_000) as u16)
             }
             Kind::Land => args.victim,
-            Kind::Rst | Kind::Ack | Kind::Fragment => args.peer,
+            Kind::Rst | Kind::Ack | Kind::Fragment | Kind::Overlap => args.peer,
         };
         let (flags, data): (u8, &[u8]) = match args.kind {
             Kind::Syn | Kind::Land => (0x02, b""),
             Kind::Rst => (0x04, b""),
             Kind::Ack => (0x18, b"forged"),
-            Kind::Fragment => (0x10, b""),
+            Kind::Fragment | Kind::Overlap => (0x10, b""),
         };
         let mut tcp = [from.port().to_be_bytes(), args.victim.port().to_be_bytes()].concat();
         tcp.extend(self.chance().to_be_bytes());
@@ -149,15 +152,20 @@ impl Forger {
         let len = tcp.len() as u16;
         let sum = checksum(&[&ends[..], &[0, 6], &len.to_be_bytes(), &tcp].concat());
         tcp[16..18].copy_from_slice(&sum.to_be_bytes());
-        let more = if args.kind == Kind::Fragment { 0x20 } else { 0 };
+        // A datagram's number, and where in it this is, in units of eight bytes.
+        let (datagram, at) = match args.kind {
+            Kind::Overlap => (number / 2, number as u8 % 2),
+            _ => (number, 0),
+        };
+        let more = if matches!(args.kind, Kind::Fragment | Kind::Overlap) { 0x20 } else { 0 };
         if more != 0 {
             // A fragment ends at a multiple of eight bytes, unless it is the last.
             tcp.truncate(16);
         }
         let mut ip = vec![0x45, 0];
         ip.extend((20 + tcp.len() as u16).to_be_bytes());
-        ip.extend((self.number as u16).to_be_bytes());
-        ip.extend([more, 0, 64, 6, 0, 0]);
+        ip.extend((datagram as u16).to_be_bytes());
+        ip.extend([more, at, 64, 6, 0, 0]);
         ip.extend(ends);
         let sum = checksum(&ip);
         ip[10..12].copy_from_slice(&sum.to_be_bytes());
@@ -179,25 +187,30 @@ fn checksum(bytes: &[u8]) -> u16 {
 mod tests {
     use super::*;
 
+    fn told(kind: Kind) -> (Args, Forger) {
+        let args = Args {
+            kind,
+            device: String::new(),
+            mac: "02:00:00:00:00:01".into(),
+            victim: "10.77.0.2:5201".parse().unwrap(),
+            peer: "10.77.0.1:40000".parse().unwrap(),
+            rate: 1,
+            limit: 1,
+        };
+        let forger = Forger { head: head(parse(&args.mac).unwrap(), [2; 6]), chance: 1, number: 0 };
+        (args, forger)
+    }
+
     #[test]
     fn frames_are_such_as_a_host_takes() {
-        for kind in [Kind::Syn, Kind::Rst, Kind::Ack, Kind::Land, Kind::Fragment] {
-            let args = Args {
-                kind,
-                device: String::new(),
-                mac: "02:00:00:00:00:01".into(),
-                victim: "10.77.0.2:5201".parse().unwrap(),
-                peer: "10.77.0.1:40000".parse().unwrap(),
-                rate: 1,
-                limit: 1,
-            };
-            let mut forger = Forger { head: head(parse(&args.mac).unwrap(), [2; 6]), chance: 1, number: 0 };
+        for kind in [Kind::Syn, Kind::Rst, Kind::Ack, Kind::Land, Kind::Fragment, Kind::Overlap] {
+            let (args, mut forger) = told(kind);
             let frame = forger.frame(&args);
             let (ip, tcp) = frame[14..].split_at(20);
             assert_eq!(usize::from(u16::from_be_bytes([ip[2], ip[3]])), frame.len() - 14);
             assert_eq!(checksum(ip), 0);
             assert_eq!(tcp[2..4], 5201_u16.to_be_bytes());
-            if kind == Kind::Fragment {
+            if matches!(kind, Kind::Fragment | Kind::Overlap) {
                 assert_eq!((tcp.len(), ip[6]), (16, 0x20));
             } else {
                 let len = (tcp.len() as u16).to_be_bytes();
@@ -205,5 +218,18 @@ mod tests {
             }
             assert_ne!(forger.frame(&args), frame, "each is another");
         }
+    }
+
+    /// The first of each pair has the ports, and by them the lane that the second goes to as well.
+    #[test]
+    fn every_second_fragment_lies_over_half_of_the_one_before() {
+        let (args, mut forger) = told(Kind::Overlap);
+        let frames: Vec<_> = (0..6).map(|_| forger.frame(&args)).collect();
+        for pair in frames.chunks(2) {
+            let [first, second] = [0, 1].map(|which| &pair[which][14..34]);
+            assert_eq!(first[4..6], second[4..6], "one datagram");
+            assert_eq!([&first[6..8], &second[6..8]], [[0x20, 0], [0x20, 1]], "more to come, and where it begins");
+        }
+        assert_ne!(frames[0][18..20], frames[2][18..20], "another datagram");
     }
 }
