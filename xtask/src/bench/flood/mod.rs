@@ -5,6 +5,7 @@
 
 mod bed;
 mod judge;
+mod reach;
 
 use super::figures::Measured;
 use super::report;
@@ -48,7 +49,7 @@ const fn row(name: &'static str, ours: bool, flood: Option<Flood>) -> Row {
 }
 
 /// All rows; a flood's name stands behind the comma.
-const ROWS: [Row; 12] = [
+const ROWS: [Row; 16] = [
     row("Tickwire", true, None),
     row("kernel", false, None),
     row("Tickwire, to nobody", true, Some(Flood::Nobody)),
@@ -61,6 +62,10 @@ const ROWS: [Row; 12] = [
     row("kernel, data", false, Some(Flood::Data)),
     row("Tickwire, fragments", true, Some(Flood::Fragments)),
     row("kernel, fragments", false, Some(Flood::Fragments)),
+    row("Tickwire, overlapping fragments", true, Some(Flood::Overlaps)),
+    row("kernel, overlapping fragments", false, Some(Flood::Overlaps)),
+    row("Tickwire, land", true, Some(Flood::Land)),
+    row("kernel, land", false, Some(Flood::Land)),
 ];
 
 /// Measures; fails if a row could not be measured, not if it is slow.
