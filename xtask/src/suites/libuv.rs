@@ -12,7 +12,7 @@ const PROGRAM: &str = "uv_run_tests";
 const KNOWN: &[(&str, &str)] = &[];
 
 /// The program in the folder that libuv was built in.
-pub(super) fn program(folder: &Path) -> Result<PathBuf> {
+fn program(folder: &Path) -> Result<PathBuf> {
     let program = folder.join(PROGRAM);
     if !program.is_file() {
         bail!("{} is not there: libuv's tests have to be built first", program.display());
@@ -20,13 +20,23 @@ pub(super) fn program(folder: &Path) -> Result<PathBuf> {
     Ok(program.canonicalize()?)
 }
 
-/// Runs the tests in the folder that libuv was built in.
-pub(super) fn run(folder: &Path, options: &Options) -> Result<()> {
+/// The tests in the folder that libuv was built in that were asked for.
+pub(super) fn tests(folder: &Path, options: &Options) -> Result<Vec<Test>> {
     let program = program(folder)?;
     let list = tickwire_lab::run(&["env", "UV_RUN_AS_ROOT=1", &program.to_string_lossy(), "--list"])?;
+    listed(&program, &list, options)
+}
+
+/// Of those that the program lists.
+fn listed(program: &Path, list: &str, options: &Options) -> Result<Vec<Test>> {
     // Behind a test's name are its servers; files are not what is to be shown.
     let names = list.lines().filter_map(|line| line.split_whitespace().next()).filter(|name| !name.starts_with("fs_"));
-    let tests = options.choose(names.map(|name| test(&program, name)).collect())?;
+    options.choose(names.map(|name| test(program, name)).collect())
+}
+
+/// Runs the tests in the folder that libuv was built in.
+pub(super) fn run(folder: &Path, options: &Options) -> Result<()> {
+    let tests = tests(folder, options)?;
     // The lab is root's.
     let environment = vec![("UV_RUN_AS_ROOT", "1".into())];
     Suite { read, environment, known: KNOWN }.compare(&tests, options.only.is_empty())
@@ -46,4 +56,23 @@ fn read(said: &str, well: bool) -> Tally {
     };
     *how = 1;
     tally
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_no_test_has_are_refused() {
+        let list = "tcp_ping_pong  tcp4_echo_server\nudp_connect\nfs_read\n";
+        let chosen = |only: &[&str]| {
+            let options =
+                Options { ltp: None, libuv: None, only: only.iter().map(|word| (*word).to_owned()).collect() };
+            let names = |tests: Vec<Test>| tests.into_iter().map(|test| test.name).collect::<Vec<_>>();
+            listed(Path::new(PROGRAM), list, &options).map(names).map_err(|error| error.to_string())
+        };
+        assert_eq!(chosen(&[]).unwrap(), ["tcp_ping_pong", "udp_connect"]);
+        assert_eq!(chosen(&["ping"]).unwrap(), ["tcp_ping_pong"]);
+        assert_eq!(chosen(&["read", "echo"]).unwrap_err(), "no test's name contains read or echo");
+    }
 }

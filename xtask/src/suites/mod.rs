@@ -10,6 +10,7 @@ mod cpython;
 mod libuv;
 mod ltp;
 mod programs;
+mod tries;
 
 use crate::{deps, workspace};
 use anyhow::{Result, bail};
@@ -53,7 +54,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         // Before anything takes long.
         match (&options.ltp, &options.libuv) {
             (Some(folder), _) => ltp::tests(folder, options).map(drop)?,
-            (None, Some(folder)) => libuv::program(folder).map(drop)?,
+            (None, Some(folder)) => libuv::tests(folder, options).map(drop)?,
             (None, None) => cpython::chosen(options).map(drop)?,
         }
         workspace::ask_for_root()?;
