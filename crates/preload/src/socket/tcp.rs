@@ -228,10 +228,10 @@ fn outcome(access: &mut Access<'_>, subject: &Subject, id: TcpId) -> Result<()> 
     if description.socket() != id.into() {
         // As on Linux, if the thread wakes before the next attempt is begun; later it might be told of that there.
         let how = if description.has(flag::TAKEN_BACK) { libc::EPIPE } else { libc::ECONNRESET };
-        return match subject.stage(access) {
-            Err(closed @ Errno(libc::EBADF)) => Err(closed),
-            _ => Err(Errno(how)),
-        };
+        // It is closed for the program before it is for the kernel.
+        let closed =
+            TABLE.get(subject.fd) == Entry::Foreign || matches!(subject.stage(access), Err(Errno(libc::EBADF)));
+        return Err(Errno(if closed { libc::EBADF } else { how }));
     }
     match access.stack.tcp_state(id)? {
         State::SynSent | State::SynReceived => Err(AGAIN),
