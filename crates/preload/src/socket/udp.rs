@@ -28,40 +28,62 @@ fn id_of(access: &mut Access<'_>, index: u32) -> Result<(UdpId, u64)> {
     Ok((description.socket().try_into()?, description.flags()))
 }
 
+/// The flags of the socket that a call has begun with. While the service was asked another thread may have given it to the kernel ([`DEMOTED`]), or closed it
+/// (`EBADF`), and its description be another's.
+fn still(access: &mut Access<'_>, index: u32, id: UdpId) -> Result<u64> {
+    match id_of(access, index) {
+        Ok((now, flags)) if now == id => Ok(flags),
+        Err(DEMOTED) => Err(DEMOTED),
+        _ => Err(Errno(libc::EBADF)),
+    }
+}
+
+/// Gives it to the kernel, which then gets the call ([`DEMOTED`]).
+fn demote<T>(lane: &'static Lane, index: u32, id: UdpId, reason: Reason) -> Result<T> {
+    let claim = lane.with(|access| still(access, index, id).and_then(|_| kernel::give(access, index)))?;
+    kernel::given(lane, index, None, reason, claim);
+    Err(DEMOTED)
+}
+
 /// `bind` after the kernel's own has succeeded: the port becomes the lane's.
 pub(crate) fn bound(lane: &'static Lane, fd: c_int, index: u32) -> Result<()> {
     let local = sys::socket_name(fd, false)?;
     if local.port == 0 {
         return Ok(());
     }
-    lane.with(|access| {
+    let unclaimed = lane.with(|access| {
         let (id, flags) = id_of(access, index)?;
         if flags & flag::CLAIMED != 0 {
-            return Ok(());
+            return Ok(None);
         }
         let mut options = access.stack.udp_options(id)?;
         options.v6only = flags & flag::V6ONLY != 0;
         access.stack.udp_set_options(id, options)?;
         access.stack.udp_bind(id, local)?;
-        Ok(())
-    })?;
-    match lane.claim(fd, ClaimKind::Bound, Endpoint::default()) {
-        Ok(claim) => {
-            lane.with(|access| {
-                let mut descriptions = access.descriptions();
-                let mut description = descriptions.get(index);
-                *description.claim() = claim;
-                description.set(flag::CLAIMED, true);
-                Ok(())
-            })?;
-            crate::socket::multicast::claimed(lane, index, claim);
-            Ok(())
+        Ok(Some(id))
+    });
+    let Some(id) = unclaimed? else { return Ok(()) };
+    let claim = match lane.claim(fd, ClaimKind::Bound, Endpoint::default()) {
+        Ok(claim) => claim,
+        Err(reason) => return demote(lane, index, id, reason),
+    };
+    let noted = lane.with(|access| {
+        if still(access, index, id)? & flag::CLAIMED != 0 {
+            // Another thread was faster.
+            return Ok(false);
         }
-        Err(reason) => {
-            kernel::demote(lane, index, reason);
-            Err(DEMOTED)
-        }
+        let mut descriptions = access.descriptions();
+        let mut description = descriptions.get(index);
+        *description.claim() = claim;
+        description.set(flag::CLAIMED, true);
+        Ok(true)
+    });
+    if noted == Ok(true) {
+        crate::socket::multicast::claimed(lane, index, claim);
+    } else {
+        lane.release(claim);
     }
+    noted.map(drop)
 }
 
 /// Binds the kernel socket to a port of its choice, as the first send or connect does on Linux.
@@ -99,8 +121,7 @@ pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]
     };
     let via = lane.with(|access| Ok(access.descriptions().get(index).via().interface(remote.address)))?;
     if let Err(reason) = lane.reach(remote.address, Address::ANY, scope, via) {
-        kernel::demote(lane, index, reason);
-        return Err(DEMOTED);
+        return demote(lane, index, id, reason);
     }
     if flags & flag::CLAIMED == 0 {
         bound(lane, fd, index)?;
@@ -113,10 +134,7 @@ pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]
     match connected {
         Ok(()) => Ok(()),
         // The stack cannot have it (no way by the lane, no room): the kernel has it.
-        Err(_) => {
-            kernel::demote(lane, index, Reason::LaneFull);
-            Err(DEMOTED)
-        }
+        Err(_) => demote(lane, index, id, Reason::LaneFull),
     }
 }
 
@@ -166,7 +184,7 @@ pub(crate) fn send(
         Err(reason) => return by_kernel(lane, fd, index, buffers, flags, extras, reason),
     }
     let mut tries = 0;
-    let mut v6 = false;
+    let mut socket = None;
     loop {
         let outcome = wait::transfer(
             lane,
@@ -176,11 +194,13 @@ pub(crate) fn send(
             &mut [NO_FD; OWN],
             |access, _| {
                 let (id, bits) = id_of(access, index)?;
-                v6 = bits & flag::V6 != 0;
+                socket = Some((id, bits & flag::V6 != 0));
                 attempt(access, index, id, bits, &call, buffers)
             },
         );
-        match outcome? {
+        let outcome = outcome?;
+        let Some((id, v6)) = socket else { return Err(DEMOTED) };
+        match outcome {
             Sent::Done(len) => return Ok(len),
             Sent::Kernel(reason) => return by_kernel(lane, fd, index, buffers, flags, extras, reason),
             Sent::Bind => bind_somewhere(lane, fd, index, v6)?,
@@ -190,11 +210,12 @@ pub(crate) fn send(
                 let scope = if scope == 0 { call.interface } else { scope };
                 match lane.reach(address, source, scope, via) {
                     Ok(_) => {}
-                    Err(Reason::OtherWay) if via != 0 => return other_way(lane, index),
+                    Err(Reason::OtherWay) if via != 0 => return demote(lane, index, id, Reason::OtherWay),
                     Err(reason) => return by_kernel(lane, fd, index, buffers, flags, extras, reason),
                 }
             }
-            Sent::OtherWay => return other_way(lane, index),
+            // The socket sends where the lane does not: it is the kernel's, and shows so.
+            Sent::OtherWay => return demote(lane, index, id, Reason::OtherWay),
         }
         tries += 1;
         if tries > 4 {
@@ -202,12 +223,6 @@ pub(crate) fn send(
             return by_kernel(lane, fd, index, buffers, flags, extras, Reason::None);
         }
     }
-}
-
-/// The socket sends where the lane does not: it is the kernel's, and shows so.
-fn other_way(lane: &'static Lane, index: u32) -> Result<usize> {
-    kernel::demote(lane, index, Reason::OtherWay);
-    Err(DEMOTED)
 }
 
 fn attempt(

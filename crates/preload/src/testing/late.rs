@@ -1,4 +1,4 @@
-//! What other threads do with a socket while its `connect` or `listen` waits, for the service or for the peer.
+//! What other threads do with a socket while a call on it waits for the service, or `connect` for the peer.
 
 use super::service;
 use super::*;
@@ -107,6 +107,32 @@ fn a_socket_that_is_shut_or_closed_while_its_port_is_claimed_does_not_listen() {
     let fd = bound();
     assert_eq!(during(fd, || ops::listen(fd, 8), || close(fd)), (Err(Errno(libc::EBADF)), false));
     assert!(new_sockets_are_their_own());
+}
+
+#[test]
+fn a_datagram_socket_that_is_closed_while_its_port_is_claimed_is_not_claimed() {
+    let fd = socket(libc::SOCK_DGRAM);
+    let bind = || ops::bind(fd, &address(Address::ANY_V4, 0));
+    assert_eq!(during(fd, bind, || close(fd)), (Err(Errno(libc::EBADF)), false));
+    assert!(new_sockets_are_their_own());
+}
+
+#[test]
+fn of_two_threads_that_send_first_by_a_datagram_socket_one_claims_its_port() {
+    let fd = socket(libc::SOCK_DGRAM);
+    let send = || send(fd, b"x", 0, Some((THERE, 7))).map(drop);
+    let answer = during(fd, send, || {
+        // Claims come one after the other: as if the other's had been granted first.
+        let index = TABLE.get(fd).description().unwrap();
+        let claimed = lane().with(|access| {
+            access.descriptions().get(index).set(flag::CLAIMED, true);
+            Ok(())
+        });
+        claimed.unwrap();
+    });
+    assert_eq!(answer, (Ok(()), false));
+    assert_eq!(receive(fd, 1, 0), Ok(b"x".to_vec()));
+    close(fd);
 }
 
 /// What `connect` to a peer that does not answer says of a socket with which `work` is done while it sleeps.
