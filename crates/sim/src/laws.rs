@@ -1,14 +1,23 @@
 //! Laws of sequence numbers over time, and between the two ends of a connection (RFC 9293 §3.4, §3.8): what no look at one stack at one moment shows.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use tickwire_stack::Stack;
 use tickwire_stack::addr::Endpoint;
-use tickwire_stack::tcp::Numbers;
+use tickwire_stack::tcp::{Numbers, Seq};
 
-/// What was seen at the last look, of each host: connections by both ends.
+/// What was seen at the last look, of each host: connections by both ends. And which are over.
 #[derive(Debug, Default)]
 pub(crate) struct Laws {
     seen: [HashMap<(Endpoint, Endpoint), Numbers>; 2],
+    over: HashSet<Name>,
+}
+
+/// A connection as one of its ends knows it: the ends, ISS and IRS.
+type Name = (Endpoint, Endpoint, u32, u32);
+
+fn name(numbers: &Numbers) -> Name {
+    let Seq(iss) = numbers.iss;
+    (numbers.local, numbers.remote, iss, numbers.irs.0)
 }
 
 /// What must not have become of a connection since it was last looked at.
@@ -33,11 +42,6 @@ fn disagrees(from: &Numbers, to: &Numbers) -> Option<&'static str> {
     laws.into_iter().find(|(less, more, _)| more.lt(*less)).map(|(_, _, what)| what)
 }
 
-/// Whether these are the two ends of one connection, and not of two that followed each other between the same ports.
-fn are_peers(one: &Numbers, other: &Numbers) -> bool {
-    (one.iss, one.irs) == (other.irs, other.iss)
-}
-
 impl Laws {
     /// Looks at the connections of both hosts between which something has happened since.
     ///
@@ -47,16 +51,28 @@ impl Laws {
         self.see(one.tcp_numbers(), other.tcp_numbers());
     }
 
+    /// Whether these are the two ends of one connection, and not of two that followed each other between the same ports. Also when both have the same numbers: a SYN cookie
+    /// that comes again after the connection was reset makes another one of it, of which the peer, who has not heard of the reset, knows nothing (RFC 4987 §3.6: nothing is kept
+    /// that could tell).
+    fn are_peers(&self, one: &Numbers, other: &Numbers) -> bool {
+        let is_first = |numbers| !self.over.contains(&name(numbers));
+        (one.iss, one.irs) == (other.irs, other.iss) && is_first(one) && is_first(other)
+    }
+
     fn see(&mut self, one: impl Iterator<Item = Numbers>, other: impl Iterator<Item = Numbers>) {
         let by_ends = |all: &mut dyn Iterator<Item = Numbers>| all.map(|n| ((n.local, n.remote), n)).collect();
         let now: [HashMap<_, _>; 2] = [by_ends(&mut { one }), by_ends(&mut { other })];
+        for (seen, now) in self.seen.iter().zip(&now) {
+            let is_there = |ends, before| now.get(ends).is_some_and(|n: &Numbers| n.is_still(before));
+            let gone = seen.iter().filter(|&(ends, before)| !is_there(ends, before));
+            self.over.extend(gone.map(|(_, before)| name(before)));
+        }
         for host in 0..2 {
             for (&(local, remote), numbers) in &now[host] {
-                let before =
-                    self.seen[host].get(&(local, remote)).filter(|n| (n.iss, n.irs) == (numbers.iss, numbers.irs));
+                let before = self.seen[host].get(&(local, remote)).filter(|before| numbers.is_still(before));
                 let back = before.and_then(|before| goes_back(before, numbers));
                 assert_eq!(back, None, "host {host}: {before:?}, then {numbers:?}");
-                let peer = now[1 - host].get(&(remote, local)).filter(|peer| are_peers(numbers, peer));
+                let peer = now[1 - host].get(&(remote, local)).filter(|peer| self.are_peers(numbers, peer));
                 let wrong = peer.and_then(|peer| disagrees(numbers, peer));
                 assert_eq!(wrong, None, "host {host}: {numbers:?} to {peer:?}");
             }
@@ -131,5 +147,19 @@ mod tests {
             broken(&[[first, second], [next, second], [next, Numbers::new(second.local, second.remote, 9_000, 40)]]),
             None
         );
+    }
+
+    /// RFC 4987 §3.6: the cookie of a connection that was reset comes again, and makes one with the same numbers, which begins anew.
+    #[test]
+    fn what_is_made_of_the_same_cookie_has_laws_of_its_own() {
+        let [first, second] = ends();
+        let mut again = Numbers::new(first.local, first.remote, first.iss.0, first.irs.0);
+        again.id.generation += 4;
+        assert_eq!(broken(&[[first, second], [again, second], [again, second]]), None);
+        let mut closed = Numbers { orphan: true, ..first };
+        closed.id.generation += 2;
+        assert_eq!(broken(&[[first, second], [closed, second]]), None);
+        closed.una = closed.una - 1;
+        assert!(broken(&[[first, second], [closed, second]]).is_some_and(|told| told.contains("SND.UNA goes back")));
     }
 }

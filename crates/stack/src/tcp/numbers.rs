@@ -4,15 +4,20 @@ use super::seq::Seq;
 use super::socket::Socket;
 use crate::Stack;
 use crate::addr::Endpoint;
+use crate::ids::{SocketId, SocketKind};
 
 /// Where a connection is in the space of sequence numbers, in both directions (RFC 9293 §3.3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbers {
+    /// Its slot. The generation changes when the program closes its handle.
+    pub id: SocketId,
+    /// The program has closed its handle.
+    pub orphan: bool,
     /// This end.
     pub local: Endpoint,
     /// The other one.
     pub remote: Endpoint,
-    /// ISS and IRS: they tell connections apart that follow each other between the same ends.
+    /// ISS and IRS: they tell connections apart that follow each other between the same ends, unless both were made of one SYN cookie.
     pub iss: Seq,
     /// See `iss`.
     pub irs: Seq,
@@ -34,19 +39,31 @@ impl Numbers {
     pub fn new(local: Endpoint, remote: Endpoint, iss: u32, irs: u32) -> Self {
         let (iss, irs) = (Seq(iss), Seq(irs));
         let (una, received) = (iss + 1, irs + 1);
-        Self { local, remote, iss, irs, una, nxt: una, fin_sent: false, received, edge: received }
+        let id = SocketId { kind: SocketKind::Tcp, index: 0, generation: 1 };
+        let (orphan, fin_sent) = (false, false);
+        Self { id, orphan, local, remote, iss, irs, una, nxt: una, fin_sent, received, edge: received }
     }
 
-    fn of(s: &Socket) -> Self {
-        let Socket { local, remote, iss, irs, edge, .. } = *s;
+    /// Whether this is the connection that was `before`, and not one that has come in its place.
+    #[must_use]
+    pub fn is_still(&self, before: &Self) -> bool {
+        let closed = u32::from(self.orphan && !before.orphan);
+        let id = SocketId { generation: before.id.generation.wrapping_add(2 * closed), ..before.id };
+        self.id == id && (self.iss, self.irs) == (before.iss, before.irs)
+    }
+
+    fn of(id: SocketId, s: &Socket) -> Self {
+        let Socket { orphan, local, remote, iss, irs, edge, .. } = *s;
         let fin_sent = s.fin_queued && s.send.unsent() == 0;
-        Self { local, remote, iss, irs, una: s.send.una, nxt: s.send.nxt, fin_sent, received: s.recv.next, edge }
+        let (una, nxt, received) = (s.send.una, s.send.nxt, s.recv.next);
+        Self { id, orphan, local, remote, iss, irs, una, nxt, fin_sent, received, edge }
     }
 }
 
 impl Stack<'_> {
     /// The numbers of all connections that are open, or on their way to their end.
     pub fn tcp_numbers(&self) -> impl Iterator<Item = Numbers> {
-        self.mem.tcp.iter().filter(|s| s.state.is_synchronized()).map(Numbers::of)
+        let open = (0..).zip(self.mem.tcp.iter()).filter(|(_, s)| s.state.is_synchronized());
+        open.map(|(index, s)| Numbers::of(self.id_of(SocketKind::Tcp, index), s))
     }
 }
