@@ -121,3 +121,56 @@ fn a_kernel_connects_by_cookie_during_a_flood_of_syns() {
     // A few may find a place that has just become free.
     assert!((5..=10).contains(&cookies) && failed == 0, "{cookies} connections by cookie, {failed} that were none");
 }
+
+/// Opens many connections to an echo server, asks on each as long as something is taken, reads none of the answers, and stays.
+const READS_NOTHING: &str = r#"
+import socket, sys, time
+def connection():
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+    s.settimeout(20)
+    s.connect((sys.argv[1], 9000))
+    s.setblocking(False)
+    return s
+connections = [connection() for _ in range(int(sys.argv[2]))]
+def some(s):
+    try:
+        return s.send(bytes(16384))
+    except (BlockingIOError, ConnectionError):
+        return 0
+taken = time.monotonic()
+while time.monotonic() < taken + 0.3:
+    if sum(some(s) for s in connections):
+        taken = time.monotonic()
+    time.sleep(0.01)
+print('shut', flush=True)
+time.sleep(60)
+"#;
+
+/// RFC 9293 §3.8.6.1, RFC 6429: answers wait for windows that stay shut, and are asked for again and again; who reads gets his all the same, and whoever comes
+/// gets in.
+#[test]
+fn a_connection_goes_on_beside_many_that_keep_their_windows_shut() {
+    const MANY: u64 = 200;
+    let both = Both::new();
+    let _server = common::server(&both);
+    let address = format!("{}:9000", both.pair.b_v4());
+    let connect = || {
+        let stream = both.a().within(|| TcpStream::connect(&address).unwrap()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream
+    };
+    let mut stream = connect();
+    echoed(&mut stream, 20);
+    let probes = || both.b_service.stat().unwrap().number("/lanes/0/counters/TcpExtTCPWinProbe");
+    let many = MANY.to_string();
+    let mut shut = start(both.a(), false, &[common::python(), "-c", READS_NOTHING, &both.pair.b_v4(), &many]);
+    shut.wait_for("shut", PATIENCE).unwrap();
+    tools::until("shut windows are probed", PATIENCE, || probes() > 2 * MANY).unwrap();
+    echoed(&mut stream, 200);
+    echoed(&mut connect(), 200);
+    println!("{} probes", probes());
+    assert!(shut.is_running().unwrap(), "{}", shut.stderr());
+}

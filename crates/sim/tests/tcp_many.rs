@@ -230,22 +230,56 @@ fn slow_readers_are_given_up_when_frames_run_out() {
     assert_eq!(wire.send(lost, b"x"), Err(Error::TimedOut));
 }
 
+/// Peers that read nothing and go on sending, so that both queues of each fill: whoever holds nothing gets a frame for his answer all the same, without waiting until
+/// the others have been stuck for so long that they are given up.
+#[test]
+fn who_has_nothing_queued_may_answer_beside_many_whose_queues_are_full() {
+    let mut wire = pressed();
+    let listener = wire.listen(8);
+    let options = [2, 4, 3, 232];
+    wire.peer.port = 4000;
+    let (honest, ours, theirs) = wire.accepted_with(listener, Seg::new(SYN, 1000, 0).options(&options));
+    let mut others = Vec::new();
+    for port in 5000..5080 {
+        wire.peer.port = port;
+        let (id, ours, theirs) = wire.accepted_with(listener, Seg::new(SYN, 1000, 0).options(&options));
+        wire.put(Seg::new(ACK, theirs, ours).window(0));
+        while wire.send(id, &[1; 1000]).is_ok() {}
+        others.push((port, ours, theirs));
+    }
+    for n in 0..20 {
+        for &(port, ours, theirs) in &others {
+            wire.peer.port = port;
+            wire.put(Seg::new(ACK | PSH, theirs + n * 500, ours).window(0).data(&[2; 500]));
+        }
+        wire.pass(Span::from_millis(1));
+        wire.taken();
+    }
+    wire.peer.port = 4000;
+    wire.put(Seg::new(ACK | PSH, theirs, ours).data(b"question"));
+    assert_eq!(wire.recv(honest).unwrap(), b"question");
+    assert_eq!(wire.send(honest, b"answer"), Ok(6));
+    let sent = wire.taken_to(4000);
+    assert!(sent.iter().any(|seg| seg.data == b"answer"), "{sent:?}");
+    assert_eq!(wire.count("TcpExtTCPAbortOnMemory"), 0);
+}
+
 /// No frame for a connection that has nothing under way: it is not writable, and hears of it when there is one again.
 #[test]
 fn a_connection_without_a_frame_is_told_when_there_is_one() {
     let limits = Limits { frames: 64, tcp: 64, ..Limits::DEFAULT };
     let mut pair = Pair::new(&PairConfig { limits, ..PairConfig::default() });
     let listener = listen(&mut pair, 1, 64);
-    let clients: Vec<_> = (0..40).map(|n| connect(&mut pair, 0, 2000 + n)).collect();
+    let clients: Vec<_> = (0..56).map(|n| connect(&mut pair, 0, 2000 + n)).collect();
     let mut servers = Vec::new();
     pair.run_until(Span::from_secs(10), |pair| {
         servers.extend(pair.stack(1).tcp_accept(listener));
-        servers.len() == 40
+        servers.len() == 56
     });
     pair.run_for(Span::from_millis(100));
     pair.link_mut(0).loss = 1_000_000;
     let refused: Vec<_> = clients.iter().copied().filter(|&c| send(&mut pair, 0, c, &[1; 1400]).is_err()).collect();
-    assert!(!refused.is_empty() && refused.len() < 40);
+    assert!(!refused.is_empty() && refused.len() < 56);
     for &id in &refused {
         assert_eq!(pair.stack(0).readiness(id.into()), Ok(Ready::NONE));
     }
@@ -265,7 +299,7 @@ fn a_connection_without_a_frame_is_told_when_there_is_one() {
 fn a_connection_without_a_frame_is_told_of_one_though_data_keeps_coming() {
     let mut wire = pressed();
     let listener = wire.listen(8);
-    let readers = slow_readers(&mut wire, listener, 260);
+    let readers = slow_readers(&mut wire, listener, 400);
     wire.peer.port = 4000;
     let (id, ours, theirs) = wire.accepted_with(listener, Seg::new(SYN, 1000, 0).options(&[2, 4, 3, 232]));
     assert_eq!(wire.send(id, b"command"), Err(Error::WouldBlock));

@@ -126,8 +126,9 @@ impl Stack<'_> {
         self.udp_note_room();
         self.udp_write_space();
         let core = &mut *self.mem.core;
-        // The last sixteenth is kept for transmitting: acknowledgements free memory.
-        let reserve = self.mem.frames.meta.len() / 16;
+        // The last sixteenth is kept for transmitting: acknowledgements free memory. A ring that is half full takes no more than leaves enough for who has nothing queued yet.
+        let all = self.mem.frames.meta.len();
+        let reserve = if core.filled >= core.fill.wanted / 2 { all / 8 } else { all / 16 };
         if core.filled >= core.fill.wanted || self.mem.frames.available() <= reserve {
             return None;
         }

@@ -51,12 +51,16 @@ impl Socket {
         if self.recv.held() >= most_frames { 0 } else { space.min(room) }
     }
 
-    /// Whether data must be dropped for want of frames. The fill ring is fed only while more than a sixteenth is free
-    /// (`Stack::refill`), and without it no acknowledgement would come in to free others: below that, only a connection that
-    /// holds nothing may keep a frame, and only while the ring is still half full (`filled`).
+    /// Whether data must be dropped for want of frames. Who has nothing queued must get a frame to answer with (`frames_for_others`), so whoever holds something here
+    /// keeps no more before it comes to that. The fill ring is fed only while more than a sixteenth is free (`Stack::refill`), and without it no acknowledgement
+    /// would come in to free others: below that, only a connection that holds nothing may keep a frame, and only while the ring is still half full (`filled`).
     pub(super) fn is_over_share(&self, frames: &Frames<'_>, filled: bool) -> bool {
         let (available, all, held) = (frames.available(), frames.meta.len(), self.recv.held());
-        if available <= all / 16 { held > 0 || !filled } else { available < all * 3 / 32 && held >= self.fair_share() }
+        match available {
+            _ if available <= all / 16 => held > 0 || !filled,
+            _ if available <= all * 11 / 128 => held > 0,
+            _ => available < all * 3 / 32 && held >= self.fair_share(),
+        }
     }
 
     /// Bytes from RCV.NXT to the right edge already offered.
