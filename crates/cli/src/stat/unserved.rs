@@ -18,7 +18,7 @@ const WITHOUT: &str = "its sockets were opened while no service gave it a lane: 
 
 /// Of one that had a lane: of a service that has ended (it may not have told the new one yet, or have no socket of that time any more), or has one of another service.
 const ELSEWHERE: &str =
-    "its lane is another service's than this: if that has ended, restart the program to accelerate it";
+    "its lane is older than the service, or of another one: restart the program to accelerate it by this";
 
 /// Those of the candidates that hold Internet sockets and are in no way known by the service, which lists these lanes with these regions.
 /// The candidates were found before it was asked: who has got a lane meanwhile is among those that it names.
