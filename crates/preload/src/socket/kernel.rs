@@ -165,7 +165,7 @@ pub(crate) fn give_to_kernel(lane: &'static Lane, fd: c_int, index: u32, reason:
     if let Ok(Some(after)) = kept {
         after.finish(lane);
         // To the service its listener has closed, and it has shut the kernel's; this one goes on.
-        let _ = sys::listen(fd, crate::socket::tcp::SOMAXCONN);
+        let _ = sys::listen(fd, crate::socket::opening::SOMAXCONN);
     }
 }
 

@@ -6,6 +6,7 @@
 //! | `kernel` | sockets that go back to the kernel or stay there, with the reason |
 //! | `ops` | what the exported calls do with a descriptor of ours, whatever its kind |
 //! | `tcp`, `udp` | the same for each kind |
+//! | `opening` | `connect` and `listen` of TCP |
 //! | `options`, `treatment` | socket options, and what becomes of each, in one table |
 //! | `via`, `multicast` | the interface that a socket names; group memberships |
 //! | `ancillary` | what comes beside a datagram |
@@ -19,6 +20,7 @@ pub(crate) mod flush;
 pub(crate) mod kernel;
 pub(crate) mod multicast;
 pub(crate) mod open;
+pub(crate) mod opening;
 pub(crate) mod ops;
 pub(crate) mod options;
 pub(crate) mod pending;

@@ -6,6 +6,7 @@ use crate::c::name::{self, Name};
 use crate::c::sys::{self, Extras};
 use crate::lane::{self, Lane};
 use crate::socket::kernel::{self, DEMOTED};
+use crate::socket::opening;
 use crate::socket::tcp;
 use crate::socket::udp;
 use crate::table::desc::flag;
@@ -180,7 +181,7 @@ pub(crate) fn connect(fd: c_int, address: &[u8]) -> Result<()> {
     let entry = TABLE.get(fd);
     let answer = match entry {
         Entry::Udp(index) => the_lane().and_then(|lane| udp::connect(lane, fd, index, address)),
-        Entry::Tcp(index) => the_lane().and_then(|lane| tcp::connect(lane, fd, index, address)),
+        Entry::Tcp(index) => the_lane().and_then(|lane| opening::connect(lane, fd, index, address)),
         Entry::Dead(_) => return Err(Errno(libc::EISCONN)),
         _ => return sys::connect(fd, address),
     };
@@ -202,9 +203,9 @@ pub(crate) fn listen(fd: c_int, backlog: c_int) -> Result<()> {
     if let Entry::Tcp(index) = entry
         && let Some(lane) = lane::current()
     {
-        tcp::may_listen(lane, index)?;
+        opening::may_listen(lane, index)?;
         sys::listen(fd, backlog)?;
-        let answer = tcp::listen(lane, fd, index, backlog);
+        let answer = opening::listen(lane, fd, index, backlog);
         return if for_kernel(fd, entry, &answer) { Ok(()) } else { answer };
     }
     match TABLE.get(fd) {

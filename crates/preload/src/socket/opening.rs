@@ -1,0 +1,305 @@
+//! From a fresh TCP socket to a connection or a listener, and back: `connect` and `listen`.
+
+use crate::base::errno::{Errno, Result};
+use crate::c::cancel;
+use crate::c::name::{self, Name};
+use crate::c::sys;
+use crate::lane::{Access, Lane};
+use crate::socket::kernel::{self, DEMOTED};
+use crate::socket::open;
+use crate::socket::options;
+use crate::socket::tcp::{Stage, stage};
+use crate::table::desc::flag;
+use crate::table::fd::{Entry, TABLE};
+use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN, Plan, TIMED_OUT};
+use core::ffi::c_int;
+use tickwire_link::control::{ClaimKind, Reason};
+use tickwire_stack::TcpId;
+use tickwire_stack::addr::{Address, Endpoint, Family};
+use tickwire_stack::tcp::State;
+
+/// The longest accept queue, as on Linux by default.
+pub(crate) const SOMAXCONN: c_int = 4096;
+
+/// A socket that a call works on while it lets go of the lock, to ask the service: meanwhile another thread may give it to the kernel, or close it, and its
+/// description be another's. The inode of the kernel socket tells them apart.
+#[derive(Clone, Copy)]
+struct Subject {
+    fd: c_int,
+    index: u32,
+    inode: u64,
+}
+
+impl Subject {
+    fn new(lane: &'static Lane, fd: c_int, index: u32) -> Result<Self> {
+        let inode = lane.with(|access| Ok(*access.descriptions().get(index).inode()))?;
+        Ok(Self { fd, index, inode })
+    }
+
+    /// Its stage and flags; [`DEMOTED`] if it is the kernel's by now. `EBADF` if it was closed: on Linux it would be connected for nobody, and that be the answer of
+    /// the thread's next call.
+    fn stage(&self, access: &mut Access<'_>) -> Result<(Stage, u64)> {
+        let same = TABLE.get(self.fd) == Entry::Tcp(self.index);
+        if same && *access.descriptions().get(self.index).inode() == self.inode {
+            return stage(access, self.index);
+        }
+        let kernels = sys::socket_inode(self.fd).unwrap_or(0) == self.inode;
+        Err(if kernels { DEMOTED } else { Errno(libc::EBADF) })
+    }
+
+    /// Gives it to the kernel if it is still as it was before; says whether it was. Otherwise another thread has done something with it.
+    fn give(
+        &self,
+        lane: &'static Lane,
+        remote: Option<Endpoint>,
+        reason: Reason,
+        as_before: impl FnOnce(&Stage) -> bool,
+    ) -> Result<bool> {
+        let claim = lane.with(|access| {
+            let (stage, _) = self.stage(access)?;
+            as_before(&stage).then(|| kernel::give(access, self.index)).transpose()
+        });
+        let Some(claim) = claim? else { return Ok(false) };
+        kernel::given(lane, self.index, remote, reason, claim);
+        Ok(true)
+    }
+
+    /// Gives it to the kernel, which then gets the call ([`DEMOTED`]). No error if it is to be looked at anew: it is not fresh any more.
+    fn demote(&self, lane: &'static Lane, remote: Endpoint, reason: Reason) -> Result<()> {
+        let given = self.give(lane, Some(remote), reason, |stage| matches!(stage, Stage::Fresh))?;
+        if given { Err(DEMOTED) } else { Ok(()) }
+    }
+}
+
+/// `connect`.
+pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]) -> Result<()> {
+    let subject = Subject::new(lane, fd, index)?;
+    let name = Name::parse(address);
+    let id = loop {
+        let (stage, flags) = lane.with(|access| subject.stage(access))?;
+        match (stage, name) {
+            (Stage::Listener(_), _) => return Err(Errno(libc::EISCONN)),
+            (Stage::Connection(id), Name::Unspecified) => return disconnect(lane, index, id, flag::TAKEN_BACK),
+            // It may begin anew, whether or not the end of the last attempt was told.
+            (Stage::Connection(id), Name::Inet { .. }) if flags & flag::GIVEN_UP != 0 => {
+                disconnect(lane, index, id, 0)?;
+            }
+            (Stage::Connection(_), _) if flags & flag::CONNECTING == 0 => return Err(Errno(libc::EISCONN)),
+            (Stage::Connection(id), _) if flags & flag::NONBLOCK != 0 => {
+                return match lane.with(|access| outcome(access, &subject, id)) {
+                    Err(AGAIN) => Err(Errno(libc::EALREADY)),
+                    Err(error) => fail(lane, index, id, error),
+                    done => done,
+                };
+            }
+            (Stage::Connection(id), _) => break id,
+            (Stage::Fresh, Name::Inet { endpoint, scope, .. }) if fits(&endpoint, flags) => {
+                if let Some(id) = begin(lane, &subject, endpoint, scope, flags & flag::V6 != 0)? {
+                    if flags & flag::NONBLOCK != 0 {
+                        return Err(Errno(libc::EINPROGRESS));
+                    }
+                    break id;
+                }
+            }
+            // The kernel knows what is wrong with it, or has the way itself.
+            (Stage::Fresh, Name::Inet { endpoint, .. }) => subject.demote(lane, endpoint, Reason::Loopback)?,
+            (Stage::Fresh, _) => return sys::connect(fd, address),
+        }
+    };
+    let timeout = lane.with(|access| Ok(access.descriptions().get(index).send_timeout()))?;
+    let until = timeout.map(|t| sys::now() + t);
+    let mut plan = Plan { fds: &mut [NO_FD; OWN], until, mask: None, restart: timeout.is_none() };
+    let attempt = |access: &mut Access<'_>, _| outcome(access, &subject, id);
+    let first = lane.with(|access| attempt(access, Kernel::Unknown));
+    let end = if first == Err(AGAIN) { wait::wait(lane, &mut plan, attempt) } else { first };
+    match end {
+        Ok(()) => Ok(()),
+        Err(TIMED_OUT) => Err(Errno(libc::EINPROGRESS)),
+        // It goes on.
+        Err(error @ (Errno(libc::EINTR) | cancel::CANCELLED)) => Err(error),
+        Err(error) => fail(lane, index, id, error),
+    }
+}
+
+fn fits(remote: &Endpoint, flags: u64) -> bool {
+    let address = remote.address;
+    remote.port != 0
+        && (flags & flag::V6 != 0 || address.family() == Family::V4)
+        && !(address.is_loopback()
+            || address.is_unspecified()
+            || address.is_multicast()
+            || address.is_limited_broadcast())
+}
+
+/// Takes port and flow, and sends the SYN. `None` if another thread has begun something with the socket meanwhile, and it is to be looked at anew.
+fn begin(lane: &'static Lane, subject: &Subject, remote: Endpoint, scope: u32, v6: bool) -> Result<Option<TcpId>> {
+    let Subject { fd, index, .. } = *subject;
+    let demote = |reason| subject.demote(lane, remote, reason).map(|()| None);
+    let bound = sys::socket_name(fd, false)?;
+    let wanted = if bound.address.is_unspecified() { Address::ANY } else { bound.address };
+    let path = match lane.reach(remote.address, wanted, scope, crate::socket::via::bound_device(fd)) {
+        Ok(path) => path,
+        Err(reason) => return demote(reason),
+    };
+    let source = if wanted.is_unspecified() { path.source } else { wanted };
+    if source.family() != remote.address.family() {
+        return demote(Reason::NoRoute);
+    }
+    if bound.port == 0 {
+        // The number may be that of another socket by now.
+        lane.with(|access| subject.stage(access))?;
+        // Otherwise `bind` leaves the port to the kernel's own connect.
+        let _ = sys::set_option(fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, &0i32);
+        let (bytes, len) = name::emit(Endpoint::new(source, 0), v6, scope);
+        if sys::bind(fd, &bytes[..len]).is_err() {
+            return demote(Reason::Address);
+        }
+    }
+    let local = Endpoint::new(source, sys::socket_name(fd, false)?.port);
+    let claim = match lane.claim(fd, ClaimKind::Flow, remote) {
+        Ok(claim) => claim,
+        Err(reason) => return demote(reason),
+    };
+    let begun = lane.with(|access| {
+        let (Stage::Fresh, bits) = subject.stage(access)? else { return Ok(None) };
+        let options = options::tcp_from_kernel(access.stack.tcp_defaults(), fd, bits, remote.address.family());
+        let id = access.stack.tcp_connect(&options, local, remote, access.now)?;
+        let mut descriptions = access.descriptions();
+        let mut description = descriptions.get(index);
+        description.set_socket(id.into());
+        *description.claim() = claim;
+        description.set(flag::CLAIMED | flag::STARTED | flag::CONNECTING, true);
+        open::label(access, id.into(), fd);
+        Ok(Some(id))
+    });
+    match begun {
+        Ok(Some(id)) => {
+            crate::wait::epoll::moved_to_stack(lane, index);
+            Ok(Some(id))
+        }
+        _ => {
+            lane.release(claim);
+            if begun == Err(Errno(libc::ENOBUFS)) { demote(Reason::LaneFull) } else { begun }
+        }
+    }
+}
+
+/// What has become of an attempt to connect. It is this one that the call has begun or met: another thread may have ended it since, and begun the next.
+fn outcome(access: &mut Access<'_>, subject: &Subject, id: TcpId) -> Result<()> {
+    let mut descriptions = access.descriptions();
+    let description = descriptions.get(subject.index);
+    if description.socket() != id.into() {
+        // As on Linux, if the thread wakes before the next attempt is begun; later it might be told of that there.
+        let how = if description.has(flag::TAKEN_BACK) { libc::EPIPE } else { libc::ECONNRESET };
+        // It is closed for the program before it is for the kernel.
+        let closed =
+            TABLE.get(subject.fd) == Entry::Foreign || matches!(subject.stage(access), Err(Errno(libc::EBADF)));
+        return Err(Errno(if closed { libc::EBADF } else { how }));
+    }
+    match access.stack.tcp_state(id)? {
+        State::SynSent | State::SynReceived => Err(AGAIN),
+        state => {
+            access.descriptions().get(subject.index).set(flag::CONNECTING, false);
+            match access.stack.tcp_take_error(id)? {
+                Some(error) => Err(error.into()),
+                // Why, another call has told.
+                None if state == State::Closed => Err(Errno(libc::ECONNABORTED)),
+                None => Ok(()),
+            }
+        }
+    }
+}
+
+/// An attempt to connect has failed: the socket is fresh again, as on Linux.
+fn fail(lane: &'static Lane, index: u32, id: TcpId, error: Errno) -> Result<()> {
+    disconnect(lane, index, id, 0)?;
+    Err(error)
+}
+
+/// Ends a connection and makes its socket fresh again, with this bit set, unless another thread has done so already.
+fn disconnect(lane: &'static Lane, index: u32, id: TcpId, left: u64) -> Result<()> {
+    let claim = lane.with(|access| {
+        let mut descriptions = access.descriptions();
+        let mut description = descriptions.get(index);
+        if description.socket() != id.into() {
+            return Ok(None);
+        }
+        description.set_socket(tickwire_stack::SocketId::default());
+        let shared = description.has(flag::ACCEPTED);
+        let gone = flag::CLAIMED | flag::STARTED | flag::CONNECTING | flag::ACCEPTED | flag::GIVEN_UP;
+        description.set(gone | flag::TAKEN_BACK, false);
+        description.set(left, true);
+        let claim = core::mem::take(description.claim());
+        access.stack.tcp_abort(id, access.now)?;
+        Ok(Some(if shared { 0 } else { claim }))
+    });
+    if let Some(claim) = claim? {
+        crate::wait::epoll::moved_to_kernel(lane, index);
+        lane.release(claim);
+    }
+    Ok(())
+}
+
+/// Before the kernel socket listens: what is left of an attempt to connect that was given up is put away, which on Linux is all that such a socket is. (Its error,
+/// which a listener would still tell by `SO_ERROR`, goes with it.) A connection of ours would be a fresh socket to the kernel.
+pub(crate) fn may_listen(lane: &'static Lane, index: u32) -> Result<()> {
+    match lane.with(|access| stage(access, index)) {
+        Ok((Stage::Connection(id), flags)) if flags & flag::GIVEN_UP != 0 => disconnect(lane, index, id, 0),
+        Ok((Stage::Connection(_), _)) => Err(Errno(libc::EINVAL)),
+        _ => Ok(()),
+    }
+}
+
+/// `listen` after the kernel's own.
+pub(crate) fn listen(lane: &'static Lane, fd: c_int, index: u32, backlog: c_int) -> Result<()> {
+    let backlog = backlog.clamp(0, SOMAXCONN) as u32;
+    let subject = Subject::new(lane, fd, index)?;
+    let local = sys::socket_name(fd, false)?;
+    let fresh = lane.with(|access| match subject.stage(access)? {
+        (Stage::Listener(id), _) => access.stack.tcp_set_backlog(id, backlog).map(|()| None).map_err(Errno::from),
+        (Stage::Connection(_), _) => Err(Errno(libc::EINVAL)),
+        (Stage::Fresh, flags) => {
+            let family = if flags & flag::V6 != 0 { Family::V6 } else { Family::V4 };
+            let mut options = options::tcp_from_kernel(access.stack.tcp_defaults(), fd, flags, family);
+            options.v6only = flags & flag::V6ONLY != 0;
+            let id = access.stack.tcp_listen(&options, local, backlog)?;
+            access.descriptions().get(index).set_socket(id.into());
+            open::label(access, id.into(), fd);
+            Ok(Some(id))
+        }
+    });
+    let id = match fresh {
+        Ok(Some(id)) => id,
+        Ok(None) => return Ok(()),
+        Err(Errno(libc::ENOBUFS)) => {
+            return subject.give(lane, None, Reason::LaneFull, |stage| matches!(stage, Stage::Fresh)).map(drop);
+        }
+        Err(error) => return Err(error),
+    };
+    let listens = |stage: &Stage| matches!(stage, Stage::Listener(now) if *now == id);
+    let claim = match lane.claim(fd, ClaimKind::Bound, Endpoint::default()) {
+        Ok(claim) => claim,
+        // It listens on in the kernel.
+        Err(reason) => return subject.give(lane, None, reason, listens).map(drop),
+    };
+    let noted = lane.with(|access| {
+        if !listens(&subject.stage(access)?.0) {
+            return Ok(false);
+        }
+        // The kernel's listener is asked without waiting; what the program set is remembered by us.
+        let flags = sys::fcntl(fd, libc::F_GETFL, 0)?;
+        sys::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK)?;
+        let mut descriptions = access.descriptions();
+        let mut description = descriptions.get(index);
+        *description.claim() = claim;
+        description.set(flag::CLAIMED | flag::STARTED | flag::LISTENING, true);
+        Ok(true)
+    });
+    if noted == Ok(true) {
+        crate::wait::epoll::moved_to_stack(lane, index);
+    } else {
+        // Another thread has ended it meanwhile.
+        lane.release(claim);
+    }
+    noted.map(drop)
+}
