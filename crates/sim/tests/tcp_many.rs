@@ -230,6 +230,28 @@ fn slow_readers_are_given_up_when_frames_run_out() {
     assert_eq!(wire.send(lost, b"x"), Err(Error::TimedOut));
 }
 
+/// So many that not even one frame is left for who has nothing queued: they are given up after seconds, and while they are not, nothing is lost.
+#[test]
+fn slow_readers_that_leave_no_frame_at_all_are_given_up_soon() {
+    let mut wire = pressed();
+    let listener = wire.listen(8);
+    wire.peer.port = 4000;
+    let (honest, ours, theirs) = wire.accepted_with(listener, Seg::new(SYN, 1000, 0).options(&[2, 4, 3, 232]));
+    slow_readers(&mut wire, listener, 400);
+    wire.peer.port = 4000;
+    wire.put(Seg::new(ACK | PSH, theirs, ours).data(b"question"));
+    assert_eq!(wire.recv(honest).unwrap(), b"question");
+    let begin = wire.now;
+    while wire.send(honest, b"answer") == Err(Error::WouldBlock) {
+        wire.pass(Span::from_millis(50));
+        assert!(wire.now.since(begin) < Span::from_secs(6), "{} given up", wire.count("TcpExtTCPAbortOnMemory"));
+    }
+    assert!(wire.now.since(begin) > Span::from_secs(4), "nobody is given up for a moment without progress");
+    let sent = wire.taken_to(4000);
+    assert!(sent.iter().any(|seg| seg.data == b"answer"), "{sent:?}");
+    assert!((1..5).contains(&wire.count("TcpExtTCPAbortOnMemory")), "no more than needed");
+}
+
 /// Peers that read nothing and go on sending, so that both queues of each fill: whoever holds nothing gets a frame for his answer all the same, without waiting until
 /// the others have been stuck for so long that they are given up.
 #[test]

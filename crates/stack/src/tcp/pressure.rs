@@ -22,6 +22,13 @@ const INTERVAL: Span = Span::from_millis(100);
 /// A connection is given up if none of its frames became free for so long; if no program holds it any more, after a shorter time.
 const STUCK: Span = Span::from_secs(60);
 const STUCK_ORPHAN: Span = Span::from_secs(10);
+/// The same once so few are left that a connection which holds none may get none: many peers that read nothing must not stop all others for a minute.
+const STUCK_CRITICAL: Span = Span::from_secs(5);
+
+/// No connection takes a frame for what it sends from so few: the last sixteenth keeps the fill ring fed.
+fn least_for_one(all: usize) -> usize {
+    all / 16 + all / 64
+}
 
 impl Socket {
     /// How many free frames this connection has to leave to others.
@@ -35,8 +42,8 @@ impl Socket {
             let useful = (2 * self.cc.cwnd / part).max(LEAST);
             more = more.min(useful.saturating_sub(held) as usize);
         }
-        // Each may have one when the others have taken nearly all; the last sixteenth keeps the fill ring fed.
-        if more == 0 && held == 0 && available > all / 16 + all / 64 {
+        // Each may have one when the others have taken nearly all.
+        if more == 0 && held == 0 && available > least_for_one(all) {
             more = 1;
         }
         available - more
@@ -54,13 +61,19 @@ impl Stack<'_> {
     /// Connection `except` wanted more frames than it got. If few are left, the connection that keeps most of them in vain is given up.
     pub(super) fn relieve(&mut self, except: usize, now: Instant) {
         let shared = &mut self.mem.core.tcp;
-        if self.mem.frames.available() >= self.mem.frames.meta.len() / 4 || now < shared.relieve_at {
+        let (available, all) = (self.mem.frames.available(), self.mem.frames.meta.len());
+        if available >= all / 4 || now < shared.relieve_at {
             return;
         }
         shared.relieve_at = now + INTERVAL;
+        let critical = available <= least_for_one(all);
         let stuck = |s: &Socket| {
-            let patience = if s.orphan { STUCK_ORPHAN } else { STUCK };
-            s.state.is_synchronized() && s.send.frames >= LEAST / 2 && now.since(s.freed_at) >= patience
+            let (patience, least) = match (critical, s.orphan) {
+                (true, _) => (STUCK_CRITICAL, 1),
+                (false, true) => (STUCK_ORPHAN, LEAST / 2),
+                (false, false) => (STUCK, LEAST / 2),
+            };
+            s.state.is_synchronized() && s.send.frames >= least && now.since(s.freed_at) >= patience
         };
         let all = self.mem.tcp.iter().enumerate().filter(|(index, s)| *index != except && stuck(s));
         let Some((index, _)) = all.max_by_key(|(_, s)| (s.orphan, s.send.frames)) else { return };
