@@ -11,7 +11,7 @@ use crate::socket::options;
 use crate::socket::tcp::{Stage, stage};
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE};
-use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN, Plan, TIMED_OUT};
+use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN, Plan, Same, TIMED_OUT};
 use core::ffi::c_int;
 use tickwire_link::control::{ClaimKind, Reason};
 use tickwire_stack::TcpId;
@@ -21,30 +21,23 @@ use tickwire_stack::tcp::State;
 /// The longest accept queue, as on Linux by default.
 pub(crate) const SOMAXCONN: c_int = 4096;
 
-/// A socket that a call works on while it lets go of the lock, to ask the service: meanwhile another thread may give it to the kernel, or close it, and its
-/// description be another's. The inode of the kernel socket tells them apart.
+/// The socket to be opened.
 #[derive(Clone, Copy)]
-struct Subject {
-    fd: c_int,
-    index: u32,
-    inode: u64,
-}
+struct Subject(Same);
 
 impl Subject {
     fn new(lane: &'static Lane, fd: c_int, index: u32) -> Result<Self> {
-        let inode = lane.with(|access| Ok(*access.descriptions().get(index).inode()))?;
-        Ok(Self { fd, index, inode })
+        lane.with(|access| Ok(Self(Same::of(access, fd, index))))
     }
 
     /// Its stage and flags; [`DEMOTED`] if it is the kernel's by now. `EBADF` if it was closed: on Linux it would be connected for nobody, and that be the answer of
     /// the thread's next call.
     fn stage(&self, access: &mut Access<'_>) -> Result<(Stage, u64)> {
-        let same = TABLE.get(self.fd) == Entry::Tcp(self.index);
-        if same && *access.descriptions().get(self.index).inode() == self.inode {
-            return stage(access, self.index);
+        if TABLE.get(self.0.fd) != Entry::Tcp(self.0.index) {
+            return Err(self.0.gone());
         }
-        let kernels = sys::socket_inode(self.fd).unwrap_or(0) == self.inode;
-        Err(if kernels { DEMOTED } else { Errno(libc::EBADF) })
+        self.0.check(access)?;
+        stage(access, self.0.index)
     }
 
     /// Gives it to the kernel if it is still as it was before; says whether it was. Otherwise another thread has done something with it.
@@ -57,10 +50,10 @@ impl Subject {
     ) -> Result<bool> {
         let claim = lane.with(|access| {
             let (stage, _) = self.stage(access)?;
-            as_before(&stage).then(|| kernel::give(access, self.index)).transpose()
+            as_before(&stage).then(|| kernel::give(access, self.0.index)).transpose()
         });
         let Some(claim) = claim? else { return Ok(false) };
-        kernel::given(lane, self.index, remote, reason, claim);
+        kernel::given(lane, self.0.index, remote, reason, claim);
         Ok(true)
     }
 
@@ -133,7 +126,7 @@ fn fits(remote: &Endpoint, flags: u64) -> bool {
 
 /// Takes port and flow, and sends the SYN. `None` if another thread has begun something with the socket meanwhile, and it is to be looked at anew.
 fn begin(lane: &'static Lane, subject: &Subject, remote: Endpoint, scope: u32, v6: bool) -> Result<Option<TcpId>> {
-    let Subject { fd, index, .. } = *subject;
+    let Same { fd, index, .. } = subject.0;
     let demote = |reason| subject.demote(lane, remote, reason).map(|()| None);
     let bound = sys::socket_name(fd, false)?;
     let wanted = if bound.address.is_unspecified() { Address::ANY } else { bound.address };
@@ -187,19 +180,19 @@ fn begin(lane: &'static Lane, subject: &Subject, remote: Endpoint, scope: u32, v
 /// What has become of an attempt to connect. It is this one that the call has begun or met: another thread may have ended it since, and begun the next.
 fn outcome(access: &mut Access<'_>, subject: &Subject, id: TcpId) -> Result<()> {
     let mut descriptions = access.descriptions();
-    let description = descriptions.get(subject.index);
+    let description = descriptions.get(subject.0.index);
     if description.socket() != id.into() {
         // As on Linux, if the thread wakes before the next attempt is begun; later it might be told of that there.
         let how = if description.has(flag::TAKEN_BACK) { libc::EPIPE } else { libc::ECONNRESET };
         // It is closed for the program before it is for the kernel.
         let closed =
-            TABLE.get(subject.fd) == Entry::Foreign || matches!(subject.stage(access), Err(Errno(libc::EBADF)));
+            TABLE.get(subject.0.fd) == Entry::Foreign || matches!(subject.stage(access), Err(Errno(libc::EBADF)));
         return Err(Errno(if closed { libc::EBADF } else { how }));
     }
     match access.stack.tcp_state(id)? {
         State::SynSent | State::SynReceived => Err(AGAIN),
         state => {
-            access.descriptions().get(subject.index).set(flag::CONNECTING, false);
+            access.descriptions().get(subject.0.index).set(flag::CONNECTING, false);
             match access.stack.tcp_take_error(id)? {
                 Some(error) => Err(error.into()),
                 // Why, another call has told.

@@ -59,7 +59,7 @@ pub(crate) fn receive(fd: c_int, buffers: &mut Buffers<'_>, flags: c_int, extras
     let entry = TABLE.get(fd);
     let answer = match entry {
         Entry::Udp(index) => the_lane().and_then(|lane| udp::receive(lane, fd, index, buffers, flags, extras)),
-        Entry::Tcp(index) => the_lane().and_then(|lane| tcp::receive(lane, index, buffers, flags, extras)),
+        Entry::Tcp(index) => the_lane().and_then(|lane| tcp::receive(lane, fd, index, buffers, flags, extras)),
         Entry::Dead(error) => return receive_dead(fd, error),
         _ => Err(DEMOTED),
     };
@@ -127,7 +127,7 @@ pub(crate) fn send(
     }
     let mut answer = match entry {
         Entry::Udp(index) => the_lane().and_then(|lane| udp::send(lane, fd, index, buffers, flags, to, extras)),
-        Entry::Tcp(index) => the_lane().and_then(|lane| tcp::send(lane, index, buffers, flags)),
+        Entry::Tcp(index) => the_lane().and_then(|lane| tcp::send(lane, fd, index, buffers, flags)),
         Entry::Dead(error) => send_dead(fd, error),
         _ => Err(DEMOTED),
     };

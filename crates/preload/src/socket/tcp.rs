@@ -12,7 +12,7 @@ use crate::socket::open;
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE};
 use crate::wait::readiness;
-use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN, Plan, TIMED_OUT};
+use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN, Plan, Same, TIMED_OUT};
 use core::ffi::c_int;
 use tickwire_link::control::Reason;
 use tickwire_stack::addr::Endpoint;
@@ -69,7 +69,7 @@ pub(crate) fn accept(
     if flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != 0 {
         return Err(Errno(libc::EINVAL));
     }
-    let mut attempt = |access: &mut Access<'_>, kernel: Kernel| {
+    let attempt = |access: &mut Access<'_>, kernel: Kernel| {
         let (Stage::Listener(id), bits) = stage(access, index)? else { return Err(Errno(libc::EINVAL)) };
         if access.stack.readiness(id.into())?.contains(Ready::IN) {
             return Ok(Waiting::Stack);
@@ -85,10 +85,11 @@ pub(crate) fn accept(
         description.set(flag::KERNEL_QUIET, matches!(got, Err(AGAIN)));
         got.map(|(new, bytes, len)| Waiting::Kernel(new, bytes, len))
     };
-    let (nonblocking, timeout) = lane.with(|access| {
+    let (same, nonblocking, timeout) = lane.with(|access| {
+        let same = Same::of(access, fd, index);
         let mut descriptions = access.descriptions();
         let description = descriptions.get(index);
-        Ok((description.has(flag::NONBLOCK), description.receive_timeout()))
+        Ok((same, description.has(flag::NONBLOCK), description.receive_timeout()))
     })?;
     let until = timeout.map(|t| sys::now() + t);
     loop {
@@ -96,7 +97,8 @@ pub(crate) fn accept(
         if matches!(found, Err(AGAIN)) && !nonblocking {
             let mut fds = [NO_FD, NO_FD, wait::readable(fd)];
             let mut plan = Plan { fds: &mut fds, until, mask: None, restart: timeout.is_none() };
-            found = wait::wait(lane, &mut plan, &mut attempt);
+            found =
+                wait::wait(lane, &mut plan, |access, kernel| same.check(access).and_then(|()| attempt(access, kernel)));
         }
         match found {
             Ok(Waiting::Kernel(new, bytes, len)) => {
@@ -172,7 +174,13 @@ fn failed(access: &mut Access<'_>, id: TcpId) -> Result<bool> {
 }
 
 /// Sends; a blocking socket waits until all is taken.
-pub(crate) fn send(lane: &'static Lane, index: u32, buffers: &mut Buffers<'_>, flags: c_int) -> Result<usize> {
+pub(crate) fn send(
+    lane: &'static Lane,
+    fd: c_int,
+    index: u32,
+    buffers: &mut Buffers<'_>,
+    flags: c_int,
+) -> Result<usize> {
     let attempt = |access: &mut Access<'_>, _: Kernel| -> Result<usize> {
         let (id, _) = connection(access, index, libc::EPIPE)?;
         if buffers.done() > 0 && failed(access, id)? {
@@ -190,7 +198,7 @@ pub(crate) fn send(lane: &'static Lane, index: u32, buffers: &mut Buffers<'_>, f
             Err(error) => Err(error.into()),
         }
     };
-    match wait::transfer(lane, index, flags, |d| d.send_timeout(), &mut [NO_FD; OWN], attempt) {
+    match wait::transfer(lane, (fd, index), flags, |d| d.send_timeout(), &mut [NO_FD; OWN], attempt) {
         // What was taken before the trouble counts; the trouble comes up again with the next call.
         Err(error) if buffers.done() > 0 && error != DEMOTED => Ok(buffers.done()),
         end => end,
@@ -215,6 +223,7 @@ impl tickwire_stack::Sink for Nowhere {
 /// Receives.
 pub(crate) fn receive(
     lane: &'static Lane,
+    fd: c_int,
     index: u32,
     buffers: &mut Buffers<'_>,
     flags: c_int,
@@ -237,7 +246,7 @@ pub(crate) fn receive(
         // It waits until all can be seen; if that does not come to be, what there is counts.
         let seen = wait::transfer(
             lane,
-            index,
+            (fd, index),
             flags,
             |d| d.receive_timeout(),
             &mut [NO_FD; OWN],
@@ -278,7 +287,7 @@ pub(crate) fn receive(
             }
         }
     };
-    match wait::transfer(lane, index, flags, |d| d.receive_timeout(), &mut [NO_FD; OWN], attempt) {
+    match wait::transfer(lane, (fd, index), flags, |d| d.receive_timeout(), &mut [NO_FD; OWN], attempt) {
         Err(error) if done > 0 && error != DEMOTED => Ok(done),
         end => {
             debug_assert!(buffers.room() <= wanted);

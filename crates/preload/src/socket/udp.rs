@@ -188,7 +188,7 @@ pub(crate) fn send(
     loop {
         let outcome = wait::transfer(
             lane,
-            index,
+            (fd, index),
             flags,
             |d| d.send_timeout(),
             &mut [NO_FD; OWN],
@@ -387,7 +387,7 @@ pub(crate) fn receive(
         got
     };
     let fds = &mut [NO_FD, NO_FD, wait::readable(fd)];
-    let got = wait::transfer(lane, index, flags, |d| d.receive_timeout(), fds, attempt)?;
+    let got = wait::transfer(lane, (fd, index), flags, |d| d.receive_timeout(), fds, attempt)?;
     if let Some((datagram, bits)) = stray {
         ancillary::received(sys::now(), bits, &datagram, way_of(lane, index, &datagram), extras);
     }

@@ -6,6 +6,7 @@ use crate::base::inside::is_inside;
 use crate::c::{cancel, signal, sys};
 use crate::lane::{Access, Lane};
 use crate::table::desc::{Description, flag};
+use crate::wait::Same;
 use core::ffi::c_int;
 use libc::{pollfd, sigset_t};
 use std::cell::Cell;
@@ -123,10 +124,10 @@ pub(crate) fn wait<T>(
 /// `timeout` allows. `fds` as in [`Plan`].
 ///
 /// # Errors
-/// What `attempt` answers; [`AGAIN`] also when the time is over; `EINTR`.
+/// What `attempt` answers; [`AGAIN`] also when the time is over; `EINTR`; those of [`Same::check`].
 pub(crate) fn transfer<T>(
     lane: &'static Lane,
-    index: u32,
+    (fd, index): (c_int, u32),
     flags: c_int,
     timeout: fn(&Description<'_>) -> Option<Span>,
     fds: &mut [pollfd],
@@ -134,16 +135,25 @@ pub(crate) fn transfer<T>(
 ) -> Result<T> {
     let mut nonblocking = flags & libc::MSG_DONTWAIT != 0;
     let mut time = None;
+    let mut same = None;
     let first = lane.with(|access| {
         let mut descriptions = access.descriptions();
         let description = descriptions.get(index);
         nonblocking |= description.has(flag::NONBLOCK);
         time = timeout(&description);
-        attempt(access, Kernel::Unknown)
+        let answer = attempt(access, Kernel::Unknown);
+        if matches!(answer, Err(AGAIN)) {
+            same = Some(Same::of(access, fd, index));
+        }
+        answer
     });
     if nonblocking || !matches!(first, Err(AGAIN)) {
         return first;
     }
+    let attempt = |access: &mut Access<'_>, kernel| {
+        same.get_or_insert_with(|| Same::of(access, fd, index)).check(access)?;
+        attempt(access, kernel)
+    };
     let mut plan = Plan { fds, until: time.map(|t| sys::now() + t), mask: None, restart: time.is_none() };
     match wait(lane, &mut plan, attempt) {
         Err(TIMED_OUT) => Err(AGAIN),
