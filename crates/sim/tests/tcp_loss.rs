@@ -381,6 +381,24 @@ fn a_late_timer_is_not_taken_for_a_loss() {
     assert!(wire.taken().iter().any(|s| s.seq == ours + 5_000));
 }
 
+/// What such a program is granted then is time for a round trip, however often the timeout has doubled: the cable may have come back long ago.
+#[test]
+fn a_late_timer_does_not_double_the_silence() {
+    let mut wire = Wire::new();
+    let (id, ours, _) = measured(&mut wire);
+    wire.send(id, &pattern(5_000, 1)).unwrap();
+    wire.pass(Span::from_millis(700));
+    let timeouts = wire.count("TcpExtTCPTimeouts");
+    assert!(timeouts >= 6, "{timeouts} timeouts, the last some 300 ms ago");
+    wire.taken();
+    wire.now += Span::from_millis(700);
+    wire.pass(Span::ZERO);
+    wire.nothing();
+    wire.pass(Span::from_millis(10));
+    assert_eq!(wire.one().seq, ours);
+    assert_eq!(wire.count("TcpExtTCPTimeouts"), timeouts + 1);
+}
+
 /// RFC 8985 §8: the reordering timer goes on, also if the acknowledgement that started it lets new data out.
 #[test]
 fn new_data_does_not_stop_the_wait_for_reordered_segments() {

@@ -69,6 +69,14 @@ impl Socket {
         self.at.timeout_from = now;
     }
 
+    /// The timer has expired, and the network is not to blame: there is time for a round trip. The timeout as it stands may have doubled until it is as long as all
+    /// the silence before it, and would double that.
+    fn grant_time(&mut self, now: Instant, bounds: Bounds) {
+        let bounds = self.patience(now, bounds);
+        let waited = self.rtt.rto(&bounds) - self.rtt.base(&bounds);
+        self.at.timeout_from = Instant::from_nanos(now.as_nanos().saturating_sub(waited.as_nanos()));
+    }
+
     /// When that time is over (RFC 5482), if something waits to get through.
     fn end_of_patience(&self) -> Option<Instant> {
         let limit = self.settings.user_timeout;
@@ -144,6 +152,7 @@ impl Stack<'_> {
         if s.state == State::Free {
             return;
         }
+        let bounds = self.mem.core.tcp.config.bounds();
         let due = |at: Instant| !at.is_never() && at <= now;
         if due(s.at.ack) {
             s.at.ack = Instant::NEVER;
@@ -160,8 +169,9 @@ impl Stack<'_> {
                 (State::SynSent | State::SynReceived, _) => self.handshake_timeout(index, now),
                 (_, Waiting::Timeout | Waiting::Probe) if late && !s.excused => {
                     // This program did not run when it should have; what it waits for may lie in its receive ring. That
-                    // says nothing of the network, so the time starts again, once.
-                    (s.excused, s.at.timeout_from) = (true, now);
+                    // says nothing of the network, so there is more time, once.
+                    s.excused = true;
+                    s.grant_time(now, bounds);
                 }
                 (_, Waiting::Timeout) => self.retransmission_timeout(index, now),
                 (_, Waiting::Reordering) => self.reordering_timeout(index, now),
@@ -225,7 +235,8 @@ impl Stack<'_> {
         let Some(head) = s.send.head.get().filter(|_| s.send.outstanding() > 0) else { return };
         if is_leaving(&frames.meta[head as usize], now) {
             if !self.give_up(index, now) {
-                self.mem.tcp[index].at.timeout_from = now;
+                let bounds = self.mem.core.tcp.config.bounds();
+                self.mem.tcp[index].grant_time(now, bounds);
             }
             return;
         }
