@@ -10,6 +10,9 @@ pub(crate) struct Errno(pub(crate) c_int);
 /// Not yet: what an attempt answers to go on waiting.
 pub(crate) const AGAIN: Errno = Errno(libc::EAGAIN);
 
+/// The socket is the kernel's: whoever gets this repeats the call there. Never an error number of the system.
+pub(crate) const DEMOTED: Errno = Errno(-2);
+
 /// What a call answers.
 pub(crate) type Result<T> = core::result::Result<T, Errno>;
 

@@ -12,9 +12,6 @@ use tickwire_link::control::Reason;
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::{ListenerId, SocketId, SocketKind, TcpId, UdpId, table};
 
-/// The socket is the kernel's: whoever gets this repeats the call there. Never an error number of the system.
-pub(crate) const DEMOTED: Errno = Errno(-2);
-
 /// The kernel's number of the state, for the rows.
 const TCP_LISTEN: u32 = 10;
 

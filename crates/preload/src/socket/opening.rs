@@ -1,11 +1,11 @@
 //! From a fresh TCP socket to a connection or a listener, and back: `connect` and `listen`.
 
-use crate::base::errno::{Errno, Result};
+use crate::base::errno::{DEMOTED, Errno, Result};
 use crate::c::cancel;
 use crate::c::name::{self, Name};
 use crate::c::sys;
 use crate::lane::{Access, Lane};
-use crate::socket::kernel::{self, DEMOTED};
+use crate::socket::kernel;
 use crate::socket::open;
 use crate::socket::options;
 use crate::socket::tcp::{Stage, stage};

@@ -1,11 +1,11 @@
 //! What the exported calls do with a descriptor of ours, whatever its kind; a socket that turns out to be the kernel's is served there.
 
-use crate::base::errno::{Errno, Result};
+use crate::base::errno::{DEMOTED, Errno, Result};
 use crate::c::iov::Buffers;
 use crate::c::name::{self, Name};
 use crate::c::sys::{self, Extras};
 use crate::lane::{self, Lane};
-use crate::socket::kernel::{self, DEMOTED};
+use crate::socket::kernel;
 use crate::socket::opening;
 use crate::socket::tcp;
 use crate::socket::udp;

@@ -2,10 +2,10 @@
 //! it is, so the kernel socket must be all there is: listeners and UDP sockets become the kernel's before they are passed. An established connection
 //! lives in the lane and cannot.
 
-use crate::base::errno::{Errno, Result};
+use crate::base::errno::{DEMOTED, Errno, Result};
 use crate::c::sys;
 use crate::lane;
-use crate::socket::kernel::{self, DEMOTED};
+use crate::socket::kernel;
 use crate::socket::tcp::{self, Stage};
 use crate::table::fd::{Entry, TABLE};
 use core::ffi::c_int;

@@ -1,13 +1,13 @@
 //! TCP sockets. Before `connect` or `listen` such a socket is its kernel socket, which remembers all options; then the stack has the
 //! connection, and the kernel socket keeps port and descriptor.
 
-use crate::base::errno::{Errno, Result};
+use crate::base::errno::{DEMOTED, Errno, Result};
 use crate::c::iov::Buffers;
 use crate::c::name;
 use crate::c::sys::{self, Extras};
 use crate::lane::{Access, Lane};
 use crate::socket::close;
-use crate::socket::kernel::{self, DEMOTED};
+use crate::socket::kernel;
 use crate::socket::open;
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE};

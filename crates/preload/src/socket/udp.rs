@@ -1,13 +1,13 @@
 //! UDP sockets: the stack's queue first, the kernel socket behind the same descriptor for everything that comes or goes by the kernel
 //! (loopback, this host's own addresses, broadcast, looped multicast).
 
-use crate::base::errno::{Errno, Result};
+use crate::base::errno::{DEMOTED, Errno, Result};
 use crate::c::iov::Buffers;
 use crate::c::name::{self, Name};
 use crate::c::sys::{self, Extras};
 use crate::lane::{Access, Lane};
 use crate::socket::ancillary::{self, Way};
-use crate::socket::kernel::{self, DEMOTED};
+use crate::socket::kernel;
 use crate::socket::via::{self, Verdict};
 use crate::table::desc::flag;
 use crate::wait::readiness;

@@ -1,10 +1,9 @@
 //! Waiting on an `epoll` instance: what the set in the stack has ready and what the kernel's instance has, as one list of events.
 
-use crate::base::errno::Result;
+use crate::base::errno::{DEMOTED, Result};
 use crate::base::few::Few;
 use crate::c::sys;
 use crate::lane::{self, Access, Lane};
-use crate::socket::kernel::DEMOTED;
 use crate::table::desc::flag;
 use crate::table::fd::LIMIT;
 use crate::wait::epoll::{IN, errno, has_set};

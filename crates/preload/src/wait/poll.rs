@@ -1,10 +1,9 @@
 //! `poll` and `select` over descriptors of ours and of the kernel together.
 
-use crate::base::errno::Result;
+use crate::base::errno::{DEMOTED, Result};
 use crate::base::few::Few;
 use crate::c::sys;
 use crate::lane::{self, Access, Lane};
-use crate::socket::kernel::DEMOTED;
 use crate::table::fd::{Entry, TABLE};
 use crate::wait::readiness::{self, long, short};
 use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN, Plan, TIMED_OUT};

@@ -1,8 +1,7 @@
 //! What a descriptor of ours is ready for.
 
-use crate::base::errno::Result;
+use crate::base::errno::{DEMOTED, Result};
 use crate::lane::Access;
-use crate::socket::kernel::DEMOTED;
 use crate::table::desc::flag;
 use crate::table::fd::Entry;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};

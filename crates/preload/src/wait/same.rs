@@ -1,9 +1,8 @@
 //! Whether a call that let go of the lane's lock still has the socket with which it began.
 
-use crate::base::errno::{Errno, Result};
+use crate::base::errno::{DEMOTED, Errno, Result};
 use crate::c::sys;
 use crate::lane::Access;
-use crate::socket::kernel::DEMOTED;
 use core::ffi::c_int;
 
 /// The socket that a call works on while it lets go of the lock, to wait or to ask the service: meanwhile another thread may give it to the kernel, or close it, and its
