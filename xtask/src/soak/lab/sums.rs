@@ -77,7 +77,13 @@ fn of_lane(lane: &Value, dropped: u64, unaddressed: bool) -> Vec<String> {
         ));
     }
     for (why, count) in refused {
-        if count > 0 && !(unaddressed && why == "source") {
+        let explained = match why {
+            "source" => unaddressed,
+            // A datagram's first fragment was refused or too large, and a later one was not, as its address came back in between, or it is the short end.
+            "fragment" => unaddressed || count <= dropped,
+            _ => false,
+        };
+        if count > 0 && !explained {
             say(format!("{count} of its packets were refused: {why}"));
         }
     }
@@ -113,6 +119,11 @@ mod tests {
     fn what_was_given_is_what_was_seen_or_lost_and_what_was_sent_left_or_was_refused() {
         assert_eq!(of_lane(&lane(), 2, true), Vec::<String>::new());
         assert_eq!(of_lane(&lane(), 2, false), ["lane 3 (\"p\"): 1 of its packets were refused: source"]);
+        let mut pieces = lane();
+        pieces["guard"] = json!({"in_packets": 10, "lost_other": 1, "out_packets": 5, "refused_fragment": 1});
+        assert_eq!(of_lane(&pieces, 2, false), Vec::<String>::new());
+        pieces["counters"]["TxPackets"] = 6.into();
+        assert_eq!(of_lane(&pieces, 0, false), ["lane 3 (\"p\"): 1 of its packets were refused: fragment"]);
         let mut wrong = lane();
         wrong["guard"]["in_packets"] = 11.into();
         wrong["counters"]["TxPackets"] = 7.into();
