@@ -81,6 +81,8 @@ fn of_lane(lane: &Value, dropped: u64, unaddressed: bool) -> Vec<String> {
             "source" => unaddressed,
             // A datagram's first fragment was refused or too large, and a later one was not, as its address came back in between, or it is the short end.
             "fragment" => unaddressed || count <= dropped,
+            // Resets that answer what came in just before the claim of a connection went, which was over: a peer that has not heard of it sends again.
+            "port" => count <= stack("TcpOutRsts"),
             _ => false,
         };
         if count > 0 && !explained {
@@ -124,6 +126,11 @@ mod tests {
         assert_eq!(of_lane(&pieces, 2, false), Vec::<String>::new());
         pieces["counters"]["TxPackets"] = 6.into();
         assert_eq!(of_lane(&pieces, 0, false), ["lane 3 (\"p\"): 1 of its packets were refused: fragment"]);
+        let mut late = lane();
+        late["guard"] = json!({"in_packets": 10, "lost_other": 1, "out_packets": 7, "refused_port": 1});
+        assert_eq!(of_lane(&late, 0, false), ["lane 3 (\"p\"): 1 of its packets were refused: port"]);
+        late["counters"]["TcpOutRsts"] = 1.into();
+        assert_eq!(of_lane(&late, 0, false), Vec::<String>::new());
         let mut wrong = lane();
         wrong["guard"]["in_packets"] = 11.into();
         wrong["counters"]["TxPackets"] = 7.into();
