@@ -130,3 +130,43 @@ while True:
     assert!(timeout(&[]) < 150_000);
     assert!((400_000..1_000_000).contains(&timeout(&["--min-rto", "400"])));
 }
+
+/// A program that must come from a certain port binds it, at any address or at one.
+#[test]
+fn a_connection_from_a_port_of_any_address_goes_by_the_lane_and_stays_there() {
+    const ECHO: &str = r"
+import socket, threading
+def serve(c):
+    while d := c.recv(100): c.sendall(d)
+listener = socket.create_server(('::', 9000), family=socket.AF_INET6, dualstack_ipv6=True)
+while True:
+    threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()";
+    const CLIENT: &str = r"
+import socket, sys, time
+a4, a6, b4, b6 = sys.argv[1:]
+ends = []
+for port, family, local, remote, name in [
+    (5001, socket.AF_INET, '0.0.0.0', b4, a4), (5002, socket.AF_INET6, '::', b6, a6),
+    (5003, socket.AF_INET6, '::', '::ffff:' + b4, '::ffff:' + a4), (5004, socket.AF_INET, a4, b4, a4)]:
+    s = socket.socket(family)
+    s.bind((local, port))
+    s.connect((remote, 9000))
+    assert s.getsockname()[:2] == (name, port), s.getsockname()
+    ends.append(s)
+# The service looks every second whether sockets still give the right to what was claimed.
+for n in range(100):
+    for s in ends:
+        s.sendall(b'ping')
+        assert s.recv(4) == b'ping'
+    time.sleep(0.03)
+";
+    let both = Both::new();
+    let mut server = start(both.b(), false, &[python(), "-c", ECHO]);
+    bound(both.b(), &mut server, "tcp", 9000);
+    let addresses = [both.pair.a_v4(), both.pair.a_v6(), both.pair.b_v4(), both.pair.b_v6()];
+    crossing(&both.a_service, 400, || {
+        let client = [&[python(), "-c", CLIENT], &addresses.each_ref().map(String::as_str)[..]].concat();
+        start(both.a(), true, &client).success(PATIENCE).unwrap();
+    });
+    assert!(server.is_running().unwrap(), "{}", server.stderr());
+}

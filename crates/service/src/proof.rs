@@ -94,7 +94,7 @@ fn is_idle(socket: BorrowedFd<'_>) -> bool {
 pub(crate) enum Duty {
     /// It listens at this address and port.
     Listen,
-    /// It is bound to this address and port, and has no connection of its own.
+    /// It is bound to this address and port, or to this port of any address, and has no connection of its own.
     Idle,
     /// It has this port.
     Port,
@@ -108,7 +108,7 @@ pub(crate) fn right(socket: BorrowedFd<'_>, local: Endpoint, duty: Duty) -> Opti
     let name = local_name(socket).filter(|name| name.port == local.port)?;
     let holds = match duty {
         Duty::Listen => name == local && sys_socket::listens(socket).unwrap_or(false),
-        Duty::Idle => name == local && is_idle(socket),
+        Duty::Idle => (name == local || name.address.is_unspecified()) && is_idle(socket),
         Duty::Port => true,
         Duty::Datagrams if name.address.is_unspecified() => true,
         Duty::Datagrams if local.address.is_unspecified() => {

@@ -128,13 +128,18 @@ impl Lane {
         }
     }
 
-    /// Claims what comes to the kernel socket's port, or one flow to it.
+    /// Claims what comes to the kernel socket's port, or one flow to it. Also says for which address and port: a flow from a port of any address has one.
     ///
     /// # Errors
     /// The reason for which the socket stays on the kernel.
-    pub(crate) fn claim(&self, fd: c_int, kind: ClaimKind, remote: Endpoint) -> core::result::Result<u64, Reason> {
+    pub(crate) fn claim(
+        &self,
+        fd: c_int,
+        kind: ClaimKind,
+        remote: Endpoint,
+    ) -> core::result::Result<(u64, Endpoint), Reason> {
         match self.ask(&Request::Claim { kind, remote }, Some(fd))? {
-            (Reply::Claimed { claim: Claim(claim), .. }, _) => Ok(claim),
+            (Reply::Claimed { claim: Claim(claim), local }, _) => Ok((claim, local)),
             _ => Err(Reason::BadRequest),
         }
     }

@@ -148,11 +148,14 @@ fn begin(lane: &'static Lane, subject: &Subject, remote: Endpoint, scope: u32, v
             return demote(Reason::Address);
         }
     }
-    let local = Endpoint::new(source, sys::socket_name(fd, false)?.port);
-    let claim = match lane.claim(fd, ClaimKind::Flow, remote) {
-        Ok(claim) => claim,
+    let name = sys::socket_name(fd, false)?;
+    let (claim, granted) = match lane.claim(fd, ClaimKind::Flow, remote) {
+        Ok(claimed) => claimed,
         Err(reason) => return demote(reason),
     };
+    // Bound to a port of any address, it is connected from one.
+    let source = if name.address.is_unspecified() { granted.address } else { source };
+    let local = Endpoint::new(source, name.port);
     let begun = lane.with(|access| {
         let (Stage::Fresh, bits) = subject.stage(access)? else { return Ok(None) };
         let options = options::tcp_from_kernel(access.stack.tcp_defaults(), fd, bits, remote.address.family());
@@ -271,7 +274,7 @@ pub(crate) fn listen(lane: &'static Lane, fd: c_int, index: u32, backlog: c_int)
     };
     let listens = |stage: &Stage| matches!(stage, Stage::Listener(now) if *now == id);
     let claim = match lane.claim(fd, ClaimKind::Bound, Endpoint::default()) {
-        Ok(claim) => claim,
+        Ok((claim, _)) => claim,
         // It listens on in the kernel.
         Err(reason) => return subject.give(lane, None, reason, listens).map(drop),
     };

@@ -64,7 +64,7 @@ pub(crate) fn bound(lane: &'static Lane, fd: c_int, index: u32) -> Result<()> {
     });
     let Some(id) = unclaimed? else { return Ok(()) };
     let claim = match lane.claim(fd, ClaimKind::Bound, Endpoint::default()) {
-        Ok(claim) => claim,
+        Ok((claim, _)) => claim,
         Err(reason) => return demote(lane, index, id, reason),
     };
     let noted = lane.with(|access| {

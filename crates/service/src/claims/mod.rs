@@ -13,6 +13,7 @@ use crate::requests::refused;
 use crate::service::Service;
 use std::sync::Arc;
 use std::time::Instant;
+use tickwire_host::Query;
 use tickwire_link::control::{Claim, ClaimKind, Reason, Reply};
 use tickwire_stack::addr::{Address, Endpoint};
 
@@ -68,7 +69,10 @@ impl Service {
                 (socket, proof)
             })
             .ok_or(Reason::ServiceError)?;
-        let proof = proof.map_err(reason_of_flaw)?;
+        let mut proof = proof.map_err(reason_of_flaw)?;
+        if kind == ClaimKind::Flow {
+            self.choose_source(&mut proof, remote);
+        }
         self.check(&proof, kind, remote)?;
         self.usage.take_flow(user)?;
         let bound = proof.bound;
@@ -99,6 +103,20 @@ impl Service {
         self.enter(number, claim, changes).inspect_err(|_| self.remove_claims(number, vec![claim]))?;
         tracing::debug!(lane = number, claim, protocol = ?bound.protocol, local = %bound.local, ?kind, "claimed");
         Ok((claim, bound.local))
+    }
+
+    /// A flow from a port of any address begins at the address by which the host reaches the peer, as `connect` has it on Linux; it stays unspecified if no lane does.
+    fn choose_source(&mut self, proof: &mut Proof, remote: Endpoint) {
+        let local = &mut proof.bound.local.address;
+        if !local.is_unspecified() {
+            return;
+        }
+        let query = Query { destination: remote.address, source: Address::ANY, interface: proof.interface };
+        let nics = &self.nics;
+        if let Ok(answer) = self.host.resolve(&query, |index| nics.path(index)) {
+            *local = answer.path.source;
+            proof.bound.dual = false;
+        }
     }
 
     /// Makes the maps agree with a new claim, and leaves to the kernel what is the kernel's.
