@@ -1,8 +1,8 @@
 //! `tickwire run`: exit statuses, messages and what the program finds in its environment. No service and no root needed.
 
-use std::os::unix::fs::PermissionsExt;
+use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// A stand-in for the preload library: any shared object will do for these tests; this one is everywhere.
@@ -19,16 +19,27 @@ impl Setup {
         self.directory.path().join(name)
     }
 
-    fn file(&self, name: &str, content: &[u8], mode: u32) -> String {
+    fn file(&self, name: &str, content: &[u8]) -> String {
         let path = self.path(name);
         std::fs::write(&path, content).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    /// A file that may be executed. Another process writes it: while we had it open for writing, another test might fork, and as long as that child lives before
+    /// its own exec the file is "busy".
+    fn program(&self, name: &str, content: &[u8]) -> String {
+        let path = self.path(name);
+        let mut install = Command::new("install");
+        install.args(["-m", "755", "/dev/stdin"]).arg(&path).stdin(Stdio::piped());
+        let mut install = install.spawn().unwrap();
+        install.stdin.take().unwrap().write_all(content).unwrap();
+        assert!(install.wait().unwrap().success());
         path.to_str().unwrap().to_owned()
     }
 
     /// Runs `tickwire run` with a library that is empty but there, and a socket on which nobody listens.
     fn run(&self, arguments: &[&str]) -> Output {
-        let library = self.file("libtickwire_preload.so", b"", 0o644);
+        let library = self.file("libtickwire_preload.so", b"");
         let mut command = Command::new(env!("CARGO_BIN_EXE_tickwire"));
         command.arg("run").args(arguments).env("TICKWIRE_PRELOAD", library).env_remove("LD_PRELOAD");
         command.env("TICKWIRE_SOCKET", self.path("service.sock"));
@@ -114,7 +125,7 @@ fn a_static_program_runs_on_the_kernel_and_is_not_started_if_acceleration_is_req
     let mut header = vec![0; 64];
     header[..6].copy_from_slice(b"\x7fELF\x02\x01");
     header[54] = 56;
-    let program = setup.file("static", &header, 0o755);
+    let program = setup.program("static", &header);
     let output = setup.run(&["--require", &program]);
     assert_eq!(output.status.code(), Some(69));
     assert!(own_words(&output).contains("is a static program"), "{}", own_words(&output));
@@ -129,7 +140,7 @@ fn a_program_that_is_not_there_or_not_executable_has_the_shells_exit_status() {
     let output = setup.run(&["no-such-program"]);
     assert_eq!(output.status.code(), Some(127));
     assert_eq!(own_words(&output), "tickwire: no-such-program: not found");
-    let plain = setup.file("plain", b"", 0o644);
+    let plain = setup.file("plain", b"");
     assert_eq!(setup.run(&[&plain]).status.code(), Some(126));
     let output = setup.run(&["--", ""]);
     assert_eq!(output.status.code(), Some(127));
@@ -140,7 +151,7 @@ fn a_program_that_is_not_there_or_not_executable_has_the_shells_exit_status() {
 fn an_interpreter_that_is_not_there_is_named() {
     let setup = Setup::new();
     let _service = setup.listen();
-    let script = setup.file("script", b"#!/no/such/interpreter -x\n", 0o755);
+    let script = setup.program("script", b"#!/no/such/interpreter -x\n");
     let output = setup.run(&[&script]);
     assert_eq!(output.status.code(), Some(126));
     assert!(
@@ -153,7 +164,7 @@ fn an_interpreter_that_is_not_there_is_named() {
 #[test]
 fn a_text_without_interpreter_is_run_by_the_shell() {
     let setup = Setup::new();
-    let script = setup.file("script", b"echo from $1 $TICKWIRE_SPIN\n", 0o755);
+    let script = setup.program("script", b"echo from $1 $TICKWIRE_SPIN\n");
     let output = setup.run(&["--spin", "never", &script, "here"]);
     assert_eq!(stdout(&output), "from here never\n");
 }
