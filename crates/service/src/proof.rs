@@ -66,12 +66,11 @@ impl Judge {
         if local.port == 0 {
             return Err(Flaw::Unbound);
         }
-        let only = domain == libc::AF_INET6 && getsockopt(&socket, sockopt::Ipv6V6Only).unwrap_or(true);
         Ok(Proof {
             bound: Bound {
                 protocol,
                 local,
-                dual: domain == libc::AF_INET6 && !only && local.address == Address::ANY,
+                dual: is_dual(socket, local.address),
                 shares: sys_socket::reuses_port(socket).unwrap_or(false),
                 reuses: getsockopt(&socket, sockopt::ReuseAddr).unwrap_or(false),
             },
@@ -80,6 +79,11 @@ impl Judge {
             interface: sys_socket::bound_interface(socket).unwrap_or(0),
         })
     }
+}
+
+/// Whether a socket that is bound to this address has both families: IPv6's "any" without `IPV6_V6ONLY`, which does not change any more.
+fn is_dual(socket: BorrowedFd<'_>, address: Address) -> bool {
+    address == Address::ANY && getsockopt(&socket, sockopt::Ipv6V6Only).is_ok_and(|only| !only)
 }
 
 /// TCP_CLOSE, as Linux numbers the states.
@@ -94,7 +98,7 @@ fn is_idle(socket: BorrowedFd<'_>) -> bool {
 pub(crate) enum Duty {
     /// It listens at this address and port.
     Listen,
-    /// It is bound to this address and port, or to this port of any address, and has no connection of its own.
+    /// It is bound to this address and port, or to this port of any address of the family, and has no connection of its own.
     Idle,
     /// It has this port.
     Port,
@@ -108,7 +112,11 @@ pub(crate) fn right(socket: BorrowedFd<'_>, local: Endpoint, duty: Duty) -> Opti
     let name = local_name(socket).filter(|name| name.port == local.port)?;
     let holds = match duty {
         Duty::Listen => name == local && sys_socket::listens(socket).unwrap_or(false),
-        Duty::Idle => (name == local || name.address.is_unspecified()) && is_idle(socket),
+        Duty::Idle => {
+            let any = name.address.is_unspecified()
+                && (name.address.family() == local.address.family() || is_dual(socket, name.address));
+            (name == local || any) && is_idle(socket)
+        }
         Duty::Port => true,
         Duty::Datagrams if name.address.is_unspecified() => true,
         Duty::Datagrams if local.address.is_unspecified() => {

@@ -140,6 +140,47 @@ fn a_connection_of_the_kernels_cannot_be_claimed() {
     }
 }
 
+/// Bound to a port of any address, of one family: in the other somebody else may have that port.
+#[test]
+fn a_port_of_one_family_gives_no_right_to_flows_of_the_other() {
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, setsockopt, socket, sockopt};
+    if skipped() {
+        return;
+    }
+    let world = World::new(Attach::Tc);
+    let ((mut client, _lane), (mut another, _other)) = (world.laned(), world.laned());
+    let any = |family, only: Option<bool>, address: &str| {
+        within(&world.pair.a, || {
+            let socket = socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+            only.iter().for_each(|only| setsockopt(&socket, sockopt::Ipv6V6Only, only).unwrap());
+            let address: std::net::SocketAddr = address.parse().unwrap();
+            bind(socket.as_raw_fd(), &SockaddrStorage::from(address)).unwrap();
+            socket
+        })
+    };
+    let _victims = within(&world.pair.a, || {
+        (TcpListener::bind(world.a(8080)).unwrap(), TcpListener::bind((world.pair.a_v6(), 8081)).unwrap())
+    });
+    let v6 = Endpoint::new(world.pair.b_v6().parse::<std::net::Ipv6Addr>().unwrap().into(), 9000);
+    let near = Endpoint::new("fe80::1".parse::<std::net::Ipv6Addr>().unwrap().into(), 9000);
+    let v4 = Endpoint::from(world.b(9000));
+    for (thief, taken, own) in [
+        (any(AddressFamily::Inet6, Some(true), "[::]:8080"), v4, v6),
+        (any(AddressFamily::Inet, None, "0.0.0.0:8081"), v6, v4),
+    ] {
+        assert_eq!(client.claim(ClaimKind::Flow, taken, thief.as_fd()), Err(Reason::BadRequest));
+        client.claim(ClaimKind::Flow, own, thief.as_fd()).expect("its own family");
+        // The service looks every second whether that still holds.
+        std::thread::sleep(Duration::from_millis(1200));
+        assert_eq!(another.claim(ClaimKind::Flow, own, thief.as_fd()), Err(Reason::PortTaken), "it does");
+    }
+    let both = any(AddressFamily::Inet6, Some(false), "[::]:8082");
+    for remote in [v4, v6] {
+        client.claim(ClaimKind::Flow, remote, both.as_fd()).expect("both are its own");
+    }
+    assert_eq!(client.claim(ClaimKind::Flow, near, both.as_fd()), Err(Reason::NotBound), "on which link?");
+}
+
 #[test]
 fn a_flow_lets_nothing_else_out_of_its_port() {
     if skipped() {

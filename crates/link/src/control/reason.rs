@@ -86,7 +86,7 @@ reasons! {
     /// Not TCP or UDP over IPv4 or IPv6.
     Type = 22: "only TCP and UDP sockets over IPv4 and IPv6 are accelerated";
     /// The socket passed as proof is not bound.
-    NotBound = 23: "the socket is not bound to a port";
+    NotBound = 23: "the socket is not bound to a port, or at no address that is known";
     /// The socket passed as proof lives in another network namespace.
     Namespace = 24: "the socket belongs to another network namespace than the service";
     /// Another program on the fast path has this address and port, and they do not share it by SO_REUSEPORT.

@@ -105,17 +105,19 @@ impl Service {
         Ok((claim, bound.local))
     }
 
-    /// A flow from a port of any address begins at the address by which the host reaches the peer, as `connect` has it on Linux; it stays unspecified if no lane does.
+    /// A flow from a port of any address begins at the address by which the host reaches the peer, as `connect` has it on Linux. It stays unspecified, which is refused,
+    /// if the socket has no right to that family: somebody else may have the port there. And for a peer of one link if that is not said, as there are others.
     fn choose_source(&mut self, proof: &mut Proof, remote: Endpoint) {
-        let local = &mut proof.bound.local.address;
-        if !local.is_unspecified() {
+        let Bound { local: Endpoint { address: local, .. }, dual, .. } = &mut proof.bound;
+        let covered = *dual || local.family() == remote.address.family();
+        let nowhere = remote.address.is_link_local() && proof.interface == 0;
+        if !local.is_unspecified() || !covered || nowhere {
             return;
         }
         let query = Query { destination: remote.address, source: Address::ANY, interface: proof.interface };
         let nics = &self.nics;
         if let Ok(answer) = self.host.resolve(&query, |index| nics.path(index)) {
-            *local = answer.path.source;
-            proof.bound.dual = false;
+            (*local, *dual) = (answer.path.source, false);
         }
     }
 
