@@ -7,6 +7,7 @@ use crate::lane::{self, Access, Lane};
 use crate::socket::close::{self, After};
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE, Table};
+use crate::wait::Same;
 use core::ffi::c_int;
 use tickwire_link::control::Reason;
 use tickwire_stack::addr::Endpoint;
@@ -15,7 +16,7 @@ use tickwire_stack::{ListenerId, SocketId, SocketKind, TcpId, UdpId, table};
 /// The kernel's number of the state, for the rows.
 const TCP_LISTEN: u32 = 10;
 
-/// Shows a socket that stays on the kernel, with its reason, to `tickwire stat`, if it still is what it was (`from`).
+/// Shows a socket that stays on the kernel, with its reason, to `tickwire stat`, if it still is what it was (`from`) and there is room.
 fn show_kernel(lane: &'static Lane, fd: c_int, from: Entry, udp: bool, reason: Reason) {
     let names = (sys::socket_name(fd, false), sys::socket_name(fd, true));
     let listens = sys::option(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN).is_ok_and(|on| on != 0);
@@ -31,7 +32,7 @@ fn show_kernel(lane: &'static Lane, fd: c_int, from: Entry, udp: bool, reason: R
         row.kind.set(if udp { table::kind::KERNEL_UDP } else { table::kind::KERNEL_TCP });
         Ok(index)
     });
-    let entered = TABLE.replace(fd, from, shown.map_or(Entry::Foreign, Entry::Kernel));
+    let entered = TABLE.replace(fd, from, shown.map_or(Entry::Unlisted(reason.code().into()), Entry::Kernel));
     if let (false, Ok(row)) = (entered, shown) {
         clear_row(lane, row);
     }
@@ -110,10 +111,17 @@ fn named(local: Option<Endpoint>, remote: Option<Endpoint>) -> String {
     }
 }
 
-/// Gives a socket to the kernel for good. The kernel socket behind the descriptor is in the state in which the stack's was.
-pub(crate) fn demote(lane: &'static Lane, index: u32, reason: Reason) {
-    let claim = lane.with(|access| give(access, index));
-    given(lane, index, None, reason, claim.unwrap_or(0));
+/// Gives a socket to the kernel for good; says whether it did, as it may be closed by now. The kernel socket behind the descriptor is in the state in which the
+/// stack's was.
+pub(crate) fn demote(lane: &'static Lane, socket: &Same, reason: Reason) -> bool {
+    let claim = lane.with(|access| {
+        socket.check(access)?;
+        Ok(give(access, socket.index).unwrap_or(0))
+    });
+    if let Ok(claim) = claim {
+        given(lane, socket.index, None, reason, claim);
+    }
+    claim.is_ok()
 }
 
 /// The part of [`demote`] that is done with the lock in hand, for who has to see first what the socket is; [`given`] is to follow. Answers its claim.
@@ -148,21 +156,25 @@ pub(crate) fn given(lane: &'static Lane, index: u32, remote: Option<Endpoint>, r
 
 /// As [`demote`], of a socket that works as it is: connections that a listener has accepted stay with the stack. What waits to be accepted or received
 /// is lost.
-pub(crate) fn give_to_kernel(lane: &'static Lane, fd: c_int, index: u32, reason: Reason) {
+pub(crate) fn give_to_kernel(lane: &'static Lane, socket: &Same, reason: Reason) {
     let kept = lane.with(|access| {
+        socket.check(access)?;
         let mut descriptions = access.descriptions();
-        let mut description = descriptions.get(index);
+        let mut description = descriptions.get(socket.index);
         if description.socket().kind != SocketKind::Listener {
             return Ok(None);
         }
         let claim = core::mem::take(description.claim());
         Ok((claim != 0).then_some(After::Convert(claim)))
     });
-    demote(lane, index, reason);
+    let given = demote(lane, socket, reason);
     if let Ok(Some(after)) = kept {
         after.finish(lane);
-        // To the service its listener has closed, and it has shut the kernel's; this one goes on.
-        let _ = sys::listen(fd, crate::socket::opening::SOMAXCONN);
+        // To the service its listener has closed, and it has shut the kernel's; this one goes on, if it does.
+        if !given {
+            return;
+        }
+        let _ = sys::listen(socket.fd, crate::socket::opening::SOMAXCONN);
     }
 }
 
@@ -174,11 +186,12 @@ pub(crate) fn give_own_to_kernel(lane: &'static Lane, reason: Reason) {
             let own = 1 << access.slot;
             let mut descriptions = access.descriptions();
             let mut description = descriptions.get(index);
-            Ok(*description.holders() == own && description.socket().kind != SocketKind::Tcp)
+            let movable = *description.holders() == own && description.socket().kind != SocketKind::Tcp;
+            movable.then(|| Same::of(access, fd, index)).transpose()
         });
         // By another of its descriptors it may have gone already.
-        if movable == Ok(true) && TABLE.get(fd) == entry {
-            give_to_kernel(lane, fd, index, reason);
+        if let (Ok(Some(socket)), true) = (movable, TABLE.get(fd) == entry) {
+            give_to_kernel(lane, &socket, reason);
         }
     }
 }
@@ -234,16 +247,23 @@ pub(crate) fn claim_lost(lane: &'static Lane, claim: u64, reason: Reason) {
         Ok(found)
     });
     for index in found.unwrap_or_default() {
-        let connection = lane.with(|access| {
+        let to_kernel = lane.with(|access| {
             let mut descriptions = access.descriptions();
             let mut description = descriptions.get(index);
-            let id = TcpId::try_from(description.socket())?;
-            *description.claim() = 0;
-            // The program keeps its descriptor, and must hear of it by whatever way it waits.
-            Ok(access.stack.tcp_sever(id, access.now)?)
+            if *description.claim() != claim {
+                return Ok(None); // it has been closed since
+            }
+            if let Ok(id) = TcpId::try_from(description.socket()) {
+                *description.claim() = 0;
+                // The program keeps its descriptor, and must hear of it by whatever way it waits.
+                if access.stack.tcp_sever(id, access.now).is_ok() {
+                    return Ok(None);
+                }
+            }
+            give(access, index).map(Some)
         });
-        if connection.is_err() {
-            demote(lane, index, reason);
+        if let Ok(Some(claim)) = to_kernel {
+            given(lane, index, None, reason, claim);
         }
     }
 }

@@ -27,7 +27,7 @@ struct Subject(Same);
 
 impl Subject {
     fn new(lane: &'static Lane, fd: c_int, index: u32) -> Result<Self> {
-        lane.with(|access| Ok(Self(Same::of(access, fd, index))))
+        lane.with(|access| Same::of(access, fd, index).map(Self))
     }
 
     /// Its stage and flags; [`DEMOTED`] if it is the kernel's by now. `EBADF` if it was closed: on Linux it would be connected for nobody, and that be the answer of

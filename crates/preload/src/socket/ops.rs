@@ -11,7 +11,7 @@ use crate::socket::tcp;
 use crate::socket::udp;
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE};
-use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN, Plan};
+use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN, Plan, Same, readiness};
 use core::ffi::c_int;
 use tickwire_link::control::Reason;
 use tickwire_stack::{Ready, SocketKind};
@@ -261,16 +261,26 @@ pub(crate) fn socket_name(fd: c_int, peer: bool) -> Result<Option<([u8; name::MA
     Ok(answer?.map(|(endpoint, v6)| name::emit(endpoint, v6, 0)))
 }
 
-/// Waits until a socket can be written to.
+/// Waits until a socket can be written to, or is none of ours any more: what is tried next then finds that out.
 pub(crate) fn wait_writable(fd: c_int) -> Result<()> {
     let (Some(lane), Some(index)) = (lane::current(), TABLE.get(fd).description()) else { return Ok(()) };
+    let socket = match lane.with(|access| Same::of(access, fd, index)) {
+        Err(DEMOTED) => return Ok(()),
+        socket => socket?,
+    };
     let attempt = |access: &mut lane::Access<'_>, _: Kernel| {
-        let socket = access.descriptions().get(index).socket();
-        let ready = access.stack.readiness(socket)?;
+        socket.check(access)?;
+        if access.descriptions().get(index).socket().kind == SocketKind::None {
+            return Ok(()); // not connected any more
+        }
+        let ready = readiness::in_stack(access, index)?;
         if (ready & (Ready::OUT | Ready::ERR | Ready::HUP)).is_empty() { Err(AGAIN) } else { Ok(()) }
     };
     let mut plan = Plan { fds: &mut [NO_FD; OWN], until: None, mask: None, restart: true };
-    wait::wait(lane, &mut plan, attempt)
+    match wait::wait(lane, &mut plan, attempt) {
+        Err(DEMOTED) => Ok(()),
+        waited => waited,
+    }
 }
 
 #[cfg(test)]
@@ -284,15 +294,16 @@ mod tests {
         let entry = TABLE.get(fd);
         let index = entry.description().unwrap();
         // The same number, of a socket that the kernel had got when its lane ended under a call.
+        let mut socket = None;
         let before = testing::ended(|lane| {
             let given = lane.with(|access| {
                 access.descriptions().get(index).set(flag::UDP | flag::KERNEL, true);
-                Ok(())
+                Same::of(access, fd, index)
             });
-            given.unwrap();
+            socket = Some(given.unwrap());
         });
         catch_up(before, index);
-        kernel::demote(before, index, Reason::Idle);
+        kernel::demote(before, &socket.unwrap(), Reason::Idle);
         assert_eq!(TABLE.get(fd), entry);
         assert!(!catch_up(testing::lane(), index), "nor is it the kernel's");
         assert!(!for_kernel(fd, entry, &Err::<(), _>(Errno(libc::ENETDOWN))), "the network is down, not the lane");

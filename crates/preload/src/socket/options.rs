@@ -11,6 +11,7 @@ use crate::socket::tcp::{self, Stage};
 use crate::socket::treatment::{self, IPV6_MULTICAST_ALL, Treatment};
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE};
+use crate::wait::Same;
 use core::ffi::c_int;
 use tickwire_stack::addr::Family;
 use tickwire_stack::tcp::{Algorithm, Setting, TcpOptions};
@@ -31,18 +32,18 @@ pub(crate) fn program_sets(
     match treatment::of(matches!(entry, Entry::Tcp(_)), level, name) {
         Treatment::Refused(error) => return Err(Errno(error)),
         Treatment::Kernel(reason) if !treatment::is_neutral(level, name, value) => {
-            match lane.with(|access| has_traffic(access, index)) {
-                Ok(false) => {}
-                Ok(true) => return Err(too_late(level, name, value)),
+            let socket = match lane.with(|access| Ok((has_traffic(access, index)?, Same::of(access, fd, index)?))) {
+                Ok((false, socket)) => socket,
+                Ok((true, _)) => return Err(too_late(level, name, value)),
                 // Another process has made it the kernel's.
                 Err(_) => return kernel(),
-            }
+            };
             if treatment::is_filter(level, name) {
-                kernel::give_to_kernel(lane, fd, index, reason);
+                kernel::give_to_kernel(lane, &socket, reason);
                 return kernel();
             }
             kernel()?;
-            kernel::give_to_kernel(lane, fd, index, reason);
+            kernel::give_to_kernel(lane, &socket, reason);
             return Ok(());
         }
         _ => {}

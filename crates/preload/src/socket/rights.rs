@@ -8,6 +8,7 @@ use crate::lane;
 use crate::socket::kernel;
 use crate::socket::tcp::{self, Stage};
 use crate::table::fd::{Entry, TABLE};
+use crate::wait::Same;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use tickwire_link::control::Reason;
@@ -21,23 +22,25 @@ pub(crate) fn before_passing(fds: &[c_int]) -> Result<()> {
     let mut to_kernel = Vec::new();
     for &fd in fds {
         match TABLE.get(fd) {
-            Entry::Udp(index) => to_kernel.push((fd, index)),
-            Entry::Tcp(index) => match lane.with(|access| Ok(tcp::stage(access, index)?.0)) {
-                Ok(Stage::Connection(_)) => return Err(refused("a connection")),
-                Ok(Stage::Fresh | Stage::Listener(_)) => to_kernel.push((fd, index)),
-                Err(DEMOTED) => {}
-                Err(error) => return Err(error),
-            },
+            Entry::Udp(index) => to_kernel.extend(lane.with(|access| Same::of(access, fd, index))),
+            Entry::Tcp(index) => {
+                match lane.with(|access| Ok((tcp::stage(access, index)?.0, Same::of(access, fd, index)?))) {
+                    Ok((Stage::Connection(_), _)) => return Err(refused("a connection")),
+                    Ok((Stage::Fresh | Stage::Listener(_), socket)) => to_kernel.push(socket),
+                    Err(DEMOTED) => {}
+                    Err(error) => return Err(error),
+                }
+            }
             Entry::Epoll(_) => return Err(refused("an epoll instance that watches such a socket")),
             Entry::Lane => return Err(Errno(libc::EBADF)),
             Entry::Foreign | Entry::Instance(_) | Entry::Kernel(_) | Entry::Unlisted(_) | Entry::Dead(_) => {}
         }
     }
-    for (fd, index) in to_kernel {
+    for socket in to_kernel {
         // The same socket may have been named twice.
-        let kernel = lane.flags_of(index) & crate::table::desc::flag::KERNEL != 0;
+        let kernel = lane.flags_of(socket.index) & crate::table::desc::flag::KERNEL != 0;
         if !kernel {
-            kernel::give_to_kernel(lane, fd, index, Reason::Passed);
+            kernel::give_to_kernel(lane, &socket, Reason::Passed);
         }
     }
     Ok(())

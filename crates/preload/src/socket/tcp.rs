@@ -69,7 +69,14 @@ pub(crate) fn accept(
     if flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != 0 {
         return Err(Errno(libc::EINVAL));
     }
+    let (same, nonblocking, timeout) = lane.with(|access| {
+        let same = Same::of(access, fd, index)?;
+        let mut descriptions = access.descriptions();
+        let description = descriptions.get(index);
+        Ok((same, description.has(flag::NONBLOCK), description.receive_timeout()))
+    })?;
     let attempt = |access: &mut Access<'_>, kernel: Kernel| {
+        same.check(access)?;
         let (Stage::Listener(id), bits) = stage(access, index)? else { return Err(Errno(libc::EINVAL)) };
         if access.stack.readiness(id.into())?.contains(Ready::IN) {
             return Ok(Waiting::Stack);
@@ -85,27 +92,20 @@ pub(crate) fn accept(
         description.set(flag::KERNEL_QUIET, matches!(got, Err(AGAIN)));
         got.map(|(new, bytes, len)| Waiting::Kernel(new, bytes, len))
     };
-    let (same, nonblocking, timeout) = lane.with(|access| {
-        let same = Same::of(access, fd, index);
-        let mut descriptions = access.descriptions();
-        let description = descriptions.get(index);
-        Ok((same, description.has(flag::NONBLOCK), description.receive_timeout()))
-    })?;
     let until = timeout.map(|t| sys::now() + t);
     loop {
         let mut found = lane.with(|access| attempt(access, Kernel::Unknown));
         if matches!(found, Err(AGAIN)) && !nonblocking {
             let mut fds = [NO_FD, NO_FD, wait::readable(fd)];
             let mut plan = Plan { fds: &mut fds, until, mask: None, restart: timeout.is_none() };
-            found =
-                wait::wait(lane, &mut plan, |access, kernel| same.check(access).and_then(|()| attempt(access, kernel)));
+            found = wait::wait(lane, &mut plan, attempt);
         }
         match found {
             Ok(Waiting::Kernel(new, bytes, len)) => {
                 kernel::accepted_by_kernel(lane, new);
                 return Ok((new, bytes, len));
             }
-            Ok(Waiting::Stack) => match take(lane, index, flags) {
+            Ok(Waiting::Stack) => match take(lane, &same, flags) {
                 // Another thread took it.
                 Err(AGAIN) if !nonblocking => {}
                 done => return done,
@@ -117,7 +117,8 @@ pub(crate) fn accept(
 }
 
 /// Accepts from the stack: the new socket gets a kernel socket as its descriptor.
-fn take(lane: &'static Lane, index: u32, flags: c_int) -> Result<(c_int, [u8; name::MAX], usize)> {
+fn take(lane: &'static Lane, listener: &Same, flags: c_int) -> Result<(c_int, [u8; name::MAX], usize)> {
+    let index = listener.index;
     let v6 = lane.with(|access| Ok(stage(access, index)?.1 & flag::V6 != 0))?;
     let domain = if v6 { libc::AF_INET6 } else { libc::AF_INET };
     let fd = sys::socket(domain, libc::SOCK_STREAM | flags, 0)?;
@@ -128,6 +129,7 @@ fn take(lane: &'static Lane, index: u32, flags: c_int) -> Result<(c_int, [u8; na
     }
     let inode = sys::socket_inode(fd).unwrap_or(0);
     let taken = lane.with(|access| {
+        listener.check(access)?;
         let (Stage::Listener(listener), _) = stage(access, index)? else { return Err(Errno(libc::EINVAL)) };
         let slot = access.slot;
         let mut descriptions = access.descriptions();
@@ -200,7 +202,7 @@ pub(crate) fn send(
     };
     match wait::transfer(lane, (fd, index), flags, |d| d.send_timeout(), &mut [NO_FD; OWN], attempt) {
         // What was taken before the trouble counts; the trouble comes up again with the next call.
-        Err(error) if buffers.done() > 0 && error != DEMOTED => Ok(buffers.done()),
+        Err(_) if buffers.done() > 0 => Ok(buffers.done()),
         end => end,
     }
 }
@@ -288,7 +290,7 @@ pub(crate) fn receive(
         }
     };
     match wait::transfer(lane, (fd, index), flags, |d| d.receive_timeout(), &mut [NO_FD; OWN], attempt) {
-        Err(error) if done > 0 && error != DEMOTED => Ok(done),
+        Err(_) if done > 0 => Ok(done),
         end => {
             debug_assert!(buffers.room() <= wanted);
             end

@@ -8,6 +8,7 @@ use crate::lane::{Access, Lane};
 use crate::socket::kernel;
 use crate::socket::multicast;
 use crate::table::desc::{Via, flag};
+use crate::wait::Same;
 use core::ffi::c_int;
 use tickwire_link::control::Reason;
 use tickwire_stack::addr::{Address, Endpoint, Family};
@@ -98,9 +99,10 @@ pub(crate) fn set(lane: &'static Lane, fd: c_int, index: u32, level: c_int, name
     // Asked only for the options that need it: every option comes by here.
     let description = || {
         let known = lane.with(|access| {
+            let socket = Same::of(access, fd, index)?;
             let mut descriptions = access.descriptions();
             let description = descriptions.get(index);
-            Ok((description.via(), description.flags()))
+            Ok((description.via(), description.flags(), Some(socket)))
         });
         known.unwrap_or_default()
     };
@@ -111,11 +113,12 @@ pub(crate) fn set(lane: &'static Lane, fd: c_int, index: u32, level: c_int, name
     };
     let via = match (level, name) {
         (libc::SOL_SOCKET, libc::SO_BINDTODEVICE | SO_BINDTOIFINDEX) => {
-            let (device, (_, flags)) = (bound_device(fd), description());
+            let (device, (_, flags, socket)) = (bound_device(fd), description());
             let connection = flags & (flag::TCP | flag::LISTENING) == flag::TCP;
-            if device != 0 && !connection && flags & flag::CLAIMED != 0 {
+            let claimed = socket.filter(|_| flags & flag::CLAIMED != 0);
+            if let (Some(socket), true) = (claimed, device != 0 && !connection) {
                 // What was claimed for all interfaces would go on coming from all.
-                kernel::demote(lane, index, Reason::BoundDevice);
+                kernel::demote(lane, &socket, Reason::BoundDevice);
                 return true;
             }
             Via { unicast: device, groups: device, source: 0 }

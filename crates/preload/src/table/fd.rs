@@ -26,7 +26,7 @@ pub(crate) enum Entry {
     Lane,
     /// An IP socket that stays on the kernel: the row that says so to `tickwire stat`.
     Kernel(u32),
-    /// An IP socket that stays on the kernel, in no lane's rows: it was made on a lane that has ended. The number is the reason's code.
+    /// An IP socket that stays on the kernel, in no lane's rows: it was made on a lane that has ended, or there was no room. The number is the reason's code.
     Unlisted(u32),
     /// A socket whose lane went away, with the error that is to be told, 0 once it has been: see `ops::take_error`.
     Dead(u32),

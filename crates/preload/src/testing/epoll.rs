@@ -198,7 +198,8 @@ fn a_socket_that_becomes_the_kernels_is_told_with_the_programs_data() {
     }
     assert_eq!(ready(epfd), [(1, IN), (2, IN), (3, IN)]);
     let index = TABLE.get(goes).description().unwrap();
-    kernel::demote(lane(), index, tickwire_link::control::Reason::Option);
+    let socket = lane().with(|access| crate::wait::Same::of(access, goes, index)).unwrap();
+    kernel::demote(lane(), &socket, tickwire_link::control::Reason::Option);
     assert_eq!(ready(epfd), [(1, IN), (2, IN), (3, IN)]);
     [stays, goes, copy, epfd].into_iter().for_each(close);
 }

@@ -137,21 +137,22 @@ pub(crate) fn transfer<T>(
     let mut time = None;
     let mut same = None;
     let first = lane.with(|access| {
+        same = Some(Same::of(access, fd, index)?);
         let mut descriptions = access.descriptions();
         let description = descriptions.get(index);
         nonblocking |= description.has(flag::NONBLOCK);
         time = timeout(&description);
-        let answer = attempt(access, Kernel::Unknown);
-        if matches!(answer, Err(AGAIN)) {
-            same = Some(Same::of(access, fd, index));
-        }
-        answer
+        attempt(access, Kernel::Unknown)
     });
     if nonblocking || !matches!(first, Err(AGAIN)) {
         return first;
     }
     let attempt = |access: &mut Access<'_>, kernel| {
-        same.get_or_insert_with(|| Same::of(access, fd, index)).check(access)?;
+        match same {
+            Some(same) => same.check(access)?,
+            // A signal handler could not look yet.
+            None => same = Some(Same::of(access, fd, index)?),
+        }
         attempt(access, kernel)
     };
     let mut plan = Plan { fds, until: time.map(|t| sys::now() + t), mask: None, restart: time.is_none() };

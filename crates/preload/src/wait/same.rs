@@ -3,6 +3,7 @@
 use crate::base::errno::{DEMOTED, Errno, Result};
 use crate::c::sys;
 use crate::lane::Access;
+use crate::table::fd::{Entry, TABLE};
 use core::ffi::c_int;
 
 /// The socket that a call works on while it lets go of the lock, to wait or to ask the service: meanwhile another thread may give it to the kernel, or close it, and its
@@ -15,9 +16,18 @@ pub(crate) struct Same {
 }
 
 impl Same {
-    /// The socket of this description now, called `fd` in this process.
-    pub(crate) fn of(access: &mut Access<'_>, fd: c_int, index: u32) -> Self {
-        Self { fd, index, inode: *access.descriptions().get(index).inode() }
+    /// The socket of this description, called `fd` in this process.
+    ///
+    /// # Errors
+    /// As [`Self::gone`] if the descriptor means another by now.
+    pub(crate) fn of(access: &mut Access<'_>, fd: c_int, index: u32) -> Result<Self> {
+        match TABLE.get(fd) {
+            entry if entry.description() == Some(index) => {
+                Ok(Self { fd, index, inode: *access.descriptions().get(index).inode() })
+            }
+            Entry::Kernel(_) | Entry::Unlisted(_) | Entry::Dead(_) => Err(DEMOTED),
+            _ => Err(Errno(libc::EBADF)),
+        }
     }
 
     /// Whether the description is still that of this socket.
@@ -32,7 +42,8 @@ impl Same {
     /// with a socket that nobody else has.)
     #[cold]
     pub(crate) fn gone(&self) -> Errno {
-        let kernels = sys::socket_inode(self.fd).unwrap_or(0) == self.inode;
+        // What is being closed is nobody's already, but for the kernel.
+        let kernels = TABLE.get(self.fd) != Entry::Foreign && sys::socket_inode(self.fd).unwrap_or(0) == self.inode;
         if kernels { DEMOTED } else { Errno(libc::EBADF) }
     }
 }
@@ -45,8 +56,9 @@ mod tests {
     use crate::wait::{self, AGAIN, NO_FD, OWN};
     use tickwire_stack::time::Span;
 
-    /// What a call on `fd` says whose description is another's after it has begun to wait, and how often it looked at what it thinks its own.
-    fn whose_place_is_anothers(fd: c_int, index: u32) -> (Result<()>, u32) {
+    /// What a call on `fd` says to which `happens` while it waits, and how often it looked at what it thinks its own.
+    fn while_it_waits(fd: c_int, happens: impl Fn(&mut Access<'_>, u32)) -> (Result<()>, u32) {
+        let index = TABLE.get(fd).description().unwrap();
         let mut looks = 0;
         let said = wait::transfer(
             testing::lane(),
@@ -57,7 +69,7 @@ mod tests {
             |access, _| {
                 looks += 1;
                 if looks == 2 {
-                    *access.descriptions().get(index).inode() ^= 1;
+                    happens(access, index);
                 }
                 Err(AGAIN)
             },
@@ -65,17 +77,49 @@ mod tests {
         (said, looks)
     }
 
+    /// Its description is another socket's.
+    fn is_anothers(access: &mut Access<'_>, index: u32) -> Result<()> {
+        *access.descriptions().get(index).inode() ^= 1;
+        Ok(())
+    }
+
     /// It would get what came for another.
     #[test]
     fn a_call_whose_socket_is_closed_does_not_go_on_with_the_next_in_its_place() {
         for kind in [libc::SOCK_STREAM, libc::SOCK_DGRAM] {
-            let fd = testing::socket(kind);
-            let index = TABLE.get(fd).description().unwrap();
-            assert_eq!(whose_place_is_anothers(-1, index), (Err(Errno(libc::EBADF)), 2));
-            testing::close(fd);
-            let fd = testing::socket(kind);
-            let index = TABLE.get(fd).description().unwrap();
-            assert_eq!(whose_place_is_anothers(fd, index), (Err(DEMOTED), 2), "the kernel socket is still there");
+            for closed in [true, false] {
+                let fd = testing::socket(kind);
+                let entry = TABLE.get(fd);
+                let said = while_it_waits(fd, |access, index| {
+                    is_anothers(access, index).unwrap();
+                    if closed {
+                        // The kernel socket is closed only after the description is free.
+                        TABLE.set(fd, Entry::Foreign);
+                    }
+                });
+                let told = if closed { Errno(libc::EBADF) } else { DEMOTED };
+                assert_eq!(said, (Err(told), 2));
+                testing::lane().with(|access| is_anothers(access, entry.description().unwrap())).unwrap();
+                TABLE.set(fd, entry);
+                testing::close(fd);
+            }
+        }
+    }
+
+    /// A descriptor that another thread has closed before a call that uses it comes to look: whatever has its place is not looked at.
+    #[test]
+    fn a_call_that_comes_too_late_looks_at_nothing() {
+        for (now, told) in [
+            (Entry::Foreign, Errno(libc::EBADF)),
+            (Entry::Udp(u32::MAX >> 4), Errno(libc::EBADF)),
+            (Entry::Unlisted(0), DEMOTED),
+        ] {
+            let fd = testing::socket(libc::SOCK_DGRAM);
+            let entry = TABLE.set(fd, now);
+            let index = entry.description().unwrap();
+            let said = testing::lane().with(|access| Same::of(access, fd, index).map(drop));
+            assert_eq!(said, Err(told));
+            TABLE.set(fd, entry);
             testing::close(fd);
         }
     }
