@@ -399,6 +399,27 @@ fn a_late_timer_does_not_double_the_silence() {
     assert_eq!(wire.count("TcpExtTCPTimeouts"), timeouts + 1);
 }
 
+/// A probe (RFC 8985 §7) may be late long before the timeout, which has doubled and stays so until something is measured (RFC 6298 §5): what was sent a moment ago has
+/// not been silent since the last outage began, and the program's patience (RFC 5482) begins with it.
+#[test]
+fn a_late_probe_does_not_count_an_outage_before_it() {
+    let mut wire = Wire::new();
+    let (id, ours, theirs) = measured(&mut wire);
+    let now = wire.now;
+    wire.stack().tcp_set(id, now, Setting::UserTimeout(Span::from_secs(6))).unwrap();
+    wire.send(id, &pattern(1_000, 1)).unwrap();
+    wire.pass(Span::from_millis(5_300));
+    assert!(wire.taken().iter().all(|seg| seg.seq == ours));
+    wire.put(Seg::new(ACK, theirs, ours + 1_000));
+    wire.send(id, &pattern(1_000, 2)).unwrap();
+    assert_eq!(wire.one().seq, ours + 1_000);
+    wire.now += Span::from_millis(50);
+    wire.pass(Span::from_secs(5));
+    assert_eq!(wire.state(id), Ok(State::Established));
+    wire.pass(Span::from_secs(5));
+    assert_eq!(wire.state(id), Ok(State::Closed));
+}
+
 /// RFC 8985 §8: the reordering timer goes on, also if the acknowledgement that started it lets new data out.
 #[test]
 fn new_data_does_not_stop_the_wait_for_reordered_segments() {

@@ -252,6 +252,39 @@ fn slow_readers_that_leave_no_frame_at_all_are_given_up_soon() {
     assert!((1..5).contains(&wire.count("TcpExtTCPAbortOnMemory")), "no more than needed");
 }
 
+/// Who is closed meanwhile needs a frame for his FIN, and may be slow to be heard of: he is not given up instead of those who hold the frames.
+#[test]
+fn who_is_closed_beside_slow_readers_is_not_given_up_in_their_place() {
+    let mut wire = pressed();
+    let listener = wire.listen(8);
+    let options = [2, 4, 3, 232];
+    wire.peer.port = 4000;
+    let (honest, ours, theirs) = wire.accepted_with(listener, Seg::new(SYN, 1000, 0).options(&options));
+    let ports: Vec<u16> = (4001..4011).collect();
+    let idle: Vec<_> = ports
+        .iter()
+        .map(|&port| {
+            wire.peer.port = port;
+            wire.accepted_with(listener, Seg::new(SYN, 1000, 0).options(&options)).0
+        })
+        .collect();
+    wire.pass(Span::from_secs(60));
+    slow_readers(&mut wire, listener, 400);
+    wire.peer.port = 4000;
+    wire.put(Seg::new(ACK | PSH, theirs, ours).data(b"question"));
+    assert_eq!(wire.recv(honest).unwrap(), b"question");
+    wire.taken();
+    idle.into_iter().for_each(|id| wire.close(id));
+    let begin = wire.now;
+    while wire.send(honest, b"answer") == Err(Error::WouldBlock) {
+        wire.pass(Span::from_millis(50));
+        assert!(wire.now.since(begin) < Span::from_secs(7), "{} given up", wire.count("TcpExtTCPAbortOnMemory"));
+    }
+    assert!((1..5).contains(&wire.count("TcpExtTCPAbortOnMemory")), "no more than needed");
+    let sent = wire.taken_to_any(&ports);
+    assert!(sent.len() >= ports.len() && sent.iter().all(|seg| seg.has(FIN)), "{sent:?}");
+}
+
 /// Peers that read nothing and go on sending, so that both queues of each fill: whoever holds nothing gets a frame for his answer all the same, without waiting until
 /// the others have been stuck for so long that they are given up.
 #[test]

@@ -245,8 +245,13 @@ impl Wire {
 
     /// What the stack has sent to one port of the peer; the rest is forgotten.
     pub(crate) fn taken_to(&mut self, port: u16) -> Vec<Seg> {
+        self.taken_to_any(&[port])
+    }
+
+    /// What the stack has sent to these ports; the rest is forgotten.
+    pub(crate) fn taken_to_any(&mut self, ports: &[u16]) -> Vec<Seg> {
         self.collect();
-        self.out.drain(..).filter(|(_, _, to)| *to == port).map(|(_, seg, _)| seg).collect()
+        self.out.drain(..).filter(|(_, _, to)| ports.contains(to)).map(|(_, seg, _)| seg).collect()
     }
 
     /// What the stack has sent, and when.

@@ -164,7 +164,7 @@ impl Socket {
 impl Stack<'_> {
     /// Sends what may be sent, acknowledges what must be acknowledged, and sets the timers.
     pub(super) fn tcp_output(&mut self, index: usize, now: Instant, hold: Hold) {
-        self.append_pending_fin(index);
+        self.append_pending_fin(index, now);
         self.follow_path(index, now);
         let mut sent = false;
         while let Some(run) = {
@@ -188,9 +188,12 @@ impl Stack<'_> {
     }
 
     /// FIN waits for a frame if there was none when the program shut its side.
-    fn append_pending_fin(&mut self, index: usize) {
+    fn append_pending_fin(&mut self, index: usize, now: Instant) {
         let s = &mut self.mem.tcp[index];
         if s.write_shut && !s.fin_queued && s.state.may_transmit() {
+            if s.send.frames == 0 {
+                s.freed_at = now;
+            }
             s.fin_queued = s.send.append_fin(&mut self.mem.frames);
         }
     }

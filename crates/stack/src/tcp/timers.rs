@@ -74,7 +74,10 @@ impl Socket {
     fn grant_time(&mut self, now: Instant, bounds: Bounds) {
         let bounds = self.patience(now, bounds);
         let waited = self.rtt.rto(&bounds) - self.rtt.base(&bounds);
-        self.at.timeout_from = Instant::from_nanos(now.as_nanos().saturating_sub(waited.as_nanos()));
+        let granted = Instant::from_nanos(now.as_nanos().saturating_sub(waited.as_nanos()));
+        // A probe is late long before a timeout is that has doubled: nothing may have begun before it was sent.
+        let begun = self.at.timeout_from;
+        self.at.timeout_from = if begun.is_never() { granted } else { granted.max(begun) };
     }
 
     /// When that time is over (RFC 5482), if something waits to get through.
