@@ -4,7 +4,7 @@
 mod tcp_support;
 
 use tcp_support::raw::*;
-use tickwire_stack::tcp::{Shutdown, State};
+use tickwire_stack::tcp::{Setting, Shutdown, State};
 use tickwire_stack::time::Span;
 use tickwire_stack::{Error, Ready, TcpId};
 
@@ -265,6 +265,59 @@ fn an_attempt_that_is_given_up_leaves_what_is_not_connected() {
         assert_eq!(wire.one().bits, RST);
         wire.close(id);
         assert_eq!((wire.held(), wire.stack().deadline()), (0, None));
+    }
+}
+
+/// RFC 9293 §3.10.4, CLOSE in SYN-RECEIVED: what nobody holds any more goes on until the connection is open, and ends in order; a peer that never answers does not keep it.
+#[test]
+fn a_connection_that_is_closed_after_crossing_syns_ends_in_order() {
+    for (answers, keepalive) in [(true, false), (true, true), (false, false)] {
+        let (mut wire, id, iss) = opening();
+        let now = wire.now;
+        wire.stack().tcp_set(id, now, Setting::KeepAlive(keepalive)).unwrap();
+        wire.put(Seg::new(SYN, 1000, 0).options(&OPTIONS));
+        assert_eq!(wire.one().bits, SYN | ACK);
+        wire.close(id);
+        wire.nothing();
+        assert_eq!(wire.state(id), Err(Error::Stale));
+        if answers {
+            wire.put(Seg::new(ACK, 1001, iss + 1));
+            let fin = wire.one();
+            assert_eq!((fin.bits & FIN, fin.seq, fin.ack), (FIN, iss + 1, 1001));
+            wire.put(Seg::new(FIN | ACK, 1001, iss + 2));
+            let last = wire.one();
+            assert_eq!((last.bits, last.seq, last.ack), (ACK, iss + 2, 1002));
+        } else {
+            wire.pass(Span::from_secs(130));
+            let again = wire.taken();
+            assert!(again.len() == 6 && again.iter().all(|seg| seg.bits == SYN | ACK && seg.seq == iss), "{again:?}");
+            // Nothing is left of it: it is a stranger's.
+            wire.put(Seg::new(ACK, 1001, iss + 1));
+            assert_eq!(wire.one().bits, RST);
+        }
+    }
+}
+
+/// The same, with data that comes too late, or no time to linger (§3.10.5, ABORT).
+#[test]
+fn a_connection_that_is_closed_after_crossing_syns_is_reset_if_the_peer_is_not_done() {
+    for lingers in [false, true] {
+        let (mut wire, id, iss) = opening();
+        wire.put(Seg::new(SYN, 1000, 0).options(&OPTIONS));
+        wire.taken();
+        let now = wire.now;
+        if lingers {
+            wire.stack().tcp_set(id, now, Setting::Linger(Some(Span::ZERO))).unwrap();
+        }
+        wire.close(id);
+        if !lingers {
+            wire.nothing();
+            wire.put(Seg::new(ACK | PSH, 1001, iss + 1).data(b"hey"));
+        }
+        let last = wire.taken().pop().unwrap();
+        assert!(last.has(RST), "{last:?}");
+        wire.put(Seg::new(ACK, 1001, iss + 1));
+        assert_eq!(wire.one().bits, RST);
     }
 }
 

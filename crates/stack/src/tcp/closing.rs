@@ -296,7 +296,7 @@ impl Stack<'_> {
     }
 
     /// Closes the program's handle. What was sent still arrives, unless there is unread data or the connection lingers
-    /// for no time: then it is reset.
+    /// for no time: then it is reset. In SYN-RECEIVED the FIN waits until the connection is open (RFC 9293 §3.10.4).
     ///
     /// # Errors
     /// [`Error::Stale`].
@@ -319,7 +319,6 @@ impl Stack<'_> {
                 self.list_time_wait(index);
                 return Ok(());
             }
-            State::SynReceived => return self.tcp_abort(id, now),
             _ if unread || reset => {
                 if unread {
                     self.mem.counters.tcp_abort_on_data.inc();
@@ -332,8 +331,11 @@ impl Stack<'_> {
         self.mem.tcp[index].at.keep = Instant::NEVER;
         self.orphan(SocketKind::Tcp, index as u32);
         self.shut_sending(index, now);
-        if self.mem.tcp[index].state == State::FinWait2 {
-            self.wait_for_fin(index, now);
+        match self.mem.tcp[index].state {
+            State::FinWait2 => self.wait_for_fin(index, now),
+            // Another thread may sleep until the connection is open, and finds its handle stale.
+            State::SynReceived => self.notify(self.id_of(SocketKind::Tcp, index as u32), Ready::HUP),
+            _ => {}
         }
         self.set_timer(index);
         self.update_row(index);

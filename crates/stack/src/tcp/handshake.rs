@@ -330,7 +330,7 @@ impl Stack<'_> {
         s.at = Default::default();
         s.quick_acks = super::ack::QUICK;
         s.state = State::Established;
-        if s.settings.keepalive {
+        if s.settings.keepalive && !s.orphan {
             s.at.keep = now + s.settings.keep_idle;
         }
         let counters = self.mem.counters;
