@@ -90,3 +90,44 @@ fn ten_thousand_idle_connections_and_a_thousand_active_ones_live_in_one_lane() {
     let alive = |s: &&serde_json::Value| s["state"] == "ESTAB" && s["accelerated"] == true;
     assert_eq!(sockets.iter().filter(alive).count(), 11_000, "of {} sockets", sockets.len());
 }
+
+/// To wait, a thread needs a descriptor of its own; a program that is at its limit must not be told so by a call that needs none on Linux.
+#[test]
+fn a_program_without_a_descriptor_to_spare_waits_all_the_same() {
+    const ECHO: &str = r"
+import socket, time
+c = socket.create_server(('', 9000)).accept()[0]
+while d := c.recv(1):
+    time.sleep(0.3)
+    c.sendall(d)
+";
+    const FULL: &str = r"
+import errno, os, resource, select, socket, sys, threading
+s = socket.create_connection((sys.argv[1], 9000))
+epoll = select.epoll()
+epoll.register(s, select.EPOLLIN)
+poll = select.poll()
+poll.register(s, select.POLLIN)
+resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
+try:
+    while True: os.dup(0)
+except OSError as full:
+    assert full.errno == errno.EMFILE
+went = []
+def one(wait):
+    s.sendall(b'x')
+    wait()
+    went.append(s.recv(1))
+for wait in lambda: None, poll.poll, epoll.poll, lambda: select.select([s], [], []):
+    thread = threading.Thread(target=one, args=(wait,))
+    thread.start()
+    thread.join()
+assert went == [b'x'] * 4, went
+";
+    let both = Both::new();
+    let mut server = start(both.b(), false, &[python(), "-c", ECHO]);
+    bound(both.b(), &mut server, "tcp", 9000);
+    crossing(&both.a_service, 8, || {
+        start(both.a(), true, &[python(), "-c", FULL, &both.pair.b_v4()]).success(PATIENCE).unwrap();
+    });
+}

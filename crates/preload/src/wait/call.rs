@@ -6,7 +6,7 @@ use crate::base::inside::is_inside;
 use crate::c::{cancel, signal, sys};
 use crate::lane::{Access, Lane};
 use crate::table::desc::{Description, flag};
-use crate::wait::Same;
+use crate::wait::{Same, watch};
 use core::ffi::c_int;
 use libc::{pollfd, sigset_t};
 use std::cell::Cell;
@@ -28,6 +28,9 @@ const OFFER: Span = Span::from_micros(10);
 
 /// How long to sleep while packets wait for the device.
 const CROWDED: Span = Span::from_micros(200);
+
+/// How long to sleep without hearing the doorbell.
+const DEAF: Span = Span::from_millis(1);
 
 /// The call's time is over. Never an error number of the system: `ETIMEDOUT` is what a connection says on which nothing gets through.
 pub(crate) const TIMED_OUT: Errno = Errno(-3);
@@ -249,7 +252,7 @@ fn sleep<T>(
     plan: &mut Plan<'_>,
     attempt: &mut impl FnMut(&mut Access<'_>, Kernel) -> Result<T>,
 ) -> Result<T> {
-    let watch = own_watch(lane)?;
+    let watch = watch::own(lane);
     let mut deadline = None;
     // The kernel's descriptors are not looked at here: one that is ready ends the sleep at once.
     let first = lane.with(|access| {
@@ -266,11 +269,12 @@ fn sleep<T>(
         done => return done,
     }
     if let Some(places) = plan.fds.first_chunk_mut::<OWN>() {
-        *places = [readable(lane.descriptors().0), readable(watch)];
+        *places = [readable(lane.descriptors().0), watch.map_or(NO_FD, readable)];
     }
-    if lane.crowded() || lane.unsent() {
-        // Nothing tells when the device has room again: look soon.
-        let soon = sys::now() + CROWDED;
+    // Nothing tells when the device has room again, or of the bell whom there is no descriptor for: look soon.
+    let crowded = (lane.crowded() || lane.unsent()).then_some(CROWDED);
+    if let Some(span) = crowded.or(watch.is_none().then_some(DEAF)) {
+        let soon = sys::now() + span;
         deadline = Some(deadline.map_or(soon, |at: Instant| at.min(soon)));
     }
     let until = match (plan.until, deadline) {
@@ -281,7 +285,9 @@ fn sleep<T>(
     let slept = sys::ppoll(plan.fds, timeout, plan.mask);
     // Without an answer nothing is known of any.
     let showed = |fd: &pollfd| slept.is_err() || fd.revents != 0;
-    if plan.fds.get(1).is_none_or(showed) {
+    if let Some(watch) = watch
+        && plan.fds.get(1).is_none_or(showed)
+    {
         // Takes the doorbell's edge off the list, or the next sleep would end at once.
         let _ = sys::epoll_take(watch, &mut [libc::epoll_event { events: 0, u64: 0 }]);
     }
@@ -295,6 +301,11 @@ fn sleep<T>(
         return Err(Errno(libc::EINTR));
     }
     if plan.until.is_some_and(|until| sys::now() >= until) { Err(TIMED_OUT) } else { Err(AGAIN) }
+}
+
+thread_local! {
+    /// The lane on which the thread sleeps. Changes inside the lane, where no handler runs.
+    static ASLEEP: Cell<Option<&'static Lane>> = const { Cell::new(None) };
 }
 
 /// The calling thread counts as asleep no more, if it did.
@@ -314,54 +325,4 @@ pub(crate) fn disturb() -> Option<&'static Lane> {
     });
     ASLEEP.set(None);
     Some(lane)
-}
-
-/// The calling thread's private epoll instance over the doorbell, whose ring every sleeping thread has to hear. (The rings are not in it:
-/// whatever watches them, even while nobody sleeps, costs the kernel a wake-up for every packet.)
-#[derive(Clone, Copy)]
-struct Watch {
-    fd: c_int,
-    lane: *const Lane,
-    process: u32,
-}
-
-const NO_WATCH: Watch = Watch { fd: -1, lane: core::ptr::null(), process: 0 };
-
-/// Closes the instance when the thread ends. (The instance itself is in a variable without destructor: at the end of the program it is
-/// needed after the destructors of the main thread have run.)
-struct Closer;
-
-impl Drop for Closer {
-    fn drop(&mut self) {
-        let watch = WATCH.replace(NO_WATCH);
-        if watch.fd >= 0 && watch.process == sys::process() {
-            crate::table::protect::release(watch.fd);
-        }
-    }
-}
-
-thread_local! {
-    static WATCH: Cell<Watch> = const { Cell::new(NO_WATCH) };
-    static CLOSER: Closer = const { Closer };
-    /// The lane on which the thread sleeps. Changes inside the lane, where no handler runs.
-    static ASLEEP: Cell<Option<&'static Lane>> = const { Cell::new(None) };
-}
-
-/// Makes the thread's epoll instance if it has none for this lane and process (a forked child shares its parent's, and would take
-/// the parent's edges).
-fn own_watch(lane: &'static Lane) -> Result<c_int> {
-    let watch = WATCH.get();
-    let process = sys::process();
-    if watch.fd >= 0 && watch.process == process {
-        if core::ptr::eq(watch.lane, lane) {
-            return Ok(watch.fd);
-        }
-        crate::table::protect::release(watch.fd);
-    }
-    let fd = crate::table::protect::keep(sys::epoll_create(libc::EPOLL_CLOEXEC)?)?;
-    WATCH.set(Watch { fd, lane, process });
-    let _ = CLOSER.try_with(|_| {});
-    let (_, doorbell) = lane.descriptors();
-    sys::epoll_ctl(fd, libc::EPOLL_CTL_ADD, doorbell, (libc::EPOLLIN | libc::EPOLLET) as u32, 0)?;
-    Ok(fd)
 }

@@ -3,6 +3,7 @@
 //! | file | purpose |
 //! |---|---|
 //! | `call` | how a call waits: it polls the lane for a while, then sleeps; reached as `wait::wait` and `wait::transfer` |
+//! | `watch` | how a sleeping thread hears the lane's doorbell |
 //! | `same` | whether it still has the socket with which it began |
 //! | `readiness` | what a descriptor of ours is ready for |
 //! | `poll` | `poll` and `select` |
@@ -14,6 +15,7 @@ pub(crate) mod epoll_wait;
 pub(crate) mod poll;
 pub(crate) mod readiness;
 mod same;
+mod watch;
 
 pub(crate) use crate::base::errno::AGAIN;
 pub(crate) use call::{Kernel, NO_FD, OWN, Plan, TIMED_OUT, disturb, readable, transfer, wait};

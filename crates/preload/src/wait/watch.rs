@@ -1,0 +1,63 @@
+//! How a sleeping thread hears the lane's doorbell: by an epoll instance of its own, as every one that sleeps has to hear each ring. (The rings are not in it: whatever
+//! watches them, even while nobody sleeps, costs the kernel a wake-up for every packet.)
+
+use crate::base::errno::Result;
+use crate::c::sys;
+use crate::lane::Lane;
+use crate::table::protect;
+use core::ffi::c_int;
+use std::cell::Cell;
+
+/// The calling thread's instance.
+#[derive(Clone, Copy)]
+struct Watch {
+    fd: c_int,
+    lane: *const Lane,
+    process: u32,
+}
+
+const NO_WATCH: Watch = Watch { fd: -1, lane: core::ptr::null(), process: 0 };
+
+/// Closes the instance when the thread ends. (The instance itself is in a variable without destructor: at the end of the program it is
+/// needed after the destructors of the main thread have run.)
+struct Closer;
+
+impl Drop for Closer {
+    fn drop(&mut self) {
+        let watch = WATCH.replace(NO_WATCH);
+        if watch.fd >= 0 && watch.process == sys::process() {
+            protect::release(watch.fd);
+        }
+    }
+}
+
+thread_local! {
+    static WATCH: Cell<Watch> = const { Cell::new(NO_WATCH) };
+    static CLOSER: Closer = const { Closer };
+}
+
+/// The calling thread's instance, which is made if it has none for this lane and process (a forked child shares its parent's, and would take
+/// the parent's edges). `None` if there is no descriptor for one: the program may be at its limit, which its waiting must not tell it.
+pub(super) fn own(lane: &'static Lane) -> Option<c_int> {
+    let watch = WATCH.get();
+    let process = sys::process();
+    if watch.fd >= 0 && watch.process == process {
+        if core::ptr::eq(watch.lane, lane) {
+            return Some(watch.fd);
+        }
+        protect::release(watch.fd);
+    }
+    WATCH.set(NO_WATCH);
+    let fd = make(lane).ok()?;
+    WATCH.set(Watch { fd, lane, process });
+    let _ = CLOSER.try_with(|_| {});
+    Some(fd)
+}
+
+fn make(lane: &Lane) -> Result<c_int> {
+    let fd = protect::keep(sys::epoll_create(libc::EPOLL_CLOEXEC)?)?;
+    let (_, doorbell) = lane.descriptors();
+    sys::epoll_ctl(fd, libc::EPOLL_CTL_ADD, doorbell, (libc::EPOLLIN | libc::EPOLLET) as u32, 0)
+        .inspect_err(|_| protect::release(fd))?;
+    Ok(fd)
+}
