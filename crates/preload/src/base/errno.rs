@@ -13,6 +13,10 @@ pub(crate) const AGAIN: Errno = Errno(libc::EAGAIN);
 /// The socket is the kernel's: whoever gets this repeats the call there. Never an error number of the system.
 pub(crate) const DEMOTED: Errno = Errno(-2);
 
+/// The descriptor has come to mean another socket (`dup2` and `close` by other threads): whoever gets this makes the call again, with that. Never an error number of
+/// the system.
+pub(crate) const ANEW: Errno = Errno(-5);
+
 /// What a call answers.
 pub(crate) type Result<T> = core::result::Result<T, Errno>;
 

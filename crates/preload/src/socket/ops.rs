@@ -1,6 +1,6 @@
 //! What the exported calls do with a descriptor of ours, whatever its kind; a socket that turns out to be the kernel's is served there.
 
-use crate::base::errno::{DEMOTED, Errno, Result};
+use crate::base::errno::{ANEW, DEMOTED, Errno, Result};
 use crate::c::iov::Buffers;
 use crate::c::name::{self, Name};
 use crate::c::sys::{self, Extras};
@@ -63,6 +63,9 @@ pub(crate) fn receive(fd: c_int, buffers: &mut Buffers<'_>, flags: c_int, extras
         Entry::Dead(error) => return receive_dead(fd, error),
         _ => Err(DEMOTED),
     };
+    if answer == Err(ANEW) {
+        return receive(fd, buffers, flags, extras);
+    }
     if for_kernel(fd, entry, &answer) {
         if let Entry::Dead(error) = TABLE.get(fd) {
             return receive_dead(fd, error);
@@ -131,6 +134,9 @@ pub(crate) fn send(
         Entry::Dead(error) => send_dead(fd, error),
         _ => Err(DEMOTED),
     };
+    if answer == Err(ANEW) {
+        return send(fd, buffers, flags, to, extras);
+    }
     if for_kernel(fd, entry, &answer) {
         if let Entry::Dead(error) = TABLE.get(fd) {
             answer = send_dead(fd, error);
@@ -185,6 +191,9 @@ pub(crate) fn connect(fd: c_int, address: &[u8]) -> Result<()> {
         Entry::Dead(_) => return Err(Errno(libc::EISCONN)),
         _ => return sys::connect(fd, address),
     };
+    if answer == Err(ANEW) {
+        return connect(fd, address);
+    }
     if !for_kernel(fd, entry, &answer) {
         return answer;
     }
@@ -206,6 +215,9 @@ pub(crate) fn listen(fd: c_int, backlog: c_int) -> Result<()> {
         opening::may_listen(lane, index)?;
         sys::listen(fd, backlog)?;
         let answer = opening::listen(lane, fd, index, backlog);
+        if answer == Err(ANEW) {
+            return listen(fd, backlog);
+        }
         return if for_kernel(fd, entry, &answer) { Ok(()) } else { answer };
     }
     match TABLE.get(fd) {
@@ -222,6 +234,9 @@ pub(crate) fn accept(fd: c_int, flags: c_int) -> Result<(c_int, [u8; name::MAX],
         Entry::Dead(_) => Err(Errno(libc::EINVAL)),
         _ => Err(DEMOTED),
     };
+    if matches!(answer, Err(ANEW)) {
+        return accept(fd, flags);
+    }
     if !for_kernel(fd, entry, &answer) {
         return answer;
     }
@@ -265,7 +280,7 @@ pub(crate) fn socket_name(fd: c_int, peer: bool) -> Result<Option<([u8; name::MA
 pub(crate) fn wait_writable(fd: c_int) -> Result<()> {
     let (Some(lane), Some(index)) = (lane::current(), TABLE.get(fd).description()) else { return Ok(()) };
     let socket = match lane.with(|access| Same::of(access, fd, index)) {
-        Err(DEMOTED) => return Ok(()),
+        Err(ANEW) => return Ok(()),
         socket => socket?,
     };
     let attempt = |access: &mut lane::Access<'_>, _: Kernel| {

@@ -2,7 +2,7 @@
 //! it is, so the kernel socket must be all there is: listeners and UDP sockets become the kernel's before they are passed. An established connection
 //! lives in the lane and cannot.
 
-use crate::base::errno::{DEMOTED, Errno, Result};
+use crate::base::errno::{ANEW, DEMOTED, Errno, Result};
 use crate::c::sys;
 use crate::lane;
 use crate::socket::kernel;
@@ -22,11 +22,17 @@ pub(crate) fn before_passing(fds: &[c_int]) -> Result<()> {
     let mut to_kernel = Vec::new();
     for &fd in fds {
         match TABLE.get(fd) {
-            Entry::Udp(index) => to_kernel.extend(lane.with(|access| Same::of(access, fd, index))),
+            Entry::Udp(index) => match lane.with(|access| Same::of(access, fd, index)) {
+                Ok(socket) => to_kernel.push(socket),
+                Err(ANEW) => return before_passing(fds),
+                // The lane has ended.
+                Err(_) => {}
+            },
             Entry::Tcp(index) => {
-                match lane.with(|access| Ok((tcp::stage(access, index)?.0, Same::of(access, fd, index)?))) {
-                    Ok((Stage::Connection(_), _)) => return Err(refused("a connection")),
-                    Ok((Stage::Fresh | Stage::Listener(_), socket)) => to_kernel.push(socket),
+                match lane.with(|access| Ok((Same::of(access, fd, index)?, tcp::stage(access, index)?.0))) {
+                    Ok((_, Stage::Connection(_))) => return Err(refused("a connection")),
+                    Ok((socket, Stage::Fresh | Stage::Listener(_))) => to_kernel.push(socket),
+                    Err(ANEW) => return before_passing(fds),
                     Err(DEMOTED) => {}
                     Err(error) => return Err(error),
                 }

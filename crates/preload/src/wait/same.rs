@@ -1,6 +1,6 @@
 //! Whether a call that let go of the lane's lock still has the socket with which it began.
 
-use crate::base::errno::{DEMOTED, Errno, Result};
+use crate::base::errno::{ANEW, DEMOTED, Errno, Result};
 use crate::c::sys;
 use crate::lane::Access;
 use crate::table::fd::{Entry, TABLE};
@@ -19,15 +19,12 @@ impl Same {
     /// The socket of this description, called `fd` in this process.
     ///
     /// # Errors
-    /// As [`Self::gone`] if the descriptor means another by now.
+    /// [`ANEW`] if the descriptor means something else by now.
     pub(crate) fn of(access: &mut Access<'_>, fd: c_int, index: u32) -> Result<Self> {
-        match TABLE.get(fd) {
-            entry if entry.description() == Some(index) => {
-                Ok(Self { fd, index, inode: *access.descriptions().get(index).inode() })
-            }
-            Entry::Kernel(_) | Entry::Unlisted(_) | Entry::Dead(_) => Err(DEMOTED),
-            _ => Err(Errno(libc::EBADF)),
+        if TABLE.get(fd).description() != Some(index) {
+            return Err(ANEW);
         }
+        Ok(Self { fd, index, inode: *access.descriptions().get(index).inode() })
     }
 
     /// Whether the description is still that of this socket.
@@ -106,21 +103,17 @@ mod tests {
         }
     }
 
-    /// A descriptor that another thread has closed before a call that uses it comes to look: whatever has its place is not looked at.
+    /// A descriptor that another thread has closed, or made mean another socket, before a call comes to look: whatever has its place is not looked at.
     #[test]
-    fn a_call_that_comes_too_late_looks_at_nothing() {
-        for (now, told) in [
-            (Entry::Foreign, Errno(libc::EBADF)),
-            (Entry::Udp(u32::MAX >> 4), Errno(libc::EBADF)),
-            (Entry::Unlisted(0), DEMOTED),
-        ] {
-            let fd = testing::socket(libc::SOCK_DGRAM);
-            let entry = TABLE.set(fd, now);
-            let index = entry.description().unwrap();
-            let said = testing::lane().with(|access| Same::of(access, fd, index).map(drop));
-            assert_eq!(said, Err(told));
-            TABLE.set(fd, entry);
-            testing::close(fd);
+    fn a_call_that_comes_too_late_begins_anew() {
+        let [before, after] = [(); 2].map(|()| testing::socket(libc::SOCK_DGRAM));
+        let index = TABLE.get(before).description().unwrap();
+        for now in [Entry::Foreign, TABLE.get(after), Entry::Unlisted(0)] {
+            let entry = TABLE.set(before, now);
+            let said = testing::lane().with(|access| Same::of(access, before, index).map(drop));
+            assert_eq!(said, Err(ANEW));
+            TABLE.set(before, entry);
         }
+        [before, after].into_iter().for_each(testing::close);
     }
 }
