@@ -16,8 +16,8 @@ const LONGEST: Span = Span::from_secs(20);
 pub(crate) fn until_acknowledged(lane: &'static Lane, id: TcpId, until: Instant) {
     let attempt = |access: &mut crate::lane::Access<'_>, _: Kernel| {
         let info = access.stack.tcp_info(id, access.now)?;
-        use tickwire_stack::tcp::State::{CloseWait, Closing, Established, FinWait1, LastAck};
-        let sending = matches!(info.state, Established | CloseWait | FinWait1 | Closing | LastAck);
+        use tickwire_stack::tcp::State::{CloseWait, Closing, Established, FinWait1, LastAck, SynReceived};
+        let sending = matches!(info.state, SynReceived | Established | CloseWait | FinWait1 | Closing | LastAck);
         if sending || info.outstanding + info.unsent > 0 { Err(AGAIN) } else { Ok(()) }
     };
     let mut attempt = attempt;

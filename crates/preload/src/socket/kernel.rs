@@ -260,7 +260,7 @@ pub(crate) fn claim_lost(lane: &'static Lane, claim: u64, reason: Reason) {
                     return Ok(None);
                 }
             }
-            give(access, index).map(Some)
+            Ok(Some(give(access, index).unwrap_or(0)))
         });
         if let Ok(Some(claim)) = to_kernel {
             given(lane, index, None, reason, claim);
@@ -268,7 +268,7 @@ pub(crate) fn claim_lost(lane: &'static Lane, claim: u64, reason: Reason) {
     }
 }
 
-/// The sockets of this process that were made on a lane that has ended, each with why it is on the kernel.
+/// The sockets of this process that no lane shows, as theirs has ended or had no room, each with why it is on the kernel.
 pub(crate) fn unlisted() -> impl Iterator<Item = (c_int, Reason)> {
     TABLE.each().filter_map(|(fd, entry)| match entry {
         Entry::Unlisted(code) => Some((fd, Reason::from_code(code).unwrap_or_default())),

@@ -280,7 +280,7 @@ pub(crate) fn socket_name(fd: c_int, peer: bool) -> Result<Option<([u8; name::MA
 pub(crate) fn wait_writable(fd: c_int) -> Result<()> {
     let (Some(lane), Some(index)) = (lane::current(), TABLE.get(fd).description()) else { return Ok(()) };
     let socket = match lane.with(|access| Same::of(access, fd, index)) {
-        Err(ANEW) => return Ok(()),
+        Err(ANEW | Errno(libc::EBADF)) => return Ok(()),
         socket => socket?,
     };
     let attempt = |access: &mut lane::Access<'_>, _: Kernel| {

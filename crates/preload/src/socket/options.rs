@@ -1,7 +1,7 @@
 //! Socket options: the kernel socket takes all that a socket on the lane may have (and says which are wrong); those that mean something to
 //! the stack are set there as well, and read from there. Which is which says [`treatment`].
 
-use crate::base::errno::{Errno, Result};
+use crate::base::errno::{ANEW, Errno, Result};
 use crate::c::sys;
 use crate::lane::{self, Access, Lane};
 use crate::socket::kernel;
@@ -32,9 +32,10 @@ pub(crate) fn program_sets(
     match treatment::of(matches!(entry, Entry::Tcp(_)), level, name) {
         Treatment::Refused(error) => return Err(Errno(error)),
         Treatment::Kernel(reason) if !treatment::is_neutral(level, name, value) => {
-            let socket = match lane.with(|access| Ok((has_traffic(access, index)?, Same::of(access, fd, index)?))) {
-                Ok((false, socket)) => socket,
-                Ok((true, _)) => return Err(too_late(level, name, value)),
+            let socket = match lane.with(|access| Ok((Same::of(access, fd, index)?, has_traffic(access, index)?))) {
+                Ok((socket, false)) => socket,
+                Ok((_, true)) => return Err(too_late(level, name, value)),
+                Err(ANEW) => return program_sets(fd, level, name, value, kernel),
                 // Another process has made it the kernel's.
                 Err(_) => return kernel(),
             };

@@ -198,24 +198,3 @@ fn an_attempt_whose_socket_is_closed_ends() {
     let fd = socket(libc::SOCK_STREAM);
     assert_eq!(sleeping(fd, || close(fd)), Err(Errno(libc::EBADF)));
 }
-
-/// On Linux a number that `dup2` gives to another socket means the one or the other at any moment, and never nothing.
-#[test]
-fn a_call_beside_dup2_is_on_one_socket_or_the_other() {
-    let sockets = [(); 2].map(|()| socket(libc::SOCK_DGRAM));
-    let name = sys::fcntl(sockets[0], libc::F_DUPFD_CLOEXEC, 3).unwrap();
-    open::duplicated(sockets[0], name);
-    std::thread::scope(|scope| {
-        let other = scope.spawn(|| {
-            for socket in sockets.into_iter().cycle().take(20_000) {
-                // SAFETY: plain numbers.
-                assert_eq!(unsafe { crate::c::descriptor::dup2(socket, name) }, name);
-            }
-        });
-        while !other.is_finished() {
-            assert_eq!(receive(name, 1, libc::MSG_DONTWAIT), Err(Errno(libc::EAGAIN)));
-        }
-        other.join().unwrap();
-    });
-    [name, sockets[0], sockets[1]].into_iter().for_each(close);
-}

@@ -19,12 +19,16 @@ impl Same {
     /// The socket of this description, called `fd` in this process.
     ///
     /// # Errors
-    /// [`ANEW`] if the descriptor means something else by now.
+    /// [`ANEW`] if the descriptor means something else by now; `EBADF` if it is closed, or nothing of ours. (While it is being closed the kernel socket is still there,
+    /// which has no connection: a call on that would raise SIGPIPE.)
     pub(crate) fn of(access: &mut Access<'_>, fd: c_int, index: u32) -> Result<Self> {
-        if TABLE.get(fd).description() != Some(index) {
-            return Err(ANEW);
+        match TABLE.get(fd) {
+            entry if entry.description() == Some(index) => {
+                Ok(Self { fd, index, inode: *access.descriptions().get(index).inode() })
+            }
+            Entry::Foreign => Err(Errno(libc::EBADF)),
+            _ => Err(ANEW),
         }
-        Ok(Self { fd, index, inode: *access.descriptions().get(index).inode() })
     }
 
     /// Whether the description is still that of this socket.
@@ -105,13 +109,14 @@ mod tests {
 
     /// A descriptor that another thread has closed, or made mean another socket, before a call comes to look: whatever has its place is not looked at.
     #[test]
-    fn a_call_that_comes_too_late_begins_anew() {
+    fn a_call_that_comes_too_late_begins_anew_or_ends() {
         let [before, after] = [(); 2].map(|()| testing::socket(libc::SOCK_DGRAM));
         let index = TABLE.get(before).description().unwrap();
-        for now in [Entry::Foreign, TABLE.get(after), Entry::Unlisted(0)] {
+        for (now, told) in [(Entry::Foreign, Errno(libc::EBADF)), (TABLE.get(after), ANEW), (Entry::Unlisted(0), ANEW)]
+        {
             let entry = TABLE.set(before, now);
             let said = testing::lane().with(|access| Same::of(access, before, index).map(drop));
-            assert_eq!(said, Err(ANEW));
+            assert_eq!(said, Err(told));
             TABLE.set(before, entry);
         }
         [before, after].into_iter().for_each(testing::close);

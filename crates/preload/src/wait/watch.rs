@@ -7,6 +7,7 @@ use crate::lane::Lane;
 use crate::table::protect;
 use core::ffi::c_int;
 use std::cell::Cell;
+use tickwire_stack::time::{Instant, Span};
 
 /// The calling thread's instance.
 #[derive(Clone, Copy)]
@@ -31,9 +32,13 @@ impl Drop for Closer {
     }
 }
 
+/// After there was no descriptor for one, how long the thread does not try again: a moment's possession of the program's last may be what another thread fails by.
+const PAUSE: Span = Span::from_millis(100);
+
 thread_local! {
     static WATCH: Cell<Watch> = const { Cell::new(NO_WATCH) };
     static CLOSER: Closer = const { Closer };
+    static NOT_BEFORE: Cell<Instant> = const { Cell::new(Instant::from_nanos(0)) };
 }
 
 /// The calling thread's instance, which is made if it has none for this lane and process (a forked child shares its parent's, and would take
@@ -48,7 +53,11 @@ pub(super) fn own(lane: &'static Lane) -> Option<c_int> {
         protect::release(watch.fd);
     }
     WATCH.set(NO_WATCH);
-    let fd = make(lane).ok()?;
+    let now = sys::now();
+    if now < NOT_BEFORE.get() {
+        return None;
+    }
+    let fd = make(lane).inspect_err(|_| NOT_BEFORE.set(now + PAUSE)).ok()?;
     WATCH.set(Watch { fd, lane, process });
     let _ = CLOSER.try_with(|_| {});
     Some(fd)

@@ -106,7 +106,7 @@ impl Service {
     }
 
     /// A flow from a port of any address begins at the address by which the host reaches the peer, as `connect` has it on Linux. It stays unspecified, which is refused,
-    /// if the socket has no right to that family: somebody else may have the port there. And for a peer of one link if that is not said, as there are others.
+    /// if the socket has no right to that family: somebody else may have the port there. And for a peer of one link, as there are others, and the claim does not say which.
     fn choose_source(&mut self, proof: &mut Proof, remote: Endpoint) {
         let Bound { local: Endpoint { address: local, .. }, dual, .. } = &mut proof.bound;
         let covered = *dual || local.family() == remote.address.family();

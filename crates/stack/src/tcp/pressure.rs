@@ -76,8 +76,9 @@ impl Stack<'_> {
             s.state.is_synchronized() && s.send.frames >= least && now.since(s.freed_at) >= patience
         };
         let all = self.mem.tcp.iter().enumerate().filter(|(index, s)| *index != except && stuck(s));
-        // One frame from each of many that are closed would not help who waits.
-        let Some((index, _)) = all.max_by_key(|(_, s)| (!critical && s.orphan, s.send.frames)) else { return };
+        // First whom no program holds; but one frame, a FIN's, from each of many that are closed would not help who waits.
+        let first = |s: &Socket| s.orphan && s.send.frames >= LEAST / 2;
+        let Some((index, _)) = all.max_by_key(|(_, s)| (first(s), s.send.frames)) else { return };
         self.mem.counters.tcp_abort_on_memory.inc();
         self.send_reset(index, now);
         self.fail(index, now, Pending::TimedOut);
