@@ -136,8 +136,10 @@ fn a_pre_forking_server_accepts_in_all_its_children() {
     let ask = |accelerated| {
         let mut client = start(both.a(), accelerated, &[python(), "-c", ASK_ALL, &address]);
         // Nine connections, each opened, asked and closed.
-        let printed = crossing_ends(&both, true, accelerated, 9 * 3, || client.success(PATIENCE));
-        printed.unwrap_or_else(|error| panic!("{error:#}\nserver: {}", server.stderr()))
+        crossing_ends(&both, true, accelerated, 9 * 3, || {
+            let printed = client.success(PATIENCE);
+            printed.unwrap_or_else(|error| panic!("{error:#}\nserver: {}", server.stderr()))
+        })
     };
     assert_eq!(ask(true), ask(false), "the same children");
 }
