@@ -61,9 +61,13 @@ fn run(options: &Options) -> Result<String> {
     eprintln!("relaying between {} and {}", options.a, options.b);
     for turn in 0_u64.. {
         let time = now()?;
+        // First, so that it carries nothing in no time: hosts speak when they like (MLD, router solicitations).
+        if time >= end {
+            break;
+        }
         let busy = carry(&mut cable, &mut ports, &mut clockwork, time)?;
         let look = !busy || turn.is_multiple_of(TURNS);
-        if time >= end || (look && signals.read_signal().context("cannot read signals")?.is_some()) {
+        if look && signals.read_signal().context("cannot read signals")?.is_some() {
             break;
         }
         if !busy {
