@@ -47,8 +47,8 @@ fn sizes_on(both: &Both, v6: bool) {
     let mut server = start(both.b(), true, &[python(), "-c", ECHO, &address]);
     bound(both.b(), &mut server, "udp", 7000);
     for accelerated in [true, false] {
-        let mut client = start(both.a(), accelerated, &[python(), "-c", ASK, &address]);
-        let said = crossing(&both.b_service, 40, || client.success(PATIENCE * 2));
+        let ask = || start(both.a(), accelerated, &[python(), "-c", ASK, &address]).success(PATIENCE * 2);
+        let said = crossing(&both.b_service, 40, ask);
         let said =
             said.unwrap_or_else(|e| panic!("client accelerated: {accelerated}: {e:#}\nserver: {}", server.stderr()));
         let lost: u32 = said.trim().strip_prefix("lost ").unwrap().parse().unwrap();

@@ -48,9 +48,12 @@ fn segments_of_a_stream_fill_jumbo_frames() {
         let mut server = start(both.b(), true, &[python(), "-c", STREAM, &address]);
         bound(both.b(), &mut server, "tcp", 7001);
         for accelerated in [true, false] {
-            let mut client = start(both.a(), accelerated, &[python(), "-c", RETURN, &address]);
             // A kernel's segments may come merged: 64 KiB at a time.
-            let came_back = crossing(&both.b_service, 60, || client.wait_for("y", PATIENCE));
+            let (_client, came_back) = crossing(&both.b_service, 60, || {
+                let mut client = start(both.a(), accelerated, &[python(), "-c", RETURN, &address]);
+                let came_back = client.wait_for("y", PATIENCE);
+                (client, came_back)
+            });
             came_back
                 .unwrap_or_else(|e| panic!("client accelerated: {accelerated}: {e:#}\nserver: {}", server.stderr()));
             let stat = stat();

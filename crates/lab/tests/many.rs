@@ -51,10 +51,11 @@ fn thousands_of_sockets_are_accelerated_up_to_the_lanes_limits_and_then_say_why_
     let address = both.pair.b_v4();
     let mut server = start(both.b(), false, &[python(), "-c", SERVER, &address]);
     bound(both.b(), &mut server, "tcp", 9000);
-    let mut client = start(both.a(), true, &[python(), "-c", CLIENT, &address]);
-    crossing(&both.a_service, 9000, || {
+    let client = crossing(&both.a_service, 9000, || {
+        let mut client = start(both.a(), true, &[python(), "-c", CLIENT, &address]);
         let opened = client.wait_for("open", PATIENCE + Duration::from_secs(60));
         assert!(opened.is_ok(), "{}{}", client.stdout(), client.stderr());
+        client
     });
     let stat = both.a_service.stat().unwrap();
     let lanes = stat.lanes_of(client.id());

@@ -134,10 +134,9 @@ fn a_pre_forking_server_accepts_in_all_its_children() {
     let mut server = start(both.b(), true, &[python(), "-c", &script, &address]);
     bound(both.b(), &mut server, "tcp", 9000);
     let ask = |accelerated| {
-        let mut client = start(both.a(), accelerated, &[python(), "-c", ASK_ALL, &address]);
         // Nine connections, each opened, asked and closed.
         crossing_ends(&both, true, accelerated, 9 * 3, || {
-            let printed = client.success(PATIENCE);
+            let printed = start(both.a(), accelerated, &[python(), "-c", ASK_ALL, &address]).success(PATIENCE);
             printed.unwrap_or_else(|error| panic!("{error:#}\nserver: {}", server.stderr()))
         })
     };

@@ -79,9 +79,9 @@ fn what_comes_by_any_queue_of_an_interface_reaches_the_lane() {
     assert_eq!(before.len(), 2, "{}", both.b().run(&["ethtool", "-S", "eth0"]).unwrap());
     // The kernel's flows are spread over the queues by a hash.
     let address = format!("{}:{}", both.pair.b_v4(), PORTS[0]);
-    let client = ["hold", &address, "--connections", "50", "--active", "50", "--count", "3000"];
-    let mut client = start(both.a(), false, &[&[&*built("connections")], &client[..]].concat());
-    crossing(&both.b_service, 3000, || assert_eq!(answered(&mut client), 3000));
+    let program = built("connections");
+    let client = [&program, "hold", &address, "--connections", "50", "--active", "50", "--count", "3000"];
+    crossing(&both.b_service, 3000, || assert_eq!(answered(&mut start(both.a(), false, &client)), 3000));
     let taken: Vec<u64> = by_queue(&both).iter().zip(&before).map(|(after, before)| after - before).collect();
     assert!(taken.iter().all(|&packets| packets > 100), "{taken:?}");
     assert!(came_in(&both.b_service, &first) >= 3000);

@@ -189,8 +189,11 @@ c.recv(1)
     bound(both.b(), &mut peer, "tcp", 9000);
     let go = both.a().directory().join("go");
     let program = program(&both, &PROGRAM.replace("GO", go.to_str().unwrap()));
-    let mut jumper = start(both.a(), true, &[&program, &address]);
-    crossing(&both.a_service, 2, || peer.wait_for("acknowledged", PATIENCE).unwrap());
+    let mut jumper = crossing(&both.a_service, 2, || {
+        let jumper = start(both.a(), true, &[&program, &address]);
+        peer.wait_for("acknowledged", PATIENCE).unwrap();
+        jumper
+    });
     std::fs::write(&go, "").unwrap();
     assert_eq!(jumper.success(PATIENCE).unwrap(), "ok\n");
 }

@@ -53,7 +53,8 @@ pub(crate) fn sockets_outlive_exec() -> bool {
     outlive
 }
 
-/// Runs something and checks that at least so many packets were diverted to lanes of the service meanwhile.
+/// Runs something and checks that at least so many packets were diverted to lanes of the service meanwhile. A client that is to cause them is started by
+/// `work`, not before: on a busy machine it would be done before they are counted.
 pub(crate) fn crossing<T>(service: &Service, packets: u64, work: impl FnOnce() -> T) -> T {
     let before = service.stat().unwrap().diverted();
     let result = work();
@@ -186,8 +187,9 @@ pub(crate) fn echoes(both: &Both, server: &[&str]) -> Process {
     let mut serving = start(both.b(), true, server);
     bound(both.b(), &mut serving, "tcp", 9000);
     for accelerated in [true, false] {
-        let mut client = start(both.a(), accelerated, &[python(), "-c", ECHO_CLIENT, &address]);
-        let printed = crossing_ends(both, true, accelerated, 100, || client.success(PATIENCE));
+        let client = [python(), "-c", ECHO_CLIENT, &address];
+        let ask = || start(both.a(), accelerated, &client).success(PATIENCE);
+        let printed = crossing_ends(both, true, accelerated, 100, ask);
         let printed = printed.unwrap_or_else(|e| panic!("{e:#}\nserver: {}", serving.stderr()));
         assert_eq!(printed, "all came back\n");
     }
