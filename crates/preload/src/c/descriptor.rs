@@ -7,37 +7,49 @@ use crate::socket::descriptor;
 use crate::socket::open;
 use crate::table::fd::{Entry, LIMIT, TABLE};
 use crate::table::protect;
+use crate::wait::epoll;
 use core::ffi::{c_int, c_uint, c_ulong};
+
+/// Ends what is ours. `errno` stays as it is.
+fn quietly<T>(work: impl FnOnce() -> T) -> Option<T> {
+    let before = errno::get();
+    let done = super::caught(|| Ok(work()));
+    errno::set(before);
+    done.ok()
+}
 
 /// Closes what is ours before the kernel closes the number.
 fn let_go(fd: c_int) {
-    if TABLE.get(fd) != Entry::Foreign {
-        let before = errno::get();
-        let _ = super::caught(|| {
-            close::closing(fd);
-            Ok(())
-        });
-        errno::set(before);
+    if TABLE.get(fd) != Entry::Foreign && quietly(|| close::closing(fd)) != Some(false) {
+        close::closed(fd);
     }
 }
 
-/// `dup2` and `dup3`.
-fn duplicate_to(from: c_int, to: c_int, call: impl FnOnce() -> c_int) -> c_int {
-    if TABLE.get(to) == Entry::Lane {
-        // The number is in use by the lane, and cannot be given away while threads use it.
-        return answer(|| Err(Errno(libc::EBUSY)));
-    }
-    if from != to && TABLE.get(to) != Entry::Foreign && sys::fcntl(from, libc::F_GETFD, 0).is_ok() {
-        let_go(to);
-    }
-    if TABLE.get(from).is_socket() {
-        super::stdio::before_stand_in(to);
-    }
-    let new = call();
-    if new >= 0 && from != to {
-        open::duplicated(from, new);
+/// `new` means what `from` means, or the call has failed.
+fn duplicated(from: c_int, new: c_int) -> c_int {
+    if new >= 0 {
+        quietly(|| open::duplicated(from, new));
     }
     new
+}
+
+/// `dup2` and `dup3`. As in the kernel, no thread finds `to` closed in between: it has the one socket, or the other.
+fn duplicate_to(from: c_int, to: c_int, call: impl FnOnce() -> c_int) -> c_int {
+    let [source, target] = [from, to].map(|fd| TABLE.get(fd));
+    // The number is in use by the lane, and cannot be given away while threads use it. Or by another thread, which closes it.
+    if matches!(target, Entry::Lane | Entry::CLOSING) {
+        return answer(|| Err(Errno(libc::EBUSY)));
+    }
+    if from == to || source == Entry::CLOSING {
+        return if from == to { call() } else { answer(|| Err(Errno(libc::EBADF))) };
+    }
+    if target != Entry::Foreign && sys::fcntl(from, libc::F_GETFD, 0).is_ok() {
+        quietly(|| epoll::closing(to));
+    }
+    if source.is_socket() {
+        super::stdio::before_stand_in(to);
+    }
+    duplicated(from, call())
 }
 
 fn control(fd: c_int, command: c_int, argument: usize, call: unsafe fn(c_int, c_int, usize) -> c_int) -> c_int {
@@ -51,11 +63,7 @@ fn control(fd: c_int, command: c_int, argument: usize, call: unsafe fn(c_int, c_
     match command {
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => {
             // SAFETY: plain numbers.
-            let new = unsafe { call(fd, command, argument) };
-            if new >= 0 {
-                open::duplicated(fd, new);
-            }
-            new
+            duplicated(fd, unsafe { call(fd, command, argument) })
         }
         libc::F_SETFL => answer(|| descriptor::set_flags(fd, argument as c_int).map(|()| 0)),
         libc::F_GETFL => answer(|| descriptor::flags(fd)),
@@ -67,10 +75,14 @@ fn control(fd: c_int, command: c_int, argument: usize, call: unsafe fn(c_int, c_
 export! {
     /// `close(2)`.
     fn close(fd: c_int) -> c_int {
+        let theirs = || answer(|| Err(Errno(libc::EBADF)));
         match TABLE.get(fd) {
             Entry::Foreign => {}
-            Entry::Lane => return answer(|| Err(Errno(libc::EBADF))),
-            _ => let_go(fd),
+            // Nor what another thread closes: by the time that it has done so the number may be a third one's.
+            Entry::Lane | Entry::CLOSING => return theirs(),
+            _ if quietly(|| close::closing(fd)) == Some(false) => return theirs(),
+            _ if !close::closed(fd) => return 0,
+            _ => {}
         }
         // SAFETY: a plain number.
         unsafe { real::close(fd) }
@@ -116,11 +128,7 @@ export! {
     /// `dup(2)`.
     fn dup(fd: c_int) -> c_int {
         // SAFETY: a plain number.
-        let new = unsafe { real::dup(fd) };
-        if new >= 0 && TABLE.get(fd) != Entry::Foreign {
-            open::duplicated(fd, new);
-        }
-        new
+        duplicated(fd, unsafe { real::dup(fd) })
     }
 
     /// `dup2(2)`.
@@ -175,3 +183,48 @@ export! {
 
 const SIOCATMARK: c_ulong = descriptor::SIOCATMARK;
 const _: () = assert!(LIMIT <= c_int::MAX as usize);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    /// Java's own way to wake who waits for a socket that is to be closed.
+    #[test]
+    fn a_number_that_is_given_to_another_socket_is_never_closed_in_between() {
+        let [from, to] = [(); 2].map(|()| testing::socket(libc::SOCK_DGRAM));
+        let plain = sys::eventfd().unwrap();
+        let [source, before] = [from, to].map(|fd| TABLE.get(fd));
+        for (from, after) in [(from, source), (plain, Entry::Foreign)] {
+            let before = TABLE.get(to);
+            let new = duplicate_to(from, to, || {
+                assert_eq!(TABLE.get(to), before, "until the kernel has done it");
+                // SAFETY: plain numbers.
+                unsafe { real::dup2(from, to) }
+            });
+            assert_eq!((new, TABLE.get(to)), (to, after));
+        }
+        // What was there has ended.
+        let free = testing::socket(libc::SOCK_DGRAM);
+        assert_eq!(TABLE.get(free), before);
+        [from, free].into_iter().for_each(testing::close);
+        [to, plain].into_iter().for_each(sys::close);
+    }
+
+    #[test]
+    fn what_another_thread_closes_is_neither_closed_again_nor_given_away() {
+        let [closing, other] = [(); 2].map(|()| testing::socket(libc::SOCK_DGRAM));
+        assert!(close::closing(closing));
+        // SAFETY: plain numbers.
+        let said = unsafe { [close(closing), dup2(other, closing), dup2(closing, other)] };
+        assert_eq!((said, errno::get()), ([-1; 3], libc::EBADF));
+        assert!(TABLE.get(other).is_socket() && close::closed(closing));
+        sys::close(closing);
+        // Nor does it close what has got its number in the kernel meanwhile.
+        let lost = testing::socket(libc::SOCK_DGRAM);
+        assert!(close::closing(lost));
+        open::duplicated(other, lost);
+        assert!(!close::closed(lost));
+        [lost, other].into_iter().for_each(testing::close);
+    }
+}

@@ -39,7 +39,8 @@ fn before_fork(lane: &'static Lane) {
         for index in 0..descriptions.used() {
             let mut description = descriptions.get(index);
             let holders = description.holders();
-            if *holders & own != 0 {
+            // What another thread is closing is not the child's.
+            if *holders & own != 0 && close::is_counted(index) {
                 *holders |= child;
             }
         }
@@ -89,6 +90,7 @@ pub(crate) fn after_fork_in_child(lane: &'static Lane) {
     pending::clear();
     crate::process::helper::forget(true);
     lane.forget_threads();
+    close::finish_for_others();
     let elsewhere = sys::parent_is_elsewhere();
     let Some(share) = CHILD.take().filter(|share| share.is_of(lane) && !elsewhere) else {
         if elsewhere && open::any() {

@@ -23,16 +23,40 @@ pub(crate) fn count(index: u32) {
     COUNTS[index as usize].fetch_add(1, AcqRel);
 }
 
+/// Whether any descriptor of this process does.
+pub(crate) fn is_counted(index: u32) -> bool {
+    COUNTS[index as usize].load(Relaxed) != 0
+}
+
 /// None of this process refers to it any more: it is the kernel's, its lane has ended, or is only the parent's.
 pub(crate) fn uncount(index: u32) {
     COUNTS[index as usize].store(0, Relaxed);
 }
 
-/// What `close` does for a descriptor of ours, before or instead of the kernel's own. The descriptor is closed for the program
-/// from here on, whatever else happens.
-pub(crate) fn closing(fd: c_int) {
+/// What `close` does for a descriptor of ours before the kernel's own, which is to follow [`closed`]. The descriptor is closed for the program from here on, whatever else
+/// happens; another thread that uses it is told so, and does not come upon the kernel socket, which has no connection. False if it is none of ours, or another
+/// thread closes it.
+pub(crate) fn closing(fd: c_int) -> bool {
     crate::wait::epoll::closing(fd);
-    match TABLE.set(fd, Entry::Foreign) {
+    TABLE.begin_to_close(fd).map(ended).is_some()
+}
+
+/// The kernel may close it. False if it is not what was to be closed any more: `dup2` has given the number away.
+pub(crate) fn closed(fd: c_int) -> bool {
+    TABLE.replace(fd, Entry::CLOSING, Entry::Foreign)
+}
+
+/// Ends what other threads of the parent were closing at a fork: the child does not have them.
+pub(crate) fn finish_for_others() {
+    for (fd, _) in TABLE.each().filter(|&(_, entry)| entry == Entry::CLOSING) {
+        closed(fd);
+        sys::close(fd);
+    }
+}
+
+/// What stood for this in the table does so no longer.
+pub(crate) fn ended(entry: Entry) {
+    match entry {
         Entry::Udp(index) | Entry::Tcp(index) | Entry::Epoll(index) => {
             // Nobody counts them any more if the lane has ended meanwhile.
             let before = COUNTS[index as usize].fetch_update(AcqRel, Relaxed, |count| count.checked_sub(1));

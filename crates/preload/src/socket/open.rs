@@ -83,13 +83,19 @@ pub(crate) fn any() -> bool {
 
 /// Enters a new descriptor of a description.
 pub(crate) fn enter(fd: c_int, entry: Entry) {
+    replace(fd, entry);
+}
+
+/// As [`enter`], and says what it was before.
+fn replace(fd: c_int, entry: Entry) -> Entry {
     if let Some(index) = entry.description() {
         close::count(index);
     }
-    TABLE.set(fd, entry);
+    let before = TABLE.set(fd, entry);
     if entry.is_socket() {
         crate::c::stdio::stand_in(fd);
     }
+    before
 }
 
 /// Writes into a socket's public row to whom it belongs.
@@ -100,17 +106,12 @@ pub(crate) fn label(access: &mut Access<'_>, id: SocketId, fd: c_int) {
     }
 }
 
-/// `dup` and its kin: `new` means what `old` means.
+/// `dup` and its kin: `new` means what `old` means. What it meant before ends at the same moment.
 pub(crate) fn duplicated(old: c_int, new: c_int) {
-    match TABLE.get(old) {
-        entry @ (Entry::Udp(_) | Entry::Tcp(_) | Entry::Epoll(_)) => {
-            if Table::fits(new) {
-                enter(new, entry);
-            }
-        }
-        entry @ (Entry::Dead(_) | Entry::Instance(_) | Entry::Unlisted(_)) => {
-            TABLE.set(new, entry);
-        }
-        Entry::Foreign | Entry::Lane | Entry::Kernel(_) => {}
-    }
+    let before = match TABLE.get(old) {
+        entry @ (Entry::Udp(_) | Entry::Tcp(_) | Entry::Epoll(_)) if Table::fits(new) => replace(new, entry),
+        entry @ (Entry::Dead(_) | Entry::Instance(_) | Entry::Unlisted(_)) => TABLE.set(new, entry),
+        _ => TABLE.set(new, Entry::Foreign),
+    };
+    close::ended(before);
 }

@@ -188,8 +188,8 @@ fn outcome(access: &mut Access<'_>, subject: &Subject, id: TcpId) -> Result<()> 
         // As on Linux, if the thread wakes before the next attempt is begun; later it might be told of that there.
         let how = if description.has(flag::TAKEN_BACK) { libc::EPIPE } else { libc::ECONNRESET };
         // It is closed for the program before it is for the kernel.
-        let closed =
-            TABLE.get(subject.0.fd) == Entry::Foreign || matches!(subject.stage(access), Err(Errno(libc::EBADF)));
+        let closed = matches!(TABLE.get(subject.0.fd), Entry::Foreign | Entry::CLOSING)
+            || matches!(subject.stage(access), Err(Errno(libc::EBADF)));
         return Err(Errno(if closed { libc::EBADF } else { how }));
     }
     match access.stack.tcp_state(id)? {

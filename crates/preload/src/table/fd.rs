@@ -33,6 +33,9 @@ pub(crate) enum Entry {
 }
 
 impl Entry {
+    /// A descriptor that is closed for the program, and for the kernel only when what it stood for has ended: `SO_LINGER` may take its time.
+    pub(crate) const CLOSING: Self = Self::Dead(libc::EBADF as u32);
+
     /// The description that this entry refers to.
     pub(crate) fn description(self) -> Option<u32> {
         match self {
@@ -134,6 +137,17 @@ impl Table {
         word.compare_exchange(from.pack(), to.pack(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
+    /// Begins to close `fd`, and says what it stood for. `None` if that is nothing of ours, or another thread is closing it.
+    pub(crate) fn begin_to_close(&self, fd: c_int) -> Option<Entry> {
+        loop {
+            match self.get(fd) {
+                Entry::Foreign | Entry::CLOSING => return None,
+                entry if self.replace(fd, entry, Entry::CLOSING) => return Some(entry),
+                _ => {}
+            }
+        }
+    }
+
     /// Every descriptor that is ours, with what it stands for.
     pub(crate) fn each(&self) -> impl Iterator<Item = (c_int, Entry)> + '_ {
         (0..self.top.load(Ordering::Acquire) as c_int)
@@ -160,6 +174,10 @@ mod tests {
         assert!(!OWN.replace(12, Entry::Unlisted(15), Entry::Kernel(1)), "it is another's by now");
         assert_eq!(OWN.set(12, Entry::Foreign), Entry::Unlisted(39));
         assert!(!OWN.replace(-1, Entry::Foreign, Entry::Lane));
+        assert_eq!(OWN.begin_to_close(12), None);
+        OWN.set(12, Entry::Tcp(8));
+        assert_eq!([OWN.begin_to_close(12), OWN.begin_to_close(12)], [Some(Entry::Tcp(8)), None], "one closes it");
+        assert_eq!(OWN.set(12, Entry::Foreign), Entry::CLOSING);
         assert_eq!(OWN.get(-1), Entry::Foreign);
         assert_eq!(OWN.get(c_int::MAX), Entry::Foreign);
         assert_eq!(OWN.set(-1, Entry::Lane), Entry::Foreign);

@@ -71,3 +71,31 @@ fn a_socket_that_is_not_connected_does_not_linger() {
     ops::listen(fd, 8).unwrap();
     close_in_time(fd);
 }
+
+/// On Linux its number is free at once; here the kernel socket keeps it until the end, which has no connection and must not be come upon.
+#[test]
+fn what_is_being_closed_is_closed_for_all_other_threads() {
+    use crate::base::errno::Errno;
+    use crate::table::fd::{Entry, TABLE};
+    let fd = connected(15);
+    linger(fd, 1);
+    send(fd, b"Sample Data", 0, None).unwrap();
+    let copy = sys::fcntl(fd, libc::F_DUPFD, 0).unwrap();
+    open::duplicated(fd, copy);
+    close(copy);
+    let closing = std::thread::scope(|scope| {
+        let closer = scope.spawn(|| close(fd));
+        while TABLE.get(fd) != Entry::CLOSING {
+            std::thread::yield_now();
+        }
+        assert_eq!(send(fd, b"more", 0, None), Err(Errno(libc::EBADF)));
+        assert_eq!(receive(fd, 8, 0), Err(Errno(libc::EBADF)));
+        let mut asked = [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }];
+        assert_eq!(crate::wait::poll::poll(&mut asked, None, None), Ok(1));
+        assert_eq!(asked[0].revents, libc::POLLNVAL);
+        assert!(!crate::socket::close::closing(fd), "one closes it");
+        !closer.is_finished()
+    });
+    assert!(closing, "it lingers meanwhile");
+    assert_eq!(TABLE.get(fd), Entry::Foreign);
+}

@@ -115,7 +115,7 @@ pub(crate) fn until_it_sleeps(thread: &AtomicU32, ended: impl Fn() -> bool) {
 
 /// Closes as the exported function does.
 pub(crate) fn close(fd: c_int) {
-    close::closing(fd);
+    assert!(!close::closing(fd) || close::closed(fd));
     sys::close(fd);
 }
 

@@ -129,8 +129,11 @@ fn stack_part(access: &mut Access<'_>, fds: &mut [pollfd]) -> Result<usize> {
     Ok(ready)
 }
 
-/// A connection whose lane ended is readable, writable and broken; over, once it has told its error.
+/// A connection whose lane ended is readable, writable and broken; over, once it has told its error. What is being closed is no descriptor any more.
 fn dead(error: u32, events: u32) -> u32 {
+    if Entry::Dead(error) == Entry::CLOSING {
+        return libc::POLLNVAL as u32;
+    }
     let over = Ready::IN | Ready::OUT | Ready::RDHUP | Ready::HUP;
     readiness::answer(if error == 0 { over } else { over | Ready::ERR }, events)
 }

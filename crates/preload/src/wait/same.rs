@@ -26,7 +26,7 @@ impl Same {
             entry if entry.description() == Some(index) => {
                 Ok(Self { fd, index, inode: *access.descriptions().get(index).inode() })
             }
-            Entry::Foreign => Err(Errno(libc::EBADF)),
+            Entry::Foreign | Entry::CLOSING => Err(Errno(libc::EBADF)),
             _ => Err(ANEW),
         }
     }
@@ -44,7 +44,8 @@ impl Same {
     #[cold]
     pub(crate) fn gone(&self) -> Errno {
         // What is being closed is nobody's already, but for the kernel.
-        let kernels = TABLE.get(self.fd) != Entry::Foreign && sys::socket_inode(self.fd).unwrap_or(0) == self.inode;
+        let closed = matches!(TABLE.get(self.fd), Entry::Foreign | Entry::CLOSING);
+        let kernels = !closed && sys::socket_inode(self.fd).unwrap_or(0) == self.inode;
         if kernels { DEMOTED } else { Errno(libc::EBADF) }
     }
 }
