@@ -2,6 +2,7 @@
 //! stay there. Each is shown with its reason.
 
 use crate::base::errno::{Errno, Result};
+use crate::base::few::Few;
 use crate::c::sys;
 use crate::lane::{self, Access, Lane};
 use crate::socket::close::{self, After};
@@ -201,21 +202,32 @@ pub(crate) fn forget(lane: &'static Lane, index: u32, reason: Reason) {
     let dropped = {
         // If the lane has ended, that has seen to it, and the number may be that of a socket of the next lane; it does not end meanwhile.
         let Some(_ending) = lane::ending::hold().filter(|_| !lane.is_over()) else { return };
-        let flags = lane.flags_of(index);
-        let mut gone = 0;
-        for (fd, entry) in TABLE.each() {
-            if flags & flag::KERNEL != 0 && entry.description() == Some(index) {
+        let mut gone = Few::new(-1);
+        // Under one lock, so that the number is that of one socket throughout; until its reference is dropped it is no other's.
+        let flags = lane.with(|access| {
+            let flags = access.descriptions().get(index).flags();
+            if flags & flag::KERNEL == 0 {
+                return Ok(flags);
+            }
+            for (fd, entry) in TABLE.each().filter(|(_, entry)| entry.description() == Some(index)) {
                 if flags & (flag::LISTENING | flag::NONBLOCK) == flag::LISTENING {
                     restore_blocking(fd);
                 }
-                gone += 1;
-                show_kernel(lane, fd, entry, flags & flag::UDP != 0, reason);
+                if TABLE.replace(fd, entry, Entry::Unlisted(reason.code().into())) {
+                    gone.push(fd);
+                }
             }
-        }
-        if gone == 0 {
+            if !gone.is_empty() {
+                close::uncount(index);
+            }
+            Ok(flags)
+        });
+        let Ok(flags) = flags else { return };
+        if gone.is_empty() {
             return;
         }
-        close::uncount(index);
+        let unlisted = Entry::Unlisted(reason.code().into());
+        gone.iter().for_each(|&fd| show_kernel(lane, fd, unlisted, flags & flag::UDP != 0, reason));
         crate::socket::multicast::closed(index);
         lane.with(|access| {
             let slot = access.slot;

@@ -144,6 +144,8 @@ pub(crate) fn set(lane: &'static Lane, fd: c_int, index: u32, level: c_int, name
         _ => return false,
     };
     let _ = lane.with(|access| {
+        // Another thread may have closed it since, and its description be another's.
+        Same::of(access, fd, index)?;
         access.descriptions().get(index).set_via(via);
         Ok(())
     });

@@ -367,12 +367,18 @@ pub(crate) fn moved_to_stack(lane: &'static Lane, index: u32) {
 /// The stack of a lane has it no more; the kernel's instance watches all of it.
 pub(crate) fn moved_to_kernel(lane: &'static Lane, index: u32) {
     each_of(index, |fd, _, registration| {
-        // Else the number may be that of a socket of the next lane.
+        // Else the number may be that of a socket of the next lane, or of one that has been made or connected since.
         let ending = lane::ending::hold();
-        if ending.is_some() && !lane.is_over() {
+        if ending.is_some() && !lane.is_over() && lane.with(|access| Ok(is_in_stack(access, index))) != Ok(true) {
             to_kernel(fd, registration);
         }
     });
+}
+
+fn is_in_stack(access: &mut Access<'_>, index: u32) -> bool {
+    let mut descriptions = access.descriptions();
+    let description = descriptions.get(index);
+    !description.has(flag::KERNEL) && description.socket().kind != SocketKind::None
 }
 
 fn to_kernel(fd: c_int, registration: &mut Registration) {
