@@ -5,7 +5,7 @@ mod common;
 use common::{Both, PATIENCE, bound, either_side, pattern, python, start};
 use std::fmt::Write;
 use std::path::Path;
-use tickwire_lab::{Host, Process};
+use tickwire_lab::{Host, Process, tools};
 
 fn nginx_configuration(directory: &Path, address: &str, port: u16) -> String {
     let mut text = String::from("daemon off; user root; worker_processes 2;\nevents { worker_connections 256; }\n");
@@ -162,7 +162,14 @@ fn iperf3(host: &Host, accelerated: bool, port: u16) -> Process {
 fn report(host: &Host, accelerated: bool, address: &str, port: u16, options: &[&str]) -> serde_json::Value {
     let port = port.to_string();
     let client = [&["iperf3", "-c", address, "-p", &port, "-t", "1", "-J"], options].concat();
-    serde_json::from_str(&start(host, accelerated, &client).success(PATIENCE).unwrap()).unwrap()
+    let mut report = serde_json::Value::Null;
+    // The server may still be at the end of the last one when its client has gone.
+    tools::until("the server has time", PATIENCE, || {
+        report = serde_json::from_str(&start(host, accelerated, &client).success(PATIENCE).unwrap()).unwrap();
+        !report["error"].as_str().is_some_and(|error| error.contains("server is busy"))
+    })
+    .unwrap();
+    report
 }
 
 #[test]
