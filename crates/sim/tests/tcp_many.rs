@@ -252,6 +252,57 @@ fn slow_readers_that_leave_no_frame_at_all_are_given_up_soon() {
     assert!((1..5).contains(&wire.count("TcpExtTCPAbortOnMemory")), "no more than needed");
 }
 
+/// Of whom nothing is heard the network may be away: that ends no connection within seconds, however few frames are left, and all goes on when it is back.
+#[test]
+fn who_is_not_answered_for_seconds_is_not_given_up_when_no_frame_is_left() {
+    let mut wire = pressed();
+    let listener = wire.listen(8);
+    let options = [2, 4, 3, 232];
+    let mut all: Vec<_> = (0..500_u16)
+        .map(|n| {
+            wire.peer.port = 5000 + n;
+            let (id, ours, theirs) = wire.accepted_with(listener, Seg::new(SYN, 1000, 0).options(&options));
+            Written { id, ours, theirs, taken: 0, acked: 0 }
+        })
+        .collect();
+    // Dark for 20 s, and all programs go on writing.
+    let end = wire.now + Span::from_secs(20);
+    while wire.now < end {
+        for one in &mut all {
+            while let Ok(more) = wire.send(one.id, &[1; 1000]) {
+                one.taken += more as u32;
+            }
+        }
+        wire.pass(Span::from_millis(50));
+        wire.taken();
+    }
+    assert_eq!(wire.count("TcpExtTCPAbortOnMemory"), 0);
+    // Light: each peer takes what comes in order, until all of it has.
+    let end = wire.now + Span::from_secs(60);
+    while all.iter().any(|one| one.acked != one.taken) {
+        assert!(wire.now < end, "something does not arrive");
+        wire.pass(Span::from_millis(20));
+        for (port, seg) in wire.taken_with_ports() {
+            let one = &mut all[usize::from(port - 5000)];
+            if seg.seq.wrapping_sub(one.ours) <= one.acked {
+                one.acked = one.acked.max(seg.end().wrapping_sub(one.ours));
+            }
+            wire.peer.port = port;
+            wire.put(Seg::new(ACK, one.theirs, one.ours.wrapping_add(one.acked)));
+        }
+    }
+    assert_eq!(wire.count("TcpExtTCPAbortOnMemory"), 0);
+}
+
+/// A connection, what it was given to send, and what the peer has of it.
+struct Written {
+    id: TcpId,
+    ours: u32,
+    theirs: u32,
+    taken: u32,
+    acked: u32,
+}
+
 /// Who is closed meanwhile needs a frame for his FIN, and may be slow to be heard of: he is not given up instead of those who hold the frames.
 #[test]
 fn who_is_closed_beside_slow_readers_is_not_given_up_in_their_place() {

@@ -254,6 +254,12 @@ impl Wire {
         self.out.drain(..).filter(|(_, _, to)| ports.contains(to)).map(|(_, seg, _)| seg).collect()
     }
 
+    /// What the stack has sent, and to which ports.
+    pub(crate) fn taken_with_ports(&mut self) -> Vec<(u16, Seg)> {
+        self.collect();
+        self.out.drain(..).map(|(_, seg, to)| (to, seg)).collect()
+    }
+
     /// What the stack has sent, and when.
     pub(crate) fn taken_at(&mut self) -> Vec<(Instant, Seg)> {
         self.collect();

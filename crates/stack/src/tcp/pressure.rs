@@ -6,7 +6,7 @@
 //! connections that have not got rid of one for long are given up, as RFC 6429 §4 allows, those that no program holds first. What waits behind a gap is let go
 //! sooner: it comes again (RFC 2018 §8).
 
-use super::socket::{Pending, Socket};
+use super::socket::{Pending, Socket, Waiting};
 use crate::Stack;
 use crate::frame::Frames;
 use crate::time::{Instant, Span};
@@ -22,7 +22,8 @@ const INTERVAL: Span = Span::from_millis(100);
 /// A connection is given up if none of its frames became free for so long; if no program holds it any more, after a shorter time.
 const STUCK: Span = Span::from_secs(60);
 const STUCK_ORPHAN: Span = Span::from_secs(10);
-/// The same once so few are left that a connection which holds none may get none: many peers that read nothing must not stop all others for a minute.
+/// The same for a shut window, once so few are left that a connection which holds none may get none: many peers that read nothing must not stop all others for a minute.
+/// Whom nobody answers has as much time as ever: it may be the network that is away.
 const STUCK_CRITICAL: Span = Span::from_secs(5);
 
 /// No connection takes a frame for what it sends from so few: the last sixteenth keeps the fill ring fed.
@@ -49,6 +50,11 @@ impl Socket {
         available - more
     }
 
+    /// Whether all that was sent has arrived, and the rest waits for the peer to open its window (RFC 6429 §2).
+    fn is_shut_out(&self) -> bool {
+        self.at.waiting == Waiting::Persist && self.send.outstanding() == 0
+    }
+
     /// Whether it keeps its part of what is left over behind a gap, so that nothing more is taken there. A window counts bytes: of single ones it would promise every
     /// frame there is.
     pub(super) fn keeps_enough_waiting(&self, frames: &Frames<'_>) -> bool {
@@ -68,10 +74,10 @@ impl Stack<'_> {
         shared.relieve_at = now + INTERVAL;
         let critical = available <= least_for_one(all);
         let stuck = |s: &Socket| {
-            let (patience, least) = match (critical, s.orphan) {
-                (true, _) => (STUCK_CRITICAL, 1),
-                (false, true) => (STUCK_ORPHAN, LEAST / 2),
-                (false, false) => (STUCK, LEAST / 2),
+            let (patience, least) = match s.orphan {
+                _ if critical && s.is_shut_out() => (STUCK_CRITICAL, 1),
+                true => (STUCK_ORPHAN, LEAST / 2),
+                false => (STUCK, LEAST / 2),
             };
             s.state.is_synchronized() && s.send.frames >= least && now.since(s.freed_at) >= patience
         };
