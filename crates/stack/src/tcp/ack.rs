@@ -32,8 +32,9 @@ pub(super) struct Batch {
 pub(super) const QUICK: u8 = 16;
 
 impl Socket {
-    /// Data arrived in order, with a segment of `len` bytes: acknowledge now or later.
-    pub(super) fn data_arrived(&mut self, config: &Config, now: Instant, len: u32, filled_gap: bool) {
+    /// Data arrived in order, with a segment of `len` bytes, `pushed` if it had PSH: acknowledge now or later.
+    pub(super) fn data_arrived(&mut self, config: &Config, now: Instant, len: u32, pushed: bool, filled_gap: bool) {
+        self.left_out.arrived(now, len, self.receive_mss.min(self.mss), pushed);
         self.receive_mss = self.receive_mss.max(len.min(0xffff) as u16);
         let unacknowledged = self.recv.next.since(self.acked);
         let full = 2 * u32::from(self.receive_mss);
@@ -45,14 +46,15 @@ impl Socket {
             // It is acknowledgements that are counted, not segments.
             self.quick_acks -= u8::from(!self.ack_soon);
             self.ack_soon = true;
-        } else if self.at.ack.is_never() {
-            self.at.ack = now + config.delay();
+        } else {
+            self.delay_acknowledgement(now, config.delay());
         }
     }
 
     /// Something came that has to be answered at once: out of order, a duplicate, outside of the window.
     pub(super) fn disorder(&mut self) {
         self.ack_now = true;
+        self.left_out.narrowed();
         self.quick_acks = self.quick_acks.max(QUICK);
     }
 
@@ -66,15 +68,19 @@ impl Socket {
         !data || options.block_count > 0 || !(self.recv.has_gap() || self.sack && self.recv.has_duplicate())
     }
 
-    /// A segment with an acknowledgement and these options is being sent; `data`: it carries data.
-    pub(super) fn acknowledged(&mut self, now: Instant, data: bool, options: &Options, config: &Config) {
+    /// A segment with an acknowledgement of all but the last `left_out` bytes and with these options is being sent; `data`: it carries data.
+    pub(super) fn acknowledged(&mut self, now: Instant, data: bool, left_out: u16, options: &Options, config: &Config) {
         // An answer soon after a question: the exchange is interactive, and later answers can carry the acknowledgement.
         if data && now.since(self.heard) < config.delay() && !self.settings.quickack {
             self.quick_acks = 0;
         }
+        self.left_out.acknowledged(left_out);
         self.acked = self.recv.next;
         self.ack_soon = false;
         self.at.ack = Instant::NEVER;
+        if left_out > 0 {
+            self.delay_acknowledgement(now, config.delay());
+        }
         // A full segment has no room for blocks, and one with data is no duplicate acknowledgement (RFC 5681 §2): a bare one must follow, or the peer
         // would hear of no gap while we have much to send.
         if self.tells_of_disorder(data, options) {
@@ -103,7 +109,7 @@ impl Stack<'_> {
         let s = &self.mem.tcp[index];
         let batch = &self.mem.core.tcp.batch;
         if s.ack_now || s.ack_soon && batch.open == 0 {
-            return self.send_ack(index, now);
+            return self.acknowledge_received(index, now);
         }
         let known = &batch.sockets[..batch.waiting as usize];
         if !s.ack_soon || known.contains(&(index as u32)) {
@@ -124,9 +130,16 @@ impl Stack<'_> {
             // It may have gone with data, or the connection may have ended meanwhile.
             let index = index as usize;
             if self.mem.tcp.get(index).is_some_and(|s| s.ack_soon && s.state.is_synchronized()) {
-                self.send_ack(index, now);
+                self.acknowledge_received(index, now);
                 self.schedule(index, now, false);
             }
         }
+    }
+
+    /// Acknowledges what has come, and may leave out what must be followed by more.
+    fn acknowledge_received(&mut self, index: usize, now: Instant) {
+        let delay = self.mem.core.tcp.config.delay();
+        let left_out = self.mem.tcp[index].leave_out(now, delay);
+        self.send_ack_of(index, now, left_out);
     }
 }

@@ -45,6 +45,8 @@ impl Socket {
         }
         assert!(send.una.le(send.nxt) && send.nxt.le(send.end), "{index}: SND.UNA, SND.NXT, end of the queue");
         assert!(self.acked.le(recv.next) && recv.next.le(self.edge), "{index}: Last.ACK.sent, RCV.NXT, right edge");
+        let asked = !self.at.ack.is_never() || self.ack_now || self.ack_soon;
+        assert!(self.left_out.bytes == 0 || asked, "{index}: what was left out would never be acknowledged");
         assert!(self.mss > 0, "{index}: segments without payload");
         assert!(self.cc.cwnd > 0 || self.recovery.phase != Phase::Open, "{index}: a shut congestion window");
         assert!(self.window <= self.max_window, "{index}: largest window");

@@ -131,11 +131,13 @@ impl Socket {
             marks.echo = false;
             // Whoever has reduced its window may wait for little more than this acknowledgement.
             self.ack_now = true;
+            self.left_out.narrowed();
         }
         if segment.codepoint == CE && segment.len > 0 {
             counters.tcp_in_ce.inc();
             self.ack_now |= !marks.echo;
             marks.echo = true;
+            self.left_out.narrowed();
         }
     }
 

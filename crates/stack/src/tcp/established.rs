@@ -362,7 +362,7 @@ impl Stack<'_> {
         if news == 0 {
             return;
         }
-        s.data_arrived(&self.mem.core.tcp.config, now, segment.len, filled);
+        s.data_arrived(&self.mem.core.tcp.config, now, segment.len, segment.has(bit::PSH), filled);
         self.fetch_urgent(index);
         let row = self.mem.row(SocketKind::Tcp, index as u32);
         row.rx_bytes.add(u64::from(news));

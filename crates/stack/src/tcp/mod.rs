@@ -38,6 +38,7 @@ mod held_back;
 mod info;
 mod input;
 mod isn;
+mod left_out;
 mod linux_info;
 mod listener;
 #[cfg(any(test, feature = "owned"))]

@@ -47,17 +47,18 @@ impl Socket {
         }
     }
 
-    /// The header of a segment from SND.NXT without payload, with an acknowledgement and the options that every segment
+    /// The header of a segment from SND.NXT without payload, with an acknowledgement of all but the last `left_out` bytes, and the options that every segment
     /// carries.
-    pub(super) fn header(&mut self, frames: &Frames<'_>, now: Instant) -> Segment {
+    pub(super) fn header(&mut self, frames: &Frames<'_>, now: Instant, left_out: u16) -> Segment {
         let timestamps = self.timestamps.then(|| Timestamps { value: self.timestamp(now), echo: self.ts_recent });
+        let ack = self.recv.next - u32::from(left_out);
         Segment {
             source_port: self.local.port,
             destination_port: self.remote.port,
             seq: self.send.nxt,
-            ack: self.recv.next,
+            ack,
             bits: bit::ACK | self.marks.bits(),
-            window: self.offer_window(frames),
+            window: self.offer_window(frames, ack),
             urgent: 0,
             options: Options { timestamps, ..Options::default() },
             len: 0,
@@ -217,7 +218,7 @@ impl Stack<'_> {
     pub(super) fn send_segment(&mut self, index: usize, now: Instant, run: &Run) {
         let frames = &mut self.mem.frames;
         let s = &mut self.mem.tcp[index];
-        let mut header = s.header(frames, now);
+        let mut header = s.header(frames, now, 0);
         let is_new = s.send.next.get() == Some(run.first);
         header.seq = Seq(frames.meta[run.first as usize].seq);
         header.len = run.total;
@@ -267,7 +268,7 @@ impl Stack<'_> {
         }
         s.recovery.most_in_flight = s.recovery.most_in_flight.max(s.send.pipe);
         s.sent = now;
-        s.acknowledged(now, run.total > 0, &header.options, &self.mem.core.tcp.config);
+        s.acknowledged(now, run.total > 0, 0, &header.options, &self.mem.core.tcp.config);
         let row = self.mem.row(SocketKind::Tcp, index as u32);
         row.tx_bytes.add(u64::from(run.total));
         self.emit(index, now, &header, run);
@@ -275,21 +276,31 @@ impl Stack<'_> {
 
     /// Sends a segment without payload: `adjust` makes of a plain acknowledgement what is wanted.
     pub(super) fn send_bare(&mut self, index: usize, now: Instant, adjust: impl FnOnce(&mut Segment)) {
+        self.send_bare_of(index, now, 0, adjust);
+    }
+
+    /// The same, with an acknowledgement of all but the last `left_out` bytes.
+    fn send_bare_of(&mut self, index: usize, now: Instant, left_out: u16, adjust: impl FnOnce(&mut Segment)) {
         let Some(id) = self.control_frame() else { return };
         let frames = &self.mem.frames;
         let s = &mut self.mem.tcp[index];
-        let mut header = s.header(frames, now);
+        let mut header = s.header(frames, now, left_out);
         adjust(&mut header);
         if header.has(bit::ACK) && header.bits & (bit::SYN | bit::RST) == 0 {
             s.add_blocks(frames, &mut header.options, MAX_OPTIONS);
-            s.acknowledged(now, false, &header.options, &self.mem.core.tcp.config);
+            s.acknowledged(now, false, left_out, &header.options, &self.mem.core.tcp.config);
         }
         self.emit(index, now, &header, &Run::bare(id));
     }
 
     /// Acknowledges what has been received.
     pub(super) fn send_ack(&mut self, index: usize, now: Instant) {
-        self.send_bare(index, now, |_| {});
+        self.send_ack_of(index, now, 0);
+    }
+
+    /// Acknowledges what has been received but the last `left_out` bytes of it.
+    pub(super) fn send_ack_of(&mut self, index: usize, now: Instant, left_out: u16) {
+        self.send_bare_of(index, now, left_out, |_| {});
     }
 
     /// Sends RST for this connection (RFC 9293 §3.5.2).

@@ -4,6 +4,7 @@ use super::black_hole::BlackHole;
 use super::congestion::Congestion;
 use super::ecn::Marks;
 use super::held_back::HeldBack;
+use super::left_out::LeftOut;
 use super::prr::Prr;
 use super::rack::Rack;
 use super::receive::ReceiveQueue;
@@ -250,8 +251,9 @@ pub struct Socket {
     pub(super) window_ack: Seq,
     /// The right edge of the window we have offered: never moves left.
     pub(super) edge: Seq,
-    /// Last.ACK.sent (RFC 7323 §4.3).
+    /// Last.ACK.sent (RFC 7323 §4.3), with what it has left out: that has come, and its timestamp was looked at.
     pub(super) acked: Seq,
+    pub(super) left_out: LeftOut,
     /// The peer's FIN lies here, if `fin_seen`.
     pub(super) fin_at: Seq,
     pub(super) fin_seen: bool,

@@ -160,7 +160,9 @@ impl Stack<'_> {
         if due(s.at.ack) {
             s.at.ack = Instant::NEVER;
             s.ack_now = true;
-            s.was_one_way();
+            if !s.left_out.give_up(now) {
+                s.was_one_way();
+            }
             self.mem.counters.tcp_delayed_acks.inc();
         }
         let (retransmit, keep) = (due(s.at.retransmit), due(s.at.keep));

@@ -1,5 +1,6 @@
 //! The window we offer (RFC 9293 §3.8.6), and how the receive buffer grows to what the program really takes.
 
+use super::seq::Seq;
 use super::socket::Socket;
 use crate::frame::{FRAME_SIZE, Frames};
 use crate::time::{Instant, Span};
@@ -78,13 +79,13 @@ impl Socket {
         if space >= open + step { space } else { open }
     }
 
-    /// The window field of a segment that is about to be sent; the right edge moves along.
-    pub(super) fn offer_window(&mut self, frames: &Frames<'_>) -> u16 {
+    /// The window field of a segment that is about to be sent with this acknowledgement; the right edge moves along.
+    pub(super) fn offer_window(&mut self, frames: &Frames<'_>, ack: Seq) -> u16 {
         let shift = self.receive_shift;
-        let window = self.possible_window(frames);
+        let window = self.possible_window(frames) + self.recv.next.since(ack);
         // Rounded up: rounding down would move the right edge to the left (RFC 7323 §2.4).
         let field = ((u64::from(window) + (1 << shift) - 1) >> shift).min(0xffff) as u16;
-        self.edge = self.edge.max(self.recv.next + (u32::from(field) << shift));
+        self.edge = self.edge.max(ack + (u32::from(field) << shift));
         field
     }
 

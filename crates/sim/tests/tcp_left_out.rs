@@ -1,0 +1,241 @@
+//! RFC 8985 §7.2, seen from the receiver: who has a single segment under way allows for its acknowledgement being held back, and finds a loss behind it late. So while
+//! more must follow, the last segment that has come is acknowledged together with that.
+
+mod tcp_support;
+
+use tcp_support::raw::*;
+use tickwire_stack::TcpId;
+use tickwire_stack::time::Span;
+
+const MS: Span = Span::from_millis(1);
+const FULL: [u8; 1000] = [7; 1000];
+
+/// A sender with SACK and segments of 1000 bytes.
+struct Sender {
+    wire: Wire,
+    id: TcpId,
+    ours: u32,
+    next: u32,
+    acked: u32,
+    edge: u32,
+}
+
+impl Sender {
+    fn new() -> Self {
+        Self::with(&[2, 4, 3, 232, 4, 2, 1, 1])
+    }
+
+    fn with(options: &[u8]) -> Self {
+        let mut wire = Wire::new();
+        let listener = wire.listen(8);
+        let (id, ours, next) = wire.accepted_with(listener, Seg::new(SYN, 1000, 0).options(options));
+        let mut sender = Self { wire, id, ours, next, acked: next, edge: next };
+        // The acknowledgements at once that a connection begins with are over with the first answer.
+        sender.exchange();
+        sender
+    }
+
+    /// A question that is answered.
+    fn exchange(&mut self) {
+        self.together(&[(100, PSH)]);
+        self.wire.send(self.id, b"answer").unwrap();
+        self.ours += 6;
+        let sent = self.wire.taken();
+        assert!(sent.iter().any(|seg| seg.ack == self.next), "{sent:?}");
+        self.wire.put(Seg::new(ACK, self.next, self.ours));
+        self.acked = self.next;
+    }
+
+    /// Segments of these lengths, with these bits, come together.
+    fn together(&mut self, segments: &[(usize, u8)]) {
+        self.wire.stack().batch_begin(segments.len() as u32);
+        for &(len, bits) in segments {
+            self.wire.put(Seg::new(ACK | bits, self.next, self.ours).data(&FULL[..len]));
+            self.next += len as u32;
+        }
+        let now = self.wire.now;
+        self.wire.stack().batch_end(now);
+    }
+
+    /// So many full segments behind which there are more.
+    fn burst(&mut self, segments: usize) {
+        self.together(&vec![(1000, 0); segments]);
+    }
+
+    /// How much is not acknowledged by the one segment that was sent.
+    #[track_caller]
+    fn left_out(&mut self) -> u32 {
+        let seg = self.wire.one();
+        let edge = seg.ack + u32::from(seg.window);
+        assert!(seg.ack.wrapping_sub(self.acked) < 1 << 20, "acknowledgements never go back");
+        assert!(edge.wrapping_sub(self.edge) < 1 << 20, "the right edge moves left");
+        (self.acked, self.edge) = (seg.ack, edge);
+        let _ = self.wire.recv(self.id);
+        self.wire.taken();
+        self.next - seg.ack
+    }
+
+    /// After what time the rest is acknowledged.
+    #[track_caller]
+    fn told_after(&mut self) -> Span {
+        let begin = self.wire.now;
+        self.wire.pass(Span::from_millis(100));
+        let sent = self.wire.taken_at();
+        assert_eq!((sent.len(), sent[0].1.ack), (1, self.next), "{sent:?}");
+        self.acked = self.next;
+        sent[0].0.since(begin)
+    }
+}
+
+#[test]
+fn the_last_segment_waits_for_what_must_follow_it() {
+    let mut sender = Sender::new();
+    sender.burst(4);
+    assert_eq!(sender.left_out(), 1000);
+    sender.wire.pass(Span::from_millis(12));
+    sender.wire.nothing();
+    // As from the kernel's probe.
+    sender.together(&[(500, PSH)]);
+    sender.wire.pass(MS.times(4));
+    assert_eq!(sender.left_out(), 0);
+    assert_eq!(sender.wire.count("TcpExtDelayedACKs"), 1);
+}
+
+#[test]
+fn the_end_of_a_message_is_acknowledged_with_all_before_it() {
+    let mut sender = Sender::new();
+    sender.together(&[(1000, 0), (1000, 0), (1000, 0), (1000, PSH)]);
+    assert_eq!(sender.left_out(), 0);
+    sender.together(&[(1000, 0), (1000, 0), (1000, 0), (200, 0)]);
+    assert_eq!(sender.left_out(), 0, "what is not full may be the last");
+    sender.wire.pass(Span::from_millis(100));
+    sender.wire.nothing();
+}
+
+/// RFC 5681 §4.2: for every second segment one goes out. A sender with a window of two has sent all that it may; one that had three under way goes on.
+#[test]
+fn as_many_acknowledgements_go_as_ever_and_nobody_stands_still() {
+    let mut sender = Sender::new();
+    for _ in 0..3 {
+        sender.burst(2);
+        assert_eq!(sender.left_out(), 0);
+    }
+    sender.burst(3);
+    assert_eq!(sender.left_out(), 1000);
+    for _ in 0..3 {
+        sender.burst(1);
+        sender.wire.nothing();
+        sender.burst(1);
+        assert_eq!(sender.left_out(), 1000);
+        sender.burst(2);
+        assert_eq!(sender.left_out(), 1000);
+    }
+    // Its window may have become smaller: by a timeout, after which nothing came for long,
+    sender.wire.pass(Span::from_millis(200));
+    sender.wire.taken();
+    sender.burst(2);
+    assert_eq!(sender.left_out(), 0);
+    // or by a loss, which was told and repaired a moment ago.
+    sender.exchange();
+    sender.burst(3);
+    assert_eq!(sender.left_out(), 1000);
+    sender.next += 1000;
+    sender.burst(1);
+    sender.next -= 2000;
+    sender.burst(1);
+    sender.next += 1000;
+    sender.wire.taken();
+    sender.burst(2);
+    assert_eq!(sender.left_out(), 0);
+}
+
+/// RFC 5681 §4.2 allows 500 ms; with a segment left out a Linux peer probes within 16 ms, and later nothing is won.
+#[test]
+fn what_was_left_out_is_acknowledged_when_nothing_follows() {
+    let mut sender = Sender::new();
+    sender.burst(5);
+    assert_eq!(sender.left_out(), 1000);
+    assert_eq!(sender.told_after(), Span::from_millis(20));
+    // Long after that something comes: nobody had waited.
+    sender.wire.pass(Span::from_millis(200));
+    sender.burst(5);
+    assert_eq!(sender.left_out(), 1000);
+}
+
+/// RFC 896: a sender may keep the small rest of a message until all before it is acknowledged. That takes the time once.
+#[test]
+fn who_waits_for_the_acknowledgement_is_known_by_it() {
+    let mut sender = Sender::new();
+    sender.burst(5);
+    assert_eq!(sender.left_out(), 1000);
+    sender.wire.pass(Span::from_millis(20));
+    assert_eq!(sender.wire.one().ack, sender.next);
+    sender.wire.pass(Span::from_micros(200));
+    sender.together(&[(300, PSH)]);
+    sender.wire.pass(Span::from_millis(100));
+    sender.wire.taken();
+    for _ in 0..3 {
+        sender.exchange();
+        sender.burst(5);
+        assert_eq!(sender.left_out(), 0);
+        sender.exchange();
+        sender.burst(2);
+        assert_eq!(sender.left_out(), 0);
+        sender.burst(1);
+        assert!(sender.told_after() < MS.times(4));
+    }
+}
+
+#[test]
+fn a_single_segment_waits_longer_behind_others_only() {
+    let mut sender = Sender::new();
+    sender.together(&[(1000, 0), (1000, 0), (1000, PSH)]);
+    assert_eq!(sender.left_out(), 0);
+    sender.wire.pass(Span::from_micros(300));
+    sender.burst(1);
+    assert_eq!(sender.told_after(), Span::from_millis(20));
+    // Alone it may be all that the sender's window holds, as after a timeout.
+    sender.wire.pass(Span::from_millis(200));
+    sender.exchange();
+    sender.wire.pass(MS.times(10));
+    sender.burst(1);
+    assert!(sender.told_after() < MS.times(4));
+}
+
+#[test]
+fn nothing_is_left_out_where_it_would_be_missed() {
+    // Whoever has no SACK counts duplicates.
+    let mut sender = Sender::with(&[2, 4, 3, 232]);
+    sender.burst(4);
+    assert_eq!(sender.left_out(), 0);
+    // A gap is told of at once, and so is its end.
+    let mut sender = Sender::new();
+    sender.next += 1000;
+    sender.burst(3);
+    let sent = sender.wire.taken();
+    assert!(sent.len() == 3 && sent.iter().all(|seg| seg.ack == sender.acked && !seg.blocks().is_empty()), "{sent:?}");
+    sender.next -= 4000;
+    sender.burst(1);
+    sender.next += 3000;
+    assert_eq!(sender.left_out(), 0);
+}
+
+/// What follows must have room: a sender who has filled the window waits for it to open.
+#[test]
+fn nothing_is_left_out_where_the_window_is_full() {
+    let mut sender = Sender::new();
+    // The program does not read.
+    let room = loop {
+        sender.burst(3);
+        let told = sender.wire.taken().pop().unwrap();
+        assert!(sender.next - told.ack <= 1000);
+        let room = told.ack + u32::from(told.window) - sender.next;
+        if room < 5000 {
+            break room as usize / 1000;
+        }
+    };
+    sender.burst(room);
+    sender.wire.pass(MS.times(4));
+    let sent = sender.wire.taken();
+    assert!(sent.last().is_some_and(|seg| seg.ack == sender.next && seg.window < 1000), "{sent:?}");
+}

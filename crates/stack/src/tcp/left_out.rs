@@ -1,0 +1,97 @@
+//! Leaving the last of several segments out of an acknowledgement, while more must follow it.
+//!
+//! Who has a single segment under way allows for its acknowledgement being held back before he probes (RFC 8985 §7.2), on Linux for 200 ms; with two he probes after
+//! two round trips and two ticks of his clock. So a message of which all but the last segment has come and is acknowledged waits 200 ms for that one if it was lost,
+//! and some ten if one that has come was left out. A full segment without PSH is not the last of what is sent (RFC 9293 §3.9.1.2): it may wait for what follows.
+//!
+//! Nobody waits meanwhile whose window holds more: of those that are acknowledged others take the place. So it is done only while the peer is known to have had three segments under way
+//! a moment ago, of which one may be left out and two come for the next acknowledgement (RFC 5681 §4.2), and nothing has happened that makes a window smaller. One kind of sender waits
+//! all the same, that which sends the small rest of a message when all before it is acknowledged (Nagle, RFC 896): it is known by what it sends when the time is over, and nothing is left out
+//! again on its connection.
+
+use super::socket::Socket;
+use crate::time::{Instant, Span};
+use zerocopy::FromZeros;
+
+/// How long what was left out waits for what follows it: two ticks of 4 ms, as Linux has them at 250 Hz, rounded up to the next, and two round trips, with some to spare.
+const PATIENCE: Span = Span::from_millis(20);
+
+/// What is known of the last segment, and of who sends it.
+#[derive(Clone, Copy, Debug, Default, FromZeros)]
+#[repr(C)]
+pub(super) struct LeftOut {
+    /// When the peer was last known to have three full segments under way; never: not since its window may have become smaller.
+    wide: Instant,
+    /// When something that waited was acknowledged because the time was over.
+    given_up: Instant,
+    /// Bytes of the last segment, if it was a full one behind which there must be more.
+    unpushed: u16,
+    /// Bytes below RCV.NXT that the last acknowledgement left out.
+    pub(super) bytes: u16,
+    /// The delayed acknowledgement is due when the time for what must follow is over.
+    waits: bool,
+    /// The peer waits until all that it has sent is acknowledged.
+    waited_for: bool,
+}
+
+impl LeftOut {
+    /// Data has come in order, the last of it a segment of `len` bytes, of which `full` make a full one; `pushed`: with PSH.
+    pub(super) fn arrived(&mut self, now: Instant, len: u32, full: u16, pushed: bool) {
+        self.unpushed = if len == u32::from(full) && !pushed { full } else { 0 };
+        if !self.given_up.is_never() {
+            self.waited_for |= now.since(self.given_up) < PATIENCE;
+            self.given_up = Instant::NEVER;
+        }
+    }
+
+    /// All but the last `bytes` were acknowledged.
+    pub(super) fn acknowledged(&mut self, bytes: u16) {
+        (self.bytes, self.waits) = (bytes, false);
+    }
+
+    /// Something was lost or marked: the peer's window may hold fewer than three segments from now on.
+    pub(super) fn narrowed(&mut self) {
+        self.wide = Instant::NEVER;
+    }
+
+    /// The delayed acknowledgement is due. Returns whether it waited for what must follow; then it is noted that nothing did.
+    pub(super) fn give_up(&mut self, now: Instant) -> bool {
+        if self.waits {
+            self.given_up = now;
+        }
+        self.waits
+    }
+}
+
+impl Socket {
+    /// Before an acknowledgement is sent: how many bytes it leaves out. Others are sent after `delay`.
+    pub(super) fn leave_out(&mut self, now: Instant, delay: Span) -> u16 {
+        let LeftOut { unpushed, bytes, .. } = self.left_out;
+        let unacknowledged = self.recv.next.since(self.acked) + u32::from(bytes);
+        if self.ack_now {
+            return 0;
+        }
+        if unacknowledged >= 3 * u32::from(self.receive_mss) {
+            self.left_out.wide = now;
+        }
+        if unacknowledged > unpushed.into() && self.may_leave_out(now, delay) { unpushed } else { 0 }
+    }
+
+    /// Whether the last segment may wait for what follows it.
+    fn may_leave_out(&self, now: Instant, delay: Span) -> bool {
+        let LeftOut { unpushed, waited_for, wide, .. } = self.left_out;
+        // The peer must have room for what is to follow, and be told of a gap by more than the number of duplicates, of which there would be one less.
+        let room = self.open_window() >= 2 * u32::from(unpushed);
+        let wanted = self.sack && room && !self.fin_received && !self.settings.quickack;
+        unpushed > 0 && !waited_for && wanted && now.since(wide) < delay
+    }
+
+    /// Sets the timer of the delayed acknowledgement, for a segment that came alone or for what was left out of an acknowledgement; others wait for `delay`.
+    pub(super) fn delay_acknowledgement(&mut self, now: Instant, delay: Span) {
+        let waits = self.may_leave_out(now, delay);
+        let due = now + if waits { PATIENCE.max(delay) } else { delay };
+        if self.at.ack.is_never() || due < self.at.ack {
+            (self.at.ack, self.left_out.waits) = (due, waits);
+        }
+    }
+}
