@@ -91,10 +91,15 @@ pub(crate) struct Blackout {
 }
 
 impl Options {
+    /// The time on the way.
+    pub(crate) fn delay(&self) -> Span {
+        Span::from_micros(self.delay)
+    }
+
     /// What happens to all packets in this direction.
     pub(crate) fn link(&self, way: Way) -> LinkConfig {
         LinkConfig {
-            delay: Span::from_micros(self.delay),
+            delay: self.delay(),
             jitter: Span::ZERO,
             loss: self.loss,
             burst: Burst {

@@ -7,6 +7,7 @@ use nix::sys::socket::{
     AddressFamily, ControlMessageOwned, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, bind, recvmsg, send,
     setsockopt, socket, sockopt,
 };
+use nix::sys::time::{TimeSpec, TimeValLike};
 use std::io::IoSliceMut;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -14,6 +15,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 const LARGEST: usize = 1 << 17;
 /// What may wait in the socket, with the kernel's own use of memory: some ten thousand frames of 1500 bytes.
 const QUEUE: usize = 32 << 20;
+
+/// A frame that has come.
+pub(crate) struct Arrived {
+    pub(crate) bytes: Vec<u8>,
+    /// When, in nanoseconds of the system's clock, as the kernel has noted it.
+    pub(crate) at_ns: Option<u64>,
+}
 
 /// One end of the cable.
 #[derive(Debug)]
@@ -37,11 +45,12 @@ impl Port {
         setsockopt(&socket, sockopt::RcvBufForce, &QUEUE).context("cannot enlarge the receive queue")?;
         setsockopt(&socket, sockopt::SndBufForce, &QUEUE).context("cannot enlarge the send queue")?;
         setsockopt(&socket, sockopt::RxqOvfl, &1).context("cannot count what overflows")?;
+        setsockopt(&socket, sockopt::ReceiveTimestampns, &true).context("cannot ask when frames come")?;
         let mut port = Self {
             device: device.to_owned(),
             socket,
             frame: vec![0; LARGEST],
-            control: cmsg_space!(u32),
+            control: cmsg_space!(u32, TimeSpec),
             overflowed: 0,
             refused: 0,
         };
@@ -51,15 +60,18 @@ impl Port {
     }
 
     /// The next frame that has come; none: there is none yet.
-    pub(crate) fn receive(&mut self) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn receive(&mut self) -> Result<Option<Arrived>> {
+        let mut at_ns = None;
         loop {
             let mut into = [IoSliceMut::new(&mut self.frame)];
             let (fd, control) = (self.socket.as_raw_fd(), Some(&mut self.control[..]));
             let length = match recvmsg::<()>(fd, &mut into, control, MsgFlags::empty()) {
                 Ok(message) => {
                     for control in message.cmsgs()? {
-                        if let ControlMessageOwned::RxqOvfl(count) = control {
-                            self.overflowed = count;
+                        match control {
+                            ControlMessageOwned::RxqOvfl(count) => self.overflowed = count,
+                            ControlMessageOwned::ScmTimestampns(at) => at_ns = u64::try_from(at.num_nanoseconds()).ok(),
+                            _ => {}
                         }
                     }
                     message.bytes
@@ -68,7 +80,7 @@ impl Port {
                 Err(Errno::EINTR) => continue,
                 Err(error) => return Err(error).with_context(|| format!("the device {} has gone", self.device)),
             };
-            return Ok(Some(self.frame[..length].to_vec()));
+            return Ok(Some(Arrived { bytes: self.frame[..length].to_vec(), at_ns }));
         }
     }
 
