@@ -72,20 +72,30 @@ fn control(fd: c_int, command: c_int, argument: usize, call: unsafe fn(c_int, c_
     }
 }
 
+/// `close` of what was seen a moment ago to stand for `seen`.
+fn close_seen(fd: c_int, seen: Entry) -> c_int {
+    let theirs = || answer(|| Err(Errno(libc::EBADF)));
+    match seen {
+        Entry::Foreign => {}
+        // Nor what another thread closes: by the time that it has done so the number may be a third one's.
+        Entry::Lane | Entry::CLOSING => return theirs(),
+        _ if quietly(|| close::closing(fd)) == Some(false) => {
+            // An instance whose lane has ended meanwhile is the kernel's alone, and no other thread closes it.
+            if !matches!((seen, TABLE.get(fd)), (Entry::Epoll(_), Entry::Foreign)) {
+                return theirs();
+            }
+        }
+        _ if !close::closed(fd) => return 0,
+        _ => {}
+    }
+    // SAFETY: a plain number.
+    unsafe { real::close(fd) }
+}
+
 export! {
     /// `close(2)`.
     fn close(fd: c_int) -> c_int {
-        let theirs = || answer(|| Err(Errno(libc::EBADF)));
-        match TABLE.get(fd) {
-            Entry::Foreign => {}
-            // Nor what another thread closes: by the time that it has done so the number may be a third one's.
-            Entry::Lane | Entry::CLOSING => return theirs(),
-            _ if quietly(|| close::closing(fd)) == Some(false) => return theirs(),
-            _ if !close::closed(fd) => return 0,
-            _ => {}
-        }
-        // SAFETY: a plain number.
-        unsafe { real::close(fd) }
+        close_seen(fd, TABLE.get(fd))
     }
 
     /// `close_range(2)`: the lane's own descriptors are spared.
@@ -209,6 +219,13 @@ mod tests {
         assert_eq!(TABLE.get(free), before);
         [from, free].into_iter().for_each(testing::close);
         [to, plain].into_iter().for_each(sys::close);
+    }
+
+    /// Else it stays open for ever, and libuv aborts.
+    #[test]
+    fn an_instance_whose_lane_ends_while_it_is_being_closed_is_closed() {
+        let epfd = sys::epoll_create(0).unwrap();
+        assert_eq!(close_seen(epfd, Entry::Epoll(0)), 0);
     }
 
     #[test]
