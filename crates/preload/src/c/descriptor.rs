@@ -54,6 +54,9 @@ fn duplicate_to(from: c_int, to: c_int, call: impl FnOnce() -> c_int) -> c_int {
 
 fn control(fd: c_int, command: c_int, argument: usize, call: unsafe fn(c_int, c_int, usize) -> c_int) -> c_int {
     let entry = TABLE.get(fd);
+    if entry == Entry::CLOSING {
+        return answer(|| Err(Errno(libc::EBADF)));
+    }
     let duplicates = matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC);
     let unlisted = matches!(entry, Entry::Unlisted(_)) && !duplicates;
     if unlisted || matches!(entry, Entry::Foreign | Entry::Lane | Entry::Kernel(_)) {
@@ -137,6 +140,9 @@ export! {
 
     /// `dup(2)`.
     fn dup(fd: c_int) -> c_int {
+        if TABLE.get(fd) == Entry::CLOSING {
+            return answer(|| Err(Errno(libc::EBADF)));
+        }
         // SAFETY: a plain number.
         duplicated(fd, unsafe { real::dup(fd) })
     }
@@ -235,7 +241,17 @@ mod tests {
         // SAFETY: plain numbers.
         let said = unsafe { [close(closing), dup2(other, closing), dup2(closing, other)] };
         assert_eq!((said, errno::get()), ([-1; 3], libc::EBADF));
-        assert!(TABLE.get(other).is_socket() && close::closed(closing));
+        assert!(TABLE.get(other).is_socket());
+        // No copy of it outlives it either, and what is copied the moment before can be closed.
+        // SAFETY: plain numbers.
+        let said = unsafe { [dup(closing), fcntl(closing, libc::F_DUPFD, 0), fcntl(closing, libc::F_GETFL, 0)] };
+        assert_eq!((said, errno::get()), ([-1; 3], libc::EBADF));
+        let copy = sys::fcntl(closing, libc::F_DUPFD, 0).unwrap();
+        open::duplicated(closing, copy);
+        assert_eq!(TABLE.get(copy), Entry::Dead(libc::ENOTCONN as u32));
+        // SAFETY: a plain number.
+        assert_eq!(unsafe { close(copy) }, 0);
+        assert!(close::closed(closing));
         sys::close(closing);
         // Nor does it close what has got its number in the kernel meanwhile.
         let lost = testing::socket(libc::SOCK_DGRAM);

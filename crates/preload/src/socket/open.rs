@@ -110,6 +110,8 @@ pub(crate) fn label(access: &mut Access<'_>, id: SocketId, fd: c_int) {
 pub(crate) fn duplicated(old: c_int, new: c_int) {
     let before = match TABLE.get(old) {
         entry @ (Entry::Udp(_) | Entry::Tcp(_) | Entry::Epoll(_)) if Table::fits(new) => replace(new, entry),
+        // Another thread closes that one; this one is to be closed by whoever has it, and there is no connection.
+        Entry::CLOSING => TABLE.set(new, Entry::Dead(libc::ENOTCONN as u32)),
         entry @ (Entry::Dead(_) | Entry::Instance(_) | Entry::Unlisted(_)) => TABLE.set(new, entry),
         _ => TABLE.set(new, Entry::Foreign),
     };
