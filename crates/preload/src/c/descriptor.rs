@@ -7,7 +7,6 @@ use crate::socket::descriptor;
 use crate::socket::open;
 use crate::table::fd::{Entry, LIMIT, TABLE};
 use crate::table::protect;
-use crate::wait::epoll;
 use core::ffi::{c_int, c_uint, c_ulong};
 
 /// Ends what is ours. `errno` stays as it is.
@@ -42,9 +41,6 @@ fn duplicate_to(from: c_int, to: c_int, call: impl FnOnce() -> c_int) -> c_int {
     }
     if from == to || source == Entry::CLOSING {
         return if from == to { call() } else { answer(|| Err(Errno(libc::EBADF))) };
-    }
-    if target != Entry::Foreign && sys::fcntl(from, libc::F_GETFD, 0).is_ok() {
-        quietly(|| epoll::closing(to));
     }
     if source.is_socket() {
         super::stdio::before_stand_in(to);

@@ -37,8 +37,7 @@ pub(crate) fn uncount(index: u32) {
 /// happens; another thread that uses it is told so, and does not come upon the kernel socket, which has no connection. False if it is none of ours, or another
 /// thread closes it.
 pub(crate) fn closing(fd: c_int) -> bool {
-    crate::wait::epoll::closing(fd);
-    TABLE.begin_to_close(fd).map(ended).is_some()
+    crate::wait::epoll::changing(fd, || TABLE.begin_to_close(fd)).map(ended).is_some()
 }
 
 /// The kernel may close it. False if it is not what was to be closed any more: `dup2` has given the number away.

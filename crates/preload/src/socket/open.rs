@@ -84,18 +84,22 @@ pub(crate) fn any() -> bool {
 /// Enters a new descriptor of a description.
 pub(crate) fn enter(fd: c_int, entry: Entry) {
     replace(fd, entry);
+    stand_in(fd);
 }
 
-/// As [`enter`], and says what it was before.
+/// As the first part of [`enter`], and says what it was before.
 fn replace(fd: c_int, entry: Entry) -> Entry {
     if let Some(index) = entry.description() {
         close::count(index);
     }
-    let before = TABLE.set(fd, entry);
-    if entry.is_socket() {
+    TABLE.set(fd, entry)
+}
+
+/// As the second.
+fn stand_in(fd: c_int) {
+    if matches!(TABLE.get(fd), Entry::Udp(_) | Entry::Tcp(_)) {
         crate::c::stdio::stand_in(fd);
     }
-    before
 }
 
 /// Writes into a socket's public row to whom it belongs.
@@ -108,12 +112,18 @@ pub(crate) fn label(access: &mut Access<'_>, id: SocketId, fd: c_int) {
 
 /// `dup` and its kin: `new` means what `old` means. What it meant before ends at the same moment.
 pub(crate) fn duplicated(old: c_int, new: c_int) {
-    let before = match TABLE.get(old) {
+    let change = || match TABLE.get(old) {
         entry @ (Entry::Udp(_) | Entry::Tcp(_) | Entry::Epoll(_)) if Table::fits(new) => replace(new, entry),
         // Another thread closes that one; this one is to be closed by whoever has it, and there is no connection.
         Entry::CLOSING => TABLE.set(new, Entry::Dead(libc::ENOTCONN as u32)),
         entry @ (Entry::Dead(_) | Entry::Instance(_) | Entry::Unlisted(_)) => TABLE.set(new, entry),
         _ => TABLE.set(new, Entry::Foreign),
     };
+    // Nothing is registered with what is none of ours.
+    let before = match TABLE.get(new) {
+        Entry::Foreign => change(),
+        _ => crate::wait::epoll::changing(new, || Some(change())).unwrap_or(Entry::Foreign),
+    };
+    stand_in(new);
     close::ended(before);
 }

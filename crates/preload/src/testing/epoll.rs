@@ -381,3 +381,17 @@ fn what_is_no_instance_is_refused_by_the_kernels_word() {
     send(other, b"x", 0, None).unwrap();
     [fd, other].into_iter().for_each(close);
 }
+
+#[test]
+fn what_dup3_refuses_stays_registered() {
+    let (epfd, fd, other) = (sys::epoll_create(0).unwrap(), connected(7), socket(libc::SOCK_STREAM));
+    add(epfd, fd, IN, 1);
+    // SAFETY: plain numbers.
+    assert_eq!(unsafe { crate::c::descriptor::dup3(other, fd, -1) }, -1);
+    assert_eq!(epoll::control(epfd, libc::EPOLL_CTL_MOD, fd, OUT, 2), Ok(()));
+    assert_eq!(ready(epfd), [(2, OUT)]);
+    // SAFETY: plain numbers.
+    assert_eq!(unsafe { crate::c::descriptor::dup3(other, fd, 0) }, fd);
+    add(epfd, fd, IN, 3);
+    [fd, other, epfd].into_iter().for_each(close);
+}

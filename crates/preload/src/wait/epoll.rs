@@ -407,22 +407,23 @@ pub(crate) fn abandon() -> bool {
     REGISTRY.try_lock().map(|mut registry| *registry = None).is_some()
 }
 
-/// A descriptor is being closed: this process forgets what it registered with it, and with it as an instance's last.
-pub(crate) fn closing(fd: c_int) {
+/// A descriptor comes to mean something else by `change`, which says what it meant: this process forgets what it registered with that, and with it as an
+/// instance's last. All at once for who registers.
+pub(crate) fn changing(fd: c_int, change: impl FnOnce() -> Option<Entry>) -> Option<Entry> {
     if HOLD.get() != Hold::Free || lane::is_stray() {
         // A signal handler that interrupted us in here cannot wait for us; what is forgotten too late harms nobody. What a stray child inherited
         // is its parent's, and is forgotten with its first socket.
-        return;
+        return change();
     }
     let mut guard = registry();
-    let Some(map) = guard.as_mut() else { return };
+    let before = change()?;
+    let Some(map) = guard.as_mut() else { return Some(before) };
     // A signal handler that has interrupted the allocator may close it, so the list stays.
     if let Some(list) = map.get_mut(&fd) {
         list.clear();
     }
-    let entry = TABLE.get(fd);
-    if matches!(entry, Entry::Epoll(_) | Entry::Instance(_)) {
-        let other = TABLE.each().find(|&(other, of)| other != fd && of == entry).map(|(other, _)| other);
+    if matches!(before, Entry::Epoll(_) | Entry::Instance(_)) {
+        let other = TABLE.each().find(|&(other, of)| other != fd && of == before).map(|(other, _)| other);
         for list in map.values_mut() {
             match other {
                 Some(other) => list.iter_mut().filter(|r| r.epfd == fd).for_each(|r| r.epfd = other),
@@ -430,4 +431,5 @@ pub(crate) fn closing(fd: c_int) {
             }
         }
     }
+    Some(before)
 }
