@@ -395,3 +395,32 @@ fn what_dup3_refuses_stays_registered() {
     add(epfd, fd, IN, 3);
     [fd, other, epfd].into_iter().for_each(close);
 }
+
+/// Whoever registers waits for the registry, and finds under it what the descriptor means by then.
+#[test]
+fn what_another_thread_closes_first_is_not_registered() {
+    let (epfd, fd) = (sys::epoll_create(0).unwrap(), connected(7));
+    let entry = TABLE.get(fd);
+    let meanwhile = |meant: Entry| {
+        let adds = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            let held = epoll::registry();
+            let adding = scope.spawn(|| {
+                adds.store(sys::thread(), SeqCst);
+                epoll::control(epfd, libc::EPOLL_CTL_ADD, fd, IN, 1)
+            });
+            until_it_sleeps(&adds, || adding.is_finished());
+            TABLE.set(fd, meant);
+            drop(held);
+            let said = adding.join().unwrap();
+            TABLE.set(fd, entry);
+            said
+        })
+    };
+    assert_eq!(meanwhile(Entry::CLOSING), Err(Errno(libc::EBADF)));
+    assert_eq!(meanwhile(Entry::Unlisted(0)), Ok(()), "the kernel's has it");
+    sys::epoll_ctl(epfd, libc::EPOLL_CTL_DEL, fd, 0, 0).unwrap();
+    add(epfd, fd, OUT, 2);
+    assert_eq!(ready(epfd), [(2, OUT)]);
+    [fd, epfd].into_iter().for_each(close);
+}

@@ -228,8 +228,7 @@ fn watches_kernel(entry: Entry) -> bool {
 
 /// `epoll_ctl` for a descriptor of ours, or an instance.
 pub(crate) fn control(epfd: c_int, op: c_int, fd: c_int, events: u32, data: u64) -> Result<()> {
-    let entry = TABLE.get(fd);
-    if let Entry::Instance(_) = entry {
+    if let Entry::Instance(_) = TABLE.get(fd) {
         return nested(epfd, op, fd, events, data);
     }
     let Some(lane) = lane::current() else { return sys::epoll_ctl(epfd, op, fd, events, data) };
@@ -237,6 +236,19 @@ pub(crate) fn control(epfd: c_int, op: c_int, fd: c_int, events: u32, data: u64)
         return Err(Errno(libc::EINVAL));
     }
     let mut guard = registry();
+    // Under the registry, or another thread could close it before it is in there.
+    let entry = TABLE.get(fd);
+    if entry == Entry::CLOSING {
+        return Err(Errno(libc::EBADF));
+    }
+    if entry.description().is_none() {
+        drop(guard);
+        sys::epoll_ctl(epfd, op, fd, events, data)?;
+        if op == libc::EPOLL_CTL_ADD {
+            kernel_added(epfd);
+        }
+        return Ok(());
+    }
     let map = guard.map();
     let had_set = has_set(epfd);
     let done = change(lane, map.entry(fd).or_default(), op, fd, entry, (epfd, events, data));
@@ -295,6 +307,9 @@ fn nested(epfd: c_int, op: c_int, fd: c_int, events: u32, data: u64) -> Result<(
         return Ok(());
     }
     let mut guard = registry();
+    if !matches!(TABLE.get(fd), Entry::Instance(_) | Entry::Epoll(_)) {
+        return Ok(()); // another thread has closed it
+    }
     let list = guard.map().entry(fd).or_default();
     match (op, list.iter().position(|r| same(r.epfd, epfd))) {
         (libc::EPOLL_CTL_ADD, None) => {
