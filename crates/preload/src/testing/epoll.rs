@@ -424,3 +424,42 @@ fn what_another_thread_closes_first_is_not_registered() {
     assert_eq!(ready(epfd), [(2, OUT)]);
     [fd, epfd].into_iter().for_each(close);
 }
+
+/// A description's number goes to another when it is closed. (On Linux the wait would go on with an instance that nobody else has.)
+#[test]
+fn a_wait_on_an_instance_that_is_closed_does_not_go_on_with_the_next_in_its_place() {
+    let (epfd, fd) = (sys::epoll_create(0).unwrap(), connected(7));
+    add(epfd, fd, IN, 1);
+    let index = TABLE.get(epfd).description().unwrap();
+    let waits = AtomicU32::new(0);
+    let wait = || {
+        waits.store(sys::thread(), SeqCst);
+        let mut events = [epoll_event { events: 0, u64: 0 }; 8];
+        epoll_wait::wait(epfd, index, &mut events, Some(Span::from_millis(200)), None)
+    };
+    let replace = |set| {
+        let replaced = lane().with(|access| {
+            let mut descriptions = access.descriptions();
+            let before = descriptions.get(index).socket();
+            descriptions.get(index).set_socket(set);
+            Ok(before)
+        });
+        replaced.unwrap()
+    };
+    let next = lane().with(|access| access.stack.set_create().map_err(epoll::errno)).unwrap();
+    let said = std::thread::scope(|scope| {
+        let waiting = scope.spawn(wait);
+        until_it_sleeps(&waits, || waiting.is_finished());
+        let before = replace(next.into());
+        let said = waiting.join().unwrap();
+        replace(before);
+        said
+    });
+    assert_eq!(said, Err(Errno(libc::EBADF)));
+    // Nor does one begin with it that comes too late.
+    let entry = TABLE.set(epfd, Entry::CLOSING);
+    assert_eq!(wait(), Err(Errno(libc::EBADF)));
+    TABLE.set(epfd, entry);
+    lane().with(|access| access.stack.set_destroy(next).map_err(epoll::errno)).unwrap();
+    [fd, epfd].into_iter().for_each(close);
+}

@@ -1,11 +1,11 @@
 //! Waiting on an `epoll` instance: what the set in the stack has ready and what the kernel's instance has, as one list of events.
 
-use crate::base::errno::{DEMOTED, Result};
+use crate::base::errno::{DEMOTED, Errno, Result};
 use crate::base::few::Few;
 use crate::c::sys;
 use crate::lane::{self, Access, Lane};
 use crate::table::desc::flag;
-use crate::table::fd::LIMIT;
+use crate::table::fd::{Entry, LIMIT, TABLE};
 use crate::wait::epoll::{IN, errno, has_set};
 use crate::wait::readiness;
 use crate::wait::{self, AGAIN, Kernel, NO_FD, Plan, TIMED_OUT};
@@ -149,9 +149,10 @@ pub(crate) fn wait(
     let Some(lane) = lane::current() else { return by_kernel(epfd, events, timeout, mask) };
     let until = timeout.map(|t| sys::now() + t);
     let mut strays = Few::new(0);
+    let mut own = None;
     loop {
         let known = strays.len();
-        let answer = wait_for(lane, (epfd, index), events, (until, mask), &mut strays);
+        let answer = wait_for(lane, (epfd, index, &mut own), events, (until, mask), &mut strays);
         // Also beside other events: an edge, or what is told once, would not come again.
         for &stray in &strays[known..] {
             crate::socket::ops::catch_up(lane, stray);
@@ -162,17 +163,22 @@ pub(crate) fn wait(
     }
 }
 
-/// As [`wait()`]. Ends with [`DEMOTED`] if nothing is ready but sockets that have become the kernel's elsewhere; `strays` gets those that are not in it yet.
+/// As [`wait()`]. Ends with [`DEMOTED`] if nothing is ready but sockets that have become the kernel's elsewhere; `strays` gets those that are not in it yet. `own` is the
+/// instance's set, as the first attempt has found it.
 fn wait_for(
     lane: &'static Lane,
-    (epfd, index): (c_int, u32),
+    (epfd, index, own): (c_int, u32, &mut Option<SetId>),
     events: &mut [epoll_event],
     (until, mask): (Option<Instant>, Option<&sigset_t>),
     strays: &mut Few<u32>,
 ) -> Result<usize> {
     let mut looked = Instant::NEVER;
     let mut attempt = |access: &mut Access<'_>, kernel: Kernel| {
-        let set: SetId = access.descriptions().get(index).socket().try_into()?;
+        // Another thread may close the instance, and its description be another's.
+        let same = |&set: &SetId| own.map_or_else(|| TABLE.get(epfd) == Entry::Epoll(index), |own| own == set);
+        let set = SetId::try_from(access.descriptions().get(index).socket()).ok().filter(same);
+        let set = set.ok_or(Errno(libc::EBADF))?;
+        *own = Some(set);
         let strict = looked.is_never() && *access.descriptions().get(index).claim() != 0;
         let mut n = 0;
         // Kernel descriptors first when it is their turn, or a busy set would never let them through.
