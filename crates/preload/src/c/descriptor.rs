@@ -169,6 +169,7 @@ export! {
     fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
         let place = argument as *mut c_int;
         match (TABLE.get(fd), request) {
+            (Entry::CLOSING, _) => answer(|| Err(Errno(libc::EBADF))),
             (Entry::Udp(_) | Entry::Tcp(_), libc::FIONBIO) if !place.is_null() => {
                 // SAFETY: the program's number.
                 answer(|| descriptor::set_nonblocking(fd, unsafe { *place } != 0).map(|()| 0))

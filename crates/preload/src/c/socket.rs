@@ -37,7 +37,7 @@ unsafe fn store_name(
     len: *mut socklen_t,
     kernel: unsafe fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int,
 ) -> c_int {
-    if let Entry::Tcp(_) = TABLE.get(fd) {
+    if let Entry::Tcp(_) | Entry::CLOSING = TABLE.get(fd) {
         let mut known = None;
         let done = answer(|| {
             known = ops::socket_name(fd, peer)?;

@@ -171,6 +171,7 @@ fn fast_open(
 
 /// `bind`.
 pub(crate) fn bind(fd: c_int, address: &[u8]) -> Result<()> {
+    TABLE.open(fd)?;
     sys::bind(fd, address)?;
     let entry = TABLE.get(fd);
     let answer = match entry {
@@ -184,7 +185,7 @@ pub(crate) fn bind(fd: c_int, address: &[u8]) -> Result<()> {
 
 /// `connect`.
 pub(crate) fn connect(fd: c_int, address: &[u8]) -> Result<()> {
-    let entry = TABLE.get(fd);
+    let entry = TABLE.open(fd)?;
     let answer = match entry {
         Entry::Udp(index) => the_lane().and_then(|lane| udp::connect(lane, fd, index, address)),
         Entry::Tcp(index) => the_lane().and_then(|lane| opening::connect(lane, fd, index, address)),
@@ -208,7 +209,7 @@ pub(crate) fn connect(fd: c_int, address: &[u8]) -> Result<()> {
 
 /// `listen`.
 pub(crate) fn listen(fd: c_int, backlog: c_int) -> Result<()> {
-    let entry = TABLE.get(fd);
+    let entry = TABLE.open(fd)?;
     if let Entry::Tcp(index) = entry
         && let Some(lane) = lane::current()
     {
@@ -220,7 +221,7 @@ pub(crate) fn listen(fd: c_int, backlog: c_int) -> Result<()> {
         }
         return if for_kernel(fd, entry, &answer) { Ok(()) } else { answer };
     }
-    match TABLE.get(fd) {
+    match TABLE.open(fd)? {
         Entry::Dead(_) => Err(Errno(libc::EINVAL)),
         _ => sys::listen(fd, backlog),
     }
@@ -228,7 +229,7 @@ pub(crate) fn listen(fd: c_int, backlog: c_int) -> Result<()> {
 
 /// `accept4`.
 pub(crate) fn accept(fd: c_int, flags: c_int) -> Result<(c_int, [u8; name::MAX], usize)> {
-    let entry = TABLE.get(fd);
+    let entry = TABLE.open(fd)?;
     let answer = match entry {
         Entry::Tcp(index) => the_lane().and_then(|lane| tcp::accept(lane, fd, index, flags)),
         Entry::Dead(_) => Err(Errno(libc::EINVAL)),
@@ -249,7 +250,7 @@ pub(crate) fn accept(fd: c_int, flags: c_int) -> Result<(c_int, [u8; name::MAX],
 
 /// `shutdown`.
 pub(crate) fn shutdown(fd: c_int, how: c_int) -> Result<()> {
-    let entry = TABLE.get(fd);
+    let entry = TABLE.open(fd)?;
     let answer = match entry {
         Entry::Udp(index) => {
             let kernel = sys::shutdown(fd, how);
@@ -267,7 +268,7 @@ pub(crate) fn shutdown(fd: c_int, how: c_int) -> Result<()> {
 
 /// `getsockname` and `getpeername`: the name if we know it better than the kernel.
 pub(crate) fn socket_name(fd: c_int, peer: bool) -> Result<Option<([u8; name::MAX], usize)>> {
-    let entry = TABLE.get(fd);
+    let entry = TABLE.open(fd)?;
     let Entry::Tcp(index) = entry else { return Ok(None) };
     let answer = the_lane().and_then(|lane| tcp::name(lane, index, peer));
     if for_kernel(fd, entry, &answer) {

@@ -27,7 +27,7 @@ pub(crate) fn program_sets(
     value: &[u8],
     kernel: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
-    let entry = TABLE.get(fd);
+    let entry = TABLE.open(fd)?;
     let (Some(lane), Some(index)) = (lane::current(), entry.description()) else { return kernel() };
     match treatment::of(matches!(entry, Entry::Tcp(_)), level, name) {
         Treatment::Refused(error) => return Err(Errno(error)),
@@ -323,12 +323,13 @@ const PATH_MTU_V6: (c_int, c_int) = (libc::IPPROTO_IPV6, libc::IPV6_MTU);
 pub(crate) fn get(fd: c_int, level: c_int, name: c_int) -> Result<Option<(Vec<u8>, usize)>> {
     let number = |n: c_int| Some((n.to_ne_bytes().to_vec(), 4));
     if (level, name) == (libc::SOL_SOCKET, libc::SO_ERROR)
-        && let Entry::Dead(error) = TABLE.get(fd)
+        && let Entry::Dead(error) = TABLE.open(fd)?
     {
         return Ok(number(ops::take_error(fd, error).map_or(0, |error| error.0)));
     }
+    let entry = TABLE.open(fd)?;
     let Some(lane) = lane::current() else { return Ok(None) };
-    match TABLE.get(fd) {
+    match entry {
         // What the kernel socket would map is always empty.
         Entry::Tcp(_) if (level, name) == (libc::IPPROTO_TCP, libc::TCP_ZEROCOPY_RECEIVE) => {
             Err(Errno(treatment::TOO_LATE))

@@ -38,7 +38,7 @@ pub(crate) fn before_passing(fds: &[c_int]) -> Result<()> {
                 }
             }
             Entry::Epoll(_) => return Err(refused("an epoll instance that watches such a socket")),
-            Entry::Lane => return Err(Errno(libc::EBADF)),
+            Entry::Lane | Entry::CLOSING => return Err(Errno(libc::EBADF)),
             Entry::Foreign | Entry::Instance(_) | Entry::Kernel(_) | Entry::Unlisted(_) | Entry::Dead(_) => {}
         }
     }

@@ -3,6 +3,7 @@
 //! It is looked at before anything else by every intercepted call, so it is an array of words: for a descriptor that is not
 //! ours the cost is one load and one branch.
 
+use crate::base::errno::{Errno, Result};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -110,6 +111,17 @@ impl Table {
                 if word == 0 { Entry::Foreign } else { Entry::unpack(word) }
             }
             None => Entry::Foreign,
+        }
+    }
+
+    /// What `fd` stands for, unless a thread is closing it.
+    ///
+    /// # Errors
+    /// `EBADF`: what the kernel would answer is that of a socket that nobody has.
+    pub(crate) fn open(&self, fd: c_int) -> Result<Entry> {
+        match self.get(fd) {
+            Entry::CLOSING => Err(Errno(libc::EBADF)),
+            entry => Ok(entry),
         }
     }
 

@@ -99,3 +99,43 @@ fn what_is_being_closed_is_closed_for_all_other_threads() {
     assert!(closing, "it lingers meanwhile");
     assert_eq!(TABLE.get(fd), Entry::Foreign);
 }
+
+/// Whatever the call, and whatever the kernel socket would say.
+#[test]
+fn every_call_on_what_is_being_closed_says_so() {
+    use crate::c::descriptor::{fcntl, ioctl};
+    use crate::c::socket::{accept, bind, connect, getpeername, getsockname, getsockopt, listen, setsockopt, shutdown};
+    use crate::c::waiting::epoll_ctl;
+    let (epfd, place) = (sys::epoll_create(0).unwrap(), [0u8; 64]);
+    let name = address(Address::ANY_V4, 0);
+    for fd in [connected(7), socket(libc::SOCK_STREAM), socket(libc::SOCK_DGRAM)] {
+        assert!(crate::socket::close::closing(fd));
+        let at = (&raw const place).cast_mut();
+        let mut len = 16;
+        let mut event = libc::epoll_event { events: 0, u64: 0 };
+        let (nodelay, broadcast) = ((libc::IPPROTO_TCP, libc::TCP_NODELAY), (libc::SOL_SOCKET, libc::SO_BROADCAST));
+        let says = |call: &mut dyn FnMut() -> c_int| {
+            crate::base::errno::set(0);
+            assert_eq!((call(), crate::base::errno::get()), (-1, libc::EBADF));
+        };
+        // SAFETY: names, and places that are large enough.
+        unsafe {
+            says(&mut || bind(fd, name.as_ptr().cast(), 16));
+            says(&mut || connect(fd, name.as_ptr().cast(), 16));
+            says(&mut || listen(fd, 1));
+            says(&mut || accept(fd, core::ptr::null_mut(), core::ptr::null_mut()));
+            says(&mut || shutdown(fd, libc::SHUT_RDWR));
+            says(&mut || getsockname(fd, at.cast(), &raw mut len));
+            says(&mut || getpeername(fd, at.cast(), &raw mut len));
+            says(&mut || setsockopt(fd, nodelay.0, nodelay.1, at.cast(), 4));
+            says(&mut || setsockopt(fd, broadcast.0, broadcast.1, at.cast(), 4));
+            says(&mut || getsockopt(fd, broadcast.0, broadcast.1, at.cast(), &raw mut len));
+            says(&mut || epoll_ctl(epfd, libc::EPOLL_CTL_ADD, fd, &raw mut event));
+            says(&mut || ioctl(fd, libc::FIONBIO, at as usize));
+            says(&mut || fcntl(fd, libc::F_SETFL, 0));
+        }
+        assert!(crate::socket::close::closed(fd));
+        sys::close(fd);
+    }
+    close(epfd);
+}

@@ -109,7 +109,8 @@ pub(crate) fn errno(error: WatchError) -> Errno {
 
 /// Whether a change of an instance needs us: the descriptor is ours, or an instance.
 pub(crate) fn concerns(fd: c_int) -> bool {
-    matches!(TABLE.get(fd), Entry::Udp(_) | Entry::Tcp(_) | Entry::Epoll(_) | Entry::Instance(_))
+    let entry = TABLE.get(fd);
+    entry.description().is_some() || matches!(entry, Entry::Instance(_) | Entry::CLOSING)
 }
 
 /// The next instance's number.
@@ -228,7 +229,7 @@ fn watches_kernel(entry: Entry) -> bool {
 
 /// `epoll_ctl` for a descriptor of ours, or an instance.
 pub(crate) fn control(epfd: c_int, op: c_int, fd: c_int, events: u32, data: u64) -> Result<()> {
-    if let Entry::Instance(_) = TABLE.get(fd) {
+    if let Entry::Instance(_) = TABLE.open(fd)? {
         return nested(epfd, op, fd, events, data);
     }
     let Some(lane) = lane::current() else { return sys::epoll_ctl(epfd, op, fd, events, data) };
@@ -237,10 +238,7 @@ pub(crate) fn control(epfd: c_int, op: c_int, fd: c_int, events: u32, data: u64)
     }
     let mut guard = registry();
     // Under the registry, or another thread could close it before it is in there.
-    let entry = TABLE.get(fd);
-    if entry == Entry::CLOSING {
-        return Err(Errno(libc::EBADF));
-    }
+    let entry = TABLE.open(fd)?;
     if entry.description().is_none() {
         drop(guard);
         sys::epoll_ctl(epfd, op, fd, events, data)?;
