@@ -106,11 +106,61 @@ pub(crate) fn after_fork_in_child(lane: &'static Lane) {
     match crate::lane::start::attach_again(number, token, false) {
         Ok((session, _)) => {
             lane.set_session(session);
+            take_stock(lane);
             crate::process::helper::start();
         }
         // The lane works, or its end would have been told: the service's socket cannot be opened from here.
         Err(Reason::NoService) => lane.end(Reason::Unreachable),
         Err(reason) => lane.end(reason),
+    }
+}
+
+/// In a child, before it has other threads. Those of its parent may have closed sockets, made or copied them between the moment at which the child got its share and that
+/// at which it got the table: what it has of the one alone would stay open while it lives, and in the place of what it has of the other alone would be another
+/// socket some day.
+fn take_stock(lane: &'static Lane) {
+    let slot = lane.slot();
+    let used = lane.with(|access| {
+        let mut descriptions = access.descriptions();
+        for (fd, entry) in TABLE.each() {
+            if let Some(index) = entry.description()
+                && *descriptions.get(index).holders() & 1 << slot == 0
+            {
+                TABLE.set(fd, without_share(entry));
+            }
+        }
+        Ok(descriptions.used())
+    });
+    let Ok(used) = used else { return };
+    (0..used).for_each(close::uncount);
+    TABLE.each().filter_map(|(_, entry)| entry.description()).for_each(close::count);
+    multicast::joined().retain(|&(index, _)| close::is_counted(index));
+    let mut next = 0;
+    loop {
+        let dropped = lane.with(|access| {
+            while next < used {
+                next += 1;
+                if !close::is_counted(next - 1)
+                    && let Ok(Some(after)) = close::drop_reference_of(access, next - 1, slot)
+                {
+                    return Ok(Some(after));
+                }
+            }
+            Ok(None)
+        });
+        match dropped {
+            Ok(Some(after)) => after.finish(lane),
+            _ => return,
+        }
+    }
+}
+
+/// What a descriptor stands for in a child that has no share of its socket.
+fn without_share(entry: Entry) -> Entry {
+    match entry {
+        Entry::Udp(_) | Entry::Tcp(_) | Entry::Dead(_) => Entry::Dead(libc::ENOBUFS as u32),
+        Entry::Epoll(_) | Entry::Kernel(_) | Entry::Unlisted(_) => Entry::Foreign,
+        Entry::Instance(_) | Entry::Lane | Entry::Foreign => entry,
     }
 }
 
@@ -126,15 +176,7 @@ pub(crate) fn abandon(own_descriptors: bool) -> bool {
         if let Some(index) = entry.description() {
             close::uncount(index);
         }
-        match entry {
-            Entry::Udp(_) | Entry::Tcp(_) | Entry::Dead(_) => {
-                TABLE.set(fd, Entry::Dead(libc::ENOBUFS as u32));
-            }
-            Entry::Epoll(_) | Entry::Kernel(_) | Entry::Unlisted(_) => {
-                TABLE.set(fd, Entry::Foreign);
-            }
-            Entry::Instance(_) | Entry::Lane | Entry::Foreign => {}
-        }
+        TABLE.set(fd, without_share(entry));
     }
     if own_descriptors {
         close_protected();
@@ -289,6 +331,7 @@ pub(crate) fn locks(before: impl FnOnce(&'static Lane)) -> ForkLocks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::desc::flag;
     use crate::testing;
     use tickwire_stack::Error;
     use tickwire_stack::time::Span;
@@ -315,6 +358,47 @@ mod tests {
         drop_process(lane, slot, NEW);
         assert!(!holds());
         testing::close(fd);
+    }
+
+    #[test]
+    fn a_child_holds_what_is_in_its_table_and_has_what_it_holds() {
+        let (lane, _service) = testing::another();
+        let own = lane.slot();
+        let joined = multicast::joined();
+        // SAFETY: the child needs no other lock that a thread may have but the allocator's, which the C library sees to, and ends here.
+        let child = unsafe { libc::fork() };
+        drop(joined);
+        if child == 0 {
+            // SAFETY: a plain number.
+            unsafe { libc::alarm(20) };
+            for (fd, _) in TABLE.each() {
+                TABLE.set(fd, Entry::Foreign);
+            }
+            let take = |holder| lane.with(|access| Ok(access.descriptions().take(flag::TCP, holder))).unwrap().unwrap();
+            let [kept, closed, made, set] = [own, own, own + 1, own + 1].map(take);
+            let entries = [Entry::Tcp(kept), Entry::Tcp(kept), Entry::Tcp(made), Entry::Epoll(set)];
+            for (fd, entry) in (900..).zip(entries) {
+                TABLE.set(fd, entry);
+            }
+            close::count(closed);
+            close::count(made);
+            take_stock(lane);
+            let has = |index| lane.flags_of(index) != 0;
+            let as_it_should = [kept, closed, made, set].map(has) == [true, false, true, true]
+                && [900, 902, 903].map(|fd| TABLE.get(fd))
+                    == [Entry::Tcp(kept), Entry::Dead(libc::ENOBUFS as u32), Entry::Foreign]
+                && [kept, closed, made].map(close::is_counted) == [true, false, false];
+            // One closes after the other.
+            close::ended(TABLE.set(900, Entry::Foreign));
+            let counts = close::is_counted(kept);
+            close::ended(TABLE.set(901, Entry::Foreign));
+            // SAFETY: a plain number.
+            unsafe { libc::_exit(if as_it_should && counts && !close::is_counted(kept) { 7 } else { 1 }) };
+        }
+        let mut status: c_int = -1;
+        // SAFETY: a place for a number.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 7, "{status}");
     }
 
     /// Whether something that happens to a socket of this lane rings the doorbell.
