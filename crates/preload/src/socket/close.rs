@@ -10,7 +10,7 @@ use crate::socket::pending;
 use crate::table::desc::{Descriptions, flag};
 use crate::table::fd::{Entry, LIMIT, TABLE};
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Relaxed, Ordering::SeqCst, fence};
 use tickwire_link::control::{Claim, Reason, Remotes, Request};
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::{ListenerId, SocketId, SocketKind, TcpId, UdpId};
@@ -21,6 +21,15 @@ static COUNTS: [AtomicU32; LIMIT] = [const { AtomicU32::new(0) }; LIMIT];
 /// A descriptor more of this process refers to a description.
 pub(crate) fn count(index: u32) {
     COUNTS[index as usize].fetch_add(1, AcqRel);
+}
+
+/// The same, if any does already. Says whether it did.
+pub(crate) fn count_again(index: u32) -> bool {
+    let more = |count: u32| (count != 0).then_some(count + 1);
+    let counted = COUNTS[index as usize].fetch_update(AcqRel, Relaxed, more).is_ok();
+    // Either `ended` sees it, or the caller that another descriptor is being closed.
+    fence(SeqCst);
+    counted
 }
 
 /// Whether any descriptor of this process does.
@@ -57,6 +66,7 @@ pub(crate) fn finish_for_others() {
 pub(crate) fn ended(entry: Entry) {
     match entry {
         Entry::Udp(index) | Entry::Tcp(index) | Entry::Epoll(index) => {
+            fence(SeqCst);
             // Nobody counts them any more if the lane has ended meanwhile.
             let before = COUNTS[index as usize].fetch_update(AcqRel, Relaxed, |count| count.checked_sub(1));
             if before == Ok(1)

@@ -2,7 +2,7 @@
 
 use crate::base::errno::{Errno, Result};
 use crate::c::sys;
-use crate::lane::{Access, Lane};
+use crate::lane::{self, Access, Lane};
 use crate::socket::close;
 use crate::socket::kernel;
 use crate::table::desc::flag;
@@ -83,19 +83,14 @@ pub(crate) fn any() -> bool {
 
 /// Enters a new descriptor of a description.
 pub(crate) fn enter(fd: c_int, entry: Entry) {
-    replace(fd, entry);
-    stand_in(fd);
-}
-
-/// As the first part of [`enter`], and says what it was before.
-fn replace(fd: c_int, entry: Entry) -> Entry {
     if let Some(index) = entry.description() {
         close::count(index);
     }
-    TABLE.set(fd, entry)
+    TABLE.set(fd, entry);
+    stand_in(fd);
 }
 
-/// As the second.
+/// A new descriptor may be one of the C library's own streams.
 fn stand_in(fd: c_int) {
     if matches!(TABLE.get(fd), Entry::Udp(_) | Entry::Tcp(_)) {
         crate::c::stdio::stand_in(fd);
@@ -110,14 +105,19 @@ pub(crate) fn label(access: &mut Access<'_>, id: SocketId, fd: c_int) {
     }
 }
 
+/// A copy of a socket that was closed at the same moment.
+const LOST: Entry = Entry::Dead(libc::ENOTCONN as u32);
+
 /// `dup` and its kin: `new` means what `old` means. What it meant before ends at the same moment.
 pub(crate) fn duplicated(old: c_int, new: c_int) {
-    let change = || match TABLE.get(old) {
-        entry @ (Entry::Udp(_) | Entry::Tcp(_) | Entry::Epoll(_)) if Table::fits(new) => replace(new, entry),
-        // Another thread closes that one; this one is to be closed by whoever has it, and there is no connection.
-        Entry::CLOSING => TABLE.set(new, Entry::Dead(libc::ENOTCONN as u32)),
-        entry @ (Entry::Dead(_) | Entry::Instance(_) | Entry::Unlisted(_)) => TABLE.set(new, entry),
-        _ => TABLE.set(new, Entry::Foreign),
+    let mut lost = Entry::Foreign;
+    let mut change = || match TABLE.get(old) {
+        entry @ (Entry::Udp(_) | Entry::Tcp(_) | Entry::Epoll(_)) if Table::fits(new) => copy(old, new, entry)
+            .unwrap_or_else(|counted| {
+                lost = counted;
+                TABLE.set(new, instead(TABLE.get(old), entry))
+            }),
+        entry => TABLE.set(new, instead(entry, Entry::Foreign)),
     };
     // Nothing is registered with what is none of ours.
     let before = match TABLE.get(new) {
@@ -125,5 +125,83 @@ pub(crate) fn duplicated(old: c_int, new: c_int) {
         _ => crate::wait::epoll::changing(new, || Some(change())).unwrap_or(Entry::Foreign),
     };
     stand_in(new);
-    close::ended(before);
+    [before, lost].into_iter().for_each(close::ended);
+}
+
+/// Enters `new` as a copy of `old`, which was this a moment ago, and says what `new` was before. Another thread may have closed `old` since, or given it to the kernel, and its
+/// description be another's: then nothing is entered, and what was counted in vain is to be ended.
+fn copy(old: c_int, new: c_int, entry: Entry) -> core::result::Result<Entry, Entry> {
+    // Neither does the lane end meanwhile, nor the kernel get the socket.
+    let _ending = lane::ending::hold();
+    // While it is counted for the copy, too, its description is no other's.
+    let counted = entry.description().is_some_and(close::count_again);
+    if counted && TABLE.get(old) == entry && !is_another(new, entry) {
+        return Ok(TABLE.set(new, entry));
+    }
+    Err(if counted { entry } else { Entry::Foreign })
+}
+
+/// Whether a descriptor's kernel socket is known not to be that of an entry. (Epoll instances cannot be told apart.)
+fn is_another(fd: c_int, entry: Entry) -> bool {
+    let (Some(lane), Entry::Udp(index) | Entry::Tcp(index)) = (lane::current(), entry) else { return false };
+    let inode = lane.with(|access| Ok(*access.descriptions().get(index).inode()));
+    inode.is_ok_and(|inode| sys::socket_inode(fd).unwrap_or(0) != inode)
+}
+
+/// What the copy is of a descriptor that is none of a lane, or that was one (`before`) and is not the same any more.
+fn instead(now: Entry, before: Entry) -> Entry {
+    match now {
+        // Another thread closes that one; this one is to be closed by whoever has it, and there is no connection.
+        Entry::CLOSING => LOST,
+        Entry::Dead(_) | Entry::Instance(_) | Entry::Unlisted(_) => now,
+        Entry::Kernel(_) | Entry::Lane => Entry::Foreign,
+        Entry::Foreign | Entry::Udp(_) | Entry::Tcp(_) | Entry::Epoll(_) if before.is_socket() => LOST,
+        Entry::Foreign | Entry::Udp(_) | Entry::Tcp(_) | Entry::Epoll(_) => Entry::Foreign,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::fd::LIMIT;
+    use crate::testing;
+
+    /// Another thread closes a socket that is being copied, and its description is the next one's.
+    #[test]
+    fn a_copy_is_of_the_socket_that_was_copied() {
+        for kind in [libc::SOCK_STREAM, libc::SOCK_DGRAM] {
+            let fd = testing::socket(kind);
+            let index = TABLE.get(fd).description().unwrap();
+            let becomes_anothers = || {
+                let flipped = testing::lane().with(|access| {
+                    *access.descriptions().get(index).inode() ^= 1;
+                    Ok(())
+                });
+                flipped.unwrap();
+            };
+            let [late, copy] = [(); 2].map(|()| sys::fcntl(fd, libc::F_DUPFD, 0).unwrap());
+            becomes_anothers();
+            duplicated(fd, late);
+            becomes_anothers();
+            assert_eq!(TABLE.get(late), Entry::Dead(libc::ENOTCONN as u32));
+            duplicated(fd, copy);
+            assert_eq!(TABLE.get(copy), TABLE.get(fd));
+            // It is counted once for each that is of it.
+            testing::close(late);
+            testing::close(fd);
+            assert!(close::is_counted(index) && testing::lane().flags_of(index) != 0);
+            testing::close(copy);
+        }
+    }
+
+    #[test]
+    fn only_what_is_counted_is_counted_again() {
+        let fd = testing::socket(libc::SOCK_DGRAM);
+        let index = TABLE.get(fd).description().unwrap();
+        assert!(close::count_again(index));
+        close::ended(Entry::Udp(index));
+        assert!(close::is_counted(index));
+        assert!(!close::count_again(LIMIT as u32 - 1));
+        testing::close(fd);
+    }
 }
