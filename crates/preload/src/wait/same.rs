@@ -19,14 +19,15 @@ impl Same {
     /// The socket of this description, called `fd` in this process.
     ///
     /// # Errors
-    /// [`ANEW`] if the descriptor means something else by now; `EBADF` if it is closed, or nothing of ours. (While it is being closed the kernel socket is still there,
+    /// [`ANEW`] if the descriptor means something else by now; `EBADF` if it is closed, or about to be. (While it is being closed the kernel socket is still there,
     /// which has no connection: a call on that would raise SIGPIPE.)
     pub(crate) fn of(access: &mut Access<'_>, fd: c_int, index: u32) -> Result<Self> {
         match TABLE.get(fd) {
             entry if entry.description() == Some(index) => {
                 Ok(Self { fd, index, inode: *access.descriptions().get(index).inode() })
             }
-            Entry::Foreign | Entry::CLOSING => Err(Errno(libc::EBADF)),
+            Entry::CLOSING => Err(Errno(libc::EBADF)),
+            Entry::Foreign if !is_file(fd) => Err(Errno(libc::EBADF)),
             _ => Err(ANEW),
         }
     }
@@ -47,6 +48,15 @@ impl Same {
         let closed = matches!(TABLE.get(self.fd), Entry::Foreign | Entry::CLOSING);
         let kernels = !closed && sys::socket_inode(self.fd).unwrap_or(0) == self.inode;
         if kernels { DEMOTED } else { Errno(libc::EBADF) }
+    }
+}
+
+/// Whether a descriptor that is nothing of ours is open, and no socket that the kernel is about to close for us: that one would be of the Internet.
+#[cold]
+fn is_file(fd: c_int) -> bool {
+    match sys::option(fd, libc::SOL_SOCKET, libc::SO_DOMAIN) {
+        Ok(domain) => domain != libc::AF_INET && domain != libc::AF_INET6,
+        Err(error) => error != Errno(libc::EBADF),
     }
 }
 
@@ -120,6 +130,12 @@ mod tests {
             assert_eq!(said, Err(told));
             TABLE.set(before, entry);
         }
+        // What has got its number is no socket of ours, as a Java program has it before it closes one. The number is never closed meanwhile.
+        let bell = sys::eventfd().unwrap();
+        // SAFETY: plain numbers.
+        assert_eq!(unsafe { crate::c::descriptor::dup2(bell, before) }, before);
+        assert_eq!(testing::lane().with(|access| Same::of(access, before, index).map(drop)), Err(ANEW));
+        sys::close(bell);
         [before, after].into_iter().for_each(testing::close);
     }
 }
