@@ -113,9 +113,9 @@ pub(crate) fn lives(access: &Access<'_>, closed: &Closed) -> bool {
 
 /// Whether data or FIN of a connection is still unacknowledged: the program may not end yet.
 pub(crate) fn unfinished(access: &Access<'_>) -> bool {
-    // FIN-WAIT-1, CLOSING, LAST-ACK, and anything with bytes in the queue, as Linux numbers states.
+    // SYN-RECEIVED, where the FIN waits for the connection, FIN-WAIT-1, CLOSING, LAST-ACK, and anything with bytes in the queue, as Linux numbers states.
     list().iter().map(|kept| &kept.closed).filter(|c| lives(access, c)).any(|c| {
-        access.tcp_row(c.index).is_some_and(|row| row.tx_queue.get() > 0 || matches!(row.state.get(), 4 | 9 | 11))
+        access.tcp_row(c.index).is_some_and(|row| row.tx_queue.get() > 0 || matches!(row.state.get(), 3 | 4 | 9 | 11))
     })
 }
 
@@ -221,6 +221,25 @@ mod tests {
         add(next, closed(1));
         assert_eq!(convert(next, 1, &mut [Endpoint::default(); 2]), 1);
         list().retain(|kept| !kept.is_of(before) && !kept.is_of(next));
+    }
+
+    /// There is a FIN to be sent, and perhaps data, as soon as the peer has answered.
+    #[test]
+    fn the_program_does_not_end_before_a_connection_that_was_closed_before_it_was_open() {
+        let (lane, _service) = testing::another();
+        let ends = [1, 2].map(|port| Endpoint::new(testing::THERE, port));
+        let row = lane.with(|access| Ok(access.tcp_row(5).unwrap())).unwrap();
+        row.kind.set(table::kind::TCP);
+        row.local.set(ends[0]);
+        row.remote.set(ends[1]);
+        add(lane, Closed { index: 5, local: ends[0], remote: ends[1], claim: 7, shared: false, converted: false });
+        let waits = |state| {
+            row.state.set(state);
+            lane.with(|access| Ok(unfinished(access))) == Ok(true)
+        };
+        // SYN-RECEIVED, FIN-WAIT-1, CLOSING, LAST-ACK; FIN-WAIT-2, TIME-WAIT.
+        assert_eq!([3, 4, 11, 9, 5, 6].map(waits), [true, true, true, true, false, false]);
+        list().retain(|kept| !kept.is_of(lane));
     }
 
     #[test]
