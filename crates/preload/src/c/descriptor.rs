@@ -1,7 +1,8 @@
 //! Exports about descriptors: close, dup, fcntl, ioctl.
 
-use super::{answer, export, real, sys};
+use super::{answer, export, real};
 use crate::base::errno::{self, Errno};
+use crate::base::locked::Holding;
 use crate::socket::close;
 use crate::socket::descriptor;
 use crate::socket::open;
@@ -20,6 +21,8 @@ fn quietly<T>(work: impl FnOnce() -> T) -> Option<T> {
 /// Closes what is ours before the kernel closes the number.
 fn let_go(fd: c_int) {
     if TABLE.get(fd) != Entry::Foreign {
+        // As in `close_seen`.
+        let _holding = Holding::new();
         quietly(|| close::closing(fd));
         // Whoever is closing it: that thread leaves the number alone then, which may be another's by the time that it is done.
         close::closed(fd);
@@ -76,18 +79,21 @@ fn control(fd: c_int, command: c_int, argument: usize, call: unsafe fn(c_int, c_
 /// `close` of what was seen a moment ago to stand for `seen`.
 fn close_seen(fd: c_int, seen: Entry) -> c_int {
     let theirs = || answer(|| Err(Errno(libc::EBADF)));
-    match seen {
-        Entry::Foreign => {}
-        // Nor what another thread closes: by the time that it has done so the number may be a third one's.
-        Entry::Lane | Entry::CLOSING => return theirs(),
-        _ if quietly(|| close::closing(fd)) == Some(false) => {
-            // An instance whose lane has ended meanwhile is the kernel's alone, and no other thread closes it.
-            if !matches!((seen, TABLE.get(fd)), (Entry::Epoll(_), Entry::Foreign)) {
-                return theirs();
+    // From a handler that jumps away nobody would come back who closes it in the kernel.
+    let _holding = (seen != Entry::Foreign).then(Holding::new);
+    // Nor what another thread closes: by the time that it has done so the number may be a third one's.
+    if matches!(seen, Entry::Lane | Entry::CLOSING) {
+        return theirs();
+    }
+    if seen != Entry::Foreign {
+        if quietly(|| close::closing(fd)) != Some(false) {
+            if !close::closed(fd) {
+                return 0;
             }
+        } else if !matches!((seen, TABLE.get(fd)), (Entry::Epoll(_), Entry::Foreign)) {
+            return theirs();
         }
-        _ if !close::closed(fd) => return 0,
-        _ => {}
+        // An instance whose lane has ended meanwhile is the kernel's alone, and no other thread closes it.
     }
     // SAFETY: a plain number.
     unsafe { real::close(fd) }
@@ -202,6 +208,7 @@ const _: () = assert!(LIMIT <= c_int::MAX as usize);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::c::sys;
     use crate::testing;
 
     /// Java's own way to wake who waits for a socket that is to be closed.

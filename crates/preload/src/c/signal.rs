@@ -120,6 +120,11 @@ pub(crate) fn deliver_any() {
     }
 }
 
+/// Whether any wait for the calling thread.
+pub(crate) fn is_put_off() -> bool {
+    PUT_OFF.get() != 0
+}
+
 fn ours() -> sighandler_t {
     on_signal as *const () as sighandler_t
 }

@@ -1,6 +1,6 @@
 //! Waiting until what was sent has been acknowledged: at the program's end, before another takes its place, and for `SO_LINGER`.
 
-use crate::c::sys;
+use crate::c::{signal, sys};
 use crate::lane::Lane;
 use crate::socket::pending;
 use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN, Plan};
@@ -12,9 +12,13 @@ const PATIENCE: Span = Span::from_secs(2);
 /// The longest wait of all.
 const LONGEST: Span = Span::from_secs(20);
 
-/// Waits until a connection that was shut has had everything acknowledged, FIN too, or until `until`.
+/// Waits until a connection that was shut has had everything acknowledged, FIN too, or until `until`, or a signal that waits for the calling thread (as
+/// `sk_stream_wait_close` in Linux).
 pub(crate) fn until_acknowledged(lane: &'static Lane, id: TcpId, until: Instant) {
     let attempt = |access: &mut crate::lane::Access<'_>, _: Kernel| {
+        if signal::is_put_off() {
+            return Ok(());
+        }
         let info = access.stack.tcp_info(id, access.now)?;
         use tickwire_stack::tcp::State::{CloseWait, Closing, Established, FinWait1, LastAck, SynReceived};
         let sending = matches!(info.state, SynReceived | Established | CloseWait | FinWait1 | Closing | LastAck);

@@ -139,3 +139,49 @@ fn every_call_on_what_is_being_closed_says_so() {
     }
     close(epfd);
 }
+
+/// 2 if the descriptor was closed when the handler ran, 1 if it was being closed.
+static MEANT: AtomicU32 = AtomicU32::new(0);
+/// That descriptor.
+static CLOSES: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn handler(_: c_int) {
+    use crate::table::fd::{Entry, TABLE};
+    MEANT.store(if TABLE.get(CLOSES.load(SeqCst) as c_int) == Entry::CLOSING { 1 } else { 2 }, SeqCst);
+}
+
+/// As on Linux (`sk_stream_wait_close`), whatever the handler is installed with. It may jump away, and the descriptor is closed all the same.
+#[test]
+fn a_signal_ends_the_wait_and_its_handler_runs_when_the_descriptor_is_closed() {
+    // Of no other test.
+    let signal = libc::SIGRTMAX() - 1;
+    // SAFETY: a function of ours.
+    unsafe {
+        let mut action: libc::sigaction = core::mem::zeroed();
+        action.sa_sigaction = handler as *const () as usize;
+        action.sa_flags = libc::SA_RESTART;
+        assert_eq!(crate::c::signal::sigaction(signal, &raw const action, core::ptr::null_mut()), 0);
+    }
+    let fd = connected(15);
+    linger(fd, 30);
+    send(fd, b"Sample Data", 0, None).unwrap();
+    CLOSES.store(fd as u32, SeqCst);
+    let closes = AtomicU32::new(0);
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        let closer = scope.spawn(|| {
+            closes.store(sys::thread(), SeqCst);
+            // SAFETY: a plain number.
+            unsafe { crate::c::descriptor::close(fd) }
+        });
+        while crate::table::fd::TABLE.get(fd) != crate::table::fd::Entry::CLOSING {
+            std::thread::yield_now();
+        }
+        until_it_sleeps(&closes, || closer.is_finished());
+        // SAFETY: plain numbers.
+        unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), closes.load(SeqCst), signal) };
+        assert_eq!(closer.join().unwrap(), 0);
+    });
+    assert!(start.elapsed() < 10 * SECOND, "{:?}", start.elapsed());
+    assert_eq!(MEANT.load(SeqCst), 2);
+}
