@@ -1,4 +1,4 @@
-//! As much of the ELF format as is needed to see which loader a program asks for.
+//! As much of the ELF format as is needed to see which loader a program asks for, and whether it was made from Go.
 //!
 //! Any executable file may be given to us, so offsets and counts in it are bounded and checked.
 
@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 pub(super) enum Image {
     /// ELF with a loader (PT_INTERP).
     Dynamic(PathBuf),
+    /// The same, made by the Go tool chain (a note says so), which makes system calls by instructions of its own.
+    Go(PathBuf),
     /// ELF without a loader.
     Static,
     /// Text that begins with `#!` and the interpreter's path.
@@ -20,10 +22,13 @@ pub(super) enum Image {
     Other,
 }
 
-const PT_INTERP: u32 = 3;
+const PT_INTERP: u64 = 3;
+const PT_NOTE: u64 = 4;
 /// Far more than any program has; the kernel's own limit is a page of them.
 const MAX_HEADERS: u64 = 1024;
 const MAX_PATH: u64 = 4096;
+/// Notes are some hundred bytes; what lies beyond is not looked at.
+const MAX_NOTES: u64 = 4096;
 
 /// Reads the first bytes of a program.
 pub(super) fn inspect(path: &Path) -> io::Result<Image> {
@@ -36,7 +41,12 @@ pub(super) fn inspect(path: &Path) -> io::Result<Image> {
     if !start.starts_with(b"\x7fELF") {
         return Ok(Image::Other);
     }
-    Ok(interpreter(&file, &start)?.map_or(Image::Static, Image::Dynamic))
+    let Asked { loader, go } = asked(&file, &start)?;
+    Ok(match loader {
+        None => Image::Static,
+        Some(loader) if go => Image::Go(loader),
+        Some(loader) => Image::Dynamic(loader),
+    })
 }
 
 fn script(line: &[u8]) -> Image {
@@ -58,7 +68,14 @@ struct Layout {
 const WIDE: Layout = Layout { phoff: 32, phentsize: 54, offset: 8, filesz: 32, wide: true };
 const NARROW: Layout = Layout { phoff: 28, phentsize: 42, offset: 4, filesz: 16, wide: false };
 
-fn interpreter(file: &File, start: &[u8]) -> io::Result<Option<PathBuf>> {
+/// What the program headers tell.
+#[derive(Default)]
+struct Asked {
+    loader: Option<PathBuf>,
+    go: bool,
+}
+
+fn asked(file: &File, start: &[u8]) -> io::Result<Asked> {
     let layout = match (start.get(4), start.get(5)) {
         (Some(2), Some(1)) => WIDE,
         (Some(1), Some(1)) => NARROW,
@@ -71,20 +88,43 @@ fn interpreter(file: &File, start: &[u8]) -> io::Result<Option<PathBuf>> {
         return Err(malformed("bad program headers"));
     }
     let mut header = vec![0; usize::from(size)];
+    let mut asked = Asked::default();
     for index in 0..count {
         let at = phoff.checked_add(index * u64::from(size)).ok_or_else(|| malformed("bad program header offset"))?;
         file.read_exact_at(&mut header, at)?;
-        if word(&header, 0, false)? != u64::from(PT_INTERP) {
-            continue;
+        let segment = |most: u64| -> io::Result<Vec<u8>> {
+            let at = word(&header, layout.offset, layout.wide)?;
+            let length = word(&header, layout.filesz, layout.wide)?.min(most);
+            let mut bytes = vec![0; usize::try_from(length).map_err(|_| malformed("bad segment length"))?];
+            file.read_exact_at(&mut bytes, at)?;
+            Ok(bytes)
+        };
+        match word(&header, 0, false)? {
+            PT_INTERP if asked.loader.is_none() => {
+                let path = segment(MAX_PATH)?;
+                let path = path.split(|b| *b == 0).next().unwrap_or_default();
+                asked.loader = Some(PathBuf::from(String::from_utf8_lossy(path).into_owned()));
+            }
+            // A damaged note is nobody's: it changes nothing of how the program runs.
+            PT_NOTE => asked.go |= segment(MAX_NOTES).is_ok_and(|notes| has_note_of(&notes, b"Go\0\0")),
+            _ => {}
         }
-        let at = word(&header, layout.offset, layout.wide)?;
-        let length = word(&header, layout.filesz, layout.wide)?.min(MAX_PATH);
-        let mut path = vec![0; usize::try_from(length).map_err(|_| malformed("bad interpreter length"))?];
-        file.read_exact_at(&mut path, at)?;
-        let path = path.split(|b| *b == 0).next().unwrap_or_default();
-        return Ok(Some(PathBuf::from(String::from_utf8_lossy(path).into_owned())));
     }
-    Ok(None)
+    Ok(asked)
+}
+
+/// Whether one of the notes has that owner. (Lengths of the owner's name and of what the note says, a type, then both, each filled up to four bytes.)
+fn has_note_of(mut notes: &[u8], owner: &[u8]) -> bool {
+    while let (Ok(name), Ok(said)) = (word(notes, 0, false), word(notes, 4, false)) {
+        let name = name as usize;
+        if notes.get(12..).and_then(|rest| rest.get(..name)) == Some(owner) {
+            return true;
+        }
+        let next = 12 + name.next_multiple_of(4) + (said as usize).next_multiple_of(4);
+        let Some(rest) = notes.get(next..) else { break };
+        notes = rest;
+    }
+    false
 }
 
 fn half(bytes: &[u8], at: usize) -> io::Result<u16> {
@@ -128,6 +168,33 @@ mod tests {
         assert_eq!(inspect_bytes(b"#!").unwrap(), Image::Other);
         assert_eq!(inspect_bytes(b"echo hello").unwrap(), Image::Other);
         assert_eq!(inspect_bytes(b"").unwrap(), Image::Other);
+    }
+
+    /// What the linker puts into a program that was made from Go and C.
+    #[test]
+    fn a_program_made_from_go_is_known_by_its_note() {
+        let mut program = vec![0; 64 + 2 * 56];
+        program[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        (program[32], program[54], program[56]) = (64, 56, 2);
+        let segments: [(u8, &[u8]); 2] = [
+            (3, b"/lib64/ld-linux-x86-64.so.2\0"),
+            (4, b"\x04\0\0\0\x03\0\0\0\x01\0\0\0GNU\0abc\0\x04\0\0\0\x02\0\0\0\x04\0\0\0Go\0\0id\0\0"),
+        ];
+        for (index, (kind, bytes)) in segments.into_iter().enumerate() {
+            let (header, at) = (64 + 56 * index, program.len());
+            program[header] = kind;
+            program[header + 8..header + 16].copy_from_slice(&(at as u64).to_le_bytes());
+            program[header + 32..header + 40].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
+            program.extend_from_slice(bytes);
+        }
+        let loader = PathBuf::from("/lib64/ld-linux-x86-64.so.2");
+        assert_eq!(inspect_bytes(&program).unwrap(), Image::Go(loader.clone()));
+        let end = program.len();
+        program[end - 8] = b'N';
+        assert_eq!(inspect_bytes(&program).unwrap(), Image::Dynamic(loader.clone()));
+        program.truncate(end - 2);
+        assert_eq!(inspect_bytes(&program).unwrap(), Image::Dynamic(loader), "a damaged note is nobody's");
+        assert!(!has_note_of(&[0xff; 40], b"Go\0\0"));
     }
 
     #[test]

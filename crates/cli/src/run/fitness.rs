@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 pub(super) enum Unfit {
     /// It has no dynamic loader.
     Static,
+    /// It makes its system calls past the C library.
+    Go,
     /// The loader ignores libraries of the caller's choice, because the program gets rights that the caller does not have.
     Privileged(&'static str),
     /// It is for another C library or another kind of processor.
@@ -22,6 +24,7 @@ impl fmt::Display for Unfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Static => f.write_str("it is a static program, into which no library can be loaded"),
+            Self::Go => f.write_str("it is a Go program, which makes its system calls without the C library"),
             Self::Privileged(what) => {
                 write!(f, "it is a {what} program, into which no library of the caller's can be loaded")
             }
@@ -42,6 +45,7 @@ pub(super) fn check(program: &Path) -> Result<(), Unfit> {
         match elf::inspect(&path) {
             Ok(Image::Script(interpreter)) => path = interpreter,
             Ok(Image::Static) => return Err(Unfit::Static),
+            Ok(Image::Go(_)) => return Err(Unfit::Go),
             Ok(Image::Dynamic(loader)) => return check_loader(&loader).and_then(|()| check_rights(&path)),
             // A program that may be executed but not read is checked for the rights that it gives.
             Ok(Image::Other) | Err(_) => return check_rights(&path),
@@ -55,7 +59,7 @@ pub(super) fn missing(program: &Path) -> Option<PathBuf> {
     let mut path = program.to_path_buf();
     for _ in 0..=MAX_INTERPRETERS {
         match elf::inspect(&path) {
-            Ok(Image::Script(next) | Image::Dynamic(next)) => path = next,
+            Ok(Image::Script(next) | Image::Dynamic(next) | Image::Go(next)) => path = next,
             Ok(Image::Static | Image::Other) => return None,
             Err(_) => return (!path.exists()).then_some(path),
         }

@@ -14,7 +14,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
 /// Of a program that has never had a lane.
-const WITHOUT: &str = "its sockets were opened while no service gave it a lane: none ran, or none that its user may use (`tickwire run` says which); restart the program once one does";
+const WITHOUT: &str = "its sockets were opened while no service gave it a lane: none ran, or none that its user may use (`tickwire run` says which), and restarting the program helps once one does; or they were opened past the C library, as Go does";
 
 /// Of one that had a lane: of a service that has ended (it may not have told the new one yet, or have no socket of that time any more), or has one of another service.
 const ELSEWHERE: &str =
