@@ -21,7 +21,7 @@ use bed::Bed;
 use figures::{Measured, Outcome};
 use report::Conditions;
 use rows::ROWS;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 use tickwire_lab::tools::DIRECTORY_VARIABLE;
 
@@ -85,6 +85,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if std::env::var_os(DIRECTORY_VARIABLE).is_some() {
         return measure(options);
     }
+    // Before minutes of building.
+    chosen(&ROWS, |row| row.name, options.only.as_deref())?;
     workspace::ask_for_root()?;
     deps::install(&deps::EVERYTHING)?;
     let build = workspace::build_release()?;
@@ -99,9 +101,21 @@ fn chosen<'a, R>(rows: &'a [R], name: fn(&R) -> &'static str, only: Option<&str>
         let mut names: Vec<_> = rows.iter().map(name).collect();
         // A measurement may have a row for each stack.
         names.dedup();
-        bail!("no row's name contains that; there are: {}", names.join("; "));
+        bail!("no row's name contains {:?}; there are: {}", only.unwrap_or_default(), names.join("; "));
     }
     Ok(chosen)
+}
+
+/// Whether a file can be written when all has been measured, before minutes of that. What is there stays until then.
+fn will_be_written(path: Option<&Path>) -> Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    let there = path.exists();
+    let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
+    opened.with_context(|| format!("cannot write {}", path.display()))?;
+    if !there {
+        std::fs::remove_file(path).with_context(|| format!("cannot remove {} again", path.display()))?;
+    }
+    Ok(())
 }
 
 /// Measures every row in every round, one after the other; a row that fails is told and counted.
@@ -135,6 +149,7 @@ fn in_rounds<R>(
 
 fn measure(options: &Options) -> Result<()> {
     let start = Instant::now();
+    will_be_written(options.json.as_deref())?;
     let rows = chosen(&ROWS, |row| row.name, options.only.as_deref())?;
     let bed = Bed::new(options.trips, options.seconds, &options.attach)?;
     let attach = bed.attached()?;
@@ -168,5 +183,24 @@ fn as_latency(measured: &Measured) -> Option<&tickwire_bench::latency::Latency> 
     match measured {
         Measured::Latency(latency) => Some(latency),
         Measured::Rate(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_found_before_and_one_that_can_is_as_it_was() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("figures.json");
+        will_be_written(Some(&file)).unwrap();
+        assert!(!file.exists());
+        std::fs::write(&file, "of yesterday").unwrap();
+        will_be_written(Some(&file)).unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "of yesterday");
+        let refused = will_be_written(Some(&file.join("below"))).unwrap_err().to_string();
+        assert!(refused.starts_with("cannot write ") && refused.contains("below"), "{refused}");
+        will_be_written(None).unwrap();
     }
 }

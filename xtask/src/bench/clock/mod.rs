@@ -85,6 +85,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 }
 
 fn measure(options: &Options) -> Result<()> {
+    for path in [&options.json, &options.html] {
+        super::will_be_written(path.as_deref())?;
+    }
     let chosen: Vec<&Scenario> = SCENARIOS
         .iter()
         .filter(|scenario| {

@@ -73,6 +73,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if std::env::var_os(DIRECTORY_VARIABLE).is_some() {
         return measure(options);
     }
+    // Before minutes of building.
+    super::chosen(&ROWS, |row| row.name, options.only.as_deref())?;
     workspace::ask_for_root()?;
     deps::install(&deps::EVERYTHING)?;
     let build = workspace::build_release()?;
@@ -81,6 +83,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 fn measure(options: &Options) -> Result<()> {
     let start = Instant::now();
+    super::will_be_written(options.json.as_deref())?;
     let rows = super::chosen(&ROWS, |row| row.name, options.only.as_deref())?;
     let mut bed = Bed::new(&options.attach, options.trips, options.rate)?;
     let measure = |row: &Row| bed.measure(row).map(Measured::Latency);

@@ -53,6 +53,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if std::env::var_os(DIRECTORY_VARIABLE).is_some() {
         return measure(options);
     }
+    // Before minutes of building.
+    super::chosen(&ROWS, |row| row.name, options.only.as_deref())?;
     workspace::ask_for_root()?;
     deps::install(&deps::EVERYTHING)?;
     deps::install(&deps::SCALE)?;
@@ -63,6 +65,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 fn measure(options: &Options) -> Result<()> {
     let start = Instant::now();
+    super::will_be_written(options.json.as_deref())?;
     let rows = super::chosen(&ROWS, |row| row.name, options.only.as_deref())?;
     let mut progress = Progress::new();
     progress.begin("instructions of a packet".to_owned());
