@@ -302,6 +302,8 @@ impl<'b> Round<'b> {
         self.begins(What::Way);
         match what {
             Return::Link(side) => {
+                // Its IPv6 addresses go with it.
+                self.unaddressed[side as usize] = true;
                 self.begins(What::Address(side, Family::V6));
                 self.bed.host(side).run(&["ip", "link", "set", INTERFACE, "down"])?;
             }

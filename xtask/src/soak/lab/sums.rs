@@ -81,8 +81,9 @@ fn of_lane(lane: &Value, dropped: u64, unaddressed: bool) -> Vec<String> {
             "source" => unaddressed,
             // A datagram's first fragment was refused or too large, and a later one was not, as its address came back in between, or it is the short end.
             "fragment" => unaddressed || count <= dropped,
-            // Resets that answer what came in just before the claim of a connection went, which was over: a peer that has not heard of it sends again.
-            "port" => count <= stack("TcpOutRsts"),
+            // A claim goes with its address, a moment before the program hears of it. Or resets that answer what came in just before the claim of a connection went, which
+            // was over: a peer that has not heard of it sends again.
+            "port" => unaddressed || count <= stack("TcpOutRsts"),
             _ => false,
         };
         if count > 0 && !explained {
@@ -129,6 +130,7 @@ mod tests {
         let mut late = lane();
         late["guard"] = json!({"in_packets": 10, "lost_other": 1, "out_packets": 7, "refused_port": 1});
         assert_eq!(of_lane(&late, 0, false), ["lane 3 (\"p\"): 1 of its packets were refused: port"]);
+        assert_eq!(of_lane(&late, 0, true), Vec::<String>::new());
         late["counters"]["TcpOutRsts"] = 1.into();
         assert_eq!(of_lane(&late, 0, false), Vec::<String>::new());
         let mut wrong = lane();
