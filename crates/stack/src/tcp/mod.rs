@@ -6,7 +6,7 @@
 //! | `socket`, `config` | what a connection consists of, and defaults |
 //! | `send`, `scoreboard`, `run` | the send queue, the marks of SACK on it, and what goes out as one segment |
 //! | `feedback`, `rtt`, `held_back`, `congestion`, `rack`, `prr`, `recovery`, `spurious`, `frto`, `ecn` | when to send again, and how much |
-//! | `receive`, `window`, `ack` | the receive queue, the window offered, when to acknowledge |
+//! | `receive`, `window`, `ack`, `left_out` | the receive queue, the window offered, when to acknowledge, and what is left out so that a loss behind it is found early |
 //! | `output` | what is sent now |
 //! | `input`, `handshake`, `established`, `closing` | what a received segment does |
 //! | `timers` | what time does |
