@@ -113,7 +113,9 @@ fn will_be_written(path: Option<&Path>) -> Result<()> {
     let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
     opened.with_context(|| format!("cannot write {}", path.display()))?;
     if !there {
-        std::fs::remove_file(path).with_context(|| format!("cannot remove {} again", path.display()))?;
+        // It may be a link to where there was none yet: that stays.
+        let made = path.canonicalize();
+        made.and_then(std::fs::remove_file).with_context(|| format!("cannot remove {} again", path.display()))?;
     }
     Ok(())
 }
@@ -201,6 +203,10 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "of yesterday");
         let refused = will_be_written(Some(&file.join("below"))).unwrap_err().to_string();
         assert!(refused.starts_with("cannot write ") && refused.contains("below"), "{refused}");
+        let (link, behind) = (directory.path().join("link"), directory.path().join("behind"));
+        std::os::unix::fs::symlink(&behind, &link).unwrap();
+        will_be_written(Some(&link)).unwrap();
+        assert!(link.is_symlink() && !behind.exists());
         will_be_written(None).unwrap();
     }
 }
