@@ -74,6 +74,12 @@ impl Socket {
         }
     }
 
+    /// RFC 5961 §5.2: what acknowledges data that was never sent, or is older than any window, is not from the peer.
+    fn may_acknowledge(&self, segment: &Segment) -> bool {
+        let oldest = self.send.una - self.max_window.max(1);
+        segment.ack.le(self.send.nxt) && segment.ack.ge(oldest)
+    }
+
     /// RFC 9293 §3.10.7.4, first check, with the right edge that was really offered.
     pub(super) fn is_acceptable(&self, segment: &Segment) -> bool {
         let (next, edge) = (self.recv.next, self.edge);
@@ -121,9 +127,7 @@ impl Stack<'_> {
             return;
         }
         let s = &mut self.mem.tcp[index];
-        // RFC 5961 §5.2: what acknowledges data that was never sent, or is older than any window, is not from the peer.
-        let oldest = s.send.una - s.max_window.max(1);
-        if segment.ack.gt(s.send.nxt) || segment.ack.lt(oldest) {
+        if !s.may_acknowledge(segment) {
             self.challenge(index, now);
             return;
         }
@@ -161,6 +165,11 @@ impl Stack<'_> {
             if segment.len > 0 && segment.end().le(s.recv.next) {
                 self.mem.counters.tcp_dup_data.inc();
                 s.recv.duplicate = super::options::SackBlock { start: segment.seq, end: segment.end() };
+                // As on Linux the last of what was acknowledged counts as in the window here (RFC 7323 §5.3, R2), or a sender whose acknowledgement was lost would
+                // take its timeout for a round trip. Nothing before: who guesses must meet one number.
+                if segment.has(bit::ACK) && segment.end().ge(s.acked) && s.may_acknowledge(segment) {
+                    s.take_timestamp(now, segment);
+                }
             }
             // A full window must not stop acknowledgements from being taken (RFC 9293 §3.10.7.4: "special allowance"). Not in
             // SYN-RECEIVED: what acknowledges our SYN opens the connection, and must be acceptable to do so.

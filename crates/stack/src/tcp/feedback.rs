@@ -16,6 +16,8 @@ const LONGEST_ECHO: Span = Span::from_secs(60);
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sample {
     sent: Instant,
+    /// The peer had got before what was sent again, and echoes the timestamp of then: its answer to that was lost.
+    stale: bool,
 }
 
 impl Socket {
@@ -65,6 +67,9 @@ impl Socket {
         let duplicate = first.start.lt(segment.ack) || inside;
         if duplicate {
             blocks = rest;
+            // RFC 7323 §5.3: the timestamp of what lies before the window is not taken (R2 comes before R3), so the round trip that it tells began with the first
+            // transmission.
+            sample.stale = first.start.ge(una) && !news.resent_at.is_never() && earlier(news.resent_at);
         }
         // In the order of their numbers. The newest comes first (RFC 2018 §4), and after it RACK would take what lies before it for reordered (RFC 8985
         // §6.2, step 3).
@@ -91,21 +96,23 @@ impl Socket {
         } else if let Some(times) = segment.options.timestamps
             && self.timestamps
             && acked
+            && !sample.stale
         {
             // A retransmission was acknowledged: the echo tells which transmission it was (RFC 7323 §4.1).
             self.take_echo(now, times.echo, LONGEST_ECHO);
         }
     }
 
-    /// Takes the round trip that an echoed timestamp tells, in milliseconds, if it is shorter than `limit`. Less than one says no more than that nothing is to be
-    /// waited for longer.
+    /// Takes the round trip that an echoed timestamp tells, in milliseconds, if it is shorter than `limit`. The clock ticks once in one: where what is known is no
+    /// further from it, it says no more than that nothing is to be waited for longer.
     pub(super) fn take_echo(&mut self, now: Instant, echo: u32, limit: Span) {
         let ms = self.timestamp(now).wrapping_sub(echo);
         let rtt = Span::from_millis(u64::from(ms.max(1)));
         if rtt >= limit {
             return;
         }
-        if ms > 0 || !self.rtt.known() {
+        let tick = Span::from_millis(1).as_nanos();
+        if !self.rtt.known() || self.rtt.srtt.as_nanos().abs_diff(u64::from(ms) * tick) >= tick {
             self.rtt.sample(now, rtt);
         } else {
             self.rtt.recovered();
