@@ -19,6 +19,10 @@ const PORT: u16 = 80;
 const UDP_PORT: u16 = 90;
 /// In the first byte: who opens the connection asks for explicit congestion notification.
 const MARKS: u8 = 0x40;
+/// In the first byte: packets come together, as many as one poll takes in, until something else happens.
+const TOGETHER: u8 = 0x20;
+/// So many then.
+const BATCH: u32 = 8;
 /// What a SYN of the attacker's own says about his clock.
 const STAMP: u32 = 9;
 /// The hostile peer's end of the connection.
@@ -50,6 +54,7 @@ pub fn live(data: &[u8]) {
     let how = input.u8();
     let mut arena = Arena::with(usize::from(how & 1), how & MARKS != 0);
     arena.connect();
+    arena.most = most_together(how);
     arena.act(&mut input);
     arena.finish();
 }
@@ -60,8 +65,13 @@ pub fn opening(data: &[u8]) {
     let how = input.u8();
     let mut arena = Arena::new(usize::from(how & 1));
     arena.half_open(how & 2 != 0, how & MARKS != 0);
+    arena.most = most_together(how);
     arena.act(&mut input);
     arena.finish();
+}
+
+fn most_together(how: u8) -> u32 {
+    if how & TOGETHER != 0 { BATCH } else { 1 }
 }
 
 /// Often near zero, sometimes anything.
@@ -86,6 +96,10 @@ struct Arena {
     stamps: [u32; 2],
     /// The numbers of a connection that is not open yet: what it expects and sends next.
     half_open: (u32, u32),
+    /// Packets taken in by the poll that is not at its end.
+    batch: u32,
+    /// The most that one poll takes in.
+    most: u32,
 }
 
 impl Arena {
@@ -122,6 +136,8 @@ impl Arena {
             second: None,
             stamps: [STAMP, 0],
             half_open: (0, 0),
+            batch: 0,
+            most: 1,
         }
     }
 
@@ -173,7 +189,11 @@ impl Arena {
             }
             // The first ten kinds are as they were when the older inputs of the corpus were found.
             let kind = input.u8();
-            match if kind < 200 { kind % 10 } else { 10 + kind % 8 } {
+            let kind = if kind < 200 { kind % 10 } else { 10 + kind % 8 };
+            if !matches!(kind, 0..=4 | 10..=14) {
+                self.taken_in();
+            }
+            match kind {
                 0 | 1 => self.segment(input),
                 2 => {
                     let len = usize::from(input.u8());
@@ -205,8 +225,24 @@ impl Arena {
 
     fn inject(&mut self, packet: &[u8]) {
         let now = self.pair.now();
+        if self.batch == 0 {
+            self.pair.stack(1).batch_begin(1);
+        }
+        self.batch += 1;
         self.pair.host_mut(1).receive(now, packet);
-        self.pair.flush();
+        if self.batch == self.most {
+            self.taken_in();
+        }
+    }
+
+    /// The poll is at its end, and what it led to is sent.
+    fn taken_in(&mut self) {
+        if self.batch > 0 {
+            let now = self.pair.now();
+            self.batch = 0;
+            self.pair.stack(1).batch_end(now);
+            self.pair.flush();
+        }
     }
 
     fn inject_ip(&mut self, protocol: u8, payload: &[u8]) {
@@ -355,6 +391,7 @@ impl Arena {
 
     /// Closes everything, lets the longest timers end, and counts what is left.
     fn finish(mut self) {
+        self.taken_in();
         let now = self.pair.now();
         for _ in 0..16 {
             self.accept();

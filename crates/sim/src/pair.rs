@@ -229,10 +229,9 @@ impl Pair {
         };
         self.now = self.now.max(at);
         for to in 0..2 {
-            while let Some(packet) = self.links[1 - to].arrive(self.now) {
-                self.note_packet(2 + to, &packet);
-                self.hosts[to].receive(self.now, &packet);
-            }
+            let arrived: Vec<_> = core::iter::from_fn(|| self.links[1 - to].arrive(self.now)).collect();
+            arrived.iter().for_each(|packet| self.note_packet(2 + to, packet));
+            self.hosts[to].receive_together(self.now, &arrived);
             if self.hosts[to].stack().deadline().is_some_and(|at| at <= self.now) {
                 self.hosts[to].stack().on_time(self.now);
             }
