@@ -107,9 +107,18 @@ export! {
 
     /// `close_range(2)`: the lane's own descriptors are spared.
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+        const UNSHARE: c_int = 2;
         const CLOEXEC: c_int = 4;
         if first > last {
             return answer(|| Err(Errno(libc::EINVAL)));
+        }
+        if flags & !(UNSHARE | CLOEXEC) != 0 {
+            // What it refuses must not have let go of anything: it is asked about a descriptor that nobody has.
+            // SAFETY: plain numbers.
+            let known = unsafe { real::close_range(c_uint::MAX, c_uint::MAX, flags) };
+            if known < 0 {
+                return known;
+            }
         }
         let ours = || TABLE.each().filter(|(fd, _)| (first..=last).contains(&(*fd as c_uint)));
         if flags & CLOEXEC == 0 {
@@ -233,6 +242,17 @@ mod tests {
         assert_eq!(ended, Ok(true));
         testing::close(from);
         [to, plain].into_iter().for_each(sys::close);
+    }
+
+    #[test]
+    fn a_range_that_the_kernel_refuses_to_close_stays_open() {
+        let fd = testing::socket(libc::SOCK_DGRAM);
+        let number = fd as c_uint;
+        // SAFETY: plain numbers.
+        let said = unsafe { [close_range(number, number, 1 << 20), close_range(number, number - 1, 0)] };
+        assert_eq!((said, errno::get()), ([-1; 2], libc::EINVAL));
+        assert!(TABLE.get(fd).is_socket());
+        testing::close(fd);
     }
 
     /// Else it stays open for ever, and libuv aborts.
