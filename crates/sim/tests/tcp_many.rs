@@ -162,9 +162,17 @@ fn unread_connections_do_not_starve_the_others() {
 
 /// As many connections as wanted whose peers open no window, each with as much queued for it as the stack takes.
 fn slow_readers(wire: &mut Wire, listener: ListenerId, count: u16) -> Vec<TcpId> {
+    readers(wire, listener, count, 0)
+}
+
+/// The same, after they have taken none of so many segments that were sent to them.
+fn readers(wire: &mut Wire, listener: ListenerId, count: u16, segments: usize) -> Vec<TcpId> {
     let readers = (0..count).map(|n| {
         wire.peer.port = 5000 + n;
         let (id, ours, theirs) = wire.accepted_with(listener, Seg::new(SYN, 1000, 0).options(&[2, 4, 3, 232]));
+        // Until no frame is left for it.
+        let _ = (0..segments).all(|_| wire.send(id, &[1; 1000]).is_ok());
+        wire.taken();
         wire.put(Seg::new(ACK, theirs, ours).window(0));
         while wire.send(id, &[1; 1000]).is_ok() {}
         id
@@ -250,6 +258,30 @@ fn slow_readers_that_leave_no_frame_at_all_are_given_up_soon() {
     let sent = wire.taken_to(4000);
     assert!(sent.iter().any(|seg| seg.data == b"answer"), "{sent:?}");
     assert!((1..5).contains(&wire.count("TcpExtTCPAbortOnMemory")), "no more than needed");
+}
+
+/// Nor do they escape who never acknowledge the one segment that was sent, and are heard all the time.
+#[test]
+fn who_acknowledges_nothing_but_is_heard_is_given_up_soon_when_no_frame_is_left() {
+    let mut wire = pressed();
+    let listener = wire.listen(8);
+    wire.peer.port = 4000;
+    let (honest, ours, theirs) = wire.accepted_with(listener, Seg::new(SYN, 1000, 0).options(&[2, 4, 3, 232]));
+    readers(&mut wire, listener, 400, 1);
+    wire.peer.port = 4000;
+    wire.put(Seg::new(ACK | PSH, theirs, ours).data(b"question"));
+    assert_eq!(wire.recv(honest).unwrap(), b"question");
+    let begin = wire.now;
+    while wire.send(honest, b"answer") == Err(Error::WouldBlock) {
+        wire.pass(Span::from_millis(500));
+        // Each that is tried again says that it is there, and shut.
+        for (port, seg) in wire.taken_with_ports() {
+            wire.peer.port = port;
+            wire.put(Seg::new(ACK, seg.ack, seg.seq).window(0));
+        }
+        assert!(wire.now.since(begin) < Span::from_secs(12), "{} given up", wire.count("TcpExtTCPAbortOnMemory"));
+    }
+    assert!(wire.now.since(begin) > Span::from_secs(4), "nobody is given up for a moment without progress");
 }
 
 /// Of whom nothing is heard the network may be away: that ends no connection within seconds, however few frames are left, and all goes on when it is back.

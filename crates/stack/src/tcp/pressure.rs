@@ -22,8 +22,8 @@ const INTERVAL: Span = Span::from_millis(100);
 /// A connection is given up if none of its frames became free for so long; if no program holds it any more, after a shorter time.
 const STUCK: Span = Span::from_secs(60);
 const STUCK_ORPHAN: Span = Span::from_secs(10);
-/// The same for a shut window, once so few are left that a connection which holds none may get none: many peers that read nothing must not stop all others for a minute.
-/// Whom nobody answers has as much time as ever: it may be the network that is away.
+/// The same for who is refused, once so few are left that a connection which holds none may get none: many peers that read nothing must not stop all others for a minute.
+/// Whom nobody answers has as much time as ever, however little he holds then: it may be the network that is away.
 const STUCK_CRITICAL: Span = Span::from_secs(5);
 
 /// No connection takes a frame for what it sends from so few: the last sixteenth keeps the fill ring fed.
@@ -50,9 +50,11 @@ impl Socket {
         available - more
     }
 
-    /// Whether all that was sent has arrived, and the rest waits for the peer to open its window (RFC 6429 §2).
-    fn is_shut_out(&self) -> bool {
+    /// Whether the peer is there and takes nothing: all that was sent has arrived, and the rest waits for it to open its window (RFC 6429 §2), or it was heard long after
+    /// it last took something. So a peer does not escape by never acknowledging one segment.
+    fn is_refused(&self) -> bool {
         self.at.waiting == Waiting::Persist && self.send.outstanding() == 0
+            || self.heard.since(self.freed_at) >= STUCK_CRITICAL
     }
 
     /// Whether it keeps its part of what is left over behind a gap, so that nothing more is taken there. A window counts bytes: of single ones it would promise every
@@ -75,7 +77,8 @@ impl Stack<'_> {
         let critical = available <= least_for_one(all);
         let stuck = |s: &Socket| {
             let (patience, least) = match s.orphan {
-                _ if critical && s.is_shut_out() => (STUCK_CRITICAL, 1),
+                _ if critical && s.is_refused() => (STUCK_CRITICAL, 1),
+                _ if critical && s.send.frames < LEAST / 2 => (STUCK, 1),
                 true => (STUCK_ORPHAN, LEAST / 2),
                 false => (STUCK, LEAST / 2),
             };
