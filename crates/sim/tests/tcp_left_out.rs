@@ -32,6 +32,18 @@ impl Sender {
         let mut sender = Self { wire, id, ours, next, acked: next, edge: next };
         // The acknowledgements at once that a connection begins with are over with the first answer.
         sender.exchange();
+        // It does not wait before it sends the rest of a message.
+        sender.together(&[(1000, 0), (100, PSH)]);
+        sender.exchange();
+        sender
+    }
+
+    /// One that keeps the rest of a message until all before it is acknowledged.
+    fn of_nagles_kind() -> Self {
+        let mut wire = Wire::new();
+        let (id, ours, next) = wire.accepted();
+        let mut sender = Self { wire, id, ours, next, acked: next, edge: next };
+        sender.exchange();
         sender
     }
 
@@ -184,6 +196,26 @@ fn who_waits_for_the_acknowledgement_is_known_by_it() {
         sender.burst(1);
         assert!(sender.told_after() < MS.times(4));
     }
+}
+
+/// RFC 896: what is left out of the first acknowledgement already would cost such a sender the time on each new connection, and with a long round trip at each message.
+#[test]
+fn nobody_has_to_wait_who_never_sent_the_rest_behind_what_is_not_acknowledged() {
+    let mut sender = Sender::of_nagles_kind();
+    for _ in 0..5 {
+        sender.burst(3);
+        assert_eq!(sender.left_out(), 0);
+        sender.wire.pass(Span::from_millis(30));
+        sender.together(&[(300, PSH)]);
+        sender.wire.pass(Span::from_millis(30));
+        sender.wire.taken();
+        sender.exchange();
+    }
+    // One message whose rest comes with it shows another kind.
+    sender.together(&[(1000, 0), (1000, 0), (300, PSH)]);
+    sender.exchange();
+    sender.burst(3);
+    assert_eq!(sender.left_out(), 1000);
 }
 
 #[test]

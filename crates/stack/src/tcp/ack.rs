@@ -34,7 +34,8 @@ pub(super) const QUICK: u8 = 16;
 impl Socket {
     /// Data arrived in order, with a segment of `len` bytes, `pushed` if it had PSH: acknowledge now or later.
     pub(super) fn data_arrived(&mut self, config: &Config, now: Instant, len: u32, pushed: bool, filled_gap: bool) {
-        self.left_out.arrived(now, len, self.receive_mss.min(self.mss), pushed);
+        let behind = self.recv.next.since(self.acked) + u32::from(self.left_out.bytes) > len;
+        self.left_out.arrived(now, len, self.receive_mss.min(self.mss), pushed, behind);
         self.receive_mss = self.receive_mss.max(len.min(0xffff) as u16);
         let unacknowledged = self.recv.next.since(self.acked);
         let full = 2 * u32::from(self.receive_mss);

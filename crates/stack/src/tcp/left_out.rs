@@ -6,8 +6,8 @@
 //!
 //! Nobody waits meanwhile whose window holds more: of those that are acknowledged others take the place. So it is done only while the peer is known to have had three segments under way
 //! a moment ago, of which one may be left out and two come for the next acknowledgement (RFC 5681 §4.2), and nothing has happened that makes a window smaller. One kind of sender waits
-//! all the same, that which sends the small rest of a message when all before it is acknowledged (Nagle, RFC 896): it is known by what it sends when the time is over, and nothing is left out
-//! again on its connection.
+//! all the same, that which sends the small rest of a message when all before it is acknowledged (Nagle, RFC 896; Linux holds back only a small segment behind another). So nothing is left out
+//! before a small segment has come behind data that was not acknowledged yet; and who sends something when the time is over, had waited after all, and nothing is left out again on its connection.
 
 use super::socket::Socket;
 use crate::time::{Instant, Span};
@@ -32,11 +32,15 @@ pub(super) struct LeftOut {
     waits: bool,
     /// The peer waits until all that it has sent is acknowledged.
     waited_for: bool,
+    /// It has sent the small rest of a message without waiting.
+    goes_on: bool,
 }
 
 impl LeftOut {
-    /// Data has come in order, the last of it a segment of `len` bytes, of which `full` make a full one; `pushed`: with PSH.
-    pub(super) fn arrived(&mut self, now: Instant, len: u32, full: u16, pushed: bool) {
+    /// Data has come in order, the last of it a segment of `len` bytes, of which `full` make a full one; `pushed`: with PSH. `behind`: there is some before that segment of
+    /// which the peer has no acknowledgement.
+    pub(super) fn arrived(&mut self, now: Instant, len: u32, full: u16, pushed: bool, behind: bool) {
+        self.goes_on |= behind && len < u32::from(full);
         self.unpushed = if len == u32::from(full) && !pushed { full } else { 0 };
         if !self.given_up.is_never() {
             self.waited_for |= now.since(self.given_up) < PATIENCE;
@@ -79,11 +83,11 @@ impl Socket {
 
     /// Whether the last segment may wait for what follows it.
     fn may_leave_out(&self, now: Instant, delay: Span) -> bool {
-        let LeftOut { unpushed, waited_for, wide, .. } = self.left_out;
+        let LeftOut { unpushed, waited_for, goes_on, wide, .. } = self.left_out;
         // The peer must have room for what is to follow, and be told of a gap by more than the number of duplicates, of which there would be one less.
         let room = self.open_window() >= 2 * u32::from(unpushed);
-        let wanted = self.sack && room && !self.fin_received && !self.settings.quickack;
-        unpushed > 0 && !waited_for && wanted && now.since(wide) < delay
+        let wanted = self.sack && room && !self.fin_received && !self.settings.quickack && !self.recv.has_duplicate();
+        unpushed > 0 && goes_on && !waited_for && wanted && now.since(wide) < delay
     }
 
     /// Sets the timer of the delayed acknowledgement, for a segment that came alone or for what was left out of an acknowledgement; others wait for `delay`.
