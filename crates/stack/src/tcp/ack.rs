@@ -35,7 +35,7 @@ impl Socket {
     /// Data arrived in order, with a segment of `len` bytes, `pushed` if it had PSH: acknowledge now or later.
     pub(super) fn data_arrived(&mut self, config: &Config, now: Instant, len: u32, pushed: bool, filled_gap: bool) {
         let behind = self.recv.next.since(self.acked) + u32::from(self.left_out.bytes) > len;
-        self.left_out.arrived(now, len, self.receive_mss.min(self.mss), pushed, behind);
+        self.left_out.arrived(now, len, self.receive_mss.min(self.mss), pushed, behind, self.rtt.srtt);
         self.receive_mss = self.receive_mss.max(len.min(0xffff) as u16);
         let unacknowledged = self.recv.next.since(self.acked);
         let full = 2 * u32::from(self.receive_mss);
@@ -75,7 +75,7 @@ impl Socket {
         if data && now.since(self.heard) < config.delay() && !self.settings.quickack {
             self.quick_acks = 0;
         }
-        self.left_out.acknowledged(left_out);
+        self.left_out.acknowledged(now, left_out);
         self.acked = self.recv.next;
         self.ack_soon = false;
         self.at.ack = Instant::NEVER;

@@ -7,7 +7,8 @@
 //! Nobody waits meanwhile whose window holds more: of those that are acknowledged others take the place. So it is done only while the peer is known to have had three segments under way
 //! a moment ago, of which one may be left out and two come for the next acknowledgement (RFC 5681 §4.2), and nothing has happened that makes a window smaller. One kind of sender waits
 //! all the same, that which sends the small rest of a message when all before it is acknowledged (Nagle, RFC 896; Linux holds back only a small segment behind another). So nothing is left out
-//! before a small segment has come behind data that was not acknowledged yet; and who sends something when the time is over, had waited after all, and nothing is left out again on its connection.
+//! before the end of a message has told that its sender is not of that kind: it came behind data that was not acknowledged, or long after that was, as what is repaired does. Who sends
+//! something a round trip after the time was over had waited all the same, and nothing is left out again on its connection.
 
 use super::socket::Socket;
 use crate::time::{Instant, Span};
@@ -16,14 +17,17 @@ use zerocopy::FromZeros;
 /// How long what was left out waits for what follows it: two ticks of 4 ms, as Linux has them at 250 Hz, rounded up to the next, and two round trips, with some to spare.
 const PATIENCE: Span = Span::from_millis(20);
 
+/// Who had waited for an acknowledgement sends within so much more than a round trip after it.
+const PROMPT: Span = Span::from_millis(5);
+
 /// What is known of the last segment, and of who sends it.
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
 pub(super) struct LeftOut {
     /// When the peer was last known to have three full segments under way; never: not since its window may have become smaller.
     wide: Instant,
-    /// When something that waited was acknowledged because the time was over.
-    given_up: Instant,
+    /// When everything was acknowledged; never: it was not.
+    told: Instant,
     /// Bytes of the last segment, if it was a full one behind which there must be more.
     unpushed: u16,
     /// Bytes below RCV.NXT that the last acknowledgement left out.
@@ -32,24 +36,28 @@ pub(super) struct LeftOut {
     waits: bool,
     /// The peer waits until all that it has sent is acknowledged.
     waited_for: bool,
-    /// It has sent the small rest of a message without waiting.
+    /// It has sent the small rest of a message without waiting for that.
     goes_on: bool,
+    /// What was left out has been acknowledged because the time was over.
+    given_up: bool,
 }
 
 impl LeftOut {
     /// Data has come in order, the last of it a segment of `len` bytes, of which `full` make a full one; `pushed`: with PSH. `behind`: there is some before that segment of
-    /// which the peer has no acknowledgement.
-    pub(super) fn arrived(&mut self, now: Instant, len: u32, full: u16, pushed: bool, behind: bool) {
-        self.goes_on |= behind && len < u32::from(full);
-        self.unpushed = if len == u32::from(full) && !pushed { full } else { 0 };
-        if !self.given_up.is_never() {
-            self.waited_for |= now.since(self.given_up) < PATIENCE;
-            self.given_up = Instant::NEVER;
-        }
+    /// which the peer has no acknowledgement. A round trip takes `rtt`.
+    pub(super) fn arrived(&mut self, now: Instant, len: u32, full: u16, pushed: bool, behind: bool, rtt: Span) {
+        let is_full = len == u32::from(full);
+        let prompt = now.since(self.told) < rtt.times(2) + PROMPT;
+        let rest = self.unpushed > 0 && !is_full;
+        self.waited_for |= self.given_up && prompt;
+        self.goes_on |= !is_full && (behind || rest && !prompt);
+        self.given_up = false;
+        self.unpushed = if is_full && !pushed { full } else { 0 };
     }
 
     /// All but the last `bytes` were acknowledged.
-    pub(super) fn acknowledged(&mut self, bytes: u16) {
+    pub(super) fn acknowledged(&mut self, now: Instant, bytes: u16) {
+        self.told = if bytes == 0 { now } else { Instant::NEVER };
         (self.bytes, self.waits) = (bytes, false);
     }
 
@@ -59,10 +67,8 @@ impl LeftOut {
     }
 
     /// The delayed acknowledgement is due. Returns whether it waited for what must follow; then it is noted that nothing did.
-    pub(super) fn give_up(&mut self, now: Instant) -> bool {
-        if self.waits {
-            self.given_up = now;
-        }
+    pub(super) fn give_up(&mut self) -> bool {
+        self.given_up |= self.waits;
         self.waits
     }
 }

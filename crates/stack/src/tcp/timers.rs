@@ -160,7 +160,7 @@ impl Stack<'_> {
         if due(s.at.ack) {
             s.at.ack = Instant::NEVER;
             s.ack_now = true;
-            if !s.left_out.give_up(now) {
+            if !s.left_out.give_up() {
                 s.was_one_way();
             }
             self.mem.counters.tcp_delayed_acks.inc();
