@@ -163,10 +163,11 @@ fn report(host: &Host, accelerated: bool, address: &str, port: u16, options: &[&
     let port = port.to_string();
     let client = [&["iperf3", "-c", address, "-p", &port, "-t", "1", "-J"], options].concat();
     let mut report = serde_json::Value::Null;
-    // The server may still be at the end of the last one when its client has gone.
+    // The server may still be at the end of the last one when its client has gone, or have closed its listener to open another, as it does after each.
+    let again = ["server is busy", "Connection refused"];
     tools::until("the server has time", PATIENCE, || {
         report = serde_json::from_str(&start(host, accelerated, &client).success(PATIENCE).unwrap()).unwrap();
-        !report["error"].as_str().is_some_and(|error| error.contains("server is busy"))
+        !report["error"].as_str().is_some_and(|error| again.iter().any(|reason| error.contains(reason)))
     })
     .unwrap();
     report
