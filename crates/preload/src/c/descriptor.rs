@@ -107,8 +107,8 @@ export! {
 
     /// `close_range(2)`: the lane's own descriptors are spared.
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-        const UNSHARE: c_int = 2;
-        const CLOEXEC: c_int = 4;
+        const UNSHARE: c_int = libc::CLOSE_RANGE_UNSHARE as c_int;
+        const CLOEXEC: c_int = libc::CLOSE_RANGE_CLOEXEC as c_int;
         if first > last {
             return answer(|| Err(Errno(libc::EINVAL)));
         }
