@@ -23,7 +23,8 @@ const INTERVAL: Span = Span::from_millis(100);
 const STUCK: Span = Span::from_secs(60);
 const STUCK_ORPHAN: Span = Span::from_secs(10);
 /// The same for who is refused, once so few are left that a connection which holds none may get none: many peers that read nothing must not stop all others for a minute.
-/// Whom nobody answers has as much time as ever, however little he holds then: it may be the network that is away.
+/// Whose peer does not acknowledge has as much time as ever, however little he holds then: it may be the network that is away, in his direction alone too, so that to hear the peer
+/// proves nothing.
 const STUCK_CRITICAL: Span = Span::from_secs(5);
 
 /// No connection takes a frame for what it sends from so few: the last sixteenth keeps the fill ring fed.
@@ -50,11 +51,9 @@ impl Socket {
         available - more
     }
 
-    /// Whether the peer is there and takes nothing: all that was sent has arrived, and the rest waits for it to open its window (RFC 6429 §2), or it was heard long after
-    /// it last took something. So a peer does not escape by never acknowledging one segment.
+    /// Whether the peer is there and takes nothing: all that was sent has arrived, and the rest waits for it to open its window (RFC 6429 §2).
     fn is_refused(&self) -> bool {
         self.at.waiting == Waiting::Persist && self.send.outstanding() == 0
-            || self.heard.since(self.freed_at) >= STUCK_CRITICAL
     }
 
     /// Whether it keeps its part of what is left over behind a gap, so that nothing more is taken there. A window counts bytes: of single ones it would promise every
