@@ -222,6 +222,78 @@ fn nobody_has_to_wait_who_may_have_waited_for_the_acknowledgement() {
     }
 }
 
+/// Such a sender may repair the rest of a message, and answer later than the round trip that was measured: both look as if it had not waited. It has to at most once.
+#[test]
+fn who_seems_not_to_have_waited_is_found_out() {
+    for repaired in [false, true] {
+        let mut sender = Sender::of_nagles_kind();
+        if repaired {
+            // Full segments go out behind a small one; it is lost and sent again.
+            sender.next += 300;
+            sender.burst(2);
+            sender.next -= 2300;
+            sender.together(&[(300, 0)]);
+            sender.next += 2000;
+            sender.wire.taken();
+            sender.burst(3);
+            assert_eq!(sender.left_out(), 0, "what was sent again proves nothing");
+            sender.wire.pass(MS.times(200));
+            sender.together(&[(300, PSH)]);
+            sender.wire.taken();
+        }
+        let mut times = 0;
+        for _ in 0..5 {
+            sender.burst(3);
+            times += u32::from(sender.left_out() > 0);
+            sender.wire.pass(MS.times(20));
+            sender.wire.taken();
+            sender.wire.pass(MS.times(10));
+            sender.together(&[(300, PSH)]);
+            sender.wire.taken();
+        }
+        assert_eq!(times, 1, "repaired: {repaired}");
+    }
+}
+
+/// Nothing is learnt of a peer to which no round trip was measured.
+#[test]
+fn without_a_round_trip_nothing_is_late() {
+    let mut wire = Wire::new();
+    let listener = wire.listen(8);
+    wire.put(Seg::new(SYN, 1000, 0).options(&[2, 4, 3, 232, 4, 2, 1, 1]));
+    let answer = wire.one();
+    // Of two that were sent nobody knows which one is acknowledged (Karn's rule, RFC 6298 section 3).
+    wire.pass(Span::from_millis(1500));
+    assert!(wire.one().has(SYN | ACK));
+    let (ours, next) = (answer.seq + 1, answer.ack);
+    wire.put(Seg::new(ACK, next, ours));
+    let id = wire.stack().tcp_accept(listener).unwrap();
+    let mut sender = Sender { wire, id, ours, next, acked: next, edge: next };
+    for _ in 0..5 {
+        sender.burst(3);
+        assert_eq!(sender.left_out(), 0);
+        sender.wire.pass(MS.times(30));
+        sender.together(&[(300, PSH)]);
+        sender.wire.taken();
+    }
+}
+
+/// What must follow has come before the time is over: the peer has not waited, whenever it goes on.
+#[test]
+fn who_goes_on_just_in_time_has_not_waited() {
+    let mut sender = Sender::new();
+    sender.burst(4);
+    assert_eq!(sender.left_out(), 1000);
+    sender.wire.pass(MS.times(18));
+    sender.together(&[(500, PSH)]);
+    sender.wire.pass(MS.times(2));
+    assert_eq!(sender.left_out(), 0);
+    sender.wire.pass(MS);
+    sender.exchange();
+    sender.burst(4);
+    assert_eq!(sender.left_out(), 1000);
+}
+
 /// A message shows another kind: its rest comes with it, or so late that it was lost and sent again.
 #[test]
 fn who_has_not_waited_is_known_by_the_end_of_a_message() {

@@ -34,8 +34,10 @@ pub(super) const QUICK: u8 = 16;
 impl Socket {
     /// Data arrived in order, with a segment of `len` bytes, `pushed` if it had PSH: acknowledge now or later.
     pub(super) fn data_arrived(&mut self, config: &Config, now: Instant, len: u32, pushed: bool, filled_gap: bool) {
-        let behind = self.recv.next.since(self.acked) + u32::from(self.left_out.bytes) > len;
-        self.left_out.arrived(now, len, self.receive_mss.min(self.mss), pushed, behind, self.rtt.srtt);
+        // What was sent again proves nothing, nor what had waited behind it.
+        let behind = !filled_gap && self.recv.next.since(self.acked) + u32::from(self.left_out.bytes) > len;
+        let rtt = self.rtt.known().then_some(self.rtt.srtt);
+        self.left_out.arrived(now, len, self.receive_mss.min(self.mss), pushed, behind, rtt);
         self.receive_mss = self.receive_mss.max(len.min(0xffff) as u16);
         let unacknowledged = self.recv.next.since(self.acked);
         let full = 2 * u32::from(self.receive_mss);

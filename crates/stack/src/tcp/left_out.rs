@@ -7,8 +7,9 @@
 //! Nobody waits meanwhile whose window holds more: of those that are acknowledged others take the place. So it is done only while the peer is known to have had three segments under way
 //! a moment ago, of which one may be left out and two come for the next acknowledgement (RFC 5681 §4.2), and nothing has happened that makes a window smaller. One kind of sender waits
 //! all the same, that which sends the small rest of a message when all before it is acknowledged (Nagle, RFC 896; Linux holds back only a small segment behind another). So nothing is left out
-//! before the end of a message has told that its sender is not of that kind: it came behind data that was not acknowledged, or long after that was, as what is repaired does. Who sends
-//! something a round trip after the time was over had waited all the same, and nothing is left out again on its connection.
+//! before the end of a message has told that its sender is not of that kind: it came behind data that was not acknowledged, or long after that was, as what is repaired does. The second
+//! may deceive: that kind repairs, too, or answers later than its round trip. Who sends something a round trip after the time was over, or at any time then the rest of the message, had
+//! waited all the same, or finds no loss earlier for what is left out, and nothing is left out again on its connection.
 
 use super::socket::Socket;
 use crate::time::{Instant, Span};
@@ -17,7 +18,7 @@ use zerocopy::FromZeros;
 /// How long what was left out waits for what follows it: two ticks of 4 ms, as Linux has them at 250 Hz, rounded up to the next, and two round trips, with some to spare.
 const PATIENCE: Span = Span::from_millis(20);
 
-/// Who had waited for an acknowledgement sends within so much more than a round trip after it.
+/// Who had waited for an acknowledgement sends within so much more than two round trips after it.
 const PROMPT: Span = Span::from_millis(5);
 
 /// What is known of the last segment, and of who sends it.
@@ -32,9 +33,9 @@ pub(super) struct LeftOut {
     unpushed: u16,
     /// Bytes below RCV.NXT that the last acknowledgement left out.
     pub(super) bytes: u16,
-    /// The delayed acknowledgement is due when the time for what must follow is over.
+    /// The delayed acknowledgement is due when the time for what must follow is over, and that has not come.
     waits: bool,
-    /// The peer waits until all that it has sent is acknowledged.
+    /// The peer waits until all that it has sent is acknowledged, or does not send sooner for what is left out.
     waited_for: bool,
     /// It has sent the small rest of a message without waiting for that.
     goes_on: bool,
@@ -44,12 +45,12 @@ pub(super) struct LeftOut {
 
 impl LeftOut {
     /// Data has come in order, the last of it a segment of `len` bytes, of which `full` make a full one; `pushed`: with PSH. `behind`: there is some before that segment of
-    /// which the peer has no acknowledgement. A round trip takes `rtt`.
-    pub(super) fn arrived(&mut self, now: Instant, len: u32, full: u16, pushed: bool, behind: bool, rtt: Span) {
+    /// which the peer has no acknowledgement. A round trip takes `rtt`, if that is known.
+    pub(super) fn arrived(&mut self, now: Instant, len: u32, full: u16, pushed: bool, behind: bool, rtt: Option<Span>) {
         let is_full = len == u32::from(full);
-        let prompt = now.since(self.told) < rtt.times(2) + PROMPT;
+        let prompt = rtt.is_none_or(|rtt| now.since(self.told) < rtt.times(2) + PROMPT);
         let rest = self.unpushed > 0 && !is_full;
-        self.waited_for |= self.given_up && prompt;
+        self.waited_for |= self.given_up && (prompt || rest);
         self.goes_on |= !is_full && (behind || rest && !prompt);
         self.given_up = false;
         self.unpushed = if is_full && !pushed { full } else { 0 };
@@ -100,8 +101,11 @@ impl Socket {
     pub(super) fn delay_acknowledgement(&mut self, now: Instant, delay: Span) {
         let waits = self.may_leave_out(now, delay);
         let due = now + if waits { PATIENCE.max(delay) } else { delay };
-        if self.at.ack.is_never() || due < self.at.ack {
-            (self.at.ack, self.left_out.waits) = (due, waits);
+        let sooner = self.at.ack.is_never() || due < self.at.ack;
+        if sooner {
+            self.at.ack = due;
         }
+        // Once what must follow has come, a timer that had been set for it is as any other.
+        self.left_out.waits = waits && (sooner || self.left_out.waits);
     }
 }
