@@ -57,6 +57,66 @@ fn nodes_event_loop_does_without_rings() {
     talks(&both, &["env", "UV_USE_IO_URING=1", "node", &source("many.js")], &[], &[]);
 }
 
+/// Older filters of system calls, those of containers among them, do not know `close_range`.
+#[test]
+fn closefrom_closes_sockets_where_close_range_is_refused() {
+    const CLIENT: &str = r#"#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static struct sock_filter rules[] = {
+    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_close_range, 0, 1),
+    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+};
+int main(int count, char **arguments) {
+    struct sock_fprog filter = {sizeof rules / sizeof *rules, rules};
+    struct sockaddr_in to = {AF_INET, htons(9000), {inet_addr(arguments[1])}, {0}};
+    int sockets[2];
+    for (int n = 0; n < 2; n++) {
+        sockets[n] = socket(AF_INET, SOCK_STREAM, 0);
+        assert(connect(sockets[n], (void *)&to, sizeof to) == 0);
+        assert(write(sockets[n], "x", 1) == 1);
+    }
+    assert(sockets[0] < sockets[1]);
+    assert(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+    assert(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &filter) == 0);
+    assert(close_range(sockets[1], ~0U, 0) == -1 && errno == ENOSYS);
+    assert(write(sockets[1], "x", 1) == 1);
+    closefrom(sockets[1]);
+    assert(fcntl(sockets[1], F_GETFD) == -1 && errno == EBADF);
+    assert(write(sockets[0], "y", 1) == 1);
+    puts("closed");
+    fflush(stdout);
+    pause();
+}
+"#;
+    const SERVER: &str = r#"
+import socket, sys
+listener = socket.create_server((sys.argv[1], 9000))
+first, second = [listener.accept()[0] for _ in range(2)]
+while second.recv(10): pass
+print(first.recv(1), first.recv(1), flush=True)
+"#;
+    let both = Both::new();
+    let address = both.pair.b_v4();
+    let mut server = start(both.b(), false, &[python(), "-c", SERVER, &address]);
+    bound(both.b(), &mut server, "tcp", 9000);
+    let mut client = start(both.a(), true, &[&compiled(both.a(), CLIENT), &address]);
+    client.wait_for("closed", PATIENCE).unwrap();
+    assert_eq!(server.success(PATIENCE).unwrap(), "b'x' b'y'\n");
+    assert!(client.is_running().unwrap());
+}
+
 /// What runtimes do past the C library's functions, by its `syscall`.
 #[test]
 fn direct_system_calls_close_sockets_and_open_no_rings() {

@@ -1,6 +1,6 @@
 //! Exports about descriptors: close, dup, fcntl, ioctl.
 
-use super::{answer, export, real};
+use super::{answer, export, real, sys};
 use crate::base::errno::{self, Errno};
 use crate::base::locked::Holding;
 use crate::socket::close;
@@ -145,8 +145,15 @@ export! {
 
     /// `closefrom(3)`.
     fn closefrom(first: c_int) -> () {
+        let first = first.max(0);
         // SAFETY: plain numbers.
-        unsafe { close_range(first.max(0) as c_uint, c_uint::MAX, 0) };
+        if unsafe { close_range(first as c_uint, c_uint::MAX, 0) } < 0 {
+            // A filter of system calls may not know it. One by one, as the C library does then.
+            let open: Vec<_> = sys::open_descriptors().into_iter().flatten().filter(|&fd| fd >= first).collect();
+            for fd in open {
+                close_seen(fd, TABLE.get(fd));
+            }
+        }
     }
 
     /// `dup(2)`.
@@ -215,7 +222,6 @@ const _: () = assert!(LIMIT <= c_int::MAX as usize);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::c::sys;
     use crate::testing;
 
     /// Java's own way to wake who waits for a socket that is to be closed.

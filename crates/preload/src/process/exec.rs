@@ -227,9 +227,8 @@ fn find_sockets(lane: &'static Lane) {
         Ok(())
     });
     let mut found = Vec::new();
-    for entry in std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten() {
-        let fd = entry.file_name().to_str().and_then(|name| name.parse::<c_int>().ok());
-        if let Some(fd) = fd.filter(|&fd| Table::fits(fd))
+    for fd in sys::open_descriptors().into_iter().flatten() {
+        if Table::fits(fd)
             && let Some(inode) = sys::socket_inode(fd)
             && let Some(&(index, flags)) = held.get(&inode)
         {

@@ -85,9 +85,7 @@ pub(crate) fn discard(fd: c_int) {
 pub(crate) fn room_of_program() -> Option<c_int> {
     // One that is being moved would pass for the program's highest, and a set be looked at far beyond its end.
     let _still = still();
-    let entries = std::fs::read_dir("/proc/self/fd").ok()?;
-    let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<c_int>().ok());
-    let highest = numbers.filter(|&fd| TABLE.get(fd) != Entry::Lane).max().unwrap_or(0);
+    let highest = sys::open_descriptors()?.filter(|&fd| TABLE.get(fd) != Entry::Lane).max().unwrap_or(0);
     Some(room_for(highest))
 }
 

@@ -17,6 +17,12 @@ pub(crate) fn fcntl(fd: c_int, command: c_int, argument: c_int) -> Result<c_int>
     check(unsafe { real::fcntl(fd, command, argument as usize) })
 }
 
+/// The descriptors that this process has, the one by which it asks among them. `None` without `/proc`.
+pub(crate) fn open_descriptors() -> Option<impl Iterator<Item = c_int>> {
+    let entries = std::fs::read_dir("/proc/self/fd").ok()?;
+    Some(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()))
+}
+
 fn limits() -> libc::rlimit {
     let mut limit = libc::rlimit { rlim_cur: 1024, rlim_max: 1024 };
     // SAFETY: a valid place.
