@@ -86,6 +86,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         return measure(options);
     }
     // Before minutes of building.
+    will_be_written(options.json.as_deref())?;
     chosen(&ROWS, |row| row.name, options.only.as_deref())?;
     workspace::ask_for_root()?;
     deps::install(&deps::EVERYTHING)?;
@@ -106,7 +107,7 @@ fn chosen<'a, R>(rows: &'a [R], name: fn(&R) -> &'static str, only: Option<&str>
     Ok(chosen)
 }
 
-/// Whether a file can be written when all has been measured, before minutes of that. What is there stays until then.
+/// Whether a file can be written when all has been measured, before minutes of building and of that. What is there stays until then.
 fn will_be_written(path: Option<&Path>) -> Result<()> {
     let Some(path) = path else { return Ok(()) };
     let there = path.exists();
@@ -151,7 +152,6 @@ fn in_rounds<R>(
 
 fn measure(options: &Options) -> Result<()> {
     let start = Instant::now();
-    will_be_written(options.json.as_deref())?;
     let rows = chosen(&ROWS, |row| row.name, options.only.as_deref())?;
     let bed = Bed::new(options.trips, options.seconds, &options.attach)?;
     let attach = bed.attached()?;

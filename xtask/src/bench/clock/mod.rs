@@ -71,6 +71,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if std::env::var_os(DIRECTORY_VARIABLE).is_some() {
         return measure(options);
     }
+    // Before minutes of building.
+    for path in [&options.json, &options.html] {
+        super::will_be_written(path.as_deref())?;
+    }
     if options.virtually {
         let directory = workspace::build_release_of(&["tickwire-truth"])?;
         return tell(options, in_virtual_time(options, &directory.join("truth"))?, None);
@@ -85,9 +89,6 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 }
 
 fn measure(options: &Options) -> Result<()> {
-    for path in [&options.json, &options.html] {
-        super::will_be_written(path.as_deref())?;
-    }
     let chosen: Vec<&Scenario> = SCENARIOS
         .iter()
         .filter(|scenario| {

@@ -74,6 +74,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         return measure(options);
     }
     // Before minutes of building.
+    super::will_be_written(options.json.as_deref())?;
     super::chosen(&ROWS, |row| row.name, options.only.as_deref())?;
     workspace::ask_for_root()?;
     deps::install(&deps::EVERYTHING)?;
@@ -83,7 +84,6 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 fn measure(options: &Options) -> Result<()> {
     let start = Instant::now();
-    super::will_be_written(options.json.as_deref())?;
     let rows = super::chosen(&ROWS, |row| row.name, options.only.as_deref())?;
     let mut bed = Bed::new(&options.attach, options.trips, options.rate)?;
     let measure = |row: &Row| bed.measure(row).map(Measured::Latency);
