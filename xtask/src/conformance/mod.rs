@@ -74,10 +74,12 @@ const KNOWN: &[(&str, &str)] = &include!("known.rs");
 /// Runs the scripts.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let net = options.packetdrill.join(NET);
-    let net = net.canonicalize().with_context(|| format!("cannot find {}", net.display()))?;
+    let net = net.canonicalize().with_context(|| {
+        format!("no packetdrill (docs/conformance.md says where to get it): cannot find {}", net.display())
+    })?;
     let program = net.join(PROGRAM);
     if !program.is_file() {
-        bail!("{} is not there: packetdrill has to be built first", program.display());
+        bail!("{} is not there: packetdrill has to be built first (docs/conformance.md says how)", program.display());
     }
     workspace::run(workspace::cargo().args(["build", "--package", "tickwire-packetdrill"]))?;
     let library = workspace::target()?.join("debug/libtickwire_packetdrill.so");
@@ -212,22 +214,26 @@ const OPEN: &str = "open";
 /// What is said of a script that passes if nobody looks at PSH.
 const PUSH_ASIDE: &str = "pass, PSH aside";
 
-/// The table, with one line of sums before it.
+/// The table, with the sums of runs and of scripts before it.
 fn table(results: &BTreeMap<&str, Vec<(&str, Outcome)>>) -> String {
     let count = |f: fn(&Outcome) -> bool| results.values().flatten().filter(|(_, outcome)| f(outcome)).count();
     let (passed, aside) = (count(|o| *o == Outcome::Pass), count(|o| *o == Outcome::PushAside));
     let all = count(|_| true);
-    let mut text = format!("Of {all} runs of {} scripts {passed} pass, and {aside} more PSH aside.\n\n", results.len());
-    text.push_str("| suite | script | result | line |\n|---|---|---|---|\n");
+    let mut rows = String::new();
+    let mut scripts = BTreeMap::<_, u32>::new();
     for (script, runs) in results {
         let (suite, name) = script.rsplit_once('/').unwrap_or(("", script));
         let failed: Vec<_> =
             runs.iter().filter(|(_, o)| matches!(o, Outcome::Fail(_))).map(|(variant, _)| *variant).collect();
+        let said = match failed.len() {
+            0 if runs.iter().all(|(_, outcome)| *outcome == Outcome::Pass) => "pass",
+            0 => PUSH_ASIDE,
+            _ => why(script),
+        };
+        *scripts.entry(said.split(':').next()).or_default() += 1;
         let result = match failed.len() {
-            0 if runs.iter().all(|(_, outcome)| *outcome == Outcome::Pass) => "pass".to_owned(),
-            0 => PUSH_ASIDE.to_owned(),
-            n if n == runs.len() => why(script).to_owned(),
-            _ => format!("{} (passes otherwise): {}", failed.join(", "), why(script)),
+            n if n == 0 || n == runs.len() => said.to_owned(),
+            _ => format!("{} (passes otherwise): {said}", failed.join(", ")),
         };
         // A change that makes a script fail elsewhere changes the table.
         let lines: BTreeSet<u32> = runs
@@ -235,9 +241,15 @@ fn table(results: &BTreeMap<&str, Vec<(&str, Outcome)>>) -> String {
             .filter_map(|(_, outcome)| if let Outcome::Fail(said) = outcome { line(said) } else { None })
             .collect();
         let lines = lines.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
-        let _ = writeln!(text, "| {suite} | {} | {result} | {lines} |", name.trim_end_matches(".pkt"));
+        let _ = writeln!(rows, "| {suite} | {} | {result} | {lines} |", name.trim_end_matches(".pkt"));
     }
-    text
+    let kinds = scripts.iter().map(|(kind, count)| format!("{} {count}", kind.unwrap_or_default()));
+    let kinds = kinds.collect::<Vec<_>>().join("; ");
+    let count = results.len();
+    format!(
+        "Of {all} runs of {count} scripts {passed} pass, and {aside} more PSH aside. By script: {kinds}.\n\n\
+         | suite | script | result | line |\n|---|---|---|---|\n{rows}"
+    )
 }
 
 /// Puts the table in its place.
@@ -264,7 +276,9 @@ mod tests {
             ("tcp/unheard-of/bad.pkt", runs([fail(9), fail(12), fail(9)])),
         ]);
         let table = super::table(&results);
-        assert!(table.starts_with("Of 12 runs of 4 scripts 6 pass, and 2 more PSH aside.\n"), "{table}");
+        let sums =
+            "Of 12 runs of 4 scripts 6 pass, and 2 more PSH aside. By script: open 2; pass 1; pass, PSH aside 1.\n";
+        assert!(table.starts_with(sums), "{table}");
         assert!(table.contains("| tcp/a | pushed | pass, PSH aside |  |"), "{table}");
         assert!(table.contains("| tcp/a | good | pass |  |"), "{table}");
         assert!(table.contains("| tcp/a | partly | ipv6 (passes otherwise): open | 7 |"), "{table}");

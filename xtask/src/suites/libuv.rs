@@ -15,7 +15,10 @@ const KNOWN: &[(&str, &str)] = &[];
 fn program(folder: &Path) -> Result<PathBuf> {
     let program = folder.join(PROGRAM);
     if !program.is_file() {
-        bail!("{} is not there: libuv's tests have to be built first", program.display());
+        bail!(
+            "{} is not there: libuv's tests have to be built first (docs/compatibility.md says how)",
+            program.display()
+        );
     }
     Ok(program.canonicalize()?)
 }

@@ -75,17 +75,15 @@ const RINGS: &str = "tries a ring (io_uring), which is not to be had: what needs
 /// The tests in the project's folder that were asked for.
 pub(super) fn tests(folder: &Path, options: &Options) -> Result<Vec<Test>> {
     let calls = folder.join(CALLS);
-    let calls =
-        calls.canonicalize().with_context(|| format!("no Linux Test Project: cannot find {}", calls.display()))?;
+    let calls = calls.canonicalize().with_context(|| {
+        format!("no Linux Test Project (docs/compatibility.md says where to get it): cannot find {}", calls.display())
+    })?;
     let mut tests = Vec::new();
     for call in NAMES {
         find(&calls.join(call), call, &mut tests)?;
     }
     if tests.is_empty() {
-        bail!(
-            "{} has no programs: the tests have to be built first (`make` in each system call's folder)",
-            calls.display()
-        );
+        bail!("{} has no programs: the tests have to be built first (docs/compatibility.md says how)", calls.display());
     }
     options.choose(tests)
 }
