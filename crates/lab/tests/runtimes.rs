@@ -22,6 +22,18 @@ fn talks(both: &Both, command: &[&str], server_more: &[&str], client_more: &[&st
     });
 }
 
+/// A client in C says that it has closed what it should, and lives on. The server in Python on the kernel has seen that when it has printed this.
+fn closes(client: &str, server: &str, seen: &str) {
+    let both = Both::new();
+    let address = both.pair.b_v4();
+    let mut server = start(both.b(), false, &[python(), "-c", server, &address]);
+    bound(both.b(), &mut server, "tcp", 9000);
+    let mut client = start(both.a(), true, &[&compiled(both.a(), client), &address]);
+    client.wait_for("closed", PATIENCE).unwrap();
+    assert_eq!(server.success(PATIENCE).unwrap(), seen);
+    assert!(client.is_running().unwrap());
+}
+
 fn source(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/runtimes").join(name).to_str().unwrap().to_owned()
 }
@@ -107,14 +119,7 @@ first, second = [listener.accept()[0] for _ in range(2)]
 while second.recv(10): pass
 print(first.recv(1), first.recv(1), flush=True)
 "#;
-    let both = Both::new();
-    let address = both.pair.b_v4();
-    let mut server = start(both.b(), false, &[python(), "-c", SERVER, &address]);
-    bound(both.b(), &mut server, "tcp", 9000);
-    let mut client = start(both.a(), true, &[&compiled(both.a(), CLIENT), &address]);
-    client.wait_for("closed", PATIENCE).unwrap();
-    assert_eq!(server.success(PATIENCE).unwrap(), "b'x' b'y'\n");
-    assert!(client.is_running().unwrap());
+    closes(CLIENT, SERVER, "b'x' b'y'\n");
 }
 
 /// What runtimes do past the C library's functions, by its `syscall`.
@@ -152,12 +157,5 @@ for connection, _ in [listener.accept(), listener.accept()]:
     while connection.recv(10): pass
     print('ended', flush=True)
 "#;
-    let both = Both::new();
-    let address = both.pair.b_v4();
-    let mut server = start(both.b(), false, &[python(), "-c", SERVER, &address]);
-    bound(both.b(), &mut server, "tcp", 9000);
-    let mut client = start(both.a(), true, &[&compiled(both.a(), CLIENT), &address]);
-    client.wait_for("closed", PATIENCE).unwrap();
-    assert_eq!(server.success(PATIENCE).unwrap(), "ended\nended\n");
-    assert!(client.is_running().unwrap());
+    closes(CLIENT, SERVER, "ended\nended\n");
 }
