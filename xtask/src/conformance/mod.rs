@@ -230,7 +230,8 @@ fn table(results: &BTreeMap<&str, Vec<(&str, Outcome)>>) -> String {
             0 => PUSH_ASIDE,
             _ => why(script),
         };
-        *scripts.entry(said.split(':').next()).or_default() += 1;
+        let kind = said.split_once(':').map_or(said, |(kind, _)| kind);
+        *scripts.entry(kind).or_default() += 1;
         let result = match failed.len() {
             n if n == 0 || n == runs.len() => said.to_owned(),
             _ => format!("{} (passes otherwise): {said}", failed.join(", ")),
@@ -243,8 +244,7 @@ fn table(results: &BTreeMap<&str, Vec<(&str, Outcome)>>) -> String {
         let lines = lines.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
         let _ = writeln!(rows, "| {suite} | {} | {result} | {lines} |", name.trim_end_matches(".pkt"));
     }
-    let kinds = scripts.iter().map(|(kind, count)| format!("{} {count}", kind.unwrap_or_default()));
-    let kinds = kinds.collect::<Vec<_>>().join("; ");
+    let kinds = scripts.iter().map(|(kind, count)| format!("{kind} {count}")).collect::<Vec<_>>().join("; ");
     let count = results.len();
     format!(
         "Of {all} runs of {count} scripts {passed} pass, and {aside} more PSH aside. By script: {kinds}.\n\n\
