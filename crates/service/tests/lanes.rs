@@ -114,7 +114,7 @@ fn a_foreign_claim_is_refused() {
         return;
     }
     let world = World::new(Attach::Tc);
-    let (mut first, mut second) = (world.client(), world.client());
+    let (mut first, mut second) = (world.client().entered(), world.client());
     let socket = bound(&world, "0.0.0.0:7000");
     assert_eq!(first.claim_bound(&socket), Err(Reason::BadRequest), "no lane yet");
     let (_one, _two) = (first.hello().unwrap(), second.hello().unwrap());
