@@ -56,6 +56,10 @@ pub(crate) struct Core {
     /// Transmit queue: where the next packet is taken from, and where the next one goes (both run freely).
     pub(crate) queue_head: u32,
     pub(crate) queue_tail: u32,
+    /// Whether the packet that was taken from it last goes on at its head.
+    pub(crate) queue_cut: u32,
+    /// Whether packets are being handed to the kernel by the bulk device.
+    pub(crate) bulk_out: u32,
     /// Entries of the timer heap.
     pub(crate) heap_len: u32,
     /// Threads asleep, and whether one of them should be woken.

@@ -53,6 +53,8 @@ pub mod flag {
     pub const RESENT: u16 = 1 << 11;
     /// It went out in one packet with the frame before it.
     pub const PIECE: u16 = 1 << 12;
+    /// It is handed to the kernel by the bulk device, or was when it was last sent.
+    pub const BULK: u16 = 1 << 13;
 }
 
 /// What the stack notes about a frame.
@@ -138,7 +140,7 @@ impl Frames<'_> {
             self.meta[id as usize] = FrameMeta::default();
             if flags & flag::FILLED != 0 {
                 self.meta[id as usize].flags = flag::FILLED;
-            } else if flags & flag::IN_KERNEL != 0 {
+            } else if flags & (flag::IN_KERNEL | flag::BULK) == flag::IN_KERNEL {
                 self.meta[id as usize].flags = flag::IN_KERNEL | flag::FREE_ON_COMPLETE;
             } else {
                 self.free.give(self.meta, id);

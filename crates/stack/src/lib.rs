@@ -17,6 +17,7 @@
 pub mod addr;
 #[cfg(any(test, feature = "owned"))]
 mod audit;
+mod bulk;
 pub mod checksum;
 mod core_state;
 mod deadline;

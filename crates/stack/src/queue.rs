@@ -70,7 +70,12 @@ impl Stack<'_> {
     /// Hands out the packets that wait, in order, until there are no more or `sink` says `false` (the ring is full; that packet
     /// stays, or what is left of it). Every frame taken comes back through [`Stack::completed`]. Says how many packets were taken
     /// to their ends.
-    pub fn egress(&mut self, _now: Instant, mut sink: impl FnMut(Transmit) -> bool) -> usize {
+    pub fn egress(&mut self, _now: Instant, sink: impl FnMut(Transmit) -> bool) -> usize {
+        self.hand_out(flag::IN_KERNEL, sink)
+    }
+
+    /// As [`Stack::egress`]; the frames are marked so.
+    pub(crate) fn hand_out(&mut self, mark: u16, mut sink: impl FnMut(Transmit) -> bool) -> usize {
         let mask = self.mem.queue.len() as u32 - 1;
         let core = &mut *self.mem.core;
         let mut sent = 0;
@@ -78,12 +83,14 @@ impl Stack<'_> {
             let Queued { frame, offset, len, rest } = self.mem.queue[(core.queue_head & mask) as usize];
             let meta = &mut self.mem.frames.meta[frame as usize];
             // Marked before the kernel can see it; a refusal takes the mark back.
-            meta.flags = meta.flags & !flag::QUEUED | flag::IN_KERNEL;
+            let before = meta.flags;
+            meta.flags = before & !(flag::QUEUED | flag::BULK) | mark;
             if !sink(Transmit { frame, offset, len, more: rest > 0 }) {
-                meta.flags = meta.flags & !flag::IN_KERNEL | flag::QUEUED;
+                meta.flags = before;
                 break;
             }
             core.queue_head = core.queue_head.wrapping_add(1);
+            core.queue_cut = u32::from(rest > 0);
             sent += usize::from(rest == 0);
         }
         self.mem.counters.tx_packets.add(sent as u64);

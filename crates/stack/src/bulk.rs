@@ -1,0 +1,117 @@
+//! Packets that go out by the lane's bulk device instead of the kernel's ring: handed over and completed in one call, during which nothing else changes.
+
+use crate::Stack;
+use crate::frame::{FrameId, flag};
+use crate::queue::Transmit;
+
+impl Stack<'_> {
+    /// Whether the last packet of which the ring has taken a piece is not there to its end: the rest has to go by the ring.
+    #[must_use]
+    pub fn egress_is_cut(&self) -> bool {
+        self.mem.core.queue_cut != 0
+    }
+
+    /// As [`Stack::egress`], for a call that has sent the packets when it returns. [`Stack::bulk_end`] is to follow, or [`Stack::bulk_refused`] for each frame that is
+    /// to go by the ring after all, and then the former. Whoever dies between leaves all in order: the next caller of [`Stack::bulk_recover`] ends it in his place.
+    pub fn bulk_begin(&mut self, sink: impl FnMut(Transmit) -> bool) -> usize {
+        self.mem.core.bulk_out = 1;
+        self.hand_out(flag::IN_KERNEL | flag::BULK, sink)
+    }
+
+    /// The frame goes by the ring, whose kernel will complete it.
+    pub fn bulk_refused(&mut self, frame: FrameId) {
+        if let Some(meta) = self.mem.frames.meta.get_mut(frame as usize) {
+            meta.flags &= !flag::BULK;
+        }
+    }
+
+    /// These frames have gone.
+    pub fn bulk_end(&mut self, gone: impl IntoIterator<Item = FrameId>) {
+        for frame in gone {
+            self.completed(frame);
+        }
+        self.mem.core.bulk_out = 0;
+    }
+
+    /// Ends what somebody who has died has begun: whether his packets have gone is not known, and they are sent again if need be.
+    pub fn bulk_recover(&mut self) {
+        if self.mem.core.bulk_out != 0 {
+            let out = flag::IN_KERNEL | flag::BULK;
+            for id in 0..self.mem.frames.meta.len() as FrameId {
+                if self.mem.frames.meta[id as usize].flags & out == out {
+                    self.bulk_end([id]);
+                }
+            }
+            self.mem.core.bulk_out = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::Frames;
+    use crate::queue::Queued;
+    use crate::{Limits, OwnedMemory};
+
+    const LIMITS: Limits = Limits { frames: 64, ..Limits::DEFAULT };
+
+    /// Frames that wait to be sent; the first so many are kept for sending again, as a TCP segment is.
+    fn queued(stack: &mut Stack<'_>, kept: usize, all: usize) -> Vec<FrameId> {
+        let frames: Vec<FrameId> = (0..all).map(|_| stack.mem.frames.take().unwrap()).collect();
+        for (place, &frame) in frames.iter().enumerate() {
+            stack.enqueue(Queued { frame, offset: 0, len: 60, rest: 0 });
+            if place >= kept {
+                stack.mem.frames.give(frame);
+            }
+        }
+        frames
+    }
+
+    fn taken(stack: &mut Stack<'_>) -> Vec<FrameId> {
+        let mut taken = Vec::new();
+        stack.bulk_begin(|packet| {
+            taken.push(packet.frame);
+            true
+        });
+        taken
+    }
+
+    fn in_use(frames: &Frames<'_>) -> usize {
+        frames.meta.len() - frames.available()
+    }
+
+    #[test]
+    fn what_a_dead_process_has_begun_is_ended_in_its_place() {
+        let mut memory = OwnedMemory::new(&LIMITS);
+        let mut stack = Stack::new(memory.memory());
+        // One is in the ring, as far as anybody knows, and stays there.
+        let ring = queued(&mut stack, 1, 1)[0];
+        stack.egress(crate::time::Instant::from_nanos(1), |_| true);
+        let frames = queued(&mut stack, 1, 3);
+        assert_eq!(taken(&mut stack), frames);
+        stack.bulk_recover();
+        assert_eq!(in_use(&stack.mem.frames), 2);
+        assert_eq!(stack.mem.frames.meta[ring as usize].flags & flag::IN_KERNEL, flag::IN_KERNEL);
+        assert_eq!(stack.mem.frames.meta[frames[0] as usize].flags & flag::IN_KERNEL, 0);
+        let before = stack.counters().eth_in_bad_frame.get();
+        stack.completed(ring);
+        assert_eq!(stack.counters().eth_in_bad_frame.get(), before);
+        stack.bulk_recover();
+    }
+
+    #[test]
+    fn what_goes_by_the_ring_after_all_is_completed_by_the_kernel() {
+        let mut memory = OwnedMemory::new(&LIMITS);
+        let mut stack = Stack::new(memory.memory());
+        let frames = queued(&mut stack, 0, 2);
+        taken(&mut stack);
+        stack.bulk_refused(frames[1]);
+        stack.bulk_end([frames[0]]);
+        assert_eq!(in_use(&stack.mem.frames), 1);
+        stack.bulk_recover();
+        assert_eq!(in_use(&stack.mem.frames), 1, "the kernel has it");
+        stack.completed(frames[1]);
+        assert_eq!(in_use(&stack.mem.frames), 0);
+    }
+}
