@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
-/* lane: on the program end. Everything that arrives goes into the program's AF_XDP ring. */
+/* lane: on the program end. Everything that arrives goes into the program's AF_XDP ring.
+ * bulk: on the bulk device beside it. Everything that the program writes goes out by the program end, which takes trains apart and sums up whatever the program has left
+ * to be summed up, so that the guard behind it sees frames as they are. */
 #include "helpers.h"
 
 struct {
@@ -17,6 +19,21 @@ SEC("xdp.frags")
 int lane(struct xdp_md *ctx)
 {
 	return bpf_redirect_map(&sockets, ctx->ingress_ifindex & slot_mask, XDP_DROP);
+}
+
+/* The bit by which the index of a bulk device differs from that of its program end. */
+#define BULK_DEVICE (1u << 30)
+
+/* The longest frame, and the least data of a segment: one write makes 256 packets at most. */
+#define MOST_BYTES (14 + 65535)
+#define LEAST_SEGMENT 256
+
+SEC("classifier")
+int bulk(struct __sk_buff *skb)
+{
+	if (skb->len > MOST_BYTES || (skb->gso_size && skb->gso_size < LEAST_SEGMENT))
+		return TC_ACT_SHOT;
+	return bpf_redirect(skb->ifindex & ~BULK_DEVICE, 0);
 }
 
 char _license[] SEC("license") = "Dual MIT/GPL";

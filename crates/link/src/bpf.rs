@@ -59,6 +59,8 @@ pub mod program {
     pub const ALIVE_GUARD: &str = "alive_guard";
     /// XDP on a lane's program end.
     pub const LANE: &str = "lane";
+    /// tc ingress on a lane's bulk device: to the program end.
+    pub const BULK: &str = "bulk";
 }
 
 /// Names of the maps in [`HOST`] and [`LANE`].

@@ -9,6 +9,7 @@
 
 #[cfg(feature = "bpf")]
 pub mod bpf;
+pub mod bulk;
 pub mod control;
 pub mod layout;
 pub mod lock;
@@ -19,4 +20,5 @@ mod sys;
 pub mod sys_ethtool;
 pub mod sys_packet;
 pub mod sys_socket;
+pub mod sys_tap;
 pub mod xsk;

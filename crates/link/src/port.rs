@@ -3,6 +3,7 @@
 //! Everything but [`Port::quiet`], [`Port::unsent`], [`Port::kick_due`], [`Port::kick`] and [`Port::statistics`] is to be called under the lane's lock. A port keeps no state of its own
 //! (the rings have it), so a forked child goes on with its copy.
 
+use crate::bulk::{Bulk, Load};
 use crate::ring::{Desc, DescCell, Ring, Writer};
 use crate::xsk::{self, RingSizes, XskStatistics};
 use std::io;
@@ -19,6 +20,9 @@ const RX_BATCH: u32 = 64;
 /// The most completions that one poll takes.
 const COMPLETION_BATCH: u32 = 256;
 
+/// From how many frames on the bulk device may be worth its system calls.
+const BULK_FROM: usize = 3;
+
 /// The most system calls of one kick. The kernel sends some 32 packets each.
 const KICKS: u32 = 128;
 
@@ -30,6 +34,7 @@ pub struct Port {
     tx: Ring<DescCell>,
     fill: Ring<AtomicU64>,
     completion: Ring<AtomicU64>,
+    bulk: Option<Bulk>,
 }
 
 /// What a poll found.
@@ -96,7 +101,13 @@ impl Port {
         let tx = Ring::map(fd, libc::XDP_PGOFF_TX_RING, &offsets.tx, sizes.tx)?;
         let fill = Ring::map(fd, place(libc::XDP_UMEM_PGOFF_FILL_RING)?, &offsets.fr, sizes.fill)?;
         let completion = Ring::map(fd, place(libc::XDP_UMEM_PGOFF_COMPLETION_RING)?, &offsets.cr, sizes.completion)?;
-        Ok(Self { socket, rx, tx, fill, completion })
+        Ok(Self { socket, rx, tx, fill, completion, bulk: None })
+    }
+
+    /// The same, with a bulk device beside the rings.
+    #[must_use]
+    pub fn with_bulk(self, bulk: Bulk) -> Self {
+        Self { bulk: Some(bulk), ..self }
     }
 
     /// Whether nothing has been received. A guess without the lock, for polling threads.
@@ -113,6 +124,7 @@ impl Port {
 
     /// Takes in what has come, takes back what was sent, and gives the kernel free frames.
     pub fn poll(&self, stack: &mut Stack<'_>, now: Instant) -> Polled {
+        stack.bulk_recover();
         // A wild address names no frame that is in the kernel, and is counted by the stack.
         let completed = self.completed(|frame| stack.completed(frame));
         stack.batch_begin(self.rx.filled(Relaxed));
@@ -122,7 +134,44 @@ impl Port {
         Polled { received, completed }
     }
 
-    /// Hands over what the stack has to send. Says whether a [`Port::kick`] is due, which is best done after the lock was released.
+    /// Takes packets out of the stack that are to go by the bulk device, if there is one and it is worth it; [`Port::carry`] sends them, and [`Port::carried`] is to
+    /// follow. Nothing overtakes what waits in the ring; what has left either way goes through the same devices.
+    pub fn load(&self, stack: &mut Stack<'_>) -> Option<Load> {
+        self.bulk.as_ref()?;
+        if stack.egress_len() < BULK_FROM || self.unsent() || stack.egress_is_cut() {
+            return None;
+        }
+        let mut load = Load::new();
+        stack.bulk_begin(|packet| load.put(packet));
+        if load.is_worth_it(stack) {
+            return Some(load);
+        }
+        self.carried(stack, &load, 0);
+        None
+    }
+
+    /// Sends what was taken, and says how many frames have gone. The only call of the bulk device; nothing changes meanwhile.
+    #[must_use]
+    pub fn carry(&self, stack: &Stack<'_>, load: &Load) -> usize {
+        self.bulk.as_ref().map_or(0, |bulk| bulk.send(stack, load.packets()))
+    }
+
+    /// Tells the stack what has gone; what has not goes into the ring.
+    pub fn carried(&self, stack: &mut Stack<'_>, load: &Load, gone: usize) {
+        let (gone, left) = load.packets().split_at(gone);
+        left.iter().for_each(|packet| stack.bulk_refused(packet.frame));
+        stack.bulk_end(gone.iter().map(|packet| packet.frame));
+        if !left.is_empty() {
+            // The ring is empty, and longer than a load.
+            let mut transmission = self.transmission();
+            for &packet in left {
+                transmission.put(packet);
+            }
+            transmission.submit();
+        }
+    }
+
+    /// Hands over what the stack has to send by the ring. Says whether a [`Port::kick`] is due, which is best done after the lock was released.
     pub fn flush(&self, stack: &mut Stack<'_>, now: Instant) -> bool {
         if stack.has_egress() {
             let mut transmission = self.transmission();
@@ -163,7 +212,7 @@ impl Port {
         self.unsent() && self.tx.wants_kick()
     }
 
-    /// Makes the kernel send what is in the transmit ring. The only system call of the data path.
+    /// Makes the kernel send what is in the transmit ring. With [`Port::carry`]'s, the only system call of the data path.
     ///
     /// # Errors
     /// If the lane's device is gone or down (`ENETDOWN`, `ENXIO`).

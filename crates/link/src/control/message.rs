@@ -306,9 +306,9 @@ messages! {
 messages! {
     /// From the service, in answer to a request.
     Reply, 0x200;
-    /// The lane is made (or, after [`Request::Attach`], this is it). Descriptors: region, AF_XDP socket, doorbell. A new lane
-    /// carries nothing before [`Request::Mapped`].
-    Lane = 1 [3] {
+    /// The lane is made (or, after [`Request::Attach`], this is it). Descriptors: region, AF_XDP socket, doorbell, and
+    /// the bulk device, if there is one. A new lane carries nothing before [`Request::Mapped`].
+    Lane = 1 [3 | 4] {
         /// Its number.
         lane: u32,
         /// Its secret, for further processes.
@@ -425,7 +425,7 @@ mod tests {
         }
         let longer = [&bytes[..], &[0]].concat();
         assert_eq!(M::decode(&longer, descriptors).err(), Some(Malformed::Length));
-        assert_eq!(M::decode(&bytes, 4).err(), Some(Malformed::Descriptors(4)));
+        assert_eq!(M::decode(&bytes, 5).err(), Some(Malformed::Descriptors(5)));
     }
 
     const PEER: Endpoint = Endpoint::new(Address::v4([10, 0, 0, 2]), 80);
@@ -485,6 +485,7 @@ mod tests {
         let held = Held { claim: Claim(1), kind: ClaimKind::Bound, protocol: 6, local: PEER, remote: PEER };
         for (reply, descriptors) in [
             (Reply::Lane { lane: 1, token: Token([1; 16]), limits: Limits::DEFAULT, mtu: 1500 }, 3),
+            (Reply::Lane { lane: 1, token: Token([1; 16]), limits: Limits::DEFAULT, mtu: 1500 }, 4),
             (Reply::Attached, 0),
             (Reply::Claimed { claim: Claim(4), local: PEER }, 0),
             (Reply::Done, 0),
