@@ -5,6 +5,7 @@ use core::ffi::c_int;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use std::os::fd::BorrowedFd;
+use tickwire_link::bulk::Load;
 use tickwire_link::lock::{LaneGuard, LockError};
 use tickwire_link::port::Port;
 use tickwire_link::region::Region;
@@ -49,7 +50,7 @@ unsafe impl Send for Shared {}
 /// The core, for as long as the lock is held.
 pub(crate) struct Guard<'s> {
     core: &'s mut Core,
-    _held: Held<'s>,
+    held: Held<'s>,
 }
 
 enum Held<'s> {
@@ -133,7 +134,7 @@ impl Shared {
         }
         // SAFETY: the lock is held, for as long as the guard lives, and no other guard of this thread exists (a second lock by one
         // thread is an error of the lock).
-        Ok(Guard { core: unsafe { &mut *self.core.get() }, _held: held })
+        Ok(Guard { core: unsafe { &mut *self.core.get() }, held })
     }
 
     fn held(&self) -> Result<Held<'_>, Refused> {
@@ -222,6 +223,21 @@ impl Shared {
     /// The rings, which may be looked at and kicked without the lock.
     pub(crate) fn port(&self) -> Option<&'static Port> {
         self.port
+    }
+}
+
+impl Guard<'_> {
+    /// Sends a load by the bulk device. Whoever dies in the midst of that system call, which is a large part of a stream's time, leaves all in order.
+    pub(crate) fn carry(&mut self, load: &Load) {
+        let Some(port) = self.core.wire.port() else { return };
+        if let Held::Region { guard } = &self.held {
+            guard.pause();
+        }
+        let gone = port.carry(&self.core.stack, load);
+        if let Held::Region { guard } = &self.held {
+            guard.begin();
+        }
+        port.carried(&mut self.core.stack, load, gone);
     }
 }
 

@@ -19,6 +19,9 @@ use tickwire_link::port::{Kicked, Port};
 use tickwire_stack::time::Instant;
 use tickwire_stack::{Limits, Stack, table};
 
+/// So many more loads than one are carried by the bulk device in one call. What is left then is cared for as what finds no room in the ring.
+const LOADS: u32 = 16;
+
 /// A lane in use by this process. Lanes are never taken down in memory: a thread may be inside at any time; a lane that ended is marked.
 pub(crate) struct Lane {
     shared: Shared,
@@ -92,6 +95,8 @@ pub(crate) struct Handover {
     pub(crate) limits: Limits,
     /// The region's descriptor, -1 in tests.
     pub(crate) region: c_int,
+    /// That of the bulk device; -1 if there is none.
+    pub(crate) bulk: c_int,
 }
 
 /// What a lane is made of.
@@ -336,6 +341,28 @@ impl Lane {
         work: impl FnOnce(&mut Access<'_>) -> Result<T>,
         program: bool,
     ) -> Result<T> {
+        let mut more = false;
+        let answer = self.enter_once(now, before, work, program, &mut more);
+        for _ in 0..LOADS {
+            if !core::mem::take(&mut more) {
+                break;
+            }
+            self.give_way();
+            let _ = self.enter_once(None, |_| (), |_| Ok(()), program, &mut more);
+        }
+        answer
+    }
+
+    /// `more`: whether there is more to send, which others that wait for the lock need not wait for.
+    #[inline]
+    fn enter_once<T>(
+        &self,
+        now: Option<Instant>,
+        before: impl FnOnce(&mut Stack<'static>),
+        work: impl FnOnce(&mut Access<'_>) -> Result<T>,
+        program: bool,
+        more: &mut bool,
+    ) -> Result<T> {
         if self.is_over() {
             return Err(Errno(libc::ENETDOWN));
         }
@@ -362,7 +389,13 @@ impl Lane {
             self.shared.note_poll(now);
         }
         let answer = work(&mut Access { stack, now, slot: self.slot(), rows: self.shared.rows() });
-        let kick = wire.flush(stack, now);
+        let load = wire.load(stack);
+        if let Some(load) = &load {
+            guard.carry(load);
+        }
+        let Core { stack, wire } = &mut *guard;
+        *more = load.is_some() && stack.has_egress();
+        let kick = !*more && wire.flush(stack, now);
         let mut crowded = stack.has_egress();
         self.crowded.store(crowded, Relaxed);
         let deadline = stack.deadline().map_or(0, Instant::as_nanos);

@@ -355,13 +355,17 @@ pub(crate) fn attach(
 ) -> Result<Lane, Reason> {
     let mut next = |place| descriptors.take(place).ok_or(Reason::BadRequest);
     let (region, ring, doorbell): (OwnedFd, OwnedFd, OwnedFd) = (next(0)?, next(1)?, next(2)?);
+    let bulk = next(3).ok();
     let mapped = Region::map(region.as_fd(), number, limits).map_err(|error| {
         sys::say(&error.to_string());
         Reason::Version
     })?;
     let keep = |fd: OwnedFd| protect::keep(fd.into_raw_fd()).map_err(|_| Reason::LaneFull);
     let (region, ring, doorbell) = (keep(region)?, keep(ring)?, keep(doorbell)?);
-    let lane = assemble(session, Handover { number, token, limits: *limits, region }, mapped, ring, doorbell, slot)?;
+    // Without it streams cost more, no more than that.
+    let bulk = bulk.and_then(|fd| keep(fd).ok()).unwrap_or(-1);
+    let handover = Handover { number, token, limits: *limits, region, bulk };
+    let lane = assemble(session, handover, mapped, ring, doorbell, slot)?;
     // The service binds the rings' socket now: a kernel before 6.4 would not have let us map them afterwards.
     lane.ask(&Request::Mapped, None)?;
     Ok(lane)
@@ -376,7 +380,7 @@ pub(crate) fn assemble(
     doorbell: i32,
     slot: Option<usize>,
 ) -> Result<Lane, Reason> {
-    let wire = Wire::attach(ring, &mapped).map_err(|error| {
+    let wire = Wire::attach(ring, (handover.bulk >= 0).then_some(handover.bulk), &mapped).map_err(|error| {
         let busy = error.raw_os_error() == Some(libc::EBUSY);
         let hint = if busy { " (only before their socket is bound: Linux 6.4 and newer can later, too)" } else { "" };
         sys::say(&format!("the lane's rings cannot be mapped: {error}{hint}"));

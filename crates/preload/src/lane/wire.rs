@@ -2,6 +2,7 @@
 
 use core::ffi::c_int;
 use std::io;
+use tickwire_link::bulk::{Bulk, Load};
 use tickwire_link::port::Port;
 use tickwire_link::region::Region;
 use tickwire_stack::Stack;
@@ -19,12 +20,15 @@ pub(crate) enum Wire {
 }
 
 impl Wire {
-    /// Maps the rings of the lane's socket.
+    /// Maps the rings of the lane's socket; `bulk` is the lane's bulk device, if it has one.
     ///
     /// # Errors
     /// As [`Port::attach`].
-    pub(crate) fn attach(ring: c_int, region: &Region) -> io::Result<Self> {
-        let port = Port::attach(crate::c::shared::own(ring), region.rings())?;
+    pub(crate) fn attach(ring: c_int, bulk: Option<c_int>, region: &Region) -> io::Result<Self> {
+        let mut port = Port::attach(crate::c::shared::own(ring), region.rings())?;
+        if let Some(bulk) = bulk {
+            port = port.with_bulk(Bulk::new(crate::c::shared::own(bulk)));
+        }
         Ok(Self::Ring(Box::leak(Box::new(port))))
     }
 
@@ -46,7 +50,16 @@ impl Wire {
         }
     }
 
-    /// Hands over what is to be sent; says whether the kernel must be told.
+    /// Takes what is to go by the bulk device.
+    pub(crate) fn load(&mut self, stack: &mut Stack<'static>) -> Option<Load> {
+        match self {
+            Self::Ring(port) => port.load(stack),
+            #[cfg(any(test, fuzzing))]
+            Self::Test(_) => None,
+        }
+    }
+
+    /// Hands over what is to be sent by the rings; says whether the kernel must be told.
     pub(crate) fn flush(&mut self, stack: &mut Stack<'static>, now: Instant) -> bool {
         match self {
             Self::Ring(port) => port.flush(stack, now),

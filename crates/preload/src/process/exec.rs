@@ -35,8 +35,8 @@ struct Inheritance {
 /// The lane's descriptors, and what the region holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Left {
-    /// Control connection, rings, doorbell, region.
-    descriptors: [c_int; 4],
+    /// Control connection, rings, doorbell, region, and the bulk device, -1 if there is none.
+    descriptors: [c_int; 5],
     limits: [u32; 12],
 }
 
@@ -71,7 +71,7 @@ impl Inheritance {
         let left = match parts.next() {
             None => None,
             Some(text) => {
-                let mut left = Left { descriptors: [0; 4], limits: [0; 12] };
+                let mut left = Left { descriptors: [0; 5], limits: [0; 12] };
                 fill(&mut left.descriptors, text)?;
                 fill(&mut left.limits, parts.next()?)?;
                 Some(left)
@@ -148,13 +148,13 @@ pub(crate) fn failed(lane: Option<&'static Lane>) {
     }
 }
 
-fn descriptors_of(lane: &'static Lane) -> [c_int; 4] {
+fn descriptors_of(lane: &'static Lane) -> [c_int; 5] {
     let (ring, doorbell) = lane.descriptors();
-    [lane.control_descriptor(), ring, doorbell, lane.handover().region]
+    [lane.control_descriptor(), ring, doorbell, lane.handover().region, lane.handover().bulk]
 }
 
 fn set_close_on_exec(descriptors: &[c_int], on: bool) {
-    for &fd in descriptors {
+    for &fd in descriptors.iter().filter(|&&fd| fd >= 0) {
         let _ = sys::fcntl(fd, libc::F_SETFD, if on { libc::FD_CLOEXEC } else { 0 });
     }
 }
@@ -183,18 +183,19 @@ pub(crate) fn inherit() {
 /// Goes on with the lane of the program that was this process before.
 fn adopt(inheritance: &Inheritance, left: &Left) -> Result<Lane, Reason> {
     let limits = Limits::from_list(left.limits);
-    let [control, ring, doorbell, region] = left.descriptors;
-    if left.descriptors.iter().any(|&fd| !Table::fits(fd) || sys::fcntl(fd, libc::F_GETFD, 0).is_err()) {
+    let [control, ring, doorbell, region, bulk] = left.descriptors;
+    let there = &left.descriptors[..if bulk < 0 { 4 } else { 5 }];
+    if there.iter().any(|&fd| !Table::fits(fd) || sys::fcntl(fd, libc::F_GETFD, 0).is_err()) {
         return Err(Reason::BadRequest);
     }
-    set_close_on_exec(&left.descriptors, true);
+    set_close_on_exec(there, true);
     let mapped = Region::map(crate::c::shared::borrow(region), inheritance.number, &limits);
     let mapped = mapped.map_err(|_| Reason::Version)?;
-    left.descriptors.iter().for_each(|&fd| {
+    there.iter().for_each(|&fd| {
         TABLE.set(fd, Entry::Lane);
     });
     let session = Session::inherited(Channel::from(crate::c::shared::own(control)));
-    let handover = Handover { number: inheritance.number, token: Token(inheritance.token), limits, region };
+    let handover = Handover { number: inheritance.number, token: Token(inheritance.token), limits, region, bulk };
     start::assemble(session, handover, mapped, ring, doorbell, Some(inheritance.slot))
 }
 
@@ -275,7 +276,7 @@ mod tests {
             number: 7,
             token: [0xab; 16],
             slot: 3,
-            left: Some(Left { descriptors: [900, 901, 902, 903], limits: Limits::DEFAULT.to_list() }),
+            left: Some(Left { descriptors: [900, 901, 902, 903, -1], limits: Limits::DEFAULT.to_list() }),
         };
         let text = inheritance.to_text();
         assert_eq!(Inheritance::from_text(&text), Some(inheritance.clone()));
