@@ -46,12 +46,10 @@ impl Classifiers {
 
     /// Attaches a classifier at a device's ingress: as a TCX link where the kernel has these, which runs before any legacy filter.
     pub(crate) fn attach(&self, ebpf: &mut Ebpf, name: &'static str, device: &str) -> Result<SchedClassifierLink> {
-        let tcx = TcAttachOptions::TcxOrder(LinkOrder::default());
-        let real = classifier(ebpf, name)?;
-        if let Ok(id) = real.attach_with_options(device, TcAttachType::Ingress, tcx) {
-            return Ok(real.take_link(id)?);
+        match tcx(classifier(ebpf, name)?, device) {
+            Some(link) => link,
+            None => self.attach_legacy(ebpf, name, device),
         }
-        self.attach_legacy(ebpf, name, device)
     }
 
     /// Attaches who stands in for a classifier, in place of one that a killed service has left.
@@ -75,7 +73,24 @@ impl Classifiers {
     }
 }
 
-fn classifier<'a>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut SchedClassifier> {
+/// Attaches a classifier of which nothing is left to do harm when the service is gone, at a device's ingress.
+pub(crate) fn attach_alone(ebpf: &mut Ebpf, name: &'static str, device: &str) -> Result<SchedClassifierLink> {
+    let program = classifier(ebpf, name)?;
+    if let Some(link) = tcx(program, device) {
+        return link;
+    }
+    clsact(device)?;
+    legacy(program, device, 1)
+}
+
+/// As a TCX link; `None` where the kernel has none.
+fn tcx(program: &mut SchedClassifier, device: &str) -> Option<Result<SchedClassifierLink>> {
+    let options = TcAttachOptions::TcxOrder(LinkOrder::default());
+    let id = program.attach_with_options(device, TcAttachType::Ingress, options).ok()?;
+    Some(program.take_link(id).map_err(Into::into))
+}
+
+pub(crate) fn classifier<'a>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut SchedClassifier> {
     Ok(ebpf.program_mut(name).ok_or(BpfError::Missing(name))?.try_into()?)
 }
 

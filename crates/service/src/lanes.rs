@@ -3,11 +3,12 @@
 use crate::bpf_error::BpfError;
 use crate::config::LaneConfig;
 use crate::connection::{Answer, ConnectionId};
-use crate::programs::{LaneHook, slot};
+use crate::programs::{LaneHook, LaneProgram, slot};
 use crate::registry::LaneId;
 use crate::requests::refused;
 use crate::service::Service;
 use crate::watch::Watches;
+use aya::programs::tc::SchedClassifierLink;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::collections::BTreeSet;
 use std::io::{self, Read};
@@ -18,6 +19,7 @@ use tickwire_host::link::is_lane_device;
 use tickwire_link::control::{AttachMode, Name, Push, Reason, Reply, Token};
 use tickwire_link::region::{self, RegionError, View};
 use tickwire_link::sys_ethtool::switch_transmit_checksums_off;
+use tickwire_link::sys_tap::{self, BULK_DEVICE};
 use tickwire_link::xsk::{self, RingSizes};
 use tickwire_stack::{Limits, Memory};
 
@@ -40,11 +42,19 @@ pub(crate) struct Lane {
     carries: bool,
     doorbell: OwnedFd,
     hook: LaneHook,
+    /// Where there are TAP devices.
+    pub(crate) bulk: Option<BulkDevice>,
     pub(crate) connections: BTreeSet<ConnectionId>,
     /// The smallest MTU of the interfaces, as its program was told.
     least_mtu: u32,
     pub(crate) made: Instant,
     pub(crate) watches: Watches,
+}
+
+/// The bulk way out of a lane: its device beside the program end, and what leads from there to it.
+pub(crate) struct BulkDevice {
+    tap: OwnedFd,
+    _way: SchedClassifierLink,
 }
 
 impl Lane {
@@ -89,6 +99,21 @@ fn host_end(number: LaneId) -> String {
 
 fn program_end(number: LaneId) -> String {
     format!("tw{number}p")
+}
+
+fn bulk_device(number: LaneId) -> String {
+    format!("tw{number}b")
+}
+
+/// Makes the bulk device of a lane, in the namespace of its program end.
+fn make_bulk_device(programs: &mut LaneProgram, lane: LaneId) -> Result<BulkDevice, LaneError> {
+    let (name, index) = (bulk_device(lane), lane | BULK_DEVICE);
+    // The program end then takes trains apart: what the guard sees are frames, with checksums.
+    switch_transmit_checksums_off(&program_end(lane)).map_err(system("switching checksum offload off"))?;
+    let tap = sys_tap::create(&name, index).map_err(system("making a TAP device"))?;
+    let way = programs.attach_bulk(&name)?;
+    tickwire_host::Host::open()?.raise_quietly(index)?;
+    Ok(BulkDevice { tap, _way: way })
 }
 
 /// The limits of a lane as configured.
@@ -248,9 +273,7 @@ impl Service {
         });
         if made.is_err() {
             self.programs.remove_lane(number);
-            if let Err(error) = self.host.delete_link(number) {
-                tracing::warn!(device = host_end(number), %error, "an unfinished lane could not be removed");
-            }
+            self.delete_devices(number, false);
         }
         made
     }
@@ -278,9 +301,12 @@ impl Service {
             let socket =
                 xsk::create(region.as_fd(), limits, RingSizes::DEFAULT).map_err(system("making the AF_XDP socket"))?;
             let hook = on_program_end.attach(lane, guard)?;
-            Ok((socket, hook))
+            let bulk = make_bulk_device(on_program_end, lane).inspect_err(|error| {
+                tracing::warn!(lane, %error, "a lane has no bulk device, so its streams cost more");
+            });
+            Ok((socket, hook, bulk.ok()))
         };
-        let (socket, hook) = self.namespace.run(inside).map_err(system("entering the namespace"))??;
+        let (socket, hook, bulk) = self.namespace.run(inside).map_err(system("entering the namespace"))??;
         self.programs.add_lane(lane)?;
         self.host.raise_quietly(lane)?;
         let doorbell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)
@@ -299,11 +325,25 @@ impl Service {
             carries: false,
             doorbell: doorbell.into(),
             hook,
+            bulk,
             connections: BTreeSet::new(),
             least_mtu: self.nics.least_mtu(),
             made: Instant::now(),
             watches: Watches::new(limits.paths as usize),
         })
+    }
+
+    /// Removes the devices of a lane, whoever still has descriptors of them.
+    pub(crate) fn delete_devices(&mut self, lane: LaneId, bulk: bool) {
+        if bulk {
+            let gone = self.namespace.run(|| tickwire_host::Host::open()?.delete_link(lane | BULK_DEVICE));
+            if let Ok(Err(error)) = gone {
+                tracing::warn!(device = bulk_device(lane), %error, "a lane's bulk device could not be removed");
+            }
+        }
+        if let Err(error) = self.host.delete_link(lane) {
+            tracing::warn!(device = host_end(lane), %error, "a lane's device could not be removed");
+        }
     }
 
     /// How lanes are to be guarded now: in XDP if every interface takes frames that XDP redirects to it, else by a tc filter.
@@ -371,8 +411,9 @@ impl Service {
 
 /// The answer that hands a lane over.
 fn answer(number: LaneId, lane: &Lane) -> io::Result<Answer> {
-    let descriptors =
-        [&lane.region, &lane.socket, &lane.doorbell].into_iter().map(OwnedFd::try_clone).collect::<io::Result<_>>()?;
+    let bulk = lane.bulk.as_ref().map(|bulk| &bulk.tap);
+    let all = [&lane.region, &lane.socket, &lane.doorbell].into_iter().chain(bulk);
+    let descriptors = all.map(OwnedFd::try_clone).collect::<io::Result<_>>()?;
     let (token, limits, mtu) = (lane.token, lane.limits, lane.least_mtu);
     Ok(Answer { reply: Reply::Lane { lane: number, token, limits, mtu }, descriptors })
 }

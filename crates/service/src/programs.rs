@@ -1,7 +1,7 @@
 //! The BPF programs and their maps: loading, attaching, and making the maps agree with what the service decided.
 
 use crate::bpf_error::BpfError;
-use crate::classifiers::Classifiers;
+use crate::classifiers::{self, Classifiers};
 use crate::config::Limits;
 use crate::groups::{GroupChange, Members};
 use crate::registry::{Change, FlowKey, LaneId, PortKey, Protocol, Share, Title};
@@ -449,6 +449,7 @@ impl LaneProgram {
             .map_max_entries(map::SOCKETS, SLOTS)
             .load(bpf::LANE)?;
         xdp(&mut ebpf, program::LANE)?.load()?;
+        classifiers::classifier(&mut ebpf, program::BULK)?.load()?;
         let sockets = ebpf.take_map(map::SOCKETS).ok_or(BpfError::Missing(map::SOCKETS))?.try_into()?;
         Ok(Self { ebpf, sockets })
     }
@@ -460,6 +461,11 @@ impl LaneProgram {
         let id = lane.attach_to_if_index(program_end, XdpMode::Driver)?;
         let link = lane.take_link(id)?;
         Ok(LaneHook { _lane: link, guard })
+    }
+
+    /// Puts the program onto a bulk device, in whose namespace it is to be called. It goes with the device.
+    pub(crate) fn attach_bulk(&mut self, device: &str) -> Result<SchedClassifierLink> {
+        classifiers::attach_alone(&mut self.ebpf, program::BULK, device)
     }
 
     /// Hands a program end's packets to `socket`, which is bound.

@@ -124,9 +124,7 @@ impl Service {
             }
             self.forget_claims(dead.claims);
             self.programs.remove_lane(dead.id);
-            if let Err(error) = self.host.delete_link(dead.id) {
-                tracing::warn!(device = dead.lane.host_end(), %error, "a lane's device could not be removed");
-            }
+            self.delete_devices(dead.id, dead.lane.bulk.is_some());
             self.usage.give_lane(dead.lane.user, dead.lane.bytes);
         }
     }

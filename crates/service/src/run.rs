@@ -171,7 +171,7 @@ pub(crate) fn raise_limits(limits: &Limits) {
         tracing::debug!(%error, "the limit of locked memory stays as it is");
     }
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        // One for each connection and claim, and some for each lane: it has three, its programs' links, and a moment of two namespaces.
+        // One for each connection and claim, and some for each lane: it has four, its programs' links, and a moment of two namespaces.
         let each = [(limits.flows, 1), (limits.connections, 1), (limits.lanes, 16)];
         let wanted = hard.max(each.iter().map(|&(number, of)| u64::from(number) * of).sum::<u64>() + 1024);
         let raised = setrlimit(Resource::RLIMIT_NOFILE, wanted, wanted)

@@ -8,6 +8,7 @@ use std::os::fd::AsFd;
 use tickwire_host::Connections;
 use tickwire_link::port::Port;
 use tickwire_link::region;
+use tickwire_link::sys_tap;
 use tickwire_link::xsk::{self, RingSizes};
 use tickwire_stack::Limits;
 
@@ -20,6 +21,8 @@ pub struct Trial {
     pub long_frames: io::Result<bool>,
     /// Whether the rings of a bound AF_XDP socket can be mapped, so that sockets outlive exec (Linux 6.4).
     pub bound_rings: io::Result<bool>,
+    /// Whether lanes can have bulk devices, by which streams cost less.
+    pub bulk: io::Result<()>,
     /// Whether the kernel tells its TCP connections, so that TCP can be accelerated; else its reason.
     pub connections: Result<(), String>,
 }
@@ -35,6 +38,7 @@ pub fn trial() -> Trial {
         programs: loaded.map_err(|error| one_line(error.to_string())),
         long_frames: xsk::takes_long_frames(),
         bound_rings: Namespace::create().and_then(|empty| empty.run(maps_bound_rings)?),
+        bulk: Namespace::create().and_then(|empty| empty.run(|| sys_tap::create("trial", 0).map(drop))?),
         connections: Connections::open().map(drop).map_err(|error| one_line(error.to_string())),
     }
 }
@@ -67,6 +71,7 @@ mod tests {
         }
         let trial = trial();
         assert_eq!((trial.programs, trial.connections), (Ok(()), Ok(())));
+        trial.bulk.unwrap();
         let (long, bound) = (trial.long_frames.unwrap(), trial.bound_rings.unwrap());
         assert!(bound || !long, "6.6 can do what 6.4 can");
     }

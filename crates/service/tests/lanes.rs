@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use tickwire_link::control::{Claim, ClaimKind, CountersOf, Reason, Reply};
 use tickwire_service::Attach;
 use tickwire_stack::addr::Endpoint;
+use tickwire_stack::tcp::Shutdown;
 use tickwire_stack::udp::{SendTo, UdpOptions};
 
 /// A kernel socket of host `a`, bound as given.
@@ -106,6 +107,64 @@ fn a_dead_program_is_gone_within_a_second_and_its_peers_know() {
     assert!(death.elapsed() < Duration::from_secs(1), "took {:?}", death.elapsed());
     drop(proof);
     until("the port is free again", || within(&world.pair.a, || TcpListener::bind(world.a(40000))).is_ok());
+}
+
+/// What a stream sends goes out as a few trains, and arrives as the segments that the peer's path takes. `dies`: whoever takes the first load out dies before it
+/// is written, and another goes on.
+fn a_stream_goes_in_trains(attach: Attach, dies: bool) {
+    if skipped() {
+        return;
+    }
+    const ALL: usize = 300_000;
+    let world = World::new(attach);
+    let listener = within(&world.pair.b, || TcpListener::bind(world.b(80)).unwrap());
+    let (mut client, lane, mut stack) = world.program();
+    let proof = common::tcp_socket(&world.pair.a, world.a(40000));
+    let remote = Endpoint::from(world.b(80));
+    client.claim(ClaimKind::Flow, remote, proof.as_fd()).unwrap();
+    stack.path_set(client.path(remote.address), now());
+    let id = stack.tcp_connect(&stack.tcp_defaults(), world.a(40000).into(), remote, now()).unwrap();
+    lane.turn_until(&mut stack, "connected", |stack| common::is_connected(stack, id));
+    let (mut accepted, _) = listener.accept().unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut got = Vec::new();
+        accepted.read_to_end(&mut got).map(|_| got)
+    });
+    let sent: Vec<u8> = (0..ALL).map(|at| ((at * 31) >> 3) as u8).collect();
+    let mut from = 0;
+    if dies {
+        from = stack.tcp_send(id, now(), false, &mut &sent[..]).unwrap();
+        assert!(lane.port.load(&mut stack).is_some());
+    }
+    lane.turn_until(&mut stack, "all is written", |stack| {
+        let mut rest = &sent[from..];
+        from += stack.tcp_send(id, now(), false, &mut rest).unwrap_or(0);
+        from == ALL
+    });
+    stack.tcp_shutdown(id, now(), Shutdown::Write).unwrap();
+    lane.turn_until(&mut stack, "all has arrived", |_| reader.is_finished());
+    assert!(reader.join().unwrap().unwrap() == sent, "what was sent");
+    let counters = client.counters(CountersOf::Lane, lane.lane);
+    assert_eq!(counters[4..], [0; 8], "nothing refused, nothing lost");
+    let segments = (ALL / 1448) as u64;
+    assert!(counters[2] > segments && counters[3] > (segments * 66) + ALL as u64, "each counts: {counters:?}");
+    let carried = lane.carried.get();
+    assert!(carried > segments as usize / 2, "{carried} of {segments} segments went in trains");
+}
+
+#[test]
+fn a_stream_goes_in_trains_where_lanes_are_guarded_in_xdp() {
+    a_stream_goes_in_trains(Attach::Native, false);
+}
+
+#[test]
+fn a_stream_goes_in_trains_where_lanes_are_guarded_by_tc() {
+    a_stream_goes_in_trains(Attach::Tc, false);
+}
+
+#[test]
+fn what_a_program_has_not_written_when_it_dies_another_of_its_lane_sends() {
+    a_stream_goes_in_trains(Attach::Auto, true);
 }
 
 #[test]

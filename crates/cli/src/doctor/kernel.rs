@@ -59,7 +59,16 @@ pub(crate) fn tried(trial: &Trial) -> Vec<Finding> {
             "`modprobe tcp_diag` (CONFIG_INET_DIAG): without it only UDP is accelerated",
         ),
     };
-    vec![programs, long, exec, connections]
+    let bulk = match &trial.bulk {
+        Ok(()) => Finding::good("TAP devices", "streams leave in trains of segments"),
+        Err(error) if denied(error) => Finding::unknown("TAP devices"),
+        Err(error) => Finding::improve(
+            "TAP devices",
+            format!("none can be made, so streams leave packet by packet: {error}"),
+            "`modprobe tun` (CONFIG_TUN), and in a container /dev/net/tun: matters for long streams, a third of their rate",
+        ),
+    };
+    vec![programs, long, exec, bulk, connections]
 }
 
 fn version(system: &System) -> Finding {
@@ -112,14 +121,16 @@ mod tests {
     #[test]
     fn what_was_tried_is_told_and_so_is_what_could_not_be() {
         let denied = || std::io::Error::from(std::io::ErrorKind::PermissionDenied);
-        let of = |programs, long_frames, bound_rings, connections| {
-            verdicts(&tried(&Trial { programs, long_frames, bound_rings, connections }))
+        let of = |programs, long_frames, bound_rings, bulk, connections| {
+            verdicts(&tried(&Trial { programs, long_frames, bound_rings, bulk, connections }))
         };
         let no = || Err("no".to_owned());
-        assert_eq!(of(Ok(()), Ok(true), Ok(true), Ok(())), [Good; 4]);
-        assert_eq!(of(Ok(()), Ok(false), Ok(false), Ok(())), [Good, Improve, Improve, Good], "Linux 6.1");
-        assert_eq!(of(no(), Err(denied()), Err(denied()), Ok(())), [Unknown, Unknown, Unknown, Good], "not root");
-        assert_eq!(of(no(), Ok(true), Ok(true), no()), [Missing, Good, Good, Missing]);
+        let absent = || Err(std::io::Error::from(std::io::ErrorKind::NotFound));
+        assert_eq!(of(Ok(()), Ok(true), Ok(true), Ok(()), Ok(())), [Good; 5]);
+        assert_eq!(of(Ok(()), Ok(false), Ok(false), absent(), Ok(())), [Good, Improve, Improve, Improve, Good]);
+        let refused = of(no(), Err(denied()), Err(denied()), Err(denied()), Ok(()));
+        assert_eq!(refused, [Unknown, Unknown, Unknown, Unknown, Good], "not root");
+        assert_eq!(of(no(), Ok(true), Ok(true), Ok(()), no()), [Missing, Good, Good, Good, Missing]);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use nix::sched::{CloneFlags, setns};
 use nix::sys::eventfd::EventFd;
+use std::cell::Cell;
 use std::fs::File;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,6 +12,7 @@ use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tickwire_lab::Pair;
+use tickwire_link::bulk::Bulk;
 use tickwire_link::control::{
     Channel, Claim, ClaimKind, CountersOf, Descriptors, Name, Part, Parts, Push, Reason, Remotes, Reply, Request, Token,
 };
@@ -312,6 +314,9 @@ pub struct LaneOf {
     pub limits: Limits,
     pub region: Region,
     pub port: Port,
+    /// The bulk device, and how many frames went by it.
+    pub bulk: Option<OwnedFd>,
+    pub carried: Cell<usize>,
 }
 
 impl Client {
@@ -477,8 +482,12 @@ impl LaneOf {
         let region = descriptors.take(0).unwrap();
         let region = Region::map(region.as_fd(), lane, &limits).unwrap();
         let socket: OwnedFd = descriptors.take(1).unwrap();
-        let port = Port::attach(socket, region.rings())?;
-        Ok(Self { lane, token, limits, region, port })
+        let mut port = Port::attach(socket, region.rings())?;
+        let bulk = descriptors.take(3);
+        if let Some(tap) = &bulk {
+            port = port.with_bulk(Bulk::new(tap.try_clone()?));
+        }
+        Ok(Self { lane, token, limits, region, port, bulk, carried: Cell::new(0) })
     }
 
     /// The stack in the region, which the caller alone uses. Call once.
@@ -496,6 +505,11 @@ impl LaneOf {
     pub fn turn(&self, stack: &mut Stack<'_>) {
         self.port.poll(stack, now());
         stack.on_time(now());
+        while let Some(load) = self.port.load(stack) {
+            let gone = self.port.carry(stack, &load);
+            self.port.carried(stack, &load, gone);
+            self.carried.set(self.carried.get() + gone);
+        }
         if self.port.flush(stack, now()) {
             let _ = self.port.kick();
         }
