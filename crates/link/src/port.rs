@@ -20,8 +20,9 @@ const RX_BATCH: u32 = 64;
 /// The most completions that one poll takes.
 const COMPLETION_BATCH: u32 = 256;
 
-/// From how many frames on the bulk device may be worth its system calls.
-const BULK_FROM: usize = 3;
+/// From how many frames on packets go by the bulk device. A shorter train costs less than its packets one by one, too, but none of them arrives before all have
+/// been made: with 3 frames, messages of 20 and 640 KB over a cable that loses took a tenth longer than by the rings; with 24 as long, and a stream is as quick with either.
+const BULK_FROM: usize = 24;
 
 /// The most system calls of one kick. The kernel sends some 32 packets each.
 const KICKS: u32 = 128;
