@@ -169,6 +169,7 @@ fn budget(lane: &Lane, now: Instant) -> Span {
     match lane.settings().spin {
         Spin::Never => Span::ZERO,
         Spin::Always => Span::from_nanos(u64::MAX),
+        _ if lane.rivals.are_there(now) => Span::ZERO,
         Spin::For(time) => time,
         Spin::Adaptive if now.since(lane.last_traffic()) < LATELY => ADAPTIVE,
         Spin::Adaptive => Span::ZERO,
@@ -213,8 +214,10 @@ fn spin<T>(
             return Err(AGAIN);
         }
         if offers && now.since(offered) >= OFFER {
+            let from = sys::now(); // The attempt may have taken its time.
             std::thread::yield_now();
-            offered = now;
+            offered = sys::now();
+            lane.rivals.offered(from, offered);
         }
         if due {
             cancel::check()?;
