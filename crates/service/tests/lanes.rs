@@ -2,14 +2,16 @@
 
 mod common;
 
-use common::{World, now, release, skipped, until, within};
+use common::{Client, LaneOf, World, now, release, skipped, until, within};
 use std::io::{ErrorKind, Read};
-use std::net::{TcpListener, UdpSocket};
-use std::os::fd::AsFd;
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 use tickwire_link::control::{Claim, ClaimKind, CountersOf, Reason, Reply};
 use tickwire_service::Attach;
+use tickwire_stack::Stack;
 use tickwire_stack::addr::Endpoint;
+use tickwire_stack::ids::TcpId;
 use tickwire_stack::tcp::Shutdown;
 use tickwire_stack::udp::{SendTo, UdpOptions};
 
@@ -82,12 +84,19 @@ fn datagrams_cross_with_native_xdp() {
     datagrams_cross(Attach::Native, false);
 }
 
-#[test]
-fn a_dead_program_is_gone_within_a_second_and_its_peers_know() {
-    if skipped() {
-        return;
-    }
-    let world = World::new(Attach::Auto);
+/// A connection of a program's to its peer on the kernel.
+struct Connection {
+    listener: TcpListener,
+    client: Client,
+    stack: Stack<'static>,
+    lane: LaneOf,
+    /// Holds the port, as the library's own socket does.
+    proof: OwnedFd,
+    id: TcpId,
+    accepted: TcpStream,
+}
+
+fn connected(world: &World) -> Connection {
     let listener = within(&world.pair.b, || TcpListener::bind(world.b(80)).unwrap());
     let (mut client, lane, mut stack) = world.program();
     let proof = common::tcp_socket(&world.pair.a, world.a(40000));
@@ -96,7 +105,17 @@ fn a_dead_program_is_gone_within_a_second_and_its_peers_know() {
     stack.path_set(client.path(remote.address), now());
     let id = stack.tcp_connect(&stack.tcp_defaults(), world.a(40000).into(), remote, now()).unwrap();
     lane.turn_until(&mut stack, "connected", |stack| common::is_connected(stack, id));
-    let (mut accepted, _) = listener.accept().unwrap();
+    let (accepted, _) = listener.accept().unwrap();
+    Connection { listener, client, lane, stack, proof, id, accepted }
+}
+
+#[test]
+fn a_dead_program_is_gone_within_a_second_and_its_peers_know() {
+    if skipped() {
+        return;
+    }
+    let world = World::new(Attach::Auto);
+    let Connection { listener: _listener, client, lane, stack, proof, id: _, mut accepted } = connected(&world);
     accepted.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
     assert_eq!(world.lane_devices().len(), 1);
     let death = Instant::now();
@@ -120,15 +139,8 @@ fn a_stream_goes_in_trains(attach: Attach, mut dies: bool) {
     /// Frames that are to go in trains.
     const CARRIED: usize = 100;
     let world = World::new(attach);
-    let listener = within(&world.pair.b, || TcpListener::bind(world.b(80)).unwrap());
-    let (mut client, lane, mut stack) = world.program();
-    let proof = common::tcp_socket(&world.pair.a, world.a(40000));
-    let remote = Endpoint::from(world.b(80));
-    client.claim(ClaimKind::Flow, remote, proof.as_fd()).unwrap();
-    stack.path_set(client.path(remote.address), now());
-    let id = stack.tcp_connect(&stack.tcp_defaults(), world.a(40000).into(), remote, now()).unwrap();
-    lane.turn_until(&mut stack, "connected", |stack| common::is_connected(stack, id));
-    let (mut accepted, _) = listener.accept().unwrap();
+    let Connection { listener: _listener, mut client, lane, mut stack, proof: _proof, id, mut accepted } =
+        connected(&world);
     let reader = std::thread::spawn(move || {
         let mut got = Vec::new();
         accepted.read_to_end(&mut got).map(|_| got)
