@@ -81,6 +81,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const CLIENT_CPU: &str = "0";
 const SERVER_CPU: &str = "1";
 const SIZE: &str = "64";
+/// A program that never sleeps.
+const BUSY: &str = "while :; do :; done";
 
 impl Bed {
     pub(crate) fn new(trips: u32, seconds: u32, attach: &str) -> Result<Self> {
@@ -141,6 +143,14 @@ impl Bed {
             bail!("{} messages were lost", latency.lost);
         }
         Ok(Measured::Latency(latency))
+    }
+
+    /// [`Bed::ping_pong`] while another program on each processor always has something to do.
+    pub(crate) fn among_busy(&self, ends: Ends, traffic: Traffic) -> Result<Measured> {
+        let host = &self.pair(ends, traffic.spin)?.a;
+        let programs = [CLIENT_CPU, SERVER_CPU].map(|cpu| host.spawn(&["taskset", "-c", cpu, "sh", "-c", BUSY]));
+        let _busy = programs.into_iter().collect::<Result<Vec<Process>>>()?;
+        self.ping_pong(ends, traffic)
     }
 
     /// One TCP stream between programs of our own; `wire`: the kernel sends frames of the MTU, as over a real cable.

@@ -20,7 +20,7 @@ const TCP_BLOCK: Traffic = Traffic { transport: "tcp", spin: false };
 const TCP_SPIN: Traffic = Traffic { transport: "tcp", spin: true };
 
 /// All rows. Rivals stand side by side, so that the machine's drift meets them alike.
-pub(crate) const ROWS: [Row; 31] = [
+pub(crate) const ROWS: [Row; 35] = [
     Row { name: "raw AF_XDP, direct", measure: |bed| latency(&bed.floor("direct")?) },
     Row { name: "raw AF_XDP, lane", measure: |bed| latency(&bed.floor("lane:native:xdp")?) },
     Row { name: "UDP kernel, blocking", measure: |bed| bed.ping_pong(Ends::Kernel, UDP_BLOCK) },
@@ -63,6 +63,10 @@ pub(crate) const ROWS: [Row; 31] = [
         name: "stream kernel beside service, generic",
         measure: |bed| bed.stream(Ends::Beside(Attach::Generic), false),
     },
+    Row { name: "UDP kernel, processors busy", measure: |bed| bed.among_busy(Ends::Kernel, UDP_BLOCK) },
+    Row { name: "UDP Tickwire, processors busy", measure: |bed| bed.among_busy(Ends::Both, UDP_BLOCK) },
+    Row { name: "TCP kernel, processors busy", measure: |bed| bed.among_busy(Ends::Kernel, TCP_BLOCK) },
+    Row { name: "TCP Tickwire, processors busy", measure: |bed| bed.among_busy(Ends::Both, TCP_BLOCK) },
     Row { name: "UDP raw AF_XDP, lane by tc", measure: |bed| latency(&bed.floor("lane:tc:tc")?) },
 ];
 

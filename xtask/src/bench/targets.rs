@@ -76,6 +76,14 @@ pub(crate) fn check(outcomes: &[Outcome], lane_bytes: u64) -> Vec<Verdict> {
             judge(name(&format!("one end accelerated, {label} over kernel to kernel")), one_end, Bound::AtMost(1.0));
         }
         let beside = ratio(row("kernel beside service"), row("kernel, blocking"), p50);
+        for (label, figure) in [("p50", p50), ("p99", p99)] {
+            let busy = ratio(row("Tickwire, processors busy"), row("kernel, processors busy"), figure);
+            judge(
+                name(&format!("processors kept busy by others, {label} over the kernel's")),
+                busy,
+                Bound::AtMost(1.0),
+            );
+        }
         judge(name("ordinary program beside the service (default attach), p50"), beside, Bound::AtMost(1.1));
     }
     let stream = rows.rate("stream Tickwire");
