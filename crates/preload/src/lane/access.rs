@@ -8,7 +8,6 @@ use crate::c::sys;
 use crate::lane::ending::Ending;
 use crate::lane::gate::Gate;
 use crate::lane::here;
-use crate::lane::rivals::Rivals;
 use crate::lane::service::Talk;
 use crate::lane::session::Session;
 use crate::table::desc::Descriptions;
@@ -39,8 +38,6 @@ pub(crate) struct Lane {
     ended: AtomicU32,
     /// When frames last came in, in nanoseconds.
     traffic: AtomicU64,
-    /// Who else wants the processors on which this process polls.
-    pub(crate) rivals: Rivals,
     /// When the stack next wants to be called, in nanoseconds; 0 never.
     deadline: AtomicU64,
     /// Until when this process's helper sleeps in the program's place, in nanoseconds: it is woken for what is due before, and for packets that find no room. 0
@@ -128,7 +125,6 @@ impl Lane {
             slot: AtomicUsize::new(0),
             ended: AtomicU32::new(0),
             traffic: AtomicU64::new(0),
-            rivals: Rivals::default(),
             deadline: AtomicU64::new(0),
             cared_until: AtomicU64::new(0),
             crowded: AtomicBool::new(false),

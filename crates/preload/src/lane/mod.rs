@@ -10,14 +10,12 @@
 //! | `wire` | where the stack's packets come from and go to |
 //! | `session` | this process's control connection |
 //! | `service` | what is asked of the service by it, and what the service says unasked |
-//! | `rivals` | whether others want the processors on which its threads poll |
 //! | `gate` | who may enter the lane while the program ends |
 
 mod access;
 pub(crate) mod ending;
 pub(crate) mod gate;
 mod here;
-mod rivals;
 pub(crate) mod service;
 pub(crate) mod session;
 pub(crate) mod start;

@@ -6,7 +6,7 @@ use crate::base::inside::is_inside;
 use crate::c::{cancel, signal, sys};
 use crate::lane::{Access, Lane};
 use crate::table::desc::{Description, flag};
-use crate::wait::{Same, watch};
+use crate::wait::{Same, rivals, watch};
 use core::ffi::c_int;
 use libc::{pollfd, sigset_t};
 use std::cell::Cell;
@@ -169,7 +169,7 @@ fn budget(lane: &Lane, now: Instant) -> Span {
     match lane.settings().spin {
         Spin::Never => Span::ZERO,
         Spin::Always => Span::from_nanos(u64::MAX),
-        _ if lane.rivals.are_there(now) => Span::ZERO,
+        _ if rivals::are_there(now) => Span::ZERO,
         Spin::For(time) => time,
         Spin::Adaptive if now.since(lane.last_traffic()) < LATELY => ADAPTIVE,
         Spin::Adaptive => Span::ZERO,
@@ -217,7 +217,10 @@ fn spin<T>(
             let from = sys::now(); // The attempt may have taken its time.
             std::thread::yield_now();
             offered = sys::now();
-            lane.rivals.offered(from, offered);
+            if rivals::offered(from, offered) {
+                let_through(&mut held, plan)?;
+                return Err(AGAIN);
+            }
         }
         if due {
             cancel::check()?;

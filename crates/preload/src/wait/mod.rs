@@ -3,6 +3,7 @@
 //! | file | purpose |
 //! |---|---|
 //! | `call` | how a call waits: it polls the lane for a while, then sleeps; reached as `wait::wait` and `wait::transfer` |
+//! | `rivals` | whether others want the processor on which a thread polls |
 //! | `watch` | how a sleeping thread hears the lane's doorbell |
 //! | `same` | whether it still has the socket with which it began |
 //! | `readiness` | what a descriptor of ours is ready for |
@@ -14,6 +15,7 @@ pub(crate) mod epoll;
 pub(crate) mod epoll_wait;
 pub(crate) mod poll;
 pub(crate) mod readiness;
+mod rivals;
 mod same;
 mod watch;
 
