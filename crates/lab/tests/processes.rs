@@ -451,3 +451,64 @@ os.execv(sys.executable, [sys.executable, '-c', then, sys.argv[2], str(stays.fil
     // Two handshakes, what was acknowledged of 51,000 bytes, and two ends: where the program there is late, one acknowledgement covers much.
     assert!(both.a_service.stat().unwrap().diverted() >= 6);
 }
+
+#[test]
+fn sockets_on_the_kernel_are_shown_for_as_long_as_a_process_has_them() {
+    // Connections to the host's own address are the kernel's.
+    const PROGRAM: &str = r#"
+import os, socket, subprocess, sys
+def say(word):
+    print(word, flush=True)
+    sys.stdin.readline()
+address = (sys.argv[1], 9000)
+listener = socket.create_server(address)
+client = socket.create_connection(address)
+server, _ = listener.accept()
+client.sendall(b'abc')
+subprocess.run(['true'])
+say('both')
+(closed, close) = os.pipe()
+if os.fork() == 0:
+    client.close()
+    os.write(close, b'x')
+    sys.stdin.readline()
+    os._exit(0)
+os.read(closed, 1)
+server.close()
+print('parted', flush=True)
+os.wait()
+say('alone')
+listener.set_inheritable(True)
+client.set_inheritable(True)
+os.execv(sys.executable, ['python', '-c', "import sys; print('another', flush=True); sys.stdin.readline()"])
+"#;
+    let both = Both::new();
+    let fifo = both.a().directory().join("go");
+    both.a().run(&["mkfifo", fifo.to_str().unwrap()]).unwrap();
+    let script = format!("exec 0<>{}; exec \"$@\"", fifo.display());
+    let command = ["bash", "-c", &script, "bash", python(), "-c", PROGRAM, &both.pair.a_v4()];
+    let mut program = start(both.a(), true, &command);
+    let go_on = || std::fs::write(&fifo, "\n").unwrap();
+    let shown = || {
+        let stat = both.a_service.stat().unwrap();
+        let lanes = stat.json["lanes"].as_array().unwrap();
+        let sockets = lanes.iter().flat_map(|lane| lane["sockets"].as_array().unwrap());
+        let on_kernel = sockets.filter(|socket| socket["accelerated"] == false);
+        let mut on_kernel: Vec<_> =
+            on_kernel.map(|s| (s["state"].as_str().unwrap().to_owned(), s["rx_queue"].as_u64())).collect();
+        on_kernel.sort();
+        on_kernel
+    };
+    let socket = |state: &str, waits| (state.to_owned(), Some(waits));
+    program.wait_for("both", PATIENCE).unwrap();
+    assert_eq!(shown(), [socket("ESTAB", 0), socket("ESTAB", 3)], "a child of its has closed all that it inherited");
+    go_on();
+    program.wait_for("parted", PATIENCE).unwrap();
+    assert_eq!(shown().len(), 2, "one is the parent's, one the child's");
+    go_on();
+    program.wait_for("alone", PATIENCE).unwrap();
+    tools::until("the child's is gone", PATIENCE, || shown().len() == 1).unwrap();
+    go_on();
+    program.wait_for("another", PATIENCE).unwrap();
+    assert_eq!(shown().len(), 1, "another program has it now");
+}

@@ -179,6 +179,8 @@ pub struct Row {
     pub tx_bytes: Count,
     /// TCP: 1 if the connection is complete: should its program be gone, the service ends it in order, not by a RST.
     pub complete: Cell,
+    /// A socket that stays on the kernel: the processes of the lane that have it, a bit for each; the caller's.
+    pub holders: Count,
 }
 
 impl Row {
@@ -208,7 +210,8 @@ impl Row {
         cells.into_iter().for_each(|cell| cell.set(0));
         [&self.local, &self.remote].into_iter().for_each(|e| e.set(Endpoint::default()));
         [&self.source_mac, &self.next_hop_mac].into_iter().for_each(|m| m.set(Mac::default()));
-        [&self.rx_packets, &self.rx_bytes, &self.tx_packets, &self.tx_bytes].into_iter().for_each(|c| c.set(0));
+        let counts = [&self.rx_packets, &self.rx_bytes, &self.tx_packets, &self.tx_bytes, &self.holders];
+        counts.into_iter().for_each(|c| c.set(0));
     }
 }
 

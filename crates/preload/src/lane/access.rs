@@ -8,6 +8,7 @@ use crate::c::sys;
 use crate::lane::ending::Ending;
 use crate::lane::gate::Gate;
 use crate::lane::here;
+use crate::lane::kernel_rows::KernelRows;
 use crate::lane::service::Talk;
 use crate::lane::session::Session;
 use crate::table::desc::Descriptions;
@@ -65,6 +66,11 @@ impl Access<'_> {
     /// The descriptions of all sockets of the lane.
     pub(crate) fn descriptions(&mut self) -> Descriptions<'_> {
         Descriptions::new(self.stack.user())
+    }
+
+    /// The rows of sockets that stay on the kernel.
+    pub(crate) fn kernel_rows(&self) -> KernelRows<'_> {
+        KernelRows::of(self.stack)
     }
 
     /// The public rows of TCP connections, and others behind them.
@@ -470,11 +476,4 @@ pub(crate) fn forget_sleepers(stack: &mut Stack<'_>, slot: usize, most: u64) {
     let gone = (*counted).min(most).min(THREADS);
     *counted -= gone;
     (0..gone).for_each(|_| stack.sleep_end());
-}
-
-/// A free row for a socket that stays on the kernel.
-pub(crate) fn kernel_row<'s>(stack: &'s Stack<'_>) -> Option<(u32, &'s table::Row)> {
-    let rows = stack.kernel_rows();
-    let free = rows.iter().position(|row| row.kind.get() == table::kind::FREE)?;
-    Some((free as u32, &rows[free]))
 }

@@ -7,6 +7,7 @@
 //! | `access` | the lane as this process has it: the stack in the shared region and the lock around it; reached as `lane::Lane` |
 //! | `here` | which lane is this process's, and what else is true of it alone |
 //! | `ending` | its end in this process, for which others wait |
+//! | `kernel_rows` | the rows by which sockets that stay on the kernel are shown |
 //! | `wire` | where the stack's packets come from and go to |
 //! | `session` | this process's control connection |
 //! | `service` | what is asked of the service by it, and what the service says unasked |
@@ -16,11 +17,12 @@ mod access;
 pub(crate) mod ending;
 pub(crate) mod gate;
 mod here;
+mod kernel_rows;
 pub(crate) mod service;
 pub(crate) mod session;
 pub(crate) mod start;
 pub(crate) mod wire;
 
-pub(crate) use access::{Access, Handover, Lane, Parts, forget_sleepers, kernel_row};
+pub(crate) use access::{Access, Handover, Lane, Parts, forget_sleepers};
 pub(crate) use ending::await_ending;
 pub(crate) use here::{current, disinherit, heard_of, inherit, install, is_stray};

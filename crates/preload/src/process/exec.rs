@@ -8,6 +8,7 @@ use crate::lane::start;
 use crate::lane::{self, Handover, Lane};
 use crate::process::family;
 use crate::socket::close;
+use crate::socket::kernel;
 use crate::socket::open;
 use crate::socket::pending;
 use crate::table::desc::flag;
@@ -242,6 +243,7 @@ fn find_sockets(lane: &'static Lane) {
             close::drop_reference(lane, index);
         }
     }
+    kernel::take_stock(lane, true);
     // Epoll instances are not taken over: what the new program makes of an inherited one it must build anew.
     sets.into_iter().for_each(|index| close::drop_reference(lane, index));
 }

@@ -6,6 +6,7 @@ use crate::c::sys;
 use crate::lane::{self, Lane};
 use crate::process::share::{Birth, ELSEWHERE, Share, is_forked_by, is_unborn, say_elsewhere};
 use crate::socket::close;
+use crate::socket::kernel;
 use crate::socket::multicast;
 use crate::socket::open;
 use crate::socket::pending;
@@ -35,7 +36,8 @@ fn before_fork(lane: &'static Lane) {
         return;
     }
     let own = 1 << lane.slot();
-    let taken = Share::take(lane, Birth::Fork, |descriptions, child| {
+    let taken = Share::take(lane, Birth::Fork, |access, child| {
+        let mut descriptions = access.descriptions();
         for index in 0..descriptions.used() {
             let mut description = descriptions.get(index);
             let holders = description.holders();
@@ -44,6 +46,7 @@ fn before_fork(lane: &'static Lane) {
                 *holders |= child;
             }
         }
+        access.kernel_rows().share(access.slot, child);
     });
     match taken {
         Err(ELSEWHERE) => say_elsewhere(),
@@ -132,6 +135,7 @@ fn take_stock(lane: &'static Lane) {
         Ok(descriptions.used())
     });
     let Ok(used) = used else { return };
+    kernel::take_stock(lane, false);
     (0..used).for_each(close::uncount);
     TABLE.each().filter_map(|(_, entry)| entry.description()).for_each(close::count);
     multicast::joined().retain(|&(index, _)| close::is_counted(index));
@@ -206,6 +210,7 @@ pub(crate) fn drop_process(lane: &'static Lane, slot: usize, process: u64) {
                     return Ok(Some(after));
                 }
             }
+            access.kernel_rows().drop_process(slot);
             *access.descriptions().process(slot) = 0;
             // Or each event would ring for them, for as long as the lane lives.
             lane::forget_sleepers(access.stack, slot, u64::MAX);

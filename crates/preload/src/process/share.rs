@@ -2,9 +2,8 @@
 
 use crate::base::errno::{Errno, Result};
 use crate::c::sys;
-use crate::lane::Lane;
+use crate::lane::{Access, Lane};
 use crate::process::family;
-use crate::table::desc::Descriptions;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// In place of a process in its slot, with the number of the thread that is about to make one: nobody who could be dead. A thread makes one child at a
@@ -65,26 +64,21 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// Takes a slot; `give` enters its bit with the descriptions that the child is to hold.
+    /// Takes a slot; `give` enters its bit with what the child is to hold.
     ///
     /// # Errors
     /// `ENOBUFS` if too many processes have the lane; [`ELSEWHERE`]; `ENETDOWN` if the lane has ended.
-    pub(crate) fn take(
-        lane: &'static Lane,
-        birth: Birth,
-        give: impl FnOnce(&mut Descriptions<'_>, u64),
-    ) -> Result<Self> {
+    pub(crate) fn take(lane: &'static Lane, birth: Birth, give: impl FnOnce(&mut Access<'_>, u64)) -> Result<Self> {
         if sys::children_are_elsewhere() {
             return Err(ELSEWHERE);
         }
         Self::marked(lane, mark(birth, sys::process(), sys::thread()), give)
     }
 
-    fn marked(lane: &'static Lane, mark: u64, give: impl FnOnce(&mut Descriptions<'_>, u64)) -> Result<Self> {
+    fn marked(lane: &'static Lane, mark: u64, give: impl FnOnce(&mut Access<'_>, u64)) -> Result<Self> {
         let slot = lane.with(|access| {
-            let mut descriptions = access.descriptions();
-            let slot = descriptions.take_process(mark).ok_or(Errno(libc::ENOBUFS))?;
-            give(&mut descriptions, 1 << slot);
+            let slot = access.descriptions().take_process(mark).ok_or(Errno(libc::ENOBUFS))?;
+            give(access, 1 << slot);
             Ok(slot)
         })?;
         lane.set_company(lane.company() + 1);
@@ -123,7 +117,7 @@ mod tests {
         let lane = testing::lane();
         let fd = testing::connected(7);
         let index = TABLE.get(fd).description().unwrap();
-        let give = move |descriptions: &mut Descriptions<'_>, holder| *descriptions.get(index).holders() |= holder;
+        let give = move |access: &mut Access<'_>, holder| *access.descriptions().get(index).holders() |= holder;
         let process = |slot| lane.with(|access| Ok(*access.descriptions().process(slot))).unwrap();
         let holders = || lane.with(|access| Ok(access.descriptions().get(index).holders().count_ones())).unwrap();
 
@@ -153,7 +147,7 @@ mod tests {
         let fd = testing::connected(7);
         let index = TABLE.get(fd).description().unwrap();
         let take = |birth| {
-            let give = |descriptions: &mut Descriptions<'_>, holder| *descriptions.get(index).holders() |= holder;
+            let give = |access: &mut Access<'_>, holder| *access.descriptions().get(index).holders() |= holder;
             Share::marked(lane, mark(birth, KILLED, 7), give).unwrap()
         };
         let has = |share: Share| {

@@ -46,7 +46,8 @@ pub(crate) fn before(list: usize) -> Option<(Share, String)> {
     if inherited.is_empty() {
         return None;
     }
-    let taken = Share::take(lane, Birth::Spawn, |descriptions, program| {
+    let taken = Share::take(lane, Birth::Spawn, |access, program| {
+        let mut descriptions = access.descriptions();
         inherited.iter().for_each(|&index| *descriptions.get(index).holders() |= program);
     });
     match taken {

@@ -79,7 +79,7 @@ pub(crate) fn ended(entry: Entry) {
         }
         Entry::Kernel(row) => {
             if let Some(lane) = lane::current() {
-                kernel::clear_row(lane, row);
+                kernel::drop_row(lane, row);
             }
         }
         // With the last of them there is nothing to tell the service any more.

@@ -22,8 +22,7 @@ fn show_kernel(lane: &'static Lane, fd: c_int, from: Entry, udp: bool, reason: R
     let names = (sys::socket_name(fd, false), sys::socket_name(fd, true));
     let listens = sys::option(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN).is_ok_and(|on| on != 0);
     let shown = lane.with(|access| {
-        let Some((index, row)) = lane::kernel_row(access.stack) else { return Err(Errno(libc::ENOBUFS)) };
-        row.clear();
+        let (index, row) = access.kernel_rows().free(access.slot).ok_or(Errno(libc::ENOBUFS))?;
         row.pid.set(sys::process());
         row.fd.set(fd as u32);
         row.reason.set(u32::from(reason.code()));
@@ -35,15 +34,36 @@ fn show_kernel(lane: &'static Lane, fd: c_int, from: Entry, udp: bool, reason: R
     });
     let entered = TABLE.replace(fd, from, shown.map_or(Entry::Unlisted(reason.code().into()), Entry::Kernel));
     if let (false, Ok(row)) = (entered, shown) {
-        clear_row(lane, row);
+        drop_row(lane, row);
     }
 }
 
-/// A socket that stayed on the kernel is no more.
-pub(crate) fn clear_row(lane: &'static Lane, row: u32) {
+/// This process has a socket no more that stayed on the kernel.
+pub(crate) fn drop_row(lane: &'static Lane, row: u32) {
     let _ = lane.with(|access| {
-        if let Some(row) = access.stack.kernel_rows().get(row as usize) {
-            row.clear();
+        access.kernel_rows().drop(row, access.slot);
+        Ok(())
+    });
+}
+
+/// What this process, new to the lane or another program now, holds of such sockets is what is in its table; `adopt`: or was in that of the program before,
+/// and is still open.
+pub(crate) fn take_stock(lane: &'static Lane, adopt: bool) {
+    let _ = lane.with(|access| {
+        let rows = access.kernel_rows();
+        for (index, row) in rows.held(access.slot) {
+            let (fd, entry) = (row.fd.get() as c_int, Entry::Kernel(index));
+            let still = adopt && Table::fits(fd) && sys::socket_name(fd, false) == Ok(row.local.get());
+            if TABLE.get(fd) != entry && !(still && TABLE.replace(fd, Entry::Foreign, entry)) {
+                rows.drop(index, access.slot);
+            }
+        }
+        for (fd, entry) in TABLE.each() {
+            if let Entry::Kernel(index) = entry
+                && rows.get(index).is_none_or(|row| row.holders.get() & 1 << access.slot == 0)
+            {
+                TABLE.replace(fd, entry, Entry::Foreign);
+            }
         }
         Ok(())
     });
@@ -54,7 +74,7 @@ pub(crate) fn connected_by_kernel(fd: c_int) {
     if let (Entry::Kernel(row), Some(lane)) = (TABLE.get(fd), lane::current()) {
         let names = (sys::socket_name(fd, false), sys::socket_name(fd, true));
         let _ = lane.with(|access| {
-            if let Some(row) = access.stack.kernel_rows().get(row as usize) {
+            if let Some(row) = access.kernel_rows().get(row) {
                 row.local.set(names.0.unwrap_or_default());
                 row.remote.set(names.1.unwrap_or_default());
             }
@@ -75,7 +95,7 @@ pub(crate) fn accepted_beside(listener: c_int, fd: c_int) {
     match (TABLE.get(listener), lane::current()) {
         (Entry::Kernel(row), Some(lane)) if Table::fits(fd) => {
             let reason = lane.with(|access| {
-                let row = access.stack.kernel_rows().get(row as usize);
+                let row = access.kernel_rows().get(row);
                 Ok(row.and_then(|row| Reason::from_code(row.reason.get())).unwrap_or_default())
             });
             stays(lane, fd, false, reason.unwrap_or_default());
