@@ -1,5 +1,6 @@
 //! Asking the service, and reading the lanes' own memory.
 
+use super::on_kernel;
 use super::processes::{self, FileId};
 use super::reading::{Claim, Host, Interface, Lane, Reading, Socket, Tcp};
 use super::search::{Deadline, Search};
@@ -48,6 +49,7 @@ pub(crate) fn gather(client: &mut Client, search: &mut Search) -> Result<Reading
         let began = Instant::now();
         let mut found = unserved::programs(proc, candidates, &lanes, &regions, Deadline::of_a_search());
         found.complete &= complete;
+        on_kernel::fill_in(proc, &mut lanes, Deadline::of_a_search());
         search.keep(found, took + began.elapsed());
     }
     let found = search.latest(&lanes);
@@ -197,13 +199,13 @@ pub(crate) fn socket(row: &Row) -> Option<Socket> {
         local: row.local.get().to_string(),
         remote: (remote.port != 0).then(|| remote.to_string()),
         state: state(row),
-        rx_queue: row.rx_queue.get(),
-        tx_queue: row.tx_queue.get(),
-        rx_packets: row.rx_packets.get(),
-        rx_bytes: row.rx_bytes.get(),
-        tx_packets: row.tx_packets.get(),
-        tx_bytes: row.tx_bytes.get(),
-        drops: row.drops.get(),
+        rx_queue: accelerated.then(|| row.rx_queue.get()),
+        tx_queue: accelerated.then(|| row.tx_queue.get()),
+        rx_packets: accelerated.then(|| row.rx_packets.get()),
+        rx_bytes: accelerated.then(|| row.rx_bytes.get()),
+        tx_packets: accelerated.then(|| row.tx_packets.get()),
+        tx_bytes: accelerated.then(|| row.tx_bytes.get()),
+        drops: accelerated.then(|| row.drops.get()),
         tcp: (row.kind.get() == kind::TCP).then(|| tcp(row)),
     })
 }

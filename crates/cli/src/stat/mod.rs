@@ -4,6 +4,7 @@
 mod fake;
 mod gather;
 mod kernels;
+mod on_kernel;
 mod processes;
 mod reading;
 mod search;

@@ -69,9 +69,8 @@ impl Process {
         let entries = fs::read_dir(self.folder.join("fd")).into_iter().flatten().flatten().take(DESCRIPTORS);
         let entries = entries.take_while(|_| !deadline.has_passed());
         let socket = |entry: fs::DirEntry| {
-            let target = fs::read_link(entry.path()).ok()?;
-            let inode = target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;
-            Some((entry.file_name().to_str()?.parse().ok()?, inode.parse().ok()?))
+            let inode = socket_inode(&entry.path())?;
+            Some((entry.file_name().to_str()?.parse().ok()?, inode))
         };
         let mut sockets: Vec<(u32, u64)> = entries.filter_map(socket).collect();
         sockets.sort_unstable();
@@ -82,6 +81,12 @@ impl Process {
     pub(super) fn is_as_it_was(&self, deadline: Deadline) -> bool {
         regions(&self.folder, deadline).is_some_and(|now| now == self.regions)
     }
+}
+
+/// The inode of a socket by what its descriptor is in `/proc`; none if it is no socket.
+pub(super) fn socket_inode(descriptor: &Path) -> Option<u64> {
+    let target = fs::read_link(descriptor).ok()?;
+    target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 
 fn namespace(folder: &Path) -> Option<FileId> {

@@ -124,16 +124,21 @@ fn lines(socket: &Socket, way: &str) -> String {
     let mut text = format!(" {:<4} {:<10} {}\n", socket.protocol, socket.state, socket.local);
     text += &format!("      {:>10} {remote}\n", "to");
     text += &format!("      {way}");
-    let (packets, queues) = ((socket.rx_packets, socket.tx_packets), (socket.rx_queue, socket.tx_queue));
-    // A listener has none, and of the kernel's sockets they are not known.
-    if packets != (0, 0) || queues != (0, 0) {
-        text +=
-            &format!(", rx {} packets, queue {}; tx {} packets, queue {}", packets.0, queues.0, packets.1, queues.1);
+    let (packets, queues) = ([socket.rx_packets, socket.tx_packets], [socket.rx_queue, socket.tx_queue]);
+    // A listener has none.
+    if packets.iter().any(|p| p.is_some_and(|p| p > 0)) || queues.iter().any(|q| q.is_some_and(|q| q > 0)) {
+        let ([rx, tx], [rx_queue, tx_queue]) = (packets.map(or_dash), queues.map(or_dash));
+        text += &format!(", rx {rx} packets, queue {rx_queue}; tx {tx} packets, queue {tx_queue}");
     }
     if let Some(tcp) = &socket.tcp {
         text += &format!("; RTT {} us, cwnd {}, rexmit {}", tcp.srtt_us, tcp.cwnd, tcp.retransmits);
     }
     text
+}
+
+/// A figure that may not be known.
+fn or_dash(figure: Option<impl ToString>) -> String {
+    figure.map_or_else(|| "-".to_owned(), |figure| figure.to_string())
 }
 
 fn table(sockets: &[Socket], ways: &[String]) -> Table {
@@ -151,10 +156,10 @@ fn table(sockets: &[Socket], ways: &[String]) -> Table {
             socket.local.clone(),
             socket.remote.clone().unwrap_or_else(|| "*".to_owned()),
             socket.state.to_owned(),
-            socket.rx_queue.to_string(),
-            socket.tx_queue.to_string(),
-            socket.rx_packets.to_string(),
-            socket.tx_packets.to_string(),
+            or_dash(socket.rx_queue),
+            or_dash(socket.tx_queue),
+            or_dash(socket.rx_packets),
+            or_dash(socket.tx_packets),
             tcp(|t| t.srtt_us),
             tcp(|t| t.cwnd),
             tcp(|t| t.retransmits),
@@ -247,13 +252,13 @@ mod tests {
             local: local.to_owned(),
             remote: Some(remote.to_owned()),
             state: "CLOSE-WAIT",
-            rx_queue: 123_456,
-            tx_queue: 5,
-            rx_packets: 123_456_789,
-            rx_bytes: 0,
-            tx_packets: 5756,
-            tx_bytes: 0,
-            drops: 0,
+            rx_queue: Some(123_456),
+            tx_queue: Some(5),
+            rx_packets: Some(123_456_789),
+            rx_bytes: Some(0),
+            tx_packets: Some(5756),
+            tx_bytes: Some(0),
+            drops: Some(0),
             tcp: Some(Tcp { srtt_us: 485, rto_us: 0, cwnd: 14480, ssthresh: 0, mss: 1448, retransmits: 3 }),
         }
     }

@@ -197,10 +197,10 @@ fn lanes(metrics: &mut Metrics, lanes: &[Lane]) {
         longest_round_trip_us(lane).map(|us| f64::from(us) / 1e6)
     });
     each("lane_receive_queue_bytes", Kind::Gauge, "Bytes that wait for the program.", &|lane| {
-        Some(lane.sockets.iter().map(|socket| f64::from(socket.rx_queue)).sum())
+        Some(lane.sockets.iter().filter_map(|socket| socket.rx_queue).map(f64::from).sum())
     });
     each("lane_send_queue_bytes", Kind::Gauge, "Bytes that wait to be sent or acknowledged.", &|lane| {
-        Some(lane.sockets.iter().map(|socket| f64::from(socket.tx_queue)).sum())
+        Some(lane.sockets.iter().filter_map(|socket| socket.tx_queue).map(f64::from).sum())
     });
     each("lane_retransmitted_segments_total", Kind::Counter, "TCP segments sent again.", &|lane| {
         lane.counters.get("TcpRetransSegs").map(|count| *count as f64)

@@ -125,8 +125,8 @@ fn round_trip(lane: &Lane) -> String {
 }
 
 /// The bytes that wait in all of its sockets.
-fn queued(lane: &Lane, queue: fn(&Socket) -> u32) -> String {
-    count(lane.sockets.iter().map(|socket| u64::from(queue(socket))).sum(), 7)
+fn queued(lane: &Lane, queue: fn(&Socket) -> Option<u32>) -> String {
+    count(lane.sockets.iter().filter_map(queue).map(u64::from).sum(), 7)
 }
 
 fn packets(lane: &Lane, name: &str) -> String {

@@ -103,13 +103,13 @@ fn socket(reason: Option<&str>) -> Socket {
         local: "10.0.0.1:5000".into(),
         remote: None,
         state: "ESTAB",
-        rx_queue: 0,
-        tx_queue: 0,
-        rx_packets: 10,
-        rx_bytes: 1000,
-        tx_packets: 10,
-        tx_bytes: 100,
-        drops: 0,
+        rx_queue: Some(0),
+        tx_queue: Some(0),
+        rx_packets: Some(10),
+        rx_bytes: Some(1000),
+        tx_packets: Some(10),
+        tx_bytes: Some(100),
+        drops: Some(0),
         tcp: None,
     }
 }
@@ -136,8 +136,8 @@ pub(crate) fn lane(program: &str, lane: u32) -> Lane {
         ]),
         counters: BTreeMap::from([("TcpRetransSegs", 3), ("UdpRcvbufErrors", 5), ("TcpInSegs", 70)]),
         sockets: vec![
-            Socket { rx_queue: 123, tcp: tcp(485), ..socket(None) },
-            Socket { tx_queue: 4567, tcp: tcp(80), ..socket(None) },
+            Socket { rx_queue: Some(123), tcp: tcp(485), ..socket(None) },
+            Socket { tx_queue: Some(4567), tcp: tcp(80), ..socket(None) },
             socket(Some("the peer is on this host")),
         ],
         claims: Vec::new(),
@@ -211,7 +211,7 @@ pub(crate) fn hostile() -> Snapshot {
     clock.sources.push(SourceReport { standing: "silent".into(), name, ..SourceReport::default() });
     let mut lane = lane(NAME, u32::MAX);
     lane.sockets.push(socket(Some(NAME)));
-    lane.sockets.push(Socket { rx_queue: u32::MAX, tx_queue: u32::MAX, ..socket(None) });
+    lane.sockets.push(Socket { rx_queue: Some(u32::MAX), tx_queue: Some(u32::MAX), ..socket(None) });
     lane.counters.values_mut().for_each(|value| *value = u64::MAX);
     lane.guard.values_mut().for_each(|value| *value = u64::MAX);
     let mut service = reading(vec![lane]);
