@@ -5,21 +5,29 @@
 //! starts afresh with a new lane. Taking the lock twice in one thread (a signal handler that interrupts a holder) is an error instead
 //! of a deadlock.
 //!
-//! A thread that polls takes and releases the lock all the time, and a sleeping waiter would rarely find it free. So a waiter
-//! says that it waits, spins for a while before it sleeps, and a polling thread makes room ([`LaneLock::give_way`]).
+//! A mutex of the C library goes to whoever asks first when it is free. A thread that sends a stream takes it again as soon as it has released it, long before
+//! one that slept on it is awake: that one would wait for as long as the stream lasts. So whoever waits says so, and looks for a while before it sleeps; and who comes
+//! later lets one that waits go first, if that takes no longer than such a thread needs to wake up.
 
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed, Ordering::SeqCst, compiler_fence};
+use std::time::{Duration, Instant};
 
-/// How often a waiter tries before it sleeps: about 10 to 20 microseconds.
+/// How often a waiter tries at least before it offers its processor: about 10 to 20 microseconds.
 const TRIES: u32 = 400;
 
-/// How long a polling thread makes room, in pauses of the processor: a few microseconds, so that a waiter who died counted
-/// costs little.
-const ROOM: u32 = 64;
+/// For how long a waiter looks before it sleeps: what a stream's holder needs to have 64 KiB carried.
+const LOOK: Duration = Duration::from_micros(100);
+
+/// For how long who comes later lets one that waits go first: what it takes to wake up. For so many pauses of the processor it does not even look at the clock.
+const COURTESY: Duration = Duration::from_micros(50);
+const PAUSES: u32 = 64;
+
+/// After so many courtesies in a row that nobody took, those who wait are forgotten: they have died, it seems. One that has not says so again after its nap.
+const VAIN: u32 = 200;
 
 /// For how long a waiter sleeps before it looks again by itself. A waiter that was woken may be killed before it runs (exec and exit kill threads
 /// anywhere); if another thread has the lock by then, it does not know of those who sleep on, and nobody would wake them.
@@ -38,8 +46,12 @@ unsafe extern "C" {
 #[repr(C, align(64))]
 pub(crate) struct RawLock {
     mutex: UnsafeCell<libc::pthread_mutex_t>,
-    /// Threads that wait for it.
+    /// Threads that wait for it. Of those killed meanwhile nobody takes back the count: see [`VAIN`].
     waiters: AtomicU32,
+    /// How often one that had waited got it. Wraps.
+    turns: AtomicU32,
+    /// Courtesies since, that nobody took.
+    vain: AtomicU32,
     /// Not 0 after a holder died inside. (The mutex could keep this in mind itself, by not being made consistent, but glibc's
     /// `trylock` then leaves it locked.)
     lost: AtomicU32,
@@ -90,6 +102,8 @@ impl RawLock {
             libc::pthread_mutex_init((&raw mut (*at).mutex).cast(), attributes.as_ptr());
             libc::pthread_mutexattr_destroy(attributes.as_mut_ptr());
             (&raw mut (*at).waiters).write(AtomicU32::new(0));
+            (&raw mut (*at).turns).write(AtomicU32::new(0));
+            (&raw mut (*at).vain).write(AtomicU32::new(0));
             (&raw mut (*at).lost).write(AtomicU32::new(0));
             (&raw mut (*at).changing).write(AtomicU32::new(0));
         }
@@ -142,27 +156,72 @@ impl<'r> LaneLock<'r> {
         self.answer(unsafe { libc::pthread_mutex_trylock(self.mutex()) }).transpose()
     }
 
-    /// Takes the lock, waiting for it.
+    /// Takes the lock, waiting for it: behind those who wait already.
     ///
     /// # Errors
     /// [`LockError`].
+    #[inline]
     pub fn lock(self) -> Result<LaneGuard<'r>, LockError> {
+        if self.0.waiters.load(Relaxed) == 0
+            && let Some(guard) = self.try_lock()?
+        {
+            return Ok(guard);
+        }
+        self.queue()
+    }
+
+    #[cold]
+    fn queue(self) -> Result<LaneGuard<'r>, LockError> {
+        self.let_one_go_first();
         if let Some(guard) = self.try_lock()? {
             return Ok(guard);
         }
         self.0.waiters.fetch_add(1, Relaxed);
         let done = self.wait();
-        self.0.waiters.fetch_sub(1, Relaxed);
+        self.0.turns.fetch_add(1, Relaxed);
+        self.0.vain.store(0, Relaxed);
+        // Others may have been forgotten, and this one with them.
+        let _ = self.0.waiters.fetch_update(Relaxed, Relaxed, |n| n.checked_sub(1));
         done
     }
 
-    #[cold]
+    /// Leaves the lock to one that waits, for as long as [`COURTESY`]; not at all if nobody does.
+    fn let_one_go_first(self) {
+        let turns = self.0.turns.load(Relaxed);
+        let is_over = || self.0.waiters.load(Relaxed) == 0 || self.0.turns.load(Relaxed) != turns;
+        for _ in 0..PAUSES {
+            if is_over() {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        let begin = Instant::now();
+        while begin.elapsed() < COURTESY {
+            // It may have to run on this very processor.
+            std::thread::yield_now();
+            if is_over() {
+                return;
+            }
+        }
+        if self.0.vain.fetch_add(1, Relaxed) >= VAIN {
+            self.0.vain.store(0, Relaxed);
+            self.0.waiters.store(0, Relaxed);
+        }
+    }
+
     fn wait(self) -> Result<LaneGuard<'r>, LockError> {
         for _ in 0..TRIES {
             if let Some(guard) = self.try_lock()? {
                 return Ok(guard);
             }
             std::hint::spin_loop();
+        }
+        let begin = Instant::now();
+        while begin.elapsed() < LOOK {
+            std::thread::yield_now();
+            if let Some(guard) = self.try_lock()? {
+                return Ok(guard);
+            }
         }
         loop {
             // SAFETY: filled in before use; the mutex was initialised when the region was made.
@@ -177,29 +236,9 @@ impl<'r> LaneLock<'r> {
             if code != libc::ETIMEDOUT {
                 return self.answer(code).unwrap_or(Err(LockError::Lost));
             }
+            // It may have been forgotten.
+            let _ = self.0.waiters.compare_exchange(0, 1, Relaxed, Relaxed);
         }
-    }
-
-    /// For a polling thread, between two turns without the lock: lets waiting threads have it. Takes a few microseconds at
-    /// most, and next to nothing when nobody waits.
-    pub fn give_way(self) {
-        for _ in 0..ROOM {
-            if self.0.waiters.load(Relaxed) == 0 {
-                return;
-            }
-            std::hint::spin_loop();
-        }
-    }
-
-    /// Forgets who waits: after the death of a process that may have been among them.
-    pub fn forget_waiters(self) {
-        self.0.waiters.store(0, Relaxed);
-    }
-
-    /// Whether threads wait for it.
-    #[must_use]
-    pub fn is_wanted(self) -> bool {
-        self.0.waiters.load(Relaxed) != 0
     }
 }
 
@@ -243,7 +282,6 @@ impl fmt::Debug for LaneGuard<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::AtomicU64;
 
     /// A lock in memory that forked children share.
     fn shared() -> &'static RawLock {
@@ -336,24 +374,65 @@ mod tests {
         assert_eq!(lock.try_lock().err(), Some(LockError::Lost));
     }
 
+    /// What a thread does that sends a stream: it takes the lock as soon as it has released it, and holds it for a while each time.
+    fn stream(lock: LaneLock<'_>, stop: &AtomicU32) -> u64 {
+        let mut turns = 0;
+        while stop.load(Relaxed) == 0 {
+            let guard = lock.lock().unwrap();
+            let begin = Instant::now();
+            while begin.elapsed() < Duration::from_micros(70) {
+                std::hint::spin_loop();
+            }
+            drop(guard);
+            turns += 1;
+        }
+        turns
+    }
+
     #[test]
-    fn a_polling_thread_does_not_keep_others_out() {
+    fn a_thread_that_has_it_nearly_always_does_not_keep_others_out() {
+        const WANTED: u64 = 500;
         let lock = LaneLock::new(shared());
-        let polls = AtomicU64::new(0);
         let stop = AtomicU32::new(0);
-        std::thread::scope(|s| {
-            s.spawn(|| {
-                while stop.load(Relaxed) == 0 {
-                    drop(lock.lock().unwrap());
-                    polls.fetch_add(1, Relaxed);
-                    lock.give_way();
-                }
-            });
-            for _ in 0..2_000 {
+        let turns = std::thread::scope(|s| {
+            let streaming = s.spawn(|| stream(lock, &stop));
+            for _ in 0..WANTED {
                 drop(lock.lock().unwrap());
             }
             stop.store(1, Relaxed);
+            streaming.join().unwrap()
         });
-        assert!(!lock.is_wanted());
+        // Hundreds without the courtesy. (More than one or two when a waiter does not get a processor.)
+        assert!(turns < 30 * WANTED, "{turns} turns of a stream while {WANTED} were wanted");
+        assert_eq!(lock.0.waiters.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn those_who_died_waiting_are_forgotten() {
+        let lock = LaneLock::new(shared());
+        lock.0.waiters.store(3, Relaxed);
+        for _ in 0..=VAIN {
+            drop(lock.lock().unwrap());
+        }
+        assert_eq!(lock.0.waiters.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn one_that_was_forgotten_says_after_its_nap_that_it_waits() {
+        let lock = LaneLock::new(shared());
+        let guard = lock.lock().unwrap();
+        std::thread::scope(|s| {
+            let waiting = s.spawn(|| drop(lock.lock().unwrap()));
+            while lock.0.waiters.load(Relaxed) == 0 {
+                std::thread::yield_now();
+            }
+            lock.0.waiters.store(0, Relaxed);
+            while lock.0.waiters.load(Relaxed) == 0 {
+                std::thread::yield_now();
+            }
+            drop(guard);
+            waiting.join().unwrap();
+        });
+        assert_eq!(lock.0.waiters.load(Relaxed), 0);
     }
 }

@@ -188,15 +188,6 @@ impl Shared {
         }
     }
 
-    /// Lets threads that wait for the lock have it.
-    pub(crate) fn give_way(&self) {
-        match &self.lock {
-            Lock::Region(region) => region.lock().give_way(),
-            #[cfg(any(test, fuzzing))]
-            Lock::Local(_) => std::thread::yield_now(),
-        }
-    }
-
     /// Notes that the rings were polled on the program's behalf.
     pub(crate) fn note_poll(&self, now: Instant) {
         match &self.lock {

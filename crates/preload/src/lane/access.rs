@@ -261,11 +261,6 @@ impl Lane {
         self.shared.port().is_none_or(Port::quiet)
     }
 
-    /// Lets threads that wait for the lock have it.
-    pub(crate) fn give_way(&self) {
-        self.shared.give_way();
-    }
-
     /// When a program of the lane last polled.
     pub(crate) fn polled_at(&self) -> Instant {
         self.shared.polled_at()
@@ -353,7 +348,6 @@ impl Lane {
             if !core::mem::take(&mut more) {
                 break;
             }
-            self.give_way();
             let _ = self.enter_once(None, |_| (), |_| Ok(()), program, &mut more);
         }
         answer

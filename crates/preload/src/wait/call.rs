@@ -194,7 +194,6 @@ fn spin<T>(
     loop {
         if lane.quiet() {
             // Nothing in the rings: stay out of the lock, so that other threads get it.
-            lane.give_way();
             core::hint::spin_loop();
         }
         let now = sys::now();
