@@ -8,12 +8,12 @@
 
 use crate::xsk::RingSizes;
 use std::mem::offset_of;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::AtomicU64;
 use tickwire_stack::memory::{PAGE, SECTIONS};
 use tickwire_stack::{Limits, Memory};
 
 /// Version of the header's own layout. The stack's layout has [`Memory::LAYOUT_HASH`].
-pub const REGION_VERSION: u32 = 1;
+pub const REGION_VERSION: u32 = 2;
 
 /// First bytes of a header.
 pub(crate) const MAGIC: u64 = 0x5449_434b_5749_5245; // "TICKWIRE"
@@ -109,14 +109,10 @@ impl Layout {
 pub struct Waiting {
     /// When the rings were last polled, in nanoseconds of `CLOCK_MONOTONIC`.
     pub polled_at: AtomicU64,
-    /// When the stack next wants to be called, in the same time; 0: never.
-    pub deadline: AtomicU64,
-    /// Threads that sleep on the lane's descriptors.
-    pub sleepers: AtomicU32,
-    /// Threads that poll.
-    pub spinners: AtomicU32,
-    /// For whatever else the preload library finds useful.
-    pub words: [AtomicU64; 5],
+    /// Until when a thread goes on to send what streams have queued, in the same time: no other needs to.
+    pub carried_until: AtomicU64,
+    /// Not 0 after a call went wrong inside: nobody may use the stack any more.
+    pub lost: AtomicU64,
 }
 
 /// The header page. The service writes it once, before anybody else has the region; afterwards only the lock and the waiting

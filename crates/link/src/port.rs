@@ -3,7 +3,7 @@
 //! Everything but [`Port::quiet`], [`Port::unsent`], [`Port::kick_due`], [`Port::kick`] and [`Port::statistics`] is to be called under the lane's lock. A port keeps no state of its own
 //! (the rings have it), so a forked child goes on with its copy.
 
-use crate::bulk::{Bulk, Load};
+use crate::bulk::{Bulk, Load, Sent};
 use crate::ring::{Desc, DescCell, Ring, Writer};
 use crate::xsk::{self, RingSizes, XskStatistics};
 use std::io;
@@ -135,11 +135,17 @@ impl Port {
         Polled { received, completed }
     }
 
-    /// Takes packets out of the stack that are to go by the bulk device, if there is one and it is worth it; [`Port::carry`] sends them, and [`Port::carried`] is to
-    /// follow. Nothing overtakes what waits in the ring; what has left either way goes through the same devices.
+    /// Whether there is something that the bulk device may be worth: enough of streams. Nothing overtakes what waits in the ring; what has left either way goes through
+    /// the same devices.
+    #[must_use]
+    pub fn has_load(&self, stack: &Stack<'_>) -> bool {
+        self.bulk.is_some() && stack.stream_len() >= BULK_FROM && !self.unsent() && !stack.egress_is_cut()
+    }
+
+    /// Takes packets of streams out of the stack that are to go by the bulk device, if [`Port::has_load`] and it is worth it; [`Port::carry`] sends them, and
+    /// [`Port::carried`] is to follow.
     pub fn load(&self, stack: &mut Stack<'_>) -> Option<Load> {
-        self.bulk.as_ref()?;
-        if stack.egress_len() < BULK_FROM || self.unsent() || stack.egress_is_cut() {
+        if !self.has_load(stack) {
             return None;
         }
         let mut load = Load::new();
@@ -147,22 +153,26 @@ impl Port {
         if load.is_worth_it(stack) {
             return Some(load);
         }
-        self.carried(stack, &load, 0);
+        self.carried(stack, &load, Sent::NOTHING);
         None
     }
 
-    /// Sends what was taken, and says how many frames have gone. The only call of the bulk device; nothing changes meanwhile.
+    /// Sends what was taken, train by train until `enough`. The only call of the bulk device; nothing changes meanwhile.
     #[must_use]
-    pub fn carry(&self, stack: &Stack<'_>, load: &Load) -> usize {
-        self.bulk.as_ref().map_or(0, |bulk| bulk.send(stack, load.packets()))
+    pub fn carry(&self, stack: &Stack<'_>, load: &Load, enough: impl Fn() -> bool) -> Sent {
+        self.bulk.as_ref().map_or(Sent::NOTHING, |bulk| bulk.send(stack, load.packets(), enough))
     }
 
-    /// Tells the stack what has gone; what has not goes into the ring.
-    pub fn carried(&self, stack: &mut Stack<'_>, load: &Load, gone: usize) {
-        let (gone, left) = load.packets().split_at(gone);
-        left.iter().for_each(|packet| stack.bulk_refused(packet.frame));
+    /// Tells the stack what has gone. What has not stays where it was, or goes into the ring if the device does not take it.
+    pub fn carried(&self, stack: &mut Stack<'_>, load: &Load, sent: Sent) {
+        let (gone, left) = load.packets().split_at(sent.gone);
+        if sent.fails {
+            left.iter().for_each(|packet| stack.bulk_refused(packet.frame));
+        } else {
+            stack.bulk_return(left.iter().map(|packet| packet.frame));
+        }
         stack.bulk_end(gone.iter().map(|packet| packet.frame));
-        if !left.is_empty() {
+        if sent.fails && !left.is_empty() {
             // The ring is empty, and longer than a load.
             let mut transmission = self.transmission();
             for &packet in left {
@@ -179,6 +189,14 @@ impl Port {
             stack.egress(now, |packet| transmission.put(packet));
             transmission.submit();
         }
+        self.kick_due()
+    }
+
+    /// The same of what is not of streams, while [`Port::has_load`].
+    pub fn flush_prompt(&self, stack: &mut Stack<'_>) -> bool {
+        let mut transmission = self.transmission();
+        stack.egress_prompt(|packet| transmission.put(packet));
+        transmission.submit();
         self.kick_due()
     }
 

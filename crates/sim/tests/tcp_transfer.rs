@@ -38,6 +38,44 @@ fn a_connection_opens_carries_bytes_and_closes() {
     }
 }
 
+/// A thread that sends a message a millisecond must not wait for another's stream in the same stack.
+#[test]
+fn what_is_no_stream_leaves_before_what_streams_have_queued() {
+    for family in 0..2 {
+        let mut pair = Pair::seeded(7);
+        let (client, server, _listener) = connected(&mut pair, family);
+        let (local, remote) = (end(&pair, 0, family, 4001), end(&pair, 1, family, PORT));
+        let (options, now) = (options(&mut pair, 0), pair.now());
+        let beside = pair.stack(0).tcp_connect(&options, local, remote, now).unwrap();
+        // Its window is large by then.
+        transfer(&mut pair, &mut [Flow::new((0, client), (1, server), 2 << 20)], Span::from_secs(10));
+        pair.run_for(Span::from_millis(10));
+        let stream = pattern(200_000, 3);
+        assert_eq!(send(&mut pair, 0, client, &stream), Ok(stream.len()));
+        let prompt = pair.stack(0).prompt_len();
+        assert!(
+            pair.stack(0).stream_len() > 50 && (8..=12).contains(&prompt),
+            "its first 16 KB go at once, {prompt} frames"
+        );
+        send(&mut pair, 0, beside, b"soon").unwrap();
+        assert_eq!(pair.stack(0).prompt_len(), prompt + 1);
+        pair.flush();
+        assert!(pair.last_sent(0).len() > 1000, "the message was not the last");
+        // All of it arrives in order, so nothing has overtaken within the connection.
+        let mut got = Vec::new();
+        pair.run_until(Span::from_secs(1), |pair| {
+            got.extend(recv(pair, 1, server, 1 << 20).unwrap_or_default());
+            got.len() == stream.len()
+        });
+        assert!(got == stream);
+        assert_eq!(pair.stack(1).counters().tcp_ofo_queue.get(), 0);
+        // With nothing under way it is no stream any more.
+        pair.run_for(Span::from_millis(10));
+        send(&mut pair, 0, client, b"again").unwrap();
+        assert_eq!((pair.stack(0).prompt_len(), pair.stack(0).stream_len()), (1, 0));
+    }
+}
+
 #[test]
 fn a_clean_cable_needs_no_retransmission() {
     let mut pair = Pair::seeded(2);

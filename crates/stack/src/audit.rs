@@ -133,7 +133,7 @@ impl Stack<'_> {
         }
         assert_eq!(filled, core.filled, "frames in the fill ring");
         let waiting: u32 = self.mem.paths.iter().map(|path| path.waiting).sum();
-        assert_eq!(queued, core.queue_tail.wrapping_sub(core.queue_head) + waiting, "frames queued to be sent");
+        assert_eq!(queued, core.queues.len() + waiting, "frames queued to be sent");
     }
 }
 

@@ -2,26 +2,37 @@
 
 use crate::Stack;
 use crate::frame::{FrameId, flag};
-use crate::queue::Transmit;
+use crate::queue::{Class, Transmit};
 
 impl Stack<'_> {
     /// Whether the last packet of which the ring has taken a piece is not there to its end: the rest has to go by the ring.
     #[must_use]
     pub fn egress_is_cut(&self) -> bool {
-        self.mem.core.queue_cut != 0
+        self.mem.core.queues.is_cut()
     }
 
-    /// As [`Stack::egress`], for a call that has sent the packets when it returns. [`Stack::bulk_end`] is to follow, or [`Stack::bulk_refused`] for each frame that is
+    /// As [`Stack::egress`], of streams only, for a call that has sent the packets when it returns. [`Stack::bulk_end`] is to follow, or [`Stack::bulk_refused`] for each frame that is
     /// to go by the ring after all, and then the former. Whoever dies between leaves all in order: the next caller of [`Stack::bulk_recover`] ends it in his place.
-    pub fn bulk_begin(&mut self, sink: impl FnMut(Transmit) -> bool) -> usize {
+    pub fn bulk_begin(&mut self, mut sink: impl FnMut(Transmit) -> bool) {
         self.mem.core.bulk_out = 1;
-        self.hand_out(flag::IN_KERNEL | flag::BULK, sink)
+        self.hand_out(Class::Stream, usize::MAX, flag::IN_KERNEL | flag::BULK, &mut sink);
+        self.udp_write_space();
     }
 
     /// The frame goes by the ring, whose kernel will complete it.
     pub fn bulk_refused(&mut self, frame: FrameId) {
         if let Some(meta) = self.mem.frames.meta.get_mut(frame as usize) {
             meta.flags &= !flag::BULK;
+        }
+    }
+
+    /// So many frames that were taken last, and have not gone, are at the head of their queue again.
+    pub fn bulk_return(&mut self, frames: impl ExactSizeIterator<Item = FrameId>) {
+        self.mem.core.queues.take_back(frames.len() as u32);
+        for frame in frames {
+            if let Some(meta) = self.mem.frames.meta.get_mut(frame as usize) {
+                meta.flags = meta.flags & !(flag::IN_KERNEL | flag::BULK) | flag::QUEUED;
+            }
         }
     }
 
@@ -60,7 +71,7 @@ mod tests {
     fn queued(stack: &mut Stack<'_>, kept: usize, all: usize) -> Vec<FrameId> {
         let frames: Vec<FrameId> = (0..all).map(|_| stack.mem.frames.take().unwrap()).collect();
         for (place, &frame) in frames.iter().enumerate() {
-            stack.enqueue(Queued { frame, offset: 0, len: 60, rest: 0 });
+            stack.enqueue(Queued { frame, offset: 0, len: 60, rest: 0, class: Class::Stream });
             if place >= kept {
                 stack.mem.frames.give(frame);
             }
@@ -98,6 +109,27 @@ mod tests {
         stack.completed(ring);
         assert_eq!(stack.counters().eth_in_bad_frame.get(), before);
         stack.bulk_recover();
+    }
+
+    #[test]
+    fn what_has_not_gone_is_at_the_head_of_its_queue_again() {
+        let mut memory = OwnedMemory::new(&LIMITS);
+        let mut stack = Stack::new(memory.memory());
+        let frames = queued(&mut stack, 2, 4);
+        assert_eq!(taken(&mut stack), frames);
+        stack.bulk_return(frames[1..].iter().copied());
+        stack.bulk_end([frames[0]]);
+        assert_eq!(stack.stream_len(), 3);
+        let last = queued(&mut stack, 0, 1);
+        let mut out = Vec::new();
+        stack.egress(crate::time::Instant::from_nanos(1), |packet| {
+            out.push(packet.frame);
+            true
+        });
+        assert_eq!(out, [&frames[1..], &last[..]].concat());
+        out.iter().for_each(|&frame| stack.completed(frame));
+        assert_eq!(in_use(&stack.mem.frames), 2, "those kept for sending again");
+        assert_eq!(stack.counters().eth_in_bad_frame.get(), 0);
     }
 
     #[test]

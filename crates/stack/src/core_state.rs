@@ -7,6 +7,7 @@ use crate::frame::{FrameId, flag};
 use crate::ip::reassembly::Reassembly;
 use crate::path::{Path, Waiting};
 use crate::pool::{FreeList, Link};
+use crate::queue::Queues;
 use crate::time::Instant;
 use crate::watch::{Item, Set};
 use crate::{tcp, udp};
@@ -53,11 +54,8 @@ pub(crate) struct Core {
     /// Frames in it; and whether the rest of it is to be thrown away.
     pub(crate) partial_len: u32,
     pub(crate) partial_bad: u32,
-    /// Transmit queue: where the next packet is taken from, and where the next one goes (both run freely).
-    pub(crate) queue_head: u32,
-    pub(crate) queue_tail: u32,
-    /// Whether the packet that was taken from it last goes on at its head.
-    pub(crate) queue_cut: u32,
+    /// The transmit queues.
+    pub(crate) queues: Queues,
     /// Whether packets are being handed to the kernel by the bulk device.
     pub(crate) bulk_out: u32,
     /// Entries of the timer heap.

@@ -52,7 +52,7 @@ pub use ids::{ListenerId, Ready, SetId, Sink, SocketId, SocketKind, Source, TcpI
 #[cfg(any(test, feature = "owned"))]
 pub use memory::OwnedMemory;
 pub use memory::{Limits, Memory};
-pub use queue::Transmit;
+pub use queue::{Class, Transmit};
 
 /// A user-mode stack over memory that someone lends. It has no state outside that memory: a value of this type is a view, and
 /// may be made afresh (in another process, too) as long as only one is used at a time.

@@ -324,8 +324,10 @@ macro_rules! memory {
 }
 
 memory! {
-    /// Packets to be handed to the kernel, a ring.
+    /// Packets to be handed to the kernel, a ring: those that are not of streams.
     queue: Queued = |l| l.frames.next_power_of_two() as usize;
+    /// The same: those of streams.
+    streams: Queued = |l| l.frames.next_power_of_two() as usize;
     /// Generation and watchers of every socket and set.
     handles: Handle = |l| l.handles();
     /// Place of every socket in the demultiplexer.

@@ -5,6 +5,73 @@ use crate::frame::{FRAME_SIZE, FrameId, Frames, flag};
 use crate::time::Instant;
 use zerocopy::FromZeros;
 
+/// The most packets that one queue hands out before it is the other's turn.
+const TURN: usize = 32;
+
+/// In which of the two transmit queues a packet leaves. What a stream has under way would keep everything else waiting: of a lane, of a thread that sends
+/// one message a millisecond beside it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros)]
+#[repr(u16)]
+pub enum Class {
+    /// Soon: datagrams, and connections that have little under way.
+    #[default]
+    Prompt = 0,
+    /// Behind those: connections that have much under way.
+    Stream = 1,
+}
+
+/// The ends of a queue, in a ring of a power of two; both run freely.
+#[derive(Debug, FromZeros)]
+#[repr(C)]
+struct Ends {
+    /// Where the next packet is taken from.
+    head: u32,
+    /// Where the next one goes.
+    tail: u32,
+}
+
+/// The two transmit queues, each in a ring of its own ([`Queues::of`]).
+#[derive(Debug, FromZeros)]
+#[repr(C)]
+pub(crate) struct Queues {
+    prompt: Ends,
+    stream: Ends,
+    /// Which is the first to hand out: not the one that found the kernel's ring full last.
+    turn: Class,
+    /// Whether the packet that was taken from that one last goes on at its head.
+    cut: u16,
+}
+
+impl Queues {
+    fn of(&mut self, class: Class) -> &mut Ends {
+        match class {
+            Class::Prompt => &mut self.prompt,
+            Class::Stream => &mut self.stream,
+        }
+    }
+
+    /// How many frames wait.
+    pub(crate) fn len(&self) -> u32 {
+        self.prompt.len() + self.stream.len()
+    }
+
+    /// Puts so many pieces of streams back, which were taken last and lie there still.
+    pub(crate) fn take_back(&mut self, pieces: u32) {
+        self.stream.head = self.stream.head.wrapping_sub(pieces);
+    }
+
+    /// Whether a part of a packet has been taken.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.cut != 0
+    }
+}
+
+impl Ends {
+    fn len(&self) -> u32 {
+        self.tail.wrapping_sub(self.head)
+    }
+}
+
 /// A packet on its way to the transmit queue, or a piece of one in it. It keeps its own bounds, because the notes of a TCP
 /// segment's frame go on describing the payload, of which the peer may acknowledge a part meanwhile.
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
@@ -15,6 +82,8 @@ pub(crate) struct Queued {
     pub(crate) len: u16,
     /// In how many further frames the packet goes on. On the way to the queue they follow by `next`, delimited by their notes.
     pub(crate) rest: u16,
+    /// In which queue.
+    pub(crate) class: Class,
 }
 
 impl Queued {
@@ -23,7 +92,7 @@ impl Queued {
         let rest = self.rest.checked_sub(1)?;
         let frame = frames.meta[self.frame as usize].next.get()?;
         let meta = &frames.meta[frame as usize];
-        Some(Self { frame, offset: meta.offset, len: meta.len, rest })
+        Some(Self { frame, offset: meta.offset, len: meta.len, rest, class: self.class })
     }
 }
 
@@ -41,7 +110,7 @@ pub struct Transmit {
 }
 
 impl Stack<'_> {
-    /// Puts a packet at the end of the transmit queue. None of its frames may be on it already.
+    /// Puts a packet at the end of its transmit queue. None of its frames may be on one already.
     pub(crate) fn enqueue(&mut self, packet: Queued) {
         let mut piece = Some(packet);
         while let Some(item) = piece {
@@ -50,52 +119,110 @@ impl Stack<'_> {
         }
     }
 
-    /// Puts one piece of a packet at the end of the transmit queue.
+    /// The ends of a queue, and its ring.
+    fn transmit_queue(&mut self, class: Class) -> (&mut Ends, &mut [Queued]) {
+        let ring = match class {
+            Class::Prompt => &mut *self.mem.queue,
+            Class::Stream => &mut *self.mem.streams,
+        };
+        (self.mem.core.queues.of(class), ring)
+    }
+
+    /// Puts one piece of a packet at the end of its transmit queue.
     pub(crate) fn enqueue_piece(&mut self, item: Queued) {
-        let core = &mut *self.mem.core;
-        let mask = self.mem.queue.len() as u32 - 1;
+        let (ends, ring) = self.transmit_queue(item.class);
+        let mask = ring.len() as u32 - 1;
         // There are at least as many entries as frames, and a frame is queued at most once.
-        debug_assert!(core.queue_tail.wrapping_sub(core.queue_head) <= mask);
-        self.mem.queue[(core.queue_tail & mask) as usize] = item;
-        core.queue_tail = core.queue_tail.wrapping_add(1);
+        debug_assert!(ends.len() <= mask);
+        ring[(ends.tail & mask) as usize] = item;
+        ends.tail = ends.tail.wrapping_add(1);
         self.mem.frames.meta[item.frame as usize].flags |= flag::QUEUED;
     }
 
     /// Whether packets wait to be handed to the kernel.
     #[must_use]
     pub fn has_egress(&self) -> bool {
-        self.mem.core.queue_head != self.mem.core.queue_tail
+        self.mem.core.queues.len() != 0
     }
 
-    /// Hands out the packets that wait, in order, until there are no more or `sink` says `false` (the ring is full; that packet
+    /// How many frames of streams wait.
+    #[must_use]
+    pub fn stream_len(&self) -> usize {
+        self.mem.core.queues.stream.len() as usize
+    }
+
+    /// How many frames wait that are not of streams.
+    #[must_use]
+    pub fn prompt_len(&self) -> usize {
+        self.mem.core.queues.prompt.len() as usize
+    }
+
+    /// Hands out the packets that wait, of each queue in order, until there are no more or `sink` says `false` (the ring is full; that packet
     /// stays, or what is left of it). Every frame taken comes back through [`Stack::completed`]. Says how many packets were taken
     /// to their ends.
-    pub fn egress(&mut self, _now: Instant, sink: impl FnMut(Transmit) -> bool) -> usize {
-        self.hand_out(flag::IN_KERNEL, sink)
+    pub fn egress(&mut self, _now: Instant, mut sink: impl FnMut(Transmit) -> bool) -> usize {
+        let first = self.mem.core.queues.turn;
+        let second = if first == Class::Prompt { Class::Stream } else { Class::Prompt };
+        let mut sent = 0;
+        'full: while self.has_egress() {
+            for (class, other) in [(first, second), (second, first)] {
+                let (packets, is_full) = self.hand_out(class, TURN, flag::IN_KERNEL, &mut sink);
+                sent += packets;
+                if is_full {
+                    let queues = &mut self.mem.core.queues;
+                    queues.turn = if queues.is_cut() { class } else { other };
+                    break 'full;
+                }
+            }
+        }
+        self.udp_write_space();
+        sent
     }
 
-    /// As [`Stack::egress`]; the frames are marked so.
-    pub(crate) fn hand_out(&mut self, mark: u16, mut sink: impl FnMut(Transmit) -> bool) -> usize {
-        let mask = self.mem.queue.len() as u32 - 1;
-        let core = &mut *self.mem.core;
-        let mut sent = 0;
-        while core.queue_head != core.queue_tail {
-            let Queued { frame, offset, len, rest } = self.mem.queue[(core.queue_head & mask) as usize];
+    /// The same, of the packets that are not of streams. Not while a stream's packet is cut.
+    pub fn egress_prompt(&mut self, mut sink: impl FnMut(Transmit) -> bool) -> usize {
+        debug_assert!(!self.egress_is_cut());
+        let (sent, is_full) = self.hand_out(Class::Prompt, usize::MAX, flag::IN_KERNEL, &mut sink);
+        if is_full {
+            self.mem.core.queues.turn = Class::Prompt;
+        }
+        self.udp_write_space();
+        sent
+    }
+
+    /// Hands out so many packets of a queue at most; the frames are marked so. Says how many were taken to their ends, and whether `sink` has refused one.
+    pub(crate) fn hand_out(
+        &mut self,
+        class: Class,
+        most: usize,
+        mark: u16,
+        sink: &mut impl FnMut(Transmit) -> bool,
+    ) -> (usize, bool) {
+        let ring = match class {
+            Class::Prompt => &*self.mem.queue,
+            Class::Stream => &*self.mem.streams,
+        };
+        let mask = ring.len() as u32 - 1;
+        let queues = &mut self.mem.core.queues;
+        let (mut sent, mut is_full) = (0, false);
+        while queues.of(class).len() != 0 && sent < most {
+            let Queued { frame, offset, len, rest, .. } = ring[(queues.of(class).head & mask) as usize];
             let meta = &mut self.mem.frames.meta[frame as usize];
             // Marked before the kernel can see it; a refusal takes the mark back.
             let before = meta.flags;
             meta.flags = before & !(flag::QUEUED | flag::BULK) | mark;
             if !sink(Transmit { frame, offset, len, more: rest > 0 }) {
                 meta.flags = before;
+                is_full = true;
                 break;
             }
-            core.queue_head = core.queue_head.wrapping_add(1);
-            core.queue_cut = u32::from(rest > 0);
+            let ends = queues.of(class);
+            ends.head = ends.head.wrapping_add(1);
+            queues.cut = u16::from(rest > 0);
             sent += usize::from(rest == 0);
         }
         self.mem.counters.tx_packets.add(sent as u64);
-        self.udp_write_space();
-        sent
+        (sent, is_full)
     }
 
     /// The kernel is done with a frame that [`Stack::egress`] handed out.
@@ -167,15 +294,85 @@ impl Stack<'_> {
     pub fn frames_in_use(&self) -> usize {
         self.mem.frames.meta.len() - self.mem.frames.available()
     }
-
-    /// How many frames [`Stack::egress`] would hand out now.
-    #[must_use]
-    pub fn egress_len(&self) -> usize {
-        self.mem.core.queue_tail.wrapping_sub(self.mem.core.queue_head) as usize
-    }
 }
 
 /// Bounds of a received packet inside its frame, checked.
 pub(crate) fn in_frame(offset: usize, len: usize) -> bool {
     offset.checked_add(len).is_some_and(|end| end <= FRAME_SIZE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Limits, OwnedMemory};
+
+    const LIMITS: Limits = Limits { frames: 256, ..Limits::DEFAULT };
+
+    /// A frame that waits to be sent, and of which `rest` more belong to the packet.
+    fn queued(stack: &mut Stack<'_>, class: Class, rest: u16) -> FrameId {
+        let frame = stack.mem.frames.take().unwrap();
+        stack.enqueue_piece(Queued { frame, offset: 0, len: 60, rest, class });
+        stack.mem.frames.give(frame);
+        frame
+    }
+
+    /// What a ring with room for so many frames gets.
+    fn handed_out(stack: &mut Stack<'_>, room: usize) -> Vec<FrameId> {
+        let mut frames = Vec::new();
+        stack.egress(Instant::from_nanos(1), |packet| {
+            let is_room = frames.len() < room;
+            frames.extend(is_room.then_some(packet.frame));
+            is_room
+        });
+        frames.iter().for_each(|&frame| stack.completed(frame));
+        frames
+    }
+
+    #[test]
+    fn what_is_not_of_streams_goes_first_and_each_queue_keeps_its_order() {
+        let mut memory = OwnedMemory::new(&LIMITS);
+        let mut stack = memory.stack();
+        let mut wanted = [Vec::new(), Vec::new()];
+        for place in 0..6 {
+            let class = [Class::Stream, Class::Prompt][place % 2];
+            wanted[place % 2].push(queued(&mut stack, class, 0));
+        }
+        assert_eq!((stack.stream_len(), stack.prompt_len()), (3, 3));
+        assert_eq!(handed_out(&mut stack, 100), [&wanted[1][..], &wanted[0][..]].concat());
+        assert!(!stack.has_egress());
+    }
+
+    #[test]
+    fn neither_queue_keeps_the_other_waiting_where_the_ring_is_always_full() {
+        let mut memory = OwnedMemory::new(&LIMITS);
+        let mut stack = memory.stack();
+        let mut out = [0, 0];
+        for _ in 0..100 {
+            while stack.prompt_len() < 50 {
+                queued(&mut stack, Class::Prompt, 0);
+            }
+            while stack.stream_len() < 50 {
+                queued(&mut stack, Class::Stream, 0);
+            }
+            let before = [stack.prompt_len(), stack.stream_len()];
+            assert_eq!(handed_out(&mut stack, 3).len(), 3);
+            out[0] += before[0] - stack.prompt_len();
+            out[1] += before[1] - stack.stream_len();
+        }
+        assert_eq!(out, [150, 150]);
+    }
+
+    #[test]
+    fn a_packet_of_which_a_part_is_in_the_ring_is_ended_before_anything_else() {
+        let mut memory = OwnedMemory::new(&LIMITS);
+        let mut stack = memory.stack();
+        let packet = [2, 1, 0].map(|rest| queued(&mut stack, Class::Stream, rest));
+        let next = queued(&mut stack, Class::Stream, 0);
+        assert_eq!(handed_out(&mut stack, 2), packet[..2]);
+        assert!(stack.egress_is_cut());
+        let prompt = queued(&mut stack, Class::Prompt, 0);
+        assert_eq!(handed_out(&mut stack, 1), packet[2..]);
+        assert!(!stack.egress_is_cut());
+        assert_eq!(handed_out(&mut stack, 100), [prompt, next]);
+    }
 }

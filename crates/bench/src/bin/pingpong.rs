@@ -59,6 +59,9 @@ enum Role {
         /// Round trips before that, not measured.
         #[arg(long, default_value_t = 1_000)]
         warmup: u64,
+        /// Stream to this sink by another thread meanwhile.
+        #[arg(long)]
+        stream: Option<SocketAddr>,
     },
     /// Accept one connection, read it to its end, print the rate.
     Sink { address: SocketAddr },
@@ -68,10 +71,13 @@ enum Role {
         #[arg(long, default_value_t = 2.0)]
         seconds: f64,
         /// Bytes per write.
-        #[arg(long, default_value_t = 65_536)]
+        #[arg(long, default_value_t = STREAM_SIZE)]
         size: usize,
     },
 }
+
+/// Bytes per write of a stream, unless otherwise told.
+const STREAM_SIZE: usize = 65_536;
 
 /// A message that has not come back after this time is lost.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -80,7 +86,11 @@ fn main() -> Result<()> {
     match Args::parse().role {
         Role::Server { transport: Transport::Udp, address, wait, size } => udp_server(address, wait, size),
         Role::Server { transport: Transport::Tcp, address, wait, size } => tcp_server(address, wait, size),
-        Role::Client { transport, address, wait, size, count, warmup } => {
+        Role::Client { transport, address, wait, size, count, warmup, stream } => {
+            if let Some(address) = stream {
+                // Until the program ends; a sink that is gone before fails the measurement there.
+                std::thread::spawn(move || source(address, Duration::MAX, STREAM_SIZE));
+            }
             let mut peer: Box<dyn RoundTrip> = match transport {
                 Transport::Udp => Box::new(UdpPeer::connect(address, wait, size)?),
                 Transport::Tcp => Box::new(TcpPeer::connect(address, wait, size)?),
@@ -280,8 +290,8 @@ fn sink(address: SocketAddr) -> Result<()> {
 fn source(address: SocketAddr, time: Duration, size: usize) -> Result<()> {
     let mut stream = TcpStream::connect(address).with_context(|| format!("connecting to {address}"))?;
     let buffer = vec![0x5a; size];
-    let end = Instant::now() + time;
-    while Instant::now() < end {
+    let begin = Instant::now();
+    while begin.elapsed() < time {
         stream.write_all(&buffer)?;
     }
     Ok(())

@@ -74,6 +74,25 @@ fn together(stack: &Stack<'_>, packets: &[Transmit]) -> (usize, Option<Train>) {
     (frames, Some(train))
 }
 
+/// What became of a load.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    /// How many frames have gone.
+    pub(crate) gone: usize,
+    /// Whether the device refuses the next one.
+    pub(crate) fails: bool,
+}
+
+impl Sent {
+    /// How many frames have gone.
+    #[must_use]
+    pub fn gone(self) -> usize {
+        self.gone
+    }
+
+    pub(crate) const NOTHING: Self = Self { gone: 0, fails: true };
+}
+
 /// A lane's bulk device in one process.
 #[derive(Debug)]
 pub struct Bulk {
@@ -88,17 +107,20 @@ impl Bulk {
     }
 
     /// Sends whole packets in their order, those that can go together as one. Says how many frames have gone, all of them but for an error: what is left is to go
-    /// by the rings. A packet that the guard refuses has gone.
-    pub(crate) fn send(&self, stack: &Stack<'_>, packets: &[Transmit]) -> usize {
+    /// by the rings. A packet that the guard refuses has gone. It ends early, but not before something has gone, when `enough` says so.
+    pub(crate) fn send(&self, stack: &Stack<'_>, packets: &[Transmit], enough: impl Fn() -> bool) -> Sent {
         let mut gone = 0;
         while gone < packets.len() {
             let (frames, done) = self.send_first(stack, &packets[gone..]);
             if done.is_err() {
-                break;
+                return Sent { gone, fails: true };
             }
             gone += frames;
+            if enough() {
+                break;
+            }
         }
-        gone
+        Sent { gone, fails: false }
     }
 
     /// Sends the first packet of some, and what can go with it; of how many frames that was.

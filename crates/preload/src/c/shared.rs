@@ -142,7 +142,7 @@ impl Shared {
             Lock::Region(region) => {
                 let guard = region.lock().lock().map_err(Refused::because)?;
                 // Not before: a thread that went wrong inside may have said so while we waited for it.
-                if region.waiting().words[0].load(Ordering::Relaxed) != 0 {
+                if region.waiting().lost.load(Ordering::Relaxed) != 0 {
                     return Err(Refused::Lost);
                 }
                 Ok(Held::Region { guard })
@@ -182,7 +182,7 @@ impl Shared {
     /// A call inside went wrong: nobody in any process may use the stack any more.
     pub(crate) fn poison(&self) {
         match &self.lock {
-            Lock::Region(region) => region.waiting().words[0].store(1, Ordering::Relaxed),
+            Lock::Region(region) => region.waiting().lost.store(1, Ordering::Relaxed),
             #[cfg(any(test, fuzzing))]
             Lock::Local(_) => {}
         }
@@ -206,6 +206,24 @@ impl Shared {
         }
     }
 
+    /// Notes until when a thread goes on to send what streams have queued.
+    pub(crate) fn carry_until(&self, until: Instant) {
+        match &self.lock {
+            Lock::Region(region) => region.waiting().carried_until.store(until.as_nanos(), Ordering::Relaxed),
+            #[cfg(any(test, fuzzing))]
+            Lock::Local(_) => {}
+        }
+    }
+
+    /// Until when one does, in any process of the lane.
+    pub(crate) fn carried_until(&self) -> Instant {
+        match &self.lock {
+            Lock::Region(region) => Instant::from_nanos(region.waiting().carried_until.load(Ordering::Relaxed)),
+            #[cfg(any(test, fuzzing))]
+            Lock::Local(_) => Instant::from_nanos(0),
+        }
+    }
+
     /// Public rows of all sockets.
     pub(crate) fn rows(&self) -> &'static [Row] {
         self.rows
@@ -218,17 +236,39 @@ impl Shared {
 }
 
 impl Guard<'_> {
-    /// Sends a load by the bulk device. Whoever dies in the midst of that system call, which is a large part of a stream's time, leaves all in order.
-    pub(crate) fn carry(&mut self, load: &Load) {
-        let Some(port) = self.core.wire.port() else { return };
+    /// Makes a system call with the lock in hand: whoever dies in the midst of it leaves all in order.
+    fn paused<T>(&self, call: impl FnOnce(&Stack<'static>) -> T) -> T {
         if let Held::Region { guard } = &self.held {
             guard.pause();
         }
-        let gone = port.carry(&self.core.stack, load);
+        let answer = call(&self.core.stack);
         if let Held::Region { guard } = &self.held {
             guard.begin();
         }
-        port.carried(&mut self.core.stack, load, gone);
+        answer
+    }
+
+    /// Whether other threads wait for the lock.
+    pub(crate) fn is_wanted(&self) -> bool {
+        match &self.held {
+            Held::Region { guard } => guard.is_wanted(),
+            _ => false,
+        }
+    }
+
+    /// Sends a load by the bulk device, a large part of a stream's time: not all of it if others wait.
+    pub(crate) fn carry(&mut self, load: &Load) {
+        let Some(port) = self.core.wire.port() else { return };
+        let sent = self.paused(|stack| port.carry(stack, load, || self.is_wanted()));
+        port.carried(&mut self.core.stack, load, sent);
+    }
+
+    /// Has the kernel send what is in the ring, before anything else is sent.
+    pub(crate) fn kick(&self) {
+        if let Some(port) = self.core.wire.port() {
+            // If the device is busy, a later one is due.
+            let _ = self.paused(|_| port.kick());
+        }
     }
 }
 

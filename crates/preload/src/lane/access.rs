@@ -5,6 +5,7 @@ use crate::base::errno::{AGAIN, Errno, Result};
 use crate::base::inside;
 use crate::c::shared::{Core, Guard, LastWords, Refused, Shared};
 use crate::c::sys;
+use crate::lane::course::Course;
 use crate::lane::ending::Ending;
 use crate::lane::gate::Gate;
 use crate::lane::here;
@@ -19,9 +20,6 @@ use tickwire_link::control::{Reason, Token};
 use tickwire_link::port::{Kicked, Port};
 use tickwire_stack::time::Instant;
 use tickwire_stack::{Limits, Stack, table};
-
-/// So many more loads than one are carried by the bulk device in one call. What is left then is cared for as what finds no room in the ring.
-const LOADS: u32 = 16;
 
 /// A lane in use by this process. Lanes are never taken down in memory: a thread may be inside at any time; a lane that ended is marked.
 pub(crate) struct Lane {
@@ -211,8 +209,13 @@ impl Lane {
 
     /// Whether the stack wants to be called at `now`.
     pub(crate) fn due(&self, now: Instant) -> bool {
+        self.deadline().is_some_and(|at| now >= at)
+    }
+
+    /// When the stack next wants to be called.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
         let at = self.deadline.load(Relaxed);
-        at != 0 && now.as_nanos() >= at
+        (at != 0).then(|| Instant::from_nanos(at))
     }
 
     /// Polls for the helper, which then sleeps in the program's place until the answer, or for ever: from here on the program wakes it if it sets an
@@ -342,18 +345,14 @@ impl Lane {
         work: impl FnOnce(&mut Access<'_>) -> Result<T>,
         program: bool,
     ) -> Result<T> {
-        let mut more = false;
-        let answer = self.enter_once(now, before, work, program, &mut more);
-        for _ in 0..LOADS {
-            if !core::mem::take(&mut more) {
-                break;
-            }
-            let _ = self.enter_once(None, |_| (), |_| Ok(()), program, &mut more);
+        let mut course = Course::new();
+        let answer = self.enter_once(now, before, work, program, &mut course);
+        while course.goes_on() {
+            let _ = self.enter_once(None, |_| (), |_| Ok(()), program, &mut course);
         }
         answer
     }
 
-    /// `more`: whether there is more to send, which others that wait for the lock need not wait for.
     #[inline]
     fn enter_once<T>(
         &self,
@@ -361,7 +360,7 @@ impl Lane {
         before: impl FnOnce(&mut Stack<'static>),
         work: impl FnOnce(&mut Access<'_>) -> Result<T>,
         program: bool,
-        more: &mut bool,
+        course: &mut Course,
     ) -> Result<T> {
         if self.is_over() {
             return Err(Errno(libc::ENETDOWN));
@@ -388,16 +387,12 @@ impl Lane {
         if program {
             self.shared.note_poll(now);
         }
+        let before = stack.stream_len();
         let answer = work(&mut Access { stack, now, slot: self.slot(), rows: self.shared.rows() });
-        let load = wire.load(stack);
-        if let Some(load) = &load {
-            guard.carry(load);
-        }
-        let Core { stack, wire } = &mut *guard;
-        *more = load.is_some() && stack.has_egress();
-        let kick = !*more && wire.flush(stack, now);
-        let mut crowded = stack.has_egress();
-        self.crowded.store(crowded, Relaxed);
+        course.has_queued(before, stack.stream_len());
+        let kick = course.send(&self.shared, &mut guard, now);
+        let Core { stack, .. } = &mut *guard;
+        self.crowded.store(course.is_crowded(), Relaxed);
         let deadline = stack.deadline().map_or(0, Instant::as_nanos);
         self.deadline.store(deadline, Relaxed);
         let cared_until = self.cared_until.load(Relaxed);
@@ -407,15 +402,13 @@ impl Lane {
         core::mem::forget(poison);
         drop(guard);
         let signalled = inside.leave();
-        if kick && let Some(port) = self.shared.port() {
-            // A full device queue is no error: the next call kicks again, or the helper.
-            crowded |= matches!(port.kick(), Ok(Kicked::Busy));
-        }
+        // A full device queue is no error: the next call kicks again, or the helper.
+        let busy = kick && self.shared.port().is_some_and(|port| matches!(port.kick(), Ok(Kicked::Busy)));
         if ring {
             sys::ring(self.doorbell);
         }
         // Nothing tells when there is room again, and the program may not come back soon.
-        let stuck = crowded && program && cared_until != 0;
+        let stuck = (busy || course.is_stuck()) && program && cared_until != 0;
         if request || overtaken || stuck {
             self.care_no_more();
             crate::base::bell::ring();

@@ -14,6 +14,7 @@
 //! | `gate` | who may enter the lane while the program ends |
 
 mod access;
+mod course;
 pub(crate) mod ending;
 pub(crate) mod gate;
 mod here;

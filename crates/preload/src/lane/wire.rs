@@ -50,6 +50,16 @@ impl Wire {
         }
     }
 
+    /// Whether there is something that the bulk device may be worth.
+    pub(crate) fn has_load(&self, stack: &Stack<'static>) -> bool {
+        self.port().is_some_and(|port| port.has_load(stack))
+    }
+
+    /// Hands over what is not of streams by the rings; says whether the kernel must be told.
+    pub(crate) fn flush_prompt(&self, stack: &mut Stack<'static>) -> bool {
+        self.port().is_some_and(|port| port.flush_prompt(stack))
+    }
+
     /// Takes what is to go by the bulk device.
     pub(crate) fn load(&mut self, stack: &mut Stack<'static>) -> Option<Load> {
         match self {

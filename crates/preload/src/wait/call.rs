@@ -258,14 +258,12 @@ fn sleep<T>(
     attempt: &mut impl FnMut(&mut Access<'_>, Kernel) -> Result<T>,
 ) -> Result<T> {
     let watch = watch::own(lane);
-    let mut deadline = None;
     // The kernel's descriptors are not looked at here: one that is ready ends the sleep at once.
     let first = lane.with(|access| {
         let answer = attempt(access, Kernel::Unknown);
         if let Err(AGAIN) = answer {
             lane.falls_asleep(access);
             ASLEEP.set(Some(lane));
-            deadline = access.stack.deadline();
         }
         answer
     });
@@ -273,6 +271,8 @@ fn sleep<T>(
         Err(AGAIN) => {}
         done => return done,
     }
+    // Not before: what has been sent meanwhile may have set timers.
+    let mut deadline = lane.deadline();
     if let Some(places) = plan.fds.first_chunk_mut::<OWN>() {
         *places = [readable(lane.descriptors().0), watch.map_or(NO_FD, readable)];
     }

@@ -77,7 +77,8 @@ impl Stack<'_> {
                 }
             }
             offset += u32::from(total);
-            let packet = Queued { frame, offset: start as u16, len: (ETHERNET + headers) as u16 + len, rest };
+            let packet =
+                Queued { frame, offset: start as u16, len: (ETHERNET + headers) as u16 + len, rest, class: send.class };
             self.mem.counters.ip_out_requests.inc();
             self.mem.counters.ip_frag_creates.inc();
             if let Err(error) = self.path_send(path, packet) {

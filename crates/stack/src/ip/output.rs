@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::frame::{FrameId, flag};
 use crate::ip::Packet;
 use crate::path::{GUESSED, PathState};
-use crate::queue::{Queued, in_frame};
+use crate::queue::{Class, Queued, in_frame};
 use crate::time::Instant;
 
 /// Bytes of an Ethernet header.
@@ -36,6 +36,8 @@ pub struct IpSend {
     pub tos: u8,
     /// IPv4: forbid routers to fragment it.
     pub dont_fragment: bool,
+    /// In which queue it leaves.
+    pub class: Class,
 }
 
 /// A transport message on its way out: in one frame, or in several that follow each other by `next`, delimited by their notes.
@@ -80,7 +82,7 @@ impl Stack<'_> {
             };
             counter.inc();
             let Message { frame, offset, len, rest, .. } = message;
-            let mut piece = Some(Queued { frame, offset, len, rest });
+            let mut piece = Some(Queued { frame, offset, len, rest, class: send.class });
             while let Some(unsent) = piece {
                 piece = unsent.continued(&self.mem.frames);
                 let meta = &self.mem.frames.meta[unsent.frame as usize];
@@ -146,7 +148,7 @@ impl Stack<'_> {
         }
         write_ethertype(link, family);
         let len = (ETHERNET + header) as u16 + len;
-        Ok(Queued { frame, offset: start as u16, len, rest })
+        Ok(Queued { frame, offset: start as u16, len, rest, class: send.class })
     }
 
     /// The next IPv4 or fragment identification: a counter, from a place of its own for each two ends that nobody else knows (RFC 7739 §5.3). Who sees what is sent

@@ -13,6 +13,7 @@ use crate::frame::{FrameId, flag};
 use crate::ids::SocketKind;
 use crate::ip::Packet;
 use crate::pool::Link;
+use crate::queue::Class;
 use crate::time::Instant;
 
 /// The payload of a segment: a chain of frames whose notes delimit it. Whoever holds it frees it.
@@ -134,6 +135,7 @@ impl Stack<'_> {
             ttl: self.mem.core.tcp.config.ttl,
             tos: 0,
             dont_fragment: true,
+            class: Class::Prompt,
         };
         let message = self.write_segment(&send, &header, &Run::bare(id));
         if known.is_none() {

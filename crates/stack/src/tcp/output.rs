@@ -17,6 +17,7 @@ use crate::ids::SocketKind;
 use crate::ip::IpSend;
 use crate::ip::output::Message;
 use crate::pool::Link;
+use crate::queue::Class;
 use crate::time::Instant;
 
 /// What holds back an incomplete segment.
@@ -32,7 +33,20 @@ pub(super) enum Hold {
     Nothing,
 }
 
+/// From how many bytes under way on a connection is a stream, until all of them are acknowledged.
+const STREAM: u32 = 16 * 1024;
+
 impl Socket {
+    /// Notes in which queue a segment of so many numbers leaves. What follows while that is under way does not overtake it: from the prompt queue a connection goes to
+    /// that of the streams, which is behind, and not back before nothing of it can be in there. (A new segment lies before SND.NXT already.)
+    fn classify(&mut self, length: u32) {
+        match self.send.nxt.since(self.send.una) {
+            under_way if under_way > STREAM => self.class = Class::Stream,
+            under_way if under_way <= length => self.class = Class::Prompt,
+            _ => {}
+        }
+    }
+
     /// Where a packet of this connection goes.
     pub(super) fn ip_send(&self) -> IpSend {
         IpSend {
@@ -44,6 +58,7 @@ impl Socket {
             ttl: self.settings.ttl,
             tos: self.settings.tos,
             dont_fragment: self.settings.dont_fragment,
+            class: self.class,
         }
     }
 
@@ -314,6 +329,7 @@ impl Stack<'_> {
 
     /// Writes the header in front of the payload and hands the packet down.
     fn emit(&mut self, index: usize, now: Instant, header: &Segment, run: &Run) {
+        self.mem.tcp[index].classify(run.length);
         let mut send = self.mem.tcp[index].ip_send();
         send.tos |= header.codepoint;
         send.dont_fragment &= !self.path_of(index).is_some_and(|path| path.is_narrow(now));

@@ -19,6 +19,7 @@ use super::window::Sizing;
 use crate::addr::{Endpoint, Family};
 use crate::error::Error;
 use crate::pool::{Link, Slot};
+use crate::queue::Class;
 use crate::time::{Instant, Span};
 use zerocopy::FromZeros;
 
@@ -231,6 +232,8 @@ pub struct Socket {
     pub(super) starved: bool,
     /// The program found the send buffer full and waits for room.
     pub(super) wants_room: bool,
+    /// In which queue its segments leave.
+    pub(super) class: Class,
     /// The segment that was sent last was shorter than a full one and is not acknowledged (Minshall's Nagle).
     pub(super) small_end: Seq,
     pub(super) small_out: bool,

@@ -259,7 +259,7 @@ impl Stack<'_> {
 
     /// Whether a send would not have to wait: room in the transmit queue, and frames that are not kept for others.
     pub(super) fn udp_has_room(&self) -> bool {
-        self.egress_len() < QUEUE_FULL && self.mem.frames.available() > self.udp_kept()
+        self.prompt_len() < QUEUE_FULL && self.mem.frames.available() > self.udp_kept()
     }
 
     /// Notes when there is no room to send, so that sockets are told when there is some again.
@@ -273,7 +273,7 @@ impl Stack<'_> {
     /// every packet.
     pub(crate) fn udp_write_space(&mut self) {
         let all = self.mem.frames.meta.len();
-        let plenty = || self.egress_len() < QUEUE_FULL / 2 && self.mem.frames.available() > self.udp_kept() + all / 32;
+        let plenty = || self.prompt_len() < QUEUE_FULL / 2 && self.mem.frames.available() > self.udp_kept() + all / 32;
         if self.mem.core.udp_full == 0 || !plenty() {
             return;
         }

@@ -12,6 +12,7 @@ use crate::ip::output::{IPV4, IPV6, Message};
 use crate::ip::{IpSend, fragment};
 use crate::path::PathState;
 use crate::pool::Link;
+use crate::queue::Class;
 use crate::time::Instant;
 
 /// The most that an IPv4 datagram can carry: 65,535 less both headers.
@@ -161,6 +162,7 @@ impl Stack<'_> {
                 MtuDiscover::Want => !info.udp_is_narrow(now),
                 MtuDiscover::Do | MtuDiscover::Probe => true,
             },
+            class: Class::Prompt,
         };
         let (family, all) = (peer.address.family(), source.remaining());
         let probes = options.mtu_discover == MtuDiscover::Probe;

@@ -1,0 +1,110 @@
+//! How what the stack has to send leaves in the course of one call, which may pass through the lane several times: between two passes others have their turn.
+
+use crate::c::shared::{Core, Guard, Shared};
+use tickwire_stack::time::{Instant, Span};
+
+/// In so many passes more than one a call sends what streams have. What is left then is cared for as what finds no room in the ring.
+const PASSES: u32 = 16;
+
+/// For how long a thread that goes on to send has said that it does, at each pass. One whose signal handler jumps out of the call does not come back to it.
+const GOES_ON: Span = Span::from_millis(1);
+
+/// A call's course.
+pub(super) struct Course {
+    /// Passes before this one.
+    passes: u32,
+    /// Whether what streams have comes from this very call: it is this thread that pays for it.
+    own: bool,
+    left: Left,
+}
+
+/// What is left to be sent after a pass.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Left {
+    Nothing,
+    /// Streams' packets. Another thread is about to send them.
+    ToAnother,
+    /// Streams' packets. Another thread waits for its turn, and sends some of them then.
+    ToWaiter,
+    /// Streams' packets, for this call's next pass.
+    ToNextPass,
+    /// What finds no room in the ring, or is too much for one call.
+    WithoutRoom,
+}
+
+impl Course {
+    pub(super) fn new() -> Self {
+        Self { passes: 0, own: false, left: Left::Nothing }
+    }
+
+    /// Whether another pass is to follow.
+    pub(super) fn goes_on(&mut self) -> bool {
+        // (Not with `u32::from` of the comparison: rustc 1.95 makes 0 of that where it knows what follows.)
+        if self.left != Left::ToNextPass {
+            return false;
+        }
+        self.passes += 1;
+        self.left = Left::Nothing;
+        true
+    }
+
+    /// So many frames of streams waited before the call did its work, and so many do since.
+    pub(super) fn has_queued(&mut self, before: usize, since: usize) {
+        self.own |= since > before;
+    }
+
+    /// Whether something may be left that nobody sends unasked.
+    pub(super) fn is_crowded(&self) -> bool {
+        matches!(self.left, Left::WithoutRoom | Left::ToWaiter)
+    }
+
+    /// Whether nothing but time tells when it can be sent.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.left == Left::WithoutRoom
+    }
+
+    /// Sends: first what is not of streams; of these a load. Says whether the kernel is to be told of what is in the ring.
+    pub(super) fn send(&mut self, shared: &Shared, guard: &mut Guard<'_>, now: Instant) -> bool {
+        let Core { stack, wire } = &mut **guard;
+        if wire.has_load(stack) {
+            if stack.prompt_len() > 0 && wire.flush_prompt(stack) {
+                // Before the load, which would overtake it.
+                guard.kick();
+            }
+            if self.passes == 0 && now < shared.carried_until() {
+                self.left = Left::ToAnother;
+                return false;
+            }
+            if self.send_load(guard) {
+                let goes_on = self.left == Left::ToNextPass;
+                shared.carry_until(if goes_on { now + GOES_ON } else { Instant::from_nanos(0) });
+                return false;
+            }
+        }
+        if self.passes > 0 {
+            shared.carry_until(Instant::from_nanos(0));
+        }
+        let Core { stack, wire } = &mut **guard;
+        let kick = wire.flush(stack, now);
+        self.left = if stack.has_egress() { Left::WithoutRoom } else { Left::Nothing };
+        kick
+    }
+
+    /// Sends a load, and says whether there is more.
+    fn send_load(&mut self, guard: &mut Guard<'_>) -> bool {
+        let Core { stack, wire } = &mut **guard;
+        let Some(load) = wire.load(stack) else { return false };
+        guard.carry(&load);
+        if !guard.stack.has_egress() {
+            return false;
+        }
+        self.left = if !self.own && guard.is_wanted() {
+            Left::ToWaiter
+        } else if self.passes < PASSES {
+            Left::ToNextPass
+        } else {
+            Left::WithoutRoom
+        };
+        true
+    }
+}
