@@ -130,6 +130,16 @@ const SERVER_CPU: &str = "1";
 /// Messages under way at a time, however many connections there are.
 const PARALLEL: &str = "10";
 
+/// What else there is while messages are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stream {
+    None,
+    /// Two other programs, in lanes of their own if they have any, stream on the same processors.
+    Others,
+    /// Another thread of the program itself does.
+    Own,
+}
+
 impl Bed {
     pub(super) fn new(messages: u32, seconds: u32, attach: &str) -> Result<Self> {
         let (one_queue, two_queues) = (Rivals::new(1, attach)?, Rivals::new(2, attach)?);
@@ -217,24 +227,33 @@ impl Bed {
         Ok(Measured { rate: rates.iter().sum::<f64>() / 1e9, share, latency: None, packets: None })
     }
 
-    /// Messages one at a time, alone or while two other programs, in lanes of their own if they have any, stream on the same processors.
-    pub(super) fn ping_pong(&self, ends: Ends, beside: bool) -> Result<Measured> {
+    /// Messages one at a time, alone or beside a stream.
+    pub(super) fn ping_pong(&self, ends: Ends, stream: Stream) -> Result<Measured> {
         let (rivals, program) = (&self.one_queue, program("pingpong")?);
         let pair = rivals.pair(ends);
         let address = at(pair, PORT);
         let mut server = start_server(pair, ends, PORT, &[&program, "server", "tcp", &address])?;
         // Fewer than elsewhere: beside a stream a message waits for the processor.
         let trips = (self.messages / 10).to_string();
-        let client = [&*program, "client", "tcp", &address, "--count", &trips];
+        let sink = at(pair, OTHER_PORT);
+        let mut client = vec![&*program, "client", "tcp", &address, "--count", &trips];
+        if stream == Stream::Own {
+            client.extend(["--stream", &sink]);
+        }
         let printed = traffic::proven(rivals.witnesses(ends), (self.messages / 10).into(), || {
             let mut others = Vec::new();
-            if beside {
-                let address = at(pair, OTHER_PORT);
-                others.push(start_server(pair, ends, OTHER_PORT, &[&program, "sink", &address])?);
+            if stream != Stream::None {
+                others.push(start_server(pair, ends, OTHER_PORT, &[&program, "sink", &sink])?);
+            }
+            if stream == Stream::Others {
                 let forever = PATIENCE.as_secs().to_string();
-                others.push(start_client(pair, ends, &[&program, "source", &address, "--seconds", &forever])?);
+                others.push(start_client(pair, ends, &[&program, "source", &sink, "--seconds", &forever])?);
             }
             let printed = start_client(pair, ends, &client)?.success(PATIENCE)?;
+            if stream == Stream::Own {
+                // Its end is the stream's.
+                others.pop().map(|mut sink| sink.success(PATIENCE)).transpose()?;
+            }
             if !others.iter_mut().map(Process::is_running).collect::<Result<Vec<_>>>()?.iter().all(|&runs| runs) {
                 bail!("the stream ended before the messages did");
             }

@@ -1,6 +1,6 @@
 //! What is measured, in this order, in every round.
 
-use super::bed::{Bed, Cable, Ends, Load, Measured};
+use super::bed::{Bed, Cable, Ends, Load, Measured, Stream};
 use anyhow::Result;
 
 /// One row of the table.
@@ -23,6 +23,7 @@ pub(super) const ONE_STREAM: &str = "one stream";
 pub(super) const TWO_STREAMS: &str = "two programs' streams";
 pub(super) const ALONE: &str = "ping-pong";
 pub(super) const BESIDE: &str = "ping-pong beside another's stream";
+pub(super) const OWN: &str = "ping-pong beside the program's own stream";
 pub(super) const ONE_QUEUE: &str = "100 connections, one queue";
 pub(super) const TWO_QUEUES: &str = "100 connections, two queues";
 
@@ -35,7 +36,7 @@ const fn row(name: &'static str, ends: Ends, unit: &'static str, measure: fn(&Be
 }
 
 /// All rows. Rivals stand side by side, so that the machine's drift meets them alike.
-pub(super) static ROWS: [Row; 20] = [
+pub(super) static ROWS: [Row; 22] = [
     row(FEW, Ends::Kernel, "messages", |bed, ends| bed.exchange(Cable::OneQueue, ends, FEW_LOAD)),
     row(FEW, Ends::Both, "messages", |bed, ends| bed.exchange(Cable::OneQueue, ends, FEW_LOAD)),
     row(MANY, Ends::Kernel, "messages", |bed, ends| bed.exchange(Cable::OneQueue, ends, MANY_LOAD)),
@@ -48,10 +49,12 @@ pub(super) static ROWS: [Row; 20] = [
     row(ONE_STREAM, Ends::Both, "Gbit", |bed, ends| bed.streams(ends, 1)),
     row(TWO_STREAMS, Ends::Kernel, "Gbit", |bed, ends| bed.streams(ends, 2)),
     row(TWO_STREAMS, Ends::Both, "Gbit", |bed, ends| bed.streams(ends, 2)),
-    row(ALONE, Ends::Kernel, "messages", |bed, ends| bed.ping_pong(ends, false)),
-    row(ALONE, Ends::Both, "messages", |bed, ends| bed.ping_pong(ends, false)),
-    row(BESIDE, Ends::Kernel, "messages", |bed, ends| bed.ping_pong(ends, true)),
-    row(BESIDE, Ends::Both, "messages", |bed, ends| bed.ping_pong(ends, true)),
+    row(ALONE, Ends::Kernel, "messages", |bed, ends| bed.ping_pong(ends, Stream::None)),
+    row(ALONE, Ends::Both, "messages", |bed, ends| bed.ping_pong(ends, Stream::None)),
+    row(BESIDE, Ends::Kernel, "messages", |bed, ends| bed.ping_pong(ends, Stream::Others)),
+    row(BESIDE, Ends::Both, "messages", |bed, ends| bed.ping_pong(ends, Stream::Others)),
+    row(OWN, Ends::Kernel, "messages", |bed, ends| bed.ping_pong(ends, Stream::Own)),
+    row(OWN, Ends::Both, "messages", |bed, ends| bed.ping_pong(ends, Stream::Own)),
     row(ONE_QUEUE, Ends::Kernel, "messages", |bed, ends| bed.exchange(Cable::OneQueue, ends, QUEUES_LOAD)),
     row(ONE_QUEUE, Ends::Both, "messages", |bed, ends| bed.exchange(Cable::OneQueue, ends, QUEUES_LOAD)),
     row(TWO_QUEUES, Ends::Kernel, "messages", |bed, ends| bed.exchange(Cable::TwoQueues, ends, QUEUES_LOAD)),
