@@ -39,13 +39,13 @@ pub(crate) fn path() -> OsString {
     std::env::join_paths(all).unwrap_or(path)
 }
 
-/// Gets a package, whose dependencies are installed. As the user who builds: apt-get only warns that its own user cannot write here.
+/// Gets a package, whose dependencies are installed. As the user who builds: apt-get's own cannot write here.
 pub(crate) fn get(package: &str) -> Result<()> {
     let all = directory()?;
     std::fs::create_dir_all(&all).with_context(|| format!("cannot make {}", all.display()))?;
     eprintln!("unpacking: {package}, into {}", all.display());
     let script = format!(
-        "set -e\nrm -rf {package} {package}_*.deb\napt-get download -q {package}\ndpkg-deb -x {package}_*.deb {package}\nrm {package}_*.deb\n"
+        "set -e\nrm -rf {package} {package}_*.deb\napt-get download -q -o APT::Sandbox::User=root {package}\ndpkg-deb -x {package}_*.deb {package}\nrm {package}_*.deb\n"
     );
     workspace::run(Command::new("sh").current_dir(&all).args(["-c", &script]))
         .with_context(|| format!("cannot get {package}"))

@@ -336,8 +336,9 @@ impl Service {
     /// Removes the devices of a lane, whoever still has descriptors of them.
     pub(crate) fn delete_devices(&mut self, lane: LaneId, bulk: bool) {
         if bulk {
-            let gone = self.namespace.run(|| tickwire_host::Host::open()?.delete_link(lane | BULK_DEVICE));
-            if let Ok(Err(error)) = gone {
+            let delete = || tickwire_host::Host::open()?.delete_link(lane | BULK_DEVICE);
+            let gone = self.namespace.run(delete).map_err(system("entering the namespace"));
+            if let Err(error) = gone.and_then(|gone| Ok(gone?)) {
                 tracing::warn!(device = bulk_device(lane), %error, "a lane's bulk device could not be removed");
             }
         }

@@ -49,6 +49,12 @@ const WORKLOADS: [Workload; 5] = [
 
 /// Runs the demo; an error if a measurement failed or did not cross our stack.
 pub(crate) fn run(options: &Options) -> Result<()> {
+    let only = options.only.as_deref().unwrap_or_default();
+    let mut names = WORKLOADS.iter().map(|workload| workload.name).chain([testbed::NAME]);
+    if !names.any(|name| name.contains(only)) {
+        let names = WORKLOADS.map(|w| w.name).join("; ");
+        bail!("no measurement's name contains \"{only}\"; there are: {names}; {}", testbed::NAME);
+    }
     if std::env::var_os(DIRECTORY_VARIABLE).is_none() {
         workspace::ask_for_root()?;
         deps::install(&deps::EVERYTHING)?;
@@ -63,10 +69,6 @@ fn measure(options: &Options) -> Result<()> {
     let chosen: Vec<&Workload> =
         WORKLOADS.iter().filter(|w| options.only.as_ref().is_none_or(|only| w.name.contains(only.as_str()))).collect();
     let with_testbed = options.only.as_ref().is_none_or(|only| testbed::NAME.contains(only.as_str()));
-    if chosen.is_empty() && !with_testbed {
-        let names = WORKLOADS.map(|w| w.name).join("; ");
-        bail!("no measurement's name contains that; there are: {names}; {}", testbed::NAME);
-    }
     let failed = if chosen.is_empty() { 0 } else { compare(options, &chosen)? };
     if with_testbed {
         eprintln!("\n{}", testbed::NAME);

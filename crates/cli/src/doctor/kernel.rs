@@ -65,7 +65,7 @@ pub(crate) fn tried(trial: &Trial) -> Vec<Finding> {
         Err(error) => Finding::improve(
             "TAP devices",
             format!("none can be made, so streams leave packet by packet: {error}"),
-            "`modprobe tun` (CONFIG_TUN), and in a container /dev/net/tun: matters for long streams, a third of their rate",
+            "`modprobe tun` (CONFIG_TUN), and in a container /dev/net/tun: matters for long streams, two fifths of their rate",
         ),
     };
     vec![programs, long, exec, bulk, connections]

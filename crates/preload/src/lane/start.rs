@@ -365,10 +365,16 @@ pub(crate) fn attach(
     // Without it streams cost more, no more than that.
     let bulk = bulk.and_then(|fd| keep(fd).ok()).unwrap_or(-1);
     let handover = Handover { number, token, limits: *limits, region, bulk };
-    let lane = assemble(session, handover, mapped, ring, doorbell, slot)?;
-    // The service binds the rings' socket now: a kernel before 6.4 would not have let us map them afterwards.
-    lane.ask(&Request::Mapped, None)?;
-    Ok(lane)
+    let lane = assemble(session, handover, mapped, ring, doorbell, slot).and_then(|lane| {
+        // The service binds the rings' socket now: a kernel before 6.4 would not have let us map them afterwards.
+        lane.ask(&Request::Mapped, None)?;
+        Ok(lane)
+    });
+    if lane.is_err() {
+        // A program that asks again every second must not run out of descriptors.
+        [region, ring, doorbell, bulk].into_iter().filter(|&fd| fd >= 0).for_each(protect::release);
+    }
+    lane
 }
 
 /// Puts a lane together from protected descriptors.
