@@ -167,11 +167,11 @@ impl Port {
     pub fn carried(&self, stack: &mut Stack<'_>, load: &Load, sent: Sent) {
         let (gone, left) = load.packets().split_at(sent.gone);
         if sent.fails {
-            left.iter().for_each(|packet| stack.bulk_refused(packet.frame));
+            left.iter().for_each(|&packet| stack.bulk_refused(packet));
         } else {
             stack.bulk_return(left.iter().map(|packet| packet.frame));
         }
-        stack.bulk_end(gone.iter().map(|packet| packet.frame));
+        stack.bulk_end(gone.iter().copied());
         if sent.fails && !left.is_empty() {
             // The ring is empty, and longer than a load.
             let mut transmission = self.transmission();

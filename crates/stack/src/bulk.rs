@@ -19,11 +19,12 @@ impl Stack<'_> {
         self.udp_write_space();
     }
 
-    /// The frame goes by the ring, whose kernel will complete it.
-    pub fn bulk_refused(&mut self, frame: FrameId) {
-        if let Some(meta) = self.mem.frames.meta.get_mut(frame as usize) {
+    /// It goes by the ring, whose kernel will complete it.
+    pub fn bulk_refused(&mut self, packet: Transmit) {
+        if let Some(meta) = self.mem.frames.meta.get_mut(packet.frame as usize) {
             meta.flags &= !flag::BULK;
         }
+        self.mem.counters.tx_packets.add(u64::from(!packet.more));
     }
 
     /// So many frames that were taken last, and have not gone, are at the head of their queue again.
@@ -36,10 +37,11 @@ impl Stack<'_> {
         }
     }
 
-    /// These frames have gone.
-    pub fn bulk_end(&mut self, gone: impl IntoIterator<Item = FrameId>) {
-        for frame in gone {
-            self.completed(frame);
+    /// These have gone.
+    pub fn bulk_end(&mut self, gone: impl IntoIterator<Item = Transmit>) {
+        for packet in gone {
+            self.completed(packet.frame);
+            self.mem.counters.tx_packets.add(u64::from(!packet.more));
         }
         self.mem.core.bulk_out = 0;
     }
@@ -50,7 +52,7 @@ impl Stack<'_> {
             let out = flag::IN_KERNEL | flag::BULK;
             for id in 0..self.mem.frames.meta.len() as FrameId {
                 if self.mem.frames.meta[id as usize].flags & out == out {
-                    self.bulk_end([id]);
+                    self.completed(id);
                 }
             }
             self.mem.core.bulk_out = 0;
@@ -88,6 +90,10 @@ mod tests {
         taken
     }
 
+    fn packet(frame: FrameId) -> Transmit {
+        Transmit { frame, offset: 0, len: 60, more: false }
+    }
+
     fn in_use(frames: &Frames<'_>) -> usize {
         frames.meta.len() - frames.available()
     }
@@ -118,7 +124,7 @@ mod tests {
         let frames = queued(&mut stack, 2, 4);
         assert_eq!(taken(&mut stack), frames);
         stack.bulk_return(frames[1..].iter().copied());
-        stack.bulk_end([frames[0]]);
+        stack.bulk_end([packet(frames[0])]);
         assert_eq!(stack.stream_len(), 3);
         let last = queued(&mut stack, 0, 1);
         let mut out = Vec::new();
@@ -130,6 +136,7 @@ mod tests {
         out.iter().for_each(|&frame| stack.completed(frame));
         assert_eq!(in_use(&stack.mem.frames), 2, "those kept for sending again");
         assert_eq!(stack.counters().eth_in_bad_frame.get(), 0);
+        assert_eq!(stack.counters().tx_packets.get(), 5, "each once");
     }
 
     #[test]
@@ -138,8 +145,8 @@ mod tests {
         let mut stack = Stack::new(memory.memory());
         let frames = queued(&mut stack, 0, 2);
         taken(&mut stack);
-        stack.bulk_refused(frames[1]);
-        stack.bulk_end([frames[0]]);
+        stack.bulk_refused(packet(frames[1]));
+        stack.bulk_end([packet(frames[0])]);
         assert_eq!(in_use(&stack.mem.frames), 1);
         stack.bulk_recover();
         assert_eq!(in_use(&stack.mem.frames), 1, "the kernel has it");

@@ -175,6 +175,7 @@ impl Stack<'_> {
                 }
             }
         }
+        self.mem.counters.tx_packets.add(sent as u64);
         self.udp_write_space();
         sent
     }
@@ -186,6 +187,7 @@ impl Stack<'_> {
         if is_full {
             self.mem.core.queues.turn = Class::Prompt;
         }
+        self.mem.counters.tx_packets.add(sent as u64);
         self.udp_write_space();
         sent
     }
@@ -221,7 +223,6 @@ impl Stack<'_> {
             queues.cut = u16::from(rest > 0);
             sent += usize::from(rest == 0);
         }
-        self.mem.counters.tx_packets.add(sent as u64);
         (sent, is_full)
     }
 
