@@ -5,10 +5,11 @@ use crate::base::errno::{Errno, Result};
 use crate::c::real;
 use core::ffi::c_int;
 
-/// Closes a descriptor for good.
+/// Closes a descriptor for good. Not by `syscall` as it is called everywhere else: that name's `close` is this library's, and passes on to the C library's, in which a
+/// thread may be cancelled.
 pub(crate) fn close(fd: c_int) {
     // SAFETY: a plain number; callers close what they own.
-    unsafe { libc::syscall(libc::SYS_close, fd) };
+    unsafe { real::syscall(libc::SYS_close, fd.into(), 0, 0, 0, 0, 0) };
 }
 
 /// `fcntl` with a number as argument.
