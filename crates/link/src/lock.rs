@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_micros(100);
 const COURTESY: Duration = Duration::from_micros(50);
 const PAUSES: u32 = 64;
 
-/// After so many courtesies in a row that nobody took, those who wait are forgotten: they have died, it seems. One that has not says so again after its nap.
+/// At every so many courtesies that nobody took, those who wait are forgotten: some have died, it seems. One that has not says so again after its nap.
 const VAIN: u32 = 200;
 
 /// For how long a waiter sleeps before it looks again by itself. A waiter that was woken may be killed before it runs (exec and exit kill threads
@@ -50,7 +50,7 @@ pub(crate) struct RawLock {
     waiters: AtomicU32,
     /// How often one that had waited got it. Wraps.
     turns: AtomicU32,
-    /// Courtesies since, that nobody took.
+    /// Courtesies that nobody took, since those who wait were forgotten.
     vain: AtomicU32,
     /// Not 0 after a holder died inside. (The mutex could keep this in mind itself, by not being made consistent, but glibc's
     /// `trylock` then leaves it locked.)
@@ -156,7 +156,7 @@ impl<'r> LaneLock<'r> {
         self.answer(unsafe { libc::pthread_mutex_trylock(self.mutex()) }).transpose()
     }
 
-    /// Takes the lock, waiting for it: behind those who wait already.
+    /// Takes the lock, waiting for it: behind one of those who wait already, if that does not take longer than [`COURTESY`].
     ///
     /// # Errors
     /// [`LockError`].
@@ -179,7 +179,6 @@ impl<'r> LaneLock<'r> {
         self.0.waiters.fetch_add(1, Relaxed);
         let done = self.wait();
         self.0.turns.fetch_add(1, Relaxed);
-        self.0.vain.store(0, Relaxed);
         // Others may have been forgotten, and this one with them.
         let _ = self.0.waiters.fetch_update(Relaxed, Relaxed, |n| n.checked_sub(1));
         done

@@ -73,7 +73,7 @@ mod tests {
     fn queued(stack: &mut Stack<'_>, kept: usize, all: usize) -> Vec<FrameId> {
         let frames: Vec<FrameId> = (0..all).map(|_| stack.mem.frames.take().unwrap()).collect();
         for (place, &frame) in frames.iter().enumerate() {
-            stack.enqueue(Queued { frame, offset: 0, len: 60, rest: 0, class: Class::Stream });
+            stack.enqueue(Queued { frame, offset: 0, len: 60, rest: 0, class: Class::Stream, behind: 0 });
             if place >= kept {
                 stack.mem.frames.give(frame);
             }

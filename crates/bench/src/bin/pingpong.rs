@@ -88,8 +88,13 @@ fn main() -> Result<()> {
         Role::Server { transport: Transport::Tcp, address, wait, size } => tcp_server(address, wait, size),
         Role::Client { transport, address, wait, size, count, warmup, stream } => {
             if let Some(address) = stream {
-                // Until the program ends; a sink that is gone before fails the measurement there.
-                std::thread::spawn(move || source(address, Duration::MAX, STREAM_SIZE));
+                // Until the program ends.
+                std::thread::spawn(move || {
+                    if let Err(error) = source(address, Duration::MAX, STREAM_SIZE) {
+                        eprintln!("the stream ended: {error:#}");
+                        std::process::exit(1);
+                    }
+                });
             }
             let mut peer: Box<dyn RoundTrip> = match transport {
                 Transport::Udp => Box::new(UdpPeer::connect(address, wait, size)?),

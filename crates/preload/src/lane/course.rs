@@ -1,6 +1,7 @@
 //! How what the stack has to send leaves in the course of one call, which may pass through the lane several times: between two passes others have their turn.
 
 use crate::c::shared::{Core, Guard, Shared};
+use crate::c::sys;
 use tickwire_stack::time::{Instant, Span};
 
 /// In so many passes more than one a call sends what streams have. What is left then is cared for as what finds no room in the ring.
@@ -55,12 +56,13 @@ impl Course {
 
     /// Whether something may be left that nobody sends unasked.
     pub(super) fn is_crowded(&self) -> bool {
-        matches!(self.left, Left::WithoutRoom | Left::ToWaiter)
+        // Others may die, be stopped, or jump out of their call in a handler; and this one's next pass is behind such a handler.
+        self.left != Left::Nothing
     }
 
-    /// Whether nothing but time tells when it can be sent.
+    /// Whether nothing but time tells when it can be sent, or whoever is to send it may be after something else.
     pub(super) fn is_stuck(&self) -> bool {
-        self.left == Left::WithoutRoom
+        matches!(self.left, Left::WithoutRoom | Left::ToWaiter)
     }
 
     /// Sends: first what is not of streams; of these a load. Says whether the kernel is to be told of what is in the ring.
@@ -71,9 +73,12 @@ impl Course {
                 // Before the load, which would overtake it.
                 guard.kick();
             }
-            if self.passes == 0 && now < shared.carried_until() {
+            // `now` may be from before this thread waited for the lock.
+            let until = shared.carried_until();
+            if self.passes == 0 && !until.is_never() && sys::now() < until {
                 self.left = Left::ToAnother;
-                return false;
+                // If the device was too busy above.
+                return guard.wire.kick_due();
             }
             if self.send_load(guard) {
                 let goes_on = self.left == Left::ToNextPass;

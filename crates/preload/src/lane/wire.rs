@@ -60,6 +60,11 @@ impl Wire {
         self.port().is_some_and(|port| port.flush_prompt(stack))
     }
 
+    /// Whether packets wait for a kick.
+    pub(crate) fn kick_due(&self) -> bool {
+        self.port().is_some_and(Port::kick_due)
+    }
+
     /// Takes what is to go by the bulk device.
     pub(crate) fn load(&mut self, stack: &mut Stack<'static>) -> Option<Load> {
         match self {

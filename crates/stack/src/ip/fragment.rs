@@ -77,8 +77,14 @@ impl Stack<'_> {
                 }
             }
             offset += u32::from(total);
-            let packet =
-                Queued { frame, offset: start as u16, len: (ETHERNET + headers) as u16 + len, rest, class: send.class };
+            let packet = Queued {
+                frame,
+                offset: start as u16,
+                len: (ETHERNET + headers) as u16 + len,
+                rest,
+                class: send.class,
+                behind: 0,
+            };
             self.mem.counters.ip_out_requests.inc();
             self.mem.counters.ip_frag_creates.inc();
             if let Err(error) = self.path_send(path, packet) {

@@ -82,7 +82,7 @@ impl Stack<'_> {
             };
             counter.inc();
             let Message { frame, offset, len, rest, .. } = message;
-            let mut piece = Some(Queued { frame, offset, len, rest, class: send.class });
+            let mut piece = Some(Queued { frame, offset, len, rest, class: send.class, behind: 0 });
             while let Some(unsent) = piece {
                 piece = unsent.continued(&self.mem.frames);
                 let meta = &self.mem.frames.meta[unsent.frame as usize];
@@ -148,7 +148,7 @@ impl Stack<'_> {
         }
         write_ethertype(link, family);
         let len = (ETHERNET + header) as u16 + len;
-        Ok(Queued { frame, offset: start as u16, len, rest, class: send.class })
+        Ok(Queued { frame, offset: start as u16, len, rest, class: send.class, behind: 0 })
     }
 
     /// The next IPv4 or fragment identification: a counter, from a place of its own for each two ends that nobody else knows (RFC 7739 §5.3). Who sees what is sent
