@@ -143,7 +143,7 @@ impl Port {
     }
 
     /// Takes packets of streams out of the stack that are to go by the bulk device, if [`Port::has_load`] and it is worth it; [`Port::carry`] sends them, and
-    /// [`Port::carried`] is to follow.
+    /// [`Port::carried`] is to follow. None before [`Port::flush_prompt`], if there is something for that.
     pub fn load(&self, stack: &mut Stack<'_>) -> Option<Load> {
         if !self.has_load(stack) {
             return None;

@@ -157,7 +157,7 @@ fn a_stream_goes_in_trains(attach: Attach, mut dies: bool) {
         sent.extend_from_slice(&part[..taken]);
         if dies && taken > LONG {
             dies = false;
-            assert!(lane.port.load(&mut stack).is_some());
+            assert!(lane.load(&mut stack).is_some());
         }
         lane.turn_until(&mut stack, "all is acknowledged", |stack| {
             let info = stack.tcp_info(id, now()).unwrap();

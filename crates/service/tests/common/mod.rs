@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tickwire_lab::Pair;
-use tickwire_link::bulk::Bulk;
+use tickwire_link::bulk::{Bulk, Load};
 use tickwire_link::control::{
     Channel, Claim, ClaimKind, CountersOf, Descriptors, Name, Part, Parts, Push, Reason, Remotes, Reply, Request, Token,
 };
@@ -501,11 +501,19 @@ impl LaneOf {
         stack
     }
 
+    /// What goes by the bulk device, after what goes before it by the ring.
+    pub fn load(&self, stack: &mut Stack<'_>) -> Option<Load> {
+        if self.port.has_load(stack) && self.port.flush_prompt(stack) {
+            let _ = self.port.kick();
+        }
+        self.port.load(stack)
+    }
+
     /// One round of the lane's rings.
     pub fn turn(&self, stack: &mut Stack<'_>) {
         self.port.poll(stack, now());
         stack.on_time(now());
-        while let Some(load) = self.port.load(stack) {
+        while let Some(load) = self.load(stack) {
             // Sometimes train by train, as when others wait for the lane.
             let sent = self.port.carry(stack, &load, || self.carried.get() % 2 == 1);
             self.port.carried(stack, &load, sent);
