@@ -156,7 +156,7 @@ impl<'r> LaneLock<'r> {
         self.answer(unsafe { libc::pthread_mutex_trylock(self.mutex()) }).transpose()
     }
 
-    /// Takes the lock, waiting for it: behind one of those who wait already, if that does not take longer than [`COURTESY`].
+    /// Takes the lock, waiting for it: behind one of those who wait already, if that takes no longer than 50 us.
     ///
     /// # Errors
     /// [`LockError`].
