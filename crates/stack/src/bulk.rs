@@ -16,7 +16,6 @@ impl Stack<'_> {
     pub fn bulk_begin(&mut self, mut sink: impl FnMut(Transmit) -> bool) {
         self.mem.core.bulk_out = 1;
         self.hand_out(Class::Stream, usize::MAX, flag::IN_KERNEL | flag::BULK, &mut sink);
-        self.udp_write_space();
     }
 
     /// It goes by the ring, whose kernel will complete it.

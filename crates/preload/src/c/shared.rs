@@ -6,6 +6,7 @@ use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use std::os::fd::BorrowedFd;
 use tickwire_link::bulk::Load;
+use tickwire_link::layout::Waiting;
 use tickwire_link::lock::{LaneGuard, LockError};
 use tickwire_link::port::Port;
 use tickwire_link::region::Region;
@@ -181,47 +182,43 @@ impl Shared {
 
     /// A call inside went wrong: nobody in any process may use the stack any more.
     pub(crate) fn poison(&self) {
+        if let Some(waiting) = self.waiting() {
+            waiting.lost.store(1, Ordering::Relaxed);
+        }
+    }
+
+    /// What the lane's processes tell each other about waiting; `None` where there is one process only.
+    fn waiting(&self) -> Option<&Waiting> {
         match &self.lock {
-            Lock::Region(region) => region.waiting().lost.store(1, Ordering::Relaxed),
+            Lock::Region(region) => Some(region.waiting()),
             #[cfg(any(test, fuzzing))]
-            Lock::Local(_) => {}
+            Lock::Local(_) => None,
         }
     }
 
     /// Notes that the rings were polled on the program's behalf.
     pub(crate) fn note_poll(&self, now: Instant) {
-        match &self.lock {
-            Lock::Region(region) => region.waiting().polled_at.store(now.as_nanos(), Ordering::Relaxed),
-            #[cfg(any(test, fuzzing))]
-            Lock::Local(_) => {}
+        if let Some(waiting) = self.waiting() {
+            waiting.polled_at.store(now.as_nanos(), Ordering::Relaxed);
         }
     }
 
     /// When the rings were last polled on a program's behalf, in any process of the lane.
     pub(crate) fn polled_at(&self) -> Instant {
-        match &self.lock {
-            Lock::Region(region) => Instant::from_nanos(region.waiting().polled_at.load(Ordering::Relaxed)),
-            #[cfg(any(test, fuzzing))]
-            Lock::Local(_) => Instant::NEVER,
-        }
+        self.waiting().map_or(Instant::NEVER, |waiting| Instant::from_nanos(waiting.polled_at.load(Ordering::Relaxed)))
     }
 
     /// Notes until when a thread goes on to send what streams have queued.
     pub(crate) fn carry_until(&self, until: Instant) {
-        match &self.lock {
-            Lock::Region(region) => region.waiting().carried_until.store(until.as_nanos(), Ordering::Relaxed),
-            #[cfg(any(test, fuzzing))]
-            Lock::Local(_) => {}
+        if let Some(waiting) = self.waiting() {
+            waiting.carried_until.store(until.as_nanos(), Ordering::Relaxed);
         }
     }
 
     /// Until when one does, in any process of the lane.
     pub(crate) fn carried_until(&self) -> Instant {
-        match &self.lock {
-            Lock::Region(region) => Instant::from_nanos(region.waiting().carried_until.load(Ordering::Relaxed)),
-            #[cfg(any(test, fuzzing))]
-            Lock::Local(_) => Instant::from_nanos(0),
-        }
+        self.waiting()
+            .map_or(Instant::NEVER, |waiting| Instant::from_nanos(waiting.carried_until.load(Ordering::Relaxed)))
     }
 
     /// Public rows of all sockets.

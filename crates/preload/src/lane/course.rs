@@ -82,12 +82,12 @@ impl Course {
             }
             if self.send_load(guard) {
                 let goes_on = self.left == Left::ToNextPass;
-                shared.carry_until(if goes_on { now + GOES_ON } else { Instant::from_nanos(0) });
+                shared.carry_until(if goes_on { now + GOES_ON } else { Instant::NEVER });
                 return false;
             }
         }
         if self.passes > 0 {
-            shared.carry_until(Instant::from_nanos(0));
+            shared.carry_until(Instant::NEVER);
         }
         let Core { stack, wire } = &mut **guard;
         let kick = wire.flush(stack, now);

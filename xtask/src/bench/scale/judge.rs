@@ -95,12 +95,10 @@ pub(super) fn check(outcomes: &[Outcome], costs: &[Cost]) -> Vec<Verdict> {
     );
     let disturbed = |ends| rows.ratio(ends, rows::BESIDE, rows::ALONE, p99);
     judge("ping-pong p99 beside another's stream, over alone", disturbed(Ends::Both), disturbed(Ends::Kernel), None);
-    let beside = |ends| p99(&rows.of(rows::BESIDE, ends)?);
-    let over_kernel = beside(Ends::Both).zip(beside(Ends::Kernel)).map(|(ours, kernel)| ours / kernel);
-    judge("ping-pong p99 beside another's stream, over the kernel's", over_kernel, None, Some(Bound::AtMost(1.0)));
-    let own = |ends| p99(&rows.of(rows::OWN, ends)?);
-    let over_kernel = own(Ends::Both).zip(own(Ends::Kernel)).map(|(ours, kernel)| ours / kernel);
-    judge("ping-pong p99 beside the program's own stream, over the kernel's", over_kernel, None, None);
+    let over_kernel = |name| Some(p99(&rows.of(name, Ends::Both)?)? / p99(&rows.of(name, Ends::Kernel)?)?);
+    let (others, own) = (over_kernel(rows::BESIDE), over_kernel(rows::OWN));
+    judge("ping-pong p99 beside another's stream, over the kernel's", others, None, Some(Bound::AtMost(1.0)));
+    judge("ping-pong p99 beside the program's own stream, over the kernel's", own, None, None);
     let queues = |ends| rows.ratio(ends, rows::TWO_QUEUES, rows::ONE_QUEUE, rate);
     judge("messages by two queues, over one", queues(Ends::Both), queues(Ends::Kernel), Some(Bound::AtLeast(0.9)));
     verdicts
