@@ -332,10 +332,10 @@ fn who_waits_for_a_connection_is_woken_when_the_attempt_ends() {
         }
         let now = wire.now;
         let mut stack = wire.stack();
-        stack.sleep_begin();
-        assert!(!stack.take_doorbell());
+        let sleeps = stack.sleep_on([id.into()], 1);
+        assert!(stack.take_calls().is_none());
         if abort { stack.tcp_abort(id, now) } else { stack.tcp_close(id, now) }.unwrap();
-        assert!(stack.take_doorbell(), "{crossing} {abort}");
+        assert!(stack.take_calls().is_some_and(|calls| calls.concern(&sleeps)), "{crossing} {abort}");
         assert_eq!(stack.tcp_state(id), Err(Error::Stale));
     }
 }

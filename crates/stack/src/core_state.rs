@@ -2,6 +2,7 @@
 
 use crate::Stack;
 use crate::addr::Address;
+use crate::calls::Board;
 use crate::fill::Fill;
 use crate::frame::{FrameId, flag};
 use crate::ip::reassembly::Reassembly;
@@ -60,9 +61,8 @@ pub(crate) struct Core {
     pub(crate) bulk_out: u32,
     /// Entries of the timer heap.
     pub(crate) heap_len: u32,
-    /// Threads asleep, and whether one of them should be woken.
-    pub(crate) sleepers: u32,
-    pub(crate) doorbell: u32,
+    /// Who is to be woken.
+    pub(crate) calls: Board,
     /// Path requests: a ring.
     pub(crate) requests_head: u32,
     pub(crate) requests_len: u32,
@@ -121,29 +121,13 @@ impl Stack<'_> {
         core.filled = filled as u32;
         core.default_mtu = mtu;
         // Whoever sleeps finds out that his sockets are gone.
-        core.doorbell = 1;
+        self.call_all();
     }
 
     /// The largest IP packet to assume for paths of which the host has not spoken: what is answered to a peer's SYN depends on it, so
     /// it must not be more than any of the host's interfaces takes.
     pub fn assume_mtu(&mut self, mtu: u32) {
         self.mem.core.default_mtu = mtu;
-    }
-
-    /// Says that this thread is about to sleep until the lane's descriptors show something; from now on
-    /// [`Stack::take_doorbell`] tells the others when to ring.
-    pub fn sleep_begin(&mut self) {
-        self.mem.core.sleepers += 1;
-    }
-
-    /// Says that this thread has woken up.
-    pub fn sleep_end(&mut self) {
-        self.mem.core.sleepers = self.mem.core.sleepers.saturating_sub(1);
-    }
-
-    /// Whether something became ready since the last call while threads were asleep: the caller rings the doorbell.
-    pub fn take_doorbell(&mut self) -> bool {
-        core::mem::take(&mut self.mem.core.doorbell) != 0
     }
 
     /// The words that the caller keeps in the region for itself.

@@ -1,5 +1,6 @@
 //! Taking and giving back sockets: pool slot, generation, row and demultiplexer entry together.
 
+use crate::calls::Marks;
 use crate::error::{Error, Result};
 use crate::ids::{SocketId, SocketKind};
 use crate::memory::Memory;
@@ -16,8 +17,8 @@ pub(crate) struct Handle {
     pub(crate) generation: u32,
     /// The items of epoll sets that watch it.
     pub(crate) watchers: Link,
-    /// Threads that sleep until it is ready.
-    pub(crate) sleepers: u32,
+    /// Whose threads sleep until something happens to it.
+    pub(crate) asleep: Marks,
 }
 
 impl Memory<'_> {

@@ -10,7 +10,7 @@
 //! What is not here on purpose, because the host does it: ARP and neighbour discovery, routing, DHCP, IGMP and MLD, echo replies and
 //! every other ICMP answer. What is not here yet: ICMP errors do not reach unconnected UDP sockets (`IP_RECVERR`), flow labels are zero.
 //!
-//! A call that made something ready on which another thread sleeps leaves a note: [`Stack::take_doorbell`].
+//! A call that made something ready on which another thread sleeps leaves a note: [`Stack::take_calls`].
 #![cfg_attr(not(any(test, feature = "owned")), no_std)]
 #![forbid(unsafe_code)]
 
@@ -18,6 +18,7 @@ pub mod addr;
 #[cfg(any(test, feature = "owned"))]
 mod audit;
 mod bulk;
+mod calls;
 pub mod checksum;
 mod core_state;
 mod deadline;
@@ -45,6 +46,7 @@ pub mod watch;
 
 #[cfg(any(test, feature = "owned"))]
 pub use audit::InUse;
+pub use calls::{Calls, Marks, SleepsOn};
 pub use core_state::Config;
 #[doc(inline)]
 pub use error::{Error, Result};

@@ -294,24 +294,6 @@ impl Stack<'_> {
         Ok(Some(event))
     }
 
-    /// Says that a thread is about to sleep until a socket or set becomes ready (or until anything does, [`Stack::sleep_begin`]).
-    ///
-    /// # Errors
-    /// [`WatchError::Stale`].
-    pub fn sleep_on(&mut self, source: SocketId) -> Result<(), WatchError> {
-        let slot = self.source_slot(source)?;
-        self.mem.handles[slot].sleepers += 1;
-        Ok(())
-    }
-
-    /// Says that the thread is awake again. Nothing happens if the socket is no more.
-    pub fn sleep_off(&mut self, source: SocketId) {
-        if let Ok(slot) = self.source_slot(source) {
-            let sleepers = &mut self.mem.handles[slot].sleepers;
-            *sleepers = sleepers.saturating_sub(1);
-        }
-    }
-
     /// Says that a socket became ready for `what`: whoever watches it or sleeps on it is to know.
     pub(crate) fn notify(&mut self, id: SocketId, what: Ready) {
         if let Some(slot) = self.mem.slot(id.kind, id.index) {
@@ -376,19 +358,16 @@ impl Stack<'_> {
         while let Some(item) = self.mem.handles[slot].watchers.get() {
             self.mem.item_remove(item);
         }
-        let handle = &mut self.mem.handles[slot];
         // Whoever sleeps on it must find out that it is gone.
-        if core::mem::take(&mut handle.sleepers) > 0 {
-            self.mem.core.doorbell = 1;
+        if self.mem.handles[slot].asleep != 0 {
+            self.mem.call(slot);
         }
     }
 }
 
 impl Memory<'_> {
     fn notify(&mut self, slot: usize, what: Ready, depth: u32) {
-        if self.core.sleepers > 0 || self.handles[slot].sleepers > 0 {
-            self.core.doorbell = 1;
-        }
+        self.call(slot);
         let mut at = self.handles[slot].watchers;
         while let Some(index) = at.get() {
             let item = &self.items[index as usize];

@@ -32,7 +32,7 @@ pub(crate) use signal::{
     FAULTS, Signals, block_signals, handlers_restart, raise_pipe, restore_signals, waiting_signals,
 };
 pub(crate) use socket::{accept, bind, connect, listen, shutdown, socket, socket_inode, socket_name};
-pub(crate) use waiting::{drain, eventfd, ppoll, ring, wait_while, wake_all};
+pub(crate) use waiting::{EDGES, drain, eventfd, ppoll, ring, ring_one, wait_while, wake_all};
 
 use crate::base::errno::{Errno, Result};
 use core::ffi::c_int;

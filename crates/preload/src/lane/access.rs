@@ -12,6 +12,7 @@ use crate::lane::here;
 use crate::lane::kernel_rows::KernelRows;
 use crate::lane::service::Talk;
 use crate::lane::session::Session;
+use crate::lane::sleepers::{Asleep, Sleepers, mark_of};
 use crate::table::desc::Descriptions;
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
@@ -19,7 +20,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 use tickwire_link::control::{Reason, Token};
 use tickwire_link::port::{Kicked, Port};
 use tickwire_stack::time::Instant;
-use tickwire_stack::{Limits, Stack, table};
+use tickwire_stack::{Limits, SleepsOn, SocketId, Stack, table};
 
 /// A lane in use by this process. Lanes are never taken down in memory: a thread may be inside at any time; a lane that ended is marked.
 pub(crate) struct Lane {
@@ -44,7 +45,7 @@ pub(crate) struct Lane {
     cared_until: AtomicU64,
     /// Whether packets found no room in the transmit ring, as last seen.
     crowded: AtomicBool,
-    sleepers: AtomicU32,
+    sleepers: Sleepers,
     /// How many other processes use the lane, as last seen.
     company: AtomicU32,
 }
@@ -132,7 +133,7 @@ impl Lane {
             deadline: AtomicU64::new(0),
             cared_until: AtomicU64::new(0),
             crowded: AtomicBool::new(false),
-            sleepers: AtomicU32::new(0),
+            sleepers: Sleepers::new(),
             company: AtomicU32::new(0),
         };
         let pid = sys::process();
@@ -196,7 +197,7 @@ impl Lane {
 
     /// A forked child has none of its parent's other threads.
     pub(crate) fn forget_threads(&self) {
-        self.sleepers.store(0, Relaxed);
+        self.sleepers.forget();
         self.care_no_more();
         self.gate().forget();
         self.set_company(1);
@@ -269,22 +270,57 @@ impl Lane {
         self.shared.polled_at()
     }
 
-    /// Counts a thread as asleep.
-    pub(crate) fn falls_asleep(&self, access: &mut Access<'_>) {
-        self.sleepers.fetch_add(1, Relaxed);
-        *access.descriptions().sleepers(self.slot()) += 1;
-        access.stack.sleep_begin();
+    /// The calling thread is about to sleep, until something happens to the sockets of these descriptions, or to any if there are none, or many: whoever sees it happen rings its
+    /// bell.
+    pub(crate) fn falls_asleep(&self, access: &mut Access<'_>, on: &[u32], bell: Option<c_int>) -> Asleep {
+        let mut sockets = [SocketId::default(); SleepsOn::WORDS + 1];
+        let len = on.len().min(sockets.len());
+        sockets.iter_mut().zip(on).for_each(|(socket, &index)| *socket = access.descriptions().get(index).socket());
+        let on = access.stack.sleep_on(sockets.into_iter().take(len), mark_of(self.slot()));
+        self.sleepers.add(on, bell)
     }
 
-    /// Counts one less.
-    pub(crate) fn wakes(&self, stack: &mut Stack<'_>) {
-        let _ = self.sleepers.fetch_update(Relaxed, Relaxed, |n| n.checked_sub(1));
-        forget_sleepers(stack, self.slot(), 1);
+    /// When the calling thread, which is about to sleep, is to look at the stack's timers.
+    pub(crate) fn timer_of(&self, asleep: Asleep) -> Option<Instant> {
+        self.sleepers.timer_of(asleep, self.deadline())
+    }
+
+    /// It is awake again. It has the lock.
+    pub(crate) fn wakes(&self, asleep: Asleep) {
+        self.sleepers.remove(asleep);
     }
 
     /// How many threads of this process sleep on the lane.
     pub(crate) fn sleepers(&self) -> u32 {
-        self.sleepers.load(Relaxed)
+        self.sleepers.count()
+    }
+
+    /// The calling thread polls the rings for all, until [`Lane::polls_no_more`].
+    pub(crate) fn polls(&self) {
+        self.sleepers.polls();
+    }
+
+    /// It does not any more.
+    pub(crate) fn polls_no_more(&self) {
+        self.sleepers.polls_no_more();
+    }
+
+    /// The calling thread waits no more: one of those that do is to watch the rings, if nobody does now.
+    pub(crate) fn stops_waiting(&self) {
+        if self.sleepers.are_unwatched()
+            && let Ok(Some(rouse)) = self.with_quietly(|_| Ok(self.sleepers.appoint()))
+        {
+            rouse.now(self.doorbell);
+        }
+    }
+
+    /// Nobody has taken in for long what is in the rings: whoever was to watch them has gone without a word (by a jump out of a handler that we do not know of). Another is to.
+    pub(crate) fn is_neglected(&self) {
+        let _ = self.with_quietly(|_| {
+            self.sleepers.depose();
+            Ok(())
+        });
+        self.stops_waiting();
     }
 
     /// Polls the rings, runs timers, does `work`, and sends what that left to send.
@@ -293,17 +329,17 @@ impl Lane {
     /// What `work` answers; `EAGAIN` if this very thread is inside already (a signal handler interrupted it there); `ENETDOWN` if the lane
     /// has ended.
     pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Access<'_>) -> Result<T>) -> Result<T> {
-        self.enter(None, |_| (), work, true)
+        self.enter(None, || (), work, true)
     }
 
     /// As [`Lane::with`], for a thread that was asleep: `awake` is done before the rings are polled. What they bring to a thread that still
-    /// counts as asleep rings the doorbell, and this very thread would hear it when it sleeps next.
+    /// counts as asleep rings its bell, and this very thread would hear it when it sleeps next.
     ///
     /// # Errors
     /// As [`Lane::with`].
     pub(crate) fn with_awake<T>(
         &self,
-        awake: impl FnOnce(&mut Stack<'static>),
+        awake: impl FnOnce(),
         work: impl FnOnce(&mut Access<'_>) -> Result<T>,
     ) -> Result<T> {
         self.enter(None, awake, work, true)
@@ -314,12 +350,12 @@ impl Lane {
     /// # Errors
     /// As [`Lane::with`].
     pub(crate) fn with_at<T>(&self, now: Instant, work: impl FnOnce(&mut Access<'_>) -> Result<T>) -> Result<T> {
-        self.enter(Some(now), |_| (), work, true)
+        self.enter(Some(now), || (), work, true)
     }
 
     /// As [`Lane::with`], for the helper thread, which does not count as the program's own polling.
     pub(crate) fn with_quietly<T>(&self, work: impl FnOnce(&mut Access<'_>) -> Result<T>) -> Result<T> {
-        self.enter(None, |_| (), work, false)
+        self.enter(None, || (), work, false)
     }
 
     /// Marks this thread as inside and takes the lock, as soon as the gate is open.
@@ -341,14 +377,14 @@ impl Lane {
     fn enter<T>(
         &self,
         now: Option<Instant>,
-        before: impl FnOnce(&mut Stack<'static>),
+        before: impl FnOnce(),
         work: impl FnOnce(&mut Access<'_>) -> Result<T>,
         program: bool,
     ) -> Result<T> {
         let mut course = Course::new();
         let answer = self.enter_once(now, before, work, program, &mut course);
         while course.goes_on() {
-            let _ = self.enter_once(None, |_| (), |_| Ok(()), program, &mut course);
+            let _ = self.enter_once(None, || (), |_| Ok(()), program, &mut course);
         }
         answer
     }
@@ -357,7 +393,7 @@ impl Lane {
     fn enter_once<T>(
         &self,
         now: Option<Instant>,
-        before: impl FnOnce(&mut Stack<'static>),
+        before: impl FnOnce(),
         work: impl FnOnce(&mut Access<'_>) -> Result<T>,
         program: bool,
         course: &mut Course,
@@ -377,7 +413,7 @@ impl Lane {
         let poison = Poison(self);
         let now = now.unwrap_or_else(sys::now);
         let Core { stack, wire } = &mut *guard;
-        before(stack);
+        before();
         if wire.poll(stack, now) > 0 {
             self.traffic.store(now.as_nanos(), Relaxed);
         }
@@ -397,15 +433,15 @@ impl Lane {
         self.deadline.store(deadline, Relaxed);
         let cared_until = self.cared_until.load(Relaxed);
         let overtaken = deadline != 0 && deadline < cared_until;
-        let ring = stack.take_doorbell();
+        let rouse = stack.take_calls().and_then(|calls| self.sleepers.called(&calls, self.slot()));
         let request = stack.has_request() && self.talk.note_requests(stack);
         core::mem::forget(poison);
         drop(guard);
         let signalled = inside.leave();
         // A full device queue is no error: the next call kicks again, or the helper.
         let busy = kick && self.shared.port().is_some_and(|port| matches!(port.kick(), Ok(Kicked::Busy)));
-        if ring {
-            sys::ring(self.doorbell);
+        if let Some(rouse) = rouse {
+            rouse.now(self.doorbell);
         }
         // Nothing tells when there is room again, and the program may not come back soon.
         let stuck = (busy || course.is_stuck()) && program && cared_until != 0;
@@ -453,14 +489,4 @@ impl Lane {
     pub(crate) fn is_over(&self) -> bool {
         self.ended.load(Relaxed) != 0
     }
-}
-
-/// So many threads of a process, or as many as there are, sleep on the lane no more. (No process has more than the kernel has numbers for.)
-pub(crate) fn forget_sleepers(stack: &mut Stack<'_>, slot: usize, most: u64) {
-    const THREADS: u64 = 1 << 22;
-    let mut descriptions = Descriptions::new(stack.user());
-    let counted = descriptions.sleepers(slot);
-    let gone = (*counted).min(most).min(THREADS);
-    *counted -= gone;
-    (0..gone).for_each(|_| stack.sleep_end());
 }

@@ -81,11 +81,6 @@ pub(crate) fn enter_number(lane: &'static Lane, slot: usize, pid: u32, from: imp
 /// This process has the slot that was taken for it.
 pub(crate) fn born(lane: &'static Lane, slot: usize) {
     enter_number(lane, slot, sys::process(), is_unborn);
-    // Those of the program that was this process before exec.
-    let _ = lane.with(|access| {
-        lane::forget_sleepers(access.stack, slot, u64::MAX);
-        Ok(())
-    });
 }
 
 /// After a fork, in the child: it has a slot, a control connection and, when needed, a helper of its own.
@@ -212,8 +207,6 @@ pub(crate) fn drop_process(lane: &'static Lane, slot: usize, process: u64) {
             }
             access.kernel_rows().drop_process(slot);
             *access.descriptions().process(slot) = 0;
-            // Or each event would ring for them, for as long as the lane lives.
-            lane::forget_sleepers(access.stack, slot, u64::MAX);
             Ok(None)
         });
         match dropped {
@@ -338,9 +331,7 @@ mod tests {
     use super::*;
     use crate::table::desc::flag;
     use crate::testing;
-    use tickwire_stack::Error;
     use tickwire_stack::time::Span;
-    use tickwire_stack::udp::UdpOptions;
 
     #[test]
     fn the_share_of_a_process_that_got_the_slot_of_one_that_is_gone_stays() {
@@ -404,53 +395,6 @@ mod tests {
         // SAFETY: a place for a number.
         assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
         assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 7, "{status}");
-    }
-
-    /// Whether something that happens to a socket of this lane rings the doorbell.
-    fn rings(lane: &Lane) -> bool {
-        let rings = lane.with(|access| {
-            let id = access.stack.udp_open(UdpOptions::default())?;
-            access.stack.udp_keep_error(id, Error::Refused)?;
-            let rings = access.stack.take_doorbell();
-            access.stack.udp_close(id)?;
-            Ok(rings)
-        });
-        rings.unwrap()
-    }
-
-    #[test]
-    fn nobody_rings_for_threads_that_were_asleep_when_their_process_died() {
-        let (lane, _service) = testing::another();
-        let sleep = |slot| {
-            let slept = lane.with(|access| {
-                *access.descriptions().sleepers(slot) += 1;
-                access.stack.sleep_begin();
-                Ok(())
-            });
-            slept.unwrap();
-        };
-        assert!(!rings(lane));
-        let asleep = lane.with(|access| {
-            lane.falls_asleep(access);
-            Ok(())
-        });
-        asleep.unwrap();
-        assert!(rings(lane));
-        drop_process(lane, lane.slot(), sys::process().into());
-        assert!(!rings(lane));
-        // One that was taken for dead, and wakes, takes no other off.
-        sleep(lane.slot() + 1);
-        let awake = lane.with(|access| {
-            lane.wakes(access.stack);
-            Ok(())
-        });
-        awake.unwrap();
-        assert!(rings(lane));
-        // Nor do those of a program stay that has become another by exec.
-        sleep(lane.slot());
-        born(lane, lane.slot() + 1);
-        born(lane, lane.slot());
-        assert!(!rings(lane));
     }
 
     #[test]

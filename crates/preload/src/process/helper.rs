@@ -225,6 +225,10 @@ fn turn(lane: &'static Lane, work: &mut Option<Locked<'static, ()>>, look: &mut 
         return [false; 3];
     }
     let now = sys::now();
+    let neglected = !lane.quiet() && now.since(lane.polled_at()) >= RECENT;
+    if neglected && lane.sleepers() > 0 {
+        lane.is_neglected();
+    }
     if lane.due(now) || lane.crowded() || fds[0].revents != 0 && now.since(lane.polled_at()) >= RECENT {
         let _ = lane.with_quietly(|_| Ok(()));
     }

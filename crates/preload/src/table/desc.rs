@@ -6,12 +6,11 @@ use crate::table::fd::LIMIT;
 use tickwire_stack::SocketId;
 use tickwire_stack::time::Span;
 
-/// Words before the first description: a few single ones, then two per process.
+/// Words before the first description: a few single ones, then one per process.
 const SINGLES: usize = 64;
 /// Most processes of one lane.
 pub(crate) const PROCESSES: usize = 64;
-const SLEEPERS: usize = SINGLES + PROCESSES;
-const FIRST: usize = SLEEPERS + PROCESSES;
+const FIRST: usize = SINGLES + PROCESSES;
 /// Words of one description.
 const WORDS: usize = 10;
 
@@ -166,11 +165,6 @@ impl<'a> Descriptions<'a> {
     /// The process of a slot, 0 if it is free.
     pub(crate) fn process(&mut self, slot: usize) -> &mut u64 {
         &mut self.words[SINGLES + slot % PROCESSES]
-    }
-
-    /// How many threads of the process of a slot sleep on the lane. They go with the process, wherever it dies.
-    pub(crate) fn sleepers(&mut self, slot: usize) -> &mut u64 {
-        &mut self.words[SLEEPERS + slot % PROCESSES]
     }
 
     /// Takes a free process slot.

@@ -1,6 +1,7 @@
 use super::*;
 use crate::base::errno::Errno;
-use crate::wait::poll;
+use crate::table::desc::flag;
+use crate::wait::{self, AGAIN, NO_FD, OWN, Plan, poll};
 use core::ffi::c_void;
 use libc::pollfd;
 use std::sync::Mutex;
@@ -8,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tickwire_stack::time::Span;
 use tickwire_stack::udp::{SendTo, UdpOptions};
+use tickwire_stack::{Error, Ready};
 
 fn pollin(fd: c_int) -> pollfd {
     pollfd { fd, events: libc::POLLIN, revents: 0 }
@@ -68,6 +70,42 @@ fn a_thread_asleep_is_woken_by_what_another_thread_brings_in() {
     send(fd, b"wake up", 0, Some((THERE, 7))).unwrap();
     assert_eq!(sleeper.join().unwrap(), Ok(b"wake up".to_vec()));
     close(fd);
+}
+
+/// A thread that is woken for nothing looks again.
+#[test]
+fn a_thread_asleep_is_not_woken_by_what_is_for_another() {
+    let (lane, _service) = another();
+    let [own, others] = [(); 2].map(|()| {
+        let opened = lane.with(|access| {
+            let id = access.stack.udp_open(UdpOptions::default())?;
+            let index = access.descriptions().take(flag::UDP, 0).unwrap();
+            access.descriptions().get(index).set_socket(id.into());
+            Ok((id, index))
+        });
+        opened.unwrap()
+    });
+    let happens = |id| lane.with(|access| Ok(access.stack.udp_keep_error(id, Error::Refused)?)).unwrap();
+    let looks = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        let sleeper = scope.spawn(|| {
+            let mut plan = Plan { on: &[own.1], fds: &mut [NO_FD; OWN], until: None, mask: None, restart: true };
+            wait::wait(lane, &mut plan, |access, _| {
+                looks.fetch_add(1, Ordering::Relaxed);
+                if access.stack.readiness(own.0.into())?.contains(Ready::ERR) { Ok(()) } else { Err(AGAIN) }
+            })
+        });
+        while lane.sleepers() == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let before = looks.load(Ordering::Relaxed);
+        (0..20).for_each(|_| happens(others.0));
+        std::thread::sleep(Duration::from_millis(5));
+        assert_eq!(looks.load(Ordering::Relaxed), before);
+        happens(own.0);
+        assert_eq!(sleeper.join().unwrap(), Ok(()));
+    });
+    assert!(looks.into_inner() > 0 && lane.sleepers() == 0);
 }
 
 /// Handlers are the whole process's: one test at a time has any.
@@ -338,7 +376,7 @@ fn a_thread_that_was_asleep_counts_as_awake_before_the_rings_are_polled() {
     );
     let lane = lane.ok().unwrap();
     let worked = lane.with_awake(
-        |_| see("awake"),
+        || see("awake"),
         |_| {
             see("work");
             Ok(())

@@ -4,13 +4,12 @@ use crate::base::config::Spin;
 use crate::base::errno::{AGAIN, Errno, Result};
 use crate::base::inside::is_inside;
 use crate::c::{cancel, signal, sys};
-use crate::lane::{Access, Lane};
+use crate::lane::{Access, Asleep, Lane};
 use crate::table::desc::{Description, flag};
 use crate::wait::{Same, rivals, watch};
 use core::ffi::c_int;
 use libc::{pollfd, sigset_t};
 use std::cell::Cell;
-use tickwire_stack::Stack;
 use tickwire_stack::time::{Instant, Span};
 
 /// Adaptive: for how long a thread polls before it sleeps, if there was traffic lately.
@@ -37,6 +36,8 @@ pub(crate) const TIMED_OUT: Errno = Errno(-3);
 
 /// How a call wants to wait.
 pub(crate) struct Plan<'a> {
+    /// The descriptions of the sockets on which it waits; with none of them it looks again whatever happens.
+    pub(crate) on: &'a [u32],
     /// The first [`OWN`] places are the lane's; then the kernel descriptors whose readiness also ends a sleep.
     pub(crate) fds: &'a mut [pollfd],
     /// Until when; `None` without end.
@@ -102,6 +103,16 @@ pub(crate) fn wait<T>(
         // A signal handler interrupted this very thread inside the lane, or at the program's end: it cannot wait for itself.
         return Err(Errno(libc::EINTR));
     }
+    let answer = until_answered(lane, plan, &mut attempt);
+    lane.stops_waiting();
+    answer
+}
+
+fn until_answered<T>(
+    lane: &'static Lane,
+    plan: &mut Plan<'_>,
+    attempt: &mut impl FnMut(&mut Access<'_>, Kernel) -> Result<T>,
+) -> Result<T> {
     let mut ran = signal::ran();
     loop {
         cancel::check()?;
@@ -112,11 +123,11 @@ pub(crate) fn wait<T>(
             }
             ran = signal::ran();
         }
-        match spin(lane, plan, &mut attempt) {
+        match spin(lane, plan, attempt) {
             Err(AGAIN) => {}
             done => return done,
         }
-        match sleep(lane, plan, &mut attempt) {
+        match sleep(lane, plan, attempt) {
             Err(AGAIN) => {}
             done => return done,
         }
@@ -158,7 +169,8 @@ pub(crate) fn transfer<T>(
         }
         attempt(access, kernel)
     };
-    let mut plan = Plan { fds, until: time.map(|t| sys::now() + t), mask: None, restart: time.is_none() };
+    let until = time.map(|t| sys::now() + t);
+    let mut plan = Plan { on: &[index], fds, until, mask: None, restart: time.is_none() };
     match wait(lane, &mut plan, attempt) {
         Err(TIMED_OUT) => Err(AGAIN),
         done => done,
@@ -187,6 +199,7 @@ fn spin<T>(
     if budget.is_zero() {
         return Err(AGAIN);
     }
+    let _polling = Polling::begins(lane);
     let mut held: Option<Held> = None;
     let mut looked = begin;
     let mut offered = begin;
@@ -259,22 +272,25 @@ fn sleep<T>(
 ) -> Result<T> {
     let watch = watch::own(lane);
     // The kernel's descriptors are not looked at here: one that is ready ends the sleep at once.
-    let first = lane.with(|access| {
-        let answer = attempt(access, Kernel::Unknown);
-        if let Err(AGAIN) = answer {
-            lane.falls_asleep(access);
-            ASLEEP.set(Some(lane));
+    let first = lane.with(|access| match attempt(access, Kernel::Unknown) {
+        Err(AGAIN) => {
+            // It may count as asleep already: from where a handler has jumped that we do not know of.
+            awakes(lane);
+            let asleep = lane.falls_asleep(access, plan.on, watch);
+            ASLEEP.set(Some((lane, asleep)));
+            Ok(Err(asleep))
         }
-        answer
+        done => done.map(Ok),
     });
-    match first {
-        Err(AGAIN) => {}
-        done => return done,
-    }
+    let asleep = match first? {
+        Ok(done) => return Ok(done),
+        Err(asleep) => asleep,
+    };
     // Not before: what has been sent meanwhile may have set timers.
-    let mut deadline = lane.deadline();
+    let mut deadline = lane.timer_of(asleep);
     if let Some(places) = plan.fds.first_chunk_mut::<OWN>() {
-        *places = [readable(lane.descriptors().0), watch.map_or(NO_FD, readable)];
+        let rings = if asleep.watches { readable(lane.descriptors().0) } else { NO_FD };
+        *places = [rings, watch.map_or(NO_FD, readable)];
     }
     // Nothing tells when the device has room again, or of the bell whom there is no descriptor for: look soon.
     let crowded = (lane.crowded() || lane.unsent()).then_some(CROWDED);
@@ -298,12 +314,11 @@ fn sleep<T>(
     if let Some(watch) = watch
         && plan.fds.get(1).is_none_or(showed)
     {
-        // Takes the doorbell's edge off the list, or the next sleep would end at once.
-        let _ = sys::epoll_take(watch, &mut [libc::epoll_event { events: 0, u64: 0 }]);
+        watch::hush(watch);
     }
     let spoke = plan.fds.iter().skip(OWN).any(showed);
     let kernel = if spoke { Kernel::Speaks } else { Kernel::Silent };
-    let answer = lane.with_awake(|stack| awakes(lane, stack), |access| attempt(access, kernel));
+    let answer = lane.with_awake(|| awakes(lane), |access| attempt(access, kernel));
     if !matches!(answer, Err(AGAIN)) {
         return answer;
     }
@@ -314,25 +329,57 @@ fn sleep<T>(
 }
 
 thread_local! {
-    /// The lane on which the thread sleeps. Changes inside the lane, where no handler runs.
-    static ASLEEP: Cell<Option<&'static Lane>> = const { Cell::new(None) };
+    /// The lane on which the thread sleeps, and as what. Changes inside the lane, where no handler runs.
+    static ASLEEP: Cell<Option<(&'static Lane, Asleep)>> = const { Cell::new(None) };
+    /// The lane whose rings the thread polls for all.
+    static POLLS: Cell<Option<&'static Lane>> = const { Cell::new(None) };
 }
 
-/// The calling thread counts as asleep no more, if it did.
-fn awakes(lane: &Lane, stack: &mut Stack<'_>) {
-    if ASLEEP.take().is_some() {
-        lane.wakes(stack);
+/// The calling thread polls for all, until this is dropped.
+struct Polling;
+
+impl Polling {
+    fn begins(lane: &'static Lane) -> Self {
+        // One that a handler has jumped out of.
+        ends_polling();
+        POLLS.set(Some(lane));
+        lane.polls();
+        Self
     }
 }
 
-/// A program's handler is about to run in this thread. It may not come back (`longjmp`), so the thread counts as asleep no more. Says on which
-/// lane it was asleep.
+impl Drop for Polling {
+    fn drop(&mut self) {
+        ends_polling();
+    }
+}
+
+/// The calling thread polls no more, if it did. Says for which lane.
+fn ends_polling() -> Option<&'static Lane> {
+    POLLS.take().inspect(|lane| lane.polls_no_more())
+}
+
+/// The calling thread counts as asleep no more, if it did. It is inside.
+fn awakes(lane: &'static Lane) {
+    if let Some((on, asleep)) = ASLEEP.take()
+        && core::ptr::eq(on, lane)
+    {
+        lane.wakes(asleep);
+    }
+}
+
+/// A program's handler is about to run in this thread. It may not come back (`longjmp`), so the thread counts as asleep no more, nor as polling. Says on
+/// which lane it was asleep.
 pub(crate) fn disturb() -> Option<&'static Lane> {
-    let lane = ASLEEP.get()?;
-    let _ = lane.with_quietly(|access| {
-        awakes(lane, access.stack);
+    if let Some(lane) = ends_polling() {
+        lane.stops_waiting();
+    }
+    let (lane, _) = ASLEEP.get()?;
+    let _ = lane.with_quietly(|_| {
+        awakes(lane);
         Ok(())
     });
     ASLEEP.set(None);
+    lane.stops_waiting();
     Some(lane)
 }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `call` | how a call waits: it polls the lane for a while, then sleeps; reached as `wait::wait` and `wait::transfer` |
 //! | `rivals` | whether others want the processor on which a thread polls |
-//! | `watch` | how a sleeping thread hears the lane's doorbell |
+//! | `watch` | the bell of a sleeping thread |
 //! | `same` | whether it still has the socket with which it began |
 //! | `readiness` | what a descriptor of ours is ready for |
 //! | `poll` | `poll` and `select` |

@@ -41,6 +41,8 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigs
     let mut kernel = Few::new(NO_FD);
     (0..OWN).for_each(|_| kernel.push(NO_FD));
     let mut asked = Few::new(Asked { place: 0, entry: Entry::Foreign });
+    // On what to sleep. An instance that gets its first socket of ours would be another thing to sleep on.
+    let (mut ours, mut may_come) = (Few::new(0), false);
     let mut foreign = false;
     lane.with(|access| {
         for (place, fd) in fds.iter().enumerate() {
@@ -52,9 +54,11 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigs
                 Entry::Dead(_) => continue,
                 _ => readiness::kernel_events(access, entry, long(fd.events)),
             };
-            let ours = entry.description().is_some();
-            if fd.fd >= 0 && (events != 0 || !ours) {
-                foreign |= !ours;
+            let description = entry.description();
+            description.into_iter().for_each(|index| ours.push(index));
+            may_come |= matches!(entry, Entry::Instance(_));
+            if fd.fd >= 0 && (events != 0 || description.is_none()) {
+                foreign |= description.is_none();
                 kernel.push(pollfd { fd: fd.fd, events: short(events), revents: 0 });
                 asked.push(Asked { place, entry });
             }
@@ -86,7 +90,8 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigs
     let answer = match first {
         Err(AGAIN) if timeout.is_some_and(|t| t.is_zero()) => Ok(0),
         Err(AGAIN) => {
-            let mut plan = Plan { fds: &mut kernel, until, mask, restart: false };
+            let mut plan =
+                Plan { on: if may_come { &[] } else { &ours }, fds: &mut kernel, until, mask, restart: false };
             wait::wait(lane, &mut plan, attempt)
         }
         first => first,

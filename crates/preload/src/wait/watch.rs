@@ -1,5 +1,5 @@
-//! How a sleeping thread hears the lane's doorbell: by an epoll instance of its own, as every one that sleeps has to hear each ring. (The rings are not in it: whatever
-//! watches them, even while nobody sleeps, costs the kernel a wake-up for every packet.)
+//! The bell of a thread that sleeps: an epoll instance of its own that watches the lane's doorbell. So it hears both what is for all, in every process, and what is for it
+//! alone (`sys::ring_one`), by one descriptor. (The rings are not in it: whatever watches them, even while nobody sleeps, costs the kernel a wake-up for every packet.)
 
 use crate::base::errno::Result;
 use crate::c::sys;
@@ -66,7 +66,12 @@ pub(super) fn own(lane: &'static Lane) -> Option<c_int> {
 fn make(lane: &Lane) -> Result<c_int> {
     let fd = protect::keep(sys::epoll_create(libc::EPOLL_CLOEXEC)?)?;
     let (_, doorbell) = lane.descriptors();
-    sys::epoll_ctl(fd, libc::EPOLL_CTL_ADD, doorbell, (libc::EPOLLIN | libc::EPOLLET) as u32, 0)
-        .inspect_err(|_| protect::release(fd))?;
+    sys::epoll_ctl(fd, libc::EPOLL_CTL_ADD, doorbell, sys::EDGES, 0).inspect_err(|_| protect::release(fd))?;
+    hush(fd);
     Ok(fd)
+}
+
+/// Takes off what a bell has heard, or the next sleep would end at once.
+pub(super) fn hush(bell: c_int) {
+    let _ = sys::epoll_take(bell, &mut [libc::epoll_event { events: 0, u64: 0 }]);
 }

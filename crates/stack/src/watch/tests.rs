@@ -265,28 +265,6 @@ fn sets_nest_five_deep_and_no_deeper() {
 }
 
 #[test]
-fn the_doorbell_is_wanted_only_while_somebody_sleeps_on_what_became_ready() {
-    let mut memory = memory();
-    let mut stack = memory.stack();
-    let (a, b) = (socket(&mut stack, 0), socket(&mut stack, 1));
-    let set = stack.set_create().unwrap();
-    stack.item_add(set, a.into(), 0, Interest::edge(Ready::IN), 7).unwrap();
-    stack.udp_put(a, b"1");
-    assert!(!stack.take_doorbell());
-    stack.sleep_on(set.into()).unwrap();
-    stack.udp_put(b, b"2");
-    assert!(!stack.take_doorbell(), "nobody waits for that one");
-    stack.udp_put(a, b"3");
-    assert!(stack.take_doorbell() && !stack.take_doorbell());
-    stack.sleep_off(set.into());
-    stack.udp_put(a, b"4");
-    assert!(!stack.take_doorbell());
-    stack.sleep_on(b.into()).unwrap();
-    stack.udp_close(b).unwrap();
-    assert!(stack.take_doorbell(), "the sleeper must learn that its socket is gone");
-}
-
-#[test]
 fn what_is_ready_outside_is_told_with_what_is_ready_inside_and_uses_up_what_is_told_once() {
     let mut memory = memory();
     let mut stack = memory.stack();

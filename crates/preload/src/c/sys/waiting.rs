@@ -39,6 +39,15 @@ pub(crate) fn ring(doorbell: c_int) {
     unsafe { libc::syscall(libc::SYS_write, doorbell, &raw const one, 8usize) };
 }
 
+/// Makes an epoll instance that watches this doorbell and nothing else, edges of both directions, readable once, as if it alone had heard it: what is asked of anew is told anew.
+/// (A doorbell can always be written to. If the instance is none by now, nothing happens.)
+pub(crate) fn ring_one(instance: c_int, doorbell: c_int) {
+    let _ = super::epoll_ctl(instance, libc::EPOLL_CTL_MOD, doorbell, EDGES, 0);
+}
+
+/// What such an instance asks for.
+pub(crate) const EDGES: u32 = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLET) as u32;
+
 /// A new eventfd that does not block.
 pub(crate) fn eventfd() -> Result<c_int> {
     // SAFETY: plain numbers.
