@@ -129,6 +129,8 @@ const CLIENT_CPU: &str = "0";
 const SERVER_CPU: &str = "1";
 /// Messages under way at a time, however many connections there are.
 const PARALLEL: &str = "10";
+/// Threads of a program with many.
+const THREADS: &str = "16";
 
 /// What else there is while messages are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -263,6 +265,22 @@ impl Bed {
         let latency: Latency = serde_json::from_str(printed.trim()).context("figures of the ping-pong client")?;
         // One at a time: what passes in a second follows from the middle one.
         Ok(Measured { rate: 1e9 / latency.p50_ns as f64, share: None, latency: Some(latency), packets: None })
+    }
+
+    /// Messages of many threads, each of which sends one at a time on a connection of its own.
+    pub(super) fn threads(&self, ends: Ends) -> Result<Measured> {
+        let (rivals, program) = (&self.one_queue, program("threads")?);
+        let pair = rivals.pair(ends);
+        let address = at(pair, PORT);
+        let mut server = start_server(pair, ends, PORT, &[&program, "serve", &address])?;
+        let count = self.messages.to_string();
+        let client = [&*program, "exchange", &address, "--threads", THREADS, "--count", &count];
+        let printed = traffic::proven(rivals.witnesses(ends), self.messages.into(), || {
+            start_client(pair, ends, &client)?.success(PATIENCE)
+        })?;
+        server.kill();
+        let exchange: Exchange = serde_json::from_str(printed.trim()).context("figures of the client")?;
+        Ok(Measured { rate: exchange.per_second, share: None, latency: Some(exchange.latency), packets: None })
     }
 
     /// Remembers how large a lane is. A server still has its lane.

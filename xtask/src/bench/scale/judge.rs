@@ -99,6 +99,9 @@ pub(super) fn check(outcomes: &[Outcome], costs: &[Cost]) -> Vec<Verdict> {
     let (others, own) = (over_kernel(rows::BESIDE), over_kernel(rows::OWN));
     judge("ping-pong p99 beside another's stream, over the kernel's", others, None, Some(Bound::AtMost(1.0)));
     judge("ping-pong p99 beside the program's own stream, over the kernel's", own, None, None);
+    let of_threads = |ends| Some(rows.of(rows::THREADS, ends)?.rate);
+    let threads = of_threads(Ends::Both).zip(of_threads(Ends::Kernel)).map(|(ours, kernel)| ours / kernel);
+    judge("messages of 16 threads, over the kernel's", threads, None, None);
     let queues = |ends| rows.ratio(ends, rows::TWO_QUEUES, rows::ONE_QUEUE, rate);
     judge("messages by two queues, over one", queues(Ends::Both), queues(Ends::Kernel), Some(Bound::AtLeast(0.9)));
     verdicts

@@ -24,6 +24,7 @@ pub(super) const TWO_STREAMS: &str = "two programs' streams";
 pub(super) const ALONE: &str = "ping-pong";
 pub(super) const BESIDE: &str = "ping-pong beside another's stream";
 pub(super) const OWN: &str = "ping-pong beside the program's own stream";
+pub(super) const THREADS: &str = "16 threads, a connection each";
 pub(super) const ONE_QUEUE: &str = "100 connections, one queue";
 pub(super) const TWO_QUEUES: &str = "100 connections, two queues";
 
@@ -36,7 +37,7 @@ const fn row(name: &'static str, ends: Ends, unit: &'static str, measure: fn(&Be
 }
 
 /// All rows. Rivals stand side by side, so that the machine's drift meets them alike.
-pub(super) static ROWS: [Row; 22] = [
+pub(super) static ROWS: [Row; 24] = [
     row(FEW, Ends::Kernel, "messages", |bed, ends| bed.exchange(Cable::OneQueue, ends, FEW_LOAD)),
     row(FEW, Ends::Both, "messages", |bed, ends| bed.exchange(Cable::OneQueue, ends, FEW_LOAD)),
     row(MANY, Ends::Kernel, "messages", |bed, ends| bed.exchange(Cable::OneQueue, ends, MANY_LOAD)),
@@ -55,6 +56,8 @@ pub(super) static ROWS: [Row; 22] = [
     row(BESIDE, Ends::Both, "messages", |bed, ends| bed.ping_pong(ends, Stream::Others)),
     row(OWN, Ends::Kernel, "messages", |bed, ends| bed.ping_pong(ends, Stream::Own)),
     row(OWN, Ends::Both, "messages", |bed, ends| bed.ping_pong(ends, Stream::Own)),
+    row(THREADS, Ends::Kernel, "messages", Bed::threads),
+    row(THREADS, Ends::Both, "messages", Bed::threads),
     row(ONE_QUEUE, Ends::Kernel, "messages", |bed, ends| bed.exchange(Cable::OneQueue, ends, QUEUES_LOAD)),
     row(ONE_QUEUE, Ends::Both, "messages", |bed, ends| bed.exchange(Cable::OneQueue, ends, QUEUES_LOAD)),
     row(TWO_QUEUES, Ends::Kernel, "messages", |bed, ends| bed.exchange(Cable::TwoQueues, ends, QUEUES_LOAD)),
