@@ -142,7 +142,7 @@ impl Memory<'_> {
         if let Some(place) = board.places.get_mut(board.len as usize) {
             *place = slot as u32 + 1;
         }
-        board.len = (board.len + 1).min(KEPT as u32 + 1);
+        board.len = board.len.saturating_add(1).min(KEPT as u32 + 1);
     }
 }
 

@@ -437,12 +437,13 @@ impl Lane {
         let request = stack.has_request() && self.talk.note_requests(stack);
         core::mem::forget(poison);
         drop(guard);
-        let signalled = inside.leave();
-        // A full device queue is no error: the next call kicks again, or the helper.
-        let busy = kick && self.shared.port().is_some_and(|port| matches!(port.kick(), Ok(Kicked::Busy)));
+        // Before signals are let in: a handler may jump away, and the marks of those who sleep are taken off already.
         if let Some(rouse) = rouse {
             rouse.now(self.doorbell);
         }
+        let signalled = inside.leave();
+        // A full device queue is no error: the next call kicks again, or the helper.
+        let busy = kick && self.shared.port().is_some_and(|port| matches!(port.kick(), Ok(Kicked::Busy)));
         // Nothing tells when there is room again, and the program may not come back soon.
         let stuck = (busy || course.is_stuck()) && program && cared_until != 0;
         if request || overtaken || stuck {

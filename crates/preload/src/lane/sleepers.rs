@@ -102,7 +102,8 @@ impl Sleepers {
         if !asleep.watches {
             return deadline.filter(|_| at < self.watches_until.load(Relaxed));
         }
-        if asleep.place.is_some() {
+        // A handler may have run meanwhile, and another have the watch.
+        if asleep.place.is_some_and(|place| self.watcher.load(SeqCst) == place + 1) {
             self.watches_until.store(at, Relaxed);
         }
         deadline
@@ -153,10 +154,12 @@ impl Sleepers {
         Some(Rouse::NOBODY.and(bell))
     }
 
-    /// The watcher, and whoever polls, did not watch: they are gone, it seems.
+    /// The watcher, and whoever polls, did not watch: they are gone, it seems, and are not to be appointed again. The calling thread has the lock.
     pub(super) fn depose(&self) {
         self.pollers.store(0, SeqCst);
-        self.watcher.store(0, SeqCst);
+        let gone = self.watcher.swap(0, SeqCst).checked_sub(1).and_then(|at| self.places.get(at as usize));
+        // If it is only late, it is awake: a watcher is woken by what it did not take in.
+        gone.into_iter().for_each(|place| place.bell.store(-1, Relaxed));
     }
 
     /// Who is to be woken by what happened, for a process of this slot. The calling thread has the lock.
@@ -284,11 +287,16 @@ mod tests {
         let (sleepers, [first, ..]) = three();
         sleepers.polls();
         sleepers.depose();
-        assert_eq!(bells(sleepers.appoint()), Some(vec![BELLS[0]]));
+        assert_eq!(bells(sleepers.appoint()), Some(vec![BELLS[1]]));
         // It may have been late only.
         sleepers.polls_no_more();
         sleepers.remove(first);
-        assert_eq!(bells(sleepers.appoint()), Some(vec![BELLS[1]]));
+        assert!(sleepers.appoint().is_none());
+        sleepers.depose();
+        assert_eq!(bells(sleepers.appoint()), Some(vec![BELLS[2]]));
+        sleepers.depose();
+        assert!(sleepers.appoint().is_none(), "nobody is left");
+        assert!(sleepers.add(SleepsOn::ANYTHING, Some(BELLS[0])).watches);
     }
 
     #[test]

@@ -38,7 +38,8 @@ fn wait_in_steps(
 ) -> crate::base::errno::Result<()> {
     loop {
         let step = (sys::now() + Span::from_millis(5)).min(until);
-        let mut plan = Plan { on: &[], fds: &mut [NO_FD; OWN], until: Some(step), mask: None, restart: true };
+        let mut plan =
+            Plan { on: &[], watches: true, fds: &mut [NO_FD; OWN], until: Some(step), mask: None, restart: true };
         match wait::wait(lane, &mut plan, &mut *attempt) {
             Err(wait::TIMED_OUT) if sys::now() < until => {}
             done => return done,

@@ -292,7 +292,8 @@ pub(crate) fn wait_writable(fd: c_int) -> Result<()> {
         let ready = readiness::in_stack(access, index)?;
         if (ready & (Ready::OUT | Ready::ERR | Ready::HUP)).is_empty() { Err(AGAIN) } else { Ok(()) }
     };
-    let mut plan = Plan { on: &[index], fds: &mut [NO_FD; OWN], until: None, mask: None, restart: true };
+    let mut plan =
+        Plan { on: &[index], watches: false, fds: &mut [NO_FD; OWN], until: None, mask: None, restart: true };
     match wait::wait(lane, &mut plan, attempt) {
         Err(DEMOTED) => Ok(()),
         waited => waited,

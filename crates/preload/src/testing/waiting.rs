@@ -89,7 +89,8 @@ fn a_thread_asleep_is_not_woken_by_what_is_for_another() {
     let looks = AtomicU32::new(0);
     std::thread::scope(|scope| {
         let sleeper = scope.spawn(|| {
-            let mut plan = Plan { on: &[own.1], fds: &mut [NO_FD; OWN], until: None, mask: None, restart: true };
+            let mut plan =
+                Plan { on: &[own.1], watches: false, fds: &mut [NO_FD; OWN], until: None, mask: None, restart: true };
             wait::wait(lane, &mut plan, |access, _| {
                 looks.fetch_add(1, Ordering::Relaxed);
                 if access.stack.readiness(own.0.into())?.contains(Ready::ERR) { Ok(()) } else { Err(AGAIN) }

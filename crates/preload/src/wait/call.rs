@@ -38,6 +38,8 @@ pub(crate) const TIMED_OUT: Errno = Errno(-3);
 pub(crate) struct Plan<'a> {
     /// The descriptions of the sockets on which it waits; with none of them it looks again whatever happens.
     pub(crate) on: &'a [u32],
+    /// It waits for what makes no socket ready, or while no other thread may enter: it watches the rings and the timers itself.
+    pub(crate) watches: bool,
     /// The first [`OWN`] places are the lane's; then the kernel descriptors whose readiness also ends a sleep.
     pub(crate) fds: &'a mut [pollfd],
     /// Until when; `None` without end.
@@ -170,7 +172,7 @@ pub(crate) fn transfer<T>(
         attempt(access, kernel)
     };
     let until = time.map(|t| sys::now() + t);
-    let mut plan = Plan { on: &[index], fds, until, mask: None, restart: time.is_none() };
+    let mut plan = Plan { on: &[index], watches: false, fds, until, mask: None, restart: time.is_none() };
     match wait(lane, &mut plan, attempt) {
         Err(TIMED_OUT) => Err(AGAIN),
         done => done,
@@ -287,9 +289,11 @@ fn sleep<T>(
         Err(asleep) => asleep,
     };
     // Not before: what has been sent meanwhile may have set timers.
-    let mut deadline = lane.timer_of(asleep);
+    let mut deadline = if plan.watches { lane.deadline() } else { lane.timer_of(asleep) };
+    // Nor does a thread of the real time wait for one that is not.
+    let watches = plan.watches || asleep.watches || sys::is_real_time();
     if let Some(places) = plan.fds.first_chunk_mut::<OWN>() {
-        let rings = if asleep.watches { readable(lane.descriptors().0) } else { NO_FD };
+        let rings = if watches { readable(lane.descriptors().0) } else { NO_FD };
         *places = [rings, watch.map_or(NO_FD, readable)];
     }
     // Nothing tells when the device has room again, or of the bell whom there is no descriptor for: look soon.
@@ -379,7 +383,6 @@ pub(crate) fn disturb() -> Option<&'static Lane> {
         awakes(lane);
         Ok(())
     });
-    ASLEEP.set(None);
     lane.stops_waiting();
     Some(lane)
 }

@@ -219,7 +219,7 @@ fn wait_for(
         Err(AGAIN) if until.is_some_and(|until| until <= sys::now()) => Ok(0),
         Err(AGAIN) => {
             let mut fds = [NO_FD, NO_FD, wait::readable(epfd)];
-            let mut plan = Plan { on: &[index], fds: &mut fds, until, mask, restart: false };
+            let mut plan = Plan { on: &[index], watches: false, fds: &mut fds, until, mask, restart: false };
             wait::wait(lane, &mut plan, attempt)
         }
         first => first,

@@ -90,8 +90,8 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigs
     let answer = match first {
         Err(AGAIN) if timeout.is_some_and(|t| t.is_zero()) => Ok(0),
         Err(AGAIN) => {
-            let mut plan =
-                Plan { on: if may_come { &[] } else { &ours }, fds: &mut kernel, until, mask, restart: false };
+            let on: &[u32] = if may_come { &[] } else { &ours };
+            let mut plan = Plan { on, watches: false, fds: &mut kernel, until, mask, restart: false };
             wait::wait(lane, &mut plan, attempt)
         }
         first => first,

@@ -66,8 +66,9 @@ pub(super) fn own(lane: &'static Lane) -> Option<c_int> {
 fn make(lane: &Lane) -> Result<c_int> {
     let fd = protect::keep(sys::epoll_create(libc::EPOLL_CLOEXEC)?)?;
     let (_, doorbell) = lane.descriptors();
-    sys::epoll_ctl(fd, libc::EPOLL_CTL_ADD, doorbell, sys::EDGES, 0).inspect_err(|_| protect::release(fd))?;
-    hush(fd);
+    // What was rung before ends the first sleep at once: it may have been for this thread, which had no bell yet.
+    sys::epoll_ctl(fd, libc::EPOLL_CTL_ADD, doorbell, (libc::EPOLLIN | libc::EPOLLET) as u32, 0)
+        .inspect_err(|_| protect::release(fd))?;
     Ok(fd)
 }
 

@@ -1,7 +1,7 @@
 //! Waiting in the kernel, and rousing who waits: futexes, `ppoll`, doorbells.
 
 use super::{KERNEL_SIGNALS, called, check};
-use crate::base::errno::Result;
+use crate::base::errno::{Errno, Result};
 use core::ffi::c_int;
 use core::sync::atomic::AtomicU32;
 use libc::{pollfd, sigset_t, timespec};
@@ -39,14 +39,16 @@ pub(crate) fn ring(doorbell: c_int) {
     unsafe { libc::syscall(libc::SYS_write, doorbell, &raw const one, 8usize) };
 }
 
-/// Makes an epoll instance that watches this doorbell and nothing else, edges of both directions, readable once, as if it alone had heard it: what is asked of anew is told anew.
-/// (A doorbell can always be written to. If the instance is none by now, nothing happens.)
+/// Makes an epoll instance that watches this doorbell, its edges, and nothing else, readable once, as if it alone had heard it: what is asked of anew is told anew, and a doorbell can
+/// always be written to. Nothing happens if the instance is none by now.
 pub(crate) fn ring_one(instance: c_int, doorbell: c_int) {
-    let _ = super::epoll_ctl(instance, libc::EPOLL_CTL_MOD, doorbell, EDGES, 0);
+    const EDGES: u32 = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLET) as u32;
+    match super::epoll_ctl(instance, libc::EPOLL_CTL_MOD, doorbell, EDGES, 0) {
+        Ok(_) | Err(Errno(libc::EBADF | libc::ENOENT | libc::EINVAL)) => {}
+        // A program may have forbidden itself this call.
+        Err(_) => ring(doorbell),
+    }
 }
-
-/// What such an instance asks for.
-pub(crate) const EDGES: u32 = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLET) as u32;
 
 /// A new eventfd that does not block.
 pub(crate) fn eventfd() -> Result<c_int> {
