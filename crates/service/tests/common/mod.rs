@@ -543,3 +543,14 @@ impl LaneOf {
         }
     }
 }
+
+/// A TCP socket of host `a` with `SO_REUSEADDR`, bound and nothing else.
+pub fn reusing(world: &World, port: u16) -> OwnedFd {
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, setsockopt, socket, sockopt};
+    within(&world.pair.a, || {
+        let socket = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+        setsockopt(&socket, sockopt::ReuseAddr, &true).unwrap();
+        bind(socket.as_raw_fd(), &SockaddrStorage::from(world.a(port))).unwrap();
+        socket
+    })
+}
