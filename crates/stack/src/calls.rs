@@ -72,7 +72,7 @@ impl Calls {
 pub(crate) struct Board {
     /// Whose threads sleep until anything happens.
     anything: Marks,
-    /// Calls that have not been taken: of whom, how many, and for which places. With [`KEPT`] and more everybody is called.
+    /// Calls that have not been taken: of whom, how many, and for which places. With more than [`KEPT`] everybody is called.
     marks: Marks,
     len: u32,
     places: [u32; KEPT],
@@ -84,9 +84,8 @@ impl Stack<'_> {
     pub fn sleep_on(&mut self, sources: impl IntoIterator<Item = SocketId>, marks: Marks) -> SleepsOn {
         let mut sleeps = SleepsOn::ANYTHING;
         for (at, source) in sources.into_iter().enumerate() {
-            let slot = self.check(source).ok().and_then(|_| self.mem.slot(source.kind, source.index));
-            match (sleeps.places.get_mut(at), slot) {
-                (Some(place), Some(slot)) => *place = slot as u32 + 1,
+            match (sleeps.places.get_mut(at), self.source_slot(source)) {
+                (Some(place), Ok(slot)) => *place = slot as u32 + 1,
                 _ => {
                     sleeps = SleepsOn::ANYTHING;
                     break;

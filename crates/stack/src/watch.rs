@@ -348,7 +348,7 @@ impl Stack<'_> {
         Ok(set.index)
     }
 
-    fn source_slot(&self, source: SocketId) -> Result<usize, WatchError> {
+    pub(crate) fn source_slot(&self, source: SocketId) -> Result<usize, WatchError> {
         self.check(source).map_err(|_| WatchError::Stale)?;
         self.mem.slot(source.kind, source.index).ok_or(WatchError::Stale)
     }

@@ -68,14 +68,8 @@ fn until_ready(pipe: c_int, events: i16) -> Result<()> {
     };
     let waited = match lane::current() {
         Some(lane) => {
-            let mut plan = Plan {
-                on: &[],
-                watches: false,
-                fds: &mut [NO_FD, NO_FD, wanted],
-                until: None,
-                mask: None,
-                restart: true,
-            };
+            let mut fds = [NO_FD, NO_FD, wanted];
+            let mut plan = Plan::new(&[], &mut fds, None);
             wait::wait(lane, &mut plan, |_: &mut Access<'_>, _| by_kernel(Some(Span::ZERO)))
         }
         None => by_kernel(None),

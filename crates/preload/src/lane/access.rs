@@ -285,42 +285,31 @@ impl Lane {
         self.sleepers.timer_of(asleep, self.deadline())
     }
 
-    /// It is awake again. It has the lock.
-    pub(crate) fn wakes(&self, asleep: Asleep) {
-        self.sleepers.remove(asleep);
-    }
-
-    /// How many threads of this process sleep on the lane.
-    pub(crate) fn sleepers(&self) -> u32 {
-        self.sleepers.count()
-    }
-
-    /// The calling thread polls the rings for all, until [`Lane::polls_no_more`].
-    pub(crate) fn polls(&self) {
-        self.sleepers.polls();
-    }
-
-    /// It does not any more.
-    pub(crate) fn polls_no_more(&self) {
-        self.sleepers.polls_no_more();
+    /// The threads of this process that sleep on the lane.
+    pub(crate) fn sleepers(&self) -> &Sleepers {
+        &self.sleepers
     }
 
     /// The calling thread waits no more: one of those that do is to watch the rings, if nobody does now.
     pub(crate) fn stops_waiting(&self) {
-        if self.sleepers.are_unwatched()
-            && let Ok(Some(rouse)) = self.with_quietly(|_| Ok(self.sleepers.appoint()))
-        {
-            rouse.now(self.doorbell);
+        if self.sleepers.are_unwatched() {
+            self.appoint(|| ());
         }
     }
 
     /// Nobody has taken in for long what is in the rings: whoever was to watch them has gone without a word (by a jump out of a handler that we do not know of). Another is to.
     pub(crate) fn is_neglected(&self) {
-        let _ = self.with_quietly(|_| {
-            self.sleepers.depose();
-            Ok(())
+        self.appoint(|| self.sleepers.depose());
+    }
+
+    fn appoint(&self, before: impl FnOnce()) {
+        let rouse = self.with_quietly(|_| {
+            before();
+            Ok(self.sleepers.appoint())
         });
-        self.stops_waiting();
+        if let Ok(Some(rouse)) = rouse {
+            rouse.now(self.doorbell);
+        }
     }
 
     /// Polls the rings, runs timers, does `work`, and sends what that left to send.

@@ -110,7 +110,7 @@ impl Sleepers {
     }
 
     /// One is awake again. The calling thread has the lock.
-    pub(super) fn remove(&self, asleep: Asleep) {
+    pub(crate) fn remove(&self, asleep: Asleep) {
         one_less(&self.asleep);
         let Some((at, place)) = asleep.place.and_then(|at| Some((at, self.places.get(at as usize)?))) else {
             return one_less(&self.loose);
@@ -128,11 +128,12 @@ impl Sleepers {
     }
 
     /// The calling thread watches the rings by polling them, until [`Sleepers::polls_no_more`].
-    pub(super) fn polls(&self) {
+    pub(crate) fn polls(&self) {
         self.pollers.fetch_add(1, SeqCst);
     }
 
-    pub(super) fn polls_no_more(&self) {
+    /// It does not any more.
+    pub(crate) fn polls_no_more(&self) {
         one_less(&self.pollers);
     }
 

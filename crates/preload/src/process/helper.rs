@@ -194,7 +194,7 @@ fn tell_why(work: &mut Option<Locked<'static, ()>>, not_before: &mut Instant) ->
 /// One wait. Says which of the rings, the control connection and the wake-up showed something.
 fn turn(lane: &'static Lane, work: &mut Option<Locked<'static, ()>>, look: &mut Span, ear: &Ear) -> [bool; 3] {
     let now = sys::now();
-    let busy = lane.sleepers() > 0 || now.since(lane.polled_at()) < RECENT;
+    let busy = lane.sleepers().count() > 0 || now.since(lane.polled_at()) < RECENT;
     let (ring, _) = lane.descriptors();
     let readable = |fd: c_int| pollfd { fd, events: libc::POLLIN, revents: 0 };
     let (service, rests) = match ear.rests(now) {
@@ -225,11 +225,11 @@ fn turn(lane: &'static Lane, work: &mut Option<Locked<'static, ()>>, look: &mut 
         return [false; 3];
     }
     let now = sys::now();
-    let neglected = !lane.quiet() && now.since(lane.polled_at()) >= RECENT;
-    if neglected && lane.sleepers() > 0 {
+    let unpolled = now.since(lane.polled_at()) >= RECENT;
+    if unpolled && lane.sleepers().count() > 0 && !lane.quiet() {
         lane.is_neglected();
     }
-    if lane.due(now) || lane.crowded() || fds[0].revents != 0 && now.since(lane.polled_at()) >= RECENT {
+    if lane.due(now) || lane.crowded() || unpolled && fds[0].revents != 0 {
         let _ = lane.with_quietly(|_| Ok(()));
     }
     fds.map(|fd| fd.revents != 0)

@@ -38,8 +38,8 @@ fn wait_in_steps(
 ) -> crate::base::errno::Result<()> {
     loop {
         let step = (sys::now() + Span::from_millis(5)).min(until);
-        let mut plan =
-            Plan { on: &[], watches: true, fds: &mut [NO_FD; OWN], until: Some(step), mask: None, restart: true };
+        let mut fds = [NO_FD; OWN];
+        let mut plan = Plan { watches: true, restart: true, ..Plan::new(&[], &mut fds, Some(step)) };
         match wait::wait(lane, &mut plan, &mut *attempt) {
             Err(wait::TIMED_OUT) if sys::now() < until => {}
             done => return done,

@@ -101,8 +101,8 @@ pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]
     };
     let timeout = lane.with(|access| Ok(access.descriptions().get(index).send_timeout()))?;
     let until = timeout.map(|t| sys::now() + t);
-    let mut plan =
-        Plan { on: &[index], watches: false, fds: &mut [NO_FD; OWN], until, mask: None, restart: timeout.is_none() };
+    let (on, mut fds) = ([index], [NO_FD; OWN]);
+    let mut plan = Plan::new(&on, &mut fds, until);
     let attempt = |access: &mut Access<'_>, _| outcome(access, &subject, id);
     let first = lane.with(|access| attempt(access, Kernel::Unknown));
     let end = if first == Err(AGAIN) { wait::wait(lane, &mut plan, attempt) } else { first };

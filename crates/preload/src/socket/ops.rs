@@ -292,9 +292,7 @@ pub(crate) fn wait_writable(fd: c_int) -> Result<()> {
         let ready = readiness::in_stack(access, index)?;
         if (ready & (Ready::OUT | Ready::ERR | Ready::HUP)).is_empty() { Err(AGAIN) } else { Ok(()) }
     };
-    let mut plan =
-        Plan { on: &[index], watches: false, fds: &mut [NO_FD; OWN], until: None, mask: None, restart: true };
-    match wait::wait(lane, &mut plan, attempt) {
+    match wait::wait(lane, &mut Plan::new(&[index], &mut [NO_FD; OWN], None), attempt) {
         Err(DEMOTED) => Ok(()),
         waited => waited,
     }

@@ -97,9 +97,7 @@ pub(crate) fn accept(
         let mut found = lane.with(|access| attempt(access, Kernel::Unknown));
         if matches!(found, Err(AGAIN)) && !nonblocking {
             let mut fds = [NO_FD, NO_FD, wait::readable(fd)];
-            let mut plan =
-                Plan { on: &[index], watches: false, fds: &mut fds, until, mask: None, restart: timeout.is_none() };
-            found = wait::wait(lane, &mut plan, attempt);
+            found = wait::wait(lane, &mut Plan::new(&[index], &mut fds, until), attempt);
         }
         match found {
             Ok(Waiting::Kernel(new, bytes, len)) => {

@@ -89,14 +89,14 @@ fn a_thread_asleep_is_not_woken_by_what_is_for_another() {
     let looks = AtomicU32::new(0);
     std::thread::scope(|scope| {
         let sleeper = scope.spawn(|| {
-            let mut plan =
-                Plan { on: &[own.1], watches: false, fds: &mut [NO_FD; OWN], until: None, mask: None, restart: true };
+            let (on, mut fds) = ([own.1], [NO_FD; OWN]);
+            let mut plan = Plan::new(&on, &mut fds, None);
             wait::wait(lane, &mut plan, |access, _| {
                 looks.fetch_add(1, Ordering::Relaxed);
                 if access.stack.readiness(own.0.into())?.contains(Ready::ERR) { Ok(()) } else { Err(AGAIN) }
             })
         });
-        while lane.sleepers() == 0 {
+        while lane.sleepers().count() == 0 {
             std::thread::sleep(Duration::from_millis(1));
         }
         let before = looks.load(Ordering::Relaxed);
@@ -106,7 +106,7 @@ fn a_thread_asleep_is_not_woken_by_what_is_for_another() {
         happens(own.0);
         assert_eq!(sleeper.join().unwrap(), Ok(()));
     });
-    assert!(looks.into_inner() > 0 && lane.sleepers() == 0);
+    assert!(looks.into_inner() > 0 && lane.sleepers().count() == 0);
 }
 
 /// Handlers are the whole process's: one test at a time has any.

@@ -50,6 +50,13 @@ pub(crate) struct Plan<'a> {
     pub(crate) restart: bool,
 }
 
+impl<'a> Plan<'a> {
+    /// Waits on the sockets of these descriptions, and is restarted unless its time is limited, as Linux does with calls on one socket.
+    pub(crate) fn new(on: &'a [u32], fds: &'a mut [pollfd], until: Option<Instant>) -> Self {
+        Self { on, watches: false, fds, until, mask: None, restart: until.is_none() }
+    }
+}
+
 /// An empty place in a list of descriptors.
 pub(crate) const NO_FD: pollfd = pollfd { fd: -1, events: 0, revents: 0 };
 
@@ -172,7 +179,8 @@ pub(crate) fn transfer<T>(
         attempt(access, kernel)
     };
     let until = time.map(|t| sys::now() + t);
-    let mut plan = Plan { on: &[index], watches: false, fds, until, mask: None, restart: time.is_none() };
+    let on = [index];
+    let mut plan = Plan::new(&on, fds, until);
     match wait(lane, &mut plan, attempt) {
         Err(TIMED_OUT) => Err(AGAIN),
         done => done,
@@ -347,7 +355,7 @@ impl Polling {
         // One that a handler has jumped out of.
         ends_polling();
         POLLS.set(Some(lane));
-        lane.polls();
+        lane.sleepers().polls();
         Self
     }
 }
@@ -360,7 +368,7 @@ impl Drop for Polling {
 
 /// The calling thread polls no more, if it did. Says for which lane.
 fn ends_polling() -> Option<&'static Lane> {
-    POLLS.take().inspect(|lane| lane.polls_no_more())
+    POLLS.take().inspect(|lane| lane.sleepers().polls_no_more())
 }
 
 /// The calling thread counts as asleep no more, if it did. It is inside.
@@ -368,7 +376,7 @@ fn awakes(lane: &'static Lane) {
     if let Some((on, asleep)) = ASLEEP.take()
         && core::ptr::eq(on, lane)
     {
-        lane.wakes(asleep);
+        lane.sleepers().remove(asleep);
     }
 }
 

@@ -218,8 +218,8 @@ fn wait_for(
     let answer = match first {
         Err(AGAIN) if until.is_some_and(|until| until <= sys::now()) => Ok(0),
         Err(AGAIN) => {
-            let mut fds = [NO_FD, NO_FD, wait::readable(epfd)];
-            let mut plan = Plan { on: &[index], watches: false, fds: &mut fds, until, mask, restart: false };
+            let (on, mut fds) = ([index], [NO_FD, NO_FD, wait::readable(epfd)]);
+            let mut plan = Plan { mask, restart: false, ..Plan::new(&on, &mut fds, until) };
             wait::wait(lane, &mut plan, attempt)
         }
         first => first,

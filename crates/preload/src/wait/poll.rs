@@ -91,7 +91,7 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigs
         Err(AGAIN) if timeout.is_some_and(|t| t.is_zero()) => Ok(0),
         Err(AGAIN) => {
             let on: &[u32] = if may_come { &[] } else { &ours };
-            let mut plan = Plan { on, watches: false, fds: &mut kernel, until, mask, restart: false };
+            let mut plan = Plan { mask, restart: false, ..Plan::new(on, &mut kernel, until) };
             wait::wait(lane, &mut plan, attempt)
         }
         first => first,

@@ -2,6 +2,7 @@
 
 use crate::traffic;
 use anyhow::{Context, Result, bail};
+use serde::de::DeserializeOwned;
 use std::cell::Cell;
 use std::fmt;
 use std::time::Duration;
@@ -190,18 +191,30 @@ impl Bed {
 
     /// How quickly connections open.
     pub(super) fn open(&self, ends: Ends) -> Result<Measured> {
-        let (rivals, program) = (&self.one_queue, program("connections")?);
+        let seconds = self.seconds.to_string();
+        let opened: Opened =
+            self.figures(ends, "connections", ["greet", "open"], &["--seconds", &seconds], traffic::FEWEST)?;
+        Ok(Measured { rate: opened.per_second, share: None, latency: None, packets: None })
+    }
+
+    /// What a program prints as its figures in the second of two roles, against itself in the first, once so many packets at least have crossed each lane.
+    fn figures<T: DeserializeOwned>(
+        &self,
+        ends: Ends,
+        name: &str,
+        [serve, ask]: [&str; 2],
+        options: &[&str],
+        packets: u64,
+    ) -> Result<T> {
+        let (rivals, program) = (&self.one_queue, program(name)?);
         let pair = rivals.pair(ends);
         let address = at(pair, PORT);
-        let mut server = start_server(pair, ends, PORT, &[&program, "greet", &address])?;
-        let seconds = self.seconds.to_string();
-        let client = [&*program, "open", &address, "--seconds", &seconds];
-        let printed = traffic::proven(rivals.witnesses(ends), traffic::FEWEST, || {
-            start_client(pair, ends, &client)?.success(PATIENCE)
-        })?;
+        let mut server = start_server(pair, ends, PORT, &[&program, serve, &address])?;
+        let client = [&[&*program, ask, &address], options].concat();
+        let printed =
+            traffic::proven(rivals.witnesses(ends), packets, || start_client(pair, ends, &client)?.success(PATIENCE))?;
         server.kill();
-        let opened: Opened = serde_json::from_str(printed.trim()).context("figures of the client")?;
-        Ok(Measured { rate: opened.per_second, share: None, latency: None, packets: None })
+        serde_json::from_str(printed.trim()).context("figures of the client")
     }
 
     /// Streams of so many programs at a time, each to a program of its own.
@@ -269,17 +282,10 @@ impl Bed {
 
     /// Messages of many threads, each of which sends one at a time on a connection of its own.
     pub(super) fn threads(&self, ends: Ends) -> Result<Measured> {
-        let (rivals, program) = (&self.one_queue, program("threads")?);
-        let pair = rivals.pair(ends);
-        let address = at(pair, PORT);
-        let mut server = start_server(pair, ends, PORT, &[&program, "serve", &address])?;
         let count = self.messages.to_string();
-        let client = [&*program, "exchange", &address, "--threads", THREADS, "--count", &count];
-        let printed = traffic::proven(rivals.witnesses(ends), self.messages.into(), || {
-            start_client(pair, ends, &client)?.success(PATIENCE)
-        })?;
-        server.kill();
-        let exchange: Exchange = serde_json::from_str(printed.trim()).context("figures of the client")?;
+        let options = ["--threads", THREADS, "--count", &count];
+        let exchange: Exchange =
+            self.figures(ends, "threads", ["serve", "exchange"], &options, self.messages.into())?;
         Ok(Measured { rate: exchange.per_second, share: None, latency: Some(exchange.latency), packets: None })
     }
 
