@@ -23,6 +23,8 @@ struct Place {
     taken: AtomicU32,
     /// Its bell, -1 if it has none.
     bell: AtomicI32,
+    /// Not 0 once it was to watch the rings, and did not.
+    deposed: AtomicU32,
     on: [AtomicU32; SleepsOn::WORDS],
 }
 
@@ -85,6 +87,7 @@ impl Sleepers {
         };
         place.taken.store(1, Relaxed);
         place.bell.store(bell.unwrap_or(-1), Relaxed);
+        place.deposed.store(0, Relaxed);
         place.on.iter().zip(on.words()).for_each(|(place, word)| place.store(word, Relaxed));
         self.used.fetch_max(at + 1, Relaxed);
         // After it is counted: a thread that stops polling now sees it, or is not seen polling any more.
@@ -149,18 +152,19 @@ impl Sleepers {
         if !self.are_unwatched() {
             return None;
         }
-        let (at, bell) = self.all().map(|(at, place)| (at, place.bell.load(Relaxed))).find(|&(_, bell)| bell >= 0)?;
+        let able = self.all().filter(|(_, place)| place.deposed.load(Relaxed) == 0);
+        let (at, bell) = able.map(|(at, place)| (at, place.bell.load(Relaxed))).find(|&(_, bell)| bell >= 0)?;
         self.watcher.store(at + 1, SeqCst);
         self.watches_until.store(0, Relaxed);
         Some(Rouse::NOBODY.and(bell))
     }
 
-    /// The watcher, and whoever polls, did not watch: they are gone, it seems, and are not to be appointed again. The calling thread has the lock.
+    /// The watcher, and whoever polls, did not watch: they are gone, it seems, and are not to be appointed again. They may only be late: then what has been taken in meanwhile no longer
+    /// wakes them, but their bells do. The calling thread has the lock.
     pub(super) fn depose(&self) {
         self.pollers.store(0, SeqCst);
         let gone = self.watcher.swap(0, SeqCst).checked_sub(1).and_then(|at| self.places.get(at as usize));
-        // If it is only late, it is awake: a watcher is woken by what it did not take in.
-        gone.into_iter().for_each(|place| place.bell.store(-1, Relaxed));
+        gone.into_iter().for_each(|place| place.deposed.store(1, Relaxed));
     }
 
     /// Who is to be woken by what happened, for a process of this slot. The calling thread has the lock.
@@ -330,6 +334,9 @@ mod tests {
         assert_eq!(bells(sleepers.called(&happens(own), 3)), Some(vec![BELLS[0]]));
         // One of another process sleeps on it, too.
         assert_eq!(bells(sleepers.called(&happens(own | other), 3)), None);
+        // It was late, and the helper took in what it had watched for.
+        sleepers.depose();
+        assert_eq!(bells(sleepers.called(&happens(own), 3)), Some(vec![BELLS[0]]));
         // It has woken up by itself.
         sleepers.remove(first);
         assert_eq!(bells(sleepers.called(&happens(own), 3)), Some(vec![]));
