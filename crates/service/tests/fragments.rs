@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Client, LaneOf, Wire, World, checksum, skipped, within};
+use common::{Client, LaneOf, Wire, World, checksum, skipped, until, within};
 use std::net::{IpAddr, UdpSocket};
 use std::time::{Duration, Instant};
 use tickwire_link::control::{Claim, CountersOf, Membership, Reply, Request};
@@ -236,7 +236,8 @@ fn a_flood_of_fragments_whose_first_one_is_for_nobody_is_bounded_and_told() {
             sender.send(5000, &[1; 1000], &[1, 0]);
             member.drains();
         }
-        assert_eq!(member.counted(), ((MOST_EARLY + 100) * 2, 0));
+        // The kernel may put packets off.
+        until("all are counted", || member.counted() == ((MOST_EARLY + 100) * 2, 0));
         let began = Instant::now();
         for _ in 0..1000 {
             sender.send(5002, &[2; 1000], &[1, 0]);
@@ -244,9 +245,15 @@ fn a_flood_of_fragments_whose_first_one_is_for_nobody_is_bounded_and_told() {
             member.drains();
         }
         let seconds = began.elapsed().as_secs() + 1;
-        let (copies, stray) = member.counted();
-        let copies = copies - (MOST_EARLY + 100) * 2;
-        assert_eq!(copies + stray, 2000, "each is either copied or told of");
+        let mut counted = || {
+            let (copies, stray) = member.counted();
+            (copies - (MOST_EARLY + 100) * 2, stray)
+        };
+        until("each is either copied or told of", || {
+            let (copies, stray) = counted();
+            copies + stray == 2000
+        });
+        let (copies, _) = counted();
         assert!(copies <= MOST_EARLY * (seconds + 1) && copies >= MOST_EARLY, "{copies} copies in {seconds} s");
         // Those that come in order are no part of it, and afterwards all is as before.
         while member.drains() {}

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{LaneOf, PEER, World, now, skipped, within};
+use common::{LaneOf, PEER, World, now, skipped, until, within};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -357,7 +357,8 @@ fn a_flood_does_not_part_a_joining_lane_from_its_connections() {
         let from = std::net::SocketAddr::from(([10, 78, (n >> 8) as u8, n as u8], 1024));
         // SYN, and an ACK, so that it is not forgotten first.
         for flags in [2, 16] {
-            wire.send(&common::segment(here.mac.unwrap(), from, world.a(8080), flags, n)).unwrap();
+            let segment = common::segment(here.mac.unwrap(), from, world.a(8080), flags, n);
+            until("the device takes it", || wire.send(&segment).is_ok());
         }
     }
     all_answer(&mut servers, &peers);
