@@ -38,7 +38,8 @@ pub fn bound(host: &Host, protocol: &str, port: u16, server: &mut Process) -> Re
             known = true;
             return true;
         };
-        let lanes = stat.lanes_of(server.id());
+        // Its children may have lanes of their own, and the port be one of theirs.
+        let lanes = stat.lanes_of_group(server.id());
         let settled = lanes.is_empty() || lanes.iter().any(|lane| is_settled(lane, protocol, &suffix));
         known = settled && !lanes.is_empty();
         settled

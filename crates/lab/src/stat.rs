@@ -2,6 +2,7 @@
 
 use crate::host::Host;
 use anyhow::{Context, Result};
+use nix::unistd::{Pid, getpgid};
 use serde_json::Value;
 
 /// One reading of a host's counters.
@@ -28,18 +29,30 @@ impl Stat {
         self.number("/host/counters/diverted")
     }
 
+    fn all_lanes(&self) -> &[Value] {
+        self.json["lanes"].as_array().map(Vec::as_slice).unwrap_or_default()
+    }
+
     /// The lanes of programs of this name.
     #[must_use]
     pub fn lanes(&self, program: &str) -> Vec<&Value> {
-        let all = self.json["lanes"].as_array().map(Vec::as_slice).unwrap_or_default();
-        all.iter().filter(|lane| lane["program"] == program).collect()
+        self.all_lanes().iter().filter(|lane| lane["program"] == program).collect()
     }
 
     /// The lanes of the program that runs as this process.
     #[must_use]
     pub fn lanes_of(&self, process: u32) -> Vec<&Value> {
-        let all = self.json["lanes"].as_array().map(Vec::as_slice).unwrap_or_default();
-        all.iter().filter(|lane| lane["pid"] == process).collect()
+        self.all_lanes().iter().filter(|lane| lane["pid"] == process).collect()
+    }
+
+    /// The lanes of the programs in the process group that this process leads, as each does that the lab starts.
+    #[must_use]
+    pub fn lanes_of_group(&self, leader: u32) -> Vec<&Value> {
+        let group = |pid: i64| Some(getpgid(Some(Pid::from_raw(i32::try_from(pid).ok()?))).ok()?.as_raw());
+        self.all_lanes()
+            .iter()
+            .filter(|lane| lane["pid"].as_i64().and_then(group).map(i64::from) == Some(leader.into()))
+            .collect()
     }
 
     /// A number by its path (`/host/counters/diverted`); zero if it is not there.
