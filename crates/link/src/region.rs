@@ -144,6 +144,19 @@ pub fn create(lane: u32, limits: &Limits, rings: RingSizes) -> Result<OwnedFd, R
     Ok(fd)
 }
 
+/// Gives back a region's memory, for a lane that nobody will use: who has it mapped, and may never unmap it, has zeros there then, which take no memory.
+///
+/// # Errors
+/// What the kernel says.
+pub fn empty(region: BorrowedFd<'_>, limits: &Limits) -> Result<(), RegionError> {
+    let layout = Layout::new(limits).ok_or(RegionError::Limits)?;
+    let size = libc::off_t::try_from(layout.size()).map_err(io::Error::other)?;
+    let whole = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    // SAFETY: no memory is passed. What is mapped stays mapped, and zeros are as valid there as what any other process of the lane may write.
+    answer(unsafe { libc::fallocate(region.as_raw_fd(), whole, 0, size) }.into())?;
+    Ok(())
+}
+
 /// The same file, to be read only: what a tool gets to see.
 ///
 /// # Errors
@@ -348,6 +361,26 @@ mod tests {
         assert_eq!(view.rows().len(), small().rows());
         assert_eq!(view.counters().tx_packets.get(), 3);
         assert!(Region::map(reader.as_fd(), 1, &small()).is_err(), "read-only means read-only");
+    }
+
+    #[test]
+    fn an_empty_region_takes_no_memory() {
+        let fd = create(7, &small(), RingSizes::DEFAULT).unwrap();
+        let pages = || {
+            // SAFETY: all-zero is a valid `stat`.
+            let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+            // SAFETY: `stat` has room for what the call writes.
+            assert_eq!(unsafe { libc::fstat(fd.as_raw_fd(), &raw mut stat) }, 0);
+            stat.st_blocks
+        };
+        let region = Region::map(fd.as_fd(), 7, &small()).unwrap();
+        let all = pages();
+        assert!(all * 512 >= (128 * 2048), "all of it is present, {all} blocks");
+        empty(fd.as_fd(), &small()).unwrap();
+        assert_eq!(pages(), 0);
+        // SAFETY: nobody else uses this region.
+        assert_eq!(Stack::new(unsafe { region.memory() }).user()[3], 0);
+        assert!(Region::map(fd.as_fd(), 7, &small()).is_err(), "no lane's any more");
     }
 
     #[test]

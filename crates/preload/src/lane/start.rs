@@ -3,7 +3,7 @@
 use crate::base::config::Settings;
 use crate::base::errno::Errno;
 use crate::base::locked::{Holding, Lock, Locked};
-use crate::c::shared::Shared;
+use crate::c::shared::{self, Shared};
 use crate::c::sys;
 use crate::lane::session::Session;
 use crate::lane::wire::Wire;
@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
 use std::sync::OnceLock;
 use std::time::Duration;
 use tickwire_link::control::{Channel, Descriptors, Name, Reason, Reply, Request, Token, socket_path, why_unconnected};
-use tickwire_link::region::Region;
+use tickwire_link::region::{self, Region};
 use tickwire_stack::tcp::Ecn;
 use tickwire_stack::time::Span;
 use tickwire_stack::{Config, Limits, Memory};
@@ -325,7 +325,7 @@ fn connect(kept: &mut Option<Listed>) -> Result<Lane, Reason> {
 /// Moves a channel to a protected descriptor.
 pub(crate) fn protected(channel: Channel) -> Result<Channel, Reason> {
     let fd = protect::keep(channel.into_raw_fd()).map_err(|_| Reason::LaneFull)?;
-    Ok(Channel::from(crate::c::shared::own(fd)))
+    Ok(Channel::from(shared::own(fd)))
 }
 
 /// Another connection of this process to its lane (a forked child's, or after exec).
@@ -354,25 +354,29 @@ pub(crate) fn attach(
     slot: Option<usize>,
 ) -> Result<Lane, Reason> {
     let mut next = |place| descriptors.take(place).ok_or(Reason::BadRequest);
-    let (region, ring, doorbell): (OwnedFd, OwnedFd, OwnedFd) = (next(0)?, next(1)?, next(2)?);
+    let (file, ring, doorbell): (OwnedFd, OwnedFd, OwnedFd) = (next(0)?, next(1)?, next(2)?);
     let bulk = next(3).ok();
-    let mapped = Region::map(region.as_fd(), number, limits).map_err(|error| {
+    let mapped = Region::map(file.as_fd(), number, limits).map_err(|error| {
         sys::say(&error.to_string());
         Reason::Version
     })?;
     let keep = |fd: OwnedFd| protect::keep(fd.into_raw_fd()).map_err(|_| Reason::LaneFull);
-    let (region, ring, doorbell) = (keep(region)?, keep(ring)?, keep(doorbell)?);
+    let (file, ring, doorbell) = (keep(file)?, keep(ring)?, keep(doorbell)?);
     // Without it streams cost more, no more than that.
     let bulk = bulk.and_then(|fd| keep(fd).ok()).unwrap_or(-1);
-    let handover = Handover { number, token, limits: *limits, region, bulk };
+    let handover = Handover { number, token, limits: *limits, region: file, bulk };
     let lane = assemble(session, handover, mapped, ring, doorbell, slot).and_then(|lane| {
         // The service binds the rings' socket now: a kernel before 6.4 would not have let us map them afterwards.
         lane.ask(&Request::Mapped, None)?;
         Ok(lane)
     });
     if lane.is_err() {
-        // A program that asks again every second must not run out of descriptors.
-        [region, ring, doorbell, bulk].into_iter().filter(|&fd| fd >= 0).for_each(protect::release);
+        // A program that asks again every second must run out of neither memory nor descriptors. What is mapped stays so, but if nobody else has the lane
+        // (who takes part in another's has a slot), there need be nothing.
+        if slot.is_none() {
+            let _ = region::empty(shared::borrow(file), limits);
+        }
+        [file, ring, doorbell, bulk].into_iter().filter(|&fd| fd >= 0).for_each(protect::release);
     }
     lane
 }
