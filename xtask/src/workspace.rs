@@ -49,9 +49,10 @@ pub(crate) fn build_release_example(package: &str, features: &str, name: &str) -
 
 /// Builds all programs in release mode and tells the lab where they are.
 pub(crate) fn build_release() -> Result<PathBuf> {
-    eprintln!("building (the first time takes some minutes and 2 GB of disk) ...");
-    run(cargo().args(["build", "--release", "--workspace", "--exclude", "xtask"]))?;
     let directory = target()?.join("release");
+    let warning = if directory.exists() { "" } else { " (the first time takes some minutes and 2 GB of disk)" };
+    eprintln!("building{warning} ...");
+    run(cargo().args(["build", "--release", "--workspace", "--exclude", "xtask"]))?;
     Ok(directory)
 }
 
