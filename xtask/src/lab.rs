@@ -1,13 +1,12 @@
 //! `cargo xtask lab`: two hosts to play with.
 
-use crate::{deps, workspace};
+use crate::prepare;
 use anyhow::{Context, Result};
 use std::io::IsTerminal;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use tickwire_lab::tools::DIRECTORY_VARIABLE;
 use tickwire_lab::{CableOptions, Pair, Service, tools};
 
 /// How the lab is made.
@@ -32,11 +31,8 @@ pub(crate) struct Options {
 
 /// Makes the lab, runs the command or a shell in host a, removes the lab. Ends as the command or script does.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    if std::env::var_os(DIRECTORY_VARIABLE).is_none() {
-        workspace::ask_for_root()?;
-        deps::install(&deps::EVERYTHING)?;
-        let build = workspace::build_release()?;
-        return workspace::again_as_root(&build).map(|()| ExitCode::SUCCESS);
+    if !prepare::is_done() {
+        return prepare::lab(|| Ok(())).map(|()| ExitCode::SUCCESS);
     }
     with_build(options, &tools::tickwire()?)
 }

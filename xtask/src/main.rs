@@ -12,6 +12,7 @@ mod deps;
 mod fuzz;
 mod lab;
 mod man;
+mod prepare;
 mod progress;
 mod soak;
 mod sockperf;

@@ -15,7 +15,7 @@ mod scale;
 mod targets;
 
 use crate::progress::Progress;
-use crate::{deps, workspace};
+use crate::{prepare, workspace};
 use anyhow::{Context, Result, bail};
 use bed::Bed;
 use figures::{Measured, Outcome};
@@ -23,7 +23,6 @@ use report::Conditions;
 use rows::ROWS;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-use tickwire_lab::tools::DIRECTORY_VARIABLE;
 
 /// How a service may attach its divert programs.
 const ATTACH: [&str; 4] = ["auto", "native", "generic", "tc"];
@@ -82,17 +81,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         Some(Other::Scale(options)) => return scale::run(options),
         None => {}
     }
-    if std::env::var_os(DIRECTORY_VARIABLE).is_some() {
+    if prepare::is_done() {
         return measure(options);
     }
     // Before minutes of building.
     will_be_written(options.json.as_deref())?;
     chosen(&ROWS, |row| row.name, options.only.as_deref())?;
-    workspace::ask_for_root()?;
-    deps::install(&deps::EVERYTHING)?;
-    let build = workspace::build_release()?;
-    workspace::build_release_example("tickwire-link", "bpf", "floor")?;
-    workspace::again_as_root(&build)
+    prepare::lab(|| workspace::build_release_example("tickwire-link", "bpf", "floor"))
 }
 
 /// The rows whose name contains that, or all; an error that names them if there is none.

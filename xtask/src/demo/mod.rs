@@ -9,13 +9,12 @@ mod sockperf;
 mod table;
 mod testbed;
 
+use crate::prepare;
 use crate::progress::Progress;
-use crate::{deps, workspace};
 use anyhow::{Result, bail};
 use figures::Figures;
 use side::{Path, Side};
 use std::time::{Duration, Instant};
-use tickwire_lab::tools::DIRECTORY_VARIABLE;
 
 /// How long, and what.
 #[derive(Debug, clap::Args)]
@@ -55,11 +54,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let names = WORKLOADS.map(|w| w.name).join("; ");
         bail!("no measurement's name contains \"{only}\"; there are: {names}; {}", testbed::NAME);
     }
-    if std::env::var_os(DIRECTORY_VARIABLE).is_none() {
-        workspace::ask_for_root()?;
-        deps::install(&deps::EVERYTHING)?;
-        let build = workspace::build_release()?;
-        return workspace::again_as_root(&build);
+    if !prepare::is_done() {
+        return prepare::lab(|| Ok(()));
     }
     measure(options)
 }

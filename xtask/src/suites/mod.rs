@@ -12,11 +12,10 @@ mod ltp;
 mod programs;
 mod tries;
 
-use crate::{deps, workspace};
+use crate::{deps, prepare, workspace};
 use anyhow::{Result, bail};
 use programs::Test;
 use std::path::PathBuf;
-use tickwire_lab::tools::DIRECTORY_VARIABLE;
 
 /// Which tests.
 #[derive(Debug, clap::Args)]
@@ -50,7 +49,7 @@ impl Options {
 
 /// Runs the tests both ways and tells of each case that is worse on Tickwire.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    if std::env::var_os(DIRECTORY_VARIABLE).is_none() {
+    if !prepare::is_done() {
         // Before anything takes long.
         match (&options.ltp, &options.libuv) {
             (Some(folder), _) => ltp::tests(folder, options).map(drop)?,

@@ -14,7 +14,7 @@ mod report;
 mod scenario;
 
 use crate::progress::Progress;
-use crate::{deps, workspace};
+use crate::{deps, prepare, workspace};
 use anyhow::{Context, Result, bail};
 use bed::Run;
 use keeper::Keeper;
@@ -24,7 +24,6 @@ use scenario::{SCENARIOS, Scenario};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tickwire_bench::error::Virtual;
-use tickwire_lab::tools::DIRECTORY_VARIABLE;
 
 /// What, how long, and where to.
 #[derive(Debug, clap::Args)]
@@ -68,7 +67,7 @@ pub(crate) struct Options {
 
 /// Measures; fails if something could not be measured, not if it is wrong.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    if std::env::var_os(DIRECTORY_VARIABLE).is_some() {
+    if prepare::is_done() {
         return measure(options);
     }
     // Before minutes of building.

@@ -9,12 +9,11 @@ mod reach;
 
 use super::figures::Measured;
 use super::report;
-use crate::{deps, workspace};
+use crate::prepare;
 use anyhow::{Context, Result, bail};
 use bed::{Bed, Flood, Row};
 use std::path::PathBuf;
 use std::time::Instant;
-use tickwire_lab::tools::DIRECTORY_VARIABLE;
 
 /// How much, and where to.
 #[derive(Debug, clap::Args)]
@@ -70,16 +69,13 @@ const ROWS: [Row; 16] = [
 
 /// Measures; fails if a row could not be measured, not if it is slow.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    if std::env::var_os(DIRECTORY_VARIABLE).is_some() {
+    if prepare::is_done() {
         return measure(options);
     }
     // Before minutes of building.
     super::will_be_written(options.json.as_deref())?;
     super::chosen(&ROWS, |row| row.name, options.only.as_deref())?;
-    workspace::ask_for_root()?;
-    deps::install(&deps::EVERYTHING)?;
-    let build = workspace::build_release()?;
-    workspace::again_as_root(&build)
+    prepare::lab(|| Ok(()))
 }
 
 fn measure(options: &Options) -> Result<()> {

@@ -8,15 +8,14 @@ mod judge;
 mod report;
 mod rows;
 
+use crate::prepare;
 use crate::progress::Progress;
-use crate::{deps, workspace};
 use anyhow::{Context, Result, bail};
 use bed::{Bed, Beside, Ends, Run};
 use report::{Conditions, Outcome};
 use rows::{ROWS, Row};
 use std::path::PathBuf;
 use std::time::Instant;
-use tickwire_lab::tools::DIRECTORY_VARIABLE;
 
 /// What, how much, and where to.
 #[derive(Debug, clap::Args)]
@@ -63,16 +62,13 @@ const SIZES: [u32; 2] = [20_000, 640_000];
 
 /// Measures; fails if something could not be measured, not if it is slow.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    if std::env::var_os(DIRECTORY_VARIABLE).is_some() {
+    if prepare::is_done() {
         return measure(options);
     }
     // Before minutes of building.
     super::will_be_written(options.json.as_deref())?;
     super::chosen(&ROWS, |row| row.name, options.only.as_deref())?;
-    workspace::ask_for_root()?;
-    deps::install(&deps::EVERYTHING)?;
-    let build = workspace::build_release()?;
-    workspace::again_as_root(&build)
+    prepare::lab(|| Ok(()))
 }
 
 fn measure(options: &Options) -> Result<()> {

@@ -11,14 +11,13 @@ mod report;
 mod rows;
 
 use crate::progress::Progress;
-use crate::{deps, workspace};
+use crate::{deps, prepare, workspace};
 use anyhow::{Context, Result, bail};
 use bed::Bed;
 use report::{Conditions, Outcome};
 use rows::ROWS;
 use std::path::PathBuf;
 use std::time::Instant;
-use tickwire_lab::tools::DIRECTORY_VARIABLE;
 
 /// What, how much, and where to.
 #[derive(Debug, clap::Args)]
@@ -50,18 +49,15 @@ pub(crate) struct Options {
 
 /// Measures; fails if something could not be measured, not if it is slow.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    if std::env::var_os(DIRECTORY_VARIABLE).is_some() {
+    if prepare::is_done() {
         return measure(options);
     }
     // Before minutes of building.
     super::will_be_written(options.json.as_deref())?;
     super::chosen(&ROWS, |row| row.name, options.only.as_deref())?;
     workspace::ask_for_root()?;
-    deps::install(&deps::EVERYTHING)?;
     deps::install(&deps::SCALE)?;
-    let build = workspace::build_release()?;
-    workspace::build_release_example("tickwire-stack", "owned", "tcp_cost")?;
-    workspace::again_as_root(&build)
+    prepare::lab(|| workspace::build_release_example("tickwire-stack", "owned", "tcp_cost"))
 }
 
 fn measure(options: &Options) -> Result<()> {

@@ -12,7 +12,7 @@ mod sums;
 mod watch;
 
 use super::seed_of_today;
-use crate::{deps, workspace};
+use crate::{prepare, workspace};
 use anyhow::{Result, bail};
 use bed::Bed;
 use judge::Said;
@@ -20,7 +20,6 @@ use plan::Side;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-use tickwire_lab::tools::DIRECTORY_VARIABLE;
 use watch::Watch;
 
 /// How long, and which rounds.
@@ -101,12 +100,8 @@ impl Sums {
 
 /// Lives rounds; fails at the first in which anything is wrong.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    if std::env::var_os(DIRECTORY_VARIABLE).is_none() {
-        workspace::ask_for_root()?;
-        deps::install(&deps::EVERYTHING)?;
-        let build = workspace::build_release()?;
-        workspace::build_release_example("tickwire-link", "bpf", "holds")?;
-        return workspace::again_as_root(&build);
+    if !prepare::is_done() {
+        return prepare::lab(|| workspace::build_release_example("tickwire-link", "bpf", "holds"));
     }
     let seed = options.seed.unwrap_or_else(seed_of_today);
     eprintln!("rounds from seed {seed} on, for {} s", options.seconds);
