@@ -29,7 +29,9 @@ impl Stat {
         self.number("/host/counters/diverted")
     }
 
-    fn all_lanes(&self) -> &[Value] {
+    /// All lanes.
+    #[must_use]
+    pub fn all_lanes(&self) -> &[Value] {
         self.json["lanes"].as_array().map(Vec::as_slice).unwrap_or_default()
     }
 

@@ -354,17 +354,17 @@ pub(crate) fn attach(
     slot: Option<usize>,
 ) -> Result<Lane, Reason> {
     let mut next = |place| descriptors.take(place).ok_or(Reason::BadRequest);
-    let (file, ring, doorbell): (OwnedFd, OwnedFd, OwnedFd) = (next(0)?, next(1)?, next(2)?);
+    let (region, ring, doorbell): (OwnedFd, OwnedFd, OwnedFd) = (next(0)?, next(1)?, next(2)?);
     let bulk = next(3).ok();
-    let mapped = Region::map(file.as_fd(), number, limits).map_err(|error| {
+    let mapped = Region::map(region.as_fd(), number, limits).map_err(|error| {
         sys::say(&error.to_string());
         Reason::Version
     })?;
     let keep = |fd: OwnedFd| protect::keep(fd.into_raw_fd()).map_err(|_| Reason::LaneFull);
-    let (file, ring, doorbell) = (keep(file)?, keep(ring)?, keep(doorbell)?);
+    let (region, ring, doorbell) = (keep(region)?, keep(ring)?, keep(doorbell)?);
     // Without it streams cost more, no more than that.
     let bulk = bulk.and_then(|fd| keep(fd).ok()).unwrap_or(-1);
-    let handover = Handover { number, token, limits: *limits, region: file, bulk };
+    let handover = Handover { number, token, limits: *limits, region, bulk };
     let lane = assemble(session, handover, mapped, ring, doorbell, slot).and_then(|lane| {
         // The service binds the rings' socket now: a kernel before 6.4 would not have let us map them afterwards.
         lane.ask(&Request::Mapped, None)?;
@@ -374,9 +374,9 @@ pub(crate) fn attach(
         // A program that asks again every second must run out of neither memory nor descriptors. What is mapped stays so, but if nobody else has the lane
         // (who takes part in another's has a slot), there need be nothing.
         if slot.is_none() {
-            let _ = region::empty(shared::borrow(file), limits);
+            let _ = region::empty(shared::borrow(region), limits);
         }
-        [file, ring, doorbell, bulk].into_iter().filter(|&fd| fd >= 0).for_each(protect::release);
+        [region, ring, doorbell, bulk].into_iter().filter(|&fd| fd >= 0).for_each(protect::release);
     }
     lane
 }

@@ -292,7 +292,7 @@ impl Bed {
     /// Remembers how large a lane is. A server still has its lane.
     fn note_lanes(&self, rivals: &Rivals) -> Result<()> {
         let stat = rivals.services[1].stat()?;
-        let lanes = stat.json["lanes"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let lanes = stat.all_lanes();
         let bytes = lanes.iter().filter_map(|lane| lane["memory_bytes"].as_u64()).max().unwrap_or(0);
         self.lane_bytes.set(self.lane_bytes.get().max(bytes));
         Ok(())

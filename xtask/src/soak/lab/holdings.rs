@@ -55,7 +55,7 @@ impl Holdings {
             *descriptors.entry(kind(&target.to_string_lossy())).or_insert(0) += 1;
         }
         let maps = fs::read_to_string(format!("/proc/{process}/maps"))?;
-        let lanes = tickwire_lab::stat::Stat::read(host)?.json["lanes"].as_array().map_or(0, Vec::len);
+        let lanes = tickwire_lab::stat::Stat::read(host)?.all_lanes().len();
         let links = host.run(&["ip", "-o", "link"])?;
         let ports = host.run(&["ss", "-H", "-lntu"])?;
         let name = |line: &str| Some(line.split(": ").nth(1)?.split('@').next()?.to_owned());

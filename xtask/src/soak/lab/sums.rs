@@ -46,7 +46,7 @@ impl Arrived {
 /// while: `unaddressed`.
 pub(super) fn of_lanes(host: &Host, unaddressed: bool) -> Result<Vec<String>> {
     let stat = Stat::read(host)?;
-    let lanes = stat.json["lanes"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let lanes = stat.all_lanes();
     let mut defects = Vec::new();
     for lane in lanes.iter().filter(|lane| lane["accelerated"] == true) {
         let file = format!("/sys/class/net/tw{}h/statistics/rx_dropped", lane["lane"]);
