@@ -238,8 +238,9 @@ fn spin<T>(
         if offers && now.since(offered) >= OFFER {
             let from = sys::now(); // The attempt may have taken its time.
             std::thread::yield_now();
+            let polled = from.since(offered);
             offered = sys::now();
-            if rivals::offered(from, offered) {
+            if rivals::offered(polled, from, offered) {
                 let_through(&mut held, plan)?;
                 return Err(AGAIN);
             }

@@ -26,7 +26,7 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
 
-    /// Round trips of a row in each round. (A thread that finds its processor wanted by who begins to flood does not poll for half a second: a row lasts longer)
+    /// Round trips of a row in each round
     #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(100..=10_000_000))]
     trips: u32,
 
