@@ -10,7 +10,7 @@ use std::process::Command;
 use tickwire_lab::tools::installed;
 
 /// A program (or a file) that is needed, the Debian package that has it, and the service units that come with it.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Need {
     what: &'static str,
     package: &'static str,
@@ -20,6 +20,11 @@ pub(crate) struct Need {
 }
 
 impl Need {
+    /// The Debian package.
+    pub(crate) fn package(&self) -> &'static str {
+        self.package
+    }
+
     fn is_there(&self) -> bool {
         let is_file = self.what.starts_with('/') && Path::new(self.what).exists();
         is_file || installed(self.what) || self.unpacked && unpacked::has(self.package, self.what)
@@ -54,19 +59,19 @@ const SOCKPERF: Need = tool("sockperf", "sockperf");
 const IPERF: Need = tool("iperf3", "iperf3");
 const CURL: Need = tool("curl", "curl");
 const PYTHON: Need = tool("python3", "python3");
-const NGINX: Need = server("nginx", "nginx", &["nginx.service"]);
-const REDIS: Need = server("redis-server", "redis-server", &["redis-server.service"]);
-const REDIS_TOOLS: Need = tool("redis-benchmark", "redis-tools");
+pub(crate) const NGINX: Need = server("nginx", "nginx", &["nginx.service"]);
+pub(crate) const REDIS: Need = server("redis-server", "redis-server", &["redis-server.service"]);
+pub(crate) const REDIS_TOOLS: Need = tool("redis-benchmark", "redis-tools");
 
 /// Programs that only the lab tests run.
 const WGET: Need = tool("wget", "wget");
 const MEMCACHED: Need = server("memcached", "memcached", &["memcached.service"]);
-const MOSQUITTO: Need = server("mosquitto", "mosquitto", &["mosquitto.service"]);
+pub(crate) const MOSQUITTO: Need = server("mosquitto", "mosquitto", &["mosquitto.service"]);
 const MOSQUITTO_CLIENTS: Need = tool("mosquitto_pub", "mosquitto-clients");
 const ZEROMQ: Need = tool("/usr/lib/python3/dist-packages/zmq/__init__.py", "python3-zmq");
 /// Java's compiler is part of it, for programs of one file.
 const JAVA: Need = tool("java", "default-jre-headless");
-const NODE: Need = tool("node", "nodejs");
+pub(crate) const NODE: Need = tool("node", "nodejs");
 
 /// Opens the testbed's report.
 const CHROMIUM: Need = tool("chromium", "chromium");
@@ -82,7 +87,28 @@ pub(crate) const NTPSEC: Need = time_daemon("ntpd", "ntpsec");
 pub(crate) const CHRONY: Need = time_daemon("chronyd", "chrony");
 
 /// Needed to build libFuzzer.
-const CXX: Need = tool("c++", "g++");
+pub(crate) const CXX: Need = tool("c++", "g++");
+
+/// Programs and libraries that only the benchmark of programs runs.
+pub(crate) const WRK: Need = tool("wrk", "wrk");
+pub(crate) const IPERF2: Need = tool("iperf", "iperf");
+/// Its package makes a cluster that is not started here.
+pub(crate) const POSTGRES: Need = server("pgbench", "postgresql", &["postgresql.service"]);
+pub(crate) const CYCLONE_DDS: Need = tool("ddsperf", "cyclonedds-tools");
+pub(crate) const LIBMODBUS: Need = tool("/usr/include/modbus/modbus.h", "libmodbus-dev");
+pub(crate) const LIBZMQ: Need = tool("/usr/include/zmq.h", "libzmq3-dev");
+pub(crate) const LIBMOSQUITTO: Need = tool("/usr/include/mosquitto.h", "libmosquitto-dev");
+pub(crate) const BOOST: Need = tool("/usr/include/boost/asio.hpp", "libboost-dev");
+pub(crate) const MONO: Need = tool("mono", "mono-runtime");
+pub(crate) const MCS: Need = tool("mcs", "mono-mcs");
+pub(crate) const JAVAC: Need = tool("javac", "default-jdk-headless");
+pub(crate) const MAVEN: Need = tool("mvn", "maven");
+pub(crate) const NPM: Need = tool("npm", "npm");
+/// Has no file of its own but this.
+pub(crate) const PYTHON_VENV: Need = tool("/var/lib/dpkg/info/python3-venv.list", "python3-venv");
+
+/// What the lab, and building the programs that are measured in it, need.
+pub(crate) const LAB: [Need; 5] = [CLANG, CC, IP, ETHTOOL, TASKSET];
 
 /// What fuzzing needs beside Rust.
 pub(crate) const FUZZING: [Need; 3] = [CLANG, CC, CXX];

@@ -1,5 +1,5 @@
 //! `cargo xtask bench`: the rows of the performance promise, all in one run, rivals interleaved in rounds. `cargo xtask bench clock` is in `clock`,
-//! `cargo xtask bench loss` in `loss`, `cargo xtask bench flood` in `flood`, `cargo xtask bench scale` in `scale`.
+//! `cargo xtask bench loss` in `loss`, `cargo xtask bench flood` in `flood`, `cargo xtask bench programs` in `programs`, `cargo xtask bench scale` in `scale`.
 //!
 //! A virtual machine's speed drifts by tens of percent within minutes, so a single figure says nothing: every row is measured in
 //! every round, one after the other, and rows are compared by the medians of their rounds.
@@ -9,6 +9,7 @@ mod clock;
 mod figures;
 mod flood;
 mod loss;
+mod programs;
 mod report;
 mod rows;
 mod scale;
@@ -68,6 +69,8 @@ enum Other {
     Loss(loss::Options),
     /// Measure round trips on a connection while somebody floods its host
     Flood(flood::Options),
+    /// Measure real programs, either end or both on Tickwire
+    Programs(programs::Options),
     /// Measure many connections, two programs side by side, two queues, and instructions
     Scale(scale::Options),
 }
@@ -78,6 +81,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         Some(Other::Clock(options)) => return clock::run(options),
         Some(Other::Loss(options)) => return loss::run(options),
         Some(Other::Flood(options)) => return flood::run(options),
+        Some(Other::Programs(options)) => return programs::run(options),
         Some(Other::Scale(options)) => return scale::run(options),
         None => {}
     }

@@ -1,0 +1,170 @@
+//! Under what conditions the figures came about: the machine, what a wake-up costs on it, and what else ran.
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use std::fmt;
+use std::time::Duration;
+use tickwire_bench::latency::Latency;
+use tickwire_lab::{Pair, Process, tools};
+
+use super::figure::median;
+
+/// What was seen while the programs were measured.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    began: Option<Ticks>,
+    loads: Vec<f64>,
+    blocking_us: Vec<f64>,
+    spinning_us: Vec<f64>,
+}
+
+/// Processor time since the machine started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ticks {
+    all: u64,
+    stolen: u64,
+}
+
+/// The conditions of a whole run.
+#[derive(Debug, Serialize)]
+pub(super) struct Conditions {
+    pub(super) machine: String,
+    pub(super) attach: String,
+    pub(super) rounds: u32,
+    pub(super) seconds: u32,
+    pub(super) pinned: bool,
+    pub(super) took_seconds: f64,
+    /// Round trips between two kernels by UDP, in microseconds.
+    pub(super) blocking_us: Option<f64>,
+    pub(super) spinning_us: Option<f64>,
+    /// The least and the largest load average of one minute.
+    pub(super) load: Option<(f64, f64)>,
+    /// Processor time that the hypervisor gave to others, in percent.
+    pub(super) steal_percent: Option<f64>,
+}
+
+const PORT: u16 = 5201;
+const TRIPS: &str = "3000";
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+impl Watch {
+    pub(super) fn begin() -> Self {
+        Self { began: ticks(), ..Self::default() }
+    }
+
+    /// Takes in the load average.
+    pub(super) fn look(&mut self) {
+        let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+        self.loads.extend(load.split(' ').next().and_then(|word| word.parse::<f64>().ok()));
+    }
+
+    /// Measures what a wake-up costs: a blocking round trip beside a spinning one.
+    pub(super) fn wake_ups(&mut self, pair: &Pair) -> Result<()> {
+        self.blocking_us.push(round_trip_us(pair, "block")?);
+        self.spinning_us.push(round_trip_us(pair, "spin")?);
+        Ok(())
+    }
+
+    pub(super) fn load(&self) -> Option<(f64, f64)> {
+        let least = self.loads.iter().copied().reduce(f64::min)?;
+        Some((least, self.loads.iter().copied().fold(least, f64::max)))
+    }
+
+    pub(super) fn steal_percent(&self) -> Option<f64> {
+        Some(steal_percent(self.began?, ticks()?))
+    }
+
+    pub(super) fn blocking_us(&self) -> Option<f64> {
+        median(self.blocking_us.iter().copied())
+    }
+
+    pub(super) fn spinning_us(&self) -> Option<f64> {
+        median(self.spinning_us.iter().copied())
+    }
+}
+
+fn round_trip_us(pair: &Pair, wait: &str) -> Result<f64> {
+    let (program, address) =
+        (tools::built("pingpong")?.to_string_lossy().into_owned(), format!("{}:{PORT}", pair.b_v4()));
+    let mut server = pair.b.spawn(&["taskset", "-c", "0", &program, "server", "udp", &address, "--wait", wait])?;
+    tickwire_lab::bound(&pair.b, "udp", PORT, &mut server)?;
+    let ask = ["taskset", "-c", "1", &program, "client", "udp", &address, "--wait", wait, "--count", TRIPS];
+    let mut client: Process = pair.a.spawn(&ask)?;
+    let printed = client.success(TIMEOUT)?;
+    let latency: Latency = serde_json::from_str(printed.trim()).context("figures of the ping-pong client")?;
+    Ok(latency.p50_ns as f64 / 1e3)
+}
+
+fn ticks() -> Option<Ticks> {
+    read_ticks(&std::fs::read_to_string("/proc/stat").ok()?)
+}
+
+/// The first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal; guests' time is in user's.
+fn read_ticks(stat: &str) -> Option<Ticks> {
+    let fields = stat.lines().next()?.strip_prefix("cpu ")?;
+    let fields: Vec<u64> = fields.split_whitespace().filter_map(|word| word.parse().ok()).take(8).collect();
+    Some(Ticks { all: fields.iter().sum(), stolen: *fields.get(7)? })
+}
+
+fn steal_percent(began: Ticks, ended: Ticks) -> f64 {
+    let all = ended.all.saturating_sub(began.all).max(1);
+    ended.stolen.saturating_sub(began.stolen) as f64 * 100.0 / all as f64
+}
+
+impl fmt::Display for Conditions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.machine)?;
+        if let (Some(blocking), Some(spinning)) = (self.blocking_us, self.spinning_us) {
+            let wake_up = (blocking - spinning).max(0.0) / 2.0;
+            writeln!(
+                f,
+                "wake-up cost {wake_up:.1} us (UDP round trip of the kernel: {blocking:.1} us blocking, {spinning:.1} us spinning)"
+            )?;
+        }
+        if let (Some((least, most)), Some(steal)) = (self.load, self.steal_percent) {
+            writeln!(f, "load average {least:.2} to {most:.2}, steal {steal:.1} %")?;
+        }
+        let pinned = if self.pinned { "each end on a processor of its own" } else { "programs on all processors" };
+        write!(
+            f,
+            "divert attached: {}; {pinned}; {} rounds of {} s; took {:.0} s",
+            self.attach, self.rounds, self.seconds, self.took_seconds
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steal_is_a_part_of_all_time() {
+        let began = read_ticks("cpu  100 0 50 800 10 0 5 35 0 0\ncpu0 1 2 3\n").unwrap();
+        assert_eq!(began, Ticks { all: 1000, stolen: 35 });
+        let ended = read_ticks("cpu  200 0 50 1650 10 0 5 85 7 7\n").unwrap();
+        assert!((steal_percent(began, ended) - 5.0).abs() < 1e-9);
+        assert_eq!(read_ticks("intr 5"), None);
+    }
+
+    #[test]
+    fn conditions_begin_with_the_machine_and_what_a_wake_up_costs() {
+        let conditions = Conditions {
+            machine: "a machine".into(),
+            attach: "native".into(),
+            rounds: 5,
+            seconds: 2,
+            pinned: false,
+            took_seconds: 61.5,
+            blocking_us: Some(64.0),
+            spinning_us: Some(8.0),
+            load: Some((0.5, 2.25)),
+            steal_percent: Some(0.25),
+        };
+        let shown = conditions.to_string();
+        let lines: Vec<&str> = shown.lines().collect();
+        assert_eq!(lines[0], "a machine");
+        assert!(lines[1].starts_with("wake-up cost 28.0 us "), "{shown}");
+        assert_eq!(lines[2], "load average 0.50 to 2.25, steal 0.2 %");
+        assert!(lines[3].contains("programs on all processors; 5 rounds of 2 s"), "{shown}");
+    }
+}
