@@ -1,4 +1,4 @@
-// .NET sockets with async and await, as Mono runs them: echo server, and a client with one connection.
+// .NET sockets with async and await, as Mono runs them: echo server, client with one connection.
 using System;
 using System.Collections.Generic;
 using System.Diagnostics;

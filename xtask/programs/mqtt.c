@@ -1,4 +1,5 @@
-/* MQTT by libmosquitto: the client publishes to a topic that it has subscribed to, and waits for its message. The broker is not ours. */
+/* MQTT by libmosquitto: the client publishes to a topic that it has subscribed to, and waits for
+   its own message. The broker is mosquitto. */
 #include "trips.h"
 #include <mosquitto.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Measures round trips for C and C++: calls a function again and again, and prints what that took. */
+/* Measures round trips for C and C++: calls a function again and again, prints what that took. */
 #ifndef TRIPS_H
 #define TRIPS_H
 #include <stdio.h>

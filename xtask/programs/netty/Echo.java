@@ -1,4 +1,5 @@
-// Netty with its native epoll transport (C code behind JNI): echo server, and a client with one connection.
+// Netty with its native epoll transport (C code behind JNI): echo server, client with one
+// connection.
 
 import io.netty.bootstrap.Bootstrap;
 import io.netty.bootstrap.ServerBootstrap;

@@ -1,4 +1,5 @@
-//! Four pairs of hosts, one for each way. A service is only where an end is accelerated, so that a kernel's end is an ordinary host.
+//! Four pairs of hosts, one for each way. A service is only where an end is accelerated, so that a
+//! kernel's end is an ordinary host.
 
 use super::launch::Site;
 use super::ways::{End, Way};

@@ -1,4 +1,5 @@
-//! Under what conditions the figures came about: the machine, what a wake-up costs on it, and what else ran.
+//! Under what conditions the figures came about: the machine, what a wake-up costs on it, and what
+//! else ran.
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -99,7 +100,8 @@ fn ticks() -> Option<Ticks> {
     read_ticks(&std::fs::read_to_string("/proc/stat").ok()?)
 }
 
-/// The first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal; guests' time is in user's.
+/// The first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal; guests'
+/// time is in user's.
 fn read_ticks(stat: &str) -> Option<Ticks> {
     let fields = stat.lines().next()?.strip_prefix("cpu ")?;
     let fields: Vec<u64> = fields.split_whitespace().filter_map(|word| word.parse().ok()).take(8).collect();

@@ -21,7 +21,8 @@ pub(super) struct Figure {
     pub(super) p50_us: Option<f64>,
     /// 99th percentile of latency in microseconds, where it is told.
     pub(super) p99_us: Option<f64>,
-    /// Packets that cross the stack of each end at least, if it is accelerated: one for two operations, because a packet may carry several.
+    /// Packets that cross the stack of each end at least, if it is accelerated: one for two
+    /// operations, because a packet may carry several.
     pub(super) packets: u64,
 }
 

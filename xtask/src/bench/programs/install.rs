@@ -1,7 +1,9 @@
-//! Installing what others wrote, by the ordinary clients of their registries, and building what drives it.
+//! Installing what others wrote, by the ordinary clients of their registries, and building what
+//! drives it.
 //!
-//! All of it but Debian's packages is below `programs` in the target directory. What is there already and has not changed is not made again. It happens before
-//! the benchmark becomes root; why something could not be had is kept in a file, for the row that needs it.
+//! All of it but Debian's packages is below `programs` in the target directory. What is there
+//! already and has not changed is not made again. It happens before the benchmark becomes root; why
+//! something could not be had is kept in a file, for the row that needs it.
 
 use super::catalog::Program;
 use crate::deps::{self, Need};
@@ -52,7 +54,8 @@ pub(super) fn directory() -> Result<PathBuf> {
     Ok(workspace::target()?.join("programs"))
 }
 
-/// Installs what these programs need. What cannot be had is told, and is an error of the rows that need it, not of this.
+/// Installs what these programs need. What cannot be had is told, and is an error of the rows that
+/// need it, not of this.
 pub(super) fn all(programs: &[&Program]) -> Result<()> {
     let directory = directory()?;
     for folder in ["bin", "sources", "failed"] {

@@ -9,6 +9,8 @@ use tickwire_lab::Host;
 pub(super) enum Ready {
     /// The port is bound: `tcp` or `udp`.
     Port(&'static str, u16),
+    /// It says so, on either output, after the port is bound.
+    Says(&'static str, &'static str, u16),
     /// Nothing shows it: the client looks for it by itself, for as long as it takes.
     Searched,
 }

@@ -1,7 +1,9 @@
-//! `cargo xtask bench programs`: real programs that others wrote, on the kernel and on Tickwire, one end or both.
+//! `cargo xtask bench programs`: real programs that others wrote, on the kernel and on Tickwire,
+//! one end or both.
 //!
-//! Each program is measured in all four ways in every round, one after the other, and compared by the medians of its rounds. A measurement on Tickwire counts only if
-//! the lanes' counters show that its traffic crossed the stack.
+//! Each program is measured in all four ways in every round, one after the other, and compared by
+//! the medians of its rounds. A measurement on Tickwire counts only if the lanes' counters show
+//! that its traffic crossed the stack.
 //!
 //! | module | purpose |
 //! |---|---|
@@ -193,7 +195,8 @@ fn in_rounds(options: &Options, bed: &Bed, programs: &[&Program], watch: &mut Wa
     Ok(outcomes)
 }
 
-/// Why a program cannot be measured at all: it is not installed, or what it needs cannot be prepared.
+/// Why a program cannot be measured at all: it is not installed, or what it needs cannot be
+/// prepared.
 fn unusable(bed: &Bed, program: &Program) -> Option<String> {
     let site = bed.site(&bed.hosts[Way::Kernel.index()], End::Server);
     let checked = install::check(program, &site.installed);

@@ -1,4 +1,5 @@
-//! What the figures must show: no program is slower with an end on Tickwire, and they are faster on the whole.
+//! What the figures must show: no program is slower with an end on Tickwire, and they are faster on
+//! the whole.
 
 use super::figure::{Part, geometric_mean};
 use super::outcome::Outcome;

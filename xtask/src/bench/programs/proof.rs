@@ -1,4 +1,5 @@
-//! Proof that a measurement's traffic crossed the stack at an accelerated end: the lane's counters, and the reasons where it did not.
+//! Proof that a measurement's traffic crossed the stack at an accelerated end: the lane's counters,
+//! and the reasons where it did not.
 
 use super::ways::End;
 use anyhow::{Context, Result, bail};

@@ -9,7 +9,8 @@ use anyhow::Result;
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value, json};
 
-/// One line for each figure that a program tells: medians of the rounds, and in brackets how many times better than the kernel.
+/// One line for each figure that a program tells: medians of the rounds, and in brackets how many
+/// times better than the kernel.
 pub(super) fn table(outcomes: &[Outcome]) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::UTF8_BORDERS_ONLY);

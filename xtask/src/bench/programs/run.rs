@@ -18,7 +18,8 @@ pub(super) struct Measured {
     pub(super) figure: Figure,
     /// Packets that crossed the stack at each accelerated end.
     pub(super) crossed: Vec<(End, u64)>,
-    /// What was not as it should be and is no failure: sockets on the kernel, a server that did not end.
+    /// What was not as it should be and is no failure: sockets on the kernel, a server that did not
+    /// end.
     pub(super) notes: Vec<String>,
 }
 
@@ -73,6 +74,10 @@ fn with_server(
     let mut server = Process::spawn(command(hosts.host(End::Server), &launch, &how(End::Server, 0))?)?;
     match program.ready {
         Ready::Port(protocol, port) => tickwire_lab::bound(hosts.host(End::Server), protocol, port, &mut server)?,
+        Ready::Says(text, protocol, port) => {
+            server.wait_for(text, TIMEOUT)?;
+            tickwire_lab::bound(hosts.host(End::Server), protocol, port, &mut server)?;
+        }
         Ready::Searched => std::thread::sleep(START),
     }
     let launch = (program.client)(&bed.site(hosts, End::Client))?;
@@ -88,7 +93,8 @@ fn with_server(
     Ok((figure, notes.into_iter().collect()))
 }
 
-/// Runs the client to its end and looks at the lanes meanwhile, also where there are none, so that all ways are disturbed alike.
+/// Runs the client to its end and looks at the lanes meanwhile, also where there are none, so that
+/// all ways are disturbed alike.
 fn watched(
     mut client: Process,
     timeout: Duration,
@@ -108,7 +114,8 @@ fn watched(
     })
 }
 
-/// Reads the lanes at intervals until the client has ended, and once more: the server's are still there then.
+/// Reads the lanes at intervals until the client has ended, and once more: the server's are still
+/// there then.
 fn look(hosts: &Hosts, interval: Duration, ended: &Receiver<()>, seen: &mut [(End, Seen)]) {
     loop {
         let last = ended.recv_timeout(interval) != Err(RecvTimeoutError::Timeout);

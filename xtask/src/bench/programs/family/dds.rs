@@ -1,4 +1,5 @@
-//! Cyclone DDS by its own ddsperf: discovery by multicast, then ping and pong between two participants.
+//! Cyclone DDS by its own ddsperf: discovery by multicast, then ping and pong between two
+//! participants.
 
 use crate::bench::programs::catalog::Program;
 use crate::bench::programs::figure::{Direction, Figure, median};
@@ -30,7 +31,8 @@ fn configured(arguments: &[&str]) -> Launch {
         .with("CYCLONEDDS_URI", CONFIGURATION)
 }
 
-/// One line for each second, of which the program itself takes the median: `50% 12.287us 90% 26.224us 99% 47.543us ... cnt 31671`.
+/// One line for each second, of which the program itself takes the median: `50% 12.287us 90%
+/// 26.224us 99% 47.543us ... cnt 31671`.
 fn read(printed: &str) -> Option<Figure> {
     let lines: Vec<Vec<&str>> = printed
         .lines()

@@ -1,4 +1,5 @@
-//! EPICS: Channel Access (libca, an IOC) and PV Access (pvxs by p4p), as control systems of physics use them.
+//! EPICS: Channel Access (libca, an IOC) and PV Access (pvxs by p4p), as control systems of physics
+//! use them.
 
 use crate::bench::programs::catalog::Program;
 use crate::bench::programs::figure::Direction;

@@ -15,6 +15,8 @@ const PORT: u16 = 5499;
 /// The server refuses to run as root. Debian's package makes this user.
 const USER: &str = "postgres";
 const NEEDS: &[Item] = &[Item::Debian(deps::POSTGRES)];
+/// It binds its port before that.
+const READY: &str = "ready to accept connections";
 /// Making the tables takes some seconds.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -34,7 +36,7 @@ fn program(name: &'static str, about: &'static str, client: fn(&Site) -> Result<
         direction: Direction::HigherIsBetter,
         prepare: Some(prepare),
         server,
-        ready: Ready::Port("tcp", PORT),
+        ready: Ready::Says(READY, "tcp", PORT),
         client,
         read,
     }
@@ -64,7 +66,7 @@ fn prepare(site: &Site) -> Result<()> {
     once(site, &Launch::new(initdb).user(USER), TIMEOUT)?;
     let server = [&program_path("postgres")?, "-D", &data, "-k", &home, "-c", "listen_addresses=", "-F"];
     let mut server = Process::spawn(command(&site.host, &Launch::new(server).user(USER), &How::default())?)?;
-    server.wait_for("ready to accept connections", TIMEOUT)?;
+    server.wait_for(READY, TIMEOUT)?;
     let fill = [&program_path("pgbench")?, "-h", &home, "-i", "-q", "-s", "1", "postgres"];
     let filled = once(site, &Launch::new(fill).user(USER), TIMEOUT);
     // A fast shutdown: it waits for no client.

@@ -1,4 +1,5 @@
-//! Runtimes and frameworks that bring an event loop of their own: Netty, tokio, Boost.Asio, Mono, Node.
+//! Runtimes and frameworks that bring an event loop of their own: Netty, tokio, Boost.Asio, Mono,
+//! Node.
 
 use crate::bench::programs::catalog::Program;
 use crate::bench::programs::figure::Direction;
