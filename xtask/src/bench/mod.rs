@@ -1,5 +1,6 @@
 //! `cargo xtask bench`: the rows of the performance promise, all in one run, rivals interleaved in rounds. `cargo xtask bench clock` is in `clock`,
-//! `cargo xtask bench loss` in `loss`, `cargo xtask bench flood` in `flood`, `cargo xtask bench programs` in `programs`, `cargo xtask bench scale` in `scale`.
+//! `cargo xtask bench loss` in `loss`, `cargo xtask bench flood` in `flood`,
+//! `cargo xtask bench programs` in `programs`, `cargo xtask bench scale` in `scale`.
 //!
 //! A virtual machine's speed drifts by tens of percent within minutes, so a single figure says nothing: every row is measured in
 //! every round, one after the other, and rows are compared by the medians of their rounds.

@@ -9,7 +9,7 @@ use super::launch::{Launch, Ready, Site};
 pub(super) struct Program {
     /// Its name; `--only` looks for a part of it.
     pub(super) name: &'static str,
-    /// What is measured, for a reader who knows the program.
+    /// What is measured, in the words of the program.
     pub(super) about: &'static str,
     /// What must be installed.
     pub(super) needs: &'static [Item],

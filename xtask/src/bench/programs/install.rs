@@ -200,7 +200,8 @@ fn stage(from: &Path, to: &Path) -> Result<()> {
 /// A command that ends in time.
 fn bounded(words: &[&str], folder: &Path) -> Command {
     let mut command = Command::new("timeout");
-    command.args(["--kill-after=10", TIMEOUT_SECONDS]).args(words).current_dir(folder);
+    // In the foreground, so that Ctrl-C reaches it, too.
+    command.args(["--foreground", "--kill-after=10", TIMEOUT_SECONDS]).args(words).current_dir(folder);
     command
 }
 

@@ -38,6 +38,7 @@ use bed::Bed;
 use catalog::Program;
 use conditions::{Conditions, Watch};
 use outcome::Outcome;
+use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
 use ways::{End, Way};
@@ -79,7 +80,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let all = catalog::all();
     let programs = chosen(&all, options.only.as_deref())?;
     if options.list {
-        programs.iter().for_each(|program| println!("{}", listed(program)));
+        let lines: String = programs.iter().map(|program| listed(program) + "\n").collect();
+        // A reader that wants no more of it has closed the pipe: `--list | head`.
+        let _ = std::io::stdout().write_all(lines.as_bytes());
         return Ok(());
     }
     if prepare::is_done() {
@@ -141,6 +144,7 @@ fn tell(options: &Options, conditions: &Conditions, outcomes: &[Outcome]) -> Res
     let failures = report::failures(outcomes);
     failures.iter().for_each(|line| println!("{line}"));
     println!("{}", report::verdicts(&verdicts));
+    report::missed(&verdicts).iter().for_each(|line| println!("{line}"));
     if let Some(path) = &options.json {
         let text = report::json(conditions, outcomes, &verdicts)?;
         std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;

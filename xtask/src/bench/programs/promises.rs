@@ -44,7 +44,7 @@ fn each(outcomes: &[Outcome], way: Way) -> Verdict {
         None => Some(format!("{} not measured", outcome.name)),
     };
     Verdict {
-        promise: format!("{way}: the slowest program"),
+        promise: format!("{way}: every program"),
         measured: ratios().filter_map(|(_, times)| times).reduce(f64::min),
         bound: EACH,
         missed_by: ratios().filter_map(missed).collect(),

@@ -66,18 +66,24 @@ pub(super) fn failures(outcomes: &[Outcome]) -> Vec<String> {
     lines
 }
 
-/// One line for each promise.
+/// One line for each promise; [`missed`] names the programs.
 pub(super) fn verdicts(verdicts: &[Verdict]) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::UTF8_BORDERS_ONLY);
-    table.set_header(["promise, times the kernel", "measured", "bound", "", ""]);
+    table.set_header(["promise, times the kernel", "measured", "bound", ""]);
     for verdict in verdicts {
         let kept = if verdict.kept() { "kept" } else { "MISSED" };
         let measured = verdict.measured.map_or_else(|| "-".into(), |measured| format!("{measured:.2}"));
         let bound = format!("{:.2}", verdict.bound);
-        table.add_row([&verdict.promise, &measured, &bound, kept, &verdict.missed_by.join(", ")]);
+        table.add_row([&verdict.promise, &measured, &bound, kept]);
     }
     table
+}
+
+/// The programs that keep a promise from being kept, a line for each way.
+pub(super) fn missed(verdicts: &[Verdict]) -> Vec<String> {
+    let missed = verdicts.iter().filter(|verdict| !verdict.missed_by.is_empty());
+    missed.map(|verdict| format!("MISSED {}: {}", verdict.promise, verdict.missed_by.join(", "))).collect()
 }
 
 /// Everything, round by round.
