@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// Something that a program needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +48,8 @@ const MAVEN_GOAL: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1
 
 /// A client of a registry, or a compiler, ends within this.
 const TIMEOUT_SECONDS: &str = "900";
+/// So much of what an installer said is kept if it fails.
+const LAST_LINES: usize = 12;
 
 /// Where everything is.
 pub(super) fn directory() -> Result<PathBuf> {
@@ -205,15 +207,28 @@ fn bounded(words: &[&str], folder: &Path) -> Command {
     command
 }
 
+/// Runs a command to its end; an error has its last words, for the row that needs what it makes.
+fn finish(command: &mut Command) -> Result<()> {
+    let shown = command.get_args().skip(3).map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {shown}"))?;
+    if !output.status.success() {
+        let words = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text)).concat();
+        let lines: Vec<&str> = words.lines().filter(|line| !line.trim().is_empty()).collect();
+        let last = lines[lines.len().saturating_sub(LAST_LINES)..].join("; ");
+        bail!("`{shown}` failed ({}): {last}", output.status);
+    }
+    Ok(())
+}
+
 fn python(directory: &Path) -> Result<()> {
-    workspace::run(&mut bounded(&["python3", "-m", "venv", "--clear", "venv"], directory))?;
+    finish(&mut bounded(&["python3", "-m", "venv", "--clear", "venv"], directory))?;
     let pip = [PYTHON_PROGRAM, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
-    workspace::run(&mut bounded(&[&pip[..], &PYTHON_PACKAGES].concat(), directory))
+    finish(&mut bounded(&[&pip[..], &PYTHON_PACKAGES].concat(), directory))
 }
 
 fn npm(directory: &Path, package: &str) -> Result<()> {
-    let options = ["--prefix", "npm", "--silent", "--no-audit", "--no-fund", "--ignore-scripts"];
-    workspace::run(&mut bounded(&[&["npm", "install"], &options[..], &[package]].concat(), directory))
+    let options = ["--prefix", "npm", "--loglevel", "error", "--no-audit", "--no-fund", "--ignore-scripts"];
+    finish(&mut bounded(&[&["npm", "install"], &options[..], &[package]].concat(), directory))
 }
 
 fn maven(directory: &Path, name: &str) -> Result<()> {
@@ -224,9 +239,9 @@ fn maven(directory: &Path, name: &str) -> Result<()> {
     }
     let (libraries, classes) = (libraries.to_string_lossy(), classes.to_string_lossy());
     let output = format!("-DoutputDirectory={libraries}");
-    workspace::run(&mut bounded(&["mvn", "--quiet", "--batch-mode", "--file", &pom, MAVEN_GOAL, &output], directory))?;
+    finish(&mut bounded(&["mvn", "--quiet", "--batch-mode", "--file", &pom, MAVEN_GOAL, &output], directory))?;
     let class_path = format!("{libraries}/*");
-    workspace::run(&mut bounded(&["javac", "-cp", &class_path, "-d", &classes, &source], directory))
+    finish(&mut bounded(&["javac", "-cp", &class_path, "-d", &classes, &source], directory))
 }
 
 fn cargo(directory: &Path, name: &str) -> Result<()> {
@@ -239,7 +254,7 @@ fn cargo(directory: &Path, name: &str) -> Result<()> {
         command.env_remove(variable);
     }
     command.args(["build", "--quiet", "--release", "--manifest-path", &manifest, "--target-dir", &target]);
-    workspace::run(&mut command)?;
+    finish(&mut command)?;
     let (from, to) = (directory.join(target).join(format!("release/{name}-echo")), directory.join("bin").join(name));
     fs::copy(&from, &to).with_context(|| format!("cannot copy {}", from.display())).map(drop)
 }
@@ -248,12 +263,12 @@ fn compile(directory: &Path, compiler: &str, source: &str, options: &[&str]) -> 
     let name = source.split('.').next().unwrap_or(source);
     let (output, source) = (format!("bin/{name}"), format!("sources/{source}"));
     let words = [&[compiler, "-O2", "-Wall", "-o", &output, &source], options].concat();
-    workspace::run(&mut bounded(&words, directory))
+    finish(&mut bounded(&words, directory))
 }
 
 fn mono(directory: &Path, source: &str) -> Result<()> {
     let (output, source) = (format!("-out:bin/{}", source.replace(".cs", ".exe")), format!("sources/{source}"));
-    workspace::run(&mut bounded(&["mcs", "-optimize+", &output, &source], directory))
+    finish(&mut bounded(&["mcs", "-optimize+", &output, &source], directory))
 }
 
 #[cfg(test)]

@@ -56,6 +56,13 @@ fn number(value: f64) -> String {
 pub(super) fn failures(outcomes: &[Outcome]) -> Vec<String> {
     let mut lines = Vec::new();
     for outcome in outcomes {
+        let whys = Way::ALL.map(|way| outcome.failure(way));
+        if let [Some(why), ..] = whys
+            && whys.iter().all(|other| *other == Some(why))
+        {
+            lines.push(format!("FAILED {}, in every way: {why}", outcome.name));
+            continue;
+        }
         for way in Way::ALL {
             let rounds = &outcome.ways[way.index()];
             let Some(why) = outcome.failure(way) else { continue };
@@ -138,6 +145,12 @@ mod tests {
         assert!(line(&["echo", "p50", "us", "40.0", "20.0", "(2.00x)", "FAILED", "50.0", "(0.80x)"]), "{text}");
         assert!(line(&["p99", "us", "80.0", "40.0", "(2.00x)", "100.0", "(0.80x)"]), "{text}");
         assert_eq!(failures(&outcomes), ["FAILED echo, server on Tickwire, 1 of 1 rounds: it hung"]);
+    }
+
+    #[test]
+    fn what_fails_in_every_way_is_told_once() {
+        let outcomes = [outcome("echo", [None; 4])];
+        assert_eq!(failures(&outcomes), ["FAILED echo, in every way: it hung"]);
     }
 
     #[test]
