@@ -8,6 +8,11 @@
 //! A mutex of the C library goes to whoever asks first when it is free. A thread that sends a stream takes it again as soon as it has released it, long before
 //! one that slept on it is awake: that one would wait for as long as the stream lasts. So whoever waits says so, and looks for a while before it sleeps; and who comes
 //! later lets one that waits go first, if that takes no longer than such a thread needs to wake up.
+//!
+//! The mutex inherits priority (`PTHREAD_PRIO_INHERIT`): while a real-time thread waits, the holder
+//! runs at its priority, for the whole hold time and whatever system call it makes meanwhile. A
+//! real-time thread never spins, because on the holder's processor it would spin against the holder:
+//! it goes to the kernel at once, which boosts the holder and hands the lock over directly.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -40,6 +45,14 @@ unsafe extern "C" {
         clock: libc::clockid_t,
         until: *const libc::timespec,
     ) -> libc::c_int;
+}
+
+/// Whether the calling thread is of a real-time policy (`sched(7)`). Asked on the contended path only.
+fn is_real_time() -> bool {
+    // SAFETY: a plain number.
+    let policy = unsafe { libc::sched_getscheduler(0) };
+    policy > 0
+        && matches!(policy & !libc::SCHED_RESET_ON_FORK, libc::SCHED_FIFO | libc::SCHED_RR | libc::SCHED_DEADLINE)
 }
 
 /// The lock as it lies in the region.
@@ -99,6 +112,7 @@ impl RawLock {
             libc::pthread_mutexattr_setpshared(attributes.as_mut_ptr(), libc::PTHREAD_PROCESS_SHARED);
             libc::pthread_mutexattr_setrobust(attributes.as_mut_ptr(), libc::PTHREAD_MUTEX_ROBUST);
             libc::pthread_mutexattr_settype(attributes.as_mut_ptr(), libc::PTHREAD_MUTEX_ERRORCHECK);
+            libc::pthread_mutexattr_setprotocol(attributes.as_mut_ptr(), libc::PTHREAD_PRIO_INHERIT);
             libc::pthread_mutex_init((&raw mut (*at).mutex).cast(), attributes.as_ptr());
             libc::pthread_mutexattr_destroy(attributes.as_mut_ptr());
             (&raw mut (*at).waiters).write(AtomicU32::new(0));
@@ -172,12 +186,16 @@ impl<'r> LaneLock<'r> {
 
     #[cold]
     fn queue(self) -> Result<LaneGuard<'r>, LockError> {
-        self.let_one_go_first();
+        let spins = !is_real_time();
+        if spins {
+            self.let_one_go_first();
+        }
         if let Some(guard) = self.try_lock()? {
             return Ok(guard);
         }
         self.0.waiters.fetch_add(1, Relaxed);
-        let done = self.wait();
+        let done = if spins { self.look().transpose() } else { None };
+        let done = done.unwrap_or_else(|| self.sleep());
         self.0.turns.fetch_add(1, Relaxed);
         // Others may have been forgotten, and this one with them.
         let _ = self.0.waiters.fetch_update(Relaxed, Relaxed, |n| n.checked_sub(1));
@@ -208,17 +226,23 @@ impl<'r> LaneLock<'r> {
         }
     }
 
-    fn wait(self) -> Result<LaneGuard<'r>, LockError> {
+    /// Looks for a while whether it becomes free.
+    fn look(self) -> Result<Option<LaneGuard<'r>>, LockError> {
         let begin = Instant::now();
         // Without an offer of the processor: whoever takes it may keep it for milliseconds.
         while begin.elapsed() < LOOK {
             for _ in 0..TRIES {
                 if let Some(guard) = self.try_lock()? {
-                    return Ok(guard);
+                    return Ok(Some(guard));
                 }
                 std::hint::spin_loop();
             }
         }
+        Ok(None)
+    }
+
+    /// Sleeps until the kernel hands it over.
+    fn sleep(self) -> Result<LaneGuard<'r>, LockError> {
         loop {
             // SAFETY: filled in before use; the mutex was initialised when the region was made.
             let code = unsafe {
@@ -227,7 +251,11 @@ impl<'r> LaneLock<'r> {
                 until.tv_nsec += NAP_NS;
                 until.tv_sec += until.tv_nsec / 1_000_000_000;
                 until.tv_nsec %= 1_000_000_000;
-                pthread_mutex_clocklock(self.mutex(), libc::CLOCK_MONOTONIC, &raw const until)
+                match pthread_mutex_clocklock(self.mutex(), libc::CLOCK_MONOTONIC, &raw const until) {
+                    // A C library before 2.35 has no such limit for a mutex that inherits priority.
+                    libc::EINVAL => libc::pthread_mutex_lock(self.mutex()),
+                    code => code,
+                }
             };
             if code != libc::ETIMEDOUT {
                 return self.answer(code).unwrap_or(Err(LockError::Lost));
@@ -407,6 +435,100 @@ mod tests {
         // Hundreds without the courtesy. (More than one or two when a waiter does not get a processor.)
         assert!(turns < 30 * WANTED, "{turns} turns of a stream while {WANTED} were wanted");
         assert_eq!(lock.0.waiters.load(Relaxed), 0);
+    }
+
+    /// The kernel's priority of a thread of this process: below zero while it runs as a real-time one.
+    fn kernel_priority(thread: libc::pid_t) -> i32 {
+        let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap();
+        let (_, rest) = stat.rsplit_once(") ").unwrap();
+        rest.split(' ').nth(15).unwrap().parse().unwrap()
+    }
+
+    /// Makes the calling thread a real-time one. False without the right to.
+    fn become_real_time(priority: libc::c_int) -> bool {
+        let parameters = libc::sched_param { sched_priority: priority };
+        // SAFETY: a structure of our own.
+        unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) == 0 }
+    }
+
+    #[test]
+    fn a_holder_runs_at_the_priority_of_a_real_time_waiter_and_the_waiter_does_not_spin() {
+        let lock = LaneLock::new(shared());
+        // SAFETY: no arguments.
+        let holder = unsafe { libc::gettid() };
+        let guard = lock.lock().unwrap();
+        guard.begin();
+        let (told, is_able) = std::sync::mpsc::channel();
+        std::thread::scope(|s| {
+            let waiting = s.spawn(move || {
+                told.send(become_real_time(10)).unwrap();
+                drop(lock.lock().unwrap());
+                let mut used = MaybeUninit::<libc::timespec>::zeroed();
+                // SAFETY: a structure of our own, filled in by the call.
+                let used = unsafe {
+                    libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, used.as_mut_ptr());
+                    used.assume_init()
+                };
+                is_real_time().then(|| Duration::new(used.tv_sec as u64, used.tv_nsec as u32))
+            });
+            if is_able.recv().unwrap() {
+                // Also while it makes system calls, as reading this file is one.
+                while kernel_priority(holder) != -11 {
+                    std::thread::yield_now();
+                }
+                std::thread::sleep(Duration::from_millis(200));
+            }
+            assert!(lock.try_lock().is_err(), "this thread has it");
+            drop(guard);
+            assert!(kernel_priority(holder) >= 0, "the boost ends with the hold time");
+            if let Some(used) = waiting.join().unwrap() {
+                assert!(used < Duration::from_millis(100), "it spun: {used:?}");
+            }
+        });
+        assert_eq!(lock.0.waiters.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn a_real_time_waiter_learns_that_the_holder_died() {
+        for changes in [false, true] {
+            let lock = LaneLock::new(shared());
+            let mut ends = [0; 2];
+            // SAFETY: room for two descriptors.
+            assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
+            let byte = [0u8; 1];
+            // SAFETY: the child takes a lock, tells, waits and exits.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                let guard = lock.lock();
+                if let (Ok(guard), true) = (&guard, changes) {
+                    guard.begin();
+                }
+                std::mem::forget(guard);
+                // SAFETY: a byte of our own; the child ends with it.
+                unsafe {
+                    libc::write(ends[1], byte.as_ptr().cast(), 1);
+                    libc::usleep(50_000);
+                    libc::_exit(0);
+                }
+            }
+            let mut byte = byte;
+            // SAFETY: room for one byte.
+            assert_eq!(unsafe { libc::read(ends[0], byte.as_mut_ptr().cast(), 1) }, 1);
+            let waited = std::thread::spawn(move || {
+                become_real_time(10);
+                lock.lock().map(drop)
+            });
+            let expected = if changes { Err(LockError::Lost) } else { Ok(()) };
+            assert_eq!(waited.join().unwrap(), expected);
+            let mut status = 0;
+            // SAFETY: waits for the child made above; descriptors of our own.
+            unsafe {
+                assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+                for end in ends {
+                    libc::close(end);
+                }
+            }
+        }
     }
 
     #[test]
