@@ -109,10 +109,16 @@ fn without_a_service_a_program_that_requires_it_is_not_started() {
 fn the_program_finds_library_and_settings_in_its_environment() {
     let setup = Setup::new();
     let _service = setup.listen();
-    let show = ["sh", "-c", "echo $LD_PRELOAD $TICKWIRE_SPIN $TICKWIRE_MIN_RTO $TICKWIRE_REQUIRE $TICKWIRE_SOCKET"];
-    let output = setup.run(&[&["--require", "--spin", "25", "--min-rto", "20"][..], &show].concat());
+    let show = [
+        "sh",
+        "-c",
+        "echo $LD_PRELOAD $TICKWIRE_SPIN $TICKWIRE_MIN_RTO $TICKWIRE_HELPER_POLICY $TICKWIRE_HELPER_CPUS $TICKWIRE_REQUIRE $TICKWIRE_SOCKET",
+    ];
+    let options =
+        ["--require", "--spin", "25", "--min-rto", "20", "--helper-policy", "fifo:50", "--helper-cpus", "0,1"];
+    let output = setup.run(&[&options[..], &show].concat());
     let library = setup.path("libtickwire_preload.so");
-    let expected = format!("{} 25 20 1 {}\n", library.display(), setup.path("service.sock").display());
+    let expected = format!("{} 25 20 fifo:50 0,1 1 {}\n", library.display(), setup.path("service.sock").display());
     assert_eq!(stdout(&output), expected);
     assert_eq!(own_words(&output), "");
 }

@@ -1,7 +1,7 @@
 //! `tickwire run`.
 
 use super::shared::Socket;
-use super::values::spin;
+use super::values::{cpus, policy, spin};
 use clap::{Args, ValueHint};
 use std::ffi::OsString;
 
@@ -38,6 +38,19 @@ pub(crate) struct Run {
     /// both ends should have the same.
     #[arg(long, env = "TICKWIRE_MIN_RTO", hide_env_values = true, value_name = "MILLISECONDS", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) min_rto: Option<u16>,
+
+    /// How the library's helper thread is scheduled: other[:NICE], batch, idle, fifo:PRIORITY or rr:PRIORITY
+    ///
+    /// The helper acknowledges and retransmits while the program is busy elsewhere. Without this option it has the ordinary policy (`other`), whatever
+    /// the thread has that opens the first socket. A program whose real-time threads leave no processor to others gives it a real-time policy, too.
+    #[arg(long, env = "TICKWIRE_HELPER_POLICY", hide_env_values = true, value_name = "POLICY", value_parser = policy)]
+    pub(crate) helper_policy: Option<String>,
+
+    /// The processors of the library's helper thread, as `0-3,8`
+    ///
+    /// Without this option they are those that the program is started on, whatever its threads confine themselves to later.
+    #[arg(long, env = "TICKWIRE_HELPER_CPUS", hide_env_values = true, value_name = "LIST", value_parser = cpus)]
+    pub(crate) helper_cpus: Option<String>,
 
     /// The program
     #[arg(value_hint = ValueHint::CommandName)]

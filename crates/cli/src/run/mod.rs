@@ -70,6 +70,12 @@ pub(crate) fn run(arguments: &Run) -> ExitCode {
     if let Some(milliseconds) = arguments.min_rto {
         command.env("TICKWIRE_MIN_RTO", milliseconds.to_string());
     }
+    if let Some(policy) = &arguments.helper_policy {
+        command.env("TICKWIRE_HELPER_POLICY", policy);
+    }
+    if let Some(cpus) = &arguments.helper_cpus {
+        command.env("TICKWIRE_HELPER_CPUS", cpus);
+    }
     command.env_remove("TICKWIRE_REQUIRE").env_remove("TICKWIRE_NOTED");
     if arguments.require {
         command.env("TICKWIRE_REQUIRE", "1");

@@ -1,5 +1,6 @@
 //! What the environment asks of the library.
 
+use crate::base::scheduling::{Policy, Scheduling, parse_cpus};
 use std::ops::RangeInclusive;
 use tickwire_stack::time::Span;
 
@@ -26,6 +27,8 @@ pub(crate) struct Settings {
     pub(crate) spin: Spin,
     /// `TICKWIRE_MIN_RTO`: the smallest retransmission timeout over the round trip, if it is not the stack's own.
     pub(crate) min_rto: Option<Span>,
+    /// `TICKWIRE_HELPER_POLICY` and `TICKWIRE_HELPER_CPUS`: how the helper thread is scheduled.
+    pub(crate) helper: Scheduling,
     /// `TICKWIRE_REQUIRE`: refuse to run without acceleration.
     pub(crate) require: bool,
     /// `TICKWIRE_LOG`: say more on standard error.
@@ -68,9 +71,24 @@ impl Settings {
                 "TICKWIRE_MIN_RTO is '{text}', but must be a number of milliseconds from {least} to {most}; using the stack's own"
             ));
         }
+        let text = get("TICKWIRE_HELPER_POLICY").unwrap_or_default();
+        let policy = Policy::parse(&text).unwrap_or_else(|| {
+            complaints.push(format!(
+                "TICKWIRE_HELPER_POLICY is '{text}', but must be 'other', 'other:NICE', 'batch', 'idle', 'fifo:PRIORITY' or 'rr:PRIORITY'; using other"
+            ));
+            Scheduling::DEFAULT.policy
+        });
+        let text = get("TICKWIRE_HELPER_CPUS").unwrap_or_default();
+        let cpus = parse_cpus(&text);
+        if cpus.is_none() && !text.is_empty() {
+            complaints.push(format!(
+                "TICKWIRE_HELPER_CPUS is '{text}', but must be a list of processors like '0-3,8'; using those of the process"
+            ));
+        }
+        let helper = Scheduling { policy, cpus };
         let complaint = (!complaints.is_empty()).then(|| complaints.join("; "));
         let (require, verbose, noted) = (on("TICKWIRE_REQUIRE"), on("TICKWIRE_LOG"), on("TICKWIRE_NOTED"));
-        (Self { spin, min_rto, require, verbose, noted }, complaint)
+        (Self { spin, min_rto, helper, require, verbose, noted }, complaint)
     }
 }
 
@@ -105,6 +123,13 @@ mod tests {
         }
         let (settings, complaint) = Settings::read(|name| (name == "TICKWIRE_MIN_RTO").then(|| "20".into()));
         assert_eq!((settings.min_rto, complaint), (Some(Span::from_millis(20)), None));
+        for (name, text) in [("TICKWIRE_HELPER_POLICY", "fast"), ("TICKWIRE_HELPER_CPUS", "all")] {
+            let (settings, complaint) = Settings::read(|asked| (asked == name).then(|| text.into()));
+            assert_eq!(settings.helper, Scheduling::DEFAULT);
+            assert!(complaint.is_some_and(|c| c.contains(name)));
+        }
+        let (settings, complaint) = Settings::read(|name| (name == "TICKWIRE_HELPER_POLICY").then(|| "fifo:50".into()));
+        assert_eq!((settings.helper.policy, complaint), (Policy::Fifo(50), None));
         let (settings, complaint) = Settings::read(|name| (name == "TICKWIRE_REQUIRE").then(|| "1".into()));
         assert!(settings.require && !settings.verbose && complaint.is_none());
     }

@@ -14,3 +14,4 @@ pub(crate) mod errno;
 pub(crate) mod few;
 pub(crate) mod inside;
 pub(crate) mod locked;
+pub(crate) mod scheduling;

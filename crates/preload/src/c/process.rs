@@ -80,6 +80,7 @@ fn at_end() {
 extern "C" fn load() {
     real::resolve_all();
     super::exec::remember_environment();
+    crate::process::helper::remember_processors();
     // SAFETY: functions of ours that live as long as the process.
     unsafe {
         libc::pthread_atfork(Some(prepare), Some(parent), Some(child));

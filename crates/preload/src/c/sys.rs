@@ -9,6 +9,7 @@ mod epoll;
 mod message;
 mod option;
 mod process;
+mod schedule;
 mod signal;
 mod socket;
 mod waiting;
@@ -25,9 +26,10 @@ pub(crate) use message::{Control, Extras, receive, send};
 pub(crate) use option::set_option_bytes;
 pub(crate) use option::{congestion, detach_filter, linger, option, refused_by_kernel, set_option};
 pub(crate) use process::{
-    children_are_elsewhere, is_filtered, is_real_time, may_filter_calls, parent_is_elsewhere, process, process_lives,
-    thread, thread_lives, thread_name, wipe_in_children,
+    children_are_elsewhere, is_filtered, may_filter_calls, parent_is_elsewhere, process, process_lives, thread,
+    thread_lives, thread_name, wipe_in_children,
 };
+pub(crate) use schedule::{affinity, is_real_time, set_affinity, set_policy};
 pub(crate) use signal::{
     FAULTS, Signals, block_signals, handlers_restart, raise_pipe, restore_signals, waiting_signals,
 };

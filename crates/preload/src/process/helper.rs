@@ -7,6 +7,7 @@
 use crate::base::bell;
 use crate::base::errno::Result;
 use crate::base::locked::{Lock, Locked};
+use crate::base::scheduling::{CpuMask, Policy, Scheduling};
 use crate::c::sys;
 use crate::lane::start;
 use crate::lane::{self, Lane};
@@ -17,6 +18,7 @@ use crate::table::protect;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use libc::pollfd;
+use std::sync::OnceLock;
 use tickwire_stack::time::{Instant, Span};
 
 /// The program counts as polling for so long after it last did.
@@ -37,6 +39,38 @@ static RUNS_IN: AtomicU32 = AtomicU32::new(0);
 static WORK: Lock<()> = Lock::new(());
 /// Not 0 while a helper has been asked for that does not hold [`WORK`] yet.
 static UNBORN: AtomicU32 = AtomicU32::new(0);
+
+/// The processors on which the process was started, `None` if the system does not say.
+static PROCESSORS: OnceLock<Option<CpuMask>> = OnceLock::new();
+
+/// Before the program runs: its threads may confine themselves later, and the helper must not inherit that.
+pub(crate) fn remember_processors() {
+    PROCESSORS.get_or_init(|| sys::affinity().ok());
+}
+
+/// Gives the calling thread, the helper, its own scheduling. A new thread inherits policy, nice value and processors of its creator, which is whichever thread
+/// opened the first socket.
+fn schedule(wanted: &Scheduling) {
+    let processors = wanted.cpus.or_else(|| PROCESSORS.get_or_init(|| sys::affinity().ok()).to_owned());
+    if let Some(Err(error)) = processors.map(|mask| sys::set_affinity(&mask))
+        && wanted.cpus.is_some()
+    {
+        sys::say(&format!(
+            "the helper thread cannot have the processors of TICKWIRE_HELPER_CPUS: {}",
+            std::io::Error::from_raw_os_error(error.0)
+        ));
+    }
+    if let Err(error) = sys::set_policy(wanted.policy) {
+        // Without the right to a lower nice value the helper keeps the one that it inherited.
+        let _ = sys::set_policy(Policy::Other(0));
+        if wanted.policy != Scheduling::DEFAULT.policy {
+            sys::say(&format!(
+                "the helper thread cannot have the scheduling of TICKWIRE_HELPER_POLICY: {}",
+                std::io::Error::from_raw_os_error(error.0)
+            ));
+        }
+    }
+}
 
 /// Waits until the helper sleeps, and keeps it asleep for as long as the answer lives.
 ///
@@ -77,6 +111,7 @@ pub(crate) fn start() {
     let before = sys::block_signals();
     UNBORN.store(1, Release);
     let started = std::thread::Builder::new().name("tickwire-helper".into()).stack_size(STACK).spawn(move || {
+        schedule(&start::settings().helper);
         loop {
             let done = std::panic::catch_unwind(run);
             RUNS_IN.swap(0, AcqRel);
@@ -238,6 +273,37 @@ fn turn(lane: &'static Lane, work: &mut Option<Locked<'static, ()>>, look: &mut 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What the kernel says of the calling thread.
+    fn policy_and_nice() -> (c_int, c_int) {
+        // SAFETY: plain numbers.
+        unsafe { (libc::sched_getscheduler(0), libc::getpriority(libc::PRIO_PROCESS, 0)) }
+    }
+
+    #[test]
+    fn the_helper_inherits_neither_policy_nor_processors_of_the_thread_that_starts_it() {
+        remember_processors();
+        let all = sys::affinity().unwrap();
+        let seen = std::thread::spawn(move || {
+            let first = all.iter().position(|&word| word != 0).unwrap();
+            let mut one: CpuMask = [0; 16];
+            one[first] = 1 << all[first].trailing_zeros();
+            sys::set_affinity(&one).unwrap();
+            let real_time = sys::set_policy(Policy::Fifo(10)).is_ok();
+            assert!(sys::set_policy(Policy::Batch).is_ok() || real_time);
+            std::thread::spawn(move || {
+                let inherited = (policy_and_nice().0, sys::affinity().unwrap());
+                assert_eq!(inherited, (libc::SCHED_BATCH, one));
+                schedule(&Scheduling::DEFAULT);
+                let own = (policy_and_nice(), sys::affinity().unwrap());
+                schedule(&Scheduling { policy: Policy::Idle, cpus: Some(one) });
+                (own, policy_and_nice().0, sys::affinity().unwrap() == one)
+            })
+            .join()
+            .unwrap()
+        });
+        assert_eq!(seen.join().unwrap(), (((libc::SCHED_OTHER, 0), all), libc::SCHED_IDLE, true));
+    }
 
     #[test]
     fn a_fork_finds_no_helper_at_work() {

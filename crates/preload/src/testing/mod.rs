@@ -22,6 +22,7 @@ mod waiting;
 
 use crate::base::config::{Settings, Spin};
 use crate::base::errno::Result;
+use crate::base::scheduling::Scheduling;
 use crate::c::counting;
 use crate::c::iov::{Buffers, one};
 use crate::c::name::{self, Name};
@@ -58,7 +59,14 @@ pub(crate) fn lane() -> &'static Lane {
             ring: -1,
             doorbell: sys::eventfd().unwrap(),
             handover: Handover { number: 1, token: Token([1; 16]), limits, region: -1, bulk: -1 },
-            settings: Settings { spin: Spin::Adaptive, min_rto: None, require: false, verbose: false, noted: false },
+            settings: Settings {
+                spin: Spin::Adaptive,
+                min_rto: None,
+                helper: Scheduling::DEFAULT,
+                require: false,
+                verbose: false,
+                noted: false,
+            },
             session: Some(Session::new(service::start())),
         };
         start::begin(&parts).unwrap();

@@ -93,11 +93,3 @@ pub(crate) fn parent_is_elsewhere() -> bool {
     // SAFETY: no arguments.
     unsafe { libc::getppid() == 0 }
 }
-
-/// Whether the calling thread is of one of the real-time policies (`sched(7)`).
-pub(crate) fn is_real_time() -> bool {
-    // SAFETY: a plain number.
-    let policy = unsafe { libc::sched_getscheduler(0) };
-    policy > 0
-        && matches!(policy & !libc::SCHED_RESET_ON_FORK, libc::SCHED_FIFO | libc::SCHED_RR | libc::SCHED_DEADLINE)
-}
