@@ -6,14 +6,16 @@
 //! ```
 //! The offsets follow from the limits alone, so both sides compute them and neither has to believe the other.
 
+use crate::duty::PollDuty;
 use crate::xsk::RingSizes;
 use std::mem::offset_of;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use tickwire_stack::memory::{PAGE, SECTIONS};
 use tickwire_stack::{Limits, Memory};
 
 /// Version of the header's own layout. The stack's layout has [`Memory::LAYOUT_HASH`].
-pub const REGION_VERSION: u32 = 2;
+pub const REGION_VERSION: u32 = 3;
 
 /// First bytes of a header.
 pub(crate) const MAGIC: u64 = 0x5449_434b_5749_5245; // "TICKWIRE"
@@ -104,7 +106,7 @@ impl Layout {
 }
 
 /// What the lane's processes tell each other about waiting. All of it is advice: nothing breaks if a word is wrong.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Waiting {
     /// When the rings were last polled, in nanoseconds of `CLOCK_MONOTONIC`.
@@ -113,6 +115,56 @@ pub struct Waiting {
     pub carried_until: AtomicU64,
     /// Not 0 after a call went wrong inside: nobody may use the stack any more.
     pub lost: AtomicU64,
+    /// What processes show each other when they wake each other's threads, 0 at first.
+    pub wake_secret: [AtomicU64; 2],
+    /// Which thread polls.
+    pub duty: PollDuty,
+    /// How often anything happened to any socket. Wraps.
+    pub change: AtomicU32,
+    /// How often anything happened to sockets of each bit of `Stack::change_mask`. Wraps.
+    pub changes: [AtomicU32; 64],
+}
+
+impl Default for Waiting {
+    fn default() -> Self {
+        Self {
+            polled_at: AtomicU64::new(0),
+            carried_until: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            wake_secret: Default::default(),
+            duty: PollDuty::default(),
+            change: AtomicU32::new(0),
+            changes: [const { AtomicU32::new(0) }; 64],
+        }
+    }
+}
+
+impl Waiting {
+    /// Something happened to the sockets of these bits. The caller has the lock.
+    pub fn note_changes(&self, bits: u64) {
+        let one_more = |count: &AtomicU32| count.store(count.load(Relaxed).wrapping_add(1), Release);
+        let mut left = bits;
+        while left != 0 {
+            one_more(&self.changes[left.trailing_zeros() as usize]);
+            left &= left - 1;
+        }
+        // At last: a thread that sees this sees the others.
+        one_more(&self.change);
+    }
+
+    /// A number that changes when something happens to a socket of these bits.
+    #[must_use]
+    pub fn change_of(&self, bits: u64) -> u32 {
+        if bits == u64::MAX {
+            return self.change.load(Acquire);
+        }
+        let (mut sum, mut left) = (0u32, bits);
+        while left != 0 {
+            sum = sum.wrapping_add(self.changes[left.trailing_zeros() as usize].load(Acquire));
+            left &= left - 1;
+        }
+        sum
+    }
 }
 
 /// The header page. The service writes it once, before anybody else has the region; afterwards only the lock and the waiting
@@ -150,6 +202,18 @@ mod tests {
             assert_eq!(pair[1] % sections[i + 1].align, 0);
         }
         assert!(layout.sections[ROWS + 1] >= layout.public_end());
+    }
+
+    #[test]
+    fn a_change_is_seen_by_those_whom_it_may_concern() {
+        let waiting = Waiting::default();
+        let sums = || [1, 1 << 63, 0b11, u64::MAX].map(|bits| waiting.change_of(bits));
+        let before = sums();
+        waiting.note_changes(0b10);
+        let after = sums();
+        assert_eq!([0, 1, 2, 3].map(|n| before[n] != after[n]), [false, false, true, true]);
+        waiting.note_changes(u64::MAX);
+        assert!((0..4).all(|n| sums()[n] != after[n]));
     }
 
     #[test]

@@ -11,6 +11,7 @@
 pub mod bpf;
 pub mod bulk;
 pub mod control;
+pub mod duty;
 pub mod layout;
 pub mod lock;
 pub mod port;

@@ -6,7 +6,7 @@ mod tcp_support;
 use tcp_support::raw::*;
 use tickwire_stack::tcp::{Setting, Shutdown, State};
 use tickwire_stack::time::Span;
-use tickwire_stack::{Error, Ready, TcpId};
+use tickwire_stack::{Error, Ready, TcpId, WakeTarget};
 
 const OPTIONS: [u8; 4] = [2, 4, 3, 232];
 
@@ -332,10 +332,11 @@ fn who_waits_for_a_connection_is_woken_when_the_attempt_ends() {
         }
         let now = wire.now;
         let mut stack = wire.stack();
-        let sleeps = stack.sleep_on([id.into()], 1);
-        assert!(stack.take_calls().is_none());
+        let target = WakeTarget { descriptor: 9, ..WakeTarget::default() };
+        assert!(stack.sleep_on([id.into()], target).is_some());
+        assert!(stack.take_wakeups().is_none());
         if abort { stack.tcp_abort(id, now) } else { stack.tcp_close(id, now) }.unwrap();
-        assert!(stack.take_calls().is_some_and(|calls| calls.concern(&sleeps)), "{crossing} {abort}");
+        assert!(stack.take_wakeups().is_some_and(|wakeups| wakeups.targets() == [target]), "{crossing} {abort}");
         assert_eq!(stack.tcp_state(id), Err(Error::Stale));
     }
 }

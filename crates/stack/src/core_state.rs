@@ -2,7 +2,6 @@
 
 use crate::Stack;
 use crate::addr::Address;
-use crate::calls::Board;
 use crate::fill::Fill;
 use crate::frame::{FrameId, flag};
 use crate::ip::reassembly::Reassembly;
@@ -10,6 +9,7 @@ use crate::path::{Path, Waiting};
 use crate::pool::{FreeList, Link};
 use crate::queue::Queues;
 use crate::time::Instant;
+use crate::wakeups::{Waiter, WakeState};
 use crate::watch::{Item, Set};
 use crate::{tcp, udp};
 use zerocopy::FromZeros;
@@ -61,8 +61,8 @@ pub(crate) struct Core {
     pub(crate) bulk_out: u32,
     /// Entries of the timer heap.
     pub(crate) heap_len: u32,
-    /// Who is to be woken.
-    pub(crate) calls: Board,
+    /// Which threads are to be woken.
+    pub(crate) wakeups: WakeState,
     /// Path requests: a ring.
     pub(crate) requests_head: u32,
     pub(crate) requests_len: u32,
@@ -89,6 +89,7 @@ pub(crate) struct Core {
     pub(crate) free_reassemblies: FreeList<Reassembly>,
     pub(crate) free_items: FreeList<Item>,
     pub(crate) free_sets: FreeList<Set>,
+    pub(crate) free_waiters: FreeList<Waiter>,
     /// What TCP has one of.
     pub(crate) tcp: tcp::Shared,
 }
@@ -120,8 +121,8 @@ impl Stack<'_> {
         let core = &mut *self.mem.core;
         core.filled = filled as u32;
         core.default_mtu = mtu;
-        // Whoever sleeps finds out that his sockets are gone.
-        self.call_all();
+        // Threads that sleep find out that their sockets are gone.
+        self.wake_all();
     }
 
     /// The largest IP packet to assume for paths of which the host has not spoken: what is answered to a peer's SYN depends on it, so

@@ -1,6 +1,5 @@
 //! Taking and giving back sockets: pool slot, generation, row and demultiplexer entry together.
 
-use crate::calls::Marks;
 use crate::error::{Error, Result};
 use crate::ids::{SocketId, SocketKind};
 use crate::memory::Memory;
@@ -17,8 +16,8 @@ pub(crate) struct Handle {
     pub(crate) generation: u32,
     /// The items of epoll sets that watch it.
     pub(crate) watchers: Link,
-    /// Whose threads sleep until something happens to it.
-    pub(crate) asleep: Marks,
+    /// First node of the threads that sleep until something happens to it, see `wakeups`.
+    pub(crate) waiters: u32,
 }
 
 impl Memory<'_> {

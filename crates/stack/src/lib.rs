@@ -10,7 +10,7 @@
 //! What is not here on purpose, because the host does it: ARP and neighbour discovery, routing, DHCP, IGMP and MLD, echo replies and
 //! every other ICMP answer. What is not here yet: ICMP errors do not reach unconnected UDP sockets (`IP_RECVERR`), flow labels are zero.
 //!
-//! A call that made something ready on which another thread sleeps leaves a note: [`Stack::take_calls`].
+//! A call that made something ready on which another thread sleeps leaves a note: [`Stack::take_wakeups`].
 #![cfg_attr(not(any(test, feature = "owned")), no_std)]
 #![forbid(unsafe_code)]
 
@@ -18,7 +18,6 @@ pub mod addr;
 #[cfg(any(test, feature = "owned"))]
 mod audit;
 mod bulk;
-mod calls;
 pub mod checksum;
 mod core_state;
 mod deadline;
@@ -42,11 +41,11 @@ mod testing;
 pub mod time;
 mod timers;
 pub mod udp;
+mod wakeups;
 pub mod watch;
 
 #[cfg(any(test, feature = "owned"))]
 pub use audit::InUse;
-pub use calls::{Calls, Marks, SleepsOn};
 pub use core_state::Config;
 #[doc(inline)]
 pub use error::{Error, Result};
@@ -55,6 +54,7 @@ pub use ids::{ListenerId, Ready, SetId, Sink, SocketId, SocketKind, Source, TcpI
 pub use memory::OwnedMemory;
 pub use memory::{Limits, Memory};
 pub use queue::{Class, Transmit};
+pub use wakeups::{WaiterId, WakeTarget, Wakeups};
 
 /// A user-mode stack over memory that someone lends. It has no state outside that memory: a value of this type is a view, and
 /// may be made afresh (in another process, too) as long as only one is used at a time.

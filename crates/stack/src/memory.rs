@@ -15,6 +15,7 @@ use crate::pool::{FreeList, Link};
 use crate::queue::Queued;
 use crate::table::{Counters, Row};
 use crate::timers::{Entry, Timer};
+use crate::wakeups::{WAITERS, Waiter};
 use crate::watch::{Item, Set};
 use crate::{tcp, udp};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
@@ -362,6 +363,8 @@ memory! {
     items: Item = |l| l.watch_items as usize;
     /// Epoll sets.
     sets: Set = |l| l.watch_sets as usize;
+    /// Sleeping threads.
+    waiters: Waiter = |_l| WAITERS;
     /// Words for the caller's own use.
     user: u64 = |l| l.user_words as usize;
 }

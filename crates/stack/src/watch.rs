@@ -358,16 +358,14 @@ impl Stack<'_> {
         while let Some(item) = self.mem.handles[slot].watchers.get() {
             self.mem.item_remove(item);
         }
-        // Whoever sleeps on it must find out that it is gone.
-        if self.mem.handles[slot].asleep != 0 {
-            self.mem.call(slot);
-        }
+        // Threads that sleep on it, or poll for it, must find out that it is gone.
+        self.mem.wake(slot);
     }
 }
 
 impl Memory<'_> {
     fn notify(&mut self, slot: usize, what: Ready, depth: u32) {
-        self.call(slot);
+        self.wake(slot);
         let mut at = self.handles[slot].watchers;
         while let Some(index) = at.get() {
             let item = &self.items[index as usize];

@@ -40,7 +40,7 @@ pub(crate) struct Shared {
 enum Lock {
     Region(&'static Region),
     #[cfg(any(test, fuzzing))]
-    Local(std::sync::Mutex<()>),
+    Local(std::sync::Mutex<()>, Box<Waiting>),
 }
 
 // SAFETY: the core is reached through `lock` only, which lets one thread of all processes in at a time.
@@ -114,7 +114,7 @@ impl Shared {
         let memory = memory.memory();
         let rows = memory.rows;
         let core = Core { stack: Stack::new(memory), wire };
-        let lock = Lock::Local(std::sync::Mutex::new(()));
+        let lock = Lock::Local(std::sync::Mutex::new(()), Box::default());
         Self { core: UnsafeCell::new(core), lock, gate: Gate::new(), rows, port: None }
     }
 
@@ -149,7 +149,7 @@ impl Shared {
                 Ok(Held::Region { guard })
             }
             #[cfg(any(test, fuzzing))]
-            Lock::Local(mutex) => Ok(Held::Local { _guard: mutex.lock().map_err(|_| Refused::Lost)? }),
+            Lock::Local(mutex, _) => Ok(Held::Local { _guard: mutex.lock().map_err(|_| Refused::Lost)? }),
         }
     }
 
@@ -182,43 +182,36 @@ impl Shared {
 
     /// A call inside went wrong: nobody in any process may use the stack any more.
     pub(crate) fn poison(&self) {
-        if let Some(waiting) = self.waiting() {
-            waiting.lost.store(1, Ordering::Relaxed);
-        }
+        self.waiting().lost.store(1, Ordering::Relaxed);
     }
 
-    /// What the lane's processes tell each other about waiting; `None` where there is one process only.
-    fn waiting(&self) -> Option<&Waiting> {
+    /// What the lane's processes tell each other about waiting.
+    pub(crate) fn waiting(&self) -> &Waiting {
         match &self.lock {
-            Lock::Region(region) => Some(region.waiting()),
+            Lock::Region(region) => region.waiting(),
             #[cfg(any(test, fuzzing))]
-            Lock::Local(_) => None,
+            Lock::Local(_, waiting) => waiting,
         }
     }
 
     /// Notes that the rings were polled on the program's behalf.
     pub(crate) fn note_poll(&self, now: Instant) {
-        if let Some(waiting) = self.waiting() {
-            waiting.polled_at.store(now.as_nanos(), Ordering::Relaxed);
-        }
+        self.waiting().polled_at.store(now.as_nanos(), Ordering::Relaxed);
     }
 
     /// When the rings were last polled on a program's behalf, in any process of the lane.
     pub(crate) fn polled_at(&self) -> Instant {
-        self.waiting().map_or(Instant::NEVER, |waiting| Instant::from_nanos(waiting.polled_at.load(Ordering::Relaxed)))
+        Instant::from_nanos(self.waiting().polled_at.load(Ordering::Relaxed))
     }
 
     /// Notes until when a thread goes on to send what streams have queued.
     pub(crate) fn carry_until(&self, until: Instant) {
-        if let Some(waiting) = self.waiting() {
-            waiting.carried_until.store(until.as_nanos(), Ordering::Relaxed);
-        }
+        self.waiting().carried_until.store(until.as_nanos(), Ordering::Relaxed);
     }
 
     /// Until when one does, in any process of the lane.
     pub(crate) fn carried_until(&self) -> Instant {
-        self.waiting()
-            .map_or(Instant::NEVER, |waiting| Instant::from_nanos(waiting.carried_until.load(Ordering::Relaxed)))
+        Instant::from_nanos(self.waiting().carried_until.load(Ordering::Relaxed))
     }
 
     /// Public rows of all sockets.

@@ -12,15 +12,16 @@ use crate::lane::here;
 use crate::lane::kernel_rows::KernelRows;
 use crate::lane::service::Talk;
 use crate::lane::session::Session;
-use crate::lane::sleepers::{Asleep, Sleepers, mark_of};
+use crate::lane::waiters::{Asleep, Waiters};
 use crate::table::desc::Descriptions;
+use core::cell::Cell;
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 use tickwire_link::control::{Reason, Token};
 use tickwire_link::port::{Kicked, Port};
 use tickwire_stack::time::Instant;
-use tickwire_stack::{Limits, SleepsOn, SocketId, Stack, table};
+use tickwire_stack::{Limits, SocketId, Stack, WaiterId, WakeTarget, table};
 
 /// A lane in use by this process. Lanes are never taken down in memory: a thread may be inside at any time; a lane that ended is marked.
 pub(crate) struct Lane {
@@ -45,7 +46,7 @@ pub(crate) struct Lane {
     cared_until: AtomicU64,
     /// Whether packets found no room in the transmit ring, as last seen.
     crowded: AtomicBool,
-    sleepers: Sleepers,
+    waiters: Waiters,
     /// How many other processes use the lane, as last seen.
     company: AtomicU32,
 }
@@ -61,6 +62,14 @@ pub(crate) struct Access<'l> {
     rows: &'static [table::Row],
 }
 
+thread_local! {
+    /// [`Lane::change`] as it was when the calling thread left the lane.
+    static SEEN: Cell<u32> = const { Cell::new(0) };
+}
+
+/// More sockets than a thread sleeps on by name.
+const MANY: usize = 5;
+
 impl Access<'_> {
     /// The descriptions of all sockets of the lane.
     pub(crate) fn descriptions(&mut self) -> Descriptions<'_> {
@@ -70,6 +79,21 @@ impl Access<'_> {
     /// The rows of sockets that stay on the kernel.
     pub(crate) fn kernel_rows(&self) -> KernelRows<'_> {
         KernelRows::of(self.stack)
+    }
+
+    /// The sockets of these descriptions; none, if they are many.
+    fn sockets(&mut self, on: &[u32]) -> ([SocketId; MANY], usize) {
+        let mut sockets = [SocketId::default(); MANY];
+        let len = if on.len() < MANY { on.len() } else { 0 };
+        let mut descriptions = self.descriptions();
+        sockets.iter_mut().zip(&on[..len]).for_each(|(socket, &index)| *socket = descriptions.get(index).socket());
+        (sockets, len)
+    }
+
+    /// The bits by which a polling thread sees that something happened to the sockets of these descriptions.
+    pub(crate) fn change_bits(&mut self, on: &[u32]) -> u64 {
+        let (sockets, len) = self.sockets(on);
+        self.stack.change_mask(sockets.into_iter().take(len))
     }
 
     /// The public rows of TCP connections, and others behind them.
@@ -120,6 +144,7 @@ impl Lane {
     /// # Errors
     /// The reason for which it cannot be used.
     pub(crate) fn new(parts: Parts, slot: Option<usize>) -> core::result::Result<Self, Reason> {
+        let waiters = Waiters::new(parts.ring, &parts.shared.waiting().duty);
         let lane = Self {
             shared: parts.shared,
             ring: parts.ring,
@@ -133,7 +158,7 @@ impl Lane {
             deadline: AtomicU64::new(0),
             cared_until: AtomicU64::new(0),
             crowded: AtomicBool::new(false),
-            sleepers: Sleepers::new(),
+            waiters,
             company: AtomicU32::new(0),
         };
         let pid = sys::process();
@@ -142,6 +167,11 @@ impl Lane {
             None => lane.with(|access| access.descriptions().take_process(pid.into()).ok_or(Errno(libc::ENOBUFS))),
         };
         lane.slot.store(slot.map_err(|_| Reason::LaneFull)?, Relaxed);
+        // Those of the program that was this process before an exec.
+        let _ = lane.with_quietly(|access| {
+            lane.forget_waiters(access, lane.slot());
+            Ok(())
+        });
         Ok(lane)
     }
 
@@ -197,7 +227,7 @@ impl Lane {
 
     /// A forked child has none of its parent's other threads.
     pub(crate) fn forget_threads(&self) {
-        self.sleepers.forget();
+        self.waiters.forget_threads();
         self.care_no_more();
         self.gate().forget();
         self.set_company(1);
@@ -270,46 +300,104 @@ impl Lane {
         self.shared.polled_at()
     }
 
-    /// The calling thread is about to sleep, until something happens to the sockets of these descriptions, or to any if there are none, or many: whoever sees it happen rings its
-    /// bell.
-    pub(crate) fn falls_asleep(&self, access: &mut Access<'_>, on: &[u32], bell: Option<c_int>) -> Asleep {
-        let mut sockets = [SocketId::default(); SleepsOn::WORDS + 1];
-        let len = on.len().min(sockets.len());
-        sockets.iter_mut().zip(on).for_each(|(socket, &index)| *socket = access.descriptions().get(index).socket());
-        let on = access.stack.sleep_on(sockets.into_iter().take(len), mark_of(self.slot()));
-        self.sleepers.add(on, bell)
+    /// The calling thread is about to sleep, until something happens to the sockets of these descriptions, or to any if there are none, or many: the
+    /// thread that sees it happen wakes it. `target`: how; `again`: it was woken without anything for it.
+    pub(crate) fn falls_asleep(
+        &self,
+        access: &mut Access<'_>,
+        on: &[u32],
+        (bell, address): (Option<c_int>, u64),
+        again: bool,
+    ) -> Asleep {
+        let (sockets, len) = access.sockets(on);
+        let target = WakeTarget {
+            process: self.slot() as u32,
+            descriptor: bell.unwrap_or(-1),
+            address,
+            priority: crate::lane::priority(access.now),
+            reserved: 0,
+        };
+        let duty = &self.shared.waiting().duty;
+        self.waiters.falls_asleep(duty, access.stack, sockets.into_iter().take(len), target, again)
+    }
+
+    /// The calling thread, which is inside, is awake.
+    pub(crate) fn awakes(&self, stack: &mut Stack<'static>, asleep: Asleep) {
+        self.waiters.awakes(&self.shared.waiting().duty, stack, self.slot(), asleep);
+    }
+
+    /// What the calling thread is to watch in its sleep, -1 for nothing.
+    pub(crate) fn watched(&self, asleep: Asleep) -> c_int {
+        self.waiters.watched(asleep)
     }
 
     /// When the calling thread, which is about to sleep, is to look at the stack's timers.
     pub(crate) fn timer_of(&self, asleep: Asleep) -> Option<Instant> {
-        self.sleepers.timer_of(asleep, self.deadline())
+        Waiters::timer_of(&self.shared.waiting().duty, asleep, self.deadline())
     }
 
-    /// The threads of this process that sleep on the lane.
-    pub(crate) fn sleepers(&self) -> &Sleepers {
-        &self.sleepers
+    /// How many threads sleep, in all processes of the lane.
+    pub(crate) fn asleep(&self) -> u32 {
+        self.shared.waiting().duty.asleep()
     }
 
-    /// The calling thread waits no more: one of those that do is to watch the rings, if nobody does now.
-    pub(crate) fn stops_waiting(&self) {
-        if self.sleepers.are_unwatched() {
-            self.appoint(|| ());
+    /// The calling thread polls, until [`Lane::poll_ends`].
+    pub(crate) fn poll_begins(&self, priority: u32) {
+        self.waiters.poll_begins(&self.shared.waiting().duty, self.slot(), priority);
+        self.settle_duty();
+    }
+
+    /// It does not any more. One of those that sleep is to poll, once it is known that this thread does not sleep either: [`Lane::settle_duty`].
+    pub(crate) fn poll_ends(&self, priority: u32) {
+        self.waiters.poll_ends(&self.shared.waiting().duty, self.slot(), priority);
+    }
+
+    /// Sees to it that a thread polls for those that sleep, and no other is woken by packets.
+    #[inline]
+    pub(crate) fn settle_duty(&self) {
+        if self.waiters.settle(&self.shared.waiting().duty) {
+            self.appoint(|_| ());
         }
     }
 
-    /// Nobody has taken in for long what is in the rings: whoever was to watch them has gone without a word (by a jump out of a handler that we do not know of). Another is to.
+    /// No thread has taken in for long what is in the rings: those that were to poll have gone (by a jump out of a handler that we do not know of). Another is to.
     pub(crate) fn is_neglected(&self) {
-        self.appoint(|| self.sleepers.depose());
+        self.appoint(|stack| Waiters::depose(&self.shared.waiting().duty, stack));
     }
 
-    fn appoint(&self, before: impl FnOnce()) {
-        let rouse = self.with_quietly(|_| {
-            before();
-            Ok(self.sleepers.appoint())
+    #[cold]
+    fn appoint(&self, before: impl FnOnce(&mut Stack<'static>)) {
+        let duty = &self.shared.waiting().duty;
+        let target = self.with_quietly(|access| {
+            before(access.stack);
+            Ok(self.waiters.appoint(duty, access.stack))
         });
-        if let Ok(Some(rouse)) = rouse {
-            rouse.now(self.doorbell);
+        if let Ok(Some(target)) = target {
+            self.waiters.wake(self.shared.waiting(), self.doorbell, self.slot(), &[target]);
         }
+    }
+
+    /// A process is gone, and its threads with it; or this one has become another program.
+    pub(crate) fn forget_waiters(&self, access: &mut Access<'_>, slot: usize) {
+        let stack = &mut *access.stack;
+        let forgotten = stack.forget_waiters(slot as u32);
+        let is_asleep = |number| WaiterId::of_number(number).and_then(|id| stack.waiter(id)).is_some();
+        self.shared.waiting().duty.forget_process(slot, forgotten, is_asleep);
+    }
+
+    /// What the lane's processes show each other to wake each other's threads.
+    pub(crate) fn wake_secret(&self) -> [u64; 2] {
+        [0, 1].map(|word: usize| self.shared.waiting().wake_secret[word].load(Relaxed))
+    }
+
+    /// A number that changes when anything happens to any socket of the lane, and as it was when the calling thread left the lane.
+    pub(crate) fn change(&self) -> (u32, u32) {
+        (self.change_of(u64::MAX), SEEN.get())
+    }
+
+    /// A number that changes when something happens to a socket of these bits ([`Access::change_bits`]).
+    pub(crate) fn change_of(&self, bits: u64) -> u32 {
+        self.shared.waiting().change_of(bits)
     }
 
     /// Polls the rings, runs timers, does `work`, and sends what that left to send.
@@ -318,7 +406,7 @@ impl Lane {
     /// What `work` answers; `EAGAIN` if this very thread is inside already (a signal handler interrupted it there); `ENETDOWN` if the lane
     /// has ended.
     pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Access<'_>) -> Result<T>) -> Result<T> {
-        self.enter(None, || (), work, true)
+        self.enter(None, |_| (), work, true)
     }
 
     /// As [`Lane::with`], for a thread that was asleep: `awake` is done before the rings are polled. What they bring to a thread that still
@@ -328,7 +416,7 @@ impl Lane {
     /// As [`Lane::with`].
     pub(crate) fn with_awake<T>(
         &self,
-        awake: impl FnOnce(),
+        awake: impl FnOnce(&mut Stack<'static>),
         work: impl FnOnce(&mut Access<'_>) -> Result<T>,
     ) -> Result<T> {
         self.enter(None, awake, work, true)
@@ -339,12 +427,12 @@ impl Lane {
     /// # Errors
     /// As [`Lane::with`].
     pub(crate) fn with_at<T>(&self, now: Instant, work: impl FnOnce(&mut Access<'_>) -> Result<T>) -> Result<T> {
-        self.enter(Some(now), || (), work, true)
+        self.enter(Some(now), |_| (), work, true)
     }
 
     /// As [`Lane::with`], for the helper thread, which does not count as the program's own polling.
     pub(crate) fn with_quietly<T>(&self, work: impl FnOnce(&mut Access<'_>) -> Result<T>) -> Result<T> {
-        self.enter(None, || (), work, false)
+        self.enter(None, |_| (), work, false)
     }
 
     /// Marks this thread as inside and takes the lock, as soon as the gate is open.
@@ -366,14 +454,14 @@ impl Lane {
     fn enter<T>(
         &self,
         now: Option<Instant>,
-        before: impl FnOnce(),
+        before: impl FnOnce(&mut Stack<'static>),
         work: impl FnOnce(&mut Access<'_>) -> Result<T>,
         program: bool,
     ) -> Result<T> {
         let mut course = Course::new();
         let answer = self.enter_once(now, before, work, program, &mut course);
         while course.goes_on() {
-            let _ = self.enter_once(None, || (), |_| Ok(()), program, &mut course);
+            let _ = self.enter_once(None, |_| (), |_| Ok(()), program, &mut course);
         }
         answer
     }
@@ -382,7 +470,7 @@ impl Lane {
     fn enter_once<T>(
         &self,
         now: Option<Instant>,
-        before: impl FnOnce(),
+        before: impl FnOnce(&mut Stack<'static>),
         work: impl FnOnce(&mut Access<'_>) -> Result<T>,
         program: bool,
         course: &mut Course,
@@ -402,7 +490,7 @@ impl Lane {
         let poison = Poison(self);
         let now = now.unwrap_or_else(sys::now);
         let Core { stack, wire } = &mut *guard;
-        before();
+        before(stack);
         if wire.poll(stack, now) > 0 {
             self.traffic.store(now.as_nanos(), Relaxed);
         }
@@ -422,13 +510,26 @@ impl Lane {
         self.deadline.store(deadline, Relaxed);
         let cared_until = self.cared_until.load(Relaxed);
         let overtaken = deadline != 0 && deadline < cared_until;
-        let rouse = stack.take_calls().and_then(|calls| self.sleepers.called(&calls, self.slot()));
+        let waiting = self.shared.waiting();
+        let wakeups = stack.take_wakeups();
+        if let Some(wakeups) = &wakeups {
+            Waiters::are_woken(&waiting.duty, wakeups);
+            course.has_more_to_wake(wakeups.more);
+        }
+        let changes = stack.take_changes();
+        if changes != 0 {
+            waiting.note_changes(changes);
+        }
+        SEEN.set(waiting.change_of(u64::MAX));
         let request = stack.has_request() && self.talk.note_requests(stack);
         core::mem::forget(poison);
         drop(guard);
-        // Before signals are let in: a handler may jump away, and the marks of those who sleep are taken off already.
-        if let Some(rouse) = rouse {
-            rouse.now(self.doorbell);
+        // Before signals are let in: a handler may jump away, and the threads are not queued at their sockets any more.
+        if let Some(wakeups) = wakeups {
+            self.waiters.wake(waiting, self.doorbell, self.slot(), wakeups.targets());
+            if wakeups.everybody {
+                sys::ring(self.doorbell);
+            }
         }
         let signalled = inside.leave();
         // A full device queue is no error: the next call kicks again, or the helper.

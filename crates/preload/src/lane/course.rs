@@ -17,6 +17,8 @@ pub(super) struct Course {
     /// Whether what streams have comes from this very call: it is this thread that pays for it.
     own: bool,
     left: Left,
+    /// More threads are to be woken than one pass wakes.
+    wakes_more: bool,
 }
 
 /// What is left to be sent after a pass.
@@ -35,18 +37,24 @@ enum Left {
 
 impl Course {
     pub(super) fn new() -> Self {
-        Self { passes: 0, own: false, left: Left::Nothing }
+        Self { passes: 0, own: false, left: Left::Nothing, wakes_more: false }
     }
 
     /// Whether another pass is to follow.
     pub(super) fn goes_on(&mut self) -> bool {
         // (Not with `u32::from` of the comparison: rustc 1.95 makes 0 of that where it knows what follows.)
+        let wakes_more = core::mem::take(&mut self.wakes_more);
         if self.left != Left::ToNextPass {
-            return false;
+            return wakes_more;
         }
         self.passes += 1;
         self.left = Left::Nothing;
         true
+    }
+
+    /// Whether more threads are to be woken than this pass wakes.
+    pub(super) fn has_more_to_wake(&mut self, more: bool) {
+        self.wakes_more = more;
     }
 
     /// So many frames of streams waited before the call did its work, and so many do since.

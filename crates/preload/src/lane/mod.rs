@@ -11,7 +11,7 @@
 //! | `wire` | where the stack's packets come from and go to |
 //! | `session` | this process's control connection |
 //! | `service` | what is asked of the service by it, and what the service says unasked |
-//! | `sleepers` | the threads that sleep on the lane: which of them watches the rings, and who is woken for what |
+//! | `waiters` | the threads that sleep on the lane: which of them polls for the others, and how each is woken |
 //! | `gate` | who may enter the lane while the program ends |
 
 mod access;
@@ -22,11 +22,11 @@ mod here;
 mod kernel_rows;
 pub(crate) mod service;
 pub(crate) mod session;
-mod sleepers;
 pub(crate) mod start;
+mod waiters;
 pub(crate) mod wire;
 
 pub(crate) use access::{Access, Handover, Lane, Parts};
 pub(crate) use ending::await_ending;
 pub(crate) use here::{current, disinherit, heard_of, inherit, install, is_stray};
-pub(crate) use sleepers::Asleep;
+pub(crate) use waiters::{Asleep, priority};

@@ -417,6 +417,9 @@ pub(crate) fn begin(parts: &Parts) -> Result<(), Reason> {
         config.tcp.ecn = notification().unwrap_or(config.tcp.ecn);
         config.tcp.min_rto = parts.settings.min_rto.unwrap_or(config.tcp.min_rto);
         guard.stack.init(&config, sys::now());
+        let secret = sys::random().map_err(|_: Errno| Reason::ServiceError)?;
+        let words = parts.shared.waiting().wake_secret.iter().zip(secret);
+        words.for_each(|(word, secret)| word.store(secret, Relaxed));
         guard.stack.user()[single::STARTED] = 1;
     }
     Ok(())

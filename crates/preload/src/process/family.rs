@@ -206,14 +206,17 @@ pub(crate) fn drop_process(lane: &'static Lane, slot: usize, process: u64) {
                 }
             }
             access.kernel_rows().drop_process(slot);
+            lane.forget_waiters(access, slot);
             *access.descriptions().process(slot) = 0;
             Ok(None)
         });
         match dropped {
             Ok(Some(after)) => after.finish(lane),
-            _ => return,
+            _ => break,
         }
     }
+    // Its threads may have had the duty to poll.
+    lane.settle_duty();
 }
 
 /// The service says that a process has closed its connection: it died, or became another program. Nobody else has that connection open, so that it has no

@@ -229,7 +229,7 @@ fn tell_why(work: &mut Option<Locked<'static, ()>>, not_before: &mut Instant) ->
 /// One wait. Says which of the rings, the control connection and the wake-up showed something.
 fn turn(lane: &'static Lane, work: &mut Option<Locked<'static, ()>>, look: &mut Span, ear: &Ear) -> [bool; 3] {
     let now = sys::now();
-    let busy = lane.sleepers().count() > 0 || now.since(lane.polled_at()) < RECENT;
+    let busy = lane.asleep() > 0 || now.since(lane.polled_at()) < RECENT;
     let (ring, _) = lane.descriptors();
     let readable = |fd: c_int| pollfd { fd, events: libc::POLLIN, revents: 0 };
     let (service, rests) = match ear.rests(now) {
@@ -261,7 +261,7 @@ fn turn(lane: &'static Lane, work: &mut Option<Locked<'static, ()>>, look: &mut 
     }
     let now = sys::now();
     let unpolled = now.since(lane.polled_at()) >= RECENT;
-    if unpolled && lane.sleepers().count() > 0 && !lane.quiet() {
+    if unpolled && lane.asleep() > 0 && !lane.quiet() {
         lane.is_neglected();
     }
     if lane.due(now) || lane.crowded() || unpolled && fds[0].revents != 0 {

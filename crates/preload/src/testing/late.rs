@@ -144,7 +144,7 @@ fn sleeping(fd: c_int, work: impl FnOnce()) -> Result<()> {
             ops::connect(fd, &address(THERE, 13))
         });
         // It also sleeps until the service has answered.
-        while lane().sleepers().count() == 0 || !is_connecting(fd) {
+        while lane().asleep() == 0 || !is_connecting(fd) {
             std::thread::yield_now();
         }
         until_it_sleeps(&asleep, || connecting.is_finished());

@@ -96,7 +96,7 @@ fn a_thread_asleep_is_not_woken_by_what_is_for_another() {
                 if access.stack.readiness(own.0.into())?.contains(Ready::ERR) { Ok(()) } else { Err(AGAIN) }
             })
         });
-        while lane.sleepers().count() == 0 {
+        while lane.asleep() == 0 {
             std::thread::sleep(Duration::from_millis(1));
         }
         let before = looks.load(Ordering::Relaxed);
@@ -106,7 +106,7 @@ fn a_thread_asleep_is_not_woken_by_what_is_for_another() {
         happens(own.0);
         assert_eq!(sleeper.join().unwrap(), Ok(()));
     });
-    assert!(looks.into_inner() > 0 && lane.sleepers().count() == 0);
+    assert!(looks.into_inner() > 0 && lane.asleep() == 0);
 }
 
 /// Handlers are the whole process's: one test at a time has any.
@@ -383,8 +383,9 @@ fn a_thread_that_was_asleep_counts_as_awake_before_the_rings_are_polled() {
         Some(0),
     );
     let lane = lane.ok().unwrap();
+    SEEN.lock().unwrap().clear();
     let worked = lane.with_awake(
-        || see("awake"),
+        |_| see("awake"),
         |_| {
             see("work");
             Ok(())

@@ -4,12 +4,13 @@ use crate::base::config::Spin;
 use crate::base::errno::{AGAIN, Errno, Result};
 use crate::base::inside::is_inside;
 use crate::c::{cancel, signal, sys};
-use crate::lane::{Access, Asleep, Lane};
+use crate::lane::{self, Access, Asleep, Lane};
 use crate::table::desc::{Description, flag};
 use crate::wait::{Same, rivals, watch};
 use core::ffi::c_int;
 use libc::{pollfd, sigset_t};
 use std::cell::Cell;
+use tickwire_stack::Stack;
 use tickwire_stack::time::{Instant, Span};
 
 /// Adaptive: for how long a thread polls before it sleeps, if there was traffic lately.
@@ -113,7 +114,7 @@ pub(crate) fn wait<T>(
         return Err(Errno(libc::EINTR));
     }
     let answer = until_answered(lane, plan, &mut attempt);
-    lane.stops_waiting();
+    lane.settle_duty();
     answer
 }
 
@@ -123,6 +124,7 @@ fn until_answered<T>(
     attempt: &mut impl FnMut(&mut Access<'_>, Kernel) -> Result<T>,
 ) -> Result<T> {
     let mut ran = signal::ran();
+    let mut again = false;
     loop {
         cancel::check()?;
         if ran != signal::ran() {
@@ -132,12 +134,15 @@ fn until_answered<T>(
             }
             ran = signal::ran();
         }
-        match spin(lane, plan, attempt) {
-            Err(AGAIN) => {}
-            done => return done,
+        // A thread that was woken for others' packets, or a timer of the stack's, leaves the processor to the thread whose packets they are.
+        if !(again && lane.asleep() > 0) {
+            match spin(lane, plan, attempt) {
+                Err(AGAIN) => {}
+                done => return done,
+            }
         }
-        match sleep(lane, plan, attempt) {
-            Err(AGAIN) => {}
+        match sleep(lane, plan, again, attempt) {
+            Err(AGAIN) => again = true,
             done => return done,
         }
     }
@@ -193,6 +198,8 @@ fn budget(lane: &Lane, now: Instant) -> Span {
         Spin::Always => Span::from_nanos(u64::MAX),
         _ if rivals::are_there(now) => Span::ZERO,
         Spin::For(time) => time,
+        // A real-time thread cannot offer its processor to what it waits for, and gets it at once when it is woken.
+        Spin::Adaptive if lane::priority(now) > 0 => Span::ZERO,
         Spin::Adaptive if now.since(lane.last_traffic()) < LATELY => ADAPTIVE,
         Spin::Adaptive => Span::ZERO,
     }
@@ -209,21 +216,41 @@ fn spin<T>(
     if budget.is_zero() {
         return Err(AGAIN);
     }
-    let _polling = Polling::begins(lane);
+    let _polling = Polling::begins(lane, begin);
+    let mut change = Change::new(lane);
     let mut held: Option<Held> = None;
     let mut looked = begin;
     let mut offered = begin;
     let offers = lane.settings().spin != Spin::Always;
+    // When the clock was read last, if nothing has been done since that takes time.
+    let mut idle_since = None;
     loop {
         if lane.quiet() {
             // Nothing in the rings: stay out of the lock, so that other threads get it.
             core::hint::spin_loop();
         }
         let now = sys::now();
+        // The processor was taken, not offered.
+        if let Some(before) = idle_since.replace(now)
+            && offers
+            && rivals::is_long(now.since(before))
+        {
+            let polled = before.since(offered);
+            offered = now;
+            if rivals::offered(polled, before, now) {
+                let_through(&mut held, plan)?;
+                return Err(AGAIN);
+            }
+        }
         let due = now.since(looked) >= LOOK;
-        if !lane.quiet() || due || lane.due(now) {
-            match lane.with_at(now, |access| attempt(access, Kernel::Unknown)) {
-                Err(AGAIN) => {}
+        if !lane.quiet() || due || lane.due(now) || change.is_there(lane) {
+            let answer = lane.with_at(now, |access| {
+                change.about_to_look(lane, access, plan.on);
+                attempt(access, Kernel::Unknown)
+            });
+            idle_since = None;
+            match answer {
+                Err(AGAIN) => change.looked(lane),
                 done => return done,
             }
         }
@@ -237,6 +264,7 @@ fn spin<T>(
         }
         if offers && now.since(offered) >= OFFER {
             let from = sys::now(); // The attempt may have taken its time.
+            idle_since = None;
             std::thread::yield_now();
             let polled = from.since(offered);
             offered = sys::now();
@@ -261,6 +289,48 @@ fn spin<T>(
     }
 }
 
+/// Whether something happened to the sockets of a polling thread, which another thread took in.
+struct Change {
+    /// [`Lane::change`] as it was when the thread looked last.
+    seen: u32,
+    /// The bits of its sockets, once it has looked, and their number before.
+    own: Option<(u64, u32)>,
+}
+
+impl Change {
+    fn new(lane: &Lane) -> Self {
+        // As it was when the thread looked last, before it began to poll.
+        Self { seen: lane.change().1, own: None }
+    }
+
+    #[inline]
+    fn is_there(&mut self, lane: &Lane) -> bool {
+        let (now, _) = lane.change();
+        if now == self.seen {
+            return false;
+        }
+        let changed = self.own.is_none_or(|(bits, number)| lane.change_of(bits) != number);
+        if !changed {
+            // To others' sockets.
+            self.seen = now;
+        }
+        changed
+    }
+
+    /// The thread looks at its sockets, with the lock. What it takes in itself is seen as a change once more.
+    fn about_to_look(&mut self, lane: &Lane, access: &mut Access<'_>, on: &[u32]) {
+        let bits = self.own.map_or_else(|| access.change_bits(on), |(bits, _)| bits);
+        self.own = Some((bits, lane.change_of(bits)));
+    }
+
+    /// It found nothing.
+    fn looked(&mut self, lane: &Lane) {
+        if self.own.is_some_and(|(bits, number)| lane.change_of(bits) == number) {
+            self.seen = lane.change().1;
+        }
+    }
+}
+
 /// Lets the signals through that were held back, if any wait: the call ends with `EINTR` if a handler has run that does not let it
 /// go on.
 fn let_through(held: &mut Option<Held>, plan: &Plan<'_>) -> Result<()> {
@@ -279,6 +349,7 @@ fn let_through(held: &mut Option<Held>, plan: &Plan<'_>) -> Result<()> {
 fn sleep<T>(
     lane: &'static Lane,
     plan: &mut Plan<'_>,
+    again: bool,
     attempt: &mut impl FnMut(&mut Access<'_>, Kernel) -> Result<T>,
 ) -> Result<T> {
     let watch = watch::own(lane);
@@ -286,8 +357,9 @@ fn sleep<T>(
     let first = lane.with(|access| match attempt(access, Kernel::Unknown) {
         Err(AGAIN) => {
             // It may count as asleep already: from where a handler has jumped that we do not know of.
-            awakes(lane);
-            let asleep = lane.falls_asleep(access, plan.on, watch);
+            awakes(lane, access.stack);
+            let bell = (watch.map(|bell| bell.fd), watch.map_or(0, |bell| bell.address));
+            let asleep = lane.falls_asleep(access, plan.on, bell, again);
             ASLEEP.set(Some((lane, asleep)));
             Ok(Err(asleep))
         }
@@ -297,17 +369,17 @@ fn sleep<T>(
         Ok(done) => return Ok(done),
         Err(asleep) => asleep,
     };
+    // Either a thread that stopped polling just now has seen this one, or this one sees that none polls.
+    lane.settle_duty();
     // Not before: what has been sent meanwhile may have set timers.
     let mut deadline = if plan.watches { lane.deadline() } else { lane.timer_of(asleep) };
-    // Nor does a thread of the real time wait for one that is not.
-    let watches = plan.watches || asleep.watches || sys::is_real_time();
     if let Some(places) = plan.fds.first_chunk_mut::<OWN>() {
-        let rings = if watches { readable(lane.descriptors().0) } else { NO_FD };
-        *places = [rings, watch.map_or(NO_FD, readable)];
+        let rings = if plan.watches { lane.descriptors().0 } else { lane.watched(asleep) };
+        *places = [readable(rings), watch.map_or(NO_FD, |bell| readable(bell.fd))];
     }
     // Nothing tells when the device has room again, or of the bell whom there is no descriptor for: look soon.
     let crowded = (lane.crowded() || lane.unsent()).then_some(CROWDED);
-    if let Some(span) = crowded.or(watch.is_none().then_some(DEAF)) {
+    if let Some(span) = crowded.or((watch.is_none() || !asleep.is_known()).then_some(DEAF)) {
         let soon = sys::now() + span;
         deadline = Some(deadline.map_or(soon, |at: Instant| at.min(soon)));
     }
@@ -331,7 +403,7 @@ fn sleep<T>(
     }
     let spoke = plan.fds.iter().skip(OWN).any(showed);
     let kernel = if spoke { Kernel::Speaks } else { Kernel::Silent };
-    let answer = lane.with_awake(|| awakes(lane), |access| attempt(access, kernel));
+    let answer = lane.with_awake(|stack| awakes(lane, stack), |access| attempt(access, kernel));
     if !matches!(answer, Err(AGAIN)) {
         return answer;
     }
@@ -344,19 +416,20 @@ fn sleep<T>(
 thread_local! {
     /// The lane on which the thread sleeps, and as what. Changes inside the lane, where no handler runs.
     static ASLEEP: Cell<Option<(&'static Lane, Asleep)>> = const { Cell::new(None) };
-    /// The lane whose rings the thread polls for all.
-    static POLLS: Cell<Option<&'static Lane>> = const { Cell::new(None) };
+    /// The lane whose rings the thread polls for all, and its priority.
+    static POLLS: Cell<Option<(&'static Lane, u32)>> = const { Cell::new(None) };
 }
 
 /// The calling thread polls for all, until this is dropped.
 struct Polling;
 
 impl Polling {
-    fn begins(lane: &'static Lane) -> Self {
+    fn begins(lane: &'static Lane, now: Instant) -> Self {
         // One that a handler has jumped out of.
         ends_polling();
-        POLLS.set(Some(lane));
-        lane.sleepers().polls();
+        let priority = lane::priority(now);
+        POLLS.set(Some((lane, priority)));
+        lane.poll_begins(priority);
         Self
     }
 }
@@ -369,15 +442,17 @@ impl Drop for Polling {
 
 /// The calling thread polls no more, if it did. Says for which lane.
 fn ends_polling() -> Option<&'static Lane> {
-    POLLS.take().inspect(|lane| lane.sleepers().polls_no_more())
+    let (lane, priority) = POLLS.take()?;
+    lane.poll_ends(priority);
+    Some(lane)
 }
 
 /// The calling thread counts as asleep no more, if it did. It is inside.
-fn awakes(lane: &'static Lane) {
+fn awakes(lane: &'static Lane, stack: &mut Stack<'static>) {
     if let Some((on, asleep)) = ASLEEP.take()
         && core::ptr::eq(on, lane)
     {
-        lane.sleepers().remove(asleep);
+        lane.awakes(stack, asleep);
     }
 }
 
@@ -385,13 +460,72 @@ fn awakes(lane: &'static Lane) {
 /// which lane it was asleep.
 pub(crate) fn disturb() -> Option<&'static Lane> {
     if let Some(lane) = ends_polling() {
-        lane.stops_waiting();
+        lane.settle_duty();
     }
     let (lane, _) = ASLEEP.get()?;
-    let _ = lane.with_quietly(|_| {
-        awakes(lane);
+    let _ = lane.with_quietly(|access| {
+        awakes(lane, access.stack);
         Ok(())
     });
-    lane.stops_waiting();
+    lane.settle_duty();
     Some(lane)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::desc::flag;
+    use crate::testing;
+    use tickwire_stack::Error;
+    use tickwire_stack::udp::UdpOptions;
+
+    #[test]
+    fn a_polling_thread_sees_at_once_what_another_took_in_for_it_and_nothing_of_others_sockets() {
+        let (lane, _service) = testing::another();
+        let [(own, index), (other, _)] = [(); 2].map(|()| {
+            let opened = lane.with(|access| {
+                let id = access.stack.udp_open(UdpOptions::default())?;
+                let index = access.descriptions().take(flag::UDP, 0).unwrap();
+                access.descriptions().get(index).set_socket(id.into());
+                Ok((id, index))
+            });
+            opened.unwrap()
+        });
+        let happens = |id| {
+            std::thread::scope(|scope| {
+                let work = || lane.with(|access| Ok(access.stack.udp_keep_error(id, Error::Refused)?)).unwrap();
+                scope.spawn(work).join().unwrap();
+            });
+        };
+        let look = |change: &mut Change| {
+            let looked = lane.with(|access| {
+                change.about_to_look(lane, access, &[index]);
+                Ok(())
+            });
+            looked.unwrap();
+            change.looked(lane);
+        };
+        // Since its first look, with which every call begins.
+        lane.with(|_| Ok(())).unwrap();
+        happens(own);
+        let mut change = Change::new(lane);
+        assert!(change.is_there(lane) && change.is_there(lane));
+        look(&mut change);
+        assert!(!change.is_there(lane));
+        happens(other);
+        assert!(!change.is_there(lane));
+        happens(own);
+        assert!(change.is_there(lane));
+        look(&mut change);
+        assert!(!change.is_there(lane));
+        // Between its look and the check after it.
+        lane.with(|access| {
+            change.about_to_look(lane, access, &[index]);
+            Ok(())
+        })
+        .unwrap();
+        happens(own);
+        change.looked(lane);
+        assert!(change.is_there(lane));
+    }
 }

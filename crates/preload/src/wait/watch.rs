@@ -1,8 +1,11 @@
 //! The bell of a thread that sleeps: an epoll instance of its own that watches the lane's doorbell. So it hears both what is for all, in every process, and what is for it
 //! alone (`sys::ring_one`), by one descriptor. (The rings are not in it: whatever watches them, even while nobody sleeps, costs the kernel a wake-up for every packet.)
+//!
+//! Where other processes use the lane, the instance contains the thread's inbox, too (`sys::inbox`), by which they wake this thread alone.
 
 use crate::base::errno::Result;
 use crate::c::sys;
+use crate::c::sys::inbox::{self, Inbox};
 use crate::lane::Lane;
 use crate::table::protect;
 use core::ffi::c_int;
@@ -13,11 +16,24 @@ use tickwire_stack::time::{Instant, Span};
 #[derive(Clone, Copy)]
 struct Watch {
     fd: c_int,
+    /// The inbox, -1 if there is none, and its address.
+    inbox: c_int,
+    address: u64,
     lane: *const Lane,
     process: u32,
 }
 
-const NO_WATCH: Watch = Watch { fd: -1, lane: core::ptr::null(), process: 0 };
+const NO_WATCH: Watch = Watch { fd: -1, inbox: -1, address: 0, lane: core::ptr::null(), process: 0 };
+
+/// What wakes the calling thread.
+#[derive(Clone, Copy)]
+pub(super) struct Bell {
+    /// The instance.
+    pub(super) fd: c_int,
+    inbox: c_int,
+    /// How other processes reach it, 0 for not at all.
+    pub(super) address: u64,
+}
 
 /// Closes the instance when the thread ends. (The instance itself is in a variable without destructor: at the end of the program it is
 /// needed after the destructors of the main thread have run.)
@@ -27,8 +43,14 @@ impl Drop for Closer {
     fn drop(&mut self) {
         let watch = WATCH.replace(NO_WATCH);
         if watch.fd >= 0 && watch.process == sys::process() {
-            protect::release(watch.fd);
+            watch.release();
         }
+    }
+}
+
+impl Watch {
+    fn release(self) {
+        [self.fd, self.inbox].into_iter().filter(|&fd| fd >= 0).for_each(protect::release);
     }
 }
 
@@ -43,14 +65,14 @@ thread_local! {
 
 /// The calling thread's instance, which is made if it has none for this lane and process (a forked child shares its parent's, and would take
 /// the parent's edges). `None` if there is no descriptor for one: the program may be at its limit, which its waiting must not tell it.
-pub(super) fn own(lane: &'static Lane) -> Option<c_int> {
+pub(super) fn own(lane: &'static Lane) -> Option<Bell> {
     let watch = WATCH.get();
     let process = sys::process();
     if watch.fd >= 0 && watch.process == process {
         if core::ptr::eq(watch.lane, lane) {
-            return Some(watch.fd);
+            return Some(with_inbox(watch, lane));
         }
-        protect::release(watch.fd);
+        watch.release();
     }
     WATCH.set(NO_WATCH);
     let now = sys::now();
@@ -58,9 +80,34 @@ pub(super) fn own(lane: &'static Lane) -> Option<c_int> {
         return None;
     }
     let fd = make(lane).inspect_err(|_| NOT_BEFORE.set(now + PAUSE)).ok()?;
-    WATCH.set(Watch { fd, lane, process });
+    let watch = Watch { fd, lane, process, ..NO_WATCH };
+    WATCH.set(watch);
     let _ = CLOSER.try_with(|_| {});
-    Some(fd)
+    Some(with_inbox(watch, lane))
+}
+
+/// What the bell's events carry: the inbox has something.
+const INBOX: u64 = 1;
+
+/// Gives the thread an inbox, if other processes use the lane.
+fn with_inbox(mut watch: Watch, lane: &Lane) -> Bell {
+    let wanted = watch.inbox < 0 && lane.company() > 0 && sys::now() >= NOT_BEFORE.get();
+    if wanted {
+        match open_inbox(watch.fd, lane) {
+            Ok(Inbox { fd, address }) => (watch.inbox, watch.address) = (fd, address),
+            Err(_) => NOT_BEFORE.set(sys::now() + PAUSE),
+        }
+        WATCH.set(watch);
+    }
+    Bell { fd: watch.fd, inbox: watch.inbox, address: watch.address }
+}
+
+fn open_inbox(bell: c_int, lane: &Lane) -> Result<Inbox> {
+    let Inbox { fd, address } = inbox::open(lane.wake_secret())?;
+    let fd = protect::keep(fd)?;
+    let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
+    sys::epoll_ctl(bell, libc::EPOLL_CTL_ADD, fd, events, INBOX).inspect_err(|_| protect::release(fd))?;
+    Ok(Inbox { fd, address })
 }
 
 fn make(lane: &Lane) -> Result<c_int> {
@@ -73,6 +120,10 @@ fn make(lane: &Lane) -> Result<c_int> {
 }
 
 /// Takes off what a bell has heard, or the next sleep would end at once.
-pub(super) fn hush(bell: c_int) {
-    let _ = sys::epoll_take(bell, &mut [libc::epoll_event { events: 0, u64: 0 }]);
+pub(super) fn hush(bell: Bell) {
+    let mut events = [libc::epoll_event { events: 0, u64: 0 }; 2];
+    let heard = sys::epoll_take(bell.fd, &mut events).unwrap_or(0);
+    if events[..heard].iter().any(|event| event.u64 == INBOX) {
+        inbox::drain(bell.inbox);
+    }
 }

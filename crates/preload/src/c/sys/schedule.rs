@@ -4,12 +4,22 @@ use super::check;
 use crate::base::errno::Result;
 use crate::base::scheduling::{CpuMask, Policy};
 
-/// Whether the calling thread is of one of the real-time policies (`sched(7)`).
-pub(crate) fn is_real_time() -> bool {
+/// The calling thread's priority among those of a real-time policy (`sched(7)`), 0 if it is of none.
+pub(crate) fn real_time_priority() -> u32 {
     // SAFETY: a plain number.
     let policy = unsafe { libc::sched_getscheduler(0) };
-    policy > 0
-        && matches!(policy & !libc::SCHED_RESET_ON_FORK, libc::SCHED_FIFO | libc::SCHED_RR | libc::SCHED_DEADLINE)
+    match policy & !libc::SCHED_RESET_ON_FORK {
+        _ if policy <= 0 => 0,
+        // Before all others.
+        libc::SCHED_DEADLINE => 100,
+        libc::SCHED_FIFO | libc::SCHED_RR => {
+            let mut parameters = libc::sched_param { sched_priority: 0 };
+            // SAFETY: a structure of our own.
+            unsafe { libc::sched_getparam(0, &raw mut parameters) };
+            parameters.sched_priority.clamp(1, 99) as u32
+        }
+        _ => 0,
+    }
 }
 
 /// Gives the calling thread a policy.
