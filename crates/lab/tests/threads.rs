@@ -1,4 +1,5 @@
-//! Many threads and processes that wait on one lane: each is woken for its own packets, and for few others'.
+//! Many threads and processes that wait on one lane: each is woken for its own packets, and for few
+//! others'.
 
 mod common;
 

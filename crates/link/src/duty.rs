@@ -1,15 +1,19 @@
 //! The duty to poll a lane's rings: which thread has it, in all processes of the lane.
 //!
-//! Threads that poll or sleep on a lane share one duty, so that a packet wakes one thread and not all. A thread *covers* the lane while it
-//! polls, or sleeps in the kernel's wait for the rings themselves (the *watcher*). Of the other sleeping threads one *stands by*: it sleeps on
-//! an epoll instance that contains the rings, and whose interest in them is off while the lane is covered. When the lane is covered no
-//! more, one system call *arms* the instance; when it is covered again, one *disarms* it. Neither wakes a thread. So a thread that answers
-//! message after message keeps the duty, and any number of idle ones beside it cost nothing.
+//! Threads that poll or sleep on a lane share one duty, so that a packet wakes one thread and not
+//! all. A thread *covers* the lane while it polls, or sleeps in the kernel's wait for the rings
+//! themselves (the *watcher*). Of the other sleeping threads one *stands by*: it sleeps on an epoll
+//! instance that contains the rings, and whose interest in them is off while the lane is covered.
+//! When the lane is covered no more, one system call *arms* the instance; when it is covered again,
+//! one *disarms* it. Neither wakes a thread. So a thread that answers message after message keeps
+//! the duty, and any number of idle ones beside it cost nothing.
 //!
-//! A thread that had the duty and was woken for others' packets sleeps on as the one that stands by: the thread whose packets they are
-//! takes the duty when it sleeps next. A real-time thread is covered by a thread of its own priority or above only.
+//! A thread that had the duty and was woken for others' packets sleeps on as the one that stands
+//! by: the thread whose packets they are takes the duty when it sleeps next. A real-time thread is
+//! covered by a thread of its own priority or above only.
 //!
-//! All of this is advice: a wrong word costs time, and a helper thread looks after the lane every 32 ms at most.
+//! All of this is advice: a wrong word costs time, and a helper thread looks after the lane every
+//! 32 ms at most.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -97,10 +101,11 @@ impl PollDuty {
         polled || self.watcher.load(SeqCst) != 0 && self.watch_priority.load(SeqCst) >= priority
     }
 
-    /// A thread falls asleep. `again`: it was woken without anything for it. `family` is that of its process's standby instance, 0 if there is none. The
-    /// caller has the lane's lock.
+    /// A thread falls asleep. `again`: it was woken without anything for it. `family` is that of
+    /// its process's standby instance, 0 if there is none. The caller has the lane's lock.
     pub fn falls_asleep(&self, waiter: u32, priority: u32, again: bool, family: u32) -> Role {
-        // Before it is looked who covers: a thread that stops polling now sees it, or is not seen polling any more.
+        // Before the cover is looked at: a thread that stops polling now sees it, or is not seen
+        // polling any more.
         self.asleep.fetch_add(1, SeqCst);
         let covered = self.covers(priority);
         let standby = self.standby.load(SeqCst);
@@ -164,8 +169,8 @@ impl PollDuty {
         }
     }
 
-    /// Takes a [`Step::Switch`]. The caller then sets the instance to what [`PollDuty::is_armed`] says, until that did not change meanwhile. False if another
-    /// thread was first.
+    /// Takes a [`Step::Switch`]. The caller then sets the instance to what [`PollDuty::is_armed`]
+    /// says, until that did not change meanwhile. False if another thread was first.
     pub fn switch(&self, word: u32) -> bool {
         self.switches.compare_exchange(word, word.wrapping_add(1), SeqCst, Relaxed).is_ok()
     }
@@ -191,14 +196,16 @@ impl PollDuty {
         self.watcher.store(waiter, SeqCst);
     }
 
-    /// The threads that were to poll did not: they are gone, it seems. Says which of them sleep. The caller has the lane's lock.
+    /// The threads that were to poll did not: they are gone, it seems. Says which of them sleep.
+    /// The caller has the lane's lock.
     pub fn depose(&self) -> [u32; 2] {
         self.polling.store(0, SeqCst);
         self.poll_priority.store(0, SeqCst);
         [self.watcher.swap(0, SeqCst), self.standby.swap(0, SeqCst)]
     }
 
-    /// A process is gone, with so many sleeping threads. `is_asleep` says whether a thread still is. The caller has the lane's lock.
+    /// A process is gone, with so many sleeping threads. `is_asleep` says whether a thread still
+    /// is. The caller has the lane's lock.
     pub fn forget_process(&self, slot: usize, waiters: u32, is_asleep: impl Fn(u32) -> bool) {
         self.polling.fetch_and(!(1 << (slot % 64)), SeqCst);
         self.poll_priority.store(0, SeqCst);
@@ -211,8 +218,8 @@ impl PollDuty {
         }
     }
 
-    /// When a thread of this role is to look at the stack's timers, of which the next is due at `deadline` (`u64::MAX` for never): not at all, if the
-    /// one that has the duty does in time.
+    /// When a thread of this role is to look at the stack's timers, of which the next is due at
+    /// `deadline` (`u64::MAX` for never): not at all, if the one that has the duty does in time.
     #[must_use]
     pub fn timer_of(&self, role: Role, deadline: u64) -> Option<u64> {
         if role == Role::Sleeps {

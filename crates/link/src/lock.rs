@@ -11,8 +11,8 @@
 //!
 //! The mutex inherits priority (`PTHREAD_PRIO_INHERIT`): while a real-time thread waits, the holder
 //! runs at its priority, for the whole hold time and whatever system call it makes meanwhile. A
-//! real-time thread never spins, because on the holder's processor it would spin against the holder:
-//! it goes to the kernel at once, which boosts the holder and hands the lock over directly.
+//! real-time thread never spins, because on the holder's processor it would spin against the
+//! holder: it goes to the kernel at once, which boosts the holder and hands the lock over directly.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -47,7 +47,8 @@ unsafe extern "C" {
     ) -> libc::c_int;
 }
 
-/// Whether the calling thread is of a real-time policy (`sched(7)`). Asked on the contended path only.
+/// Whether the calling thread is of a real-time policy (`sched(7)`). Asked on the contended path
+/// only.
 fn is_real_time() -> bool {
     // SAFETY: a plain number.
     let policy = unsafe { libc::sched_getscheduler(0) };
@@ -437,7 +438,8 @@ mod tests {
         assert_eq!(lock.0.waiters.load(Relaxed), 0);
     }
 
-    /// The kernel's priority of a thread of this process: below zero while it runs as a real-time one.
+    /// The kernel's priority of a thread of this process: below zero while it runs as a real-time
+    /// one.
     fn kernel_priority(thread: libc::pid_t) -> i32 {
         let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap();
         let (_, rest) = stat.rsplit_once(") ").unwrap();

@@ -10,7 +10,8 @@
 //! What is not here on purpose, because the host does it: ARP and neighbour discovery, routing, DHCP, IGMP and MLD, echo replies and
 //! every other ICMP answer. What is not here yet: ICMP errors do not reach unconnected UDP sockets (`IP_RECVERR`), flow labels are zero.
 //!
-//! A call that made something ready on which another thread sleeps leaves a note: [`Stack::take_wakeups`].
+//! A call that made something ready on which another thread sleeps leaves a note:
+//! [`Stack::take_wakeups`].
 #![cfg_attr(not(any(test, feature = "owned")), no_std)]
 #![forbid(unsafe_code)]
 

@@ -1,10 +1,12 @@
 //! Wakeups: which threads sleep on which sockets, and which of them are to be woken.
 //!
-//! A thread that is about to sleep takes a waiter ([`Stack::sleep_on`]), which is queued at each socket and set on which it sleeps. An event
-//! at one of them moves the waiters queued there to the list of those to be woken ([`Stack::take_wakeups`]). So an event costs as much as
-//! threads wait for it, however many others sleep in the lane, in whatever process.
+//! A thread that is about to sleep takes a waiter ([`Stack::sleep_on`]), which is queued at each
+//! socket and set on which it sleeps. An event at one of them moves the waiters queued there to the
+//! list of those to be woken ([`Stack::take_wakeups`]). So an event costs as much as threads wait
+//! for it, however many others sleep in the lane, in whatever process.
 //!
-//! Threads that poll are not queued. They see by [`Stack::take_changes`] that something happened to one of their sockets.
+//! Threads that poll are not queued. They see by [`Stack::take_changes`] that something happened to
+//! one of their sockets.
 
 use crate::Stack;
 use crate::ids::SocketId;
@@ -15,7 +17,8 @@ use zerocopy::FromZeros;
 /// Threads of a lane that can sleep at one time.
 pub(crate) const WAITERS: usize = 3072;
 
-/// On so many sockets a thread sleeps by name. A thread that sleeps on more sleeps until anything happens.
+/// On so many sockets a thread sleeps by name. A thread that sleeps on more sleeps until anything
+/// happens.
 const SOURCES: usize = 4;
 
 /// So many wakeups are handed out at a time.
@@ -90,7 +93,8 @@ impl Wakeups {
     }
 }
 
-/// A waiter's membership in one list: its neighbours as node numbers plus one, and which list it is.
+/// A waiter's membership in one list: its neighbours as node numbers plus one, and which list it
+/// is.
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
 struct Node {
@@ -135,8 +139,9 @@ pub(crate) struct WakeState {
 }
 
 impl Stack<'_> {
-    /// The calling thread is about to sleep until something happens to one of these sockets or sets; until anything happens, if there are none, more
-    /// than four, or one is stale. `None` if too many threads sleep: nothing wakes this one then.
+    /// The calling thread is about to sleep until something happens to one of these sockets or
+    /// sets; until anything happens, if there are none, more than four, or one is stale. `None` if
+    /// too many threads sleep: nothing wakes this one then.
     pub fn sleep_on(&mut self, sources: impl IntoIterator<Item = SocketId>, target: WakeTarget) -> Option<WaiterId> {
         let index = self.mem.core.free_waiters.take(self.mem.waiters)?;
         let wakeups = &mut self.mem.core.wakeups;
@@ -162,7 +167,8 @@ impl Stack<'_> {
         Some(WaiterId(index))
     }
 
-    /// The thread is awake, and not to be woken any more. Nothing happens if the waiter is another process's by now.
+    /// The thread is awake, and not to be woken any more. Nothing happens if the waiter is another
+    /// process's by now.
     pub fn awake(&mut self, id: WaiterId, process: u32) {
         let waiter = self.mem.waiters.get(id.0 as usize);
         if waiter.is_some_and(|waiter| waiter.taken != 0 && waiter.target.process == process) {
@@ -183,7 +189,8 @@ impl Stack<'_> {
         forgotten
     }
 
-    /// The sleeping thread of the highest priority that can be woken by itself and was not passed over.
+    /// The sleeping thread of the highest priority that can be woken by itself and was not passed
+    /// over.
     #[must_use]
     pub fn first_waiter(&self) -> Option<(WaiterId, WakeTarget)> {
         let used = self.mem.core.wakeups.used as usize;
@@ -229,13 +236,15 @@ impl Stack<'_> {
         Some(wakeups)
     }
 
-    /// To which sockets and sets something happened since the last call, as bits of [`Stack::change_mask`].
+    /// To which sockets and sets something happened since the last call, as bits of
+    /// [`Stack::change_mask`].
     #[inline]
     pub fn take_changes(&mut self) -> u64 {
         core::mem::take(&mut self.mem.core.wakeups.changes)
     }
 
-    /// The bits that stand for these sockets and sets. Several share a bit. All bits if there are none, or one is stale.
+    /// The bits that stand for these sockets and sets. Several share a bit. All bits if there are
+    /// none, or one is stale.
     pub fn change_mask(&self, sources: impl IntoIterator<Item = SocketId>) -> u64 {
         let mut mask = 0;
         for source in sources {

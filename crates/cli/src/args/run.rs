@@ -25,7 +25,9 @@ pub(crate) struct Run {
 
     /// How long a waiting thread polls for packets before it sleeps
     ///
-    /// `adaptive` polls briefly after recent traffic, but for real-time threads, which cannot offer their processor to others; `never` sleeps at once and costs the least processor time; `always` never sleeps and
+    /// `adaptive` polls briefly after recent traffic, but for real-time threads, which cannot offer
+    /// their processor to others; `never` sleeps at once and costs the least processor time;
+    /// `always` never sleeps and
     /// has the lowest latency, at the price of one processor for each waiting thread; a number is microseconds. But for `always`, a thread
     /// whose processor others keep each time it is offered sleeps at once for half a second.
     #[arg(long, env = "TICKWIRE_SPIN", hide_env_values = true, value_name = "MICROSECONDS|always|never|adaptive", allow_negative_numbers = true, value_parser = spin)]
@@ -39,16 +41,20 @@ pub(crate) struct Run {
     #[arg(long, env = "TICKWIRE_MIN_RTO", hide_env_values = true, value_name = "MILLISECONDS", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) min_rto: Option<u16>,
 
-    /// How the library's helper thread is scheduled: other[:NICE], batch, idle, fifo:PRIORITY or rr:PRIORITY
+    /// How the library's helper thread is scheduled: other[:NICE], batch, idle, fifo:PRIORITY or
+    /// rr:PRIORITY
     ///
-    /// The helper acknowledges and retransmits while the program is busy elsewhere. Without this option it has the ordinary policy (`other`), whatever
-    /// the thread has that opens the first socket. A program whose real-time threads leave no processor to others gives it a real-time policy, too.
+    /// The helper acknowledges and retransmits while the program is busy elsewhere. Without this
+    /// option it has the ordinary policy (`other`), whatever the thread has that opens the first
+    /// socket. A program whose real-time threads leave no processor to others gives it a real-time
+    /// policy, too.
     #[arg(long, env = "TICKWIRE_HELPER_POLICY", hide_env_values = true, value_name = "POLICY", value_parser = policy)]
     pub(crate) helper_policy: Option<String>,
 
     /// The processors of the library's helper thread, as `0-3,8`
     ///
-    /// Without this option they are those that the program is started on, whatever its threads confine themselves to later.
+    /// Without this option they are those that the program is started on, whatever its threads
+    /// confine themselves to later.
     #[arg(long, env = "TICKWIRE_HELPER_CPUS", hide_env_values = true, value_name = "LIST", value_parser = cpus)]
     pub(crate) helper_cpus: Option<String>,
 

@@ -90,7 +90,8 @@ impl Access<'_> {
         (sockets, len)
     }
 
-    /// The bits by which a polling thread sees that something happened to the sockets of these descriptions.
+    /// The bits by which a polling thread sees that something happened to the sockets of these
+    /// descriptions.
     pub(crate) fn change_bits(&mut self, on: &[u32]) -> u64 {
         let (sockets, len) = self.sockets(on);
         self.stack.change_mask(sockets.into_iter().take(len))
@@ -300,8 +301,9 @@ impl Lane {
         self.shared.polled_at()
     }
 
-    /// The calling thread is about to sleep, until something happens to the sockets of these descriptions, or to any if there are none, or many: the
-    /// thread that sees it happen wakes it. `target`: how; `again`: it was woken without anything for it.
+    /// The calling thread is about to sleep, until something happens to the sockets of these
+    /// descriptions, or to any if there are none, or many: the thread that sees it happen wakes it.
+    /// `target`: how; `again`: it was woken without anything for it.
     pub(crate) fn falls_asleep(
         &self,
         access: &mut Access<'_>,
@@ -347,7 +349,8 @@ impl Lane {
         self.settle_duty();
     }
 
-    /// It does not any more. One of those that sleep is to poll, once it is known that this thread does not sleep either: [`Lane::settle_duty`].
+    /// It does not any more. One of those that sleep is to poll, once it is known that this thread
+    /// does not sleep either: [`Lane::settle_duty`].
     pub(crate) fn poll_ends(&self, priority: u32) {
         self.waiters.poll_ends(&self.shared.waiting().duty, self.slot(), priority);
     }
@@ -360,7 +363,8 @@ impl Lane {
         }
     }
 
-    /// No thread has taken in for long what is in the rings: those that were to poll have gone (by a jump out of a handler that we do not know of). Another is to.
+    /// No thread has taken in for long what is in the rings: those that were to poll have gone (by
+    /// a jump out of a handler that we do not know of). Another is to.
     pub(crate) fn is_neglected(&self) {
         self.appoint(|stack| Waiters::depose(&self.shared.waiting().duty, stack));
     }
@@ -390,12 +394,14 @@ impl Lane {
         [0, 1].map(|word: usize| self.shared.waiting().wake_secret[word].load(Relaxed))
     }
 
-    /// A number that changes when anything happens to any socket of the lane, and as it was when the calling thread left the lane.
+    /// A number that changes when anything happens to any socket of the lane, and as it was when
+    /// the calling thread left the lane.
     pub(crate) fn change(&self) -> (u32, u32) {
         (self.change_of(u64::MAX), SEEN.get())
     }
 
-    /// A number that changes when something happens to a socket of these bits ([`Access::change_bits`]).
+    /// A number that changes when something happens to a socket of these bits
+    /// ([`Access::change_bits`]).
     pub(crate) fn change_of(&self, bits: u64) -> u32 {
         self.shared.waiting().change_of(bits)
     }
@@ -524,7 +530,8 @@ impl Lane {
         let request = stack.has_request() && self.talk.note_requests(stack);
         core::mem::forget(poison);
         drop(guard);
-        // Before signals are let in: a handler may jump away, and the threads are not queued at their sockets any more.
+        // Before signals are let in: a handler may jump away, and the threads are not queued at
+        // their sockets any more.
         if let Some(wakeups) = wakeups {
             self.waiters.wake(waiting, self.doorbell, self.slot(), wakeups.targets());
             if wakeups.everybody {

@@ -1,8 +1,10 @@
-//! The threads that sleep on the lane: which of them polls for the others ([`PollDuty`]), and how each is woken.
+//! The threads that sleep on the lane: which of them polls for the others ([`PollDuty`]), and how
+//! each is woken.
 //!
-//! A sleeping thread is known to the whole lane by its waiter in the stack (`tickwire_stack::WaiterId`). The thread that takes in something for it
-//! wakes it alone: by its wakeup descriptor, if it is of the same process; by a datagram to its inbox (`sys::inbox`), if it is of another.
-//! Where neither can be, the doorbell wakes all threads of the lane.
+//! A sleeping thread is known to the whole lane by its waiter in the stack
+//! (`tickwire_stack::WaiterId`). The thread that takes in something for it wakes it alone: by its
+//! wakeup descriptor, if it is of the same process; by a datagram to its inbox (`sys::inbox`), if
+//! it is of another. Where neither can be, the doorbell wakes all threads of the lane.
 
 use crate::c::sys;
 use crate::table::protect;
@@ -52,7 +54,8 @@ impl Asleep {
 /// What this process has of it.
 #[derive(Debug)]
 pub(crate) struct Waiters {
-    /// An epoll instance that contains the rings, for the thread that stands by; -1 if there is none. Forked children share it.
+    /// An epoll instance that contains the rings, for the thread that stands by; -1 if there is
+    /// none. Forked children share it.
     standby: c_int,
     ring: c_int,
     /// Which processes share the instance, 0 if there is none.
@@ -124,7 +127,8 @@ impl Waiters {
         }
     }
 
-    /// Arms or disarms the instance that stands by. True if instead a thread is to be woken for the duty: [`Waiters::appoint`], with the lock.
+    /// Arms or disarms the instance that stands by. True if instead a thread is to be woken for the
+    /// duty: [`Waiters::appoint`], with the lock.
     pub(crate) fn settle(&self, duty: &PollDuty) -> bool {
         loop {
             match duty.step(self.family) {
@@ -151,7 +155,8 @@ impl Waiters {
         }
     }
 
-    /// The sleeping thread that is to be woken for the duty, if that is still needed. The calling thread has the lock.
+    /// The sleeping thread that is to be woken for the duty, if that is still needed. The calling
+    /// thread has the lock.
     pub(crate) fn appoint(&self, duty: &PollDuty, stack: &Stack<'_>) -> Option<WakeTarget> {
         if duty.step(self.family) != Step::Appoint {
             return None;
@@ -173,7 +178,8 @@ impl Waiters {
         self.pollers.store(0, SeqCst);
     }
 
-    /// Threads that are woken are not to be counted on for the duty. The calling thread has the lock.
+    /// Threads that are woken are not to be counted on for the duty. The calling thread has the
+    /// lock.
     pub(crate) fn are_woken(duty: &PollDuty, wakeups: &Wakeups) {
         wakeups.waiters().iter().for_each(|waiter| duty.is_woken(waiter.number()));
     }

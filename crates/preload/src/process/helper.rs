@@ -43,13 +43,14 @@ static UNBORN: AtomicU32 = AtomicU32::new(0);
 /// The processors on which the process was started, `None` if the system does not say.
 static PROCESSORS: OnceLock<Option<CpuMask>> = OnceLock::new();
 
-/// Before the program runs: its threads may confine themselves later, and the helper must not inherit that.
+/// Before the program runs: its threads may confine themselves later, and the helper must not
+/// inherit that.
 pub(crate) fn remember_processors() {
     PROCESSORS.get_or_init(|| sys::affinity().ok());
 }
 
-/// Gives the calling thread, the helper, its own scheduling. A new thread inherits policy, nice value and processors of its creator, which is whichever thread
-/// opened the first socket.
+/// Gives the calling thread, the helper, its own scheduling. A new thread inherits policy, nice
+/// value and processors of its creator, which is whichever thread opened the first socket.
 fn schedule(wanted: &Scheduling) {
     let processors = wanted.cpus.or_else(|| PROCESSORS.get_or_init(|| sys::affinity().ok()).to_owned());
     if let Some(Err(error)) = processors.map(|mask| sys::set_affinity(&mask))

@@ -134,7 +134,8 @@ fn until_answered<T>(
             }
             ran = signal::ran();
         }
-        // A thread that was woken for others' packets, or a timer of the stack's, leaves the processor to the thread whose packets they are.
+        // A thread that was woken for others' packets, or a timer of the stack's, leaves the
+        // processor to the thread whose packets they are.
         if !(again && lane.asleep() > 0) {
             match spin(lane, plan, attempt) {
                 Err(AGAIN) => {}
@@ -198,7 +199,8 @@ fn budget(lane: &Lane, now: Instant) -> Span {
         Spin::Always => Span::from_nanos(u64::MAX),
         _ if rivals::are_there(now) => Span::ZERO,
         Spin::For(time) => time,
-        // A real-time thread cannot offer its processor to what it waits for, and gets it at once when it is woken.
+        // A real-time thread cannot offer its processor to what it waits for, and gets it at once
+        // when it is woken.
         Spin::Adaptive if lane::priority(now) > 0 => Span::ZERO,
         Spin::Adaptive if now.since(lane.last_traffic()) < LATELY => ADAPTIVE,
         Spin::Adaptive => Span::ZERO,
@@ -317,7 +319,8 @@ impl Change {
         changed
     }
 
-    /// The thread looks at its sockets, with the lock. What it takes in itself is seen as a change once more.
+    /// The thread looks at its sockets, with the lock. What it takes in itself is seen as a change
+    /// once more.
     fn about_to_look(&mut self, lane: &Lane, access: &mut Access<'_>, on: &[u32]) {
         let bits = self.own.map_or_else(|| access.change_bits(on), |(bits, _)| bits);
         self.own = Some((bits, lane.change_of(bits)));
@@ -369,7 +372,8 @@ fn sleep<T>(
         Ok(done) => return Ok(done),
         Err(asleep) => asleep,
     };
-    // Either a thread that stopped polling just now has seen this one, or this one sees that none polls.
+    // Either a thread that stopped polling just now has seen this one, or this one sees that none
+    // polls.
     lane.settle_duty();
     // Not before: what has been sent meanwhile may have set timers.
     let mut deadline = if plan.watches { lane.deadline() } else { lane.timer_of(asleep) };

@@ -63,8 +63,9 @@ pub(super) fn offered(polled: Span, from: Instant, to: Instant) -> bool {
     sleep
 }
 
-/// Whether the processor was another's for so long that it had much to do. A polling thread that reads its clock twice without doing anything between sees
-/// by this that its processor was taken: one that is busy with packets seldom offers it.
+/// Whether the processor was another's for so long that it had much to do. A polling thread that
+/// reads its clock twice without doing anything between sees by this that its processor was taken:
+/// one that is busy with packets seldom offers it.
 pub(super) fn is_long(gone: Span) -> bool {
     gone >= LONG
 }

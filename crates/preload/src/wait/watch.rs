@@ -1,7 +1,8 @@
 //! The bell of a thread that sleeps: an epoll instance of its own that watches the lane's doorbell. So it hears both what is for all, in every process, and what is for it
 //! alone (`sys::ring_one`), by one descriptor. (The rings are not in it: whatever watches them, even while nobody sleeps, costs the kernel a wake-up for every packet.)
 //!
-//! Where other processes use the lane, the instance contains the thread's inbox, too (`sys::inbox`), by which they wake this thread alone.
+//! Where other processes use the lane, the instance contains the thread's inbox, too
+//! (`sys::inbox`), by which they wake this thread alone.
 
 use crate::base::errno::Result;
 use crate::c::sys;

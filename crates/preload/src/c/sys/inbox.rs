@@ -1,7 +1,8 @@
 //! Inboxes: how a thread is woken by other processes of its lane, alone.
 //!
-//! An inbox is a Unix datagram socket with a name of the kernel's choice in the abstract namespace, six bytes that fit a word of the region. A
-//! socket filter drops all datagrams without the lane's secret before they wake the thread, so processes outside of the lane cannot.
+//! An inbox is a Unix datagram socket with a name of the kernel's choice in the abstract namespace,
+//! six bytes that fit a word of the region. A socket filter drops all datagrams without the lane's
+//! secret before they wake the thread, so processes outside of the lane cannot.
 
 use super::{called, check};
 use crate::base::errno::{Errno, Result};

@@ -4,7 +4,8 @@ use super::check;
 use crate::base::errno::Result;
 use crate::base::scheduling::{CpuMask, Policy};
 
-/// The calling thread's priority among those of a real-time policy (`sched(7)`), 0 if it is of none.
+/// The calling thread's priority among those of a real-time policy (`sched(7)`), 0 if it is of
+/// none.
 pub(crate) fn real_time_priority() -> u32 {
     // SAFETY: a plain number.
     let policy = unsafe { libc::sched_getscheduler(0) };
