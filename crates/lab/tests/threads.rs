@@ -29,6 +29,9 @@ def connect():
     s = socket.create_connection((sys.argv[1], 9000), timeout=20)
     s.settimeout(None)
     s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # A server whose queue is full has accepted it a second later only.
+    s.sendall(b'x')
+    assert s.recv(1) == b'x'
     return s
 def status(path):
     with open(path + '/status') as f:

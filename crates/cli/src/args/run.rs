@@ -41,8 +41,8 @@ pub(crate) struct Run {
     #[arg(long, env = "TICKWIRE_MIN_RTO", hide_env_values = true, value_name = "MILLISECONDS", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) min_rto: Option<u16>,
 
-    /// How the library's helper thread is scheduled: other[:NICE], batch, idle, fifo:PRIORITY or
-    /// rr:PRIORITY
+    /// How the library's helper thread is scheduled: other, other:NICE, batch, idle, fifo:PRIORITY
+    /// or rr:PRIORITY
     ///
     /// The helper acknowledges and retransmits while the program is busy elsewhere. Without this
     /// option it has the ordinary policy (`other`), whatever the thread has that opens the first
