@@ -4,7 +4,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const OBJECTS: [&str; 2] = ["host", "lane"];
+const OBJECTS: [&str; 2] = ["host", "probe"];
 
 fn main() {
     println!("cargo:rerun-if-changed=bpf");

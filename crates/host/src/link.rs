@@ -95,7 +95,7 @@ impl Link {
 /// Whether a device name is one that a Tickwire service gives to the ends of its lanes: `tw`, digits, `h` or `p`.
 #[must_use]
 pub fn is_lane_device(name: &str) -> bool {
-    let middle = name.strip_prefix("tw").and_then(|rest| rest.strip_suffix(['h', 'p']));
+    let middle = name.strip_prefix("tw").and_then(|rest| rest.strip_suffix(['h', 'b', 'p']));
     middle.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
 }
 

@@ -177,12 +177,13 @@ fn packets_that_the_kernel_has_merged_are_counted_as_those_that_they_were() {
     let stat = both.b_service.stat().unwrap();
     let [lane] = stat.lanes_of(server.id())[..] else { panic!("{}", stat.json) };
     let of = |pointer: &str| lane.pointer(pointer).and_then(serde_json::Value::as_u64).unwrap();
-    let lost: u64 = ["no_frame", "ring_full", "other"].iter().map(|why| of(&format!("/guard/lost_{why}"))).sum();
-    let seen = of("/counters/IpInReceives");
-    assert!(seen > (1 << 24) / 1500, "{seen} packets are too few for the stream");
-    assert_eq!(of("/guard/in_packets"), seen + lost);
-    assert_eq!(stat.diverted(), seen + lost);
-    assert!(of("/guard/in_bytes") >= (1 << 24) + (seen + lost) * HEADERS, "each packet's headers: {lane}");
+    let came = of("/guard/in_packets");
+    assert!(came > (1 << 24) / 1500, "{came} packets are too few for the stream");
+    assert_eq!(stat.diverted(), came);
+    assert!(of("/guard/in_bytes") >= (1 << 24) + came * HEADERS, "each packet's headers: {lane}");
+    // The stack takes them as they were merged.
+    let taken = of("/counters/IpInReceives");
+    assert!(taken < came / 2, "{taken} of {came}: {lane}");
     watcher.wait_for("merged", PATIENCE).unwrap();
 }
 

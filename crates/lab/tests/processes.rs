@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Both, PATIENCE, bound, compiled, crossing, python, sockets_outlive_exec, start};
+use common::{Both, PATIENCE, bound, compiled, crossing, python, start};
 use std::time::Duration;
 use tickwire_lab::tools;
 
@@ -21,9 +21,6 @@ for n in range(100):
 
 #[test]
 fn a_connection_ends_with_the_last_program_that_has_it() {
-    if !sockets_outlive_exec() {
-        return;
-    }
     const SPAWNER: &str = r#"
 import os, signal, socket, sys
 def connection():
@@ -410,9 +407,6 @@ print('ok')
 
 #[test]
 fn a_connection_that_an_exec_closes_ends_in_order_where_another_goes_on() {
-    if !sockets_outlive_exec() {
-        return;
-    }
     const WATCH: &str = r#"
 import socket, sys, threading
 def watch(c):

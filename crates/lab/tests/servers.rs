@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Both, PATIENCE, bound, crossing_ends, python, sockets_outlive_exec, start};
+use common::{Both, PATIENCE, bound, crossing_ends, python, start};
 
 /// Serves `handle(connection)`; the frame around it is what differs.
 const PREFORK: &str = r#"
@@ -160,24 +160,15 @@ fn an_asynchronous_server_waits_with_epoll() {
 
 #[test]
 fn a_connection_is_inherited_by_the_program_that_is_executed() {
-    if !sockets_outlive_exec() {
-        return;
-    }
     echoes(EXEC_EACH);
 }
 
 #[test]
 fn a_connection_is_inherited_by_a_program_that_is_spawned() {
-    if !sockets_outlive_exec() {
-        return;
-    }
     echoes(SPAWN_EACH);
 }
 
 #[test]
 fn a_connection_is_inherited_by_a_subprocess() {
-    if !sockets_outlive_exec() {
-        return;
-    }
     echoes(SUBPROCESS_EACH);
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Both, PATIENCE, bound, compiled, crossing, echoes, python, sockets_outlive_exec, start};
+use common::{Both, PATIENCE, bound, compiled, crossing, echoes, python, start};
 
 /// A server with a process for each connection; what that process does is named on the command line.
 const SERVER: &str = r#"
@@ -114,18 +114,12 @@ fn the_standard_streams_become_a_connection() {
 
 #[test]
 fn arguments_of_an_exec_may_be_listed() {
-    if !sockets_outlive_exec() {
-        return;
-    }
     serves("execl");
     serves("execlp");
 }
 
 #[test]
 fn a_program_inherits_a_connection_as_its_standard_streams() {
-    if !sockets_outlive_exec() {
-        return;
-    }
     serves("execle");
 }
 
@@ -159,9 +153,6 @@ with socket.create_connection((sys.argv[1], 9000), timeout=20) as s:
 
 #[test]
 fn a_shell_talks_over_its_own_connection() {
-    if !sockets_outlive_exec() {
-        return;
-    }
     let script = r#"
 exec 3<>"/dev/tcp/$0/9000"
 for n in 1 2 3; do

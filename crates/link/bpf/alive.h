@@ -10,6 +10,7 @@ enum stand_in {
 	STAND_IN_DIVERT_TC,
 	STAND_IN_DIVERT_GROUPS,
 	STAND_IN_GUARD_TC,
+	STAND_IN_GUARD_BULK,
 	STAND_INS,
 };
 
@@ -38,5 +39,12 @@ SEC("classifier")
 int alive_guard(struct __sk_buff *skb)
 {
 	bpf_tail_call(skb, &stand_ins, STAND_IN_GUARD_TC);
+	return TC_ACT_UNSPEC;
+}
+
+SEC("classifier")
+int alive_guard_bulk(struct __sk_buff *skb)
+{
+	bpf_tail_call(skb, &stand_ins, STAND_IN_GUARD_BULK);
 	return TC_ACT_UNSPEC;
 }

@@ -10,6 +10,7 @@
 #include "capture.h"
 #include "merged.h"
 #include "packet.h"
+#include "ring.h"
 
 /* Whether `destination` and `mac` are this NIC's own: an any-bound port claims no packet that is only passing through. */
 static __always_inline int addressed_to_us(const struct address *destination, const __u8 *mac, __u32 nic)
@@ -310,17 +311,6 @@ static __always_inline __u32 find(struct packet *p, const struct frame *f, __u32
 	return lane;
 }
 
-static __always_inline void count_in(__u32 lane, __u64 packets, __u64 bytes)
-{
-	__u32 place = place_of(lane);
-	struct lane_counters *c = bpf_map_lookup_elem(&lane_counters, &place);
-	if (c) {
-		c->in_packets += packets;
-		c->in_bytes += bytes;
-	}
-	count_more(HOST_DIVERTED, packets);
-}
-
 static __always_inline int divert_frame(struct xdp_md *ctx)
 {
 	struct packet p = {};
@@ -332,11 +322,15 @@ static __always_inline int divert_frame(struct xdp_md *ctx)
 		return XDP_PASS;
 	}
 	__u32 length = bpf_xdp_get_buff_len(ctx);
-	count_in(lane, 1, length);
+	int put = rx_put_xdp(ctx, lane, length, 0);
+	/* A lane that has just gone: the kernel is told of a packet it does not know, as without us. */
+	if (put < 0)
+		return XDP_PASS;
+	rx_count(lane, put, 1, length);
+	count(HOST_DIVERTED);
 	if (capturing())
 		capture_xdp(ctx, length, lane, nic);
-	/* A lane that has just gone: the kernel is told of a packet it does not know, as without us. */
-	return bpf_redirect_map(&lanes, lane, XDP_PASS);
+	return XDP_DROP;
 }
 
 SEC("xdp.frags")
@@ -366,16 +360,11 @@ static __always_inline void pull_headers(struct __sk_buff *skb)
 /* A copy of a group's datagram to one lane. Global functions, this and the next, for the verifier's sake, as `walk_skb` is. */
 __attribute__((noinline)) int copy_to_member(struct __sk_buff *skb, __u32 lane, __u32 packets, __u32 bytes)
 {
-	__u32 place = place_of(lane);
-	struct lane_counters *c = bpf_map_lookup_elem(&lane_counters, &place);
-	if (c) {
-		c->in_packets += packets;
-		c->in_bytes += bytes;
-	}
+	rx_count(lane, rx_put_skb(skb, lane, skb->len, rx_info(skb)), packets, bytes);
 	count_more(HOST_GROUP_COPIES, packets);
 	if (capturing())
 		capture_skb(skb, skb->len, lane, skb->ifindex);
-	return bpf_clone_redirect(skb, lane, 0);
+	return 0;
 }
 
 /* Books an early fragment of a group's datagram: 0 if that would be too many. A global function for the verifier's sake; rare. */
@@ -487,11 +476,16 @@ int divert_tc(struct __sk_buff *skb)
 	struct frame f = SKB_FRAME(skb);
 	__u32 lane = find(&p, &f, skb->ifindex);
 	if (lane) {
+		int put = rx_put_skb(skb, lane, skb->len, rx_info(skb));
+		/* As above. */
+		if (put < 0)
+			return TC_ACT_UNSPEC;
 		struct merged m = merged(skb, &p, &f);
-		count_in(lane, m.packets, m.bytes);
+		rx_count(lane, put, m.packets, m.bytes);
+		count_more(HOST_DIVERTED, m.packets);
 		if (capturing())
 			capture_skb(skb, skb->len, lane, skb->ifindex);
-		return bpf_redirect(lane, 0);
+		return TC_ACT_SHOT;
 	}
 	if (is_multicast(&p) && (p.later_fragment || p.destination_port))
 		copy_to_members(skb, &p);

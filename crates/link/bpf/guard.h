@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
-/* guard: on the host end of a lane, out of the program's reach. Lets out TCP and UDP over IPv4 and IPv6 whose source address and
+/* guard: on the TAP device of a lane, behind the program's write. Lets out TCP and UDP over IPv4 and IPv6 whose source address and
  * Ethernet address are the host's and whose source port the lane owns. Everything else is dropped and counted by reason. */
 #pragma once
 
 #include "capture.h"
+#include "merged.h"
 #include "packet.h"
 
 static __always_inline struct flow_key flow_out(const struct packet *p)
@@ -95,57 +96,56 @@ static __always_inline __u32 see_answer(struct packet *p, const struct frame *f,
 }
 
 /* The NIC that a frame may leave by; 0: refused, for `reason`. */
-static __always_inline __u32 check(const struct frame *f, __u32 lane, enum refusal *reason)
+static __always_inline __u32 check(struct packet *p, const struct frame *f, __u32 lane, enum refusal *reason)
 {
-	struct packet p = {};
 	struct ethernet *eth = f->data;
 	*reason = REFUSED_MALFORMED;
 	if ((void *)(eth + 1) > f->end)
 		return 0;
-	enum verdict verdict = parse(&p, f);
+	enum verdict verdict = parse(p, f);
 	/* The stack always says where its packets end. */
-	if (verdict == MALFORMED || p.limit == NO_LIMIT)
+	if (verdict == MALFORMED || p->limit == NO_LIMIT)
 		return 0;
 	/* Ports behind further extension headers could be overwritten by a later fragment, which need not name the same protocol. Our stack
 	 * makes no such fragments. */
 	*reason = REFUSED_FRAGMENT;
-	if (p.behind)
+	if (p->behind)
 		return 0;
 	*reason = REFUSED_PROTOCOL;
 	if (verdict != FOUND)
 		return 0;
 	*reason = REFUSED_SOURCE;
-	struct source_key source = {.address = p.source};
+	struct source_key source = {.address = p->source};
 	memcpy(source.mac, eth->source, 6);
 	__u32 *nic = bpf_map_lookup_elem(&sources, &source);
 	if (!nic)
 		return 0;
 	struct fragment_key key;
-	if (p.later_fragment) {
+	if (p->later_fragment) {
 		*reason = REFUSED_FRAGMENT;
-		fragment_key(&key, &p, lane);
+		fragment_key(&key, p, lane);
 		return first_of(&fragments_out, &key) ? *nic : 0;
 	}
 	*reason = REFUSED_PORT;
-	if (!owns(&p, lane))
+	if (!owns(p, lane))
 		return 0;
-	__u32 leaves_by = see_answer(&p, f, lane, *nic);
-	if (p.first_fragment) {
+	__u32 leaves_by = see_answer(p, f, lane, *nic);
+	if (p->first_fragment) {
 		struct fragment_value value = {.seen_ns = bpf_ktime_get_ns(), .lane = lane};
-		fragment_key(&key, &p, lane);
+		fragment_key(&key, p, lane);
 		bpf_map_update_elem(&fragments_out, &key, &value, BPF_ANY);
 	}
 	return leaves_by;
 }
 
-static __always_inline void count_out(__u32 lane, __u32 nic, enum refusal reason, __u64 bytes)
+static __always_inline void count_out(__u32 lane, __u32 nic, enum refusal reason, __u64 packets, __u64 bytes)
 {
 	__u32 place = place_of(lane);
 	struct lane_counters *c = bpf_map_lookup_elem(&lane_counters, &place);
 	if (!c)
 		return;
 	if (nic) {
-		c->out_packets += 1;
+		c->out_packets += packets;
 		c->out_bytes += bytes;
 	} else {
 		c->refused[reason & (REFUSALS - 1)] += 1;
@@ -159,8 +159,9 @@ int guard(struct xdp_md *ctx)
 	__u32 lane = ctx->ingress_ifindex;
 	__u32 length = bpf_xdp_get_buff_len(ctx);
 	struct frame f = XDP_FRAME(ctx);
-	__u32 nic = check(&f, lane, &reason);
-	count_out(lane, nic, reason, length);
+	struct packet p = {};
+	__u32 nic = check(&p, &f, lane, &reason);
+	count_out(lane, nic, reason, 1, length);
 	if (!nic)
 		return XDP_DROP;
 	if (capturing())
@@ -168,24 +169,90 @@ int guard(struct xdp_md *ctx)
 	return bpf_redirect_map(&nics, nic, XDP_DROP);
 }
 
-/* For NICs that cannot transmit redirected XDP frames. */
-SEC("classifier")
-int guard_tc(struct __sk_buff *skb)
+/* Lets a socket buffer out by a NIC, or refuses it. */
+static __always_inline int let_out(struct __sk_buff *skb, __u32 lane, __u32 nic, enum refusal reason, struct merged m)
 {
-	enum refusal reason;
-	__u32 lane = skb->ifindex;
-	if (skb->len > (__u32)(skb->data_end - skb->data))
-		bpf_skb_pull_data(skb, skb->len < 192 ? skb->len : 192);
-	struct frame f = SKB_FRAME(skb);
-	__u32 nic = skb->vlan_present ? 0 : check(&f, lane, &reason);
-	if (skb->vlan_present)
-		reason = REFUSED_PROTOCOL;
-	count_out(lane, nic, reason, skb->len);
+	count_out(lane, nic, reason, m.packets, m.bytes);
 	if (!nic)
 		return TC_ACT_SHOT;
 	if (capturing())
 		capture_skb(skb, skb->len, lane, 0);
 	return bpf_redirect(nic, 0);
+}
+
+static __always_inline void pull_for_guard(struct __sk_buff *skb)
+{
+	if (skb->len > (__u32)(skb->data_end - skb->data))
+		bpf_skb_pull_data(skb, skb->len < 192 ? skb->len : 192);
+}
+
+/* For NICs that cannot transmit redirected XDP frames. */
+SEC("classifier")
+int guard_tc(struct __sk_buff *skb)
+{
+	enum refusal reason = REFUSED_PROTOCOL;
+	__u32 lane = skb->ifindex, nic = 0, mtu = 0;
+	struct packet p = {};
+	pull_for_guard(skb);
+	struct frame f = SKB_FRAME(skb);
+	if (!skb->vlan_present)
+		nic = check(&p, &f, lane, &reason);
+	/* XDP's redirect looks by itself. */
+	if (nic && bpf_check_mtu(skb, nic, &mtu, 0, 0)) {
+		reason = REFUSED_LENGTH;
+		nic = 0;
+	}
+	return let_out(skb, lane, nic, reason, (struct merged){.packets = 1, .bytes = skb->len});
+}
+
+/* The bit by which the index of a lane's device for trains differs from the lane. */
+#define BULK_DEVICE (1u << 30)
+
+/* The longest frame, and the least data of a segment: one write makes 256 packets at most. */
+#define MOST_BYTES (14 + 65535)
+#define LEAST_SEGMENT 256
+
+/* Whether the checksum is left to the device (CHECKSUM_PARTIAL). The program would say where it is to be written: over its source port, for instance, behind this
+ * guard. No helper tells; but one that changes checksums leaves such a one alone. */
+static __always_inline int checksum_is_left(struct __sk_buff *skb, __u32 at)
+{
+	__be16 before = 0, after = 0;
+	if (bpf_skb_load_bytes(skb, at, &before, sizeof(before)) || bpf_l4_csum_replace(skb, at, 0, bpf_htonl(1), 4) ||
+	    bpf_skb_load_bytes(skb, at, &after, sizeof(after)))
+		return 1;
+	return before == after || bpf_skb_store_bytes(skb, at, &before, sizeof(before), 0);
+}
+
+/* The guard of a lane's device for trains: TCP segments that the program has put together (virtio_net_hdr), and that the kernel takes apart on their
+ * way to the NIC, making their checksums. */
+SEC("classifier")
+int guard_bulk(struct __sk_buff *skb)
+{
+	enum refusal reason = REFUSED_PROTOCOL;
+	__u32 lane = skb->ifindex & ~BULK_DEVICE, nic = 0, mtu = 0, segment = skb->gso_size;
+	struct packet p = {};
+	pull_for_guard(skb);
+	struct frame f = SKB_FRAME(skb);
+	if (!skb->vlan_present)
+		nic = check(&p, &f, lane, &reason);
+	struct merged m = {.packets = 1, .bytes = skb->len};
+	if (nic && (p.protocol != PROTOCOL_TCP || p.later_fragment || p.first_fragment)) {
+		reason = REFUSED_PROTOCOL;
+		nic = 0;
+	}
+	if (nic)
+		m = merged(skb, &p, &f);
+	__u32 longest = segment ? p.l4 + transport_header(&p, &f) + segment : skb->len;
+	if (nic && (skb->len > MOST_BYTES || (segment && segment < LEAST_SEGMENT) || bpf_check_mtu(skb, nic, &mtu, 0, 0) < 0 ||
+		    longest > mtu + sizeof(struct ethernet))) {
+		reason = REFUSED_LENGTH;
+		nic = 0;
+	}
+	if (nic && checksum_is_left(skb, p.l4 + 16)) {
+		reason = REFUSED_CHECKSUM;
+		nic = 0;
+	}
+	return let_out(skb, lane, nic, reason, m);
 }
 
 /* Behind the guard, attached so that it outlives the service: a lane without a guard lets nothing into the host. */

@@ -2,7 +2,7 @@
 /* Keys, values and maps that the service fills and the programs read. src/bpf.rs mirrors every struct here.
  *
  * Addresses are 16 bytes, IPv4 as ::ffff:a.b.c.d; ports are in network byte order; a lane is named by the interface index of its
- * host end. All padding is explicit and zero, since a key is compared as bytes. */
+ * TAP device. All padding is explicit and zero, since a key is compared as bytes. */
 #pragma once
 
 #include "helpers.h"
@@ -142,6 +142,8 @@ enum refusal {
 	REFUSED_SOURCE,    /* source address or Ethernet address is not the host's */
 	REFUSED_PORT,      /* source port is not the lane's */
 	REFUSED_FRAGMENT,  /* later fragment without a first one */
+	REFUSED_LENGTH,    /* longer than the NIC's MTU, or cut into too many packets */
+	REFUSED_CHECKSUM,  /* a checksum that is left to the device, at a place that the program names */
 	REFUSALS = 8,
 };
 
@@ -151,6 +153,7 @@ struct lane_counters {
 	__u64 out_packets;
 	__u64 out_bytes;
 	__u64 refused[REFUSALS];
+	__u64 lost_packets; /* for the lane, but its ring was full */
 };
 
 /* What became of packets that arrived on the NICs. */
@@ -266,13 +269,18 @@ static __always_inline __u32 place_of(__u32 lane)
 	return lane & lane_mask;
 }
 
-/* A hash, which is as quick here: an array would have to belong to programs for frames in pieces, or to programs for whole ones. */
+/* The receive ring of each lane, by its place (see ring.h). The lane's program maps it. */
+struct ring {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+};
+
 struct {
-	__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
 	__uint(max_entries, MAX_LANES);
 	__type(key, __u32);
-	__type(value, __u32);
-} lanes SEC(".maps");
+	__array(values, struct ring);
+} rings SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);

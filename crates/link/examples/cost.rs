@@ -15,7 +15,6 @@ use bed::{Divert, Guard, PORT};
 use std::os::fd::BorrowedFd;
 use test_run::Ran;
 use tickwire_link::bpf::program;
-use tickwire_stack::Limits;
 use tickwire_stack::addr::Address;
 
 const REPEAT: u32 = 1_000_000;
@@ -30,25 +29,25 @@ fn run(program: BorrowedFd<'_>, device: u32, frame: &[u8]) -> Result<Ran> {
 }
 
 fn main() -> Result<()> {
-    let limits = Limits { frames: 2048, tcp: 16, udp: 16, ..Limits::DEFAULT };
     let [mut a, b] = bed::cable(1500, false)?;
     a.divert(Divert::Native)?;
-    let lane = a.lane(1500, Guard::Xdp, &limits)?;
+    let lane = a.lane(Guard::Xdp)?;
     a.claim(&lane, PORT)?;
     a.claim_at(&lane, [Address::ANY_V4, Address::ANY], ANY)?;
     let (here, there) = ((a.mac.0, a.address.octets()), (b.mac.0, b.address.octets()));
     const PASS: u32 = 2;
+    const DROP: u32 = 1;
     const REDIRECT: u32 = 4;
     for (what, name, port, verdict) in [
-        ("divert, port of an address", program::DIVERT, PORT, REDIRECT),
-        ("divert, port of any address", program::DIVERT, ANY, REDIRECT),
+        ("divert, port of an address", program::DIVERT, PORT, DROP),
+        ("divert, port of any address", program::DIVERT, ANY, DROP),
         ("divert, nobody's port", program::DIVERT, NOBODYS, PASS),
         ("guard, port of an address", program::GUARD, PORT, REDIRECT),
         ("guard, port of any address", program::GUARD, ANY, REDIRECT),
     ] {
         let incoming = name == program::DIVERT;
         let (from, to) = if incoming { (there, here) } else { (here, there) };
-        let (device, frame) = (if incoming { a.nic } else { lane.host_end }, raw::packet(from, to, port, 64));
+        let (device, frame) = (if incoming { a.nic } else { lane.number }, raw::packet(from, to, port, 64));
         let loaded = a.program(name)?;
         let runs = a.ns.run(|| (0..ROUNDS).map(|_| run(loaded, device, &frame)).collect::<Result<Vec<_>>>())?;
         let said: Vec<u32> = runs.iter().map(|ran| ran.verdict).collect();

@@ -1,7 +1,7 @@
 //! The BPF programs as the service loads them, and the keys and values of their maps (feature `bpf`).
 //!
 //! Every struct mirrors one of `bpf/maps.h`; padding is explicit and zero, because the kernel compares keys as bytes. A lane
-//! is named by the interface index of its host end.
+//! is named by the interface index of its TAP device.
 
 use tickwire_stack::addr::{Address, Endpoint, Mac};
 
@@ -20,12 +20,12 @@ macro_rules! object {
 /// divert and guard with their shared maps. Programs: [`program`]; maps: [`map`].
 pub static HOST: &[u8] = object!("host");
 
-/// The program on a lane's program end. Program `lane`, map `sockets`: the AF_XDP socket of the device with index `i` is at
-/// `i & mask`, where [`SLOT_MASK`] is 0 unless the loader sets it (to a power of two less one, and the map's size to that power).
-pub static LANE: &[u8] = object!("lane");
+/// Program `probe` over the ring buffer `probe_ring` of [`PROBE_RING_BYTES`]: answers 0 if the kernel's ring buffers hold against a hostile consumer
+/// position of three quarters of that, 1 if not.
+pub static PROBE: &[u8] = object!("probe");
 
-/// The constant in [`LANE`] that says how many lanes one instance serves.
-pub const SLOT_MASK: &str = "slot_mask";
+/// Bytes of the ring of [`PROBE`].
+pub const PROBE_RING_BYTES: u32 = 16384;
 
 /// The constant in [`HOST`] by which a lane's place in the arrays is found: the bits of its number that count. A power of two less one, which is the
 /// size of [`map::LANE_COUNTERS`].
@@ -34,7 +34,7 @@ pub const LANE_MASK: &str = "lane_mask";
 /// [`LANE_MASK`], unless the loader sets it.
 pub const DEFAULT_LANE_MASK: u32 = 8191;
 
-/// Names of the programs in [`HOST`] and [`LANE`].
+/// Names of the programs in [`HOST`].
 pub mod program {
     /// XDP in a NIC's driver: diverts unicast.
     pub const DIVERT: &str = "divert";
@@ -44,11 +44,15 @@ pub mod program {
     pub const DIVERT_GROUPS: &str = "divert_groups";
     /// tc ingress on a NIC alone: unicast and multicast.
     pub const DIVERT_TC: &str = "divert_tc";
-    /// XDP on a lane's host end.
+    /// The only program of [`super::PROBE`].
+    pub const PROBE: &str = "probe";
+    /// XDP on a lane's TAP device.
     pub const GUARD: &str = "guard";
-    /// tc ingress on a lane's host end, for NICs that cannot transmit redirected XDP frames.
+    /// tc ingress on a lane's TAP device, for NICs that cannot transmit redirected XDP frames.
     pub const GUARD_TC: &str = "guard_tc";
-    /// tc ingress on a lane's host end, behind the guard: lets nothing through.
+    /// tc ingress on a lane's device for trains.
+    pub const GUARD_BULK: &str = "guard_bulk";
+    /// tc ingress on a lane's TAP device, behind the guard: lets nothing through.
     pub const DROP_ALL: &str = "drop_all";
     /// Stand-in for [`DIVERT_TC`] where classifiers outlive who attached them (before Linux 6.6): does nothing once
     /// [`super::map::STAND_INS`] is closed.
@@ -57,13 +61,11 @@ pub mod program {
     pub const ALIVE_GROUPS: &str = "alive_groups";
     /// The same for [`GUARD_TC`].
     pub const ALIVE_GUARD: &str = "alive_guard";
-    /// XDP on a lane's program end.
-    pub const LANE: &str = "lane";
-    /// tc ingress on a lane's bulk device: to the program end.
-    pub const BULK: &str = "bulk";
+    /// The same for [`GUARD_BULK`].
+    pub const ALIVE_GUARD_BULK: &str = "alive_guard_bulk";
 }
 
-/// Names of the maps in [`HOST`] and [`LANE`].
+/// Names of the maps in [`HOST`].
 pub mod map {
     /// [`super::FlowKey`] -> [`super::FlowValue`].
     pub const FLOWS: &str = "flows";
@@ -75,8 +77,8 @@ pub mod map {
     pub const PORT_KINDS: &str = "port_kinds";
     /// [`super::GroupKey`] -> [`super::GroupValue`].
     pub const GROUPS: &str = "groups";
-    /// Device map: lane -> lane.
-    pub const LANES: &str = "lanes";
+    /// Place of a lane ([`super::LANE_MASK`]) -> its receive ring ([`crate::rx_ring`]).
+    pub const RINGS: &str = "rings";
     /// Device map: NIC -> NIC.
     pub const NICS: &str = "nics";
     /// [`super::AddressKey`] -> [`super::AddressValue`].
@@ -95,10 +97,10 @@ pub mod map {
     pub const SETTINGS: &str = "settings";
     /// The programs for which others stand in, in the order of [`super::program::ALIVE_DIVERT`] and what follows it.
     pub const STAND_INS: &str = "stand_ins";
+    /// The ring of [`super::PROBE`].
+    pub const PROBE_RING: &str = "probe_ring";
     /// Ring buffer of [`super::CaptureRecord`]s.
     pub const CAPTURE: &str = "capture";
-    /// AF_XDP sockets of a lane ([`super::LANE`]).
-    pub const SOCKETS: &str = "sockets";
 }
 
 /// Bits of the entry of [`map::SETTINGS`].
@@ -130,7 +132,7 @@ plain! {
     SourceKey: 24,
     OwnedKey: 24,
     OwnedValue: 20,
-    LaneCounters: 96,
+    LaneCounters: 104,
 }
 
 /// One connection of one of our sockets.
@@ -427,16 +429,22 @@ pub enum Refusal {
     Port = 3,
     /// A later fragment without a first one.
     Fragment = 4,
+    /// Longer than the NIC's MTU, or cut into too many packets.
+    Length = 5,
+    /// A checksum that is left to the device, at a place that the program names.
+    Checksum = 6,
 }
 
 impl Refusal {
     /// All reasons, with a name for tables.
-    pub const ALL: [(Self, &'static str); 5] = [
+    pub const ALL: [(Self, &'static str); 7] = [
         (Self::Malformed, "malformed"),
         (Self::Protocol, "protocol"),
         (Self::Source, "source"),
         (Self::Port, "port"),
         (Self::Fragment, "fragment"),
+        (Self::Length, "length"),
+        (Self::Checksum, "checksum"),
     ];
 }
 
@@ -454,6 +462,8 @@ pub struct LaneCounters {
     pub out_bytes: u64,
     /// Frames that the guard refused, by [`Refusal`].
     pub refused: [u64; 8],
+    /// Those of the packets diverted that were lost because its ring was full.
+    pub lost_packets: u64,
 }
 
 impl core::ops::AddAssign for LaneCounters {
@@ -462,6 +472,7 @@ impl core::ops::AddAssign for LaneCounters {
         self.in_bytes += other.in_bytes;
         self.out_packets += other.out_packets;
         self.out_bytes += other.out_bytes;
+        self.lost_packets += other.lost_packets;
         for (mine, theirs) in self.refused.iter_mut().zip(other.refused) {
             *mine += theirs;
         }

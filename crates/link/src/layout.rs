@@ -7,7 +7,6 @@
 //! The offsets follow from the limits alone, so both sides compute them and neither has to believe the other.
 
 use crate::duty::PollDuty;
-use crate::xsk::RingSizes;
 use std::mem::offset_of;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -177,7 +176,8 @@ pub(crate) struct Header {
     pub(crate) layout: u64,
     pub(crate) size: u64,
     pub(crate) limits: Limits,
-    pub(crate) rings: RingSizes,
+    /// Bytes of the receive ring, and room for more of its kind.
+    pub(crate) ring: u64,
     pub(crate) lock: crate::lock::RawLock,
     pub(crate) waiting: Waiting,
 }

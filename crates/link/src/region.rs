@@ -5,8 +5,8 @@
 
 use crate::layout::{Header, Layout, MAGIC, REGION_VERSION, Waiting};
 use crate::lock::{LaneLock, RawLock};
+use crate::rx_ring::RING_BYTES;
 use crate::sys::answer;
-use crate::xsk::RingSizes;
 use std::io;
 use std::marker::PhantomData;
 use std::mem::{align_of, size_of};
@@ -107,7 +107,7 @@ fn check_file(fd: BorrowedFd<'_>, size: usize) -> Result<(), RegionError> {
 ///
 /// # Errors
 /// [`RegionError::Limits`], or that there is no memory.
-pub fn create(lane: u32, limits: &Limits, rings: RingSizes) -> Result<OwnedFd, RegionError> {
+pub fn create(lane: u32, limits: &Limits) -> Result<OwnedFd, RegionError> {
     let layout = Layout::new(limits).ok_or(RegionError::Limits)?;
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     let make = |flags: libc::c_uint| {
@@ -137,7 +137,7 @@ pub fn create(lane: u32, limits: &Limits, rings: RingSizes) -> Result<OwnedFd, R
         (&raw mut (*header).layout).write(Memory::LAYOUT_HASH);
         (&raw mut (*header).size).write(layout.size() as u64);
         (&raw mut (*header).limits).write(*limits);
-        (&raw mut (*header).rings).write(rings);
+        (&raw mut (*header).ring).write(RING_BYTES.into());
         (&raw mut (*header).waiting).write(Waiting::default());
         RawLock::init(&raw mut (*header).lock);
     }
@@ -170,7 +170,7 @@ pub fn read_only(region: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 pub struct Region {
     mapping: Mapping,
     layout: Layout,
-    rings: RingSizes,
+    ring: u32,
     lane: u32,
 }
 
@@ -188,7 +188,7 @@ impl Region {
         let header = mapping.at::<Header>(layout.header(), 1).as_ptr();
         // SAFETY: the header page is inside the mapping. These fields do not change after the region was made; every bit pattern
         // is valid for them.
-        let (magic, version, found_lane, hash, size, found_limits, rings) = unsafe {
+        let (magic, version, found_lane, hash, size, found_limits, ring) = unsafe {
             (
                 (*header).magic,
                 (*header).version,
@@ -196,7 +196,7 @@ impl Region {
                 (*header).layout,
                 (*header).size,
                 (*header).limits,
-                (*header).rings,
+                (*header).ring,
             )
         };
         let checks = [
@@ -206,11 +206,11 @@ impl Region {
             (size == layout.size() as u64, "size"),
             (found_limits == *limits, "set of limits"),
             (found_lane == lane, "lane"),
-            (rings.valid(), "ring size"),
+            (ring == u64::from(RING_BYTES), "ring size"),
         ];
         match checks.iter().find(|(good, _)| !good) {
             Some((_, what)) => Err(RegionError::Header(what)),
-            None => Ok(Self { mapping, layout, rings, lane }),
+            None => Ok(Self { mapping, layout, ring: RING_BYTES, lane }),
         }
     }
 
@@ -226,10 +226,10 @@ impl Region {
         self.layout.limits()
     }
 
-    /// Sizes of the rings that go with it.
+    /// Bytes of the receive ring that goes with it.
     #[must_use]
-    pub const fn rings(&self) -> RingSizes {
-        self.rings
+    pub const fn ring(&self) -> u32 {
+        self.ring
     }
 
     /// The lane's lock.
@@ -327,7 +327,7 @@ mod tests {
 
     #[test]
     fn two_mappings_show_the_same_stack() {
-        let fd = create(7, &small(), RingSizes::DEFAULT).unwrap();
+        let fd = create(7, &small()).unwrap();
         let a = Region::map(fd.as_fd(), 7, &small()).unwrap();
         let b = Region::map(fd.as_fd(), 7, &small()).unwrap();
         {
@@ -349,7 +349,7 @@ mod tests {
 
     #[test]
     fn a_view_sees_rows_and_cannot_write() {
-        let fd = create(1, &small(), RingSizes::DEFAULT).unwrap();
+        let fd = create(1, &small()).unwrap();
         let region = Region::map(fd.as_fd(), 1, &small()).unwrap();
         let reader = read_only(fd.as_fd()).unwrap();
         let view = View::map(reader.as_fd(), &small()).unwrap();
@@ -365,7 +365,7 @@ mod tests {
 
     #[test]
     fn an_empty_region_takes_no_memory() {
-        let fd = create(7, &small(), RingSizes::DEFAULT).unwrap();
+        let fd = create(7, &small()).unwrap();
         let pages = || {
             // SAFETY: all-zero is a valid `stat`.
             let mut stat: libc::stat = unsafe { std::mem::zeroed() };
@@ -385,7 +385,7 @@ mod tests {
 
     #[test]
     fn the_file_is_sealed() {
-        let fd = create(1, &small(), RingSizes::DEFAULT).unwrap();
+        let fd = create(1, &small()).unwrap();
         for size in [0, 1 << 30] {
             // SAFETY: no memory is passed.
             assert_eq!(unsafe { libc::ftruncate(fd.as_raw_fd(), size) }, -1, "size {size}");
@@ -396,14 +396,11 @@ mod tests {
     fn strangers_files_and_headers_are_refused() {
         let plain = std::fs::File::open("/dev/null").unwrap();
         assert!(matches!(View::map(plain.as_fd(), &small()), Err(RegionError::File { .. })));
-        let fd = create(1, &small(), RingSizes::DEFAULT).unwrap();
+        let fd = create(1, &small()).unwrap();
         let other = Limits { frames: 256, ..small() };
         assert!(matches!(Region::map(fd.as_fd(), 1, &other), Err(RegionError::File { .. })));
         assert!(matches!(View::map(fd.as_fd(), &other), Err(RegionError::File { .. })));
         assert!(matches!(Region::map(fd.as_fd(), 2, &small()), Err(RegionError::Header("lane"))));
         assert!(matches!(Region::map(fd.as_fd(), 1, &Limits { tcp: 0, ..small() }), Err(RegionError::Limits)));
-        let bad = RingSizes { rx: 3, ..RingSizes::DEFAULT };
-        let fd = create(1, &small(), bad).unwrap();
-        assert!(matches!(Region::map(fd.as_fd(), 1, &small()), Err(RegionError::Header("ring size"))));
     }
 }

@@ -1,4 +1,4 @@
-//! Making the bulk device of a lane: a TAP device into which the program writes trains of segments, each with one header for all (`IFF_VNET_HDR`).
+//! Making the TAP devices of a lane: one into which the program writes frames, and one for trains of segments, each with one header for all (`IFF_VNET_HDR`).
 
 use crate::sys::answer;
 use std::ffi::CStr;
@@ -6,7 +6,7 @@ use std::io;
 use std::mem::zeroed;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// The bit by which the interface index of a lane's bulk device differs from the lane's number (`BULK_DEVICE` of `bpf/lane.bpf.c`).
+/// The bit by which the interface index of a lane's bulk device differs from the lane's number (`BULK_DEVICE` of `bpf/guard.h`).
 pub const BULK_DEVICE: u32 = 1 << 30;
 
 const DEVICE: &CStr = c"/dev/net/tun";
@@ -17,11 +17,11 @@ const TUNSETIFINDEX: libc::c_ulong = 0x4004_54da;
 const IFF_TUN_EXCL: i32 = 0x8000;
 
 /// Makes a TAP device of this name and interface index in the network namespace of the calling thread, down. It lasts as long as the descriptor, or until it
-/// is removed; writing never blocks.
+/// is removed; writing never blocks. With `trains`, what is written begins with a `virtio_net_hdr`.
 ///
 /// # Errors
 /// If the name or index is taken (`EBUSY`, `EEXIST`), without the privilege, or where there are no such devices (`ENOENT`, `ENXIO`).
-pub fn create(name: &str, index: u32) -> io::Result<OwnedFd> {
+pub fn create(name: &str, index: u32, trains: bool) -> io::Result<OwnedFd> {
     // SAFETY: all-zero is a valid `ifreq`.
     let mut request: libc::ifreq = unsafe { zeroed() };
     if name.len() >= request.ifr_name.len() {
@@ -30,8 +30,8 @@ pub fn create(name: &str, index: u32) -> io::Result<OwnedFd> {
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
         *to = from as libc::c_char;
     }
-    request.ifr_ifru.ifru_flags =
-        (libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | IFF_TUN_EXCL) as libc::c_short;
+    let header = if trains { libc::IFF_VNET_HDR } else { 0 };
+    request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI | header | IFF_TUN_EXCL) as libc::c_short;
     let index = libc::c_int::try_from(index).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
     // SAFETY: the path ends with a zero byte.
     let fd = unsafe { libc::open(DEVICE.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC | libc::O_NONBLOCK) };
@@ -53,6 +53,6 @@ mod tests {
 
     #[test]
     fn a_name_that_is_too_long_is_an_error() {
-        assert!(create("a-name-that-is-far-too-long", 7).is_err());
+        assert!(create("a-name-that-is-far-too-long", 7, false).is_err());
     }
 }

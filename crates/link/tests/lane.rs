@@ -14,18 +14,15 @@ mod test_run;
 use bed::{Divert, Guard, Host, Lane, PORT};
 use raw::{HEADERS, Raw, packet};
 use std::net::UdpSocket;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 use tickwire_link::bpf::{Refusal, program};
 use tickwire_link::port::Port;
-use tickwire_link::region::Region;
+use tickwire_link::rx_ring::RING_BYTES;
 use tickwire_link::sys_packet::PacketSender;
-use tickwire_link::xsk;
-use tickwire_stack::Limits;
-
-fn limits() -> Limits {
-    Limits { frames: 2048, tcp: 16, udp: 16, ..Limits::DEFAULT }
-}
+use tickwire_stack::addr::Endpoint;
+use tickwire_stack::udp::UdpOptions;
+use tickwire_stack::{Config, Limits, OwnedMemory};
 
 fn have_root() -> bool {
     // SAFETY: no memory is passed.
@@ -36,15 +33,6 @@ fn have_root() -> bool {
     root
 }
 
-/// Whether the kernel hands long frames to lanes in pieces (6.6), and so lets somebody else map a lane's rings (6.4).
-fn have_linux_6_6() -> bool {
-    let have = xsk::takes_long_frames().unwrap();
-    if !have {
-        eprintln!("skipped: this needs Linux 6.6");
-    }
-    have
-}
-
 /// A host with a lane that owns [`PORT`], in use.
 struct End {
     host: Host,
@@ -53,9 +41,9 @@ struct End {
 }
 
 impl End {
-    fn new(mut host: Host, divert: Divert, guard: Guard, mtu: u32) -> Self {
+    fn new(mut host: Host, divert: Divert, guard: Guard) -> Self {
         host.divert(divert).unwrap();
-        let lane = host.lane(mtu, guard, &limits()).unwrap();
+        let lane = host.lane(guard).unwrap();
         host.claim(&lane, PORT).unwrap();
         let raw = Raw::new(lane.open().unwrap());
         Self { host, lane, raw }
@@ -66,8 +54,8 @@ impl End {
     }
 
     fn send(&mut self, frame: &[u8]) {
-        assert!(self.raw.send(frame.len(), |p| p.copy_from_slice(frame)));
-        self.raw.kick();
+        // A frame that is no Ethernet frame the device refuses.
+        self.raw.send(frame);
     }
 
     /// Everything that comes, until `wanted` frames are there or nothing has come for a while.
@@ -86,7 +74,7 @@ impl End {
 }
 
 fn pair(divert: Divert, guard: Guard) -> [End; 2] {
-    bed::cable(1500, false).unwrap().map(|host| End::new(host, divert, guard, 1500))
+    bed::cable(1500, false).unwrap().map(|host| End::new(host, divert, guard))
 }
 
 fn udp(from: &End, to: &End, payload: usize) -> Vec<u8> {
@@ -134,7 +122,7 @@ fn what_a_hypervisor_has_merged_is_counted_as_the_packets_that_it_was() {
     if !have_root() {
         return;
     }
-    const REDIRECT: u32 = 7;
+    const SHOT: u32 = 2;
     /// Places of `ifindex`, `gso_segs` and `gso_size` among the 48 words of `struct __sk_buff`.
     const IFINDEX: usize = 10;
     const SEGMENTS: usize = 41;
@@ -149,7 +137,7 @@ fn what_a_hypervisor_has_merged_is_counted_as_the_packets_that_it_was() {
         let before = b.host.lane_counters(&b.lane).unwrap();
         let program = b.host.program(program::DIVERT_TC).unwrap();
         let ran = b.host.ns.run(|| test_run::run(program, &context, &frame, 1)).unwrap();
-        assert_eq!(ran.verdict, REDIRECT);
+        assert_eq!(ran.verdict, SHOT);
         let after = b.host.lane_counters(&b.lane).unwrap();
         let bytes = payload + packets as usize * HEADERS;
         assert_eq!(
@@ -404,7 +392,7 @@ fn an_icmp_error_finds_the_lane_whose_packet_it_quotes() {
         return;
     }
     let [a, b] = bed::cable(1500, false).unwrap();
-    let mut a = End::new(a, Divert::Tc, Guard::Tc, 1500);
+    let mut a = End::new(a, Divert::Tc, Guard::Tc);
     // B is a host without Tickwire, and nobody listens there.
     let frame = packet(a.identity(), (b.mac.0, b.address.octets()), PORT, 64);
     a.send(&frame);
@@ -412,27 +400,14 @@ fn an_icmp_error_finds_the_lane_whose_packet_it_quotes() {
     assert_eq!((got[0][23], got[0][34], got[0][35]), (1, 3, 3), "ICMP port unreachable");
 }
 
-/// Whether the UDP checksum of an IPv4 packet is right.
-fn checksum_is_right(frame: &[u8]) -> bool {
-    let udp = &frame[34..];
-    let mut sum = 17 + udp.len() as u32;
-    for word in frame[26..34].chunks(2).chain(udp.chunks(2)) {
-        sum += u32::from(word[0]) << 8 | u32::from(*word.get(1).unwrap_or(&0));
-    }
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum == 0xffff
-}
-
 #[test]
-fn at_tc_packets_that_the_kernel_has_merged_reach_the_lane_cut_and_summed() {
+fn at_tc_packets_that_the_kernel_has_merged_reach_the_lane_whole() {
     if !have_root() {
         return;
     }
     // Segmentation and checksums stay "offloaded" on this cable, as a real interface's receive path merges packets.
     let [a, b] = bed::cable(1500, true).unwrap();
-    let mut b = End::new(b, Divert::Tc, Guard::Tc, 1500);
+    let mut b = End::new(b, Divert::Tc, Guard::Tc);
     let sender = a.ns.run(|| UdpSocket::bind((a.address, 0))).unwrap();
     let segment: libc::c_int = 1000;
     // SAFETY: the option's value is an integer, alive for the call.
@@ -442,10 +417,54 @@ fn at_tc_packets_that_the_kernel_has_merged_reach_the_lane_cut_and_summed() {
     };
     assert_eq!(set, 0);
     sender.send_to(&[7; 9_500], (b.host.address, PORT)).unwrap();
-    let got = b.receive(10);
-    let lengths: Vec<_> = got.iter().map(|f| f.len() - HEADERS).collect();
+    // A stack takes them apart.
+    let mut memory = OwnedMemory::new(&Limits { frames: 64, ..Limits::DEFAULT });
+    let mut stack = memory.stack();
+    stack.init(&Config::default(), now());
+    let id = stack.udp_open(UdpOptions::default()).unwrap();
+    stack.udp_bind(id, Endpoint::new(b.host.address.into(), PORT)).unwrap();
+    let port = Port::new(b.lane.open().unwrap().0, b.lane.tap.try_clone().unwrap());
+    let end = Instant::now() + Duration::from_secs(3);
+    while port.poll(&mut stack, now()) == 0 && Instant::now() < end {}
+    let mut buffer = [0; 2000];
+    let lengths: Vec<_> =
+        std::iter::from_fn(|| stack.udp_recv(id, false, &mut &mut buffer[..]).ok()).map(|got| got.len).collect();
     assert_eq!(lengths, [1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 500]);
-    assert!(got.iter().all(|frame| checksum_is_right(frame)));
+    assert_eq!(b.host.lane_counters(&b.lane).unwrap().in_packets, 10);
+}
+
+fn now() -> tickwire_stack::time::Instant {
+    tickwire_stack::time::Instant::from_nanos(1)
+}
+
+/// What a device leaves unfinished (`CHECKSUM_PARTIAL`), a wire would have finished.
+#[test]
+fn a_checksum_that_never_met_a_wire_is_taken_at_its_word_and_a_wrong_one_is_not() {
+    if !have_root() {
+        return;
+    }
+    let [a, b] = bed::cable(1500, true).unwrap();
+    let mut b = End::new(b, Divert::Tc, Guard::Tc);
+    let mut memory = OwnedMemory::new(&Limits { frames: 64, ..Limits::DEFAULT });
+    let mut stack = memory.stack();
+    stack.init(&Config::default(), now());
+    let id = stack.udp_open(UdpOptions::default()).unwrap();
+    stack.udp_bind(id, Endpoint::new(b.host.address.into(), PORT)).unwrap();
+    let port = Port::new(b.lane.open().unwrap().0, b.lane.tap.try_clone().unwrap());
+    let sender = a.ns.run(|| UdpSocket::bind((a.address, 0))).unwrap();
+    sender.send_to(b"partial", (b.host.address, PORT)).unwrap();
+    let wire = a.ns.run(|| PacketSender::open(a.nic)).unwrap();
+    let mut wrong = packet((a.mac.0, a.address.octets()), b.identity(), PORT, 8);
+    wrong[40] = 1;
+    wire.send(&wrong).unwrap();
+    let end = Instant::now() + Duration::from_secs(3);
+    while b.host.lane_counters(&b.lane).unwrap().in_packets < 2 && Instant::now() < end {}
+    while port.poll(&mut stack, now()) > 0 {}
+    let mut buffer = [0; 2000];
+    let got = stack.udp_recv(id, false, &mut &mut buffer[..]).unwrap();
+    assert_eq!(&buffer[..got.len], b"partial");
+    assert!(stack.udp_recv(id, false, &mut &mut buffer[..]).is_err());
+    assert_eq!(stack.counters().udp_in_csum_errors.get(), 1);
 }
 
 #[test]
@@ -490,24 +509,129 @@ fn an_icmpv6_error_and_ipv6_fragments_find_their_lane() {
 }
 
 #[test]
-fn a_jumbo_frame_comes_in_pieces() {
-    if !have_root() || !have_linux_6_6() {
+fn a_jumbo_frame_comes_whole() {
+    if !have_root() {
         return;
     }
     for divert in [Divert::Native, Divert::Tc] {
         let [a, b] = bed::cable(9000, false).unwrap();
-        let mut b = End::new(b, divert, Guard::Tc, 9000);
+        let mut b = End::new(b, divert, Guard::Tc);
         let sender = a.ns.run(|| UdpSocket::bind((a.address, 0))).unwrap();
         sender.send_to(&[7; 8000], (b.host.address, PORT)).unwrap();
-        let got = b.receive(5);
-        assert_eq!(got.iter().map(Vec::len).sum::<usize>(), HEADERS + 8000, "{divert:?}: {}", got.len());
-        assert_eq!(b.raw.pieces(), got.len() as u64 - 1);
+        let got = b.receive(1);
+        assert_eq!(got.iter().map(Vec::len).collect::<Vec<_>>(), [HEADERS + 8000], "{divert:?}");
     }
 }
 
 #[test]
-fn a_process_without_privilege_uses_the_rings_and_another_takes_over() {
-    if !have_root() || !have_linux_6_6() {
+fn frames_of_every_size_come_as_they_were() {
+    if !have_root() {
+        return;
+    }
+    for divert in [Divert::Native, Divert::Tc] {
+        let [mut a, mut b] = {
+            let hosts = bed::cable(9000, false).unwrap();
+            hosts.map(|host| End::new(host, divert, Guard::Tc))
+        };
+        for size in [0, 1, 61, 62, 63, 189, 190, 191, 700, 702, 703, 1472, 1534, 1535, 3005, 3006, 3007, 8958] {
+            let mut frame = udp(&a, &b, size);
+            frame[HEADERS..].iter_mut().zip(0u32..).for_each(|(byte, at)| *byte = (at * 7) as u8);
+            a.send(&frame);
+            assert_eq!(b.receive(1), [frame], "{size} bytes, {divert:?}");
+        }
+    }
+}
+
+/// More than the ring holds is lost, and counted; what comes after there is room again is not.
+#[test]
+fn a_ring_that_nobody_reads_loses_what_is_new_and_counts_it() {
+    if !have_root() {
+        return;
+    }
+    let [mut a, mut b] = pair(Divert::Native, Guard::Xdp);
+    let frame = udp(&a, &b, 1400);
+    let sent = 3000;
+    for _ in 0..sent {
+        a.send(&frame);
+    }
+    let end = Instant::now() + Duration::from_secs(3);
+    let counted = |b: &mut End| {
+        let c = b.host.lane_counters(&b.lane).unwrap();
+        (c.in_packets, c.lost_packets)
+    };
+    while counted(&mut b).0 < sent && Instant::now() < end {}
+    let (came, lost) = counted(&mut b);
+    let got = u64::from(RING_BYTES) / 1600;
+    assert_eq!((came, came - lost), (sent, got), "as many as fit");
+    assert_eq!(b.receive(got as usize).len() as u64, got);
+    a.send(&frame);
+    assert_eq!(b.receive(1), [frame]);
+}
+
+/// Whatever a program writes into the page of the ring that it may write concerns its own packets only.
+#[test]
+fn a_hostile_consumer_position_loses_its_own_packets_only() {
+    if !have_root() {
+        return;
+    }
+    let [mut a, mut b] = pair(Divert::Tc, Guard::Tc);
+    let frame = udp(&a, &b, 64);
+    let (ring, _) = b.lane.open().unwrap();
+    for position in [1, 7, 8, 1 << 12, u64::from(RING_BYTES) - 8, 1 << 40, u64::MAX - 7, u64::MAX] {
+        ring.forge_consumer(position);
+        for _ in 0..50 {
+            a.send(&frame);
+        }
+        b.receive(0);
+    }
+    ring.forge_consumer(0);
+    // Sane again: from where the kernel is.
+    let other = b.host.ns.run(|| UdpSocket::bind(("0.0.0.0", 9))).unwrap();
+    other.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
+    let sender = a.host.ns.run(|| UdpSocket::bind((a.host.address, 0))).unwrap();
+    sender.send_to(b"kernel", (b.host.address, 9)).unwrap();
+    assert_eq!(other.recv(&mut [0; 16]).unwrap(), 6, "others notice nothing");
+}
+
+#[test]
+fn what_is_read_while_armed_wakes_a_sleeper_and_what_is_polled_does_not() {
+    if !have_root() {
+        return;
+    }
+    let [mut a, b] = pair(Divert::Native, Guard::Xdp);
+    let frame = udp(&a, &b, 64);
+    let (ring, _) = b.lane.open().unwrap();
+    let readable = |time: libc::c_int| {
+        let mut fd = libc::pollfd { fd: ring.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one entry, alive for the call.
+        unsafe { libc::poll(&raw mut fd, 1, time) == 1 }
+    };
+    let take = |wanted: u32| {
+        let end = Instant::now() + Duration::from_secs(3);
+        let mut got = 0;
+        while got < wanted && Instant::now() < end {
+            got += ring.read(64, |_, _| ());
+        }
+        got
+    };
+    for _ in 0..3 {
+        a.send(&frame);
+        assert_eq!(take(1), 1);
+        // What was read is held back from the kernel, which therefore sees a consumer that is behind.
+        assert!(readable(0));
+        ring.arm();
+        assert!(ring.is_empty() && !readable(0), "nothing is left to be read");
+        a.send(&frame);
+        assert!(readable(3000), "a sleeper is woken");
+        assert_eq!(take(1), 1);
+        assert!(!readable(0), "while one sleeps nothing is held back");
+        ring.disarm();
+    }
+}
+
+#[test]
+fn a_process_without_privilege_uses_the_lane_and_another_takes_over() {
+    if !have_root() {
         return;
     }
     let [a, mut b] = pair(Divert::Tc, Guard::Tc);
@@ -518,11 +642,61 @@ fn a_process_without_privilege_uses_the_rings_and_another_takes_over() {
         s.spawn(|| {
             // SAFETY: no memory is passed; the bare system call concerns this thread only.
             assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, 65_534, 65_534, 65_534) }, 0);
-            let (region, port): (Region, Port) = lane.open().unwrap();
-            let mut raw = Raw::new((region, port));
-            assert!(raw.send(frame.len(), |p| p.copy_from_slice(&frame)));
-            raw.kick();
+            let mut raw = Raw::new(lane.open().unwrap());
+            assert!(raw.send(&frame));
         });
     });
     assert_eq!(b.receive(1), [frame]);
+}
+
+/// What a holder of the TAP device's descriptor may do to it changes nothing about what the guard lets out.
+#[test]
+fn the_guard_holds_whatever_is_done_to_the_device() {
+    if !have_root() {
+        return;
+    }
+    const TUNSETOFFLOAD: libc::c_ulong = 0x4004_54d0;
+    const TUNSETSNDBUF: libc::c_ulong = 0x4004_54d4;
+    const TUNSETVNETHDRSZ: libc::c_ulong = 0x4004_54d8;
+    const TUNSETPERSIST: libc::c_ulong = 0x4004_54cb;
+    const TUNSETVNETLE: libc::c_ulong = 0x4004_54dc;
+    const TUNSETSTEERINGEBPF: libc::c_ulong = 0x8004_54e0;
+    const TUNSETFILTEREBPF: libc::c_ulong = 0x8004_54e1;
+    for (divert, guard) in [(Divert::Native, Guard::Xdp), (Divert::Tc, Guard::Tc)] {
+        let [mut a, mut b] = pair(divert, guard);
+        let good = udp(&a, &b, 64);
+        let mut bad = good.clone();
+        bad[34..36].copy_from_slice(&[0, 53]);
+        let fd = a.lane.tap.as_raw_fd();
+        // SAFETY: all-zero is a valid `ifreq`.
+        let mut mac: libc::ifreq = unsafe { std::mem::zeroed() };
+        mac.ifr_ifru.ifru_hwaddr = libc::sockaddr { sa_family: 1, sa_data: [2, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0] };
+        let number = |n: libc::c_int| Box::into_raw(Box::new(n)).cast::<libc::c_void>();
+        let changes: [(libc::c_ulong, *mut libc::c_void); 9] = [
+            (TUNSETOFFLOAD, std::ptr::without_provenance_mut(1)),
+            (TUNSETSNDBUF, number(1)),
+            (TUNSETVNETHDRSZ, number(12)),
+            (TUNSETVNETLE, number(1)),
+            (TUNSETPERSIST, std::ptr::without_provenance_mut(1)),
+            (TUNSETSTEERINGEBPF, number(-1)),
+            (TUNSETFILTEREBPF, number(-1)),
+            (libc::SIOCSIFHWADDR, (&raw mut mac).cast()),
+            (TUNSETPERSIST, std::ptr::without_provenance_mut(0)),
+        ];
+        for (request, argument) in changes {
+            // SAFETY: each request reads a number, or the structure that lives until the end of this block.
+            unsafe { libc::ioctl(fd, request as _, argument) };
+            // With a blocking descriptor frames go another way through the kernel.
+            for flags in [libc::O_RDWR, libc::O_RDWR | libc::O_NONBLOCK] {
+                // SAFETY: no memory is passed.
+                unsafe { libc::fcntl(fd, libc::F_SETFL, flags) };
+                let before = a.refused(Refusal::Port);
+                a.send(&bad);
+                assert_eq!(a.refused(Refusal::Port), before + 1, "{request:#x} {guard:?}");
+                a.send(&good);
+                assert_eq!(b.receive(1), [&good[..]], "{request:#x} {guard:?}");
+            }
+        }
+        assert_eq!(b.receive(0), [[]; 0]);
+    }
 }

@@ -10,7 +10,6 @@ use tickwire_stack::time::Instant;
 use tickwire_stack::{OwnedMemory, Stack};
 
 /// Where a packet lies in a frame.
-const HEADROOM: usize = 256;
 const ETHERNET: usize = 14;
 
 /// A packet that left, and when.
@@ -25,7 +24,6 @@ pub(crate) struct Sent {
 pub(crate) struct Wire {
     memory: OwnedMemory,
     setup: Setup,
-    fill: VecDeque<FrameId>,
     completed: Vec<FrameId>,
     sent: VecDeque<Sent>,
     now: Instant,
@@ -37,7 +35,6 @@ impl Wire {
         Self {
             memory: OwnedMemory::new(&LIMITS),
             setup,
-            fill: VecDeque::new(),
             completed: Vec::new(),
             sent: VecDeque::new(),
             now: Instant::from_nanos(1_000_000_000_000),
@@ -94,19 +91,12 @@ impl Wire {
         let frame = [&path.source_mac.0[..], &path.next_hop_mac.0, &ethertype, packet].concat();
         let now = self.now;
         self.stack();
-        while let Some(id) = self.memory.stack().refill() {
-            self.fill.push_back(id);
-        }
-        let mut pieces = frame.chunks(FRAME_SIZE - HEADROOM).peekable();
-        if self.fill.len() < pieces.len() {
+        let mut stack = self.memory.stack();
+        stack.fill();
+        if stack.filled() < frame.len().div_ceil(FRAME_SIZE) {
             return false;
         }
-        while let Some(piece) = pieces.next() {
-            let Some(id) = self.fill.pop_front() else { return false };
-            let mut stack = self.memory.stack();
-            stack.frame_mut(id)[HEADROOM..][..piece.len()].copy_from_slice(piece);
-            stack.ingress(now, id, HEADROOM as u16, piece.len() as u16, pieces.peek().is_some());
-        }
+        stack.receive_bytes(now, &frame);
         self.settle();
         true
     }

@@ -14,10 +14,11 @@ type Result<T> = std::result::Result<T, BpfError>;
 
 /// Each classifier, who stands in for it, and the priority that it has as a legacy filter (zero: the kernel puts it before those that
 /// are there). The place in this list is that in the table of stand-ins.
-const STAND_INS: [(&str, &str, u16); 3] = [
+const STAND_INS: [(&str, &str, u16); 4] = [
     (program::DIVERT_TC, program::ALIVE_DIVERT, 0),
     (program::DIVERT_GROUPS, program::ALIVE_GROUPS, 0),
     (program::GUARD_TC, program::ALIVE_GUARD, 1),
+    (program::GUARD_BULK, program::ALIVE_GUARD_BULK, 1),
 ];
 
 /// Behind the guard.
@@ -71,16 +72,6 @@ impl Classifiers {
         std::mem::forget(legacy(classifier(ebpf, program::DROP_ALL)?, device, DROP_PRIORITY)?);
         Ok(())
     }
-}
-
-/// Attaches a classifier of which nothing is left to do harm when the service is gone, at a device's ingress.
-pub(crate) fn attach_alone(ebpf: &mut Ebpf, name: &'static str, device: &str) -> Result<SchedClassifierLink> {
-    let program = classifier(ebpf, name)?;
-    if let Some(link) = tcx(program, device) {
-        return link;
-    }
-    clsact(device)?;
-    legacy(program, device, 1)
 }
 
 /// As a TCX link; `None` where the kernel has none.

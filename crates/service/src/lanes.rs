@@ -1,9 +1,9 @@
-//! Making and removing lanes: the veth pair, the region, the AF_XDP socket, the programs on both ends.
+//! Making and removing lanes: the TAP device and its guard, the receive ring, the region.
 
 use crate::bpf_error::BpfError;
 use crate::config::LaneConfig;
 use crate::connection::{Answer, ConnectionId};
-use crate::programs::{LaneHook, LaneProgram, slot};
+use crate::programs::GuardLink;
 use crate::registry::LaneId;
 use crate::requests::refused;
 use crate::service::Service;
@@ -14,18 +14,16 @@ use std::collections::BTreeSet;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
-use tickwire_host::device::VethPair;
 use tickwire_host::link::is_lane_device;
 use tickwire_link::control::{AttachMode, Name, Push, Reason, Reply, Token};
 use tickwire_link::region::{self, RegionError, View};
-use tickwire_link::sys_ethtool::switch_transmit_checksums_off;
+use tickwire_link::rx_ring::RING_BYTES;
 use tickwire_link::sys_tap::{self, BULK_DEVICE};
-use tickwire_link::xsk::{self, RingSizes};
 use tickwire_stack::{Limits, Memory};
 
 /// A lane.
 pub(crate) struct Lane {
-    /// The number in its devices' names, which is the index of its two ends, each in its namespace.
+    /// The number in its device's name, which is the device's interface index.
     pub(crate) number: LaneId,
     pub(crate) user: u32,
     pub(crate) pid: u32,
@@ -37,13 +35,14 @@ pub(crate) struct Lane {
     pub(crate) region: OwnedFd,
     /// The public part of the region. What is read there is the program's word, and untrusted.
     pub(crate) view: View,
-    socket: OwnedFd,
-    /// Whether the socket is bound: from when its rings are mapped.
-    carries: bool,
+    /// What divert fills and the program reads.
+    ring: OwnedFd,
+    /// Into which the program writes frames. Held here, too, so that nobody else can ever be let at the device.
+    tap: OwnedFd,
     doorbell: OwnedFd,
-    hook: LaneHook,
-    /// Where there are TAP devices.
-    pub(crate) bulk: Option<BulkDevice>,
+    pub(crate) guard: GuardLink,
+    /// The device for trains of segments, if the lane has asked for it.
+    bulk: Option<BulkDevice>,
     pub(crate) connections: BTreeSet<ConnectionId>,
     /// The smallest MTU of the interfaces, as its program was told.
     least_mtu: u32,
@@ -51,23 +50,26 @@ pub(crate) struct Lane {
     pub(crate) watches: Watches,
 }
 
-/// The bulk way out of a lane: its device beside the program end, and what leads from there to it.
-pub(crate) struct BulkDevice {
+/// A lane's device for trains of segments.
+struct BulkDevice {
     tap: OwnedFd,
-    _way: SchedClassifierLink,
+    _guard: SchedClassifierLink,
 }
 
 impl Lane {
-    /// Name of the host end.
-    pub(crate) fn host_end(&self) -> String {
-        host_end(self.number)
+    /// Whether it has a device for trains of segments.
+    pub(crate) fn has_bulk(&self) -> bool {
+        self.bulk.is_some()
     }
 
-    /// What the rings had no room for: there was no free frame, the program was too far behind, anything else.
-    pub(crate) fn lost(&self) -> [u64; 3] {
-        let Ok(s) = xsk::statistics(self.socket.as_fd()) else { return [0; 3] };
-        // A packet without a frame counts in both (`__xsk_rcv`).
-        [s.fill_ring_empty, s.rx_ring_full, s.rx_dropped.saturating_sub(s.fill_ring_empty)]
+    /// Name of its device.
+    pub(crate) fn device(&self) -> String {
+        device(self.number)
+    }
+
+    /// Writes a frame as the program would, through the guard.
+    pub(crate) fn send(&self, frame: &[u8]) -> io::Result<()> {
+        nix::unistd::write(&self.tap, frame).map(drop).map_err(Into::into)
     }
 }
 
@@ -93,27 +95,12 @@ fn system(what: &'static str) -> impl FnOnce(io::Error) -> LaneError {
     move |source| LaneError::System { what, source }
 }
 
-fn host_end(number: LaneId) -> String {
+fn device(number: LaneId) -> String {
     format!("tw{number}h")
-}
-
-fn program_end(number: LaneId) -> String {
-    format!("tw{number}p")
 }
 
 fn bulk_device(number: LaneId) -> String {
     format!("tw{number}b")
-}
-
-/// Makes the bulk device of a lane, in the namespace of its program end.
-fn make_bulk_device(programs: &mut LaneProgram, lane: LaneId) -> Result<BulkDevice, LaneError> {
-    let (name, index) = (bulk_device(lane), lane | BULK_DEVICE);
-    // The program end then takes trains apart: what the guard sees are frames, with checksums.
-    switch_transmit_checksums_off(&program_end(lane)).map_err(system("switching checksum offload off"))?;
-    let tap = sys_tap::create(&name, index).map_err(system("making a TAP device"))?;
-    let way = programs.attach_bulk(&name)?;
-    tickwire_host::Host::open()?.raise_quietly(index)?;
-    Ok(BulkDevice { tap, _way: way })
 }
 
 /// The limits of a lane as configured.
@@ -181,7 +168,7 @@ impl Service {
             return Err(self.nics.why_none());
         }
         let limits = lane_limits(&self.config.lane);
-        let bytes = Memory::size(&limits) as u64;
+        let bytes = Memory::size(&limits) as u64 + u64::from(RING_BYTES);
         self.usage.take_lane(peer.uid, bytes)?;
         let made = self.make_lane(peer.uid, peer.pid, program, &limits, bytes).map_err(|error| {
             tracing::error!(pid = peer.pid, %error, "a lane could not be made");
@@ -191,7 +178,7 @@ impl Service {
         let (mut new, answer) = made?;
         let lane = new.number;
         new.connections.insert(id);
-        tracing::info!(lane, devices = new.host_end(), pid = peer.pid, uid = peer.uid, %program, guard = crate::nics::mode_name(new.hook.guard_mode()), "lane made");
+        tracing::info!(lane, devices = new.device(), pid = peer.pid, uid = peer.uid, %program, guard = crate::nics::mode_name(new.guard.mode()), "lane made");
         self.lanes.insert(lane, new);
         if let Some(connection) = self.connections.get_mut(&id) {
             connection.lane = Some(lane);
@@ -217,43 +204,55 @@ impl Service {
         answer
     }
 
-    /// Answers [`tickwire_link::control::Request::Mapped`].
-    pub(crate) fn mapped(&mut self, id: ConnectionId) -> Answer {
-        let number = self.connections.get(&id).and_then(|connection| connection.lane);
-        let Some((number, lane)) = number.and_then(|number| Some((number, self.lanes.get_mut(&number)?))) else {
+    /// Answers [`tickwire_link::control::Request::Bulk`].
+    pub(crate) fn bulk(&mut self, id: ConnectionId) -> Answer {
+        let Some(number) = self.connections.get(&id).and_then(|connection| connection.lane) else {
             return refused(Reason::BadRequest);
         };
-        if !lane.carries {
-            // The socket looks for the device in the namespace that it was made in.
-            let bound = xsk::bind(lane.socket.as_fd(), lane.number, 0).map_err(system("binding the AF_XDP socket"));
-            let done = bound.and_then(|()| Ok(self.lane_program.deliver(lane.number, lane.socket.as_fd())?));
-            if let Err(error) = done {
-                tracing::error!(lane = number, pid = lane.pid, %error, "a lane cannot carry anything");
-                return refused(Reason::ServiceError);
-            }
-            lane.carries = true;
+        let made = self.bulk_of(number).inspect_err(|error| {
+            tracing::warn!(lane = number, %error, "a lane has no device for trains, so its streams cost more");
+        });
+        match made {
+            Ok(tap) => Answer { reply: Reply::Bulk, descriptors: vec![tap] },
+            Err(_) => refused(Reason::ServiceError),
         }
-        Reply::Done.into()
     }
 
-    /// Makes the devices of a lane; its number.
-    fn make_devices(&mut self) -> Result<LaneId, LaneError> {
-        let numbers: Vec<LaneId> = self.all_lanes().map(|lane| lane.number).collect();
-        let slots: BTreeSet<u32> = numbers.iter().map(|&number| slot(number)).collect();
-        let places: BTreeSet<u32> = numbers.iter().map(|&number| self.programs.place(number)).collect();
-        let (namespace, mtu) = (self.namespace.as_fd(), self.nics.mtu());
+    fn bulk_of(&mut self, number: LaneId) -> Result<OwnedFd, LaneError> {
+        let has = |lane: &Lane| lane.bulk.as_ref().map(|bulk| bulk.tap.try_clone());
+        if let Some(tap) = self.lanes.get(&number).and_then(has) {
+            return tap.map_err(system("handing it over"));
+        }
+        let (name, index) = (bulk_device(number), number | BULK_DEVICE);
+        let tap = sys_tap::create(&name, index, true).map_err(system("making a TAP device"))?;
+        let made = (|| {
+            let guard = self.programs.attach_bulk_guard(&name)?;
+            self.host.raise_quietly(index)?;
+            let copy = tap.try_clone().map_err(system("handing it over"))?;
+            Ok((BulkDevice { tap, _guard: guard }, copy))
+        })();
+        let (device, copy) = made.inspect_err(|_: &LaneError| self.delete_link(index))?;
+        if let Some(lane) = self.lanes.get_mut(&number) {
+            lane.bulk = Some(device);
+        }
+        Ok(copy)
+    }
+
+    /// Makes the device of a lane, down, and without a guard; its number.
+    fn make_device(&mut self) -> Result<(LaneId, OwnedFd), LaneError> {
+        let places: BTreeSet<u32> = self.all_lanes().map(|lane| self.programs.place(lane.number)).collect();
         let mut attempts = ATTEMPTS;
         loop {
             let is_free = |number| {
-                !slots.contains(&slot(number))
-                    && !places.contains(&self.programs.place(number))
+                !places.contains(&self.programs.place(number))
                     && self.host.link_by_index(number).is_ok_and(|link| link.is_none())
             };
             let index = self.numbers.next(is_free).ok_or(LaneError::NoPlace)?;
-            let (here, there) = (host_end(index), program_end(index));
-            match self.host.create_veth(&VethPair { here: &here, there: &there, namespace, index, mtu }) {
-                Err(error) if error.is_taken() && attempts > 0 => attempts -= 1,
-                made => return Ok(made.map(|()| index)?),
+            match sys_tap::create(&device(index), index, false) {
+                Err(error) if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST)) && attempts > 0 => {
+                    attempts -= 1;
+                }
+                made => return Ok((index, made.map_err(system("making a TAP device"))?)),
             }
         }
     }
@@ -266,8 +265,8 @@ impl Service {
         limits: &Limits,
         bytes: u64,
     ) -> Result<(Lane, Answer), LaneError> {
-        let number = self.make_devices()?;
-        let made = self.furnish(number, user, pid, program, limits, bytes).and_then(|lane| {
+        let (number, tap) = self.make_device()?;
+        let made = self.furnish(number, tap, user, pid, program, limits, bytes).and_then(|lane| {
             let answer = answer(number, &lane).map_err(system("handing it over"))?;
             Ok((lane, answer))
         });
@@ -278,9 +277,11 @@ impl Service {
         made
     }
 
+    #[expect(clippy::too_many_arguments, reason = "what a lane is made of")]
     fn furnish(
         &mut self,
         lane: LaneId,
+        tap: OwnedFd,
         user: u32,
         pid: u32,
         program: Name,
@@ -288,26 +289,11 @@ impl Service {
         bytes: u64,
     ) -> Result<Lane, LaneError> {
         // The guard comes before anything can pass.
-        let here = host_end(lane);
         let mode = self.guard_mode();
-        let guard = self.programs.attach_guard(&here, lane, mode)?;
-        // What the kernel hands to the lane must carry its checksums, as on a wire: AF_XDP shows bare bytes.
-        switch_transmit_checksums_off(&here).map_err(system("switching checksum offload off"))?;
-        let region = region::create(lane, limits, RingSizes::DEFAULT)?;
+        let guard = self.programs.attach_guard(&device(lane), lane, mode)?;
+        let region = region::create(lane, limits)?;
         let view = View::map(region.as_fd(), limits)?;
-        let on_program_end = &mut self.lane_program;
-        let inside = || -> Result<_, LaneError> {
-            tickwire_host::Host::open()?.raise_quietly(lane)?;
-            let socket =
-                xsk::create(region.as_fd(), limits, RingSizes::DEFAULT).map_err(system("making the AF_XDP socket"))?;
-            let hook = on_program_end.attach(lane, guard)?;
-            let bulk = make_bulk_device(on_program_end, lane).inspect_err(|error| {
-                tracing::warn!(lane, %error, "a lane has no bulk device, so its streams cost more");
-            });
-            Ok((socket, hook, bulk.ok()))
-        };
-        let (socket, hook, bulk) = self.namespace.run(inside).map_err(system("entering the namespace"))??;
-        self.programs.add_lane(lane)?;
+        let ring = self.programs.add_lane(lane)?;
         self.host.raise_quietly(lane)?;
         let doorbell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)
             .map_err(|e| system("making the doorbell")(e.into()))?;
@@ -321,11 +307,11 @@ impl Service {
             token: Token(random().map_err(system("drawing a token"))?),
             region,
             view,
-            socket,
-            carries: false,
+            ring,
+            tap,
             doorbell: doorbell.into(),
-            hook,
-            bulk,
+            guard,
+            bulk: None,
             connections: BTreeSet::new(),
             least_mtu: self.nics.least_mtu(),
             made: Instant::now(),
@@ -333,17 +319,17 @@ impl Service {
         })
     }
 
-    /// Removes the devices of a lane, whoever still has descriptors of them.
+    /// Removes the devices of a lane, whatever still holds descriptors of them.
     pub(crate) fn delete_devices(&mut self, lane: LaneId, bulk: bool) {
+        self.delete_link(lane);
         if bulk {
-            let delete = || tickwire_host::Host::open()?.delete_link(lane | BULK_DEVICE);
-            let gone = self.namespace.run(delete).map_err(system("entering the namespace"));
-            if let Err(error) = gone.and_then(|gone| Ok(gone?)) {
-                tracing::warn!(device = bulk_device(lane), %error, "a lane's bulk device could not be removed");
-            }
+            self.delete_link(lane | BULK_DEVICE);
         }
-        if let Err(error) = self.host.delete_link(lane) {
-            tracing::warn!(device = host_end(lane), %error, "a lane's device could not be removed");
+    }
+
+    fn delete_link(&mut self, index: u32) {
+        if let Err(error) = self.host.delete_link(index) {
+            tracing::warn!(index, %error, "a lane's device could not be removed");
         }
     }
 
@@ -358,11 +344,12 @@ impl Service {
             return;
         }
         let mode = self.guard_mode();
-        for (&id, lane) in self.lanes.iter_mut().filter(|(_, lane)| lane.hook.guard_mode() != mode) {
-            match self.programs.attach_guard_only(&lane.host_end(), id, mode) {
+        for (&id, lane) in self.lanes.iter_mut().filter(|(_, lane)| lane.guard.mode() != mode) {
+            match self.programs.attach_guard_only(&lane.device(), id, mode) {
                 Ok(guard) => {
                     tracing::info!(lane = id, guard = crate::nics::mode_name(mode), "guard changed");
-                    lane.hook.set_guard(guard);
+                    // The new one is attached already, so there is no moment without one.
+                    lane.guard = guard;
                 }
                 Err(error) => tracing::warn!(lane = id, %error, "the guard could not be changed"),
             }
@@ -379,7 +366,7 @@ impl Service {
         let links = self.host.links()?;
         self.numbers.begin_after(links.iter().map(|link| link.index).max().unwrap_or(0));
         for link in links {
-            if link.kind == "veth" && is_lane_device(&link.name) {
+            if matches!(link.kind.as_str(), "tun" | "veth") && is_lane_device(&link.name) {
                 tracing::info!(device = link.name, "removing a lane of an earlier service");
                 self.host.delete_link(link.index)?;
             }
@@ -387,7 +374,7 @@ impl Service {
         Ok(())
     }
 
-    /// Gives every lane the largest MTU of the interfaces, after one of them changed its own, and tells its program the smallest.
+    /// Tells every lane's program the smallest MTU of the interfaces, after one of them changed its own.
     pub(crate) fn fit_lanes_to_mtu(&mut self) {
         let least = self.nics.least_mtu();
         let told =
@@ -395,26 +382,13 @@ impl Service {
         for id in self.lanes.iter_mut().filter_map(told).collect::<Vec<_>>() {
             self.push_to_lane(id, || Push::Mtu { mtu: least });
         }
-        let mtu = self.nics.mtu();
-        for id in self.lanes.keys().copied().collect::<Vec<_>>() {
-            let current = self.host.link_by_index(id).ok().flatten().map_or(mtu, |link| link.mtu);
-            if current == mtu {
-                continue;
-            }
-            let far = self.namespace.run(|| tickwire_host::Host::open()?.set_mtu(id, mtu));
-            let near = self.host.set_mtu(id, mtu);
-            if let (Ok(Err(error)), _) | (_, Err(error)) = (far, near) {
-                tracing::warn!(lane = id, mtu, %error, "a lane cannot take the interface's MTU");
-            }
-        }
     }
 }
 
 /// The answer that hands a lane over.
 fn answer(number: LaneId, lane: &Lane) -> io::Result<Answer> {
-    let bulk = lane.bulk.as_ref().map(|bulk| &bulk.tap);
-    let all = [&lane.region, &lane.socket, &lane.doorbell].into_iter().chain(bulk);
-    let descriptors = all.map(OwnedFd::try_clone).collect::<io::Result<_>>()?;
+    let all = [lane.region.as_fd(), lane.ring.as_fd(), lane.tap.as_fd(), lane.doorbell.as_fd()];
+    let descriptors = all.into_iter().map(|fd| fd.try_clone_to_owned()).collect::<io::Result<_>>()?;
     let (token, limits, mtu) = (lane.token, lane.limits, lane.least_mtu);
     Ok(Answer { reply: Reply::Lane { lane: number, token, limits, mtu }, descriptors })
 }

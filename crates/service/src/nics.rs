@@ -5,7 +5,6 @@ use crate::programs::{NicHook, Programs};
 use std::collections::{BTreeMap, BTreeSet};
 use tickwire_host::{InterfaceAddress, Link, Nic as PathNic, XdpInfo};
 use tickwire_link::control::{Accelerated, AttachMode, Name, Reason};
-use tickwire_link::xsk::LONGEST_PIECE;
 use tickwire_stack::addr::{Address, Mac};
 
 /// One interface that is, or is meant to be, accelerated.
@@ -21,15 +20,10 @@ pub(crate) struct Nic {
 }
 
 /// All of them, by index.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Nics {
     all: BTreeMap<u32, Nic>,
-    /// The largest MTU whose frames a lane can take, in bytes.
-    longest: u32,
 }
-
-/// Bytes of a frame that its MTU does not count.
-const ETHERNET_HEADER: u32 = 14;
 
 /// Up to this MTU a frame fits into one page with everything that XDP keeps beside it.
 const PAGE_MTU: u32 = 3000;
@@ -48,11 +42,6 @@ pub(crate) enum Effect {
 }
 
 impl Nics {
-    /// None yet. Without `long_frames` the kernel hands only such frames to a lane as fit into one of its own.
-    pub(crate) fn new(long_frames: bool) -> Self {
-        Self { all: BTreeMap::new(), longest: if long_frames { u32::MAX } else { LONGEST_PIECE - ETHERNET_HEADER } }
-    }
-
     /// Takes up what the host says of a link now.
     pub(crate) fn link_changed(&mut self, link: &Link, config: &Config, programs: &mut Programs) -> Effect {
         let Some(nic) = self.all.get_mut(&link.index) else {
@@ -75,13 +64,6 @@ impl Nics {
             }
             nic.mac = mac;
         }
-        if (before.mtu > self.longest) != (link.mtu > self.longest) {
-            // Its addresses stay: they are ours in either state.
-            programs.remove_nic(link.index);
-            nic.hook = None;
-            hook(nic, self.longest, config, programs);
-            return if nic.hook.is_some() { Effect::Came } else { Effect::Went };
-        }
         if before == *link { Effect::None } else { Effect::Paths }
     }
 
@@ -97,7 +79,7 @@ impl Nics {
             addresses: BTreeSet::new(),
             driver,
         };
-        hook(&mut nic, self.longest, config, programs);
+        hook(&mut nic, config, programs);
         self.all.insert(link.index, nic);
         Effect::Came
     }
@@ -179,11 +161,6 @@ impl Nics {
         self.active().any(|nic| nic.link.index == index)
     }
 
-    /// The largest MTU, in bytes: what lanes must carry.
-    pub(crate) fn mtu(&self) -> u32 {
-        self.active().map(|nic| nic.link.mtu).max().unwrap_or(1500)
-    }
-
     /// The smallest MTU, in bytes: what a program may assume before it knows the interface.
     pub(crate) fn least_mtu(&self) -> u32 {
         self.active().map(|nic| nic.link.mtu).min().unwrap_or(1500)
@@ -235,15 +212,10 @@ impl Nics {
     }
 }
 
-/// Attaches divert to an interface in the first way that works, if lanes can take its frames.
-fn hook(nic: &mut Nic, longest: u32, config: &Config, programs: &mut Programs) {
-    let (name, driver, mtu) = (&nic.link.name, &nic.driver, nic.link.mtu);
+/// Attaches divert to an interface in the first way that works.
+fn hook(nic: &mut Nic, config: &Config, programs: &mut Programs) {
+    let (name, driver) = (&nic.link.name, &nic.driver);
     nic.mode = AttachMode::None;
-    if mtu > longest {
-        nic.reason = Reason::Jumbo;
-        tracing::error!(interface = name, mtu, longest, "not accelerated: {}", Reason::Jumbo);
-        return;
-    }
     nic.reason = Reason::Device;
     for &mode in modes(config.attach_for(name), driver) {
         match programs.attach_nic(name, nic.link.index, mode) {

@@ -1,21 +1,23 @@
 //! The BPF programs and their maps: loading, attaching, and making the maps agree with what the service decided.
 
 use crate::bpf_error::BpfError;
-use crate::classifiers::{self, Classifiers};
+use crate::classifiers::Classifiers;
 use crate::config::Limits;
 use crate::groups::{GroupChange, Members};
 use crate::registry::{Change, FlowKey, LaneId, PortKey, Protocol, Share, Title};
 use aya::maps::xdp::DevMapHash;
-use aya::maps::{Array, HashMap, MapData, MapError, PerCpuArray, PerCpuValues, XskMap};
+use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray, PerCpuValues};
 use aya::programs::Xdp;
 use aya::programs::tc::SchedClassifierLink;
 use aya::programs::xdp::{XdpLink, XdpMode};
 use aya::{Ebpf, EbpfLoader};
 use std::collections::HashMap as Books;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use tickwire_host::Query;
 use tickwire_link::bpf::{self, HostCounter, LaneCounters, map, port_kind, program};
 use tickwire_link::control::AttachMode;
+use tickwire_link::rx_ring::RING_BYTES;
+use tickwire_link::sys_bpf;
 use tickwire_stack::addr::{Address, Mac};
 use tickwire_stack::path::{PathInfo, PathState};
 
@@ -28,27 +30,7 @@ pub(crate) struct NicHook {
     _tc: SchedClassifierLink,
 }
 
-/// What is attached to the two ends of a lane; dropping it detaches all but the drop filter behind the guard.
-pub(crate) struct LaneHook {
-    _lane: XdpLink,
-    guard: GuardLink,
-}
-
-/// The program on all program ends, and the AF_XDP sockets to which it hands packets.
-pub(crate) struct LaneProgram {
-    ebpf: Ebpf,
-    sockets: XskMap<MapData>,
-}
-
-/// One instance of the lane program serves so many lanes; a power of two.
-const SLOTS: u32 = 4096;
-
-/// The place of a program end among the sockets, by its interface index. Two devices may have the same one.
-pub(crate) fn slot(program_end: u32) -> u32 {
-    program_end % SLOTS
-}
-
-/// How the guard is attached to a lane's host end.
+/// How the guard is attached to a lane's TAP device; dropping it detaches.
 #[derive(Debug)]
 pub(crate) enum GuardLink {
     Xdp(#[expect(dead_code, reason = "held to stay attached")] XdpLink),
@@ -63,7 +45,8 @@ pub(crate) struct Programs {
     ports: HashMap<MapData, bpf::PortKey, bpf::PortValue>,
     port_kinds: Array<MapData, u64>,
     groups: HashMap<MapData, bpf::GroupKey, bpf::GroupValue>,
-    lanes: DevMapHash<MapData>,
+    /// The receive rings of lanes, by their places.
+    rings: MapData,
     nics: DevMapHash<MapData>,
     addresses: HashMap<MapData, bpf::AddressKey, bpf::AddressValue>,
     sources: HashMap<MapData, bpf::SourceKey, u32>,
@@ -90,6 +73,7 @@ impl Programs {
         let mut ebpf = EbpfLoader::new()
             .override_global(bpf::LANE_MASK, &(places - 1), true)
             .map_max_entries(map::LANE_COUNTERS, places)
+            .map_max_entries(map::RINGS, places)
             .map_max_entries(map::FLOWS, flows)
             .map_max_entries(map::HANDSHAKES, flows)
             .map_max_entries(map::PORTS, flows)
@@ -107,7 +91,7 @@ impl Programs {
             ports: take(map::PORTS)?.try_into()?,
             port_kinds: take(map::PORT_KINDS)?.try_into()?,
             groups: take(map::GROUPS)?.try_into()?,
-            lanes: take(map::LANES)?.try_into()?,
+            rings: array_of_maps(take(map::RINGS)?)?,
             nics: take(map::NICS)?.try_into()?,
             addresses: take(map::ADDRESSES)?.try_into()?,
             sources: take(map::SOURCES)?.try_into()?,
@@ -198,13 +182,13 @@ impl Programs {
         }
     }
 
-    /// Guards the host end of a lane, and puts a filter behind the guard that lets nothing through and outlives the service.
+    /// Guards the device of a lane, and puts a filter behind the guard that lets nothing through and outlives the service.
     pub(crate) fn attach_guard(&mut self, name: &str, index: u32, mode: AttachMode) -> Result<GuardLink> {
         self.classifiers.drop_all(&mut self.ebpf, name)?;
         self.attach_guard_only(name, index, mode)
     }
 
-    /// Puts a guard onto a host end that has the drop filter already.
+    /// Puts a guard onto a device that has the drop filter already.
     pub(crate) fn attach_guard_only(&mut self, name: &str, index: u32, mode: AttachMode) -> Result<GuardLink> {
         if mode == AttachMode::Native {
             let guard = xdp(&mut self.ebpf, program::GUARD)?;
@@ -214,18 +198,28 @@ impl Programs {
         Ok(GuardLink::Tc(self.classifiers.attach(&mut self.ebpf, program::GUARD_TC, name)?))
     }
 
-    /// Makes a lane reachable: packets for it may be redirected to its host end.
-    pub(crate) fn add_lane(&mut self, lane: LaneId) -> Result<()> {
+    /// Guards the device of a lane for trains of segments, in the same way.
+    pub(crate) fn attach_bulk_guard(&mut self, name: &str) -> Result<SchedClassifierLink> {
+        self.classifiers.drop_all(&mut self.ebpf, name)?;
+        self.classifiers.attach(&mut self.ebpf, program::GUARD_BULK, name)
+    }
+
+    /// Makes a lane reachable: its receive ring.
+    pub(crate) fn add_lane(&mut self, lane: LaneId) -> Result<OwnedFd> {
         let zero = PerCpuValues::try_from(vec![LaneCounters::default(); self.cpus])
             .map_err(|e| BpfError::System(e.to_string()))?;
         let place = self.place(lane);
         self.lane_counters.set(place, zero, 0)?;
-        Ok(self.lanes.insert(lane, lane, None, 0)?)
+        let made = sys_bpf::create_ring(RING_BYTES).and_then(|ring| {
+            sys_bpf::set_inner(self.rings.fd().as_fd(), place, ring.as_fd())?;
+            Ok(ring)
+        });
+        made.map_err(|error| BpfError::System(format!("making a receive ring: {error}")))
     }
 
     /// Makes a lane unreachable.
     pub(crate) fn remove_lane(&mut self, lane: LaneId) {
-        let _ = self.lanes.remove(lane);
+        let _ = sys_bpf::remove_inner(self.rings.fd().as_fd(), self.place(lane));
     }
 
     /// The place of a lane in the arrays. Two devices may have the same one, lanes that exist at a time may not.
@@ -441,52 +435,20 @@ impl Programs {
     }
 }
 
-impl LaneProgram {
-    /// Loads the program.
-    pub(crate) fn load() -> Result<Self> {
-        let mut ebpf = EbpfLoader::new()
-            .override_global(bpf::SLOT_MASK, &(SLOTS - 1), true)
-            .map_max_entries(map::SOCKETS, SLOTS)
-            .load(bpf::LANE)?;
-        xdp(&mut ebpf, program::LANE)?.load()?;
-        classifiers::classifier(&mut ebpf, program::BULK)?.load()?;
-        let sockets = ebpf.take_map(map::SOCKETS).ok_or(BpfError::Missing(map::SOCKETS))?.try_into()?;
-        Ok(Self { ebpf, sockets })
-    }
-
-    /// Puts the program onto a program end whose [`slot`] is free. To be called in the namespace of the program end. It drops
-    /// everything until there is a socket: see [`LaneProgram::deliver`].
-    pub(crate) fn attach(&mut self, program_end: u32, guard: GuardLink) -> Result<LaneHook> {
-        let lane = xdp(&mut self.ebpf, program::LANE)?;
-        let id = lane.attach_to_if_index(program_end, XdpMode::Driver)?;
-        let link = lane.take_link(id)?;
-        Ok(LaneHook { _lane: link, guard })
-    }
-
-    /// Puts the program onto a bulk device, in whose namespace it is to be called. It goes with the device.
-    pub(crate) fn attach_bulk(&mut self, device: &str) -> Result<SchedClassifierLink> {
-        classifiers::attach_alone(&mut self.ebpf, program::BULK, device)
-    }
-
-    /// Hands a program end's packets to `socket`, which is bound.
-    pub(crate) fn deliver(&mut self, program_end: u32, socket: BorrowedFd<'_>) -> Result<()> {
-        // The kernel takes the entry out by itself when the socket goes.
-        Ok(self.sockets.set(slot(program_end), socket.as_raw_fd(), 0)?)
+impl GuardLink {
+    /// How the lane is guarded.
+    pub(crate) fn mode(&self) -> AttachMode {
+        match self {
+            Self::Xdp(_) => AttachMode::Native,
+            Self::Tc(_) => AttachMode::Tc,
+        }
     }
 }
 
-impl LaneHook {
-    /// How the lane is guarded.
-    pub(crate) fn guard_mode(&self) -> AttachMode {
-        match self.guard {
-            GuardLink::Xdp(_) => AttachMode::Native,
-            GuardLink::Tc(_) => AttachMode::Tc,
-        }
-    }
-
-    /// Replaces the guard. The new one is attached already, so there is no moment without one.
-    pub(crate) fn set_guard(&mut self, guard: GuardLink) {
-        self.guard = guard;
+fn array_of_maps(map: Map) -> Result<MapData> {
+    match map {
+        Map::ArrayOfMaps(data) => Ok(data),
+        _ => Err(BpfError::Missing(map::RINGS)),
     }
 }
 

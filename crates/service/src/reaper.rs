@@ -8,9 +8,9 @@ use crate::lanes::Lane;
 use crate::registry::{Change, ClaimId, LaneId, Protocol, Registry, Share};
 use crate::reset::{End, How, frame};
 use crate::service::Service;
+use std::io;
 use std::time::{Duration, Instant};
 use tickwire_link::control::{Push, Reason};
-use tickwire_link::sys_packet::PacketSender;
 use tickwire_stack::addr::{Address, Endpoint, Mac};
 use tickwire_stack::table::{Row, kind};
 
@@ -64,7 +64,7 @@ impl Service {
         let before = self.guarded(id);
         let sent = self.send_ends(&lane, &ends);
         tracing::info!(
-            lane = id, devices = lane.host_end(), pid = lane.pid, claims = number, resets = sent,
+            lane = id, devices = lane.device(), pid = lane.pid, claims = number, resets = sent,
             %reason, "lane ended"
         );
         // Ports for which no peer has to be told are free at once: who starts again wants them.
@@ -84,20 +84,13 @@ impl Service {
     }
 
     fn send_ends(&self, lane: &Lane, ends: &[Vec<u8>]) -> usize {
-        if ends.is_empty() {
-            return 0;
+        // As many as there is no error for: a device that is down, say, at the end of the service.
+        let results = ends.iter().map(|frame| lane.send(frame));
+        let (sent, failed): (Vec<_>, Vec<_>) = results.partition(io::Result::is_ok);
+        if let Some(Err(error)) = failed.first() {
+            tracing::warn!(%error, "peers of a dead program cannot be told");
         }
-        let sent = self.namespace.run(|| {
-            let sender = PacketSender::open(lane.number)?;
-            Ok::<_, std::io::Error>(ends.iter().filter(|frame| sender.send(frame).is_ok()).count())
-        });
-        match sent {
-            Ok(Ok(sent)) => sent,
-            Ok(Err(error)) | Err(error) => {
-                tracing::warn!(%error, "the peers of a dead program cannot be told");
-                0
-            }
-        }
+        sent.len()
     }
 
     /// When the next lane is due for its second step.
@@ -124,7 +117,7 @@ impl Service {
             }
             self.forget_claims(dead.claims);
             self.programs.remove_lane(dead.id);
-            self.delete_devices(dead.id, dead.lane.bulk.is_some());
+            self.delete_devices(dead.id, dead.lane.has_bulk());
             self.usage.give_lane(dead.lane.user, dead.lane.bytes);
         }
     }

@@ -45,7 +45,7 @@ pub(crate) fn handle(service: &mut Service, id: ConnectionId, request: Request, 
         Request::ListInterfaces { after } => service.list_interfaces(after),
         Request::ListClaims { lane, after } => service.list_claims(id, lane, after),
         Request::Counters { of, lane } => service.counters(id, of, lane),
-        Request::Mapped => service.mapped(id),
+        Request::Bulk => service.bulk(id),
         Request::OnKernel { program, reason } => service.on_kernel(id, program, reason),
         Request::Capture { lane, snaplen } => service.capture(id, lane, snaplen),
     }

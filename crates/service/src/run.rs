@@ -9,13 +9,14 @@ use crate::connection::ConnectionId;
 use crate::door::Door;
 use crate::endpoint::{Endpoint, EndpointError, NamespaceLock};
 use crate::groups::Groups;
-use crate::namespace::Namespace;
 use crate::nics::Nics;
 use crate::numbers::Numbers;
 use crate::offload::Offload;
-use crate::programs::{LaneProgram, Programs};
+use crate::programs::Programs;
 use crate::proof::Judge;
 use crate::registry::Registry;
+use crate::rights;
+use crate::ring_probe::ring_is_safe;
 use crate::rounds::Ready;
 use crate::service::Service;
 use crate::usage::Usage;
@@ -30,7 +31,6 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tickwire_host::{Connections, Host, Monitor, XdpInfo};
 use tickwire_link::control::{Reason, SOCKET_VARIABLE};
-use tickwire_link::xsk;
 use tickwire_timekeeper::config::FileError;
 
 /// How the service is to run; what is given here goes before the configuration file.
@@ -71,8 +71,14 @@ pub enum Error {
     #[error(transparent)]
     Host(#[from] tickwire_host::Error),
     /// The service needs privileges that it does not have.
-    #[error("the service needs root (or CAP_NET_ADMIN, CAP_NET_RAW, CAP_SYS_ADMIN and CAP_BPF): {0}")]
+    #[error("the service needs root (or CAP_NET_ADMIN and CAP_BPF): {0}")]
     Privilege(io::Error),
+    /// The kernel would let a program that has a lane overwrite kernel memory.
+    #[error(
+        "this kernel's BPF ring buffers can be made to overlap by a program that maps one (CVE-2024-41009), so no program can be given a lane: \
+         update the kernel (mended in Linux 6.10, 6.6.37, 6.1.97, 5.15.162 and 5.10.221)"
+    )]
+    UnsafeRing,
     /// An interface that was named does not exist.
     #[error("there is no interface \"{0}\": see `ip link`")]
     NoInterface(String),
@@ -127,14 +133,11 @@ pub fn run(options: Options) -> Result<(), Error> {
     // Of the clock's troubles the one that waiting does not mend.
     config.clock.as_ref().map_or(Ok(()), tickwire_timekeeper::Config::check_files)?;
     // Rights first: who has none is told so, whoever else runs here. And nothing is attached before all that can be wrong is looked at.
-    let namespace = Namespace::create().map_err(|error| match error.kind() {
-        io::ErrorKind::PermissionDenied => Error::Privilege(error),
-        _ => system("make a network namespace")(error),
-    })?;
+    rights::check().map_err(Error::Privilege)?;
     let _lock = NamespaceLock::take()?;
     raise_limits(&config.limits);
     let endpoint = Endpoint::open(&config.socket)?;
-    let mut service = start(config, namespace)?;
+    let mut service = start(config)?;
     endpoint.listen()?;
     let outcome = serve(&mut service, &endpoint, &options, stop);
     // Nobody new from here on; those who are here are told, and their peers.
@@ -182,13 +185,9 @@ pub(crate) fn raise_limits(limits: &Limits) {
     }
 }
 
-fn start(config: Config, namespace: Namespace) -> Result<Service, Error> {
-    let long_frames =
-        xsk::takes_long_frames().map_err(system("make an AF_XDP socket (CONFIG_XDP_SOCKETS is needed)"))?;
-    if !long_frames {
-        tracing::info!(
-            "interfaces with jumbo frames stay with the kernel: this one hands them to no program (Linux 6.6 does)"
-        );
+fn start(config: Config) -> Result<Service, Error> {
+    if !ring_is_safe()? {
+        return Err(Error::UnsafeRing);
     }
     let mut programs = Programs::load(&config.limits)?;
     let captures = Captures::new(programs.take_capture_ring()?);
@@ -203,9 +202,7 @@ fn start(config: Config, namespace: Namespace) -> Result<Service, Error> {
         xdp_info: XdpInfo::open().ok(),
         judge: Judge::new().map_err(system("tell network namespaces apart (Linux 5.14 or newer is needed)"))?,
         programs,
-        lane_program: LaneProgram::load()?,
-        namespace,
-        nics: Nics::new(long_frames),
+        nics: Nics::default(),
         numbers: Numbers::default(),
         lanes: BTreeMap::new(),
         dying: Vec::new(),

@@ -7,11 +7,10 @@ use crate::connection::{Connection, ConnectionId, End, Peer};
 use crate::door::{Door, Visitor};
 use crate::groups::Groups;
 use crate::lanes::Lane;
-use crate::namespace::Namespace;
 use crate::nics::Nics;
 use crate::numbers::Numbers;
 use crate::offload::Offload;
-use crate::programs::{LaneProgram, Programs};
+use crate::programs::Programs;
 use crate::proof::Judge;
 use crate::reaper::Dying;
 use crate::registry::{ClaimId, LaneId, PortKey, Registry};
@@ -43,8 +42,6 @@ pub(crate) struct Service {
     pub(crate) census: Census,
     pub(crate) judge: Judge,
     pub(crate) programs: Programs,
-    pub(crate) lane_program: LaneProgram,
-    pub(crate) namespace: Namespace,
     pub(crate) nics: Nics,
     pub(crate) numbers: Numbers,
     pub(crate) lanes: BTreeMap<LaneId, Lane>,

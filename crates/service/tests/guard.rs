@@ -2,25 +2,13 @@
 
 mod common;
 
-use common::{Client, LaneOf, PEER, World, release, reusing, skipped, until, within};
+use common::{Client, PEER, World, release, reusing, skipped, until, within};
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 use tickwire_link::control::{ClaimKind, CountersOf};
 use tickwire_service::Attach;
-use tickwire_stack::Memory;
 use tickwire_stack::addr::{Address, Endpoint, Mac};
-use tickwire_stack::frame::FRAME_SIZE;
-
-/// Puts a raw frame into the lane's transmit ring, as a program with its rings in hand can.
-fn send_raw(lane: &LaneOf, memory: &mut Memory<'_>, frame: u32, bytes: &[u8]) {
-    memory.frames.bytes[frame as usize * FRAME_SIZE..][..bytes.len()].copy_from_slice(bytes);
-    let mut transmission = lane.port.transmission();
-    let len = u16::try_from(bytes.len()).unwrap();
-    assert!(transmission.put(tickwire_stack::Transmit { frame, offset: 0, len, more: false }));
-    transmission.submit();
-    lane.port.kick().unwrap();
-}
 
 /// An Ethernet frame with an IPv4 UDP datagram.
 fn udp_frame(source_mac: Mac, destination_mac: Mac, source: Endpoint, destination: Endpoint) -> Vec<u8> {
@@ -46,8 +34,6 @@ fn guard_refuses(attach: Attach) {
     }
     let world = World::new(attach);
     let (mut client, lane) = world.laned();
-    // SAFETY: this test alone uses the region, and `lane` outlives `memory`.
-    let mut memory: Memory<'_> = unsafe { lane.region.memory() };
     let socket = within(&world.pair.a, || UdpSocket::bind("0.0.0.0:7000").unwrap());
     client.claim_bound(&socket).unwrap();
     let receiver = within(&world.pair.b, || UdpSocket::bind(world.b(9000)).unwrap());
@@ -67,10 +53,11 @@ fn guard_refuses(attach: Attach) {
     icmp[23] = 1;
     let short = good[..30].to_vec();
     let vlan = [&good[..12], &[0x81, 0, 0, 5], &good[12..]].concat();
-    for (n, frame) in [&port, &address, &mac, &arp, &icmp, &short, &vlan].into_iter().enumerate() {
-        send_raw(&lane, &mut memory, n as u32, frame);
+    let long = [&good[..], &[0; 1500]].concat();
+    for frame in [&port, &address, &mac, &arp, &icmp, &short, &vlan, &long] {
+        lane.send_raw(frame);
     }
-    send_raw(&lane, &mut memory, 20, &good);
+    lane.send_raw(&good);
     let mut buffer = [0; 64];
     let (length, from) = receiver.recv_from(&mut buffer).unwrap();
     assert_eq!((&buffer[..length], from), (&b"evil"[..], world.a(7000)), "only the honest one came");
@@ -94,8 +81,8 @@ fn the_guard_in_xdp_refuses_the_same() {
 
 /// What stands before each frame of a bulk device (`struct virtio_net_hdr`): nothing; or that the data behind so many bytes of headers is to be cut into segments.
 fn virtio(kind: u8, headers: u16, size: u16) -> [u8; 10] {
-    let [h, s, at] = [headers, size, 34].map(u16::to_ne_bytes);
-    if kind == 0 { [0; 10] } else { [1, kind, h[0], h[1], s[0], s[1], at[0], at[1], 16, 0] }
+    let [h, s] = [headers, size].map(u16::to_ne_bytes);
+    if kind == 0 { [0; 10] } else { [0, kind, h[0], h[1], s[0], s[1], 0, 0, 0, 0] }
 }
 
 /// A segment of a connection that the frame's ports name, of so many bytes.
@@ -110,78 +97,73 @@ fn tcp_frame(udp: &[u8], len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn the_bulk_device_leads_to_the_guard_and_lets_no_train_out_that_floods() {
+fn the_device_for_trains_is_guarded_and_lets_no_train_out_that_floods() {
     use std::io::Write;
     if skipped() {
         return;
     }
-    let world = World::new(Attach::Native);
-    let (mut client, lane) = world.laned();
-    let proof = reusing(&world, 7000);
-    client.claim(ClaimKind::Flow, Endpoint::from(world.b(9000)), proof.as_fd()).unwrap();
-    let socket = within(&world.pair.a, || UdpSocket::bind("0.0.0.0:7000").unwrap());
-    client.claim_bound(&socket).unwrap();
-    let path = client.path(PEER);
-    let (ours, theirs) = (Endpoint::from(world.a(7000)), Endpoint::from(world.b(9000)));
-    let good = udp_frame(path.source_mac, path.next_hop_mac, ours, theirs);
-    let foreign = udp_frame(path.source_mac, path.next_hop_mac, Endpoint::new(ours.address, 7001), theirs);
-    let mac = udp_frame(Mac([2, 9, 9, 9, 9, 9]), path.next_hop_mac, ours, theirs);
-    let mut tap = std::fs::File::from(lane.bulk.as_ref().unwrap().try_clone().unwrap());
-    let mut write = |header: [u8; 10], frame: &[u8]| tap.write(&[&header[..], frame].concat());
-    // Packets and bytes that left; and those refused, by reason: malformed, protocol, source, port, fragment.
-    let mut counted = |left: [u64; 2], refused: [u64; 5]| {
-        let counters = client.counters(CountersOf::Lane, lane.lane);
-        assert_eq!((&counters[2..4], &counters[4..9]), (&left[..], &refused[..]));
-    };
-    let train = tcp_frame(&good, 5000);
-    write(virtio(0, 0, 0), &good).unwrap();
-    write(virtio(1, 54, 1000), &train).unwrap();
-    counted([6, 46 + 5 * 54 + 5000], [0; 5]);
-    write(virtio(0, 0, 0), &foreign).unwrap();
-    write(virtio(0, 0, 0), &mac).unwrap();
-    write(virtio(1, 54, 1000), &tcp_frame(&foreign, 5000)).unwrap();
-    counted([6, 5316], [0, 0, 1, 6, 0]);
-    // Longer than the lane's devices take (they leave room for a VLAN tag), as one and in its segments: these get no further than its devices.
-    write(virtio(0, 0, 0), &tcp_frame(&good, 3000)).unwrap();
-    write(virtio(1, 54, 1470), &tcp_frame(&good, 2940)).unwrap();
-    counted([6, 5316], [0, 0, 1, 6, 0]);
-    write(virtio(1, 54, 1460), &train).unwrap();
-    counted([10, 5316 + 4 * 54 + 5000], [0, 0, 1, 6, 0]);
-    // So short that one write makes thousands of packets, which the kernel allows down to 8 bytes.
-    write(virtio(1, 54, 255), &train).unwrap();
-    counted([10, 10532], [0, 0, 1, 6, 0]);
-    // A sum that the kernel is to write where the source port is, the source address, the frame's length: it is there when the guard looks. What does not hold water
-    // the kernel refuses at once.
-    for place in [12, 16, 24, 26, 28, 34] {
-        for start in [14, place - 2, place] {
-            let mut header = virtio(1, 0, 0);
-            header[1] = 0;
-            header[6..8].copy_from_slice(&(start as u16).to_ne_bytes());
-            header[8..10].copy_from_slice(&((place - start) as u16).to_ne_bytes());
-            let _ = write(header, &good);
-            let mut header = virtio(1, 54, 1000);
-            header[6..8].copy_from_slice(&(start as u16).to_ne_bytes());
-            header[8..10].copy_from_slice(&((place - start) as u16).to_ne_bytes());
-            let _ = write(header, &train);
+    for attach in [Attach::Native, Attach::Tc] {
+        let world = World::new(attach);
+        let (mut client, lane) = world.laned();
+        let proof = reusing(&world, 7000);
+        client.claim(ClaimKind::Flow, Endpoint::from(world.b(9000)), proof.as_fd()).unwrap();
+        let path = client.path(PEER);
+        let (ours, theirs) = (Endpoint::from(world.a(7000)), Endpoint::from(world.b(9000)));
+        let good = udp_frame(path.source_mac, path.next_hop_mac, ours, theirs);
+        let foreign = udp_frame(path.source_mac, path.next_hop_mac, Endpoint::new(ours.address, 7001), theirs);
+        let mut tap = std::fs::File::from(client.bulk());
+        assert_eq!(client.request(&tickwire_link::control::Request::Bulk, &[]).1.len(), 1, "the same again");
+        let mut write = |header: [u8; 10], frame: &[u8]| tap.write(&[&header[..], frame].concat());
+        // Packets and bytes that left; and those refused, by reason: malformed, protocol, source, port, fragment, length, checksum.
+        let mut counted = |left: [u64; 2], refused: [u64; 7]| {
+            let counters = client.counters(CountersOf::Lane, lane.lane);
+            assert_eq!((&counters[2..4], &counters[4..11]), (&left[..], &refused[..]));
+        };
+        let train = tcp_frame(&good, 5000);
+        write(virtio(0, 0, 0), &tcp_frame(&good, 500)).unwrap();
+        write(virtio(1, 54, 1000), &train).unwrap();
+        let sent = 554 + 5 * 54 + 5000;
+        counted([6, sent], [0; 7]);
+        // Neither from another port, nor what is no segment.
+        write(virtio(0, 0, 0), &tcp_frame(&foreign, 500)).unwrap();
+        write(virtio(1, 54, 1000), &tcp_frame(&foreign, 5000)).unwrap();
+        write(virtio(0, 0, 0), &good).unwrap();
+        counted([6, sent], [0, 0, 0, 3, 0, 0, 0]);
+        // Longer than the NIC takes, as one and in its segments; and so short that one write makes thousands of packets.
+        write(virtio(0, 0, 0), &tcp_frame(&good, 3000)).unwrap();
+        write(virtio(1, 54, 1470), &tcp_frame(&good, 2940)).unwrap();
+        write(virtio(1, 54, 255), &train).unwrap();
+        counted([6, sent], [0, 0, 0, 3, 0, 3, 0]);
+        // A sum that the kernel is to write where the source port is, the source address, the frame's length, or where it belongs. What does not hold water
+        // the kernel refuses at once.
+        let before = client.counters(CountersOf::Lane, lane.lane);
+        for place in [12, 16, 24, 26, 28, 34, 50] {
+            for start in [14, place - 2, place, 34] {
+                for (kind, frame) in [(0, tcp_frame(&good, 500)), (1, train.clone())] {
+                    let mut header = virtio(kind, if kind == 0 { 0 } else { 54 }, if kind == 0 { 0 } else { 1000 });
+                    header[0] = 1;
+                    header[6..8].copy_from_slice(&(start as u16).to_ne_bytes());
+                    header[8..10].copy_from_slice(&((place - start) as i16).to_ne_bytes());
+                    let _ = write(header, &frame);
+                }
+            }
         }
+        let after = client.counters(CountersOf::Lane, lane.lane);
+        assert_eq!(after[2..10], before[2..10], "nothing of it left");
+        assert!(after[10] > 5, "{after:?}");
+        // Datagrams in trains, nonsense, and too little.
+        let mut datagrams = train.clone();
+        datagrams[23] = 17;
+        for kind in [2, 3, 4, 5, 0x81, 0x7f] {
+            let _ = write(virtio(kind, 54, 1000), &datagrams);
+            let _ = write(virtio(kind, 65535, 1000), &good);
+        }
+        assert!(write(virtio(0, 0, 0), &[]).is_err());
+        let _ = write(virtio(0, 0, 0), &good[..20]);
+        let before = client.counters(CountersOf::Lane, lane.lane)[2];
+        write(virtio(0, 0, 0), &tcp_frame(&good, 500)).unwrap();
+        assert_eq!(client.counters(CountersOf::Lane, lane.lane)[2], before + 1, "the way is open still");
     }
-    let receiver = within(&world.pair.b, || UdpSocket::bind(world.b(9000)).unwrap());
-    receiver.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
-    write(virtio(0, 0, 0), &good).unwrap();
-    assert_eq!(receiver.recv_from(&mut [0; 64]).unwrap(), (4, world.a(7000)), "nothing came from elsewhere before");
-    // Datagrams in trains, nonsense, and too little.
-    let mut datagrams = train.clone();
-    datagrams[23] = 17;
-    for kind in [2, 3, 4, 5, 0x81, 0x7f] {
-        let mut header = virtio(kind, 54, 1000);
-        header[8] = 6;
-        let _ = write(header, &datagrams);
-        let _ = write(virtio(kind, 65535, 1000), &good);
-    }
-    assert!(write(virtio(0, 0, 0), &[]).is_err());
-    let _ = write(virtio(0, 0, 0), &good[..20]);
-    write(virtio(0, 0, 0), &good).unwrap();
-    assert_eq!(receiver.recv_from(&mut [0; 64]).unwrap().1, world.a(7000), "the way is open still");
 }
 
 /// Whoever still has the descriptor of a bulk device, and has had it stay for good, sends nothing by it when the lane is gone.
@@ -192,8 +174,8 @@ fn a_bulk_device_goes_with_its_lane_whoever_holds_it() {
         return;
     }
     let world = World::new(Attach::Tc);
-    let (client, lane) = world.laned();
-    let tap = lane.bulk.as_ref().unwrap().try_clone().unwrap();
+    let (mut client, lane) = world.laned();
+    let tap = client.bulk();
     const TUNSETPERSIST: libc::c_ulong = 0x4004_54cb;
     // SAFETY: this call takes a number.
     assert_eq!(unsafe { libc::ioctl(tap.as_raw_fd(), TUNSETPERSIST as _, 1) }, 0);
@@ -211,8 +193,6 @@ fn a_flow_lets_nothing_else_out_of_its_port() {
     for attach in [Attach::Tc, Attach::Native] {
         let world = World::new(attach);
         let (mut client, lane) = world.laned();
-        // SAFETY: this test alone uses the region, and `lane` outlives `memory`.
-        let mut memory: Memory<'_> = unsafe { lane.region.memory() };
         let path = client.path(Address::v4([10, 77, 0, 2]));
         let socket = reusing(&world, 7000);
         let ours = Endpoint::from(world.a(7000));
@@ -222,8 +202,8 @@ fn a_flow_lets_nothing_else_out_of_its_port() {
             frame
         };
         let first = client.claim(ClaimKind::Flow, world.b(80).into(), socket.as_fd()).unwrap();
-        for (n, port) in [80, 81, 82].into_iter().enumerate() {
-            send_raw(&lane, &mut memory, n as u32, &tcp(port));
+        for port in [80, 81, 82] {
+            lane.send_raw(&tcp(port));
         }
         let figures = |client: &mut Client| {
             let counters = client.counters(CountersOf::Lane, lane.lane);
@@ -231,13 +211,13 @@ fn a_flow_lets_nothing_else_out_of_its_port() {
         };
         until("one of three", || figures(&mut client) == (1, 2));
         client.claim(ClaimKind::Flow, world.b(81).into(), socket.as_fd()).unwrap();
-        for (n, port) in [80, 81, 82].into_iter().enumerate() {
-            send_raw(&lane, &mut memory, 8 + n as u32, &tcp(port));
+        for port in [80, 81, 82] {
+            lane.send_raw(&tcp(port));
         }
         until("two of three", || figures(&mut client) == (3, 3));
         client.request(&release(&[first]), &[]);
-        for (n, port) in [80, 81].into_iter().enumerate() {
-            send_raw(&lane, &mut memory, 16 + n as u32, &tcp(port));
+        for port in [80, 81] {
+            lane.send_raw(&tcp(port));
         }
         until("what was released is over", || figures(&mut client) == (4, 4));
     }

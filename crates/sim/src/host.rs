@@ -1,20 +1,15 @@
 //! A host in the simulation: a stack, and the part that a kernel's rings would play.
 
-use std::collections::VecDeque;
 use tickwire_stack::addr::{Address, Mac};
 use tickwire_stack::frame::{FRAME_SIZE, FrameId};
 use tickwire_stack::path::{PathInfo, PathState};
 use tickwire_stack::time::Instant;
 use tickwire_stack::{Config, Limits, OwnedMemory, Stack};
 
-/// Where the kernel puts a packet in a frame (its own headroom for XDP).
-const KERNEL_HEADROOM: usize = 256;
-
 /// A host.
 #[derive(Debug)]
 pub struct Host {
     memory: OwnedMemory,
-    fill: VecDeque<FrameId>,
     sent: Vec<FrameId>,
     kept: Vec<FrameId>,
     stalled: bool,
@@ -33,7 +28,6 @@ impl Host {
         (v6[0], v6[15]) = (0xfd, number + 1);
         Self {
             memory,
-            fill: VecDeque::new(),
             sent: Vec::new(),
             kept: Vec::new(),
             stalled: false,
@@ -45,12 +39,6 @@ impl Host {
     /// The host's stack.
     pub fn stack(&mut self) -> Stack<'_> {
         self.memory.stack()
-    }
-
-    /// Frames in the fill ring, which are out of the stack's free list without being lost.
-    #[must_use]
-    pub fn filled(&self) -> usize {
-        self.fill.len()
     }
 
     /// The host's answer about a destination, reached directly at `mac`.
@@ -66,22 +54,15 @@ impl Host {
         }
     }
 
-    /// Puts a packet in, as the kernel would: into one frame of the fill ring or several. Says whether there was room.
+    /// Puts a packet in, as a lane's ring would. Says whether there was room.
     pub fn receive(&mut self, now: Instant, packet: &[u8]) -> bool {
         let mut stack = self.memory.stack();
-        while let Some(frame) = stack.refill() {
-            self.fill.push_back(frame);
+        stack.fill();
+        let room = stack.filled() >= packet.len().div_ceil(FRAME_SIZE);
+        if room {
+            stack.receive_bytes(now, packet);
         }
-        let mut pieces = packet.chunks(FRAME_SIZE - KERNEL_HEADROOM).peekable();
-        if self.fill.len() < pieces.len() {
-            return false;
-        }
-        while let Some(piece) = pieces.next() {
-            let Some(frame) = self.fill.pop_front() else { return false };
-            stack.frame_mut(frame)[KERNEL_HEADROOM..][..piece.len()].copy_from_slice(piece);
-            stack.ingress(now, frame, KERNEL_HEADROOM as u16, piece.len() as u16, pieces.peek().is_some());
-        }
-        true
+        room
     }
 
     /// Puts in what came at the same time, as one poll of a ring does. What there is no room for is lost.

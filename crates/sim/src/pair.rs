@@ -266,10 +266,9 @@ impl Pair {
         }
     }
 
-    /// Frames of a host that are neither free nor in the fill ring: held by sockets, queues or the transmit ring.
+    /// Frames of a host that are neither free nor set aside for receiving: held by sockets, queues or the transmit ring.
     pub fn frames_held(&mut self, host: usize) -> usize {
-        let filled = self.hosts[host].filled();
         let stack = self.hosts[host].stack();
-        stack.frames_in_use() - filled
+        stack.frames_in_use() - stack.filled()
     }
 }

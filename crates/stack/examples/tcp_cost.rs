@@ -40,11 +40,10 @@ fn carry(from: &mut Stack<'_>, to: &mut Stack<'_>, now: Instant) -> usize {
         true
     });
     for out in packets.iter().flatten() {
-        let frame = to.refill().expect("a frame");
         let (start, len) = (usize::from(out.offset), usize::from(out.len));
-        to.frame_mut(frame)[256..256 + len].copy_from_slice(&from.frame(out.frame)[start..start + len]);
+        to.fill();
+        to.receive_bytes(now, &from.frame(out.frame)[start..start + len]);
         from.completed(out.frame);
-        to.ingress(now, frame, 256, out.len, false);
     }
     count
 }

@@ -65,12 +65,12 @@ fn measure(connect: bool, size: usize) {
         });
         sending += start.elapsed();
         let out = out.expect("a packet");
-        let frame = b.refill().expect("a frame");
         let (start_at, len) = (usize::from(out.offset), usize::from(out.len));
-        b.frame_mut(frame)[256..256 + len].copy_from_slice(&a.frame(out.frame)[start_at..start_at + len]);
+        let packet = a.frame(out.frame)[start_at..start_at + len].to_vec();
         let start = Clock::now();
         a.completed(out.frame);
-        b.ingress(now, frame, 256, out.len, false);
+        b.receive_bytes(now, &packet);
+        b.fill();
         let got = b.udp_recv(to, false, &mut &mut buffer[..]).expect("a datagram");
         receiving += start.elapsed();
         assert_eq!(got.copied, size);

@@ -43,9 +43,11 @@ pub(crate) const REQUESTS: usize = 64;
 pub(crate) struct Core {
     /// Random words, see [`Config::secret`].
     pub(crate) secret: [u64; 4],
-    /// Frames in the kernel's fill ring, and how many there should be.
+    /// Frames that are set aside for receiving, and how many there should be.
     pub(crate) filled: u32,
     pub(crate) fill: Fill,
+    /// The first of them; they are chained by their notes.
+    pub(crate) fill_top: Link,
     pub(crate) default_mtu: u32,
     /// Identification of the next IPv4 datagram or IPv6 fragment.
     pub(crate) ip_id: u32,
@@ -57,8 +59,8 @@ pub(crate) struct Core {
     pub(crate) partial_bad: u32,
     /// The transmit queues.
     pub(crate) queues: Queues,
-    /// Whether packets are being handed to the kernel by the bulk device.
-    pub(crate) bulk_out: u32,
+    /// Whether packets are being sent by a call.
+    pub(crate) writing: u32,
     /// Entries of the timer heap.
     pub(crate) heap_len: u32,
     /// Which threads are to be woken.
@@ -107,8 +109,8 @@ impl Stack<'_> {
     }
 
     /// Starts afresh after the memory may have been left half-changed (a process died inside): every socket, set, path and queued
-    /// packet is gone, every handle stale. Counters and the caller's own words stay, and so does what is known about frames in the
-    /// kernel's rings, which come back through [`Stack::ingress`] and [`Stack::completed`] as before.
+    /// packet is gone, every handle stale. Counters and the caller's own words stay, and so does what is known about frames that were
+    /// handed out to be sent, which come back through [`Stack::completed`] as before.
     ///
     /// For sockets whose transmit ring is new as well, or does not end within a packet: the rest of one of which the ring has the
     /// beginning is gone, and the kernel would take what is sent next for it.
@@ -116,10 +118,8 @@ impl Stack<'_> {
         let mtu = self.mem.core.default_mtu;
         self.mem.wipe();
         self.mem.frames.rebuild();
-        let filled = self.mem.frames.meta.iter().filter(|meta| meta.flags & flag::FILLED != 0).count();
         self.init(config, now);
         let core = &mut *self.mem.core;
-        core.filled = filled as u32;
         core.default_mtu = mtu;
         // Threads that sleep find out that their sockets are gone.
         self.wake_all();

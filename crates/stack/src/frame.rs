@@ -53,8 +53,12 @@ pub mod flag {
     pub const RESENT: u16 = 1 << 11;
     /// It went out in one packet with the frame before it.
     pub const PIECE: u16 = 1 << 12;
-    /// It is handed to the kernel by the bulk device, or was when it was last sent.
-    pub const BULK: u16 = 1 << 13;
+    /// It is being sent by a call that has sent it when it returns, or was when it was last sent.
+    pub const WRITING: u16 = 1 << 13;
+    /// Received, and its transport checksum is known to be good.
+    pub const CHECKED: u16 = 1 << 14;
+    /// Received, and its transport checksum may have been left to a device that it never passed.
+    pub const MAYBE_PARTIAL: u16 = 1 << 15;
 }
 
 /// What the stack notes about a frame.
@@ -138,9 +142,7 @@ impl Frames<'_> {
         for id in (0..all as FrameId).rev() {
             let flags = self.meta[id as usize].flags;
             self.meta[id as usize] = FrameMeta::default();
-            if flags & flag::FILLED != 0 {
-                self.meta[id as usize].flags = flag::FILLED;
-            } else if flags & (flag::IN_KERNEL | flag::BULK) == flag::IN_KERNEL {
+            if flags & (flag::IN_KERNEL | flag::WRITING) == flag::IN_KERNEL {
                 self.meta[id as usize].flags = flag::IN_KERNEL | flag::FREE_ON_COMPLETE;
             } else {
                 self.free.give(self.meta, id);

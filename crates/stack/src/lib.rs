@@ -2,7 +2,7 @@
 //!
 //! The crate is deterministic: it does no I/O, reads no clock, takes no memory and knows nothing of an operating system. Every
 //! call that may act on time is told the time ([`time::Instant`]), memory is lent by the caller ([`memory::Memory`]), frames are
-//! handed in by [`Stack::ingress`] and out by [`Stack::egress`], and what only the host can know (routes, neighbours) is asked for and
+//! handed in by [`Stack::receive`] and out by [`Stack::egress`], and what only the host can know (routes, neighbours) is asked for and
 //! told by [`Stack::path_set`]. So the same code runs in a lane, in simulation, under a fuzzer and on any operating system.
 //!
 //! It may depend on `core` and on crates of the same kind; no `std` outside tests and the `owned` feature.
@@ -18,7 +18,6 @@
 pub mod addr;
 #[cfg(any(test, feature = "owned"))]
 mod audit;
-mod bulk;
 pub mod checksum;
 mod core_state;
 mod deadline;
@@ -44,6 +43,7 @@ mod timers;
 pub mod udp;
 mod wakeups;
 pub mod watch;
+mod writing;
 
 #[cfg(any(test, feature = "owned"))]
 pub use audit::InUse;
@@ -51,6 +51,7 @@ pub use core_state::Config;
 #[doc(inline)]
 pub use error::{Error, Result};
 pub use ids::{ListenerId, Ready, SetId, Sink, SocketId, SocketKind, Source, TcpId, UdpId};
+pub use ip::{Checksum, Received};
 #[cfg(any(test, feature = "owned"))]
 pub use memory::OwnedMemory;
 pub use memory::{Limits, Memory};

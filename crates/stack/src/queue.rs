@@ -183,18 +183,6 @@ impl Stack<'_> {
         sent
     }
 
-    /// The same, of the packets that are not of streams. Not while a stream's packet is cut.
-    pub fn egress_prompt(&mut self, mut sink: impl FnMut(Transmit) -> bool) -> usize {
-        debug_assert!(!self.egress_is_cut());
-        let (sent, is_full) = self.hand_out(Class::Prompt, usize::MAX, flag::IN_KERNEL, &mut sink);
-        if is_full {
-            self.mem.core.queues.turn = Class::Prompt;
-        }
-        self.mem.counters.tx_packets.add(sent as u64);
-        self.udp_write_space();
-        sent
-    }
-
     /// Hands out so many packets of a queue at most, and none of a stream before what it is behind; the frames are marked so. Says how many were taken to their ends, and whether `sink` has refused one.
     pub(crate) fn hand_out(
         &mut self,
@@ -219,7 +207,7 @@ impl Stack<'_> {
             let meta = &mut self.mem.frames.meta[frame as usize];
             // Marked before the kernel can see it; a refusal takes the mark back.
             let before = meta.flags;
-            meta.flags = before & !(flag::QUEUED | flag::BULK) | mark;
+            meta.flags = before & !(flag::QUEUED | flag::WRITING) | mark;
             if !sink(Transmit { frame, offset, len, more: rest > 0 }) {
                 meta.flags = before;
                 is_full = true;
@@ -247,7 +235,7 @@ impl Stack<'_> {
         }
     }
 
-    /// A poll begins, and so many packets wait in the kernel's ring: whether the fill ring holds enough frames follows from it. Until
+    /// A poll begins, and so many packets wait in the lane's ring: how many frames are set aside follows from it. Until
     /// [`Stack::batch_end`] received packets count as having come together.
     #[inline]
     pub fn batch_begin(&mut self, waiting: u32) {
@@ -256,14 +244,14 @@ impl Stack<'_> {
         self.tcp_batch_begin();
     }
 
-    /// The packets of a poll have all been given to [`Stack::ingress`]: answers those that were to be answered together.
+    /// The packets of a poll have all been given to [`Stack::receive`]: answers those that were to be answered together.
     #[inline]
     pub fn batch_end(&mut self, now: Instant) {
         self.tcp_batch_end(now);
     }
 
-    /// A free frame for the kernel's fill ring, `None` when the ring holds its share or frames are needed elsewhere.
-    pub fn refill(&mut self) -> Option<FrameId> {
+    /// A free frame to be set aside for receiving, `None` when enough are or frames are needed elsewhere.
+    pub(crate) fn refill(&mut self) -> Option<FrameId> {
         // Called at every poll: frames may have run out, or come back, by other ways than UDP's.
         self.udp_note_room();
         self.udp_write_space();
@@ -304,7 +292,7 @@ impl Stack<'_> {
     }
 }
 
-/// Bounds of a received packet inside its frame, checked.
+/// Whether bounds lie inside a frame.
 pub(crate) fn in_frame(offset: usize, len: usize) -> bool {
     offset.checked_add(len).is_some_and(|end| end <= FRAME_SIZE)
 }
@@ -381,12 +369,12 @@ mod tests {
         let stream = queued(&mut stack, Class::Stream, 0);
         let after = queued(&mut stack, Class::Prompt, 0);
         let mut load = Vec::new();
-        stack.bulk_begin(|packet| {
+        stack.write_begin(Class::Stream, usize::MAX, |packet| {
             load.push(packet);
             true
         });
-        stack.bulk_end([]);
-        assert!(load.is_empty(), "nor by the bulk device");
+        stack.write_end([]);
+        assert!(load.is_empty(), "nor by a call");
         let out = handed_out(&mut stack, 100);
         let place = |frame| out.iter().position(|&other| other == frame).unwrap();
         assert_eq!(out.len(), before.len() + 3);
@@ -401,10 +389,10 @@ mod tests {
         let packet = [2, 1, 0].map(|rest| queued(&mut stack, Class::Stream, rest));
         let next = queued(&mut stack, Class::Stream, 0);
         assert_eq!(handed_out(&mut stack, 2), packet[..2]);
-        assert!(stack.egress_is_cut());
+        assert!(stack.mem.core.queues.is_cut());
         let prompt = queued(&mut stack, Class::Prompt, 0);
         assert_eq!(handed_out(&mut stack, 1), packet[2..]);
-        assert!(!stack.egress_is_cut());
+        assert!(!stack.mem.core.queues.is_cut());
         assert_eq!(handed_out(&mut stack, 100), [prompt, next]);
     }
 }

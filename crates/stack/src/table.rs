@@ -272,6 +272,8 @@ counters! {
     eth_in_unknown = "EthInUnknown";
     /// Frames that came from the kernel without having been given to it, or with impossible bounds.
     eth_in_bad_frame = "EthInBadFrame";
+    /// Received packets that were dropped because no frame was free.
+    rx_no_frame = "RxNoFrame";
     /// ICMP messages received.
     icmp_in_msgs = "IcmpInMsgs";
     /// ICMP messages dropped: broken.

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 ///
 /// It runs in the foreground, attaches its divert program to the interfaces, listens for programs that want a lane, and logs to standard error. SIGTERM or SIGINT
 /// ends it cleanly: programs that run on lanes then go on with the kernel, except that their established connections end with an
-/// error. Command line settings win over the configuration file. Needs root (or CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and
+/// error. Command line settings win over the configuration file. Needs root (or CAP_NET_ADMIN, CAP_BPF, CAP_PERFMON and
 /// CAP_SYS_ADMIN).
 #[derive(Debug, Args)]
 #[command(after_long_help = include_str!("../manual/service.txt"))]

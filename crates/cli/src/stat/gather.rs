@@ -16,6 +16,8 @@ use tickwire_link::bpf::Refusal;
 use tickwire_link::control::{Accelerated, AttachMode, ClaimKind, CountersOf, Held, LaneInfo, Reason, Reply, Request};
 use tickwire_link::layout::Layout;
 use tickwire_link::region::View;
+use tickwire_link::rx_ring::RING_BYTES;
+use tickwire_stack::Limits;
 use tickwire_stack::table::{Row, kind};
 
 /// More lanes than this no service makes; a listing that does not end is broken.
@@ -28,11 +30,23 @@ pub(super) const HOST_COUNTERS: [&str; 6] =
 /// The first figures of [`CountersOf::Lane`]; the refusals of the guard follow, then [`LOST`].
 const LANE_COUNTERS: [&str; 4] = ["in_packets", "in_bytes", "out_packets", "out_bytes"];
 
-const REFUSALS: [&str; Refusal::ALL.len()] =
-    ["refused_malformed", "refused_protocol", "refused_source", "refused_port", "refused_fragment"];
+const REFUSALS: [&str; Refusal::ALL.len()] = [
+    "refused_malformed",
+    "refused_protocol",
+    "refused_source",
+    "refused_port",
+    "refused_fragment",
+    "refused_length",
+    "refused_checksum",
+];
 
-/// What a lane's rings had no room for: no free frame was there, the program was too far behind, or anything else.
-const LOST: [&str; 3] = ["lost_no_frame", "lost_ring_full", "lost_other"];
+/// What a lane's receive ring had no room for: the program was too far behind.
+const LOST: [&str; 1] = ["lost_ring_full"];
+
+/// Bytes of a lane: its region, and its receive ring.
+fn memory(limits: &Limits) -> usize {
+    Layout::new(limits).map_or(0, |layout| layout.size()) + RING_BYTES as usize
+}
 
 /// Reads everything; programs that the service does not know are looked for if it is time for that.
 pub(crate) fn gather(client: &mut Client, search: &mut Search) -> Result<Reading> {
@@ -140,7 +154,7 @@ fn lane(client: &mut Client, info: &LaneInfo, view: Option<&View>) -> Result<Lan
         uid: info.uid,
         processes: info.processes,
         age_ms: info.age_ms,
-        memory_bytes: if accelerated { Layout::new(&info.limits).map_or(0, |layout| layout.size()) } else { 0 },
+        memory_bytes: if accelerated { memory(&info.limits) } else { 0 },
         accelerated,
         reason: why(info.reason),
         guard,

@@ -201,7 +201,7 @@ mod tests {
                 ("in_packets", 7),
                 ("refused_port", 2),
                 ("refused_source", 0),
-                ("lost_no_frame", 5),
+                ("lost_ring_full", 5),
             ]),
             counters: BTreeMap::from([("TcpInSegs", 5), ("UdpInErrors", 0)]),
             sockets: vec![],
@@ -217,7 +217,7 @@ mod tests {
             page.contains("nginx (process 100, user 1000): lane 3, 2 s, 2 processes, 29 MiB, in 7 packets"),
             "{page}"
         );
-        assert!(page.contains("guard: refused port 2, on the way in: lost no frame 5\n"), "{page}");
+        assert!(page.contains("guard: refused port 2, on the way in: lost ring full 5\n"), "{page}");
         assert!(page.contains("tool (process 100, user 1000): on the kernel, 2 processes: no room"), "{page}");
         assert!(page.contains("TcpInSegs") && !page.contains("UdpInErrors"), "{page}");
     }

@@ -22,11 +22,7 @@ pub(super) const KINDS: [Kind; 9] = [
         counters: &["UdpRcvbufErrors", "TcpExtTCPOFODrop", "lost_ring_full"],
     },
     Kind { name: "send_buffer", words: "no room to send", counters: &["UdpSndbufErrors", "IpOutDiscards"] },
-    Kind {
-        name: "memory",
-        words: "no frame left",
-        counters: &["UdpMemErrors", "TcpExtTCPAbortOnMemory", "lost_no_frame", "lost_other"],
-    },
+    Kind { name: "memory", words: "no frame left", counters: &["UdpMemErrors", "TcpExtTCPAbortOnMemory", "RxNoFrame"] },
     Kind { name: "fragments", words: "fragments incomplete", counters: &["IpReasmFails"] },
     // The counters of bad checksums are parts of those of TCP and UDP.
     Kind {
@@ -89,7 +85,7 @@ mod tests {
         lane.guard.insert("refused_source", 1);
         lane.counters.insert("UdpRcvbufErrors", u64::MAX);
         lane.counters.insert("TcpExtTCPOFODrop", 5);
-        lane.guard.insert("lost_no_frame", 7);
+        lane.counters.insert("RxNoFrame", 7);
         let losses = of(&lane);
         assert_eq!((losses[0], losses[1], losses[2]), (3, u64::MAX, 0));
         assert_eq!(losses[3], 7, "what its rings had no room for");

@@ -41,18 +41,6 @@ impl Both {
     }
 }
 
-/// Whether a program can go on with the sockets that it inherits over exec: not before Linux 6.4.
-pub(crate) fn sockets_outlive_exec() -> bool {
-    let doctor = std::process::Command::new(tools::tickwire().unwrap()).args(["doctor", "--json"]).output().unwrap();
-    let findings: serde_json::Value = serde_json::from_slice(&doctor.stdout).unwrap();
-    let of_exec = |finding: &&serde_json::Value| finding["check"] == "sockets over exec";
-    let outlive = findings.as_array().unwrap().iter().find(of_exec).unwrap()["verdict"] == "good";
-    if !outlive {
-        eprintln!("skipped: sockets outlive exec from Linux 6.4 on");
-    }
-    outlive
-}
-
 /// Runs something and checks that at least so many packets were diverted to lanes of the service meanwhile. A client that is to cause them is started by
 /// `work`, not before: on a busy machine it would be done before they are counted.
 pub(crate) fn crossing<T>(service: &Service, packets: u64, work: impl FnOnce() -> T) -> T {

@@ -7,24 +7,24 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::process::Command;
-use std::sync::Mutex;
 
 use anyhow::{Context, Result, ensure};
 use aya::Ebpf;
-use aya::maps::{Array, DevMapHash, HashMap, MapData, PerCpuArray, XskMap};
+use aya::maps::{Array, DevMapHash, HashMap, Map, MapData, PerCpuArray};
 use aya::programs::tc::{NlOptions, TcAttachOptions, TcError, qdisc_add_clsact};
 use aya::programs::{LinkOrder, SchedClassifier, TcAttachType, Xdp, XdpMode};
 use tickwire_link::bpf::{self, map, port_kind, program};
-use tickwire_link::port::Port;
-use tickwire_link::region::{self, Region};
+use tickwire_link::rx_ring::{RING_BYTES, RxRing};
 use tickwire_link::sys_ethtool::switch_transmit_checksums_off;
-use tickwire_link::xsk::{self, RingSizes, XskStatistics};
-use tickwire_stack::Limits;
+use tickwire_link::{sys_bpf, sys_tap};
 use tickwire_stack::addr::{Address, Endpoint, Mac};
 
 /// The port that both ends own.
 pub const PORT: u16 = 7007;
+/// The number of a host's only lane.
+const LANE: u32 = 77;
 const UDP: u8 = 17;
+const TCP: u8 = 6;
 
 /// A network namespace of our own.
 pub struct Namespace(File);
@@ -100,7 +100,7 @@ pub enum Divert {
     Tc,
 }
 
-/// How the guard is attached to the host end.
+/// How the guard is attached to the TAP device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guard {
     Xdp,
@@ -120,14 +120,10 @@ pub struct Host {
 
 /// One lane: what the service keeps, and what the program gets.
 pub struct Lane {
-    _programs: Ebpf,
-    _ns: Namespace,
-    device: u32,
-    bound: Mutex<bool>,
-    pub host_end: u32,
-    pub region: OwnedFd,
-    pub socket: OwnedFd,
-    pub limits: Limits,
+    /// Its number: the interface index of its TAP device.
+    pub number: u32,
+    pub tap: OwnedFd,
+    pub ring: OwnedFd,
 }
 
 /// Two hosts on one cable of the given MTU.
@@ -211,28 +207,22 @@ impl Host {
     }
 
     /// Makes a lane. It owns nothing yet.
-    pub fn lane(&mut self, mtu: u32, guard: Guard, limits: &Limits) -> Result<Lane> {
-        let inner = Namespace::new()?;
-        self.ns.ip(&format!(
-            "link add twh type veth peer name twp netns {}; link set twh mtu {mtu} arp off; link set twh up",
-            inner.path()
-        ))?;
-        inner.ip(&format!("link set twp mtu {mtu} arp off; link set twp up"))?;
-        self.ns.run(|| switch_transmit_checksums_off("twh"))?;
-        let (host_end, program_end) = (self.ns.index("twh")?, inner.index("twp")?);
-
+    pub fn lane(&mut self, guard: Guard) -> Result<Lane> {
+        let tap = self.ns.run(|| sys_tap::create("lane", LANE, false)).context("a TAP device")?;
+        self.ns.ip("link set lane arp off; link set lane up")?;
+        let ring = sys_bpf::create_ring(RING_BYTES).context("a ring buffer")?;
         let bpf = self.bpf.as_mut().context("divert first")?;
         self.ns.run(|| -> Result<()> {
             match guard {
-                Guard::Xdp => Self::xdp(bpf, program::GUARD, host_end, XdpMode::Driver)?,
-                Guard::Tc => Self::tc(bpf, program::GUARD_TC, "twh", 1)?,
+                Guard::Xdp => Self::xdp(bpf, program::GUARD, LANE, XdpMode::Driver)?,
+                Guard::Tc => Self::tc(bpf, program::GUARD_TC, "lane", 1)?,
                 Guard::Gone => {}
             }
-            Self::tc(bpf, program::DROP_ALL, "twh", 2)?;
-            let mut lanes: DevMapHash<_> = bpf.map_mut(map::LANES).context("a known map")?.try_into()?;
-            Ok(lanes.insert(host_end, host_end, None, 0)?)
+            Self::tc(bpf, program::DROP_ALL, "lane", 2)
         })?;
-        attach_socket(inner, program_end, host_end, limits)
+        let Some(Map::ArrayOfMaps(rings)) = bpf.map_mut(map::RINGS) else { anyhow::bail!("an array of maps") };
+        sys_bpf::set_inner(rings.fd().as_fd(), LANE & bpf::DEFAULT_LANE_MASK, ring.as_fd())?;
+        Ok(Lane { number: LANE, tap, ring })
     }
 
     /// The addresses of the host. That of IPv6 is known to the programs only, not to the kernel.
@@ -249,13 +239,26 @@ impl Host {
 
     /// The same at these addresses.
     pub fn claim_at(&mut self, lane: &Lane, addresses: [Address; 2], port: u16) -> Result<()> {
+        self.claim_of(lane, UDP, addresses, port)
+    }
+
+    /// The same for TCP.
+    pub fn claim_tcp(&mut self, lane: &Lane, port: u16) -> Result<()> {
+        self.claim_of(lane, TCP, self.addresses(), port)
+    }
+
+    fn claim_of(&mut self, lane: &Lane, protocol: u8, addresses: [Address; 2], port: u16) -> Result<()> {
         for address in addresses {
             let local = Endpoint::new(address, port);
-            self.hash(map::OWNED).insert(bpf::OwnedKey::new(lane.host_end, UDP, local), bpf::OwnedValue::WHOLE, 0)?;
-            let value = bpf::PortValue::new(&[lane.host_end]).context("one lane")?;
-            self.hash(map::PORTS).insert(bpf::PortKey::new(UDP, local), value, 0)?;
+            self.hash(map::OWNED).insert(
+                bpf::OwnedKey::new(lane.number, protocol, local),
+                bpf::OwnedValue::WHOLE,
+                0,
+            )?;
+            let value = bpf::PortValue::new(&[lane.number]).context("one lane")?;
+            self.hash(map::PORTS).insert(bpf::PortKey::new(protocol, local), value, 0)?;
         }
-        let (word, shift) = bpf::port_kinds(UDP, port);
+        let (word, shift) = bpf::port_kinds(protocol, port);
         let any = addresses.iter().any(|address| address.is_unspecified());
         let kinds = if any { port_kind::ANY | port_kind::OWNED_ANY } else { port_kind::BOUND | port_kind::OWNED };
         let mut map: Array<_, u64> = self.maps().map_mut(map::PORT_KINDS).context("a known map")?.try_into()?;
@@ -275,57 +278,16 @@ impl Host {
         let map = self.maps().map_mut(map::LANE_COUNTERS).context("a known map")?;
         let counters: PerCpuArray<_, bpf::LaneCounters> = map.try_into()?;
         let mut sum = bpf::LaneCounters::default();
-        for &one in counters.get(&(lane.host_end & bpf::DEFAULT_LANE_MASK), 0)?.iter() {
+        for &one in counters.get(&(lane.number & bpf::DEFAULT_LANE_MASK), 0)?.iter() {
             sum += one;
         }
         Ok(sum)
     }
 }
 
-/// An AF_XDP socket on a device, with the program that feeds it.
-fn attach_socket(ns: Namespace, device: u32, host_end: u32, limits: &Limits) -> Result<Lane> {
-    let region = region::create(host_end, limits, RingSizes::DEFAULT)?;
-    let (programs, socket) = ns.run(|| -> Result<_> {
-        let mut bpf = Ebpf::load(bpf::LANE)?;
-        Host::xdp(&mut bpf, program::LANE, device, XdpMode::Driver)?;
-        let socket = xsk::create(region.as_fd(), limits, RingSizes::DEFAULT).context("an AF_XDP socket")?;
-        let mut sockets: XskMap<_> = bpf.map_mut(map::SOCKETS).context("a known map")?.try_into()?;
-        sockets.set(0, socket.as_raw_fd(), 0)?;
-        Ok((bpf, socket))
-    })?;
-    Ok(Lane {
-        _programs: programs,
-        _ns: ns,
-        device,
-        bound: Mutex::new(false),
-        host_end,
-        region,
-        socket,
-        limits: *limits,
-    })
-}
-
-/// An AF_XDP socket on the host's NIC itself: no divert, no lane.
-pub fn direct(host: &Host, limits: &Limits) -> Result<Lane> {
-    attach_socket(Namespace(host.ns.0.try_clone()?), host.nic, host.nic, limits)
-}
-
 impl Lane {
-    /// What the kernel counted about the socket.
-    pub fn statistics(&self) -> io::Result<XskStatistics> {
-        xsk::statistics(self.socket.as_fd())
-    }
-
-    /// What the program makes of the descriptors. The first time the socket is bound then: before Linux 6.4 nobody can map the
-    /// rings of a bound one.
-    pub fn open(&self) -> Result<(Region, Port)> {
-        let region = Region::map(self.region.as_fd(), self.host_end, &self.limits)?;
-        let port = Port::attach(self.socket.try_clone()?, region.rings())?;
-        let mut bound = self.bound.lock().expect("nobody panics while binding");
-        if !*bound {
-            xsk::bind(self.socket.as_fd(), self.device, 0).context("binding the AF_XDP socket")?;
-            *bound = true;
-        }
-        Ok((region, port))
+    /// What the program makes of the descriptors.
+    pub fn open(&self) -> Result<(RxRing, OwnedFd)> {
+        Ok((RxRing::map(self.ring.try_clone()?, RING_BYTES)?, self.tap.try_clone()?))
     }
 }

@@ -1,6 +1,6 @@
 //! The floor: what bare frames through lanes cost, without any stack, and what the attach modes cost the kernel's own traffic.
 //!
-//! `floor [--rounds N] [--trips N] [--realtime] [ROW...]` prints one JSON object per row and round. Rows: `direct`, `lane:DIVERT:GUARD`, `kernel[:DIVERT]`,
+//! `floor [--rounds N] [--trips N] [--realtime] [ROW...]` prints one JSON object per row and round. Rows: `lane:DIVERT:GUARD`, `kernel[:DIVERT]`,
 //! `smoltcp:udp`, `smoltcp:tcp`, `smoltcp:stream`; with DIVERT `native`, `generic` or `tc` and GUARD `xdp` or `tc`. As root; needs two processors to say anything.
 //! `--realtime` measures latencies at real-time priority, for a machine that others use, too.
 
@@ -17,7 +17,6 @@ use bed::{Divert, Guard, Host, Lane, PORT};
 use raw::Raw;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
-use tickwire_stack::Limits;
 
 const FLOOD: Duration = Duration::from_secs(1);
 
@@ -69,7 +68,6 @@ fn settings() -> Result<Settings> {
     }
     if settings.rows.is_empty() {
         let all = [
-            "direct",
             "lane:native:xdp",
             "lane:generic:tc",
             "lane:tc:tc",
@@ -111,18 +109,14 @@ pub fn percentiles(times: &mut [u32]) -> [u32; 4] {
 }
 
 fn lanes(hosts: &mut [Host; 2], row: &str) -> Result<[Lane; 2]> {
-    let limits = Limits { frames: 4096, ..Limits::DEFAULT };
-    let lane = |host: &mut Host| match row.split_once(':') {
-        None => bed::direct(host, &limits),
-        Some((_, modes)) => {
-            let mut words = modes.split(':');
-            let divert = divert_mode(words.next().unwrap_or("native"))?;
-            let guard = guard_mode(words.next().unwrap_or("xdp"))?;
-            host.divert(divert)?;
-            let lane = host.lane(1500, guard, &limits)?;
-            host.claim(&lane, PORT)?;
-            Ok(lane)
-        }
+    let mut words = row.split(':').skip(1);
+    let divert = divert_mode(words.next().unwrap_or("native"))?;
+    let guard = guard_mode(words.next().unwrap_or("xdp"))?;
+    let lane = |host: &mut Host| {
+        host.divert(divert)?;
+        let lane = host.lane(guard)?;
+        host.claim(&lane, PORT)?;
+        Ok::<_, anyhow::Error>(lane)
     };
     let [a, b] = hosts;
     Ok([lane(a)?, lane(b)?])
@@ -132,7 +126,7 @@ fn lanes(hosts: &mut [Host; 2], row: &str) -> Result<[Lane; 2]> {
 fn story(hosts: &mut [Host; 2], lanes: [&Lane; 2]) -> String {
     let mut story = Vec::new();
     for (host, lane) in hosts.iter_mut().zip(lanes) {
-        story.push(format!("{:?}, {:?}", host.lane_counters(lane).ok(), lane.statistics().ok()));
+        story.push(format!("{:?}", host.lane_counters(lane).ok()));
     }
     story.join("; ")
 }
@@ -186,13 +180,17 @@ fn bare(row: &str, trips: usize) -> Result<String> {
     ))
 }
 
-/// smoltcp on both ends, on direct AF_XDP.
+/// smoltcp on both ends, over lanes.
 fn peer(what: &str, trips: usize) -> Result<String> {
     const MESSAGE: usize = 64;
     const ROOM: usize = 1 << 19;
-    let hosts = bed::cable(1500, false)?;
-    let limits = Limits { frames: 4096, ..Limits::DEFAULT };
-    let ends = [bed::direct(&hosts[0], &limits)?, bed::direct(&hosts[1], &limits)?];
+    let mut hosts = bed::cable(1500, false)?;
+    let ends = lanes(&mut hosts, "lane:native:xdp")?;
+    for (host, lane) in hosts.iter_mut().zip(&ends) {
+        host.claim_tcp(lane, PORT)?;
+        host.claim_tcp(lane, smoltcp::CLIENT_PORT)?;
+        host.claim(lane, smoltcp::CLIENT_PORT)?;
+    }
     let stop = AtomicBool::new(false);
     let to = smoltcp::server(&hosts[1]);
     let sink = what == "stream";
@@ -233,7 +231,7 @@ fn main() -> Result<()> {
             let figures = match row.split_once(':').map_or((row.as_str(), None), |(a, b)| (a, Some(b))) {
                 ("kernel", mode) => kernel::measure(mode.map(divert_mode).transpose()?, settings.trips / 4),
                 ("smoltcp", what) => peer(what.unwrap_or("udp"), settings.trips),
-                ("direct" | "lane", _) => bare(row, settings.trips),
+                ("lane", _) => bare(row, settings.trips),
                 _ => bail!("unknown row {row}"),
             };
             match figures {

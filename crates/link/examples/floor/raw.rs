@@ -1,99 +1,47 @@
 //! Bare frames through a lane: the least that any stack must cost.
 
+use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
-use tickwire_link::port::{Kicked, Port, Received};
-use tickwire_link::region::Region;
-use tickwire_stack::frame::{FRAME_SIZE, FrameId};
-use tickwire_stack::{Memory, Transmit};
+use tickwire_link::rx_ring::RxRing;
 
-/// Frames kept in the fill ring.
-const FILL: usize = 1024;
 /// Ethernet, IPv4 and UDP headers.
 pub const HEADERS: usize = 42;
 
-/// A lane's frames and rings without a stack.
+/// At most so many packets are taken in one go.
+const BATCH: u32 = 64;
+
+/// The longest packet that a ring brings.
+const LONGEST: usize = 1 << 17;
+
+/// A lane's ring and TAP device without a stack.
 pub struct Raw {
-    // Before the region, which its slices point into.
-    memory: Memory<'static>,
-    port: Port,
-    _region: Region,
-    free: Vec<FrameId>,
-    filled: usize,
-    pieces: u64,
+    rx: RxRing,
+    tap: std::fs::File,
+    buffer: Vec<u8>,
 }
 
 impl Raw {
-    pub fn new((region, port): (Region, Port)) -> Self {
-        // SAFETY: nobody else uses this region, and the memory goes no later than the region, with this value.
-        let memory = unsafe { region.memory() };
-        let free = (0..region.limits().frames).collect();
-        let mut raw = Self { memory, port, _region: region, free, filled: 0, pieces: 0 };
-        raw.refill();
-        raw
+    pub fn new((rx, tap): (RxRing, OwnedFd)) -> Self {
+        Self { rx, tap: tap.into(), buffer: vec![0; LONGEST] }
     }
 
-    fn refill(&mut self) {
-        while self.filled < FILL {
-            let free = &mut self.free;
-            match self.port.refill(|| {
-                if self.filled < FILL {
-                    self.filled += 1;
-                    free.pop()
-                } else {
-                    None
-                }
-            }) {
-                0 => break,
-                _ => continue,
-            }
-        }
-    }
-
-    fn bytes(&mut self, frame: FrameId) -> &mut [u8] {
-        &mut self.memory.frames.bytes[frame as usize * FRAME_SIZE..][..FRAME_SIZE]
-    }
-
-    /// Queues one packet; `false` if frames or ring are full.
-    pub fn send(&mut self, len: usize, write: impl FnOnce(&mut [u8])) -> bool {
-        let Some(frame) = self.free.pop() else { return false };
-        write(&mut self.bytes(frame)[..len]);
-        let mut transmission = self.port.transmission();
-        let put = transmission.put(Transmit { frame, offset: 0, len: len as u16, more: false });
-        transmission.submit();
-        if !put {
-            self.free.push(frame);
-        }
-        put
-    }
-
-    pub fn kick(&self) -> Kicked {
-        self.port.kick().expect("the device is up")
-    }
-
-    /// Frames received whose packet went on in the next.
-    pub fn pieces(&self) -> u64 {
-        self.pieces
-    }
-
-    pub fn unsent(&self) -> bool {
-        self.port.unsent()
+    /// Sends one packet; `false` if the device does not take it.
+    pub fn send(&mut self, packet: &[u8]) -> bool {
+        self.tap.write(packet).is_ok()
     }
 
     /// Takes what has come, and gives every packet to `see`.
     pub fn poll(&mut self, mut see: impl FnMut(&[u8])) -> u32 {
-        let Self { memory, port, free, filled, pieces, .. } = self;
-        port.completed(|frame| free.push(frame));
-        let received = port.receive(|Received { frame, offset, len, more }| {
-            *pieces += u64::from(more);
-            let start = frame as usize * FRAME_SIZE + usize::from(offset);
-            see(&memory.frames.bytes[start..][..usize::from(len)]);
-            free.push(frame);
-            *filled -= 1;
-        });
-        if received > 0 {
-            self.refill();
+        let Self { rx, buffer, .. } = self;
+        if rx.is_empty() {
+            return 0;
         }
-        received
+        rx.read(BATCH, |packet, read| {
+            let bytes = &mut buffer[..packet.len as usize];
+            read(0, bytes);
+            see(bytes);
+        })
     }
 }
 
@@ -128,8 +76,7 @@ pub fn ping(raw: &mut Raw, request: &[u8], port: u16, times: usize) -> Option<Ve
     let mut all = Vec::with_capacity(times);
     while all.len() < times {
         let begin = Instant::now();
-        raw.send(request.len(), |p| p.copy_from_slice(request)).then_some(())?;
-        raw.kick();
+        raw.send(request).then_some(())?;
         let mut back = false;
         let mut spins = 0u32;
         while !back {
@@ -151,10 +98,7 @@ pub fn pong(raw: &mut Raw, answer: &[u8], port: u16, stop: impl Fn() -> bool) {
         let mut asked = 0;
         raw.poll(|frame| asked += u32::from(is_ours(frame, port)));
         for _ in 0..asked {
-            raw.send(answer.len(), |p| p.copy_from_slice(answer));
-        }
-        if asked > 0 {
-            raw.kick();
+            raw.send(answer);
         }
         polls = polls.wrapping_add(1);
         if polls.is_multiple_of(1024) && stop() {
@@ -169,13 +113,7 @@ pub fn flood(raw: &mut Raw, packet: &[u8], time: Duration) -> u64 {
     let mut sent = 0;
     while Instant::now() < end {
         for _ in 0..64 {
-            if !raw.send(packet.len(), |p| p.copy_from_slice(packet)) {
-                break;
-            }
-            sent += 1;
-        }
-        if raw.unsent() {
-            raw.kick();
+            sent += u64::from(raw.send(packet));
         }
         raw.poll(|_| ());
     }

@@ -1,14 +1,13 @@
-//! The bulk way out of a lane: a TAP device into which trains of segments are written, each with one header for all, which the kernel or the network card takes apart
-//! (segmentation offload).
+//! The way of streams out of a lane: trains of segments, each with one header for all, which the kernel or the network card takes apart (segmentation
+//! offload), written to a TAP device of their own.
 //!
-//! AF_XDP hands the kernel packet by packet, and each is made, copied and sent on by itself. The segments of a train are made and sent on together, by the same devices and
-//! through the same guard, for a third of it.
-//! A port keeps no state of its own here either: what is written is sent when the call returns.
+//! The segments of a train are made and sent on together, for a fraction of what each costs by itself. A train leaves without a checksum of its own: the kernel makes
+//! it when it takes the train apart. A header that leaves it to the device could name any place in the packet, behind the guard's back, and is refused.
 
 mod train;
 
 use std::io::{self, IoSlice};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use tickwire_stack::frame::MOST_PIECES;
 use tickwire_stack::{Stack, Transmit};
 use train::{HEADER, Train, VIRTIO};
@@ -43,16 +42,6 @@ impl Load {
     pub(crate) fn packets(&self) -> &[Transmit] {
         &self.packets[..self.len]
     }
-
-    /// Whether so many of them go together that the system calls are fewer than half the packets.
-    pub(crate) fn is_worth_it(&self, stack: &Stack<'_>) -> bool {
-        let (mut left, mut calls) = (self.packets(), 0);
-        while !left.is_empty() {
-            left = &left[together(stack, left).0..];
-            calls += 1;
-        }
-        calls * 2 < self.packets().iter().filter(|packet| !packet.more).count()
-    }
 }
 
 /// Of some packets the first, and how many frames can go with it or are pieces of it; and the train that they are, if it is one.
@@ -74,25 +63,6 @@ fn together(stack: &Stack<'_>, packets: &[Transmit]) -> (usize, Option<Train>) {
     (frames, Some(train))
 }
 
-/// What became of a load.
-#[derive(Clone, Copy, Debug)]
-pub struct Sent {
-    /// How many frames have gone.
-    pub(crate) gone: usize,
-    /// Whether the device refuses the next one.
-    pub(crate) fails: bool,
-}
-
-impl Sent {
-    /// How many frames have gone.
-    #[must_use]
-    pub fn gone(self) -> usize {
-        self.gone
-    }
-
-    pub(crate) const NOTHING: Self = Self { gone: 0, fails: true };
-}
-
 /// A lane's bulk device in one process.
 #[derive(Debug)]
 pub struct Bulk {
@@ -106,25 +76,21 @@ impl Bulk {
         Self { tap }
     }
 
-    /// Sends whole packets in their order, those that can go together as one. Says how many frames have gone, all of them but for an error: what is left is to go
-    /// by the rings. A packet that the guard refuses has gone. It ends early, but not before something has gone, when `enough` says so.
-    pub(crate) fn send(&self, stack: &Stack<'_>, packets: &[Transmit], enough: impl Fn() -> bool) -> Sent {
+    /// Sends whole packets in their order, those that can go together as one. Says how many frames have gone: all, or fewer, but not none, when `enough`
+    /// says so. A packet that the guard or the device refuses has gone, as one that is lost on a wire.
+    pub(crate) fn send(&self, stack: &Stack<'_>, packets: &[Transmit], enough: impl Fn() -> bool) -> usize {
         let mut gone = 0;
         while gone < packets.len() {
-            let (frames, done) = self.send_first(stack, &packets[gone..]);
-            if done.is_err() {
-                return Sent { gone, fails: true };
-            }
-            gone += frames;
+            gone += self.send_first(stack, &packets[gone..]);
             if enough() {
                 break;
             }
         }
-        Sent { gone, fails: false }
+        gone
     }
 
     /// Sends the first packet of some, and what can go with it; of how many frames that was.
-    fn send_first(&self, stack: &Stack<'_>, packets: &[Transmit]) -> (usize, io::Result<()>) {
+    fn send_first(&self, stack: &Stack<'_>, packets: &[Transmit]) -> usize {
         let (frames, train) = together(stack, packets);
         let mut header = [0; HEADER];
         // Without a train a packet goes as it is.
@@ -135,25 +101,33 @@ impl Bulk {
         for (part, &packet) in parts[1..].iter_mut().zip(&packets[..frames]) {
             *part = IoSlice::new(&bytes(stack, packet)[from..]);
         }
-        (frames, self.write(&parts[..=frames]))
+        let _ = write(self.tap.as_fd(), &parts[..=frames]);
+        frames
     }
+}
 
-    /// A system call, not the C library's wrapper, for which the preload library stands in.
-    fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<()> {
-        loop {
+/// Writes one frame to a TAP device. A system call, not the C library's wrapper, for which the preload library stands in.
+///
+/// # Errors
+/// If the device is down or there is no memory.
+pub(crate) fn write(tap: BorrowedFd<'_>, parts: &[IoSlice<'_>]) -> io::Result<()> {
+    loop {
+        let written = match parts {
+            // SAFETY: what the part refers to lives for the call.
+            [one] => unsafe { libc::syscall(libc::SYS_write, tap.as_raw_fd(), one.as_ptr(), one.len()) },
             // SAFETY: `IoSlice` has the layout of an `iovec`, and what the parts refer to lives for the call.
-            let written = unsafe { libc::syscall(libc::SYS_writev, self.tap.as_raw_fd(), parts.as_ptr(), parts.len()) };
-            match crate::sys::answer(written) {
-                Ok(_) => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
+            _ => unsafe { libc::syscall(libc::SYS_writev, tap.as_raw_fd(), parts.as_ptr(), parts.len()) },
+        };
+        match crate::sys::answer(written) {
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
     }
 }
 
 /// The bytes of a packet, or of a piece of one.
-fn bytes<'s>(stack: &'s Stack<'_>, packet: Transmit) -> &'s [u8] {
+pub(crate) fn bytes<'s>(stack: &'s Stack<'_>, packet: Transmit) -> &'s [u8] {
     let from = usize::from(packet.offset);
     stack.frame(packet.frame).get(from..from + usize::from(packet.len)).unwrap_or_default()
 }

@@ -290,9 +290,8 @@ messages! {
         /// At most so many bytes of each packet.
         snaplen: u32,
     };
-    /// The lane's rings are mapped: bind their socket to the lane's device. It is not bound before, because kernels before 6.4 let
-    /// nobody map the rings of a bound socket. To say it again changes nothing. Answered by [`Reply::Done`] or [`Reply::Refused`].
-    Mapped = 14 [0];
+    /// A device into which trains of segments can be written, made when the lane first has use for it. Answered by [`Reply::Bulk`] or [`Reply::Refused`].
+    Bulk = 14 [0];
     /// This process has no lane any more (if it had one on this connection, it leaves that by this): listings are to say so for as long as the
     /// connection lasts. Answered by [`Reply::Done`], or [`Reply::Refused`] if there is no room to list it.
     OnKernel = 15 [0] {
@@ -306,9 +305,9 @@ messages! {
 messages! {
     /// From the service, in answer to a request.
     Reply, 0x200;
-    /// The lane is made (or, after [`Request::Attach`], this is it). Descriptors: region, AF_XDP socket, doorbell, and
-    /// the bulk device, if there is one. A new lane carries nothing before [`Request::Mapped`].
-    Lane = 1 [3 | 4] {
+    /// The lane is made (or, after [`Request::Attach`], this is it). Descriptors: region, receive ring, TAP device,
+    /// doorbell.
+    Lane = 1 [4] {
         /// Its number.
         lane: u32,
         /// Its secret, for further processes.
@@ -320,6 +319,8 @@ messages! {
     };
     /// The process now counts as one of the lane.
     Attached = 2 [0];
+    /// The lane's device for trains of segments, a TAP device whose packets begin with a `virtio_net_hdr`.
+    Bulk = 12 [1];
     /// The claim is entered.
     Claimed = 3 [0] {
         /// Its name.
@@ -452,7 +453,7 @@ mod tests {
             (Request::ListClaims { lane: 1, after: claim }, 0),
             (Request::Counters { of: CountersOf::Lane, lane: 1 }, 0),
             (Request::Capture { lane: 0, snaplen: 96 }, 0),
-            (Request::Mapped, 0),
+            (Request::Bulk, 0),
             (Request::OnKernel { program: Name::new("nginx"), reason: Reason::Restarted }, 0),
         ] {
             goes_back(&request, descriptors);
@@ -484,8 +485,8 @@ mod tests {
         };
         let held = Held { claim: Claim(1), kind: ClaimKind::Bound, protocol: 6, local: PEER, remote: PEER };
         for (reply, descriptors) in [
-            (Reply::Lane { lane: 1, token: Token([1; 16]), limits: Limits::DEFAULT, mtu: 1500 }, 3),
             (Reply::Lane { lane: 1, token: Token([1; 16]), limits: Limits::DEFAULT, mtu: 1500 }, 4),
+            (Reply::Bulk, 1),
             (Reply::Attached, 0),
             (Reply::Claimed { claim: Claim(4), local: PEER }, 0),
             (Reply::Done, 0),

@@ -112,7 +112,6 @@ reasons! {
     /// Nothing is known about it yet: the socket has neither been bound nor connected.
     Idle = 35: "not bound or connected yet";
     /// The interface's frames may be longer than the kernel hands to a lane (before Linux 6.6).
-    Jumbo = 36: "this kernel cannot hand frames so long to a program: lower the interface's MTU to 1500, or run Linux 6.6 or newer";
     /// The socket names an interface by which the destination's route does not leave.
     OtherWay = 37: "the socket names another interface than that of the route";
     /// The program passed the descriptor on, and whoever received it knows only the kernel socket.

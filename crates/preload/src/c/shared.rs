@@ -5,7 +5,6 @@ use core::ffi::c_int;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use std::os::fd::BorrowedFd;
-use tickwire_link::bulk::Load;
 use tickwire_link::layout::Waiting;
 use tickwire_link::lock::{LaneGuard, LockError};
 use tickwire_link::port::Port;
@@ -246,18 +245,39 @@ impl Guard<'_> {
         }
     }
 
-    /// Sends a load by the bulk device, a large part of a stream's time: not all of it if others wait.
-    pub(crate) fn carry(&mut self, load: &Load) {
-        let Some(port) = self.core.wire.port() else { return };
-        let sent = self.paused(|stack| port.carry(stack, load, || self.is_wanted()));
-        port.carried(&mut self.core.stack, load, sent);
+    /// Sends what is not of streams.
+    pub(crate) fn send(&mut self) {
+        while self.core.stack.prompt_len() > 0 {
+            match &mut self.core.wire {
+                Wire::Port(port) => {
+                    let port: &Port = port;
+                    let Some(packet) = port.next(&mut self.core.stack) else { return };
+                    self.paused(|stack| port.send(stack, &packet));
+                    port.sent(&mut self.core.stack, &packet);
+                }
+                #[cfg(any(test, fuzzing))]
+                Wire::Test(exchange) => {
+                    exchange(&mut self.core.stack, crate::c::sys::now());
+                    // It may take nothing.
+                    return;
+                }
+            }
+        }
     }
 
-    /// Has the kernel send what is in the ring, before anything else is sent.
-    pub(crate) fn kick(&self) {
-        if let Some(port) = self.core.wire.port() {
-            // If the device is busy, a later one is due.
-            let _ = self.paused(|_| port.kick());
+    /// Sends a load of what is of streams, a large part of their time: not all of it if others wait.
+    pub(crate) fn carry(&mut self) {
+        match &mut self.core.wire {
+            Wire::Port(port) => {
+                let port: &Port = port;
+                let load = port.load(&mut self.core.stack);
+                let gone = self.paused(|stack| port.carry(stack, &load, || self.is_wanted()));
+                port.carried(&mut self.core.stack, &load, gone);
+            }
+            #[cfg(any(test, fuzzing))]
+            Wire::Test(exchange) => {
+                exchange(&mut self.core.stack, crate::c::sys::now());
+            }
         }
     }
 }

@@ -18,15 +18,16 @@ use core::cell::Cell;
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
+use tickwire_link::bulk::Bulk;
 use tickwire_link::control::{Reason, Token};
-use tickwire_link::port::{Kicked, Port};
+use tickwire_link::port::Port;
 use tickwire_stack::time::Instant;
 use tickwire_stack::{Limits, SocketId, Stack, WaiterId, WakeTarget, table};
 
 /// A lane in use by this process. Lanes are never taken down in memory: a thread may be inside at any time; a lane that ended is marked.
 pub(crate) struct Lane {
     shared: Shared,
-    /// The rings' descriptor (-1 in tests) and the doorbell.
+    /// The receive ring's descriptor (-1 in tests) and the doorbell.
     ring: c_int,
     doorbell: c_int,
     handover: Handover,
@@ -41,10 +42,10 @@ pub(crate) struct Lane {
     traffic: AtomicU64,
     /// When the stack next wants to be called, in nanoseconds; 0 never.
     deadline: AtomicU64,
-    /// Until when this process's helper sleeps in the program's place, in nanoseconds: it is woken for what is due before, and for packets that find no room. 0
+    /// Until when this process's helper sleeps in the program's place, in nanoseconds: it is woken for what is due before, and for packets that are left to be sent. 0
     /// if it does not.
     cared_until: AtomicU64,
-    /// Whether packets found no room in the transmit ring, as last seen.
+    /// Whether packets were left to be sent, as last seen.
     crowded: AtomicBool,
     waiters: Waiters,
     /// How many other processes use the lane, as last seen.
@@ -125,8 +126,8 @@ pub(crate) struct Handover {
     pub(crate) limits: Limits,
     /// The region's descriptor, -1 in tests.
     pub(crate) region: c_int,
-    /// That of the bulk device; -1 if there is none.
-    pub(crate) bulk: c_int,
+    /// That of the TAP device, -1 in tests.
+    pub(crate) tap: c_int,
 }
 
 /// What a lane is made of.
@@ -251,14 +252,15 @@ impl Lane {
     }
 
     /// Polls for the helper, which then sleeps in the program's place until the answer, or for ever: from here on the program wakes it if it sets an
-    /// earlier timer.
-    pub(crate) fn care_until_deadline(&self) -> Option<Instant> {
+    /// earlier timer, and the receive ring is armed. Says whether that is so, and until when.
+    pub(crate) fn care_until_deadline(&self) -> (bool, Option<Instant>) {
         let deadline = self.with_quietly(|access| {
             let deadline = access.stack.deadline();
             self.cared_until.store(deadline.map_or(u64::MAX, Instant::as_nanos), Relaxed);
+            self.arm();
             Ok(deadline)
         });
-        deadline.ok().flatten()
+        (deadline.is_ok(), deadline.ok().flatten())
     }
 
     /// The helper does not sleep any more, or not in the program's place.
@@ -272,22 +274,46 @@ impl Lane {
         self.cared_until.load(Relaxed) != 0
     }
 
-    /// Whether packets wait for room in the transmit ring. Known only after the lane was left: it is then that they go.
+    /// Whether packets were left to be sent. Known only after the lane was left: it is then that they go.
     pub(crate) fn crowded(&self) -> bool {
         self.crowded.load(Relaxed)
     }
 
-    /// Whether packets wait in the transmit ring because the device was busy: they need another kick soon.
-    pub(crate) fn unsent(&self) -> bool {
-        self.shared.port().is_some_and(Port::unsent)
+    /// Sends trains of segments by this protected descriptor from now on.
+    pub(super) fn set_bulk(&self, tap: c_int) {
+        if let Some(port) = self.shared.port() {
+            port.set_bulk(Bulk::new(crate::c::shared::own(tap)));
+        }
     }
 
-    /// Kicks what the device was too busy for.
-    pub(crate) fn kick_again(&self) {
-        if let Some(port) = self.shared.port()
-            && port.unsent()
-        {
-            let _ = port.kick();
+    /// The calling thread, which is inside, is about to sleep on the receive ring's descriptor: from here on what arrives makes it readable. Until
+    /// [`Lane::disarm`].
+    pub(crate) fn arm(&self) {
+        if let Some(port) = self.shared.port() {
+            port.rx().arm();
+        }
+    }
+
+    /// The thread that stands by is to hear of what arrives, or is not to.
+    fn arm_standby(&self, on: bool) {
+        let Some(port) = self.shared.port() else { return };
+        if !on {
+            return port.rx().disarm_standby();
+        }
+        let inside = self.with_quietly(|_| {
+            port.rx().arm_standby();
+            Ok(())
+        });
+        if inside.is_err() {
+            // In a handler that interrupted this thread inside: what another takes in now may go unheard for a while.
+            port.rx().arm_standby();
+        }
+    }
+
+    /// It does not sleep on it any more.
+    pub(crate) fn disarm(&self) {
+        if let Some(port) = self.shared.port() {
+            port.rx().disarm();
         }
     }
 
@@ -358,7 +384,7 @@ impl Lane {
     /// Sees to it that a thread polls for those that sleep, and no other is woken by packets.
     #[inline]
     pub(crate) fn settle_duty(&self) {
-        if self.waiters.settle(&self.shared.waiting().duty) {
+        if self.waiters.settle(&self.shared.waiting().duty, |on| self.arm_standby(on)) {
             self.appoint(|_| ());
         }
     }
@@ -509,7 +535,7 @@ impl Lane {
         let before = stack.stream_len();
         let answer = work(&mut Access { stack, now, slot: self.slot(), rows: self.shared.rows() });
         course.has_queued(before, stack.stream_len());
-        let kick = course.send(&self.shared, &mut guard, now);
+        course.send(&self.shared, &mut guard, now);
         let Core { stack, .. } = &mut *guard;
         self.crowded.store(course.is_crowded(), Relaxed);
         let deadline = stack.deadline().map_or(0, Instant::as_nanos);
@@ -539,11 +565,10 @@ impl Lane {
             }
         }
         let signalled = inside.leave();
-        // A full device queue is no error: the next call kicks again, or the helper.
-        let busy = kick && self.shared.port().is_some_and(|port| matches!(port.kick(), Ok(Kicked::Busy)));
-        // Nothing tells when there is room again, and the program may not come back soon.
-        let stuck = (busy || course.is_stuck()) && program && cared_until != 0;
-        if request || overtaken || stuck {
+        // Nothing tells when it is to be sent, and the program may not come back soon.
+        let stuck = course.is_stuck() && program && cared_until != 0;
+        let bulk = course.wants_bulk() && self.talk.want_bulk();
+        if request || overtaken || stuck || bulk {
             self.care_no_more();
             crate::base::bell::ring();
         }

@@ -1,10 +1,10 @@
 //! How what the stack has to send leaves in the course of one call, which may pass through the lane several times: between two passes others have their turn.
 
-use crate::c::shared::{Core, Guard, Shared};
+use crate::c::shared::{Guard, Shared};
 use crate::c::sys;
 use tickwire_stack::time::{Instant, Span};
 
-/// In so many passes more than one a call sends what streams have. What is left then is cared for as what finds no room in the ring.
+/// In so many passes more than one a call sends what streams have. What is left then the helper sends.
 const PASSES: u32 = 16;
 
 /// For how long a thread that goes on to send has said that it does, at each pass. One whose signal handler jumps out of the call does not come back to it.
@@ -16,6 +16,8 @@ pub(super) struct Course {
     passes: u32,
     /// Whether what streams have comes from this very call: it is this thread that pays for it.
     own: bool,
+    /// Whether there was a use for a device for trains of segments, and none.
+    wants_bulk: bool,
     left: Left,
     /// More threads are to be woken than one pass wakes.
     wakes_more: bool,
@@ -31,13 +33,13 @@ enum Left {
     ToWaiter,
     /// Streams' packets, for this call's next pass.
     ToNextPass,
-    /// What finds no room in the ring, or is too much for one call.
-    WithoutRoom,
+    /// What is too much for one call.
+    ForLater,
 }
 
 impl Course {
     pub(super) fn new() -> Self {
-        Self { passes: 0, own: false, left: Left::Nothing, wakes_more: false }
+        Self { passes: 0, own: false, wants_bulk: false, left: Left::Nothing, wakes_more: false }
     }
 
     /// Whether another pass is to follow.
@@ -62,6 +64,11 @@ impl Course {
         self.own |= since > before;
     }
 
+    /// Whether the service is to be asked for a device for trains of segments.
+    pub(super) fn wants_bulk(&self) -> bool {
+        self.wants_bulk
+    }
+
     /// Whether something may be left that nobody sends unasked.
     pub(super) fn is_crowded(&self) -> bool {
         // Others may die, be stopped, or jump out of their call in a handler; and this one's next pass is behind such a handler.
@@ -70,54 +77,34 @@ impl Course {
 
     /// Whether nothing but time tells when it can be sent, or whoever is to send it may be after something else.
     pub(super) fn is_stuck(&self) -> bool {
-        matches!(self.left, Left::WithoutRoom | Left::ToWaiter)
+        matches!(self.left, Left::ForLater | Left::ToWaiter)
     }
 
-    /// Sends: first what is not of streams; of these a load. Says whether the kernel is to be told of what is in the ring.
-    pub(super) fn send(&mut self, shared: &Shared, guard: &mut Guard<'_>, now: Instant) -> bool {
-        let Core { stack, wire } = &mut **guard;
-        if wire.has_load(stack) {
-            if stack.prompt_len() > 0 && wire.flush_prompt(stack) {
-                // Before the load, which would overtake it.
-                guard.kick();
-            }
+    /// Sends: first what is not of streams, then a load of these.
+    pub(super) fn send(&mut self, shared: &Shared, guard: &mut Guard<'_>, now: Instant) {
+        guard.send();
+        if guard.stack.stream_len() > 0 {
             // `now` may be from before this thread waited for the lock.
             let until = shared.carried_until();
             if self.passes == 0 && !until.is_never() && sys::now() < until {
                 self.left = Left::ToAnother;
-                // If the device was too busy above.
-                return guard.wire.kick_due();
+                return;
             }
-            if self.send_load(guard) {
-                let goes_on = self.left == Left::ToNextPass;
-                shared.carry_until(if goes_on { now + GOES_ON } else { Instant::NEVER });
-                return false;
-            }
+            self.wants_bulk = guard.wire.port().is_some_and(|port| port.wants_bulk(&guard.stack));
+            guard.carry();
         }
-        if self.passes > 0 {
-            shared.carry_until(Instant::NEVER);
-        }
-        let Core { stack, wire } = &mut **guard;
-        let kick = wire.flush(stack, now);
-        self.left = if stack.has_egress() { Left::WithoutRoom } else { Left::Nothing };
-        kick
-    }
-
-    /// Sends a load, and says whether there is more.
-    fn send_load(&mut self, guard: &mut Guard<'_>) -> bool {
-        let Core { stack, wire } = &mut **guard;
-        let Some(load) = wire.load(stack) else { return false };
-        guard.carry(&load);
-        if !guard.stack.has_egress() {
-            return false;
-        }
-        self.left = if !self.own && guard.is_wanted() {
+        self.left = if !guard.stack.has_egress() {
+            Left::Nothing
+        } else if !self.own && guard.is_wanted() {
             Left::ToWaiter
         } else if self.passes < PASSES {
             Left::ToNextPass
         } else {
-            Left::WithoutRoom
+            Left::ForLater
         };
-        true
+        let goes_on = self.left == Left::ToNextPass;
+        if goes_on || self.passes > 0 {
+            shared.carry_until(if goes_on { now + GOES_ON } else { Instant::NEVER });
+        }
     }
 }

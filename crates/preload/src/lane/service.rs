@@ -4,9 +4,11 @@ use crate::base::inside;
 use crate::base::locked::{Lock, Locked};
 use crate::lane::Lane;
 use crate::lane::session::Session;
+use crate::table::protect;
 use core::ffi::c_int;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::io::ErrorKind;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, IntoRawFd};
 use tickwire_link::control::{Claim, ClaimKind, Descriptors, Part, Parts, Push, Reason, Reply, Request};
 use tickwire_stack::Stack;
 use tickwire_stack::addr::{Address, Endpoint};
@@ -20,6 +22,8 @@ pub(crate) struct Talk {
     session: Lock<Option<Session>>,
     /// Destinations of which the stack wants to hear; the helper thread asks.
     requests: Lock<Vec<Address>>,
+    /// Whether a device for trains of segments is wanted: 0 no, 1 yes, 2 the service was asked.
+    bulk: AtomicU32,
 }
 
 /// A lane's locks, held while the process forks.
@@ -31,7 +35,11 @@ pub(crate) struct ForkLocks {
 impl Talk {
     /// By a control connection.
     pub(crate) fn new(session: Option<Session>) -> Self {
-        Self { session: Lock::new(session), requests: Lock::new(Vec::with_capacity(MOST_REQUESTS)) }
+        Self {
+            session: Lock::new(session),
+            requests: Lock::new(Vec::with_capacity(MOST_REQUESTS)),
+            bulk: AtomicU32::new(0),
+        }
     }
 
     fn session(&self) -> Locked<'_, Option<Session>> {
@@ -51,6 +59,11 @@ impl Talk {
     /// Takes the connection, for what is to be said on it when the lane is over.
     pub(crate) fn take(&self) -> Option<Session> {
         self.session().take()
+    }
+
+    /// A device for trains of segments is wanted. Says whether that is news for the helper thread, which asks.
+    pub(crate) fn want_bulk(&self) -> bool {
+        self.bulk.load(Relaxed) == 0 && self.bulk.swap(1, Relaxed) == 0
     }
 
     /// Takes over what the stack wants to hear of, as far as there is room; the rest stays with the stack. Says whether it was any.
@@ -219,6 +232,7 @@ impl Lane {
             }
         };
         // The connection is let go of before anything is done with what it brought.
+        self.take_bulk();
         let Ok(pushes) = pushes else {
             self.end(Reason::Lost);
             return Some(0);
@@ -244,6 +258,16 @@ impl Lane {
         Some(number)
     }
 
+    /// Takes up the device for trains of segments, if the service has sent it.
+    fn take_bulk(&self) {
+        let given = self.talk.free_session().and_then(|mut session| session.as_mut()?.take_bulk());
+        if let Some(tap) = given
+            && let Ok(tap) = protect::keep(tap.into_raw_fd())
+        {
+            self.set_bulk(tap);
+        }
+    }
+
     /// The smallest MTU of the interfaces: the stack assumes it until it knows by which of them a peer is reached.
     pub(crate) fn assume_mtu(&self, mtu: u32) {
         let _ = self.with_quietly(|access| {
@@ -257,10 +281,14 @@ impl Lane {
     pub(crate) fn run_errands(&self) -> Option<usize> {
         let session = self.talk.free_session();
         let mut wanted = self.talk.requests.lock();
-        if wanted.is_empty() {
+        let bulk = self.talk.bulk.load(Relaxed) == 1;
+        if wanted.is_empty() && !bulk {
             return Some(0);
         }
         let session = session?;
+        if bulk && session.as_ref().is_some_and(|session| session.tell(&Request::Bulk).is_ok()) {
+            self.talk.bulk.store(2, Relaxed);
+        }
         // If the service does not read, there are answers to come, after which it is tried again.
         let ask = |destination| {
             session.as_ref()?.tell(&Request::Resolve { destination, source: Address::ANY, interface: 0 }).ok()
@@ -286,7 +314,7 @@ mod tests {
     fn the_helper_does_not_wait_for_a_thread_that_awaits_an_answer() {
         let (lane, service) = testing::another();
         std::thread::scope(|scope| {
-            let asking = scope.spawn(|| lane.ask(&Request::Mapped, None).is_ok());
+            let asking = scope.spawn(|| lane.ask(&Request::ListLanes { after: 0 }, None).is_ok());
             let (number, _) = request(&service);
             lane.talk.requests.lock().push(THERE);
             assert_eq!((lane.free_control_descriptor(), lane.hear(true), lane.run_errands()), (None, None, None));
@@ -307,7 +335,7 @@ mod tests {
         let path = PathInfo { destination: THERE, mtu: 1500, state: PathState::Ready, ..PathInfo::default() };
         // It may come to who asks something else.
         std::thread::scope(|scope| {
-            let asking = scope.spawn(|| lane.ask(&Request::Mapped, None).is_ok());
+            let asking = scope.spawn(|| lane.ask(&Request::ListLanes { after: 0 }, None).is_ok());
             let (other, _) = request(&service);
             service.send(&Reply::Path { path, reason: Reason::None }, number, &[]).unwrap();
             service.send(&Reply::Done, other, &[]).unwrap();
@@ -330,7 +358,7 @@ mod tests {
         let release = |n| lane.release_parts(&[Part { claim: Claim(n), remote: Endpoint::default() }]);
         let told = (1..100_000).take_while(|&n| release(n) == 1).count();
         assert!(told < 99_999, "there is always room");
-        assert!(matches!(lane.ask(&Request::Mapped, None), Err(Reason::ServiceError)));
+        assert!(matches!(lane.ask(&Request::ListLanes { after: 0 }, None), Err(Reason::ServiceError)));
         assert!(!lane.is_over());
     }
 }

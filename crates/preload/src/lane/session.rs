@@ -1,7 +1,7 @@
 //! This process's control connection: requests to the service and what it says unasked.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::time::Duration;
 use tickwire_link::control::{Channel, Descriptors, Part, Parts, Push, Reply, Request};
 use tickwire_stack::addr::Endpoint;
@@ -20,12 +20,14 @@ pub(crate) struct Session {
     number: u32,
     /// What came unasked while an answer was awaited.
     pushes: Vec<Push>,
+    /// The device for trains of segments, which was asked for and has come.
+    bulk: Option<OwnedFd>,
 }
 
 impl Session {
     /// A session over a connected channel.
     pub(crate) fn new(channel: Channel) -> Self {
-        Self { channel: Some(channel), number: 0, pushes: Vec::with_capacity(PUSHES) }
+        Self { channel: Some(channel), number: 0, pushes: Vec::with_capacity(PUSHES), bulk: None }
     }
 
     /// A session over the channel of the program that was this process before. Answers to what that has asked may still come: the numbers begin
@@ -86,7 +88,7 @@ impl Session {
                 return Ok((reply, std::mem::take(&mut incoming.descriptors)));
             }
             let before = self.pushes.len();
-            self.unawaited(&reply)?;
+            self.unawaited(&reply, &mut incoming.descriptors)?;
             if self.pushes.len() > before {
                 crate::base::bell::ring();
             }
@@ -104,16 +106,22 @@ impl Session {
 
     /// An answer came for which nobody waits, or nobody any more: a claim that is granted now is given back, since its socket has gone on with the
     /// kernel.
-    fn unawaited(&mut self, reply: &Reply) -> io::Result<()> {
+    fn unawaited(&mut self, reply: &Reply, descriptors: &mut Descriptors) -> io::Result<()> {
         match *reply {
             Reply::Claimed { claim, .. } => {
                 let parts = Parts::new(&[Part { claim, remote: Endpoint::default() }]);
                 return self.tell(&Request::Release { parts });
             }
             Reply::Path { path, reason } => self.pushes.push(Push::PathChanged { path, reason }),
+            Reply::Bulk => self.bulk = descriptors.take(0),
             _ => {}
         }
         Ok(())
+    }
+
+    /// The device for trains of segments, if the service has sent it since it was asked.
+    pub(crate) fn take_bulk(&mut self) -> Option<OwnedFd> {
+        self.bulk.take()
     }
 
     /// Whether something came unasked while an answer was awaited.
@@ -129,11 +137,11 @@ impl Session {
         let mut gone = None;
         loop {
             match self.channel()?.try_receive() {
-                Ok(Some(incoming)) => {
+                Ok(Some(mut incoming)) => {
                     if let Ok((_, push)) = incoming.decode::<Push>() {
                         self.pushes.push(push);
                     } else if let Ok((_, reply)) = incoming.decode::<Reply>() {
-                        self.unawaited(&reply)?;
+                        self.unawaited(&reply, &mut incoming.descriptors)?;
                     }
                 }
                 Ok(None) => break,
@@ -174,7 +182,7 @@ mod tests {
                 let (number, _) = service.receive(PATIENCE).unwrap().decode::<Request>().unwrap();
                 service.send(&Reply::Attached, number, &[]).unwrap();
             });
-            Session::inherited(ours).call(&Request::Mapped, None)
+            Session::inherited(ours).call(&Request::ListLanes { after: 0 }, None)
         });
         assert!(matches!(answer, Ok((Reply::Attached, _))), "{answer:?}");
     }
@@ -192,7 +200,7 @@ mod tests {
                 service.send(&Push::Mtu { mtu: 1400 }, 0, &[]).unwrap();
                 service.send(&Reply::Attached, number, &[]).unwrap();
             });
-            session.call(&Request::Mapped, None)
+            session.call(&Request::ListLanes { after: 0 }, None)
         });
         crate::base::bell::replace(before);
         assert!(matches!(answer, Ok((Reply::Attached, _))), "{answer:?}");

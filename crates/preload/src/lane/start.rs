@@ -354,29 +354,22 @@ pub(crate) fn attach(
     slot: Option<usize>,
 ) -> Result<Lane, Reason> {
     let mut next = |place| descriptors.take(place).ok_or(Reason::BadRequest);
-    let (region, ring, doorbell): (OwnedFd, OwnedFd, OwnedFd) = (next(0)?, next(1)?, next(2)?);
-    let bulk = next(3).ok();
+    let (region, ring, tap, doorbell): (OwnedFd, OwnedFd, OwnedFd, OwnedFd) = (next(0)?, next(1)?, next(2)?, next(3)?);
     let mapped = Region::map(region.as_fd(), number, limits).map_err(|error| {
         sys::say(&error.to_string());
         Reason::Version
     })?;
     let keep = |fd: OwnedFd| protect::keep(fd.into_raw_fd()).map_err(|_| Reason::LaneFull);
-    let (region, ring, doorbell) = (keep(region)?, keep(ring)?, keep(doorbell)?);
-    // Without it streams cost more, no more than that.
-    let bulk = bulk.and_then(|fd| keep(fd).ok()).unwrap_or(-1);
-    let handover = Handover { number, token, limits: *limits, region, bulk };
-    let lane = assemble(session, handover, mapped, ring, doorbell, slot).and_then(|lane| {
-        // The service binds the rings' socket now: a kernel before 6.4 would not have let us map them afterwards.
-        lane.ask(&Request::Mapped, None)?;
-        Ok(lane)
-    });
+    let (region, ring, tap, doorbell) = (keep(region)?, keep(ring)?, keep(tap)?, keep(doorbell)?);
+    let handover = Handover { number, token, limits: *limits, region, tap };
+    let lane = assemble(session, handover, mapped, ring, doorbell, slot);
     if lane.is_err() {
         // A program that asks again every second must run out of neither memory nor descriptors. What is mapped stays so, but if nobody else has the lane
         // (who takes part in another's has a slot), there need be nothing.
         if slot.is_none() {
             let _ = region::empty(shared::borrow(region), limits);
         }
-        [region, ring, doorbell, bulk].into_iter().filter(|&fd| fd >= 0).for_each(protect::release);
+        [region, ring, tap, doorbell].into_iter().for_each(protect::release);
     }
     lane
 }
@@ -390,10 +383,8 @@ pub(crate) fn assemble(
     doorbell: i32,
     slot: Option<usize>,
 ) -> Result<Lane, Reason> {
-    let wire = Wire::attach(ring, (handover.bulk >= 0).then_some(handover.bulk), &mapped).map_err(|error| {
-        let busy = error.raw_os_error() == Some(libc::EBUSY);
-        let hint = if busy { " (only before their socket is bound: Linux 6.4 and newer can later, too)" } else { "" };
-        sys::say(&format!("the lane's rings cannot be mapped: {error}{hint}"));
+    let wire = Wire::attach(ring, handover.tap, &mapped).map_err(|error| {
+        sys::say(&format!("the lane's ring cannot be mapped: {error}"));
         Reason::ServiceError
     })?;
     let parts = Parts {

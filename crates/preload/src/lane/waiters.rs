@@ -45,6 +45,11 @@ pub(crate) struct Asleep {
 }
 
 impl Asleep {
+    /// Whether it sleeps in the kernel's wait for the rings.
+    pub(crate) fn watches(&self) -> bool {
+        self.role == Role::Watches
+    }
+
     /// Whether something wakes it.
     pub(crate) fn is_known(&self) -> bool {
         self.waiter.is_some()
@@ -127,16 +132,16 @@ impl Waiters {
         }
     }
 
-    /// Arms or disarms the instance that stands by. True if instead a thread is to be woken for the
+    /// Arms or disarms the instance that stands by, and the ring in it by `arm`. True if instead a thread is to be woken for the
     /// duty: [`Waiters::appoint`], with the lock.
-    pub(crate) fn settle(&self, duty: &PollDuty) -> bool {
+    pub(crate) fn settle(&self, duty: &PollDuty, arm: impl Fn(bool)) -> bool {
         loop {
             match duty.step(self.family) {
                 Step::None => return false,
                 Step::Appoint => return true,
                 Step::Switch(word) => {
                     if duty.switch(word) {
-                        self.set_standby(duty);
+                        self.set_standby(duty, &arm);
                     }
                 }
             }
@@ -144,11 +149,18 @@ impl Waiters {
     }
 
     /// Another thread may switch meanwhile, and its system call come before this one's.
-    fn set_standby(&self, duty: &PollDuty) {
+    fn set_standby(&self, duty: &PollDuty, arm: &impl Fn(bool)) {
         loop {
             let (armed, word) = duty.is_armed();
             let events = if armed { libc::EPOLLIN as u32 } else { 0 };
+            // While it is not armed, the ring shows what has been read already.
+            if armed {
+                arm(true);
+            }
             let _ = sys::epoll_ctl(self.standby, libc::EPOLL_CTL_MOD, self.ring, events, 0);
+            if !armed {
+                arm(false);
+            }
             if duty.is_armed().1 == word {
                 return;
             }
@@ -251,13 +263,13 @@ mod tests {
         waiters.poll_begins(&duty, 0, 0);
         assert_eq!(duty.falls_asleep(1, 0, false, waiters.family), Role::StandsBy);
         sys::ring(ring);
-        assert!(!waiters.settle(&duty) && !shows(waiters.standby), "a thread polls");
+        assert!(!waiters.settle(&duty, |_| ()) && !shows(waiters.standby), "a thread polls");
         waiters.poll_ends(&duty, 0, 0);
-        assert!(!waiters.settle(&duty) && shows(waiters.standby), "what came before shows, too");
+        assert!(!waiters.settle(&duty, |_| ()) && shows(waiters.standby), "what came before shows, too");
         sys::drain(ring);
         assert!(!shows(waiters.standby));
         waiters.poll_begins(&duty, 0, 0);
-        assert!(!waiters.settle(&duty));
+        assert!(!waiters.settle(&duty, |_| ()));
         sys::ring(ring);
         assert!(!shows(waiters.standby));
         [waiters.standby, ring].into_iter().for_each(protect::release);

@@ -1,10 +1,10 @@
-//! Where the stack's packets come from and go to: the lane's rings; in tests, another stack.
+//! Where the stack's packets come from and go to: the lane's ring and TAP device; in tests, another stack.
 
 use core::ffi::c_int;
 use std::io;
-use tickwire_link::bulk::{Bulk, Load};
 use tickwire_link::port::Port;
 use tickwire_link::region::Region;
+use tickwire_link::rx_ring::RxRing;
 use tickwire_stack::Stack;
 use tickwire_stack::time::Instant;
 
@@ -12,77 +12,38 @@ use tickwire_stack::time::Instant;
 #[cfg(any(test, fuzzing))]
 pub(crate) type Exchange = Box<dyn FnMut(&mut Stack<'static>, Instant) -> u32 + Send>;
 
-/// The rings.
+/// The lane's ring and TAP device.
 pub(crate) enum Wire {
-    Ring(&'static Port),
+    Port(&'static Port),
     #[cfg(any(test, fuzzing))]
     Test(Exchange),
 }
 
 impl Wire {
-    /// Maps the rings of the lane's socket; `bulk` is the lane's bulk device, if it has one.
+    /// Maps the receive ring of the lane.
     ///
     /// # Errors
-    /// As [`Port::attach`].
-    pub(crate) fn attach(ring: c_int, bulk: Option<c_int>, region: &Region) -> io::Result<Self> {
-        let mut port = Port::attach(crate::c::shared::own(ring), region.rings())?;
-        if let Some(bulk) = bulk {
-            port = port.with_bulk(Bulk::new(crate::c::shared::own(bulk)));
-        }
-        Ok(Self::Ring(Box::leak(Box::new(port))))
+    /// As [`RxRing::map`].
+    pub(crate) fn attach(ring: c_int, tap: c_int, region: &Region) -> io::Result<Self> {
+        let rx = RxRing::map(crate::c::shared::own(ring), region.ring())?;
+        Ok(Self::Port(Box::leak(Box::new(Port::new(rx, crate::c::shared::own(tap))))))
     }
 
-    /// The rings, which may be looked at and kicked without the lock.
+    /// The port, which may be looked at without the lock.
     pub(crate) fn port(&self) -> Option<&'static Port> {
         match self {
-            Self::Ring(port) => Some(port),
+            Self::Port(port) => Some(port),
             #[cfg(any(test, fuzzing))]
             Self::Test(_) => None,
         }
     }
 
-    /// Takes in what has come, and says how many frames that was.
+    /// Takes in what has come, and says how many packets that was.
     pub(crate) fn poll(&mut self, stack: &mut Stack<'static>, now: Instant) -> u32 {
         match self {
-            Self::Ring(port) => port.poll(stack, now).received,
+            Self::Port(port) => port.poll(stack, now),
             #[cfg(any(test, fuzzing))]
             Self::Test(exchange) => exchange(stack, now),
-        }
-    }
-
-    /// Whether there is something that the bulk device may be worth.
-    pub(crate) fn has_load(&self, stack: &Stack<'static>) -> bool {
-        self.port().is_some_and(|port| port.has_load(stack))
-    }
-
-    /// Hands over what is not of streams by the rings; says whether the kernel must be told.
-    pub(crate) fn flush_prompt(&self, stack: &mut Stack<'static>) -> bool {
-        self.port().is_some_and(|port| port.flush_prompt(stack))
-    }
-
-    /// Whether packets wait for a kick.
-    pub(crate) fn kick_due(&self) -> bool {
-        self.port().is_some_and(Port::kick_due)
-    }
-
-    /// Takes what is to go by the bulk device.
-    pub(crate) fn load(&mut self, stack: &mut Stack<'static>) -> Option<Load> {
-        match self {
-            Self::Ring(port) => port.load(stack),
-            #[cfg(any(test, fuzzing))]
-            Self::Test(_) => None,
-        }
-    }
-
-    /// Hands over what is to be sent by the rings; says whether the kernel must be told.
-    pub(crate) fn flush(&mut self, stack: &mut Stack<'static>, now: Instant) -> bool {
-        match self {
-            Self::Ring(port) => port.flush(stack, now),
-            #[cfg(any(test, fuzzing))]
-            Self::Test(exchange) => {
-                exchange(stack, now);
-                false
-            }
         }
     }
 }

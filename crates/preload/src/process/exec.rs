@@ -36,7 +36,7 @@ struct Inheritance {
 /// The lane's descriptors, and what the region holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Left {
-    /// Control connection, rings, doorbell, region, and the bulk device, -1 if there is none.
+    /// Control connection, receive ring, doorbell, region, TAP device.
     descriptors: [c_int; 5],
     limits: [u32; 12],
 }
@@ -151,7 +151,7 @@ pub(crate) fn failed(lane: Option<&'static Lane>) {
 
 fn descriptors_of(lane: &'static Lane) -> [c_int; 5] {
     let (ring, doorbell) = lane.descriptors();
-    [lane.control_descriptor(), ring, doorbell, lane.handover().region, lane.handover().bulk]
+    [lane.control_descriptor(), ring, doorbell, lane.handover().region, lane.handover().tap]
 }
 
 fn set_close_on_exec(descriptors: &[c_int], on: bool) {
@@ -184,8 +184,8 @@ pub(crate) fn inherit() {
 /// Goes on with the lane of the program that was this process before.
 fn adopt(inheritance: &Inheritance, left: &Left) -> Result<Lane, Reason> {
     let limits = Limits::from_list(left.limits);
-    let [control, ring, doorbell, region, bulk] = left.descriptors;
-    let there = &left.descriptors[..if bulk < 0 { 4 } else { 5 }];
+    let [control, ring, doorbell, region, tap] = left.descriptors;
+    let there = &left.descriptors;
     if there.iter().any(|&fd| !Table::fits(fd) || sys::fcntl(fd, libc::F_GETFD, 0).is_err()) {
         return Err(Reason::BadRequest);
     }
@@ -196,7 +196,7 @@ fn adopt(inheritance: &Inheritance, left: &Left) -> Result<Lane, Reason> {
         TABLE.set(fd, Entry::Lane);
     });
     let session = Session::inherited(Channel::from(crate::c::shared::own(control)));
-    let handover = Handover { number: inheritance.number, token: Token(inheritance.token), limits, region, bulk };
+    let handover = Handover { number: inheritance.number, token: Token(inheritance.token), limits, region, tap };
     start::assemble(session, handover, mapped, ring, doorbell, Some(inheritance.slot))
 }
 
@@ -278,7 +278,7 @@ mod tests {
             number: 7,
             token: [0xab; 16],
             slot: 3,
-            left: Some(Left { descriptors: [900, 901, 902, 903, -1], limits: Limits::DEFAULT.to_list() }),
+            left: Some(Left { descriptors: [900, 901, 902, 903, 904], limits: Limits::DEFAULT.to_list() }),
         };
         let text = inheritance.to_text();
         assert_eq!(Inheritance::from_text(&text), Some(inheritance.clone()));

@@ -238,6 +238,7 @@ fn turn(lane: &'static Lane, work: &mut Option<Locked<'static, ()>>, look: &mut 
         rests => (-1, rests),
     };
     let mut fds = [readable(if busy { -1 } else { ring }), readable(service), readable(bell::descriptor())];
+    let mut armed = false;
     let mut timeout = if busy {
         let this = *look;
         *look = this.times(2).min(LAST_LOOK);
@@ -245,10 +246,11 @@ fn turn(lane: &'static Lane, work: &mut Option<Locked<'static, ()>>, look: &mut 
     } else {
         *look = FIRST_LOOK;
         // Here the stack is the helper's: it polls, and learns when to be back.
-        lane.care_until_deadline().map(|at| at.since(sys::now()))
+        let (is_armed, deadline) = lane.care_until_deadline();
+        armed = is_armed;
+        deadline.map(|at| at.since(sys::now()))
     };
-    if lane.unsent() || lane.crowded() {
-        lane.kick_again();
+    if lane.crowded() {
         timeout = Some(timeout.map_or(FIRST_LOOK, |t| t.min(FIRST_LOOK)));
     }
     let sweep = (!pending::is_empty() || family::has_company(lane)).then_some(SWEEP);
@@ -256,6 +258,9 @@ fn turn(lane: &'static Lane, work: &mut Option<Locked<'static, ()>>, look: &mut 
         timeout = Some(timeout.map_or(due, |t| t.min(due)));
     }
     let slept = sleep(work, &mut fds, timeout);
+    if armed {
+        lane.disarm();
+    }
     lane.care_no_more();
     if slept.is_err() {
         return [false; 3];

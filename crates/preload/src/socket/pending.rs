@@ -269,7 +269,7 @@ mod tests {
         let (local, remote) = (Endpoint::default(), Endpoint::default());
         add(lane, Closed { index: 0, local, remote, claim: 1, shared: false, converted: false });
         std::thread::scope(|scope| {
-            let asking = scope.spawn(|| lane.ask(&Request::Mapped, None).is_ok());
+            let asking = scope.spawn(|| lane.ask(&Request::ListLanes { after: 0 }, None).is_ok());
             let (number, _) = service.receive(Duration::from_secs(5)).unwrap().decode::<Request>().unwrap();
             sweep(lane);
             service.send(&Reply::Done, number, &[]).unwrap();

@@ -9,14 +9,10 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::checksum;
-use tickwire_stack::frame::FrameId;
 use tickwire_stack::tcp::RecvFlags;
 use tickwire_stack::time::Instant;
 use tickwire_stack::udp::{SendTo, UdpOptions};
 use tickwire_stack::{Config, Limits, ListenerId, OwnedMemory, Stack, TcpId, UdpId};
-
-/// Where the kernel would put a packet in a frame.
-const HEADROOM: usize = 256;
 
 /// Whether what goes to ports 17 and 19 arrives.
 pub(super) static AWAKE: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
@@ -30,7 +26,6 @@ struct Connection {
 /// The peer.
 pub(super) struct Peer {
     memory: OwnedMemory,
-    fill: VecDeque<FrameId>,
     udp: Option<UdpId>,
     listeners: Vec<(ListenerId, bool)>,
     connections: Vec<Connection>,
@@ -66,7 +61,7 @@ fn unreachable(to: Endpoint) -> Vec<u8> {
 }
 
 /// Moves every packet that one stack wants to send into the other.
-fn carry(from: &mut Stack<'_>, to: &mut Stack<'_>, fill: &mut VecDeque<FrameId>, now: Instant) -> u32 {
+fn carry(from: &mut Stack<'_>, to: &mut Stack<'_>, now: Instant) -> u32 {
     let mut packets = Vec::new();
     from.egress(now, |packet| {
         packets.push(packet);
@@ -79,19 +74,15 @@ fn carry(from: &mut Stack<'_>, to: &mut Stack<'_>, fill: &mut VecDeque<FrameId>,
         if lost(&bytes) {
             continue;
         }
-        moved += give(to, fill, now, &bytes);
+        moved += give(to, now, &bytes);
     }
     moved
 }
 
 /// Puts a packet into a stack. Says how many went in.
-fn give(to: &mut Stack<'_>, fill: &mut VecDeque<FrameId>, now: Instant, bytes: &[u8]) -> u32 {
-    while let Some(frame) = to.refill() {
-        fill.push_back(frame);
-    }
-    let Some(frame) = fill.pop_front() else { return 0 };
-    to.frame_mut(frame)[HEADROOM..][..bytes.len()].copy_from_slice(bytes);
-    to.ingress(now, frame, HEADROOM as u16, bytes.len() as u16, false);
+fn give(to: &mut Stack<'_>, now: Instant, bytes: &[u8]) -> u32 {
+    to.fill();
+    to.receive_bytes(now, bytes);
     1
 }
 
@@ -99,7 +90,6 @@ impl Peer {
     pub(super) fn new() -> Self {
         Self {
             memory: OwnedMemory::new(&Limits { frames: 4096, ..Limits::DEFAULT }),
-            fill: VecDeque::new(),
             udp: None,
             listeners: Vec::new(),
             connections: Vec::new(),
@@ -123,20 +113,16 @@ impl Peer {
 
     /// Carries packets both ways until none are left, with the peer's programs running in between. Says how many came back.
     pub(super) fn exchange(&mut self, stack: &mut Stack<'static>, now: Instant) -> u32 {
-        // Frames that wait to be filled, by our side's stack; both sides share the list's memory but not its content.
-        thread_local!(static OURS: std::cell::RefCell<VecDeque<FrameId>> = const { std::cell::RefCell::new(VecDeque::new()) });
         if self.udp.is_none() {
             self.begin(now);
         }
         let mut back = 0;
         loop {
-            let there = carry(stack, &mut self.memory.stack(), &mut self.fill, now);
+            let there = carry(stack, &mut self.memory.stack(), now);
             self.memory.stack().on_time(now);
             self.serve(now);
-            let here = OURS.with_borrow_mut(|fill| {
-                let errors: u32 = self.refused.drain(..).map(|to| give(stack, fill, now, &unreachable(to))).sum();
-                errors + carry(&mut self.memory.stack(), stack, fill, now)
-            });
+            let errors: u32 = self.refused.drain(..).map(|to| give(stack, now, &unreachable(to))).sum();
+            let here = errors + carry(&mut self.memory.stack(), stack, now);
             back += here;
             if there + here == 0 {
                 return back;

@@ -369,7 +369,7 @@ fn a_thread_that_was_asleep_counts_as_awake_before_the_rings_are_polled() {
             shared: Shared::local(limits, wire),
             ring: -1,
             doorbell: -1,
-            handover: Handover { number: 2, token: Token([2; 16]), limits, region: -1, bulk: -1 },
+            handover: Handover { number: 2, token: Token([2; 16]), limits, region: -1, tap: -1 },
             settings: Settings {
                 spin: Spin::Never,
                 min_rto: None,

@@ -363,7 +363,11 @@ fn sleep<T>(
             awakes(lane, access.stack);
             let bell = (watch.map(|bell| bell.fd), watch.map_or(0, |bell| bell.address));
             let asleep = lane.falls_asleep(access, plan.on, bell, again);
-            ASLEEP.set(Some((lane, asleep)));
+            let armed = plan.watches || asleep.watches();
+            if armed {
+                lane.arm();
+            }
+            ASLEEP.set(Some((lane, asleep, armed)));
             Ok(Err(asleep))
         }
         done => done.map(Ok),
@@ -382,7 +386,7 @@ fn sleep<T>(
         *places = [readable(rings), watch.map_or(NO_FD, |bell| readable(bell.fd))];
     }
     // Nothing tells when the device has room again, or of the bell whom there is no descriptor for: look soon.
-    let crowded = (lane.crowded() || lane.unsent()).then_some(CROWDED);
+    let crowded = lane.crowded().then_some(CROWDED);
     if let Some(span) = crowded.or((watch.is_none() || !asleep.is_known()).then_some(DEAF)) {
         let soon = sys::now() + span;
         deadline = Some(deadline.map_or(soon, |at: Instant| at.min(soon)));
@@ -418,8 +422,9 @@ fn sleep<T>(
 }
 
 thread_local! {
-    /// The lane on which the thread sleeps, and as what. Changes inside the lane, where no handler runs.
-    static ASLEEP: Cell<Option<(&'static Lane, Asleep)>> = const { Cell::new(None) };
+    /// The lane on which the thread sleeps, as what, and whether it has armed the receive ring.
+    /// Changes inside the lane, where no handler runs.
+    static ASLEEP: Cell<Option<(&'static Lane, Asleep, bool)>> = const { Cell::new(None) };
     /// The lane whose rings the thread polls for all, and its priority.
     static POLLS: Cell<Option<(&'static Lane, u32)>> = const { Cell::new(None) };
 }
@@ -453,9 +458,11 @@ fn ends_polling() -> Option<&'static Lane> {
 
 /// The calling thread counts as asleep no more, if it did. It is inside.
 fn awakes(lane: &'static Lane, stack: &mut Stack<'static>) {
-    if let Some((on, asleep)) = ASLEEP.take()
-        && core::ptr::eq(on, lane)
-    {
+    let Some((on, asleep, armed)) = ASLEEP.take() else { return };
+    if armed {
+        on.disarm();
+    }
+    if core::ptr::eq(on, lane) {
         lane.awakes(stack, asleep);
     }
 }
@@ -466,7 +473,7 @@ pub(crate) fn disturb() -> Option<&'static Lane> {
     if let Some(lane) = ends_polling() {
         lane.settle_duty();
     }
-    let (lane, _) = ASLEEP.get()?;
+    let (lane, ..) = ASLEEP.get()?;
     let _ = lane.with_quietly(|access| {
         awakes(lane, access.stack);
         Ok(())

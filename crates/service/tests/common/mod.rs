@@ -12,12 +12,12 @@ use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tickwire_lab::Pair;
-use tickwire_link::bulk::{Bulk, Load};
 use tickwire_link::control::{
     Channel, Claim, ClaimKind, CountersOf, Descriptors, Name, Part, Parts, Push, Reason, Remotes, Reply, Request, Token,
 };
 use tickwire_link::port::Port;
 use tickwire_link::region::Region;
+use tickwire_link::rx_ring::RxRing;
 use tickwire_link::sys_packet::PacketSender;
 use tickwire_service::{Attach, Options};
 use tickwire_stack::addr::{Address, Endpoint, Mac};
@@ -314,8 +314,8 @@ pub struct LaneOf {
     pub limits: Limits,
     pub region: Region,
     pub port: Port,
-    /// The bulk device, and how many frames went by it.
-    pub bulk: Option<OwnedFd>,
+    pub tap: OwnedFd,
+    /// How many frames of streams have gone.
     pub carried: Cell<usize>,
 }
 
@@ -394,17 +394,16 @@ impl Client {
         let hello = Request::Hello { program: Name::new("test"), layout: Memory::LAYOUT_HASH };
         let (reply, descriptors) = self.request(&hello, &[]);
         match reply {
-            Reply::Lane { lane, token, limits, .. } => {
-                let lane = LaneOf::new(lane, token, limits, descriptors);
-                // A kernel before 6.4 could not map the rings of a bound socket: it is bound only when we say that they are mapped.
-                assert_eq!(lane.port.kick().unwrap_err().raw_os_error(), Some(nix::libc::ENXIO), "not bound yet");
-                for _ in 0..2 {
-                    assert!(matches!(self.request(&Request::Mapped, &[]).0, Reply::Done));
-                }
-                assert!(lane.port.kick().is_ok(), "bound");
-                Ok(lane)
-            }
+            Reply::Lane { lane, token, limits, .. } => Ok(LaneOf::new(lane, token, limits, descriptors)),
             Reply::Refused { reason, .. } => Err(reason),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The device for trains of segments of the lane that it has.
+    pub fn bulk(&mut self) -> OwnedFd {
+        match self.request(&Request::Bulk, &[]) {
+            (Reply::Bulk, mut descriptors) => descriptors.take(0).unwrap(),
             other => panic!("{other:?}"),
         }
     }
@@ -473,21 +472,12 @@ impl Client {
 }
 
 impl LaneOf {
-    pub fn new(lane: u32, token: Token, limits: Limits, descriptors: Descriptors) -> Self {
-        Self::try_new(lane, token, limits, descriptors).unwrap()
-    }
-
-    /// As `new`, where the kernel may refuse to map the rings.
-    pub fn try_new(lane: u32, token: Token, limits: Limits, mut descriptors: Descriptors) -> std::io::Result<Self> {
+    pub fn new(lane: u32, token: Token, limits: Limits, mut descriptors: Descriptors) -> Self {
         let region = descriptors.take(0).unwrap();
         let region = Region::map(region.as_fd(), lane, &limits).unwrap();
-        let socket: OwnedFd = descriptors.take(1).unwrap();
-        let mut port = Port::attach(socket, region.rings())?;
-        let bulk = descriptors.take(3);
-        if let Some(tap) = &bulk {
-            port = port.with_bulk(Bulk::new(tap.try_clone()?));
-        }
-        Ok(Self { lane, token, limits, region, port, bulk, carried: Cell::new(0) })
+        let [ring, tap] = [1, 2].map(|place| descriptors.take(place).unwrap());
+        let port = Port::new(RxRing::map(ring, region.ring()).unwrap(), tap.try_clone().unwrap());
+        Self { lane, token, limits, region, port, tap, carried: Cell::new(0) }
     }
 
     /// The stack in the region, which the caller alone uses. Call once.
@@ -496,32 +486,29 @@ impl LaneOf {
         // stack is dropped before its `LaneOf` at the end of the test.
         let mut stack = Stack::new(unsafe { self.region.memory() });
         stack.init(&Config::default(), now());
-        // Gives the kernel frames to receive into.
-        self.turn(&mut stack);
         stack
     }
 
-    /// What goes by the bulk device, after what goes before it by the ring.
-    pub fn load(&self, stack: &mut Stack<'_>) -> Option<Load> {
-        if self.port.has_load(stack) && self.port.flush_prompt(stack) {
-            let _ = self.port.kick();
-        }
-        self.port.load(stack)
-    }
-
-    /// One round of the lane's rings.
+    /// Takes what has come, and sends what there is to send.
     pub fn turn(&self, stack: &mut Stack<'_>) {
         self.port.poll(stack, now());
         stack.on_time(now());
-        while let Some(load) = self.load(stack) {
+        while stack.has_egress() {
+            while let Some(packet) = self.port.next(stack) {
+                self.port.send(stack, &packet);
+                self.port.sent(stack, &packet);
+            }
+            let load = self.port.load(stack);
             // Sometimes train by train, as when others wait for the lane.
-            let sent = self.port.carry(stack, &load, || self.carried.get() % 2 == 1);
-            self.port.carried(stack, &load, sent);
-            self.carried.set(self.carried.get() + sent.gone());
+            let gone = self.port.carry(stack, &load, || self.carried.get() % 2 == 1);
+            self.port.carried(stack, &load, gone);
+            self.carried.set(self.carried.get() + gone);
         }
-        if self.port.flush(stack, now()) {
-            let _ = self.port.kick();
-        }
+    }
+
+    /// Sends a frame as a program with its device in hand can. Says whether the device took it.
+    pub fn send_raw(&self, frame: &[u8]) -> bool {
+        nix::unistd::write(&self.tap, frame).is_ok()
     }
 
     /// The next connection that a listener of the stack accepts.

@@ -5,13 +5,12 @@ use super::{ICMP, ICMPV6, v4, v6};
 use crate::Stack;
 use crate::addr::{Address, Mac};
 use crate::demux::{TCP, UDP};
-use crate::frame::{FrameId, flag};
+use crate::frame::{FRAME_SIZE, FrameId, flag};
 use crate::ip::output::ETHERNET;
 use crate::pool::Link;
-use crate::queue::in_frame;
 use crate::time::Instant;
 
-/// Most frames of one received packet: a 9000-byte jumbo frame in pieces of half a frame, with room to spare.
+/// Most frames of one received packet: the longest that the kernel merges, with room to spare.
 const MOST_PIECES: u32 = 36;
 
 /// A part of a datagram, as its fragment header describes it.
@@ -50,22 +49,14 @@ pub(super) struct Arrival {
 }
 
 impl Stack<'_> {
-    /// Takes a frame that the kernel has filled: a packet (from its Ethernet header on) or a piece of one. `more` says that the
-    /// packet goes on in the next frame given.
-    ///
-    /// The frame must have come from [`Stack::refill`]; others, and impossible bounds, are counted and ignored.
-    pub fn ingress(&mut self, now: Instant, frame: FrameId, offset: u16, len: u16, more: bool) {
-        match self.mem.frames.meta.get_mut(frame as usize) {
-            Some(meta) if meta.flags == flag::FILLED => meta.flags = 0,
-            _ => return self.mem.counters.eth_in_bad_frame.inc(),
-        }
-        self.mem.core.filled -= 1;
-        if !in_frame(usize::from(offset), usize::from(len)) {
-            self.mem.counters.eth_in_bad_frame.inc();
-            return self.mem.frames.give(frame);
-        }
+    /// Takes a frame that was set aside for receiving and has been filled from its start: a packet (from its Ethernet header on) of `len` bytes, or a
+    /// piece of one. It arrived at `at`; `known` are the bits of [`flag`] about its checksum; `more` says that the packet goes on in the next frame given.
+    pub(super) fn ingress(&mut self, now: Instant, at: Instant, frame: FrameId, len: u16, known: u16, more: bool) {
+        debug_assert!(usize::from(len) <= FRAME_SIZE);
         let meta = &mut self.mem.frames.meta[frame as usize];
-        (meta.offset, meta.len, meta.at) = (offset, len, now);
+        debug_assert_eq!(meta.flags, flag::FILLED);
+        self.mem.core.filled -= 1;
+        (meta.offset, meta.len, meta.at, meta.flags) = (0, len, at, known);
         if more || self.mem.core.partial_len != 0 {
             return self.piece(now, frame, more);
         }
@@ -103,6 +94,15 @@ impl Stack<'_> {
         }
         let available = self.mem.frames.chain_len(first);
         self.packet(now, first, available);
+    }
+
+    /// Gives up a packet of which the rest will not come.
+    pub(super) fn drop_partial(&mut self) {
+        let core = &mut *self.mem.core;
+        (core.partial_len, core.partial_bad, core.partial_tail) = (0, 0, Link::NONE);
+        if let Some(first) = core::mem::take(&mut core.partial_head).get() {
+            self.mem.frames.give_chain(first);
+        }
     }
 
     fn packet(&mut self, now: Instant, frame: FrameId, available: u32) {
@@ -156,6 +156,8 @@ impl Stack<'_> {
         match fragment {
             None => self.deliver(now, &packet),
             Some(fragment) => {
+                // What was said of a fragment is not said of the datagram.
+                self.mem.frames.meta[packet.frame as usize].flags &= !(flag::CHECKED | flag::MAYBE_PARTIAL);
                 if let Some(whole) = self.reassemble(now, &packet, fragment) {
                     self.deliver(now, &whole);
                 }
@@ -188,7 +190,7 @@ impl Stack<'_> {
         self.mem.counters.ip_in_delivers.inc();
         match packet.protocol {
             TCP if !packet.destination.is_multicast() => self.tcp_input(now, packet),
-            UDP => self.udp_input(now, packet),
+            UDP => self.udp_input(packet),
             ICMP | ICMPV6 => {
                 self.icmp_input(now, packet);
                 self.mem.frames.give_chain(packet.frame);

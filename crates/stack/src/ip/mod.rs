@@ -6,11 +6,13 @@ mod input;
 pub(crate) mod output;
 pub(crate) mod packet;
 pub(crate) mod reassembly;
+mod receive;
 mod v4;
 mod v6;
 
 pub use output::IpSend;
 pub use packet::{IcmpError, IcmpKind, Packet};
+pub use receive::{Checksum, Received};
 
 /// IP protocol number of ICMP.
 pub(crate) const ICMP: u8 = 1;

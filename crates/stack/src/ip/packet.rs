@@ -2,6 +2,7 @@
 
 use crate::addr::{Address, Endpoint, Mac};
 use crate::checksum::Sum;
+use crate::demux::{TCP, UDP};
 use crate::error::Error;
 use crate::frame::{FrameId, Frames, flag};
 
@@ -46,6 +47,25 @@ impl Packet {
     /// Whether the checksum over the whole message with its pseudo-header is good (TCP, UDP, ICMPv6).
     #[must_use]
     pub fn checksum_is_good(&self, frames: &Frames<'_>) -> bool {
+        let flags = frames.meta[self.frame as usize].flags;
+        flags & flag::CHECKED != 0
+            || self.sum_is_good(frames)
+            || flags & flag::MAYBE_PARTIAL != 0 && self.checksum_is_partial(frames)
+    }
+
+    /// Whether the checksum was left to a device: then the field holds the sum of the pseudo-header (`CHECKSUM_PARTIAL` in the kernel).
+    #[cold]
+    fn checksum_is_partial(&self, frames: &Frames<'_>) -> bool {
+        let at = match self.protocol {
+            TCP => 16,
+            UDP => 6,
+            _ => return false,
+        };
+        let pseudo = !Sum::ZERO.pseudo(self.source, self.destination, self.protocol, self.total).checksum();
+        self.bytes(frames).get(at..at + 2) == Some(&pseudo.to_be_bytes())
+    }
+
+    fn sum_is_good(&self, frames: &Frames<'_>) -> bool {
         let sum = Sum::ZERO.pseudo(self.source, self.destination, self.protocol, self.total);
         let sum = sum.bytes(self.bytes(frames));
         if u32::from(self.len) == self.total {

@@ -37,7 +37,7 @@ pub struct Datagram {
 
 impl Stack<'_> {
     /// A UDP datagram came in; its frames are ours.
-    pub(crate) fn udp_input(&mut self, now: Instant, packet: &Packet) {
+    pub(crate) fn udp_input(&mut self, packet: &Packet) {
         let Some((packet, source, port)) = self.udp_check(packet) else {
             return self.mem.frames.give_chain(packet.frame);
         };
@@ -46,7 +46,6 @@ impl Stack<'_> {
         meta.offset += HEADER as u16;
         meta.len -= HEADER as u16;
         (meta.total, meta.source, meta.tos, meta.ttl) = (packet.total - HEADER as u32, source, packet.tos, packet.ttl);
-        meta.at = now;
         let local = Endpoint::new(packet.destination, port);
         if packet.destination.is_multicast() || packet.destination.is_limited_broadcast() {
             return self.udp_deliver_to_group(frame, local, source);

@@ -91,12 +91,11 @@ impl Proof {
         let own = || lanes.iter().filter(|lane| lane["pid"] == pid);
         let sockets = || own().flat_map(|lane| lane["sockets"].as_array()).flatten();
         let of_guard = |name: &str| own().filter_map(|lane| lane["guard"][name].as_u64()).fold(0, u64::saturating_add);
-        let lost = ["lost_no_frame", "lost_ring_full", "lost_other"].map(of_guard);
         let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
         Self {
             diverted: said.pointer("/host/counters/diverted").and_then(Value::as_u64).unwrap_or(0),
             sent: of_guard("out_packets"),
-            lost: lost.into_iter().fold(0, u64::saturating_add),
+            lost: of_guard("lost_ring_full"),
             on_lane: count(sockets().filter(|socket| socket["accelerated"] == true).count()),
             sockets: count(sockets().count()),
         }
@@ -114,7 +113,7 @@ mod tests {
         let said = json!({
             "host": { "counters": { "diverted": 7 } },
             "lanes": [
-                { "pid": 5, "guard": { "out_packets": 9, "lost_no_frame": 3, "lost_other": 1 }, "sockets": [socket(true), socket(false), socket(true)] },
+                { "pid": 5, "guard": { "out_packets": 9, "lost_ring_full": 4 }, "sockets": [socket(true), socket(false), socket(true)] },
                 { "pid": 6, "guard": { "out_packets": 1 }, "sockets": [socket(true)] },
             ],
         });

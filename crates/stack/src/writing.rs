@@ -1,61 +1,53 @@
-//! Packets that go out by the lane's bulk device instead of the kernel's ring: handed over and completed in one call, during which nothing else changes.
+//! Packets on their way out by calls that have sent them when they return: handed over and completed while nothing else changes.
 
 use crate::Stack;
 use crate::frame::{FrameId, flag};
 use crate::queue::{Class, Transmit};
 
 impl Stack<'_> {
-    /// Whether the last packet of which the ring has taken a piece is not there to its end: the rest has to go by the ring.
-    #[must_use]
-    pub fn egress_is_cut(&self) -> bool {
-        self.mem.core.queues.is_cut()
+    /// Hands out so many packets of one class at most, for a call that has sent them when it returns. [`Stack::write_end`] is to follow. If the calling
+    /// process dies in between, the next caller of [`Stack::write_recover`] ends it in its place.
+    pub fn write_begin(&mut self, class: Class, most: usize, mut sink: impl FnMut(Transmit) -> bool) {
+        self.mem.core.writing = 1;
+        self.hand_out(class, most, flag::IN_KERNEL | flag::WRITING, &mut sink);
     }
 
-    /// As [`Stack::egress`], of streams only, for a call that has sent the packets when it returns. [`Stack::bulk_end`] is to follow, or [`Stack::bulk_refused`] for each frame that is
-    /// to go by the ring after all, and then the former. Whoever dies between leaves all in order: the next caller of [`Stack::bulk_recover`] ends it in his place.
-    pub fn bulk_begin(&mut self, mut sink: impl FnMut(Transmit) -> bool) {
-        self.mem.core.bulk_out = 1;
-        self.hand_out(Class::Stream, usize::MAX, flag::IN_KERNEL | flag::BULK, &mut sink);
-    }
-
-    /// It goes by the ring, whose kernel will complete it.
-    pub fn bulk_refused(&mut self, packet: Transmit) {
-        if let Some(meta) = self.mem.frames.meta.get_mut(packet.frame as usize) {
-            meta.flags &= !flag::BULK;
-        }
-        self.mem.counters.tx_packets.add(u64::from(!packet.more));
-    }
-
-    /// So many frames that were taken last, and have not gone, are at the head of their queue again.
-    pub fn bulk_return(&mut self, frames: impl ExactSizeIterator<Item = FrameId>) {
+    /// So many frames of streams that were taken last, and have not gone, are at the head of their queue again.
+    pub fn write_return(&mut self, frames: impl ExactSizeIterator<Item = FrameId>) {
         self.mem.core.queues.take_back(frames.len() as u32);
         for frame in frames {
             if let Some(meta) = self.mem.frames.meta.get_mut(frame as usize) {
-                meta.flags = meta.flags & !(flag::IN_KERNEL | flag::BULK) | flag::QUEUED;
+                meta.flags = meta.flags & !(flag::IN_KERNEL | flag::WRITING) | flag::QUEUED;
             }
         }
     }
 
     /// These have gone.
-    pub fn bulk_end(&mut self, gone: impl IntoIterator<Item = Transmit>) {
+    pub fn write_end(&mut self, gone: impl IntoIterator<Item = Transmit>) {
         for packet in gone {
             self.completed(packet.frame);
             self.mem.counters.tx_packets.add(u64::from(!packet.more));
         }
-        self.mem.core.bulk_out = 0;
+        self.mem.core.writing = 0;
     }
 
-    /// Ends what somebody who has died has begun: whether his packets have gone is not known, and they are sent again if need be.
-    pub fn bulk_recover(&mut self) {
-        if self.mem.core.bulk_out != 0 {
-            let out = flag::IN_KERNEL | flag::BULK;
-            for id in 0..self.mem.frames.meta.len() as FrameId {
-                if self.mem.frames.meta[id as usize].flags & out == out {
-                    self.completed(id);
-                }
-            }
-            self.mem.core.bulk_out = 0;
+    /// Ends what a process that has died had begun: whether its packets have gone is not known, and they are sent again if need be.
+    #[inline]
+    pub fn write_recover(&mut self) {
+        if self.mem.core.writing != 0 {
+            self.recover();
         }
+    }
+
+    #[cold]
+    fn recover(&mut self) {
+        let out = flag::IN_KERNEL | flag::WRITING;
+        for id in 0..self.mem.frames.meta.len() as FrameId {
+            if self.mem.frames.meta[id as usize].flags & out == out {
+                self.completed(id);
+            }
+        }
+        self.mem.core.writing = 0;
     }
 }
 
@@ -82,7 +74,7 @@ mod tests {
 
     fn taken(stack: &mut Stack<'_>) -> Vec<FrameId> {
         let mut taken = Vec::new();
-        stack.bulk_begin(|packet| {
+        stack.write_begin(Class::Stream, usize::MAX, |packet| {
             taken.push(packet.frame);
             true
         });
@@ -106,14 +98,14 @@ mod tests {
         stack.egress(crate::time::Instant::from_nanos(1), |_| true);
         let frames = queued(&mut stack, 1, 3);
         assert_eq!(taken(&mut stack), frames);
-        stack.bulk_recover();
+        stack.write_recover();
         assert_eq!(in_use(&stack.mem.frames), 2);
         assert_eq!(stack.mem.frames.meta[ring as usize].flags & flag::IN_KERNEL, flag::IN_KERNEL);
         assert_eq!(stack.mem.frames.meta[frames[0] as usize].flags & flag::IN_KERNEL, 0);
         let before = stack.counters().eth_in_bad_frame.get();
         stack.completed(ring);
         assert_eq!(stack.counters().eth_in_bad_frame.get(), before);
-        stack.bulk_recover();
+        stack.write_recover();
     }
 
     #[test]
@@ -122,8 +114,8 @@ mod tests {
         let mut stack = Stack::new(memory.memory());
         let frames = queued(&mut stack, 2, 4);
         assert_eq!(taken(&mut stack), frames);
-        stack.bulk_return(frames[1..].iter().copied());
-        stack.bulk_end([packet(frames[0])]);
+        stack.write_return(frames[1..].iter().copied());
+        stack.write_end([packet(frames[0])]);
         assert_eq!(stack.stream_len(), 3);
         let last = queued(&mut stack, 0, 1);
         let mut out = Vec::new();
@@ -136,20 +128,5 @@ mod tests {
         assert_eq!(in_use(&stack.mem.frames), 2, "those kept for sending again");
         assert_eq!(stack.counters().eth_in_bad_frame.get(), 0);
         assert_eq!(stack.counters().tx_packets.get(), 5, "each once");
-    }
-
-    #[test]
-    fn what_goes_by_the_ring_after_all_is_completed_by_the_kernel() {
-        let mut memory = OwnedMemory::new(&LIMITS);
-        let mut stack = Stack::new(memory.memory());
-        let frames = queued(&mut stack, 0, 2);
-        taken(&mut stack);
-        stack.bulk_refused(packet(frames[1]));
-        stack.bulk_end([packet(frames[0])]);
-        assert_eq!(in_use(&stack.mem.frames), 1);
-        stack.bulk_recover();
-        assert_eq!(in_use(&stack.mem.frames), 1, "the kernel has it");
-        stack.completed(frames[1]);
-        assert_eq!(in_use(&stack.mem.frames), 0);
     }
 }

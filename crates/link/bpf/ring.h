@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
+/* Delivery to a lane: one copy of the frame into the lane's BPF ring buffer, which the program has mapped read-only. src/rx_ring.rs
+ * reads what is written here.
+ *
+ * A reservation has a constant size, so frames go into size classes. What lies behind a frame in its record is what an earlier
+ * record of the same lane left there.
+ * The kernel wakes a sleeping consumer only if the consumer had caught up with the record; a polling one never has (see
+ * src/rx_ring.rs), so it costs no wakeup. */
+#pragma once
+
+#include "maps.h"
+
+/* What precedes the frame in a record. */
+struct rx_record {
+	__u64 arrival_ns; /* CLOCK_MONOTONIC, when divert saw the frame */
+	__u32 length;     /* bytes of the frame */
+	__u16 segment;    /* payload bytes of each packet that was merged into this frame, 0: it is one packet */
+	__u16 flags;
+};
+
+/* The checksum of the packet was verified by the network card or the kernel, or never computed because the packet did not cross
+ * a wire. */
+#define RX_CHECKSUM_GOOD 1
+/* The frame comes from a socket buffer: its transport checksum may have been left to a device (CHECKSUM_PARTIAL). */
+#define RX_CHECKSUM_MAYBE_PARTIAL 2
+
+/* The longest frame: Ethernet header, VLAN tag and the longest IP packet, rounded up. */
+#define RX_LONGEST (65536 + 64)
+
+#define RX_PUT_SIZED(load, ctx, size)                                                                                  \
+	do {                                                                                                           \
+		struct rx_record *r = bpf_ringbuf_reserve(ring, sizeof(*r) + (size), 0);                               \
+		if (!r)                                                                                                \
+			return 0;                                                                                      \
+		/* The verifier must see the very register that is passed to be bounded, also from below, which kernels */ \
+		/* before 6.8 do not learn from a comparison with zero. */                                             \
+		__u64 last = (__u64)length - 1;                                                                        \
+		asm volatile("" : "+r"(last));                                                                         \
+		r->arrival_ns = bpf_ktime_get_ns();                                                                    \
+		r->length = length;                                                                                    \
+		r->segment = info;                                                                                     \
+		r->flags = info >> 16;                                                                                 \
+		if (last >= (size)) {                                                                                  \
+			bpf_ringbuf_discard(r, 0);                                                                     \
+			return 0;                                                                                      \
+		}                                                                                                      \
+		asm volatile("" : "+r"(last));                                                                         \
+		if (load(ctx, 0, r + 1, last + 1)) {                                                                   \
+			bpf_ringbuf_discard(r, 0);                                                                     \
+			return 0;                                                                                      \
+		}                                                                                                      \
+		bpf_ringbuf_submit(r, 0);                                                                              \
+		return 1;                                                                                              \
+	} while (0)
+
+/* Puts a frame into a lane's ring: 1 if it is there, 0 if it is lost (no room), -1 if there is no such lane. `info`: segment in the
+ * lower half, flags in the upper. Global functions: the verifier checks them once. The classes leave room for the record's
+ * header and the ring buffer's, so that each record is a power of two, or half as much again. */
+#define DEFINE_RX_PUT(name, context, load)                                                                             \
+	__attribute__((noinline)) int name(context *ctx, __u32 lane, __u32 length, __u32 info)                         \
+	{                                                                                                              \
+		__u32 place = place_of(lane);                                                                          \
+		void *ring = bpf_map_lookup_elem(&rings, &place);                                                      \
+		if (!ring)                                                                                             \
+			return -1;                                                                                     \
+		if (length <= 128 - 24)                                                                                \
+			RX_PUT_SIZED(load, ctx, 128 - 24);                                                             \
+		if (length <= 256 - 24)                                                                                \
+			RX_PUT_SIZED(load, ctx, 256 - 24);                                                             \
+		if (length <= 768 - 24)                                                                                \
+			RX_PUT_SIZED(load, ctx, 768 - 24);                                                             \
+		if (length <= 1600 - 24)                                                                               \
+			RX_PUT_SIZED(load, ctx, 1600 - 24);                                                            \
+		if (length <= 3072 - 24)                                                                               \
+			RX_PUT_SIZED(load, ctx, 3072 - 24);                                                            \
+		if (length <= 9216 - 24)                                                                               \
+			RX_PUT_SIZED(load, ctx, 9216 - 24);                                                            \
+		if (length <= 24576 - 24)                                                                              \
+			RX_PUT_SIZED(load, ctx, 24576 - 24);                                                           \
+		if (length <= RX_LONGEST)                                                                              \
+			RX_PUT_SIZED(load, ctx, RX_LONGEST);                                                           \
+		return 0;                                                                                              \
+	}
+
+DEFINE_RX_PUT(rx_put_xdp, struct xdp_md, bpf_xdp_load_bytes)
+DEFINE_RX_PUT(rx_put_skb, struct __sk_buff, bpf_skb_load_bytes)
+
+/* Counts what was for a lane, and what of it was lost. */
+static __always_inline void rx_count(__u32 lane, int put, __u64 packets, __u64 bytes)
+{
+	__u32 place = place_of(lane);
+	struct lane_counters *c = bpf_map_lookup_elem(&lane_counters, &place);
+	if (!c)
+		return;
+	c->in_packets += packets;
+	c->in_bytes += bytes;
+	if (put <= 0)
+		c->lost_packets += packets;
+}
+
+/* What divert knows of a socket buffer's checksum and segments, as `info`. Merged packets were verified when they were merged, or come
+ * from a sender of this host that has left segmentation to the device. */
+static __always_inline __u32 rx_info(struct __sk_buff *skb)
+{
+	__u32 segment = skb->gso_size;
+	if (segment || bpf_csum_level(skb, BPF_CSUM_LEVEL_QUERY) >= 0)
+		return (__u32)RX_CHECKSUM_GOOD << 16 | (segment & 0xffff);
+	return (__u32)RX_CHECKSUM_MAYBE_PARTIAL << 16;
+}

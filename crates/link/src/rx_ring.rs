@@ -1,0 +1,284 @@
+//! The receive ring of a lane: a BPF ring buffer, filled by divert (`bpf/ring.h`), mapped by the program.
+//!
+//! The kernel owns the producer position and the data, which are mapped read-only. The consumer page is the lane's own: the
+//! kernel reads the first word of it, the consumer position, and nothing else. The lane's processes keep beside it how far they have
+//! read. They use the ring under the lane's lock.
+//!
+//! **Wakeups.** When a record is committed, the kernel wakes sleepers (by an interrupt to its own processor) only if the consumer position
+//! had reached that record. So while threads poll, the position is held back, and records cost no wakeup. Before a thread sleeps on the ring it publishes
+//! the true position ([`RxRing::arm`]) and looks once more.
+//!
+//! Nothing here is trusted: a position that another process of the lane has overwritten yields an empty ring or a skipped
+//! record, never an access outside.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicU64, fence};
+use tickwire_stack::memory::PAGE;
+use tickwire_stack::time::Instant;
+use tickwire_stack::{Checksum, Received};
+
+/// Bytes of a lane's ring: a power of two. 2 MiB hold 1300 frames of 1500 bytes, 1.6 ms at 10 Gbit/s.
+pub const RING_BYTES: u32 = 2 << 20;
+
+/// The kernel's header of a record (`struct bpf_ringbuf_hdr`), in bytes, and two flags in its first word.
+const HEADER: u64 = 8;
+const BUSY: u32 = 1 << 31;
+const DISCARDED: u32 = 1 << 30;
+
+/// `struct rx_record` of `bpf/ring.h`, in bytes, and its flags.
+const RECORD: usize = 16;
+const CHECKSUM_GOOD: u16 = 1;
+const CHECKSUM_MAYBE_PARTIAL: u16 = 2;
+
+/// Set among the sleepers while a thread that stands by is to hear of the next record.
+const STANDBY: u32 = 1 << 31;
+
+/// The page that the lane's processes write.
+#[repr(C)]
+struct ConsumerPage {
+    /// The consumer position, which the kernel reads.
+    consumer: AtomicU64,
+    line: [u64; 15],
+    /// How far the lane's processes have read, at or ahead of the consumer position.
+    read: AtomicU64,
+    /// How many threads sleep on the ring, or are about to; and [`STANDBY`].
+    sleepers: AtomicU32,
+}
+
+/// The page that the kernel writes.
+#[repr(C)]
+struct ProducerPage {
+    /// Where the next record will begin.
+    producer: AtomicU64,
+}
+
+/// A range of mapped memory.
+#[derive(Debug)]
+struct Mapping {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+impl Mapping {
+    fn new(fd: BorrowedFd<'_>, offset: usize, len: usize, protection: libc::c_int) -> io::Result<Self> {
+        let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
+        let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
+        // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, fd.as_raw_fd(), offset) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::other("mapped at address 0"))?;
+        Ok(Self { start, len })
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range was mapped by `new`, and nothing that refers to it outlives the value.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
+
+/// A lane's receive ring in one process.
+#[derive(Debug)]
+pub struct RxRing {
+    map: OwnedFd,
+    own: Mapping,
+    /// The producer page, and behind it the data twice, so that no record wraps.
+    kernels: Mapping,
+    /// Bytes of data.
+    size: u64,
+}
+
+// SAFETY: the memory is shared with the kernel and other processes anyway. It is accessed by atomics, and by copies out of it that any bytes
+// are valid for.
+unsafe impl Send for RxRing {}
+// SAFETY: as above.
+unsafe impl Sync for RxRing {}
+
+/// A record that has been read up to: where its frame lies.
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    packet: Received,
+    /// Where the frame begins in the data.
+    at: usize,
+}
+
+impl RxRing {
+    /// Maps the ring buffer `map`, of `size` bytes, a power of two.
+    ///
+    /// # Errors
+    /// If it is none, or of another size; what the kernel says.
+    pub fn map(map: OwnedFd, size: u32) -> io::Result<Self> {
+        if !size.is_power_of_two() || (size as usize) < PAGE {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let own = Mapping::new(map.as_fd(), 0, PAGE, libc::PROT_READ | libc::PROT_WRITE)?;
+        let kernels = Mapping::new(map.as_fd(), PAGE, PAGE + 2 * size as usize, libc::PROT_READ)?;
+        Ok(Self { map, own, kernels, size: size.into() })
+    }
+
+    fn own(&self) -> &ConsumerPage {
+        // SAFETY: a page that stays mapped for as long as `self` lives; all atomics, valid for any bytes.
+        unsafe { self.own.start.cast::<ConsumerPage>().as_ref() }
+    }
+
+    fn kernels(&self) -> &ProducerPage {
+        // SAFETY: as above; read only.
+        unsafe { self.kernels.start.cast::<ProducerPage>().as_ref() }
+    }
+
+    /// Whether nothing waits to be read. A guess without the lock, for polling threads.
+    #[must_use]
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.kernels().producer.load(Relaxed) == self.own().read.load(Relaxed)
+    }
+
+    /// How many bytes wait, records' headers included.
+    fn waiting(&self) -> u64 {
+        let waiting = self.kernels().producer.load(Acquire).wrapping_sub(self.own().read.load(Relaxed));
+        if waiting > self.size {
+            // Not a position that any reader was at.
+            self.own().read.store(self.kernels().producer.load(Acquire), Relaxed);
+            return 0;
+        }
+        waiting
+    }
+
+    /// Sets the consumer position, as a hostile program might: for finding out whether the kernel holds against that.
+    pub fn forge_consumer(&self, position: u64) {
+        self.own().consumer.store(position, SeqCst);
+    }
+
+    /// Copies bytes out of the data.
+    fn copy(&self, at: usize, to: &mut [u8]) {
+        let data = 2 * self.size as usize;
+        if at > data || to.len() > data - at {
+            return;
+        }
+        // SAFETY: inside the mapping, as was just checked; any bytes are valid. The kernel does not change a record before the consumer position
+        // has passed it; a process of the same lane that moves this tears its own packets, which are parsed from the copy only.
+        unsafe { std::ptr::copy_nonoverlapping(self.kernels.start.as_ptr().add(PAGE + at), to.as_mut_ptr(), to.len()) };
+    }
+
+    /// The record at a position before which `waiting` bytes wait, and how long it is. `None`: it is not complete yet.
+    fn record(&self, position: u64, waiting: u64) -> Option<(Option<Record>, u64)> {
+        let at = (position & (self.size - 1)) as usize & !7;
+        // SAFETY: in the data, as the mask says, and aligned.
+        let header = unsafe { &*self.kernels.start.as_ptr().add(PAGE + at).cast::<AtomicU32>() }.load(Acquire);
+        if header & BUSY != 0 {
+            return None;
+        }
+        let len = u64::from(header & !DISCARDED);
+        let whole = (len + HEADER + 7) & !7;
+        if whole > waiting {
+            // No header: somebody has moved the position.
+            return Some((None, waiting));
+        }
+        if header & DISCARDED != 0 || len < RECORD as u64 {
+            return Some((None, whole));
+        }
+        let mut bytes = [0; RECORD];
+        let at = at + HEADER as usize;
+        self.copy(at, &mut bytes);
+        let [a0, a1, a2, a3, a4, a5, a6, a7, l0, l1, l2, l3, s0, s1, f0, f1] = bytes;
+        let flags = u16::from_ne_bytes([f0, f1]);
+        let checksum = match flags {
+            _ if flags & CHECKSUM_GOOD != 0 => Checksum::Good,
+            _ if flags & CHECKSUM_MAYBE_PARTIAL != 0 => Checksum::MaybePartial,
+            _ => Checksum::Unknown,
+        };
+        let packet = Received {
+            len: u32::from_ne_bytes([l0, l1, l2, l3]),
+            segment: u16::from_ne_bytes([s0, s1]),
+            checksum,
+            at: Instant::from_nanos(u64::from_ne_bytes([a0, a1, a2, a3, a4, a5, a6, a7])),
+        };
+        let fits = u64::from(packet.len) <= len - RECORD as u64;
+        Some((fits.then_some(Record { packet, at: at + RECORD }), whole))
+    }
+
+    /// Reads so many records at most, each with a function that copies bytes out of it. Says how many frames they held. Whoever reads has
+    /// the lane's lock.
+    pub fn read(&self, most: u32, mut take: impl FnMut(Received, &mut dyn FnMut(usize, &mut [u8]))) -> u32 {
+        let mut frames = 0;
+        let mut waiting = self.waiting();
+        if waiting == 0 {
+            return 0;
+        }
+        let own = self.own();
+        let mut position = own.read.load(Relaxed);
+        let mut last = position;
+        for _ in 0..most {
+            if waiting == 0 {
+                break;
+            }
+            let Some((record, whole)) = self.record(position, waiting) else { break };
+            if let Some(Record { packet, at }) = record {
+                take(packet, &mut |from, to| self.copy(at + from, to));
+                frames += 1;
+            }
+            last = position;
+            position = position.wrapping_add(whole);
+            waiting -= whole;
+            own.read.store(position, Relaxed);
+        }
+        self.publish(last, position);
+        frames
+    }
+
+    /// Gives the kernel the room of what has been read up to `position`; the last record began at `last`.
+    fn publish(&self, last: u64, position: u64) {
+        let own = self.own();
+        if own.sleepers.load(Relaxed) != 0 {
+            own.consumer.store(position, Release);
+        } else if last.wrapping_sub(own.consumer.load(Relaxed)) >= self.size / 8 {
+            // Never all of it, so that no record finds a consumer that has caught up.
+            own.consumer.store(last, Release);
+        }
+    }
+
+    /// A thread is about to sleep on the ring's descriptor, which becomes readable with the next record. Whoever calls this has the lane's lock, and is
+    /// to look at [`RxRing::is_empty`] after it. Until [`RxRing::disarm`].
+    pub fn arm(&self) {
+        self.own().sleepers.fetch_add(1, SeqCst);
+        self.catch_up();
+    }
+
+    /// The same for the thread that stands by, of which there is one. Until [`RxRing::disarm_standby`]; each may be called again.
+    pub fn arm_standby(&self) {
+        self.own().sleepers.fetch_or(STANDBY, SeqCst);
+        self.catch_up();
+    }
+
+    /// It is to hear nothing now.
+    pub fn disarm_standby(&self) {
+        self.own().sleepers.fetch_and(!STANDBY, SeqCst);
+    }
+
+    /// Tells the kernel all that has been read.
+    fn catch_up(&self) {
+        let own = self.own();
+        own.consumer.store(own.read.load(Relaxed), SeqCst);
+        // Before the producer position is read again: the kernel writes that first, and reads the consumer position then.
+        fence(SeqCst);
+    }
+
+    /// It does not sleep any more.
+    pub fn disarm(&self) {
+        let fewer = |n: u32| (n & !STANDBY != 0).then(|| n - 1);
+        let _ = self.own().sleepers.fetch_update(SeqCst, Relaxed, fewer);
+    }
+}
+
+impl AsFd for RxRing {
+    /// The ring buffer: readable when something is to be read, while it is armed.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.map.as_fd()
+    }
+}

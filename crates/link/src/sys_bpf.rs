@@ -1,0 +1,81 @@
+//! What of `bpf(2)` the service needs for the receive rings of lanes and its loader does not offer.
+
+use crate::sys::answer;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+/// Commands and a map type (`linux/bpf.h`).
+const BPF_MAP_CREATE: libc::c_int = 0;
+const BPF_MAP_UPDATE_ELEM: libc::c_int = 2;
+const BPF_MAP_DELETE_ELEM: libc::c_int = 3;
+const BPF_MAP_TYPE_RINGBUF: u32 = 27;
+
+/// The first fields of `union bpf_attr` for [`BPF_MAP_CREATE`].
+#[repr(C)]
+struct Create {
+    map_type: u32,
+    key_size: u32,
+    value_size: u32,
+    max_entries: u32,
+    map_flags: u32,
+    inner_map_fd: u32,
+    numa_node: u32,
+    map_name: [u8; 16],
+}
+
+/// The first fields of `union bpf_attr` for commands about one element.
+#[repr(C, align(8))]
+struct Element {
+    map_fd: u32,
+    pad: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+fn bpf<T>(command: libc::c_int, attributes: &T) -> io::Result<libc::c_long> {
+    let attributes = std::ptr::from_ref(attributes);
+    // SAFETY: `attributes` is alive and of the length given; what it points to is alive, as the callers see to.
+    answer(unsafe { libc::syscall(libc::SYS_bpf, command, attributes, size_of::<T>()) })
+}
+
+/// Makes a ring buffer of so many bytes, a power of two and a multiple of the page size.
+///
+/// # Errors
+/// What the kernel says: no privilege, no memory.
+pub fn create_ring(bytes: u32) -> io::Result<OwnedFd> {
+    let create = Create {
+        map_type: BPF_MAP_TYPE_RINGBUF,
+        key_size: 0,
+        value_size: 0,
+        max_entries: bytes,
+        map_flags: 0,
+        inner_map_fd: 0,
+        numa_node: 0,
+        map_name: *b"tickwire_rx\0\0\0\0\0",
+    };
+    let fd = bpf(BPF_MAP_CREATE, &create)?;
+    // SAFETY: the descriptor was just made and belongs to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+}
+
+/// Enters a map into an array of maps.
+///
+/// # Errors
+/// If `index` is beyond its end, or `inner` is not of the kind that it holds.
+pub fn set_inner(map: BorrowedFd<'_>, index: u32, inner: BorrowedFd<'_>) -> io::Result<()> {
+    let (key, value) = (std::ptr::from_ref(&index) as u64, inner.as_raw_fd());
+    let value = std::ptr::from_ref(&value) as u64;
+    let element = Element { map_fd: map.as_raw_fd().cast_unsigned(), pad: 0, key, value, flags: 0 };
+    bpf(BPF_MAP_UPDATE_ELEM, &element).map(drop)
+}
+
+/// Takes an entry out of an array of maps, so that it names none.
+///
+/// # Errors
+/// If there is none, or `map` is no such array.
+pub fn remove_inner(map: BorrowedFd<'_>, index: u32) -> io::Result<()> {
+    let key = std::ptr::from_ref(&index) as u64;
+    let element = Element { map_fd: map.as_raw_fd().cast_unsigned(), pad: 0, key, value: 0, flags: 0 };
+    bpf(BPF_MAP_DELETE_ELEM, &element).map(drop)
+}

@@ -1,0 +1,45 @@
+//! Whether the service has the rights that it needs, so that it can say so before anything else.
+
+use std::io;
+
+/// The capabilities that it needs, with their numbers (`linux/capability.h`): devices and filters, BPF.
+const NEEDED: [(&str, u32); 2] = [("CAP_NET_ADMIN", 12), ("CAP_BPF", 39)];
+/// Stands for CAP_BPF, too.
+const CAP_SYS_ADMIN: u32 = 21;
+
+/// Checks.
+///
+/// # Errors
+/// `PermissionDenied` with the names of what is missing; what `/proc` says.
+pub(crate) fn check() -> io::Result<()> {
+    let status = std::fs::read_to_string("/proc/thread-self/status")?;
+    let missing = missing(&status);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("it lacks {}", missing.join(", "))))
+}
+
+/// The names of needed capabilities that are not among the effective ones of a process, whose `status` in `/proc` this is.
+fn missing(status: &str) -> Vec<&'static str> {
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0);
+    let has = |number: u32| effective >> number & 1 != 0;
+    let lacks = |number| !(has(number) || number == 39 && has(CAP_SYS_ADMIN));
+    NEEDED.iter().filter(|&&(_, number)| lacks(number)).map(|&(name, _)| name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let status = |caps: u64| format!("Name:\tx\nCapEff:\t{caps:016x}\nCapBnd:\t0\n");
+        let all = 1 << 12 | 1 << 39;
+        assert!(missing(&status(all)).is_empty() && missing(&status(u64::MAX)).is_empty());
+        assert!(missing(&status(1 << 12 | 1 << 21)).is_empty());
+        assert_eq!(missing(&status(1 << 13)), ["CAP_NET_ADMIN", "CAP_BPF"]);
+        assert_eq!(missing("").len(), 2);
+    }
+}
