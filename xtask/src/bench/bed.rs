@@ -40,8 +40,30 @@ pub(crate) enum Ends {
 pub(crate) struct Traffic {
     /// `udp` or `tcp`.
     pub(crate) transport: &'static str,
-    /// The programs spin (non-blocking calls in a loop on the kernel, `--spin always` on Tickwire) or block.
-    pub(crate) spin: bool,
+    /// How they wait.
+    pub(crate) wait: Wait,
+}
+
+/// How the programs wait for a message. On the kernel a program either spins or blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// Non-blocking calls in a loop on the kernel, `--spin always` on Tickwire.
+    Spin,
+    /// Blocking calls, which `tickwire run` makes spin for a while after traffic.
+    Adaptive,
+    /// Blocking calls, `--spin never` on Tickwire.
+    Sleep,
+}
+
+impl Wait {
+    /// What is said to `tickwire run`.
+    fn options(self) -> &'static [&'static str] {
+        match self {
+            Self::Spin => &["--spin", "always"],
+            Self::Adaptive => &[],
+            Self::Sleep => &["--spin", "never"],
+        }
+    }
 }
 
 /// The bed of all rows.
@@ -113,15 +135,15 @@ impl Bed {
 
     /// Runs a program of our own against plain sockets on both ends.
     pub(crate) fn ping_pong(&self, ends: Ends, traffic: Traffic) -> Result<Measured> {
-        let pair = self.pair(ends, traffic.spin)?;
+        let pair = self.pair(ends, traffic.wait)?;
         let address = format!("{}:{PORT}", pair.b_v4());
         let program = tools::built("pingpong")?;
         let program = program.to_str().context("a path that is not text")?;
         let server_end = (&pair.b, SERVER_CPU, ends == Ends::Both);
         let client_end = (&pair.a, CLIENT_CPU, matches!(ends, Ends::Both | Ends::Client));
-        let wait = |accelerated: bool| if traffic.spin && !accelerated { "spin" } else { "block" };
+        let wait = |accelerated: bool| if traffic.wait == Wait::Spin && !accelerated { "spin" } else { "block" };
         let serve = [program, "server", traffic.transport, &address, "--wait", wait(server_end.2), "--size", SIZE];
-        let mut server = self.start(server_end, traffic.spin, &serve)?;
+        let mut server = self.start(server_end, traffic.wait, &serve)?;
         tickwire_lab::bound(&pair.b, traffic.transport, PORT, &mut server)?;
         let trips = self.trips.to_string();
         let ask = [
@@ -136,7 +158,7 @@ impl Bed {
             "--count",
             &trips,
         ];
-        let printed = self.proven(ends, || self.start(client_end, traffic.spin, &ask)?.success(PATIENCE));
+        let printed = self.proven(ends, || self.start(client_end, traffic.wait, &ask)?.success(PATIENCE));
         server.kill();
         let latency: Latency = serde_json::from_str(printed?.trim()).context("figures of the ping-pong client")?;
         if latency.lost > 0 {
@@ -147,7 +169,7 @@ impl Bed {
 
     /// [`Bed::ping_pong`] while another program on each processor always has something to do.
     pub(crate) fn among_busy(&self, ends: Ends, traffic: Traffic) -> Result<Measured> {
-        let host = &self.pair(ends, traffic.spin)?.a;
+        let host = &self.pair(ends, traffic.wait)?.a;
         let programs = [CLIENT_CPU, SERVER_CPU].map(|cpu| host.spawn(&["taskset", "-c", cpu, "sh", "-c", BUSY]));
         let _busy = programs.into_iter().collect::<Result<Vec<Process>>>()?;
         self.ping_pong(ends, traffic)
@@ -155,17 +177,17 @@ impl Bed {
 
     /// One TCP stream between programs of our own; `wire`: the kernel sends frames of the MTU, as over a real cable.
     pub(crate) fn stream(&self, ends: Ends, wire: bool) -> Result<Measured> {
-        let pair = if wire && ends == Ends::Kernel { &self.wire } else { self.pair(ends, false)? };
+        let pair = if wire && ends == Ends::Kernel { &self.wire } else { self.pair(ends, Wait::Adaptive)? };
         let address = format!("{}:{PORT}", pair.b_v4());
         let program = tools::built("pingpong")?;
         let program = program.to_str().context("a path that is not text")?;
         let accelerated = ends == Ends::Both;
-        let mut sink = self.start((&pair.b, SERVER_CPU, accelerated), false, &[program, "sink", &address])?;
+        let mut sink = self.start((&pair.b, SERVER_CPU, accelerated), Wait::Adaptive, &[program, "sink", &address])?;
         tickwire_lab::bound(&pair.b, "tcp", PORT, &mut sink)?;
         let seconds = self.seconds.to_string();
         let source = [program, "source", &address, "--seconds", &seconds];
         let printed = self.proven(ends, || {
-            self.start((&pair.a, CLIENT_CPU, accelerated), false, &source)?.success(PATIENCE)?;
+            self.start((&pair.a, CLIENT_CPU, accelerated), Wait::Adaptive, &source)?.success(PATIENCE)?;
             sink.success(PATIENCE)
         });
         sink.kill();
@@ -175,18 +197,21 @@ impl Bed {
 
     /// sockperf ping-pong, which we did not write.
     pub(crate) fn sockperf(&self, ends: Ends, transport: &str) -> Result<Measured> {
-        let pair = self.pair(ends, false)?;
+        let pair = self.pair(ends, Wait::Adaptive)?;
         let (address, port) = (pair.b_v4(), PORT.to_string());
         let accelerated = ends == Ends::Both;
         let flag: &[&str] = if transport == "tcp" { &["--tcp"] } else { &[] };
         let at = ["-i", &address, "-p", &port];
-        let mut server =
-            self.start((&pair.b, SERVER_CPU, accelerated), true, &[&["sockperf", "server"], &at[..], flag].concat())?;
+        let mut server = self.start(
+            (&pair.b, SERVER_CPU, accelerated),
+            Wait::Spin,
+            &[&["sockperf", "server"], &at[..], flag].concat(),
+        )?;
         tickwire_lab::bound(&pair.b, transport, PORT, &mut server)?;
         let seconds = self.seconds.to_string();
         let client = [&["sockperf", "ping-pong", "-m", SIZE, "-t", &seconds, "--full-rtt"], &at[..], flag].concat();
-        let printed =
-            self.proven(ends, || self.start((&pair.a, CLIENT_CPU, accelerated), true, &client)?.success(PATIENCE));
+        let printed = self
+            .proven(ends, || self.start((&pair.a, CLIENT_CPU, accelerated), Wait::Spin, &client)?.success(PATIENCE));
         server.kill();
         let report = Report::read(&printed?)?;
         let ns = |us: f64| (us * 1000.0) as u64;
@@ -214,9 +239,9 @@ impl Bed {
         }
     }
 
-    fn pair(&self, ends: Ends, spin: bool) -> Result<&Pair> {
+    fn pair(&self, ends: Ends, wait: Wait) -> Result<&Pair> {
         Ok(match ends {
-            Ends::Kernel if spin => &self.wire,
+            Ends::Kernel if wait == Wait::Spin => &self.wire,
             Ends::Kernel => &self.without,
             Ends::Beside(attach) => self.beside(attach)?,
             Ends::Both | Ends::Client => &self.with,
@@ -237,9 +262,8 @@ impl Bed {
         Ok(&place.get().context("hosts that were just made")?.pair)
     }
 
-    fn start(&self, (host, cpu, accelerated): (&Host, &str, bool), spin: bool, command: &[&str]) -> Result<Process> {
-        let options: &[&str] = if spin { &["--spin", "always"] } else { &[] };
-        Process::spawn(traffic::command(host, cpu, accelerated.then_some(options), command)?)
+    fn start(&self, (host, cpu, accelerated): (&Host, &str, bool), wait: Wait, command: &[&str]) -> Result<Process> {
+        Process::spawn(traffic::command(host, cpu, accelerated.then_some(wait.options()), command)?)
     }
 
     /// Accelerated figures count only if the counters show that the traffic crossed our stack.

@@ -1,6 +1,6 @@
 //! What is measured, in this order, in every round.
 
-use super::bed::{Attach, Bed, Ends, Traffic};
+use super::bed::{Attach, Bed, Ends, Traffic, Wait};
 use super::figures::Measured;
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -14,23 +14,27 @@ pub(crate) struct Row {
     pub(crate) measure: fn(&Bed) -> Result<Measured>,
 }
 
-const UDP_BLOCK: Traffic = Traffic { transport: "udp", spin: false };
-const UDP_SPIN: Traffic = Traffic { transport: "udp", spin: true };
-const TCP_BLOCK: Traffic = Traffic { transport: "tcp", spin: false };
-const TCP_SPIN: Traffic = Traffic { transport: "tcp", spin: true };
+const UDP_BLOCK: Traffic = Traffic { transport: "udp", wait: Wait::Adaptive };
+const UDP_SPIN: Traffic = Traffic { transport: "udp", wait: Wait::Spin };
+const UDP_SLEEP: Traffic = Traffic { transport: "udp", wait: Wait::Sleep };
+const TCP_BLOCK: Traffic = Traffic { transport: "tcp", wait: Wait::Adaptive };
+const TCP_SPIN: Traffic = Traffic { transport: "tcp", wait: Wait::Spin };
+const TCP_SLEEP: Traffic = Traffic { transport: "tcp", wait: Wait::Sleep };
 
 /// All rows. Rivals stand side by side, so that the machine's drift meets them alike.
-pub(crate) const ROWS: [Row; 35] = [
-    Row { name: "raw AF_XDP, direct", measure: |bed| latency(&bed.floor("direct")?) },
-    Row { name: "raw AF_XDP, lane", measure: |bed| latency(&bed.floor("lane:native:xdp")?) },
+pub(crate) const ROWS: [Row; 38] = [
+    Row { name: "raw lane, native", measure: |bed| latency(&bed.floor("lane:native:xdp")?) },
+    Row { name: "raw lane, tc", measure: |bed| latency(&bed.floor("lane:tc:tc")?) },
     Row { name: "UDP kernel, blocking", measure: |bed| bed.ping_pong(Ends::Kernel, UDP_BLOCK) },
     Row { name: "UDP kernel, spinning", measure: |bed| bed.ping_pong(Ends::Kernel, UDP_SPIN) },
-    Row { name: "UDP smoltcp, direct", measure: |bed| latency(&bed.floor("smoltcp:udp")?) },
+    Row { name: "UDP smoltcp, lane", measure: |bed| latency(&bed.floor("smoltcp:udp")?) },
     Row { name: "UDP Tickwire, spinning", measure: |bed| bed.ping_pong(Ends::Both, UDP_SPIN) },
     Row { name: "UDP Tickwire, adaptive", measure: |bed| bed.ping_pong(Ends::Both, UDP_BLOCK) },
+    Row { name: "UDP Tickwire, sleeping", measure: |bed| bed.ping_pong(Ends::Both, UDP_SLEEP) },
     Row { name: "UDP Tickwire, sockperf", measure: |bed| bed.sockperf(Ends::Both, "udp") },
     Row { name: "UDP kernel, sockperf", measure: |bed| bed.sockperf(Ends::Kernel, "udp") },
     Row { name: "UDP Tickwire to kernel", measure: |bed| bed.ping_pong(Ends::Client, UDP_BLOCK) },
+    Row { name: "UDP Tickwire to kernel, sleeping", measure: |bed| bed.ping_pong(Ends::Client, UDP_SLEEP) },
     Row { name: "UDP kernel beside service", measure: |bed| bed.ping_pong(Ends::Beside(Attach::Default), UDP_BLOCK) },
     Row {
         name: "UDP kernel beside service, native",
@@ -42,15 +46,17 @@ pub(crate) const ROWS: [Row; 35] = [
     },
     Row { name: "TCP kernel, blocking", measure: |bed| bed.ping_pong(Ends::Kernel, TCP_BLOCK) },
     Row { name: "TCP kernel, spinning", measure: |bed| bed.ping_pong(Ends::Kernel, TCP_SPIN) },
-    Row { name: "TCP smoltcp, direct", measure: |bed| latency(&bed.floor("smoltcp:tcp")?) },
+    Row { name: "TCP smoltcp, lane", measure: |bed| latency(&bed.floor("smoltcp:tcp")?) },
     Row { name: "TCP Tickwire, spinning", measure: |bed| bed.ping_pong(Ends::Both, TCP_SPIN) },
     Row { name: "TCP Tickwire, adaptive", measure: |bed| bed.ping_pong(Ends::Both, TCP_BLOCK) },
+    Row { name: "TCP Tickwire, sleeping", measure: |bed| bed.ping_pong(Ends::Both, TCP_SLEEP) },
     Row { name: "TCP Tickwire, sockperf", measure: |bed| bed.sockperf(Ends::Both, "tcp") },
     Row { name: "TCP kernel, sockperf", measure: |bed| bed.sockperf(Ends::Kernel, "tcp") },
     Row { name: "TCP Tickwire to kernel", measure: |bed| bed.ping_pong(Ends::Client, TCP_BLOCK) },
+    Row { name: "TCP Tickwire to kernel, sleeping", measure: |bed| bed.ping_pong(Ends::Client, TCP_SLEEP) },
     Row { name: "TCP kernel beside service", measure: |bed| bed.ping_pong(Ends::Beside(Attach::Default), TCP_BLOCK) },
-    Row { name: "stream raw AF_XDP, lane", measure: |bed| rate(&bed.floor("lane:native:xdp")?) },
-    Row { name: "stream smoltcp, direct", measure: |bed| rate(&bed.floor("smoltcp:stream")?) },
+    Row { name: "stream raw lane", measure: |bed| rate(&bed.floor("lane:native:xdp")?) },
+    Row { name: "stream smoltcp, lane", measure: |bed| rate(&bed.floor("smoltcp:stream")?) },
     Row { name: "stream Tickwire", measure: |bed| bed.stream(Ends::Both, true) },
     Row { name: "stream kernel, 1500-byte frames", measure: |bed| bed.stream(Ends::Kernel, true) },
     Row { name: "stream kernel, offloads", measure: |bed| bed.stream(Ends::Kernel, false) },
@@ -67,7 +73,6 @@ pub(crate) const ROWS: [Row; 35] = [
     Row { name: "UDP Tickwire, processors busy", measure: |bed| bed.among_busy(Ends::Both, UDP_BLOCK) },
     Row { name: "TCP kernel, processors busy", measure: |bed| bed.among_busy(Ends::Kernel, TCP_BLOCK) },
     Row { name: "TCP Tickwire, processors busy", measure: |bed| bed.among_busy(Ends::Both, TCP_BLOCK) },
-    Row { name: "UDP raw AF_XDP, lane by tc", measure: |bed| latency(&bed.floor("lane:tc:tc")?) },
 ];
 
 fn latency(figures: &Value) -> Result<Measured> {
