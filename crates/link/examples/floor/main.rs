@@ -198,11 +198,12 @@ fn peer(what: &str, trips: usize) -> Result<String> {
     pin(1);
     std::thread::scope(|s| -> Result<String> {
         let server = s.spawn(|| -> Result<u64> {
-            smoltcp::Node::new(&hosts[1], Raw::new(ends[1].open()?))?.serve(ROOM, sink, || stop.load(Relaxed))
+            smoltcp::Node::new(&hosts[1], &hosts[0], Raw::new(ends[1].open()?))?
+                .serve(ROOM, sink, || stop.load(Relaxed))
         });
         pin(0);
         let measured = (|| -> Result<Vec<u32>> {
-            let mut client = smoltcp::Node::new(&hosts[0], Raw::new(ends[0].open()?))?;
+            let mut client = smoltcp::Node::new(&hosts[0], &hosts[1], Raw::new(ends[0].open()?))?;
             Ok(match what {
                 "udp" => client.ping_udp(to, MESSAGE, trips)?,
                 "tcp" => client.ping_tcp(to, MESSAGE, trips, ROOM)?,

@@ -7,30 +7,34 @@ use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
 use smoltcp::phy::{Device, DeviceCapabilities, Medium, RxToken, TxToken};
 use smoltcp::socket::{tcp, udp};
 use smoltcp::time::Instant as SmolInstant;
-use smoltcp::wire::{EthernetAddress, HardwareAddress, IpAddress, IpCidr, IpEndpoint};
+use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr, IpEndpoint};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 const PORT: u16 = 7007;
 pub const CLIENT_PORT: u16 = 7008;
-const MTU: usize = 1514;
+/// Ethernet is written here: a lane lets no ARP out, for the host knows its neighbours.
+const ETHERNET: usize = 14;
+const MTU: usize = 1500;
 /// A stall this long ends the measurement.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Rings as smoltcp wants to see a device.
 struct Rings {
     raw: Raw,
+    /// The Ethernet header of what is sent.
+    header: [u8; ETHERNET],
     arrived: VecDeque<Vec<u8>>,
     spare: Vec<Vec<u8>>,
 }
 
 impl Rings {
     fn take_in(&mut self) {
-        let Self { raw, arrived, spare } = self;
+        let Self { raw, arrived, spare, .. } = self;
         raw.poll(|frame| {
             let mut copy = spare.pop().unwrap_or_default();
             copy.clear();
-            copy.extend_from_slice(frame);
+            copy.extend_from_slice(frame.get(ETHERNET..).unwrap_or_default());
             arrived.push_back(copy);
         });
     }
@@ -42,7 +46,7 @@ struct Arrived<'d> {
     _device: std::marker::PhantomData<&'d mut Rings>,
 }
 
-struct Leaving<'d>(&'d mut Raw);
+struct Leaving<'d>(&'d mut Raw, [u8; ETHERNET]);
 
 impl RxToken for Arrived<'_> {
     fn consume<R, F: FnOnce(&[u8]) -> R>(self, f: F) -> R {
@@ -56,9 +60,10 @@ impl RxToken for Arrived<'_> {
 
 impl TxToken for Leaving<'_> {
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, f: F) -> R {
-        let mut packet = [0; MTU];
-        let packet = &mut packet[..len];
-        let result = f(packet);
+        let mut packet = [0; ETHERNET + MTU];
+        let packet = &mut packet[..ETHERNET + len];
+        packet[..ETHERNET].copy_from_slice(&self.1);
+        let result = f(&mut packet[ETHERNET..]);
         // What the device does not take is to smoltcp a packet that is lost on the wire.
         self.0.send(packet);
         result
@@ -75,16 +80,16 @@ impl Device for Rings {
         }
         let packet = self.arrived.pop_front()?;
         let spare = &raw mut self.spare;
-        Some((Arrived { packet, spare, _device: std::marker::PhantomData }, Leaving(&mut self.raw)))
+        Some((Arrived { packet, spare, _device: std::marker::PhantomData }, Leaving(&mut self.raw, self.header)))
     }
 
     fn transmit(&mut self, _: SmolInstant) -> Option<Leaving<'_>> {
-        Some(Leaving(&mut self.raw))
+        Some(Leaving(&mut self.raw, self.header))
     }
 
     fn capabilities(&self) -> DeviceCapabilities {
         let mut capabilities = DeviceCapabilities::default();
-        capabilities.medium = Medium::Ethernet;
+        capabilities.medium = Medium::Ip;
         capabilities.max_transmission_unit = MTU;
         capabilities
     }
@@ -99,11 +104,15 @@ pub struct Node {
 }
 
 impl Node {
-    /// An end over the rings of a host's NIC.
-    pub fn new(host: &Host, raw: Raw) -> Result<Self> {
-        let mut rings = Rings { raw, arrived: VecDeque::new(), spare: Vec::new() };
+    /// An end over the lane of a host, to a peer.
+    pub fn new(host: &Host, peer: &Host, raw: Raw) -> Result<Self> {
+        let mut header = [8, 0].repeat(ETHERNET / 2);
+        header[..6].copy_from_slice(&peer.mac.0);
+        header[6..12].copy_from_slice(&host.mac.0);
+        let header = header.try_into().map_err(|_| anyhow::anyhow!("an Ethernet header"))?;
+        let mut rings = Rings { raw, header, arrived: VecDeque::new(), spare: Vec::new() };
         let epoch = Instant::now();
-        let mut config = Config::new(HardwareAddress::Ethernet(EthernetAddress(host.mac.0)));
+        let mut config = Config::new(HardwareAddress::Ip);
         config.random_seed = u64::from(host.mac.0[5]);
         let mut interface = Interface::new(config, &mut rings, SmolInstant::from_micros(0));
         let address = IpAddress::from(host.address);
