@@ -5,13 +5,12 @@
 
 use crate::layout::{Header, Layout, MAGIC, REGION_VERSION, Waiting};
 use crate::lock::{LaneLock, RawLock};
+use crate::mapping::Mapping;
 use crate::rx_ring::RING_BYTES;
 use crate::sys::answer;
 use std::io;
 use std::marker::PhantomData;
-use std::mem::{align_of, size_of};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::ptr::NonNull;
 use tickwire_stack::memory::{PAGE, Place, SECTIONS};
 use tickwire_stack::table::{Counters, Row};
 use tickwire_stack::{Limits, Memory};
@@ -40,54 +39,6 @@ pub enum RegionError {
     /// The kernel refused.
     #[error("the lane's region: {0}")]
     Os(#[from] io::Error),
-}
-
-/// A piece of a file in this process's memory, unmapped when dropped.
-#[derive(Debug)]
-struct Mapping {
-    start: NonNull<u8>,
-    len: usize,
-}
-
-// SAFETY: a mapping is a range of addresses; what may be done with it from which thread is decided by who uses it.
-unsafe impl Send for Mapping {}
-// SAFETY: as above.
-unsafe impl Sync for Mapping {}
-
-impl Mapping {
-    fn new(
-        fd: BorrowedFd<'_>,
-        offset: usize,
-        len: usize,
-        protection: libc::c_int,
-        flags: libc::c_int,
-    ) -> io::Result<Self> {
-        let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
-        // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
-        let start = unsafe {
-            libc::mmap(std::ptr::null_mut(), len, protection, libc::MAP_SHARED | flags, fd.as_raw_fd(), offset)
-        };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::other("mapped at address 0"))?;
-        Ok(Self { start, len })
-    }
-
-    /// A pointer to `count` things of a type at an offset.
-    fn at<T>(&self, offset: usize, count: usize) -> NonNull<T> {
-        let end = size_of::<T>().checked_mul(count).and_then(|bytes| bytes.checked_add(offset));
-        assert!(end.is_some_and(|end| end <= self.len) && offset.is_multiple_of(align_of::<T>()), "inside the mapping");
-        // SAFETY: the offset was just found to lie inside the mapping.
-        unsafe { self.start.add(offset) }.cast()
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: the range was mapped by `new` and nothing that refers to it outlives the value.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
-    }
 }
 
 /// Whether `fd` is a file of exactly `size` bytes that can neither shrink nor grow.

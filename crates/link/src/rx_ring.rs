@@ -11,9 +11,9 @@
 //! Nothing here is trusted: a position that another process of the lane has overwritten yields an empty ring or a skipped
 //! record, never an access outside.
 
+use crate::mapping::Mapping;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::ptr::NonNull;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 use tickwire_stack::memory::PAGE;
@@ -55,34 +55,6 @@ struct ProducerPage {
     producer: AtomicU64,
 }
 
-/// A range of mapped memory.
-#[derive(Debug)]
-struct Mapping {
-    start: NonNull<u8>,
-    len: usize,
-}
-
-impl Mapping {
-    fn new(fd: BorrowedFd<'_>, offset: usize, len: usize, protection: libc::c_int) -> io::Result<Self> {
-        let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
-        let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
-        // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
-        let start = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, fd.as_raw_fd(), offset) };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::other("mapped at address 0"))?;
-        Ok(Self { start, len })
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: the range was mapped by `new`, and nothing that refers to it outlives the value.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
-    }
-}
-
 /// A lane's receive ring in one process.
 #[derive(Debug)]
 pub struct RxRing {
@@ -117,19 +89,20 @@ impl RxRing {
         if !size.is_power_of_two() || (size as usize) < PAGE {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let own = Mapping::new(map.as_fd(), 0, PAGE, libc::PROT_READ | libc::PROT_WRITE)?;
-        let kernels = Mapping::new(map.as_fd(), PAGE, PAGE + 2 * size as usize, libc::PROT_READ)?;
+        let (writable, present) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_POPULATE);
+        let own = Mapping::new(map.as_fd(), 0, PAGE, writable, present)?;
+        let kernels = Mapping::new(map.as_fd(), PAGE, PAGE + 2 * size as usize, libc::PROT_READ, present)?;
         Ok(Self { map, own, kernels, size: size.into() })
     }
 
     fn own(&self) -> &ConsumerPage {
         // SAFETY: a page that stays mapped for as long as `self` lives; all atomics, valid for any bytes.
-        unsafe { self.own.start.cast::<ConsumerPage>().as_ref() }
+        unsafe { self.own.at::<ConsumerPage>(0, 1).as_ref() }
     }
 
     fn kernels(&self) -> &ProducerPage {
         // SAFETY: as above; read only.
-        unsafe { self.kernels.start.cast::<ProducerPage>().as_ref() }
+        unsafe { self.kernels.at::<ProducerPage>(0, 1).as_ref() }
     }
 
     /// Whether nothing waits to be read. A guess without the lock, for polling threads.
@@ -163,21 +136,27 @@ impl RxRing {
         }
         // SAFETY: inside the mapping, as was just checked; any bytes are valid. The kernel does not change a record before the consumer position
         // has passed it; a process of the same lane that moves this tears its own packets, which are parsed from the copy only.
-        unsafe { std::ptr::copy_nonoverlapping(self.kernels.start.as_ptr().add(PAGE + at), to.as_mut_ptr(), to.len()) };
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                self.kernels.at::<u8>(PAGE + at, to.len()).as_ptr(),
+                to.as_mut_ptr(),
+                to.len(),
+            )
+        };
     }
 
     /// The record at a position before which `waiting` bytes wait, and how long it is. `None`: it is not complete yet.
     fn record(&self, position: u64, waiting: u64) -> Option<(Option<Record>, u64)> {
         let at = (position & (self.size - 1)) as usize & !7;
         // SAFETY: in the data, as the mask says, and aligned.
-        let header = unsafe { &*self.kernels.start.as_ptr().add(PAGE + at).cast::<AtomicU32>() }.load(Acquire);
+        let header = unsafe { self.kernels.at::<AtomicU32>(PAGE + at, 1).as_ref() }.load(Acquire);
         if header & BUSY != 0 {
             return None;
         }
         let len = u64::from(header & !DISCARDED);
         let whole = (len + HEADER + 7) & !7;
         if whole > waiting {
-            // No header: somebody has moved the position.
+            // No header: another process has moved the position.
             return Some((None, waiting));
         }
         if header & DISCARDED != 0 || len < RECORD as u64 {
@@ -203,8 +182,8 @@ impl RxRing {
         Some((fits.then_some(Record { packet, at: at + RECORD }), whole))
     }
 
-    /// Reads so many records at most, each with a function that copies bytes out of it. Says how many frames they held. Whoever reads has
-    /// the lane's lock.
+    /// Reads so many records at most, each with a function that copies bytes out of it. Says how many frames they held. The caller has the
+    /// lane's lock.
     pub fn read(&self, most: u32, mut take: impl FnMut(Received, &mut dyn FnMut(usize, &mut [u8]))) -> u32 {
         let mut frames = 0;
         let mut waiting = self.waiting();

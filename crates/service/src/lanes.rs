@@ -37,7 +37,7 @@ pub(crate) struct Lane {
     pub(crate) view: View,
     /// What divert fills and the program reads.
     ring: OwnedFd,
-    /// Into which the program writes frames. Held here, too, so that nobody else can ever be let at the device.
+    /// Into which the program writes frames. Held here, too, so that no other descriptor can be attached to the device.
     tap: OwnedFd,
     doorbell: OwnedFd,
     pub(crate) guard: GuardLink,

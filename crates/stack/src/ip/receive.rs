@@ -1,4 +1,4 @@
-//! Receiving a packet that lies in somebody else's memory: copied into frames that are set aside for that, then taken like any other.
+//! Receiving a packet that lies outside of the stack's memory: copied into frames that are set aside for that, then taken like any other.
 //!
 //! A packet that the kernel or the network card has merged from several (GRO, LRO) is one TCP segment here, as long as it is, which costs
 //! one look-up, one acknowledgement and one wakeup. Merged UDP datagrams are taken apart again, because each is a message of its own.
