@@ -30,6 +30,12 @@ const PATIENCE_S: i64 = 2;
 pub struct XdpFeatures(u64);
 
 impl XdpFeatures {
+    /// Whether an XDP program on it may redirect what it receives to other devices.
+    #[must_use]
+    pub const fn redirects(self) -> bool {
+        self.0 & 1 << 1 != 0
+    }
+
     /// Whether it transmits frames that an XDP program elsewhere redirects to it. Of a veth device this depends on its far end.
     #[must_use]
     pub const fn takes_redirects(self) -> bool {

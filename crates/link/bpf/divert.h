@@ -11,6 +11,7 @@
 #include "merged.h"
 #include "packet.h"
 #include "ring.h"
+#include "wake.h"
 
 /* Whether `destination` and `mac` are this NIC's own: an any-bound port claims no packet that is only passing through. */
 static __always_inline int addressed_to_us(const struct address *destination, const __u8 *mac, __u32 nic)
@@ -311,7 +312,7 @@ static __always_inline __u32 find(struct packet *p, const struct frame *f, __u32
 	return lane;
 }
 
-static __always_inline int divert_frame(struct xdp_md *ctx)
+static __always_inline int divert_frame(struct xdp_md *ctx, int by_frame)
 {
 	struct packet p = {};
 	__u32 nic = ctx->ingress_ifindex;
@@ -322,21 +323,21 @@ static __always_inline int divert_frame(struct xdp_md *ctx)
 		return XDP_PASS;
 	}
 	__u32 length = bpf_xdp_get_buff_len(ctx);
-	int put = rx_put_xdp(ctx, lane, length, 0);
+	int put = rx_put_xdp(ctx, lane, length, 0, by_frame);
 	/* A lane that has just gone: the kernel is told of a packet it does not know, as without us. */
-	if (put < 0)
+	if (put == RX_NO_LANE)
 		return XDP_PASS;
 	rx_count(lane, put, 1, length);
 	count(HOST_DIVERTED);
 	if (capturing())
 		capture_xdp(ctx, length, lane, nic);
-	return XDP_DROP;
+	return put == RX_WAKE ? wake_xdp(ctx, lane, length) : XDP_DROP;
 }
 
 SEC("xdp.frags")
 int divert(struct xdp_md *ctx)
 {
-	return divert_frame(ctx);
+	return divert_frame(ctx, wakes_by_frame());
 }
 
 /* For generic XDP: for a program that takes packets in pieces, the kernel copies them there without their mac_len, and every tc filter
@@ -344,7 +345,7 @@ int divert(struct xdp_md *ctx)
 SEC("xdp")
 int divert_generic(struct xdp_md *ctx)
 {
-	return divert_frame(ctx);
+	return divert_frame(ctx, 1);
 }
 
 /* Headers that the parser may want to see: Ethernet, IPv6, four extensions, and a quoted packet. */
@@ -360,10 +361,14 @@ static __always_inline void pull_headers(struct __sk_buff *skb)
 /* A copy of a group's datagram to one lane. Global functions, this and the next, for the verifier's sake, as `walk_skb` is. */
 __attribute__((noinline)) int copy_to_member(struct __sk_buff *skb, __u32 lane, __u32 packets, __u32 bytes)
 {
-	rx_count(lane, rx_put_skb(skb, lane, skb->len, rx_info(skb)), packets, bytes);
+	int by_frame = !skb->gso_size && skb->len <= WAKE_COPY;
+	int put = rx_put_skb(skb, lane, skb->len, rx_info(skb), by_frame);
+	rx_count(lane, put, packets, bytes);
 	count_more(HOST_GROUP_COPIES, packets);
 	if (capturing())
 		capture_skb(skb, skb->len, lane, skb->ifindex);
+	if (put == RX_WAKE && bpf_clone_redirect(skb, lane, 0))
+		wake_by_ring(lane);
 	return 0;
 }
 
@@ -476,16 +481,16 @@ int divert_tc(struct __sk_buff *skb)
 	struct frame f = SKB_FRAME(skb);
 	__u32 lane = find(&p, &f, skb->ifindex);
 	if (lane) {
-		int put = rx_put_skb(skb, lane, skb->len, rx_info(skb));
+		int put = rx_put_skb(skb, lane, skb->len, rx_info(skb), 1);
 		/* As above. */
-		if (put < 0)
+		if (put == RX_NO_LANE)
 			return TC_ACT_UNSPEC;
 		struct merged m = merged(skb, &p, &f);
 		rx_count(lane, put, m.packets, m.bytes);
 		count_more(HOST_DIVERTED, m.packets);
 		if (capturing())
 			capture_skb(skb, skb->len, lane, skb->ifindex);
-		return TC_ACT_SHOT;
+		return put == RX_WAKE ? wake_skb(skb, lane) : TC_ACT_SHOT;
 	}
 	if (is_multicast(&p) && (p.later_fragment || p.destination_port))
 		copy_to_members(skb, &p);

@@ -31,6 +31,10 @@ static long (*bpf_sk_release)(void *sock) = (void *)BPF_FUNC_sk_release;
 static void *(*bpf_ringbuf_reserve)(void *ring, __u64 size, __u64 flags) = (void *)BPF_FUNC_ringbuf_reserve;
 static void (*bpf_ringbuf_submit)(void *data, __u64 flags) = (void *)BPF_FUNC_ringbuf_submit;
 static void (*bpf_ringbuf_discard)(void *data, __u64 flags) = (void *)BPF_FUNC_ringbuf_discard;
+static __u64 (*bpf_ringbuf_query)(void *ring, __u64 what) = (void *)BPF_FUNC_ringbuf_query;
+static long (*bpf_xdp_adjust_tail)(struct xdp_md *xdp, int delta) = (void *)BPF_FUNC_xdp_adjust_tail;
+static long (*bpf_skb_change_tail)(struct __sk_buff *skb, __u32 len, __u64 flags) = (void *)BPF_FUNC_skb_change_tail;
+static long (*bpf_clone_redirect)(struct __sk_buff *skb, __u32 ifindex, __u64 flags) = (void *)BPF_FUNC_clone_redirect;
 
 static long (*bpf_skb_store_bytes)(struct __sk_buff *skb, __u32 offset, const void *from, __u32 len, __u64 flags) =
 	(void *)BPF_FUNC_skb_store_bytes;

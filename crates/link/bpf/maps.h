@@ -169,6 +169,7 @@ enum host_counter {
 
 /* Bits of the only entry of `settings`. */
 #define SETTING_CAPTURE 1
+#define SETTING_WAKE_FRAMES 2 /* see wake.h */
 
 /* How far a connection has come that a peer opens between the ends of a lane's flow, to whoever listens at the port. */
 enum handshake {

@@ -4,8 +4,11 @@
  *
  * A reservation has a constant size, so frames go into size classes. What lies behind a frame in its record is what an earlier
  * record of the same lane left there.
- * The kernel wakes a sleeping consumer only if the consumer had caught up with the record; a polling one never has (see
- * src/rx_ring.rs), so it costs no wakeup. */
+ *
+ * A sleeping consumer is woken only if it had caught up with the record; a polling one never has (see src/rx_ring.rs), so it costs
+ * no wakeup. The ring buffer itself wakes by an interrupt to the own processor, which in a virtual machine takes longer than all
+ * else that is done for a packet (4 us where it was measured). So, where it is possible, the packet goes on to the lane's TAP device
+ * as a *wake frame*: that wakes who polls the device's descriptor at once. What it carries is of no interest to anybody. */
 #pragma once
 
 #include "maps.h"
@@ -27,11 +30,20 @@ struct rx_record {
 /* The longest frame: Ethernet header, VLAN tag and the longest IP packet, rounded up. */
 #define RX_LONGEST (65536 + 64)
 
+/* What became of a frame for a lane. */
+#define RX_NO_LANE -1
+#define RX_LOST 0 /* no room */
+#define RX_PUT 1
+#define RX_WAKE 2 /* it is there, and the lane is to be woken */
+
+/* A record of another processor may come in between the first look at the producer position and the reservation. Then the lane may be woken once too
+ * often, but it is never left asleep: the consumer has caught up with no later place than this record's. Submitting is a full memory barrier. */
 #define RX_PUT_SIZED(load, ctx, size)                                                                                  \
 	do {                                                                                                           \
+		__u64 before = bpf_ringbuf_query(ring, BPF_RB_PROD_POS);                                               \
 		struct rx_record *r = bpf_ringbuf_reserve(ring, sizeof(*r) + (size), 0);                               \
 		if (!r)                                                                                                \
-			return 0;                                                                                      \
+			return RX_LOST;                                                                                \
 		/* The verifier must see the very register that is passed to be bounded, also from below, which kernels */ \
 		/* before 6.8 do not learn from a comparison with zero. */                                             \
 		__u64 last = (__u64)length - 1;                                                                        \
@@ -42,27 +54,31 @@ struct rx_record {
 		r->flags = info >> 16;                                                                                 \
 		if (last >= (size)) {                                                                                  \
 			bpf_ringbuf_discard(r, 0);                                                                     \
-			return 0;                                                                                      \
+			return RX_LOST;                                                                                \
 		}                                                                                                      \
 		asm volatile("" : "+r"(last));                                                                         \
 		if (load(ctx, 0, r + 1, last + 1)) {                                                                   \
 			bpf_ringbuf_discard(r, 0);                                                                     \
-			return 0;                                                                                      \
+			return RX_LOST;                                                                                \
 		}                                                                                                      \
-		bpf_ringbuf_submit(r, 0);                                                                              \
-		return 1;                                                                                              \
+		if (!by_frame) {                                                                                       \
+			bpf_ringbuf_submit(r, 0);                                                                      \
+			return RX_PUT;                                                                                 \
+		}                                                                                                      \
+		bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);                                                               \
+		return (__s64)(bpf_ringbuf_query(ring, BPF_RB_CONS_POS) - before) >= 0 ? RX_WAKE : RX_PUT;             \
 	} while (0)
 
-/* Puts a frame into a lane's ring: 1 if it is there, 0 if it is lost (no room), -1 if there is no such lane. `info`: segment in the
- * lower half, flags in the upper. Global functions: the verifier checks them once. The classes leave room for the record's
+/* Puts a frame into a lane's ring, and says what became of it. `info`: segment in the lower half, flags in the upper. `by_frame`: the
+ * caller wakes the lane, if it is to be woken; else the ring buffer does. Global functions: the verifier checks them once. The classes leave room for the record's
  * header and the ring buffer's, so that each record is a power of two, or half as much again. */
 #define DEFINE_RX_PUT(name, context, load)                                                                             \
-	__attribute__((noinline)) int name(context *ctx, __u32 lane, __u32 length, __u32 info)                         \
+	__attribute__((noinline)) int name(context *ctx, __u32 lane, __u32 length, __u32 info, __u32 by_frame)         \
 	{                                                                                                              \
 		__u32 place = place_of(lane);                                                                          \
 		void *ring = bpf_map_lookup_elem(&rings, &place);                                                      \
 		if (!ring)                                                                                             \
-			return -1;                                                                                     \
+			return RX_NO_LANE;                                                                             \
 		if (length <= 128 - 24)                                                                                \
 			RX_PUT_SIZED(load, ctx, 128 - 24);                                                             \
 		if (length <= 256 - 24)                                                                                \
@@ -79,7 +95,7 @@ struct rx_record {
 			RX_PUT_SIZED(load, ctx, 24576 - 24);                                                           \
 		if (length <= RX_LONGEST)                                                                              \
 			RX_PUT_SIZED(load, ctx, RX_LONGEST);                                                           \
-		return 0;                                                                                              \
+		return RX_LOST;                                                                                        \
 	}
 
 DEFINE_RX_PUT(rx_put_xdp, struct xdp_md, bpf_xdp_load_bytes)
@@ -94,7 +110,7 @@ static __always_inline void rx_count(__u32 lane, int put, __u64 packets, __u64 b
 		return;
 	c->in_packets += packets;
 	c->in_bytes += bytes;
-	if (put <= 0)
+	if (put <= RX_LOST)
 		c->lost_packets += packets;
 }
 

@@ -107,6 +107,8 @@ pub mod map {
 pub mod setting {
     /// Packets are copied to [`super::map::CAPTURE`].
     pub const CAPTURE: u32 = 1;
+    /// Sleeping lanes are woken by a wake frame also from native XDP.
+    pub const WAKE_FRAMES: u32 = 2;
 }
 
 /// Marks a struct as plain bytes without padding for the loader.

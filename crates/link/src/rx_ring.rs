@@ -4,9 +4,11 @@
 //! kernel reads the first word of it, the consumer position, and nothing else. The lane's processes keep beside it how far they have
 //! read. They use the ring under the lane's lock.
 //!
-//! **Wakeups.** When a record is committed, the kernel wakes sleepers (by an interrupt to its own processor) only if the consumer position
-//! had reached that record. So while threads poll, the position is held back, and records cost no wakeup. Before a thread sleeps on the ring it publishes
-//! the true position ([`RxRing::arm`]) and looks once more.
+//! **Wakeups.** When a record is committed, sleepers are woken only if the consumer position had reached that record: by a frame that divert
+//! sends to the lane's TAP device, or by the ring's own descriptor (`bpf/ring.h`). So while threads poll, the position is held back, and
+//! records cost no wakeup. Before a thread sleeps it publishes the true position ([`RxRing::arm`]) and looks once more.
+//! It sleeps on both descriptors. The ring's is readable while there is something to read; that of the device is used for its wakeups alone
+//! ([`crate::port::WAKES`]).
 //!
 //! Nothing here is trusted: a position that another process of the lane has overwritten yields an empty ring or a skipped
 //! record, never an access outside.
@@ -46,6 +48,8 @@ struct ConsumerPage {
     read: AtomicU64,
     /// How many threads sleep on the ring, or are about to; and [`STANDBY`].
     sleepers: AtomicU32,
+    /// How often wake frames were taken off the TAP device.
+    taken: AtomicU32,
 }
 
 /// The page that the kernel writes.
@@ -246,6 +250,11 @@ impl RxRing {
         own.consumer.store(own.read.load(Relaxed), SeqCst);
         // Before the producer position is read again: the kernel writes that first, and reads the consumer position then.
         fence(SeqCst);
+    }
+
+    /// How many wake frames to take off the device now: about one comes between two calls.
+    pub(crate) fn wake_frames(&self) -> u32 {
+        if self.own().taken.fetch_add(1, Relaxed).is_multiple_of(64) { 64 } else { 1 }
     }
 
     /// It does not sleep any more.

@@ -37,7 +37,16 @@ impl Service {
             self.handle(Event::Address(address));
         }
         self.paths_stale = true;
+        self.fit_wakeups();
         Ok(())
+    }
+
+    /// Has divert wake sleeping lanes in the quicker way, if it can on every interface.
+    pub(crate) fn fit_wakeups(&mut self) {
+        let can = self.nics.all_redirect(self.xdp_info.as_mut());
+        if let Err(error) = self.programs.set_wake_frames(can) {
+            tracing::warn!(%error, "sleeping programs may be woken late");
+        }
     }
 
     /// Handles the events that have come.

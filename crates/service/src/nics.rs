@@ -192,6 +192,13 @@ impl Nics {
         })
     }
 
+    /// Whether every interface that runs divert in native XDP can redirect frames from there. A kernel that cannot tell is not relied on.
+    pub(crate) fn all_redirect(&self, info: Option<&mut XdpInfo>) -> bool {
+        let Some(info) = info else { return false };
+        let mut native = self.active().filter(|nic| nic.mode == AttachMode::Native);
+        native.all(|nic| info.features(nic.link.index).unwrap_or_default().redirects())
+    }
+
     /// Those to which divert is attached.
     pub(crate) fn active(&self) -> impl Iterator<Item = &Nic> {
         self.all.values().filter(|nic| nic.hook.is_some())

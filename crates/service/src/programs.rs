@@ -116,7 +116,17 @@ impl Programs {
 
     /// Switches capturing on or off.
     pub(crate) fn set_capture(&mut self, on: bool) -> Result<()> {
-        Ok(self.settings.set(0, if on { bpf::setting::CAPTURE } else { 0 }, 0)?)
+        self.set(bpf::setting::CAPTURE, on)
+    }
+
+    /// Whether divert in native XDP wakes sleeping lanes by frames that it redirects to their devices.
+    pub(crate) fn set_wake_frames(&mut self, on: bool) -> Result<()> {
+        self.set(bpf::setting::WAKE_FRAMES, on)
+    }
+
+    fn set(&mut self, setting: u32, on: bool) -> Result<()> {
+        let others = self.settings.get(&0, 0)? & !setting;
+        Ok(self.settings.set(0, others | if on { setting } else { 0 }, 0)?)
     }
 
     /// Attaches divert to a NIC in one mode.
@@ -128,6 +138,8 @@ impl Programs {
         };
         let divert = match variant {
             Some((name, xdp_mode)) => {
+                // Until this interface is known to redirect.
+                self.set_wake_frames(false)?;
                 let divert = xdp(&mut self.ebpf, name)?;
                 let id = divert.attach_to_if_index(index, xdp_mode)?;
                 Some(divert.take_link(id)?)

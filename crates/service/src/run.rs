@@ -333,6 +333,7 @@ fn serve(service: &mut Service, endpoint: &Endpoint, options: &Options, stop: Op
             service.verify_pins();
             service.settle(now);
             service.fit_guards();
+            service.fit_wakeups();
         }
         if service.paths_stale && settle.is_none() {
             settle = Some(now + SETTLE);

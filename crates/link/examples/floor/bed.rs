@@ -150,6 +150,12 @@ impl Host {
         self.bpf.as_mut().expect("divert first")
     }
 
+    /// Has divert wake by frames in native XDP, too.
+    pub fn set_wake_frames(&mut self) -> Result<()> {
+        let mut settings: Array<_, u32> = self.maps().map_mut(map::SETTINGS).context("a known map")?.try_into()?;
+        Ok(settings.set(0, bpf::setting::WAKE_FRAMES, 0)?)
+    }
+
     fn hash<K: aya::Pod, V: aya::Pod>(&mut self, name: &str) -> HashMap<&mut MapData, K, V> {
         HashMap::try_from(self.maps().map_mut(name).expect("a known map")).expect("a hash map")
     }
@@ -187,7 +193,7 @@ impl Host {
         self.ns.run(|| -> Result<()> {
             match how {
                 Divert::Native => Self::xdp(&mut bpf, program::DIVERT, nic, XdpMode::Driver)?,
-                Divert::Generic => Self::xdp(&mut bpf, program::DIVERT, nic, XdpMode::Skb)?,
+                Divert::Generic => Self::xdp(&mut bpf, program::DIVERT_GENERIC, nic, XdpMode::Skb)?,
                 Divert::Tc => Self::tc(&mut bpf, program::DIVERT_TC, "nic0", 1)?,
             }
             if how != Divert::Tc {

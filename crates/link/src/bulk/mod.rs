@@ -126,6 +126,13 @@ pub(crate) fn write(tap: BorrowedFd<'_>, parts: &[IoSlice<'_>]) -> io::Result<()
     }
 }
 
+/// Takes a frame off a TAP device that somebody has sent to it. Whether there was one. A system call for the same reason.
+pub(crate) fn discard(tap: BorrowedFd<'_>) -> bool {
+    let mut byte = 0u8;
+    // SAFETY: the byte is writable and lives for the call.
+    unsafe { libc::syscall(libc::SYS_read, tap.as_raw_fd(), &raw mut byte, 1) > 0 }
+}
+
 /// The bytes of a packet, or of a piece of one.
 pub(crate) fn bytes<'s>(stack: &'s Stack<'_>, packet: Transmit) -> &'s [u8] {
     let from = usize::from(packet.offset);

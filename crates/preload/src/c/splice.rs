@@ -11,7 +11,7 @@ use crate::base::errno::{Errno, Result};
 use crate::lane::{self, Access};
 use crate::socket::ops;
 use crate::table::fd::{Entry, TABLE};
-use crate::wait::{self, AGAIN, NO_FD, Plan};
+use crate::wait::{self, AGAIN, Plan};
 use core::ffi::{c_int, c_uint};
 use core::mem::MaybeUninit;
 use libc::{pollfd, size_t, ssize_t};
@@ -68,7 +68,7 @@ fn until_ready(pipe: c_int, events: i16) -> Result<()> {
     };
     let waited = match lane::current() {
         Some(lane) => {
-            let mut fds = [NO_FD, NO_FD, wanted];
+            let mut fds = wait::and(wanted);
             let mut plan = Plan::new(&[], &mut fds, None);
             wait::wait(lane, &mut plan, |_: &mut Access<'_>, _| by_kernel(Some(Span::ZERO)))
         }

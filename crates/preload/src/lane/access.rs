@@ -18,6 +18,7 @@ use core::cell::Cell;
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
+use libc::pollfd;
 use tickwire_link::bulk::Bulk;
 use tickwire_link::control::{Reason, Token};
 use tickwire_link::port::Port;
@@ -146,7 +147,7 @@ impl Lane {
     /// # Errors
     /// The reason for which it cannot be used.
     pub(crate) fn new(parts: Parts, slot: Option<usize>) -> core::result::Result<Self, Reason> {
-        let waiters = Waiters::new(parts.ring, &parts.shared.waiting().duty);
+        let waiters = Waiters::new([parts.ring, parts.handover.tap], &parts.shared.waiting().duty);
         let lane = Self {
             shared: parts.shared,
             ring: parts.ring,
@@ -294,6 +295,13 @@ impl Lane {
         }
     }
 
+    /// The calling thread has left the lane, and is about to sleep on what [`Lane::arm`] is for.
+    pub(crate) fn take_wake_frames(&self) {
+        if let Some(port) = self.shared.port() {
+            port.take_wake_frames();
+        }
+    }
+
     /// The thread that stands by is to hear of what arrives, or is not to.
     fn arm_standby(&self, on: bool) {
         let Some(port) = self.shared.port() else { return };
@@ -304,6 +312,7 @@ impl Lane {
             port.rx().arm_standby();
             Ok(())
         });
+        port.take_all_wake_frames();
         if inside.is_err() {
             // In a handler that interrupted this thread inside: what another takes in now may go unheard for a while.
             port.rx().arm_standby();
@@ -355,8 +364,13 @@ impl Lane {
     }
 
     /// What the calling thread is to watch in its sleep, -1 for nothing.
-    pub(crate) fn watched(&self, asleep: Asleep) -> c_int {
+    pub(crate) fn watched(&self, asleep: Asleep) -> [pollfd; 2] {
         self.waiters.watched(asleep)
+    }
+
+    /// What a thread watches in its sleep that is to hear of every packet.
+    pub(crate) fn rings(&self) -> [pollfd; 2] {
+        self.waiters.rings()
     }
 
     /// When the calling thread, which is about to sleep, is to look at the stack's timers.

@@ -6,14 +6,16 @@
 //! wakeup descriptor, if it is of the same process; by a datagram to its inbox (`sys::inbox`), if
 //! it is of another. Where neither can be, the doorbell wakes all threads of the lane.
 
-use crate::c::sys;
+use crate::c::sys::{self, NO_FD, readable};
 use crate::table::protect;
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicI32, AtomicU32};
+use libc::pollfd;
 use std::cell::Cell;
 use tickwire_link::duty::{PollDuty, Role, Step};
 use tickwire_link::layout::Waiting;
+use tickwire_link::port::WAKES;
 use tickwire_stack::time::{Instant, Span};
 use tickwire_stack::{SocketId, Stack, WaiterId, WakeTarget, Wakeups};
 
@@ -59,10 +61,12 @@ impl Asleep {
 /// What this process has of it.
 #[derive(Debug)]
 pub(crate) struct Waiters {
-    /// An epoll instance that contains the rings, for the thread that stands by; -1 if there is
-    /// none. Forked children share it.
+    /// An epoll instance that contains the ring and the TAP device, for the thread that stands by; -1 if there is
+    /// none. Forked children share it. It shows what its members show, so wake frames must have been taken off before it is armed.
     standby: c_int,
     ring: c_int,
+    /// The TAP device, whose frames wake.
+    tap: c_int,
     /// Which processes share the instance, 0 if there is none.
     family: u32,
     /// Polling threads of this process.
@@ -72,20 +76,33 @@ pub(crate) struct Waiters {
 }
 
 impl Waiters {
-    /// Of a process whose rings have this descriptor.
-    pub(crate) fn new(ring: c_int, duty: &PollDuty) -> Self {
-        let standby = if ring >= 0 { standby(ring) } else { None };
+    /// Of a process whose ring and TAP device have these descriptors.
+    pub(crate) fn new([ring, tap]: [c_int; 2], duty: &PollDuty) -> Self {
+        let standby = if ring >= 0 { standby(ring, tap) } else { None };
         let family = standby.map_or(0, |_| duty.new_family());
-        Self { standby: standby.unwrap_or(-1), ring, family, pollers: AtomicU32::new(0), sender: AtomicI32::new(-1) }
+        Self {
+            standby: standby.unwrap_or(-1),
+            ring,
+            tap,
+            family,
+            pollers: AtomicU32::new(0),
+            sender: AtomicI32::new(-1),
+        }
     }
 
     /// What a thread of this role watches in its sleep.
-    pub(crate) fn watched(&self, asleep: Asleep) -> c_int {
+    pub(crate) fn watched(&self, asleep: Asleep) -> [pollfd; 2] {
         match asleep.role {
-            Role::Watches => self.ring,
-            Role::StandsBy => self.standby,
-            Role::Sleeps => -1,
+            Role::Watches => self.rings(),
+            Role::StandsBy => [NO_FD, readable(self.standby)],
+            Role::Sleeps => [NO_FD; 2],
         }
+    }
+
+    /// What a thread watches that is to hear of every packet. In this order: the kernel looks at the ring when it is
+    /// about to wake the thread for frames already.
+    pub(crate) fn rings(&self) -> [pollfd; 2] {
+        [pollfd { fd: self.tap, events: WAKES, revents: 0 }, readable(self.ring)]
     }
 
     /// The calling thread is about to sleep. It has the lock.
@@ -157,6 +174,7 @@ impl Waiters {
             if armed {
                 arm(true);
             }
+            let _ = sys::epoll_ctl(self.standby, libc::EPOLL_CTL_MOD, self.tap, events, 0);
             let _ = sys::epoll_ctl(self.standby, libc::EPOLL_CTL_MOD, self.ring, events, 0);
             if !armed {
                 arm(false);
@@ -235,9 +253,14 @@ impl Waiters {
 }
 
 /// An epoll instance that contains the rings, with no interest in them yet.
-fn standby(ring: c_int) -> Option<c_int> {
+fn standby(ring: c_int, tap: c_int) -> Option<c_int> {
     let fd = protect::keep(sys::epoll_create(libc::EPOLL_CLOEXEC).ok()?).ok()?;
-    if sys::epoll_ctl(fd, libc::EPOLL_CTL_ADD, ring, 0, 0).is_err() {
+    // A ring may come without a device only in tests.
+    let added = [ring, tap]
+        .into_iter()
+        .filter(|&fd| fd >= 0)
+        .try_for_each(|one| sys::epoll_ctl(fd, libc::EPOLL_CTL_ADD, one, 0, 0));
+    if added.is_err() {
         protect::release(fd);
         return None;
     }
@@ -259,7 +282,7 @@ mod tests {
         // An eventfd in the rings' place.
         let ring = protect::keep(sys::eventfd().unwrap()).unwrap();
         let duty = PollDuty::default();
-        let waiters = Waiters::new(ring, &duty);
+        let waiters = Waiters::new([ring, -1], &duty);
         waiters.poll_begins(&duty, 0, 0);
         assert_eq!(duty.falls_asleep(1, 0, false, waiters.family), Role::StandsBy);
         sys::ring(ring);
@@ -278,7 +301,7 @@ mod tests {
     #[test]
     fn one_thread_polls_on_when_another_of_its_process_ends() {
         let duty = PollDuty::default();
-        let waiters = Waiters::new(-1, &duty);
+        let waiters = Waiters::new([-1; 2], &duty);
         assert_eq!((waiters.standby, waiters.family), (-1, 0));
         waiters.poll_begins(&duty, 2, 0);
         waiters.poll_begins(&duty, 2, 0);
@@ -298,7 +321,7 @@ mod tests {
         (0..2).for_each(|word| waiting.wake_secret[word].store(secret[word], Relaxed));
         let inboxes = [(); 2].map(|()| sys::inbox::open(secret).unwrap());
         let doorbell = sys::eventfd().unwrap();
-        let waiters = Waiters::new(-1, &waiting.duty);
+        let waiters = Waiters::new([-1; 2], &waiting.duty);
         let target = |address| WakeTarget { process: 1, descriptor: 5, address, ..WakeTarget::default() };
         waiters.wake(&waiting, doorbell, 0, &[target(inboxes[1].address)]);
         assert_eq!([inboxes[0].fd, inboxes[1].fd, doorbell].map(shows), [false, true, false]);

@@ -8,14 +8,13 @@ use crate::base::bell;
 use crate::base::errno::Result;
 use crate::base::locked::{Lock, Locked};
 use crate::base::scheduling::{CpuMask, Policy, Scheduling};
-use crate::c::sys;
+use crate::c::sys::{self, NO_FD, readable};
 use crate::lane::start;
 use crate::lane::{self, Lane};
 use crate::process::ear::{DEAF, Ear};
 use crate::process::family;
 use crate::socket::pending;
 use crate::table::protect;
-use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use libc::pollfd;
 use std::sync::OnceLock;
@@ -215,7 +214,6 @@ fn tell_why(work: &mut Option<Locked<'static, ()>>, not_before: &mut Instant) ->
             Err(rest) => *not_before = now + rest,
         }
     }
-    let readable = |fd: c_int| pollfd { fd, events: libc::POLLIN, revents: 0 };
     let mut fds = [readable(listed.unwrap_or(-1)), readable(bell::descriptor())];
     let _ = sleep(work, &mut fds, listed.is_none().then(|| not_before.since(sys::now())));
     if fds[0].revents != 0 {
@@ -231,13 +229,12 @@ fn tell_why(work: &mut Option<Locked<'static, ()>>, not_before: &mut Instant) ->
 fn turn(lane: &'static Lane, work: &mut Option<Locked<'static, ()>>, look: &mut Span, ear: &Ear) -> [bool; 3] {
     let now = sys::now();
     let busy = lane.asleep() > 0 || now.since(lane.polled_at()) < RECENT;
-    let (ring, _) = lane.descriptors();
-    let readable = |fd: c_int| pollfd { fd, events: libc::POLLIN, revents: 0 };
     let (service, rests) = match ear.rests(now) {
         None => lane.free_control_descriptor().map_or((-1, Some(DEAF)), |fd| (fd, None)),
         rests => (-1, rests),
     };
-    let mut fds = [readable(if busy { -1 } else { ring }), readable(service), readable(bell::descriptor())];
+    let [wakes, rings] = if busy { [NO_FD; 2] } else { lane.rings() };
+    let mut fds = [wakes, rings, readable(service), readable(bell::descriptor())];
     let mut armed = false;
     let mut timeout = if busy {
         let this = *look;
@@ -248,6 +245,7 @@ fn turn(lane: &'static Lane, work: &mut Option<Locked<'static, ()>>, look: &mut 
         // Here the stack is the helper's: it polls, and learns when to be back.
         let (is_armed, deadline) = lane.care_until_deadline();
         armed = is_armed;
+        lane.take_wake_frames();
         deadline.map(|at| at.since(sys::now()))
     };
     if lane.crowded() {
@@ -270,15 +268,17 @@ fn turn(lane: &'static Lane, work: &mut Option<Locked<'static, ()>>, look: &mut 
     if unpolled && lane.asleep() > 0 && !lane.quiet() {
         lane.is_neglected();
     }
-    if lane.due(now) || lane.crowded() || unpolled && fds[0].revents != 0 {
+    if lane.due(now) || lane.crowded() || unpolled && fds[1].revents != 0 {
         let _ = lane.with_quietly(|_| Ok(()));
     }
-    fds.map(|fd| fd.revents != 0)
+    let [_, rings, service, bell] = fds.map(|fd| fd.revents != 0);
+    [rings, service, bell]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::ffi::c_int;
 
     /// What the kernel says of the calling thread.
     fn policy_and_nice() -> (c_int, c_int) {

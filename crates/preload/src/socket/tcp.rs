@@ -84,7 +84,7 @@ pub(crate) fn accept(
         let now = access.now;
         let mut descriptions = access.descriptions();
         let mut description = descriptions.get(index);
-        if kernel != Kernel::Speaks && readiness::kernel_is_quiet(bits, *description.kernel_check(), now) {
+        if readiness::kernel_is_quiet(kernel, bits, *description.kernel_check(), now) {
             return Err(AGAIN);
         }
         *description.kernel_check() = now.as_nanos();
@@ -96,7 +96,7 @@ pub(crate) fn accept(
     loop {
         let mut found = lane.with(|access| attempt(access, Kernel::Unknown));
         if matches!(found, Err(AGAIN)) && !nonblocking {
-            let mut fds = [NO_FD, NO_FD, wait::readable(fd)];
+            let mut fds = wait::and(wait::readable(fd));
             found = wait::wait(lane, &mut Plan::new(&[index], &mut fds, until), attempt);
         }
         match found {

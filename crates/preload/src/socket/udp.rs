@@ -378,7 +378,7 @@ pub(crate) fn receive(
         let now = access.now;
         let mut descriptions = access.descriptions();
         let mut description = descriptions.get(index);
-        if kernel != Kernel::Speaks && readiness::kernel_is_quiet(bits, *description.kernel_check(), now) {
+        if readiness::kernel_is_quiet(kernel, bits, *description.kernel_check(), now) {
             return Err(AGAIN);
         }
         *description.kernel_check() = now.as_nanos();
@@ -386,7 +386,7 @@ pub(crate) fn receive(
         description.set(flag::KERNEL_QUIET, got == Err(AGAIN));
         got
     };
-    let fds = &mut [NO_FD, NO_FD, wait::readable(fd)];
+    let fds = &mut wait::and(wait::readable(fd));
     let got = wait::transfer(lane, (fd, index), flags, |d| d.receive_timeout(), fds, attempt)?;
     if let Some((datagram, bits)) = stray {
         ancillary::received(sys::now(), bits, &datagram, way_of(lane, index, &datagram), extras);

@@ -3,6 +3,7 @@
 use crate::base::config::Spin;
 use crate::base::errno::{AGAIN, Errno, Result};
 use crate::base::inside::is_inside;
+use crate::c::sys::{NO_FD, readable};
 use crate::c::{cancel, signal, sys};
 use crate::lane::{self, Access, Asleep, Lane};
 use crate::table::desc::{Description, flag};
@@ -58,16 +59,8 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// An empty place in a list of descriptors.
-pub(crate) const NO_FD: pollfd = pollfd { fd: -1, events: 0, revents: 0 };
-
-/// How many places of a list are the lane's: the rings, and the thread's watch.
-pub(crate) const OWN: usize = 2;
-
-/// A place that waits for `fd` to become readable.
-pub(crate) fn readable(fd: c_int) -> pollfd {
-    pollfd { fd, events: libc::POLLIN, revents: 0 }
-}
+/// How many places of a list are the lane's: what wakes for the rings, these, and the thread's watch.
+pub(crate) const OWN: usize = 3;
 
 /// Holds signals back; lets them through again when dropped.
 struct Held(sigset_t);
@@ -85,8 +78,15 @@ pub(crate) enum Kernel {
     Unknown,
     /// One of them ended the sleep: it is to be looked at.
     Speaks,
-    /// The sleep has just ended without them.
+    /// The sleep has just ended without them, or what they have ends the one that comes.
     Silent,
+}
+
+/// The places of a list with the lane's own and one other.
+pub(crate) fn and(other: pollfd) -> [pollfd; OWN + 1] {
+    let mut places = [NO_FD; OWN + 1];
+    places[OWN] = other;
+    places
 }
 
 impl Kernel {
@@ -171,7 +171,7 @@ pub(crate) fn transfer<T>(
         let description = descriptions.get(index);
         nonblocking |= description.has(flag::NONBLOCK);
         time = timeout(&description);
-        attempt(access, Kernel::Unknown)
+        attempt(access, if nonblocking { Kernel::Unknown } else { Kernel::Silent })
     });
     if nonblocking || !matches!(first, Err(AGAIN)) {
         return first;
@@ -356,8 +356,7 @@ fn sleep<T>(
     attempt: &mut impl FnMut(&mut Access<'_>, Kernel) -> Result<T>,
 ) -> Result<T> {
     let watch = watch::own(lane);
-    // The kernel's descriptors are not looked at here: one that is ready ends the sleep at once.
-    let first = lane.with(|access| match attempt(access, Kernel::Unknown) {
+    let first = lane.with(|access| match attempt(access, Kernel::Silent) {
         Err(AGAIN) => {
             // It may count as asleep already: from where a handler has jumped that we do not know of.
             awakes(lane, access.stack);
@@ -382,8 +381,11 @@ fn sleep<T>(
     // Not before: what has been sent meanwhile may have set timers.
     let mut deadline = if plan.watches { lane.deadline() } else { lane.timer_of(asleep) };
     if let Some(places) = plan.fds.first_chunk_mut::<OWN>() {
-        let rings = if plan.watches { lane.descriptors().0 } else { lane.watched(asleep) };
-        *places = [readable(rings), watch.map_or(NO_FD, |bell| readable(bell.fd))];
+        let [wakes, rings] = if plan.watches { lane.rings() } else { lane.watched(asleep) };
+        *places = [wakes, rings, watch.map_or(NO_FD, |bell| readable(bell.fd))];
+    }
+    if ASLEEP.get().is_some_and(|(.., armed)| armed) {
+        lane.take_wake_frames();
     }
     // Nothing tells when the device has room again, or of the bell whom there is no descriptor for: look soon.
     let crowded = lane.crowded().then_some(CROWDED);
@@ -405,7 +407,7 @@ fn sleep<T>(
     // Without an answer nothing is known of any.
     let showed = |fd: &pollfd| slept.is_err() || fd.revents != 0;
     if let Some(watch) = watch
-        && plan.fds.get(1).is_none_or(showed)
+        && plan.fds.get(OWN - 1).is_none_or(showed)
     {
         watch::hush(watch);
     }

@@ -8,7 +8,7 @@ use crate::table::desc::flag;
 use crate::table::fd::{Entry, LIMIT, TABLE};
 use crate::wait::epoll::{IN, errno, has_set};
 use crate::wait::readiness;
-use crate::wait::{self, AGAIN, Kernel, NO_FD, Plan, TIMED_OUT};
+use crate::wait::{self, AGAIN, Kernel, Plan, TIMED_OUT};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst, fence};
 use libc::{epoll_event, sigset_t};
@@ -218,7 +218,7 @@ fn wait_for(
     let answer = match first {
         Err(AGAIN) if until.is_some_and(|until| until <= sys::now()) => Ok(0),
         Err(AGAIN) => {
-            let (on, mut fds) = ([index], [NO_FD, NO_FD, wait::readable(epfd)]);
+            let (on, mut fds) = ([index], wait::and(wait::readable(epfd)));
             let mut plan = Plan { mask, restart: false, ..Plan::new(&on, &mut fds, until) };
             wait::wait(lane, &mut plan, attempt)
         }

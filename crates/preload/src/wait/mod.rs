@@ -20,5 +20,6 @@ mod same;
 mod watch;
 
 pub(crate) use crate::base::errno::AGAIN;
-pub(crate) use call::{Kernel, NO_FD, OWN, Plan, TIMED_OUT, disturb, readable, transfer, wait};
+pub(crate) use crate::c::sys::{NO_FD, readable};
+pub(crate) use call::{Kernel, OWN, Plan, TIMED_OUT, and, disturb, transfer, wait};
 pub(crate) use same::Same;

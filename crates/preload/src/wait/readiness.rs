@@ -4,6 +4,7 @@ use crate::base::errno::{DEMOTED, Result};
 use crate::lane::Access;
 use crate::table::desc::flag;
 use crate::table::fd::Entry;
+use crate::wait::Kernel;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tickwire_stack::time::{Instant, Span};
 use tickwire_stack::{Ready, SocketKind};
@@ -84,10 +85,13 @@ pub(crate) fn kernel_spoke(now: Instant) {
 }
 
 /// Whether nothing is known to be at a kernel socket, with flags `bits`, that was last looked at at `checked`.
-pub(crate) fn kernel_is_quiet(bits: u64, checked: u64, now: Instant) -> bool {
-    bits & flag::KERNEL_QUIET != 0
-        && now.as_nanos() < checked + KERNEL_QUIET.as_nanos()
-        && checked > KERNEL_SPOKE.load(Relaxed)
+pub(crate) fn kernel_is_quiet(kernel: Kernel, bits: u64, checked: u64, now: Instant) -> bool {
+    let believed = match kernel {
+        Kernel::Speaks => false,
+        Kernel::Silent => true,
+        Kernel::Unknown => now.as_nanos() < checked + KERNEL_QUIET.as_nanos(),
+    };
+    believed && bits & flag::KERNEL_QUIET != 0 && checked > KERNEL_SPOKE.load(Relaxed)
 }
 
 /// The bits of a `short`, as in `struct pollfd`.

@@ -20,6 +20,14 @@ pub(crate) fn wake_all(word: &AtomicU32) {
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, c_int::MAX) };
 }
 
+/// An empty place in a list of descriptors.
+pub(crate) const NO_FD: pollfd = pollfd { fd: -1, events: 0, revents: 0 };
+
+/// A place that waits for `fd` to become readable.
+pub(crate) fn readable(fd: c_int) -> pollfd {
+    pollfd { fd, events: libc::POLLIN, revents: 0 }
+}
+
 /// `ppoll` on a list of our own; `None` waits without end.
 pub(crate) fn ppoll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigset_t>) -> Result<usize> {
     // The kernel writes the rest of the time back, which nobody here wants.
