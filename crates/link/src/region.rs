@@ -126,7 +126,8 @@ pub struct Region {
 }
 
 impl Region {
-    /// Maps a region with all its memory present. `lane` and `limits` are what the service said.
+    /// Maps a region. Its memory comes as it is used, so that a program pays for no more than that, and at once for nothing; a program that locks its
+    /// memory (`mlockall`) has all of it present from the start. `lane` and `limits` are what the service said.
     ///
     /// # Errors
     /// [`RegionError`]: if the file or its header is not what the limits ask for.
@@ -135,7 +136,7 @@ impl Region {
         check_file(fd, layout.size())?;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         // Page faults later would be jitter on the data path.
-        let mapping = Mapping::new(fd, 0, layout.size(), protection, libc::MAP_POPULATE)?;
+        let mapping = Mapping::new(fd, 0, layout.size(), protection, 0)?;
         let header = mapping.at::<Header>(layout.header(), 1).as_ptr();
         // SAFETY: the header page is inside the mapping. These fields do not change after the region was made; every bit pattern
         // is valid for them.

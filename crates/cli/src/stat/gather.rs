@@ -8,16 +8,15 @@ use super::unserved;
 use crate::client::{Client, unexpected};
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Instant;
 use tickwire_link::bpf::Refusal;
 use tickwire_link::control::{Accelerated, AttachMode, ClaimKind, CountersOf, Held, LaneInfo, Reason, Reply, Request};
-use tickwire_link::layout::Layout;
 use tickwire_link::region::View;
 use tickwire_link::rx_ring::RING_BYTES;
-use tickwire_stack::Limits;
 use tickwire_stack::table::{Row, kind};
 
 /// More lanes than this no service makes; a listing that does not end is broken.
@@ -43,9 +42,11 @@ const REFUSALS: [&str; Refusal::ALL.len()] = [
 /// What a lane's receive ring had no room for: the program was too far behind.
 const LOST: [&str; 1] = ["lost_ring_full"];
 
-/// Bytes of a lane: its region, and its receive ring.
-fn memory(limits: &Limits) -> usize {
-    Layout::new(limits).map_or(0, |layout| layout.size()) + RING_BYTES as usize
+/// Bytes that a lane has in use: what its region has been given by the kernel, and its receive ring.
+fn memory(region: &Metadata) -> u64 {
+    /// The unit of `st_blocks`.
+    const BLOCK: u64 = 512;
+    region.blocks() * BLOCK + u64::from(RING_BYTES)
 }
 
 /// Reads everything; programs that the service does not know are looked for if it is time for that.
@@ -137,9 +138,10 @@ fn lanes(client: &mut Client) -> Result<(Vec<Lane>, BTreeSet<FileId>)> {
         after = cursor;
         // What a lane's memory holds is the program's word; that it cannot be mapped is no reason to show the others not.
         let region = descriptors.take(0).map(File::from);
-        regions.extend(region.as_ref().and_then(|file| file.metadata().ok()).as_ref().map(processes::id));
+        let data = region.as_ref().and_then(|file| file.metadata().ok());
+        regions.extend(data.as_ref().map(processes::id));
         let view = region.and_then(|file| View::map(file.as_fd(), &info.limits).ok());
-        lanes.push(lane(client, &info, view.as_ref())?);
+        lanes.push(Lane { memory_bytes: data.as_ref().map_or(0, memory), ..lane(client, &info, view.as_ref())? });
     }
     Ok((lanes, regions))
 }
@@ -154,7 +156,7 @@ fn lane(client: &mut Client, info: &LaneInfo, view: Option<&View>) -> Result<Lan
         uid: info.uid,
         processes: info.processes,
         age_ms: info.age_ms,
-        memory_bytes: if accelerated { memory(&info.limits) } else { 0 },
+        memory_bytes: 0,
         accelerated,
         reason: why(info.reason),
         guard,

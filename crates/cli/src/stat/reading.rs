@@ -49,8 +49,8 @@ pub(crate) struct Lane {
     pub(crate) uid: u32,
     pub(crate) processes: u32,
     pub(crate) age_ms: u64,
-    /// Memory of the lane: frames, sockets, buffers, counters.
-    pub(crate) memory_bytes: usize,
+    /// Memory that the lane has in use: frames, sockets, buffers, counters. It grows with what is used at a time, up to its limits.
+    pub(crate) memory_bytes: u64,
     pub(crate) accelerated: bool,
     /// Why it was refused a lane.
     #[serde(skip_serializing_if = "Option::is_none")]
