@@ -1,4 +1,4 @@
-//! What of `bpf(2)` the service needs for the receive rings of lanes and its loader does not offer.
+//! What of `bpf(2)` the service needs for the rings and guards of lanes and its loader does not offer, or not to a second thread.
 
 use crate::sys::answer;
 use std::io;
@@ -8,7 +8,11 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 const BPF_MAP_CREATE: libc::c_int = 0;
 const BPF_MAP_UPDATE_ELEM: libc::c_int = 2;
 const BPF_MAP_DELETE_ELEM: libc::c_int = 3;
+const BPF_LINK_CREATE: libc::c_int = 28;
 const BPF_MAP_TYPE_RINGBUF: u32 = 27;
+/// The kind of a link, and its flag for a program in the driver (`linux/bpf.h`, `linux/if_link.h`).
+const BPF_XDP: u32 = 37;
+const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
 
 /// The first fields of `union bpf_attr` for [`BPF_MAP_CREATE`].
 #[repr(C)]
@@ -33,10 +37,30 @@ struct Element {
     flags: u64,
 }
 
+/// The first fields of `union bpf_attr` for [`BPF_LINK_CREATE`].
+#[repr(C)]
+struct LinkCreate {
+    program: u32,
+    device: u32,
+    kind: u32,
+    flags: u32,
+}
+
 fn bpf<T>(command: libc::c_int, attributes: &T) -> io::Result<libc::c_long> {
     let attributes = std::ptr::from_ref(attributes);
     // SAFETY: `attributes` is alive and of the length given; what it points to is alive, as the callers see to.
     answer(unsafe { libc::syscall(libc::SYS_bpf, command, attributes, size_of::<T>()) })
+}
+
+/// Attaches an XDP program to the driver of a device, for as long as the link lives that is returned.
+///
+/// # Errors
+/// What the kernel says: no privilege, no such device, another program is attached there, the driver has no XDP.
+pub fn attach_xdp(program: BorrowedFd<'_>, device: u32) -> io::Result<OwnedFd> {
+    let program = program.as_raw_fd().cast_unsigned();
+    let link = bpf(BPF_LINK_CREATE, &LinkCreate { program, device, kind: BPF_XDP, flags: XDP_FLAGS_DRV_MODE })?;
+    // SAFETY: the descriptor was just made and belongs to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(link as RawFd) })
 }
 
 /// Makes a ring buffer of so many bytes, a power of two and a multiple of the page size.

@@ -17,9 +17,11 @@ type Result<T> = std::result::Result<T, BpfError>;
 const STAND_INS: [(&str, &str, u16); 4] = [
     (program::DIVERT_TC, program::ALIVE_DIVERT, 0),
     (program::DIVERT_GROUPS, program::ALIVE_GROUPS, 0),
-    (program::GUARD_TC, program::ALIVE_GUARD, 1),
-    (program::GUARD_BULK, program::ALIVE_GUARD_BULK, 1),
+    (program::GUARD_TC, program::ALIVE_GUARD, GUARD_PRIORITY),
+    (program::GUARD_BULK, program::ALIVE_GUARD_BULK, GUARD_PRIORITY),
 ];
+
+const GUARD_PRIORITY: u16 = 1;
 
 /// Behind the guard.
 const DROP_PRIORITY: u16 = 2;
@@ -57,21 +59,67 @@ impl Classifiers {
     fn attach_legacy(&self, ebpf: &mut Ebpf, name: &'static str, device: &str) -> Result<SchedClassifierLink> {
         let known = STAND_INS.into_iter().find(|(real, ..)| *real == name);
         let (_, stand_in, priority) = known.ok_or(BpfError::Missing(name))?;
-        clsact(device)?;
-        match qdisc_detach_program(device, TcAttachType::Ingress, stand_in) {
-            Ok(()) => tracing::info!(device, "removed a filter that a killed service has left"),
-            Err(TcError::IoError(error)) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => tracing::debug!(device, %error, "cannot look for what a killed service has left"),
-        }
-        legacy(classifier(ebpf, stand_in)?, device, priority)
+        replace_legacy(classifier(ebpf, stand_in)?, stand_in, device, priority)
     }
 
     /// Puts a filter behind the guard that lets nothing through. A legacy one: it must stay when the service ends, however it ends.
     pub(crate) fn drop_all(&self, ebpf: &mut Ebpf, device: &str) -> Result<()> {
-        clsact(device)?;
-        std::mem::forget(legacy(classifier(ebpf, program::DROP_ALL)?, device, DROP_PRIORITY)?);
-        Ok(())
+        drop_all(classifier(ebpf, program::DROP_ALL)?, device)
     }
+}
+
+/// The classifiers of a lane's device, for another thread.
+pub(crate) struct LaneClassifiers {
+    guard: SchedClassifier,
+    stand_in: SchedClassifier,
+    drop_all: SchedClassifier,
+}
+
+impl LaneClassifiers {
+    /// Those that are loaded.
+    pub(crate) fn open(ebpf: &mut Ebpf) -> Result<Self> {
+        let mut open = |name| -> Result<SchedClassifier> {
+            Ok(SchedClassifier::from_program_info(classifier(ebpf, name)?.info()?, name.into())?)
+        };
+        Ok(Self {
+            guard: open(program::GUARD_TC)?,
+            stand_in: open(program::ALIVE_GUARD)?,
+            drop_all: open(program::DROP_ALL)?,
+        })
+    }
+
+    /// Attaches the guard, as [`Classifiers::attach`] does.
+    pub(crate) fn attach_guard(&mut self, device: &str) -> Result<SchedClassifierLink> {
+        tcx(&mut self.guard, device)
+            .unwrap_or_else(|| replace_legacy(&mut self.stand_in, program::ALIVE_GUARD, device, GUARD_PRIORITY))
+    }
+
+    /// As [`Classifiers::drop_all`].
+    pub(crate) fn drop_all(&mut self, device: &str) -> Result<()> {
+        drop_all(&mut self.drop_all, device)
+    }
+}
+
+/// Attaches a stand-in, in place of one that a killed service has left.
+fn replace_legacy(
+    stand_in: &mut SchedClassifier,
+    name: &str,
+    device: &str,
+    priority: u16,
+) -> Result<SchedClassifierLink> {
+    clsact(device)?;
+    match qdisc_detach_program(device, TcAttachType::Ingress, name) {
+        Ok(()) => tracing::info!(device, "removed a filter that a killed service has left"),
+        Err(TcError::IoError(error)) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => tracing::debug!(device, %error, "cannot look for what a killed service has left"),
+    }
+    legacy(stand_in, device, priority)
+}
+
+fn drop_all(program: &mut SchedClassifier, device: &str) -> Result<()> {
+    clsact(device)?;
+    std::mem::forget(legacy(program, device, DROP_PRIORITY)?);
+    Ok(())
 }
 
 /// As a TCX link; `None` where the kernel has none.

@@ -113,7 +113,7 @@ impl Default for Limits {
     }
 }
 
-/// The size of a lane. Memory is taken once, when the lane is made.
+/// The size of a lane, and how many are kept ready.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LaneConfig {
@@ -125,6 +125,8 @@ pub struct LaneConfig {
     pub listeners: Option<u32>,
     /// UDP sockets. Unset: the stack's default.
     pub udp: Option<u32>,
+    /// How many lanes are kept ready for programs that come, 64 at most. Unset: 2.
+    pub ready: Option<u32>,
 }
 
 impl Config {
@@ -186,6 +188,9 @@ impl Config {
                 let message = format!("{name} is {}; expected a number from 1 to 1048576", value.unwrap_or(0));
                 return Err(Wrong::new(name, message));
             }
+        }
+        if let Some(ready) = self.lane.ready.filter(|&ready| ready > 64) {
+            return Err(Wrong::new("lane.ready", format!("lane.ready is {ready}; expected a number from 0 to 64")));
         }
         if let Some(frames) = self.lane.frames
             && (!frames.is_power_of_two() || frames < 256)
@@ -352,6 +357,7 @@ mod tests {
             "tcp",
             "listeners",
             "udp",
+            "ready",
             "poll",
             "longest_poll",
             "transmit",

@@ -3,6 +3,8 @@
 use crate::bpf_error::BpfError;
 use crate::config::LaneConfig;
 use crate::connection::{Answer, ConnectionId};
+use crate::lane_maker::{Blank, device};
+use crate::numbers::Numbers;
 use crate::programs::GuardLink;
 use crate::registry::LaneId;
 use crate::requests::refused;
@@ -14,6 +16,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
+use tickwire_host::Host;
 use tickwire_host::link::is_lane_device;
 use tickwire_link::control::{AttachMode, Name, Push, Reason, Reply, Token};
 use tickwire_link::region::{self, RegionError, View};
@@ -73,30 +76,21 @@ impl Lane {
     }
 }
 
-/// So many further numbers are tried if somebody else has taken one in the meantime.
-const ATTEMPTS: usize = 16;
-
 /// Why a lane could not be made.
 #[derive(Debug, thiserror::Error)]
-enum LaneError {
+pub(crate) enum LaneError {
     #[error(transparent)]
     Host(#[from] tickwire_host::Error),
     #[error(transparent)]
     Bpf(#[from] BpfError),
     #[error(transparent)]
     Region(#[from] RegionError),
-    #[error("all places among the sockets or lanes are taken")]
-    NoPlace,
     #[error("{what}: {source}")]
     System { what: &'static str, source: io::Error },
 }
 
 fn system(what: &'static str) -> impl FnOnce(io::Error) -> LaneError {
     move |source| LaneError::System { what, source }
-}
-
-fn device(number: LaneId) -> String {
-    format!("tw{number}h")
 }
 
 fn bulk_device(number: LaneId) -> String {
@@ -117,23 +111,6 @@ pub(crate) fn lane_limits(config: &LaneConfig) -> Limits {
 }
 
 impl Service {
-    /// Answers [`tickwire_link::control::Request::Hello`].
-    pub(crate) fn hello(&mut self, id: ConnectionId, program: Name, layout: u64) -> Answer {
-        let Some(connection) = self.connections.get(&id) else { return refused(Reason::BadRequest) };
-        if connection.lane.is_some() {
-            return refused(Reason::BadRequest);
-        }
-        let (pid, uid) = (connection.peer.pid, connection.peer.uid);
-        match self.new_lane(id, program, layout) {
-            Ok(answer) => answer,
-            Err(reason) => {
-                tracing::info!(pid, uid, %program, %reason, "no lane");
-                self.list_without_lane(id, program, reason);
-                refused(reason)
-            }
-        }
-    }
-
     /// Answers [`tickwire_link::control::Request::OnKernel`].
     pub(crate) fn on_kernel(&mut self, id: ConnectionId, program: Name, reason: Reason) -> Answer {
         let Some(connection) = self.connections.get_mut(&id).filter(|_| reason != Reason::None) else {
@@ -148,7 +125,7 @@ impl Service {
 
     /// Lists a program that has no lane for as long as its connection lasts; if there are too many of them, the connection ends. Whether
     /// it is listed.
-    fn list_without_lane(&mut self, id: ConnectionId, program: Name, reason: Reason) -> bool {
+    pub(crate) fn list_without_lane(&mut self, id: ConnectionId, program: Name, reason: Reason) -> bool {
         let Some(user) = self.connections.get(&id).map(|c| c.peer.uid) else { return false };
         let others = self.connections.iter().filter(|&(&other, c)| other != id && c.refused.is_some());
         let room = self.usage.room_to_list(user, others.map(|(_, c)| c.peer.uid));
@@ -159,7 +136,8 @@ impl Service {
         room
     }
 
-    fn new_lane(&mut self, id: ConnectionId, program: Name, layout: u64) -> Result<Answer, Reason> {
+    /// Books a lane for the user of a connection.
+    pub(crate) fn book_lane(&mut self, id: ConnectionId, layout: u64) -> Result<(), Reason> {
         let peer = self.connections.get(&id).map(|c| c.peer).ok_or(Reason::BadRequest)?;
         if layout != Memory::LAYOUT_HASH {
             return Err(Reason::Version);
@@ -167,16 +145,34 @@ impl Service {
         if !self.nics.any() {
             return Err(self.nics.why_none());
         }
+        self.usage.take_lane(peer.uid, bytes(&lane_limits(&self.config.lane)))
+    }
+
+    /// Gives a booked lane back that was not given away.
+    pub(crate) fn give_back_lane(&mut self, user: u32) {
+        self.usage.give_lane(user, bytes(&lane_limits(&self.config.lane)));
+    }
+
+    /// Gives a lane to a program, for which it is booked.
+    pub(crate) fn give_lane(&mut self, id: ConnectionId, program: Name, blank: Blank) -> Result<Answer, Reason> {
+        let Some(connection) = self.connections.get(&id) else { return Err(Reason::BadRequest) };
+        let (peer, has) = (connection.peer, connection.lane.is_some());
+        if has {
+            self.give_back_lane(peer.uid);
+            return Err(Reason::BadRequest);
+        }
         let limits = lane_limits(&self.config.lane);
-        let bytes = Memory::size(&limits) as u64 + u64::from(RING_BYTES);
-        self.usage.take_lane(peer.uid, bytes)?;
-        let made = self.make_lane(peer.uid, peer.pid, program, &limits, bytes).map_err(|error| {
-            tracing::error!(pid = peer.pid, %error, "a lane could not be made");
-            self.usage.give_lane(peer.uid, bytes);
-            Reason::ServiceError
+        let made = furnish(blank, &limits, self.nics.least_mtu()).and_then(|lane| {
+            let answer = answer(lane.number, &lane).map_err(system("handing it over"))?;
+            Ok((lane, answer))
         });
-        let (mut new, answer) = made?;
+        let (mut new, answer) = made.map_err(|error| {
+            tracing::error!(pid = peer.pid, %error, "a lane could not be made");
+            self.give_back_lane(peer.uid);
+            Reason::ServiceError
+        })?;
         let lane = new.number;
+        (new.user, new.pid, new.program) = (peer.uid, peer.pid, program);
         new.connections.insert(id);
         tracing::info!(lane, devices = new.device(), pid = peer.pid, uid = peer.uid, %program, guard = crate::nics::mode_name(new.guard.mode()), "lane made");
         self.lanes.insert(lane, new);
@@ -231,105 +227,25 @@ impl Service {
             let copy = tap.try_clone().map_err(system("handing it over"))?;
             Ok((BulkDevice { tap, _guard: guard }, copy))
         })();
-        let (device, copy) = made.inspect_err(|_: &LaneError| self.delete_link(index))?;
+        let (device, copy) = made.inspect_err(|_: &LaneError| self.maker.remove_device(index))?;
         if let Some(lane) = self.lanes.get_mut(&number) {
             lane.bulk = Some(device);
         }
         Ok(copy)
     }
 
-    /// Makes the device of a lane, down, and without a guard; its number.
-    fn make_device(&mut self) -> Result<(LaneId, OwnedFd), LaneError> {
-        let places: BTreeSet<u32> = self.all_lanes().map(|lane| self.programs.place(lane.number)).collect();
-        let mut attempts = ATTEMPTS;
-        loop {
-            let is_free = |number| {
-                !places.contains(&self.programs.place(number))
-                    && self.host.link_by_index(number).is_ok_and(|link| link.is_none())
-            };
-            let index = self.numbers.next(is_free).ok_or(LaneError::NoPlace)?;
-            match sys_tap::create(&device(index), index, false) {
-                Err(error) if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST)) && attempts > 0 => {
-                    attempts -= 1;
-                }
-                made => return Ok((index, made.map_err(system("making a TAP device"))?)),
-            }
-        }
-    }
-
-    fn make_lane(
-        &mut self,
-        user: u32,
-        pid: u32,
-        program: Name,
-        limits: &Limits,
-        bytes: u64,
-    ) -> Result<(Lane, Answer), LaneError> {
-        let (number, tap) = self.make_device()?;
-        let made = self.furnish(number, tap, user, pid, program, limits, bytes).and_then(|lane| {
-            let answer = answer(number, &lane).map_err(system("handing it over"))?;
-            Ok((lane, answer))
-        });
-        if made.is_err() {
-            self.programs.remove_lane(number);
-            self.delete_devices(number, false);
-        }
-        made
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "what a lane is made of")]
-    fn furnish(
-        &mut self,
-        lane: LaneId,
-        tap: OwnedFd,
-        user: u32,
-        pid: u32,
-        program: Name,
-        limits: &Limits,
-        bytes: u64,
-    ) -> Result<Lane, LaneError> {
-        // The guard comes before anything can pass.
+    /// Has a lane made for [`Service::lanes_made`].
+    pub(crate) fn begin_lane(&mut self) {
+        let places: BTreeSet<u32> = self.all_numbers().map(|number| self.programs.place(number)).collect();
         let mode = self.guard_mode();
-        let guard = self.programs.attach_guard(&device(lane), lane, mode)?;
-        let region = region::create(lane, limits)?;
-        let view = View::map(region.as_fd(), limits)?;
-        let ring = self.programs.add_lane(lane)?;
-        self.host.raise_quietly(lane)?;
-        let doorbell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)
-            .map_err(|e| system("making the doorbell")(e.into()))?;
-        Ok(Lane {
-            number: lane,
-            user,
-            pid,
-            program,
-            limits: *limits,
-            bytes,
-            token: Token(random().map_err(system("drawing a token"))?),
-            region,
-            view,
-            ring,
-            tap,
-            doorbell: doorbell.into(),
-            guard,
-            bulk: None,
-            connections: BTreeSet::new(),
-            least_mtu: self.nics.least_mtu(),
-            made: Instant::now(),
-            watches: Watches::new(limits.paths as usize),
-        })
+        self.maker.make(mode, places);
     }
 
-    /// Removes the devices of a lane, whatever still holds descriptors of them.
-    pub(crate) fn delete_devices(&mut self, lane: LaneId, bulk: bool) {
-        self.delete_link(lane);
+    /// Removes the ring and the devices of a lane, whatever still holds descriptors of them.
+    pub(crate) fn remove_lane(&mut self, lane: LaneId, bulk: bool) {
+        self.maker.remove(lane);
         if bulk {
-            self.delete_link(lane | BULK_DEVICE);
-        }
-    }
-
-    fn delete_link(&mut self, index: u32) {
-        if let Err(error) = self.host.delete_link(index) {
-            tracing::warn!(index, %error, "a lane's device could not be removed");
+            self.maker.remove_device(lane | BULK_DEVICE);
         }
     }
 
@@ -340,12 +256,10 @@ impl Service {
 
     /// Guards every lane as it is to be guarded now: whether an interface takes redirected frames may change under our feet.
     pub(crate) fn fit_guards(&mut self) {
-        if self.lanes.is_empty() {
-            return;
-        }
         let mode = self.guard_mode();
+        self.fit_ready_guards(mode);
         for (&id, lane) in self.lanes.iter_mut().filter(|(_, lane)| lane.guard.mode() != mode) {
-            match self.programs.attach_guard_only(&lane.device(), id, mode) {
+            match self.programs.attach_guard(&lane.device(), id, mode) {
                 Ok(guard) => {
                     tracing::info!(lane = id, guard = crate::nics::mode_name(mode), "guard changed");
                     // The new one is attached already, so there is no moment without one.
@@ -356,22 +270,21 @@ impl Service {
         }
     }
 
-    /// The lanes that live and those whose devices still exist.
-    fn all_lanes(&self) -> impl Iterator<Item = &Lane> {
-        self.lanes.values().chain(self.dying.iter().map(|dying| &dying.lane))
+    /// Guards a lane that no program has in this way.
+    pub(crate) fn fit_guard(&mut self, blank: &mut Blank, mode: AttachMode) {
+        if blank.guard.mode() == mode {
+            return;
+        }
+        match self.programs.attach_guard(&device(blank.number), blank.number, mode) {
+            Ok(guard) => blank.guard = guard,
+            Err(error) => tracing::warn!(lane = blank.number, %error, "the guard could not be changed"),
+        }
     }
 
-    /// Removes what an earlier service left behind. Lanes are numbered behind all devices that there are.
-    pub(crate) fn remove_leftovers(&mut self) -> tickwire_host::Result<()> {
-        let links = self.host.links()?;
-        self.numbers.begin_after(links.iter().map(|link| link.index).max().unwrap_or(0));
-        for link in links {
-            if matches!(link.kind.as_str(), "tun" | "veth") && is_lane_device(&link.name) {
-                tracing::info!(device = link.name, "removing a lane of an earlier service");
-                self.host.delete_link(link.index)?;
-            }
-        }
-        Ok(())
+    /// The numbers of the lanes that live and of those whose devices still exist, or exist already.
+    fn all_numbers(&self) -> impl Iterator<Item = LaneId> {
+        let gone = self.dying.iter().map(|dying| dying.id);
+        self.lanes.keys().copied().chain(gone).chain(self.ready_lanes.numbers())
     }
 
     /// Tells every lane's program the smallest MTU of the interfaces, after one of them changed its own.
@@ -383,6 +296,54 @@ impl Service {
             self.push_to_lane(id, || Push::Mtu { mtu: least });
         }
     }
+}
+
+/// Removes what an earlier service left behind. Lanes are numbered behind all devices that there are.
+pub(crate) fn remove_leftovers(host: &mut Host) -> tickwire_host::Result<Numbers> {
+    let mut numbers = Numbers::default();
+    let links = host.links()?;
+    numbers.begin_after(links.iter().map(|link| link.index).max().unwrap_or(0));
+    for link in links {
+        if matches!(link.kind.as_str(), "tun" | "veth") && is_lane_device(&link.name) {
+            tracing::info!(device = link.name, "removing a lane of an earlier service");
+            host.delete_link(link.index)?;
+        }
+    }
+    Ok(numbers)
+}
+
+/// Bytes that a lane of these limits is booked with.
+fn bytes(limits: &Limits) -> u64 {
+    Memory::size(limits) as u64 + u64::from(RING_BYTES)
+}
+
+/// Makes what a program's lane has and a blank one has not.
+fn furnish(blank: Blank, limits: &Limits, least_mtu: u32) -> Result<Lane, LaneError> {
+    let Blank { number, tap, guard, ring } = blank;
+    let region = region::create(number, limits)?;
+    let view = View::map(region.as_fd(), limits)?;
+    let doorbell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)
+        .map_err(|e| system("making the doorbell")(e.into()))?;
+    Ok(Lane {
+        number,
+        user: 0,
+        pid: 0,
+        program: Name::new(""),
+        limits: *limits,
+        bytes: bytes(limits),
+        token: Token(random().map_err(system("drawing a token"))?),
+        region,
+        view,
+        ring,
+        tap,
+        doorbell: doorbell.into(),
+        guard,
+        bulk: None,
+        connections: BTreeSet::new(),
+        least_mtu,
+        made: Instant::now(),
+        watches: Watches::new(limits.paths as usize),
+    })
 }
 
 /// The answer that hands a lane over.

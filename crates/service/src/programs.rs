@@ -1,7 +1,7 @@
 //! The BPF programs and their maps: loading, attaching, and making the maps agree with what the service decided.
 
 use crate::bpf_error::BpfError;
-use crate::classifiers::Classifiers;
+use crate::classifiers::{Classifiers, LaneClassifiers};
 use crate::config::Limits;
 use crate::groups::{GroupChange, Members};
 use crate::registry::{Change, FlowKey, LaneId, PortKey, Protocol, Share, Title};
@@ -12,7 +12,7 @@ use aya::programs::tc::SchedClassifierLink;
 use aya::programs::xdp::{XdpLink, XdpMode};
 use aya::{Ebpf, EbpfLoader};
 use std::collections::HashMap as Books;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use tickwire_host::Query;
 use tickwire_link::bpf::{self, HostCounter, LaneCounters, map, port_kind, program};
 use tickwire_link::control::AttachMode;
@@ -33,8 +33,52 @@ pub(crate) struct NicHook {
 /// How the guard is attached to a lane's TAP device; dropping it detaches.
 #[derive(Debug)]
 pub(crate) enum GuardLink {
-    Xdp(#[expect(dead_code, reason = "held to stay attached")] XdpLink),
+    Xdp(#[expect(dead_code, reason = "held to stay attached")] OwnedFd),
     Tc(#[expect(dead_code, reason = "held to stay attached")] SchedClassifierLink),
+}
+
+/// What a lane's device and ring are made with.
+pub(crate) struct LanePrograms {
+    guard: OwnedFd,
+    classifiers: LaneClassifiers,
+    rings: OwnedFd,
+    lane_mask: u32,
+}
+
+impl LanePrograms {
+    /// As [`Programs::place`].
+    pub(crate) fn place(&self, lane: LaneId) -> u32 {
+        lane & self.lane_mask
+    }
+
+    /// Guards the device of a lane, and puts a filter behind the guard that lets nothing through and outlives the service.
+    pub(crate) fn guard(&mut self, name: &str, index: u32, mode: AttachMode) -> Result<GuardLink> {
+        self.classifiers.drop_all(name)?;
+        if mode == AttachMode::Native {
+            xdp_guard(self.guard.as_fd(), index)
+        } else {
+            self.classifiers.attach_guard(name).map(GuardLink::Tc)
+        }
+    }
+
+    /// Makes a lane reachable: its receive ring.
+    pub(crate) fn add_lane(&self, lane: LaneId) -> Result<OwnedFd> {
+        let made = sys_bpf::create_ring(RING_BYTES).and_then(|ring| {
+            sys_bpf::set_inner(self.rings.as_fd(), self.place(lane), ring.as_fd())?;
+            Ok(ring)
+        });
+        made.map_err(|error| BpfError::System(format!("making a receive ring: {error}")))
+    }
+
+    /// Makes a lane unreachable.
+    pub(crate) fn remove_lane(&self, lane: LaneId) {
+        let _ = sys_bpf::remove_inner(self.rings.as_fd(), self.place(lane));
+    }
+}
+
+fn xdp_guard(guard: BorrowedFd<'_>, device: u32) -> Result<GuardLink> {
+    let link = sys_bpf::attach_xdp(guard, device);
+    link.map(GuardLink::Xdp).map_err(|error| BpfError::System(format!("attaching the guard: {error}")))
 }
 
 /// The loaded programs and their maps.
@@ -194,18 +238,23 @@ impl Programs {
         }
     }
 
-    /// Guards the device of a lane, and puts a filter behind the guard that lets nothing through and outlives the service.
-    pub(crate) fn attach_guard(&mut self, name: &str, index: u32, mode: AttachMode) -> Result<GuardLink> {
-        self.classifiers.drop_all(&mut self.ebpf, name)?;
-        self.attach_guard_only(name, index, mode)
+    /// What another thread needs to make lanes.
+    pub(crate) fn lane_programs(&mut self) -> Result<LanePrograms> {
+        let copy = |fd: BorrowedFd<'_>| {
+            fd.try_clone_to_owned().map_err(|error| BpfError::System(format!("copying a descriptor: {error}")))
+        };
+        Ok(LanePrograms {
+            guard: copy(xdp(&mut self.ebpf, program::GUARD)?.fd()?.as_fd())?,
+            classifiers: LaneClassifiers::open(&mut self.ebpf)?,
+            rings: copy(self.rings.fd().as_fd())?,
+            lane_mask: self.lane_mask,
+        })
     }
 
     /// Puts a guard onto a device that has the drop filter already.
-    pub(crate) fn attach_guard_only(&mut self, name: &str, index: u32, mode: AttachMode) -> Result<GuardLink> {
+    pub(crate) fn attach_guard(&mut self, name: &str, index: u32, mode: AttachMode) -> Result<GuardLink> {
         if mode == AttachMode::Native {
-            let guard = xdp(&mut self.ebpf, program::GUARD)?;
-            let id = guard.attach_to_if_index(index, XdpMode::Driver)?;
-            return Ok(GuardLink::Xdp(guard.take_link(id)?));
+            return xdp_guard(xdp(&mut self.ebpf, program::GUARD)?.fd()?.as_fd(), index);
         }
         Ok(GuardLink::Tc(self.classifiers.attach(&mut self.ebpf, program::GUARD_TC, name)?))
     }
@@ -216,22 +265,11 @@ impl Programs {
         self.classifiers.attach(&mut self.ebpf, program::GUARD_BULK, name)
     }
 
-    /// Makes a lane reachable: its receive ring.
-    pub(crate) fn add_lane(&mut self, lane: LaneId) -> Result<OwnedFd> {
+    /// Begins to count for a lane.
+    pub(crate) fn begin_counting(&mut self, lane: LaneId) -> Result<()> {
         let zero = PerCpuValues::try_from(vec![LaneCounters::default(); self.cpus])
             .map_err(|e| BpfError::System(e.to_string()))?;
-        let place = self.place(lane);
-        self.lane_counters.set(place, zero, 0)?;
-        let made = sys_bpf::create_ring(RING_BYTES).and_then(|ring| {
-            sys_bpf::set_inner(self.rings.fd().as_fd(), place, ring.as_fd())?;
-            Ok(ring)
-        });
-        made.map_err(|error| BpfError::System(format!("making a receive ring: {error}")))
-    }
-
-    /// Makes a lane unreachable.
-    pub(crate) fn remove_lane(&mut self, lane: LaneId) {
-        let _ = sys_bpf::remove_inner(self.rings.fd().as_fd(), self.place(lane));
+        Ok(self.lane_counters.set(self.place(lane), zero, 0)?)
     }
 
     /// The place of a lane in the arrays. Two devices may have the same one, lanes that exist at a time may not.

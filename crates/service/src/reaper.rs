@@ -116,8 +116,7 @@ impl Service {
                 }
             }
             self.forget_claims(dead.claims);
-            self.programs.remove_lane(dead.id);
-            self.delete_devices(dead.id, dead.lane.has_bulk());
+            self.remove_lane(dead.id, dead.lane.has_bulk());
             self.usage.give_lane(dead.lane.user, dead.lane.bytes);
         }
     }

@@ -25,10 +25,16 @@ pub(crate) fn reason_of(why: Option<Why>) -> Reason {
     }
 }
 
-/// Handles one request.
-pub(crate) fn handle(service: &mut Service, id: ConnectionId, request: Request, passed: Vec<Foreign>) -> Answer {
-    match request {
-        Request::Hello { program, layout } => service.hello(id, program, layout),
+/// Handles one request. Without an answer there will be one later.
+pub(crate) fn handle(
+    service: &mut Service,
+    id: ConnectionId,
+    number: u32,
+    request: Request,
+    passed: Vec<Foreign>,
+) -> Option<Answer> {
+    let answer = match request {
+        Request::Hello { program, layout } => return service.hello(id, number, program, layout),
         Request::Attach { lane, token, descriptors } => service.attach(id, lane, token, descriptors),
         Request::Claim { kind, remote } => match passed.into_iter().next() {
             Some(socket) => service.claim(id, kind, remote, socket),
@@ -48,7 +54,8 @@ pub(crate) fn handle(service: &mut Service, id: ConnectionId, request: Request, 
         Request::Bulk => service.bulk(id),
         Request::OnKernel { program, reason } => service.on_kernel(id, program, reason),
         Request::Capture { lane, snaplen } => service.capture(id, lane, snaplen),
-    }
+    };
+    Some(answer)
 }
 
 impl Service {

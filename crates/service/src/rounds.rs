@@ -1,7 +1,7 @@
 //! Whose turn it is. Every user has the same share of a round, whatever the number of his connections and of the requests that wait
 //! in them; and who asks faster than he may is not listened to for a while.
 
-use crate::connection::{ConnectionId, End, Received};
+use crate::connection::{Answer, ConnectionId, End, Received};
 use crate::requests;
 use crate::service::Service;
 use std::collections::HashMap;
@@ -76,18 +76,26 @@ impl Service {
                 Err(end) => return self.end_connection(id, &end),
             };
             let (number, answer) = match incoming.decode::<Request>() {
-                Ok((number, request)) => (number, requests::handle(self, id, request, passed)),
+                Ok((number, request)) => match requests::handle(self, id, number, request, passed) {
+                    Some(answer) => (number, answer),
+                    None => continue,
+                },
                 Err(error) => match incoming.number_if_short::<Request>() {
                     // We have no descriptor left for what it passed.
                     Some(number) => (number, Reply::Refused { reason: Reason::ServiceError, interface: 0 }.into()),
                     None => return self.end_connection(id, &End::Malformed(error.to_string())),
                 },
             };
-            let Some(connection) = self.connections.get_mut(&id) else { return };
-            if let Err(end) = connection.answer(number, answer) {
-                return self.end_connection(id, &end);
-            }
-            self.flush(id);
+            self.answer(id, number, answer);
+        }
+    }
+
+    /// Answers a request.
+    pub(crate) fn answer(&mut self, id: ConnectionId, number: u32, answer: Answer) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        match connection.answer(number, answer) {
+            Ok(()) => self.flush(id),
+            Err(end) => self.end_connection(id, &end),
         }
     }
 

@@ -9,11 +9,13 @@ use crate::connection::ConnectionId;
 use crate::door::Door;
 use crate::endpoint::{Endpoint, EndpointError, NamespaceLock};
 use crate::groups::Groups;
+use crate::lane_maker::LaneMaker;
+use crate::lanes::remove_leftovers;
 use crate::nics::Nics;
-use crate::numbers::Numbers;
 use crate::offload::Offload;
 use crate::programs::Programs;
 use crate::proof::Judge;
+use crate::ready_lanes::ReadyLanes;
 use crate::registry::Registry;
 use crate::rights;
 use crate::ring_probe::ring_is_safe;
@@ -112,6 +114,7 @@ const SIGNALS: u64 = 1;
 const EVENTS: u64 = 2;
 const STOP: u64 = 3;
 const CAPTURE: u64 = 4;
+const LANES: u64 = 5;
 const FIRST_CONNECTION: ConnectionId = 16;
 
 /// How often claims are verified, in the background.
@@ -137,9 +140,10 @@ pub fn run(options: Options) -> Result<(), Error> {
     let _lock = NamespaceLock::take()?;
     raise_limits(&config.limits);
     let endpoint = Endpoint::open(&config.socket)?;
+    let mask = hold_signals()?;
     let mut service = start(config)?;
     endpoint.listen()?;
-    let outcome = serve(&mut service, &endpoint, &options, stop);
+    let outcome = serve(&mut service, &endpoint, &options, stop, &mask);
     // Nobody new from here on; those who are here are told, and their peers.
     endpoint.close();
     end(&mut service);
@@ -191,10 +195,14 @@ fn start(config: Config) -> Result<Service, Error> {
     }
     let mut programs = Programs::load(&config.limits)?;
     let captures = Captures::new(programs.take_capture_ring()?);
+    let mut host = Host::open()?;
+    let numbers = remove_leftovers(&mut host)?;
+    let maker =
+        LaneMaker::start(Host::open()?, programs.lane_programs()?, numbers).map_err(system("start a thread"))?;
     let mut service = Service {
         usage: Usage::new(config.limits),
         config,
-        host: Host::open()?,
+        host,
         // Before the inventory, so that no change falls between.
         monitor: Monitor::open()?,
         kernel_connections: connections(),
@@ -203,9 +211,10 @@ fn start(config: Config) -> Result<Service, Error> {
         judge: Judge::new().map_err(system("tell network namespaces apart (Linux 5.14 or newer is needed)"))?,
         programs,
         nics: Nics::default(),
-        numbers: Numbers::default(),
         lanes: BTreeMap::new(),
         dying: Vec::new(),
+        ready_lanes: ReadyLanes::default(),
+        maker,
         registry: Registry::default(),
         claims: HashMap::new(),
         offload: Offload::default(),
@@ -220,7 +229,6 @@ fn start(config: Config) -> Result<Service, Error> {
         paths_stale: false,
         refreshing: VecDeque::new(),
     };
-    service.remove_leftovers()?;
     for name in &service.config.interfaces {
         let error = match service.host.link_by_name(name)? {
             None => Error::NoInterface,
@@ -248,13 +256,24 @@ fn connections() -> Option<Connections> {
         .ok()
 }
 
-fn serve(service: &mut Service, endpoint: &Endpoint, options: &Options, stop: Option<OwnedFd>) -> Result<(), Error> {
+/// Holds the signals back that the loop reads, in this thread and in all that it starts, so that none of these is ended by one.
+fn hold_signals() -> Result<SigSet, Error> {
     let mut mask = SigSet::empty();
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
         mask.add(signal);
     }
     mask.thread_block().map_err(|e| system("block signals")(e.into()))?;
-    let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
+    Ok(mask)
+}
+
+fn serve(
+    service: &mut Service,
+    endpoint: &Endpoint,
+    options: &Options,
+    stop: Option<OwnedFd>,
+    mask: &SigSet,
+) -> Result<(), Error> {
+    let signals = SignalFd::with_flags(mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
         .map_err(|e| system("read signals")(e.into()))?;
     let watch = |service: &Service, what: &dyn AsFdRef, token| {
         let event = EpollEvent::new(EpollFlags::EPOLLIN, token);
@@ -264,12 +283,13 @@ fn serve(service: &mut Service, endpoint: &Endpoint, options: &Options, stop: Op
     watch(service, &signals, SIGNALS)?;
     watch(service, &service.monitor, EVENTS)?;
     watch(service, &service.captures.descriptor(), CAPTURE)?;
+    watch(service, &service.maker, LANES)?;
     if let Some(stop) = &stop {
         watch(service, stop, STOP)?;
     }
-    // Its threads inherit the mask, so that no signal ends one of them.
     let _clock = service.config.clock.clone().map(Clock::start);
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "ready");
+    service.make_ready();
     let mut next = FIRST_CONNECTION;
     let mut verified = Instant::now();
     let mut settle: Option<Instant> = None;
@@ -312,6 +332,7 @@ fn serve(service: &mut Service, endpoint: &Endpoint, options: &Options, stop: Op
                 EVENTS => service.host_events(),
                 STOP => return Ok(()),
                 CAPTURE => service.captures.drain(),
+                LANES => service.lanes_made(),
                 id => talking.push(Ready { id, hung_up: event.events().contains(EpollFlags::EPOLLHUP) }),
             }
         }
@@ -334,6 +355,7 @@ fn serve(service: &mut Service, endpoint: &Endpoint, options: &Options, stop: Op
             service.settle(now);
             service.fit_guards();
             service.fit_wakeups();
+            service.make_ready();
         }
         if service.paths_stale && settle.is_none() {
             settle = Some(now + SETTLE);
@@ -379,6 +401,7 @@ fn end(service: &mut Service) {
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
         service.bury(Instant::now());
     }
+    service.drop_ready_lanes();
     // Sockets that go on with the kernel must not keep our filters.
     let claims: Vec<_> = service.claims.iter().map(|(&id, held)| (held.lane, id)).collect();
     for (lane, claim) in claims {

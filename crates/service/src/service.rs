@@ -6,12 +6,13 @@ use crate::config::Config;
 use crate::connection::{Connection, ConnectionId, End, Peer};
 use crate::door::{Door, Visitor};
 use crate::groups::Groups;
+use crate::lane_maker::LaneMaker;
 use crate::lanes::Lane;
 use crate::nics::Nics;
-use crate::numbers::Numbers;
 use crate::offload::Offload;
 use crate::programs::Programs;
 use crate::proof::Judge;
+use crate::ready_lanes::ReadyLanes;
 use crate::reaper::Dying;
 use crate::registry::{ClaimId, LaneId, PortKey, Registry};
 use crate::usage::Usage;
@@ -43,9 +44,10 @@ pub(crate) struct Service {
     pub(crate) judge: Judge,
     pub(crate) programs: Programs,
     pub(crate) nics: Nics,
-    pub(crate) numbers: Numbers,
     pub(crate) lanes: BTreeMap<LaneId, Lane>,
     pub(crate) dying: Vec<Dying>,
+    pub(crate) ready_lanes: ReadyLanes,
+    pub(crate) maker: LaneMaker,
     pub(crate) registry: Registry,
     pub(crate) claims: HashMap<ClaimId, claims::Held>,
     pub(crate) offload: Offload,
@@ -189,6 +191,7 @@ impl Service {
         self.captures.end(id, &mut self.programs);
         let number = connection.lane;
         connection.close();
+        self.forget_waiting(id, uid);
         if let Some(number) = number {
             self.leave_lane(id, pid, number);
         }

@@ -241,6 +241,43 @@ fn claims_are_given_back_together() {
 }
 
 #[test]
+fn lanes_are_made_before_anybody_asks_and_go_with_the_service() {
+    if skipped() {
+        return;
+    }
+    let mut world = World::with(Attach::Tc, "[limits]\nlanes = 4\n[lane]\nready = 2\n");
+    let devices = |count| until("as many lanes as are wanted", || world.lane_devices().len() == count);
+    devices(2);
+    let ready = world.lane_devices();
+    let mut clients = [(); 4].map(|()| world.client());
+    let lanes = clients.each_mut().map(|client| client.hello().unwrap().lane);
+    assert!(ready.iter().all(|device| lanes.iter().any(|lane| *device == format!("tw{lane}h"))), "{ready:?} {lanes:?}");
+    // Those that are kept ready are nobody's, and count for no limit.
+    devices(6);
+    assert!(world.client().hello().is_err(), "more than are allowed");
+    drop(clients);
+    devices(2);
+    world.stop();
+    assert_eq!(world.lane_devices(), [""; 0]);
+}
+
+#[test]
+fn who_leaves_while_it_waits_for_a_lane_costs_nothing() {
+    if skipped() {
+        return;
+    }
+    let world = World::with(Attach::Tc, "[limits]\nlanes_per_user = 2\n[lane]\nready = 0\n");
+    for _ in 0..20 {
+        // Asks, and ends before the answer can come.
+        let mut client = world.client();
+        client.say_hello();
+        drop(client);
+    }
+    until("its lanes are not booked any more", || world.client().hello().is_ok());
+    until("no lane is left but those that are ready", || world.lane_devices().len() <= 1);
+}
+
+#[test]
 fn names_and_numbers_that_somebody_has_are_passed_over() {
     if skipped() {
         return;

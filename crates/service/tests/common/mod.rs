@@ -95,7 +95,7 @@ impl World {
             .with_max_level(tracing::Level::DEBUG)
             .try_init();
         let file = self.pair.a.directory().join("tickwire.toml");
-        std::fs::write(&file, config).unwrap();
+        std::fs::write(&file, without_ready_lanes(config)).unwrap();
         self.stop = EventFd::new().unwrap();
         let options = Options {
             config: Some(file),
@@ -170,6 +170,17 @@ impl World {
     pub fn lane_devices(&self) -> Vec<String> {
         let links = within(&self.pair.a, || tickwire_host::Host::open().unwrap().links().unwrap());
         links.into_iter().map(|l| l.name).filter(|name| tickwire_host::link::is_lane_device(name)).collect()
+    }
+}
+
+/// A configuration by which only programs have lanes, unless it says otherwise.
+fn without_ready_lanes(config: &str) -> String {
+    if config.contains("ready = ") {
+        return config.to_owned();
+    }
+    match config.split_once("[lane]\n") {
+        Some((before, lane)) => format!("{before}[lane]\nready = 0\n{lane}"),
+        None => format!("{config}\n[lane]\nready = 0\n"),
     }
 }
 
@@ -406,6 +417,13 @@ impl Client {
             (Reply::Bulk, mut descriptors) => descriptors.take(0).unwrap(),
             other => panic!("{other:?}"),
         }
+    }
+
+    /// Asks for a lane and does not wait for the answer.
+    pub fn say_hello(&mut self) {
+        let hello = Request::Hello { program: Name::new("test"), layout: Memory::LAYOUT_HASH };
+        self.number += 1;
+        self.channel.send(&hello, self.number, &[]).unwrap();
     }
 
     /// Asks for a lane and makes no use of it.

@@ -1,0 +1,201 @@
+//! Making and removing the devices and rings of lanes, on a thread of its own.
+//!
+//! The kernel takes up to tens of milliseconds for each: to attach a guard in XDP, to enter a ring into a map of maps, to bring a device up and to remove
+//! one, and it lets only one thread of the host change devices at a time. Meanwhile the service's loop would answer nobody.
+
+use crate::bpf_error::BpfError;
+use crate::numbers::Numbers;
+use crate::programs::{GuardLink, LanePrograms};
+use crate::registry::LaneId;
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use std::collections::{BTreeSet, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{Builder, JoinHandle};
+use tickwire_host::Host;
+use tickwire_link::control::AttachMode;
+use tickwire_link::sys_tap;
+
+/// At most so many lanes are being made at a time.
+pub(crate) const AT_A_TIME: usize = 8;
+
+/// So many further numbers are tried if somebody else has taken one in the meantime.
+const ATTEMPTS: usize = 16;
+
+/// A lane that no program has.
+pub(crate) struct Blank {
+    pub(crate) number: LaneId,
+    pub(crate) tap: OwnedFd,
+    pub(crate) guard: GuardLink,
+    pub(crate) ring: OwnedFd,
+}
+
+/// Why a lane could not be made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum MakeError {
+    #[error(transparent)]
+    Host(#[from] tickwire_host::Error),
+    #[error(transparent)]
+    Bpf(#[from] BpfError),
+    #[error("all places among the sockets or lanes are taken")]
+    NoPlace,
+    #[error("making a TAP device: {0}")]
+    Tap(io::Error),
+}
+
+enum Task {
+    /// Make a lane with this kind of guard, at none of these places.
+    Make { mode: AttachMode, places: BTreeSet<u32> },
+    /// Remove a lane.
+    Remove { lane: LaneId },
+    /// Remove another device.
+    RemoveDevice { index: u32 },
+}
+
+/// The thread. When this is dropped, it does what it was told before, and ends.
+pub(crate) struct LaneMaker {
+    tasks: Option<Sender<Task>>,
+    made: Receiver<Result<Blank, MakeError>>,
+    /// Readable when a lane was made, or could not be.
+    news: Arc<EventFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl LaneMaker {
+    /// Starts the thread, with a connection to the kernel of its own.
+    ///
+    /// # Errors
+    /// If there is no descriptor or no thread for it.
+    pub(crate) fn start(host: Host, programs: LanePrograms, numbers: Numbers) -> io::Result<Self> {
+        let news = Arc::new(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?);
+        let (tasks, to_do) = channel();
+        let (done, made) = channel();
+        let bell = Arc::clone(&news);
+        let mut maker = Maker { host, programs, numbers, latest: VecDeque::new() };
+        let thread = Builder::new().name("lanes".into()).spawn(move || maker.run(&to_do, &done, &bell))?;
+        Ok(Self { tasks: Some(tasks), made, news, thread: Some(thread) })
+    }
+
+    /// Makes a lane: [`LaneMaker::take`] has it later.
+    pub(crate) fn make(&self, mode: AttachMode, places: BTreeSet<u32>) {
+        self.give(Task::Make { mode, places });
+    }
+
+    /// Removes a lane's ring and device.
+    pub(crate) fn remove(&self, lane: LaneId) {
+        self.give(Task::Remove { lane });
+    }
+
+    /// Removes another device.
+    pub(crate) fn remove_device(&self, index: u32) {
+        self.give(Task::RemoveDevice { index });
+    }
+
+    fn give(&self, task: Task) {
+        if self.tasks.as_ref().is_none_or(|tasks| tasks.send(task).is_err()) {
+            tracing::error!("the thread that makes and removes lanes has ended");
+        }
+    }
+
+    /// What was made since the last call.
+    pub(crate) fn take(&self) -> Vec<Result<Blank, MakeError>> {
+        // Before the queue is looked at, so that nothing comes unseen after that.
+        let _ = self.news.read();
+        self.made.try_iter().collect()
+    }
+}
+
+impl AsFd for LaneMaker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.news.as_fd()
+    }
+}
+
+impl Drop for LaneMaker {
+    fn drop(&mut self) {
+        drop(self.tasks.take());
+        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the thread that makes and removes lanes has failed");
+        }
+    }
+}
+
+/// Name of a lane's device.
+pub(crate) fn device(number: LaneId) -> String {
+    format!("tw{number}h")
+}
+
+/// What the thread has.
+struct Maker {
+    host: Host,
+    programs: LanePrograms,
+    numbers: Numbers,
+    /// Places of the lanes made last: who asked for the next one may not have known of them.
+    latest: VecDeque<u32>,
+}
+
+impl Maker {
+    fn run(&mut self, tasks: &Receiver<Task>, done: &Sender<Result<Blank, MakeError>>, news: &EventFd) {
+        for task in tasks {
+            match task {
+                Task::Make { mode, places } => {
+                    let _ = done.send(self.make(mode, &places));
+                    let _ = news.write(1);
+                }
+                Task::Remove { lane } => {
+                    self.programs.remove_lane(lane);
+                    self.delete_link(lane);
+                }
+                Task::RemoveDevice { index } => self.delete_link(index),
+            }
+        }
+    }
+
+    fn delete_link(&mut self, index: u32) {
+        if let Err(error) = self.host.delete_link(index) {
+            tracing::warn!(index, %error, "a lane's device could not be removed");
+        }
+    }
+
+    fn make(&mut self, mode: AttachMode, places: &BTreeSet<u32>) -> Result<Blank, MakeError> {
+        let (number, tap) = self.make_device(places)?;
+        let made = self.furnish(number, mode);
+        let (guard, ring) = made.inspect_err(|_| {
+            self.programs.remove_lane(number);
+            self.delete_link(number);
+        })?;
+        self.latest.push_front(self.programs.place(number));
+        self.latest.truncate(AT_A_TIME);
+        Ok(Blank { number, tap, guard, ring })
+    }
+
+    /// Makes the device of a lane, down, and without a guard; its number.
+    fn make_device(&mut self, places: &BTreeSet<u32>) -> Result<(LaneId, OwnedFd), MakeError> {
+        let mut attempts = ATTEMPTS;
+        loop {
+            let is_free = |number| {
+                let place = self.programs.place(number);
+                !places.contains(&place)
+                    && !self.latest.contains(&place)
+                    && self.host.link_by_index(number).is_ok_and(|link| link.is_none())
+            };
+            let index = self.numbers.next(is_free).ok_or(MakeError::NoPlace)?;
+            match sys_tap::create(&device(index), index, false) {
+                Err(error) if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST)) && attempts > 0 => {
+                    attempts -= 1;
+                }
+                made => return Ok((index, made.map_err(MakeError::Tap)?)),
+            }
+        }
+    }
+
+    fn furnish(&mut self, lane: LaneId, mode: AttachMode) -> Result<(GuardLink, OwnedFd), MakeError> {
+        // The guard comes before anything can pass.
+        let guard = self.programs.guard(&device(lane), lane, mode)?;
+        let ring = self.programs.add_lane(lane)?;
+        self.host.raise_quietly(lane)?;
+        Ok((guard, ring))
+    }
+}
