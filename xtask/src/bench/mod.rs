@@ -9,6 +9,7 @@ mod bed;
 mod clock;
 mod figures;
 mod flood;
+mod host_state;
 mod loss;
 mod programs;
 mod report;
@@ -21,6 +22,7 @@ use crate::{prepare, workspace};
 use anyhow::{Context, Result, bail};
 use bed::Bed;
 use figures::{Measured, Outcome};
+use host_state::Before;
 use report::Conditions;
 use rows::ROWS;
 use std::path::{Path, PathBuf};
@@ -155,8 +157,10 @@ fn measure(options: &Options) -> Result<()> {
     let rows = chosen(&ROWS, |row| row.name, options.only.as_deref())?;
     let bed = Bed::new(options.trips, options.seconds, &options.attach)?;
     let attach = bed.attached()?;
+    let before = Before::now();
     let outcomes = in_rounds(options.rounds, &rows, |row| row.name, |row| (row.measure)(&bed));
     let conditions = Conditions {
+        state: before.until_now(&outcomes),
         machine: tickwire_report::machine(),
         attach,
         rounds: options.rounds,

@@ -1,6 +1,7 @@
 //! Tables and JSON.
 
 use super::figures::{Measured, Outcome};
+use super::host_state::HostState;
 use super::targets::Verdict;
 use anyhow::Result;
 use comfy_table::{CellAlignment, Table, presets};
@@ -10,6 +11,8 @@ use std::time::Duration;
 
 /// Under what conditions the figures came about: without them they cannot be compared with others.
 pub(crate) struct Conditions {
+    /// What the machine was like meanwhile.
+    pub(crate) state: HostState,
     /// From [`tickwire_report::machine`].
     pub(crate) machine: String,
     /// How divert was attached.
@@ -26,7 +29,8 @@ pub(crate) struct Conditions {
 
 impl fmt::Display for Conditions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { machine, attach, rounds, trips, stream_seconds, took } = self;
+        let Self { state, machine, attach, rounds, trips, stream_seconds, took } = self;
+        writeln!(f, "{state}")?;
         writeln!(f, "{machine}")?;
         write!(
             f,
@@ -89,8 +93,9 @@ pub(crate) fn json(conditions: &Conditions, outcomes: &[Outcome]) -> Result<Stri
             json!({ "row": o.name, "median": o.latency(), "median_gbit": o.rate(), "rounds": rounds, "failures": o.failures })
         })
         .collect();
-    let Conditions { machine, attach, rounds, trips, stream_seconds, took } = conditions;
+    let Conditions { state, machine, attach, rounds, trips, stream_seconds, took } = conditions;
     Ok(serde_json::to_string_pretty(&json!({
+        "host": state,
         "machine": machine,
         "attach": attach,
         "rounds": rounds,
@@ -108,6 +113,7 @@ mod tests {
     #[test]
     fn the_figures_come_with_the_conditions_they_were_taken_under() {
         let conditions = Conditions {
+            state: HostState { wakeup_us: Some(5.0), load_before: None, stolen_percent: None },
             machine: "a machine".into(),
             attach: "native".into(),
             rounds: 5,

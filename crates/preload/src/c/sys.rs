@@ -27,8 +27,8 @@ pub(crate) use message::{Control, Extras, receive, send};
 pub(crate) use option::set_option_bytes;
 pub(crate) use option::{congestion, detach_filter, linger, option, refused_by_kernel, set_option};
 pub(crate) use process::{
-    children_are_elsewhere, is_filtered, known_process, may_filter_calls, parent_is_elsewhere, process, process_lives,
-    thread, thread_lives, thread_name, wipe_in_children,
+    children_are_elsewhere, is_filtered, may_filter_calls, parent_is_elsewhere, process, process_lives, thread,
+    thread_lives, thread_name, wipe_in_children,
 };
 pub(crate) use schedule::{affinity, real_time_priority, set_affinity, set_policy};
 pub(crate) use signal::{

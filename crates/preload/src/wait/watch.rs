@@ -43,7 +43,7 @@ struct Closer;
 impl Drop for Closer {
     fn drop(&mut self) {
         let watch = WATCH.replace(NO_WATCH);
-        if watch.fd >= 0 && watch.process == sys::known_process() {
+        if watch.fd >= 0 && watch.process == sys::process() {
             watch.release();
         }
     }
@@ -68,7 +68,7 @@ thread_local! {
 /// the parent's edges). `None` if there is no descriptor for one: the program may be at its limit, which its waiting must not tell it.
 pub(super) fn own(lane: &'static Lane) -> Option<Bell> {
     let watch = WATCH.get();
-    let process = sys::known_process();
+    let process = sys::process();
     if watch.fd >= 0 && watch.process == process {
         if core::ptr::eq(watch.lane, lane) {
             return Some(with_inbox(watch, lane));

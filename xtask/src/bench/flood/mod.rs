@@ -8,6 +8,7 @@ mod judge;
 mod reach;
 
 use super::figures::Measured;
+use super::host_state::Before;
 use super::report;
 use crate::prepare;
 use anyhow::{Context, Result, bail};
@@ -82,9 +83,12 @@ fn measure(options: &Options) -> Result<()> {
     let start = Instant::now();
     let rows = super::chosen(&ROWS, |row| row.name, options.only.as_deref())?;
     let mut bed = Bed::new(&options.attach, options.trips, options.rate)?;
+    let before = Before::now();
     let measure = |row: &Row| bed.measure(row).map(Measured::Latency);
     let outcomes = super::in_rounds(options.rounds, &rows, |row| row.name, measure);
     drop(bed);
+    let state = before.until_now(&outcomes);
+    println!("{state}");
     println!("{}", tickwire_report::machine());
     println!(
         "divert attached: {}; {} rounds of {} round trips, {} forged packets a second; took {} s",
@@ -98,6 +102,7 @@ fn measure(options: &Options) -> Result<()> {
     println!("{}", report::verdicts(&judge::check(&outcomes)));
     if let Some(path) = &options.json {
         let conditions = report::Conditions {
+            state,
             machine: tickwire_report::machine(),
             attach: options.attach.clone(),
             rounds: options.rounds,

@@ -18,7 +18,7 @@ pub(super) struct Holdings {
     pub(super) entries: BTreeMap<String, usize>,
     /// Lanes, as it says.
     pub(super) lanes: usize,
-    /// The host's devices.
+    /// The host's devices. Those of lanes are all called alike: which numbers they have is no matter.
     pub(super) devices: Vec<String>,
     /// Sockets that are bound on the host: ports that nobody else can have.
     pub(super) ports: Vec<String>,
@@ -45,6 +45,14 @@ pub(super) fn held(host: &Host, process: u32) -> Result<Held> {
     serde_json::from_slice(&done.stdout).context("`holds` printed something else")
 }
 
+/// Lanes that a service keeps ready for programs that come.
+const READY: usize = 2;
+
+fn without_number(device: String) -> String {
+    let is_lane = device.strip_prefix("tw").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    if is_lane { "lane".into() } else { device }
+}
+
 impl Holdings {
     /// Looks at a host and its service, which runs as this process.
     pub(super) fn look(host: &Host, process: u32) -> Result<Self> {
@@ -65,7 +73,7 @@ impl Holdings {
             mappings: maps.lines().filter(|line| line.contains("/memfd:")).count(),
             entries: held(host, process)?.entries,
             lanes,
-            devices: links.lines().filter_map(name).collect(),
+            devices: links.lines().filter_map(name).map(without_number).collect(),
             ports: ports.lines().map(str::to_owned).collect(),
             programs: filters.lines().count() + links.matches("xdp").count(),
         })
@@ -73,7 +81,7 @@ impl Holdings {
 
     /// Whether no program has a part in them.
     pub(super) fn is_nobodys(&self) -> bool {
-        self.lanes == 0 && self.mappings == 0 && self.ports.is_empty() && self.devices.len() == 2
+        self.lanes == 0 && self.mappings == 0 && self.ports.is_empty() && self.devices.len() == 2 + READY
     }
 
     /// How they differ from those of another look; none if they do not.

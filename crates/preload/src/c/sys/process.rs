@@ -4,37 +4,17 @@ use super::check;
 use crate::base::errno::Errno;
 use core::ffi::CStr;
 use core::mem::zeroed;
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// Has the kernel empty a static in every child that does not share memory. The static fills its pages alone and begins empty, so it is anonymous memory;
 /// where pages are larger than it thinks, nothing happens.
-pub(crate) fn wipe_in_children<T>(place: &'static T) -> bool {
+pub(crate) fn wipe_in_children<T>(place: &'static T) {
     // SAFETY: pages of ours; the advice changes nothing in this process.
-    unsafe { libc::madvise(core::ptr::from_ref(place).cast_mut().cast(), size_of::<T>(), libc::MADV_WIPEONFORK) == 0 }
+    unsafe { libc::madvise(core::ptr::from_ref(place).cast_mut().cast(), size_of::<T>(), libc::MADV_WIPEONFORK) };
 }
 
 /// The calling process.
 pub(crate) fn process() -> u32 {
     std::process::id()
-}
-
-/// In memory that a forked child finds empty.
-#[repr(align(4096))]
-struct Known(AtomicU32);
-
-static KNOWN: Known = Known(AtomicU32::new(0));
-
-/// The calling process, as [`process`]; without a system call but for the first time. Not in a child that shares its parent's memory (`vfork`).
-pub(crate) fn known_process() -> u32 {
-    let known = KNOWN.0.load(Relaxed);
-    if known != 0 {
-        return known;
-    }
-    if !wipe_in_children(&KNOWN) {
-        return process();
-    }
-    KNOWN.0.store(process(), Relaxed);
-    process()
 }
 
 /// The calling thread, as the kernel numbers it.
