@@ -5,10 +5,11 @@
  * A reservation has a constant size, so frames go into size classes. What lies behind a frame in its record is what an earlier
  * record of the same lane left there.
  *
- * A sleeping consumer is woken only if it had caught up with the record; a polling one never has (see src/rx_ring.rs), so it costs
- * no wakeup. The ring buffer itself wakes by an interrupt to the own processor, which in a virtual machine takes longer than all
- * else that is done for a packet (4 us where it was measured). So, where it is possible, the packet goes on to the lane's TAP device
- * as a *wake frame*: that wakes who polls the device's descriptor at once. What it carries is of no interest to anybody. */
+ * A sleeping consumer is woken only if it had caught up with the record. A polling one never has
+ * (see src/rx_ring.rs), so it costs no wakeup. The ring buffer itself wakes by an interrupt to its
+ * own processor, which took 4 us in a virtual machine: longer than all else that is done for a
+ * packet. So, where it is possible, the packet goes on to the lane's TAP device as a *wake frame*,
+ * which wakes threads that poll the device's descriptor. Its contents are not used. */
 #pragma once
 
 #include "maps.h"
@@ -36,8 +37,9 @@ struct rx_record {
 #define RX_PUT 1
 #define RX_WAKE 2 /* it is there, and the lane is to be woken */
 
-/* A record of another processor may come in between the first look at the producer position and the reservation. Then the lane may be woken once too
- * often, but it is never left asleep: the consumer has caught up with no later place than this record's. Submitting is a full memory barrier. */
+/* Another processor may reserve a record between the first look at the producer position and the
+ * reservation. Then the lane may be woken once too often, but it is never left asleep: the consumer
+ * has caught up with no later place than this record's. Submitting is a full memory barrier. */
 #define RX_PUT_SIZED(load, ctx, size)                                                                                  \
 	do {                                                                                                           \
 		__u64 before = bpf_ringbuf_query(ring, BPF_RB_PROD_POS);                                               \

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
-/* Waking a lane by a wake frame (see ring.h): the packet itself, of which a copy is in the ring, goes on to the lane's TAP device. */
+/* Waking a lane by a wake frame (see ring.h): the packet itself, of which a copy is in the ring,
+ * goes on to the lane's TAP device. */
 #pragma once
 
 #include "maps.h"
 
-/* A packet is cut to this length first, so that none is too long for the device, and none is divided for it. */
+/* A packet is cut to this length first, so that none is too long for the device, and none is
+ * divided for it. */
 #define WAKE_LENGTH 128
 
 /* The longest datagram of a group that is copied for waking. */

@@ -62,7 +62,7 @@ impl Port {
         self.discard(self.rx.wake_frames());
     }
 
-    /// Takes all wake frames off: for those who wait until the device shows some.
+    /// Takes all wake frames off, before a thread waits until the device shows some.
     pub fn take_all_wake_frames(&self) {
         self.discard(MOST_WAKE_FRAMES);
     }
