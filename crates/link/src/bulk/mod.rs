@@ -127,7 +127,7 @@ pub(crate) fn write(tap: BorrowedFd<'_>, parts: &[IoSlice<'_>]) -> io::Result<()
 }
 
 /// Takes a frame off a TAP device that was sent to it. Whether there was one. A system call, as
-/// in [`write`].
+/// in [`write()`].
 pub(crate) fn discard(tap: BorrowedFd<'_>) -> bool {
     let mut byte = 0u8;
     // SAFETY: the byte is writable and lives for the call.
