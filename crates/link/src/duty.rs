@@ -106,8 +106,10 @@ impl PollDuty {
     pub fn falls_asleep(&self, waiter: u32, priority: u32, again: bool, family: u32) -> Role {
         // Before the cover is looked at: a thread that stops polling now sees it, or is not seen
         // polling any more.
-        self.asleep.fetch_add(1, SeqCst);
+        let others = self.asleep.fetch_add(1, SeqCst);
         let covered = self.covers(priority);
+        // There is no other to take the duty over.
+        let again = again && others > 0;
         let standby = self.standby.load(SeqCst);
         let stands_by = standby != 0 && self.standby_priority.load(SeqCst) >= priority;
         if family != 0 && !stands_by && (covered || again) {
@@ -301,6 +303,16 @@ mod tests {
         assert_eq!(settle(&duty), Step::None);
         assert_eq!(duty.falls_asleep(2, 0, false, FAMILY), Role::Watches);
         assert!(matches!(settle(&duty), Step::Switch(_)) && !armed(&duty));
+    }
+
+    #[test]
+    fn a_thread_that_sleeps_alone_keeps_the_duty_whatever_it_was_woken_for() {
+        let duty = duty();
+        for again in [false, true, true] {
+            assert_eq!(duty.falls_asleep(1, 0, again, FAMILY), Role::Watches);
+            assert_eq!(settle(&duty), Step::None);
+            duty.awakes(1);
+        }
     }
 
     #[test]

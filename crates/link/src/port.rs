@@ -1,6 +1,6 @@
 //! The program's side of a lane, coupled to a stack: frames in from the receive ring, frames out into the TAP device.
 //!
-//! Everything but [`Port::quiet`] and [`Port::take_wake_frames`] is to be called under the lane's lock. A port keeps no state of its own (the ring and the stack
+//! Everything but [`Port::quiet`] and the taking of wake frames is to be called under the lane's lock. A port keeps no state of its own (the ring and the stack
 //! have it), so a forked child goes on with its copy.
 
 use crate::bulk::{self, Bulk, Load};
@@ -14,10 +14,6 @@ use tickwire_stack::{Class, Stack, Transmit};
 
 /// The most packets that one poll takes in, so that a flood leaves time for sending.
 const RX_BATCH: u32 = 64;
-
-/// What a sleeping thread polls the TAP device for. A frame that comes to the device wakes with this event among others, but frames that wait there
-/// do not show it: whether there is something to read, the ring says.
-pub const WAKES: libc::c_short = libc::POLLRDBAND;
 
 /// More than the device has room for by default.
 const MOST_WAKE_FRAMES: u32 = 512;
@@ -57,18 +53,17 @@ impl Port {
         &self.rx
     }
 
-    /// Takes wake frames off the TAP device, so that the next one finds room. To be called each time that a thread is about to sleep; needs no lock.
+    /// Takes a wake frame off the TAP device: that of the last sleep, before the next one. Needs no lock.
+    ///
+    /// More may wait there. They show when the device is polled, and are no reason to wake up: the ring shows nothing then
+    /// ([`Port::take_wake_frames`]).
+    pub fn take_wake_frame(&self) {
+        bulk::discard(self.tap.as_fd());
+    }
+
+    /// Takes all wake frames off. Needs no lock.
     pub fn take_wake_frames(&self) {
-        self.discard(self.rx.wake_frames());
-    }
-
-    /// Takes all wake frames off, before a thread waits until the device shows some.
-    pub fn take_all_wake_frames(&self) {
-        self.discard(MOST_WAKE_FRAMES);
-    }
-
-    fn discard(&self, most: u32) {
-        let _ = (0..most).find(|_| !bulk::discard(self.tap.as_fd()));
+        let _ = (0..MOST_WAKE_FRAMES).find(|_| !bulk::discard(self.tap.as_fd()));
     }
 
     /// Whether nothing has been received. A guess without the lock, for polling threads.

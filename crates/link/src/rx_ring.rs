@@ -7,8 +7,8 @@
 //! **Wakeups.** When a record is committed, sleepers are woken only if the consumer position had reached that record: by a frame that divert
 //! sends to the lane's TAP device, or by the ring's own descriptor (`bpf/ring.h`). So while threads poll, the position is held back, and
 //! records cost no wakeup. Before a thread sleeps it publishes the true position ([`RxRing::arm`]) and looks once more.
-//! It sleeps on both descriptors. The ring's is readable while there is something to read; that of the device is used for its wakeups alone
-//! ([`crate::port::WAKES`]).
+//! It sleeps on both descriptors. The ring's is readable while there is something to read, the device's while wake frames wait there; those that a
+//! sleep leaves behind end the next one, in vain, unless they are taken off before.
 //!
 //! Nothing here is trusted: a position that another process of the lane has overwritten yields an empty ring or a skipped
 //! record, never an access outside.
@@ -48,8 +48,6 @@ struct ConsumerPage {
     read: AtomicU64,
     /// How many threads sleep on the ring, or are about to; and [`STANDBY`].
     sleepers: AtomicU32,
-    /// How often wake frames were taken off the TAP device.
-    taken: AtomicU32,
 }
 
 /// The page that the kernel writes.
@@ -241,7 +239,10 @@ impl RxRing {
 
     /// It is to hear nothing now.
     pub fn disarm_standby(&self) {
-        self.own().sleepers.fetch_and(!STANDBY, SeqCst);
+        let sleepers = &self.own().sleepers;
+        if sleepers.load(Relaxed) & STANDBY != 0 {
+            sleepers.fetch_and(!STANDBY, SeqCst);
+        }
     }
 
     /// Tells the kernel all that has been read.
@@ -250,11 +251,6 @@ impl RxRing {
         own.consumer.store(own.read.load(Relaxed), SeqCst);
         // Before the producer position is read again: the kernel writes that first, and reads the consumer position then.
         fence(SeqCst);
-    }
-
-    /// How many wake frames to take off the device now: about one comes between two calls.
-    pub(crate) fn wake_frames(&self) -> u32 {
-        if self.own().taken.fetch_add(1, Relaxed).is_multiple_of(64) { 64 } else { 1 }
     }
 
     /// It does not sleep any more.

@@ -295,11 +295,24 @@ impl Lane {
         }
     }
 
-    /// The calling thread has left the lane, and is about to sleep on what [`Lane::arm`] is for.
-    pub(crate) fn take_wake_frames(&self) {
-        if let Some(port) = self.shared.port() {
+    /// The calling thread, which has left the lane, is about to sleep as it has said, on what [`Lane::arm`] is for: wake frames of earlier
+    /// sleeps are not to wake it.
+    pub(crate) fn take_wake_frame(&self, asleep: Asleep) {
+        let Some(port) = self.shared.port() else { return };
+        if !asleep.stands_by() {
+            port.take_wake_frame();
+        } else if self.shared.waiting().duty.is_armed().0 {
             port.take_wake_frames();
         }
+    }
+
+    /// What a wait for [`Lane::rings`] showed: whether it is nothing but wake frames of packets that have been taken in, which are taken off now.
+    pub(crate) fn are_left_over(&self, rings: [pollfd; 2]) -> bool {
+        let left_over = rings.map(|ring| ring.revents) == [libc::POLLIN, 0];
+        if left_over && let Some(port) = self.shared.port() {
+            port.take_wake_frames();
+        }
+        left_over
     }
 
     /// The thread that stands by is to hear of what arrives, or is not to.
@@ -309,12 +322,23 @@ impl Lane {
             return port.rx().disarm_standby();
         }
         let inside = self.with_quietly(|_| {
-            port.rx().arm_standby();
+            self.fit_standby();
             Ok(())
         });
-        port.take_all_wake_frames();
+        port.take_wake_frames();
         if inside.is_err() {
             // In a handler that interrupted this thread inside: what another takes in now may go unheard for a while.
+            port.rx().arm_standby();
+        }
+    }
+
+    /// Packets wake the thread that stands by while there is one and its instance is armed. To be called, with the lock, when that may have changed.
+    fn fit_standby(&self) {
+        let Some(port) = self.shared.port() else { return };
+        let duty = &self.shared.waiting().duty;
+        if duty.standby() == 0 {
+            port.rx().disarm_standby();
+        } else if duty.is_armed().0 {
             port.rx().arm_standby();
         }
     }
@@ -355,12 +379,17 @@ impl Lane {
             reserved: 0,
         };
         let duty = &self.shared.waiting().duty;
-        self.waiters.falls_asleep(duty, access.stack, sockets.into_iter().take(len), target, again)
+        let asleep = self.waiters.falls_asleep(duty, access.stack, sockets.into_iter().take(len), target, again);
+        if asleep.stands_by() {
+            self.fit_standby();
+        }
+        asleep
     }
 
     /// The calling thread, which is inside, is awake.
     pub(crate) fn awakes(&self, stack: &mut Stack<'static>, asleep: Asleep) {
         self.waiters.awakes(&self.shared.waiting().duty, stack, self.slot(), asleep);
+        self.fit_standby();
     }
 
     /// What the calling thread is to watch in its sleep, -1 for nothing.
@@ -414,7 +443,9 @@ impl Lane {
         let duty = &self.shared.waiting().duty;
         let target = self.with_quietly(|access| {
             before(access.stack);
-            Ok(self.waiters.appoint(duty, access.stack))
+            let target = self.waiters.appoint(duty, access.stack);
+            self.fit_standby();
+            Ok(target)
         });
         if let Ok(Some(target)) = target {
             self.waiters.wake(self.shared.waiting(), self.doorbell, self.slot(), &[target]);
@@ -427,6 +458,7 @@ impl Lane {
         let forgotten = stack.forget_waiters(slot as u32);
         let is_asleep = |number| WaiterId::of_number(number).and_then(|id| stack.waiter(id)).is_some();
         self.shared.waiting().duty.forget_process(slot, forgotten, is_asleep);
+        self.fit_standby();
     }
 
     /// What the lane's processes show each other to wake each other's threads.
@@ -560,6 +592,7 @@ impl Lane {
         let wakeups = stack.take_wakeups();
         if let Some(wakeups) = &wakeups {
             Waiters::are_woken(&waiting.duty, wakeups);
+            self.fit_standby();
             course.has_more_to_wake(wakeups.more);
         }
         let changes = stack.take_changes();

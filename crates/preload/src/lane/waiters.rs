@@ -15,7 +15,6 @@ use libc::pollfd;
 use std::cell::Cell;
 use tickwire_link::duty::{PollDuty, Role, Step};
 use tickwire_link::layout::Waiting;
-use tickwire_link::port::WAKES;
 use tickwire_stack::time::{Instant, Span};
 use tickwire_stack::{SocketId, Stack, WaiterId, WakeTarget, Wakeups};
 
@@ -50,6 +49,11 @@ impl Asleep {
     /// Whether it sleeps in the kernel's wait for the rings.
     pub(crate) fn watches(&self) -> bool {
         self.role == Role::Watches
+    }
+
+    /// Whether it sleeps on the instance that stands by.
+    pub(crate) fn stands_by(&self) -> bool {
+        self.role == Role::StandsBy
     }
 
     /// Whether something wakes it.
@@ -102,7 +106,7 @@ impl Waiters {
     /// What a thread watches that is to hear of every packet. In this order: the kernel looks at the ring when it is
     /// about to wake the thread for frames already.
     pub(crate) fn rings(&self) -> [pollfd; 2] {
-        [pollfd { fd: self.tap, events: WAKES, revents: 0 }, readable(self.ring)]
+        [readable(self.tap), readable(self.ring)]
     }
 
     /// The calling thread is about to sleep. It has the lock.

@@ -245,7 +245,6 @@ fn turn(lane: &'static Lane, work: &mut Option<Locked<'static, ()>>, look: &mut 
         // Here the stack is the helper's: it polls, and learns when to be back.
         let (is_armed, deadline) = lane.care_until_deadline();
         armed = is_armed;
-        lane.take_wake_frames();
         deadline.map(|at| at.since(sys::now()))
     };
     if lane.crowded() {
@@ -260,7 +259,7 @@ fn turn(lane: &'static Lane, work: &mut Option<Locked<'static, ()>>, look: &mut 
         lane.disarm();
     }
     lane.care_no_more();
-    if slept.is_err() {
+    if slept.is_err() || lane.are_left_over([fds[0], fds[1]]) && fds[2..].iter().all(|fd| fd.revents == 0) {
         return [false; 3];
     }
     let now = sys::now();

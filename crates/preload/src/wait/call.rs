@@ -384,8 +384,10 @@ fn sleep<T>(
         let [wakes, rings] = if plan.watches { lane.rings() } else { lane.watched(asleep) };
         *places = [wakes, rings, watch.map_or(NO_FD, |bell| readable(bell.fd))];
     }
-    if ASLEEP.get().is_some_and(|(.., armed)| armed) {
-        lane.take_wake_frames();
+    if let Some((_, asleep, armed)) = ASLEEP.get()
+        && (armed || asleep.stands_by())
+    {
+        lane.take_wake_frame(asleep);
     }
     // Nothing tells when the device has room again, or of the bell whom there is no descriptor for: look soon.
     let crowded = lane.crowded().then_some(CROWDED);
@@ -397,8 +399,12 @@ fn sleep<T>(
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),
     };
-    let timeout = until.map(|until| until.since(sys::now()));
+    let mut timeout = until.map(|until| until.since(sys::now()));
     let mut slept = sys::ppoll(plan.fds, timeout, plan.mask);
+    while slept == Ok(1) && plan.fds.first_chunk().is_some_and(|&rings: &[pollfd; 2]| lane.are_left_over(rings)) {
+        timeout = until.map(|until| until.since(sys::now()));
+        slept = sys::ppoll(plan.fds, timeout, plan.mask);
+    }
     if slept == Err(Errno(libc::EINVAL)) {
         // With the lane's places they are more than the limit of descriptors. Without them, then, and without hearing of the lane.
         let places = plan.fds.get_mut(OWN..).unwrap_or_default();
