@@ -6,8 +6,9 @@
 //! of a deadlock.
 //!
 //! A mutex of the C library goes to whoever asks first when it is free. A thread that sends a stream takes it again as soon as it has released it, long before
-//! one that slept on it is awake: that one would wait for as long as the stream lasts. So whoever waits says so, and looks for a while before it sleeps; and who comes
-//! later lets one that waits go first, if that takes no longer than such a thread needs to wake up.
+//! one that slept on it is awake: that one would wait for as long as the stream lasts. So a thread that waits says so, and looks for a while before it sleeps; and one that comes
+//! later lets one that waits go first, if that takes no longer than such a thread needs to wake up. Of several that wait only one looks: the others would keep the
+//! processors from the holder.
 //!
 //! The mutex inherits priority (`PTHREAD_PRIO_INHERIT`): while a real-time thread waits, the holder
 //! runs at its priority, for the whole hold time and whatever system call it makes meanwhile. A
@@ -194,8 +195,8 @@ impl<'r> LaneLock<'r> {
         if let Some(guard) = self.try_lock()? {
             return Ok(guard);
         }
-        self.0.waiters.fetch_add(1, Relaxed);
-        let done = if spins { self.look().transpose() } else { None };
+        let first = self.0.waiters.fetch_add(1, Relaxed) == 0;
+        let done = if spins && first { self.look().transpose() } else { None };
         let done = done.unwrap_or_else(|| self.sleep());
         self.0.turns.fetch_add(1, Relaxed);
         // Others may have been forgotten, and this one with them.
