@@ -75,6 +75,8 @@ pub mod map {
     pub const PORTS: &str = "ports";
     /// Word index ([`super::port_kinds`]) -> eight bits for each of eight ports ([`super::port_kind`]).
     pub const PORT_KINDS: &str = "port_kinds";
+    /// Its words.
+    pub const PORT_KINDS_LEN: u32 = 16_384;
     /// [`super::GroupKey`] -> [`super::GroupValue`].
     pub const GROUPS: &str = "groups";
     /// Place of a lane ([`super::LANE_MASK`]) -> its receive ring ([`crate::rx_ring`]).

@@ -14,6 +14,7 @@ pub mod control;
 pub mod duty;
 pub mod layout;
 pub mod lock;
+pub mod mapped_array;
 mod mapping;
 pub mod port;
 pub mod region;

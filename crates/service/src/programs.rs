@@ -16,6 +16,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use tickwire_host::Query;
 use tickwire_link::bpf::{self, HostCounter, LaneCounters, map, port_kind, program};
 use tickwire_link::control::AttachMode;
+use tickwire_link::mapped_array::MappedArray;
 use tickwire_link::rx_ring::RING_BYTES;
 use tickwire_link::sys_bpf;
 use tickwire_stack::addr::{Address, Mac};
@@ -87,7 +88,7 @@ pub(crate) struct Programs {
     flows: HashMap<MapData, bpf::FlowKey, bpf::FlowValue>,
     handshakes: HashMap<MapData, bpf::FlowKey, u32>,
     ports: HashMap<MapData, bpf::PortKey, bpf::PortValue>,
-    port_kinds: Array<MapData, u64>,
+    port_kinds: MappedArray,
     groups: HashMap<MapData, bpf::GroupKey, bpf::GroupValue>,
     /// The receive rings of lanes, by their places.
     rings: MapData,
@@ -133,7 +134,7 @@ impl Programs {
             flows: take(map::FLOWS)?.try_into()?,
             handshakes: take(map::HANDSHAKES)?.try_into()?,
             ports: take(map::PORTS)?.try_into()?,
-            port_kinds: take(map::PORT_KINDS)?.try_into()?,
+            port_kinds: mapped(take(map::PORT_KINDS)?, map::PORT_KINDS_LEN)?,
             groups: take(map::GROUPS)?.try_into()?,
             rings: array_of_maps(take(map::RINGS)?)?,
             nics: take(map::NICS)?.try_into()?,
@@ -309,16 +310,16 @@ impl Programs {
                 let value = self.port_value(*key, before, after);
                 if let Some(value) = value {
                     if before.is_empty() {
-                        self.use_port(*key, kind)?;
+                        self.use_port(*key, kind);
                     }
                     let done = self.ports.insert(bpf_key, value, 0);
                     if done.is_err() && before.is_empty() {
-                        self.unuse_port(*key, kind)?;
+                        self.unuse_port(*key, kind);
                     }
                     done?;
                 } else {
                     let done = self.ports.remove(&bpf_key);
-                    self.unuse_port(*key, kind)?;
+                    self.unuse_port(*key, kind);
                     done?;
                 }
             }
@@ -328,16 +329,16 @@ impl Programs {
                 let port = PortKey { protocol, local };
                 if let Some(title) = after {
                     if before.is_none() {
-                        self.use_port(port, port_kind::FLOWS)?;
+                        self.use_port(port, port_kind::FLOWS);
                     }
                     let done = self.flows.insert(bpf_key, flow_value(*title), 0);
                     if done.is_err() && before.is_none() {
-                        self.unuse_port(port, port_kind::FLOWS)?;
+                        self.unuse_port(port, port_kind::FLOWS);
                     }
                     done?;
                 } else {
                     let done = self.flows.remove(&bpf_key);
-                    self.unuse_port(port, port_kind::FLOWS)?;
+                    self.unuse_port(port, port_kind::FLOWS);
                     done?;
                 }
             }
@@ -351,16 +352,16 @@ impl Programs {
                 });
                 if let Some(value) = value {
                     if before.is_none() {
-                        self.use_port(*key, kind)?;
+                        self.use_port(*key, kind);
                     }
                     let done = self.owned.insert(bpf_key, value, 0);
                     if done.is_err() && before.is_none() {
-                        self.unuse_port(*key, kind)?;
+                        self.unuse_port(*key, kind);
                     }
                     done?;
                 } else {
                     let done = self.owned.remove(&bpf_key);
-                    self.unuse_port(*key, kind)?;
+                    self.unuse_port(*key, kind);
                     done?;
                 }
             }
@@ -416,9 +417,7 @@ impl Programs {
 
     /// A flow's removal was put off until somebody else had entered it anew: only the port's use is given back.
     pub(crate) fn supersede_flow(&mut self, key: &FlowKey) {
-        if let Err(error) = self.unuse_port(PortKey { protocol: key.protocol, local: key.local }, port_kind::FLOWS) {
-            tracing::debug!(%error, "a port's use could not be given back");
-        }
+        self.unuse_port(PortKey { protocol: key.protocol, local: key.local }, port_kind::FLOWS);
     }
 
     /// Enters who gets copies of a group's datagrams: at the port, and at any port.
@@ -456,32 +455,35 @@ impl Programs {
     }
 
     /// Notes another entry of this kind for a port.
-    fn use_port(&mut self, key: PortKey, kind: u8) -> Result<()> {
+    fn use_port(&mut self, key: PortKey, kind: u8) {
         let uses = self.port_uses.entry((key.protocol, key.local.port)).or_default();
         let uses = &mut uses[kind.trailing_zeros() as usize];
         *uses += 1;
-        if *uses == 1 { self.flip_port(key, kind) } else { Ok(()) }
+        if *uses == 1 {
+            self.flip_port(key, kind);
+        }
     }
 
     /// Notes that one is gone.
-    fn unuse_port(&mut self, key: PortKey, kind: u8) -> Result<()> {
-        let Some(all) = self.port_uses.get_mut(&(key.protocol, key.local.port)) else { return Ok(()) };
+    fn unuse_port(&mut self, key: PortKey, kind: u8) {
+        let Some(all) = self.port_uses.get_mut(&(key.protocol, key.local.port)) else { return };
         let uses = &mut all[kind.trailing_zeros() as usize];
         if *uses == 0 {
-            return Ok(());
+            return;
         }
         *uses -= 1;
         let last = *uses == 0;
         if all.iter().all(|&uses| uses == 0) {
             self.port_uses.remove(&(key.protocol, key.local.port));
         }
-        if last { self.flip_port(key, kind) } else { Ok(()) }
+        if last {
+            self.flip_port(key, kind);
+        }
     }
 
-    fn flip_port(&mut self, key: PortKey, kind: u8) -> Result<()> {
+    fn flip_port(&self, key: PortKey, kind: u8) {
         let (word, shift) = bpf::port_kinds(key.protocol as u8, key.local.port);
-        let kinds = self.port_kinds.get(&word, 0)?;
-        Ok(self.port_kinds.set(word, kinds ^ u64::from(kind) << shift, 0)?)
+        self.port_kinds.flip(word, u64::from(kind) << shift);
     }
 }
 
@@ -493,6 +495,12 @@ impl GuardLink {
             Self::Tc(_) => AttachMode::Tc,
         }
     }
+}
+
+fn mapped(map: Map, len: u32) -> Result<MappedArray> {
+    let Map::Array(data) = map else { return Err(BpfError::Missing(map::PORT_KINDS)) };
+    let mapped = MappedArray::map(data.fd().as_fd(), len);
+    mapped.map_err(|error| BpfError::System(format!("mapping {}: {error}", map::PORT_KINDS)))
 }
 
 fn array_of_maps(map: Map) -> Result<MapData> {
