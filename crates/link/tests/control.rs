@@ -4,8 +4,8 @@ mod canonical;
 
 use proptest::prelude::*;
 use tickwire_link::control::{
-    Accelerated, AttachMode, Channel, Claim, ClaimKind, CountersOf, Figures, Held, LaneInfo, MAX_MESSAGE, Membership,
-    MessageTo, Name, Part, Parts, Push, Reason, Remotes, Reply, Request, Token,
+    Accelerated, AttachMode, Channel, Claim, ClaimKind, CountersOf, EphemeralPort, EphemeralPorts, Figures, Held,
+    LaneInfo, MAX_MESSAGE, Membership, MessageTo, Name, Part, Parts, Push, Reason, Remotes, Reply, Request, Token,
 };
 use tickwire_sim::corpus;
 use tickwire_stack::Limits;
@@ -58,6 +58,7 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
         named("request-capture", &Request::Capture { lane, snaplen: 96 }),
         named("request-bulk", &Request::Bulk),
         named("request-on-kernel", &Request::OnKernel { program: name, reason }),
+        named("request-ports", &Request::Ports { source: peer.address, count: 4 }),
         named("reply-lane", &Reply::Lane { lane, token, limits, mtu: 1500 }),
         named("reply-attached", &Reply::Attached),
         named("reply-bulk", &Reply::Bulk),
@@ -70,6 +71,14 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
         named("reply-held", &Reply::Held { held }),
         named("reply-counters", &Reply::Counters { figures: Figures::new(&[1, 2, 3]) }),
         named("reply-capturing", &Reply::Capturing),
+        named(
+            "reply-ports",
+            &Reply::Ports {
+                namespace: 1,
+                source: peer.address,
+                ports: EphemeralPorts::new(&[EphemeralPort { claim, port: 40_000 }; 5]),
+            },
+        ),
         named("push-path-changed", &Push::PathChanged { path, reason }),
         named("push-peer-gone", &Push::PeerGone { pid: 44 }),
         named("push-claim-lost", &Push::ClaimLost { claim, reason: Reason::Address }),

@@ -8,7 +8,7 @@ use crate::requests::refused;
 use crate::service::Service;
 use std::time::Instant;
 use tickwire_link::bpf::Refusal;
-use tickwire_link::control::{Claim, CountersOf, Figures, Held, LaneInfo, Reason, Reply};
+use tickwire_link::control::{Claim, ClaimKind, CountersOf, Figures, Held, LaneInfo, Reason, Reply};
 use tickwire_link::region::read_only;
 use tickwire_stack::addr::Endpoint;
 
@@ -97,8 +97,8 @@ impl Service {
                     protocol: held.bound.protocol as u8,
                     local: held.bound.local,
                     remote: match held.kind {
-                        tickwire_link::control::ClaimKind::Flow => held.remote,
-                        tickwire_link::control::ClaimKind::Bound => Endpoint::default(),
+                        ClaimKind::Flow => held.remote,
+                        ClaimKind::Bound | ClaimKind::Ephemeral => Endpoint::default(),
                     },
                 };
                 Reply::Held { held }.into()

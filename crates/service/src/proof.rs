@@ -45,6 +45,11 @@ impl Judge {
         Ok(Self { cookie: sys_socket::namespace_cookie(probe.as_fd())? })
     }
 
+    /// The service's network namespace, as `SO_NETNS_COOKIE` tells it.
+    pub(crate) fn namespace(&self) -> u64 {
+        self.cookie
+    }
+
     /// Reads from the kernel what a socket is and where it is bound.
     pub(crate) fn examine(&self, socket: BorrowedFd<'_>) -> Result<Proof, Flaw> {
         let domain = sys_socket::domain(socket).map_err(|_| Flaw::NoSocket)?;

@@ -52,6 +52,7 @@ pub(crate) fn handle(
         Request::ListClaims { lane, after } => service.list_claims(id, lane, after),
         Request::Counters { of, lane } => service.counters(id, of, lane),
         Request::Bulk => service.bulk(id),
+        Request::Ports { source, count } => service.ports(id, source, count),
         Request::OnKernel { program, reason } => service.on_kernel(id, program, reason),
         Request::Capture { lane, snaplen } => service.capture(id, lane, snaplen),
     };

@@ -37,7 +37,7 @@ type Finding = (ClaimId, Duty, Option<Address>);
 fn duty(held: &Held) -> Duty {
     match (held.bound.protocol, held.kind) {
         (Protocol::Udp, _) => Duty::Datagrams,
-        (Protocol::Tcp, ClaimKind::Flow) => Duty::Idle,
+        (Protocol::Tcp, ClaimKind::Flow | ClaimKind::Ephemeral) => Duty::Idle,
         (Protocol::Tcp, ClaimKind::Bound) if held.converted => Duty::Port,
         (Protocol::Tcp, ClaimKind::Bound) => Duty::Listen,
     }

@@ -60,9 +60,12 @@ pub enum ClaimKind {
     Bound,
     /// What comes to it from one remote address and port.
     Flow,
+    /// What comes to an ephemeral port that the service has bound, from which the lane opens
+    /// connections ([`Request::Ports`]). Not to be had with a socket.
+    Ephemeral,
 }
 
-field_enum!(ClaimKind as "claim kind" { Bound = 1, Flow = 2 });
+field_enum!(ClaimKind as "claim kind" { Bound = 1, Flow = 2, Ephemeral = 3 });
 
 /// How a divert program is attached to an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -95,6 +98,20 @@ field_struct!(Part { claim, remote });
 
 /// What is given back at once; the caller sends the rest in further messages.
 pub type Parts = List<Part, 32>;
+
+/// An ephemeral port that the service has bound for a lane.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EphemeralPort {
+    /// The claim on it, a whole one.
+    pub claim: Claim,
+    /// Its number.
+    pub port: u16,
+}
+
+field_struct!(EphemeralPort { claim, port });
+
+/// The ports of one answer to [`Request::Ports`].
+pub type EphemeralPorts = List<EphemeralPort, 32>;
 
 /// Membership in a multicast group, as [`Request::Join`] asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -300,6 +317,16 @@ messages! {
         /// Why.
         reason: Reason,
     };
+    /// Bind ephemeral TCP ports at an address of the host, and divert to me what comes to them: the
+    /// lane opens connections from them without asking again. Answered by [`Reply::Ports`] or
+    /// [`Reply::Refused`].
+    Ports = 16 [0] {
+        /// The address.
+        source: Address,
+        /// How many are wanted. There may be fewer in the answer, and never more than
+        /// [`EphemeralPorts::MAX`].
+        count: u32,
+    };
 }
 
 messages! {
@@ -368,6 +395,16 @@ messages! {
     };
     /// Captured packets come through the descriptor.
     Capturing = 11 [1];
+    /// Ephemeral ports, at least one, each claimed.
+    Ports = 13 [0] {
+        /// The service's network namespace, as `SO_NETNS_COOKIE` tells it: in another one the ports
+        /// are not bound.
+        namespace: u64,
+        /// The address to which they are bound.
+        source: Address,
+        /// The ports.
+        ports: EphemeralPorts,
+    };
 }
 
 messages! {
@@ -454,6 +491,7 @@ mod tests {
             (Request::Counters { of: CountersOf::Lane, lane: 1 }, 0),
             (Request::Capture { lane: 0, snaplen: 96 }, 0),
             (Request::Bulk, 0),
+            (Request::Ports { source: PEER.address, count: 8 }, 0),
             (Request::OnKernel { program: Name::new("nginx"), reason: Reason::Restarted }, 0),
         ] {
             goes_back(&request, descriptors);
@@ -484,6 +522,7 @@ mod tests {
             reason: Reason::None,
         };
         let held = Held { claim: Claim(1), kind: ClaimKind::Bound, protocol: 6, local: PEER, remote: PEER };
+        let ports = EphemeralPorts::new(&[EphemeralPort { claim: Claim(7), port: 40_000 }; 40]);
         for (reply, descriptors) in [
             (Reply::Lane { lane: 1, token: Token([1; 16]), limits: Limits::DEFAULT, mtu: 1500 }, 4),
             (Reply::Bulk, 1),
@@ -497,6 +536,7 @@ mod tests {
             (Reply::Held { held }, 0),
             (Reply::Counters { figures: Figures::new(&[u64::MAX; Figures::MAX]) }, 0),
             (Reply::Capturing, 1),
+            (Reply::Ports { namespace: 1, source: PEER.address, ports }, 0),
         ] {
             goes_back(&reply, descriptors);
         }

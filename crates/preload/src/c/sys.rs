@@ -34,7 +34,7 @@ pub(crate) use schedule::{affinity, real_time_priority, set_affinity, set_policy
 pub(crate) use signal::{
     FAULTS, Signals, block_signals, handlers_restart, raise_pipe, restore_signals, waiting_signals,
 };
-pub(crate) use socket::{accept, bind, connect, listen, shutdown, socket, socket_inode, socket_name};
+pub(crate) use socket::{accept, bind, connect, listen, namespace, shutdown, socket, socket_inode, socket_name};
 pub(crate) use waiting::{NO_FD, drain, eventfd, ppoll, readable, ring, ring_one, wait_while, wake_all};
 
 use crate::base::errno::{Errno, Result};

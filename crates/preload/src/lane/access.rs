@@ -14,6 +14,7 @@ use crate::lane::service::Talk;
 use crate::lane::session::Session;
 use crate::lane::waiters::{Asleep, Waiters};
 use crate::table::desc::Descriptions;
+use crate::table::ports::Ports;
 use core::cell::Cell;
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
@@ -76,6 +77,11 @@ impl Access<'_> {
     /// The descriptions of all sockets of the lane.
     pub(crate) fn descriptions(&mut self) -> Descriptions<'_> {
         Descriptions::new(self.stack.user())
+    }
+
+    /// The ephemeral ports that the lane holds unused.
+    pub(crate) fn ports(&mut self) -> Ports<'_> {
+        self.descriptions().ports()
     }
 
     /// The rows of sockets that stay on the kernel.

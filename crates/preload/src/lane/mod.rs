@@ -11,6 +11,7 @@
 //! | `wire` | where the stack's packets come from and go to |
 //! | `session` | this process's control connection |
 //! | `service` | what is asked of the service by it, and what the service says unasked |
+//! | `ports` | ports to connect from |
 //! | `waiters` | the threads that sleep on the lane: which of them polls for the others, and how each is woken |
 //! | `gate` | who may enter the lane while the program ends |
 
@@ -20,6 +21,7 @@ pub(crate) mod ending;
 pub(crate) mod gate;
 mod here;
 mod kernel_rows;
+pub(crate) mod ports;
 pub(crate) mod service;
 pub(crate) mod session;
 pub(crate) mod start;

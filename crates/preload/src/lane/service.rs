@@ -233,6 +233,7 @@ impl Lane {
         };
         // The connection is let go of before anything is done with what it brought.
         self.take_bulk();
+        self.take_given_ports();
         let Ok(pushes) = pushes else {
             self.end(Reason::Lost);
             return Some(0);
@@ -265,6 +266,32 @@ impl Lane {
             && let Ok(tap) = protect::keep(tap.into_raw_fd())
         {
             self.set_bulk(tap);
+        }
+    }
+
+    /// Holds the ports that the service has sent.
+    fn take_given_ports(&self) {
+        while let Some(given) = self.talk.free_session().and_then(|mut session| session.as_mut()?.take_ports()) {
+            self.ports_have_come(&given);
+        }
+    }
+
+    /// The same, for a thread that needs one: the helper may not have heard of them yet.
+    pub(super) fn look_for_ports(&self) {
+        if let Some(Some(session)) = self.talk.free_session().as_deref_mut() {
+            // Whether the service has gone, whoever asks it finds out.
+            let _ = session.listen();
+            if session.has_pushes() {
+                crate::base::bell::ring();
+            }
+        }
+        self.take_given_ports();
+    }
+
+    /// Tells the service what is not waited for, if it can be told at this moment.
+    pub(super) fn tell(&self, request: &Request) {
+        if let Some(Some(session)) = self.talk.free_session().as_deref() {
+            let _ = session.tell(request);
         }
     }
 

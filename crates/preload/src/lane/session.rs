@@ -1,5 +1,6 @@
 //! This process's control connection: requests to the service and what it says unasked.
 
+use crate::lane::ports::Given;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::time::Duration;
@@ -13,6 +14,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How many pushes may come while an answer is awaited before room for them is allocated: a signal handler may be who asks.
 const PUSHES: usize = 32;
 
+/// As many answers with ports may come before room for them is allocated.
+const PORTS: usize = 4;
+
 /// Answers to requests that nobody waited for are told from others by their number.
 pub(crate) struct Session {
     /// Until it is dropped.
@@ -22,12 +26,20 @@ pub(crate) struct Session {
     pushes: Vec<Push>,
     /// The device for trains of segments, which was asked for and has come.
     bulk: Option<OwnedFd>,
+    /// Ports that were asked for and have come.
+    ports: Vec<Given>,
 }
 
 impl Session {
     /// A session over a connected channel.
     pub(crate) fn new(channel: Channel) -> Self {
-        Self { channel: Some(channel), number: 0, pushes: Vec::with_capacity(PUSHES), bulk: None }
+        Self {
+            channel: Some(channel),
+            number: 0,
+            pushes: Vec::with_capacity(PUSHES),
+            bulk: None,
+            ports: Vec::with_capacity(PORTS),
+        }
     }
 
     /// A session over the channel of the program that was this process before. Answers to what that has asked may still come: the numbers begin
@@ -87,9 +99,9 @@ impl Session {
                 }
                 return Ok((reply, std::mem::take(&mut incoming.descriptors)));
             }
-            let before = self.pushes.len();
+            let before = (self.pushes.len(), self.ports.len());
             self.unawaited(&reply, &mut incoming.descriptors)?;
-            if self.pushes.len() > before {
+            if (self.pushes.len(), self.ports.len()) != before {
                 crate::base::bell::ring();
             }
         }
@@ -112,6 +124,7 @@ impl Session {
                 let parts = Parts::new(&[Part { claim, remote: Endpoint::default() }]);
                 return self.tell(&Request::Release { parts });
             }
+            Reply::Ports { namespace, source, ports } => self.ports.push(Given { namespace, source, ports }),
             Reply::Path { path, reason } => self.pushes.push(Push::PathChanged { path, reason }),
             Reply::Bulk => self.bulk = descriptors.take(0),
             _ => {}
@@ -124,9 +137,29 @@ impl Session {
         self.bulk.take()
     }
 
+    /// The ports that the service has sent since it was asked.
+    pub(crate) fn take_ports(&mut self) -> Option<Given> {
+        self.ports.pop()
+    }
+
     /// Whether something came unasked while an answer was awaited.
     pub(crate) fn has_pushes(&self) -> bool {
-        !self.pushes.is_empty()
+        !self.pushes.is_empty() || !self.ports.is_empty()
+    }
+
+    /// Takes in what the service has said, without waiting.
+    ///
+    /// # Errors
+    /// If the service has gone.
+    pub(crate) fn listen(&mut self) -> io::Result<()> {
+        while let Some(mut incoming) = self.channel()?.try_receive()? {
+            if let Ok((_, push)) = incoming.decode::<Push>() {
+                self.pushes.push(push);
+            } else if let Ok((_, reply)) = incoming.decode::<Reply>() {
+                self.unawaited(&reply, &mut incoming.descriptors)?;
+            }
+        }
+        Ok(())
     }
 
     /// What the service said unasked since the last call of this function.
@@ -134,25 +167,8 @@ impl Session {
     /// # Errors
     /// If the service has gone.
     pub(crate) fn pushes(&mut self) -> io::Result<Vec<Push>> {
-        let mut gone = None;
-        loop {
-            match self.channel()?.try_receive() {
-                Ok(Some(mut incoming)) => {
-                    if let Ok((_, push)) = incoming.decode::<Push>() {
-                        self.pushes.push(push);
-                    } else if let Ok((_, reply)) = incoming.decode::<Reply>() {
-                        self.unawaited(&reply, &mut incoming.descriptors)?;
-                    }
-                }
-                Ok(None) => break,
-                Err(error) => {
-                    gone = Some(error);
-                    break;
-                }
-            }
-        }
-        match gone {
-            Some(error) if self.pushes.is_empty() => Err(error),
+        match self.listen() {
+            Err(error) if self.pushes.is_empty() => Err(error),
             _ => Ok(std::mem::replace(&mut self.pushes, Vec::with_capacity(PUSHES))),
         }
     }

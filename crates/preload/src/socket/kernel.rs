@@ -270,6 +270,7 @@ pub(crate) fn restore_blocking(fd: c_int) {
 pub(crate) fn claim_lost(lane: &'static Lane, claim: u64, reason: Reason) {
     crate::socket::pending::forget(lane, claim);
     let found = lane.with(|access| {
+        access.ports().forget(claim);
         let mut found = Vec::new();
         for index in 0..access.descriptions().used() {
             if *access.descriptions().get(index).claim() == claim {

@@ -13,7 +13,7 @@ use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE};
 use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN, Plan, Same, TIMED_OUT};
 use core::ffi::c_int;
-use tickwire_link::control::{ClaimKind, Reason};
+use tickwire_link::control::{Claim, ClaimKind, EphemeralPort, Reason};
 use tickwire_stack::TcpId;
 use tickwire_stack::addr::{Address, Endpoint, Family};
 use tickwire_stack::tcp::State;
@@ -87,7 +87,7 @@ pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]
             }
             (Stage::Connection(id), _) => break id,
             (Stage::Fresh, Name::Inet { endpoint, scope, .. }) if fits(&endpoint, flags) => {
-                if let Some(id) = begin(lane, &subject, endpoint, scope, flags & flag::V6 != 0)? {
+                if let Some(id) = begin(lane, &subject, endpoint, scope, flags)? {
                     if flags & flag::NONBLOCK != 0 {
                         return Err(Errno(libc::EINPROGRESS));
                     }
@@ -126,12 +126,14 @@ fn fits(remote: &Endpoint, flags: u64) -> bool {
 }
 
 /// Takes port and flow, and sends the SYN. `None` if another thread has begun something with the socket meanwhile, and it is to be looked at anew.
-fn begin(lane: &'static Lane, subject: &Subject, remote: Endpoint, scope: u32, v6: bool) -> Result<Option<TcpId>> {
+fn begin(lane: &'static Lane, subject: &Subject, remote: Endpoint, scope: u32, flags: u64) -> Result<Option<TcpId>> {
     let Same { fd, index, .. } = subject.0;
+    let v6 = flags & flag::V6 != 0;
     let demote = |reason| subject.demote(lane, remote, reason).map(|()| None);
     let bound = sys::socket_name(fd, false)?;
     let wanted = if bound.address.is_unspecified() { Address::ANY } else { bound.address };
-    let path = match lane.reach(remote.address, wanted, scope, crate::socket::via::bound_device(fd)) {
+    let device = crate::socket::via::bound_device(fd);
+    let path = match lane.reach(remote.address, wanted, scope, device) {
         Ok(path) => path,
         Err(reason) => return demote(reason),
     };
@@ -139,27 +141,20 @@ fn begin(lane: &'static Lane, subject: &Subject, remote: Endpoint, scope: u32, v
     if source.family() != remote.address.family() {
         return demote(Reason::NoRoute);
     }
-    if bound.port == 0 {
-        // The number may be that of another socket by now.
-        lane.with(|access| subject.stage(access))?;
-        // Otherwise `bind` leaves the port to the kernel's own connect.
-        let _ = sys::set_option(fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, &0i32);
-        let (bytes, len) = name::emit(Endpoint::new(source, 0), v6, scope);
-        if sys::bind(fd, &bytes[..len]).is_err() {
-            return demote(Reason::Address);
-        }
-    }
-    let name = sys::socket_name(fd, false)?;
-    let (claim, granted) = match lane.claim(fd, ClaimKind::Flow, remote) {
-        Ok(claimed) => claimed,
-        Err(reason) => return demote(reason),
+    // A port of any sort will do: the lane may hold one.
+    let any = bound.port == 0 && scope == 0 && device == 0 && flags & flag::PORT_RANGE == 0;
+    let held = if any { lane.take_port(fd, source) } else { None };
+    let (claim, local) = match held {
+        Some(EphemeralPort { claim: Claim(claim), port }) => (claim, Endpoint::new(source, port)),
+        None => match claim_flow(lane, subject, Endpoint::new(source, bound.port), remote, scope, v6)? {
+            Ok(claimed) => claimed,
+            Err(reason) => return demote(reason),
+        },
     };
-    // Bound to a port of any address, it is connected from one.
-    let source = if name.address.is_unspecified() { granted.address } else { source };
-    let local = Endpoint::new(source, name.port);
     let begun = lane.with(|access| {
         let (Stage::Fresh, bits) = subject.stage(access)? else { return Ok(None) };
-        let options = options::tcp_from_kernel(access.stack.tcp_defaults(), fd, bits, remote.address.family());
+        let options =
+            options::tcp_from_kernel(access.stack.tcp_defaults(), fd, bits, remote.address.family(), access.now);
         let id = access.stack.tcp_connect(&options, local, remote, access.now)?;
         let mut descriptions = access.descriptions();
         let mut description = descriptions.get(index);
@@ -172,6 +167,9 @@ fn begin(lane: &'static Lane, subject: &Subject, remote: Endpoint, scope: u32, v
     match begun {
         Ok(Some(id)) => {
             crate::wait::epoll::moved_to_stack(lane, index);
+            if held.is_some() {
+                lane.ask_for_ports(source);
+            }
             Ok(Some(id))
         }
         _ => {
@@ -179,6 +177,35 @@ fn begin(lane: &'static Lane, subject: &Subject, remote: Endpoint, scope: u32, v
             if begun == Err(Errno(libc::ENOBUFS)) { demote(Reason::LaneFull) } else { begun }
         }
     }
+}
+
+/// Binds the socket, unless it is bound, and claims the flow. Answers the claim and the local end, or
+/// the reason for which it is not to be had.
+fn claim_flow(
+    lane: &'static Lane,
+    subject: &Subject,
+    wanted: Endpoint,
+    remote: Endpoint,
+    scope: u32,
+    v6: bool,
+) -> Result<core::result::Result<(u64, Endpoint), Reason>> {
+    let fd = subject.0.fd;
+    if wanted.port == 0 {
+        // The number may be that of another socket by now.
+        lane.with(|access| subject.stage(access))?;
+        // Otherwise `bind` leaves the port to the kernel's own connect.
+        let _ = sys::set_option(fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, &0i32);
+        let (bytes, len) = name::emit(wanted, v6, scope);
+        if sys::bind(fd, &bytes[..len]).is_err() {
+            return Ok(Err(Reason::Address));
+        }
+    }
+    let name = sys::socket_name(fd, false)?;
+    Ok(lane.claim(fd, ClaimKind::Flow, remote).map(|(claim, granted)| {
+        // Bound to a port of any address, it is connected from one.
+        let source = if name.address.is_unspecified() { granted.address } else { wanted.address };
+        (claim, Endpoint::new(source, name.port))
+    }))
 }
 
 /// What has become of an attempt to connect. It is this one that the call has begun or met: another thread may have ended it since, and begun the next.
@@ -257,7 +284,7 @@ pub(crate) fn listen(lane: &'static Lane, fd: c_int, index: u32, backlog: c_int)
         (Stage::Connection(_), _) => Err(Errno(libc::EINVAL)),
         (Stage::Fresh, flags) => {
             let family = if flags & flag::V6 != 0 { Family::V6 } else { Family::V4 };
-            let mut options = options::tcp_from_kernel(access.stack.tcp_defaults(), fd, flags, family);
+            let mut options = options::tcp_from_kernel(access.stack.tcp_defaults(), fd, flags, family, access.now);
             options.v6only = flags & flag::V6ONLY != 0;
             let id = access.stack.tcp_listen(&options, local, backlog)?;
             access.descriptions().get(index).set_socket(id.into());

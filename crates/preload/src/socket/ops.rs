@@ -171,7 +171,14 @@ fn fast_open(
 
 /// `bind`.
 pub(crate) fn bind(fd: c_int, address: &[u8]) -> Result<()> {
-    TABLE.open(fd)?;
+    let entry = TABLE.open(fd)?;
+    if let Entry::Tcp(index) = entry
+        && let Some(lane) = lane::current()
+        && matches!(lane.with(|access| tcp::stage(access, index)), Ok((tcp::Stage::Connection(_), _)))
+    {
+        // The kernel socket of a connection need not have a name.
+        return Err(Errno(libc::EINVAL));
+    }
     sys::bind(fd, address)?;
     let entry = TABLE.get(fd);
     let answer = match entry {

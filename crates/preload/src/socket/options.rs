@@ -2,6 +2,7 @@
 //! the stack are set there as well, and read from there. Which is which says [`treatment`].
 
 use crate::base::errno::{ANEW, Errno, Result};
+use crate::base::locked::Lock;
 use crate::c::sys;
 use crate::lane::{self, Access, Lane};
 use crate::socket::kernel;
@@ -15,7 +16,7 @@ use crate::wait::Same;
 use core::ffi::c_int;
 use tickwire_stack::addr::Family;
 use tickwire_stack::tcp::{Algorithm, Setting, TcpOptions};
-use tickwire_stack::time::Span;
+use tickwire_stack::time::{Instant, Span};
 use tickwire_stack::udp::{MtuDiscover, UdpOptions};
 use tickwire_stack::{TcpId, UdpId};
 
@@ -129,6 +130,7 @@ fn set_common(access: &mut Access<'_>, index: u32, level: c_int, name: c_int, nu
             description.set(flag::LOOP_OFF, !on);
             return true;
         }
+        (libc::IPPROTO_IP, treatment::IP_LOCAL_PORT_RANGE) => flag::PORT_RANGE,
         (libc::IPPROTO_UDP, libc::UDP_CORK) => {
             // What waits in the kernel has gone, too.
             description.set(flag::MORE, false);
@@ -242,6 +244,7 @@ fn set_tcp(lane: &'static Lane, fd: c_int, index: u32, level: c_int, name: c_int
             Stage::Fresh => {
                 let mut descriptions = access.descriptions();
                 let mut description = descriptions.get(index);
+                description.set(flag::OPTIONS, true);
                 match setting {
                     Setting::SendBuffer(_) => description.set(flag::SEND_BUFFER, true),
                     Setting::ReceiveBuffer(_) => description.set(flag::RECEIVE_BUFFER, true),
@@ -270,9 +273,35 @@ fn name_of(algorithm: Algorithm) -> &'static [u8; 16] {
     }
 }
 
+/// What a kernel socket of either family has if nothing was set, by the system's settings; and when that was read.
+static UNSET: Lock<[Option<(Instant, TcpOptions)>; 2]> = Lock::new([None; 2]);
+
+/// The system's settings are read again after so long.
+const UNSET_FOR: Span = Span::from_secs(1);
+
 /// The options that a program has set on a kernel socket before the stack had the connection, for packets of a family. `bits` are its
 /// description's flags.
-pub(crate) fn tcp_from_kernel(mut options: TcpOptions, fd: c_int, bits: u64, family: Family) -> TcpOptions {
+pub(crate) fn tcp_from_kernel(options: TcpOptions, fd: c_int, bits: u64, family: Family, now: Instant) -> TcpOptions {
+    let anew = || read_from_kernel(options, fd, bits, family);
+    if bits & flag::OPTIONS != 0 {
+        return anew();
+    }
+    // A handler may have interrupted this very thread.
+    let Some(mut unset) = UNSET.try_lock() else { return anew() };
+    let known = &mut unset[usize::from(family == Family::V6)];
+    if let Some((read, unset)) = *known
+        && now.since(read) < UNSET_FOR
+    {
+        return unset;
+    }
+    let domain = if family == Family::V6 { libc::AF_INET6 } else { libc::AF_INET };
+    let Ok(fresh) = sys::socket(domain, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) else { return anew() };
+    let read = read_from_kernel(options, fresh, 0, family);
+    sys::close(fresh);
+    known.insert((now, read)).1
+}
+
+fn read_from_kernel(mut options: TcpOptions, fd: c_int, bits: u64, family: Family) -> TcpOptions {
     const SAME: &[(c_int, c_int)] = &[
         (libc::IPPROTO_TCP, libc::TCP_NODELAY),
         (libc::IPPROTO_TCP, libc::TCP_CORK),

@@ -3,14 +3,16 @@
 //! touched under the lane's lock only.
 
 use crate::table::fd::LIMIT;
+use crate::table::ports::{self, Ports};
 use tickwire_stack::SocketId;
 use tickwire_stack::time::Span;
 
-/// Words before the first description: a few single ones, then one per process.
+/// Words before the first description: a few single ones, then one per process, then the ports.
 const SINGLES: usize = 64;
 /// Most processes of one lane.
 pub(crate) const PROCESSES: usize = 64;
-const FIRST: usize = SINGLES + PROCESSES;
+const PORTS: usize = SINGLES + PROCESSES;
+const FIRST: usize = PORTS + ports::WORDS;
 /// Words of one description.
 const WORDS: usize = 10;
 
@@ -107,6 +109,10 @@ pub(crate) mod flag {
     pub(crate) const GIVEN_UP: u64 = 1 << 31;
     /// TCP: the program took its last connection, or attempt, back by connecting to nowhere.
     pub(crate) const TAKEN_BACK: u64 = 1 << 32;
+    /// TCP: IP_LOCAL_PORT_RANGE was set by the program.
+    pub(crate) const PORT_RANGE: u64 = 1 << 33;
+    /// TCP: the program has set an option of the kernel socket that the stack's is to have.
+    pub(crate) const OPTIONS: u64 = 1 << 34;
     /// No socket: what a process left when it ended, see [`super::Left`].
     pub(crate) const LEFT: u64 = 1 << 30;
 }
@@ -160,6 +166,11 @@ impl<'a> Descriptions<'a> {
     /// How many were ever used: their indices are below.
     pub(crate) fn used(&self) -> u32 {
         (self.words[single::USED] as u32).min(self.capacity())
+    }
+
+    /// The ephemeral ports that the lane holds unused.
+    pub(crate) fn ports(self) -> Ports<'a> {
+        Ports::new(&mut self.words[PORTS..FIRST])
     }
 
     /// The process of a slot, 0 if it is free.

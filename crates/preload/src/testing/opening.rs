@@ -45,6 +45,17 @@ fn what_waits_for_a_connection_that_is_refused_is_told() {
     [written, read].into_iter().for_each(close);
 }
 
+/// As on Linux: it has a name, although the kernel socket of a connection may have none.
+#[test]
+fn a_connection_is_not_bound_anew() {
+    let fd = socket(libc::SOCK_STREAM);
+    assert_eq!(ops::connect(fd, &address(THERE, 7)), Ok(()));
+    let name = ops::socket_name(fd, false).unwrap();
+    assert_eq!(ops::bind(fd, &address(Address::ANY_V4, 0)), Err(Errno(libc::EINVAL)));
+    assert_eq!(ops::socket_name(fd, false).unwrap(), name);
+    close(fd);
+}
+
 fn so_error(fd: c_int) -> i32 {
     let (bytes, _) = crate::socket::options::get(fd, libc::SOL_SOCKET, libc::SO_ERROR).unwrap().unwrap();
     i32::from_ne_bytes(bytes.try_into().unwrap())

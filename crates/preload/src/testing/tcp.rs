@@ -203,7 +203,11 @@ fn a_full_send_buffer_stops_a_nonblocking_sender_with_a_part() {
 #[test]
 fn options_are_kept_on_both_sides() {
     let fd = socket(libc::SOCK_STREAM);
-    sys::set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, &1i32).unwrap();
+    let before = |name, value: i32| {
+        let kernel = || sys::set_option(fd, libc::IPPROTO_TCP, name, &value);
+        options::program_sets(fd, libc::IPPROTO_TCP, name, &value.to_ne_bytes(), kernel).unwrap();
+    };
+    before(libc::TCP_NODELAY, 1);
     ops::connect(fd, &address(THERE, 7)).unwrap();
     let read = |name| {
         let (bytes, _) = options::get(fd, libc::IPPROTO_TCP, name).unwrap().unwrap();
@@ -231,7 +235,8 @@ fn what_waits_to_be_read_is_counted() {
 fn a_peer_that_cannot_be_reached_is_told_as_such_and_not_as_the_end_of_a_wait() {
     let patience = 50u32.to_ne_bytes();
     let fd = socket(libc::SOCK_STREAM);
-    sys::set_option(fd, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, &50u32).unwrap();
+    let kernel = || sys::set_option(fd, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, &50u32);
+    options::program_sets(fd, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, &patience, kernel).unwrap();
     assert_eq!(ops::connect(fd, &address(THERE, 13)), Err(Errno(libc::ETIMEDOUT)));
     close(fd);
 

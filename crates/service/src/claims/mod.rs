@@ -1,6 +1,7 @@
 //! Claims: what a program may have diverted to its lane, and on what proof.
 
 mod ending;
+mod ephemeral;
 mod kernels;
 mod memberships;
 
@@ -27,7 +28,7 @@ pub(crate) struct Held {
     /// The address for which packets are diverted now: the bound one, or, while a UDP socket bound to any is connected, one.
     pub(crate) covered: Address,
     pub(crate) remote: Endpoint,
-    /// The program's kernel socket: as long as it is held, the port stays taken in the kernel's registry.
+    /// The program's kernel socket, or the service's own for an ephemeral port: as long as it is held, the port stays taken in the kernel's registry.
     pub(crate) socket: Arc<Foreign>,
     /// Whether our filter is on it (see [`crate::groups`]); one that the program attached itself is none of our business.
     filtered: bool,
@@ -39,6 +40,25 @@ pub(crate) struct Held {
     charged: usize,
     /// Connections of a shared port that stay with this lane (see [`crate::pins`]).
     pub(crate) pinned: Vec<FlowKey>,
+}
+
+impl Held {
+    fn new(lane: LaneId, user: u32, kind: ClaimKind, bound: Bound, remote: Endpoint, socket: Foreign) -> Self {
+        Self {
+            lane,
+            user,
+            kind,
+            bound,
+            covered: bound.local.address,
+            remote,
+            socket: Arc::new(socket),
+            filtered: false,
+            converting: Vec::new(),
+            converted: false,
+            charged: 0,
+            pinned: Vec::new(),
+        }
+    }
 }
 
 impl Service {
@@ -80,26 +100,11 @@ impl Service {
             self.forget_given(&FlowKey { protocol: bound.protocol, local: bound.local, remote });
         }
         let entered = match kind {
-            ClaimKind::Bound => self.registry.claim_bound(number, bound),
+            ClaimKind::Bound | ClaimKind::Ephemeral => self.registry.claim_bound(number, bound),
             ClaimKind::Flow => self.registry.claim_flow(number, bound, remote),
         };
         let (claim, changes) = entered.map_err(reason_of_conflict).inspect_err(|_| self.usage.give_flow(user))?;
-        let socket = Arc::new(socket);
-        let held = Held {
-            lane: number,
-            user,
-            kind,
-            bound,
-            covered: bound.local.address,
-            remote,
-            socket,
-            filtered: false,
-            converting: Vec::new(),
-            converted: false,
-            charged: 0,
-            pinned: Vec::new(),
-        };
-        self.claims.insert(claim, held);
+        self.claims.insert(claim, Held::new(number, user, kind, bound, remote, socket));
         self.enter(number, claim, changes).inspect_err(|_| self.remove_claims(number, vec![claim]))?;
         tracing::debug!(lane = number, claim, protocol = ?bound.protocol, local = %bound.local, ?kind, "claimed");
         Ok((claim, bound.local))
@@ -130,7 +135,7 @@ impl Service {
         let first = match kind {
             ClaimKind::Bound => self.leave_to_kernel(lane, claim, bound),
             ClaimKind::Flow if self.others_have(lane, bound.local, remote) => Err(Reason::PortTaken),
-            ClaimKind::Flow => Ok(Vec::new()),
+            ClaimKind::Flow | ClaimKind::Ephemeral => Ok(Vec::new()),
         };
         let mut all = first.inspect_err(|_| self.take_back(lane, claim, &changes))?;
         let joined = pins::joined(&changes);
@@ -151,7 +156,7 @@ impl Service {
             ClaimKind::Flow if self.kernel_has(bound.local, remote) || self.others_have(lane, bound.local, remote) => {
                 Err(Reason::PortTaken)
             }
-            ClaimKind::Flow => Ok(()),
+            ClaimKind::Flow | ClaimKind::Ephemeral => Ok(()),
         }
     }
 
@@ -203,6 +208,8 @@ impl Service {
         }
         let ours = self.nics.has_address(local.address);
         match kind {
+            // The service binds such a port itself.
+            ClaimKind::Ephemeral => Err(Reason::BadRequest),
             // A TCP socket that is bound but does not listen has no right to what comes to the port: connections of others may.
             ClaimKind::Bound if protocol == Protocol::Tcp && !proof.listens => Err(Reason::NotBound),
             ClaimKind::Bound if local.address.is_loopback() => Err(Reason::BoundLoopback),

@@ -61,6 +61,19 @@ pub(crate) fn socket_name(fd: c_int, peer: bool) -> Result<Endpoint> {
     }
 }
 
+/// `SO_NETNS_COOKIE` (Linux 5.14).
+const SO_NETNS_COOKIE: c_int = 71;
+
+/// A number that names the network namespace in which a socket was made.
+pub(crate) fn namespace(fd: c_int) -> Result<u64> {
+    let mut cookie = 0u64;
+    let mut len = size_of::<u64>() as socklen_t;
+    let (value, room) = ((&raw mut cookie).cast(), &raw mut len);
+    // SAFETY: `len` says how much room there is for the value.
+    check(unsafe { real::getsockopt(fd, libc::SOL_SOCKET, SO_NETNS_COOKIE, value, room) })?;
+    Ok(cookie)
+}
+
 /// The inode of a socket, which names it in every process that has it; `None` if the descriptor is not a socket.
 pub(crate) fn socket_inode(fd: c_int) -> Option<u64> {
     let mut stat = MaybeUninit::<libc::stat>::uninit();

@@ -1,0 +1,161 @@
+//! Ports to connect from: taken from those that the lane holds. The service is asked for more when
+//! few are left, and the connection does not wait for them unless there is none.
+
+use crate::c::sys;
+use crate::lane::Lane;
+use crate::table::ports::Ask;
+use core::ffi::c_int;
+use tickwire_link::control::{EphemeralPort, EphemeralPorts, Part, Reply, Request};
+use tickwire_stack::addr::Address;
+
+/// Ports that the service has bound.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Given {
+    pub(crate) namespace: u64,
+    pub(crate) source: Address,
+    pub(crate) ports: EphemeralPorts,
+}
+
+impl Lane {
+    /// A port of an address from which a socket may be connected, and its claim, which is the
+    /// caller's to release. `None` if the socket has to be bound and claimed by itself: it is of
+    /// another network namespace, or the service gives no port.
+    pub(crate) fn take_port(&self, fd: c_int, source: Address) -> Option<EphemeralPort> {
+        let here = sys::namespace(fd).ok()?;
+        let look = || {
+            self.with(|access| {
+                let now = access.now;
+                let mut ports = access.ports();
+                if ports.namespace().is_some_and(|namespace| namespace != here) {
+                    return Ok(Err(None));
+                }
+                Ok(ports.take(source).ok_or_else(|| ports.to_ask_for(now)))
+            })
+        };
+        let mut found = look().ok()?;
+        if matches!(found, Err(Some(Ask { only: true, .. }))) {
+            self.look_for_ports();
+            found = look().ok()?;
+        }
+        let Ask { count, only } = match found {
+            Ok(port) => return Some(port),
+            Err(ask) => ask?,
+        };
+        let answer = self.ask(&Request::Ports { source, count }, None);
+        if !only {
+            self.are_answered();
+        }
+        let Ok((Reply::Ports { namespace, source, ports }, _)) = answer else { return None };
+        let (&first, others) = ports.as_slice().split_first()?;
+        let other_namespace = namespace != here;
+        let kept = if other_namespace { ports } else { EphemeralPorts::new(others) };
+        self.hold_ports(&Given { namespace, source, ports: kept });
+        (!other_namespace).then_some(first)
+    }
+
+    fn are_answered(&self) {
+        let _ = self.with_quietly(|access| {
+            access.ports().are_answered();
+            Ok(())
+        });
+    }
+
+    /// Holds ports that were asked for in advance.
+    pub(super) fn ports_have_come(&self, given: &Given) {
+        self.are_answered();
+        self.hold_ports(given);
+    }
+
+    /// Asks for further ports of an address if few are left, without waiting for them.
+    pub(crate) fn ask_for_ports(&self, source: Address) {
+        let count = self.with_quietly(|access| {
+            let now = access.now;
+            Ok(access.ports().to_ask_for_in_advance(now))
+        });
+        if let Ok(count @ 1..) = count {
+            self.tell(&Request::Ports { source, count });
+        }
+    }
+
+    /// Holds ports that the service has bound; gives those back for which there is no room.
+    fn hold_ports(&self, given: &Given) {
+        let ports = given.ports.as_slice();
+        let put = self.with_quietly(|access| Ok(access.ports().put(given.namespace, given.source, ports)));
+        let surplus = &ports[put.unwrap_or(0)..];
+        let mut parts = [Part::default(); EphemeralPorts::MAX];
+        parts.iter_mut().zip(surplus).for_each(|(part, port)| part.claim = port.claim);
+        let told = self.release_parts(&parts[..surplus.len()]);
+        surplus[told..].iter().for_each(|port| self.release(port.claim.0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{self, HERE};
+    use std::time::Duration;
+    use tickwire_link::control::{Channel, Claim, Parts};
+
+    fn asked(service: &Channel) -> (u32, Request) {
+        service.receive(Duration::from_secs(5)).unwrap().decode().unwrap()
+    }
+
+    fn given(namespace: u64, claims: core::ops::Range<u64>) -> Reply {
+        let port = |claim| EphemeralPort { claim: Claim(claim), port: 40_000 + claim as u16 };
+        Reply::Ports { namespace, source: HERE, ports: EphemeralPorts::new(&claims.map(port).collect::<Vec<_>>()) }
+    }
+
+    /// Takes a port while the service answers one request for so many with this.
+    fn taken(lane: &'static Lane, service: &Channel, fd: c_int, expected: u32, reply: &Reply) -> Option<u64> {
+        std::thread::scope(|scope| {
+            let taking = scope.spawn(|| lane.take_port(fd, HERE).map(|port| port.claim.0));
+            let (number, request) = asked(service);
+            assert!(matches!(request, Request::Ports { source: HERE, count } if count == expected), "{request:?}");
+            service.send(reply, number, &[]).unwrap();
+            taking.join().unwrap()
+        })
+    }
+
+    #[test]
+    fn the_service_is_asked_when_no_port_is_left_and_in_advance_when_few_are() {
+        let (lane, service) = testing::another();
+        let fd = sys::socket(libc::AF_INET, libc::SOCK_STREAM, 0).unwrap();
+        let here = sys::namespace(fd).unwrap();
+        assert_eq!(taken(lane, &service, fd, 1, &given(here, 1..2)), Some(1));
+        lane.ask_for_ports(HERE);
+        assert_eq!(taken(lane, &service, fd, 2, &given(here, 2..4)), Some(2), "nothing was asked for in advance");
+        lane.ask_for_ports(HERE);
+        let (number, request) = asked(&service);
+        assert!(matches!(request, Request::Ports { count: 4, .. }), "{request:?}");
+        service.send(&given(here, 4..8), number, &[]).unwrap();
+        let mut claims: Vec<u64> = (0..5).map(|_| lane.take_port(fd, HERE).unwrap().claim.0).collect();
+        claims.sort_unstable();
+        assert_eq!(claims, [3, 4, 5, 6, 7], "none is waited for that has come");
+        assert_eq!(taken(lane, &service, fd, 8, &Reply::Done), None);
+        sys::close(fd);
+    }
+
+    #[test]
+    fn a_socket_of_another_namespace_gets_no_port() {
+        let (lane, service) = testing::another();
+        let fd = sys::socket(libc::AF_INET, libc::SOCK_STREAM, 0).unwrap();
+        let elsewhere = sys::namespace(fd).unwrap() + 1;
+        assert_eq!(taken(lane, &service, fd, 1, &given(elsewhere, 1..2)), None);
+        assert!(lane.take_port(fd, HERE).is_none(), "and the service is not asked again");
+        sys::close(fd);
+    }
+
+    #[test]
+    fn ports_for_which_there_is_no_room_are_given_back() {
+        let (lane, service) = testing::another();
+        let many = |claims| {
+            let Reply::Ports { namespace, source, ports } = given(1, claims) else { unreachable!() };
+            Given { namespace, source, ports }
+        };
+        (0..4).for_each(|n| lane.hold_ports(&many(n * 32 + 1..n * 32 + 33)));
+        lane.hold_ports(&many(200..203));
+        let (_, request) = asked(&service);
+        let parts = Parts::new(&[200, 201, 202].map(|n| Part { claim: Claim(n), ..Part::default() }));
+        assert_eq!(format!("{request:?}"), format!("{:?}", Request::Release { parts }));
+    }
+}

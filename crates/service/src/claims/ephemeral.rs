@@ -1,0 +1,103 @@
+//! Ephemeral ports that the service binds for a lane, several at a time, so that the program
+//! opens connections without asking for each.
+//!
+//! The socket is the service's own and is bound without `SO_REUSEADDR`: the kernel gives the port
+//! to nobody else at this address, neither by `bind` nor for a connection of its own, and chooses
+//! none that has one. So, unlike a single flow, such a port belongs to its lane as a whole.
+
+use super::Held;
+use crate::connection::{Answer, ConnectionId};
+use crate::offload::Foreign;
+use crate::proof::local_name;
+use crate::registry::{Bound, LaneId, Protocol};
+use crate::requests::refused;
+use crate::service::Service;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, socket};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use tickwire_link::control::{Claim, ClaimKind, EphemeralPort, EphemeralPorts, Reason, Reply};
+use tickwire_stack::addr::{Address, Endpoint};
+
+impl Service {
+    /// Answers [`tickwire_link::control::Request::Ports`].
+    pub(crate) fn ports(&mut self, id: ConnectionId, source: Address, count: u32) -> Answer {
+        let Some(lane) = self.connections.get(&id).and_then(|c| c.lane) else {
+            return refused(Reason::BadRequest);
+        };
+        let Some(user) = self.lanes.get(&lane).map(|lane| lane.user) else {
+            return refused(Reason::LaneGone);
+        };
+        if !self.nics.any() {
+            return refused(self.nics.why_none());
+        }
+        // An address of one link is not the whole name of a place to bind to.
+        if !self.nics.has_address(source) || source.is_link_local() {
+            return refused(Reason::Address);
+        }
+        let mut ports = Vec::new();
+        for _ in 0..count.clamp(1, EphemeralPorts::MAX as u32) {
+            match self.bind_port(lane, user, source) {
+                Ok(port) => ports.push(port),
+                Err(reason) if ports.is_empty() => return refused(reason),
+                Err(_) => break,
+            }
+        }
+        tracing::debug!(lane, %source, ports = ports.len(), "bound ephemeral ports");
+        Reply::Ports { namespace: self.judge.namespace(), source, ports: EphemeralPorts::new(&ports) }.into()
+    }
+
+    fn bind_port(&mut self, lane: LaneId, user: u32, source: Address) -> Result<EphemeralPort, Reason> {
+        self.usage.take_flow(user)?;
+        let bound = bound_socket(source).and_then(|socket| {
+            let local = local_name(socket.as_fd()).filter(|name| name.address == source)?;
+            Some((socket, local))
+        });
+        let Some((socket, local)) = bound else {
+            self.usage.give_flow(user);
+            return Err(Reason::PortTaken);
+        };
+        let bound = Bound { protocol: Protocol::Tcp, local, dual: false, shares: false, reuses: false };
+        let entered = self.registry.claim_bound(lane, bound);
+        let (claim, changes) =
+            entered.map_err(super::reason_of_conflict).inspect_err(|_| self.usage.give_flow(user))?;
+        let socket = Foreign::new(socket, self.offload.of(user));
+        let held = Held::new(lane, user, ClaimKind::Ephemeral, bound, Endpoint::default(), socket);
+        self.claims.insert(claim, held);
+        self.apply_claim(lane, claim, changes).inspect_err(|_| self.remove_claims(lane, vec![claim]))?;
+        Ok(EphemeralPort { claim: Claim(claim), port: local.port })
+    }
+}
+
+/// A TCP socket with an ephemeral port of this address to itself.
+fn bound_socket(source: Address) -> Option<OwnedFd> {
+    let (family, name) = match source.to_v4() {
+        Some(v4) => (AddressFamily::Inet, SocketAddr::from((v4, 0))),
+        None => (AddressFamily::Inet6, SocketAddr::from((source.0, 0))),
+    };
+    let bound = socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)
+        .and_then(|socket| bind(socket.as_raw_fd(), &SockaddrStorage::from(name)).map(|()| socket));
+    bound.inspect_err(|error| tracing::warn!(%source, %error, "no ephemeral port can be bound")).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::socket::{setsockopt, sockopt};
+
+    /// On this the exclusive right to the port rests.
+    #[test]
+    fn nobody_else_can_have_a_port_that_is_bound() {
+        let here = Address::v4([127, 0, 0, 1]);
+        let ours = bound_socket(here).unwrap();
+        let local = local_name(ours.as_fd()).unwrap();
+        assert!(local.address == here && local.port != 0);
+        let other = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+        setsockopt(&other, sockopt::ReuseAddr, &true).unwrap();
+        setsockopt(&other, sockopt::ReusePort, &true).unwrap();
+        for address in [[127, 0, 0, 1], [0, 0, 0, 0]] {
+            let name = SockaddrStorage::from(SocketAddr::from((address, local.port)));
+            assert_eq!(bind(other.as_raw_fd(), &name), Err(nix::errno::Errno::EADDRINUSE), "{address:?}");
+        }
+        assert!(bound_socket(Address::v4([192, 0, 2, 1])).is_none(), "no address of this host");
+    }
+}
