@@ -13,9 +13,11 @@ mod host_state;
 mod loss;
 mod programs;
 mod report;
+mod rivals;
 mod rows;
 mod scale;
 mod targets;
+mod threads;
 
 use crate::progress::Progress;
 use crate::{prepare, workspace};
@@ -74,6 +76,8 @@ enum Other {
     Flood(flood::Options),
     /// Measure real programs, either end or both on Tickwire
     Programs(programs::Options),
+    /// Measure programs of many threads and processes, and of real-time threads
+    Threads(threads::Options),
     /// Measure many connections, two programs side by side, two queues, and instructions
     Scale(scale::Options),
 }
@@ -85,6 +89,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         Some(Other::Loss(options)) => return loss::run(options),
         Some(Other::Flood(options)) => return flood::run(options),
         Some(Other::Programs(options)) => return programs::run(options),
+        Some(Other::Threads(options)) => return threads::run(options),
         Some(Other::Scale(options)) => return scale::run(options),
         None => {}
     }

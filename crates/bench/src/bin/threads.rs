@@ -3,13 +3,16 @@
 //! As `pingpong`, an "unmodified program" that knows nothing of Tickwire.
 #![forbid(unsafe_code)]
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use clap::{Parser, Subcommand};
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::process::{Child, Command, Stdio};
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use tickwire_bench::latency::Recorder;
+use tickwire_bench::latency::{Latency, Recorder};
 use tickwire_bench::many::Exchange;
 
 /// Measures round trips of many threads over ordinary TCP connections.
@@ -34,6 +37,26 @@ enum Role {
         /// Round trips of each thread before that, not measured.
         #[arg(long, default_value_t = 100)]
         warmup: u32,
+        /// So many further threads wait for messages, which never come, on connections of their own.
+        #[arg(long, default_value_t = 0)]
+        idle_threads: u32,
+        /// So many further processes, started by this one, do.
+        #[arg(long, default_value_t = 0)]
+        idle_processes: u32,
+    },
+    /// Open a connection, say so, and wait for messages on it, which never come.
+    Idle { address: SocketAddr },
+    /// Take in whatever datagrams come, until killed.
+    Discard { address: SocketAddr },
+    /// Send datagrams by a real-time thread, one a millisecond, while an ordinary thread sends others without a pause, and measure what the calls of the first take.
+    Send {
+        address: SocketAddr,
+        /// Calls to measure.
+        #[arg(long, default_value_t = 2_000)]
+        count: u32,
+        /// Priority of the real-time thread (SCHED_FIFO).
+        #[arg(long, default_value_t = 10)]
+        priority: u32,
     },
 }
 
@@ -43,7 +66,14 @@ const SIZE: usize = 64;
 fn main() -> Result<()> {
     match Args::parse().role {
         Role::Serve { address } => serve(address),
-        Role::Exchange { address, threads, count, warmup } => exchange(address, threads.max(1), count, warmup),
+        Role::Exchange { address, threads, count, warmup, idle_threads, idle_processes } => {
+            let _threads = idlers(address, idle_threads)?;
+            let _processes = IdleProcesses::start(address, idle_processes)?;
+            exchange(address, threads.max(1), count, warmup)
+        }
+        Role::Idle { address } => idle(address),
+        Role::Discard { address } => discard(address),
+        Role::Send { address, count, priority } => send(address, count, priority),
     }
 }
 
@@ -58,6 +88,127 @@ fn serve(address: SocketAddr) -> Result<()> {
             while stream.read_exact(&mut message).is_ok() && stream.write_all(&message).is_ok() {}
         });
     }
+}
+
+/// A connection on which nothing will come. It has carried one message, so that it is one of the lane.
+fn idle_connection(address: SocketAddr) -> Result<TcpStream> {
+    let mut stream = TcpStream::connect(address).with_context(|| format!("connecting to {address}"))?;
+    round_trip(&mut stream)?;
+    Ok(stream)
+}
+
+/// Threads that wait on connections of their own, until the program ends.
+fn idlers(address: SocketAddr, count: u32) -> Result<Vec<JoinHandle<bool>>> {
+    let idler = |_| {
+        let mut stream = idle_connection(address)?;
+        Ok(std::thread::spawn(move || stream.read_exact(&mut [0]).is_ok()))
+    };
+    (0..count).map(idler).collect()
+}
+
+/// Processes that do, until this is dropped.
+struct IdleProcesses(Vec<Child>);
+
+impl IdleProcesses {
+    fn start(address: SocketAddr, count: u32) -> Result<Self> {
+        let mut processes = Self(Vec::new());
+        for _ in 0..count {
+            let mut child = Command::new(std::env::current_exe()?)
+                .args(["idle", &address.to_string()])
+                .stdout(Stdio::piped())
+                .spawn()
+                .context("starting an idle process")?;
+            let said = child.stdout.take();
+            processes.0.push(child);
+            let mut line = [0; READY.len()];
+            said.context("no pipe")?.read_exact(&mut line).context("an idle process has no connection")?;
+        }
+        Ok(processes)
+    }
+}
+
+impl Drop for IdleProcesses {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// What an idle process says when it waits.
+const READY: &str = "ready\n";
+
+fn idle(address: SocketAddr) -> Result<()> {
+    let mut stream = idle_connection(address)?;
+    print!("{READY}");
+    std::io::stdout().flush()?;
+    stream.read_exact(&mut [0]).context("waiting for nothing")
+}
+
+fn discard(address: SocketAddr) -> Result<()> {
+    // Whoever starts this finds out by the port of TCP that it listens.
+    let _listener = TcpListener::bind(address).with_context(|| format!("listening on {address}"))?;
+    let socket = UdpSocket::bind(address).with_context(|| format!("receiving at {address}"))?;
+    loop {
+        match socket.recv(&mut [0; SIZE]) {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn send(address: SocketAddr, count: u32, priority: u32) -> Result<()> {
+    let any = SocketAddr::from(([0; 4], 0));
+    let connected = || -> Result<UdpSocket> {
+        let socket = UdpSocket::bind(any)?;
+        socket.connect(address)?;
+        Ok(socket)
+    };
+    let (ours, others) = (connected()?, connected()?);
+    let over = AtomicBool::new(false);
+    let latency = std::thread::scope(|scope| {
+        let ordinary = scope.spawn(|| {
+            while !over.load(Relaxed) {
+                others.send(&[0x5a; SIZE])?;
+            }
+            Ok(())
+        });
+        let measured = scope.spawn(|| {
+            let measured = real_time(priority).and_then(|()| timed_sends(&ours, count));
+            over.store(true, Relaxed);
+            measured
+        });
+        let (measured, ordinary) = (measured.join(), ordinary.join());
+        ordinary.map_err(|_| anyhow!("a thread panicked"))?.map_err(|error: std::io::Error| error)?;
+        measured.map_err(|_| anyhow!("a thread panicked"))?
+    })?;
+    println!("{}", serde_json::to_string(&latency)?);
+    Ok(())
+}
+
+/// Gives the calling thread a real-time priority.
+fn real_time(priority: u32) -> Result<()> {
+    let thread = std::fs::read_link("/proc/thread-self").context("the number of this thread")?;
+    let thread = thread.file_name().context("a thread without a number")?;
+    let done = Command::new("chrt").args(["--fifo", "--pid", &priority.to_string()]).arg(thread).status();
+    ensure!(
+        done.context("starting chrt")?.success(),
+        "no real-time priority: it takes CAP_SYS_NICE or an RLIMIT_RTPRIO"
+    );
+    Ok(())
+}
+
+fn timed_sends(socket: &UdpSocket, count: u32) -> Result<Latency> {
+    let mut recorder = Recorder::new();
+    for _ in 0..count {
+        std::thread::sleep(Duration::from_millis(1));
+        let begin = Instant::now();
+        socket.send(&[0x5a; SIZE])?;
+        recorder.record(begin.elapsed());
+    }
+    Ok(recorder.latency(0))
 }
 
 fn round_trip(stream: &mut TcpStream) -> std::io::Result<()> {

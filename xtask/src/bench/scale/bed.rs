@@ -1,51 +1,14 @@
 //! The hosts that the rows run on: pairs with a service on each host, and pairs that no service has touched, on cables with one queue and with two.
 
+pub(super) use crate::bench::rivals::Ends;
+use crate::bench::rivals::{PATIENCE, PORT, Rivals, at, program, start_client, start_server};
 use crate::traffic;
 use anyhow::{Context, Result, bail};
-use serde::de::DeserializeOwned;
 use std::cell::Cell;
-use std::fmt;
-use std::time::Duration;
 use tickwire_bench::latency::Latency;
 use tickwire_bench::many::{Exchange, Opened};
 use tickwire_bench::rate::Rate;
-use tickwire_lab::{CableOptions, Host, Pair, Process, Service, ServiceOptions, tools};
-
-/// Which ends are accelerated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ends {
-    /// None, on hosts without a service.
-    Kernel,
-    /// The client only.
-    Client,
-    /// The server only.
-    Server,
-    /// Both.
-    Both,
-}
-
-impl Ends {
-    /// Whether the client and the server are accelerated.
-    fn ours(self) -> [bool; 2] {
-        match self {
-            Self::Kernel => [false, false],
-            Self::Client => [true, false],
-            Self::Server => [false, true],
-            Self::Both => [true, true],
-        }
-    }
-}
-
-impl fmt::Display for Ends {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Kernel => "kernel",
-            Self::Client => "Tickwire to kernel",
-            Self::Server => "kernel to Tickwire",
-            Self::Both => "Tickwire",
-        })
-    }
-}
+use tickwire_lab::{Host, Process, Service};
 
 /// What the hosts of a row are joined by.
 #[derive(Clone, Copy, Debug)]
@@ -74,42 +37,6 @@ pub(super) struct Measured {
     pub(super) packets: Option<f64>,
 }
 
-/// Two hosts with a service each, and two without.
-struct Rivals {
-    // Before their hosts, so that they end before them.
-    services: [Service; 2],
-    with: Pair,
-    without: Pair,
-}
-
-impl Rivals {
-    fn new(queues: u32, attach: &str) -> Result<Self> {
-        let cable = CableOptions { queues, ..CableOptions::default() };
-        let (with, without) = (Pair::with(&cable)?, Pair::with(&cable)?);
-        let options = ServiceOptions {
-            config: format!("[lane]\ntcp = {LANE_CONNECTIONS}\n"),
-            arguments: vec!["--attach".into(), attach.into()],
-            ..ServiceOptions::default()
-        };
-        let services = [Service::start_with(&with.a, &options)?, Service::start_with(&with.b, &options)?];
-        Ok(Self { services, with, without })
-    }
-
-    fn pair(&self, ends: Ends) -> &Pair {
-        if ends == Ends::Kernel { &self.without } else { &self.with }
-    }
-
-    /// The services that must have seen the traffic.
-    fn witnesses(&self, ends: Ends) -> &[Service] {
-        match ends {
-            Ends::Kernel => &[],
-            Ends::Client => &self.services[..1],
-            Ends::Server => &self.services[1..],
-            Ends::Both => &self.services,
-        }
-    }
-}
-
 /// The bed of all rows.
 pub(super) struct Bed {
     one_queue: Rivals,
@@ -122,12 +49,7 @@ pub(super) struct Bed {
 /// `[lane] tcp` of the services: the default is fewer than the rows need.
 pub(super) const LANE_CONNECTIONS: u32 = 12_288;
 
-const PORT: u16 = 5201;
 const OTHER_PORT: u16 = 5301;
-const PATIENCE: Duration = Duration::from_secs(120);
-/// Clients and servers have a processor each.
-const CLIENT_CPU: &str = "0";
-const SERVER_CPU: &str = "1";
 /// Messages under way at a time, however many connections there are.
 const PARALLEL: &str = "10";
 /// Threads of a program with many.
@@ -145,7 +67,8 @@ pub(super) enum Stream {
 
 impl Bed {
     pub(super) fn new(messages: u32, seconds: u32, attach: &str) -> Result<Self> {
-        let (one_queue, two_queues) = (Rivals::new(1, attach)?, Rivals::new(2, attach)?);
+        let config = format!("[lane]\ntcp = {LANE_CONNECTIONS}\n");
+        let (one_queue, two_queues) = (Rivals::new(1, attach, &config)?, Rivals::new(2, attach, &config)?);
         Ok(Self { one_queue, two_queues, lane_bytes: Cell::new(0), messages, seconds })
     }
 
@@ -192,29 +115,14 @@ impl Bed {
     /// How quickly connections open.
     pub(super) fn open(&self, ends: Ends) -> Result<Measured> {
         let seconds = self.seconds.to_string();
-        let opened: Opened =
-            self.figures(ends, "connections", ["greet", "open"], &["--seconds", &seconds], traffic::FEWEST)?;
+        let opened: Opened = self.one_queue.figures(
+            ends,
+            "connections",
+            ["greet", "open"],
+            &["--seconds", &seconds],
+            traffic::FEWEST,
+        )?;
         Ok(Measured { rate: opened.per_second, share: None, latency: None, packets: None })
-    }
-
-    /// What a program prints as its figures in the second of two roles, against itself in the first, once so many packets at least have crossed each lane.
-    fn figures<T: DeserializeOwned>(
-        &self,
-        ends: Ends,
-        name: &str,
-        [serve, ask]: [&str; 2],
-        options: &[&str],
-        packets: u64,
-    ) -> Result<T> {
-        let (rivals, program) = (&self.one_queue, program(name)?);
-        let pair = rivals.pair(ends);
-        let address = at(pair, PORT);
-        let mut server = start_server(pair, ends, PORT, &[&program, serve, &address])?;
-        let client = [&[&*program, ask, &address], options].concat();
-        let printed =
-            traffic::proven(rivals.witnesses(ends), packets, || start_client(pair, ends, &client)?.success(PATIENCE))?;
-        server.kill();
-        serde_json::from_str(printed.trim()).context("figures of the client")
     }
 
     /// Streams of so many programs at a time, each to a program of its own.
@@ -285,7 +193,7 @@ impl Bed {
         let count = self.messages.to_string();
         let options = ["--threads", THREADS, "--count", &count];
         let exchange: Exchange =
-            self.figures(ends, "threads", ["serve", "exchange"], &options, self.messages.into())?;
+            self.one_queue.figures(ends, "threads", ["serve", "exchange"], &options, self.messages.into())?;
         Ok(Measured { rate: exchange.per_second, share: None, latency: Some(exchange.latency), packets: None })
     }
 
@@ -320,27 +228,4 @@ fn kernel_packets(host: &Host) -> Result<u64> {
         bail!("/proc/net/snmp counts no packets");
     }
     Ok(found.iter().sum())
-}
-
-fn at(pair: &Pair, port: u16) -> String {
-    format!("{}:{port}", pair.b_v4())
-}
-
-fn start_server(pair: &Pair, ends: Ends, port: u16, command: &[&str]) -> Result<Process> {
-    let mut server = start(&pair.b, SERVER_CPU, ends.ours()[1], command)?;
-    tickwire_lab::bound(&pair.b, "tcp", port, &mut server)?;
-    Ok(server)
-}
-
-fn start_client(pair: &Pair, ends: Ends, command: &[&str]) -> Result<Process> {
-    start(&pair.a, CLIENT_CPU, ends.ours()[0], command)
-}
-
-fn start(host: &Host, cpu: &str, accelerated: bool, command: &[&str]) -> Result<Process> {
-    let options: &[&str] = &[];
-    Process::spawn(traffic::command(host, cpu, accelerated.then_some(options), command)?)
-}
-
-fn program(name: &str) -> Result<String> {
-    Ok(tools::built(name)?.to_str().context("a path that is not text")?.to_owned())
 }

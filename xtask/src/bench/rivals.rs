@@ -1,0 +1,143 @@
+//! Hosts of rivals: a pair with a service on each host, and a pair that no service has touched; and programs on them.
+
+use crate::traffic;
+use anyhow::{Context, Result};
+use serde::de::DeserializeOwned;
+use std::fmt;
+use std::time::Duration;
+use tickwire_lab::{CableOptions, Host, Pair, Process, Service, ServiceOptions, tools};
+
+pub(super) const PORT: u16 = 5201;
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
+/// Clients and servers have a processor each.
+const CLIENT_CPU: &str = "0";
+const SERVER_CPU: &str = "1";
+
+/// Which ends are accelerated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ends {
+    /// None, on hosts without a service.
+    Kernel,
+    /// The client only.
+    Client,
+    /// The server only.
+    Server,
+    /// Both.
+    Both,
+}
+
+impl Ends {
+    /// Whether the client and the server are accelerated.
+    pub(super) fn ours(self) -> [bool; 2] {
+        match self {
+            Self::Kernel => [false, false],
+            Self::Client => [true, false],
+            Self::Server => [false, true],
+            Self::Both => [true, true],
+        }
+    }
+}
+
+impl fmt::Display for Ends {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Kernel => "kernel",
+            Self::Client => "Tickwire to kernel",
+            Self::Server => "kernel to Tickwire",
+            Self::Both => "Tickwire",
+        })
+    }
+}
+
+/// Two hosts with a service each, and two without.
+pub(super) struct Rivals {
+    // Before their hosts, so that they end before them.
+    pub(super) services: [Service; 2],
+    with: Pair,
+    without: Pair,
+}
+
+impl Rivals {
+    /// On cables with so many queues; the services have this configuration.
+    pub(super) fn new(queues: u32, attach: &str, config: &str) -> Result<Self> {
+        let cable = CableOptions { queues, ..CableOptions::default() };
+        let (with, without) = (Pair::with(&cable)?, Pair::with(&cable)?);
+        let options = ServiceOptions {
+            config: config.into(),
+            arguments: vec!["--attach".into(), attach.into()],
+            ..ServiceOptions::default()
+        };
+        let services = [Service::start_with(&with.a, &options)?, Service::start_with(&with.b, &options)?];
+        Ok(Self { services, with, without })
+    }
+
+    pub(super) fn pair(&self, ends: Ends) -> &Pair {
+        if ends == Ends::Kernel { &self.without } else { &self.with }
+    }
+
+    /// The services that must have seen the traffic.
+    pub(super) fn witnesses(&self, ends: Ends) -> &[Service] {
+        match ends {
+            Ends::Kernel => &[],
+            Ends::Client => &self.services[..1],
+            Ends::Server => &self.services[1..],
+            Ends::Both => &self.services,
+        }
+    }
+
+    /// What a program prints as its figures in the second of two roles, against itself in the first, once so many packets at least have crossed each lane.
+    pub(super) fn figures<T: DeserializeOwned>(
+        &self,
+        ends: Ends,
+        name: &str,
+        roles: [&str; 2],
+        options: &[&str],
+        packets: u64,
+    ) -> Result<T> {
+        self.figures_of(ends, &[], name, roles, options, packets)
+    }
+
+    /// The same, where a command starts the client (`chrt`).
+    pub(super) fn figures_of<T: DeserializeOwned>(
+        &self,
+        ends: Ends,
+        starter: &[&str],
+        name: &str,
+        [serve, ask]: [&str; 2],
+        options: &[&str],
+        packets: u64,
+    ) -> Result<T> {
+        let program = program(name)?;
+        let pair = self.pair(ends);
+        let address = at(pair, PORT);
+        let mut server = start_server(pair, ends, PORT, &[&program, serve, &address])?;
+        let client = [starter, &[&*program, ask, &address], options].concat();
+        let measured = || start_client(pair, ends, &client)?.success(PATIENCE);
+        let printed = traffic::proven(self.witnesses(ends), packets, measured)?;
+        server.kill();
+        serde_json::from_str(printed.trim()).context("figures of the client")
+    }
+}
+
+pub(super) fn at(pair: &Pair, port: u16) -> String {
+    format!("{}:{port}", pair.b_v4())
+}
+
+pub(super) fn start_server(pair: &Pair, ends: Ends, port: u16, command: &[&str]) -> Result<Process> {
+    let mut server = start(&pair.b, SERVER_CPU, ends.ours()[1], command)?;
+    tickwire_lab::bound(&pair.b, "tcp", port, &mut server)?;
+    Ok(server)
+}
+
+pub(super) fn start_client(pair: &Pair, ends: Ends, command: &[&str]) -> Result<Process> {
+    start(&pair.a, CLIENT_CPU, ends.ours()[0], command)
+}
+
+fn start(host: &Host, cpu: &str, accelerated: bool, command: &[&str]) -> Result<Process> {
+    let options: &[&str] = &[];
+    Process::spawn(traffic::command(host, cpu, accelerated.then_some(options), command)?)
+}
+
+pub(super) fn program(name: &str) -> Result<String> {
+    Ok(tools::built(name)?.to_str().context("a path that is not text")?.to_owned())
+}
