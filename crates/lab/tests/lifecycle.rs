@@ -13,14 +13,17 @@ fn client(both: &Both, accelerated: bool) -> Process {
     client
 }
 
-/// Waits until no lane is left on host b, nor the port that its program had.
+/// Lanes that a service keeps ready for programs that come.
+const READY: usize = 2;
+
+/// Waits until no lane of a program is left on host b, nor the port that its program had.
 fn no_lane_is_left(both: &Both, patience: Duration) {
     tools::until("nothing is left of the lane", patience, || {
         let links = both.b().run(&["ip", "-o", "link"]).unwrap();
         let listeners = both.b().run(&["ss", "-H", "-lnt"]).unwrap();
         let lanes = both.b_service.stat().unwrap().json["lanes"].as_array().map_or(0, Vec::len);
-        // The loopback interface and the card.
-        links.lines().count() == 2 && listeners.is_empty() && lanes == 0
+        // The loopback interface, the card, and lanes that are no program's yet.
+        links.lines().count() == 2 + READY && listeners.is_empty() && lanes == 0
     })
     .unwrap();
 }

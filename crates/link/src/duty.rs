@@ -350,6 +350,7 @@ mod tests {
         let duty = duty();
         assert_eq!(duty.falls_asleep(1, 0, false, FAMILY), Role::Watches);
         assert_eq!(duty.falls_asleep(2, 0, false, FAMILY), Role::StandsBy);
+        assert_eq!(duty.falls_asleep(4, 0, false, FAMILY), Role::Sleeps);
         duty.awakes(1);
         assert_eq!((duty.step(FAMILY + 1), duty.standby()), (Step::Appoint, 2));
         duty.appoint(2, 0);

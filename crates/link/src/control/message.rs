@@ -562,7 +562,7 @@ mod tests {
         assert_eq!(with(0, 0), Some(Malformed::Magic));
         assert_eq!(with(4, 99), Some(Malformed::Version(99)));
         assert_eq!(with(6, 200), Some(Malformed::Kind(0x1c8)));
-        assert_eq!(with(12, 3), Some(Malformed::Field("claim kind")));
+        assert_eq!(with(12, 4), Some(Malformed::Field("claim kind")));
         assert_eq!(Request::decode(&good, 0).err(), Some(Malformed::Descriptors(0)));
         assert_eq!(Reply::decode(&good, 1).err(), Some(Malformed::Kind(0x103)), "a request is no reply");
         let mut convert = bytes_of(&Request::Convert { claim: Claim(1), remotes: Remotes::new(&[]), more: false }, 1);
