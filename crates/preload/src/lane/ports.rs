@@ -29,7 +29,7 @@ impl Lane {
                 if ports.namespace().is_some_and(|namespace| namespace != here) {
                     return Ok(Err(None));
                 }
-                Ok(ports.take(source).ok_or_else(|| ports.to_ask_for(now)))
+                Ok(ports.take(source).ok_or_else(|| ports.next_ask(now)))
             })
         };
         let mut found = look().ok()?;
@@ -70,7 +70,7 @@ impl Lane {
     pub(crate) fn ask_for_ports(&self, source: Address) {
         let count = self.with_quietly(|access| {
             let now = access.now;
-            Ok(access.ports().to_ask_for_in_advance(now))
+            Ok(access.ports().next_ask_in_advance(now))
         });
         if let Ok(count @ 1..) = count {
             self.tell(&Request::Ports { source, count });

@@ -67,7 +67,7 @@ impl<'a> Ports<'a> {
     /// What to ask the service for when there is no port, `None` if there is no room: twice as many
     /// as the last time, so that a program which connects once holds no others; one while an answer
     /// to another thread is to come.
-    pub(crate) fn to_ask_for(&mut self, now: Instant) -> Option<Ask> {
+    pub(crate) fn next_ask(&mut self, now: Instant) -> Option<Ask> {
         let room = (MOST - self.held()) as u64;
         let awaited = now.as_nanos() < self.words[AWAITED];
         if !awaited {
@@ -80,14 +80,14 @@ impl<'a> Ports<'a> {
     }
 
     /// How many to ask for in advance: 0 while there are enough, or an answer is to come.
-    pub(crate) fn to_ask_for_in_advance(&mut self, now: Instant) -> u32 {
+    pub(crate) fn next_ask_in_advance(&mut self, now: Instant) -> u32 {
         let asked = self.words[ASKED];
         // The first time is the program's first connection, and perhaps its only one.
         let enough = asked < 2 || self.held() as u64 > asked / 2;
         if enough || now.as_nanos() < self.words[AWAITED] {
             return 0;
         }
-        self.to_ask_for(now).map_or(0, |ask| ask.count)
+        self.next_ask(now).map_or(0, |ask| ask.count)
     }
 
     /// What was asked for, and more than one, has come, or will not.
@@ -148,9 +148,9 @@ mod tests {
         let mut all = Ports::new(&mut words);
         let (now, here) = (Instant::from_nanos(1), Address::v4([10, 0, 0, 1]));
         let count = |all: &mut Ports<'_>| {
-            let ask = all.to_ask_for(now);
+            let ask = all.next_ask(now);
             let only = Ask { count: 1, only: true };
-            assert!(ask.is_none() || all.to_ask_for(now) == Some(only), "others are to come");
+            assert!(ask.is_none() || all.next_ask(now) == Some(only), "others are to come");
             all.are_answered();
             ask.map_or(0, |ask| ask.count)
         };
@@ -169,17 +169,17 @@ mod tests {
         let mut all = Ports::new(&mut words);
         let (now, here) = (Instant::from_nanos(1), Address::v4([10, 0, 0, 1]));
         let ask = |count| Some(Ask { count, only: false });
-        assert_eq!(all.to_ask_for(now), ask(1));
+        assert_eq!(all.next_ask(now), ask(1));
         all.are_answered();
-        assert_eq!(all.to_ask_for_in_advance(now), 0, "it may be the only one");
-        assert_eq!(all.to_ask_for(now), ask(2));
+        assert_eq!(all.next_ask_in_advance(now), 0, "it may be the only one");
+        assert_eq!(all.next_ask(now), ask(2));
         all.are_answered();
         assert_eq!(all.put(9, here, &ports(1..2)), 1);
-        assert_eq!(all.to_ask_for_in_advance(now), 4, "half of the last ones are taken");
-        assert_eq!(all.to_ask_for_in_advance(now), 0, "an answer is to come");
-        assert_eq!(all.to_ask_for_in_advance(now + PATIENCE), 8, "it never came");
+        assert_eq!(all.next_ask_in_advance(now), 4, "half of the last ones are taken");
+        assert_eq!(all.next_ask_in_advance(now), 0, "an answer is to come");
+        assert_eq!(all.next_ask_in_advance(now + PATIENCE), 8, "it never came");
         all.are_answered();
         assert_eq!(all.put(9, here, &ports(2..10)), 8);
-        assert_eq!(all.to_ask_for_in_advance(now), 0, "there are enough");
+        assert_eq!(all.next_ask_in_advance(now), 0, "there are enough");
     }
 }
