@@ -6,7 +6,7 @@ use crate::requests;
 use crate::service::Service;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
-use tickwire_link::control::{Reason, Reply, Request};
+use tickwire_link::control::{Malformed, Reason, Reply, Request};
 
 /// At most so many requests of one user are handled in a round.
 const SHARE: usize = 32;
@@ -83,11 +83,19 @@ impl Service {
                 Err(error) => match incoming.number_if_short::<Request>() {
                     // We have no descriptor left for what it passed.
                     Some(number) => (number, Reply::Refused { reason: Reason::ServiceError, interface: 0 }.into()),
-                    None => return self.end_connection(id, &End::Malformed(error.to_string())),
+                    None => return self.end_malformed(id, &error),
                 },
             };
             self.answer(id, number, answer);
         }
+    }
+
+    /// Ends a connection that says what is no message. One of another version does not read the answer, but learns our version from it.
+    fn end_malformed(&mut self, id: ConnectionId, error: &Malformed) {
+        if matches!(error, Malformed::Version(_)) {
+            self.answer(id, 0, requests::refused(Reason::Version));
+        }
+        self.end_connection(id, &End::Malformed(error.to_string()));
     }
 
     /// Answers a request.

@@ -8,7 +8,7 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-use tickwire_link::control::{ClaimKind, CountersOf, Name, Push, Reason, Reply, Request};
+use tickwire_link::control::{ClaimKind, CountersOf, MessageTo, Name, Push, Reason, Reply, Request};
 use tickwire_service::Attach;
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::table::kind;
@@ -415,6 +415,15 @@ fn a_library_of_another_version_is_told_so() {
     let mut client: Client = world.client();
     let hello = Request::Hello { program: Name::new("old"), layout: Memory::LAYOUT_HASH ^ 1 };
     assert!(matches!(client.request(&hello, &[]).0, Reply::Refused { reason: Reason::Version, .. }));
+    // One that speaks another protocol gets an answer in ours, from which it sees the version.
+    let client = world.client();
+    let mut bytes = Vec::new();
+    hello.encode(1, &mut |message| bytes = message.to_vec());
+    bytes[4] ^= 0x40;
+    nix::sys::socket::send(client.channel().as_raw_fd(), &bytes, nix::sys::socket::MsgFlags::empty()).unwrap();
+    let answer = client.channel().receive(Duration::from_secs(5)).unwrap().decode::<Reply>().unwrap();
+    assert!(matches!(answer, (0, Reply::Refused { reason: Reason::Version, .. })), "{answer:?}");
+    until("the connection ends", || client.is_closed());
 }
 
 #[test]

@@ -317,6 +317,8 @@ fn connect(kept: &mut Option<Listed>) -> Result<Lane, Reason> {
             Err(reason)
         }
         Ok(_) => Err(Reason::Version),
+        // An answer that is none to this version.
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(Reason::Version),
         Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(Reason::Silent),
         Err(_) => Err(Reason::NoService),
     }
