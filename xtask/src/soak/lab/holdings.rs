@@ -49,8 +49,7 @@ pub(super) fn held(host: &Host, process: u32) -> Result<Held> {
 const READY: usize = 2;
 
 fn without_number(device: String) -> String {
-    let is_lane = device.strip_prefix("tw").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
-    if is_lane { "lane".into() } else { device }
+    if tickwire_host::link::is_lane_device(&device) { "lane".into() } else { device }
 }
 
 impl Holdings {
