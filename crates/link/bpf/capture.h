@@ -22,9 +22,7 @@ struct capture_record {
 
 static __always_inline int capturing(void)
 {
-	__u32 zero = 0;
-	__u32 *bits = bpf_map_lookup_elem(&settings, &zero);
-	return bits && *bits & SETTING_CAPTURE;
+	return setting(SETTING_CAPTURE);
 }
 
 #define CAPTURE_SIZED(load, ctx, size)                                                                                 \

@@ -356,6 +356,14 @@ struct {
 	__type(value, __u32);
 } settings SEC(".maps");
 
+/* Whether a setting is on. */
+static __always_inline int setting(__u32 bit)
+{
+	__u32 zero = 0;
+	__u32 *bits = bpf_map_lookup_elem(&settings, &zero);
+	return bits && *bits & bit;
+}
+
 /* Captured packets on their way to `tickwire capture`. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);

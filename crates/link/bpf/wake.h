@@ -15,9 +15,7 @@
 /* Whether every interface that runs divert in native XDP can redirect from there. */
 static __always_inline int wakes_by_frame(void)
 {
-	__u32 zero = 0;
-	__u32 *bits = bpf_map_lookup_elem(&settings, &zero);
-	return bits && *bits & SETTING_WAKE_FRAMES;
+	return setting(SETTING_WAKE_FRAMES);
 }
 
 /* Wakes by the ring buffer's interrupt after all. A global function; rare. */

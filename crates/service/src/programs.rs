@@ -43,13 +43,23 @@ pub(crate) struct LanePrograms {
     guard: OwnedFd,
     classifiers: LaneClassifiers,
     rings: OwnedFd,
-    lane_mask: u32,
+    lane_mask: LaneMask,
+}
+
+/// By how much of a lane's number its place in the arrays is found. Two devices may have the same place, lanes that exist at a time may not.
+#[derive(Clone, Copy)]
+struct LaneMask(u32);
+
+impl LaneMask {
+    fn place(self, lane: LaneId) -> u32 {
+        lane & self.0
+    }
 }
 
 impl LanePrograms {
-    /// As [`Programs::place`].
+    /// The place of a lane in the arrays.
     pub(crate) fn place(&self, lane: LaneId) -> u32 {
-        lane & self.lane_mask
+        self.lane_mask.place(lane)
     }
 
     /// Guards the device of a lane, and puts a filter behind the guard that lets nothing through and outlives the service.
@@ -100,8 +110,7 @@ pub(crate) struct Programs {
     lane_counters: PerCpuArray<MapData, LaneCounters>,
     host_counters: PerCpuArray<MapData, u64>,
     settings: Array<MapData, u32>,
-    /// By how much of a lane's number its place in the arrays is found.
-    lane_mask: u32,
+    lane_mask: LaneMask,
     /// How many entries of the other maps stand behind each bit of `port_kinds`.
     port_uses: Books<(Protocol, u16), [u32; port_kind::ALL.len()]>,
     /// Lanes that joined a shared TCP port a moment ago.
@@ -145,7 +154,7 @@ impl Programs {
             lane_counters: take(map::LANE_COUNTERS)?.try_into()?,
             host_counters: take(map::HOST_COUNTERS)?.try_into()?,
             settings: take(map::SETTINGS)?.try_into()?,
-            lane_mask: places - 1,
+            lane_mask: LaneMask(places - 1),
             port_uses: Books::new(),
             joining: Books::new(),
             classifiers,
@@ -273,9 +282,9 @@ impl Programs {
         Ok(self.lane_counters.set(self.place(lane), zero, 0)?)
     }
 
-    /// The place of a lane in the arrays. Two devices may have the same one, lanes that exist at a time may not.
+    /// The place of a lane in the arrays.
     pub(crate) fn place(&self, lane: LaneId) -> u32 {
-        lane & self.lane_mask
+        self.lane_mask.place(lane)
     }
 
     /// Applies changes in order; if one fails, undoes those before it.
