@@ -7,6 +7,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use clap::{Parser, Subcommand};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -44,11 +45,12 @@ enum Role {
         #[arg(long, default_value_t = 0)]
         idle_processes: u32,
     },
-    /// Open a connection, say so, and wait for messages on it, which never come.
-    Idle { address: SocketAddr },
-    /// Take in whatever datagrams come, until killed.
-    Discard { address: SocketAddr },
-    /// Send datagrams by a real-time thread, one a millisecond, while an ordinary thread sends others without a pause, and measure what the calls of the first take.
+    /// Wait for messages on standard input, a connection, which never come.
+    Idle,
+    /// Take in whatever datagrams come, and send back those that are marked, until killed.
+    Mirror { address: SocketAddr },
+    /// Send datagrams by a real-time thread, one a millisecond, while an ordinary thread sends others without a pause, and measure what the calls of the first
+    /// take. Prints as lost how many did not come back.
     Send {
         address: SocketAddr,
         /// Calls to measure.
@@ -71,8 +73,8 @@ fn main() -> Result<()> {
             let _processes = IdleProcesses::start(address, idle_processes)?;
             exchange(address, threads.max(1), count, warmup)
         }
-        Role::Idle { address } => idle(address),
-        Role::Discard { address } => discard(address),
+        Role::Idle => idle(),
+        Role::Mirror { address } => mirror(address),
         Role::Send { address, count, priority } => send(address, count, priority),
     }
 }
@@ -113,15 +115,17 @@ impl IdleProcesses {
     fn start(address: SocketAddr, count: u32) -> Result<Self> {
         let mut processes = Self(Vec::new());
         for _ in 0..count {
+            // A process that inherits a connection is one of its lane, if it has one.
             let mut child = Command::new(std::env::current_exe()?)
-                .args(["idle", &address.to_string()])
+                .arg("idle")
+                .stdin(OwnedFd::from(idle_connection(address)?))
                 .stdout(Stdio::piped())
                 .spawn()
                 .context("starting an idle process")?;
             let said = child.stdout.take();
             processes.0.push(child);
             let mut line = [0; READY.len()];
-            said.context("no pipe")?.read_exact(&mut line).context("an idle process has no connection")?;
+            said.context("no pipe")?.read_exact(&mut line).context("an idle process does not wait")?;
         }
         Ok(processes)
     }
@@ -139,19 +143,23 @@ impl Drop for IdleProcesses {
 /// What an idle process says when it waits.
 const READY: &str = "ready\n";
 
-fn idle(address: SocketAddr) -> Result<()> {
-    let mut stream = idle_connection(address)?;
+fn idle() -> Result<()> {
     print!("{READY}");
     std::io::stdout().flush()?;
-    stream.read_exact(&mut [0]).context("waiting for nothing")
+    std::io::stdin().read_exact(&mut [0]).context("waiting for nothing")
 }
 
-fn discard(address: SocketAddr) -> Result<()> {
+/// What a datagram begins with that is to come back.
+const MARK: u8 = 0xa5;
+
+fn mirror(address: SocketAddr) -> Result<()> {
     // Whoever starts this finds out by the port of TCP that it listens.
     let _listener = TcpListener::bind(address).with_context(|| format!("listening on {address}"))?;
     let socket = UdpSocket::bind(address).with_context(|| format!("receiving at {address}"))?;
+    let mut message = [0; SIZE];
     loop {
-        match socket.recv(&mut [0; SIZE]) {
+        match socket.recv_from(&mut message) {
+            Ok((len, from)) if message[0] == MARK => drop(socket.send_to(&message[..len], from)),
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
             Err(error) => return Err(error.into()),
@@ -201,14 +209,22 @@ fn real_time(priority: u32) -> Result<()> {
 }
 
 fn timed_sends(socket: &UdpSocket, count: u32) -> Result<Latency> {
-    let mut recorder = Recorder::new();
+    // The other thread's datagrams may leave no room for one of these, or its answer.
+    socket.set_read_timeout(Some(Duration::from_millis(10)))?;
+    let (mut recorder, mut lost) = (Recorder::new(), 0);
     for _ in 0..count {
         std::thread::sleep(Duration::from_millis(1));
         let begin = Instant::now();
-        socket.send(&[0x5a; SIZE])?;
+        socket.send(&[MARK; SIZE])?;
         recorder.record(begin.elapsed());
+        match socket.recv(&mut [0; SIZE]) {
+            Ok(_) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => lost += 1,
+            Err(error) => return Err(error.into()),
+        }
     }
-    Ok(recorder.latency(0))
+    ensure!(lost < u64::from(count), "no datagram came back");
+    Ok(recorder.latency(lost))
 }
 
 fn round_trip(stream: &mut TcpStream) -> std::io::Result<()> {

@@ -63,7 +63,7 @@ impl Bed {
     pub(super) fn sends(&self, ends: Ends) -> Result<Measured> {
         let count = self.sends.to_string();
         let options = ["--count", &*count, "--priority", PRIORITY];
-        let latency = self.rivals.figures(ends, "threads", ["discard", "send"], &options, self.sends.into())?;
+        let latency = self.rivals.figures(ends, "threads", ["mirror", "send"], &options, (self.sends / 10).into())?;
         Ok(Measured { rate: None, latency })
     }
 
