@@ -1,4 +1,4 @@
-//! The hosts that the rows run on: one pair with a service on each, and one that no service has touched.
+//! The hosts that the rows run on: one pair with a service on each, one with a service on one, and one that no service has touched.
 
 use super::figures::Measured;
 use crate::sockperf::Report;
@@ -31,7 +31,7 @@ pub(crate) enum Ends {
     Beside(Attach),
     /// Both.
     Both,
-    /// The client only; its peer is the kernel.
+    /// The client only; its peer is the kernel of a host without a service, as most peers are.
     Client,
 }
 
@@ -71,6 +71,8 @@ pub(crate) struct Bed {
     // Before their hosts, so that they end before them.
     services: [Service; 2],
     with: Pair,
+    /// Has a service on host a only.
+    one_end: (Service, Pair),
     without: Pair,
     wire: Pair,
     beside: [OnceCell<Beside>; 3],
@@ -93,8 +95,12 @@ impl Beside {
 }
 
 fn services(pair: &Pair, attach: &str) -> Result<[Service; 2]> {
+    Ok([service(&pair.a, attach)?, service(&pair.b, attach)?])
+}
+
+fn service(host: &Host, attach: &str) -> Result<Service> {
     let options = ServiceOptions { arguments: vec!["--attach".into(), attach.into()], ..ServiceOptions::default() };
-    Ok([Service::start_with(&pair.a, &options)?, Service::start_with(&pair.b, &options)?])
+    Service::start_with(host, &options)
 }
 
 const PORT: u16 = 5201;
@@ -112,8 +118,10 @@ impl Bed {
         let without = Pair::with(&CableOptions { offload: true, ..CableOptions::default() })?;
         let wire = Pair::new()?;
         let services = services(&with, attach)?;
+        let pair = Pair::new()?;
+        let one_end = (service(&pair.a, attach)?, pair);
         let (beside, lane_bytes) = Default::default();
-        Ok(Self { services, with, without, wire, beside, lane_bytes, trips, seconds })
+        Ok(Self { services, with, one_end, without, wire, beside, lane_bytes, trips, seconds })
     }
 
     /// The memory of the largest lane that was seen, in bytes; 0 if there was none.
@@ -244,7 +252,8 @@ impl Bed {
             Ends::Kernel if wait == Wait::Spin => &self.wire,
             Ends::Kernel => &self.without,
             Ends::Beside(attach) => self.beside(attach)?,
-            Ends::Both | Ends::Client => &self.with,
+            Ends::Both => &self.with,
+            Ends::Client => &self.one_end.1,
         })
     }
 
@@ -271,7 +280,7 @@ impl Bed {
         let wanted: &[Service] = match ends {
             Ends::Kernel | Ends::Beside(_) => &[],
             Ends::Both => &self.services,
-            Ends::Client => &self.services[..1],
+            Ends::Client => std::slice::from_ref(&self.one_end.0),
         };
         let measured = traffic::proven(wanted, traffic::FEWEST, measure)?;
         if ends == Ends::Both {
