@@ -153,7 +153,7 @@ fn idle() -> Result<()> {
 const MARK: u8 = 0xa5;
 
 fn mirror(address: SocketAddr) -> Result<()> {
-    // Whoever starts this finds out by the port of TCP that it listens.
+    // A listening port of TCP tells the starting program that this one is ready.
     let _listener = TcpListener::bind(address).with_context(|| format!("listening on {address}"))?;
     let socket = UdpSocket::bind(address).with_context(|| format!("receiving at {address}"))?;
     let mut message = [0; SIZE];

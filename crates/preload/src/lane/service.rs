@@ -279,13 +279,13 @@ impl Lane {
     /// The same, for a thread that needs one: the helper may not have heard of them yet.
     pub(super) fn look_for_ports(&self) {
         if let Some(Some(session)) = self.talk.free_session().as_deref_mut() {
-            // Whether the service has gone, whoever asks it finds out.
+            // If the service has gone, the next request finds out.
             let _ = session.listen();
-            if session.has_pushes() {
-                crate::base::bell::ring();
-            }
         }
         self.take_given_ports();
+        if self.talk.free_session().is_some_and(|session| session.as_ref().is_some_and(Session::has_pushes)) {
+            crate::base::bell::ring();
+        }
     }
 
     /// Tells the service what is not waited for, if it can be told at this moment.
