@@ -69,7 +69,7 @@ impl Reading {
         let reading = |one: &Triple| {
             // Negative if the system's clock was set within.
             let width = one.after.checked_sub(one.before).filter(|&width| width >= 0)?;
-            Some(Self { realtime: one.before + width / 2, card: one.card, doubt: (width + 1) / 2 })
+            Some(Self { realtime: one.before + width / 2, card: one.card, doubt: width / 2 + width % 2 })
         };
         triples.iter().filter_map(reading).min_by_key(|one| one.doubt)
     }
@@ -77,7 +77,7 @@ impl Reading {
     /// By how much the card's clock has gone, and the system's, since an earlier reading; and how far this may be off.
     fn since(&self, before: &Self) -> (f64, f64, f64) {
         let went = |now: i64, then: i64| (i128::from(now) - i128::from(then)) as f64;
-        let doubt = (self.doubt + before.doubt + STEP) as f64;
+        let doubt = self.doubt as f64 + before.doubt as f64 + STEP as f64;
         (went(self.card, before.card), went(self.realtime, before.realtime), doubt)
     }
 }
@@ -116,8 +116,11 @@ impl Track {
         let of = i128::from(after.card) - i128::from(before.card);
         let realtime = |stamp: i64| {
             let into = i128::from(stamp) - i128::from(before.card);
-            let within = (-i128::from(before.doubt + STEP)..=of + i128::from(after.doubt + STEP)).contains(&into);
-            within.then(|| before.realtime + (into * span / of) as i64).ok_or(Lack::Foreign)
+            let may = |one: &Reading| i128::from(one.doubt) + i128::from(STEP);
+            let within = (-may(before)..=of + may(after)).contains(&into);
+            // Readings far apart may have doubts that no clock has: what then is no time is no stamp either.
+            let at = into.checked_mul(span).map(|product| i128::from(before.realtime) + product / of);
+            at.filter(|_| within).and_then(|at| i64::try_from(at).ok()).ok_or(Lack::Foreign)
         };
         Ok([realtime(stamps[0])?, realtime(stamps[1])?])
     }
@@ -273,6 +276,15 @@ mod tests {
         assert_eq!(inside(kernel, [Count(400), card[1]], 0, 500), Err(Lack::Contradiction));
         assert_eq!(inside(kernel, [card[0], Count(51_600)], 0, 500), Err(Lack::Contradiction));
         assert_eq!(inside(kernel, [card[1], card[0]], 0, 500), Err(Lack::Contradiction));
+    }
+
+    #[test]
+    fn doubts_that_no_clock_has_are_refused() {
+        let reading = |realtime, card| Reading { realtime, card, doubt: i64::MAX / 4 };
+        let (before, after) = (reading(0, 0), reading(i64::MAX / 8, 1));
+        assert_eq!(Track::default().realtime(&before, &after, [i64::MAX / 8, 0]), Err(Lack::Foreign));
+        let widest = Reading::quickest(&[Triple { before: 0, card: 0, after: i64::MAX }]);
+        assert_eq!(widest.unwrap().doubt, i64::MAX / 2 + 1);
     }
 
     #[test]
