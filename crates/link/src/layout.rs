@@ -14,7 +14,7 @@ use tickwire_stack::memory::{PAGE, SECTIONS};
 use tickwire_stack::{Limits, Memory};
 
 /// Version of the header's own layout. The stack's layout has [`Memory::LAYOUT_HASH`].
-pub const REGION_VERSION: u32 = 3;
+pub const REGION_VERSION: u32 = 4;
 
 /// First bytes of a header.
 pub(crate) const MAGIC: u64 = 0x5449_434b_5749_5245; // "TICKWIRE"
@@ -110,8 +110,6 @@ impl Layout {
 pub struct Waiting {
     /// When the rings were last polled, in nanoseconds of `CLOCK_MONOTONIC`.
     pub polled_at: AtomicU64,
-    /// Until when a thread goes on to send what streams have queued, in the same time: no other needs to.
-    pub carried_until: AtomicU64,
     /// Not 0 after a call went wrong inside: nobody may use the stack any more.
     pub lost: AtomicU64,
     /// What processes show each other when they wake each other's threads, 0 at first.
@@ -128,7 +126,6 @@ impl Default for Waiting {
     fn default() -> Self {
         Self {
             polled_at: AtomicU64::new(0),
-            carried_until: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             wake_secret: Default::default(),
             duty: PollDuty::default(),
@@ -179,6 +176,7 @@ pub(crate) struct Header {
     /// Bytes of the receive ring, and room for more of its kind.
     pub(crate) ring: u64,
     pub(crate) lock: crate::lock::RawLock,
+    pub(crate) stream_turn: crate::robust_mutex::RobustMutex,
     pub(crate) waiting: Waiting,
 }
 

@@ -1,4 +1,4 @@
-//! A lane as both of its sides see it: AF_XDP rings, the shared region and its lock, the control messages between program and
+//! A lane as both of its sides see it: the receive ring and the TAP device, the shared region and its lock, the control messages between program and
 //! service, and the BPF programs that put packets into lanes and let them out.
 //!
 //! May depend on `tickwire-stack` (whose memory lies in the region) and on the operating system (Linux). It makes no policy:
@@ -18,10 +18,13 @@ pub mod mapped_array;
 mod mapping;
 pub mod port;
 pub mod region;
+mod robust_mutex;
 pub mod rx_ring;
+pub mod stream_turn;
 mod sys;
 pub mod sys_bpf;
 pub mod sys_ethtool;
 pub mod sys_packet;
 pub mod sys_socket;
 pub mod sys_tap;
+pub mod tx_batch;

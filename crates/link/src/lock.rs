@@ -15,7 +15,7 @@
 //! real-time thread never spins, because on the holder's processor it would spin against the
 //! holder: it goes to the kernel at once, which boosts the holder and hands the lock over directly.
 
-use std::cell::UnsafeCell;
+use crate::robust_mutex::RobustMutex;
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -60,7 +60,7 @@ fn is_real_time() -> bool {
 /// The lock as it lies in the region.
 #[repr(C, align(64))]
 pub(crate) struct RawLock {
-    mutex: UnsafeCell<libc::pthread_mutex_t>,
+    mutex: RobustMutex,
     /// Threads that wait for it. Of those killed meanwhile nobody takes back the count: see [`VAIN`].
     waiters: AtomicU32,
     /// How often one that had waited got it. Wraps.
@@ -73,9 +73,6 @@ pub(crate) struct RawLock {
     /// Not 0 while the holder changes what the lock protects. One that dies before or after leaves everything in order.
     changing: AtomicU32,
 }
-
-// SAFETY: a process-shared mutex is made to be used by many threads at a time.
-unsafe impl Sync for RawLock {}
 
 /// Why the lock was not had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -106,17 +103,9 @@ impl RawLock {
     /// # Safety
     /// `at` must be valid for writing, and nobody may use the lock yet.
     pub(crate) unsafe fn init(at: *mut Self) {
-        let mut attributes = MaybeUninit::<libc::pthread_mutexattr_t>::uninit();
-        // SAFETY: the attributes are initialised before they are used and destroyed after; `at` is writable by the caller's promise.
-        // None of these calls can fail with these arguments.
+        // SAFETY: `at` is writable by the caller's promise.
         unsafe {
-            libc::pthread_mutexattr_init(attributes.as_mut_ptr());
-            libc::pthread_mutexattr_setpshared(attributes.as_mut_ptr(), libc::PTHREAD_PROCESS_SHARED);
-            libc::pthread_mutexattr_setrobust(attributes.as_mut_ptr(), libc::PTHREAD_MUTEX_ROBUST);
-            libc::pthread_mutexattr_settype(attributes.as_mut_ptr(), libc::PTHREAD_MUTEX_ERRORCHECK);
-            libc::pthread_mutexattr_setprotocol(attributes.as_mut_ptr(), libc::PTHREAD_PRIO_INHERIT);
-            libc::pthread_mutex_init((&raw mut (*at).mutex).cast(), attributes.as_ptr());
-            libc::pthread_mutexattr_destroy(attributes.as_mut_ptr());
+            RobustMutex::init(&raw mut (*at).mutex, libc::PTHREAD_PRIO_INHERIT);
             (&raw mut (*at).waiters).write(AtomicU32::new(0));
             (&raw mut (*at).turns).write(AtomicU32::new(0));
             (&raw mut (*at).vain).write(AtomicU32::new(0));
@@ -131,29 +120,21 @@ impl<'r> LaneLock<'r> {
         Self(raw)
     }
 
-    fn mutex(self) -> *mut libc::pthread_mutex_t {
-        self.0.mutex.get()
-    }
-
     /// What the C library answered to an attempt.
     fn answer(self, code: libc::c_int) -> Option<Result<LaneGuard<'r>, LockError>> {
         match code {
             libc::EOWNERDEAD if self.0.changing.load(Relaxed) == 0 && self.0.lost.load(Relaxed) == 0 => {
-                // SAFETY: the mutex is initialised, and with this answer the calling thread holds it.
-                unsafe { libc::pthread_mutex_consistent(self.mutex()) };
+                self.0.mutex.make_consistent();
                 Some(Ok(LaneGuard { lock: self, here: PhantomData }))
             }
             0 if self.0.lost.load(Relaxed) == 0 => Some(Ok(LaneGuard { lock: self, here: PhantomData })),
             0 | libc::EOWNERDEAD => {
                 self.0.lost.store(1, Relaxed);
-                // SAFETY: the mutex is initialised, and with these answers the calling thread holds it. Consistent, it can be taken
-                // again, so that everybody else finds out, too.
-                unsafe {
-                    if code == libc::EOWNERDEAD {
-                        libc::pthread_mutex_consistent(self.mutex());
-                    }
-                    libc::pthread_mutex_unlock(self.mutex());
+                // Consistent, it can be taken again, so that all others find out, too.
+                if code == libc::EOWNERDEAD {
+                    self.0.mutex.make_consistent();
                 }
+                self.0.mutex.unlock();
                 Some(Err(LockError::Lost))
             }
             libc::EBUSY => None,
@@ -168,8 +149,7 @@ impl<'r> LaneLock<'r> {
     /// # Errors
     /// [`LockError`].
     pub fn try_lock(self) -> Result<Option<LaneGuard<'r>>, LockError> {
-        // SAFETY: the mutex was initialised when the region was made.
-        self.answer(unsafe { libc::pthread_mutex_trylock(self.mutex()) }).transpose()
+        self.answer(self.0.mutex.try_lock()).transpose()
     }
 
     /// Takes the lock, waiting for it: behind one of those who wait already, if that takes no longer than 50 us.
@@ -253,9 +233,9 @@ impl<'r> LaneLock<'r> {
                 until.tv_nsec += NAP_NS;
                 until.tv_sec += until.tv_nsec / 1_000_000_000;
                 until.tv_nsec %= 1_000_000_000;
-                match pthread_mutex_clocklock(self.mutex(), libc::CLOCK_MONOTONIC, &raw const until) {
+                match pthread_mutex_clocklock(self.0.mutex.as_ptr(), libc::CLOCK_MONOTONIC, &raw const until) {
                     // A C library before 2.35 has no such limit for a mutex that inherits priority.
-                    libc::EINVAL => libc::pthread_mutex_lock(self.mutex()),
+                    libc::EINVAL => libc::pthread_mutex_lock(self.0.mutex.as_ptr()),
                     code => code,
                 }
             };
@@ -269,12 +249,6 @@ impl<'r> LaneLock<'r> {
 }
 
 impl LaneGuard<'_> {
-    /// Whether others wait for it.
-    #[must_use]
-    pub fn is_wanted(&self) -> bool {
-        self.lock.0.waiters.load(Relaxed) != 0
-    }
-
     /// The holder begins to change what the lock protects: if it dies from here on with the lock in hand, the lane is lost.
     #[inline]
     pub fn begin(&self) {
@@ -294,8 +268,7 @@ impl LaneGuard<'_> {
 impl Drop for LaneGuard<'_> {
     fn drop(&mut self) {
         self.pause();
-        // SAFETY: a guard exists only while its thread (it cannot leave it) holds the mutex.
-        unsafe { libc::pthread_mutex_unlock(self.lock.mutex()) };
+        self.lock.0.mutex.unlock();
     }
 }
 

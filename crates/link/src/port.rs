@@ -1,16 +1,16 @@
 //! The program's side of a lane, coupled to a stack: frames in from the receive ring, frames out into the TAP device.
 //!
-//! Everything but [`Port::quiet`] and the taking of wake frames is to be called under the lane's lock. A port keeps no state of its own (the ring and the stack
-//! have it), so a forked child goes on with its copy.
+//! Everything but [`Port::quiet`], [`Port::send`] and the taking of wake frames is to be called under the lane's lock. A port keeps no state of its own but the batches of
+//! threads that are sending (the ring and the stack have it), so a forked child goes on with its copy.
 
-use crate::bulk::{self, Bulk, Load};
+use crate::bulk::{self, Bulk};
 use crate::rx_ring::RxRing;
-use std::io::IoSlice;
+use crate::tx_batch::{TxBatch, TxBatches};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 use tickwire_stack::frame::MOST_PIECES;
 use tickwire_stack::time::Instant;
-use tickwire_stack::{Class, Stack, Transmit};
+use tickwire_stack::{Stack, Transmit};
 
 /// The most packets that one poll takes in, so that a flood leaves time for sending.
 const RX_BATCH: u32 = 64;
@@ -27,13 +27,14 @@ pub struct Port {
     rx: RxRing,
     tap: OwnedFd,
     bulk: OnceLock<Bulk>,
+    batches: TxBatches,
 }
 
 impl Port {
     /// A port over a lane's receive ring and the TAP device that [`crate::sys_tap::create`] has made.
     #[must_use]
     pub fn new(rx: RxRing, tap: OwnedFd) -> Self {
-        Self { rx, tap, bulk: OnceLock::new() }
+        Self { rx, tap, bulk: OnceLock::new(), batches: TxBatches::new() }
     }
 
     /// Sends trains of segments by this device from now on. Only the first counts.
@@ -75,7 +76,6 @@ impl Port {
 
     /// Takes in what has come. Says how many packets that was.
     pub fn poll(&self, stack: &mut Stack<'_>, now: Instant) -> u32 {
-        stack.write_recover();
         if self.rx.is_empty() {
             return 0;
         }
@@ -86,65 +86,59 @@ impl Port {
         received
     }
 
-    /// Takes the next packet out of the stack that is not of a stream, to be sent by [`Port::send`]; [`Port::sent`] is to follow.
-    pub fn next(&self, stack: &mut Stack<'_>) -> Option<Packet> {
-        let mut packet = Packet::new();
-        stack.write_begin(Class::Prompt, 1, |piece| packet.put(piece));
-        if packet.len == 0 {
-            stack.write_end([]);
-            return None;
-        }
-        Some(packet)
-    }
-
-    /// Sends a packet: one system call. What the guard or the device refuses has gone, as on a wire.
-    pub fn send(&self, stack: &Stack<'_>, packet: &Packet) {
-        let _ = match packet.pieces() {
-            &[piece] => bulk::write(self.tap.as_fd(), &[IoSlice::new(bulk::bytes(stack, piece))]),
-            pieces => {
-                let mut parts = [IoSlice::new(&[]); MOST_PIECES];
-                for (part, &piece) in parts.iter_mut().zip(pieces) {
-                    *part = IoSlice::new(bulk::bytes(stack, piece));
-                }
-                bulk::write(self.tap.as_fd(), &parts[..pieces.len()])
-            }
-        };
-    }
-
-    /// Tells the stack that a packet has gone.
-    pub fn sent(&self, stack: &mut Stack<'_>, packet: &Packet) {
-        stack.write_end(packet.pieces().iter().copied());
-    }
-
-    /// Takes packets of streams out of the stack, to be sent by [`Port::carry`]; [`Port::carried`] is to follow. None before all that is not of streams.
-    pub fn load(&self, stack: &mut Stack<'_>) -> Load {
-        let mut load = Load::new();
-        stack.write_begin(Class::Stream, usize::MAX, |packet| load.put(packet));
-        load
-    }
-
-    /// Sends what was taken, until `enough`. Says how many frames have gone.
+    /// An empty batch; `None` if no thread may take one now.
     #[must_use]
-    pub fn carry(&self, stack: &Stack<'_>, load: &Load, enough: impl Fn() -> bool) -> usize {
-        if let Some(bulk) = self.bulk.get().filter(|_| load.packets().len() >= BULK_FROM) {
-            return bulk.send(stack, load.packets(), enough);
-        }
-        let mut gone = 0;
-        while let Some(packet) = Packet::first_of(&load.packets()[gone..]) {
-            self.send(stack, &packet);
-            gone += packet.len;
-            if enough() {
-                break;
-            }
-        }
-        gone
+    pub fn batch(&self) -> Option<TxBatch<'_>> {
+        self.batches.take()
     }
 
-    /// Tells the stack what has gone. What has not is where it was.
-    pub fn carried(&self, stack: &mut Stack<'_>, load: &Load, gone: usize) {
-        let (gone, left) = load.packets().split_at(gone);
-        stack.write_return(left.iter().map(|packet| packet.frame));
-        stack.write_end(gone.iter().copied());
+    /// Copies what is not of streams out of the stack into a batch. Says whether that is all: if not, there is no room for more.
+    #[must_use]
+    pub fn take_prompt(&self, stack: &mut Stack<'_>, batch: &mut TxBatch<'_>) -> bool {
+        while stack.prompt_len() > 0 {
+            let mut pieces = [Transmit { frame: 0, offset: 0, len: 0, more: false }; MOST_PIECES];
+            let mut len = 0;
+            stack.prompt_next(|piece| {
+                // More pieces than a packet may have are what a region brings that its own program has overwritten.
+                let takes = len < MOST_PIECES && (len > 0 || batch.has_room(&piece));
+                if takes {
+                    pieces[len] = piece;
+                    len += 1;
+                }
+                takes
+            });
+            if len == 0 {
+                return false;
+            }
+            batch.copy(stack, &pieces[..len]);
+            pieces[..len].iter().for_each(|&piece| stack.prompt_gone(piece));
+        }
+        true
+    }
+
+    /// Takes packets of streams out of the stack into a batch that has none. None before all that is not of streams. [`Port::streams_gone`] is to follow.
+    pub fn take_streams(&self, stack: &mut Stack<'_>, batch: &mut TxBatch<'_>) {
+        stack.stream_begin(|frame| batch.take_frame(frame));
+        if self.bulk.get().is_some() && batch.frames().len() >= BULK_FROM {
+            batch.write_trains(stack);
+        } else {
+            batch.write_packets(stack);
+        }
+    }
+
+    /// Sends what a batch has, one system call a packet or train. Needs no lock.
+    pub fn send(&self, batch: &mut TxBatch<'_>) {
+        batch.send(self.tap.as_fd(), self.bulk.get().map(Bulk::as_fd));
+    }
+
+    /// Tells the stack that the packets of streams have gone which were taken into this batch.
+    pub fn streams_gone(&self, stack: &mut Stack<'_>, batch: &TxBatch<'_>) {
+        stack.stream_end(batch.frames().iter().copied());
+    }
+
+    /// In a forked child, which has none of its parent's other threads.
+    pub fn forget_threads(&self) {
+        self.batches.forget_threads();
     }
 }
 
@@ -152,39 +146,5 @@ impl AsFd for Port {
     /// The receive ring: readable when something was received.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.rx.as_fd()
-    }
-}
-
-/// One packet on its way out, in one piece or several.
-#[derive(Debug)]
-pub struct Packet {
-    pieces: [Transmit; MOST_PIECES],
-    len: usize,
-}
-
-impl Packet {
-    fn new() -> Self {
-        Self { pieces: [Transmit { frame: 0, offset: 0, len: 0, more: false }; MOST_PIECES], len: 0 }
-    }
-
-    fn pieces(&self) -> &[Transmit] {
-        &self.pieces[..self.len]
-    }
-
-    /// Takes a piece, unless the packet is complete.
-    fn put(&mut self, piece: Transmit) -> bool {
-        let room = self.len < MOST_PIECES && self.pieces().last().is_none_or(|last| last.more);
-        if room {
-            self.pieces[self.len] = piece;
-            self.len += 1;
-        }
-        room
-    }
-
-    /// The first packet of some pieces.
-    fn first_of(pieces: &[Transmit]) -> Option<Self> {
-        let mut packet = Self::new();
-        pieces.iter().find(|&&piece| !packet.put(piece));
-        (packet.len > 0).then_some(packet)
     }
 }

@@ -6,7 +6,9 @@
 use crate::layout::{Header, Layout, MAGIC, REGION_VERSION, Waiting};
 use crate::lock::{LaneLock, RawLock};
 use crate::mapping::Mapping;
+use crate::robust_mutex::RobustMutex;
 use crate::rx_ring::RING_BYTES;
+use crate::stream_turn::StreamTurn;
 use crate::sys::answer;
 use std::io;
 use std::marker::PhantomData;
@@ -91,6 +93,7 @@ pub fn create(lane: u32, limits: &Limits) -> Result<OwnedFd, RegionError> {
         (&raw mut (*header).ring).write(RING_BYTES.into());
         (&raw mut (*header).waiting).write(Waiting::default());
         RawLock::init(&raw mut (*header).lock);
+        RobustMutex::init(&raw mut (*header).stream_turn, libc::PTHREAD_PRIO_NONE);
     }
     Ok(fd)
 }
@@ -190,6 +193,13 @@ impl Region {
         // SAFETY: the header is inside the mapping, the lock was initialised when the region was made, and it is only ever used
         // through shared references.
         LaneLock::new(unsafe { &(*self.mapping.at::<Header>(self.layout.header(), 1).as_ptr()).lock })
+    }
+
+    /// The turn to send packets of streams.
+    #[must_use]
+    pub fn stream_turn(&self) -> StreamTurn<'_> {
+        // SAFETY: as for the lock.
+        StreamTurn::new(unsafe { &(*self.mapping.at::<Header>(self.layout.header(), 1).as_ptr()).stream_turn })
     }
 
     /// What the lane's processes tell each other about waiting.

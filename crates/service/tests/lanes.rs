@@ -159,7 +159,7 @@ fn a_stream_goes_in_trains(attach: Attach, mut dies: bool) {
         sent.extend_from_slice(&part[..taken]);
         if dies && taken > LONG {
             dies = false;
-            let _ = lane.port.load(&mut stack);
+            lane.port.take_streams(&mut stack, &mut lane.port.batch().unwrap());
         }
         lane.turn_until(&mut stack, "all is acknowledged", |stack| {
             let info = stack.tcp_info(id, now()).unwrap();

@@ -55,11 +55,6 @@ impl Queues {
         self.prompt.len() + self.stream.len()
     }
 
-    /// Puts so many pieces of streams back, which were taken last and lie there still.
-    pub(crate) fn take_back(&mut self, pieces: u32) {
-        self.stream.head = self.stream.head.wrapping_sub(pieces);
-    }
-
     /// Whether a part of a packet has been taken.
     pub(crate) fn is_cut(&self) -> bool {
         self.cut != 0
@@ -369,11 +364,11 @@ mod tests {
         let stream = queued(&mut stack, Class::Stream, 0);
         let after = queued(&mut stack, Class::Prompt, 0);
         let mut load = Vec::new();
-        stack.write_begin(Class::Stream, usize::MAX, |packet| {
+        stack.stream_begin(|packet| {
             load.push(packet);
             true
         });
-        stack.write_end([]);
+        stack.stream_end([]);
         assert!(load.is_empty(), "nor by a call");
         let out = handed_out(&mut stack, 100);
         let place = |frame| out.iter().position(|&other| other == frame).unwrap();

@@ -1,46 +1,48 @@
-//! Packets on their way out by calls that have sent them when they return: handed over and completed while nothing else changes.
+//! Packets on their way out of the stack, taken by the thread that sends them.
+//!
+//! What is not of a stream is copied, and has gone when it is taken. What is of a stream is sent from its frames, which stay as they are until the thread
+//! says that it has gone: others use the stack meanwhile.
 
 use crate::Stack;
 use crate::frame::{FrameId, flag};
 use crate::queue::{Class, Transmit};
 
 impl Stack<'_> {
-    /// Hands out so many packets of one class at most, for a call that has sent them when it returns. [`Stack::write_end`] is to follow. If the calling
-    /// process dies in between, the next caller of [`Stack::write_recover`] ends it in its place.
-    pub fn write_begin(&mut self, class: Class, most: usize, mut sink: impl FnMut(Transmit) -> bool) {
+    /// Takes the next packet that is not of a stream, piece by piece, unless `sink` refuses the first. [`Stack::prompt_gone`] is to follow for each piece that was taken,
+    /// with the lock still held.
+    pub fn prompt_next(&mut self, mut sink: impl FnMut(Transmit) -> bool) {
+        self.hand_out(Class::Prompt, 1, flag::IN_KERNEL, &mut sink);
+    }
+
+    /// A piece of a packet has been copied.
+    pub fn prompt_gone(&mut self, piece: Transmit) {
+        self.gone(piece);
+    }
+
+    /// Takes packets of streams until `sink` refuses one. [`Stack::stream_end`] is to follow. If the calling process dies in between, the next caller
+    /// of [`Stack::stream_recover`] ends it in its place. One thread at a time.
+    pub fn stream_begin(&mut self, mut sink: impl FnMut(Transmit) -> bool) {
         self.mem.core.writing = 1;
-        self.hand_out(class, most, flag::IN_KERNEL | flag::WRITING, &mut sink);
+        self.hand_out(Class::Stream, usize::MAX, flag::IN_KERNEL | flag::WRITING, &mut sink);
     }
 
-    /// So many frames of streams that were taken last, and have not gone, are at the head of their queue again.
-    pub fn write_return(&mut self, frames: impl ExactSizeIterator<Item = FrameId>) {
-        self.mem.core.queues.take_back(frames.len() as u32);
-        for frame in frames {
-            if let Some(meta) = self.mem.frames.meta.get_mut(frame as usize) {
-                meta.flags = meta.flags & !(flag::IN_KERNEL | flag::WRITING) | flag::QUEUED;
-            }
-        }
-    }
-
-    /// These have gone.
-    pub fn write_end(&mut self, gone: impl IntoIterator<Item = Transmit>) {
-        for packet in gone {
-            self.completed(packet.frame);
-            self.mem.counters.tx_packets.add(u64::from(!packet.more));
-        }
+    /// All that was taken has gone.
+    pub fn stream_end(&mut self, gone: impl IntoIterator<Item = Transmit>) {
+        gone.into_iter().for_each(|piece| self.gone(piece));
         self.mem.core.writing = 0;
     }
 
-    /// Ends what a process that has died had begun: whether its packets have gone is not known, and they are sent again if need be.
+    /// Whether a thread has begun to send packets of streams, and has not said that they have gone.
+    #[must_use]
     #[inline]
-    pub fn write_recover(&mut self) {
-        if self.mem.core.writing != 0 {
-            self.recover();
-        }
+    pub fn stream_is_begun(&self) -> bool {
+        self.mem.core.writing != 0
     }
 
+    /// Ends what a process that has died had begun: whether its packets have gone is not known, and they are sent again if need be. Only if no living thread
+    /// has begun.
     #[cold]
-    fn recover(&mut self) {
+    pub fn stream_recover(&mut self) {
         let out = flag::IN_KERNEL | flag::WRITING;
         for id in 0..self.mem.frames.meta.len() as FrameId {
             if self.mem.frames.meta[id as usize].flags & out == out {
@@ -48,6 +50,11 @@ impl Stack<'_> {
             }
         }
         self.mem.core.writing = 0;
+    }
+
+    fn gone(&mut self, piece: Transmit) {
+        self.completed(piece.frame);
+        self.mem.counters.tx_packets.add(u64::from(!piece.more));
     }
 }
 
@@ -74,7 +81,7 @@ mod tests {
 
     fn taken(stack: &mut Stack<'_>) -> Vec<FrameId> {
         let mut taken = Vec::new();
-        stack.write_begin(Class::Stream, usize::MAX, |packet| {
+        stack.stream_begin(|packet| {
             taken.push(packet.frame);
             true
         });
@@ -98,33 +105,40 @@ mod tests {
         stack.egress(crate::time::Instant::from_nanos(1), |_| true);
         let frames = queued(&mut stack, 1, 3);
         assert_eq!(taken(&mut stack), frames);
-        stack.write_recover();
+        stack.stream_recover();
         assert_eq!(in_use(&stack.mem.frames), 2);
         assert_eq!(stack.mem.frames.meta[ring as usize].flags & flag::IN_KERNEL, flag::IN_KERNEL);
         assert_eq!(stack.mem.frames.meta[frames[0] as usize].flags & flag::IN_KERNEL, 0);
         let before = stack.counters().eth_in_bad_frame.get();
         stack.completed(ring);
         assert_eq!(stack.counters().eth_in_bad_frame.get(), before);
-        stack.write_recover();
+        stack.stream_recover();
     }
 
     #[test]
-    fn what_has_not_gone_is_at_the_head_of_its_queue_again() {
+    fn what_is_not_of_a_stream_is_taken_beside_a_thread_that_sends_a_stream() {
         let mut memory = OwnedMemory::new(&LIMITS);
         let mut stack = Stack::new(memory.memory());
         let frames = queued(&mut stack, 2, 4);
+        assert!(!stack.stream_is_begun());
         assert_eq!(taken(&mut stack), frames);
-        stack.write_return(frames[1..].iter().copied());
-        stack.write_end([packet(frames[0])]);
-        assert_eq!(stack.stream_len(), 3);
-        let last = queued(&mut stack, 0, 1);
-        let mut out = Vec::new();
-        stack.egress(crate::time::Instant::from_nanos(1), |packet| {
-            out.push(packet.frame);
+        let prompt = stack.mem.frames.take().unwrap();
+        let whole = Queued { frame: prompt, offset: 0, len: 60, rest: 0, class: Class::Prompt, behind: 0 };
+        stack.enqueue(whole);
+        stack.mem.frames.give(prompt);
+        stack.prompt_next(|_| false);
+        assert_eq!(stack.prompt_len(), 1, "it was refused");
+        let mut pieces = Vec::new();
+        stack.prompt_next(|piece| {
+            pieces.push(piece);
             true
         });
-        assert_eq!(out, [&frames[1..], &last[..]].concat());
-        out.iter().for_each(|&frame| stack.completed(frame));
+        pieces.iter().for_each(|&piece| stack.prompt_gone(piece));
+        assert_eq!((pieces, stack.prompt_len()), (vec![packet(prompt)], 0));
+        assert_eq!(in_use(&stack.mem.frames), 4);
+        assert!(stack.stream_is_begun());
+        stack.stream_end(frames.iter().map(|&frame| packet(frame)));
+        assert!(!stack.stream_is_begun());
         assert_eq!(in_use(&stack.mem.frames), 2, "those kept for sending again");
         assert_eq!(stack.counters().eth_in_bad_frame.get(), 0);
         assert_eq!(stack.counters().tx_packets.get(), 5, "each once");

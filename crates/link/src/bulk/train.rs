@@ -3,9 +3,9 @@
 use tickwire_stack::checksum::Sum;
 
 /// Bytes of `struct virtio_net_hdr` (virtio 1.2, 5.1.6), which stands before each packet.
-pub(super) const VIRTIO: usize = 10;
+pub(crate) const VIRTIO: usize = 10;
 /// Room for it and the longest headers: Ethernet, IPv6, TCP with all options.
-pub(super) const HEADER: usize = VIRTIO + ETHERNET + 40 + 60;
+pub(crate) const HEADER: usize = VIRTIO + ETHERNET + 40 + 60;
 
 const ETHERNET: usize = 14;
 const TCP: u8 = 6;
@@ -30,7 +30,7 @@ mod flag {
 
 /// Segments that go as one.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Train {
+pub(crate) struct Train {
     v6: bool,
     /// Where TCP's header is, and where the data.
     tcp: usize,
@@ -84,7 +84,7 @@ impl Segment {
 
 impl Train {
     /// A train that begins with this packet; `None` if none can.
-    pub(super) fn begin(packet: &[u8]) -> Option<Self> {
+    pub(crate) fn begin(packet: &[u8]) -> Option<Self> {
         let Segment { v6, tcp, headers, flags } = Segment::read(packet)?;
         let size = packet.len() - headers;
         (size >= LEAST).then_some(Self {
@@ -99,12 +99,12 @@ impl Train {
     }
 
     /// Bytes of the headers of each of its packets.
-    pub(super) fn headers(&self) -> usize {
+    pub(crate) fn headers(&self) -> usize {
         self.headers
     }
 
     /// Takes in a packet, if it goes with the first one and those after it.
-    pub(super) fn take(&mut self, first: &[u8], next: &[u8]) -> bool {
+    pub(crate) fn take(&mut self, first: &[u8], next: &[u8]) -> bool {
         let Some(segment) = Segment::read(next).filter(|_| !self.closed) else { return false };
         let size = next.len() - segment.headers.min(next.len());
         let goes = segment.headers == self.headers
@@ -135,7 +135,7 @@ impl Train {
     }
 
     /// Writes what stands before the data; its length.
-    pub(super) fn write_header(&self, first: &[u8], to: &mut [u8; HEADER]) -> usize {
+    pub(crate) fn write_header(&self, first: &[u8], to: &mut [u8; HEADER]) -> usize {
         let several = self.len > self.size;
         let (virtio, packet) = to.split_at_mut(VIRTIO);
         packet[..self.headers].copy_from_slice(&first[..self.headers]);

@@ -9,6 +9,8 @@ use tickwire_link::layout::Waiting;
 use tickwire_link::lock::{LaneGuard, LockError};
 use tickwire_link::port::Port;
 use tickwire_link::region::Region;
+use tickwire_link::stream_turn::StreamTurnGuard;
+use tickwire_link::tx_batch::TxBatch;
 #[cfg(any(test, fuzzing))]
 use tickwire_stack::Limits;
 use tickwire_stack::Stack;
@@ -203,14 +205,13 @@ impl Shared {
         Instant::from_nanos(self.waiting().polled_at.load(Ordering::Relaxed))
     }
 
-    /// Notes until when a thread goes on to send what streams have queued.
-    pub(crate) fn carry_until(&self, until: Instant) {
-        self.waiting().carried_until.store(until.as_nanos(), Ordering::Relaxed);
-    }
-
-    /// Until when one does, in any process of the lane.
-    pub(crate) fn carried_until(&self) -> Instant {
-        Instant::from_nanos(self.waiting().carried_until.load(Ordering::Relaxed))
+    /// Takes the turn to send packets of streams, unless another thread of the lane has it.
+    pub(crate) fn stream_turn(&self) -> Option<Turn> {
+        match &self.lock {
+            Lock::Region(region) => region.stream_turn().try_take().map(Turn::Region),
+            #[cfg(any(test, fuzzing))]
+            Lock::Local(..) => Some(Turn::Local),
+        }
     }
 
     /// Public rows of all sockets.
@@ -226,60 +227,68 @@ impl Shared {
 
 impl Guard<'_> {
     /// Makes a system call with the lock in hand: whoever dies in the midst of it leaves all in order.
-    fn paused<T>(&self, call: impl FnOnce(&Stack<'static>) -> T) -> T {
+    fn paused(&self, call: impl FnOnce()) {
         if let Held::Region { guard } = &self.held {
             guard.pause();
         }
-        let answer = call(&self.core.stack);
+        call();
         if let Held::Region { guard } = &self.held {
             guard.begin();
         }
-        answer
     }
 
-    /// Whether other threads wait for the lock.
-    pub(crate) fn is_wanted(&self) -> bool {
-        match &self.held {
-            Held::Region { guard } => guard.is_wanted(),
-            _ => false,
+    /// Takes what is not of streams out of the stack, to be sent once the lock is released. What there is no room for is sent now.
+    pub(crate) fn take_prompt(&mut self) -> Option<TxBatch<'static>> {
+        if self.core.stack.prompt_len() == 0 {
+            return None;
         }
-    }
-
-    /// Sends what is not of streams.
-    pub(crate) fn send(&mut self) {
-        while self.core.stack.prompt_len() > 0 {
-            match &mut self.core.wire {
-                Wire::Port(port) => {
-                    let port: &Port = port;
-                    let Some(packet) = port.next(&mut self.core.stack) else { return };
-                    self.paused(|stack| port.send(stack, &packet));
-                    port.sent(&mut self.core.stack, &packet);
-                }
-                #[cfg(any(test, fuzzing))]
-                Wire::Test(exchange) => {
-                    exchange(&mut self.core.stack, crate::c::sys::now());
-                    // It may take nothing.
-                    return;
-                }
-            }
-        }
-    }
-
-    /// Sends a load of what is of streams, a large part of their time: not all of it if others wait.
-    pub(crate) fn carry(&mut self) {
         match &mut self.core.wire {
             Wire::Port(port) => {
-                let port: &Port = port;
-                let load = port.load(&mut self.core.stack);
-                let gone = self.paused(|stack| port.carry(stack, &load, || self.is_wanted()));
-                port.carried(&mut self.core.stack, &load, gone);
+                let port = *port;
+                self.take_prompt_by(port)
             }
             #[cfg(any(test, fuzzing))]
             Wire::Test(exchange) => {
                 exchange(&mut self.core.stack, crate::c::sys::now());
+                None
             }
         }
     }
+
+    fn take_prompt_by(&mut self, port: &'static Port) -> Option<TxBatch<'static>> {
+        let mut batch = port.batch()?;
+        while !port.take_prompt(&mut self.core.stack, &mut batch) {
+            self.paused(|| port.send(&mut batch));
+        }
+        if !batch.is_reserved() {
+            return Some(batch);
+        }
+        self.paused(|| port.send(&mut batch));
+        None
+    }
+
+    /// Takes packets of streams out of the stack, to be sent once the lock is released, by the thread that has the turn. Says what they are in.
+    pub(crate) fn take_streams(&mut self, batch: Option<TxBatch<'static>>) -> Option<TxBatch<'static>> {
+        match &mut self.core.wire {
+            Wire::Port(port) => {
+                let mut batch = batch.or_else(|| port.batch().filter(|batch| !batch.is_reserved()))?;
+                port.take_streams(&mut self.core.stack, &mut batch);
+                Some(batch)
+            }
+            #[cfg(any(test, fuzzing))]
+            Wire::Test(exchange) => {
+                exchange(&mut self.core.stack, crate::c::sys::now());
+                batch
+            }
+        }
+    }
+}
+
+/// The turn to send packets of streams.
+pub(crate) enum Turn {
+    Region(#[expect(dead_code, reason = "it is given back when dropped")] StreamTurnGuard<'static>),
+    #[cfg(any(test, fuzzing))]
+    Local,
 }
 
 impl Deref for Guard<'_> {

@@ -237,6 +237,9 @@ impl Lane {
     /// A forked child has none of its parent's other threads.
     pub(crate) fn forget_threads(&self) {
         self.waiters.forget_threads();
+        if let Some(port) = self.shared.port() {
+            port.forget_threads();
+        }
         self.care_no_more();
         self.gate().forget();
         self.set_company(1);
@@ -542,27 +545,10 @@ impl Lane {
         work: impl FnOnce(&mut Access<'_>) -> Result<T>,
         program: bool,
     ) -> Result<T> {
-        let mut course = Course::new();
-        let answer = self.enter_once(now, before, work, program, &mut course);
-        while course.goes_on() {
-            let _ = self.enter_once(None, |_| (), |_| Ok(()), program, &mut course);
-        }
-        answer
-    }
-
-    #[inline]
-    fn enter_once<T>(
-        &self,
-        now: Option<Instant>,
-        before: impl FnOnce(&mut Stack<'static>),
-        work: impl FnOnce(&mut Access<'_>) -> Result<T>,
-        program: bool,
-        course: &mut Course,
-    ) -> Result<T> {
         if self.is_over() {
             return Err(Errno(libc::ENETDOWN));
         }
-        let (inside, mut guard) = match self.come_in() {
+        let (inside, guard) = match self.come_in() {
             Ok(both) => both,
             Err(Refused::Again | Refused::Barred) => return Err(AGAIN),
             Err(Refused::Lost) => {
@@ -570,9 +556,40 @@ impl Lane {
                 return Err(Errno(libc::ENETDOWN));
             }
         };
+        let mut course = Course::new();
+        let (answer, mut rings) = self.pass(guard, now, before, work, program, &mut course);
+        while course.goes_on() {
+            // The program may be ending.
+            let Ok(guard) = self.shared.lock() else { break };
+            rings |= self.pass(guard, None, |_| (), |_| Ok(()), program, &mut course).1;
+        }
+        drop(course);
+        let signalled = inside.leave();
+        if rings {
+            self.care_no_more();
+            crate::base::bell::ring();
+        }
+        if signalled {
+            crate::c::signal::deliver();
+        }
+        answer
+    }
+
+    /// One pass through the lane. Says also whether the helper is to be woken.
+    #[inline]
+    fn pass<T>(
+        &self,
+        mut guard: Guard<'_>,
+        now: Option<Instant>,
+        before: impl FnOnce(&mut Stack<'static>),
+        work: impl FnOnce(&mut Access<'_>) -> Result<T>,
+        program: bool,
+        course: &mut Course,
+    ) -> (Result<T>, bool) {
         // Dropped before the guard: whoever comes next finds out.
         let poison = Poison(self);
         let now = now.unwrap_or_else(sys::now);
+        course.settle(&self.shared, &mut guard);
         let Core { stack, wire } = &mut *guard;
         before(stack);
         if wire.poll(stack, now) > 0 {
@@ -584,10 +601,8 @@ impl Lane {
         if program {
             self.shared.note_poll(now);
         }
-        let before = stack.stream_len();
         let answer = work(&mut Access { stack, now, slot: self.slot(), rows: self.shared.rows() });
-        course.has_queued(before, stack.stream_len());
-        course.send(&self.shared, &mut guard, now);
+        course.take(&self.shared, &mut guard);
         let Core { stack, .. } = &mut *guard;
         self.crowded.store(course.is_crowded(), Relaxed);
         let deadline = stack.deadline().map_or(0, Instant::as_nanos);
@@ -609,6 +624,10 @@ impl Lane {
         let request = stack.has_request() && self.talk.note_requests(stack);
         core::mem::forget(poison);
         drop(guard);
+        let streams = course.sends_streams();
+        if !streams {
+            course.send(&self.shared);
+        }
         // Before signals are let in: a handler may jump away, and the threads are not queued at
         // their sockets any more.
         if let Some(wakeups) = wakeups {
@@ -617,18 +636,13 @@ impl Lane {
                 sys::ring(self.doorbell);
             }
         }
-        let signalled = inside.leave();
+        if streams {
+            course.send(&self.shared);
+        }
         // Nothing tells when it is to be sent, and the program may not come back soon.
         let stuck = course.is_stuck() && program && cared_until != 0;
         let bulk = course.wants_bulk() && self.talk.want_bulk();
-        if request || overtaken || stuck || bulk {
-            self.care_no_more();
-            crate::base::bell::ring();
-        }
-        if signalled {
-            crate::c::signal::deliver();
-        }
-        answer
+        (answer, request || overtaken || stuck || bulk)
     }
 
     /// It is not this process's.

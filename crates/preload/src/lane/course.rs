@@ -1,21 +1,22 @@
-//! How what the stack has to send leaves in the course of one call, which may pass through the lane several times: between two passes others have their turn.
+//! How what the stack has to send leaves in the course of one call, which may pass through the lane several times.
+//!
+//! In each pass packets are taken out of the stack with the lock in hand, and sent when it has been released: others have their turn meanwhile. Packets of streams
+//! are sent by one thread at a time. The others leave theirs to it, and it looks for more until there are none, or it has done its share.
 
-use crate::c::shared::{Guard, Shared};
-use crate::c::sys;
-use tickwire_stack::time::{Instant, Span};
+use crate::c::shared::{Guard, Shared, Turn};
+use tickwire_link::tx_batch::TxBatch;
 
 /// In so many passes more than one a call sends what streams have. What is left then the helper sends.
 const PASSES: u32 = 16;
-
-/// For how long a thread that goes on to send has said that it does, at each pass. One whose signal handler jumps out of the call does not come back to it.
-const GOES_ON: Span = Span::from_millis(1);
 
 /// A call's course.
 pub(super) struct Course {
     /// Passes before this one.
     passes: u32,
-    /// Whether what streams have comes from this very call: it is this thread that pays for it.
-    own: bool,
+    /// What is to be sent when the lock has been released.
+    batch: Option<TxBatch<'static>>,
+    /// The turn to send packets of streams. Some are in the batch then.
+    turn: Option<Turn>,
     /// Whether there was a use for a device for trains of segments, and none.
     wants_bulk: bool,
     left: Left,
@@ -27,11 +28,9 @@ pub(super) struct Course {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Left {
     Nothing,
-    /// Streams' packets. Another thread is about to send them.
+    /// Streams' packets. Another thread sends them.
     ToAnother,
-    /// Streams' packets. Another thread waits for its turn, and sends some of them then.
-    ToWaiter,
-    /// Streams' packets, for this call's next pass.
+    /// What this call's next pass looks after.
     ToNextPass,
     /// What is too much for one call.
     ForLater,
@@ -39,7 +38,7 @@ enum Left {
 
 impl Course {
     pub(super) fn new() -> Self {
-        Self { passes: 0, own: false, wants_bulk: false, left: Left::Nothing, wakes_more: false }
+        Self { passes: 0, batch: None, turn: None, wants_bulk: false, left: Left::Nothing, wakes_more: false }
     }
 
     /// Whether another pass is to follow.
@@ -50,7 +49,6 @@ impl Course {
             return wakes_more;
         }
         self.passes += 1;
-        self.left = Left::Nothing;
         true
     }
 
@@ -59,52 +57,86 @@ impl Course {
         self.wakes_more = more;
     }
 
-    /// So many frames of streams waited before the call did its work, and so many do since.
-    pub(super) fn has_queued(&mut self, before: usize, since: usize) {
-        self.own |= since > before;
-    }
-
     /// Whether the service is to be asked for a device for trains of segments.
     pub(super) fn wants_bulk(&self) -> bool {
         self.wants_bulk
     }
 
-    /// Whether something may be left that nobody sends unasked.
+    /// Whether something may be left that no thread sends unasked.
     pub(super) fn is_crowded(&self) -> bool {
-        // Others may die, be stopped, or jump out of their call in a handler; and this one's next pass is behind such a handler.
+        // Others may die or be stopped; and this one's next pass may not come, at the program's end.
         self.left != Left::Nothing
     }
 
-    /// Whether nothing but time tells when it can be sent, or whoever is to send it may be after something else.
+    /// Whether nothing but time tells when it can be sent.
     pub(super) fn is_stuck(&self) -> bool {
-        matches!(self.left, Left::ForLater | Left::ToWaiter)
+        self.left == Left::ForLater
     }
 
-    /// Sends: first what is not of streams, then a load of these.
-    pub(super) fn send(&mut self, shared: &Shared, guard: &mut Guard<'_>, now: Instant) {
-        guard.send();
-        if guard.stack.stream_len() > 0 {
-            // `now` may be from before this thread waited for the lock.
-            let until = shared.carried_until();
-            if self.passes == 0 && !until.is_never() && sys::now() < until {
-                self.left = Left::ToAnother;
-                return;
+    /// A pass begins: what the one before has sent has gone, and so has what a process was sending that has died.
+    #[inline]
+    pub(super) fn settle(&mut self, shared: &Shared, guard: &mut Guard<'_>) {
+        if self.turn.is_some() {
+            if let (Some(batch), Some(port)) = (self.batch.take(), shared.port()) {
+                port.streams_gone(&mut guard.stack, &batch);
             }
-            self.wants_bulk = guard.wire.port().is_some_and(|port| port.wants_bulk(&guard.stack));
-            guard.carry();
+        } else if guard.stack.stream_is_begun() && shared.stream_turn().is_some() {
+            guard.stack.stream_recover();
         }
-        self.left = if !guard.stack.has_egress() {
-            Left::Nothing
-        } else if !self.own && guard.is_wanted() {
-            Left::ToWaiter
-        } else if self.passes < PASSES {
-            Left::ToNextPass
+    }
+
+    /// Takes out of the stack what is to be sent by [`Course::send`] when the lock has been released: first what is not of streams.
+    #[inline]
+    pub(super) fn take(&mut self, shared: &Shared, guard: &mut Guard<'_>) {
+        self.batch = guard.take_prompt();
+        if guard.stack.has_egress() {
+            self.take_streams(shared, guard);
         } else {
-            Left::ForLater
-        };
-        let goes_on = self.left == Left::ToNextPass;
-        if goes_on || self.passes > 0 {
-            shared.carry_until(if goes_on { now + GOES_ON } else { Instant::NEVER });
+            // With the lock: whoever finds the turn taken leaves packets, and they are seen here.
+            self.turn = None;
+            self.left = Left::Nothing;
+        }
+    }
+
+    fn take_streams(&mut self, shared: &Shared, guard: &mut Guard<'_>) {
+        if self.passes >= PASSES {
+            self.turn = None;
+            self.left = Left::ForLater;
+            return;
+        }
+        if guard.stack.stream_len() == 0 {
+            // A test's wire has taken none.
+            self.left = Left::ToNextPass;
+            return;
+        }
+        if self.turn.is_none() {
+            self.turn = shared.stream_turn();
+        }
+        if self.turn.is_none() {
+            self.left = Left::ToAnother;
+            return;
+        }
+        self.left = Left::ToNextPass;
+        self.wants_bulk = shared.port().is_some_and(|port| port.wants_bulk(&guard.stack));
+        self.batch = guard.take_streams(self.batch.take());
+        if self.batch.is_none() {
+            self.turn = None;
+        }
+    }
+
+    /// Whether what is to be sent takes long: packets of streams.
+    pub(super) fn sends_streams(&self) -> bool {
+        self.turn.is_some()
+    }
+
+    /// Sends what was taken. The lock has been released.
+    #[inline]
+    pub(super) fn send(&mut self, shared: &Shared) {
+        if let (Some(batch), Some(port)) = (&mut self.batch, shared.port()) {
+            port.send(batch);
+        }
+        if self.turn.is_none() {
+            self.batch = None;
         }
     }
 }

@@ -509,18 +509,21 @@ impl LaneOf {
 
     /// Takes what has come, and sends what there is to send.
     pub fn turn(&self, stack: &mut Stack<'_>) {
+        if stack.stream_is_begun() {
+            stack.stream_recover();
+        }
         self.port.poll(stack, now());
         stack.on_time(now());
         while stack.has_egress() {
-            while let Some(packet) = self.port.next(stack) {
-                self.port.send(stack, &packet);
-                self.port.sent(stack, &packet);
+            let mut batch = self.port.batch().unwrap();
+            while !self.port.take_prompt(stack, &mut batch) {
+                self.port.send(&mut batch);
             }
-            let load = self.port.load(stack);
-            // Sometimes train by train, as when others wait for the lane.
-            let gone = self.port.carry(stack, &load, || self.carried.get() % 2 == 1);
-            self.port.carried(stack, &load, gone);
-            self.carried.set(self.carried.get() + gone);
+            let before = stack.stream_len();
+            self.port.take_streams(stack, &mut batch);
+            self.carried.set(self.carried.get() + before - stack.stream_len());
+            self.port.send(&mut batch);
+            self.port.streams_gone(stack, &batch);
         }
     }
 
