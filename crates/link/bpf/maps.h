@@ -284,6 +284,14 @@ struct {
 	__array(values, struct ring);
 } rings SEC(".maps");
 
+/* By the same places: a small ring of each lane that wakes the thread which stands by (see wake.h). */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, MAX_LANES);
+	__type(key, __u32);
+	__array(values, struct ring);
+} standby_rings SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);
 	__uint(max_entries, 256);

@@ -6,13 +6,14 @@
  * record of the same lane left there.
  *
  * A sleeping consumer is woken only if it had caught up with the record. A polling one never has
- * (see src/rx_ring.rs), so it costs no wakeup. The ring buffer itself wakes by an interrupt to its
+ * (see src/rx_ring.rs), so it costs no wakeup. The lowest bits of the consumer position, which counts in
+ * eights, say which thread is to be woken. The ring buffer itself wakes by an interrupt to its
  * own processor, which took 4 us in a virtual machine: longer than all else that is done for a
  * packet. So, where it is possible, the packet goes on to the lane's TAP device as a *wake frame*,
  * which wakes threads that poll the device's descriptor. Its contents are not used. */
 #pragma once
 
-#include "maps.h"
+#include "wake.h"
 
 /* What precedes the frame in a record. */
 struct rx_record {
@@ -27,6 +28,10 @@ struct rx_record {
 #define RX_CHECKSUM_GOOD 1
 /* The frame comes from a socket buffer: its transport checksum may have been left to a device (CHECKSUM_PARTIAL). */
 #define RX_CHECKSUM_MAYBE_PARTIAL 2
+
+/* In the consumer position: the thread that stands by is to be woken, or none is, because one polls. */
+#define RX_STANDBY 1
+#define RX_POLLED 2
 
 /* The longest frame: Ethernet header, VLAN tag and the longest IP packet, rounded up. */
 #define RX_LONGEST (65536 + 64)
@@ -63,12 +68,15 @@ struct rx_record {
 			bpf_ringbuf_discard(r, 0);                                                                     \
 			return RX_LOST;                                                                                \
 		}                                                                                                      \
-		if (!by_frame) {                                                                                       \
-			bpf_ringbuf_submit(r, 0);                                                                      \
+		bpf_ringbuf_submit(r, by_frame ? BPF_RB_NO_WAKEUP : 0);                                                \
+		__u64 position = bpf_ringbuf_query(ring, BPF_RB_CONS_POS);                                             \
+		if ((__s64)((position & ~7ull) - before) < 0 || position & RX_POLLED)                                  \
+			return RX_PUT;                                                                                 \
+		if (position & RX_STANDBY) {                                                                           \
+			wake_standby(lane);                                                                            \
 			return RX_PUT;                                                                                 \
 		}                                                                                                      \
-		bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);                                                               \
-		return (__s64)(bpf_ringbuf_query(ring, BPF_RB_CONS_POS) - before) >= 0 ? RX_WAKE : RX_PUT;             \
+		return by_frame ? RX_WAKE : RX_PUT;                                                                    \
 	} while (0)
 
 /* Puts a frame into a lane's ring, and says what became of it. `info`: segment in the lower half, flags in the upper. `by_frame`: the

@@ -81,6 +81,8 @@ pub mod map {
     pub const GROUPS: &str = "groups";
     /// Place of a lane ([`super::LANE_MASK`]) -> its receive ring ([`crate::rx_ring`]).
     pub const RINGS: &str = "rings";
+    /// Place of a lane -> the ring that wakes the thread which stands by ([`crate::standby_ring`]).
+    pub const STANDBY_RINGS: &str = "standby_rings";
     /// Device map: NIC -> NIC.
     pub const NICS: &str = "nics";
     /// [`super::AddressKey`] -> [`super::AddressValue`].

@@ -2,11 +2,10 @@
 //!
 //! Threads that poll or sleep on a lane share one duty, so that a packet wakes one thread and not
 //! all. A thread *covers* the lane while it polls, or sleeps in the kernel's wait for the rings
-//! themselves (the *watcher*). Of the other sleeping threads one *stands by*: it sleeps on an epoll
-//! instance that contains the rings, and whose interest in them is off while the lane is covered.
-//! When the lane is covered no more, one system call *arms* the instance; when it is covered again,
-//! one *disarms* it. Neither wakes a thread. So a thread that answers message after message keeps
-//! the duty, and any number of idle ones beside it cost nothing.
+//! themselves (the *watcher*). Of the other sleeping threads one *stands by*: it sleeps on a ring of
+//! its own ([`crate::standby_ring`]), which wakes it when a packet comes while the lane is not covered.
+//! The lane's processes say in memory when that is, without a system call. So a thread that answers
+//! message after message keeps the duty, and any number of idle ones beside it cost nothing.
 //!
 //! A thread that had the duty and was woken for others' packets sleeps on as the one that stands
 //! by: the thread whose packets they are takes the duty when it sleeps next. A real-time thread is
@@ -34,11 +33,6 @@ pub struct PollDuty {
     watch_priority: AtomicU32,
     standby: AtomicU32,
     standby_priority: AtomicU32,
-    /// Whose epoll instance it sleeps on: several processes may share one.
-    standby_family: AtomicU32,
-    /// How often the instance was armed or disarmed: odd while it is armed.
-    switches: AtomicU32,
-    families: AtomicU32,
 }
 
 /// What a thread that falls asleep has to do for the lane.
@@ -46,29 +40,13 @@ pub struct PollDuty {
 pub enum Role {
     /// It sleeps in the kernel's wait for the rings.
     Watches,
-    /// It sleeps on the epoll instance that contains the rings.
+    /// It sleeps on the standby ring.
     StandsBy,
     /// Nothing.
     Sleeps,
 }
 
-/// What is to be done so that the lane is covered, or not covered twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Nothing.
-    None,
-    /// The standby instance is to be armed, or disarmed: [`PollDuty::switch`] with this word.
-    Switch(u32),
-    /// A sleeping thread is to be woken for the duty, see [`PollDuty::appoint`].
-    Appoint,
-}
-
 impl PollDuty {
-    /// A name for an epoll instance to stand by on; never 0.
-    pub fn new_family(&self) -> u32 {
-        self.families.fetch_add(1, Relaxed).wrapping_add(1).max(1)
-    }
-
     /// Sleeping threads of the lane.
     #[must_use]
     pub fn asleep(&self) -> u32 {
@@ -101,27 +79,22 @@ impl PollDuty {
         polled || self.watcher.load(SeqCst) != 0 && self.watch_priority.load(SeqCst) >= priority
     }
 
-    /// A thread falls asleep. `again`: it was woken without anything for it. `family` is that of
-    /// its process's standby instance, 0 if there is none. The caller has the lane's lock.
-    pub fn falls_asleep(&self, waiter: u32, priority: u32, again: bool, family: u32) -> Role {
+    /// A thread falls asleep. `again`: it was woken without anything for it. `may_stand_by`: its
+    /// process has the standby ring. The caller has the lane's lock.
+    pub fn falls_asleep(&self, waiter: u32, priority: u32, again: bool, may_stand_by: bool) -> Role {
         // Before the cover is looked at: a thread that stops polling now sees it, or is not seen
         // polling any more.
         let others = self.asleep.fetch_add(1, SeqCst);
         let covered = self.covers(priority);
         // There is no other to take the duty over.
         let again = again && others > 0;
-        let standby = self.standby.load(SeqCst);
-        let stands_by = standby != 0 && self.standby_priority.load(SeqCst) >= priority;
-        if family != 0 && !stands_by && (covered || again) {
-            if self.standby_family.swap(family, SeqCst) != family && self.switches.load(SeqCst) & 1 != 0 {
-                // The other instance may stay armed: no thread sleeps on it.
-                self.switches.fetch_add(1, SeqCst);
-            }
+        let stands_by = self.standby.load(SeqCst) != 0 && self.standby_priority.load(SeqCst) >= priority;
+        if may_stand_by && !stands_by && (covered || again) {
             self.standby_priority.store(priority, SeqCst);
             self.standby.store(waiter, SeqCst);
             return Role::StandsBy;
         }
-        if covered || again && stands_by && self.standby_family.load(SeqCst) == family {
+        if covered || again && stands_by {
             return Role::Sleeps;
         }
         self.watch_priority.store(priority, SeqCst);
@@ -146,48 +119,19 @@ impl PollDuty {
         let _ = self.asleep.fetch_update(SeqCst, Relaxed, |asleep| Some(asleep.saturating_sub(count)));
     }
 
-    /// What is to be done, by a process whose standby instance is of this family.
+    /// Whether threads sleep, and none polls or is there to be woken by packets: one is to be woken
+    /// for the duty, see [`PollDuty::appoint`].
     #[must_use]
-    pub fn step(&self, family: u32) -> Step {
-        let switches = self.switches.load(SeqCst);
-        let armed = switches & 1 != 0;
-        let asleep = self.asleep.load(SeqCst);
-        if asleep == 0 && !armed {
-            return Step::None;
-        }
-        if self.standby.load(SeqCst) == 0 {
-            return if asleep > 0 && !self.covers(0) { Step::Appoint } else { Step::None };
-        }
-        let wanted = asleep > 0 && !self.covers(self.standby_priority.load(SeqCst));
-        if wanted == armed {
-            return Step::None;
-        }
-        if self.standby_family.load(SeqCst) == family {
-            Step::Switch(switches)
-        } else if wanted {
-            Step::Appoint
-        } else {
-            Step::None
-        }
+    pub fn is_abandoned(&self) -> bool {
+        self.asleep.load(SeqCst) > 0 && self.standby.load(SeqCst) == 0 && !self.covers(0)
     }
 
-    /// Takes a [`Step::Switch`]. The caller then sets the instance to what [`PollDuty::is_armed`]
-    /// says, until that did not change meanwhile. False if another thread was first.
-    pub fn switch(&self, word: u32) -> bool {
-        self.switches.compare_exchange(word, word.wrapping_add(1), SeqCst, Relaxed).is_ok()
-    }
-
-    /// Whether the instance is to be armed, and a word that changes with every switch.
+    /// Whether packets are to wake the thread that stands by.
     #[must_use]
-    pub fn is_armed(&self) -> (bool, u32) {
-        let word = self.switches.load(SeqCst);
-        (word & 1 != 0, word)
-    }
-
-    /// The thread that stands by where this process cannot arm its instance: it is to be appointed.
-    #[must_use]
-    pub fn standby(&self) -> u32 {
-        self.standby.load(SeqCst)
+    pub fn wakes_standby(&self) -> bool {
+        self.standby.load(SeqCst) != 0
+            && self.asleep.load(SeqCst) > 0
+            && !self.covers(self.standby_priority.load(SeqCst))
     }
 
     /// This sleeping thread is woken for the duty. The caller has the lane's lock.
@@ -238,79 +182,62 @@ impl PollDuty {
 mod tests {
     use super::*;
 
-    const FAMILY: u32 = 1;
-
     fn duty() -> PollDuty {
         PollDuty::default()
-    }
-
-    /// Takes the step and says what it was.
-    fn settle(duty: &PollDuty) -> Step {
-        let step = duty.step(FAMILY);
-        if let Step::Switch(word) = step {
-            assert!(duty.switch(word) && !duty.switch(word));
-            assert_eq!(duty.step(FAMILY), Step::None);
-        }
-        step
-    }
-
-    fn armed(duty: &PollDuty) -> bool {
-        duty.is_armed().0
     }
 
     #[test]
     fn the_first_thread_watches_the_second_stands_by_and_the_others_sleep() {
         let duty = duty();
-        let roles = [1, 2, 3, 4].map(|waiter| duty.falls_asleep(waiter, 0, false, FAMILY));
+        let roles = [1, 2, 3, 4].map(|waiter| duty.falls_asleep(waiter, 0, false, true));
         assert_eq!(roles, [Role::Watches, Role::StandsBy, Role::Sleeps, Role::Sleeps]);
-        assert_eq!((settle(&duty), duty.asleep()), (Step::None, 4));
+        assert!(!duty.wakes_standby() && duty.asleep() == 4);
         duty.awakes(3);
-        assert_eq!(settle(&duty), Step::None, "it had no duty");
+        assert!(!duty.wakes_standby(), "it had no duty");
         duty.awakes(1);
-        assert!(matches!(settle(&duty), Step::Switch(_)) && armed(&duty), "and no thread is woken");
-        assert_eq!(duty.falls_asleep(1, 0, false, FAMILY), Role::Watches);
-        assert!(matches!(settle(&duty), Step::Switch(_)) && !armed(&duty));
+        assert!(duty.wakes_standby() && !duty.is_abandoned());
+        assert_eq!(duty.falls_asleep(1, 0, false, true), Role::Watches);
+        assert!(!duty.wakes_standby());
     }
 
     #[test]
-    fn a_polling_thread_disarms_and_its_end_arms() {
+    fn a_packet_wakes_the_thread_that_stands_by_only_while_none_polls() {
         let duty = duty();
         duty.poll_begins(5, 0);
-        assert_eq!(duty.falls_asleep(1, 0, false, FAMILY), Role::StandsBy);
-        assert_eq!(settle(&duty), Step::None);
+        assert_eq!(duty.falls_asleep(1, 0, false, true), Role::StandsBy);
+        assert!(!duty.wakes_standby());
         for _ in 0..3 {
             duty.poll_ends(5, 0, true);
-            assert!(matches!(settle(&duty), Step::Switch(_)) && armed(&duty));
+            assert!(duty.wakes_standby());
             duty.poll_begins(5, 0);
-            assert!(matches!(settle(&duty), Step::Switch(_)) && !armed(&duty));
+            assert!(!duty.wakes_standby());
         }
         duty.awakes(1);
         duty.poll_ends(5, 0, true);
-        assert_eq!(settle(&duty), Step::None, "no thread sleeps");
+        assert!(!duty.wakes_standby() && !duty.is_abandoned(), "no thread sleeps");
     }
 
     #[test]
     fn a_thread_woken_for_others_packets_hands_the_duty_over() {
         let duty = duty();
-        assert_eq!(duty.falls_asleep(1, 0, false, FAMILY), Role::Watches);
-        assert_eq!(duty.falls_asleep(2, 0, false, FAMILY), Role::StandsBy);
+        assert_eq!(duty.falls_asleep(1, 0, false, true), Role::Watches);
+        assert_eq!(duty.falls_asleep(2, 0, false, true), Role::StandsBy);
         // What the first takes in is for the second.
         duty.awakes(1);
         duty.is_woken(2);
-        assert_eq!(duty.falls_asleep(1, 0, true, FAMILY), Role::StandsBy);
-        assert!(matches!(settle(&duty), Step::Switch(_)));
+        assert_eq!(duty.falls_asleep(1, 0, true, true), Role::StandsBy);
+        assert!(duty.wakes_standby());
         duty.awakes(2);
-        assert_eq!(settle(&duty), Step::None);
-        assert_eq!(duty.falls_asleep(2, 0, false, FAMILY), Role::Watches);
-        assert!(matches!(settle(&duty), Step::Switch(_)) && !armed(&duty));
+        assert_eq!(duty.falls_asleep(2, 0, false, true), Role::Watches);
+        assert!(!duty.wakes_standby());
     }
 
     #[test]
     fn a_thread_that_sleeps_alone_keeps_the_duty_whatever_it_was_woken_for() {
         let duty = duty();
         for again in [false, true, true] {
-            assert_eq!(duty.falls_asleep(1, 0, again, FAMILY), Role::Watches);
-            assert_eq!(settle(&duty), Step::None);
+            assert_eq!(duty.falls_asleep(1, 0, again, true), Role::Watches);
+            assert!(!duty.wakes_standby() && !duty.is_abandoned());
             duty.awakes(1);
         }
     }
@@ -319,63 +246,44 @@ mod tests {
     fn a_real_time_thread_takes_the_duty_over_from_an_ordinary_one_and_not_from_its_equal() {
         let duty = duty();
         duty.poll_begins(0, 0);
-        assert_eq!(duty.falls_asleep(1, 10, false, FAMILY), Role::Watches, "an ordinary thread polls");
-        assert_eq!(duty.falls_asleep(2, 0, false, FAMILY), Role::StandsBy);
-        assert_eq!(duty.falls_asleep(3, 10, false, FAMILY), Role::StandsBy, "before an ordinary one");
-        assert_eq!(duty.falls_asleep(4, 10, false, FAMILY), Role::Sleeps);
-        assert_eq!(duty.falls_asleep(5, 20, false, FAMILY), Role::Watches, "above the one that watches");
+        assert_eq!(duty.falls_asleep(1, 10, false, true), Role::Watches, "an ordinary thread polls");
+        assert_eq!(duty.falls_asleep(2, 0, false, true), Role::StandsBy);
+        assert_eq!(duty.falls_asleep(3, 10, false, true), Role::StandsBy, "before an ordinary one");
+        assert_eq!(duty.falls_asleep(4, 10, false, true), Role::Sleeps);
+        assert_eq!(duty.falls_asleep(5, 20, false, true), Role::Watches, "above the one that watches");
         duty.awakes(5);
-        assert!(matches!(settle(&duty), Step::Switch(_)) && armed(&duty), "the ordinary one polls, but not for 3");
+        assert!(duty.wakes_standby(), "the ordinary one polls, but not for 3");
         duty.poll_begins(0, 50);
-        assert!(matches!(settle(&duty), Step::Switch(_)) && !armed(&duty));
+        assert!(!duty.wakes_standby());
         duty.poll_ends(0, 50, false);
-        assert!(matches!(settle(&duty), Step::Switch(_)) && armed(&duty));
+        assert!(duty.wakes_standby());
     }
 
     #[test]
-    fn without_an_instance_to_stand_by_on_a_thread_is_woken_for_the_duty() {
+    fn without_a_ring_to_stand_by_on_a_thread_is_woken_for_the_duty() {
         let duty = duty();
-        assert_eq!(duty.falls_asleep(1, 0, false, 0), Role::Watches);
-        assert_eq!(duty.falls_asleep(2, 0, false, 0), Role::Sleeps);
+        assert_eq!(duty.falls_asleep(1, 0, false, false), Role::Watches);
+        assert_eq!(duty.falls_asleep(2, 0, false, false), Role::Sleeps);
         duty.awakes(1);
-        assert_eq!(duty.step(0), Step::Appoint);
+        assert!(duty.is_abandoned() && !duty.wakes_standby());
         duty.appoint(2, 0);
-        assert_eq!(duty.step(0), Step::None, "it is on its way");
+        assert!(!duty.is_abandoned(), "it is on its way");
         duty.awakes(2);
-        assert_eq!(duty.falls_asleep(2, 0, true, 0), Role::Watches);
-    }
-
-    #[test]
-    fn what_stands_by_on_anothers_instance_is_woken_for_the_duty() {
-        let duty = duty();
-        assert_eq!(duty.falls_asleep(1, 0, false, FAMILY), Role::Watches);
-        assert_eq!(duty.falls_asleep(2, 0, false, FAMILY), Role::StandsBy);
-        assert_eq!(duty.falls_asleep(4, 0, false, FAMILY), Role::Sleeps);
-        duty.awakes(1);
-        assert_eq!((duty.step(FAMILY + 1), duty.standby()), (Step::Appoint, 2));
-        duty.appoint(2, 0);
-        assert_eq!((duty.step(FAMILY + 1), duty.standby()), (Step::None, 0));
-        // Its own process arms.
-        duty.awakes(2);
-        assert_eq!(duty.falls_asleep(2, 0, true, FAMILY), Role::StandsBy);
-        assert!(matches!(settle(&duty), Step::Switch(_)) && armed(&duty));
-        // Another family's thread takes over: its instance is not armed yet.
-        assert_eq!(duty.falls_asleep(3, 1, true, FAMILY + 1), Role::StandsBy);
-        assert!(!armed(&duty) && matches!(duty.step(FAMILY + 1), Step::Switch(_)));
+        assert_eq!(duty.falls_asleep(2, 0, true, false), Role::Watches);
     }
 
     #[test]
     fn what_is_gone_has_no_duty() {
         let duty = duty();
         duty.poll_begins(3, 40);
-        assert_eq!(duty.falls_asleep(1, 50, false, FAMILY), Role::Watches);
-        assert_eq!(duty.falls_asleep(2, 0, false, FAMILY), Role::StandsBy);
+        assert_eq!(duty.falls_asleep(1, 50, false, true), Role::Watches);
+        assert_eq!(duty.falls_asleep(2, 0, false, true), Role::StandsBy);
         duty.forget_process(3, 1, |waiter| waiter != 1);
-        assert!(!duty.covers(0) && duty.asleep() == 1 && duty.standby() == 2);
+        assert!(!duty.covers(0) && duty.asleep() == 1 && duty.wakes_standby());
         assert_eq!(duty.depose(), [0, 2]);
-        assert_eq!(duty.step(FAMILY), Step::Appoint);
+        assert!(duty.is_abandoned());
         duty.forget_process(4, 9, |_| false);
-        assert_eq!((duty.asleep(), duty.step(FAMILY)), (0, Step::None));
+        assert!(duty.asleep() == 0 && !duty.is_abandoned());
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub mod port;
 pub mod region;
 mod robust_mutex;
 pub mod rx_ring;
+pub mod standby_ring;
 pub mod stream_turn;
 mod sys;
 pub mod sys_bpf;

@@ -6,7 +6,8 @@
 //!
 //! **Wakeups.** When a record is committed, sleepers are woken only if the consumer position had reached that record: by a frame that divert
 //! sends to the lane's TAP device, or by the ring's own descriptor (`bpf/ring.h`). So while threads poll, the position is held back, and
-//! records cost no wakeup. Before a thread sleeps it publishes the true position ([`RxRing::arm`]) and looks once more.
+//! records cost no wakeup. Before a thread sleeps it publishes the true position ([`RxRing::arm`]) and looks once more. While none sleeps so and none polls,
+//! the position's lowest bits have the thread woken that stands by ([`crate::standby_ring`]).
 //! It sleeps on both descriptors. The ring's is readable while there is something to read, the device's while wake frames wait there; those that a
 //! sleep leaves behind end the next one, in vain, unless they are taken off before.
 //!
@@ -37,6 +38,10 @@ const CHECKSUM_MAYBE_PARTIAL: u16 = 2;
 
 /// Set among the sleepers while a thread that stands by is to hear of the next record.
 const STANDBY: u32 = 1 << 31;
+
+/// In the consumer position (`RX_STANDBY`, `RX_POLLED` of `bpf/ring.h`): a record wakes the thread that stands by, or none.
+const WAKES_STANDBY: u64 = 1;
+const WAKES_NONE: u64 = 2;
 
 /// The page that the lane's processes write.
 #[repr(C)]
@@ -217,7 +222,7 @@ impl RxRing {
     fn publish(&self, last: u64, position: u64) {
         let own = self.own();
         if own.sleepers.load(Relaxed) != 0 {
-            own.consumer.store(position, Release);
+            own.consumer.store(position | self.wakes(), Release);
         } else if last.wrapping_sub(own.consumer.load(Relaxed)) >= self.size / 8 {
             // Never all of it, so that no record finds a consumer that has caught up.
             own.consumer.store(last, Release);
@@ -231,32 +236,52 @@ impl RxRing {
         self.catch_up();
     }
 
-    /// The same for the thread that stands by, of which there is one. Until [`RxRing::disarm_standby`]; each may be called again.
+    /// Records that no thread sleeps for wake the thread that stands by, of which there is one. Whoever calls this has the lane's lock, and is to look at
+    /// [`RxRing::is_empty`] after it. Until [`RxRing::disarm_standby`]; each may be called again.
     pub fn arm_standby(&self) {
         self.own().sleepers.fetch_or(STANDBY, SeqCst);
         self.catch_up();
     }
 
-    /// It is to hear nothing now.
+    /// It is to hear nothing now, because a thread polls. Needs no lock.
     pub fn disarm_standby(&self) {
-        let sleepers = &self.own().sleepers;
-        if sleepers.load(Relaxed) & STANDBY != 0 {
-            sleepers.fetch_and(!STANDBY, SeqCst);
+        let own = self.own();
+        own.sleepers.fetch_and(!STANDBY, SeqCst);
+        // Not only with the next record that is read, which would wake it first.
+        let position = own.consumer.load(SeqCst);
+        if position & WAKES_STANDBY != 0 {
+            let none = position & !WAKES_STANDBY | WAKES_NONE;
+            let _ = own.consumer.compare_exchange(position, none, SeqCst, Relaxed);
         }
+    }
+
+    /// Whether the thread that stands by is to hear of records.
+    #[must_use]
+    #[inline]
+    pub fn standby_is_armed(&self) -> bool {
+        self.own().sleepers.load(SeqCst) & STANDBY != 0
+    }
+
+    /// Whom a record wakes, as bits of the consumer position.
+    fn wakes(&self) -> u64 {
+        if self.own().sleepers.load(SeqCst) == STANDBY { WAKES_STANDBY } else { 0 }
     }
 
     /// Tells the kernel all that has been read.
     fn catch_up(&self) {
         let own = self.own();
-        own.consumer.store(own.read.load(Relaxed), SeqCst);
+        own.consumer.store(own.read.load(Relaxed) | self.wakes(), SeqCst);
         // Before the producer position is read again: the kernel writes that first, and reads the consumer position then.
         fence(SeqCst);
     }
 
-    /// It does not sleep any more.
+    /// It does not sleep any more. Whoever calls this has the lane's lock.
     pub fn disarm(&self) {
         let fewer = |n: u32| (n & !STANDBY != 0).then(|| n - 1);
         let _ = self.own().sleepers.fetch_update(SeqCst, Relaxed, fewer);
+        if self.standby_is_armed() {
+            self.catch_up();
+        }
     }
 }
 

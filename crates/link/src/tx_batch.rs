@@ -93,7 +93,16 @@ impl TxBatches {
                 Ok(_) => {
                     // SAFETY: the bit was free, so no other thread uses this memory until the batch is dropped.
                     let memory = unsafe { &mut *self.memory[place].get() };
-                    return Some(TxBatch { pool: self, place, memory, copies: 0, headers: 0, parts: 0, writes: 0, frames: 0 });
+                    return Some(TxBatch {
+                        pool: self,
+                        place,
+                        memory,
+                        copies: 0,
+                        headers: 0,
+                        parts: 0,
+                        writes: 0,
+                        frames: 0,
+                    });
                 }
                 Err(now) => used = now,
             }

@@ -5,7 +5,7 @@
 
 use crate::bpf_error::BpfError;
 use crate::numbers::Numbers;
-use crate::programs::{GuardLink, LanePrograms};
+use crate::programs::{GuardLink, LanePrograms, LaneRings};
 use crate::registry::LaneId;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::collections::{BTreeSet, VecDeque};
@@ -29,7 +29,7 @@ pub(crate) struct Blank {
     pub(crate) number: LaneId,
     pub(crate) tap: OwnedFd,
     pub(crate) guard: GuardLink,
-    pub(crate) ring: OwnedFd,
+    pub(crate) rings: LaneRings,
 }
 
 /// Why a lane could not be made.
@@ -162,13 +162,13 @@ impl Maker {
     fn make(&mut self, mode: AttachMode, places: &BTreeSet<u32>) -> Result<Blank, MakeError> {
         let (number, tap) = self.make_device(places)?;
         let made = self.furnish(number, mode);
-        let (guard, ring) = made.inspect_err(|_| {
+        let (guard, rings) = made.inspect_err(|_| {
             self.programs.remove_lane(number);
             self.delete_link(number);
         })?;
         self.latest.push_front(self.programs.place(number));
         self.latest.truncate(AT_A_TIME);
-        Ok(Blank { number, tap, guard, ring })
+        Ok(Blank { number, tap, guard, rings })
     }
 
     /// Makes the device of a lane, down, and without a guard; its number.
@@ -191,11 +191,11 @@ impl Maker {
         }
     }
 
-    fn furnish(&mut self, lane: LaneId, mode: AttachMode) -> Result<(GuardLink, OwnedFd), MakeError> {
+    fn furnish(&mut self, lane: LaneId, mode: AttachMode) -> Result<(GuardLink, LaneRings), MakeError> {
         // The guard comes before anything can pass.
         let guard = self.programs.guard(&device(lane), lane, mode)?;
-        let ring = self.programs.add_lane(lane)?;
+        let rings = self.programs.add_lane(lane)?;
         self.host.raise_quietly(lane)?;
-        Ok((guard, ring))
+        Ok((guard, rings))
     }
 }

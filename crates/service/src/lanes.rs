@@ -5,7 +5,7 @@ use crate::config::LaneConfig;
 use crate::connection::{Answer, ConnectionId};
 use crate::lane_maker::{Blank, device};
 use crate::numbers::Numbers;
-use crate::programs::GuardLink;
+use crate::programs::{GuardLink, LaneRings};
 use crate::registry::LaneId;
 use crate::requests::refused;
 use crate::service::Service;
@@ -38,8 +38,8 @@ pub(crate) struct Lane {
     pub(crate) region: OwnedFd,
     /// The public part of the region. What is read there is the program's word, and untrusted.
     pub(crate) view: View,
-    /// What divert fills and the program reads.
-    ring: OwnedFd,
+    /// What divert fills and the program reads, and what wakes the thread that stands by.
+    rings: LaneRings,
     /// Into which the program writes frames. Held here, too, so that no other descriptor can be attached to the device.
     tap: OwnedFd,
     doorbell: OwnedFd,
@@ -319,7 +319,7 @@ fn bytes(limits: &Limits) -> u64 {
 
 /// Makes what a program's lane has and a blank one has not.
 fn furnish(blank: Blank, limits: &Limits, least_mtu: u32) -> Result<Lane, LaneError> {
-    let Blank { number, tap, guard, ring } = blank;
+    let Blank { number, tap, guard, rings } = blank;
     let region = region::create(number, limits)?;
     let view = View::map(region.as_fd(), limits)?;
     let doorbell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)
@@ -334,7 +334,7 @@ fn furnish(blank: Blank, limits: &Limits, least_mtu: u32) -> Result<Lane, LaneEr
         token: Token(random().map_err(system("drawing a token"))?),
         region,
         view,
-        ring,
+        rings,
         tap,
         doorbell: doorbell.into(),
         guard,
@@ -348,8 +348,9 @@ fn furnish(blank: Blank, limits: &Limits, least_mtu: u32) -> Result<Lane, LaneEr
 
 /// The answer that hands a lane over.
 fn answer(number: LaneId, lane: &Lane) -> io::Result<Answer> {
-    let all = [lane.region.as_fd(), lane.ring.as_fd(), lane.tap.as_fd(), lane.doorbell.as_fd()];
-    let descriptors = all.into_iter().map(|fd| fd.try_clone_to_owned()).collect::<io::Result<_>>()?;
+    let LaneRings { receive, standby } = &lane.rings;
+    let all = [&lane.region, receive, &lane.tap, &lane.doorbell, standby];
+    let descriptors = all.into_iter().map(OwnedFd::try_clone).collect::<io::Result<_>>()?;
     let (token, limits, mtu) = (lane.token, lane.limits, lane.least_mtu);
     Ok(Answer { reply: Reply::Lane { lane: number, token, limits, mtu }, descriptors })
 }

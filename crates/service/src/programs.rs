@@ -18,6 +18,7 @@ use tickwire_link::bpf::{self, HostCounter, LaneCounters, map, port_kind, progra
 use tickwire_link::control::AttachMode;
 use tickwire_link::mapped_array::MappedArray;
 use tickwire_link::rx_ring::RING_BYTES;
+use tickwire_link::standby_ring::STANDBY_RING_BYTES;
 use tickwire_link::sys_bpf;
 use tickwire_stack::addr::{Address, Mac};
 use tickwire_stack::path::{PathInfo, PathState};
@@ -38,11 +39,21 @@ pub(crate) enum GuardLink {
     Tc(#[expect(dead_code, reason = "held to stay attached")] SchedClassifierLink),
 }
 
-/// What a lane's device and ring are made with.
+/// The BPF ring buffers of a lane.
+#[derive(Debug)]
+pub(crate) struct LaneRings {
+    /// What divert fills.
+    pub(crate) receive: OwnedFd,
+    /// What wakes the thread that stands by.
+    pub(crate) standby: OwnedFd,
+}
+
+/// What a lane's device and rings are made with.
 pub(crate) struct LanePrograms {
     guard: OwnedFd,
     classifiers: LaneClassifiers,
     rings: OwnedFd,
+    standby_rings: OwnedFd,
     lane_mask: LaneMask,
 }
 
@@ -72,18 +83,23 @@ impl LanePrograms {
         }
     }
 
-    /// Makes a lane reachable: its receive ring.
-    pub(crate) fn add_lane(&self, lane: LaneId) -> Result<OwnedFd> {
-        let made = sys_bpf::create_ring(RING_BYTES).and_then(|ring| {
-            sys_bpf::set_inner(self.rings.as_fd(), self.place(lane), ring.as_fd())?;
+    /// Makes a lane reachable: its rings.
+    pub(crate) fn add_lane(&self, lane: LaneId) -> Result<LaneRings> {
+        let make = |bytes, map: &OwnedFd| {
+            let ring = sys_bpf::create_ring(bytes)?;
+            sys_bpf::set_inner(map.as_fd(), self.place(lane), ring.as_fd())?;
             Ok(ring)
-        });
-        made.map_err(|error| BpfError::System(format!("making a receive ring: {error}")))
+        };
+        let made = make(RING_BYTES, &self.rings)
+            .and_then(|receive| Ok(LaneRings { receive, standby: make(STANDBY_RING_BYTES, &self.standby_rings)? }));
+        made.map_err(|error: std::io::Error| BpfError::System(format!("making a lane's rings: {error}")))
     }
 
     /// Makes a lane unreachable.
     pub(crate) fn remove_lane(&self, lane: LaneId) {
-        let _ = sys_bpf::remove_inner(self.rings.as_fd(), self.place(lane));
+        for map in [&self.rings, &self.standby_rings] {
+            let _ = sys_bpf::remove_inner(map.as_fd(), self.place(lane));
+        }
     }
 }
 
@@ -102,6 +118,8 @@ pub(crate) struct Programs {
     groups: HashMap<MapData, bpf::GroupKey, bpf::GroupValue>,
     /// The receive rings of lanes, by their places.
     rings: MapData,
+    /// Their standby rings.
+    standby_rings: MapData,
     nics: DevMapHash<MapData>,
     addresses: HashMap<MapData, bpf::AddressKey, bpf::AddressValue>,
     sources: HashMap<MapData, bpf::SourceKey, u32>,
@@ -128,6 +146,7 @@ impl Programs {
             .override_global(bpf::LANE_MASK, &(places - 1), true)
             .map_max_entries(map::LANE_COUNTERS, places)
             .map_max_entries(map::RINGS, places)
+            .map_max_entries(map::STANDBY_RINGS, places)
             .map_max_entries(map::FLOWS, flows)
             .map_max_entries(map::HANDSHAKES, flows)
             .map_max_entries(map::PORTS, flows)
@@ -146,6 +165,7 @@ impl Programs {
             port_kinds: mapped(take(map::PORT_KINDS)?, map::PORT_KINDS_LEN)?,
             groups: take(map::GROUPS)?.try_into()?,
             rings: array_of_maps(take(map::RINGS)?)?,
+            standby_rings: array_of_maps(take(map::STANDBY_RINGS)?)?,
             nics: take(map::NICS)?.try_into()?,
             addresses: take(map::ADDRESSES)?.try_into()?,
             sources: take(map::SOURCES)?.try_into()?,
@@ -257,6 +277,7 @@ impl Programs {
             guard: copy(xdp(&mut self.ebpf, program::GUARD)?.fd()?.as_fd())?,
             classifiers: LaneClassifiers::open(&mut self.ebpf)?,
             rings: copy(self.rings.fd().as_fd())?,
+            standby_rings: copy(self.standby_rings.fd().as_fd())?,
             lane_mask: self.lane_mask,
         })
     }

@@ -15,6 +15,7 @@ use aya::programs::tc::{NlOptions, TcAttachOptions, TcError, qdisc_add_clsact};
 use aya::programs::{LinkOrder, SchedClassifier, TcAttachType, Xdp, XdpMode};
 use tickwire_link::bpf::{self, map, port_kind, program};
 use tickwire_link::rx_ring::{RING_BYTES, RxRing};
+use tickwire_link::standby_ring::{STANDBY_RING_BYTES, StandbyRing};
 use tickwire_link::sys_ethtool::switch_transmit_checksums_off;
 use tickwire_link::{sys_bpf, sys_tap};
 use tickwire_stack::addr::{Address, Endpoint, Mac};
@@ -124,6 +125,7 @@ pub struct Lane {
     pub number: u32,
     pub tap: OwnedFd,
     pub ring: OwnedFd,
+    pub standby: OwnedFd,
 }
 
 /// Two hosts on one cable of the given MTU.
@@ -228,7 +230,10 @@ impl Host {
         })?;
         let Some(Map::ArrayOfMaps(rings)) = bpf.map_mut(map::RINGS) else { anyhow::bail!("an array of maps") };
         sys_bpf::set_inner(rings.fd().as_fd(), LANE & bpf::DEFAULT_LANE_MASK, ring.as_fd())?;
-        Ok(Lane { number: LANE, tap, ring })
+        let standby = sys_bpf::create_ring(STANDBY_RING_BYTES).context("a ring buffer")?;
+        let Some(Map::ArrayOfMaps(rings)) = bpf.map_mut(map::STANDBY_RINGS) else { anyhow::bail!("an array of maps") };
+        sys_bpf::set_inner(rings.fd().as_fd(), LANE & bpf::DEFAULT_LANE_MASK, standby.as_fd())?;
+        Ok(Lane { number: LANE, tap, ring, standby })
     }
 
     /// The addresses of the host. That of IPv6 is known to the programs only, not to the kernel.
@@ -292,6 +297,11 @@ impl Host {
 }
 
 impl Lane {
+    /// What wakes the thread that stands by.
+    pub fn standby(&self) -> Result<StandbyRing> {
+        Ok(StandbyRing::map(self.standby.try_clone()?)?)
+    }
+
     /// What the program makes of the descriptors.
     pub fn open(&self) -> Result<(RxRing, OwnedFd)> {
         Ok((RxRing::map(self.ring.try_clone()?, RING_BYTES)?, self.tap.try_clone()?))

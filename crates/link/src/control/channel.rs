@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// The most descriptors that may come with one message.
-pub const MAX_DESCRIPTORS: usize = 4;
+pub const MAX_DESCRIPTORS: usize = 5;
 
 /// Descriptors that came with a message. Those not taken are closed.
 #[derive(Debug, Default)]

@@ -333,8 +333,8 @@ messages! {
     /// From the service, in answer to a request.
     Reply, 0x200;
     /// The lane is made (or, after [`Request::Attach`], this is it). Descriptors: region, receive ring, TAP device,
-    /// doorbell.
-    Lane = 1 [4] {
+    /// doorbell, standby ring.
+    Lane = 1 [5] {
         /// Its number.
         lane: u32,
         /// Its secret, for further processes.
@@ -463,7 +463,7 @@ mod tests {
         }
         let longer = [&bytes[..], &[0]].concat();
         assert_eq!(M::decode(&longer, descriptors).err(), Some(Malformed::Length));
-        assert_eq!(M::decode(&bytes, 5).err(), Some(Malformed::Descriptors(5)));
+        assert_eq!(M::decode(&bytes, 6).err(), Some(Malformed::Descriptors(6)));
     }
 
     const PEER: Endpoint = Endpoint::new(Address::v4([10, 0, 0, 2]), 80);
@@ -524,7 +524,7 @@ mod tests {
         let held = Held { claim: Claim(1), kind: ClaimKind::Bound, protocol: 6, local: PEER, remote: PEER };
         let ports = EphemeralPorts::new(&[EphemeralPort { claim: Claim(7), port: 40_000 }; 40]);
         for (reply, descriptors) in [
-            (Reply::Lane { lane: 1, token: Token([1; 16]), limits: Limits::DEFAULT, mtu: 1500 }, 4),
+            (Reply::Lane { lane: 1, token: Token([1; 16]), limits: Limits::DEFAULT, mtu: 1500 }, 5),
             (Reply::Bulk, 1),
             (Reply::Attached, 0),
             (Reply::Claimed { claim: Claim(4), local: PEER }, 0),

@@ -23,6 +23,7 @@ use libc::pollfd;
 use tickwire_link::bulk::Bulk;
 use tickwire_link::control::{Reason, Token};
 use tickwire_link::port::Port;
+use tickwire_link::standby_ring::StandbyRing;
 use tickwire_stack::time::Instant;
 use tickwire_stack::{Limits, SocketId, Stack, WaiterId, WakeTarget, table};
 
@@ -135,6 +136,8 @@ pub(crate) struct Handover {
     pub(crate) region: c_int,
     /// That of the TAP device, -1 in tests.
     pub(crate) tap: c_int,
+    /// That of the standby ring, -1 in tests.
+    pub(crate) standby: c_int,
 }
 
 /// What a lane is made of.
@@ -142,6 +145,8 @@ pub(crate) struct Parts {
     pub(crate) shared: Shared,
     pub(crate) ring: c_int,
     pub(crate) doorbell: c_int,
+    /// What wakes the thread that stands by, `None` in tests.
+    pub(crate) standby: Option<StandbyRing>,
     pub(crate) handover: Handover,
     pub(crate) settings: Settings,
     pub(crate) session: Option<Session>,
@@ -153,7 +158,7 @@ impl Lane {
     /// # Errors
     /// The reason for which it cannot be used.
     pub(crate) fn new(parts: Parts, slot: Option<usize>) -> core::result::Result<Self, Reason> {
-        let waiters = Waiters::new([parts.ring, parts.handover.tap], &parts.shared.waiting().duty);
+        let waiters = Waiters::new([parts.ring, parts.handover.tap], parts.standby);
         let lane = Self {
             shared: parts.shared,
             ring: parts.ring,
@@ -310,8 +315,6 @@ impl Lane {
         let Some(port) = self.shared.port() else { return };
         if !asleep.stands_by() {
             port.take_wake_frame();
-        } else if self.shared.waiting().duty.is_armed().0 {
-            port.take_wake_frames();
         }
     }
 
@@ -324,35 +327,38 @@ impl Lane {
         left_over
     }
 
-    /// The thread that stands by is to hear of what arrives, or is not to.
-    fn arm_standby(&self, on: bool) {
-        let Some(port) = self.shared.port() else { return };
-        if !on {
-            return port.rx().disarm_standby();
+    /// Packets wake the thread that stands by while the lane's duty says so. The calling thread has the lock. True if packets may have come since it has
+    /// polled that wake none.
+    fn fit_standby(&self) -> bool {
+        let Some(port) = self.shared.port() else { return false };
+        let wakes = self.shared.waiting().duty.wakes_standby();
+        if wakes == port.rx().standby_is_armed() {
+            return false;
         }
-        let inside = self.with_quietly(|_| {
-            self.fit_standby();
-            Ok(())
-        });
-        port.take_wake_frames();
-        if inside.is_err() {
-            // In a handler that interrupted this thread inside: what another takes in now may go unheard for a while.
+        if wakes {
             port.rx().arm_standby();
+        } else {
+            port.rx().disarm_standby();
         }
+        wakes && !port.quiet()
     }
 
-    /// Packets wake the thread that stands by while there is one and its instance is armed. To be called, with the lock, when that may have changed.
-    fn fit_standby(&self) {
+    /// The same for a thread that has not the lock.
+    fn settle_standby(&self) {
         let Some(port) = self.shared.port() else { return };
         let duty = &self.shared.waiting().duty;
-        if duty.standby() == 0 {
-            port.rx().disarm_standby();
-        } else if duty.is_armed().0 {
-            port.rx().arm_standby();
+        // Once more after each change: another thread may have come between, and not have seen it.
+        while duty.wakes_standby() != port.rx().standby_is_armed() {
+            if !duty.wakes_standby() {
+                port.rx().disarm_standby();
+            } else if self.with_quietly(|_| Ok(())).is_err() {
+                // In a handler that interrupted this thread inside: it is done when that is left.
+                return;
+            }
         }
     }
 
-    /// It does not sleep on it any more.
+    /// It does not sleep on it any more. It is inside.
     pub(crate) fn disarm(&self) {
         if let Some(port) = self.shared.port() {
             port.rx().disarm();
@@ -388,17 +394,15 @@ impl Lane {
             reserved: 0,
         };
         let duty = &self.shared.waiting().duty;
-        let asleep = self.waiters.falls_asleep(duty, access.stack, sockets.into_iter().take(len), target, again);
-        if asleep.stands_by() {
-            self.fit_standby();
-        }
-        asleep
+        self.waiters.falls_asleep(duty, access.stack, sockets.into_iter().take(len), target, again)
     }
 
     /// The calling thread, which is inside, is awake.
     pub(crate) fn awakes(&self, stack: &mut Stack<'static>, asleep: Asleep) {
+        if asleep.stands_by() {
+            self.waiters.hush_standby();
+        }
         self.waiters.awakes(&self.shared.waiting().duty, stack, self.slot(), asleep);
-        self.fit_standby();
     }
 
     /// What the calling thread is to watch in its sleep, -1 for nothing.
@@ -436,7 +440,8 @@ impl Lane {
     /// Sees to it that a thread polls for those that sleep, and no other is woken by packets.
     #[inline]
     pub(crate) fn settle_duty(&self) {
-        if self.waiters.settle(&self.shared.waiting().duty, |on| self.arm_standby(on)) {
+        self.settle_standby();
+        if self.shared.waiting().duty.is_abandoned() {
             self.appoint(|_| ());
         }
     }
@@ -452,9 +457,7 @@ impl Lane {
         let duty = &self.shared.waiting().duty;
         let target = self.with_quietly(|access| {
             before(access.stack);
-            let target = self.waiters.appoint(duty, access.stack);
-            self.fit_standby();
-            Ok(target)
+            Ok(Waiters::appoint(duty, access.stack))
         });
         if let Ok(Some(target)) = target {
             self.waiters.wake(self.shared.waiting(), self.doorbell, self.slot(), &[target]);
@@ -467,7 +470,6 @@ impl Lane {
         let forgotten = stack.forget_waiters(slot as u32);
         let is_asleep = |number| WaiterId::of_number(number).and_then(|id| stack.waiter(id)).is_some();
         self.shared.waiting().duty.forget_process(slot, forgotten, is_asleep);
-        self.fit_standby();
     }
 
     /// What the lane's processes show each other to wake each other's threads.
@@ -613,9 +615,9 @@ impl Lane {
         let wakeups = stack.take_wakeups();
         if let Some(wakeups) = &wakeups {
             Waiters::are_woken(&waiting.duty, wakeups);
-            self.fit_standby();
-            course.has_more_to_wake(wakeups.more);
         }
+        let unseen = self.fit_standby();
+        course.has_more_to_do(unseen || wakeups.as_ref().is_some_and(|wakeups| wakeups.more));
         let changes = stack.take_changes();
         if changes != 0 {
             waiting.note_changes(changes);

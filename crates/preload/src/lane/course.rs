@@ -20,8 +20,8 @@ pub(super) struct Course {
     /// Whether there was a use for a device for trains of segments, and none.
     wants_bulk: bool,
     left: Left,
-    /// More threads are to be woken than one pass wakes.
-    wakes_more: bool,
+    /// More threads are to be woken than one pass wakes, or packets have come that wake none.
+    does_more: bool,
 }
 
 /// What is left to be sent after a pass.
@@ -38,23 +38,23 @@ enum Left {
 
 impl Course {
     pub(super) fn new() -> Self {
-        Self { passes: 0, batch: None, turn: None, wants_bulk: false, left: Left::Nothing, wakes_more: false }
+        Self { passes: 0, batch: None, turn: None, wants_bulk: false, left: Left::Nothing, does_more: false }
     }
 
     /// Whether another pass is to follow.
     pub(super) fn goes_on(&mut self) -> bool {
         // (Not with `u32::from` of the comparison: rustc 1.95 makes 0 of that where it knows what follows.)
-        let wakes_more = core::mem::take(&mut self.wakes_more);
+        let does_more = core::mem::take(&mut self.does_more);
         if self.left != Left::ToNextPass {
-            return wakes_more;
+            return does_more;
         }
         self.passes += 1;
         true
     }
 
-    /// Whether more threads are to be woken than this pass wakes.
-    pub(super) fn has_more_to_wake(&mut self, more: bool) {
-        self.wakes_more = more;
+    /// Whether another pass is to follow in any case.
+    pub(super) fn has_more_to_do(&mut self, more: bool) {
+        self.does_more = more;
     }
 
     /// Whether the service is to be asked for a device for trains of segments.

@@ -18,6 +18,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 use tickwire_link::control::{Channel, Descriptors, Name, Reason, Reply, Request, Token, socket_path, why_unconnected};
 use tickwire_link::region::{self, Region};
+use tickwire_link::standby_ring::StandbyRing;
 use tickwire_stack::tcp::Ecn;
 use tickwire_stack::time::Span;
 use tickwire_stack::{Config, Limits, Memory};
@@ -356,14 +357,15 @@ pub(crate) fn attach(
     slot: Option<usize>,
 ) -> Result<Lane, Reason> {
     let mut next = |place| descriptors.take(place).ok_or(Reason::BadRequest);
-    let (region, ring, tap, doorbell): (OwnedFd, OwnedFd, OwnedFd, OwnedFd) = (next(0)?, next(1)?, next(2)?, next(3)?);
+    let [region, ring, tap, doorbell, standby]: [OwnedFd; 5] = [next(0)?, next(1)?, next(2)?, next(3)?, next(4)?];
     let mapped = Region::map(region.as_fd(), number, limits).map_err(|error| {
         sys::say(&error.to_string());
         Reason::Version
     })?;
     let keep = |fd: OwnedFd| protect::keep(fd.into_raw_fd()).map_err(|_| Reason::LaneFull);
-    let (region, ring, tap, doorbell) = (keep(region)?, keep(ring)?, keep(tap)?, keep(doorbell)?);
-    let handover = Handover { number, token, limits: *limits, region, tap };
+    let [region, ring, tap, doorbell, standby] =
+        [keep(region)?, keep(ring)?, keep(tap)?, keep(doorbell)?, keep(standby)?];
+    let handover = Handover { number, token, limits: *limits, region, tap, standby };
     let lane = assemble(session, handover, mapped, ring, doorbell, slot);
     if lane.is_err() {
         // A program that asks again every second must run out of neither memory nor descriptors. What is mapped stays so, but if nobody else has the lane
@@ -371,7 +373,7 @@ pub(crate) fn attach(
         if slot.is_none() {
             let _ = region::empty(shared::borrow(region), limits);
         }
-        [region, ring, tap, doorbell].into_iter().for_each(protect::release);
+        [region, ring, tap, doorbell, standby].into_iter().for_each(protect::release);
     }
     lane
 }
@@ -389,10 +391,15 @@ pub(crate) fn assemble(
         sys::say(&format!("the lane's ring cannot be mapped: {error}"));
         Reason::ServiceError
     })?;
+    let standby = StandbyRing::map(shared::own(handover.standby)).map_err(|error| {
+        sys::say(&format!("the lane's standby ring cannot be mapped: {error}"));
+        Reason::ServiceError
+    })?;
     let parts = Parts {
         shared: Shared::in_region(mapped, wire),
         ring,
         doorbell,
+        standby: Some(standby),
         handover,
         settings: settings().clone(),
         session: Some(session),

@@ -36,8 +36,8 @@ struct Inheritance {
 /// The lane's descriptors, and what the region holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Left {
-    /// Control connection, receive ring, doorbell, region, TAP device.
-    descriptors: [c_int; 5],
+    /// Control connection, receive ring, doorbell, region, TAP device, standby ring.
+    descriptors: [c_int; 6],
     limits: [u32; 12],
 }
 
@@ -72,7 +72,7 @@ impl Inheritance {
         let left = match parts.next() {
             None => None,
             Some(text) => {
-                let mut left = Left { descriptors: [0; 5], limits: [0; 12] };
+                let mut left = Left { descriptors: [0; 6], limits: [0; 12] };
                 fill(&mut left.descriptors, text)?;
                 fill(&mut left.limits, parts.next()?)?;
                 Some(left)
@@ -149,9 +149,10 @@ pub(crate) fn failed(lane: Option<&'static Lane>) {
     }
 }
 
-fn descriptors_of(lane: &'static Lane) -> [c_int; 5] {
+fn descriptors_of(lane: &'static Lane) -> [c_int; 6] {
     let (ring, doorbell) = lane.descriptors();
-    [lane.control_descriptor(), ring, doorbell, lane.handover().region, lane.handover().tap]
+    let Handover { region, tap, standby, .. } = *lane.handover();
+    [lane.control_descriptor(), ring, doorbell, region, tap, standby]
 }
 
 fn set_close_on_exec(descriptors: &[c_int], on: bool) {
@@ -184,7 +185,7 @@ pub(crate) fn inherit() {
 /// Goes on with the lane of the program that was this process before.
 fn adopt(inheritance: &Inheritance, left: &Left) -> Result<Lane, Reason> {
     let limits = Limits::from_list(left.limits);
-    let [control, ring, doorbell, region, tap] = left.descriptors;
+    let [control, ring, doorbell, region, tap, standby] = left.descriptors;
     let there = &left.descriptors;
     if there.iter().any(|&fd| !Table::fits(fd) || sys::fcntl(fd, libc::F_GETFD, 0).is_err()) {
         return Err(Reason::BadRequest);
@@ -196,7 +197,8 @@ fn adopt(inheritance: &Inheritance, left: &Left) -> Result<Lane, Reason> {
         TABLE.set(fd, Entry::Lane);
     });
     let session = Session::inherited(Channel::from(crate::c::shared::own(control)));
-    let handover = Handover { number: inheritance.number, token: Token(inheritance.token), limits, region, tap };
+    let handover =
+        Handover { number: inheritance.number, token: Token(inheritance.token), limits, region, tap, standby };
     start::assemble(session, handover, mapped, ring, doorbell, Some(inheritance.slot))
 }
 
@@ -278,7 +280,7 @@ mod tests {
             number: 7,
             token: [0xab; 16],
             slot: 3,
-            left: Some(Left { descriptors: [900, 901, 902, 903, 904], limits: Limits::DEFAULT.to_list() }),
+            left: Some(Left { descriptors: [900, 901, 902, 903, 904, 905], limits: Limits::DEFAULT.to_list() }),
         };
         let text = inheritance.to_text();
         assert_eq!(Inheritance::from_text(&text), Some(inheritance.clone()));

@@ -256,7 +256,10 @@ fn turn(lane: &'static Lane, work: &mut Option<Locked<'static, ()>>, look: &mut 
     }
     let slept = sleep(work, &mut fds, timeout);
     if armed {
-        lane.disarm();
+        let _ = lane.with_quietly(|_| {
+            lane.disarm();
+            Ok(())
+        });
     }
     lane.care_no_more();
     if slept.is_err() || lane.are_left_over([fds[0], fds[1]]) && fds[2..].iter().all(|fd| fd.revents == 0) {

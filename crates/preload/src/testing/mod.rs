@@ -57,8 +57,9 @@ pub(crate) fn lane() -> &'static Lane {
         let parts = Parts {
             shared: Shared::local(limits, wire),
             ring: -1,
+            standby: None,
             doorbell: sys::eventfd().unwrap(),
-            handover: Handover { number: 1, token: Token([1; 16]), limits, region: -1, tap: -1 },
+            handover: Handover { number: 1, token: Token([1; 16]), limits, region: -1, tap: -1, standby: -1 },
             settings: Settings {
                 spin: Spin::Adaptive,
                 min_rto: None,
@@ -94,8 +95,9 @@ fn beside(session: Option<Session>) -> &'static Lane {
     let parts = Parts {
         shared: Shared::local(limits, Wire::Test(Box::new(|_, _| 0))),
         ring: -1,
+        standby: None,
         doorbell: sys::eventfd().unwrap(),
-        handover: Handover { number: 2, token: Token([2; 16]), limits, region: -1, tap: -1 },
+        handover: Handover { number: 2, token: Token([2; 16]), limits, region: -1, tap: -1, standby: -1 },
         settings: lane().settings().clone(),
         session,
     };

@@ -368,8 +368,9 @@ fn a_thread_that_was_asleep_counts_as_awake_before_the_rings_are_polled() {
         Parts {
             shared: Shared::local(limits, wire),
             ring: -1,
+            standby: None,
             doorbell: -1,
-            handover: Handover { number: 2, token: Token([2; 16]), limits, region: -1, tap: -1 },
+            handover: Handover { number: 2, token: Token([2; 16]), limits, region: -1, tap: -1, standby: -1 },
             settings: Settings {
                 spin: Spin::Never,
                 min_rto: None,

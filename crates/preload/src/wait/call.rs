@@ -384,9 +384,7 @@ fn sleep<T>(
         let [wakes, rings] = if plan.watches { lane.rings() } else { lane.watched(asleep) };
         *places = [wakes, rings, watch.map_or(NO_FD, |bell| readable(bell.fd))];
     }
-    if let Some((_, asleep, armed)) = ASLEEP.get()
-        && (armed || asleep.stands_by())
-    {
+    if let Some((_, asleep, true)) = ASLEEP.get() {
         lane.take_wake_frame(asleep);
     }
     // Nothing tells when the device has room again, or of the bell whom there is no descriptor for: look soon.

@@ -1,0 +1,51 @@
+//! What wakes the thread of a lane that stands by: a small BPF ring buffer, whose descriptor becomes readable when a packet comes while no thread polls, and
+//! none sleeps for packets (`bpf/wake.h`). It carries nothing.
+//!
+//! The lane's processes say by the receive ring's consumer position when that is ([`crate::rx_ring`]), without a system call.
+
+use crate::mapping::Mapping;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, SeqCst};
+use tickwire_stack::memory::PAGE;
+
+/// Bytes of the ring: the least that there can be.
+pub const STANDBY_RING_BYTES: u32 = PAGE as u32;
+
+/// A lane's standby ring in one process.
+#[derive(Debug)]
+pub struct StandbyRing {
+    map: OwnedFd,
+    /// The page with the consumer position, which the lane's processes write.
+    own: Mapping,
+    /// The page with the producer position.
+    kernels: Mapping,
+}
+
+impl StandbyRing {
+    /// Maps the ring buffer `map`.
+    ///
+    /// # Errors
+    /// If it is none; what the kernel says.
+    pub fn map(map: OwnedFd) -> io::Result<Self> {
+        let own = Mapping::new(map.as_fd(), 0, PAGE, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_POPULATE)?;
+        let kernels = Mapping::new(map.as_fd(), PAGE, PAGE, libc::PROT_READ, libc::MAP_POPULATE)?;
+        Ok(Self { map, own, kernels })
+    }
+
+    /// The thread that stands by is awake, and about to look for packets: the next one that comes while a thread stands by wakes again.
+    pub fn drain(&self) {
+        // SAFETY: pages that stay mapped for as long as `self` lives; atomics, valid for any bytes.
+        let (consumer, producer) =
+            unsafe { (self.own.at::<AtomicU64>(0, 1).as_ref(), self.kernels.at::<AtomicU64>(0, 1).as_ref()) };
+        consumer.store(producer.load(Acquire), SeqCst);
+    }
+}
+
+impl AsFd for StandbyRing {
+    /// The ring buffer: readable from a wakeup until it is drained.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.map.as_fd()
+    }
+}

@@ -1,0 +1,123 @@
+//! Which descriptor becomes readable when a packet comes for a lane, on the real kernel. Needs root; without it the tests say so and pass.
+
+// Modules that are shared with the benchmark; not every test uses all of them.
+#![allow(unreachable_pub, dead_code)]
+
+#[path = "../examples/floor/bed.rs"]
+mod bed;
+#[path = "../examples/floor/raw.rs"]
+mod raw;
+
+use bed::{Divert, Guard, Host, Lane, PORT};
+use raw::{Raw, packet};
+use std::os::fd::{AsFd, AsRawFd};
+use tickwire_link::rx_ring::RxRing;
+use tickwire_link::standby_ring::StandbyRing;
+
+fn have_root() -> bool {
+    // SAFETY: no memory is passed.
+    let root = unsafe { libc::geteuid() } == 0;
+    if !root {
+        eprintln!("skipped: network namespaces need root");
+    }
+    root
+}
+
+fn with_lane(mut host: Host, divert: Divert) -> (Host, Lane) {
+    host.divert(divert).unwrap();
+    let lane = host.lane(Guard::Tc).unwrap();
+    host.claim(&lane, PORT).unwrap();
+    (host, lane)
+}
+
+/// Which of these becomes readable within so many milliseconds.
+fn readable<const N: usize>(fds: [&dyn AsFd; N], timeout: libc::c_int) -> [bool; N] {
+    let mut fds = fds.map(|fd| libc::pollfd { fd: fd.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 });
+    // SAFETY: as many entries as are said, alive for the call.
+    unsafe { libc::poll(fds.as_mut_ptr(), N as libc::nfds_t, timeout) };
+    fds.map(|fd| fd.revents != 0)
+}
+
+/// Waits until so many packets have come, which are taken out of the ring.
+fn take(ring: &RxRing, wanted: u32) {
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(3);
+    let mut got = 0;
+    while got < wanted {
+        got += ring.read(64, |_, _| ());
+        assert!(std::time::Instant::now() < end, "{got} of {wanted} packets");
+    }
+}
+
+/// A lane and what sends to it, in each of the ways in which packets come.
+fn each_way(test: impl Fn(&RxRing, &StandbyRing, &dyn AsFd, &mut dyn FnMut())) {
+    for (divert, frames) in [(Divert::Tc, true), (Divert::Native, true), (Divert::Native, false)] {
+        let [(a, from), (mut b, to)] = bed::cable(1500, false).unwrap().map(|host| with_lane(host, divert));
+        if frames {
+            b.set_wake_frames().unwrap();
+        }
+        let [sender, receiver] = [&a, &b].map(|host| (host.mac.0, host.address.octets()));
+        let frame = packet(sender, receiver, PORT, 64);
+        let mut raw = Raw::new(from.open().unwrap());
+        let (ring, tap) = to.open().unwrap();
+        test(&ring, &to.standby().unwrap(), &tap, &mut || assert!(raw.send(&frame)));
+    }
+}
+
+#[test]
+fn a_packet_wakes_the_thread_that_stands_by_while_none_polls_and_none_sleeps_for_it() {
+    if !have_root() {
+        return;
+    }
+    each_way(|ring, standby, tap, send| {
+        assert_eq!(readable([standby], 0), [false]);
+        for _ in 0..3 {
+            ring.arm_standby();
+            assert!(ring.is_empty() && ring.standby_is_armed());
+            send();
+            assert_eq!(readable([standby, tap], 3000), [true, false], "it, and not one that sleeps on the device");
+            // Once until it is drained.
+            send();
+            take(ring, 2);
+            standby.drain();
+            assert_eq!(readable([standby], 0), [false]);
+            // Still armed, and what it has read is known.
+            send();
+            assert_eq!(readable([standby], 3000), [true]);
+            take(ring, 1);
+            standby.drain();
+            ring.disarm_standby();
+            send();
+            take(ring, 1);
+            assert_eq!(readable([standby, tap], 0), [false; 2], "a thread polls");
+        }
+    });
+}
+
+#[test]
+fn a_thread_that_sleeps_for_packets_is_woken_and_the_one_that_stands_by_is_not() {
+    if !have_root() {
+        return;
+    }
+    each_way(|ring, standby, tap, send| {
+        ring.arm_standby();
+        for _ in 0..3 {
+            ring.arm();
+            send();
+            let [device, packets, other] = readable([tap, ring, standby], 3000);
+            assert!((device || packets) && !other);
+            take(ring, 1);
+            while readable([tap], 0) == [true] {
+                let mut byte = [0u8];
+                // SAFETY: room for one byte.
+                assert!(unsafe { libc::read(tap.as_fd().as_raw_fd(), byte.as_mut_ptr().cast(), 1) } > 0);
+            }
+            // Awake: from here on the other is.
+            ring.disarm();
+            send();
+            assert_eq!(readable([standby, tap], 3000), [true, false]);
+            take(ring, 1);
+            standby.drain();
+        }
+        ring.disarm_standby();
+    });
+}
