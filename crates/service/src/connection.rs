@@ -357,7 +357,7 @@ mod tests {
         };
         assert_eq!(open(), 0);
         assert_eq!(connection.receive(Instant::now()).unwrap_err(), End::HeldUp, "nobody takes it away");
-        assert_eq!(open(), 4, "what was looked at waits for a thread, too");
+        assert_eq!(open(), tickwire_link::control::MAX_DESCRIPTORS, "what was looked at waits for a thread, too");
     }
 
     #[test]
