@@ -397,7 +397,7 @@ fn only_who_knows_the_token_attaches_and_the_lane_ends_with_the_last() {
     assert!(matches!(child.request(&attach(lane.token, false), &[]).0, Reply::Attached));
     let (reply, descriptors) = child.request(&attach(lane.token, true), &[]);
     let Reply::Lane { lane: number, token, limits, .. } = reply else { panic!("{reply:?}") };
-    assert_eq!((number, token, descriptors.len()), (lane.lane, lane.token, 4));
+    assert_eq!((number, token, descriptors.len()), (lane.lane, lane.token, 5));
     drop(LaneOf::new(number, token, limits, descriptors));
     drop(parent);
     assert!(matches!(child.push(), Push::PeerGone { .. }));
