@@ -284,7 +284,7 @@ struct {
 	__array(values, struct ring);
 } rings SEC(".maps");
 
-/* By the same places: a small ring of each lane that wakes the thread which stands by (see wake.h). */
+/* By the same places: a small ring of each lane, which wakes the thread that stands by (wake.h). */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
 	__uint(max_entries, MAX_LANES);

@@ -6,9 +6,9 @@
  * record of the same lane left there.
  *
  * A sleeping consumer is woken only if it had caught up with the record. A polling one never has
- * (see src/rx_ring.rs), so it costs no wakeup. The lowest bits of the consumer position, which counts in
- * eights, say which thread is to be woken. The ring buffer itself wakes by an interrupt to its
- * own processor, which took 4 us in a virtual machine: longer than all else that is done for a
+ * (see src/rx_ring.rs), so it costs no wakeup. The lowest bits of the consumer position, which
+ * counts in eights, say which thread is to be woken. The ring buffer itself wakes by an interrupt to
+ * its own processor, which took 4 us in a virtual machine: longer than all else that is done for a
  * packet. So, where it is possible, the packet goes on to the lane's TAP device as a *wake frame*,
  * which wakes threads that poll the device's descriptor. Its contents are not used. */
 #pragma once
@@ -29,7 +29,7 @@ struct rx_record {
 /* The frame comes from a socket buffer: its transport checksum may have been left to a device (CHECKSUM_PARTIAL). */
 #define RX_CHECKSUM_MAYBE_PARTIAL 2
 
-/* In the consumer position: the thread that stands by is to be woken, or none is, because one polls. */
+/* In the consumer position: the thread that stands by is woken, or none is, because one polls. */
 #define RX_STANDBY 1
 #define RX_POLLED 2
 

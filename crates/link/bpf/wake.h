@@ -30,8 +30,9 @@ __attribute__((noinline)) int wake_by_ring(__u32 lane)
 	return 0;
 }
 
-/* Wakes the thread of a lane that stands by: by the interrupt of a ring of its own, once until it has
- * drained that. No thread sleeps on the lane's device then, and none polls: that is rare. A global function. */
+/* Wakes the thread of a lane that stands by: by the interrupt of a ring of its own, once until it
+ * has drained that. No thread sleeps on the lane's device then, and none polls: that is rare. A
+ * global function. */
 __attribute__((noinline)) int wake_standby(__u32 lane)
 {
 	__u32 place = place_of(lane);

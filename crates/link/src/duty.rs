@@ -2,10 +2,11 @@
 //!
 //! Threads that poll or sleep on a lane share one duty, so that a packet wakes one thread and not
 //! all. A thread *covers* the lane while it polls, or sleeps in the kernel's wait for the rings
-//! themselves (the *watcher*). Of the other sleeping threads one *stands by*: it sleeps on a ring of
-//! its own ([`crate::standby_ring`]), which wakes it when a packet comes while the lane is not covered.
-//! The lane's processes say in memory when that is, without a system call. So a thread that answers
-//! message after message keeps the duty, and any number of idle ones beside it cost nothing.
+//! themselves (the *watcher*). Of the other sleeping threads one *stands by*: it sleeps on a ring
+//! of its own ([`crate::standby_ring`]), which wakes it when a packet comes while the lane is not
+//! covered. The lane's processes say in memory when that is, without a system call. So a thread
+//! that answers message after message keeps the duty, and any number of idle ones beside it cost
+//! nothing.
 //!
 //! A thread that had the duty and was woken for others' packets sleeps on as the one that stands
 //! by: the thread whose packets they are takes the duty when it sleeps next. A real-time thread is

@@ -1,5 +1,6 @@
-//! A lane as both of its sides see it: the receive ring and the TAP device, the shared region and its lock, the control messages between program and
-//! service, and the BPF programs that put packets into lanes and let them out.
+//! A lane as both of its sides see it: the receive ring and the TAP device, the shared region and
+//! its lock, the control messages between program and service, and the BPF programs that put
+//! packets into lanes and let them out.
 //!
 //! May depend on `tickwire-stack` (whose memory lies in the region) and on the operating system (Linux). It makes no policy:
 //! who may have a lane, and which flows, is decided by the service; what a program does with them, by the preload library.

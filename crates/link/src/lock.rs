@@ -5,16 +5,21 @@
 //! starts afresh with a new lane. Taking the lock twice in one thread (a signal handler that interrupts a holder) is an error instead
 //! of a deadlock.
 //!
-//! It is held for about a microsecond at a time: threads send when they have released it. So a thread that finds it taken spins for some microseconds, and then
-//! sleeps until it is released, to try again. A waiter that was woken has no claim to the lock. If it had, the lock would stand still until that thread has a processor,
-//! others would queue meanwhile, and from then on each hold would cost a context switch (a lock convoy: of 16 threads on two processors it took two thirds of the
-//! rate). A thread for which that takes long goes to the kernel, which hands the lock over to it.
+//! It is held for about a microsecond at a time: threads send when they have released it. So a
+//! thread that finds it taken spins for some microseconds, and then sleeps until it is released, to
+//! try again. A waiter that was woken has no claim to the lock. If it had, the lock would stand
+//! still until that thread has a processor, others would queue meanwhile, and from then on each
+//! hold would cost a context switch (a lock convoy: of 16 threads on two processors it took two
+//! thirds of the rate). A thread for which that takes long goes to the kernel, which hands the lock
+//! over to it.
 //!
-//! Only one thread spins at a time, and only one sleeper is woken before it runs: more would keep the processors from the holder.
+//! Only one thread spins at a time, and only one sleeper is woken before it runs: more would keep
+//! the processors from the holder.
 //!
 //! The mutex inherits priority (`PTHREAD_PRIO_INHERIT`): while a real-time thread waits, the holder
-//! runs at its priority. A real-time thread neither spins, because on the holder's processor it would spin against the
-//! holder, nor competes: it goes to the kernel at once, which boosts the holder and hands the lock over directly.
+//! runs at its priority. A real-time thread neither spins, because on the holder's processor it
+//! would spin against the holder, nor competes: it goes to the kernel at once, which boosts the
+//! holder and hands the lock over directly.
 
 use crate::robust_mutex::RobustMutex;
 use std::fmt;
@@ -32,7 +37,8 @@ const SPIN: Duration = Duration::from_micros(10);
 /// After how many sleeps in vain a waiter has the kernel hand the lock over.
 const MOST_SLEEPS: u32 = 8;
 
-/// After how many wakeups that woke nothing the sleepers are forgotten: some were killed, it seems. One that was not says so again after its nap.
+/// After how many wakeups that woke nothing the waiters are forgotten: some were killed, it seems.
+/// One that was not says so again after its nap.
 const MOST_VAIN_WAKEUPS: u32 = 200;
 
 /// For how long a waiter sleeps before it looks again by itself. A waiter that was woken may be killed before it runs (exec and exit kill threads
@@ -61,10 +67,11 @@ fn is_real_time() -> bool {
 #[repr(C, align(64))]
 pub(crate) struct RawLock {
     mutex: RobustMutex,
-    /// Not 0 while a waiter spins. Advice, as all that waiters say: one that is killed does not take it back.
+    /// Not 0 while a waiter spins. Advice, as all that waiters say: one that is killed does not
+    /// take it back.
     spinning: AtomicU32,
     /// How many sleep until it is released.
-    sleepers: AtomicU32,
+    waiters: AtomicU32,
     /// Not 0 while one of them has been woken and has not run yet.
     woken: AtomicU32,
     /// On what they sleep (`futex(2)`). Wraps.
@@ -112,7 +119,7 @@ impl RawLock {
             RobustMutex::init(&raw mut (*at).mutex, libc::PTHREAD_PRIO_INHERIT);
             for word in [
                 &raw mut (*at).spinning,
-                &raw mut (*at).sleepers,
+                &raw mut (*at).waiters,
                 &raw mut (*at).woken,
                 &raw mut (*at).releases,
                 &raw mut (*at).vain,
@@ -221,9 +228,10 @@ impl<'r> LaneLock<'r> {
 
     /// Sleeps until it is released, or for a nap, and tries once.
     fn sleep(self) -> Result<Option<LaneGuard<'r>>, LockError> {
-        self.0.sleepers.fetch_add(1, SeqCst);
+        self.0.waiters.fetch_add(1, SeqCst);
         let releases = self.0.releases.load(SeqCst);
-        // Released since, it may be free for good. One that holds it now sees this sleeper when it releases it.
+        // Released since, it may be free for good. One that holds it now sees this sleeper when it
+        // releases it.
         let mut answer = self.try_lock();
         if matches!(answer, Ok(None)) {
             let napped = self.nap(releases);
@@ -233,14 +241,15 @@ impl<'r> LaneLock<'r> {
             }
             answer = self.try_lock();
         }
-        let _ = self.0.sleepers.fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1));
+        let _ = self.0.waiters.fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1));
         answer
     }
 
     /// Sleeps while there are so many releases. Whether it was for the whole nap.
     fn nap(self, releases: u32) -> bool {
         let time = libc::timespec { tv_sec: 0, tv_nsec: NAP_NS };
-        // SAFETY: the word lives as long as the region is mapped, and the time for the call. Not private: other processes wake.
+        // SAFETY: the word lives as long as the region is mapped, and the time for the call. Not
+        // private: other processes wake.
         let slept = unsafe {
             libc::syscall(libc::SYS_futex, self.0.releases.as_ptr(), libc::FUTEX_WAIT, releases, &raw const time)
         };
@@ -261,7 +270,7 @@ impl<'r> LaneLock<'r> {
             self.0.woken.store(0, SeqCst);
             if self.0.vain.fetch_add(1, Relaxed) >= MOST_VAIN_WAKEUPS {
                 self.0.vain.store(0, Relaxed);
-                self.0.sleepers.store(0, SeqCst);
+                self.0.waiters.store(0, SeqCst);
             }
         }
     }
@@ -310,7 +319,7 @@ impl Drop for LaneGuard<'_> {
     fn drop(&mut self) {
         self.pause();
         self.lock.0.mutex.unlock();
-        if self.lock.0.sleepers.load(SeqCst) != 0 {
+        if self.lock.0.waiters.load(SeqCst) != 0 {
             self.lock.wake();
         }
     }
@@ -453,7 +462,7 @@ mod tests {
         });
         // Hundreds without the courtesy. (More than one or two when a waiter does not get a processor.)
         assert!(turns < 30 * WANTED, "{turns} turns of a stream while {WANTED} were wanted");
-        assert_eq!(lock.0.sleepers.load(Relaxed), 0);
+        assert_eq!(lock.0.waiters.load(Relaxed), 0);
     }
 
     /// The kernel's priority of a thread of this process: below zero while it runs as a real-time
@@ -505,7 +514,7 @@ mod tests {
                 assert!(used < Duration::from_millis(100), "it spun: {used:?}");
             }
         });
-        assert_eq!(lock.0.sleepers.load(Relaxed), 0);
+        assert_eq!(lock.0.waiters.load(Relaxed), 0);
     }
 
     #[test]
@@ -554,11 +563,11 @@ mod tests {
     #[test]
     fn sleepers_that_died_are_forgotten() {
         let lock = LaneLock::new(shared());
-        lock.0.sleepers.store(3, Relaxed);
+        lock.0.waiters.store(3, Relaxed);
         for _ in 0..=MOST_VAIN_WAKEUPS {
             drop(lock.lock().unwrap());
         }
-        assert_eq!(lock.0.sleepers.load(Relaxed), 0);
+        assert_eq!(lock.0.waiters.load(Relaxed), 0);
     }
 
     #[test]
@@ -569,12 +578,12 @@ mod tests {
         lock.0.woken.store(1, Relaxed);
         std::thread::scope(|s| {
             let waiting = s.spawn(|| drop(lock.lock().unwrap()));
-            while lock.0.sleepers.load(Relaxed) == 0 {
+            while lock.0.waiters.load(Relaxed) == 0 {
                 std::thread::yield_now();
             }
             drop(guard);
             waiting.join().unwrap();
         });
-        assert_eq!([&lock.0.sleepers, &lock.0.spinning, &lock.0.woken].map(|word| word.load(Relaxed)), [0; 3]);
+        assert_eq!([&lock.0.waiters, &lock.0.spinning, &lock.0.woken].map(|word| word.load(Relaxed)), [0; 3]);
     }
 }

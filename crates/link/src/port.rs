@@ -1,7 +1,8 @@
 //! The program's side of a lane, coupled to a stack: frames in from the receive ring, frames out into the TAP device.
 //!
-//! Everything but [`Port::quiet`], [`Port::send`] and the taking of wake frames is to be called under the lane's lock. A port keeps no state of its own but the batches of
-//! threads that are sending (the ring and the stack have it), so a forked child goes on with its copy.
+//! Everything but [`Port::quiet`], [`Port::send`] and the taking of wake frames is to be called
+//! under the lane's lock. A port keeps no state of its own but the batches of threads that are
+//! sending (the ring and the stack have it), so a forked child goes on with its copy.
 
 use crate::bulk::{self, Bulk};
 use crate::rx_ring::RxRing;
@@ -92,14 +93,16 @@ impl Port {
         self.batches.take()
     }
 
-    /// Copies what is not of streams out of the stack into a batch. Says whether that is all: if not, there is no room for more.
+    /// Copies what is not of streams out of the stack into a batch. Says whether that is all: if
+    /// not, there is no room for more.
     #[must_use]
     pub fn take_prompt(&self, stack: &mut Stack<'_>, batch: &mut TxBatch<'_>) -> bool {
         while stack.prompt_len() > 0 {
             let mut pieces = [Transmit { frame: 0, offset: 0, len: 0, more: false }; MOST_PIECES];
             let mut len = 0;
             stack.prompt_next(|piece| {
-                // More pieces than a packet may have are what a region brings that its own program has overwritten.
+                // More pieces than a packet may have are what a region brings that its own program
+                // has overwritten.
                 let takes = len < MOST_PIECES && (len > 0 || batch.has_room(&piece));
                 if takes {
                     pieces[len] = piece;
@@ -116,7 +119,8 @@ impl Port {
         true
     }
 
-    /// Takes packets of streams out of the stack into a batch that has none. None before all that is not of streams. [`Port::streams_gone`] is to follow.
+    /// Takes packets of streams out of the stack into a batch that has none. None before all that
+    /// is not of streams. [`Port::streams_gone`] is to follow.
     pub fn take_streams(&self, stack: &mut Stack<'_>, batch: &mut TxBatch<'_>) {
         stack.stream_begin(|frame| batch.take_frame(frame));
         if self.bulk.get().is_some() && batch.frames().len() >= BULK_FROM {

@@ -1,4 +1,5 @@
-//! A process-shared mutex of the C library that tells of its holder's death: what a lane's lock and its stream turn are made of.
+//! A process-shared mutex of the C library that tells of its holder's death: what a lane's lock and
+//! its stream turn are made of.
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
@@ -17,8 +18,8 @@ impl RobustMutex {
     /// `at` must be valid for writing, and no other thread may use the mutex yet.
     pub(crate) unsafe fn init(at: *mut Self, protocol: libc::c_int) {
         let mut attributes = MaybeUninit::<libc::pthread_mutexattr_t>::uninit();
-        // SAFETY: the attributes are initialised before they are used and destroyed after; `at` is writable by the caller's promise.
-        // None of these calls can fail with these arguments.
+        // SAFETY: the attributes are initialised before they are used and destroyed after; `at` is
+        // writable by the caller's promise. None of these calls can fail with these arguments.
         unsafe {
             libc::pthread_mutexattr_init(attributes.as_mut_ptr());
             libc::pthread_mutexattr_setpshared(attributes.as_mut_ptr(), libc::PTHREAD_PROCESS_SHARED);
@@ -41,15 +42,17 @@ impl RobustMutex {
         unsafe { libc::pthread_mutex_trylock(self.as_ptr()) }
     }
 
-    /// The calling thread, which was told that the holder died and holds the mutex now, has mended what it protects.
+    /// The calling thread, which was told that the holder died and holds the mutex now, has mended
+    /// what it protects.
     pub(crate) fn make_consistent(&self) {
-        // SAFETY: the mutex is initialised; if the calling thread does not hold it so, the call does nothing.
+        // SAFETY: the mutex is initialised; if the calling thread does not hold it so, the call
+        // does nothing.
         unsafe { libc::pthread_mutex_consistent(self.as_ptr()) };
     }
 
     /// Releases it. Does nothing if the calling thread does not hold it.
     pub(crate) fn unlock(&self) {
-        // SAFETY: the mutex is initialised, and of the type that checks who releases it.
+        // SAFETY: the mutex is initialised, and of the type that checks which thread releases it.
         unsafe { libc::pthread_mutex_unlock(self.as_ptr()) };
     }
 }

@@ -4,12 +4,14 @@
 //! kernel reads the first word of it, the consumer position, and nothing else. The lane's processes keep beside it how far they have
 //! read. They use the ring under the lane's lock.
 //!
-//! **Wakeups.** When a record is committed, sleepers are woken only if the consumer position had reached that record: by a frame that divert
-//! sends to the lane's TAP device, or by the ring's own descriptor (`bpf/ring.h`). So while threads poll, the position is held back, and
-//! records cost no wakeup. Before a thread sleeps it publishes the true position ([`RxRing::arm`]) and looks once more. While none sleeps so and none polls,
-//! the position's lowest bits have the thread woken that stands by ([`crate::standby_ring`]).
-//! It sleeps on both descriptors. The ring's is readable while there is something to read, the device's while wake frames wait there; those that a
-//! sleep leaves behind end the next one, in vain, unless they are taken off before.
+//! **Wakeups.** When a record is committed, sleepers are woken only if the consumer position had
+//! reached that record: by a frame that divert sends to the lane's TAP device, or by the ring's own
+//! descriptor (`bpf/ring.h`). So while threads poll, the position is held back, and records cost no
+//! wakeup. Before a thread sleeps it publishes the true position ([`RxRing::arm`]) and looks once
+//! more. It sleeps on both descriptors. The ring's is readable while there is something to read, the
+//! device's while wake frames wait there; those that a sleep leaves behind end the next one, in
+//! vain, unless they are taken off before. While no thread sleeps so and none polls, the position's
+//! lowest bits have the thread woken that stands by ([`crate::standby_ring`]).
 //!
 //! Nothing here is trusted: a position that another process of the lane has overwritten yields an empty ring or a skipped
 //! record, never an access outside.
@@ -39,7 +41,8 @@ const CHECKSUM_MAYBE_PARTIAL: u16 = 2;
 /// Set among the sleepers while a thread that stands by is to hear of the next record.
 const STANDBY: u32 = 1 << 31;
 
-/// In the consumer position (`RX_STANDBY`, `RX_POLLED` of `bpf/ring.h`): a record wakes the thread that stands by, or none.
+/// In the consumer position (`RX_STANDBY`, `RX_POLLED` of `bpf/ring.h`): a record wakes the thread
+/// that stands by, or none.
 const WAKES_STANDBY: u64 = 1;
 const WAKES_NONE: u64 = 2;
 
@@ -236,8 +239,9 @@ impl RxRing {
         self.catch_up();
     }
 
-    /// Records that no thread sleeps for wake the thread that stands by, of which there is one. Whoever calls this has the lane's lock, and is to look at
-    /// [`RxRing::is_empty`] after it. Until [`RxRing::disarm_standby`]; each may be called again.
+    /// Records that no thread sleeps for wake the thread that stands by, of which there is one.
+    /// The caller has the lane's lock, and is to look at [`RxRing::is_empty`] after it.
+    /// Until [`RxRing::disarm_standby`]; each may be called again.
     pub fn arm_standby(&self) {
         self.own().sleepers.fetch_or(STANDBY, SeqCst);
         self.catch_up();
@@ -262,7 +266,7 @@ impl RxRing {
         self.own().sleepers.load(SeqCst) & STANDBY != 0
     }
 
-    /// Whom a record wakes, as bits of the consumer position.
+    /// Which thread a record wakes, as bits of the consumer position.
     fn wakes(&self) -> u64 {
         if self.own().sleepers.load(SeqCst) == STANDBY { WAKES_STANDBY } else { 0 }
     }
@@ -275,7 +279,7 @@ impl RxRing {
         fence(SeqCst);
     }
 
-    /// It does not sleep any more. Whoever calls this has the lane's lock.
+    /// It does not sleep any more. The caller has the lane's lock.
     pub fn disarm(&self) {
         let fewer = |n: u32| (n & !STANDBY != 0).then(|| n - 1);
         let _ = self.own().sleepers.fetch_update(SeqCst, Relaxed, fewer);

@@ -1,7 +1,9 @@
-//! What wakes the thread of a lane that stands by: a small BPF ring buffer, whose descriptor becomes readable when a packet comes while no thread polls, and
-//! none sleeps for packets (`bpf/wake.h`). It carries nothing.
+//! What wakes the thread of a lane that stands by: a small BPF ring buffer, whose descriptor
+//! becomes readable when a packet comes while no thread polls, and none sleeps for packets
+//! (`bpf/wake.h`). It carries nothing.
 //!
-//! The lane's processes say by the receive ring's consumer position when that is ([`crate::rx_ring`]), without a system call.
+//! The lane's processes say by the receive ring's consumer position when that is
+//! ([`crate::rx_ring`]), without a system call.
 
 use crate::mapping::Mapping;
 use std::io;
@@ -34,7 +36,8 @@ impl StandbyRing {
         Ok(Self { map, own, kernels })
     }
 
-    /// The thread that stands by is awake, and about to look for packets: the next one that comes while a thread stands by wakes again.
+    /// The thread that stands by is awake, and about to look for packets: the next one that comes
+    /// while a thread stands by wakes again.
     pub fn drain(&self) {
         // SAFETY: pages that stay mapped for as long as `self` lives; atomics, valid for any bytes.
         let (consumer, producer) =

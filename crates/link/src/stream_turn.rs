@@ -1,8 +1,10 @@
-//! Which thread of a lane sends packets of streams: one at a time, which keeps them in order without the lane's lock.
+//! Which thread of a lane sends packets of streams: one at a time, which keeps them in order
+//! without the lane's lock.
 //!
-//! The turn is taken and given back with the lane's lock in hand, and kept while that is released. A thread that finds it taken leaves its packets to the one that
-//! has it: that one looks for more, with the lock, before it gives the turn back. If the thread that has it dies, the turn is free, and what it had begun is to be ended in its place
-//! (`Stack::stream_recover`).
+//! The turn is taken and given back with the lane's lock in hand, and kept while that is released.
+//! A thread that finds it taken leaves its packets to the one that has it: that one looks for more,
+//! with the lock, before it gives the turn back. If the thread that has it dies, the turn is free,
+//! and what it had begun is to be ended in its place (`Stack::stream_recover`).
 
 use crate::robust_mutex::RobustMutex;
 use std::marker::PhantomData;

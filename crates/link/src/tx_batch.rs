@@ -1,7 +1,9 @@
-//! What a thread takes out of the stack to send once it has released the lane's lock: the system calls that send take longer than all else that a call does.
+//! What a thread takes out of the stack to send once it has released the lane's lock: the system
+//! calls that send take longer than all else that a call does.
 //!
-//! Packets that are not of streams are copied into the batch, so the stack has done with them at once. Packets of streams stay in their frames, which
-//! the stack leaves as they are until it is told that they have gone.
+//! Packets that are not of streams are copied into the batch, so the stack has done with them at
+//! once. Packets of streams stay in their frames, which the stack leaves as they are until it is
+//! told that they have gone.
 
 use crate::bulk::{self, HEADER, VIRTIO};
 use std::cell::UnsafeCell;
@@ -17,23 +19,27 @@ const ROOM: usize = MOST_PIECES * FRAME_SIZE;
 /// The most packets that are copied into a batch.
 const COPIES: usize = 64;
 
-/// The most frames of streams in a batch: some trains. With fewer, acknowledgements are taken in between, each sends its
-/// two segments, and trains get short: with 64 a message of 640 KB took a sixth longer.
+/// The most frames of streams in a batch: some trains. With fewer, acknowledgements are taken in
+/// between, each sends its two segments, and trains get short: with 64 a message of 640 KB took a
+/// sixth longer.
 const FRAMES: usize = 128;
 
 /// A train has two frames at least.
 const TRAINS: usize = FRAMES / 2;
 
-/// The most parts that the batch's packets have: each copy has one, each frame one and perhaps a header.
+/// The most parts that the batch's packets have: each copy has one, each frame one and perhaps a
+/// header.
 const PARTS: usize = COPIES + 2 * FRAMES;
 
 /// Batches of a process: more than threads are likely to be in the midst of sending at a time.
 const BATCHES: usize = u64::BITS as usize;
 
-/// The last one is for the thread that has the lane's lock, which finds no other free. It sends before it releases the lock.
+/// The last one is for the thread that has the lane's lock, which finds no other free. It sends
+/// before it releases the lock.
 const RESERVED: usize = BATCHES - 1;
 
-/// Stands before a packet that goes through the bulk device as it is: nothing is left to the device.
+/// Stands before a packet that goes through the bulk device as it is: nothing is left to the
+/// device.
 static PLAIN: [u8; VIRTIO] = [0; VIRTIO];
 
 /// One system call: to which device, and how many parts.
@@ -61,7 +67,8 @@ pub(crate) struct TxBatches {
     memory: Box<[UnsafeCell<Memory>]>,
 }
 
-// SAFETY: each batch's memory is used only by the thread that has set its bit. The pointers in it are used by none but the kernel.
+// SAFETY: each batch's memory is used only by the thread that has set its bit. The pointers in it
+// are used by none but the kernel.
 unsafe impl Send for TxBatches {}
 // SAFETY: as above.
 unsafe impl Sync for TxBatches {}
@@ -70,7 +77,8 @@ impl TxBatches {
     /// Takes no memory until it is used.
     pub(crate) fn new() -> Self {
         let layout = std::alloc::Layout::new::<[UnsafeCell<Memory>; BATCHES]>();
-        // SAFETY: the layout is not of size 0; the memory is zero, a valid value of the type, allocated as `Box` does, and owned by nothing else.
+        // SAFETY: the layout is not of size 0; the memory is zero, a valid value of the type,
+        // allocated as `Box` does, and owned by nothing else.
         let memory = unsafe {
             let at = std::alloc::alloc_zeroed(layout).cast::<UnsafeCell<Memory>>();
             if at.is_null() {
@@ -81,7 +89,8 @@ impl TxBatches {
         Self { used: AtomicU64::new(0), memory }
     }
 
-    /// A free batch, empty. `None` if all are in use; the reserved one is only for the thread that has the lane's lock.
+    /// A free batch, empty. `None` if all are in use; the reserved one is only for the thread that
+    /// has the lane's lock.
     pub(crate) fn take(&self) -> Option<TxBatch<'_>> {
         let mut used = self.used.load(Ordering::Relaxed);
         loop {
@@ -91,7 +100,8 @@ impl TxBatches {
             }
             match self.used.compare_exchange_weak(used, used | 1 << place, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => {
-                    // SAFETY: the bit was free, so no other thread uses this memory until the batch is dropped.
+                    // SAFETY: the bit was free, so no other thread uses this memory until the batch
+                    // is dropped.
                     let memory = unsafe { &mut *self.memory[place].get() };
                     return Some(TxBatch {
                         pool: self,
@@ -240,7 +250,8 @@ impl TxBatch<'_> {
         self.writes += 1;
     }
 
-    /// Makes the system calls, in order; the batch has nothing to send then. What the guard or a device refuses has gone, as on a wire.
+    /// Makes the system calls, in order; the batch has nothing to send then. What the guard or a
+    /// device refuses has gone, as on a wire.
     pub(crate) fn send(&mut self, tap: BorrowedFd<'_>, bulk: Option<BorrowedFd<'_>>) {
         let mut parts = &self.memory.parts[..self.parts];
         for write in &self.memory.writes[..self.writes] {
@@ -248,7 +259,8 @@ impl TxBatch<'_> {
             parts = rest;
             let device = if write.bulk { bulk } else { Some(tap) };
             if let Some(device) = device {
-                // SAFETY: the parts are in this batch's own memory, in a constant, or in frames that stay as they are until the stack is told otherwise.
+                // SAFETY: the parts are in this batch's own memory, in a constant, or in frames
+                // that stay as they are until the stack is told otherwise.
                 let _ = unsafe { bulk::write(device, packet) };
             }
         }

@@ -1,4 +1,5 @@
-//! Which descriptor becomes readable when a packet comes for a lane, on the real kernel. Needs root; without it the tests say so and pass.
+//! Which descriptor becomes readable when a packet comes for a lane, on the real kernel. Needs
+//! root; without it the tests say so and pass.
 
 // Modules that are shared with the benchmark; not every test uses all of them.
 #![allow(unreachable_pub, dead_code)]

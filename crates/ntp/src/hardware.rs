@@ -118,7 +118,8 @@ impl Track {
             let into = i128::from(stamp) - i128::from(before.card);
             let may = |one: &Reading| i128::from(one.doubt) + i128::from(STEP);
             let within = (-may(before)..=of + may(after)).contains(&into);
-            // Readings far apart may have doubts that no clock has: what then is no time is no stamp either.
+            // Readings far apart may have doubts that no clock has: what then is no time is no
+            // stamp either.
             let at = into.checked_mul(span).map(|product| i128::from(before.realtime) + product / of);
             at.filter(|_| within).and_then(|at| i64::try_from(at).ok()).ok_or(Lack::Foreign)
         };

@@ -1,15 +1,17 @@
 //! Packets on their way out of the stack, taken by the thread that sends them.
 //!
-//! What is not of a stream is copied, and has gone when it is taken. What is of a stream is sent from its frames, which stay as they are until the thread
-//! says that it has gone: others use the stack meanwhile.
+//! What is not of a stream is copied, and has gone when it is taken. What is of a stream is sent
+//! from its frames, which stay as they are until the thread says that it has gone: others use the
+//! stack meanwhile.
 
 use crate::Stack;
 use crate::frame::{FrameId, flag};
 use crate::queue::{Class, Transmit};
 
 impl Stack<'_> {
-    /// Takes the next packet that is not of a stream, piece by piece, unless `sink` refuses the first. [`Stack::prompt_gone`] is to follow for each piece that was taken,
-    /// with the lock still held.
+    /// Takes the next packet that is not of a stream, piece by piece, unless `sink` refuses the
+    /// first. [`Stack::prompt_gone`] is to follow for each piece that was taken, with the lock
+    /// still held.
     pub fn prompt_next(&mut self, mut sink: impl FnMut(Transmit) -> bool) {
         self.hand_out(Class::Prompt, 1, flag::IN_KERNEL, &mut sink);
     }
@@ -19,8 +21,9 @@ impl Stack<'_> {
         self.gone(piece);
     }
 
-    /// Takes packets of streams until `sink` refuses one. [`Stack::stream_end`] is to follow. If the calling process dies in between, the next caller
-    /// of [`Stack::stream_recover`] ends it in its place. One thread at a time.
+    /// Takes packets of streams until `sink` refuses one. [`Stack::stream_end`] is to follow. If
+    /// the calling process dies in between, the next caller of [`Stack::stream_recover`] ends it in
+    /// its place. One thread at a time.
     pub fn stream_begin(&mut self, mut sink: impl FnMut(Transmit) -> bool) {
         self.mem.core.writing = 1;
         self.hand_out(Class::Stream, usize::MAX, flag::IN_KERNEL | flag::WRITING, &mut sink);
@@ -39,8 +42,8 @@ impl Stack<'_> {
         self.mem.core.writing != 0
     }
 
-    /// Ends what a process that has died had begun: whether its packets have gone is not known, and they are sent again if need be. Only if no living thread
-    /// has begun.
+    /// Ends what a process that has died had begun: whether its packets have gone is not known, and
+    /// they are sent again if need be. Only if no living thread has begun.
     #[cold]
     pub fn stream_recover(&mut self) {
         let out = flag::IN_KERNEL | flag::WRITING;

@@ -237,25 +237,17 @@ impl Guard<'_> {
         }
     }
 
-    /// Takes what is not of streams out of the stack, to be sent once the lock is released. What there is no room for is sent now.
+    /// Takes what is not of streams out of the stack, to be sent once the lock is released. What
+    /// there is no room for is sent now.
     pub(crate) fn take_prompt(&mut self) -> Option<TxBatch<'static>> {
         if self.core.stack.prompt_len() == 0 {
             return None;
         }
-        match &mut self.core.wire {
-            Wire::Port(port) => {
-                let port = *port;
-                self.take_prompt_by(port)
-            }
+        let Some(port) = self.core.wire.port() else {
             #[cfg(any(test, fuzzing))]
-            Wire::Test(exchange) => {
-                exchange(&mut self.core.stack, crate::c::sys::now());
-                None
-            }
-        }
-    }
-
-    fn take_prompt_by(&mut self, port: &'static Port) -> Option<TxBatch<'static>> {
+            self.core.wire.poll(&mut self.core.stack, crate::c::sys::now());
+            return None;
+        };
         let mut batch = port.batch()?;
         while !port.take_prompt(&mut self.core.stack, &mut batch) {
             self.paused(|| port.send(&mut batch));
@@ -267,7 +259,8 @@ impl Guard<'_> {
         None
     }
 
-    /// Takes packets of streams out of the stack, to be sent once the lock is released, by the thread that has the turn. Says what they are in.
+    /// Takes packets of streams out of the stack, to be sent once the lock is released, by the
+    /// thread that has the turn. Says what they are in.
     pub(crate) fn take_streams(&mut self, batch: Option<TxBatch<'static>>) -> Option<TxBatch<'static>> {
         match &mut self.core.wire {
             Wire::Port(port) => {

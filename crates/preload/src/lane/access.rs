@@ -327,8 +327,8 @@ impl Lane {
         left_over
     }
 
-    /// Packets wake the thread that stands by while the lane's duty says so. The calling thread has the lock. True if packets may have come since it has
-    /// polled that wake none.
+    /// Packets wake the thread that stands by while the lane's duty says so. The calling thread has
+    /// the lock. True if packets may have come since it has polled that wake none.
     fn fit_standby(&self) -> bool {
         let Some(port) = self.shared.port() else { return false };
         let wakes = self.shared.waiting().duty.wakes_standby();

@@ -1,7 +1,10 @@
-//! How what the stack has to send leaves in the course of one call, which may pass through the lane several times.
+//! How what the stack has to send leaves in the course of one call, which may pass through the lane
+//! several times.
 //!
-//! In each pass packets are taken out of the stack with the lock in hand, and sent when it has been released: others have their turn meanwhile. Packets of streams
-//! are sent by one thread at a time. The others leave theirs to it, and it looks for more until there are none, or it has done its share.
+//! In each pass packets are taken out of the stack with the lock in hand, and sent when it has been
+//! released: others have their turn meanwhile. Packets of streams are sent by one thread at a time.
+//! The others leave theirs to it, and it looks for more until there are none, or it has done its
+//! share.
 
 use crate::c::shared::{Guard, Shared, Turn};
 use tickwire_link::tx_batch::TxBatch;
@@ -64,7 +67,8 @@ impl Course {
 
     /// Whether something may be left that no thread sends unasked.
     pub(super) fn is_crowded(&self) -> bool {
-        // Others may die or be stopped; and this one's next pass may not come, at the program's end.
+        // Others may die or be stopped; and this one's next pass may not come, at the program's
+        // end.
         self.left != Left::Nothing
     }
 
@@ -73,7 +77,8 @@ impl Course {
         self.left == Left::ForLater
     }
 
-    /// A pass begins: what the one before has sent has gone, and so has what a process was sending that has died.
+    /// A pass begins: what the one before has sent has gone, and so has what a process was sending
+    /// that has died.
     #[inline]
     pub(super) fn settle(&mut self, shared: &Shared, guard: &mut Guard<'_>) {
         if self.turn.is_some() {
@@ -85,14 +90,15 @@ impl Course {
         }
     }
 
-    /// Takes out of the stack what is to be sent by [`Course::send`] when the lock has been released: first what is not of streams.
+    /// Takes out of the stack what is to be sent by [`Course::send`] when the lock has been
+    /// released: first what is not of streams.
     #[inline]
     pub(super) fn take(&mut self, shared: &Shared, guard: &mut Guard<'_>) {
         self.batch = guard.take_prompt();
         if guard.stack.has_egress() {
             self.take_streams(shared, guard);
         } else {
-            // With the lock: whoever finds the turn taken leaves packets, and they are seen here.
+            // With the lock: packets that another thread has left are seen here.
             self.turn = None;
             self.left = Left::Nothing;
         }

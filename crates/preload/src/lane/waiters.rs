@@ -266,7 +266,8 @@ mod tests {
         assert!(shows(inboxes[0].fd) && !shows(doorbell));
         let gone = inboxes[0].address;
         [inboxes[0].fd, inboxes[1].fd, stranger].into_iter().for_each(sys::close);
-        // Its thread has ended: another may have its place. (A child that another test has forked keeps the inbox for a moment.)
+        // Its thread has ended: another may have its place. (A child that another test has forked
+        // keeps the inbox for a moment.)
         while !shows(doorbell) {
             waiters.wake(&waiting, doorbell, 0, &[target(gone)]);
         }

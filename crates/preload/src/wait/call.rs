@@ -24,8 +24,9 @@ const UNWATCHED: Span = Span::from_micros(20);
 /// How often a polling thread looks for signals and at the kernel's descriptors.
 pub(crate) const LOOK: Span = Span::from_micros(50);
 
-/// How often it looks at the kernel's descriptors if one of them ended a wait of this thread lately: another thread of the program wakes it by an eventfd, say, message after
-/// message. A look takes 0.2 us, and more if they are many.
+/// How often it looks at the kernel's descriptors if one of them ended a wait of this thread
+/// lately: another thread of the program wakes it by an eventfd, say, message after message. A look
+/// takes 0.2 us, and more if they are many.
 const PEEK: Span = Span::from_micros(2);
 /// How much more for each.
 const PEEK_EACH: Span = Span::from_nanos(200);
