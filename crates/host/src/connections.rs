@@ -16,6 +16,9 @@ const WHAT: &str = "list its TCP connections";
 
 /// `SOCK_DIAG_BY_FAMILY`.
 const BY_FAMILY: u16 = 20;
+/// `TCPDIAG_GETSOCK`: the older request, the only one that dumps both families in one walk through the kernel's table. That walk passes
+/// by all buckets, also the empty ones: 2 to 3 ms where memory is 24 GiB.
+const BOTH_FAMILIES: u16 = 18;
 const REQUEST_AND_DUMP: u16 = 0x301;
 const DONE: u16 = 3;
 const ERROR: u16 = 2;
@@ -23,7 +26,8 @@ const TCP: u8 = 6;
 const IPV4: u8 = 2;
 const IPV6: u8 = 10;
 const HEADER: usize = 16;
-/// Bytes of `struct inet_diag_req_v2` and of `struct inet_diag_msg`.
+/// Bytes of `struct inet_diag_req`, of `struct inet_diag_req_v2` and of `struct inet_diag_msg`.
+const DUMP_REQUEST: usize = 60;
 const REQUEST: usize = 56;
 const ANSWER: usize = 72;
 const PATIENCE_S: i64 = 2;
@@ -59,7 +63,7 @@ impl Connections {
             .map_err(|e| fail(e.into()))?;
         let mut connections = Self { socket, sequence: 0 };
         // The kernel says the same of a connection that it does not have and of diagnostics that it does not have, but not here.
-        connections.dump(IPV4, 1, &mut Vec::new())?;
+        connections.of_port(1)?;
         Ok(connections)
     }
 
@@ -68,11 +72,7 @@ impl Connections {
     /// # Errors
     /// If the kernel cannot be asked.
     pub fn of_port(&mut self, port: u16) -> Result<Vec<Ends>> {
-        let mut found = Vec::new();
-        for family in [IPV4, IPV6] {
-            self.dump(family, port, &mut found)?;
-        }
-        Ok(found)
+        self.dump(port)
     }
 
     /// All live connections of the kernel's stack.
@@ -117,11 +117,11 @@ impl Connections {
         }
     }
 
-    fn dump(&mut self, family: u8, port: u16, found: &mut Vec<Ends>) -> Result<()> {
+    fn dump(&mut self, port: u16) -> Result<Vec<Ends>> {
         let fail = |source| Error::Socket { what: WHAT, source };
         self.sequence = self.sequence.wrapping_add(1);
-        self.socket.send(&request(family, port, self.sequence), 0).map_err(fail)?;
-        let mut buffer = vec![0; 64 * 1024];
+        self.socket.send(&request(port, self.sequence), 0).map_err(fail)?;
+        let (mut found, mut buffer) = (Vec::new(), vec![0; 64 * 1024]);
         loop {
             let length = match recv(self.socket.as_raw_fd(), &mut buffer, MsgFlags::empty()) {
                 Ok(length) => length,
@@ -135,16 +135,15 @@ impl Connections {
                     continue;
                 }
                 match kind {
-                    DONE => return Ok(()),
+                    DONE => return Ok(found),
                     ERROR => {
                         let code = body.first_chunk().map_or(0, |c| i32::from_ne_bytes(*c).saturating_abs());
-                        return match Errno::from_raw(code) {
-                            // A kernel without that family, or without its diagnostics, has no such connections to tell of.
-                            Errno::ENOENT | Errno::EINVAL if family == IPV6 => Ok(()),
-                            errno => Err(Error::Refused { what: WHAT, source: io::Error::from(errno) }),
-                        };
+                        let source = io::Error::from(Errno::from_raw(code));
+                        return Err(Error::Refused { what: WHAT, source });
                     }
-                    BY_FAMILY => found.extend(ends(body).filter(|(local, _)| port == ANY_PORT || local.port == port)),
+                    BOTH_FAMILIES => {
+                        found.extend(ends(body).filter(|(local, _)| port == ANY_PORT || local.port == port));
+                    }
                     _ => {}
                 }
             }
@@ -152,19 +151,20 @@ impl Connections {
     }
 }
 
-fn request(family: u8, port: u16, sequence: u32) -> Vec<u8> {
-    let length = HEADER + REQUEST;
+fn request(port: u16, sequence: u32) -> Vec<u8> {
+    let length = HEADER + DUMP_REQUEST;
     let mut bytes = Vec::with_capacity(length);
     bytes.extend(u32::try_from(length).unwrap_or(0).to_ne_bytes());
-    bytes.extend(BY_FAMILY.to_ne_bytes());
+    bytes.extend(BOTH_FAMILIES.to_ne_bytes());
     bytes.extend(REQUEST_AND_DUMP.to_ne_bytes());
     bytes.extend(sequence.to_ne_bytes());
     bytes.extend([0; 4]);
-    bytes.extend([family, TCP, 0, 0]);
-    bytes.extend(LIVE.to_ne_bytes());
+    bytes.extend([0; 4]); // family, lengths of prefixes and extensions: none
     bytes.extend(port.to_be_bytes()); // the kernel filters by the local port
-    bytes.resize(length - 8, 0);
+    bytes.resize(length - 16, 0);
     bytes.extend([0xff; 8]); // no cookie
+    bytes.extend(LIVE.to_ne_bytes());
+    bytes.extend([0; 4]);
     bytes
 }
 

@@ -7,11 +7,9 @@ use crate::registry::{ClaimId, FlowKey, LaneId, Protocol};
 use crate::requests::refused;
 use crate::service::Service;
 use nix::sys::socket::{Shutdown, SockaddrStorage, bind, shutdown};
-use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
-use tickwire_host::Ends;
 use tickwire_link::control::{Claim, ClaimKind, Part, Parts, Push, Reason, Remotes, Reply};
 use tickwire_link::sys_socket;
 use tickwire_stack::addr::{Address, Endpoint};
@@ -65,14 +63,7 @@ impl Service {
             .take(self.usage.room_for_flows(user))
             .collect();
         flows.iter().for_each(|flow| self.forget_given(flow));
-        // What the kernel had accepted by now is its own. If it does not say what that is, all may be that was not this lane's before.
-        match self.kernels_of_port(bound.local.port) {
-            Ok(kernels) => {
-                let kernels: HashSet<Ends> = kernels.into_iter().collect();
-                flows.retain(|flow| !kernels.contains(&(flow.local, flow.remote)));
-            }
-            Err(_) => flows.retain(|flow| self.registry.holds_flow(lane, flow)),
-        }
+        self.leave_out_kernels(lane, bound.local.port, &mut flows);
         // What others that listen at the port have accepted is theirs, also what they accept while the flows are entered.
         let others = self.connections_of_others(lane, bound);
         flows.retain(|flow| !others.contains(&(flow.local, flow.remote)));

@@ -8,17 +8,31 @@ use tickwire_host::Ends;
 use tickwire_link::control::{ClaimKind, Reason};
 use tickwire_stack::addr::{Address, Endpoint};
 
+/// Up to so many flows are looked up in the kernel's table one by one. Each look-up takes some microseconds, where a dump takes
+/// milliseconds, however few connections there are.
+const ASKED_SINGLY: usize = 128;
+
 impl Service {
     /// Whether the kernel's own stack has a live connection between these ends. One local port may have connections of several
     /// programs, so that a socket of that port proves no right to each of them.
     pub(super) fn kernel_has(&mut self, local: Endpoint, remote: Endpoint) -> bool {
-        let Some(connections) = &mut self.kernel_connections else { return true };
-        self.nics.indices().into_iter().any(|nic| {
-            connections.has(&(local, remote), nic).unwrap_or_else(|error| {
-                tracing::warn!(%error, "the kernel does not say whether it has a connection that is claimed");
-                true
-            })
-        })
+        self.ask_kernel(local, remote).unwrap_or(true)
+    }
+
+    /// The same; `None` if the kernel does not say.
+    fn ask_kernel(&mut self, local: Endpoint, remote: Endpoint) -> Option<bool> {
+        let connections = self.kernel_connections.as_mut()?;
+        for nic in self.nics.indices() {
+            match connections.has(&(local, remote), nic) {
+                Ok(false) => {}
+                Ok(true) => return Some(true),
+                Err(error) => {
+                    tracing::warn!(%error, "the kernel does not say whether it has a connection that is claimed");
+                    return None;
+                }
+            }
+        }
+        Some(false)
     }
 
     /// The kernel's own connections on a port that may come by an accelerated interface. Those inside of this host do not: divert never
@@ -31,6 +45,25 @@ impl Service {
         })?;
         ends.retain(|(local, remote)| self.nics.has_address(local.address) && !self.nics.has_address(remote.address));
         Ok(ends)
+    }
+
+    /// Takes out of a closing listener's flows what the kernel had accepted by now: that is its own. Where the kernel does not say what
+    /// that is, all may be that was not the lane's before.
+    pub(super) fn leave_out_kernels(&mut self, lane: LaneId, port: u16, flows: &mut Vec<FlowKey>) {
+        if flows.len() <= ASKED_SINGLY {
+            flows.retain(|flow| match self.ask_kernel(flow.local, flow.remote) {
+                Some(has) => !has,
+                None => self.registry.holds_flow(lane, flow),
+            });
+            return;
+        }
+        match self.kernels_of_port(port) {
+            Ok(kernels) => {
+                let kernels: HashSet<Ends> = kernels.into_iter().collect();
+                flows.retain(|flow| !kernels.contains(&(flow.local, flow.remote)));
+            }
+            Err(_) => flows.retain(|flow| self.registry.holds_flow(lane, flow)),
+        }
     }
 
     /// What leaves the kernel's own connections on a claimed port to the kernel.
