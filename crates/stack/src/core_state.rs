@@ -6,6 +6,7 @@ use crate::fill::Fill;
 use crate::frame::{FrameId, flag};
 use crate::ip::reassembly::Reassembly;
 use crate::path::{Path, Waiting};
+use crate::periodic::Periodic;
 use crate::pool::{FreeList, Link};
 use crate::queue::Queues;
 use crate::time::Instant;
@@ -65,6 +66,8 @@ pub(crate) struct Core {
     pub(crate) heap_len: u32,
     /// Which threads are to be woken.
     pub(crate) wakeups: WakeState,
+    /// When messages are due.
+    pub(crate) periodic: Periodic,
     /// Path requests: a ring.
     pub(crate) requests_head: u32,
     pub(crate) requests_len: u32,

@@ -32,6 +32,7 @@ pub mod memory;
 pub mod path;
 mod path_ask;
 mod path_cache;
+mod periodic;
 pub mod pool;
 mod queue;
 pub mod table;
@@ -55,6 +56,7 @@ pub use ip::{Checksum, Received};
 #[cfg(any(test, feature = "owned"))]
 pub use memory::OwnedMemory;
 pub use memory::{Limits, Memory};
+pub use periodic::Expected;
 pub use queue::{Class, Transmit};
 pub use wakeups::{WaiterId, WakeTarget, Wakeups};
 

@@ -135,7 +135,7 @@ pub(crate) struct WakeState {
     /// No waiter from here on was ever taken.
     used: u32,
     /// Bits of sockets to which something happened, see [`Stack::change_mask`].
-    changes: u64,
+    pub(crate) changes: u64,
 }
 
 impl Stack<'_> {

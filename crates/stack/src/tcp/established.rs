@@ -6,7 +6,7 @@ use super::receive::Placed;
 use super::socket::{Pending, Socket, State};
 use crate::Stack;
 use crate::frame::flag;
-use crate::ids::{Ready, SocketKind};
+use crate::ids::SocketKind;
 use crate::pool::Link;
 use crate::time::{Instant, Span};
 
@@ -322,6 +322,7 @@ impl Stack<'_> {
         self.prune_largest(now);
         let (mut seq, mut at, mut filled) = (segment.seq, core::mem::take(&mut payload.first), false);
         let mut early = false;
+        let arrived = at.get().map_or(now, |id| self.mem.frames.meta[id as usize].at);
         let filled_ring = self.mem.core.filled > self.mem.core.fill.wanted / 2;
         while let Some(id) = at.get() {
             let frames = &mut self.mem.frames;
@@ -376,6 +377,6 @@ impl Stack<'_> {
         let row = self.mem.row(SocketKind::Tcp, index as u32);
         row.rx_bytes.add(u64::from(news));
         let id = self.id_of(SocketKind::Tcp, index as u32);
-        self.notify(id, Ready::IN);
+        self.notify_of_data(id, arrived);
     }
 }

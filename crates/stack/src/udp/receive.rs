@@ -6,7 +6,7 @@ use crate::addr::{Address, Endpoint};
 use crate::demux::UDP;
 use crate::error::{Error, Result};
 use crate::frame::{FrameId, Frames, flag};
-use crate::ids::{Ready, Sink, SocketKind, UdpId};
+use crate::ids::{Sink, SocketKind, UdpId};
 use crate::ip::Packet;
 use crate::pool::Link;
 use crate::time::Instant;
@@ -144,6 +144,7 @@ impl Stack<'_> {
         let socket = &mut self.mem.udp[index as usize];
         let meta = &mut frames.meta[frame as usize];
         (meta.prev, meta.seq) = (Link::NONE, drops);
+        let at = meta.at;
         match socket.tail.get() {
             Some(tail) => frames.meta[tail as usize].prev = Link::to(frame),
             None => socket.head = Link::to(frame),
@@ -158,7 +159,7 @@ impl Stack<'_> {
         row.rx_bytes.add(u64::from(total));
         row.rx_queue.set(charged);
         let id = self.id_of(SocketKind::Udp, index);
-        self.notify(id, Ready::IN);
+        self.notify_of_data(id, at);
     }
 
     /// Puts a datagram into a socket's queue as if it had come in.
