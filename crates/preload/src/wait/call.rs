@@ -7,17 +7,13 @@ use crate::c::sys::{NO_FD, readable};
 use crate::c::{cancel, signal, sys};
 use crate::lane::{self, Access, Asleep, Lane};
 use crate::table::desc::{Description, flag};
-use crate::wait::{Same, rivals, watch};
+use crate::wait::{Same, budget, rivals, watch};
 use core::ffi::c_int;
 use libc::{pollfd, sigset_t};
 use std::cell::Cell;
-use tickwire_stack::Stack;
 use tickwire_stack::time::{Instant, Span};
+use tickwire_stack::{Expected, Stack};
 
-/// Adaptive: for how long a thread polls before it sleeps, if there was traffic lately.
-const ADAPTIVE: Span = Span::from_micros(100);
-/// Adaptive: what "lately" is.
-const LATELY: Span = Span::from_millis(5);
 /// After this time of polling, signals are held back and looked for, so that a handler that runs is not overlooked. A signal before is
 /// as one that came just before the call.
 const UNWATCHED: Span = Span::from_micros(20);
@@ -146,14 +142,23 @@ fn until_answered<T>(
         // A thread that was woken for others' packets, or a timer of the stack's, leaves the
         // processor to the thread whose packets they are.
         if !(again && lane.asleep() > 0) {
-            match spin(lane, plan, attempt) {
+            let begin = sys::now();
+            match spin(lane, plan, (begin, budget::budget(lane, begin)), attempt) {
                 Err(AGAIN) => {}
                 done => return done,
             }
         }
         match sleep(lane, plan, again, attempt) {
-            Err(AGAIN) => again = true,
-            done => return done,
+            Slept::Until(Err(AGAIN)) => again = true,
+            Slept::Until(done) => return done,
+            Slept::Not(expected) => {
+                again = false;
+                let begin = sys::now();
+                match spin(lane, plan, (begin, expected.until.since(begin)), attempt) {
+                    Err(AGAIN) => {}
+                    done => return done,
+                }
+            }
         }
     }
 }
@@ -202,28 +207,13 @@ pub(crate) fn transfer<T>(
     }
 }
 
-fn budget(lane: &Lane, now: Instant) -> Span {
-    match lane.settings().spin {
-        Spin::Never => Span::ZERO,
-        Spin::Always => Span::from_nanos(u64::MAX),
-        _ if rivals::are_there(now) => Span::ZERO,
-        Spin::For(time) => time,
-        // A real-time thread cannot offer its processor to what it waits for, and gets it at once
-        // when it is woken.
-        Spin::Adaptive if lane::priority(now) > 0 => Span::ZERO,
-        Spin::Adaptive if now.since(lane.last_traffic()) < LATELY => ADAPTIVE,
-        Spin::Adaptive => Span::ZERO,
-    }
-}
-
-/// Polls; [`AGAIN`] when it is time to sleep.
+/// Polls from now on for a time; [`AGAIN`] when it is time to sleep.
 fn spin<T>(
     lane: &'static Lane,
     plan: &mut Plan<'_>,
+    (begin, budget): (Instant, Span),
     attempt: &mut impl FnMut(&mut Access<'_>, Kernel) -> Result<T>,
 ) -> Result<T> {
-    let begin = sys::now();
-    let budget = budget(lane, begin);
     if budget.is_zero() {
         return Err(AGAIN);
     }
@@ -275,7 +265,10 @@ fn spin<T>(
             idle_since = None;
             match answer {
                 Err(AGAIN) => change.looked(lane),
-                done => return done,
+                done => {
+                    budget::was_of_use();
+                    return done;
+                }
             }
         }
         if plan.until.is_some_and(|until| now >= until) {
@@ -283,6 +276,7 @@ fn spin<T>(
         }
         let spent = now.since(begin);
         if spent >= budget {
+            budget::was_spent_in_vain();
             let_through(&mut held, plan)?;
             return Err(AGAIN);
         }
@@ -380,16 +374,29 @@ fn let_through(held: &mut Option<Held>, plan: &Plan<'_>) -> Result<()> {
     }
 }
 
+/// What has become of a thread's sleep.
+enum Slept<T> {
+    /// It has slept until there was an answer, or something may have changed ([`AGAIN`]).
+    Until(Result<T>),
+    /// It has not slept: a message is about to come.
+    Not(Expected),
+}
+
 /// Sleeps until something may have changed; then one attempt.
 fn sleep<T>(
     lane: &'static Lane,
     plan: &mut Plan<'_>,
     again: bool,
     attempt: &mut impl FnMut(&mut Access<'_>, Kernel) -> Result<T>,
-) -> Result<T> {
+) -> Slept<T> {
     let watch = watch::own(lane);
+    let mut expected = None;
     let first = lane.with(|access| match attempt(access, Kernel::Silent) {
         Err(AGAIN) => {
+            expected = budget::expected(lane, access, plan.on);
+            if expected.is_some_and(|expected| budget::wake_up_at(expected) <= access.now) {
+                return Err(AGAIN);
+            }
             // It may count as asleep already: from where a handler has jumped that we do not know of.
             awakes(lane, access.stack);
             let bell = (watch.map(|bell| bell.fd), watch.map_or(0, |bell| bell.address));
@@ -403,10 +410,25 @@ fn sleep<T>(
         }
         done => done.map(Ok),
     });
-    let asleep = match first? {
-        Ok(done) => return Ok(done),
-        Err(asleep) => asleep,
+    let asleep = match (first, expected) {
+        (Ok(Err(asleep)), _) => asleep,
+        (Ok(Ok(done)), _) => return Slept::Until(Ok(done)),
+        (Err(AGAIN), Some(expected)) => return Slept::Not(expected),
+        (Err(error), _) => return Slept::Until(Err(error)),
     };
+    let wake_up_at = expected.map(budget::wake_up_at);
+    Slept::Until(until_woken(lane, plan, (asleep, watch), wake_up_at, attempt))
+}
+
+/// The thread counts as asleep. Sleeps until something may have changed, or it is to be awake for
+/// a message; then one attempt.
+fn until_woken<T>(
+    lane: &'static Lane,
+    plan: &mut Plan<'_>,
+    (asleep, watch): (Asleep, Option<watch::Bell>),
+    wake_up_at: Option<Instant>,
+    attempt: &mut impl FnMut(&mut Access<'_>, Kernel) -> Result<T>,
+) -> Result<T> {
     // Either a thread that stopped polling just now has seen this one, or this one sees that none
     // polls.
     lane.settle_duty();
@@ -425,11 +447,9 @@ fn sleep<T>(
         let soon = sys::now() + span;
         deadline = Some(deadline.map_or(soon, |at: Instant| at.min(soon)));
     }
-    let until = match (plan.until, deadline) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
-    };
-    let mut timeout = until.map(|until| until.since(sys::now()));
+    let until = [plan.until, deadline, wake_up_at].into_iter().flatten().min();
+    let begin = sys::now();
+    let mut timeout = until.map(|until| until.since(begin));
     let mut slept = sys::ppoll(plan.fds, timeout, plan.mask);
     while slept == Ok(1) && plan.fds.first_chunk().is_some_and(|&rings: &[pollfd; 2]| lane.are_left_over(rings)) {
         timeout = until.map(|until| until.since(sys::now()));
@@ -452,8 +472,19 @@ fn sleep<T>(
     if spoke {
         KERNEL_SPOKE.set(sys::now());
     }
-    let answer = lane.with_awake(|stack| awakes(lane, stack), |access| attempt(access, kernel));
+    let mut end = begin;
+    if let Some(wanted) = wake_up_at {
+        budget::was_awake(wanted, sys::now());
+    }
+    let answer = lane.with_awake(
+        |stack| awakes(lane, stack),
+        |access| {
+            end = access.now;
+            attempt(access, kernel)
+        },
+    );
     if !matches!(answer, Err(AGAIN)) {
+        budget::has_slept(end.since(begin));
         return answer;
     }
     if slept == Err(Errno(libc::EINTR)) && !(plan.restart && sys::handlers_restart()) {

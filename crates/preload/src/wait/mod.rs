@@ -3,6 +3,7 @@
 //! | file | purpose |
 //! |---|---|
 //! | `call` | how a call waits: it polls the lane for a while, then sleeps; reached as `wait::wait` and `wait::transfer` |
+//! | `budget` | for how long a thread polls before it sleeps, and when it is awake for a message |
 //! | `rivals` | whether others want the processor on which a thread polls |
 //! | `watch` | the bell of a sleeping thread |
 //! | `same` | whether it still has the socket with which it began |
@@ -10,6 +11,7 @@
 //! | `poll` | `poll` and `select` |
 //! | `epoll`, `epoll_wait` | what is registered in `epoll` instances, and waiting on one |
 
+mod budget;
 mod call;
 pub(crate) mod epoll;
 pub(crate) mod epoll_wait;
