@@ -8,6 +8,7 @@ use crate::c::sys;
 use crate::lane::course::Course;
 use crate::lane::ending::Ending;
 use crate::lane::gate::Gate;
+use crate::lane::held_acks;
 use crate::lane::here;
 use crate::lane::kernel_rows::KernelRows;
 use crate::lane::service::Talk;
@@ -604,6 +605,7 @@ impl Lane {
             self.shared.note_poll(now);
         }
         let answer = work(&mut Access { stack, now, slot: self.slot(), rows: self.shared.rows() });
+        held_acks::settle(stack, program && answer.is_ok(), now);
         course.take(&self.shared, &mut guard);
         let Core { stack, .. } = &mut *guard;
         self.crowded.store(course.is_crowded(), Relaxed);

@@ -7,6 +7,7 @@
 //! | `access` | the lane as this process has it: the stack in the shared region and the lock around it; reached as `lane::Lane` |
 //! | `here` | which lane is this process's, and what else is true of it alone |
 //! | `ending` | its end in this process, for which others wait |
+//! | `held_acks` | acknowledgements that wait until the program has what it waited for |
 //! | `kernel_rows` | the rows by which sockets that stay on the kernel are shown |
 //! | `wire` | where the stack's packets come from and go to |
 //! | `session` | this process's control connection |
@@ -19,6 +20,7 @@ mod access;
 mod course;
 pub(crate) mod ending;
 pub(crate) mod gate;
+mod held_acks;
 mod here;
 mod kernel_rows;
 pub(crate) mod ports;

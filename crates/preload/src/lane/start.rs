@@ -415,6 +415,7 @@ pub(crate) fn begin(parts: &Parts) -> Result<(), Reason> {
         let mut config =
             Config { secret: sys::random().map_err(|_: Errno| Reason::ServiceError)?, ..Config::default() };
         config.tcp.ecn = notification().unwrap_or(config.tcp.ecn);
+        config.tcp.hold_acks = true;
         config.tcp.min_rto = parts.settings.min_rto.unwrap_or(config.tcp.min_rto);
         guard.stack.init(&config, sys::now());
         let secret = sys::random().map_err(|_: Errno| Reason::ServiceError)?;

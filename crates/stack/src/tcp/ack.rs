@@ -4,6 +4,10 @@
 //!
 //! Segments that came together are acknowledged together: the kernel sees them as one large segment (GRO) and does the same, and each
 //! acknowledgement costs both hosts a packet. Whoever polls while packets come one by one answers them one by one.
+//!
+//! An acknowledgement of a whole small message waits for a moment more, if the caller wants it so
+//! ([`Config::hold_acks`]): until the program has the message and waits for the next one. Sending
+//! takes several microseconds, for which the message would wait; and an answer may carry it.
 
 use super::config::Config;
 use super::options::Options;
@@ -14,6 +18,10 @@ use zerocopy::FromZeros;
 
 /// How much may wait for the end of a batch: what the kernel's largest segment holds.
 const MOST_TOGETHER: u32 = 64 << 10;
+
+/// How much may be in a message whose acknowledgement waits for the program: a peer that has more
+/// to send is not kept waiting, with the initial congestion window of RFC 6928.
+const MOST_HELD: u32 = 12 << 10;
 
 /// How many connections may.
 const MOST_WAITING: usize = 8;
@@ -26,6 +34,16 @@ pub(super) struct Batch {
     open: u32,
     waiting: u32,
     sockets: [u32; MOST_WAITING],
+}
+
+impl Batch {
+    /// One more waits, for which there is room.
+    fn add(&mut self, socket: u32) {
+        if let Some(place) = self.sockets.get_mut(self.waiting as usize) {
+            *place = socket;
+            self.waiting += 1;
+        }
+    }
 }
 
 /// How many acknowledgements are sent at once at the start and after a gap, so that the peer's window opens quickly.
@@ -41,6 +59,7 @@ impl Socket {
         self.receive_mss = self.receive_mss.max(len.min(0xffff) as u16);
         let unacknowledged = self.recv.next.since(self.acked);
         let full = 2 * u32::from(self.receive_mss);
+        self.ack_may_wait = pushed && unacknowledged <= MOST_HELD && !self.settings.quickack;
         if filled_gap || self.recv.has_gap() || unacknowledged >= MOST_TOGETHER {
             self.ack_now = true;
         } else if unacknowledged >= full {
@@ -101,41 +120,62 @@ impl Stack<'_> {
         self.mem.core.tcp.batch.open = 1;
     }
 
-    /// All of them are: acknowledges what waited for that.
+    /// All of them are: acknowledges what waited for that, and for nothing more.
     pub(crate) fn tcp_batch_end(&mut self, now: Instant) {
         self.mem.core.tcp.batch.open = 0;
-        self.acknowledge_waiting(now);
+        let hold = self.mem.core.tcp.config.hold_acks;
+        self.acknowledge_waiting(now, hold);
+    }
+
+    /// The program waits, or has sent what it wanted to: acknowledges what was held back for that
+    /// ([`Config::hold_acks`]).
+    pub fn acknowledge_held(&mut self, now: Instant) {
+        self.acknowledge_waiting(now, false);
+    }
+
+    /// Whether any acknowledgement is held back.
+    #[must_use]
+    #[inline]
+    pub fn has_held_acks(&self) -> bool {
+        self.mem.core.tcp.batch.waiting > 0
     }
 
     /// Acknowledges what has to be acknowledged: now, or with what comes right behind it.
     pub(super) fn acknowledge(&mut self, index: usize, now: Instant) {
         let s = &self.mem.tcp[index];
-        let batch = &self.mem.core.tcp.batch;
-        if s.ack_now || s.ack_soon && batch.open == 0 {
+        let tcp = &self.mem.core.tcp;
+        let waits = tcp.batch.open != 0 || s.ack_may_wait && tcp.config.hold_acks;
+        if s.ack_now || s.ack_soon && !waits {
             return self.acknowledge_received(index, now);
         }
-        let known = &batch.sockets[..batch.waiting as usize];
+        let known = &tcp.batch.sockets[..tcp.batch.waiting as usize];
         if !s.ack_soon || known.contains(&(index as u32)) {
             return;
         }
         if known.len() == MOST_WAITING {
-            self.acknowledge_waiting(now);
+            self.acknowledge_waiting(now, false);
         }
-        let batch = &mut self.mem.core.tcp.batch;
-        batch.sockets[batch.waiting as usize] = index as u32;
-        batch.waiting += 1;
+        self.mem.core.tcp.batch.add(index as u32);
     }
 
-    fn acknowledge_waiting(&mut self, now: Instant) {
+    /// Acknowledges what waits; with `hold` only what cannot wait for the program.
+    fn acknowledge_waiting(&mut self, now: Instant, hold: bool) {
         let batch = &mut self.mem.core.tcp.batch;
         let (sockets, waiting) = (batch.sockets, core::mem::take(&mut batch.waiting));
-        for &index in sockets.iter().take(waiting as usize) {
+        for &number in sockets.iter().take(waiting as usize) {
             // It may have gone with data, or the connection may have ended meanwhile.
-            let index = index as usize;
-            if self.mem.tcp.get(index).is_some_and(|s| s.ack_soon && s.state.is_synchronized()) {
+            let index = number as usize;
+            let Some(s) = self.mem.tcp.get_mut(index).filter(|s| s.ack_soon && s.state.is_synchronized()) else {
+                continue;
+            };
+            if hold && s.ack_may_wait {
+                // The program may not come back soon.
+                s.delay_acknowledgement(now, self.mem.core.tcp.config.delay());
+                self.mem.core.tcp.batch.add(number);
+            } else {
                 self.acknowledge_received(index, now);
-                self.schedule(index, now, false);
             }
+            self.schedule(index, now, false);
         }
     }
 

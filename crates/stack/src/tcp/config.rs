@@ -65,6 +65,9 @@ pub struct Config {
     pub window_shift: u8,
     /// Explicit congestion notification.
     pub ecn: Ecn,
+    /// Whether acknowledgements of small messages wait for [`crate::Stack::acknowledge_held`], which
+    /// the caller then has to call whenever a program waits for packets.
+    pub hold_acks: bool,
 }
 
 impl Default for Config {
@@ -93,6 +96,7 @@ impl Default for Config {
             syn_queue: 256,
             window_shift: 7,
             ecn: Ecn::Accept,
+            hold_acks: false,
         }
     }
 }
