@@ -1,7 +1,7 @@
-//! What comes beside a datagram: its sender's name and control messages, both ways.
+//! What comes beside a datagram: its sender's name and control messages, both ways. And when data of a stream came.
 
 use crate::c::name;
-use crate::c::sys::Extras;
+use crate::c::sys::{Control, Extras};
 use crate::lane::Access;
 use crate::socket::treatment::SO_TXTIME as SCM_TXTIME;
 use crate::table::desc::flag;
@@ -45,15 +45,7 @@ pub(crate) fn received(now: Instant, bits: u64, datagram: &Datagram, way: Way, e
     let Some(control) = extras.control.as_mut().filter(|_| bits & WANTED != 0) else { return };
     let mut whole = true;
     let has = |bit| bits & bit != 0;
-    if has(flag::TIMESTAMPNS) || has(flag::TIMESTAMP) {
-        let (seconds, ns) = real_time(now, datagram.at);
-        let (kind, fine) =
-            if has(flag::TIMESTAMPNS) { (libc::SCM_TIMESTAMPNS, ns) } else { (libc::SCM_TIMESTAMP, ns / 1000) };
-        let mut data = [0; 16];
-        data[..8].copy_from_slice(&seconds.to_ne_bytes());
-        data[8..].copy_from_slice(&fine.to_ne_bytes());
-        whole &= control.push(libc::SOL_SOCKET, kind, &data);
-    }
+    whole &= push_stamp(control, bits, now, datagram.at);
     // As in Linux, where none is not told.
     if has(flag::RXQ_OVFL) && datagram.drops != 0 {
         whole &= control.push(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &datagram.drops.to_ne_bytes());
@@ -94,6 +86,29 @@ pub(crate) fn received(now: Instant, bits: u64, datagram: &Datagram, way: Way, e
     if !whole {
         extras.flags |= libc::MSG_CTRUNC;
     }
+}
+
+/// Fills in when the last of the data came that a call has taken of a stream.
+pub(crate) fn stamped(now: Instant, bits: u64, at: Instant, extras: &mut Extras<'_>) {
+    if let Some(control) = &mut extras.control
+        && !push_stamp(control, bits, now, at)
+    {
+        extras.flags |= libc::MSG_CTRUNC;
+    }
+}
+
+/// Says when something came, if the program wants to know it. False if there is no room.
+fn push_stamp(control: &mut Control<'_>, bits: u64, now: Instant, at: Instant) -> bool {
+    let fine = bits & flag::TIMESTAMPNS != 0;
+    if !fine && bits & flag::TIMESTAMP == 0 {
+        return true;
+    }
+    let (seconds, ns) = real_time(now, at);
+    let (kind, rest) = if fine { (libc::SCM_TIMESTAMPNS, ns) } else { (libc::SCM_TIMESTAMP, ns / 1000) };
+    let mut data = [0; 16];
+    data[..8].copy_from_slice(&seconds.to_ne_bytes());
+    data[8..].copy_from_slice(&rest.to_ne_bytes());
+    control.push(libc::SOL_SOCKET, kind, &data)
 }
 
 /// The wall clock's reading at `at`, given that it is `now`: seconds and nanoseconds.

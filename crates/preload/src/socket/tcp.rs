@@ -6,6 +6,7 @@ use crate::c::iov::Buffers;
 use crate::c::name;
 use crate::c::sys::{self, Extras};
 use crate::lane::{Access, Lane};
+use crate::socket::ancillary;
 use crate::socket::close;
 use crate::socket::kernel;
 use crate::socket::open;
@@ -134,8 +135,9 @@ fn take(lane: &'static Lane, listener: &Same, flags: c_int) -> Result<(c_int, [u
         let mut descriptions = access.descriptions();
         let mut from = descriptions.get(index);
         let (claim, timeouts) = (*from.claim(), [from.receive_timeout(), from.send_timeout()]);
+        let stamps = from.flags() & STAMPS;
         from.set(flag::TRAFFIC, true);
-        let new = access.descriptions().take(bits, slot).ok_or(Errno(libc::ENFILE))?;
+        let new = access.descriptions().take(bits | stamps, slot).ok_or(Errno(libc::ENFILE))?;
         match access.stack.tcp_accept(listener) {
             Ok(id) => {
                 let remote = access.stack.tcp_endpoints(id)?.1;
@@ -148,7 +150,7 @@ fn take(lane: &'static Lane, listener: &Same, flags: c_int) -> Result<(c_int, [u
                 description.set_timeout(true, timeouts[0].unwrap_or(Span::ZERO));
                 description.set_timeout(false, timeouts[1].unwrap_or(Span::ZERO));
                 open::label(access, id.into(), fd);
-                Ok((new, remote))
+                Ok((new, remote, stamps))
             }
             Err(error) => {
                 access.descriptions().give(new);
@@ -157,7 +159,12 @@ fn take(lane: &'static Lane, listener: &Same, flags: c_int) -> Result<(c_int, [u
         }
     });
     match taken {
-        Ok((new, remote)) => {
+        Ok((new, remote, stamps)) => {
+            if stamps != 0 {
+                // For `getsockopt`.
+                let name = if stamps & flag::TIMESTAMPNS != 0 { libc::SO_TIMESTAMPNS } else { libc::SO_TIMESTAMP };
+                let _ = sys::set_option(fd, libc::SOL_SOCKET, name, &1i32);
+            }
             open::enter(fd, Entry::Tcp(new));
             let (bytes, len) = name::emit(remote, v6, 0);
             Ok((fd, bytes, len))
@@ -262,8 +269,9 @@ pub(crate) fn receive(
             flags |= libc::MSG_DONTWAIT;
         }
     }
+    let mut came = None;
     let attempt = |access: &mut Access<'_>, _: Kernel| -> Result<usize> {
-        let (id, _) = connection(access, index, libc::ENOTCONN)?;
+        let (id, bits) = connection(access, index, libc::ENOTCONN)?;
         let now = access.now;
         loop {
             if wanted == done || done > 0 && failed(access, id)? && access.stack.tcp_info(id, now)?.unread == 0 {
@@ -278,6 +286,9 @@ pub(crate) fn receive(
                 Ok(0) => return Ok(done),
                 Ok(n) => {
                     done += n;
+                    if bits & STAMPS != 0 {
+                        came = Some((bits, access.stack.tcp_taken_came(id)?));
+                    }
                     if !all || done == wanted {
                         return Ok(done);
                     }
@@ -288,7 +299,11 @@ pub(crate) fn receive(
             }
         }
     };
-    match wait::transfer(lane, (fd, index), flags, |d| d.receive_timeout(), &mut [NO_FD; OWN], attempt) {
+    let received = wait::transfer(lane, (fd, index), flags, |d| d.receive_timeout(), &mut [NO_FD; OWN], attempt);
+    if let Some((bits, at)) = came {
+        ancillary::stamped(sys::now(), bits, at, extras);
+    }
+    match received {
         Err(_) if done > 0 => Ok(done),
         end => {
             debug_assert!(buffers.room() <= wanted);
@@ -296,6 +311,9 @@ pub(crate) fn receive(
         }
     }
 }
+
+/// The program wants to know when data came.
+const STAMPS: u64 = flag::TIMESTAMP | flag::TIMESTAMPNS;
 
 /// Receives the urgent byte.
 fn urgent(

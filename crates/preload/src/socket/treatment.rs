@@ -76,8 +76,8 @@ fn of_sockets(tcp: bool, name: c_int) -> Treatment {
         // The kernel is the registry of ports, and does the broadcasts.
         libc::SO_REUSEADDR | libc::SO_REUSEPORT | libc::SO_BROADCAST => Honoured,
         libc::SO_BINDTODEVICE | SO_BINDTOIFINDEX => Honoured,
-        libc::SO_TIMESTAMP | libc::SO_TIMESTAMPNS if !tcp => Honoured,
-        libc::SO_TIMESTAMP | libc::SO_TIMESTAMPNS | SO_TIMESTAMP_NEW | SO_TIMESTAMPNS_NEW => Kernel(Reason::Stamps),
+        libc::SO_TIMESTAMP | libc::SO_TIMESTAMPNS => Honoured,
+        SO_TIMESTAMP_NEW | SO_TIMESTAMPNS_NEW => Kernel(Reason::Stamps),
         libc::SO_TIMESTAMPING | SO_TIMESTAMPING_NEW | SO_TXTIME => Kernel(Reason::Stamps),
         SO_ZEROCOPY => Kernel(Reason::ZeroCopy),
         libc::SO_ATTACH_FILTER | libc::SO_ATTACH_BPF | SO_LOCK_FILTER => Kernel(Reason::Filter),
@@ -233,7 +233,7 @@ mod tests {
     fn every_option_of_the_table_means_what_it_says() {
         let rows: &[(c_int, c_int, Treatment, Treatment)] = &[
             (libc::SOL_SOCKET, libc::SO_RCVBUF, Honoured, Honoured),
-            (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, Kernel(Reason::Stamps), Honoured),
+            (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, Honoured, Honoured),
             (libc::SOL_SOCKET, libc::SO_TIMESTAMPING, Kernel(Reason::Stamps), Kernel(Reason::Stamps)),
             (libc::SOL_SOCKET, SO_TXTIME, Kernel(Reason::Stamps), Kernel(Reason::Stamps)),
             (libc::SOL_SOCKET, SO_ZEROCOPY, Kernel(Reason::ZeroCopy), Kernel(Reason::ZeroCopy)),

@@ -22,6 +22,50 @@ fn a_stream_goes_there_and_back() {
     close(fd);
 }
 
+/// When what a call took has come, in nanoseconds or microseconds of the wall clock as the kind of
+/// the control message says.
+fn received_with_stamp(fd: c_int, len: usize, flags: c_int) -> (usize, Option<(c_int, i64, i64)>) {
+    use crate::c::sys::Control;
+    let (mut place, mut data) = ([0u64; 16], [0u8; 16]);
+    let iov = one(data.as_mut_ptr().cast(), len);
+    // SAFETY: the data lives on.
+    let mut buffers = unsafe { Buffers::new(iov.as_ptr(), 1) }.unwrap();
+    // SAFETY: the place lives on.
+    let control = unsafe { Control::new(place.as_mut_ptr().cast(), size_of_val(&place)) };
+    let mut extras = Extras { control: Some(control), ..Extras::default() };
+    let taken = ops::receive(fd, &mut buffers, flags, &mut extras).unwrap();
+    let written = extras.control.as_ref().unwrap().len();
+    // SAFETY: what was just written.
+    let written = unsafe { Control::new(place.as_mut_ptr().cast(), written) };
+    let mut stamp = None;
+    written.each(|level, kind, data| {
+        assert_eq!(level, libc::SOL_SOCKET);
+        let word = |at: usize| i64::from_ne_bytes(data[at..at + 8].try_into().unwrap());
+        stamp = Some((kind, word(0), word(8)));
+    });
+    (taken, stamp)
+}
+
+#[test]
+fn when_the_data_of_a_stream_came_is_told_if_the_program_wants_to_know() {
+    let wall = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as i64;
+    let fd = connected(7);
+    let begin = wall();
+    send(fd, b"hello", 0, None).unwrap();
+    assert_eq!(received_with_stamp(fd, 1, libc::MSG_WAITALL), (1, None));
+    options::set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1i32.to_ne_bytes());
+    for flags in [libc::MSG_PEEK, 0] {
+        let (taken, stamp) = received_with_stamp(fd, 2, flags);
+        let Some((libc::SCM_TIMESTAMPNS, seconds, ns)) = stamp else { panic!("{stamp:?}") };
+        let came = seconds * 1_000_000_000 + ns;
+        assert!(taken == 2 && (begin..=wall()).contains(&came), "{begin} {came}");
+    }
+    options::set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMP, &1i32.to_ne_bytes());
+    let (taken, stamp) = received_with_stamp(fd, 2, 0);
+    assert!(taken == 2 && stamp.is_some_and(|(kind, _, micros)| kind == libc::SCM_TIMESTAMP && micros < 1_000_000));
+    close(fd);
+}
+
 #[test]
 fn half_close_ends_the_stream_in_one_direction() {
     let fd = connected(7);

@@ -173,6 +173,16 @@ impl Stack<'_> {
         Ok(taken)
     }
 
+    /// When the segment came from which [`Stack::tcp_recv`] took its last byte; never if it has taken
+    /// none.
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn tcp_taken_came(&self, id: TcpId) -> Result<Instant> {
+        let index = self.check(id.into())?;
+        Ok(self.mem.tcp[index].recv.taken_came)
+    }
+
     fn nothing_to_read(&mut self, index: usize) -> Result<usize> {
         let s = &mut self.mem.tcp[index];
         // The peer's stream is complete, whatever became of the connection afterwards: the error is for who writes (as in Linux).

@@ -15,6 +15,7 @@ use super::options::SackBlock;
 use super::seq::Seq;
 use crate::frame::{FRAME_SIZE, FrameId, Frames};
 use crate::pool::Link;
+use crate::time::Instant;
 use zerocopy::FromZeros;
 
 /// Most out-of-order ranges at one time; a segment that would open another is dropped.
@@ -63,6 +64,8 @@ pub struct ReceiveQueue {
     recent: Seq,
     /// A duplicate to be reported (RFC 2883), if `start` and `end` differ.
     pub(super) duplicate: SackBlock,
+    /// When the last segment came of which the program has taken anything.
+    pub(super) taken_came: Instant,
 }
 
 impl ReceiveQueue {

@@ -23,6 +23,9 @@ impl ReceiveQueue {
             let most = data.len().min(limit - total);
             let taken = take(&data[..most]).min(most);
             total += taken;
+            if taken > 0 {
+                self.taken_came = frames.meta[id as usize].at;
+            }
             at = frames.meta[id as usize].next;
             if !peek {
                 self.consume(frames, taken);
