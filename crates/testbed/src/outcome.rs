@@ -130,6 +130,13 @@ pub struct StreamFigures {
     pub histogram: Vec<(u64, u64)>,
     /// How much later than due the producer called.
     pub release: Summary,
+    /// How long messages waited in the consumer's host: from the stamp that the driver gave to their
+    /// last packet until the program had them. Of those that had a stamp.
+    #[serde(default)]
+    pub waited: Summary,
+    /// The same of the message that took longest; none if it had no stamp.
+    #[serde(default)]
+    pub slowest_waited_ns: Option<u64>,
 }
 
 impl StreamFigures {
@@ -141,13 +148,18 @@ impl StreamFigures {
             && [self.lost, self.duplicates, self.reordered, self.corrupt, self.late].iter().all(|&count| count == 0)
     }
 
+    /// Which part of its time the message that took longest waited in the consumer's host; none if
+    /// that is not known.
+    #[must_use]
+    pub fn slowest_share(&self) -> Option<f64> {
+        let waited = self.slowest_waited_ns.filter(|_| self.latency.max_ns > 0)?;
+        Some((waited as f64 / self.latency.max_ns as f64).min(1.0))
+    }
+
     /// The same figures without the histogram, which is by far the longest of them.
     #[must_use]
     pub fn without_histogram(&self) -> Self {
-        let &Self { sent, received, lost, duplicates, reordered, corrupt, late, before_sent, latency, release, .. } =
-            self;
-        let histogram = Vec::new();
-        Self { sent, received, lost, duplicates, reordered, corrupt, late, before_sent, latency, histogram, release }
+        Self { histogram: Vec::new(), ..self.clone() }
     }
 }
 

@@ -45,7 +45,8 @@ fn received(stream: &Received) -> Result<(), String> {
     within(stream.before_sent, stream.messages, "messages that came before they were sent")?;
     within(stream.duplicates, MOST_OTHERS, "messages that came again")?;
     within(stream.corrupt, MOST_OTHERS, "corrupt messages")?;
-    within(total(&stream.latency), stream.messages, "messages in the histogram")
+    within(total(&stream.latency), stream.messages, "messages in the histogram")?;
+    within(total(&stream.waited), stream.messages, "messages in the histogram of waiting")
 }
 
 fn within(count: u64, most: u64, what: &str) -> Result<(), String> {
@@ -89,7 +90,7 @@ mod tests {
     fn what_cannot_be_is_told() {
         let ten = Received { messages: 10, ..Received::default() };
         type Change = fn(&mut Received);
-        let changes: [(Change, &str); 7] = [
+        let changes: [(Change, &str); 8] = [
             (|r| r.messages = u64::MAX, "18446744073709551615 messages, where 4294967296"),
             (|r| r.late = 11, "11 late messages, where 10 are possible"),
             (|r| r.reordered = 11, "11 messages out of order"),
@@ -97,6 +98,7 @@ mod tests {
             (|r| r.duplicates = u64::MAX, "came again"),
             (|r| r.corrupt = u64::MAX, "corrupt"),
             (|r| r.latency = vec![(1, u64::MAX), (2, u64::MAX)], "in the histogram"),
+            (|r| r.waited = vec![(1, 11)], "11 messages in the histogram of waiting"),
         ];
         for (change, said) in changes {
             let mut received = ten.clone();

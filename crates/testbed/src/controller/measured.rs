@@ -326,6 +326,8 @@ impl<'a> Measured<'a> {
                 before_sent: got.before_sent,
                 // The histogram's steps are rounded up, by a thousandth: what was in time is not shown as later than its deadline.
                 latency: if got.late == 0 { latency.at_most(nanos(stream.deadline)) } else { latency },
+                waited: Times::from_pairs(&got.waited).summary(),
+                slowest_waited_ns: got.slowest_waited_ns.map(|ns| ns.min(latency.max_ns)),
                 histogram: got.latency,
                 release: self.release[index],
             }

@@ -7,9 +7,12 @@ use super::sockets::{self, Socket};
 use super::tally::Tally;
 use super::time::{TimeError, Timepiece};
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
-use std::io::{self, ErrorKind, Read};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
+use nix::sys::time::TimeSpec;
+use std::io::{self, ErrorKind, IoSliceMut};
 use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// One stream's socket.
 #[derive(Debug)]
@@ -65,17 +68,40 @@ impl Arrival {
     }
 }
 
-/// Enters a message that had come at this time. Where the clock did not know the time, the message has come all the same.
-fn enter(tally: &mut Tally, header: Option<Header>, now: &Result<i64, TimeError>) -> bool {
+/// What a call has taken.
+struct Taken {
+    length: usize,
+    /// When, by the shared clock.
+    now: Result<i64, TimeError>,
+    /// How long the last packet of it had waited in this host, if it had a stamp.
+    waited_ns: Option<u64>,
+}
+
+/// One call that receives. What is in the messages is looked at after that.
+fn take(socket: &impl AsRawFd, buffer: &mut [u8], arrival: &Arrival) -> io::Result<Taken> {
+    let mut control = nix::cmsg_space!(TimeSpec);
+    let mut place = [IoSliceMut::new(buffer)];
+    let message = recvmsg::<()>(socket.as_raw_fd(), &mut place, Some(&mut control), MsgFlags::empty())?;
+    let (now, wall) = (arrival.now(), SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
+    let stamp = message.cmsgs()?.find_map(|message| match message {
+        ControlMessageOwned::ScmTimestampns(stamp) => Some(Duration::from(stamp)),
+        _ => None,
+    });
+    let waited_ns = stamp.map(|stamp| u64::try_from(wall.saturating_sub(stamp).as_nanos()).unwrap_or(u64::MAX));
+    Ok(Taken { length: message.bytes, now, waited_ns })
+}
+
+/// Enters a message that came with a call. Where the clock did not know the time, the message has come all the same.
+fn enter(tally: &mut Tally, header: Option<Header>, taken: &Taken) -> bool {
     let Some(header) = header else {
         tally.corrupt();
         return false;
     };
-    let latency = now.as_ref().map(|&now| header.latency_ns(now));
+    let latency = taken.now.as_ref().map(|&now| header.latency_ns(now));
     if let Err(error) = latency {
         tally.fault(|| error.to_string());
     }
-    tally.message(header.sequence.into(), latency.ok())
+    tally.message(header.sequence.into(), latency.ok(), taken.waited_ns)
 }
 
 impl Inlet {
@@ -114,20 +140,17 @@ impl Inlet {
 
     fn call(&mut self, buffer: &mut [u8], arrival: &Arrival, tally: &mut Tally) -> Came {
         match &mut self.state {
-            State::Datagrams(socket) => came(socket.recv(buffer), |length| {
-                let now = arrival.now();
-                enter(tally, message::read(&buffer[..length], self.stream, self.size), &now);
+            State::Datagrams(socket) => came(take(socket, buffer, arrival), |taken| {
+                enter(tally, message::read(&buffer[..taken.length], self.stream, self.size), &taken);
                 Came::Messages
             }),
             State::Waiting(listener) => came(listener.accept(), |(stream, _)| Came::Connection(stream)),
-            State::Connected(_, connection) => came(connection.stream.read(buffer), |length| {
-                // The call has returned: what is in the messages is looked at after that.
-                let now = arrival.now();
-                if length == 0 {
+            State::Connected(_, connection) => came(take(&connection.stream, buffer, arrival), |taken| {
+                if taken.length == 0 {
                     return Came::End;
                 }
                 let known = &mut connection.known;
-                connection.follower.take(&buffer[..length], |header| *known |= enter(tally, header, &now));
+                connection.follower.take(&buffer[..taken.length], |header| *known |= enter(tally, header, &taken));
                 Came::Messages
             }),
             State::Ended => Came::Messages,

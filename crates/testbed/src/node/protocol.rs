@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 
 /// The version of all that stands here: nodes of another one are not used.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// The longest line of a node, in bytes: a thousand streams' histograms.
 pub const LONGEST_LINE: u64 = 256 << 20;
 /// The longest line of a controller: a thousand streams.
@@ -200,6 +200,11 @@ pub struct Received {
     pub ahead_ns: u64,
     /// How long they took.
     pub latency: Vec<(u64, u64)>,
+    /// How long they waited in the consumer's host: from the driver's stamp of their last packet
+    /// until the program had them. Those without a stamp are missing.
+    pub waited: Vec<(u64, u64)>,
+    /// The same of the message that took longest, in ns, if its packet had a stamp.
+    pub slowest_waited_ns: Option<u64>,
     /// Why it ended before the last message, if it did.
     pub fault: Option<String>,
 }

@@ -7,7 +7,7 @@ use nix::errno::Errno;
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::if_nametoindex;
 use nix::poll::{PollFd, PollFlags, poll};
-use nix::sys::socket::sockopt::BindToDevice;
+use nix::sys::socket::sockopt::{BindToDevice, ReceiveTimestampns};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, connect, setsockopt, socket};
 use std::ffi::OsString;
 use std::io;
@@ -40,7 +40,14 @@ pub(super) fn receiving(channel: &Channel, address: IpAddr) -> Result<Socket, No
         Transport::Udp => datagrams(channel.to),
         Transport::UdpMulticast => join(channel.to, address),
     };
-    open().map_err(|source| failed(channel, "receive at", source))
+    let socket = open().map_err(|source| failed(channel, "receive at", source))?;
+    // Accepted connections inherit it. Where there are no stamps, messages come all the same.
+    let _ = match &socket {
+        Socket::Listener(listener) => setsockopt(listener, ReceiveTimestampns, &true),
+        Socket::Stream(stream) => setsockopt(stream, ReceiveTimestampns, &true),
+        Socket::Datagrams(socket) => setsockopt(socket, ReceiveTimestampns, &true),
+    };
+    Ok(socket)
 }
 
 fn datagrams(at: SocketAddr) -> io::Result<Socket> {

@@ -16,6 +16,9 @@ pub(super) struct Tally {
     /// The greatest that has come, and one.
     beyond: u64,
     latency: Times,
+    waited: Times,
+    /// The longest of those that count, in ns.
+    slowest_ns: u64,
     /// What counts.
     counted: Received,
     /// With those of the warm-up; the worst since it was told.
@@ -32,13 +35,16 @@ impl Tally {
             last,
             beyond: 0,
             latency: Times::default(),
+            waited: Times::default(),
+            slowest_ns: 0,
             counted: Received::default(),
             progress: Progress::default(),
         }
     }
 
-    /// A message that is whole; and how long it took, if the clock knew. Whether it was new.
-    pub(super) fn message(&mut self, sequence: u64, latency_ns: Option<i64>) -> bool {
+    /// A message that is whole; how long it took, if the clock knew, and for how much of that it
+    /// waited in this host, if its last packet had a stamp. Whether it was new.
+    pub(super) fn message(&mut self, sequence: u64, latency_ns: Option<i64>, waited_ns: Option<u64>) -> bool {
         if sequence >= self.last {
             self.corrupt();
             return false;
@@ -57,12 +63,12 @@ impl Tally {
         }
         self.beyond = self.beyond.max(sequence + 1);
         if let Some(ns) = latency_ns {
-            self.took(ns, counts);
+            self.took(ns, waited_ns, counts);
         }
         true
     }
 
-    fn took(&mut self, latency_ns: i64, counts: bool) {
+    fn took(&mut self, latency_ns: i64, waited_ns: Option<u64>, counts: bool) {
         let ns = u64::try_from(latency_ns).unwrap_or(0);
         let late = u64::from(ns > self.deadline_ns);
         self.progress.worst_ns = self.progress.worst_ns.max(ns);
@@ -72,6 +78,13 @@ impl Tally {
             self.counted.before_sent += u64::from(latency_ns < 0);
             self.counted.ahead_ns = self.counted.ahead_ns.max(latency_ns.min(0).unsigned_abs());
             self.latency.record(ns);
+            if let Some(waited) = waited_ns {
+                self.waited.record(waited);
+            }
+            if ns >= self.slowest_ns {
+                self.slowest_ns = ns;
+                self.counted.slowest_waited_ns = waited_ns;
+            }
         }
     }
 
@@ -102,7 +115,7 @@ impl Tally {
 
     /// What has come.
     pub(super) fn received(&self) -> Received {
-        Received { latency: self.latency.pairs(), ..self.counted.clone() }
+        Received { latency: self.latency.pairs(), waited: self.waited.pairs(), ..self.counted.clone() }
     }
 }
 
@@ -114,7 +127,7 @@ mod tests {
 
     fn after(tally: &mut Tally, messages: &[u64]) -> Received {
         for &sequence in messages {
-            tally.message(sequence, Some(10));
+            tally.message(sequence, Some(10), None);
         }
         tally.received()
     }
@@ -123,13 +136,27 @@ mod tests {
     fn what_came_late_or_before_it_was_sent_is_counted() {
         let mut tally = Tally::new(0, 100, 1_000);
         for (sequence, latency_ns) in [(0, 1_000), (1, 1_001), (2, -1), (3, 0), (4, i64::MAX), (5, i64::MIN)] {
-            assert!(tally.message(sequence, Some(latency_ns)));
+            assert!(tally.message(sequence, Some(latency_ns), None));
         }
-        assert!(tally.message(6, None), "the clock did not know");
+        assert!(tally.message(6, None, None), "the clock did not know");
         let received = tally.received();
         assert_eq!((received.messages, received.late, received.before_sent), (7, 2, 2));
         assert_eq!(received.ahead_ns, i64::MIN.unsigned_abs());
         assert_eq!(received.latency.iter().map(|&(_, count)| count).sum::<u64>(), 6);
+    }
+
+    #[test]
+    fn how_long_messages_waited_in_this_host_is_kept_and_that_of_the_slowest_by_itself() {
+        let mut tally = Tally::new(1, 10, 1_000_000);
+        tally.message(0, Some(900_000), Some(800_000)); // the warm-up's
+        tally.message(1, Some(50_000), Some(20_000));
+        tally.message(2, Some(400_000), Some(30_000));
+        tally.message(3, Some(60_000), None);
+        let received = tally.received();
+        assert_eq!(received.waited.iter().map(|(_, count)| count).sum::<u64>(), 2);
+        assert_eq!(received.slowest_waited_ns, Some(30_000));
+        tally.message(4, Some(500_000), None);
+        assert_eq!(tally.received().slowest_waited_ns, None, "it had no stamp");
     }
 
     #[test]
@@ -146,7 +173,7 @@ mod tests {
     fn numbers_that_nobody_sends_are_corrupt() {
         for last in [0, 1, 64, 65] {
             let mut tally = Tally::new(0, last, 1);
-            assert!(!tally.message(last, Some(0)) && !tally.message(u64::MAX, None));
+            assert!(!tally.message(last, Some(0), None) && !tally.message(u64::MAX, None, None));
             assert_eq!(tally.received(), Received { corrupt: 2, ..Received::default() });
         }
     }

@@ -7,7 +7,7 @@ use super::sweep::steps;
 use super::verdict::verdict;
 use super::words::{carrier, megabits, on, percent, plain_ms, seconds, share, short_ms, timing, total};
 use crate::legible::legible;
-use crate::outcome::{Carrier, Experiment, StreamFigures};
+use crate::outcome::{Carrier, Experiment, Run, StreamFigures};
 use crate::time::{TimeFigures, cells};
 use comfy_table::{CellAlignment, Table, presets};
 use std::fmt::Write;
@@ -43,7 +43,8 @@ pub fn table(experiment: &Experiment) -> String {
                 run.met()
             );
             let lane = run.accelerated.map(|(lane, of)| format!("; {lane} of {of} sockets on the fast path"));
-            paragraph(&mut text, &format!("{line}{}.", lane.unwrap_or_default()));
+            let waited = waiting(run).map(|waiting| format!("; {waiting}"));
+            paragraph(&mut text, &format!("{line}{}{}.", lane.unwrap_or_default(), waited.unwrap_or_default()));
         }
     }
     for note in notes(experiment) {
@@ -68,6 +69,19 @@ pub fn table(experiment: &Experiment) -> String {
         }
     }
     text
+}
+
+/// How much of the slowest messages' time the consumer's host took, in words.
+fn waiting(run: &Run) -> Option<String> {
+    let mut shares: Vec<f64> = run.streams.iter().filter_map(StreamFigures::slowest_share).collect();
+    shares.sort_by(f64::total_cmp);
+    let (median, all) = (shares.get(shares.len() / 2)?, shares.len());
+    let most = shares.iter().filter(|&&share| share > 0.5).count();
+    Some(format!(
+        "of the time of the streams' slowest messages {} was waiting in the consumer's host (median; more than half \
+         in {most} of {all})",
+        percent(*median)
+    ))
 }
 
 fn streams(experiment: &Experiment) -> Table {

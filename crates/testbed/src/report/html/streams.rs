@@ -139,6 +139,9 @@ fn count_table(page: &mut Page, experiment: &Experiment) {
         "p90 ms",
         "sent late, p99 ms",
         "sent late, worst ms",
+        "waited p99 ms",
+        "waited worst ms",
+        "slowest waited ms",
     ];
     let rows = experiment.pattern.streams.iter().enumerate().flat_map(|(index, stream)| {
         CARRIERS.into_iter().filter_map(move |which| {
@@ -146,12 +149,21 @@ fn count_table(page: &mut Page, experiment: &Experiment) {
             let counts = [f.sent, f.received, f.lost, f.late, f.duplicates, f.reordered, f.corrupt];
             let times = [f.latency.min_ns, f.latency.mean_ns, f.latency.p90_ns, f.release.p99_ns, f.release.max_ns];
             let names = [name(stream), carrier(which).to_owned()];
+            let stamped = f.waited.count > 0;
+            let waited = [stamped.then_some(f.waited.p99_ns), stamped.then_some(f.waited.max_ns), f.slowest_waited_ns];
+            let waited = waited.map(|ns| ns.map_or_else(|| "-".to_owned(), ms));
             let cells = names.into_iter().chain(counts.map(|count| count.to_string())).chain(times.map(ms));
+            let cells = cells.chain(waited);
             Some(cells.map(|cell| (cell, Tone::Plain)).collect())
         })
     });
     page.table(&head, rows);
     page.paragraph("Sent late: how much later than due the producer's program called send.");
+    page.paragraph(
+        "Waited: in the consumer's host, from the stamp that the driver gave to a message's last packet until the \
+         program had the message. Slowest waited: the same of the message that took longest. What is left of its \
+         time it spent in the producer's host and on the network.",
+    );
 }
 
 /// Profiles of all streams of a transport, and, on demand, of each stream.
