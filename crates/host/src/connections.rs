@@ -16,8 +16,9 @@ const WHAT: &str = "list its TCP connections";
 
 /// `SOCK_DIAG_BY_FAMILY`.
 const BY_FAMILY: u16 = 20;
-/// `TCPDIAG_GETSOCK`: the older request, the only one that dumps both families in one walk through the kernel's table. That walk passes
-/// by all buckets, also the empty ones: 2 to 3 ms where memory is 24 GiB.
+/// `TCPDIAG_GETSOCK`: the older request, the only one that dumps both families in one walk through
+/// the kernel's table. That walk passes by all buckets, also the empty ones: 2 to 3 ms where memory
+/// is 24 GiB.
 const BOTH_FAMILIES: u16 = 18;
 const REQUEST_AND_DUMP: u16 = 0x301;
 const DONE: u16 = 3;

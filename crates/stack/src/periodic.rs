@@ -68,8 +68,8 @@ struct Messages {
     period: Span,
     /// With a period: when the next message is due.
     due: Instant,
-    /// With a period: when a message came in time last. Without: when it took its place, or when its
-    /// distances agreed last.
+    /// With a period: when a message came in time last. Without: when it took its place, or when
+    /// its distances agreed last.
     kept: Instant,
     /// With a period: how late messages are, on average.
     late: Span,

@@ -130,8 +130,8 @@ pub struct StreamFigures {
     pub histogram: Vec<(u64, u64)>,
     /// How much later than due the producer called.
     pub release: Summary,
-    /// How long messages waited in the consumer's host: from the stamp that the driver gave to their
-    /// last packet until the program had them. Of those that had a stamp.
+    /// How long messages waited in the consumer's host: from the stamp that the driver gave to
+    /// their last packet until the program had them. Of those that had a stamp.
     #[serde(default)]
     pub waited: Summary,
     /// The same of the message that took longest; none if it had no stamp.

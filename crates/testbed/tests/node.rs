@@ -146,7 +146,8 @@ fn run(channels: &[Channel], mut consumer: Node, mut producers: Vec<(Node, Vec<C
         let (first, last) = start.numbers(&channel.stream);
         assert!(first < last);
         assert_eq!(received.latency.iter().map(|&(_, count)| count).sum::<u64>(), last - first, "{channel:?}");
-        // Linux stamps all of them, and what waited in this host was under way for at least as long.
+        // Linux stamps all of them, and what waited in this host was under way for at least as
+        // long.
         assert_eq!(received.waited.iter().map(|&(_, count)| count).sum::<u64>(), last - first, "{channel:?}");
         let slowest = received.latency.last().map_or(0, |&(ns, _)| ns);
         assert!(received.slowest_waited_ns.is_some_and(|ns| ns <= slowest), "{channel:?}: {received:?}");

@@ -1,4 +1,5 @@
-//! What comes beside a datagram: its sender's name and control messages, both ways. And when data of a stream came.
+//! What comes beside a datagram: its sender's name and control messages, both ways. And when data
+//! of a stream came.
 
 use crate::c::name;
 use crate::c::sys::{Control, Extras};

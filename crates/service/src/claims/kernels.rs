@@ -8,8 +8,8 @@ use tickwire_host::Ends;
 use tickwire_link::control::{ClaimKind, Reason};
 use tickwire_stack::addr::{Address, Endpoint};
 
-/// Up to so many flows are looked up in the kernel's table one by one. Each look-up takes some microseconds, where a dump takes
-/// milliseconds, however few connections there are.
+/// Up to so many flows are looked up in the kernel's table one by one. Each look-up takes some
+/// microseconds, where a dump takes milliseconds, however few connections there are.
 const ASKED_SINGLY: usize = 128;
 
 impl Service {
@@ -47,8 +47,8 @@ impl Service {
         Ok(ends)
     }
 
-    /// Takes out of a closing listener's flows what the kernel had accepted by now: that is its own. Where the kernel does not say what
-    /// that is, all may be that was not the lane's before.
+    /// Takes out of a closing listener's flows what the kernel had accepted by now: that is its
+    /// own. Where the kernel does not say what that is, all may be that was not the lane's before.
     pub(super) fn leave_out_kernels(&mut self, lane: LaneId, port: u16, flows: &mut Vec<FlowKey>) {
         if flows.len() <= ASKED_SINGLY {
             flows.retain(|flow| match self.ask_kernel(flow.local, flow.remote) {

@@ -173,8 +173,8 @@ impl Stack<'_> {
         Ok(taken)
     }
 
-    /// When the segment came from which [`Stack::tcp_recv`] took its last byte; never if it has taken
-    /// none.
+    /// When the segment came from which [`Stack::tcp_recv`] took its last byte; never if it has
+    /// taken none.
     ///
     /// # Errors
     /// [`Error::Stale`].

@@ -65,8 +65,8 @@ pub struct Config {
     pub window_shift: u8,
     /// Explicit congestion notification.
     pub ecn: Ecn,
-    /// Whether acknowledgements of small messages wait for [`crate::Stack::acknowledge_held`], which
-    /// the caller then has to call whenever a program waits for packets.
+    /// Whether acknowledgements of small messages wait for [`crate::Stack::acknowledge_held`],
+    /// which the caller then has to call whenever a program waits for packets.
     pub hold_acks: bool,
 }
 

@@ -91,7 +91,8 @@ fn take(socket: &impl AsRawFd, buffer: &mut [u8], arrival: &Arrival) -> io::Resu
     Ok(Taken { length: message.bytes, now, waited_ns })
 }
 
-/// Enters a message that came with a call. Where the clock did not know the time, the message has come all the same.
+/// Enters a message that came with a call. Where the clock did not know the time, the message has
+/// come all the same.
 fn enter(tally: &mut Tally, header: Option<Header>, taken: &Taken) -> bool {
     let Some(header) = header else {
         tally.corrupt();
