@@ -136,9 +136,12 @@ impl Connections {
                     continue;
                 }
                 match kind {
-                    DONE => return Ok(found),
-                    ERROR => {
+                    // The end tells of an error, too.
+                    DONE | ERROR => {
                         let code = body.first_chunk().map_or(0, |c| i32::from_ne_bytes(*c).saturating_abs());
+                        if kind == DONE && code == 0 {
+                            return Ok(found);
+                        }
                         let source = io::Error::from(Errno::from_raw(code));
                         return Err(Error::Refused { what: WHAT, source });
                     }

@@ -15,7 +15,7 @@ use crate::time::{Instant, Span};
 use zerocopy::FromZeros;
 
 /// So many sockets are followed, at most.
-const PLACES: usize = 256;
+const PLACES: usize = 96;
 
 /// A socket is followed in one of so many places, which it shares with others.
 const WAYS: usize = 4;
@@ -31,6 +31,9 @@ const LONGEST: Span = Span::from_secs(2);
 /// So many distances have to agree before there is a period.
 const AGREE: u32 = 3;
 
+/// A period that was kept so often is as certain as it becomes.
+const CERTAIN: u32 = 12;
+
 /// After so many periods without a message in time there is none.
 const MISSED: u64 = 4;
 
@@ -44,6 +47,9 @@ const LEAST_TOLERANCE: Span = Span::from_micros(300);
 /// How long after its time a message is expected, at least and at most.
 const LEAST_WAIT: Span = Span::from_micros(100);
 const MOST_WAIT: Span = Span::from_millis(1);
+
+/// How long before its time, at most.
+const MOST_EARLY: Span = Span::from_micros(200);
 
 /// When a message is expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,6 +132,16 @@ impl Messages {
             return;
         }
         let periods = (self.due.since(self.kept).as_nanos() / self.period.as_nanos().max(1)).clamp(1, MISSED);
+        if periods == 1 {
+            self.agree = self.agree.saturating_add(1).min(CERTAIN);
+        } else {
+            self.agree = self.agree.saturating_sub(2);
+        }
+        if !self.has_period() {
+            // Each second time, say: half of the period that it was.
+            *self = Self { period: Span::ZERO, agree: 0, kept: at, ..*self };
+            return;
+        }
         self.late = self.late - self.late.over(8) + late.over(8);
         let to = earlier(self.due, early.over(2)) + late.over(16);
         // A phase that keeps moving is a period that is not quite right.
@@ -145,12 +161,12 @@ impl Messages {
 
     /// When the next one is expected that is not too late at `now`.
     fn expected(&self, now: Instant) -> Option<Expected> {
-        if now.since(self.kept) > self.period.times(MISSED) {
+        if now.since(self.kept) > self.period.times(MISSED) || self.period < SHORTEST || self.period > LONGEST {
             return None;
         }
         let wait = self.late.times(4).max(LEAST_WAIT).min(MOST_WAIT).min(self.period.over(8));
         // A quarter of them comes before the estimate, by a part of what the others are late by.
-        let early = self.late.over(2).min(self.period.over(8));
+        let early = self.late.over(2).min(self.period.over(8)).min(MOST_EARLY);
         let (wait, mut from) = (wait + early, earlier(self.due, early));
         let over = now.since(from + wait);
         if !over.is_zero() {
@@ -170,7 +186,7 @@ fn earlier(instant: Instant, by: Span) -> Instant {
 pub(crate) struct Periodic {
     places: [Messages; PLACES],
     /// Bits of the places of sockets with a period.
-    regular: [u64; PLACES / 64],
+    regular: [u64; PLACES.div_ceil(64)],
 }
 
 impl Periodic {
@@ -182,11 +198,12 @@ impl Periodic {
         if messages.slot != number {
             *messages = Messages { slot: number, bits, last: at, began: at, kept: at, ..Messages::default() };
         } else {
-            messages.bits = bits;
             let pause = at.since(core::mem::replace(&mut messages.last, at));
             if pause < PAUSE {
+                // Within the message: a set may watch for its beginning only (`EPOLLONESHOT`).
                 return;
             }
+            messages.bits = bits;
             messages.begins(at);
         }
         let (word, bit) = (&mut self.regular[place / 64], 1 << (place % 64));
@@ -207,12 +224,14 @@ impl Periodic {
     /// When the first message is expected for sockets of these bits.
     fn expected(&self, mask: u64, now: Instant) -> Option<Expected> {
         let mut first: Option<Expected> = None;
-        for (word, places) in self.regular.iter().zip(self.places.chunks_exact(64)) {
+        for (word, places) in self.regular.iter().zip(self.places.chunks(64)) {
             let mut left = *word;
             while left != 0 {
-                let messages = &places[left.trailing_zeros() as usize];
+                let at = left.trailing_zeros() as usize;
                 left &= left - 1;
-                if messages.bits & mask != 0
+                // Memory that others may have written has bits for which there is no place.
+                if let Some(messages) = places.get(at)
+                    && messages.bits & mask != 0
                     && let Some(expected) = messages.expected(now)
                     && first.is_none_or(|first| expected.from < first.from)
                 {
@@ -350,6 +369,14 @@ mod tests {
     }
 
     #[test]
+    fn a_period_that_doubles_is_found_anew() {
+        let mut all = periodic();
+        (0..40).for_each(|n| all.packet(1, 1, at(n * 5 * MS)));
+        (20..60).for_each(|n| all.packet(1, 1, at(n * 10 * MS)));
+        assert!(is_expected_at(all.expected(1, at(591 * MS)), 600 * MS));
+    }
+
+    #[test]
     fn as_many_sockets_as_there_are_places_do_not_hide_a_periodic_one() {
         let mut all = periodic();
         let (mut seed, mut now) = (5, 0);
@@ -397,7 +424,7 @@ mod tests {
                 agree: word as u32,
             };
             all.places = [messages; PLACES];
-            all.regular = [u64::MAX; PLACES / 64];
+            all.regular = [u64::MAX; PLACES.div_ceil(64)];
             for time in [0, 1, word, u64::MAX] {
                 let _ = all.expected(u64::MAX, Instant::from_nanos(time));
                 all.packet(1, 1, Instant::from_nanos(time));

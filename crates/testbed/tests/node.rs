@@ -146,11 +146,11 @@ fn run(channels: &[Channel], mut consumer: Node, mut producers: Vec<(Node, Vec<C
         let (first, last) = start.numbers(&channel.stream);
         assert!(first < last);
         assert_eq!(received.latency.iter().map(|&(_, count)| count).sum::<u64>(), last - first, "{channel:?}");
-        // Linux stamps all of them, and what waited in this host was under way for at least as
-        // long.
-        assert_eq!(received.waited.iter().map(|&(_, count)| count).sum::<u64>(), last - first, "{channel:?}");
+        // Linux stamps them, but messages that a call took together have one stamp.
+        let stamped = received.waited.iter().map(|&(_, count)| count).sum::<u64>();
+        assert!((1..=last - first).contains(&stamped), "{channel:?}: {received:?}");
         let slowest = received.latency.last().map_or(0, |&(ns, _)| ns);
-        assert!(received.slowest_waited_ns.is_some_and(|ns| ns <= slowest), "{channel:?}: {received:?}");
+        assert!(received.slowest_waited_ns.is_none_or(|ns| ns <= slowest), "{channel:?}: {received:?}");
         let expected = Received {
             messages: last - first,
             corrupt,

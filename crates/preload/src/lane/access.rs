@@ -564,7 +564,8 @@ impl Lane {
         while course.goes_on() {
             // The program may be ending.
             let Ok(guard) = self.shared.lock() else { break };
-            rings |= self.pass(guard, None, |_| (), |_| Ok(()), program, &mut course).1;
+            let again = |_: &mut Access<'_>| if answer.is_ok() { Ok(()) } else { Err(AGAIN) };
+            rings |= self.pass(guard, None, |_| (), again, program, &mut course).1;
         }
         drop(course);
         let signalled = inside.leave();

@@ -287,7 +287,7 @@ pub(crate) fn receive(
                 Ok(n) => {
                     done += n;
                     if bits & STAMPS != 0 {
-                        came = Some((bits, access.stack.tcp_taken_came(id)?));
+                        came = Some((bits, access.stack.tcp_taken_came()));
                     }
                     if !all || done == wanted {
                         return Ok(done);

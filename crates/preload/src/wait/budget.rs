@@ -22,7 +22,14 @@ const LEAD: Span = Span::from_micros(20);
 /// A timer is taken to wake a thread so late at most. What is longer is another program's turn.
 const LATEST: Span = Span::from_millis(1);
 
+/// For which part of a stretch of time a thread polls for expected messages, at most: there may be
+/// many, and they may not come.
+const STRETCH: Span = Span::from_millis(100);
+const MOST_OF_STRETCH: Span = Span::from_millis(33);
+
 thread_local! {
+    /// When the stretch began, and for how long the thread has polled in it.
+    static POLLED: Cell<(Instant, Span)> = const { Cell::new((Instant::NEVER, Span::ZERO)) };
     /// How many times the thread polled in vain since it was of use.
     static VAIN: Cell<u8> = const { Cell::new(0) };
     /// How late the thread runs after a timer was to wake it: the timers of ordinary threads are up
@@ -74,8 +81,20 @@ pub(super) fn expected(lane: &Lane, access: &mut Access<'_>, on: &[u32]) -> Opti
     {
         return None;
     }
+    let (begin, polled) = POLLED.get();
+    if now.since(begin) >= STRETCH {
+        POLLED.set((now, Span::ZERO));
+    } else if polled >= MOST_OF_STRETCH {
+        return None;
+    }
     let mask = access.change_bits(on);
     access.stack.expected(mask, now)
+}
+
+/// The thread has polled for an expected message for so long.
+pub(super) fn has_polled(time: Span) {
+    let (begin, polled) = POLLED.get();
+    POLLED.set((begin, polled + time));
 }
 
 /// When the thread is to be awake for a message.

@@ -151,10 +151,13 @@ fn until_answered<T>(
         match sleep(lane, plan, again, attempt) {
             Slept::Until(Err(AGAIN)) => again = true,
             Slept::Until(done) => return done,
+            Slept::Not(_) if plan.until.is_some_and(|until| sys::now() >= until) => return Err(TIMED_OUT),
             Slept::Not(expected) => {
                 again = false;
                 let begin = sys::now();
-                match spin(lane, plan, (begin, expected.until.since(begin)), attempt) {
+                let polled = spin(lane, plan, (begin, expected.until.since(begin)), attempt);
+                budget::has_polled(sys::now().since(begin));
+                match polled {
                     Err(AGAIN) => {}
                     done => return done,
                 }
@@ -397,6 +400,7 @@ fn sleep<T>(
             if expected.is_some_and(|expected| budget::wake_up_at(expected) <= access.now) {
                 return Err(AGAIN);
             }
+            access.stack.acknowledge_held(access.now);
             // It may count as asleep already: from where a handler has jumped that we do not know of.
             awakes(lane, access.stack);
             let bell = (watch.map(|bell| bell.fd), watch.map_or(0, |bell| bell.address));

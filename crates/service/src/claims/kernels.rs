@@ -51,9 +51,13 @@ impl Service {
     /// own. Where the kernel does not say what that is, all may be that was not the lane's before.
     pub(super) fn leave_out_kernels(&mut self, lane: LaneId, port: u16, flows: &mut Vec<FlowKey>) {
         if flows.len() <= ASKED_SINGLY {
-            flows.retain(|flow| match self.ask_kernel(flow.local, flow.remote) {
+            let mut answers = true;
+            flows.retain(|flow| match answers.then(|| self.ask_kernel(flow.local, flow.remote)).flatten() {
                 Some(has) => !has,
-                None => self.registry.holds_flow(lane, flow),
+                None => {
+                    answers = false;
+                    self.registry.holds_flow(lane, flow)
+                }
             });
             return;
         }

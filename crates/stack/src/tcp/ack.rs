@@ -59,7 +59,7 @@ impl Socket {
         self.receive_mss = self.receive_mss.max(len.min(0xffff) as u16);
         let unacknowledged = self.recv.next.since(self.acked);
         let full = 2 * u32::from(self.receive_mss);
-        self.ack_may_wait = pushed && unacknowledged <= MOST_HELD && !self.settings.quickack;
+        self.recv.ack_may_wait = pushed && unacknowledged <= MOST_HELD && !self.settings.quickack;
         if filled_gap || self.recv.has_gap() || unacknowledged >= MOST_TOGETHER {
             self.ack_now = true;
         } else if unacknowledged >= full {
@@ -137,22 +137,24 @@ impl Stack<'_> {
     #[must_use]
     #[inline]
     pub fn has_held_acks(&self) -> bool {
-        self.mem.core.tcp.batch.waiting > 0
+        let batch = &self.mem.core.tcp.batch;
+        let held = |&index: &u32| self.mem.tcp.get(index as usize).is_some_and(|s| s.ack_soon);
+        batch.waiting > 0 && batch.sockets.iter().take(batch.waiting as usize).any(held)
     }
 
     /// Acknowledges what has to be acknowledged: now, or with what comes right behind it.
     pub(super) fn acknowledge(&mut self, index: usize, now: Instant) {
         let s = &self.mem.tcp[index];
         let tcp = &self.mem.core.tcp;
-        let waits = tcp.batch.open != 0 || s.ack_may_wait && tcp.config.hold_acks;
+        let waits = tcp.batch.open != 0 || s.recv.ack_may_wait && tcp.config.hold_acks;
         if s.ack_now || s.ack_soon && !waits {
             return self.acknowledge_received(index, now);
         }
-        let known = &tcp.batch.sockets[..tcp.batch.waiting as usize];
-        if !s.ack_soon || known.contains(&(index as u32)) {
+        let known = tcp.batch.sockets.get(..tcp.batch.waiting as usize);
+        if !s.ack_soon || known.is_some_and(|known| known.contains(&(index as u32))) {
             return;
         }
-        if known.len() == MOST_WAITING {
+        if known.is_none_or(|known| known.len() == MOST_WAITING) {
             self.acknowledge_waiting(now, false);
         }
         self.mem.core.tcp.batch.add(index as u32);
@@ -168,7 +170,7 @@ impl Stack<'_> {
             let Some(s) = self.mem.tcp.get_mut(index).filter(|s| s.ack_soon && s.state.is_synchronized()) else {
                 continue;
             };
-            if hold && s.ack_may_wait {
+            if hold && s.recv.ack_may_wait {
                 // The program may not come back soon.
                 s.delay_acknowledgement(now, self.mem.core.tcp.config.delay());
                 self.mem.core.tcp.batch.add(number);

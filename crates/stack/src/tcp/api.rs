@@ -156,10 +156,11 @@ impl Stack<'_> {
         }
         let frames = &mut self.mem.frames;
         let limit = s.limit_to_mark(frames, flags.peek).min(sink.room());
-        let taken = s.recv.read(frames, limit, flags.peek, |bytes| sink.write(bytes));
+        let (taken, came) = s.recv.read(frames, limit, flags.peek, |bytes| sink.write(bytes));
         if taken == 0 {
             return self.nothing_to_read(index);
         }
+        self.mem.core.tcp.taken_came = came;
         if !flags.peek {
             s.urgent_passed();
             let opened = s.taken(frames, now, taken as u32, most_buffer);
@@ -173,14 +174,11 @@ impl Stack<'_> {
         Ok(taken)
     }
 
-    /// When the segment came from which [`Stack::tcp_recv`] took its last byte; never if it has
-    /// taken none.
-    ///
-    /// # Errors
-    /// [`Error::Stale`].
-    pub fn tcp_taken_came(&self, id: TcpId) -> Result<Instant> {
-        let index = self.check(id.into())?;
-        Ok(self.mem.tcp[index].recv.taken_came)
+    /// When the segment came from which the last call of [`Stack::tcp_recv`] that took anything, of
+    /// any connection, took its last byte.
+    #[must_use]
+    pub fn tcp_taken_came(&self) -> Instant {
+        self.mem.core.tcp.taken_came
     }
 
     fn nothing_to_read(&mut self, index: usize) -> Result<usize> {

@@ -127,6 +127,8 @@ pub(crate) struct Shared {
     pub(super) prune_at: Instant,
     /// When a SYN cookie was last sent; never = none yet.
     pub(super) cookie_sent: Instant,
+    /// When the segment came of which a program took something last.
+    pub(super) taken_came: Instant,
     /// Whose acknowledgements wait.
     pub(super) batch: super::ack::Batch,
 }

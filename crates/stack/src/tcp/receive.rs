@@ -15,7 +15,6 @@ use super::options::SackBlock;
 use super::seq::Seq;
 use crate::frame::{FRAME_SIZE, FrameId, Frames};
 use crate::pool::Link;
-use crate::time::Instant;
 use zerocopy::FromZeros;
 
 /// Most out-of-order ranges at one time; a segment that would open another is dropped.
@@ -60,12 +59,12 @@ pub struct ReceiveQueue {
     /// Frames out of order.
     pub(super) waiting_frames: u32,
     range_count: u16,
+    /// What came last ends a small message, whose acknowledgement may wait until the program has it.
+    pub(super) ack_may_wait: bool,
     /// Where the segment that came last out of order lies, for the first SACK block (RFC 2018 §4).
     recent: Seq,
     /// A duplicate to be reported (RFC 2883), if `start` and `end` differ.
     pub(super) duplicate: SackBlock,
-    /// When the last segment came of which the program has taken anything.
-    pub(super) taken_came: Instant,
 }
 
 impl ReceiveQueue {
@@ -140,7 +139,10 @@ impl ReceiveQueue {
         }
         let from = id as usize * FRAME_SIZE + from;
         frames.bytes.copy_within(from..from + usize::from(len), tail as usize * FRAME_SIZE + at);
-        frames.meta[tail as usize].len += len;
+        // The later arrival counts for both, as on Linux.
+        let came = frames.meta[id as usize].at;
+        let last = &mut frames.meta[tail as usize];
+        (last.len, last.at) = (last.len + len, came);
         frames.give(id);
         true
     }

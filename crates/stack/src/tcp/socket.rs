@@ -218,8 +218,6 @@ pub struct Socket {
     pub(super) ack_now: bool,
     /// One must be sent when what came together has all been taken in.
     pub(super) ack_soon: bool,
-    /// That one may wait until the program has what came.
-    pub(super) ack_may_wait: bool,
     /// So many acknowledgements are still sent at once (quick-ack mode).
     pub(super) quick_acks: u8,
     /// How often SYN, data or a probe has been sent again in vain.

@@ -146,12 +146,22 @@ impl Inlet {
                 Came::Messages
             }),
             State::Waiting(listener) => came(listener.accept(), |(stream, _)| Came::Connection(stream)),
-            State::Connected(_, connection) => came(take(&connection.stream, buffer, arrival), |taken| {
+            State::Connected(_, connection) => came(take(&connection.stream, buffer, arrival), |mut taken| {
                 if taken.length == 0 {
                     return Came::End;
                 }
-                let known = &mut connection.known;
-                connection.follower.take(&buffer[..taken.length], |header| *known |= enter(tally, header, &taken));
+                let Connection { follower, known, .. } = connection;
+                let (last_waited_ns, mut last) = (taken.waited_ns.take(), None);
+                follower.take(&buffer[..taken.length], |header| {
+                    if let Some(before) = last.replace(header) {
+                        *known |= enter(tally, before, &taken);
+                    }
+                });
+                // The stamp is of the call's last packet: of that message which it ends.
+                taken.waited_ns = last_waited_ns.filter(|_| !follower.is_within());
+                if let Some(header) = last {
+                    *known |= enter(tally, header, &taken);
+                }
                 Came::Messages
             }),
             State::Ended => Came::Messages,

@@ -201,7 +201,8 @@ pub struct Received {
     /// How long they took.
     pub latency: Vec<(u64, u64)>,
     /// How long they waited in the consumer's host: from the driver's stamp of their last packet
-    /// until the program had them. Those without a stamp are missing.
+    /// until the program had them. Those without a stamp of their own are
+    /// missing: a call that takes several messages of a connection tells that of the last packet.
     pub waited: Vec<(u64, u64)>,
     /// The same of the message that took longest, in ns, if its packet had a stamp.
     pub slowest_waited_ns: Option<u64>,

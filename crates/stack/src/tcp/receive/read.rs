@@ -3,18 +3,19 @@
 use super::ReceiveQueue;
 use crate::frame::Frames;
 use crate::pool::Link;
+use crate::time::Instant;
 
 impl ReceiveQueue {
     /// Hands up to `limit` unread bytes to `take`, which says how many it took. Unless `peek`, what was taken is gone.
-    /// Returns the bytes taken.
+    /// Returns the bytes taken, and when the last segment came that they are of.
     pub(in crate::tcp) fn read(
         &mut self,
         frames: &mut Frames<'_>,
         limit: usize,
         peek: bool,
         mut take: impl FnMut(&[u8]) -> usize,
-    ) -> usize {
-        let (mut at, mut total) = (self.head, 0);
+    ) -> (usize, Instant) {
+        let (mut at, mut total, mut came) = (self.head, 0, Instant::NEVER);
         while let Some(id) = at.get() {
             if total == limit {
                 break;
@@ -24,7 +25,7 @@ impl ReceiveQueue {
             let taken = take(&data[..most]).min(most);
             total += taken;
             if taken > 0 {
-                self.taken_came = frames.meta[id as usize].at;
+                came = frames.meta[id as usize].at;
             }
             at = frames.meta[id as usize].next;
             if !peek {
@@ -34,7 +35,7 @@ impl ReceiveQueue {
                 break;
             }
         }
-        total
+        (total, came)
     }
 
     /// Drops the first `bytes` of the first frame, which holds that many.
