@@ -73,7 +73,39 @@ impl Connections {
     /// # Errors
     /// If the kernel cannot be asked.
     pub fn of_port(&mut self, port: u16) -> Result<Vec<Ends>> {
-        self.dump(port)
+        let fail = |source| Error::Socket { what: WHAT, source };
+        self.sequence = self.sequence.wrapping_add(1);
+        self.socket.send(&request(port, self.sequence), 0).map_err(fail)?;
+        let (mut found, mut buffer) = (Vec::new(), vec![0; 64 * 1024]);
+        loop {
+            let length = match recv(self.socket.as_raw_fd(), &mut buffer, MsgFlags::empty()) {
+                Ok(length) => length,
+                Err(Errno::EINTR) => continue,
+                Err(errno) => return Err(fail(errno.into())),
+            };
+            let mut rest = &buffer[..length];
+            while let Some((kind, sequence, body, after)) = split(rest) {
+                rest = after;
+                if sequence != self.sequence {
+                    continue;
+                }
+                match kind {
+                    // The end tells of an error, too.
+                    DONE | ERROR => {
+                        let code = body.first_chunk().map_or(0, |c| i32::from_ne_bytes(*c).saturating_abs());
+                        if kind == DONE && code == 0 {
+                            return Ok(found);
+                        }
+                        let source = io::Error::from(Errno::from_raw(code));
+                        return Err(Error::Refused { what: WHAT, source });
+                    }
+                    BOTH_FAMILIES => {
+                        found.extend(ends(body).filter(|(local, _)| port == ANY_PORT || local.port == port));
+                    }
+                    _ => {}
+                }
+            }
+        }
     }
 
     /// All live connections of the kernel's stack.
@@ -114,42 +146,6 @@ impl Connections {
                     };
                 }
                 _ => {}
-            }
-        }
-    }
-
-    fn dump(&mut self, port: u16) -> Result<Vec<Ends>> {
-        let fail = |source| Error::Socket { what: WHAT, source };
-        self.sequence = self.sequence.wrapping_add(1);
-        self.socket.send(&request(port, self.sequence), 0).map_err(fail)?;
-        let (mut found, mut buffer) = (Vec::new(), vec![0; 64 * 1024]);
-        loop {
-            let length = match recv(self.socket.as_raw_fd(), &mut buffer, MsgFlags::empty()) {
-                Ok(length) => length,
-                Err(Errno::EINTR) => continue,
-                Err(errno) => return Err(fail(errno.into())),
-            };
-            let mut rest = &buffer[..length];
-            while let Some((kind, sequence, body, after)) = split(rest) {
-                rest = after;
-                if sequence != self.sequence {
-                    continue;
-                }
-                match kind {
-                    // The end tells of an error, too.
-                    DONE | ERROR => {
-                        let code = body.first_chunk().map_or(0, |c| i32::from_ne_bytes(*c).saturating_abs());
-                        if kind == DONE && code == 0 {
-                            return Ok(found);
-                        }
-                        let source = io::Error::from(Errno::from_raw(code));
-                        return Err(Error::Refused { what: WHAT, source });
-                    }
-                    BOTH_FAMILIES => {
-                        found.extend(ends(body).filter(|(local, _)| port == ANY_PORT || local.port == port));
-                    }
-                    _ => {}
-                }
             }
         }
     }

@@ -36,8 +36,8 @@ impl Holding {
     /// It has to show first that it comes back in time.
     const UNKNOWN: Self = Self { since: Instant::NEVER, at_once: AT_ONCE, next: AT_ONCE, in_time: 0 };
 
-    /// A call that has an answer for the program leaves the lane at `now`, and there is something to
-    /// acknowledge. Whether that is held back.
+    /// A call that has an answer for the program leaves the lane at `now`, and there is something
+    /// to acknowledge. Whether that is held back.
     fn holds(&mut self, now: Instant) -> bool {
         if self.since.is_never() {
             self.since = now;

@@ -59,7 +59,8 @@ pub struct ReceiveQueue {
     /// Frames out of order.
     pub(super) waiting_frames: u32,
     range_count: u16,
-    /// What came last ends a small message, whose acknowledgement may wait until the program has it.
+    /// What came last ends a small message, whose acknowledgement may wait until the program has
+    /// it.
     pub(super) ack_may_wait: bool,
     /// Where the segment that came last out of order lies, for the first SACK block (RFC 2018 §4).
     recent: Seq,
