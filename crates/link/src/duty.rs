@@ -127,6 +127,12 @@ impl PollDuty {
         self.asleep.load(SeqCst) > 0 && self.standby.load(SeqCst) == 0 && !self.covers(0)
     }
 
+    /// The thread that stands by, 0 for none.
+    #[must_use]
+    pub fn standby(&self) -> u32 {
+        self.standby.load(SeqCst)
+    }
+
     /// Whether packets are to wake the thread that stands by.
     #[must_use]
     pub fn wakes_standby(&self) -> bool {

@@ -240,22 +240,39 @@ impl RxRing {
     }
 
     /// Records that no thread sleeps for wake the thread that stands by, of which there is one.
-    /// The caller has the lane's lock, and is to look at [`RxRing::is_empty`] after it.
-    /// Until [`RxRing::disarm_standby`]; each may be called again.
-    pub fn arm_standby(&self) {
+    /// The caller has the lane's lock. Until [`RxRing::disarm_standby`]; each may be called again.
+    ///
+    /// False, and nothing is changed, if something waits to be read. Only a record that finds the
+    /// ring read to its end wakes, so those would go unheard, and so would each that follows them
+    /// before they are read.
+    #[must_use]
+    pub fn arm_standby(&self) -> bool {
         self.own().sleepers.fetch_or(STANDBY, SeqCst);
         self.catch_up();
+        let armed = self.is_empty();
+        if !armed {
+            self.disarm_standby();
+        }
+        armed
     }
 
-    /// It is to hear nothing now, because a thread polls. Needs no lock.
+    /// It is to hear nothing now, because a thread polls. Needs no lock: whoever has it may arm
+    /// the ring meanwhile, so the caller is to look whether it has to be armed again.
     pub fn disarm_standby(&self) {
         let own = self.own();
-        own.sleepers.fetch_and(!STANDBY, SeqCst);
-        // Not only with the next record that is read, which would wake it first.
-        let position = own.consumer.load(SeqCst);
-        if position & WAKES_STANDBY != 0 {
+        loop {
+            own.sleepers.fetch_and(!STANDBY, SeqCst);
+            // Not only with the next record that is read, which would wake it first.
+            let position = own.consumer.load(SeqCst);
+            if position & WAKES_STANDBY == 0 {
+                return;
+            }
             let none = position & !WAKES_STANDBY | WAKES_NONE;
             let _ = own.consumer.compare_exchange(position, none, SeqCst, Relaxed);
+            if !self.standby_is_armed() {
+                return;
+            }
+            // It was armed between the two, and the position does not say so any more.
         }
     }
 
@@ -279,12 +296,13 @@ impl RxRing {
         fence(SeqCst);
     }
 
-    /// It does not sleep any more. The caller has the lane's lock.
+    /// It does not sleep any more. The caller has the lane's lock. What was armed for the thread
+    /// that stands by is so no more if something waits to be read ([`RxRing::arm_standby`]).
     pub fn disarm(&self) {
         let fewer = |n: u32| (n & !STANDBY != 0).then(|| n - 1);
         let _ = self.own().sleepers.fetch_update(SeqCst, Relaxed, fewer);
         if self.standby_is_armed() {
-            self.catch_up();
+            let _ = self.arm_standby();
         }
     }
 }

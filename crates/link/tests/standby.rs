@@ -72,8 +72,7 @@ fn a_packet_wakes_the_thread_that_stands_by_while_none_polls_and_none_sleeps_for
     each_way(|ring, standby, tap, send| {
         assert_eq!(readable([standby], 0), [false]);
         for _ in 0..3 {
-            ring.arm_standby();
-            assert!(ring.is_empty() && ring.standby_is_armed());
+            assert!(ring.arm_standby() && ring.standby_is_armed());
             send();
             assert_eq!(readable([standby, tap], 3000), [true, false], "it, and not one that sleeps on the device");
             // Once until it is drained.
@@ -100,7 +99,7 @@ fn a_thread_that_sleeps_for_packets_is_woken_and_the_one_that_stands_by_is_not()
         return;
     }
     each_way(|ring, standby, tap, send| {
-        ring.arm_standby();
+        assert!(ring.arm_standby());
         for _ in 0..3 {
             ring.arm();
             send();
@@ -120,5 +119,40 @@ fn a_thread_that_sleeps_for_packets_is_woken_and_the_one_that_stands_by_is_not()
             standby.drain();
         }
         ring.disarm_standby();
+    });
+}
+
+#[test]
+fn while_something_waits_to_be_read_no_thread_is_promised_to_be_woken() {
+    if !have_root() {
+        return;
+    }
+    each_way(|ring, standby, _, send| {
+        for sleeps in [false, true] {
+            if sleeps {
+                // For packets, beside the one that stands by.
+                assert!(ring.arm_standby());
+                ring.arm();
+            }
+            send();
+            while ring.is_empty() {
+                std::thread::yield_now();
+            }
+            if sleeps {
+                ring.disarm();
+            } else {
+                assert!(!ring.arm_standby());
+            }
+            assert!(!ring.standby_is_armed());
+            send();
+            take(ring, 2);
+            assert!(ring.arm_standby() && ring.standby_is_armed());
+            assert_eq!(readable([standby], 0), [false]);
+            send();
+            assert_eq!(readable([standby], 3000), [true]);
+            take(ring, 1);
+            standby.drain();
+            ring.disarm_standby();
+        }
     });
 }

@@ -329,7 +329,7 @@ impl Lane {
     }
 
     /// Packets wake the thread that stands by while the lane's duty says so. The calling thread has
-    /// the lock. True if packets may have come since it has polled that wake none.
+    /// the lock. True if that cannot be yet, because packets have come since it has polled.
     fn fit_standby(&self) -> bool {
         let Some(port) = self.shared.port() else { return false };
         let wakes = self.shared.waiting().duty.wakes_standby();
@@ -337,11 +337,10 @@ impl Lane {
             return false;
         }
         if wakes {
-            port.rx().arm_standby();
-        } else {
-            port.rx().disarm_standby();
+            return !port.rx().arm_standby();
         }
-        wakes && !port.quiet()
+        port.rx().disarm_standby();
+        false
     }
 
     /// The same for a thread that has not the lock.
@@ -620,7 +619,9 @@ impl Lane {
             Waiters::are_woken(&waiting.duty, wakeups);
         }
         let unseen = self.fit_standby();
-        course.has_more_to_do(unseen || wakeups.as_ref().is_some_and(|wakeups| wakeups.more));
+        let takes_in = unseen && course.takes_in_more();
+        let called = (unseen && !takes_in).then(|| Waiters::call_standby(&waiting.duty, stack)).flatten();
+        course.has_more_to_do(takes_in || wakeups.as_ref().is_some_and(|wakeups| wakeups.more));
         let changes = stack.take_changes();
         if changes != 0 {
             waiting.note_changes(changes);
@@ -640,6 +641,9 @@ impl Lane {
             if wakeups.everybody {
                 sys::ring(self.doorbell);
             }
+        }
+        if let Some(target) = called {
+            self.waiters.wake(waiting, self.doorbell, self.slot(), &[target]);
         }
         if streams {
             course.send(&self.shared);

@@ -12,10 +12,16 @@ use tickwire_link::tx_batch::TxBatch;
 /// In so many passes more than one a call sends what streams have. What is left then the helper sends.
 const PASSES: u32 = 16;
 
+/// In so many passes more than one a call takes in packets that wake none. Then another thread
+/// does: they come as fast as they are taken in.
+const LOOKS: u32 = 4;
+
 /// A call's course.
 pub(super) struct Course {
     /// Passes before this one.
     passes: u32,
+    /// Of them, those for packets that wake none.
+    looks: u32,
     /// What is to be sent when the lock has been released.
     batch: Option<TxBatch<'static>>,
     /// The turn to send packets of streams. Some are in the batch then.
@@ -41,7 +47,7 @@ enum Left {
 
 impl Course {
     pub(super) fn new() -> Self {
-        Self { passes: 0, batch: None, turn: None, wants_bulk: false, left: Left::Nothing, does_more: false }
+        Self { passes: 0, looks: 0, batch: None, turn: None, wants_bulk: false, left: Left::Nothing, does_more: false }
     }
 
     /// Whether another pass is to follow.
@@ -58,6 +64,13 @@ impl Course {
     /// Whether another pass is to follow in any case.
     pub(super) fn has_more_to_do(&mut self, more: bool) {
         self.does_more = more;
+    }
+
+    /// Packets wait to be taken in that wake none. Whether the next pass is for them; else another
+    /// thread is to be woken.
+    pub(super) fn takes_in_more(&mut self) -> bool {
+        self.looks += 1;
+        self.looks <= LOOKS
     }
 
     /// Whether the service is to be asked for a device for trains of segments.

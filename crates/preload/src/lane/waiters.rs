@@ -162,6 +162,15 @@ impl Waiters {
         Some(target)
     }
 
+    /// The thread that stands by, which is to be woken for the duty. The calling thread has the
+    /// lock.
+    pub(crate) fn call_standby(duty: &PollDuty, stack: &Stack<'_>) -> Option<WakeTarget> {
+        let waiter = duty.standby();
+        let target = WaiterId::of_number(waiter).and_then(|id| stack.waiter(id))?;
+        duty.appoint(waiter, target.priority);
+        Some(target)
+    }
+
     /// Those with the duty did not poll. The calling thread has the lock.
     pub(crate) fn depose(duty: &PollDuty, stack: &mut Stack<'_>) {
         duty.depose().into_iter().filter_map(WaiterId::of_number).for_each(|waiter| stack.pass_over(waiter));
@@ -239,6 +248,28 @@ mod tests {
         assert!(!duty.covers(0));
         waiters.poll_begins(&duty, 2, 0);
         assert!(duty.covers(0), "no less than not at all");
+    }
+
+    #[test]
+    fn the_thread_that_stands_by_is_called_to_the_duty() {
+        let (lane, _service) = crate::testing::another();
+        lane.with(|access| {
+            let (duty, stack) = (PollDuty::default(), &mut *access.stack);
+            let waiters = Waiters::new([-1; 2], None);
+            assert!(Waiters::call_standby(&duty, stack).is_none());
+            let target = WakeTarget { descriptor: 5, ..WakeTarget::default() };
+            let asleep = waiters.falls_asleep(&duty, stack, [], target, false);
+            duty.awakes(asleep.waiter.unwrap().number());
+            duty.poll_begins(0, 0);
+            assert_eq!(duty.falls_asleep(asleep.waiter.unwrap().number(), 0, false, true), Role::StandsBy);
+            duty.poll_ends(0, 0, true);
+            assert!(duty.wakes_standby());
+            assert_eq!(Waiters::call_standby(&duty, stack).map(|target| target.descriptor), Some(5));
+            assert!(!duty.wakes_standby() && duty.covers(0) && Waiters::call_standby(&duty, stack).is_none());
+            waiters.awakes(&duty, stack, 0, asleep);
+            Ok(())
+        })
+        .unwrap();
     }
 
     #[test]
