@@ -10,8 +10,9 @@
 //! wakeup. Before a thread sleeps it publishes the true position ([`RxRing::arm`]) and looks once
 //! more. It sleeps on both descriptors. The ring's is readable while there is something to read, the
 //! device's while wake frames wait there; those that a sleep leaves behind end the next one, in
-//! vain, unless they are taken off before. While no thread sleeps so and none polls, the position's
-//! lowest bits have the thread woken that stands by ([`crate::standby_ring`]).
+//! vain, unless they are taken off before. So one is sent to those that sleep, and no more until
+//! one of them arms the ring again. While no thread sleeps so and none polls, the position's lowest
+//! bits have the thread woken that stands by ([`crate::standby_ring`]).
 //!
 //! Nothing here is trusted: a position that another process of the lane has overwritten yields an empty ring or a skipped
 //! record, never an access outside.
@@ -217,15 +218,24 @@ impl RxRing {
             waiting -= whole;
             own.read.store(position, Relaxed);
         }
-        self.publish(last, position);
+        // (The first record may not be complete yet.)
+        if last != position {
+            self.publish(last, position);
+        }
         frames
     }
 
     /// Gives the kernel the room of what has been read up to `position`; the last record began at `last`.
     fn publish(&self, last: u64, position: u64) {
         let own = self.own();
-        if own.sleepers.load(Relaxed) != 0 {
-            own.consumer.store(position | self.wakes(), Release);
+        let sleepers = own.sleepers.load(Relaxed);
+        if sleepers == STANDBY {
+            own.consumer.store(position | WAKES_STANDBY, Release);
+        } else if sleepers != 0 {
+            // The first of what was read has woken those that sleep for packets, or was there when
+            // they looked after they had armed the ring. Until one of them arms it again no packet
+            // need wake them: each would leave a wake frame, which is to be taken off.
+            own.consumer.store(position | WAKES_NONE, Release);
         } else if last.wrapping_sub(own.consumer.load(Relaxed)) >= self.size / 8 {
             // Never all of it, so that no record finds a consumer that has caught up.
             own.consumer.store(last, Release);

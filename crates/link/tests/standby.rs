@@ -106,11 +106,7 @@ fn a_thread_that_sleeps_for_packets_is_woken_and_the_one_that_stands_by_is_not()
             let [device, packets, other] = readable([tap, ring, standby], 3000);
             assert!((device || packets) && !other);
             take(ring, 1);
-            while readable([tap], 0) == [true] {
-                let mut byte = [0u8];
-                // SAFETY: room for one byte.
-                assert!(unsafe { libc::read(tap.as_fd().as_raw_fd(), byte.as_mut_ptr().cast(), 1) } > 0);
-            }
+            take_wake_frames(tap);
             // Awake: from here on the other is.
             ring.disarm();
             send();
@@ -119,6 +115,47 @@ fn a_thread_that_sleeps_for_packets_is_woken_and_the_one_that_stands_by_is_not()
             standby.drain();
         }
         ring.disarm_standby();
+    });
+}
+
+fn take_wake_frames(tap: &dyn AsFd) {
+    while readable([tap], 0) == [true] {
+        let mut byte = [0u8];
+        // SAFETY: room for one byte.
+        assert!(unsafe { libc::read(tap.as_fd().as_raw_fd(), byte.as_mut_ptr().cast(), 1) } > 0);
+    }
+}
+
+#[test]
+fn a_thread_that_has_been_woken_is_woken_once_whatever_others_take_in_before_it_is_awake() {
+    if !have_root() {
+        return;
+    }
+    each_way(|ring, _, tap, send| {
+        for _ in 0..3 {
+            ring.arm();
+            send();
+            let [device, packets] = readable([tap, ring], 3000);
+            assert!(device || packets);
+            // Another thread, which is awake.
+            take(ring, 1);
+            take_wake_frames(tap);
+            send();
+            take(ring, 1);
+            assert_eq!(readable([tap], 0), [false]);
+            // What it looks at before it sleeps tells it that something has come.
+            assert_eq!(readable([ring], 0), [true]);
+            // Another one sleeps.
+            ring.arm();
+            assert_eq!(readable([tap, ring], 0), [false; 2]);
+            send();
+            let [device, packets] = readable([tap, ring], 3000);
+            assert!(device || packets);
+            take(ring, 1);
+            take_wake_frames(tap);
+            ring.disarm();
+            ring.disarm();
+        }
     });
 }
 
