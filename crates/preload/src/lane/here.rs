@@ -14,9 +14,15 @@ struct Here {
     ending: AtomicU32,
     /// We know of this process.
     known: AtomicBool,
+    /// Its number, 0 if nobody has asked for it since it was born.
+    process: AtomicU32,
 }
-static HERE: Here =
-    Here { lane: AtomicPtr::new(core::ptr::null_mut()), ending: AtomicU32::new(0), known: AtomicBool::new(false) };
+static HERE: Here = Here {
+    lane: AtomicPtr::new(core::ptr::null_mut()),
+    ending: AtomicU32::new(0),
+    known: AtomicBool::new(false),
+    process: AtomicU32::new(0),
+};
 /// The lane, in memory that a child inherits.
 static INHERITED: AtomicPtr<Lane> = AtomicPtr::new(core::ptr::null_mut());
 /// The page is emptied in children.
@@ -26,6 +32,20 @@ static EMPTIED: AtomicBool = AtomicBool::new(false);
 #[inline]
 pub(crate) fn current() -> Option<&'static Lane> {
     shared::leaked(&HERE.lane)
+}
+
+/// The number of this process, or of one with which it shares its memory.
+#[inline]
+pub(crate) fn process() -> u32 {
+    let known = HERE.process.load(Relaxed);
+    if known != 0 {
+        return known;
+    }
+    let process = sys::process();
+    if EMPTIED.load(Relaxed) {
+        HERE.process.store(process, Relaxed);
+    }
+    process
 }
 
 /// The thread that ends a lane of this process, 0 if none does.

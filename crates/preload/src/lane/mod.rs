@@ -32,5 +32,5 @@ pub(crate) mod wire;
 
 pub(crate) use access::{Access, Handover, Lane, Parts};
 pub(crate) use ending::await_ending;
-pub(crate) use here::{current, disinherit, heard_of, inherit, install, is_stray};
+pub(crate) use here::{current, disinherit, heard_of, inherit, install, is_stray, process};
 pub(crate) use waiters::{Asleep, priority};

@@ -7,7 +7,7 @@
 use crate::base::errno::Result;
 use crate::c::sys;
 use crate::c::sys::inbox::{self, Inbox};
-use crate::lane::Lane;
+use crate::lane::{self, Lane};
 use crate::table::protect;
 use core::ffi::c_int;
 use std::cell::Cell;
@@ -43,7 +43,7 @@ struct Closer;
 impl Drop for Closer {
     fn drop(&mut self) {
         let watch = WATCH.replace(NO_WATCH);
-        if watch.fd >= 0 && watch.process == sys::process() {
+        if watch.fd >= 0 && watch.process == lane::process() {
             watch.release();
         }
     }
@@ -68,7 +68,7 @@ thread_local! {
 /// the parent's edges). `None` if there is no descriptor for one: the program may be at its limit, which its waiting must not tell it.
 pub(super) fn own(lane: &'static Lane) -> Option<Bell> {
     let watch = WATCH.get();
-    let process = sys::process();
+    let process = lane::process();
     if watch.fd >= 0 && watch.process == process {
         if core::ptr::eq(watch.lane, lane) {
             return Some(with_inbox(watch, lane));
