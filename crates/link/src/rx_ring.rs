@@ -266,7 +266,7 @@ impl RxRing {
         armed
     }
 
-    /// It is to hear nothing now, because a thread polls. Needs no lock: whoever has it may arm
+    /// It is to hear nothing now, because a thread polls. Needs no lock: a thread that has it may arm
     /// the ring meanwhile, so the caller is to look whether it has to be armed again.
     pub fn disarm_standby(&self) {
         let own = self.own();

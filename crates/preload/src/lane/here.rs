@@ -14,7 +14,7 @@ struct Here {
     ending: AtomicU32,
     /// We know of this process.
     known: AtomicBool,
-    /// Its number, 0 if nobody has asked for it since it was born.
+    /// Its number, 0 if that was not asked for since it was born.
     process: AtomicU32,
 }
 static HERE: Here = Here {
