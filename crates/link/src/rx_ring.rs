@@ -252,7 +252,7 @@ impl RxRing {
     /// Records that no thread sleeps for wake the thread that stands by, of which there is one.
     /// The caller has the lane's lock. Until [`RxRing::disarm_standby`]; each may be called again.
     ///
-    /// False, and nothing is changed, if something waits to be read. Only a record that finds the
+    /// False, and it is not armed, if something waits to be read. Only a record that finds the
     /// ring read to its end wakes, so those would go unheard, and so would each that follows them
     /// before they are read.
     #[must_use]
@@ -266,8 +266,8 @@ impl RxRing {
         armed
     }
 
-    /// It is to hear nothing now, because a thread polls. Needs no lock: a thread that has it may arm
-    /// the ring meanwhile, so the caller is to look whether it has to be armed again.
+    /// It is to hear nothing now, because a thread polls. Needs no lock: a thread that has it may
+    /// arm the ring meanwhile, so the caller is to look whether it has to be armed again.
     pub fn disarm_standby(&self) {
         let own = self.own();
         loop {

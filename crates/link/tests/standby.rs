@@ -49,6 +49,31 @@ fn take(ring: &RxRing, wanted: u32) {
     }
 }
 
+/// A packet wakes the thread that stands by, which takes it in.
+fn wakes(ring: &RxRing, standby: &StandbyRing, send: &mut dyn FnMut()) {
+    send();
+    assert_eq!(readable([standby], 3000), [true]);
+    take(ring, 1);
+    standby.drain();
+}
+
+/// A packet wakes a thread that sleeps for packets; another one takes it in.
+fn wakes_sleepers(ring: &RxRing, tap: &dyn AsFd, send: &mut dyn FnMut()) {
+    send();
+    let [device, packets] = readable([tap, ring], 3000);
+    assert!(device || packets);
+    take(ring, 1);
+    take_wake_frames(tap);
+}
+
+fn take_wake_frames(tap: &dyn AsFd) {
+    while readable([tap], 0) == [true] {
+        let mut byte = [0u8];
+        // SAFETY: room for one byte.
+        assert!(unsafe { libc::read(tap.as_fd().as_raw_fd(), byte.as_mut_ptr().cast(), 1) } > 0);
+    }
+}
+
 /// A lane and what sends to it, in each of the ways in which packets come.
 fn each_way(test: impl Fn(&RxRing, &StandbyRing, &dyn AsFd, &mut dyn FnMut())) {
     for (divert, frames) in [(Divert::Tc, true), (Divert::Native, true), (Divert::Native, false)] {
@@ -81,10 +106,7 @@ fn a_packet_wakes_the_thread_that_stands_by_while_none_polls_and_none_sleeps_for
             standby.drain();
             assert_eq!(readable([standby], 0), [false]);
             // Still armed, and what it has read is known.
-            send();
-            assert_eq!(readable([standby], 3000), [true]);
-            take(ring, 1);
-            standby.drain();
+            wakes(ring, standby, send);
             ring.disarm_standby();
             send();
             take(ring, 1);
@@ -118,14 +140,6 @@ fn a_thread_that_sleeps_for_packets_is_woken_and_the_one_that_stands_by_is_not()
     });
 }
 
-fn take_wake_frames(tap: &dyn AsFd) {
-    while readable([tap], 0) == [true] {
-        let mut byte = [0u8];
-        // SAFETY: room for one byte.
-        assert!(unsafe { libc::read(tap.as_fd().as_raw_fd(), byte.as_mut_ptr().cast(), 1) } > 0);
-    }
-}
-
 #[test]
 fn a_thread_that_has_been_woken_is_woken_once_whatever_others_take_in_before_it_is_awake() {
     if !have_root() {
@@ -134,12 +148,7 @@ fn a_thread_that_has_been_woken_is_woken_once_whatever_others_take_in_before_it_
     each_way(|ring, _, tap, send| {
         for _ in 0..3 {
             ring.arm();
-            send();
-            let [device, packets] = readable([tap, ring], 3000);
-            assert!(device || packets);
-            // Another thread, which is awake.
-            take(ring, 1);
-            take_wake_frames(tap);
+            wakes_sleepers(ring, tap, send);
             send();
             take(ring, 1);
             assert_eq!(readable([tap], 0), [false]);
@@ -148,11 +157,7 @@ fn a_thread_that_has_been_woken_is_woken_once_whatever_others_take_in_before_it_
             // Another one sleeps.
             ring.arm();
             assert_eq!(readable([tap, ring], 0), [false; 2]);
-            send();
-            let [device, packets] = readable([tap, ring], 3000);
-            assert!(device || packets);
-            take(ring, 1);
-            take_wake_frames(tap);
+            wakes_sleepers(ring, tap, send);
             ring.disarm();
             ring.disarm();
         }
@@ -185,10 +190,7 @@ fn while_something_waits_to_be_read_no_thread_is_promised_to_be_woken() {
             take(ring, 2);
             assert!(ring.arm_standby() && ring.standby_is_armed());
             assert_eq!(readable([standby], 0), [false]);
-            send();
-            assert_eq!(readable([standby], 3000), [true]);
-            take(ring, 1);
-            standby.drain();
+            wakes(ring, standby, send);
             ring.disarm_standby();
         }
     });

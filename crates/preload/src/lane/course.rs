@@ -20,7 +20,7 @@ const LOOKS: u32 = 4;
 pub(super) struct Course {
     /// Passes before this one.
     passes: u32,
-    /// Of them, those for packets that wake none.
+    /// How often packets waited after a pass that wake none.
     looks: u32,
     /// What is to be sent when the lock has been released.
     batch: Option<TxBatch<'static>>,
