@@ -162,13 +162,17 @@ impl Waiters {
         Some(target)
     }
 
-    /// The thread that stands by, which is to be woken for the duty. The calling thread has the
-    /// lock.
+    /// The thread that stands by, which is to be woken for the duty. None stands by any more. The
+    /// calling thread has the lock.
     pub(crate) fn call_standby(duty: &PollDuty, stack: &Stack<'_>) -> Option<WakeTarget> {
         let waiter = duty.standby();
-        let target = WaiterId::of_number(waiter).and_then(|id| stack.waiter(id))?;
-        duty.appoint(waiter, target.priority);
-        Some(target)
+        let target = WaiterId::of_number(waiter).and_then(|id| stack.waiter(id));
+        match target {
+            Some(target) => duty.appoint(waiter, target.priority),
+            // Another process of the lane has written there. It is not to be waited for.
+            None => duty.is_woken(waiter),
+        }
+        target
     }
 
     /// Those with the duty did not poll. The calling thread has the lock.
@@ -266,6 +270,10 @@ mod tests {
             assert!(duty.wakes_standby());
             assert_eq!(Waiters::call_standby(&duty, stack).map(|target| target.descriptor), Some(5));
             assert!(!duty.wakes_standby() && duty.covers(0) && Waiters::call_standby(&duty, stack).is_none());
+            // A waiter that there is not.
+            assert_eq!(duty.falls_asleep(9, 0, false, true), Role::StandsBy);
+            duty.is_woken(asleep.waiter.unwrap().number());
+            assert!(duty.wakes_standby() && Waiters::call_standby(&duty, stack).is_none() && !duty.wakes_standby());
             waiters.awakes(&duty, stack, 0, asleep);
             Ok(())
         })
