@@ -143,3 +143,45 @@ assert took < 0.1, took
         start(both.a(), true, &[python(), "-c", FULL, &both.pair.b_v4()]).success(PATIENCE).unwrap();
     });
 }
+
+/// Says hello and closes at once, so that TIME-WAIT is the server's.
+const GREETER: &str = r#"
+import socket, sys
+listener = socket.create_server((sys.argv[1], 9000), backlog=128)
+while True:
+    connection, _ = listener.accept()
+    connection.sendall(b'hello')
+    connection.close()
+"#;
+
+/// One connection after the other; prints from which ports.
+const GUEST: &str = r#"
+import socket, sys
+ports = []
+for _ in range(4000):
+    connection = socket.create_connection((sys.argv[1], 9000), timeout=5)
+    ports.append(connection.getsockname()[1])
+    assert b''.join(iter(lambda: connection.recv(16), b'')) == b'hello'
+    connection.close()
+print(*ports)
+"#;
+
+/// A peer of another make may refuse a port that was used a moment ago, and a lane must not bind
+/// ever more of them.
+#[test]
+fn many_connections_one_after_the_other_go_round_among_a_thousand_ports() {
+    let both = Both::new();
+    let address = both.pair.b_v4();
+    let mut server = start(both.b(), false, &[python(), "-c", GREETER, &address]);
+    bound(both.b(), &mut server, "tcp", 9000);
+    let printed = crossing(&both.a_service, 9000, || {
+        start(both.a(), true, &[python(), "-c", GUEST, &address]).success(PATIENCE).unwrap()
+    });
+    let ports: Vec<u16> = printed.split_whitespace().map(|port| port.parse().unwrap()).collect();
+    let mut last = std::collections::HashMap::new();
+    let again = ports.iter().enumerate().filter_map(|(n, port)| last.insert(port, n).map(|before| n - before));
+    let soonest = again.min();
+    assert_eq!(ports.len(), 4000);
+    assert!(soonest.is_some_and(|connections| connections >= 1000), "{soonest:?} connections later");
+    assert!((1024..1700).contains(&last.len()), "{} ports", last.len());
+}

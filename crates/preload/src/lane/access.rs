@@ -81,7 +81,7 @@ impl Access<'_> {
         Descriptions::new(self.stack.user())
     }
 
-    /// The ephemeral ports that the lane holds unused.
+    /// The ephemeral ports from which nothing is connected.
     pub(crate) fn ports(&mut self) -> Ports<'_> {
         self.descriptions().ports()
     }

@@ -1,12 +1,53 @@
-//! Ports to connect from: taken from those that the lane holds. The service is asked for more when
-//! few are left, and the connection does not wait for them unless there is none.
+//! Ports to connect from: taken from those that the lane holds, and put back when the connection
+//! has ended. The service is asked for more when few are left, and the connection does not wait for
+//! them unless there is none.
 
 use crate::c::sys;
-use crate::lane::Lane;
+use crate::lane::{Access, Lane};
+use crate::socket::pending;
 use crate::table::ports::Ask;
 use core::ffi::c_int;
-use tickwire_link::control::{EphemeralPort, EphemeralPorts, Part, Reply, Request};
-use tickwire_stack::addr::Address;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use tickwire_link::control::{Claim, EphemeralPort, EphemeralPorts, Part, Reply, Request};
+use tickwire_stack::addr::{Address, Endpoint};
+use tickwire_stack::time::{Instant, Span};
+
+/// A thread that finds no port looks for ended connections no more often than this: the list of
+/// those that have not ended may be long.
+const LOOK_FOR_ENDED: Span = Span::from_millis(5);
+
+/// When one last did, in nanoseconds.
+static LOOKED_FOR_ENDED: AtomicU64 = AtomicU64::new(0);
+/// Whether this process has put a port back since it last saw that none rests.
+static ANY_RESTS: AtomicBool = AtomicBool::new(false);
+
+/// Whether it is time to look for ended connections.
+fn may_look_for_ended(now: Instant) -> bool {
+    let last = Instant::from_nanos(LOOKED_FOR_ENDED.load(Relaxed));
+    let due = now.since(last) >= LOOK_FOR_ENDED;
+    if due {
+        LOOKED_FOR_ENDED.store(now.as_nanos(), Relaxed);
+    }
+    due
+}
+
+/// Whether [`Lane::give_surplus_ports_back`] may find something.
+pub(crate) fn any_rests() -> bool {
+    ANY_RESTS.load(Relaxed)
+}
+
+impl Access<'_> {
+    /// Puts a port back from which a connection has ended. False if there is no room, and its claim
+    /// is to be released.
+    pub(crate) fn put_port_back(&mut self, claim: u64, local: Endpoint) -> bool {
+        let now = self.now;
+        let put = self.ports().put_back(local.address, EphemeralPort { claim: Claim(claim), port: local.port }, now);
+        if put {
+            ANY_RESTS.store(true, Relaxed);
+        }
+        put
+    }
+}
 
 /// Ports that the service has bound.
 #[derive(Clone, Copy, Debug)]
@@ -25,11 +66,15 @@ impl Lane {
         let look = || {
             self.with(|access| {
                 let now = access.now;
-                let mut ports = access.ports();
-                if ports.namespace().is_some_and(|namespace| namespace != here) {
+                if access.ports().namespace().is_some_and(|namespace| namespace != here) {
                     return Ok(Err(None));
                 }
-                Ok(ports.take(source).ok_or_else(|| ports.next_ask(now)))
+                let mut port = access.ports().take(source, now);
+                if port.is_none() && may_look_for_ended(now) {
+                    pending::put_ports_back(self, access);
+                    port = access.ports().take(source, now);
+                }
+                Ok(port.ok_or_else(|| access.ports().next_ask(now)))
             })
         };
         let mut found = look().ok()?;
@@ -45,7 +90,9 @@ impl Lane {
         if !only {
             self.are_answered();
         }
-        let Ok((Reply::Ports { namespace, source, ports }, _)) = answer else { return None };
+        let Ok((Reply::Ports { namespace, source, ports }, _)) = answer else {
+            return self.with_quietly(|access| Ok(access.ports().take_early(source))).ok().flatten();
+        };
         let (&first, others) = ports.as_slice().split_first()?;
         let other_namespace = namespace != here;
         let kept = if other_namespace { ports } else { EphemeralPorts::new(others) };
@@ -72,8 +119,11 @@ impl Lane {
             let now = access.now;
             Ok(access.ports().next_ask_in_advance(now))
         });
-        if let Ok(count @ 1..) = count {
-            self.tell(&Request::Ports { source, count });
+        if let Ok(count @ 1..) = count
+            && !self.tell(&Request::Ports { source, count })
+        {
+            // Another thread is asking for something: the next connection tries again.
+            self.are_answered();
         }
     }
 
@@ -81,11 +131,33 @@ impl Lane {
     fn hold_ports(&self, given: &Given) {
         let ports = given.ports.as_slice();
         let put = self.with_quietly(|access| Ok(access.ports().put(given.namespace, given.source, ports)));
-        let surplus = &ports[put.unwrap_or(0)..];
+        self.give_back(ports[put.unwrap_or(0)..].iter().map(|port| port.claim));
+    }
+
+    /// Gives ports back to the service that have rested for so long that the program seems not to
+    /// need them.
+    pub(crate) fn give_surplus_ports_back(&self) {
+        loop {
+            let mut surplus = [Claim(0); EphemeralPorts::MAX];
+            let taken = self.with_quietly(|access| {
+                let now = access.now;
+                let mut ports = access.ports();
+                let taken = surplus.iter_mut().zip(core::iter::from_fn(|| ports.take_surplus(now)));
+                let count = taken.map(|(place, claim)| *place = claim).count();
+                ANY_RESTS.store(ports.any_rests(), Relaxed);
+                Ok(count)
+            });
+            let Ok(count @ 1..) = taken else { return };
+            self.give_back(surplus[..count].iter().copied());
+        }
+    }
+
+    /// Releases the claims of so many ports as come in one message.
+    fn give_back(&self, claims: impl Iterator<Item = Claim>) {
         let mut parts = [Part::default(); EphemeralPorts::MAX];
-        parts.iter_mut().zip(surplus).for_each(|(part, port)| part.claim = port.claim);
-        let told = self.release_parts(&parts[..surplus.len()]);
-        surplus[told..].iter().for_each(|port| self.release(port.claim.0));
+        let count = parts.iter_mut().zip(claims).map(|(part, claim)| part.claim = claim).count();
+        let told = self.release_parts(&parts[..count]);
+        parts[told..count].iter().for_each(|part| self.release(part.claim.0));
     }
 }
 
@@ -152,10 +224,10 @@ mod tests {
             let Reply::Ports { namespace, source, ports } = given(1, claims) else { unreachable!() };
             Given { namespace, source, ports }
         };
-        (0..4).for_each(|n| lane.hold_ports(&many(n * 32 + 1..n * 32 + 33)));
-        lane.hold_ports(&many(200..203));
+        (0..52).for_each(|n| lane.hold_ports(&many(n * 32 + 1..n * 32 + 33)));
+        lane.hold_ports(&many(2000..2003));
         let (_, request) = asked(&service);
-        let parts = Parts::new(&[200, 201, 202].map(|n| Part { claim: Claim(n), ..Part::default() }));
+        let parts = Parts::new(&[2000, 2001, 2002].map(|n| Part { claim: Claim(n), ..Part::default() }));
         assert_eq!(format!("{request:?}"), format!("{:?}", Request::Release { parts }));
     }
 }

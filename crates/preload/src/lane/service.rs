@@ -288,11 +288,9 @@ impl Lane {
         }
     }
 
-    /// Tells the service what is not waited for, if it can be told at this moment.
-    pub(super) fn tell(&self, request: &Request) {
-        if let Some(Some(session)) = self.talk.free_session().as_deref() {
-            let _ = session.tell(request);
-        }
+    /// Tells the service what is not waited for, if it can be told at this moment. Says whether.
+    pub(super) fn tell(&self, request: &Request) -> bool {
+        matches!(self.talk.free_session().as_deref(), Some(Some(session)) if session.tell(request).is_ok())
     }
 
     /// The smallest MTU of the interfaces: the stack assumes it until it knows by which of them a peer is reached.

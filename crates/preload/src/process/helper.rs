@@ -9,8 +9,7 @@ use crate::base::errno::Result;
 use crate::base::locked::{Lock, Locked};
 use crate::base::scheduling::{CpuMask, Policy, Scheduling};
 use crate::c::sys::{self, NO_FD, readable};
-use crate::lane::start;
-use crate::lane::{self, Lane};
+use crate::lane::{self, Lane, ports, start};
 use crate::process::ear::{DEAF, Ear};
 use crate::process::family;
 use crate::socket::pending;
@@ -29,6 +28,8 @@ const FIRST_LOOK: Span = Span::from_millis(2);
 const LAST_LOOK: Span = Span::from_millis(32);
 /// While connections that the program closed are to be finished, or other processes may die.
 const SWEEP: Span = Span::from_millis(200);
+/// While ports rest of which some may have to go back to the service.
+const PORTS: Span = Span::from_secs(30);
 /// The thread needs little.
 const STACK: usize = 256 << 10;
 
@@ -187,6 +188,9 @@ fn run() {
             swept = now;
             pending::sweep(lane);
             family::look_for_dead(lane);
+            if ports::any_rests() {
+                lane.give_surplus_ports_back();
+            }
         }
     }
 }
@@ -251,7 +255,8 @@ fn turn(lane: &'static Lane, work: &mut Option<Locked<'static, ()>>, look: &mut 
         timeout = Some(timeout.map_or(FIRST_LOOK, |t| t.min(FIRST_LOOK)));
     }
     let sweep = (!pending::is_empty() || family::has_company(lane)).then_some(SWEEP);
-    for due in [sweep, rests].into_iter().flatten() {
+    let surplus = ports::any_rests().then_some(PORTS);
+    for due in [sweep, surplus, rests].into_iter().flatten() {
         timeout = Some(timeout.map_or(due, |t| t.min(due)));
     }
     let slept = sleep(work, &mut fds, timeout);

@@ -196,6 +196,7 @@ pub(crate) fn drop_reference_of(access: &mut Access<'_>, index: u32, slot: usize
                     claim,
                     shared: flags & flag::ACCEPTED != 0,
                     converted: flags & flag::CONVERTED != 0,
+                    ephemeral: flags & flag::EPHEMERAL != 0,
                 })),
                 _ => None,
             }

@@ -40,8 +40,8 @@ fn remember(lane: &'static Lane, index: u32, on: bool) -> Result<bool> {
 
 /// `FIONBIO`.
 pub(crate) fn set_nonblocking(fd: c_int, on: bool) -> Result<()> {
-    let now = sys::fcntl(fd, libc::F_GETFL, 0)?;
-    set_flags(fd, if on { now | libc::O_NONBLOCK } else { now & !libc::O_NONBLOCK })
+    let keeps = of(fd).map_or(Ok(false), |(lane, index)| remember(lane, index, on))?;
+    sys::set_nonblocking(fd, on || keeps)
 }
 
 /// `F_GETFL`: as the program set them.

@@ -23,7 +23,7 @@ fn show_kernel(lane: &'static Lane, fd: c_int, from: Entry, udp: bool, reason: R
     let listens = sys::option(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN).is_ok_and(|on| on != 0);
     let shown = lane.with(|access| {
         let (index, row) = access.kernel_rows().free(access.slot).ok_or(Errno(libc::ENOBUFS))?;
-        row.pid.set(sys::process());
+        row.pid.set(lane::process());
         row.fd.set(fd as u32);
         row.reason.set(u32::from(reason.code()));
         row.state.set(if listens { TCP_LISTEN } else { 0 });

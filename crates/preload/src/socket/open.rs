@@ -100,7 +100,7 @@ fn stand_in(fd: c_int) {
 /// Writes into a socket's public row to whom it belongs.
 pub(crate) fn label(access: &mut Access<'_>, id: SocketId, fd: c_int) {
     if let Ok(row) = access.stack.socket_row(id) {
-        row.pid.set(sys::process());
+        row.pid.set(lane::process());
         row.fd.set(fd as u32);
     }
 }

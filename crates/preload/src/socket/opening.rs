@@ -161,6 +161,7 @@ fn begin(lane: &'static Lane, subject: &Subject, remote: Endpoint, scope: u32, f
         description.set_socket(id.into());
         *description.claim() = claim;
         description.set(flag::CLAIMED | flag::STARTED | flag::CONNECTING, true);
+        description.set(flag::EPHEMERAL, held.is_some());
         open::label(access, id.into(), fd);
         Ok(Some(id))
     });
@@ -250,12 +251,15 @@ fn disconnect(lane: &'static Lane, index: u32, id: TcpId, left: u64) -> Result<(
         }
         description.set_socket(tickwire_stack::SocketId::default());
         let shared = description.has(flag::ACCEPTED);
+        let ephemeral = description.has(flag::EPHEMERAL);
         let gone = flag::CLAIMED | flag::STARTED | flag::CONNECTING | flag::ACCEPTED | flag::GIVEN_UP;
-        description.set(gone | flag::TAKEN_BACK, false);
+        description.set(gone | flag::TAKEN_BACK | flag::EPHEMERAL, false);
         description.set(left, true);
         let claim = core::mem::take(description.claim());
+        let ends = access.stack.tcp_endpoints(id);
         access.stack.tcp_abort(id, access.now)?;
-        Ok(Some(if shared { 0 } else { claim }))
+        let kept = ephemeral && ends.is_ok_and(|(local, _)| access.put_port_back(claim, local));
+        Ok(Some(if shared || kept { 0 } else { claim }))
     });
     if let Some(claim) = claim? {
         crate::wait::epoll::moved_to_kernel(lane, index);

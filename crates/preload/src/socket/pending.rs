@@ -20,6 +20,8 @@ pub(crate) struct Closed {
     pub(crate) shared: bool,
     /// That listener has closed: the claim covers single flows now.
     pub(crate) converted: bool,
+    /// The claim is that of a port that the lane held.
+    pub(crate) ephemeral: bool,
 }
 
 /// A closed connection with its lane: to the service of the next one its claim would be another's.
@@ -119,6 +121,16 @@ pub(crate) fn unfinished(access: &Access<'_>) -> bool {
     })
 }
 
+/// Whether a connection has ended and its port rests among those that the lane holds.
+fn is_put_back(access: &mut Access<'_>, closed: &Closed) -> bool {
+    closed.ephemeral && !lives(access, closed) && access.put_port_back(closed.claim, closed.local)
+}
+
+/// Gives ports of connections that have ended back to those that the lane holds.
+pub(crate) fn put_ports_back(lane: &Lane, access: &mut Access<'_>) {
+    list().retain(|kept| !kept.is_of(lane) || !is_put_back(access, &kept.closed));
+}
+
 /// Releases the claims of a lane's connections that have ended, or lets the next call do it. Those of a lane that is over went with it.
 pub(crate) fn sweep(lane: &'static Lane) {
     let mut over = Vec::new();
@@ -128,7 +140,7 @@ pub(crate) fn sweep(lane: &'static Lane) {
                 return !kept.lane.is_over();
             }
             let alive = lives(access, &kept.closed);
-            if !alive {
+            if !alive && !is_put_back(access, &kept.closed) {
                 over.push(kept.closed);
             }
             alive
@@ -157,9 +169,9 @@ pub(crate) fn leave(lane: &'static Lane) {
     sweep(lane);
     let _ = lane.with(|access| {
         list().retain(|kept| {
-            let Closed { index, claim, shared, converted, .. } = kept.closed;
+            let Closed { index, claim, shared, converted, ephemeral, .. } = kept.closed;
             if kept.is_of(lane) {
-                access.descriptions().leave(Left { row: index, claim, shared, converted });
+                access.descriptions().leave(Left { row: index, claim, shared, converted, ephemeral });
             }
             !kept.is_of(lane)
         });
@@ -171,10 +183,11 @@ pub(crate) fn leave(lane: &'static Lane) {
 pub(crate) fn take_over(lane: &'static Lane) {
     let _ = lane.with_quietly(|access| {
         let rows = access.tcp_rows();
-        access.descriptions().take_over(|Left { row, claim, shared, converted }| {
+        access.descriptions().take_over(|Left { row, claim, shared, converted, ephemeral }| {
             if let Some(named) = rows.get(row as usize) {
                 let (local, remote) = (named.local.get(), named.remote.get());
-                list().push(Kept { lane, closed: Closed { index: row, local, remote, claim, shared, converted } });
+                let closed = Closed { index: row, local, remote, claim, shared, converted, ephemeral };
+                list().push(Kept { lane, closed });
             }
         });
         Ok(())
@@ -214,7 +227,8 @@ mod tests {
         let ((before, _service), (next, service)) = (testing::another(), testing::another());
         // Both services count from 1: to the second one, claim 1 is that of a connection which lives.
         let (local, remote) = (Endpoint::default(), Endpoint::default());
-        let closed = |claim| Closed { index: 0, local, remote, claim, shared: false, converted: false };
+        let closed =
+            |claim| Closed { index: 0, local, remote, claim, shared: false, converted: false, ephemeral: false };
         add(before, closed(1));
         add(next, closed(2));
         assert_eq!(released(&service, || sweep(next)), [[2]]);
@@ -232,7 +246,18 @@ mod tests {
         row.kind.set(table::kind::TCP);
         row.local.set(ends[0]);
         row.remote.set(ends[1]);
-        add(lane, Closed { index: 5, local: ends[0], remote: ends[1], claim: 7, shared: false, converted: false });
+        add(
+            lane,
+            Closed {
+                index: 5,
+                local: ends[0],
+                remote: ends[1],
+                claim: 7,
+                shared: false,
+                converted: false,
+                ephemeral: false,
+            },
+        );
         let waits = |state| {
             row.state.set(state);
             lane.with(|access| Ok(unfinished(access))) == Ok(true)
@@ -250,7 +275,15 @@ mod tests {
         row.kind.set(table::kind::TCP);
         row.local.set(ends[0]);
         row.remote.set(ends[1]);
-        let closed = Closed { index: 3, local: ends[0], remote: ends[1], claim: 9, shared: false, converted: false };
+        let closed = Closed {
+            index: 3,
+            local: ends[0],
+            remote: ends[1],
+            claim: 9,
+            shared: false,
+            converted: false,
+            ephemeral: false,
+        };
         let kept = || list().iter().filter(|kept| kept.is_of(lane)).map(|kept| kept.closed.claim).collect::<Vec<_>>();
         add(lane, closed);
         add(lane, Closed { index: 4, claim: 8, ..closed });
@@ -267,7 +300,7 @@ mod tests {
     fn what_cannot_be_released_while_another_asks_is_released_later() {
         let (lane, service) = testing::another();
         let (local, remote) = (Endpoint::default(), Endpoint::default());
-        add(lane, Closed { index: 0, local, remote, claim: 1, shared: false, converted: false });
+        add(lane, Closed { index: 0, local, remote, claim: 1, shared: false, converted: false, ephemeral: false });
         std::thread::scope(|scope| {
             let asking = scope.spawn(|| lane.ask(&Request::ListLanes { after: 0 }, None).is_ok());
             let (number, _) = service.receive(Duration::from_secs(5)).unwrap().decode::<Request>().unwrap();
@@ -280,10 +313,29 @@ mod tests {
     }
 
     #[test]
+    fn the_port_of_a_connection_that_has_ended_stays_with_the_lane() {
+        let (lane, service) = testing::another();
+        let ends = [1, 2].map(|port| Endpoint::new(testing::THERE, port));
+        let row = lane.with(|access| Ok(access.tcp_row(3).unwrap())).unwrap();
+        row.kind.set(table::kind::TCP);
+        row.local.set(ends[0]);
+        row.remote.set(ends[1]);
+        let [local, remote] = ends;
+        let closed = Closed { index: 3, local, remote, claim: 9, shared: false, converted: false, ephemeral: true };
+        add(lane, closed);
+        add(lane, Closed { index: 4, claim: 8, ephemeral: false, ..closed });
+        let rest = || lane.with(|access| Ok(access.ports().any_rests())) == Ok(true);
+        assert_eq!((released(&service, || sweep(lane)), rest()), (vec![vec![8]], false), "it lives");
+        row.kind.set(table::kind::FREE);
+        assert_eq!((released(&service, || sweep(lane)), rest()), (vec![], true));
+        assert!(!list().iter().any(|kept| kept.is_of(lane)));
+    }
+
+    #[test]
     fn the_helper_is_woken_for_the_first_and_comes_by_itself_for_the_others() {
         let (lane, _service) = testing::another();
         let (local, remote) = (Endpoint::default(), Endpoint::default());
-        let closed = Closed { index: 0, local, remote, claim: 1, shared: false, converted: false };
+        let closed = Closed { index: 0, local, remote, claim: 1, shared: false, converted: false, ephemeral: false };
         let mut list = Vec::new();
         assert!(is_first(&mut list, Kept { lane, closed }));
         assert!(!is_first(&mut list, Kept { lane, closed }));
@@ -297,7 +349,10 @@ mod tests {
         let (local, remote) = (Endpoint::default(), Endpoint::default());
         for claim in 1..=70 {
             // Those of a listener that lives keep their claim.
-            add(lane, Closed { index: 0, local, remote, claim, shared: claim > 68, converted: false });
+            add(
+                lane,
+                Closed { index: 0, local, remote, claim, shared: claim > 68, converted: false, ephemeral: false },
+            );
         }
         let messages = released(&service, || sweep(lane));
         assert_eq!(messages.iter().map(Vec::len).collect::<Vec<_>>(), [32, 32, 4]);

@@ -113,6 +113,8 @@ pub(crate) mod flag {
     pub(crate) const PORT_RANGE: u64 = 1 << 33;
     /// TCP: the program has set an option of the kernel socket that the stack's is to have.
     pub(crate) const OPTIONS: u64 = 1 << 34;
+    /// TCP: connected from a port that the lane held, and holds again when the connection has ended.
+    pub(crate) const EPHEMERAL: u64 = 1 << 35;
     /// No socket: what a process left when it ended, see [`super::Left`].
     pub(crate) const LEFT: u64 = 1 << 30;
 }
@@ -137,10 +139,13 @@ pub(crate) struct Left {
     /// The claim is a listener's, and whether that has closed.
     pub(crate) shared: bool,
     pub(crate) converted: bool,
+    /// The claim is that of a port that the lane held.
+    pub(crate) ephemeral: bool,
 }
 
 const SHARED: u64 = 1 << 32;
 const CONVERTED: u64 = 1 << 33;
+const EPHEMERAL: u64 = 1 << 34;
 
 /// The caller's words of the region, as descriptions.
 pub(crate) struct Descriptions<'a> {
@@ -168,7 +173,7 @@ impl<'a> Descriptions<'a> {
         (self.words[single::USED] as u32).min(self.capacity())
     }
 
-    /// The ephemeral ports that the lane holds unused.
+    /// The ephemeral ports from which nothing is connected.
     pub(crate) fn ports(self) -> Ports<'a> {
         Ports::new(&mut self.words[PORTS..FIRST])
     }
@@ -222,8 +227,10 @@ impl<'a> Descriptions<'a> {
         let description = self.get(index);
         description.words[word::HOLDERS] = 0;
         // Not where others look for claims.
-        description.words[word::INODE] =
-            u64::from(left.row) | marked(left.shared, SHARED) | marked(left.converted, CONVERTED);
+        description.words[word::INODE] = u64::from(left.row)
+            | marked(left.shared, SHARED)
+            | marked(left.converted, CONVERTED)
+            | marked(left.ephemeral, EPHEMERAL);
         description.words[word::KERNEL_CHECK] = left.claim;
         self.words[single::LEFT] += 1;
     }
@@ -237,9 +244,9 @@ impl<'a> Descriptions<'a> {
             let description = self.get(index);
             if description.has(flag::LEFT) {
                 let (what, claim) = (description.words[word::INODE], description.words[word::KERNEL_CHECK]);
-                let (shared, converted) = (what & SHARED != 0, what & CONVERTED != 0);
+                let [shared, converted, ephemeral] = [SHARED, CONVERTED, EPHEMERAL].map(|bit| what & bit != 0);
                 self.give(index);
-                take(Left { row: what as u32, claim, shared, converted });
+                take(Left { row: what as u32, claim, shared, converted, ephemeral });
             }
         }
         self.words[single::LEFT] = 0;
@@ -358,8 +365,8 @@ mod tests {
         let mut words = vec![0u64; FIRST + 3 * WORDS];
         let mut all = Descriptions::new(&mut words);
         let own = all.take(flag::TCP, 0);
-        let first = Left { row: u32::MAX, claim: u64::MAX, shared: true, converted: false };
-        let second = Left { row: 0, claim: 7, shared: false, converted: true };
+        let first = Left { row: u32::MAX, claim: u64::MAX, shared: true, converted: false, ephemeral: true };
+        let second = Left { row: 0, claim: 7, shared: false, converted: true, ephemeral: false };
         // The third finds no room.
         [first, second, second].into_iter().for_each(|left| all.leave(left));
         let mut taken = Vec::new();

@@ -1,18 +1,31 @@
-//! Ephemeral ports that the service has bound for the lane and from which nothing has been
-//! connected yet. They live in the caller's words of the region, so all processes of the lane draw
-//! on the same ones; they are touched under the lane's lock only.
+//! Ephemeral ports that the service has bound for the lane and from which nothing is connected.
+//! They live in the caller's words of the region, so all processes of the lane draw on the same
+//! ones; they are touched under the lane's lock only.
+//!
+//! A port from which a connection has ended comes back here and *rests*: the peer may still be in
+//! TIME-WAIT for that connection. It is taken again when it has rested for [`REST`], or when so
+//! many rest that the one which has rested longest is as good as any.
 
 use tickwire_link::control::{Claim, EphemeralPort, EphemeralPorts};
 use tickwire_stack::addr::Address;
 use tickwire_stack::time::{Instant, Span};
 
+/// From so many resting ports on, one that has not rested for [`REST`] is taken: the program opens
+/// more connections than ports could rest for.
+const ENOUGH_RESTING: usize = 1024;
+/// Most that rest: so many more that some are left until the next ones come back.
+const MOST_RESTING: usize = ENOUGH_RESTING * 3 / 2;
 /// Most ports that a lane holds unused: it has so many only while it opens thousands of connections
 /// a second.
-const MOST: usize = 4 * EphemeralPorts::MAX;
-/// Words of one port: its claim (0 if the place is free), its address in two, its number.
+const MOST: usize = MOST_RESTING + 4 * EphemeralPorts::MAX;
+/// A port rests for so long, which is TIME-WAIT on Linux.
+const REST: Span = Span::from_secs(60);
+/// A port that has rested for so long is given back to the service.
+const SURPLUS: Span = Span::from_secs(120);
+/// Words of one port: its claim, its address in two, its number with the time since which it rests.
 const PORT: usize = 4;
 /// Words before the first port, see below.
-const SINGLES: usize = 3;
+const SINGLES: usize = 6;
 /// Words in all.
 pub(crate) const WORDS: usize = SINGLES + MOST * PORT;
 
@@ -22,6 +35,12 @@ const NAMESPACE: usize = 0;
 const ASKED: usize = 1;
 /// Until when an answer to that is waited for, in nanoseconds; 0 if to none.
 const AWAITED: usize = 2;
+/// The place of the port that is taken first; the others follow it in a circle.
+const HEAD: usize = 3;
+/// How many there are.
+const COUNT: usize = 4;
+/// How many of them rest.
+const RESTING: usize = 5;
 
 /// The service is asked again after so long without an answer: the process that asked may be gone.
 const PATIENCE: Span = Span::from_secs(1);
@@ -33,6 +52,42 @@ pub(crate) struct Ask {
     pub(crate) count: u32,
     /// No more than the caller needs itself: the answer is not what others wait for.
     pub(crate) only: bool,
+}
+
+/// A port in its words.
+#[derive(Clone, Copy)]
+struct Entry {
+    source: Address,
+    port: EphemeralPort,
+    /// Since when it rests, in milliseconds; 0 if nothing was ever connected from it.
+    rests_since: u64,
+}
+
+impl Entry {
+    fn of_words(words: &[u64]) -> Self {
+        let source = Address((u128::from(words[1]) << 64 | u128::from(words[2])).to_be_bytes());
+        let port = EphemeralPort { claim: Claim(words[0]), port: words[3] as u16 };
+        Self { source, port, rests_since: words[3] >> 16 }
+    }
+
+    fn to_words(self) -> [u64; PORT] {
+        let address = u128::from_be_bytes(self.source.0);
+        let last = u64::from(self.port.port) | self.rests_since << 16;
+        [self.port.claim.0, (address >> 64) as u64, address as u64, last]
+    }
+
+    fn rests(&self) -> bool {
+        self.rests_since != 0
+    }
+
+    /// Whether it has rested for so long, or never had to.
+    fn has_rested(&self, time: Span, now: Instant) -> bool {
+        !self.rests() || milliseconds(now).saturating_sub(self.rests_since) >= time.as_nanos() / 1_000_000
+    }
+}
+
+fn milliseconds(now: Instant) -> u64 {
+    now.as_nanos() / 1_000_000
 }
 
 /// The ports in their words.
@@ -51,39 +106,87 @@ impl<'a> Ports<'a> {
         Some(self.words[NAMESPACE]).filter(|&namespace| namespace != 0)
     }
 
-    fn places(&mut self) -> impl Iterator<Item = &mut [u64]> {
-        self.words[SINGLES..].chunks_exact_mut(PORT)
+    fn held(&self) -> usize {
+        (self.words[COUNT] as usize).min(MOST)
     }
 
-    /// Takes a port of an address out, if there is one.
-    pub(crate) fn take(&mut self, source: Address) -> Option<EphemeralPort> {
-        let [high, low] = halves(source);
-        let place = self.places().find(|place| place[0] != 0 && place[1..3] == [high, low])?;
-        let port = EphemeralPort { claim: Claim(place[0]), port: place[3] as u16 };
-        place[0] = 0;
-        Some(port)
+    fn room(&self) -> usize {
+        MOST - self.held()
+    }
+
+    /// The words of the port that is taken after so many others.
+    fn place(&mut self, number: usize) -> &mut [u64] {
+        let place = (self.words[HEAD] as usize % MOST + number) % MOST;
+        &mut self.words[SINGLES + place * PORT..][..PORT]
+    }
+
+    fn entry(&mut self, number: usize) -> Entry {
+        Entry::of_words(self.place(number))
+    }
+
+    fn set_entry(&mut self, number: usize, entry: Entry) {
+        self.place(number).copy_from_slice(&entry.to_words());
+    }
+
+    fn find(&mut self, wanted: impl Fn(&Entry) -> bool) -> Option<usize> {
+        (0..self.held()).find(|&number| wanted(&self.entry(number)))
+    }
+
+    /// Takes one out; those before it move up.
+    fn remove(&mut self, number: usize) -> Entry {
+        let entry = self.entry(number);
+        for before in (0..number).rev() {
+            let moved = self.entry(before);
+            self.set_entry(before + 1, moved);
+        }
+        self.words[HEAD] = (self.words[HEAD] as usize % MOST + 1) as u64;
+        self.words[COUNT] = (self.held() as u64).saturating_sub(1);
+        if entry.rests() {
+            self.words[RESTING] = self.words[RESTING].saturating_sub(1);
+        }
+        entry
+    }
+
+    fn rest_enough(&self) -> bool {
+        self.words[RESTING] as usize >= ENOUGH_RESTING
+    }
+
+    /// Takes a port of an address out, if there is one: one from which nothing was ever connected,
+    /// or the one that has rested longest.
+    pub(crate) fn take(&mut self, source: Address, now: Instant) -> Option<EphemeralPort> {
+        let number = self.find(|entry| entry.source == source)?;
+        let usable = self.entry(number).has_rested(REST, now) || self.rest_enough();
+        usable.then(|| self.remove(number).port)
+    }
+
+    /// The same, however short it has rested: the service has no other.
+    pub(crate) fn take_early(&mut self, source: Address) -> Option<EphemeralPort> {
+        let number = self.find(|entry| entry.source == source)?;
+        Some(self.remove(number).port)
     }
 
     /// What to ask the service for when there is no port, `None` if there is no room: twice as many
     /// as the last time, so that a program which connects once holds no others; one while an answer
     /// to another thread is to come.
     pub(crate) fn next_ask(&mut self, now: Instant) -> Option<Ask> {
-        let room = (MOST - self.held()) as u64;
         let awaited = now.as_nanos() < self.words[AWAITED];
         if !awaited {
             self.words[AWAITED] = (now + PATIENCE).as_nanos();
-            self.words[ASKED] = (self.words[ASKED] * 2).clamp(1, MOST as u64);
+            self.words[ASKED] = (self.words[ASKED] * 2).clamp(1, 4 * EphemeralPorts::MAX as u64);
         }
-        let count = if awaited { 1 } else { self.words[ASKED] }.min(room) as u32;
-        let count = count.min(EphemeralPorts::MAX as u32);
+        let count = if awaited { 1 } else { self.words[ASKED] as usize };
+        let count = count.min(EphemeralPorts::MAX).min(self.room()) as u32;
         (count > 0).then_some(Ask { count, only: awaited })
     }
 
     /// How many to ask for in advance: 0 while there are enough, or an answer is to come.
     pub(crate) fn next_ask_in_advance(&mut self, now: Instant) -> u32 {
-        let asked = self.words[ASKED];
+        let asked = self.words[ASKED] as usize;
+        let held = self.held();
+        let ready =
+            (0..held).take_while(|&number| self.entry(number).has_rested(REST, now)).take(asked / 2 + 1).count();
         // The first time is the program's first connection, and perhaps its only one.
-        let enough = asked < 2 || self.held() as u64 > asked / 2;
+        let enough = asked < 2 || ready > asked / 2 || self.rest_enough();
         if enough || now.as_nanos() < self.words[AWAITED] {
             return 0;
         }
@@ -95,30 +198,50 @@ impl<'a> Ports<'a> {
         self.words[AWAITED] = 0;
     }
 
-    fn held(&mut self) -> usize {
-        self.places().filter(|place| place[0] != 0).count()
-    }
-
-    /// Puts ports in that the service has bound in its namespace. How many there was room for.
+    /// Puts ports in that the service has bound in its namespace, to be taken before all others.
+    /// How many there was room for.
     pub(crate) fn put(&mut self, namespace: u64, source: Address, ports: &[EphemeralPort]) -> usize {
         self.words[NAMESPACE] = namespace;
-        let [high, low] = halves(source);
-        let free = self.places().filter(|place| place[0] == 0);
-        let put = free.zip(ports).map(|(place, port)| {
-            place.copy_from_slice(&[port.claim.0, high, low, port.port.into()]);
-        });
-        put.count()
+        let count = self.room().min(ports.len());
+        for &port in &ports[..count] {
+            self.words[HEAD] = ((self.words[HEAD] as usize % MOST + MOST - 1) % MOST) as u64;
+            self.words[COUNT] = self.held() as u64 + 1;
+            self.set_entry(0, Entry { source, port, rests_since: 0 });
+        }
+        count
+    }
+
+    /// Puts a port back in from which a connection has ended; it rests from now on. Whether there
+    /// was room.
+    pub(crate) fn put_back(&mut self, source: Address, port: EphemeralPort, now: Instant) -> bool {
+        let number = self.held();
+        if self.room() == 0 || self.words[RESTING] as usize >= MOST_RESTING {
+            return false;
+        }
+        self.words[COUNT] = number as u64 + 1;
+        self.words[RESTING] += 1;
+        self.set_entry(number, Entry { source, port, rests_since: milliseconds(now).max(1) });
+        true
+    }
+
+    /// Takes out a port that has rested for so long that the program seems not to need it.
+    pub(crate) fn take_surplus(&mut self, now: Instant) -> Option<Claim> {
+        let number = self.find(Entry::rests)?;
+        let surplus = self.entry(number).has_rested(SURPLUS, now);
+        surplus.then(|| self.remove(number).port.claim)
+    }
+
+    /// Whether any port rests.
+    pub(crate) fn any_rests(&self) -> bool {
+        self.words[RESTING] != 0
     }
 
     /// A claim was lost: its port is not the lane's any more.
     pub(crate) fn forget(&mut self, claim: u64) {
-        self.places().filter(|place| place[0] == claim).for_each(|place| place[0] = 0);
+        while let Some(number) = self.find(|entry| entry.port.claim.0 == claim) {
+            self.remove(number);
+        }
     }
-}
-
-fn halves(address: Address) -> [u64; 2] {
-    let both = u128::from_be_bytes(address.0);
-    [(both >> 64) as u64, both as u64]
 }
 
 #[cfg(test)]
@@ -129,15 +252,22 @@ mod tests {
         claims.map(|claim| EphemeralPort { claim: Claim(claim), port: 40_000 + claim as u16 }).collect()
     }
 
+    const HERE: Address = Address::v4([10, 0, 0, 1]);
+    const NOW: Instant = Instant::from_nanos(1);
+
+    fn claims(all: &mut Ports<'_>, now: Instant) -> Vec<u64> {
+        std::iter::from_fn(|| all.take(HERE, now)).map(|port| port.claim.0).collect()
+    }
+
     #[test]
     fn ports_are_of_an_address_and_taken_once() {
         let mut words = [0; WORDS];
         let mut all = Ports::new(&mut words);
         let [here, there] = [1, 2].map(|n| Address::v4([10, 0, 0, n]));
-        assert_eq!((all.namespace(), all.take(here)), (None, None));
+        assert_eq!((all.namespace(), all.take(here, NOW)), (None, None));
         assert_eq!(all.put(9, here, &ports(1..3)), 2);
-        assert_eq!((all.namespace(), all.take(there)), (Some(9), None));
-        let mut taken: Vec<_> = (0..3).filter_map(|_| all.take(here)).collect();
+        assert_eq!((all.namespace(), all.take(there, NOW)), (Some(9), None));
+        let mut taken: Vec<_> = std::iter::from_fn(|| all.take(here, NOW)).collect();
         taken.sort_by_key(|port| port.claim);
         assert_eq!(taken, ports(1..3));
     }
@@ -146,28 +276,96 @@ mod tests {
     fn more_are_asked_for_each_time_and_no_more_than_there_is_room_for() {
         let mut words = [0; WORDS];
         let mut all = Ports::new(&mut words);
-        let (now, here) = (Instant::from_nanos(1), Address::v4([10, 0, 0, 1]));
         let count = |all: &mut Ports<'_>| {
-            let ask = all.next_ask(now);
+            let ask = all.next_ask(NOW);
             let only = Ask { count: 1, only: true };
-            assert!(ask.is_none() || all.next_ask(now) == Some(only), "others are to come");
+            assert!(ask.is_none() || all.next_ask(NOW) == Some(only), "others are to come");
             all.are_answered();
             ask.map_or(0, |ask| ask.count)
         };
         assert_eq!([(); 8].map(|()| count(&mut all)), [1, 2, 4, 8, 16, 32, 32, 32]);
-        assert_eq!(all.put(9, here, &ports(1..127)), 126);
-        assert_eq!((count(&mut all), all.put(9, here, &ports(127..137)), count(&mut all)), (2, 2, 0));
+        let most = MOST as u64;
+        assert_eq!(all.put(9, HERE, &ports(1..most - 1)), MOST - 2);
+        assert_eq!((count(&mut all), all.put(9, HERE, &ports(most..most + 10)), count(&mut all)), (2, 2, 0));
         all.forget(5);
         assert_eq!(count(&mut all), 1);
-        let left: Vec<_> = (0..MOST).filter_map(|_| all.take(here)).map(|port| port.claim.0).collect();
+        let left = claims(&mut all, NOW);
         assert!(left.len() == MOST - 1 && !left.contains(&5));
+    }
+
+    #[test]
+    fn a_port_rests_before_it_is_taken_again_and_goes_back_when_nobody_takes_it() {
+        let mut words = [0; WORDS];
+        let mut all = Ports::new(&mut words);
+        all.put(9, HERE, &ports(1..3));
+        let used = [(); 2].map(|()| all.take(HERE, NOW).unwrap());
+        let [then, early] = [Span::from_secs(2), Span::from_secs(61)].map(|time| NOW + time);
+        assert!(all.put_back(HERE, used[0], NOW) && all.put_back(HERE, used[1], then));
+        all.put(9, HERE, &ports(7..8));
+        assert_eq!(claims(&mut all, NOW + Span::from_secs(59)), [7], "a fresh one does not rest");
+        assert_eq!(claims(&mut all, early), [used[0].claim.0]);
+        assert_eq!(all.take_early(HERE), Some(used[1]), "there is no other");
+        assert!(all.put_back(HERE, used[1], then));
+        let late = then + SURPLUS;
+        assert_eq!((all.take_surplus(early), all.any_rests()), (None, true));
+        assert_eq!((all.take_surplus(late), all.any_rests()), (Some(used[1].claim), false));
+        assert_eq!(all.take_surplus(late), None);
+    }
+
+    #[test]
+    fn a_program_that_opens_many_connections_goes_round_among_resting_ports() {
+        let mut words = [0; WORDS];
+        let mut all = Ports::new(&mut words);
+        let [enough, most] = [ENOUGH_RESTING, MOST_RESTING].map(|count| count as u64);
+        for port in ports(1..enough + 1) {
+            assert_eq!(all.take(HERE, NOW), None, "too few rest");
+            assert!(all.put_back(HERE, port, NOW));
+        }
+        assert_eq!((all.next_ask(NOW).map(|ask| ask.count), all.next_ask_in_advance(NOW)), (Some(1), 0));
+        for port in ports(enough + 1..most + 1) {
+            assert!(all.put_back(HERE, port, NOW));
+        }
+        assert!(!all.put_back(HERE, ports(5000..5001)[0], NOW), "there are enough");
+        for n in 0..3 * most {
+            let port = all.take(HERE, NOW).unwrap();
+            assert_eq!(port.claim.0, n % most + 1, "the one that has rested longest");
+            assert!(all.put_back(HERE, port, NOW));
+        }
+        assert_eq!(claims(&mut all, NOW), (1..most - enough + 2).collect::<Vec<_>>(), "the others rest");
+    }
+
+    #[test]
+    fn one_that_is_taken_from_among_others_leaves_them_in_order() {
+        let mut words = [0; WORDS];
+        let mut all = Ports::new(&mut words);
+        let there = Address::v4([10, 0, 0, 2]);
+        // Round the end of the circle.
+        all.words[HEAD] = MOST as u64 - 2;
+        let resting: Vec<_> = ports(1..6);
+        for (n, &port) in resting.iter().enumerate() {
+            assert!(all.put_back(if n == 3 { there } else { HERE }, port, NOW));
+        }
+        let late = NOW + REST + Span::from_secs(1);
+        assert_eq!(all.take(there, late), Some(resting[3]));
+        all.forget(2);
+        assert_eq!(claims(&mut all, late), [1, 3, 5]);
+    }
+
+    #[test]
+    fn words_that_make_no_sense_harm_nothing() {
+        let mut words = [u64::MAX; WORDS];
+        let mut all = Ports::new(&mut words);
+        let port = ports(1..2)[0];
+        assert_eq!((all.take(HERE, NOW), all.put_back(HERE, port, NOW), all.put(1, HERE, &[port])), (None, false, 0));
+        all.forget(u64::MAX);
+        assert_eq!(all.put(1, HERE, &[port]), 1);
     }
 
     #[test]
     fn the_service_is_asked_in_advance_for_a_program_that_connects_again_and_again() {
         let mut words = [0; WORDS];
         let mut all = Ports::new(&mut words);
-        let (now, here) = (Instant::from_nanos(1), Address::v4([10, 0, 0, 1]));
+        let (now, here) = (NOW, HERE);
         let ask = |count| Some(Ask { count, only: false });
         assert_eq!(all.next_ask(now), ask(1));
         all.are_answered();

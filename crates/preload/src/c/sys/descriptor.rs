@@ -18,6 +18,13 @@ pub(crate) fn fcntl(fd: c_int, command: c_int, argument: c_int) -> Result<c_int>
     check(unsafe { real::fcntl(fd, command, argument as usize) })
 }
 
+/// `FIONBIO`.
+pub(crate) fn set_nonblocking(fd: c_int, on: bool) -> Result<()> {
+    let number = c_int::from(on);
+    // SAFETY: the kernel reads the number during the call.
+    check(unsafe { real::ioctl(fd, libc::FIONBIO, &raw const number as usize) }).map(drop)
+}
+
 /// The descriptors that this process has, the one by which it asks among them. `None` without `/proc`.
 pub(crate) fn open_descriptors() -> Option<impl Iterator<Item = c_int>> {
     let entries = std::fs::read_dir("/proc/self/fd").ok()?;
