@@ -112,13 +112,14 @@ fn the_program_finds_library_and_settings_in_its_environment() {
     let show = [
         "sh",
         "-c",
-        "echo $LD_PRELOAD $TICKWIRE_SPIN $TICKWIRE_MIN_RTO $TICKWIRE_HELPER_POLICY $TICKWIRE_HELPER_CPUS $TICKWIRE_REQUIRE $TICKWIRE_SOCKET",
+        "echo $LD_PRELOAD $TICKWIRE_SPIN $TICKWIRE_MIN_RTO $TICKWIRE_HELPER_POLICY $TICKWIRE_HELPER_CPUS $TICKWIRE_REALTIME $TICKWIRE_REQUIRE $TICKWIRE_SOCKET",
     ];
-    let options =
-        ["--require", "--spin", "25", "--min-rto", "20", "--helper-policy", "fifo:50", "--helper-cpus", "0,1"];
+    let helper = ["--helper-policy", "fifo:50", "--helper-cpus", "0,1"];
+    let options = [&["--require", "--spin", "25", "--min-rto", "20", "--realtime", "never"][..], &helper].concat();
     let output = setup.run(&[&options[..], &show].concat());
     let library = setup.path("libtickwire_preload.so");
-    let expected = format!("{} 25 20 fifo:50 0,1 1 {}\n", library.display(), setup.path("service.sock").display());
+    let expected =
+        format!("{} 25 20 fifo:50 0,1 never 1 {}\n", library.display(), setup.path("service.sock").display());
     assert_eq!(stdout(&output), expected);
     assert_eq!(own_words(&output), "");
 }

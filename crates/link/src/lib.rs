@@ -26,6 +26,7 @@ pub mod stream_turn;
 mod sys;
 pub mod sys_bpf;
 pub mod sys_ethtool;
+pub mod sys_limits;
 pub mod sys_packet;
 pub mod sys_socket;
 pub mod sys_tap;

@@ -34,6 +34,42 @@ fn option_of<T: Copy + Default>(socket: BorrowedFd<'_>, level: libc::c_int, name
     Ok(value)
 }
 
+/// `SO_PEERGROUPS` (Linux 4.13).
+const SO_PEERGROUPS: libc::c_int = 59;
+/// Most groups of one process (`NGROUPS_MAX`).
+const MAX_GROUPS: usize = 65_536;
+
+/// The groups of the process that has connected to a Unix socket, as they were then, without its
+/// own one (which `SO_PEERCRED` tells).
+///
+/// # Errors
+/// If the descriptor is no connected Unix socket.
+pub fn peer_groups(socket: BorrowedFd<'_>) -> io::Result<Vec<u32>> {
+    let mut room = 64;
+    loop {
+        let mut groups = vec![0_u32; room];
+        let mut length = libc::socklen_t::try_from(room * size_of::<u32>()).map_err(io::Error::other)?;
+        // SAFETY: `groups` has `length` writable bytes, and any bytes are numbers.
+        let done = unsafe {
+            libc::getsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                SO_PEERGROUPS,
+                groups.as_mut_ptr().cast(),
+                &raw mut length,
+            )
+        };
+        match answer(done.into()) {
+            Ok(_) => {
+                groups.truncate(length as usize / size_of::<u32>());
+                return Ok(groups);
+            }
+            Err(error) if error.raw_os_error() == Some(libc::ERANGE) && room < MAX_GROUPS => room = MAX_GROUPS,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 /// Says whether descriptors may be passed to a Unix socket, and to those that connect to it from now on; whoever tries in vain is told
 /// (`EPERM`).
 ///

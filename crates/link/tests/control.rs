@@ -84,6 +84,7 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
         named("push-claim-lost", &Push::ClaimLost { claim, reason: Reason::Address }),
         named("push-closing", &Push::Closing { reason: Reason::Stopping }),
         named("push-mtu", &Push::Mtu { mtu: 9000 }),
+        named("push-realtime", &Push::Realtime { priority: 50 }),
     ]
 }
 

@@ -27,6 +27,8 @@ pub struct Config {
     pub limits: Limits,
     /// The size of a lane.
     pub lane: LaneConfig,
+    /// What members of single groups get beyond a lane, by the group's name.
+    pub groups: BTreeMap<String, GroupConfig>,
     /// The clock. Unset: the service keeps none.
     pub clock: Option<tickwire_timekeeper::Config>,
 }
@@ -129,6 +131,14 @@ pub struct LaneConfig {
     pub ready: Option<u32>,
 }
 
+/// What the members of a group get beyond a lane.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct GroupConfig {
+    /// The real-time priority (`SCHED_FIFO`, 1 to 99) of their threads that use a lane. Unset: none.
+    pub realtime: Option<u32>,
+}
+
 impl Config {
     /// Reads a file. Without a path, [`DEFAULT_PATH`], which may be absent.
     ///
@@ -213,6 +223,13 @@ impl Config {
         }
         if let Some(name) = self.attach_by_interface.keys().find(|n| !is_link_name(n)) {
             return Err(Wrong::new("attach_by_interface", format!("{name:?} is no interface name")));
+        }
+        for (name, group) in &self.groups {
+            if let Some(priority) = group.realtime.filter(|priority| !(1..=99).contains(priority)) {
+                let key = format!("groups.{name}.realtime");
+                let message = format!("{key} is {priority}; expected a number from 1 to 99");
+                return Err(Wrong::new(key, message));
+            }
         }
         if let Some(clock) = &self.clock {
             clock.check()?;

@@ -197,6 +197,7 @@ impl Service {
         connection.lane = Some(number);
         connection.refused = None;
         lane.connections.insert(id);
+        self.grant_real_time(id);
         answer
     }
 

@@ -28,6 +28,7 @@ mod programs;
 mod proof;
 mod rate;
 mod ready_lanes;
+mod realtime;
 mod reaper;
 mod registry;
 mod requests;

@@ -73,14 +73,18 @@ impl Service {
         {
             let Some(Waiting { id, request, program }) = self.ready_lanes.waiting.pop_front() else { return };
             let number = blank.number;
-            let answer = match self.give_lane(id, program, blank) {
-                Ok(answer) => answer,
+            let given = self.give_lane(id, program, blank);
+            let (given, answer) = match given {
+                Ok(answer) => (true, answer),
                 Err(reason) => {
                     self.remove_lane(number, false);
-                    self.without_lane(id, program, reason)
+                    (false, self.without_lane(id, program, reason))
                 }
             };
             self.answer(id, request, answer);
+            if given {
+                self.grant_real_time(id);
+            }
         }
     }
 

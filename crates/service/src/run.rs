@@ -16,6 +16,7 @@ use crate::offload::Offload;
 use crate::programs::Programs;
 use crate::proof::Judge;
 use crate::ready_lanes::ReadyLanes;
+use crate::realtime::Priorities;
 use crate::registry::Registry;
 use crate::rights;
 use crate::ring_probe::ring_is_safe;
@@ -201,6 +202,7 @@ fn start(config: Config) -> Result<Service, Error> {
         LaneMaker::start(Host::open()?, programs.lane_programs()?, numbers).map_err(system("start a thread"))?;
     let mut service = Service {
         usage: Usage::new(config.limits),
+        priorities: Priorities::new(&config.groups),
         config,
         host,
         // Before the inventory, so that no change falls between.

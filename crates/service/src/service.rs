@@ -13,6 +13,7 @@ use crate::offload::Offload;
 use crate::programs::Programs;
 use crate::proof::Judge;
 use crate::ready_lanes::ReadyLanes;
+use crate::realtime::Priorities;
 use crate::reaper::Dying;
 use crate::registry::{ClaimId, LaneId, PortKey, Registry};
 use crate::usage::Usage;
@@ -34,6 +35,8 @@ const TURN: usize = 32;
 /// The service.
 pub(crate) struct Service {
     pub(crate) config: Config,
+    /// Of which groups' programs threads may be real-time ones.
+    pub(crate) priorities: Priorities,
     pub(crate) host: Host,
     pub(crate) monitor: Monitor,
     /// `None` on kernels that cannot tell what devices do with XDP.

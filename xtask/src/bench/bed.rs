@@ -53,6 +53,8 @@ pub(crate) enum Wait {
     Adaptive,
     /// Blocking calls, `--spin never` on Tickwire.
     Sleep,
+    /// Blocking calls, with the real-time priority on Tickwire that the service grants.
+    RealTime,
 }
 
 impl Wait {
@@ -60,8 +62,9 @@ impl Wait {
     fn options(self) -> &'static [&'static str] {
         match self {
             Self::Spin => &["--spin", "always"],
-            Self::Adaptive => &[],
-            Self::Sleep => &["--spin", "never"],
+            Self::Adaptive => &["--realtime", "never"],
+            Self::Sleep => &["--realtime", "never", "--spin", "never"],
+            Self::RealTime => &["--realtime", "granted"],
         }
     }
 }
@@ -99,7 +102,10 @@ fn services(pair: &Pair, attach: &str) -> Result<[Service; 2]> {
 }
 
 fn service(host: &Host, attach: &str) -> Result<Service> {
-    let options = ServiceOptions { arguments: vec!["--attach".into(), attach.into()], ..ServiceOptions::default() };
+    // Programs that are not to be measured so do not make use of it.
+    let config = "[groups.root]\nrealtime = 50\n".into();
+    let arguments = vec!["--attach".into(), attach.into()];
+    let options = ServiceOptions { config, arguments, ..ServiceOptions::default() };
     Service::start_with(host, &options)
 }
 

@@ -17,12 +17,14 @@ pub(crate) struct Row {
 const UDP_BLOCK: Traffic = Traffic { transport: "udp", wait: Wait::Adaptive };
 const UDP_SPIN: Traffic = Traffic { transport: "udp", wait: Wait::Spin };
 const UDP_SLEEP: Traffic = Traffic { transport: "udp", wait: Wait::Sleep };
+const UDP_REAL_TIME: Traffic = Traffic { transport: "udp", wait: Wait::RealTime };
 const TCP_BLOCK: Traffic = Traffic { transport: "tcp", wait: Wait::Adaptive };
 const TCP_SPIN: Traffic = Traffic { transport: "tcp", wait: Wait::Spin };
 const TCP_SLEEP: Traffic = Traffic { transport: "tcp", wait: Wait::Sleep };
+const TCP_REAL_TIME: Traffic = Traffic { transport: "tcp", wait: Wait::RealTime };
 
 /// All rows. Rivals stand side by side, so that the machine's drift meets them alike.
-pub(crate) const ROWS: [Row; 38] = [
+pub(crate) const ROWS: [Row; 40] = [
     Row { name: "raw lane, native", measure: |bed| latency(&bed.floor("lane:native:xdp")?) },
     Row { name: "raw lane, tc", measure: |bed| latency(&bed.floor("lane:tc:tc")?) },
     Row { name: "UDP kernel, blocking", measure: |bed| bed.ping_pong(Ends::Kernel, UDP_BLOCK) },
@@ -73,6 +75,14 @@ pub(crate) const ROWS: [Row; 38] = [
     Row { name: "UDP Tickwire, processors busy", measure: |bed| bed.among_busy(Ends::Both, UDP_BLOCK) },
     Row { name: "TCP kernel, processors busy", measure: |bed| bed.among_busy(Ends::Kernel, TCP_BLOCK) },
     Row { name: "TCP Tickwire, processors busy", measure: |bed| bed.among_busy(Ends::Both, TCP_BLOCK) },
+    Row {
+        name: "UDP Tickwire, processors busy, real-time priority granted",
+        measure: |bed| bed.among_busy(Ends::Both, UDP_REAL_TIME),
+    },
+    Row {
+        name: "TCP Tickwire, processors busy, real-time priority granted",
+        measure: |bed| bed.among_busy(Ends::Both, TCP_REAL_TIME),
+    },
 ];
 
 fn latency(figures: &Value) -> Result<Measured> {

@@ -74,6 +74,12 @@ pub(crate) fn check(outcomes: &[Outcome], lane_bytes: u64) -> Vec<Verdict> {
             ("one end, adaptive against blocking", "Tickwire to kernel", "kernel, blocking", [Some(1.0); 3]),
             ("processors busy", "Tickwire, processors busy", "kernel, processors busy", [Some(1.0), Some(1.0), None]),
             (
+                "processors busy, real-time priority granted",
+                "Tickwire, processors busy, real-time priority granted",
+                "kernel, processors busy",
+                [Some(1.0), Some(1.0), None],
+            ),
+            (
                 "ordinary program beside the service",
                 "kernel beside service",
                 "kernel, blocking",

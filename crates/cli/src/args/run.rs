@@ -59,6 +59,16 @@ pub(crate) struct Run {
     #[arg(long, env = "TICKWIRE_HELPER_CPUS", hide_env_values = true, value_name = "LIST", value_parser = cpus)]
     pub(crate) helper_cpus: Option<String>,
 
+    /// Whether threads that wait take up a real-time priority that the service grants: granted or
+    /// never
+    ///
+    /// The service grants one to members of groups that its settings name (`[groups]`). A thread
+    /// that has one runs as soon as a message is there, however busy other programs keep the
+    /// processors, and does not poll. It keeps a policy that it has chosen itself. With `--spin
+    /// always` there is none.
+    #[arg(long, env = "TICKWIRE_REALTIME", hide_env_values = true, value_name = "WHEN", value_parser = ["granted", "never"])]
+    pub(crate) realtime: Option<String>,
+
     /// The program
     #[arg(value_hint = ValueHint::CommandName)]
     pub(crate) program: OsString,

@@ -76,6 +76,9 @@ pub(crate) fn run(arguments: &Run) -> ExitCode {
     if let Some(cpus) = &arguments.helper_cpus {
         command.env("TICKWIRE_HELPER_CPUS", cpus);
     }
+    if let Some(when) = &arguments.realtime {
+        command.env("TICKWIRE_REALTIME", when);
+    }
     command.env_remove("TICKWIRE_REQUIRE").env_remove("TICKWIRE_NOTED");
     if arguments.require {
         command.env("TICKWIRE_REQUIRE", "1");

@@ -439,6 +439,12 @@ messages! {
         /// What it is now.
         mtu: u32,
     };
+    /// The threads of the process that use the lane may have a real-time priority, up to which its
+    /// limit has been raised.
+    Realtime = 6 [0] {
+        /// Of `SCHED_FIFO`, 1 to 99.
+        priority: u32,
+    };
 }
 
 #[cfg(test)]
@@ -546,6 +552,7 @@ mod tests {
             Push::ClaimLost { claim: Claim(1), reason: Reason::Address },
             Push::Closing { reason: Reason::Stopping },
             Push::Mtu { mtu: 9000 },
+            Push::Realtime { priority: 50 },
         ] {
             goes_back(&push, 0);
         }

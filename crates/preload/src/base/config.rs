@@ -29,6 +29,8 @@ pub(crate) struct Settings {
     pub(crate) min_rto: Option<Span>,
     /// `TICKWIRE_HELPER_POLICY` and `TICKWIRE_HELPER_CPUS`: how the helper thread is scheduled.
     pub(crate) helper: Scheduling,
+    /// `TICKWIRE_REALTIME`: whether threads take up a real-time priority that the service grants.
+    pub(crate) realtime: bool,
     /// `TICKWIRE_REQUIRE`: refuse to run without acceleration.
     pub(crate) require: bool,
     /// `TICKWIRE_LOG`: say more on standard error.
@@ -86,9 +88,14 @@ impl Settings {
             ));
         }
         let helper = Scheduling { policy, cpus };
+        let text = get("TICKWIRE_REALTIME").unwrap_or_default();
+        let realtime = text != "never";
+        if !["", "never", "granted"].contains(&&*text) {
+            complaints.push(format!("TICKWIRE_REALTIME is '{text}', but must be 'granted' or 'never'; using granted"));
+        }
         let complaint = (!complaints.is_empty()).then(|| complaints.join("; "));
         let (require, verbose, noted) = (on("TICKWIRE_REQUIRE"), on("TICKWIRE_LOG"), on("TICKWIRE_NOTED"));
-        (Self { spin, min_rto, helper, require, verbose, noted }, complaint)
+        (Self { spin, min_rto, helper, realtime, require, verbose, noted }, complaint)
     }
 }
 
@@ -123,9 +130,11 @@ mod tests {
         }
         let (settings, complaint) = Settings::read(|name| (name == "TICKWIRE_MIN_RTO").then(|| "20".into()));
         assert_eq!((settings.min_rto, complaint), (Some(Span::from_millis(20)), None));
-        for (name, text) in [("TICKWIRE_HELPER_POLICY", "fast"), ("TICKWIRE_HELPER_CPUS", "all")] {
+        for (name, text) in
+            [("TICKWIRE_HELPER_POLICY", "fast"), ("TICKWIRE_HELPER_CPUS", "all"), ("TICKWIRE_REALTIME", "50")]
+        {
             let (settings, complaint) = Settings::read(|asked| (asked == name).then(|| text.into()));
-            assert_eq!(settings.helper, Scheduling::DEFAULT);
+            assert_eq!((settings.helper, settings.realtime), (Scheduling::DEFAULT, true));
             assert!(complaint.is_some_and(|c| c.contains(name)));
         }
         let (settings, complaint) = Settings::read(|name| (name == "TICKWIRE_HELPER_POLICY").then(|| "fifo:50".into()));

@@ -254,6 +254,7 @@ impl Lane {
                     break;
                 }
                 Push::Mtu { mtu } => self.assume_mtu(mtu),
+                Push::Realtime { priority } => crate::process::realtime::granted(priority),
             }
         }
         Some(number)

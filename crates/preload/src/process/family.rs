@@ -86,6 +86,7 @@ pub(crate) fn born(lane: &'static Lane, slot: usize) {
 /// After a fork, in the child: it has a slot, a control connection and, when needed, a helper of its own.
 pub(crate) fn after_fork_in_child(lane: &'static Lane) {
     pending::clear();
+    crate::process::realtime::forget();
     crate::process::helper::forget(true);
     lane.forget_threads();
     close::finish_for_others();

@@ -64,6 +64,7 @@ pub(crate) fn lane() -> &'static Lane {
                 spin: Spin::Adaptive,
                 min_rto: None,
                 helper: Scheduling::DEFAULT,
+                realtime: true,
                 require: false,
                 verbose: false,
                 noted: false,

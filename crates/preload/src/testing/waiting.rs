@@ -375,6 +375,7 @@ fn a_thread_that_was_asleep_counts_as_awake_before_the_rings_are_polled() {
                 spin: Spin::Never,
                 min_rto: None,
                 helper: Scheduling::DEFAULT,
+                realtime: true,
                 require: false,
                 verbose: false,
                 noted: false,

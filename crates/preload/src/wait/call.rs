@@ -6,6 +6,7 @@ use crate::base::inside::is_inside;
 use crate::c::sys::{NO_FD, readable};
 use crate::c::{cancel, signal, sys};
 use crate::lane::{self, Access, Asleep, Lane};
+use crate::process::realtime;
 use crate::table::desc::{Description, flag};
 use crate::wait::{Same, budget, rivals, watch};
 use core::ffi::c_int;
@@ -118,6 +119,7 @@ pub(crate) fn wait<T>(
         // A signal handler interrupted this very thread inside the lane, or at the program's end: it cannot wait for itself.
         return Err(Errno(libc::EINTR));
     }
+    realtime::take_up();
     let answer = until_answered(lane, plan, &mut attempt);
     lane.settle_duty();
     answer

@@ -23,6 +23,21 @@ pub(crate) fn real_time_priority() -> u32 {
     }
 }
 
+/// Whether the calling thread has the ordinary policy.
+pub(crate) fn is_ordinary() -> bool {
+    // SAFETY: a plain number.
+    unsafe { libc::sched_getscheduler(0) & !libc::SCHED_RESET_ON_FORK == libc::SCHED_OTHER }
+}
+
+/// Gives the calling thread `SCHED_FIFO` with a priority, but not what it forks, nor the threads
+/// that it makes.
+pub(crate) fn become_real_time(priority: u32) -> Result<()> {
+    let parameters = libc::sched_param { sched_priority: priority as libc::c_int };
+    // SAFETY: a structure of our own.
+    check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &raw const parameters) })
+        .map(drop)
+}
+
 /// Gives the calling thread a policy.
 pub(crate) fn set_policy(policy: Policy) -> Result<()> {
     let (number, priority) = match policy {

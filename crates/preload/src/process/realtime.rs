@@ -1,0 +1,60 @@
+//! The real-time priority that the service has granted to this process (`[groups]` in its
+//! settings).
+//!
+//! A thread takes it up when it first waits on the lane: from then on it runs as soon as what it
+//! waits for is there, however busy other programs keep the processors, and sleeps at once, as all
+//! real-time threads do (`wait::budget`). Threads that have a policy of their own keep it.
+
+use crate::base::config::Spin;
+use crate::c::sys;
+use crate::lane::start;
+use core::cell::Cell;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+
+/// The priority, 0 if there is none.
+static GRANTED: AtomicU32 = AtomicU32::new(0);
+/// Whether it has been said that it cannot be had.
+static FAILED: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    /// What the calling thread has taken up.
+    static TAKEN_UP: Cell<u32> = const { Cell::new(0) };
+}
+
+/// The service grants it. A thread that polls for ever (`--spin always`) would keep the kernel's own
+/// threads from its processor, and has none.
+pub(crate) fn granted(priority: u32) {
+    let settings = start::settings();
+    if settings.realtime && settings.spin != Spin::Always && (1..=99).contains(&priority) {
+        GRANTED.store(priority, Relaxed);
+    }
+}
+
+/// In a forked child, which has an ordinary policy again and hears of its own grant.
+pub(crate) fn forget() {
+    GRANTED.store(0, Relaxed);
+    TAKEN_UP.set(0);
+}
+
+/// Before a wait: the calling thread has the priority from now on.
+#[inline]
+pub(crate) fn take_up() {
+    let priority = GRANTED.load(Relaxed);
+    if priority != TAKEN_UP.get() {
+        raise(priority);
+    }
+}
+
+#[cold]
+fn raise(priority: u32) {
+    TAKEN_UP.set(priority);
+    if sys::is_ordinary()
+        && let Err(error) = sys::become_real_time(priority)
+        && !FAILED.swap(true, Relaxed)
+    {
+        sys::say(&format!(
+            "threads do not get the real-time priority {priority} that the service grants: {}",
+            std::io::Error::from_raw_os_error(error.0)
+        ));
+    }
+}

@@ -1,0 +1,87 @@
+//! Real-time priorities for programs of groups that have them (`[groups]` in the settings).
+//!
+//! A stack in the program competes for the processor with all other programs, where the kernel's
+//! does its work in interrupts. The service raises the limit of the process and tells it so; the
+//! program's threads take the priority up by themselves.
+
+use crate::config::GroupConfig;
+use crate::connection::{ConnectionId, Peer};
+use crate::service::Service;
+use nix::sys::socket::{getsockopt, sockopt};
+use nix::unistd::Group;
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd};
+use tickwire_link::control::Push;
+use tickwire_link::{sys_limits, sys_socket};
+
+/// Priorities by the number of the group.
+#[derive(Debug, Default)]
+pub(crate) struct Priorities(Vec<(u32, u32)>);
+
+impl Priorities {
+    /// Those of the settings. Groups that the host does not have are named in the log.
+    pub(crate) fn new(groups: &BTreeMap<String, GroupConfig>) -> Self {
+        let granted = groups.iter().filter_map(|(name, group)| Some((name, group.realtime?)));
+        let known = granted.filter_map(|(name, priority)| match Group::from_name(name) {
+            Ok(Some(group)) => Some((group.gid.as_raw(), priority)),
+            _ => {
+                tracing::warn!(group = name, "groups.{name} is for nobody: there is no such group");
+                None
+            }
+        });
+        Self(known.collect())
+    }
+
+    /// The highest priority of a process's groups.
+    fn of(&self, groups: &[u32]) -> Option<u32> {
+        self.0.iter().filter(|(group, _)| groups.contains(group)).map(|&(_, priority)| priority).max()
+    }
+}
+
+/// The groups of the process at the other end, as they were when it connected.
+fn groups_of(socket: BorrowedFd<'_>) -> Vec<u32> {
+    let mut groups = sys_socket::peer_groups(socket).unwrap_or_default();
+    groups.extend(getsockopt(&socket, sockopt::PeerCredentials).map(|credentials| credentials.gid()));
+    groups
+}
+
+impl Service {
+    /// Gives a process that has a lane now the real-time priority of its groups, if they have one.
+    pub(crate) fn grant_real_time(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(&id).filter(|_| !self.priorities.0.is_empty()) else {
+            return;
+        };
+        let Some(priority) = self.priorities.of(&groups_of(connection.as_fd())) else { return };
+        let Peer { pid, uid } = connection.peer;
+        // Root mostly needs no limit.
+        if let Err(error) = sys_limits::allow_real_time(pid, priority)
+            && uid != 0
+        {
+            tracing::warn!(pid, priority, %error, "a real-time priority cannot be granted");
+            return;
+        }
+        tracing::info!(pid, priority, "real-time priority granted");
+        match connection.push(Push::Realtime { priority }) {
+            Ok(()) => self.flush(id),
+            Err(end) => self.end_connection(id, &end),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_highest_priority_of_a_process_s_groups_counts() {
+        let group = |realtime| GroupConfig { realtime };
+        let groups = [("root", group(Some(20))), ("no such group", group(Some(99))), ("daemon", group(None))];
+        let priorities = Priorities::new(&groups.map(|(name, group)| (name.to_owned(), group)).into());
+        assert_eq!(priorities.0, [(0, 20)]);
+        let priorities = Priorities(vec![(0, 20), (7, 50), (8, 10)]);
+        assert_eq!(
+            [&[7, 8, 0][..], &[8], &[9], &[]].map(|groups| priorities.of(groups)),
+            [Some(50), Some(10), None, None]
+        );
+    }
+}
