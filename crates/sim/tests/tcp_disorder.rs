@@ -101,3 +101,79 @@ fn rfc2018_5_blocks_that_cannot_be_are_counted_and_those_beside_them_taken() {
     assert!(wire.taken().iter().any(|seg| seg.seq == ours && seg.data.len() == 1000), "the first is sent again");
     assert_eq!(wire.count("TcpExtTCPSACKDiscard"), 3);
 }
+
+/// RFC 2883 §4: a segment that brings bytes again which wait out of order is reported by these
+/// bytes, before the block that holds them.
+#[test]
+fn rfc2883_4_a_partial_duplicate_of_what_waits_is_reported() {
+    let mut wire = Wire::new();
+    let (_id, ours, theirs) = wire.accepted();
+    let at = |offset: u32| theirs + offset;
+    let block = |from: u32, to: u32| (at(from), at(to));
+    let mut told = |from: u32, to: u32| {
+        wire.put(Seg::new(ACK, at(from), ours).data(&vec![2; (to - from) as usize]));
+        wire.one().blocks()
+    };
+    assert_eq!(told(200, 300), [block(200, 300)]);
+    assert_eq!(told(250, 350), [block(250, 300), block(200, 350)], "its end is new");
+    assert_eq!(told(150, 250), [block(200, 250), block(150, 350)], "its beginning is new");
+    assert_eq!(told(500, 600), [block(500, 600), block(150, 350)]);
+    assert_eq!(told(400, 700), [block(500, 600), block(400, 700), block(150, 350)], "both are");
+    assert_eq!(told(340, 410), [block(340, 350), block(150, 700)], "it meets two ranges, and the first counts");
+    assert_eq!(told(0, 200), [block(150, 200)], "the gap closes, and all is acknowledged");
+}
+
+/// RFC 9293 §3.10.7.4, RFC 5681 §4.2: a FIN without data is a segment as one with data is. Beyond a
+/// gap it is answered at once, or its sender waits for a timeout to send again what was lost.
+#[test]
+fn rfc5681_4_2_a_bare_fin_beyond_a_gap_is_acknowledged_at_once() {
+    let mut wire = Wire::new();
+    let (_id, ours, theirs) = wire.accepted();
+    wire.put(Seg::new(ACK | FIN, theirs + 100, ours));
+    let answer = wire.one();
+    assert_eq!((answer.ack, answer.blocks()), (theirs, vec![]));
+    wire.put(Seg::new(ACK, theirs + 50, ours).data(&[2; 50]));
+    assert_eq!(wire.one().blocks(), [(theirs + 50, theirs + 100)]);
+    for _ in 0..3 {
+        wire.put(Seg::new(ACK | FIN, theirs + 100, ours));
+        let answer = wire.one();
+        assert_eq!((answer.ack, answer.blocks()), (theirs, vec![(theirs + 50, theirs + 100)]));
+    }
+    wire.put(Seg::new(ACK, theirs, ours).data(&[2; 50]));
+    assert_eq!(wire.one().ack, theirs + 101, "the FIN had come");
+}
+
+/// RFC 9293 §3.10.7.4: a FIN that comes again is answered each time, and reported as a duplicate
+/// (RFC 2883), as data is.
+#[test]
+fn rfc9293_3_10_7_4_a_bare_fin_that_comes_again_is_acknowledged_each_time() {
+    let mut wire = Wire::new();
+    let (_id, ours, theirs) = wire.accepted();
+    wire.put(Seg::new(ACK | FIN, theirs, ours));
+    assert_eq!(wire.one().ack, theirs + 1);
+    for _ in 0..5 {
+        wire.put(Seg::new(ACK | FIN, theirs, ours));
+        let answer = wire.one();
+        assert_eq!((answer.ack, answer.blocks()), (theirs + 1, vec![(theirs, theirs + 1)]));
+    }
+}
+
+/// A FIN takes no room: a peer that has filled the window may close.
+#[test]
+fn rfc9293_3_10_7_4_a_bare_fin_at_the_edge_of_a_full_window_is_taken() {
+    let mut wire = Wire::new();
+    let (_id, ours, theirs) = wire.accepted();
+    wire.put(Seg::new(ACK, theirs, ours).data(&[2; 1]));
+    let mut next = theirs + 1;
+    let mut window = None;
+    while window != Some(0) {
+        let len = window.unwrap_or(1000).min(1000);
+        wire.put(Seg::new(ACK, next, ours).data(&vec![2; len as usize]));
+        next += len;
+        wire.pass(Span::from_millis(50));
+        let told = wire.taken();
+        window = told.last().map(|seg| u32::from(seg.window) - (next - seg.ack));
+    }
+    wire.put(Seg::new(ACK | FIN, next, ours));
+    assert_eq!(wire.one().ack, next + 1);
+}

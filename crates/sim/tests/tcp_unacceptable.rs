@@ -126,9 +126,10 @@ fn what_lies_beyond_the_window_is_answered_and_not_taken() {
                 met.wire.put(seg.clone());
                 met.is_told_where_we_are(&what);
                 met.has_taken_nothing(state, &what);
-                // Who repeats it at once is not answered again, unless it may be the data of a peer that has missed our answer.
+                // What comes again at once is not answered again, unless it may be the data, or the
+                // end, of a peer that has missed our answer.
                 met.wire.put(seg);
-                if data.is_empty() || state == State::TimeWait {
+                if data.is_empty() && bits & FIN == 0 || state == State::TimeWait {
                     met.wire.nothing();
                 } else {
                     met.is_told_where_we_are(&what);

@@ -36,6 +36,9 @@ impl Stack<'_> {
             if at.le(s.edge) && at.ge(s.recv.next) {
                 (s.fin_seen, s.fin_at) = (true, at);
             }
+            if at.gt(s.recv.next) {
+                s.disorder();
+            }
         }
         if !s.fin_seen || s.fin_received || s.fin_at != s.recv.next || !s.state.may_receive() {
             return;

@@ -133,7 +133,7 @@ impl Socket {
             self.ack_now = true;
             self.left_out.narrowed();
         }
-        if segment.codepoint == CE && segment.len > 0 {
+        if segment.codepoint == CE && segment.length() > 0 {
             counters.tcp_in_ce.inc();
             self.ack_now |= !marks.echo;
             marks.echo = true;

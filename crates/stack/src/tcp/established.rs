@@ -85,6 +85,9 @@ impl Socket {
         let (next, edge) = (self.recv.next, self.edge);
         let (seq, end) = (segment.seq, segment.end());
         match (segment.length() > 0, edge.gt(next)) {
+            // As on Linux: it takes no room, and a peer with nothing more to send may not wait for
+            // any.
+            _ if segment.is_bare_fin() && self.state.may_receive() => next.le(seq) && seq.le(edge),
             (false, false) => seq == next,
             // A peer that has filled the window acknowledges from its right edge, and while there is a gap that edge is not RCV.NXT. In SYN-RECEIVED and
             // for RST the window ends where the RFC ends it.
@@ -162,7 +165,7 @@ impl Stack<'_> {
         }
         if !old {
             self.mem.counters.tcp_out_of_window.inc();
-            if segment.len > 0 && segment.end().le(s.recv.next) {
+            if segment.length() > 0 && !segment.has(bit::SYN) && segment.end().le(s.recv.next) {
                 self.mem.counters.tcp_dup_data.inc();
                 s.recv.duplicate = super::options::SackBlock { start: segment.seq, end: segment.end() };
                 // As on Linux the last of what was acknowledged counts as in the window here (RFC 7323 §5.3, R2), or a sender whose acknowledgement was lost would
@@ -188,8 +191,9 @@ impl Stack<'_> {
         let s = &mut self.mem.tcp[index];
         if segment.has(bit::SYN) && s.state != State::SynReceived {
             self.challenge(index, now);
-        } else if segment.len > 0 || s.may_answer_outside(now) {
-            // Data is nobody's answer, so there is no loop, and who repeats it waits for ours.
+        } else if segment.length() > 0 || s.may_answer_outside(now) {
+            // Neither data nor FIN answers anything, so there is no loop, and a peer that repeats
+            // them waits for ours.
             s.disorder();
         }
         false

@@ -69,6 +69,11 @@ impl Segment {
         self.len + u32::from(self.has(bit::SYN)) + u32::from(self.has(bit::FIN))
     }
 
+    /// Whether it ends the stream and carries nothing else.
+    pub(super) fn is_bare_fin(&self) -> bool {
+        self.len == 0 && self.bits & (bit::FIN | bit::SYN | bit::RST) == bit::FIN
+    }
+
     /// The sequence number after it.
     pub(super) fn end(&self) -> Seq {
         self.seq + self.length()

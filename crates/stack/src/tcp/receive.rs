@@ -84,6 +84,17 @@ impl ReceiveQueue {
         !self.ranges.is_none()
     }
 
+    /// Bytes came that were there already: what is to be reported of the segment grows by them if
+    /// they adjoin it (as Linux's `tcp_dsack_extend`).
+    fn report(&mut self, start: Seq, end: Seq) {
+        let known = &mut self.duplicate;
+        if known.start == known.end {
+            *known = SackBlock { start, end };
+        } else if start.le(known.end) && known.start.le(end) {
+            (known.start, known.end) = (known.start.min(start), known.end.max(end));
+        }
+    }
+
     /// Whether a duplicate is to be reported.
     pub(super) fn has_duplicate(&self) -> bool {
         self.duplicate.start != self.duplicate.end

@@ -15,6 +15,9 @@ impl ReceiveQueue {
         if start.gt(self.next) {
             return false;
         }
+        if start.lt(self.next) {
+            self.report(start, end.min(self.next));
+        }
         self.ranges = meta.prev;
         self.range_count -= 1;
         let mut at = meta.next;
@@ -63,6 +66,7 @@ impl ReceiveQueue {
                 return Placed::Duplicate;
             }
             if range_end.gt(start) {
+                self.duplicate = SackBlock { start, end: range_end };
                 trim_front(frames, id, range_end);
             }
         }
@@ -118,6 +122,7 @@ impl ReceiveQueue {
             if range_start.ge(end) {
                 break;
             }
+            self.report(range_start, range_end.min(end));
             if range_end.gt(end) {
                 frames.meta[id as usize].len = range_start.since(start) as u16;
                 break;

@@ -21,7 +21,8 @@ fn segment(frames: &mut Frames<'_>, seq: u32, len: u16) -> FrameId {
 
 proptest! {
     /// Whatever comes in whatever order, with whatever overlap: the stream is right, the SACK blocks are exactly the
-    /// runs that are held, and every frame is accounted for.
+    /// runs that are held, every frame is accounted for, and a duplicate is reported of every
+    /// segment that brings bytes again, and of nothing else.
     #[test]
     fn agrees_with_a_map_of_bytes(
         first in prop_oneof![Just(u32::MAX - 700), any::<u32>()],
@@ -36,8 +37,16 @@ proptest! {
         let (mut edge, mut read) = (0usize, 0usize);
         for (at, len, reading) in steps {
             let id = segment(frames, first.wrapping_add(at), len);
+            queue.duplicate = SackBlock::default();
             let placed = queue.insert(frames, id);
             prop_assert_ne!(placed, Placed::Dropped);
+            let [from, to] = [queue.duplicate.start, queue.duplicate.end].map(|seq| seq.0.wrapping_sub(first) as usize);
+            let segment = at as usize..at as usize + usize::from(len);
+            prop_assert_eq!(queue.has_duplicate(), have[segment.clone()].contains(&true));
+            if queue.has_duplicate() {
+                prop_assert!(segment.start <= from && from < to && to <= segment.end);
+                prop_assert!(!have[from..to].contains(&false));
+            }
             have[at as usize..at as usize + usize::from(len)].fill(true);
             while edge < WINDOW && have[edge] {
                 edge += 1;
