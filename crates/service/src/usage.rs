@@ -159,6 +159,11 @@ impl Usage {
         left.min(self.limits.flows_per_user.saturating_sub(own)) as usize
     }
 
+    /// How many flows there is room for in the maps.
+    pub(crate) fn room_for_flows_of_all(&self) -> usize {
+        self.limits.flows.saturating_sub(self.total.flows) as usize
+    }
+
     /// Books so many flows: entries of one claim beyond its first.
     pub(crate) fn take_flows(&mut self, user: u32, number: usize) {
         let number = u32::try_from(number).unwrap_or(u32::MAX);

@@ -38,7 +38,7 @@ fn duty(held: &Held) -> Duty {
     match (held.bound.protocol, held.kind) {
         (Protocol::Udp, _) => Duty::Datagrams,
         (Protocol::Tcp, ClaimKind::Flow | ClaimKind::Ephemeral) => Duty::Idle,
-        (Protocol::Tcp, ClaimKind::Bound) if held.converted => Duty::Port,
+        (Protocol::Tcp, ClaimKind::Bound) if held.closed.is_some() => Duty::Port,
         (Protocol::Tcp, ClaimKind::Bound) => Duty::Listen,
     }
 }

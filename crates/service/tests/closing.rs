@@ -6,11 +6,11 @@ use common::tcp_flag::{ACK, FIN, RST, SYN};
 use common::{
     Client, LaneOf, PATIENCE, PEER, Wire, World, accepted, checksum, connecting, now, segment, skipped, until, within,
 };
-use nix::sys::socket::{getsockopt, sockopt};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, getsockopt, socket, sockopt};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
-use tickwire_link::control::CountersOf;
+use tickwire_link::control::{Claim, CountersOf, Part, Parts, Reason, Reply, Request};
 use tickwire_service::Attach;
 use tickwire_stack::Stack;
 use tickwire_stack::addr::{Address, Endpoint, Mac};
@@ -19,6 +19,7 @@ use tickwire_stack::ids::TcpId;
 /// A program whose listener at port 8080 has accepted one connection, and then closed.
 struct Closed {
     client: Client,
+    claim: Claim,
     lane: LaneOf,
     stack: Stack<'static>,
     connection: TcpId,
@@ -27,6 +28,11 @@ struct Closed {
 
 impl Closed {
     fn new(world: &World) -> Self {
+        Self::beside(world, &[])
+    }
+
+    /// It says that it had connections to these, too.
+    fn beside(world: &World, others: &[SocketAddr]) -> Self {
         let (mut client, lane, mut stack) = world.program();
         stack.path_set(client.path(PEER), now());
         let listener = within(&world.pair.a, || TcpListener::bind("0.0.0.0:8080").unwrap());
@@ -36,10 +42,18 @@ impl Closed {
         let connection = lane.accept(&mut stack, id);
         peer.set_nonblocking(false).unwrap();
         peer.set_read_timeout(Some(PATIENCE)).unwrap();
-        assert_eq!(client.convert(claim, &[peer.local_addr().unwrap()], false), None);
+        let remotes = [others, &[peer.local_addr().unwrap()]].concat();
+        assert_eq!(client.convert(claim, &remotes, false), None);
         drop(listener);
         stack.tcp_close_listener(id, now()).unwrap();
-        Self { client, lane, stack, connection, peer }
+        Self { client, claim, lane, stack, connection, peer }
+    }
+
+    /// Says that connections to these are over.
+    fn has_ended(&mut self, remotes: &[SocketAddr]) {
+        let part = |&remote: &SocketAddr| Part { claim: self.claim, remote: remote.into() };
+        let parts = Parts::new(&remotes.iter().map(part).collect::<Vec<_>>());
+        assert!(matches!(self.client.request(&Request::Release { parts }, &[]).0, Reply::Done));
     }
 
     /// The connection goes by the lane, both ways.
@@ -69,6 +83,70 @@ fn a_listener_that_closes_keeps_its_connections_and_frees_the_port() {
     // New ones are refused by the kernel: nobody listens.
     let refused = within(&world.pair.b, || TcpStream::connect(world.a(8080)));
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+}
+
+/// Whether a port can be bound by a socket that shares it with nothing, not even with a claim's
+/// socket.
+fn is_free(world: &World, port: u16) -> bool {
+    within(&world.pair.a, || {
+        let socket = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+        bind(socket.as_raw_fd(), &SockaddrStorage::from(world.a(port))).is_ok()
+    })
+}
+
+#[test]
+fn the_claim_of_a_closed_listener_goes_with_its_last_connection() {
+    if skipped() {
+        return;
+    }
+    let world = World::with(Attach::Tc, "[limits]\nflows_per_user = 4\n");
+    let mut closed = Closed::beside(&world, &[world.b(9998)]);
+    closed.has_ended(&[world.b(9998)]);
+    closed.lives();
+    assert!(!is_free(&world, 8080));
+    let peer = closed.peer.local_addr().unwrap();
+    // Nothing that was said already, and nothing that never was, counts.
+    closed.has_ended(&[world.b(9998), world.b(9997)]);
+    closed.lives();
+    closed.has_ended(&[peer]);
+    until("the port is free", || is_free(&world, 8080));
+    // A server of FTP opens a listener for each transfer.
+    for n in 0..20 {
+        let listener = within(&world.pair.a, || TcpListener::bind("0.0.0.0:8090").unwrap());
+        let mut claim = Err(Reason::None);
+        until("there is room for its claim", || {
+            claim = closed.client.claim_bound(&listener);
+            claim.is_ok()
+        });
+        closed.claim = claim.unwrap();
+        let remotes: Vec<SocketAddr> = (0..n % 3).map(|port| world.b(9000 + port)).collect();
+        assert_eq!(closed.client.convert(closed.claim, &remotes, false), None);
+        drop(listener);
+        if n % 3 > 0 {
+            closed.has_ended(&remotes);
+        }
+        until("the port is free", || is_free(&world, 8090));
+    }
+}
+
+#[test]
+fn at_any_limit_the_connections_of_a_closed_listener_go_on() {
+    if skipped() {
+        return;
+    }
+    for limit in ["flows_per_user", "flows"] {
+        let world = World::with(Attach::Tc, &format!("[limits]\n{limit} = 3\n"));
+        let others: Vec<SocketAddr> = (0..10).map(|port| world.b(9000 + port)).collect();
+        let mut closed = Closed::beside(&world, &others);
+        closed.lives();
+        closed.has_ended(&others);
+        closed.lives();
+        let peer = closed.peer.local_addr().unwrap();
+        closed.has_ended(&[peer]);
+        until("the port is free", || is_free(&world, 8080));
+        let listener = within(&world.pair.a, || TcpListener::bind("0.0.0.0:8080").unwrap());
+        assert!(closed.client.claim_bound(&listener).is_ok(), "{limit}");
+    }
 }
 
 /// The sequence number that a socket comes to next.

@@ -1,6 +1,6 @@
 //! The end of claims: of a listener that leaves connections behind, by request, or because what they rest on is gone.
 
-use super::{Held, reason_of_conflict};
+use super::{Closed, Held, reason_of_conflict};
 use crate::connection::{Answer, ConnectionId};
 use crate::proof::local_name;
 use crate::registry::{ClaimId, FlowKey, LaneId, Protocol};
@@ -10,7 +10,7 @@ use nix::sys::socket::{Shutdown, SockaddrStorage, bind, shutdown};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
-use tickwire_link::control::{Claim, ClaimKind, Part, Parts, Push, Reason, Remotes, Reply};
+use tickwire_link::control::{Claim, Part, Parts, Push, Reason, Remotes, Reply};
 use tickwire_link::sys_socket;
 use tickwire_stack::addr::{Address, Endpoint};
 
@@ -23,8 +23,7 @@ impl Service {
         let Some(lane) = self.connections.get(&id).and_then(|c| c.lane) else { return refused(Reason::BadRequest) };
         let limit = self.lanes.get(&lane).map_or(0, |lane| lane.limits.tcp as usize);
         // Once only: what comes to the port afterwards is the next listener's.
-        let listens =
-            |held: &&mut Held| held.kind == ClaimKind::Bound && held.bound.protocol == Protocol::Tcp && !held.converted;
+        let listens = |held: &&mut Held| held.closed.is_none() && held.has_tcp_port();
         let Some(held) = self.claims.get_mut(&claim).filter(|held| held.lane == lane).filter(listens) else {
             return refused(Reason::BadRequest);
         };
@@ -37,8 +36,8 @@ impl Service {
             return Reply::Done.into();
         }
         let remotes = std::mem::take(&mut held.converting);
-        held.converted = true;
-        let (socket, bound, user) = (Arc::clone(&held.socket), held.bound, held.user);
+        held.closed = Some(Closed::new(&remotes));
+        let (socket, bound) = (Arc::clone(&held.socket), held.bound);
         let queue = socket.queue();
         // The listener closes: the kernel's must not go on accepting behind the program's back. A port that the kernel chose it would
         // let go of with that.
@@ -49,6 +48,10 @@ impl Service {
                 let _ = bind(fd.as_raw_fd(), &SockaddrStorage::from(socket_address(fd, bound.local)));
             }
         });
+        if remotes.is_empty() {
+            self.remove_claims(lane, vec![claim]);
+            return Reply::Done.into();
+        }
         // A listener on "any" may have accepted on each of our addresses; the messages name only the remote ends.
         let locals: Vec<Address> = if bound.local.address.is_unspecified() {
             self.nics.addresses().into_iter().collect()
@@ -60,8 +63,18 @@ impl Service {
             .iter()
             .flat_map(|&remote| locals.iter().map(move |&local| flow(Endpoint::new(local, bound.local.port), remote)))
             .filter(|flow| flow.local.address.family() == flow.remote.address.family())
-            .take(self.usage.room_for_flows(user))
             .collect();
+        // The user's own limit does not count: the connections are there, and go on. Where the maps
+        // have no room the port stays the lane's until the last of them is over.
+        if flows.len() > self.usage.room_for_flows_of_all() {
+            tracing::warn!(
+                lane,
+                claim,
+                connections = remotes.len(),
+                "a closed listener keeps its port: limits.flows is reached"
+            );
+            return Reply::Done.into();
+        }
         flows.iter().for_each(|flow| self.forget_given(flow));
         self.leave_out_kernels(lane, bound.local.port, &mut flows);
         // What others that listen at the port have accepted is theirs, also what they accept while the flows are entered.
@@ -72,12 +85,13 @@ impl Service {
                 self.programs.apply_best(changes);
                 if let Some(held) = self.claims.get_mut(&claim) {
                     held.pinned.clear();
+                    held.closed.iter_mut().for_each(|closed| closed.by_flows = true);
                 }
                 let others = self.connections_of_others(lane, bound);
                 for flow in flows.iter().filter(|flow| others.contains(&(flow.local, flow.remote))) {
                     self.unpin(lane, claim, flow);
                 }
-                let _ = self.charge(claim);
+                self.charge_living(claim);
                 Reply::Done.into()
             }
             Err(conflict) => refused(reason_of_conflict(conflict)),
@@ -92,10 +106,9 @@ impl Service {
         for &Part { claim: Claim(claim), remote } in parts.as_slice() {
             match self.claims.get(&claim).filter(|held| held.lane == lane) {
                 Some(_) if remote.port == 0 => whole.push(claim),
-                Some(held) if held.converted => {
-                    if let Ok(changes) = self.registry.release_flows(lane, claim, remote) {
-                        self.programs.apply_best(changes);
-                        let _ = self.charge(claim);
+                Some(held) if held.closed.is_some() => {
+                    if self.connection_is_over(lane, claim, remote) {
+                        whole.push(claim);
                     }
                 }
                 _ => answer = refused(Reason::BadRequest),
@@ -103,6 +116,24 @@ impl Service {
         }
         self.remove_claims(lane, whole);
         answer
+    }
+
+    /// A connection of a closed listener has ended. Says whether it was the last one, and the claim
+    /// is to go.
+    fn connection_is_over(&mut self, lane: LaneId, claim: ClaimId, remote: Endpoint) -> bool {
+        let Some(closed) = self.claims.get_mut(&claim).and_then(|held| held.closed.as_mut()) else { return false };
+        if !closed.ends(remote) {
+            return false;
+        }
+        let (over, by_flows) = (closed.connections.is_empty(), closed.by_flows);
+        if !over
+            && by_flows
+            && let Ok(changes) = self.registry.release_flows(lane, claim, remote)
+        {
+            self.programs.apply_best(changes);
+            self.charge_living(claim);
+        }
+        over
     }
 
     /// Takes claims of a lane out of everything.

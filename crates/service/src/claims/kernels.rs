@@ -5,7 +5,7 @@ use crate::registry::{Bound, Change, ClaimId, FlowKey, LaneId, PortKey, Protocol
 use crate::service::Service;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use tickwire_host::Ends;
-use tickwire_link::control::{ClaimKind, Reason};
+use tickwire_link::control::Reason;
 use tickwire_stack::addr::{Address, Endpoint};
 
 /// Up to so many flows are looked up in the kernel's table one by one. Each look-up takes some
@@ -97,9 +97,7 @@ impl Service {
         let claims: Vec<(ClaimId, LaneId, u16)> = self
             .claims
             .iter()
-            .filter(|(_, held)| {
-                held.kind == ClaimKind::Bound && held.bound.protocol == Protocol::Tcp && !held.converted
-            })
+            .filter(|(_, held)| held.has_tcp_port())
             .filter(|(_, held)| held.bound.covers(Endpoint::new(address, held.bound.local.port)))
             .map(|(&claim, held)| (claim, held.lane, held.bound.local.port))
             .collect();

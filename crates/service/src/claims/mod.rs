@@ -12,6 +12,7 @@ use crate::proof::{Flaw, Proof};
 use crate::registry::{Bound, Change, ClaimId, Conflict, FlowKey, LaneId, Protocol};
 use crate::requests::refused;
 use crate::service::Service;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 use tickwire_host::Query;
@@ -34,15 +35,51 @@ pub(crate) struct Held {
     filtered: bool,
     /// Remotes collected so far for a conversion that takes several messages.
     converting: Vec<Endpoint>,
-    /// It is a closed listener's, for the connections that were left.
-    pub(crate) converted: bool,
+    /// It is a closed listener's, for the connections that are left.
+    pub(crate) closed: Option<Closed>,
     /// Entries of the flow map that are booked on the user beyond the claim itself.
     charged: usize,
     /// Connections of a shared port that stay with this lane (see [`crate::pins`]).
     pub(crate) pinned: Vec<FlowKey>,
 }
 
+/// What is left of a closed listener. Its claim goes with the last of it.
+#[derive(Debug, Default)]
+pub(crate) struct Closed {
+    /// How many connections there are with each remote end: one at each of the host's addresses.
+    connections: HashMap<Endpoint, u32>,
+    /// The claim covers these connections only. There was no room for so many flows otherwise, and
+    /// it covers the port.
+    by_flows: bool,
+}
+
+impl Closed {
+    fn new(remotes: &[Endpoint]) -> Self {
+        let mut connections = HashMap::new();
+        remotes.iter().for_each(|&remote| *connections.entry(remote).or_default() += 1);
+        Self { connections, by_flows: false }
+    }
+
+    /// A connection is over. Says whether it was the last one with this remote end.
+    fn ends(&mut self, remote: Endpoint) -> bool {
+        let Some(count) = self.connections.get_mut(&remote) else { return false };
+        *count -= 1;
+        let last = *count == 0;
+        if last {
+            self.connections.remove(&remote);
+        }
+        last
+    }
+}
+
 impl Held {
+    /// Whether everything that comes to a TCP port is its.
+    pub(crate) fn has_tcp_port(&self) -> bool {
+        self.kind == ClaimKind::Bound
+            && self.bound.protocol == Protocol::Tcp
+            && !self.closed.as_ref().is_some_and(|closed| closed.by_flows)
+    }
+
     fn new(lane: LaneId, user: u32, kind: ClaimKind, bound: Bound, remote: Endpoint, socket: Foreign) -> Self {
         Self {
             lane,
@@ -54,7 +91,7 @@ impl Held {
             socket: Arc::new(socket),
             filtered: false,
             converting: Vec::new(),
-            converted: false,
+            closed: None,
             charged: 0,
             pinned: Vec::new(),
         }
@@ -191,6 +228,15 @@ impl Service {
         }
         held.charged = entries;
         Ok(())
+    }
+
+    /// The same for connections that are there, and go on whatever the user's limit is.
+    fn charge_living(&mut self, claim: ClaimId) {
+        let Some(held) = self.claims.get_mut(&claim) else { return };
+        let entries = self.registry.entries_of(claim).saturating_sub(1);
+        self.usage.give_flows(held.user, held.charged.saturating_sub(entries));
+        self.usage.take_flows(held.user, entries.saturating_sub(held.charged));
+        held.charged = entries;
     }
 
     /// Whether what was proved is a reason to divert anything.
