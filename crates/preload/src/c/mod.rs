@@ -20,6 +20,7 @@ pub(crate) mod data;
 pub(crate) mod descriptor;
 mod direct;
 mod exec;
+mod handle;
 mod message;
 mod process;
 pub(crate) mod signal;
