@@ -13,8 +13,15 @@ use tickwire_stack::path::PathState;
 use tickwire_stack::time::Instant;
 use tickwire_stack::udp::{Datagram, SendTo};
 
-const WANTED: u64 =
-    flag::PKTINFO | flag::RECVTTL | flag::RECVTOS | flag::TIMESTAMP | flag::TIMESTAMPNS | flag::RXQ_OVFL;
+const WANTED: u64 = flag::PKTINFO
+    | flag::RECVTTL
+    | flag::RECVTOS
+    | flag::PKTINFO6
+    | flag::HOPLIMIT
+    | flag::TCLASS
+    | flag::TIMESTAMP
+    | flag::TIMESTAMPNS
+    | flag::RXQ_OVFL;
 
 /// How a datagram came: by which interface, and by which of its addresses the host would answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,7 +32,7 @@ pub(crate) struct Way {
 
 /// The way by which a datagram came, which is the way back; `None` if the program wants to know it and the host has to be asked.
 pub(crate) fn way(access: &Access<'_>, bits: u64, datagram: &Datagram, extras: &Extras<'_>) -> Option<Way> {
-    let told = bits & flag::PKTINFO != 0 && extras.control.is_some();
+    let told = bits & (flag::PKTINFO | flag::PKTINFO6) != 0 && extras.control.is_some();
     if !told && !datagram.source.address.is_link_local() {
         return Some(Way::default());
     }
@@ -52,37 +59,38 @@ pub(crate) fn received(now: Instant, bits: u64, datagram: &Datagram, way: Way, e
         whole &= control.push(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &datagram.drops.to_ne_bytes());
     }
     let number = |n: u8| c_int::from(n).to_ne_bytes();
-    // A v6 socket tells of an IPv4 datagram in IPv4's messages where Linux does so (TTL, TOS), and of its address mapped.
-    let v4 = datagram.destination.to_v4();
-    if has(flag::PKTINFO) {
-        match v4 {
-            Some(octets) if !v6 => {
-                // As Linux fills in `ipi_spec_dst`: what an answer would come from, which is never a group.
-                let own = if datagram.destination.is_multicast() { local.to_v4().unwrap_or_default() } else { octets };
-                let mut data = [0; 12];
-                data[..4].copy_from_slice(&interface.to_ne_bytes());
-                data[4..8].copy_from_slice(&own);
-                data[8..].copy_from_slice(&octets);
-                whole &= control.push(libc::IPPROTO_IP, libc::IP_PKTINFO, &data);
-            }
-            _ => {
-                let mut data = [0; 20];
-                data[..16].copy_from_slice(&datagram.destination.0);
-                data[16..].copy_from_slice(&interface.to_ne_bytes());
-                whole &= control.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &data);
-            }
+    // On Linux each option tells of the datagrams of its own family, and IPV6_PKTINFO, with the
+    // address mapped, also of IPv4's.
+    if has(flag::PKTINFO6) {
+        let mut data = [0; 20];
+        data[..16].copy_from_slice(&datagram.destination.0);
+        data[16..].copy_from_slice(&interface.to_ne_bytes());
+        whole &= control.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &data);
+    }
+    if let Some(octets) = datagram.destination.to_v4() {
+        if has(flag::PKTINFO) {
+            // As Linux fills in `ipi_spec_dst`: what an answer would come from, which is never a
+            // group.
+            let own = if datagram.destination.is_multicast() { local.to_v4().unwrap_or_default() } else { octets };
+            let mut data = [0; 12];
+            data[..4].copy_from_slice(&interface.to_ne_bytes());
+            data[4..8].copy_from_slice(&own);
+            data[8..].copy_from_slice(&octets);
+            whole &= control.push(libc::IPPROTO_IP, libc::IP_PKTINFO, &data);
         }
-    }
-    if has(flag::RECVTTL) {
-        let (level, kind) =
-            if v4.is_some() { (libc::IPPROTO_IP, libc::IP_TTL) } else { (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) };
-        whole &= control.push(level, kind, &number(datagram.ttl));
-    }
-    if has(flag::RECVTOS) {
-        whole &= match v4 {
-            Some(_) => control.push(libc::IPPROTO_IP, libc::IP_TOS, &[datagram.tos]),
-            None => control.push(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &number(datagram.tos)),
-        };
+        if has(flag::RECVTTL) {
+            whole &= control.push(libc::IPPROTO_IP, libc::IP_TTL, &number(datagram.ttl));
+        }
+        if has(flag::RECVTOS) {
+            whole &= control.push(libc::IPPROTO_IP, libc::IP_TOS, &[datagram.tos]);
+        }
+    } else {
+        if has(flag::HOPLIMIT) {
+            whole &= control.push(libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT, &number(datagram.ttl));
+        }
+        if has(flag::TCLASS) {
+            whole &= control.push(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &number(datagram.tos));
+        }
     }
     if !whole {
         extras.flags |= libc::MSG_CTRUNC;

@@ -71,6 +71,15 @@ pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]
     let id = loop {
         let (stage, flags) = lane.with(|access| subject.stage(access))?;
         match (stage, name) {
+            // As on Linux it listens no more, and is bound as it was.
+            (Stage::Listener(_), Name::Unspecified) => {
+                crate::socket::close::stop_listening(lane, index);
+                crate::wait::epoll::moved_to_kernel(lane, index);
+                if flags & flag::NONBLOCK == 0 {
+                    kernel::restore_blocking(fd);
+                }
+                return sys::connect(fd, address);
+            }
             (Stage::Listener(_), _) => return Err(Errno(libc::EISCONN)),
             (Stage::Connection(id), Name::Unspecified) => return disconnect(lane, index, id, flag::TAKEN_BACK),
             // It may begin anew, whether or not the end of the last attempt was told.

@@ -121,9 +121,12 @@ fn set_common(access: &mut Access<'_>, index: u32, level: c_int, name: c_int, nu
             description.set(flag::TIMESTAMP, false);
             flag::TIMESTAMPNS
         }
-        (libc::IPPROTO_IP, libc::IP_PKTINFO) | (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) => flag::PKTINFO,
-        (libc::IPPROTO_IP, libc::IP_RECVTTL) | (libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT) => flag::RECVTTL,
-        (libc::IPPROTO_IP, libc::IP_RECVTOS) | (libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS) => flag::RECVTOS,
+        (libc::IPPROTO_IP, libc::IP_PKTINFO) => flag::PKTINFO,
+        (libc::IPPROTO_IP, libc::IP_RECVTTL) => flag::RECVTTL,
+        (libc::IPPROTO_IP, libc::IP_RECVTOS) => flag::RECVTOS,
+        (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) => flag::PKTINFO6,
+        (libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT) => flag::HOPLIMIT,
+        (libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS) => flag::TCLASS,
         (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => flag::RXQ_OVFL,
         (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => flag::V6ONLY,
         (libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP) | (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_LOOP) => {

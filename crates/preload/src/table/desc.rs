@@ -69,12 +69,18 @@ pub(crate) mod flag {
     pub(crate) const KERNEL_QUIET: u64 = 1 << 10;
     /// TCP: made by accept; the name is that of the stack's socket, for the kernel socket is only a placeholder.
     pub(crate) const ACCEPTED: u64 = 1 << 11;
-    /// IP_PKTINFO or IPV6_RECVPKTINFO.
+    /// IP_PKTINFO.
     pub(crate) const PKTINFO: u64 = 1 << 12;
-    /// IP_RECVTTL or IPV6_RECVHOPLIMIT.
+    /// IP_RECVTTL.
     pub(crate) const RECVTTL: u64 = 1 << 13;
-    /// IP_RECVTOS or IPV6_RECVTCLASS.
+    /// IP_RECVTOS.
     pub(crate) const RECVTOS: u64 = 1 << 14;
+    /// IPV6_RECVPKTINFO.
+    pub(crate) const PKTINFO6: u64 = 1 << 37;
+    /// IPV6_RECVHOPLIMIT.
+    pub(crate) const HOPLIMIT: u64 = 1 << 38;
+    /// IPV6_RECVTCLASS.
+    pub(crate) const TCLASS: u64 = 1 << 39;
     /// SO_TIMESTAMP.
     pub(crate) const TIMESTAMP: u64 = 1 << 15;
     /// SO_TIMESTAMPNS.
@@ -115,6 +121,9 @@ pub(crate) mod flag {
     pub(crate) const OPTIONS: u64 = 1 << 34;
     /// TCP: connected from a port that the lane held, and holds again when the connection has ended.
     pub(crate) const EPHEMERAL: u64 = 1 << 35;
+    /// An epoll instance: kernel descriptors have left no room for what its set has ready, which is
+    /// told first next time.
+    pub(crate) const SET_FIRST: u64 = 1 << 36;
     /// No socket: what a process left when it ended, see [`super::Left`].
     pub(crate) const LEFT: u64 = 1 << 30;
 }

@@ -69,6 +69,76 @@ fn kernel_descriptors_and_ours_share_an_instance() {
     [fd, bell, epfd].into_iter().for_each(close);
 }
 
+/// The data of the events of so many waits that take so many events at a time.
+fn told_in_turn(epfd: c_int, waits: usize, at_a_time: usize) -> Vec<u64> {
+    let Entry::Epoll(index) = TABLE.get(epfd) else { panic!("an instance with a set") };
+    let mut events = vec![epoll_event { events: 0, u64: 0 }; at_a_time];
+    let mut wait = || {
+        let n = epoll_wait::wait(epfd, index, &mut events, Some(Span::from_millis(5)), None).unwrap();
+        events[..n].iter().map(|event| event.u64).collect::<Vec<_>>()
+    };
+    (0..waits).flat_map(|_| wait()).collect()
+}
+
+#[test]
+fn whatever_is_ready_has_its_turn_however_few_events_are_taken_at_a_time() {
+    let epfd = sys::epoll_create(0).unwrap();
+    let bells = [(); 3].map(|()| sys::eventfd().unwrap());
+    let fds = [(); 2].map(|()| connected(7));
+    bells.iter().zip(1..).for_each(|(&bell, data)| add(epfd, bell, IN, data));
+    fds.iter().zip(11..).for_each(|(&fd, data)| add(epfd, fd, IN, data));
+    bells.into_iter().for_each(sys::ring);
+    fds.into_iter().for_each(|fd| assert_eq!(send(fd, b"x", 0, None), Ok(1)));
+    assert_eq!(ready(epfd).len(), 5);
+    for at_a_time in 1..=5 {
+        let told = told_in_turn(epfd, 30, at_a_time);
+        let times = |data: u64| told.iter().filter(|&&told| told == data).count();
+        let each = [1, 2, 3, 11, 12].map(times);
+        assert!(each.iter().all(|&times| times >= 5 * at_a_time.min(3)), "{at_a_time} at a time: {each:?}");
+    }
+    // With nothing of the kernel's, the others are told as often as there is room for.
+    bells.into_iter().for_each(sys::drain);
+    assert_eq!(told_in_turn(epfd, 4, 1).len(), 4);
+    [&fds[..], &bells, &[epfd]].concat().into_iter().for_each(close);
+}
+
+#[test]
+fn exclusive_interest_is_for_adding_alone() {
+    let epfd = sys::epoll_create(0).unwrap();
+    let fd = connected(7);
+    let (exclusive, invalid) = (IN | libc::EPOLLEXCLUSIVE as u32, Err(Errno(libc::EINVAL)));
+    let control = |op, events| epoll::control(epfd, op, fd, events, 0);
+    assert_eq!(control(libc::EPOLL_CTL_ADD, exclusive | libc::EPOLLONESHOT as u32), invalid);
+    assert_eq!(control(libc::EPOLL_CTL_ADD, exclusive | libc::EPOLLET as u32), Ok(()));
+    assert_eq!(control(libc::EPOLL_CTL_MOD, IN), invalid, "it was added so");
+    assert_eq!(control(libc::EPOLL_CTL_DEL, 0), Ok(()));
+    assert_eq!(control(libc::EPOLL_CTL_ADD, IN), Ok(()));
+    assert_eq!(control(libc::EPOLL_CTL_MOD, exclusive), invalid);
+    let outer = sys::epoll_create(0).unwrap();
+    assert_eq!(epoll::control(outer, libc::EPOLL_CTL_ADD, epfd, exclusive, 0), invalid, "it is an instance");
+    [fd, outer, epfd].into_iter().for_each(close);
+}
+
+#[test]
+fn instances_do_not_contain_each_other() {
+    let circle = Err(Errno(libc::ELOOP));
+    for ours_in in [[true, false], [false, true], [true, true], [false, false]] {
+        for mode in [0, libc::EPOLLET as u32] {
+            let both = [(); 2].map(|()| create());
+            let fds = ours_in.map(|ours| ours.then(|| connected(7)));
+            both.iter().zip(fds).for_each(|(&epfd, fd)| fd.into_iter().for_each(|fd| add(epfd, fd, IN, 1)));
+            let [a, b] = both;
+            let contain = |outer, inner| epoll::control(outer, libc::EPOLL_CTL_ADD, inner, IN | mode, 2);
+            assert_eq!(contain(a, b), Ok(()), "{ours_in:?}");
+            assert_eq!(contain(b, a), circle, "{ours_in:?}");
+            // It has left nothing behind: the other way round is allowed when the first is undone.
+            assert_eq!(epoll::control(a, libc::EPOLL_CTL_DEL, b, 0, 0), Ok(()), "{ours_in:?}");
+            assert_eq!(contain(b, a), Ok(()), "{ours_in:?}");
+            fds.into_iter().flatten().chain(both).for_each(close);
+        }
+    }
+}
+
 #[test]
 fn a_thread_that_polls_an_instance_hears_of_a_socket_that_is_added_meanwhile() {
     // SAFETY: a plain number.

@@ -45,6 +45,24 @@ fn what_waits_for_a_connection_that_is_refused_is_told() {
     [written, read].into_iter().for_each(close);
 }
 
+/// As on Linux: it can be made to listen again, or be connected.
+#[test]
+fn a_listener_that_is_connected_to_nowhere_listens_no_more() {
+    let fd = socket(libc::SOCK_STREAM);
+    ops::bind(fd, &address(Address::ANY_V4, 0)).unwrap();
+    let nowhere = [0u8; 16];
+    for _ in 0..3 {
+        ops::listen(fd, 8).unwrap();
+        let port = sys::socket_name(fd, false).unwrap().port;
+        let listens = || sys::option(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN);
+        assert_eq!(listens(), Ok(1));
+        assert_eq!(ops::connect(fd, &nowhere), Ok(()));
+        assert_eq!((ops::accept(fd, 0).err(), listens()), (Some(Errno(libc::EINVAL)), Ok(0)));
+        assert_eq!(sys::socket_name(fd, false).unwrap().port, port);
+    }
+    close(fd);
+}
+
 /// As on Linux: it has a name, although the kernel socket of a connection may have none.
 #[test]
 fn a_connection_is_not_bound_anew() {

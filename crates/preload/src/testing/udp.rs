@@ -65,14 +65,21 @@ fn where_no_route_leads_each_datagram_gets_the_kernels_own_error() {
     close(fd);
 }
 
-#[test]
-fn control_messages_tell_destination_and_hops() {
+/// Level and kind of what comes beside a datagram from the peer, with its data, where these options
+/// are set.
+fn told_beside(domain: c_int, options: &[(c_int, c_int)]) -> Vec<(c_int, c_int, Vec<u8>)> {
     use crate::c::sys::Control;
-    let fd = socket(libc::SOCK_DGRAM);
-    for option in [libc::IP_PKTINFO, libc::IP_RECVTTL, libc::IP_RECVTOS] {
-        crate::socket::options::set(fd, libc::IPPROTO_IP, option, &1i32.to_ne_bytes());
+    let fd = crate::socket::open::socket(domain, libc::SOCK_DGRAM, 0).unwrap();
+    for &(level, option) in options {
+        crate::socket::options::set(fd, level, option, &1i32.to_ne_bytes());
     }
-    send(fd, b"x", 0, Some((THERE, 7))).unwrap();
+    let to = crate::c::name::emit(Endpoint::new(THERE, 7), domain == libc::AF_INET6, 0);
+    let text = one(b"x".as_ptr().cast(), 1);
+    // SAFETY: the text lives on.
+    let mut text = unsafe { Buffers::new(text.as_ptr(), 1) }.unwrap();
+    let mut extras = Extras { name: to.0, name_len: to.1, ..Extras::default() };
+    let name = crate::c::name::Name::parse(&to.0[..to.1]);
+    assert_eq!(ops::send(fd, &mut text, 0, Some(name), &mut extras), Ok(1));
     let mut place = [0u64; 32];
     let mut data = [0u8; 8];
     let iov = one(data.as_mut_ptr().cast(), 8);
@@ -87,11 +94,33 @@ fn control_messages_tell_destination_and_hops() {
     let written = unsafe { Control::new(place.as_mut_ptr().cast(), written) };
     let mut seen = Vec::new();
     written.each(|level, kind, data| seen.push((level, kind, data.to_vec())));
+    close(fd);
+    seen
+}
+
+#[test]
+fn control_messages_tell_destination_and_hops() {
+    let asked = [libc::IP_PKTINFO, libc::IP_RECVTTL, libc::IP_RECVTOS].map(|option| (libc::IPPROTO_IP, option));
+    let seen = told_beside(libc::AF_INET, &asked);
     let kinds: Vec<_> = seen.iter().map(|(_, kind, _)| *kind).collect();
     assert_eq!(kinds, [libc::IP_PKTINFO, libc::IP_TTL, libc::IP_TOS]);
     assert_eq!(seen[0].2[8..12], [10, 99, 0, 1]);
     assert_eq!(seen[1].2, 64i32.to_ne_bytes());
-    close(fd);
+}
+
+#[test]
+fn each_option_tells_of_the_datagrams_of_its_own_family() {
+    let v4 = |option| (libc::IPPROTO_IP, option);
+    let v6 = |option| (libc::IPPROTO_IPV6, option);
+    let kinds = |options: &[(c_int, c_int)]| {
+        told_beside(libc::AF_INET6, options).into_iter().map(|(level, kind, _)| (level, kind)).collect::<Vec<_>>()
+    };
+    assert_eq!(kinds(&[v4(libc::IP_PKTINFO)]), [v4(libc::IP_PKTINFO)]);
+    assert_eq!(kinds(&[v6(libc::IPV6_RECVPKTINFO)]), [v6(libc::IPV6_PKTINFO)], "mapped");
+    let both = [v4(libc::IP_PKTINFO), v6(libc::IPV6_RECVPKTINFO)];
+    assert_eq!(kinds(&both), [v6(libc::IPV6_PKTINFO), v4(libc::IP_PKTINFO)]);
+    assert_eq!(kinds(&[v6(libc::IPV6_RECVHOPLIMIT), v6(libc::IPV6_RECVTCLASS)]), []);
+    assert_eq!(kinds(&[v4(libc::IP_RECVTTL), v4(libc::IP_RECVTOS)]), [v4(libc::IP_TTL), v4(libc::IP_TOS)]);
 }
 
 #[test]

@@ -179,6 +179,9 @@ fn interest(events: u32) -> Interest {
 /// Something to read.
 pub(crate) const IN: u32 = libc::EPOLLIN as u32;
 const MODES: u32 = (libc::EPOLLET | libc::EPOLLONESHOT) as u32;
+/// What may be asked for together with `EPOLLEXCLUSIVE`.
+const EXCLUSIVE_WITH: u32 =
+    (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLERR | libc::EPOLLHUP | libc::EPOLLWAKEUP | libc::EPOLLET) as u32;
 
 /// Puts a descriptor where it belongs at this moment: into the stack's set, the kernel's instance, or both.
 fn place(lane: &'static Lane, fd: c_int, entry: Entry, registration: &mut Registration, modify: bool) -> Result<()> {
@@ -208,8 +211,16 @@ fn place(lane: &'static Lane, fd: c_int, entry: Entry, registration: &mut Regist
             let wanted = if in_stack { wanted } else { events };
             let op = if registration.in_kernel { libc::EPOLL_CTL_MOD } else { libc::EPOLL_CTL_ADD };
             let placed = sys::epoll_ctl(epfd, op, fd, wanted, if in_stack { shadow_of(index, fd) } else { data });
-            if !in_stack {
-                placed?;
+            // The kernel knows of all instances which contains which, also of those without a set:
+            // a circle is refused.
+            if let Err(error) = placed
+                && (!in_stack || matches!(entry, Entry::Epoll(_)))
+            {
+                if in_stack && !modify {
+                    registration.in_stack = false;
+                    let _ = lane.with(|access| remove(access, epfd, entry, fd));
+                }
+                return Err(error);
             }
             registration.in_kernel = true;
         }
@@ -256,6 +267,20 @@ pub(crate) fn control(epfd: c_int, op: c_int, fd: c_int, events: u32, data: u64)
     done
 }
 
+/// Whether `EPOLLEXCLUSIVE` is used as epoll_ctl(2) allows it: when a descriptor that is no
+/// instance is added, with few other events, and with no change later. `before`: for what it was
+/// registered.
+fn is_exclusive_as_allowed(op: c_int, entry: Entry, events: u32, before: Option<u32>) -> bool {
+    let exclusive = |events: u32| events & libc::EPOLLEXCLUSIVE as u32 != 0;
+    match op {
+        libc::EPOLL_CTL_ADD if exclusive(events) => {
+            !matches!(entry, Entry::Epoll(_)) && events & !EXCLUSIVE_WITH & !(libc::EPOLLEXCLUSIVE as u32) == 0
+        }
+        libc::EPOLL_CTL_MOD => !exclusive(events) && !before.is_some_and(exclusive),
+        _ => true,
+    }
+}
+
 /// Changes one of a descriptor's registrations: with which instance, for what, and what it is told by.
 fn change(
     lane: &'static Lane,
@@ -266,6 +291,9 @@ fn change(
     (epfd, events, data): (c_int, u32, u64),
 ) -> Result<()> {
     let known = list.iter().position(|r| same(r.epfd, epfd));
+    if !is_exclusive_as_allowed(op, entry, events, known.map(|at| list[at].events)) {
+        return Err(Errno(libc::EINVAL));
+    }
     match (op, known) {
         (libc::EPOLL_CTL_ADD, Some(_)) => Err(Errno(libc::EEXIST)),
         (libc::EPOLL_CTL_ADD, None) => {

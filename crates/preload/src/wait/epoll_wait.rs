@@ -138,6 +138,63 @@ fn take(epfd: c_int, events: &mut [epoll_event]) -> Result<usize> {
     Ok(without(&mut events[..n], |data| data == MARK))
 }
 
+/// What the program is told in one wait.
+struct Told<'a> {
+    events: &'a mut [epoll_event],
+    count: usize,
+}
+
+impl Told<'_> {
+    fn room(&self) -> usize {
+        self.events.len() - self.count
+    }
+
+    /// Adds an event, or joins it with one of the first `others` that has the same data: a UDP
+    /// socket that is ready on both sides is one descriptor, so one event. Descriptors that share
+    /// their data cannot be told apart by the program either.
+    fn add(&mut self, event: epoll_event, others: usize) {
+        if let Some(same) = self.events[..others].iter_mut().find(|told| told.u64 == event.u64) {
+            same.events |= event.events;
+        } else if let Some(place) = self.events.get_mut(self.count) {
+            *place = event;
+            self.count += 1;
+        }
+    }
+
+    /// Adds what the set has ready.
+    fn add_ready(&mut self, access: &mut Access<'_>, set: SetId) -> Result<()> {
+        let (room, others) = (self.room(), self.count);
+        if room == 0 {
+            return Ok(());
+        }
+        let add = |event: tickwire_stack::watch::Event| {
+            self.add(epoll_event { events: event.ready.0, u64: event.data }, others);
+        };
+        access.stack.set_wait(set, room, add).map(drop).map_err(errno)
+    }
+
+    /// Adds what the kernel's instance has ready. Says whether it had anything.
+    fn add_kernels(
+        &mut self,
+        access: &mut Access<'_>,
+        (epfd, set): (c_int, SetId),
+        strays: &mut Few<u32>,
+    ) -> Result<bool> {
+        let others = self.count;
+        let taken = take(epfd, &mut self.events[others..])?;
+        if taken == 0 {
+            return Ok(false);
+        }
+        readiness::kernel_spoke(access.now);
+        let kept = translate(access, set, &mut self.events[others..others + taken], strays);
+        for at in others..others + kept {
+            let event = self.events[at];
+            self.add(event, others);
+        }
+        Ok(true)
+    }
+}
+
 /// `epoll_wait` and its kin on an instance with a set.
 pub(crate) fn wait(
     epfd: c_int,
@@ -180,39 +237,30 @@ fn wait_for(
         let set = set.ok_or(Errno(libc::EBADF))?;
         *own = Some(set);
         let strict = looked.is_never() && *access.descriptions().get(index).claim() != 0;
-        let mut n = 0;
-        // Kernel descriptors first when it is their turn, or a busy set would never let them through.
-        if strict || kernel.wants_look(access.now, looked) {
+        let mut told = Told { events: &mut *events, count: 0 };
+        let looks = strict || kernel.wants_look(access.now, looked);
+        // Kernel descriptors first, or a busy set would never let them through; but after they have
+        // left no room for the set, it is the set's turn.
+        let set_first = looks && access.descriptions().get(index).has(flag::SET_FIRST);
+        if set_first {
+            told.add_ready(access, set)?;
+            access.descriptions().get(index).set(flag::SET_FIRST, false);
+        }
+        if looks && told.room() > 0 {
             looked = access.now;
-            n = take(epfd, events)?;
-            if n > 0 {
-                readiness::kernel_spoke(access.now);
-                let known = strays.len();
-                n = translate(access, set, &mut events[..n], strays);
-                if n == 0 && strays.len() > known {
-                    return Err(DEMOTED);
-                }
+            let known = strays.len();
+            let any = told.add_kernels(access, (epfd, set), strays)?;
+            if any && told.count == 0 && strays.len() > known {
+                return Err(DEMOTED);
+            }
+            if !set_first && told.room() == 0 {
+                access.descriptions().get(index).set(flag::SET_FIRST, true);
             }
         }
-        let from_kernel = n;
-        let room = events.len() - n;
-        if room > 0 {
-            access
-                .stack
-                .set_wait(set, room, |event| {
-                    // A UDP socket that is ready on both sides is one descriptor, so one event. Descriptors that share their data
-                    // cannot be told apart by the program either.
-                    let (before, _) = events.split_at_mut(from_kernel);
-                    if let Some(same) = before.iter_mut().find(|told| told.u64 == event.data) {
-                        same.events |= event.ready.0;
-                    } else if let Some(place) = events.get_mut(n) {
-                        *place = epoll_event { events: event.ready.0, u64: event.data };
-                        n += 1;
-                    }
-                })
-                .map_err(errno)?;
+        if !set_first {
+            told.add_ready(access, set)?;
         }
-        if n == 0 { Err(AGAIN) } else { Ok(n) }
+        if told.count == 0 { Err(AGAIN) } else { Ok(told.count) }
     };
     let first = lane.with(|access| attempt(access, Kernel::Unknown));
     let answer = match first {

@@ -57,7 +57,9 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigs
             let description = entry.description();
             description.into_iter().for_each(|index| ours.push(index));
             may_come |= matches!(entry, Entry::Instance(_));
-            if fd.fd >= 0 && (events != 0 || description.is_none()) {
+            // The kernel's answer is not only to what is asked: a socket that was never connected
+            // has hung up.
+            if fd.fd >= 0 && (events != 0 || readiness::is_kernels(access, entry)) {
                 foreign |= description.is_none();
                 kernel.push(pollfd { fd: fd.fd, events: short(events), revents: 0 });
                 asked.push(Asked { place, entry });

@@ -27,6 +27,15 @@ pub(crate) fn kernel_events(access: &mut Access<'_>, entry: Entry, events: u32) 
     }
 }
 
+/// Whether the kernel alone answers for a descriptor: it is none of ours, or the stack does not
+/// have the socket.
+pub(crate) fn is_kernels(access: &mut Access<'_>, entry: Entry) -> bool {
+    let Some(index) = entry.description() else { return true };
+    let mut descriptions = access.descriptions();
+    let description = descriptions.get(index);
+    description.has(flag::KERNEL) || description.socket().kind == SocketKind::None
+}
+
 /// The bits that ask for something to read; same numbers in poll and epoll.
 const READING: u32 = (libc::POLLIN | libc::POLLPRI | libc::POLLRDNORM | libc::POLLRDBAND) as u32;
 
