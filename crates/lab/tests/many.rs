@@ -183,5 +183,6 @@ fn many_connections_one_after_the_other_go_round_among_a_thousand_ports() {
     let soonest = again.min();
     assert_eq!(ports.len(), 4000);
     assert!(soonest.is_some_and(|connections| connections >= 1000), "{soonest:?} connections later");
-    assert!((1024..1700).contains(&last.len()), "{} ports", last.len());
+    // Those that have ended and not been found yet come on top.
+    assert!((1024..3000).contains(&last.len()), "{} ports", last.len());
 }
