@@ -181,6 +181,7 @@ fn many_connections_one_after_the_other_go_round_among_a_thousand_ports() {
     let mut last = std::collections::HashMap::new();
     let again = ports.iter().enumerate().filter_map(|(n, port)| last.insert(port, n).map(|before| n - before));
     let soonest = again.min();
+    println!("{} ports, one again after {soonest:?} connections", last.len());
     assert_eq!(ports.len(), 4000);
     assert!(soonest.is_some_and(|connections| connections >= 1000), "{soonest:?} connections later");
     // Those that have ended and not been found yet come on top.

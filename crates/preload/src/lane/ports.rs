@@ -12,8 +12,8 @@ use tickwire_link::control::{Claim, EphemeralPort, EphemeralPorts, Part, Reply, 
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::time::{Instant, Span};
 
-/// A thread that finds no port looks for ended connections no more often than this: the list of
-/// those that have not ended may be long.
+/// A thread that connects looks for connections that have ended no more often than this: the list of
+/// those that have not may be long.
 const LOOK_FOR_ENDED: Span = Span::from_millis(5);
 
 /// When one last did, in nanoseconds.
@@ -69,12 +69,11 @@ impl Lane {
                 if access.ports().namespace().is_some_and(|namespace| namespace != here) {
                     return Ok(Err(None));
                 }
-                let mut port = access.ports().take(source, now);
-                if port.is_none() && may_look_for_ended(now) {
+                if access.ports().wants_back() && may_look_for_ended(now) {
                     pending::put_ports_back(self, access);
-                    port = access.ports().take(source, now);
                 }
-                Ok(port.ok_or_else(|| access.ports().next_ask(now)))
+                let mut ports = access.ports();
+                Ok(ports.take(source, now).ok_or_else(|| ports.next_ask(now)))
             })
         };
         let mut found = look().ok()?;

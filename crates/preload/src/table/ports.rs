@@ -13,7 +13,10 @@ use tickwire_stack::time::{Instant, Span};
 /// From so many resting ports on, one that has not rested for [`REST`] is taken: the program opens
 /// more connections than ports could rest for.
 const ENOUGH_RESTING: usize = 1024;
-/// Most that rest: so many more that some are left until the next ones come back.
+/// While fewer rest, it is looked for connections that have ended whose ports are to come back: in
+/// time, or further ones would be asked for.
+const SPARE_RESTING: usize = ENOUGH_RESTING * 5 / 4;
+/// Most that rest.
 const MOST_RESTING: usize = ENOUGH_RESTING * 3 / 2;
 /// Most ports that a lane holds unused: it has so many only while it opens thousands of connections
 /// a second.
@@ -149,6 +152,11 @@ impl<'a> Ports<'a> {
 
     fn rest_enough(&self) -> bool {
         self.words[RESTING] as usize >= ENOUGH_RESTING
+    }
+
+    /// Whether ports of connections that have ended should come back.
+    pub(crate) fn wants_back(&self) -> bool {
+        (self.words[RESTING] as usize) < SPARE_RESTING
     }
 
     /// Takes a port of an address out, if there is one: one from which nothing was ever connected,
