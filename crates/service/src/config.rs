@@ -135,7 +135,7 @@ pub struct LaneConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GroupConfig {
-    /// The real-time priority (`SCHED_FIFO`, 1 to 99) of their threads that use a lane. Unset: none.
+    /// The real-time priority (`SCHED_FIFO`, 1 to 99) of threads that use a lane. Unset: none.
     pub realtime: Option<u32>,
 }
 

@@ -74,15 +74,13 @@ impl Service {
             let Some(Waiting { id, request, program }) = self.ready_lanes.waiting.pop_front() else { return };
             let number = blank.number;
             let given = self.give_lane(id, program, blank);
-            let (given, answer) = match given {
-                Ok(answer) => (true, answer),
-                Err(reason) => {
-                    self.remove_lane(number, false);
-                    (false, self.without_lane(id, program, reason))
-                }
-            };
+            let is_given = given.is_ok();
+            let answer = given.unwrap_or_else(|reason| {
+                self.remove_lane(number, false);
+                self.without_lane(id, program, reason)
+            });
             self.answer(id, request, answer);
-            if given {
+            if is_given {
                 self.grant_real_time(id);
             }
         }

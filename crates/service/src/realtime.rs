@@ -48,7 +48,7 @@ fn groups_of(socket: BorrowedFd<'_>) -> Vec<u32> {
 impl Service {
     /// Gives a process that has a lane now the real-time priority of its groups, if they have one.
     pub(crate) fn grant_real_time(&mut self, id: ConnectionId) {
-        let Some(connection) = self.connections.get_mut(&id).filter(|_| !self.priorities.0.is_empty()) else {
+        let Some(connection) = self.connections.get(&id).filter(|_| !self.priorities.0.is_empty()) else {
             return;
         };
         let Some(priority) = self.priorities.of(&groups_of(connection.as_fd())) else { return };
@@ -61,10 +61,7 @@ impl Service {
             return;
         }
         tracing::info!(pid, priority, "real-time priority granted");
-        match connection.push(Push::Realtime { priority }) {
-            Ok(()) => self.flush(id),
-            Err(end) => self.end_connection(id, &end),
-        }
+        self.push(id, Push::Realtime { priority });
     }
 }
 

@@ -159,12 +159,16 @@ impl Service {
     pub(crate) fn push_to_lane(&mut self, lane: LaneId, push: impl Fn() -> Push) {
         let Some(lane) = self.lanes.get(&lane) else { return };
         for id in lane.connections.clone() {
-            let done = self.connections.get_mut(&id).map(|connection| connection.push(push()));
-            match done {
-                Some(Err(end)) => self.end_connection(id, &end),
-                Some(Ok(())) => self.flush(id),
-                None => {}
-            }
+            self.push(id, push());
+        }
+    }
+
+    /// Tells something to one process.
+    pub(crate) fn push(&mut self, id: ConnectionId, push: Push) {
+        match self.connections.get_mut(&id).map(|connection| connection.push(push)) {
+            Some(Err(end)) => self.end_connection(id, &end),
+            Some(Ok(())) => self.flush(id),
+            None => {}
         }
     }
 

@@ -155,8 +155,7 @@ impl Usage {
     /// How many flows a user may book beyond those that he has.
     pub(crate) fn room_for_flows(&self, user: u32) -> usize {
         let own = self.users.get(&user).map_or(0, |used| used.flows);
-        let left = self.limits.flows.saturating_sub(self.total.flows);
-        left.min(self.limits.flows_per_user.saturating_sub(own)) as usize
+        self.room_for_flows_of_all().min(self.limits.flows_per_user.saturating_sub(own) as usize)
     }
 
     /// How many flows there is room for in the maps.

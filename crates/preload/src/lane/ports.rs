@@ -12,8 +12,8 @@ use tickwire_link::control::{Claim, EphemeralPort, EphemeralPorts, Part, Reply, 
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::time::{Instant, Span};
 
-/// A thread that connects looks for connections that have ended no more often than this: the list of
-/// those that have not may be long.
+/// A thread that connects looks for connections that have ended no more often than this: the list
+/// of those that have not may be long.
 const LOOK_FOR_ENDED: Span = Span::from_millis(5);
 
 /// When one last did, in nanoseconds.

@@ -21,8 +21,8 @@ thread_local! {
     static TAKEN_UP: Cell<u32> = const { Cell::new(0) };
 }
 
-/// The service grants it. A thread that polls for ever (`--spin always`) would keep the kernel's own
-/// threads from its processor, and has none.
+/// The service grants it. A thread that polls for ever (`--spin always`) would keep the kernel's
+/// own threads from its processor, and has none.
 pub(crate) fn granted(priority: u32) {
     let settings = start::settings();
     if settings.realtime && settings.spin != Spin::Always && (1..=99).contains(&priority) {

@@ -222,6 +222,16 @@ mod tests {
         })
     }
 
+    /// The row of a connection that the stack has, and its ends.
+    fn living(lane: &'static Lane, index: u32) -> (&'static table::Row, [Endpoint; 2]) {
+        let ends = [1, 2].map(|port| Endpoint::new(testing::THERE, port));
+        let row = lane.with(|access| Ok(access.tcp_row(index).unwrap())).unwrap();
+        row.kind.set(table::kind::TCP);
+        row.local.set(ends[0]);
+        row.remote.set(ends[1]);
+        (row, ends)
+    }
+
     #[test]
     fn what_was_closed_on_one_lane_is_not_released_on_the_next() {
         let ((before, _service), (next, service)) = (testing::another(), testing::another());
@@ -241,11 +251,7 @@ mod tests {
     #[test]
     fn the_program_does_not_end_before_a_connection_that_was_closed_before_it_was_open() {
         let (lane, _service) = testing::another();
-        let ends = [1, 2].map(|port| Endpoint::new(testing::THERE, port));
-        let row = lane.with(|access| Ok(access.tcp_row(5).unwrap())).unwrap();
-        row.kind.set(table::kind::TCP);
-        row.local.set(ends[0]);
-        row.remote.set(ends[1]);
+        let (row, ends) = living(lane, 5);
         add(
             lane,
             Closed {
@@ -270,11 +276,7 @@ mod tests {
     #[test]
     fn what_a_process_leaves_at_its_end_another_releases_when_it_is_over() {
         let (lane, service) = testing::another();
-        let ends = [1, 2].map(|port| Endpoint::new(testing::THERE, port));
-        let row = lane.with(|access| Ok(access.tcp_row(3).unwrap())).unwrap();
-        row.kind.set(table::kind::TCP);
-        row.local.set(ends[0]);
-        row.remote.set(ends[1]);
+        let (row, ends) = living(lane, 3);
         let closed = Closed {
             index: 3,
             local: ends[0],
@@ -315,11 +317,7 @@ mod tests {
     #[test]
     fn the_port_of_a_connection_that_has_ended_stays_with_the_lane() {
         let (lane, service) = testing::another();
-        let ends = [1, 2].map(|port| Endpoint::new(testing::THERE, port));
-        let row = lane.with(|access| Ok(access.tcp_row(3).unwrap())).unwrap();
-        row.kind.set(table::kind::TCP);
-        row.local.set(ends[0]);
-        row.remote.set(ends[1]);
+        let (row, ends) = living(lane, 3);
         let [local, remote] = ends;
         let closed = Closed { index: 3, local, remote, claim: 9, shared: false, converted: false, ephemeral: true };
         add(lane, closed);

@@ -119,7 +119,7 @@ pub(crate) mod flag {
     pub(crate) const PORT_RANGE: u64 = 1 << 33;
     /// TCP: the program has set an option of the kernel socket that the stack's is to have.
     pub(crate) const OPTIONS: u64 = 1 << 34;
-    /// TCP: connected from a port that the lane held, and holds again when the connection has ended.
+    /// TCP: connected from a port of the lane, which holds it again when the connection has ended.
     pub(crate) const EPHEMERAL: u64 = 1 << 35;
     /// An epoll instance: kernel descriptors have left no room for what its set has ready, which is
     /// told first next time.

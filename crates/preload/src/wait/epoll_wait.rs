@@ -173,17 +173,17 @@ impl Told<'_> {
         access.stack.set_wait(set, room, add).map(drop).map_err(errno)
     }
 
-    /// Adds what the kernel's instance has ready. Says whether it had anything.
+    /// Adds what the kernel's instance has ready.
     fn add_kernels(
         &mut self,
         access: &mut Access<'_>,
         (epfd, set): (c_int, SetId),
         strays: &mut Few<u32>,
-    ) -> Result<bool> {
+    ) -> Result<()> {
         let others = self.count;
         let taken = take(epfd, &mut self.events[others..])?;
         if taken == 0 {
-            return Ok(false);
+            return Ok(());
         }
         readiness::kernel_spoke(access.now);
         let kept = translate(access, set, &mut self.events[others..others + taken], strays);
@@ -191,7 +191,7 @@ impl Told<'_> {
             let event = self.events[at];
             self.add(event, others);
         }
-        Ok(true)
+        Ok(())
     }
 }
 
@@ -249,8 +249,8 @@ fn wait_for(
         if looks && told.room() > 0 {
             looked = access.now;
             let known = strays.len();
-            let any = told.add_kernels(access, (epfd, set), strays)?;
-            if any && told.count == 0 && strays.len() > known {
+            told.add_kernels(access, (epfd, set), strays)?;
+            if told.count == 0 && strays.len() > known {
                 return Err(DEMOTED);
             }
             if !set_first && told.room() == 0 {

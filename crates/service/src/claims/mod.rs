@@ -217,16 +217,12 @@ impl Service {
 
     /// Books the entries that stand behind a claim, beyond the first, on its user.
     pub(crate) fn charge(&mut self, claim: ClaimId) -> Result<(), Reason> {
-        let Some(held) = self.claims.get_mut(&claim) else { return Ok(()) };
+        let Some(held) = self.claims.get(&claim) else { return Ok(()) };
         let entries = self.registry.entries_of(claim).saturating_sub(1);
-        if entries <= held.charged {
-            self.usage.give_flows(held.user, held.charged - entries);
-        } else if entries - held.charged > self.usage.room_for_flows(held.user) {
+        if entries.saturating_sub(held.charged) > self.usage.room_for_flows(held.user) {
             return Err(Reason::UserFlowLimit);
-        } else {
-            self.usage.take_flows(held.user, entries - held.charged);
         }
-        held.charged = entries;
+        self.charge_living(claim);
         Ok(())
     }
 

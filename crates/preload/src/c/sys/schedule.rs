@@ -32,10 +32,13 @@ pub(crate) fn is_ordinary() -> bool {
 /// Gives the calling thread `SCHED_FIFO` with a priority, but not what it forks, nor the threads
 /// that it makes.
 pub(crate) fn become_real_time(priority: u32) -> Result<()> {
-    let parameters = libc::sched_param { sched_priority: priority as libc::c_int };
+    set_scheduler(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, priority as libc::c_int)
+}
+
+fn set_scheduler(policy: libc::c_int, priority: libc::c_int) -> Result<()> {
+    let parameters = libc::sched_param { sched_priority: priority };
     // SAFETY: a structure of our own.
-    check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &raw const parameters) })
-        .map(drop)
+    check(unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) }).map(drop)
 }
 
 /// Gives the calling thread a policy.
@@ -47,9 +50,7 @@ pub(crate) fn set_policy(policy: Policy) -> Result<()> {
         Policy::Fifo(priority) => (libc::SCHED_FIFO, priority),
         Policy::RoundRobin(priority) => (libc::SCHED_RR, priority),
     };
-    let parameters = libc::sched_param { sched_priority: priority };
-    // SAFETY: a structure of our own.
-    check(unsafe { libc::sched_setscheduler(0, number, &raw const parameters) })?;
+    set_scheduler(number, priority)?;
     if let Policy::Other(nice) = policy {
         // On Linux a nice value is the thread's own.
         // SAFETY: plain numbers.
