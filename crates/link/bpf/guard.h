@@ -148,7 +148,7 @@ static __always_inline void count_out(__u32 lane, __u32 nic, enum refusal reason
 		c->out_packets += packets;
 		c->out_bytes += bytes;
 	} else {
-		c->refused[reason & (REFUSALS - 1)] += 1;
+		c->refused[reason & (REFUSALS - 1)] += packets;
 	}
 }
 
@@ -235,13 +235,11 @@ int guard_bulk(struct __sk_buff *skb)
 	struct frame f = SKB_FRAME(skb);
 	if (!skb->vlan_present)
 		nic = check(&p, &f, lane, &reason);
-	struct merged m = {.packets = 1, .bytes = skb->len};
+	struct merged m = merged(skb, &p, &f);
 	if (nic && (p.protocol != PROTOCOL_TCP || p.later_fragment || p.first_fragment)) {
 		reason = REFUSED_PROTOCOL;
 		nic = 0;
 	}
-	if (nic)
-		m = merged(skb, &p, &f);
 	__u32 longest = segment ? p.l4 + transport_header(&p, &f) + segment : skb->len;
 	if (nic && (skb->len > MOST_BYTES || (segment && segment < LEAST_SEGMENT) || bpf_check_mtu(skb, nic, &mtu, 0, 0) < 0 ||
 		    longest > mtu + sizeof(struct ethernet))) {

@@ -97,6 +97,7 @@ impl Port {
     /// not, there is no room for more.
     #[must_use]
     pub fn take_prompt(&self, stack: &mut Stack<'_>, batch: &mut TxBatch<'_>) -> bool {
+        self.batches.count_failed(stack);
         while stack.prompt_len() > 0 {
             let mut pieces = [Transmit { frame: 0, offset: 0, len: 0, more: false }; MOST_PIECES];
             let mut len = 0;
@@ -137,6 +138,7 @@ impl Port {
 
     /// Tells the stack that the packets of streams have gone which were taken into this batch.
     pub fn streams_gone(&self, stack: &mut Stack<'_>, batch: &TxBatch<'_>) {
+        self.batches.count_failed(stack);
         stack.stream_end(batch.frames().iter().copied());
     }
 

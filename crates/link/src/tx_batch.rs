@@ -42,12 +42,13 @@ const RESERVED: usize = BATCHES - 1;
 /// device.
 static PLAIN: [u8; VIRTIO] = [0; VIRTIO];
 
-/// One system call: to which device, and how many parts.
+/// One system call: to which device, how many parts, and how many packets they are.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Write {
     bulk: bool,
     parts: u16,
+    packets: u16,
 }
 
 /// A batch's memory. All-zero is a valid value.
@@ -64,6 +65,8 @@ struct Memory {
 pub(crate) struct TxBatches {
     /// A bit for each that is in use.
     used: AtomicU64,
+    /// Packets that a device did not take, and that the stack has not been told of.
+    failed: AtomicU64,
     memory: Box<[UnsafeCell<Memory>]>,
 }
 
@@ -86,7 +89,7 @@ impl TxBatches {
             }
             Box::from_raw(std::ptr::slice_from_raw_parts_mut(at, BATCHES))
         };
-        Self { used: AtomicU64::new(0), memory }
+        Self { used: AtomicU64::new(0), failed: AtomicU64::new(0), memory }
     }
 
     /// A free batch, empty. `None` if all are in use; the reserved one is only for the thread that
@@ -119,9 +122,18 @@ impl TxBatches {
         }
     }
 
-    /// In a forked child, which has none of its parent's other threads: their batches are free.
+    /// Tells the stack of packets that a device did not take.
+    pub(crate) fn count_failed(&self, stack: &Stack<'_>) {
+        if self.failed.load(Ordering::Relaxed) > 0 {
+            stack.counters().tx_failed.add(self.failed.swap(0, Ordering::Relaxed));
+        }
+    }
+
+    /// In a forked child, which has none of its parent's other threads: their batches are free, and
+    /// what failed is counted by the parent.
     pub(crate) fn forget_threads(&self) {
         self.used.store(0, Ordering::Relaxed);
+        self.failed.store(0, Ordering::Relaxed);
     }
 }
 
@@ -179,7 +191,7 @@ impl TxBatch<'_> {
         }
         let copy = self.memory.copies[begin..self.copies].as_ptr();
         self.part(copy, self.copies - begin);
-        self.write(false, 1);
+        self.write(false, 1, 1);
     }
 
     /// Takes a frame of a stream; `false` if there is no room for a whole packet.
@@ -201,7 +213,7 @@ impl TxBatch<'_> {
             self.frame_part(stack, frame, 0);
             parts += 1;
             if !frame.more {
-                self.write(false, core::mem::take(&mut parts));
+                self.write(false, core::mem::take(&mut parts), 1);
             }
         }
     }
@@ -229,7 +241,8 @@ impl TxBatch<'_> {
                 let frame = self.memory.frames[at];
                 self.frame_part(stack, frame, from);
             }
-            self.write(true, 1 + frames);
+            let packets = self.memory.frames[done..done + frames].iter().filter(|frame| !frame.more).count();
+            self.write(true, 1 + frames, packets);
             done += frames;
         }
     }
@@ -245,23 +258,24 @@ impl TxBatch<'_> {
         self.parts += 1;
     }
 
-    fn write(&mut self, bulk: bool, parts: usize) {
-        self.memory.writes[self.writes] = Write { bulk, parts: parts as u16 };
+    fn write(&mut self, bulk: bool, parts: usize, packets: usize) {
+        self.memory.writes[self.writes] = Write { bulk, parts: parts as u16, packets: packets as u16 };
         self.writes += 1;
     }
 
     /// Makes the system calls, in order; the batch has nothing to send then. What the guard or a
-    /// device refuses has gone, as on a wire.
+    /// device refuses has gone, as on a wire; what a device refuses is counted.
     pub(crate) fn send(&mut self, tap: BorrowedFd<'_>, bulk: Option<BorrowedFd<'_>>) {
         let mut parts = &self.memory.parts[..self.parts];
         for write in &self.memory.writes[..self.writes] {
             let (packet, rest) = parts.split_at(usize::from(write.parts));
             parts = rest;
             let device = if write.bulk { bulk } else { Some(tap) };
-            if let Some(device) = device {
-                // SAFETY: the parts are in this batch's own memory, in a constant, or in frames
-                // that stay as they are until the stack is told otherwise.
-                let _ = unsafe { bulk::write(device, packet) };
+            // SAFETY: the parts are in this batch's own memory, in a constant, or in frames that stay
+            // as they are until the stack is told otherwise.
+            let sent = device.is_some_and(|device| unsafe { bulk::write(device, packet) }.is_ok());
+            if !sent {
+                self.pool.failed.fetch_add(write.packets.into(), Ordering::Relaxed);
             }
         }
         (self.copies, self.headers, self.parts, self.writes) = (0, 0, 0, 0);

@@ -400,6 +400,8 @@ counters! {
     frames_exhausted = "FramesExhausted";
     /// Packets handed to the kernel.
     tx_packets = "TxPackets";
+    /// Of these, what the lane's device did not take: it was down, or there was no memory.
+    tx_failed = "TxFailed";
     /// Packets that waited for a neighbour.
     path_waits = "PathWaits";
     /// Packets dropped because more came to wait for the same neighbour, or for others, or it did not answer.

@@ -49,31 +49,48 @@ pub(super) fn of_lanes(host: &Host, unaddressed: bool) -> Result<Vec<String>> {
     let lanes = stat.all_lanes();
     let mut defects = Vec::new();
     for lane in lanes.iter().filter(|lane| lane["accelerated"] == true) {
-        let file = format!("/sys/class/net/tw{}h/statistics/rx_dropped", lane["lane"]);
-        let dropped = host.run(&["cat", &file])?.trim().parse().context("rx_dropped")?;
+        let mut dropped = 0;
+        for device in ["h", "b"] {
+            dropped += dropped_by(host, &format!("tw{}{device}", lane["lane"]))?;
+        }
         defects.extend(of_lane(lane, dropped, unaddressed));
     }
     Ok(defects)
 }
 
-/// What is wrong with the counters of a lane whose device has dropped so many packets on their way out, because they were larger than its MTU by then.
+/// What a device of a lane has dropped on its way out. A lane may have none for trains.
+fn dropped_by(host: &Host, device: &str) -> Result<u64> {
+    let file = format!("/sys/class/net/{device}/statistics/rx_dropped");
+    let read = host.run(&["sh", "-c", &format!("test ! -e {file} || cat {file}")])?;
+    if read.trim().is_empty() { Ok(0) } else { read.trim().parse().context("rx_dropped") }
+}
+
+/// What is wrong with the counters of a lane whose devices have dropped so many packets on their way out, because they were larger than the NIC's MTU by then.
 fn of_lane(lane: &Value, dropped: u64, unaddressed: bool) -> Vec<String> {
     let mut defects = Vec::new();
-    let guard = |name: &str| lane["guard"][name].as_u64().unwrap_or(0);
-    let stack = |name: &str| lane["counters"][name].as_u64().unwrap_or(0);
+    let mut unknown = Vec::new();
+    let mut read = |group: &str, name: &str| {
+        lane[group][name].as_u64().unwrap_or_else(|| {
+            unknown.push(format!("lane {} has no counter {name} in {group}", lane["lane"]));
+            0
+        })
+    };
     let mut say = |what: String| defects.push(format!("lane {} ({}): {what}", lane["lane"], lane["program"]));
-    let (given, seen) = (guard("in_packets"), stack("IpInReceives"));
-    let lost = guard("lost_no_frame") + guard("lost_ring_full") + guard("lost_other");
+    let (given, lost) = (read("guard", "in_packets"), read("guard", "lost_ring_full"));
+    let seen = read("counters", "IpInReceives");
     if given != seen + lost {
         say(format!("{given} packets were diverted to it, its stack has seen {seen}, and {lost} were lost"));
     }
-    let refused =
-        ["malformed", "protocol", "source", "port", "fragment"].map(|why| (why, guard(&format!("refused_{why}"))));
-    let (sent, out) = (stack("TxPackets"), guard("out_packets"));
+    let guard = lane["guard"].as_object().into_iter().flatten();
+    let refused: Vec<_> =
+        guard.filter_map(|(name, count)| Some((name.strip_prefix("refused_")?, count.as_u64()?))).collect();
+    let (sent, failed) = (read("counters", "TxPackets"), read("counters", "TxFailed"));
+    let (out, resets) = (read("guard", "out_packets"), read("counters", "TcpOutRsts"));
     let all_refused: u64 = refused.iter().map(|&(_, count)| count).sum();
     if sent != out + all_refused + dropped {
         say(format!(
-            "its stack has sent {sent} packets, {out} left, {all_refused} were refused and {dropped} too large"
+            "its stack has sent {sent} packets, {out} left, {all_refused} were refused and {dropped} dropped \
+             ({failed} of which it knows)"
         ));
     }
     for (why, count) in refused {
@@ -83,7 +100,9 @@ fn of_lane(lane: &Value, dropped: u64, unaddressed: bool) -> Vec<String> {
             "fragment" => unaddressed || count <= dropped,
             // A claim goes with its address, a moment before the program hears of it. Or resets that answer what came in just before the claim of a connection went, which
             // was over: a peer that has not heard of it sends again.
-            "port" => unaddressed || count <= stack("TcpOutRsts"),
+            "port" => unaddressed || count <= resets,
+            // The NIC's MTU has become less, a moment before the program hears of it.
+            "length" => true,
             _ => false,
         };
         if count > 0 && !explained {
@@ -91,8 +110,9 @@ fn of_lane(lane: &Value, dropped: u64, unaddressed: bool) -> Vec<String> {
         }
     }
     for counter in ["EthInBadFrame", "FramesExhausted"] {
-        if stack(counter) > 0 {
-            say(format!("{counter} is {}", stack(counter)));
+        let count = read("counters", counter);
+        if count > 0 {
+            say(format!("{counter} is {count}"));
         }
     }
     // All streams are closed; a descriptor that is still open belongs to a server.
@@ -102,6 +122,7 @@ fn of_lane(lane: &Value, dropped: u64, unaddressed: bool) -> Vec<String> {
             say(format!("a connection is left: {socket}"));
         }
     }
+    defects.append(&mut unknown);
     defects
 }
 
@@ -113,8 +134,11 @@ mod tests {
     fn lane() -> Value {
         json!({
             "lane": 3, "program": "p", "sockets": [{"accelerated": true, "protocol": "tcp", "state": "LISTEN"}],
-            "guard": {"in_packets": 10, "lost_other": 1, "out_packets": 5, "refused_source": 1},
-            "counters": {"IpInReceives": 9, "TxPackets": 8},
+            "guard": {"in_packets": 10, "lost_ring_full": 1, "out_packets": 5, "refused_source": 1},
+            "counters": {
+                "IpInReceives": 9, "TxPackets": 8, "TxFailed": 0, "TcpOutRsts": 0, "EthInBadFrame": 0,
+                "FramesExhausted": 0,
+            },
         })
     }
 
@@ -123,12 +147,12 @@ mod tests {
         assert_eq!(of_lane(&lane(), 2, true), Vec::<String>::new());
         assert_eq!(of_lane(&lane(), 2, false), ["lane 3 (\"p\"): 1 of its packets were refused: source"]);
         let mut pieces = lane();
-        pieces["guard"] = json!({"in_packets": 10, "lost_other": 1, "out_packets": 5, "refused_fragment": 1});
+        pieces["guard"] = json!({"in_packets": 10, "lost_ring_full": 1, "out_packets": 5, "refused_fragment": 1});
         assert_eq!(of_lane(&pieces, 2, false), Vec::<String>::new());
         pieces["counters"]["TxPackets"] = 6.into();
         assert_eq!(of_lane(&pieces, 0, false), ["lane 3 (\"p\"): 1 of its packets were refused: fragment"]);
         let mut late = lane();
-        late["guard"] = json!({"in_packets": 10, "lost_other": 1, "out_packets": 7, "refused_port": 1});
+        late["guard"] = json!({"in_packets": 10, "lost_ring_full": 1, "out_packets": 7, "refused_port": 1});
         assert_eq!(of_lane(&late, 0, false), ["lane 3 (\"p\"): 1 of its packets were refused: port"]);
         assert_eq!(of_lane(&late, 0, true), Vec::<String>::new());
         late["counters"]["TcpOutRsts"] = 1.into();
@@ -138,6 +162,9 @@ mod tests {
         wrong["counters"]["TxPackets"] = 7.into();
         wrong["sockets"][0]["state"] = "FIN-WAIT-2".into();
         assert_eq!(of_lane(&wrong, 2, true).len(), 3);
+        let mut unknown = lane();
+        unknown["guard"].as_object_mut().unwrap().remove("lost_ring_full");
+        assert_eq!(of_lane(&unknown, 2, true).last().unwrap(), "lane 3 has no counter lost_ring_full in guard");
     }
 
     #[test]
