@@ -323,7 +323,7 @@ static __always_inline int divert_frame(struct xdp_md *ctx, int by_frame)
 		return XDP_PASS;
 	}
 	__u32 length = bpf_xdp_get_buff_len(ctx);
-	int put = rx_put_xdp(ctx, lane, length, 0, by_frame);
+	int put = rx_put_xdp(ctx, lane, length, by_frame ? RX_BY_FRAME : 0);
 	/* A lane that has just gone: the kernel is told of a packet it does not know, as without us. */
 	if (put == RX_NO_LANE)
 		return XDP_PASS;
@@ -362,7 +362,7 @@ static __always_inline void pull_headers(struct __sk_buff *skb)
 __attribute__((noinline)) int copy_to_member(struct __sk_buff *skb, __u32 lane, __u32 packets, __u32 bytes)
 {
 	int by_frame = !skb->gso_size && skb->len <= WAKE_COPY;
-	int put = rx_put_skb(skb, lane, skb->len, rx_info(skb), by_frame);
+	int put = rx_put_skb(skb, lane, skb->len, rx_info(skb) | (by_frame ? RX_BY_FRAME : 0));
 	rx_count(lane, put, packets, bytes);
 	count_more(HOST_GROUP_COPIES, packets);
 	if (capturing())
@@ -481,7 +481,7 @@ int divert_tc(struct __sk_buff *skb)
 	struct frame f = SKB_FRAME(skb);
 	__u32 lane = find(&p, &f, skb->ifindex);
 	if (lane) {
-		int put = rx_put_skb(skb, lane, skb->len, rx_info(skb), 1);
+		int put = rx_put_skb(skb, lane, skb->len, rx_info(skb) | RX_BY_FRAME);
 		/* As above. */
 		if (put == RX_NO_LANE)
 			return TC_ACT_UNSPEC;

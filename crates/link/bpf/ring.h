@@ -29,6 +29,9 @@ struct rx_record {
 /* The frame comes from a socket buffer: its transport checksum may have been left to a device (CHECKSUM_PARTIAL). */
 #define RX_CHECKSUM_MAYBE_PARTIAL 2
 
+/* Not for the reader: the caller wakes the lane, if it is to be woken; else the ring buffer does. */
+#define RX_BY_FRAME (1u << 31)
+
 /* In the consumer position: the thread that stands by is woken, or none is, because one polls. */
 #define RX_STANDBY 1
 #define RX_POLLED 2
@@ -42,12 +45,25 @@ struct rx_record {
 #define RX_PUT 1
 #define RX_WAKE 2 /* it is there, and the lane is to be woken */
 
-/* Another processor may reserve a record between the first look at the producer position and the
+#define RX_WAKES_OTHERWISE (RX_STANDBY | RX_POLLED)
+
+/* The consumer position, if a record that begins at `before`, or behind it, wakes a thread; else RX_POLLED. */
+static __always_inline __u64 waking_position(void *ring, __u64 before)
+{
+	__u64 position = bpf_ringbuf_query(ring, BPF_RB_CONS_POS);
+	return (__s64)((position & ~7ull) - before) < 0 ? RX_POLLED : position;
+}
+
+/* The consumer position is looked at twice. Behind the record: a thread that has armed the ring then either is seen here, or sees the record before it sleeps. And before
+ * it: another thread may take the record in, and write that none is to be woken, before this processor comes to look again.
+ *
+ * Another processor may reserve a record between the first look at the producer position and the
  * reservation. Then the lane may be woken once too often, but it is never left asleep: the consumer
  * has caught up with no later place than this record's. Submitting is a full memory barrier. */
 #define RX_PUT_SIZED(load, ctx, size)                                                                                  \
 	do {                                                                                                           \
 		__u64 before = bpf_ringbuf_query(ring, BPF_RB_PROD_POS);                                               \
+		__u64 position = waking_position(ring, before);                                                        \
 		struct rx_record *r = bpf_ringbuf_reserve(ring, sizeof(*r) + (size), 0);                               \
 		if (!r)                                                                                                \
 			return RX_LOST;                                                                                \
@@ -68,22 +84,24 @@ struct rx_record {
 			bpf_ringbuf_discard(r, 0);                                                                     \
 			return RX_LOST;                                                                                \
 		}                                                                                                      \
-		bpf_ringbuf_submit(r, by_frame ? BPF_RB_NO_WAKEUP : 0);                                                \
-		__u64 position = bpf_ringbuf_query(ring, BPF_RB_CONS_POS);                                             \
-		if ((__s64)((position & ~7ull) - before) < 0 || position & RX_POLLED)                                  \
+		bpf_ringbuf_submit(r, info & RX_BY_FRAME	     ? BPF_RB_NO_WAKEUP :                              \
+				      position & RX_WAKES_OTHERWISE ? 0 :                                              \
+								      BPF_RB_FORCE_WAKEUP);                            \
+		if (position & RX_POLLED)                                                                              \
+			position = waking_position(ring, before);                                                      \
+		if (position & RX_POLLED)                                                                              \
 			return RX_PUT;                                                                                 \
 		if (position & RX_STANDBY) {                                                                           \
 			wake_standby(lane);                                                                            \
 			return RX_PUT;                                                                                 \
 		}                                                                                                      \
-		return by_frame ? RX_WAKE : RX_PUT;                                                                    \
+		return info & RX_BY_FRAME ? RX_WAKE : RX_PUT;                                                               \
 	} while (0)
 
-/* Puts a frame into a lane's ring, and says what became of it. `info`: segment in the lower half, flags in the upper. `by_frame`: the
- * caller wakes the lane, if it is to be woken; else the ring buffer does. Global functions: the verifier checks them once. The classes leave room for the record's
+/* Puts a frame into a lane's ring, and says what became of it. `info`: segment in the lower half, flags in the upper. Global functions: the verifier checks them once. The classes leave room for the record's
  * header and the ring buffer's, so that each record is a power of two, or half as much again. */
 #define DEFINE_RX_PUT(name, context, load)                                                                             \
-	__attribute__((noinline)) int name(context *ctx, __u32 lane, __u32 length, __u32 info, __u32 by_frame)         \
+	__attribute__((noinline)) int name(context *ctx, __u32 lane, __u32 length, __u32 info)                         \
 	{                                                                                                              \
 		__u32 place = place_of(lane);                                                                          \
 		void *ring = bpf_map_lookup_elem(&rings, &place);                                                      \
