@@ -57,7 +57,13 @@ struct ConsumerPage {
     read: AtomicU64,
     /// How many threads sleep on the ring, or are about to; and [`STANDBY`].
     sleepers: AtomicU32,
+    /// How many of them are of each process of the lane, by its place: they are to be counted no
+    /// more when it has been killed in its sleep.
+    sleepers_of: [AtomicU32; PROCESSES],
 }
+
+/// Places for the processes of a lane.
+const PROCESSES: usize = 64;
 
 /// The page that the kernel writes.
 #[repr(C)]
@@ -242,9 +248,11 @@ impl RxRing {
         }
     }
 
-    /// A thread is about to sleep on the ring's descriptor, which becomes readable with the next record. Whoever calls this has the lane's lock, and is
-    /// to look at [`RxRing::is_empty`] after it. Until [`RxRing::disarm`].
-    pub fn arm(&self) {
+    /// A thread of the process with this place is about to sleep on the ring's descriptor, which becomes readable with the next record. Whoever calls this has
+    /// the lane's lock, and is to look at [`RxRing::is_empty`] after it. Until [`RxRing::disarm`].
+    pub fn arm(&self, process: usize) {
+        let own = &self.own().sleepers_of[process % PROCESSES];
+        own.store(own.load(Relaxed).wrapping_add(1), Relaxed);
         self.own().sleepers.fetch_add(1, SeqCst);
         self.catch_up();
     }
@@ -308,8 +316,24 @@ impl RxRing {
 
     /// It does not sleep any more. The caller has the lane's lock. What was armed for the thread
     /// that stands by is so no more if something waits to be read ([`RxRing::arm_standby`]).
-    pub fn disarm(&self) {
-        let fewer = |n: u32| (n & !STANDBY != 0).then(|| n - 1);
+    pub fn disarm(&self, process: usize) {
+        let own = &self.own().sleepers_of[process % PROCESSES];
+        if let Some(fewer) = own.load(Relaxed).checked_sub(1) {
+            own.store(fewer, Relaxed);
+            self.fewer_sleepers(1);
+        }
+    }
+
+    /// The process with this place is gone, and its threads with it. The caller has the lane's lock.
+    pub fn forget_process(&self, process: usize) {
+        match self.own().sleepers_of[process % PROCESSES].swap(0, Relaxed) {
+            0 => (),
+            gone => self.fewer_sleepers(gone),
+        }
+    }
+
+    fn fewer_sleepers(&self, by: u32) {
+        let fewer = |n: u32| Some((n & STANDBY) | (n & !STANDBY).saturating_sub(by));
         let _ = self.own().sleepers.fetch_update(SeqCst, Relaxed, fewer);
         if self.standby_is_armed() {
             let _ = self.arm_standby();

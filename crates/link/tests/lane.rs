@@ -619,16 +619,16 @@ fn what_is_read_while_armed_wakes_a_sleeper_and_what_is_polled_does_not() {
         assert_eq!(take(1), 1);
         // What was read is held back from the kernel, which therefore sees a consumer that is behind.
         assert!(readable(0));
-        ring.arm();
+        ring.arm(0);
         assert!(ring.is_empty() && !readable(0), "nothing is left to be read");
         a.send(&frame);
         assert!(readable(3000), "a sleeper is woken");
         assert_eq!(take(1), 1);
         assert!(readable(0), "it is on its way, and would not hear of the next one");
-        ring.disarm();
-        ring.arm();
+        ring.disarm(0);
+        ring.arm(0);
         assert!(!readable(0), "nothing is left to be read");
-        ring.disarm();
+        ring.disarm(0);
     }
 }
 
@@ -652,7 +652,7 @@ fn a_frame_to_the_device_wakes_who_sleeps_on_device_and_ring() {
             (ready, fds.map(|fd| fd.revents == libc::POLLIN))
         };
         for round in 0..3 {
-            port.rx().arm();
+            port.rx().arm(0);
             port.take_wake_frame();
             let slept = std::thread::scope(|scope| {
                 let sleeper = scope.spawn(|| {
@@ -669,21 +669,21 @@ fn a_frame_to_the_device_wakes_who_sleeps_on_device_and_ring() {
             });
             assert!(slept < Duration::from_secs(4), "{divert:?}, {payload} bytes, round {round}: not woken");
             assert_eq!(port.rx().read(64, |_, _| ()), 1);
-            port.rx().disarm();
+            port.rx().disarm(0);
         }
         // What is left behind is told from what has come: the ring is empty.
         for _ in 0..3 {
-            port.rx().arm();
+            port.rx().arm(0);
             a.send(&frame);
             assert!(polled(5000).1[1]);
             assert_eq!(port.rx().read(64, |_, _| ()), 1);
-            port.rx().disarm();
+            port.rx().disarm(0);
         }
-        port.rx().arm();
+        port.rx().arm(0);
         assert_eq!(polled(0), (1, [true, false]), "{divert:?}");
         port.take_wake_frames();
         assert_eq!(polled(0), (0, [false, false]), "{divert:?}");
-        port.rx().disarm();
+        port.rx().disarm(0);
     }
 }
 

@@ -123,19 +123,44 @@ fn a_thread_that_sleeps_for_packets_is_woken_and_the_one_that_stands_by_is_not()
     each_way(|ring, standby, tap, send| {
         assert!(ring.arm_standby());
         for _ in 0..3 {
-            ring.arm();
+            ring.arm(0);
             send();
             let [device, packets, other] = readable([tap, ring, standby], 3000);
             assert!((device || packets) && !other);
             take(ring, 1);
             take_wake_frames(tap);
             // Awake: from here on the other is.
-            ring.disarm();
+            ring.disarm(0);
             send();
             assert_eq!(readable([standby, tap], 3000), [true, false]);
             take(ring, 1);
             standby.drain();
         }
+        ring.disarm_standby();
+    });
+}
+
+#[test]
+fn who_was_killed_in_its_sleep_is_not_woken_in_the_place_of_others() {
+    if !have_root() {
+        return;
+    }
+    each_way(|ring, standby, tap, send| {
+        assert!(ring.arm_standby());
+        ring.arm(3);
+        ring.arm(3);
+        ring.arm(0);
+        ring.disarm(0);
+        ring.forget_process(3);
+        send();
+        assert_eq!(readable([standby, tap], 3000), [true, false]);
+        take(ring, 1);
+        standby.drain();
+        // It has counted no sleepers of others, and does not do so later.
+        ring.disarm(3);
+        ring.arm(0);
+        wakes_sleepers(ring, tap, send);
+        ring.disarm(0);
         ring.disarm_standby();
     });
 }
@@ -147,7 +172,7 @@ fn a_thread_that_has_been_woken_is_woken_once_whatever_others_take_in_before_it_
     }
     each_way(|ring, _, tap, send| {
         for _ in 0..3 {
-            ring.arm();
+            ring.arm(0);
             wakes_sleepers(ring, tap, send);
             send();
             take(ring, 1);
@@ -155,11 +180,11 @@ fn a_thread_that_has_been_woken_is_woken_once_whatever_others_take_in_before_it_
             // What it looks at before it sleeps tells it that something has come.
             assert_eq!(readable([ring], 0), [true]);
             // Another one sleeps.
-            ring.arm();
+            ring.arm(0);
             assert_eq!(readable([tap, ring], 0), [false; 2]);
             wakes_sleepers(ring, tap, send);
-            ring.disarm();
-            ring.disarm();
+            ring.disarm(0);
+            ring.disarm(0);
         }
     });
 }
@@ -174,14 +199,14 @@ fn while_something_waits_to_be_read_no_thread_is_promised_to_be_woken() {
             if sleeps {
                 // For packets, beside the one that stands by.
                 assert!(ring.arm_standby());
-                ring.arm();
+                ring.arm(0);
             }
             send();
             while ring.is_empty() {
                 std::thread::yield_now();
             }
             if sleeps {
-                ring.disarm();
+                ring.disarm(0);
             } else {
                 assert!(!ring.arm_standby());
             }

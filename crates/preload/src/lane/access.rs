@@ -306,7 +306,7 @@ impl Lane {
     /// [`Lane::disarm`].
     pub(crate) fn arm(&self) {
         if let Some(port) = self.shared.port() {
-            port.rx().arm();
+            port.rx().arm(self.slot());
         }
     }
 
@@ -361,7 +361,7 @@ impl Lane {
     /// It does not sleep on it any more. It is inside.
     pub(crate) fn disarm(&self) {
         if let Some(port) = self.shared.port() {
-            port.rx().disarm();
+            port.rx().disarm(self.slot());
         }
     }
 
@@ -470,6 +470,9 @@ impl Lane {
         let forgotten = stack.forget_waiters(slot as u32);
         let is_asleep = |number| WaiterId::of_number(number).and_then(|id| stack.waiter(id)).is_some();
         self.shared.waiting().duty.forget_process(slot, forgotten, is_asleep);
+        if let Some(port) = self.shared.port() {
+            port.rx().forget_process(slot);
+        }
     }
 
     /// What the lane's processes show each other to wake each other's threads.
