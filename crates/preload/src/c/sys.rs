@@ -30,7 +30,10 @@ pub(crate) use process::{
     children_are_elsewhere, is_filtered, may_filter_calls, parent_is_elsewhere, process, process_lives, thread,
     thread_lives, thread_name, wipe_in_children,
 };
-pub(crate) use schedule::{affinity, become_real_time, is_ordinary, real_time_priority, set_affinity, set_policy};
+pub(crate) use schedule::{
+    affinity, become_ordinary, become_real_time, is_granted_real_time, is_ordinary, real_time_priority, set_affinity,
+    set_policy,
+};
 pub(crate) use signal::{
     FAULTS, Signals, block_signals, handlers_restart, raise_pipe, restore_signals, waiting_signals,
 };

@@ -7,6 +7,7 @@ use crate::lane::session::Session;
 use crate::lane::start;
 use crate::lane::{self, Handover, Lane};
 use crate::process::family;
+use crate::process::realtime;
 use crate::socket::close;
 use crate::socket::kernel;
 use crate::socket::open;
@@ -127,6 +128,7 @@ pub(crate) fn outlives(fd: c_int) -> bool {
 /// the connections that end with the lane if the new program does not go on with it.
 pub(crate) fn now(goes_on: bool) -> Option<&'static Lane> {
     let lane = lane::current()?;
+    realtime::lay_down();
     lane.gate().close(true);
     if goes_on || family::has_company(lane) {
         // To the new program, which takes it over as it begins, or to this one if the exec fails.

@@ -30,6 +30,14 @@ pub(crate) fn granted(priority: u32) {
     }
 }
 
+/// Before an exec: the program that follows begins with the ordinary policy. A thread that has
+/// chosen another meanwhile keeps it.
+pub(crate) fn lay_down() {
+    if TAKEN_UP.get() != 0 && sys::is_granted_real_time() && sys::become_ordinary().is_ok() {
+        TAKEN_UP.set(0);
+    }
+}
+
 /// In a forked child, which has an ordinary policy again and hears of its own grant.
 pub(crate) fn forget() {
     GRANTED.store(0, Relaxed);

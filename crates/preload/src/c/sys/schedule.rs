@@ -29,10 +29,23 @@ pub(crate) fn is_ordinary() -> bool {
     unsafe { libc::sched_getscheduler(0) & !libc::SCHED_RESET_ON_FORK == libc::SCHED_OTHER }
 }
 
+/// Whether the calling thread has what [`become_real_time`] gives.
+pub(crate) fn is_granted_real_time() -> bool {
+    // SAFETY: a plain number.
+    unsafe { libc::sched_getscheduler(0) == libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK }
+}
+
 /// Gives the calling thread `SCHED_FIFO` with a priority, but not what it forks, nor the threads
 /// that it makes.
 pub(crate) fn become_real_time(priority: u32) -> Result<()> {
     set_scheduler(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, priority as libc::c_int)
+}
+
+/// Gives the calling thread the ordinary policy. Who may not make it ordinary for what it forks, too,
+/// leaves that as it is: there an ordinary policy differs by a negative nice value alone.
+pub(crate) fn become_ordinary() -> Result<()> {
+    let entirely = set_scheduler(libc::SCHED_OTHER, 0);
+    entirely.or_else(|_| set_scheduler(libc::SCHED_OTHER | libc::SCHED_RESET_ON_FORK, 0))
 }
 
 fn set_scheduler(policy: libc::c_int, priority: libc::c_int) -> Result<()> {
