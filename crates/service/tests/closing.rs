@@ -141,6 +141,9 @@ fn at_any_limit_the_connections_of_a_closed_listener_go_on() {
         closed.lives();
         closed.has_ended(&others);
         closed.lives();
+        // What came to another's listener would be diverted: the host has it no more than while the first one listened.
+        let other = within(&world.pair.a, || TcpListener::bind("0.0.0.0:8080"));
+        assert_eq!(other.unwrap_err().kind(), ErrorKind::AddrInUse, "{limit}");
         let peer = closed.peer.local_addr().unwrap();
         closed.has_ended(&[peer]);
         until("the port is free", || is_free(&world, 8080));

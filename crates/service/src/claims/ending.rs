@@ -6,7 +6,7 @@ use crate::proof::local_name;
 use crate::registry::{ClaimId, FlowKey, LaneId, Protocol};
 use crate::requests::refused;
 use crate::service::Service;
-use nix::sys::socket::{Shutdown, SockaddrStorage, bind, shutdown};
+use nix::sys::socket::{Shutdown, SockaddrStorage, bind, setsockopt, shutdown, sockopt};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl Service {
         }
         let remotes = std::mem::take(&mut held.converting);
         held.closed = Some(Closed::new(&remotes));
-        let (socket, bound) = (Arc::clone(&held.socket), held.bound);
+        let (socket, bound, user) = (Arc::clone(&held.socket), held.bound, held.user);
         let queue = socket.queue();
         // The listener closes: the kernel's must not go on accepting behind the program's back. A port that the kernel chose it would
         // let go of with that.
@@ -64,15 +64,14 @@ impl Service {
             .flat_map(|&remote| locals.iter().map(move |&local| flow(Endpoint::new(local, bound.local.port), remote)))
             .filter(|flow| flow.local.address.family() == flow.remote.address.family())
             .collect();
-        // The user's own limit does not count: the connections are there, and go on. Where the maps
-        // have no room the port stays the lane's until the last of them is over.
-        if flows.len() > self.usage.room_for_flows_of_all() {
+        if flows.len() > self.usage.room_for_flows(user) {
             tracing::warn!(
                 lane,
                 claim,
                 connections = remotes.len(),
-                "a closed listener keeps its port: limits.flows is reached"
+                "a closed listener keeps its port: limits.flows or flows_per_user is reached"
             );
+            self.keep_port(claim);
             return Reply::Done.into();
         }
         flows.iter().for_each(|flow| self.forget_given(flow));
@@ -91,11 +90,26 @@ impl Service {
                 for flow in flows.iter().filter(|flow| others.contains(&(flow.local, flow.remote))) {
                     self.unpin(lane, claim, flow);
                 }
-                self.charge_living(claim);
+                self.charge_known(claim);
                 Reply::Done.into()
             }
             Err(conflict) => refused(reason_of_conflict(conflict)),
         }
+    }
+
+    /// The connections of a closed listener go on, but there is no room to divert each by itself:
+    /// the whole port stays the lane's until the last is over. Nobody else may listen there
+    /// meanwhile, though a socket that does not listen lets others do so (`SO_REUSEADDR`): what
+    /// comes to them would be diverted.
+    fn keep_port(&mut self, claim: ClaimId) {
+        let Some(socket) = self.claims.get(&claim).map(|held| Arc::clone(&held.socket)) else { return };
+        let queue = socket.queue();
+        queue.finish(move || {
+            let Some(fd) = socket.get() else { return };
+            if let Err(error) = setsockopt(&fd, sockopt::ReuseAddr, &false) {
+                tracing::warn!(%error, "the port of a closed listener may be taken");
+            }
+        });
     }
 
     /// Answers [`tickwire_link::control::Request::Release`].
@@ -131,7 +145,7 @@ impl Service {
             && let Ok(changes) = self.registry.release_flows(lane, claim, remote)
         {
             self.programs.apply_best(changes);
-            self.charge_living(claim);
+            self.charge_known(claim);
         }
         over
     }

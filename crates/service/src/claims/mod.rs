@@ -222,12 +222,12 @@ impl Service {
         if entries.saturating_sub(held.charged) > self.usage.room_for_flows(held.user) {
             return Err(Reason::UserFlowLimit);
         }
-        self.charge_living(claim);
+        self.charge_known(claim);
         Ok(())
     }
 
-    /// The same for connections that are there, and go on whatever the user's limit is.
-    fn charge_living(&mut self, claim: ClaimId) {
+    /// The same where it is known that there is room, or that there are fewer.
+    fn charge_known(&mut self, claim: ClaimId) {
         let Some(held) = self.claims.get_mut(&claim) else { return };
         let entries = self.registry.entries_of(claim).saturating_sub(1);
         self.usage.give_flows(held.user, held.charged.saturating_sub(entries));
