@@ -8,6 +8,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 const BPF_MAP_CREATE: libc::c_int = 0;
 const BPF_MAP_UPDATE_ELEM: libc::c_int = 2;
 const BPF_MAP_DELETE_ELEM: libc::c_int = 3;
+const BPF_MAP_GET_FD_BY_ID: libc::c_int = 14;
+const BPF_OBJ_GET_INFO_BY_FD: libc::c_int = 15;
 const BPF_LINK_CREATE: libc::c_int = 28;
 const BPF_MAP_TYPE_RINGBUF: u32 = 27;
 /// The kind of a link, and its flag for a program in the driver (`linux/bpf.h`, `linux/if_link.h`).
@@ -46,6 +48,30 @@ struct LinkCreate {
     flags: u32,
 }
 
+/// The first fields of `union bpf_attr` for [`BPF_OBJ_GET_INFO_BY_FD`].
+#[repr(C, align(8))]
+struct GetInfo {
+    fd: u32,
+    length: u32,
+    info: u64,
+}
+
+/// The first fields of `struct bpf_map_info`.
+#[repr(C, align(8))]
+#[derive(Default)]
+struct MapInfo {
+    kind: u32,
+    id: u32,
+}
+
+/// The first fields of `union bpf_attr` for [`BPF_MAP_GET_FD_BY_ID`].
+#[repr(C)]
+struct GetById {
+    id: u32,
+    next_id: u32,
+    open_flags: u32,
+}
+
 fn bpf<T>(command: libc::c_int, attributes: &T) -> io::Result<libc::c_long> {
     let attributes = std::ptr::from_ref(attributes);
     // SAFETY: `attributes` is alive and of the length given; what it points to is alive, as the callers see to.
@@ -81,6 +107,28 @@ pub fn create_ring(bytes: u32) -> io::Result<OwnedFd> {
     let fd = bpf(BPF_MAP_CREATE, &create)?;
     // SAFETY: the descriptor was just made and belongs to nobody else.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+}
+
+/// The kernel's number of a map.
+///
+/// # Errors
+/// If the descriptor is of no map.
+pub fn map_id(map: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut info = MapInfo::default();
+    let info_at = std::ptr::from_mut(&mut info) as u64;
+    let get = GetInfo { fd: map.as_raw_fd().cast_unsigned(), length: size_of::<MapInfo>() as u32, info: info_at };
+    bpf(BPF_OBJ_GET_INFO_BY_FD, &get)?;
+    Ok(info.id)
+}
+
+/// Whether anybody holds the map with this number: by a descriptor, by memory that is mapped, or in
+/// another map. False where the kernel does not let the caller ask (`CAP_SYS_ADMIN`).
+#[must_use]
+pub fn map_exists(id: u32) -> bool {
+    let Ok(map) = bpf(BPF_MAP_GET_FD_BY_ID, &GetById { id, next_id: 0, open_flags: 0 }) else { return false };
+    // SAFETY: the descriptor was just made and belongs to nobody else.
+    drop(unsafe { OwnedFd::from_raw_fd(map as RawFd) });
+    true
 }
 
 /// Enters a map into an array of maps.

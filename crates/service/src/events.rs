@@ -64,6 +64,15 @@ impl Service {
         }
     }
 
+    /// Takes everything anew, because events were lost. Not too often: a program that changes its lane's device all the time can make that happen.
+    pub(crate) fn catch_up_with_host(&mut self) {
+        self.inventory_stale = false;
+        tracing::warn!("too many events at once: taking everything anew");
+        if let Err(error) = self.take_inventory() {
+            tracing::error!(%error, "the host cannot be asked");
+        }
+    }
+
     fn handle(&mut self, event: Event) {
         match event {
             Event::Link(_) | Event::LinkGone(_) => self.link_effect(event),
@@ -88,12 +97,7 @@ impl Service {
                 }
             }
             Event::Routes => self.paths_stale = true,
-            Event::Lost => {
-                tracing::warn!("too many events at once: taking everything anew");
-                if let Err(error) = self.take_inventory() {
-                    tracing::error!(%error, "the host cannot be asked");
-                }
-            }
+            Event::Lost => self.inventory_stale = true,
         }
     }
 

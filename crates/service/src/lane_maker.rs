@@ -1,4 +1,4 @@
-//! Making and removing the devices and rings of lanes, on a thread of its own.
+//! Making and removing the devices and rings of lanes, on two threads of their own.
 //!
 //! The kernel takes up to tens of milliseconds for each: to attach a guard in XDP, to enter a ring into a map of maps, to bring a device up and to remove
 //! one, and it lets only one thread of the host change devices at a time. Meanwhile the service's loop would answer nobody.
@@ -7,6 +7,7 @@ use crate::bpf_error::BpfError;
 use crate::numbers::Numbers;
 use crate::programs::{GuardLink, LanePrograms, LaneRings};
 use crate::registry::LaneId;
+use crate::remover::Remover;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
@@ -50,7 +51,7 @@ enum Task {
     Make { mode: AttachMode, places: BTreeSet<u32> },
     /// Remove a lane.
     Remove { lane: LaneId },
-    /// Remove another device.
+    /// Remove another device of a lane.
     RemoveDevice { index: u32 },
 }
 
@@ -61,6 +62,9 @@ pub(crate) struct LaneMaker {
     /// Readable when a lane was made, or could not be.
     news: Arc<EventFd>,
     thread: Option<JoinHandle<()>>,
+    remover: Remover,
+    /// Removes devices, so that making lanes does not wait for that.
+    removing: Option<JoinHandle<()>>,
 }
 
 impl LaneMaker {
@@ -68,14 +72,19 @@ impl LaneMaker {
     ///
     /// # Errors
     /// If there is no descriptor or no thread for it.
-    pub(crate) fn start(host: Host, programs: LanePrograms, numbers: Numbers) -> io::Result<Self> {
+    pub(crate) fn start(host: Host, programs: LanePrograms, numbers: Numbers, remover: Remover) -> io::Result<Self> {
         let news = Arc::new(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?);
         let (tasks, to_do) = channel();
         let (done, made) = channel();
         let bell = Arc::clone(&news);
-        let mut maker = Maker { host, programs, numbers, latest: VecDeque::new() };
+        let (devices, to_remove) = channel();
+        let mut maker = Maker { host, programs, numbers, latest: VecDeque::new(), devices };
         let thread = Builder::new().name("lanes".into()).spawn(move || maker.run(&to_do, &done, &bell))?;
-        Ok(Self { tasks: Some(tasks), made, news, thread: Some(thread) })
+        let removes = remover.clone();
+        let removing = Builder::new()
+            .name("devices".into())
+            .spawn(move || to_remove.into_iter().for_each(|index| removes.remove(index)))?;
+        Ok(Self { tasks: Some(tasks), made, news, thread: Some(thread), remover, removing: Some(removing) })
     }
 
     /// Makes a lane: [`LaneMaker::take`] has it later.
@@ -85,12 +94,19 @@ impl LaneMaker {
 
     /// Removes a lane's ring and device.
     pub(crate) fn remove(&self, lane: LaneId) {
+        self.remover.announce(lane);
         self.give(Task::Remove { lane });
     }
 
-    /// Removes another device.
+    /// Removes another device of a lane.
     pub(crate) fn remove_device(&self, index: u32) {
+        self.remover.announce(index);
         self.give(Task::RemoveDevice { index });
+    }
+
+    /// Whether a device that was to be removed is there yet.
+    pub(crate) fn is_removing(&self, index: u32) -> bool {
+        self.remover.is_removing(index)
     }
 
     fn give(&self, task: Task) {
@@ -116,8 +132,11 @@ impl AsFd for LaneMaker {
 impl Drop for LaneMaker {
     fn drop(&mut self) {
         drop(self.tasks.take());
-        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
-            tracing::error!("the thread that makes and removes lanes has failed");
+        // The second ends when the first has, which gives it its work.
+        for thread in [self.thread.take(), self.removing.take()].into_iter().flatten() {
+            if thread.join().is_err() {
+                tracing::error!("a thread that makes and removes lanes has failed");
+            }
         }
     }
 }
@@ -134,6 +153,8 @@ struct Maker {
     numbers: Numbers,
     /// Places of the lanes made last: who asked for the next one may not have known of them.
     latest: VecDeque<u32>,
+    /// Devices to be removed.
+    devices: Sender<u32>,
 }
 
 impl Maker {
@@ -153,10 +174,8 @@ impl Maker {
         }
     }
 
-    fn delete_link(&mut self, index: u32) {
-        if let Err(error) = self.host.delete_link(index) {
-            tracing::warn!(index, %error, "a lane's device could not be removed");
-        }
+    fn delete_link(&self, index: u32) {
+        let _ = self.devices.send(index);
     }
 
     fn make(&mut self, mode: AttachMode, places: &BTreeSet<u32>) -> Result<Blank, MakeError> {

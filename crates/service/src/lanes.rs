@@ -7,6 +7,8 @@ use crate::lane_maker::{Blank, device};
 use crate::numbers::Numbers;
 use crate::programs::{GuardLink, LaneRings};
 use crate::registry::LaneId;
+use crate::remains::Remains;
+use crate::remover::Remover;
 use crate::requests::refused;
 use crate::service::Service;
 use crate::watch::Watches;
@@ -21,6 +23,8 @@ use tickwire_host::link::is_lane_device;
 use tickwire_link::control::{AttachMode, Name, Push, Reason, Reply, Token};
 use tickwire_link::region::{self, RegionError, View};
 use tickwire_link::rx_ring::RING_BYTES;
+use tickwire_link::standby_ring::STANDBY_RING_BYTES;
+use tickwire_link::sys_bpf;
 use tickwire_link::sys_tap::{self, BULK_DEVICE};
 use tickwire_stack::{Limits, Memory};
 
@@ -40,7 +44,8 @@ pub(crate) struct Lane {
     pub(crate) view: View,
     /// What divert fills and the program reads, and what wakes the thread that stands by.
     rings: LaneRings,
-    /// Into which the program writes frames. Held here, too, so that no other descriptor can be attached to the device.
+    /// Into which the program writes frames. Held here, too, so that no other descriptor can be attached to the device. The service
+    /// writes nothing into it: the program can make that wait.
     tap: OwnedFd,
     doorbell: OwnedFd,
     pub(crate) guard: GuardLink,
@@ -70,9 +75,11 @@ impl Lane {
         device(self.number)
     }
 
-    /// Writes a frame as the program would, through the guard.
-    pub(crate) fn send(&self, frame: &[u8]) -> io::Result<()> {
-        nix::unistd::write(&self.tap, frame).map(drop).map_err(Into::into)
+    /// What is left of it when it is over.
+    pub(crate) fn remains(&self) -> Remains {
+        let LaneRings { receive, standby } = &self.rings;
+        let rings = [receive, standby].into_iter().filter_map(|ring| sys_bpf::map_id(ring.as_fd()).ok());
+        Remains::new(self.number, self.user, self.bytes, rings.collect())
     }
 }
 
@@ -300,14 +307,14 @@ impl Service {
 }
 
 /// Removes what an earlier service left behind. Lanes are numbered behind all devices that there are.
-pub(crate) fn remove_leftovers(host: &mut Host) -> tickwire_host::Result<Numbers> {
+pub(crate) fn remove_leftovers(host: &mut Host, remover: &Remover) -> tickwire_host::Result<Numbers> {
     let mut numbers = Numbers::default();
     let links = host.links()?;
     numbers.begin_after(links.iter().map(|link| link.index).max().unwrap_or(0));
     for link in links {
         if matches!(link.kind.as_str(), "tun" | "veth") && is_lane_device(&link.name) {
             tracing::info!(device = link.name, "removing a lane of an earlier service");
-            host.delete_link(link.index)?;
+            remover.remove(link.index);
         }
     }
     Ok(numbers)
@@ -315,7 +322,7 @@ pub(crate) fn remove_leftovers(host: &mut Host) -> tickwire_host::Result<Numbers
 
 /// Bytes that a lane of these limits is booked with.
 fn bytes(limits: &Limits) -> u64 {
-    Memory::size(limits) as u64 + u64::from(RING_BYTES)
+    Memory::size(limits) as u64 + u64::from(RING_BYTES) + u64::from(STANDBY_RING_BYTES)
 }
 
 /// Makes what a program's lane has and a blank one has not.

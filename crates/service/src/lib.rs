@@ -31,6 +31,8 @@ mod ready_lanes;
 mod realtime;
 mod reaper;
 mod registry;
+mod remains;
+mod remover;
 mod requests;
 mod reset;
 mod rights;

@@ -3,8 +3,10 @@
 use crate::config::{Attach, Config};
 use crate::programs::{NicHook, Programs};
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use tickwire_host::{InterfaceAddress, Link, Nic as PathNic, XdpInfo};
 use tickwire_link::control::{Accelerated, AttachMode, Name, Reason};
+use tickwire_link::sys_packet::PacketSender;
 use tickwire_stack::addr::{Address, Mac};
 
 /// One interface that is, or is meant to be, accelerated.
@@ -17,6 +19,8 @@ pub(crate) struct Nic {
     reason: Reason,
     hook: Option<NicHook>,
     pub(crate) addresses: BTreeSet<Address>,
+    /// Sends frames by it; made when there is one to send.
+    sender: Option<PacketSender>,
 }
 
 /// All of them, by index.
@@ -77,6 +81,7 @@ impl Nics {
             reason: Reason::Device,
             hook: None,
             addresses: BTreeSet::new(),
+            sender: None,
             driver,
         };
         hook(&mut nic, config, programs);
@@ -124,6 +129,17 @@ impl Nics {
     pub(crate) fn path(&self, index: u32) -> Option<PathNic> {
         let nic = self.all.get(&index).filter(|nic| nic.hook.is_some() && nic.link.up)?;
         Some(PathNic { mac: nic.mac, mtu: nic.link.mtu })
+    }
+
+    /// Sends a frame by the interface that has both its source addresses, without waiting.
+    pub(crate) fn send(&mut self, source: Address, mac: Mac, frame: &[u8]) -> io::Result<()> {
+        let has = |nic: &&mut Nic| nic.hook.is_some() && nic.mac == mac && nic.addresses.contains(&source);
+        let nic = self.all.values_mut().find(has).ok_or(io::ErrorKind::AddrNotAvailable)?;
+        let sender = match nic.sender.take() {
+            Some(sender) => sender,
+            None => PacketSender::open(nic.link.index)?,
+        };
+        nic.sender.insert(sender).send(frame)
     }
 
     /// Whether lanes can use some interface.

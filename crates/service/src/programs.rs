@@ -445,11 +445,6 @@ impl Programs {
         !matches!(self.flows.get(&key, 0), Err(MapError::KeyNotFound))
     }
 
-    /// A flow's removal was put off until somebody else had entered it anew: only the port's use is given back.
-    pub(crate) fn supersede_flow(&mut self, key: &FlowKey) {
-        self.unuse_port(PortKey { protocol: key.protocol, local: key.local }, port_kind::FLOWS);
-    }
-
     /// Enters who gets copies of a group's datagrams: at the port, and at any port.
     pub(crate) fn set_members(&mut self, change: &GroupChange) -> Result<()> {
         // Both, also after an error: who leaves then may leave one that is there.

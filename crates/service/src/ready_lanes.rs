@@ -6,7 +6,7 @@ use crate::lane_maker::{AT_A_TIME, Blank, MakeError};
 use crate::registry::LaneId;
 use crate::requests::refused;
 use crate::service::Service;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 use tickwire_link::control::{AttachMode, Name, Reason};
 
@@ -29,7 +29,11 @@ pub(crate) struct ReadyLanes {
     /// How many are being made.
     begun: usize,
     ready: VecDeque<Blank>,
+    /// Who came first is first.
     waiting: VecDeque<Waiting>,
+    /// How many lanes had been given when each user got the last one, while somebody waits.
+    served: HashMap<u32, u64>,
+    given: u64,
     rests_until: Option<Instant>,
 }
 
@@ -51,7 +55,7 @@ impl Service {
             return Some(self.without_lane(id, program, reason));
         }
         self.ready_lanes.waiting.push_back(Waiting { id, request, program });
-        // Those that have waited longer come first.
+        // Those that have waited longer may come first.
         self.serve_waiting();
         self.make_ready();
         None
@@ -66,12 +70,30 @@ impl Service {
         refused(reason)
     }
 
+    /// Whose turn it is: of those who wait, of the user who has waited longest since he got a lane, the first.
+    fn next_waiting(&mut self) -> Option<Waiting> {
+        let Self { ready_lanes: lanes, connections, .. } = self;
+        let user = |waiting: &Waiting| connections.get(&waiting.id).map(|connection| connection.peer.uid);
+        let since = |waiting: &Waiting| user(waiting).and_then(|user| lanes.served.get(&user)).copied();
+        // The first of equals. Who got none comes before all others.
+        let (at, next) = lanes.waiting.iter().enumerate().min_by_key(|(_, waiting)| since(waiting))?;
+        let user = user(next);
+        lanes.given += 1;
+        if lanes.waiting.len() == 1 {
+            lanes.served.clear();
+        }
+        if let Some(user) = user {
+            lanes.served.insert(user, lanes.given);
+        }
+        lanes.waiting.remove(at)
+    }
+
     /// Gives lanes that are ready to programs that wait.
     fn serve_waiting(&mut self) {
         while !self.ready_lanes.waiting.is_empty()
             && let Some(blank) = self.ready_lanes.ready.pop_front()
         {
-            let Some(Waiting { id, request, program }) = self.ready_lanes.waiting.pop_front() else { return };
+            let Some(Waiting { id, request, program }) = self.next_waiting() else { return };
             let number = blank.number;
             let given = self.give_lane(id, program, blank);
             let is_given = given.is_ok();
@@ -115,7 +137,7 @@ impl Service {
         self.ready_lanes.rests_until = Some(Instant::now() + REST);
         // Where others are being made these may do.
         if self.ready_lanes.begun == 0
-            && let Some(Waiting { id, request, program }) = self.ready_lanes.waiting.pop_front()
+            && let Some(Waiting { id, request, program }) = self.next_waiting()
         {
             if let Some(user) = self.user_of(id) {
                 self.give_back_lane(user);

@@ -11,6 +11,7 @@ use nix::sys::socket::{getsockopt, sockopt};
 use nix::unistd::Group;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
 use tickwire_link::control::Push;
 use tickwire_link::{sys_limits, sys_socket};
 
@@ -38,6 +39,11 @@ impl Priorities {
     }
 }
 
+/// Whether there is a process with this number, of this user. 0 is no process of this PID namespace.
+fn is_of_user(pid: u32, uid: u32) -> bool {
+    pid != 0 && std::fs::metadata(format!("/proc/{pid}")).is_ok_and(|process| process.uid() == uid)
+}
+
 /// The groups of the process at the other end, as they were when it connected.
 fn groups_of(socket: BorrowedFd<'_>) -> Vec<u32> {
     let mut groups = sys_socket::peer_groups(socket).unwrap_or_default();
@@ -53,6 +59,11 @@ impl Service {
         };
         let Some(priority) = self.priorities.of(&groups_of(connection.as_fd())) else { return };
         let Peer { pid, uid } = connection.peer;
+        // Another process may have its number by now. What a user's groups have is his, whichever of his processes it is.
+        if !is_of_user(pid, uid) {
+            tracing::warn!(pid, uid, "a real-time priority is not granted: the process is not to be found");
+            return;
+        }
         // Root mostly needs no limit.
         if let Err(error) = sys_limits::allow_real_time(pid, priority)
             && uid != 0

@@ -1,36 +1,28 @@
 //! The end of a lane: its traffic is no longer diverted, its peers are told, and what it had is removed.
 //!
-//! In two steps. At once: claims leave divert, and for every live connection in the lane's table a RST goes out (behind a FIN, if the program had done
-//! with the connection), through the lane's own guard: the table is the dead program's word, so a row that lies about its address ends nobody's. A little later, when
-//! those frames have passed: ports, sockets, devices and memory are given back.
+//! In two steps. At once: claims leave divert. Then, some in each turn of the service's loop: for every live connection in the lane's table a RST goes out (behind a
+//! FIN, if the program had done with the connection), and when all have, ports, sockets and devices are given back. The table is the dead program's word: a row counts only if the
+//! lane has owned its ends, and its source is the host's. The frames go by the NIC, not by the lane's device: a program can make a write to that wait.
 
 use crate::lanes::Lane;
-use crate::registry::{Change, ClaimId, LaneId, Protocol, Registry, Share};
+use crate::registry::{ClaimId, LaneId, Protocol, Registry};
 use crate::reset::{End, How, frame};
 use crate::service::Service;
-use std::io;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tickwire_link::control::{Push, Reason};
 use tickwire_stack::addr::{Address, Endpoint, Mac};
 use tickwire_stack::table::{Row, kind};
 
-/// A lane's devices outlive it for so long, in steps, until its guard has counted the resets.
-const LINGER: Duration = Duration::from_millis(20);
+/// So many frames are sent in one turn: about a millisecond.
+const AT_ONCE: usize = 256;
 
-/// But no longer than this, should one of them be lost: all must be over within a second of the death.
-const PATIENCE: Duration = Duration::from_millis(600);
-
-/// A lane whose program is gone.
+/// A lane whose program is gone, and whose peers are being told.
 pub(crate) struct Dying {
-    pub(crate) lane: Lane,
+    lane: Lane,
     pub(crate) id: LaneId,
     claims: Vec<ClaimId>,
-    /// What the resets need until they have passed the guard: the ports they come from.
-    later: Vec<Change>,
-    /// What the guard has counted when all resets have passed it.
-    passed: u64,
-    due: Instant,
-    latest: Instant,
+    /// What is to be sent yet, the last first.
+    ends: Vec<End>,
 }
 
 impl Service {
@@ -45,89 +37,67 @@ impl Service {
         }
         let ends = ends(&lane, id, &self.registry);
         let claims = self.registry.of_lane(id);
-        let number = claims.len();
-        let mut later = Vec::new();
         for &claim in &claims {
             self.leave_groups(claim);
             let changes = self.registry.release(id, claim).unwrap_or_default();
-            // Where a port is owned by its flows only, the guard looks at these, too.
-            let by_flows = changes.iter().any(|c| matches!(c, Change::Owned { before: Some(Share::Flows), .. }));
-            let (put_off, now): (Vec<_>, Vec<_>) = changes.into_iter().partition(|change| match change {
-                // Only TCP is reset; other ports are free for somebody else from now on.
-                Change::Owned { key, .. } => key.protocol == Protocol::Tcp,
-                Change::Flow { .. } => by_flows,
-                Change::Port { .. } => false,
-            });
-            self.programs.apply_best(now);
-            later.extend(put_off);
+            self.programs.apply_best(changes);
         }
-        let before = self.guarded(id);
-        let sent = self.send_ends(&lane, &ends);
         tracing::info!(
-            lane = id, devices = lane.device(), pid = lane.pid, claims = number, resets = sent,
+            lane = id, devices = lane.device(), pid = lane.pid, claims = claims.len(), resets = ends.len(),
             %reason, "lane ended"
         );
         // Ports for which no peer has to be told are free at once: who starts again wants them.
         let (done, claims) = claims.into_iter().partition(|claim| {
-            sent == 0 || self.claims.get(claim).is_some_and(|held| held.bound.protocol == Protocol::Udp)
+            ends.is_empty() || self.claims.get(claim).is_some_and(|held| held.bound.protocol == Protocol::Udp)
         });
         self.forget_claims(done);
-        let now = Instant::now();
-        let passed = before + sent as u64;
-        self.dying.push(Dying { lane, id, claims, later, passed, due: now + LINGER, latest: now + PATIENCE });
-    }
-
-    /// How many frames the guard of a lane has seen.
-    fn guarded(&self, id: LaneId) -> u64 {
-        let counters = self.programs.lane_counters(id);
-        counters.out_packets + counters.refused.iter().sum::<u64>()
-    }
-
-    fn send_ends(&self, lane: &Lane, ends: &[Vec<u8>]) -> usize {
-        // As many as there is no error for: a device that is down, say, at the end of the service.
-        let results = ends.iter().map(|frame| lane.send(frame));
-        let (sent, failed): (Vec<_>, Vec<_>) = results.partition(io::Result::is_ok);
-        if let Some(Err(error)) = failed.first() {
-            tracing::warn!(%error, "peers of a dead program cannot be told");
+        self.dying.push_back(Dying { lane, id, claims, ends });
+        if self.dying.len() == 1 {
+            self.bury();
         }
-        sent.len()
     }
 
-    /// When the next lane is due for its second step.
-    pub(crate) fn next_burial(&self) -> Option<Instant> {
-        self.dying.iter().map(|d| d.due).min()
+    /// When the next turn is due for step two.
+    pub(crate) fn next_burial(&self, now: Instant) -> Option<Instant> {
+        (!self.dying.is_empty()).then_some(now)
     }
 
-    /// Ends lanes: step two, for those that are due.
-    pub(crate) fn bury(&mut self, now: Instant) {
-        for at in 0..self.dying.len() {
-            let (id, passed) = (self.dying[at].id, self.dying[at].passed);
-            let waiting = self.guarded(id) < passed;
-            let dead = &mut self.dying[at];
-            if dead.due <= now && now < dead.latest && waiting {
-                dead.due = now + LINGER;
+    /// Ends lanes: a turn of step two.
+    pub(crate) fn bury(&mut self) {
+        let mut room = AT_ONCE;
+        while room > 0
+            && let Some(dying) = self.dying.front_mut()
+        {
+            let from = dying.ends.len().saturating_sub(room);
+            let ends = dying.ends.split_off(from);
+            room -= ends.len();
+            // As many as there is no error for: an interface that is down, say, at the end of the service.
+            let failed = ends.iter().rev().filter_map(|end| self.tell(end).err()).last();
+            if let Some(error) = failed {
+                tracing::warn!(%error, "peers of a dead program cannot be told");
+            }
+            if from == 0
+                && let Some(Dying { lane, id, claims, .. }) = self.dying.pop_front()
+            {
+                self.forget_claims(claims);
+                self.remove_lane(id, lane.has_bulk());
+                self.remains.push(lane.remains());
             }
         }
-        for dead in self.dying.extract_if(.., |d| d.due <= now).collect::<Vec<_>>() {
-            for change in dead.later {
-                match change {
-                    Change::Flow { key, .. } if self.registry.knows_flow(&key) => self.programs.supersede_flow(&key),
-                    change => self.programs.apply_best(vec![change]),
-                }
-            }
-            self.forget_claims(dead.claims);
-            self.remove_lane(dead.id, dead.lane.has_bulk());
-            self.usage.give_lane(dead.lane.user, dead.lane.bytes);
-        }
+    }
+
+    fn tell(&mut self, end: &End) -> std::io::Result<()> {
+        frame(end).map_or(Ok(()), |bytes| self.nics.send(end.local.address, end.source_mac, &bytes))
     }
 }
 
-/// The frames that end the live connections of a lane.
-fn ends(lane: &Lane, id: LaneId, registry: &Registry) -> Vec<Vec<u8>> {
+/// What ends the live connections of a lane, the last first.
+fn ends(lane: &Lane, id: LaneId, registry: &Registry) -> Vec<End> {
     let rows = lane.view.rows().iter().take(lane.limits.rows());
-    rows.flat_map(|row| row_ends(row, |local, remote| registry.owns(id, Protocol::Tcp, local, remote)))
-        .filter_map(|end| frame(&end))
-        .collect()
+    let mut ends: Vec<End> =
+        rows.flat_map(|row| row_ends(row, |local, remote| registry.owns(id, Protocol::Tcp, local, remote))).collect();
+    ends.reverse();
+    ends
 }
 
 /// States of RFC 9293 as Linux numbers them.

@@ -4,6 +4,9 @@ use std::io;
 
 /// The capabilities that it needs, with their numbers (`linux/capability.h`): devices and filters, BPF.
 const NEEDED: [(&str, u32); 2] = [("CAP_NET_ADMIN", 12), ("CAP_BPF", 39)];
+/// Sending frames by an interface; raising others' limits.
+const CAP_NET_RAW: u32 = 13;
+const CAP_SYS_RESOURCE: u32 = 24;
 /// Stands for CAP_BPF, too.
 const CAP_SYS_ADMIN: u32 = 21;
 
@@ -20,10 +23,30 @@ pub(crate) fn check() -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("it lacks {}", missing.join(", "))))
 }
 
+/// Says what will not be done for want of rights. `grants`: whether real-time priorities are granted.
+pub(crate) fn warn(grants: bool) {
+    let Ok(status) = std::fs::read_to_string("/proc/thread-self/status") else { return };
+    let effective = effective(&status);
+    let has = |number: u32| effective >> number & 1 != 0;
+    if !has(CAP_NET_RAW) {
+        tracing::warn!("peers of programs that die are not told: CAP_NET_RAW is missing");
+    }
+    if grants && !has(CAP_SYS_RESOURCE) {
+        tracing::warn!(
+            "programs of other users than root get no real-time priority, whatever [groups] says: CAP_SYS_RESOURCE is missing"
+        );
+    }
+}
+
+/// The effective capabilities of a process, whose `status` in `/proc` this is.
+fn effective(status: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0)
+}
+
 /// The names of needed capabilities that are not among the effective ones of a process, whose `status` in `/proc` this is.
 fn missing(status: &str) -> Vec<&'static str> {
-    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let effective = line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0);
+    let effective = effective(status);
     let has = |number: u32| effective >> number & 1 != 0;
     let lacks = |number| !(has(number) || number == 39 && has(CAP_SYS_ADMIN));
     NEEDED.iter().filter(|&&(_, number)| lacks(number)).map(|&(name, _)| name).collect()

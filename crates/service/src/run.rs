@@ -18,6 +18,7 @@ use crate::proof::Judge;
 use crate::ready_lanes::ReadyLanes;
 use crate::realtime::Priorities;
 use crate::registry::Registry;
+use crate::remover::Remover;
 use crate::rights;
 use crate::ring_probe::ring_is_safe;
 use crate::rounds::Ready;
@@ -139,6 +140,7 @@ pub fn run(options: Options) -> Result<(), Error> {
     // Rights first: who has none is told so, whoever else runs here. And nothing is attached before all that can be wrong is looked at.
     rights::check().map_err(Error::Privilege)?;
     let _lock = NamespaceLock::take()?;
+    rights::warn(config.groups.values().any(|group| group.realtime.is_some()));
     raise_limits(&config.limits);
     let endpoint = Endpoint::open(&config.socket)?;
     let mask = hold_signals()?;
@@ -197,9 +199,10 @@ fn start(config: Config) -> Result<Service, Error> {
     let mut programs = Programs::load(&config.limits)?;
     let captures = Captures::new(programs.take_capture_ring()?);
     let mut host = Host::open()?;
-    let numbers = remove_leftovers(&mut host)?;
-    let maker =
-        LaneMaker::start(Host::open()?, programs.lane_programs()?, numbers).map_err(system("start a thread"))?;
+    let remover = Remover::default();
+    let numbers = remove_leftovers(&mut host, &remover)?;
+    let maker = LaneMaker::start(Host::open()?, programs.lane_programs()?, numbers, remover)
+        .map_err(system("start a thread"))?;
     let mut service = Service {
         usage: Usage::new(config.limits),
         priorities: Priorities::new(&config.groups),
@@ -214,7 +217,8 @@ fn start(config: Config) -> Result<Service, Error> {
         programs,
         nics: Nics::default(),
         lanes: BTreeMap::new(),
-        dying: Vec::new(),
+        dying: VecDeque::new(),
+        remains: Vec::new(),
         ready_lanes: ReadyLanes::default(),
         maker,
         registry: Registry::default(),
@@ -228,6 +232,7 @@ fn start(config: Config) -> Result<Service, Error> {
         pins_verified: 0,
         resting: BTreeSet::new(),
         poll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(|e| system("make an epoll instance")(e.into()))?,
+        inventory_stale: false,
         paths_stale: false,
         refreshing: VecDeque::new(),
     };
@@ -295,6 +300,7 @@ fn serve(
     let mut next = FIRST_CONNECTION;
     let mut verified = Instant::now();
     let mut settle: Option<Instant> = None;
+    let mut inventoried: Option<Instant> = None;
     // As many as there may be connections of one user, so that all others' are seen beside them.
     let mut events = [EpollEvent::empty(); 512];
     let mut talking = Vec::new();
@@ -303,7 +309,8 @@ fn serve(
     loop {
         let now = Instant::now();
         let more = (!service.refreshing.is_empty()).then_some(now);
-        let due = [Some(verified + VERIFY_EVERY), service.next_burial(), settle, more];
+        let due =
+            [Some(verified + VERIFY_EVERY), service.next_burial(now), service.next_look_at_remains(), settle, more];
         let due = due.into_iter().chain([service.next_awakening(), door.shut_until()]).flatten().min();
         let wait = due.map_or(VERIFY_EVERY, |due| due.saturating_duration_since(now));
         // Rounded up, so that what is due is due when the loop wakes.
@@ -347,7 +354,8 @@ fn serve(
             door.open();
             watch(service, endpoint.listener(), LISTENER)?;
         }
-        service.bury(now);
+        service.bury();
+        service.look_at_remains(now);
         if now >= verified + VERIFY_EVERY {
             verified = now;
             service.offload.staff();
@@ -358,6 +366,10 @@ fn serve(
             service.fit_guards();
             service.fit_wakeups();
             service.make_ready();
+        }
+        if service.inventory_stale && inventoried.is_none_or(|at| now >= at + VERIFY_EVERY) {
+            inventoried = Some(now);
+            service.catch_up_with_host();
         }
         if service.paths_stale && settle.is_none() {
             settle = Some(now + SETTLE);
@@ -399,9 +411,8 @@ fn end(service: &mut Service) {
     for lane in lanes {
         service.reap(lane, Reason::Stopping);
     }
-    while let Some(due) = service.next_burial() {
-        std::thread::sleep(due.saturating_duration_since(Instant::now()));
-        service.bury(Instant::now());
+    while !service.dying.is_empty() {
+        service.bury();
     }
     service.drop_ready_lanes();
     // Sockets that go on with the kernel must not keep our filters.

@@ -16,6 +16,7 @@ use crate::ready_lanes::ReadyLanes;
 use crate::realtime::Priorities;
 use crate::reaper::Dying;
 use crate::registry::{ClaimId, LaneId, PortKey, Registry};
+use crate::remains::Remains;
 use crate::usage::Usage;
 use crate::verify::Verification;
 use crate::{claims, requests};
@@ -48,7 +49,8 @@ pub(crate) struct Service {
     pub(crate) programs: Programs,
     pub(crate) nics: Nics,
     pub(crate) lanes: BTreeMap<LaneId, Lane>,
-    pub(crate) dying: Vec<Dying>,
+    pub(crate) dying: VecDeque<Dying>,
+    pub(crate) remains: Vec<Remains>,
     pub(crate) ready_lanes: ReadyLanes,
     pub(crate) maker: LaneMaker,
     pub(crate) registry: Registry,
@@ -67,6 +69,8 @@ pub(crate) struct Service {
     pub(crate) resting: BTreeSet<(Instant, ConnectionId)>,
     pub(crate) poll: Epoll,
     pub(crate) captures: Captures,
+    /// Set when events of the host were lost.
+    pub(crate) inventory_stale: bool,
     /// Set when paths are to be asked for anew at the next opportunity.
     pub(crate) paths_stale: bool,
     /// Paths that are being asked for anew, with the lanes that watch them.

@@ -426,6 +426,14 @@ impl Client {
         self.channel.send(&hello, self.number, &[]).unwrap();
     }
 
+    /// The number of the lane that it has asked for so.
+    pub fn given_lane(&self) -> u32 {
+        match self.channel.receive(PATIENCE).expect("an answer").decode::<Reply>().expect("a reply").1 {
+            Reply::Lane { lane, .. } => lane,
+            other => panic!("{other:?}"),
+        }
+    }
+
     /// Asks for a lane and makes no use of it.
     pub fn try_hello(&mut self) -> Result<(), Reason> {
         let hello = Request::Hello { program: Name::new("test"), layout: Memory::LAYOUT_HASH };

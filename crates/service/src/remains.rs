@@ -1,0 +1,59 @@
+//! What is left of lanes that are over, until nobody holds it any more.
+//!
+//! Who keeps a descriptor of a lane's rings, or a page of them mapped, keeps their memory; who is in the midst of a write to its device keeps that. The lane stays
+//! booked on its user for so long.
+
+use crate::registry::LaneId;
+use crate::service::Service;
+use std::time::{Duration, Instant};
+use tickwire_link::sys_bpf;
+use tickwire_link::sys_tap::BULK_DEVICE;
+
+/// What is still held is looked for after this time, and then after twice as long each time.
+const SOON: Duration = Duration::from_millis(20);
+const SELDOM: Duration = Duration::from_secs(1);
+
+/// What is left of a lane.
+#[derive(Debug)]
+pub(crate) struct Remains {
+    pub(crate) lane: LaneId,
+    pub(crate) user: u32,
+    /// What is booked for it.
+    pub(crate) bytes: u64,
+    /// The kernel's numbers of its rings.
+    pub(crate) rings: Vec<u32>,
+    due: Instant,
+    wait: Duration,
+}
+
+impl Remains {
+    pub(crate) fn new(lane: LaneId, user: u32, bytes: u64, rings: Vec<u32>) -> Self {
+        Self { lane, user, bytes, rings, due: Instant::now() + SOON, wait: SOON }
+    }
+}
+
+impl Service {
+    /// When remains are to be looked at next.
+    pub(crate) fn next_look_at_remains(&self) -> Option<Instant> {
+        self.remains.iter().map(|remains| remains.due).min()
+    }
+
+    /// Gives back what nobody holds any more.
+    pub(crate) fn look_at_remains(&mut self, now: Instant) {
+        let Self { remains, usage, maker, .. } = self;
+        remains.retain_mut(|left| {
+            if left.due > now {
+                return true;
+            }
+            left.rings.retain(|&ring| sys_bpf::map_exists(ring));
+            let devices = [left.lane, left.lane | BULK_DEVICE];
+            if left.rings.is_empty() && !devices.into_iter().any(|device| maker.is_removing(device)) {
+                usage.give_lane(left.user, left.bytes);
+                return false;
+            }
+            left.wait = (left.wait * 2).min(SELDOM);
+            left.due = now + left.wait;
+            true
+        });
+    }
+}

@@ -1,0 +1,85 @@
+//! Removing the devices of lanes, each in a thread of its own.
+//!
+//! The kernel removes a device at once for everybody who looks for it, and then waits, without an end, until nobody uses it any more. A program
+//! can make that last: it writes to its lane's device from memory whose page does not come. Such a device waits alone.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::Builder;
+use std::time::Duration;
+use tickwire_host::Host;
+
+/// A device that is not removed after so long is left to itself, and the next has its turn. Removing one takes up to tens of milliseconds.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The devices that are to be removed, and are not yet.
+#[derive(Debug, Default)]
+struct Removals {
+    open: Mutex<BTreeSet<u32>>,
+    fewer: Condvar,
+}
+
+impl Removals {
+    fn open(&self) -> MutexGuard<'_, BTreeSet<u32>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until a device is removed; false if that takes too long.
+    fn wait_for(&self, index: u32) -> bool {
+        let waiting = self.fewer.wait_timeout_while(self.open(), PATIENCE, |open| open.contains(&index));
+        !waiting.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+}
+
+/// Removes devices.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Remover(Arc<Removals>);
+
+impl Remover {
+    /// A device is to be removed, by [`Remover::remove`]: from here on it counts as one that is there.
+    pub(crate) fn announce(&self, index: u32) {
+        self.0.open().insert(index);
+    }
+
+    /// Whether a device is to be removed, or waits for who uses it.
+    pub(crate) fn is_removing(&self, index: u32) -> bool {
+        self.0.open().contains(&index)
+    }
+
+    /// Removes a device, and waits for that, but not for ever.
+    pub(crate) fn remove(&self, index: u32) {
+        self.announce(index);
+        let removals = Arc::clone(&self.0);
+        let begun = Builder::new().name("removing".into()).stack_size(256 << 10).spawn(move || {
+            if let Err(error) = Host::open().and_then(|mut host| host.delete_link(index)) {
+                tracing::warn!(index, %error, "a lane's device could not be removed");
+            }
+            removals.open().remove(&index);
+            removals.fewer.notify_all();
+        });
+        if let Err(error) = begun {
+            tracing::error!(index, %error, "no thread to remove a lane's device: raise the service's limit of tasks (TasksMax)");
+            self.0.open().remove(&index);
+            return;
+        }
+        if !self.0.wait_for(index) {
+            tracing::warn!(index, "a lane's device is removed later: some process is still in the midst of using it");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_stays_is_waited_for_so_long_and_no_longer() {
+        let remover = Remover::default();
+        assert!(remover.0.wait_for(7), "nobody has asked for that");
+        remover.announce(7);
+        assert!(remover.is_removing(7) && !remover.is_removing(8));
+        let begun = std::time::Instant::now();
+        assert!(!remover.0.wait_for(7));
+        assert!(begun.elapsed() >= PATIENCE);
+    }
+}
