@@ -3,6 +3,9 @@
 fn main() -> anyhow::Result<()> {
     let pair = tickwire_lab::Pair::new()?;
     let _programs = [pair.a.spawn(&["sleep", "600"])?, pair.b.spawn(&["sleep", "600"])?];
+    let beside = std::env::temp_dir().join(format!("beside-{}", pair.lab.name()));
+    std::fs::write(&beside, "")?;
+    tickwire_lab::remove_when_interrupted(beside);
     println!("{}", pair.lab.name());
     loop {
         std::thread::park();

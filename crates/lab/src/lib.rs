@@ -34,7 +34,7 @@ pub use host::Host;
 pub use lab::Lab;
 pub use pair::Pair;
 pub use process::{Ended, Process};
-pub use registry::{sweep, wait_if_interrupted};
+pub use registry::{remove_when_interrupted, sweep, wait_if_interrupted};
 pub use relay::{Passed, Relay, Relayed, Way};
 pub use service::{Service, ServiceOptions};
 pub use shell::{is_root, run};

@@ -23,9 +23,11 @@ struct Live {
     names: Vec<String>,
     /// While there are any.
     guardian: Option<Guardian>,
+    /// Files beside them.
+    files: Vec<PathBuf>,
 }
 
-static LIVE: Mutex<Live> = Mutex::new(Live { names: Vec::new(), guardian: None });
+static LIVE: Mutex<Live> = Mutex::new(Live { names: Vec::new(), guardian: None, files: Vec::new() });
 
 fn live() -> MutexGuard<'static, Live> {
     LIVE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -79,6 +81,11 @@ pub(crate) fn leave(lab: &str) {
     }
 }
 
+/// Has a file removed, too, if a signal ends this process while it has labs.
+pub fn remove_when_interrupted(file: PathBuf) {
+    live().files.push(file);
+}
+
 /// Set once a signal has ended the labs of this process.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
@@ -101,6 +108,10 @@ fn end_on_signal() {
         remove(lab);
     }
     live.guardian = None;
+    // Last: until now it was shown what happens.
+    for file in &live.files {
+        let _ = std::fs::remove_file(file);
+    }
     std::process::exit(130);
 }
 

@@ -116,6 +116,7 @@ fn an_interrupted_program_leaves_no_lab_behind() {
         // It may also have found what others left.
         assert!(ended.stderr.ends_with("interrupted: removing the lab\n"), "{}", ended.stderr);
         assert_eq!(namespaces_of(&name), 0);
+        assert!(!std::env::temp_dir().join(format!("beside-{name}")).exists());
         assert!(!std::env::temp_dir().join(name).exists());
     }
 }
@@ -127,6 +128,7 @@ fn a_killed_programs_lab_goes_by_itself_with_the_programs_in_it() {
     let process = std::path::PathBuf::from(format!("/proc/{}", inside.trim()));
     assert!(process.exists(), "{inside:?}");
     holder.kill();
+    let _ = std::fs::remove_file(std::env::temp_dir().join(format!("beside-{name}")));
     let directory = std::env::temp_dir().join(&name);
     tickwire_lab::tools::until("nothing is left", PATIENCE, || {
         namespaces_of(&name) == 0 && !directory.exists() && !process.exists()

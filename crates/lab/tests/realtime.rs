@@ -27,6 +27,8 @@ if child == 0:
     threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
 talk()
 print('parent' if child else 'child', flush=True)
+if child and sys.argv[2:] == ['exec']:
+    os.execvp('sleep', ['sleep', '60'])
 time.sleep(60)
 "#;
 
@@ -66,24 +68,28 @@ fn threads_that_wait_get_the_priority_of_their_group_and_no_others() {
     let address = both.pair.b_v4();
     let mut server = start(both.b(), false, &[python(), "-c", ECHO_SERVER, &address]);
     bound(both.b(), &mut server, "tcp", 9000);
-    let talking = |options: &[&str]| {
+    let talking = |options: &[&str], then: &[&str]| {
         crossing(&both.a_service, 300, || {
             let mut command = both.a().command(tickwire_lab::tools::tickwire().unwrap().to_str().unwrap());
-            command.arg("run").args(options).args(["--require", "--", python(), "-c", CLIENT, &address]);
+            command.arg("run").args(options).args(["--require", "--", python(), "-c", CLIENT, &address]).args(then);
             let mut client = Process::spawn(command).unwrap();
             client.wait_for("parent", PATIENCE).unwrap();
             client.wait_for("child", PATIENCE).unwrap();
             client
         })
     };
-    let client = talking(&[]);
+    let client = talking(&[], &[]);
     let child = children(client.id())[0];
     // The thread that waits, and the helper.
     reaches(client.id(), &[(FIFO, 30), (FIFO, 30), (BATCH, 0)]);
     reaches(child, &[(0, 0), (FIFO, 30), (FIFO, 30)]);
     drop(client);
+    // What it becomes has the ordinary policy, and one thread.
+    let client = talking(&[], &["exec"]);
+    reaches(client.id(), &[(0, 0)]);
+    drop(client);
     for options in [&["--realtime", "never"][..], &["--spin", "always"]] {
-        let client = talking(options);
+        let client = talking(options, &[]);
         std::thread::sleep(Duration::from_millis(100));
         assert_eq!(policies(client.id()), [(0, 0), (0, 0), (BATCH, 0)], "{options:?}");
     }

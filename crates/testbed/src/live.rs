@@ -80,6 +80,7 @@ impl Publisher {
     fn at(place: Option<Place>, pattern: &Pattern, now: Instant) -> Self {
         if let Some(place) = &place {
             place.tidy();
+            tickwire_lab::remove_when_interrupted(place.file(std::process::id()));
         }
         let shown = Shown {
             pid: std::process::id(),
