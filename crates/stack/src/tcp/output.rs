@@ -36,15 +36,30 @@ pub(super) enum Hold {
 /// From how many bytes under way on a connection is a stream, until all of them are acknowledged.
 const STREAM: u32 = 16 * 1024;
 
+/// So many segments at a time leave one by one. For 20 KB that did, a peer took in each by itself, in the time of the write: 140 us
+/// instead of the 70 of a train.
+const MOST_PROMPT: u32 = 2;
+
 impl Socket {
     /// Notes in which queue a segment of so many numbers leaves. What follows while that is under way does not overtake it: from the prompt queue a connection goes to
     /// that of the streams, which is behind, and not back before nothing of it can be in there. (A new segment lies before SND.NXT already.)
+    ///
+    /// What goes out at once, as several segments, is a stream from its first one on: it leaves as one train.
     fn classify(&mut self, length: u32) {
-        match self.send.nxt.since(self.send.una) {
-            under_way if under_way > STREAM => self.class = Class::Stream,
-            under_way if under_way <= length => self.class = Class::Prompt,
-            _ => {}
+        let under_way = self.send.nxt.since(self.send.una);
+        let at_once = length + self.burst();
+        if under_way > STREAM || at_once > MOST_PROMPT * u32::from(self.mss) {
+            self.class = Class::Stream;
+        } else if under_way <= length {
+            self.class = Class::Prompt;
         }
+    }
+
+    /// How much more of what is queued both windows let out now.
+    fn burst(&self) -> u32 {
+        let queued = self.send.end.since(self.send.nxt);
+        let room = self.window.min(self.cc.cwnd).saturating_sub(self.send.nxt.since(self.send.una));
+        queued.min(room)
     }
 
     /// Where a packet of this connection goes.
