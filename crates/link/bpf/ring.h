@@ -29,7 +29,7 @@ struct rx_record {
 /* The frame comes from a socket buffer: its transport checksum may have been left to a device (CHECKSUM_PARTIAL). */
 #define RX_CHECKSUM_MAYBE_PARTIAL 2
 
-/* Not for the reader: the caller wakes the lane, if it is to be woken; else the ring buffer does. */
+/* Not for the reader: the caller wakes the lane, if it is to be woken; else the ring does. */
 #define RX_BY_FRAME (1u << 31)
 
 /* In the consumer position: the thread that stands by is woken, or none is, because one polls. */
@@ -47,15 +47,17 @@ struct rx_record {
 
 #define RX_WAKES_OTHERWISE (RX_STANDBY | RX_POLLED)
 
-/* The consumer position, if a record that begins at `before`, or behind it, wakes a thread; else RX_POLLED. */
+/* The consumer position, if a record that begins at `before`, or behind it, wakes a thread; else
+ * RX_POLLED. */
 static __always_inline __u64 waking_position(void *ring, __u64 before)
 {
 	__u64 position = bpf_ringbuf_query(ring, BPF_RB_CONS_POS);
 	return (__s64)((position & ~7ull) - before) < 0 ? RX_POLLED : position;
 }
 
-/* The consumer position is looked at twice. Behind the record: a thread that has armed the ring then either is seen here, or sees the record before it sleeps. And before
- * it: another thread may take the record in, and write that none is to be woken, before this processor comes to look again.
+/* The consumer position is looked at twice. Behind the record: a thread that has armed the ring
+ * then either is seen here, or sees the record before it sleeps. And before it: another thread may
+ * take the record in, and write that none is to be woken, before this processor comes to look again.
  *
  * Another processor may reserve a record between the first look at the producer position and the
  * reservation. Then the lane may be woken once too often, but it is never left asleep: the consumer

@@ -248,8 +248,9 @@ impl RxRing {
         }
     }
 
-    /// A thread of the process with this place is about to sleep on the ring's descriptor, which becomes readable with the next record. Whoever calls this has
-    /// the lane's lock, and is to look at [`RxRing::is_empty`] after it. Until [`RxRing::disarm`].
+    /// A thread of the process with this place is about to sleep on the ring's descriptor, which
+    /// becomes readable with the next record. The caller has the lane's lock, and is to look at
+    /// [`RxRing::is_empty`] after this. Until [`RxRing::disarm`].
     pub fn arm(&self, process: usize) {
         let own = &self.own().sleepers_of[process % PROCESSES];
         own.store(own.load(Relaxed).wrapping_add(1), Relaxed);

@@ -121,7 +121,7 @@ pub fn map_id(map: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(info.id)
 }
 
-/// Whether anybody holds the map with this number: by a descriptor, by memory that is mapped, or in
+/// Whether the map with this number is held: by a descriptor, by memory that is mapped, or in
 /// another map. False where the kernel does not let the caller ask (`CAP_SYS_ADMIN`).
 #[must_use]
 pub fn map_exists(id: u32) -> bool {

@@ -64,7 +64,8 @@ impl Service {
         }
     }
 
-    /// Takes everything anew, because events were lost. Not too often: a program that changes its lane's device all the time can make that happen.
+    /// Takes everything anew, because events were lost. Not too often: a program that changes its
+    /// lane's device all the time can make that happen.
     pub(crate) fn catch_up_with_host(&mut self) {
         self.inventory_stale = false;
         tracing::warn!("too many events at once: taking everything anew");

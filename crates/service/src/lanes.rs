@@ -44,8 +44,8 @@ pub(crate) struct Lane {
     pub(crate) view: View,
     /// What divert fills and the program reads, and what wakes the thread that stands by.
     rings: LaneRings,
-    /// Into which the program writes frames. Held here, too, so that no other descriptor can be attached to the device. The service
-    /// writes nothing into it: the program can make that wait.
+    /// Into which the program writes frames. Held here, too, so that no other descriptor can be
+    /// attached to the device. The service writes nothing into it: the program can make that wait.
     tap: OwnedFd,
     doorbell: OwnedFd,
     pub(crate) guard: GuardLink,

@@ -29,9 +29,9 @@ pub(crate) struct ReadyLanes {
     /// How many are being made.
     begun: usize,
     ready: VecDeque<Blank>,
-    /// Who came first is first.
+    /// In the order in which they came.
     waiting: VecDeque<Waiting>,
-    /// How many lanes had been given when each user got the last one, while somebody waits.
+    /// How many lanes had been given when each user got the last one, while programs wait.
     served: HashMap<u32, u64>,
     given: u64,
     rests_until: Option<Instant>,
@@ -70,12 +70,12 @@ impl Service {
         refused(reason)
     }
 
-    /// Whose turn it is: of those who wait, of the user who has waited longest since he got a lane, the first.
+    /// The next program in turn: the first of the user whose last lane is longest ago.
     fn next_waiting(&mut self) -> Option<Waiting> {
         let Self { ready_lanes: lanes, connections, .. } = self;
         let user = |waiting: &Waiting| connections.get(&waiting.id).map(|connection| connection.peer.uid);
         let since = |waiting: &Waiting| user(waiting).and_then(|user| lanes.served.get(&user)).copied();
-        // The first of equals. Who got none comes before all others.
+        // The first of equals. A user without a lane comes before all others.
         let (at, next) = lanes.waiting.iter().enumerate().min_by_key(|(_, waiting)| since(waiting))?;
         let user = user(next);
         lanes.given += 1;

@@ -39,7 +39,8 @@ impl Priorities {
     }
 }
 
-/// Whether there is a process with this number, of this user. 0 is no process of this PID namespace.
+/// Whether there is a process with this number, of this user. 0 is no process of this PID
+/// namespace.
 fn is_of_user(pid: u32, uid: u32) -> bool {
     pid != 0 && std::fs::metadata(format!("/proc/{pid}")).is_ok_and(|process| process.uid() == uid)
 }
@@ -59,7 +60,8 @@ impl Service {
         };
         let Some(priority) = self.priorities.of(&groups_of(connection.as_fd())) else { return };
         let Peer { pid, uid } = connection.peer;
-        // Another process may have its number by now. What a user's groups have is his, whichever of his processes it is.
+        // Another process may have its number by now. What a user's groups have is for any process of
+        // that user.
         if !is_of_user(pid, uid) {
             tracing::warn!(pid, uid, "a real-time priority is not granted: the process is not to be found");
             return;

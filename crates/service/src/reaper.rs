@@ -1,8 +1,11 @@
 //! The end of a lane: its traffic is no longer diverted, its peers are told, and what it had is removed.
 //!
-//! In two steps. At once: claims leave divert. Then, some in each turn of the service's loop: for every live connection in the lane's table a RST goes out (behind a
-//! FIN, if the program had done with the connection), and when all have, ports, sockets and devices are given back. The table is the dead program's word: a row counts only if the
-//! lane has owned its ends, and its source is the host's. The frames go by the NIC, not by the lane's device: a program can make a write to that wait.
+//! In two steps. At once: claims leave divert. Then, some in each turn of the service's loop: for
+//! every live connection in the lane's table a RST goes out (behind a FIN, if the program had done
+//! with the connection), and when all have, ports, sockets and devices are given back. The table is
+//! the dead program's word: a row counts only if the lane has owned its ends, and its source is the
+//! host's. The frames go by the NIC, not by the lane's device: a program can make a write to that
+//! wait.
 
 use crate::lanes::Lane;
 use crate::registry::{ClaimId, LaneId, Protocol, Registry};
@@ -71,7 +74,7 @@ impl Service {
             let from = dying.ends.len().saturating_sub(room);
             let ends = dying.ends.split_off(from);
             room -= ends.len();
-            // As many as there is no error for: an interface that is down, say, at the end of the service.
+            // As many as there is no error for: an interface may be down at the end of the service.
             let failed = ends.iter().rev().filter_map(|end| self.tell(end).err()).last();
             if let Some(error) = failed {
                 tracing::warn!(%error, "peers of a dead program cannot be told");

@@ -1,7 +1,8 @@
-//! What is left of lanes that are over, until nobody holds it any more.
+//! What is left of lanes that are over, until no process holds it any more.
 //!
-//! Who keeps a descriptor of a lane's rings, or a page of them mapped, keeps their memory; who is in the midst of a write to its device keeps that. The lane stays
-//! booked on its user for so long.
+//! A process that keeps a descriptor of a lane's rings, or a page of them mapped, keeps their
+//! memory; one in the midst of a write to the lane's device keeps that. The lane stays booked on its
+//! user for so long.
 
 use crate::registry::LaneId;
 use crate::service::Service;
@@ -16,12 +17,12 @@ const SELDOM: Duration = Duration::from_secs(1);
 /// What is left of a lane.
 #[derive(Debug)]
 pub(crate) struct Remains {
-    pub(crate) lane: LaneId,
-    pub(crate) user: u32,
+    lane: LaneId,
+    user: u32,
     /// What is booked for it.
-    pub(crate) bytes: u64,
+    bytes: u64,
     /// The kernel's numbers of its rings.
-    pub(crate) rings: Vec<u32>,
+    rings: Vec<u32>,
     due: Instant,
     wait: Duration,
 }
@@ -38,7 +39,7 @@ impl Service {
         self.remains.iter().map(|remains| remains.due).min()
     }
 
-    /// Gives back what nobody holds any more.
+    /// Gives back what no process holds any more.
     pub(crate) fn look_at_remains(&mut self, now: Instant) {
         let Self { remains, usage, maker, .. } = self;
         remains.retain_mut(|left| {

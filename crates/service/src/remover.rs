@@ -1,7 +1,8 @@
 //! Removing the devices of lanes, each in a thread of its own.
 //!
-//! The kernel removes a device at once for everybody who looks for it, and then waits, without an end, until nobody uses it any more. A program
-//! can make that last: it writes to its lane's device from memory whose page does not come. Such a device waits alone.
+//! The kernel takes a device out of all lists at once, and then waits, without an end, until it is
+//! not in use any more. A program can make that last: it writes to its lane's device from memory
+//! whose page does not come. Such a device waits alone.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,7 +10,8 @@ use std::thread::Builder;
 use std::time::Duration;
 use tickwire_host::Host;
 
-/// A device that is not removed after so long is left to itself, and the next has its turn. Removing one takes up to tens of milliseconds.
+/// A device that is not removed after so long is left to itself, and the next has its turn.
+/// Removing one takes up to tens of milliseconds.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The devices that are to be removed, and are not yet.
@@ -36,12 +38,13 @@ impl Removals {
 pub(crate) struct Remover(Arc<Removals>);
 
 impl Remover {
-    /// A device is to be removed, by [`Remover::remove`]: from here on it counts as one that is there.
+    /// A device is to be removed, by [`Remover::remove`]: from here on it counts as one that is
+    /// there.
     pub(crate) fn announce(&self, index: u32) {
         self.0.open().insert(index);
     }
 
-    /// Whether a device is to be removed, or waits for who uses it.
+    /// Whether a device is to be removed, or waits until it is not in use.
     pub(crate) fn is_removing(&self, index: u32) -> bool {
         self.0.open().contains(&index)
     }

@@ -1,4 +1,4 @@
-//! Programs that keep a hold on what a lane had, and what that costs them and nobody else.
+//! Programs that keep a hold on what a lane had, and what that costs them and no others.
 
 mod common;
 
@@ -53,7 +53,7 @@ impl Absent {
         Some(Self { page: page as usize, faults: Some(faults) })
     }
 
-    /// Waits until somebody wants it.
+    /// Waits until it is wanted.
     fn is_wanted(&self) {
         let mut wait = [PollFd::new(self.faults.as_ref().unwrap().as_fd(), PollFlags::POLLIN)];
         assert_eq!(poll(&mut wait, 5000_u16).unwrap(), 1);

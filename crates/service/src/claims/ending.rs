@@ -98,7 +98,7 @@ impl Service {
     }
 
     /// The connections of a closed listener go on, but there is no room to divert each by itself:
-    /// the whole port stays the lane's until the last is over. Nobody else may listen there
+    /// the whole port stays the lane's until the last is over. No other socket may listen there
     /// meanwhile, though a socket that does not listen lets others do so (`SO_REUSEADDR`): what
     /// comes to them would be diverted.
     fn keep_port(&mut self, claim: ClaimId) {
