@@ -9,6 +9,11 @@ use zerocopy::FromZeros;
 /// C = 0.4 segments / s^3 (§5), as C * 10.
 const C_TIMES_10: i64 = 4;
 
+/// So long after a loss the window grows by a segment a round trip, as Linux's does: it takes its curve anew once a tick
+/// (4 ms at 250 Hz), and within the tick goes on as it began, which is towards a target one segment above. On a path of
+/// 200 us with 1 % of losses the rate of §4.3 had 0.7 to 0.8 of Linux's speed.
+const FIRST_MS: u64 = 4;
+
 /// The cube is followed this far from the plateau, in milliseconds; it keeps the arithmetic within 64 bits.
 const MAX_DISTANCE_MS: i64 = 100_000;
 
@@ -82,14 +87,15 @@ impl Cubic {
         }
         self.counted = acked.now;
         let window = u64::from(cwnd.max(acked.mss).max(1));
+        let t = acked.now.since(self.stage.epoch).as_millis();
         // §4.3: alpha = 3 (1 - beta) / (1 + beta) = 9/17 until the old window is regained, then 1.
-        let (numerator, denominator) = if self.stage.estimate < self.stage.prior { (9, 17) } else { (1, 1) };
+        let slower = self.stage.estimate < self.stage.prior && t >= FIRST_MS;
+        let (numerator, denominator) = if slower { (9, 17) } else { (1, 1) };
         self.estimate_credit += u64::from(bytes) * u64::from(acked.mss) * numerator;
         let whole = window * denominator;
         self.stage.estimate = self.stage.estimate.saturating_add((self.estimate_credit / whole) as u32);
         self.estimate_credit %= whole;
 
-        let t = acked.now.since(self.stage.epoch).as_millis();
         if self.at(t, acked.mss) < i64::from(self.stage.estimate) {
             return cwnd.max(self.stage.estimate);
         }

@@ -384,6 +384,25 @@ mod tests {
         assert!(windows[1] - windows[0] < windows[0] / 4, "{windows:?}");
     }
 
+    /// As Linux does on a LAN, whose round trips are far shorter than a tick.
+    #[test]
+    fn cubic_grows_by_a_segment_a_round_trip_in_the_first_milliseconds_after_a_loss() {
+        let grown = |rounds: u64, us: u64| {
+            let mut cc = Congestion::new(Algorithm::Cubic, MSS);
+            cc.cwnd = 100 * MSS;
+            cc.on_loss(Instant::from_nanos(1), MSS);
+            cc.cwnd = cc.ssthresh;
+            for round in 0..rounds {
+                let now = Instant::from_nanos(round * us * 1_000 + 1);
+                let (bytes, mss) = (cc.cwnd, MSS);
+                cc.on_ack(&Acked { now, bytes, mss, limited: true, new_round: true }, &rtt(us));
+            }
+            (cc.cwnd - 70 * MSS) / MSS
+        };
+        assert_eq!(grown(20, 200), 20, "4 ms");
+        assert!((30..=31).contains(&grown(40, 200)), "8 ms: 9/17 of a segment a round trip in the second half");
+    }
+
     #[test]
     fn a_timeout_starts_again_from_one_segment() {
         let mut cc = Congestion::new(Algorithm::Cubic, MSS);
