@@ -39,6 +39,7 @@ impl From<Error> for Errno {
             Error::Pipe => libc::EPIPE,
             Error::AddressInUse => libc::EADDRINUSE,
             Error::Invalid => libc::EINVAL,
+            Error::Fault => libc::EFAULT,
         })
     }
 }

@@ -51,6 +51,8 @@ pub enum Error {
     AddressInUse,
     /// The call does not fit the socket's state or kind (`EINVAL`).
     Invalid,
+    /// The program's memory, where its bytes come from or go to, is not there (`EFAULT`).
+    Fault,
     /// The path to the destination is not known yet: ask the host, enter it with
     /// [`crate::Stack::path_set`] and call again.
     NeedPath,
@@ -60,6 +62,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::WouldBlock => "would block",
+            Self::Fault => "bad address",
             Self::Stale => "no such socket",
             Self::NoBuffers => "no buffer space left in the lane",
             Self::MessageTooLong => "message too long",

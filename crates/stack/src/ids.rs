@@ -161,6 +161,11 @@ pub trait Source {
     fn remaining(&self) -> usize;
     /// Copies the next bytes into all of `into`, as far as there are any, and says how many.
     fn read(&mut self, into: &mut [u8]) -> usize;
+    /// Whether some that it says are left could not be read. What `into` has then is not to be
+    /// used, but for what was read before.
+    fn failed(&self) -> bool {
+        false
+    }
 }
 
 /// Where the bytes of a receive go: the program's buffers, possibly scattered.
@@ -169,6 +174,10 @@ pub trait Sink {
     fn room(&self) -> usize;
     /// Takes as many of the bytes as fit and says how many.
     fn write(&mut self, from: &[u8]) -> usize;
+    /// Whether some could not be written although there was room by what was said.
+    fn failed(&self) -> bool {
+        false
+    }
 }
 
 impl Source for &[u8] {

@@ -84,6 +84,7 @@ impl From<Error> for Errno {
             Error::Pipe => libc::EPIPE,
             Error::AddressInUse => libc::EADDRINUSE,
             Error::Invalid => libc::EINVAL,
+            Error::Fault => libc::EFAULT,
             // Whoever can ask the host has done so before this reaches the program.
             Error::NeedPath => libc::EHOSTUNREACH,
         })

@@ -3,7 +3,7 @@
 use super::iov::{Buffers, one};
 use super::name;
 use super::sys::Extras;
-use super::{answer, answer_len, export, message, real, sys};
+use super::{answer, answer_len, export, guarded, message, real, sys};
 use crate::base::errno::{Errno, Result};
 use crate::socket::ops;
 use crate::table::fd::TABLE;
@@ -245,9 +245,16 @@ export! {
             // SAFETY: the program's arguments go on unchanged.
             return unsafe { real::sendfile(out, input, offset, len) };
         }
-        // SAFETY: null or the program's place.
-        let mut at = unsafe { offset.as_mut() };
-        answer_len(|| send_file(out, input, at.as_deref_mut(), len))
+        answer_len(|| {
+            // SAFETY: any bytes are a number.
+            let mut at = unsafe { guarded::load_any(offset) }?;
+            let sent = send_file(out, input, at.as_mut(), len);
+            if let Some(at) = at {
+                // SAFETY: the program's place.
+                unsafe { guarded::store(at, offset) }?;
+            }
+            sent
+        })
     }
 
     /// `sendfile(2)` under its other name.

@@ -1,6 +1,6 @@
 //! Exports about descriptors: close, dup, fcntl, ioctl.
 
-use super::{answer, export, real, sys};
+use super::{answer, export, guarded, real, sys};
 use crate::base::errno::{self, Errno};
 use crate::base::locked::Holding;
 use crate::socket::close;
@@ -193,15 +193,14 @@ export! {
         match (TABLE.get(fd), request) {
             (Entry::CLOSING, _) => answer(|| Err(Errno(libc::EBADF))),
             (Entry::Udp(_) | Entry::Tcp(_), libc::FIONBIO) if !place.is_null() => {
-                // SAFETY: the program's number.
-                answer(|| descriptor::set_nonblocking(fd, unsafe { *place } != 0).map(|()| 0))
+                // SAFETY: any bytes are a number.
+                answer(|| descriptor::set_nonblocking(fd, unsafe { guarded::load(place) }? != 0).map(|()| 0))
             }
             (Entry::Udp(_) | Entry::Tcp(_), libc::FIONREAD | libc::TIOCOUTQ | SIOCATMARK) if !place.is_null() => {
                 answer(|| match descriptor::figure(fd, request)? {
                     Some(figure) => {
                         // SAFETY: the program's place for a number.
-                        unsafe { *place = figure };
-                        Ok(0)
+                        unsafe { guarded::store(figure, place) }.map(|()| 0)
                     }
                     // SAFETY: the program's arguments go on unchanged.
                     None => match unsafe { real::ioctl(fd, request, argument) } {

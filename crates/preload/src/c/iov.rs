@@ -1,5 +1,6 @@
 //! The program's buffers: scatter-gather lists as the stack's [`Source`] and [`Sink`].
 
+use super::guarded;
 use crate::base::errno::{Errno, Result};
 use core::marker::PhantomData;
 use libc::{iovec, size_t};
@@ -9,7 +10,7 @@ use tickwire_stack::{Sink, Source};
 pub(crate) const MAX_BUFFERS: usize = 1024;
 
 /// A cursor over the program's buffers. The bytes may be changed by other threads of the program at any time, so they are never
-/// seen as slices, only copied.
+/// seen as slices, only copied; and they may not be there at all, which is seen when they are.
 pub(crate) struct Buffers<'a> {
     iov: *const iovec,
     count: usize,
@@ -17,6 +18,7 @@ pub(crate) struct Buffers<'a> {
     offset: usize,
     left: usize,
     total: usize,
+    failed: bool,
     program: PhantomData<&'a iovec>,
 }
 
@@ -24,25 +26,27 @@ impl<'a> Buffers<'a> {
     /// The buffers of a vector call.
     ///
     /// # Errors
-    /// `EINVAL` if there are too many, or they are longer than a length can say.
+    /// `EINVAL` if there are too many, or they are longer than a length can say; `EFAULT` if the
+    /// list is not there.
     ///
     /// # Safety
-    /// `iov` points to `count` entries, and each entry to as many bytes as it says, all valid (and writable, to receive) for `'a`.
+    /// `iov` points to `count` entries, if anything is there, and stays as it is for `'a`. What an
+    /// entry points to is the program's to give.
     pub(crate) unsafe fn new(iov: *const iovec, count: usize) -> Result<Self> {
-        if count > MAX_BUFFERS || (iov.is_null() && count > 0) {
-            return Err(Errno(if iov.is_null() { libc::EFAULT } else { libc::EINVAL }));
+        if count > MAX_BUFFERS {
+            return Err(Errno(libc::EINVAL));
+        }
+        if !guarded::can_read(iov, count) {
+            return Err(guarded::FAULT);
         }
         let mut total = 0usize;
         for i in 0..count {
-            // SAFETY: in bounds by the caller's promise.
+            // SAFETY: it is there, by the look at it.
             let entry = unsafe { &*iov.add(i) };
             total =
                 total.checked_add(entry.iov_len).filter(|&t| t <= isize::MAX as usize).ok_or(Errno(libc::EINVAL))?;
-            if entry.iov_base.is_null() && entry.iov_len > 0 {
-                return Err(Errno(libc::EFAULT));
-            }
         }
-        Ok(Self { iov, count, at: 0, offset: 0, left: total, total, program: PhantomData })
+        Ok(Self { iov, count, at: 0, offset: 0, left: total, total, failed: false, program: PhantomData })
     }
 
     /// The list, for the kernel's own call.
@@ -62,19 +66,21 @@ impl<'a> Buffers<'a> {
 
     /// Back to the first byte.
     pub(crate) fn rewind(&mut self) {
-        (self.at, self.offset, self.left) = (0, 0, self.total);
+        (self.at, self.offset, self.left, self.failed) = (0, 0, self.total, false);
     }
 
-    /// Walks over up to `len` bytes, piece by piece: `copy(piece, done_before)`.
-    fn walk(&mut self, len: usize, mut copy: impl FnMut(*mut u8, usize, usize)) -> usize {
-        let len = len.min(self.left);
+    /// Walks over up to `len` bytes, piece by piece: `copy(piece, its length, done before)` says
+    /// whether all of it was there. If one was not, none counts, nor does any later.
+    fn walk(&mut self, len: usize, mut copy: impl FnMut(*mut u8, usize, usize) -> bool) -> usize {
+        let len = if self.failed { 0 } else { len.min(self.left) };
         let mut done = 0;
         while done < len {
             // SAFETY: `left` counts the bytes behind the cursor, so `at` is in bounds while it is not zero.
             let entry = unsafe { &*self.iov.add(self.at) };
             let n = (entry.iov_len - self.offset).min(len - done);
-            if n > 0 {
-                copy(entry.iov_base.cast::<u8>().wrapping_add(self.offset), n, done);
+            if n > 0 && !copy(entry.iov_base.cast::<u8>().wrapping_add(self.offset), n, done) {
+                self.failed = true;
+                return 0;
             }
             done += n;
             self.offset += n;
@@ -97,9 +103,13 @@ impl Source for Buffers<'_> {
         let room = into.len();
         let to = into.as_mut_ptr();
         self.walk(room, |piece, n, done| {
-            // SAFETY: `piece` holds `n` readable bytes by the promise of `new`, and `into` has room for `done + n`.
-            unsafe { core::ptr::copy(piece, to.add(done), n) };
+            // SAFETY: `piece` is the program's, and `into` has room for `done + n`.
+            unsafe { guarded::copy(piece, to.add(done), n) }
         })
+    }
+
+    fn failed(&self) -> bool {
+        self.failed
     }
 }
 
@@ -111,9 +121,13 @@ impl Sink for Buffers<'_> {
     fn write(&mut self, from: &[u8]) -> usize {
         let bytes = from.as_ptr();
         self.walk(from.len(), |piece, n, done| {
-            // SAFETY: `piece` has room for `n` bytes by the promise of `new`, and `from` holds `done + n`.
-            unsafe { core::ptr::copy(bytes.add(done), piece, n) };
+            // SAFETY: `piece` is the program's to give, and `from` holds `done + n`.
+            unsafe { guarded::copy(bytes.add(done), piece, n) }
         })
+    }
+
+    fn failed(&self) -> bool {
+        self.failed
     }
 }
 
@@ -142,5 +156,30 @@ mod tests {
         let mut all = [0u8; 7];
         assert_eq!(buffers.read(&mut all), 7);
         assert_eq!(&all, b"abcdefg");
+    }
+
+    #[test]
+    fn nothing_is_passed_where_a_pointer_is_bad_nor_behind_it() {
+        crate::c::signal::guard();
+        let mut a = [1u8; 3];
+        let mut c = [2u8; 4];
+        let iov = [
+            one(a.as_mut_ptr().cast(), 3)[0],
+            one(core::ptr::null(), 0)[0],
+            one(8 as *const libc::c_void, 2)[0],
+            one(c.as_mut_ptr().cast(), 4)[0],
+        ];
+        // SAFETY: the buffers live as long as the cursor.
+        let mut buffers = unsafe { Buffers::new(iov.as_ptr(), 4) }.unwrap();
+        let mut all = [9u8; 9];
+        assert_eq!((buffers.read(&mut all[..2]), Source::failed(&buffers)), (2, false));
+        assert_eq!((buffers.read(&mut all), Source::failed(&buffers)), (0, true));
+        assert_eq!((buffers.read(&mut all[..1]), buffers.done()), (0, 2));
+        buffers.rewind();
+        assert_eq!((buffers.write(&[5; 9]), Sink::failed(&buffers), buffers.done()), (0, true, 0));
+        assert_eq!(c, [2; 4]);
+        // SAFETY: nothing is there.
+        let refused = unsafe { [Buffers::new(core::ptr::null(), 1), Buffers::new(core::ptr::null(), 1025)] };
+        assert_eq!(refused.map(|buffers| buffers.err()), [libc::EFAULT, libc::EINVAL].map(|code| Some(Errno(code))));
     }
 }

@@ -1,7 +1,9 @@
 //! The program's messages (`msghdr`) as a checked view, and calls that move them, one or many at a time.
 
+use super::guarded;
 use super::iov::{Buffers, MAX_BUFFERS};
 use super::name;
+use super::signal;
 use super::sys::{self, Control, Extras};
 use crate::base::errno::{Errno, Result};
 use crate::socket::{ops, rights};
@@ -19,14 +21,17 @@ impl<'a> Message<'a> {
     /// The message at an address.
     ///
     /// # Errors
-    /// `EFAULT` for none, `EMSGSIZE` if it has more buffers than a call may have.
+    /// `EFAULT` if there is none, or none that can be written although it is `written`; `EMSGSIZE`
+    /// if it has more buffers than a call may have.
     ///
     /// # Safety
-    /// It is null or points to a message; name, buffers and control messages are where and as long as it says, all valid (and writable, to
-    /// receive) for `'a`.
-    unsafe fn at(header: *mut msghdr) -> Result<Self> {
-        // SAFETY: null or the program's structure.
-        let header = unsafe { header.as_mut() }.ok_or(Errno(libc::EFAULT))?;
+    /// It points to a message, if anything is there, that stays for `'a`. What that points to is
+    /// the program's to give.
+    unsafe fn at(header: *mut msghdr, written: bool) -> Result<Self> {
+        // SAFETY: by the caller's promise.
+        let there = unsafe { if written { guarded::can_write(header, 1) } else { guarded::can_read(header, 1) } };
+        // SAFETY: by the caller's promise, and the look at it.
+        let header = unsafe { header.as_mut() }.filter(|_| there).ok_or(guarded::FAULT)?;
         if header.msg_iovlen > MAX_BUFFERS {
             return Err(Errno(libc::EMSGSIZE));
         }
@@ -64,6 +69,9 @@ impl<'a> Message<'a> {
     }
 
     fn send(&self, fd: c_int, flags: c_int) -> Result<usize> {
+        if !self.control().is_there() {
+            return Err(guarded::FAULT);
+        }
         let mut extras = Extras { control: Some(self.control()), ..Extras::default() };
         let (name, len) = (self.header.msg_name.cast(), self.header.msg_namelen);
         // A name of no length is none, as in Linux (`__copy_msghdr`).
@@ -76,19 +84,22 @@ impl<'a> Message<'a> {
 /// One message in.
 pub(super) unsafe fn receive(fd: c_int, message: *mut msghdr, flags: c_int) -> Result<usize> {
     // SAFETY: the program's message.
-    unsafe { Message::at(message) }?.receive(fd, flags)
+    unsafe { Message::at(message, true) }?.receive(fd, flags)
 }
 
 /// One message out.
 pub(super) unsafe fn send(fd: c_int, message: *const msghdr, flags: c_int) -> Result<usize> {
     // SAFETY: the program's message, which is only read.
-    unsafe { Message::at(message.cast_mut()) }?.send(fd, flags)
+    unsafe { Message::at(message.cast_mut(), false) }?.send(fd, flags)
 }
 
 /// Before a message goes to a socket that is not ours: sockets of ours may be passed with it. (On a descriptor of the lane the service is told of them.)
 pub(super) unsafe fn before_passing(fd: c_int, message: *const msghdr) -> Result<()> {
+    if !signal::guards() {
+        return Ok(()); // there was never a lane, so there is nothing to pass
+    }
     // SAFETY: the program's message, which is only read. One that is none is for the kernel to refuse.
-    let Ok(message) = (unsafe { Message::at(message.cast_mut()) }) else { return Ok(()) };
+    let Ok(message) = (unsafe { Message::at(message.cast_mut(), false) }) else { return Ok(()) };
     if message.header.msg_controllen == 0 || TABLE.get(fd) == Entry::Lane {
         return Ok(());
     }
@@ -104,18 +115,21 @@ pub(super) unsafe fn receive_many(
     flags: c_int,
     timeout: *mut timespec,
 ) -> Result<usize> {
-    // SAFETY: null or the program's structure.
-    let mut timeout = unsafe { timeout.as_mut() };
-    let limit = timeout.as_deref().map(span_of).transpose()?;
+    // SAFETY: any bytes are such a structure.
+    let limit = unsafe { guarded::load_any(timeout) }?.as_ref().map(span_of).transpose()?;
     let begin = sys::now();
     let one_only = flags & libc::MSG_WAITFORONE != 0;
     let mut flags = flags & !libc::MSG_WAITFORONE;
     for done in 0..count as usize {
-        // SAFETY: null, or the program's array of `count` entries.
-        let entry = unsafe { messages.wrapping_add(done).as_mut() }.ok_or(Errno(libc::EFAULT))?;
-        // SAFETY: the program's message.
-        match unsafe { receive(fd, &raw mut entry.msg_hdr, flags) } {
-            Ok(len) => entry.msg_len = len as c_uint,
+        let entry = messages.wrapping_add(done);
+        // SAFETY: the program's message, which is looked at before it is used, and its place for a
+        // length.
+        let received = unsafe {
+            receive(fd, &raw mut (*entry).msg_hdr, flags)
+                .and_then(|len| guarded::store(len as c_uint, &raw mut (*entry).msg_len))
+        };
+        match received {
+            Ok(()) => {}
             Err(error) if done == 0 => return Err(error),
             Err(error) => {
                 ops::keep_error(fd, error);
@@ -126,12 +140,16 @@ pub(super) unsafe fn receive_many(
             flags |= libc::MSG_DONTWAIT;
         }
         let left = limit.map(|limit| limit - sys::now().since(begin));
-        if let (Some(left), Some(timeout)) = (left, timeout.as_deref_mut()) {
-            (timeout.tv_sec, timeout.tv_nsec) =
-                ((left.as_nanos() / 1_000_000_000) as _, (left.as_nanos() % 1_000_000_000) as _);
+        if let Some(left) = left {
+            let (seconds, rest) = (left.as_nanos() / 1_000_000_000, left.as_nanos() % 1_000_000_000);
+            // As in Linux, that it cannot be told is no failure of what has been received.
+            // SAFETY: the program's structure.
+            let _ = unsafe { guarded::store(timespec { tv_sec: seconds as _, tv_nsec: rest as _ }, timeout) };
         }
+        // SAFETY: any bytes are a number.
+        let told = unsafe { guarded::load(&raw const (*entry).msg_hdr.msg_flags) }.unwrap_or_default();
         // Urgent data is told at once.
-        if left.is_some_and(Span::is_zero) || entry.msg_hdr.msg_flags & libc::MSG_OOB != 0 {
+        if left.is_some_and(Span::is_zero) || told & libc::MSG_OOB != 0 {
             return Ok(done + 1);
         }
     }
@@ -142,11 +160,15 @@ pub(super) unsafe fn receive_many(
 pub(super) unsafe fn send_many(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> Result<usize> {
     let count = (count as usize).min(MAX_BUFFERS);
     for done in 0..count {
-        // SAFETY: null, or the program's array of `count` entries.
-        let entry = unsafe { messages.wrapping_add(done).as_mut() }.ok_or(Errno(libc::EFAULT))?;
-        // SAFETY: the program's message.
-        match unsafe { send(fd, &raw const entry.msg_hdr, flags) } {
-            Ok(len) => entry.msg_len = len as c_uint,
+        let entry = messages.wrapping_add(done);
+        // SAFETY: the program's message, which is looked at before it is used, and its place for a
+        // length.
+        let sent = unsafe {
+            send(fd, &raw const (*entry).msg_hdr, flags)
+                .and_then(|len| guarded::store(len as c_uint, &raw mut (*entry).msg_len))
+        };
+        match sent {
+            Ok(()) => {}
             Err(error) if done == 0 => return Err(error),
             Err(_) => return Ok(done),
         }

@@ -5,6 +5,7 @@
 //! A panic inside never leaves the library: the call fails with `EIO` and the reason is logged. What may pass is the end of a cancelled
 //! thread (see `cancel`).
 
+pub(crate) mod guarded;
 pub(crate) mod iov;
 pub(crate) mod name;
 pub(crate) mod real;

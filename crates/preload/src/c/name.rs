@@ -1,5 +1,6 @@
 //! Socket addresses between the C structures and [`Endpoint`].
 
+use super::guarded;
 use crate::base::errno::{Errno, Result};
 use core::ffi::c_int;
 use libc::{sockaddr, socklen_t};
@@ -27,10 +28,10 @@ pub(crate) fn is_negative(len: socklen_t) -> bool {
 /// Reads a socket address as it is, cut to what an IP address can have; `None` for a null pointer.
 ///
 /// # Errors
-/// `EINVAL` if the length is negative, as the kernel sees it.
+/// `EINVAL` if the length is negative, as the kernel sees it; `EFAULT` if it is not there.
 ///
 /// # Safety
-/// `address` is null or points to `len` readable bytes, unless that is negative.
+/// `address` is the program's to give.
 pub(crate) unsafe fn read(address: *const sockaddr, len: socklen_t) -> Result<Option<([u8; MAX], usize)>> {
     if address.is_null() {
         return Ok(None);
@@ -40,8 +41,10 @@ pub(crate) unsafe fn read(address: *const sockaddr, len: socklen_t) -> Result<Op
     }
     let mut bytes = [0u8; MAX];
     let n = (len as usize).min(MAX);
-    // SAFETY: `n` is at most `len`.
-    unsafe { core::ptr::copy_nonoverlapping(address.cast::<u8>(), bytes.as_mut_ptr(), n) };
+    // SAFETY: there is room for `n`.
+    if !unsafe { guarded::copy(address.cast(), bytes.as_mut_ptr(), n) } {
+        return Err(guarded::FAULT);
+    }
     Ok(Some((bytes, n)))
 }
 
@@ -88,24 +91,27 @@ pub(crate) fn emit(endpoint: Endpoint, v6: bool, scope: u32) -> ([u8; MAX], usiz
 
 /// Stores a name where the program wants it, cut to its room, and says the whole length.
 ///
+/// # Errors
+/// `EINVAL` if the room is negative, as the kernel sees it; `EFAULT` if a place is not there.
+///
 /// # Safety
-/// `address` is null or has room for `*len` bytes; `len` is null or valid.
+/// The places are the program's to give.
 pub(crate) unsafe fn store(name: &[u8], address: *mut sockaddr, len: *mut socklen_t) -> Result<()> {
-    if address.is_null() || len.is_null() {
-        return if address.is_null() { Ok(()) } else { Err(Errno(libc::EFAULT)) };
+    if address.is_null() {
+        return Ok(());
     }
-    // SAFETY: `len` is valid by the caller's promise.
-    let room = unsafe { *len };
+    // SAFETY: by the caller's promise.
+    let room = unsafe { guarded::load(len) }?;
     if is_negative(room) {
         return Err(Errno(libc::EINVAL));
     }
-    let room = room as usize;
-    // SAFETY: at most `room` bytes are written.
+    // SAFETY: by the caller's promise; at most `room` bytes are written.
     unsafe {
-        core::ptr::copy_nonoverlapping(name.as_ptr(), address.cast::<u8>(), room.min(name.len()));
-        *len = name.len() as socklen_t;
+        if !guarded::copy(name.as_ptr(), address.cast(), name.len().min(room as usize)) {
+            return Err(guarded::FAULT);
+        }
+        guarded::store(name.len() as socklen_t, len)
     }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -4,8 +4,12 @@
 //! half-changed and its lock taken for ever, for all its processes. So handlers are installed behind one of ours: inside the lane, it
 //! blocks the signal, sends it to the thread once more, and lets it through when the thread is out, a microsecond later. Handlers of
 //! faults cannot be put off, and handlers that are uninstalled by running (`SA_RESETHAND`) are not: they run wherever they are.
+//!
+//! Before the handlers of what a bad pointer raises (`SIGSEGV`, `SIGBUS`) comes one of ours, too:
+//! where the program's memory is copied, the copy has failed (see [`guarded`]), and nothing else
+//! happens.
 
-use super::{export, real, sys};
+use super::{export, guarded, real, sys};
 use crate::base::errno;
 use crate::base::inside;
 use crate::base::locked;
@@ -16,10 +20,17 @@ use core::mem::{transmute, zeroed};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use libc::{sighandler_t, siginfo_t, ucontext_t};
 
+/// What a bad pointer raises.
+const BAD_POINTER: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
+
 /// What the program installed, by signal.
 static HANDLERS: [AtomicUsize; 65] = [const { AtomicUsize::new(0) }; 65];
 /// Whether that handler wants no more than the signal's number.
 static PLAIN: [AtomicBool; 65] = [const { AtomicBool::new(false) }; 65];
+/// Whether it is uninstalled by running (of [`BAD_POINTER`] only).
+static ONCE: [AtomicBool; 65] = [const { AtomicBool::new(false) }; 65];
+/// Whether copies of the program's memory are guarded.
+static GUARDS: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     /// Signals that are put off, a bit each.
@@ -34,6 +45,10 @@ pub(crate) fn ran() -> u32 {
 }
 
 extern "C-unwind" fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    if BAD_POINTER.contains(&signal) {
+        // SAFETY: what the kernel gave this handler.
+        return unsafe { on_bad_pointer(signal, info, context) };
+    }
     // SAFETY: what the kernel gave this handler.
     if (inside::is_inside() || locked::any()) && unsafe { put_off(signal, info, context) } {
         return;
@@ -48,8 +63,25 @@ extern "C-unwind" fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mu
     let disturbed = wait::disturb();
     errno::set(before);
     // SAFETY: the program installed a function of this kind.
+    unsafe { run(handler, plain.load(SeqCst), (signal, info, context)) };
+    if let Some(lane) = disturbed {
+        // Nothing has rung for it meanwhile, and the signal may have come just before the thread
+        // slept.
+        let before = errno::get();
+        sys::ring(lane.descriptors().1);
+        errno::set(before);
+    }
+}
+
+/// Runs a handler of the program's.
+///
+/// # Safety
+/// `handler` is a function that takes what the kernel gave, or, if it is `plain`, no more than the
+/// signal's number.
+unsafe fn run(handler: usize, plain: bool, (signal, info, context): (c_int, *mut siginfo_t, *mut c_void)) {
+    // SAFETY: by the caller's promise.
     unsafe {
-        if plain.load(SeqCst) {
+        if plain {
             transmute::<usize, extern "C-unwind" fn(c_int)>(handler)(signal);
         } else {
             transmute::<usize, extern "C-unwind" fn(c_int, *mut siginfo_t, *mut c_void)>(handler)(
@@ -57,12 +89,65 @@ extern "C-unwind" fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mu
             );
         }
     }
-    if let Some(lane) = disturbed {
-        // Nobody has rung for it meanwhile, and the signal may have come just before the thread slept.
-        let before = errno::get();
-        sys::ring(lane.descriptors().1);
-        errno::set(before);
+}
+
+/// A bad pointer of the program's in a call of ours, or what would have happened without us.
+///
+/// # Safety
+/// What the kernel gave the running handler.
+unsafe fn on_bad_pointer(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    // SAFETY: by the caller's promise.
+    let is_fault = unsafe { (*info).si_code } > 0;
+    // SAFETY: by the caller's promise.
+    if is_fault && unsafe { guarded::recover(context) } {
+        return;
     }
+    let (handler, plain) = installed(signal);
+    if handler == 0 {
+        // What the kernel does comes when this returns: the faulting instruction once more, or the
+        // signal once more.
+        // SAFETY: all zero is a valid action, which is the system's own; `info` is what the kernel
+        // gave.
+        unsafe {
+            let action: libc::sigaction = zeroed();
+            real::sigaction(signal, &raw const action, core::ptr::null_mut());
+            if !is_fault {
+                libc::syscall(libc::SYS_rt_tgsigqueueinfo, libc::getpid(), libc::gettid(), signal, info);
+            }
+        }
+        return;
+    }
+    if ONCE[signal as usize].swap(false, SeqCst) {
+        remember(signal, (0, false));
+    }
+    // SAFETY: the program installed a function of this kind.
+    unsafe { run(handler, plain, (signal, info, context)) };
+}
+
+/// From here on a copy of the program's memory that is not there fails, and does not end the
+/// program. A program that ignores such signals, as few do, goes without: what it starts would not
+/// ignore them.
+pub(crate) fn guard() {
+    if GUARDS.swap(true, SeqCst) {
+        return;
+    }
+    for signal in BAD_POINTER {
+        // SAFETY: all zero is a valid action, and is filled in.
+        unsafe {
+            let mut action: libc::sigaction = zeroed();
+            if real::sigaction(signal, core::ptr::null(), &raw mut action) < 0 {
+                continue;
+            }
+            if let Some(changed) = changed(signal, &action) {
+                real::sigaction(signal, &raw const changed, core::ptr::null_mut());
+            }
+        }
+    }
+}
+
+/// Whether a copy that is not there fails.
+pub(crate) fn guards() -> bool {
+    GUARDS.load(SeqCst)
 }
 
 /// Puts a signal off until the thread is out of the lane, and holds none of our locks. False if the system does not take it back.
@@ -137,6 +222,11 @@ fn installed(signal: c_int) -> (usize, bool) {
         .map_or((0, false), |(handler, plain)| (handler.load(SeqCst), plain.load(SeqCst)))
 }
 
+/// Whether that is uninstalled by running.
+fn is_once(signal: c_int) -> bool {
+    ONCE.get(signal as usize).is_some_and(|once| once.load(SeqCst))
+}
+
 fn remember(signal: c_int, (handler, plain): (usize, bool)) {
     if let Some((a, b)) = HANDLERS.get(signal as usize).zip(PLAIN.get(signal as usize)) {
         a.store(handler, SeqCst);
@@ -146,10 +236,51 @@ fn remember(signal: c_int, (handler, plain): (usize, bool)) {
 
 /// Whether an action is to be put behind our handler.
 fn is_to_be_ours(signal: c_int, action: &libc::sigaction) -> bool {
-    (1..=64).contains(&signal)
-        && !sys::FAULTS.contains(&signal)
-        && ![libc::SIG_DFL, libc::SIG_IGN, libc::SIG_ERR].contains(&action.sa_sigaction)
-        && action.sa_flags & libc::SA_RESETHAND == 0
+    let handled = ![libc::SIG_DFL, libc::SIG_IGN, libc::SIG_ERR].contains(&action.sa_sigaction);
+    if BAD_POINTER.contains(&signal) {
+        return handled || action.sa_sigaction == libc::SIG_DFL && GUARDS.load(SeqCst);
+    }
+    (1..=64).contains(&signal) && !sys::FAULTS.contains(&signal) && handled && action.sa_flags & libc::SA_RESETHAND == 0
+}
+
+/// Remembers an action that is to be put behind our handler, and says what the kernel is to have in
+/// its place.
+fn changed(signal: c_int, action: &libc::sigaction) -> Option<libc::sigaction> {
+    if !is_to_be_ours(signal, action) {
+        return None;
+    }
+    let mut changed = *action;
+    if action.sa_sigaction != ours() {
+        remember(signal, (action.sa_sigaction, action.sa_flags & libc::SA_SIGINFO == 0));
+        if BAD_POINTER.contains(&signal) {
+            ONCE[signal as usize].store(action.sa_flags & libc::SA_RESETHAND != 0, SeqCst);
+            changed.sa_flags &= !libc::SA_RESETHAND;
+        }
+    }
+    changed.sa_sigaction = ours();
+    changed.sa_flags |= libc::SA_SIGINFO;
+    if action.sa_sigaction == libc::SIG_DFL {
+        // The thread's own stack may be what is not there.
+        changed.sa_flags |= libc::SA_ONSTACK;
+    }
+    Some(changed)
+}
+
+/// An action in which the kernel has ours, as the program knows it.
+fn as_installed(signal: c_int, (handler, plain): (usize, bool), once: bool, action: &mut libc::sigaction) {
+    action.sa_sigaction = handler;
+    if plain {
+        action.sa_flags &= !libc::SA_SIGINFO;
+    }
+    if !BAD_POINTER.contains(&signal) {
+        return;
+    }
+    if once {
+        action.sa_flags |= libc::SA_RESETHAND;
+    }
+    if handler == libc::SIG_DFL {
+        action.sa_flags &= !(libc::SA_SIGINFO | libc::SA_ONSTACK);
+    }
 }
 
 /// Puts what `signal` and its kin installed behind our handler; the answer is theirs as the program knows it.
@@ -160,12 +291,9 @@ fn adopt(signal: c_int, before: (usize, bool), answer: sighandler_t) -> sighandl
         if answer != libc::SIG_ERR
             && real::sigaction(signal, core::ptr::null(), &raw mut action) == 0
             && action.sa_sigaction != ours()
-            && is_to_be_ours(signal, &action)
+            && let Some(changed) = changed(signal, &action)
         {
-            remember(signal, (action.sa_sigaction, action.sa_flags & libc::SA_SIGINFO == 0));
-            action.sa_sigaction = ours();
-            action.sa_flags |= libc::SA_SIGINFO;
-            real::sigaction(signal, &raw const action, core::ptr::null_mut());
+            real::sigaction(signal, &raw const changed, core::ptr::null_mut());
         }
     }
     if answer == ours() { before.0 } else { answer }
@@ -174,28 +302,17 @@ fn adopt(signal: c_int, before: (usize, bool), answer: sighandler_t) -> sighandl
 export! {
     /// `sigaction(2)`.
     fn sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int {
-        let before = installed(signal);
+        let (before, once) = (installed(signal), is_once(signal));
         // SAFETY: null or the program's structures; one of our own in the place of the first.
         unsafe {
-            let changed = new.as_ref().filter(|action| is_to_be_ours(signal, action)).map(|action| {
-                if action.sa_sigaction != ours() {
-                    remember(signal, (action.sa_sigaction, action.sa_flags & libc::SA_SIGINFO == 0));
-                }
-                let mut changed = *action;
-                changed.sa_sigaction = ours();
-                changed.sa_flags |= libc::SA_SIGINFO;
-                changed
-            });
+            let changed = new.as_ref().and_then(|action| changed(signal, action));
             let done = real::sigaction(signal, changed.as_ref().map_or(new, core::ptr::from_ref), old);
             if done < 0 {
                 remember(signal, before);
             } else if let Some(old) = old.as_mut()
                 && old.sa_sigaction == ours()
             {
-                old.sa_sigaction = before.0;
-                if before.1 {
-                    old.sa_flags &= !libc::SA_SIGINFO;
-                }
+                as_installed(signal, before, once, old);
             }
             done
         }

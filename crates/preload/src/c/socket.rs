@@ -1,7 +1,7 @@
 //! Exports about sockets as such: making, naming, connecting, options.
 
 use super::name;
-use super::{answer, export, real};
+use super::{answer, export, guarded, real};
 use crate::base::errno::{Errno, Result};
 use crate::socket::kernel;
 use crate::socket::open;
@@ -17,16 +17,13 @@ use libc::{sockaddr, sockaddr_storage, socklen_t};
 /// `EFAULT` for none; `EINVAL` if it is longer than any kernel takes, of which nothing is looked at (a negative length is one).
 ///
 /// # Safety
-/// `address` is null or points to `len` readable bytes.
-unsafe fn bytes_of<'a>(address: *const sockaddr, len: socklen_t) -> Result<&'a [u8]> {
-    if address.is_null() {
-        return Err(Errno(libc::EFAULT));
-    }
+/// `address` is the program's to give.
+unsafe fn bytes_of(address: *const sockaddr, len: socklen_t) -> Result<([u8; name::MAX], usize)> {
     if len as usize > size_of::<sockaddr_storage>() {
         return Err(Errno(libc::EINVAL));
     }
     // SAFETY: by the caller's promise.
-    Ok(unsafe { core::slice::from_raw_parts(address.cast(), (len as usize).min(name::MAX)) })
+    unsafe { name::read(address, len) }?.ok_or(guarded::FAULT)
 }
 
 /// Stores a name that we know, or asks the kernel.
@@ -48,7 +45,7 @@ unsafe fn store_name(
         }
         if let Some((bytes, n)) = known {
             if address.is_null() || len.is_null() {
-                return answer(|| Err(Errno(libc::EFAULT)));
+                return answer(|| Err(guarded::FAULT));
             }
             // SAFETY: the program's place for the name.
             return answer(|| unsafe { name::store(&bytes[..n], address, len) }.map(|()| 0));
@@ -72,7 +69,7 @@ unsafe fn accept_any(fd: c_int, address: *mut sockaddr, len: *mut socklen_t, fla
     }
     answer(|| {
         if !address.is_null() && len.is_null() {
-            return Err(Errno(libc::EFAULT));
+            return Err(guarded::FAULT);
         }
         let (new, bytes, n) = ops::accept(fd, flags)?;
         // SAFETY: the program's place for the name.
@@ -101,8 +98,11 @@ export! {
             // SAFETY: the program's arguments go on unchanged.
             return unsafe { real::bind(fd, address, len) };
         }
-        // SAFETY: the program's address.
-        answer(|| ops::bind(fd, unsafe { bytes_of(address, len) }?).map(|()| 0))
+        answer(|| {
+            // SAFETY: the program's address.
+            let (bytes, n) = unsafe { bytes_of(address, len) }?;
+            ops::bind(fd, &bytes[..n]).map(|()| 0)
+        })
     }
 
     /// `connect(2)`.
@@ -111,8 +111,11 @@ export! {
             // SAFETY: the program's arguments go on unchanged.
             return unsafe { real::connect(fd, address, len) };
         }
-        // SAFETY: the program's address.
-        answer(|| ops::connect(fd, unsafe { bytes_of(address, len) }?).map(|()| 0))
+        answer(|| {
+            // SAFETY: the program's address.
+            let (bytes, n) = unsafe { bytes_of(address, len) }?;
+            ops::connect(fd, &bytes[..n]).map(|()| 0)
+        })
     }
 
     /// `listen(2)`.
@@ -167,11 +170,14 @@ export! {
         if name::is_negative(len) {
             return answer(|| Err(Errno(libc::EINVAL)));
         }
+        let n = (len as usize).min(512);
         let bytes = if value.is_null() {
             &[]
+        } else if guarded::can_read(value.cast::<u8>(), n) {
+            // SAFETY: the program's value, as far as it was looked at.
+            unsafe { core::slice::from_raw_parts(value.cast::<u8>(), n) }
         } else {
-            // SAFETY: the program's value, as long as it says.
-            unsafe { core::slice::from_raw_parts(value.cast::<u8>(), (len as usize).min(512)) }
+            return kernel();
         };
         answer(|| {
             let kernel = || if kernel() < 0 { Err(Errno::last()) } else { Ok(()) };
@@ -181,9 +187,13 @@ export! {
 
     /// `getsockopt(2)`.
     fn getsockopt(fd: c_int, level: c_int, option: c_int, value: *mut c_void, len: *mut socklen_t) -> c_int {
-        // SAFETY: null, or the program's place. A negative length is for the kernel to refuse.
-        let sensible = unsafe { len.as_ref() }.is_some_and(|&len| !name::is_negative(len));
-        if TABLE.get(fd).is_socket() && !value.is_null() && sensible {
+        // One that is not there, or is negative, is for the kernel to refuse.
+        // SAFETY: any bytes are a number.
+        let room = || unsafe { guarded::load(len) }.ok().filter(|&room| !name::is_negative(room));
+        if TABLE.get(fd).is_socket()
+            && !value.is_null()
+            && let Some(room) = room()
+        {
             let mut known = None;
             let done = answer(|| {
                 known = options::get(fd, level, option)?;
@@ -193,13 +203,14 @@ export! {
                 return done;
             }
             if let Some((bytes, whole)) = known {
-                // SAFETY: the program's place, as long as it says.
-                unsafe {
-                    let n = (*len as usize).min(whole);
-                    core::ptr::copy_nonoverlapping(bytes.as_ptr(), value.cast::<u8>(), n);
-                    *len = n as socklen_t;
-                }
-                return 0;
+                let n = whole.min(room as usize);
+                // SAFETY: the program's places; as many bytes are known.
+                return answer(|| unsafe {
+                    if !guarded::copy(bytes.as_ptr(), value.cast(), n) {
+                        return Err(guarded::FAULT);
+                    }
+                    guarded::store(n as socklen_t, len).map(|()| 0)
+                });
             }
         }
         // SAFETY: the program's arguments go on unchanged.

@@ -1,7 +1,7 @@
 //! Exports that wait: poll, select, epoll.
 
 use super::message::span_of;
-use super::{answer, export, real};
+use super::{answer, export, guarded, real, signal};
 use crate::base::errno::{Errno, Result};
 use crate::base::few::Few;
 use crate::table::fd::{Entry, TABLE};
@@ -19,16 +19,40 @@ fn millis(timeout: c_int) -> Option<Span> {
     u64::try_from(timeout).ok().map(Span::from_millis)
 }
 
-/// The program's list; nothing of one that is for the kernel to refuse.
+/// The program's list; nothing of one that is for the kernel to refuse, and nothing while there was
+/// never a lane.
 ///
 /// # Safety
-/// `fds` points to `count` entries, unless they are more than the process may have descriptors.
+/// `fds` points to `count` entries, if anything is there, unless they are more than the process may
+/// have descriptors.
 unsafe fn list<'a>(fds: *mut pollfd, count: nfds_t) -> &'a mut [pollfd] {
-    if count == 0 || fds.is_null() || super::sys::too_many_descriptors(count) {
+    if count == 0 || !signal::guards() || super::sys::too_many_descriptors(count) {
         return &mut [];
     }
+    // SAFETY: by the caller's promise; it is there, by the look at it.
+    unsafe {
+        if guarded::can_write(fds, count as usize) {
+            core::slice::from_raw_parts_mut(fds, count as usize)
+        } else {
+            &mut []
+        }
+    }
+}
+
+/// The program's mask, if it gives one.
+///
+/// # Errors
+/// `EFAULT`.
+///
+/// # Safety
+/// It is null or points to a mask, if anything is there.
+unsafe fn mask_of<'a>(mask: *const sigset_t) -> Result<Option<&'a sigset_t>> {
+    // As much as the kernel looks at.
+    if !mask.is_null() && !guarded::can_read(mask.cast::<u64>(), 1) {
+        return Err(guarded::FAULT);
+    }
     // SAFETY: by the caller's promise.
-    unsafe { core::slice::from_raw_parts_mut(fds, count as usize) }
+    Ok(unsafe { mask.as_ref() })
 }
 
 /// A wait on an epoll instance, as the program asks for it.
@@ -43,19 +67,23 @@ impl EpollWait {
     /// The wait with these arguments.
     ///
     /// # Safety
-    /// `events` points to room for `max` entries, `mask` is null or a mask, for as long as the value lives.
+    /// `events` points to room for `max` entries, `mask` is null or a mask, if anything is there,
+    /// for as long as the value lives.
     unsafe fn new(epfd: c_int, events: *mut epoll_event, max: c_int, mask: *const sigset_t) -> Self {
         Self { epfd, events, max, mask }
     }
 
-    /// The program's place for events, and its mask.
+    /// The program's place for events, as far as it is there, and its mask.
     fn places(&mut self) -> Result<(&mut [epoll_event], Option<&sigset_t>)> {
         let max = usize::try_from(self.max).ok().filter(|&n| n > 0).ok_or(Errno(libc::EINVAL))?;
-        if self.events.is_null() {
-            return Err(Errno(libc::EFAULT));
+        // SAFETY: by the promise of `new`, and the look at it; entries are only written.
+        unsafe {
+            let room = guarded::writable(self.events, max);
+            if room == 0 {
+                return Err(guarded::FAULT);
+            }
+            Ok((core::slice::from_raw_parts_mut(self.events, room), mask_of(self.mask)?))
         }
-        // SAFETY: by the promise of `new`; entries are only written.
-        Ok(unsafe { (core::slice::from_raw_parts_mut(self.events, max), self.mask.as_ref()) })
     }
 
     /// Waits. On an instance that is the kernel's alone by the C library's `call`, which is this very wait.
@@ -113,14 +141,22 @@ impl Sets<'_> {
     /// The program's sets: to be read, to be written, exceptional. As Linux does, no more of them is looked at than the program can have open descriptors: some
     /// give the most that they may open (`getdtablesize`), a million perhaps, with sets of the ordinary size. The lane's own do not count.
     ///
+    /// If one is not there, none has anything, and the kernel refuses them; nor has any while there
+    /// was never a lane.
+    ///
     /// # Safety
-    /// Each is null or holds `count` descriptors, or as many as there can be open, and is the caller's alone for as long as the value lives.
+    /// Each is null or holds `count` descriptors, or as many as there can be open, if anything is
+    /// there, and is the caller's alone for as long as the value lives.
     unsafe fn new(count: c_int, sets: [*mut fd_set; 3]) -> Self {
         let most = if count > libc::FD_SETSIZE as c_int { protect::room_of_program() } else { None };
         let count = most.map_or(count, |most| count.min(most));
         let len = usize::try_from(count).unwrap_or(0).div_ceil(8);
-        // SAFETY: by the caller's promise; bytes have no alignment.
-        let bits = sets.map(|set| (!set.is_null()).then(|| unsafe { core::slice::from_raw_parts(set.cast(), len) }));
+        // SAFETY: by the caller's promise.
+        let there = |set: &*mut fd_set| set.is_null() || unsafe { guarded::can_write(set.cast::<u8>(), len) };
+        let seen = signal::guards() && sets.iter().all(there);
+        // SAFETY: by the caller's promise, and the look at them; bytes have no alignment.
+        let part = |set: *mut fd_set| unsafe { core::slice::from_raw_parts(set.cast(), len) };
+        let bits = sets.map(|set| (seen && !set.is_null()).then(|| part(set)));
         Self { count, bits }
     }
 
@@ -200,8 +236,8 @@ export! {
         }
         answer(|| {
             // SAFETY: null or the program's structures.
-            let (timeout, mask) = unsafe { (timeout.as_ref(), mask.as_ref()) };
-            poll::poll(fds_of_program, timeout.map(span_of).transpose()?, mask).map(|n| n as c_int)
+            let (timeout, mask) = unsafe { (guarded::load_any(timeout)?, mask_of(mask)?) };
+            poll::poll(fds_of_program, timeout.as_ref().map(span_of).transpose()?, mask).map(|n| n as c_int)
         })
     }
 
@@ -221,17 +257,17 @@ export! {
         }
         answer(|| {
             // SAFETY: null or the program's structure.
-            let mut timeout = unsafe { timeout.as_mut() };
-            let limit = timeout
-                .as_ref()
+            let limit = unsafe { guarded::load_any(timeout) }?
                 .map(|t| span_of(&timespec { tv_sec: t.tv_sec + t.tv_usec / 1_000_000, tv_nsec: t.tv_usec % 1_000_000 * 1000 }))
                 .transpose()?;
             let begin = super::sys::now();
             let told = sets.select(limit, None);
-            if let (Some(left), Some(limit)) = (&mut timeout, limit) {
-                let rest = limit - super::sys::now().since(begin);
-                left.tv_sec = (rest.as_micros() / 1_000_000) as _;
-                left.tv_usec = (rest.as_micros() % 1_000_000) as _;
+            if let Some(limit) = limit {
+                let rest = (limit - super::sys::now().since(begin)).as_micros();
+                let left = timeval { tv_sec: (rest / 1_000_000) as _, tv_usec: (rest % 1_000_000) as _ };
+                // As in Linux, that it cannot be told changes nothing.
+                // SAFETY: the program's structure.
+                let _ = unsafe { guarded::store(left, timeout) };
             }
             told
         })
@@ -247,8 +283,8 @@ export! {
         }
         answer(|| {
             // SAFETY: null or the program's structures.
-            let (timeout, mask) = unsafe { (timeout.as_ref(), mask.as_ref()) };
-            sets.select(timeout.map(span_of).transpose()?, mask)
+            let (timeout, mask) = unsafe { (guarded::load_any(timeout)?, mask_of(mask)?) };
+            sets.select(timeout.as_ref().map(span_of).transpose()?, mask)
         })
     }
 
@@ -278,11 +314,12 @@ export! {
             return unsafe { real::epoll_ctl(epfd, op, fd, event) };
         }
         answer(|| {
-            // SAFETY: null or the program's structure.
-            let (events, data) = match unsafe { event.as_ref() } {
-                Some(event) => (event.events, event.u64),
-                None if op == libc::EPOLL_CTL_DEL => (0, 0),
-                None => return Err(Errno(libc::EFAULT)),
+            let (events, data) = if op == libc::EPOLL_CTL_DEL {
+                (0, 0)
+            } else {
+                // SAFETY: any bytes are such a structure.
+                let event = unsafe { guarded::load(event) }?;
+                (event.events, event.u64)
             };
             epoll::control(epfd, op, fd, events, data).map(|()| 0)
         })
@@ -309,7 +346,8 @@ export! {
     /// `epoll_pwait2(2)`.
     fn epoll_pwait2(epfd: c_int, events: *mut epoll_event, max: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int {
         // SAFETY: null or the program's structure.
-        let limit = match unsafe { timeout.as_ref() }.map(span_of).transpose() {
+        let limit = unsafe { guarded::load_any(timeout) }.and_then(|time| time.as_ref().map(span_of).transpose());
+        let limit = match limit {
             Ok(limit) => limit,
             Err(error) => return answer(|| Err(error)),
         };

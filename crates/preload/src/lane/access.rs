@@ -4,6 +4,7 @@ use crate::base::config::Settings;
 use crate::base::errno::{AGAIN, Errno, Result};
 use crate::base::inside;
 use crate::c::shared::{Core, Guard, LastWords, Refused, Shared};
+use crate::c::signal;
 use crate::c::sys;
 use crate::lane::course::Course;
 use crate::lane::ending::Ending;
@@ -159,6 +160,7 @@ impl Lane {
     /// # Errors
     /// The reason for which it cannot be used.
     pub(crate) fn new(parts: Parts, slot: Option<usize>) -> core::result::Result<Self, Reason> {
+        signal::guard();
         let waiters = Waiters::new([parts.ring, parts.handover.tap], parts.standby);
         let lane = Self {
             shared: parts.shared,

@@ -59,8 +59,9 @@ impl Stack<'_> {
     /// incomplete segment waits. Returns how many bytes were taken, at least one.
     ///
     /// # Errors
-    /// [`Error::WouldBlock`] if the send buffer is full, no frame is free, or the connection is not open yet; [`Error::Pipe`] if the
-    /// sending side is shut; what ended the connection; [`Error::Stale`].
+    /// [`Error::WouldBlock`] if the send buffer is full, no frame is free, or the connection is not
+    /// open yet; [`Error::Pipe`] if the sending side is shut; what ended the connection;
+    /// [`Error::Fault`] if the first of `source` could not be read; [`Error::Stale`].
     pub fn tcp_send(&mut self, id: TcpId, now: Instant, more: bool, source: &mut impl Source) -> Result<usize> {
         let index = self.check(id.into())?;
         let mut taken = 0;
@@ -74,7 +75,7 @@ impl Stack<'_> {
             // What has gone out may have made room below the mark of unsent bytes.
             let s = &self.mem.tcp[index];
             let room = s.settings.notsent_lowat != 0 && s.error == Pending::None && s.send_space() > 0 && !s.starved;
-            if !room || source.remaining() == 0 {
+            if !room || source.remaining() == 0 || source.failed() {
                 break;
             }
         }
@@ -125,11 +126,14 @@ impl Stack<'_> {
         let taken = first + append(mss, space.min(wanted) - first);
         // Also when all was taken: whoever is told that there is little room now waits to be told of more.
         s.wants_room |= taken < wanted || !s.writable();
-        if taken < wanted.min(space) {
+        if taken < wanted.min(space) && !source.failed() {
             self.relieve(index, now);
         }
         let s = &mut self.mem.tcp[index];
         if taken == 0 {
+            if source.failed() {
+                return Err(Error::Fault);
+            }
             if space > 0 {
                 // There is no frame: not writable until an acknowledgement, or a timer if none is to come, frees some.
                 s.starved = true;
@@ -145,7 +149,9 @@ impl Stack<'_> {
     /// Reads what has arrived in order. `Ok(0)` is the end of the stream (or a sink without room).
     ///
     /// # Errors
-    /// [`Error::WouldBlock`] if nothing is there; what ended the connection, once; [`Error::NotConnected`]; [`Error::Stale`].
+    /// [`Error::WouldBlock`] if nothing is there; what ended the connection, once;
+    /// [`Error::NotConnected`]; [`Error::Fault`] if the first of it could not be written to `sink`,
+    /// where it stays; [`Error::Stale`].
     pub fn tcp_recv(&mut self, id: TcpId, now: Instant, flags: RecvFlags, sink: &mut impl Sink) -> Result<usize> {
         let index = self.check(id.into())?;
         // What is under way must find room in the fill ring even if nobody looks at it for a while.
@@ -157,6 +163,9 @@ impl Stack<'_> {
         let frames = &mut self.mem.frames;
         let limit = s.limit_to_mark(frames, flags.peek).min(sink.room());
         let (taken, came) = s.recv.read(frames, limit, flags.peek, |bytes| sink.write(bytes));
+        if taken == 0 && sink.failed() {
+            return Err(Error::Fault);
+        }
         if taken == 0 {
             return self.nothing_to_read(index);
         }

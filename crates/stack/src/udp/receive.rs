@@ -194,8 +194,9 @@ impl Stack<'_> {
     /// Receives one datagram. With `peek` it stays in the queue.
     ///
     /// # Errors
-    /// [`Error::Stale`]; the socket's pending error; [`Error::WouldBlock`] if there is none. On a socket shut for receiving an empty
-    /// datagram says so.
+    /// [`Error::Stale`]; the socket's pending error; [`Error::WouldBlock`] if there is none;
+    /// [`Error::Fault`] if it could not be written to `sink`, which, as on Linux, is its end unless
+    /// `peek`. On a socket shut for receiving an empty datagram says so.
     pub fn udp_recv(&mut self, id: UdpId, peek: bool, sink: &mut impl Sink) -> Result<Datagram> {
         let index = self.check(id.into())?;
         let socket = &mut self.mem.udp[index];
@@ -229,7 +230,7 @@ impl Stack<'_> {
             self.udp_pop(id.index);
             self.udp_write_space();
         }
-        Ok(datagram)
+        if sink.failed() { Err(Error::Fault) } else { Ok(datagram) }
     }
 
     /// Length of the first datagram that waits (`FIONREAD`), `None` if there is none.

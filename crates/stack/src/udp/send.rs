@@ -54,6 +54,10 @@ impl<S: Source> Source for Part<'_, S> {
         self.left -= got;
         got
     }
+
+    fn failed(&self) -> bool {
+        self.source.failed()
+    }
 }
 
 /// The most that a datagram can carry, and how long its IP header is.
@@ -105,10 +109,15 @@ impl Stack<'_> {
     /// Sends all that is left in `source`: one datagram, or as many as [`SendTo::segment`] says, all of them or none. Says how many bytes that was.
     ///
     /// # Errors
-    /// [`Error::Stale`]; the socket's pending error; [`Error::NotConnected`] without destination; [`Error::Invalid`] if the socket is not
-    /// bound, or if it were too many datagrams; [`Error::MessageTooLong`], also if what it is cut into does not fit a packet; [`Error::NeedPath`] if the host must first be asked (nothing has been read from `source` then);
-    /// [`Error::HostUnreachable`], [`Error::NetworkUnreachable`]; [`Error::WouldBlock`] while the socket is not writable; [`Error::NoBuffers`] if it is,
-    /// but this is more than a writable socket is promised room for (`udp_kept`), and there is less: as on Linux for what its send buffer cannot hold.
+    /// [`Error::Stale`]; the socket's pending error; [`Error::NotConnected`] without destination;
+    /// [`Error::Invalid`] if the socket is not bound, or if it were too many datagrams;
+    /// [`Error::MessageTooLong`], also if what it is cut into does not fit a packet;
+    /// [`Error::NeedPath`] if the host must first be asked (nothing has been read from `source`
+    /// then); [`Error::HostUnreachable`], [`Error::NetworkUnreachable`]; [`Error::Fault`] if some
+    /// of `source` could not be read, which sends nothing of the datagram in which that is;
+    /// [`Error::WouldBlock`] while the socket is not writable; [`Error::NoBuffers`] if it is, but
+    /// this is more than a writable socket is promised room for (`udp_kept`), and there is less: as
+    /// on Linux for what its send buffer cannot hold.
     ///
     /// What is sent while the neighbour is looked for waits for that, and may be dropped there (`PathDrops`), as on Linux.
     pub fn udp_send(&mut self, id: UdpId, now: Instant, to: &SendTo, source: &mut impl Source) -> Result<usize> {
@@ -231,7 +240,7 @@ impl Stack<'_> {
         let got = source.read(&mut datagram[HEADER..]);
         if got != len {
             self.mem.frames.give(frame);
-            return Err(Error::Invalid);
+            return Err(unread(source));
         }
         write_header(datagram, ports, (HEADER + len) as u16);
         let sum = Sum::ZERO.pseudo(send.source, send.destination, UDP, datagram.len() as u32).bytes(datagram);
@@ -278,7 +287,7 @@ impl Stack<'_> {
             };
             if source.read(&mut bytes[skip..]) != here - skip {
                 first.into_iter().for_each(|first| self.mem.frames.give_chain(first));
-                return Err(Error::Invalid);
+                return Err(unread(source));
             }
             sum = sum.bytes(bytes);
             done += here;
@@ -287,6 +296,11 @@ impl Stack<'_> {
         write_checksum(&mut self.mem.frames.bytes_mut(first)[HEADROOM..], sum);
         Ok(first)
     }
+}
+
+/// Why a source has given less than it said.
+fn unread(source: &impl Source) -> Error {
+    if source.failed() { Error::Fault } else { Error::Invalid }
 }
 
 fn write_header(datagram: &mut [u8], [source, destination]: [u16; 2], len: u16) {

@@ -2,6 +2,7 @@
 
 use super::called;
 use crate::base::errno::Result;
+use crate::c::guarded;
 use crate::c::iov::Buffers;
 use crate::c::name::{self, Name};
 use core::ffi::{c_int, c_void};
@@ -48,13 +49,18 @@ pub(crate) struct Control<'a> {
 }
 
 impl Control<'_> {
-    /// The place.
+    /// The place. What is to be sent is looked at when it is: [`Control::is_there`].
     ///
     /// # Safety
-    /// `start` is null or points to `room` bytes, writable to receive, readable to send.
+    /// `start` is the program's to give.
     pub(crate) unsafe fn new(start: *mut c_void, room: usize) -> Self {
         let room = if start.is_null() { 0 } else { room };
         Self { start: start.cast(), room, len: 0, program: core::marker::PhantomData }
+    }
+
+    /// Whether all of it can be read.
+    pub(crate) fn is_there(&self) -> bool {
+        guarded::can_read(self.start, self.room)
     }
 
     /// Bytes written.
@@ -62,7 +68,7 @@ impl Control<'_> {
         self.len
     }
 
-    /// Appends one message; `false` if it did not fit (`MSG_CTRUNC`).
+    /// Appends one message; `false` if it did not fit (`MSG_CTRUNC`), or its place is not there.
     pub(crate) fn push(&mut self, level: c_int, kind: c_int, data: &[u8]) -> bool {
         // SAFETY: pure arithmetic.
         let (whole, padded) =
@@ -77,9 +83,12 @@ impl Control<'_> {
         header.cmsg_type = kind;
         let at = self.start.wrapping_add(self.len);
         // SAFETY: `whole` bytes fit behind `len` as checked; the place need not be aligned for these copies.
-        unsafe {
-            core::ptr::write_unaligned(at.cast(), header);
-            core::ptr::copy_nonoverlapping(data.as_ptr(), at.add(libc::CMSG_LEN(0) as usize), data.len());
+        let written = unsafe {
+            guarded::store(header, at.cast()).is_ok()
+                && guarded::copy(data.as_ptr(), at.wrapping_add(libc::CMSG_LEN(0) as usize), data.len())
+        };
+        if !written {
+            return false;
         }
         self.len = (self.len + padded).min(self.room);
         true
@@ -90,9 +99,10 @@ impl Control<'_> {
         self.walk(|level, kind, start, len| {
             let mut data = [0u8; 64];
             let n = len.min(data.len());
-            // SAFETY: as many bytes are there.
-            unsafe { core::ptr::copy_nonoverlapping(start, data.as_mut_ptr(), n) };
-            each(level, kind, &data[..n]);
+            // SAFETY: there is room for as many bytes.
+            if unsafe { guarded::copy(start, data.as_mut_ptr(), n) } {
+                each(level, kind, &data[..n]);
+            }
         });
     }
 
@@ -102,8 +112,10 @@ impl Control<'_> {
         self.walk(|level, kind, start, len| {
             if (level, kind) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
                 let count = len / size_of::<c_int>();
-                // SAFETY: as many bytes are there.
-                fds.extend((0..count).map(|i| unsafe { start.cast::<c_int>().add(i).read_unaligned() }));
+                // SAFETY: any bytes are a number.
+                fds.extend(
+                    (0..count).map_while(|i| unsafe { guarded::load(start.cast::<c_int>().wrapping_add(i)) }.ok()),
+                );
             }
         });
         fds
@@ -115,9 +127,10 @@ impl Control<'_> {
         let head = unsafe { libc::CMSG_LEN(0) } as usize;
         let mut at = 0;
         while at + head <= self.room {
-            // SAFETY: a whole header lies before `room`.
-            let header: libc::cmsghdr = unsafe { core::ptr::read_unaligned(self.start.wrapping_add(at).cast()) };
-            let whole = header.cmsg_len as usize;
+            // SAFETY: any bytes are a header.
+            let header = unsafe { guarded::load(self.start.wrapping_add(at).cast::<libc::cmsghdr>()) };
+            let Ok(header) = header else { return };
+            let whole: usize = header.cmsg_len as _;
             if whole < head || whole > self.room - at {
                 return;
             }

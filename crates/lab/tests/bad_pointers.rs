@@ -1,0 +1,248 @@
+//! Calls with pointers that lead nowhere answer as the kernel's own do, and nothing is held or
+//! half-changed by them.
+
+mod common;
+
+use common::{Both, ECHO_SERVER, PATIENCE, bound, compiled, crossing, python, start};
+
+const START: &str = r#"
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+static struct sockaddr_in name = {.sin_family = AF_INET};
+/* A page that is not there, and one before it that is, of which the last 100 bytes are `edge`. */
+static char *bad, *edge;
+
+static int opened(int kind) {
+    int fd = socket(AF_INET, kind, 0);
+    if (connect(fd, (struct sockaddr *)&name, sizeof name)) {
+        perror("connect");
+        exit(1);
+    }
+    return fd;
+}
+
+static void talk(int fd) {
+    char back[8];
+    if (send(fd, "question", 8, 0) != 8 || recv(fd, back, 8, MSG_WAITALL) != 8 || memcmp(back, "question", 8))
+        abort();
+}
+
+static void pages(void) {
+    char *two = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    bad = two + 4096;
+    edge = bad - 100;
+    mprotect(bad, 4096, PROT_NONE);
+}
+"#;
+
+const MAIN: &str = "int main(int count, char **arguments) {\n name.sin_port = htons(9000);\n \
+                    inet_pton(AF_INET, arguments[1], &name.sin_addr);\n pages();\n return run();\n}\n";
+
+/// What the program of this source says against an echo server on Tickwire, on the kernel and on
+/// Tickwire.
+fn on_both(run: &str, packets: u64) -> [String; 2] {
+    let both = Both::new();
+    let address = both.pair.b_v4();
+    let mut server = start(both.b(), true, &[python(), "-c", ECHO_SERVER, &address]);
+    bound(both.b(), &mut server, "tcp", 9000);
+    bound(both.b(), &mut server, "udp", 9000);
+    let program = compiled(both.a(), &[START, run, MAIN].concat());
+    let run = |accelerated| start(both.a(), accelerated, &[&program, &address]).success(PATIENCE).unwrap();
+    [run(false), crossing(&both.a_service, packets, || run(true))]
+}
+
+#[test]
+fn every_call_answers_a_bad_pointer_as_the_kernel_does() {
+    const PROGRAM: &str = r#"
+#define TELL(call) do { errno = 0; long told = (call); printf("%s: %ld %s\n", #call, told, told < 0 ? strerror(errno) : ""); } while (0)
+
+static int run(void) {
+    int stream = opened(SOCK_STREAM), datagrams = opened(SOCK_DGRAM), instance = epoll_create1(0), fresh;
+    struct epoll_event event = {EPOLLIN | EPOLLOUT, {0}};
+    struct sockaddr_in place;
+    struct timespec none = {0, 0};
+    struct timeval no_time = {0, 0};
+    socklen_t length = sizeof place;
+    char good[64] = "good", control[64];
+    struct pollfd fds[1] = {{stream, POLLOUT, 0}};
+    fd_set set;
+    int *both[] = {&stream, &datagrams};
+
+    epoll_ctl(instance, EPOLL_CTL_ADD, stream, &event);
+    for (unsigned kind = 0; kind < 2; kind++) {
+        int fd = *both[kind];
+        struct iovec split[2] = {{good, 4}, {bad, 4}}, whole = {good, 4};
+        struct msghdr message = {.msg_iov = split, .msg_iovlen = 2};
+        struct mmsghdr many = {.msg_hdr = {.msg_iov = split, .msg_iovlen = 2}};
+        puts(kind ? "datagrams" : "stream");
+        TELL(send(fd, bad, 4, 0));
+        TELL(send(fd, edge, 500, 0));
+        TELL(write(fd, bad, 4));
+        TELL(writev(fd, split, 2));
+        TELL(writev(fd, (struct iovec *)bad, 2));
+        TELL(sendto(fd, good, 4, 0, (struct sockaddr *)bad, sizeof name));
+        TELL(sendmsg(fd, &message, 0));
+        TELL(sendmsg(fd, (struct msghdr *)bad, 0));
+        TELL(sendmmsg(fd, &many, 1, 0));
+        TELL(sendmmsg(fd, (struct mmsghdr *)bad, 1, 0));
+        message.msg_iov = &whole, message.msg_iovlen = 1, message.msg_control = bad, message.msg_controllen = 64;
+        TELL(sendmsg(fd, &message, 0));
+        /* Nothing of all this has been sent. */
+        talk(fd);
+        TELL(recv(fd, good, 4, MSG_DONTWAIT));
+
+        send(fd, "question", 8, 0);
+        recv(fd, good, 4, MSG_PEEK);
+        TELL(recvmsg(fd, (struct msghdr *)bad, 0));
+        TELL(recvmmsg(fd, (struct mmsghdr *)bad, 1, 0, NULL));
+        TELL(recvmmsg(fd, &many, 1, 0, (struct timespec *)bad));
+        TELL(readv(fd, (struct iovec *)bad, 1));
+        TELL(recv(fd, bad, 4, MSG_PEEK));
+        TELL(recv(fd, bad, 4, 0));
+        /* A stream keeps what could not be taken, a datagram is lost. */
+        TELL(recv(fd, good, 8, MSG_DONTWAIT));
+        TELL(memcmp(good, "question", 8));
+        send(fd, "question", 8, 0);
+        recv(fd, good, 4, MSG_PEEK);
+        TELL(recv(fd, bad - 4, 8, 0));
+        TELL(recv(fd, good, 8, MSG_DONTWAIT));
+        send(fd, "question", 8, 0);
+        recv(fd, good, 4, MSG_PEEK);
+        message.msg_iov = split, message.msg_iovlen = 2, message.msg_control = control, message.msg_controllen = 64;
+        TELL(recvmsg(fd, &message, 0));
+        TELL(recv(fd, good, 8, MSG_DONTWAIT));
+        talk(fd);
+
+        TELL(getsockname(fd, (struct sockaddr *)bad, &length));
+        TELL(getsockname(fd, (struct sockaddr *)&place, (socklen_t *)bad));
+        TELL(getpeername(fd, (struct sockaddr *)bad, &length));
+        TELL(getsockopt(fd, SOL_SOCKET, SO_RCVBUF, bad, &length));
+        TELL(getsockopt(fd, SOL_SOCKET, SO_RCVBUF, good, (socklen_t *)bad));
+        TELL(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, bad, 4));
+        TELL(ioctl(fd, FIONREAD, bad));
+        TELL(ioctl(fd, FIONBIO, bad));
+        TELL(connect(fd, (struct sockaddr *)bad, sizeof name));
+        fresh = socket(AF_INET, kind ? SOCK_DGRAM : SOCK_STREAM, 0);
+        TELL(bind(fresh, (struct sockaddr *)bad, sizeof name));
+        TELL(connect(fresh, (struct sockaddr *)bad, sizeof name));
+        close(fresh);
+    }
+    send(datagrams, "question", 8, 0);
+    recv(datagrams, good, 4, MSG_PEEK);
+    TELL(recvfrom(datagrams, good, 8, 0, (struct sockaddr *)bad, &length));
+    TELL(recv(datagrams, good, 8, MSG_DONTWAIT));
+
+    /* The C library reads some times itself: a fault on the kernel, too, and none of these. */
+    puts("waits");
+    TELL(poll((struct pollfd *)bad, 1, 0));
+    TELL(ppoll(fds, 1, &none, (sigset_t *)bad));
+    FD_ZERO(&set);
+    FD_SET(stream, &set);
+    TELL(select(stream + 1, (fd_set *)bad, &set, NULL, &no_time));
+    TELL(epoll_ctl(instance, EPOLL_CTL_ADD, datagrams, (struct epoll_event *)bad));
+    TELL(epoll_ctl(instance, EPOLL_CTL_MOD, stream, (struct epoll_event *)bad));
+    TELL(epoll_wait(instance, (struct epoll_event *)bad, 1, 0));
+    TELL(epoll_wait(instance, &event, 1, 0));
+    TELL(epoll_pwait2(instance, &event, 1, (struct timespec *)bad, NULL));
+    TELL(epoll_ctl(instance, EPOLL_CTL_DEL, stream, (struct epoll_event *)bad));
+    TELL(poll(fds, 1, 0));
+    return 0;
+}
+"#;
+    let [kernel, tickwire] = on_both(PROGRAM, 10);
+    assert_eq!(tickwire, kernel);
+    assert!(kernel.matches("Bad address").count() > 50, "{kernel}");
+}
+
+#[test]
+fn a_fault_handler_that_jumps_out_leaves_nothing_held() {
+    const PROGRAM: &str = r#"
+static sigjmp_buf out;
+static volatile int faults, trips, over;
+
+static void handler(int number) {
+    faults++;
+    siglongjmp(out, number);
+}
+
+static void across_the_edge(int fd) {
+    ssize_t sent = send(fd, edge, 500, 0);
+    printf("%zd %s\n", sent, strerror(errno));
+}
+
+static void *other(void *nothing) {
+    int fd = opened(SOCK_STREAM);
+    while (!over) {
+        talk(fd);
+        trips++;
+    }
+    return NULL;
+}
+
+static int run(void) {
+    struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESETHAND}, told;
+    int fd, before, turn;
+    pthread_t thread;
+    pthread_create(&thread, NULL, other, NULL);
+    /* Before its first socket, and after it. */
+    for (turn = 0; turn < 2; turn++) {
+        sigaction(SIGSEGV, &action, NULL);
+        sigaction(SIGSEGV, NULL, &told);
+        if (told.sa_handler != handler || (told.sa_flags & SA_SIGINFO) || !(told.sa_flags & SA_RESETHAND))
+            abort();
+        fd = opened(SOCK_STREAM);
+        if (!sigsetjmp(out, 1))
+            across_the_edge(fd);
+        if (!sigsetjmp(out, 1))
+            printf("%d\n", *(volatile char *)bad);
+        sigaction(SIGSEGV, NULL, &told);
+        printf("%d faults, installed: %d %d\n", faults, told.sa_handler == handler, told.sa_handler == SIG_DFL);
+        talk(fd);
+    }
+    before = trips;
+    while (trips < before + 100)
+        usleep(1000);
+    over = 1;
+    pthread_join(thread, NULL);
+    /* Without a handler, too; and a signal that is sent is one. */
+    across_the_edge(fd);
+    talk(fd);
+    fflush(stdout);
+    if (!fork()) {
+        kill(getpid(), SIGSEGV);
+        _exit(0);
+    }
+    wait(&turn);
+    printf("%d\n", WIFSIGNALED(turn) ? WTERMSIG(turn) : 0);
+    fflush(stdout);
+    if (!fork()) {
+        *(volatile char *)bad = 1;
+        _exit(0);
+    }
+    wait(&turn);
+    printf("%d\n", WIFSIGNALED(turn) ? WTERMSIG(turn) : 0);
+    return 0;
+}
+"#;
+    let [kernel, tickwire] = on_both(&format!("#include <sys/wait.h>\n{PROGRAM}"), 100);
+    assert_eq!(tickwire, kernel);
+    let expected =
+        "-1 Bad address\n1 faults, installed: 0 1\n-1 Bad address\n2 faults, installed: 0 1\n-1 Bad address\n11\n11\n";
+    assert_eq!(kernel, expected);
+}
