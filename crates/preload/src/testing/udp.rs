@@ -65,6 +65,27 @@ fn where_no_route_leads_each_datagram_gets_the_kernels_own_error() {
     close(fd);
 }
 
+/// No error of the sender's, as on Linux.
+#[test]
+fn a_neighbour_that_did_not_answer_is_looked_for_again_by_the_next_datagram() {
+    use tickwire_stack::path::{PathInfo, PathState};
+    // Not the others' peer.
+    let absent = Address::v4([10, 0, 0, 77]);
+    let fd = socket(libc::SOCK_DGRAM);
+    send(fd, b"bound now", 0, Some((absent, 9))).unwrap();
+    lane()
+        .with(|access| {
+            let known = access.stack.path_get(&absent).unwrap().info;
+            access.stack.path_set(PathInfo { state: PathState::Unreachable, ..known }, access.now);
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(send(fd, b"again", 0, Some((absent, 9))), Ok(5));
+    let state = lane().with(|access| Ok(access.stack.path_get(&absent).unwrap().info.state));
+    assert_eq!(state, Ok(PathState::Ready), "the service has said so");
+    close(fd);
+}
+
 /// Level and kind of what comes beside a datagram from the peer, with its data, where these options
 /// are set.
 fn told_beside(domain: c_int, options: &[(c_int, c_int)]) -> Vec<(c_int, c_int, Vec<u8>)> {
