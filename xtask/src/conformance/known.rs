@@ -7,6 +7,7 @@
     ("tcp/sendfile/", "cannot be run so: packetdrill calls the kernel's sendfile, not the library"),
     ("tcp/syscall_bad_arg/fastopen", "Linux-only extension: TCP Fast Open"),
     ("tcp/syscall_bad_arg/sendmsg-empty-iov", "Linux-only extension: MSG_ZEROCOPY"),
+    ("tcp/syscall_bad_arg/syscall-invalid-buf-ptr", "cannot be run so: bad pointers are the preload library's matter, and packetdrill has another"),
     ("tcp/tcp_info/tcp-info-rwnd-limited", "Linux-only extension: TCP_INFO's times of being limited"),
     ("tcp/tcp_info/tcp-info-sndbuf-limited", "Linux-only extension: TCP_INFO's times of being limited"),
     ("tcp/mtu_probe/", "cannot be run so: asks the kernel's routes for another segment size, and probes with Linux's parameters"),
