@@ -57,7 +57,8 @@ static __always_inline __u64 waking_position(void *ring, __u64 before)
 
 /* The consumer position is looked at twice. Behind the record: a thread that has armed the ring
  * then either is seen here, or sees the record before it sleeps. And before it: another thread may
- * take the record in, and write that none is to be woken, before this processor comes to look again.
+ * take the record in, and write that none is to be woken, before this processor comes to look
+ * again.
  *
  * Another processor may reserve a record between the first look at the producer position and the
  * reservation. Then the lane may be woken once too often, but it is never left asleep: the consumer

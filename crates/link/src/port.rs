@@ -19,9 +19,9 @@ const RX_BATCH: u32 = 64;
 /// More than the device has room for by default.
 const MOST_WAKE_FRAMES: u32 = 512;
 
-/// From how many frames on packets of streams go as trains. None of a train's packets arrives before
-/// all have been made, but each write of a packet takes as long as a peer on the same host takes to
-/// receive it: 4 segments take 43 us in a train, and 50 one by one.
+/// From how many frames on packets of streams go as trains. None of a train's packets arrives
+/// before all have been made, but each write of a packet takes as long as a peer on the same host
+/// takes to receive it: 4 segments take 43 us in a train, and 50 one by one.
 const BULK_FROM: usize = 3;
 
 /// A lane's ring and TAP device in one process.

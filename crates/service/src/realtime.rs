@@ -60,8 +60,8 @@ impl Service {
         };
         let Some(priority) = self.priorities.of(&groups_of(connection.as_fd())) else { return };
         let Peer { pid, uid } = connection.peer;
-        // Another process may have its number by now. What a user's groups have is for any process of
-        // that user.
+        // Another process may have its number by now. What a user's groups have is for any process
+        // of that user.
         if !is_of_user(pid, uid) {
             tracing::warn!(pid, uid, "a real-time priority is not granted: the process is not to be found");
             return;

@@ -1,8 +1,8 @@
 //! What is left of lanes that are over, until no process holds it any more.
 //!
 //! A process that keeps a descriptor of a lane's rings, or a page of them mapped, keeps their
-//! memory; one in the midst of a write to the lane's device keeps that. The lane stays booked on its
-//! user for so long.
+//! memory; one in the midst of a write to the lane's device keeps that. The lane stays booked on
+//! its user for so long.
 
 use crate::registry::LaneId;
 use crate::service::Service;

@@ -48,7 +48,8 @@ fn rfc9438_4_2_the_acknowledgement_of_what_filled_the_window_lets_it_grow() {
     let mut peer = Peer::avoiding();
     assert_eq!(peer.cwnd(), 7000, "beta of ten segments");
     peer.message(14_000);
-    // A segment for a window in the first 4 ms, 8 of the 14 segments; 9/17 of one after that (§4.3).
+    // A segment for a window in the first 4 ms, 8 of the 14 segments; 9/17 of one after that
+    // (§4.3).
     assert!((8450..8550).contains(&peer.cwnd()), "{}", peer.cwnd());
 }
 

@@ -36,8 +36,8 @@ pub(super) enum Hold {
 /// From how many bytes under way on a connection is a stream, until all of them are acknowledged.
 const STREAM: u32 = 16 * 1024;
 
-/// So many segments at a time leave one by one. For 20 KB that did, a peer took in each by itself, in
-/// the time of the write: 140 us instead of the 70 of a train.
+/// So many segments at a time leave one by one. For 20 KB that did, a peer took in each by itself,
+/// in the time of the write: 140 us instead of the 70 of a train.
 const MOST_PROMPT: u32 = 2;
 
 impl Socket {

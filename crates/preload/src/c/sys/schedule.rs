@@ -42,7 +42,8 @@ pub(crate) fn become_real_time(priority: u32) -> Result<()> {
 }
 
 /// Gives the calling thread the ordinary policy. Without the right to make it ordinary for what it
-/// forks, too, that stays as it is: there an ordinary policy differs by a negative nice value alone.
+/// forks, too, that stays as it is: there an ordinary policy differs by a negative nice value
+/// alone.
 pub(crate) fn become_ordinary() -> Result<()> {
     let entirely = set_scheduler(libc::SCHED_OTHER, 0);
     entirely.or_else(|_| set_scheduler(libc::SCHED_OTHER | libc::SCHED_RESET_ON_FORK, 0))

@@ -9,9 +9,10 @@ use zerocopy::FromZeros;
 /// C = 0.4 segments / s^3 (§5), as C * 10.
 const C_TIMES_10: i64 = 4;
 
-/// So long after a loss the window grows by a segment a round trip, as Linux's does: it takes its curve anew once a tick
-/// (4 ms at 250 Hz), and within the tick goes on as it began, which is towards a target one segment above. On a path of
-/// 200 us with 1 % of losses the rate of §4.3 had 0.7 to 0.8 of Linux's speed.
+/// So long after a loss the window grows by a segment a round trip, as Linux's does: it takes its
+/// curve anew once a tick (4 ms at 250 Hz), and within the tick goes on as it began, which is
+/// towards a target one segment above. On a path of 200 us with 1 % of losses the rate of §4.3 had
+/// 0.7 to 0.8 of Linux's speed.
 const FIRST_MS: u64 = 4;
 
 /// The cube is followed this far from the plateau, in milliseconds; it keeps the arithmetic within 64 bits.
