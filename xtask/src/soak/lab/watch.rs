@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 /// What comes to an end by itself has done so within this.
 const SETTLES: Duration = Duration::from_secs(10);
+/// What has not changed for this long at first is compared with afterwards.
+const UNCHANGED: Duration = Duration::from_secs(1);
 /// A service's memory grows by no more than this after its first round, in KiB: what is kept is bounded.
 const GROWTH: u64 = 4096;
 
@@ -29,10 +31,15 @@ impl Watch {
         let mut look = |side| {
             let process = bed.service(side)?.process().id();
             let mut holdings = Holdings::look(bed.host(side), process)?;
-            // Until the first lanes have been buried, and the connection of who looked last is closed.
+            let mut since = Instant::now();
+            // Until the first lanes are gone and nothing changes. A device is no longer listed a while
+            // before the kernel lets go the thread that removes it, which holds a socket.
             let left = settled(|| {
                 let before = std::mem::replace(&mut holdings, Holdings::look(bed.host(side), process)?);
-                Ok((!holdings.is_nobodys() || holdings != before).then_some(()))
+                if !holdings.is_nobodys() || holdings != before {
+                    since = Instant::now();
+                }
+                Ok((since.elapsed() < UNCHANGED).then_some(()))
             })?;
             anyhow::ensure!(left.is_none(), "the first programs have gone, and host {side} holds {holdings:?}");
             Ok(holdings)
