@@ -196,6 +196,9 @@ pub struct Usage {
     pub system_ns: u64,
     /// How long it was measured.
     pub elapsed_ns: u64,
+    /// How often a thread of its lost the processor to another that it had not waited for
+    /// (`ru_nivcsw`, getrusage(2)).
+    pub preempted: u64,
 }
 
 /// One run: the pattern once, on one stack, with one timing.

@@ -3,6 +3,8 @@
 use super::Error;
 use super::place::{Hosts, Place, Way};
 use anyhow::{Context, Result};
+use nix::sched::{CpuSet, sched_getaffinity};
+use nix::unistd::Pid;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use tickwire_lab::{CableOptions, Host, Lab, Process, Service, ServiceOptions, Switch};
@@ -57,10 +59,14 @@ impl Bed {
         let lab = Lab::new()?;
         let switch = lab.switch("switch")?;
         let mut services = Vec::new();
-        let mut plugged = |name: &str, last: u8, service: bool| -> Result<Place> {
+        let shares = Processors::shared_out()?;
+        let mut plugged = |name: &str, last: u8, service: bool, processors: &[usize]| -> Result<Place> {
             let host = lab.host(name)?;
             let cable = CableOptions { rate: Some(options.rate_bps), ..CableOptions::default() };
             lab.plug(&host, &switch, INTERFACE, &cable)?;
+            if !shares.others.is_empty() {
+                switch.carry_on(&host, INTERFACE, &shares.others)?;
+            }
             let [a, b, c, _] = CONSUMER.octets();
             let address = Ipv4Addr::new(a, b, c, last);
             host.address(INTERFACE, &format!("{address}/24"))?;
@@ -70,13 +76,16 @@ impl Bed {
                 let program = Some(options.tickwire.clone());
                 services.push(Service::start_with(&host, &ServiceOptions { program, ..ServiceOptions::default() })?);
             }
-            let way = Way::Lab(host);
+            let way = Way::Lab { host, processors: processors.to_vec() };
             Ok(Place { name: name.to_owned(), address: IpAddr::V4(address), tickwire: options.tickwire.clone(), way })
         };
-        let consumer = plugged("consumer", CONSUMER.octets()[3], options.consumer_service)?;
+        let consumer = plugged("consumer", CONSUMER.octets()[3], options.consumer_service, &shares.consumers)?;
         let numbered = options.producers.iter().zip(11..);
         let producers = numbered
-            .map(|(&number, last)| Ok((plugged(&format!("p{number}"), last, options.producer_services)?, vec![number])))
+            .map(|(&number, last)| {
+                let name = format!("p{number}");
+                Ok((plugged(&name, last, options.producer_services, &shares.others)?, vec![number]))
+            })
             .collect::<Result<_>>()?;
         let hosts = Hosts { consumer, producers };
         let busy = switch.host().busy(options.busy)?;
@@ -100,12 +109,37 @@ impl Bed {
             drops.push((format!("switch, port to {host}"), count));
         }
         for place in std::iter::once(&self.hosts.consumer).chain(self.hosts.producers.iter().map(|(place, _)| place)) {
-            let Way::Lab(host) = &place.way else { continue };
+            let Way::Lab { host, .. } = &place.way else { continue };
             let count =
                 dropped(host)?.into_iter().filter(|(device, _)| device == INTERFACE).map(|(_, count)| count).sum();
             drops.push((format!("{}, on its way out", place.name), count));
         }
         Ok(drops)
+    }
+}
+
+/// Who runs where; with no processors: on all.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Processors {
+    consumers: Vec<usize>,
+    others: Vec<usize>,
+}
+
+impl Processors {
+    /// The consumer has the last processor of the machine to itself, as a computer of its own has
+    /// it; the others carry the network, too. Where it shares one, its worst messages are those
+    /// that come while the kernel carries a long one through the switch. With one processor there
+    /// is nothing to share out.
+    fn shared_out() -> Result<Self> {
+        let mask = sched_getaffinity(Pid::this()).context("cannot read which processors there are")?;
+        Ok(Self::of((0..CpuSet::count()).filter(|&cpu| mask.is_set(cpu).unwrap_or(false)).collect()))
+    }
+
+    fn of(mut all: Vec<usize>) -> Self {
+        match all.pop() {
+            Some(own) if !all.is_empty() => Self { consumers: vec![own], others: all },
+            _ => Self::default(),
+        }
     }
 }
 
@@ -121,4 +155,16 @@ fn dropped(host: &Host) -> Result<Vec<(String, u64)>> {
     let said = host.run(&["tc", "-s", "-j", "qdisc", "show"])?;
     let queues: Vec<Queue> = serde_json::from_str(&said).context("`tc -j` did not print JSON")?;
     Ok(queues.into_iter().filter(|queue| queue.kind == "tbf").map(|queue| (queue.dev, queue.drops)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_consumer_has_a_processor_to_itself_where_there_are_two() {
+        assert_eq!(Processors::of(vec![0, 2, 3]), Processors { consumers: vec![3], others: vec![0, 2] });
+        assert_eq!(Processors::of(vec![5]), Processors::default());
+        assert_eq!(Processors::of(Vec::new()), Processors::default());
+    }
 }

@@ -23,7 +23,12 @@ pub struct Place {
 #[derive(Clone, Debug)]
 pub(super) enum Way {
     /// It is a host of the lab.
-    Lab(Host),
+    Lab {
+        /// The host.
+        host: Host,
+        /// The processors that it has; none: all.
+        processors: Vec<usize>,
+    },
     /// By the system's `ssh`, with the user's own keys and configuration.
     Ssh {
         /// The program and its arguments before the destination.
@@ -46,8 +51,16 @@ impl Place {
     /// `tickwire WORDS` on that host, to be run by this machine.
     pub(super) fn tickwire(&self, words: &[&str]) -> Command {
         match &self.way {
-            Way::Lab(host) => {
-                let mut command = host.command(&self.tickwire.to_string_lossy());
+            Way::Lab { host, processors } => {
+                let own = self.tickwire.to_string_lossy();
+                let mut command = if processors.is_empty() {
+                    host.command(&own)
+                } else {
+                    let list: Vec<String> = processors.iter().map(usize::to_string).collect();
+                    let mut command = host.command("taskset");
+                    command.args(["-c", &list.join(","), &own]);
+                    command
+                };
                 // Ctrl-C ends the lab, which then ends what runs in it. (An `ssh` stays with the terminal, which it may have to ask for a password.)
                 command.args(words).process_group(0);
                 command
@@ -69,7 +82,7 @@ impl Place {
     /// Where the host's service listens, if that is a socket of this machine.
     pub(super) fn service(&self) -> Option<PathBuf> {
         match &self.way {
-            Way::Lab(host) => Some(host.socket()),
+            Way::Lab { host, .. } => Some(host.socket()),
             Way::Ssh { .. } => None,
         }
     }

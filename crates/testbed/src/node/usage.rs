@@ -20,12 +20,14 @@ struct State {
     at: Instant,
     user: Duration,
     system: Duration,
+    preempted: u64,
 }
 
 impl State {
     fn now(at: Instant) -> Option<Self> {
         let usage = getrusage(UsageWho::RUSAGE_SELF).ok()?;
-        Some(Self { at, user: duration(usage.user_time()), system: duration(usage.system_time()) })
+        let preempted = u64::try_from(usage.involuntary_context_switches()).unwrap_or(0);
+        Some(Self { at, user: duration(usage.user_time()), system: duration(usage.system_time()), preempted })
     }
 }
 
@@ -67,6 +69,7 @@ impl Metering {
             user_ns: nanos(end.user.saturating_sub(begin.user)),
             system_ns: nanos(end.system.saturating_sub(begin.system)),
             elapsed_ns: nanos(end.at - begin.at),
+            preempted: end.preempted.saturating_sub(begin.preempted),
         }
     }
 }

@@ -44,7 +44,8 @@ pub fn table(experiment: &Experiment) -> String {
             );
             let lane = run.accelerated.map(|(lane, of)| format!("; {lane} of {of} sockets on the fast path"));
             let waited = waiting(run).map(|waiting| format!("; {waiting}"));
-            paragraph(&mut text, &format!("{line}{}{}.", lane.unwrap_or_default(), waited.unwrap_or_default()));
+            let parts = [lane, waited, preempted(run)].into_iter().flatten();
+            paragraph(&mut text, &format!("{line}{}.", parts.collect::<String>()));
         }
     }
     for note in notes(experiment) {
@@ -82,6 +83,17 @@ fn waiting(run: &Run) -> Option<String> {
          in {most} of {all})",
         percent(*median)
     ))
+}
+
+/// How often others took the consumer's processor: a message that comes meanwhile waits.
+fn preempted(run: &Run) -> Option<String> {
+    let count = run.consumer.preempted;
+    (run.consumer.elapsed_ns > 0).then(|| {
+        format!(
+            "; other threads of its host took its processor {}",
+            if count == 1 { "once".to_owned() } else { format!("{count} times") }
+        )
+    })
 }
 
 fn streams(experiment: &Experiment) -> Table {

@@ -259,6 +259,14 @@ fn a_run_that_ended_early_is_not_met_and_streams_that_are_missing_are_named() {
 }
 
 #[test]
+fn how_often_others_had_the_consumers_processor_is_told() {
+    let experiment = experiment();
+    let table = table(&experiment).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(table.contains("other threads of its host took its processor 3 times."), "{table}");
+    assert_eq!(json(&experiment, false)["runs"][0]["consumer"]["preempted"], 3);
+}
+
+#[test]
 fn a_reader_is_told_what_not_to_believe() {
     let mut experiment = with_31(|figures| figures.before_sent = 3);
     experiment.runs[1].accelerated = Some((40, 48));
