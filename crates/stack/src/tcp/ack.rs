@@ -56,13 +56,17 @@ impl Socket {
         let behind = !filled_gap && self.recv.next.since(self.acked) + u32::from(self.left_out.bytes) > len;
         let rtt = self.rtt.known().then_some(self.rtt.srtt);
         self.left_out.arrived(now, len, self.receive_mss.min(self.mss), pushed, behind, rtt);
-        self.receive_mss = self.receive_mss.max(len.min(0xffff) as u16);
+        // Several that the kernel has merged (GRO) say nothing of how long each of them was.
+        let merged = len > self.mtu.saturating_sub(self.header_len());
+        if !merged {
+            self.receive_mss = self.receive_mss.max(len.min(0xffff) as u16);
+        }
         let unacknowledged = self.recv.next.since(self.acked);
         let full = 2 * u32::from(self.receive_mss);
         self.recv.ack_may_wait = pushed && unacknowledged <= MOST_HELD && !self.settings.quickack;
         if filled_gap || self.recv.has_gap() || unacknowledged >= MOST_TOGETHER {
             self.ack_now = true;
-        } else if unacknowledged >= full {
+        } else if unacknowledged >= full || merged {
             self.ack_soon = true;
         } else if self.quick_acks > 0 {
             // It is acknowledgements that are counted, not segments.

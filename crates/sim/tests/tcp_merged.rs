@@ -1,0 +1,62 @@
+//! Segments that the receiving kernel has merged (GRO) are taken whole, and say nothing of how long the peer's segments are.
+
+mod tcp_support;
+
+use tcp_support::raw::*;
+use tickwire_stack::TcpId;
+
+const BYTES: [u8; 8000] = [7; 8000];
+
+/// A sender of segments of 1000 bytes, which begins after what a connection's first segments are answered like.
+struct Sender {
+    wire: Wire,
+    id: TcpId,
+    ours: u32,
+    next: u32,
+}
+
+impl Sender {
+    fn new() -> Self {
+        let mut wire = Wire::new();
+        let listener = wire.listen(8);
+        let (id, ours, next) = wire.accepted_with(listener, Seg::new(SYN, 1000, 0).options(&[2, 4, 3, 232]));
+        let mut sender = Self { wire, id, ours, next };
+        // An answer ends the acknowledgements at once that a connection begins with.
+        sender.comes(100, PSH);
+        sender.wire.send(sender.id, b"answer").unwrap();
+        sender.ours += 6;
+        sender.wire.taken();
+        sender.comes(0, 0);
+        sender
+    }
+
+    fn comes(&mut self, len: usize, bits: u8) {
+        self.wire.stack().batch_begin(1);
+        self.wire.put(Seg::new(ACK | bits, self.next, self.ours).data(&BYTES[..len]));
+        self.next += len as u32;
+        let now = self.wire.now;
+        self.wire.stack().batch_end(now);
+    }
+}
+
+#[test]
+fn after_a_merged_one_every_second_full_segment_is_acknowledged_as_before() {
+    let mut sender = Sender::new();
+    sender.comes(8000, PSH);
+    assert_eq!(sender.wire.one().ack, sender.next);
+    for _ in 0..40 {
+        sender.comes(1000, 0);
+        sender.wire.nothing();
+        sender.comes(1000, PSH);
+        assert_eq!(sender.wire.one().ack, sender.next);
+    }
+}
+
+#[test]
+fn a_merged_one_is_acknowledged_however_short_it_is() {
+    let mut sender = Sender::new();
+    for _ in 0..40 {
+        sender.comes(1600, PSH);
+        assert_eq!(sender.wire.one().ack, sender.next);
+    }
+}
