@@ -1,4 +1,5 @@
-//! Segments that the receiving kernel has merged (GRO) are taken whole, and say nothing of how long the peer's segments are.
+//! Segments that the receiving kernel has merged (GRO) are taken whole, and say nothing of how long
+//! the peer's segments are.
 
 mod tcp_support;
 
@@ -7,7 +8,8 @@ use tickwire_stack::TcpId;
 
 const BYTES: [u8; 8000] = [7; 8000];
 
-/// A sender of segments of 1000 bytes, which begins after what a connection's first segments are answered like.
+/// A sender of segments of 1000 bytes. The acknowledgements at once of a connection's beginning are
+/// over.
 struct Sender {
     wire: Wire,
     id: TcpId,

@@ -44,8 +44,10 @@ pub(super) struct LeftOut {
 }
 
 impl LeftOut {
-    /// Data has come in order, the last of it a segment of `len` bytes, of which `full` make a full one, and more several that were merged; `pushed`: with PSH. `behind`: there is some before that segment of
-    /// which the peer has no acknowledgement. A round trip takes `rtt`, if that is known.
+    /// Data has come in order, the last of it a segment of `len` bytes, of which `full` make a full
+    /// one, and more several that were merged; `pushed`: with PSH. `behind`: there is some before
+    /// that segment of which the peer has no acknowledgement. A round trip takes `rtt`, if that is
+    /// known.
     pub(super) fn arrived(&mut self, now: Instant, len: u32, full: u16, pushed: bool, behind: bool, rtt: Option<Span>) {
         let is_full = len >= u32::from(full);
         let prompt = rtt.is_none_or(|rtt| now.since(self.told) < rtt.times(2) + PROMPT);

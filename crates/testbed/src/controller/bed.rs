@@ -118,7 +118,7 @@ impl Bed {
     }
 }
 
-/// Who runs where; with no processors: on all.
+/// On which processors the nodes run; with none: on all.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Processors {
     consumers: Vec<usize>,

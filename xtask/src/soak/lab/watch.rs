@@ -32,8 +32,8 @@ impl Watch {
             let process = bed.service(side)?.process().id();
             let mut holdings = Holdings::look(bed.host(side), process)?;
             let mut since = Instant::now();
-            // Until the first lanes are gone and nothing changes. A device is no longer listed a while
-            // before the kernel lets go the thread that removes it, which holds a socket.
+            // Until the first lanes are gone and nothing changes. A device is no longer listed a
+            // while before the kernel lets go the thread that removes it, which holds a socket.
             let left = settled(|| {
                 let before = std::mem::replace(&mut holdings, Holdings::look(bed.host(side), process)?);
                 if !holdings.is_nobodys() || holdings != before {
