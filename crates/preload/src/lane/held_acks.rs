@@ -1,74 +1,71 @@
 //! Acknowledgements that are held back until the program has what it waited for.
 //!
-//! To send one takes several microseconds. A program that has a message first and comes back to
-//! wait for the next one, microseconds later, has it sooner, and the acknowledgement is hardly
-//! later. One that computes for long between does not come back: then they are sent at once.
+//! To send one takes several microseconds. A program that has a message first and comes back for
+//! the next one, microseconds later, has it sooner, and the acknowledgement is hardly later. One
+//! that computes for long between does not come back: then they are sent at once.
 
 use std::cell::Cell;
 use tickwire_stack::Stack;
 use tickwire_stack::time::{Instant, Span};
 
-/// A program that comes back within this time is not late.
+/// A program that comes back within this time is not late, and none is held back for longer while
+/// the program has one message after the other.
 const BACK: Span = Span::from_micros(300);
 
-/// After it was late, so many are sent at once before one is held back again: twice as many each
-/// time, because nothing may look after the lane's timers while the program is away.
+/// After the program was late, and at first, it has to come back in time so often before one is held
+/// back again. So one in as many waits for the delayed acknowledgement's timer at most: the program
+/// may not be back for long.
 const AT_ONCE: u32 = 64;
-const MOST_AT_ONCE: u32 = 1 << 16;
-
-/// So many times in a row it has to have been in time until it counts as one that was never late.
-const IN_TIME: u32 = 1000;
 
 /// What a thread knows of its own program.
 #[derive(Clone, Copy, Debug)]
 struct Holding {
-    /// When the program got what it has not come back from; never if it has.
+    /// When a call that had an answer left the lane last; never if the program waits.
+    left: Instant,
+    /// When the one after which acknowledgements are held back for the longest did; never if none
+    /// are.
     since: Instant,
     /// So many times acknowledgements are sent at once from now on.
     at_once: u32,
-    /// So many the next time that it is late.
-    next: u32,
-    /// How many times in a row it was in time.
-    in_time: u32,
 }
 
 impl Holding {
     /// It has to show first that it comes back in time.
-    const UNKNOWN: Self = Self { since: Instant::NEVER, at_once: AT_ONCE, next: AT_ONCE, in_time: 0 };
+    const UNKNOWN: Self = Self { left: Instant::NEVER, since: Instant::NEVER, at_once: AT_ONCE };
 
-    /// A call that has an answer for the program leaves the lane at `now`, and there is something
+    /// A call that has an answer for the program leaves the lane at `now`; `held`: there is something
     /// to acknowledge. Whether that is held back.
-    fn holds(&mut self, now: Instant) -> bool {
+    fn answers(&mut self, now: Instant, held: bool) -> bool {
+        self.is_back(now);
+        if held || !self.left.is_never() {
+            self.left = now;
+        }
+        if !held {
+            self.since = Instant::NEVER;
+            return false;
+        }
         if self.since.is_never() {
             self.since = now;
-        } else if now.since(self.since) > BACK {
-            self.was_late();
-            self.since = now;
         }
-        self.at_once == 0
+        let holds = self.at_once == 0 && now.since(self.since) <= BACK;
+        if !holds {
+            self.since = Instant::NEVER;
+        }
+        holds
     }
 
     /// A call that has no answer, and will wait, leaves the lane at `now`.
     fn waits(&mut self, now: Instant) {
-        if self.since.is_never() {
-            return;
-        }
-        if now.since(self.since) > BACK {
-            self.was_late();
-        } else {
-            self.at_once = self.at_once.saturating_sub(1);
-            self.in_time += 1;
-            if self.in_time == IN_TIME {
-                (self.in_time, self.next) = (0, AT_ONCE);
-            }
-        }
-        self.since = Instant::NEVER;
+        self.is_back(now);
+        (self.left, self.since) = (Instant::NEVER, Instant::NEVER);
     }
 
-    fn was_late(&mut self) {
-        self.at_once = self.next;
-        self.next = self.next.saturating_mul(2).min(MOST_AT_ONCE);
-        self.in_time = 0;
+    /// The program has come back from the last call that had an answer.
+    fn is_back(&mut self, now: Instant) {
+        if !self.left.is_never() {
+            let in_time = now.since(self.left) <= BACK;
+            self.at_once = if in_time { self.at_once.saturating_sub(1) } else { AT_ONCE };
+        }
     }
 }
 
@@ -82,7 +79,7 @@ thread_local! {
 pub(super) fn settle(stack: &mut Stack<'_>, answers: bool, now: Instant) {
     let mut own = OWN.get();
     let held = stack.has_held_acks();
-    let holds = answers && held && own.holds(now);
+    let holds = answers && own.answers(now, held);
     if !answers {
         own.waits(now);
     }
@@ -105,7 +102,7 @@ mod tests {
     fn held(own: &mut Holding, from: u64, messages: u64, away: u64) -> usize {
         let message = |message| {
             let begin = (from + message) * 10_000;
-            let held = own.holds(at(begin));
+            let held = own.answers(at(begin), true);
             own.waits(at(begin + away));
             held
         };
@@ -125,23 +122,23 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_late_now_and_then_shows_anew_that_it_is_not_and_longer_each_time() {
+    fn a_program_that_is_late_now_and_then_shows_anew_that_it_is_not() {
         let mut own = Holding::UNKNOWN;
         held(&mut own, 0, 100, 40);
-        assert_eq!(held(&mut own, 100, 1, 5000), 1, "that could not be known");
-        assert_eq!(held(&mut own, 101, 100, 40), 36);
-        held(&mut own, 201, 1, 5000);
-        assert_eq!(held(&mut own, 202, 200, 40), 72);
-        assert_eq!(held(&mut own, 500, 2000, 40), 2000);
-        held(&mut own, 2500, 1, 5000);
-        assert_eq!(held(&mut own, 2501, 100, 40), 36, "forgiven");
+        for late in 1..20 {
+            let from = late * 101;
+            assert_eq!(held(&mut own, from - 1, 1, 5000), 1, "that could not be known");
+            assert_eq!(held(&mut own, from, 100, 40), 100 - AT_ONCE as usize);
+        }
     }
 
     #[test]
-    fn a_program_that_always_finds_something_is_late_if_that_lasts() {
+    fn a_program_that_always_finds_something_has_them_sent_now_and_then_and_is_not_late() {
         let mut own = Holding::UNKNOWN;
         held(&mut own, 0, 100, 40);
-        let sent = (0..100).find(|&n| !own.holds(at(2_000_000 + n * 100)));
-        assert_eq!(sent, Some(4));
+        let sent: Vec<u64> = (0..100).filter(|&n| !own.answers(at(2_000_000 + n * 90), true)).collect();
+        assert_eq!(sent[..3], [4, 9, 14]);
+        own.waits(at(2_000_000 + 100 * 90));
+        assert_eq!(held(&mut own, 1000, 1, 40), 1, "it was not late");
     }
 }
