@@ -4,7 +4,7 @@ use tickwire_stack::addr::{Address, Mac};
 use tickwire_stack::frame::{FRAME_SIZE, FrameId};
 use tickwire_stack::path::{PathInfo, PathState};
 use tickwire_stack::time::Instant;
-use tickwire_stack::{Config, Limits, OwnedMemory, Stack};
+use tickwire_stack::{Checksum, Config, Limits, OwnedMemory, Received, Stack};
 
 /// A host.
 #[derive(Debug)]
@@ -56,11 +56,17 @@ impl Host {
 
     /// Puts a packet in, as a lane's ring would. Says whether there was room.
     pub fn receive(&mut self, now: Instant, packet: &[u8]) -> bool {
+        self.receive_merged(now, packet, 0)
+    }
+
+    /// As [`Host::receive`], a packet that was merged from some with `segment` bytes each.
+    pub fn receive_merged(&mut self, now: Instant, packet: &[u8], segment: u16) -> bool {
         let mut stack = self.memory.stack();
         stack.fill();
         let room = stack.filled() >= packet.len().div_ceil(FRAME_SIZE);
         if room {
-            stack.receive_bytes(now, packet);
+            let received = Received { len: packet.len() as u32, segment, checksum: Checksum::Unknown, at: now };
+            stack.receive(now, received, |from, to| to.copy_from_slice(&packet[from..][..to.len()]));
         }
         room
     }

@@ -33,8 +33,13 @@ impl Sender {
     }
 
     fn comes(&mut self, len: usize, bits: u8) {
+        self.merged(len, 0, bits);
+    }
+
+    /// Several come, of `each` bytes but the last; one if that is 0.
+    fn merged(&mut self, len: usize, each: u16, bits: u8) {
         self.wire.stack().batch_begin(1);
-        self.wire.put(Seg::new(ACK | bits, self.next, self.ours).data(&BYTES[..len]));
+        self.wire.put_merged(Seg::new(ACK | bits, self.next, self.ours).data(&BYTES[..len]), each);
         self.next += len as u32;
         let now = self.wire.now;
         self.wire.stack().batch_end(now);
@@ -43,21 +48,35 @@ impl Sender {
 
 #[test]
 fn after_a_merged_one_every_second_full_segment_is_acknowledged_as_before() {
-    let mut sender = Sender::new();
-    sender.comes(8000, PSH);
-    assert_eq!(sender.wire.one().ack, sender.next);
-    for _ in 0..40 {
-        sender.comes(1000, 0);
-        sender.wire.nothing();
-        sender.comes(1000, PSH);
+    // The second fits a packet, as two of a peer with a narrow path do.
+    for (len, each, full) in [(8000, 1000, 1000), (1072, 536, 1000)] {
+        let mut sender = Sender::new();
+        sender.merged(len, each, PSH);
         assert_eq!(sender.wire.one().ack, sender.next);
+        for _ in 0..40 {
+            sender.comes(full, 0);
+            sender.wire.nothing();
+            sender.comes(full, PSH);
+            assert_eq!(sender.wire.one().ack, sender.next);
+        }
     }
 }
 
 #[test]
 fn a_merged_one_is_acknowledged_however_short_it_is() {
     let mut sender = Sender::new();
+    for len in (0..40).flat_map(|_| [1600, 700]) {
+        sender.merged(len, 600, PSH);
+        assert_eq!(sender.wire.one().ack, sender.next);
+    }
+}
+
+#[test]
+fn what_is_longer_than_a_packet_of_ours_may_be_one() {
+    // Our own way is narrow, the peer's is not.
+    let mut sender = Sender::new();
     for _ in 0..40 {
+        sender.comes(1600, 0);
         sender.comes(1600, PSH);
         assert_eq!(sender.wire.one().ack, sender.next);
     }

@@ -55,6 +55,8 @@ pub(crate) struct Core {
     /// First and last frame of a received packet whose other frames are still to come.
     pub(crate) partial_head: Link,
     pub(crate) partial_tail: Link,
+    /// Payload bytes of each packet of which the one that is being taken was merged; 0: it is one.
+    pub(crate) merged_of: u32,
     /// Frames in it; and whether the rest of it is to be thrown away.
     pub(crate) partial_len: u32,
     pub(crate) partial_bad: u32,

@@ -215,6 +215,13 @@ impl Wire {
         self.put_bytes(&packet);
     }
 
+    /// The peer sends what the host's kernel merges from segments of `each` bytes.
+    pub(crate) fn put_merged(&mut self, seg: Seg, each: u16) {
+        let packet = seg.packet(self.peer, self.own);
+        assert!(self.pair.host_mut(1).receive_merged(self.now, &packet, each));
+        self.collect();
+    }
+
     /// Any bytes come over the cable.
     pub(crate) fn put_bytes(&mut self, packet: &[u8]) {
         assert!(self.pair.host_mut(1).receive(self.now, packet));

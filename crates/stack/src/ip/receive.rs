@@ -104,6 +104,7 @@ impl Stack<'_> {
     /// Copies a packet into frames and takes it.
     fn receive_one(&mut self, now: Instant, packet: &Received, len: usize, mut read: impl FnMut(usize, &mut [u8])) {
         let mut from = 0;
+        self.mem.core.merged_of = u32::from(packet.segment);
         while from < len {
             let piece = (len - from).min(FRAME_SIZE);
             let Some(frame) = self.frame_to_receive() else {

@@ -50,17 +50,23 @@ impl Batch {
 pub(super) const QUICK: u8 = 16;
 
 impl Socket {
-    /// Data arrived in order, with a segment of `len` bytes, `pushed` if it had PSH: acknowledge now or later.
-    pub(super) fn data_arrived(&mut self, config: &Config, now: Instant, len: u32, pushed: bool, filled_gap: bool) {
+    /// Data arrived in order, with a segment of `len` bytes, merged from some of `merged_of` bytes
+    /// if that is not 0, `pushed` if it had PSH: acknowledge now or later.
+    pub(super) fn data_arrived(
+        &mut self,
+        config: &Config,
+        now: Instant,
+        (len, merged_of): (u32, u32),
+        pushed: bool,
+        filled_gap: bool,
+    ) {
         // What was sent again proves nothing, nor what had waited behind it.
         let behind = !filled_gap && self.recv.next.since(self.acked) + u32::from(self.left_out.bytes) > len;
         let rtt = self.rtt.known().then_some(self.rtt.srtt);
         self.left_out.arrived(now, len, self.receive_mss.min(self.mss), pushed, behind, rtt);
-        // Several that the kernel has merged (GRO) say nothing of how long each of them was.
-        let merged = len > self.mtu.saturating_sub(self.header_len());
-        if !merged {
-            self.receive_mss = self.receive_mss.max(len.min(0xffff) as u16);
-        }
+        let merged = merged_of > 0;
+        let each = if merged { merged_of } else { len };
+        self.receive_mss = self.receive_mss.max(each.min(0xffff) as u16);
         let unacknowledged = self.recv.next.since(self.acked);
         let full = 2 * u32::from(self.receive_mss);
         self.recv.ack_may_wait = pushed && unacknowledged <= MOST_HELD && !self.settings.quickack;

@@ -376,7 +376,8 @@ impl Stack<'_> {
         if news == 0 {
             return;
         }
-        s.data_arrived(&self.mem.core.tcp.config, now, segment.len, segment.has(bit::PSH), filled);
+        let merged_of = self.mem.core.merged_of;
+        s.data_arrived(&self.mem.core.tcp.config, now, (segment.len, merged_of), segment.has(bit::PSH), filled);
         self.fetch_urgent(index);
         let row = self.mem.row(SocketKind::Tcp, index as u32);
         row.rx_bytes.add(u64::from(news));

@@ -242,8 +242,8 @@ pub struct Socket {
     pub(super) mss: u16,
     /// What the peer's SYN said.
     pub(super) peer_mss: u16,
-    /// What our SYN said, and the largest segment seen that fits a packet: what a "full segment"
-    /// is when acknowledging.
+    /// What our SYN said, and the largest segment seen: what a "full segment" is when
+    /// acknowledging.
     pub(super) receive_mss: u16,
     /// ISS and IRS.
     pub(super) iss: Seq,
