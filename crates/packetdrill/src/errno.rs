@@ -27,7 +27,7 @@ impl From<Error> for Errno {
             Error::Reset => libc::ECONNRESET,
             Error::Aborted => libc::ECONNABORTED,
             Error::TimedOut => libc::ETIMEDOUT,
-            Error::HostUnreachable | Error::NeedPath => libc::EHOSTUNREACH,
+            Error::HostUnreachable | Error::NoPath | Error::NeedPath => libc::EHOSTUNREACH,
             Error::NetworkUnreachable => libc::ENETUNREACH,
             Error::ProtocolUnreachable => libc::ENOPROTOOPT,
             Error::HostDown => libc::EHOSTDOWN,

@@ -296,7 +296,7 @@ fn a_neighbour_that_never_answers_costs_its_packets_and_then_an_error() {
     assert!(pair.frames_held(0) <= 128, "waiting packets are bounded");
     pair.run_for(Span::from_secs(4));
     assert_eq!(pair.frames_held(0), 0);
-    assert_eq!(send(&mut pair, 0, a, Endpoint::new(to, 2000), b"x"), Err(Error::HostUnreachable));
+    assert_eq!(send(&mut pair, 0, a, Endpoint::new(to, 2000), b"x"), Err(Error::NoPath));
     pair.run_for(Span::from_secs(4));
     assert_eq!(
         send(&mut pair, 0, a, Endpoint::new(to, 2000), b"x"),

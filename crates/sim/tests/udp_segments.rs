@@ -159,7 +159,7 @@ fn what_is_sent_to_a_neighbour_that_is_not_there_wakes_nobody() {
     }
     pair.run_for(Span::from_secs(4));
     assert_eq!((pair.frames_held(0), counter(&mut pair, 0, "PathDrops")), (0, 1_280));
-    assert_eq!(send(&mut pair, 0, a, to, b"x"), Err(Error::HostUnreachable));
+    assert_eq!(send(&mut pair, 0, a, to, b"x"), Err(Error::NoPath));
 }
 
 /// Packets that wait for other neighbours are not dropped for it, and nothing is refused.

@@ -53,6 +53,8 @@ pub enum Error {
     Invalid,
     /// The program's memory, where its bytes come from or go to, is not there (`EFAULT`).
     Fault,
+    /// The host said, a moment ago, that there is no path to the destination (`EHOSTUNREACH`).
+    NoPath,
     /// The path to the destination is not known yet: ask the host, enter it with
     /// [`crate::Stack::path_set`] and call again.
     NeedPath,
@@ -85,6 +87,7 @@ impl fmt::Display for Error {
             Self::Pipe => "sending side is shut",
             Self::AddressInUse => "address in use",
             Self::Invalid => "invalid for this socket",
+            Self::NoPath => "no path",
             Self::NeedPath => "path not known yet",
         })
     }

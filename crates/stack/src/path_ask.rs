@@ -18,8 +18,9 @@ impl Stack<'_> {
     /// connection is its guest until [`Stack::path_again`] or [`Stack::path_leave`].
     ///
     /// # Errors
-    /// [`Error::NoBuffers`] if there are too many guesses; [`Error::HostUnreachable`] and [`Error::NeedPath`] if the host said that
-    /// this source is not reached by the lane: a forged packet must not overrule it.
+    /// [`Error::NoBuffers`] if there are too many guesses; [`Error::NoPath`] and
+    /// [`Error::NeedPath`] if the host said that this source is not reached by the lane: a forged
+    /// packet must not overrule it.
     pub(crate) fn path_infer(&mut self, packet: &Packet, now: Instant) -> Result<u32> {
         if let Some(index) = self.path_find(packet.source) {
             let path = &mut self.mem.paths[index as usize];
@@ -66,8 +67,9 @@ impl Stack<'_> {
     /// not known, only guessed, or was not reached some time ago, is asked for, and packets wait meanwhile.
     ///
     /// # Errors
-    /// [`Error::HostUnreachable`] if the host said so lately; [`Error::NeedPath`] if too many destinations are being asked for;
-    /// [`Error::NoBuffers`] if the cache is full of paths on which packets wait.
+    /// [`Error::NoPath`] if the host said so lately; [`Error::NeedPath`] if too many destinations
+    /// are being asked for; [`Error::NoBuffers`] if the cache is full of paths on which packets
+    /// wait.
     #[cold]
     pub(crate) fn path_again(&mut self, destination: Address, now: Instant) -> Result<u32> {
         if let Some(index) = self.path_find(destination) {
@@ -76,7 +78,7 @@ impl Stack<'_> {
             match path.info.state {
                 PathState::Ready | PathState::Resolving if path.inferred != GUESSED => return Ok(index),
                 PathState::Unreachable | PathState::Kernel if now.since(path.asked) < RESOLVE_TIME => {
-                    return Err(Error::HostUnreachable);
+                    return Err(Error::NoPath);
                 }
                 _ => {}
             }

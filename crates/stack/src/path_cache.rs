@@ -31,7 +31,8 @@ impl Stack<'_> {
     /// The path to a destination, to be named in an `IpSend`.
     ///
     /// # Errors
-    /// [`Error::NeedPath`] if the host has to be asked, or has not yet answered; [`Error::HostUnreachable`] if it said there is no way.
+    /// [`Error::NeedPath`] if the host has to be asked, or has not yet answered; [`Error::NoPath`]
+    /// if it said there is none.
     pub(crate) fn path_lookup(&mut self, destination: Address, now: Instant) -> Result<u32> {
         let index = self.path_find(destination).ok_or(Error::NeedPath)?;
         let path = &mut self.mem.paths[index as usize];
@@ -40,7 +41,7 @@ impl Stack<'_> {
             _ if path.inferred != 0 => Err(Error::NeedPath),
             PathState::Ready | PathState::Resolving => Ok(index),
             // The host's verdict is not for ever: after a while, ask again.
-            PathState::Unreachable if now.since(path.asked) < RESOLVE_TIME => Err(Error::HostUnreachable),
+            PathState::Unreachable if now.since(path.asked) < RESOLVE_TIME => Err(Error::NoPath),
             PathState::Unreachable | PathState::Free | PathState::Kernel => Err(Error::NeedPath),
         }
     }
@@ -103,7 +104,7 @@ impl Stack<'_> {
                 self.wait(index, packet);
                 Ok(())
             }
-            PathState::Unreachable => Err(Error::HostUnreachable),
+            PathState::Unreachable => Err(Error::NoPath),
             PathState::Free | PathState::Kernel => Err(Error::NeedPath),
         }
     }

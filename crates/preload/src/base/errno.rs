@@ -86,7 +86,7 @@ impl From<Error> for Errno {
             Error::Invalid => libc::EINVAL,
             Error::Fault => libc::EFAULT,
             // Whoever can ask the host has done so before this reaches the program.
-            Error::NeedPath => libc::EHOSTUNREACH,
+            Error::NoPath | Error::NeedPath => libc::EHOSTUNREACH,
         })
     }
 }

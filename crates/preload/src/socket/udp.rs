@@ -288,10 +288,10 @@ fn attempt(
             _ => Ok(Sent::Resolve(peer.address)),
         },
         // Which error it is depends on the kernel's tables (`ENETUNREACH`, `EACCES`, `EINVAL`): each datagram gets it from there, as the first one did.
-        Err(Error::HostUnreachable) if is_without_route(access, &peer) => Ok(Sent::Kernel(Reason::NoRoute)),
+        Err(Error::NoPath) if is_without_route(access, &peer) => Ok(Sent::Kernel(Reason::NoRoute)),
         // As on Linux, where a neighbour that did not answer is looked for again, and what is sent
         // meanwhile waits: no error of the sender's.
-        Err(Error::HostUnreachable) if is_given_up(access, &peer) => Ok(Sent::Resolve(peer.address)),
+        Err(Error::NoPath) => Ok(Sent::Resolve(peer.address)),
         Err(error) => {
             // The frames may have run out in the midst of it.
             buffers.rewind();
@@ -304,11 +304,6 @@ fn attempt(
 fn is_without_route(access: &Access<'_>, peer: &Endpoint) -> bool {
     let path = access.stack.path_get(&peer.address);
     path.is_some_and(|path| path.info.state == PathState::Unreachable && path.info.interface == 0)
-}
-
-/// Whether a peer's neighbour has not answered, and was looked for long enough.
-fn is_given_up(access: &Access<'_>, peer: &Endpoint) -> bool {
-    access.stack.path_get(&peer.address).is_some_and(|path| path.info.state == PathState::Unreachable)
 }
 
 /// What a socket's row says about datagrams that went by the kernel.

@@ -70,14 +70,15 @@ impl Stack<'_> {
     /// fails. A frame that is still queued or in the kernel must not be sent again.
     ///
     /// # Errors
-    /// [`Error::NeedPath`] if the path has been forgotten and the host must be asked; [`Error::HostUnreachable`] if the host has no way;
-    /// [`Error::NoBuffers`] if the frame is under way already; [`Error::Invalid`] for mixed address families or impossible bounds.
+    /// [`Error::NeedPath`] if the path has been forgotten and the host must be asked;
+    /// [`Error::NoPath`] if the host has no way; [`Error::NoBuffers`] if the frame is under way
+    /// already; [`Error::Invalid`] for mixed address families or impossible bounds.
     pub(crate) fn ip_output(&mut self, now: Instant, send: &IpSend, message: Message) -> Result<()> {
         self.mem.counters.ip_out_requests.inc();
         let sent = self.output_inner(now, send, message);
         if sent.is_err() {
             let counter = match sent {
-                Err(Error::NeedPath | Error::HostUnreachable) => &self.mem.counters.ip_out_no_routes,
+                Err(Error::NeedPath | Error::NoPath) => &self.mem.counters.ip_out_no_routes,
                 _ => &self.mem.counters.ip_out_discards,
             };
             counter.inc();

@@ -34,8 +34,9 @@ impl Stack<'_> {
     /// writable; when it fails, it shows an error.
     ///
     /// # Errors
-    /// [`Error::NeedPath`] if the path is to be asked of the host first; [`Error::HostUnreachable`]; [`Error::AddressInUse`] if
-    /// there is such a connection; [`Error::NoBuffers`]; [`Error::Invalid`] for ends that no connection can have.
+    /// [`Error::NeedPath`] if the path is to be asked of the host first; [`Error::NoPath`];
+    /// [`Error::AddressInUse`] if there is such a connection; [`Error::NoBuffers`];
+    /// [`Error::Invalid`] for ends that no connection can have.
     pub fn tcp_connect(
         &mut self,
         options: &TcpOptions,
