@@ -166,6 +166,10 @@ pub trait Source {
     fn failed(&self) -> bool {
         false
     }
+    /// Whether all that are left can be read now. That takes a look at each page of them.
+    fn is_there(&self) -> bool {
+        true
+    }
 }
 
 /// Where the bytes of a receive go: the program's buffers, possibly scattered.

@@ -113,8 +113,9 @@ impl Stack<'_> {
     /// [`Error::Invalid`] if the socket is not bound, or if it were too many datagrams;
     /// [`Error::MessageTooLong`], also if what it is cut into does not fit a packet;
     /// [`Error::NeedPath`] if the host must first be asked (nothing has been read from `source`
-    /// then); [`Error::HostUnreachable`], [`Error::NetworkUnreachable`]; [`Error::Fault`] if some
-    /// of `source` could not be read, which sends nothing of the datagram in which that is;
+    /// then); [`Error::NoPath`]; [`Error::NetworkUnreachable`]; [`Error::Fault`] if some
+    /// of `source` cannot be read (if it is taken away during the call, datagrams before that have
+    /// been sent);
     /// [`Error::WouldBlock`] while the socket is not writable; [`Error::NoBuffers`] if it is, but
     /// this is more than a writable socket is promised room for (`udp_kept`), and there is less: as
     /// on Linux for what its send buffer cannot hold.
@@ -183,6 +184,9 @@ impl Stack<'_> {
         if frames > self.mem.frames.available() {
             self.mem.counters.udp_sndbuf_errors.inc();
             return Err(Error::NoBuffers);
+        }
+        if segment < all && !source.is_there() {
+            return Err(Error::Fault);
         }
         let mut done = 0;
         // An empty datagram is one, too.
