@@ -131,6 +131,7 @@ real! {
     fn posix_spawn_file_actions_adddup2(actions: *mut posix_spawn_file_actions_t, fd: c_int, new: c_int) -> c_int;
     fn sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int;
     fn signal(signal: c_int, handler: libc::sighandler_t) -> libc::sighandler_t;
+    fn __sysv_signal(signal: c_int, handler: libc::sighandler_t) -> libc::sighandler_t;
     fn sigset(signal: c_int, handler: libc::sighandler_t) -> libc::sighandler_t;
     fn pthread_cancel(thread: libc::pthread_t) -> c_int;
     fn pthread_setcanceltype(kind: c_int, before: *mut c_int) -> c_int;

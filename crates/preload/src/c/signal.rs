@@ -17,20 +17,67 @@ use crate::wait;
 use core::cell::Cell;
 use core::ffi::{c_int, c_void};
 use core::mem::{transmute, zeroed};
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use libc::{sighandler_t, siginfo_t, ucontext_t};
 
 /// What a bad pointer raises.
 const BAD_POINTER: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 
 /// What the program installed, by signal.
-static HANDLERS: [AtomicUsize; 65] = [const { AtomicUsize::new(0) }; 65];
-/// Whether that handler wants no more than the signal's number.
-static PLAIN: [AtomicBool; 65] = [const { AtomicBool::new(false) }; 65];
-/// Whether it is uninstalled by running (of [`BAD_POINTER`] only).
-static ONCE: [AtomicBool; 65] = [const { AtomicBool::new(false) }; 65];
+static INSTALLED: [AtomicU64; 65] = [const { AtomicU64::new(Installed::DEFAULT.0) }; 65];
 /// Whether copies of the program's memory are guarded.
 static GUARDS: AtomicBool = AtomicBool::new(false);
+
+/// A handler of the program's: its address, which leaves the highest bits free, and how it is to be
+/// run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Installed(u64);
+
+impl Installed {
+    const DEFAULT: Self = Self(libc::SIG_DFL as u64);
+    /// It wants no more than the signal's number.
+    const PLAIN: u64 = 1 << 63;
+    /// It is uninstalled by running.
+    const ONCE: u64 = 1 << 62;
+
+    fn of(action: &libc::sigaction) -> Self {
+        let when = |bit, is: bool| if is { bit } else { 0 };
+        let handled = action.sa_sigaction != libc::SIG_DFL;
+        let plain = when(Self::PLAIN, handled && action.sa_flags & libc::SA_SIGINFO == 0);
+        let once = when(Self::ONCE, handled && action.sa_flags & libc::SA_RESETHAND != 0);
+        Self(action.sa_sigaction as u64 | plain | once)
+    }
+
+    fn handler(self) -> sighandler_t {
+        (self.0 & !(Self::PLAIN | Self::ONCE)) as sighandler_t
+    }
+
+    fn is_plain(self) -> bool {
+        self.0 & Self::PLAIN != 0
+    }
+
+    fn is_once(self) -> bool {
+        self.0 & Self::ONCE != 0
+    }
+
+    /// Runs it.
+    ///
+    /// # Safety
+    /// It is a function that takes what the kernel gave, or, if it is plain, no more than the
+    /// signal's number.
+    unsafe fn run(self, (signal, info, context): (c_int, *mut siginfo_t, *mut c_void)) {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            if self.is_plain() {
+                transmute::<usize, extern "C-unwind" fn(c_int)>(self.handler())(signal);
+            } else {
+                transmute::<usize, extern "C-unwind" fn(c_int, *mut siginfo_t, *mut c_void)>(self.handler())(
+                    signal, info, context,
+                );
+            }
+        }
+    }
+}
 
 thread_local! {
     /// Signals that are put off, a bit each.
@@ -53,9 +100,8 @@ extern "C-unwind" fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mu
     if (inside::is_inside() || locked::any()) && unsafe { put_off(signal, info, context) } {
         return;
     }
-    let Some((handler, plain)) = HANDLERS.get(signal as usize).zip(PLAIN.get(signal as usize)) else { return };
-    let handler = handler.load(SeqCst);
-    if handler == 0 {
+    let installed = installed(signal);
+    if installed == Installed::DEFAULT {
         return;
     }
     RAN.set(RAN.get().wrapping_add(1));
@@ -63,31 +109,13 @@ extern "C-unwind" fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mu
     let disturbed = wait::disturb();
     errno::set(before);
     // SAFETY: the program installed a function of this kind.
-    unsafe { run(handler, plain.load(SeqCst), (signal, info, context)) };
+    unsafe { installed.run((signal, info, context)) };
     if let Some(lane) = disturbed {
         // Nothing has rung for it meanwhile, and the signal may have come just before the thread
         // slept.
         let before = errno::get();
         sys::ring(lane.descriptors().1);
         errno::set(before);
-    }
-}
-
-/// Runs a handler of the program's.
-///
-/// # Safety
-/// `handler` is a function that takes what the kernel gave, or, if it is `plain`, no more than the
-/// signal's number.
-unsafe fn run(handler: usize, plain: bool, (signal, info, context): (c_int, *mut siginfo_t, *mut c_void)) {
-    // SAFETY: by the caller's promise.
-    unsafe {
-        if plain {
-            transmute::<usize, extern "C-unwind" fn(c_int)>(handler)(signal);
-        } else {
-            transmute::<usize, extern "C-unwind" fn(c_int, *mut siginfo_t, *mut c_void)>(handler)(
-                signal, info, context,
-            );
-        }
     }
 }
 
@@ -102,8 +130,8 @@ unsafe fn on_bad_pointer(signal: c_int, info: *mut siginfo_t, context: *mut c_vo
     if is_fault && unsafe { guarded::recover(context) } {
         return;
     }
-    let (handler, plain) = installed(signal);
-    if handler == 0 {
+    let installed = take(signal);
+    if installed == Installed::DEFAULT {
         // What the kernel does comes when this returns: the faulting instruction once more, or the
         // signal once more.
         // SAFETY: all zero is a valid action, which is the system's own; `info` is what the kernel
@@ -117,11 +145,8 @@ unsafe fn on_bad_pointer(signal: c_int, info: *mut siginfo_t, context: *mut c_vo
         }
         return;
     }
-    if ONCE[signal as usize].swap(false, SeqCst) {
-        remember(signal, (0, false));
-    }
     // SAFETY: the program installed a function of this kind.
-    unsafe { run(handler, plain, (signal, info, context)) };
+    unsafe { installed.run((signal, info, context)) };
 }
 
 /// From here on a copy of the program's memory that is not there fails, and does not end the
@@ -138,8 +163,14 @@ pub(crate) fn guard() {
             if real::sigaction(signal, core::ptr::null(), &raw mut action) < 0 {
                 continue;
             }
-            if let Some(changed) = changed(signal, &action) {
-                real::sigaction(signal, &raw const changed, core::ptr::null_mut());
+            let (found, mut before) = (action.sa_sigaction, zeroed());
+            let Some(behind) = behind_ours(signal, &action).filter(|_| found != ours()) else { continue };
+            // Another thread may install a handler meanwhile: that is the one which stays.
+            let (none, found) = (Installed::DEFAULT.0, Installed::of(&action).0);
+            let _ = INSTALLED[signal as usize].compare_exchange(none, found, SeqCst, SeqCst);
+            real::sigaction(signal, &raw const behind, &raw mut before);
+            if before.sa_sigaction == ours() {
+                real::sigaction(signal, &raw const before, core::ptr::null_mut());
             }
         }
     }
@@ -215,22 +246,24 @@ fn ours() -> sighandler_t {
 }
 
 /// What the program has installed behind our handler.
-fn installed(signal: c_int) -> (usize, bool) {
-    HANDLERS
-        .get(signal as usize)
-        .zip(PLAIN.get(signal as usize))
-        .map_or((0, false), |(handler, plain)| (handler.load(SeqCst), plain.load(SeqCst)))
+fn installed(signal: c_int) -> Installed {
+    INSTALLED.get(signal as usize).map_or(Installed::DEFAULT, |installed| Installed(installed.load(SeqCst)))
 }
 
-/// Whether that is uninstalled by running.
-fn is_once(signal: c_int) -> bool {
-    ONCE.get(signal as usize).is_some_and(|once| once.load(SeqCst))
+/// The same, to be run: what is uninstalled by that is not there any more.
+fn take(signal: c_int) -> Installed {
+    loop {
+        let found = installed(signal);
+        let (before, after) = (found.0, Installed::DEFAULT.0);
+        if !found.is_once() || INSTALLED[signal as usize].compare_exchange(before, after, SeqCst, SeqCst).is_ok() {
+            return found;
+        }
+    }
 }
 
-fn remember(signal: c_int, (handler, plain): (usize, bool)) {
-    if let Some((a, b)) = HANDLERS.get(signal as usize).zip(PLAIN.get(signal as usize)) {
-        a.store(handler, SeqCst);
-        b.store(plain, SeqCst);
+fn remember(signal: c_int, action: Installed) {
+    if let Some(installed) = INSTALLED.get(signal as usize) {
+        installed.store(action.0, SeqCst);
     }
 }
 
@@ -243,48 +276,46 @@ fn is_to_be_ours(signal: c_int, action: &libc::sigaction) -> bool {
     (1..=64).contains(&signal) && !sys::FAULTS.contains(&signal) && handled && action.sa_flags & libc::SA_RESETHAND == 0
 }
 
-/// Remembers an action that is to be put behind our handler, and says what the kernel is to have in
-/// its place.
-fn changed(signal: c_int, action: &libc::sigaction) -> Option<libc::sigaction> {
+/// What the kernel is to have in the place of an action that is to be put behind our handler.
+fn behind_ours(signal: c_int, action: &libc::sigaction) -> Option<libc::sigaction> {
     if !is_to_be_ours(signal, action) {
         return None;
     }
-    let mut changed = *action;
-    if action.sa_sigaction != ours() {
-        remember(signal, (action.sa_sigaction, action.sa_flags & libc::SA_SIGINFO == 0));
-        if BAD_POINTER.contains(&signal) {
-            ONCE[signal as usize].store(action.sa_flags & libc::SA_RESETHAND != 0, SeqCst);
-            changed.sa_flags &= !libc::SA_RESETHAND;
-        }
-    }
-    changed.sa_sigaction = ours();
-    changed.sa_flags |= libc::SA_SIGINFO;
+    let mut behind = *action;
+    behind.sa_sigaction = ours();
+    behind.sa_flags = behind.sa_flags & !libc::SA_RESETHAND | libc::SA_SIGINFO;
     if action.sa_sigaction == libc::SIG_DFL {
         // The thread's own stack may be what is not there.
-        changed.sa_flags |= libc::SA_ONSTACK;
+        behind.sa_flags |= libc::SA_ONSTACK;
     }
-    Some(changed)
+    Some(behind)
+}
+
+/// The same; the action is remembered.
+fn changed(signal: c_int, action: &libc::sigaction) -> Option<libc::sigaction> {
+    let behind = behind_ours(signal, action)?;
+    if action.sa_sigaction != ours() {
+        remember(signal, Installed::of(action));
+    }
+    Some(behind)
 }
 
 /// An action in which the kernel has ours, as the program knows it.
-fn as_installed(signal: c_int, (handler, plain): (usize, bool), once: bool, action: &mut libc::sigaction) {
-    action.sa_sigaction = handler;
-    if plain {
+fn as_installed(signal: c_int, installed: Installed, action: &mut libc::sigaction) {
+    action.sa_sigaction = installed.handler();
+    if installed.is_plain() {
         action.sa_flags &= !libc::SA_SIGINFO;
     }
-    if !BAD_POINTER.contains(&signal) {
-        return;
-    }
-    if once {
+    if installed.is_once() {
         action.sa_flags |= libc::SA_RESETHAND;
     }
-    if handler == libc::SIG_DFL {
+    if BAD_POINTER.contains(&signal) && installed == Installed::DEFAULT {
         action.sa_flags &= !(libc::SA_SIGINFO | libc::SA_ONSTACK);
     }
 }
 
 /// Puts what `signal` and its kin installed behind our handler; the answer is theirs as the program knows it.
-fn adopt(signal: c_int, before: (usize, bool), answer: sighandler_t) -> sighandler_t {
+fn adopt(signal: c_int, before: Installed, answer: sighandler_t) -> sighandler_t {
     // SAFETY: all zero is a valid action, and is filled in; the changed one differs in the handler, which is a function of ours.
     unsafe {
         let mut action: libc::sigaction = zeroed();
@@ -296,13 +327,13 @@ fn adopt(signal: c_int, before: (usize, bool), answer: sighandler_t) -> sighandl
             real::sigaction(signal, &raw const changed, core::ptr::null_mut());
         }
     }
-    if answer == ours() { before.0 } else { answer }
+    if answer == ours() { before.handler() } else { answer }
 }
 
 export! {
     /// `sigaction(2)`.
     fn sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int {
-        let (before, once) = (installed(signal), is_once(signal));
+        let before = installed(signal);
         // SAFETY: null or the program's structures; one of our own in the place of the first.
         unsafe {
             let changed = new.as_ref().and_then(|action| changed(signal, action));
@@ -312,7 +343,7 @@ export! {
             } else if let Some(old) = old.as_mut()
                 && old.sa_sigaction == ours()
             {
-                as_installed(signal, before, once, old);
+                as_installed(signal, before, old);
             }
             done
         }
@@ -330,6 +361,33 @@ export! {
         let before = installed(signal);
         // SAFETY: the program's arguments go on unchanged.
         adopt(signal, before, unsafe { real::signal(signal, handler) })
+    }
+
+    /// `ssignal(3)`, which is `signal`.
+    fn ssignal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+        let before = installed(signal);
+        // SAFETY: the program's arguments go on unchanged.
+        adopt(signal, before, unsafe { real::signal(signal, handler) })
+    }
+
+    /// `sysv_signal(3)`.
+    fn sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+        let before = installed(signal);
+        // SAFETY: the program's arguments go on unchanged.
+        adopt(signal, before, unsafe { real::__sysv_signal(signal, handler) })
+    }
+
+    /// What `signal` is in a program that is compiled for strict C or POSIX.
+    fn __sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+        let before = installed(signal);
+        // SAFETY: the program's arguments go on unchanged.
+        adopt(signal, before, unsafe { real::__sysv_signal(signal, handler) })
+    }
+
+    /// `sigaction` by another name of the C library's.
+    fn __sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int {
+        // SAFETY: the program's arguments go on unchanged.
+        unsafe { sigaction(signal, new, old) }
     }
 
     /// `sigset(3)`.

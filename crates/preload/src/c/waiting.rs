@@ -55,6 +55,10 @@ unsafe fn mask_of<'a>(mask: *const sigset_t) -> Result<Option<&'a sigset_t>> {
     Ok(unsafe { mask.as_ref() })
 }
 
+/// The most events that one wait tells. Programs may give room for many thousands, and each page of
+/// it is looked at, whether it is there; what is left out is told by the next wait.
+const MOST_TOLD: usize = 512;
+
 /// A wait on an epoll instance, as the program asks for it.
 struct EpollWait {
     epfd: c_int,
@@ -75,7 +79,7 @@ impl EpollWait {
 
     /// The program's place for events, as far as it is there, and its mask.
     fn places(&mut self) -> Result<(&mut [epoll_event], Option<&sigset_t>)> {
-        let max = usize::try_from(self.max).ok().filter(|&n| n > 0).ok_or(Errno(libc::EINVAL))?;
+        let max = usize::try_from(self.max).ok().filter(|&n| n > 0).ok_or(Errno(libc::EINVAL))?.min(MOST_TOLD);
         // SAFETY: by the promise of `new`, and the look at it; entries are only written.
         unsafe {
             let room = guarded::writable(self.events, max);
@@ -86,48 +90,50 @@ impl EpollWait {
         }
     }
 
-    /// Waits. On an instance that is the kernel's alone by the C library's `call`, which is this very wait.
-    fn run(mut self, timeout: Option<Span>, call: impl FnOnce() -> c_int) -> c_int {
+    /// Waits. On an instance that is the kernel's alone by the C library's `call`, which is this
+    /// very wait. `timeout` is for the others, and may look into the program's memory: there is a
+    /// lane then, and what is not there is an error.
+    fn run(mut self, timeout: impl Fn() -> Result<Option<Span>>, call: impl FnOnce() -> c_int) -> c_int {
         match TABLE.get(self.epfd) {
-            Entry::Epoll(index) => self.on_set(index, timeout),
+            Entry::Epoll(index) => answer(|| self.on_set(index, timeout()?)),
             _ => self.on_kernels(timeout, call),
         }
     }
 
     /// On an instance with a set.
-    fn on_set(&mut self, index: u32, timeout: Option<Span>) -> c_int {
+    fn on_set(&mut self, index: u32, timeout: Option<Span>) -> Result<c_int> {
         let epfd = self.epfd;
-        answer(|| {
-            let (events, mask) = self.places()?;
-            epoll_wait::wait(epfd, index, events, timeout, mask).map(|n| n as c_int)
-        })
+        let (events, mask) = self.places()?;
+        epoll_wait::wait(epfd, index, events, timeout, mask).map(|n| n as c_int)
     }
 
     /// On an instance that is the kernel's alone; it may get a set meanwhile.
-    fn on_kernels(&mut self, timeout: Option<Span>, call: impl FnOnce() -> c_int) -> c_int {
+    fn on_kernels(&mut self, timeout: impl Fn() -> Result<Option<Span>>, call: impl FnOnce() -> c_int) -> c_int {
         let epfd = self.epfd;
-        let until = timeout.map(|timeout| super::sys::now() + timeout);
+        let begin = super::sys::now();
         if epoll_wait::falls_asleep(epfd) {
             let told = call();
             epoll_wait::awakes(epfd);
             if told <= 0 {
                 return told;
             }
-            // The kernel has filled in as many.
-            let events = self.places().ok().and_then(|(events, _)| events.get_mut(..told as usize));
-            let left = events.map_or(0, epoll_wait::for_program);
+            // SAFETY: the kernel has just filled in as many.
+            let events = unsafe { core::slice::from_raw_parts_mut(self.events, told as usize) };
+            let left = epoll_wait::for_program(events);
             if left > 0 {
                 return left as c_int;
             }
         }
-        let timeout = until.map(|until| until.since(super::sys::now()));
-        match TABLE.get(epfd) {
-            Entry::Epoll(index) => self.on_set(index, timeout),
-            _ => answer(|| {
-                let (events, mask) = self.places()?;
-                epoll_wait::by_kernel(epfd, events, timeout, mask).map(|n| n as c_int)
-            }),
-        }
+        // It has got a set, or had one.
+        answer(|| {
+            let passed = super::sys::now().since(begin);
+            let timeout = timeout()?.map(|timeout| timeout - passed);
+            if let Entry::Epoll(index) = TABLE.get(epfd) {
+                return self.on_set(index, timeout);
+            }
+            let (events, mask) = self.places()?;
+            epoll_wait::by_kernel(epfd, events, timeout, mask).map(|n| n as c_int)
+        })
     }
 }
 
@@ -330,7 +336,7 @@ export! {
         // SAFETY: the program's arguments, which also go on unchanged.
         unsafe {
             let wait = EpollWait::new(epfd, events, max, core::ptr::null());
-            wait.run(millis(timeout), || real::epoll_wait(epfd, events, max, timeout))
+            wait.run(|| Ok(millis(timeout)), || real::epoll_wait(epfd, events, max, timeout))
         }
     }
 
@@ -339,18 +345,14 @@ export! {
         // SAFETY: the program's arguments, which also go on unchanged.
         unsafe {
             let wait = EpollWait::new(epfd, events, max, mask);
-            wait.run(millis(timeout), || real::epoll_pwait(epfd, events, max, timeout, mask))
+            wait.run(|| Ok(millis(timeout)), || real::epoll_pwait(epfd, events, max, timeout, mask))
         }
     }
 
     /// `epoll_pwait2(2)`.
     fn epoll_pwait2(epfd: c_int, events: *mut epoll_event, max: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int {
         // SAFETY: null or the program's structure.
-        let limit = unsafe { guarded::load_any(timeout) }.and_then(|time| time.as_ref().map(span_of).transpose());
-        let limit = match limit {
-            Ok(limit) => limit,
-            Err(error) => return answer(|| Err(error)),
-        };
+        let limit = || unsafe { guarded::load_any(timeout) }?.as_ref().map(span_of).transpose();
         // SAFETY: the program's arguments, which also go on unchanged.
         unsafe {
             let wait = EpollWait::new(epfd, events, max, mask);

@@ -2,6 +2,7 @@
 //! connection, and the kernel socket keeps port and descriptor.
 
 use crate::base::errno::{DEMOTED, Errno, Result};
+use crate::c::guarded;
 use crate::c::iov::Buffers;
 use crate::c::name;
 use crate::c::sys::{self, Extras};
@@ -19,7 +20,7 @@ use tickwire_link::control::Reason;
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::tcp::{RecvFlags, Shutdown, State};
 use tickwire_stack::time::Span;
-use tickwire_stack::{Error, ListenerId, Ready, SocketKind, Source, TcpId};
+use tickwire_stack::{Error, ListenerId, Ready, Sink, SocketKind, Source, TcpId};
 
 /// What a TCP description stands for at this moment.
 pub(crate) enum Stage {
@@ -323,7 +324,6 @@ fn urgent(
     flags: c_int,
     extras: &mut Extras<'_>,
 ) -> Result<usize> {
-    use tickwire_stack::Sink;
     let byte = lane.with(|access| {
         let id = match stage(access, index)?.0 {
             Stage::Connection(id) => id,
@@ -333,7 +333,9 @@ fn urgent(
         Ok(access.stack.tcp_recv_urgent(id, flags & libc::MSG_PEEK != 0)?)
     })?;
     extras.flags = libc::MSG_OOB;
-    Ok(buffers.write(&[byte]))
+    let written = buffers.write(&[byte]);
+    // As in Linux, the byte has been read all the same.
+    if Sink::failed(buffers) { Err(guarded::FAULT) } else { Ok(written) }
 }
 
 /// `shutdown`.
