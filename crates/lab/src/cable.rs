@@ -1,6 +1,7 @@
 //! Cables (veth pairs) and switches (bridges).
 
 use crate::host::Host;
+use crate::processors::Processors;
 use anyhow::Result;
 
 /// What a cable or a switch port is like.
@@ -85,9 +86,9 @@ impl Switch {
     ///
     /// # Errors
     /// The host has no such interface here, or there is no such processor.
-    pub fn carry_on(&self, host: &Host, interface: &str, processors: &[usize]) -> Result<()> {
+    pub fn carry_on(&self, host: &Host, interface: &str, processors: &Processors) -> Result<()> {
         let port = port(host, interface);
-        let write = format!("echo {} > /sys/class/net/{port}/queues/rx-0/rps_cpus", mask(processors));
+        let write = format!("echo {} > /sys/class/net/{port}/queues/rx-0/rps_cpus", processors.mask());
         self.host.run(&["sh", "-c", &write]).map(drop)
     }
 }
@@ -95,16 +96,6 @@ impl Switch {
 /// What the port of a host's interface is called. Interface names have at most 15 bytes.
 fn port(host: &Host, interface: &str) -> String {
     format!("{}-{interface}", host.name()).chars().take(15).collect()
-}
-
-/// Processors as the kernel's files take them: hexadecimal words of 32 bits, the highest first.
-fn mask(processors: &[usize]) -> String {
-    let highest = processors.iter().max().copied().unwrap_or(0);
-    let word = |index: usize| {
-        let own = processors.iter().filter(|&&processor| processor / 32 == index);
-        own.fold(0_u32, |bits, processor| bits | 1 << (processor % 32))
-    };
-    (0..=highest / 32).rev().map(|index| format!("{:08x}", word(index))).collect::<Vec<_>>().join(",")
 }
 
 pub(crate) fn plug(host: &Host, switch: &Switch, interface: &str, options: &CableOptions) -> Result<()> {
@@ -126,16 +117,4 @@ fn limit(host: &Host, interface: &str, rate: u64) -> Result<()> {
     let command =
         ["tc", "qdisc", "add", "dev", interface, "root", "tbf", "rate", &rate, "burst", "64kb", "latency", "20ms"];
     host.run(&command).map(drop)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn processors_are_written_as_words_of_32_bits() {
-        assert_eq!(mask(&[0]), "00000001");
-        assert_eq!(mask(&[1, 4, 31]), "80000012");
-        assert_eq!(mask(&[0, 33, 64]), "00000001,00000002,00000001");
-    }
 }

@@ -2,6 +2,7 @@
 
 use crate::lab::Lab;
 use crate::process::Process;
+use crate::processors::Processors;
 use crate::{registry, shell};
 use anyhow::{Context, Result};
 use nix::sched::{CloneFlags, setns};
@@ -59,6 +60,17 @@ impl Host {
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.namespace, program]).env("TICKWIRE_SOCKET", self.socket());
+        command
+    }
+
+    /// The same, on these processors.
+    #[must_use]
+    pub fn command_on(&self, processors: &Processors, program: &str) -> Command {
+        if processors.is_empty() {
+            return self.command(program);
+        }
+        let mut command = self.command("taskset");
+        command.args(["-c", &processors.list(), program]);
         command
     }
 

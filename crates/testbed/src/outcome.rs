@@ -196,9 +196,10 @@ pub struct Usage {
     pub system_ns: u64,
     /// How long it was measured.
     pub elapsed_ns: u64,
-    /// How often a thread of its lost the processor to another that it had not waited for
-    /// (`ru_nivcsw`, getrusage(2)).
-    pub preempted: u64,
+    /// For how long the thread that receives was ready to run, and had no processor: it had been
+    /// woken, or others had taken their turn, also if it offered it while it polled. `None` where
+    /// the kernel does not say (`/proc/thread-self/schedstat`).
+    pub ready_ns: Option<u64>,
 }
 
 /// One run: the pattern once, on one stack, with one timing.

@@ -3,11 +3,9 @@
 use super::Error;
 use super::place::{Hosts, Place, Way};
 use anyhow::{Context, Result};
-use nix::sched::{CpuSet, sched_getaffinity};
-use nix::unistd::Pid;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
-use tickwire_lab::{CableOptions, Host, Lab, Process, Service, ServiceOptions, Switch};
+use tickwire_lab::{CableOptions, Confined, Host, Lab, Process, Processors, Service, ServiceOptions, Switch};
 
 /// The interface of every host.
 const INTERFACE: &str = "eth0";
@@ -42,6 +40,7 @@ pub(super) struct Bed {
     _busy: Vec<Process>,
     _services: Vec<Service>,
     _lab: Lab,
+    _confined: Option<Confined>,
 }
 
 impl Bed {
@@ -58,14 +57,21 @@ impl Bed {
         }
         let lab = Lab::new()?;
         let switch = lab.switch("switch")?;
+        // They may have any processor, the consumer's too: that is what they are for.
+        let busy = switch.host().busy(options.busy)?;
+        // The consumer has the last processor of the machine to itself, as a computer of its own has
+        // it; all others and the network have the others. Where it shares one, its worst messages
+        // are those that come while the kernel carries a long one through the switch. With one
+        // processor there is nothing to share out.
+        let apart = Processors::of_thread()?.one_apart();
+        let confined = apart.as_ref().map(|(_, others)| others.confine()).transpose()?;
         let mut services = Vec::new();
-        let shares = Processors::shared_out()?;
-        let mut plugged = |name: &str, last: u8, service: bool, processors: &[usize]| -> Result<Place> {
+        let mut plugged = |name: &str, last: u8, service: bool, processors: Processors| -> Result<Place> {
             let host = lab.host(name)?;
             let cable = CableOptions { rate: Some(options.rate_bps), ..CableOptions::default() };
             lab.plug(&host, &switch, INTERFACE, &cable)?;
-            if !shares.others.is_empty() {
-                switch.carry_on(&host, INTERFACE, &shares.others)?;
+            if let Some((_, others)) = &apart {
+                switch.carry_on(&host, INTERFACE, others)?;
             }
             let [a, b, c, _] = CONSUMER.octets();
             let address = Ipv4Addr::new(a, b, c, last);
@@ -76,20 +82,20 @@ impl Bed {
                 let program = Some(options.tickwire.clone());
                 services.push(Service::start_with(&host, &ServiceOptions { program, ..ServiceOptions::default() })?);
             }
-            let way = Way::Lab { host, processors: processors.to_vec() };
+            let way = Way::Lab { host, processors };
             Ok(Place { name: name.to_owned(), address: IpAddr::V4(address), tickwire: options.tickwire.clone(), way })
         };
-        let consumer = plugged("consumer", CONSUMER.octets()[3], options.consumer_service, &shares.consumers)?;
+        let own = apart.as_ref().map(|(one, _)| one.clone()).unwrap_or_default();
+        let consumer = plugged("consumer", CONSUMER.octets()[3], options.consumer_service, own)?;
         let numbered = options.producers.iter().zip(11..);
         let producers = numbered
             .map(|(&number, last)| {
                 let name = format!("p{number}");
-                Ok((plugged(&name, last, options.producer_services, &shares.others)?, vec![number]))
+                Ok((plugged(&name, last, options.producer_services, Processors::default())?, vec![number]))
             })
             .collect::<Result<_>>()?;
         let hosts = Hosts { consumer, producers };
-        let busy = switch.host().busy(options.busy)?;
-        Ok(Self { hosts, switch, _busy: busy, _services: services, _lab: lab })
+        Ok(Self { hosts, switch, _busy: busy, _services: services, _lab: lab, _confined: confined })
     }
 
     /// The hosts of the experiment.
@@ -118,31 +124,6 @@ impl Bed {
     }
 }
 
-/// On which processors the nodes run; with none: on all.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Processors {
-    consumers: Vec<usize>,
-    others: Vec<usize>,
-}
-
-impl Processors {
-    /// The consumer has the last processor of the machine to itself, as a computer of its own has
-    /// it; the others carry the network, too. Where it shares one, its worst messages are those
-    /// that come while the kernel carries a long one through the switch. With one processor there
-    /// is nothing to share out.
-    fn shared_out() -> Result<Self> {
-        let mask = sched_getaffinity(Pid::this()).context("cannot read which processors there are")?;
-        Ok(Self::of((0..CpuSet::count()).filter(|&cpu| mask.is_set(cpu).unwrap_or(false)).collect()))
-    }
-
-    fn of(mut all: Vec<usize>) -> Self {
-        match all.pop() {
-            Some(own) if !all.is_empty() => Self { consumers: vec![own], others: all },
-            _ => Self::default(),
-        }
-    }
-}
-
 /// What the queues of a host's devices have dropped.
 fn dropped(host: &Host) -> Result<Vec<(String, u64)>> {
     #[derive(serde::Deserialize)]
@@ -155,16 +136,4 @@ fn dropped(host: &Host) -> Result<Vec<(String, u64)>> {
     let said = host.run(&["tc", "-s", "-j", "qdisc", "show"])?;
     let queues: Vec<Queue> = serde_json::from_str(&said).context("`tc -j` did not print JSON")?;
     Ok(queues.into_iter().filter(|queue| queue.kind == "tbf").map(|queue| (queue.dev, queue.drops)).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_consumer_has_a_processor_to_itself_where_there_are_two() {
-        assert_eq!(Processors::of(vec![0, 2, 3]), Processors { consumers: vec![3], others: vec![0, 2] });
-        assert_eq!(Processors::of(vec![5]), Processors::default());
-        assert_eq!(Processors::of(Vec::new()), Processors::default());
-    }
 }

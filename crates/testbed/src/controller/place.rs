@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
-use tickwire_lab::Host;
+use tickwire_lab::{Host, Processors};
 
 /// One host of an experiment.
 #[derive(Clone, Debug)]
@@ -26,8 +26,8 @@ pub(super) enum Way {
     Lab {
         /// The host.
         host: Host,
-        /// The processors that it has; none: all.
-        processors: Vec<usize>,
+        /// The processors that it has; none: those of the controller.
+        processors: Processors,
     },
     /// By the system's `ssh`, with the user's own keys and configuration.
     Ssh {
@@ -53,14 +53,7 @@ impl Place {
         match &self.way {
             Way::Lab { host, processors } => {
                 let own = self.tickwire.to_string_lossy();
-                let mut command = if processors.is_empty() {
-                    host.command(&own)
-                } else {
-                    let list: Vec<String> = processors.iter().map(usize::to_string).collect();
-                    let mut command = host.command("taskset");
-                    command.args(["-c", &list.join(","), &own]);
-                    command
-                };
+                let mut command = host.command_on(processors, &own);
                 // Ctrl-C ends the lab, which then ends what runs in it. (An `ssh` stays with the terminal, which it may have to ask for a password.)
                 command.args(words).process_group(0);
                 command

@@ -63,7 +63,7 @@ pub(super) fn consumer(streams: &[Received]) -> String {
 
 /// The same, whose clock had this bound at the end.
 pub(super) fn consumer_with_clock(streams: &[Received], bound_ns: u64) -> String {
-    let usage = Usage { user_ns: 1, system_ns: 1, elapsed_ns: 100, preempted: 0 };
+    let usage = Usage { user_ns: 1, system_ns: 1, elapsed_ns: 100, ready_ns: None };
     [&begun(), HEAR, &say(&News::Received { streams: streams.to_vec(), usage, bound_ns: Some(bound_ns) }), HEAR]
         .concat()
 }

@@ -6,7 +6,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 use std::time::{Duration, Instant};
 
-/// Meters this process between two instants.
+/// Meters this process between two instants, and the thread that asks.
 #[derive(Debug)]
 pub(super) struct Metering {
     from: Instant,
@@ -20,15 +20,20 @@ struct State {
     at: Instant,
     user: Duration,
     system: Duration,
-    preempted: u64,
+    ready: Option<Duration>,
 }
 
 impl State {
     fn now(at: Instant) -> Option<Self> {
         let usage = getrusage(UsageWho::RUSAGE_SELF).ok()?;
-        let preempted = u64::try_from(usage.involuntary_context_switches()).unwrap_or(0);
-        Some(Self { at, user: duration(usage.user_time()), system: duration(usage.system_time()), preempted })
+        Some(Self { at, user: duration(usage.user_time()), system: duration(usage.system_time()), ready: ready() })
     }
+}
+
+/// For how long the calling thread has waited for a processor so far.
+fn ready() -> Option<Duration> {
+    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    told.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
 }
 
 fn duration(time: TimeVal) -> Duration {
@@ -69,7 +74,7 @@ impl Metering {
             user_ns: nanos(end.user.saturating_sub(begin.user)),
             system_ns: nanos(end.system.saturating_sub(begin.system)),
             elapsed_ns: nanos(end.at - begin.at),
-            preempted: end.preempted.saturating_sub(begin.preempted),
+            ready_ns: end.ready.zip(begin.ready).map(|(end, begin)| nanos(end.saturating_sub(begin))),
         }
     }
 }

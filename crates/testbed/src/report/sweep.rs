@@ -158,7 +158,7 @@ mod tests {
             rate,
             duration_ns: 1_000_000_000,
             streams: vec![figures],
-            consumer: Usage { user_ns: busy, system_ns: 0, elapsed_ns: 1_000, preempted: 0 },
+            consumer: Usage { user_ns: busy, system_ns: 0, elapsed_ns: 1_000, ready_ns: None },
             diverted: None,
             accelerated: None,
             drops: Vec::new(),

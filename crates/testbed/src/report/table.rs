@@ -44,7 +44,7 @@ pub fn table(experiment: &Experiment) -> String {
             );
             let lane = run.accelerated.map(|(lane, of)| format!("; {lane} of {of} sockets on the fast path"));
             let waited = waiting(run).map(|waiting| format!("; {waiting}"));
-            let parts = [lane, waited, preempted(run)].into_iter().flatten();
+            let parts = [lane, waited, ready(run)].into_iter().flatten();
             paragraph(&mut text, &format!("{line}{}.", parts.collect::<String>()));
         }
     }
@@ -85,15 +85,10 @@ fn waiting(run: &Run) -> Option<String> {
     ))
 }
 
-/// How often others took the consumer's processor: a message that comes meanwhile waits.
-fn preempted(run: &Run) -> Option<String> {
-    let count = run.consumer.preempted;
-    (run.consumer.elapsed_ns > 0).then(|| {
-        format!(
-            "; other threads of its host took its processor {}",
-            if count == 1 { "once".to_owned() } else { format!("{count} times") }
-        )
-    })
+/// For how long the consumer had no processor: a message that comes meanwhile waits.
+fn ready(run: &Run) -> Option<String> {
+    let time = run.consumer.ready_ns?;
+    Some(format!("; it was ready to run and had no processor for {:.1} ms", time as f64 / 1e6))
 }
 
 fn streams(experiment: &Experiment) -> Table {

@@ -259,11 +259,11 @@ fn a_run_that_ended_early_is_not_met_and_streams_that_are_missing_are_named() {
 }
 
 #[test]
-fn how_often_others_had_the_consumers_processor_is_told() {
+fn for_how_long_the_consumer_had_no_processor_is_told() {
     let experiment = experiment();
     let table = table(&experiment).split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(table.contains("other threads of its host took its processor 3 times."), "{table}");
-    assert_eq!(json(&experiment, false)["runs"][0]["consumer"]["preempted"], 3);
+    assert!(table.contains("it was ready to run and had no processor for 3.2 ms."), "{table}");
+    assert_eq!(json(&experiment, false)["runs"][0]["consumer"]["ready_ns"], 3_200_000);
 }
 
 #[test]

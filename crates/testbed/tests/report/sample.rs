@@ -119,7 +119,7 @@ fn run(pattern: &Pattern, carrier: Carrier, timing: Timing, rate: u32) -> Run {
             user_ns: user_ns * u64::from(rate),
             system_ns: system_ns * u64::from(rate),
             elapsed_ns: SECONDS * 1_000_000_000,
-            preempted: 3,
+            ready_ns: Some(3_200_000),
         },
         diverted: lane.map(|_| 912_345 * u64::from(rate)),
         accelerated: lane,
