@@ -8,7 +8,7 @@ use crate::c::{cancel, signal, sys};
 use crate::lane::{self, Access, Asleep, Lane};
 use crate::process::realtime;
 use crate::table::desc::{Description, flag};
-use crate::wait::{Same, budget, rivals, watch};
+use crate::wait::{Same, budget, crowd, rivals, watch};
 use core::ffi::c_int;
 use libc::{pollfd, sigset_t};
 use std::cell::Cell;
@@ -230,6 +230,14 @@ fn spin<T>(
     let peek = peek(plan, begin);
     let mut offered = begin;
     let offers = lane.settings().spin != Spin::Always;
+    if offers && crowd::is_there(begin) {
+        // What it waits for may have to run here first.
+        std::thread::yield_now();
+        offered = sys::now();
+        if rivals::offered(Span::ZERO, begin, offered) {
+            return Err(AGAIN);
+        }
+    }
     // When the clock was read last, if nothing has been done since that takes time.
     let mut idle_since = None;
     loop {

@@ -5,6 +5,7 @@
 //! | `call` | how a call waits: it polls the lane for a while, then sleeps; reached as `wait::wait` and `wait::transfer` |
 //! | `budget` | for how long a thread polls before it sleeps, and when it is awake for a message |
 //! | `rivals` | whether others want the processor on which a thread polls |
+//! | `crowd` | whether more threads want to run than there are processors |
 //! | `watch` | the bell of a sleeping thread |
 //! | `same` | whether it still has the socket with which it began |
 //! | `readiness` | what a descriptor of ours is ready for |
@@ -13,6 +14,7 @@
 
 mod budget;
 mod call;
+mod crowd;
 pub(crate) mod epoll;
 pub(crate) mod epoll_wait;
 pub(crate) mod poll;

@@ -73,6 +73,12 @@ pub(crate) fn set_policy(policy: Policy) -> Result<()> {
     Ok(())
 }
 
+/// How many processors are online.
+pub(crate) fn processors_online() -> u32 {
+    // SAFETY: a plain number.
+    unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }.clamp(1, 1 << 16) as u32
+}
+
 /// The processors on which the calling thread may run.
 pub(crate) fn affinity() -> Result<CpuMask> {
     let mut mask: CpuMask = [0; 16];
