@@ -12,9 +12,9 @@ use tickwire_stack::time::{Instant, Span};
 /// the program has one message after the other.
 const BACK: Span = Span::from_micros(300);
 
-/// After the program was late, and at first, it has to come back in time so often before one is held
-/// back again. So one in as many waits for the delayed acknowledgement's timer at most: the program
-/// may not be back for long.
+/// After the program was late, and at first, it has to come back in time so often before one is
+/// held back again. So one in as many waits for the delayed acknowledgement's timer at most: the
+/// program may not be back for long.
 const AT_ONCE: u32 = 64;
 
 /// What a thread knows of its own program.
@@ -33,8 +33,8 @@ impl Holding {
     /// It has to show first that it comes back in time.
     const UNKNOWN: Self = Self { left: Instant::NEVER, since: Instant::NEVER, at_once: AT_ONCE };
 
-    /// A call that has an answer for the program leaves the lane at `now`; `held`: there is something
-    /// to acknowledge. Whether that is held back.
+    /// A call that has an answer for the program leaves the lane at `now`; `held`: there is
+    /// something to acknowledge. Whether that is held back.
     fn answers(&mut self, now: Instant, held: bool) -> bool {
         self.is_back(now);
         if held || !self.left.is_never() {

@@ -59,10 +59,10 @@ impl Bed {
         let switch = lab.switch("switch")?;
         // They may have any processor, the consumer's too: that is what they are for.
         let busy = switch.host().busy(options.busy)?;
-        // The consumer has the last processor of the machine to itself, as a computer of its own has
-        // it; all others and the network have the others. Where it shares one, its worst messages
-        // are those that come while the kernel carries a long one through the switch. With one
-        // processor there is nothing to share out.
+        // The consumer has the last processor of the machine to itself, as a computer of its own
+        // has it; all others and the network have the others. Where it shares one, its worst
+        // messages are those that come while the kernel carries a long one through the switch. With
+        // one processor there is nothing to share out.
         let apart = Processors::of_thread()?.one_apart();
         let confined = apart.as_ref().map(|(_, others)| others.confine()).transpose()?;
         let mut services = Vec::new();
