@@ -23,16 +23,16 @@ pub(crate) use descriptor::{
 };
 pub(crate) use epoll::{epoll_create, epoll_ctl, epoll_take};
 pub(crate) use message::{Control, Extras, receive, send};
-#[cfg(any(test, fuzzing))]
-pub(crate) use option::set_option_bytes;
-pub(crate) use option::{congestion, detach_filter, linger, option, refused_by_kernel, set_option};
+pub(crate) use option::{
+    congestion, detach_filter, linger, option, option_bytes, refused_by_kernel, set_option, set_option_bytes,
+};
 pub(crate) use process::{
     children_are_elsewhere, is_filtered, may_filter_calls, parent_is_elsewhere, process, process_lives, thread,
     thread_lives, thread_name, wipe_in_children,
 };
 pub(crate) use schedule::{
-    affinity, become_ordinary, become_real_time, is_granted_real_time, is_ordinary, processors_online,
-    real_time_priority, set_affinity, set_policy,
+    affinity, become_ordinary, become_real_time, current_processor, is_granted_real_time, is_ordinary,
+    processors_online, real_time_priority, set_affinity, set_policy,
 };
 pub(crate) use signal::{
     FAULTS, Signals, block_signals, handlers_restart, raise_pipe, restore_signals, waiting_signals,

@@ -8,6 +8,7 @@
 //! | `tcp`, `udp` | the same for each kind |
 //! | `opening` | `connect` and `listen` of TCP |
 //! | `options`, `treatment` | socket options, and what becomes of each, in one table |
+//! | `inherited` | the options that a connection has of its listener |
 //! | `via`, `multicast` | the interface that a socket names; group memberships |
 //! | `ancillary` | what comes beside a datagram |
 //! | `descriptor` | `O_NONBLOCK`, `FIONREAD` and the like |
@@ -17,6 +18,7 @@ pub(crate) mod ancillary;
 pub(crate) mod close;
 pub(crate) mod descriptor;
 pub(crate) mod flush;
+mod inherited;
 pub(crate) mod kernel;
 pub(crate) mod multicast;
 pub(crate) mod open;

@@ -5,6 +5,7 @@ use crate::base::errno::{ANEW, Errno, Result};
 use crate::base::locked::Lock;
 use crate::c::sys;
 use crate::lane::{self, Access, Lane};
+use crate::socket::inherited;
 use crate::socket::kernel;
 use crate::socket::multicast;
 use crate::socket::ops;
@@ -82,6 +83,12 @@ fn has_traffic(access: &mut Access<'_>, index: u32) -> Result<bool> {
 pub(crate) fn set(fd: c_int, level: c_int, name: c_int, value: &[u8]) {
     let (Some(lane), entry) = (lane::current(), TABLE.get(fd)) else { return };
     let Some(index) = entry.description() else { return };
+    if matches!(entry, Entry::Tcp(_)) && inherited::concerns(level, name) {
+        let _ = lane.with(|access| {
+            access.descriptions().get(index).set(flag::INHERITED, true);
+            Ok(())
+        });
+    }
     if crate::socket::via::set(lane, fd, index, level, name, value) {
         return;
     }
@@ -121,6 +128,8 @@ fn set_common(access: &mut Access<'_>, index: u32, level: c_int, name: c_int, nu
             description.set(flag::TIMESTAMP, false);
             flag::TIMESTAMPNS
         }
+        (libc::SOL_SOCKET, libc::SO_REUSEADDR) if description.has(flag::TCP) => flag::REUSE_ADDRESS,
+        (libc::SOL_SOCKET, libc::SO_REUSEPORT) if description.has(flag::TCP) => flag::REUSE_PORT,
         (libc::IPPROTO_IP, libc::IP_PKTINFO) => flag::PKTINFO,
         (libc::IPPROTO_IP, libc::IP_RECVTTL) => flag::RECVTTL,
         (libc::IPPROTO_IP, libc::IP_RECVTOS) => flag::RECVTOS,
@@ -387,8 +396,12 @@ pub(crate) fn get(fd: c_int, level: c_int, name: c_int) -> Result<Option<(Vec<u8
             Ok(mtu.ok().and_then(|mtu| number(mtu as c_int)))
         }
         Entry::Tcp(index) => {
-            let answer = lane.with(|access| match tcp::stage(access, index)?.0 {
-                Stage::Connection(id) => get_tcp(access, id, level, name),
+            let answer = lane.with(|access| match tcp::stage(access, index)? {
+                // The kernel socket behind it is new.
+                (Stage::Connection(id), flags) => match inherited::flag_of(level, name, flags) {
+                    Some(bit) => Ok(Some(c_int::from(flags & bit != 0).to_ne_bytes().to_vec())),
+                    None => get_tcp(access, id, level, name),
+                },
                 _ => Ok(None),
             });
             Ok(answer.unwrap_or(None).map(|bytes| {
@@ -424,6 +437,8 @@ fn get_tcp(access: &mut Access<'_>, id: TcpId, level: c_int, name: c_int) -> Res
         (libc::IPPROTO_TCP, libc::TCP_LINGER2) => number(options.fin_wait.as_millis() / 1000),
         (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => Some(name_of(options.algorithm).to_vec()),
         PATH_MTU | PATH_MTU_V6 => number(access.stack.tcp_info(id, access.now)?.path_mtu.into()),
+        // The thread that takes its packets in is the one that reads them, as a rule.
+        (libc::SOL_SOCKET, treatment::SO_INCOMING_CPU) => number(sys::current_processor()),
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => number(options.keepalive.into()),
         (libc::SOL_SOCKET, libc::SO_OOBINLINE) => number(options.oob_inline.into()),
         (libc::SOL_SOCKET, libc::SO_SNDBUF) => number(u64::from(options.send_buffer) * 2),

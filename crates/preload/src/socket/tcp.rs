@@ -9,6 +9,7 @@ use crate::c::sys::{self, Extras};
 use crate::lane::{Access, Lane};
 use crate::socket::ancillary;
 use crate::socket::close;
+use crate::socket::inherited;
 use crate::socket::kernel;
 use crate::socket::open;
 use crate::table::desc::flag;
@@ -119,7 +120,7 @@ pub(crate) fn accept(
 
 /// Accepts from the stack: the new socket gets a kernel socket as its descriptor.
 fn take(lane: &'static Lane, listener: &Same, flags: c_int) -> Result<(c_int, [u8; name::MAX], usize)> {
-    let index = listener.index;
+    let (listener_fd, index) = (listener.fd, listener.index);
     let v6 = lane.with(|access| Ok(stage(access, index)?.1 & flag::V6 != 0))?;
     let domain = if v6 { libc::AF_INET6 } else { libc::AF_INET };
     let fd = sys::socket(domain, libc::SOCK_STREAM | flags, 0)?;
@@ -136,9 +137,10 @@ fn take(lane: &'static Lane, listener: &Same, flags: c_int) -> Result<(c_int, [u
         let mut descriptions = access.descriptions();
         let mut from = descriptions.get(index);
         let (claim, timeouts) = (*from.claim(), [from.receive_timeout(), from.send_timeout()]);
-        let stamps = from.flags() & STAMPS;
+        let flags = from.flags();
         from.set(flag::TRAFFIC, true);
-        let new = access.descriptions().take(bits | stamps, slot).ok_or(Errno(libc::ENFILE))?;
+        let same = inherited::flags(flags, access.stack.tcp_listener_endpoint(listener)?.address);
+        let new = access.descriptions().take(bits | same, slot).ok_or(Errno(libc::ENFILE))?;
         match access.stack.tcp_accept(listener) {
             Ok(id) => {
                 let remote = access.stack.tcp_endpoints(id)?.1;
@@ -151,7 +153,7 @@ fn take(lane: &'static Lane, listener: &Same, flags: c_int) -> Result<(c_int, [u
                 description.set_timeout(true, timeouts[0].unwrap_or(Span::ZERO));
                 description.set_timeout(false, timeouts[1].unwrap_or(Span::ZERO));
                 open::label(access, id.into(), fd);
-                Ok((new, remote, stamps))
+                Ok((new, remote, same))
             }
             Err(error) => {
                 access.descriptions().give(new);
@@ -160,11 +162,9 @@ fn take(lane: &'static Lane, listener: &Same, flags: c_int) -> Result<(c_int, [u
         }
     });
     match taken {
-        Ok((new, remote, stamps)) => {
-            if stamps != 0 {
-                // For `getsockopt`.
-                let name = if stamps & flag::TIMESTAMPNS != 0 { libc::SO_TIMESTAMPNS } else { libc::SO_TIMESTAMP };
-                let _ = sys::set_option(fd, libc::SOL_SOCKET, name, &1i32);
+        Ok((new, remote, same)) => {
+            if same & flag::INHERITED != 0 {
+                inherited::copy(listener_fd, fd);
             }
             open::enter(fd, Entry::Tcp(new));
             let (bytes, len) = name::emit(remote, v6, 0);

@@ -201,20 +201,20 @@ fn of_udp(name: c_int) -> Treatment {
 // As Linux's headers have them; the C library's binding does not.
 const SO_WIFI_STATUS: c_int = 41;
 const SO_LOCK_FILTER: c_int = 44;
-const SO_SELECT_ERR_QUEUE: c_int = 45;
+pub(crate) const SO_SELECT_ERR_QUEUE: c_int = 45;
 const SO_MAX_PACING_RATE: c_int = 47;
-const SO_INCOMING_CPU: c_int = 49;
+pub(crate) const SO_INCOMING_CPU: c_int = 49;
 const SO_CNX_ADVICE: c_int = 53;
 const SO_ZEROCOPY: c_int = 60;
 pub(crate) const SO_TXTIME: c_int = 61;
 const SO_TIMESTAMP_NEW: c_int = 63;
 const SO_TIMESTAMPNS_NEW: c_int = 64;
 const SO_TIMESTAMPING_NEW: c_int = 65;
-const SO_PREFER_BUSY_POLL: c_int = 69;
-const SO_BUSY_POLL_BUDGET: c_int = 70;
-const SO_BUF_LOCK: c_int = 72;
+pub(crate) const SO_PREFER_BUSY_POLL: c_int = 69;
+pub(crate) const SO_BUSY_POLL_BUDGET: c_int = 70;
+pub(crate) const SO_BUF_LOCK: c_int = 72;
 const SO_RESERVE_MEM: c_int = 73;
-const SO_TXREHASH: c_int = 74;
+pub(crate) const SO_TXREHASH: c_int = 74;
 const SO_RCVMARK: c_int = 75;
 const IP_RECVERR_RFC4884: c_int = 26;
 pub(crate) const IP_LOCAL_PORT_RANGE: c_int = 51;

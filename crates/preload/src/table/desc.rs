@@ -124,6 +124,12 @@ pub(crate) mod flag {
     /// An epoll instance: kernel descriptors have left no room for what its set has ready, which is
     /// told first next time.
     pub(crate) const SET_FIRST: u64 = 1 << 36;
+    /// TCP: SO_REUSEADDR.
+    pub(crate) const REUSE_ADDRESS: u64 = 1 << 40;
+    /// TCP: SO_REUSEPORT.
+    pub(crate) const REUSE_PORT: u64 = 1 << 41;
+    /// TCP: an option was set that a connection has of its listener, and the kernel socket tells.
+    pub(crate) const INHERITED: u64 = 1 << 42;
     /// No socket: what a process left when it ended, see [`super::Left`].
     pub(crate) const LEFT: u64 = 1 << 30;
 }

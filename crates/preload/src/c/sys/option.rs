@@ -54,6 +54,14 @@ pub(crate) fn option(fd: c_int, level: c_int, option: c_int) -> Result<c_int> {
     Ok(value)
 }
 
+/// Reads an option as bytes. Says how many.
+pub(crate) fn option_bytes(fd: c_int, level: c_int, option: c_int, value: &mut [u8]) -> Result<usize> {
+    let mut len = value.len() as socklen_t;
+    // SAFETY: `len` says how long `value` is.
+    check(unsafe { real::getsockopt(fd, level, option, value.as_mut_ptr().cast(), &raw mut len) })?;
+    Ok((len as usize).min(value.len()))
+}
+
 /// Reads the `linger` option: `None` if off, else seconds.
 pub(crate) fn linger(fd: c_int) -> Option<u32> {
     let mut value = libc::linger { l_onoff: 0, l_linger: 0 };

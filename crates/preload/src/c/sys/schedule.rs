@@ -79,6 +79,12 @@ pub(crate) fn processors_online() -> u32 {
     unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }.clamp(1, 1 << 16) as u32
 }
 
+/// The one on which the calling thread runs.
+pub(crate) fn current_processor() -> u64 {
+    // SAFETY: a plain number.
+    u64::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0)
+}
+
 /// The processors on which the calling thread may run.
 pub(crate) fn affinity() -> Result<CpuMask> {
     let mut mask: CpuMask = [0; 16];
