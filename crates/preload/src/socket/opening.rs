@@ -14,9 +14,9 @@ use crate::table::fd::{Entry, TABLE};
 use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN, Plan, Same, TIMED_OUT};
 use core::ffi::c_int;
 use tickwire_link::control::{Claim, ClaimKind, EphemeralPort, Reason};
-use tickwire_stack::TcpId;
 use tickwire_stack::addr::{Address, Endpoint, Family};
 use tickwire_stack::tcp::State;
+use tickwire_stack::{Error, TcpId};
 
 /// The longest accept queue, as on Linux by default.
 pub(crate) const SOMAXCONN: c_int = 4096;
@@ -164,7 +164,11 @@ fn begin(lane: &'static Lane, subject: &Subject, remote: Endpoint, scope: u32, f
         let (Stage::Fresh, bits) = subject.stage(access)? else { return Ok(None) };
         let options =
             options::tcp_from_kernel(access.stack.tcp_defaults(), fd, bits, remote.address.family(), access.now);
-        let id = access.stack.tcp_connect(&options, local, remote, access.now)?;
+        let id = match access.stack.tcp_connect(&options, local, remote, access.now) {
+            // The port is there, but not for this peer (`__inet_check_established`).
+            Err(Error::AddressInUse) => return Err(Errno(libc::EADDRNOTAVAIL)),
+            begun => begun?,
+        };
         let mut descriptions = access.descriptions();
         let mut description = descriptions.get(index);
         description.set_socket(id.into());

@@ -152,3 +152,19 @@ fn what_is_left_of_an_attempt_that_was_shut_is_as_a_fresh_socket() {
         close(fd);
     }
 }
+
+/// As on Linux, where the port is in use, but not the address (`__inet_check_established`).
+#[test]
+fn a_second_connection_between_the_same_ends_is_not_available() {
+    let [first, second] = [0; 2].map(|_| socket(libc::SOCK_STREAM));
+    let mut port = 0;
+    for fd in [first, second] {
+        sys::set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, &1i32).unwrap();
+        ops::bind(fd, &address(HERE, port)).unwrap();
+        port = sys::socket_name(fd, false).unwrap().port;
+    }
+    assert_eq!(ops::connect(first, &address(THERE, 7)), Ok(()));
+    assert_eq!(ops::connect(second, &address(THERE, 7)), Err(Errno(libc::EADDRNOTAVAIL)));
+    assert_eq!(ops::connect(second, &address(THERE, 4444)), Err(Errno(libc::ECONNREFUSED)), "another peer");
+    [first, second].into_iter().for_each(close);
+}
