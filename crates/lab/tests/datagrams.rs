@@ -386,3 +386,38 @@ fn a_datagram_whose_first_fragment_comes_last_arrives_by_the_kernel() {
     assert_eq!(stat.number("/host/counters/stray_fragments"), 2 * 42, "{:?}", stat.json);
     assert_eq!(stat.number("/lanes/0/guard/in_packets"), 0, "{:?}", stat.json);
 }
+
+/// Linux lets sockets that share a port have one peer, too, and the one that was connected last has
+/// the datagrams. (With SO_REUSEPORT it may be any.)
+#[test]
+fn of_sockets_with_the_same_ends_the_last_to_be_connected_hears_the_peer() {
+    const SHARED: &str = r#"
+import select, socket, sys
+family = socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET
+sockets, port = [], 0
+for _ in range(3):
+    s = socket.socket(family, socket.SOCK_DGRAM)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    s.bind((sys.argv[2], port))
+    port = s.getsockname()[1]
+    sockets.append(s)
+for connected in (1, 0, 2):
+    sockets[connected].connect((sys.argv[1], 7000))
+    for question in (b'first', b'second'):
+        sockets[connected].send(question)
+        ready = select.select(sockets, [], [], 10)[0]
+        print(connected, [sockets.index(s) for s in ready], [s.recv(9) for s in ready])
+"#;
+    let both = Both::new();
+    for (ours, theirs) in [(both.pair.a_v4(), both.pair.b_v4()), (both.pair.a_v6(), both.pair.b_v6())] {
+        let mut server = start(both.b(), true, &[python(), "-c", ECHO, &theirs]);
+        bound(both.b(), &mut server, "udp", 7000);
+        let run = |accelerated| {
+            start(both.a(), accelerated, &[python(), "-c", SHARED, &theirs, &ours]).success(PATIENCE).unwrap()
+        };
+        let kernel = run(false);
+        let tickwire = crossing(&both.a_service, 6, || run(true));
+        assert_eq!(tickwire, kernel);
+        assert_eq!(kernel.lines().count(), 6, "{kernel}");
+    }
+}

@@ -88,10 +88,11 @@ impl Stack<'_> {
         (usize::from(port) ^ usize::from(protocol) << 8) & (self.mem.bound.len() - 1)
     }
 
-    /// Enters a connected socket.
+    /// Enters a connected socket. Of UDP sockets with the same ends, which the host lets have one
+    /// port, the one that was connected last is found, as on Linux.
     ///
     /// # Errors
-    /// [`Error::AddressInUse`] if that connection exists.
+    /// [`Error::AddressInUse`] if that connection exists (TCP).
     pub(crate) fn demux_connect(
         &mut self,
         kind: SocketKind,
@@ -100,7 +101,7 @@ impl Stack<'_> {
         remote: Endpoint,
     ) -> Result<()> {
         let protocol = protocol_of(kind);
-        if self.find_connected(protocol, local, remote).is_some() {
+        if protocol == TCP && self.find_connected(protocol, local, remote).is_some() {
             return Err(Error::AddressInUse);
         }
         self.demux_remove(kind, index);

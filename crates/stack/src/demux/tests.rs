@@ -81,7 +81,7 @@ proptest! {
                     let same = |s: &&Socket| {
                         protocol(s.who.0) == protocol(who.0) && s.local == local && s.remote == Some(remote)
                     };
-                    let taken = model.iter().find(same).is_some();
+                    let taken = protocol(who.0) == TCP && model.iter().find(same).is_some();
                     let done = stack.demux_connect(who.0, i, local, remote);
                     prop_assert_eq!(done, if taken { Err(Error::AddressInUse) } else { Ok(()) });
                     if !taken {
@@ -103,7 +103,7 @@ proptest! {
         for (local, remote, udp) in packets {
             let wanted = if udp { UDP } else { TCP };
             let ours = || model.iter().filter(|s| protocol(s.who.0) == wanted);
-            let connected = ours().find(|s| s.local == local && s.remote == Some(remote)).map(|s| s.who);
+            let connected = ours().rfind(|s| s.local == local && s.remote == Some(remote)).map(|s| s.who);
             prop_assert_eq!(stack.find_connected(wanted, local, remote), connected);
             if local.address.is_unspecified() {
                 continue;

@@ -52,8 +52,7 @@ impl Stack<'_> {
     ///
     /// # Errors
     /// [`Error::Stale`]; [`Error::Invalid`] if it is not bound or the addresses do not go together; [`Error::NeedPath`] and
-    /// [`Error::NoPath`] as for sending; [`Error::AddressInUse`] if another socket has that very
-    /// connection.
+    /// [`Error::NoPath`] as for sending.
     pub fn udp_connect(&mut self, id: UdpId, now: Instant, remote: Option<Endpoint>) -> Result<()> {
         let index = self.check(id.into())?;
         let Socket { bound, options, .. } = self.mem.udp[index];
