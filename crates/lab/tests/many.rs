@@ -2,9 +2,9 @@
 
 mod common;
 
-use common::{Both, PATIENCE, bound, built, crossing, python, start};
+use common::{Both, ECHO_SERVER, PATIENCE, bound, built, crossing, python, start};
 use std::time::Duration;
-use tickwire_lab::{CableOptions, ServiceOptions};
+use tickwire_lab::{CableOptions, Process, ServiceOptions, tools};
 
 const SERVER: &str = r#"
 import asyncio, resource, sys
@@ -142,6 +142,42 @@ assert took < 0.1, took
     crossing(&both.a_service, 10, || {
         start(both.a(), true, &[python(), "-c", FULL, &both.pair.b_v4()]).success(PATIENCE).unwrap();
     });
+}
+
+/// Its connections work by the kernel, and the reason is the true one, however many are left.
+#[test]
+fn a_program_without_descriptors_for_a_lane_is_told_so() {
+    const SHORT: &str = r"
+import errno, os, resource, socket, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
+held = []
+try:
+    while True: held.append(os.dup(0))
+except OSError as full:
+    assert full.errno == errno.EMFILE
+for _ in range(int(sys.argv[2])): os.close(held.pop())
+s = socket.create_connection((sys.argv[1], 9000))
+s.sendall(b'x')
+assert s.recv(1) == b'x'
+";
+    const REASON: &str = "the program has as many descriptors as it may";
+    let both = Both::new();
+    let mut server = start(both.b(), false, &[python(), "-c", ECHO_SERVER, &both.pair.b_v4()]);
+    bound(both.b(), &mut server, "tcp", 9000);
+    let short = |left: &str| {
+        let tickwire = tools::tickwire().unwrap();
+        let mut command = both.a().command(tickwire.to_str().unwrap());
+        command.args(["run", "--", python(), "-c", SHORT, &both.pair.b_v4(), left]).env("TICKWIRE_LOG", "1");
+        Process::spawn(command).unwrap()
+    };
+    for left in ["1", "2", "3", "5"] {
+        let mut program = short(left);
+        program.success(PATIENCE).unwrap();
+        assert!(program.stderr().contains(REASON), "{left} left: {}", program.stderr());
+    }
+    let mut program = short("20");
+    crossing(&both.a_service, 2, || program.success(PATIENCE).unwrap());
+    assert!(!program.stderr().contains(REASON), "{}", program.stderr());
 }
 
 /// Says hello and closes at once, so that TIME-WAIT is the server's.

@@ -156,6 +156,10 @@ reasons! {
     BoundLoopback = 57: "the socket is bound to a loopback address, which only this host reaches";
     /// On Linux what is connected afterwards is shut from the beginning.
     Shut = 58: "the program shut the socket before it was connected";
+    /// A lane has some: of its memory, its devices and its connection to the service.
+    Descriptors = 59: "the program has as many descriptors as it may, and a lane needs some of its own: raise that limit (RLIMIT_NOFILE, `ulimit -n`)";
+    /// A process that a program of the lane forked, or which it became.
+    Processes = 60: "the lane has as many processes as it can have";
 }
 
 impl Reason {

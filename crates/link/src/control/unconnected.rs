@@ -15,6 +15,7 @@ pub fn why_unconnected(path: &Path, error: &io::Error) -> Reason {
         // A path that is too long for a socket.
         (io::ErrorKind::InvalidInput, None) => Reason::NotService,
         (_, Some(libc::EPROTOTYPE)) => Reason::NotService,
+        (_, Some(libc::EMFILE)) => Reason::Descriptors,
         // As by the socket of a service that was killed, whose file is left.
         (io::ErrorKind::ConnectionRefused, _)
             if std::fs::metadata(path).is_ok_and(|file| !file.file_type().is_socket()) =>

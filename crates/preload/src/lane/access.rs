@@ -183,7 +183,7 @@ impl Lane {
             Some(slot) => Ok(slot),
             None => lane.with(|access| access.descriptions().take_process(pid.into()).ok_or(Errno(libc::ENOBUFS))),
         };
-        lane.slot.store(slot.map_err(|_| Reason::LaneFull)?, Relaxed);
+        lane.slot.store(slot.map_err(|_| Reason::Processes)?, Relaxed);
         // Those of the program that was this process before an exec.
         let _ = lane.with_quietly(|access| {
             lane.forget_waiters(access, lane.slot());

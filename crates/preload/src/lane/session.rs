@@ -62,7 +62,8 @@ impl Session {
     /// Asks, and waits for the answer.
     ///
     /// # Errors
-    /// If the connection is broken, or the answer no answer; `TimedOut` if the service is silent: its answer may still come, and is not
+    /// If the connection is broken, or the answer no answer; `EMFILE` if this process has no room
+    /// for the descriptors of the answer; `TimedOut` if the service is silent: its answer may still come, and is not
     /// missed; `WouldBlock` if it has not read what it was asked for long.
     pub(crate) fn call(
         &mut self,
@@ -88,6 +89,10 @@ impl Session {
                 // Who waits for the descriptor does not see any more that something came.
                 crate::base::bell::ring();
                 continue;
+            }
+            // This process may have no more descriptors.
+            if incoming.is_short() {
+                return Err(io::Error::from_raw_os_error(libc::EMFILE));
             }
             let (number, reply) =
                 incoming.decode::<Reply>().map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string()))?;

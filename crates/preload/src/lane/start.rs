@@ -321,13 +321,14 @@ fn connect(kept: &mut Option<Listed>) -> Result<Lane, Reason> {
         // An answer that is none to this version.
         Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(Reason::Version),
         Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(Reason::Silent),
+        Err(error) if error.raw_os_error() == Some(libc::EMFILE) => Err(Reason::Descriptors),
         Err(_) => Err(Reason::NoService),
     }
 }
 
 /// Moves a channel to a protected descriptor.
 pub(crate) fn protected(channel: Channel) -> Result<Channel, Reason> {
-    let fd = protect::keep(channel.into_raw_fd()).map_err(|_| Reason::LaneFull)?;
+    let fd = protect::keep(channel.into_raw_fd()).map_err(|_| Reason::Descriptors)?;
     Ok(Channel::from(shared::own(fd)))
 }
 
@@ -337,12 +338,16 @@ pub(crate) fn attach_again(
     token: Token,
     descriptors: bool,
 ) -> Result<(Session, Option<(Limits, Descriptors)>), Reason> {
-    let channel = Channel::connect(&socket_path()).map_err(|_| Reason::NoService)?;
+    let channel = Channel::connect(&socket_path()).map_err(|error| match error.raw_os_error() {
+        Some(libc::EMFILE) => Reason::Descriptors,
+        _ => Reason::NoService,
+    })?;
     let mut session = Session::new(protected(channel)?);
     match session.call(&Request::Attach { lane: number, token, descriptors }, None) {
         Ok((Reply::Attached, _)) => Ok((session, None)),
         Ok((Reply::Lane { limits, .. }, descriptors)) => Ok((session, Some((limits, descriptors)))),
         Ok((Reply::Refused { reason, .. }, _)) => Err(reason),
+        Err(error) if error.raw_os_error() == Some(libc::EMFILE) => Err(Reason::Descriptors),
         _ => Err(Reason::NoService),
     }
 }
@@ -362,7 +367,7 @@ pub(crate) fn attach(
         sys::say(&error.to_string());
         Reason::Version
     })?;
-    let keep = |fd: OwnedFd| protect::keep(fd.into_raw_fd()).map_err(|_| Reason::LaneFull);
+    let keep = |fd: OwnedFd| protect::keep(fd.into_raw_fd()).map_err(|_| Reason::Descriptors);
     let [region, ring, tap, doorbell, standby] =
         [keep(region)?, keep(ring)?, keep(tap)?, keep(doorbell)?, keep(standby)?];
     let handover = Handover { number, token, limits: *limits, region, tap, standby };
