@@ -63,8 +63,8 @@ impl Session {
     ///
     /// # Errors
     /// If the connection is broken, or the answer no answer; `EMFILE` if this process has no room
-    /// for the descriptors of the answer; `TimedOut` if the service is silent: its answer may still come, and is not
-    /// missed; `WouldBlock` if it has not read what it was asked for long.
+    /// for the descriptors of the answer; `TimedOut` if the service is silent: its answer may still
+    /// come, and is not missed; `WouldBlock` if it has not read what it was asked for long.
     pub(crate) fn call(
         &mut self,
         request: &Request,
