@@ -31,8 +31,8 @@ pub(crate) use process::{
     thread_lives, thread_name, wipe_in_children,
 };
 pub(crate) use schedule::{
-    affinity, become_ordinary, become_real_time, current_processor, is_granted_real_time, is_ordinary,
-    processors_online, real_time_priority, set_affinity, set_policy,
+    affinity, become_ordinary, become_real_time, current_processor, is_granted_real_time, is_ordinary, open_to_read,
+    processors_online, read_from_begin, real_time_priority, set_affinity, set_policy,
 };
 pub(crate) use signal::{
     FAULTS, Signals, block_signals, handlers_restart, raise_pipe, restore_signals, waiting_signals,

@@ -17,6 +17,7 @@ use crate::lane::session::Session;
 use crate::lane::waiters::{Asleep, Waiters};
 use crate::table::desc::Descriptions;
 use crate::table::ports::Ports;
+use crate::wait::crowd;
 use core::cell::Cell;
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
@@ -161,6 +162,7 @@ impl Lane {
     /// The reason for which it cannot be used.
     pub(crate) fn new(parts: Parts, slot: Option<usize>) -> core::result::Result<Self, Reason> {
         signal::guard();
+        crowd::prepare();
         let waiters = Waiters::new([parts.ring, parts.handover.tap], parts.standby);
         let lane = Self {
             shared: parts.shared,

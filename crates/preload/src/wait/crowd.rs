@@ -4,13 +4,13 @@
 //! that before it polls, and not only after some microseconds of it. Where each has a processor,
 //! an offer would keep two that talk to each other on one.
 
-use crate::base::inside;
 use crate::c::sys;
+use crate::table::protect;
+use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::Relaxed};
 use std::cell::Cell;
-use std::sync::OnceLock;
 use tickwire_stack::time::{Instant, Span};
 
-/// A look takes some microseconds: three calls of the system.
+/// A look takes a microsecond or two: a call of the system.
 const BETWEEN: Span = Span::from_millis(5);
 
 /// Of the last looks, so many count.
@@ -45,26 +45,38 @@ impl Crowd {
 pub(super) fn is_there(now: Instant) -> bool {
     let mut own = OWN.get();
     if now >= own.next {
-        own.saw(now, look().is_some_and(|running| running > processors()));
+        own.saw(now, look().is_some_and(|running| running > PROCESSORS.load(Relaxed)));
         OWN.set(own);
     }
     own.is_there()
 }
 
+/// The descriptor of the kernel's file; -1: it is not open. A wait may be that of a handler that has
+/// interrupted `malloc`, or of a thread that may be cancelled: it opens none, and takes no memory.
+static FILE: AtomicI32 = AtomicI32::new(-1);
+/// How many processors the machine has: as that file, this knows of no limits to some of them.
+static PROCESSORS: AtomicU32 = AtomicU32::new(u32::MAX);
+
+/// Before the first wait.
+pub(crate) fn prepare() {
+    PROCESSORS.store(sys::processors_online(), Relaxed);
+    if FILE.load(Relaxed) < 0
+        && let Ok(fd) = sys::open_to_read(c"/proc/loadavg").and_then(protect::keep)
+        && FILE.compare_exchange(-1, fd, Relaxed, Relaxed).is_err()
+    {
+        protect::release(fd);
+    }
+}
+
 /// How many threads of the machine run or want to (proc_loadavg(5)).
 fn look() -> Option<u32> {
-    let _inside = inside::enter()?;
-    running(&std::fs::read_to_string("/proc/loadavg").ok()?)
+    let mut text = [0; 64];
+    let len = sys::read_from_begin(FILE.load(Relaxed), &mut text).ok()?;
+    running(core::str::from_utf8(&text[..len]).ok()?)
 }
 
 fn running(loadavg: &str) -> Option<u32> {
     loadavg.split(' ').nth(3)?.split('/').next()?.parse().ok()
-}
-
-/// How many processors the machine has: as that file, this knows of no limits to some of them.
-fn processors() -> u32 {
-    static ONLINE: OnceLock<u32> = OnceLock::new();
-    *ONLINE.get_or_init(sys::processors_online)
 }
 
 #[cfg(test)]
@@ -76,6 +88,11 @@ mod tests {
         assert_eq!(running("0.20 0.18 0.12 3/80 11206\n"), Some(3));
         assert_eq!(running("0.20 0.18 0.12"), None);
         assert_eq!(running("0.20 0.18 0.12 x/80 1"), None);
+        prepare();
+        prepare();
+        let mut looked = None;
+        assert_eq!(crate::c::counting::uses(|| looked = look()), 0, "of the heap");
+        assert!(looked.is_some());
         assert!(look().is_some_and(|running| running > 0), "this thread runs");
     }
 

@@ -14,7 +14,7 @@
 
 mod budget;
 mod call;
-mod crowd;
+pub(crate) mod crowd;
 pub(crate) mod epoll;
 pub(crate) mod epoll_wait;
 pub(crate) mod poll;

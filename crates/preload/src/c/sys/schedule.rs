@@ -1,8 +1,9 @@
 //! How the calling thread is scheduled: its policy and its processors.
 
 use super::check;
-use crate::base::errno::Result;
+use crate::base::errno::{Errno, Result};
 use crate::base::scheduling::{CpuMask, Policy};
+use core::ffi::{CStr, c_int};
 
 /// The calling thread's priority among those of a real-time policy (`sched(7)`), 0 if it is of
 /// none.
@@ -71,6 +72,21 @@ pub(crate) fn set_policy(policy: Policy) -> Result<()> {
         check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) })?;
     }
     Ok(())
+}
+
+/// Opens a file to read. No point of cancellation.
+pub(crate) fn open_to_read(path: &CStr) -> Result<c_int> {
+    // SAFETY: a terminated path.
+    let fd =
+        unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+    if fd < 0 { Err(Errno::last()) } else { Ok(fd as c_int) }
+}
+
+/// Reads a file from its beginning. No point of cancellation.
+pub(crate) fn read_from_begin(fd: c_int, into: &mut [u8]) -> Result<usize> {
+    // SAFETY: the buffer is as long as said.
+    let len = unsafe { libc::syscall(libc::SYS_pread64, fd, into.as_mut_ptr(), into.len(), 0_i64) };
+    usize::try_from(len).map_err(|_| Errno::last())
 }
 
 /// How many processors are online.
