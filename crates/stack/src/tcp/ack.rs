@@ -66,7 +66,7 @@ impl Socket {
         self.left_out.arrived(now, len, self.receive_mss.min(self.mss), pushed, behind, rtt);
         let merged = merged_of > 0;
         let each = if merged { merged_of } else { len };
-        self.receive_mss = self.receive_mss.max(each.min(0xffff) as u16);
+        self.receive_mss = self.receive_mss.max(each.min(self.offered_mss.into()) as u16);
         let unacknowledged = self.recv.next.since(self.acked);
         let full = 2 * u32::from(self.receive_mss);
         self.recv.ack_may_wait = pushed && unacknowledged <= MOST_HELD && !self.settings.quickack;

@@ -89,6 +89,7 @@ impl Stack<'_> {
         if settings.max_segment != 0 {
             s.receive_mss = s.receive_mss.min(settings.max_segment);
         }
+        s.offered_mss = s.receive_mss;
         // Nothing may be sent or counted before `establish` knows better, but what divides by them never meets a zero.
         s.mss = MIN_MSS;
         s.cc = Congestion::new(settings.algorithm, u32::from(MIN_MSS));

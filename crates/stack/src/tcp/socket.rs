@@ -245,6 +245,8 @@ pub struct Socket {
     /// What our SYN said, and the largest segment seen: what a "full segment" is when
     /// acknowledging.
     pub(super) receive_mss: u16,
+    /// What our SYN said: no segment of the peer's is longer, whatever has put several together.
+    pub(super) offered_mss: u16,
     /// ISS and IRS.
     pub(super) iss: Seq,
     pub(super) irs: Seq,
