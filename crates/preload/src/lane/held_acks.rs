@@ -37,13 +37,12 @@ impl Holding {
     /// something to acknowledge. Whether that is held back.
     fn answers(&mut self, now: Instant, held: bool) -> bool {
         self.is_back(now);
-        if held || !self.left.is_never() {
-            self.left = now;
-        }
         if !held {
-            self.since = Instant::NEVER;
+            // It is messages that are counted, not what the program does with them.
+            (self.left, self.since) = (Instant::NEVER, Instant::NEVER);
             return false;
         }
+        self.left = now;
         if self.since.is_never() {
             self.since = now;
         }
