@@ -3,6 +3,7 @@
 
 use crate::c::sys;
 use crate::socket::treatment::{self, IPV6_MULTICAST_ALL};
+use crate::socket::via::SO_BINDTOIFINDEX;
 use crate::table::desc::flag;
 use core::ffi::c_int;
 use libc::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, SOL_SOCKET};
@@ -57,9 +58,9 @@ const ALL: &[(c_int, c_int)] = &[
 /// Whether a listener that has set an option has something to give by [`copy`]. The kernel notes that
 /// a buffer's size was set (`SO_BUF_LOCK`).
 pub(super) fn concerns(level: c_int, name: c_int) -> bool {
-    ALL.contains(&(level, name))
-        || (level, name) == (SOL_SOCKET, libc::SO_SNDBUF)
-        || (level, name) == (SOL_SOCKET, libc::SO_RCVBUF)
+    const OTHERS: [c_int; 5] =
+        [libc::SO_SNDBUF, libc::SO_RCVBUF, libc::SO_SNDBUFFORCE, libc::SO_RCVBUFFORCE, SO_BINDTOIFINDEX];
+    ALL.contains(&(level, name)) || level == SOL_SOCKET && OTHERS.contains(&name)
 }
 
 /// The flag that tells an option of an accepted socket with these `flags`: nearly every listener has
@@ -83,9 +84,9 @@ pub(super) fn flags(flags: u64, address: Address) -> u64 {
     flags & SAME | if is_only { flag::V6ONLY } else { 0 }
 }
 
-/// Gives the kernel socket `to` what `from`, that of a listener, has.
-pub(super) fn copy(from: c_int, to: c_int) {
-    for &(level, name) in ALL {
+/// Gives the kernel socket `to` what `from`, that of a listener, has; `v6`: they are of IPv6.
+pub(super) fn copy(from: c_int, to: c_int, v6: bool) {
+    for &(level, name) in ALL.iter().filter(|&&(level, _)| v6 || level != IPPROTO_IPV6) {
         let (mut theirs, mut own) = ([0; 16], [0; 16]);
         let Ok(len) = sys::option_bytes(from, level, name, &mut theirs) else { continue };
         if sys::option_bytes(to, level, name, &mut own) != Ok(len) || theirs != own {

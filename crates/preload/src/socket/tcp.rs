@@ -164,7 +164,7 @@ fn take(lane: &'static Lane, listener: &Same, flags: c_int) -> Result<(c_int, [u
     match taken {
         Ok((new, remote, same)) => {
             if same & flag::INHERITED != 0 {
-                inherited::copy(listener_fd, fd);
+                inherited::copy(listener_fd, fd, v6);
             }
             open::enter(fd, Entry::Tcp(new));
             let (bytes, len) = name::emit(remote, v6, 0);
