@@ -37,7 +37,8 @@
 //! * A program that confines itself by `prctl(PR_SET_SECCOMP)` leaves its lane then: its connections are reset, everything else becomes the kernel's, and
 //!   `tickwire stat` lists it with that reason (by the connection that it has, so no system call is needed any more for it). A filter
 //!   that is installed by a direct system call (as libseccomp does) must allow what the library calls.
-//! * A bad pointer of the program is a fault, not `EFAULT`.
+//! * A bad pointer of a thread that has blocked `SIGSEGV`, or of a program that ignores it, is a
+//!   fault, not `EFAULT`.
 //! * Whether an interrupted call restarts is decided by all handlers of the program together: it restarts if all of them were installed
 //!   with `SA_RESTART`, since which of them ran cannot be seen.
 //! * `vfork` is `fork`. The lane's descriptors have numbers above the soft limit, which a program cannot name; where soft and hard limit are the same, they

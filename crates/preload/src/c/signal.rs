@@ -291,9 +291,15 @@ fn behind_ours(signal: c_int, action: &libc::sigaction) -> Option<libc::sigactio
     Some(behind)
 }
 
-/// The same; the action is remembered.
+/// The same; the action is remembered. One that is the kernel's alone ends what was before: `guard`
+/// may put ours before it later.
 fn changed(signal: c_int, action: &libc::sigaction) -> Option<libc::sigaction> {
-    let behind = behind_ours(signal, action)?;
+    let Some(behind) = behind_ours(signal, action) else {
+        if BAD_POINTER.contains(&signal) {
+            remember(signal, Installed::DEFAULT);
+        }
+        return None;
+    };
     if action.sa_sigaction != ours() {
         remember(signal, Installed::of(action));
     }
