@@ -113,17 +113,8 @@ impl Source for Buffers<'_> {
     }
 
     fn is_there(&self) -> bool {
-        let (mut at, mut offset, mut left) = (self.at, self.offset, self.left);
-        while left > 0 {
-            // SAFETY: as in `walk`.
-            let entry = unsafe { &*self.iov.add(at) };
-            let n = (entry.iov_len - offset).min(left);
-            if !guarded::can_read(entry.iov_base.cast::<u8>().wrapping_add(offset), n) {
-                return false;
-            }
-            (at, offset, left) = (at + 1, 0, left - n);
-        }
-        true
+        let mut ahead = Self { ..*self };
+        ahead.walk(self.left, |piece, n, _| guarded::can_read(piece, n)) == self.left
     }
 }
 

@@ -320,8 +320,11 @@ fn as_installed(signal: c_int, installed: Installed, action: &mut libc::sigactio
     }
 }
 
-/// Puts what `signal` and its kin installed behind our handler; the answer is theirs as the program knows it.
-fn adopt(signal: c_int, before: Installed, answer: sighandler_t) -> sighandler_t {
+/// Puts what `signal` and its kin `install` behind our handler; the answer is theirs as the program
+/// knows it.
+fn adopt(signal: c_int, install: impl FnOnce() -> sighandler_t) -> sighandler_t {
+    let before = installed(signal);
+    let answer = install();
     // SAFETY: all zero is a valid action, and is filled in; the changed one differs in the handler, which is a function of ours.
     unsafe {
         let mut action: libc::sigaction = zeroed();
@@ -357,37 +360,32 @@ export! {
 
     /// `signal(3)`.
     fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
-        let before = installed(signal);
         // SAFETY: the program's arguments go on unchanged.
-        adopt(signal, before, unsafe { real::signal(signal, handler) })
+        adopt(signal, || unsafe { real::signal(signal, handler) })
     }
 
     /// `bsd_signal(3)`.
     fn bsd_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
-        let before = installed(signal);
         // SAFETY: the program's arguments go on unchanged.
-        adopt(signal, before, unsafe { real::signal(signal, handler) })
+        unsafe { self::signal(signal, handler) }
     }
 
     /// `ssignal(3)`, which is `signal`.
     fn ssignal(signal: c_int, handler: sighandler_t) -> sighandler_t {
-        let before = installed(signal);
         // SAFETY: the program's arguments go on unchanged.
-        adopt(signal, before, unsafe { real::signal(signal, handler) })
+        unsafe { self::signal(signal, handler) }
     }
 
     /// `sysv_signal(3)`.
     fn sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
-        let before = installed(signal);
         // SAFETY: the program's arguments go on unchanged.
-        adopt(signal, before, unsafe { real::__sysv_signal(signal, handler) })
+        unsafe { __sysv_signal(signal, handler) }
     }
 
     /// What `signal` is in a program that is compiled for strict C or POSIX.
     fn __sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
-        let before = installed(signal);
         // SAFETY: the program's arguments go on unchanged.
-        adopt(signal, before, unsafe { real::__sysv_signal(signal, handler) })
+        adopt(signal, || unsafe { real::__sysv_signal(signal, handler) })
     }
 
     /// `sigaction` by another name of the C library's.
@@ -398,8 +396,7 @@ export! {
 
     /// `sigset(3)`.
     fn sigset(signal: c_int, handler: sighandler_t) -> sighandler_t {
-        let before = installed(signal);
         // SAFETY: the program's arguments go on unchanged.
-        adopt(signal, before, unsafe { real::sigset(signal, handler) })
+        adopt(signal, || unsafe { real::sigset(signal, handler) })
     }
 }

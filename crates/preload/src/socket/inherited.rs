@@ -1,5 +1,6 @@
-//! The options that a connection has of its listener and that the kernel socket tells: as on Linux, a
-//! connection begins as a copy of its listener, but the kernel socket behind an accepted one is new.
+//! The options that a connection has of its listener and that the kernel socket tells: as on Linux,
+//! a connection begins as a copy of its listener, but the kernel socket behind an accepted one is
+//! new.
 
 use crate::c::sys;
 use crate::socket::treatment::{self, IPV6_MULTICAST_ALL};
@@ -55,16 +56,16 @@ const ALL: &[(c_int, c_int)] = &[
     (IPPROTO_TCP, libc::TCP_FASTOPEN_NO_COOKIE),
 ];
 
-/// Whether a listener that has set an option has something to give by [`copy`]. The kernel notes that
-/// a buffer's size was set (`SO_BUF_LOCK`).
+/// Whether a listener that has set an option has something to give by [`copy`]. The kernel notes
+/// that a buffer's size was set (`SO_BUF_LOCK`).
 pub(super) fn concerns(level: c_int, name: c_int) -> bool {
     const OTHERS: [c_int; 5] =
         [libc::SO_SNDBUF, libc::SO_RCVBUF, libc::SO_SNDBUFFORCE, libc::SO_RCVBUFFORCE, SO_BINDTOIFINDEX];
     ALL.contains(&(level, name)) || level == SOL_SOCKET && OTHERS.contains(&name)
 }
 
-/// The flag that tells an option of an accepted socket with these `flags`: nearly every listener has
-/// set it, or the kernel has.
+/// The flag that tells an option of an accepted socket with these `flags`: nearly every listener
+/// has set it, or the kernel has.
 pub(super) fn flag_of(level: c_int, name: c_int, flags: u64) -> Option<u64> {
     let bit = match (level, name) {
         (SOL_SOCKET, libc::SO_REUSEADDR) => flag::REUSE_ADDRESS,
@@ -94,6 +95,6 @@ pub(super) fn copy(from: c_int, to: c_int, v6: bool) {
             let _ = sys::set_option_bytes(to, level, name, &theirs[..len]);
         }
     }
-    // This one it has not, but whoever sets IP_TOS sets it, too (sk_clone).
+    // A connection has none of its listener's (sk_clone), but setting IP_TOS sets it, too.
     let _ = sys::set_option(to, SOL_SOCKET, libc::SO_PRIORITY, &0_i32);
 }

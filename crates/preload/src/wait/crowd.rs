@@ -51,8 +51,9 @@ pub(super) fn is_there(now: Instant) -> bool {
     own.is_there()
 }
 
-/// The descriptor of the kernel's file; -1: it is not open. A wait may be that of a handler that has
-/// interrupted `malloc`, or of a thread that may be cancelled: it opens none, and takes no memory.
+/// The descriptor of the kernel's file; -1: it is not open. A wait may be that of a handler that
+/// has interrupted `malloc`, or of a thread that may be cancelled: it opens none, and takes no
+/// memory.
 static FILE: AtomicI32 = AtomicI32::new(-1);
 /// How many processors the machine has: as that file, this knows of no limits to some of them.
 static PROCESSORS: AtomicU32 = AtomicU32::new(u32::MAX);
