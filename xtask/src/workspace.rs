@@ -24,7 +24,8 @@ pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
     for (name, _) in std::env::vars_os() {
-        let of_our_package = |name: &str| name.starts_with("CARGO_MANIFEST_") || name.starts_with("CARGO_PKG_");
+        let of_our_package =
+            |name: &str| name == "OUT_DIR" || name.starts_with("CARGO_MANIFEST_") || name.starts_with("CARGO_PKG_");
         if name.to_str().is_some_and(of_our_package) {
             command.env_remove(name);
         }
