@@ -25,8 +25,9 @@ pub use error::{Error, Result};
 pub use event::{Event, Monitor};
 pub use link::Link;
 pub use neighbour::{Neighbour, Reachability};
-pub use resolve::{Answer, Nic, Query, Why};
+pub use resolve::{Answer, Nic, Why};
 pub use route::{Route, RouteKind, RouteQuery};
+pub use tickwire_stack::path::Query;
 pub use xdp::{XdpFeatures, XdpInfo};
 
 use netlink::Netlink;

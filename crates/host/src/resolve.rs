@@ -1,22 +1,10 @@
 //! How to reach a destination: route and neighbour together, and the reason where a lane cannot.
 
 use crate::Host;
-use crate::error::Result;
 use crate::neighbour::{Neighbour, Reachability};
 use crate::route::{Route, RouteKind, RouteQuery};
 use tickwire_stack::addr::{Address, Family, Mac};
-use tickwire_stack::path::{PathInfo, PathState};
-
-/// A question for [`Host::resolve`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Query {
-    /// Where to.
-    pub destination: Address,
-    /// From which of the host's addresses; unspecified if the host may choose.
-    pub source: Address,
-    /// By which interface; 0 if the host may choose.
-    pub interface: u32,
-}
+use tickwire_stack::path::{PathInfo, PathState, Query};
 
 /// What a path needs to know of an accelerated interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +24,8 @@ pub enum Why {
     Broadcast,
     /// The route leaves by an interface that is not accelerated (its index).
     Interface(u32),
+    /// Lanes cannot send from this source address by that interface.
+    Source,
     /// There is no route.
     NoRoute,
     /// The neighbour does not answer.
@@ -63,9 +53,9 @@ fn kernel(path: PathInfo, state: PathState, why: Why) -> Step {
     Step::Final(Answer { path: PathInfo { state, ..path }, next_hop: None, why: Some(why) })
 }
 
-fn decide(query: &Query, route: &Route, nic: Option<Nic>) -> Step {
+fn decide(query: &Query, route: &Route, nic: Result<Nic, Why>) -> Step {
     let mut path = PathInfo {
-        destination: query.destination,
+        query: *query,
         source: route.source.unwrap_or(query.source),
         interface: route.interface,
         ..PathInfo::default()
@@ -80,8 +70,9 @@ fn decide(query: &Query, route: &Route, nic: Option<Nic>) -> Step {
         RouteKind::Broadcast => return kernel(path, PathState::Kernel, Why::Broadcast),
         RouteKind::Unicast | RouteKind::Multicast => {}
     }
-    let Some(nic) = nic else {
-        return kernel(path, PathState::Kernel, Why::Interface(route.interface));
+    let nic = match nic {
+        Ok(nic) => nic,
+        Err(why) => return kernel(path, PathState::Kernel, why),
     };
     path.mtu = route.mtu.map_or(nic.mtu, |mtu| mtu.min(nic.mtu));
     path.source_mac = nic.mac;
@@ -106,21 +97,27 @@ pub fn apply_neighbour(path: &mut PathInfo, neighbour: Option<&Neighbour>) {
 }
 
 impl Host {
-    /// Finds out how to reach a destination. `accelerated` says which interfaces lanes can use. A neighbour that is
-    /// unknown or stale is prodded, so that an event will follow.
+    /// Finds out how to reach a destination. `accelerated` says of an interface and a source
+    /// address whether lanes can use them, or why not. A neighbour that is unknown or stale is
+    /// prodded, so that an event will follow.
     ///
     /// # Errors
     /// If the kernel cannot be asked.
-    pub fn resolve(&mut self, query: &Query, accelerated: impl Fn(u32) -> Option<Nic>) -> Result<Answer> {
+    pub fn resolve(
+        &mut self,
+        query: &Query,
+        accelerated: impl Fn(u32, Address) -> Result<Nic, Why>,
+    ) -> crate::error::Result<Answer> {
         if query.destination.is_limited_broadcast() || query.destination.is_unspecified() {
-            let path = PathInfo { destination: query.destination, state: PathState::Kernel, ..PathInfo::default() };
+            let path = PathInfo { query: *query, state: PathState::Kernel, ..PathInfo::default() };
             let why = if query.destination.is_unspecified() { Why::Loopback } else { Why::Broadcast };
             return Ok(Answer { path, next_hop: None, why: Some(why) });
         }
         let source = Some(query.source).filter(|s| !s.is_unspecified());
         let route = RouteQuery { destination: query.destination, source, interface: query.interface, mark: 0 };
         let route = self.route(&route)?;
-        match decide(query, &route, accelerated(route.interface)) {
+        let from = if query.source.is_unspecified() { route.source.unwrap_or(Address::ANY) } else { query.source };
+        match decide(query, &route, accelerated(route.interface, from)) {
             Step::Final(answer) => Ok(answer),
             Step::Neighbour { hop, mut path } => {
                 let known = self.neighbour(path.interface, hop)?;
@@ -159,7 +156,7 @@ mod tests {
     }
 
     fn query(destination: Address) -> Query {
-        Query { destination, source: Address::ANY_V4, interface: 0 }
+        Query::to(destination)
     }
 
     fn final_answer(step: Step) -> Answer {
@@ -172,10 +169,11 @@ mod tests {
     #[test]
     fn what_a_lane_cannot_reach_goes_to_the_kernel_with_a_reason() {
         for (kind, nic, state, why) in [
-            (RouteKind::Local, Some(NIC), PathState::Kernel, Why::Loopback),
-            (RouteKind::Broadcast, Some(NIC), PathState::Kernel, Why::Broadcast),
-            (RouteKind::Unicast, None, PathState::Kernel, Why::Interface(5)),
-            (RouteKind::Unreachable, Some(NIC), PathState::Unreachable, Why::NoRoute),
+            (RouteKind::Local, Ok(NIC), PathState::Kernel, Why::Loopback),
+            (RouteKind::Broadcast, Ok(NIC), PathState::Kernel, Why::Broadcast),
+            (RouteKind::Unicast, Err(Why::Interface(5)), PathState::Kernel, Why::Interface(5)),
+            (RouteKind::Unicast, Err(Why::Source), PathState::Kernel, Why::Source),
+            (RouteKind::Unreachable, Ok(NIC), PathState::Unreachable, Why::NoRoute),
         ] {
             let answer = final_answer(decide(&query(THERE), &route(kind), nic));
             assert_eq!((answer.path.state, answer.why), (state, Some(why)));
@@ -185,7 +183,7 @@ mod tests {
     #[test]
     fn groups_need_no_neighbour() {
         let group = Address::v4([239, 129, 2, 3]);
-        let answer = final_answer(decide(&query(group), &route(RouteKind::Multicast), Some(NIC)));
+        let answer = final_answer(decide(&query(group), &route(RouteKind::Multicast), Ok(NIC)));
         assert_eq!(answer.path.state, PathState::Ready);
         assert_eq!(answer.path.next_hop_mac, Mac([0x01, 0, 0x5e, 1, 2, 3]));
     }
@@ -194,7 +192,7 @@ mod tests {
     fn the_router_is_the_next_hop_and_the_smaller_mtu_counts() {
         let gateway = Address::v4([10, 0, 0, 254]);
         let via = Route { gateway: Some(gateway), mtu: Some(1400), ..route(RouteKind::Unicast) };
-        match decide(&query(Address::v4([192, 0, 2, 1])), &via, Some(NIC)) {
+        match decide(&query(Address::v4([192, 0, 2, 1])), &via, Ok(NIC)) {
             Step::Neighbour { hop, path } => {
                 assert_eq!((hop, path.mtu), (gateway, 1400));
                 assert_eq!(path.source_mac, NIC.mac);

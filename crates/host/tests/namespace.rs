@@ -113,12 +113,8 @@ fn paths_are_resolved_by_the_kernel_and_events_tell_when() {
         ip("route add unreachable 10.66.0.0/16");
         let ours = host.link_by_name("a0").unwrap().unwrap();
         let nic = Nic { mac: ours.mac.unwrap(), mtu: ours.mtu };
-        let nics = |i| (i == ours.index).then_some(nic);
-        let query = |text: &str| Query {
-            destination: text.parse::<std::net::IpAddr>().unwrap().into(),
-            source: Address::ANY,
-            interface: 0,
-        };
+        let nics = |i, _| if i == ours.index { Ok(nic) } else { Err(Why::Interface(i)) };
+        let query = |text: &str| Query::to(text.parse::<std::net::IpAddr>().unwrap().into());
         for there in ["10.9.0.2", "fd09::2"] {
             let q = query(there);
             let first = host.resolve(&q, nics).unwrap();
@@ -148,7 +144,13 @@ fn paths_are_resolved_by_the_kernel_and_events_tell_when() {
         ] {
             assert_eq!(host.resolve(&query(there), nics).unwrap().why, Some(why), "{there}");
         }
-        assert_eq!(host.resolve(&query("10.9.0.2"), |_| None).unwrap().why, Some(Why::Interface(ours.index)));
+        let none = |i, _| Err(Why::Interface(i));
+        assert_eq!(host.resolve(&query("10.9.0.2"), none).unwrap().why, Some(Why::Interface(ours.index)));
+        // Asked with the address from which it would be.
+        let of_own = |_, source| if source == query("10.9.0.1").destination { Ok(nic) } else { Err(Why::Source) };
+        for asked in [query("10.9.0.2"), query("10.9.0.2").from(query("10.9.0.1").destination)] {
+            assert_eq!(host.resolve(&asked, of_own).unwrap().why, None, "{asked:?}");
+        }
         let group = Query { interface: ours.index, ..query("239.1.2.3") };
         assert_eq!(host.resolve(&group, nics).unwrap().path.state, PathState::Ready);
         let silent = query("10.9.0.77");

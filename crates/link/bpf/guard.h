@@ -81,7 +81,7 @@ static __always_inline __u32 see_answer(struct packet *p, const struct frame *f,
 	if (!note_answer(p, lane, bpf_ntohl(*(__be32 *)(tcp + 4)), bpf_ntohl(*(__be32 *)(tcp + 8))))
 		return nic;
 	struct ethernet *eth = f->data;
-	struct hop_value *hop = bpf_map_lookup_elem(&hops, &p->destination);
+	struct hop_value *hop = bpf_map_lookup_elem(&hops, (struct hop_key *)&p->source);
 	if (!hop || (void *)(eth + 1) > f->end)
 		return nic;
 	/* What the host said may be of a NIC that has been given up, or has another address now. */

@@ -97,7 +97,13 @@ struct address_value {
 	__u8 pad[2];
 };
 
-/* How the host has said that somebody is reached: the Ethernet addresses, and the NIC to leave by. */
+/* From which of the host's addresses to which: the first fields of `struct packet`. */
+struct hop_key {
+	struct address source;
+	struct address destination;
+};
+
+/* How the host has said that a peer is reached: the Ethernet addresses, and the NIC to leave by. */
 struct hop_value {
 	__u8 destination[6];
 	__u8 source[6];
@@ -328,11 +334,11 @@ struct {
 	__type(value, __u32);
 } sources SEC(".maps");
 
-/* What the host has said of those to whom lanes send, by address: the latest that it has said to any lane. */
+/* What the host has said of the ways that connections of lanes go. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 16384);
-	__type(key, struct address);
+	__type(key, struct hop_key);
 	__type(value, struct hop_value);
 } hops SEC(".maps");
 

@@ -89,7 +89,7 @@ pub mod map {
     pub const ADDRESSES: &str = "addresses";
     /// [`super::SourceKey`] -> NIC.
     pub const SOURCES: &str = "sources";
-    /// Address, 16 bytes -> [`super::HopValue`].
+    /// [`super::HopKey`] -> [`super::HopValue`].
     pub const HOPS: &str = "hops";
     /// [`super::OwnedKey`] -> [`super::OwnedValue`].
     pub const OWNED: &str = "owned";
@@ -134,6 +134,7 @@ plain! {
     GroupValue: 80,
     AddressKey: 20,
     AddressValue: 8,
+    HopKey: 32,
     HopValue: 16,
     SourceKey: 24,
     OwnedKey: 24,
@@ -345,7 +346,23 @@ impl AddressValue {
     }
 }
 
-/// How somebody is reached.
+/// From which of the host's addresses to which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct HopKey {
+    source: [u8; 16],
+    destination: [u8; 16],
+}
+
+impl HopKey {
+    /// The key of the way between two addresses.
+    #[must_use]
+    pub const fn new(source: Address, destination: Address) -> Self {
+        Self { source: source.0, destination: destination.0 }
+    }
+}
+
+/// How a peer is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct HopValue {

@@ -10,7 +10,7 @@ use tickwire_link::control::{
 use tickwire_sim::corpus;
 use tickwire_stack::Limits;
 use tickwire_stack::addr::{Address, Endpoint, Mac};
-use tickwire_stack::path::PathInfo;
+use tickwire_stack::path::{PathInfo, Query};
 
 fn named(name: &'static str, message: &impl MessageTo) -> (&'static str, Vec<u8>) {
     let mut out = Vec::new();
@@ -23,7 +23,7 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
     let peer = Endpoint::new(Address::v4([10, 0, 0, 2]), 80);
     let (claim, lane, reason) = (Claim(1), 3, Reason::None);
     let membership = Membership { group: Address::v4([239, 1, 1, 1]), source: Address::ANY_V4, interface: 2 };
-    let path = PathInfo { destination: peer.address, mtu: 1500, ..PathInfo::default() };
+    let path = PathInfo { query: Query::to(peer.address), mtu: 1500, ..PathInfo::default() };
     let remotes = Remotes::new(&[peer; 5]);
     let parts = Parts::new(&[Part { claim, remote: peer }; 5]);
     let (name, limits, token) = (Name::new("nginx"), Limits::DEFAULT, Token([7; 16]));

@@ -3,7 +3,7 @@
 
 use std::fs;
 use tickwire_stack::addr::{Address, Mac};
-use tickwire_stack::path::{PathInfo, PathState};
+use tickwire_stack::path::{PathInfo, PathState, Query};
 use tickwire_stack::tcp::{Algorithm, Ecn};
 use tickwire_stack::time::Span;
 use tickwire_stack::{Config, Limits};
@@ -65,10 +65,10 @@ impl Setup {
         Ok(setup)
     }
 
-    /// The way to any destination: there is one interface.
-    pub(crate) fn path_to(&self, destination: Address) -> PathInfo {
+    /// The answer to any query: there is one interface.
+    pub(crate) fn path_to(&self, query: Query) -> PathInfo {
         PathInfo {
-            destination,
+            query,
             source: self.local,
             interface: 1,
             mtu: self.mtu,

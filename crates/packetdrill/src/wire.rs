@@ -6,6 +6,7 @@ use crate::setup::{LIMITS, Setup};
 use std::collections::VecDeque;
 use tickwire_stack::addr::Address;
 use tickwire_stack::frame::{FRAME_SIZE, FrameId};
+use tickwire_stack::path::Query;
 use tickwire_stack::time::Instant;
 use tickwire_stack::{OwnedMemory, Stack};
 
@@ -59,10 +60,13 @@ impl Wire {
 
     /// Where connections to that destination come from; the stack knows the way from now on.
     pub(crate) fn source_for(&mut self, destination: Address) -> Address {
-        let info = self.setup.path_to(destination);
-        let now = self.now;
-        self.stack().path_set(info, now);
-        info.source
+        let (query, now) = (Query::to(destination), self.now);
+        let source = self.setup.path_to(query).source;
+        for query in [query, query.from(source)] {
+            let info = self.setup.path_to(query);
+            self.stack().path_set(info, now);
+        }
+        source
     }
 
     /// When the stack wants to be told the time.
@@ -87,7 +91,7 @@ impl Wire {
             Some(6) => [0x86, 0xdd],
             _ => return false,
         };
-        let path = self.setup.path_to(Address::ANY);
+        let path = self.setup.path_to(Query::default());
         let frame = [&path.source_mac.0[..], &path.next_hop_mac.0, &ethertype, packet].concat();
         let now = self.now;
         self.stack();
@@ -107,8 +111,8 @@ impl Wire {
         self.stack();
         let mut stack = self.memory.stack();
         loop {
-            while let Some(address) = stack.take_request() {
-                stack.path_set(self.setup.path_to(address), now);
+            while let Some(query) = stack.take_request() {
+                stack.path_set(self.setup.path_to(query), now);
             }
             self.completed.drain(..).for_each(|frame| stack.completed(frame));
             let mut taken = Vec::new();

@@ -278,12 +278,12 @@ mod tests {
     #[test]
     fn only_the_latest_state_of_a_path_is_told() {
         let (mut connection, client) = pair(5);
-        let query = Query { destination: Address::v4([10, 0, 0, 1]), source: Address::ANY_V4, interface: 0 };
+        let query = Query::to(Address::v4([10, 0, 0, 1]));
         for _ in 0..10 {
             connection.path_changed(query);
         }
         let latest = |q: &Query| {
-            let path = PathInfo { destination: q.destination, mtu: 1400, ..PathInfo::default() };
+            let path = PathInfo { query: *q, mtu: 1400, ..PathInfo::default() };
             Some(Push::PathChanged { path, reason: Reason::None })
         };
         assert!(!connection.flush(latest).unwrap());

@@ -213,7 +213,7 @@ impl Service {
         let mut told: BTreeMap<LaneId, Vec<Query>> = BTreeMap::new();
         for (query, lanes) in self.refreshing.drain(..self.refreshing.len().min(SLICE)) {
             let nics = &self.nics;
-            let answer = match self.host.resolve(&query, |index| nics.path(index)) {
+            let answer = match self.host.resolve(&query, |index, source| nics.path(index, source)) {
                 Ok(answer) => answer,
                 Err(error) => {
                     tracing::debug!(%error, "a path could not be asked for anew");

@@ -23,6 +23,7 @@ mod listing;
 mod nics;
 mod numbers;
 mod offload;
+mod own_addresses;
 mod pins;
 mod programs;
 mod proof;

@@ -1,10 +1,11 @@
 //! The accelerated interfaces: which they are, how divert is attached to each, and their addresses.
 
 use crate::config::{Attach, Config};
+use crate::own_addresses::OwnAddresses;
 use crate::programs::{NicHook, Programs};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use tickwire_host::{InterfaceAddress, Link, Nic as PathNic, XdpInfo};
+use tickwire_host::{InterfaceAddress, Link, Nic as PathNic, Why, XdpInfo};
 use tickwire_link::control::{Accelerated, AttachMode, Name, Reason};
 use tickwire_link::sys_packet::PacketSender;
 use tickwire_stack::addr::{Address, Mac};
@@ -27,6 +28,7 @@ pub(crate) struct Nic {
 #[derive(Debug, Default)]
 pub(crate) struct Nics {
     all: BTreeMap<u32, Nic>,
+    own: OwnAddresses,
 }
 
 /// Up to this MTU a frame fits into one page with everything that XDP keeps beside it.
@@ -60,15 +62,11 @@ impl Nics {
         if let Some(mac) = link.mac
             && mac != nic.mac
         {
-            for &address in &nic.addresses {
-                programs.remove_address(link.index, address, nic.mac);
-                if let Err(error) = programs.add_address(link.index, address, mac) {
-                    tracing::warn!(interface = link.name, %error, "cannot enter an address");
-                }
-            }
             nic.mac = mac;
         }
-        if before == *link { Effect::None } else { Effect::Paths }
+        let effect = if before == *link { Effect::None } else { Effect::Paths };
+        self.settle(programs);
+        effect
     }
 
     fn add(&mut self, link: &Link, config: &Config, programs: &mut Programs) -> Effect {
@@ -86,15 +84,14 @@ impl Nics {
         };
         hook(&mut nic, config, programs);
         self.all.insert(link.index, nic);
+        self.settle(programs);
         Effect::Came
     }
 
     /// Forgets a link that is gone.
     pub(crate) fn link_gone(&mut self, index: u32, programs: &mut Programs) -> Effect {
         let Some(nic) = self.all.remove(&index) else { return Effect::None };
-        for &address in &nic.addresses {
-            programs.remove_address(index, address, nic.mac);
-        }
+        self.settle(programs);
         programs.remove_nic(index);
         tracing::info!(interface = nic.link.name, "no longer accelerated");
         Effect::Went
@@ -109,9 +106,7 @@ impl Nics {
         if !nic.addresses.insert(address.address) {
             return false;
         }
-        if let Err(error) = programs.add_address(address.interface, address.address, nic.mac) {
-            tracing::warn!(interface = nic.link.name, address = %address.address, %error, "cannot enter an address");
-        }
+        self.settle(programs);
         true
     }
 
@@ -120,15 +115,28 @@ impl Nics {
         let Some(nic) = self.all.get_mut(&address.interface) else { return false };
         let had = nic.addresses.remove(&address.address);
         if had {
-            programs.remove_address(address.interface, address.address, nic.mac);
+            self.settle(programs);
         }
         had
     }
 
-    /// What a path needs to know of an interface; `None` if lanes cannot use it now.
-    pub(crate) fn path(&self, index: u32) -> Option<PathNic> {
-        let nic = self.all.get(&index).filter(|nic| nic.hook.is_some() && nic.link.up)?;
-        Some(PathNic { mac: nic.mac, mtu: nic.link.mtu })
+    /// Makes the maps agree with the addresses.
+    fn settle(&mut self, programs: &mut Programs) {
+        let used = self.all.values().filter(|nic| nic.hook.is_some());
+        self.own.settle(used.map(|nic| (nic.link.index, nic.mac, &nic.addresses)), programs);
+    }
+
+    /// What a path needs to know of an interface by which it leaves.
+    ///
+    /// # Errors
+    /// Why lanes cannot use it now, or not from this address.
+    pub(crate) fn path(&self, index: u32, source: Address) -> Result<PathNic, Why> {
+        let usable = self.all.get(&index).filter(|nic| nic.hook.is_some() && nic.link.up);
+        let nic = usable.ok_or(Why::Interface(index))?;
+        if !self.own.lets_out(source, nic.mac, index) {
+            return Err(Why::Source);
+        }
+        Ok(PathNic { mac: nic.mac, mtu: nic.link.mtu })
     }
 
     /// Sends a frame by the interface that has both its source addresses, without waiting.

@@ -123,7 +123,7 @@ pub(crate) struct Programs {
     nics: DevMapHash<MapData>,
     addresses: HashMap<MapData, bpf::AddressKey, bpf::AddressValue>,
     sources: HashMap<MapData, bpf::SourceKey, u32>,
-    hops: HashMap<MapData, [u8; 16], bpf::HopValue>,
+    hops: HashMap<MapData, bpf::HopKey, bpf::HopValue>,
     owned: HashMap<MapData, bpf::OwnedKey, bpf::OwnedValue>,
     lane_counters: PerCpuArray<MapData, LaneCounters>,
     host_counters: PerCpuArray<MapData, u64>,
@@ -231,39 +231,44 @@ impl Programs {
         let _ = self.nics.remove(index);
     }
 
-    /// Enters an address of ours on a NIC.
+    /// Enters an address of ours for which packets come by a NIC.
     pub(crate) fn add_address(&mut self, nic: u32, address: Address, mac: Mac) -> Result<()> {
-        self.addresses.insert(bpf::AddressKey::new(address, nic), bpf::AddressValue::new(mac), 0)?;
-        self.sources.insert(bpf::SourceKey::new(address, mac), nic, 0)?;
-        Ok(())
+        Ok(self.addresses.insert(bpf::AddressKey::new(address, nic), bpf::AddressValue::new(mac), 0)?)
     }
 
-    /// Takes an address out.
-    pub(crate) fn remove_address(&mut self, nic: u32, address: Address, mac: Mac) {
+    /// Takes it out.
+    pub(crate) fn remove_address(&mut self, nic: u32, address: Address) {
         let _ = self.addresses.remove(&bpf::AddressKey::new(address, nic));
-        let source = bpf::SourceKey::new(address, mac);
-        if self.sources.get(&source, 0).is_ok_and(|found| found == nic) {
-            let _ = self.sources.remove(&source);
-        }
     }
 
-    /// Notes how the host reaches somebody, or that it does not now. By which interface else he may be reached, as a lane may ask, is
-    /// another question.
+    /// Enters an address from which lanes may send, with this Ethernet address, by a NIC.
+    pub(crate) fn add_source(&mut self, nic: u32, address: Address, mac: Mac) -> Result<()> {
+        Ok(self.sources.insert(bpf::SourceKey::new(address, mac), nic, 0)?)
+    }
+
+    /// Takes it out.
+    pub(crate) fn remove_source(&mut self, address: Address, mac: Mac) {
+        let _ = self.sources.remove(&bpf::SourceKey::new(address, mac));
+    }
+
+    /// Notes how the host reaches a peer from an address, as a connection has it, or that it does
+    /// not now. By which interface else it may be reached, as a lane may ask, is another question.
     pub(crate) fn note_path(&mut self, query: &Query, path: &PathInfo) {
-        if query.interface != 0 {
+        if query.interface != 0 || query.source.is_unspecified() {
             return;
         }
+        let ends = bpf::HopKey::new(query.source, query.destination);
         match path.state {
             PathState::Ready => {
                 let hop = bpf::HopValue::new(path.next_hop_mac, path.source_mac, path.interface);
-                if let Err(error) = self.hops.insert(path.destination.0, hop, 0) {
+                if let Err(error) = self.hops.insert(ends, hop, 0) {
                     tracing::debug!(%error, "a path could not be noted");
                 }
             }
             // While a neighbour is looked for again he is where he was, as far as anybody knows.
             PathState::Resolving => {}
             PathState::Free | PathState::Kernel | PathState::Unreachable => {
-                let _ = self.hops.remove(&path.destination.0);
+                let _ = self.hops.remove(&ends);
             }
         }
     }

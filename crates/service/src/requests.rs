@@ -5,7 +5,6 @@ use crate::offload::Foreign;
 use crate::service::Service;
 use tickwire_host::{Query, Why};
 use tickwire_link::control::{Reason, Reply, Request};
-use tickwire_stack::addr::Address;
 use tickwire_stack::path::{PathInfo, PathState};
 
 /// A refusal.
@@ -20,6 +19,7 @@ pub(crate) fn reason_of(why: Option<Why>) -> Reason {
         Some(Why::Loopback) => Reason::Loopback,
         Some(Why::Broadcast) => Reason::Broadcast,
         Some(Why::Interface(_)) => Reason::Interface,
+        Some(Why::Source) => Reason::Source,
         Some(Why::NoRoute) => Reason::NoRoute,
         Some(Why::NoNeighbour) => Reason::NoNeighbour,
     }
@@ -64,7 +64,7 @@ impl Service {
     fn resolve(&mut self, id: ConnectionId, query: Query) -> Answer {
         let Some(lane) = self.connections.get(&id).and_then(|c| c.lane) else { return refused(Reason::BadRequest) };
         let nics = &self.nics;
-        match self.host.resolve(&query, |index| nics.path(index)) {
+        match self.host.resolve(&query, |index, source| nics.path(index, source)) {
             Ok(answer) => {
                 self.programs.note_path(&query, &answer.path);
                 if let Some(lane) = self.lanes.get_mut(&lane) {
@@ -74,12 +74,7 @@ impl Service {
             }
             Err(error) => {
                 tracing::warn!(lane, destination = %query.destination, %error, "the kernel could not be asked for a path");
-                let path = PathInfo {
-                    destination: query.destination,
-                    source: Address::ANY,
-                    state: PathState::Kernel,
-                    ..PathInfo::default()
-                };
+                let path = PathInfo { query, state: PathState::Kernel, ..PathInfo::default() };
                 Reply::Path { path, reason: Reason::ServiceError }.into()
             }
         }

@@ -85,16 +85,11 @@ mod tests {
     use tickwire_stack::path::{PathInfo, PathState};
 
     fn query(last: u8) -> Query {
-        Query { destination: Address::v4([10, 0, 0, last]), source: Address::ANY_V4, interface: 0 }
+        Query::to(Address::v4([10, 0, 0, last]))
     }
 
     fn answer(last: u8, hop: u8) -> Answer {
-        let path = PathInfo {
-            destination: query(last).destination,
-            interface: 3,
-            state: PathState::Resolving,
-            ..PathInfo::default()
-        };
+        let path = PathInfo { query: query(last), interface: 3, state: PathState::Resolving, ..PathInfo::default() };
         Answer { path, next_hop: Some(Address::v4([10, 0, 0, hop])), why: None }
     }
 

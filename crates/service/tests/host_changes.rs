@@ -12,7 +12,7 @@ use tickwire_lab::Pair;
 use tickwire_link::control::{Accelerated, AttachMode, Channel, CountersOf, Push, Reason, Reply, Request};
 use tickwire_service::{Attach, Options};
 use tickwire_stack::addr::Mac;
-use tickwire_stack::path::PathState;
+use tickwire_stack::path::{PathState, Query};
 
 fn interfaces(client: &mut Client) -> Vec<Accelerated> {
     let mut all = Vec::new();
@@ -226,7 +226,7 @@ fn after_a_killed_service_nothing_leaks_and_the_next_cleans_up() {
     let mut stack = lane.stack();
     let socket = within(&pair.a, || UdpSocket::bind("0.0.0.0:7000").unwrap());
     orphan.claim_bound(&socket).unwrap();
-    let path = orphan.path(PEER);
+    let path = orphan.path_for(Query::to(PEER));
     stack.path_set(path, now());
     let peer = within(&pair.b, || UdpSocket::bind("10.77.0.2:9000").unwrap());
     peer.set_read_timeout(Some(Duration::from_millis(300))).unwrap();

@@ -13,6 +13,7 @@ use tickwire_service::Attach;
 use tickwire_stack::Stack;
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::ids::TcpId;
+use tickwire_stack::path::Query;
 use tickwire_stack::tcp::Shutdown;
 use tickwire_stack::udp::{SendTo, UdpOptions};
 
@@ -37,7 +38,7 @@ fn datagrams_cross(attach: Attach, v6: bool) {
 
     let peer = within(&world.pair.b, || UdpSocket::bind((theirs.parse::<std::net::IpAddr>().unwrap(), 0)).unwrap());
     peer.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
-    let path = client.path(theirs.parse::<std::net::IpAddr>().unwrap().into());
+    let path = client.path_for(Query::to(theirs.parse::<std::net::IpAddr>().unwrap().into()));
     stack.path_set(path, now());
     for round in 0..20_u8 {
         peer.send_to(&[round; 64], (ours.parse::<std::net::IpAddr>().unwrap(), 7000)).unwrap();

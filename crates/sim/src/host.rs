@@ -2,7 +2,7 @@
 
 use tickwire_stack::addr::{Address, Mac};
 use tickwire_stack::frame::{FRAME_SIZE, FrameId};
-use tickwire_stack::path::{PathInfo, PathState};
+use tickwire_stack::path::{PathInfo, PathState, Query};
 use tickwire_stack::time::Instant;
 use tickwire_stack::{Checksum, Config, Limits, OwnedMemory, Received, Stack};
 
@@ -41,11 +41,11 @@ impl Host {
         self.memory.stack()
     }
 
-    /// The host's answer about a destination, reached directly at `mac`.
-    pub(crate) fn path_to(&self, destination: Address, mac: Mac, mtu: u32) -> PathInfo {
+    /// The host's answer to a query, the destination of which is reached directly at `mac`.
+    pub(crate) fn path_to(&self, query: Query, mac: Mac, mtu: u32) -> PathInfo {
         PathInfo {
-            destination,
-            source: self.addresses[usize::from(destination.to_v4().is_none())],
+            query,
+            source: self.addresses[usize::from(query.destination.to_v4().is_none())],
             interface: 1,
             mtu,
             source_mac: self.mac,

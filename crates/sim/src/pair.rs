@@ -4,7 +4,7 @@ use crate::host::Host;
 use crate::laws::Laws;
 use crate::link::{Link, LinkConfig, LinkStats};
 use crate::rng::Rng;
-use tickwire_stack::path::{PathInfo, PathState};
+use tickwire_stack::path::{PathInfo, PathState, Query};
 use tickwire_stack::time::{Instant, Span};
 use tickwire_stack::{Config, Limits, Stack};
 
@@ -168,9 +168,11 @@ impl Pair {
     pub fn tell(&mut self, host: usize, state: PathState) {
         let peer = &self.hosts[1 - host];
         let (addresses, mac) = (peer.addresses, peer.mac);
-        for address in addresses {
-            let info = PathInfo { state, ..self.hosts[host].path_to(address, mac, self.mtu) };
-            self.hosts[host].stack().path_set(info, self.now);
+        for (address, own) in addresses.into_iter().zip(self.hosts[host].addresses) {
+            for query in [Query::to(address), Query::to(address).from(own)] {
+                let info = PathInfo { state, ..self.hosts[host].path_to(query, mac, self.mtu) };
+                self.hosts[host].stack().path_set(info, self.now);
+            }
         }
     }
 
@@ -184,10 +186,10 @@ impl Pair {
     pub fn flush(&mut self) -> bool {
         let mut any = false;
         for from in 0..2 {
-            while let Some(address) = self.hosts[from].stack().take_request() {
+            while let Some(query) = self.hosts[from].stack().take_request() {
                 let peer = &self.hosts[1 - from];
-                if peer.addresses.contains(&address) {
-                    let info = self.hosts[from].path_to(address, peer.mac, self.mtu);
+                if peer.addresses.contains(&query.destination) {
+                    let info = self.hosts[from].path_to(query, peer.mac, self.mtu);
                     self.hosts[from].stack().path_set(info, self.now);
                 }
             }

@@ -17,7 +17,7 @@ fn target() -> (Pair, Vec<UdpId>) {
     for (port, peer) in [(1001, peers[0]), (1002, peers[1])] {
         let id = open(&mut pair, 0, Address::ANY, port);
         let now = pair.now();
-        pair.stack(0).udp_connect(id, now, Some(Endpoint::new(peer, 9))).unwrap();
+        pair.stack(0).udp_connect(id, now, Some(Endpoint::new(peer, 9)), 0).unwrap();
         sockets.push(id);
     }
     (pair, sockets)

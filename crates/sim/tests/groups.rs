@@ -5,7 +5,7 @@ mod common;
 use common::{counter, open, open_with, received, send};
 use tickwire_sim::Pair;
 use tickwire_stack::addr::{Address, Endpoint};
-use tickwire_stack::path::{PathInfo, PathState};
+use tickwire_stack::path::{PathInfo, PathState, Query};
 use tickwire_stack::time::Span;
 use tickwire_stack::udp::UdpOptions;
 use tickwire_stack::{Error, UdpId};
@@ -19,8 +19,14 @@ fn sender(pair: &mut Pair) -> (UdpId, Address) {
     let now = pair.now();
     for destination in [GROUP, OTHER] {
         let source_mac = pair.host(0).mac;
-        let info =
-            PathInfo { destination, source, mtu: 1500, source_mac, state: PathState::Ready, ..PathInfo::default() };
+        let info = PathInfo {
+            query: Query::to(destination).from(source),
+            source,
+            mtu: 1500,
+            source_mac,
+            state: PathState::Ready,
+            ..PathInfo::default()
+        };
         pair.stack(0).path_set(info, now);
     }
     (open(pair, 0, source, 1000), source)
@@ -104,8 +110,14 @@ fn ipv6_groups_work_alike() {
     let group = Address(group);
     let [_, source] = pair.host(0).addresses;
     let (now, source_mac) = (pair.now(), pair.host(0).mac);
-    let info =
-        PathInfo { destination: group, source, mtu: 1500, source_mac, state: PathState::Ready, ..PathInfo::default() };
+    let info = PathInfo {
+        query: Query::to(group),
+        source,
+        mtu: 1500,
+        source_mac,
+        state: PathState::Ready,
+        ..PathInfo::default()
+    };
     pair.stack(0).path_set(info, now);
     let from = open(&mut pair, 0, Address::ANY, 1000);
     let id = open(&mut pair, 1, Address::ANY, 5000);

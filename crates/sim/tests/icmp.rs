@@ -5,7 +5,7 @@ mod common;
 use common::{counter, frame, icmp, ip, open, received, send, udp};
 use tickwire_sim::Pair;
 use tickwire_stack::addr::{Address, Endpoint};
-use tickwire_stack::path::PathInfo;
+use tickwire_stack::path::{PathInfo, Query};
 use tickwire_stack::time::Span;
 use tickwire_stack::udp::MtuDiscover;
 use tickwire_stack::{Error, Ready, UdpId};
@@ -16,7 +16,7 @@ fn connected(pair: &mut Pair, family: usize) -> (UdpId, Endpoint, Endpoint) {
     let (own, peer) = (Endpoint::new(own, 1000), Endpoint::new(peer, 2000));
     let id = open(pair, 0, own.address, own.port);
     let now = pair.now();
-    pair.stack(0).udp_connect(id, now, Some(peer)).unwrap();
+    pair.stack(0).udp_connect(id, now, Some(peer), 0).unwrap();
     (id, own, peer)
 }
 
@@ -104,8 +104,8 @@ fn an_error_about_a_datagram_does_not_concern_tcp_nor_other_destinations() {
     let (_, own, peer) = connected(&mut pair, 0);
     let stranger = Endpoint::new(Address::v4([10, 0, 0, 77]), 2000);
     let now = pair.now();
-    let info = pair.stack(0).path_get(&peer.address).unwrap().info;
-    pair.stack(0).path_set(PathInfo { destination: stranger.address, ..info }, now);
+    let info = pair.stack(0).path_get(&Query::to(peer.address).from(own.address)).unwrap().info;
+    pair.stack(0).path_set(PathInfo { query: Query::to(stranger.address), ..info }, now);
     open(&mut pair, 0, Address::ANY_V4, 1001);
     for (from, to) in [(own, peer), (Endpoint::new(own.address, 1001), stranger)] {
         let quoted = ip(own.address, to.address, 17, &udp(from, to, &[0; 100]));
@@ -114,7 +114,8 @@ fn an_error_about_a_datagram_does_not_concern_tcp_nor_other_destinations() {
     let mtus = |pair: &mut Pair, to: Endpoint| {
         let now = pair.now();
         let stack = pair.stack(0);
-        let path = stack.path_get(&to.address).unwrap();
+        let known = |query: Query| stack.path_get(&query);
+        let path = known(Query::to(to.address).from(own.address)).or_else(|| known(Query::to(to.address))).unwrap();
         (path.mtu(now), path.udp_mtu(now))
     };
     assert_eq!(mtus(&mut pair, peer), (1500, 600));
@@ -129,8 +130,8 @@ fn the_path_mtu_of_a_connected_socket_is_that_of_its_peer() {
     let (id, own, peer) = connected(&mut pair, 0);
     let other = Endpoint::new(Address::v4([10, 0, 0, 77]), 2000);
     let now = pair.now();
-    let info = pair.stack(0).path_get(&peer.address).unwrap().info;
-    pair.stack(0).path_set(PathInfo { destination: other.address, mtu: 1400, ..info }, now);
+    let info = pair.stack(0).path_get(&Query::to(peer.address).from(own.address)).unwrap().info;
+    pair.stack(0).path_set(PathInfo { query: Query::to(other.address).from(own.address), mtu: 1400, ..info }, now);
     let mtu = |pair: &mut Pair| {
         let now = pair.now();
         pair.stack(0).udp_path_mtu(id, now)
@@ -142,7 +143,7 @@ fn the_path_mtu_of_a_connected_socket_is_that_of_its_peer() {
     too_big(&mut pair, id, (own, peer), 1300);
     send(&mut pair, 0, id, other, b"elsewhere").unwrap();
     assert_eq!(mtu(&mut pair), Ok(1300));
-    pair.stack(0).path_forget(peer.address);
+    pair.stack(0).path_forget(&Query::to(peer.address).from(own.address));
     assert_eq!(mtu(&mut pair), Err(Error::NotConnected));
 }
 
@@ -168,9 +169,9 @@ fn a_smaller_path_mtu_is_learnt_obeyed_and_forgotten_after_ten_minutes() {
         too_big(&mut pair, id, (own, peer), 68);
         let floor = [552, 1280][family];
         let now = pair.now();
-        assert_eq!(pair.stack(0).path_get(&peer.address).unwrap().udp_mtu(now), floor);
+        assert_eq!(pair.stack(0).path_get(&Query::to(peer.address).from(own.address)).unwrap().udp_mtu(now), floor);
         too_big(&mut pair, id, (own, peer), 9000);
-        assert_eq!(pair.stack(0).path_get(&peer.address).unwrap().udp_mtu(now), floor);
+        assert_eq!(pair.stack(0).path_get(&Query::to(peer.address).from(own.address)).unwrap().udp_mtu(now), floor);
         pair.run_for(Span::from_secs(601));
         assert_eq!(packets(&mut pair, 1440), 1);
     }

@@ -6,7 +6,7 @@ mod tcp_support;
 use tcp_support::{connected, pattern, send};
 use tickwire_sim::{Pair, PairConfig};
 use tickwire_stack::addr::{Address, Endpoint};
-use tickwire_stack::path::PathInfo;
+use tickwire_stack::path::{PathInfo, Query};
 use tickwire_stack::tcp::Setting;
 use tickwire_stack::time::{Instant, Span};
 
@@ -81,8 +81,12 @@ fn rfc7739_5_3_identifications_for_one_peer_tell_nothing_of_anothers() {
     let others: Vec<_> = (10..30).map(|last| Address::v4([10, 0, 0, last])).collect();
     let now = pair.now();
     for &destination in &others {
-        let path = *pair.stack(0).path_get(&to).map(|path| &path.info).expect("the way to the peer is known");
-        pair.stack(0).path_set(PathInfo { destination, ..path }, now);
+        let path = *pair
+            .stack(0)
+            .path_get(&Query::to(to).from(from))
+            .map(|path| &path.info)
+            .expect("the way to the peer is known");
+        pair.stack(0).path_set(PathInfo { query: Query::to(destination).from(from), ..path }, now);
     }
     let socket = common::open(&mut pair, 0, from, 1000);
     let mut next = |destination: Address| {

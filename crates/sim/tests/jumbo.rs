@@ -6,7 +6,7 @@ use tcp_support::raw::*;
 use tcp_support::*;
 use tickwire_sim::{LinkConfig, Pair, PairConfig};
 use tickwire_stack::addr::Endpoint;
-use tickwire_stack::path::PathState;
+use tickwire_stack::path::{PathState, Query};
 use tickwire_stack::tcp::{Setting, Shutdown};
 use tickwire_stack::time::Span;
 use tickwire_stack::udp::{SendTo, UdpOptions};
@@ -148,8 +148,8 @@ fn a_smaller_interface_mtu_is_followed() {
             flow.got.len() >= got
         }));
         pair.link_mut(0).mtu = mtu as usize;
-        let (now, peer) = (pair.now(), pair.host(1).addresses[0]);
-        let mut info = pair.stack(0).path_get(&peer).unwrap().info;
+        let (now, way) = (pair.now(), way(&pair));
+        let mut info = pair.stack(0).path_get(&way).unwrap().info;
         (info.mtu, info.state) = (mtu, PathState::Ready);
         pair.stack(0).path_set(info, now);
     }
@@ -166,9 +166,9 @@ fn a_smaller_interface_mtu_is_followed() {
 fn packets_wait_for_the_neighbour_whole() {
     let mut pair = jumbo(6, LinkConfig::default());
     let (from, to) = (open(&mut pair, 0, 1000), open(&mut pair, 1, 2000));
-    let (now, peer) = (pair.now(), pair.host(1).addresses[0]);
-    let ready = pair.stack(0).path_get(&peer).unwrap().info;
-    pair.stack(0).path_forget(peer);
+    let (now, way) = (pair.now(), way(&pair));
+    let ready = pair.stack(0).path_get(&way).unwrap().info;
+    pair.stack(0).path_forget(&way);
     pair.stack(0).path_set(tickwire_stack::path::PathInfo { state: PathState::Resolving, ..ready }, now);
     pair.stack(1).udp_set_options(to, UdpOptions { rcvbuf: 1 << 20, ..UdpOptions::default() }).unwrap();
     let sent = (0..30).filter(|&n| send_datagram(&mut pair, from, &pattern(8_900, n))).count();
@@ -184,6 +184,11 @@ fn packets_wait_for_the_neighbour_whole() {
     assert!(!send_datagram(&mut pair, from, &[1; 8_900]));
     pair.run_for(Span::from_millis(1));
     assert_eq!(pair.frames_held(0), 0);
+}
+
+/// What the first host's path to the second is looked up by.
+fn way(pair: &Pair) -> Query {
+    Query::to(pair.host(1).addresses[0]).from(pair.host(0).addresses[0])
 }
 
 fn open(pair: &mut Pair, host: usize, port: u16) -> UdpId {

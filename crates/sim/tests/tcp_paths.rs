@@ -5,7 +5,7 @@ mod tcp_support;
 use tcp_support::raw::*;
 use tickwire_sim::PairConfig;
 use tickwire_stack::addr::{Address, Endpoint, Mac};
-use tickwire_stack::path::{PathInfo, PathState};
+use tickwire_stack::path::{PathInfo, PathState, Query};
 use tickwire_stack::tcp::State;
 use tickwire_stack::time::Span;
 use tickwire_stack::{Error, Limits};
@@ -13,7 +13,7 @@ use tickwire_stack::{Error, Limits};
 /// What the host says of a destination.
 fn told(wire: &Wire, destination: Address, state: PathState, mtu: u32, next_hop: u8) -> PathInfo {
     PathInfo {
-        destination,
+        query: Query::to(destination).from(wire.own.address),
         source: wire.own.address,
         interface: 1,
         mtu,
@@ -26,6 +26,19 @@ fn told(wire: &Wire, destination: Address, state: PathState, mtu: u32, next_hop:
 fn tell(wire: &mut Wire, destination: Address, state: PathState, mtu: u32, next_hop: u8) {
     let (info, now) = (told(wire, destination, state, mtu, next_hop), wire.now);
     wire.stack().path_set(info, now);
+}
+
+/// What is known of the way to a destination.
+fn known(wire: &mut Wire, destination: Address) -> Option<PathInfo> {
+    let query = Query::to(destination).from(wire.own.address);
+    wire.stack().path_get(&query).map(|path| path.info)
+}
+
+/// About which destination the stack wants to hear.
+fn asked(wire: &mut Wire) -> Option<Address> {
+    let query = wire.stack().take_request()?;
+    assert_eq!((query.source, query.interface), (wire.own.address, 0));
+    Some(query.destination)
 }
 
 fn stranger(n: u32) -> Address {
@@ -55,13 +68,13 @@ fn a_connection_whose_path_was_evicted_asks_for_it_and_goes_on() {
     for n in 0..64 {
         tell(&mut wire, stranger(n), PathState::Ready, 600, 7);
     }
-    assert!(wire.stack().path_get(&peer).is_none(), "strangers fill the cache");
+    assert!(known(&mut wire, peer).is_none(), "strangers fill the cache");
     wire.send(id, &[1; 3000]).unwrap();
     wire.nothing();
     // Whoever takes the request may die before he has asked.
     for _ in 0..3 {
-        assert_eq!(wire.stack().take_request(), Some(peer));
-        assert_eq!(wire.stack().take_request(), None);
+        assert_eq!(asked(&mut wire), Some(peer));
+        assert_eq!(asked(&mut wire), None);
         wire.pass(Span::from_millis(500));
     }
     tell(&mut wire, peer, PathState::Ready, 1500, 3);
@@ -82,7 +95,7 @@ fn a_path_in_use_is_not_evicted() {
         assert_eq!(wire.one().data.len(), 10, "stranger {n}");
         ours += 10;
         wire.put(Seg::new(ACK, theirs, ours));
-        assert!(wire.stack().path_get(&peer).is_some());
+        assert!(known(&mut wire, peer).is_some());
     }
 }
 
@@ -94,10 +107,10 @@ fn a_neighbour_that_failed_is_asked_for_again() {
     tell(&mut wire, peer, PathState::Unreachable, 0, 1);
     wire.send(id, &[1; 1000]).unwrap();
     wire.pass(Span::from_secs(2));
-    assert_eq!(wire.stack().take_request(), None, "the host's word counts for a while");
+    assert_eq!(asked(&mut wire), None, "the host's word counts for a while");
     wire.pass(Span::from_secs(10));
     wire.nothing();
-    assert_eq!(wire.stack().take_request(), Some(peer));
+    assert_eq!(asked(&mut wire), Some(peer));
     tell(&mut wire, peer, PathState::Ready, 1500, 4);
     wire.pass(Span::from_secs(5));
     let sent = wire.taken();
@@ -114,7 +127,7 @@ fn a_guess_answers_the_syn_and_data_waits_for_the_host() {
     wire.put(Seg::new(SYN, 1000, 0));
     let ours = wire.one().seq.wrapping_add(1);
     assert_eq!(wire.last_to, [2, 0, 0, 0, 0, 1], "back to where it came from");
-    assert_eq!(wire.stack().take_request(), None, "the host is not asked for what anybody may forge");
+    assert_eq!(asked(&mut wire), None, "the host is not asked for what anybody may forge");
     let (own, peer, now) = (wire.own, wire.peer, wire.now);
     let options = wire.stack().tcp_defaults();
     let other = Endpoint::new(own.address, 2000);
@@ -125,7 +138,7 @@ fn a_guess_answers_the_syn_and_data_waits_for_the_host() {
     );
     wire.put(Seg::new(ACK, 1001, ours));
     let id = wire.stack().tcp_accept(listener).unwrap();
-    assert_eq!(wire.stack().take_request(), Some(peer.address));
+    assert_eq!(asked(&mut wire), Some(peer.address));
     wire.send(id, b"secret").unwrap();
     wire.nothing();
     tell(&mut wire, peer.address, PathState::Resolving, 1500, 0);
@@ -150,7 +163,7 @@ fn a_connection_in_a_made_up_name_ends_when_the_host_finds_nobody() {
             wire.send(id, b"220 hello").unwrap();
         }
         let peer = wire.peer.address;
-        assert_eq!(wire.stack().take_request(), Some(peer));
+        assert_eq!(asked(&mut wire), Some(peer));
         tell(&mut wire, peer, PathState::Resolving, 1500, 0);
         // The host says so, or never says anything.
         if greets {
@@ -178,7 +191,7 @@ fn a_made_up_name_that_answers_late_ends_too() {
         wire.taken();
         wire.put(Seg::new(ACK, 1001, ours));
         let (id, peer) = (wire.stack().tcp_accept(listener).unwrap(), wire.peer.address);
-        assert_eq!(wire.stack().take_request(), Some(peer));
+        assert_eq!(asked(&mut wire), Some(peer));
         tell(&mut wire, peer, PathState::Resolving, 1500, 0);
         wire.pass(Span::from_secs(4));
         assert_eq!(wire.recv(id), Err(Error::HostUnreachable), "{late:?} late");
@@ -200,7 +213,7 @@ fn a_made_up_name_does_not_stay_by_its_second_connection() {
         let second = wire.one().seq.wrapping_add(1);
         wire.peer = peer;
         wire.put(Seg::new(ACK, 1001, ours));
-        assert_eq!(wire.stack().take_request(), Some(peer.address));
+        assert_eq!(asked(&mut wire), Some(peer.address));
         let state = if gave_up { PathState::Unreachable } else { PathState::Resolving };
         tell(&mut wire, peer.address, state, 1500, 0);
         wire.peer.port += 1;
@@ -221,7 +234,7 @@ fn a_peer_that_the_host_has_found_outlives_its_neighbour_entry() {
         let mut wire = wire(64);
         let (id, ours, theirs) = wire.accepted();
         let peer = wire.peer.address;
-        assert_eq!(wire.stack().take_request(), Some(peer));
+        assert_eq!(asked(&mut wire), Some(peer));
         wire.pass(Span::from_millis(10));
         tell(&mut wire, peer, PathState::Ready, 1500, 1);
         wire.pass(idle);
@@ -269,7 +282,7 @@ fn the_hosts_word_is_not_overruled_by_a_packet() {
         wire.put(Seg::new(SYN, 1000, 0));
         wire.put(Seg::new(ACK, 1000, 0));
         wire.nothing();
-        assert_eq!(wire.stack().path_get(&peer).unwrap().info.state, state);
+        assert_eq!(known(&mut wire, peer).unwrap().state, state);
         // Nor for a segment to a port where nobody is.
         wire.own.port += 1;
         wire.put(Seg::new(SYN, 1000, 0));
@@ -307,16 +320,16 @@ fn a_flood_of_syns_costs_no_path_and_asks_nobody() {
     assert_eq!(answers.iter().filter(|seg| seg.bits == SYN | ACK).count(), 2000);
     assert_eq!(answers.iter().filter(|seg| seg.bits == RST).count(), 2000);
     assert!(wire.count("TcpExtSyncookiesSent") > 0);
-    assert_eq!(wire.stack().take_request(), None);
-    let guesses = (0..2000).filter(|n| wire.stack().path_get(&stranger(*n)).is_some()).count();
+    assert_eq!(asked(&mut wire), None);
+    let guesses = (0..2000).filter(|n| known(&mut wire, stranger(*n)).is_some()).count();
     assert!(guesses <= 16, "{guesses}");
     wire.send(id, b"still here").unwrap();
     assert_eq!(wire.one().data, b"still here");
     // The guesses go with the connections that did not come about.
     wire.pass(Span::from_secs(300));
     wire.taken();
-    assert!((0..2000).all(|n| wire.stack().path_get(&stranger(n)).is_none()));
-    assert!(wire.stack().path_get(&peer.address).is_some());
+    assert!((0..2000).all(|n| known(&mut wire, stranger(n)).is_none()));
+    assert!(known(&mut wire, peer.address).is_some());
 }
 
 /// RFC 4987 §3.6: a cookie that comes back is as good as a SYN-ACK that was acknowledged.
@@ -331,7 +344,7 @@ fn a_connection_from_a_cookie_asks_the_host_too() {
     let (id, peer) = (wire.stack().tcp_accept(listener).unwrap(), wire.peer.address);
     wire.send(id, b"secret").unwrap();
     wire.nothing();
-    assert_eq!(wire.stack().take_request(), Some(peer));
+    assert_eq!(asked(&mut wire), Some(peer));
     tell(&mut wire, peer, PathState::Ready, 1500, 5);
     assert_eq!(wire.one().data, b"secret");
 }

@@ -6,7 +6,7 @@ use tcp_support::raw::*;
 use tcp_support::*;
 use tickwire_sim::Pair;
 use tickwire_stack::checksum;
-use tickwire_stack::path::PathState;
+use tickwire_stack::path::{PathState, Query};
 use tickwire_stack::tcp::Setting;
 use tickwire_stack::time::Span;
 use tickwire_stack::{Error, Ready};
@@ -112,9 +112,9 @@ fn a_changed_interface_mtu_is_followed() {
         let mut flows = [Flow::new((0, client), (1, server), 9_000_000)];
         for mtu in [1300, 1500, 1280, 1500] {
             for (host, peer) in [(0, 1), (1, 0)] {
-                let to = pair.host(peer).addresses[family];
+                let way = Query::to(pair.host(peer).addresses[family]).from(pair.host(host).addresses[family]);
                 let now = pair.now();
-                let mut info = pair.stack(host).path_get(&to).unwrap().info;
+                let mut info = pair.stack(host).path_get(&way).unwrap().info;
                 info.mtu = mtu;
                 pair.stack(host).path_set(info, now);
             }
@@ -152,9 +152,9 @@ fn a_segment_size_that_was_set_is_asked_for_and_kept_to() {
 fn an_unreachable_host_ends_the_attempt() {
     let mut pair = Pair::seeded(3);
     let client = connect(&mut pair, 0, 4000);
-    let to = pair.host(1).addresses[0];
+    let way = Query::to(pair.host(1).addresses[0]).from(pair.host(0).addresses[0]);
     let now = pair.now();
-    let mut info = pair.stack(0).path_get(&to).unwrap().info;
+    let mut info = pair.stack(0).path_get(&way).unwrap().info;
     info.state = PathState::Unreachable;
     pair.stack(0).path_set(info, now);
     assert!(pair.stack(0).readiness(client.into()).unwrap().contains(Ready::ERR));

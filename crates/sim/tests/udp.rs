@@ -5,7 +5,7 @@ mod common;
 use common::{counter, frame, ip, open, open_with, pattern, received, send, udp};
 use tickwire_sim::{Pair, PairConfig};
 use tickwire_stack::addr::{Address, Endpoint};
-use tickwire_stack::path::{PathInfo, PathState};
+use tickwire_stack::path::{PathInfo, PathState, Query};
 use tickwire_stack::time::Span;
 use tickwire_stack::udp::{MtuDiscover, SendTo, UdpOptions};
 use tickwire_stack::{Error, Limits, Ready};
@@ -86,6 +86,7 @@ fn a_receive_tells_where_from_where_to_and_how() {
             ttl: Some(9),
             tos: Some(0xb8),
             source: Some(from),
+            interface: 0,
             segment: None,
         };
         pair.stack(0).udp_send(a, now, &how, &mut &b"hello"[..]).unwrap();
@@ -110,7 +111,7 @@ fn a_connected_socket_hears_its_peer_only_and_an_unconnected_one_all() {
     let (a, other) = (open(&mut pair, 0, from, 1000), open(&mut pair, 0, from, 1001));
     let b = open(&mut pair, 1, Address::ANY_V4, 2000);
     let now = pair.now();
-    pair.stack(1).udp_connect(b, now, Some(Endpoint::new(from, 1000))).unwrap();
+    pair.stack(1).udp_connect(b, now, Some(Endpoint::new(from, 1000)), 0).unwrap();
     assert_eq!(pair.stack(1).udp_names(b).unwrap().0.address, to, "the local address is settled by connecting");
     for (socket, bytes) in [(a, b"a"), (other, b"o")] {
         send(&mut pair, 0, socket, Endpoint::new(to, 2000), bytes).unwrap();
@@ -123,7 +124,7 @@ fn a_connected_socket_hears_its_peer_only_and_an_unconnected_one_all() {
     pair.run_for(MS);
     assert_eq!(received(&mut pair, 0, a), [b"back"]);
     let now = pair.now();
-    pair.stack(1).udp_connect(b, now, None).unwrap();
+    pair.stack(1).udp_connect(b, now, None, 0).unwrap();
     send(&mut pair, 0, other, Endpoint::new(to, 2000), b"o").unwrap();
     pair.run_for(MS);
     assert_eq!(received(&mut pair, 1, b), [b"o"]);
@@ -266,8 +267,13 @@ fn packets_wait_for_the_neighbour_and_go_out_in_order_once_it_is_known() {
     let peer = Endpoint::new(to, 2000);
     assert_eq!(send(&mut pair, 0, a, peer, b"x"), Err(Error::NeedPath));
     let now = pair.now();
-    let resolving =
-        PathInfo { destination: to, source: from, mtu: 1500, state: PathState::Resolving, ..PathInfo::default() };
+    let resolving = PathInfo {
+        query: Query::to(to).from(from),
+        source: from,
+        mtu: 1500,
+        state: PathState::Resolving,
+        ..PathInfo::default()
+    };
     pair.stack(0).path_set(resolving, now);
     for i in 0..5u8 {
         assert_eq!(send(&mut pair, 0, a, peer, &[i]), Ok(1));
@@ -287,8 +293,13 @@ fn a_neighbour_that_never_answers_costs_its_packets_and_then_an_error() {
     let [from, to] = [0, 1].map(|h| pair.host(h).addresses[0]);
     let a = open(&mut pair, 0, from, 1000);
     let now = pair.now();
-    let resolving =
-        PathInfo { destination: to, source: from, mtu: 1500, state: PathState::Resolving, ..PathInfo::default() };
+    let resolving = PathInfo {
+        query: Query::to(to).from(from),
+        source: from,
+        mtu: 1500,
+        state: PathState::Resolving,
+        ..PathInfo::default()
+    };
     pair.stack(0).path_set(resolving, now);
     for _ in 0..300 {
         let _ = send(&mut pair, 0, a, Endpoint::new(to, 2000), b"x");
@@ -315,10 +326,15 @@ fn a_full_path_cache_forgets_what_was_not_used() {
     let now = pair.now();
     for n in 0..200u8 {
         let other = Address::v4([10, 0, 1, n]);
-        let info =
-            PathInfo { destination: other, source: from, mtu: 1500, state: PathState::Ready, ..PathInfo::default() };
+        let info = PathInfo {
+            query: Query::to(other).from(from),
+            source: from,
+            mtu: 1500,
+            state: PathState::Ready,
+            ..PathInfo::default()
+        };
         pair.stack(0).path_set(info, now);
-        assert!(pair.stack(0).path_get(&other).is_some());
+        assert!(pair.stack(0).path_get(&Query::to(other).from(from)).is_some());
         if send(&mut pair, 0, a, Endpoint::new(to, 2000), b"x") == Err(Error::NeedPath) {
             pair.resolve(0);
         }

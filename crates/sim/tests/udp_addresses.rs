@@ -4,9 +4,9 @@ mod common;
 
 use common::{frame, ip, open, pattern, received, send, udp};
 use tickwire_sim::Pair;
-use tickwire_stack::addr::{Address, Endpoint};
-use tickwire_stack::path::{PathInfo, PathState};
-use tickwire_stack::udp::UdpOptions;
+use tickwire_stack::addr::{Address, Endpoint, Mac};
+use tickwire_stack::path::{PathInfo, PathState, Query};
+use tickwire_stack::udp::{SendTo, UdpOptions};
 use tickwire_stack::{Error, UdpId};
 
 const PORT: u16 = 5000;
@@ -100,9 +100,10 @@ fn a_socket_sends_within_its_family() {
             let source_mac = pair.host(0).mac;
             let next_hop_mac = destination.multicast_mac();
             let state = PathState::Ready;
-            let info =
-                PathInfo { destination, source, mtu: 1500, source_mac, next_hop_mac, state, ..PathInfo::default() };
-            pair.stack(0).path_set(info, now);
+            let info = PathInfo { source, mtu: 1500, source_mac, next_hop_mac, state, ..PathInfo::default() };
+            for query in [Query::to(destination), Query::to(destination).from(source)] {
+                pair.stack(0).path_set(PathInfo { query, ..info }, now);
+            }
         }
         let socket = open(&mut pair, 0, bound, PORT);
         for (family, may) in may.into_iter().enumerate() {
@@ -124,4 +125,49 @@ fn a_socket_sends_within_its_family() {
             }
         }
     }
+}
+
+/// As the host's routes may have it (`ip rule from`), and a socket that names an interface.
+#[test]
+fn what_is_sent_from_another_address_or_by_another_interface_has_a_way_of_its_own() {
+    let mut pair = Pair::seeded(1);
+    let ([own, _], [peer, _], now) = (pair.host(0).addresses, pair.host(1).addresses, pair.now());
+    let second = Address::v4([10, 0, 0, 77]);
+    let socket = open(&mut pair, 0, Address::ANY_V4, PORT);
+    let queries = [
+        Query::to(peer),
+        Query::to(peer).from(own),
+        Query::to(peer).from(second),
+        Query::to(peer).by(4),
+        Query::to(peer).from(second).by(4),
+    ];
+    for (number, query) in queries.into_iter().enumerate() {
+        let way = PathInfo {
+            query,
+            source: own,
+            mtu: 1500,
+            next_hop_mac: Mac([2, 0, 0, 0, 9, number as u8]),
+            state: PathState::Ready,
+            ..PathInfo::default()
+        };
+        pair.stack(0).path_set(way, now);
+    }
+    for (number, query) in queries.into_iter().enumerate() {
+        let to = SendTo {
+            destination: Some(Endpoint::new(peer, 9)),
+            source: (query.source != Address::ANY).then_some(query.source),
+            interface: query.interface,
+            ..SendTo::default()
+        };
+        let mut bytes = &b"x"[..];
+        assert_eq!(pair.stack(0).udp_send(socket, now, &to, &mut bytes), Ok(1), "{query:?}");
+        let [packet] = &pair.host_mut(0).transmit(now)[..] else { panic!("one packet: {query:?}") };
+        assert_eq!(packet[..6], [2, 0, 0, 0, 9, number as u8], "{query:?}");
+        let source = if number == 0 || number == 3 { own } else { query.source };
+        assert_eq!(packet[26..30], source.0[12..], "{query:?}");
+    }
+    pair.stack(0).path_forget(&queries[2]);
+    let to = SendTo { destination: Some(Endpoint::new(peer, 9)), source: Some(second), ..SendTo::default() };
+    let refused = pair.stack(0).udp_send(socket, now, &to, &mut &b"x"[..]);
+    assert_eq!(refused, Err(Error::NeedPath), "another's way is none");
 }

@@ -27,7 +27,7 @@ impl Asked {
         let now = pair.now();
         if connected {
             for id in [socket, clean] {
-                pair.stack(0).udp_connect(id, now, Some(peer)).unwrap();
+                pair.stack(0).udp_connect(id, now, Some(peer), 0).unwrap();
             }
         }
         for id in [clean, socket] {

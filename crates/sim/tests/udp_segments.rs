@@ -5,7 +5,7 @@ mod common;
 use common::{counter, open, pattern, received, send};
 use tickwire_sim::{LinkConfig, Pair, PairConfig};
 use tickwire_stack::addr::{Address, Endpoint};
-use tickwire_stack::path::{PathInfo, PathState};
+use tickwire_stack::path::{PathInfo, PathState, Query};
 use tickwire_stack::time::Span;
 use tickwire_stack::udp::SendTo;
 use tickwire_stack::watch::Interest;
@@ -106,7 +106,13 @@ fn a_send_of_more_frames_than_are_promised_is_sent_whole_or_not_at_all() {
 fn unresolved() -> (Pair, UdpId, UdpId, Endpoint) {
     let (mut pair, a, b, to) = hosts(4096, false);
     let (destination, source, now) = (to.address, pair.host(0).addresses[0], pair.now());
-    let info = PathInfo { destination, source, mtu: 1500, state: PathState::Resolving, ..PathInfo::default() };
+    let info = PathInfo {
+        query: Query::to(destination).from(source),
+        source,
+        mtu: 1500,
+        state: PathState::Resolving,
+        ..PathInfo::default()
+    };
     pair.stack(0).path_set(info, now);
     (pair, a, b, to)
 }
@@ -171,8 +177,13 @@ fn when_others_have_all_places_a_packet_is_dropped_and_counted() {
     let (a, now) = (open(&mut pair, 0, from, 1000), pair.now());
     let absent = Address::v4([10, 0, 0, 77]);
     for destination in [absent, to] {
-        let info =
-            PathInfo { destination, source: from, mtu: 1500, state: PathState::Resolving, ..PathInfo::default() };
+        let info = PathInfo {
+            query: Query::to(destination).from(from),
+            source: from,
+            mtu: 1500,
+            state: PathState::Resolving,
+            ..PathInfo::default()
+        };
         pair.stack(0).path_set(info, now);
     }
     for _ in 0..4 {

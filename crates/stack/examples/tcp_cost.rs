@@ -7,7 +7,7 @@
 
 use std::time::Instant as Clock;
 use tickwire_stack::addr::{Address, Endpoint, Mac};
-use tickwire_stack::path::{PathInfo, PathState};
+use tickwire_stack::path::{PathInfo, PathState, Query};
 use tickwire_stack::tcp::{RecvFlags, Setting};
 use tickwire_stack::time::Instant;
 use tickwire_stack::watch::Interest;
@@ -16,7 +16,7 @@ use tickwire_stack::{Config, Error, Limits, Memory, OwnedMemory, Ready, SetId, S
 fn prepare(stack: &mut Stack<'_>, own: Address, peer: Address, now: Instant) {
     stack.init(&Config { secret: [1, 2, 3, 4], ..Config::default() }, now);
     let info = PathInfo {
-        destination: peer,
+        query: Query::to(peer).from(own),
         source: own,
         interface: 1,
         mtu: 1500,

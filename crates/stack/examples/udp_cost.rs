@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant as Clock};
 use tickwire_stack::addr::{Address, Endpoint, Mac};
-use tickwire_stack::path::{PathInfo, PathState};
+use tickwire_stack::path::{PathInfo, PathState, Query};
 use tickwire_stack::time::Instant;
 use tickwire_stack::udp::{SendTo, UdpOptions};
 use tickwire_stack::{Config, Limits, OwnedMemory, Stack, UdpId};
@@ -17,7 +17,7 @@ fn open(stack: &mut Stack<'_>, own: Endpoint, peer: Endpoint, connect: bool) -> 
     stack.init(&Config { secret: [1, 2, 3, 4], ..Config::default() }, now);
     stack.path_set(
         PathInfo {
-            destination: peer.address,
+            query: Query::to(peer.address).from(own.address),
             source: own.address,
             interface: 1,
             mtu: 1500,
@@ -30,7 +30,7 @@ fn open(stack: &mut Stack<'_>, own: Endpoint, peer: Endpoint, connect: bool) -> 
     let id = stack.udp_open(UdpOptions::default()).expect("a socket");
     stack.udp_bind(id, own).expect("bound");
     if connect {
-        stack.udp_connect(id, now, Some(peer)).expect("connected");
+        stack.udp_connect(id, now, Some(peer), 0).expect("connected");
     }
     id
 }

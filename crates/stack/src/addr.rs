@@ -104,6 +104,13 @@ impl Address {
         self.0[0] == 0xfe && self.0[1] & 0xc0 == 0x80
     }
 
+    /// Whether this is an IPv6 group that does not leave the link, or not even the interface (RFC
+    /// 4291 §2.7).
+    #[must_use]
+    pub const fn is_link_local_group(self) -> bool {
+        self.0[0] == 0xff && matches!(self.0[1] & 15, 1 | 2)
+    }
+
     /// The Ethernet address of a multicast group (RFC 1112 §6.4, RFC 2464 §7).
     #[must_use]
     pub const fn multicast_mac(self) -> Mac {

@@ -1,11 +1,10 @@
 //! What a stack has one of: configuration, free lists, list ends, cursors.
 
 use crate::Stack;
-use crate::addr::Address;
 use crate::fill::Fill;
 use crate::frame::{FrameId, flag};
 use crate::ip::reassembly::Reassembly;
-use crate::path::{Path, Waiting};
+use crate::path::{Path, Query, Waiting};
 use crate::periodic::Periodic;
 use crate::pool::{FreeList, Link};
 use crate::queue::Queues;
@@ -73,7 +72,7 @@ pub(crate) struct Core {
     /// Path requests: a ring.
     pub(crate) requests_head: u32,
     pub(crate) requests_len: u32,
-    pub(crate) requests: [Address; REQUESTS],
+    pub(crate) requests: [Query; REQUESTS],
     /// Paths that are only guessed.
     pub(crate) guesses: u32,
     /// Hand of the path cache's clock (eviction).

@@ -24,12 +24,47 @@ pub enum PathState {
     Kernel = 4,
 }
 
-/// The host's answer for one destination.
+/// What a path is looked up by: what the kernel's routes are looked up by, too. Another source
+/// address may go by another router, or by another interface (`ip rule from`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, FromZeros)]
+#[repr(C)]
+pub struct Query {
+    /// Where to.
+    pub destination: Address,
+    /// From which of the host's addresses; [`Address::ANY`] if the host may choose.
+    pub source: Address,
+    /// By which interface, as the host numbers them; 0 if the host may choose.
+    pub interface: u32,
+}
+
+impl Query {
+    /// How the host reaches a destination, if nothing else is said.
+    #[must_use]
+    pub const fn to(destination: Address) -> Self {
+        Self { destination, source: Address::ANY, interface: 0 }
+    }
+
+    /// How packets go from a source address. One that no packet can have, being unspecified or a
+    /// group's, leaves the choice to the host.
+    #[must_use]
+    pub fn from(self, source: Address) -> Self {
+        let source = if source.is_unspecified() || source.is_multicast() { Address::ANY } else { source };
+        Self { source, ..self }
+    }
+
+    /// How they go by an interface; 0: the host may choose.
+    #[must_use]
+    pub const fn by(self, interface: u32) -> Self {
+        Self { interface, ..self }
+    }
+}
+
+/// The host's answer to a [`Query`].
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
 pub struct PathInfo {
-    /// The destination.
-    pub destination: Address,
+    /// What was asked.
+    pub query: Query,
     /// The source address the host prefers for it.
     pub source: Address,
     /// The interface it leaves by; 0 if there is no route.

@@ -5,11 +5,10 @@
 //! is gone when a connection needs it (evicted, or its neighbour failed) is asked for in the same way.
 
 use crate::Stack;
-use crate::addr::Address;
 use crate::core_state::REQUESTS;
 use crate::error::{Error, Result};
 use crate::ip::Packet;
-use crate::path::{ASKED, GUESSED, PathInfo, PathState};
+use crate::path::{ASKED, GUESSED, PathInfo, PathState, Query};
 use crate::path_cache::{ASK_AGAIN, RESOLVE_TIME};
 use crate::time::Instant;
 
@@ -21,25 +20,25 @@ impl Stack<'_> {
     /// [`Error::NoBuffers`] if there are too many guesses; [`Error::NoPath`] and
     /// [`Error::NeedPath`] if the host said that this source is not reached by the lane: a forged
     /// packet must not overrule it.
-    pub(crate) fn path_infer(&mut self, packet: &Packet, now: Instant) -> Result<u32> {
-        if let Some(index) = self.path_find(packet.source) {
+    pub(crate) fn path_infer(&mut self, packet: &Packet, query: &Query, now: Instant) -> Result<u32> {
+        if let Some(index) = self.path_find(query) {
             let path = &mut self.mem.paths[index as usize];
             if path.inferred == GUESSED {
                 (path.used, path.guests) = (1, path.guests.saturating_add(1));
                 return Ok(index);
             }
-            return self.path_again(packet.source, now);
+            return self.path_again(query, now);
         }
         if self.mem.core.guesses as usize >= self.mem.paths.len() / 4 {
             return Err(Error::NoBuffers);
         }
-        let index = self.path_enter(packet.source)?;
+        let index = self.path_enter(query)?;
         let mtu = self.mem.core.default_mtu;
         let path = &mut self.mem.paths[index as usize];
         path.info = PathInfo {
-            destination: packet.source,
+            query: *query,
             source: packet.destination,
-            interface: 0,
+            interface: query.interface,
             mtu,
             source_mac: packet.destination_mac,
             next_hop_mac: packet.source_mac,
@@ -51,9 +50,9 @@ impl Stack<'_> {
     }
 
     /// A half-open connection has ended, or is open: a guess goes with the last of them.
-    pub(crate) fn path_leave(&mut self, index: u32, destination: Address) {
+    pub(crate) fn path_leave(&mut self, index: u32, query: &Query) {
         if let Some(path) = self.mem.paths.get_mut(index as usize)
-            && path.info.destination == destination
+            && path.info.query == *query
             && path.inferred == GUESSED
         {
             path.guests = path.guests.saturating_sub(1);
@@ -63,16 +62,16 @@ impl Stack<'_> {
         }
     }
 
-    /// The path to a destination of which a packet's sender thought that it had one, or of a connection that is about to open. What is
-    /// not known, only guessed, or was not reached some time ago, is asked for, and packets wait meanwhile.
+    /// The path for a packet whose sender thought that it had one, or of a connection that is about
+    /// to open. What is not known, only guessed, or was not reached some time ago, is asked for,
+    /// and packets wait meanwhile.
     ///
     /// # Errors
-    /// [`Error::NoPath`] if the host said so lately; [`Error::NeedPath`] if too many destinations
-    /// are being asked for; [`Error::NoBuffers`] if the cache is full of paths on which packets
-    /// wait.
+    /// [`Error::NoPath`] if the host said so lately; [`Error::NeedPath`] if too many paths are
+    /// being asked for; [`Error::NoBuffers`] if the cache is full of paths on which packets wait.
     #[cold]
-    pub(crate) fn path_again(&mut self, destination: Address, now: Instant) -> Result<u32> {
-        if let Some(index) = self.path_find(destination) {
+    pub(crate) fn path_again(&mut self, query: &Query, now: Instant) -> Result<u32> {
+        if let Some(index) = self.path_find(query) {
             let path = &mut self.mem.paths[index as usize];
             path.used = 1;
             match path.info.state {
@@ -83,10 +82,10 @@ impl Stack<'_> {
                 _ => {}
             }
         }
-        if !self.request(destination) {
+        if !self.request(query) {
             return Err(Error::NeedPath);
         }
-        let index = self.path_enter(destination)?;
+        let index = self.path_enter(query)?;
         let mtu = self.mem.core.default_mtu;
         let path = &mut self.mem.paths[index as usize];
         path.info.state = PathState::Resolving;
@@ -111,29 +110,30 @@ impl Stack<'_> {
         self.mem.core.requests_len > 0
     }
 
-    /// A destination about which the stack wants to hear ([`Stack::path_set`]), without haste.
-    pub fn take_request(&mut self) -> Option<Address> {
+    /// A path about which the stack wants to hear ([`Stack::path_set`]), without haste.
+    pub fn take_request(&mut self) -> Option<Query> {
         let core = &mut *self.mem.core;
         if core.requests_len == 0 {
             return None;
         }
-        let address = core.requests[core.requests_head as usize % REQUESTS];
+        let query = core.requests[core.requests_head as usize % REQUESTS];
         core.requests_head = (core.requests_head + 1) % REQUESTS as u32;
         core.requests_len -= 1;
-        Some(address)
+        Some(query)
     }
 
-    /// Notes that the host is to be asked. False if too many destinations wait for that: whoever needs the path tries again.
-    pub(crate) fn request(&mut self, destination: Address) -> bool {
+    /// Notes that the host is to be asked. False if too many paths wait for that: what needs the
+    /// path tries again.
+    pub(crate) fn request(&mut self, query: &Query) -> bool {
         let core = &mut *self.mem.core;
         let (head, len) = (core.requests_head as usize, core.requests_len as usize);
-        if (0..len).any(|i| core.requests[(head + i) % REQUESTS] == destination) {
+        if (0..len).any(|i| core.requests[(head + i) % REQUESTS] == *query) {
             return true;
         }
         if len == REQUESTS {
             return false;
         }
-        core.requests[(head + len) % REQUESTS] = destination;
+        core.requests[(head + len) % REQUESTS] = *query;
         core.requests_len += 1;
         true
     }

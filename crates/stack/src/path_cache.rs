@@ -1,4 +1,5 @@
-//! The cache of paths: looked up by destination, filled by the host, evicted by a clock hand when it is full.
+//! The cache of paths: looked up as the host's routes are, filled by the host, evicted by a clock
+//! hand when it is full.
 
 #[cfg(any(test, feature = "owned"))]
 mod audit;
@@ -7,7 +8,7 @@ use crate::Stack;
 use crate::addr::Address;
 use crate::error::{Error, Result};
 use crate::frame::{FrameId, flag};
-use crate::path::{ASKED, GUESSED, Path, PathInfo, PathState, Waiting};
+use crate::path::{ASKED, GUESSED, Path, PathInfo, PathState, Query, Waiting};
 use crate::pool::Link;
 use crate::queue::Queued;
 use crate::time::{Instant, Span};
@@ -28,13 +29,13 @@ const NEXT_GIVEN_UP: Span = Span::from_millis(1);
 pub(crate) const ASK_AGAIN: Span = Span::from_millis(500);
 
 impl Stack<'_> {
-    /// The path to a destination, to be named in an `IpSend`.
+    /// The path that answers a query, to be named in an `IpSend`.
     ///
     /// # Errors
     /// [`Error::NeedPath`] if the host has to be asked, or has not yet answered; [`Error::NoPath`]
     /// if it said there is none.
-    pub(crate) fn path_lookup(&mut self, destination: Address, now: Instant) -> Result<u32> {
-        let index = self.path_find(destination).ok_or(Error::NeedPath)?;
+    pub(crate) fn path_lookup(&mut self, query: &Query, now: Instant) -> Result<u32> {
+        let index = self.path_find(query).ok_or(Error::NeedPath)?;
         let path = &mut self.mem.paths[index as usize];
         path.used = 1;
         match path.info.state {
@@ -46,12 +47,13 @@ impl Stack<'_> {
         }
     }
 
-    /// What the host said about a destination: enters or replaces the path, and sends or drops the packets that waited for it.
+    /// What the host said to a query: enters or replaces the path, and sends or drops the packets
+    /// that waited for it.
     pub fn path_set(&mut self, info: PathInfo, now: Instant) {
         if info.state == PathState::Free {
-            return self.path_forget(info.destination);
+            return self.path_forget(&info.query);
         }
-        let Ok(index) = self.path_enter(info.destination) else { return };
+        let Ok(index) = self.path_enter(&info.query) else { return };
         let path = &mut self.mem.paths[index as usize];
         // While the host resolves again what we have in use, the old next hop stays in use, if it was the host's word.
         if info.state == PathState::Resolving && path.info.state == PathState::Ready && path.inferred == 0 {
@@ -77,15 +79,15 @@ impl Stack<'_> {
         self.tcp_path_changed(now, index);
     }
 
-    /// What is known about the way to a destination.
+    /// What is known about a way.
     #[must_use]
-    pub fn path_get(&self, destination: &Address) -> Option<&Path> {
-        self.path_find(*destination).map(|index| &self.mem.paths[index as usize])
+    pub fn path_get(&self, query: &Query) -> Option<&Path> {
+        self.path_find(query).map(|index| &self.mem.paths[index as usize])
     }
 
     /// Forgets a path; the next packet that needs it asks again.
-    pub fn path_forget(&mut self, destination: Address) {
-        if let Some(index) = self.path_find(destination) {
+    pub fn path_forget(&mut self, query: &Query) {
+        if let Some(index) = self.path_find(query) {
             self.path_evict(index);
         }
     }
@@ -111,8 +113,8 @@ impl Stack<'_> {
 
     fn write_macs(&mut self, info: &PathInfo, packet: Queued) {
         let link = &mut self.mem.frames.bytes_mut(packet.frame)[usize::from(packet.offset)..][..12];
-        let next_hop =
-            if info.destination.is_multicast() { info.destination.multicast_mac() } else { info.next_hop_mac };
+        let destination = info.query.destination;
+        let next_hop = if destination.is_multicast() { destination.multicast_mac() } else { info.next_hop_mac };
         link[..6].copy_from_slice(&next_hop.0);
         link[6..].copy_from_slice(&info.source_mac.0);
     }
@@ -239,8 +241,8 @@ impl Stack<'_> {
                 let mut at = path.asked + RESOLVE_TIME;
                 if path.inferred == ASKED {
                     at = at.min(now + ASK_AGAIN);
-                    let destination = path.info.destination;
-                    let _ = self.request(destination);
+                    let query = path.info.query;
+                    let _ = self.request(&query);
                 }
                 let core = &mut *self.mem.core;
                 core.paths_at = if core.paths_at.is_never() { at } else { core.paths_at.min(at) };
@@ -248,6 +250,7 @@ impl Stack<'_> {
         }
     }
 
+    /// All paths to a destination are in one bucket.
     fn path_bucket(&self, destination: Address) -> usize {
         let secret = self.mem.core.secret;
         let mut hasher = SipHasher13::new_with_keys(secret[2], secret[3]);
@@ -255,11 +258,11 @@ impl Stack<'_> {
         hasher.finish() as usize & (self.mem.path_buckets.len() - 1)
     }
 
-    pub(crate) fn path_find(&self, destination: Address) -> Option<u32> {
-        let mut at = self.mem.path_buckets[self.path_bucket(destination)];
+    pub(crate) fn path_find(&self, query: &Query) -> Option<u32> {
+        let mut at = self.mem.path_buckets[self.path_bucket(query.destination)];
         while let Some(index) = at.get() {
             let path = &self.mem.paths[index as usize];
-            if path.info.destination == destination {
+            if path.info.query == *query {
                 return Some(index);
             }
             at = path.link;
@@ -267,18 +270,30 @@ impl Stack<'_> {
         None
     }
 
-    /// The path for a destination, made if there is none.
-    pub(crate) fn path_enter(&mut self, destination: Address) -> Result<u32> {
-        if let Some(index) = self.path_find(destination) {
+    /// Does something with each path to a destination, whatever its source and interface.
+    pub(crate) fn each_path_to(&mut self, destination: Address, mut work: impl FnMut(&mut Path)) {
+        let mut at = self.mem.path_buckets[self.path_bucket(destination)];
+        while let Some(index) = at.get() {
+            let path = &mut self.mem.paths[index as usize];
+            at = path.link;
+            if path.info.query.destination == destination {
+                work(path);
+            }
+        }
+    }
+
+    /// The path that answers a query, made if there is none.
+    pub(crate) fn path_enter(&mut self, query: &Query) -> Result<u32> {
+        if let Some(index) = self.path_find(query) {
             return Ok(index);
         }
         if self.mem.core.free_paths.used() == self.mem.paths.len() {
             self.path_make_room();
         }
         let index = self.mem.core.free_paths.take(self.mem.paths).ok_or(Error::NoBuffers)?;
-        let bucket = self.path_bucket(destination);
+        let bucket = self.path_bucket(query.destination);
         let link = core::mem::replace(&mut self.mem.path_buckets[bucket], Link::to(index));
-        let info = PathInfo { destination, ..PathInfo::default() };
+        let info = PathInfo { query: *query, ..PathInfo::default() };
         // Not used yet: newcomers that nobody uses give way to each other before they drive out what is in use.
         self.mem.paths[index as usize] = Path { link, info, ..Path::default() };
         Ok(index)
@@ -301,7 +316,7 @@ impl Stack<'_> {
     pub(crate) fn path_evict(&mut self, index: u32) {
         self.drop_waiting(index);
         self.path_mark(index, 0);
-        let bucket = self.path_bucket(self.mem.paths[index as usize].info.destination);
+        let bucket = self.path_bucket(self.mem.paths[index as usize].info.query.destination);
         let next = self.mem.paths[index as usize].link;
         let mut at = self.mem.path_buckets[bucket];
         if at.get() == Some(index) {
@@ -332,16 +347,16 @@ mod tests {
         let mut memory = OwnedMemory::new(&Limits { frames: 64, tcp: 4, paths: 256, ..Limits::DEFAULT });
         let (mut stack, mut now) = (memory.stack(), Instant::from_nanos(1_000_000_000));
         stack.init(&crate::Config::default(), now);
-        let all = (0..MADE_UP).map(|last| Address::v4([10, 0, 0, last]));
-        for destination in all.clone() {
-            stack.path_set(PathInfo { destination, state: PathState::Resolving, ..PathInfo::default() }, now);
+        let all = (0..MADE_UP).map(|last| Query::to(Address::v4([10, 0, 0, last])));
+        for query in all.clone() {
+            stack.path_set(PathInfo { query, state: PathState::Resolving, ..PathInfo::default() }, now);
         }
         let begun = now;
         let mut given_up = 0;
         while given_up < u32::from(MADE_UP) {
             now = stack.deadline().expect("there are more");
             stack.on_time(now);
-            let is_given_up = |a: &Address| stack.path_get(a).unwrap().info.state == PathState::Unreachable;
+            let is_given_up = |query: &Query| stack.path_get(query).unwrap().info.state == PathState::Unreachable;
             let by_now = all.clone().filter(is_given_up).count() as u32;
             assert!(by_now > given_up && by_now - given_up <= GIVEN_UP_TOGETHER, "{by_now} after {given_up}");
             given_up = by_now;

@@ -4,7 +4,7 @@ use super::name::Name;
 use super::reason::Reason;
 use tickwire_stack::Limits;
 use tickwire_stack::addr::{Address, Endpoint, Mac};
-use tickwire_stack::path::{PathInfo, PathState};
+use tickwire_stack::path::{PathInfo, PathState, Query};
 use zerocopy::{IntoBytes, transmute};
 
 /// The longest message in bytes.
@@ -210,7 +210,8 @@ macro_rules! field_struct {
 pub(super) use field_struct;
 
 field_struct!(Endpoint { address, port });
-field_struct!(PathInfo { destination, source, interface, mtu, source_mac, next_hop_mac, state });
+field_struct!(Query { destination, source, interface });
+field_struct!(PathInfo { query, source, interface, mtu, source_mac, next_hop_mac, state });
 
 impl Field for Limits {
     fn put(&self, writer: &mut Writer) {

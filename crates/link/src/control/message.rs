@@ -451,6 +451,7 @@ messages! {
 mod tests {
     use super::*;
     use crate::control::MAX_MESSAGE;
+    use tickwire_stack::path::Query;
 
     fn bytes_of(message: &impl MessageTo, number: u32) -> Vec<u8> {
         let mut out = Vec::new();
@@ -475,7 +476,7 @@ mod tests {
     const PEER: Endpoint = Endpoint::new(Address::v4([10, 0, 0, 2]), 80);
 
     fn path() -> PathInfo {
-        PathInfo { destination: PEER.address, mtu: 1500, interface: 3, ..PathInfo::default() }
+        PathInfo { query: Query::to(PEER.address), mtu: 1500, interface: 3, ..PathInfo::default() }
     }
 
     #[test]

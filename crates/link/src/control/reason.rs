@@ -160,6 +160,9 @@ reasons! {
     Descriptors = 59: "the program has as many descriptors as it may, and a lane needs some of its own: raise that limit (RLIMIT_NOFILE, `ulimit -n`)";
     /// A process that a program of the lane forked, or which it became.
     Processes = 60: "the lane has as many processes as it can have";
+    /// An address of an interface that is not accelerated, or that another interface with the same
+    /// Ethernet address has.
+    Source = 61: "lanes cannot send from this address by the interface of its route: name all interfaces to the service that have the host's addresses";
 }
 
 impl Reason {

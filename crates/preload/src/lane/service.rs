@@ -12,16 +12,16 @@ use std::os::fd::{BorrowedFd, IntoRawFd};
 use tickwire_link::control::{Claim, ClaimKind, Descriptors, Part, Parts, Push, Reason, Reply, Request};
 use tickwire_stack::Stack;
 use tickwire_stack::addr::{Address, Endpoint};
-use tickwire_stack::path::{PathInfo, PathState};
+use tickwire_stack::path::{PathInfo, PathState, Query};
 
-/// Most destinations that wait to be asked for, beside those that wait in the stack.
+/// Most paths that wait to be asked for, beside those that wait in the stack.
 const MOST_REQUESTS: usize = 64;
 
 /// This process's side of the talk.
 pub(crate) struct Talk {
     session: Lock<Option<Session>>,
-    /// Destinations of which the stack wants to hear; the helper thread asks.
-    requests: Lock<Vec<Address>>,
+    /// Paths of which the stack wants to hear; the helper thread asks.
+    requests: Lock<Vec<Query>>,
     /// Whether a device for trains of segments is wanted: 0 no, 1 yes, 2 the service was asked.
     bulk: AtomicU32,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Talk {
 /// A lane's locks, held while the process forks.
 pub(crate) struct ForkLocks {
     _session: Locked<'static, Option<Session>>,
-    _requests: Locked<'static, Vec<Address>>,
+    _requests: Locked<'static, Vec<Query>>,
 }
 
 impl Talk {
@@ -73,9 +73,9 @@ impl Talk {
         let Some(mut wanted) = self.requests.try_lock() else { return false };
         let before = wanted.len();
         while wanted.len() < MOST_REQUESTS
-            && let Some(destination) = stack.take_request()
+            && let Some(query) = stack.take_request()
         {
-            wanted.push(destination);
+            wanted.push(query);
         }
         wanted.len() > before
     }
@@ -174,37 +174,34 @@ impl Lane {
         parts.chunks(Parts::MAX).take_while(told).map(<[Part]>::len).sum()
     }
 
-    /// Asks how a destination is reached, if the stack does not know, and tells the stack. `scope` is the interface that a link-local
-    /// address needs, `via` the one that the socket names; 0 is none.
+    /// Asks which way packets go, if the stack does not know, and tells the stack.
     ///
     /// # Errors
-    /// The reason for which it is not reached by the lane.
-    pub(crate) fn reach(
-        &self,
-        destination: Address,
-        source: Address,
-        scope: u32,
-        via: u32,
-    ) -> core::result::Result<PathInfo, Reason> {
-        let wanted = if via == 0 { scope } else { via };
-        let fit = |path: PathInfo| {
-            if wanted == 0 || path.interface == wanted { Ok(path) } else { Err(Reason::OtherWay) }
-        };
-        let known = self.with(|access| Ok(access.stack.path_get(&destination).map(|path| (path.info, path.inferred))));
+    /// The reason for which it is not the lane's.
+    pub(crate) fn reach(&self, query: &Query) -> core::result::Result<PathInfo, Reason> {
+        let known = self.with(|access| Ok(access.stack.path_get(query).map(|path| (path.info, path.inferred))));
         match known {
-            Ok(Some((info, 0))) if matches!(info.state, PathState::Ready | PathState::Resolving) => return fit(info),
-            Err(_) => return Err(Reason::LaneGone),
-            _ => {}
-        }
-        match self.resolve(destination, source, scope) {
-            // A group needs no route if the socket names the interface.
-            Err(Reason::NoRoute) if via != 0 && destination.is_multicast() => self.resolve(destination, source, via),
-            Ok(path) => fit(path),
-            Err(reason) => Err(reason),
+            Ok(Some((info, 0))) if matches!(info.state, PathState::Ready | PathState::Resolving) => Ok(info),
+            Err(_) => Err(Reason::LaneGone),
+            _ => self.resolve(query),
         }
     }
 
-    fn resolve(&self, destination: Address, source: Address, interface: u32) -> core::result::Result<PathInfo, Reason> {
+    /// The same from the source address that is chosen, if none is given: from that, packets may go
+    /// another way than the one by which it was chosen. The kernel looks twice, too.
+    ///
+    /// # Errors
+    /// As [`Lane::reach`].
+    pub(crate) fn reach_from_own(&self, query: &Query) -> core::result::Result<PathInfo, Reason> {
+        let path = self.reach(query)?;
+        if query.source != Address::ANY || path.source.is_unspecified() {
+            return Ok(path);
+        }
+        self.reach(&query.from(path.source)).map(|way| PathInfo { source: path.source, ..way })
+    }
+
+    fn resolve(&self, query: &Query) -> core::result::Result<PathInfo, Reason> {
+        let &Query { destination, source, interface } = query;
         match self.ask(&Request::Resolve { destination, source, interface }, None)? {
             (Reply::Path { path, reason }, _) => {
                 let _ = self.with(|access| {
@@ -316,10 +313,10 @@ impl Lane {
             self.talk.bulk.store(2, Relaxed);
         }
         // If the service does not read, there are answers to come, after which it is tried again.
-        let ask = |destination| {
-            session.as_ref()?.tell(&Request::Resolve { destination, source: Address::ANY, interface: 0 }).ok()
+        let ask = |&Query { destination, source, interface }: &Query| {
+            session.as_ref()?.tell(&Request::Resolve { destination, source, interface }).ok()
         };
-        let asked = wanted.iter().map_while(|&destination| ask(destination)).count();
+        let asked = wanted.iter().map_while(ask).count();
         wanted.drain(..asked);
         Some(asked)
     }
@@ -342,7 +339,7 @@ mod tests {
         std::thread::scope(|scope| {
             let asking = scope.spawn(|| lane.ask(&Request::ListLanes { after: 0 }, None).is_ok());
             let (number, _) = request(&service);
-            lane.talk.requests.lock().push(THERE);
+            lane.talk.requests.lock().push(Query::to(THERE));
             assert_eq!((lane.free_control_descriptor(), lane.hear(true), lane.run_errands()), (None, None, None));
             service.send(&Reply::Done, number, &[]).unwrap();
             assert!(asking.join().unwrap());
@@ -353,12 +350,13 @@ mod tests {
     #[test]
     fn an_errand_is_not_waited_for_and_its_answer_is_heard() {
         let (lane, service) = testing::another();
-        let state = || lane.with(|access| Ok(access.stack.path_get(&THERE).map(|path| path.info.state))).unwrap();
-        lane.talk.requests.lock().push(THERE);
+        let state =
+            || lane.with(|access| Ok(access.stack.path_get(&Query::to(THERE)).map(|path| path.info.state))).unwrap();
+        lane.talk.requests.lock().push(Query::to(THERE));
         assert_eq!((lane.run_errands(), lane.run_errands()), (Some(1), Some(0)));
         let (number, asked) = request(&service);
         assert!(matches!(asked, Request::Resolve { destination: THERE, .. }), "{asked:?}");
-        let path = PathInfo { destination: THERE, mtu: 1500, state: PathState::Ready, ..PathInfo::default() };
+        let path = PathInfo { query: Query::to(THERE), mtu: 1500, state: PathState::Ready, ..PathInfo::default() };
         // It may come to who asks something else.
         std::thread::scope(|scope| {
             let asking = scope.spawn(|| lane.ask(&Request::ListLanes { after: 0 }, None).is_ok());

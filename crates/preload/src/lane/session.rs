@@ -99,7 +99,8 @@ impl Session {
             if number == self.number {
                 if let Reply::Path { path, .. } = &reply {
                     // What was said of it before is older, and would be taken for news when it is heard afterwards.
-                    let is_older = |push: &Push| matches!(push, Push::PathChanged { path: old, .. } if old.destination == path.destination);
+                    let is_older =
+                        |push: &Push| matches!(push, Push::PathChanged { path: old, .. } if old.query == path.query);
                     self.pushes.retain(|push| !is_older(push));
                 }
                 return Ok((reply, std::mem::take(&mut incoming.descriptors)));
@@ -192,7 +193,7 @@ mod tests {
     use super::*;
     use tickwire_link::control::{Claim, Reason};
     use tickwire_stack::addr::Address;
-    use tickwire_stack::path::{PathInfo, PathState};
+    use tickwire_stack::path::{PathInfo, PathState, Query};
 
     #[test]
     fn an_answer_to_the_program_before_is_none_to_this_one() {
@@ -239,16 +240,20 @@ mod tests {
     fn what_was_said_of_a_path_before_an_answer_about_it_is_no_news_afterwards() {
         let (ours, service) = Channel::pair().unwrap();
         let mut session = Session::new(ours);
-        let path = |last, state| PathInfo { destination: Address::v4([10, 0, 0, last]), state, ..PathInfo::default() };
+        let path =
+            |last, state| PathInfo { query: Query::to(Address::v4([10, 0, 0, last])), state, ..PathInfo::default() };
         let changed = |last| Push::PathChanged { path: path(last, PathState::Resolving), reason: Reason::None };
         [1, 2].into_iter().for_each(|last| service.send(&changed(last), 0, &[]).unwrap());
         service.send(&Reply::Path { path: path(1, PathState::Ready), reason: Reason::None }, 1, &[]).unwrap();
-        let request =
-            Request::Resolve { destination: path(1, PathState::Ready).destination, source: Address::ANY, interface: 0 };
+        let request = Request::Resolve {
+            destination: path(1, PathState::Ready).query.destination,
+            source: Address::ANY,
+            interface: 0,
+        };
         assert!(matches!(session.call(&request, None), Ok((Reply::Path { .. }, _))));
         let left = session.pushes().unwrap();
         let Push::PathChanged { path: of_other, .. } = left[0] else { panic!("{left:?}") };
-        assert!(left.len() == 1 && of_other.destination == path(2, PathState::Ready).destination);
+        assert!(left.len() == 1 && of_other.query == path(2, PathState::Ready).query);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::table::desc::flag;
 use core::ffi::c_int;
 use tickwire_link::control::Reason;
 use tickwire_stack::addr::Address;
-use tickwire_stack::path::PathState;
+use tickwire_stack::path::{PathState, Query};
 use tickwire_stack::time::Instant;
 use tickwire_stack::udp::{Datagram, SendTo};
 
@@ -36,7 +36,7 @@ pub(crate) fn way(access: &Access<'_>, bits: u64, datagram: &Datagram, extras: &
     if !told && !datagram.source.address.is_link_local() {
         return Some(Way::default());
     }
-    match access.stack.path_get(&datagram.source.address) {
+    match access.stack.path_get(&Query::to(datagram.source.address)) {
         Some(path) if path.inferred == 0 && path.info.state != PathState::Free => {
             Some(Way { interface: path.info.interface, local: path.info.source })
         }

@@ -9,13 +9,15 @@ use crate::socket::kernel;
 use crate::socket::open;
 use crate::socket::options;
 use crate::socket::tcp::{Stage, stage};
+use crate::socket::via;
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE};
 use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN, Plan, Same, TIMED_OUT};
 use core::ffi::c_int;
 use tickwire_link::control::{Claim, ClaimKind, EphemeralPort, Reason};
 use tickwire_stack::addr::{Address, Endpoint, Family};
-use tickwire_stack::tcp::State;
+use tickwire_stack::path::Query;
+use tickwire_stack::tcp::{State, TcpOptions};
 use tickwire_stack::{Error, TcpId};
 
 /// The longest accept queue, as on Linux by default.
@@ -141,9 +143,14 @@ fn begin(lane: &'static Lane, subject: &Subject, remote: Endpoint, scope: u32, f
     let demote = |reason| subject.demote(lane, remote, reason).map(|()| None);
     let bound = sys::socket_name(fd, false)?;
     let wanted = if bound.address.is_unspecified() { Address::ANY } else { bound.address };
-    let device = crate::socket::via::bound_device(fd);
-    let path = match lane.reach(remote.address, wanted, scope, device) {
+    let device = via::bound_device(fd);
+    let scope = via::scope_of(remote.address, scope);
+    let interface = if scope == 0 { device } else { scope };
+    let query = Query::to(remote.address).by(interface);
+    let path = match lane.reach_from_own(&query.from(wanted)) {
         Ok(path) => path,
+        // The socket names an interface that the lane does not have.
+        Err(Reason::Interface) if interface != 0 => return demote(Reason::OtherWay),
         Err(reason) => return demote(reason),
     };
     let source = if wanted.is_unspecified() { path.source } else { wanted };
@@ -160,10 +167,16 @@ fn begin(lane: &'static Lane, subject: &Subject, remote: Endpoint, scope: u32, f
             Err(reason) => return demote(reason),
         },
     };
+    // The claim may have chosen another address.
+    if let Err(reason) = lane.reach(&query.from(local.address)) {
+        lane.release(claim);
+        return demote(reason);
+    }
     let begun = lane.with(|access| {
         let (Stage::Fresh, bits) = subject.stage(access)? else { return Ok(None) };
-        let options =
-            options::tcp_from_kernel(access.stack.tcp_defaults(), fd, bits, remote.address.family(), access.now);
+        let defaults = access.stack.tcp_defaults();
+        let options = options::tcp_from_kernel(defaults, fd, bits, remote.address.family(), access.now);
+        let options = TcpOptions { interface, ..options };
         let id = match access.stack.tcp_connect(&options, local, remote, access.now) {
             // The port is there, but not for this peer (`__inet_check_established`).
             Err(Error::AddressInUse) => return Err(Errno(libc::EADDRNOTAVAIL)),

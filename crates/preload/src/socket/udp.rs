@@ -8,14 +8,14 @@ use crate::c::sys::{self, Extras};
 use crate::lane::{Access, Lane};
 use crate::socket::ancillary::{self, Way};
 use crate::socket::kernel;
-use crate::socket::via::{self, Verdict};
+use crate::socket::via;
 use crate::table::desc::flag;
 use crate::wait::readiness;
 use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN};
 use core::ffi::c_int;
 use tickwire_link::control::{ClaimKind, Reason};
 use tickwire_stack::addr::{Address, Endpoint, Family};
-use tickwire_stack::path::PathState;
+use tickwire_stack::path::{PathState, Query};
 use tickwire_stack::udp::{Datagram, SendTo};
 use tickwire_stack::{Error, UdpId};
 
@@ -113,21 +113,30 @@ pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]
         }
         return lane.with(|access| {
             if flags & flag::CLAIMED != 0 {
-                access.stack.udp_connect(id, access.now, None)?;
+                access.stack.udp_connect(id, access.now, None, 0)?;
             }
             access.descriptions().get(index).set(flag::CONNECTED, false);
             Ok(())
         });
     };
-    let via = lane.with(|access| Ok(access.descriptions().get(index).via().interface(remote.address)))?;
-    if let Err(reason) = lane.reach(remote.address, Address::ANY, scope, via) {
+    let via = lane.with(|access| Ok(access.descriptions().get(index).via()))?;
+    let interface = match via::scope_of(remote.address, scope) {
+        // The kernel has bound it to the interface of its own address, if that has one.
+        0 if remote.address.is_link_local() => via::bound_device(fd),
+        0 => via.interface(remote.address),
+        scope => scope,
+    };
+    // What is claimed only now is bound to the address that the kernel has chosen.
+    let source = if flags & flag::CLAIMED == 0 { sys::socket_name(fd, false)?.address } else { before.address };
+    let query = Query::to(remote.address).from(source).by(interface);
+    if let Err(reason) = lane.reach_from_own(&query) {
         return demote(lane, index, id, reason);
     }
     if flags & flag::CLAIMED == 0 {
         bound(lane, fd, index)?;
     }
     let connected = lane.with(|access| {
-        access.stack.udp_connect(id, access.now, Some(remote))?;
+        access.stack.udp_connect(id, access.now, Some(remote), interface)?;
         access.descriptions().get(index).set(flag::CONNECTED, true);
         Ok(())
     });
@@ -142,18 +151,9 @@ pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]
 enum Sent {
     Done(usize),
     Bind,
-    Resolve(Address),
-    /// The socket names another interface than the lane's path leaves by.
-    OtherWay,
+    Resolve(Query),
     /// This datagram is the kernel's; [`Reason::None`] if it is not known why.
     Kernel(Reason),
-}
-
-/// What a call says beside the bytes.
-struct Call {
-    to: SendTo,
-    /// The interface that its control messages name, 0 if none.
-    interface: u32,
 }
 
 /// Sends one datagram.
@@ -174,12 +174,13 @@ pub(crate) fn send(
         // Wrong families and lengths: the kernel knows the error. No family at all is as none given to IPv6, and as that of IPv4 to this.
         Some(_) => return by_kernel(lane, fd, index, buffers, flags, extras, Reason::None),
     };
-    let mut call = Call { to: SendTo { destination, ..SendTo::default() }, interface: 0 };
-    match ancillary::for_send(extras, &mut call.to) {
+    let mut call = SendTo { destination, ..SendTo::default() };
+    match ancillary::for_send(extras, &mut call) {
         _ if flags & libc::MSG_OOB != 0 => return by_kernel(lane, fd, index, buffers, flags, extras, Reason::None),
         _ if flags & libc::MSG_MORE != 0 => {
             return by_kernel(lane, fd, index, buffers, flags, extras, Reason::Pieces);
         }
+        Ok(0) => call.interface = destination.map_or(0, |peer| via::scope_of(peer.address, scope)),
         Ok(interface) => call.interface = interface,
         Err(reason) => return by_kernel(lane, fd, index, buffers, flags, extras, reason),
     }
@@ -204,18 +205,14 @@ pub(crate) fn send(
             Sent::Done(len) => return Ok(len),
             Sent::Kernel(reason) => return by_kernel(lane, fd, index, buffers, flags, extras, reason),
             Sent::Bind => bind_somewhere(lane, fd, index, v6)?,
-            Sent::Resolve(address) => {
-                let source = call.to.source.unwrap_or(Address::ANY);
-                let via = lane.with(|access| Ok(access.descriptions().get(index).via().interface(address)))?;
-                let scope = if scope == 0 { call.interface } else { scope };
-                match lane.reach(address, source, scope, via) {
-                    Ok(_) => {}
-                    Err(Reason::OtherWay) if via != 0 => return demote(lane, index, id, Reason::OtherWay),
-                    Err(reason) => return by_kernel(lane, fd, index, buffers, flags, extras, reason),
+            Sent::Resolve(query) => match lane.reach(&query) {
+                Ok(_) => {}
+                // The socket sends where the lane does not: it is the kernel's, and shows so.
+                Err(Reason::Interface) if query.interface != 0 && call.interface == 0 => {
+                    return demote(lane, index, id, Reason::OtherWay);
                 }
-            }
-            // The socket sends where the lane does not: it is the kernel's, and shows so.
-            Sent::OtherWay => return demote(lane, index, id, Reason::OtherWay),
+                Err(reason) => return by_kernel(lane, fd, index, buffers, flags, extras, reason),
+            },
         }
         tries += 1;
         if tries > 4 {
@@ -230,10 +227,10 @@ fn attempt(
     index: u32,
     id: UdpId,
     bits: u64,
-    call: &Call,
+    call: &SendTo,
     buffers: &mut Buffers<'_>,
 ) -> Result<Sent> {
-    let peer = match call.to.destination {
+    let peer = match call.destination {
         Some(peer) => peer,
         None if bits & flag::CONNECTED == 0 => return Ok(Sent::Kernel(Reason::None)),
         None => access.stack.udp_names(id)?.1.ok_or(Error::NotConnected)?,
@@ -257,41 +254,44 @@ fn attempt(
     if bits & flag::CLAIMED == 0 {
         return Ok(Sent::Bind);
     }
-    // A connected socket's way was found to fit when it was connected.
-    if bits & flag::VIA != 0 && call.to.destination.is_some() {
-        let local = call.to.source.unwrap_or(access.stack.udp_names(id)?.0.address);
-        match via::verdict(access, index, &peer, local) {
-            Verdict::Fits => {}
-            Verdict::Unknown => return Ok(Sent::Resolve(peer.address)),
-            Verdict::Elsewhere => return Ok(Sent::OtherWay),
-        }
+    let mut named = None;
+    // A connected socket has the way that it had when it was connected.
+    if bits & flag::VIA != 0 && call.destination.is_some() {
+        let via = access.descriptions().get(index).via();
+        let interface = if call.interface == 0 { via.interface(peer.address) } else { call.interface };
+        let bound = !access.stack.udp_names(id)?.0.address.is_unspecified();
+        let source = call.source.or_else(|| via.source(peer.address).filter(|_| !bound));
+        named = Some(SendTo { interface, source, ..*call });
     }
-    if call.interface != 0 {
-        match via::leaves_by(access, &peer) {
-            Some(interface) if interface == call.interface => {}
-            Some(_) => return Ok(Sent::Kernel(Reason::OtherWay)),
-            None => return Ok(Sent::Resolve(peer.address)),
-        }
-    }
-    match access.stack.udp_send(id, access.now, &call.to, buffers) {
+    let to = named.as_ref().unwrap_or(call);
+    match access.stack.udp_send(id, access.now, to, buffers) {
         Ok(len) => {
             if bits & flag::TRAFFIC == 0 {
                 access.descriptions().get(index).set(flag::TRAFFIC, true);
             }
             Ok(Sent::Done(len))
         }
-        Err(Error::NeedPath) => match access.stack.path_get(&peer.address) {
-            // Why, the service says; it is asked once for each socket.
-            Some(path) if path.info.state == PathState::Kernel && reason_of(access, id) != 0 => {
-                Ok(Sent::Kernel(Reason::None))
+        Err(Error::NeedPath) => {
+            let query = access.stack.udp_query(id, to)?;
+            match access.stack.path_get(&query) {
+                // Why, the service says; it is asked once for each socket.
+                Some(path) if path.info.state == PathState::Kernel && reason_of(access, id) != 0 => {
+                    Ok(Sent::Kernel(Reason::None))
+                }
+                _ => Ok(Sent::Resolve(query)),
             }
-            _ => Ok(Sent::Resolve(peer.address)),
-        },
-        // Which error it is depends on the kernel's tables (`ENETUNREACH`, `EACCES`, `EINVAL`): each datagram gets it from there, as the first one did.
-        Err(Error::NoPath) if is_without_route(access, &peer) => Ok(Sent::Kernel(Reason::NoRoute)),
-        // As on Linux, where a neighbour that did not answer is looked for again, and what is sent
-        // meanwhile waits: no error of the sender's.
-        Err(Error::NoPath) => Ok(Sent::Resolve(peer.address)),
+        }
+        Err(Error::NoPath) => {
+            let query = access.stack.udp_query(id, to)?;
+            if is_without_route(access, &query) {
+                // Which error it is depends on the kernel's tables (`ENETUNREACH`, `EACCES`,
+                // `EINVAL`): each datagram gets it from there, as the first one did.
+                return Ok(Sent::Kernel(Reason::NoRoute));
+            }
+            // As on Linux, where a neighbour that did not answer is looked for again, and what is
+            // sent meanwhile waits: no error of the sender's.
+            Ok(Sent::Resolve(query))
+        }
         Err(error) => {
             // The frames may have run out in the midst of it.
             buffers.rewind();
@@ -300,9 +300,9 @@ fn attempt(
     }
 }
 
-/// Whether the host has no route to a peer; a neighbour that does not answer is another matter.
-fn is_without_route(access: &Access<'_>, peer: &Endpoint) -> bool {
-    let path = access.stack.path_get(&peer.address);
+/// Whether the host has no route; a neighbour that does not answer is another matter.
+fn is_without_route(access: &Access<'_>, query: &Query) -> bool {
+    let path = access.stack.path_get(query);
     path.is_some_and(|path| path.info.state == PathState::Unreachable && path.info.interface == 0)
 }
 
@@ -407,7 +407,7 @@ fn way_of(lane: &'static Lane, index: u32, datagram: &Datagram) -> Way {
         // Asked without its interface, the host would deny that there is a way.
         return unknown;
     }
-    lane.reach(source, Address::ANY, scope, 0)
+    lane.reach(&Query::to(source).by(scope))
         .map_or(unknown, |path| Way { interface: path.interface, local: path.source })
 }
 

@@ -1,18 +1,17 @@
 //! The interface that a socket names for what it sends: `SO_BINDTODEVICE`, `IP_UNICAST_IF`, `IP_MULTICAST_IF` and their kin.
 //!
-//! A lane knows one way to each destination, the route's own. A socket that names the interface of that way uses it; one that names
-//! another is the kernel's, and `tickwire stat` says why.
+//! The host is asked for the way by that interface. A socket that names one which is not
+//! accelerated is the kernel's, and `tickwire stat` says why.
 
 use crate::c::sys;
-use crate::lane::{Access, Lane};
+use crate::lane::Lane;
 use crate::socket::kernel;
 use crate::socket::multicast;
 use crate::table::desc::{Via, flag};
 use crate::wait::Same;
 use core::ffi::c_int;
 use tickwire_link::control::Reason;
-use tickwire_stack::addr::{Address, Endpoint, Family};
-use tickwire_stack::path::{Path, PathState};
+use tickwire_stack::addr::{Address, Family};
 
 /// An interface that no path leaves by: what is named is not known, so the kernel has to see to it.
 const NO_INTERFACE: u32 = u32::MAX;
@@ -25,53 +24,17 @@ impl Via {
         if destination.is_multicast() { self.groups } else { self.unicast }
     }
 
-    /// Whether a path goes the way that was named.
-    fn agrees(&self, path: &Path, local: Address) -> bool {
-        let destination = path.info.destination;
-        let interface = self.interface(destination);
-        let source = Address::v4(self.source.to_ne_bytes());
-        let other_source = self.source != 0
-            && destination.is_multicast()
-            && destination.family() == Family::V4
-            && local.is_unspecified()
-            && path.info.source != source;
-        (interface == 0 || path.info.interface == interface) && !other_source
+    /// The source address named for a destination, if the socket is bound to none.
+    pub(crate) fn source(&self, destination: Address) -> Option<Address> {
+        let named = self.source != 0 && destination.is_multicast() && destination.family() == Family::V4;
+        named.then(|| Address::v4(self.source.to_ne_bytes()))
     }
 }
 
-/// What the socket's named interface means for a datagram.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// Nothing is named, or the known path goes there.
-    Fits,
-    /// The path is to be asked for.
-    Unknown,
-    /// The lane's path goes elsewhere.
-    Elsewhere,
-}
-
-/// Compares what a socket names with the path that the lane knows.
-pub(crate) fn verdict(access: &mut Access<'_>, index: u32, peer: &Endpoint, local: Address) -> Verdict {
-    let via = access.descriptions().get(index).via();
-    if via.interface(peer.address) == 0 {
-        return Verdict::Fits;
-    }
-    match known(access, peer) {
-        Some(path) if via.agrees(path, local) => Verdict::Fits,
-        Some(_) => Verdict::Elsewhere,
-        None => Verdict::Unknown,
-    }
-}
-
-/// The interface by which the lane's path to a peer leaves; `None` if the path is to be asked for.
-pub(crate) fn leaves_by(access: &Access<'_>, peer: &Endpoint) -> Option<u32> {
-    known(access, peer).map(|path| path.info.interface)
-}
-
-/// The lane's path to a peer, if the host has spoken and it can be used.
-fn known<'a>(access: &'a Access<'_>, peer: &Endpoint) -> Option<&'a Path> {
-    let usable = |path: &&Path| matches!(path.info.state, PathState::Ready | PathState::Resolving);
-    access.stack.path_get(&peer.address).filter(|path| path.inferred == 0).filter(usable)
+/// The interface that an address names with its scope, which counts where the address alone does
+/// not tell the link.
+pub(crate) fn scope_of(address: Address, scope: u32) -> u32 {
+    if address.is_link_local() || address.is_link_local_group() { scope } else { 0 }
 }
 
 /// The interface to which a socket is bound, 0 if to none.
@@ -155,7 +118,6 @@ pub(crate) fn set(lane: &'static Lane, fd: c_int, index: u32, level: c_int, name
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tickwire_stack::path::PathInfo;
 
     #[test]
     fn all_forms_of_the_multicast_interface_are_read() {
@@ -168,18 +130,23 @@ mod tests {
     }
 
     #[test]
-    fn a_path_by_another_interface_or_address_is_not_what_was_named() {
-        let group = Address::v4([239, 1, 1, 1]);
-        let source = Address::v4([10, 0, 0, 1]);
-        let path = Path {
-            info: PathInfo { destination: group, source, interface: 3, ..PathInfo::default() },
-            ..Path::default()
+    fn a_source_is_named_for_groups_of_ipv4_and_an_interface_for_each_kind() {
+        let (group, host) = (Address::v4([239, 1, 1, 1]), Address::v4([10, 0, 0, 2]));
+        let via = Via { unicast: 9, groups: 3, source: u32::from_ne_bytes([10, 0, 0, 1]) };
+        assert_eq!((via.interface(group), via.interface(host)), (3, 9));
+        assert_eq!((via.source(group), via.source(host)), (Some(Address::v4([10, 0, 0, 1])), None));
+        assert_eq!(Via::default().source(group), None);
+    }
+
+    #[test]
+    fn a_scope_counts_for_addresses_that_need_one() {
+        let address = |first, second| {
+            let mut octets = [0; 16];
+            [octets[0], octets[1], octets[15]] = [first, second, 1];
+            Address(octets)
         };
-        let via = |groups, source| Via { unicast: 9, groups, source };
-        let named = u32::from_ne_bytes([10, 0, 0, 1]);
-        assert!(via(0, 0).agrees(&path, Address::ANY_V4) && via(3, named).agrees(&path, Address::ANY_V4));
-        assert!(!via(4, 0).agrees(&path, Address::ANY_V4));
-        assert!(!via(3, named + 1).agrees(&path, Address::ANY_V4));
-        assert!(via(3, named + 1).agrees(&path, source), "a bound socket has its own source");
+        for (first, second, counts) in [(0xfe, 0x80, 3), (0xff, 0x02, 3), (0xff, 0x05, 0), (0xfd, 0, 0)] {
+            assert_eq!(scope_of(address(first, second), 3), counts, "{first:x}{second:02x}::1");
+        }
     }
 }

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::checksum;
+use tickwire_stack::path::Query;
 use tickwire_stack::tcp::RecvFlags;
 use tickwire_stack::time::Instant;
 use tickwire_stack::udp::{SendTo, UdpOptions};
@@ -101,7 +102,9 @@ impl Peer {
     fn begin(&mut self, now: Instant) {
         let mut stack = self.memory.stack();
         stack.init(&Config { secret: [9; 4], ..Config::default() }, now);
-        stack.path_set(service::path_to(HERE, THERE), now);
+        for query in [Query::to(HERE), Query::to(HERE).from(THERE)] {
+            stack.path_set(service::path_to(query, THERE), now);
+        }
         let udp = stack.udp_open(UdpOptions::default()).unwrap();
         stack.udp_bind(udp, Endpoint::new(THERE, 7)).unwrap();
         self.udp = Some(udp);

@@ -11,12 +11,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tickwire_link::control::{Channel, Claim, Reason, Reply, Request};
 use tickwire_stack::addr::{Address, Endpoint, Mac};
-use tickwire_stack::path::{PathInfo, PathState};
+use tickwire_stack::path::{PathInfo, PathState, Query};
 
 /// The way to the peer.
-pub(super) fn path_to(destination: Address, source: Address) -> PathInfo {
+pub(super) fn path_to(query: Query, source: Address) -> PathInfo {
     PathInfo {
-        destination,
+        query,
         source,
         interface: 1,
         mtu: 1500,
@@ -97,8 +97,9 @@ pub(super) fn start() -> Channel {
                     kept.insert(claims, (inode, socket));
                     Reply::Claimed { claim: Claim(claims), local: Endpoint::default() }
                 }
-                Request::Resolve { destination, .. } => {
-                    Reply::Path { path: path_to(destination, HERE), reason: Reason::None }
+                Request::Resolve { destination, source, interface } => {
+                    let query = Query { destination, source, interface };
+                    Reply::Path { path: path_to(query, HERE), reason: Reason::None }
                 }
                 Request::Release { parts } => {
                     for part in parts.as_slice() {

@@ -46,11 +46,11 @@ fn the_kernel_is_behind_the_same_descriptor() {
 
 #[test]
 fn where_no_route_leads_each_datagram_gets_the_kernels_own_error() {
-    use tickwire_stack::path::{PathInfo, PathState};
+    use tickwire_stack::path::{PathInfo, PathState, Query};
     let nowhere = Address::v4([192, 0, 2, 1]);
     let fd = socket(libc::SOCK_DGRAM);
     send(fd, b"bound now", 0, Some((THERE, 9))).unwrap();
-    let no_route = PathInfo { destination: nowhere, state: PathState::Unreachable, ..PathInfo::default() };
+    let no_route = PathInfo { query: Query::to(nowhere), state: PathState::Unreachable, ..PathInfo::default() };
     lane()
         .with(|access| {
             access.stack.path_set(no_route, access.now);
@@ -68,20 +68,20 @@ fn where_no_route_leads_each_datagram_gets_the_kernels_own_error() {
 /// No error of the sender's, as on Linux.
 #[test]
 fn a_neighbour_that_did_not_answer_is_looked_for_again_by_the_next_datagram() {
-    use tickwire_stack::path::{PathInfo, PathState};
+    use tickwire_stack::path::{PathInfo, PathState, Query};
     // Not the others' peer.
     let absent = Address::v4([10, 0, 0, 77]);
     let fd = socket(libc::SOCK_DGRAM);
     send(fd, b"bound now", 0, Some((absent, 9))).unwrap();
     lane()
         .with(|access| {
-            let known = access.stack.path_get(&absent).unwrap().info;
+            let known = access.stack.path_get(&Query::to(absent)).unwrap().info;
             access.stack.path_set(PathInfo { state: PathState::Unreachable, ..known }, access.now);
             Ok(())
         })
         .unwrap();
     assert_eq!(send(fd, b"again", 0, Some((absent, 9))), Ok(5));
-    let state = lane().with(|access| Ok(access.stack.path_get(&absent).unwrap().info.state));
+    let state = lane().with(|access| Ok(access.stack.path_get(&Query::to(absent)).unwrap().info.state));
     assert_eq!(state, Ok(PathState::Ready), "the service has said so");
     close(fd);
 }
@@ -236,11 +236,12 @@ fn an_error_ends_a_receive_that_waits() {
 
 /// Connects a bound socket on the lane only: from this machine's addresses the peer is not reached.
 fn connect_on_lane(fd: c_int) {
+    lane().reach_from_own(&tickwire_stack::path::Query::to(THERE)).unwrap();
     lane()
         .with(|access| {
             let index = TABLE.get(fd).description().unwrap();
             let id = access.descriptions().get(index).socket().try_into()?;
-            access.stack.udp_connect(id, access.now, Some(Endpoint::new(THERE, 7)))?;
+            access.stack.udp_connect(id, access.now, Some(Endpoint::new(THERE, 7)), 0)?;
             access.descriptions().get(index).set(flag::CONNECTED, true);
             Ok(())
         })

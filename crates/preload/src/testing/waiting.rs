@@ -7,6 +7,7 @@ use libc::pollfd;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+use tickwire_stack::path::Query;
 use tickwire_stack::time::Span;
 use tickwire_stack::udp::{SendTo, UdpOptions};
 use tickwire_stack::{Error, Ready};
@@ -40,7 +41,7 @@ fn poll_waits_for_ours_and_the_kernels_together() {
 fn only_what_finds_no_room_is_to_be_looked_after_soon() {
     let send = |lane: &crate::lane::Lane, port: u16| {
         lane.with(|access| {
-            access.stack.path_set(service::path_to(THERE, HERE), access.now);
+            access.stack.path_set(service::path_to(Query::to(THERE).from(HERE), HERE), access.now);
             let udp = access.stack.udp_open(UdpOptions::default())?;
             access.stack.udp_bind(udp, Endpoint::new(HERE, port))?;
             let to = SendTo { destination: Some(Endpoint::new(THERE, 7)), ..SendTo::default() };

@@ -156,9 +156,9 @@ impl Service {
         if !local.is_unspecified() || !covered || nowhere {
             return;
         }
-        let query = Query { destination: remote.address, source: Address::ANY, interface: proof.interface };
+        let query = Query::to(remote.address).by(proof.interface);
         let nics = &self.nics;
-        if let Ok(answer) = self.host.resolve(&query, |index| nics.path(index)) {
+        if let Ok(answer) = self.host.resolve(&query, |index, source| nics.path(index, source)) {
             (*local, *dual) = (answer.path.source, false);
         }
     }

@@ -22,7 +22,7 @@ use tickwire_link::sys_packet::PacketSender;
 use tickwire_service::{Attach, Options};
 use tickwire_stack::addr::{Address, Endpoint, Mac};
 use tickwire_stack::ids::{ListenerId, Ready, TcpId};
-use tickwire_stack::path::{PathInfo, PathState};
+use tickwire_stack::path::{PathInfo, PathState, Query};
 use tickwire_stack::{Config, Limits, Memory, Stack, time};
 
 pub const PATIENCE: Duration = Duration::from_secs(5);
@@ -475,16 +475,24 @@ impl Client {
         }
     }
 
-    /// Asks for a path until it is resolved.
+    /// Asks for the path to a destination, from the address that the host prefers for it, until it
+    /// is resolved.
     pub fn path(&mut self, destination: Address) -> PathInfo {
+        let source = self.path_for(Query::to(destination)).source;
+        self.path_for(Query::to(destination).from(source))
+    }
+
+    /// Asks for a path until it is resolved.
+    pub fn path_for(&mut self, query: Query) -> PathInfo {
+        let Query { destination, source, interface } = query;
         let end = Instant::now() + PATIENCE;
         loop {
-            let request = Request::Resolve { destination, source: Address::ANY, interface: 0 };
+            let request = Request::Resolve { destination, source, interface };
             let Reply::Path { path, .. } = self.request(&request, &[]).0 else { panic!("a path") };
             if path.state == PathState::Ready {
                 return path;
             }
-            assert!(Instant::now() < end, "{destination} is resolved in time: {path:?}");
+            assert!(Instant::now() < end, "{query:?} is resolved in time: {path:?}");
             std::thread::sleep(Duration::from_millis(5));
         }
     }

@@ -141,7 +141,7 @@ impl Arena {
         let remote = (how & 1 == 0).then(|| Endpoint::new(self.address(0), port));
         let now = self.pair.now();
         // Any answer is right.
-        let _ = self.pair.stack(1).udp_connect(self.udp, now, remote);
+        let _ = self.pair.stack(1).udp_connect(self.udp, now, remote, 0);
         self.pair.flush();
     }
 

@@ -3,7 +3,7 @@
 use crate::addr::{Address, Endpoint};
 use crate::ids::SocketKind;
 use crate::memory::{Limits, OwnedMemory};
-use crate::path::{GUESSED, PathInfo, PathState};
+use crate::path::{GUESSED, PathInfo, PathState, Query};
 use crate::pool::Link;
 use crate::time::Instant;
 use crate::udp::UdpOptions;
@@ -20,7 +20,7 @@ const GROUP: Address = Address::v4([239, 0, 0, 1]);
 fn populate(stack: &mut Stack<'_>) {
     stack.init(&Config { secret: [1, 2, 3, 4], ..Config::default() }, NOW);
     let way = PathInfo {
-        destination: PEER,
+        query: Query::to(PEER).from(OURS),
         source: OURS,
         interface: 1,
         mtu: 1500,
@@ -36,7 +36,7 @@ fn populate(stack: &mut Stack<'_>) {
         stack.udp_bind(id, Endpoint::new(OURS, port)).unwrap();
         id
     });
-    stack.udp_connect(connected, NOW, Some(Endpoint::new(PEER, 53))).unwrap();
+    stack.udp_connect(connected, NOW, Some(Endpoint::new(PEER, 53)), 0).unwrap();
     stack.udp_join(bound, GROUP, None).unwrap();
     stack.udp_close(closed).unwrap();
     let set = stack.set_create().unwrap();
@@ -139,11 +139,11 @@ fn a_socket_that_packets_find_though_it_is_closed_is_found() {
 #[test]
 fn a_guess_that_nobody_needs_is_found() {
     tells("guests of the path to", |s| {
-        let path = s.path_enter(Address::v4([10, 0, 0, 3])).unwrap();
+        let path = s.path_enter(&Query::to(Address::v4([10, 0, 0, 3]))).unwrap();
         s.path_mark(path, GUESSED);
     });
     tells("guests of the path to", |s| {
-        let path = s.path_enter(Address::v4([10, 0, 0, 3])).unwrap();
+        let path = s.path_enter(&Query::to(Address::v4([10, 0, 0, 3]))).unwrap();
         s.path_mark(path, GUESSED);
         s.mem.paths[path as usize].guests = 1;
     });

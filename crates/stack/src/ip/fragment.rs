@@ -38,11 +38,11 @@ impl Stack<'_> {
     }
 
     fn fragment_chain(&mut self, now: Instant, send: &IpSend, first: FrameId, piece: usize) -> Result<()> {
-        let family = send.destination.family();
+        let family = send.query.destination.family();
         let mut path = send.path;
         let known = &self.mem.paths[path as usize].info;
-        if known.destination != send.destination || known.state == PathState::Free {
-            match self.path_lookup(send.destination, now) {
+        if known.query != send.query || known.state == PathState::Free {
+            match self.path_lookup(&send.query, now) {
                 Ok(index) => path = index,
                 Err(error) => {
                     self.mem.frames.give_chain(first);

@@ -69,31 +69,38 @@ impl Stack<'_> {
         }
     }
 
-    /// Learns a smaller path MTU from an error that the protocol has found believable. Says the path's index if it got smaller, or too narrow for the
-    /// packets that are believed to fit.
+    /// Learns a smaller path MTU from an error that the protocol has found believable, for all
+    /// paths to the destination: what is quoted does not tell by which of them the packet went.
+    /// Says whether one got smaller, or too narrow for the packets that are believed to fit.
     /// `proven`: what the error quotes could not be guessed.
-    pub(crate) fn learn_pmtu(&mut self, now: Instant, destination: Address, mtu: u32, proven: bool) -> Option<u32> {
-        let index = self.path_find(destination)?;
-        let path: &mut Path = &mut self.mem.paths[index as usize];
+    pub(crate) fn learn_pmtu(&mut self, now: Instant, destination: Address, mtu: u32, proven: bool) -> bool {
+        let mut learnt = false;
+        self.each_path_to(destination, |path| learnt |= path.learn_mtu(now, mtu, proven));
+        learnt
+    }
+}
+
+impl Path {
+    fn learn_mtu(&mut self, now: Instant, mtu: u32, proven: bool) -> bool {
         let (known, was_narrow) = match proven {
-            true => (path.mtu(now), path.is_narrow(now)),
-            false => (path.udp_mtu(now), path.udp_is_narrow(now)),
+            true => (self.mtu(now), self.is_narrow(now)),
+            false => (self.udp_mtu(now), self.udp_is_narrow(now)),
         };
-        let v4 = destination.to_v4().is_some();
+        let v4 = self.info.query.destination.to_v4().is_some();
         let floor = if v4 { LEAST_MTU_V4 } else { LEAST_MTU_V6 };
         // An old router names none: step down to the floor at once (RFC 1191 §5's plateaus are history).
         let narrow = v4 && mtu < floor;
         let mtu = mtu.max(floor).min(known);
         if mtu == known && (!narrow || was_narrow) {
-            return None;
+            return false;
         }
         let until = now + PMTU_TIME;
         if proven {
-            (path.pmtu, path.pmtu_until, path.narrow) = (mtu, until, narrow);
+            (self.pmtu, self.pmtu_until, self.narrow) = (mtu, until, narrow);
         } else {
-            (path.udp_pmtu, path.udp_pmtu_until, path.udp_narrow) = (mtu, until, narrow);
+            (self.udp_pmtu, self.udp_pmtu_until, self.udp_narrow) = (mtu, until, narrow);
         }
-        Some(index)
+        true
     }
 }
 

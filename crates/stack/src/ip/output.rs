@@ -6,7 +6,7 @@ use crate::checksum::{plain, same_family};
 use crate::error::{Error, Result};
 use crate::frame::{FrameId, flag};
 use crate::ip::Packet;
-use crate::path::{GUESSED, PathState};
+use crate::path::{GUESSED, PathState, Query};
 use crate::queue::{Class, Queued, in_frame};
 use crate::time::Instant;
 
@@ -20,14 +20,16 @@ pub(crate) const IPV6: usize = 40;
 /// How a packet is to be sent.
 #[derive(Clone, Copy, Debug)]
 pub struct IpSend {
-    /// The path, from `path_lookup` or `path_infer`. It is looked up or asked for again if it no longer leads to the destination.
+    /// The path, from `path_lookup` or `path_infer`. It is looked up or asked for again if it no
+    /// longer answers the query.
     pub path: u32,
+    /// What the path is looked up by. Its destination is the packet's, of the same family as
+    /// `source`.
+    pub query: Query,
     /// A path that was only guessed will do: the packet answers one that anybody may have forged.
     pub on_guess: bool,
     /// Our address.
     pub source: Address,
-    /// The peer's, of the same family.
-    pub destination: Address,
     /// IP protocol number.
     pub protocol: u8,
     /// Time to live, hop limit.
@@ -99,14 +101,14 @@ impl Stack<'_> {
         let packet = self.write_ip(send, message)?;
         let path = match self.mem.paths.get_mut(send.path as usize) {
             Some(path)
-                if path.info.destination == send.destination
+                if path.info.query == send.query
                     && matches!(path.info.state, PathState::Ready | PathState::Resolving)
                     && (path.inferred != GUESSED || send.on_guess) =>
             {
                 path.used = 1;
                 send.path
             }
-            _ => self.path_again(send.destination, now)?,
+            _ => self.path_again(&send.query, now)?,
         };
         self.path_send(path, packet)
     }
@@ -128,7 +130,7 @@ impl Stack<'_> {
     /// Writes the Ethernet type and the IP header.
     fn write_ip(&mut self, send: &IpSend, message: Message) -> Result<Queued> {
         let Message { frame, offset, len, rest, total } = message;
-        let family = same_family(send.source, send.destination).ok_or(Error::Invalid)?;
+        let family = same_family(send.source, send.query.destination).ok_or(Error::Invalid)?;
         let header = if family == Family::V4 { IPV4 } else { IPV6 };
         let start = usize::from(offset).checked_sub(header + ETHERNET).ok_or(Error::Invalid)?;
         if !in_frame(usize::from(offset), usize::from(len)) {
@@ -155,7 +157,7 @@ impl Stack<'_> {
     /// The next IPv4 or fragment identification: a counter, from a place of its own for each two ends that nobody else knows (RFC 7739 §5.3). Who sees what is sent
     /// to him cannot plant a fragment of what is sent to somebody else.
     pub(crate) fn next_ip_id(&mut self, send: &IpSend) -> u32 {
-        let [local, remote] = [send.source, send.destination].map(|address| Endpoint::new(address, 0));
+        let [local, remote] = [send.source, send.query.destination].map(|address| Endpoint::new(address, 0));
         let place = (self.flow_hash(0, local, remote) >> 32) as u32;
         let core = &mut *self.mem.core;
         core.ip_id = core.ip_id.wrapping_add(1);
@@ -183,7 +185,7 @@ pub(crate) fn write_ipv4(bytes: &mut [u8], send: &IpSend, total: u16, id: u16, f
     header[9] = send.protocol;
     put(header, 10, &[0, 0]);
     put(header, 12, &send.source.0[12..]);
-    put(header, 16, &send.destination.0[12..]);
+    put(header, 16, &send.query.destination.0[12..]);
     let sum = plain(header);
     put(header, 10, &sum.to_be_bytes());
 }
@@ -196,5 +198,5 @@ pub(crate) fn write_ipv6(bytes: &mut [u8], send: &IpSend, next: u8, len: u16) {
     header[6] = next;
     header[7] = send.ttl;
     put(header, 8, &send.source.0);
-    put(header, 24, &send.destination.0);
+    put(header, 24, &send.query.destination.0);
 }

@@ -3,7 +3,7 @@
 use crate::Stack;
 use crate::audit::{chains, walk};
 use crate::path::GUESSED;
-use crate::tcp::half_open_to;
+use crate::tcp::half_open_by;
 
 impl Stack<'_> {
     pub(crate) fn audit_paths(&self) {
@@ -12,18 +12,14 @@ impl Stack<'_> {
         let (mut guesses, mut waiting) = (0, 0);
         for index in taken.all() {
             let path = &paths[index as usize];
-            let destination = path.info.destination;
-            assert_eq!(self.path_find(destination), Some(index), "the path to {destination:?}");
+            let query = path.info.query;
+            assert_eq!(self.path_find(&query), Some(index), "the path to {query:?}");
             waiting += walk(path.waiting_head, path.waiting as usize, |slot| self.mem.waiting[slot as usize].link);
             if path.inferred == GUESSED {
                 guesses += 1;
                 // A guess goes with the last of its guests; without any it would stay for ever.
-                let most = half_open_to(self.mem.tcp, destination);
-                assert!(
-                    (1..=most).contains(&path.guests.into()),
-                    "guests of the path to {destination:?}: {}",
-                    path.guests
-                );
+                let most = half_open_by(self.mem.tcp, &query);
+                assert!((1..=most).contains(&path.guests.into()), "guests of the path to {query:?}: {}", path.guests);
             }
         }
         assert_eq!(guesses, core.guesses, "paths that are guesses");

@@ -9,6 +9,7 @@ use crate::Stack;
 use crate::addr::Endpoint;
 use crate::error::{Error, Result};
 use crate::ids::{Ready, Sink, SocketKind, Source, TcpId};
+use crate::path::Query;
 use crate::time::Instant;
 
 /// Which directions to shut.
@@ -48,7 +49,8 @@ impl Stack<'_> {
         if !good(&local) || !good(&remote) || local.address.family() != remote.address.family() {
             return Err(Error::Invalid);
         }
-        let path = self.path_lookup(remote.address, now)?;
+        let query = Query::to(remote.address).from(local.address).by(options.interface);
+        let path = self.path_lookup(&query, now)?;
         let index = self.new_connection(now, local, remote, path, options)?;
         self.mem.tcp[index].state = State::SynSent;
         self.mem.counters.tcp_active_opens.inc();

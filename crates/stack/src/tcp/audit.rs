@@ -6,10 +6,10 @@ mod tests;
 use super::recovery::Phase;
 use super::socket::{Socket, State};
 use crate::Stack;
-use crate::addr::Address;
 use crate::audit::{Holders, walk};
 use crate::demux::audit::{Found, Way};
 use crate::ids::SocketKind;
+use crate::path::Query;
 use crate::pool::Link;
 
 impl Socket {
@@ -55,8 +55,8 @@ impl Socket {
 }
 
 /// How many connections with that peer are half open.
-pub(crate) fn half_open_to(all: &[Socket], peer: Address) -> usize {
-    all.iter().filter(|s| s.state == State::SynReceived && s.remote.address == peer).count()
+pub(crate) fn half_open_by(all: &[Socket], query: &Query) -> usize {
+    all.iter().filter(|s| s.state == State::SynReceived && s.query() == *query).count()
 }
 
 impl Stack<'_> {

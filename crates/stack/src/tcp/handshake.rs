@@ -290,7 +290,8 @@ impl Stack<'_> {
     /// The host is asked for the way to a peer that has shown that it is there; a packet's word was enough until now. False if that
     /// cannot be done at present.
     fn confirm_path(&mut self, index: usize, now: Instant) -> bool {
-        match self.path_again(self.mem.tcp[index].remote.address, now) {
+        let query = self.mem.tcp[index].query();
+        match self.path_again(&query, now) {
             Ok(path) => {
                 self.mem.tcp[index].path = path;
                 true

@@ -12,6 +12,7 @@ use crate::demux::TCP;
 use crate::frame::{FrameId, flag};
 use crate::ids::SocketKind;
 use crate::ip::Packet;
+use crate::path::Query;
 use crate::pool::Link;
 use crate::queue::Class;
 use crate::time::Instant;
@@ -124,13 +125,14 @@ impl Stack<'_> {
     pub(super) fn reply(&mut self, now: Instant, stray: &Stray<'_>, header: Segment) {
         let &Stray { packet, local, remote, .. } = stray;
         let header = Segment { source_port: local.port, destination_port: remote.port, ..header };
-        let known = self.path_find(packet.source);
+        let query = Query::to(packet.source).from(local.address);
+        let known = self.path_find(&query);
         let Some(id) = self.control_frame() else { return };
         let send = crate::ip::IpSend {
             path: known.unwrap_or(u32::MAX),
             on_guess: true,
+            query,
             source: local.address,
-            destination: remote.address,
             protocol: TCP,
             ttl: self.mem.core.tcp.config.ttl,
             tos: 0,

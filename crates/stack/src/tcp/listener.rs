@@ -13,6 +13,7 @@ use crate::Stack;
 use crate::addr::Endpoint;
 use crate::error::{Error, Result};
 use crate::ids::{ListenerId, Ready, SocketKind, TcpId};
+use crate::path::Query;
 use crate::pool::{Link, Slot};
 use crate::time::{Instant, Span};
 use zerocopy::FromZeros;
@@ -155,8 +156,8 @@ impl Stack<'_> {
             let listener = &mut self.mem.listeners[at as usize];
             listener.half_open = listener.half_open.saturating_sub(1);
         }
-        let (path, remote) = (self.mem.tcp[index].path, self.mem.tcp[index].remote.address);
-        self.path_leave(path, remote);
+        let (path, query) = (self.mem.tcp[index].path, self.mem.tcp[index].query());
+        self.path_leave(path, &query);
     }
 
     /// Puts an established connection at the end of its listener's accept queue.
@@ -202,16 +203,17 @@ impl Stack<'_> {
         // A flood must not take the slots that the program's own connections need.
         let scarce =
             self.mem.core.free_tcp.used() >= self.mem.tcp.len() / 4 * 3 && listener_is_busy(&self.mem.listeners[at]);
+        let query = Query::to(remote.address).from(local.address).by(settings.interface);
         let path = if self.mem.listeners[at].half_open >= most || scarce {
             Err(Error::NoBuffers)
         } else {
-            self.path_infer(packet, now)
+            self.path_infer(packet, &query, now)
         };
         let index = match path {
             Ok(path) => {
                 let made = self.new_connection(now, local, remote, path, &settings).ok();
                 if made.is_none() {
-                    self.path_leave(path, remote.address);
+                    self.path_leave(path, &query);
                 }
                 made
             }
@@ -240,6 +242,7 @@ impl Stack<'_> {
         self.mem.counters.tcp_syncookies_sent.inc();
         let (_, offset) = self.initial_sequence(now, local, remote);
         let settings = &self.mem.listeners[at].settings;
+        let query = Query::to(packet.source).from(local.address).by(settings.interface);
         let window = settings.receive_buffer.min(0xffff) as u16;
         let offered = &segment.options;
         let clock = ((now.as_nanos() / 1_000_000) as u32).wrapping_add(offset);
@@ -248,7 +251,7 @@ impl Stack<'_> {
         let timestamps = offered
             .timestamps
             .map(|theirs| Timestamps { value: timestamp_with(clock, offered, ecn), echo: theirs.value });
-        let mtu = self.path_find(packet.source).map_or(self.mem.core.default_mtu, |path| self.path_mtu(path, now));
+        let mtu = self.path_find(&query).map_or(self.mem.core.default_mtu, |path| self.path_mtu(path, now));
         let header_len = if remote.address.to_v4().is_some() { 40 } else { 60 };
         let mut options =
             Options { mss: mtu.saturating_sub(header_len).min(65_535) as u16, timestamps, ..Options::default() };
@@ -288,7 +291,8 @@ impl Stack<'_> {
         }
         let settings = self.mem.listeners[at].settings;
         // Data on the connection needs more than a guess.
-        let Ok(path) = self.path_again(packet.source, now) else { return true };
+        let query = Query::to(packet.source).from(local.address).by(settings.interface);
+        let Ok(path) = self.path_again(&query, now) else { return true };
         let Ok(index) = self.new_connection(now, local, remote, path, &settings) else {
             self.mem.counters.tcp_listen_drops.inc();
             return true;

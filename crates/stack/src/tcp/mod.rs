@@ -66,7 +66,7 @@ mod window;
 
 pub use api::{RecvFlags, Shutdown};
 #[cfg(any(test, feature = "owned"))]
-pub(crate) use audit::half_open_to;
+pub(crate) use audit::half_open_by;
 pub use config::Config;
 pub(crate) use config::Shared;
 pub use congestion::Algorithm;

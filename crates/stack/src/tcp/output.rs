@@ -16,6 +16,7 @@ use crate::frame::{FrameId, Frames, flag};
 use crate::ids::SocketKind;
 use crate::ip::IpSend;
 use crate::ip::output::Message;
+use crate::path::Query;
 use crate::pool::Link;
 use crate::queue::Class;
 use crate::time::Instant;
@@ -62,13 +63,18 @@ impl Socket {
         queued.min(room)
     }
 
+    /// What its path is looked up by.
+    pub(super) fn query(&self) -> Query {
+        Query { destination: self.remote.address, source: self.local.address, interface: self.settings.interface }
+    }
+
     /// Where a packet of this connection goes.
     pub(super) fn ip_send(&self) -> IpSend {
         IpSend {
             path: self.path,
             on_guess: self.state == State::SynReceived,
+            query: self.query(),
             source: self.local.address,
-            destination: self.remote.address,
             protocol: TCP,
             ttl: self.settings.ttl,
             tos: self.settings.tos,
@@ -370,7 +376,7 @@ impl Stack<'_> {
         let frames = &mut self.mem.frames;
         let message = &mut frames.bytes_mut(first)[start..usize::from(offset + len)];
         header.emit(&mut message[..header_len]);
-        let mut sum = Sum::ZERO.pseudo(send.source, send.destination, TCP, total).bytes(message);
+        let mut sum = Sum::ZERO.pseudo(send.source, send.query.destination, TCP, total).bytes(message);
         let (mut odd, mut at) = (message.len() & 1 == 1, first);
         for _ in 0..rest {
             if let Some(next) = frames.meta[at as usize].next.get() {

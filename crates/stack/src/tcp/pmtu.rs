@@ -33,7 +33,7 @@ impl Stack<'_> {
     /// The path of a connection, unless it was evicted: then its place in the cache may be a stranger's.
     pub(super) fn path_of(&self, index: usize) -> Option<&Path> {
         let s = &self.mem.tcp[index];
-        self.mem.paths.get(s.path as usize).filter(|path| path.info.destination == s.remote.address)
+        self.mem.paths.get(s.path as usize).filter(|path| path.info.query == s.query())
     }
 
     /// The connection whose segment an ICMP error quotes, if it really has that segment under way: only then may the error
@@ -53,7 +53,7 @@ impl Stack<'_> {
         let opening = matches!(s.state, State::SynSent) || s.state == State::SynReceived && !s.passive;
         let why = match error.kind {
             IcmpKind::TooBig(mtu) => {
-                if self.learn_pmtu(now, error.remote.address, mtu, true).is_some() {
+                if self.learn_pmtu(now, error.remote.address, mtu, true) {
                     self.refresh_mss(index, now);
                     self.tcp_output(index, now, Hold::AsSet);
                 }
@@ -119,7 +119,7 @@ impl Stack<'_> {
     pub(super) fn follow_path(&mut self, index: usize, now: Instant) {
         let s = &mut self.mem.tcp[index];
         let mtu = match self.mem.paths.get(s.path as usize) {
-            Some(path) if path.info.destination == s.remote.address => {
+            Some(path) if path.info.query == s.query() => {
                 if path.inferred != 0 || !matches!(path.info.state, PathState::Ready | PathState::Resolving) {
                     return; // the host has not said how large packets may be: what was known before holds
                 }
@@ -127,8 +127,8 @@ impl Stack<'_> {
             }
             _ => {
                 // Evicted. If nobody else has had it entered since, sending will ask for it.
-                let remote = s.remote.address;
-                if let Some(path) = self.path_find(remote) {
+                let query = s.query();
+                if let Some(path) = self.path_find(&query) {
                     self.mem.tcp[index].path = path;
                 }
                 return;
@@ -150,7 +150,7 @@ impl Stack<'_> {
         }
         for index in 0..self.mem.tcp.len() {
             let s = &mut self.mem.tcp[index];
-            if s.path != path || s.remote.address != info.destination {
+            if s.path != path || s.query() != info.query {
                 continue;
             }
             match s.state {

@@ -59,6 +59,10 @@ pub struct TcpOptions {
     pub algorithm: Algorithm,
     /// Largest segment to send and to ask for (`TCP_MAXSEG`); 0: what the path allows.
     pub max_segment: u16,
+    /// The interface by which packets are to leave (`SO_BINDTODEVICE`, the scope of a link-local
+    /// peer), as the host numbers them; 0 if the host may choose. Only read when the connection is
+    /// made.
+    pub interface: u32,
     /// Send buffer in bytes (`SO_SNDBUF`, not doubled).
     pub send_buffer: u32,
     /// Receive buffer in bytes (`SO_RCVBUF`, not doubled).
@@ -145,6 +149,7 @@ impl TcpOptions {
             tos: 0,
             algorithm: config.algorithm,
             max_segment: 0,
+            interface: 0,
             send_buffer: config.send_buffer,
             receive_buffer: config.receive_buffer,
             notsent_lowat: 0,

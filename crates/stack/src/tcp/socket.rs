@@ -237,6 +237,8 @@ pub struct Socket {
     /// The segment that was sent last was shorter than a full one and is not acknowledged (Minshall's Nagle).
     pub(super) small_end: Seq,
     pub(super) small_out: bool,
+    /// The peer's FIN lies at `fin_at`.
+    pub(super) fin_seen: bool,
 
     /// Payload bytes of a full segment.
     pub(super) mss: u16,
@@ -262,7 +264,6 @@ pub struct Socket {
     pub(super) left_out: LeftOut,
     /// The peer's FIN lies here, if `fin_seen`.
     pub(super) fin_at: Seq,
-    pub(super) fin_seen: bool,
     /// TS.Recent and when it was taken.
     pub(super) ts_recent: u32,
     pub(super) ts_recent_at: Instant,

@@ -7,7 +7,7 @@ use crate::demux::UDP;
 use crate::error::{Error, Result};
 use crate::ids::{Ready, SocketKind, UdpId};
 use crate::ip::{IcmpError, IcmpKind};
-use crate::path::PathState;
+use crate::path::{PathState, Query};
 use crate::time::Instant;
 
 /// Packets in the transmit queue at which UDP sockets have to wait.
@@ -47,13 +47,14 @@ impl Stack<'_> {
         Ok(())
     }
 
-    /// Connects a bound socket: datagrams go there by default, come from there only, and ICMP errors are reported. `None` takes
-    /// the connection back.
+    /// Connects a bound socket: datagrams go there by default, come from there only, and ICMP
+    /// errors are reported. They leave by an interface; 0: the host may choose. `None` takes the
+    /// connection back.
     ///
     /// # Errors
     /// [`Error::Stale`]; [`Error::Invalid`] if it is not bound or the addresses do not go together; [`Error::NeedPath`] and
     /// [`Error::NoPath`] as for sending.
-    pub fn udp_connect(&mut self, id: UdpId, now: Instant, remote: Option<Endpoint>) -> Result<()> {
+    pub fn udp_connect(&mut self, id: UdpId, now: Instant, remote: Option<Endpoint>, interface: u32) -> Result<()> {
         let index = self.check(id.into())?;
         let Socket { bound, options, .. } = self.mem.udp[index];
         if bound.port == 0 {
@@ -62,7 +63,7 @@ impl Stack<'_> {
         let Some(remote) = remote else {
             self.demux_bind(SocketKind::Udp, id.index, bound, options.v6only)?;
             let socket = &mut self.mem.udp[index];
-            (socket.local, socket.remote) = (bound, Endpoint::default());
+            (socket.local, socket.remote, socket.interface) = (bound, Endpoint::default(), 0);
             let row = self.mem.row(SocketKind::Udp, id.index);
             row.local.set(bound);
             row.remote.set(Endpoint::default());
@@ -72,15 +73,18 @@ impl Stack<'_> {
         if remote.port == 0 {
             return Err(Error::Invalid);
         }
-        let path = self.path_lookup(remote.address, now)?;
+        let query = Query::to(remote.address).by(interface);
+        let path = self.path_lookup(&query.from(bound.address), now)?;
         let source = self.udp_source(bound.address, options.v6only, remote.address, path)?;
+        // From an address, packets may go another way than that by which it was chosen.
+        let path = self.path_lookup(&query.from(source), now)?;
         let local = Endpoint::new(source, bound.port);
         let same = self.mem.udp[index].remote == remote && self.mem.udp[index].local == local;
         if !same {
             self.demux_connect(SocketKind::Udp, id.index, local, remote)?;
         }
         let socket = &mut self.mem.udp[index];
-        (socket.local, socket.remote, socket.path) = (local, remote, path);
+        (socket.local, socket.remote, socket.interface, socket.path) = (local, remote, interface, path);
         let row = self.mem.row(SocketKind::Udp, id.index);
         row.local.set(local);
         row.remote.set(remote);
@@ -141,7 +145,8 @@ impl Stack<'_> {
     pub fn udp_path_mtu(&self, id: UdpId, now: Instant) -> Result<u32> {
         let socket = &self.mem.udp[self.check(id.into())?];
         // Not the path that the socket has used last: it may have sent elsewhere.
-        let path = self.path_get(&socket.remote.address).filter(|path| socket.remote.port != 0 && path.inferred == 0);
+        let query = Query::to(socket.remote.address).from(socket.local.address).by(socket.interface);
+        let path = self.path_get(&query).filter(|path| socket.remote.port != 0 && path.inferred == 0);
         path.map(|path| path.udp_mtu(now)).filter(|&mtu| mtu != 0).ok_or(Error::NotConnected)
     }
 
@@ -229,10 +234,10 @@ impl Stack<'_> {
             IcmpKind::TooBig(mtu) => {
                 // Only about where this socket has sent to last: it is a little more to guess (RFC 5927 §4).
                 let path = self.mem.paths.get(self.mem.udp[index as usize].path as usize);
-                if path.is_none_or(|path| path.info.destination != error.remote.address) {
+                if path.is_none_or(|path| path.info.query.destination != error.remote.address) {
                     return self.mem.counters.icmp_in_unmatched.inc();
                 }
-                let _ = self.learn_pmtu(now, error.remote.address, mtu, false);
+                self.learn_pmtu(now, error.remote.address, mtu, false);
                 // As on Linux: the next datagram goes in fragments, or not at all, but this one is lost.
                 (self.mem.udp[index as usize].options.mtu_discover != super::MtuDiscover::Dont)
                     .then_some(Error::MessageTooLong)

@@ -102,6 +102,8 @@ pub(crate) struct Socket {
     remote: Endpoint,
     /// What the program bound, to which a disconnect returns.
     bound: Endpoint,
+    /// By which interface the connected peer is to be reached; 0 if the host may choose.
+    interface: u32,
     /// An error to be reported by the next call.
     pending: u8,
     /// Bits of [`shut`].

@@ -10,7 +10,7 @@ use crate::frame::{FrameId, HEADROOM, MAX_PAYLOAD, MOST_PIECES, flag};
 use crate::ids::{SocketKind, Source, UdpId};
 use crate::ip::output::{IPV4, IPV6, Message};
 use crate::ip::{IpSend, fragment};
-use crate::path::PathState;
+use crate::path::{PathState, Query};
 use crate::pool::Link;
 use crate::queue::Class;
 use crate::time::Instant;
@@ -29,6 +29,9 @@ pub struct SendTo {
     pub destination: Option<Endpoint>,
     /// The source address (`IP_PKTINFO`).
     pub source: Option<Address>,
+    /// The interface by which it is to leave; 0 if the host may choose. Without `destination` that
+    /// of the connection counts.
+    pub interface: u32,
     /// Time to live, hop limit.
     pub ttl: Option<u8>,
     /// Traffic class (TOS) octet.
@@ -105,7 +108,25 @@ fn frames_of(family: Family, mtu: usize, all: usize, segment: usize) -> usize {
     all / segment * datagram(segment) + if all.is_multiple_of(segment) { 0 } else { datagram(all % segment) }
 }
 
+impl Socket {
+    /// What the path of a datagram is looked up by.
+    fn query(&self, to: &SendTo) -> Query {
+        let source = to.source.filter(|address| !address.is_unspecified()).unwrap_or(self.local.address);
+        let peer = to.destination.unwrap_or(self.remote);
+        let interface = if to.destination.is_none() && to.interface == 0 { self.interface } else { to.interface };
+        Query::to(peer.address).from(source).by(interface)
+    }
+}
+
 impl Stack<'_> {
+    /// What the path of a datagram is looked up by that is sent so.
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn udp_query(&self, id: UdpId, to: &SendTo) -> Result<Query> {
+        Ok(self.mem.udp[self.check(id.into())?].query(to))
+    }
+
     /// Sends all that is left in `source`: one datagram, or as many as [`SendTo::segment`] says, all of them or none. Says how many bytes that was.
     ///
     /// # Errors
@@ -138,21 +159,20 @@ impl Stack<'_> {
         if local.port == 0 {
             return Err(Error::Invalid);
         }
+        let query = self.mem.udp[index].query(to);
+        if query.source != Address::ANY && query.source.family() != peer.address.family() {
+            return Err(Error::NetworkUnreachable);
+        }
         let known = self.mem.paths.get(path as usize);
         let path = match known {
-            Some(p) if p.info.destination == peer.address && p.info.state == PathState::Ready && p.inferred == 0 => {
-                path
-            }
-            _ => self.path_lookup(peer.address, now)?,
+            Some(p) if p.info.query == query && p.info.state == PathState::Ready && p.inferred == 0 => path,
+            _ => self.path_lookup(&query, now)?,
         };
         self.mem.udp[index].path = path;
         let from = match to.source {
             Some(address) if !address.is_unspecified() => address,
             _ => self.udp_source(local.address, options.v6only, peer.address, path)?,
         };
-        if from.family() != peer.address.family() {
-            return Err(Error::NetworkUnreachable);
-        }
         if !self.udp_has_room() {
             self.mem.core.udp_full = 1;
             return Err(Error::WouldBlock);
@@ -161,9 +181,9 @@ impl Stack<'_> {
         let info = &self.mem.paths[path as usize];
         let send = IpSend {
             path,
+            query,
             on_guess: false,
             source: from,
-            destination: peer.address,
             protocol: UDP,
             ttl: to.ttl.unwrap_or(ttl),
             tos: to.tos.unwrap_or(options.tos),
@@ -215,7 +235,7 @@ impl Stack<'_> {
         source: &mut impl Source,
     ) -> Result<()> {
         let len = source.remaining();
-        let (total, piece) = (HEADER + len, piece_of(send.destination.family(), mtu, len));
+        let (total, piece) = (HEADER + len, piece_of(send.query.destination.family(), mtu, len));
         if total > piece {
             let first = self.udp_fill(send, ports, len, piece, source)?;
             return self.ip_fragment(now, send, first, piece);
@@ -247,7 +267,7 @@ impl Stack<'_> {
             return Err(unread(source));
         }
         write_header(datagram, ports, (HEADER + len) as u16);
-        let sum = Sum::ZERO.pseudo(send.source, send.destination, UDP, datagram.len() as u32).bytes(datagram);
+        let sum = Sum::ZERO.pseudo(send.source, send.query.destination, UDP, datagram.len() as u32).bytes(datagram);
         write_checksum(datagram, sum);
         self.ip_output(now, send, Message::one(frame, START as u16, (HEADER + len) as u16))
     }
@@ -262,7 +282,7 @@ impl Stack<'_> {
         source: &mut impl Source,
     ) -> Result<FrameId> {
         let total = HEADER + len;
-        let mut sum = Sum::ZERO.pseudo(send.source, send.destination, UDP, total as u32);
+        let mut sum = Sum::ZERO.pseudo(send.source, send.query.destination, UDP, total as u32);
         let (mut first, mut last, mut done) = (None, 0, 0);
         while done < total {
             let taken = self.control_frame();

@@ -1,0 +1,148 @@
+//! A host with two accelerated interfaces, whose routes depend on the source address: what is sent
+//! from an address goes the way that the host's rules say, or it does not arrive.
+
+mod common;
+
+use common::{PATIENCE, crossing, python, start};
+use tickwire_lab::{CableOptions, Host, Lab, Process, Service, ServiceOptions};
+
+/// Sends from each of these addresses to a server, over TCP, UDP and a connected UDP socket, and
+/// over UDP from a socket that is bound to none and names the address in `IP_PKTINFO`. Says how
+/// often the answer came.
+const CLIENT: &str = r#"
+import socket, struct, sys
+server, *own = sys.argv[1:]
+family = socket.AF_INET6 if ':' in server else socket.AF_INET
+def name(address):
+    if family == socket.AF_INET: return [(socket.IPPROTO_IP, 8, struct.pack('=i', 0) + socket.inet_aton(address) + bytes(4))]
+    return [(socket.IPPROTO_IPV6, socket.IPV6_PKTINFO, socket.inet_pton(family, address) + struct.pack('=I', 0))]
+def open_from(kind, address):
+    s = socket.socket(family, kind)
+    s.settimeout(10)
+    if address: s.bind((address, 0))
+    return s
+for turn in range(2):
+    for address in [None, *own]:
+        s = open_from(socket.SOCK_STREAM, address)
+        s.connect((server, 7300)); s.sendall(b'stream'); assert s.recv(100) == b'stream'
+        print('TCP from', s.getsockname()[0], flush=True)
+        s = open_from(socket.SOCK_DGRAM, address)
+        s.sendto(b'datagram', (server, 7300)); assert s.recv(100) == b'datagram'
+        s = open_from(socket.SOCK_DGRAM, address)
+        s.connect((server, 7300)); s.send(b'connected'); assert s.recv(100) == b'connected'
+        print('UDP from', s.getsockname()[0], flush=True)
+    for address in own:
+        s = open_from(socket.SOCK_DGRAM, None)
+        s.sendmsg([b'named'], name(address), 0, (server, 7300)); assert s.recv(100) == b'named'
+        print('named', address, flush=True)
+print('all', flush=True)
+sys.stdin.read()
+"#;
+
+/// Answers what comes for any of the host's addresses, from the address for which it came.
+const SERVER: &str = r#"
+import socket, struct, sys, threading
+family = socket.AF_INET6 if sys.argv[1] == 'v6' else socket.AF_INET
+listener = socket.socket(family)
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+listener.bind(('', 7300)); listener.listen()
+udp = socket.socket(family, socket.SOCK_DGRAM)
+level, option = (socket.IPPROTO_IP, 8) if family == socket.AF_INET else (socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO)
+udp.setsockopt(level, option, 1)
+udp.bind(('', 7300))
+def datagrams():
+    while True:
+        data, beside, _, peer = udp.recvmsg(100, 100)
+        _, kind, info = beside[0]
+        if family == socket.AF_INET: info = struct.pack('=i', 0) + info[4:8] + bytes(4)
+        else: info = info[:16] + struct.pack('=I', 0)
+        udp.sendmsg([data], [(level, kind, info)], 0, peer)
+threading.Thread(target=datagrams, daemon=True).start()
+print('ready', flush=True)
+def serve(connection):
+    while data := connection.recv(100): connection.sendall(data)
+while True:
+    threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+"#;
+
+/// The network of an interface, to the number of which addresses are appended.
+fn network(v6: bool, interface: usize) -> String {
+    if v6 { format!("fd7{}::", 7 + interface) } else { format!("10.{}.0.", 77 + interface) }
+}
+
+/// Where the other host is reached by both interfaces, whatever the router lets through.
+fn far(v6: bool) -> &'static str {
+    if v6 { "fd99::9" } else { "10.99.0.9" }
+}
+
+/// The host with two interfaces, the host at their other ends, and the service of the first.
+struct Forked {
+    host: Host,
+    other: Host,
+    service: Service,
+}
+
+/// The default route leaves by the first interface, that of the second's address by the second. The
+/// other host drops what comes from the second's address by the first.
+fn forked() -> Forked {
+    let lab = Lab::new().unwrap();
+    let (host, other) = (lab.host("a").unwrap(), lab.host("b").unwrap());
+    for (number, interface) in ["eth0", "eth1"].into_iter().enumerate() {
+        lab.cable(&host, &other, interface, &CableOptions::default()).unwrap();
+        for v6 in [false, true] {
+            let (net, length) = (network(v6, number), if v6 { 64 } else { 24 });
+            host.address(interface, &format!("{net}1/{length}")).unwrap();
+            other.address(interface, &format!("{net}2/{length}")).unwrap();
+        }
+    }
+    for v6 in [false, true] {
+        let family = if v6 { "-6" } else { "-4" };
+        let [first, second] = [0, 1].map(|number| network(v6, number));
+        let (length, to) = (if v6 { 128 } else { 32 }, far(v6));
+        let run = |host: &Host, command: &str| host.run(&command.split(' ').collect::<Vec<_>>()).unwrap();
+        run(&other, &format!("ip addr add {to}/{length} dev lo{}", if v6 { " nodad" } else { "" }));
+        run(&host, &format!("ip {family} route add default via {first}2"));
+        run(&host, &format!("ip {family} route add default via {second}2 table 100"));
+        run(&host, &format!("ip {family} rule add from {second}1 table 100"));
+        run(&other, &format!("ip {family} rule add pref 1 iif eth0 from {second}1 blackhole"));
+    }
+    let options = ServiceOptions { arguments: vec!["--interface".into(), "eth1".into()], ..ServiceOptions::default() };
+    let service = Service::start_with(&host, &options).unwrap();
+    Forked { host, other, service }
+}
+
+/// Runs the client to its end, and stops there.
+fn ask(host: &Host, accelerated: bool, server: &str, own: &[&str]) -> Process {
+    let mut client = start(host, accelerated, &[&[python(), "-c", CLIENT, server][..], own].concat());
+    client.wait_for("all", PATIENCE).unwrap();
+    client
+}
+
+#[test]
+fn what_a_client_sends_from_an_address_goes_that_addresses_way() {
+    let net = forked();
+    for v6 in [false, true] {
+        let mut server = start(&net.other, false, &[python(), "-c", SERVER, if v6 { "v6" } else { "v4" }]);
+        server.wait_for("ready", PATIENCE).unwrap();
+        let own = [0, 1].map(|number| format!("{}1", network(v6, number)));
+        let own = own.each_ref().map(String::as_str);
+        // Of each connection three at least, and each answer to a datagram.
+        let client = crossing(&net.service, 34, || ask(&net.host, true, far(v6), &own));
+        let said = client.stdout();
+        assert_eq!(said.matches(own[1]).count(), 6, "{said}");
+    }
+}
+
+#[test]
+fn what_a_server_answers_from_an_address_goes_that_addresses_way() {
+    let net = forked();
+    for v6 in [false, true] {
+        let mut server = start(&net.host, true, &[python(), "-c", SERVER, if v6 { "v6" } else { "v4" }]);
+        server.wait_for("ready", PATIENCE).unwrap();
+        crossing(&net.service, 66, || {
+            for number in [1, 0, 1] {
+                ask(&net.other, false, &format!("{}1", network(v6, number)), &[far(v6)]);
+            }
+        });
+    }
+}
