@@ -21,6 +21,8 @@ struct rx_record {
 	__u32 length;     /* bytes of the frame */
 	__u16 segment;    /* payload bytes of each packet that was merged into this frame, 0: it is one packet */
 	__u16 flags;
+	__u32 nic; /* by which the frame came */
+	__u32 unused;
 };
 
 /* The checksum of the packet was verified by the network card or the kernel, or never computed because the packet did not cross
@@ -63,7 +65,7 @@ static __always_inline __u64 waking_position(void *ring, __u64 before)
  * Another processor may reserve a record between the first look at the producer position and the
  * reservation. Then the lane may be woken once too often, but it is never left asleep: the consumer
  * has caught up with no later place than this record's. Submitting is a full memory barrier. */
-#define RX_PUT_SIZED(load, ctx, size)                                                                                  \
+#define RX_PUT_SIZED(load, ctx, from, size)                                                                                  \
 	do {                                                                                                           \
 		__u64 before = bpf_ringbuf_query(ring, BPF_RB_PROD_POS);                                               \
 		__u64 position = waking_position(ring, before);                                                        \
@@ -78,6 +80,8 @@ static __always_inline __u64 waking_position(void *ring, __u64 before)
 		r->length = length;                                                                                    \
 		r->segment = info;                                                                                     \
 		r->flags = info >> 16;                                                                                 \
+		r->nic = from;                                                                                         \
+		r->unused = 0;                                                                                         \
 		if (last >= (size)) {                                                                                  \
 			bpf_ringbuf_discard(r, 0);                                                                     \
 			return RX_LOST;                                                                                \
@@ -103,34 +107,34 @@ static __always_inline __u64 waking_position(void *ring, __u64 before)
 
 /* Puts a frame into a lane's ring, and says what became of it. `info`: segment in the lower half, flags in the upper. Global functions: the verifier checks them once. The classes leave room for the record's
  * header and the ring buffer's, so that each record is a power of two, or half as much again. */
-#define DEFINE_RX_PUT(name, context, load)                                                                             \
+#define DEFINE_RX_PUT(name, context, load, from)                                                                             \
 	__attribute__((noinline)) int name(context *ctx, __u32 lane, __u32 length, __u32 info)                         \
 	{                                                                                                              \
 		__u32 place = place_of(lane);                                                                          \
 		void *ring = bpf_map_lookup_elem(&rings, &place);                                                      \
 		if (!ring)                                                                                             \
 			return RX_NO_LANE;                                                                             \
-		if (length <= 128 - 24)                                                                                \
-			RX_PUT_SIZED(load, ctx, 128 - 24);                                                             \
-		if (length <= 256 - 24)                                                                                \
-			RX_PUT_SIZED(load, ctx, 256 - 24);                                                             \
-		if (length <= 768 - 24)                                                                                \
-			RX_PUT_SIZED(load, ctx, 768 - 24);                                                             \
-		if (length <= 1600 - 24)                                                                               \
-			RX_PUT_SIZED(load, ctx, 1600 - 24);                                                            \
-		if (length <= 3072 - 24)                                                                               \
-			RX_PUT_SIZED(load, ctx, 3072 - 24);                                                            \
-		if (length <= 9216 - 24)                                                                               \
-			RX_PUT_SIZED(load, ctx, 9216 - 24);                                                            \
-		if (length <= 24576 - 24)                                                                              \
-			RX_PUT_SIZED(load, ctx, 24576 - 24);                                                           \
+		if (length <= 128 - 32)                                                                                \
+			RX_PUT_SIZED(load, ctx, from, 128 - 32);                                                             \
+		if (length <= 256 - 32)                                                                                \
+			RX_PUT_SIZED(load, ctx, from, 256 - 32);                                                             \
+		if (length <= 768 - 32)                                                                                \
+			RX_PUT_SIZED(load, ctx, from, 768 - 32);                                                             \
+		if (length <= 1600 - 32)                                                                               \
+			RX_PUT_SIZED(load, ctx, from, 1600 - 32);                                                            \
+		if (length <= 3072 - 32)                                                                               \
+			RX_PUT_SIZED(load, ctx, from, 3072 - 32);                                                            \
+		if (length <= 9216 - 32)                                                                               \
+			RX_PUT_SIZED(load, ctx, from, 9216 - 32);                                                            \
+		if (length <= 24576 - 32)                                                                              \
+			RX_PUT_SIZED(load, ctx, from, 24576 - 32);                                                           \
 		if (length <= RX_LONGEST)                                                                              \
-			RX_PUT_SIZED(load, ctx, RX_LONGEST);                                                           \
+			RX_PUT_SIZED(load, ctx, from, RX_LONGEST);                                                           \
 		return RX_LOST;                                                                                        \
 	}
 
-DEFINE_RX_PUT(rx_put_xdp, struct xdp_md, bpf_xdp_load_bytes)
-DEFINE_RX_PUT(rx_put_skb, struct __sk_buff, bpf_skb_load_bytes)
+DEFINE_RX_PUT(rx_put_xdp, struct xdp_md, bpf_xdp_load_bytes, ctx->ingress_ifindex)
+DEFINE_RX_PUT(rx_put_skb, struct __sk_buff, bpf_skb_load_bytes, ctx->ifindex)
 
 /* Counts what was for a lane, and what of it was lost. */
 static __always_inline void rx_count(__u32 lane, int put, __u64 packets, __u64 bytes)

@@ -35,7 +35,7 @@ const BUSY: u32 = 1 << 31;
 const DISCARDED: u32 = 1 << 30;
 
 /// `struct rx_record` of `bpf/ring.h`, in bytes, and its flags.
-const RECORD: usize = 16;
+const RECORD: usize = 24;
 const CHECKSUM_GOOD: u16 = 1;
 const CHECKSUM_MAYBE_PARTIAL: u16 = 2;
 
@@ -182,7 +182,7 @@ impl RxRing {
         let mut bytes = [0; RECORD];
         let at = at + HEADER as usize;
         self.copy(at, &mut bytes);
-        let [a0, a1, a2, a3, a4, a5, a6, a7, l0, l1, l2, l3, s0, s1, f0, f1] = bytes;
+        let [a0, a1, a2, a3, a4, a5, a6, a7, l0, l1, l2, l3, s0, s1, f0, f1, n0, n1, n2, n3, ..] = bytes;
         let flags = u16::from_ne_bytes([f0, f1]);
         let checksum = match flags {
             _ if flags & CHECKSUM_GOOD != 0 => Checksum::Good,
@@ -194,6 +194,7 @@ impl RxRing {
             segment: u16::from_ne_bytes([s0, s1]),
             checksum,
             at: Instant::from_nanos(u64::from_ne_bytes([a0, a1, a2, a3, a4, a5, a6, a7])),
+            interface: u32::from_ne_bytes([n0, n1, n2, n3]),
         };
         let fits = u64::from(packet.len) <= len - RECORD as u64;
         Some((fits.then_some(Record { packet, at: at + RECORD }), whole))

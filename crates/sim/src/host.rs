@@ -65,7 +65,8 @@ impl Host {
         stack.fill();
         let room = stack.filled() >= packet.len().div_ceil(FRAME_SIZE);
         if room {
-            let received = Received { len: packet.len() as u32, segment, checksum: Checksum::Unknown, at: now };
+            let received =
+                Received { len: packet.len() as u32, segment, checksum: Checksum::Unknown, at: now, interface: 1 };
             stack.receive(now, received, |from, to| to.copy_from_slice(&packet[from..][..to.len()]));
         }
         room

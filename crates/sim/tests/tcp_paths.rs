@@ -6,7 +6,7 @@ use tcp_support::raw::*;
 use tickwire_sim::PairConfig;
 use tickwire_stack::addr::{Address, Endpoint, Mac};
 use tickwire_stack::path::{PathInfo, PathState, Query};
-use tickwire_stack::tcp::State;
+use tickwire_stack::tcp::{State, TcpOptions};
 use tickwire_stack::time::Span;
 use tickwire_stack::{Error, Limits};
 
@@ -347,4 +347,26 @@ fn a_connection_from_a_cookie_asks_the_host_too() {
     assert_eq!(asked(&mut wire), Some(peer));
     tell(&mut wire, peer, PathState::Ready, 1500, 5);
     assert_eq!(wire.one().data, b"secret");
+}
+
+/// As on Linux (`SO_BINDTODEVICE`, a link-local peer): what comes by another interface is not for
+/// it. The wire's packets come by the first one.
+#[test]
+fn a_connection_that_is_bound_to_an_interface_hears_nothing_by_another() {
+    for interface in [1, 2] {
+        let mut wire = wire(64);
+        let (own, peer, now) = (wire.own, wire.peer, wire.now);
+        let query = Query::to(peer.address).from(own.address).by(interface);
+        let way = PathInfo { query, ..told(&wire, peer.address, PathState::Ready, 1500, 3) };
+        wire.stack().path_set(way, now);
+        let options = TcpOptions { interface, ..wire.stack().tcp_defaults() };
+        let id = wire.stack().tcp_connect(&options, own, peer, now).unwrap();
+        let syn = wire.one();
+        assert_eq!(wire.last_to, [2, 0, 0, 0, 9, 3]);
+        wire.put(Seg::new(SYN | ACK, 1000, syn.seq.wrapping_add(1)));
+        let heard = if interface == 1 { State::Established } else { State::SynSent };
+        assert_eq!(wire.state(id), Ok(heard));
+        assert_eq!(wire.taken().len(), usize::from(interface == 1), "no answer to what is not for it");
+        assert_eq!(wire.count("TcpNoSocket"), u64::from(interface == 2));
+    }
 }

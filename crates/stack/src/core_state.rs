@@ -59,6 +59,8 @@ pub(crate) struct Core {
     /// Frames in it; and whether the rest of it is to be thrown away.
     pub(crate) partial_len: u32,
     pub(crate) partial_bad: u32,
+    /// By which interface the packet came that is looked at; 0 if that is not known.
+    pub(crate) came_by: u32,
     /// The transmit queues.
     pub(crate) queues: Queues,
     /// Whether packets are being sent by a call.

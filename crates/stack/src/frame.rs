@@ -93,8 +93,21 @@ pub struct FrameMeta {
     pub source: Endpoint,
     /// TCP: the outstanding segment that was sent next after this one (RACK walks segments in the order of sending).
     pub newer: Link,
-    /// TCP: the outstanding segment that was sent just before this one.
+    /// TCP: the outstanding segment that was sent just before this one. UDP: see
+    /// [`FrameMeta::interface`].
     pub older: Link,
+}
+
+impl FrameMeta {
+    /// UDP: by which interface the datagram came, as the host numbers it; 0 if that is not known.
+    #[must_use]
+    pub fn interface(&self) -> u32 {
+        self.older.get().unwrap_or(0)
+    }
+
+    pub(crate) fn set_interface(&mut self, interface: u32) {
+        self.older = if interface == 0 || interface == u32::MAX { Link::NONE } else { Link::to(interface) };
+    }
 }
 
 impl Slot for FrameMeta {

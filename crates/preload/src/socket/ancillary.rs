@@ -33,12 +33,18 @@ pub(crate) struct Way {
 /// The way by which a datagram came, which is the way back; `None` if the program wants to know it and the host has to be asked.
 pub(crate) fn way(access: &Access<'_>, bits: u64, datagram: &Datagram, extras: &Extras<'_>) -> Option<Way> {
     let told = bits & (flag::PKTINFO | flag::PKTINFO6) != 0 && extras.control.is_some();
+    let interface = datagram.interface;
+    // Only of what came for a group the program wants to know from which address an answer goes.
+    if interface != 0 && !(told && datagram.destination.is_multicast()) {
+        return Some(Way { interface, local: Address::ANY });
+    }
     if !told && !datagram.source.address.is_link_local() {
         return Some(Way::default());
     }
     match access.stack.path_get(&Query::to(datagram.source.address)) {
         Some(path) if path.inferred == 0 && path.info.state != PathState::Free => {
-            Some(Way { interface: path.info.interface, local: path.info.source })
+            let interface = if interface == 0 { path.info.interface } else { interface };
+            Some(Way { interface, local: path.info.source })
         }
         _ => (!told).then(Way::default),
     }

@@ -281,7 +281,7 @@ pub(crate) fn socket_name(fd: c_int, peer: bool) -> Result<Option<([u8; name::MA
     if for_kernel(fd, entry, &answer) {
         return Ok(None);
     }
-    Ok(answer?.map(|(endpoint, v6)| name::emit(endpoint, v6, 0)))
+    Ok(answer?.map(|(endpoint, v6, scope)| name::emit(endpoint, v6, scope)))
 }
 
 /// Waits until a socket can be written to, or is none of ours any more: what is tried next then finds that out.

@@ -143,7 +143,7 @@ fn take(lane: &'static Lane, listener: &Same, flags: c_int) -> Result<(c_int, [u
         let new = access.descriptions().take(bits | same, slot).ok_or(Errno(libc::ENFILE))?;
         match access.stack.tcp_accept(listener) {
             Ok(id) => {
-                let remote = access.stack.tcp_endpoints(id)?.1;
+                let (remote, link) = (access.stack.tcp_endpoints(id)?.1, access.stack.tcp_interface(id)?);
                 let mut descriptions = access.descriptions();
                 let mut description = descriptions.get(new);
                 description.set_socket(id.into());
@@ -153,7 +153,7 @@ fn take(lane: &'static Lane, listener: &Same, flags: c_int) -> Result<(c_int, [u
                 description.set_timeout(true, timeouts[0].unwrap_or(Span::ZERO));
                 description.set_timeout(false, timeouts[1].unwrap_or(Span::ZERO));
                 open::label(access, id.into(), fd);
-                Ok((new, remote, same))
+                Ok((new, remote, link, same))
             }
             Err(error) => {
                 access.descriptions().give(new);
@@ -162,12 +162,12 @@ fn take(lane: &'static Lane, listener: &Same, flags: c_int) -> Result<(c_int, [u
         }
     });
     match taken {
-        Ok((new, remote, same)) => {
+        Ok((new, remote, link, same)) => {
             if same & flag::INHERITED != 0 {
                 inherited::copy(listener_fd, fd, v6);
             }
             open::enter(fd, Entry::Tcp(new));
-            let (bytes, len) = name::emit(remote, v6, 0);
+            let (bytes, len) = name::emit(remote, v6, link);
             Ok((fd, bytes, len))
         }
         Err(error) => {
@@ -396,8 +396,9 @@ fn give_up(access: &mut Access<'_>, index: u32, id: TcpId) -> Result<()> {
     Ok(())
 }
 
-/// Own name, or the peer's, if the stack knows it better than the kernel socket.
-pub(crate) fn name(lane: &'static Lane, index: u32, peer: bool) -> Result<Option<(Endpoint, bool)>> {
+/// Own name, or the peer's, if the stack knows it better than the kernel socket; whether the socket
+/// is one of IPv6; and the interface that a link-local address needs.
+pub(crate) fn name(lane: &'static Lane, index: u32, peer: bool) -> Result<Option<(Endpoint, bool, u32)>> {
     lane.with(|access| match stage(access, index)? {
         (Stage::Connection(id), flags) => {
             let (local, remote) = access.stack.tcp_endpoints(id)?;
@@ -405,7 +406,8 @@ pub(crate) fn name(lane: &'static Lane, index: u32, peer: bool) -> Result<Option
             if peer && matches!(access.stack.tcp_state(id)?, State::SynSent | State::TimeWait | State::Closed) {
                 return Err(Errno(libc::ENOTCONN));
             }
-            Ok(Some((if peer { remote } else { local }, flags & flag::V6 != 0)))
+            let link = access.stack.tcp_interface(id)?;
+            Ok(Some((if peer { remote } else { local }, flags & flag::V6 != 0, link)))
         }
         _ => Ok(None),
     })

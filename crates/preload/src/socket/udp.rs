@@ -400,15 +400,20 @@ pub(crate) fn receive(
 /// Asks how a datagram came. The interface of a sender that is not reached by a route of its own is that on which its group was joined.
 fn way_of(lane: &'static Lane, index: u32, datagram: &Datagram) -> Way {
     let source = datagram.source.address;
-    let joined = crate::socket::multicast::interface_of(index, datagram.destination);
+    let joined = match datagram.interface {
+        0 => crate::socket::multicast::interface_of(index, datagram.destination),
+        interface => interface,
+    };
     let unknown = Way { interface: joined, local: Address::ANY };
     let scope = if source.is_link_local() { joined } else { 0 };
     if source.is_link_local() && scope == 0 {
         // Asked without its interface, the host would deny that there is a way.
         return unknown;
     }
-    lane.reach(&Query::to(source).by(scope))
-        .map_or(unknown, |path| Way { interface: path.interface, local: path.source })
+    lane.reach(&Query::to(source).by(scope)).map_or(unknown, |path| {
+        let interface = if datagram.interface == 0 { path.interface } else { datagram.interface };
+        Way { interface, local: path.source }
+    })
 }
 
 /// `shutdown` after the kernel's own.

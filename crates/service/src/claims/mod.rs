@@ -244,8 +244,13 @@ impl Service {
         if protocol == Protocol::Tcp && self.kernel_connections.is_none() {
             return Err(Reason::NoDiagnostics);
         }
-        // Divert does not know by which interface a packet may come to a socket that accepts only one of several.
-        if proof.interface != 0 && !self.nics.is_only(proof.interface) {
+        // The stack sees by which interface a connection's packets come. To others of another
+        // interface there may be another socket of the same port.
+        let fits = match kind {
+            ClaimKind::Flow => self.nics.contains(proof.interface),
+            _ => self.nics.is_only(proof.interface),
+        };
+        if proof.interface != 0 && !fits {
             return Err(Reason::BoundDevice);
         }
         let ours = self.nics.has_address(local.address);

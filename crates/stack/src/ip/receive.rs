@@ -39,6 +39,8 @@ pub struct Received {
     pub checksum: Checksum,
     /// When it arrived.
     pub at: Instant,
+    /// By which interface, as the host numbers them; 0 if that is not known.
+    pub interface: u32,
 }
 
 impl Checksum {
@@ -70,7 +72,8 @@ impl Stack<'_> {
 
     /// Takes a packet that lies in a slice, arrives now, and of whose checksum nothing is known.
     pub fn receive_bytes(&mut self, now: Instant, packet: &[u8]) {
-        let received = Received { len: packet.len() as u32, segment: 0, checksum: Checksum::Unknown, at: now };
+        let received =
+            Received { len: packet.len() as u32, segment: 0, checksum: Checksum::Unknown, at: now, interface: 0 };
         self.receive(now, received, |from, to| to.copy_from_slice(&packet[from..][..to.len()]));
     }
 
@@ -105,6 +108,7 @@ impl Stack<'_> {
     fn receive_one(&mut self, now: Instant, packet: &Received, len: usize, mut read: impl FnMut(usize, &mut [u8])) {
         let mut from = 0;
         self.mem.core.merged_of = u32::from(packet.segment);
+        self.mem.core.came_by = packet.interface;
         while from < len {
             let piece = (len - from).min(FRAME_SIZE);
             let Some(frame) = self.frame_to_receive() else {

@@ -196,6 +196,15 @@ impl Stack<'_> {
         Ok((s.local, s.remote))
     }
 
+    /// The interface by which a connection is to go, as the host numbers it: that which the program
+    /// has named, or on which a link-local peer is; 0 if the host may choose.
+    ///
+    /// # Errors
+    /// [`crate::Error::Stale`].
+    pub fn tcp_interface(&self, id: TcpId) -> Result<u32> {
+        Ok(self.mem.tcp[self.check(id.into())?].settings.interface)
+    }
+
     /// Where a listener listens.
     ///
     /// # Errors

@@ -70,6 +70,10 @@ impl Stack<'_> {
         let remote = Endpoint::new(packet.source, segment.source_port);
         let mut predecessor = None;
         if let Some((SocketKind::Tcp, index)) = self.find_connected(TCP, local, remote) {
+            if self.is_of_another_link(index as usize) {
+                self.mem.counters.tcp_no_socket.inc();
+                return;
+            }
             predecessor = self.tcp_segment(index as usize, now, segment, payload);
             if predecessor.is_none() {
                 return;
@@ -83,6 +87,13 @@ impl Stack<'_> {
                 self.refuse(now, &stray);
             }
         }
+    }
+
+    /// Whether a segment came by another interface than that to which the connection is bound: as
+    /// on Linux it is not for it. Nor is it answered, because by that interface nothing is sent.
+    fn is_of_another_link(&self, index: usize) -> bool {
+        let (own, came_by) = (self.mem.tcp[index].settings.interface, self.mem.core.came_by);
+        own != 0 && came_by != 0 && own != came_by
     }
 
     /// A segment for a connection. If it is a SYN that ended the TIME-WAIT it met and now opens another, returns up to where that had sent.
@@ -125,7 +136,9 @@ impl Stack<'_> {
     pub(super) fn reply(&mut self, now: Instant, stray: &Stray<'_>, header: Segment) {
         let &Stray { packet, local, remote, .. } = stray;
         let header = Segment { source_port: local.port, destination_port: remote.port, ..header };
-        let query = Query::to(packet.source).from(local.address);
+        // A link-local peer is reached by the link on which it is.
+        let link = if packet.source.is_link_local() { self.mem.core.came_by } else { 0 };
+        let query = Query::to(packet.source).from(local.address).by(link);
         let known = self.path_find(&query);
         let Some(id) = self.control_frame() else { return };
         let send = crate::ip::IpSend {

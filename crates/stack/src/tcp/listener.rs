@@ -10,7 +10,7 @@ use super::seq::Seq;
 use super::settings::{Settings, TcpOptions};
 use super::socket::State;
 use crate::Stack;
-use crate::addr::Endpoint;
+use crate::addr::{Address, Endpoint};
 use crate::error::{Error, Result};
 use crate::ids::{ListenerId, Ready, SocketKind, TcpId};
 use crate::path::Query;
@@ -199,7 +199,7 @@ impl Stack<'_> {
         }
         let listener = &self.mem.listeners[at];
         let most = self.mem.core.tcp.config.syn_queue.min(listener.backlog.max(8));
-        let settings = listener.settings;
+        let settings = self.settings_for(at, remote.address);
         // A flood must not take the slots that the program's own connections need.
         let scarce =
             self.mem.core.free_tcp.used() >= self.mem.tcp.len() / 4 * 3 && listener_is_busy(&self.mem.listeners[at]);
@@ -236,12 +236,22 @@ impl Stack<'_> {
         }
     }
 
+    /// What a connection with a peer begins with. A link-local peer is reached by the link on which
+    /// it is.
+    fn settings_for(&self, at: usize, peer: Address) -> Settings {
+        let settings = self.mem.listeners[at].settings;
+        if settings.interface != 0 || !peer.is_link_local() {
+            return settings;
+        }
+        Settings { interface: self.mem.core.came_by, ..settings }
+    }
+
     fn send_cookie(&mut self, at: usize, now: Instant, stray: &Stray<'_>) {
         let &Stray { packet, segment, local, remote, .. } = stray;
         self.mem.core.tcp.cookie_sent = now;
         self.mem.counters.tcp_syncookies_sent.inc();
         let (_, offset) = self.initial_sequence(now, local, remote);
-        let settings = &self.mem.listeners[at].settings;
+        let settings = self.settings_for(at, remote.address);
         let query = Query::to(packet.source).from(local.address).by(settings.interface);
         let window = settings.receive_buffer.min(0xffff) as u16;
         let offered = &segment.options;
@@ -289,7 +299,7 @@ impl Stack<'_> {
         if !self.listener_has_room(at) {
             return true; // dropped without a word: the peer tries again
         }
-        let settings = self.mem.listeners[at].settings;
+        let settings = self.settings_for(at, remote.address);
         // Data on the connection needs more than a guess.
         let query = Query::to(packet.source).from(local.address).by(settings.interface);
         let Ok(path) = self.path_again(&query, now) else { return true };

@@ -138,6 +138,14 @@ impl Stack<'_> {
         Ok((socket.local, (socket.remote.port != 0).then_some(socket.remote)))
     }
 
+    /// By which interface a connected socket's peer is to be reached; 0 if the host may choose.
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn udp_interface(&self, id: UdpId) -> Result<u32> {
+        Ok(self.mem.udp[self.check(id.into())?].interface)
+    }
+
     /// The largest IP packet that is known to reach a connected socket's peer, in bytes.
     ///
     /// # Errors

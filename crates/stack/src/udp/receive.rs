@@ -29,6 +29,8 @@ pub struct Datagram {
     pub tos: u8,
     /// Time to live (hop limit) it came with.
     pub ttl: u8,
+    /// By which interface it came, as the host numbers them; 0 if that is not known.
+    pub interface: u32,
     /// When it came in.
     pub at: Instant,
     /// How many datagrams the socket had dropped by then for want of room.
@@ -46,6 +48,7 @@ impl Stack<'_> {
         meta.offset += HEADER as u16;
         meta.len -= HEADER as u16;
         (meta.total, meta.source, meta.tos, meta.ttl) = (packet.total - HEADER as u32, source, packet.tos, packet.ttl);
+        meta.set_interface(self.mem.core.came_by);
         let local = Endpoint::new(packet.destination, port);
         if packet.destination.is_multicast() || packet.destination.is_limited_broadcast() {
             return self.udp_deliver_to_group(frame, local, source);
@@ -215,6 +218,7 @@ impl Stack<'_> {
             destination: destination(frames, first),
             tos: meta.tos,
             ttl: meta.ttl,
+            interface: meta.interface(),
             at: meta.at,
             drops: meta.seq,
         };
