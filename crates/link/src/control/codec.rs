@@ -11,7 +11,7 @@ use zerocopy::{IntoBytes, transmute};
 pub const MAX_MESSAGE: usize = 1024;
 
 /// The version of the protocol: changed whenever a message changes. Descriptors and region have versions of their own.
-pub const VERSION: u16 = 5;
+pub const VERSION: u16 = 6;
 
 /// First bytes of every message. Magic and version keep this place in all versions to come.
 const MAGIC: u32 = 0x5457_4331; // "TWC1"
