@@ -20,7 +20,7 @@ pub(crate) struct Nic {
     reason: Reason,
     hook: Option<NicHook>,
     pub(crate) addresses: BTreeSet<Address>,
-    /// Sends frames by it; made when there is one to send.
+    /// Sends frames by it.
     sender: Option<PacketSender>,
 }
 
@@ -254,6 +254,9 @@ fn hook(nic: &mut Nic, config: &Config, programs: &mut Programs) {
                 nic.hook = Some(hook);
                 nic.mode = mode;
                 nic.reason = Reason::None;
+                // Before it is needed, so that what the service holds does not depend on what has
+                // happened. If it cannot be had now, it is tried again then.
+                nic.sender = PacketSender::open(nic.link.index).ok();
                 tracing::info!(interface = name, driver, mode = mode_name(mode), "accelerated");
                 return;
             }
