@@ -247,7 +247,7 @@ impl Service {
         // The stack sees by which interface a connection's packets come. To others of another
         // interface there may be another socket of the same port.
         let fits = match kind {
-            ClaimKind::Flow => self.nics.contains(proof.interface),
+            ClaimKind::Flow if protocol == Protocol::Tcp => self.nics.contains(proof.interface),
             _ => self.nics.is_only(proof.interface),
         };
         if proof.interface != 0 && !fits {
