@@ -359,14 +359,16 @@ static __always_inline void pull_headers(struct __sk_buff *skb)
 }
 
 /* A copy of a group's datagram to one lane. Global functions, this and the next, for the verifier's sake, as `walk_skb` is. */
-__attribute__((noinline)) int copy_to_member(struct __sk_buff *skb, __u32 lane, __u32 packets, __u32 bytes)
+__attribute__((noinline)) int copy_to_member(struct __sk_buff *skb, __u32 lane, struct merged *m)
 {
-	int by_frame = !skb->gso_size && skb->len <= WAKE_COPY;
-	int put = rx_put_skb(skb, lane, skb->len, rx_info(skb) | (by_frame ? RX_BY_FRAME : 0));
-	rx_count(lane, put, packets, bytes);
-	count_more(HOST_GROUP_COPIES, packets);
+	if (!m)
+		return 0;
+	count_more(HOST_GROUP_COPIES, m->packets);
 	if (capturing())
 		capture_skb(skb, skb->len, lane, skb->ifindex);
+	int by_frame = !skb->gso_size && skb->len <= WAKE_COPY;
+	int put = rx_put_skb(skb, lane, skb->len, rx_info(skb) | (by_frame ? RX_BY_FRAME : 0));
+	rx_count(lane, put, m->packets, m->bytes);
 	if (put == RX_WAKE && bpf_clone_redirect(skb, lane, 0))
 		wake_by_ring(lane);
 	return 0;
@@ -419,20 +421,27 @@ __attribute__((noinline)) int note_first(struct packet *p, __u32 nic, __u32 join
 	return 0;
 }
 
+/* To which port of a group a later fragment goes, in network order; 0: its first one has not come. A global function for the verifier's sake; rare. */
+__attribute__((noinline)) __u32 group_port_of(struct packet *p)
+{
+	if (!p)
+		return 0;
+	struct fragment_key key;
+	fragment_key(&key, p, 0);
+	struct fragment_value *value = first_of(&fragments, &key);
+	return value ? value->group_port : 0;
+}
+
 /* Copies of a group's datagram to the lanes that joined. */
 __attribute__((noinline)) int copy_to_members(struct __sk_buff *skb, struct packet *p)
 {
 	if (!p || p->protocol != PROTOCOL_UDP)
 		return 0;
 	struct group_key key = {.group = p->destination, .nic = skb->ifindex, .port = p->destination_port};
-	if (p->later_fragment) {
-		struct fragment_key fragment;
-		fragment_key(&fragment, p, 0);
-		struct fragment_value *value = first_of(&fragments, &fragment);
-		key.port = value ? value->group_port : 0;
-	} else if (!key.port) {
+	if (p->later_fragment)
+		key.port = group_port_of(p);
+	else if (!key.port)
 		return 0;
-	}
 	struct group_value *members = bpf_map_lookup_elem(&groups, &key);
 	if (p->first_fragment)
 		note_first(p, skb->ifindex, members != 0);
@@ -447,42 +456,29 @@ __attribute__((noinline)) int copy_to_members(struct __sk_buff *skb, struct pack
 	for (__u32 i = 0; i < MAX_MEMBERS; i++) {
 		if (i >= members->count)
 			break;
-		copy_to_member(skb, members->lanes[i], m.packets, m.bytes);
+		copy_to_member(skb, members->lanes[i], &m);
 	}
 	if (members->count > MAX_MEMBERS)
 		count(HOST_STRAY_FRAGMENT);
 	return 0;
 }
 
-/* Beside the XDP program: multicast only. Tagged packets are another (VLAN) device's business. */
-SEC("classifier")
-int divert_groups(struct __sk_buff *skb)
+/* Whether a packet is of another VLAN. A tag with the number 0 carries only a priority: to Linux, such a packet is untagged. */
+static __always_inline int of_other_vlan(struct __sk_buff *skb)
 {
-	struct packet p = {};
-	if (skb->vlan_present)
-		return TC_ACT_UNSPEC;
-	pull_headers(skb);
-	struct frame f = SKB_FRAME(skb);
-	if (parse(&p, &f) == FOUND && is_multicast(&p))
-		copy_to_members(skb, &p);
-	return TC_ACT_UNSPEC;
+	return skb->vlan_present && (skb->vlan_tci & VLAN_NUMBER);
 }
 
-/* Without an XDP program (attach mode "tc"): unicast and multicast. */
-SEC("classifier")
-int divert_tc(struct __sk_buff *skb)
+/* Unicast and multicast. A function, so that the programs have nothing of their own on the stack, of which there are 512 bytes. */
+__attribute__((noinline)) int divert_skb(struct __sk_buff *skb)
 {
 	struct packet p = {};
-	if (skb->vlan_present) {
-		count(HOST_VLAN);
-		return TC_ACT_UNSPEC;
-	}
 	pull_headers(skb);
 	struct frame f = SKB_FRAME(skb);
 	__u32 lane = find(&p, &f, skb->ifindex);
 	if (lane) {
 		int put = rx_put_skb(skb, lane, skb->len, rx_info(skb) | RX_BY_FRAME);
-		/* As above. */
+		/* A lane that has just gone, as in `divert_frame`. */
 		if (put == RX_NO_LANE)
 			return TC_ACT_UNSPEC;
 		struct merged m = merged(skb, &p, &f);
@@ -498,3 +494,33 @@ int divert_tc(struct __sk_buff *skb)
 	return TC_ACT_UNSPEC;
 }
 
+/* Multicast alone. A function for the same reason. */
+__attribute__((noinline)) int divert_multicast(struct __sk_buff *skb)
+{
+	struct packet p = {};
+	pull_headers(skb);
+	struct frame f = SKB_FRAME(skb);
+	if (parse(&p, &f) == FOUND && is_multicast(&p))
+		copy_to_members(skb, &p);
+	return TC_ACT_UNSPEC;
+}
+
+/* Beside the XDP program: multicast, and what had a tag when XDP saw it and needs none. Other tagged packets are another (VLAN) device's business. */
+SEC("classifier")
+int divert_groups(struct __sk_buff *skb)
+{
+	if (of_other_vlan(skb))
+		return TC_ACT_UNSPEC;
+	return skb->vlan_present ? divert_skb(skb) : divert_multicast(skb);
+}
+
+/* Without an XDP program (attach mode "tc"). */
+SEC("classifier")
+int divert_tc(struct __sk_buff *skb)
+{
+	if (of_other_vlan(skb)) {
+		count(HOST_VLAN);
+		return TC_ACT_UNSPEC;
+	}
+	return divert_skb(skb);
+}

@@ -9,6 +9,9 @@
 #define ETHERTYPE_QINQ 0x88a8
 #define ETHERTYPE_IPV6 0x86dd
 
+/* The bits of a tag that number the VLAN. */
+#define VLAN_NUMBER 0xfff
+
 #define PROTOCOL_HOPOPTS 0
 #define PROTOCOL_ICMP 1
 #define PROTOCOL_TCP 6

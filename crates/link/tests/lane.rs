@@ -309,6 +309,22 @@ fn a_tagged_packet_is_not_ours() {
     }
 }
 
+/// IEEE 802.1Q: such a tag carries a priority alone, as controllers send it. To Linux the packet is untagged.
+#[test]
+fn a_packet_with_the_tag_of_no_vlan_is_ours_without_it() {
+    if !have_root() {
+        return;
+    }
+    for divert in [Divert::Native, Divert::Tc] {
+        let [a, mut b] = pair(divert, Guard::Tc);
+        let untagged = udp(&a, &b, 8);
+        let mut tagged = untagged.clone();
+        tagged.splice(12..12, [0x81, 0, 0xc0, 0]);
+        a.host.ns.run(|| PacketSender::open(a.host.nic)).unwrap().send(&tagged).unwrap();
+        assert_eq!(b.receive(1), [untagged], "{divert:?}");
+    }
+}
+
 #[test]
 fn fragments_follow_their_first_both_ways() {
     if !have_root() {
