@@ -24,6 +24,7 @@ fn options(arguments: Service) -> Options {
             AttachMode::Generic => Attach::Generic,
             AttachMode::Tc => Attach::Tc,
         }),
+        untagged: arguments.untagged,
         stop: None,
     }
 }

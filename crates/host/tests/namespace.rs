@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use tickwire_host::device::VethPair;
-use tickwire_host::{Event, Host, Monitor, Nic, Query, Why};
+use tickwire_host::{Ethtool, Event, Host, Monitor, Nic, Query, TagStripping, Why};
 use tickwire_stack::addr::Address;
 use tickwire_stack::path::PathState;
 
@@ -162,5 +162,25 @@ fn paths_are_resolved_by_the_kernel_and_events_tell_when() {
         ip("addr del 10.9.0.1/24 dev a0");
         wait_for(&mut monitor, |e| matches!(e, Event::AddressGone(a) if a.address == Address::v4([10, 9, 0, 1])));
         host.delete_link(ours.index).unwrap();
+    });
+}
+
+#[test]
+fn a_device_leaves_tags_in_their_frames_and_strips_them_again() {
+    in_namespaces(|_| {
+        ip("link add one type veth peer name two");
+        let index = Host::open().unwrap().link_by_name("one").unwrap().unwrap().index;
+        let mut ethtool = Ethtool::open().unwrap();
+        let stripped = ethtool.tag_stripping(index).unwrap();
+        assert!(stripped.any(), "a veth device says that it strips tags");
+        ethtool.set_tag_stripping(index, stripped, false).unwrap();
+        assert_eq!(ethtool.tag_stripping(index).unwrap(), TagStripping::default());
+        ethtool.set_tag_stripping(index, stripped, true).unwrap();
+        assert_eq!(ethtool.tag_stripping(index).unwrap(), stripped);
+        // A TAP device never does, and cannot be made to.
+        ip("tuntap add three mode tap");
+        let index = Host::open().unwrap().link_by_name("three").unwrap().unwrap().index;
+        let _ = ethtool.set_tag_stripping(index, stripped, true);
+        assert_eq!(ethtool.tag_stripping(index).unwrap(), TagStripping::default());
     });
 }

@@ -18,13 +18,21 @@ pub struct ServiceOptions {
     pub config: String,
     /// More arguments of `tickwire service`.
     pub arguments: Vec<String>,
+    /// Whether the service may rely on it that no frame with a VLAN tag arrives.
+    pub untagged: bool,
     /// The program `tickwire`, if not the one that [`tools::tickwire`] finds.
     pub program: Option<PathBuf>,
 }
 
 impl Default for ServiceOptions {
     fn default() -> Self {
-        Self { interface: INTERFACE.to_owned(), config: String::new(), arguments: Vec::new(), program: None }
+        Self {
+            interface: INTERFACE.to_owned(),
+            config: String::new(),
+            arguments: Vec::new(),
+            untagged: true,
+            program: None,
+        }
     }
 }
 
@@ -57,6 +65,10 @@ impl Service {
         let mut command = host.command(&tickwire.to_string_lossy());
         command.arg("service").arg("--config").arg(&config).arg("--socket").arg(host.socket());
         command.args(["--interface", &options.interface]).args(&options.arguments);
+        // The lab's links are veth pairs that hide tags, and carry no tagged frames unless a test says so.
+        if options.untagged {
+            command.args(["--untagged", &options.interface]);
+        }
         let mut process = Process::spawn(command)?;
         let until = Instant::now() + PATIENCE;
         while !answers(host) {

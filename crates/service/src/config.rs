@@ -21,6 +21,8 @@ pub struct Config {
     pub attach: Attach,
     /// Other ways to attach on single interfaces, by name.
     pub attach_by_interface: BTreeMap<String, Attach>,
+    /// Interfaces at which no frame with a VLAN tag arrives, by name. XDP may run there although the device hides tags.
+    pub untagged: Vec<String>,
     /// The service's socket.
     pub socket: SocketConfig,
     /// Limits.
@@ -221,6 +223,9 @@ impl Config {
         if let Some(name) = self.interfaces.iter().find(|n| !is_link_name(n)) {
             return Err(Wrong::new("interfaces", format!("{name:?} is no interface name")));
         }
+        if let Some(name) = self.untagged.iter().find(|n| !is_link_name(n)) {
+            return Err(Wrong::new("untagged", format!("{name:?} is no interface name")));
+        }
         if let Some(name) = self.attach_by_interface.keys().find(|n| !is_link_name(n)) {
             return Err(Wrong::new("attach_by_interface", format!("{name:?} is no interface name")));
         }
@@ -355,6 +360,7 @@ mod tests {
         for key in [
             "interfaces",
             "attach",
+            "untagged",
             "path",
             "group",
             "mode",

@@ -41,6 +41,7 @@ mod ring_probe;
 mod rounds;
 mod run;
 mod service;
+mod tags;
 pub mod trial;
 mod usage;
 mod verify;

@@ -3,6 +3,7 @@
 use crate::config::{Attach, Config};
 use crate::own_addresses::OwnAddresses;
 use crate::programs::{NicHook, Programs};
+use crate::tags::KeptTags;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use tickwire_host::{InterfaceAddress, Link, Nic as PathNic, Why, XdpInfo};
@@ -19,6 +20,8 @@ pub(crate) struct Nic {
     pub(crate) mode: AttachMode,
     reason: Reason,
     hook: Option<NicHook>,
+    /// What divert in XDP relies on. After the hook, so that it is given back after that is gone.
+    tags: Option<KeptTags>,
     pub(crate) addresses: BTreeSet<Address>,
     /// Sends frames by it.
     sender: Option<PacketSender>,
@@ -64,7 +67,10 @@ impl Nics {
         {
             nic.mac = mac;
         }
-        let effect = if before == *link { Effect::None } else { Effect::Paths };
+        let mut effect = if before == *link { Effect::None } else { Effect::Paths };
+        if nic.tags.as_ref().is_some_and(|tags| !tags.still()) {
+            effect = rehook(nic, config, programs);
+        }
         self.settle(programs);
         effect
     }
@@ -78,6 +84,7 @@ impl Nics {
             mode: AttachMode::None,
             reason: Reason::Device,
             hook: None,
+            tags: None,
             addresses: BTreeSet::new(),
             sender: None,
             driver,
@@ -249,9 +256,18 @@ fn hook(nic: &mut Nic, config: &Config, programs: &mut Programs) {
     nic.mode = AttachMode::None;
     nic.reason = Reason::Device;
     for &mode in modes(config.attach_for(name), driver) {
+        let tags = match tags_for(mode, &nic.link, config) {
+            Ok(tags) => tags,
+            Err(why) => {
+                nic.reason = Reason::TagsHidden;
+                tracing::warn!(interface = name, driver, mode = mode_name(mode), why, "{}", Reason::TagsHidden.text());
+                continue;
+            }
+        };
         match programs.attach_nic(name, nic.link.index, mode) {
             Ok(hook) => {
                 nic.hook = Some(hook);
+                nic.tags = tags;
                 nic.mode = mode;
                 nic.reason = Reason::None;
                 // Before it is needed, so that what the service holds does not depend on what has
@@ -266,6 +282,44 @@ fn hook(nic: &mut Nic, config: &Config, programs: &mut Programs) {
         }
     }
     tracing::error!(interface = name, "not accelerated: no way to attach divert worked");
+}
+
+/// Has the interface leave VLAN tags in frames, if this mode needs that.
+///
+/// # Errors
+/// Why it cannot be known to do so.
+fn tags_for(mode: AttachMode, link: &Link, config: &Config) -> Result<Option<KeptTags>, String> {
+    if matches!(mode, AttachMode::Native | AttachMode::Generic) && !config.untagged.contains(&link.name) {
+        KeptTags::keep(link).map(Some)
+    } else {
+        Ok(None)
+    }
+}
+
+/// Somebody has the interface strip VLAN tags again: divert leaves XDP.
+fn rehook(nic: &mut Nic, config: &Config, programs: &mut Programs) -> Effect {
+    let (name, driver) = (&nic.link.name, &nic.driver);
+    tracing::warn!(interface = name, "it strips VLAN tags from frames again (rxvlan): divert leaves XDP");
+    nic.hook = None;
+    nic.tags = None;
+    nic.mode = AttachMode::None;
+    nic.reason = Reason::TagsHidden;
+    if !modes(config.attach_for(name), driver).contains(&AttachMode::Tc) {
+        programs.remove_nic(nic.link.index);
+        tracing::error!(interface = name, "no longer accelerated: no other way to attach divert is allowed");
+        return Effect::Went;
+    }
+    match programs.attach_nic(name, nic.link.index, AttachMode::Tc) {
+        Ok(hook) => {
+            (nic.hook, nic.mode, nic.reason) = (Some(hook), AttachMode::Tc, Reason::None);
+            Effect::Paths
+        }
+        Err(error) => {
+            programs.remove_nic(nic.link.index);
+            tracing::error!(interface = name, %error, "no longer accelerated: divert could not be attached");
+            Effect::Went
+        }
+    }
 }
 
 /// Whether the configuration means this link.

@@ -52,6 +52,8 @@ pub struct Options {
     pub socket_group: Option<String>,
     /// How divert is attached.
     pub attach: Option<Attach>,
+    /// Interfaces at which no frame with a VLAN tag arrives, beside those of the configuration.
+    pub untagged: Vec<String>,
     /// Ends the service when it becomes readable, as SIGTERM does.
     pub stop: Option<OwnedFd>,
 }
@@ -172,6 +174,7 @@ fn configuration(options: &Options) -> Result<Config, Error> {
         config.attach = attach;
         config.attach_by_interface.clear();
     }
+    config.untagged.extend_from_slice(&options.untagged);
     Ok(config)
 }
 
@@ -248,6 +251,9 @@ fn start(config: Config) -> Result<Service, Error> {
     let names: Vec<String> = service.host.links()?.into_iter().map(|link| link.name).collect();
     for (interface, why) in service.config.idle_attachments(&names) {
         tracing::warn!(interface, "attach_by_interface has no effect on it: {why}");
+    }
+    for interface in service.config.untagged.iter().filter(|name| !names.contains(name)) {
+        tracing::warn!(interface, "untagged: there is no such interface now (see `ip link`)");
     }
     service.take_inventory()?;
     if !service.nics.any() {

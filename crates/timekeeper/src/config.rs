@@ -86,6 +86,7 @@ struct File {
     interfaces: IgnoredAny,
     attach: IgnoredAny,
     attach_by_interface: IgnoredAny,
+    untagged: IgnoredAny,
     groups: IgnoredAny,
     socket: IgnoredAny,
     limits: IgnoredAny,

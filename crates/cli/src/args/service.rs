@@ -35,6 +35,10 @@ pub(crate) struct Service {
     /// How the divert program is attached to the interfaces [default: what disturbs others least with each driver]
     #[arg(long, value_enum, value_name = "MODE")]
     pub(crate) attach: Option<AttachMode>,
+
+    /// No frame with a VLAN tag arrives at this interface, so XDP may run there although the device hides tags; may be given several times
+    #[arg(long, value_name = "IF")]
+    pub(crate) untagged: Vec<String>,
 }
 
 /// How the divert program is attached.

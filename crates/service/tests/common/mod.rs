@@ -103,6 +103,8 @@ impl World {
             socket: Some(self.socket.clone()),
             socket_mode: Some(0o666),
             attach: Some(attach),
+            // A veth pair hides tags, and no test sends tagged frames but those that say so.
+            untagged: if config.contains("untagged") { Vec::new() } else { vec!["eth0".into()] },
             stop: Some(self.stop.as_fd().try_clone_to_owned().unwrap()),
             ..Options::default()
         };
