@@ -8,6 +8,10 @@ const WHAT: &str = "tell or change how a device is set";
 /// `ETHTOOL_MSG_FEATURES_GET`, `ETHTOOL_MSG_FEATURES_SET`, and their attributes: header, what is wanted, what is.
 const GET_FEATURES: u8 = 11;
 const SET_FEATURES: u8 = 12;
+/// `ETHTOOL_MSG_CHANNELS_GET`, and how many queues there are for transmitting, and for both ways.
+const GET_CHANNELS: u8 = 17;
+const TRANSMIT_COUNT: u16 = 7;
+const COMBINED_COUNT: u16 = 9;
 const HEADER: u16 = 1;
 const WANTED: u16 = 3;
 const ACTIVE: u16 = 4;
@@ -71,6 +75,16 @@ impl Ethtool {
             }
         }
         Ok(found)
+    }
+
+    /// How many queues a device transmits by.
+    ///
+    /// # Errors
+    /// If there is no such device, or it does not tell.
+    pub fn transmit_queues(&mut self, index: u32) -> Result<u32> {
+        let answer = self.0.ask(GET_CHANNELS, &of_device(index))?;
+        let count = |kind| attribute(&answer, kind).and_then(|v| v.try_into().ok()).map_or(0, u32::from_ne_bytes);
+        Ok(count(TRANSMIT_COUNT).saturating_add(count(COMBINED_COUNT)))
     }
 
     /// Has a device strip these tags, or leave them in their frames. Not every device can: ask again what came of it.

@@ -177,6 +177,7 @@ fn a_device_leaves_tags_in_their_frames_and_strips_them_again() {
         assert_eq!(ethtool.tag_stripping(index).unwrap(), TagStripping::default());
         ethtool.set_tag_stripping(index, stripped, true).unwrap();
         assert_eq!(ethtool.tag_stripping(index).unwrap(), stripped);
+        assert_eq!(ethtool.transmit_queues(index).unwrap(), 1);
         // A TAP device never does, and cannot be made to.
         ip("tuntap add three mode tap");
         let index = Host::open().unwrap().link_by_name("three").unwrap().unwrap().index;

@@ -152,20 +152,33 @@ static __always_inline void count_out(__u32 lane, __u32 nic, enum refusal reason
 	}
 }
 
+/* The shortest frame on an Ethernet, without its checksum (IEEE 802.3). Drivers pad socket buffers, but not all of them pad what XDP redirects. */
+#define LEAST_FRAME 60
+
+/* No link has an MTU for which a frame of this length is too long (RFC 791). */
+#define SURELY_SHORT 590
+
 SEC("xdp.frags")
 int guard(struct xdp_md *ctx)
 {
 	enum refusal reason;
-	__u32 lane = ctx->ingress_ifindex;
+	__u32 lane = ctx->ingress_ifindex, mtu = 0;
 	__u32 length = bpf_xdp_get_buff_len(ctx);
 	struct frame f = XDP_FRAME(ctx);
 	struct packet p = {};
 	__u32 nic = check(&p, &f, lane, &reason);
+	if (nic && length > SURELY_SHORT && bpf_check_mtu(ctx, nic, &mtu, 0, 0)) {
+		reason = REFUSED_LENGTH;
+		nic = 0;
+	}
 	count_out(lane, nic, reason, 1, length);
 	if (!nic)
 		return XDP_DROP;
 	if (capturing())
 		capture_xdp(ctx, length, lane, 0);
+	/* What is added is zero. A device without room for it has none for a driver either. */
+	if (length < LEAST_FRAME && bpf_xdp_adjust_tail(ctx, LEAST_FRAME - (int)length))
+		return XDP_DROP;
 	return bpf_redirect_map(&nics, nic, XDP_DROP);
 }
 
@@ -197,7 +210,6 @@ int guard_tc(struct __sk_buff *skb)
 	struct frame f = SKB_FRAME(skb);
 	if (!skb->vlan_present)
 		nic = check(&p, &f, lane, &reason);
-	/* XDP's redirect looks by itself. */
 	if (nic && bpf_check_mtu(skb, nic, &mtu, 0, 0)) {
 		reason = REFUSED_LENGTH;
 		nic = 0;

@@ -3,5 +3,6 @@
 #include "alive.h"
 #include "divert.h"
 #include "guard.h"
+#include "redirects.h"
 
 char _license[] SEC("license") = "Dual MIT/GPL";

@@ -63,6 +63,10 @@ pub mod program {
     pub const ALIVE_GUARD: &str = "alive_guard";
     /// The same for [`GUARD_BULK`].
     pub const ALIVE_GUARD_BULK: &str = "alive_guard_bulk";
+    /// Counts frames that [`GUARD`] let out and a NIC's driver did not take: at the tracepoint `xdp_devmap_xmit`.
+    pub const REDIRECT_LOST: &str = "redirect_lost";
+    /// The same for those that the kernel did not even hand to the driver: at the tracepoint `xdp_redirect_err`.
+    pub const REDIRECT_REFUSED: &str = "redirect_refused";
 }
 
 /// Names of the maps in [`HOST`].
@@ -85,6 +89,8 @@ pub mod map {
     pub const STANDBY_RINGS: &str = "standby_rings";
     /// Device map: NIC -> NIC.
     pub const NICS: &str = "nics";
+    /// NIC -> [`super::RedirectLosses`].
+    pub const REDIRECTS: &str = "redirects";
     /// [`super::AddressKey`] -> [`super::AddressValue`].
     pub const ADDRESSES: &str = "addresses";
     /// [`super::SourceKey`] -> NIC.
@@ -140,6 +146,7 @@ plain! {
     OwnedKey: 24,
     OwnedValue: 20,
     LaneCounters: 104,
+    RedirectLosses: 16,
 }
 
 /// One connection of one of our sockets.
@@ -518,6 +525,16 @@ pub enum HostCounter {
     StrayFragment = 4,
     /// Not captured: the ring buffer was full.
     CaptureLost = 5,
+}
+
+/// Frames that lanes have sent and that a NIC has not taken from XDP: an entry of [`map::REDIRECTS`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct RedirectLosses {
+    /// All of them.
+    pub lost: u64,
+    /// Those for a reason for which the next ones will be lost, too.
+    pub refused: u64,
 }
 
 /// What there is of a local port: bits of an entry of [`map::PORT_KINDS`].

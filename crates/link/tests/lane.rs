@@ -558,6 +558,22 @@ fn frames_of_every_size_come_as_they_were() {
     }
 }
 
+/// Not every driver fills what XDP redirects to the least length of a frame.
+#[test]
+fn the_guard_in_xdp_fills_short_frames() {
+    if !have_root() {
+        return;
+    }
+    let [mut a, mut b] = pair(Divert::Native, Guard::Xdp);
+    for size in [0, 1, 17, 18, 19] {
+        let frame = udp(&a, &b, size);
+        a.send(&frame);
+        let mut filled = frame.clone();
+        filled.resize(frame.len().max(60), 0);
+        assert_eq!(b.receive(1), [filled], "{size} bytes");
+    }
+}
+
 /// More than the ring holds is lost, and counted; what comes after there is room again is not.
 #[test]
 fn a_ring_that_nobody_reads_loses_what_is_new_and_counts_it() {

@@ -257,9 +257,12 @@ impl Service {
         }
     }
 
-    /// How lanes are to be guarded now: in XDP if every interface takes frames that XDP redirects to it, else by a tc filter.
+    /// How lanes are to be guarded now: in XDP if every interface takes frames that XDP redirects to it, and what it does not take is seen; else by
+    /// a tc filter.
     fn guard_mode(&mut self) -> AttachMode {
-        if self.nics.all_take_redirects(self.xdp_info.as_mut()) { AttachMode::Native } else { AttachMode::Tc }
+        let in_xdp =
+            self.nics.all_take_redirects(self.xdp_info.as_mut(), &self.programs) && self.programs.watch_redirects();
+        if in_xdp { AttachMode::Native } else { AttachMode::Tc }
     }
 
     /// Guards every lane as it is to be guarded now: whether an interface takes redirected frames may change under our feet.

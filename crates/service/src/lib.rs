@@ -31,6 +31,7 @@ mod rate;
 mod ready_lanes;
 mod realtime;
 mod reaper;
+mod redirects;
 mod registry;
 mod remains;
 mod remover;

@@ -3,6 +3,7 @@
 use crate::config::{Attach, Config};
 use crate::own_addresses::OwnAddresses;
 use crate::programs::{NicHook, Programs};
+use crate::redirects;
 use crate::tags::KeptTags;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -23,6 +24,8 @@ pub(crate) struct Nic {
     /// What divert in XDP relies on. After the hook, so that it is given back after that is gone.
     tags: Option<KeptTags>,
     pub(crate) addresses: BTreeSet<Address>,
+    /// Its driver has refused a frame that XDP had redirected to it, and may do so with every frame of some processor.
+    refuses_redirects: bool,
     /// Sends frames by it.
     sender: Option<PacketSender>,
 }
@@ -86,6 +89,7 @@ impl Nics {
             hook: None,
             tags: None,
             addresses: BTreeSet::new(),
+            refuses_redirects: false,
             sender: None,
             driver,
         };
@@ -208,18 +212,25 @@ impl Nics {
         self.all.values().flat_map(|nic| nic.addresses.iter().map(move |&a| of(nic, a))).collect()
     }
 
-    /// Whether every accelerated interface transmits frames that XDP redirects to it. A virtual device does so only
-    /// under conditions at its far end, which may change at any time.
-    pub(crate) fn all_take_redirects(&self, info: Option<&mut XdpInfo>) -> bool {
-        let Some(info) = info else {
-            // A kernel that cannot tell: hardware drivers that run XDP nearly all do.
-            return self.active().all(|nic| nic.mode == AttachMode::Native && nic.driver != "veth");
-        };
+    /// Whether every accelerated interface is known to transmit what XDP redirects to it, from every processor. A virtual
+    /// device does so only under conditions at its far end, which may change at any time.
+    pub(crate) fn all_take_redirects(&mut self, info: Option<&mut XdpInfo>, programs: &Programs) -> bool {
+        let Some(info) = info else { return false };
+        for nic in self.all.values_mut().filter(|nic| nic.mode == AttachMode::Native && !nic.refuses_redirects) {
+            let losses = programs.redirect_losses(nic.link.index);
+            nic.refuses_redirects = losses.refused > 0;
+            if nic.refuses_redirects {
+                let (interface, lost) = (&nic.link.name, losses.lost);
+                tracing::warn!(interface, lost, "its driver refuses frames that XDP redirects to it: lanes send by tc");
+            }
+        }
         self.active().all(|nic| {
             let features = info.features(nic.link.index).unwrap_or_default();
             nic.mode == AttachMode::Native
+                && !nic.refuses_redirects
                 && features.takes_redirects()
                 && (nic.link.mtu <= PAGE_MTU || features.takes_long_redirects())
+                && redirects::from_every_processor(nic.link.index, &nic.driver, programs.processors())
         })
     }
 

@@ -7,10 +7,11 @@ use crate::groups::{GroupChange, Members};
 use crate::registry::{Change, FlowKey, LaneId, PortKey, Protocol, Share, Title};
 use aya::maps::xdp::DevMapHash;
 use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray, PerCpuValues};
-use aya::programs::Xdp;
 use aya::programs::tc::SchedClassifierLink;
+use aya::programs::tp_btf::BtfTracePointLink;
 use aya::programs::xdp::{XdpLink, XdpMode};
-use aya::{Ebpf, EbpfLoader};
+use aya::programs::{BtfTracePoint, Xdp};
+use aya::{Btf, Ebpf, EbpfLoader};
 use std::collections::HashMap as Books;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use tickwire_host::Query;
@@ -123,6 +124,10 @@ pub(crate) struct Programs {
     nics: DevMapHash<MapData>,
     addresses: HashMap<MapData, bpf::AddressKey, bpf::AddressValue>,
     sources: HashMap<MapData, bpf::SourceKey, u32>,
+    /// Frames that NICs have not taken, by NIC.
+    redirects: HashMap<MapData, u32, bpf::RedirectLosses>,
+    /// What counts them; `None` until the guard is to run in XDP.
+    redirect_watch: Option<Result<[BtfTracePointLink; 2]>>,
     hops: HashMap<MapData, bpf::HopKey, bpf::HopValue>,
     owned: HashMap<MapData, bpf::OwnedKey, bpf::OwnedValue>,
     lane_counters: PerCpuArray<MapData, LaneCounters>,
@@ -169,6 +174,8 @@ impl Programs {
             nics: take(map::NICS)?.try_into()?,
             addresses: take(map::ADDRESSES)?.try_into()?,
             sources: take(map::SOURCES)?.try_into()?,
+            redirects: take(map::REDIRECTS)?.try_into()?,
+            redirect_watch: None,
             hops: take(map::HOPS)?.try_into()?,
             owned: take(map::OWNED)?.try_into()?,
             lane_counters: take(map::LANE_COUNTERS)?.try_into()?,
@@ -222,6 +229,7 @@ impl Programs {
         };
         let tc = if divert.is_some() { program::DIVERT_GROUPS } else { program::DIVERT_TC };
         let tc = self.classifiers.attach(&mut self.ebpf, tc, name)?;
+        self.redirects.insert(index, bpf::RedirectLosses::default(), 0)?;
         self.nics.insert(index, index, None, 0)?;
         Ok(NicHook { _xdp: divert, _tc: tc })
     }
@@ -229,6 +237,29 @@ impl Programs {
     /// Forgets a NIC; its hook is the caller's to drop.
     pub(crate) fn remove_nic(&mut self, index: u32) {
         let _ = self.nics.remove(index);
+        let _ = self.redirects.remove(&index);
+    }
+
+    /// Begins to count the frames that NICs do not take from the guard in XDP. Whether they are counted.
+    pub(crate) fn watch_redirects(&mut self) -> bool {
+        if self.redirect_watch.is_none() {
+            let watch = attach_redirect_watch(&mut self.ebpf);
+            if let Err(error) = &watch {
+                tracing::warn!(%error, "frames that a driver refuses would not be seen: lanes send by tc");
+            }
+            self.redirect_watch = Some(watch);
+        }
+        matches!(self.redirect_watch, Some(Ok(_)))
+    }
+
+    /// Frames that a NIC has not taken from the guard in XDP.
+    pub(crate) fn redirect_losses(&self, nic: u32) -> bpf::RedirectLosses {
+        self.redirects.get(&nic, 0).unwrap_or_default()
+    }
+
+    /// How many processors there may be.
+    pub(crate) fn processors(&self) -> usize {
+        self.cpus
     }
 
     /// Enters an address of ours for which packets come by a NIC.
@@ -477,11 +508,14 @@ impl Programs {
         total
     }
 
-    /// What became of packets on the NICs, in the order of [`HostCounter`].
-    pub(crate) fn host_counters(&self) -> [u64; 6] {
+    /// What became of packets on the NICs, in the order of [`HostCounter`], and how many frames of lanes NICs have not taken.
+    pub(crate) fn host_counters(&self) -> [u64; 7] {
         use HostCounter as C;
-        [C::Passed, C::Diverted, C::GroupCopies, C::Vlan, C::StrayFragment, C::CaptureLost]
-            .map(|counter| self.host_counters.get(&(counter as u32), 0).map_or(0, |values| values.iter().sum()))
+        let [passed, diverted, copies, vlan, stray, capture] =
+            [C::Passed, C::Diverted, C::GroupCopies, C::Vlan, C::StrayFragment, C::CaptureLost]
+                .map(|counter| self.host_counters.get(&(counter as u32), 0).map_or(0, |values| values.iter().sum()));
+        let lost = self.redirects.iter().flatten().map(|(_, losses)| losses.lost).sum();
+        [passed, diverted, copies, vlan, stray, capture, lost]
     }
 
     /// Notes another entry of this kind for a port.
@@ -525,6 +559,17 @@ impl GuardLink {
             Self::Tc(_) => AttachMode::Tc,
         }
     }
+}
+
+fn attach_redirect_watch(ebpf: &mut Ebpf) -> Result<[BtfTracePointLink; 2]> {
+    let btf = Btf::from_sys_fs().map_err(|error| BpfError::System(format!("reading the kernel's types: {error}")))?;
+    let mut attach = |name, tracepoint| -> Result<BtfTracePointLink> {
+        let program: &mut BtfTracePoint = ebpf.program_mut(name).ok_or(BpfError::Missing(name))?.try_into()?;
+        program.load(tracepoint, &btf)?;
+        let id = program.attach()?;
+        Ok(program.take_link(id)?)
+    };
+    Ok([attach(program::REDIRECT_LOST, "xdp_devmap_xmit")?, attach(program::REDIRECT_REFUSED, "xdp_redirect_err")?])
 }
 
 fn mapped(map: Map, len: u32) -> Result<MappedArray> {

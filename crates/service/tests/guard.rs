@@ -222,3 +222,52 @@ fn a_flow_lets_nothing_else_out_of_its_port() {
         until("what was released is over", || figures(&mut client) == (4, 4));
     }
 }
+
+/// Frames that the host's interfaces did not take from the guard in XDP.
+fn lost_redirects(client: &mut Client) -> u64 {
+    client.counters(CountersOf::Host, 0)[6]
+}
+
+/// Whether a driver's refusal was seen, before the service saw that the driver would refuse.
+fn refusal_is_seen() -> bool {
+    let world = World::new(Attach::Native);
+    let (mut client, lane) = world.laned();
+    let socket = within(&world.pair.a, || UdpSocket::bind("0.0.0.0:7000").unwrap());
+    client.claim_bound(&socket).unwrap();
+    let receiver = within(&world.pair.b, || UdpSocket::bind(world.b(9000)).unwrap());
+    receiver.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    let path = client.path(PEER);
+    let (ours, theirs) = (Endpoint::from(world.a(7000)), Endpoint::from(world.b(9000)));
+    let frame = udp_frame(path.source_mac, path.next_hop_mac, ours, theirs);
+    let mut buffer = [0; 64];
+    lane.send_raw(&frame);
+    assert!(receiver.recv(&mut buffer).is_ok());
+    assert_eq!(lost_redirects(&mut client), 0);
+    // The far end takes no frames from XDP any more.
+    world.pair.b.run(&["ethtool", "-K", "eth0", "gro", "off"]).unwrap();
+    lane.send_raw(&frame);
+    let seen = lost_redirects(&mut client) == 1;
+    assert_eq!(seen, receiver.recv(&mut buffer).is_err(), "what is not counted has come");
+    until("the guard goes over to tc", || {
+        lane.send_raw(&frame);
+        receiver.recv(&mut buffer).is_ok()
+    });
+    if seen {
+        // It does not go back to a driver that has refused frames.
+        world.pair.b.run(&["ethtool", "-K", "eth0", "gro", "on"]).unwrap();
+        std::thread::sleep(Duration::from_millis(2500));
+        world.pair.b.run(&["ethtool", "-K", "eth0", "gro", "off"]).unwrap();
+        lane.send_raw(&frame);
+        assert!(receiver.recv(&mut buffer).is_ok());
+    }
+    seen
+}
+
+#[test]
+fn frames_that_a_driver_does_not_take_from_xdp_are_counted_and_the_next_go_by_tc() {
+    if skipped() {
+        return;
+    }
+    // The service looks each second what the driver says of itself, and may do so between the change and the frame.
+    assert!((0..5).any(|_| refusal_is_seen()));
+}

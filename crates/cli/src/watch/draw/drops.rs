@@ -8,8 +8,11 @@ use crate::stat::{Lane, Reading};
 use ratatui::style::{Color, Style};
 
 /// What the machine as a whole may lose, by the names of its counters.
-const OF_THE_HOST: [(&str, &str); 2] =
-    [("stray_fragments", "fragments without their first"), ("capture_lost", "missed by capture")];
+const OF_THE_HOST: [(&str, &str); 3] = [
+    ("stray_fragments", "fragments without their first"),
+    ("capture_lost", "missed by capture"),
+    ("lost_redirect", "not taken by the card"),
+];
 
 pub(super) fn panel(service: &Result<Reading, String>, width: usize) -> Panel {
     let title = "Drops";
