@@ -2,8 +2,8 @@
 
 use crate::Host;
 use crate::error::Result;
-use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use tickwire_stack::addr::Mac;
 
 /// A network interface, as the kernel last described it.
@@ -29,6 +29,8 @@ pub struct Link {
     pub kind: String,
     /// The bridge, bond or VRF it is a port of; 0 if none.
     pub master: u32,
+    /// What it is a port of, as rtnetlink names it: `bridge`, `bond`, `vrf`, ...; empty if it is none.
+    pub port_of: String,
     /// The bus and the name on it of the hardware behind it; `None` for a software device.
     pub parent: Option<(String, String)>,
 }
@@ -47,8 +49,18 @@ impl Link {
             && !is_lane_device(&self.name)
     }
 
-    /// Reads a link message; `None` if it lacks an index or name.
+    /// Whether another interface has what it receives: it is a port of a bridge, a bond or the like. That of a VRF keeps its own.
+    #[must_use]
+    pub fn is_port(&self) -> bool {
+        !matches!(self.port_of.as_str(), "" | "vrf")
+    }
+
+    /// Reads a link message; `None` if it lacks an index or name, or does not describe the link as a whole. A bridge tells in such messages what it
+    /// has to say of a port, and that it is none any more.
     pub(crate) fn parse(message: &LinkMessage) -> Option<Self> {
+        if message.header.interface_family != AddressFamily::Unspec {
+            return None;
+        }
         let flags = message.header.flags;
         let loopback = flags.contains(LinkFlags::Loopback);
         let ethernet = message.header.link_layer_type == LinkLayerType::Ether;
@@ -63,6 +75,7 @@ impl Link {
             loopback,
             kind: String::new(),
             master: 0,
+            port_of: String::new(),
             parent: None,
         };
         let (mut bus, mut device) = (None, None);
@@ -79,8 +92,10 @@ impl Link {
                 }
                 LinkAttribute::LinkInfo(infos) => {
                     for info in infos {
-                        if let LinkInfo::Kind(kind) = info {
-                            link.kind = kind.to_string();
+                        match info {
+                            LinkInfo::Kind(kind) => link.kind = kind.to_string(),
+                            LinkInfo::PortKind(kind) => link.port_of = kind.to_string(),
+                            _ => {}
                         }
                     }
                 }
@@ -175,5 +190,7 @@ mod tests {
         assert_eq!(host.link_by_index(lo.index).unwrap().as_ref(), Some(&lo));
         assert!(host.links().unwrap().iter().any(|l| l.name == "lo"));
         assert_eq!(host.link_by_name("no-such-link0").unwrap(), None);
+        let port = |of: &str| Link { port_of: of.into(), ..lo.clone() }.is_port();
+        assert!(port("bridge") && port("bond") && !port("") && !port("vrf"));
     }
 }

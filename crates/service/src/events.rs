@@ -250,6 +250,7 @@ fn gone(index: u32) -> tickwire_host::Link {
         loopback: false,
         kind: String::new(),
         master: 0,
+        port_of: String::new(),
         parent: None,
     }
 }

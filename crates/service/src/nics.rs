@@ -59,10 +59,16 @@ impl Nics {
         let Some(nic) = self.all.get_mut(&link.index) else {
             return if wanted(link, config) { self.add(link, config, programs) } else { Effect::None };
         };
+        let port_before = nic.link.is_port();
         if !meant(link, config) {
             // Renamed, or made a port of a bridge. One that only goes down is kept: it may come up again.
             self.link_gone(link.index, programs);
             return Effect::Went;
+        }
+        if link.is_port() != port_before {
+            self.link_gone(link.index, programs);
+            let came = self.add(link, config, programs);
+            return if port_before { came } else { Effect::Went };
         }
         let before = std::mem::replace(&mut nic.link, link.clone());
         if let Some(mac) = link.mac
@@ -265,13 +271,19 @@ impl Nics {
 fn hook(nic: &mut Nic, config: &Config, programs: &mut Programs) {
     let (name, driver) = (&nic.link.name, &nic.driver);
     nic.mode = AttachMode::None;
+    if nic.link.is_port() {
+        nic.reason = Reason::Port;
+        tracing::error!(interface = name, port_of = nic.link.port_of, "not accelerated: {}", Reason::Port.text());
+        return;
+    }
     nic.reason = Reason::Device;
+    let mut failed = Vec::new();
     for &mode in modes(config.attach_for(name), driver) {
         let tags = match tags_for(mode, &nic.link, config) {
             Ok(tags) => tags,
             Err(why) => {
                 nic.reason = Reason::TagsHidden;
-                tracing::warn!(interface = name, driver, mode = mode_name(mode), why, "{}", Reason::TagsHidden.text());
+                failed.push((mode, why));
                 continue;
             }
         };
@@ -284,15 +296,19 @@ fn hook(nic: &mut Nic, config: &Config, programs: &mut Programs) {
                 // Before it is needed, so that what the service holds does not depend on what has
                 // happened. If it cannot be had now, it is tried again then.
                 nic.sender = PacketSender::open(nic.link.index).ok();
-                tracing::info!(interface = name, driver, mode = mode_name(mode), "accelerated");
+                // Why none of those before it, which nobody has asked for.
+                let instead_of = failed.iter().map(|(mode, why)| format!("{}: {why}", mode_name(*mode)));
+                let instead_of = instead_of.reduce(|all, one| all + "; " + &one);
+                tracing::info!(interface = name, driver, mode = mode_name(mode), instead_of, "accelerated");
                 return;
             }
-            Err(error) => {
-                tracing::warn!(interface = name, driver, mode = mode_name(mode), %error, "divert could not be attached");
-            }
+            Err(error) => failed.push((mode, error.to_string())),
         }
     }
-    tracing::error!(interface = name, "not accelerated: no way to attach divert worked");
+    for (mode, why) in failed {
+        tracing::warn!(interface = name, driver, mode = mode_name(mode), why, "divert could not be attached");
+    }
+    tracing::error!(interface = name, "not accelerated: {}", nic.reason.text());
 }
 
 /// Has the interface leave VLAN tags in frames, if this mode needs that.
@@ -401,6 +417,7 @@ mod tests {
             loopback: false,
             kind: kind.into(),
             master: 0,
+            port_of: String::new(),
             parent: None,
         }
     }

@@ -34,6 +34,30 @@ fn path_push(client: &mut Client) -> tickwire_stack::path::PathInfo {
 }
 
 #[test]
+fn the_port_of_a_bridge_is_not_accelerated_until_it_is_none() {
+    if skipped() {
+        return;
+    }
+    let world = World::new(Attach::Auto);
+    let mut client = world.client();
+    let ip =
+        |arguments: &str| world.pair.a.run(&[&["ip"][..], &arguments.split(' ').collect::<Vec<_>>()].concat()).unwrap();
+    let says = |client: &mut Client, mode, reason| {
+        until("the service says so", || {
+            let all = interfaces(client);
+            all.len() == 1 && (all[0].mode, all[0].reason) == (mode, reason)
+        });
+    };
+    says(&mut client, AttachMode::Tc, Reason::None);
+    ip("link add br0 type bridge");
+    ip("link set eth0 master br0");
+    says(&mut client, AttachMode::None, Reason::Port);
+    assert_eq!(world.client().hello().err(), Some(Reason::Port), "a program is told the same");
+    ip("link set eth0 nomaster");
+    says(&mut client, AttachMode::Tc, Reason::None);
+}
+
+#[test]
 fn a_new_mtu_and_a_new_neighbour_are_told_to_the_lane() {
     if skipped() {
         return;

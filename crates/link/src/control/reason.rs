@@ -163,6 +163,8 @@ reasons! {
     /// An address of an interface that is not accelerated, or that another interface with the same
     /// Ethernet address has.
     Source = 61: "lanes cannot send from this address by the interface of its route: name all interfaces to the service that have the host's addresses";
+    /// What it receives is another interface's, and so are the addresses of the host.
+    Port = 63: "the interface is a port of a bridge or a bond: name that to the service instead";
     /// Divert in XDP would take frames of other VLANs for the interface's own.
     TagsHidden = 67: "the interface hides VLAN tags from XDP, so that frames of other VLANs could reach programs: attach divert by tc, or name the interface under `untagged` if no tagged frames arrive there";
 }
