@@ -66,10 +66,10 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
         named("reply-done", &Reply::Done),
         named("reply-refused", &Reply::Refused { reason: Reason::Loopback, interface: 1 }),
         named("reply-path", &Reply::Path { path, reason: Reason::Loopback }),
-        named("reply-lane-info", &Reply::LaneInfo { cursor: 1, info }),
-        named("reply-interface", &Reply::Interface { info: nic }),
+        named("reply-lane-info", &Reply::LaneInfo { cursor: 1, info: Box::new(info) }),
+        named("reply-interface", &Reply::Interface { info: Box::new(nic) }),
         named("reply-held", &Reply::Held { held }),
-        named("reply-counters", &Reply::Counters { figures: Figures::new(&[1, 2, 3]) }),
+        named("reply-counters", &Reply::Counters { figures: Box::new(Figures::new(&[1, 2, 3])) }),
         named("reply-capturing", &Reply::Capturing),
         named(
             "reply-ports",

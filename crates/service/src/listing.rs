@@ -50,7 +50,7 @@ impl Service {
             };
             let region = read_only(std::os::fd::AsFd::as_fd(&lane.region)).ok();
             return Answer {
-                reply: Reply::LaneInfo { cursor: u64::from(number), info },
+                reply: Reply::LaneInfo { cursor: u64::from(number), info: Box::new(info) },
                 descriptors: region.into_iter().collect(),
             };
         }
@@ -71,7 +71,7 @@ impl Service {
                     reason,
                     limits: crate::lanes::lane_limits(&self.config.lane),
                 };
-                Reply::LaneInfo { cursor: REFUSED + at, info }.into()
+                Reply::LaneInfo { cursor: REFUSED + at, info: Box::new(info) }.into()
             }
             None => Reply::Done.into(),
         }
@@ -79,7 +79,7 @@ impl Service {
 
     /// Answers [`tickwire_link::control::Request::ListInterfaces`].
     pub(crate) fn list_interfaces(&self, after: u32) -> Answer {
-        self.nics.describe_next(after).map_or(Reply::Done, |info| Reply::Interface { info }).into()
+        self.nics.describe_next(after).map_or(Reply::Done, |info| Reply::Interface { info: Box::new(info) }).into()
     }
 
     /// Answers [`tickwire_link::control::Request::ListClaims`].
@@ -120,7 +120,7 @@ impl Service {
             }
             CountersOf::Lane => return refused(Reason::NotPermitted),
         };
-        Reply::Counters { figures }.into()
+        Reply::Counters { figures: Box::new(figures) }.into()
     }
 
     /// Answers [`tickwire_link::control::Request::Capture`].

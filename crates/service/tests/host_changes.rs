@@ -19,7 +19,7 @@ fn interfaces(client: &mut Client) -> Vec<Accelerated> {
     let mut after = 0;
     while let Reply::Interface { info } = client.request(&Request::ListInterfaces { after }, &[]).0 {
         after = info.interface;
-        all.push(info);
+        all.push(*info);
     }
     all
 }

@@ -21,8 +21,8 @@ pub(crate) const WAITERS: usize = 3072;
 /// happens.
 const SOURCES: usize = 4;
 
-/// So many wakeups are handed out at a time.
-const BATCH: usize = 32;
+/// So many wakeups are handed out at a time: few, because they lie on the caller's stack.
+const BATCH: usize = 4;
 
 /// Node of the list of threads that sleep until anything happens.
 const ANYTHING: usize = SOURCES;

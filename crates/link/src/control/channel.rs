@@ -67,6 +67,12 @@ pub struct Incoming {
     pub descriptors: Descriptors,
 }
 
+impl Default for Incoming {
+    fn default() -> Self {
+        Self { bytes: [0; MAX_MESSAGE], len: 0, cut: false, short: false, descriptors: Descriptors::default() }
+    }
+}
+
 impl Incoming {
     /// Reads it as a message of the wanted direction: its number and itself.
     ///
@@ -218,7 +224,16 @@ impl Channel {
     /// # Errors
     /// `UnexpectedEof` when the peer has gone.
     pub fn try_receive(&self) -> io::Result<Option<Incoming>> {
-        self.receive_with(0)
+        let mut incoming = Incoming::default();
+        Ok(self.receive_with(0, &mut incoming)?.then_some(incoming))
+    }
+
+    /// The same into `incoming`, in the place of what that was. Whether something has come.
+    ///
+    /// # Errors
+    /// As [`Channel::try_receive`].
+    pub fn try_receive_into(&self, incoming: &mut Incoming) -> io::Result<bool> {
+        self.receive_with(0, incoming)
     }
 
     /// The same, and it stays where it is: its descriptors are further ones of the same files. Closing one of them waits for the file's `flush`, as closing any
@@ -227,7 +242,8 @@ impl Channel {
     /// # Errors
     /// As [`Channel::try_receive`].
     pub fn peek(&self) -> io::Result<Option<Incoming>> {
-        self.receive_with(libc::MSG_PEEK)
+        let mut incoming = Incoming::default();
+        Ok(self.receive_with(libc::MSG_PEEK, &mut incoming)?.then_some(incoming))
     }
 
     /// Takes the next packet away. What it brought is closed, but for what [`Channel::peek`] has given.
@@ -242,9 +258,9 @@ impl Channel {
         retry(|| unsafe { libc::syscall(libc::SYS_recvmsg, self.0.as_raw_fd(), &raw mut header, flags) }).map(drop)
     }
 
-    fn receive_with(&self, how: libc::c_int) -> io::Result<Option<Incoming>> {
-        let mut incoming =
-            Incoming { bytes: [0; MAX_MESSAGE], len: 0, cut: false, short: false, descriptors: Descriptors::default() };
+    fn receive_with(&self, how: libc::c_int, incoming: &mut Incoming) -> io::Result<bool> {
+        // Its descriptors are closed.
+        incoming.descriptors = Descriptors::default();
         let mut control = Control([0; SPACE]);
         let mut part = libc::iovec { iov_base: incoming.bytes.as_mut_ptr().cast(), iov_len: MAX_MESSAGE };
         // SAFETY: all-zero is a valid `msghdr`.
@@ -259,7 +275,7 @@ impl Channel {
             retry(|| unsafe { libc::syscall(libc::SYS_recvmsg, self.0.as_raw_fd(), &raw mut header, flags) });
         incoming.len = match received {
             Ok(len) => len,
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
             Err(e) if e.kind() == io::ErrorKind::ConnectionReset => return Err(io::ErrorKind::UnexpectedEof.into()),
             Err(e) => return Err(e),
         };
@@ -271,7 +287,7 @@ impl Channel {
         if incoming.len == 0 && incoming.descriptors.is_empty() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        Ok(Some(incoming))
+        Ok(true)
     }
 
     /// Waits up to `timeout` for something to come.
@@ -279,10 +295,20 @@ impl Channel {
     /// # Errors
     /// `TimedOut`, or as [`Channel::try_receive`].
     pub fn receive(&self, timeout: Duration) -> io::Result<Incoming> {
+        let mut incoming = Incoming::default();
+        self.receive_into(&mut incoming, timeout)?;
+        Ok(incoming)
+    }
+
+    /// The same into `incoming`, in the place of what that was.
+    ///
+    /// # Errors
+    /// As [`Channel::receive`].
+    pub fn receive_into(&self, incoming: &mut Incoming, timeout: Duration) -> io::Result<()> {
         let end = Instant::now() + timeout;
         loop {
-            if let Some(incoming) = self.try_receive()? {
-                return Ok(incoming);
+            if self.try_receive_into(incoming)? {
+                return Ok(());
             }
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {

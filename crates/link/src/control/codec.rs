@@ -10,8 +10,12 @@ use zerocopy::{IntoBytes, transmute};
 /// The longest message in bytes.
 pub const MAX_MESSAGE: usize = 1024;
 
+/// The longest request in bytes. A program makes requests on stacks of its own choice, which may be
+/// small.
+pub const MAX_REQUEST: usize = 384;
+
 /// The version of the protocol: changed whenever a message changes. Descriptors and region have versions of their own.
-pub const VERSION: u16 = 6;
+pub const VERSION: u16 = 7;
 
 /// First bytes of every message. Magic and version keep this place in all versions to come.
 const MAGIC: u32 = 0x5457_4331; // "TWC1"
@@ -40,15 +44,15 @@ pub enum Malformed {
 }
 
 /// Puts fields behind each other.
-pub(super) struct Writer {
-    bytes: [u8; MAX_MESSAGE],
+pub(super) struct Writer<'a> {
+    bytes: &'a mut [u8],
     len: usize,
 }
 
-impl Writer {
-    /// A message of the given kind and number, without fields yet.
-    pub(super) fn new(kind: u16, number: u32) -> Self {
-        let mut writer = Self { bytes: [0; MAX_MESSAGE], len: 0 };
+impl<'a> Writer<'a> {
+    /// A message of the given kind and number, without fields yet, in room for the longest one.
+    pub(super) fn new(bytes: &'a mut [u8], kind: u16, number: u32) -> Self {
+        let mut writer = Self { bytes, len: 0 };
         MAGIC.put(&mut writer);
         VERSION.put(&mut writer);
         kind.put(&mut writer);
@@ -101,14 +105,14 @@ impl<'a> Reader<'a> {
 
 /// Something that can be in a message.
 pub(super) trait Field: Sized {
-    fn put(&self, writer: &mut Writer);
+    fn put(&self, writer: &mut Writer<'_>);
     fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed>;
 }
 
 macro_rules! numbers {
     ($($ty:ty),*) => {$(
         impl Field for $ty {
-            fn put(&self, writer: &mut Writer) {
+            fn put(&self, writer: &mut Writer<'_>) {
                 writer.bytes(&self.to_ne_bytes());
             }
             fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
@@ -121,7 +125,7 @@ macro_rules! numbers {
 numbers!(u8, u16, u32, u64);
 
 impl Field for bool {
-    fn put(&self, writer: &mut Writer) {
+    fn put(&self, writer: &mut Writer<'_>) {
         u8::from(*self).put(writer);
     }
     fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
@@ -134,7 +138,7 @@ impl Field for bool {
 }
 
 impl<const N: usize> Field for [u8; N] {
-    fn put(&self, writer: &mut Writer) {
+    fn put(&self, writer: &mut Writer<'_>) {
         writer.bytes(self);
     }
     fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
@@ -142,8 +146,17 @@ impl<const N: usize> Field for [u8; N] {
     }
 }
 
+impl<T: Field> Field for Box<T> {
+    fn put(&self, writer: &mut Writer<'_>) {
+        (**self).put(writer);
+    }
+    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        T::take(reader).map(Self::new)
+    }
+}
+
 impl Field for Name {
-    fn put(&self, writer: &mut Writer) {
+    fn put(&self, writer: &mut Writer<'_>) {
         let (len, bytes) = self.to_wire();
         len.put(writer);
         bytes.put(writer);
@@ -155,7 +168,7 @@ impl Field for Name {
 }
 
 impl Field for Reason {
-    fn put(&self, writer: &mut Writer) {
+    fn put(&self, writer: &mut Writer<'_>) {
         self.code().put(writer);
     }
     fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
@@ -164,7 +177,7 @@ impl Field for Reason {
 }
 
 impl Field for Address {
-    fn put(&self, writer: &mut Writer) {
+    fn put(&self, writer: &mut Writer<'_>) {
         self.0.put(writer);
     }
     fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
@@ -173,7 +186,7 @@ impl Field for Address {
 }
 
 impl Field for Mac {
-    fn put(&self, writer: &mut Writer) {
+    fn put(&self, writer: &mut Writer<'_>) {
         self.0.put(writer);
     }
     fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
@@ -182,7 +195,7 @@ impl Field for Mac {
 }
 
 impl Field for PathState {
-    fn put(&self, writer: &mut Writer) {
+    fn put(&self, writer: &mut Writer<'_>) {
         (*self as u8).put(writer);
     }
     fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
@@ -197,7 +210,7 @@ impl Field for PathState {
 macro_rules! field_struct {
     ($ty:ty { $($name:ident),* $(,)? }) => {
         impl Field for $ty {
-            fn put(&self, writer: &mut Writer) {
+            fn put(&self, writer: &mut Writer<'_>) {
                 $( Field::put(&self.$name, writer); )*
             }
             fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
@@ -214,7 +227,7 @@ field_struct!(Query { destination, source, interface });
 field_struct!(PathInfo { query, source, interface, mtu, source_mac, next_hop_mac, state });
 
 impl Field for Limits {
-    fn put(&self, writer: &mut Writer) {
+    fn put(&self, writer: &mut Writer<'_>) {
         writer.bytes(self.as_bytes());
     }
     fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
@@ -227,7 +240,7 @@ impl Field for Limits {
 macro_rules! field_enum {
     ($ty:ident as $what:literal { $($name:ident = $code:literal),* $(,)? }) => {
         impl Field for $ty {
-            fn put(&self, writer: &mut Writer) {
+            fn put(&self, writer: &mut Writer<'_>) {
                 let code: u8 = match self { $( Self::$name => $code, )* };
                 code.put(writer);
             }
@@ -245,12 +258,12 @@ pub(super) use field_enum;
 /// Makes an enum of messages: the enum itself, and its two directions.
 macro_rules! messages {
     (
-        $(#[$outer:meta])* $enum:ident, $direction:literal;
+        $(#[$outer:meta])* $enum:ident, $direction:literal, $longest:expr;
         $( $(#[$doc:meta])* $name:ident = $code:literal [$fds:pat] $({ $( $(#[$fdoc:meta])* $field:ident : $ty:ty ),* $(,)? })? ; )*
     ) => {
         $(#[$outer])*
         #[derive(Clone, Debug)]
-        // Messages live briefly, on the stack of whoever sends or reads them; a heap would gain nothing.
+        // Messages live briefly, on the stack of whoever sends or reads them.
         #[allow(clippy::large_enum_variant)]
         pub enum $enum {
             $( $(#[$doc])* $name $({ $( $(#[$fdoc])* $field: $ty ),* })?, )*
@@ -258,14 +271,15 @@ macro_rules! messages {
 
         impl MessageTo for $enum {
             fn encode(&self, number: u32, send: &mut dyn FnMut(&[u8])) {
-                let writer = match self {
-                    $( Self::$name $({ $($field),* })? => {
-                        #[allow(unused_mut)]
-                        let mut writer = Writer::new($direction | $code, number);
-                        $( $( Field::put($field, &mut writer); )* )?
-                        writer
-                    } )*
+                let kind = match self {
+                    $( Self::$name { .. } => $direction | $code, )*
                 };
+                // One place for all kinds of messages: what each of them had would add up.
+                let mut bytes = [0; $longest];
+                let mut writer = Writer::new(&mut bytes, kind, number);
+                match self {
+                    $( Self::$name $({ $($field),* })? => { $( $( Field::put($field, &mut writer); )* )? } )*
+                }
                 send(writer.as_bytes());
             }
 

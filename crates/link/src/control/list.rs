@@ -39,7 +39,7 @@ impl<T: fmt::Debug, const N: usize> fmt::Debug for List<T, N> {
 }
 
 impl<T: Field + Copy + Default, const N: usize> Field for List<T, N> {
-    fn put(&self, writer: &mut Writer) {
+    fn put(&self, writer: &mut Writer<'_>) {
         self.len.put(writer);
         for thing in self.as_slice() {
             thing.put(writer);

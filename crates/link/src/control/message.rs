@@ -1,6 +1,6 @@
 //! The messages themselves. The number in brackets is how many descriptors come with a message.
 
-use super::codec::{Field, Malformed, Reader, Writer, field_enum, field_struct, messages};
+use super::codec::{Field, MAX_MESSAGE, MAX_REQUEST, Malformed, Reader, Writer, field_enum, field_struct, messages};
 use super::list::List;
 use super::name::Name;
 use super::reason::Reason;
@@ -32,7 +32,7 @@ impl fmt::Debug for Token {
 }
 
 impl Field for Token {
-    fn put(&self, writer: &mut Writer) {
+    fn put(&self, writer: &mut Writer<'_>) {
         self.0.put(writer);
     }
     fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
@@ -45,7 +45,7 @@ impl Field for Token {
 pub struct Claim(pub u64);
 
 impl Field for Claim {
-    fn put(&self, writer: &mut Writer) {
+    fn put(&self, writer: &mut Writer<'_>) {
         self.0.put(writer);
     }
     fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
@@ -83,7 +83,7 @@ pub enum AttachMode {
 field_enum!(AttachMode as "attach mode" { None = 0, Native = 1, Generic = 2, Tc = 3 });
 
 /// A few remote endpoints; the caller sends the rest in further messages.
-pub type Remotes = List<Endpoint, 32>;
+pub type Remotes = List<Endpoint, 8>;
 
 /// What is given back of a claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,7 +97,7 @@ pub struct Part {
 field_struct!(Part { claim, remote });
 
 /// What is given back at once; the caller sends the rest in further messages.
-pub type Parts = List<Part, 32>;
+pub type Parts = List<Part, 8>;
 
 /// An ephemeral port that the service has bound for a lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -111,7 +111,7 @@ pub struct EphemeralPort {
 field_struct!(EphemeralPort { claim, port });
 
 /// The ports of one answer to [`Request::Ports`].
-pub type EphemeralPorts = List<EphemeralPort, 32>;
+pub type EphemeralPorts = List<EphemeralPort, 16>;
 
 /// Membership in a multicast group, as [`Request::Join`] asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -207,7 +207,7 @@ field_struct!(Accelerated { interface, name, driver, mac, mtu, mode, reason });
 
 messages! {
     /// From the program (or a tool) to the service.
-    Request, 0x100;
+    Request, 0x100, MAX_REQUEST;
     /// Make a lane for this process. Answered by [`Reply::Lane`] or [`Reply::Refused`].
     Hello = 1 [0] {
         /// The program's name, for people.
@@ -331,7 +331,7 @@ messages! {
 
 messages! {
     /// From the service, in answer to a request.
-    Reply, 0x200;
+    Reply, 0x200, MAX_MESSAGE;
     /// The lane is made (or, after [`Request::Attach`], this is it). Descriptors: region, receive ring, TAP device,
     /// doorbell, standby ring.
     Lane = 1 [5] {
@@ -376,12 +376,12 @@ messages! {
         /// What to ask with for the next.
         cursor: u64,
         /// The lane.
-        info: LaneInfo,
+        info: Box<LaneInfo>,
     };
     /// An interface.
     Interface = 8 [0] {
         /// The interface.
-        info: Accelerated,
+        info: Box<Accelerated>,
     };
     /// A claim.
     Held = 9 [0] {
@@ -391,7 +391,7 @@ messages! {
     /// Counters in the order of their names.
     Counters = 10 [0] {
         /// The figures.
-        figures: Figures,
+        figures: Box<Figures>,
     };
     /// Captured packets come through the descriptor.
     Capturing = 11 [1];
@@ -409,7 +409,7 @@ messages! {
 
 messages! {
     /// From the service, unasked.
-    Push, 0x300;
+    Push, 0x300, MAX_MESSAGE;
     /// What is known of a destination has changed.
     PathChanged = 1 [0] {
         /// What the stack is to know now.
@@ -450,7 +450,6 @@ messages! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::MAX_MESSAGE;
     use tickwire_stack::path::Query;
 
     fn bytes_of(message: &impl MessageTo, number: u32) -> Vec<u8> {
@@ -502,6 +501,7 @@ mod tests {
             (Request::OnKernel { program: Name::new("nginx"), reason: Reason::Restarted }, 0),
         ] {
             goes_back(&request, descriptors);
+            assert!(bytes_of(&request, 7).len() <= MAX_REQUEST);
         }
     }
 
@@ -538,10 +538,10 @@ mod tests {
             (Reply::Done, 0),
             (Reply::Refused { reason: Reason::PortTaken, interface: 0 }, 0),
             (Reply::Path { path: path(), reason: Reason::Loopback }, 0),
-            (Reply::LaneInfo { cursor: 8, info }, 1),
-            (Reply::Interface { info: interface }, 0),
+            (Reply::LaneInfo { cursor: 8, info: Box::new(info) }, 1),
+            (Reply::Interface { info: Box::new(interface) }, 0),
             (Reply::Held { held }, 0),
-            (Reply::Counters { figures: Figures::new(&[u64::MAX; Figures::MAX]) }, 0),
+            (Reply::Counters { figures: Box::new(Figures::new(&[u64::MAX; Figures::MAX])) }, 0),
             (Reply::Capturing, 1),
             (Reply::Ports { namespace: 1, source: PEER.address, ports }, 0),
         ] {

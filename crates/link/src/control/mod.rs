@@ -14,7 +14,7 @@ mod reason;
 mod unconnected;
 
 pub use channel::{Channel, Descriptors, Incoming, MAX_DESCRIPTORS};
-pub use codec::{MAX_MESSAGE, Malformed, VERSION};
+pub use codec::{MAX_MESSAGE, MAX_REQUEST, Malformed, VERSION};
 pub use list::List;
 pub use message::{
     Accelerated, AttachMode, Claim, ClaimKind, CountersOf, EphemeralPort, EphemeralPorts, Figures, Held, LaneInfo,

@@ -3,7 +3,7 @@
 use core::ops::{Deref, DerefMut};
 
 /// How many are short.
-const SHORT: usize = 32;
+const SHORT: usize = 16;
 
 /// The list.
 #[derive(Clone)]

@@ -567,11 +567,8 @@ impl Lane {
         };
         let mut course = Course::new();
         let (answer, mut rings) = self.pass(guard, now, before, work, program, &mut course);
-        while course.goes_on() {
-            // The program may be ending.
-            let Ok(guard) = self.shared.lock() else { break };
-            let again = |_: &mut Access<'_>| if answer.is_ok() { Ok(()) } else { Err(AGAIN) };
-            rings |= self.pass(guard, None, |_| (), again, program, &mut course).1;
+        if course.goes_on() {
+            rings |= self.pass_on(answer.is_ok(), program, &mut course);
         }
         drop(course);
         let signalled = inside.leave();
@@ -585,7 +582,28 @@ impl Lane {
         answer
     }
 
+    /// Further passes of a call, for as long as it has something to do. Says whether the helper is
+    /// to be woken.
+    #[cold]
+    #[inline(never)]
+    fn pass_on(&self, is_done: bool, program: bool, course: &mut Course) -> bool {
+        let mut rings = false;
+        loop {
+            // The program may be ending.
+            let Ok(guard) = self.shared.lock() else { break };
+            let again = |_: &mut Access<'_>| if is_done { Ok(()) } else { Err(AGAIN) };
+            rings |= self.pass(guard, None, |_| (), again, program, course).1;
+            if !course.goes_on() {
+                break;
+            }
+        }
+        rings
+    }
+
     /// One pass through the lane. Says also whether the helper is to be woken.
+    ///
+    /// What is done before and after `work` has functions of its own: what they have on the stack
+    /// is not there while `work` goes deeper.
     #[inline]
     fn pass<T>(
         &self,
@@ -600,8 +618,20 @@ impl Lane {
         let poison = Poison(self);
         let now = now.unwrap_or_else(sys::now);
         course.settle(&self.shared, &mut guard);
-        let Core { stack, wire } = &mut *guard;
-        before(stack);
+        before(&mut guard.stack);
+        self.take_in(&mut guard, program, now);
+        let answer = {
+            let Core { stack, .. } = &mut *guard;
+            work(&mut Access { stack, now, slot: self.slot(), rows: self.shared.rows() })
+        };
+        let rings = self.pass_ends(guard, poison, program, answer.is_ok(), now, course);
+        (answer, rings)
+    }
+
+    /// Polls the rings and runs timers.
+    #[inline(never)]
+    fn take_in(&self, guard: &mut Guard<'_>, program: bool, now: Instant) {
+        let Core { stack, wire } = &mut **guard;
         if wire.poll(stack, now) > 0 {
             self.traffic.store(now.as_nanos(), Relaxed);
         }
@@ -611,8 +641,23 @@ impl Lane {
         if program {
             self.shared.note_poll(now);
         }
-        let answer = work(&mut Access { stack, now, slot: self.slot(), rows: self.shared.rows() });
-        held_acks::settle(stack, program && answer.is_ok(), now);
+    }
+
+    /// Sends what is to be sent, and wakes the threads that are to be woken. Says whether the helper
+    /// is to be woken, too.
+    #[inline(never)]
+    fn pass_ends(
+        &self,
+        mut guard: Guard<'_>,
+        // Dropped before the guard.
+        poison: Poison<'_>,
+        program: bool,
+        is_done: bool,
+        now: Instant,
+        course: &mut Course,
+    ) -> bool {
+        let Core { stack, .. } = &mut *guard;
+        held_acks::settle(stack, program && is_done, now);
         course.take(&self.shared, &mut guard);
         let Core { stack, .. } = &mut *guard;
         self.crowded.store(course.is_crowded(), Relaxed);
@@ -658,7 +703,7 @@ impl Lane {
         // Nothing tells when it is to be sent, and the program may not come back soon.
         let stuck = course.is_stuck() && program && cared_until != 0;
         let bulk = course.wants_bulk() && self.talk.want_bulk();
-        (answer, request || overtaken || stuck || bulk)
+        request || overtaken || stuck || bulk
     }
 
     /// It is not this process's.

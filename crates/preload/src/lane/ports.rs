@@ -8,7 +8,7 @@ use crate::socket::pending;
 use crate::table::ports::Ask;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use tickwire_link::control::{Claim, EphemeralPort, EphemeralPorts, Part, Reply, Request};
+use tickwire_link::control::{Claim, EphemeralPort, EphemeralPorts, Part, Reason, Reply, Request};
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::time::{Instant, Span};
 
@@ -85,11 +85,14 @@ impl Lane {
             Ok(port) => return Some(port),
             Err(ask) => ask?,
         };
-        let answer = self.ask(&Request::Ports { source, count }, None);
+        let answer = self.ask(&Request::Ports { source, count }, None, |reply| match *reply {
+            Reply::Ports { namespace, source, ports } => Ok(Given { namespace, source, ports }),
+            _ => Err(Reason::BadRequest),
+        });
         if !only {
             self.are_answered();
         }
-        let Ok((Reply::Ports { namespace, source, ports }, _)) = answer else {
+        let Ok(Given { namespace, source, ports }) = answer else {
             return self.with_quietly(|access| Ok(access.ports().take_early(source))).ok().flatten();
         };
         let (&first, others) = ports.as_slice().split_first()?;
@@ -223,7 +226,7 @@ mod tests {
             let Reply::Ports { namespace, source, ports } = given(1, claims) else { unreachable!() };
             Given { namespace, source, ports }
         };
-        (0..52).for_each(|n| lane.hold_ports(&many(n * 32 + 1..n * 32 + 33)));
+        (0..104).for_each(|n| lane.hold_ports(&many(n * 16 + 1..n * 16 + 17)));
         lane.hold_ports(&many(2000..2003));
         let (_, request) = asked(&service);
         let parts = Parts::new(&[2000, 2001, 2002].map(|n| Part { claim: Claim(n), ..Part::default() }));

@@ -9,7 +9,7 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::io::ErrorKind;
 use std::os::fd::{BorrowedFd, IntoRawFd};
-use tickwire_link::control::{Claim, ClaimKind, Descriptors, Part, Parts, Push, Reason, Reply, Request};
+use tickwire_link::control::{Claim, ClaimKind, Part, Parts, Push, Reason, Reply, Request};
 use tickwire_stack::Stack;
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::path::{PathInfo, PathState, Query};
@@ -103,27 +103,51 @@ impl Lane {
         self.talk.free_session().map(|session| session.as_ref().map_or(-1, Session::descriptor))
     }
 
-    /// Asks the service; the lane ends if that is gone.
+    /// Asks the service; the lane ends if that is gone. `take` says what is of interest of the
+    /// answer, which is not on the caller's stack.
     ///
     /// # Errors
     /// The reason for which the service refused, or cannot be asked.
-    pub(crate) fn ask(
+    pub(crate) fn ask<T>(
         &self,
         request: &Request,
         descriptor: Option<c_int>,
-    ) -> core::result::Result<(Reply, Descriptors), Reason> {
+        take: impl FnOnce(&Reply) -> core::result::Result<T, Reason>,
+    ) -> core::result::Result<T, Reason> {
+        let mut take = Some(take);
+        let mut taken = Err(Reason::BadRequest);
+        self.converse(request, descriptor, &mut |reply| {
+            if let Some(take) = take.take() {
+                taken = take(reply);
+            }
+        })?;
+        taken
+    }
+
+    #[inline(never)]
+    fn converse(
+        &self,
+        request: &Request,
+        descriptor: Option<c_int>,
+        take: &mut dyn FnMut(&Reply),
+    ) -> core::result::Result<(), Reason> {
         if inside::is_inside() {
             return Err(Reason::ServiceError);
         }
         let _shield = crate::c::cancel::Shield::new();
         let borrowed = descriptor.map(crate::c::shared::borrow);
         let answer = match self.talk.session().as_mut() {
-            Some(session) => session.call(request, borrowed as Option<BorrowedFd<'_>>),
+            Some(session) => session.call(request, borrowed as Option<BorrowedFd<'_>>).map(|(reply, _)| match reply {
+                Reply::Refused { reason, .. } => Err(*reason),
+                reply => {
+                    take(reply);
+                    Ok(())
+                }
+            }),
             None => return Err(Reason::LaneGone),
         };
         match answer {
-            Ok((Reply::Refused { reason, .. }, _)) => Err(reason),
-            Ok(answer) => Ok(answer),
+            Ok(answer) => answer,
             // The service is slow; what runs needs it not. Only this request fails.
             Err(error) if matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock) => {
                 Err(Reason::ServiceError)
@@ -151,17 +175,18 @@ impl Lane {
         kind: ClaimKind,
         remote: Endpoint,
     ) -> core::result::Result<(u64, Endpoint), Reason> {
-        match self.ask(&Request::Claim { kind, remote }, Some(fd))? {
-            (Reply::Claimed { claim: Claim(claim), local }, _) => Ok((claim, local)),
+        self.ask(&Request::Claim { kind, remote }, Some(fd), |reply| match *reply {
+            Reply::Claimed { claim: Claim(claim), local } => Ok((claim, local)),
             _ => Err(Reason::BadRequest),
-        }
+        })
     }
 
     /// Takes a claim out. Best effort: the service forgets all claims with the lane.
+    #[inline(never)]
     pub(crate) fn release(&self, claim: u64) {
         if claim != 0 {
             let parts = Parts::new(&[Part { claim: Claim(claim), remote: Endpoint::default() }]);
-            let _ = self.ask(&Request::Release { parts }, None);
+            let _ = self.ask(&Request::Release { parts }, None, |_| Ok(()));
         }
     }
 
@@ -200,21 +225,22 @@ impl Lane {
         self.reach(&query.from(path.source)).map(|way| PathInfo { source: path.source, ..way })
     }
 
+    #[inline(never)]
     fn resolve(&self, query: &Query) -> core::result::Result<PathInfo, Reason> {
         let &Query { destination, source, interface } = query;
-        match self.ask(&Request::Resolve { destination, source, interface }, None)? {
-            (Reply::Path { path, reason }, _) => {
-                let _ = self.with(|access| {
-                    access.stack.path_set(path, access.now);
-                    Ok(())
-                });
-                match (path.state, reason) {
-                    (PathState::Ready | PathState::Resolving, Reason::None) => Ok(path),
-                    (_, Reason::None) => Err(Reason::NoRoute),
-                    (_, reason) => Err(reason),
-                }
-            }
+        let told = |reply: &Reply| match *reply {
+            Reply::Path { path, reason } => Ok((path, reason)),
             _ => Err(Reason::BadRequest),
+        };
+        let (path, reason) = self.ask(&Request::Resolve { destination, source, interface }, None, told)?;
+        let _ = self.with(|access| {
+            access.stack.path_set(path, access.now);
+            Ok(())
+        });
+        match (path.state, reason) {
+            (PathState::Ready | PathState::Resolving, Reason::None) => Ok(path),
+            (_, Reason::None) => Err(Reason::NoRoute),
+            (_, reason) => Err(reason),
         }
     }
 
@@ -337,7 +363,7 @@ mod tests {
     fn the_helper_does_not_wait_for_a_thread_that_awaits_an_answer() {
         let (lane, service) = testing::another();
         std::thread::scope(|scope| {
-            let asking = scope.spawn(|| lane.ask(&Request::ListLanes { after: 0 }, None).is_ok());
+            let asking = scope.spawn(|| lane.ask(&Request::ListLanes { after: 0 }, None, |_| Ok(())).is_ok());
             let (number, _) = request(&service);
             lane.talk.requests.lock().push(Query::to(THERE));
             assert_eq!((lane.free_control_descriptor(), lane.hear(true), lane.run_errands()), (None, None, None));
@@ -359,7 +385,7 @@ mod tests {
         let path = PathInfo { query: Query::to(THERE), mtu: 1500, state: PathState::Ready, ..PathInfo::default() };
         // It may come to who asks something else.
         std::thread::scope(|scope| {
-            let asking = scope.spawn(|| lane.ask(&Request::ListLanes { after: 0 }, None).is_ok());
+            let asking = scope.spawn(|| lane.ask(&Request::ListLanes { after: 0 }, None, |_| Ok(())).is_ok());
             let (other, _) = request(&service);
             service.send(&Reply::Path { path, reason: Reason::None }, number, &[]).unwrap();
             service.send(&Reply::Done, other, &[]).unwrap();
@@ -382,7 +408,7 @@ mod tests {
         let release = |n| lane.release_parts(&[Part { claim: Claim(n), remote: Endpoint::default() }]);
         let told = (1..100_000).take_while(|&n| release(n) == 1).count();
         assert!(told < 99_999, "there is always room");
-        assert!(matches!(lane.ask(&Request::ListLanes { after: 0 }, None), Err(Reason::ServiceError)));
+        assert!(matches!(lane.ask(&Request::ListLanes { after: 0 }, None, |_| Ok(())), Err(Reason::ServiceError)));
         assert!(!lane.is_over());
     }
 }

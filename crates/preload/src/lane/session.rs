@@ -4,7 +4,7 @@ use crate::lane::ports::Given;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::time::Duration;
-use tickwire_link::control::{Channel, Descriptors, Part, Parts, Push, Reply, Request};
+use tickwire_link::control::{Channel, Descriptors, Incoming, Malformed, Part, Parts, Push, Reply, Request};
 use tickwire_stack::addr::Endpoint;
 
 /// How long the service may take for an answer. Long, because a host under full load is slow and giving up costs the socket that asked its
@@ -17,11 +17,25 @@ const PUSHES: usize = 32;
 /// As many answers with ports may come before room for them is allocated.
 const PORTS: usize = 4;
 
+/// What came is not what can come.
+#[cold]
+#[inline(never)]
+fn no_answer(why: Malformed) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why.to_string())
+}
+
+/// What has come last. It is long, and who asks may have a small stack.
+struct Received {
+    incoming: Incoming,
+    reply: Reply,
+}
+
 /// Answers to requests that nobody waited for are told from others by their number.
 pub(crate) struct Session {
     /// Until it is dropped.
     channel: Option<Channel>,
     number: u32,
+    received: Box<Received>,
     /// What came unasked while an answer was awaited.
     pushes: Vec<Push>,
     /// The device for trains of segments, which was asked for and has come.
@@ -30,12 +44,23 @@ pub(crate) struct Session {
     ports: Vec<Given>,
 }
 
+impl Received {
+    /// Reads what has come as an answer. Says to which request.
+    #[inline(never)]
+    fn read(&mut self) -> Result<u32, Malformed> {
+        let (number, reply) = self.incoming.decode()?;
+        self.reply = reply;
+        Ok(number)
+    }
+}
+
 impl Session {
     /// A session over a connected channel.
     pub(crate) fn new(channel: Channel) -> Self {
         Self {
             channel: Some(channel),
             number: 0,
+            received: Box::new(Received { incoming: Incoming::default(), reply: Reply::Done }),
             pushes: Vec::with_capacity(PUSHES),
             bulk: None,
             ports: Vec::with_capacity(PORTS),
@@ -69,7 +94,7 @@ impl Session {
         &mut self,
         request: &Request,
         descriptor: Option<BorrowedFd<'_>>,
-    ) -> io::Result<(Reply, Descriptors)> {
+    ) -> io::Result<(&Reply, &mut Descriptors)> {
         self.call_within(PATIENCE, request, descriptor)
     }
 
@@ -79,38 +104,51 @@ impl Session {
         patience: Duration,
         request: &Request,
         descriptor: Option<BorrowedFd<'_>>,
-    ) -> io::Result<(Reply, Descriptors)> {
+    ) -> io::Result<(&Reply, &mut Descriptors)> {
         self.number = self.number.wrapping_add(1).max(1);
         self.channel()?.send(request, self.number, descriptor.as_slice())?;
         loop {
-            let mut incoming = self.channel()?.receive(patience)?;
-            if let Ok((_, push)) = incoming.decode::<Push>() {
-                self.pushes.push(push);
-                // Who waits for the descriptor does not see any more that something came.
-                crate::base::bell::ring();
-                continue;
-            }
-            // This process may have no more descriptors.
-            if incoming.is_short() {
-                return Err(io::Error::from_raw_os_error(libc::EMFILE));
-            }
-            let (number, reply) =
-                incoming.decode::<Reply>().map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string()))?;
-            if number == self.number {
-                if let Reply::Path { path, .. } = &reply {
-                    // What was said of it before is older, and would be taken for news when it is heard afterwards.
-                    let is_older =
-                        |push: &Push| matches!(push, Push::PathChanged { path: old, .. } if old.query == path.query);
-                    self.pushes.retain(|push| !is_older(push));
-                }
-                return Ok((reply, std::mem::take(&mut incoming.descriptors)));
-            }
-            let before = (self.pushes.len(), self.ports.len());
-            self.unawaited(&reply, &mut incoming.descriptors)?;
-            if (self.pushes.len(), self.ports.len()) != before {
-                crate::base::bell::ring();
+            let channel = self.channel.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+            channel.receive_into(&mut self.received.incoming, patience)?;
+            if self.is_answered()? {
+                let Received { incoming, reply } = &mut *self.received;
+                return Ok((reply, &mut incoming.descriptors));
             }
         }
+    }
+
+    /// Whether what has come is the awaited answer; else it is noted.
+    fn is_answered(&mut self) -> io::Result<bool> {
+        if self.note_push() {
+            // Who waits for the descriptor does not see any more that something came.
+            crate::base::bell::ring();
+            return Ok(false);
+        }
+        // This process may have no more descriptors.
+        if self.received.incoming.is_short() {
+            return Err(io::Error::from_raw_os_error(libc::EMFILE));
+        }
+        if self.received.read().map_err(no_answer)? == self.number {
+            if let Reply::Path { path, .. } = &self.received.reply {
+                // What was said of it before is older, and would be taken for news when it is heard afterwards.
+                let is_older =
+                    |push: &Push| matches!(push, Push::PathChanged { path: old, .. } if old.query == path.query);
+                self.pushes.retain(|push| !is_older(push));
+            }
+            return Ok(true);
+        }
+        let before = (self.pushes.len(), self.ports.len());
+        self.unawaited()?;
+        if (self.pushes.len(), self.ports.len()) != before {
+            crate::base::bell::ring();
+        }
+        Ok(false)
+    }
+
+    /// Whether what has come was said unasked. It is noted then.
+    #[inline(never)]
+    fn note_push(&mut self) -> bool {
+        self.received.incoming.decode::<Push>().map(|(_, push)| self.pushes.push(push)).is_ok()
     }
 
     /// Asks for something of which the answer is not awaited: what it says of a path comes as if it were said unasked.
@@ -124,15 +162,16 @@ impl Session {
 
     /// An answer came for which nobody waits, or nobody any more: a claim that is granted now is given back, since its socket has gone on with the
     /// kernel.
-    fn unawaited(&mut self, reply: &Reply, descriptors: &mut Descriptors) -> io::Result<()> {
-        match *reply {
+    #[inline(never)]
+    fn unawaited(&mut self) -> io::Result<()> {
+        match self.received.reply {
             Reply::Claimed { claim, .. } => {
                 let parts = Parts::new(&[Part { claim, remote: Endpoint::default() }]);
                 return self.tell(&Request::Release { parts });
             }
             Reply::Ports { namespace, source, ports } => self.ports.push(Given { namespace, source, ports }),
             Reply::Path { path, reason } => self.pushes.push(Push::PathChanged { path, reason }),
-            Reply::Bulk => self.bulk = descriptors.take(0),
+            Reply::Bulk => self.bulk = self.received.incoming.descriptors.take(0),
             _ => {}
         }
         Ok(())
@@ -158,14 +197,15 @@ impl Session {
     /// # Errors
     /// If the service has gone.
     pub(crate) fn listen(&mut self) -> io::Result<()> {
-        while let Some(mut incoming) = self.channel()?.try_receive()? {
-            if let Ok((_, push)) = incoming.decode::<Push>() {
-                self.pushes.push(push);
-            } else if let Ok((_, reply)) = incoming.decode::<Reply>() {
-                self.unawaited(&reply, &mut incoming.descriptors)?;
+        loop {
+            let channel = self.channel.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+            if !channel.try_receive_into(&mut self.received.incoming)? {
+                return Ok(());
+            }
+            if !self.note_push() && self.received.read().is_ok() {
+                self.unawaited()?;
             }
         }
-        Ok(())
     }
 
     /// What the service said unasked since the last call of this function.
@@ -204,9 +244,10 @@ mod tests {
                 let (number, _) = service.receive(PATIENCE).unwrap().decode::<Request>().unwrap();
                 service.send(&Reply::Attached, number, &[]).unwrap();
             });
-            Session::inherited(ours).call(&Request::ListLanes { after: 0 }, None)
+            let mut session = Session::inherited(ours);
+            session.call(&Request::ListLanes { after: 0 }, None).map(|(reply, _)| reply.clone())
         });
-        assert!(matches!(answer, Ok((Reply::Attached, _))), "{answer:?}");
+        assert!(matches!(answer, Ok(Reply::Attached)), "{answer:?}");
     }
 
     /// A neighbour may answer while something else is asked: nobody would hear of it, and what waits for the path would give up.
@@ -222,10 +263,10 @@ mod tests {
                 service.send(&Push::Mtu { mtu: 1400 }, 0, &[]).unwrap();
                 service.send(&Reply::Attached, number, &[]).unwrap();
             });
-            session.call(&Request::ListLanes { after: 0 }, None)
+            session.call(&Request::ListLanes { after: 0 }, None).map(|(reply, _)| reply.clone())
         });
         crate::base::bell::replace(before);
-        assert!(matches!(answer, Ok((Reply::Attached, _))), "{answer:?}");
+        assert!(matches!(answer, Ok(Reply::Attached)), "{answer:?}");
         assert!(session.has_pushes());
         let mut rung = [libc::pollfd { fd: bell, events: libc::POLLIN, revents: 0 }];
         crate::c::sys::ppoll(&mut rung, Some(tickwire_stack::time::Span::ZERO), None).unwrap();

@@ -8,6 +8,7 @@ use crate::c::sys;
 use crate::lane::session::Session;
 use crate::lane::wire::Wire;
 use crate::lane::{self, Handover, Lane, Parts};
+use crate::process::own_stack;
 use crate::table::desc::single;
 use crate::table::protect;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -120,12 +121,9 @@ pub(crate) fn lane() -> Option<&'static Lane> {
         return None;
     }
     *kept = None;
-    match connect(&mut kept) {
+    let kept = &mut *kept;
+    match own_stack::run(|| begun(kept)) {
         Ok(lane) => {
-            *TOLD.lock() = None;
-            HAD_ONE.store(true, Relaxed);
-            let lane = lane::install(lane);
-            crate::socket::kernel::list_older(lane);
             crate::process::helper::start();
             Some(lane)
         }
@@ -138,6 +136,16 @@ pub(crate) fn lane() -> Option<&'static Lane> {
             None
         }
     }
+}
+
+/// A lane from the service, in use by this process from now on.
+fn begun(kept: &mut Option<Listed>) -> Result<&'static Lane, Reason> {
+    let lane = connect(kept)?;
+    *TOLD.lock() = None;
+    HAD_ONE.store(true, Relaxed);
+    let lane = lane::install(lane);
+    crate::socket::kernel::list_older(lane);
+    Ok(lane)
 }
 
 /// Whether it is of no use to ask for a lane now.
@@ -307,7 +315,7 @@ fn session() -> Result<Session, Reason> {
 fn connect(kept: &mut Option<Listed>) -> Result<Lane, Reason> {
     let mut session = session()?;
     let hello = Request::Hello { program: Name::new(&program()), layout: Memory::LAYOUT_HASH };
-    match session.call_within(FIRST_ANSWER, &hello, None) {
+    match owned(session.call_within(FIRST_ANSWER, &hello, None)) {
         Ok((Reply::Lane { lane, token, limits, mtu }, descriptors)) => {
             let lane = attach(session, lane, token, &limits, descriptors, None)?;
             lane.assume_mtu(mtu);
@@ -324,6 +332,11 @@ fn connect(kept: &mut Option<Listed>) -> Result<Lane, Reason> {
         Err(error) if error.raw_os_error() == Some(libc::EMFILE) => Err(Reason::Descriptors),
         Err(_) => Err(Reason::NoService),
     }
+}
+
+/// An answer, taken out of its session.
+fn owned(answer: io::Result<(&Reply, &mut Descriptors)>) -> io::Result<(Reply, Descriptors)> {
+    answer.map(|(reply, descriptors)| (reply.clone(), core::mem::take(descriptors)))
 }
 
 /// Moves a channel to a protected descriptor.
@@ -343,7 +356,7 @@ pub(crate) fn attach_again(
         _ => Reason::NoService,
     })?;
     let mut session = Session::new(protected(channel)?);
-    match session.call(&Request::Attach { lane: number, token, descriptors }, None) {
+    match owned(session.call(&Request::Attach { lane: number, token, descriptors }, None)) {
         Ok((Reply::Attached, _)) => Ok((session, None)),
         Ok((Reply::Lane { limits, .. }, descriptors)) => Ok((session, Some((limits, descriptors)))),
         Ok((Reply::Refused { reason, .. }, _)) => Err(reason),

@@ -143,6 +143,7 @@ impl After {
     }
 }
 
+#[inline(never)]
 fn convert(lane: &'static Lane, claim: u64) {
     let mut next = 0;
     let mut remotes = accepted(lane, claim, &mut next);
@@ -152,7 +153,8 @@ fn convert(lane: &'static Lane, claim: u64) {
     loop {
         let further = accepted(lane, claim, &mut next);
         let more = !further.as_slice().is_empty();
-        if lane.ask(&Request::Convert { claim: Claim(claim), remotes, more }, None).is_err() || !more {
+        let request = Request::Convert { claim: Claim(claim), remotes, more };
+        if lane.ask(&request, None, |_| Ok(())).is_err() || !more {
             return;
         }
         remotes = further;

@@ -5,7 +5,7 @@ use crate::base::locked::{Lock, Locked};
 use crate::lane::Lane;
 use crate::table::desc::flag;
 use core::ffi::c_int;
-use tickwire_link::control::{Claim, Membership, Reply, Request};
+use tickwire_link::control::{Claim, Membership, Reason, Reply, Request};
 use tickwire_stack::UdpId;
 use tickwire_stack::addr::{Address, Endpoint};
 
@@ -124,10 +124,12 @@ fn interface_address(level: c_int, name: c_int, value: &[u8]) -> Option<Address>
 
 /// The interface that has an address. The kernel's own rule: a group is reached by the interface of the source address, without a route.
 pub(crate) fn interface_with(lane: &'static Lane, group: Address, source: Address) -> u32 {
-    match lane.ask(&Request::Resolve { destination: group, source, interface: 0 }, None) {
-        Ok((Reply::Path { path, .. }, _)) => path.interface,
-        _ => 0,
-    }
+    let request = Request::Resolve { destination: group, source, interface: 0 };
+    let told = lane.ask(&request, None, |reply| match reply {
+        Reply::Path { path, .. } => Ok(path.interface),
+        _ => Err(Reason::BadRequest),
+    });
+    told.unwrap_or(0)
 }
 
 /// Before the kernel does it: refuses a membership for which the lane has no room. The socket would have joined, and hear nothing.
@@ -166,13 +168,13 @@ pub(crate) fn set(lane: &'static Lane, _fd: c_int, index: u32, level: c_int, nam
         Change::Join(membership) => {
             joined().push((index, membership));
             if claim != 0 {
-                let _ = lane.ask(&Request::Join { claim: Claim(claim), membership }, None);
+                let _ = lane.ask(&Request::Join { claim: Claim(claim), membership }, None, |_| Ok(()));
             }
         }
         Change::Leave(membership) => {
             joined().retain(|(i, m)| *i != index || *m != membership);
             if claim != 0 {
-                let _ = lane.ask(&Request::Leave { claim: Claim(claim), membership }, None);
+                let _ = lane.ask(&Request::Leave { claim: Claim(claim), membership }, None, |_| Ok(()));
             }
         }
         Change::Block(..) => {}
@@ -198,7 +200,7 @@ fn claim_of(lane: &'static Lane, index: u32) -> u64 {
 pub(crate) fn claimed(lane: &'static Lane, index: u32, claim: u64) {
     let memberships: Vec<Membership> = joined().iter().filter(|(i, _)| *i == index).map(|(_, m)| *m).collect();
     for membership in memberships {
-        let _ = lane.ask(&Request::Join { claim: Claim(claim), membership }, None);
+        let _ = lane.ask(&Request::Join { claim: Claim(claim), membership }, None, |_| Ok(()));
     }
 }
 

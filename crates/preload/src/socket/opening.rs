@@ -137,6 +137,7 @@ fn fits(remote: &Endpoint, flags: u64) -> bool {
 }
 
 /// Takes port and flow, and sends the SYN. `None` if another thread has begun something with the socket meanwhile, and it is to be looked at anew.
+#[inline(never)]
 fn begin(lane: &'static Lane, subject: &Subject, remote: Endpoint, scope: u32, flags: u64) -> Result<Option<TcpId>> {
     let Same { fd, index, .. } = subject.0;
     let v6 = flags & flag::V6 != 0;
@@ -208,6 +209,7 @@ fn begin(lane: &'static Lane, subject: &Subject, remote: Endpoint, scope: u32, f
 
 /// Binds the socket, unless it is bound, and claims the flow. Answers the claim and the local end, or
 /// the reason for which it is not to be had.
+#[inline(never)]
 fn claim_flow(
     lane: &'static Lane,
     subject: &Subject,
@@ -268,6 +270,7 @@ fn fail(lane: &'static Lane, index: u32, id: TcpId, error: Errno) -> Result<()> 
 }
 
 /// Ends a connection and makes its socket fresh again, with this bit set, unless another thread has done so already.
+#[inline(never)]
 fn disconnect(lane: &'static Lane, index: u32, id: TcpId, left: u64) -> Result<()> {
     let claim = lane.with(|access| {
         let mut descriptions = access.descriptions();

@@ -304,7 +304,7 @@ mod tests {
         let (local, remote) = (Endpoint::default(), Endpoint::default());
         add(lane, Closed { index: 0, local, remote, claim: 1, shared: false, converted: false, ephemeral: false });
         std::thread::scope(|scope| {
-            let asking = scope.spawn(|| lane.ask(&Request::ListLanes { after: 0 }, None).is_ok());
+            let asking = scope.spawn(|| lane.ask(&Request::ListLanes { after: 0 }, None, |_| Ok(())).is_ok());
             let (number, _) = service.receive(Duration::from_secs(5)).unwrap().decode::<Request>().unwrap();
             sweep(lane);
             service.send(&Reply::Done, number, &[]).unwrap();
@@ -353,7 +353,7 @@ mod tests {
             );
         }
         let messages = released(&service, || sweep(lane));
-        assert_eq!(messages.iter().map(Vec::len).collect::<Vec<_>>(), [32, 32, 4]);
+        assert_eq!(messages.iter().map(Vec::len).collect::<Vec<_>>(), [8, 8, 8, 8, 8, 8, 8, 8, 4]);
         assert_eq!(messages.concat(), (1..=68).collect::<Vec<_>>());
     }
 }

@@ -20,7 +20,7 @@ const SPARE_RESTING: usize = ENOUGH_RESTING * 5 / 4;
 const MOST_RESTING: usize = ENOUGH_RESTING * 3 / 2;
 /// Most ports that a lane holds unused: it has so many only while it opens thousands of connections
 /// a second.
-const MOST: usize = MOST_RESTING + 4 * EphemeralPorts::MAX;
+const MOST: usize = MOST_RESTING + 8 * EphemeralPorts::MAX;
 /// A port rests for so long, which is TIME-WAIT on Linux.
 const REST: Span = Span::from_secs(60);
 /// A port that has rested for so long is given back to the service.
@@ -180,7 +180,7 @@ impl<'a> Ports<'a> {
         let awaited = now.as_nanos() < self.words[AWAITED];
         if !awaited {
             self.words[AWAITED] = (now + PATIENCE).as_nanos();
-            self.words[ASKED] = (self.words[ASKED] * 2).clamp(1, 4 * EphemeralPorts::MAX as u64);
+            self.words[ASKED] = (self.words[ASKED] * 2).clamp(1, 8 * EphemeralPorts::MAX as u64);
         }
         let count = if awaited { 1 } else { self.words[ASKED] as usize };
         let count = count.min(EphemeralPorts::MAX).min(self.room()) as u32;
@@ -291,7 +291,7 @@ mod tests {
             all.are_answered();
             ask.map_or(0, |ask| ask.count)
         };
-        assert_eq!([(); 8].map(|()| count(&mut all)), [1, 2, 4, 8, 16, 32, 32, 32]);
+        assert_eq!([(); 8].map(|()| count(&mut all)), [1, 2, 4, 8, 16, 16, 16, 16]);
         let most = MOST as u64;
         assert_eq!(all.put(9, HERE, &ports(1..most - 1)), MOST - 2);
         assert_eq!((count(&mut all), all.put(9, HERE, &ports(most..most + 10)), count(&mut all)), (2, 2, 0));

@@ -213,6 +213,7 @@ pub(crate) fn transfer<T>(
 }
 
 /// Polls from now on for a time; [`AGAIN`] when it is time to sleep.
+#[inline(never)]
 fn spin<T>(
     lane: &'static Lane,
     plan: &mut Plan<'_>,
@@ -396,6 +397,7 @@ enum Slept<T> {
 }
 
 /// Sleeps until something may have changed; then one attempt.
+#[inline(never)]
 fn sleep<T>(
     lane: &'static Lane,
     plan: &mut Plan<'_>,
@@ -436,6 +438,7 @@ fn sleep<T>(
 
 /// The thread counts as asleep. Sleeps until something may have changed, or it is to be awake for
 /// a message; then one attempt.
+#[inline(never)]
 fn until_woken<T>(
     lane: &'static Lane,
     plan: &mut Plan<'_>,

@@ -30,7 +30,7 @@ pub(crate) fn concerns_one(fd: c_int) -> bool {
 /// One place of the kernel's list: where it is in the program's.
 #[derive(Clone, Copy)]
 struct Asked {
-    place: usize,
+    place: u32,
     entry: Entry,
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigs
             if fd.fd >= 0 && (events != 0 || readiness::is_kernels(access, entry)) {
                 foreign |= description.is_none();
                 kernel.push(pollfd { fd: fd.fd, events: short(events), revents: 0 });
-                asked.push(Asked { place, entry });
+                asked.push(Asked { place: place as u32, entry });
             }
         }
         Ok(())
@@ -79,8 +79,9 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigs
                 if fd.revents == 0 {
                     continue;
                 }
-                ready += usize::from(fds[*place].revents == 0);
-                fds[*place].revents |= fd.revents;
+                let told = &mut fds[*place as usize].revents;
+                ready += usize::from(*told == 0);
+                *told |= fd.revents;
                 if let Some(index) = entry.description() {
                     readiness::kernel_has_some(access, index);
                 }

@@ -24,6 +24,7 @@ const LEAST_MTU_V6: u32 = 1280;
 const PMTU_TIME: Span = Span::from_secs(600);
 
 impl Stack<'_> {
+    #[inline(never)]
     pub(super) fn icmp_input(&mut self, now: Instant, packet: &Packet) {
         let counters = self.mem.counters;
         counters.icmp_in_msgs.inc();

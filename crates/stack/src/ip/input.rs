@@ -106,13 +106,37 @@ impl Stack<'_> {
     }
 
     fn packet(&mut self, now: Instant, frame: FrameId, available: u32) {
+        let Some((mut packet, fragment)) = self.parsed(frame, available) else {
+            return self.mem.frames.give_chain(frame);
+        };
+        if !self.trim(&mut packet) {
+            return;
+        }
+        match fragment {
+            None => self.deliver(now, &packet),
+            Some(fragment) => self.fragment(now, &packet, fragment),
+        }
+    }
+
+    #[inline(never)]
+    fn fragment(&mut self, now: Instant, packet: &Packet, fragment: Fragment) {
+        // What was said of a fragment is not said of the datagram.
+        self.mem.frames.meta[packet.frame as usize].flags &= !(flag::CHECKED | flag::MAYBE_PARTIAL);
+        if let Some(whole) = self.reassemble(now, packet, fragment) {
+            self.deliver(now, &whole);
+        }
+    }
+
+    /// What the headers of a packet say. `None` if it is not to be taken, which has been counted.
+    #[inline(never)]
+    fn parsed(&mut self, frame: FrameId, available: u32) -> Option<(Packet, Option<Fragment>)> {
         let meta = &mut self.mem.frames.meta[frame as usize];
         let network = meta.offset + ETHERNET as u16;
         meta.network = network;
         let bytes = self.mem.frames.data(frame);
         let Some((link, rest)) = bytes.split_first_chunk::<ETHERNET>() else {
             self.mem.counters.eth_in_unknown.inc();
-            return self.mem.frames.give_chain(frame);
+            return None;
         };
         let &[d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, t0, t1] = link;
         let arrival = Arrival {
@@ -128,7 +152,7 @@ impl Stack<'_> {
             [0x86, 0xdd] => v6::parse(rest, &arrival),
             _ => {
                 self.mem.counters.eth_in_unknown.inc();
-                return self.mem.frames.give_chain(frame);
+                return None;
             }
         };
         let (packet, fragment) = match parsed {
@@ -142,7 +166,7 @@ impl Stack<'_> {
                     Drop::Protocol => &counters.ip_in_unknown_protos,
                 }
                 .inc();
-                return self.mem.frames.give_chain(frame);
+                return None;
             }
         };
         // A packet to one host must not have been sent to all (RFC 1122 §3.3.6); it would get around switches' filters.
@@ -150,40 +174,31 @@ impl Stack<'_> {
         let group = packet.destination_mac.0[0] & 1 != 0 && !packet.destination.is_multicast();
         if group || packet.source_mac.0[0] & 1 != 0 || packet.source == packet.destination {
             self.mem.counters.ip_in_addr_errors.inc();
-            return self.mem.frames.give_chain(frame);
+            return None;
         }
-        let Some(packet) = self.trim(packet) else { return };
-        match fragment {
-            None => self.deliver(now, &packet),
-            Some(fragment) => {
-                // What was said of a fragment is not said of the datagram.
-                self.mem.frames.meta[packet.frame as usize].flags &= !(flag::CHECKED | flag::MAYBE_PARTIAL);
-                if let Some(whole) = self.reassemble(now, &packet, fragment) {
-                    self.deliver(now, &whole);
-                }
-            }
-        }
+        Some((packet, fragment))
     }
 
     /// Cuts the frames to the transport message: headers off the front, link-layer padding off the end.
-    fn trim(&mut self, mut packet: Packet) -> Option<Packet> {
+    /// False if it is not whole, and was given up.
+    fn trim(&mut self, packet: &mut Packet) -> bool {
         let meta = &mut self.mem.frames.meta[packet.frame as usize];
         if meta.flags & flag::MORE == 0 {
             // The parser has checked that all of it is there.
             (meta.offset, meta.len) = (packet.offset, packet.total as u16);
             packet.len = packet.total as u16;
-            return Some(packet);
+            return true;
         }
         let in_first = (meta.offset + meta.len - packet.offset).min(packet.total as u16);
         (meta.offset, meta.len) = (packet.offset, in_first);
         packet.len = in_first;
         let kept = self.mem.frames.truncate_chain(packet.frame, packet.total);
         if kept == packet.total {
-            return Some(packet);
+            return true;
         }
         self.mem.counters.ip_in_truncated.inc();
         self.mem.frames.give_chain(packet.frame);
-        None
+        false
     }
 
     fn deliver(&mut self, now: Instant, packet: &Packet) {

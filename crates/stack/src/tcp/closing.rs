@@ -148,6 +148,7 @@ impl Stack<'_> {
 
     /// A segment in TIME-WAIT. If it is a SYN that may open a new connection in place of this one, which is then gone, returns up to where
     /// this one had sent.
+    #[inline(never)]
     pub(super) fn time_wait_input(&mut self, index: usize, now: Instant, segment: &Segment) -> Option<Seq> {
         let s = &mut self.mem.tcp[index];
         if segment.has(bit::RST) {

@@ -181,6 +181,7 @@ impl Stack<'_> {
     }
 
     /// A segment in SYN-SENT (RFC 9293 §3.10.7.3).
+    #[inline(never)]
     pub(super) fn syn_sent_input(&mut self, index: usize, now: Instant, segment: &Segment, payload: &mut Payload) {
         let s = &mut self.mem.tcp[index];
         let acknowledges = segment.has(bit::ACK);
@@ -224,6 +225,7 @@ impl Stack<'_> {
     }
 
     /// A segment in SYN-RECEIVED (RFC 9293 §3.10.7.4).
+    #[inline(never)]
     pub(super) fn syn_received_input(&mut self, index: usize, now: Instant, segment: &Segment, payload: &mut Payload) {
         let s = &mut self.mem.tcp[index];
         let mut segment = *segment;

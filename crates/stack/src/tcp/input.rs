@@ -118,6 +118,7 @@ impl Stack<'_> {
     }
 
     /// Answers a segment that belongs to no connection with RST (RFC 9293 §3.10.7.1).
+    #[inline(never)]
     pub(super) fn refuse(&mut self, now: Instant, stray: &Stray<'_>) {
         let segment = stray.segment;
         if segment.has(bit::RST) {

@@ -180,6 +180,7 @@ impl Stack<'_> {
     }
 
     /// A segment for a listener (RFC 9293 §3.10.7.2).
+    #[inline(never)]
     pub(super) fn listener_input(&mut self, at: usize, now: Instant, stray: &Stray<'_>, payload: &mut Payload) {
         let &Stray { packet, segment, local, remote, .. } = stray;
         if segment.has(bit::RST) {

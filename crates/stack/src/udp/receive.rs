@@ -39,6 +39,7 @@ pub struct Datagram {
 
 impl Stack<'_> {
     /// A UDP datagram came in; its frames are ours.
+    #[inline(never)]
     pub(crate) fn udp_input(&mut self, packet: &Packet) {
         let Some((packet, source, port)) = self.udp_check(packet) else {
             return self.mem.frames.give_chain(packet.frame);
