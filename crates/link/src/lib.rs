@@ -13,6 +13,7 @@ pub mod bpf;
 pub mod bulk;
 pub mod control;
 pub mod duty;
+pub mod group_filter;
 pub mod layout;
 pub mod lock;
 pub mod mapped_array;

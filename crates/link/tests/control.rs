@@ -5,7 +5,7 @@ mod canonical;
 use proptest::prelude::*;
 use tickwire_link::control::{
     Accelerated, AttachMode, Channel, Claim, ClaimKind, CountersOf, EphemeralPort, EphemeralPorts, Figures, Held,
-    LaneInfo, MAX_MESSAGE, Membership, MessageTo, Name, Part, Parts, Push, Reason, Remotes, Reply, Request, Token,
+    Interfaces, LaneInfo, MAX_MESSAGE, MessageTo, Name, Part, Parts, Push, Reason, Remotes, Reply, Request, Token,
 };
 use tickwire_sim::corpus;
 use tickwire_stack::Limits;
@@ -22,7 +22,7 @@ fn named(name: &'static str, message: &impl MessageTo) -> (&'static str, Vec<u8>
 fn samples() -> Vec<(&'static str, Vec<u8>)> {
     let peer = Endpoint::new(Address::v4([10, 0, 0, 2]), 80);
     let (claim, lane, reason) = (Claim(1), 3, Reason::None);
-    let membership = Membership { group: Address::v4([239, 1, 1, 1]), source: Address::ANY_V4, interface: 2 };
+    let group = Address::v4([239, 1, 1, 1]);
     let path = PathInfo { query: Query::to(peer.address), mtu: 1500, ..PathInfo::default() };
     let remotes = Remotes::new(&[peer; 5]);
     let parts = Parts::new(&[Part { claim, remote: peer }; 5]);
@@ -48,8 +48,8 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
         named("request-claim", &Request::Claim { kind: ClaimKind::Flow, remote: peer }),
         named("request-convert", &Request::Convert { claim, remotes, more: false }),
         named("request-release", &Request::Release { parts }),
-        named("request-join", &Request::Join { claim, membership }),
-        named("request-leave", &Request::Leave { claim, membership }),
+        named("request-join", &Request::Join { claim, group }),
+        named("request-leave", &Request::Leave { claim, group }),
         named("request-resolve", &Request::Resolve { destination: peer.address, source: Address::ANY, interface: 0 }),
         named("request-list-lanes", &Request::ListLanes { after: 0 }),
         named("request-list-interfaces", &Request::ListInterfaces { after: 0 }),
@@ -79,6 +79,7 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
                 ports: EphemeralPorts::new(&[EphemeralPort { claim, port: 40_000 }; 5]),
             },
         ),
+        named("reply-joined", &Reply::Joined { interfaces: Interfaces::new(&[2, 3]) }),
         named("push-path-changed", &Push::PathChanged { path, reason }),
         named("push-peer-gone", &Push::PeerGone { pid: 44 }),
         named("push-claim-lost", &Push::ClaimLost { claim, reason: Reason::Address }),

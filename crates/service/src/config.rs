@@ -80,7 +80,7 @@ pub struct Limits {
     pub flows: u32,
     /// Claims of one user.
     pub flows_per_user: u32,
-    /// Memberships of multicast groups in all (at most 65536): of each group, port, interface and source, each socket's.
+    /// Memberships of multicast groups in all (at most 65536): of each group, port and interface, each socket's.
     pub memberships: u32,
     /// Memberships of one user.
     pub memberships_per_user: u32,

@@ -2,7 +2,8 @@
 //!
 //! The kernel joins (IGMP, MLD) through the program's own socket. Divert clones each datagram of the group to every lane that
 //! joined and lets the original go on to the kernel, whose other members hear it as ever. The program's own kernel socket is a
-//! member as well, so a filter on it drops what came by an accelerated interface: that the lane has already. What a program of this
+//! member as well, so a filter on it drops what came by an interface on which it has joined: that the lane has already. The groups that only
+//! other sockets have joined it hears from the kernel (`IP_MULTICAST_ALL`). What a program of this
 //! host sent, and the kernel loops back, bears the interface by which it left; it comes to no lane, and passes.
 //!
 //! Only the first fragment of a datagram names the port. What comes before it goes to the lanes that joined the group at any port, so these are
@@ -23,9 +24,8 @@ pub(crate) struct GroupKey {
     pub(crate) interface: u32,
 }
 
-/// One membership: of a lane, by the socket of a claim, from one source or (unspecified) from any. Sources are filtered by
-/// the stack; here they only count, so that a socket which joined for two sources stays a member when it leaves one.
-pub(crate) type Member = (LaneId, ClaimId, Address);
+/// One membership: of a lane, by the socket of a claim. Sources are filtered by the stack.
+pub(crate) type Member = (LaneId, ClaimId);
 
 /// Who is a member of what.
 #[derive(Debug, Default)]
@@ -134,7 +134,7 @@ impl Groups {
     }
 }
 
-/// At most so many memberships of one group on one port, all sockets and sources together.
+/// At most so many memberships of one group on one port, all sockets together.
 const MAX_ENTRIES: usize = 1024;
 
 fn lanes(members: &[Member]) -> Vec<LaneId> {
@@ -148,6 +148,7 @@ fn lanes(members: &[Member]) -> Vec<LaneId> {
 const LOAD_WORD: u16 = 0x20;
 const LOAD_BYTE: u16 = 0x30;
 const AND: u16 = 0x54;
+const JUMP: u16 = 0x05;
 const JUMP_EQUAL: u16 = 0x15;
 const RETURN: u16 = 0x06;
 /// `SKF_AD_OFF + SKF_AD_IFINDEX`: the interface by which the packet came.
@@ -160,42 +161,51 @@ const LOOPED_BACK: u32 = 5;
 const IP_HEADER: u32 = (-0x10_0000_i32).cast_unsigned();
 const EVERYTHING: u32 = u32::MAX;
 
-/// More groups or interfaces than this on one socket are not filtered exactly: jumps of a filter are short.
-const MAX_FILTERED: usize = 32;
+/// More memberships than this of one socket are not filtered: the kernel runs the filter for each datagram.
+const MAX_FILTERED: usize = 64;
 
-/// The filter for a socket that joined `groups` on a host whose accelerated interfaces are `interfaces`: drops datagrams to
+fn op(code: u16, k: u32) -> Instruction {
+    Instruction { code, jt: 0, jf: 0, k }
+}
+
+fn equal(k: u32, jt: u8, jf: u8) -> Instruction {
+    Instruction { code: JUMP_EQUAL, jt, jf, k }
+}
+
+/// The filter for a socket that takes the `joined` groups, each with an accelerated interface, from its lane: drops datagrams to
 /// those groups that came from the network by those interfaces, passes everything else. `None` if nothing needs to be dropped, or if there are
 /// too many for a filter (the caller then leaves those groups to the kernel).
-pub(crate) fn filter(groups: &[Address], interfaces: &[u32]) -> Option<Vec<Instruction>> {
-    if groups.is_empty() || interfaces.is_empty() || groups.len() > MAX_FILTERED || interfaces.len() > MAX_FILTERED {
+pub(crate) fn filter(joined: &[(Address, u32)]) -> Option<Vec<Instruction>> {
+    if joined.is_empty() || joined.len() > MAX_FILTERED {
         return None;
     }
-    let op = |code, k| Instruction { code, jt: 0, jf: 0, k };
-    let equal = |k, jt, jf| Instruction { code: JUMP_EQUAL, jt, jf, k };
     let looped = [op(LOAD_WORD, PACKET_TYPE), equal(LOOPED_BACK, 0, 1), op(RETURN, EVERYTHING)];
     let mut program = looped.to_vec();
-    program.push(op(LOAD_WORD, INTERFACE));
-    for (at, &index) in interfaces.iter().enumerate() {
-        // To behind the "pass" that ends this list.
-        let left = u8::try_from(interfaces.len() - at).unwrap_or(u8::MAX);
-        program.push(equal(index, left, 0));
+    let mut interfaces: Vec<u32> = joined.iter().map(|(_, interface)| *interface).collect();
+    interfaces.sort_unstable();
+    interfaces.dedup();
+    for interface in interfaces {
+        let groups = joined.iter().filter(|(_, on)| *on == interface).map(|(group, _)| *group);
+        let section = drop_groups(groups);
+        program.extend([op(LOAD_WORD, INTERFACE), equal(interface, 1, 0), op(JUMP, section.len() as u32)]);
+        program.extend(section);
     }
     program.push(op(RETURN, EVERYTHING));
-    let v4: Vec<_> = groups.iter().filter_map(|g| g.to_v4()).map(u32::from_be_bytes).collect();
-    let v6: Vec<_> = groups.iter().filter(|g| g.to_v4().is_none()).map(|g| g.0).collect();
-    program.push(op(LOAD_BYTE, IP_HEADER));
-    program.push(op(AND, 0xf0));
-    // IPv4: fall through to its list; else jump over it.
-    let v4_length = u8::try_from(v4.len() * 2 + 2).unwrap_or(u8::MAX);
-    program.push(equal(0x40, 0, v4_length));
-    program.push(op(LOAD_WORD, IP_HEADER + 16));
-    for group in v4 {
-        program.push(equal(group, 0, 1));
-        program.push(op(RETURN, 0));
+    Some(program)
+}
+
+/// Drops what is addressed to one of the groups, and passes the rest.
+fn drop_groups(groups: impl Iterator<Item = Address>) -> Vec<Instruction> {
+    let (v4, v6): (Vec<Address>, Vec<Address>) = groups.partition(|group| group.to_v4().is_some());
+    let mut of_v4 = vec![op(LOAD_WORD, IP_HEADER + 16)];
+    for word in v4.iter().filter_map(|group| group.to_v4()).map(u32::from_be_bytes) {
+        of_v4.extend([equal(word, 0, 1), op(RETURN, 0)]);
     }
-    program.push(op(RETURN, EVERYTHING));
+    of_v4.push(op(RETURN, EVERYTHING));
+    let mut program = vec![op(LOAD_BYTE, IP_HEADER), op(AND, 0xf0), equal(0x40, 1, 0), op(JUMP, of_v4.len() as u32)];
+    program.extend(of_v4);
     for group in v6 {
-        for (at, word) in (0..).zip(group.as_chunks::<4>().0) {
+        for (at, word) in (0..).zip(group.0.as_chunks::<4>().0) {
             program.push(op(LOAD_WORD, IP_HEADER + 24 + at * 4));
             // To behind the "drop": the remaining words take two instructions each.
             let past = u8::try_from(2 * (3 - at) + 1).unwrap_or(u8::MAX);
@@ -204,7 +214,7 @@ pub(crate) fn filter(groups: &[Address], interfaces: &[u32]) -> Option<Vec<Instr
         program.push(op(RETURN, 0));
     }
     program.push(op(RETURN, EVERYTHING));
-    Some(program)
+    program
 }
 
 #[cfg(test)]
@@ -216,21 +226,20 @@ mod tests {
 
     const GROUP: Address = Address::v4([239, 1, 1, 1]);
     const KEY: GroupKey = GroupKey { group: Endpoint::new(GROUP, 5000), interface: 3 };
-    const ANY: Address = Address::ANY_V4;
 
     #[test]
     fn each_lane_counts_once_however_many_sockets_joined() {
         let mut groups = Groups::default();
-        assert_eq!(groups.join(KEY, (1, 10, ANY)).unwrap().port.after, [1]);
-        let again = groups.join(KEY, (1, 11, ANY)).unwrap().port;
+        assert_eq!(groups.join(KEY, (1, 10)).unwrap().port.after, [1]);
+        let again = groups.join(KEY, (1, 11)).unwrap().port;
         assert_eq!(again.before, again.after);
-        assert_eq!(groups.join(KEY, (2, 12, ANY)).unwrap().port.after, [1, 2]);
-        assert_eq!(groups.of_claim(11), [(KEY, (1, 11, ANY))]);
+        assert_eq!(groups.join(KEY, (2, 12)).unwrap().port.after, [1, 2]);
+        assert_eq!(groups.of_claim(11), [(KEY, (1, 11))]);
         assert_eq!((groups.of_lane(1), groups.of_lane(2)), (2, 1));
-        assert_eq!(groups.leave(KEY, (1, 10, ANY)).unwrap().port.after, [1, 2]);
-        assert_eq!(groups.leave(KEY, (1, 10, ANY)), None, "left already");
-        assert_eq!(groups.leave(KEY, (1, 11, ANY)).unwrap().port.after, [2]);
-        assert!(groups.leave(KEY, (2, 12, ANY)).unwrap().port.after.is_empty());
+        assert_eq!(groups.leave(KEY, (1, 10)).unwrap().port.after, [1, 2]);
+        assert_eq!(groups.leave(KEY, (1, 10)), None, "left already");
+        assert_eq!(groups.leave(KEY, (1, 11)).unwrap().port.after, [2]);
+        assert!(groups.leave(KEY, (2, 12)).unwrap().port.after.is_empty());
         assert!(groups.members.is_empty() && groups.of_claims.is_empty() && groups.of_lanes.is_empty());
     }
 
@@ -239,16 +248,16 @@ mod tests {
         let mut groups = Groups::default();
         let other = GroupKey { group: Endpoint::new(GROUP, 5001), ..KEY };
         let elsewhere = GroupKey { interface: 4, ..KEY };
-        assert_eq!(groups.join(KEY, (1, 10, ANY)).unwrap().any_port.after, [1]);
-        let second = groups.join(other, (1, 11, ANY)).unwrap().any_port;
+        assert_eq!(groups.join(KEY, (1, 10)).unwrap().any_port.after, [1]);
+        let second = groups.join(other, (1, 11)).unwrap().any_port;
         assert_eq!((second.key.group.port, second.before, second.after), (0, vec![1], vec![1]));
-        assert_eq!(groups.join(other, (2, 12, ANY)).unwrap().any_port.after, [1, 2]);
-        assert_eq!(groups.join(other, (2, 12, ANY)).unwrap().any_port.after, [1, 2], "the same one again");
-        assert_eq!(groups.join(elsewhere, (3, 13, ANY)).unwrap().any_port.after, [3]);
-        assert_eq!(groups.leave(KEY, (1, 10, ANY)).unwrap().any_port.after, [1, 2]);
-        assert_eq!(groups.leave(other, (2, 12, ANY)).unwrap().any_port.after, [1]);
-        assert!(groups.leave(other, (1, 11, ANY)).unwrap().any_port.after.is_empty());
-        assert!(groups.leave(elsewhere, (3, 13, ANY)).unwrap().any_port.after.is_empty());
+        assert_eq!(groups.join(other, (2, 12)).unwrap().any_port.after, [1, 2]);
+        assert_eq!(groups.join(other, (2, 12)).unwrap().any_port.after, [1, 2], "the same one again");
+        assert_eq!(groups.join(elsewhere, (3, 13)).unwrap().any_port.after, [3]);
+        assert_eq!(groups.leave(KEY, (1, 10)).unwrap().any_port.after, [1, 2]);
+        assert_eq!(groups.leave(other, (2, 12)).unwrap().any_port.after, [1]);
+        assert!(groups.leave(other, (1, 11)).unwrap().any_port.after.is_empty());
+        assert!(groups.leave(elsewhere, (3, 13)).unwrap().any_port.after.is_empty());
         assert!(groups.any_port.is_empty());
     }
 
@@ -256,9 +265,9 @@ mod tests {
     fn members_are_bounded() {
         let mut groups = Groups::default();
         for lane in 0..MAX_MEMBERS as u32 {
-            groups.join(KEY, (lane, u64::from(lane), ANY)).unwrap();
+            groups.join(KEY, (lane, u64::from(lane))).unwrap();
         }
-        assert_eq!(groups.join(KEY, (99, 99, ANY)), None);
+        assert_eq!(groups.join(KEY, (99, 99)), None);
     }
 
     /// Runs a filter on a datagram as the kernel would, as far as these programs need it.
@@ -279,6 +288,7 @@ mod tests {
                 }
                 LOAD_BYTE => a = u32::from(ip[(i.k - IP_HEADER) as usize]),
                 AND => a &= i.k,
+                JUMP => at += i.k as usize,
                 JUMP_EQUAL => at += usize::from(if a == i.k { i.jt } else { i.jf }),
                 RETURN => return i.k,
                 other => panic!("{other:#x}"),
@@ -299,32 +309,42 @@ mod tests {
     }
 
     #[test]
-    fn only_the_groups_by_accelerated_interfaces_are_dropped() {
+    fn only_joined_groups_are_dropped_where_they_were_joined() {
         let other = Address::v4([239, 1, 1, 2]);
         let six = Address([0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x12, 0x34]);
         let mut six_other = six;
         six_other.0[15] = 0x35;
-        let program = filter(&[GROUP, six, Address::v4([239, 9, 9, 9])], &[3, 4]).unwrap();
-        for interface in [3, 4] {
-            assert_eq!(run(&program, false, interface, &ip_to(GROUP)), 0);
-            assert_eq!(run(&program, false, interface, &ip_to(six)), 0);
-            assert_eq!(run(&program, false, interface, &ip_to(Address::v4([239, 9, 9, 9]))), 0);
-            assert_eq!(run(&program, false, interface, &ip_to(other)), EVERYTHING);
-            assert_eq!(run(&program, false, interface, &ip_to(six_other)), EVERYTHING);
+        let program = filter(&[(GROUP, 3), (six, 3), (GROUP, 4), (other, 4), (six, 5)]).unwrap();
+        let heard = |interface, group| run(&program, false, interface, &ip_to(group)) != 0;
+        for (interface, group, passes) in [
+            (3, GROUP, false),
+            (3, six, false),
+            (3, other, true),
+            (3, six_other, true),
+            (4, GROUP, false),
+            (4, other, false),
+            (4, six, true),
+            (5, GROUP, true),
+            (5, six, false),
+            (1, GROUP, true),
+            (1, six, true),
+        ] {
+            assert_eq!(heard(interface, group), passes, "{group} by {interface}");
         }
-        assert_eq!(run(&program, false, 1, &ip_to(GROUP)), EVERYTHING, "an interface without a lane");
         for group in [GROUP, six] {
             assert_eq!(run(&program, true, 3, &ip_to(group)), EVERYTHING, "looped back: the kernel alone has it");
         }
-        assert_eq!(filter(&[], &[3]), None);
+        assert_eq!(filter(&[]), None);
         // The kernel accepts it, also at its largest.
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         attach_filter(socket.as_fd(), &program).unwrap();
-        let many: Vec<_> = (0..MAX_FILTERED as u8).map(|n| Address::v4([239, 0, 0, n])).collect();
-        let interfaces: Vec<_> = (1..=MAX_FILTERED as u32).collect();
-        let program = filter(&many, &interfaces).unwrap();
+        let many: Vec<_> = (0..MAX_FILTERED as u8)
+            .map(|n| (Address([0xff, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, n]), u32::from(n) + 1))
+            .collect();
+        let program = filter(&many).unwrap();
         attach_filter(socket.as_fd(), &program).unwrap();
-        assert_eq!(run(&program, false, 32, &ip_to(many[31])), 0);
-        assert_eq!(run(&program, false, 33, &ip_to(many[31])), EVERYTHING);
+        assert_eq!(run(&program, false, 64, &ip_to(many[63].0)), 0);
+        assert_eq!(run(&program, false, 63, &ip_to(many[63].0)), EVERYTHING);
+        assert_eq!(filter(&[many, vec![(GROUP, 1)]].concat()), None);
     }
 }

@@ -42,8 +42,8 @@ pub(crate) fn handle(
         },
         Request::Convert { claim, remotes, more } => service.convert(id, claim.0, &remotes, more),
         Request::Release { parts } => service.release(id, &parts),
-        Request::Join { claim, membership } => service.join(id, claim.0, &membership),
-        Request::Leave { claim, membership } => service.leave(id, claim.0, &membership),
+        Request::Join { claim, group } => service.join(id, claim.0, group),
+        Request::Leave { claim, group } => service.leave(id, claim.0, group),
         Request::Resolve { destination, source, interface } => {
             service.resolve(id, Query { destination, source, interface })
         }

@@ -5,12 +5,12 @@ mod common;
 use common::{Client, LaneOf, Wire, World, checksum, skipped, until, within};
 use std::net::{IpAddr, UdpSocket};
 use std::time::{Duration, Instant};
-use tickwire_link::control::{Claim, CountersOf, Membership, Reply, Request};
+use tickwire_link::control::{Claim, CountersOf, Reply, Request};
 use tickwire_service::Attach;
 use tickwire_stack::Stack;
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::ids::UdpId;
-use tickwire_stack::udp::UdpOptions;
+use tickwire_stack::udp::{GroupFilter, UdpOptions};
 
 /// What the BPF programs copy in a second without knowing who it is for.
 const MOST_EARLY: u64 = 512;
@@ -108,7 +108,7 @@ struct Member {
     stack: Stack<'static>,
     socket: UdpSocket,
     claim: Claim,
-    membership: Membership,
+    group: IpAddr,
     id: UdpId,
 }
 
@@ -123,13 +123,16 @@ impl Member {
         let claim = client.claim_bound(&socket).unwrap();
         let id = stack.udp_open(UdpOptions::default()).unwrap();
         stack.udp_bind(id, Endpoint::new(any.into(), port)).unwrap();
-        let membership = Membership { group: to.into(), source: any.into(), interface };
         if to.is_multicast() {
-            let (reply, _) = client.request(&Request::Join { claim, membership }, &[]);
-            assert!(matches!(reply, Reply::Done), "{reply:?}");
-            stack.udp_join(id, to.into(), None).unwrap();
+            match to {
+                IpAddr::V4(group) => socket.join_multicast_v4(&group, &world.pair.a_v4().parse().unwrap()).unwrap(),
+                IpAddr::V6(group) => socket.join_multicast_v6(&group, interface).unwrap(),
+            }
+            let (reply, _) = client.request(&Request::Join { claim, group: to.into() }, &[]);
+            assert!(matches!(reply, Reply::Joined { .. }), "{reply:?}");
+            stack.udp_set_filter(id, &GroupFilter::all(to.into())).unwrap();
         }
-        Self { client, lane, stack, socket, claim, membership, id }
+        Self { client, lane, stack, socket, claim, group: to, id }
     }
 
     fn hears(&mut self, what: &str) -> Vec<u8> {
@@ -148,7 +151,7 @@ impl Member {
     }
 
     fn leave(&mut self) {
-        let leave = Request::Leave { claim: self.claim, membership: self.membership };
+        let leave = Request::Leave { claim: self.claim, group: self.group.into() };
         assert!(matches!(self.client.request(&leave, &[]).0, Reply::Done));
     }
 

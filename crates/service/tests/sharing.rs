@@ -7,13 +7,13 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
-use tickwire_link::control::{Claim, CountersOf, Membership, Reason, Reply, Request};
+use tickwire_link::control::{Claim, CountersOf, Reason, Reply, Request};
 use tickwire_link::sys_packet::PacketSender;
 use tickwire_service::Attach;
 use tickwire_stack::Stack;
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::ids::UdpId;
-use tickwire_stack::udp::UdpOptions;
+use tickwire_stack::udp::{GroupFilter, UdpOptions};
 
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
 
@@ -45,7 +45,6 @@ fn every_member_hears(attach: Attach) {
     }
     let mut world = World::new(attach);
     let group = Endpoint::new(GROUP.into(), 5000);
-    let membership = Membership { group: group.address, source: Address::ANY_V4, interface: 0 };
     world.pair.a.run(&["ip", "route", "add", "239.0.0.0/8", "dev", "eth0"]).unwrap();
     world.pair.b.run(&["ip", "route", "add", "239.0.0.0/8", "dev", "eth0"]).unwrap();
     let kernel = member(&world);
@@ -54,11 +53,11 @@ fn every_member_hears(attach: Attach) {
             let (mut client, lane, mut stack) = world.program();
             let socket = member(&world);
             let claim = client.claim_bound(&socket).unwrap();
-            let (reply, _) = client.request(&Request::Join { claim, membership }, &[]);
-            assert!(matches!(reply, Reply::Done), "{reply:?}");
+            let (reply, _) = client.request(&Request::Join { claim, group: group.address }, &[]);
+            assert!(matches!(reply, Reply::Joined { interfaces } if interfaces.as_slice().len() == 1), "{reply:?}");
             let id = stack.udp_open(UdpOptions::default()).unwrap();
             stack.udp_bind(id, Endpoint::new(Address::ANY_V4, 5000)).unwrap();
-            stack.udp_join(id, group.address, None).unwrap();
+            stack.udp_set_filter(id, &GroupFilter::all(group.address)).unwrap();
             (client, lane, stack, socket, claim, id)
         })
         .collect();
@@ -78,7 +77,7 @@ fn every_member_hears(attach: Attach) {
         common::until("the kernel's member hears it", || kernel.recv(&mut buffer).is_ok_and(|n| n == payload.len()));
     }
     let (client, lane, stack, socket, claim, id) = &mut programs[0];
-    assert!(matches!(client.request(&Request::Leave { claim: *claim, membership }, &[]).0, Reply::Done));
+    assert!(matches!(client.request(&Request::Leave { claim: *claim, group: group.address }, &[]).0, Reply::Done));
     sender.send_to(b"later", (GROUP, 5000)).unwrap();
     common::until("who left the lane's group hears by the kernel", || {
         lane.turn(stack);
@@ -144,7 +143,8 @@ fn memberships_are_limited_and_what_is_left_is_free_again() {
     let config = "[limits]\nmemberships = 4\nmemberships_per_user = 3\nmemberships_per_lane = 2\n";
     let world = World::with(Attach::Tc, config);
     world.pair.a.run(&["ip", "route", "add", "239.0.0.0/8", "dev", "eth0"]).unwrap();
-    let membership = |n: u8| Membership { group: Address::v4([239, 1, 2, n]), source: Address::ANY_V4, interface: 0 };
+    let group = |n: u8| Ipv4Addr::new(239, 1, 2, n);
+    let own: Ipv4Addr = world.pair.a_v4().parse().unwrap();
     let program = |mut client: common::Client| {
         let lane = client.hello().unwrap();
         let socket = member(&world);
@@ -152,13 +152,14 @@ fn memberships_are_limited_and_what_is_left_is_free_again() {
         (client, lane, socket, claim)
     };
     type Program = (common::Client, LaneOf, UdpSocket, Claim);
-    let join = |(client, _, _, claim): &mut Program, n| match client
-        .request(&Request::Join { claim: *claim, membership: membership(n) }, &[])
-        .0
-    {
-        Reply::Done => None,
-        Reply::Refused { reason, .. } => Some(reason),
-        other => panic!("{other:?}"),
+    let join = |(client, _, socket, claim): &mut Program, n| {
+        // It may be a member already.
+        let _ = socket.join_multicast_v4(&group(n), &own);
+        match client.request(&Request::Join { claim: *claim, group: group(n).into() }, &[]).0 {
+            Reply::Joined { .. } => None,
+            Reply::Refused { reason, .. } => Some(reason),
+            other => panic!("{other:?}"),
+        }
     };
     let (mut first, mut second) = (program(world.client()), program(world.client()));
     let mut third = program(common::Client::as_user(&world, 65_534));
@@ -169,7 +170,7 @@ fn memberships_are_limited_and_what_is_left_is_free_again() {
     assert_eq!(join(&mut third, 1), None);
     assert_eq!(join(&mut third, 2), Some(Reason::MembershipLimit));
     let (client, _, _, claim) = &mut first;
-    let leave = Request::Leave { claim: *claim, membership: membership(1) };
+    let leave = Request::Leave { claim: *claim, group: group(1).into() };
     for _ in 0..2 {
         assert!(matches!(client.request(&leave, &[]).0, Reply::Done));
     }

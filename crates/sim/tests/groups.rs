@@ -2,13 +2,13 @@
 
 mod common;
 
-use common::{counter, open, open_with, received, send};
+use common::{counter, open, received, send};
 use tickwire_sim::Pair;
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::path::{PathInfo, PathState, Query};
 use tickwire_stack::time::Span;
-use tickwire_stack::udp::UdpOptions;
-use tickwire_stack::{Error, UdpId};
+use tickwire_stack::udp::GroupFilter;
+use tickwire_stack::{Error, Limits, UdpId};
 
 const GROUP: Address = Address::v4([239, 1, 2, 3]);
 const OTHER: Address = Address::v4([239, 1, 2, 4]);
@@ -44,9 +44,10 @@ fn every_member_gets_its_own_copy() {
     let (from, _) = sender(&mut pair);
     let members: Vec<UdpId> = (0..3).map(|_| open(&mut pair, 1, Address::ANY_V4, 5000)).collect();
     for &member in &members {
-        pair.stack(1).udp_join(member, GROUP, None).unwrap();
+        pair.stack(1).udp_set_filter(member, &GroupFilter::all(GROUP)).unwrap();
     }
     let bound_to_group = open(&mut pair, 1, GROUP, 5000);
+    pair.stack(1).udp_set_filter(bound_to_group, &GroupFilter::all(GROUP)).unwrap();
     let other_port = open(&mut pair, 1, Address::ANY_V4, 5001);
     let long = common::pattern(4000, 1);
     say(&mut pair, from, GROUP, &long);
@@ -57,19 +58,19 @@ fn every_member_gets_its_own_copy() {
     assert_eq!(pair.frames_held(1), 0);
 }
 
+/// What other sockets have joined is heard by the host's socket (`IP_MULTICAST_ALL`), and not twice.
 #[test]
-fn a_group_that_was_not_joined_is_taken_only_if_the_program_did_not_forbid_it() {
+fn a_group_that_was_not_joined_is_not_taken() {
     let mut pair = Pair::seeded(1);
     let (from, _) = sender(&mut pair);
-    let lax = open(&mut pair, 1, Address::ANY_V4, 5000);
-    let strict = UdpOptions { multicast_all: false, ..UdpOptions::default() };
-    let strict = open_with(&mut pair, 1, Address::ANY_V4, 5000, strict);
-    pair.stack(1).udp_join(strict, GROUP, None).unwrap();
+    let without = open(&mut pair, 1, Address::ANY_V4, 5000);
+    let member = open(&mut pair, 1, Address::ANY_V4, 5000);
+    pair.stack(1).udp_set_filter(member, &GroupFilter::all(GROUP)).unwrap();
     say(&mut pair, from, GROUP, b"1");
     say(&mut pair, from, OTHER, b"2");
-    assert_eq!(received(&mut pair, 1, lax).len(), 2);
-    assert_eq!(received(&mut pair, 1, strict), [b"1"]);
-    assert_eq!(counter(&mut pair, 1, "UdpFiltered"), 1);
+    assert_eq!(received(&mut pair, 1, without).len(), 0);
+    assert_eq!(received(&mut pair, 1, member), [b"1"]);
+    assert_eq!(counter(&mut pair, 1, "UdpFiltered"), 3);
 }
 
 /// RFC 3678 §3.
@@ -79,26 +80,34 @@ fn source_filters_are_obeyed() {
     let (from, source) = sender(&mut pair);
     let elsewhere = Address::v4([10, 0, 0, 77]);
     let id = open(&mut pair, 1, Address::ANY_V4, 5000);
-    let heard = |pair: &mut Pair| {
-        say(pair, from, GROUP, b"x");
-        !received(pair, 1, id).is_empty()
-    };
-    pair.stack(1).udp_join(id, GROUP, Some(elsewhere)).unwrap();
-    assert!(!heard(&mut pair), "joined for another source");
-    pair.stack(1).udp_join(id, GROUP, Some(source)).unwrap();
-    assert!(heard(&mut pair));
-    assert_eq!(pair.stack(1).udp_join(id, GROUP, Some(source)), Err(Error::AddressInUse));
-    pair.stack(1).udp_leave(id, GROUP, Some(source)).unwrap();
-    assert!(!heard(&mut pair));
-    pair.stack(1).udp_leave(id, GROUP, None).unwrap();
-    assert_eq!(pair.stack(1).udp_leave(id, GROUP, None), Err(Error::Invalid));
-    pair.stack(1).udp_join(id, GROUP, None).unwrap();
-    assert!(heard(&mut pair));
-    pair.stack(1).udp_block_source(id, GROUP, source, true).unwrap();
-    assert!(!heard(&mut pair));
-    pair.stack(1).udp_block_source(id, GROUP, source, false).unwrap();
-    assert!(heard(&mut pair));
-    assert_eq!(pair.stack(1).udp_join(id, source, None), Err(Error::Invalid));
+    for (exclude, sources, heard) in [
+        (false, &[elsewhere][..], false),
+        (false, &[elsewhere, source], true),
+        (false, &[], false),
+        (true, &[], true),
+        (true, &[source], false),
+        (true, &[elsewhere], true),
+    ] {
+        let filter = GroupFilter { group: GROUP, interface: 0, exclude, sources };
+        pair.stack(1).udp_set_filter(id, &filter).unwrap();
+        say(&mut pair, from, GROUP, b"x");
+        assert_eq!(!received(&mut pair, 1, id).is_empty(), heard, "{filter:?}");
+    }
+    assert_eq!(pair.stack(1).udp_set_filter(id, &GroupFilter::all(source)), Err(Error::Invalid));
+}
+
+/// What there is no room for changes nothing.
+#[test]
+fn a_filter_that_is_too_long_leaves_the_one_that_was_there() {
+    let mut pair = Pair::seeded(1);
+    let (from, source) = sender(&mut pair);
+    let id = open(&mut pair, 1, Address::ANY_V4, 5000);
+    pair.stack(1).udp_set_filter(id, &GroupFilter::all(GROUP)).unwrap();
+    let many = vec![source; Limits::DEFAULT.groups as usize + 1];
+    let filter = GroupFilter { group: GROUP, interface: 0, exclude: true, sources: &many };
+    assert_eq!(pair.stack(1).udp_set_filter(id, &filter), Err(Error::NoBuffers));
+    say(&mut pair, from, GROUP, b"x");
+    assert_eq!(received(&mut pair, 1, id), [b"x"]);
 }
 
 /// RFC 4291 §2.7.
@@ -121,7 +130,7 @@ fn ipv6_groups_work_alike() {
     pair.stack(0).path_set(info, now);
     let from = open(&mut pair, 0, Address::ANY, 1000);
     let id = open(&mut pair, 1, Address::ANY, 5000);
-    pair.stack(1).udp_join(id, group, None).unwrap();
+    pair.stack(1).udp_set_filter(id, &GroupFilter::all(group)).unwrap();
     say(&mut pair, from, group, b"six");
     assert_eq!(received(&mut pair, 1, id), [b"six"]);
 }

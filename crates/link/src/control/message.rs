@@ -113,18 +113,8 @@ field_struct!(EphemeralPort { claim, port });
 /// The ports of one answer to [`Request::Ports`].
 pub type EphemeralPorts = List<EphemeralPort, 16>;
 
-/// Membership in a multicast group, as [`Request::Join`] asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Membership {
-    /// The group.
-    pub group: Address,
-    /// Only from this source; unspecified: from any (less those excluded by the program's own filter, which the stack applies).
-    pub source: Address,
-    /// The interface on which it was joined; 0: the one of the group's route.
-    pub interface: u32,
-}
-
-field_struct!(Membership { group, source, interface });
+/// The interfaces on which a lane has a group.
+pub type Interfaces = List<u32, 32>;
 
 /// A list of figures; what each means depends on what was asked for (see [`CountersOf`]).
 pub type Figures = List<u64, 96>;
@@ -249,20 +239,20 @@ messages! {
         /// What.
         parts: Parts,
     };
-    /// A UDP socket joined a group (the kernel has joined already, through the claim's socket). Answered by [`Reply::Done`] or
-    /// [`Reply::Refused`].
+    /// A UDP socket has joined a group, or left it, on some interface: the service reads from the claim's socket where it is a member, and
+    /// copies the group's datagrams to the lane from there. Answered by [`Reply::Joined`] or, if the group is left to the kernel, by [`Reply::Refused`].
     Join = 6 [0] {
         /// The socket's claim.
         claim: Claim,
-        /// What it joined.
-        membership: Membership,
+        /// The group.
+        group: Address,
     };
-    /// It left. Answered by [`Reply::Done`].
+    /// The group is left to the kernel, wherever the socket is a member. Answered by [`Reply::Done`].
     Leave = 7 [0] {
         /// The socket's claim.
         claim: Claim,
-        /// What it left.
-        membership: Membership,
+        /// The group.
+        group: Address,
     };
     /// How is this destination reached? Answered by [`Reply::Path`]; changes are then pushed for as long as the lane lives.
     Resolve = 8 [0] {
@@ -405,6 +395,11 @@ messages! {
         /// The ports.
         ports: EphemeralPorts,
     };
+    /// The lane has the group now by these interfaces; the kernel delivers the rest.
+    Joined = 14 [0] {
+        /// Their indices; none if the socket is a member on no accelerated one.
+        interfaces: Interfaces,
+    };
 }
 
 messages! {
@@ -480,7 +475,7 @@ mod tests {
 
     #[test]
     fn requests_go_there_and_back() {
-        let membership = Membership { group: Address::v4([239, 1, 1, 1]), source: Address::ANY_V4, interface: 2 };
+        let group = Address::v4([239, 1, 1, 1]);
         let claim = Claim(9);
         for (request, descriptors) in [
             (Request::Hello { program: Name::new("nginx"), layout: 5 }, 0),
@@ -488,8 +483,8 @@ mod tests {
             (Request::Claim { kind: ClaimKind::Flow, remote: PEER }, 1),
             (Request::Convert { claim, remotes: Remotes::new(&[PEER; 40]), more: true }, 0),
             (Request::Release { parts: Parts::new(&[Part { claim, remote: PEER }; 40]) }, 0),
-            (Request::Join { claim, membership }, 0),
-            (Request::Leave { claim, membership }, 0),
+            (Request::Join { claim, group }, 0),
+            (Request::Leave { claim, group }, 0),
             (Request::Resolve { destination: PEER.address, source: Address::ANY, interface: 0 }, 0),
             (Request::ListLanes { after: 0 }, 0),
             (Request::ListInterfaces { after: 0 }, 0),
@@ -544,6 +539,7 @@ mod tests {
             (Reply::Counters { figures: Box::new(Figures::new(&[u64::MAX; Figures::MAX])) }, 0),
             (Reply::Capturing, 1),
             (Reply::Ports { namespace: 1, source: PEER.address, ports }, 0),
+            (Reply::Joined { interfaces: Interfaces::new(&[2, 3]) }, 0),
         ] {
             goes_back(&reply, descriptors);
         }

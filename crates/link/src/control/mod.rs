@@ -17,8 +17,8 @@ pub use channel::{Channel, Descriptors, Incoming, MAX_DESCRIPTORS};
 pub use codec::{MAX_MESSAGE, MAX_REQUEST, Malformed, VERSION};
 pub use list::List;
 pub use message::{
-    Accelerated, AttachMode, Claim, ClaimKind, CountersOf, EphemeralPort, EphemeralPorts, Figures, Held, LaneInfo,
-    Membership, MessageTo, Part, Parts, Push, Remotes, Reply, Request, Token,
+    Accelerated, AttachMode, Claim, ClaimKind, CountersOf, EphemeralPort, EphemeralPorts, Figures, Held, Interfaces,
+    LaneInfo, MessageTo, Part, Parts, Push, Remotes, Reply, Request, Token,
 };
 pub use name::Name;
 pub use reason::Reason;

@@ -1,21 +1,27 @@
-//! Multicast memberships: the kernel joins through the kernel socket; the lane is told, so that it gets the group's datagrams too.
+//! Multicast memberships. The kernel socket behind a descriptor is where they are: an option about them goes there first, and what has become of
+//! the group is then read from there, by the service (on which interfaces) and here (from which sources). The lane takes what the socket
+//! has joined on accelerated interfaces, the kernel delivers everything else: other interfaces, groups that only other sockets have
+//! joined (`IP_MULTICAST_ALL`), and what the lane has no room for.
 
-use crate::base::errno::{Errno, Result};
+use crate::base::errno::Result;
 use crate::base::locked::{Lock, Locked};
+use crate::c::sys;
 use crate::lane::Lane;
 use crate::table::desc::flag;
 use core::ffi::c_int;
-use tickwire_link::control::{Claim, Membership, Reason, Reply, Request};
+use tickwire_link::control::{Claim, Interfaces, Reason, Reply, Request};
+use tickwire_link::group_filter::{self, MCAST_MSFILTER, SourceFilter};
 use tickwire_stack::UdpId;
-use tickwire_stack::addr::{Address, Endpoint};
+use tickwire_stack::addr::Address;
+use tickwire_stack::udp::GroupFilter;
 
-/// Memberships of sockets of this process, by description: to be told again when the port is claimed later than the group was joined.
+/// Groups that sockets of this process have joined, by description: to be told again when the port is claimed later than the group was joined.
 static JOINED: Lock<Joined> = Lock::new(Vec::new());
 
-/// Memberships, by description.
-pub(crate) type Joined = Vec<(u32, Membership)>;
+/// Groups, by description.
+pub(crate) type Joined = Vec<(u32, Address)>;
 
-/// The memberships, locked; also held across fork.
+/// The groups, locked; also held across fork.
 pub(crate) fn joined() -> Locked<'static, Joined> {
     JOINED.lock()
 }
@@ -25,101 +31,42 @@ pub(crate) fn abandon() -> bool {
     JOINED.try_lock().map(|mut joined| joined.clear()).is_some()
 }
 
-/// What an option does to the memberships.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Change {
-    Join(Membership),
-    Leave(Membership),
-    Block(Membership, bool),
-}
-
 fn v4(bytes: &[u8], at: usize) -> Option<Address> {
     bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map(Address::v4)
 }
 
-fn v6(bytes: &[u8], at: usize) -> Option<Address> {
-    bytes.get(at..at + 16).and_then(|b| b.try_into().ok()).map(Address)
-}
-
-fn number(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map(u32::from_ne_bytes)
-}
-
-/// The address in a `sockaddr_storage`.
-fn storage(bytes: &[u8], at: usize) -> Option<Address> {
-    match crate::c::name::Name::parse(bytes.get(at..at + 28)?) {
-        crate::c::name::Name::Inet { endpoint: Endpoint { address, .. }, .. } => Some(address),
-        _ => None,
-    }
-}
-
-/// Reads the options of RFC 3678 and their older kin.
-fn change(level: c_int, name: c_int, value: &[u8]) -> Option<Change> {
-    let of = |group, source, interface| Membership { group, source, interface };
-    let change = match (level, name) {
-        (libc::IPPROTO_IP, libc::IP_ADD_MEMBERSHIP | libc::IP_DROP_MEMBERSHIP) => {
-            // `struct ip_mreqn` has an interface number behind `struct ip_mreq`.
-            let membership = of(v4(value, 0)?, Address::ANY, number(value, 8).unwrap_or(0));
-            if name == libc::IP_ADD_MEMBERSHIP { Change::Join(membership) } else { Change::Leave(membership) }
-        }
+/// The group that an option is about (RFC 3678 and the older ones), and whether the socket can be a member afterwards.
+fn group_of(level: c_int, name: c_int, value: &[u8]) -> Option<(Address, bool)> {
+    let group = match (level, name) {
+        // The group comes first in all of these structures.
         (
             libc::IPPROTO_IP,
-            libc::IP_ADD_SOURCE_MEMBERSHIP
+            libc::IP_ADD_MEMBERSHIP
+            | libc::IP_DROP_MEMBERSHIP
+            | libc::IP_ADD_SOURCE_MEMBERSHIP
             | libc::IP_DROP_SOURCE_MEMBERSHIP
             | libc::IP_BLOCK_SOURCE
-            | libc::IP_UNBLOCK_SOURCE,
-        ) => {
-            let membership = of(v4(value, 0)?, v4(value, 8)?, 0);
-            match name {
-                libc::IP_ADD_SOURCE_MEMBERSHIP => Change::Join(membership),
-                libc::IP_DROP_SOURCE_MEMBERSHIP => Change::Leave(membership),
-                _ => Change::Block(membership, name == libc::IP_BLOCK_SOURCE),
-            }
-        }
-        (libc::IPPROTO_IPV6, libc::IPV6_ADD_MEMBERSHIP) => {
-            Change::Join(of(v6(value, 0)?, Address::ANY, number(value, 16)?))
-        }
-        (libc::IPPROTO_IPV6, libc::IPV6_DROP_MEMBERSHIP) => {
-            Change::Leave(of(v6(value, 0)?, Address::ANY, number(value, 16)?))
-        }
-        (libc::IPPROTO_IP | libc::IPPROTO_IPV6, MCAST_JOIN_GROUP | MCAST_LEAVE_GROUP) => {
-            let membership = of(storage(value, 8)?, Address::ANY, number(value, 0)?);
-            if name == MCAST_JOIN_GROUP { Change::Join(membership) } else { Change::Leave(membership) }
-        }
+            | libc::IP_UNBLOCK_SOURCE
+            | libc::IP_MSFILTER,
+        ) => v4(value, 0)?,
+        (libc::IPPROTO_IPV6, libc::IPV6_ADD_MEMBERSHIP | libc::IPV6_DROP_MEMBERSHIP) => Address(*value.first_chunk()?),
         (
             libc::IPPROTO_IP | libc::IPPROTO_IPV6,
-            MCAST_BLOCK_SOURCE | MCAST_UNBLOCK_SOURCE | MCAST_JOIN_SOURCE_GROUP | MCAST_LEAVE_SOURCE_GROUP,
-        ) => {
-            let membership = of(storage(value, 8)?, storage(value, 136)?, number(value, 0)?);
-            match name {
-                MCAST_JOIN_SOURCE_GROUP => Change::Join(membership),
-                MCAST_LEAVE_SOURCE_GROUP => Change::Leave(membership),
-                _ => Change::Block(membership, name == MCAST_BLOCK_SOURCE),
-            }
-        }
+            libc::MCAST_JOIN_GROUP
+            | libc::MCAST_LEAVE_GROUP
+            | libc::MCAST_JOIN_SOURCE_GROUP
+            | libc::MCAST_LEAVE_SOURCE_GROUP
+            | libc::MCAST_BLOCK_SOURCE
+            | libc::MCAST_UNBLOCK_SOURCE
+            | MCAST_MSFILTER,
+        ) => group_filter::group(value)?,
         _ => return None,
     };
-    Some(change)
-}
-
-const MCAST_JOIN_GROUP: c_int = 42;
-const MCAST_BLOCK_SOURCE: c_int = 43;
-const MCAST_UNBLOCK_SOURCE: c_int = 44;
-const MCAST_LEAVE_GROUP: c_int = 45;
-const MCAST_JOIN_SOURCE_GROUP: c_int = 46;
-const MCAST_LEAVE_SOURCE_GROUP: c_int = 47;
-
-/// The address by which the older IPv4 options name the interface; `None` if there is none, or the interface's number beside it.
-fn interface_address(level: c_int, name: c_int, value: &[u8]) -> Option<Address> {
-    let old = level == libc::IPPROTO_IP
-        && matches!(
-            name,
-            libc::IP_ADD_MEMBERSHIP
-                | libc::IP_DROP_MEMBERSHIP
-                | libc::IP_ADD_SOURCE_MEMBERSHIP
-                | libc::IP_DROP_SOURCE_MEMBERSHIP
-        );
-    v4(value, 4).filter(|address| old && !address.is_unspecified())
+    let left = match level {
+        libc::IPPROTO_IP => matches!(name, libc::IP_DROP_MEMBERSHIP | libc::MCAST_LEAVE_GROUP),
+        _ => matches!(name, libc::IPV6_DROP_MEMBERSHIP | libc::MCAST_LEAVE_GROUP),
+    };
+    Some((group, !left))
 }
 
 /// The interface that has an address. The kernel's own rule: a group is reached by the interface of the source address, without a route.
@@ -132,59 +79,85 @@ pub(crate) fn interface_with(lane: &'static Lane, group: Address, source: Addres
     told.unwrap_or(0)
 }
 
-/// Before the kernel does it: refuses a membership for which the lane has no room. The socket would have joined, and hear nothing.
-pub(crate) fn check_room(lane: &'static Lane, level: c_int, name: c_int, value: &[u8]) -> Result<()> {
-    match change(level, name, value) {
-        // As the kernel when its own limit is reached (`net.ipv4.igmp_max_memberships`).
-        Some(Change::Join(_) | Change::Block(_, true)) => match lane.with(|access| Ok(access.stack.udp_may_join())) {
-            Ok(false) => Err(Errno(libc::ENOBUFS)),
-            _ => Ok(()),
-        },
-        _ => Ok(()),
-    }
-}
-
-/// After the kernel has done it: tells stack and service. Says whether the option was about memberships.
-pub(crate) fn set(lane: &'static Lane, _fd: c_int, index: u32, level: c_int, name: c_int, value: &[u8]) -> bool {
-    let Some(mut change) = change(level, name, value) else { return false };
-    if let Change::Join(m) | Change::Leave(m) = &mut change
-        && m.interface == 0
-        && let Some(address) = interface_address(level, name, value)
-    {
-        m.interface = interface_with(lane, m.group, address);
-    }
-    let source = |m: &Membership| Some(m.source).filter(|s| !s.is_unspecified());
-    let _ = lane.with(|access| {
-        let id: UdpId = access.descriptions().get(index).socket().try_into()?;
-        match change {
-            Change::Join(m) => access.stack.udp_join(id, m.group, source(&m))?,
-            Change::Leave(m) => access.stack.udp_leave(id, m.group, source(&m))?,
-            Change::Block(m, block) => access.stack.udp_block_source(id, m.group, m.source, block)?,
-        }
-        Ok(())
-    });
+/// After the kernel has taken an option: the lane follows. Says whether the option was about memberships.
+pub(crate) fn set(lane: &'static Lane, fd: c_int, index: u32, level: c_int, name: c_int, value: &[u8]) -> bool {
+    let Some((group, may_be_member)) = group_of(level, name, value) else { return false };
     let claim = claim_of(lane, index);
-    match change {
-        Change::Join(membership) => {
-            joined().push((index, membership));
-            if claim != 0 {
-                let _ = lane.ask(&Request::Join { claim: Claim(claim), membership }, None, |_| Ok(()));
-            }
-        }
-        Change::Leave(membership) => {
-            joined().retain(|(i, m)| *i != index || *m != membership);
-            if claim != 0 {
-                let _ = lane.ask(&Request::Leave { claim: Claim(claim), membership }, None, |_| Ok(()));
-            }
-        }
-        Change::Block(..) => {}
+    let mut list = joined();
+    let known = list.contains(&(index, group));
+    if may_be_member && !known {
+        list.push((index, group));
+    } else if !may_be_member && claim == 0 {
+        list.retain(|known| *known != (index, group));
+    }
+    drop(list);
+    if claim != 0 {
+        follow(lane, fd, index, claim, group, may_be_member);
     }
     true
 }
 
-/// The interface on which a socket of this process has joined a group, 0 if it is not known.
-pub(crate) fn interface_of(index: u32, group: Address) -> u32 {
-    joined().iter().find(|(i, m)| *i == index && m.group == group).map_or(0, |(_, m)| m.interface)
+/// Makes the lane's part of a group what the kernel socket says. `joins`: it should have one.
+fn follow(lane: &'static Lane, fd: c_int, index: u32, claim: u64, group: Address, joins: bool) {
+    let none = Interfaces::new(&[]);
+    let joined_at = lane.ask(&Request::Join { claim: Claim(claim), group }, None, |reply| match reply {
+        Reply::Joined { interfaces } => Ok(*interfaces),
+        _ => Err(Reason::BadRequest),
+    });
+    let (interfaces, mut reason) = match joined_at {
+        Ok(interfaces) if interfaces.as_slice().is_empty() => (none, Reason::Interface),
+        Ok(interfaces) => (interfaces, Reason::None),
+        Err(reason) => (none, reason),
+    };
+    if let Err(why) = take_filters(lane, fd, index, group, interfaces.as_slice()) {
+        let _ = lane.ask(&Request::Leave { claim: Claim(claim), group }, None, |_| Ok(()));
+        let _ = take_filters(lane, fd, index, group, &[]);
+        reason = why;
+    }
+    if interfaces.as_slice().is_empty() && !joins {
+        joined().retain(|known| *known != (index, group));
+    }
+    if joins && reason != Reason::None {
+        let _ = lane.with(|access| {
+            let id: UdpId = access.descriptions().get(index).socket().try_into()?;
+            access.stack.socket_row(id.into())?.reason.set(reason.code().into());
+            Ok(())
+        });
+    }
+}
+
+/// Gives the stack the filters of a kernel socket for a group, on these interfaces and no others.
+fn take_filters(
+    lane: &'static Lane,
+    fd: c_int,
+    index: u32,
+    group: Address,
+    interfaces: &[u32],
+) -> core::result::Result<(), Reason> {
+    let mut filters: Vec<(u32, SourceFilter)> = Vec::with_capacity(interfaces.len());
+    for &interface in interfaces {
+        filters.push((interface, filter_of(fd, group, interface).ok_or(Reason::Group)?));
+    }
+    let taken: Result<()> = lane.with(|access| {
+        let id: UdpId = access.descriptions().get(index).socket().try_into()?;
+        access.stack.udp_set_filter(id, &GroupFilter::none(group))?;
+        for (interface, SourceFilter { exclude, sources }) in &filters {
+            let (interface, exclude) = (*interface, *exclude);
+            access.stack.udp_set_filter(id, &GroupFilter { group, interface, exclude, sources })?;
+        }
+        Ok(())
+    });
+    taken.map_err(|_| Reason::LaneFull)
+}
+
+/// What a kernel socket wants of a group on an interface; `None` if that is too much for the lane.
+fn filter_of(fd: c_int, group: Address, interface: u32) -> Option<SourceFilter> {
+    let mut value = group_filter::question(group, interface);
+    match sys::option_bytes(fd, group_filter::level(group), MCAST_MSFILTER, &mut value) {
+        Ok(_) => group_filter::parse(&value),
+        // Another thread has left it since.
+        Err(_) => Some(SourceFilter { exclude: false, sources: Vec::new() }),
+    }
 }
 
 fn claim_of(lane: &'static Lane, index: u32) -> u64 {
@@ -197,10 +170,10 @@ fn claim_of(lane: &'static Lane, index: u32) -> u64 {
 }
 
 /// The port of a socket has been claimed: what it joined before is told.
-pub(crate) fn claimed(lane: &'static Lane, index: u32, claim: u64) {
-    let memberships: Vec<Membership> = joined().iter().filter(|(i, _)| *i == index).map(|(_, m)| *m).collect();
-    for membership in memberships {
-        let _ = lane.ask(&Request::Join { claim: Claim(claim), membership }, None, |_| Ok(()));
+pub(crate) fn claimed(lane: &'static Lane, fd: c_int, index: u32, claim: u64) {
+    let groups: Vec<Address> = joined().iter().filter(|(i, _)| *i == index).map(|(_, group)| *group).collect();
+    for group in groups {
+        follow(lane, fd, index, claim, group, true);
     }
 }
 
@@ -214,27 +187,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memberships_of_all_forms_are_read() {
+    fn the_group_of_all_forms_is_read() {
         let group = Address::v4([239, 1, 2, 3]);
         let mreq = [239, 1, 2, 3, 10, 0, 0, 1];
-        let want = Membership { group, source: Address::ANY, interface: 0 };
-        assert_eq!(change(libc::IPPROTO_IP, libc::IP_ADD_MEMBERSHIP, &mreq), Some(Change::Join(want)));
-        let mreqn = [&mreq[..], &7u32.to_ne_bytes()].concat();
-        let want = Membership { interface: 7, ..want };
-        assert_eq!(change(libc::IPPROTO_IP, libc::IP_DROP_MEMBERSHIP, &mreqn), Some(Change::Leave(want)));
         let source = [239, 1, 2, 3, 0, 0, 0, 0, 10, 0, 0, 9];
-        let want = Membership { group, source: Address::v4([10, 0, 0, 9]), interface: 0 };
-        assert_eq!(change(libc::IPPROTO_IP, libc::IP_ADD_SOURCE_MEMBERSHIP, &source), Some(Change::Join(want)));
-        assert_eq!(change(libc::IPPROTO_IP, libc::IP_BLOCK_SOURCE, &source), Some(Change::Block(want, true)));
-        assert_eq!(change(libc::IPPROTO_IP, libc::IP_ADD_MEMBERSHIP, &[1, 2]), None);
-        assert_eq!(change(libc::IPPROTO_IP, libc::IP_TTL, &mreq), None);
-    }
-    #[test]
-    fn the_older_options_name_the_interface_by_its_address() {
-        let mreq = [239, 1, 2, 3, 10, 0, 0, 1];
-        let named = interface_address(libc::IPPROTO_IP, libc::IP_ADD_MEMBERSHIP, &mreq);
-        assert_eq!(named, Some(Address::v4([10, 0, 0, 1])));
-        assert_eq!(interface_address(libc::IPPROTO_IP, libc::IP_DROP_MEMBERSHIP, &[239, 1, 2, 3, 0, 0, 0, 0]), None);
-        assert_eq!(interface_address(libc::IPPROTO_IP, libc::IP_TTL, &mreq), None);
+        let stored = group_filter::question(group, 7);
+        let ip = libc::IPPROTO_IP;
+        assert_eq!(group_of(ip, libc::IP_ADD_MEMBERSHIP, &mreq), Some((group, true)));
+        assert_eq!(group_of(ip, libc::IP_DROP_MEMBERSHIP, &mreq), Some((group, false)));
+        assert_eq!(group_of(ip, libc::IP_DROP_SOURCE_MEMBERSHIP, &source), Some((group, true)), "others may be left");
+        assert_eq!(group_of(ip, libc::MCAST_JOIN_GROUP, &stored), Some((group, true)));
+        assert_eq!(group_of(ip, libc::MCAST_LEAVE_GROUP, &stored), Some((group, false)));
+        assert_eq!(group_of(ip, MCAST_MSFILTER, &stored), Some((group, true)));
+        assert_eq!(group_of(ip, libc::IP_ADD_MEMBERSHIP, &[1, 2]), None);
+        assert_eq!(group_of(ip, libc::IP_TTL, &mreq), None);
+        let six = [[0xff_u8; 16].as_slice(), &7_u32.to_ne_bytes()].concat();
+        assert_eq!(group_of(libc::IPPROTO_IPV6, libc::IPV6_DROP_MEMBERSHIP, &six), Some((Address([0xff; 16]), false)));
+        assert_eq!(group_of(libc::IPPROTO_IPV6, libc::IP_ADD_MEMBERSHIP, &mreq), None);
     }
 }

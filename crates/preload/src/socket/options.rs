@@ -10,7 +10,7 @@ use crate::socket::kernel;
 use crate::socket::multicast;
 use crate::socket::ops;
 use crate::socket::tcp::{self, Stage};
-use crate::socket::treatment::{self, IPV6_MULTICAST_ALL, Treatment};
+use crate::socket::treatment::{self, Treatment};
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE};
 use crate::wait::Same;
@@ -50,9 +50,6 @@ pub(crate) fn program_sets(
             return Ok(());
         }
         _ => {}
-    }
-    if matches!(entry, Entry::Udp(_)) {
-        multicast::check_room(lane, level, name, value)?;
     }
     kernel()?;
     set(fd, level, name, value);
@@ -170,7 +167,7 @@ fn time_value(value: &[u8]) -> Option<Span> {
 fn set_udp(access: &mut Access<'_>, index: u32, level: c_int, name: c_int, number: c_int) -> Result<()> {
     let mut descriptions = access.descriptions();
     let description = descriptions.get(index);
-    let (id, v6): (UdpId, _) = (description.socket().try_into()?, description.has(flag::V6));
+    let id: UdpId = description.socket().try_into()?;
     let mut options: UdpOptions = access.stack.udp_options(id)?;
     let hops = |default| if number < 0 { default } else { number as u8 };
     match (level, name) {
@@ -194,10 +191,6 @@ fn set_udp(access: &mut Access<'_>, index: u32, level: c_int, name: c_int, numbe
                 libc::IP_PMTUDISC_PROBE => MtuDiscover::Probe,
                 _ => MtuDiscover::Want,
             };
-        }
-        (libc::IPPROTO_IP, libc::IP_MULTICAST_ALL) if v6 => options.mapped_multicast_all = number != 0,
-        (libc::IPPROTO_IP, libc::IP_MULTICAST_ALL) | (libc::IPPROTO_IPV6, IPV6_MULTICAST_ALL) => {
-            options.multicast_all = number != 0
         }
         (libc::IPPROTO_UDP, libc::UDP_SEGMENT) => options.segment = number as u16,
         _ => return Ok(()),

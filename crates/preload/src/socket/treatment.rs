@@ -8,6 +8,7 @@
 use crate::socket::via::SO_BINDTOIFINDEX;
 use core::ffi::c_int;
 use tickwire_link::control::Reason;
+use tickwire_link::group_filter::MCAST_MSFILTER;
 
 /// What becomes of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +123,7 @@ fn is_membership(name: c_int) -> bool {
             | libc::MCAST_LEAVE_SOURCE_GROUP
             | libc::MCAST_BLOCK_SOURCE
             | libc::MCAST_UNBLOCK_SOURCE
+            | MCAST_MSFILTER
     )
 }
 
@@ -132,14 +134,14 @@ fn of_ip(name: c_int) -> Treatment {
         libc::IP_UNICAST_IF | libc::IP_MULTICAST_IF | libc::IP_MULTICAST_TTL | libc::IP_MULTICAST_LOOP => Honoured,
         libc::IP_ADD_MEMBERSHIP | libc::IP_DROP_MEMBERSHIP | libc::IP_MULTICAST_ALL => Honoured,
         libc::IP_ADD_SOURCE_MEMBERSHIP | libc::IP_DROP_SOURCE_MEMBERSHIP => Honoured,
-        libc::IP_BLOCK_SOURCE | libc::IP_UNBLOCK_SOURCE => Honoured,
+        libc::IP_BLOCK_SOURCE | libc::IP_UNBLOCK_SOURCE | libc::IP_MSFILTER => Honoured,
         _ if is_membership(name) => Honoured,
         // What may be bound, and to which port, the kernel decides.
         libc::IP_FREEBIND | libc::IP_BIND_ADDRESS_NO_PORT | IP_LOCAL_PORT_RANGE => Honoured,
         libc::IP_RECVERR | IP_RECVERR_RFC4884 => Kernel(Reason::Errors),
         // No peer of a lane has a security label.
         libc::IP_PASSSEC => Harmless,
-        // Options in headers, addresses that are not the host's, IPsec, lists of sources, further control messages.
+        // Options in headers, addresses that are not the host's, IPsec, further control messages.
         _ => Kernel(Reason::Option),
     }
 }

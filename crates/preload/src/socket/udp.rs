@@ -79,7 +79,7 @@ pub(crate) fn bound(lane: &'static Lane, fd: c_int, index: u32) -> Result<()> {
         Ok(true)
     });
     if noted == Ok(true) {
-        crate::socket::multicast::claimed(lane, index, claim);
+        crate::socket::multicast::claimed(lane, fd, index, claim);
     } else {
         lane.release(claim);
     }
@@ -392,26 +392,23 @@ pub(crate) fn receive(
     let fds = &mut wait::and(wait::readable(fd));
     let got = wait::transfer(lane, (fd, index), flags, |d| d.receive_timeout(), fds, attempt)?;
     if let Some((datagram, bits)) = stray {
-        ancillary::received(sys::now(), bits, &datagram, way_of(lane, index, &datagram), extras);
+        ancillary::received(sys::now(), bits, &datagram, way_of(lane, &datagram), extras);
     }
     Ok(got)
 }
 
-/// Asks how a datagram came. The interface of a sender that is not reached by a route of its own is that on which its group was joined.
-fn way_of(lane: &'static Lane, index: u32, datagram: &Datagram) -> Way {
+/// Asks how a datagram came.
+fn way_of(lane: &'static Lane, datagram: &Datagram) -> Way {
     let source = datagram.source.address;
-    let joined = match datagram.interface {
-        0 => crate::socket::multicast::interface_of(index, datagram.destination),
-        interface => interface,
-    };
-    let unknown = Way { interface: joined, local: Address::ANY };
-    let scope = if source.is_link_local() { joined } else { 0 };
+    let came_by = datagram.interface;
+    let unknown = Way { interface: came_by, local: Address::ANY };
+    let scope = if source.is_link_local() { came_by } else { 0 };
     if source.is_link_local() && scope == 0 {
         // Asked without its interface, the host would deny that there is a way.
         return unknown;
     }
     lane.reach(&Query::to(source).by(scope)).map_or(unknown, |path| {
-        let interface = if datagram.interface == 0 { path.interface } else { datagram.interface };
+        let interface = if came_by == 0 { path.interface } else { came_by };
         Way { interface, local: path.source }
     })
 }

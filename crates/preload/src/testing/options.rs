@@ -1,7 +1,6 @@
 use super::*;
 use crate::base::errno::Errno;
 use crate::socket::options;
-use crate::socket::treatment;
 use crate::table::fd::{Entry, TABLE};
 use std::os::fd::AsRawFd;
 use tickwire_link::control::Reason;
@@ -285,28 +284,4 @@ fn fast_open_connects_and_sends() {
     assert_eq!(send(fd, b"late", libc::MSG_FASTOPEN, Some((THERE, 7))), Err(Errno(libc::EISCONN)));
     assert_eq!(kernels(fd), None);
     close(fd);
-}
-
-/// `IP_MULTICAST_ALL` is of IPv4's groups, also on an IPv6 socket, where it is off until the program sets it (as on Linux).
-#[test]
-fn groups_that_were_not_joined_are_an_option_of_each_family() {
-    let all = |fd| {
-        let index = TABLE.get(fd).description().unwrap();
-        let options = lane().with(|access| {
-            let id: tickwire_stack::UdpId = access.descriptions().get(index).socket().try_into()?;
-            Ok(access.stack.udp_options(id)?)
-        });
-        options.map(|options| (options.multicast_all, options.mapped_multicast_all)).unwrap()
-    };
-    let off = 0i32.to_ne_bytes();
-    let v4 = socket(libc::SOCK_DGRAM);
-    let v6 = crate::socket::open::socket(libc::AF_INET6, libc::SOCK_DGRAM, 0).unwrap();
-    assert_eq!((all(v4), all(v6)), ((true, false), (true, false)));
-    set(v4, libc::IPPROTO_IP, libc::IP_MULTICAST_ALL, &off).unwrap();
-    assert_eq!(all(v4), (false, false));
-    set(v6, libc::IPPROTO_IP, libc::IP_MULTICAST_ALL, &ON.to_ne_bytes()).unwrap();
-    assert_eq!(all(v6), (true, true));
-    set(v6, libc::IPPROTO_IPV6, treatment::IPV6_MULTICAST_ALL, &off).unwrap();
-    assert_eq!(all(v6), (false, true));
-    [v4, v6].into_iter().for_each(close);
 }

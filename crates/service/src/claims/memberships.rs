@@ -6,27 +6,71 @@ use crate::registry::{ClaimId, LaneId, Protocol};
 use crate::requests::refused;
 use crate::service::Service;
 use std::sync::Arc;
-use tickwire_host::RouteQuery;
-use tickwire_link::control::{ClaimKind, Membership, Reason, Reply};
+use tickwire_link::control::{ClaimKind, Interfaces, Reason, Reply};
+use tickwire_link::group_filter::has_joined;
 use tickwire_link::sys_socket;
 use tickwire_stack::addr::{Address, Endpoint};
 
 impl Service {
     /// Answers [`tickwire_link::control::Request::Join`].
-    pub(crate) fn join(&mut self, id: ConnectionId, claim: ClaimId, membership: &Membership) -> Answer {
-        match self.try_join(id, claim, membership) {
-            Ok(()) => Reply::Done.into(),
+    pub(crate) fn join(&mut self, id: ConnectionId, claim: ClaimId, group: Address) -> Answer {
+        match self.try_join(id, claim, group) {
+            Ok(interfaces) => Reply::Joined { interfaces: Interfaces::new(&interfaces) }.into(),
             Err(reason) => refused(reason),
         }
     }
 
-    fn try_join(&mut self, id: ConnectionId, claim: ClaimId, membership: &Membership) -> Result<(), Reason> {
-        let (lane, key) = self.group_of(id, claim, membership)?;
-        let user = self.claims.get(&claim).map(|held| held.user).ok_or(Reason::BadRequest)?;
-        let member = (lane, claim, membership.source);
-        if self.groups.of_claim(claim).contains(&(key, member)) {
-            return Ok(());
+    /// Makes the lane a member of a group where the claim's socket is one. Says on which accelerated interfaces that is.
+    fn try_join(&mut self, id: ConnectionId, claim: ClaimId, group: Address) -> Result<Vec<u32>, Reason> {
+        let (lane, port) = self.group_port(id, claim, group)?;
+        let interfaces = self.joined_by_kernel(claim, group)?;
+        let wanted: Vec<GroupKey> =
+            interfaces.iter().map(|&interface| GroupKey { group: Endpoint::new(group, port), interface }).collect();
+        let changed = self.members_become(lane, claim, group, &wanted);
+        // Without the filter the kernel would deliver each datagram a second time.
+        changed.and_then(|()| self.filter_kernel_copies(claim)).inspect_err(|_| {
+            let _ = self.members_become(lane, claim, group, &[]);
+            let _ = self.filter_kernel_copies(claim);
+        })?;
+        Ok(interfaces)
+    }
+
+    /// The accelerated interfaces on which the kernel has a claim's socket as a member of a group.
+    fn joined_by_kernel(&self, claim: ClaimId, group: Address) -> Result<Vec<u32>, Reason> {
+        let socket = self.claims.get(&claim).map(|held| Arc::clone(&held.socket)).ok_or(Reason::BadRequest)?;
+        let mut interfaces = self.nics.indices();
+        // The answer has no room for more; the kernel delivers what comes by those.
+        interfaces.truncate(Interfaces::MAX);
+        let found = socket.queue().ask(move || {
+            let fd = socket.get()?;
+            interfaces.retain(|&interface| has_joined(fd, group, interface).unwrap_or(false));
+            Some(interfaces)
+        });
+        found.flatten().ok_or(Reason::ServiceError)
+    }
+
+    /// Enters and takes out memberships of a claim in a group until they are those that are wanted.
+    fn members_become(
+        &mut self,
+        lane: LaneId,
+        claim: ClaimId,
+        group: Address,
+        wanted: &[GroupKey],
+    ) -> Result<(), Reason> {
+        let of_group = |(key, _): &&(GroupKey, Member)| key.group.address == group;
+        let before: Vec<GroupKey> = self.groups.of_claim(claim).iter().filter(of_group).map(|(key, _)| *key).collect();
+        for &key in before.iter().filter(|key| !wanted.contains(key)) {
+            self.leave_group(key, claim, (lane, claim));
         }
+        wanted
+            .iter()
+            .filter(|key| !before.contains(key))
+            .try_for_each(|&key| self.join_group(key, claim, (lane, claim)))
+    }
+
+    fn join_group(&mut self, key: GroupKey, claim: ClaimId, member: Member) -> Result<(), Reason> {
+        let user = self.claims.get(&claim).map(|held| held.user).ok_or(Reason::BadRequest)?;
+        let lane = member.0;
         self.usage.take_membership(user, self.groups.of_lane(lane))?;
         let Some(change) = self.groups.join(key, member) else {
             self.usage.give_membership(user);
@@ -36,8 +80,7 @@ impl Service {
             tracing::error!(lane, %error, "a group could not be entered");
             if error.is_full() { Reason::MembershipLimit } else { Reason::ServiceError }
         });
-        // Without the filter the kernel would deliver each datagram a second time.
-        entered.and_then(|()| self.filter_kernel_copies(claim)).inspect_err(|_| self.leave_group(key, claim, member))
+        entered.inspect_err(|_| self.leave_group(key, claim, member))
     }
 
     fn leave_group(&mut self, key: GroupKey, claim: ClaimId, member: Member) {
@@ -58,10 +101,10 @@ impl Service {
     }
 
     /// Answers [`tickwire_link::control::Request::Leave`].
-    pub(crate) fn leave(&mut self, id: ConnectionId, claim: ClaimId, membership: &Membership) -> Answer {
-        match self.group_of(id, claim, membership) {
-            Ok((lane, key)) => {
-                self.leave_group(key, claim, (lane, claim, membership.source));
+    pub(crate) fn leave(&mut self, id: ConnectionId, claim: ClaimId, group: Address) -> Answer {
+        match self.group_port(id, claim, group) {
+            Ok((lane, _)) => {
+                let _ = self.members_become(lane, claim, group, &[]);
                 let _ = self.filter_kernel_copies(claim);
                 Reply::Done.into()
             }
@@ -69,41 +112,27 @@ impl Service {
         }
     }
 
-    /// Which group on which interface a membership of a claim means.
-    fn group_of(
-        &mut self,
-        id: ConnectionId,
-        claim: ClaimId,
-        membership: &Membership,
-    ) -> Result<(LaneId, GroupKey), Reason> {
+    /// The lane of a claim and the port at which it may have groups.
+    fn group_port(&self, id: ConnectionId, claim: ClaimId, group: Address) -> Result<(LaneId, u16), Reason> {
         let lane = self.connections.get(&id).and_then(|c| c.lane).ok_or(Reason::BadRequest)?;
         let held = self.claims.get(&claim).filter(|held| held.lane == lane).ok_or(Reason::BadRequest)?;
-        if held.bound.protocol != Protocol::Udp || held.kind != ClaimKind::Bound || !membership.group.is_multicast() {
+        if held.bound.protocol != Protocol::Udp || held.kind != ClaimKind::Bound || !group.is_multicast() {
             return Err(Reason::Group);
         }
-        let port = held.bound.local.port;
-        let mut interface = membership.interface;
-        if interface == 0 {
-            let query = RouteQuery { destination: membership.group, source: None, interface: 0, mark: 0 };
-            interface = self.host.route(&query).map_err(|_| Reason::ServiceError)?.interface;
-        }
-        if !self.nics.contains(interface) {
-            return Err(Reason::Interface);
-        }
-        Ok((lane, GroupKey { group: Endpoint::new(membership.group, port), interface }))
+        Ok((lane, held.bound.local.port))
     }
 
     /// Keeps the kernel from delivering what the lane gets already (see [`crate::groups`]).
     fn filter_kernel_copies(&mut self, claim: ClaimId) -> Result<(), Reason> {
         let Some(held) = self.claims.get_mut(&claim) else { return Err(Reason::BadRequest) };
-        let mut joined: Vec<Address> = self.groups.of_claim(claim).iter().map(|(key, _)| key.group.address).collect();
-        joined.sort_unstable();
-        joined.dedup();
-        let program = if joined.is_empty() {
-            None
-        } else {
-            Some(filter(&joined, &self.nics.indices()).ok_or(Reason::ShareLimit)?)
+        let on_lane = |(key, _): &(GroupKey, Member)| {
+            self.nics.contains(key.interface).then_some((key.group.address, key.interface))
         };
+        let joined: Vec<(Address, u32)> = self.groups.of_claim(claim).iter().filter_map(on_lane).collect();
+        let program = if joined.is_empty() { None } else { Some(filter(&joined).ok_or(Reason::ShareLimit)?) };
+        if program.is_none() && !held.filtered {
+            return Ok(());
+        }
         held.filtered = program.is_some();
         let socket = Arc::clone(&held.socket);
         let done = socket.queue().ask(move || {

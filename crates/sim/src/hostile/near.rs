@@ -4,7 +4,7 @@ use super::packet::{ethernet, ip, stamp, with_class};
 use super::{Arena, PEER_PORT, PORT, UDP_PORT, offset};
 use crate::Input;
 use tickwire_stack::addr::{Address, Endpoint};
-use tickwire_stack::udp::UdpOptions;
+use tickwire_stack::udp::{GroupFilter, UdpOptions};
 
 const FIN: u8 = 1;
 const SYN: u8 = 2;
@@ -119,14 +119,15 @@ impl Arena {
         let mut stack = self.pair.stack(1);
         // Any answer is right: what counts is what comes of it.
         match how % 6 {
-            0 | 1 => _ = stack.udp_join(socket, group, source),
-            2 => _ = stack.udp_leave(socket, group, source),
-            3 | 4 => _ = stack.udp_block_source(socket, group, source.unwrap_or_default(), how % 6 == 3),
+            0..=4 => {
+                let (exclude, interface) = (how % 6 < 3, u32::from(what >> 5 & 1));
+                _ = stack
+                    .udp_set_filter(socket, &GroupFilter { group, interface, exclude, sources: source.as_slice() });
+            }
             _ => match self.second.take() {
                 Some(second) => stack.udp_close(second).expect("it is open"),
                 None => {
-                    let options = UdpOptions { multicast_all: what & 1 == 0, ..UdpOptions::default() };
-                    self.second = stack.udp_open(options).ok();
+                    self.second = stack.udp_open(UdpOptions::default()).ok();
                     if let Some(second) = self.second {
                         _ = stack.udp_bind(second, Endpoint::new(Address::ANY, UDP_PORT));
                     }

@@ -6,7 +6,7 @@ use crate::memory::{Limits, OwnedMemory};
 use crate::path::{GUESSED, PathInfo, PathState, Query};
 use crate::pool::Link;
 use crate::time::Instant;
-use crate::udp::UdpOptions;
+use crate::udp::{GroupFilter, UdpOptions};
 use crate::watch::Interest;
 use crate::{Config, InUse, Ready, Stack};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -37,7 +37,7 @@ fn populate(stack: &mut Stack<'_>) {
         id
     });
     stack.udp_connect(connected, NOW, Some(Endpoint::new(PEER, 53)), 0).unwrap();
-    stack.udp_join(bound, GROUP, None).unwrap();
+    stack.udp_set_filter(bound, &GroupFilter::all(GROUP)).unwrap();
     stack.udp_close(closed).unwrap();
     let set = stack.set_create().unwrap();
     for (key, source) in [(0, connection.into()), (1, listener.into()), (2, bound.into())] {

@@ -1,5 +1,7 @@
-//! Which multicast groups and sources a socket wants. Joining itself (IGMP, MLD) is the host's business; this is the filter
-//! behind it (RFC 3376 §3.1, RFC 3678).
+//! Which multicast groups a socket takes from the lane, and from which sources. Joining itself (IGMP, MLD) is the host's business; this is the filter
+//! behind it (RFC 3376 section 3.1, RFC 3678).
+//!
+//! What a socket has not joined it does not get here. The host's own socket behind it hears what other sockets have joined (`IP_MULTICAST_ALL`).
 
 use crate::Stack;
 use crate::addr::Address;
@@ -7,6 +9,33 @@ use crate::error::{Error, Result};
 use crate::ids::UdpId;
 use crate::pool::{Link, Slot};
 use zerocopy::FromZeros;
+
+/// What a socket wants of a group on an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupFilter<'a> {
+    /// The group.
+    pub group: Address,
+    /// The interface on which it was joined, 0: any.
+    pub interface: u32,
+    /// Everything but what comes from `sources`; otherwise only that. Nothing from no source ends the membership.
+    pub exclude: bool,
+    /// The sources named.
+    pub sources: &'a [Address],
+}
+
+impl GroupFilter<'_> {
+    /// A group from all sources, by any interface.
+    #[must_use]
+    pub const fn all(group: Address) -> Self {
+        Self { group, interface: 0, exclude: true, sources: &[] }
+    }
+
+    /// No membership in a group.
+    #[must_use]
+    pub const fn none(group: Address) -> Self {
+        Self { group, interface: 0, exclude: false, sources: &[] }
+    }
+}
 
 /// One line of a socket's filter.
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
@@ -16,6 +45,7 @@ pub(crate) struct Membership {
     group: Address,
     /// The source, `::` for all.
     source: Address,
+    interface: u32,
     /// The source is not wanted (of a group joined for all sources).
     exclude: u8,
 }
@@ -27,76 +57,46 @@ impl Slot for Membership {
 }
 
 impl Stack<'_> {
-    /// A socket wants a group, from all sources or from one more.
+    /// Sets what a socket wants of a group on an interface, whatever it was before (`IPMulticastListen` of RFC 3376). Interface 0 takes the
+    /// place of all others.
     ///
     /// # Errors
-    /// [`Error::Stale`]; [`Error::Invalid`] if it is no group; [`Error::AddressInUse`] if it has that membership already;
-    /// [`Error::NoBuffers`].
-    pub fn udp_join(&mut self, id: UdpId, group: Address, source: Option<Address>) -> Result<()> {
-        self.add_membership(id, Membership { group, source: source.unwrap_or_default(), ..Membership::default() })
-    }
-
-    /// Whether there is room for one more membership, of whatever socket.
-    #[must_use]
-    pub fn udp_may_join(&self) -> bool {
-        self.mem.core.free_groups.used() < self.mem.groups.len()
-    }
-
-    /// A socket no longer wants a group: at all, or from one source.
-    ///
-    /// # Errors
-    /// [`Error::Stale`]; [`Error::Invalid`] if it has no such membership.
-    pub fn udp_leave(&mut self, id: UdpId, group: Address, source: Option<Address>) -> Result<()> {
+    /// [`Error::Stale`]; [`Error::Invalid`] if it is no group; [`Error::NoBuffers`], and the filter stays as it was.
+    pub fn udp_set_filter(&mut self, id: UdpId, filter: &GroupFilter<'_>) -> Result<()> {
         let index = self.check(id.into())?;
-        let gone = |m: &Membership| m.group == group && source.is_none_or(|s| m.source == s && m.exclude == 0);
-        if self.remove_memberships(index, gone) { Ok(()) } else { Err(Error::Invalid) }
-    }
-
-    /// A socket that wants a group from all sources does not want it from this one (`IP_BLOCK_SOURCE`), or does again.
-    ///
-    /// # Errors
-    /// As for [`Stack::udp_join`] and [`Stack::udp_leave`].
-    pub fn udp_block_source(&mut self, id: UdpId, group: Address, source: Address, block: bool) -> Result<()> {
-        if block {
-            return self.add_membership(id, Membership { group, source, exclude: 1, ..Membership::default() });
-        }
-        let index = self.check(id.into())?;
-        let gone = |m: &Membership| m.group == group && m.source == source && m.exclude == 1;
-        if self.remove_memberships(index, gone) { Ok(()) } else { Err(Error::Invalid) }
-    }
-
-    fn add_membership(&mut self, id: UdpId, new: Membership) -> Result<()> {
-        let index = self.check(id.into())?;
-        if !new.group.is_multicast() {
+        let &GroupFilter { group, interface, exclude, sources } = filter;
+        if !group.is_multicast() {
             return Err(Error::Invalid);
         }
-        let mut lines = self.memberships(id.index);
-        if lines.any(|m| (m.group, m.source, m.exclude) == (new.group, new.source, new.exclude)) {
-            return Err(Error::AddressInUse);
+        let replaced = |m: &Membership| m.group == group && (interface == 0 || m.interface == interface);
+        let before = self.memberships(id.index).filter(|m| replaced(m)).count();
+        let free = self.mem.groups.len() - self.mem.core.free_groups.used();
+        if usize::from(exclude) + sources.len() > free + before {
+            return Err(Error::NoBuffers);
         }
-        drop(lines);
-        let slot = self.mem.core.free_groups.take(self.mem.groups).ok_or(Error::NoBuffers)?;
-        let link = core::mem::replace(&mut self.mem.udp[index].groups, Link::to(slot));
-        self.mem.groups[slot as usize] = Membership { link, ..new };
+        self.remove_memberships(index, replaced);
+        let all = exclude.then_some((Address::ANY, false));
+        for (source, exclude) in all.into_iter().chain(sources.iter().map(|&source| (source, exclude))) {
+            let slot = self.mem.core.free_groups.take(self.mem.groups).ok_or(Error::NoBuffers)?;
+            let link = core::mem::replace(&mut self.mem.udp[index].groups, Link::to(slot));
+            self.mem.groups[slot as usize] = Membership { link, group, source, interface, exclude: exclude.into() };
+        }
         Ok(())
     }
 
-    fn remove_memberships(&mut self, index: usize, gone: impl Fn(&Membership) -> bool) -> bool {
+    fn remove_memberships(&mut self, index: usize, gone: impl Fn(&Membership) -> bool) {
         let mut kept = Link::NONE;
-        let mut found = false;
         let mut at = core::mem::take(&mut self.mem.udp[index].groups);
         while let Some(slot) = at.get() {
             let line = &mut self.mem.groups[slot as usize];
             at = line.link;
             if gone(line) {
-                found = true;
                 self.mem.core.free_groups.give(self.mem.groups, slot);
             } else {
                 line.link = core::mem::replace(&mut kept, Link::to(slot));
             }
         }
         self.mem.udp[index].groups = kept;
-        found
     }
 
     /// Forgets all memberships of a socket that is closed.
@@ -113,24 +113,21 @@ impl Stack<'_> {
         })
     }
 
-    /// Whether a socket wants what `source` sent to `group`.
+    /// Whether a socket has joined `group` where the packet came in, and wants what `source` sent.
     pub(super) fn wants_group(&self, index: u32, group: Address, source: Address) -> bool {
         if !group.is_multicast() {
             return true;
         }
-        let (mut joined, mut wanted) = (false, false);
-        for line in self.memberships(index).filter(|m| m.group == group) {
-            joined = true;
+        let came_by = self.mem.core.came_by;
+        let here = |m: &&Membership| m.group == group && (m.interface == came_by || m.interface == 0 || came_by == 0);
+        let mut wanted = false;
+        for line in self.memberships(index).filter(here) {
             match (line.source == source, line.exclude != 0) {
                 (true, true) => return false,
                 (true, false) => wanted = true,
                 _ => wanted |= line.source == Address::ANY,
             }
         }
-        // A group that only others have joined is taken unless the program said no (Linux: IP_MULTICAST_ALL).
-        let socket = &self.mem.udp[index as usize];
-        let mapped = group.to_v4().is_some() && socket.local.address == Address::ANY;
-        let all = if mapped { socket.options.mapped_multicast_all } else { socket.options.multicast_all };
-        if joined { wanted } else { all }
+        wanted
     }
 }

@@ -7,6 +7,7 @@ mod groups;
 mod receive;
 mod send;
 
+pub use groups::GroupFilter;
 pub use receive::Datagram;
 pub use send::SendTo;
 
@@ -54,10 +55,6 @@ pub struct UdpOptions {
     pub mtu_discover: MtuDiscover,
     /// A socket bound to `::` takes no IPv4.
     pub v6only: bool,
-    /// Multicast datagrams are taken also for groups that this socket has not joined (`IP_MULTICAST_ALL`, on by default).
-    pub multicast_all: bool,
-    /// The same for IPv4 groups and a socket bound to `::` (`IP_MULTICAST_ALL` of an IPv6 socket, which is off by default).
-    pub mapped_multicast_all: bool,
     /// Into datagrams of how many bytes what a send is given is cut (`UDP_SEGMENT`); 0: it is one datagram.
     pub segment: u16,
 }
@@ -72,8 +69,6 @@ impl Default for UdpOptions {
             tos: 0,
             mtu_discover: MtuDiscover::Want,
             v6only: false,
-            multicast_all: true,
-            mapped_multicast_all: false,
             segment: 0,
         }
     }

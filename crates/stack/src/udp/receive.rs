@@ -100,6 +100,7 @@ impl Stack<'_> {
     /// A multicast or broadcast datagram goes to every socket that is bound to its port and wants it: copies for all but the last.
     fn udp_deliver_to_group(&mut self, frame: FrameId, local: Endpoint, source: Endpoint) {
         let connected = self.find_connected(UDP, local, source).map(|(_, index)| index);
+        let connected = connected.filter(|&index| self.wants_group(index, local.address, source.address));
         let (mut last, mut at) = (connected, self.bound_first(UDP, local.port));
         while let Some((slot, _, next)) = self.bound_next(at, UDP, local) {
             at = next;
