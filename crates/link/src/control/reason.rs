@@ -163,6 +163,8 @@ reasons! {
     /// An address of an interface that is not accelerated, or that another interface with the same
     /// Ethernet address has.
     Source = 61: "lanes cannot send from this address by the interface of its route: name all interfaces to the service that have the host's addresses";
+    /// The program reads the wire, on which diverted packets are not seen.
+    PacketSocket = 62: "the program reads packets by a packet or raw socket (AF_PACKET, SOCK_RAW), which sees only those that come to the kernel";
     /// What it receives is another interface's, and so are the addresses of the host.
     Port = 63: "the interface is a port of a bridge or a bond: name that to the service instead";
     /// Divert in XDP would take frames of other VLANs for the interface's own.

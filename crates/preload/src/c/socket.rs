@@ -7,6 +7,7 @@ use crate::socket::kernel;
 use crate::socket::open;
 use crate::socket::ops;
 use crate::socket::options;
+use crate::socket::packet_sockets;
 use crate::table::fd::{Entry, TABLE};
 use core::ffi::{c_int, c_void};
 use libc::{sockaddr, sockaddr_storage, socklen_t};
@@ -82,12 +83,25 @@ unsafe fn accept_any(fd: c_int, address: *mut sockaddr, len: *mut socklen_t, fla
     })
 }
 
+/// The answer of a call by which the program has begun to read the wire.
+#[cold]
+fn opened(done: c_int) -> c_int {
+    answer(|| {
+        packet_sockets::opened();
+        Ok(done)
+    })
+}
+
 export! {
     /// `socket(2)`.
     fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
         if open::wanted(domain, kind, protocol).is_none() {
             // SAFETY: plain numbers.
-            return unsafe { real::socket(domain, kind, protocol) };
+            let fd = unsafe { real::socket(domain, kind, protocol) };
+            if fd >= 0 && packet_sockets::sees_packets(domain, kind, protocol) {
+                return opened(fd);
+            }
+            return fd;
         }
         answer(|| open::socket(domain, kind, protocol))
     }
@@ -96,7 +110,13 @@ export! {
     fn bind(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
         if !TABLE.get(fd).is_socket() {
             // SAFETY: the program's arguments go on unchanged.
-            return unsafe { real::bind(fd, address, len) };
+            let done = unsafe { real::bind(fd, address, len) };
+            // SAFETY: the program's address.
+            let name = if done == 0 { unsafe { bytes_of(address, len) }.ok() } else { None };
+            return match name {
+                Some((bytes, n)) if packet_sockets::sees_packets_of(&bytes[..n]) => opened(done),
+                _ => done,
+            };
         }
         answer(|| {
             // SAFETY: the program's address.

@@ -12,6 +12,7 @@
 //! | `via`, `multicast` | the interface that a socket names; group memberships |
 //! | `ancillary` | what comes beside a datagram |
 //! | `descriptor` | `O_NONBLOCK`, `FIONREAD` and the like |
+//! | `packet_sockets` | programs that read the wire |
 //! | `rights` | sockets that are passed to another process over a Unix socket |
 
 pub(crate) mod ancillary;
@@ -25,6 +26,7 @@ pub(crate) mod open;
 pub(crate) mod opening;
 pub(crate) mod ops;
 pub(crate) mod options;
+pub(crate) mod packet_sockets;
 pub(crate) mod pending;
 pub(crate) mod rights;
 pub(crate) mod tcp;

@@ -5,6 +5,7 @@ use crate::c::sys;
 use crate::lane::{self, Access, Lane};
 use crate::socket::close;
 use crate::socket::kernel;
+use crate::socket::packet_sockets;
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE, Table};
 use core::ffi::c_int;
@@ -35,7 +36,16 @@ pub(crate) fn socket(domain: c_int, kind: c_int, protocol: c_int) -> Result<c_in
         && Table::fits(fd)
     {
         match crate::lane::start::lane() {
-            Some(lane) => make(lane, fd, flags),
+            Some(lane) if packet_sockets::reads_wire() => {
+                kernel::stays(lane, fd, flags & flag::UDP != 0, Reason::PacketSocket);
+            }
+            Some(lane) => {
+                make(lane, fd, flags);
+                // Another thread may have opened a packet socket meanwhile.
+                if packet_sockets::reads_wire() {
+                    packet_sockets::give_datagrams(lane);
+                }
+            }
             None if crate::lane::start::refuses() => {
                 sys::close(fd);
                 return Err(Errno(libc::ENETDOWN));
