@@ -177,7 +177,9 @@ impl Stack<'_> {
         for &number in sockets.iter().take(waiting as usize) {
             // It may have gone with data, or the connection may have ended meanwhile.
             let index = number as usize;
-            let Some(s) = self.mem.tcp.get_mut(index).filter(|s| s.ack_soon && s.state.is_synchronized()) else {
+            let Some(s) =
+                self.mem.tcp.get_mut(index).filter(|s| s.ack_soon && s.state.is_synchronized() && !s.suspended)
+            else {
                 continue;
             };
             if hold && s.recv.ack_may_wait {

@@ -108,6 +108,7 @@ impl Stack<'_> {
         }
         match s.state {
             State::SynSent | State::SynReceived => return Err(Error::WouldBlock),
+            _ if s.suspended => return Err(Error::WouldBlock),
             State::Established | State::CloseWait if !s.write_shut => {}
             _ => return Err(Error::Pipe),
         }
@@ -162,6 +163,9 @@ impl Stack<'_> {
         let s = &mut self.mem.tcp[index];
         if sink.room() == 0 {
             return Ok(0);
+        }
+        if s.suspended {
+            return Err(Error::WouldBlock);
         }
         let frames = &mut self.mem.frames;
         let limit = s.limit_to_mark(frames, flags.peek).min(sink.room());

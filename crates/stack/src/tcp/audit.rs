@@ -16,6 +16,7 @@ impl Socket {
     /// Whether something must happen if the peer never says another word.
     fn waits(&self) -> bool {
         match self.state {
+            _ if self.suspended => false,
             State::SynSent | State::SynReceived => true,
             State::Free | State::Closed | State::TimeWait => false,
             _ => self.send.queued() > 0 || self.write_shut && !self.fin_queued,
@@ -75,7 +76,8 @@ impl Stack<'_> {
             s.send.audit(frames, |id| holders.note(id, "a send queue"));
             s.recv.audit(frames, |id| holders.note(id, "a receive queue"));
             s.audit(index);
-            let earliest = [s.at.retransmit, s.at.ack, s.at.keep].into_iter().filter(|at| !at.is_never()).min();
+            let deadlines = [s.at.retransmit, s.at.ack, s.at.keep].into_iter();
+            let earliest = deadlines.filter(|at| !at.is_never() && !s.suspended).min();
             let armed = earliest.is_none_or(|at| due <= at && !due.is_never());
             assert!(armed, "{index}: the timer is set to {due:?}, the earliest deadline is {earliest:?}");
             assert!(!s.waits() || !s.at.retransmit.is_never(), "{index}: nothing will ever happen in {:?}", s.state);

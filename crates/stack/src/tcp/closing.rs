@@ -206,7 +206,7 @@ impl Stack<'_> {
         self.disarm(index as u32);
         let s = &mut self.mem.tcp[index];
         s.at = Default::default();
-        (s.ack_now, s.ack_soon) = (false, false);
+        (s.ack_now, s.ack_soon, s.suspended) = (false, false, false);
         s.send.clear(&mut self.mem.frames);
         s.recv.prune(&mut self.mem.frames);
         if nobody {
@@ -306,7 +306,8 @@ impl Stack<'_> {
     /// [`Error::Stale`].
     pub fn tcp_close(&mut self, id: TcpId, now: Instant) -> Result<()> {
         let index = self.check(id.into())?;
-        let s = &self.mem.tcp[index];
+        let s = &mut self.mem.tcp[index];
+        s.suspended = false;
         let unread = s.recv.bytes > 0;
         let reset = s.settings.linger && s.settings.linger_time.is_zero();
         match s.state {

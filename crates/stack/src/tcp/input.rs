@@ -103,6 +103,9 @@ impl Stack<'_> {
         let mut ended = None;
         let s = &mut self.mem.tcp[index];
         s.tally.segments_in = s.tally.segments_in.wrapping_add(u32::from(segment.len > 0));
+        if s.suspended {
+            return None;
+        }
         match s.state {
             State::Free | State::Closed => return None,
             State::SynSent => self.syn_sent_input(index, now, segment, payload),

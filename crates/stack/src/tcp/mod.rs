@@ -14,6 +14,7 @@
 //! | `listener`, `cookies`, `isn` | passive opens |
 //! | `pmtu`, `black_hole`, `urgent` | path MTU and ICMP errors, paths that drop large packets without a word, urgent data |
 //! | `api`, `settings` | what a program calls |
+//! | `leaving` | handing a live connection over to another stack of the host |
 //! | `info`, `tally`, `linux_info` | what a program is told of its connection, and in which form |
 //! | `audit`, `numbers` | what tests and simulations look at |
 //!
@@ -38,6 +39,7 @@ mod held_back;
 mod info;
 mod input;
 mod isn;
+mod leaving;
 mod left_out;
 mod linux_info;
 mod listener;
@@ -72,6 +74,7 @@ pub(crate) use config::Shared;
 pub use congestion::Algorithm;
 pub use ecn::Ecn;
 pub use info::TcpInfo;
+pub use leaving::Leaving;
 pub use linux_info::LINUX_INFO_LEN;
 pub use listener::Listener;
 #[cfg(any(test, feature = "owned"))]

@@ -201,6 +201,9 @@ impl Socket {
 impl Stack<'_> {
     /// Sends what may be sent, acknowledges what must be acknowledged, and sets the timers.
     pub(super) fn tcp_output(&mut self, index: usize, now: Instant, hold: Hold) {
+        if self.mem.tcp[index].suspended {
+            return;
+        }
         self.append_pending_fin(index, now);
         self.follow_path(index, now);
         let mut sent = false;
@@ -336,6 +339,9 @@ impl Stack<'_> {
 
     /// Acknowledges what has been received but the last `left_out` bytes of it.
     pub(super) fn send_ack_of(&mut self, index: usize, now: Instant, left_out: u16) {
+        if self.mem.tcp[index].suspended {
+            return;
+        }
         self.send_bare_of(index, now, left_out, |_| {});
     }
 

@@ -81,7 +81,7 @@ impl Stack<'_> {
                 true => (STUCK_ORPHAN, LEAST / 2),
                 false => (STUCK, LEAST / 2),
             };
-            s.state.is_synchronized() && s.send.frames >= least && now.since(s.freed_at) >= patience
+            s.state.is_synchronized() && !s.suspended && s.send.frames >= least && now.since(s.freed_at) >= patience
         };
         let all = self.mem.tcp.iter().enumerate().filter(|(index, s)| *index != except && stuck(s));
         // First whom no program holds; but one frame, a FIN's, from each of many that are closed would not help who waits.

@@ -196,6 +196,8 @@ pub struct Socket {
     pub(super) refused_syn: bool,
     /// The program has given up the attempt to open it.
     pub(super) abandoned: bool,
+    /// It stands still, because it is being handed over to another stack (`leaving`).
+    pub(super) suspended: bool,
     /// The program has shut its receiving side.
     pub(super) read_shut: bool,
     /// The program has shut its sending side: FIN is queued, or to be queued when there is a frame for it.

@@ -143,9 +143,9 @@ impl Stack<'_> {
 
     /// Sets the timer to the earliest deadline.
     pub(super) fn set_timer(&mut self, index: usize) {
-        let at = &self.mem.tcp[index].at;
+        let Socket { at, suspended, .. } = &self.mem.tcp[index];
         let next = earlier(earlier(at.retransmit, at.ack), at.keep);
-        if next.is_never() { self.disarm(index as u32) } else { self.arm(index as u32, next) }
+        if next.is_never() || *suspended { self.disarm(index as u32) } else { self.arm(index as u32, next) }
     }
 
     /// The timer of a connection has expired.

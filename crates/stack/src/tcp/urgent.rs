@@ -41,6 +41,11 @@ impl Urgent {
     pub(super) fn is_readable(&self) -> bool {
         self.mark == Mark::Valid
     }
+
+    /// Whether there is urgent data in either direction. `una`: SND.UNA.
+    pub(super) fn is_known(&self, una: Seq) -> bool {
+        self.sending && self.send_end.gt(una) || self.mark != Mark::None
+    }
 }
 
 impl Socket {

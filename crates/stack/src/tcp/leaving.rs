@@ -1,0 +1,179 @@
+//! Handing a live connection over to another stack of the same host (the kernel's, by `TCP_REPAIR`).
+//!
+//! A connection that leaves stands still first: it sends nothing, takes nothing in, and its timers
+//! do not run. The peer sends again what is dropped meanwhile, because it was never acknowledged.
+//! Then its numbers and bytes are read out, and it is forgotten without a word to the peer. If the
+//! other stack does not take it, it goes on here as if some packets had been lost.
+
+use super::output::Hold;
+use super::seq::Seq;
+use super::socket::{Pending, Socket, State};
+use crate::Stack;
+use crate::addr::Endpoint;
+use crate::error::{Error, Result};
+use crate::frame::Frames;
+use crate::ids::{SocketKind, TcpId};
+use crate::time::Instant;
+
+/// All that another stack has to know of a connection, but its bytes ([`Stack::tcp_leaving_bytes`]).
+/// The numbers are those of data: neither side's FIN counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leaving {
+    /// This end.
+    pub local: Endpoint,
+    /// The other one.
+    pub remote: Endpoint,
+    /// The interface to which it is bound, 0 if to none.
+    pub interface: u32,
+    /// SND.UNA: the number of the first byte of the send queue.
+    pub send_una: Seq,
+    /// Bytes in the send queue that were sent.
+    pub in_flight: u32,
+    /// Bytes in the send queue behind these.
+    pub unsent: u32,
+    /// RCV.NXT. Unread bytes end here.
+    pub receive_next: Seq,
+    /// Bytes in order that the program has not read.
+    pub unread: u32,
+    /// SND.WND, the largest it ever was, and SND.WL1.
+    pub send_window: u32,
+    /// See `send_window`.
+    pub largest_window: u32,
+    /// See `send_window`.
+    pub window_seq: Seq,
+    /// Bytes from RCV.NXT to the right edge of the window that was offered.
+    pub receive_window: u32,
+    /// What the peer's SYN said.
+    pub peer_mss: u16,
+    /// The shifts of the windows that are received and sent, if both sides scale them.
+    pub shifts: Option<(u8, u8)>,
+    /// The peer takes SACK blocks.
+    pub sack: bool,
+    /// The timestamp that is sent now, if both sides use them.
+    pub timestamp: Option<u32>,
+    /// The peer's timestamp that is echoed.
+    pub echo: u32,
+    /// The peer has shut its side, and that has come.
+    pub fin_received: bool,
+}
+
+impl Socket {
+    /// The number behind the last byte that the program wrote.
+    fn data_end(&self) -> Seq {
+        self.send.end - u32::from(self.fin_queued)
+    }
+
+    fn leaving(&self, now: Instant) -> Leaving {
+        let end = self.data_end();
+        let (una, nxt) = (self.send.una.min(end), self.send.nxt.min(end));
+        let next = self.recv.next - u32::from(self.fin_received);
+        Leaving {
+            local: self.local,
+            remote: self.remote,
+            interface: self.settings.interface,
+            send_una: una,
+            in_flight: nxt.since(una),
+            unsent: end.since(nxt),
+            receive_next: next,
+            unread: self.recv.bytes,
+            send_window: self.window,
+            largest_window: self.max_window,
+            window_seq: self.window_seq,
+            receive_window: self.edge.since(next),
+            peer_mss: self.peer_mss,
+            shifts: self.scaling.then_some((self.send_shift, self.receive_shift)),
+            sack: self.sack,
+            timestamp: self.timestamps.then(|| self.timestamp(now)),
+            echo: self.ts_recent,
+            fin_received: self.fin_received,
+        }
+    }
+
+    /// The bytes of the send queue from SND.UNA on, frame by frame.
+    fn each_queued(&self, frames: &Frames<'_>, take: &mut impl FnMut(&[u8])) {
+        let mut at = self.send.head;
+        while let Some(id) = at.get() {
+            let meta = &frames.meta[id as usize];
+            at = meta.next;
+            let data = frames.data(id);
+            let acknowledged = self.send.una.since(Seq(meta.seq)) as usize;
+            take(data.get(acknowledged..).unwrap_or_default());
+        }
+    }
+}
+
+impl Stack<'_> {
+    /// A connection stands still from now on, until [`Stack::tcp_resume`], [`Stack::tcp_leave`] or
+    /// until it is closed. Calls that read and write would block meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Stale`]; [`Error::Invalid`] if it is not open, is over, stands still already, or has
+    /// urgent data or an error to tell, which no other stack can be given.
+    pub fn tcp_suspend(&mut self, id: TcpId, now: Instant) -> Result<Leaving> {
+        let index = self.check(id.into())?;
+        let s = &mut self.mem.tcp[index];
+        let open = s.state.is_synchronized() && s.state != State::TimeWait && !s.suspended;
+        if !open || s.error != Pending::None || s.urgent.is_known(s.send.una) || s.mss == 0 {
+            return Err(Error::Invalid);
+        }
+        s.suspended = true;
+        self.disarm(index as u32);
+        Ok(self.mem.tcp[index].leaving(now))
+    }
+
+    /// Hands out the unread bytes of a connection that stands still, then those of its send queue.
+    /// What came out of order is not among them: it was never acknowledged.
+    ///
+    /// # Errors
+    /// [`Error::Stale`]; [`Error::Invalid`] if it does not stand still.
+    pub fn tcp_leaving_bytes(&mut self, id: TcpId, mut take: impl FnMut(&[u8])) -> Result<()> {
+        let index = self.check(id.into())?;
+        let s = &mut self.mem.tcp[index];
+        if !s.suspended {
+            return Err(Error::Invalid);
+        }
+        let frames = &mut self.mem.frames;
+        s.recv.read(frames, usize::MAX, true, |bytes| {
+            take(bytes);
+            bytes.len()
+        });
+        s.each_queued(frames, &mut take);
+        Ok(())
+    }
+
+    /// A connection that stood still goes on: what was dropped meanwhile counts as lost.
+    ///
+    /// # Errors
+    /// [`Error::Stale`]; [`Error::Invalid`] if it did not stand still.
+    pub fn tcp_resume(&mut self, id: TcpId, now: Instant) -> Result<()> {
+        let index = self.check(id.into())?;
+        let s = &mut self.mem.tcp[index];
+        if !core::mem::take(&mut s.suspended) {
+            return Err(Error::Invalid);
+        }
+        // It tells the peer where this end is, whatever was dropped.
+        s.ack_now = true;
+        self.tcp_output(index, now, Hold::AsSet);
+        self.update_row(index);
+        self.notify(id.into(), self.tcp_readiness(index as u32));
+        Ok(())
+    }
+
+    /// Another stack has the connection: it is forgotten without a word to the peer, and its handle
+    /// is stale. Says which sides the program has shut by now: reading, writing.
+    ///
+    /// # Errors
+    /// [`Error::Stale`]; [`Error::Invalid`] if it does not stand still.
+    pub fn tcp_leave(&mut self, id: TcpId) -> Result<(bool, bool)> {
+        let index = self.check(id.into())?;
+        let s = &mut self.mem.tcp[index];
+        if !s.suspended {
+            return Err(Error::Invalid);
+        }
+        let shut = (s.read_shut, s.write_shut);
+        s.orphan = true;
+        self.orphan(SocketKind::Tcp, index as u32);
+        self.finish(index);
+        Ok(shut)
+    }
+}
