@@ -29,6 +29,7 @@ pub mod sys_bpf;
 pub mod sys_ethtool;
 pub mod sys_limits;
 pub mod sys_packet;
+pub mod sys_repair;
 pub mod sys_socket;
 pub mod sys_tap;
 pub mod tx_batch;

@@ -11,6 +11,7 @@ use tickwire_sim::corpus;
 use tickwire_stack::Limits;
 use tickwire_stack::addr::{Address, Endpoint, Mac};
 use tickwire_stack::path::{PathInfo, Query};
+use tickwire_stack::tcp::Leaving;
 
 fn named(name: &'static str, message: &impl MessageTo) -> (&'static str, Vec<u8>) {
     let mut out = Vec::new();
@@ -42,6 +43,26 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
     let (mac, mode) = (Mac([2, 0, 0, 0, 0, 1]), AttachMode::Tc);
     let nic = Accelerated { interface: 2, name, driver: name, mac, mtu: 1500, mode, reason };
     let held = Held { claim, kind: ClaimKind::Flow, protocol: 6, local: peer, remote: peer };
+    let state = Leaving {
+        local: peer,
+        remote: peer,
+        interface: 0,
+        send_una: 1,
+        in_flight: 2,
+        unsent: 3,
+        receive_next: 4,
+        unread: 5,
+        send_window: 60_000,
+        largest_window: 60_000,
+        window_seq: 4,
+        receive_window: 60_000,
+        peer_mss: 1460,
+        shifts: Some((7, 8)),
+        sack: true,
+        timestamp: Some(9),
+        echo: 10,
+        fin_received: false,
+    };
     vec![
         named("request-hello", &Request::Hello { program: name, layout: 5 }),
         named("request-attach", &Request::Attach { lane, token, descriptors: true }),
@@ -57,6 +78,7 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
         named("request-counters", &Request::Counters { of: CountersOf::Host, lane: 0 }),
         named("request-capture", &Request::Capture { lane, snaplen: 96 }),
         named("request-bulk", &Request::Bulk),
+        named("request-take-over", &Request::TakeOver { claim, v6: true, state }),
         named("request-on-kernel", &Request::OnKernel { program: name, reason }),
         named("request-ports", &Request::Ports { source: peer.address, count: 4 }),
         named("reply-lane", &Reply::Lane { lane, token, limits, mtu: 1500 }),
@@ -70,6 +92,7 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
         named("reply-interface", &Reply::Interface { info: Box::new(nic) }),
         named("reply-held", &Reply::Held { held }),
         named("reply-counters", &Reply::Counters { figures: Box::new(Figures::new(&[1, 2, 3])) }),
+        named("reply-taken-over", &Reply::TakenOver),
         named("reply-capturing", &Reply::Capturing),
         named(
             "reply-ports",

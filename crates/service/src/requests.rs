@@ -53,6 +53,10 @@ pub(crate) fn handle(
         Request::Counters { of, lane } => service.counters(id, of, lane),
         Request::Bulk => service.bulk(id),
         Request::Ports { source, count } => service.ports(id, source, count),
+        Request::TakeOver { claim, v6, state } => match passed.into_iter().next() {
+            Some(bytes) => service.take_over(id, claim.0, v6, &state, bytes),
+            None => refused(Reason::BadRequest),
+        },
         Request::OnKernel { program, reason } => service.on_kernel(id, program, reason),
         Request::Capture { lane, snaplen } => service.capture(id, lane, snaplen),
     };

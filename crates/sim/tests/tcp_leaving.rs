@@ -5,7 +5,7 @@ mod tcp_support;
 use tcp_support::raw::*;
 use tcp_support::*;
 use tickwire_sim::{LinkConfig, Pair, PairConfig};
-use tickwire_stack::tcp::{Leaving, Seq, Shutdown, State};
+use tickwire_stack::tcp::{Leaving, Shutdown, State};
 use tickwire_stack::time::Span;
 use tickwire_stack::{Error, InUse, Ready, TcpId};
 
@@ -84,7 +84,7 @@ fn what_is_read_out_is_what_was_written_and_not_received_and_what_came_and_was_n
         assert_eq!(unread, &back.data[back.got.len()..][..unread.len()]);
         assert_eq!(queued, &there.data[there.sent - queued.len()..there.sent]);
         let known = pair.stack(0).tcp_numbers().find(|numbers| numbers.id == client.into()).unwrap();
-        assert_eq!((state.send_una, state.receive_next), (known.una, known.received));
+        assert_eq!((state.send_una, state.receive_next), (known.una.0, known.received.0));
         assert_eq!(state.receive_window, known.edge.since(known.received));
         // What the peer has got, and what is read out, overlap or adjoin, and are all there is.
         pair.run_for(Span::from_millis(20));
@@ -104,7 +104,7 @@ fn a_segment_that_is_acknowledged_in_part_is_read_out_in_part() {
     let state = wire.stack().tcp_suspend(id, now).unwrap();
     let mut all = Vec::new();
     wire.stack().tcp_leaving_bytes(id, |bytes| all.extend_from_slice(bytes)).unwrap();
-    assert_eq!((state.send_una, state.in_flight, state.unsent), (Seq(ours + 4), 6, 0));
+    assert_eq!((state.send_una, state.in_flight, state.unsent), (ours + 4, 6, 0));
     assert_eq!(all, b"456789");
 }
 
@@ -119,7 +119,7 @@ fn what_came_out_of_order_is_not_read_out() {
     let state = wire.stack().tcp_suspend(id, now).unwrap();
     let mut all = Vec::new();
     wire.stack().tcp_leaving_bytes(id, |bytes| all.extend_from_slice(bytes)).unwrap();
-    assert_eq!((state.receive_next, state.unread, all), (Seq(theirs + 3), 3, b"abc".to_vec()));
+    assert_eq!((state.receive_next, state.unread, all), (theirs + 3, 3, b"abc".to_vec()));
     // What comes meanwhile is dropped, and not acknowledged.
     wire.taken();
     wire.put(Seg::new(ACK, theirs + 3, ours).data(b"de"));
@@ -176,8 +176,8 @@ fn numbers_of_a_half_closed_connection_are_those_of_its_data() {
         }
         let leaving = suspend(&mut pair, 0, client);
         assert_eq!(bytes(&mut pair, 0, client), b"back");
-        assert_eq!(leaving.send_una, before.una + 8);
-        assert_eq!((leaving.receive_next, leaving.unread), (before.received + 4, 4));
+        assert_eq!(leaving.send_una, (before.una + 8).0);
+        assert_eq!((leaving.receive_next, leaving.unread), ((before.received + 4).0, 4));
         assert_eq!((leaving.in_flight, leaving.unsent, leaving.fin_received), (0, 0, theirs_shut));
         assert_eq!(pair.stack(0).tcp_leave(client), Ok((false, ours_shut)));
     }

@@ -6,7 +6,7 @@ use common::{frame, ip, open, pattern, received, send, udp};
 use tickwire_sim::Pair;
 use tickwire_stack::addr::{Address, Endpoint, Mac};
 use tickwire_stack::path::{PathInfo, PathState, Query};
-use tickwire_stack::udp::{GroupFilter, SendTo, UdpOptions};
+use tickwire_stack::udp::{GroupFilter, SendTo};
 use tickwire_stack::{Error, UdpId};
 
 const PORT: u16 = 5000;

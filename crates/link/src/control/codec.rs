@@ -5,6 +5,7 @@ use super::reason::Reason;
 use tickwire_stack::Limits;
 use tickwire_stack::addr::{Address, Endpoint, Mac};
 use tickwire_stack::path::{PathInfo, PathState, Query};
+use tickwire_stack::tcp::Leaving;
 use zerocopy::{IntoBytes, transmute};
 
 /// The longest message in bytes.
@@ -155,6 +156,29 @@ impl<T: Field> Field for Box<T> {
     }
 }
 
+/// Whether it is there, and then itself.
+impl<T: Field> Field for Option<T> {
+    fn put(&self, writer: &mut Writer<'_>) {
+        self.is_some().put(writer);
+        if let Some(value) = self {
+            value.put(writer);
+        }
+    }
+    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        bool::take(reader)?.then(|| T::take(reader)).transpose()
+    }
+}
+
+impl<A: Field, B: Field> Field for (A, B) {
+    fn put(&self, writer: &mut Writer<'_>) {
+        self.0.put(writer);
+        self.1.put(writer);
+    }
+    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok((A::take(reader)?, B::take(reader)?))
+    }
+}
+
 impl Field for Name {
     fn put(&self, writer: &mut Writer<'_>) {
         let (len, bytes) = self.to_wire();
@@ -224,6 +248,26 @@ pub(super) use field_struct;
 
 field_struct!(Endpoint { address, port });
 field_struct!(Query { destination, source, interface });
+field_struct!(Leaving {
+    local,
+    remote,
+    interface,
+    send_una,
+    in_flight,
+    unsent,
+    receive_next,
+    unread,
+    send_window,
+    largest_window,
+    window_seq,
+    receive_window,
+    peer_mss,
+    shifts,
+    sack,
+    timestamp,
+    echo,
+    fin_received,
+});
 field_struct!(PathInfo { query, source, interface, mtu, source_mac, next_hop_mac, state });
 
 impl Field for Limits {

@@ -8,6 +8,7 @@ use std::fmt;
 use tickwire_stack::Limits;
 use tickwire_stack::addr::{Address, Endpoint, Mac};
 use tickwire_stack::path::PathInfo;
+use tickwire_stack::tcp::Leaving;
 
 /// A message in one of the two directions.
 pub trait MessageTo: Sized {
@@ -317,6 +318,18 @@ messages! {
         /// [`EphemeralPorts::MAX`].
         count: u32,
     };
+    /// The kernel is to go on with a connection, which stands still in the lane's stack. The
+    /// descriptor is a memory file (`memfd_create`) with its bytes: first what has come and was not
+    /// read, then the send queue. Answered by [`Reply::TakenOver`]; after [`Reply::Refused`] nothing
+    /// has changed.
+    TakeOver = 17 [1] {
+        /// Its claim. If it is the connection's own, it has ended by the answer.
+        claim: Claim,
+        /// Whether the socket is to be one of IPv6, also for a connection of IPv4.
+        v6: bool,
+        /// Where the connection stands.
+        state: Leaving,
+    };
 }
 
 messages! {
@@ -400,6 +413,8 @@ messages! {
         /// Their indices; none if the socket is a member on no accelerated one.
         interfaces: Interfaces,
     };
+    /// The kernel has the connection: its socket.
+    TakenOver = 17 [1];
 }
 
 messages! {
@@ -473,6 +488,29 @@ mod tests {
         PathInfo { query: Query::to(PEER.address), mtu: 1500, interface: 3, ..PathInfo::default() }
     }
 
+    fn leaving(shifts: Option<(u8, u8)>) -> Leaving {
+        Leaving {
+            local: PEER,
+            remote: PEER,
+            interface: 1,
+            send_una: 2,
+            in_flight: 3,
+            unsent: 4,
+            receive_next: 5,
+            unread: 6,
+            send_window: 7,
+            largest_window: 8,
+            window_seq: 9,
+            receive_window: 10,
+            peer_mss: 1460,
+            shifts,
+            sack: true,
+            timestamp: shifts.map(|_| 11),
+            echo: 12,
+            fin_received: false,
+        }
+    }
+
     #[test]
     fn requests_go_there_and_back() {
         let group = Address::v4([239, 1, 1, 1]);
@@ -493,6 +531,8 @@ mod tests {
             (Request::Capture { lane: 0, snaplen: 96 }, 0),
             (Request::Bulk, 0),
             (Request::Ports { source: PEER.address, count: 8 }, 0),
+            (Request::TakeOver { claim, v6: true, state: leaving(Some((7, 8))) }, 1),
+            (Request::TakeOver { claim, v6: false, state: leaving(None) }, 1),
             (Request::OnKernel { program: Name::new("nginx"), reason: Reason::Restarted }, 0),
         ] {
             goes_back(&request, descriptors);
@@ -540,6 +580,7 @@ mod tests {
             (Reply::Capturing, 1),
             (Reply::Ports { namespace: 1, source: PEER.address, ports }, 0),
             (Reply::Joined { interfaces: Interfaces::new(&[2, 3]) }, 0),
+            (Reply::TakenOver, 1),
         ] {
             goes_back(&reply, descriptors);
         }

@@ -19,7 +19,8 @@ pub(crate) use clock::{now, timespec};
 #[cfg(test)]
 pub(crate) use descriptor::set_descriptor_limit;
 pub(crate) use descriptor::{
-    close, descriptor_limit, duplicate_above_limit, fcntl, open_descriptors, set_nonblocking, too_many_descriptors,
+    close, descriptor_limit, duplicate_above_limit, fcntl, memory_file, open_descriptors, replace, set_nonblocking,
+    too_many_descriptors,
 };
 pub(crate) use epoll::{epoll_create, epoll_ctl, epoll_take};
 pub(crate) use message::{Control, Extras, receive, send};

@@ -9,7 +9,7 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::io::ErrorKind;
 use std::os::fd::{BorrowedFd, IntoRawFd};
-use tickwire_link::control::{Claim, ClaimKind, Part, Parts, Push, Reason, Reply, Request};
+use tickwire_link::control::{Claim, ClaimKind, Descriptors, Part, Parts, Push, Reason, Reply, Request};
 use tickwire_stack::Stack;
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::path::{PathInfo, PathState, Query};
@@ -114,11 +114,21 @@ impl Lane {
         descriptor: Option<c_int>,
         take: impl FnOnce(&Reply) -> core::result::Result<T, Reason>,
     ) -> core::result::Result<T, Reason> {
+        self.ask_for_descriptors(request, descriptor, |reply, _| take(reply))
+    }
+
+    /// [`Lane::ask`] for an answer that brings descriptors.
+    pub(crate) fn ask_for_descriptors<T>(
+        &self,
+        request: &Request,
+        descriptor: Option<c_int>,
+        take: impl FnOnce(&Reply, &mut Descriptors) -> core::result::Result<T, Reason>,
+    ) -> core::result::Result<T, Reason> {
         let mut take = Some(take);
         let mut taken = Err(Reason::BadRequest);
-        self.converse(request, descriptor, &mut |reply| {
+        self.converse(request, descriptor, &mut |reply, descriptors| {
             if let Some(take) = take.take() {
-                taken = take(reply);
+                taken = take(reply, descriptors);
             }
         })?;
         taken
@@ -129,7 +139,7 @@ impl Lane {
         &self,
         request: &Request,
         descriptor: Option<c_int>,
-        take: &mut dyn FnMut(&Reply),
+        take: &mut dyn FnMut(&Reply, &mut Descriptors),
     ) -> core::result::Result<(), Reason> {
         if inside::is_inside() {
             return Err(Reason::ServiceError);
@@ -137,13 +147,15 @@ impl Lane {
         let _shield = crate::c::cancel::Shield::new();
         let borrowed = descriptor.map(crate::c::shared::borrow);
         let answer = match self.talk.session().as_mut() {
-            Some(session) => session.call(request, borrowed as Option<BorrowedFd<'_>>).map(|(reply, _)| match reply {
-                Reply::Refused { reason, .. } => Err(*reason),
-                reply => {
-                    take(reply);
-                    Ok(())
-                }
-            }),
+            Some(session) => {
+                session.call(request, borrowed as Option<BorrowedFd<'_>>).map(|(reply, brought)| match reply {
+                    Reply::Refused { reason, .. } => Err(*reason),
+                    reply => {
+                        take(reply, brought);
+                        Ok(())
+                    }
+                })
+            }
             None => return Err(Reason::LaneGone),
         };
         match answer {

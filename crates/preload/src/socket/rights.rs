@@ -1,11 +1,11 @@
 //! Descriptors that the program passes to another process over a Unix socket (`SCM_RIGHTS`). The receiver gets the kernel socket, whatever program
-//! it is, so the kernel socket must be all there is: listeners and UDP sockets become the kernel's before they are passed. An established connection
-//! lives in the lane and cannot.
+//! it is, so the kernel socket must be all there is: listeners and UDP sockets become the kernel's before they are passed, and connections are handed over to it.
 
 use crate::base::errno::{ANEW, DEMOTED, Errno, Result};
 use crate::c::sys;
 use crate::lane;
 use crate::socket::kernel;
+use crate::socket::leaving;
 use crate::socket::tcp::{self, Stage};
 use crate::table::fd::{Entry, TABLE};
 use crate::wait::Same;
@@ -16,10 +16,11 @@ use tickwire_link::control::Reason;
 /// Before descriptors are passed.
 ///
 /// # Errors
-/// `EOPNOTSUPP` if one of them means nothing outside the lane; then none has changed.
+/// `EOPNOTSUPP` if one of them means nothing outside the lane; then all that have not become the kernel's go on as they were.
 pub(crate) fn before_passing(fds: &[c_int]) -> Result<()> {
     let Some(lane) = lane::current() else { return Ok(()) };
     let mut to_kernel = Vec::new();
+    let mut connections = Vec::new();
     for &fd in fds {
         match TABLE.get(fd) {
             Entry::Udp(index) => match lane.with(|access| Same::of(access, fd, index)) {
@@ -30,7 +31,7 @@ pub(crate) fn before_passing(fds: &[c_int]) -> Result<()> {
             },
             Entry::Tcp(index) => {
                 match lane.with(|access| Ok((Same::of(access, fd, index)?, tcp::stage(access, index)?.0))) {
-                    Ok((_, Stage::Connection(_))) => return Err(refused("a connection")),
+                    Ok((socket, Stage::Connection(_))) => connections.push(socket),
                     Ok((socket, Stage::Fresh | Stage::Listener(_))) => to_kernel.push(socket),
                     Err(ANEW) => return before_passing(fds),
                     Err(DEMOTED) => {}
@@ -40,6 +41,13 @@ pub(crate) fn before_passing(fds: &[c_int]) -> Result<()> {
             Entry::Epoll(_) => return Err(refused("an epoll instance that watches such a socket")),
             Entry::Lane | Entry::CLOSING => return Err(Errno(libc::EBADF)),
             Entry::Foreign | Entry::Instance(_) | Entry::Kernel(_) | Entry::Unlisted(_) | Entry::Dead(_) => {}
+        }
+    }
+    // First what may fail.
+    for socket in connections {
+        match leaving::to_kernel(lane, &socket, Reason::Passed) {
+            Ok(()) | Err(DEMOTED) => {}
+            Err(_) => return Err(refused("a connection")),
         }
     }
     for socket in to_kernel {
@@ -57,7 +65,7 @@ fn refused(what: &str) -> Errno {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Relaxed) {
         sys::say(&format!(
-            "{what} on the fast path cannot be passed to another process over a Unix socket (EOPNOTSUPP): \
+            "{what} on the fast path could not be passed to another process over a Unix socket (EOPNOTSUPP): \
              pass it by fork or exec, or run the program without acceleration"
         ));
     }

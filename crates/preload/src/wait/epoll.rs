@@ -425,8 +425,14 @@ fn is_in_stack(access: &mut Access<'_>, index: u32) -> bool {
 fn to_kernel(fd: c_int, registration: &mut Registration) {
     let Registration { epfd, events, data, in_kernel, .. } = *registration;
     let op = if in_kernel { libc::EPOLL_CTL_MOD } else { libc::EPOLL_CTL_ADD };
-    registration.in_kernel = sys::epoll_ctl(epfd, op, fd, events, data).is_ok();
+    let placed = match sys::epoll_ctl(epfd, op, fd, events, data) {
+        // It was in there as another socket, whose place it has taken.
+        Err(Errno(libc::ENOENT)) => sys::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, fd, events, data),
+        done => done,
+    };
+    registration.in_kernel = placed.is_ok();
     registration.in_stack = false;
+    kernel_added(epfd);
 }
 
 /// The lane has ended: everything is the kernel's.

@@ -4,6 +4,7 @@ mod ending;
 mod ephemeral;
 mod kernels;
 mod memberships;
+mod takeover;
 
 use crate::connection::{Answer, ConnectionId};
 use crate::offload::Foreign;
@@ -58,6 +59,11 @@ impl Closed {
         let mut connections = HashMap::new();
         remotes.iter().for_each(|&remote| *connections.entry(remote).or_default() += 1);
         Self { connections, by_flows: false }
+    }
+
+    /// Whether nothing is left but one connection with this remote end.
+    fn has_only(&self, remote: Endpoint) -> bool {
+        self.connections.len() == 1 && self.connections.get(&remote) == Some(&1)
     }
 
     /// A connection is over. Says whether it was the last one with this remote end.

@@ -29,4 +29,14 @@ impl Registry {
         }
         Ok(changes)
     }
+
+    /// An exception has not been entered into the maps.
+    pub(crate) fn take_exception_back(&mut self, lane: LaneId, id: ClaimId, key: &FlowKey) {
+        if self.claim(lane, id).is_ok()
+            && let Some(claim) = self.claims.get_mut(&id)
+            && claim.exceptions.remove(key)
+        {
+            self.leave_flow(id, *key, &mut Vec::new());
+        }
+    }
 }

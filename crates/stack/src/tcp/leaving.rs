@@ -12,7 +12,7 @@ use crate::Stack;
 use crate::addr::Endpoint;
 use crate::error::{Error, Result};
 use crate::frame::Frames;
-use crate::ids::{SocketKind, TcpId};
+use crate::ids::{Ready, SocketKind, TcpId};
 use crate::time::Instant;
 
 /// All that another stack has to know of a connection, but its bytes ([`Stack::tcp_leaving_bytes`]).
@@ -26,13 +26,13 @@ pub struct Leaving {
     /// The interface to which it is bound, 0 if to none.
     pub interface: u32,
     /// SND.UNA: the number of the first byte of the send queue.
-    pub send_una: Seq,
+    pub send_una: u32,
     /// Bytes in the send queue that were sent.
     pub in_flight: u32,
     /// Bytes in the send queue behind these.
     pub unsent: u32,
     /// RCV.NXT. Unread bytes end here.
-    pub receive_next: Seq,
+    pub receive_next: u32,
     /// Bytes in order that the program has not read.
     pub unread: u32,
     /// SND.WND, the largest it ever was, and SND.WL1.
@@ -40,7 +40,7 @@ pub struct Leaving {
     /// See `send_window`.
     pub largest_window: u32,
     /// See `send_window`.
-    pub window_seq: Seq,
+    pub window_seq: u32,
     /// Bytes from RCV.NXT to the right edge of the window that was offered.
     pub receive_window: u32,
     /// What the peer's SYN said.
@@ -71,14 +71,14 @@ impl Socket {
             local: self.local,
             remote: self.remote,
             interface: self.settings.interface,
-            send_una: una,
+            send_una: una.0,
             in_flight: nxt.since(una),
             unsent: end.since(nxt),
-            receive_next: next,
+            receive_next: next.0,
             unread: self.recv.bytes,
             send_window: self.window,
             largest_window: self.max_window,
-            window_seq: self.window_seq,
+            window_seq: self.window_seq.0,
             receive_window: self.edge.since(next),
             peer_mss: self.peer_mss,
             shifts: self.scaling.then_some((self.send_shift, self.receive_shift)),
@@ -172,6 +172,8 @@ impl Stack<'_> {
         }
         let shut = (s.read_shut, s.write_shut);
         s.orphan = true;
+        // Threads that wait for it go on with the other stack.
+        self.notify(id.into(), Ready::IN | Ready::OUT | Ready::HUP);
         self.orphan(SocketKind::Tcp, index as u32);
         self.finish(index);
         Ok(shut)

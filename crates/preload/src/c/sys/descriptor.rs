@@ -18,6 +18,42 @@ pub(crate) fn fcntl(fd: c_int, command: c_int, argument: c_int) -> Result<c_int>
     check(unsafe { real::fcntl(fd, command, argument as usize) })
 }
 
+/// Puts a file in the place of another one's descriptor, which stays close-on-exec or not. (Not by the library's own `dup3`.)
+pub(crate) fn replace(fd: c_int, with: c_int) -> Result<()> {
+    let cloexec = fcntl(fd, libc::F_GETFD, 0)? & libc::FD_CLOEXEC;
+    let flags = if cloexec != 0 { libc::O_CLOEXEC } else { 0 };
+    // SAFETY: plain numbers; callers replace what they own.
+    let done = unsafe { real::syscall(libc::SYS_dup3, with.into(), fd.into(), flags.into(), 0, 0, 0) };
+    if done < 0 { Err(Errno(crate::base::errno::get())) } else { Ok(()) }
+}
+
+/// A file in memory with these bytes, which does not shrink any more.
+pub(crate) fn memory_file(bytes: &[u8]) -> Result<c_int> {
+    let name = c"tickwire-connection";
+    let flags = i64::from(libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);
+    // SAFETY: the name is a C string, which the kernel only reads.
+    let made = unsafe { real::syscall(libc::SYS_memfd_create, name.as_ptr() as i64, flags, 0, 0, 0, 0) };
+    let fd = c_int::try_from(made).ok().filter(|&fd| fd >= 0).ok_or(Errno(crate::base::errno::get()))?;
+    let mut left = bytes;
+    while !left.is_empty() {
+        let (start, len) = (left.as_ptr() as i64, left.len() as i64);
+        // SAFETY: `left` is alive and as long as said, and the kernel only reads it.
+        let written = unsafe { real::syscall(libc::SYS_write, fd.into(), start, len, 0, 0, 0) };
+        match usize::try_from(written) {
+            Ok(written) if written > 0 => left = left.get(written..).unwrap_or_default(),
+            _ => {
+                close(fd);
+                return Err(Errno(libc::ENOMEM));
+            }
+        }
+    }
+    if let Err(error) = fcntl(fd, libc::F_ADD_SEALS, libc::F_SEAL_SHRINK) {
+        close(fd);
+        return Err(error);
+    }
+    Ok(fd)
+}
+
 /// `FIONBIO`.
 pub(crate) fn set_nonblocking(fd: c_int, on: bool) -> Result<()> {
     let number = c_int::from(on);

@@ -1,0 +1,197 @@
+//! A connection is handed over to the kernel: the service makes a kernel socket of what the stack has of it, and that socket takes the place of the one behind
+//! its descriptors, which was never connected.
+
+use crate::base::errno::{Errno, Result};
+use crate::c::sys;
+use crate::lane::{Access, Lane};
+use crate::socket::inherited;
+use crate::socket::kernel;
+use crate::table::desc::flag;
+use crate::table::fd::TABLE;
+use crate::wait::Same;
+use core::ffi::c_int;
+use libc::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, SOL_SOCKET};
+use std::os::fd::IntoRawFd;
+use tickwire_link::control::{Claim, Reason, Reply, Request};
+use tickwire_stack::addr::Family;
+use tickwire_stack::tcp::{Algorithm, Leaving, TcpOptions};
+use tickwire_stack::time::Span;
+use tickwire_stack::{SocketId, TcpId};
+
+/// A connection that stands still.
+struct Suspended {
+    id: TcpId,
+    claim: u64,
+    flags: u64,
+    options: TcpOptions,
+    state: Leaving,
+    bytes: Vec<u8>,
+}
+
+/// Hands a connection over to the kernel; then all its descriptors in this process are those of the kernel socket. If that is not possible, it goes on as it was.
+///
+/// # Errors
+/// `EOPNOTSUPP` if it is not possible: another process has the connection, too; it is not open, or reset; it has urgent data; or the service refuses.
+pub(crate) fn to_kernel(lane: &'static Lane, socket: &Same, reason: Reason) -> Result<()> {
+    wait_for_started(lane, socket);
+    let suspended = lane.with(|access| suspend(access, socket))?;
+    let done = take_over(lane, &suspended).and_then(|new| {
+        let placed = place(lane, socket, &suspended, new);
+        sys::close(new);
+        placed
+    });
+    match done {
+        Ok(()) => {
+            kernel::given(lane, socket.index, None, reason, 0);
+            Ok(())
+        }
+        Err(error) => {
+            let _ = lane.with(|access| Ok(access.stack.tcp_resume(suspended.id, access.now)?));
+            Err(error)
+        }
+    }
+}
+
+/// How long a program that this one has just started may take until it has let go of what it was not given.
+const STARTING: Span = Span::from_millis(500);
+const LOOK_AGAIN: Span = Span::from_millis(1);
+
+/// A child has all connections of its parent until the program that it becomes has looked which of them it was given.
+fn wait_for_started(lane: &'static Lane, socket: &Same) {
+    let until = sys::now() + STARTING;
+    let shared = || {
+        lane.with(|access| {
+            let own = 1 << access.slot;
+            Ok(*access.descriptions().get(socket.index).holders() & !own != 0)
+        })
+    };
+    while shared() == Ok(true) && sys::now() < until {
+        let _ = sys::ppoll(&mut [], Some(LOOK_AGAIN), None);
+    }
+}
+
+const IMPOSSIBLE: Errno = Errno(libc::EOPNOTSUPP);
+
+fn suspend(access: &mut Access<'_>, socket: &Same) -> Result<Suspended> {
+    socket.check(access)?;
+    let own = 1 << access.slot;
+    let mut descriptions = access.descriptions();
+    let mut description = descriptions.get(socket.index);
+    let (flags, claim, alone) = (description.flags(), *description.claim(), *description.holders() == own);
+    let id = TcpId::try_from(description.socket()).map_err(|_| IMPOSSIBLE)?;
+    // Of another process the descriptors cannot be changed.
+    if !alone || claim == 0 {
+        return Err(IMPOSSIBLE);
+    }
+    let options = access.stack.tcp_options(id)?;
+    let state = access.stack.tcp_suspend(id, access.now).map_err(|_| IMPOSSIBLE)?;
+    let mut bytes = Vec::with_capacity((state.unread + state.in_flight + state.unsent) as usize);
+    access.stack.tcp_leaving_bytes(id, |some| bytes.extend_from_slice(some))?;
+    Ok(Suspended { id, claim, flags, options, state, bytes })
+}
+
+/// The kernel socket, which is the connection from now on.
+fn take_over(lane: &'static Lane, from: &Suspended) -> Result<c_int> {
+    let file = sys::memory_file(&from.bytes)?;
+    let request = Request::TakeOver { claim: Claim(from.claim), v6: from.flags & flag::V6 != 0, state: from.state };
+    let answer = lane.ask_for_descriptors(&request, Some(file), |reply, descriptors| match reply {
+        Reply::TakenOver => descriptors.take(0).map(IntoRawFd::into_raw_fd).ok_or(Reason::BadRequest),
+        _ => Err(Reason::BadRequest),
+    });
+    sys::close(file);
+    answer.map_err(|_| IMPOSSIBLE)
+}
+
+/// Puts the kernel socket in the place of the connection.
+fn place(lane: &'static Lane, socket: &Same, from: &Suspended, new: c_int) -> Result<()> {
+    copy_options(socket.fd, new, from);
+    let inode = sys::socket_inode(new).unwrap_or(0);
+    let shut = lane.with(|access| {
+        socket.check(access)?;
+        let shut = access.stack.tcp_leave(from.id)?;
+        // Before anybody learns that it is the kernel's.
+        for (fd, _) in TABLE.each().filter(|(_, entry)| entry.description() == Some(socket.index)) {
+            let _ = sys::replace(fd, new);
+        }
+        let mut descriptions = access.descriptions();
+        let mut description = descriptions.get(socket.index);
+        *description.claim() = 0;
+        *description.inode() = inode;
+        description.set(flag::KERNEL, true);
+        description.set(flag::CLAIMED | flag::STARTED, false);
+        description.set_socket(SocketId::default());
+        Ok(shut)
+    });
+    // The program has closed it meanwhile, or the lane has ended: then the connection ends here.
+    let (read, write) = shut?;
+    for (_, how) in [(read, libc::SHUT_RD), (write, libc::SHUT_WR)].into_iter().filter(|&(shut, _)| shut) {
+        let _ = sys::shutdown(new, how);
+    }
+    Ok(())
+}
+
+/// Gives the new socket the options of the old one, and those that the stack has of the connection.
+fn copy_options(old: c_int, new: c_int, from: &Suspended) {
+    let Suspended { flags, options, state, .. } = from;
+    let v6 = flags & flag::V6 != 0;
+    let family = state.remote.address.family();
+    inherited::copy(old, new, v6);
+    let set = |level: c_int, name: c_int, value: c_int| {
+        let _ = sys::set_option(new, level, name, &value);
+    };
+    let seconds = |span: Span| (span.as_millis() / 1000).clamp(1, 32_767) as c_int;
+    for (level, name, on) in [
+        (SOL_SOCKET, libc::SO_REUSEADDR, flags & flag::REUSE_ADDRESS != 0),
+        (SOL_SOCKET, libc::SO_REUSEPORT, flags & flag::REUSE_PORT != 0),
+        (SOL_SOCKET, libc::SO_KEEPALIVE, options.keepalive),
+        (SOL_SOCKET, libc::SO_OOBINLINE, options.oob_inline),
+        (IPPROTO_TCP, libc::TCP_NODELAY, options.nodelay),
+        (IPPROTO_TCP, libc::TCP_CORK, options.cork),
+    ] {
+        if on {
+            set(level, name, 1);
+        }
+    }
+    set(IPPROTO_TCP, libc::TCP_KEEPIDLE, seconds(options.keep_idle));
+    set(IPPROTO_TCP, libc::TCP_KEEPINTVL, seconds(options.keep_interval));
+    set(IPPROTO_TCP, libc::TCP_KEEPCNT, options.keep_count.into());
+    set(IPPROTO_TCP, libc::TCP_USER_TIMEOUT, options.user_timeout.as_millis().min(i32::MAX as u64) as c_int);
+    set(IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, options.notsent_lowat.min(i32::MAX as u32) as c_int);
+    if options.send_fixed {
+        set(SOL_SOCKET, libc::SO_SNDBUF, options.send_buffer as c_int);
+    }
+    if options.receive_fixed {
+        set(SOL_SOCKET, libc::SO_RCVBUF, options.receive_buffer as c_int);
+    }
+    if options.max_segment != 0 {
+        set(IPPROTO_TCP, libc::TCP_MAXSEG, options.max_segment.into());
+    }
+    if flags & flag::FIN_WAIT != 0
+        && let Ok(time) = sys::option(old, IPPROTO_TCP, libc::TCP_LINGER2)
+    {
+        set(IPPROTO_TCP, libc::TCP_LINGER2, time);
+    }
+    if options.linger {
+        let value = libc::linger { l_onoff: 1, l_linger: (options.linger_time.as_millis() / 1000) as c_int };
+        let _ = sys::set_option(new, SOL_SOCKET, libc::SO_LINGER, &value);
+    }
+    if family == Family::V4 {
+        set(IPPROTO_IP, libc::IP_TTL, options.ttl.into());
+        set(IPPROTO_IP, libc::IP_TOS, options.tos.into());
+    } else {
+        set(IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS, options.ttl.into());
+        set(IPPROTO_IPV6, libc::IPV6_TCLASS, options.tos.into());
+    }
+    let algorithm = match options.algorithm {
+        Algorithm::Cubic => &b"cubic"[..],
+        Algorithm::Reno => b"reno",
+    };
+    let _ = sys::set_option_bytes(new, IPPROTO_TCP, libc::TCP_CONGESTION, algorithm);
+    // Setting the traffic class has set it, too.
+    if let Ok(priority) = sys::option(old, SOL_SOCKET, libc::SO_PRIORITY) {
+        set(SOL_SOCKET, libc::SO_PRIORITY, priority);
+    }
+    let nonblock = if flags & flag::NONBLOCK != 0 { libc::O_NONBLOCK } else { 0 };
+    let others = sys::fcntl(old, libc::F_GETFL, 0).unwrap_or(0) & !libc::O_NONBLOCK;
+    let _ = sys::fcntl(new, libc::F_SETFL, others | nonblock);
+}

@@ -1,0 +1,309 @@
+//! A lane's connection that the kernel is to go on with, because the program passes it to another process.
+//!
+//! What the program says of the connection makes a socket from which the kernel sends. So that must be no more than what the lane may send
+//! itself: from an address and port of its claim, to a host that is reached by an accelerated interface. The program gets the socket when repair
+//! mode is over: with it, it could put the socket anywhere.
+
+use crate::connection::{Answer, ConnectionId};
+use crate::offload::Foreign;
+use crate::registry::{Change, ClaimId, FlowKey, LaneId, Protocol};
+use crate::requests::{reason_of, refused};
+use crate::service::Service;
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+use nix::unistd::{Uid, fchown};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+use tickwire_host::Query;
+use tickwire_link::control::{ClaimKind, Reason, Reply};
+use tickwire_link::sys_repair::{Repair, end_by_peer};
+use tickwire_link::sys_socket;
+use tickwire_stack::frame::FRAME_SIZE;
+use tickwire_stack::path::PathState;
+use tickwire_stack::tcp::Leaving;
+
+/// How long a packet may take by the loopback interface.
+const LOOPBACK: Duration = Duration::from_millis(50);
+
+/// As Linux numbers the states of TCP.
+const CLOSE_WAIT: u8 = 8;
+
+/// The bytes of a connection.
+struct Bytes {
+    unread: Vec<u8>,
+    in_flight: Vec<u8>,
+    unsent: Vec<u8>,
+}
+
+impl Service {
+    /// Answers [`tickwire_link::control::Request::TakeOver`].
+    pub(crate) fn take_over(
+        &mut self,
+        id: ConnectionId,
+        claim: ClaimId,
+        v6: bool,
+        state: &Leaving,
+        bytes: Foreign,
+    ) -> Answer {
+        let Some(lane) = self.connections.get(&id).and_then(|c| c.lane) else { return refused(Reason::BadRequest) };
+        match self.try_take_over(lane, claim, v6, state, bytes) {
+            Ok(socket) => {
+                tracing::debug!(lane, claim, local = %state.local, remote = %state.remote, "the kernel goes on");
+                Answer { reply: Reply::TakenOver, descriptors: vec![socket] }
+            }
+            Err(reason) => refused(reason),
+        }
+    }
+
+    fn try_take_over(
+        &mut self,
+        lane: LaneId,
+        claim: ClaimId,
+        v6: bool,
+        state: &Leaving,
+        bytes: Foreign,
+    ) -> Result<OwnedFd, Reason> {
+        let failed = |what: &'static str| {
+            move |error: io::Error| {
+                tracing::warn!(lane, claim, %error, "the kernel cannot go on with a connection: {what}");
+                Reason::ServiceError
+            }
+        };
+        self.check_leaving(lane, claim, v6, state)?;
+        let of_lane = self.lanes.get(&lane).ok_or(Reason::LaneGone)?;
+        let (user, most) = (of_lane.user, of_lane.limits.frames as usize * FRAME_SIZE);
+        let known = *state;
+        let bytes = bytes
+            .queue()
+            .ask(move || bytes.get().ok_or(io::ErrorKind::NotFound.into()).and_then(|fd| read(fd, &known, most)))
+            .ok_or(Reason::ServiceError)?
+            .map_err(failed("its bytes"))?;
+        let repair = Repair::new(state, v6, &bytes.unread, &bytes.in_flight).map_err(failed("a socket"))?;
+        if state.fin_received {
+            end_by_peer(state).and_then(|()| ended(repair.as_fd())).map_err(failed("its end"))?;
+        }
+        // For the kernel's rules of who shares a port, and for `ss`. Without the right to do so it is the service's.
+        let _ = fchown(&repair, Some(Uid::from_raw(user)), None);
+        let flow = FlowKey { protocol: Protocol::Tcp, local: state.local, remote: state.remote };
+        self.let_go(lane, claim, flow)?;
+        // From here on it is the kernel's, whatever happens.
+        let (socket, written) = repair.finish(&bytes.unsent);
+        if let Err(error) = written {
+            tracing::warn!(lane, claim, %error, "the kernel has no room for what a connection has to send: it is reset");
+        }
+        Ok(socket)
+    }
+
+    /// Whether a connection is the lane's to give away.
+    fn check_leaving(&mut self, lane: LaneId, claim: ClaimId, v6: bool, state: &Leaving) -> Result<(), Reason> {
+        let &Leaving { local, remote, interface, .. } = state;
+        let held = self.claims.get(&claim).filter(|held| held.lane == lane).ok_or(Reason::BadRequest)?;
+        let (user, bound) = (held.user, held.bound);
+        let its = match held.kind {
+            ClaimKind::Flow => bound.local == local && held.remote == remote,
+            ClaimKind::Ephemeral => bound.local == local,
+            ClaimKind::Bound => bound.covers(local),
+        };
+        let same_family = local.address.family() == remote.address.family();
+        let fits = same_family && (v6 || local.address.to_v4().is_some()) && remote.port != 0;
+        if bound.protocol != Protocol::Tcp || !its || !fits || !self.nics.has_address(local.address) {
+            return Err(Reason::BadRequest);
+        }
+        // Of a link-local peer the end that is given once more would come by another interface.
+        if state.fin_received && interface != 0 {
+            return Err(Reason::BoundDevice);
+        }
+        if interface != 0 && !self.nics.contains(interface) {
+            return Err(Reason::BadRequest);
+        }
+        let flow = FlowKey { protocol: Protocol::Tcp, local, remote };
+        self.forget_given(&flow);
+        let is_anothers = self.registry.knows_flow(&flow) && !self.registry.holds_flow(lane, &flow);
+        if is_anothers || self.others_have(lane, local, remote) {
+            return Err(Reason::PortTaken);
+        }
+        if self.usage.room_for_flows(user) == 0 {
+            return Err(Reason::UserFlowLimit);
+        }
+        let query = Query::to(remote.address).from(local.address).by(interface);
+        let nics = &self.nics;
+        let answer = self.host.resolve(&query, |index, source| nics.path(index, source));
+        match answer.map(|answer| (answer.path.state, answer.why)) {
+            Ok((PathState::Ready | PathState::Resolving, None)) => Ok(()),
+            Ok((_, why)) => Err(why.map_or(Reason::NoRoute, |why| reason_of(Some(why)))),
+            Err(_) => Err(Reason::ServiceError),
+        }
+    }
+
+    /// What comes to a connection of a lane is the kernel's from now on. Nothing has changed if that is not possible.
+    fn let_go(&mut self, lane: LaneId, claim: ClaimId, flow: FlowKey) -> Result<(), Reason> {
+        let Some(held) = self.claims.get(&claim) else { return Err(Reason::BadRequest) };
+        let whole = match held.kind {
+            ClaimKind::Flow | ClaimKind::Ephemeral => true,
+            ClaimKind::Bound => held.closed.as_ref().is_some_and(|closed| closed.has_only(flow.remote)),
+        };
+        let mut changes = if whole {
+            self.registry.release(lane, claim).unwrap_or_default()
+        } else {
+            self.registry.unpin(lane, claim, &flow)
+        };
+        let its_own = changes.len();
+        // Others may listen at the port, or this claim does: to each of them it is a connection of the kernel's.
+        let covers = |(&other, held): (&ClaimId, &super::Held)| {
+            let listens = held.has_tcp_port() && held.bound.covers(flow.local) && !(whole && other == claim);
+            listens.then_some((held.lane, other))
+        };
+        let listening: Vec<(LaneId, ClaimId)> = self.claims.iter().filter_map(covers).collect();
+        for &(lane, other) in &listening {
+            changes.extend(self.registry.except(lane, other, &[(flow.local, flow.remote)]).unwrap_or_default());
+        }
+        let done = self.programs.apply(merged(changes.clone(), &flow));
+        if let Err(error) = &done {
+            tracing::warn!(lane, claim, %error, "a connection cannot be left to the kernel");
+            if whole {
+                // It is over here in any case: a claim that is gone from the registry cannot be entered as it was.
+                self.programs.apply_best(changes);
+            } else {
+                listening.iter().for_each(|&(lane, other)| self.registry.take_exception_back(lane, other, &flow));
+                if its_own > 0 {
+                    // The maps have it still.
+                    let _ = self.registry.pin(lane, claim, &[flow]);
+                }
+            }
+        } else if let Some(held) = self.claims.get_mut(&claim) {
+            held.pinned.retain(|pinned| *pinned != flow);
+            let _ = held.closed.as_mut().map(|closed| closed.ends(flow.remote));
+        }
+        for (_, other) in listening {
+            let _ = self.charge(other);
+        }
+        if whole {
+            self.forget_claims(vec![claim]);
+            return Ok(());
+        }
+        done.map_err(|_| Reason::FlowLimit)
+    }
+}
+
+/// Changes of one flow in one step: in between, packets would go to whoever listens at the port.
+fn merged(changes: Vec<Change>, flow: &FlowKey) -> Vec<Change> {
+    let mut first = None;
+    let mut last = None;
+    let mut others = Vec::with_capacity(changes.len() + 1);
+    for change in changes {
+        match change {
+            Change::Flow { key, before, after } if key == *flow => {
+                first = first.or(Some(before));
+                last = Some(after);
+            }
+            other => others.push(other),
+        }
+    }
+    if let (Some(before), Some(after)) = (first, last)
+        && before != after
+    {
+        others.insert(0, Change::Flow { key: *flow, before, after });
+    }
+    others
+}
+
+/// The bytes of a connection, from a memory file that the program has made. Any other file may let its reader wait.
+fn read(file: BorrowedFd<'_>, state: &Leaving, most: usize) -> io::Result<Bytes> {
+    let seals = fcntl(file, FcntlArg::F_GET_SEALS)?;
+    if !SealFlag::from_bits_retain(seals).contains(SealFlag::F_SEAL_SHRINK) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no sealed memory file"));
+    }
+    let sizes = [state.unread, state.in_flight, state.unsent].map(|size| size as usize);
+    if sizes.iter().try_fold(0, |sum: usize, &size| sum.checked_add(size)).is_none_or(|sum| sum > most) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "more than a lane can hold"));
+    }
+    let file = File::from(file.try_clone_to_owned()?);
+    let mut at = 0;
+    let [unread, in_flight, unsent] = sizes.map(|size| {
+        let mut bytes = vec![0; size];
+        let done = file.read_exact_at(&mut bytes, at).map(|()| bytes);
+        at += size as u64;
+        done
+    });
+    Ok(Bytes { unread: unread?, in_flight: in_flight?, unsent: unsent? })
+}
+
+/// Waits until a connection has its peer's end.
+fn ended(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let until = Instant::now() + LOOPBACK;
+    while sys_socket::tcp_state(socket)? != CLOSE_WAIT {
+        if Instant::now() > until {
+            return Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "the peer's end did not come by the loopback interface",
+            ));
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::Title;
+    use std::io::Write;
+    use tickwire_stack::addr::{Address, Endpoint};
+
+    fn end(last: u8) -> Endpoint {
+        Endpoint::new(Address::v4([10, 0, 0, last]), 80)
+    }
+
+    fn state(unread: u32, in_flight: u32, unsent: u32) -> Leaving {
+        Leaving {
+            local: end(1),
+            remote: end(2),
+            interface: 0,
+            send_una: 0,
+            in_flight,
+            unsent,
+            receive_next: 0,
+            unread,
+            send_window: 0,
+            largest_window: 0,
+            window_seq: 0,
+            receive_window: 0,
+            peer_mss: 1460,
+            shifts: None,
+            sack: false,
+            timestamp: None,
+            echo: 0,
+            fin_received: false,
+        }
+    }
+
+    #[test]
+    fn a_flow_changes_hands_in_one_step() {
+        let flow = FlowKey { protocol: Protocol::Tcp, local: end(1), remote: end(2) };
+        let other = FlowKey { remote: end(3), ..flow };
+        let change = |key, before, after| Change::Flow { key, before, after };
+        let (ours, kernels) = (Some(Title::Lane(1)), Some(Title::Kernel));
+        let changes = vec![change(flow, ours, None), change(other, ours, None), change(flow, None, kernels)];
+        assert_eq!(merged(changes, &flow), [change(flow, ours, kernels), change(other, ours, None)]);
+        assert_eq!(merged(vec![change(flow, ours, None), change(flow, None, ours)], &flow), []);
+    }
+
+    #[test]
+    fn only_a_memory_file_with_all_the_bytes_is_read() {
+        use nix::sys::memfd::{MFdFlags, memfd_create};
+        let made = memfd_create(c"bytes", MFdFlags::MFD_ALLOW_SEALING).unwrap();
+        let mut file = File::from(made.try_clone().unwrap());
+        file.write_all(b"abcdef").unwrap();
+        assert!(read(made.as_fd(), &state(1, 2, 3), 100).is_err(), "it may shrink");
+        fcntl(&made, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK)).unwrap();
+        let bytes = read(made.as_fd(), &state(1, 2, 3), 100).unwrap();
+        assert_eq!((&bytes.unread[..], &bytes.in_flight[..], &bytes.unsent[..]), (&b"a"[..], &b"bc"[..], &b"def"[..]));
+        assert!(read(made.as_fd(), &state(1, 2, 4), 100).is_err(), "it is too short");
+        assert!(read(made.as_fd(), &state(1, 2, 3), 5).is_err(), "more than a lane can hold");
+        assert!(read(made.as_fd(), &state(u32::MAX, u32::MAX, u32::MAX), 1 << 24).is_err());
+        let null = File::open("/dev/zero").unwrap();
+        assert!(read(null.as_fd(), &state(1, 2, 3), 100).is_err(), "no memory file");
+    }
+}
