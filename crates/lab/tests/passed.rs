@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Both, PATIENCE, bound, crossing, python, start};
+use common::{Both, bound, crossing, python, start};
 use std::time::Duration;
 
 /// Long enough for streams with a hole in their middle.
@@ -135,7 +135,7 @@ while True:
 /// Brings connections into all kinds of states, passes each to a child, and tells what the child and itself find.
 const STATES: &str = r#"
 import array, os, select, signal, socket, struct, sys, threading, time
-host, own = sys.argv[1], sys.argv[2]
+host, own, free = sys.argv[1], sys.argv[2], int(sys.argv[3])
 family = socket.AF_INET6 if ':' in host else socket.AF_INET
 to_child, to_parent = socket.socketpair()
 def line(c):
@@ -208,7 +208,7 @@ s = connection('sum'); s.sendall(b'x' * 300000); s.shutdown(socket.SHUT_WR); pas
 s = connection('sum'); s.sendall(b'x' * 300000); passed('full of what is to be sent', s, 'send shut rest'); s.close()
 s = connection('end'); until(s, select.POLLRDHUP); time.sleep(.1); passed('ended by the peer', s, 'rest send shut'); s.close()
 s = connection('end'); until(s, select.POLLRDHUP); time.sleep(.1); exactly(s, 10); passed('ended, and read', s, 'rest send shut'); s.close()
-s = connection('echo', 6001); passed('of a port in advance', s, 'echo'); print(s.getsockname()[:2] == (own, 6001)); s.close()
+s = connection('echo', free); passed('of a port in advance', s, 'echo'); print(s.getsockname()[:2] == (own, free)); s.close()
 def wants(s):
     s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     s.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -223,13 +223,15 @@ print(e.poll(0)); passed('watched', s, 'echo'); s.sendall(b'more\n'); time.sleep
 while len(got) < 2: got += e.poll(20)
 print(sorted(got) == sorted([(s.fileno(), select.EPOLLIN), (other.fileno(), select.EPOLLIN)]), line(other))
 e.modify(other, select.EPOLLOUT); print(e.poll(20) == [(other.fileno(), select.EPOLLOUT)]); e.unregister(s); s.close(); other.close(); e.close()
-# Threads that wait: in a call, and in an instance.
-s = connection('echo'); e = select.epoll(); e.register(s, select.EPOLLIN); found = []
-threads = [threading.Thread(target=lambda: found.append(line(s))), threading.Thread(target=lambda: found.append(len(e.poll(20))))]
-for t in threads: t.start()
-time.sleep(.3); socket.send_fds(to_child, [b'send'], [s.fileno()]); to_child.recv(10000); s.sendall(b'!\n')
-for t in threads: t.join()
-print('waited for:', sorted(found, key=str)); s.close()
+# A thread that waits in a call, one that waits in an instance, and one that waits in poll.
+s, t, u = connection('echo'), connection('echo'), connection('echo'); e = select.epoll(); e.register(t, select.EPOLLIN); found = {}
+def waits(name, wait): found[name] = wait()
+threads = [threading.Thread(target=waits, args=a) for a in (('call', lambda: line(s)), ('instance', lambda: len(e.poll(20))), ('poll', lambda: until(u, select.POLLIN) or line(u)))]
+for thread in threads: thread.start()
+time.sleep(.3)
+for c in s, t, u: passed('with a thread that waits', c, 'send'); c.sendall(b'!\n')
+for thread in threads: thread.join()
+print(sorted(found.items())); s.close()
 # Accepted ones; the listener goes on, and closes before its connections.
 listener = socket.create_server((own, 7000), family=family)
 calls = [connection('call 7000') for _ in range(3)]
@@ -256,13 +258,13 @@ fn a_connection_can_be_passed_in_every_state_as_beside_the_kernel() {
     for (own, peer, port) in [(both.pair.b_v4(), both.pair.a_v4(), 9000), (both.pair.b_v6(), both.pair.a_v6(), 9000)] {
         let mut attendant = start(both.a(), false, &[python(), "-c", ATTENDANT, &peer, &own]);
         bound(both.a(), &mut attendant, "tcp", port);
-        let mut run = |accelerated| {
-            let mut program = start(both.b(), accelerated, &[python(), "-c", STATES, &peer, &own]);
+        let run = |accelerated, free: &str| {
+            let mut program = start(both.b(), accelerated, &[python(), "-c", STATES, &peer, &own, free]);
             let told = program.success(LONG);
             told.unwrap_or_else(|error| panic!("{error}\nso far:\n{}\n{}", program.stdout(), program.stderr()))
         };
-        let kernels = run(false);
-        let ours = crossing(&both.b_service, 100, || run(true));
+        let kernels = run(false, "6001");
+        let ours = crossing(&both.b_service, 60, || run(true, "6002"));
         for (ours, kernels) in ours.lines().zip(kernels.lines()) {
             assert_eq!(ours, kernels);
         }

@@ -4,9 +4,11 @@
 //! [`Repair::finish`] nothing has happened, whatever fails.
 
 use crate::sys::answer;
+use crate::sys_socket::tcp_state;
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::{Duration, Instant};
 use tickwire_stack::addr::{Address, Endpoint};
 use tickwire_stack::tcp::Leaving;
 
@@ -243,14 +245,55 @@ fn number(fd: BorrowedFd<'_>, level: libc::c_int, option: libc::c_int) -> io::Re
     answer(done.into()).map(|_| value)
 }
 
-/// Gives a connection its peer's FIN, with this number, behind everything that has come: repair mode knows no half-closed connection, so the FIN comes once more. It
-/// goes by the loopback interface, where the kernel does not ask from where a packet comes.
-///
-/// # Errors
-/// If this process may not send packets that it has made itself (`CAP_NET_RAW`).
-pub fn end_by_peer(state: &Leaving) -> io::Result<()> {
+/// As Linux numbers the states of TCP.
+const FIN_WAIT2: u8 = 5;
+const CLOSED: u8 = 7;
+const CLOSE_WAIT: u8 = 8;
+
+const FIN_ACK: u8 = 0x11;
+const ACK: u8 = 0x10;
+
+/// How long a packet may take by the loopback interface.
+const LOOPBACK: Duration = Duration::from_millis(50);
+
+impl Repair {
+    /// Shuts the sides that are shut: repair mode knows no half-closed connection. So the peer's FIN comes once more, and so does its acknowledgement of the FIN of
+    /// this side, which repair mode does not send. They come by the loopback interface, where the kernel does not ask from where a packet comes.
+    ///
+    /// # Errors
+    /// If this process may not send packets that it has made itself (`CAP_NET_RAW`), or they do not arrive.
+    pub fn shut(&self, state: &Leaving) -> io::Result<()> {
+        if state.fin_received {
+            from_peer(state, FIN_ACK, state.receive_next, state.send_una)?;
+            self.comes_to(CLOSE_WAIT)?;
+        }
+        if state.fin_acknowledged {
+            // SAFETY: plain numbers.
+            answer(unsafe { libc::shutdown(self.socket.as_raw_fd(), libc::SHUT_WR) }.into())?;
+            let next = state.receive_next.wrapping_add(state.fin_received.into());
+            from_peer(state, ACK, next, state.send_una.wrapping_add(1))?;
+            self.comes_to(if state.fin_received { CLOSED } else { FIN_WAIT2 })?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the connection is in this state.
+    fn comes_to(&self, state: u8) -> io::Result<()> {
+        let until = Instant::now() + LOOPBACK;
+        while tcp_state(self.as_fd())? != state {
+            if Instant::now() > until {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "nothing comes by the loopback interface"));
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        Ok(())
+    }
+}
+
+/// Gives the kernel a segment as if it came from the peer.
+fn from_peer(state: &Leaving, bits: u8, seq: u32, ack: u32) -> io::Result<()> {
     let (local, remote) = (state.local, state.remote);
-    let segment = fin(state);
+    let segment = segment(state, bits, seq, ack);
     let (domain, packet) = match (local.address.to_v4(), remote.address.to_v4()) {
         (Some(to), Some(from)) => (libc::AF_INET, ipv4(from, to, &segment)),
         _ => (libc::AF_INET6, ipv6(remote.address, local.address, &segment)),
@@ -273,17 +316,15 @@ pub fn end_by_peer(state: &Leaving) -> io::Result<()> {
     answer(sent as libc::c_long).map(drop)
 }
 
-/// The TCP segment: the peer's FIN, which acknowledges what is acknowledged already.
-fn fin(state: &Leaving) -> Vec<u8> {
-    const FIN_ACK: u8 = 0x11;
+fn segment(state: &Leaving, bits: u8, seq: u32, ack: u32) -> Vec<u8> {
     let shift = state.shifts.map_or(0, |(send, _)| send.min(14));
     let window = (state.send_window >> shift).min(0xffff) as u16;
     let mut out = Vec::with_capacity(32);
     out.extend(state.remote.port.to_be_bytes());
     out.extend(state.local.port.to_be_bytes());
-    out.extend(state.receive_next.to_be_bytes());
-    out.extend(state.send_una.to_be_bytes());
-    out.extend([if state.timestamp.is_some() { 0x80 } else { 0x50 }, FIN_ACK]);
+    out.extend(seq.to_be_bytes());
+    out.extend(ack.to_be_bytes());
+    out.extend([if state.timestamp.is_some() { 0x80 } else { 0x50 }, bits]);
     out.extend(window.to_be_bytes());
     out.extend([0; 4]); // checksum, urgent pointer
     if let Some(ours) = state.timestamp {
@@ -323,15 +364,10 @@ fn ipv6(from: Address, to: Address, segment: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys_socket::tcp_state;
     use std::io::{Read, Write};
     use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, TcpListener, TcpStream};
-    use std::time::Duration;
 
     const ESTABLISHED: u8 = 1;
-    const FIN_WAIT2: u8 = 5;
-    const CLOSE_WAIT: u8 = 8;
-    const CLOSED: u8 = 7;
 
     /// What another stack would say of a connection of the kernel's, which is forgotten by that. All that was sent has been acknowledged.
     fn left_by_kernel(stream: TcpStream, unread: u32) -> Leaving {
@@ -361,6 +397,7 @@ mod tests {
             timestamp: Some(number(libc::TCP_TIMESTAMP)),
             echo: 0,
             fin_received: false,
+            fin_acknowledged: false,
         }
     }
 
@@ -455,10 +492,7 @@ mod tests {
             let state = left_by_kernel(client, 10);
             let state = Leaving { receive_next: state.receive_next.wrapping_sub(1), fin_received: true, ..state };
             let repair = Repair::new(&state, address.is_ipv6(), b"last words", b"").unwrap();
-            end_by_peer(&state).unwrap();
-            while tcp_state(repair.as_fd()).unwrap() != CLOSE_WAIT {
-                std::thread::yield_now();
-            }
+            repair.shut(&state).unwrap();
             let mut stream = TcpStream::from(finished(repair, b"and "));
             stream.set_nonblocking(false).unwrap();
             assert_eq!(rest(&stream), b"last words");
@@ -469,6 +503,39 @@ mod tests {
             while tcp_state(stream.as_fd()).unwrap() != CLOSED {
                 std::thread::yield_now();
             }
+        }
+    }
+
+    #[test]
+    fn a_connection_that_was_shut_stays_so() {
+        for (address, both) in [
+            (IpAddr::from(Ipv4Addr::LOCALHOST), false),
+            (Ipv6Addr::LOCALHOST.into(), false),
+            (Ipv4Addr::LOCALHOST.into(), true),
+        ] {
+            if !is_root() {
+                return;
+            }
+            let (client, mut server) = pair(address);
+            server.write_all(b"words").unwrap();
+            client.shutdown(Shutdown::Write).unwrap();
+            assert_eq!(rest(&server), b"");
+            client.peek(&mut [0; 5]).unwrap();
+            let state = Leaving { fin_acknowledged: true, fin_received: both, ..left_by_kernel(client, 5) };
+            let state = Leaving { send_una: state.send_una.wrapping_sub(1), ..state };
+            let repair = Repair::new(&state, address.is_ipv6(), b"words", b"").unwrap();
+            repair.shut(&state).unwrap();
+            let stream = TcpStream::from(finished(repair, b""));
+            stream.set_nonblocking(false).unwrap();
+            if both {
+                drop(server);
+                assert_eq!(tcp_state(stream.as_fd()).unwrap(), CLOSED);
+                assert_eq!(rest(&stream), b"words");
+                continue;
+            }
+            server.write_all(b" more").unwrap();
+            drop(server);
+            assert_eq!(rest(&stream), b"words more");
         }
     }
 }

@@ -62,6 +62,7 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
         timestamp: Some(9),
         echo: 10,
         fin_received: false,
+        fin_acknowledged: false,
     };
     vec![
         named("request-hello", &Request::Hello { program: name, layout: 5 }),

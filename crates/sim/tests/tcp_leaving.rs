@@ -179,7 +179,33 @@ fn numbers_of_a_half_closed_connection_are_those_of_its_data() {
         assert_eq!(leaving.send_una, (before.una + 8).0);
         assert_eq!((leaving.receive_next, leaving.unread), ((before.received + 4).0, 4));
         assert_eq!((leaving.in_flight, leaving.unsent, leaving.fin_received), (0, 0, theirs_shut));
+        assert_eq!(leaving.fin_acknowledged, ours_shut && !theirs_shut);
         assert_eq!(pair.stack(0).tcp_leave(client), Ok((false, ours_shut)));
+    }
+}
+
+/// What has ended in order, on both sides, can be read by another process.
+#[test]
+fn what_is_over_leaves_with_what_was_not_read() {
+    for first in [0, 1] {
+        let mut pair = looked_through(8, 0);
+        let (client, server, _) = connected(&mut pair, 0);
+        send(&mut pair, 1, server, b"back").unwrap();
+        for (host, id) in if first == 0 { [(0, client), (1, server)] } else { [(1, server), (0, client)] } {
+            let now = pair.now();
+            pair.stack(host).tcp_shutdown(id, now, Shutdown::Write).unwrap();
+            pair.run_for(Span::from_millis(50));
+        }
+        let over = if first == 0 { State::TimeWait } else { State::Closed };
+        assert_eq!(state(&mut pair, 0, client), over);
+        suspend(&mut pair, 0, client);
+        resume(&mut pair, 0, client);
+        pair.run_for(Span::from_millis(50));
+        let leaving = suspend(&mut pair, 0, client);
+        assert!(leaving.fin_received && leaving.fin_acknowledged && leaving.receive_window > 0);
+        assert_eq!(bytes(&mut pair, 0, client), b"back");
+        assert_eq!(pair.stack(0).tcp_leave(client), Ok((false, true)));
+        assert_eq!(pair.frames_held(0), 0);
     }
 }
 

@@ -267,6 +267,7 @@ field_struct!(Leaving {
     timestamp,
     echo,
     fin_received,
+    fin_acknowledged,
 });
 field_struct!(PathInfo { query, source, interface, mtu, source_mac, next_hop_mac, state });
 

@@ -508,6 +508,7 @@ mod tests {
             timestamp: shifts.map(|_| 11),
             echo: 12,
             fin_received: false,
+            fin_acknowledged: false,
         }
     }
 

@@ -10,6 +10,7 @@ use crate::table::desc::flag;
 use crate::table::fd::TABLE;
 use crate::wait::Same;
 use core::ffi::c_int;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use libc::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, SOL_SOCKET};
 use std::os::fd::IntoRawFd;
 use tickwire_link::control::{Claim, Reason, Reply, Request};
@@ -17,6 +18,22 @@ use tickwire_stack::addr::Family;
 use tickwire_stack::tcp::{Algorithm, Leaving, TcpOptions};
 use tickwire_stack::time::Span;
 use tickwire_stack::{SocketId, TcpId};
+
+/// The connections that were handed over last: the kernel sockets behind their descriptors, before and after. A thread that waited in a call may wake when its
+/// description is another's.
+static MOVED: [[AtomicU64; 2]; 64] = [const { [const { AtomicU64::new(0) }; 2] }; 64];
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+fn remember(before: u64, after: u64) {
+    let [old, new] = &MOVED[NEXT.fetch_add(1, Relaxed) % MOVED.len()];
+    new.store(after, Release);
+    old.store(before, Release);
+}
+
+/// Whether the kernel socket `after` has taken the place of the one `before`.
+pub(crate) fn has_moved(before: u64, after: u64) -> bool {
+    before != 0 && MOVED.iter().any(|[old, new]| old.load(Acquire) == before && new.load(Acquire) == after)
+}
 
 /// A connection that stands still.
 struct Suspended {
@@ -106,6 +123,7 @@ fn take_over(lane: &'static Lane, from: &Suspended) -> Result<c_int> {
 fn place(lane: &'static Lane, socket: &Same, from: &Suspended, new: c_int) -> Result<()> {
     copy_options(socket.fd, new, from);
     let inode = sys::socket_inode(new).unwrap_or(0);
+    remember(socket.inode, inode);
     let shut = lane.with(|access| {
         socket.check(access)?;
         let shut = access.stack.tcp_leave(from.id)?;
@@ -116,7 +134,6 @@ fn place(lane: &'static Lane, socket: &Same, from: &Suspended, new: c_int) -> Re
         let mut descriptions = access.descriptions();
         let mut description = descriptions.get(socket.index);
         *description.claim() = 0;
-        *description.inode() = inode;
         description.set(flag::KERNEL, true);
         description.set(flag::CLAIMED | flag::STARTED, false);
         description.set_socket(SocketId::default());
@@ -124,6 +141,7 @@ fn place(lane: &'static Lane, socket: &Same, from: &Suspended, new: c_int) -> Re
     });
     // The program has closed it meanwhile, or the lane has ended: then the connection ends here.
     let (read, write) = shut?;
+    let write = write && !from.state.fin_acknowledged;
     for (_, how) in [(read, libc::SHUT_RD), (write, libc::SHUT_WR)].into_iter().filter(|&(shut, _)| shut) {
         let _ = sys::shutdown(new, how);
     }

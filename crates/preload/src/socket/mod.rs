@@ -21,7 +21,7 @@ pub(crate) mod descriptor;
 pub(crate) mod flush;
 mod inherited;
 pub(crate) mod kernel;
-mod leaving;
+pub(crate) mod leaving;
 pub(crate) mod multicast;
 pub(crate) mod open;
 pub(crate) mod opening;

@@ -3,6 +3,7 @@
 use crate::base::errno::{ANEW, DEMOTED, Errno, Result};
 use crate::c::sys;
 use crate::lane::Access;
+use crate::socket::leaving;
 use crate::table::fd::{Entry, TABLE};
 use core::ffi::c_int;
 
@@ -12,7 +13,7 @@ use core::ffi::c_int;
 pub(crate) struct Same {
     pub(crate) fd: c_int,
     pub(crate) index: u32,
-    inode: u64,
+    pub(crate) inode: u64,
 }
 
 impl Same {
@@ -46,7 +47,8 @@ impl Same {
     pub(crate) fn gone(&self) -> Errno {
         // What is being closed is nobody's already, but for the kernel.
         let closed = matches!(TABLE.get(self.fd), Entry::Foreign | Entry::CLOSING);
-        let kernels = !closed && sys::socket_inode(self.fd).unwrap_or(0) == self.inode;
+        let inode = sys::socket_inode(self.fd).unwrap_or(0);
+        let kernels = !closed && (inode == self.inode || leaving::has_moved(self.inode, inode));
         if kernels { DEMOTED } else { Errno(libc::EBADF) }
     }
 }

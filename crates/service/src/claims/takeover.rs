@@ -13,22 +13,14 @@ use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::unistd::{Uid, fchown};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::time::{Duration, Instant};
 use tickwire_host::Query;
 use tickwire_link::control::{ClaimKind, Reason, Reply};
-use tickwire_link::sys_repair::{Repair, end_by_peer};
-use tickwire_link::sys_socket;
+use tickwire_link::sys_repair::Repair;
 use tickwire_stack::frame::FRAME_SIZE;
 use tickwire_stack::path::PathState;
 use tickwire_stack::tcp::Leaving;
-
-/// How long a packet may take by the loopback interface.
-const LOOPBACK: Duration = Duration::from_millis(50);
-
-/// As Linux numbers the states of TCP.
-const CLOSE_WAIT: u8 = 8;
 
 /// The bytes of a connection.
 struct Bytes {
@@ -81,9 +73,7 @@ impl Service {
             .ok_or(Reason::ServiceError)?
             .map_err(failed("its bytes"))?;
         let repair = Repair::new(state, v6, &bytes.unread, &bytes.in_flight).map_err(failed("a socket"))?;
-        if state.fin_received {
-            end_by_peer(state).and_then(|()| ended(repair.as_fd())).map_err(failed("its end"))?;
-        }
+        repair.shut(state).map_err(failed("its end"))?;
         // For the kernel's rules of who shares a port, and for `ss`. Without the right to do so it is the service's.
         let _ = fchown(&repair, Some(Uid::from_raw(user)), None);
         let flow = FlowKey { protocol: Protocol::Tcp, local: state.local, remote: state.remote };
@@ -112,7 +102,7 @@ impl Service {
             return Err(Reason::BadRequest);
         }
         // Of a link-local peer the end that is given once more would come by another interface.
-        if state.fin_received && interface != 0 {
+        if (state.fin_received || state.fin_acknowledged) && interface != 0 {
             return Err(Reason::BoundDevice);
         }
         if interface != 0 && !self.nics.contains(interface) {
@@ -230,26 +220,12 @@ fn read(file: BorrowedFd<'_>, state: &Leaving, most: usize) -> io::Result<Bytes>
     Ok(Bytes { unread: unread?, in_flight: in_flight?, unsent: unsent? })
 }
 
-/// Waits until a connection has its peer's end.
-fn ended(socket: BorrowedFd<'_>) -> io::Result<()> {
-    let until = Instant::now() + LOOPBACK;
-    while sys_socket::tcp_state(socket)? != CLOSE_WAIT {
-        if Instant::now() > until {
-            return Err(io::Error::new(
-                io::ErrorKind::TimedOut,
-                "the peer's end did not come by the loopback interface",
-            ));
-        }
-        std::thread::sleep(Duration::from_micros(200));
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::registry::Title;
     use std::io::Write;
+    use std::os::fd::AsFd;
     use tickwire_stack::addr::{Address, Endpoint};
 
     fn end(last: u8) -> Endpoint {
@@ -276,6 +252,7 @@ mod tests {
             timestamp: None,
             echo: 0,
             fin_received: false,
+            fin_acknowledged: false,
         }
     }
 

@@ -55,12 +55,25 @@ pub struct Leaving {
     pub echo: u32,
     /// The peer has shut its side, and that has come.
     pub fin_received: bool,
+    /// The program has shut its side, and the peer has acknowledged that.
+    pub fin_acknowledged: bool,
 }
 
 impl Socket {
     /// The number behind the last byte that the program wrote.
     fn data_end(&self) -> Seq {
         self.send.end - u32::from(self.fin_queued)
+    }
+
+    fn fin_acknowledged(&self) -> bool {
+        self.fin_queued && self.send.una == self.send.end
+    }
+
+    /// Whether there is something that another stack can be given: what is open, or has ended in order.
+    fn may_leave(&self) -> bool {
+        let ended = self.state == State::Closed && self.fin_received && self.fin_acknowledged();
+        let passable = self.state.is_synchronized() || ended;
+        passable && !self.suspended && self.error == Pending::None && !self.urgent.is_known(self.send.una)
     }
 
     fn leaving(&self, now: Instant) -> Leaving {
@@ -86,6 +99,7 @@ impl Socket {
             timestamp: self.timestamps.then(|| self.timestamp(now)),
             echo: self.ts_recent,
             fin_received: self.fin_received,
+            fin_acknowledged: self.fin_acknowledged(),
         }
     }
 
@@ -107,13 +121,12 @@ impl Stack<'_> {
     /// until it is closed. Calls that read and write would block meanwhile.
     ///
     /// # Errors
-    /// [`Error::Stale`]; [`Error::Invalid`] if it is not open, is over, stands still already, or has
+    /// [`Error::Stale`]; [`Error::Invalid`] if it is not open, was reset, stands still already, or has
     /// urgent data or an error to tell, which no other stack can be given.
     pub fn tcp_suspend(&mut self, id: TcpId, now: Instant) -> Result<Leaving> {
         let index = self.check(id.into())?;
         let s = &mut self.mem.tcp[index];
-        let open = s.state.is_synchronized() && s.state != State::TimeWait && !s.suspended;
-        if !open || s.error != Pending::None || s.urgent.is_known(s.send.una) || s.mss == 0 {
+        if !s.may_leave() {
             return Err(Error::Invalid);
         }
         s.suspended = true;
@@ -152,7 +165,7 @@ impl Stack<'_> {
             return Err(Error::Invalid);
         }
         // It tells the peer where this end is, whatever was dropped.
-        s.ack_now = true;
+        s.ack_now = s.state.is_synchronized();
         self.tcp_output(index, now, Hold::AsSet);
         self.update_row(index);
         self.notify(id.into(), self.tcp_readiness(index as u32));
