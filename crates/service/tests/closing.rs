@@ -52,8 +52,10 @@ impl Closed {
     /// Says that connections to these are over.
     fn has_ended(&mut self, remotes: &[SocketAddr]) {
         let part = |&remote: &SocketAddr| Part { claim: self.claim, remote: remote.into() };
-        let parts = Parts::new(&remotes.iter().map(part).collect::<Vec<_>>());
-        assert!(matches!(self.client.request(&Request::Release { parts }, &[]).0, Reply::Done));
+        for parts in remotes.iter().map(part).collect::<Vec<_>>().chunks(Parts::MAX) {
+            let release = Request::Release { parts: Parts::new(parts) };
+            assert!(matches!(self.client.request(&release, &[]).0, Reply::Done));
+        }
     }
 
     /// The connection goes by the lane, both ways.

@@ -6,6 +6,7 @@ mod common;
 use common::{counter, frame, ip, open, received, udp};
 use tickwire_sim::Pair;
 use tickwire_stack::addr::{Address, Endpoint};
+use tickwire_stack::udp::GroupFilter;
 
 const HOP_BY_HOP: u8 = 0;
 const DESTINATION: u8 = 60;
@@ -26,6 +27,9 @@ fn the_type_of_an_unknown_option_decides_whether_its_packet_is_taken() {
                 let [own, peer] = [0, 1].map(|host| pair.host(host).addresses[1]);
                 let to = Endpoint::new(if group { all_nodes() } else { own }, 1000);
                 let socket = open(&mut pair, 0, Address::ANY, 1000);
+                if group {
+                    pair.stack(0).udp_set_filter(socket, &GroupFilter::all(all_nodes())).unwrap();
+                }
                 let options = [17, 0, action << 6 | 0x1e, 4, 0, 0, 0, 0];
                 let datagram = udp(Endpoint::new(peer, 9), to, b"hello");
                 let mut packet = frame(&ip(peer, to.address, header, &[&options[..], &datagram].concat()));

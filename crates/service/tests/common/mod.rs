@@ -50,6 +50,7 @@ pub fn skipped() -> bool {
 /// What gives claims back, all of each.
 pub fn release(claims: &[Claim]) -> Request {
     let parts: Vec<Part> = claims.iter().map(|&claim| Part { claim, remote: Endpoint::default() }).collect();
+    assert!(parts.len() <= Parts::MAX, "more than one request can name");
     Request::Release { parts: Parts::new(&parts) }
 }
 
@@ -462,10 +463,16 @@ impl Client {
     /// does not take it.
     pub fn convert(&mut self, claim: Claim, remotes: &[SocketAddr], more: bool) -> Option<Reason> {
         let remotes: Vec<Endpoint> = remotes.iter().map(|&remote| remote.into()).collect();
-        match self.request(&Request::Convert { claim, remotes: Remotes::new(&remotes), more }, &[]).0 {
-            Reply::Done => None,
-            Reply::Refused { reason, .. } => Some(reason),
-            other => panic!("{other:?}"),
+        let mut rest = &remotes[..];
+        loop {
+            let (some, after) = rest.split_at(rest.len().min(Remotes::MAX));
+            let request = Request::Convert { claim, remotes: Remotes::new(some), more: more || !after.is_empty() };
+            match self.request(&request, &[]).0 {
+                Reply::Done if after.is_empty() => return None,
+                Reply::Done => rest = after,
+                Reply::Refused { reason, .. } => return Some(reason),
+                other => panic!("{other:?}"),
+            }
         }
     }
 
