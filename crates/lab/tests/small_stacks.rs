@@ -4,6 +4,7 @@
 mod common;
 
 use common::{Both, PATIENCE, bound, built_from, crossing, python, start};
+use nix::sys::signal::Signal;
 use tickwire_lab::Process;
 
 const PROGRAM: &str = include_str!("small_stacks/program.c");
@@ -34,20 +35,40 @@ fn run(both: &Both, program: &str, how: &str) -> String {
     said
 }
 
-#[test]
-fn no_call_uses_more_stack_than_is_said() {
-    let (both, program, _server) = hosts();
-    let said = run(&both, &program, "measured");
+/// Checks the depth of each of at least so many calls of which the program has told.
+fn check_depths(said: &str, calls: usize) {
     let depth_and_name = |line: &str| -> Option<(usize, String)> {
         let (depth, name) = line.split_once(' ')?;
         Some((depth.parse().ok()?, name.to_owned()))
     };
-    let mut calls: Vec<_> = said.lines().filter_map(depth_and_name).collect();
-    calls.sort();
-    calls.iter().rev().take(10).for_each(|(depth, name)| println!("{depth:6} bytes of stack: {name}"));
-    assert!(calls.len() > 100, "{said}");
-    let above: Vec<_> = calls.iter().filter(|(depth, _)| *depth > MOST).collect();
+    let mut depths: Vec<_> = said.lines().filter_map(depth_and_name).collect();
+    depths.sort();
+    depths.iter().rev().take(10).for_each(|(depth, name)| println!("{depth:6} bytes of stack: {name}"));
+    assert!(depths.len() >= calls, "{said}");
+    let above: Vec<_> = depths.iter().filter(|(depth, _)| *depth > MOST).collect();
     assert!(above.is_empty(), "more than {MOST} bytes of stack: {above:?}");
+}
+
+#[test]
+fn no_call_uses_more_stack_than_is_said() {
+    let (both, program, _server) = hosts();
+    check_depths(&run(&both, &program, "measured"), 100);
+}
+
+#[test]
+fn nor_does_one_that_comes_after_the_end_of_the_service() {
+    let (mut both, program, _server) = hosts();
+    let (peer, own) = (both.pair.b_v4(), both.pair.a_v4());
+    let mut left = crossing(&both.a_service, 1, || {
+        let mut left = start(both.a(), true, &[&program, "left", &peer, &own]);
+        left.wait_for("opened\n", PATIENCE).unwrap();
+        left
+    });
+    both.a_service.stop().unwrap();
+    left.signal(Signal::SIGUSR2).unwrap();
+    let said = left.success(PATIENCE).unwrap();
+    assert!(said.ends_with("all done\n"), "{said}");
+    check_depths(&said, 20);
 }
 
 #[test]

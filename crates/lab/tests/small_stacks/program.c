@@ -1,8 +1,8 @@
 /* Makes every kind of socket call on a small stack, against the server beside this file.
- * Arguments: how (measured, thread, handler), the peer's address, the program's own.
+ * Arguments: how (measured, left, thread, handler), the peer's address, the program's own.
  *
  * measured: each call has a stack of its own filled with a pattern, and what it has overwritten is
- * told. thread: all calls run in a thread of 16 KiB. handler: some run in a signal handler on 8 KiB,
+ * told. left: the same, of calls after the service has ended. thread: all calls run in a thread of 16 KiB. handler: some run in a signal handler on 8 KiB,
  * all of them on 6 KiB more than the kernel takes for a signal's frame. */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -116,6 +116,14 @@ static void step(const char *name, void (*work)(void)) {
             result = result < 0 && failure == number ? 0 : -1; \
         }                                                 \
         step(name, work);                                 \
+    } while (0)
+/* One that may do either. */
+#define TRY(name, call)     \
+    do {                    \
+        void work(void) {   \
+            (void)(call);   \
+        }                   \
+        step(name, work);   \
     } while (0)
 #define OPTION(fd, level, name, value) DO("setsockopt " #name, setsockopt(fd, level, name, &value, sizeof value))
 
@@ -328,15 +336,55 @@ static void children(void) {
 
 static void handled(int number) { (void)number; }
 
-static void everything(void) {
+static void begin(void) {
     void nothing(void) {}
     step("nothing", nothing);
     if (is_measured)
         at_rest = depth();
     if (pipe(ends))
         exit(3);
-    DO("first socket", a = socket(AF_INET, SOCK_STREAM, 0));
     action.sa_handler = handled;
+}
+
+/* The service is ended before the signal is sent. */
+static void left_alone(void) {
+    static int set, listener;
+    sigset_t before;
+    begin();
+    sigaction(SIGUSR2, &action, NULL);
+    sigaddset(&signals, SIGUSR2);
+    sigprocmask(SIG_BLOCK, &signals, &before);
+    DO("socket", a = socket(AF_INET, SOCK_STREAM, 0));
+    DO("connect", connect(a, to(peer, 9000), sizeof place));
+    DO("socket datagrams", b = socket(AF_INET, SOCK_DGRAM, 0));
+    DO("bind datagrams", bind(b, to(own, 7001), sizeof place));
+    DO("socket", listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
+    DO("bind", bind(listener, to(own, 7000), sizeof place));
+    DO("listen", listen(listener, 8));
+    set = epoll_create1(0);
+    event = (struct epoll_event){EPOLLIN, {.fd = a}};
+    DO("epoll_ctl ADD", epoll_ctl(set, EPOLL_CTL_ADD, a, &event));
+    puts("opened");
+    sigsuspend(&before);
+    TRY("socket", c = socket(AF_INET, SOCK_DGRAM, 0));
+    TRY("sendto", sendto(b, "x", 1, 0, to(peer, 9000), sizeof place));
+    TRY("recv", recv(b, big, 1, MSG_DONTWAIT));
+    TRY("send", send(a, "x", 1, MSG_NOSIGNAL));
+    TRY("poll", poll(watched(a, POLLIN), 1, 100));
+    TRY("epoll_wait", epoll_wait(set, events, 8, 10));
+    TRY("recv", recv(a, big, 1, MSG_DONTWAIT));
+    TRY("accept", accept(listener, NULL, NULL));
+    TRY("connect", connect(c, to(peer, 9000), sizeof place));
+    TRY("close", close(a));
+    TRY("close", close(b));
+    TRY("close", close(c));
+    TRY("close", close(listener));
+    puts("all done");
+}
+
+static void everything(void) {
+    begin();
+    DO("first socket", a = socket(AF_INET, SOCK_STREAM, 0));
     DO("sigaction", sigaction(SIGUSR2, &action, NULL));
     DO("connect", connect(a, to(peer, 9000), sizeof place));
     DO("socket datagrams", b = socket(AF_INET, SOCK_DGRAM, 0));
@@ -387,10 +435,10 @@ int main(int count, char **arguments) {
     if (count != 4 || inet_pton(AF_INET, arguments[2], &peer.sin_addr) != 1 || inet_pton(AF_INET, arguments[3], &own.sin_addr) != 1)
         return 2;
     setvbuf(stdout, NULL, _IOLBF, 1 << 16);
-    if (!strcmp(arguments[1], "measured")) {
+    if (!strcmp(arguments[1], "measured") || !strcmp(arguments[1], "left")) {
         is_measured = 1;
         small = stack_of(MEASURED);
-        everything();
+        strcmp(arguments[1], "left") ? everything() : left_alone();
     } else if (!strcmp(arguments[1], "thread")) {
         pthread_attr_t attributes;
         pthread_t thread;

@@ -174,6 +174,8 @@ impl Session {
             Reply::Bulk => self.bulk = self.received.incoming.descriptors.take(0),
             _ => {}
         }
+        // Those of an answer that nobody wants are closed.
+        self.received.incoming.descriptors = Descriptors::default();
         Ok(())
     }
 

@@ -122,7 +122,11 @@ pub(crate) fn lane() -> Option<&'static Lane> {
     }
     *kept = None;
     let kept = &mut *kept;
-    match own_stack::run(|| begun(kept)) {
+    let begin = || {
+        let _asking = Asking::begin();
+        begun(kept)
+    };
+    match own_stack::run(begin) {
         Ok(lane) => {
             crate::process::helper::start();
             Some(lane)
