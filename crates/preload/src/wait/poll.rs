@@ -44,6 +44,8 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigs
     // On what to sleep. An instance that gets its first socket of ours would be another thing to sleep on.
     let (mut ours, mut may_come) = (Few::new(0), false);
     let mut foreign = false;
+    // How many sockets are the kernel's that a lane has, or had.
+    let mut kernels = 0;
     lane.with(|access| {
         for (place, fd) in fds.iter().enumerate() {
             let entry = TABLE.get(fd.fd);
@@ -57,6 +59,7 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigs
             let description = entry.description();
             description.into_iter().for_each(|index| ours.push(index));
             may_come |= matches!(entry, Entry::Instance(_));
+            kernels += usize::from(matches!(entry, Entry::Kernel(_) | Entry::Unlisted(_)));
             // The kernel's answer is not only to what is asked: a socket that was never connected
             // has hung up.
             if fd.fd >= 0 && (events != 0 || readiness::is_kernels(access, entry)) {
@@ -71,7 +74,7 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigs
     // The kernel's list is lent to the wait; attempts ask with a copy.
     let mut copy = kernel.clone();
     let mut attempt = |access: &mut Access<'_>, kernel: Kernel| {
-        let mut ready = stack_part(access, fds)?;
+        let mut ready = stack_part(access, fds, kernels)?;
         if (ready == 0 || foreign) && kernel.wants_look(access.now, looked) && copy.len() > OWN {
             looked = access.now;
             sys::ppoll(&mut copy[OWN..], Some(Span::ZERO), None)?;
@@ -102,7 +105,9 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout: Option<Span>, mask: Option<&sigs
     match answer {
         Err(TIMED_OUT) => Ok(0),
         // A socket went to the kernel: what is ours is seen anew, and the others stay with the stack.
-        Err(DEMOTED) if catch_up(lane, fds) => poll(fds, until.map(|until| until.since(sys::now())), mask),
+        Err(DEMOTED) if catch_up(lane, fds) || kernels_among(fds) > kernels => {
+            poll(fds, until.map(|until| until.since(sys::now())), mask)
+        }
         // The rest of the time is the kernel's.
         Err(_) if lane.is_over() => by_kernel(fds, until.map(|until| until.since(sys::now())), mask),
         answer => answer,
@@ -119,9 +124,15 @@ fn catch_up(lane: &'static Lane, fds: &[pollfd]) -> bool {
     any
 }
 
-/// Fills in what the stack knows.
-fn stack_part(access: &mut Access<'_>, fds: &mut [pollfd]) -> Result<usize> {
-    let mut ready = 0;
+/// How many of these the table has as sockets of the kernel's.
+fn kernels_among(fds: &[pollfd]) -> usize {
+    fds.iter().filter(|fd| matches!(TABLE.get(fd.fd), Entry::Kernel(_) | Entry::Unlisted(_))).count()
+}
+
+/// Fills in what the stack knows. [`DEMOTED`] if more of them are the kernel's by now than when the call began (`kernels`): a connection that was handed over the
+/// kernel has not been asked about.
+fn stack_part(access: &mut Access<'_>, fds: &mut [pollfd], kernels: usize) -> Result<usize> {
+    let (mut ready, mut now_kernels) = (0, 0);
     for fd in fds {
         let entry = TABLE.get(fd.fd);
         let told = match entry {
@@ -129,10 +140,17 @@ fn stack_part(access: &mut Access<'_>, fds: &mut [pollfd]) -> Result<usize> {
                 readiness::answer(readiness::in_stack(access, index)?, long(fd.events))
             }
             Entry::Dead(error) => dead(error, long(fd.events)),
+            Entry::Kernel(_) | Entry::Unlisted(_) => {
+                now_kernels += 1;
+                0
+            }
             _ => 0,
         };
         fd.revents = short(told);
         ready += usize::from(told != 0);
+    }
+    if now_kernels > kernels {
+        return Err(DEMOTED);
     }
     Ok(ready)
 }
