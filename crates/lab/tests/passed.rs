@@ -274,3 +274,99 @@ fn a_connection_can_be_passed_in_every_state_as_beside_the_kernel() {
         attendant.kill();
     }
 }
+
+/// Asks a server as often as is said, with connections that it keeps and others that it closes. Says which processes answered.
+const ASKS: &str = r#"
+import socket, sys
+def line(c):
+    got = b''
+    while not got.endswith(b'\n'):
+        d = c.recv(100)
+        assert d, ('ended', got)
+        got += d
+    return got.decode().strip()
+who, kept = set(), []
+for n in range(int(sys.argv[3])):
+    c = socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=20)
+    for again in range(3):
+        c.sendall(b'%d.%d\n' % (n, again))
+        process, said = line(c).split(':')
+        assert said == '%d.%d' % (n, again), said
+        who.add(process)
+    if n % 2: kept.append(c)
+    else: c.close()
+for c in kept:
+    c.sendall(b'still\n')
+    assert line(c).endswith(':still')
+print('answered by', len(who), flush=True)
+"#;
+
+/// Its parent accepts, and passes each connection to one of its workers.
+const NODE: &str = r#"
+const cluster = require('cluster'), net = require('net');
+cluster.schedulingPolicy = cluster.SCHED_RR;
+if (cluster.isPrimary) {
+  for (let i = 0; i < 3; i++) cluster.fork();
+} else {
+  net.createServer(s => {
+    s.setNoDelay(true);
+    s.on('data', d => s.write(process.pid + ':' + d));
+    s.on('error', e => console.log('error', e.code));
+  }).listen(7100, "0.0.0.0");
+}
+"#;
+
+#[test]
+fn nodes_cluster_gives_its_connections_to_its_workers() {
+    let both = Both::new();
+    let address = both.pair.b_v4();
+    let file = both.b().directory().join("cluster.js");
+    std::fs::write(&file, NODE).unwrap();
+    let mut server = start(both.b(), true, &["node", file.to_str().unwrap()]);
+    bound(both.b(), &mut server, "tcp", 7100);
+    let told = crossing(&both.b_service, 60, || {
+        start(both.a(), false, &[python(), "-c", ASKS, &address, "7100", "30"]).success(LONG).unwrap()
+    });
+    assert_eq!(told, "answered by 3\n", "{}{}", server.stdout(), server.stderr());
+}
+
+/// Its parent accepts, and sends each connection to a worker by a pipe: `multiprocessing` duplicates it into that. The workers are forked before, or begin as
+/// programs of their own.
+const MULTIPROCESSING: &str = r#"
+import multiprocessing, os, socket, sys, threading
+def serve(c):
+    with c:
+        while d := c.recv(1000): c.sendall(b'%d:' % os.getpid() + d)
+def work(pipe):
+    while c := pipe.recv(): threading.Thread(target=serve, args=(c,), daemon=True).start()
+if __name__ == '__main__':
+    context = multiprocessing.get_context(sys.argv[1])
+    pipes = []
+    for _ in range(3):
+        ours, theirs = context.Pipe()
+        context.Process(target=work, args=(theirs,), daemon=True).start()
+        pipes.append(ours)
+    listener = socket.create_server(('0.0.0.0', int(sys.argv[2])))
+    for n in range(1000):
+        c, _ = listener.accept()
+        pipes[n % 3].send(c)
+        c.close()
+"#;
+
+#[test]
+fn pythons_multiprocessing_gives_connections_to_its_workers() {
+    let both = Both::new();
+    let address = both.pair.b_v4();
+    let file = both.b().directory().join("server.py");
+    std::fs::write(&file, MULTIPROCESSING).unwrap();
+    for (method, port) in [("fork", "7101"), ("spawn", "7102"), ("forkserver", "7103")] {
+        let mut server = start(both.b(), true, &[python(), file.to_str().unwrap(), method, port]);
+        bound(both.b(), &mut server, "tcp", port.parse().unwrap());
+        let told = crossing(&both.b_service, 60, || {
+            start(both.a(), false, &[python(), "-c", ASKS, &address, port, "30"]).success(LONG)
+        });
+        let told = told.unwrap_or_else(|error| panic!("{error}\n{method}\n{}{}", server.stdout(), server.stderr()));
+        assert_eq!(told, "answered by 3\n", "{method}\n{}{}", server.stdout(), server.stderr());
+        server.kill();
+    }
+}
