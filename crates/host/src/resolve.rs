@@ -58,6 +58,7 @@ fn decide(query: &Query, route: &Route, nic: Result<Nic, Why>) -> Step {
         query: *query,
         source: route.source.unwrap_or(query.source),
         interface: route.interface,
+        metrics: route.metrics,
         ..PathInfo::default()
     };
     match route.kind {
@@ -147,12 +148,20 @@ pub const fn minimum_mtu(family: Family) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tickwire_stack::path::Metrics;
 
     const NIC: Nic = Nic { mac: Mac([2, 0, 0, 0, 0, 1]), mtu: 1500 };
     const THERE: Address = Address::v4([10, 0, 0, 2]);
 
     fn route(kind: RouteKind) -> Route {
-        Route { kind, interface: 5, gateway: None, source: Some(Address::v4([10, 0, 0, 1])), mtu: None }
+        Route {
+            kind,
+            interface: 5,
+            gateway: None,
+            source: Some(Address::v4([10, 0, 0, 1])),
+            mtu: None,
+            metrics: Metrics::default(),
+        }
     }
 
     fn query(destination: Address) -> Query {

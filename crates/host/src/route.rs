@@ -7,6 +7,7 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteMetric, RouteType, RouteVia};
 use std::net::IpAddr;
 use tickwire_stack::addr::{Address, Family};
+use tickwire_stack::path::Metrics;
 
 /// A question for the kernel's routing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,10 +50,19 @@ pub struct Route {
     pub source: Option<Address>,
     /// The route's own MTU (configured, or learnt by the kernel), `None` if the link's applies.
     pub mtu: Option<u32>,
+    /// What else it sets.
+    pub metrics: Metrics,
 }
 
 impl Route {
-    const NOWHERE: Self = Self { kind: RouteKind::Unreachable, interface: 0, gateway: None, source: None, mtu: None };
+    const NOWHERE: Self = Self {
+        kind: RouteKind::Unreachable,
+        interface: 0,
+        gateway: None,
+        source: None,
+        mtu: None,
+        metrics: Metrics { rto_min_ms: 0, initcwnd: 0, initrwnd: 0, advmss: 0, hop_limit: 0, quick_ack: false },
+    };
 
     fn parse(message: &RouteMessage) -> Self {
         let kind = match message.header.kind {
@@ -72,16 +82,28 @@ impl Route {
                 RouteAttribute::Via(RouteVia::Inet(ip)) => route.gateway = Some((*ip).into()),
                 RouteAttribute::Via(RouteVia::Inet6(ip)) => route.gateway = Some((*ip).into()),
                 RouteAttribute::Metrics(metrics) => {
-                    for metric in metrics {
-                        if let RouteMetric::Mtu(mtu) = metric {
-                            route.mtu = Some(*mtu);
-                        }
-                    }
+                    metrics.iter().for_each(|metric| route.take_metric(metric));
                 }
                 _ => {}
             }
         }
         route
+    }
+
+    /// Takes one metric; those that only the kernel's own TCP has a use for are left out.
+    fn take_metric(&mut self, metric: &RouteMetric) {
+        let metrics = &mut self.metrics;
+        let short = |value: u32| u16::try_from(value).unwrap_or(u16::MAX);
+        match metric {
+            RouteMetric::Mtu(mtu) => self.mtu = Some(*mtu),
+            RouteMetric::RtoMin(ms) => metrics.rto_min_ms = short(*ms),
+            RouteMetric::InitCwnd(segments) => metrics.initcwnd = short(*segments),
+            RouteMetric::InitRwnd(segments) => metrics.initrwnd = short(*segments),
+            RouteMetric::Advmss(bytes) => metrics.advmss = short(*bytes),
+            RouteMetric::Hoplimit(hops) => metrics.hop_limit = u8::try_from(*hops).unwrap_or(u8::MAX),
+            RouteMetric::QuickAck(on) => metrics.quick_ack = *on != 0,
+            _ => {}
+        }
     }
 }
 

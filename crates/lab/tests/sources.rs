@@ -146,3 +146,43 @@ fn what_a_server_answers_from_an_address_goes_that_addresses_way() {
         });
     }
 }
+
+/// Takes one connection, and says how it ended.
+const ENDING: &str = r#"
+import socket, sys
+listener = socket.socket()
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+listener.bind(('', 7310)); listener.listen()
+print('ready', flush=True)
+c = listener.accept()[0]
+c.recv(100)
+print('connected', flush=True)
+try:
+    print('end' if c.recv(1) == b'' else 'data', flush=True)
+except ConnectionResetError:
+    print('reset', flush=True)
+"#;
+
+/// Connects from an address, and stays.
+const STAYING: &str = r#"
+import socket, sys, time
+s = socket.socket()
+s.bind((sys.argv[2], 0))
+s.connect((sys.argv[1], 7310)); s.sendall(b'x')
+time.sleep(60)
+"#;
+
+#[test]
+fn what_ends_a_dead_programs_connection_goes_the_way_of_the_connection() {
+    let net = forked();
+    // Of the second interface; no rule sends what comes from it by that.
+    net.host.address("eth1", "10.78.0.3/24").unwrap();
+    let mut server = start(&net.other, false, &[python(), "-c", ENDING]);
+    server.wait_for("ready", PATIENCE).unwrap();
+    crossing(&net.service, 2, || {
+        let mut client = start(&net.host, true, &[python(), "-c", STAYING, far(false), "10.78.0.3"]);
+        server.wait_for("connected", PATIENCE).unwrap_or_else(|e| panic!("{e:#}\n{}", client.stderr()));
+        client.kill();
+        server.wait_for("reset", PATIENCE).unwrap_or_else(|e| panic!("{e:#}\n{}", net.service.log()));
+    });
+}

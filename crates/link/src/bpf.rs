@@ -509,6 +509,9 @@ impl core::ops::AddAssign for LaneCounters {
     }
 }
 
+/// How many addresses of the host there is room for, each once for every interface (`addresses` and `sources` in `maps.h`).
+pub const MOST_ADDRESSES: u32 = 65_536;
+
 /// What became of packets that arrived on the NICs: index into [`map::HOST_COUNTERS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]

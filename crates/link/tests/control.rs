@@ -72,7 +72,10 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
         named("request-release", &Request::Release { parts }),
         named("request-join", &Request::Join { claim, group }),
         named("request-leave", &Request::Leave { claim, group }),
-        named("request-resolve", &Request::Resolve { destination: peer.address, source: Address::ANY, interface: 0 }),
+        named(
+            "request-resolve",
+            &Request::Resolve { destination: peer.address, source: Address::ANY, interface: 0, choose: true },
+        ),
         named("request-list-lanes", &Request::ListLanes { after: 0 }),
         named("request-list-interfaces", &Request::ListInterfaces { after: 0 }),
         named("request-list-claims", &Request::ListClaims { lane, after: claim }),

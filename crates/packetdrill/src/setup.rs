@@ -75,6 +75,7 @@ impl Setup {
             source_mac: Mac([2, 0, 0, 0, 0, 1]),
             next_hop_mac: Mac([2, 0, 0, 0, 0, 2]),
             state: PathState::Ready,
+            ..PathInfo::default()
         }
     }
 

@@ -120,6 +120,7 @@ impl Service {
             Effect::Came => {
                 self.fit_lanes_to_mtu();
                 self.refresh_filters();
+                self.lose_bound_to_devices();
             }
             Effect::Went => {
                 self.fit_lanes_to_mtu();

@@ -110,7 +110,11 @@ impl Service {
     /// Answers [`tickwire_link::control::Request::Counters`].
     pub(crate) fn counters(&self, id: ConnectionId, of: CountersOf, lane: LaneId) -> Answer {
         let figures = match of {
-            CountersOf::Host => Figures::new(&self.programs.host_counters()),
+            CountersOf::Host => {
+                let mut figures = self.programs.host_counters().to_vec();
+                figures.push(self.nics.left_out() as u64);
+                Figures::new(&figures)
+            }
             CountersOf::Lane if self.may_see(id, lane) => {
                 let c = self.programs.lane_counters(lane);
                 let mut figures = vec![c.in_packets, c.in_bytes, c.out_packets, c.out_bytes];

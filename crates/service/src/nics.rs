@@ -76,7 +76,17 @@ impl Nics {
         {
             nic.mac = mac;
         }
-        let mut effect = if before == *link { Effect::None } else { Effect::Paths };
+        let changed = before != *link;
+        // What could not be attached while the link was being made may be now.
+        let came = changed && nic.hook.is_none() && !link.is_port() && {
+            hook(nic, config, programs);
+            nic.hook.is_some()
+        };
+        let mut effect = match (came, changed) {
+            (true, _) => Effect::Came,
+            (_, true) => Effect::Paths,
+            _ => Effect::None,
+        };
         if nic.tags.as_ref().is_some_and(|tags| !tags.still()) {
             effect = rehook(nic, config, programs);
         }
@@ -123,7 +133,7 @@ impl Nics {
         if !nic.addresses.insert(address.address) {
             return false;
         }
-        self.settle(programs);
+        self.settle_one(address.address, programs);
         true
     }
 
@@ -132,7 +142,11 @@ impl Nics {
         let Some(nic) = self.all.get_mut(&address.interface) else { return false };
         let had = nic.addresses.remove(&address.address);
         if had {
-            self.settle(programs);
+            self.settle_one(address.address, programs);
+            // There may be room for another one now.
+            if let Some(next) = self.own.first_left_out() {
+                self.settle_one(next, programs);
+            }
         }
         had
     }
@@ -141,6 +155,22 @@ impl Nics {
     fn settle(&mut self, programs: &mut Programs) {
         let used = self.all.values().filter(|nic| nic.hook.is_some());
         self.own.settle(used.map(|nic| (nic.link.index, nic.mac, &nic.addresses)), programs);
+    }
+
+    /// The same for one address, of which there may be many.
+    fn settle_one(&mut self, address: Address, programs: &mut Programs) {
+        let used = self.all.values().filter(|nic| nic.hook.is_some());
+        self.own.settle_one(address, used.map(|nic| (nic.link.index, nic.mac, &nic.addresses)), programs);
+    }
+
+    /// Addresses of accelerated interfaces for which there is no room.
+    pub(crate) fn left_out(&self) -> usize {
+        self.own.number_left_out()
+    }
+
+    /// Whether an address is one of them.
+    pub(crate) fn is_left_out(&self, address: Address) -> bool {
+        self.own.is_left_out(address)
     }
 
     /// What a path needs to know of an interface by which it leaves.
@@ -156,10 +186,12 @@ impl Nics {
         Ok(PathNic { mac: nic.mac, mtu: nic.link.mtu })
     }
 
-    /// Sends a frame by the interface that has both its source addresses, without waiting.
+    /// Sends a frame by the interface by which the guard would let it out, without waiting.
     pub(crate) fn send(&mut self, source: Address, mac: Mac, frame: &[u8]) -> io::Result<()> {
-        let has = |nic: &&mut Nic| nic.hook.is_some() && nic.mac == mac && nic.addresses.contains(&source);
-        let nic = self.all.values_mut().find(has).ok_or(io::ErrorKind::AddrNotAvailable)?;
+        let own = &self.own;
+        let leaves_by =
+            |nic: &&mut Nic| nic.hook.is_some() && nic.mac == mac && own.lets_out(source, mac, nic.link.index);
+        let nic = self.all.values_mut().find(leaves_by).ok_or(io::ErrorKind::AddrNotAvailable)?;
         let sender = match nic.sender.take() {
             Some(sender) => sender,
             None => PacketSender::open(nic.link.index)?,

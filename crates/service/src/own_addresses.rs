@@ -5,8 +5,10 @@
 //! of them, and what is sent from it goes where the routes say (`ip rule from`, two interfaces in
 //! one subnet). A link-local address is that of its link alone.
 
+use crate::bpf_error::BpfError;
 use crate::programs::Programs;
 use std::collections::{BTreeMap, BTreeSet};
+use tickwire_link::bpf::MOST_ADDRESSES;
 use tickwire_stack::addr::{Address, Mac};
 
 /// An interface: its index, its Ethernet address, and its addresses.
@@ -19,22 +21,21 @@ pub(crate) struct OwnAddresses {
     received: BTreeMap<(Address, u32), [u8; 6]>,
     /// By address and Ethernet address, the interface to leave by.
     sources: BTreeMap<(Address, [u8; 6]), u32>,
+    /// Those for which the maps have no room.
+    left_out: BTreeSet<Address>,
 }
 
 impl OwnAddresses {
-    /// What is to be in the maps for these interfaces.
-    fn of<'n>(interfaces: impl Iterator<Item = OfInterface<'n>> + Clone) -> Self {
+    /// What is to be in the maps of an address, if these are the interfaces.
+    fn of<'n>(address: Address, interfaces: impl Iterator<Item = OfInterface<'n>> + Clone) -> Self {
         let mut all = Self::default();
-        for (index, mac, own) in interfaces.clone() {
-            for &address in own {
-                all.received.insert((address, index), mac.0);
-                // If two of the same Ethernet address have it, one of them.
-                all.sources.insert((address, mac.0), index);
-            }
+        for (index, mac, _) in interfaces.clone().filter(|(.., own)| own.contains(&address)) {
+            all.received.insert((address, index), mac.0);
+            // If two of the same Ethernet address have it, one of them.
+            all.sources.insert((address, mac.0), index);
         }
-        let everywhere = interfaces.clone().flat_map(|(.., own)| own).filter(|address| !address.is_link_local());
-        for &address in everywhere.collect::<BTreeSet<_>>() {
-            for (index, mac, _) in interfaces.clone() {
+        if !address.is_link_local() && !all.received.is_empty() {
+            for (index, mac, _) in interfaces {
                 all.received.entry((address, index)).or_insert(mac.0);
                 // Its own interface comes first, if another one has the same Ethernet address.
                 all.sources.entry((address, mac.0)).or_insert(index);
@@ -49,38 +50,86 @@ impl OwnAddresses {
         interfaces: impl Iterator<Item = OfInterface<'n>> + Clone,
         programs: &mut Programs,
     ) {
-        let wanted = Self::of(interfaces);
-        for &(address, index) in self.received.keys().filter(|key| !wanted.received.contains_key(key)) {
-            programs.remove_address(index, address);
+        let mut all: BTreeSet<Address> = self.received.keys().map(|key| key.0).collect();
+        all.extend(&self.left_out);
+        all.extend(interfaces.clone().flat_map(|(.., own)| own));
+        all.into_iter().for_each(|address| self.settle_one(address, interfaces.clone(), programs));
+    }
+
+    /// Makes the maps agree with who has one address now.
+    pub(crate) fn settle_one<'n>(
+        &mut self,
+        address: Address,
+        interfaces: impl Iterator<Item = OfInterface<'n>> + Clone,
+        programs: &mut Programs,
+    ) {
+        let wanted = Self::of(address, interfaces);
+        let received = self.received.range((address, 0)..=(address, u32::MAX));
+        let gone: Vec<_> = received.map(|(key, _)| *key).filter(|key| !wanted.received.contains_key(key)).collect();
+        for key in gone {
+            self.received.remove(&key);
+            programs.remove_address(key.1, address);
         }
-        for &(address, mac) in self.sources.keys().filter(|key| !wanted.sources.contains_key(key)) {
-            programs.remove_source(address, Mac(mac));
+        let sources = self.sources.range((address, [0; 6])..=(address, [u8::MAX; 6]));
+        let gone: Vec<_> = sources.map(|(key, _)| *key).filter(|key| !wanted.sources.contains_key(key)).collect();
+        for key in gone {
+            self.sources.remove(&key);
+            programs.remove_source(address, Mac(key.1));
         }
-        let mut missing = Vec::new();
+        if let Err(error) = self.enter(&wanted, programs) {
+            self.leave_out(address, &error);
+        } else if self.left_out.remove(&address) && self.left_out.is_empty() {
+            tracing::info!("there is room for all addresses of the host again");
+        }
+    }
+
+    fn enter(&mut self, wanted: &Self, programs: &mut Programs) -> Result<(), BpfError> {
         for (&(address, index), &mac) in &wanted.received {
-            if self.received.get(&(address, index)) != Some(&mac)
-                && let Err(error) = programs.add_address(index, address, Mac(mac))
-            {
-                tracing::warn!(interface = index, %address, %error, "cannot enter an address");
+            if self.received.get(&(address, index)) != Some(&mac) {
+                programs.add_address(index, address, Mac(mac))?;
+                self.received.insert((address, index), mac);
             }
         }
         for (&(address, mac), &index) in &wanted.sources {
-            if self.sources.get(&(address, mac)) != Some(&index)
-                && let Err(error) = programs.add_source(index, address, Mac(mac))
-            {
-                tracing::warn!(interface = index, %address, %error, "cannot enter a source address");
-                missing.push((address, mac));
+            if self.sources.get(&(address, mac)) != Some(&index) {
+                programs.add_source(index, address, Mac(mac))?;
+                self.sources.insert((address, mac), index);
             }
         }
-        *self = wanted;
-        // To be tried again with the next change.
-        self.sources.retain(|key, _| !missing.contains(key));
+        Ok(())
+    }
+
+    /// An address, or a part of it, is in no map. It is the kernel's, and tried again with the next change that concerns it. Said once, of the first.
+    fn leave_out(&mut self, address: Address, error: &BpfError) {
+        if self.left_out.is_empty() {
+            let most = MOST_ADDRESSES;
+            tracing::error!(
+                %address, %error, most,
+                "there is no room for this address of the host, nor for more: what is sent from and to them stays on the kernel"
+            );
+        }
+        self.left_out.insert(address);
+    }
+
+    /// How many addresses are left to the kernel for want of room.
+    pub(crate) fn number_left_out(&self) -> usize {
+        self.left_out.len()
+    }
+
+    /// One of them.
+    pub(crate) fn first_left_out(&self) -> Option<Address> {
+        self.left_out.first().copied()
+    }
+
+    /// Whether this is one of them.
+    pub(crate) fn is_left_out(&self, address: Address) -> bool {
+        self.left_out.contains(&address)
     }
 
     /// Whether the guard lets packets from an address out by an interface that has this Ethernet
     /// address.
     pub(crate) fn lets_out(&self, address: Address, mac: Mac, index: u32) -> bool {
-        self.sources.get(&(address, mac.0)) == Some(&index)
+        !self.is_left_out(address) && self.sources.get(&(address, mac.0)) == Some(&index)
     }
 }
 
@@ -102,8 +151,39 @@ mod tests {
     }
 
     fn of(all: &[(u32, Mac, &[Address])]) -> OwnAddresses {
-        let owned: Vec<_> = all.iter().map(|&(i, mac, own)| (i, mac, own.iter().copied().collect())).collect();
-        OwnAddresses::of(owned.iter().map(|(i, mac, own)| (*i, *mac, own)))
+        let owned: Vec<(u32, Mac, BTreeSet<Address>)> =
+            all.iter().map(|&(i, mac, own)| (i, mac, own.iter().copied().collect())).collect();
+        let interfaces = owned.iter().map(|(i, mac, own)| (*i, *mac, own));
+        let mut found = OwnAddresses::default();
+        for address in owned.iter().flat_map(|(_, _, own)| own) {
+            let OwnAddresses { received, sources, .. } = OwnAddresses::of(*address, interfaces.clone());
+            found.received.extend(received);
+            found.sources.extend(sources);
+        }
+        found
+    }
+
+    #[test]
+    fn addresses_beyond_what_the_maps_hold_are_left_to_the_kernel_and_counted() {
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!("skipped: BPF needs root");
+            return;
+        }
+        let limits = crate::config::Limits::default();
+        crate::run::raise_limits(&limits);
+        let mut programs = Programs::load(&limits).unwrap();
+        let number = |n: u32| Address::v4((0x0a00_0000 + n).to_be_bytes());
+        let mut own: BTreeSet<Address> = (0..MOST_ADDRESSES + 2).map(number).collect();
+        let mut known = OwnAddresses::default();
+        known.settle([(3, ONE, &own)].into_iter(), &mut programs);
+        assert_eq!(known.number_left_out(), 2);
+        let last = number(MOST_ADDRESSES + 1);
+        assert!(known.is_left_out(last) && !known.lets_out(last, ONE, 3) && known.lets_out(number(0), ONE, 3));
+        own.remove(&number(0));
+        known.settle_one(number(0), [(3, ONE, &own)].into_iter(), &mut programs);
+        known.settle_one(last, [(3, ONE, &own)].into_iter(), &mut programs);
+        assert!(known.lets_out(last, ONE, 3) && !known.lets_out(number(0), ONE, 3));
+        assert_eq!(known.number_left_out(), 1);
     }
 
     #[test]

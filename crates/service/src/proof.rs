@@ -98,6 +98,11 @@ fn is_idle(socket: BorrowedFd<'_>) -> bool {
     sys_socket::tcp_state(socket).is_ok_and(|state| state == CLOSED)
 }
 
+/// Whether a socket has a peer.
+pub(crate) fn is_connected(socket: BorrowedFd<'_>) -> bool {
+    getpeername::<SockaddrStorage>(socket.as_raw_fd()).is_ok()
+}
+
 /// What must go on being true of a claim's socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Duty {
@@ -125,8 +130,7 @@ pub(crate) fn right(socket: BorrowedFd<'_>, local: Endpoint, duty: Duty) -> Opti
         Duty::Port => true,
         Duty::Datagrams if name.address.is_unspecified() => true,
         Duty::Datagrams if local.address.is_unspecified() => {
-            let connected = getpeername::<SockaddrStorage>(socket.as_raw_fd()).is_ok();
-            return (connected && !name.address.is_loopback()).then_some(name.address);
+            return (is_connected(socket) && !name.address.is_loopback()).then_some(name.address);
         }
         Duty::Datagrams => name == local,
     };

@@ -2,9 +2,12 @@
 
 use crate::connection::{Answer, ConnectionId};
 use crate::offload::Foreign;
+use crate::registry::LaneId;
 use crate::service::Service;
-use tickwire_host::{Query, Why};
+use crate::watch::differs;
+use tickwire_host::{Answer as HostAnswer, Query, Why};
 use tickwire_link::control::{Reason, Reply, Request};
+use tickwire_stack::addr::Address;
 use tickwire_stack::path::{PathInfo, PathState};
 
 /// A refusal.
@@ -44,8 +47,8 @@ pub(crate) fn handle(
         Request::Release { parts } => service.release(id, &parts),
         Request::Join { claim, group } => service.join(id, claim.0, group),
         Request::Leave { claim, group } => service.leave(id, claim.0, group),
-        Request::Resolve { destination, source, interface } => {
-            service.resolve(id, Query { destination, source, interface })
+        Request::Resolve { destination, source, interface, choose } => {
+            service.resolve(id, Query { destination, source, interface }, choose)
         }
         Request::ListLanes { after } => service.list_lanes(id, after),
         Request::ListInterfaces { after } => service.list_interfaces(after),
@@ -65,15 +68,15 @@ pub(crate) fn handle(
 
 impl Service {
     /// Answers [`Request::Resolve`].
-    fn resolve(&mut self, id: ConnectionId, query: Query) -> Answer {
+    fn resolve(&mut self, id: ConnectionId, query: Query, choose: bool) -> Answer {
         let Some(lane) = self.connections.get(&id).and_then(|c| c.lane) else { return refused(Reason::BadRequest) };
         let nics = &self.nics;
         match self.host.resolve(&query, |index, source| nics.path(index, source)) {
-            Ok(answer) => {
-                self.programs.note_path(&query, &answer.path);
-                if let Some(lane) = self.lanes.get_mut(&lane) {
-                    lane.watches.set(query, answer);
+            Ok(mut answer) => {
+                if choose && query.source == Address::ANY && self.goes_alike_from_chosen(lane, &answer) {
+                    answer.path.chosen = answer.path.source;
                 }
+                self.note_answer(lane, query, answer);
                 Reply::Path { path: answer.path, reason: reason_of(answer.why) }.into()
             }
             Err(error) => {
@@ -81,6 +84,30 @@ impl Service {
                 let path = PathInfo { query, state: PathState::Kernel, ..PathInfo::default() };
                 Reply::Path { path, reason: Reason::ServiceError }.into()
             }
+        }
+    }
+
+    /// Whether packets go the same way from the source address that an answer has chosen. If so, that way is watched for the lane, too.
+    fn goes_alike_from_chosen(&mut self, lane: LaneId, answer: &HostAnswer) -> bool {
+        let path = &answer.path;
+        if !matches!(path.state, PathState::Ready | PathState::Resolving) || path.source.is_unspecified() {
+            return false;
+        }
+        let (query, nics) = (path.query.from(path.source), &self.nics);
+        match self.host.resolve(&query, |index, source| nics.path(index, source)) {
+            Ok(own) if !differs(answer, &own) => {
+                self.note_answer(lane, query, own);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// What is answered to a lane is told anew when it changes.
+    fn note_answer(&mut self, lane: LaneId, query: Query, answer: HostAnswer) {
+        self.programs.note_path(&query, &answer.path);
+        if let Some(lane) = self.lanes.get_mut(&lane) {
+            lane.watches.set(query, answer);
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::claims::Held;
 use crate::offload::Foreign;
-use crate::proof::{Duty, right};
+use crate::proof::{Duty, is_connected, right};
 use crate::registry::{ClaimId, Protocol};
 use crate::service::Service;
 use std::collections::HashMap;
@@ -12,6 +12,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use tickwire_link::control::{ClaimKind, Reason};
+use tickwire_link::sys_socket;
 use tickwire_stack::addr::{Address, Endpoint};
 
 /// A socket that cannot be looked at for so long proves nothing.
@@ -27,11 +28,14 @@ pub(crate) struct Verification {
     begun: Instant,
 }
 
-/// What is looked at: a claim's socket, what is expected of it, and the address for which packets are diverted now.
-type Look = (ClaimId, Duty, Endpoint, Address, Weak<Foreign>);
+/// What is looked at: a claim's socket, what is expected of it, and what is made use of now.
+type Look = (ClaimId, Duty, Endpoint, Right, Weak<Foreign>);
+
+/// What a socket gives the right to: the address for which packets are diverted, and the interface to which it is bound (0: to none).
+type Right = (Address, u32);
 
 /// A socket that gives another right than is made use of.
-type Finding = (ClaimId, Duty, Option<Address>);
+type Finding = (ClaimId, Duty, Option<Right>);
 
 /// What a claim's socket must go on doing.
 fn duty(held: &Held) -> Duty {
@@ -61,17 +65,25 @@ impl Service {
             false
         });
         found.retain(|(claim, seen, _)| self.claims.get(claim).is_some_and(|held| duty(held) == *seen));
-        for (claim, _, address) in found {
-            match address {
-                Some(address) => self.cover(claim, address),
-                None => self.lose_these([claim], Reason::NotBound),
+        for (claim, _, right) in found {
+            let Some((address, interface)) = right else {
+                self.lose_these([claim], Reason::NotBound);
+                continue;
+            };
+            let before = self.claims.get(&claim).map(|held| (held.covered, held.interface));
+            if before.is_some_and(|(covered, _)| covered != address) {
+                self.cover(claim, address);
+            }
+            if before.is_some_and(|(_, device)| device != interface) {
+                self.socket_names_device(claim, interface);
             }
         }
         let mut due: HashMap<u32, Vec<Look>> = HashMap::new();
         for (&claim, held) in &self.claims {
             if !self.verifications.contains_key(&held.user) {
                 let socket = Arc::downgrade(&held.socket);
-                due.entry(held.user).or_default().push((claim, duty(held), held.bound.local, held.covered, socket));
+                let right = (held.covered, held.interface);
+                due.entry(held.user).or_default().push((claim, duty(held), held.bound.local, right, socket));
             }
         }
         for (user, claims) in due {
@@ -81,10 +93,15 @@ impl Service {
             let verification = Verification { claims: listed, done: Arc::clone(&done), found, begun: Instant::now() };
             self.verifications.insert(user, verification);
             self.offload.of(user).later(move || {
-                for (claim, duty, local, covered, socket) in claims {
+                for (claim, duty, local, used, socket) in claims {
                     if let Some(socket) = socket.upgrade() {
-                        let right = socket.get().and_then(|fd| right(fd, local, duty));
-                        if right != Some(covered) && tell.send((claim, duty, right)).is_err() {
+                        let right = socket.get().and_then(|fd| {
+                            // The kernel binds a socket that is connected to a link-local peer: that is no wish of the program's.
+                            let connected = duty == Duty::Datagrams && is_connected(fd);
+                            let device = if connected { used.1 } else { sys_socket::bound_interface(fd).unwrap_or(0) };
+                            Some((right(fd, local, duty)?, device))
+                        });
+                        if right != Some(used) && tell.send((claim, duty, right)).is_err() {
                             return;
                         }
                     }

@@ -74,7 +74,7 @@ pub(crate) fn differs(before: &Answer, after: &Answer) -> bool {
     let key = |a: &Answer| {
         (a.path.state as u8, a.path.source, a.path.interface, a.path.mtu, a.path.source_mac.0, a.path.next_hop_mac.0)
     };
-    key(before) != key(after)
+    key(before) != key(after) || before.path.metrics != after.path.metrics
 }
 
 #[cfg(test)]

@@ -51,6 +51,7 @@ impl Host {
             source_mac: self.mac,
             next_hop_mac: mac,
             state: PathState::Ready,
+            ..PathInfo::default()
         }
     }
 

@@ -5,8 +5,8 @@ mod tcp_support;
 use tcp_support::raw::*;
 use tickwire_sim::PairConfig;
 use tickwire_stack::addr::{Address, Endpoint, Mac};
-use tickwire_stack::path::{PathInfo, PathState, Query};
-use tickwire_stack::tcp::{State, TcpOptions};
+use tickwire_stack::path::{Metrics, PathInfo, PathState, Query};
+use tickwire_stack::tcp::{Setting, State, TcpOptions};
 use tickwire_stack::time::Span;
 use tickwire_stack::{Error, Limits};
 
@@ -20,6 +20,7 @@ fn told(wire: &Wire, destination: Address, state: PathState, mtu: u32, next_hop:
         source_mac: Mac([2, 0, 0, 0, 0, 2]),
         next_hop_mac: Mac([2, 0, 0, 0, 9, next_hop]),
         state,
+        ..PathInfo::default()
     }
 }
 
@@ -117,6 +118,47 @@ fn a_neighbour_that_failed_is_asked_for_again() {
     assert!(!sent.is_empty() && sent.iter().all(|seg| seg.data.len() == 1000), "{sent:?}");
     assert_eq!(wire.last_to, [2, 0, 0, 0, 9, 4]);
     assert_eq!(wire.state(id), Ok(State::Established));
+}
+
+/// As on Linux: what a route sets holds for connections on it, and a change of it at once.
+#[test]
+fn what_a_route_sets_holds() {
+    let (mut wire, id, ours, theirs) = accepted(8);
+    let peer = wire.peer.address;
+    let set = |wire: &mut Wire, metrics| {
+        let (info, now) = (told(wire, peer, PathState::Ready, 1500, 1), wire.now);
+        wire.stack().path_set(PathInfo { metrics, ..info }, now);
+    };
+    let metrics = Metrics { initcwnd: 2, rto_min_ms: 500, quick_ack: true, ..Metrics::default() };
+    set(&mut wire, metrics);
+    wire.send(id, &[1; 5000]).unwrap();
+    assert_eq!(wire.taken().iter().map(|seg| seg.data.len()).collect::<Vec<_>>(), [1000; 2]);
+    wire.pass(Span::from_millis(499));
+    wire.nothing();
+    wire.pass(Span::from_millis(600));
+    let furthest = |sent: &[Seg]| sent.iter().map(|seg| seg.end().wrapping_sub(ours)).max();
+    let mut got = furthest(&wire.taken()).expect("it is sent again").max(2000);
+    while got < 5000 {
+        wire.put(Seg::new(ACK, theirs, ours.wrapping_add(got)));
+        got = furthest(&wire.taken()).expect("it goes on");
+    }
+    let ours = ours.wrapping_add(5000);
+    wire.put(Seg::new(ACK, theirs, ours));
+    wire.taken();
+    // Far more than are acknowledged at once at the beginning.
+    for n in 0..40 {
+        wire.put(Seg::new(ACK, theirs + n, ours).data(b"x"));
+        assert_eq!(wire.one().ack, theirs + n + 1, "segment {n}");
+    }
+    set(&mut wire, Metrics::default());
+    let now = wire.now;
+    wire.stack().tcp_set(id, now, Setting::QuickAck(false)).unwrap();
+    // What is sent soon after a question makes the exchange interactive.
+    wire.send(id, b"answer").unwrap();
+    wire.put(Seg::new(ACK, theirs + 40, ours.wrapping_add(6)).data(b"x"));
+    wire.taken();
+    wire.put(Seg::new(ACK, theirs + 41, ours.wrapping_add(6)).data(b"x"));
+    wire.nothing();
 }
 
 /// Whoever is on the link can send a SYN from any address; data goes only where the host says.

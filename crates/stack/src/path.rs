@@ -59,6 +59,32 @@ impl Query {
     }
 }
 
+/// What a route sets for what is sent on it (`ip route ... advmss`, Linux's `RTAX_*`); 0: nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros)]
+#[repr(C)]
+pub struct Metrics {
+    /// The least retransmission timeout beyond the round trip, in milliseconds.
+    pub rto_min_ms: u16,
+    /// Segments of a connection's first flight.
+    pub initcwnd: u16,
+    /// Segments that the peer's first flight may have.
+    pub initrwnd: u16,
+    /// The segment size to ask for.
+    pub advmss: u16,
+    /// Time to live (hop limit), for sockets for which the program has set none.
+    pub hop_limit: u8,
+    /// Each segment is acknowledged at once.
+    pub quick_ack: bool,
+}
+
+impl Metrics {
+    /// The time to live of a packet: what the program has set, else what the route has, else the default.
+    #[must_use]
+    pub const fn hops(&self, own: u8, set: bool) -> u8 {
+        if set || self.hop_limit == 0 { own } else { self.hop_limit }
+    }
+}
+
 /// The host's answer to a [`Query`].
 #[derive(Clone, Copy, Debug, Default, FromZeros)]
 #[repr(C)]
@@ -77,6 +103,20 @@ pub struct PathInfo {
     pub next_hop_mac: Mac,
     /// Whether it can be used.
     pub state: PathState,
+    /// What its route sets.
+    pub metrics: Metrics,
+    /// The source address if the host was asked without one and packets from this one go the same way;
+    /// [`Address::ANY`] if that was not looked at, or they do not.
+    pub chosen: Address,
+}
+
+impl PathInfo {
+    /// The same way from the source address that was chosen, if it is the same.
+    #[must_use]
+    pub fn from_chosen(&self) -> Option<Self> {
+        let own = |chosen| Self { query: self.query.from(chosen), chosen: Address::ANY, ..*self };
+        (self.chosen != Address::ANY).then(|| own(self.chosen))
+    }
 }
 
 /// [`Path::inferred`]: good enough to answer a SYN, and for nothing else: whoever is on the link chooses it.
@@ -144,6 +184,17 @@ impl Slot for Path {
 }
 
 impl Path {
+    /// Takes over what was learnt of the MTU on another way to the same destination: routers are mostly the same.
+    pub(crate) fn learn_from(&mut self, other: &Self) {
+        if other.pmtu != 0 && (self.pmtu == 0 || other.pmtu < self.pmtu) {
+            (self.pmtu, self.pmtu_until, self.narrow) = (other.pmtu, other.pmtu_until, other.narrow);
+        }
+        if other.udp_pmtu != 0 && (self.udp_pmtu == 0 || other.udp_pmtu < self.udp_pmtu) {
+            (self.udp_pmtu, self.udp_pmtu_until, self.udp_narrow) =
+                (other.udp_pmtu, other.udp_pmtu_until, other.udp_narrow);
+        }
+    }
+
     /// The largest IP packet that this path is known to carry at `now`, in bytes.
     #[must_use]
     pub fn mtu(&self, now: Instant) -> u32 {

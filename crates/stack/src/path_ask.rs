@@ -43,6 +43,7 @@ impl Stack<'_> {
             source_mac: packet.destination_mac,
             next_hop_mac: packet.source_mac,
             state: PathState::Ready,
+            ..PathInfo::default()
         };
         (path.guests, path.asked) = (1, now);
         self.path_mark(index, GUESSED);

@@ -50,6 +50,9 @@ impl Stack<'_> {
     /// What the host said to a query: enters or replaces the path, and sends or drops the packets
     /// that waited for it.
     pub fn path_set(&mut self, info: PathInfo, now: Instant) {
+        if let Some(own) = info.from_chosen() {
+            self.path_set(own, now);
+        }
         if info.state == PathState::Free {
             return self.path_forget(&info.query);
         }
@@ -292,10 +295,12 @@ impl Stack<'_> {
         }
         let index = self.mem.core.free_paths.take(self.mem.paths).ok_or(Error::NoBuffers)?;
         let bucket = self.path_bucket(query.destination);
-        let link = core::mem::replace(&mut self.mem.path_buckets[bucket], Link::to(index));
         let info = PathInfo { query: *query, ..PathInfo::default() };
         // Not used yet: newcomers that nobody uses give way to each other before they drive out what is in use.
-        self.mem.paths[index as usize] = Path { link, info, ..Path::default() };
+        let mut path = Path { info, ..Path::default() };
+        self.each_path_to(query.destination, |known| path.learn_from(known));
+        path.link = core::mem::replace(&mut self.mem.path_buckets[bucket], Link::to(index));
+        self.mem.paths[index as usize] = path;
         Ok(index)
     }
 
@@ -363,5 +368,24 @@ mod tests {
         }
         assert_eq!(now.since(begun), RESOLVE_TIME + NEXT_GIVEN_UP.times(12));
         assert!(stack.deadline().is_none());
+    }
+
+    /// A router's word on the way to a peer concerns each way there, also one that is asked for later.
+    #[test]
+    fn what_was_learnt_of_a_way_holds_for_a_later_one_to_the_same_peer() {
+        let mut memory = OwnedMemory::new(&Limits { frames: 64, tcp: 4, paths: 16, ..Limits::DEFAULT });
+        let (mut stack, now) = (memory.stack(), Instant::from_nanos(1_000_000_000));
+        stack.init(&crate::Config::default(), now);
+        let peer = Address::v4([10, 0, 0, 2]);
+        let mut tell = |query| {
+            stack.path_set(PathInfo { query, mtu: 1500, state: PathState::Ready, ..PathInfo::default() }, now);
+            let mtus = stack.path_get(&query).map(|path| (path.mtu(now), path.udp_mtu(now)));
+            stack.learn_pmtu(now, peer, 700, true);
+            stack.learn_pmtu(now, peer, 600, false);
+            mtus.unwrap()
+        };
+        assert_eq!(tell(Query::to(peer).by(1)), (1500, 1500));
+        assert_eq!(tell(Query::to(peer).by(2)), (700, 600));
+        assert_eq!(tell(Query::to(Address::v4([10, 0, 0, 3]))), (1500, 1500));
     }
 }

@@ -22,9 +22,18 @@ use tickwire_stack::table::{Row, kind};
 /// More lanes than this no service makes; a listing that does not end is broken.
 const MANY: usize = 1 << 20;
 
-/// The figures of [`CountersOf::Host`], in their order: `tickwire_link::bpf::HostCounter`, and what NICs have not taken.
-pub(super) const HOST_COUNTERS: [&str; 7] =
-    ["passed", "diverted", "group_copies", "vlan", "stray_fragments", "capture_lost", "lost_redirect"];
+/// The figures of [`CountersOf::Host`], in their order: those of `tickwire_link::bpf::HostCounter`, frames that NICs have not taken, and addresses of the
+/// host for which there is no room.
+pub(super) const HOST_COUNTERS: [&str; 8] = [
+    "passed",
+    "diverted",
+    "group_copies",
+    "vlan",
+    "stray_fragments",
+    "capture_lost",
+    "lost_redirect",
+    "addresses_left_out",
+];
 
 /// The first figures of [`CountersOf::Lane`]; the refusals of the guard follow, then [`LOST`].
 const LANE_COUNTERS: [&str; 4] = ["in_packets", "in_bytes", "out_packets", "out_bytes"];

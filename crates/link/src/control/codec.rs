@@ -4,7 +4,7 @@ use super::name::Name;
 use super::reason::Reason;
 use tickwire_stack::Limits;
 use tickwire_stack::addr::{Address, Endpoint, Mac};
-use tickwire_stack::path::{PathInfo, PathState, Query};
+use tickwire_stack::path::{Metrics, PathInfo, PathState, Query};
 use tickwire_stack::tcp::Leaving;
 use zerocopy::{IntoBytes, transmute};
 
@@ -269,7 +269,8 @@ field_struct!(Leaving {
     fin_received,
     fin_acknowledged,
 });
-field_struct!(PathInfo { query, source, interface, mtu, source_mac, next_hop_mac, state });
+field_struct!(Metrics { rto_min_ms, initcwnd, initrwnd, advmss, hop_limit, quick_ack });
+field_struct!(PathInfo { query, source, interface, mtu, source_mac, next_hop_mac, state, metrics, chosen });
 
 impl Field for Limits {
     fn put(&self, writer: &mut Writer<'_>) {

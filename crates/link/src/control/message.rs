@@ -263,6 +263,8 @@ messages! {
         source: Address,
         /// The interface; 0 if the host may choose.
         interface: u32,
+        /// Without a source address: whether packets from that which the host chooses go the same way ([`PathInfo::chosen`]).
+        choose: bool,
     };
     /// The first lane whose number is above `after` (0: the first of all) and that is the asker's to see; behind the lanes, programs
     /// that have none. Answered by [`Reply::LaneInfo`] with a read-only descriptor of its region (none if it was refused a lane), or by
@@ -524,7 +526,7 @@ mod tests {
             (Request::Release { parts: Parts::new(&[Part { claim, remote: PEER }; 40]) }, 0),
             (Request::Join { claim, group }, 0),
             (Request::Leave { claim, group }, 0),
-            (Request::Resolve { destination: PEER.address, source: Address::ANY, interface: 0 }, 0),
+            (Request::Resolve { destination: PEER.address, source: Address::ANY, interface: 0, choose: true }, 0),
             (Request::ListLanes { after: 0 }, 0),
             (Request::ListInterfaces { after: 0 }, 0),
             (Request::ListClaims { lane: 1, after: claim }, 0),

@@ -167,6 +167,10 @@ reasons! {
     PacketSocket = 62: "the program reads packets by a packet or raw socket (AF_PACKET, SOCK_RAW), which sees only those that come to the kernel";
     /// What it receives is another interface's, and so are the addresses of the host.
     Port = 63: "the interface is a port of a bridge or a bond: name that to the service instead";
+    /// Divert does not know by which interface a port's packets may come.
+    OneOfSeveral = 64: "the socket is bound to one of several accelerated interfaces, and what comes to its port may come by each";
+    /// A process that has no lane, or another one, got it by SCM_RIGHTS.
+    NotMoved = 66: "the socket came from another process over a Unix socket, and only the kernel's socket comes along: pass it by fork or exec";
     /// Divert in XDP would take frames of other VLANs for the interface's own.
     TagsHidden = 67: "the interface hides VLAN tags from XDP, so that frames of other VLANs could reach programs: attach divert by tc, or name the interface under `untagged` if no tagged frames arrive there";
 }

@@ -216,21 +216,26 @@ impl Lane {
     /// # Errors
     /// The reason for which it is not the lane's.
     pub(crate) fn reach(&self, query: &Query) -> core::result::Result<PathInfo, Reason> {
+        self.reach_or_choose(query, false)
+    }
+
+    fn reach_or_choose(&self, query: &Query, choose: bool) -> core::result::Result<PathInfo, Reason> {
         let known = self.with(|access| Ok(access.stack.path_get(query).map(|path| (path.info, path.inferred))));
         match known {
             Ok(Some((info, 0))) if matches!(info.state, PathState::Ready | PathState::Resolving) => Ok(info),
             Err(_) => Err(Reason::LaneGone),
-            _ => self.resolve(query),
+            _ => self.resolve(query, choose),
         }
     }
 
     /// The same from the source address that is chosen, if none is given: from that, packets may go
-    /// another way than the one by which it was chosen. The kernel looks twice, too.
+    /// another way than the one by which it was chosen. The kernel looks twice, too; the service is
+    /// asked once, unless the ways differ.
     ///
     /// # Errors
     /// As [`Lane::reach`].
     pub(crate) fn reach_from_own(&self, query: &Query) -> core::result::Result<PathInfo, Reason> {
-        let path = self.reach(query)?;
+        let path = self.reach_or_choose(query, true)?;
         if query.source != Address::ANY || path.source.is_unspecified() {
             return Ok(path);
         }
@@ -238,13 +243,13 @@ impl Lane {
     }
 
     #[inline(never)]
-    fn resolve(&self, query: &Query) -> core::result::Result<PathInfo, Reason> {
+    fn resolve(&self, query: &Query, choose: bool) -> core::result::Result<PathInfo, Reason> {
         let &Query { destination, source, interface } = query;
         let told = |reply: &Reply| match *reply {
             Reply::Path { path, reason } => Ok((path, reason)),
             _ => Err(Reason::BadRequest),
         };
-        let (path, reason) = self.ask(&Request::Resolve { destination, source, interface }, None, told)?;
+        let (path, reason) = self.ask(&Request::Resolve { destination, source, interface, choose }, None, told)?;
         let _ = self.with(|access| {
             access.stack.path_set(path, access.now);
             Ok(())
@@ -352,7 +357,7 @@ impl Lane {
         }
         // If the service does not read, there are answers to come, after which it is tried again.
         let ask = |&Query { destination, source, interface }: &Query| {
-            session.as_ref()?.tell(&Request::Resolve { destination, source, interface }).ok()
+            session.as_ref()?.tell(&Request::Resolve { destination, source, interface, choose: false }).ok()
         };
         let asked = wanted.iter().map_while(ask).count();
         wanted.drain(..asked);
@@ -404,6 +409,30 @@ mod tests {
             assert!(asking.join().unwrap());
         });
         assert_eq!((state(), lane.hear(false), state()), (None, Some(1), Some(PathState::Ready)));
+    }
+
+    #[test]
+    fn a_new_destination_costs_one_question() {
+        let (lane, service) = testing::another();
+        let own = Address::v4([10, 0, 0, 7]);
+        std::thread::scope(|scope| {
+            let reaching = scope.spawn(|| lane.reach_from_own(&Query::to(THERE)));
+            let (number, asked) = request(&service);
+            assert!(matches!(asked, Request::Resolve { choose: true, .. }), "{asked:?}");
+            let path = PathInfo {
+                query: Query::to(THERE),
+                source: own,
+                chosen: own,
+                mtu: 1500,
+                state: PathState::Ready,
+                ..PathInfo::default()
+            };
+            service.send(&Reply::Path { path, reason: Reason::None }, number, &[]).unwrap();
+            let way = reaching.join().unwrap().unwrap();
+            assert_eq!((way.query, way.source), (Query::to(THERE).from(own), own));
+        });
+        // Both are known now.
+        assert!(lane.reach_from_own(&Query::to(THERE)).is_ok() && lane.reach(&Query::to(THERE).from(own)).is_ok());
     }
 
     #[test]

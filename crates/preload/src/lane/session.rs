@@ -292,6 +292,7 @@ mod tests {
             destination: path(1, PathState::Ready).query.destination,
             source: Address::ANY,
             interface: 0,
+            choose: false,
         };
         assert!(matches!(session.call(&request, None), Ok((Reply::Path { .. }, _))));
         let left = session.pushes().unwrap();

@@ -71,7 +71,7 @@ fn group_of(level: c_int, name: c_int, value: &[u8]) -> Option<(Address, bool)> 
 
 /// The interface that has an address. The kernel's own rule: a group is reached by the interface of the source address, without a route.
 pub(crate) fn interface_with(lane: &'static Lane, group: Address, source: Address) -> u32 {
-    let request = Request::Resolve { destination: group, source, interface: 0 };
+    let request = Request::Resolve { destination: group, source, interface: 0, choose: false };
     let told = lane.ask(&request, None, |reply| match reply {
         Reply::Path { path, .. } => Ok(path.interface),
         _ => Err(Reason::BadRequest),

@@ -178,7 +178,9 @@ fn set_udp(access: &mut Access<'_>, index: u32, level: c_int, name: c_int, numbe
         (libc::SOL_SOCKET, libc::SO_SNDBUF | libc::SO_SNDBUFFORCE) => {
             options.sndbuf = (number.max(2304) as u32).saturating_mul(2)
         }
-        (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => options.ttl = hops(64),
+        (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => {
+            (options.ttl, options.own_ttl) = (hops(64), number >= 0);
+        }
         (libc::IPPROTO_IP, libc::IP_MULTICAST_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_HOPS) => {
             options.multicast_ttl = hops(1);
         }
@@ -221,6 +223,10 @@ fn setting(level: c_int, name: c_int, number: c_int) -> Option<Setting> {
         (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) if number > 0 => {
             Setting::Ttl(number as u8)
         }
+        // As before it was set.
+        (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) if number < 0 => {
+            Setting::DefaultTtl(64)
+        }
         (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER) | (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER) => {
             Setting::DontFragment(matches!(
                 number,
@@ -255,6 +261,8 @@ fn set_tcp(lane: &'static Lane, fd: c_int, index: u32, level: c_int, name: c_int
                     Setting::ReceiveBuffer(_) => description.set(flag::RECEIVE_BUFFER, true),
                     Setting::MaxSegment(bytes) => description.set(flag::MAX_SEGMENT, bytes != 0),
                     Setting::FinWait(time) => description.set(flag::FIN_WAIT, time != Some(Span::ZERO)),
+                    Setting::Ttl(_) => description.set(flag::HOPS, true),
+                    Setting::DefaultTtl(_) => description.set(flag::HOPS, false),
                     _ => {}
                 }
                 Ok(())
@@ -331,6 +339,10 @@ fn read_from_kernel(mut options: TcpOptions, fd: c_int, bits: u64, family: Famil
         if let Ok(number) = sys::option(fd, level, name)
             && let Some(setting) = setting(level, name, number)
         {
+            let setting = match setting {
+                Setting::Ttl(hops) if bits & flag::HOPS == 0 => Setting::DefaultTtl(hops),
+                other => other,
+            };
             // What the kernel took is in range.
             let _ = options.set(setting);
         }

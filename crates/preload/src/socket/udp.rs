@@ -9,7 +9,7 @@ use crate::lane::{Access, Lane};
 use crate::socket::ancillary::{self, Way};
 use crate::socket::kernel;
 use crate::socket::via;
-use crate::table::desc::flag;
+use crate::table::desc::{Via, flag};
 use crate::wait::readiness;
 use crate::wait::{self, AGAIN, Kernel, NO_FD, OWN};
 use core::ffi::c_int;
@@ -100,7 +100,7 @@ fn bind_somewhere(lane: &'static Lane, fd: c_int, index: u32, v6: bool) -> Resul
 
 /// `connect`, also with `AF_UNSPEC`.
 pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]) -> Result<()> {
-    let before = sys::socket_name(fd, false)?;
+    let (before, device) = (sys::socket_name(fd, false)?, via::bound_device(fd));
     sys::connect(fd, address)?;
     let (id, flags) = lane.with(|access| id_of(access, index))?;
     let v6 = flags & flag::V6 != 0;
@@ -111,23 +111,30 @@ pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]
             let (bytes, len) = name::emit(Endpoint::new(now.address, before.port), v6, 0);
             sys::bind(fd, &bytes[..len])?;
         }
+        // It has also let go of the interface to which the socket was bound.
+        let unbound = device != 0 && via::bound_device(fd) == 0;
         return lane.with(|access| {
             if flags & flag::CLAIMED != 0 {
                 access.stack.udp_connect(id, access.now, None, 0)?;
             }
-            access.descriptions().get(index).set(flag::CONNECTED, false);
+            let mut descriptions = access.descriptions();
+            let mut description = descriptions.get(index);
+            description.set(flag::CONNECTED, false);
+            if unbound && description.has(flag::VIA) {
+                description.set_via(Via::default());
+            }
             Ok(())
         });
     };
     let via = lane.with(|access| Ok(access.descriptions().get(index).via()))?;
-    let interface = match via::scope_of(remote.address, scope) {
-        // The kernel has bound it to the interface of its own address, if that has one.
-        0 if remote.address.is_link_local() => via::bound_device(fd),
-        0 => via.interface(remote.address),
-        scope => scope,
+    let interface = match (via::scope_of(remote.address, scope), via::bound_device(fd)) {
+        (0, 0) => via.interface(remote.address),
+        // The kernel has bound it to the interface of a link-local address, this one's or one before.
+        (0, device) => device,
+        (scope, _) => scope,
     };
-    // What is claimed only now is bound to the address that the kernel has chosen.
-    let source = if flags & flag::CLAIMED == 0 { sys::socket_name(fd, false)?.address } else { before.address };
+    // The kernel has chosen the address, or kept that of the connection before.
+    let source = sys::socket_name(fd, false)?.address;
     let query = Query::to(remote.address).from(source).by(interface);
     if let Err(reason) = lane.reach_from_own(&query) {
         return demote(lane, index, id, reason);
@@ -136,7 +143,7 @@ pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]
         bound(lane, fd, index)?;
     }
     let connected = lane.with(|access| {
-        access.stack.udp_connect(id, access.now, Some(remote), interface)?;
+        access.stack.udp_connect_from(id, access.now, Some(remote), source, interface)?;
         access.descriptions().get(index).set(flag::CONNECTED, true);
         Ok(())
     });

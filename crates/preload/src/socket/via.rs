@@ -10,7 +10,7 @@ use crate::socket::multicast;
 use crate::table::desc::{Via, flag};
 use crate::wait::Same;
 use core::ffi::c_int;
-use tickwire_link::control::Reason;
+use tickwire_link::control::{AttachMode, Reason, Reply, Request};
 use tickwire_stack::addr::{Address, Family};
 
 /// An interface that no path leaves by: what is named is not known, so the kernel has to see to it.
@@ -40,6 +40,29 @@ pub(crate) fn scope_of(address: Address, scope: u32) -> u32 {
 /// The interface to which a socket is bound, 0 if to none.
 pub(crate) fn bound_device(fd: c_int) -> u32 {
     sys::option(fd, libc::SOL_SOCKET, SO_BINDTOIFINDEX).map_or(0, |index| u32::try_from(index).unwrap_or(0))
+}
+
+/// Why a socket that is bound to an interface cannot have its port; `None` if it can, because the service accelerates this one and no other.
+fn why_not_device(lane: &'static Lane, device: u32) -> Option<Reason> {
+    let next = |after| {
+        lane.ask(&Request::ListInterfaces { after }, None, |reply| match reply {
+            Reply::Interface { info } => Ok((info.interface, info.mode)),
+            _ => Err(Reason::BadRequest),
+        })
+    };
+    let (mut after, mut others, mut found) = (0, false, false);
+    while let Ok((interface, mode)) = next(after) {
+        if mode != AttachMode::None {
+            found |= interface == device;
+            others |= interface != device;
+        }
+        after = interface;
+    }
+    match (found, others) {
+        (true, false) => None,
+        (true, true) => Some(Reason::OneOfSeveral),
+        _ => Some(Reason::BoundDevice),
+    }
 }
 
 fn word(value: &[u8], at: usize) -> Option<[u8; 4]> {
@@ -79,9 +102,11 @@ pub(crate) fn set(lane: &'static Lane, fd: c_int, index: u32, level: c_int, name
             let (device, (_, flags, socket)) = (bound_device(fd), description());
             let connection = flags & (flag::TCP | flag::LISTENING) == flag::TCP;
             let claimed = socket.filter(|_| flags & flag::CLAIMED != 0);
-            if let (Some(socket), true) = (claimed, device != 0 && !connection) {
-                // What was claimed for all interfaces would go on coming from all.
-                kernel::demote(lane, &socket, Reason::BoundDevice);
+            // What was claimed for all interfaces would go on coming from all. If there is but this one, nothing changes.
+            if let (Some(socket), true) = (claimed, device != 0 && !connection)
+                && let Some(reason) = why_not_device(lane, device)
+            {
+                kernel::demote(lane, &socket, reason);
                 return true;
             }
             Via { unicast: device, groups: device, source: 0 }

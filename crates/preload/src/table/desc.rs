@@ -130,6 +130,8 @@ pub(crate) mod flag {
     pub(crate) const REUSE_PORT: u64 = 1 << 41;
     /// TCP: an option was set that a connection has of its listener, and the kernel socket tells.
     pub(crate) const INHERITED: u64 = 1 << 42;
+    /// TCP: the program has set TTL or hop limit, which goes before that of the route.
+    pub(crate) const HOPS: u64 = 1 << 50;
     /// No socket: what a process left when it ended, see [`super::Left`].
     pub(crate) const LEFT: u64 = 1 << 30;
 }

@@ -23,6 +23,7 @@ pub(super) fn path_to(query: Query, source: Address) -> PathInfo {
         source_mac: Mac([2, 0, 0, 0, 0, 1]),
         next_hop_mac: Mac([2, 0, 0, 0, 0, 2]),
         state: PathState::Ready,
+        ..PathInfo::default()
     }
 }
 
@@ -97,9 +98,10 @@ pub(super) fn start() -> Channel {
                     kept.insert(claims, (inode, socket));
                     Reply::Claimed { claim: Claim(claims), local: Endpoint::default() }
                 }
-                Request::Resolve { destination, source, interface } => {
+                Request::Resolve { destination, source, interface, choose } => {
                     let query = Query { destination, source, interface };
-                    Reply::Path { path: path_to(query, HERE), reason: Reason::None }
+                    let chosen = if choose && source == Address::ANY { HERE } else { Address::ANY };
+                    Reply::Path { path: PathInfo { chosen, ..path_to(query, HERE) }, reason: Reason::None }
                 }
                 Request::Release { parts } => {
                     for part in parts.as_slice() {

@@ -32,6 +32,8 @@ pub(crate) struct Held {
     pub(crate) remote: Endpoint,
     /// The program's kernel socket, or the service's own for an ephemeral port: as long as it is held, the port stays taken in the kernel's registry.
     pub(crate) socket: Arc<Foreign>,
+    /// The interface to which its socket is bound, 0 if to none.
+    pub(crate) interface: u32,
     /// Whether our filter is on it (see [`crate::groups`]); one that the program attached itself is none of our business.
     filtered: bool,
     /// Remotes collected so far for a conversion that takes several messages.
@@ -95,6 +97,7 @@ impl Held {
             covered: bound.local.address,
             remote,
             socket: Arc::new(socket),
+            interface: 0,
             filtered: false,
             converting: Vec::new(),
             closed: None,
@@ -147,7 +150,8 @@ impl Service {
             ClaimKind::Flow => self.registry.claim_flow(number, bound, remote),
         };
         let (claim, changes) = entered.map_err(reason_of_conflict).inspect_err(|_| self.usage.give_flow(user))?;
-        self.claims.insert(claim, Held::new(number, user, kind, bound, remote, socket));
+        let held = Held { interface: proof.interface, ..Held::new(number, user, kind, bound, remote, socket) };
+        self.claims.insert(claim, held);
         self.enter(number, claim, changes).inspect_err(|_| self.remove_claims(number, vec![claim]))?;
         tracing::debug!(lane = number, claim, protocol = ?bound.protocol, local = %bound.local, ?kind, "claimed");
         Ok((claim, bound.local))
@@ -250,14 +254,9 @@ impl Service {
         if protocol == Protocol::Tcp && self.kernel_connections.is_none() {
             return Err(Reason::NoDiagnostics);
         }
-        // The stack sees by which interface a connection's packets come. To others of another
-        // interface there may be another socket of the same port.
-        let fits = match kind {
-            ClaimKind::Flow if protocol == Protocol::Tcp => self.nics.contains(proof.interface),
-            _ => self.nics.is_only(proof.interface),
-        };
-        if proof.interface != 0 && !fits {
-            return Err(Reason::BoundDevice);
+        self.check_device(proof.interface, kind, protocol)?;
+        if self.nics.is_left_out(local.address) {
+            return Err(Reason::ServiceError);
         }
         let ours = self.nics.has_address(local.address);
         match kind {
@@ -276,6 +275,40 @@ impl Service {
             ClaimKind::Flow if local.address.is_unspecified() => Err(Reason::NotBound),
             ClaimKind::Flow if ours => Ok(()),
             _ => Err(Reason::Address),
+        }
+    }
+
+    /// Whether a socket that is bound to an interface can have what comes to its port.
+    fn check_device(&self, interface: u32, kind: ClaimKind, protocol: Protocol) -> Result<(), Reason> {
+        match kind {
+            _ if interface == 0 => Ok(()),
+            _ if !self.nics.contains(interface) => Err(Reason::BoundDevice),
+            // The stack sees by which interface a connection's packets come. To others of another
+            // interface there may be another socket of the same port.
+            ClaimKind::Flow if protocol == Protocol::Tcp => Ok(()),
+            _ if self.nics.is_only(interface) => Ok(()),
+            _ => Err(Reason::OneOfSeveral),
+        }
+    }
+
+    /// Ends the claims of sockets that are bound to an interface and cannot have their ports any more, because the interfaces are others now.
+    pub(crate) fn lose_bound_to_devices(&mut self) {
+        for reason in [Reason::OneOfSeveral, Reason::BoundDevice] {
+            let lost = |(_, held): &(&ClaimId, &Held)| {
+                self.check_device(held.interface, held.kind, held.bound.protocol) == Err(reason)
+            };
+            let lost: Vec<ClaimId> = self.claims.iter().filter(lost).map(|(&claim, _)| claim).collect();
+            self.lose_these(lost, reason);
+        }
+    }
+
+    /// The socket of a claim is bound to another interface than before.
+    pub(crate) fn socket_names_device(&mut self, claim: ClaimId, interface: u32) {
+        let Some(held) = self.claims.get_mut(&claim) else { return };
+        held.interface = interface;
+        let (kind, protocol) = (held.kind, held.bound.protocol);
+        if let Err(reason) = self.check_device(interface, kind, protocol) {
+            self.lose_these([claim], reason);
         }
     }
 

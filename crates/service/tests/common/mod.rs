@@ -496,7 +496,7 @@ impl Client {
         let Query { destination, source, interface } = query;
         let end = Instant::now() + PATIENCE;
         loop {
-            let request = Request::Resolve { destination, source, interface };
+            let request = Request::Resolve { destination, source, interface, choose: false };
             let Reply::Path { path, .. } = self.request(&request, &[]).0 else { panic!("a path") };
             if path.state == PathState::Ready {
                 return path;

@@ -69,18 +69,23 @@ impl Socket {
         self.receive_mss = self.receive_mss.max(each.min(self.offered_mss.into()) as u16);
         let unacknowledged = self.recv.next.since(self.acked);
         let full = 2 * u32::from(self.receive_mss);
-        self.recv.ack_may_wait = pushed && unacknowledged <= MOST_HELD && !self.settings.quickack;
+        self.recv.ack_may_wait = pushed && unacknowledged <= MOST_HELD && !self.is_quick();
         if filled_gap || self.recv.has_gap() || unacknowledged >= MOST_TOGETHER {
             self.ack_now = true;
         } else if unacknowledged >= full || merged {
             self.ack_soon = true;
-        } else if self.quick_acks > 0 {
+        } else if self.quick_acks > 0 || self.settings.route_quickack {
             // It is acknowledgements that are counted, not segments.
-            self.quick_acks -= u8::from(!self.ack_soon);
+            self.quick_acks = self.quick_acks.saturating_sub(u8::from(!self.ack_soon));
             self.ack_soon = true;
         } else {
             self.delay_acknowledgement(now, config.delay());
         }
+    }
+
+    /// Whether program or route want acknowledgements at once.
+    pub(super) const fn is_quick(&self) -> bool {
+        self.settings.quickack || self.settings.route_quickack
     }
 
     /// Something came that has to be answered at once: out of order, a duplicate, outside of the window.
@@ -103,7 +108,7 @@ impl Socket {
     /// A segment with an acknowledgement of all but the last `left_out` bytes and with these options is being sent; `data`: it carries data.
     pub(super) fn acknowledged(&mut self, now: Instant, data: bool, left_out: u16, options: &Options, config: &Config) {
         // An answer soon after a question: the exchange is interactive, and later answers can carry the acknowledgement.
-        if data && now.since(self.heard) < config.delay() && !self.settings.quickack {
+        if data && now.since(self.heard) < config.delay() && !self.is_quick() {
             self.quick_acks = 0;
         }
         self.left_out.acknowledged(now, left_out);

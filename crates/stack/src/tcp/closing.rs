@@ -84,7 +84,7 @@ impl Stack<'_> {
             return self.finish(index);
         }
         let limit = if s.settings.fin_wait.is_zero() { config.fin_timeout } else { s.settings.fin_wait };
-        let least = s.rtt.rto(&config.bounds()).times(7).over(2);
+        let least = s.rtt.rto(&config.bounds(s.rto_min_ms)).times(7).over(2);
         s.at.keep = now + limit.max(least);
     }
 

@@ -102,9 +102,13 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The bounds of the retransmission timeout.
-    pub(super) const fn bounds(&self) -> Bounds {
-        Bounds { initial: self.initial_rto, min: self.min_rto, max: self.max_rto }
+    /// The bounds of the retransmission timeout on a route, which may say what the least is.
+    pub(super) const fn bounds(&self, rto_min_ms: u16) -> Bounds {
+        let min = match rto_min_ms {
+            0 => self.min_rto,
+            ms => Span::from_millis(ms as u64),
+        };
+        Bounds { initial: self.initial_rto, min, max: self.max_rto }
     }
 
     /// The acknowledgement delay in use.

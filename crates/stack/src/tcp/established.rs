@@ -232,7 +232,7 @@ impl Stack<'_> {
         let frames = &mut self.mem.frames;
         let counters = self.mem.counters;
         // As it was when what is acknowledged now was sent: the sample of a late acknowledgement would excuse it.
-        let unlearnt = s.rtt.resend_after(&self.mem.core.tcp.config.bounds());
+        let unlearnt = s.rtt.resend_after(&self.mem.core.tcp.config.bounds(s.rto_min_ms));
         let una = s.send.una;
         if segment.ack.lt(una) {
             // An old acknowledgement, overtaken by a newer one: its window counts from where we no longer are (RFC 9293 §3.10.7.4, fifth check).

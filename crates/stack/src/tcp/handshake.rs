@@ -15,14 +15,14 @@ use crate::Stack;
 use crate::addr::{Endpoint, Family};
 use crate::error::{Error, Result};
 use crate::ids::{Ready, SocketKind};
-use crate::path::PathState;
+use crate::path::{Metrics, PathState};
 use crate::pool::Link;
 use crate::time::Instant;
 use zerocopy::FromZeros;
 
 impl Socket {
     /// Takes the options of the peer's SYN. What we did not offer cannot be agreed on.
-    fn take_syn(&mut self, now: Instant, config: &Config, segment: &Segment) {
+    fn take_syn(&mut self, now: Instant, config: &Config, segment: &Segment, route: &Metrics) {
         let (options, shift) = (&segment.options, config.window_shift);
         self.marks.syn(config.ecn, segment, self.passive);
         // RFC 9293 §3.7.1: without the option, what every host must take.
@@ -35,7 +35,7 @@ impl Socket {
         self.irs = segment.seq;
         self.recv = ReceiveQueue::new(segment.seq + 1);
         self.acked = segment.seq + 1;
-        self.edge = self.recv.next + self.settings.receive_buffer.min(0xffff); // what our SYN offered, or will offer
+        self.edge = self.recv.next + self.syn_window(route); // what our SYN offered, or will offer
         self.window = u32::from(segment.window); // never scaled in a SYN (RFC 7323 §2.2)
         self.max_window = self.window;
         (self.window_seq, self.window_ack) = (segment.seq, segment.ack);
@@ -60,6 +60,14 @@ impl Socket {
     }
 }
 
+/// The segment size that is asked of the peer: what the route says, else what fits into a packet.
+pub(super) fn asked_segment(mtu: u32, header_len: u32, route: &Metrics) -> u16 {
+    match route.advmss {
+        0 => mtu.saturating_sub(header_len).min(u32::from(u16::MAX)) as u16,
+        advmss => advmss,
+    }
+}
+
 impl Stack<'_> {
     /// A socket in the pool, all of it new, entered in the demultiplexer. Gives up the oldest TIME-WAIT if there is no free slot.
     pub(super) fn new_connection(
@@ -77,15 +85,17 @@ impl Stack<'_> {
         let index = id.index as usize;
         let (iss, ts_offset) = self.initial_sequence(now, local, remote);
         let mtu = self.path_mtu(path, now);
+        let metrics = self.path_metrics(path);
         let s = &mut self.mem.tcp[index];
         *s = Socket::new_zeroed();
         (s.local, s.remote, s.path, s.settings) = (local, remote, path, *settings);
+        s.follow_route(&metrics);
         (s.iss, s.ts_offset) = (iss, ts_offset);
         s.send = SendQueue::new(iss);
         (s.heard, s.sent) = (now, now);
         s.peer_mss = u16::MAX;
         // What the offered options take is not known yet; the peer subtracts them by itself (RFC 6691).
-        s.receive_mss = (mtu.saturating_sub(s.header_len())).min(u32::from(u16::MAX)) as u16;
+        s.receive_mss = asked_segment(mtu, s.header_len(), &metrics);
         if settings.max_segment != 0 {
             s.receive_mss = s.receive_mss.min(settings.max_segment);
         }
@@ -105,6 +115,11 @@ impl Stack<'_> {
         Ok(index)
     }
 
+    /// What the route of a path sets.
+    pub(super) fn path_metrics(&self, path: u32) -> Metrics {
+        self.mem.paths.get(path as usize).map_or_else(Metrics::default, |path| path.info.metrics)
+    }
+
     /// The largest packet of a path.
     pub(super) fn path_mtu(&self, path: u32, now: Instant) -> u32 {
         self.mem.paths.get(path as usize).map_or(self.mem.core.default_mtu, |p| p.mtu(now)).max(super::pmtu::LEAST_MTU)
@@ -112,7 +127,7 @@ impl Stack<'_> {
 
     /// Sends SYN or SYN-ACK, for the first time or because of its timer, and sets the timer.
     pub(super) fn send_syn(&mut self, index: usize, now: Instant) {
-        let bounds = self.mem.core.tcp.config.bounds();
+        let bounds = self.mem.core.tcp.config.bounds(self.mem.tcp[index].rto_min_ms);
         let s = &mut self.mem.tcp[index];
         (s.at.waiting, s.at.retransmit) = (Waiting::Timeout, now + s.rtt.rto(&bounds));
         self.write_syn(index, now);
@@ -132,6 +147,7 @@ impl Stack<'_> {
     }
 
     fn write_syn(&mut self, index: usize, now: Instant) {
+        let route = self.route_of(index);
         let s = &mut self.mem.tcp[index];
         let answers = s.state == State::SynReceived;
         let timestamps = (!answers || s.timestamps)
@@ -146,7 +162,7 @@ impl Stack<'_> {
         s.send.nxt = s.iss + 1;
         s.send.end = s.iss + 1;
         let (iss, ack) = (s.iss, s.recv.next);
-        let window = s.offer_syn_window();
+        let window = s.offer_syn_window(&route);
         let marks = if answers { s.marks.answer() } else { s.marks.ask(self.mem.core.tcp.config.ecn, s.attempts > 0) };
         s.sent = now;
         self.send_bare(index, now, |header| {
@@ -207,8 +223,10 @@ impl Stack<'_> {
         if !segment.has(bit::SYN) {
             return;
         }
+        let route = self.route_of(index);
+        let s = &mut self.mem.tcp[index];
         s.heard = now;
-        s.take_syn(now, &self.mem.core.tcp.config, segment);
+        s.take_syn(now, &self.mem.core.tcp.config, segment, &route);
         if acknowledges {
             self.establish(index, now, segment);
             self.mem.tcp[index].ack_now = true;
@@ -308,6 +326,7 @@ impl Stack<'_> {
         let mtu = self.path_mtu(path, now);
         let known = self.path_of(index).is_some_and(|path| path.inferred == 0 && path.info.state == PathState::Ready);
         let initial = self.mem.core.tcp.config.initial_rto;
+        let route = self.route_of(index);
         let s = &mut self.mem.tcp[index];
         s.stranger_since = if s.passive && !known { now } else { Instant::NEVER };
         s.rtt.recovered();
@@ -326,6 +345,7 @@ impl Stack<'_> {
         s.recovery.limited_to = s.iss + 1;
         (s.mtu, s.mss) = (mtu, s.fitting_mss(mtu));
         s.cc = Congestion::new(s.settings.algorithm, u32::from(s.mss));
+        s.cc.begin_with(route.initcwnd, u32::from(s.mss));
         if s.attempts > 1 {
             s.cc.cwnd = u32::from(s.mss); // RFC 5681 §3.1: a lost SYN means a window of one segment
         }
@@ -350,11 +370,12 @@ impl Stack<'_> {
 
     /// Makes a connection out of the SYN that a listener got.
     pub(super) fn answer_syn(&mut self, index: usize, listener: usize, now: Instant, segment: &Segment) {
+        let route = self.route_of(index);
         let s = &mut self.mem.tcp[index];
         s.passive = true;
         s.listener = Link::to(listener as u32);
         s.state = State::SynReceived;
-        s.take_syn(now, &self.mem.core.tcp.config, segment);
+        s.take_syn(now, &self.mem.core.tcp.config, segment, &route);
         self.send_syn(index, now);
     }
 }

@@ -145,7 +145,7 @@ impl Stack<'_> {
             sack: s.sack,
             ecn: s.marks.agreed,
             scale: s.scaling.then_some((s.send_shift, s.receive_shift)),
-            rto: s.rtt.rto(&config.bounds()),
+            rto: s.rtt.rto(&config.bounds(s.rto_min_ms)),
             ack_delay: config.delay(),
             send_mss: s.mss,
             receive_mss: s.receive_mss,
@@ -220,7 +220,7 @@ impl Stack<'_> {
         if s.state == State::Free {
             return;
         }
-        let bounds = self.mem.core.tcp.config.bounds();
+        let bounds = self.mem.core.tcp.config.bounds(s.rto_min_ms);
         let row = self.mem.row(SocketKind::Tcp, index as u32);
         row.state.set(u32::from(s.state as u8));
         row.rx_queue.set(s.recv.bytes);

@@ -95,7 +95,7 @@ impl Socket {
         let LeftOut { unpushed, waited_for, goes_on, wide, .. } = self.left_out;
         // The peer must have room for what is to follow, and be told of a gap by more than the number of duplicates, of which there would be one less.
         let room = self.open_window() >= 2 * u32::from(unpushed);
-        let wanted = self.sack && room && !self.fin_received && !self.settings.quickack && !self.recv.has_duplicate();
+        let wanted = self.sack && room && !self.fin_received && !self.is_quick() && !self.recv.has_duplicate();
         unpushed > 0 && goes_on && !waited_for && wanted && now.since(wide) < delay
     }
 

@@ -2,6 +2,7 @@
 
 use super::cookies::timestamp_with;
 use super::ecn::{Ecn, asks};
+use super::handshake::asked_segment;
 use super::header::{Segment, bit};
 use super::input::{Payload, Stray};
 use super::options::{Options, Timestamps};
@@ -13,7 +14,7 @@ use crate::Stack;
 use crate::addr::{Address, Endpoint};
 use crate::error::{Error, Result};
 use crate::ids::{ListenerId, Ready, SocketKind, TcpId};
-use crate::path::Query;
+use crate::path::{Metrics, Query};
 use crate::pool::{Link, Slot};
 use crate::time::{Instant, Span};
 use zerocopy::FromZeros;
@@ -255,6 +256,8 @@ impl Stack<'_> {
         let settings = self.settings_for(at, remote.address);
         let query = Query::to(packet.source).from(local.address).by(settings.interface);
         let window = settings.receive_buffer.min(0xffff) as u16;
+        let known = self.path_find(&query);
+        let metrics = known.map_or_else(Metrics::default, |path| self.path_metrics(path));
         let offered = &segment.options;
         let clock = ((now.as_nanos() / 1_000_000) as u32).wrapping_add(offset);
         // Only what the echoed timestamp will remember may be agreed on.
@@ -262,10 +265,9 @@ impl Stack<'_> {
         let timestamps = offered
             .timestamps
             .map(|theirs| Timestamps { value: timestamp_with(clock, offered, ecn), echo: theirs.value });
-        let mtu = self.path_find(&query).map_or(self.mem.core.default_mtu, |path| self.path_mtu(path, now));
+        let mtu = known.map_or(self.mem.core.default_mtu, |path| self.path_mtu(path, now));
         let header_len = if remote.address.to_v4().is_some() { 40 } else { 60 };
-        let mut options =
-            Options { mss: mtu.saturating_sub(header_len).min(65_535) as u16, timestamps, ..Options::default() };
+        let mut options = Options { mss: asked_segment(mtu, header_len, &metrics), timestamps, ..Options::default() };
         if timestamps.is_some() {
             options.sack_permitted = offered.sack_permitted;
             options.window_scale = offered.window_scale.map(|_| self.mem.core.tcp.config.window_shift);

@@ -76,7 +76,7 @@ impl Socket {
             query: self.query(),
             source: self.local.address,
             protocol: TCP,
-            ttl: self.settings.ttl,
+            ttl: self.settings.hops(),
             tos: self.settings.tos,
             dont_fragment: self.settings.dont_fragment,
             class: self.class,
@@ -241,13 +241,14 @@ impl Stack<'_> {
     /// RFC 5681 §4.1: a window that has not been used for longer than a timeout says nothing any more. The timeout meant
     /// there is at least a second; ours is far shorter, and a pause of milliseconds changes nothing on a LAN.
     fn restart_after_idle(&mut self, index: usize, now: Instant) {
-        let bounds = self.mem.core.tcp.config.bounds();
+        let bounds = self.mem.core.tcp.config.bounds(self.mem.tcp[index].rto_min_ms);
+        let first = self.route_of(index).initcwnd;
         let s = &mut self.mem.tcp[index];
         if s.send.outstanding() > 0 {
             return;
         }
         if now.since(s.sent) > s.rtt.base(&bounds).max(bounds.initial) {
-            s.cc.on_idle(u32::from(s.mss));
+            s.cc.on_idle(first, u32::from(s.mss));
         } else {
             s.cc.on_start(now);
         }

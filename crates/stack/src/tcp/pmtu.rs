@@ -8,7 +8,7 @@ use crate::demux::TCP;
 use crate::frame::{MAX_PAYLOAD, flag};
 use crate::ids::SocketKind;
 use crate::ip::{IcmpError, IcmpKind};
-use crate::path::{Path, PathState};
+use crate::path::{Metrics, Path, PathState};
 use crate::path_cache::RESOLVE_TIME;
 use crate::time::{Instant, Span};
 
@@ -34,6 +34,11 @@ impl Stack<'_> {
     pub(super) fn path_of(&self, index: usize) -> Option<&Path> {
         let s = &self.mem.tcp[index];
         self.mem.paths.get(s.path as usize).filter(|path| path.info.query == s.query())
+    }
+
+    /// What the route of a connection sets.
+    pub(super) fn route_of(&self, index: usize) -> Metrics {
+        self.path_of(index).map_or_else(Metrics::default, |path| path.info.metrics)
     }
 
     /// The connection whose segment an ICMP error quotes, if it really has that segment under way: only then may the error
@@ -122,6 +127,13 @@ impl Stack<'_> {
             Some(path) if path.info.query == s.query() => {
                 if path.inferred != 0 || !matches!(path.info.state, PathState::Ready | PathState::Resolving) {
                     return; // the host has not said how large packets may be: what was known before holds
+                }
+                let route = &path.info.metrics;
+                s.follow_route(route);
+                // The peer may have opened the connection before the host had said so. After a lost SYN the window is one segment.
+                let begins = s.send.nxt == s.iss + 1 && s.cc.cwnd > s.mss.into();
+                if route.initcwnd != 0 && s.state.is_synchronized() && begins {
+                    s.cc.begin_with(route.initcwnd, s.mss.into());
                 }
                 path.mtu(now)
             }

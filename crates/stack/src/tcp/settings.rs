@@ -53,12 +53,18 @@ pub struct TcpOptions {
     pub keep_count: u8,
     /// Time to live, hop limit.
     pub ttl: u8,
+    /// The program has set it: it goes before the route's.
+    pub own_ttl: bool,
     /// Traffic class (TOS) octet.
     pub tos: u8,
     /// Congestion control (`TCP_CONGESTION`).
     pub algorithm: Algorithm,
     /// Largest segment to send and to ask for (`TCP_MAXSEG`); 0: what the path allows.
     pub max_segment: u16,
+    /// Time to live on the connection's route, 0 if that sets none. Not the program's: the stack follows the route.
+    pub route_hops: u8,
+    /// Acknowledgements are sent at once on that route. The same.
+    pub route_quickack: bool,
     /// The interface by which packets are to leave (`SO_BINDTODEVICE`, the scope of a link-local
     /// peer), as the host numbers them; 0 if the host may choose. Only read when the connection is
     /// made.
@@ -118,6 +124,8 @@ pub enum Setting {
     Tos(u8),
     /// [`TcpOptions::ttl`], not 0.
     Ttl(u8),
+    /// The same, if the program has set none and the route none either.
+    DefaultTtl(u8),
     /// [`TcpOptions::dont_fragment`].
     DontFragment(bool),
     /// [`TcpOptions::oob_inline`].
@@ -146,9 +154,12 @@ impl TcpOptions {
             no_fin_wait: false,
             keep_count: config.keep_count,
             ttl: config.ttl,
+            own_ttl: false,
             tos: 0,
             algorithm: config.algorithm,
             max_segment: 0,
+            route_hops: 0,
+            route_quickack: false,
             interface: 0,
             send_buffer: config.send_buffer,
             receive_buffer: config.receive_buffer,
@@ -159,6 +170,11 @@ impl TcpOptions {
             linger_time: Span::ZERO,
             fin_wait: Span::ZERO,
         }
+    }
+
+    /// Time to live of a packet: what the program has set, else what the route has, else the default.
+    pub(super) const fn hops(&self) -> u8 {
+        if self.own_ttl || self.route_hops == 0 { self.ttl } else { self.route_hops }
     }
 
     /// Changes one setting.
@@ -211,7 +227,11 @@ impl TcpOptions {
             Setting::Tos(tos) => self.tos = tos & !super::ecn::FIELD,
             Setting::Ttl(ttl) => {
                 check(ttl > 0)?;
-                self.ttl = ttl;
+                (self.ttl, self.own_ttl) = (ttl, true);
+            }
+            Setting::DefaultTtl(ttl) => {
+                check(ttl > 0)?;
+                (self.ttl, self.own_ttl) = (ttl, false);
             }
             Setting::DontFragment(on) => self.dont_fragment = on,
             Setting::OobInline(on) => self.oob_inline = on,

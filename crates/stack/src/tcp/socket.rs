@@ -18,6 +18,7 @@ use super::urgent::Urgent;
 use super::window::Sizing;
 use crate::addr::{Endpoint, Family};
 use crate::error::Error;
+use crate::path::Metrics;
 use crate::pool::{Link, Slot};
 use crate::queue::Class;
 use crate::time::{Instant, Span};
@@ -251,6 +252,8 @@ pub struct Socket {
     pub(super) receive_mss: u16,
     /// What our SYN said: no segment of the peer's is longer, whatever has put several together.
     pub(super) offered_mss: u16,
+    /// The least retransmission timeout that the path's route sets, in milliseconds; 0: none.
+    pub(super) rto_min_ms: u16,
     /// ISS and IRS.
     pub(super) iss: Seq,
     pub(super) irs: Seq,
@@ -351,6 +354,12 @@ impl Socket {
         let (space, mark) = (self.buffer_space(), self.settings.notsent_lowat);
         let below = mark == 0 || self.send.unsent() < mark.div_ceil(2);
         !self.starved && space > 0 && space >= self.send.queued() / 2 && below
+    }
+
+    /// Takes over what the route sets for as long as the connection lasts.
+    pub(super) fn follow_route(&mut self, route: &Metrics) {
+        self.rto_min_ms = route.rto_min_ms;
+        (self.settings.route_hops, self.settings.route_quickack) = (route.hop_limit, route.quick_ack);
     }
 
     /// The time during which nothing was sent or received.

@@ -93,7 +93,7 @@ impl Stack<'_> {
     /// sent just now.
     pub(super) fn schedule(&mut self, index: usize, now: Instant, sent: bool) {
         let config = &self.mem.core.tcp.config;
-        let bounds = config.bounds();
+        let bounds = config.bounds(self.mem.tcp[index].rto_min_ms);
         let s = &mut self.mem.tcp[index];
         if s.state.is_synchronized() && s.state != State::TimeWait {
             if s.send.outstanding() > 0 {
@@ -155,7 +155,7 @@ impl Stack<'_> {
         if s.state == State::Free {
             return;
         }
-        let bounds = self.mem.core.tcp.config.bounds();
+        let bounds = self.mem.core.tcp.config.bounds(s.rto_min_ms);
         let due = |at: Instant| !at.is_never() && at <= now;
         if due(s.at.ack) {
             s.at.ack = Instant::NEVER;
@@ -240,7 +240,7 @@ impl Stack<'_> {
         let Some(head) = s.send.head.get().filter(|_| s.send.outstanding() > 0) else { return };
         if is_leaving(&frames.meta[head as usize], now) {
             if !self.give_up(index, now) {
-                let bounds = self.mem.core.tcp.config.bounds();
+                let bounds = self.mem.core.tcp.config.bounds(self.mem.tcp[index].rto_min_ms);
                 self.mem.tcp[index].grant_time(now, bounds);
             }
             return;
@@ -325,7 +325,7 @@ impl Stack<'_> {
     }
 
     fn persist_timeout(&mut self, index: usize, now: Instant) {
-        let bounds = self.mem.core.tcp.config.bounds();
+        let bounds = self.mem.core.tcp.config.bounds(self.mem.tcp[index].rto_min_ms);
         let s = &mut self.mem.tcp[index];
         if core::mem::take(&mut s.starved) {
             self.notify_writable(index);

@@ -3,6 +3,7 @@
 use super::seq::Seq;
 use super::socket::Socket;
 use crate::frame::{FRAME_SIZE, Frames};
+use crate::path::Metrics;
 use crate::time::{Instant, Span};
 use zerocopy::FromZeros;
 
@@ -90,10 +91,19 @@ impl Socket {
     }
 
     /// The window field of SYN and SYN-ACK, which is not scaled (RFC 7323 §2.2).
-    pub(super) fn offer_syn_window(&mut self) -> u16 {
-        let field = self.settings.receive_buffer.min(0xffff) as u16;
-        self.edge = self.recv.next + u32::from(field);
-        field
+    pub(super) fn offer_syn_window(&mut self, route: &Metrics) -> u16 {
+        let field = self.syn_window(route);
+        self.edge = self.recv.next + field;
+        field as u16
+    }
+
+    /// What a SYN offers: what fits into its field, and no more segments than the route says.
+    pub(super) fn syn_window(&self, route: &Metrics) -> u32 {
+        let most = match route.initrwnd {
+            0 => 0xffff,
+            segments => (u32::from(segments) * u32::from(self.offered_mss)).max(1),
+        };
+        self.settings.receive_buffer.min(0xffff).min(most)
     }
 
     /// The program took `bytes`. Grows the buffer if it took more than half of it in a round trip. Returns whether the

@@ -55,6 +55,22 @@ impl Stack<'_> {
     /// [`Error::Stale`]; [`Error::Invalid`] if it is not bound or the addresses do not go together; [`Error::NeedPath`] and
     /// [`Error::NoPath`] as for sending.
     pub fn udp_connect(&mut self, id: UdpId, now: Instant, remote: Option<Endpoint>, interface: u32) -> Result<()> {
+        let bound = self.mem.udp[self.check(id.into())?].bound.address;
+        self.udp_connect_from(id, now, remote, bound, interface)
+    }
+
+    /// The same from an address of the host's, of which one that is unspecified leaves the choice to the host.
+    ///
+    /// # Errors
+    /// As for [`Stack::udp_connect`].
+    pub fn udp_connect_from(
+        &mut self,
+        id: UdpId,
+        now: Instant,
+        remote: Option<Endpoint>,
+        from: Address,
+        interface: u32,
+    ) -> Result<()> {
         let index = self.check(id.into())?;
         let Socket { bound, options, .. } = self.mem.udp[index];
         if bound.port == 0 {
@@ -74,8 +90,8 @@ impl Stack<'_> {
             return Err(Error::Invalid);
         }
         let query = Query::to(remote.address).by(interface);
-        let path = self.path_lookup(&query.from(bound.address), now)?;
-        let source = self.udp_source(bound.address, options.v6only, remote.address, path)?;
+        let path = self.path_lookup(&query.from(from), now)?;
+        let source = self.udp_source(from, options.v6only, remote.address, path)?;
         // From an address, packets may go another way than that by which it was chosen.
         let path = self.path_lookup(&query.from(source), now)?;
         let local = Endpoint::new(source, bound.port);

@@ -47,6 +47,8 @@ pub struct UdpOptions {
     pub sndbuf: u32,
     /// Time to live (hop limit) of unicast datagrams.
     pub ttl: u8,
+    /// The program has set it: it goes before the route's.
+    pub own_ttl: bool,
     /// Time to live (hop limit) of multicast datagrams.
     pub multicast_ttl: u8,
     /// Traffic class (TOS) octet.
@@ -65,6 +67,7 @@ impl Default for UdpOptions {
             rcvbuf: 212_992,
             sndbuf: 212_992,
             ttl: 64,
+            own_ttl: false,
             multicast_ttl: 1,
             tos: 0,
             mtu_discover: MtuDiscover::Want,

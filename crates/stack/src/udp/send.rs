@@ -177,8 +177,9 @@ impl Stack<'_> {
             self.mem.core.udp_full = 1;
             return Err(Error::WouldBlock);
         }
-        let ttl = if peer.address.is_multicast() { options.multicast_ttl } else { options.ttl };
         let info = &self.mem.paths[path as usize];
+        let hops = info.info.metrics.hops(options.ttl, options.own_ttl);
+        let ttl = if peer.address.is_multicast() { options.multicast_ttl } else { hops };
         let send = IpSend {
             path,
             query,

@@ -89,6 +89,14 @@ pub(super) fn initial_window(mss: u32) -> u32 {
     (10 * mss).min((2 * mss).max(14_600))
 }
 
+/// The window of the first flight, and of one after a pause, on a route that says how many segments it has; 0: as many as usual.
+fn first_window(segments: u16, mss: u32) -> u32 {
+    match segments {
+        0 => initial_window(mss),
+        segments => u32::from(segments).saturating_mul(mss).min(MAX_WINDOW),
+    }
+}
+
 impl Congestion {
     /// The state of a new connection.
     #[must_use]
@@ -101,6 +109,11 @@ impl Congestion {
             reno: Reno::default(),
             hystart: HyStart::default(),
         }
+    }
+
+    /// Begins with the window that the route says, in segments; 0: with the usual one.
+    pub(in crate::tcp) fn begin_with(&mut self, segments: u16, mss: u32) {
+        self.cwnd = first_window(segments, mss);
     }
 
     /// Whether the window grows by what is acknowledged.
@@ -179,11 +192,11 @@ impl Congestion {
     }
 
     /// The connection sends again after it was idle for longer than a timeout (RFC 5681 §4.1).
-    pub(in crate::tcp) fn on_idle(&mut self, mss: u32) {
+    pub(in crate::tcp) fn on_idle(&mut self, first: u16, mss: u32) {
         self.cubic.restart();
         // What round trips were before the pause says nothing of the slow start that follows.
         self.hystart = HyStart::default();
-        self.cwnd = self.cwnd.min(initial_window(mss));
+        self.cwnd = self.cwnd.min(first_window(first, mss));
     }
 
     /// The segment size changed: the window never falls below one segment.
@@ -421,7 +434,7 @@ mod tests {
         }
         let threshold = cc.ssthresh;
         assert!(threshold < MAX_WINDOW, "round trips doubled: slow start was left");
-        cc.on_idle(MSS);
+        cc.on_idle(0, MSS);
         assert_eq!(cc.cwnd, 10 * MSS);
         run(&mut cc, 100_000, 2, 20);
         assert_eq!((cc.cwnd, cc.ssthresh), (40 * MSS, threshold));
