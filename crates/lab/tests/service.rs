@@ -367,3 +367,49 @@ fn a_program_for_which_there_is_no_lane_is_listed_with_the_reason() {
     second.kill();
     tools::until("it is gone", PATIENCE, || both.b_service.stat().unwrap().lanes_of(second.id()).is_empty()).unwrap();
 }
+
+/// Listens, and passes the listener to a program that it starts.
+const PASSING: &str = r#"
+import os, socket, subprocess, sys, time
+here, there = socket.socketpair()
+listener = socket.create_server((sys.argv[1], 9000))
+os.set_inheritable(there.fileno(), True)
+worker = subprocess.Popen([sys.executable, '-c', sys.argv[2], str(there.fileno())], close_fds=False)
+socket.send_fds(here, [b'x'], [listener.fileno()])
+print('worker', worker.pid, flush=True)
+worker.wait()
+"#;
+
+/// Accepts from a listener that comes over a Unix socket.
+const WORKER: &str = r#"
+import socket, sys, time
+_, passed, _, _ = socket.recv_fds(socket.socket(fileno=int(sys.argv[1])), 10, 1)
+connection = socket.socket(fileno=passed[0]).accept()[0]
+print('accepted', connection.recv(100).decode(), flush=True)
+time.sleep(60)
+"#;
+
+#[test]
+fn a_program_that_got_its_listener_from_another_process_is_listed_with_the_reason() {
+    let pair = Pair::new().unwrap();
+    let service = Service::start(&pair.b).unwrap();
+    let address = pair.b_v4();
+    let mut program = start(&pair.b, true, &[python(), "-c", PASSING, &address, WORKER]);
+    program.wait_for("worker", PATIENCE).unwrap();
+    bound(&pair.b, &mut program, "tcp", 9000);
+    let script =
+        "import socket, sys; c = socket.create_connection((sys.argv[1], 9000)); c.sendall(b'hello'); c.recv(3)";
+    let _client = start(&pair.a, false, &[python(), "-c", script, &address]);
+    program.wait_for("accepted hello", PATIENCE).unwrap();
+    let said = program.stdout();
+    let worker = said.lines().find_map(|line| line.strip_prefix("worker ")).unwrap().parse().unwrap();
+    let stat = service.stat().unwrap();
+    let lanes = stat.lanes_of(worker);
+    assert_eq!(lanes.len(), 1, "{}", stat.json);
+    let sockets = lanes[0]["sockets"].as_array().unwrap();
+    let told =
+        |what: &serde_json::Value| what["reason"].as_str().is_some_and(|why| why.contains("came from another process"));
+    // It may have a lane for something else; else it is listed as a whole.
+    let shown = !sockets.is_empty() && sockets.iter().all(told);
+    assert!(told(lanes[0]) || lanes[0]["accelerated"] == true && shown, "{}", lanes[0]);
+}

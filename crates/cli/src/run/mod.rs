@@ -7,6 +7,7 @@ mod elf;
 pub(crate) mod environment;
 mod fitness;
 mod lookup;
+mod sanitizer;
 
 use crate::args::run::Run;
 use crate::client;
@@ -49,6 +50,10 @@ pub(crate) fn run(arguments: &Run) -> ExitCode {
         // Sockets that it opens once a service answers are accelerated.
         let how_long = if matches!(obstacle, Obstacle::Away(_)) { " for now" } else { "" };
         eprintln!("tickwire: {name} runs on the kernel's network stack{how_long}: {obstacle}");
+    }
+
+    if let Some(advice) = sanitizer::advice(&path) {
+        eprintln!("tickwire: {name}: {advice}");
     }
 
     let mut command = Command::new(&path);

@@ -145,7 +145,7 @@ export! {
     fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
         if !TABLE.get(fd).is_socket() {
             // SAFETY: the program's arguments go on unchanged.
-            return unsafe { real::recvmsg(fd, message, flags) };
+            return unsafe { message::note_passed(real::recvmsg(fd, message, flags), message) };
         }
         // SAFETY: the program's structure.
         answer_len(|| unsafe { message::receive(fd, message, flags) })
@@ -155,7 +155,12 @@ export! {
     fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int {
         if !TABLE.get(fd).is_socket() {
             // SAFETY: the program's arguments go on unchanged.
-            return unsafe { real::recvmmsg(fd, messages, count, flags, timeout) };
+            let got = unsafe { real::recvmmsg(fd, messages, count, flags, timeout) };
+            for done in 0..got.max(0) as usize {
+                // SAFETY: so many messages have come.
+                unsafe { message::note_passed(0, &raw mut (*messages.wrapping_add(done)).msg_hdr) };
+            }
+            return got;
         }
         // SAFETY: the program's structures.
         answer(|| unsafe { message::receive_many(fd, messages, count, flags, timeout) }.map(|n| n as c_int))

@@ -5,7 +5,7 @@ use super::iov::{Buffers, MAX_BUFFERS};
 use super::name;
 use super::signal;
 use super::sys::{self, Control, Extras};
-use crate::base::errno::{Errno, Result};
+use crate::base::errno::{self, Errno, Result};
 use crate::socket::{ops, rights};
 use crate::table::fd::{Entry, TABLE};
 use core::ffi::{c_int, c_uint};
@@ -104,6 +104,28 @@ pub(super) unsafe fn before_passing(fd: c_int, message: *const msghdr) -> Result
         return Ok(());
     }
     super::caught(|| rights::before_passing(&message.control().passed()))
+}
+
+/// After a message has come by a socket that is not ours (`got` is what the kernel answered): sockets may have come with it.
+pub(super) unsafe fn note_passed(got: isize, message: *mut msghdr) -> isize {
+    if got < 0 {
+        return got;
+    }
+    // SAFETY: the program's message, which is only read.
+    let Ok(message) = (unsafe { Message::at(message, false) }) else { return got };
+    if message.header.msg_controllen == 0 {
+        return got;
+    }
+    let passed = message.control().passed();
+    if !passed.is_empty() {
+        let kept = errno::get();
+        let _ = super::caught(|| {
+            rights::have_come(&passed);
+            Ok(())
+        });
+        errno::set(kept);
+    }
+    got
 }
 
 /// Many messages in. As in Linux the time is looked at after each message only, and what is left of it is told; and an error after the first

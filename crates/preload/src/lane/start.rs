@@ -272,6 +272,20 @@ pub(crate) fn announce(reason: Reason) -> Result<Option<i32>, Span> {
     Ok(listed.as_ref().map(|listed| listed.session.descriptor()))
 }
 
+/// Sockets of another process have come to one that has no lane, and may never ask for one: the service is to say so in `tickwire stat`.
+pub(crate) fn announce_passed() {
+    if is_vain() || lane::is_stray() || crate::base::inside::is_inside() {
+        return;
+    }
+    let Some(_asking) = Asking::begin() else { return };
+    let _shield = crate::c::cancel::Shield::new();
+    if listed_by().is_none()
+        && let Err(rest) = announce(Reason::NotMoved)
+    {
+        RETRY_AT.store((sys::now() + rest).as_nanos(), Relaxed);
+    }
+}
+
 /// Has the service list this program without a lane, for as long as the connection lasts.
 ///
 /// # Errors

@@ -7,7 +7,7 @@ use crate::lane;
 use crate::socket::kernel;
 use crate::socket::leaving;
 use crate::socket::tcp::{self, Stage};
-use crate::table::fd::{Entry, TABLE};
+use crate::table::fd::{Entry, TABLE, Table};
 use crate::wait::Same;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -58,6 +58,35 @@ pub(crate) fn before_passing(fds: &[c_int]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Descriptors have come from another process. A TCP or UDP socket among them is the kernel's, and shown so, with what it accepts.
+pub(crate) fn have_come(fds: &[c_int]) {
+    let mut unlisted = false;
+    for &fd in fds.iter().filter(|&&fd| Table::fits(fd) && TABLE.get(fd) == Entry::Foreign) {
+        let Some(udp) = is_udp(fd) else { continue };
+        match lane::current() {
+            Some(lane) => kernel::stays(lane, fd, udp, Reason::NotMoved),
+            None => {
+                TABLE.set(fd, Entry::Unlisted(Reason::NotMoved.code().into()));
+                unlisted = true;
+            }
+        }
+    }
+    if unlisted {
+        lane::start::announce_passed();
+    }
+}
+
+/// Whether a descriptor is a UDP socket; `None` if it is no TCP socket either.
+fn is_udp(fd: c_int) -> Option<bool> {
+    let domain = sys::option(fd, libc::SOL_SOCKET, libc::SO_DOMAIN).ok()?;
+    let protocol = sys::option(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL).ok()?;
+    match (domain, protocol) {
+        (libc::AF_INET | libc::AF_INET6, libc::IPPROTO_UDP) => Some(true),
+        (libc::AF_INET | libc::AF_INET6, libc::IPPROTO_TCP) => Some(false),
+        _ => None,
+    }
 }
 
 /// Says once why.
