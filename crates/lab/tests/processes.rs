@@ -290,9 +290,9 @@ print('ok')
 }
 
 #[test]
-fn a_listener_is_passed_to_a_program_that_is_not_accelerated_and_a_connection_is_not() {
+fn a_listener_is_passed_to_a_program_that_is_not_accelerated_and_a_connection_that_a_child_has_is_not() {
     const SENDER: &str = r#"
-import errno, socket, sys
+import errno, os, signal, socket, sys
 listener = socket.create_server((sys.argv[1], 9000))
 datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 datagrams.bind((sys.argv[1], 9001))
@@ -300,11 +300,16 @@ print('listening', flush=True)
 first, _ = listener.accept()
 over = socket.socket(socket.AF_UNIX)
 over.connect(sys.argv[2])
+child = os.fork()
+if child == 0:
+    signal.pause()
 try:
     socket.send_fds(over, [b'x'], [listener.fileno(), first.fileno()])
 except OSError as error:
     assert error.errno == errno.EOPNOTSUPP, error
     print('refused', flush=True)
+os.kill(child, signal.SIGKILL)
+os.waitpid(child, 0)
 socket.send_fds(over, [b'x'], [listener.fileno(), datagrams.fileno()])
 listener.close()
 datagrams.close()
