@@ -23,6 +23,7 @@ fn prepare(stack: &mut Stack<'_>, own: Address, peer: Address, now: Instant) {
         source_mac: Mac([2, 0, 0, 0, 0, 1]),
         next_hop_mac: Mac([2, 0, 0, 0, 0, 2]),
         state: PathState::Ready,
+        ..PathInfo::default()
     };
     stack.path_set(info, now);
 }

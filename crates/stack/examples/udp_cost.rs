@@ -24,6 +24,7 @@ fn open(stack: &mut Stack<'_>, own: Endpoint, peer: Endpoint, connect: bool) -> 
             source_mac: Mac([2, 0, 0, 0, 0, 1]),
             next_hop_mac: Mac([2, 0, 0, 0, 0, 2]),
             state: PathState::Ready,
+            ..PathInfo::default()
         },
         now,
     );

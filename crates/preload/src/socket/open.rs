@@ -82,7 +82,11 @@ fn make(lane: &'static Lane, fd: c_int, mut flags: u64) {
     match made {
         Ok(index) if flags & flag::UDP != 0 => enter(fd, Entry::Udp(index)),
         Ok(index) => enter(fd, Entry::Tcp(index)),
-        Err(_) => kernel::stays(lane, fd, flags & flag::UDP != 0, Reason::LaneFull),
+        Err(error) => {
+            let full = error == Errno(libc::ENOBUFS);
+            let reason = if full { Reason::LaneFull } else { Reason::LaneGone };
+            kernel::stays(lane, fd, flags & flag::UDP != 0, reason);
+        }
     }
 }
 

@@ -149,8 +149,9 @@ pub(crate) fn connect(lane: &'static Lane, fd: c_int, index: u32, address: &[u8]
     });
     match connected {
         Ok(()) => Ok(()),
-        // The stack cannot have it (no way by the lane, no room): the kernel has it.
-        Err(_) => demote(lane, index, id, Reason::LaneFull),
+        // The stack cannot have it: the kernel has it.
+        Err(Errno(libc::ENOBUFS)) => demote(lane, index, id, Reason::LaneFull),
+        Err(_) => demote(lane, index, id, Reason::NoRoute),
     }
 }
 
