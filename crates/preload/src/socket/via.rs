@@ -56,6 +56,10 @@ fn why_not_device(lane: &'static Lane, device: u32) -> Option<Reason> {
             found |= interface == device;
             others |= interface != device;
         }
+        // They come in order; one that does not is no end.
+        if interface <= after {
+            break;
+        }
         after = interface;
     }
     match (found, others) {
