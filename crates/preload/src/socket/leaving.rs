@@ -6,8 +6,9 @@ use crate::c::sys;
 use crate::lane::{Access, Lane};
 use crate::socket::inherited;
 use crate::socket::kernel;
+use crate::socket::tcp::{self, Stage};
 use crate::table::desc::flag;
-use crate::table::fd::TABLE;
+use crate::table::fd::{Entry, TABLE};
 use crate::wait::Same;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
@@ -50,7 +51,6 @@ struct Suspended {
 /// # Errors
 /// `EOPNOTSUPP` if it is not possible: another process has the connection, too; it is not open, or reset; it has urgent data; or the service refuses.
 pub(crate) fn to_kernel(lane: &'static Lane, socket: &Same, reason: Reason) -> Result<()> {
-    wait_for_started(lane, socket);
     let suspended = lane.with(|access| suspend(access, socket))?;
     let done = take_over(lane, &suspended).and_then(|new| {
         let placed = place(lane, socket, &suspended, new);
@@ -69,12 +69,27 @@ pub(crate) fn to_kernel(lane: &'static Lane, socket: &Same, reason: Reason) -> R
     }
 }
 
+/// Hands over what connections this process alone has; the others stay. For a program that is about to leave its lane.
+pub(crate) fn own_to_kernel(lane: &'static Lane, reason: Reason) {
+    for (fd, entry) in TABLE.each() {
+        let Entry::Tcp(index) = entry else { continue };
+        let connection = lane.with(|access| {
+            let is_connection = matches!(tcp::stage(access, index)?.0, Stage::Connection(_));
+            is_connection.then(|| Same::of(access, fd, index)).transpose()
+        });
+        // By another of its descriptors it may have gone already.
+        if let (Ok(Some(socket)), true) = (connection, TABLE.get(fd) == entry) {
+            let _ = to_kernel(lane, &socket, reason);
+        }
+    }
+}
+
 /// How long a program that this one has just started may take until it has let go of what it was not given.
 const STARTING: Span = Span::from_millis(500);
 const LOOK_AGAIN: Span = Span::from_millis(1);
 
 /// A child has all connections of its parent until the program that it becomes has looked which of them it was given.
-fn wait_for_started(lane: &'static Lane, socket: &Same) {
+pub(crate) fn wait_for_started(lane: &'static Lane, socket: &Same) {
     let until = sys::now() + STARTING;
     let shared = || {
         lane.with(|access| {

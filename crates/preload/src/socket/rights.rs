@@ -45,6 +45,7 @@ pub(crate) fn before_passing(fds: &[c_int]) -> Result<()> {
     }
     // First what may fail.
     for socket in connections {
+        leaving::wait_for_started(lane, &socket);
         match leaving::to_kernel(lane, &socket, Reason::Passed) {
             Ok(()) | Err(DEMOTED) => {}
             Err(_) => return Err(refused("a connection")),

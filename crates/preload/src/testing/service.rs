@@ -5,13 +5,15 @@ use super::HERE;
 use crate::c::sys;
 use core::ffi::c_int;
 use std::collections::HashMap;
-use std::os::fd::AsRawFd;
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tickwire_link::control::{Channel, Claim, Reason, Reply, Request};
 use tickwire_stack::addr::{Address, Endpoint, Mac};
 use tickwire_stack::path::{PathInfo, PathState, Query};
+use tickwire_stack::tcp::Leaving;
 
 /// The way to the peer.
 pub(super) fn path_to(query: Query, source: Address) -> PathInfo {
@@ -71,6 +73,24 @@ impl Hold {
     }
 }
 
+/// What becomes of a connection that the kernel is to go on with: a socket, or a refusal.
+type TakeOver = Box<dyn FnMut(&Leaving, &File) -> Option<OwnedFd> + Send>;
+
+static TAKE_OVER: Mutex<Option<TakeOver>> = Mutex::new(None);
+
+/// The service takes connections over by `how` while `work` is done, by one test at a time.
+pub(super) fn taking_over<T>(
+    how: impl FnMut(&Leaving, &File) -> Option<OwnedFd> + Send + 'static,
+    work: impl FnOnce() -> T,
+) -> T {
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    *TAKE_OVER.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(how));
+    let done = work();
+    *TAKE_OVER.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    done
+}
+
 /// A claim for a socket is asked for: waits if it is to be late.
 fn delay(inode: u64) {
     if let Some(late) = &*LATE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -89,6 +109,7 @@ pub(super) fn start() -> Channel {
         let mut kept = HashMap::new();
         while let Ok(mut incoming) = theirs.receive(Duration::from_secs(3600)) {
             let (number, request) = incoming.decode::<Request>().unwrap();
+            let mut given = None;
             let reply = match request {
                 Request::Claim { .. } => {
                     let socket = incoming.descriptors.take(0).unwrap();
@@ -109,10 +130,17 @@ pub(super) fn start() -> Channel {
                     }
                     Reply::Done
                 }
+                Request::TakeOver { state, .. } => {
+                    let file = File::from(incoming.descriptors.take(0).unwrap());
+                    let mut how = TAKE_OVER.lock().unwrap_or_else(PoisonError::into_inner);
+                    given = how.as_mut().and_then(|how| how(&state, &file));
+                    let refused = Reply::Refused { reason: Reason::ServiceError, interface: 0 };
+                    if given.is_some() { Reply::TakenOver } else { refused }
+                }
                 _ => Reply::Done,
             };
             *CLAIMED.lock().unwrap() = kept.values().map(|(inode, _)| *inode).collect();
-            if theirs.send(&reply, number, &[]).is_err() {
+            if theirs.send(&reply, number, given.as_ref().map(AsFd::as_fd).as_slice()).is_err() {
                 return;
             }
         }
