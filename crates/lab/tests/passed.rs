@@ -370,3 +370,31 @@ fn pythons_multiprocessing_gives_connections_to_its_workers() {
         server.kill();
     }
 }
+
+/// Confines itself in the midst of a connection (to what it may do already), and goes on with it.
+const CONFINES: &str = r#"
+import ctypes, socket, struct, sys
+def line(c):
+    got = b''
+    while not got.endswith(b'\n'): got += c.recv(100)
+    return got
+s = socket.create_connection((sys.argv[1], 9000), timeout=20)
+s.sendall(b'echo\nbefore\n')
+print(line(s))
+libc = ctypes.CDLL(None, use_errno=True)
+allow = ctypes.create_string_buffer(struct.pack('HBBI', 0x06, 0, 0, 0x7fff0000))
+program = struct.pack('HxxxxxxP', 1, ctypes.addressof(allow))
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program, 0, 0) == 0, ctypes.get_errno()
+s.sendall(b'after\n')
+print(line(s))
+"#;
+
+#[test]
+fn a_program_that_confines_itself_keeps_its_connections() {
+    let both = Both::new();
+    let (own, peer) = (both.pair.b_v4(), both.pair.a_v4());
+    let mut attendant = start(both.a(), false, &[python(), "-c", ATTENDANT, &peer, &own]);
+    bound(both.a(), &mut attendant, "tcp", 9000);
+    let told = crossing(&both.b_service, 2, || start(both.b(), true, &[python(), "-c", CONFINES, &peer]).success(LONG));
+    assert_eq!(told.unwrap(), "b'BEFORE\\n'\nb'AFTER\\n'\n");
+}
