@@ -51,6 +51,10 @@ struct RepairWindow {
     receive_from: u32,
 }
 
+/// What `TCP_MAXSEG` takes.
+const LEAST_MSS: u16 = 88;
+const MOST_MSS: u16 = 32_767;
+
 /// So much of a queue is written at a time: each write is one buffer of the kernel's.
 const CHUNK: usize = 32 << 10;
 
@@ -97,12 +101,20 @@ impl Repair {
             set(fd, libc::IPPROTO_TCP, libc::TCP_REPAIR_QUEUE, &(queue as i32))?;
             set(fd, libc::IPPROTO_TCP, libc::TCP_QUEUE_SEQ, &first)?;
         }
+        if v6 {
+            // Whatever new sockets have by default (`net.ipv6.bindv6only`).
+            let only = i32::from(state.local.address.to_v4().is_none());
+            set(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, &only)?;
+        }
+        // As long as the peer takes: the kernel computes the length of its segments when it connects, and takes the least one of all hosts without this.
+        set(fd, libc::IPPROTO_TCP, libc::TCP_MAXSEG, &libc::c_int::from(state.peer_mss.clamp(LEAST_MSS, MOST_MSS)))?;
         let (local, len) = name(state.local, v6, state.interface);
         // SAFETY: `local` is alive and has `len` bytes.
         answer(unsafe { libc::bind(fd.as_raw_fd(), (&raw const local).cast(), len) }.into())?;
         let (remote, len) = name(state.remote, v6, state.interface);
         // SAFETY: `remote` is alive and has `len` bytes.
         answer(unsafe { libc::connect(fd.as_raw_fd(), (&raw const remote).cast(), len) }.into())?;
+        set(fd, libc::IPPROTO_TCP, libc::TCP_MAXSEG, &0_i32)?;
         options(fd, state)?;
         put(fd, Queue::Receive, unread)?;
         put(fd, Queue::Send, in_flight)?;
@@ -119,6 +131,8 @@ impl Repair {
 
     /// The connection goes on, and the peer is asked to acknowledge what it has, unless it has shut its side. Then what was never sent is written to it. If there is
     /// no room for all of that, the connection is reset, because a stream with a hole must not end like a whole one, and the error says why.
+    ///
+    /// If nobody takes the socket up, closing it resets the connection, too (`SO_LINGER`): who takes it up sets that as it should be.
     pub fn finish(self, unsent: &[u8]) -> (OwnedFd, io::Result<()>) {
         let fd = self.socket.as_fd();
         let done = set(fd, libc::IPPROTO_TCP, libc::TCP_REPAIR, &REPAIR_OFF).and_then(|()| write(fd, unsent));
@@ -128,6 +142,7 @@ impl Repair {
         // What was forced was for the queues; from here on the kernel chooses. The receive buffer has to hold what was promised.
         let _ = set(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &(self.send_buffer / 2));
         let _ = set(fd, libc::SOL_SOCKET, SO_BUF_LOCK, &0_i32);
+        let _ = set(fd, libc::SOL_SOCKET, libc::SO_LINGER, &libc::linger { l_onoff: 1, l_linger: 0 });
         (self.socket, done)
     }
 }
@@ -159,10 +174,11 @@ fn earlier(a: u32, b: u32) -> u32 {
 
 /// What both sides agreed on when the connection was opened, and the clock of its timestamps.
 fn options(fd: BorrowedFd<'_>, state: &Leaving) -> io::Result<()> {
-    let scale = state.shifts.map(|(send, receive)| (WINDOW_SCALE, u32::from(send) | u32::from(receive) << 16));
+    // Also if windows are not scaled: the kernel has chosen a scale for its own when it connected.
+    let (send, receive) = state.shifts.unwrap_or((0, 0));
     let all = [
         Some((MSS, state.peer_mss.into())),
-        scale,
+        Some((WINDOW_SCALE, u32::from(send) | u32::from(receive) << 16)),
         state.sack.then_some((SACK_PERMITTED, 0)),
         state.timestamp.map(|_| (TIMESTAMPS, 0)),
     ];
@@ -448,6 +464,8 @@ mod tests {
             let unread = b"to be dropped";
             let repair = Repair::new(&state, address.is_ipv6(), unread, &sent[..100_000]).unwrap();
             let mut stream = TcpStream::from(finished(repair, &sent[100_000..]));
+            let segment = number(stream.as_fd(), libc::IPPROTO_TCP, libc::TCP_MAXSEG).unwrap();
+            assert_eq!(segment, 1460 - 12, "as long as the peer takes, with timestamps");
             stream.set_nonblocking(false).unwrap();
             let mut got = [0; 13];
             stream.read_exact(&mut got).unwrap();
@@ -461,6 +479,30 @@ mod tests {
             drop(server);
             assert_eq!(rest(&stream), b"there");
         }
+    }
+
+    #[test]
+    fn without_scaled_windows_none_is_scaled() {
+        if !is_root() {
+            return;
+        }
+        let (client, mut server) = pair(Ipv4Addr::LOCALHOST.into());
+        let state = Leaving { shifts: None, ..left_by_kernel(client, 0) };
+        let socket = finished(Repair::new(&state, false, b"", b"").unwrap(), b"");
+        let mut info = [0_u8; 8];
+        let mut length = info.len() as libc::socklen_t;
+        // SAFETY: `info` is alive and `length` bytes long.
+        let done = unsafe {
+            let value = info.as_mut_ptr().cast();
+            libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, value, &raw mut length)
+        };
+        answer(done.into()).unwrap();
+        const SCALES: usize = 6;
+        assert_eq!(info[SCALES], 0, "of both sides");
+        // Nobody has taken it up.
+        drop(socket);
+        let error = server.read(&mut [0]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
     }
 
     #[test]
