@@ -228,6 +228,7 @@ fn start(config: Config) -> Result<Service, Error> {
         claims: HashMap::new(),
         offload: Offload::default(),
         verifications: HashMap::new(),
+        ends_failed: HashMap::new(),
         groups: Groups::default(),
         connections: BTreeMap::new(),
         captures,

@@ -15,12 +15,16 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
 use tickwire_host::Query;
 use tickwire_link::control::{ClaimKind, Reason, Reply};
 use tickwire_link::sys_repair::Repair;
 use tickwire_stack::frame::FRAME_SIZE;
 use tickwire_stack::path::PathState;
 use tickwire_stack::tcp::Leaving;
+
+/// For so long after the kernel did not take the end of a connection nothing of that user's is tried that needs one: the service's loop waits for it.
+const END_AGAIN: Duration = Duration::from_secs(30);
 
 /// The bytes of a connection.
 struct Bytes {
@@ -66,6 +70,15 @@ impl Service {
         self.check_leaving(lane, claim, v6, state)?;
         let of_lane = self.lanes.get(&lane).ok_or(Reason::LaneGone)?;
         let (user, most) = (of_lane.user, of_lane.limits.frames as usize * FRAME_SIZE);
+        // The kernel gives the socket room for that, whatever its own limits are.
+        if u64::from(state.unread) + u64::from(state.receive_window) > most as u64 {
+            return Err(Reason::BadRequest);
+        }
+        let is_ended = state.fin_received || state.fin_acknowledged;
+        let failed_lately = |at: &Instant| at.elapsed() < END_AGAIN;
+        if is_ended && self.ends_failed.get(&user).is_some_and(failed_lately) {
+            return Err(Reason::ServiceError);
+        }
         let known = *state;
         let bytes = bytes
             .queue()
@@ -73,7 +86,12 @@ impl Service {
             .ok_or(Reason::ServiceError)?
             .map_err(failed("its bytes"))?;
         let repair = Repair::new(state, v6, &bytes.unread, &bytes.in_flight).map_err(failed("a socket"))?;
-        repair.shut(state).map_err(failed("its end"))?;
+        repair
+            .shut(state)
+            .inspect_err(|_| {
+                self.ends_failed.insert(user, Instant::now());
+            })
+            .map_err(failed("its end"))?;
         // For the kernel's rules of who shares a port, and for `ss`. Without the right to do so it is the service's.
         let _ = fchown(&repair, Some(Uid::from_raw(user)), None);
         let flow = FlowKey { protocol: Protocol::Tcp, local: state.local, remote: state.remote };
@@ -99,6 +117,10 @@ impl Service {
         let same_family = local.address.family() == remote.address.family();
         let fits = same_family && (v6 || local.address.to_v4().is_some()) && remote.port != 0;
         if bound.protocol != Protocol::Tcp || !its || !fits || !self.nics.has_address(local.address) {
+            return Err(Reason::BadRequest);
+        }
+        // What is acknowledged is the end of all that was sent.
+        if state.fin_acknowledged && (state.in_flight, state.unsent) != (0, 0) {
             return Err(Reason::BadRequest);
         }
         // Of a link-local peer the end that is given once more would come by another interface.
