@@ -77,6 +77,7 @@ impl OwnAddresses {
             programs.remove_source(address, Mac(key.1));
         }
         if let Err(error) = self.enter(&wanted, programs) {
+            self.take_out(address, programs);
             self.leave_out(address, &error);
         } else if self.left_out.remove(&address) && self.left_out.is_empty() {
             tracing::info!("there is room for all addresses of the host again");
@@ -99,7 +100,23 @@ impl OwnAddresses {
         Ok(())
     }
 
-    /// An address, or a part of it, is in no map. It is the kernel's, and tried again with the next change that concerns it. Said once, of the first.
+    /// Takes an address out of the maps. What is received for it could not be answered while only a part of it is in them.
+    fn take_out(&mut self, address: Address, programs: &mut Programs) {
+        self.received.retain(|&(known, index), _| {
+            if known == address {
+                programs.remove_address(index, address);
+            }
+            known != address
+        });
+        self.sources.retain(|&(known, mac), _| {
+            if known == address {
+                programs.remove_source(address, Mac(mac));
+            }
+            known != address
+        });
+    }
+
+    /// An address is in no map. It is the kernel's, and tried again with the next change that concerns it. Said once, of the first.
     fn leave_out(&mut self, address: Address, error: &BpfError) {
         if self.left_out.is_empty() {
             let most = MOST_ADDRESSES;
