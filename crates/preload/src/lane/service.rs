@@ -81,6 +81,15 @@ impl Talk {
     }
 }
 
+/// Why the service has not done what it was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unserved {
+    /// Nothing has happened: it says so, or was not asked.
+    Refused(Reason),
+    /// It may have done it, or do it yet: its answer has not come, or is lost.
+    Unknown(Reason),
+}
+
 impl Lane {
     /// Puts another control connection in the place of the present one.
     pub(crate) fn set_session(&self, session: Session) {
@@ -114,16 +123,17 @@ impl Lane {
         descriptor: Option<c_int>,
         take: impl FnOnce(&Reply) -> core::result::Result<T, Reason>,
     ) -> core::result::Result<T, Reason> {
-        self.ask_for_descriptors(request, descriptor, |reply, _| take(reply))
+        let answer = self.ask_for_descriptors(request, descriptor, |reply, _| take(reply));
+        answer.map_err(|(Unserved::Refused(reason) | Unserved::Unknown(reason))| reason)
     }
 
-    /// [`Lane::ask`] for an answer that brings descriptors.
+    /// [`Lane::ask`] for an answer that brings descriptors. Says of a failure whether the service may have done what it was asked.
     pub(crate) fn ask_for_descriptors<T>(
         &self,
         request: &Request,
         descriptor: Option<c_int>,
         take: impl FnOnce(&Reply, &mut Descriptors) -> core::result::Result<T, Reason>,
-    ) -> core::result::Result<T, Reason> {
+    ) -> core::result::Result<T, Unserved> {
         let mut take = Some(take);
         let mut taken = Err(Reason::BadRequest);
         self.converse(request, descriptor, &mut |reply, descriptors| {
@@ -131,7 +141,7 @@ impl Lane {
                 taken = take(reply, descriptors);
             }
         })?;
-        taken
+        taken.map_err(Unserved::Unknown)
     }
 
     #[inline(never)]
@@ -140,39 +150,41 @@ impl Lane {
         request: &Request,
         descriptor: Option<c_int>,
         take: &mut dyn FnMut(&Reply, &mut Descriptors),
-    ) -> core::result::Result<(), Reason> {
+    ) -> core::result::Result<(), Unserved> {
         if inside::is_inside() {
-            return Err(Reason::ServiceError);
+            return Err(Unserved::Refused(Reason::ServiceError));
         }
         let _shield = crate::c::cancel::Shield::new();
         let borrowed = descriptor.map(crate::c::shared::borrow);
         let answer = match self.talk.session().as_mut() {
             Some(session) => {
                 session.call(request, borrowed as Option<BorrowedFd<'_>>).map(|(reply, brought)| match reply {
-                    Reply::Refused { reason, .. } => Err(*reason),
+                    Reply::Refused { reason, .. } => Err(Unserved::Refused(*reason)),
                     reply => {
                         take(reply, brought);
                         Ok(())
                     }
                 })
             }
-            None => return Err(Reason::LaneGone),
+            None => return Err(Unserved::Refused(Reason::LaneGone)),
         };
         match answer {
             Ok(answer) => answer,
             // The service is slow; what runs needs it not. Only this request fails.
-            Err(error) if matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock) => {
-                Err(Reason::ServiceError)
-            }
+            Err(error) if error.kind() == ErrorKind::TimedOut => Err(Unserved::Unknown(Reason::ServiceError)),
+            // It has not read what it was asked before.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Err(Unserved::Refused(Reason::ServiceError)),
+            // The answer has come; the process has no room for the descriptors that it brought.
+            Err(error) if error.raw_os_error() == Some(libc::EMFILE) => Err(Unserved::Unknown(Reason::Descriptors)),
             // It was not sent, for its descriptor: another thread has closed that, or the kernel has too many under way.
             Err(error)
                 if descriptor.is_some() && matches!(error.raw_os_error(), Some(libc::EBADF | libc::ETOOMANYREFS)) =>
             {
-                Err(Reason::ServiceError)
+                Err(Unserved::Refused(Reason::ServiceError))
             }
             Err(_) => {
                 self.end(Reason::Lost);
-                Err(Reason::LaneGone)
+                Err(Unserved::Unknown(Reason::LaneGone))
             }
         }
     }

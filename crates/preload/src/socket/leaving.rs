@@ -3,10 +3,12 @@
 
 use crate::base::errno::{Errno, Result};
 use crate::c::sys;
+use crate::lane::service::Unserved;
 use crate::lane::{Access, Lane};
 use crate::socket::inherited;
 use crate::socket::kernel;
 use crate::socket::tcp::{self, Stage};
+use crate::socket::via::SO_BINDTOIFINDEX;
 use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE};
 use crate::wait::Same;
@@ -52,21 +54,42 @@ struct Suspended {
 /// `EOPNOTSUPP` if it is not possible: another process has the connection, too; it is not open, or reset; it has urgent data; or the service refuses.
 pub(crate) fn to_kernel(lane: &'static Lane, socket: &Same, reason: Reason) -> Result<()> {
     let suspended = lane.with(|access| suspend(access, socket))?;
-    let done = take_over(lane, &suspended).and_then(|new| {
-        let placed = place(lane, socket, &suspended, new);
-        sys::close(new);
-        placed
-    });
-    match done {
-        Ok(()) => {
-            kernel::given(lane, socket.index, None, reason, 0);
-            Ok(())
-        }
-        Err(error) => {
+    let new = match take_over(lane, &suspended) {
+        Ok(new) => new,
+        Err(Unserved::Refused(_)) => {
             let _ = lane.with(|access| Ok(access.stack.tcp_resume(suspended.id, access.now)?));
-            Err(error)
+            return Err(IMPOSSIBLE);
         }
+        Err(Unserved::Unknown(_)) => {
+            give_up(lane, &suspended);
+            return Err(IMPOSSIBLE);
+        }
+    };
+    let placed = place(lane, socket, &suspended, new);
+    if placed.is_err() {
+        // The kernel has it, and nobody else. If the program has closed it meanwhile, that ends it as it would have; with its lane it ends by a reset.
+        if lane.is_over() {
+            reset(new);
+        }
+        give_up(lane, &suspended);
     }
+    sys::close(new);
+    placed?;
+    kernel::given(lane, socket.index, None, reason, 0);
+    Ok(())
+}
+
+/// Ends a connection that the kernel has, or may have: two stacks must not go on with it.
+fn give_up(lane: &'static Lane, from: &Suspended) {
+    let _ = lane.with(|access| {
+        access.stack.tcp_resume(from.id, access.now)?;
+        Ok(access.stack.tcp_abort(from.id, access.now)?)
+    });
+}
+
+/// Has the closing of a socket end its connection by a RST, so that the peer does not take it for the end of the stream.
+fn reset(socket: c_int) {
+    let _ = sys::set_option(socket, SOL_SOCKET, libc::SO_LINGER, &libc::linger { l_onoff: 1, l_linger: 0 });
 }
 
 /// Hands over what connections this process alone has; the others stay. For a program that is about to leave its lane.
@@ -123,15 +146,15 @@ fn suspend(access: &mut Access<'_>, socket: &Same) -> Result<Suspended> {
 }
 
 /// The kernel socket, which is the connection from now on.
-fn take_over(lane: &'static Lane, from: &Suspended) -> Result<c_int> {
-    let file = sys::memory_file(&from.bytes)?;
+fn take_over(lane: &'static Lane, from: &Suspended) -> core::result::Result<c_int, Unserved> {
+    let file = sys::memory_file(&from.bytes).map_err(|_| Unserved::Refused(Reason::Descriptors))?;
     let request = Request::TakeOver { claim: Claim(from.claim), v6: from.flags & flag::V6 != 0, state: from.state };
     let answer = lane.ask_for_descriptors(&request, Some(file), |reply, descriptors| match reply {
         Reply::TakenOver => descriptors.take(0).map(IntoRawFd::into_raw_fd).ok_or(Reason::BadRequest),
         _ => Err(Reason::BadRequest),
     });
     sys::close(file);
-    answer.map_err(|_| IMPOSSIBLE)
+    answer
 }
 
 /// Puts the kernel socket in the place of the connection.
@@ -169,6 +192,10 @@ fn copy_options(old: c_int, new: c_int, from: &Suspended) {
     let v6 = flags & flag::V6 != 0;
     let family = state.remote.address.family();
     inherited::copy(old, new, v6);
+    // The old one is bound to an interface only if the program has said so.
+    if state.interface != 0 {
+        let _ = sys::set_option(new, SOL_SOCKET, SO_BINDTOIFINDEX, &state.interface);
+    }
     let set = |level: c_int, name: c_int, value: c_int| {
         let _ = sys::set_option(new, level, name, &value);
     };
@@ -204,22 +231,23 @@ fn copy_options(old: c_int, new: c_int, from: &Suspended) {
     {
         set(IPPROTO_TCP, libc::TCP_LINGER2, time);
     }
-    if options.linger {
-        let value = libc::linger { l_onoff: 1, l_linger: (options.linger_time.as_millis() / 1000) as c_int };
-        let _ = sys::set_option(new, SOL_SOCKET, libc::SO_LINGER, &value);
-    }
+    // The service has set it, for a socket that nobody takes up.
+    let linger =
+        libc::linger { l_onoff: options.linger.into(), l_linger: (options.linger_time.as_millis() / 1000) as c_int };
+    let _ = sys::set_option(new, SOL_SOCKET, libc::SO_LINGER, &linger);
     if family == Family::V4 {
-        set(IPPROTO_IP, libc::IP_TTL, options.ttl.into());
         set(IPPROTO_IP, libc::IP_TOS, options.tos.into());
     } else {
-        set(IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS, options.ttl.into());
         set(IPPROTO_IPV6, libc::IPV6_TCLASS, options.tos.into());
     }
-    let algorithm = match options.algorithm {
-        Algorithm::Cubic => &b"cubic"[..],
-        Algorithm::Reno => b"reno",
-    };
-    let _ = sys::set_option_bytes(new, IPPROTO_TCP, libc::TCP_CONGESTION, algorithm);
+    // What the host has by default stays, unless the program has chosen otherwise.
+    let mut name = [0; 16];
+    if let Ok(len) = sys::option_bytes(old, IPPROTO_TCP, libc::TCP_CONGESTION, &mut name) {
+        let _ = sys::set_option_bytes(new, IPPROTO_TCP, libc::TCP_CONGESTION, &name[..len]);
+    }
+    if options.algorithm == Algorithm::Reno {
+        let _ = sys::set_option_bytes(new, IPPROTO_TCP, libc::TCP_CONGESTION, b"reno");
+    }
     // Setting the traffic class has set it, too.
     if let Ok(priority) = sys::option(old, SOL_SOCKET, libc::SO_PRIORITY) {
         set(SOL_SOCKET, libc::SO_PRIORITY, priority);
