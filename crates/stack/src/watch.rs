@@ -222,6 +222,16 @@ impl Stack<'_> {
         Ok(())
     }
 
+    /// Whether an item has reported once, and is quiet until it is modified ([`Interest::oneshot`]).
+    ///
+    /// # Errors
+    /// [`WatchError::Stale`], [`WatchError::Missing`].
+    pub fn item_is_quiet(&self, set: SetId, source: SocketId, key: u64) -> Result<bool, WatchError> {
+        let (set, slot) = (self.set_index(set)?, self.source_slot(source)?);
+        let item = self.mem.item_find(set, slot, key).ok_or(WatchError::Missing)?;
+        Ok(self.mem.items[item as usize].disabled)
+    }
+
     /// Takes an item out of a set.
     ///
     /// # Errors

@@ -65,6 +65,7 @@ pub(crate) fn to_kernel(lane: &'static Lane, socket: &Same, reason: Reason) -> R
             return Err(IMPOSSIBLE);
         }
     };
+    crate::wait::epoll::about_to_leave(lane, socket.index);
     let placed = place(lane, socket, &suspended, new);
     if placed.is_err() {
         // The kernel has it, and nobody else. If the program has closed it meanwhile, that ends it as it would have; with its lane it ends by a reset.

@@ -8,6 +8,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use tickwire_stack::tcp::Leaving;
+use tickwire_stack::time::Span;
 
 /// Passes a descriptor over a Unix socket as programs do.
 fn pass(over: &UnixStream, fd: c_int) -> Result<()> {
@@ -138,6 +139,34 @@ fn all_descriptors_of_a_connection_that_is_taken_over_are_the_kernels() {
     // What was passed is on its way there.
     drop((here, there));
     assert_eq!(peer.read(&mut [0]).unwrap(), 0, "nobody else has it");
+}
+
+#[test]
+fn what_an_instance_has_told_once_of_a_connection_it_does_not_tell_again_when_that_is_taken_over() {
+    use crate::wait::epoll;
+    use std::io::Write;
+    const ONCE: u32 = libc::EPOLLIN as u32 | libc::EPOLLONESHOT as u32;
+    let (here, _there) = UnixStream::pair().unwrap();
+    let (ours, mut peer) = kernels();
+    let fd = connected(7);
+    let epfd = sys::epoll_create(0).unwrap();
+    let ready = || {
+        let Entry::Epoll(index) = TABLE.get(epfd) else { panic!("an instance with a set") };
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 2];
+        crate::wait::epoll_wait::wait(epfd, index, &mut events, Some(Span::from_millis(20)), None).unwrap()
+    };
+    epoll::control(epfd, libc::EPOLL_CTL_ADD, fd, ONCE, 1).unwrap();
+    assert_eq!(send(fd, b"unread", 0, None), Ok(6));
+    assert_eq!(receive(fd, 6, libc::MSG_WAITALL), Ok(b"unread".to_vec()));
+    assert_eq!(send(fd, b"more", 0, None), Ok(4));
+    while ready() == 0 {}
+    let mut given = Some(OwnedFd::from(ours));
+    assert_eq!(service::taking_over(move |_: &Leaving, _: &File| given.take(), || pass(&here, fd)), Ok(()));
+    peer.write_all(b"x").unwrap();
+    assert_eq!(ready(), 0, "it was told");
+    sys::epoll_ctl(epfd, libc::EPOLL_CTL_MOD, fd, ONCE, 1).unwrap();
+    assert_eq!(ready(), 1);
+    [fd, epfd].into_iter().for_each(close);
 }
 
 #[test]

@@ -405,6 +405,25 @@ pub(crate) fn moved_to_stack(lane: &'static Lane, index: u32) {
     });
 }
 
+/// The socket is about to leave the stack for the kernel: what has been reported once (`EPOLLONESHOT`) stays quiet there until the program asks anew.
+pub(crate) fn about_to_leave(lane: &'static Lane, index: u32) {
+    each_of(index, |fd, _, registration| {
+        let once = registration.events & libc::EPOLLONESHOT as u32 != 0;
+        if registration.in_stack && once && is_quiet(lane, registration.epfd, index, fd) == Ok(true) {
+            registration.events &= MODES;
+        }
+    });
+}
+
+fn is_quiet(lane: &'static Lane, epfd: c_int, index: u32, fd: c_int) -> Result<bool> {
+    let set_index = instance(lane, epfd)?;
+    lane.with(|access| {
+        let set: SetId = access.descriptions().get(set_index).socket().try_into()?;
+        let socket = access.descriptions().get(index).socket();
+        access.stack.item_is_quiet(set, socket, fd as u64).map_err(errno)
+    })
+}
+
 /// The stack of a lane has it no more; the kernel's instance watches all of it.
 pub(crate) fn moved_to_kernel(lane: &'static Lane, index: u32) {
     each_of(index, |fd, _, registration| {
