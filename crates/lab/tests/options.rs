@@ -82,7 +82,7 @@ fn a_connection_tells_the_options_of_its_listener_as_on_the_kernel() {
             .unwrap()
     };
     let kernel = run(false);
-    let tickwire = crossing(&both.b_service, 200, || run(true));
+    let tickwire = crossing(&both.b_service, 100, || run(true));
     let differs: Vec<String> = kernel
         .lines()
         .zip(tickwire.lines())
