@@ -10,6 +10,7 @@ use crate::table::desc::flag;
 use crate::table::fd::{Entry, TABLE, Table};
 use crate::wait::Same;
 use core::ffi::c_int;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tickwire_link::control::Reason;
 use tickwire_stack::addr::Endpoint;
 use tickwire_stack::{ListenerId, SocketId, SocketKind, TcpId, UdpId, table};
@@ -132,11 +133,26 @@ fn named(local: Option<Endpoint>, remote: Option<Endpoint>) -> String {
     }
 }
 
+/// The description that was given to the kernel last, and why: another thread may see that it is the kernel's before its reason is shown.
+static GIVEN_LAST: AtomicU64 = AtomicU64::new(0);
+
+/// Before a description is given to the kernel, with the lane's lock in hand.
+fn note_reason(index: u32, reason: Reason) {
+    GIVEN_LAST.store(u64::from(index) << 32 | u64::from(reason.code()), Relaxed);
+}
+
+/// Why a description was given to the kernel, if that has just happened in this process.
+pub(crate) fn noted_reason(index: u32) -> Option<Reason> {
+    let last = GIVEN_LAST.load(Relaxed);
+    Reason::from_code(last as u32).filter(|_| last >> 32 == u64::from(index))
+}
+
 /// Gives a socket to the kernel for good; says whether it did, as it may be closed by now. The kernel socket behind the descriptor is in the state in which the
 /// stack's was.
 pub(crate) fn demote(lane: &'static Lane, socket: &Same, reason: Reason) -> bool {
     let claim = lane.with(|access| {
         socket.check(access)?;
+        note_reason(socket.index, reason);
         Ok(give(access, socket.index).unwrap_or(0))
     });
     if let Ok(claim) = claim {
@@ -293,6 +309,7 @@ pub(crate) fn claim_lost(lane: &'static Lane, claim: u64, reason: Reason) {
                     return Ok(None);
                 }
             }
+            note_reason(index, reason);
             Ok(Some(give(access, index).unwrap_or(0)))
         });
         if let Ok(Some(claim)) = to_kernel {

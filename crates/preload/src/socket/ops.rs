@@ -31,7 +31,7 @@ pub(crate) fn catch_up(lane: &'static Lane, index: u32) -> bool {
         return false;
     }
     crate::wait::epoll::moved_to_kernel(lane, index);
-    kernel::forget(lane, index, Reason::Idle);
+    kernel::forget(lane, index, kernel::noted_reason(index).unwrap_or(Reason::Idle));
     true
 }
 
